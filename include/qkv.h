@@ -1,0 +1,9 @@
+/* qkv.h - everything: transformers on text and images, trained, run and looked into. */
+#ifndef QKV_H
+#define QKV_H
+
+#include <qkv/base.h>
+#include <qkv/tensor.h>
+#include <qkv/ops.h>
+
+#endif

@@ -1,0 +1,114 @@
+/* base.h - status codes, the context that every object hangs on, and memory.
+ * Layer: base
+ *
+ * The library never prints, aborts or exits. A call that can fail returns a
+ * qkv_status, and the context keeps one sentence that says what was wrong. */
+#ifndef QKV_BASE_H
+#define QKV_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Every public header wraps its declarations in these two: C linkage, exported symbols. */
+#if defined(__GNUC__)
+#define QKV_VISIBLE_PUSH _Pragma("GCC visibility push(default)")
+#define QKV_VISIBLE_POP _Pragma("GCC visibility pop")
+#else
+#define QKV_VISIBLE_PUSH
+#define QKV_VISIBLE_POP
+#endif
+#ifdef __cplusplus
+#define QKV_BEGIN_DECLS extern "C" { QKV_VISIBLE_PUSH
+#define QKV_END_DECLS QKV_VISIBLE_POP }
+#else
+#define QKV_BEGIN_DECLS QKV_VISIBLE_PUSH
+#define QKV_END_DECLS QKV_VISIBLE_POP
+#endif
+
+QKV_BEGIN_DECLS
+
+#define QKV_VERSION_MAJOR 0
+#define QKV_VERSION_MINOR 1
+#define QKV_VERSION_PATCH 0
+
+/* The type of every real number in a tensor. The double build (QKV_F64) exists so that
+ * gradient checks can demand 1e-7; programs use the float build. */
+#ifdef QKV_F64
+typedef double qkv_real;
+#else
+typedef float qkv_real;
+#endif
+
+#define QKV_STATUS_LIST(X)                                                    \
+    X(QKV_OK, "ok")                                                           \
+    X(QKV_E_MEMORY, "out of memory")                                          \
+    X(QKV_E_ARGUMENT, "bad argument")                                         \
+    X(QKV_E_SHAPE, "shapes do not fit")                                       \
+    X(QKV_E_IO, "cannot read or write")                                       \
+    X(QKV_E_FORMAT, "malformed file")                                         \
+    X(QKV_E_UNSUPPORTED, "not supported")                                     \
+    X(QKV_E_NUMERIC, "not a finite number")                                   \
+    X(QKV_E_CANCELLED, "cancelled")
+
+typedef enum {
+#define QKV_STATUS_ENUM(name, text) name,
+    QKV_STATUS_LIST(QKV_STATUS_ENUM)
+#undef QKV_STATUS_ENUM
+} qkv_status;
+
+/* "out of memory" for QKV_E_MEMORY and so on; never NULL. */
+const char *qkv_status_text(qkv_status status);
+
+/* A context: threads, kernels' instruction set, allocator, last error.
+ * Use one context from one thread at a time; contexts are independent of each other. */
+typedef struct qkv_context qkv_context;
+
+/* Instruction sets that may be used; the machine's own limits still hold. */
+enum {
+    QKV_ISA_REFERENCE = 0,     /* plain C only */
+    QKV_ISA_AVX2 = 1u << 0,    /* AVX2 with FMA and F16C */
+    QKV_ISA_AVX512 = 1u << 1,  /* AVX-512 F, BW, DQ, VL */
+    QKV_ISA_ALL = 0xffffffffu
+};
+
+typedef struct {
+    int threads;  /* OpenMP team size; 0: one per core                 [0, 1024]  0 */
+    unsigned isa; /* QKV_ISA_* that may be used                        QKV_ISA_ALL  */
+    /* Where memory comes from; NULL: malloc and free. alloc returns 64-byte aligned
+     * memory or NULL. Used by tests that make the n-th allocation fail. */
+    void *(*alloc)(void *user, size_t bytes);
+    void (*free)(void *user, void *p);
+    void *user;
+} qkv_context_options;
+
+qkv_context_options qkv_context_defaults(void);
+
+/* On failure *out is NULL. options may be NULL for the defaults. */
+qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options);
+
+/* Every object made on the context must be gone. NULL is allowed. */
+void qkv_context_destroy(qkv_context *ctx);
+
+/* The sentence of the last failure on this context; "" when nothing failed yet.
+ * Valid until the next failing call. */
+const char *qkv_context_message(const qkv_context *ctx);
+
+/* Status of the last failure, QKV_OK when nothing failed yet. */
+qkv_status qkv_context_status(const qkv_context *ctx);
+
+int qkv_context_threads(const qkv_context *ctx);
+
+/* QKV_ISA_* bits in use: what the machine has and the options allow. */
+unsigned qkv_context_isa(const qkv_context *ctx);
+
+typedef struct {
+    size_t live_bytes;  /* allocated through the context and not yet freed */
+    size_t peak_bytes;  /* the most live_bytes has been */
+    uint64_t calls;     /* allocations so far: constant from step to step once training runs */
+} qkv_memory_stats;
+
+qkv_memory_stats qkv_context_memory(const qkv_context *ctx);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,183 @@
+/* tensor.h - tensors, parameters, and the tape that remembers how to go backward.
+ * Layer: tensor
+ *
+ * An op computes at once. While the tape records, it also notes how to differentiate,
+ * and qkv_backward walks the notes in reverse. An op that fails returns NULL, passes NULL
+ * on, and leaves the first error on the tape: ask once per step with qkv_tape_status.
+ *
+ *     qkv_tape_reset(t);
+ *     qkv_tensor *y = qkv_linear(t, x, qkv_use(t, w), qkv_use(t, b), QKV_ACT_GELU);
+ *     qkv_tensor *loss = qkv_mse_loss(t, y, target);
+ *     if (qkv_tape_status(t)) ...
+ *     qkv_backward(t, loss);                                                            */
+#ifndef QKV_TENSOR_H
+#define QKV_TENSOR_H
+
+#include <qkv/base.h>
+
+QKV_BEGIN_DECLS
+
+enum { QKV_MAX_DIMS = 8 };
+
+typedef enum {
+    QKV_REAL, /* qkv_real: f32, or f64 in the double build */
+    QKV_I32,  /* ids, indices, targets: never differentiated */
+    QKV_BF16  /* storage of the mixed-precision path */
+} qkv_dtype;
+
+/* Row-major with strides; the innermost dimension is contiguous. Lives in its tape's step
+ * memory until qkv_tape_reset (or in a parameter), and is never freed by the caller. */
+typedef struct qkv_tensor qkv_tensor;
+typedef struct qkv_tape qkv_tape;
+
+int qkv_ndim(const qkv_tensor *x);
+size_t qkv_dim(const qkv_tensor *x, int axis); /* axis < 0 counts from the end; 1 past the end */
+size_t qkv_count(const qkv_tensor *x);         /* number of elements */
+qkv_dtype qkv_tensor_dtype(const qkv_tensor *x);
+
+/* The elements, dense and row-major. Copies a strided view into step memory first.
+ * NULL for a NULL tensor. */
+const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x);
+qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x); /* the one element; NaN when x is NULL */
+
+/* ---- parameters ------------------------------------------------------------------ */
+
+/* A value that outlives steps, with its gradient and, later, its optimiser state. */
+typedef struct qkv_param qkv_param;
+typedef struct qkv_params qkv_params; /* all parameters of one model, in order of creation */
+
+qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx);
+void qkv_params_destroy(qkv_params *ps);
+
+/* A new parameter, all zeros. The name is copied. On failure NULL, and the context says why. */
+qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const size_t *shape);
+
+size_t qkv_params_count(const qkv_params *ps);               /* parameters */
+size_t qkv_params_elements(const qkv_params *ps);            /* numbers in all of them */
+qkv_param *qkv_params_at(const qkv_params *ps, size_t i);
+qkv_param *qkv_params_find(const qkv_params *ps, const char *name); /* NULL if absent */
+
+const char *qkv_param_name(const qkv_param *p);
+size_t qkv_param_count(const qkv_param *p);
+int qkv_param_ndim(const qkv_param *p);
+size_t qkv_param_dim(const qkv_param *p, int axis);
+qkv_real *qkv_param_data(qkv_param *p); /* after writing through it: qkv_param_touch */
+void qkv_param_touch(qkv_param *p);     /* the value changed: packed copies are stale */
+
+/* The gradient, or NULL when no backward pass reached the parameter since qkv_params_zero. */
+qkv_real *qkv_param_grad(qkv_param *p);
+void qkv_params_zero_grad(qkv_params *ps); /* forgets all gradients; nothing is filled */
+
+/* A frozen parameter gets no gradient and costs no time in the backward pass. */
+void qkv_param_freeze(qkv_param *p, bool frozen);
+bool qkv_param_frozen(const qkv_param *p);
+
+/* ---- the tape -------------------------------------------------------------------- */
+
+qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx);
+void qkv_tape_destroy(qkv_tape *t);
+
+/* Forgets all tensors and notes of the last step and clears the error. */
+void qkv_tape_reset(qkv_tape *t);
+
+/* First error since the last reset; the sentence is the context's. */
+qkv_status qkv_tape_status(const qkv_tape *t);
+
+/* record: note how to go backward (true at first). train: dropout drops (false at first). */
+void qkv_tape_mode(qkv_tape *t, bool record, bool train);
+
+/* What dropout depends on, and nothing else does: the seed, the step, which dropout of the
+ * model it is, and the index of the sample in the global batch (this tape holds `samples`
+ * of them, from first_sample on; for packed batches rows from first_row on). */
+typedef struct {
+    uint64_t seed;
+    uint64_t step;
+    uint64_t first_sample;
+    uint64_t first_row;
+    size_t samples; /* 0: the leading dimension of each tensor */
+} qkv_randomness;
+void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r);
+
+/* Bytes of step memory: in use now, and the most there has been. */
+size_t qkv_tape_used(const qkv_tape *t);
+size_t qkv_tape_high_water(const qkv_tape *t);
+
+/* Inference: release everything made since scope_begin but the tensor `keep`, which moves.
+ * Returns the moved tensor. Only while not recording. */
+typedef struct { size_t opaque[3]; } qkv_scope;
+qkv_scope qkv_scope_begin(qkv_tape *t);
+qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep);
+
+/* ---- tensors ---------------------------------------------------------------------- */
+
+/* A copy of data (or uninitialised memory when data is NULL), not differentiated. */
+qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape);
+qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape);
+
+/* Wraps the caller's dense memory without copying; it must outlive the step. */
+qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape);
+
+/* Where the elements of a tensor from qkv_tensor_from(t, NULL, ...) are filled in. */
+qkv_real *qkv_tensor_fill(qkv_tensor *x);
+
+/* A parameter on this tape; the same tensor each time within a step. */
+qkv_tensor *qkv_use(qkv_tape *t, qkv_param *p);
+
+/* Asks for the gradient of x itself (an input, say): see qkv_grad_of. Returns x. */
+qkv_tensor *qkv_require_grad(qkv_tape *t, qkv_tensor *x);
+
+/* The same value, through which no gradient flows. */
+qkv_tensor *qkv_detach(qkv_tape *t, qkv_tensor *x);
+
+/* ---- views: they copy nothing, and their gradient is a region of the original's ------- */
+
+qkv_tensor *qkv_reshape(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape);
+qkv_tensor *qkv_permute(qkv_tape *t, qkv_tensor *x, const int *axes); /* may copy: see below */
+qkv_tensor *qkv_slice(qkv_tape *t, qkv_tensor *x, int axis, size_t begin, size_t end);
+/* Cuts x along axis into n parts of the given sizes, which must add up. false on failure. */
+bool qkv_split(qkv_tape *t, qkv_tensor *x, int axis, int n, const size_t *sizes,
+               qkv_tensor **parts);
+/* A permutation that moves the innermost axis, and a reshape of what is not dense, are
+ * copies (recorded like any op). */
+
+/* ---- backward ---------------------------------------------------------------------- */
+
+typedef struct {
+    int n;                        /* outputs to start from                          [1, 64] */
+    qkv_tensor *const *outputs;
+    const qkv_tensor *const *gradients; /* d(what you want)/d(output); NULL or NULL entries:
+                                           ones */
+    int n_wrt;                    /* 0: to all parameters and all tensors that require it;    */
+    qkv_tensor *const *wrt;       /* else only to these (tensors, or qkv_use of parameters),
+                                     whose gradients qkv_grad_of returns; parameters' own
+                                     gradients are left alone then */
+    bool keep;                    /* keep the notes: another pass follows */
+} qkv_backward_args;
+
+/* From one scalar loss to every trainable parameter, adding to gradients already there. */
+qkv_status qkv_backward(qkv_tape *t, qkv_tensor *loss);
+qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *args);
+
+/* d(outputs)/dx of the last pass for x in wrt, or under qkv_require_grad: dense, the shape
+ * of x, valid until the next pass or reset. NULL when the pass did not reach x. */
+const qkv_tensor *qkv_grad_of(qkv_tape *t, const qkv_tensor *x);
+
+/* Called during the backward pass as soon as a parameter's gradient is complete, so that
+ * sums over ranks overlap with what remains. NULL: nobody. */
+typedef void qkv_grad_ready_fn(void *user, qkv_param *p);
+void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user);
+
+/* ---- names and probes ---------------------------------------------------------------- */
+
+/* Names what follows: "h.3" then "attn" gives "h.3.attn". push copies the name. */
+void qkv_name_push(qkv_tape *t, const char *fmt, ...);
+void qkv_name_pop(qkv_tape *t);
+
+/* Called with a tensor's full name when a model passes it by: qkv_probe in model code. The
+ * value may be read, not changed, and is gone when the function returns. */
+typedef void qkv_probe_fn(void *user, const char *name, const qkv_tensor *x);
+void qkv_tape_on_probe(qkv_tape *t, qkv_probe_fn *fn, void *user);
+qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x); /* returns x */
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,104 @@
+/* base.h - what the rest of the library shares and users do not see:
+ * failing, allocating, arenas, counter-based randomness, strings that grow. */
+#ifndef QKV_SRC_BASE_H
+#define QKV_SRC_BASE_H
+
+#include <stdarg.h>
+
+#include "qkv/base.h"
+
+#if defined(__GNUC__)
+#define QKV_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define QKV_PRINTF(fmt, args)
+#endif
+
+/* ---- errors ------------------------------------------------------------------ */
+
+/* Records the sentence and returns status, so that callers write
+ *     return qkv__fail(ctx, QKV_E_FORMAT, "%s: header length %zu exceeds the file", ...);
+ * The sentence names file and field, what was expected and what was found. */
+qkv_status qkv__fail(qkv_context *ctx, qkv_status status, const char *fmt, ...) QKV_PRINTF(3, 4);
+qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args);
+
+/* Puts "prefix: " before the recorded sentence and returns its status. */
+qkv_status qkv__fail_prefix(qkv_context *ctx, const char *prefix);
+
+/* ---- memory ------------------------------------------------------------------ */
+
+/* 64-byte aligned, not cleared. NULL on failure, and the context says so. bytes 0 gives a
+ * unique pointer too. */
+void *qkv__malloc(qkv_context *ctx, size_t bytes);
+void *qkv__calloc(qkv_context *ctx, size_t count, size_t size); /* overflow checked */
+
+/* As realloc: NULL on failure and p stays valid. old_bytes is what p holds now. */
+void *qkv__realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes);
+void qkv__free(qkv_context *ctx, void *p);
+char *qkv__strdup(qkv_context *ctx, const char *s);
+
+/* a*b and a+b for sizes; false when the result does not fit. */
+bool qkv__mul_size(size_t a, size_t b, size_t *out);
+bool qkv__add_size(size_t a, size_t b, size_t *out);
+
+/* Memory handed out front to back and given back all at once, or back to a mark.
+ * A chain of blocks at first; reset joins them into one, so that a steady state of
+ * equal steps allocates nothing. */
+typedef struct qkv__arena qkv__arena;
+typedef struct { size_t block, used, total; } qkv__mark;
+
+qkv_status qkv__arena_create(qkv__arena **out, qkv_context *ctx, const char *name);
+void qkv__arena_destroy(qkv__arena *a);
+/* 64-byte aligned, not cleared; NULL on failure (recorded on the context). */
+void *qkv__arena_alloc(qkv__arena *a, size_t bytes);
+void *qkv__arena_zalloc(qkv__arena *a, size_t bytes);
+qkv__mark qkv__arena_mark(const qkv__arena *a);
+void qkv__arena_release(qkv__arena *a, qkv__mark mark); /* gives back all since the mark */
+void qkv__arena_reset(qkv__arena *a);
+size_t qkv__arena_used(const qkv__arena *a);       /* bytes handed out now */
+size_t qkv__arena_high_water(const qkv__arena *a); /* the most there has been */
+
+/* ---- strings that grow --------------------------------------------------------- */
+
+typedef struct {
+    qkv_context *ctx;
+    char *data; /* always ends in 0 once anything was added; NULL before */
+    size_t len, cap;
+    bool failed; /* an allocation failed; later calls do nothing */
+} qkv__str;
+
+void qkv__str_init(qkv__str *s, qkv_context *ctx);
+void qkv__str_free(qkv__str *s);
+void qkv__str_clear(qkv__str *s);
+void qkv__str_add(qkv__str *s, const char *data, size_t len);
+void qkv__str_puts(qkv__str *s, const char *text);
+void qkv__str_printf(qkv__str *s, const char *fmt, ...) QKV_PRINTF(2, 3);
+
+/* ---- randomness: Philox4x32-10 (Salmon et al. 2011) ------------------------------ */
+
+/* Four words that depend on (key, counter) alone. */
+void qkv__philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
+
+/* A stream of numbers: (seed, stream) is the key, index runs in the counter. */
+typedef struct {
+    uint64_t seed;
+    uint64_t stream; /* what the numbers are for, so that uses never share numbers */
+    uint64_t index;
+    uint32_t buffer[4];
+    int left;
+} qkv__rng;
+
+void qkv__rng_init(qkv__rng *r, uint64_t seed, uint64_t stream);
+uint32_t qkv__rng_u32(qkv__rng *r);
+uint32_t qkv__rng_below(qkv__rng *r, uint32_t n); /* uniform in [0, n), unbiased; n > 0 */
+double qkv__rng_uniform(qkv__rng *r);             /* [0, 1), 53 bits */
+double qkv__rng_normal(qkv__rng *r);              /* mean 0, variance 1 (Box-Muller) */
+uint64_t qkv__hash64(const void *data, size_t len); /* FNV-1a, for stream names */
+
+/* ---- the machine ---------------------------------------------------------------- */
+
+unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has */
+const char *qkv__cpu_name(void);        /* model name, family and model; never NULL */
+double qkv__now(void);                  /* seconds, monotonic */
+size_t qkv__peak_rss(void);             /* bytes; 0 where unknown */
+
+#endif

@@ -1,0 +1,41 @@
+/* simd.h - the vector types in which simd_*.c are written, once for every instruction set.
+ *
+ * vf is VF floats, vi as many 32-bit words, vm a mask of VF lanes. Arithmetic that C's own operators give
+ * (+ - * /) is written with them: vf is a GNU vector type. A file simd_x.c ends with
+ *     void QKV_SIMD(qkv__kernels_x)(qkv_kernels *k) { k->... = ...; }
+ * and everything else in it is static. Tails use vf_load_n / vf_store_n (n < VF lanes). */
+#ifndef QKV_SIMD_H
+#define QKV_SIMD_H
+
+#include "kernel/kernel.h"
+
+#define QKV_SIMD_PASTE2(a, b) a##_##b
+#define QKV_SIMD_PASTE(a, b) QKV_SIMD_PASTE2(a, b)
+#define QKV_SIMD(name) QKV_SIMD_PASTE(name, QKV_SIMD_NAME) /* name_avx2, name_avx512 */
+
+#if defined(QKV_SIMD_avx512)
+#include "kernel/simd_avx512.h"
+#elif defined(QKV_SIMD_avx2)
+#include "kernel/simd_avx2.h"
+#else
+#error "simd.h needs an instruction set"
+#endif
+
+/* exp(x) to 1 ulp or so for x in [-87.3, 88.7]; 0 below, inf above; exp(NaN) is NaN.
+ * Cephes' reduction x = n ln 2 + r with a degree-6 polynomial on |r| <= ln(2)/2. */
+static inline vf vf_exp(vf x)
+{
+    vf n = vf_round(x * vf_set1(1.44269504088896341f));
+    vf r = vf_fnma(n, vf_set1(0.693359375f), x);
+    r = vf_fnma(n, vf_set1(-2.12194440e-4f), r);
+    vf p = vf_set1(1.9875691500e-4f);
+    p = vf_fma(p, r, vf_set1(1.3981999507e-3f));
+    p = vf_fma(p, r, vf_set1(8.3334519073e-3f));
+    p = vf_fma(p, r, vf_set1(4.1665795894e-2f));
+    p = vf_fma(p, r, vf_set1(1.6666665459e-1f));
+    p = vf_fma(p, r, vf_set1(5.0000001201e-1f));
+    p = vf_fma(p, r * r, r) + vf_set1(1.0f);
+    return vf_scale2(p, n, x);
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* simd_avx2.h - simd.h's types in AVX2 with FMA: 8 floats a vector. */
+#ifndef QKV_SIMD_AVX2_H
+#define QKV_SIMD_AVX2_H
+
+#include <immintrin.h>
+
+enum { VF = 8 };
+typedef __m256 vf;
+typedef __m256i vi;
+typedef __m256 vm; /* all bits of a lane set or clear */
+
+static inline vf vf_set1(float x) { return _mm256_set1_ps(x); }
+static inline vf vf_zero(void) { return _mm256_setzero_ps(); }
+static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
+static inline __m256i vi_first(size_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline vm vm_first(size_t n) { return _mm256_castsi256_ps(vi_first(n)); }
+static inline vf vf_load_n(const float *p, size_t n) /* the rest is 0 */
+{
+    return _mm256_maskload_ps(p, vi_first(n));
+}
+static inline void vf_store_n(float *p, vf x, size_t n) { _mm256_maskstore_ps(p, vi_first(n), x); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }   /* a b + c */
+static inline vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } /* c - a b */
+static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); } /* b when either is NaN */
+static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+static inline vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
+static inline vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+static inline vf vf_round(vf a)
+{
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline vm vf_lt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+static inline vm vf_ge(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
+static inline vf vf_select(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, m); }
+static inline float vf_sum(vf a)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+static inline float vf_maximum(vf a)
+{
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+
+/* p 2^n, forced to 0 below and to inf above exp's range of x. n is split in two so that
+ * 2^128 and 2^-126 can be reached. */
+static inline vf vf_scale2(vf p, vf n, vf x)
+{
+    __m256i e = _mm256_cvtps_epi32(vf_min(vf_max(n, vf_set1(-126.0f)), vf_set1(128.0f)));
+    __m256i half = _mm256_srai_epi32(e, 1), bias = _mm256_set1_epi32(127);
+    vf a = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
+    vf b = _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(e, half), bias), 23));
+    vf y = p * a * b;
+    y = vf_select(vf_lt(x, vf_set1(-87.336544f)), vf_zero(), y);
+    y = vf_select(vf_lt(vf_set1(88.722839f), x), vf_set1(__builtin_inff()), y);
+    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+#endif
