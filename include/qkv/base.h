@@ -67,9 +67,9 @@ typedef struct qkv_context qkv_context;
 /* Instruction sets that may be used; the machine's own limits still hold. */
 enum {
     QKV_ISA_REFERENCE = 0,     /* plain C only */
-    QKV_ISA_AVX2 = 1u << 0,    /* AVX2 with FMA and F16C */
-    QKV_ISA_AVX512 = 1u << 1,  /* AVX-512 F, BW, DQ, VL */
-    QKV_ISA_ALL = 0xffffffffu
+    QKV_ISA_AVX2 = 1 << 0,    /* AVX2 with FMA and F16C */
+    QKV_ISA_AVX512 = 1 << 1,  /* AVX-512 F, BW, DQ, VL */
+    QKV_ISA_ALL = 0x7fffffff
 };
 
 typedef struct {

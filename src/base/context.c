@@ -1,0 +1,186 @@
+/* context.c - the context: options, allocator, last error. */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64 };
+
+struct qkv_context {
+    qkv_context_options options;
+    int threads;
+    unsigned isa;
+    qkv_status status;
+    char message[MESSAGE_BYTES];
+    qkv_memory_stats memory;
+};
+
+static void *default_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    void *p = NULL;
+    return posix_memalign(&p, 64, bytes) == 0 ? p : NULL;
+}
+
+static void default_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+const char *qkv_status_text(qkv_status status)
+{
+    switch (status) {
+#define QKV_STATUS_CASE(name, text) \
+    case name:                      \
+        return text;
+        QKV_STATUS_LIST(QKV_STATUS_CASE)
+#undef QKV_STATUS_CASE
+    }
+    return "unknown status";
+}
+
+qkv_context_options qkv_context_defaults(void)
+{
+    qkv_context_options o = {0};
+    o.isa = QKV_ISA_ALL;
+    return o;
+}
+
+qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
+{
+    *out = NULL;
+    qkv_context_options o = options ? *options : qkv_context_defaults();
+    if (o.threads < 0 || o.threads > 1024 || !o.alloc != !o.free)
+        return QKV_E_ARGUMENT;
+    if (!o.alloc) {
+        o.alloc = default_alloc;
+        o.free = default_free;
+    }
+    qkv_context *ctx = o.alloc(o.user, sizeof *ctx);
+    if (!ctx)
+        return QKV_E_MEMORY;
+    memset(ctx, 0, sizeof *ctx);
+    ctx->options = o;
+    ctx->threads = o.threads ? o.threads : omp_get_num_procs();
+    ctx->isa = qkv__cpu_isa() & o.isa;
+    *out = ctx;
+    return QKV_OK;
+}
+
+void qkv_context_destroy(qkv_context *ctx)
+{
+    if (ctx)
+        ctx->options.free(ctx->options.user, ctx);
+}
+
+const char *qkv_context_message(const qkv_context *ctx) { return ctx->message; }
+qkv_status qkv_context_status(const qkv_context *ctx) { return ctx->status; }
+int qkv_context_threads(const qkv_context *ctx) { return ctx->threads; }
+unsigned qkv_context_isa(const qkv_context *ctx) { return ctx->isa; }
+qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
+
+qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args)
+{
+    char text[MESSAGE_BYTES]; /* fmt's arguments may point into the old message */
+    vsnprintf(text, sizeof text, fmt, args);
+    memcpy(ctx->message, text, sizeof text);
+    ctx->status = status;
+    return status;
+}
+
+qkv_status qkv__fail(qkv_context *ctx, qkv_status status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    qkv__vfail(ctx, status, fmt, args);
+    va_end(args);
+    return status;
+}
+
+qkv_status qkv__fail_prefix(qkv_context *ctx, const char *prefix)
+{
+    return qkv__fail(ctx, ctx->status, "%s: %s", prefix, ctx->message);
+}
+
+/* Each allocation carries its size in front, so that live bytes can be counted. */
+void *qkv__malloc(qkv_context *ctx, size_t bytes)
+{
+    size_t total;
+    char *p = NULL;
+    if (qkv__add_size(bytes, HEADER_BYTES, &total))
+        p = ctx->options.alloc(ctx->options.user, total);
+    if (!p) {
+        qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes wanted, %zu in use", bytes,
+                  ctx->memory.live_bytes);
+        return NULL;
+    }
+    memcpy(p, &bytes, sizeof bytes);
+    ctx->memory.calls++;
+    ctx->memory.live_bytes += bytes;
+    if (ctx->memory.live_bytes > ctx->memory.peak_bytes)
+        ctx->memory.peak_bytes = ctx->memory.live_bytes;
+    return p + HEADER_BYTES;
+}
+
+void *qkv__calloc(qkv_context *ctx, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!qkv__mul_size(count, size, &bytes)) {
+        qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu x %zu bytes wanted", count, size);
+        return NULL;
+    }
+    void *p = qkv__malloc(ctx, bytes);
+    if (p)
+        memset(p, 0, bytes);
+    return p;
+}
+
+void *qkv__realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes)
+{
+    void *q = qkv__malloc(ctx, bytes);
+    if (!q)
+        return NULL;
+    if (p)
+        memcpy(q, p, old_bytes < bytes ? old_bytes : bytes);
+    qkv__free(ctx, p);
+    return q;
+}
+
+void qkv__free(qkv_context *ctx, void *p)
+{
+    if (!p)
+        return;
+    char *base = (char *)p - HEADER_BYTES;
+    size_t bytes;
+    memcpy(&bytes, base, sizeof bytes);
+    ctx->memory.live_bytes -= bytes;
+    ctx->options.free(ctx->options.user, base);
+}
+
+char *qkv__strdup(qkv_context *ctx, const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *copy = qkv__malloc(ctx, n);
+    if (copy)
+        memcpy(copy, s, n);
+    return copy;
+}
+
+bool qkv__mul_size(size_t a, size_t b, size_t *out)
+{
+    if (b && a > SIZE_MAX / b)
+        return false;
+    *out = a * b;
+    return true;
+}
+
+bool qkv__add_size(size_t a, size_t b, size_t *out)
+{
+    if (a > SIZE_MAX - b)
+        return false;
+    *out = a + b;
+    return true;
+}
