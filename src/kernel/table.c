@@ -1,0 +1,71 @@
+/* table.c - which kernel serves which instruction set: the reference first, then what the
+ * faster files have, upward. It decides nothing else. */
+#include <pthread.h>
+
+#include "kernel/kernel.h"
+
+enum { ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512, TABLES = ISA_BITS + 1 };
+
+static qkv_kernels tables[TABLES]; /* by isa bits; written once, under `once` */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void fill_reference(qkv_kernels *k)
+{
+    qkv__kernels_ref_elementwise(k);
+    qkv__kernels_ref_rows(k);
+    qkv__kernels_ref_attention(k);
+    qkv__kernels_ref_gemm(k);
+    qkv__kernels_ref_update(k);
+}
+
+#ifdef QKV_HAVE_SIMD
+static void fill_avx2(qkv_kernels *k)
+{
+    qkv__kernels_elementwise_avx2(k);
+    qkv__kernels_rows_avx2(k);
+    qkv__kernels_attention_avx2(k);
+    qkv__kernels_gemv_avx2(k);
+    qkv__kernels_update_avx2(k);
+}
+
+static void fill_avx512(qkv_kernels *k)
+{
+    qkv__kernels_elementwise_avx512(k);
+    qkv__kernels_rows_avx512(k);
+    qkv__kernels_attention_avx512(k);
+    qkv__kernels_gemv_avx512(k);
+    qkv__kernels_update_avx512(k);
+}
+#endif
+
+/* A fill function is itself compiled for its instruction set, so it runs only on a machine
+ * that has it. */
+static void fill_all(void)
+{
+    unsigned machine = qkv__cpu_isa();
+    for (unsigned isa = 0; isa < TABLES; isa++) {
+        qkv_kernels *k = &tables[isa];
+        fill_reference(k);
+        unsigned usable = isa & machine;
+        if (!usable) {
+            continue;
+        }
+#ifdef QKV_HAVE_SIMD
+        if (usable & QKV_ISA_AVX2) {
+            fill_avx2(k);
+        }
+        if (usable & QKV_ISA_AVX512) {
+            fill_avx512(k);
+        }
+#endif
+#ifdef QKV_HAVE_DNNL
+        qkv__kernels_dnnl(k);
+#endif
+    }
+}
+
+const qkv_kernels *qkv__kernels(unsigned isa)
+{
+    pthread_once(&once, fill_all);
+    return &tables[isa & ISA_BITS];
+}
