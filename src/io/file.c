@@ -1,0 +1,250 @@
+/* file.c - reading and mapping files; folders. Writing is in file_write.c. */
+#include "io/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Opens a file for reading, refusing folders. Returns -1 after recording why. */
+static int open_for_reading(qkv_context *ctx, const char *path, struct stat *info)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        qkv__fail(ctx, QKV_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
+        return -1;
+    }
+    if (fstat(fd, info) != 0) {
+        qkv__fail(ctx, QKV_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+        close(fd);
+        return -1;
+    }
+    if (S_ISDIR(info->st_mode)) {
+        qkv__fail(ctx, QKV_E_IO, "%s: expected a file, found a folder", path);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Reads to the end of fd. The buffer grows, so that pipes and files that change work too. */
+static qkv_status read_all(qkv_context *ctx, int fd, const char *path, size_t guess,
+                           size_t limit, char **data, size_t *size)
+{
+    size_t capacity = guess + 1, used = 0;
+    char *buffer = qkv__malloc(ctx, capacity);
+    if (!buffer)
+        return QKV_E_MEMORY;
+    for (;;) {
+        if (used + 1 >= capacity) {
+            char *larger = qkv__realloc(ctx, buffer, capacity, capacity * 2 + 4096);
+            if (!larger) {
+                qkv__free(ctx, buffer);
+                return QKV_E_MEMORY;
+            }
+            buffer = larger;
+            capacity = capacity * 2 + 4096;
+        }
+        ssize_t got = read(fd, buffer + used, capacity - used - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            qkv__free(ctx, buffer);
+            return qkv__fail(ctx, QKV_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+        }
+        used += (size_t)got;
+        if (limit && used > limit) {
+            qkv__free(ctx, buffer);
+            return qkv__fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found more",
+                             path, limit);
+        }
+        if (got == 0)
+            break;
+    }
+    buffer[used] = 0;
+    *data = buffer;
+    *size = used;
+    return QKV_OK;
+}
+
+qkv_status qkv__file_read(qkv_context *ctx, const char *path, size_t limit, char **data,
+                          size_t *size)
+{
+    struct stat info;
+    *data = NULL;
+    *size = 0;
+    int fd = open_for_reading(ctx, path, &info);
+    if (fd < 0)
+        return QKV_E_IO;
+    size_t guess = S_ISREG(info.st_mode) ? (size_t)info.st_size : 0;
+    qkv_status status;
+    if (limit && guess > limit)
+        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found %zu", path,
+                           limit, guess);
+    else /* one byte more than the file, so that its end is seen without growing */
+        status = read_all(ctx, fd, path, guess + 1, limit, data, size);
+    close(fd);
+    return status;
+}
+
+qkv_status qkv__map_open(qkv__map *m, qkv_context *ctx, const char *path)
+{
+    struct stat info;
+    *m = (qkv__map){.ctx = ctx};
+    int fd = open_for_reading(ctx, path, &info);
+    if (fd < 0)
+        return QKV_E_IO;
+    qkv_status status = QKV_OK;
+    if (S_ISREG(info.st_mode) && info.st_size > 0) {
+        void *p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be mapped: %s", path, strerror(errno));
+        } else {
+            m->data = p;
+            m->size = (size_t)info.st_size;
+            m->mapped = true;
+        }
+    } else {
+        char *data = NULL;
+        status = read_all(ctx, fd, path, 1, 0, &data, &m->size);
+        m->data = (uint8_t *)data;
+    }
+    close(fd);
+    return status;
+}
+
+void qkv__map_close(qkv__map *m)
+{
+    if (m->mapped)
+        munmap((void *)(uintptr_t)m->data, m->size);
+    else if (m->data)
+        qkv__free(m->ctx, (void *)(uintptr_t)m->data);
+    *m = (qkv__map){0};
+}
+
+/* ---- folders ------------------------------------------------------------------------------ */
+
+bool qkv__file_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+}
+
+bool qkv__dir_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+qkv_status qkv__file_remove(qkv_context *ctx, const char *path)
+{
+    if (unlink(path) != 0 && errno != ENOENT)
+        return qkv__fail(ctx, QKV_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return QKV_OK;
+}
+
+qkv_status qkv__dir_create(qkv_context *ctx, const char *path)
+{
+    char *part = qkv__strdup(ctx, path);
+    if (!part)
+        return QKV_E_MEMORY;
+    qkv_status status = QKV_OK;
+    for (char *p = part; !status; p++) {
+        if (*p != '/' && *p != 0)
+            continue;
+        char end = *p;
+        *p = 0;
+        if (*part && mkdir(part, 0777) != 0 && !qkv__dir_exists(part))
+            status = qkv__fail(ctx, QKV_E_IO, "%s: the folder cannot be made: %s", part,
+                               strerror(errno == EEXIST ? ENOTDIR : errno));
+        *p = end;
+        if (end == 0)
+            break;
+    }
+    qkv__free(ctx, part);
+    return status;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static qkv_status add_name(qkv__names *out, const char *name)
+{
+    if (out->count == out->capacity) {
+        size_t capacity = out->capacity * 2 + 16;
+        char **names = qkv__realloc(out->ctx, out->names, out->capacity * sizeof *names,
+                                    capacity * sizeof *names);
+        if (!names)
+            return QKV_E_MEMORY;
+        out->names = names;
+        out->capacity = capacity;
+    }
+    out->names[out->count] = qkv__strdup(out->ctx, name);
+    if (!out->names[out->count])
+        return QKV_E_MEMORY;
+    out->count++;
+    return QKV_OK;
+}
+
+qkv_status qkv__dir_list(qkv__names *out, qkv_context *ctx, const char *path)
+{
+    *out = (qkv__names){.ctx = ctx};
+    DIR *dir = opendir(path);
+    if (!dir)
+        return qkv__fail(ctx, QKV_E_IO, "%s: the folder cannot be opened: %s", path,
+                         strerror(errno));
+    qkv_status status = QKV_OK;
+    while (!status) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry) {
+            if (errno)
+                status = qkv__fail(ctx, QKV_E_IO, "%s: the folder cannot be read: %s", path,
+                                   strerror(errno));
+            break;
+        }
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            status = add_name(out, entry->d_name);
+    }
+    closedir(dir);
+    if (status)
+        qkv__names_free(out);
+    else if (out->count)
+        qsort(out->names, out->count, sizeof *out->names, compare_names);
+    return status;
+}
+
+void qkv__names_free(qkv__names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        qkv__free(names->ctx, names->names[i]);
+    if (names->names)
+        qkv__free(names->ctx, names->names);
+    *names = (qkv__names){0};
+}
+
+char *qkv__path_join(qkv_context *ctx, const char *dir, const char *name)
+{
+    size_t a = strlen(dir), b = strlen(name);
+    bool slash = a > 0 && dir[a - 1] != '/';
+    char *path = qkv__malloc(ctx, a + slash + b + 1);
+    if (!path)
+        return NULL;
+    memcpy(path, dir, a);
+    if (slash)
+        path[a] = '/';
+    memcpy(path + a + slash, name, b + 1);
+    return path;
+}
+
+const char *qkv__path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

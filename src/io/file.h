@@ -1,0 +1,70 @@
+/* file.h - whole files in and out: read, map, write atomically; folders.
+ *
+ * Every failure is one sentence with the file's name and the reason. Paths are the caller's
+ * bytes; nothing is expanded. Memory comes from the context. */
+#ifndef QKV_SRC_IO_FILE_H
+#define QKV_SRC_IO_FILE_H
+
+#include "base/base.h"
+
+/* ---- reading --------------------------------------------------------------------------- */
+
+/* The whole file, followed by a 0 that *size does not count. limit: the most bytes taken, more
+ * is an error (0: no limit). Pipes are read to their end. *data is freed with qkv__free; on
+ * failure it is NULL. */
+qkv_status qkv__file_read(qkv_context *ctx, const char *path, size_t limit, char **data,
+                          size_t *size);
+
+/* A file seen as memory, read-only: mapped, or read when it cannot be (a pipe). The file must
+ * not shrink while it is open. */
+typedef struct {
+    qkv_context *ctx;
+    const uint8_t *data; /* never NULL while open; not followed by a 0 */
+    size_t size;
+    bool mapped;
+} qkv__map;
+
+qkv_status qkv__map_open(qkv__map *m, qkv_context *ctx, const char *path);
+void qkv__map_close(qkv__map *m); /* a zeroed or closed one is allowed */
+
+/* ---- writing ---------------------------------------------------------------------------- */
+
+/* Writes a temporary beside the file, flushes it to disk and renames it over the file, so that
+ * path always holds the old bytes or all the new ones. A failed or abandoned write leaves the
+ * old file and no temporary; one left by a killed process is used again. Devices and pipes are
+ * written directly. */
+typedef struct qkv__writer qkv__writer;
+
+/* On failure *out is NULL. */
+qkv_status qkv__writer_open(qkv__writer **out, qkv_context *ctx, const char *path);
+/* A failure is kept: later calls do nothing and close returns it. */
+qkv_status qkv__writer_put(qkv__writer *w, const void *data, size_t size);
+/* Puts the file in its place, or removes the temporary after a failure; w is gone either way. */
+qkv_status qkv__writer_close(qkv__writer *w);
+void qkv__writer_abandon(qkv__writer *w); /* NULL is allowed */
+
+qkv_status qkv__file_write(qkv_context *ctx, const char *path, const void *data, size_t size);
+
+/* ---- folders ------------------------------------------------------------------------------ */
+
+bool qkv__file_exists(const char *path); /* a file, or anything else that can be read */
+bool qkv__dir_exists(const char *path);
+qkv_status qkv__file_remove(qkv_context *ctx, const char *path); /* absent already: fine */
+
+/* The folder and those above it; existing ones are fine. */
+qkv_status qkv__dir_create(qkv_context *ctx, const char *path);
+
+/* Names in a folder without "." and "..", sorted by byte value. */
+typedef struct {
+    qkv_context *ctx;
+    char **names;
+    size_t count, capacity;
+} qkv__names;
+qkv_status qkv__dir_list(qkv__names *out, qkv_context *ctx, const char *path);
+void qkv__names_free(qkv__names *names); /* a zeroed one is allowed */
+
+/* "dir/name"; freed with qkv__free. NULL when memory is out. */
+char *qkv__path_join(qkv_context *ctx, const char *dir, const char *name);
+const char *qkv__path_name(const char *path); /* what follows the last '/' */
+
+#endif
