@@ -83,7 +83,7 @@ qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t site);
 qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, double p,
                             uint32_t site);
 
-/* ---- positions --------------------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------- */
 /* Rotates the first `width` of D channels of x (.., H, D): pairs (i, i+width/2), angle
  * position * base^(-2i/width). positions i32, one per row of the dimensions before H.  (RoFormer,
  * Su et al. 2021, in the "rotate half" layout of
@@ -103,7 +103,7 @@ typedef enum {
 qkv_status qkv_sinusoid_table(qkv_context *ctx, qkv_real *table, size_t P, size_t C,
                               qkv_sinusoid layout, size_t first, size_t columns);
 
-/* ---- attention ----------------------------------------------------------------------------------- */
+/* ---- attention --------------------------------------------------------------- */
 
 /* Keys and values of earlier positions, for decoding: one cache per attention layer, room for
  * `capacity` positions of B sequences. On failure *out is NULL. */
@@ -162,7 +162,7 @@ typedef struct {
 qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe);
 void qkv_attention_probes_clear(qkv_tape *t);
 
-/* ---- losses --------------------------------------------------------------------------------------- */
+/* ---- losses ------------------------------------------------------------------- */
 typedef enum {
     QKV_SMOOTH_TORCH, /* (1-e) on the gold + e/V on all V */
     QKV_SMOOTH_PAPER  /* 1-e on the gold, e/(V-1) on each other */

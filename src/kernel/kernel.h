@@ -108,7 +108,7 @@ typedef void qkv_k_norm_bwd_fn(const qkv_exec *e, qkv_real *dx, bool acc, qkv_re
                                const qkv_real *weight, const qkv_real *dy, const qkv_real *dsum,
                                const qkv_k_norm_args *args);
 
-/* ---- softmax and cross-entropy ----------------------------------------------------------------- */
+/* ---- softmax and cross-entropy --------------------------------------------- */
 
 /* y[r,:] = exp(x[r,:] - max) / sum. A row of all -inf gives zeros. y may be x. */
 typedef void qkv_k_softmax_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t N,
@@ -130,7 +130,7 @@ typedef void qkv_k_xent_fn(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int
                            qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
                            const qkv_k_xent_args *args);
 
-/* ---- rows by index ---------------------------------------------------------------------------------- */
+/* ---- rows by index -------------------------------------------------------------- */
 
 /* y (N, C) = scale table[ids] + ptable[positions]; positions and ptable may be NULL. */
 typedef void qkv_k_embed_fn(const qkv_exec *e, qkv_real *y, const int32_t *ids,
@@ -140,7 +140,7 @@ typedef void qkv_k_embed_fn(const qkv_exec *e, qkv_real *y, const int32_t *ids,
 typedef void qkv_k_embed_bwd_fn(const qkv_exec *e, qkv_real *dtable, const int32_t *ids,
                                 const qkv_real *dy, double scale, size_t N, size_t C);
 
-/* ---- rotary ------------------------------------------------------------------------------------------- */
+/* ---- rotary ----------------------------------------------------------------------- */
 
 /* y = x with its first `width` channels rotated by sign * position * base^(-2i/width), pairs
  * (i, i + width/2). x: N rows sx apart of H heads hx apart of D; y likewise; positions (N). */
@@ -153,7 +153,7 @@ typedef struct {
 typedef void qkv_k_rotary_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x,
                              const int32_t *positions, const qkv_k_rotary_args *args);
 
-/* ---- dropout ------------------------------------------------------------------------------------------ */
+/* ---- dropout ---------------------------------------------------------------------- */
 
 /* Element i of the tensor is element first + i of the global one. It is kept when the word
  * that Philox gives for counter (lo(g/4), hi(g/4), lo(step), site) and key seed, lane g%4, is
@@ -169,7 +169,7 @@ typedef void qkv_k_dropout_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x,
                               const qkv_real *residual, bool acc, const qkv_k_dropout_args *args,
                               size_t n);
 
-/* ---- attention ------------------------------------------------------------------------------------------ */
+/* ---- attention ---------------------------------------------------------------------- */
 
 /* One sequence b: T_b queries, S_b keys. Element (token i, head h, channel d) of q is at
  * q + (q_begin[b] + i) * q_row + h * q_head + d; k, v, out likewise with their own strides;
@@ -213,7 +213,7 @@ typedef void qkv_k_attention_rows_fn(const qkv_exec *e, qkv_real *weights, const
                                      const qkv_k_attention_args *args, size_t b, size_t h,
                                      size_t row, size_t rows);
 
-/* ---- updates ----------------------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------- */
 
 /* PyTorch's definitions; g is scaled by grad_scale first (clipping). Hyper-parameters and bias
  * corrections are computed in double by the caller. State arrays that a rule does not use are

@@ -1,7 +1,7 @@
 /* simd.h - the vector types in which simd_*.c are written, once for every instruction set.
  *
- * vf is VF floats, vi as many 32-bit words, vm a mask of VF lanes. Arithmetic that C's own operators give
- * (+ - * /) is written with them: vf is a GNU vector type. A file simd_x.c ends with
+ * vf is VF floats, vi as many 32-bit words, vm a mask of VF lanes. Arithmetic that C's own
+ * operators give (+ - * /) is written with them: vf is a GNU vector type. A file simd_x.c ends with
  *     void QKV_SIMD(qkv__kernels_x)(qkv_kernels *k) { k->... = ...; }
  * and everything else in it is static. Tails use vf_load_n / vf_store_n (n < VF lanes). */
 #ifndef QKV_SIMD_H

@@ -18,7 +18,10 @@ static inline vf vf_load_n(const float *p, size_t n) /* the rest is 0 */
 {
     return _mm512_maskz_loadu_ps(vm_first(n), p);
 }
-static inline void vf_store_n(float *p, vf x, size_t n) { _mm512_mask_storeu_ps(p, vm_first(n), x); }
+static inline void vf_store_n(float *p, vf x, size_t n)
+{
+    _mm512_mask_storeu_ps(p, vm_first(n), x);
+}
 static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }   /* a b + c */
 static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a b */
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* b when either is NaN */
