@@ -163,6 +163,8 @@ typedef struct {
     uint64_t seed, step, first;
     uint32_t site;
 } qkv_k_dropout_args;
+/* p 2^32 for p in [0, 1): a word is kept when it is not below it. */
+static inline uint32_t qkv__dropout_threshold(double p) { return (uint32_t)(p * 4294967296.0); }
 /* y = [y +] [residual +] keep ? x / (1-p) : 0. residual may be NULL. y may be x or residual.
  * The backward pass is the same function on dy. */
 typedef void qkv_k_dropout_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x,
