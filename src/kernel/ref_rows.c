@@ -1,7 +1,277 @@
-/* ref_rows.c - plain C: norms, softmax, cross-entropy, rows by index. */
-#include "kernel/kernel.h"
+/* ref_rows.c - kernels that work row by row, in plain C: norms, softmax, cross-entropy, rows by
+ * index, rotary positions. Sums over a row run in double, in order. */
+#include "kernel/ref_math.h"
+
+/* ---- norms ------------------------------------------------------------------------------- */
+
+/* Mean (0 for rms) and 1 / sqrt(variance + eps) of one row. */
+static void row_statistics(double *mean, double *rstd, const qkv_real *s,
+                           const qkv_k_norm_args *a)
+{
+    double m = 0, v = 0;
+    if (!a->rms) {
+        for (size_t c = 0; c < a->C; c++)
+            m += (double)s[c];
+        m /= (double)a->C;
+    }
+    for (size_t c = 0; c < a->C; c++)
+        v += ((double)s[c] - m) * ((double)s[c] - m);
+    *mean = m;
+    *rstd = 1 / sqrt(v / (double)a->C + a->eps);
+}
+
+static void ref_norm(const qkv_exec *e, qkv_real *y, qkv_real *sum, qkv_real *mean,
+                     qkv_real *rstd, const qkv_real *x, const qkv_real *residual,
+                     const qkv_real *weight, const qkv_real *bias, const qkv_k_norm_args *args)
+{
+    const size_t C = args->C;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(y, sum, mean, rstd, x, residual, weight, bias, args, C) \
+    if (args->N * C >= REF_GRAIN)
+    for (size_t r = 0; r < args->N; r++) {
+        const qkv_real *s = x + r * C;
+        qkv_real *out = y + r * C;
+        if (residual) {
+            qkv_real *kept = sum ? sum + r * C : out;
+            for (size_t c = 0; c < C; c++)
+                kept[c] = s[c] + residual[r * C + c];
+            s = kept;
+        }
+        double m, k;
+        row_statistics(&m, &k, s, args);
+        for (size_t c = 0; c < C; c++) {
+            qkv_real v = (qkv_real)(((double)s[c] - m) * k);
+            v = weight ? v * weight[c] : v;
+            out[c] = bias ? v + bias[c] : v;
+        }
+        if (mean && !args->rms)
+            mean[r] = (qkv_real)m;
+        if (rstd)
+            rstd[r] = (qkv_real)k;
+    }
+}
+
+static void norm_bwd_row(qkv_real *dx, bool acc, const qkv_real *s, double mean, double rstd,
+                         const qkv_real *weight, const qkv_real *dy, const qkv_real *dsum,
+                         const qkv_k_norm_args *a)
+{
+    double sum_g = 0, sum_gx = 0; /* of g = dy weight and of g (s - mean) rstd */
+    for (size_t c = 0; c < a->C; c++) {
+        double g = (double)dy[c] * (weight ? (double)weight[c] : 1);
+        sum_g += g;
+        sum_gx += g * ((double)s[c] - mean) * rstd;
+    }
+    sum_g = a->rms ? 0 : sum_g / (double)a->C;
+    sum_gx /= (double)a->C;
+    for (size_t c = 0; c < a->C; c++) {
+        double g = (double)dy[c] * (weight ? (double)weight[c] : 1);
+        double d = rstd * (g - sum_g - ((double)s[c] - mean) * rstd * sum_gx);
+        d += dsum ? (double)dsum[c] : 0;
+        dx[c] = (qkv_real)(acc ? (double)dx[c] + d : d);
+    }
+}
+
+static void norm_bwd_parameters(const qkv_exec *e, qkv_real *dweight, bool acc_weight,
+                                qkv_real *dbias, bool acc_bias, const qkv_real *s,
+                                const qkv_real *mean, const qkv_real *rstd, const qkv_real *dy,
+                                const qkv_k_norm_args *args)
+{
+    const size_t C = args->C;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(dweight, acc_weight, dbias, acc_bias, s, mean, rstd, dy, args, C) \
+    if (args->N * C >= REF_GRAIN)
+    for (size_t c = 0; c < C; c++) {
+        double w = 0, b = 0;
+        for (size_t r = 0; r < args->N; r++) {
+            double m = args->rms ? 0 : (double)mean[r];
+            w += (double)dy[r * C + c] * ((double)s[r * C + c] - m) * (double)rstd[r];
+            b += (double)dy[r * C + c];
+        }
+        if (dweight)
+            dweight[c] = (qkv_real)(acc_weight ? (double)dweight[c] + w : w);
+        if (dbias)
+            dbias[c] = (qkv_real)(acc_bias ? (double)dbias[c] + b : b);
+    }
+}
+
+static void ref_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *dweight,
+                         bool acc_weight, qkv_real *dbias, bool acc_bias, const qkv_real *s,
+                         const qkv_real *mean, const qkv_real *rstd, const qkv_real *weight,
+                         const qkv_real *dy, const qkv_real *dsum, const qkv_k_norm_args *args)
+{
+    const size_t C = args->C;
+    if (dweight || dbias)
+        norm_bwd_parameters(e, dweight, acc_weight, dbias, acc_bias, s, mean, rstd, dy, args);
+    if (!dx)
+        return;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(dx, acc, s, mean, rstd, weight, dy, dsum, args, C) if (args->N * C >= REF_GRAIN)
+    for (size_t r = 0; r < args->N; r++)
+        norm_bwd_row(dx + r * C, acc, s + r * C, args->rms ? 0 : (double)mean[r],
+                     (double)rstd[r], weight, dy + r * C, dsum ? dsum + r * C : NULL, args);
+}
+
+/* ---- softmax and cross-entropy ----------------------------------------------------------- */
+
+static size_t first_largest(const qkv_real *x, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        best = x[i] > x[best] ? i : best;
+    return best;
+}
+
+static void ref_softmax(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t N, size_t C)
+{
+    if (C == 0)
+        return;
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, N, C) \
+    if (N * C >= REF_GRAIN)
+    for (size_t r = 0; r < N; r++) {
+        const qkv_real *in = x + r * C;
+        qkv_real *out = y + r * C, max = in[first_largest(in, C)];
+        double sum = 0;
+        for (size_t c = 0; c < C; c++) {
+            out[c] = in[c] == (qkv_real)-INFINITY ? 0 : real_exp(in[c] - max);
+            sum += (double)out[c];
+        }
+        qkv_real scale = sum == 0 ? 0 : (qkv_real)(1 / sum);
+        for (size_t c = 0; c < C; c++)
+            out[c] *= scale;
+    }
+}
+
+static void ref_softmax_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *y,
+                            const qkv_real *dy, bool acc, size_t N, size_t C)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(dx, y, dy, acc, N, C) \
+    if (N * C >= REF_GRAIN)
+    for (size_t r = 0; r < N; r++) {
+        double dot = 0;
+        for (size_t c = 0; c < C; c++)
+            dot += (double)y[r * C + c] * (double)dy[r * C + c];
+        for (size_t c = 0; c < C; c++) {
+            qkv_real d = y[r * C + c] * (dy[r * C + c] - (qkv_real)dot);
+            dx[r * C + c] = acc ? dx[r * C + c] + d : d;
+        }
+    }
+}
+
+/* With m the largest logit and z_v = x_v - m:
+ *     loss = log sum exp z - on z_t - off sum_{v != t} z_v. */
+static void xent_row(qkv_real *loss, qkv_real *nll, int32_t *argmax, qkv_real *dlogits,
+                     const qkv_real *x, int32_t target, const qkv_k_xent_args *a)
+{
+    size_t best = first_largest(x, a->V), t = (size_t)target;
+    bool counts = target != a->ignore;
+    qkv_real max = x[best];
+    if (argmax)
+        *argmax = (int32_t)best;
+    double sum = 0, others = 0;
+    for (size_t v = 0; counts && v < a->V; v++) {
+        sum += (double)real_exp(x[v] - max);
+        if (a->off != 0 && v != t)
+            others += (double)(x[v] - max);
+    }
+    double z = counts ? (double)(x[t] - max) : 0, log_sum = counts ? log(sum) : 0;
+    *loss = (qkv_real)(counts ? log_sum - a->on * z - a->off * others : 0);
+    if (nll)
+        *nll = (qkv_real)(log_sum - z);
+    if (!dlogits)
+        return;
+    for (size_t v = 0; v < a->V; v++) {
+        double q = v == t ? a->on : a->off;
+        dlogits[v] = counts ? (qkv_real)(a->scale * ((double)real_exp(x[v] - max) / sum - q)) : 0;
+    }
+}
+
+static void ref_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
+                     qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
+                     const qkv_k_xent_args *args)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(loss, nll, argmax, dlogits, logits, targets, args) if (args->N * args->V >= REF_GRAIN)
+    for (size_t r = 0; r < args->N; r++)
+        xent_row(loss + r, nll ? nll + r : NULL, argmax ? argmax + r : NULL,
+                 dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r], args);
+}
+
+/* ---- rows by index ----------------------------------------------------------------------- */
+
+static void ref_embed(const qkv_exec *e, qkv_real *y, const int32_t *ids, const qkv_real *table,
+                      double scale, const int32_t *positions, const qkv_real *ptable, size_t N,
+                      size_t C)
+{
+    qkv_real k = (qkv_real)scale;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(y, ids, table, k, positions, ptable, N, C) if (N * C >= REF_GRAIN)
+    for (size_t r = 0; r < N; r++) {
+        const qkv_real *row = table + (size_t)ids[r] * C;
+        const qkv_real *shift = ptable ? ptable + (size_t)positions[r] * C : NULL;
+        for (size_t c = 0; c < C; c++)
+            y[r * C + c] = shift ? k * row[c] + shift[c] : k * row[c];
+    }
+}
+
+/* Threads share the channels, so each element of dtable sees its rows in order. */
+static void ref_embed_bwd(const qkv_exec *e, qkv_real *dtable, const int32_t *ids,
+                          const qkv_real *dy, double scale, size_t N, size_t C)
+{
+    enum { STRIP = 16 };
+    qkv_real k = (qkv_real)scale;
+    size_t strips = (C + STRIP - 1) / STRIP;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(dtable, ids, dy, k, N, C, strips) if (N * C >= REF_GRAIN)
+    for (size_t s = 0; s < strips; s++) {
+        size_t end = C - s * STRIP < STRIP ? C : (s + 1) * STRIP;
+        for (size_t r = 0; r < N; r++)
+            for (size_t c = s * STRIP; c < end; c++)
+                dtable[(size_t)ids[r] * C + c] += k * dy[r * C + c];
+    }
+}
+
+/* ---- rotary ------------------------------------------------------------------------------ */
+
+static void rotate_row(qkv_real *y, const qkv_real *x, double position,
+                       const qkv_k_rotary_args *a)
+{
+    size_t half = a->width / 2;
+    for (size_t i = 0; i < half; i++) {
+        double angle = position * pow(a->base, -2 * (double)i / (double)a->width);
+        qkv_real c = (qkv_real)cos(angle), s = (qkv_real)(a->sign * sin(angle));
+        for (size_t h = 0; h < a->H; h++) {
+            const qkv_real *in = x + h * a->hx + i;
+            qkv_real *out = y + h * a->hy + i;
+            qkv_real lo = in[0] * c - in[half] * s, hi = in[half] * c + in[0] * s;
+            out[0] = a->acc ? out[0] + lo : lo;
+            out[half] = a->acc ? out[half] + hi : hi;
+        }
+    }
+    for (size_t h = 0; h < a->H; h++) {
+        const qkv_real *in = x + h * a->hx;
+        qkv_real *out = y + h * a->hy;
+        for (size_t d = a->width; d < a->D; d++)
+            out[d] = a->acc ? out[d] + in[d] : in[d];
+    }
+}
+
+static void ref_rotary(const qkv_exec *e, qkv_real *y, const qkv_real *x,
+                       const int32_t *positions, const qkv_k_rotary_args *args)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, positions, args) \
+    if (args->N * args->H * args->D >= REF_GRAIN)
+    for (size_t r = 0; r < args->N; r++)
+        rotate_row(y + r * args->sy, x + r * args->sx, positions[r], args);
+}
 
 void qkv__kernels_ref_rows(qkv_kernels *k)
 {
-    (void)k;
+    k->norm = ref_norm;
+    k->norm_bwd = ref_norm_bwd;
+    k->softmax = ref_softmax;
+    k->softmax_bwd = ref_softmax_bwd;
+    k->xent = ref_xent;
+    k->embed = ref_embed;
+    k->embed_bwd = ref_embed_bwd;
+    k->rotary = ref_rotary;
 }
