@@ -1,0 +1,277 @@
+/* test_gemm.c - gemm and gemv of every table against sums in double.
+ *
+ * Each entry of c is a sum of k products, so rounding may move it by a few eps times the sum
+ * of the products' sizes: that, and not the result, is what the error is measured by. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+enum { GUARD = 16 };
+
+typedef struct {
+    qkv_context *ctx;
+    qkv__arena *scratch;
+    qkv__rng rng;
+} fixture;
+
+static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512};
+static const int teams[] = {1, 2, 3};
+static const size_t awkward[] = {1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 47, 64, 97, 127, 131, 257};
+
+static int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
+    assert_int_equal(qkv__arena_create(&f->scratch, f->ctx, "scratch"), QKV_OK);
+    qkv__rng_init(&f->rng, 1, 2);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    qkv__arena_destroy(f->scratch);
+    assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
+    qkv_context_destroy(f->ctx);
+    free(f);
+    return 0;
+}
+
+static float *random_array(fixture *f, size_t n)
+{
+    float *x = malloc((n + 1) * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = (float)(2 * qkv__rng_uniform(&f->rng) - 1);
+    }
+    return x;
+}
+
+static float *nan_array(size_t n)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = NAN;
+    }
+    return x;
+}
+
+/* start: what the sum begins with. Steps are from one element of a row (column) to the next. */
+static void check_entry(double got, const float *a, size_t step_a, const float *b, size_t step_b,
+                        size_t k, double start)
+{
+    double sum = start, size = fabs(start);
+    for (size_t i = 0; i < k; i++) {
+        double p = (double)a[i * step_a] * (double)b[i * step_b];
+        sum += p;
+        size += fabs(p);
+    }
+    double allowed = FLT_EPSILON * (3 + sqrt((double)k)) * size;
+    if (!(fabs(got - sum) <= allowed)) {
+        fail_msg("got %.9g, expected %.9g within %.2g", got, sum, allowed);
+    }
+}
+
+typedef struct {
+    size_t pad_a, pad_b, pad_c; /* how much longer rows are than they need be */
+    bool bias;
+    size_t entries; /* how many to check; 0: all */
+} layout;
+
+static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g, layout l)
+{
+    size_t rows_a = g.ta ? g.k : g.m, rows_b = g.tb ? g.n : g.k;
+    g.lda = (g.ta ? g.m : g.k) + l.pad_a;
+    g.ldb = (g.tb ? g.k : g.n) + l.pad_b;
+    g.ldc = g.n + l.pad_c;
+    float *a = random_array(f, rows_a * g.lda), *b = random_array(f, rows_b * g.ldb);
+    float *bias = random_array(f, g.n);
+    g.bias = l.bias ? bias : NULL;
+    size_t size = g.m * g.ldc + 2 * GUARD;
+    float *before = nan_array(size), *c = malloc(size * sizeof *c);
+    assert_non_null(c);
+    for (size_t i = 0; g.acc && i < g.m * g.n; i++) {
+        before[GUARD + i / g.n * g.ldc + i % g.n] = (float)qkv__rng_uniform(&f->rng);
+    }
+    memcpy(c, before, size * sizeof *c);
+
+    qkv_exec e = {threads, f->scratch};
+    qkv__kernels(isa)->gemm(&e, c + GUARD, a, b, &g);
+
+    for (size_t i = 0; i < size; i++) {
+        size_t at = i - GUARD;
+        bool inside = i >= GUARD && at < g.m * g.ldc && at % g.ldc < g.n;
+        if (!inside && memcmp(&c[i], &before[i], sizeof *c) != 0) {
+            fail_msg("isa %x: wrote outside c, at %zu of %zu", isa, i, size);
+        }
+    }
+    size_t count = l.entries ? l.entries : g.m * g.n;
+    for (size_t t = 0; t < count; t++) {
+        size_t i = t / g.n, j = t % g.n;
+        if (l.entries) {
+            i = qkv__rng_below(&f->rng, (uint32_t)g.m);
+            j = qkv__rng_below(&f->rng, (uint32_t)g.n);
+        }
+        size_t at = GUARD + i * g.ldc + j;
+        double start = (g.acc ? (double)before[at] : 0) + (l.bias ? (double)bias[j] : 0);
+        check_entry(c[at], a + (g.ta ? i : i * g.lda), g.ta ? g.lda : 1,
+                    b + (g.tb ? j * g.ldb : j), g.tb ? 1 : g.ldb, g.k, start);
+    }
+    free(a);
+    free(b);
+    free(bias);
+    free(before);
+    free(c);
+}
+
+/* Bit 0: transposed a, 1: transposed b, 2: accumulate, 3: bias, 4: rows longer than needed. */
+static void check_variant(fixture *f, unsigned isa, int threads, size_t m, size_t n, size_t k,
+                          unsigned bits, size_t entries)
+{
+    qkv_k_gemm_args g = {.ta = bits & 1, .tb = bits & 2, .acc = bits & 4, .m = m, .n = n, .k = k};
+    layout l = {.bias = bits & 8, .entries = entries};
+    if (bits & 16) {
+        l.pad_a = 1 + qkv__rng_below(&f->rng, 9);
+        l.pad_b = 1 + qkv__rng_below(&f->rng, 9);
+        l.pad_c = 1 + qkv__rng_below(&f->rng, 9);
+    }
+    check_gemm(f, isa, threads, g, l);
+}
+
+static size_t awkward_size(fixture *f)
+{
+    return awkward[qkv__rng_below(&f->rng, sizeof awkward / sizeof *awkward)];
+}
+
+static void test_awkward_shapes(void **state)
+{
+    fixture *f = *state;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (unsigned i = 0; i < 32 * 6; i++) {
+            check_variant(f, tables[t], teams[i % 3], awkward_size(f), awkward_size(f),
+                          awkward_size(f), i % 32, 0);
+        }
+    }
+}
+
+/* Long in one direction at a time, and all three: where products are split. */
+static void test_big_shapes(void **state)
+{
+    static const size_t shapes[][3] = {
+        {1031, 130, 67}, {66, 3001, 130}, {70, 129, 3072}, {257, 768, 3072}, {1024, 128, 512},
+        {512, 1543, 384}, {9, 4099, 515}, {1, 1000, 1000}, {300, 1, 700}, {768, 300, 1},
+    };
+    fixture *f = *state;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            for (unsigned bits = 0; bits < 32; bits++) {
+                if (tables[t] == QKV_ISA_REFERENCE && bits % 5 != s % 5) {
+                    continue;
+                }
+                check_variant(f, tables[t], teams[bits % 3], shapes[s][0], shapes[s][1],
+                              shapes[s][2], bits, 200);
+            }
+        }
+    }
+}
+
+static void test_empty_sum(void **state)
+{
+    fixture *f = *state;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (unsigned bits = 0; bits < 32; bits++) {
+            check_variant(f, tables[t], 2, 5, 7, 0, bits, 0);
+        }
+    }
+}
+
+/* The same call gives the same bits, wherever its operands lie. */
+static void test_repeats(void **state)
+{
+    enum { M = 200, N = 300, K = 1000 };
+    fixture *f = *state;
+    float *a = random_array(f, M * K + 8), *b = random_array(f, N * K + 8);
+    float *c = nan_array(M * N), *again = nan_array(M * N);
+    for (unsigned bits = 0; bits < 4; bits++) {
+        qkv_k_gemm_args g = {.ta = bits & 1, .tb = bits & 2, .m = M, .n = N, .k = K, .ldc = N};
+        g.lda = g.ta ? M : K;
+        g.ldb = g.tb ? K : N;
+        for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+            const qkv_kernels *kernels = qkv__kernels(tables[t]);
+            qkv_exec e = {2, f->scratch};
+            kernels->gemm(&e, c, a, b, &g);
+            memmove(a + 1, a, M * K * sizeof *a);
+            memmove(b + 3, b, N * K * sizeof *b);
+            kernels->gemm(&e, again, a + 1, b + 3, &g);
+            assert_memory_equal(c, again, M * N * sizeof *c);
+            memmove(a, a + 1, M * K * sizeof *a);
+            memmove(b, b + 3, N * K * sizeof *b);
+        }
+    }
+    free(a);
+    free(b);
+    free(c);
+    free(again);
+}
+
+static void check_gemv(fixture *f, unsigned isa, int threads, size_t m, size_t n, size_t k,
+                       bool with_bias, size_t pad)
+{
+    size_t ldx = k + pad, ldy = n + pad, size = m * ldy + 2 * GUARD;
+    float *x = random_array(f, m * ldx), *w = random_array(f, n * k);
+    float *bias = random_array(f, n), *y = nan_array(size);
+    uint32_t untouched;
+    memcpy(&untouched, y, sizeof untouched);
+    qkv_exec e = {threads, f->scratch};
+    qkv__kernels(isa)->gemv(&e, y + GUARD, ldy, x, ldx, w, with_bias ? bias : NULL, m, n, k);
+    for (size_t i = 0; i < size; i++) {
+        size_t at = i - GUARD;
+        if (i >= GUARD && at < m * ldy && at % ldy < n) {
+            size_t row = at / ldy, j = at % ldy;
+            check_entry(y[i], x + row * ldx, 1, w + j * k, 1, k, with_bias ? (double)bias[j] : 0);
+        } else if (memcmp(&y[i], &untouched, sizeof untouched) != 0) {
+            fail_msg("isa %x: wrote outside y, at %zu of %zu", isa, i, size);
+        }
+    }
+    free(x);
+    free(w);
+    free(bias);
+    free(y);
+}
+
+static void test_gemv(void **state)
+{
+    fixture *f = *state;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (size_t m = 1; m <= 8; m++) {
+            for (unsigned i = 0; i < 12; i++) {
+                check_gemv(f, tables[t], teams[i % 3], m, awkward_size(f), awkward_size(f), i & 1,
+                           i & 2 ? 5 : 0);
+            }
+            check_gemv(f, tables[t], 2, m, 1009, 768, true, 0);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_awkward_shapes), cmocka_unit_test(test_big_shapes),
+        cmocka_unit_test(test_empty_sum),      cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_gemv),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
