@@ -1,0 +1,316 @@
+/* backward.c - the tape in reverse.
+ *
+ * A pass starts from outputs with given gradients, and goes to every parameter and required
+ * tensor, or to chosen tensors only. Nothing is filled with zeros: the first writer of a
+ * gradient stores, later ones add; only parts of a tensor that no one wrote are cleared. The
+ * gradient of an intermediate goes back to a pool as soon as the node that made it has run. */
+#include <string.h>
+
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+/* ---- the pool ---------------------------------------------------------------------------------- */
+
+/* A buffer of at least `bytes`: the smallest free one that is not twice too large, else new. */
+static qkv_real *pool_take(qkv_tape *t, size_t bytes)
+{
+    qkv__pool_class *best = NULL;
+    for (int i = 0; i < t->pool_classes; i++) {
+        qkv__pool_class *c = &t->pool[i];
+        if (c->free && c->bytes >= bytes && c->bytes / 2 <= bytes && (!best || c->bytes < best->bytes))
+            best = c;
+    }
+    if (!best)
+        return qkv__step_alloc(t, bytes < sizeof(void *) ? sizeof(void *) : bytes);
+    void *p = best->free;
+    memcpy(&best->free, p, sizeof best->free);
+    return p;
+}
+
+static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
+{
+    qkv__pool_class *c = NULL;
+    for (int i = 0; i < t->pool_classes && !c; i++)
+        if (t->pool[i].bytes == bytes)
+            c = &t->pool[i];
+    if (!c) {
+        if (t->pool_classes == QKV__POOL_CLASSES)
+            return; /* stays unused until the reset */
+        c = &t->pool[t->pool_classes++];
+        *c = (qkv__pool_class){bytes, NULL};
+    }
+    memcpy(p, &c->free, sizeof c->free);
+    c->free = p;
+}
+
+/* ---- gradients of roots ---------------------------------------------------------------------------- */
+
+static size_t root_bytes(const qkv_tensor *root) { return qkv_count(root) * sizeof(qkv_real); }
+
+/* A parameter's own gradient takes part only in passes to everything. */
+static bool into_param(const qkv_tape *t, const qkv_tensor *root) { return root->param && !t->wrt; }
+
+/* Readies the root's gradient for this pass; false when memory is out. */
+static bool open_grad(qkv_tape *t, qkv_tensor *root)
+{
+    if (root->pass == t->pass && root->grad)
+        return true;
+    if (root->pass != t->pass) {
+        root->pass = t->pass;
+        root->state = QKV__GRAD_NONE;
+        root->written = 0;
+        root->used_up = 0;
+        root->grad = NULL;
+    }
+    if (into_param(t, root)) {
+        root->grad = qkv__param_grad_memory(root->param);
+        if (root->grad && root->param->has_grad)
+            root->state = QKV__GRAD_FULL;
+        if (!root->grad && !t->status)
+            t->status = QKV_E_MEMORY;
+    } else {
+        root->grad = pool_take(t, root_bytes(root));
+    }
+    return root->grad != NULL;
+}
+
+/* Clears the parts that nobody wrote and makes the gradient whole. */
+static void fill_missing(qkv_tensor *root)
+{
+    if (root->state == QKV__GRAD_NONE)
+        memset(root->grad, 0, root_bytes(root));
+    const qkv__parts *p = root->parts;
+    for (int i = 0; root->state == QKV__GRAD_PARTIAL && i < p->n; i++)
+        if (!(root->written >> i & 1u))
+            for (size_t o = 0; o < p->outer; o++)
+                memset(root->grad + o * p->stride + p->offset[i], 0, p->len[i] * sizeof(qkv_real));
+    root->state = QKV__GRAD_FULL;
+}
+
+bool qkv__wants(const qkv_tape *t, const qkv_tensor *x)
+{
+    if (!x)
+        return false;
+    const qkv_tensor *root = x->root;
+    return t->wrt ? root->wanted == t->pass : root->needs_grad;
+}
+
+qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc)
+{
+    if (t->status || !qkv__wants(t, x))
+        return NULL;
+    qkv_tensor *root = x->root;
+    if (!open_grad(t, root))
+        return NULL;
+    *acc = true;
+    if (x->part == QKV__WHOLE && root->state == QKV__GRAD_NONE) {
+        *acc = false;
+        root->state = QKV__GRAD_FULL;
+    } else if (x->part >= 0 && root->state != QKV__GRAD_FULL) {
+        uint64_t bit = (uint64_t)1 << x->part, n = (uint64_t)root->parts->n;
+        *acc = (root->written & bit) != 0;
+        root->written |= bit;
+        bool all = root->written == (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1);
+        root->state = all ? QKV__GRAD_FULL : QKV__GRAD_PARTIAL;
+    } else if (root->state != QKV__GRAD_FULL) {
+        fill_missing(root);
+    }
+    return root->grad + x->offset;
+}
+
+const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i)
+{
+    qkv_tensor *y = n->out[i];
+    if (y->pass != t->pass || y->state == QKV__GRAD_NONE)
+        return NULL;
+    fill_missing(y);
+    return y->grad;
+}
+
+void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim,
+                         const size_t *gshape)
+{
+    bool acc;
+    qkv_real *dx = qkv__grad(t, x, &acc);
+    if (!dx)
+        return;
+    size_t C = qkv_count(x), N = 1;
+    int missing = ndim - x->ndim;
+    for (int i = 0; i < missing; i++)
+        N *= gshape[i];
+    size_t trailing = (size_t)x->ndim * sizeof *gshape;
+    if (qkv__is_dense(x) && memcmp(x->shape, gshape + missing, trailing) == 0) {
+        t->k->sum_rows(&t->exec, dx, g, C, acc, N, C);
+        return;
+    }
+    size_t gstride[QKV_MAX_DIMS], stride[QKV_MAX_DIMS], outer[QKV_MAX_DIMS], step[QKV_MAX_DIMS];
+    size_t dense = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        gstride[i] = dense;
+        dense *= gshape[i];
+    }
+    /* Axes of g that x lacks, or has with size 1, are summed over one index at a time, in order. */
+    size_t shape[QKV_MAX_DIMS], kept[QKV_MAX_DIMS], repeats = 1;
+    int n = 0, summed = 0;
+    for (int i = 0; i < ndim; i++) {
+        bool sum = i < missing || (x->shape[i - missing] == 1 && gshape[i] != 1);
+        if (sum) {
+            outer[summed] = gshape[i];
+            step[summed++] = gstride[i];
+            repeats *= gshape[i];
+        } else {
+            shape[n] = gshape[i];
+            kept[n] = gstride[i];
+            stride[n++] = x->stride[i - missing];
+        }
+    }
+    for (size_t r = 0; r < repeats; r++) {
+        size_t rest = r, offset = 0;
+        for (int i = summed - 1; i >= 0; i--) {
+            offset += rest % outer[i] * step[i];
+            rest /= outer[i];
+        }
+        t->k->copy(&t->exec, dx, stride, g + offset, kept, shape, n, acc || r > 0);
+    }
+}
+
+/* ---- the pass -------------------------------------------------------------------------------------- */
+
+static qkv_status check(qkv_tape *t, const qkv_backward_args *a)
+{
+    if (t->status)
+        return t->status;
+    if (a->n < 1 || !a->outputs)
+        return t->status = qkv__fail(t->ctx, QKV_E_ARGUMENT, "backward: no output to start from");
+    for (int i = 0; i < a->n; i++) {
+        const qkv_tensor *y = a->outputs[i];
+        const qkv_tensor *g = a->gradients ? a->gradients[i] : NULL;
+        if (!y)
+            return t->status = qkv__fail(t->ctx, QKV_E_ARGUMENT, "backward: output %d is NULL", i);
+        if (!y->root->needs_grad)
+            return t->status = qkv__fail(t->ctx, QKV_E_ARGUMENT,
+                                         "backward: output %d depends on nothing that has a "
+                                         "gradient, or was not recorded", i);
+        if (g && !qkv__same_shape(y, g))
+            return t->status = qkv__fail(t->ctx, QKV_E_SHAPE,
+                                         "backward: output %d is %s, its gradient %s", i,
+                                         qkv__shape_text(t, y), qkv__shape_text(t, g));
+    }
+    return QKV_OK;
+}
+
+/* Marks what lies between the chosen tensors and the outputs. */
+static void mark_wanted(qkv_tape *t, const qkv_backward_args *a)
+{
+    for (int i = 0; i < a->n_wrt; i++) {
+        a->wrt[i]->root->wanted = t->pass;
+        a->wrt[i]->root->kept = t->pass;
+    }
+    for (qkv__node *n = t->first; n; n = n->next) {
+        bool reached = false;
+        for (int i = 0; i < n->n_in && !reached; i++)
+            reached = n->in[i] && n->in[i]->root->wanted == t->pass;
+        for (int i = 0; i < n->n_out && reached; i++)
+            n->out[i]->root->wanted = t->pass;
+    }
+}
+
+static void seed(qkv_tape *t, qkv_tensor *y, const qkv_tensor *g)
+{
+    bool acc;
+    qkv_real *dy = qkv__grad(t, y, &acc);
+    if (!dy)
+        return;
+    static const qkv_real one = 1;
+    size_t broadcast[QKV_MAX_DIMS] = {0};
+    t->k->copy(&t->exec, dy, y->stride, g ? qkv__real(g) : &one, g ? g->stride : broadcast,
+               y->shape, y->ndim, acc);
+}
+
+/* One use less of everything the node took; a parameter without any left is complete. */
+static void use_up(qkv_tape *t, const qkv__node *n)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        qkv_tensor *root = n->in[i] ? n->in[i]->root : NULL;
+        if (!root || !into_param(t, root) || !root->needs_grad)
+            continue;
+        if (root->pass != t->pass) {
+            root->pass = t->pass;
+            root->state = QKV__GRAD_NONE;
+            root->written = 0;
+            root->used_up = 0;
+            root->grad = NULL;
+        }
+        if (++root->used_up < root->uses || !root->grad)
+            continue;
+        fill_missing(root);
+        root->param->has_grad = true;
+        if (t->on_ready)
+            t->on_ready(t->ready_user, root->param);
+    }
+}
+
+static void run_node(qkv_tape *t, const qkv__node *n)
+{
+    bool arrived = false, wanted = false;
+    for (int i = 0; i < n->n_out; i++)
+        arrived = arrived || (n->out[i]->pass == t->pass && n->out[i]->state != QKV__GRAD_NONE);
+    for (int i = 0; i < n->n_in; i++)
+        wanted = wanted || qkv__wants(t, n->in[i]);
+    if (arrived && wanted)
+        n->op->backward(t, n);
+    use_up(t, n);
+    for (int i = 0; i < n->n_out; i++) {
+        qkv_tensor *y = n->out[i];
+        bool keep = y->required || y->kept == t->pass;
+        if (y->pass == t->pass && y->grad && !keep) {
+            pool_give(t, y->grad, root_bytes(y));
+            y->grad = NULL;
+            y->state = QKV__GRAD_NONE;
+        }
+    }
+}
+
+qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
+{
+    if (check(t, a))
+        return t->status;
+    t->pass++;
+    t->wrt = a->n_wrt > 0;
+    if (t->wrt)
+        mark_wanted(t, a);
+    for (int i = 0; i < a->n; i++)
+        seed(t, a->outputs[i], a->gradients ? a->gradients[i] : NULL);
+    for (const qkv__node *n = t->last; n && !t->status; n = n->prev)
+        run_node(t, n);
+    if (!a->keep) {
+        t->first = t->last = NULL;
+        for (qkv_tensor *leaf = t->leaves; leaf; leaf = leaf->next_leaf)
+            leaf->uses = 0;
+    }
+    return t->status;
+}
+
+qkv_status qkv_backward(qkv_tape *t, qkv_tensor *loss)
+{
+    if (loss && qkv_count(loss) != 1 && !t->status)
+        return t->status = qkv__fail(t->ctx, QKV_E_SHAPE, "backward: the loss is %s, not a scalar",
+                                     qkv__shape_text(t, loss));
+    return qkv_backward_from(t, &(qkv_backward_args){.n = 1, .outputs = &loss});
+}
+
+const qkv_tensor *qkv_grad_of(qkv_tape *t, const qkv_tensor *x)
+{
+    if (!x || t->status)
+        return NULL;
+    qkv_tensor *root = x->root;
+    if (root->pass != t->pass || !root->grad || root->state == QKV__GRAD_NONE)
+        return NULL;
+    fill_missing(root);
+    qkv_tensor *g = qkv_tensor_wrap(t, root->grad, root->ndim, root->shape);
+    if (!g || x == root)
+        return g;
+    g = qkv__view(t, g, x->ndim, x->shape, x->stride, x->offset, QKV__OTHER);
+    const qkv_real *data = g ? qkv_data(t, g) : NULL;
+    return data ? qkv_tensor_wrap(t, (qkv_real *)data, x->ndim, x->shape) : NULL;
+}

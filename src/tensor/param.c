@@ -1,0 +1,163 @@
+/* param.c - parameters: named values that outlive steps. All of a model's, their gradients and
+ * optimiser state live in one arena. */
+#include "tensor/param.h"
+
+#include <string.h>
+
+struct qkv_params {
+    qkv_context *ctx;
+    qkv__arena *memory, *scratch;
+    qkv_param **list;
+    size_t count, room;
+};
+
+qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx)
+{
+    *out = NULL;
+    qkv_params *ps = qkv__calloc(ctx, 1, sizeof *ps);
+    if (!ps)
+        return QKV_E_MEMORY;
+    ps->ctx = ctx;
+    if (qkv__arena_create(&ps->memory, ctx, "parameter") ||
+        qkv__arena_create(&ps->scratch, ctx, "scratch")) {
+        qkv_params_destroy(ps);
+        return QKV_E_MEMORY;
+    }
+    *out = ps;
+    return QKV_OK;
+}
+
+void qkv_params_destroy(qkv_params *ps)
+{
+    if (!ps)
+        return;
+    qkv__free(ps->ctx, ps->list);
+    qkv__arena_destroy(ps->memory);
+    qkv__arena_destroy(ps->scratch);
+    qkv__free(ps->ctx, ps);
+}
+
+/* The elements of a parameter of this shape; 0 when they cannot be counted or named. */
+static size_t shape_count(qkv_context *ctx, const char *name, int ndim, const size_t *shape)
+{
+    size_t count = 1;
+    if (ndim < 0 || ndim > QKV_MAX_DIMS) {
+        qkv__fail(ctx, QKV_E_SHAPE, "parameter %s: %d dimensions; at most %d are possible", name,
+                  ndim, QKV_MAX_DIMS);
+        return 0;
+    }
+    for (int i = 0; i < ndim; i++)
+        if (!shape[i] || !qkv__mul_size(count, shape[i], &count) ||
+            count > SIZE_MAX / 2 / sizeof(qkv_real)) {
+            qkv__fail(ctx, QKV_E_SHAPE, "parameter %s: dimension %d is %zu: no such size", name, i,
+                      shape[i]);
+            return 0;
+        }
+    return count;
+}
+
+static bool list_room(qkv_params *ps)
+{
+    if (ps->count < ps->room)
+        return true;
+    size_t room = ps->room ? 2 * ps->room : 64;
+    qkv_param **list =
+        qkv__realloc(ps->ctx, ps->list, ps->count * sizeof *list, room * sizeof *list);
+    if (!list)
+        return false;
+    ps->list = list;
+    ps->room = room;
+    return true;
+}
+
+qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const size_t *shape)
+{
+    size_t count = shape_count(ps->ctx, name, ndim, shape);
+    if (!count || !list_room(ps))
+        return NULL;
+    size_t name_bytes = strlen(name) + 1;
+    qkv_param *p = qkv__arena_zalloc(ps->memory, sizeof *p);
+    char *copy = p ? qkv__arena_alloc(ps->memory, name_bytes) : NULL;
+    qkv_real *data = copy ? qkv__arena_zalloc(ps->memory, count * sizeof *data) : NULL;
+    if (!data)
+        return NULL;
+    memcpy(copy, name, name_bytes);
+    p->owner = ps;
+    p->name = copy;
+    p->ndim = ndim;
+    memcpy(p->shape, shape, (size_t)ndim * sizeof *shape);
+    p->count = count;
+    p->data = data;
+    ps->list[ps->count++] = p;
+    return p;
+}
+
+size_t qkv_params_count(const qkv_params *ps) { return ps->count; }
+
+size_t qkv_params_elements(const qkv_params *ps)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ps->count; i++)
+        n += ps->list[i]->count;
+    return n;
+}
+
+qkv_param *qkv_params_at(const qkv_params *ps, size_t i)
+{
+    return i < ps->count ? ps->list[i] : NULL;
+}
+
+qkv_param *qkv_params_find(const qkv_params *ps, const char *name)
+{
+    for (size_t i = 0; i < ps->count; i++)
+        if (strcmp(ps->list[i]->name, name) == 0)
+            return ps->list[i];
+    return NULL;
+}
+
+const char *qkv_param_name(const qkv_param *p) { return p->name; }
+size_t qkv_param_count(const qkv_param *p) { return p->count; }
+int qkv_param_ndim(const qkv_param *p) { return p->ndim; }
+
+size_t qkv_param_dim(const qkv_param *p, int axis)
+{
+    if (axis < 0)
+        axis += p->ndim;
+    return axis >= 0 && axis < p->ndim ? p->shape[axis] : 1;
+}
+
+qkv_real *qkv_param_data(qkv_param *p) { return p->data; }
+void qkv_param_touch(qkv_param *p) { p->version++; }
+qkv_real *qkv_param_grad(qkv_param *p) { return p->has_grad ? p->grad : NULL; }
+
+void qkv_params_zero_grad(qkv_params *ps)
+{
+    for (size_t i = 0; i < ps->count; i++)
+        ps->list[i]->has_grad = false;
+}
+
+void qkv_param_freeze(qkv_param *p, bool frozen) { p->frozen = frozen; }
+bool qkv_param_frozen(const qkv_param *p) { return p->frozen; }
+
+qkv_context *qkv__params_context(const qkv_params *ps) { return ps->ctx; }
+void *qkv__params_alloc(qkv_params *ps, size_t bytes)
+{
+    return qkv__arena_alloc(ps->memory, bytes);
+}
+
+const qkv_kernels *qkv__params_kernels(const qkv_params *ps)
+{
+    return qkv__kernels(qkv_context_isa(ps->ctx));
+}
+
+qkv_exec qkv__params_exec(const qkv_params *ps)
+{
+    return (qkv_exec){qkv_context_threads(ps->ctx), ps->scratch};
+}
+
+qkv_real *qkv__param_grad_memory(qkv_param *p)
+{
+    if (!p->grad)
+        p->grad = qkv__arena_alloc(p->owner->memory, p->count * sizeof *p->grad);
+    return p->grad;
+}

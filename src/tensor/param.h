@@ -1,0 +1,39 @@
+/* param.h - a parameter's inside: what optimisers and the tape see. */
+#ifndef QKV_TENSOR_PARAM_H
+#define QKV_TENSOR_PARAM_H
+
+#include "kernel/kernel.h"
+#include "qkv/tensor.h"
+
+enum { QKV__PARAM_STATES = 3 };
+
+struct qkv_param {
+    qkv_params *owner;
+    char *name;
+    int ndim;
+    size_t shape[QKV_MAX_DIMS], count;
+    qkv_real *data; /* working copy; f32 master weights beside it when it is not f32 */
+    qkv_real *grad; /* made on first use */
+    bool has_grad;  /* grad holds something since the last zero_grad */
+    bool frozen;
+    uint64_t version;                    /* counts changes of data */
+    qkv_real *state[QKV__PARAM_STATES];  /* the optimiser's, made on its first step */
+    /* The leaf on the tape that used the parameter last. */
+    const qkv_tape *leaf_tape;
+    uint64_t leaf_epoch;
+    qkv_tensor *leaf;
+};
+
+qkv_context *qkv__params_context(const qkv_params *ps);
+
+/* Memory that lives as long as the parameters (the model arena); not cleared. NULL on failure. */
+void *qkv__params_alloc(qkv_params *ps, size_t bytes);
+
+/* Kernels and threads to work on parameters with, outside any tape. */
+const qkv_kernels *qkv__params_kernels(const qkv_params *ps);
+qkv_exec qkv__params_exec(const qkv_params *ps);
+
+/* The gradient's memory, made if need be; NULL on failure. */
+qkv_real *qkv__param_grad_memory(qkv_param *p);
+
+#endif

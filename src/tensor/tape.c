@@ -1,0 +1,252 @@
+/* tape.c - the tape: step memory, sticky errors, notes of what was computed, names, probes. */
+#include "tensor/tape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tensor/param.h"
+
+static uint64_t epochs; /* distinct over all tapes, so that a stale leaf is never taken for new */
+
+static uint64_t next_epoch(void) { return __atomic_add_fetch(&epochs, 1, __ATOMIC_RELAXED); }
+
+qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
+{
+    *out = NULL;
+    qkv_tape *t = qkv__calloc(ctx, 1, sizeof *t);
+    if (!t)
+        return QKV_E_MEMORY;
+    t->ctx = ctx;
+    t->k = qkv__kernels(qkv_context_isa(ctx));
+    t->exec.threads = qkv_context_threads(ctx);
+    t->record = true;
+    t->epoch = next_epoch();
+    if (qkv__arena_create(&t->step, ctx, "step") ||
+        qkv__arena_create(&t->exec.scratch, ctx, "scratch")) {
+        qkv_tape_destroy(t);
+        return QKV_E_MEMORY;
+    }
+    *out = t;
+    return QKV_OK;
+}
+
+void qkv_tape_destroy(qkv_tape *t)
+{
+    if (!t)
+        return;
+    qkv_attention_probes_clear(t);
+    qkv__arena_destroy(t->step);
+    qkv__arena_destroy(t->exec.scratch);
+    qkv__free(t->ctx, t);
+}
+
+void qkv_tape_reset(qkv_tape *t)
+{
+    qkv__arena_reset(t->step);
+    t->status = QKV_OK;
+    t->epoch = next_epoch();
+    t->first = t->last = NULL;
+    t->leaves = NULL;
+    t->pool_classes = 0;
+    t->pass = 0;
+    t->name_depth = 0;
+    t->name[0] = 0;
+}
+
+qkv_status qkv_tape_status(const qkv_tape *t) { return t->status; }
+
+void qkv_tape_mode(qkv_tape *t, bool record, bool train)
+{
+    t->record = record;
+    t->train = train;
+}
+
+void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
+size_t qkv_tape_used(const qkv_tape *t) { return qkv__arena_used(t->step); }
+
+size_t qkv_tape_high_water(const qkv_tape *t)
+{
+    return qkv__arena_high_water(t->step) + qkv__arena_high_water(t->exec.scratch);
+}
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...)
+{
+    if (t->status)
+        return NULL;
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    t->status = qkv__fail(t->ctx, QKV_E_SHAPE, "%s%s%s: %s", op, t->name[0] ? " at " : "", t->name,
+                          text);
+    return NULL;
+}
+
+bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
+{
+    if (t->status)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (!in[i]) {
+            qkv__op_fail(t, op, "input %d is NULL", i);
+            return false;
+        }
+    return true;
+}
+
+const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x)
+{
+    char *text = qkv__step_alloc(t, 256);
+    if (!text)
+        return "(?)";
+    size_t n = 0;
+    text[n++] = '(';
+    for (int i = 0; i < x->ndim; i++)
+        n += (size_t)snprintf(text + n, 256 - n, i ? ", %zu" : "%zu", x->shape[i]);
+    snprintf(text + n, 256 - n, ")");
+    return text;
+}
+
+void *qkv__step_alloc(qkv_tape *t, size_t bytes)
+{
+    void *p = t->status ? NULL : qkv__arena_alloc(t->step, bytes);
+    if (!p && !t->status)
+        t->status = QKV_E_MEMORY;
+    return p;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in)
+{
+    if (!t->record || t->status)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (in[i] && in[i]->root->needs_grad)
+            return true;
+    return false;
+}
+
+void qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
+                 qkv_tensor *const *out, const void *params, size_t params_size)
+{
+    if (!qkv__recording(t, n_in, in))
+        return;
+    size_t tensors = (size_t)(n_in + n_out);
+    qkv__node *n = qkv__step_alloc(t, sizeof *n + tensors * sizeof(qkv_tensor *) + params_size);
+    if (!n)
+        return;
+    qkv_tensor **lists = (qkv_tensor **)(n + 1);
+    void *copy = lists + tensors;
+    memcpy(lists, in, (size_t)n_in * sizeof *lists);
+    memcpy(lists + n_in, out, (size_t)n_out * sizeof *lists);
+    if (params_size)
+        memcpy(copy, params, params_size);
+    *n = (qkv__node){op, copy, n_in, n_out, lists, lists + n_in, t->last, NULL};
+    if (t->last)
+        t->last->next = n;
+    else
+        t->first = n;
+    t->last = n;
+    for (int i = 0; i < n_in; i++)
+        if (in[i])
+            in[i]->root->uses++;
+    for (int i = 0; i < n_out; i++)
+        out[i]->root->needs_grad = true;
+}
+
+uint64_t qkv__first_row(const qkv_tape *t, size_t N)
+{
+    if (t->random.samples == 0)
+        return t->random.first_sample * N; /* one sample per leading index is the op's business */
+    return t->random.first_row ? t->random.first_row
+                               : t->random.first_sample * (N / t->random.samples);
+}
+
+/* ---- names and probes --------------------------------------------------------------------------- */
+
+void qkv_name_push(qkv_tape *t, const char *fmt, ...)
+{
+    size_t len = strlen(t->name);
+    if (t->name_depth < QKV__NAME_DEPTH)
+        t->name_len[t->name_depth] = len;
+    t->name_depth++;
+    va_list args;
+    va_start(args, fmt);
+    size_t room = sizeof t->name - len;
+    if (room > 1) {
+        if (len)
+            t->name[len++] = '.', room--;
+        vsnprintf(t->name + len, room, fmt, args);
+    }
+    va_end(args);
+}
+
+void qkv_name_pop(qkv_tape *t)
+{
+    if (t->name_depth == 0)
+        return;
+    t->name_depth--;
+    if (t->name_depth < QKV__NAME_DEPTH)
+        t->name[t->name_len[t->name_depth]] = 0;
+}
+
+void qkv_tape_on_probe(qkv_tape *t, qkv_probe_fn *fn, void *user)
+{
+    t->on_probe = fn;
+    t->probe_user = user;
+}
+
+qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x)
+{
+    if (!t->on_probe || !x || t->status)
+        return x;
+    qkv_name_push(t, "%s", name);
+    t->on_probe(t->probe_user, t->name, x);
+    qkv_name_pop(t);
+    return x;
+}
+
+void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user)
+{
+    t->on_ready = fn;
+    t->ready_user = user;
+}
+
+/* ---- scopes --------------------------------------------------------------------------------------- */
+
+qkv_scope qkv_scope_begin(qkv_tape *t)
+{
+    qkv__mark m = qkv__arena_mark(t->step);
+    return (qkv_scope){{m.block, m.used, m.total}};
+}
+
+qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep)
+{
+    if (t->record || t->status || !keep)
+        return keep;
+    keep = qkv_contiguous(t, keep);
+    if (!keep)
+        return NULL;
+    qkv_tensor moved = *keep;
+    size_t bytes = qkv_count(keep) * (moved.dtype == QKV_I32 ? sizeof(int32_t) : sizeof(qkv_real));
+    qkv__arena_release(t->step, (qkv__mark){s.opaque[0], s.opaque[1], s.opaque[2]});
+    /* The new place is at or before the old one and nothing else is alive behind the mark, but
+     * the struct must not be written over data that is still to be moved: data goes first. */
+    void *data = qkv__step_alloc(t, bytes);
+    if (!data)
+        return NULL;
+    memmove(data, moved.data, bytes);
+    qkv_tensor *x = qkv__step_alloc(t, sizeof *x);
+    if (!x)
+        return NULL;
+    *x = moved;
+    x->data = data;
+    x->root = x;
+    x->offset = 0;
+    x->part = QKV__WHOLE;
+    return x;
+}

@@ -1,0 +1,172 @@
+/* tape.h - what ops see of tensors and the tape.
+ *
+ * An op is one file: shape rule, forward, backward. Its forward is
+ *
+ *     qkv_tensor *in[] = {a, b};
+ *     if (!qkv__ready(t, "add", 2, in)) return NULL;         // NULL in, NULL out
+ *     ... check shapes: return qkv__op_fail(t, "add", "...");
+ *     qkv_tensor *y = qkv__new(t, QKV_REAL, ndim, shape);    // NULL when out of memory
+ *     t->k->add(&t->exec, qkv__real(y), ...);
+ *     qkv__record(t, &add_op, 2, in, 1, &y, &params, sizeof params);
+ *     return y;
+ *
+ * and its backward, called with the gradients of its outputs complete,
+ *
+ *     const qkv_real *dy = qkv__grad_out(t, n, 0);
+ *     bool acc;
+ *     qkv_real *da = qkv__grad(t, n->in[0], &acc);           // NULL: nobody wants it
+ *     if (da) t->k->axpy(&t->exec, da, dy, 1.0, acc, count);
+ *
+ * Every op that does not understand strides takes its inputs through qkv__dense_input. */
+#ifndef QKV_TENSOR_TAPE_H
+#define QKV_TENSOR_TAPE_H
+
+#include "kernel/kernel.h"
+#include "qkv/ops.h"
+#include "qkv/tensor.h"
+
+typedef struct qkv__node qkv__node;
+
+typedef struct {
+    const char *name;
+    void (*backward)(qkv_tape *t, const qkv__node *n);
+} qkv_op;
+
+struct qkv__node {
+    const qkv_op *op;
+    const void *params; /* the op's own struct, in step memory */
+    int n_in, n_out;
+    qkv_tensor **in, **out; /* inputs may be NULL (an absent bias) */
+    qkv__node *prev, *next;
+};
+
+/* Which region of its root a view is: all of it, one part of the root's split, or other. */
+enum { QKV__WHOLE = -1, QKV__OTHER = -2 };
+
+/* The cut of a root into parts, so that the first writer of each part can store. Part i is
+ * `outer` runs of len[i] elements, `stride` apart, from offset[i] on. */
+typedef struct {
+    int n;
+    size_t outer, stride;
+    const size_t *offset, *len;
+} qkv__parts;
+
+typedef enum { QKV__GRAD_NONE, QKV__GRAD_PARTIAL, QKV__GRAD_FULL } qkv__grad_state;
+
+struct qkv_tensor {
+    qkv_dtype dtype;
+    int ndim;
+    size_t shape[QKV_MAX_DIMS], stride[QKV_MAX_DIMS]; /* strides in elements */
+    void *data;       /* the first element */
+    qkv_tensor *root; /* whose memory this is: itself when not a view */
+    size_t offset;    /* of the first element within the root */
+    int part;         /* QKV__WHOLE, QKV__OTHER or a part's index */
+
+    /* The rest is used on roots alone. */
+    bool needs_grad;
+    bool required;    /* qkv_require_grad: the gradient outlives the pass */
+    qkv_param *param; /* the leaf of this parameter, or NULL */
+    qkv_tensor *next_leaf;
+    const qkv__parts *parts;
+    size_t uses;      /* inputs of nodes that are this tensor or a view of it */
+    /* Of the pass with number `pass`; stale otherwise. */
+    uint64_t pass, wanted, kept;
+    size_t used_up;
+    qkv__grad_state state;
+    uint64_t written; /* parts, one bit each */
+    qkv_real *grad;
+};
+
+enum { QKV__NAME_BYTES = 256, QKV__NAME_DEPTH = 32, QKV__POOL_CLASSES = 128 };
+
+typedef struct {
+    size_t bytes;
+    void *free; /* buffers of this size, each holding the address of the next */
+} qkv__pool_class;
+
+struct qkv_tape {
+    qkv_context *ctx;
+    const qkv_kernels *k;
+    qkv_exec exec;
+    qkv__arena *step;
+    bool record, train;
+    qkv_status status;
+    uint64_t epoch; /* counts resets, over all tapes: a parameter's leaf belongs to one */
+    qkv__node *first, *last;
+    qkv_tensor *leaves; /* of parameters */
+    qkv_randomness random;
+
+    uint64_t pass;   /* number of the backward pass, from 1 */
+    bool wrt;        /* the pass goes to chosen tensors only */
+    qkv__pool_class pool[QKV__POOL_CLASSES];
+    int pool_classes;
+    qkv_grad_ready_fn *on_ready;
+    void *ready_user;
+
+    char name[QKV__NAME_BYTES];
+    size_t name_len[QKV__NAME_DEPTH];
+    int name_depth;
+    qkv_probe_fn *on_probe;
+    void *probe_user;
+    struct qkv__attention_probes *attention_probes; /* attention.c's */
+};
+
+/* ---- making tensors ------------------------------------------------------------------------ */
+
+/* False when the tape has failed already or an input is NULL (which then fails it). */
+bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
+
+/* Records the first error as "op at name: sentence"; returns NULL. */
+void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF(3, 4);
+
+/* "(4, 128, 768)" in one of a few rotating static buffers' worth of tape memory. */
+const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x);
+
+void *qkv__step_alloc(qkv_tape *t, size_t bytes); /* NULL fails the tape */
+qkv_tensor *qkv__new(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape);
+qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x); /* dense, shape of x */
+/* A view of x with the given shape and strides, `offset` elements on; part says what of the
+ * root it covers. */
+qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
+                      const size_t *stride, size_t offset, int part);
+bool qkv__is_dense(const qkv_tensor *x);
+/* x itself when dense, else a recorded copy. */
+qkv_tensor *qkv__dense_input(qkv_tape *t, qkv_tensor *x);
+
+static inline qkv_real *qkv__real(const qkv_tensor *x) { return (qkv_real *)x->data; }
+static inline int32_t *qkv__ids(const qkv_tensor *x) { return (int32_t *)x->data; }
+/* Rows (all leading dimensions) and channels (the last; 1 for a scalar). */
+static inline size_t qkv__channels(const qkv_tensor *x)
+{
+    return x->ndim ? x->shape[x->ndim - 1] : 1;
+}
+size_t qkv__rows(const qkv_tensor *x);
+bool qkv__same_shape(const qkv_tensor *a, const qkv_tensor *b);
+
+/* Would this op be recorded, given these inputs? Lets a forward skip what only backward needs. */
+bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in);
+
+/* Notes the op if the tape records and an input needs a gradient. Copies params and the lists. */
+void qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
+                 qkv_tensor *const *out, const void *params, size_t params_size);
+
+/* ---- inside backward -------------------------------------------------------------------------- */
+
+bool qkv__wants(const qkv_tape *t, const qkv_tensor *x); /* false for NULL */
+
+/* Where d(loss)/dx goes: the first element, laid out with x's own strides. *acc: add to what
+ * is there. NULL when nobody wants it, or on failure (the tape then says so). */
+qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc);
+
+/* Adds (or stores) dense `g`, of shape gshape (ndim dims) that broadcasting made out of x's, to
+ * x's gradient: the one place where broadcast gradients are reduced. */
+void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim,
+                         const size_t *gshape);
+
+/* The gradient of output i, dense; NULL when none arrived. */
+const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i);
+
+/* First row of a tensor with N rows in the global batch (for dropout). */
+uint64_t qkv__first_row(const qkv_tape *t, size_t N);
+
+#endif

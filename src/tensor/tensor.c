@@ -1,0 +1,177 @@
+/* tensor.c - making tensors and reading them. */
+#include <math.h>
+#include <string.h>
+
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+static size_t dtype_size(qkv_dtype dtype)
+{
+    return dtype == QKV_REAL ? sizeof(qkv_real) : dtype == QKV_I32 ? 4 : 2;
+}
+
+int qkv_ndim(const qkv_tensor *x) { return x->ndim; }
+qkv_dtype qkv_tensor_dtype(const qkv_tensor *x) { return x->dtype; }
+
+size_t qkv_dim(const qkv_tensor *x, int axis)
+{
+    if (axis < 0)
+        axis += x->ndim;
+    return axis >= 0 && axis < x->ndim ? x->shape[axis] : 1;
+}
+
+size_t qkv_count(const qkv_tensor *x)
+{
+    size_t n = 1;
+    for (int i = 0; i < x->ndim; i++)
+        n *= x->shape[i];
+    return n;
+}
+
+size_t qkv__rows(const qkv_tensor *x)
+{
+    size_t n = 1;
+    for (int i = 0; i + 1 < x->ndim; i++)
+        n *= x->shape[i];
+    return n;
+}
+
+bool qkv__same_shape(const qkv_tensor *a, const qkv_tensor *b)
+{
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+bool qkv__is_dense(const qkv_tensor *x)
+{
+    size_t expected = 1;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        if (x->shape[i] != 1 && x->stride[i] != expected)
+            return false;
+        expected *= x->shape[i];
+    }
+    return true;
+}
+
+static void dense_strides(qkv_tensor *x)
+{
+    size_t stride = 1;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        x->stride[i] = stride;
+        stride *= x->shape[i];
+    }
+}
+
+/* A root of this shape over `data`, or over new step memory when data is NULL. */
+static qkv_tensor *make(qkv_tape *t, qkv_dtype dtype, void *data, int ndim, const size_t *shape)
+{
+    if (t->status)
+        return NULL;
+    if (ndim < 0 || ndim > QKV_MAX_DIMS)
+        return qkv__op_fail(t, "tensor", "%d dimensions; at most %d are possible", ndim,
+                            QKV_MAX_DIMS);
+    size_t count = dtype_size(dtype);
+    for (int i = 0; i < ndim; i++)
+        if (!qkv__mul_size(count, shape[i], &count))
+            return qkv__op_fail(t, "tensor", "more elements than memory has addresses");
+    qkv_tensor *x = qkv__step_alloc(t, sizeof *x);
+    if (!x)
+        return NULL;
+    memset(x, 0, sizeof *x);
+    x->dtype = dtype;
+    x->ndim = ndim;
+    if (ndim)
+        memcpy(x->shape, shape, (size_t)ndim * sizeof *shape);
+    dense_strides(x);
+    x->data = data ? data : qkv__step_alloc(t, count);
+    x->root = x;
+    x->part = QKV__WHOLE;
+    return x->data ? x : NULL;
+}
+
+qkv_tensor *qkv__new(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape)
+{
+    return make(t, dtype, NULL, ndim, shape);
+}
+
+qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x)
+{
+    return make(t, x->dtype, NULL, x->ndim, x->shape);
+}
+
+qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape)
+{
+    qkv_tensor *x = make(t, QKV_REAL, NULL, ndim, shape);
+    if (x && data)
+        memcpy(x->data, data, qkv_count(x) * sizeof *data);
+    return x;
+}
+
+qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape)
+{
+    qkv_tensor *x = make(t, QKV_I32, NULL, ndim, shape);
+    if (x)
+        memcpy(x->data, ids, qkv_count(x) * sizeof *ids);
+    return x;
+}
+
+qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape)
+{
+    return make(t, QKV_REAL, data, ndim, shape);
+}
+
+qkv_real *qkv_tensor_fill(qkv_tensor *x) { return x ? qkv__real(x) : NULL; }
+
+const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x)
+{
+    if (!x || x->dtype != QKV_REAL)
+        return NULL;
+    if (qkv__is_dense(x))
+        return qkv__real(x);
+    qkv_tensor *y = qkv__new_like(t, x);
+    if (!y)
+        return NULL;
+    t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), x->stride, x->shape, x->ndim,
+               false);
+    return qkv__real(y);
+}
+
+qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x)
+{
+    const qkv_real *data = x && qkv_count(x) == 1 ? qkv_data(t, x) : NULL;
+    return data ? data[0] : (qkv_real)NAN;
+}
+
+qkv_tensor *qkv_use(qkv_tape *t, qkv_param *p)
+{
+    if (t->status)
+        return NULL;
+    if (p->leaf_tape == t && p->leaf_epoch == t->epoch)
+        return p->leaf;
+    qkv_tensor *x = make(t, QKV_REAL, p->data, p->ndim, p->shape);
+    if (!x)
+        return NULL;
+    x->param = p;
+    x->needs_grad = !p->frozen;
+    x->next_leaf = t->leaves;
+    t->leaves = x;
+    p->leaf_tape = t;
+    p->leaf_epoch = t->epoch;
+    p->leaf = x;
+    return x;
+}
+
+qkv_tensor *qkv_require_grad(qkv_tape *t, qkv_tensor *x)
+{
+    if (!x || t->status)
+        return NULL;
+    x->root->needs_grad = true;
+    x->root->required = true;
+    return x;
+}
+
+qkv_tensor *qkv_detach(qkv_tape *t, qkv_tensor *x)
+{
+    x = qkv_contiguous(t, x); /* roots are dense */
+    return x ? make(t, x->dtype, x->data, x->ndim, x->shape) : NULL;
+}
