@@ -40,7 +40,7 @@ static double kept(const args_of *a, size_t b, size_t h, size_t i, size_t j)
                                      (uint32_t)d->step, d->site };
     uint32_t key[2] = { (uint32_t)d->seed, (uint32_t)(d->seed >> 32) };
     qkv__philox(word, counter, key);
-    return (double)word[g % 4] >= d->p * 4294967296.0 ? 1 / (1 - d->p) : 0;
+    return word[g % 4] >= qkv__dropout_threshold(d->p) ? 1 / (1 - d->p) : 0;
 }
 
 /* One query against the keys and values that serve its head. */

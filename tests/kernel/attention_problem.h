@@ -126,7 +126,7 @@ static inline double keep_factor(const qkv_k_attention_args *a, size_t row, size
                                     d->site };
     uint32_t key[2] = { (uint32_t)d->seed, (uint32_t)(d->seed >> 32) };
     qkv__philox(out, counter, key);
-    return (double)out[g & 3] < d->p * 4294967296.0 ? 0 : 1 / (1 - d->p);
+    return out[g & 3] < qkv__dropout_threshold(d->p) ? 0 : 1 / (1 - d->p);
 }
 
 static inline double dot_of(const float *x, const float *y, size_t n)
@@ -211,7 +211,7 @@ static inline void answer(problem *p)
     }
 }
 
-/* ---- making and freeing ------------------------------------------------------------------------ */
+/* ---- making and freeing -------------------------------------------------------------------- */
 
 /* What a case may contain; sizes are limits. */
 typedef struct {
