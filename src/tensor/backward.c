@@ -9,7 +9,7 @@
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
-/* ---- the pool ---------------------------------------------------------------------------------- */
+/* ---- the pool ----------------------------------------------------------------------------- */
 
 /* A buffer of at least `bytes`: the smallest free one that is not twice too large, else new. */
 static qkv_real *pool_take(qkv_tape *t, size_t bytes)
@@ -17,7 +17,8 @@ static qkv_real *pool_take(qkv_tape *t, size_t bytes)
     qkv__pool_class *best = NULL;
     for (int i = 0; i < t->pool_classes; i++) {
         qkv__pool_class *c = &t->pool[i];
-        if (c->free && c->bytes >= bytes && c->bytes / 2 <= bytes && (!best || c->bytes < best->bytes))
+        bool fits = c->free && c->bytes >= bytes && c->bytes / 2 <= bytes;
+        if (fits && (!best || c->bytes < best->bytes))
             best = c;
     }
     if (!best)
@@ -43,12 +44,15 @@ static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
     c->free = p;
 }
 
-/* ---- gradients of roots ---------------------------------------------------------------------------- */
+/* ---- gradients of roots ------------------------------------------------------------------- */
 
 static size_t root_bytes(const qkv_tensor *root) { return qkv_count(root) * sizeof(qkv_real); }
 
 /* A parameter's own gradient takes part only in passes to everything. */
-static bool into_param(const qkv_tape *t, const qkv_tensor *root) { return root->param && !t->wrt; }
+static bool into_param(const qkv_tape *t, const qkv_tensor *root)
+{
+    return root->param && !t->wrt;
+}
 
 /* Readies the root's gradient for this pass; false when memory is out. */
 static bool open_grad(qkv_tape *t, qkv_tensor *root)
@@ -174,7 +178,7 @@ void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim
     }
 }
 
-/* ---- the pass -------------------------------------------------------------------------------------- */
+/* ---- the pass ----------------------------------------------------------------------------- */
 
 static qkv_status check(qkv_tape *t, const qkv_backward_args *a)
 {

@@ -69,7 +69,7 @@ size_t qkv_tape_high_water(const qkv_tape *t)
     return qkv__arena_high_water(t->step) + qkv__arena_high_water(t->exec.scratch);
 }
 
-/* ---- errors -------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------- */
 
 void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...)
 {
@@ -118,7 +118,7 @@ void *qkv__step_alloc(qkv_tape *t, size_t bytes)
     return p;
 }
 
-/* ---- notes ----------------------------------------------------------------------------------- */
+/* ---- notes -------------------------------------------------------------------------------- */
 
 bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in)
 {
@@ -166,7 +166,7 @@ uint64_t qkv__first_row(const qkv_tape *t, size_t N)
                                : t->random.first_sample * (N / t->random.samples);
 }
 
-/* ---- names and probes --------------------------------------------------------------------------- */
+/* ---- names and probes --------------------------------------------------------------------- */
 
 void qkv_name_push(qkv_tape *t, const char *fmt, ...)
 {
@@ -216,7 +216,7 @@ void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user)
     t->ready_user = user;
 }
 
-/* ---- scopes --------------------------------------------------------------------------------------- */
+/* ---- scopes ------------------------------------------------------------------------------- */
 
 qkv_scope qkv_scope_begin(qkv_tape *t)
 {

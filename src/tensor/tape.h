@@ -111,7 +111,7 @@ struct qkv_tape {
     struct qkv__attention_probes *attention_probes; /* attention.c's */
 };
 
-/* ---- making tensors ------------------------------------------------------------------------ */
+/* ---- making tensors ----------------------------------------------------------------------- */
 
 /* False when the tape has failed already or an input is NULL (which then fails it). */
 bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
@@ -150,7 +150,7 @@ bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in);
 void qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
                  qkv_tensor *const *out, const void *params, size_t params_size);
 
-/* ---- inside backward -------------------------------------------------------------------------- */
+/* ---- inside backward ---------------------------------------------------------------------- */
 
 bool qkv__wants(const qkv_tape *t, const qkv_tensor *x); /* false for NULL */
 
@@ -158,8 +158,8 @@ bool qkv__wants(const qkv_tape *t, const qkv_tensor *x); /* false for NULL */
  * is there. NULL when nobody wants it, or on failure (the tape then says so). */
 qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc);
 
-/* Adds (or stores) dense `g`, of shape gshape (ndim dims) that broadcasting made out of x's, to
- * x's gradient: the one place where broadcast gradients are reduced. */
+/* Adds (or stores) dense `g`, of the shape that broadcasting made out of x's, to x's gradient:
+ * the one place where broadcast gradients are reduced. */
 void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim,
                          const size_t *gshape);
 

@@ -7,7 +7,7 @@
 
 #include "tensor/tape.h"
 
-/* ---- copies that ops record ---------------------------------------------------------------- */
+/* ---- copies that ops record --------------------------------------------------------------- */
 
 static void copy_backward(qkv_tape *t, const qkv__node *n)
 {
@@ -77,7 +77,7 @@ qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x)
 
 qkv_tensor *qkv__dense_input(qkv_tape *t, qkv_tensor *x) { return qkv_contiguous(t, x); }
 
-/* ---- views ------------------------------------------------------------------------------------ */
+/* ---- views -------------------------------------------------------------------------------- */
 
 qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
                       const size_t *stride, size_t offset, int part)

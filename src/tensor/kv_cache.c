@@ -1,0 +1,94 @@
+/* kv_cache.c - keys and values of earlier positions, so that decoding computes each once. */
+#include <string.h>
+
+#include "tensor/tape.h"
+
+struct qkv_kv_cache {
+    qkv_context *ctx;
+    size_t B, capacity, length, heads, D, Dv;
+    qkv_real *k, *v; /* (B, capacity, heads, D) and (B, capacity, heads, Dv) */
+};
+
+qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, size_t capacity,
+                               size_t Hkv, size_t D, size_t Dv)
+{
+    *out = NULL;
+    qkv_kv_cache *c = qkv__calloc(ctx, 1, sizeof *c);
+    if (!c)
+        return QKV_E_MEMORY;
+    *c = (qkv_kv_cache){ctx, B, capacity, 0, Hkv, D, Dv, NULL, NULL};
+    size_t rows, k_bytes, v_bytes;
+    bool fits = qkv__mul_size(B, capacity, &rows) && qkv__mul_size(rows, Hkv, &rows) &&
+                qkv__mul_size(rows, D * sizeof(qkv_real), &k_bytes) &&
+                qkv__mul_size(rows, Dv * sizeof(qkv_real), &v_bytes);
+    if (!fits) {
+        qkv__free(ctx, c);
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size", B,
+                         capacity);
+    }
+    c->k = qkv__malloc(ctx, k_bytes);
+    c->v = c->k ? qkv__malloc(ctx, v_bytes) : NULL;
+    if (!c->v) {
+        qkv_kv_cache_destroy(c);
+        return QKV_E_MEMORY;
+    }
+    *out = c;
+    return QKV_OK;
+}
+
+void qkv_kv_cache_destroy(qkv_kv_cache *c)
+{
+    if (!c)
+        return;
+    qkv__free(c->ctx, c->k);
+    qkv__free(c->ctx, c->v);
+    qkv__free(c->ctx, c);
+}
+
+size_t qkv_kv_cache_length(const qkv_kv_cache *c) { return c->length; }
+
+void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length)
+{
+    if (length < c->length)
+        c->length = length;
+}
+
+static bool fits(const qkv_kv_cache *c, const qkv_tensor *x, size_t width)
+{
+    return x->ndim == 4 && x->shape[0] == c->B && x->shape[2] == c->heads && x->shape[3] == width;
+}
+
+/* Copies x behind what is there and returns a view of everything. */
+static qkv_tensor *put(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, const qkv_tensor *x,
+                       size_t width)
+{
+    size_t row = c->heads * width;
+    size_t all[] = {c->B, c->capacity, c->heads, width};
+    qkv_tensor *whole = qkv_tensor_wrap(t, memory, 4, all);
+    if (!whole)
+        return NULL;
+    t->k->copy(&t->exec, memory + c->length * row, whole->stride, qkv__real(x), x->stride, x->shape,
+               4, false);
+    all[1] = c->length + x->shape[1];
+    return qkv__view(t, whole, 4, all, whole->stride, 0, QKV__OTHER);
+}
+
+bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor *v,
+                         qkv_tensor **k_all, qkv_tensor **v_all)
+{
+    qkv_tensor *in[] = {k, v};
+    *k_all = *v_all = NULL;
+    if (!qkv__ready(t, "kv_cache", 2, in))
+        return false;
+    if (!fits(c, k, c->D) || !fits(c, v, c->Dv) || k->shape[1] != v->shape[1])
+        return qkv__op_fail(t, "kv_cache", "k %s and v %s do not fit (%zu, T, %zu, %zu or %zu)",
+                            qkv__shape_text(t, k), qkv__shape_text(t, v), c->B, c->heads, c->D,
+                            c->Dv) != NULL;
+    if (k->shape[1] > c->capacity - c->length)
+        return qkv__op_fail(t, "kv_cache", "full: %zu of %zu positions used, %zu more wanted",
+                            c->length, c->capacity, k->shape[1]) != NULL;
+    *k_all = put(t, c, c->k, k, c->D);
+    *v_all = put(t, c, c->v, v, c->Dv);
+    c->length += k->shape[1];
+    return *k_all && *v_all;
+}

@@ -1,0 +1,278 @@
+/* op_attention.c - attention: one op for self, cross, causal, packed, grouped and cached.
+ *
+ * This file turns tensors and options into the kernel's description of sequences, and answers
+ * probes; the arithmetic is the kernel's. Inputs may be views (a packed query/key/value product
+ * is not copied) as long as rows are evenly spaced within a sequence. */
+#include <math.h>
+#include <string.h>
+
+#include "tensor/tape.h"
+
+typedef struct {
+    qkv_k_attention_args args;
+    qkv_real *lse;
+    size_t q_rows;
+} attention_params;
+
+/* ---- probes ------------------------------------------------------------------------------- */
+
+struct qkv__attention_probes {
+    qkv_attention_probe probe;
+    char *name;
+    struct qkv__attention_probes *next;
+};
+
+qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe)
+{
+    struct qkv__attention_probes *p = qkv__calloc(t->ctx, 1, sizeof *p);
+    if (!p)
+        return QKV_E_MEMORY;
+    p->probe = *probe;
+    if (probe->name && !(p->name = qkv__strdup(t->ctx, probe->name))) {
+        qkv__free(t->ctx, p);
+        return QKV_E_MEMORY;
+    }
+    p->next = t->attention_probes;
+    t->attention_probes = p;
+    return QKV_OK;
+}
+
+void qkv_attention_probes_clear(qkv_tape *t)
+{
+    while (t->attention_probes) {
+        struct qkv__attention_probes *p = t->attention_probes;
+        t->attention_probes = p->next;
+        qkv__free(t->ctx, p->name);
+        qkv__free(t->ctx, p);
+    }
+}
+
+static void answer(qkv_tape *t, const qkv_attention_probe *probe, const attention_params *p,
+                   const qkv_real *q, const qkv_real *k, size_t b, size_t h)
+{
+    const qkv_k_attention_args *a = &p->args;
+    size_t T = a->q_len[b], S = a->k_len[b], rows = probe->rows;
+    if (probe->row >= T)
+        return;
+    if (rows == 0 || rows > T - probe->row)
+        rows = T - probe->row;
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *weights = qkv__arena_alloc(t->exec.scratch, (rows * S + 1) * sizeof *weights);
+    if (!weights) {
+        t->status = QKV_E_MEMORY;
+        return;
+    }
+    t->k->attention_rows(&t->exec, weights, p->lse, q, k, a, b, h, probe->row, rows);
+    probe->fn(probe->user, t->name, (int)b, (int)h, probe->row, rows, S, weights);
+    qkv__arena_release(t->exec.scratch, mark);
+}
+
+static void answer_all(qkv_tape *t, const attention_params *p, const qkv_real *q,
+                       const qkv_real *k, const char *name)
+{
+    qkv_name_push(t, "%s", name ? name : "attention");
+    for (const struct qkv__attention_probes *r = t->attention_probes; r; r = r->next) {
+        if (r->name && strcmp(r->name, t->name) != 0)
+            continue;
+        for (size_t b = 0; b < p->args.B; b++)
+            for (size_t h = 0; h < p->args.H; h++)
+                if ((r->probe.sequence < 0 || (size_t)r->probe.sequence == b) &&
+                    (r->probe.head < 0 || (size_t)r->probe.head == h))
+                    answer(t, &r->probe, p, q, k, b, h);
+    }
+    qkv_name_pop(t);
+}
+
+/* ---- sequences ---------------------------------------------------------------------------- */
+
+/* x as (B, T, H, D) with T rows evenly spaced: a view of (rows, H, D), or a copy if it must.
+ * joined: sequences follow each other without a gap, as they will in the dense output. */
+static qkv_tensor *as_rows(qkv_tape *t, qkv_tensor *x, bool joined)
+{
+    if (x->ndim == 3) {
+        size_t shape[] = {1, x->shape[0], x->shape[1], x->shape[2]};
+        x = qkv_reshape(t, x, 4, shape);
+    }
+    if (!x)
+        return NULL;
+    bool fits = x->ndim == 4 && (x->shape[3] == 1 || x->stride[3] == 1) && x->stride[1] > 0 &&
+                (x->shape[0] == 1 || (joined ? x->stride[0] == x->stride[1] * x->shape[1]
+                                             : x->stride[0] % x->stride[1] == 0));
+    return fits || x->ndim != 4 ? x : qkv_contiguous(t, x);
+}
+
+static size_t rows_apart(const qkv_tensor *x) /* of one sequence and the next, equal lengths */
+{
+    return x->shape[0] > 1 ? x->stride[0] / x->stride[1] : x->shape[1];
+}
+
+static bool offsets_fit(const int32_t *offsets, size_t n, size_t rows)
+{
+    bool fit = offsets[0] >= 0;
+    for (size_t b = 0; b < n && fit; b++)
+        fit = offsets[b + 1] >= offsets[b];
+    return fit && (size_t)offsets[n] <= rows;
+}
+
+/* Fills in begin and length of every sequence; false when the options do not fit. */
+static bool lay_out(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *q, const qkv_tensor *k,
+                    const qkv_attention_options *o)
+{
+    const int32_t *qo = o->q_offsets, *ko = o->k_offsets ? o->k_offsets : o->q_offsets;
+    a->B = qo ? o->sequences : q->shape[0];
+    size_t *list = qkv__step_alloc(t, (5 * a->B + 1) * sizeof *list);
+    if (!list)
+        return false;
+    if (qo && (q->shape[0] != 1 || k->shape[0] != 1 || !offsets_fit(qo, a->B, q->shape[1]) ||
+               !offsets_fit(ko, a->B, k->shape[1])))
+        return qkv__op_fail(t, "attention", "offsets of %zu sequences do not fit q %s and k %s",
+                            a->B, qkv__shape_text(t, q), qkv__shape_text(t, k)) != NULL;
+    size_t *q_begin = list, *q_len = q_begin + a->B, *k_begin = q_len + a->B,
+           *k_len = k_begin + a->B, *k_full = k_len + a->B;
+    for (size_t b = 0; b < a->B; b++) {
+        q_begin[b] = qo ? (size_t)qo[b] : b * rows_apart(q);
+        q_len[b] = qo ? (size_t)(qo[b + 1] - qo[b]) : q->shape[1];
+        k_begin[b] = qo ? (size_t)ko[b] : b * rows_apart(k);
+        k_full[b] = qo ? (size_t)(ko[b + 1] - ko[b]) : k->shape[1];
+        k_len[b] = k_full[b];
+        if (o->k_lengths) {
+            if (o->k_lengths[b] < 0 || (size_t)o->k_lengths[b] > k_full[b])
+                return qkv__op_fail(t, "attention", "key length %d of sequence %zu exceeds %zu",
+                                    (int)o->k_lengths[b], b, k_full[b]) != NULL;
+            k_len[b] = (size_t)o->k_lengths[b];
+        }
+    }
+    a->q_begin = q_begin;
+    a->q_len = q_len;
+    a->k_begin = k_begin;
+    a->k_len = k_len;
+    a->k_len_full = k_full;
+    return true;
+}
+
+static bool set_bias(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *bias)
+{
+    size_t T = 0, S = 0;
+    for (size_t b = 0; b < a->B; b++) {
+        T = a->q_len[b] > T ? a->q_len[b] : T;
+        S = a->k_len_full[b] > S ? a->k_len_full[b] : S;
+    }
+    if (bias->ndim != 4 || (bias->shape[0] != 1 && bias->shape[0] != a->B) ||
+        (bias->shape[1] != 1 && bias->shape[1] != a->H) || bias->shape[2] != T ||
+        bias->shape[3] != S)
+        return qkv__op_fail(t, "attention", "bias %s is not (%zu or 1, %zu or 1, %zu, %zu)",
+                            qkv__shape_text(t, bias), a->B, a->H, T, S) != NULL;
+    a->bias = qkv__real(bias);
+    a->bias_b = bias->shape[0] == 1 ? 0 : bias->stride[0];
+    a->bias_h = bias->shape[1] == 1 ? 0 : bias->stride[1];
+    a->bias_t = bias->stride[2];
+    return true;
+}
+
+/* ---- the op ------------------------------------------------------------------------------- */
+
+static void attention_backward(qkv_tape *t, const qkv__node *n)
+{
+    const attention_params *p = n->params;
+    qkv_tensor *q = n->in[0], *k = n->in[1], *v = n->in[2], *bias = n->in[3], *out = n->out[0];
+    qkv_k_attention_bwd_args bwd = {
+        q->stride[1], q->stride[2], k->stride[1], k->stride[2], v->stride[1], v->stride[2],
+        out->stride[1], out->stride[2], false, false, false};
+    const qkv_real *dout = qkv__grad_out(t, n, 0);
+    qkv_real *dq = qkv__grad(t, q, &bwd.acc_q);
+    qkv_real *dk = qkv__grad(t, k, &bwd.acc_k);
+    qkv_real *dv = qkv__grad(t, v, &bwd.acc_v);
+    bool acc_bias = true;
+    qkv_real *dbias = bias ? qkv__grad(t, bias, &acc_bias) : NULL;
+    if (dbias && !acc_bias)
+        memset(dbias, 0, qkv_count(bias) * sizeof *dbias);
+    if (t->status)
+        return;
+    t->k->attention_bwd(&t->exec, dq, dk, dv, dbias, dout, qkv__real(out), p->lse, qkv__real(q),
+                        qkv__real(k), qkv__real(v), &p->args, &bwd);
+}
+
+static const qkv_op attention_op = {"attention", attention_backward};
+
+/* True when some rows of q or k belong to no sequence: nobody would write their output. */
+static bool rows_are_left_out(const qkv_k_attention_args *a, const qkv_tensor *q,
+                              const qkv_tensor *k, const qkv_attention_options *o)
+{
+    size_t last = a->B - 1;
+    return o->q_offsets &&
+           (a->B == 0 || a->q_begin[0] || a->k_begin[0] ||
+            a->q_begin[last] + a->q_len[last] != q->shape[1] ||
+            a->k_begin[last] + a->k_len_full[last] != k->shape[1]);
+}
+
+static bool shapes_fit(const qkv_tensor *q, const qkv_tensor *k, const qkv_tensor *v)
+{
+    return q->ndim == 4 && k->ndim == 4 && v->ndim == 4 && q->shape[3] == k->shape[3] &&
+           k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1] &&
+           k->shape[2] == v->shape[2] && q->shape[0] == k->shape[0] && k->shape[2] &&
+           q->shape[2] % k->shape[2] == 0;
+}
+
+static bool describe(qkv_tape *t, attention_params *p, qkv_tensor *const *in,
+                     const qkv_attention_options *o)
+{
+    const qkv_tensor *q = in[0], *k = in[1], *v = in[2];
+    qkv_k_attention_args *a = &p->args;
+    if (!shapes_fit(q, k, v))
+        return qkv__op_fail(t, "attention",
+                            "q %s, k %s and v %s are not (B, T, H, D), (B, S, Hkv, D), "
+                            "(B, S, Hkv, Dv) with H a multiple of Hkv", qkv__shape_text(t, q),
+                            qkv__shape_text(t, k), qkv__shape_text(t, v)) != NULL;
+    a->H = q->shape[2];
+    a->Hkv = k->shape[2];
+    a->D = q->shape[3];
+    a->Dv = v->shape[3];
+    a->q_row = q->stride[1];
+    a->q_head = q->stride[2];
+    a->k_row = k->stride[1];
+    a->k_head = k->stride[2];
+    a->v_row = v->stride[1];
+    a->v_head = v->stride[2];
+    a->o_row = a->H * a->Dv;
+    a->o_head = a->Dv;
+    a->scale = o->scale != 0 ? o->scale : 1.0 / sqrt((double)a->D);
+    a->causal = o->causal;
+    if (!lay_out(t, a, q, k, o) || (in[3] && !set_bias(t, a, in[3])))
+        return false;
+    if (rows_are_left_out(a, q, k, o))
+        return qkv__op_fail(t, "attention", "offsets leave rows out that no sequence has") != NULL;
+    if (t->train && o->dropout > 0)
+        a->dropout = (qkv_k_dropout_args){o->dropout, t->random.seed, t->random.step,
+                                          qkv__first_row(t, q->shape[0] * q->shape[1]), o->site};
+    p->q_rows = a->B ? a->q_begin[a->B - 1] + a->q_len[a->B - 1] : 0;
+    return true;
+}
+
+qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor *v,
+                          const qkv_attention_options *options)
+{
+    qkv_attention_options o = options ? *options : (qkv_attention_options){0};
+    qkv_tensor *in[] = {q, k, v, o.bias};
+    if (!qkv__ready(t, "attention", o.bias ? 4 : 3, in))
+        return NULL;
+    int ndim = q->ndim;
+    for (int i = 0; i < 3; i++)
+        if (!(in[i] = as_rows(t, in[i], i == 0)))
+            return NULL;
+    if (o.bias && !(in[3] = qkv__dense_input(t, o.bias)))
+        return NULL;
+    attention_params p = {0};
+    if (!describe(t, &p, in, &o))
+        return NULL;
+    size_t shape[] = {in[0]->shape[0], in[0]->shape[1], p.args.H, p.args.Dv};
+    qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
+    p.lse = qkv__step_alloc(t, (p.q_rows * p.args.H + 1) * sizeof *p.lse);
+    if (!y || !p.lse)
+        return NULL;
+    t->k->attention(&t->exec, qkv__real(y), p.lse, qkv__real(in[0]), qkv__real(in[1]),
+                    qkv__real(in[2]), &p.args);
+    if (t->attention_probes)
+        answer_all(t, &p, qkv__real(in[0]), qkv__real(in[1]), o.probe);
+    qkv__record(t, &attention_op, 4, in, 1, &y, &p, sizeof p);
+    return ndim == 3 ? qkv_reshape(t, y, 3, y->shape + 1) : y;
+}

@@ -1,0 +1,146 @@
+/* op_classifier.c - cross-entropy of x W^T + b, a block of rows at a time.
+ *
+ * The logits of a language model are its largest tensor, and nobody needs all of them at once.
+ * Each block's logits become their own gradient in place, and go into the gradients of x, W and
+ * b right in the forward pass, as if the loss were the end of everything; the backward pass only
+ * multiplies by the gradient that arrives (one, nearly always). So the logits are computed once. */
+#include <math.h>
+#include <string.h>
+
+#include "tensor/tape.h"
+
+static const size_t BLOCK_BYTES = (size_t)64 << 20; /* of logits */
+enum { BLOCK_ROWS = 64 };                           /* rows come in multiples of this */
+
+typedef struct {
+    qkv_real *dx, *dw, *db; /* gradients for an upstream gradient of one; NULL: not wanted */
+    size_t nx, nw, nb;
+} classifier_params;
+
+static void pass_on(qkv_tape *t, qkv_tensor *x, const qkv_real *g, double factor, size_t n)
+{
+    bool acc;
+    qkv_real *dx = g ? qkv__grad(t, x, &acc) : NULL;
+    if (dx)
+        t->k->axpy(&t->exec, dx, g, factor, acc, n);
+}
+
+static void classifier_backward(qkv_tape *t, const qkv__node *n)
+{
+    const classifier_params *p = n->params;
+    double factor = (double)qkv__grad_out(t, n, 0)[0];
+    pass_on(t, n->in[0], p->dx, factor, p->nx);
+    pass_on(t, n->in[1], p->dw, factor, p->nw);
+    if (n->in[2])
+        pass_on(t, n->in[2], p->db, factor, p->nb);
+}
+
+static const qkv_op classifier_op = {"classifier_loss", classifier_backward};
+
+/* Targets that count; SIZE_MAX when one is no class (the tape then says which). */
+static size_t count_targets(qkv_tape *t, const int32_t *targets, size_t N, size_t V, int32_t ignore)
+{
+    size_t counted = 0;
+    for (size_t r = 0; r < N; r++) {
+        if (targets[r] == ignore)
+            continue;
+        if (targets[r] < 0 || (size_t)targets[r] >= V) {
+            qkv__op_fail(t, "classifier_loss", "target %d at row %zu is not in [0, %zu)",
+                         (int)targets[r], r, V);
+            return SIZE_MAX;
+        }
+        counted++;
+    }
+    return counted;
+}
+
+static qkv_real *wanted_memory(qkv_tape *t, bool recording, const qkv_tensor *x, size_t *n)
+{
+    *n = x ? qkv_count(x) : 0;
+    return recording && x && x->root->needs_grad ? qkv__step_alloc(t, *n * sizeof(qkv_real)) : NULL;
+}
+
+/* One block of rows: logits, loss, and the gradients that p wants. */
+static void block(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p, size_t from,
+                  size_t rows, qkv_real *logits, qkv_real *loss, qkv_k_xent_args *args,
+                  const qkv_cross_entropy_options *o)
+{
+    size_t C = qkv__channels(in[0]), V = args->V;
+    const qkv_real *x = qkv__real(in[0]) + from * C, *w = qkv__real(in[1]);
+    t->k->gemm(&t->exec, logits, x, w,
+               &(qkv_k_gemm_args){false, true, false, rows, V, C, C, C, V,
+                                  in[2] ? qkv__real(in[2]) : NULL});
+    bool gradients = p->dx || p->dw || p->db;
+    args->N = rows;
+    t->k->xent(&t->exec, loss, o->row_loss ? o->row_loss + from : NULL,
+               o->row_argmax ? o->row_argmax + from : NULL, gradients ? logits : NULL, logits,
+               qkv__ids(in[3]) + from, args);
+    bool acc = from > 0;
+    if (p->dx)
+        t->k->gemm(&t->exec, p->dx + from * C, logits, w,
+                   &(qkv_k_gemm_args){false, false, false, rows, C, V, V, C, C, NULL});
+    if (p->dw)
+        t->k->gemm(&t->exec, p->dw, logits, x,
+                   &(qkv_k_gemm_args){true, false, acc, V, C, rows, V, C, C, NULL});
+    if (p->db)
+        t->k->sum_rows(&t->exec, p->db, logits, V, acc, rows, V);
+}
+
+static size_t block_rows(size_t N, size_t V)
+{
+    size_t rows = BLOCK_BYTES / sizeof(float) / V / BLOCK_ROWS * BLOCK_ROWS;
+    if (rows < BLOCK_ROWS)
+        rows = BLOCK_ROWS;
+    return rows < N ? rows : N;
+}
+
+qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
+                                qkv_tensor *targets, const qkv_cross_entropy_options *options)
+{
+    qkv_cross_entropy_options o = options ? *options : (qkv_cross_entropy_options){.ignore = -100};
+    qkv_tensor *in[] = {x, w, b, targets};
+    qkv_tensor *given[] = {x, w, targets};
+    if (!qkv__ready(t, "classifier_loss", 3, given))
+        return NULL;
+    in[0] = qkv__dense_input(t, x);
+    in[1] = qkv__dense_input(t, w);
+    in[3] = qkv__dense_input(t, targets);
+    if (!in[0] || !in[1] || !in[3])
+        return NULL;
+    size_t N = qkv__rows(x), V = w->shape[0];
+    if (x->ndim < 1 || w->ndim != 2 || qkv__channels(x) != w->shape[1] ||
+        (b && (b->ndim != 1 || b->shape[0] != V)) || targets->dtype != QKV_I32 ||
+        qkv_count(targets) != N)
+        return qkv__op_fail(t, "classifier_loss", "x %s, weight %s and targets %s do not fit",
+                            qkv__shape_text(t, x), qkv__shape_text(t, w),
+                            qkv__shape_text(t, targets));
+    size_t counted = count_targets(t, qkv__ids(in[3]), N, V, o.ignore);
+    qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
+    if (counted == SIZE_MAX || !y)
+        return NULL;
+    double divisor = o.normalizer > 0 ? o.normalizer
+                     : o.reduction == QKV_REDUCE_SUM || !counted ? 1.0 : (double)counted;
+    double off = o.smoothing_kind == QKV_SMOOTH_TORCH || V == 1 ? o.smoothing / (double)V
+                                                                : o.smoothing / (double)(V - 1);
+    qkv_k_xent_args args = {.on = 1.0 - off * (double)(V - 1), .off = off, .scale = 1.0 / divisor,
+                            .ignore = o.ignore, .V = V};
+    classifier_params p = {0};
+    bool recording = qkv__recording(t, 3, in);
+    p.dx = wanted_memory(t, recording, in[0], &p.nx);
+    p.dw = wanted_memory(t, recording, in[1], &p.nw);
+    p.db = wanted_memory(t, recording, in[2], &p.nb);
+    size_t rows = block_rows(N, V);
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *loss = qkv__arena_alloc(t->exec.scratch, (N + 1) * sizeof *loss);
+    qkv_real *logits = qkv__arena_alloc(t->exec.scratch, rows * V * sizeof *logits);
+    if (!loss || !logits || t->status) {
+        t->status = t->status ? t->status : QKV_E_MEMORY;
+        return NULL;
+    }
+    for (size_t from = 0; from < N; from += rows)
+        block(t, in, &p, from, N - from < rows ? N - from : rows, logits, loss + from, &args, &o);
+    qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, N) / divisor);
+    qkv__arena_release(t->exec.scratch, mark);
+    qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
+    return y;
+}
