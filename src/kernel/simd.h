@@ -38,4 +38,20 @@ static inline vf vf_exp(vf x)
     return vf_scale2(p, n, x);
 }
 
+/* qkv__philox with one counter in every lane; c holds the counters, then the words. */
+static inline void vi_philox(vi c[4], uint32_t key0, uint32_t key1)
+{
+    for (int round = 0; round < 10; round++) {
+        vi low0, high0, low2, high2;
+        vi_mul_wide(&low0, &high0, c[0], vi_set1(0xD2511F53u));
+        vi_mul_wide(&low2, &high2, c[2], vi_set1(0xCD9E8D57u));
+        c[0] = vi_xor(vi_xor(high2, c[1]), vi_set1(key0));
+        c[1] = low2;
+        c[2] = vi_xor(vi_xor(high0, c[3]), vi_set1(key1));
+        c[3] = low0;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+}
+
 #endif

@@ -64,4 +64,41 @@ static inline vf vf_scale2(vf p, vf n, vf x)
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
+/* 32-bit words, unsigned. */
+static inline vi vi_set1(uint32_t x) { return _mm256_set1_epi32((int)x); }
+static inline vi vi_load(const uint32_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline void vi_store(uint32_t *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
+static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
+static inline vm vi_ge(vi a, vi b)
+{
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(a, b), a));
+}
+/* Low and high halves of the 64-bit products. */
+static inline void vi_mul_wide(vi *low, vi *high, vi a, vi b)
+{
+    vi even = _mm256_mul_epu32(a, b);
+    vi odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
+    *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+    *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+}
+
+/* r[i] lane j and r[j] lane i change places. */
+static inline void vf_transpose(vf r[VF])
+{
+    vf u[VF];
+    for (int g = 0; g < VF; g += 4) {
+        vf a = _mm256_unpacklo_ps(r[g], r[g + 1]), b = _mm256_unpackhi_ps(r[g], r[g + 1]);
+        vf c = _mm256_unpacklo_ps(r[g + 2], r[g + 3]), d = _mm256_unpackhi_ps(r[g + 2], r[g + 3]);
+        u[g] = _mm256_shuffle_ps(a, c, 0x44);
+        u[g + 1] = _mm256_shuffle_ps(a, c, 0xee);
+        u[g + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        u[g + 3] = _mm256_shuffle_ps(b, d, 0xee);
+    }
+    for (int c = 0; c < 4; c++) {
+        r[c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x20);
+        r[4 + c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
+    }
+}
+
 #endif

@@ -46,4 +46,44 @@ static inline vf vf_scale2(vf p, vf n, vf x)
     return vf_select(vf_lt(vf_set1(88.722839f), x), vf_set1(__builtin_inff()), y);
 }
 
+/* 32-bit words, unsigned. */
+static inline vi vi_set1(uint32_t x) { return _mm512_set1_epi32((int)x); }
+static inline vi vi_load(const uint32_t *p) { return _mm512_loadu_si512(p); }
+static inline void vi_store(uint32_t *p, vi x) { _mm512_storeu_si512(p, x); }
+static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
+static inline vm vi_ge(vi a, vi b) { return _mm512_cmpge_epu32_mask(a, b); }
+/* Low and high halves of the 64-bit products. */
+static inline void vi_mul_wide(vi *low, vi *high, vi a, vi b)
+{
+    vi even = _mm512_mul_epu32(a, b);
+    vi odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
+    *low = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+    *high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+}
+
+/* r[i] lane j and r[j] lane i change places. */
+static inline void vf_transpose(vf r[VF])
+{
+    vf u[VF];
+    for (int g = 0; g < VF; g += 4) {
+        vf a = _mm512_unpacklo_ps(r[g], r[g + 1]), b = _mm512_unpackhi_ps(r[g], r[g + 1]);
+        vf c = _mm512_unpacklo_ps(r[g + 2], r[g + 3]), d = _mm512_unpackhi_ps(r[g + 2], r[g + 3]);
+        u[g] = _mm512_shuffle_ps(a, c, 0x44);
+        u[g + 1] = _mm512_shuffle_ps(a, c, 0xee);
+        u[g + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        u[g + 3] = _mm512_shuffle_ps(b, d, 0xee);
+    }
+    for (int c = 0; c < 4; c++) {
+        vf a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);
+        vf b = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0x88);
+        vf d = _mm512_shuffle_f32x4(u[c], u[4 + c], 0xdd);
+        vf f = _mm512_shuffle_f32x4(u[8 + c], u[12 + c], 0xdd);
+        r[c] = _mm512_shuffle_f32x4(a, b, 0x88);
+        r[4 + c] = _mm512_shuffle_f32x4(d, f, 0x88);
+        r[8 + c] = _mm512_shuffle_f32x4(a, b, 0xdd);
+        r[12 + c] = _mm512_shuffle_f32x4(d, f, 0xdd);
+    }
+}
+
 #endif
