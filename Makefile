@@ -16,7 +16,7 @@ DESTDIR =
 JOBS = $(shell nproc 2>/dev/null || echo 2)
 build = $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 generator = $(if $(shell command -v ninja),-G Ninja)
-compile = MAKEFLAGS= cmake --build $(build) -j $(JOBS)
+compile = MAKEFLAGS=--no-print-directory cmake --build $(build) -j $(JOBS)
 
 .PHONY: all demo test bench lint install clean
 
@@ -31,7 +31,7 @@ demo: all
 
 test: $(build)/CMakeCache.txt
 	@$(compile)
-	@ctest --test-dir $(build) --output-on-failure -j 2
+	@ctest --test-dir $(build) --output-on-failure --no-tests=error -j 2
 
 bench: all
 	@$(build)/qkv bench

@@ -1,0 +1,13 @@
+#!/bin/sh
+# The shared library exports qkv_ names alone, none of them an inner qkv__ one; the static
+# library has no global name without the prefix. Needs QKV_BUILD.
+set -eu
+shared=$(nm -D --defined-only "$QKV_BUILD/libqkv.so" | awk 'NF == 3 { print $3 }')
+global=$(nm -g --defined-only "$QKV_BUILD/libqkv.a" 2>/dev/null | awk 'NF == 3 { print $3 }')
+echo "$shared" | grep -q '^qkv_context_create$' || { echo "nothing is exported"; exit 1; }
+
+foreign=$(echo "$shared" | grep -Ev '^qkv_[a-z0-9]' || true)
+[ -z "$foreign" ] || { echo "libqkv.so exports: $foreign"; exit 1; }
+foreign=$(echo "$global" | grep -v '^qkv_' || true)
+[ -z "$foreign" ] || { echo "libqkv.a defines: $foreign"; exit 1; }
+echo "$(echo "$shared" | wc -l) names exported"
