@@ -3,6 +3,7 @@
 #define QKV_H
 
 #include <qkv/base.h>
+#include <qkv/options.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
 

@@ -1,0 +1,134 @@
+/* options.h - option tables: one row per field gives flag, help, range, default, JSON key.
+ * Layer: base
+ *
+ * A table describes a struct. From it come the defaults, the parsing of command lines
+ * (--steps 100, --set n_head=8), --help, the man page, shell completion, and the reading and
+ * writing of config.json. Nothing else in qkv lists the fields of such a struct.
+ *
+ *     typedef struct { size_t steps; double lr; } plan;
+ *     static const qkv_option rows[] = {
+ *         {.flag = "steps", .key = "steps", .type = QKV_OPT_SIZE, .min = 1, .max = 1e9,
+ *          .offset = offsetof(plan, steps), .initial = "1000", .help = "updates to make"},
+ *         {.flag = "lr", .key = "learning_rate", .type = QKV_OPT_REAL, .max = 10,
+ *          .offset = offsetof(plan, lr), .initial = "1e-3", .help = "peak learning rate"},
+ *     };
+ *     static const qkv_option_table table = {"Training", rows, 2};                         */
+#ifndef QKV_OPTIONS_H
+#define QKV_OPTIONS_H
+
+#include <qkv/base.h>
+
+QKV_BEGIN_DECLS
+
+/* The type of a field, and of the member of the struct that holds it. */
+typedef enum {
+    QKV_OPT_INT,    /* int */
+    QKV_OPT_SIZE,   /* size_t, at most 2^53 */
+    QKV_OPT_U64,    /* uint64_t, below 2^63 */
+    QKV_OPT_REAL,   /* double, finite */
+    QKV_OPT_BOOL,   /* bool; --flag, --no-flag */
+    QKV_OPT_STRING, /* const char *; NULL: none */
+    QKV_OPT_ENUM,   /* an enum with values 0, 1, ..: one of names */
+    QKV_OPT_LIST    /* qkv_strings; --data a b c, up to the next flag */
+} qkv_option_type;
+
+/* Strings in order; memory as whoever filled it says. */
+typedef struct {
+    const char **items;
+    size_t count;
+} qkv_strings;
+
+enum {
+    QKV_OPT_REQUIRED = 1u << 0, /* must be given on the command line */
+    QKV_OPT_ABOVE = 1u << 1,    /* the value must be above min, not at it */
+    QKV_OPT_BELOW = 1u << 2,    /* the value must be below max, not at it */
+    QKV_OPT_NULL = 1u << 3,     /* zero is written as JSON null */
+    QKV_OPT_HIDDEN = 1u << 4    /* not in --help */
+};
+
+typedef struct {
+    const char *flag;    /* "steps" for --steps; NULL: reached by --set and JSON only */
+    const char *key;     /* in JSON and for --set; NULL: never stored. "n_embd|hidden_size":
+                            written as the first, read as any. "a.b" is read inside object a */
+    qkv_option_type type;
+    unsigned flags;      /* QKV_OPT_* bits */
+    size_t offset;       /* of the member in the struct */
+    double min, max;     /* numbers only; both 0: whatever the type holds */
+    const char *initial; /* the default, as text; NULL: 0, false, none, the first name */
+    const char *const *names; /* of an enum, NULL at the end */
+    const char *value;   /* what help calls the value: "DIR"; NULL: from the type */
+    const char *help;    /* one line with the unit; no capital, no full stop */
+} qkv_option;
+
+typedef struct {
+    const char *title; /* of the group in --help */
+    const qkv_option *rows;
+    size_t count;
+} qkv_option_table;
+
+/* Sets every field of target to its default. Strings then point into the table; lists are
+ * empty. */
+void qkv_option_defaults(const qkv_option_table *table, void *target);
+
+/* ---- JSON, through callbacks: what a table does not know is where the text comes from ----- */
+
+/* Gets every field that has a key, in the order of rows. */
+typedef struct {
+    void *user;
+    void (*integer)(void *user, const char *key, int64_t value);
+    void (*real)(void *user, const char *key, double value);
+    void (*boolean)(void *user, const char *key, bool value);
+    void (*text)(void *user, const char *key, const char *value);
+    void (*list)(void *user, const char *key, const qkv_strings *value);
+    void (*null)(void *user, const char *key);
+} qkv_option_sink;
+
+void qkv_option_write(const qkv_option_table *table, const void *target,
+                      const qkv_option_sink *sink);
+
+/* Asked for every field that has a key. has is false for null too, and the field keeps what it
+ * holds. The others record a sentence that names file and key when they fail. */
+typedef struct {
+    void *user;
+    bool (*has)(void *user, const char *key);
+    qkv_status (*integer)(void *user, const char *key, int64_t min, int64_t max, int64_t *out);
+    qkv_status (*real)(void *user, const char *key, double min, double max, double *out);
+    qkv_status (*boolean)(void *user, const char *key, bool *out);
+    qkv_status (*text)(void *user, const char *key, const char **out);
+    qkv_status (*length)(void *user, const char *key, size_t *out); /* of a list */
+    qkv_status (*item)(void *user, const char *key, size_t i, const char **out);
+    /* Records that the value is not what message says and returns QKV_E_FORMAT. */
+    qkv_status (*fail)(void *user, const char *key, const char *message);
+} qkv_option_source;
+
+/* ---- tables bound to structs -------------------------------------------------------------- */
+
+/* Owns the strings and lists that it puts into the structs: they live as long as it does. */
+typedef struct qkv_options qkv_options;
+
+/* On failure *out is NULL. */
+qkv_status qkv_options_create(qkv_options **out, qkv_context *ctx);
+void qkv_options_destroy(qkv_options *o); /* NULL is allowed */
+
+/* Sets target to the defaults and lets later calls fill it. At most 16 tables; both arguments
+ * must outlive o. */
+qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void *target);
+
+/* Sets the field of that key or flag from text. QKV_E_ARGUMENT when there is none (the
+ * sentence suggests the nearest) or the value does not fit. */
+qkv_status qkv_options_set(qkv_options *o, const char *name, const char *value);
+
+/* Reads arguments: --flag value, --flag=value, --no-flag, --set key=value, -- before what
+ * would look like a flag. What is no flag goes to rest (may be NULL: then it is an error) and
+ * points into argv. Required flags are checked. Fails with QKV_E_ARGUMENT and one sentence. */
+qkv_status qkv_options_parse(qkv_options *o, int argc, char *const *argv, qkv_strings *rest);
+
+/* Whether the field was set by parse or set. */
+bool qkv_options_given(const qkv_options *o, const char *name);
+
+/* Fills the fields of one bound table (NULL: of all) from JSON. */
+qkv_status qkv_options_read(qkv_options *o, const qkv_option_table *table,
+                            const qkv_option_source *source);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,323 @@
+/* options.c - rows of option tables: text to value and back, ranges, defaults, JSON.
+ * Command lines are in options_parse.c. */
+#include "base/options.h"
+
+#include <errno.h>
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double max_size = 9007199254740992.0;    /* 2^53: exact as a double */
+static const double max_u64 = 9223372036854774784.0; /* the last double below 2^63 */
+
+static bool is_number(const qkv_option *row)
+{
+    return row->type <= QKV_OPT_REAL;
+}
+
+void qkv__option_range(const qkv_option *row, double *min, double *max)
+{
+    double low = -DBL_MAX, high = DBL_MAX;
+    switch (row->type) {
+    case QKV_OPT_INT: low = INT_MIN, high = INT_MAX; break;
+    case QKV_OPT_SIZE: low = 0, high = max_size; break;
+    case QKV_OPT_U64: low = 0, high = max_u64; break;
+    default: break;
+    }
+    if (row->min != 0 || row->max != 0) {
+        low = fmax(low, row->min);
+        high = fmin(high, row->max);
+    }
+    *min = low;
+    *max = high;
+}
+
+static bool in_range(const qkv_option *row, double value)
+{
+    double min, max;
+    qkv__option_range(row, &min, &max);
+    bool above = row->flags & QKV_OPT_ABOVE ? value > min : value >= min;
+    bool below = row->flags & QKV_OPT_BELOW ? value < max : value <= max;
+    return above && below;
+}
+
+static void *member(const qkv_option *row, void *target)
+{
+    return (char *)target + row->offset;
+}
+
+static const void *const_member(const qkv_option *row, const void *target)
+{
+    return (const char *)target + row->offset;
+}
+
+/* Whole numbers of any of the integer types, through the widest. */
+static int64_t get_integer(const qkv_option *row, const void *target)
+{
+    const void *p = const_member(row, target);
+    if (row->type == QKV_OPT_SIZE)
+        return (int64_t) * (const size_t *)p;
+    if (row->type == QKV_OPT_U64)
+        return (int64_t) * (const uint64_t *)p;
+    return *(const int *)p;
+}
+
+static void put_integer(const qkv_option *row, void *target, int64_t value)
+{
+    void *p = member(row, target);
+    if (row->type == QKV_OPT_SIZE)
+        *(size_t *)p = (size_t)value;
+    else if (row->type == QKV_OPT_U64)
+        *(uint64_t *)p = (uint64_t)value;
+    else
+        *(int *)p = (int)value;
+}
+
+/* The enum's own type may be any integer as wide as int. */
+static int get_enum(const qkv_option *row, const void *target)
+{
+    int value;
+    memcpy(&value, const_member(row, target), sizeof value);
+    return value;
+}
+
+static void put_enum(const qkv_option *row, void *target, int value)
+{
+    memcpy(member(row, target), &value, sizeof value);
+}
+
+static int find_name(const qkv_option *row, const char *text)
+{
+    for (int i = 0; row->names[i]; i++)
+        if (strcmp(row->names[i], text) == 0)
+            return i;
+    return -1;
+}
+
+static bool assign_integer(const qkv_option *row, void *target, const char *text)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno || end == text || *end || !in_range(row, (double)value))
+        return false;
+    put_integer(row, target, value);
+    return true;
+}
+
+static bool assign_real(const qkv_option *row, void *target, const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || !in_range(row, value))
+        return false;
+    *(double *)member(row, target) = value;
+    return true;
+}
+
+static bool assign_bool(const qkv_option *row, void *target, const char *text)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(words[i], text) == 0) {
+            *(bool *)member(row, target) = i & 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool qkv__option_assign(const qkv_option *row, void *target, const char *text)
+{
+    int found;
+    switch (row->type) {
+    case QKV_OPT_INT:
+    case QKV_OPT_SIZE:
+    case QKV_OPT_U64: return assign_integer(row, target, text);
+    case QKV_OPT_REAL: return assign_real(row, target, text);
+    case QKV_OPT_BOOL: return assign_bool(row, target, text);
+    case QKV_OPT_STRING: *(const char **)member(row, target) = text; return true;
+    case QKV_OPT_ENUM:
+        found = find_name(row, text);
+        if (found >= 0)
+            put_enum(row, target, found);
+        return found >= 0;
+    case QKV_OPT_LIST: break;
+    }
+    return false;
+}
+
+static void append(char out[QKV__OPTION_TEXT], const char *text)
+{
+    size_t used = strlen(out);
+    while (*text && used + 1 < QKV__OPTION_TEXT)
+        out[used++] = *text++;
+    out[used] = 0;
+}
+
+/* The fewest digits that read back as the same number. */
+static void real_text(double value, char out[QKV__OPTION_TEXT])
+{
+    if (value == floor(value) && fabs(value) < 1e6) {
+        snprintf(out, QKV__OPTION_TEXT, "%.0f", value);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(out, QKV__OPTION_TEXT, "%.*g", digits, value);
+        if (strtod(out, NULL) == value)
+            break;
+    }
+}
+
+void qkv__option_text(const qkv_option *row, const void *target, char out[QKV__OPTION_TEXT])
+{
+    const void *p = const_member(row, target);
+    const qkv_strings *list = p;
+    out[0] = 0;
+    switch (row->type) {
+    case QKV_OPT_INT:
+    case QKV_OPT_SIZE:
+    case QKV_OPT_U64:
+        snprintf(out, QKV__OPTION_TEXT, "%lld", (long long)get_integer(row, target));
+        break;
+    case QKV_OPT_REAL: real_text(*(const double *)p, out); break;
+    case QKV_OPT_BOOL: append(out, *(const bool *)p ? "true" : "false"); break;
+    case QKV_OPT_STRING: append(out, *(const char *const *)p ? *(const char *const *)p : ""); break;
+    case QKV_OPT_ENUM: append(out, row->names[get_enum(row, target)]); break;
+    case QKV_OPT_LIST:
+        for (size_t i = 0; i < list->count; i++) {
+            append(out, i ? " " : "");
+            append(out, list->items[i]);
+        }
+        break;
+    }
+}
+
+static void number_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
+{
+    double min, max;
+    char low[QKV__OPTION_TEXT], high[QKV__OPTION_TEXT];
+    qkv__option_range(row, &min, &max);
+    real_text(min, low);
+    real_text(max, high);
+    bool whole = row->type != QKV_OPT_REAL;
+    bool has_low = min > (whole ? -2147483648.0 : -DBL_MAX);
+    bool has_high = max < (row->type == QKV_OPT_INT ? 2147483647.0 : max_size);
+    append(out, whole ? "an integer" : "a number");
+    if (has_low && has_high && !(row->flags & (QKV_OPT_ABOVE | QKV_OPT_BELOW))) {
+        append(out, " from ");
+        append(out, low);
+        append(out, " to ");
+        append(out, high);
+        return;
+    }
+    if (has_low) {
+        append(out, row->flags & QKV_OPT_ABOVE ? " above " : " of at least ");
+        append(out, low);
+    }
+    if (has_high) {
+        append(out, has_low ? " and " : " ");
+        append(out, row->flags & QKV_OPT_BELOW ? "below " : "at most ");
+        append(out, high);
+    }
+}
+
+void qkv__option_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
+{
+    out[0] = 0;
+    if (is_number(row)) {
+        number_expects(row, out);
+    } else if (row->type == QKV_OPT_ENUM) {
+        append(out, "one of ");
+        for (size_t i = 0; row->names[i]; i++) {
+            append(out, i ? ", " : "");
+            append(out, row->names[i]);
+        }
+    } else {
+        append(out, row->type == QKV_OPT_BOOL ? "true or false" : "text");
+    }
+}
+
+const char *qkv__option_value_name(const qkv_option *row)
+{
+    static const char *const names[] = {"N", "N", "N", "X", "", "TEXT", "NAME", "TEXT..."};
+    return row->value ? row->value : names[row->type];
+}
+
+bool qkv__option_key(const qkv_option *row, size_t n, char out[QKV__OPTION_TEXT])
+{
+    const char *key = row->key;
+    for (; key && n; n--) {
+        key = strchr(key, '|');
+        key = key ? key + 1 : NULL;
+    }
+    if (!key)
+        return false;
+    size_t length = strcspn(key, "|");
+    length = length < QKV__OPTION_TEXT ? length : QKV__OPTION_TEXT - 1;
+    memcpy(out, key, length);
+    out[length] = 0;
+    return true;
+}
+
+/* ---- public -------------------------------------------------------------------------------- */
+
+void qkv_option_defaults(const qkv_option_table *table, void *target)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv_option *row = &table->rows[i];
+        switch (row->type) {
+        case QKV_OPT_REAL: *(double *)member(row, target) = 0; break;
+        case QKV_OPT_BOOL: *(bool *)member(row, target) = false; break;
+        case QKV_OPT_STRING: *(const char **)member(row, target) = NULL; break;
+        case QKV_OPT_ENUM: put_enum(row, target, 0); break;
+        case QKV_OPT_LIST: *(qkv_strings *)member(row, target) = (qkv_strings){0}; break;
+        default: put_integer(row, target, 0); break;
+        }
+        if (row->initial)
+            qkv__option_assign(row, target, row->initial);
+    }
+}
+
+static bool is_zero(const qkv_option *row, const void *target)
+{
+    const void *p = const_member(row, target);
+    switch (row->type) {
+    case QKV_OPT_REAL: return *(const double *)p == 0;
+    case QKV_OPT_BOOL: return !*(const bool *)p;
+    case QKV_OPT_STRING: return !*(const char *const *)p;
+    case QKV_OPT_ENUM: return get_enum(row, target) == 0;
+    case QKV_OPT_LIST: return ((const qkv_strings *)p)->count == 0;
+    default: return get_integer(row, target) == 0;
+    }
+}
+
+void qkv_option_write(const qkv_option_table *table, const void *target,
+                      const qkv_option_sink *sink)
+{
+    char key[QKV__OPTION_TEXT];
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv_option *row = &table->rows[i];
+        const void *p = const_member(row, target);
+        if (!qkv__option_key(row, 0, key))
+            continue;
+        bool none = row->type == QKV_OPT_STRING && !*(const char *const *)p;
+        if (none || (row->flags & QKV_OPT_NULL && is_zero(row, target))) {
+            sink->null(sink->user, key);
+            continue;
+        }
+        switch (row->type) {
+        case QKV_OPT_REAL: sink->real(sink->user, key, *(const double *)p); break;
+        case QKV_OPT_BOOL: sink->boolean(sink->user, key, *(const bool *)p); break;
+        case QKV_OPT_STRING: sink->text(sink->user, key, *(const char *const *)p); break;
+        case QKV_OPT_ENUM:
+            sink->text(sink->user, key, row->names[get_enum(row, target)]);
+            break;
+        case QKV_OPT_LIST: sink->list(sink->user, key, p); break;
+        default: sink->integer(sink->user, key, get_integer(row, target)); break;
+        }
+    }
+}

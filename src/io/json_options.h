@@ -1,0 +1,16 @@
+/* json_options.h - structs described by option tables, in and out of JSON. */
+#ifndef QKV_SRC_IO_JSON_OPTIONS_H
+#define QKV_SRC_IO_JSON_OPTIONS_H
+
+#include "io/json.h"
+#include "qkv/options.h"
+
+/* Puts every field that has a key into the object that is open in w. */
+void qkv__json_put_options(qkv__json_out *w, const qkv_option_table *table, const void *target);
+
+/* Fills the fields of one bound table (NULL: of all) from an object; absent and null fields
+ * keep what they hold, unknown keys are ignored. */
+qkv_status qkv__json_get_options(const qkv__json *at, qkv_options *o,
+                                 const qkv_option_table *table);
+
+#endif
