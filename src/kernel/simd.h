@@ -3,7 +3,8 @@
  * vf is VF floats, vi as many 32-bit words, vm a mask of VF lanes. Arithmetic that C's own
  * operators give (+ - * /) is written with them: vf is a GNU vector type. A file simd_x.c ends with
  *     void QKV_SIMD(qkv__kernels_x)(qkv_kernels *k) { k->... = ...; }
- * and everything else in it is static. Tails use vf_load_n / vf_store_n (n < VF lanes). */
+ * and everything else in it is static. Tails use vf_load_n / vf_store_n (n < VF lanes). vd is
+ * VD = VF/2 doubles. More functions: simd_math.h (activations), simd_random.h (dropout). */
 #ifndef QKV_SIMD_H
 #define QKV_SIMD_H
 
@@ -20,6 +21,22 @@
 #else
 #error "simd.h needs an instruction set"
 #endif
+
+/* The first n <= VF lanes. A loop body written once with these and called with the constant VF,
+ * then with what is left, is a plain load and store in the loop and a masked one at the end. */
+static inline vf vf_get(const float *p, size_t n)
+{
+    return n == VF ? vf_load(p) : vf_load_n(p, n);
+}
+static inline void vf_put(float *p, vf x, size_t n)
+{
+    if (n == VF)
+        vf_store(p, x);
+    else
+        vf_store_n(p, x, n);
+}
+
+#define QKV_INLINE static inline __attribute__((always_inline))
 
 /* exp(x) to 1 ulp or so for x in [-87.3, 88.7]; 0 below, inf above; exp(NaN) is NaN.
  * Cephes' reduction x = n ln 2 + r with a degree-6 polynomial on |r| <= ln(2)/2. */

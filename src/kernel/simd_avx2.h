@@ -4,10 +4,11 @@
 
 #include <immintrin.h>
 
-enum { VF = 8 };
+enum { VF = 8, VD = 4 };
 typedef __m256 vf;
 typedef __m256i vi;
 typedef __m256 vm; /* all bits of a lane set or clear */
+typedef __m256d vd;
 
 static inline vf vf_set1(float x) { return _mm256_set1_ps(x); }
 static inline vf vf_zero(void) { return _mm256_setzero_ps(); }
@@ -35,6 +36,8 @@ static inline vf vf_round(vf a)
 }
 static inline vm vf_lt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 static inline vm vf_ge(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_GE_OQ); }
+/* x where m holds, 0 elsewhere. */
+static inline vf vf_where(vm m, vf x) { return _mm256_and_ps(m, x); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, m); }
 static inline float vf_sum(vf a)
 {
@@ -100,5 +103,31 @@ static inline void vf_transpose(vf r[VF])
         r[4 + c] = _mm256_permute2f128_ps(u[c], u[4 + c], 0x31);
     }
 }
+
+/* Doubles of the lower and the upper half. */
+static inline vd vd_zero(void) { return _mm256_setzero_pd(); }
+static inline vd vd_lo(vf a) { return _mm256_cvtps_pd(_mm256_castps256_ps128(a)); }
+static inline vd vd_hi(vf a) { return _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)); }
+static inline double vd_sum(vd a)
+{
+    __m128d s = _mm_add_pd(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
+}
+
+/* Words of 64 bits, for Philox: + ^ << >> are C's own. */
+static inline vi vi_set64(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
+static inline vi vi_shr32(vi a) { return _mm256_srli_epi64(a, 32); }
+/* a b of the lower 32 bits of each. */
+static inline vi vi_mul32(vi a, vi b) { return _mm256_mul_epu32(a, b); }
+/* The lower 32 bits of lo below the lower 32 bits of hi. */
+static inline vi vi_join32(vi lo, vi hi)
+{
+    return _mm256_blend_epi32(lo, _mm256_slli_epi64(hi, 32), 0xAA);
+}
+/* Every other 64-bit lane of a and b in turn: the even ones, the odd ones. */
+static inline vi vi_zip_even(vi a, vi b) { return _mm256_unpacklo_epi64(a, b); }
+static inline vi vi_zip_odd(vi a, vi b) { return _mm256_unpackhi_epi64(a, b); }
+/* The lane numbers that vi_zip_even, then vi_zip_odd bring into order. */
+static inline vi vi_zip_order(void) { return _mm256_setr_epi64x(0, 2, 1, 3); }
 
 #endif

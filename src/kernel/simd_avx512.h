@@ -4,10 +4,11 @@
 
 #include <immintrin.h>
 
-enum { VF = 16 };
+enum { VF = 16, VD = 8 };
 typedef __m512 vf;
 typedef __m512i vi;
 typedef __mmask16 vm;
+typedef __m512d vd;
 
 static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
 static inline vf vf_zero(void) { return _mm512_setzero_ps(); }
@@ -34,6 +35,8 @@ static inline vf vf_round(vf a)
 }
 static inline vm vf_lt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 static inline vm vf_ge(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+/* x where m holds, 0 elsewhere. */
+static inline vf vf_where(vm m, vf x) { return _mm512_maskz_mov_ps(m, x); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
 static inline float vf_sum(vf a) { return _mm512_reduce_add_ps(a); }
 static inline float vf_maximum(vf a) { return _mm512_reduce_max_ps(a); }
@@ -85,5 +88,27 @@ static inline void vf_transpose(vf r[VF])
         r[12 + c] = _mm512_shuffle_f32x4(d, f, 0xdd);
     }
 }
+
+/* Doubles of the lower and the upper half. */
+static inline vd vd_zero(void) { return _mm512_setzero_pd(); }
+static inline vd vd_lo(vf a) { return _mm512_cvtps_pd(_mm512_castps512_ps256(a)); }
+static inline vd vd_hi(vf a) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1)); }
+static inline double vd_sum(vd a) { return _mm512_reduce_add_pd(a); }
+
+/* Words of 64 bits, for Philox: + ^ << >> are C's own. */
+static inline vi vi_set64(uint64_t x) { return _mm512_set1_epi64((long long)x); }
+static inline vi vi_shr32(vi a) { return _mm512_srli_epi64(a, 32); }
+/* a b of the lower 32 bits of each. */
+static inline vi vi_mul32(vi a, vi b) { return _mm512_mul_epu32(a, b); }
+/* The lower 32 bits of lo below the lower 32 bits of hi. */
+static inline vi vi_join32(vi lo, vi hi)
+{
+    return _mm512_mask_shuffle_epi32(lo, 0xAAAA, hi, _MM_PERM_CCAA);
+}
+/* Every other 64-bit lane of a and b in turn: the even ones, the odd ones. */
+static inline vi vi_zip_even(vi a, vi b) { return _mm512_unpacklo_epi64(a, b); }
+static inline vi vi_zip_odd(vi a, vi b) { return _mm512_unpackhi_epi64(a, b); }
+/* The lane numbers that vi_zip_even, then vi_zip_odd bring into order. */
+static inline vi vi_zip_order(void) { return _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7); }
 
 #endif
