@@ -6,5 +6,6 @@
 #include <qkv/options.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
+#include <qkv/nn.h>
 
 #endif

@@ -118,6 +118,8 @@ void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length);
  * false on failure (recorded on the tape): a full cache, say. Not differentiated. */
 bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor *v,
                          qkv_tensor **k_all, qkv_tensor **v_all);
+/* Views of everything that is there. */
+bool qkv_kv_cache_all(qkv_tape *t, qkv_kv_cache *c, qkv_tensor **k_all, qkv_tensor **v_all);
 
 typedef struct {
     double scale;  /* of the scores; 0 means 1/sqrt(D); 1 is unscaled */

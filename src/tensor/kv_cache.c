@@ -58,19 +58,32 @@ static bool fits(const qkv_kv_cache *c, const qkv_tensor *x, size_t width)
     return x->ndim == 4 && x->shape[0] == c->B && x->shape[2] == c->heads && x->shape[3] == width;
 }
 
+/* The first `length` positions of memory, which holds the whole capacity. */
+static qkv_tensor *view(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, size_t width,
+                        size_t length)
+{
+    size_t shape[] = {c->B, c->capacity, c->heads, width};
+    qkv_tensor *whole = qkv_tensor_wrap(t, memory, 4, shape);
+    shape[1] = length;
+    return whole ? qkv__view(t, whole, 4, shape, whole->stride, 0, QKV__OTHER) : NULL;
+}
+
 /* Copies x behind what is there and returns a view of everything. */
 static qkv_tensor *put(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, const qkv_tensor *x,
                        size_t width)
 {
-    size_t row = c->heads * width;
-    size_t all[] = {c->B, c->capacity, c->heads, width};
-    qkv_tensor *whole = qkv_tensor_wrap(t, memory, 4, all);
-    if (!whole)
-        return NULL;
-    t->k->copy(&t->exec, memory + c->length * row, whole->stride, qkv__real(x), x->stride, x->shape,
-               4, false);
-    all[1] = c->length + x->shape[1];
-    return qkv__view(t, whole, 4, all, whole->stride, 0, QKV__OTHER);
+    qkv_tensor *all = view(t, c, memory, width, c->length + x->shape[1]);
+    if (all)
+        t->k->copy(&t->exec, memory + c->length * c->heads * width, all->stride, qkv__real(x),
+                   x->stride, x->shape, 4, false);
+    return all;
+}
+
+bool qkv_kv_cache_all(qkv_tape *t, qkv_kv_cache *c, qkv_tensor **k_all, qkv_tensor **v_all)
+{
+    *k_all = view(t, c, c->k, c->D, c->length);
+    *v_all = view(t, c, c->v, c->Dv, c->length);
+    return *k_all && *v_all;
 }
 
 bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor *v,

@@ -1,0 +1,135 @@
+/* nn.h - parameters with a place in a file, and the one transformer block.
+ * Layer: nn */
+#ifndef QKV_NN_H
+#define QKV_NN_H
+
+#include <qkv/ops.h>
+
+QKV_BEGIN_DECLS
+
+/* ---- rows: what a model says of each of its tensors, once ---------------------------------- */
+
+typedef enum {
+    QKV_ROW_PARAM,  /* trained, saved and loaded */
+    QKV_ROW_FIXED,  /* saved and loaded, not trained: a sinusoid table */
+    QKV_ROW_TIED,   /* may be in a file; the same memory as another row, which is the one saved */
+    QKV_ROW_IGNORED /* may be in a file and means nothing to us: a mask buffer */
+} qkv_row_kind;
+
+typedef enum {
+    QKV_INIT_ZEROS,
+    QKV_INIT_ONES,
+    QKV_INIT_NORMAL,  /* mean 0, deviation `scale` */
+    QKV_INIT_UNIFORM, /* in +-scale */
+    QKV_INIT_XAVIER,  /* uniform in +-scale sqrt(6 / (rows + columns)) */
+    QKV_INIT_KEEP     /* filled in when the parameter was made */
+} qkv_init;
+
+/* A tensor of a file and the region of a parameter that holds it. The region is contiguous, from
+ * `offset` on; the file's axis i is the region's axis perm[i]. */
+typedef struct {
+    const char *name; /* in the file; valid during the call */
+    qkv_row_kind kind;
+    qkv_param *param; /* NULL for IGNORED */
+    size_t offset;
+    int ndim;
+    size_t shape[QKV_MAX_DIMS]; /* in the file; 0: any (IGNORED) */
+    int perm[QKV_MAX_DIMS];
+    qkv_init init;
+    double scale;
+    bool decay; /* weight decay applies (matrices, not biases and norms) */
+} qkv_row;
+
+/* Called for each row in a fixed order; anything but QKV_OK ends the visit and is returned. */
+typedef qkv_status qkv_row_fn(void *user, const qkv_row *row);
+
+/* Fills the row's region from the stream (seed, name): the same numbers for the same name,
+ * whatever other rows there are. */
+void qkv_row_init(const qkv_row *row, uint64_t seed);
+
+/* ---- the block ------------------------------------------------------------------------------- */
+
+/* Each field: meaning, default of qkv_block_defaults. */
+typedef struct {
+    size_t width;       /* of the residual stream                                  512 */
+    size_t heads;       /* query heads                                               8 */
+    size_t kv_heads;    /* key/value heads; divides heads; 0: as heads                0 */
+    size_t head_width;  /* 0: width / heads                                          0 */
+    size_t ff_width;    /* of the feed-forward layer                              2048 */
+    qkv_norm_kind norm; /* QKV_NORM_LAYER */
+    double norm_eps;    /* 1e-5 */
+    bool norm_bias;     /* true */
+    bool post_norm;     /* norm(x + f(x)) instead of x + f(norm(x))              false */
+    qkv_activation act; /* QKV_ACT_GELU */
+    bool gated;         /* act(gate x) * (up x) in the feed-forward layer        false */
+    bool causal;        /* false */
+    bool cross;         /* attends to a memory as well                           false */
+    bool attention_bias, ff_bias; /* biases of the dense layers                   true */
+    double attention_scale;       /* 0: 1/sqrt(head_width)                           0 */
+    double rotary_base; /* 0: no rotary positions                                    0 */
+    double dropout;     /* of each sublayer's output                                 0 */
+    double attention_dropout, ff_dropout; /* of weights; after the activation         0 */
+} qkv_block_config;
+
+qkv_block_config qkv_block_defaults(void);
+
+typedef struct qkv_block qkv_block;
+
+/* Makes the block's parameters, named name.attn.qkv and so on. Block number `index` of its model
+ * has dropout sites of its own. The block lives as long as ps. NULL on failure (the context says
+ * why). */
+qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, const char *name,
+                            uint32_t index);
+
+/* The block's parameters, for the model's rows. Matrices are (out, in). Absent ones are NULL. */
+typedef struct {
+    qkv_param *norm1_weight, *norm1_bias;
+    qkv_param *qkv_weight, *qkv_bias;     /* (heads + 2 kv_heads) head_width rows: q, k, v */
+    qkv_param *out_weight, *out_bias;
+    qkv_param *norm_x_weight, *norm_x_bias; /* cross-attention */
+    qkv_param *q_weight, *q_bias;
+    qkv_param *kv_weight, *kv_bias;       /* 2 kv_heads head_width rows: k, v */
+    qkv_param *out_x_weight, *out_x_bias;
+    qkv_param *norm2_weight, *norm2_bias;
+    qkv_param *up_weight, *up_bias;       /* ff_width rows; gated: gate, then up */
+    qkv_param *down_weight, *down_bias;
+} qkv_block_params;
+const qkv_block_params *qkv_block_parameters(const qkv_block *b);
+const qkv_block_config *qkv_block_configuration(const qkv_block *b);
+
+/* What all blocks of one forward pass share. Zero-initialise; set what applies. */
+typedef struct {
+    qkv_tensor *positions; /* i32, one per row of x: needed with rotary positions */
+    /* Packed sequences, as in qkv_attention_options. */
+    size_t sequences;
+    const int32_t *offsets;
+    const int32_t *lengths;   /* (B) keys of each sequence that are real, or NULL */
+    qkv_tensor *bias;         /* added to the scores of self-attention, or NULL */
+    qkv_tensor *memory;       /* (B, S, width) or packed: what cross-attention reads */
+    const int32_t *memory_offsets, *memory_lengths;
+} qkv_sequence;
+
+/* Decoding: caches of one block. cross is filled at the first call and then reused. */
+typedef struct {
+    qkv_kv_cache *self;
+    qkv_kv_cache *cross;
+} qkv_block_cache;
+
+/* The residual stream between blocks. In pre-norm models the last branch is added by the next
+ * norm in one pass: the stream's value is x + branch. */
+typedef struct {
+    qkv_tensor *x;
+    qkv_tensor *branch; /* or NULL */
+} qkv_stream;
+
+/* Passes the stream through the block; x (B, T, width). cache may be NULL. false once anything
+ * on the tape has failed. Probes: attn.q, attn.k, attn.v, attn, ff under the block's name. */
+bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
+                       qkv_block_cache *cache);
+
+/* The norm that ends a pre-norm stack: norm(x + branch). */
+qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_param *weight,
+                            qkv_param *bias, double eps, double dropout, uint32_t site);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,301 @@
+/* block.c - the one transformer block: pre- or post-norm, any norm and activation, gated or not,
+ * causal or not, with cross-attention or without. Models wire blocks and name tensors; the
+ * arithmetic of a layer is here and nowhere else. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/nn.h"
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+/* Dropout sites of a block, counted from its index: two dropouts of a model never share one. */
+enum {
+    SITE_ATTN_WEIGHTS, SITE_ATTN, SITE_CROSS_WEIGHTS, SITE_CROSS, SITE_ACT, SITE_FF, SITES = 16
+};
+
+struct qkv_block {
+    qkv_block_config c;
+    qkv_block_params p;
+    char *name;
+    uint32_t site; /* of the first dropout */
+};
+
+qkv_block_config qkv_block_defaults(void)
+{
+    return (qkv_block_config){.width = 512, .heads = 8, .ff_width = 2048, .norm = QKV_NORM_LAYER,
+                              .norm_eps = 1e-5, .norm_bias = true, .act = QKV_ACT_GELU,
+                              .attention_bias = true, .ff_bias = true};
+}
+
+/* ---- making ----------------------------------------------------------------------------- */
+
+static bool make(qkv_params *ps, qkv_param **out, const char *block, const char *name, size_t rows,
+                 size_t columns)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s.%s", block, name);
+    size_t shape[] = {rows, columns};
+    *out = qkv_param_create(ps, full, columns ? 2 : 1, shape);
+    return *out != NULL;
+}
+
+static bool make_dense(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *block,
+                       const char *name, size_t rows, size_t columns, bool with_bias)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.weight", name);
+    if (!make(ps, weight, block, full, rows, columns))
+        return false;
+    snprintf(full, sizeof full, "%s.bias", name);
+    return !with_bias || make(ps, bias, block, full, rows, 0);
+}
+
+static bool make_norm(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *block,
+                      const char *name, const qkv_block_config *c)
+{
+    if (c->norm == QKV_NORM_NONE)
+        return true;
+    return make_dense(ps, weight, bias, block, name, c->width, 0,
+                      c->norm_bias && c->norm == QKV_NORM_LAYER);
+}
+
+static qkv_status check(qkv_context *ctx, const qkv_block_config *c, const char *name)
+{
+    if (!c->width || !c->heads || !c->head_width || !c->ff_width)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: width %zu, %zu heads of %zu, feed-forward width "
+                         "%zu: none may be 0", name, c->width, c->heads, c->head_width,
+                         c->ff_width);
+    if (c->heads % c->kv_heads != 0)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: %zu heads cannot share %zu key/value heads "
+                         "evenly", name, c->heads, c->kv_heads);
+    if (c->rotary_base > 0 && c->head_width % 2 != 0)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: rotary positions need an even head width, not "
+                         "%zu", name, c->head_width);
+    return QKV_OK;
+}
+
+static bool make_cross(qkv_params *ps, qkv_block *b)
+{
+    const qkv_block_config *c = &b->c;
+    qkv_block_params *p = &b->p;
+    size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
+    return make_norm(ps, &p->norm_x_weight, &p->norm_x_bias, b->name, "norm_x", c) &&
+           make_dense(ps, &p->q_weight, &p->q_bias, b->name, "cross.q", q, c->width,
+                      c->attention_bias) &&
+           make_dense(ps, &p->kv_weight, &p->kv_bias, b->name, "cross.kv", 2 * kv, c->width,
+                      c->attention_bias) &&
+           make_dense(ps, &p->out_x_weight, &p->out_x_bias, b->name, "cross.out", c->width, q,
+                      c->attention_bias);
+}
+
+qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, const char *name,
+                            uint32_t index)
+{
+    qkv_block *b = qkv__params_alloc(ps, sizeof *b);
+    char *copy = qkv__params_alloc(ps, strlen(name) + 1);
+    if (!b || !copy)
+        return NULL;
+    memcpy(copy, name, strlen(name) + 1);
+    *b = (qkv_block){.c = *config, .name = copy, .site = index * SITES};
+    qkv_block_config *c = &b->c;
+    if (!c->head_width && c->heads)
+        c->head_width = c->width / c->heads;
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
+    if (check(qkv__params_context(ps), c, name))
+        return NULL;
+    qkv_block_params *p = &b->p;
+    size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
+    bool made =
+        make_norm(ps, &p->norm1_weight, &p->norm1_bias, name, "norm1", c) &&
+        make_dense(ps, &p->qkv_weight, &p->qkv_bias, name, "attn.qkv", q + 2 * kv, c->width,
+                   c->attention_bias) &&
+        make_dense(ps, &p->out_weight, &p->out_bias, name, "attn.out", c->width, q,
+                   c->attention_bias) &&
+        (!c->cross || make_cross(ps, b)) &&
+        make_norm(ps, &p->norm2_weight, &p->norm2_bias, name, "norm2", c) &&
+        make_dense(ps, &p->up_weight, &p->up_bias, name, "ff.up",
+                   c->gated ? 2 * c->ff_width : c->ff_width, c->width, c->ff_bias) &&
+        make_dense(ps, &p->down_weight, &p->down_bias, name, "ff.down", c->width, c->ff_width,
+                   c->ff_bias);
+    return made ? b : NULL;
+}
+
+const qkv_block_params *qkv_block_parameters(const qkv_block *b) { return &b->p; }
+const qkv_block_config *qkv_block_configuration(const qkv_block *b) { return &b->c; }
+
+/* ---- forward ------------------------------------------------------------------------------- */
+
+static qkv_tensor *use(qkv_tape *t, qkv_param *p) { return p ? qkv_use(t, p) : NULL; }
+
+static qkv_tensor *dense(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias,
+                         qkv_activation act)
+{
+    return qkv_linear(t, x, use(t, weight), use(t, bias), act);
+}
+
+qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_param *weight,
+                            qkv_param *bias, double eps, double dropout, uint32_t site)
+{
+    if (s->branch && t->train && dropout > 0) {
+        s->x = qkv_dropout_add(t, s->branch, s->x, dropout, site);
+        s->branch = NULL;
+    }
+    if (kind == QKV_NORM_NONE) {
+        if (s->branch)
+            s->x = qkv_add(t, s->x, s->branch);
+        s->branch = NULL;
+        return s->x;
+    }
+    if (!s->branch)
+        return qkv_norm(t, kind, s->x, use(t, weight), use(t, bias), eps);
+    qkv_tensor *sum = NULL;
+    qkv_tensor *y = qkv_residual_norm(t, kind, s->branch, s->x, use(t, weight), use(t, bias), eps,
+                                      &sum);
+    s->x = sum;
+    s->branch = NULL;
+    return y;
+}
+
+/* (B, T, n * D) -> (B, T, n, D) */
+static qkv_tensor *heads(qkv_tape *t, qkv_tensor *x, size_t n, size_t D)
+{
+    if (!x)
+        return NULL;
+    size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), n, D};
+    return qkv_reshape(t, x, 4, shape);
+}
+
+/* Attention of q to k and v with the block's options, heads joined, and the output layer. */
+static qkv_tensor *attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor *v,
+                          qkv_attention_options *o, qkv_param *weight, qkv_param *bias)
+{
+    o->scale = b->c.attention_scale;
+    o->dropout = b->c.attention_dropout;
+    qkv_tensor *y = qkv_attention(t, q, k, v, o);
+    if (!y)
+        return NULL;
+    size_t joined[] = {qkv_dim(y, 0), qkv_dim(y, 1), b->c.heads * b->c.head_width};
+    return dense(t, qkv_reshape(t, y, 3, joined), weight, bias, QKV_ACT_NONE);
+}
+
+static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
+                                  const qkv_sequence *seq, qkv_kv_cache *cache)
+{
+    const qkv_block_config *c = &b->c;
+    size_t q_width = c->heads * c->head_width, kv_width = c->kv_heads * c->head_width;
+    size_t sizes[] = {q_width, kv_width, kv_width};
+    qkv_tensor *part[3];
+    qkv_tensor *packed = dense(t, x, b->p.qkv_weight, b->p.qkv_bias, QKV_ACT_NONE);
+    if (!packed || !qkv_split(t, packed, -1, 3, sizes, part))
+        return NULL;
+    qkv_tensor *q = heads(t, part[0], c->heads, c->head_width);
+    qkv_tensor *k = heads(t, part[1], c->kv_heads, c->head_width);
+    qkv_tensor *v = heads(t, part[2], c->kv_heads, c->head_width);
+    if (c->rotary_base > 0) {
+        q = qkv_rotary(t, q, seq->positions, c->rotary_base, c->head_width);
+        k = qkv_rotary(t, k, seq->positions, c->rotary_base, c->head_width);
+    }
+    qkv_probe(t, "attn.q", q);
+    qkv_probe(t, "attn.k", k);
+    qkv_probe(t, "attn.v", v);
+    if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
+        return NULL;
+    qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
+                               .q_offsets = seq->offsets, .k_lengths = seq->lengths,
+                               .bias = seq->bias, .site = b->site + SITE_ATTN_WEIGHTS,
+                               .probe = "attn"};
+    return attend(b, t, q, k, v, &o, b->p.out_weight, b->p.out_bias);
+}
+
+static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
+                                   const qkv_sequence *seq, qkv_kv_cache *cache)
+{
+    const qkv_block_config *c = &b->c;
+    size_t kv_width = c->kv_heads * c->head_width, sizes[] = {kv_width, kv_width};
+    qkv_tensor *q = heads(t, dense(t, x, b->p.q_weight, b->p.q_bias, QKV_ACT_NONE), c->heads,
+                          c->head_width);
+    qkv_tensor *k, *v, *part[2];
+    if (cache && qkv_kv_cache_length(cache)) {
+        if (!qkv_kv_cache_all(t, cache, &k, &v))
+            return NULL;
+    } else {
+        qkv_tensor *packed = dense(t, seq->memory, b->p.kv_weight, b->p.kv_bias, QKV_ACT_NONE);
+        if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
+            return NULL;
+        k = heads(t, part[0], c->kv_heads, c->head_width);
+        v = heads(t, part[1], c->kv_heads, c->head_width);
+        if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
+            return NULL;
+    }
+    qkv_attention_options o = {.sequences = seq->sequences, .q_offsets = seq->offsets,
+                               .k_offsets = seq->memory_offsets,
+                               .k_lengths = seq->memory_lengths,
+                               .site = b->site + SITE_CROSS_WEIGHTS, .probe = "cross"};
+    return attend(b, t, q, k, v, &o, b->p.out_x_weight, b->p.out_x_bias);
+}
+
+static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
+{
+    const qkv_block_config *c = &b->c;
+    qkv_tensor *h;
+    if (c->gated) {
+        size_t sizes[] = {c->ff_width, c->ff_width};
+        qkv_tensor *part[2];
+        qkv_tensor *packed = dense(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
+        if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
+            return NULL;
+        h = qkv_gated(t, part[0], part[1], c->act);
+    } else {
+        h = dense(t, x, b->p.up_weight, b->p.up_bias, c->act);
+    }
+    if (c->ff_dropout > 0)
+        h = qkv_dropout(t, h, c->ff_dropout, b->site + SITE_ACT);
+    return dense(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
+}
+
+/* The input of a sublayer: normalised in pre-norm blocks (site: of the dropout of the branch that
+ * is still to be added), the stream itself in post-norm ones. */
+static qkv_tensor *enter(qkv_block *b, qkv_tape *t, qkv_stream *s, qkv_param *weight,
+                         qkv_param *bias, uint32_t site)
+{
+    const qkv_block_config *c = &b->c;
+    if (c->post_norm)
+        return s->x;
+    return qkv_stream_norm(t, s, c->norm, weight, bias, c->norm_eps, c->dropout, site);
+}
+
+static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, qkv_tensor *branch, qkv_param *weight,
+                  qkv_param *bias, uint32_t site)
+{
+    s->branch = branch;
+    if (b->c.post_norm && branch)
+        s->x = qkv_stream_norm(t, s, b->c.norm, weight, bias, b->c.norm_eps, b->c.dropout, site);
+    return branch && s->x;
+}
+
+bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
+                       qkv_block_cache *cache)
+{
+    const qkv_block_params *p = &b->p;
+    qkv_name_push(t, "%s", b->name);
+    uint32_t before = b->site - SITES + SITE_FF; /* the branch that the block before left */
+    qkv_tensor *x = enter(b, t, s, p->norm1_weight, p->norm1_bias, before);
+    qkv_tensor *y = self_attention(b, t, x, seq, cache ? cache->self : NULL);
+    bool fine = leave(b, t, s, y, p->norm1_weight, p->norm1_bias, b->site + SITE_ATTN);
+    before = b->site + SITE_ATTN;
+    if (fine && b->c.cross) {
+        x = enter(b, t, s, p->norm_x_weight, p->norm_x_bias, before);
+        y = cross_attention(b, t, x, seq, cache ? cache->cross : NULL);
+        fine = leave(b, t, s, y, p->norm_x_weight, p->norm_x_bias, b->site + SITE_CROSS);
+        before = b->site + SITE_CROSS;
+    }
+    if (fine) {
+        x = enter(b, t, s, p->norm2_weight, p->norm2_bias, before);
+        y = qkv_probe(t, "ff", feed_forward(b, t, x));
+        fine = leave(b, t, s, y, p->norm2_weight, p->norm2_bias, b->site + SITE_FF);
+    }
+    qkv_name_pop(t);
+    return fine;
+}
