@@ -1,0 +1,107 @@
+/* cli.h - what every command shares: its shape, its options, how it answers and fails.
+ *
+ * A command is one file, cmd_NAME.c, that exports `const cli_command cli_NAME` and has a line in
+ * commands.h. Its run function binds its tables, parses, works and answers:
+ *
+ *     static int run(cli *c, int argc, char **argv)
+ *     {
+ *         settings s;
+ *         cli_bind(c, &table, &s);
+ *         if (cli_parse(c, argc, argv, 1, 1))
+ *             return CLI_USAGE;
+ *         if (qkv_do_something(c->ctx, c->args.items[0], &s))
+ *             return cli_error(c);
+ *         ...
+ *         return cli_answer(c, &w);
+ *     }
+ *
+ * Answers go to the standard output, all else to the standard error. */
+#ifndef QKV_CLI_H
+#define QKV_CLI_H
+
+#include "base/options.h"
+#include "io/json.h"
+#include "qkv/options.h"
+
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* exit codes */
+
+/* Options of every command. */
+typedef struct {
+    bool json, quiet;
+    uint64_t seed;
+    int threads; /* 0: one per core */
+    int isa;     /* an index: reference, avx2, avx512, all */
+} cli_common;
+
+typedef struct cli_command cli_command;
+
+/* One run of a command. */
+typedef struct {
+    qkv_context *ctx; /* of the asked threads and instruction sets; once cli_parse succeeded */
+    cli_common common;
+    qkv_strings args;     /* what was no flag */
+    qkv_options *options; /* for qkv_options_given, qkv__json_get_options */
+    const cli_command *command;
+    qkv_context *parsing; /* the context of options: it outlives ctx */
+    qkv_status bind_status;
+} cli;
+
+struct cli_command {
+    qkv__manual manual; /* tables: the command's own; the common one is added */
+    int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
+};
+
+extern const qkv_option_table cli_common_table;
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+/* Defaults now, values in cli_parse. A failure shows up in cli_parse. */
+void cli_bind(cli *c, const qkv_option_table *table, void *target);
+
+/* Fills what was bound, collects args (min to max of them; their names are in manual.usage) and
+ * makes c->ctx. On failure prints the sentence and returns CLI_USAGE. It may be called again,
+ * after qkv_options_read, say. */
+int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
+
+/* ---- answers ---------------------------------------------------------------------------------- */
+
+int cli_error(const cli *c); /* prints the context's sentence; CLI_FAILED */
+int cli_fail(const char *fmt, ...) QKV_PRINTF(1, 2);  /* prints "qkv: sentence"; CLI_FAILED */
+int cli_usage(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* the same; CLI_USAGE */
+void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr, unless quiet */
+
+/* Prints the finished text and a newline, flushes and frees w. An exit code. */
+int cli_answer(const cli *c, qkv__json_out *w);
+
+/* ---- long work -------------------------------------------------------------------------------- */
+
+/* After this the first SIGINT or SIGTERM only makes cli_stopped true; the second one kills. */
+void cli_catch_signals(void);
+bool cli_stopped(void);
+
+/* One line on the standard error that is written over (a terminal, ten times a second) or
+ * repeated (a file, every ten seconds). */
+typedef struct {
+    const char *label, *unit; /* "training", "steps" */
+    double begun, shown;      /* seconds */
+    size_t first;             /* what was done before: a resumed run's rate is its own */
+    bool terminal, silent, open;
+} cli_progress;
+
+void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const char *unit,
+                        size_t done_before);
+/* "training  120/5000 steps  35.1 steps/s  loss 2.31  ETA 2:19". total 0: unknown. fmt adds
+ * words before the ETA; NULL: none. */
+void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *fmt, ...)
+    QKV_PRINTF(4, 5);
+void cli_progress_end(cli_progress *p); /* shows the last state and leaves the line */
+
+/* ---- help, in help.c ----------------------------------------------------------------------------- */
+
+const cli_command *cli_find(const char *name); /* NULL: none */
+const char *cli_nearest(const char *word);     /* a command's name, or NULL */
+void cli_print_overview(void);                 /* qkv --help */
+void cli_print_help(const cli_command *command);
+int cli_help(int argc, char **argv);           /* qkv help ... */
+
+#endif

@@ -1,0 +1,14 @@
+/* commands.h - every command, in the order of `qkv --help`: X(NAME) for cli_NAME. */
+#ifndef QKV_CLI_COMMANDS_H
+#define QKV_CLI_COMMANDS_H
+
+#include "cli/cli.h"
+
+#define CLI_COMMANDS(X) \
+    X(info)
+
+#define CLI_DECLARE(name) extern const cli_command cli_##name;
+CLI_COMMANDS(CLI_DECLARE)
+#undef CLI_DECLARE
+
+#endif
