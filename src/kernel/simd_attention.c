@@ -1,7 +1,14 @@
-/* simd_attention.c - attention in vector types. */
-#include "kernel/simd.h"
+/* simd_attention.c - which path an attention takes. */
+#include "kernel/simd_attention.h"
+
+static void attention(const qkv_exec *e, float *out, float *lse, const float *q, const float *k,
+                      const float *v, const attention_args *a)
+{
+    attention_tiled(e, out, lse, q, k, v, a);
+}
 
 void QKV_SIMD(qkv__kernels_attention)(qkv_kernels *k)
 {
-    (void)k;
+    k->attention = attention;
+    k->attention_bwd = attention_backward;
 }
