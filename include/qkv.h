@@ -7,5 +7,6 @@
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
 #include <qkv/nn.h>
+#include <qkv/opt.h>
 
 #endif

@@ -1,0 +1,104 @@
+/* average.c - averages of weights: exponential over steps, or plain over checkpoints. Both are one
+ * running mean; they differ in the share of its newest member. */
+#include <math.h>
+
+#include "opt/state.h"
+#include "tensor/param.h"
+#include "tensor/update.h"
+
+struct qkv_average {
+    qkv_context *ctx;
+    qkv_params *params;
+    qkv_average_options options;
+    size_t n; /* parameters when it was made */
+    int32_t count;
+    qkv__arena *memory;
+    qkv_real **mean; /* (n) arrays, each the parameter's size */
+};
+
+/* Share of the newest member: 1 for the first, 1/n for a plain mean. */
+static double share(const qkv_average *a)
+{
+    double n = (double)a->count, decay = a->options.decay;
+    if (a->count == 0)
+        return 1.0;
+    if (decay == 0.0)
+        return 1.0 / (n + 1.0);
+    return 1.0 - (a->options.ramp ? fmin(decay, (1.0 + n) / (10.0 + n)) : decay);
+}
+
+static qkv_status allocate(qkv_average *a)
+{
+    size_t list = (a->n * sizeof *a->mean + 63) / 64 * 64, bytes = list;
+    for (size_t i = 0; i < a->n; i++)
+        bytes += qkv__state_bytes(qkv_param_count(qkv_params_at(a->params, i)));
+    if (qkv__arena_create(&a->memory, a->ctx, "average"))
+        return QKV_E_MEMORY;
+    char *at = qkv__arena_zalloc(a->memory, bytes);
+    if (!at)
+        return QKV_E_MEMORY;
+    a->mean = (qkv_real **)(void *)at;
+    at += list;
+    for (size_t i = 0; i < a->n; i++) {
+        a->mean[i] = (qkv_real *)(void *)at;
+        at += qkv__state_bytes(qkv_param_count(qkv_params_at(a->params, i)));
+    }
+    return QKV_OK;
+}
+
+qkv_status qkv_average_create(qkv_average **out, qkv_params *params,
+                              const qkv_average_options *options)
+{
+    qkv_context *ctx = qkv__params_context(params);
+    *out = NULL;
+    if (!(options->decay >= 0.0 && options->decay < 1.0))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "average: decay is %g; 0 <= decay < 1 expected",
+                         options->decay);
+    qkv_average *a = qkv__calloc(ctx, 1, sizeof *a);
+    if (!a)
+        return QKV_E_MEMORY;
+    a->ctx = ctx;
+    a->params = params;
+    a->options = *options;
+    a->n = qkv_params_count(params);
+    if (allocate(a)) {
+        qkv_average_destroy(a);
+        return QKV_E_MEMORY;
+    }
+    *out = a;
+    return QKV_OK;
+}
+
+void qkv_average_destroy(qkv_average *a)
+{
+    if (!a)
+        return;
+    qkv__arena_destroy(a->memory);
+    qkv__free(a->ctx, a);
+}
+
+void qkv_average_add(qkv_average *a)
+{
+    double weight = share(a);
+    for (size_t i = 0; i < a->n; i++)
+        qkv__param_mix(a->mean[i], qkv_params_at(a->params, i), weight);
+    a->count++;
+}
+
+qkv_status qkv_average_swap(qkv_average *a)
+{
+    if (!a->count)
+        return qkv__fail(a->ctx, QKV_E_ARGUMENT, "average: nothing was added yet");
+    for (size_t i = 0; i < a->n; i++)
+        qkv__param_swap(a->mean[i], qkv_params_at(a->params, i));
+    return QKV_OK;
+}
+
+size_t qkv_average_state_count(const qkv_average *a) { return 1 + a->n; }
+
+qkv_state qkv_average_state(qkv_average *a, size_t i)
+{
+    if (i == 0)
+        return (qkv_state){NULL, "count", QKV_I32, 0, {0}, &a->count};
+    return qkv__state_of(qkv_params_at(a->params, i - 1), "average", a->mean[i - 1]);
+}

@@ -1,0 +1,286 @@
+/* optimizer.c - the optimisers: options, groups, state, one step over all parameters. Rates come
+ * from outside (schedule.c); the arithmetic is the tensor layer's (update.h). */
+#include "opt/state.h"
+
+#include <fnmatch.h>
+#include <math.h>
+
+#include "tensor/param.h"
+#include "tensor/update.h"
+
+typedef struct {
+    qkv__update_rule update;
+    const char *state[QKV__UPDATE_STATES]; /* as update.h orders them; NULL: never used */
+} rule;
+
+static const rule rules_of[QKV_OPTIMIZER_COUNT] = {
+    [QKV_OPTIMIZER_SGD] = {QKV__UPDATE_SGD, {"momentum_buffer"}},
+    [QKV_OPTIMIZER_RMSPROP] = {QKV__UPDATE_RMSPROP,
+                               {"square_avg", "momentum_buffer", "grad_avg"}},
+    [QKV_OPTIMIZER_ADAM] = {QKV__UPDATE_ADAM, {"exp_avg", "exp_avg_sq"}},
+    [QKV_OPTIMIZER_ADAMW] = {QKV__UPDATE_ADAMW, {"exp_avg", "exp_avg_sq"}},
+};
+
+typedef struct {
+    qkv_param *p;
+    bool member; /* neither excluded nor frozen when the optimiser was made */
+    double lr_scale, weight_decay;
+    qkv_real *state[QKV__UPDATE_STATES];
+} slot;
+
+struct qkv_optimizer {
+    qkv_context *ctx;
+    qkv_params *params;
+    qkv_optimizer_options options;
+    bool keeps[QKV__UPDATE_STATES]; /* which states these options need */
+    size_t n, members, bytes;
+    slot *slots;   /* (n), in the order of qkv_params_at */
+    int32_t *step; /* (n) updates so far */
+    qkv__arena *memory;
+};
+
+const qkv_optimizer_rule qkv_optimizer_decay_matrices[1] = {{NULL, 0, 1, 1.0, 0.0, false}};
+
+static const char *const adam_fields[] = {"beta1", "beta2"};
+
+static qkv_status check(qkv_context *ctx, const qkv_optimizer_options *o)
+{
+    if ((unsigned)o->kind >= QKV_OPTIMIZER_COUNT)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser: no kind %d", (int)o->kind);
+    const char *name = qkv_optimizer_name(o->kind);
+    const struct {
+        const char *field;
+        double value;
+    } not_negative[] = {{"weight_decay", o->weight_decay},
+                        {"momentum", o->momentum},
+                        {"eps", o->eps},
+                        {"alpha", o->alpha}};
+    for (size_t i = 0; i < sizeof not_negative / sizeof *not_negative; i++)
+        if (!(not_negative[i].value >= 0.0) || isinf(not_negative[i].value))
+            return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 or more expected",
+                             name, not_negative[i].field, not_negative[i].value);
+    const double betas[] = {o->beta1, o->beta2};
+    for (size_t i = 0; i < 2; i++)
+        if (!(betas[i] >= 0.0 && betas[i] < 1.0))
+            return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 <= %s < 1 expected",
+                             name, adam_fields[i], betas[i], adam_fields[i]);
+    if (o->alpha > 1.0)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: alpha is %g; at most 1 expected",
+                         name, o->alpha);
+    if (o->kind == QKV_OPTIMIZER_SGD && o->nesterov && (o->momentum == 0.0 || o->dampening != 0.0))
+        return qkv__fail(ctx, QKV_E_ARGUMENT,
+                         "optimiser sgd: nesterov needs a momentum and no dampening; found "
+                         "momentum %g, dampening %g",
+                         o->momentum, o->dampening);
+    return QKV_OK;
+}
+
+static void choose_states(bool keeps[QKV__UPDATE_STATES], const qkv_optimizer_options *o)
+{
+    for (int s = 0; s < QKV__UPDATE_STATES; s++)
+        keeps[s] = rules_of[o->kind].state[s] != NULL;
+    if (o->kind == QKV_OPTIMIZER_SGD)
+        keeps[0] = o->momentum != 0.0;
+    if (o->kind == QKV_OPTIMIZER_RMSPROP) {
+        keeps[1] = o->momentum > 0.0;
+        keeps[2] = o->centered;
+    }
+}
+
+static bool matches(const qkv_optimizer_rule *r, const qkv_param *p)
+{
+    int ndim = qkv_param_ndim(p);
+    return ndim >= r->min_ndim && (!r->max_ndim || ndim <= r->max_ndim) &&
+           (!r->pattern || fnmatch(r->pattern, qkv_param_name(p), 0) == 0);
+}
+
+static slot slot_for(qkv_param *p, const qkv_optimizer_options *o,
+                     const qkv_optimizer_rule *rules, size_t n)
+{
+    slot s = {p, !qkv_param_frozen(p), 1.0, o->weight_decay, {NULL}};
+    for (size_t i = 0; i < n; i++)
+        if (matches(&rules[i], p)) {
+            s.member = s.member && !rules[i].exclude;
+            s.lr_scale = rules[i].lr_scale;
+            if (rules[i].weight_decay >= 0.0)
+                s.weight_decay = rules[i].weight_decay;
+            break;
+        }
+    return s;
+}
+
+/* All state in one block; each member's arrays side by side, as a step reads them. */
+static qkv_status allocate_state(qkv_optimizer *o)
+{
+    size_t kept = 0;
+    for (int s = 0; s < QKV__UPDATE_STATES; s++)
+        kept += o->keeps[s];
+    for (size_t i = 0; i < o->n; i++)
+        if (o->slots[i].member)
+            o->bytes += kept * qkv__state_bytes(qkv_param_count(o->slots[i].p));
+    if (!o->bytes)
+        return QKV_OK;
+    if (qkv__arena_create(&o->memory, o->ctx, "optimiser"))
+        return QKV_E_MEMORY;
+    char *at = qkv__arena_zalloc(o->memory, o->bytes);
+    if (!at)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < o->n; i++)
+        for (int s = 0; o->slots[i].member && s < QKV__UPDATE_STATES; s++)
+            if (o->keeps[s]) {
+                o->slots[i].state[s] = (qkv_real *)(void *)at;
+                at += qkv__state_bytes(qkv_param_count(o->slots[i].p));
+            }
+    return QKV_OK;
+}
+
+/* The norm over the members alone: what another optimiser updates is not this one's. *bad: the
+ * first parameter with which it is no longer finite, or NULL. */
+static double members_norm(const qkv_optimizer *o, qkv_param **bad)
+{
+    double total = 0.0;
+    *bad = NULL;
+    for (size_t i = 0; i < o->n; i++) {
+        const slot *s = &o->slots[i];
+        if (!s->member || qkv_param_frozen(s->p))
+            continue;
+        total += qkv__param_grad_squares(s->p);
+        if (!isfinite(total) && !*bad)
+            *bad = s->p;
+    }
+    return sqrt(total);
+}
+
+qkv_optimizer_options qkv_optimizer_defaults(qkv_optimizer_kind kind)
+{
+    return (qkv_optimizer_options){
+        .kind = kind,
+        .weight_decay = kind == QKV_OPTIMIZER_ADAMW ? 0.01 : 0.0,
+        .alpha = 0.99,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .eps = 1e-8,
+    };
+}
+
+qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
+                                const qkv_optimizer_options *options,
+                                const qkv_optimizer_rule *rules, size_t n_rules)
+{
+    qkv_context *ctx = qkv__params_context(params);
+    *out = NULL;
+    qkv_status status = check(ctx, options);
+    if (status)
+        return status;
+    qkv_optimizer *o = qkv__calloc(ctx, 1, sizeof *o);
+    if (!o)
+        return QKV_E_MEMORY;
+    o->ctx = ctx;
+    o->params = params;
+    o->options = *options;
+    o->n = qkv_params_count(params);
+    choose_states(o->keeps, options);
+    o->slots = qkv__calloc(ctx, o->n, sizeof *o->slots);
+    o->step = qkv__calloc(ctx, o->n, sizeof *o->step);
+    if (!o->slots || !o->step)
+        goto failed;
+    for (size_t i = 0; i < o->n; i++) {
+        o->slots[i] = slot_for(qkv_params_at(params, i), options, rules, n_rules);
+        o->members += o->slots[i].member;
+    }
+    if (allocate_state(o))
+        goto failed;
+    *out = o;
+    return QKV_OK;
+failed:
+    qkv_optimizer_destroy(o);
+    return QKV_E_MEMORY;
+}
+
+void qkv_optimizer_destroy(qkv_optimizer *o)
+{
+    if (!o)
+        return;
+    qkv__arena_destroy(o->memory);
+    qkv__free(o->ctx, o->step);
+    qkv__free(o->ctx, o->slots);
+    qkv__free(o->ctx, o);
+}
+
+qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *args,
+                              double *norm)
+{
+    double scale = args->grad_scale == 0.0 ? 1.0 : args->grad_scale;
+    if (norm || args->max_norm > 0.0) {
+        qkv_param *bad;
+        double total = scale * members_norm(o, &bad);
+        if (norm)
+            *norm = total;
+        if (!isfinite(total))
+            return qkv__fail(o->ctx, QKV_E_NUMERIC, "the gradient of %s is not finite",
+                             qkv_param_name(bad));
+        if (args->max_norm > 0.0)
+            scale *= fmin(1.0, args->max_norm / (total + 1e-6));
+    }
+    const qkv_optimizer_options *op = &o->options;
+    qkv__update u = {
+        .rule = rules_of[op->kind].update,
+        .grad_scale = scale,
+        .momentum = op->momentum,
+        .dampening = op->dampening,
+        .nesterov = op->nesterov,
+        .alpha = op->alpha,
+        .eps = op->eps,
+        .beta1 = op->beta1,
+        .beta2 = op->beta2,
+    };
+    for (size_t i = 0; i < o->n; i++) {
+        slot *s = &o->slots[i];
+        if (!s->member || qkv_param_frozen(s->p) || !qkv_param_grad(s->p))
+            continue;
+        u.lr = args->lr * s->lr_scale;
+        u.weight_decay = s->weight_decay;
+        u.step = (uint64_t)++o->step[i];
+        qkv__param_update(s->p, &u, s->state);
+    }
+    return QKV_OK;
+}
+
+bool qkv_optimizer_group_of(const qkv_optimizer *o, const qkv_param *p, double *lr_scale,
+                            double *weight_decay)
+{
+    for (size_t i = 0; i < o->n; i++) {
+        const slot *s = &o->slots[i];
+        if (s->p != p || !s->member)
+            continue;
+        if (lr_scale)
+            *lr_scale = s->lr_scale;
+        if (weight_decay)
+            *weight_decay = s->weight_decay;
+        return true;
+    }
+    return false;
+}
+
+size_t qkv_optimizer_bytes(const qkv_optimizer *o) { return o->bytes; }
+
+size_t qkv_optimizer_state_count(const qkv_optimizer *o)
+{
+    size_t kept = 0;
+    for (int s = 0; s < QKV__UPDATE_STATES; s++)
+        kept += o->keeps[s];
+    return 1 + kept * o->members;
+}
+
+qkv_state qkv_optimizer_state(qkv_optimizer *o, size_t i)
+{
+    if (i == 0)
+        return (qkv_state){NULL, "step", QKV_I32, 1, {o->n}, o->step};
+    size_t left = i - 1;
+    for (size_t k = 0; k < o->n; k++)
+        for (int s = 0; o->slots[k].member && s < QKV__UPDATE_STATES; s++)
+            if (o->keeps[s] && left-- == 0)
+                return qkv__state_of(o->slots[k].p, rules_of[o->options.kind].state[s],
+                                     o->slots[k].state[s]);
+    return (qkv_state){NULL, "none", QKV_REAL, 1, {0}, NULL};
+}

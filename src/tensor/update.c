@@ -1,0 +1,77 @@
+/* update.c - optimiser updates and averages, one parameter at a time: from the rule's numbers to
+ * the kernel's. No groups, no schedules, no order of parameters. */
+#include "tensor/update.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tensor/param.h"
+
+enum { PARALLEL_FROM = 1 << 14 }; /* elements; below it a team costs more than it saves */
+
+static qkv_k_update_fn *kernel_of(const qkv_kernels *k, qkv__update_rule rule)
+{
+    qkv_k_update_fn *const fn[] = {
+        [QKV__UPDATE_SGD] = k->sgd,
+        [QKV__UPDATE_RMSPROP] = k->rmsprop,
+        [QKV__UPDATE_ADAM] = k->adam,
+        [QKV__UPDATE_ADAMW] = k->adamw,
+    };
+    return fn[rule];
+}
+
+void qkv__param_update(qkv_param *p, const qkv__update *u,
+                       qkv_real *const state[QKV__UPDATE_STATES])
+{
+    double t = (double)u->step;
+    qkv_k_update_args args = {
+        .lr = u->lr,
+        .weight_decay = u->weight_decay,
+        .grad_scale = u->grad_scale,
+        .momentum = u->momentum,
+        .dampening = u->dampening,
+        .nesterov = u->nesterov,
+        .first = u->step == 1,
+        .alpha = u->alpha,
+        .eps = u->eps,
+        .beta1 = u->beta1,
+        .beta2 = u->beta2,
+        .correction1 = 1.0 - pow(u->beta1, t),
+        .correction2 = sqrt(1.0 - pow(u->beta2, t)),
+    };
+    qkv_exec e = qkv__params_exec(p->owner);
+    kernel_of(qkv__params_kernels(p->owner), u->rule)(&e, p->data, state[0], state[1], state[2],
+                                                      p->grad, &args, p->count);
+    qkv_param_touch(p);
+}
+
+double qkv__param_grad_squares(const qkv_param *p)
+{
+    qkv_exec e = qkv__params_exec(p->owner);
+    return p->has_grad ? qkv__params_kernels(p->owner)->sum_squares(&e, p->grad, p->count) : 0.0;
+}
+
+void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight)
+{
+    if (weight == 1.0) {
+        memcpy(average, p->data, p->count * sizeof *average);
+        return;
+    }
+    int threads = qkv__params_exec(p->owner).threads;
+    const qkv_real *x = p->data, w = (qkv_real)weight;
+    size_t n = p->count;
+#pragma omp parallel for num_threads(threads) default(none) shared(average, x, w, n) \
+    if (n >= PARALLEL_FROM)
+    for (size_t i = 0; i < n; i++)
+        average[i] += w * (x[i] - average[i]);
+}
+
+void qkv__param_swap(qkv_real *other, qkv_param *p)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        qkv_real x = p->data[i];
+        p->data[i] = other[i];
+        other[i] = x;
+    }
+    qkv_param_touch(p);
+}

@@ -1,0 +1,44 @@
+/* update.h - what optimisers and averages do to a parameter's numbers. They know rules and
+ * groups; where the numbers live and which kernel moves them is known here alone. */
+#ifndef QKV_TENSOR_UPDATE_H
+#define QKV_TENSOR_UPDATE_H
+
+#include "qkv/tensor.h"
+
+typedef enum {
+    QKV__UPDATE_SGD,
+    QKV__UPDATE_RMSPROP,
+    QKV__UPDATE_ADAM,
+    QKV__UPDATE_ADAMW
+} qkv__update_rule;
+
+enum { QKV__UPDATE_STATES = 3 };
+
+/* Fields that a rule does not use are ignored. */
+typedef struct {
+    qkv__update_rule rule;
+    double lr, weight_decay;
+    double grad_scale; /* multiplies the gradient first */
+    double momentum, dampening;
+    bool nesterov;
+    double alpha, eps, beta1, beta2;
+    uint64_t step; /* of this parameter, this one included: from 1 */
+} qkv__update;
+
+/* One update of p from its gradient, which must be there. state: arrays of the parameter's
+ * size, NULL where the rule has none: sgd {momentum}, rmsprop {mean of squares, momentum, mean of
+ * gradients}, adam and adamw {mean of gradients, mean of squares}. */
+void qkv__param_update(qkv_param *p, const qkv__update *u,
+                       qkv_real *const state[QKV__UPDATE_STATES]);
+
+/* Sum of squares of the gradient, in an order that depends on its size and the team's alone;
+ * 0 without one. */
+double qkv__param_grad_squares(const qkv_param *p);
+
+/* average += weight (p - average); weight 1 copies. average: the parameter's size. */
+void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight);
+
+/* Exchanges the parameter's values with other's. */
+void qkv__param_swap(qkv_real *other, qkv_param *p);
+
+#endif
