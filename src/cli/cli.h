@@ -63,7 +63,7 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
  * after qkv_options_read, say. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 
-/* ---- answers ---------------------------------------------------------------------------------- */
+/* ---- answers ---------------------------------------------------------------------------- */
 
 int cli_error(const cli *c); /* prints the context's sentence; CLI_FAILED */
 int cli_fail(const char *fmt, ...) QKV_PRINTF(1, 2);  /* prints "qkv: sentence"; CLI_FAILED */
@@ -73,7 +73,7 @@ void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */
 int cli_answer(const cli *c, qkv__json_out *w);
 
-/* ---- long work -------------------------------------------------------------------------------- */
+/* ---- long work -------------------------------------------------------------------------- */
 
 /* After this the first SIGINT or SIGTERM only makes cli_stopped true; the second one kills. */
 void cli_catch_signals(void);
@@ -96,7 +96,7 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
     QKV_PRINTF(4, 5);
 void cli_progress_end(cli_progress *p); /* shows the last state and leaves the line */
 
-/* ---- help, in help.c ----------------------------------------------------------------------------- */
+/* ---- help, in help.c ----------------------------------------------------------------------- */
 
 const cli_command *cli_find(const char *name); /* NULL: none */
 const char *cli_nearest(const char *word);     /* a command's name, or NULL */
