@@ -7,6 +7,8 @@
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
 #include <qkv/nn.h>
+#include <qkv/model.h>
+#include <qkv/gpt.h>
 #include <qkv/opt.h>
 
 #endif

@@ -1,0 +1,41 @@
+/* gpt.h - GPT in two layouts: gpt2 (learned positions, LayerNorm, GELU, biases) and llama
+ * (rotary positions, RMSNorm, gated SiLU, grouped heads).
+ * Layer: model */
+#ifndef QKV_GPT_H
+#define QKV_GPT_H
+
+#include <qkv/model.h>
+
+QKV_BEGIN_DECLS
+
+extern const qkv_model_type qkv_gpt2_type;  /* configuration: qkv_gpt_config */
+extern const qkv_model_type qkv_llama_type; /* configuration: qkv_gpt_config */
+
+typedef enum {
+    QKV_POSITIONS_LEARNED,
+    QKV_POSITIONS_SINUSOID, /* the paper's, in a table that is saved but not trained */
+    QKV_POSITIONS_NONE,     /* saved as a table of zeros */
+    QKV_POSITIONS_ROTARY    /* llama's */
+} qkv_position_kind;
+
+/* Ranges and defaults: qkv_model_type_config(&qkv_gpt2_type) and (&qkv_llama_type). */
+typedef struct {
+    size_t vocab, positions, width, layers, heads;
+    size_t kv_heads;   /* 0: as heads */
+    size_t head_width; /* 0: width / heads */
+    size_t ff_width;   /* 0: 4 width (gpt2), 8/3 width rounded up to 64 (llama) */
+    qkv_position_kind position_kind;
+    double rotary_base, norm_eps, init_range;
+    double embd_dropout, dropout, attention_dropout;
+    qkv_activation act;
+    bool attention_bias, ff_bias, tie;
+    int bos, eos, pad; /* token ids; -1: none */
+} qkv_gpt_config;
+
+/* Sizes by name: sets width, layers and heads. False when there is no such name. */
+bool qkv_gpt_preset(const char *name, qkv_gpt_config *config);
+/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
+const char *qkv_gpt_preset_name(size_t i, const char **summary);
+
+QKV_END_DECLS
+#endif

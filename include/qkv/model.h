@@ -1,0 +1,74 @@
+/* model.h - what every model has: a type, a configuration, parameters, rows for files.
+ * Layer: model */
+#ifndef QKV_MODEL_H
+#define QKV_MODEL_H
+
+#include <qkv/nn.h>
+#include <qkv/options.h>
+
+QKV_BEGIN_DECLS
+
+typedef struct qkv_model qkv_model;
+
+/* A kind of model, as config.json's "model_type" names it. */
+typedef struct qkv_model_type qkv_model_type;
+
+/* The type of that name, or NULL. */
+const qkv_model_type *qkv_model_type_find(const char *name);
+/* The i-th type, or NULL past the last. */
+const qkv_model_type *qkv_model_type_at(size_t i);
+const char *qkv_model_type_name(const qkv_model_type *type);
+const char *qkv_model_type_architecture(const qkv_model_type *type); /* "GPT2LMHeadModel" */
+/* Some files put this before every tensor's name, some do not: both are read. "" for none. */
+const char *qkv_model_type_prefix(const qkv_model_type *type);
+/* Describes the type's configuration struct, with the keys of config.json. */
+const qkv_option_table *qkv_model_type_config(const qkv_model_type *type);
+size_t qkv_model_type_config_size(const qkv_model_type *type);
+
+/* Makes the model with zeros for parameters (qkv_model_init or a file fills them) and copies
+ * the configuration, a struct of the type's own. On failure *out is NULL. */
+qkv_status qkv_model_create(qkv_model **out, qkv_context *ctx, const qkv_model_type *type,
+                            const void *config);
+void qkv_model_destroy(qkv_model *m);
+
+const qkv_model_type *qkv_model_type_of(const qkv_model *m);
+const void *qkv_model_config(const qkv_model *m);
+qkv_params *qkv_model_params(qkv_model *m);
+qkv_context *qkv_model_context(const qkv_model *m);
+
+/* Every tensor of the model's files, once, in a fixed order. */
+qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user);
+
+/* Fills every parameter as its row says; the same seed gives the same model. */
+qkv_status qkv_model_init(qkv_model *m, uint64_t seed);
+
+/* ---- models that continue text ---------------------------------------------------------------- */
+
+/* Decoding state: caches of all layers, for B sequences of up to `capacity` positions. */
+typedef struct qkv_lm_cache qkv_lm_cache;
+
+/* False for a model that does not predict the next token. */
+bool qkv_model_is_lm(const qkv_model *m);
+size_t qkv_lm_vocab(const qkv_model *m);
+size_t qkv_lm_positions(const qkv_model *m);   /* the training length the config states */
+bool qkv_lm_has_horizon(const qkv_model *m);   /* positions past it do not exist (learned) */
+size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length); /* of a training step: 6 per
+    parameter used in products and row, and 6 T^2 width a layer and sequence of attention */
+
+qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity);
+void qkv_lm_cache_destroy(qkv_lm_cache *c);
+size_t qkv_lm_cache_length(const qkv_lm_cache *c);
+void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length);
+
+/* ids (B, T) i32 -> the stack's output (B, T, width). With a cache the ids come after what it
+ * holds. offsets: packed sequences, as in qkv_attention_options (B is 1 then), or NULL. */
+qkv_tensor *qkv_lm_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
+                          const int32_t *offsets, qkv_lm_cache *cache);
+/* hidden (.., width) -> logits (.., vocab) */
+qkv_tensor *qkv_lm_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden);
+/* Cross-entropy of hidden's predictions; the logits are never all in memory. */
+qkv_tensor *qkv_lm_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *targets,
+                        const qkv_cross_entropy_options *options);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,311 @@
+/* gpt.c - GPT: token embedding (and positions), blocks, final norm, output layer. The layouts
+ * gpt2 and llama differ in the block's settings and in the names of tensors, nothing else. */
+#include "model/gpt.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no block has */
+static const uint32_t FINAL_SITE = 0xE0000001u;
+
+typedef struct {
+    qkv_model base;
+    qkv_gpt_config *c; /* base.config */
+    qkv_block **blocks;
+    qkv_param *token_table, *position_table, *head;
+    qkv_param *norm_weight, *norm_bias;
+} gpt;
+
+static bool is_llama(const qkv_model *m) { return m->type == &qkv_llama_type; }
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static qkv_status complete_config(gpt *m)
+{
+    qkv_gpt_config *c = m->c;
+    bool llama = is_llama(&m->base);
+    if (!c->ff_width)
+        c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
+    if (!llama) {
+        c->kv_heads = c->heads;
+        c->head_width = 0;
+        c->attention_bias = c->ff_bias = true;
+    } else {
+        c->position_kind = QKV_POSITIONS_ROTARY;
+    }
+    if (!llama && c->position_kind == QKV_POSITIONS_ROTARY)
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
+                         "the gpt2 layout has no rotary positions: use the llama layout");
+    if (!c->head_width && c->width % c->heads != 0)
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%zu heads do not divide the width %zu",
+                         c->heads, c->width);
+    if (!c->head_width)
+        c->head_width = c->width / c->heads;
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
+    return QKV_OK;
+}
+
+static qkv_block_config block_config(const gpt *m)
+{
+    const qkv_gpt_config *c = m->c;
+    bool llama = is_llama(&m->base);
+    qkv_block_config b = qkv_block_defaults();
+    b.width = c->width;
+    b.heads = c->heads;
+    b.kv_heads = c->kv_heads;
+    b.head_width = c->head_width;
+    b.ff_width = c->ff_width;
+    b.norm = llama ? QKV_NORM_RMS : QKV_NORM_LAYER;
+    b.norm_eps = c->norm_eps;
+    b.act = c->act;
+    b.gated = llama;
+    b.causal = true;
+    b.attention_bias = c->attention_bias;
+    b.ff_bias = c->ff_bias;
+    b.rotary_base = llama ? c->rotary_base : 0;
+    b.dropout = c->dropout;
+    b.attention_dropout = c->attention_dropout;
+    return b;
+}
+
+static qkv_status make_positions(gpt *m)
+{
+    const qkv_gpt_config *c = m->c;
+    size_t shape[] = {c->positions, c->width};
+    m->position_table = qkv_param_create(m->base.params, "positions", 2, shape);
+    if (!m->position_table)
+        return QKV_E_MEMORY;
+    if (c->position_kind == QKV_POSITIONS_LEARNED)
+        return QKV_OK;
+    qkv_param_freeze(m->position_table, true);
+    if (c->position_kind == QKV_POSITIONS_NONE)
+        return QKV_OK;
+    return qkv_sinusoid_table(m->base.ctx, qkv_param_data(m->position_table), c->positions,
+                              c->width, QKV_SINUSOID_PAPER, 0, 0);
+}
+
+static qkv_status make(qkv_model *base)
+{
+    gpt *m = (gpt *)base;
+    m->c = base->config;
+    qkv_status status = complete_config(m);
+    if (status)
+        return status;
+    const qkv_gpt_config *c = m->c;
+    qkv_params *ps = base->params;
+    size_t table[] = {c->vocab, c->width};
+    m->token_table = qkv_param_create(ps, "tokens", 2, table);
+    if (!m->token_table || (!is_llama(base) && make_positions(m)))
+        return qkv_context_status(base->ctx);
+    m->blocks = qkv__params_alloc(ps, c->layers * sizeof(qkv_block *));
+    if (!m->blocks)
+        return QKV_E_MEMORY;
+    qkv_block_config config = block_config(m);
+    for (size_t i = 0; i < c->layers; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "h.%zu", i);
+        m->blocks[i] = qkv_block_create(ps, &config, name, (uint32_t)i);
+        if (!m->blocks[i])
+            return qkv_context_status(base->ctx);
+    }
+    m->norm_weight = qkv_param_create(ps, "norm.weight", 1, &c->width);
+    if (!m->norm_weight ||
+        (!is_llama(base) && !(m->norm_bias = qkv_param_create(ps, "norm.bias", 1, &c->width))))
+        return QKV_E_MEMORY;
+    m->head = c->tie ? m->token_table : qkv_param_create(ps, "head", 2, table);
+    return m->head ? QKV_OK : QKV_E_MEMORY;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void visit_gpt2_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
+{
+    const qkv_gpt_config *c = m->c;
+    size_t d = c->width, ff = c->ff_width;
+    double std = c->init_range, branch = std / sqrt(2.0 * (double)c->layers);
+    qkv__visit_rows(v, "ln_1.weight", p->norm1_weight, 0, d, 0, false, QKV_INIT_ONES, 0);
+    qkv__visit_rows(v, "ln_1.bias", p->norm1_bias, 0, d, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_rows(v, "attn.c_attn.weight", p->qkv_weight, 0, 3 * d, d, true, QKV_INIT_NORMAL,
+                    std);
+    qkv__visit_rows(v, "attn.c_attn.bias", p->qkv_bias, 0, 3 * d, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_rows(v, "attn.c_proj.weight", p->out_weight, 0, d, d, true, QKV_INIT_NORMAL, branch);
+    qkv__visit_rows(v, "attn.c_proj.bias", p->out_bias, 0, d, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_rows(v, "ln_2.weight", p->norm2_weight, 0, d, 0, false, QKV_INIT_ONES, 0);
+    qkv__visit_rows(v, "ln_2.bias", p->norm2_bias, 0, d, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_rows(v, "mlp.c_fc.weight", p->up_weight, 0, ff, d, true, QKV_INIT_NORMAL, std);
+    qkv__visit_rows(v, "mlp.c_fc.bias", p->up_bias, 0, ff, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_rows(v, "mlp.c_proj.weight", p->down_weight, 0, d, ff, true, QKV_INIT_NORMAL,
+                    branch);
+    qkv__visit_rows(v, "mlp.c_proj.bias", p->down_bias, 0, d, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_kind(v, "attn.bias", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+    qkv__visit_kind(v, "attn.masked_bias", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+}
+
+static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
+{
+    gpt *m = (gpt *)base;
+    const qkv_gpt_config *c = m->c;
+    qkv__visit v = {.fn = fn, .user = user};
+    qkv__visit_rows(&v, "wte.weight", m->token_table, 0, c->vocab, c->width, false,
+                    QKV_INIT_NORMAL, c->init_range);
+    if (c->position_kind == QKV_POSITIONS_LEARNED)
+        qkv__visit_rows(&v, "wpe.weight", m->position_table, 0, c->positions, c->width, false,
+                        QKV_INIT_NORMAL, c->init_range);
+    else
+        qkv__visit_kind(&v, "wpe.weight", m->position_table, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
+    for (size_t i = 0; i < c->layers; i++) {
+        snprintf(v.name, sizeof v.name, "h.%zu.", i);
+        visit_gpt2_block(m, &v, qkv_block_parameters(m->blocks[i]));
+    }
+    v.name[0] = 0;
+    qkv__visit_rows(&v, "ln_f.weight", m->norm_weight, 0, c->width, 0, false, QKV_INIT_ONES, 0);
+    qkv__visit_rows(&v, "ln_f.bias", m->norm_bias, 0, c->width, 0, false, QKV_INIT_ZEROS, 0);
+    if (c->tie)
+        qkv__visit_kind(&v, "lm_head.weight", m->head, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
+    else
+        qkv__visit_rows(&v, "lm_head.weight", m->head, 0, c->vocab, c->width, false,
+                        QKV_INIT_NORMAL, c->init_range);
+    return v.status;
+}
+
+/* A dense layer of a packed parameter: weight and bias of rows [from, from + rows). */
+static void visit_dense(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
+                        size_t from, size_t rows, size_t columns, double std)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.weight", name);
+    qkv__visit_rows(v, full, weight, from, rows, columns, false, QKV_INIT_NORMAL, std);
+    snprintf(full, sizeof full, "%s.bias", name);
+    qkv__visit_rows(v, full, bias, from, rows, 0, false, QKV_INIT_ZEROS, 0);
+}
+
+static void visit_llama_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
+{
+    const qkv_gpt_config *c = m->c;
+    size_t d = c->width, q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
+    size_t ff = c->ff_width;
+    double std = c->init_range, branch = std / sqrt(2.0 * (double)c->layers);
+    qkv__visit_rows(v, "input_layernorm.weight", p->norm1_weight, 0, d, 0, false, QKV_INIT_ONES, 0);
+    visit_dense(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, q, d, std);
+    visit_dense(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, q, kv, d, std);
+    visit_dense(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, q + kv, kv, d, std);
+    visit_dense(v, "self_attn.o_proj", p->out_weight, p->out_bias, 0, d, q, branch);
+    qkv__visit_rows(v, "post_attention_layernorm.weight", p->norm2_weight, 0, d, 0, false,
+                    QKV_INIT_ONES, 0);
+    visit_dense(v, "mlp.gate_proj", p->up_weight, p->up_bias, 0, ff, d, std);
+    visit_dense(v, "mlp.up_proj", p->up_weight, p->up_bias, ff, ff, d, std);
+    visit_dense(v, "mlp.down_proj", p->down_weight, p->down_bias, 0, d, ff, branch);
+}
+
+static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
+{
+    gpt *m = (gpt *)base;
+    const qkv_gpt_config *c = m->c;
+    qkv__visit v = {.fn = fn, .user = user};
+    qkv__visit_rows(&v, "model.embed_tokens.weight", m->token_table, 0, c->vocab, c->width, false,
+                    QKV_INIT_NORMAL, c->init_range);
+    for (size_t i = 0; i < c->layers; i++) {
+        snprintf(v.name, sizeof v.name, "model.layers.%zu.", i);
+        visit_llama_block(m, &v, qkv_block_parameters(m->blocks[i]));
+    }
+    v.name[0] = 0;
+    qkv__visit_rows(&v, "model.norm.weight", m->norm_weight, 0, c->width, 0, false, QKV_INIT_ONES,
+                    0);
+    if (c->tie)
+        qkv__visit_kind(&v, "lm_head.weight", m->head, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
+    else
+        qkv__visit_rows(&v, "lm_head.weight", m->head, 0, c->vocab, c->width, false,
+                        QKV_INIT_NORMAL, c->init_range);
+    return v.status;
+}
+
+/* ---- forward ------------------------------------------------------------------------------------ */
+
+/* i32 (B, T): past, past + 1, ..; from 0 again in each packed sequence. */
+static qkv_tensor *positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
+                             const int32_t *offsets)
+{
+    size_t shape[] = {qkv_dim(ids, 0), qkv_dim(ids, 1)}, n = shape[0] * shape[1];
+    int32_t *p = qkv__step_alloc(t, (n + 1) * sizeof *p);
+    if (!p)
+        return NULL;
+    for (size_t i = 0; !offsets && i < n; i++)
+        p[i] = (int32_t)(past + i % shape[1]);
+    for (size_t s = 0; offsets && s < sequences; s++)
+        for (int32_t i = offsets[s]; i < offsets[s + 1] && (size_t)i < n; i++)
+            p[i] = i - offsets[s];
+    return qkv_tensor_ids(t, p, 2, shape);
+}
+
+static qkv_tensor *embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *position)
+{
+    bool table = m->position_table && m->c->position_kind != QKV_POSITIONS_NONE;
+    qkv_tensor *x = qkv_embedding(t, ids, qkv_use(t, m->token_table), 1.0, table ? position : NULL,
+                                  table ? qkv_use(t, m->position_table) : NULL);
+    return m->c->embd_dropout > 0 ? qkv_dropout(t, x, m->c->embd_dropout, EMBEDDING_SITE) : x;
+}
+
+static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t sequences,
+                          const int32_t *offsets, qkv_lm_cache *cache)
+{
+    gpt *m = (gpt *)base;
+    const qkv_gpt_config *c = m->c;
+    if (!ids || qkv_tape_status(t))
+        return NULL;
+    size_t past = cache ? cache->length : 0, T = qkv_dim(ids, 1);
+    qkv_sequence seq = {.sequences = sequences, .offsets = offsets};
+    seq.positions = positions(t, ids, past, sequences, offsets);
+    qkv_stream s = {embed(m, t, ids, seq.positions), NULL};
+    for (size_t i = 0; i < c->layers; i++) {
+        qkv_scope scope = qkv_scope_begin(t);
+        if (!qkv_block_forward(m->blocks[i], t, &s, &seq, cache ? &cache->blocks[i] : NULL))
+            return NULL;
+        if (!t->record) { /* one tensor survives: the sum */
+            s.x = qkv_scope_end(t, scope, qkv_add(t, s.x, s.branch));
+            s.branch = NULL;
+        }
+    }
+    if (cache)
+        cache->length += T;
+    return qkv_stream_norm(t, &s, is_llama(base) ? QKV_NORM_RMS : QKV_NORM_LAYER, m->norm_weight,
+                           m->norm_bias, c->norm_eps, c->dropout, FINAL_SITE);
+}
+
+/* ---- as a language model --------------------------------------------------------------------------- */
+
+static size_t vocab(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->vocab; }
+static size_t horizon(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->positions; }
+static size_t layers(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->layers; }
+static qkv_param *head(qkv_model *m) { return ((gpt *)m)->head; }
+static bool has_horizon(const qkv_model *m) { return !is_llama(m); }
+
+static size_t flops(const qkv_model *m, size_t rows, size_t length)
+{
+    const qkv_gpt_config *c = m->config;
+    size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
+    size_t ff = (is_llama(m) ? 3 : 2) * c->width * c->ff_width;
+    size_t block = c->width * (q + 2 * kv) + q * c->width + ff;
+    size_t weights = c->layers * block + c->vocab * c->width;
+    /* Causal attention: 2 T^2 q forward (half of 4 T^2 q), 2.5 times that backward. */
+    return 6 * weights * rows + c->layers * 7 * rows * length * q;
+}
+
+static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, size_t capacity)
+{
+    const qkv_gpt_config *c = m->config;
+    return qkv_kv_cache_create(&cache->self, m->ctx, B, capacity, c->kv_heads, c->head_width,
+                               c->head_width);
+}
+
+static const qkv__lm lm = {vocab, horizon, has_horizon, flops, layers, block_cache, hidden, head};
+
+const qkv_model_type qkv_gpt2_type = {
+    "gpt2", "GPT2LMHeadModel", "transformer.", &qkv__gpt2_config, sizeof(qkv_gpt_config),
+    sizeof(gpt), make, visit_gpt2, &lm};
+const qkv_model_type qkv_llama_type = {
+    "llama", "LlamaForCausalLM", "", &qkv__llama_config, sizeof(qkv_gpt_config), sizeof(gpt),
+    make, visit_llama, &lm};

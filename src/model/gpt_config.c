@@ -1,0 +1,116 @@
+/* gpt_config.c - a GPT's fields, under the names that Hugging Face gives them in each layout. */
+#include <string.h>
+
+#include "model/gpt.h"
+
+/* In the order of qkv_activation. */
+static const char *const activations[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
+                                          "silu", "sigmoid", "tanh", NULL};
+static const char *const position_kinds[] = {"learned", "sinusoid", "none", "rotary", NULL};
+
+#define FIELD(member) .offset = offsetof(qkv_gpt_config, member)
+#define SIZE_ROW(key_, member, least, initial_, help_)                                         \
+    {.key = key_, .type = QKV_OPT_SIZE, .min = least, .max = 16777216, FIELD(member),          \
+     .initial = initial_, .help = help_}
+#define REAL_ROW(key_, member, most, initial_, help_)                                          \
+    {.key = key_, .type = QKV_OPT_REAL, .max = most, FIELD(member), .initial = initial_,       \
+     .help = help_}
+#define RATE_ROW(key_, member, help_)                                                          \
+    {.key = key_, .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(member),       \
+     .initial = "0", .help = help_}
+#define BOOL_ROW(key_, member, initial_, help_)                                                \
+    {.key = key_, .type = QKV_OPT_BOOL, FIELD(member), .initial = initial_, .help = help_}
+#define TOKEN_ROW(key_, member, help_)                                                         \
+    {.key = key_, .type = QKV_OPT_INT, .min = -1, .max = 16777215, FIELD(member),              \
+     .initial = "-1", .help = help_}
+
+static const qkv_option gpt2_rows[] = {
+    SIZE_ROW("vocab_size", vocab, 1, "50257", "tokens in the vocabulary"),
+    SIZE_ROW("n_positions|n_ctx", positions, 1, "1024", "tokens a prediction can look back on"),
+    SIZE_ROW("n_embd", width, 1, "768", "width of the residual stream"),
+    SIZE_ROW("n_layer", layers, 1, "12", "transformer blocks"),
+    SIZE_ROW("n_head", heads, 1, "12", "attention heads"),
+    {.key = "n_inner", .type = QKV_OPT_SIZE, .flags = QKV_OPT_NULL, .max = 16777216,
+     FIELD(ff_width), .initial = "0", .help = "feed-forward width; 0: 4 times n_embd"},
+    {.key = "activation_function", .type = QKV_OPT_ENUM, FIELD(act), .names = activations,
+     .initial = "gelu_new", .help = "activation of the feed-forward layer"},
+    RATE_ROW("resid_pdrop", dropout, "dropout of each sublayer's output"),
+    RATE_ROW("embd_pdrop", embd_dropout, "dropout of the embedding"),
+    RATE_ROW("attn_pdrop", attention_dropout, "dropout of attention weights"),
+    REAL_ROW("layer_norm_epsilon", norm_eps, 1, "1e-5", "added to the variance in LayerNorm"),
+    REAL_ROW("initializer_range", init_range, 10, "0.02", "deviation of initial weights"),
+    BOOL_ROW("tie_word_embeddings", tie, "true", "the output layer is the embedding"),
+    {.key = "qkv_positions", .type = QKV_OPT_ENUM, FIELD(position_kind), .names = position_kinds,
+     .initial = "learned", .help = "how the position table was made"},
+    TOKEN_ROW("bos_token_id", bos, "id of the token that begins a text; -1: none"),
+    TOKEN_ROW("eos_token_id", eos, "id of the token that ends a text; -1: none"),
+};
+
+static const qkv_option llama_rows[] = {
+    SIZE_ROW("vocab_size", vocab, 1, "32000", "tokens in the vocabulary"),
+    SIZE_ROW("max_position_embeddings", positions, 1, "2048", "training length in tokens"),
+    SIZE_ROW("hidden_size", width, 1, "768", "width of the residual stream"),
+    SIZE_ROW("num_hidden_layers", layers, 1, "12", "transformer blocks"),
+    SIZE_ROW("num_attention_heads", heads, 1, "12", "attention heads"),
+    SIZE_ROW("num_key_value_heads", kv_heads, 0, "0", "key/value heads; 0: one for each head"),
+    SIZE_ROW("head_dim", head_width, 0, "0", "width of a head; 0: hidden_size / heads"),
+    SIZE_ROW("intermediate_size", ff_width, 0, "0",
+             "feed-forward width; 0: 8/3 of hidden_size, rounded up to 64"),
+    {.key = "hidden_act", .type = QKV_OPT_ENUM, FIELD(act), .names = activations,
+     .initial = "silu", .help = "activation of the gate"},
+    REAL_ROW("rms_norm_eps", norm_eps, 1, "1e-6", "added to the mean square in RMSNorm"),
+    REAL_ROW("rope_theta|rope_parameters.rope_theta", rotary_base, 1e12, "10000",
+             "base of the rotary angles"),
+    REAL_ROW("initializer_range", init_range, 10, "0.02", "deviation of initial weights"),
+    RATE_ROW("attention_dropout", attention_dropout, "dropout of attention weights"),
+    RATE_ROW("resid_pdrop", dropout, "dropout of each sublayer's output"),
+    RATE_ROW("embd_pdrop", embd_dropout, "dropout of the embedding"),
+    BOOL_ROW("attention_bias", attention_bias, "false", "biases in the attention layers"),
+    BOOL_ROW("mlp_bias", ff_bias, "false", "biases in the feed-forward layers"),
+    BOOL_ROW("tie_word_embeddings", tie, "false", "the output layer is the embedding"),
+    TOKEN_ROW("bos_token_id", bos, "id of the token that begins a text; -1: none"),
+    TOKEN_ROW("eos_token_id", eos, "id of the token that ends a text; -1: none"),
+    TOKEN_ROW("pad_token_id", pad, "id of the padding token; -1: none"),
+};
+
+const qkv_option_table qkv__gpt2_config = {"GPT-2 model", gpt2_rows,
+                                           sizeof gpt2_rows / sizeof *gpt2_rows};
+const qkv_option_table qkv__llama_config = {"Llama model", llama_rows,
+                                            sizeof llama_rows / sizeof *llama_rows};
+
+static const struct {
+    const char *name, *summary;
+    size_t width, layers, heads;
+} presets[] = {
+    {"nano", "2 layers of 64: a smoke test", 64, 2, 2},
+    {"tiny", "4 layers of 128: seconds to minutes on two cores", 128, 4, 4},
+    {"mini", "4 layers of 192: minutes", 192, 4, 6},
+    {"small", "6 layers of 256: half an hour", 256, 6, 8},
+    {"medium", "6 layers of 384, nanoGPT's character model: hours", 384, 6, 6},
+    {"large", "8 layers of 512", 512, 8, 8},
+    {"gpt2", "12 layers of 768: GPT-2's 124M", 768, 12, 12},
+    {"gpt2-medium", "24 layers of 1024: GPT-2's 355M", 1024, 24, 16},
+    {"gpt2-large", "36 layers of 1280: GPT-2's 774M", 1280, 36, 20},
+    {"gpt2-xl", "48 layers of 1600: GPT-2's 1.6B", 1600, 48, 25},
+};
+
+bool qkv_gpt_preset(const char *name, qkv_gpt_config *config)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(presets[i].name, name) == 0) {
+            config->width = presets[i].width;
+            config->layers = presets[i].layers;
+            config->heads = presets[i].heads;
+            return true;
+        }
+    return false;
+}
+
+const char *qkv_gpt_preset_name(size_t i, const char **summary)
+{
+    if (i >= sizeof presets / sizeof *presets)
+        return NULL;
+    if (summary)
+        *summary = presets[i].summary;
+    return presets[i].name;
+}

@@ -1,0 +1,196 @@
+/* model.c - the list of model types, and what all models share. */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "qkv/gpt.h"
+
+static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type};
+
+const qkv_model_type *qkv_model_type_at(size_t i)
+{
+    return i < sizeof types / sizeof *types ? types[i] : NULL;
+}
+
+const qkv_model_type *qkv_model_type_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i]->name, name) == 0)
+            return types[i];
+    return NULL;
+}
+
+const char *qkv_model_type_name(const qkv_model_type *type) { return type->name; }
+const char *qkv_model_type_architecture(const qkv_model_type *type) { return type->architecture; }
+const char *qkv_model_type_prefix(const qkv_model_type *type) { return type->prefix; }
+const qkv_option_table *qkv_model_type_config(const qkv_model_type *type) { return type->config; }
+size_t qkv_model_type_config_size(const qkv_model_type *type) { return type->config_size; }
+
+qkv_status qkv_model_create(qkv_model **out, qkv_context *ctx, const qkv_model_type *type,
+                            const void *config)
+{
+    *out = NULL;
+    qkv_model *m = qkv__calloc(ctx, 1, type->model_size);
+    if (!m)
+        return QKV_E_MEMORY;
+    m->type = type;
+    m->ctx = ctx;
+    m->config = qkv__malloc(ctx, type->config_size);
+    qkv_status status = m->config ? qkv_params_create(&m->params, ctx) : QKV_E_MEMORY;
+    if (!status) {
+        memcpy(m->config, config, type->config_size);
+        status = type->make(m);
+    }
+    if (status) {
+        qkv_model_destroy(m);
+        return status;
+    }
+    *out = m;
+    return QKV_OK;
+}
+
+void qkv_model_destroy(qkv_model *m)
+{
+    if (!m)
+        return;
+    qkv_params_destroy(m->params);
+    qkv__free(m->ctx, m->config);
+    qkv__free(m->ctx, m);
+}
+
+const qkv_model_type *qkv_model_type_of(const qkv_model *m) { return m->type; }
+const void *qkv_model_config(const qkv_model *m) { return m->config; }
+qkv_params *qkv_model_params(qkv_model *m) { return m->params; }
+qkv_context *qkv_model_context(const qkv_model *m) { return m->ctx; }
+
+qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user)
+{
+    return m->type->visit(m, fn, user);
+}
+
+static qkv_status init_row(void *user, const qkv_row *row)
+{
+    if (row->kind == QKV_ROW_PARAM)
+        qkv_row_init(row, *(const uint64_t *)user);
+    return QKV_OK;
+}
+
+qkv_status qkv_model_init(qkv_model *m, uint64_t seed)
+{
+    return qkv_model_visit(m, init_row, &seed);
+}
+
+/* ---- visiting ------------------------------------------------------------------------------- */
+
+static void call(qkv__visit *v, qkv_row *row, const char *name)
+{
+    char full[sizeof v->name + 128];
+    snprintf(full, sizeof full, "%s%s", v->name, name);
+    row->name = full;
+    v->status = v->fn(v->user, row);
+}
+
+void qkv__visit_rows(qkv__visit *v, const char *name, qkv_param *p, size_t from, size_t rows,
+                     size_t columns, bool transposed, qkv_init init, double scale)
+{
+    if (v->status || !p)
+        return;
+    qkv_row row = {.kind = QKV_ROW_PARAM, .param = p, .ndim = columns ? 2 : 1, .init = init,
+                   .scale = scale, .decay = columns > 0, .perm = {0, 1}, .shape = {rows, columns}};
+    row.offset = from * (columns ? columns : 1);
+    if (transposed) {
+        row.perm[0] = 1;
+        row.perm[1] = 0;
+        row.shape[0] = columns;
+        row.shape[1] = rows;
+    }
+    call(v, &row, name);
+}
+
+void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,
+                     qkv_init init, double scale)
+{
+    if (v->status)
+        return;
+    qkv_row row = {.kind = kind, .param = p, .init = init, .scale = scale};
+    row.ndim = p ? qkv_param_ndim(p) : 0;
+    for (int i = 0; i < row.ndim; i++) {
+        row.shape[i] = qkv_param_dim(p, i);
+        row.perm[i] = i;
+    }
+    call(v, &row, name);
+}
+
+/* ---- language models ------------------------------------------------------------------------- */
+
+bool qkv_model_is_lm(const qkv_model *m) { return m->type->lm != NULL; }
+size_t qkv_lm_vocab(const qkv_model *m) { return m->type->lm->vocab(m); }
+size_t qkv_lm_positions(const qkv_model *m) { return m->type->lm->positions(m); }
+bool qkv_lm_has_horizon(const qkv_model *m) { return m->type->lm->has_horizon(m); }
+
+size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length)
+{
+    return m->type->lm->flops(m, rows, length);
+}
+
+qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity)
+{
+    *out = NULL;
+    qkv_lm_cache *c = qkv__calloc(m->ctx, 1, sizeof *c);
+    if (!c)
+        return QKV_E_MEMORY;
+    c->ctx = m->ctx;
+    c->capacity = capacity;
+    c->layers = m->type->lm->layers(m);
+    c->blocks = qkv__calloc(m->ctx, c->layers, sizeof *c->blocks);
+    qkv_status status = c->blocks ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < c->layers && !status; i++)
+        status = m->type->lm->block_cache(m, &c->blocks[i], B, capacity);
+    if (status) {
+        qkv_lm_cache_destroy(c);
+        return status;
+    }
+    *out = c;
+    return QKV_OK;
+}
+
+void qkv_lm_cache_destroy(qkv_lm_cache *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; c->blocks && i < c->layers; i++) {
+        qkv_kv_cache_destroy(c->blocks[i].self);
+        qkv_kv_cache_destroy(c->blocks[i].cross);
+    }
+    qkv__free(c->ctx, c->blocks);
+    qkv__free(c->ctx, c);
+}
+
+size_t qkv_lm_cache_length(const qkv_lm_cache *c) { return c->length; }
+
+void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length)
+{
+    for (size_t i = 0; i < c->layers; i++)
+        qkv_kv_cache_truncate(c->blocks[i].self, length);
+    if (length < c->length)
+        c->length = length;
+}
+
+qkv_tensor *qkv_lm_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
+                          const int32_t *offsets, qkv_lm_cache *cache)
+{
+    return m->type->lm->hidden(m, t, ids, sequences, offsets, cache);
+}
+
+qkv_tensor *qkv_lm_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden)
+{
+    return qkv_linear(t, hidden, qkv_use(t, m->type->lm->head(m)), NULL, QKV_ACT_NONE);
+}
+
+qkv_tensor *qkv_lm_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *targets,
+                        const qkv_cross_entropy_options *options)
+{
+    return qkv_classifier_loss(t, hidden, qkv_use(t, m->type->lm->head(m)), NULL, targets,
+                               options);
+}

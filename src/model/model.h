@@ -1,0 +1,62 @@
+/* model.h - what a model's file provides. */
+#ifndef QKV_SRC_MODEL_MODEL_H
+#define QKV_SRC_MODEL_MODEL_H
+
+#include "base/base.h"
+#include "qkv/model.h"
+
+/* What a model that predicts the next token provides; see qkv_lm_* in the public header. */
+typedef struct {
+    size_t (*vocab)(const qkv_model *m);
+    size_t (*positions)(const qkv_model *m);
+    bool (*has_horizon)(const qkv_model *m);
+    size_t (*flops)(const qkv_model *m, size_t rows, size_t length);
+    size_t (*layers)(const qkv_model *m);
+    qkv_status (*block_cache)(qkv_model *m, qkv_block_cache *c, size_t B, size_t capacity);
+    qkv_tensor *(*hidden)(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
+                          const int32_t *offsets, qkv_lm_cache *cache);
+    qkv_param *(*head)(qkv_model *m); /* (vocab, width) */
+} qkv__lm;
+
+struct qkv_model_type {
+    const char *name, *architecture, *prefix;
+    const qkv_option_table *config;
+    size_t config_size, model_size;
+    /* Fills derived fields of the copied configuration and makes the parameters. */
+    qkv_status (*make)(qkv_model *m);
+    qkv_status (*visit)(qkv_model *m, qkv_row_fn *fn, void *user);
+    const qkv__lm *lm; /* NULL: no language model */
+};
+
+/* The first member of every model's struct. */
+struct qkv_model {
+    const qkv_model_type *type;
+    qkv_context *ctx;
+    qkv_params *params;
+    void *config;
+};
+
+struct qkv_lm_cache {
+    qkv_context *ctx;
+    size_t layers, length, capacity;
+    qkv_block_cache *blocks; /* (layers) */
+};
+
+/* ---- visiting, in one line a tensor -------------------------------------------------------- */
+
+typedef struct {
+    qkv_row_fn *fn;
+    void *user;
+    qkv_status status;
+    char name[256]; /* of the layer, say "h.3."; put before each row's name */
+} qkv__visit;
+
+/* A row for rows [from, from + rows) of a matrix (out, in), or of a vector when columns is 0;
+ * transposed: the file holds (in, out). Does nothing when p is NULL or a row failed before. */
+void qkv__visit_rows(qkv__visit *v, const char *name, qkv_param *p, size_t from, size_t rows,
+                     size_t columns, bool transposed, qkv_init init, double scale);
+/* A row with a kind of its own (FIXED, TIED, IGNORED), whole and as the file has it. */
+void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,
+                     qkv_init init, double scale);
+
+#endif
