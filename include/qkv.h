@@ -6,6 +6,7 @@
 #include <qkv/options.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
+#include <qkv/tokenizer.h>
 #include <qkv/nn.h>
 #include <qkv/model.h>
 #include <qkv/gpt.h>

@@ -1,0 +1,161 @@
+/* tokenizer.h - text to token ids and back: characters and byte-level BPE, trained here or
+ * read from the files that other libraries write.
+ * Layer: data
+ *
+ * Text is bytes with a length. Byte-level BPE takes any bytes and gives the same bytes back;
+ * a byte that is no UTF-8 counts as a symbol of its own. A character tokenizer takes UTF-8 made
+ * of the characters it was trained on; another character is its unknown token where it has
+ * one, and otherwise an error that names the character and the place.
+ *
+ * One thread at a time may use a tokenizer: encoding remembers pieces it has seen. */
+#ifndef QKV_TOKENIZER_H
+#define QKV_TOKENIZER_H
+
+#include <qkv/base.h>
+
+QKV_BEGIN_DECLS
+
+typedef struct qkv_tokenizer qkv_tokenizer;
+
+/* Ids are below this in every file that is read. */
+#define QKV_TOKENIZER_ID_LIMIT (1 << 24)
+
+/* Where ids and text go: start from {0}; calls append; setting the count to 0 keeps the memory
+ * for the next use. After a failed call there is what was there before it. */
+typedef struct {
+    int32_t *data;
+    size_t count, capacity;
+} qkv_ids;
+
+typedef struct {
+    char *data; /* followed by a 0 that len does not count; NULL before the first use */
+    size_t len, capacity;
+} qkv_text;
+
+void qkv_ids_free(qkv_context *ctx, qkv_ids *ids);
+void qkv_text_free(qkv_context *ctx, qkv_text *text);
+
+/* What special tokens are for. Each row: name, key in tokenizer_config.json. */
+#define QKV_TOKEN_LIST(X)                                                     \
+    X(QKV_TOKEN_EOS, "eos_token")                                             \
+    X(QKV_TOKEN_BOS, "bos_token")                                             \
+    X(QKV_TOKEN_PAD, "pad_token")                                             \
+    X(QKV_TOKEN_UNK, "unk_token")                                             \
+    X(QKV_TOKEN_CLS, "cls_token")                                             \
+    X(QKV_TOKEN_SEP, "sep_token")                                             \
+    X(QKV_TOKEN_MASK, "mask_token")
+
+typedef enum {
+#define QKV_TOKEN_ENUM(name, key) name,
+    QKV_TOKEN_LIST(QKV_TOKEN_ENUM)
+#undef QKV_TOKEN_ENUM
+    QKV_TOKEN_ROLES
+} qkv_token_role;
+
+/* ---- files ------------------------------------------------------------------------------ */
+
+/* Reads tokenizer.json, or vocab.json with merges.txt, or encoder.json with vocab.bpe (the
+ * first that is there), and tokenizer_config.json or special_tokens_map.json for the roles.
+ * On failure *out is NULL and the context names file and field. */
+qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
+
+/* Byte-level BPE from its two files, whatever their names. */
+qkv_status qkv_tokenizer_load_bpe(qkv_tokenizer **out, qkv_context *ctx, const char *vocab_file,
+                                  const char *merges_file);
+
+/* Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json, and for byte-level
+ * BPE vocab.json and merges.txt, so that Hugging Face's AutoTokenizer loads the folder. Makes
+ * the folder where it is missing. */
+qkv_status qkv_tokenizer_save(const qkv_tokenizer *t, const char *dir);
+
+void qkv_tokenizer_destroy(qkv_tokenizer *t); /* NULL is allowed */
+
+/* ---- training ---------------------------------------------------------------------------- */
+
+typedef enum { QKV_TOKENIZER_CHAR, QKV_TOKENIZER_BPE } qkv_tokenizer_kind;
+
+typedef struct {
+    qkv_tokenizer_kind kind;
+    size_t vocab;     /* most tokens, special ones counted; BPE only    [256, 2^24)    8192 */
+    size_t min_count; /* rarer pairs are not merged; BPE only           [0, 2^32)         0 */
+    /* Special tokens by role, or NULL; equal texts are one token. They get the first ids, in
+     * the order of roles. Default: EOS and BOS are "<|endoftext|>" for BPE, none for
+     * characters. Without UNK a character tokenizer refuses what it does not know. */
+    const char *special[QKV_TOKEN_ROLES];
+} qkv_tokenizer_options;
+
+qkv_tokenizer_options qkv_tokenizer_defaults(qkv_tokenizer_kind kind);
+
+/* Characters: the vocabulary is the text's code points in order.
+ * BPE: GPT-2's pattern; the 256 bytes, then merges by count, ties to the smaller ids: what
+ * Hugging Face's BpeTrainer makes of the same text with ByteLevel's alphabet. */
+typedef struct qkv_tokenizer_trainer qkv_tokenizer_trainer;
+
+/* options may be NULL: BPE with its defaults. On failure *out is NULL. */
+qkv_status qkv_tokenizer_trainer_create(qkv_tokenizer_trainer **out, qkv_context *ctx,
+                                        const qkv_tokenizer_options *options);
+/* Counts a text; the bytes may go afterwards. Texts do not join. */
+qkv_status qkv_tokenizer_trainer_add(qkv_tokenizer_trainer *tr, const char *text, size_t len);
+qkv_status qkv_tokenizer_trainer_add_file(qkv_tokenizer_trainer *tr, const char *file);
+qkv_status qkv_tokenizer_trainer_finish(qkv_tokenizer_trainer *tr, qkv_tokenizer **out);
+void qkv_tokenizer_trainer_destroy(qkv_tokenizer_trainer *tr); /* NULL is allowed */
+
+/* ---- text to ids --------------------------------------------------------------------------- */
+
+enum {
+    QKV_ENCODE_ADD_SPECIAL = 1, /* add the tokens that the file puts around a text */
+    QKV_ENCODE_PLAIN = 2        /* special tokens spelled out in the text are mere text */
+};
+
+/* Appends the ids of the text. flags: QKV_ENCODE_* or 0. */
+qkv_status qkv_tokenizer_encode(qkv_tokenizer *t, const char *text, size_t len, unsigned flags,
+                                qkv_ids *out);
+
+/* The last place in text, at most len, where it may be cut so that encoding both parts gives
+ * the ids of the whole; 0 when there is none. For text that comes, or goes out, piece by piece.
+ * text[len] need not exist. Exact for what is trained here and for GPT-2's pattern. */
+size_t qkv_tokenizer_cut(const qkv_tokenizer *t, const char *text, size_t len);
+
+/* ---- ids to text --------------------------------------------------------------------------- */
+
+enum {
+    QKV_DECODE_SKIP_SPECIAL = 1, /* leave special tokens out */
+    QKV_DECODE_VALID = 2         /* U+FFFD for what is not UTF-8; otherwise the exact bytes */
+};
+
+/* Appends the text. An id without a token is an error. flags: QKV_DECODE_* or 0. */
+qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, const int32_t *ids, size_t count,
+                                unsigned flags, qkv_text *out);
+
+/* The same one id at a time, for text shown while it is made: what is appended never ends
+ * within a character. The tokenizer must outlive the stream. */
+typedef struct qkv_tokenizer_stream qkv_tokenizer_stream;
+
+qkv_status qkv_tokenizer_stream_create(qkv_tokenizer_stream **out, const qkv_tokenizer *t,
+                                       unsigned flags);
+qkv_status qkv_tokenizer_stream_put(qkv_tokenizer_stream *s, int32_t id, qkv_text *out);
+/* What was kept back of a character that never got whole; the stream starts anew. */
+qkv_status qkv_tokenizer_stream_end(qkv_tokenizer_stream *s, qkv_text *out);
+void qkv_tokenizer_stream_destroy(qkv_tokenizer_stream *s); /* NULL is allowed */
+
+/* ---- tokens -------------------------------------------------------------------------------- */
+
+/* One more than the greatest id. */
+size_t qkv_tokenizer_vocab_size(const qkv_tokenizer *t);
+
+/* The token as the files spell it (byte-level: "\xc4\xa0the" for " the"); NULL when there is
+ * none. Lives as long as the tokenizer and ends in 0; *len may be NULL. */
+const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id, size_t *len);
+
+/* The id of a token so spelled, or -1. */
+int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token, size_t len);
+
+/* The token of a role, or -1. */
+int32_t qkv_tokenizer_special(const qkv_tokenizer *t, qkv_token_role role);
+bool qkv_tokenizer_is_special(const qkv_tokenizer *t, int32_t id);
+
+/* "BPE", "WordLevel": the model's name in tokenizer.json. */
+const char *qkv_tokenizer_model(const qkv_tokenizer *t);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,220 @@
+/* tokenizer.c - the whole: text to ids through all parts, and what is known about tokens.
+ * Not here: files (tokenizer_files.c), ids to text (tokenizer_decode.c). */
+#include "data/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- encoding ------------------------------------------------------------------------------ */
+
+typedef struct {
+    qkv_tokenizer *t;
+    unsigned flags;
+    qkv_ids *out;
+} encoding;
+
+static qkv_status encode_piece(void *user, const char *piece, size_t len)
+{
+    const encoding *e = user;
+    return e->t->kind->encode(e->t, piece, len, e->out);
+}
+
+/* One stretch between added tokens through splitter and model. */
+static qkv_status encode_stretch(encoding *e, const char *text, size_t len)
+{
+    const qkv__sink sink = {encode_piece, e};
+    return len ? qkv__split(&e->t->splitter, e->t->ctx, text, len, &sink) : QKV_OK;
+}
+
+/* Cuts added tokens out and gives what lies between to stretch. */
+static qkv_status cut_added(encoding *e, const char *text, size_t len, bool normalized,
+                            qkv_status (*stretch)(encoding *e, const char *text, size_t len))
+{
+    size_t at = 0;
+    qkv__match m;
+    qkv_status status = QKV_OK;
+    bool plain = e->flags & QKV_ENCODE_PLAIN;
+    while (!status && qkv__added_next(&e->t->added, text, len, at, at, normalized, plain, &m)) {
+        if (m.start > at)
+            status = stretch(e, text + at, m.start - at);
+        if (!status && !qkv__ids_push(e->t->ctx, e->out, m.id))
+            status = QKV_E_MEMORY;
+        at = m.end;
+    }
+    return status || at == len ? status : stretch(e, text + at, len - at);
+}
+
+/* Text that is not UTF-8 has no normal form and stays as it is. */
+static qkv_status encode_normalized(encoding *e, const char *text, size_t len)
+{
+    if (!e->t->normalize)
+        return cut_added(e, text, len, true, encode_stretch);
+    qkv__str normal;
+    qkv__str_init(&normal, e->t->ctx);
+    int ok = e->t->normalize(text, len, &normal);
+    qkv_status status = normal.failed ? QKV_E_MEMORY
+                        : ok          ? cut_added(e, normal.data ? normal.data : "", normal.len,
+                                                  true, encode_stretch)
+                                      : cut_added(e, text, len, true, encode_stretch);
+    qkv__str_free(&normal);
+    return status;
+}
+
+static bool push_all(qkv_context *ctx, qkv_ids *out, const qkv_ids *ids)
+{
+    bool ok = true;
+    for (size_t i = 0; i < ids->count && ok; i++)
+        ok = qkv__ids_push(ctx, out, ids->data[i]);
+    return ok;
+}
+
+/* ---- cutting -------------------------------------------------------------------------------- */
+
+/* Whether an added token may lie across a place: it agrees with the text as far as that goes. */
+static bool token_across(const qkv_tokenizer *t, const char *text, size_t len, size_t place)
+{
+    const qkv__added *a = &t->added;
+    size_t longest = a->length_count ? a->lengths[0] : 0;
+    for (size_t start = place > longest ? place - longest : 0; start < place; start++) {
+        if (!a->first[(unsigned char)text[start]])
+            continue;
+        for (size_t i = 0; i < a->count; i++) {
+            size_t n;
+            const char *token = qkv__vocab_text(&a->names, a->list[i].id, &n);
+            size_t seen = n < len - start ? n : len - start;
+            if (start + n > place && memcmp(token, text + start, seen) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* GPT-2's pattern always cuts before a space that follows something else. */
+static bool word_ends(const char *text, size_t place)
+{
+    int32_t cp;
+    if (!strchr(" \n\t\r", text[place]) || !text[place])
+        return false;
+    (void)qkv__utf8_before(text, place, &cp);
+    return qkv__class_of(cp) != QKV__SPACE;
+}
+
+/* ---- public ----------------------------------------------------------------------------------- */
+
+qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx)
+{
+    qkv_tokenizer *t = qkv__calloc(ctx, 1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->ctx = ctx;
+    qkv__vocab_init(&t->vocab, ctx);
+    qkv__added_init(&t->added, ctx);
+    for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
+        t->special[i] = -1;
+    return t;
+}
+
+qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len)
+{
+    char place[48] = "";
+    int32_t cp;
+    size_t n = qkv__utf8_next(at, len, &cp);
+    if (t->text && at >= t->text && at < t->text + t->text_len)
+        (void)snprintf(place, sizeof place, " at byte %zu", (size_t)(at - t->text));
+    if (cp < 0)
+        return qkv__fail(t->ctx, QKV_E_FORMAT, "byte 0x%02x%s of the text is not UTF-8",
+                         (unsigned)(unsigned char)*at, place);
+    if (n < len)
+        return qkv__fail(t->ctx, QKV_E_FORMAT, "\"%.*s\"%s of the text is not in the vocabulary",
+                         len < 60 ? (int)len : 60, at, place);
+    return qkv__fail(t->ctx, QKV_E_FORMAT,
+                     "the character \"%.*s\" (U+%04X)%s of the text is none of the %zu that the "
+                     "tokenizer knows",
+                     (int)n, at, (unsigned)cp, place, t->vocab.used);
+}
+
+void qkv_tokenizer_destroy(qkv_tokenizer *t)
+{
+    if (!t)
+        return;
+    if (t->model)
+        t->kind->destroy(t);
+    qkv__json_free(&t->spec);
+    qkv__json_free(&t->config);
+    qkv__vocab_free(&t->vocab);
+    qkv__added_free(&t->added);
+    qkv__splitter_free(&t->splitter, t->ctx);
+    qkv_ids_free(t->ctx, &t->prefix);
+    qkv_ids_free(t->ctx, &t->suffix);
+    qkv__free(t->ctx, t);
+}
+
+qkv_status qkv_tokenizer_encode(qkv_tokenizer *t, const char *text, size_t len, unsigned flags,
+                                qkv_ids *out)
+{
+    size_t before = out->count;
+    encoding e = {t, flags, out};
+    bool add = flags & QKV_ENCODE_ADD_SPECIAL;
+    t->text = text;
+    t->text_len = len;
+    qkv_status status = !add || push_all(t->ctx, out, &t->prefix) ? QKV_OK : QKV_E_MEMORY;
+    if (!status && len)
+        status = cut_added(&e, text, len, false, encode_normalized);
+    if (!status && add && !push_all(t->ctx, out, &t->suffix))
+        status = QKV_E_MEMORY;
+    t->text = NULL;
+    if (status)
+        out->count = before;
+    return status;
+}
+
+size_t qkv_tokenizer_cut(const qkv_tokenizer *t, const char *text, size_t len)
+{
+    qkv__scan_fn *scan = qkv__splitter_scan(&t->splitter);
+    bool words = scan == qkv__scan_gpt2;
+    if (t->normalize || (!words && scan != qkv__scan_char))
+        return 0;
+    size_t place = words ? len : len + 1;
+    while (place-- > 1) {
+        bool cut = words ? word_ends(text, place)
+                         : place == len ? qkv__utf8_unfinished(text, len) == 0
+                                        : ((unsigned char)text[place] & 0xc0) != 0x80;
+        if (cut && !token_across(t, text, len, place))
+            return place;
+    }
+    return 0;
+}
+
+size_t qkv_tokenizer_vocab_size(const qkv_tokenizer *t)
+{
+    return t->vocab.count > t->added.names.count ? t->vocab.count : t->added.names.count;
+}
+
+const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id, size_t *len)
+{
+    size_t unused;
+    const char *text = qkv__vocab_text(&t->added.names, id, len ? len : &unused);
+    return text ? text : qkv__vocab_text(&t->vocab, id, len ? len : &unused);
+}
+
+int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token, size_t len)
+{
+    int32_t id = qkv__vocab_find(&t->added.names, token, len);
+    return id >= 0 ? id : qkv__vocab_find(&t->vocab, token, len);
+}
+
+int32_t qkv_tokenizer_special(const qkv_tokenizer *t, qkv_token_role role)
+{
+    return (unsigned)role < QKV_TOKEN_ROLES ? t->special[role] : -1;
+}
+
+bool qkv_tokenizer_is_special(const qkv_tokenizer *t, int32_t id)
+{
+    const qkv__added_token *token = qkv__added_find(&t->added, id);
+    return token && token->special;
+}
+
+const char *qkv_tokenizer_model(const qkv_tokenizer *t)
+{
+    return t->kind->name;
+}

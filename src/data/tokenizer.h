@@ -1,0 +1,207 @@
+/* tokenizer.h - the parts of a tokenizer, each in its own file.
+ *
+ *   text --added tokens cut out--> segments --normalizer--> --pre-tokenizer--> pieces
+ *        --model--> ids --template--> ids          and back: ids --decoder steps--> bytes
+ *
+ * Every part is a row in a table under the name that tokenizer.json gives it: a new
+ * kind is a new row. A part that has no row is refused by name. */
+#ifndef QKV_SRC_DATA_TOKENIZER_H
+#define QKV_SRC_DATA_TOKENIZER_H
+
+#include "io/json.h"
+#include "qkv/tokenizer.h"
+
+/* ---- tokenizer_text.c: characters, and lists that grow ----------------------------------- */
+
+/* Bytes of the character at s (len > 0), and its code point; a byte that starts no
+ * well-formed sequence counts 1 and *cp is -1. */
+size_t qkv__utf8_next(const char *s, size_t len, int32_t *cp);
+size_t qkv__utf8_put(char out[4], int32_t cp);
+/* Where the character that ends before at begins (at > 0); a stray byte stands alone. */
+size_t qkv__utf8_before(const char *s, size_t at, int32_t *cp);
+/* Bytes at the end of s that begin a character and could become one with more: 0 to 3. */
+size_t qkv__utf8_unfinished(const char *s, size_t len);
+
+typedef enum { QKV__OTHER, QKV__LETTER, QKV__NUMBER, QKV__SPACE } qkv__char_class;
+qkv__char_class qkv__class_of(int32_t cp); /* -1 is QKV__OTHER */
+bool qkv__is_word(int32_t cp);             /* what \w matches in Unicode */
+
+/* GPT-2's alphabet: each byte has a printable character (U+0021 to U+0143). */
+int32_t qkv__byte_char(uint8_t byte);
+int qkv__char_byte(int32_t cp); /* -1: stands for no byte */
+/* Appends the bytes' characters. */
+void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len);
+
+/* Room for count more; false when memory is out (recorded). */
+bool qkv__ids_reserve(qkv_context *ctx, qkv_ids *ids, size_t count);
+bool qkv__ids_push(qkv_context *ctx, qkv_ids *ids, int32_t id);
+bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t len);
+/* Doubles an array so that it holds at least need elements; false when memory is out. */
+bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, size_t size);
+
+/* ---- tokenizer_vocab.c: token texts and ids ------------------------------------------------ */
+
+typedef struct {
+    qkv_context *ctx;
+    char *text; /* texts one after another, each followed by a 0 */
+    size_t text_len, text_cap;
+    struct qkv__token {
+        size_t start;
+        uint32_t len;
+        bool used; /* false: no token has this id */
+    } *tokens;     /* by id */
+    size_t count;  /* 1 + greatest id */
+    size_t token_cap;
+    size_t used;   /* tokens there are */
+    uint32_t *slots; /* hash table of id + 1; 0: free; a power of two of them */
+    size_t slot_count;
+} qkv__vocab;
+
+void qkv__vocab_init(qkv__vocab *v, qkv_context *ctx);
+void qkv__vocab_free(qkv__vocab *v);
+/* The caller knows that neither text nor id is taken and that 0 <= id < the limit. */
+qkv_status qkv__vocab_add(qkv__vocab *v, const char *text, size_t len, int32_t id);
+int32_t qkv__vocab_find(const qkv__vocab *v, const char *text, size_t len); /* -1: none */
+const char *qkv__vocab_text(const qkv__vocab *v, int32_t id, size_t *len);  /* NULL: none */
+/* From an object token -> id at a place; refuses bad ids, two tokens for one id, and ids of
+ * which most are missing. */
+qkv_status qkv__vocab_read(qkv__vocab *v, const qkv__json *object);
+
+/* ---- tokenizer_added.c: tokens matched in the text before anything else ------------------- */
+
+typedef struct {
+    int32_t id;
+    bool special, lstrip, rstrip, single_word, normalized;
+} qkv__added_token;
+
+typedef struct {
+    qkv__vocab names; /* added tokens alone */
+    qkv__added_token *list;
+    size_t count, capacity;
+    uint16_t *lengths; /* lengths that occur, longest first */
+    size_t length_count;
+    bool first[256]; /* first bytes that occur */
+} qkv__added;
+
+void qkv__added_init(qkv__added *a, qkv_context *ctx);
+void qkv__added_free(qkv__added *a);
+qkv_status qkv__added_read(qkv__added *a, const qkv__vocab *vocab, const qkv__json *array);
+const qkv__added_token *qkv__added_find(const qkv__added *a, int32_t id);
+
+typedef struct {
+    size_t start, end; /* what the token takes, stripped space included */
+    int32_t id;
+} qkv__match;
+
+/* The next token at or after from, of those whose normalized flag is as told; skip_special:
+ * special ones do not count. False: no more. floor: end of the match before. */
+bool qkv__added_next(const qkv__added *a, const char *text, size_t len, size_t from,
+                     size_t floor, bool normalized, bool skip_special, qkv__match *out);
+
+/* ---- tokenizer_split.c: pre-tokenizers ------------------------------------------------------- */
+
+typedef struct {
+    qkv_status (*piece)(void *user, const char *piece, size_t len);
+    void *user;
+} qkv__sink;
+
+/* Bytes of the first piece of a text (len > 0). */
+typedef size_t qkv__scan_fn(const char *s, size_t len);
+size_t qkv__scan_gpt2(const char *s, size_t len);
+size_t qkv__scan_char(const char *s, size_t len);
+
+typedef struct qkv__stage qkv__stage;
+typedef struct {
+    qkv__stage *stages;
+    size_t count, capacity;
+    bool byte_level; /* pieces are bytes of GPT-2's alphabet */
+} qkv__splitter;
+
+qkv_status qkv__splitter_read(qkv__splitter *s, qkv_context *ctx, const qkv__json *at);
+void qkv__splitter_free(qkv__splitter *s, qkv_context *ctx);
+/* Gives the pieces of a text, in order, to the sink. */
+qkv_status qkv__split(const qkv__splitter *s, qkv_context *ctx, const char *text, size_t len,
+                      const qkv__sink *sink);
+/* The scanner of a splitter that has one alone; else NULL. */
+qkv__scan_fn *qkv__splitter_scan(const qkv__splitter *s);
+
+/* ---- tokenizer_decode.c: decoder steps -------------------------------------------------------- */
+
+typedef struct qkv__step qkv__step;
+typedef struct {
+    /* Changes a token's text in place; first: nothing came before. */
+    void (*run[8])(qkv__str *token, bool first);
+    size_t count;
+    bool spaced; /* no decoder given: tokens are joined by spaces */
+} qkv__decoder;
+
+qkv_status qkv__decoder_read(qkv__decoder *d, const qkv__json *at);
+
+/* ---- models ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *name;
+    /* Reads the fields beside "vocab" into t->model. */
+    qkv_status (*read)(qkv_tokenizer *t, const qkv__json *at);
+    /* Appends a piece's ids. */
+    qkv_status (*encode)(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out);
+    /* Writes what read takes besides plain fields; NULL: nothing. */
+    void (*write)(const qkv_tokenizer *t, qkv__json_out *w);
+    void (*destroy)(qkv_tokenizer *t);
+} qkv__model_kind;
+
+extern const qkv__model_kind qkv__model_bpe, qkv__model_words;
+
+/* The files that byte-level BPE had before tokenizer.json. */
+typedef struct {
+    qkv__json vocab;
+    const char *merges_file; /* its name */
+    char *merges;            /* its text */
+    size_t merges_len;
+} qkv__bpe_files;
+
+size_t qkv__bpe_merges(const qkv_tokenizer *t);
+void qkv__bpe_merge(const qkv_tokenizer *t, size_t rank, int32_t pair[2]);
+
+/* ---- the whole ------------------------------------------------------------------------------------ */
+
+struct qkv_tokenizer {
+    qkv_context *ctx;
+    qkv__json spec;   /* tokenizer.json without vocabulary and merges, kept for saving */
+    qkv__json config; /* tokenizer_config.json as read, or nothing */
+    qkv__vocab vocab; /* the model's tokens */
+    qkv__added added;
+    int (*normalize)(const char *in, size_t len, qkv__str *out); /* NULL: as it is */
+    qkv__splitter splitter;
+    const qkv__model_kind *kind;
+    void *model; /* of the kind */
+    qkv_ids prefix, suffix; /* what the template puts around a text */
+    qkv__decoder decoder;
+    int32_t special[QKV_TOKEN_ROLES]; /* -1: none */
+    const qkv__bpe_files *files;      /* while the two files of old are read */
+    const char *text;                 /* being encoded, for messages */
+    size_t text_len;
+};
+
+/* tokenizer.c: an empty one; NULL when memory is out. */
+qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx);
+/* "the character U+00E9 at byte 7 ..." for a place in the text being encoded. */
+qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len);
+
+/* tokenizer_json.c: all parts from t->spec, which is set (vocabulary and merges from t->files
+ * where they are set); takes vocabulary and merges out of t->spec. */
+qkv_status qkv__tokenizer_read_spec(qkv_tokenizer *t);
+
+/* tokenizer_files.c: the beginning of tokenizer.json for what is made here, up to and with the
+ * model's plain fields: vocabulary and merges, and two closing brackets, are to follow.
+ * special: added tokens and their ids. unk: NULL where there is none. */
+void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
+                               const char *const *special, const int32_t *ids, size_t count,
+                               const char *unk);
+/* A tokenizer from the text of a tokenizer.json; name stands for the file in messages. */
+qkv_status qkv__tokenizer_parse(qkv_tokenizer **out, qkv_context *ctx, const char *name,
+                                const char *text, size_t len);
+/* Keys of the roles in tokenizer_config.json. */
+extern const char *const qkv__role_keys[QKV_TOKEN_ROLES];
+
+#endif
