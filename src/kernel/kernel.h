@@ -50,11 +50,14 @@ typedef void qkv_k_gemv_fn(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv
 /* ---- elementwise ------------------------------------------------------------------------- */
 
 typedef void qkv_k_axpy_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x, double alpha,
-                           bool acc, size_t n); /* y = [y +] alpha x */
+                           bool acc, size_t n); /* y = [y +] alpha x; y may be x */
 typedef void qkv_k_add_fn(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qkv_real *b,
                           size_t n); /* y = a + b; y may be a or b */
 typedef void qkv_k_mul_fn(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qkv_real *b,
-                          bool acc, size_t n); /* y = [y +] a b */
+                          bool acc, size_t n); /* y = [y +] a b; y may be a or b */
+
+typedef void qkv_k_map_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x,
+                          size_t n); /* y = exp x, or 1/x; y may be x */
 
 /* y = act(x). y may be x. */
 typedef void qkv_k_act_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x, qkv_k_act act,
@@ -129,6 +132,23 @@ typedef struct {
 typedef void qkv_k_xent_fn(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
                            qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
                            const qkv_k_xent_args *args);
+
+/* ---- pointwise losses ------------------------------------------------------------- */
+
+/* (x-t)^2, |x-t|, Huber's with threshold delta, and -t log s - (1-t) log(1-s), s = sigmoid(x). */
+typedef enum { QKV_K_SQUARED, QKV_K_ABSOLUTE, QKV_K_HUBER, QKV_K_BINARY } qkv_k_loss_kind;
+typedef struct {
+    qkv_k_loss_kind loss;
+    double delta, scale;
+    bool to_target; /* of the backward pass: with respect to the target, not to x */
+} qkv_k_loss_args;
+/* The sum over n elements, in double, in blocks of a fixed size. */
+typedef double qkv_k_loss_fn(const qkv_exec *e, const qkv_real *x, const qkv_real *target,
+                             const qkv_k_loss_args *args, size_t n);
+/* d = [d +] scale times the slope. */
+typedef void qkv_k_loss_bwd_fn(const qkv_exec *e, qkv_real *d, const qkv_real *x,
+                               const qkv_real *target, bool acc, const qkv_k_loss_args *args,
+                               size_t n);
 
 /* ---- rows by index -------------------------------------------------------------- */
 
@@ -239,6 +259,7 @@ typedef struct {
     qkv_k_axpy_fn *axpy;
     qkv_k_add_fn *add;
     qkv_k_mul_fn *mul;
+    qkv_k_map_fn *exp, *reciprocal;
     qkv_k_act_fn *act;
     qkv_k_act_bwd_fn *act_bwd;
     qkv_k_gated_fn *gated;
@@ -251,6 +272,8 @@ typedef struct {
     qkv_k_softmax_fn *softmax;
     qkv_k_softmax_bwd_fn *softmax_bwd;
     qkv_k_xent_fn *xent;
+    qkv_k_loss_fn *loss;
+    qkv_k_loss_bwd_fn *loss_bwd;
     qkv_k_embed_fn *embed;
     qkv_k_embed_bwd_fn *embed_bwd;
     qkv_k_rotary_fn *rotary;
@@ -268,6 +291,7 @@ const qkv_kernels *qkv__kernels(unsigned isa);
  * once in the vector types of simd.h and compiled once per instruction set, whose name ends
  * the function's. */
 void qkv__kernels_ref_elementwise(qkv_kernels *k);
+void qkv__kernels_ref_pointwise(qkv_kernels *k); /* exp, 1/x, pointwise losses */
 void qkv__kernels_ref_rows(qkv_kernels *k); /* norms, softmax, cross-entropy, rows by index */
 void qkv__kernels_ref_attention(qkv_kernels *k);
 void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv */

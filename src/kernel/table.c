@@ -12,6 +12,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void fill_reference(qkv_kernels *k)
 {
     qkv__kernels_ref_elementwise(k);
+    qkv__kernels_ref_pointwise(k);
     qkv__kernels_ref_rows(k);
     qkv__kernels_ref_attention(k);
     qkv__kernels_ref_gemm(k);

@@ -51,7 +51,14 @@ static size_t root_bytes(const qkv_tensor *root) { return qkv_count(root) * size
 /* A parameter's own gradient takes part only in passes to everything. */
 static bool into_param(const qkv_tape *t, const qkv_tensor *root)
 {
-    return root->param && !t->wrt;
+    return root->trains && !t->wrt;
+}
+
+/* True when the notes of how this tensor was made are gone, so that a gradient would end here. */
+static bool is_cut_off(const qkv_tape *t, const qkv_tensor *root)
+{
+    bool asked = root->required || root->kept == t->pass;
+    return root->noted && root->noted <= t->dropped && !asked;
 }
 
 /* Readies the root's gradient for this pass; false when memory is out. */
@@ -104,6 +111,9 @@ qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc)
     if (t->status || !qkv__wants(t, x))
         return NULL;
     qkv_tensor *root = x->root;
+    if (is_cut_off(t, root))
+        return qkv__op_fail(t, "backward", "%s was computed before a pass that did not keep its "
+                            "notes", qkv__shape_text(t, x));
     if (!open_grad(t, root))
         return NULL;
     *acc = true;
@@ -144,7 +154,10 @@ void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim
         N *= gshape[i];
     size_t trailing = (size_t)x->ndim * sizeof *gshape;
     if (qkv__is_dense(x) && memcmp(x->shape, gshape + missing, trailing) == 0) {
-        t->k->sum_rows(&t->exec, dx, g, C, acc, N, C);
+        if (N == 1)
+            t->k->axpy(&t->exec, dx, g, 1.0, acc, C);
+        else
+            t->k->sum_rows(&t->exec, dx, g, C, acc, N, C);
         return;
     }
     size_t gstride[QKV_MAX_DIMS], stride[QKV_MAX_DIMS], outer[QKV_MAX_DIMS], step[QKV_MAX_DIMS];
@@ -200,6 +213,9 @@ static qkv_status check(qkv_tape *t, const qkv_backward_args *a)
                                          "backward: output %d is %s, its gradient %s", i,
                                          qkv__shape_text(t, y), qkv__shape_text(t, g));
     }
+    for (int i = 0; i < a->n_wrt; i++)
+        if (!a->wrt[i])
+            return t->status = qkv__fail(t->ctx, QKV_E_ARGUMENT, "backward: wrt %d is NULL", i);
     return QKV_OK;
 }
 
@@ -231,6 +247,14 @@ static void seed(qkv_tape *t, qkv_tensor *y, const qkv_tensor *g)
                y->shape, y->ndim, acc);
 }
 
+static void complete(qkv_tape *t, qkv_tensor *leaf)
+{
+    fill_missing(leaf);
+    leaf->param->has_grad = true;
+    if (t->on_ready)
+        t->on_ready(t->ready_user, leaf->param);
+}
+
 /* One use less of everything the node took; a parameter without any left is complete. */
 static void use_up(qkv_tape *t, const qkv__node *n)
 {
@@ -245,12 +269,8 @@ static void use_up(qkv_tape *t, const qkv__node *n)
             root->used_up = 0;
             root->grad = NULL;
         }
-        if (++root->used_up < root->uses || !root->grad)
-            continue;
-        fill_missing(root);
-        root->param->has_grad = true;
-        if (t->on_ready)
-            t->on_ready(t->ready_user, root->param);
+        if (++root->used_up == root->uses && root->grad)
+            complete(t, root);
     }
 }
 
@@ -287,7 +307,11 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
         seed(t, a->outputs[i], a->gradients ? a->gradients[i] : NULL);
     for (const qkv__node *n = t->last; n && !t->status; n = n->prev)
         run_node(t, n);
+    for (qkv_tensor *leaf = t->leaves; leaf && !t->status; leaf = leaf->next_leaf)
+        if (into_param(t, leaf) && leaf->uses == 0 && leaf->pass == t->pass)
+            complete(t, leaf); /* an output of the pass itself */
     if (!a->keep) {
+        t->dropped++;
         t->first = t->last = NULL;
         for (qkv_tensor *leaf = t->leaves; leaf; leaf = leaf->next_leaf)
             leaf->uses = 0;

@@ -243,7 +243,8 @@ static bool describe(qkv_tape *t, attention_params *p, qkv_tensor *const *in,
         return qkv__op_fail(t, "attention", "offsets leave rows out that no sequence has") != NULL;
     if (t->train && o->dropout > 0)
         a->dropout = (qkv_k_dropout_args){o->dropout, t->random.seed, t->random.step,
-                                          qkv__first_row(t, q->shape[0] * q->shape[1]), o->site};
+                                          qkv__first_row(t, q->shape[0] * q->shape[1],
+                                                         q->shape[0]), o->site};
     p->q_rows = a->B ? a->q_begin[a->B - 1] + a->q_len[a->B - 1] : 0;
     return true;
 }

@@ -48,7 +48,7 @@ void qkv_tape_reset(qkv_tape *t)
     t->first = t->last = NULL;
     t->leaves = NULL;
     t->pool_classes = 0;
-    t->pass = 0;
+    t->pass = t->dropped = 0;
     t->name_depth = 0;
     t->name[0] = 0;
 }
@@ -110,6 +110,27 @@ const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x)
     return text;
 }
 
+bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
+{
+    if (!qkv__ready(t, op, n, in))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (in[i]->dtype != QKV_REAL) {
+            qkv__op_fail(t, op, "input %d, %s, does not hold real numbers", i,
+                         qkv__shape_text(t, in[i]));
+            return false;
+        }
+    return true;
+}
+
+qkv_real *qkv__scratch(qkv_tape *t, size_t n)
+{
+    qkv_real *p = t->status ? NULL : qkv__arena_alloc(t->exec.scratch, n * sizeof *p);
+    if (!p && !t->status)
+        t->status = QKV_E_MEMORY;
+    return p;
+}
+
 void *qkv__step_alloc(qkv_tape *t, size_t bytes)
 {
     void *p = t->status ? NULL : qkv__arena_alloc(t->step, bytes);
@@ -154,16 +175,18 @@ void qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in,
     for (int i = 0; i < n_in; i++)
         if (in[i])
             in[i]->root->uses++;
-    for (int i = 0; i < n_out; i++)
+    for (int i = 0; i < n_out; i++) {
         out[i]->root->needs_grad = true;
+        out[i]->root->noted = t->dropped + 1;
+    }
 }
 
-uint64_t qkv__first_row(const qkv_tape *t, size_t N)
+uint64_t qkv__first_row(const qkv_tape *t, size_t N, size_t leading)
 {
-    if (t->random.samples == 0)
-        return t->random.first_sample * N; /* one sample per leading index is the op's business */
-    return t->random.first_row ? t->random.first_row
-                               : t->random.first_sample * (N / t->random.samples);
+    if (t->random.first_row)
+        return t->random.first_row;
+    size_t samples = t->random.samples ? t->random.samples : leading;
+    return samples ? t->random.first_sample * (N / samples) : 0;
 }
 
 /* ---- names and probes --------------------------------------------------------------------- */
@@ -231,22 +254,14 @@ qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep)
     keep = qkv_contiguous(t, keep);
     if (!keep)
         return NULL;
-    qkv_tensor moved = *keep;
-    size_t bytes = qkv_count(keep) * (moved.dtype == QKV_I32 ? sizeof(int32_t) : sizeof(qkv_real));
+    qkv_tensor old = *keep;
+    size_t bytes = qkv_count(keep) * qkv__dtype_size(old.dtype);
     qkv__arena_release(t->step, (qkv__mark){s.opaque[0], s.opaque[1], s.opaque[2]});
     /* The new place is at or before the old one and nothing else is alive behind the mark, but
      * the struct must not be written over data that is still to be moved: data goes first. */
     void *data = qkv__step_alloc(t, bytes);
     if (!data)
         return NULL;
-    memmove(data, moved.data, bytes);
-    qkv_tensor *x = qkv__step_alloc(t, sizeof *x);
-    if (!x)
-        return NULL;
-    *x = moved;
-    x->data = data;
-    x->root = x;
-    x->offset = 0;
-    x->part = QKV__WHOLE;
-    return x;
+    memmove(data, old.data, bytes);
+    return qkv__new_over(t, old.dtype, data, old.ndim, old.shape);
 }

@@ -65,7 +65,9 @@ struct qkv_tensor {
     /* The rest is used on roots alone. */
     bool needs_grad;
     bool required;    /* qkv_require_grad: the gradient outlives the pass */
+    bool trains;      /* a leaf whose gradient is the parameter's: it was not frozen */
     qkv_param *param; /* the leaf of this parameter, or NULL */
+    uint64_t noted;   /* 1 + the tape's `dropped` when a node made it; 0: a leaf */
     qkv_tensor *next_leaf;
     const qkv__parts *parts;
     size_t uses;      /* inputs of nodes that are this tensor or a view of it */
@@ -96,6 +98,7 @@ struct qkv_tape {
     qkv_tensor *leaves; /* of parameters */
     qkv_randomness random;
 
+    uint64_t dropped; /* passes that dropped the notes, over this step */
     uint64_t pass;   /* number of the backward pass, from 1 */
     bool wrt;        /* the pass goes to chosen tensors only */
     qkv__pool_class pool[QKV__POOL_CLASSES];
@@ -111,10 +114,15 @@ struct qkv_tape {
     struct qkv__attention_probes *attention_probes; /* attention.c's */
 };
 
+size_t qkv__dtype_size(qkv_dtype dtype); /* bytes */
+
 /* ---- making tensors ----------------------------------------------------------------------- */
 
 /* False when the tape has failed already or an input is NULL (which then fails it). */
 bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
+
+/* As qkv__ready, and every input must hold real numbers. */
+bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 
 /* Records the first error as "op at name: sentence"; returns NULL. */
 void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF(3, 4);
@@ -123,7 +131,12 @@ void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF
 const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x);
 
 void *qkv__step_alloc(qkv_tape *t, size_t bytes); /* NULL fails the tape */
+/* n reals for the duration of one op, which marks and releases t->exec.scratch. NULL fails the
+ * tape. */
+qkv_real *qkv__scratch(qkv_tape *t, size_t n);
 qkv_tensor *qkv__new(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape);
+/* A root over `data`, which outlives the step; over new step memory when data is NULL. */
+qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim, const size_t *shape);
 qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x); /* dense, shape of x */
 /* A view of x with the given shape and strides, `offset` elements on; part says what of the
  * root it covers. */
@@ -166,7 +179,8 @@ void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim
 /* The gradient of output i, dense; NULL when none arrived. */
 const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i);
 
-/* First row of a tensor with N rows in the global batch (for dropout). */
-uint64_t qkv__first_row(const qkv_tape *t, size_t N);
+/* Index in the global batch of the first row of a tensor with N rows, whose leading dimension
+ * is `leading` (for dropout). */
+uint64_t qkv__first_row(const qkv_tape *t, size_t N, size_t leading);
 
 #endif

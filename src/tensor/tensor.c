@@ -5,7 +5,7 @@
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
-static size_t dtype_size(qkv_dtype dtype)
+size_t qkv__dtype_size(qkv_dtype dtype)
 {
     return dtype == QKV_REAL ? sizeof(qkv_real) : dtype == QKV_I32 ? 4 : 2;
 }
@@ -62,15 +62,15 @@ static void dense_strides(qkv_tensor *x)
     }
 }
 
-/* A root of this shape over `data`, or over new step memory when data is NULL. */
-static qkv_tensor *make(qkv_tape *t, qkv_dtype dtype, void *data, int ndim, const size_t *shape)
+qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim,
+                          const size_t *shape)
 {
     if (t->status)
         return NULL;
     if (ndim < 0 || ndim > QKV_MAX_DIMS)
         return qkv__op_fail(t, "tensor", "%d dimensions; at most %d are possible", ndim,
                             QKV_MAX_DIMS);
-    size_t count = dtype_size(dtype);
+    size_t count = qkv__dtype_size(dtype);
     for (int i = 0; i < ndim; i++)
         if (!qkv__mul_size(count, shape[i], &count))
             return qkv__op_fail(t, "tensor", "more elements than memory has addresses");
@@ -91,17 +91,17 @@ static qkv_tensor *make(qkv_tape *t, qkv_dtype dtype, void *data, int ndim, cons
 
 qkv_tensor *qkv__new(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape)
 {
-    return make(t, dtype, NULL, ndim, shape);
+    return qkv__new_over(t, dtype, NULL, ndim, shape);
 }
 
 qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x)
 {
-    return make(t, x->dtype, NULL, x->ndim, x->shape);
+    return qkv__new_over(t, x->dtype, NULL, x->ndim, x->shape);
 }
 
 qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape)
 {
-    qkv_tensor *x = make(t, QKV_REAL, NULL, ndim, shape);
+    qkv_tensor *x = qkv__new_over(t, QKV_REAL, NULL, ndim, shape);
     if (x && data)
         memcpy(x->data, data, qkv_count(x) * sizeof *data);
     return x;
@@ -109,7 +109,7 @@ qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const s
 
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape)
 {
-    qkv_tensor *x = make(t, QKV_I32, NULL, ndim, shape);
+    qkv_tensor *x = qkv__new_over(t, QKV_I32, NULL, ndim, shape);
     if (x)
         memcpy(x->data, ids, qkv_count(x) * sizeof *ids);
     return x;
@@ -117,7 +117,7 @@ qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size
 
 qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape)
 {
-    return make(t, QKV_REAL, data, ndim, shape);
+    return qkv__new_over(t, QKV_REAL, data, ndim, shape);
 }
 
 qkv_real *qkv_tensor_fill(qkv_tensor *x) { return x ? qkv__real(x) : NULL; }
@@ -142,17 +142,34 @@ qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x)
     return data ? data[0] : (qkv_real)NAN;
 }
 
+/* A leaf made earlier in this step that trains, or does not: a parameter may be frozen and
+ * thawed between its uses, but two leaves that train would overwrite each other's gradient. */
+static qkv_tensor *find_leaf(qkv_tape *t, const qkv_param *p, bool trains)
+{
+    if (p->leaf_tape != t || p->leaf_epoch != t->epoch)
+        return NULL;
+    if (p->leaf->trains == trains)
+        return p->leaf;
+    for (qkv_tensor *x = t->leaves; x; x = x->next_leaf)
+        if (x->param == p && x->trains == trains)
+            return x;
+    return NULL;
+}
+
 qkv_tensor *qkv_use(qkv_tape *t, qkv_param *p)
 {
     if (t->status)
         return NULL;
-    if (p->leaf_tape == t && p->leaf_epoch == t->epoch)
-        return p->leaf;
-    qkv_tensor *x = make(t, QKV_REAL, p->data, p->ndim, p->shape);
+    qkv_tensor *x = find_leaf(t, p, !p->frozen);
+    if (x)
+        return x;
+    x = qkv__new_over(t, QKV_REAL, p->data, p->ndim, p->shape);
     if (!x)
         return NULL;
     x->param = p;
-    x->needs_grad = !p->frozen;
+    if (!t->record)
+        return x; /* not remembered: it may lie in a scope that ends before the step does */
+    x->needs_grad = x->trains = !p->frozen;
     x->next_leaf = t->leaves;
     t->leaves = x;
     p->leaf_tape = t;
@@ -173,5 +190,5 @@ qkv_tensor *qkv_require_grad(qkv_tape *t, qkv_tensor *x)
 qkv_tensor *qkv_detach(qkv_tape *t, qkv_tensor *x)
 {
     x = qkv_contiguous(t, x); /* roots are dense */
-    return x ? make(t, x->dtype, x->data, x->ndim, x->shape) : NULL;
+    return x ? qkv__new_over(t, x->dtype, x->data, x->ndim, x->shape) : NULL;
 }

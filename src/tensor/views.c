@@ -92,8 +92,7 @@ qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
         memcpy(y->shape, shape, (size_t)ndim * sizeof *shape);
         memcpy(y->stride, stride, (size_t)ndim * sizeof *stride);
     }
-    size_t size = x->dtype == QKV_REAL ? sizeof(qkv_real) : x->dtype == QKV_I32 ? 4 : 2;
-    y->data = (char *)x->data + offset * size;
+    y->data = (char *)x->data + offset * qkv__dtype_size(x->dtype);
     y->root = x->root;
     y->offset = x->offset + offset;
     y->part = part;
@@ -101,8 +100,8 @@ qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
 }
 
 /* Strides for `shape` over x's elements in row-major order, without moving any; false when x's
- * own strides make that impossible. Both shapes are walked in groups of equal size: within a
- * group x must step evenly. */
+ * own strides make that impossible, or the innermost dimension would not be contiguous. Both
+ * shapes are walked in groups of equal size: within a group x must step evenly. */
 static bool restride(const qkv_tensor *x, int ndim, const size_t *shape, size_t *stride)
 {
     size_t old[QKV_MAX_DIMS], step[QKV_MAX_DIMS];
@@ -133,7 +132,7 @@ static bool restride(const qkv_tensor *x, int ndim, const size_t *shape, size_t 
     }
     for (; b < ndim; b++)
         stride[b] = 1; /* only ones are left */
-    return true;
+    return ndim == 0 || shape[ndim - 1] == 1 || stride[ndim - 1] == 1;
 }
 
 qkv_tensor *qkv_reshape(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape)
