@@ -57,9 +57,10 @@ qkv_status qkv__json_fail(const qkv__json *at, const char *key, const char *fmt,
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* indent 2 looks as Python's json.dumps(indent=2) does, indent 0 is one line. The key is NULL
- * inside arrays and at the top. Strings that are not UTF-8 get U+FFFD for what is wrong; reals
- * that are not finite become null. A failed allocation is told at the end. */
+/* indent 2 looks as Python's json.dumps(indent=2) does, indent 0 is one line, indent -1 one line
+ * without spaces. The key is NULL inside arrays and at the top. Strings that are not UTF-8 get
+ * U+FFFD for what is wrong; reals that are not finite become null. A failed allocation is told
+ * at the end. */
 typedef struct {
     qkv__str text;
     int indent, depth;

@@ -9,7 +9,7 @@
 
 static void new_line(qkv__json_out *w)
 {
-    if (!w->indent)
+    if (w->indent <= 0)
         return;
     qkv__str_puts(&w->text, "\n");
     for (int i = 0; i < w->indent * w->depth; i++)
@@ -74,7 +74,7 @@ static void lead(qkv__json_out *w, const char *key)
         new_line(w);
     if (key) {
         add_quoted(&w->text, key, strlen(key));
-        qkv__str_puts(&w->text, ": ");
+        qkv__str_puts(&w->text, w->indent < 0 ? ":" : ": ");
     }
     w->first = false;
 }

@@ -1,0 +1,281 @@
+/* safetensors_write.c - writing safetensors: by type, then name, as the reference writer does.
+ * Streams from the caller's callbacks; the only buffer holds a few thousand numbers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/convert.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+
+enum { CHUNK = 16384 }; /* numbers converted at a time */
+
+typedef struct {
+    const qkv_safetensors_entry *entry;
+    size_t count, bytes, shard;
+} item;
+
+typedef struct {
+    qkv_context *ctx;
+    const char *path; /* of the whole model, or of this shard */
+    const char *const *metadata;
+    item *items; /* sorted */
+    size_t count;
+    qkv_real *reals;
+    unsigned char *stored;
+} save;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const item *)a)->entry->name, ((const item *)b)->entry->name);
+}
+
+/* Shards one after another; in each the widest types first, so that all data is aligned. */
+static int by_place(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+    if (x->shard != y->shard)
+        return x->shard < y->shard ? -1 : 1;
+    if (x->entry->store != y->entry->store)
+        return x->entry->store > y->entry->store ? -1 : 1;
+    return by_name(a, b);
+}
+
+static qkv_status check_entry(const save *s, const qkv_safetensors_entry *e, item *out)
+{
+    bool floating = e->store == QKV_STORE_F16 || e->store == QKV_STORE_BF16 ||
+                    e->store == QKV_STORE_F32 || e->store == QKV_STORE_F64;
+    *out = (item){.entry = e};
+    if (!e->name || strcmp(e->name, "__metadata__") == 0)
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: a tensor cannot be named %s", s->path,
+                         e->name ? e->name : "NULL");
+    if (e->store >= QKV_STORE_OTHER || (!floating && !e->raw) || e->ndim < 0)
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": cannot be written as %s",
+                         s->path, e->name, qkv_store_name(e->store));
+    if (!qkv__file_shape_count(e->ndim, e->shape, &out->count) ||
+        !qkv__mul_size(out->count, qkv_store_bytes(e->store), &out->bytes))
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" is too large", s->path,
+                         e->name);
+    if (out->count && !e->data && !e->raw && !e->fill)
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" has no data", s->path,
+                         e->name);
+    return QKV_OK;
+}
+
+/* Each tensor gets its shard, in the caller's order; returns how many there are. */
+static size_t assign_shards(save *s, size_t limit)
+{
+    size_t shard = 0, used = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (limit && used && s->items[i].bytes > limit - (used < limit ? used : limit)) {
+            shard++;
+            used = 0;
+        }
+        s->items[i].shard = shard;
+        used += s->items[i].bytes;
+    }
+    return shard + 1;
+}
+
+static void put_header(qkv__json_out *w, const save *s, const item *items, size_t count)
+{
+    size_t at = 0;
+    qkv__json_begin_object(w, NULL);
+    qkv__json_begin_object(w, "__metadata__");
+    for (size_t i = 0; s->metadata[i]; i += 2)
+        qkv__json_put_string(w, s->metadata[i], s->metadata[i + 1]);
+    qkv__json_end_object(w);
+    for (size_t i = 0; i < count; i++) {
+        const qkv_safetensors_entry *e = items[i].entry;
+        qkv__json_begin_object(w, e->name);
+        qkv__json_put_string(w, "dtype", qkv_store_name(e->store));
+        qkv__json_begin_array(w, "shape");
+        for (int d = 0; d < e->ndim; d++)
+            qkv__json_put_int(w, NULL, (int64_t)e->shape[d]);
+        qkv__json_end_array(w);
+        qkv__json_begin_array(w, "data_offsets");
+        qkv__json_put_int(w, NULL, (int64_t)at);
+        at += items[i].bytes;
+        qkv__json_put_int(w, NULL, (int64_t)at);
+        qkv__json_end_array(w);
+        qkv__json_end_object(w);
+    }
+    qkv__json_end_object(w);
+}
+
+static qkv_status write_header(const save *s, qkv__writer *out, const item *items, size_t count)
+{
+    qkv__json_out w;
+    qkv__json_out_init(&w, s->ctx, -1);
+    put_header(&w, s, items, count);
+    while (w.text.len % 8)
+        qkv__str_puts(&w.text, " ");
+    uint64_t length = w.text.len;
+    qkv_status status = qkv__json_out_text(&w) ? QKV_OK : QKV_E_MEMORY;
+    if (!status && length > QKV__MAX_HEADER)
+        status = qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: the header would have %zu bytes", s->path,
+                           w.text.len);
+    if (!status)
+        status = qkv__writer_put(out, &length, sizeof length);
+    if (!status)
+        status = qkv__writer_put(out, w.text.data, w.text.len);
+    qkv__json_out_free(&w);
+    return status;
+}
+
+static qkv_status write_item(const save *s, qkv__writer *out, const item *it)
+{
+    const qkv_safetensors_entry *e = it->entry;
+    if (e->raw && !e->data)
+        return qkv__writer_put(out, e->raw, it->bytes);
+    if (e->data && e->store == QKV_STORE_F32 && sizeof(qkv_real) == 4)
+        return qkv__writer_put(out, e->data, it->bytes);
+    qkv_status status = QKV_OK;
+    for (size_t at = 0; at < it->count && !status; at += CHUNK) {
+        size_t n = it->count - at < CHUNK ? it->count - at : CHUNK;
+        if (!e->data)
+            status = e->fill(e->user, at, n, s->reals);
+        qkv__store_write(s->stored, e->data ? e->data + at : s->reals, e->store, n);
+        if (!status)
+            status = qkv__writer_put(out, s->stored, n * qkv_store_bytes(e->store));
+    }
+    return status;
+}
+
+static qkv_status write_file(const save *s, const char *path, const item *items, size_t count)
+{
+    qkv__writer *out;
+    qkv_status status = qkv__writer_open(&out, s->ctx, path);
+    if (status)
+        return status;
+    status = write_header(s, out, items, count);
+    for (size_t i = 0; i < count && !status; i++)
+        status = write_item(s, out, &items[i]);
+    if (!status)
+        return qkv__writer_close(out);
+    qkv__writer_abandon(out);
+    return status;
+}
+
+/* "DIR/model-00001-of-00003.safetensors" beside "DIR/model.safetensors". */
+static void shard_path(qkv__str *out, const char *path, size_t shard, size_t shards)
+{
+    const char *name = qkv__path_name(path), *dot = strrchr(name, '.');
+    size_t stem = dot ? (size_t)(dot - path) : strlen(path);
+    qkv__str_clear(out);
+    qkv__str_add(out, path, stem);
+    qkv__str_printf(out, "-%05zu-of-%05zu%s", shard + 1, shards, dot ? dot : "");
+}
+
+static qkv_status write_index(save *s, const char *path, const char *index, size_t shards)
+{
+    qkv__json_out w;
+    qkv__str name;
+    int64_t total = 0;
+    qkv__str_init(&name, s->ctx);
+    qkv__json_out_init(&w, s->ctx, 2);
+    for (size_t i = 0; i < s->count; i++)
+        total += (int64_t)s->items[i].bytes;
+    qsort(s->items, s->count, sizeof *s->items, by_name);
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_begin_object(&w, "metadata");
+    qkv__json_put_int(&w, "total_size", total);
+    qkv__json_end_object(&w);
+    qkv__json_begin_object(&w, "weight_map");
+    for (size_t i = 0; i < s->count && !name.failed; i++) {
+        shard_path(&name, path, s->items[i].shard, shards);
+        if (!name.failed)
+            qkv__json_put_string(&w, s->items[i].entry->name, qkv__path_name(name.data));
+    }
+    qkv__json_end_object(&w);
+    qkv__json_end_object(&w);
+    bool failed = name.failed;
+    qkv__str_free(&name);
+    if (!failed)
+        return qkv__json_out_save(&w, index);
+    qkv__json_out_free(&w);
+    return QKV_E_MEMORY;
+}
+
+static qkv_status write_shards(save *s, const char *path, const char *index, size_t shards)
+{
+    qkv__str name;
+    qkv_status status = QKV_OK;
+    size_t first = 0;
+    qkv__str_init(&name, s->ctx);
+    for (size_t i = 0; i < shards && !status; i++) {
+        size_t end = first;
+        while (end < s->count && s->items[end].shard == i)
+            end++;
+        shard_path(&name, path, i, shards);
+        status = name.failed ? QKV_E_MEMORY
+                             : write_file(s, name.data, s->items + first, end - first);
+        first = end;
+    }
+    qkv__str_free(&name);
+    if (!status)
+        status = write_index(s, path, index, shards);
+    return status ? status : qkv__file_remove(s->ctx, path);
+}
+
+static qkv_status write_all(save *s, const char *path, size_t shard_bytes)
+{
+    qkv__str index;
+    qkv__str_init(&index, s->ctx);
+    qkv__str_printf(&index, "%s.index.json", path);
+    size_t shards = assign_shards(s, shard_bytes);
+    if (s->count)
+        qsort(s->items, s->count, sizeof *s->items, by_place);
+    qkv_status status = QKV_OK;
+    if (index.failed) {
+        status = QKV_E_MEMORY;
+    } else if (shards > 1) {
+        status = write_shards(s, path, index.data, shards);
+    } else {
+        status = write_file(s, path, s->items, s->count);
+        if (!status)
+            status = qkv__file_remove(s->ctx, index.data);
+    }
+    qkv__str_free(&index);
+    return status;
+}
+
+static qkv_status check_entries(save *s, const qkv_safetensors_entry *entries)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        qkv_status status = check_entry(s, &entries[i], &s->items[i]);
+        if (status)
+            return status;
+    }
+    if (s->count)
+        qsort(s->items, s->count, sizeof *s->items, by_name);
+    for (size_t i = 1; i < s->count; i++)
+        if (by_name(&s->items[i - 1], &s->items[i]) == 0)
+            return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: two tensors are named \"%s\"", s->path,
+                             s->items[i].entry->name);
+    for (size_t i = 0; i < s->count; i++) /* the caller's order again, for shards */
+        (void)check_entry(s, &entries[i], &s->items[i]);
+    return QKV_OK;
+}
+
+qkv_status qkv_safetensors_save(qkv_context *ctx, const char *path,
+                                const qkv_safetensors_entry *entries, size_t count,
+                                const qkv_safetensors_options *options)
+{
+    static const char *const torch[] = {"format", "pt", NULL};
+    save s = {.ctx = ctx, .path = path, .count = count, .metadata = torch};
+    if (options && options->metadata)
+        s.metadata = options->metadata;
+    s.items = qkv__calloc(ctx, count + 1, sizeof *s.items);
+    s.reals = qkv__malloc(ctx, CHUNK * sizeof *s.reals);
+    s.stored = qkv__malloc(ctx, CHUNK * 8);
+    qkv_status status = s.items && s.reals && s.stored ? QKV_OK : QKV_E_MEMORY;
+    if (!status)
+        status = check_entries(&s, entries);
+    if (!status)
+        status = write_all(&s, path, options ? options->shard_bytes : 0);
+    qkv__free(ctx, s.items);
+    qkv__free(ctx, s.reals);
+    qkv__free(ctx, s.stored);
+    return status;
+}

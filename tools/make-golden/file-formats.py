@@ -1,0 +1,31 @@
+"""Writes tests/golden/io/*.safetensors with the reference library, for test_safetensors.c.
+
+    python tools/make-golden/file-formats.py tests/golden/io
+"""
+import sys
+
+import torch
+from safetensors.torch import save_file
+
+out = sys.argv[1]
+torch.manual_seed(1)
+
+# Floats whose rounding to 16 bits is interesting: ties, subnormals, overflow, random bits.
+special = torch.tensor([0.0, -0.0, 1.0, 65504.0, 65519.9, 65520.0, -65536.0, 6e-8, 2.98e-8, 2.99e-8,
+                        5.96e-8, 6.1e-5, 1e-40, 3.4e38, float("inf"), -float("inf"),
+                        1.00048828125, 1.00146484375, 1.00390625, 1.01171875])
+random = torch.randint(-(2**31), 2**31 - 1, (492,), dtype=torch.int32).view(torch.float32)
+half_like = torch.randint(0x33000000, 0x47900000, (512,), dtype=torch.int32).view(torch.float32)
+source = torch.cat([special, random[~random.isnan()], half_like])
+save_file({"source": source, "f16": source.half(), "bf16": source.bfloat16()},
+          f"{out}/rounding.safetensors", metadata={"format": "pt"})
+
+n = torch.arange(6).reshape(2, 3)
+save_file({
+    "b.f32": n.float() / 4 - 0.5,
+    "a.f32": torch.tensor(2.5),
+    "f16": n.half() / 4, "bf16": n.bfloat16() / 4, "f64": n.double() / 3,
+    "i8": (n - 3).to(torch.int8), "u8": (n + 250).to(torch.uint8), "i16": (n * -1000).to(torch.int16),
+    "i32": (n * -100000).to(torch.int32), "i64": n * -(2**40), "bool": n % 2 == 1,
+    "empty": torch.zeros(0, 3), "f8": n.to(torch.float8_e4m3fn),
+}, f"{out}/types.safetensors", metadata={"format": "pt"})
