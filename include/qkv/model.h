@@ -42,7 +42,7 @@ qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user);
 /* Fills every parameter as its row says; the same seed gives the same model. */
 qkv_status qkv_model_init(qkv_model *m, uint64_t seed);
 
-/* ---- models that continue text ---------------------------------------------------------------- */
+/* ---- models that continue text --------------------------------------------------------- */
 
 /* Decoding state: caches of all layers, for B sequences of up to `capacity` positions. */
 typedef struct qkv_lm_cache qkv_lm_cache;
