@@ -11,6 +11,13 @@
 #include <qkv/nn.h>
 #include <qkv/model.h>
 #include <qkv/gpt.h>
+#include <qkv/tokenizer.h>
+#include <qkv/tokens.h>
+#include <qkv/safetensors.h>
+#include <qkv/hub.h>
+#include <qkv/opt.h>
+#include <qkv/task.h>
+#include <qkv/train.h>
 #include <qkv/opt.h>
 
 #endif

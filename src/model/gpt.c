@@ -120,7 +120,7 @@ static qkv_status make(qkv_model *base)
     return m->head ? QKV_OK : QKV_E_MEMORY;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- rows --------------------------------------------------------------------------------- */
 
 static void visit_gpt2_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
 {
@@ -223,7 +223,7 @@ static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
     return v.status;
 }
 
-/* ---- forward ------------------------------------------------------------------------------------ */
+/* ---- forward ------------------------------------------------------------------------------ */
 
 /* i32 (B, T): past, past + 1, ..; from 0 again in each packed sequence. */
 static qkv_tensor *positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
@@ -275,7 +275,7 @@ static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t 
                            m->norm_bias, c->norm_eps, c->dropout, FINAL_SITE);
 }
 
-/* ---- as a language model --------------------------------------------------------------------------- */
+/* ---- as a language model ------------------------------------------------------------------ */
 
 static size_t vocab(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->vocab; }
 static size_t horizon(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->positions; }

@@ -1,0 +1,72 @@
+/* task.h - what is learnt: batches from data, a loss, measures on held-out data.
+ * Layer: task */
+#ifndef QKV_TASK_H
+#define QKV_TASK_H
+
+#include <qkv/model.h>
+#include <qkv/tokens.h>
+
+QKV_BEGIN_DECLS
+
+/* Named results of an evaluation; the first is the one that checkpoints are chosen by. */
+typedef struct {
+    struct {
+        const char *name; /* "loss", "perplexity", "accuracy"; static */
+        double value;
+    } item[8];
+    int count;
+    bool more_is_better;   /* of the first */
+    size_t scored, units;  /* how much of the held-out data was judged, and all there is */
+} qkv_measures;
+
+/* Which samples of an update's batch a call is about: first .. first+count-1 of `total`. */
+typedef struct {
+    uint64_t step; /* of the update, from 0 */
+    int phase;
+    size_t first, count, total;
+} qkv_task_part;
+
+/* A task is these functions and a struct of its own; programs may bring their own. */
+typedef struct {
+    const char *name;
+    const char *unit; /* what rates count: "tokens" */
+    int phases;       /* updates in one step, each with its own loss: 1 nearly always */
+    /* The part's share of the batch's mean loss: the shares of all parts add up to it. Recorded
+     * on t. NULL on failure (the tape says why). */
+    qkv_tensor *(*loss)(void *self, qkv_tape *t, const qkv_task_part *part);
+    /* Measures on held-out data, on at most `limit` units (0: all). NULL: nothing is held out. */
+    qkv_status (*evaluate)(void *self, qkv_tape *t, size_t limit, qkv_measures *out);
+    size_t (*units)(void *self); /* in a sample */
+    double (*flops)(void *self); /* of a training step, for one sample */
+    void (*destroy)(void *self); /* NULL: nothing to free */
+} qkv_task_type;
+
+typedef struct {
+    const qkv_task_type *type;
+    void *self;
+    qkv_model *model;
+    uint64_t seed; /* of batches and dropout */
+} qkv_task;
+
+/* ---- continuing text ----------------------------------------------------------------------- */
+
+/* Predict each next token of windows of `length` tokens. train, valid (NULL: nothing is held out)
+ * and the model must outlive the task. On failure out->self is NULL. */
+qkv_status qkv_task_lm(qkv_task *out, qkv_model *model, const qkv_tokens *train,
+                       const qkv_tokens *valid, size_t length, uint64_t seed);
+void qkv_task_destroy(qkv_task *task);
+
+typedef struct {
+    double loss;       /* mean -log p of a token, nats */
+    double perplexity; /* e^loss */
+    double bits_per_byte; /* of the text: loss tokens / (ln 2 bytes) */
+    size_t tokens;     /* scored */
+} qkv_lm_score;
+
+/* Scores tokens 2 .. n once each: window i reads tokens iT .. iT+T-1. limit: at most so many
+ * tokens (0: all). t is reset and used without recording. */
+qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t T,
+                           size_t limit, qkv_lm_score *out);
+
+QKV_END_DECLS
+#endif

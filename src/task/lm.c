@@ -1,0 +1,183 @@
+/* lm.c - predicting the next token. */
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/task.h"
+
+enum { EVAL_ROWS = 4096 }; /* tokens in one evaluation batch */
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_tokens *train, *valid;
+    size_t length;
+    uint64_t seed;
+    int32_t *ids, *targets; /* (count, length) of the largest part so far */
+    size_t room;
+} lm;
+
+static bool make_room(lm *s, size_t samples)
+{
+    if (samples <= s->room)
+        return true;
+    size_t bytes = samples * s->length * sizeof(int32_t);
+    qkv__free(s->ctx, s->ids);
+    qkv__free(s->ctx, s->targets);
+    s->room = 0;
+    s->ids = qkv__malloc(s->ctx, bytes);
+    s->targets = qkv__malloc(s->ctx, bytes);
+    if (!s->ids || !s->targets)
+        return false;
+    s->room = samples;
+    return true;
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    lm *s = self;
+    size_t T = s->length, shape[] = {part->count, T};
+    if (!make_room(s, part->count))
+        return NULL;
+    for (size_t i = 0; i < part->count; i++)
+        qkv_tokens_window(s->train, s->seed, part->step * part->total + part->first + i, T,
+                          s->ids + i * T, s->targets + i * T);
+    qkv_tensor *ids = qkv_tensor_ids(t, s->ids, 2, shape);
+    qkv_tensor *targets = qkv_tensor_ids(t, s->targets, 2, shape);
+    qkv_tensor *h = qkv_lm_hidden(s->model, t, ids, 0, NULL, NULL);
+    qkv_cross_entropy_options o = {.ignore = -100, .normalizer = (double)(part->total * T)};
+    return qkv_lm_loss(s->model, t, h, targets, &o);
+}
+
+/* Adds -log p of tokens from+1 .. from+B*T to *sum; the windows are (B, T). */
+static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t from, size_t B,
+                        size_t T, int32_t *ids, double *sum)
+{
+    size_t shape[] = {B, T};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tokens_read(tokens, from, B * T, ids);
+    qkv_tensor *x = qkv_tensor_ids(t, ids, 2, shape);
+    qkv_tokens_read(tokens, from + 1, B * T, ids);
+    qkv_tensor *y = qkv_tensor_ids(t, ids, 2, shape);
+    qkv_cross_entropy_options o = {.ignore = -100, .reduction = QKV_REDUCE_SUM};
+    qkv_tensor *h = qkv_lm_hidden(m, t, x, 0, NULL, NULL);
+    *sum += (double)qkv_item(t, qkv_lm_loss(m, t, h, y, &o));
+    return qkv_tape_status(t);
+}
+
+qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t T,
+                           size_t limit, qkv_lm_score *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    *out = (qkv_lm_score){0};
+    size_t n = qkv_tokens_count(tokens);
+    if (n < 2)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "held-out text of %zu tokens: at least 2 are needed",
+                         n);
+    n -= 1; /* to score */
+    if (limit && n > limit)
+        n = limit;
+    size_t batch = EVAL_ROWS / T ? EVAL_ROWS / T : 1;
+    int32_t *ids = qkv__malloc(ctx, batch * T * sizeof *ids);
+    if (!ids)
+        return QKV_E_MEMORY;
+    double sum = 0;
+    qkv_status status = QKV_OK;
+    size_t done = 0;
+    while (done < n && !status) {
+        size_t windows = (n - done) / T, B = windows < batch ? windows : batch;
+        size_t length = B ? T : n - done; /* the last window is short */
+        if (!B)
+            B = 1;
+        status = score(m, t, tokens, done, B, length, ids, &sum);
+        done += B * length;
+    }
+    qkv__free(ctx, ids);
+    qkv_tape_reset(t);
+    double share = (double)n / (double)(qkv_tokens_count(tokens) - 1);
+    out->tokens = n;
+    out->loss = sum / (double)n;
+    out->perplexity = exp(out->loss);
+    out->bits_per_byte = sum / 0.6931471805599453 / ((double)qkv_tokens_bytes(tokens) * share);
+    return status;
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    lm *s = self;
+    qkv_lm_score score_;
+    *out = (qkv_measures){0};
+    qkv_status status = qkv_lm_evaluate(s->model, t, s->valid, s->length, limit, &score_);
+    if (status)
+        return status;
+    out->item[0].name = "loss";
+    out->item[0].value = score_.loss;
+    out->item[1].name = "perplexity";
+    out->item[1].value = score_.perplexity;
+    out->item[2].name = "bits_per_byte";
+    out->item[2].value = score_.bits_per_byte;
+    out->count = 3;
+    out->scored = score_.tokens;
+    out->units = qkv_tokens_count(s->valid) - 1;
+    return QKV_OK;
+}
+
+static size_t units(void *self) { return ((lm *)self)->length; }
+
+static double flops(void *self)
+{
+    lm *s = self;
+    return (double)qkv_lm_flops(s->model, s->length, s->length);
+}
+
+static void destroy(void *self)
+{
+    lm *s = self;
+    qkv__free(s->ctx, s->ids);
+    qkv__free(s->ctx, s->targets);
+    qkv__free(s->ctx, s);
+}
+
+static const qkv_task_type lm_type = {"lm", "tokens", 1, loss, evaluate, units, flops, destroy};
+static const qkv_task_type lm_type_no_valid = {"lm", "tokens", 1, loss, NULL, units, flops,
+                                               destroy};
+
+static qkv_status check_tokens(qkv_context *ctx, const qkv_model *m, const qkv_tokens *tokens,
+                               const char *what, size_t least)
+{
+    if (qkv_tokens_count(tokens) < least)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s text has %zu tokens; at least %zu are needed",
+                         what, qkv_tokens_count(tokens), least);
+    int32_t max = qkv_tokens_max(tokens);
+    if (max < 0 || (size_t)max >= qkv_lm_vocab(m))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s text has token %d, the model only %zu",
+                         what, (int)max, qkv_lm_vocab(m));
+    return QKV_OK;
+}
+
+qkv_status qkv_task_lm(qkv_task *out, qkv_model *model, const qkv_tokens *train,
+                       const qkv_tokens *valid, size_t length, uint64_t seed)
+{
+    *out = (qkv_task){0};
+    qkv_context *ctx = qkv_model_context(model);
+    qkv_status status = check_tokens(ctx, model, train, "training", length + 1);
+    if (!status && valid)
+        status = check_tokens(ctx, model, valid, "held-out", 2);
+    if (status)
+        return status;
+    lm *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (lm){.ctx = ctx, .model = model, .train = train, .valid = valid, .length = length,
+              .seed = seed};
+    *out = (qkv_task){valid ? &lm_type : &lm_type_no_valid, s, model, seed};
+    return QKV_OK;
+}
+
+void qkv_task_destroy(qkv_task *task)
+{
+    if (task->self && task->type->destroy)
+        task->type->destroy(task->self);
+    *task = (qkv_task){0};
+}

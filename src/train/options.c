@@ -1,0 +1,38 @@
+/* options.c - the loop's settings, as a table. */
+#include "qkv/train.h"
+
+#define FIELD(member) .offset = offsetof(qkv_train_options, member)
+
+static const qkv_option rows[] = {
+    {.flag = "steps", .key = "steps", .type = QKV_OPT_SIZE, .max = 1e12, FIELD(steps),
+     .initial = "0", .help = "updates to make; 0: as many as fit into --minutes"},
+    {.flag = "minutes", .key = "minutes", .type = QKV_OPT_REAL, .max = 1e6, FIELD(minutes),
+     .initial = "0", .help = "time to train for; 0: no limit, --steps counts"},
+    {.flag = "batch", .key = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 1e6, FIELD(batch),
+     .initial = "8", .help = "samples in an update"},
+    {.flag = "parts", .key = "parts", .type = QKV_OPT_SIZE, .min = 1, .max = 1e6, FIELD(parts),
+     .initial = "1", .help = "passes a batch is done in, to save memory"},
+    {.flag = "clip", .key = "clip", .type = QKV_OPT_REAL, .max = 1e9, FIELD(clip),
+     .initial = "1", .help = "largest norm of the gradient; 0: any"},
+    {.flag = "ema", .key = "ema", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
+     FIELD(ema), .initial = "0", .help = "decay of the averaged weights to keep; 0: none"},
+    {.flag = "eval-every", .key = "eval_every", .type = QKV_OPT_SIZE, .max = 1e12,
+     FIELD(eval_every), .initial = "0", .help = "steps between evaluations; 0: a tenth of all"},
+    {.flag = "eval-units", .key = "eval_units", .type = QKV_OPT_SIZE, .max = 1e12,
+     FIELD(eval_units), .initial = "32768",
+     .help = "held-out units judged while training; 0: all"},
+    {.flag = "patience", .key = "patience", .type = QKV_OPT_SIZE, .max = 1e6, FIELD(patience),
+     .initial = "0", .help = "evaluations without improvement before stopping; 0: never"},
+    {.flag = "save-every", .key = "save_every", .type = QKV_OPT_SIZE, .max = 1e12,
+     FIELD(save_every), .initial = "0",
+     .help = "steps between checkpoints; 0: at evaluations and once a minute"},
+};
+
+const qkv_option_table qkv_train_table = {"Training", rows, sizeof rows / sizeof *rows};
+
+qkv_train_options qkv_train_defaults(void)
+{
+    qkv_train_options o;
+    qkv_option_defaults(&qkv_train_table, &o);
+    return o;
+}

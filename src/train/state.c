@@ -1,0 +1,208 @@
+/* state.c - checkpoints: train/state.safetensors holds weights, optimiser, averages, and in its
+ * metadata the place of the run. One file, replaced atomically, so that a run killed at any
+ * moment finds one whole state. */
+#include <stdio.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "qkv/safetensors.h"
+#include "train/train.h"
+
+static char *state_path(const qkv__loop *l)
+{
+    return qkv__path_join(l->ctx, l->dir, "train/state.safetensors");
+}
+
+bool qkv__state_exists(const qkv__loop *l)
+{
+    char *path = state_path(l);
+    bool exists = path && qkv__file_exists(path);
+    qkv__free(l->ctx, path);
+    return exists;
+}
+
+/* ---- the list of arrays: weights, then optimiser, then average -------------------------------- */
+
+typedef struct {
+    char name[320];
+    qkv_state s;
+} entry;
+
+static size_t entry_count(const qkv__loop *l)
+{
+    return qkv_params_count(l->params) + qkv_optimizer_state_count(l->optimizer) +
+           (l->average ? qkv_average_state_count(l->average) : 0);
+}
+
+static void entry_at(const qkv__loop *l, size_t i, entry *e)
+{
+    size_t weights = qkv_params_count(l->params), opt = qkv_optimizer_state_count(l->optimizer);
+    const char *owner = "weight";
+    if (i < weights) {
+        qkv_param *p = qkv_params_at(l->params, i);
+        e->s = (qkv_state){.param = qkv_param_name(p), .what = "value", .dtype = QKV_REAL,
+                           .ndim = qkv_param_ndim(p), .data = qkv_param_data(p)};
+        for (int d = 0; d < e->s.ndim; d++)
+            e->s.shape[d] = qkv_param_dim(p, d);
+    } else if (i < weights + opt) {
+        owner = "optimizer";
+        e->s = qkv_optimizer_state(l->optimizer, i - weights);
+    } else {
+        owner = "average";
+        e->s = qkv_average_state(l->average, i - weights - opt);
+    }
+    snprintf(e->name, sizeof e->name, "%s.%s%s%s", owner, e->s.what, e->s.param ? "." : "",
+             e->s.param ? e->s.param : "");
+}
+
+/* ---- the place ----------------------------------------------------------------------------------- */
+
+static void put_place(const qkv__loop *l, qkv__json_out *w)
+{
+    qkv__json_begin_object(w, NULL);
+    qkv__json_put_int(w, "version", 1);
+    qkv__json_put_string(w, "task", l->task->type->name);
+    qkv__json_put_int(w, "step", (int64_t)l->step);
+    qkv__json_put_real(w, "seconds", qkv__seconds(l));
+    qkv__json_begin_array(w, "plans");
+    for (int i = 0; i < l->plan_count; i++) {
+        qkv__json_put_int(w, NULL, (int64_t)l->plans[i].at);
+        qkv__json_put_int(w, NULL, (int64_t)l->plans[i].steps);
+    }
+    qkv__json_end_array(w);
+    qkv__json_put_bool(w, "has_best", l->has_best);
+    qkv__json_put_real(w, "best", l->best);
+    qkv__json_put_int(w, "best_step", (int64_t)l->best_step);
+    qkv__json_put_int(w, "bad_evals", (int64_t)l->bad_evals);
+    qkv__json_put_real(w, "smooth_loss", l->smooth_loss);
+    qkv__json_put_bool(w, "finished", l->finished);
+    qkv__json_end_object(w);
+}
+
+static qkv_status get_count(const qkv__json *j, const char *key, uint64_t *out)
+{
+    int64_t value = 0;
+    qkv_status status = qkv__json_get_int(j, key, 0, INT64_MAX, &value);
+    *out = (uint64_t)value;
+    return status;
+}
+
+static qkv_status get_plans(qkv__loop *l, const qkv__json *j)
+{
+    qkv__json list, item;
+    qkv_status status = qkv__json_get_array(j, "plans", &list);
+    size_t n = status ? 0 : qkv__json_count(&list);
+    if (!status && (n % 2 || n / 2 > QKV__PLANS))
+        return qkv__json_fail(j, "plans", "at most %d pairs expected, %zu numbers found",
+                              QKV__PLANS, n);
+    l->plan_count = (int)(n / 2);
+    for (size_t i = 0; i < n && !status; i++) {
+        uint64_t *field = i % 2 ? &l->plans[i / 2].steps : &l->plans[i / 2].at;
+        qkv__json_item(&list, i, &item);
+        status = get_count(&item, NULL, field);
+    }
+    return status;
+}
+
+static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
+{
+    qkv__json j;
+    qkv_status status = qkv__json_parse(&j, l->ctx, path, text, strlen(text));
+    if (status)
+        return status;
+    const char *task = NULL;
+    double seconds = 0, inf = 1e300;
+    if (!(status = qkv__json_get_string(&j, "task", &task)) &&
+        strcmp(task, l->task->type->name) != 0)
+        status = qkv__json_fail(&j, "task", "%s expected, %s found", l->task->type->name, task);
+    if (!status && !(status = get_count(&j, "step", &l->step)) &&
+        !(status = qkv__json_get_real(&j, "seconds", 0, inf, &seconds)) &&
+        !(status = get_plans(l, &j)) &&
+        !(status = qkv__json_get_bool(&j, "has_best", &l->has_best)) &&
+        !(status = qkv__json_get_real(&j, "best", -inf, inf, &l->best)) &&
+        !(status = get_count(&j, "best_step", &l->best_step)) &&
+        !(status = get_count(&j, "bad_evals", &l->bad_evals)) &&
+        !(status = qkv__json_get_real(&j, "smooth_loss", -inf, inf, &l->smooth_loss)))
+        status = qkv__json_get_bool(&j, "finished", &l->finished);
+    l->seconds = seconds;
+    qkv__json_free(&j);
+    return status;
+}
+
+/* ---- saving and loading ----------------------------------------------------------------------------- */
+
+qkv_status qkv__state_save(qkv__loop *l)
+{
+    if (!l->dir)
+        return QKV_OK;
+    size_t n = entry_count(l);
+    entry *list = qkv__calloc(l->ctx, n, sizeof *list);
+    qkv_safetensors_entry *out = list ? qkv__calloc(l->ctx, n, sizeof *out) : NULL;
+    char *path = out ? state_path(l) : NULL;
+    qkv__json_out place;
+    qkv__json_out_init(&place, l->ctx, 0);
+    put_place(l, &place);
+    const char *text = qkv__json_out_text(&place);
+    qkv_status status = path && text ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < n && !status; i++) {
+        entry_at(l, i, &list[i]);
+        const qkv_state *s = &list[i].s;
+        bool real = s->dtype == QKV_REAL;
+        out[i] = (qkv_safetensors_entry){.name = list[i].name, .ndim = s->ndim, .shape = s->shape,
+                                         .store = real ? QKV_STORE_F32 : QKV_STORE_I32,
+                                         .data = real ? s->data : NULL,
+                                         .raw = real ? NULL : s->data};
+    }
+    const char *metadata[] = {"qkv", text, NULL};
+    qkv_safetensors_options o = {.metadata = metadata};
+    if (!status)
+        status = qkv_safetensors_save(l->ctx, path, out, n, &o);
+    qkv__json_out_free(&place);
+    qkv__free(l->ctx, path);
+    qkv__free(l->ctx, out);
+    qkv__free(l->ctx, list);
+    l->last_save = qkv__now();
+    return status;
+}
+
+static qkv_status read_entry(const qkv_safetensors *file, const entry *e)
+{
+    const qkv_safetensor *t;
+    qkv_status status = qkv_safetensors_get(file, e->name, e->s.ndim, e->s.shape, &t);
+    if (status)
+        return status;
+    if (e->s.dtype == QKV_REAL)
+        return qkv_safetensors_read(file, t, 0, t->count, e->s.data);
+    int32_t *out = e->s.data;
+    for (size_t i = 0; i < t->count && !status; i++) {
+        int64_t value = 0;
+        status = qkv_safetensors_read_ints(file, t, i, 1, &value);
+        out[i] = (int32_t)value;
+    }
+    return status;
+}
+
+qkv_status qkv__state_load(qkv__loop *l)
+{
+    char *path = state_path(l);
+    qkv_safetensors *file = NULL;
+    qkv_status status = path ? qkv_safetensors_open(&file, l->ctx, path) : QKV_E_MEMORY;
+    const char *text = file ? qkv_safetensors_metadata(file, "qkv") : NULL;
+    if (!status && !text)
+        status = qkv__fail(l->ctx, QKV_E_FORMAT, "%s: no metadata \"qkv\": not a training state",
+                           path);
+    if (!status)
+        status = get_place(l, path, text);
+    size_t n = entry_count(l);
+    for (size_t i = 0; i < n && !status; i++) {
+        entry e;
+        entry_at(l, i, &e);
+        status = read_entry(file, &e);
+    }
+    for (size_t i = 0; i < qkv_params_count(l->params); i++)
+        qkv_param_touch(qkv_params_at(l->params, i));
+    qkv_safetensors_close(file);
+    qkv__free(l->ctx, path);
+    return status;
+}

@@ -1,0 +1,289 @@
+/* train.c - the loop: everything meets here and nowhere else. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "qkv/hub.h"
+#include "train/train.h"
+
+static const double SAVE_SECONDS = 60; /* between checkpoints, unless evaluations come sooner */
+static const double SMOOTHING = 0.98;  /* of the training loss that is shown */
+enum { LOG_EVERY = 10 };               /* updates between lines of the log */
+
+/* ---- one update ---------------------------------------------------------------------------- */
+
+static qkv_status pass(qkv__loop *l, const qkv_task_part *part, double *loss)
+{
+    const qkv_task_type *type = l->task->type;
+    qkv_tape_reset(l->tape);
+    qkv_tape_mode(l->tape, true, true);
+    qkv_randomness r = {.seed = l->task->seed,
+                        .step = part->step * (uint64_t)type->phases + (uint64_t)part->phase,
+                        .first_sample = part->first, .samples = part->count};
+    qkv_tape_randomness(l->tape, &r);
+    qkv_tensor *y = type->loss(l->task->self, l->tape, part);
+    if (!y)
+        return qkv_tape_status(l->tape) ? qkv_tape_status(l->tape) : qkv_context_status(l->ctx);
+    *loss += (double)qkv_item(l->tape, y);
+    return qkv_backward(l->tape, y);
+}
+
+static void warn_without_gradient(qkv__loop *l)
+{
+    size_t n = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < qkv_params_count(l->params); i++) {
+        qkv_param *p = qkv_params_at(l->params, i);
+        if (!qkv_param_frozen(p) && !qkv_param_grad(p)) {
+            first = first ? first : qkv_param_name(p);
+            n++;
+        }
+    }
+    if (!n || !l->event)
+        return;
+    char text[256];
+    snprintf(text, sizeof text, "warning: %zu parameter%s got no gradient (first: %s)", n,
+             n > 1 ? "s" : "", first);
+    l->event(l->user, &(qkv_train_event){.kind = QKV_TRAIN_NOTE, .step = l->step, .text = text});
+}
+
+static qkv_status fail_at_step(qkv__loop *l)
+{
+    char prefix[48];
+    snprintf(prefix, sizeof prefix, "step %llu", (unsigned long long)l->step + 1);
+    return qkv__fail_prefix(l->ctx, prefix);
+}
+
+static qkv_status update(qkv__loop *l)
+{
+    const qkv_train_options *o = &l->o;
+    qkv_status status = QKV_OK;
+    double loss = 0;
+    uint64_t steps = qkv__plan_steps(l);
+    l->schedule.steps = steps ? steps : UINT32_MAX; /* flat until the plan is known */
+    for (int phase = 0; phase < l->task->type->phases && !status; phase++) {
+        qkv_params_zero_grad(l->params);
+        for (size_t i = 0; i < o->parts && !status; i++) {
+            size_t from = o->batch * i / o->parts, to = o->batch * (i + 1) / o->parts;
+            qkv_task_part part = {l->step, phase, from, to - from, o->batch};
+            if (to > from)
+                status = pass(l, &part, &loss);
+        }
+        l->last_lr = qkv_schedule_lr(&l->schedule, l->step);
+        qkv_optimizer_step_args args = {.lr = l->last_lr, .max_norm = o->clip};
+        if (!status)
+            status = qkv_optimizer_step(l->optimizer, &args, &l->last_norm);
+    }
+    if (!status && !isfinite(loss))
+        status = qkv__fail(l->ctx, QKV_E_NUMERIC, "the loss is %g", loss);
+    if (status)
+        return fail_at_step(l);
+    if (l->average)
+        qkv_average_add(l->average);
+    if (l->recent_updates == 0 && l->updates == 0)
+        warn_without_gradient(l);
+    l->last_loss = loss;
+    l->smooth_loss = l->step ? SMOOTHING * l->smooth_loss + (1 - SMOOTHING) * loss : loss;
+    l->step++;
+    return QKV_OK;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool best)
+{
+    if (!l->event)
+        return;
+    const qkv_task_type *type = l->task->type;
+    qkv_train_event e = {.kind = kind, .step = l->step, .steps = qkv__plan_steps(l),
+                         .loss = l->smooth_loss, .lr = l->last_lr, .norm = l->last_norm,
+                         .seconds = qkv__seconds(l), .left = -1, .measures = m, .best = best};
+    if (l->recent_time > 0) {
+        double samples = (double)(l->recent_updates * l->o.batch) / l->recent_time;
+        e.units_per_s = samples * (double)type->units(l->task->self);
+        e.gflops = samples * type->flops(l->task->self) * 1e-9;
+        double per_update = l->recent_time / (double)l->recent_updates;
+        if (e.steps)
+            e.left = (double)(e.steps - l->step) * per_update;
+    }
+    if (!l->event(l->user, &e))
+        l->stop = true;
+}
+
+/* ---- evaluation -------------------------------------------------------------------------------- */
+
+static qkv_status save_model(qkv__loop *l)
+{
+    return l->dir ? qkv_hub_save(l->task->model, l->dir, NULL) : QKV_OK;
+}
+
+/* Judges the averaged weights when there are any, and keeps the best model. */
+static qkv_status evaluate(qkv__loop *l)
+{
+    const qkv_task_type *type = l->task->type;
+    double begun = qkv__now();
+    qkv_measures m = {0};
+    bool averaged = l->average && l->step > 0, best = true;
+    qkv_status status = averaged ? qkv_average_swap(l->average) : QKV_OK;
+    if (!status && type->evaluate)
+        status = type->evaluate(l->task->self, l->tape, l->o.eval_units, &m);
+    if (!status && m.count) {
+        double value = m.item[0].value;
+        best = !l->has_best || (m.more_is_better ? value > l->best : value < l->best);
+        if (best)
+            l->best = value;
+        l->has_best = true;
+        l->bad_evals = best ? 0 : l->bad_evals + 1;
+    }
+    if (!status && best) {
+        l->best_step = l->step;
+        status = save_model(l);
+    }
+    if (averaged)
+        qkv_average_swap(l->average);
+    if (!status && m.count)
+        status = qkv__log_eval(l, &m);
+    l->eval_time = qkv__now() - begun;
+    l->final_time = m.scored ? l->eval_time * (double)m.units / (double)m.scored : l->eval_time;
+    if (!status && m.count)
+        tell(l, QKV_TRAIN_EVAL, &m, best);
+    return status;
+}
+
+/* Judges what was saved on everything that is held out. */
+static qkv_status judge(qkv__loop *l, qkv_train_result *r)
+{
+    const qkv_task_type *type = l->task->type;
+    qkv_status status = QKV_OK;
+    if (l->dir && (l->best_step != l->step || l->average))
+        status = qkv_hub_load_weights(l->task->model, l->dir);
+    if (!status && type->evaluate)
+        status = type->evaluate(l->task->self, l->tape, 0, &r->measures);
+    return status;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------ */
+
+static bool due(uint64_t step, uint64_t every) { return every && step % every == 0; }
+
+static qkv_status one_step(qkv__loop *l)
+{
+    double begun = qkv__now();
+    qkv_status status = update(l);
+    if (status)
+        return status;
+    double took = qkv__now() - begun;
+    l->update_time += took;
+    l->updates++;
+    if (l->recent_time > 5) { /* rates of the last few seconds */
+        l->recent_time /= 2;
+        l->recent_updates = (l->recent_updates + 1) / 2;
+    }
+    l->recent_time += took;
+    l->recent_updates++;
+    if (due(l->step, LOG_EVERY))
+        status = qkv__log_step(l);
+    qkv__plan_update(l);
+    tell(l, QKV_TRAIN_STEP, NULL, false);
+    uint64_t steps = qkv__plan_steps(l);
+    bool last = steps && l->step >= steps;
+    if (!status && (last || due(l->step, qkv__eval_every(l)))) {
+        status = evaluate(l);
+        if (!status && !last)
+            status = qkv__state_save(l);
+    } else if (!status && !l->stop && (l->o.save_every ? due(l->step, l->o.save_every)
+                                       : qkv__now() - l->last_save > SAVE_SECONDS)) {
+        status = qkv__state_save(l);
+    }
+    return status;
+}
+
+static qkv_status run(qkv__loop *l, qkv_train_result *r)
+{
+    qkv_status status = QKV_OK;
+    if (l->step == 0)
+        status = evaluate(l);
+    uint64_t steps = qkv__plan_steps(l);
+    while (!status && !l->stop && !r->early && !(steps && l->step >= steps)) {
+        status = one_step(l);
+        steps = qkv__plan_steps(l);
+        r->early = l->o.patience && l->bad_evals >= l->o.patience;
+    }
+    bool done = r->early || (steps && l->step >= steps);
+    if (status)
+        return status;
+    l->finished = done;
+    r->stopped = !done;
+    status = qkv__state_save(l);
+    return status || !done ? status : judge(l, r);
+}
+
+/* ---- setting up -------------------------------------------------------------------------------------- */
+
+static qkv_status check(qkv__loop *l)
+{
+    if (!l->o.steps && l->o.minutes <= 0)
+        return qkv__fail(l->ctx, QKV_E_ARGUMENT, "training needs a number of steps or of minutes");
+    if (!l->o.batch || !l->o.parts || l->o.parts > l->o.batch)
+        return qkv__fail(l->ctx, QKV_E_ARGUMENT, "a batch of %zu cannot be done in %zu parts",
+                         l->o.batch, l->o.parts);
+    return QKV_OK;
+}
+
+static qkv_status make_dir(qkv__loop *l)
+{
+    if (!l->dir)
+        return QKV_OK;
+    char *path = qkv__path_join(l->ctx, l->dir, "train");
+    qkv_status status = path ? qkv__dir_create(l->ctx, path) : QKV_E_MEMORY;
+    qkv__free(l->ctx, path);
+    return status;
+}
+
+static qkv_status set_up(qkv__loop *l, bool resume)
+{
+    qkv_average_options average = {.decay = l->o.ema, .ramp = true};
+    qkv_status status = check(l);
+    if (!status)
+        status = qkv_optimizer_create(&l->optimizer, l->params, &l->optimizer_options,
+                                      qkv_optimizer_decay_matrices, 1);
+    if (!status && l->o.ema > 0)
+        status = qkv_average_create(&l->average, l->params, &average);
+    if (!status)
+        status = qkv_tape_create(&l->tape, l->ctx);
+    if (!status)
+        status = make_dir(l);
+    if (!status && resume && l->dir && qkv__state_exists(l)) {
+        status = qkv__state_load(l);
+        if (!status && !l->finished)
+            status = qkv__log_trim(l);
+    }
+    return status;
+}
+
+qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
+                     const qkv_optimizer_options *optimizer, const qkv_schedule *schedule,
+                     const char *dir, bool resume, qkv_train_fn *event, void *user,
+                     qkv_train_result *result)
+{
+    *result = (qkv_train_result){0};
+    qkv__loop l = {.task = task, .ctx = qkv_model_context(task->model),
+                   .params = qkv_model_params(task->model), .o = *options, .schedule = *schedule,
+                   .optimizer_options = *optimizer, .dir = dir, .event = event, .user = user};
+    qkv_status status = set_up(&l, resume);
+    l.began = qkv__now() - l.seconds;
+    l.last_save = qkv__now();
+    if (!status && l.finished)
+        result->was_finished = true;
+    else if (!status)
+        status = run(&l, result);
+    result->step = l.step;
+    result->seconds = result->was_finished ? l.seconds : qkv__seconds(&l);
+    result->best_step = l.best_step;
+    result->train_loss = l.smooth_loss;
+    qkv_tape_destroy(l.tape);
+    qkv_average_destroy(l.average);
+    qkv_optimizer_destroy(l.optimizer);
+    return status;
+}

@@ -1,0 +1,71 @@
+/* train.h - the loop's own state, shared by the files that plan, save and log. */
+#ifndef QKV_SRC_TRAIN_TRAIN_H
+#define QKV_SRC_TRAIN_TRAIN_H
+
+#include "base/base.h"
+#include "qkv/train.h"
+
+enum { QKV__PLANS = 4 };
+
+/* How many updates the run has, as decided at an update: fixed from the start, or for a time
+ * budget once the rate is known, and again at half and at nine tenths of the time. */
+typedef struct {
+    uint64_t at, steps;
+} qkv__plan;
+
+typedef struct {
+    qkv_task *task;
+    qkv_context *ctx;
+    qkv_params *params;
+    qkv_train_options o;
+    qkv_schedule schedule;
+    qkv_optimizer_options optimizer_options;
+    qkv_optimizer *optimizer;
+    qkv_average *average; /* NULL without ema */
+    qkv_tape *tape;
+    const char *dir; /* NULL: nothing is written */
+    qkv_train_fn *event;
+    void *user;
+
+    /* What a checkpoint holds beside weights and optimiser. */
+    uint64_t step;
+    double seconds;
+    qkv__plan plans[QKV__PLANS];
+    int plan_count;
+    bool has_best;
+    double best;
+    uint64_t best_step, bad_evals;
+    double smooth_loss;
+    bool finished;
+
+    /* Of this session alone. */
+    double began;         /* qkv__now() less the seconds of earlier sessions */
+    double update_time;   /* seconds in updates, and how many, since the last plan */
+    uint64_t updates;
+    double eval_time;     /* of the last evaluation on eval_units, with saving */
+    double final_time;    /* estimate of the last evaluation and save */
+    double last_save;
+    double recent_time;   /* for rates */
+    uint64_t recent_updates;
+    double last_norm, last_lr, last_loss;
+    bool stop;
+} qkv__loop;
+
+/* ---- plan.c ---- */
+uint64_t qkv__plan_steps(const qkv__loop *l); /* planned updates; 0: not known yet */
+/* Plans anew when it is time to; a note says so. */
+void qkv__plan_update(qkv__loop *l);
+uint64_t qkv__eval_every(const qkv__loop *l); /* 0: not known yet */
+double qkv__seconds(const qkv__loop *l);
+
+/* ---- state.c ---- */
+qkv_status qkv__state_save(qkv__loop *l);
+bool qkv__state_exists(const qkv__loop *l);
+qkv_status qkv__state_load(qkv__loop *l);
+
+/* ---- log.c: train/metrics.jsonl ---- */
+qkv_status qkv__log_trim(qkv__loop *l); /* drops what lies after l->step */
+qkv_status qkv__log_step(qkv__loop *l);
+qkv_status qkv__log_eval(qkv__loop *l, const qkv_measures *m);
+
+#endif
