@@ -346,6 +346,17 @@ static void test_schedule_corners(void **state)
     }
 }
 
+/* Without a length of its own the decay of wsd is the last fifth. */
+static void test_wsd_decay(void **state)
+{
+    (void)state;
+    qkv_schedule s = qkv_schedule_defaults(QKV_SCHEDULE_WSD);
+    s.lr = 1.0;
+    s.steps = 100;
+    assert_near(qkv_schedule_lr(&s, 80), 1.0);
+    assert_near(qkv_schedule_lr(&s, 85), 0.5);
+}
+
 /* Nothing set but the kind: no division by zero, no rate out of [0, lr]. */
 static void test_schedule_defaults(void **state)
 {
@@ -371,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_schedule_corners),
+        cmocka_unit_test(test_wsd_decay),
         cmocka_unit_test(test_schedule_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
