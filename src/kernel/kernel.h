@@ -298,11 +298,13 @@ void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv */
 void qkv__kernels_ref_update(qkv_kernels *k);
 void qkv__kernels_elementwise_avx2(qkv_kernels *k);
 void qkv__kernels_rows_avx2(qkv_kernels *k);
+void qkv__kernels_softmax_avx2(qkv_kernels *k);
 void qkv__kernels_attention_avx2(qkv_kernels *k);
 void qkv__kernels_gemv_avx2(qkv_kernels *k);
 void qkv__kernels_update_avx2(qkv_kernels *k);
 void qkv__kernels_elementwise_avx512(qkv_kernels *k);
 void qkv__kernels_rows_avx512(qkv_kernels *k);
+void qkv__kernels_softmax_avx512(qkv_kernels *k);
 void qkv__kernels_attention_avx512(qkv_kernels *k);
 void qkv__kernels_gemv_avx512(qkv_kernels *k);
 void qkv__kernels_update_avx512(qkv_kernels *k);

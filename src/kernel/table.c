@@ -24,6 +24,7 @@ static void fill_avx2(qkv_kernels *k)
 {
     qkv__kernels_elementwise_avx2(k);
     qkv__kernels_rows_avx2(k);
+    qkv__kernels_softmax_avx2(k);
     qkv__kernels_attention_avx2(k);
     qkv__kernels_gemv_avx2(k);
     qkv__kernels_update_avx2(k);
@@ -33,6 +34,7 @@ static void fill_avx512(qkv_kernels *k)
 {
     qkv__kernels_elementwise_avx512(k);
     qkv__kernels_rows_avx512(k);
+    qkv__kernels_softmax_avx512(k);
     qkv__kernels_attention_avx512(k);
     qkv__kernels_gemv_avx512(k);
     qkv__kernels_update_avx512(k);

@@ -1,0 +1,226 @@
+/* simd_softmax.c - softmax and cross-entropy in vector types. A row of a vocabulary is read from
+ * memory once: maximum and sum run along together, a chunk of the row at a time, and what the
+ * second pass needs is still in the cache. */
+#include <math.h>
+
+#include "kernel/simd.h"
+
+enum { GRAIN = 16384, CHUNK = 1024 };
+
+/* ---- spans of one row -------------------------------------------------------------------- */
+
+static float span_max(const float *x, size_t n)
+{
+    const vf lowest = vf_set1(-INFINITY);
+    vf a = lowest, b = lowest;
+    size_t i = 0;
+    for (; i + 2 * VF <= n; i += 2 * VF) {
+        a = vf_max(a, vf_load(x + i));
+        b = vf_max(b, vf_load(x + i + VF));
+    }
+    for (; i + VF <= n; i += VF)
+        a = vf_max(a, vf_load(x + i));
+    if (i < n)
+        b = vf_max(b, vf_select(vm_first(n - i), vf_load_n(x + i, n - i), lowest));
+    return vf_maximum(vf_max(a, b));
+}
+
+/* Sum of exp(x - max). */
+static float span_exp_sum(const float *x, float max, size_t n)
+{
+    const vf m = vf_set1(max);
+    vf a = vf_zero(), b = vf_zero();
+    size_t i = 0;
+    for (; i + 2 * VF <= n; i += 2 * VF) {
+        a += vf_exp(vf_load(x + i) - m);
+        b += vf_exp(vf_load(x + i + VF) - m);
+    }
+    for (; i + VF <= n; i += VF)
+        a += vf_exp(vf_load(x + i) - m);
+    if (i < n)
+        b += vf_where(vm_first(n - i), vf_exp(vf_load_n(x + i, n - i) - m));
+    return vf_sum(a + b);
+}
+
+/* y = exp(x - max), whose sum is returned. */
+static float span_exp(float *y, const float *x, float max, size_t n)
+{
+    const vf m = vf_set1(max);
+    vf sum = vf_zero();
+    size_t i = 0;
+    for (; i + VF <= n; i += VF) {
+        vf v = vf_exp(vf_load(x + i) - m);
+        vf_store(y + i, v);
+        sum += v;
+    }
+    if (i < n) {
+        vf v = vf_where(vm_first(n - i), vf_exp(vf_load_n(x + i, n - i) - m));
+        vf_store_n(y + i, v, n - i);
+        sum += v;
+    }
+    return vf_sum(sum);
+}
+
+/* y = exp(x - max) scale - shift. */
+static void span_gradient(float *y, const float *x, float max, float scale, float shift, size_t n)
+{
+    const vf m = vf_set1(max), k = vf_set1(scale), s = vf_set1(shift);
+    size_t i = 0;
+    for (; i + VF <= n; i += VF)
+        vf_store(y + i, vf_exp(vf_load(x + i) - m) * k - s);
+    if (i < n)
+        vf_store_n(y + i, vf_exp(vf_load_n(x + i, n - i) - m) * k - s, n - i);
+}
+
+static double span_sum(const float *x, size_t n)
+{
+    vd sum = vd_zero();
+    for (size_t i = 0; i < n; i += VF) {
+        vf v = vf_get(x + i, n - i < VF ? n - i : VF);
+        sum += vd_lo(v) + vd_hi(v);
+    }
+    return vd_sum(sum);
+}
+
+static void zero(float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = 0;
+}
+
+/* ---- softmax ----------------------------------------------------------------------------- */
+
+static void softmax_row(float *y, const float *x, size_t C)
+{
+    float max = span_max(x, C), sum = 0;
+    if (max == -INFINITY) {
+        zero(y, C);
+        return;
+    }
+    for (size_t c = 0; c < C; c += CHUNK)
+        sum += span_exp(y + c, x + c, max, C - c < CHUNK ? C - c : CHUNK);
+    const vf scale = vf_set1(1 / sum);
+    for (size_t c = 0; c < C; c += VF) {
+        size_t k = C - c < VF ? C - c : VF;
+        vf_put(y + c, vf_get(y + c, k) * scale, k);
+    }
+}
+
+static void simd_softmax(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t N, size_t C)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, N, C) \
+    if (N * C >= GRAIN)
+    for (size_t r = 0; r < N; r++)
+        softmax_row(y + r * C, x + r * C, C);
+}
+
+static void softmax_bwd_row(float *dx, const float *y, const float *dy, bool acc, size_t C)
+{
+    vf a = vf_zero(), b = vf_zero();
+    size_t c = 0;
+    for (; c + 2 * VF <= C; c += 2 * VF) {
+        a = vf_fma(vf_load(y + c), vf_load(dy + c), a);
+        b = vf_fma(vf_load(y + c + VF), vf_load(dy + c + VF), b);
+    }
+    for (; c < C; c += VF) {
+        size_t k = C - c < VF ? C - c : VF;
+        a = vf_fma(vf_get(y + c, k), vf_get(dy + c, k), a);
+    }
+    const vf dot = vf_set1(vf_sum(a + b));
+    for (c = 0; c < C; c += VF) {
+        size_t k = C - c < VF ? C - c : VF;
+        vf d = vf_get(y + c, k) * (vf_get(dy + c, k) - dot);
+        if (acc)
+            d += vf_get(dx + c, k);
+        vf_put(dx + c, d, k);
+    }
+}
+
+static void simd_softmax_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *y,
+                             const qkv_real *dy, bool acc, size_t N, size_t C)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(dx, y, dy, acc, N, C) \
+    if (N * C >= GRAIN)
+    for (size_t r = 0; r < N; r++)
+        softmax_bwd_row(dx + r * C, y + r * C, dy + r * C, acc, C);
+}
+
+/* ---- cross-entropy ----------------------------------------------------------------------- */
+
+typedef struct {
+    float max;
+    double sum;   /* of exp(x - max) */
+    double total; /* of x, when asked for */
+    size_t best;  /* index of the first maximum */
+} xent_stats;
+
+static xent_stats row_stats(const float *x, bool want_total, size_t V)
+{
+    xent_stats s = {.max = -INFINITY};
+    for (size_t c = 0; c < V; c += CHUNK) {
+        size_t n = V - c < CHUNK ? V - c : CHUNK;
+        float max = span_max(x + c, n);
+        if (max > s.max) {
+            s.sum *= exp((double)s.max - (double)max);
+            s.max = max;
+            s.best = c;
+        }
+        if (s.max != -INFINITY || max != -INFINITY) /* else there is nothing to add yet */
+            s.sum += (double)span_exp_sum(x + c, s.max, n);
+        if (want_total)
+            s.total += span_sum(x + c, n);
+    }
+    size_t i = s.best;
+    while (i < V && x[i] != s.max)
+        i++;
+    s.best = i < V ? i : 0;
+    return s;
+}
+
+/* With m the largest logit and z_v = x_v - m:
+ *     loss = log sum exp z - on z_t - off sum_{v != t} z_v. */
+static void xent_row(float *loss, float *nll, int32_t *argmax, float *dlogits, const float *x,
+                     int32_t target, const qkv_k_xent_args *a)
+{
+    bool counts = target != a->ignore;
+    xent_stats s = {0};
+    if (counts || argmax)
+        s = row_stats(x, counts && a->off != 0, a->V);
+    if (argmax)
+        *argmax = (int32_t)s.best;
+    if (!counts) {
+        *loss = 0;
+        if (nll)
+            *nll = 0;
+        if (dlogits)
+            zero(dlogits, a->V);
+        return;
+    }
+    double z = (double)x[target] - (double)s.max, log_sum = log(s.sum);
+    double others = a->off == 0 ? 0 : s.total - (double)a->V * (double)s.max - z;
+    *loss = (float)(log_sum - a->on * z - a->off * others);
+    if (nll)
+        *nll = (float)(log_sum - z);
+    if (!dlogits)
+        return;
+    span_gradient(dlogits, x, s.max, (float)(a->scale / s.sum), (float)(a->scale * a->off), a->V);
+    dlogits[target] = (float)(a->scale * (exp(z) / s.sum - a->on));
+}
+
+static void simd_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
+                      qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
+                      const qkv_k_xent_args *args)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(loss, nll, argmax, dlogits, logits, targets, args) if (args->N * args->V >= GRAIN)
+    for (size_t r = 0; r < args->N; r++)
+        xent_row(loss + r, nll ? nll + r : NULL, argmax ? argmax + r : NULL,
+                 dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r], args);
+}
+
+void QKV_SIMD(qkv__kernels_softmax)(qkv_kernels *k)
+{
+    k->softmax = simd_softmax;
+    k->softmax_bwd = simd_softmax_bwd;
+    k->xent = simd_xent;
+}
