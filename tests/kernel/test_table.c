@@ -1,0 +1,90 @@
+/* test_table.c - which instruction sets fill each slot of the table of kernels: a slot that a set
+ * fills holds another pointer than the set below. Attention, norms, activations, softmax with
+ * cross-entropy and updates must exist in plain C, AVX2 and AVX-512; gemm comes from a library
+ * that chooses for itself. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+/* Every function of C has pointers of one size here (POSIX); compared as bytes. */
+typedef void any_fn(void);
+
+static const struct {
+    const char *name;
+    size_t offset;
+    bool everywhere; /* must have a version of its own in every instruction set */
+} slots[] = {
+#define SLOT(name, everywhere) {#name, offsetof(qkv_kernels, name), everywhere}
+    SLOT(gemm, false), SLOT(gemv, true),
+    SLOT(axpy, true), SLOT(add, true), SLOT(mul, true),
+    SLOT(act, true), SLOT(act_bwd, true), SLOT(gated, true), SLOT(gated_bwd, true),
+    SLOT(sum_rows, true), SLOT(sum, true), SLOT(sum_squares, true),
+    SLOT(copy, false), /* moves memory: plain C is as fast */
+    SLOT(norm, true), SLOT(norm_bwd, true),
+    SLOT(softmax, true), SLOT(softmax_bwd, true), SLOT(xent, true),
+    SLOT(embed, true), SLOT(embed_bwd, true), SLOT(rotary, true), SLOT(dropout, true),
+    SLOT(attention, true), SLOT(attention_bwd, true), SLOT(attention_rows, false),
+    SLOT(sgd, true), SLOT(rmsprop, true), SLOT(adam, true), SLOT(adamw, true),
+#undef SLOT
+};
+enum { SLOTS = sizeof slots / sizeof *slots };
+
+static any_fn *slot(unsigned isa, size_t i)
+{
+    any_fn *fn;
+    memcpy(&fn, (const char *)qkv__kernels(isa) + slots[i].offset, sizeof fn);
+    return fn;
+}
+
+static void test_list_is_complete(void **state)
+{
+    (void)state;
+    assert_int_equal(SLOTS * sizeof(any_fn *), sizeof(qkv_kernels));
+    for (size_t i = 0; i < SLOTS; i++)
+        assert_int_equal(slots[i].offset, i * sizeof(any_fn *));
+}
+
+static void test_reference_is_complete(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SLOTS; i++)
+        if (!slot(QKV_ISA_REFERENCE, i))
+            fail_msg("%s has no plain C version", slots[i].name);
+}
+
+/* Lists slot by slot who fills it; fails where one is missing that must not be. */
+static void test_instruction_sets(void **state)
+{
+    (void)state;
+    unsigned machine = qkv__cpu_isa();
+    bool avx2 = machine & QKV_ISA_AVX2, avx512 = avx2 && (machine & QKV_ISA_AVX512);
+    int missing = 0;
+    for (size_t i = 0; i < SLOTS; i++) {
+        any_fn *c = slot(QKV_ISA_REFERENCE, i), *two = slot(QKV_ISA_AVX2, i);
+        any_fn *five = slot(QKV_ISA_AVX2 | QKV_ISA_AVX512, i);
+        bool has2 = avx2 && two != c, has5 = avx512 && five != two && five != c;
+        print_message("%-16s C%s%s\n", slots[i].name, has2 ? " AVX2" : "",
+                      has5 ? " AVX-512" : "");
+        if (slots[i].everywhere && ((avx2 && !has2) || (avx512 && !has5))) {
+            print_error("%s lacks a vector version\n", slots[i].name);
+            missing++;
+        }
+    }
+    assert_int_equal(missing, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_list_is_complete),
+        cmocka_unit_test(test_reference_is_complete),
+        cmocka_unit_test(test_instruction_sets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
