@@ -185,6 +185,13 @@ static void check_arithmetic(const kernel_case *c)
         for (size_t i = 0; i < n; i++)
             near_at("mul", i, z[i], (double)a[i] * (double)b[i] + (acc ? (double)was[i] : 0), 3e-7,
                     3);
+        if (!acc) {
+            float *own = copied(a, n), *factor = copied(b, n);
+            c->k->axpy(&c->e, own, own, alpha, false, n);
+            c->k->mul(&c->e, factor, a, factor, false, n);
+            assert_true(n == 0 || !memcmp(own, y, n * sizeof *y));
+            assert_true(n == 0 || !memcmp(factor, z, n * sizeof *z));
+        }
         float *s = poisoned(n), *left = copied(a, n), *right = copied(b, n);
         c->k->add(&c->e, s, a, b, n);
         c->k->add(&c->e, left, left, b, n);

@@ -21,13 +21,15 @@ static const struct {
     bool everywhere; /* must have a version of its own in every instruction set */
 } slots[] = {
 #define SLOT(name, everywhere) {#name, offsetof(qkv_kernels, name), everywhere}
-    SLOT(gemm, false), SLOT(gemv, true),
+    SLOT(gemm, false), SLOT(gemv, false),
     SLOT(axpy, true), SLOT(add, true), SLOT(mul, true),
+    SLOT(exp, false), SLOT(reciprocal, false),
     SLOT(act, true), SLOT(act_bwd, true), SLOT(gated, true), SLOT(gated_bwd, true),
     SLOT(sum_rows, true), SLOT(sum, true), SLOT(sum_squares, true),
     SLOT(copy, false), /* moves memory: plain C is as fast */
     SLOT(norm, true), SLOT(norm_bwd, true),
     SLOT(softmax, true), SLOT(softmax_bwd, true), SLOT(xent, true),
+    SLOT(loss, false), SLOT(loss_bwd, false),
     SLOT(embed, true), SLOT(embed_bwd, true), SLOT(rotary, true), SLOT(dropout, true),
     SLOT(attention, true), SLOT(attention_bwd, true), SLOT(attention_rows, false),
     SLOT(sgd, true), SLOT(rmsprop, true), SLOT(adam, true), SLOT(adamw, true),
