@@ -51,22 +51,27 @@ static void measure_limit(bench *b)
 }
 
 typedef struct {
-    float *q, *k, *v, *out, *dout, *lse, *dq, *dk, *dv;
+    float *memory, *q, *k, *v, *out, *dout, *lse, *dq, *dk, *dv;
     qkv_k_attention_args a;
     qkv_k_attention_bwd_args w;
     size_t q_begin[MAX_B], q_len[MAX_B], k_begin[MAX_B], k_len[MAX_B];
 } problem;
 
-/* q, k and v lie in one matrix of rows, as a packed projection leaves them. */
+/* q, k and v lie in one matrix of rows, as a packed projection leaves them; with fewer queries
+ * than keys, k and v in caches of their own. */
 static void problem_make(bench *b, problem *p, shape s)
 {
-    size_t width = (s.H + 2 * s.Hkv) * s.D, rows = s.T > s.S ? s.T : s.S;
-    float *qkv = numbers(b, s.B * rows * width), *gradient = numbers(b, s.B * rows * width);
-    *p = (problem){ .q = qkv, .k = qkv + s.H * s.D, .v = qkv + (s.H + s.Hkv) * s.D,
-                    .dq = gradient, .dk = gradient + s.H * s.D,
-                    .dv = gradient + (s.H + s.Hkv) * s.D };
-    p->out = numbers(b, s.B * s.T * s.H * s.D);
-    p->dout = numbers(b, s.B * s.T * s.H * s.D);
+    bool cached = s.T < s.S;
+    size_t wide = s.H * s.D, narrow = s.Hkv * s.D, row = cached ? wide : wide + 2 * narrow;
+    size_t key_row = cached ? narrow : row, keys = s.B * s.S * key_row;
+    *p = (problem){ .memory = numbers(b, 2 * (s.B * s.T * row + 2 * keys)) };
+    p->q = p->memory;
+    p->k = p->q + (cached ? s.B * s.T * row : wide);
+    p->v = p->k + (cached ? keys : narrow);
+    size_t gradients = s.B * s.T * row + 2 * keys;
+    p->dq = p->q + gradients, p->dk = p->k + gradients, p->dv = p->v + gradients;
+    p->out = numbers(b, s.B * s.T * wide);
+    p->dout = numbers(b, s.B * s.T * wide);
     p->lse = numbers(b, s.B * s.T * s.H);
     for (size_t i = 0; i < s.B; i++) {
         p->q_begin[i] = i * s.T, p->q_len[i] = s.T;
@@ -75,16 +80,16 @@ static void problem_make(bench *b, problem *p, shape s)
     p->a = (qkv_k_attention_args){
         .B = s.B, .H = s.H, .Hkv = s.Hkv, .D = s.D, .Dv = s.D, .q_begin = p->q_begin,
         .q_len = p->q_len, .k_begin = p->k_begin, .k_len = p->k_len, .k_len_full = p->k_len,
-        .q_row = width, .q_head = s.D, .k_row = width, .k_head = s.D, .v_row = width,
-        .v_head = s.D, .o_row = s.H * s.D, .o_head = s.D, .scale = 0.125, .causal = true };
+        .q_row = row, .q_head = s.D, .k_row = key_row, .k_head = s.D, .v_row = key_row,
+        .v_head = s.D, .o_row = wide, .o_head = s.D, .scale = 0.125, .causal = true };
     p->w = (qkv_k_attention_bwd_args){
-        .dq_row = width, .dq_head = s.D, .dk_row = width, .dk_head = s.D, .dv_row = width,
-        .dv_head = s.D, .do_row = s.H * s.D, .do_head = s.D };
+        .dq_row = row, .dq_head = s.D, .dk_row = key_row, .dk_head = s.D, .dv_row = key_row,
+        .dv_head = s.D, .do_row = wide, .do_head = s.D };
 }
 
 static void problem_free(bench *b, problem *p)
 {
-    float *all[] = { p->q, p->dq, p->out, p->dout, p->lse };
+    float *all[] = { p->memory, p->out, p->dout, p->lse };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         qkv__free(b->ctx, all[i]);
     }

@@ -4,7 +4,11 @@
 static void attention(const qkv_exec *e, float *out, float *lse, const float *q, const float *k,
                       const float *v, const attention_args *a)
 {
-    attention_tiled(e, out, lse, q, k, v, a);
+    bool few = !(a->dropout.p > 0);
+    for (size_t b = 0; b < a->B; b++) {
+        few = few && a->q_len[b] <= FEW;
+    }
+    (few ? attention_few : attention_tiled)(e, out, lse, q, k, v, a);
 }
 
 void QKV_SIMD(qkv__kernels_attention)(qkv_kernels *k)

@@ -21,6 +21,13 @@ enum {
     FEW = 4       /* queries a sequence, at most, for the path that packs nothing */
 };
 
+/* Before a loop whose bounds are constants once its function is inlined. */
+#if defined(__clang__)
+#define QKV_UNROLL _Pragma("unroll")
+#else
+#define QKV_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 typedef qkv_k_attention_args attention_args;
 typedef qkv_k_attention_bwd_args attention_bwd_args;
 

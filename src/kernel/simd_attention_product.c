@@ -1,12 +1,6 @@
 /* simd_attention_product.c - register-blocked products on small operands that lie in cache. */
 #include "kernel/simd_attention.h"
 
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 8")
-#endif
-
 /* Element (r, p) of a is at a + r * ar + p * ak. m and nv are constants wherever this is
  * inlined, so acc lives in registers. */
 static inline __attribute__((always_inline)) void micro(float *c, size_t ldc, const float *a,
@@ -16,31 +10,31 @@ static inline __attribute__((always_inline)) void micro(float *c, size_t ldc, co
                                                         const float *alpha)
 {
     vf acc[MR][NV];
-    UNROLL
+    QKV_UNROLL
     for (size_t r = 0; r < m; r++) {
-        UNROLL
+        QKV_UNROLL
         for (size_t v = 0; v < nv; v++) {
             acc[r][v] = vf_zero();
         }
     }
     for (size_t p = 0; p < k; p++) {
         vf row[NV];
-        UNROLL
+        QKV_UNROLL
         for (size_t v = 0; v < nv; v++) {
             row[v] = vf_load(b + p * ldb + v * VF);
         }
-        UNROLL
+        QKV_UNROLL
         for (size_t r = 0; r < m; r++) {
             vf x = vf_set1(a[r * ar + p * ak]);
-            UNROLL
+            QKV_UNROLL
             for (size_t v = 0; v < nv; v++) {
                 acc[r][v] = vf_fma(x, row[v], acc[r][v]);
             }
         }
     }
-    UNROLL
+    QKV_UNROLL
     for (size_t r = 0; r < m; r++) {
-        UNROLL
+        QKV_UNROLL
         for (size_t v = 0; v < nv; v++) {
             float *y = c + r * ldc + v * VF;
             vf_store(y, alpha ? vf_fma(vf_set1(alpha[r]), vf_load(y), acc[r][v]) : acc[r][v]);

@@ -1,0 +1,237 @@
+/* simd_attention_few.c - attention of a few queries to many keys, as when decoding: a row at a
+ * time, keys and values read where they lie. A task takes neighbouring heads through the keys
+ * together, for they share pages of memory. No dropout. */
+#include <omp.h>
+
+#include "kernel/simd_attention.h"
+
+enum { KEYS = 64 }; /* keys a step: one head's, with their values, stay in the first cache */
+
+/* One thread's memory: the rows (query, head) of one task, heads innermost. */
+typedef struct {
+    size_t b, head, heads; /* the task: query heads head .. head+heads-1 of sequence b */
+    float *q;         /* (rows, D), scaled */
+    float *out;       /* (rows, padded(Dv)) */
+    float *max, *sum; /* (rows) */
+    float *weights;   /* (KEYS) */
+} room;
+
+static size_t room_size(const attention_args *a, size_t rows)
+{
+    return rows * (padded(a->D) + padded(a->Dv) + 2) + KEYS;
+}
+
+static room room_at(float *p, const attention_args *a, size_t rows)
+{
+    room r = { .weights = p };
+    r.q = r.weights + KEYS;
+    r.out = r.q + rows * padded(a->D);
+    r.max = r.out + rows * padded(a->Dv);
+    r.sum = r.max + rows;
+    return r;
+}
+
+/* part[j] += products of q and key j, n <= VF keys, `width` vectors of at most m lanes each. */
+QKV_INLINE void add_products(vf part[VF], const float *q, const float *k, size_t k_row, size_t n,
+                             const size_t width, size_t m)
+{
+    vf x[4];
+    for (size_t c = 0; c < width; c++) {
+        x[c] = vf_get(q + c * VF, m);
+    }
+    QKV_UNROLL
+    for (size_t j = 0; j < n; j++) {
+        for (size_t c = 0; c < width; c++) {
+            part[j] = vf_fma(x[c], vf_get(k + j * k_row + c * VF, m), part[j]);
+        }
+    }
+}
+
+/* s (n <= VF) = k (n, D; row stride k_row) q. n is a constant where all lanes are used. */
+QKV_INLINE void scores_of_vector(float *s, const float *q, const float *k, size_t k_row, size_t n,
+                                 size_t D)
+{
+    vf part[VF];
+    size_t c = 0;
+    QKV_UNROLL
+    for (size_t j = 0; j < VF; j++) {
+        part[j] = vf_zero();
+    }
+    for (; c + 4 * VF <= D; c += 4 * VF) {
+        add_products(part, q + c, k + c, k_row, n, 4, VF);
+    }
+    for (; c + VF <= D; c += VF) {
+        add_products(part, q + c, k + c, k_row, n, 1, VF);
+    }
+    if (c < D) {
+        add_products(part, q + c, k + c, k_row, n, 1, D - c);
+    }
+    vf_transpose(part);
+    QKV_UNROLL
+    for (size_t step = VF / 2; step; step /= 2) {
+        QKV_UNROLL
+        for (size_t j = 0; j < step; j++) {
+            part[j] = part[j] + part[j + step];
+        }
+    }
+    vf_put(s, part[0], n);
+}
+
+static void scores_of(float *s, const float *q, const float *k, size_t k_row, size_t n, size_t D,
+                      const float *bias)
+{
+    for (size_t j = 0; j < n; j += VF) {
+        size_t m = at_most(n - j, VF);
+        if (m == VF) {
+            scores_of_vector(s + j, q, k + j * k_row, k_row, VF, D);
+        } else {
+            scores_of_vector(s + j, q, k + j * k_row, k_row, m, D);
+        }
+        if (bias) {
+            vf_put(s + j, vf_get(s + j, m) + vf_get(bias + j, m), m);
+        }
+    }
+}
+
+static float largest(const float *s, size_t n, float floor)
+{
+    vf max = vf_set1(floor);
+    size_t j = 0;
+    for (; j + VF <= n; j += VF) {
+        max = vf_max(vf_load(s + j), max);
+    }
+    for (; j < n; j++) {
+        floor = s[j] > floor ? s[j] : floor;
+    }
+    float all = vf_maximum(max);
+    return all > floor ? all : floor;
+}
+
+/* s = exp(s - base); returns the sum. */
+static float exponentials(float *s, size_t n, float base)
+{
+    vf sum = vf_zero();
+    for (size_t j = 0; j < n; j += VF) {
+        size_t m = at_most(n - j, VF);
+        vf p = vf_exp(vf_get(s + j, m) - vf_set1(base));
+        vf_put(s + j, p, m);
+        sum = sum + vf_get(s + j, m); /* lanes past the end are 0 */
+    }
+    return vf_sum(sum);
+}
+
+/* out (width) = alpha out + w (n) v (n, Dv; row stride v_row) */
+static void add_values(float *out, float alpha, const float *w, const float *v, size_t v_row,
+                       size_t n, size_t Dv)
+{
+    size_t c = 0;
+    for (; c + 4 * VF <= Dv; c += 4 * VF) {
+        vf sum[4];
+        for (int i = 0; i < 4; i++) {
+            sum[i] = vf_load(out + c + (size_t)i * VF) * vf_set1(alpha);
+        }
+        for (size_t j = 0; j < n; j++) {
+            vf p = vf_set1(w[j]);
+            for (int i = 0; i < 4; i++) {
+                sum[i] = vf_fma(p, vf_load(v + j * v_row + c + (size_t)i * VF), sum[i]);
+            }
+        }
+        for (int i = 0; i < 4; i++) {
+            vf_store(out + c + (size_t)i * VF, sum[i]);
+        }
+    }
+    for (; c < Dv; c += VF) {
+        size_t m = at_most(Dv - c, VF);
+        vf sum = vf_load(out + c) * vf_set1(alpha);
+        for (size_t j = 0; j < n; j++) {
+            sum = vf_fma(vf_set1(w[j]), vf_get(v + j * v_row + c, m), sum);
+        }
+        vf_store(out + c, sum);
+    }
+}
+
+/* One query on n keys that it sees. */
+static void row_step(room *m, size_t r, const attention_args *a, const float *k, const float *v,
+                     size_t n, const float *bias)
+{
+    scores_of(m->weights, m->q + r * padded(a->D), k, a->k_row, n, a->D, bias);
+    float max = largest(m->weights, n, m->max[r]);
+    float base = max == -INFINITY ? 0 : max;
+    float alpha = expf(m->max[r] - base);
+    m->sum[r] = m->sum[r] * alpha + exponentials(m->weights, n, base);
+    m->max[r] = max;
+    add_values(m->out + r * padded(a->Dv), alpha, m->weights, v, a->v_row, n, a->Dv);
+}
+
+static void rows_load(room *m, const float *q, const attention_args *a)
+{
+    size_t rows = a->q_len[m->b] * m->heads;
+    for (size_t r = 0; r < rows; r++) {
+        size_t row = a->q_begin[m->b] + r / m->heads, h = m->head + r % m->heads;
+        const float *from = q + row * a->q_row + h * a->q_head;
+        for (size_t c = 0; c < a->D; c++) {
+            m->q[r * padded(a->D) + c] = from[c] * (float)a->scale;
+        }
+        m->max[r] = -INFINITY;
+        m->sum[r] = 0;
+    }
+    memset(m->out, 0, rows * padded(a->Dv) * sizeof *m->out);
+}
+
+static void rows_store(const room *m, float *out, float *lse, const attention_args *a)
+{
+    for (size_t r = 0; r < a->q_len[m->b] * m->heads; r++) {
+        size_t row = a->q_begin[m->b] + r / m->heads, h = m->head + r % m->heads;
+        bool blind = !(m->sum[r] > 0);
+        float *to = out + row * a->o_row + h * a->o_head, scale = blind ? 0 : 1 / m->sum[r];
+        for (size_t c = 0; c < a->Dv; c++) {
+            to[c] = m->out[r * padded(a->Dv) + c] * scale;
+        }
+        lse[row * a->H + h] = blind ? -INFINITY : m->max[r] + logf(m->sum[r]);
+    }
+}
+
+/* All rows of the task on the keys j0 .. j0+nk-1. */
+static void keys_step(room *m, const float *k, const float *v, const attention_args *a, size_t j0,
+                      size_t nk)
+{
+    size_t b = m->b, queries = a->q_len[b];
+    for (size_t n = 0; n < m->heads * queries; n++) { /* a head's queries one after another */
+        size_t i = n % queries, c = n / queries;
+        block x = block_of(a, b, m->head + c, i);
+        size_t seen = keys_seen(&x, 0, j0, nk), key = a->k_begin[b] + j0;
+        if (seen) {
+            const float *bias = a->bias;
+            bias = bias ? bias + b * a->bias_b + x.h * a->bias_h + i * a->bias_t + j0 : NULL;
+            row_step(m, i * m->heads + c, a, k + key * a->k_row + x.kv * a->k_head,
+                     v + key * a->v_row + x.kv * a->v_head, seen, bias);
+        }
+    }
+}
+
+void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, const float *k,
+                   const float *v, const attention_args *a)
+{
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    size_t threads = (size_t)e->threads, group = a->H / a->Hkv;
+    size_t pieces = at_most((2 * threads + a->B - 1) / a->B, a->Hkv); /* tasks a sequence */
+    size_t heads = (a->Hkv + pieces - 1) / pieces * group, rows = FEW * heads;
+    size_t size = padded(room_size(a, rows)), tasks = a->B * pieces;
+    float *memory = qkv__arena_alloc(e->scratch, threads * size * sizeof *memory);
+    if (memory) {
+#pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (tasks > 1) default(none) \
+    shared(out, lse, q, k, v, a, size, tasks, memory, pieces, heads, rows)
+        for (size_t n = 0; n < tasks; n++) {
+            room m = room_at(memory + (size_t)omp_get_thread_num() * size, a, rows);
+            m.b = n / pieces;
+            m.head = n % pieces * heads;
+            m.heads = m.head < a->H ? at_most(heads, a->H - m.head) : 0;
+            rows_load(&m, q, a);
+            for (size_t j = 0; j < a->k_len[m.b]; j += KEYS) {
+                keys_step(&m, k, v, a, j, at_most(a->k_len[m.b] - j, KEYS));
+            }
+            rows_store(&m, out, lse, a);
+        }
+    }
+    qkv__arena_release(e->scratch, mark);
+}
