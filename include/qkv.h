@@ -4,6 +4,7 @@
 
 #include <qkv/base.h>
 #include <qkv/options.h>
+#include <qkv/npy.h>
 #include <qkv/safetensors.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>

@@ -21,7 +21,7 @@ typedef enum {
 const char *qkv_store_name(qkv_store store); /* "F32"; "?" for OTHER */
 size_t qkv_store_bytes(qkv_store store);     /* of one number; 0 for OTHER */
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------ */
 
 typedef struct qkv_safetensors qkv_safetensors;
 
@@ -64,7 +64,7 @@ qkv_status qkv_safetensors_read(const qkv_safetensors *s, const qkv_safetensor *
 qkv_status qkv_safetensors_read_ints(const qkv_safetensors *s, const qkv_safetensor *tensor,
                                      size_t begin, size_t count, int64_t *out);
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------ */
 
 /* A tensor to write. Where its numbers come from: data, dense reals (floating types only); else
  * raw, the bytes as they shall stand; else fill, asked for a few thousand numbers at a time. */

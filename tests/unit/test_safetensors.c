@@ -41,7 +41,7 @@ static qkv_safetensors *must_open(const char *path)
     return s;
 }
 
-/* ---- the reference library's files --------------------------------------------------------- */
+/* ---- the reference library's files -------------------------------------------------------- */
 
 static void every_type_is_read(void **state)
 {
@@ -173,7 +173,7 @@ static void the_writer_gives_the_reference_librarys_bytes(void **state)
     qkv_safetensors_close(s);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------ */
 
 static qkv_status count_up(void *user, size_t begin, size_t count, qkv_real *out)
 {
@@ -193,9 +193,12 @@ static qkv_status give_up(void *user, size_t begin, size_t count, qkv_real *out)
 static const size_t big[] = {100, 500}, small[] = {7};
 static double step = 0.5;
 static const qkv_safetensors_entry three[] = {
-    {.name = "w.2", .ndim = 2, .shape = big, .store = QKV_STORE_F32, .fill = count_up, .user = &step},
-    {.name = "w.1", .ndim = 2, .shape = big, .store = QKV_STORE_BF16, .fill = count_up, .user = &step},
-    {.name = "b", .ndim = 1, .shape = small, .store = QKV_STORE_F32, .fill = count_up, .user = &step},
+    {.name = "w.2", .ndim = 2, .shape = big, .store = QKV_STORE_F32, .fill = count_up,
+     .user = &step},
+    {.name = "w.1", .ndim = 2, .shape = big, .store = QKV_STORE_BF16, .fill = count_up,
+     .user = &step},
+    {.name = "b", .ndim = 1, .shape = small, .store = QKV_STORE_F32, .fill = count_up,
+     .user = &step},
 };
 
 static void check_three(const char *path)

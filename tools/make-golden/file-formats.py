@@ -25,7 +25,25 @@ save_file({
     "b.f32": n.float() / 4 - 0.5,
     "a.f32": torch.tensor(2.5),
     "f16": n.half() / 4, "bf16": n.bfloat16() / 4, "f64": n.double() / 3,
-    "i8": (n - 3).to(torch.int8), "u8": (n + 250).to(torch.uint8), "i16": (n * -1000).to(torch.int16),
+    "i8": (n - 3).to(torch.int8), "u8": (n + 250).to(torch.uint8),
+    "i16": (n * -1000).to(torch.int16),
     "i32": (n * -100000).to(torch.int32), "i64": n * -(2**40), "bool": n % 2 == 1,
     "empty": torch.zeros(0, 3), "f8": n.to(torch.float8_e4m3fn),
 }, f"{out}/types.safetensors", metadata={"format": "pt"})
+
+# .npy: every type, both orders, all three versions.
+import numpy as np  # noqa: E402
+
+a = np.arange(24).reshape(2, 3, 4)
+np.save(f"{out}/f4.npy", (a / 4).astype("<f4"))
+np.save(f"{out}/f8.npy", (a / 4).astype("<f8"))
+np.save(f"{out}/f2.npy", (a / 4).astype("<f2"))
+np.save(f"{out}/fortran.npy", np.asfortranarray((a / 4).astype("<f4")))
+np.save(f"{out}/scalar.npy", np.float32(2.5))
+np.save(f"{out}/vector.npy", np.arange(5, dtype="<f4"))
+for kind in ("i1", "u1", "i2", "i4", "i8", "u2", "u4", "u8"):
+    np.save(f"{out}/{kind}.npy", a.astype(kind))
+np.save(f"{out}/b1.npy", a % 2 == 1)
+for version in ((2, 0), (3, 0)):
+    with open(f"{out}/v{version[0]}.npy", "wb") as f:
+        np.lib.format.write_array(f, (a / 4).astype("<f4"), version=version)
