@@ -183,7 +183,11 @@ typedef struct {
     int32_t *row_argmax;     /* (N) or NULL: the most likely class of each row */
 } qkv_cross_entropy_options;
 
-/* logits (.., V), targets i32 (..) -> (). */
+/* The defaults above. Start from here: all zeros would ignore class 0. */
+qkv_cross_entropy_options qkv_cross_entropy_defaults(void);
+
+/* logits (.., V), targets i32 (..) -> (). No options: the defaults. When every target is
+ * ignored the loss is 0. */
 qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targets,
                               const qkv_cross_entropy_options *options);
 /* Cross-entropy of x W^T + b, with the logits never all in memory: x (.., C), w (V, C),

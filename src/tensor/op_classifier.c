@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tensor/tape.h"
+#include "tensor/cross_entropy.h"
 
 static const size_t BLOCK_BYTES = (size_t)64 << 20; /* of logits */
 enum { BLOCK_ROWS = 64 };                           /* rows come in multiples of this */
@@ -36,23 +36,6 @@ static void classifier_backward(qkv_tape *t, const qkv__node *n)
 }
 
 static const qkv_op classifier_op = {"classifier_loss", classifier_backward};
-
-/* Targets that count; SIZE_MAX when one is no class (the tape then says which). */
-static size_t count_targets(qkv_tape *t, const int32_t *targets, size_t N, size_t V, int32_t ignore)
-{
-    size_t counted = 0;
-    for (size_t r = 0; r < N; r++) {
-        if (targets[r] == ignore)
-            continue;
-        if (targets[r] < 0 || (size_t)targets[r] >= V) {
-            qkv__op_fail(t, "classifier_loss", "target %d at row %zu is not in [0, %zu)",
-                         (int)targets[r], r, V);
-            return SIZE_MAX;
-        }
-        counted++;
-    }
-    return counted;
-}
 
 static qkv_real *wanted_memory(qkv_tape *t, bool recording, const qkv_tensor *x, size_t *n)
 {
@@ -97,7 +80,7 @@ static size_t block_rows(size_t N, size_t V)
 qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                                 qkv_tensor *targets, const qkv_cross_entropy_options *options)
 {
-    qkv_cross_entropy_options o = options ? *options : (qkv_cross_entropy_options){.ignore = -100};
+    qkv_cross_entropy_options o = options ? *options : qkv_cross_entropy_defaults();
     qkv_tensor *in[] = {x, w, b, targets};
     qkv_tensor *given[] = {x, w, targets};
     if (!qkv__ready(t, "classifier_loss", 3, given))
@@ -109,21 +92,13 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
         return NULL;
     size_t N = qkv__rows(x), V = w->shape[0];
     if (x->ndim < 1 || w->ndim != 2 || qkv__channels(x) != w->shape[1] ||
-        (b && (b->ndim != 1 || b->shape[0] != V)) || targets->dtype != QKV_I32 ||
-        qkv_count(targets) != N)
-        return qkv__op_fail(t, "classifier_loss", "x %s, weight %s and targets %s do not fit",
-                            qkv__shape_text(t, x), qkv__shape_text(t, w),
-                            qkv__shape_text(t, targets));
-    size_t counted = count_targets(t, qkv__ids(in[3]), N, V, o.ignore);
+        (b && (b->ndim != 1 || b->shape[0] != V)))
+        return qkv__op_fail(t, "classifier_loss", "x %s and weight %s do not fit",
+                            qkv__shape_text(t, x), qkv__shape_text(t, w));
+    qkv_k_xent_args args;
     qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
-    if (counted == SIZE_MAX || !y)
+    if (!y || !qkv__cross_entropy_plan(t, "classifier_loss", &args, in[3], N, V, &o))
         return NULL;
-    double divisor = o.normalizer > 0 ? o.normalizer
-                     : o.reduction == QKV_REDUCE_SUM || !counted ? 1.0 : (double)counted;
-    double off = o.smoothing_kind == QKV_SMOOTH_TORCH || V == 1 ? o.smoothing / (double)V
-                                                                : o.smoothing / (double)(V - 1);
-    qkv_k_xent_args args = {.on = 1.0 - off * (double)(V - 1), .off = off, .scale = 1.0 / divisor,
-                            .ignore = o.ignore, .V = V};
     classifier_params p = {0};
     bool recording = qkv__recording(t, 3, in);
     p.dx = wanted_memory(t, recording, in[0], &p.nx);
@@ -139,7 +114,7 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     }
     for (size_t from = 0; from < N; from += rows)
         block(t, in, &p, from, N - from < rows ? N - from : rows, logits, loss + from, &args, &o);
-    qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, N) / divisor);
+    qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, N) * args.scale);
     qkv__arena_release(t->exec.scratch, mark);
     qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
     return y;

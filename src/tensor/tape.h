@@ -145,6 +145,11 @@ qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
 bool qkv__is_dense(const qkv_tensor *x);
 /* x itself when dense, else a recorded copy. */
 qkv_tensor *qkv__dense_input(qkv_tape *t, qkv_tensor *x);
+/* True when the first n axes of x can be walked as one; *step: from one to the next. */
+bool qkv__even_axes(const qkv_tensor *x, int n, size_t *step);
+/* x itself when its rows (last axis) are contiguous and evenly spaced, else a recorded copy;
+ * *step: from one row to the next. */
+qkv_tensor *qkv__even_rows(qkv_tape *t, qkv_tensor *x, size_t *step);
 
 static inline qkv_real *qkv__real(const qkv_tensor *x) { return (qkv_real *)x->data; }
 static inline int32_t *qkv__ids(const qkv_tensor *x) { return (int32_t *)x->data; }

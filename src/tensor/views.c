@@ -77,6 +77,31 @@ qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x)
 
 qkv_tensor *qkv__dense_input(qkv_tape *t, qkv_tensor *x) { return qkv_contiguous(t, x); }
 
+bool qkv__even_axes(const qkv_tensor *x, int n, size_t *step)
+{
+    size_t extent = 0; /* of the axes walked so far; 0: none yet */
+    *step = x->ndim ? qkv__channels(x) : 1;
+    for (int i = n - 1; i >= 0; i--) {
+        if (x->shape[i] == 1)
+            continue;
+        if (extent == 0)
+            extent = *step = x->stride[i];
+        else if (x->stride[i] != extent)
+            return false;
+        extent *= x->shape[i];
+    }
+    return true;
+}
+
+qkv_tensor *qkv__even_rows(qkv_tape *t, qkv_tensor *x, size_t *step)
+{
+    bool contiguous = qkv__channels(x) == 1 || x->stride[x->ndim - 1] == 1;
+    if (contiguous && qkv__even_axes(x, x->ndim - 1, step))
+        return x;
+    *step = qkv__channels(x);
+    return qkv_contiguous(t, x);
+}
+
 /* ---- views -------------------------------------------------------------------------------- */
 
 qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,

@@ -454,7 +454,6 @@ static void test_views(void **state)
         {.name = "split twice", .fn = split_twice, .inputs = 1, .input = {{3, {2, 4, 3}}}},
         {.name = "views", .fn = views, .inputs = 1, .input = {{3, {2, 3, 4}}}},
     };
-
     gradcheck_all(cases, sizeof cases / sizeof *cases);
 }
 
@@ -468,7 +467,8 @@ static void test_broadcasting(void **state)
         {.name = "middle", .fn = broadcast, .inputs = 2, .input = {{3, {2, 3, 4}}, {3, {2, 1, 4}}}},
         {.name = "both", .fn = broadcast, .inputs = 2, .input = {{3, {2, 1, 4}}, {2, {3, 1}}}},
         {.name = "scalar", .fn = broadcast, .inputs = 2, .input = {{2, {3, 4}}, {0, {0}}}},
-        {.name = "first", .fn = broadcast, .inputs = 2, .input = {{3, {1, 3, 2}}, {4, {2, 2, 3, 1}}}},
+        {.name = "first", .fn = broadcast, .inputs = 2,
+         .input = {{3, {1, 3, 2}}, {4, {2, 2, 3, 1}}}},
     };
     gradcheck_all(cases, sizeof cases / sizeof *cases);
 }

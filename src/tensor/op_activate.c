@@ -1,0 +1,118 @@
+/* op_activate.c - elementwise activations, gated activations, softmax over the last axis. */
+#include "tensor/tape.h"
+
+_Static_assert((int)QKV_ACT_COUNT == (int)QKV_K_ACT_COUNT, "kernels know every activation");
+
+/* ---- activate ---------------------------------------------------------------------------- */
+
+static void activate_backward(qkv_tape *t, const qkv__node *n)
+{
+    const qkv_activation *act = n->params;
+    const qkv_tensor *x = n->in[0];
+    bool acc;
+    qkv_real *dx = qkv__grad(t, n->in[0], &acc);
+    if (dx)
+        t->k->act_bwd(&t->exec, dx, qkv__real(x), qkv__grad_out(t, n, 0), (qkv_k_act)*act, acc,
+                      qkv_count(x));
+}
+
+static const qkv_op activate_op = {"activate", activate_backward};
+
+static bool known(qkv_tape *t, const char *op, qkv_activation act)
+{
+    if ((unsigned)act < QKV_ACT_COUNT)
+        return true;
+    qkv__op_fail(t, op, "no activation has the number %d", (int)act);
+    return false;
+}
+
+qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act)
+{
+    if (!qkv__ready_reals(t, "activate", 1, &x) || !known(t, "activate", act))
+        return NULL;
+    if (act == QKV_ACT_NONE)
+        return x;
+    if (!(x = qkv__dense_input(t, x)))
+        return NULL;
+    qkv_tensor *y = qkv__new_like(t, x);
+    if (!y)
+        return NULL;
+    t->k->act(&t->exec, qkv__real(y), qkv__real(x), (qkv_k_act)act, qkv_count(x));
+    qkv__record(t, &activate_op, 1, &x, 1, &y, &act, sizeof act);
+    return y;
+}
+
+/* ---- gated ------------------------------------------------------------------------------- */
+
+typedef struct {
+    qkv_activation act;
+    size_t ldg, ldu; /* from one row to the next */
+} gated_params;
+
+static void gated_backward(qkv_tape *t, const qkv__node *n)
+{
+    const gated_params *p = n->params;
+    qkv_tensor *gate = n->in[0], *up = n->in[1];
+    const qkv_real *dy = qkv__grad_out(t, n, 0), *g = qkv__real(gate), *u = qkv__real(up);
+    size_t N = qkv__rows(gate), C = qkv__channels(gate);
+    bool acc_gate = false, acc_up = false;
+    qkv_real *dgate = qkv__grad(t, gate, &acc_gate), *dup = qkv__grad(t, up, &acc_up);
+    qkv_k_act act = (qkv_k_act)p->act;
+    if (dgate && gate->root == up->root && !(gate->part >= 0 && up->part >= 0)) {
+        /* They may overlap, and the kernel's outputs must not. */
+        t->k->gated_bwd(&t->exec, dgate, p->ldg, acc_gate, NULL, 0, false, g, p->ldg, u, p->ldu,
+                        dy, act, N, C);
+        dgate = NULL;
+    }
+    if (dgate || dup)
+        t->k->gated_bwd(&t->exec, dgate, p->ldg, acc_gate, dup, p->ldu, acc_up, g, p->ldg, u,
+                        p->ldu, dy, act, N, C);
+}
+
+static const qkv_op gated_op = {"gated", gated_backward};
+
+qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activation act)
+{
+    qkv_tensor *in[] = {gate, up};
+    if (!qkv__ready_reals(t, "gated", 2, in) || !known(t, "gated", act))
+        return NULL;
+    if (!qkv__same_shape(gate, up))
+        return qkv__op_fail(t, "gated", "gate is %s, up %s", qkv__shape_text(t, gate),
+                            qkv__shape_text(t, up));
+    gated_params p = {.act = act};
+    if (!(in[0] = qkv__even_rows(t, gate, &p.ldg)) || !(in[1] = qkv__even_rows(t, up, &p.ldu)))
+        return NULL;
+    qkv_tensor *y = qkv__new_like(t, gate);
+    if (!y)
+        return NULL;
+    t->k->gated(&t->exec, qkv__real(y), qkv__real(in[0]), p.ldg, qkv__real(in[1]), p.ldu,
+                (qkv_k_act)act, qkv__rows(y), qkv__channels(y));
+    qkv__record(t, &gated_op, 2, in, 1, &y, &p, sizeof p);
+    return y;
+}
+
+/* ---- softmax ----------------------------------------------------------------------------- */
+
+static void softmax_backward(qkv_tape *t, const qkv__node *n)
+{
+    const qkv_tensor *y = n->out[0];
+    bool acc;
+    qkv_real *dx = qkv__grad(t, n->in[0], &acc);
+    if (dx)
+        t->k->softmax_bwd(&t->exec, dx, qkv__real(y), qkv__grad_out(t, n, 0), acc, qkv__rows(y),
+                          qkv__channels(y));
+}
+
+static const qkv_op softmax_op = {"softmax", softmax_backward};
+
+qkv_tensor *qkv_softmax(qkv_tape *t, qkv_tensor *x)
+{
+    if (!qkv__ready_reals(t, "softmax", 1, &x) || !(x = qkv__dense_input(t, x)))
+        return NULL;
+    qkv_tensor *y = qkv__new_like(t, x);
+    if (!y)
+        return NULL;
+    t->k->softmax(&t->exec, qkv__real(y), qkv__real(x), qkv__rows(x), qkv__channels(x));
+    qkv__record(t, &softmax_op, 1, &x, 1, &y, NULL, 0);
+    return y;
+}

@@ -1,0 +1,109 @@
+/* op_cross_entropy.c - cross-entropy of logits that are there; op_classifier.c is the one that
+ * never makes them all. The backward pass computes the softmax again, right into the gradient. */
+#include "tensor/cross_entropy.h"
+
+/* ---- what both losses share -------------------------------------------------------------- */
+
+qkv_cross_entropy_options qkv_cross_entropy_defaults(void)
+{
+    return (qkv_cross_entropy_options){.ignore = -100};
+}
+
+/* Targets that count; SIZE_MAX when one is no class (the tape then says which). */
+static size_t count_targets(qkv_tape *t, const char *op, const qkv_tensor *targets, size_t V,
+                            int32_t ignore)
+{
+    size_t counted = 0, N = qkv_count(targets);
+    const int32_t *id = qkv__ids(targets);
+    for (size_t r = 0; r < N; r++) {
+        if (id[r] == ignore)
+            continue;
+        if (id[r] < 0 || (size_t)id[r] >= V) {
+            qkv__op_fail(t, op, "target %d at row %zu is not in [0, %zu)", (int)id[r], r, V);
+            return SIZE_MAX;
+        }
+        counted++;
+    }
+    return counted;
+}
+
+bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
+                             const qkv_tensor *targets, size_t N, size_t V,
+                             const qkv_cross_entropy_options *o)
+{
+    if (V == 0 || targets->dtype != QKV_I32 || qkv_count(targets) != N) {
+        qkv__op_fail(t, op, "targets %s are not one i32 per row of logits (%zu, %zu)",
+                     qkv__shape_text(t, targets), N, V);
+        return false;
+    }
+    if (!(o->smoothing >= 0 && o->smoothing < 1)) {
+        qkv__op_fail(t, op, "smoothing %g is not in [0, 1)", o->smoothing);
+        return false;
+    }
+    size_t counted = count_targets(t, op, targets, V, o->ignore);
+    if (counted == SIZE_MAX)
+        return false;
+    double divisor = o->reduction == QKV_REDUCE_SUM || !counted ? 1.0 : (double)counted;
+    if (o->normalizer > 0)
+        divisor = o->normalizer;
+    double others = (double)(V - 1);
+    double off = o->smoothing_kind == QKV_SMOOTH_TORCH ? o->smoothing / (double)V
+                 : V > 1                               ? o->smoothing / others
+                                                       : 0;
+    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, o->ignore, N, V};
+    return true;
+}
+
+/* ---- the op ------------------------------------------------------------------------------ */
+
+static void cross_entropy_backward(qkv_tape *t, const qkv__node *n)
+{
+    qkv_k_xent_args args = *(const qkv_k_xent_args *)n->params;
+    const qkv_tensor *logits = n->in[0];
+    args.scale *= (double)qkv__grad_out(t, n, 0)[0];
+    bool acc;
+    qkv_real *dx = qkv__grad(t, n->in[0], &acc);
+    if (!dx)
+        return;
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *loss = qkv__scratch(t, args.N);
+    qkv_real *d = acc ? qkv__scratch(t, args.N * args.V) : dx;
+    if (loss && d) {
+        t->k->xent(&t->exec, loss, NULL, NULL, d, qkv__real(logits), qkv__ids(n->in[1]), &args);
+        if (d != dx)
+            t->k->axpy(&t->exec, dx, d, 1.0, true, args.N * args.V);
+    }
+    qkv__arena_release(t->exec.scratch, mark);
+}
+
+static const qkv_op cross_entropy_op = {"cross_entropy", cross_entropy_backward};
+
+qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targets,
+                              const qkv_cross_entropy_options *options)
+{
+    qkv_cross_entropy_options o = options ? *options : qkv_cross_entropy_defaults();
+    qkv_tensor *in[] = {logits, targets};
+    if (!qkv__ready(t, "cross_entropy", 2, in) || !qkv__ready_reals(t, "cross_entropy", 1, in))
+        return NULL;
+    if (logits->ndim == 0)
+        return qkv__op_fail(t, "cross_entropy", "logits () have no classes");
+    in[0] = qkv__dense_input(t, logits);
+    in[1] = qkv__dense_input(t, targets);
+    qkv_k_xent_args args;
+    if (t->status || !qkv__cross_entropy_plan(t, "cross_entropy", &args, in[1], qkv__rows(logits),
+                                              qkv__channels(logits), &o))
+        return NULL;
+    qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *loss = qkv__scratch(t, args.N);
+    if (y && loss) {
+        t->k->xent(&t->exec, loss, o.row_loss, o.row_argmax, NULL, qkv__real(in[0]),
+                   qkv__ids(in[1]), &args);
+        qkv__real(y)[0] = (qkv_real)(args.scale * t->k->sum(&t->exec, loss, args.N));
+    }
+    qkv__arena_release(t->exec.scratch, mark);
+    if (t->status)
+        return NULL;
+    qkv__record(t, &cross_entropy_op, 2, in, 1, &y, &args, sizeof args);
+    return y;
+}

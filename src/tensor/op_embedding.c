@@ -1,0 +1,82 @@
+/* op_embedding.c - rows of a table by id, with rows of a position table added. */
+#include <string.h>
+
+#include "tensor/tape.h"
+
+/* Adds dy's rows, times scale, to the rows of table's gradient that ids name. */
+static void pass_rows(qkv_tape *t, qkv_tensor *table, const qkv_tensor *ids, const qkv_real *dy,
+                      double scale)
+{
+    bool acc;
+    qkv_real *d = qkv__grad(t, table, &acc);
+    if (!d)
+        return;
+    if (!acc)
+        memset(d, 0, qkv_count(table) * sizeof *d); /* most rows are not named */
+    t->k->embed_bwd(&t->exec, d, qkv__ids(ids), dy, scale, qkv_count(ids), qkv__channels(table));
+}
+
+static void embedding_backward(qkv_tape *t, const qkv__node *n)
+{
+    const double *scale = n->params;
+    const qkv_real *dy = qkv__grad_out(t, n, 0);
+    pass_rows(t, n->in[1], n->in[0], dy, *scale);
+    if (n->in[3])
+        pass_rows(t, n->in[3], n->in[2], dy, 1.0);
+}
+
+static const qkv_op embedding_op = {"embedding", embedding_backward};
+
+/* Fails the tape unless ids are i32 and name rows of table (rows, C). */
+static bool rows_exist(qkv_tape *t, const char *what, const qkv_tensor *ids,
+                       const qkv_tensor *table)
+{
+    if (ids->dtype != QKV_I32 || table->dtype != QKV_REAL || table->ndim != 2) {
+        qkv__op_fail(t, "embedding", "%ss %s (i32) and table %s (rows, channels) do not fit", what,
+                     qkv__shape_text(t, ids), qkv__shape_text(t, table));
+        return false;
+    }
+    size_t n = qkv_count(ids);
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = qkv__ids(ids)[i];
+        if (id < 0 || (size_t)id >= table->shape[0]) {
+            qkv__op_fail(t, "embedding", "%s %d at index %zu is not in [0, %zu)", what, (int)id, i,
+                         table->shape[0]);
+            return false;
+        }
+    }
+    return true;
+}
+
+qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
+                          qkv_tensor *positions, qkv_tensor *position_table)
+{
+    qkv_tensor *in[] = {ids, table, positions, position_table};
+    int n = positions || position_table ? 4 : 2;
+    if (!qkv__ready(t, "embedding", n, in))
+        return NULL;
+    for (int i = 0; i < n; i++)
+        if (!(in[i] = qkv__dense_input(t, in[i])))
+            return NULL;
+    if (!rows_exist(t, "id", in[0], in[1]) || (n == 4 && !rows_exist(t, "position", in[2], in[3])))
+        return NULL;
+    if (n == 4 && (!qkv__same_shape(ids, positions) || table->shape[1] != position_table->shape[1]))
+        return qkv__op_fail(t, "embedding", "positions %s and their table %s do not fit ids %s and "
+                            "table %s", qkv__shape_text(t, positions),
+                            qkv__shape_text(t, position_table), qkv__shape_text(t, ids),
+                            qkv__shape_text(t, table));
+    size_t shape[QKV_MAX_DIMS];
+    if (ids->ndim == QKV_MAX_DIMS)
+        return qkv__op_fail(t, "embedding", "ids %s have too many dimensions",
+                            qkv__shape_text(t, ids));
+    memcpy(shape, ids->shape, sizeof shape);
+    shape[ids->ndim] = table->shape[1];
+    qkv_tensor *y = qkv__new(t, QKV_REAL, ids->ndim + 1, shape);
+    if (!y)
+        return NULL;
+    t->k->embed(&t->exec, qkv__real(y), qkv__ids(in[0]), qkv__real(in[1]), scale,
+                n == 4 ? qkv__ids(in[2]) : NULL, n == 4 ? qkv__real(in[3]) : NULL, qkv_count(ids),
+                table->shape[1]);
+    qkv__record(t, &embedding_op, 4, in, 1, &y, &scale, sizeof scale);
+    return y;
+}

@@ -1,0 +1,65 @@
+/* op_losses.c - losses between pairs of numbers: means over all elements. Either side may be
+ * differentiated. */
+#include "tensor/tape.h"
+
+static void loss_backward(qkv_tape *t, const qkv__node *n)
+{
+    qkv_k_loss_args args = *(const qkv_k_loss_args *)n->params;
+    args.scale *= (double)qkv__grad_out(t, n, 0)[0];
+    for (int i = 0; i < 2; i++) {
+        bool acc;
+        qkv_real *d = qkv__grad(t, n->in[i], &acc);
+        args.to_target = i == 1;
+        if (d)
+            t->k->loss_bwd(&t->exec, d, qkv__real(n->in[0]), qkv__real(n->in[1]), acc, &args,
+                           qkv_count(n->in[i]));
+    }
+}
+
+static qkv_tensor *loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor *target,
+                        qkv_k_loss_kind kind, double delta)
+{
+    qkv_tensor *in[] = {x, target};
+    if (!qkv__ready_reals(t, op->name, 2, in))
+        return NULL;
+    size_t n = qkv_count(x);
+    if (!qkv__same_shape(x, target) || n == 0)
+        return qkv__op_fail(t, op->name, "x is %s, its target %s", qkv__shape_text(t, x),
+                            qkv__shape_text(t, target));
+    in[0] = qkv__dense_input(t, x);
+    in[1] = qkv__dense_input(t, target);
+    qkv_tensor *y = t->status ? NULL : qkv__new(t, QKV_REAL, 0, NULL);
+    if (!y)
+        return NULL;
+    qkv_k_loss_args args = {kind, delta, 1.0 / (double)n, false};
+    qkv__real(y)[0] = (qkv_real)(args.scale * t->k->loss(&t->exec, qkv__real(in[0]),
+                                                         qkv__real(in[1]), &args, n));
+    qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
+    return y;
+}
+
+static const qkv_op mse_op = {"mse_loss", loss_backward}, l1_op = {"l1_loss", loss_backward};
+static const qkv_op huber_op = {"huber_loss", loss_backward};
+static const qkv_op binary_op = {"binary_loss", loss_backward};
+
+qkv_tensor *qkv_mse_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target)
+{
+    return loss(t, &mse_op, x, target, QKV_K_SQUARED, 0);
+}
+
+qkv_tensor *qkv_l1_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target)
+{
+    return loss(t, &l1_op, x, target, QKV_K_ABSOLUTE, 0);
+}
+
+qkv_tensor *qkv_huber_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target, double delta)
+{
+    if (!(delta > 0))
+        return qkv__op_fail(t, "huber_loss", "delta %g is not positive", delta);
+    return loss(t, &huber_op, x, target, QKV_K_HUBER, delta);
+}
+
+qkv_tensor *qkv_binary_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor *target)
+{
+    return loss(t, &binary_op, logits, target, QKV_K_BINARY, 0);
+}

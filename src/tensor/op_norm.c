@@ -1,0 +1,184 @@
+/* op_norm.c - layer and RMS norm over the last axis, alone or of a sum with a residual.
+ *
+ * norm(x + residual) is one op with two outputs: the normalised value, and the sum that a
+ * pre-norm block goes on with, whose own gradient the norm's backward pass takes along. */
+#include <math.h>
+
+#include "tensor/tape.h"
+
+typedef struct {
+    qkv_k_norm_args args;
+    const qkv_real *s;     /* what was normalised */
+    qkv_real *mean, *rstd; /* (N); mean NULL for RMS */
+} norm_params;
+
+/* Hands d, dense, to one term of the sum. */
+static void pass_sum(qkv_tape *t, qkv_tensor *x, const qkv_real *d, size_t n)
+{
+    bool acc;
+    qkv_real *dx = qkv__grad(t, x, &acc);
+    if (dx)
+        t->k->axpy(&t->exec, dx, d, 1.0, acc, n);
+}
+
+/* d(loss)/ds into d, and the parameters' gradients. dy or dsum may be NULL, not both. */
+static void norm_gradients(qkv_tape *t, const qkv__node *n, qkv_real *d, bool acc,
+                           const qkv_real *dy, const qkv_real *dsum)
+{
+    const norm_params *p = n->params;
+    size_t count = p->args.N * p->args.C;
+    if (!dy) { /* only the sum was used */
+        if (d)
+            t->k->axpy(&t->exec, d, dsum, 1.0, acc, count);
+        return;
+    }
+    qkv_tensor *weight = n->in[2], *bias = n->in[3];
+    bool acc_weight = false, acc_bias = false;
+    qkv_real *dweight = qkv__grad(t, weight, &acc_weight), *dbias = qkv__grad(t, bias, &acc_bias);
+    if (d || dweight || dbias)
+        t->k->norm_bwd(&t->exec, d, acc, dweight, acc_weight, dbias, acc_bias, p->s, p->mean,
+                       p->rstd, weight ? qkv__real(weight) : NULL, dy, dsum, &p->args);
+}
+
+static void norm_backward(qkv_tape *t, const qkv__node *n)
+{
+    bool acc = false;
+    qkv_real *dx = qkv__grad(t, n->in[0], &acc);
+    norm_gradients(t, n, dx, acc, qkv__grad_out(t, n, 0), NULL);
+}
+
+/* Both terms get d(loss)/ds: it is computed into the first that can be stored to, or into
+ * scratch, and added to the other. */
+static void residual_norm_backward(qkv_tape *t, const qkv__node *n)
+{
+    const norm_params *p = n->params;
+    const qkv_real *dy = qkv__grad_out(t, n, 0), *dsum = NULL;
+    if (n->n_out == 2)
+        dsum = qkv__grad_out(t, n, 1);
+    size_t count = p->args.N * p->args.C;
+    bool acc = false;
+    qkv_tensor *first = n->in[0], *other = n->in[1];
+    if (!qkv__wants(t, first)) {
+        first = other;
+        other = NULL;
+    }
+    if (!qkv__wants(t, other)) {
+        qkv_real *d = qkv__grad(t, first, &acc);
+        norm_gradients(t, n, d, acc, dy, dsum);
+        return;
+    }
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *to = qkv__grad(t, first, &acc), *d = to;
+    if (to && acc)
+        d = qkv__scratch(t, count);
+    if (d) {
+        norm_gradients(t, n, d, false, dy, dsum);
+        if (d != to)
+            t->k->axpy(&t->exec, to, d, 1.0, true, count);
+        pass_sum(t, other, d, count);
+    }
+    qkv__arena_release(t->exec.scratch, mark);
+}
+
+static const qkv_op norm_op = {"norm", norm_backward};
+static const qkv_op residual_norm_op = {"residual_norm", residual_norm_backward};
+
+static bool fits_channels(const qkv_tensor *w, size_t C)
+{
+    return !w || (w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C && qkv__is_dense(w));
+}
+
+/* in: x, residual, weight, bias, of which the last three may be NULL. */
+static bool norm_ready(qkv_tape *t, const char *op, qkv_tensor **in)
+{
+    if (!qkv__ready_reals(t, op, 1, in))
+        return false;
+    const qkv_tensor *x = in[0];
+    size_t C = qkv__channels(x);
+    if (x->ndim == 0 || C == 0 || !fits_channels(in[2], C) || !fits_channels(in[3], C) ||
+        (in[1] && (in[1]->dtype != QKV_REAL || !qkv__same_shape(x, in[1])))) {
+        qkv__op_fail(t, op, "x %s, residual %s, weight %s and bias %s do not fit",
+                     qkv__shape_text(t, x), in[1] ? qkv__shape_text(t, in[1]) : "none",
+                     in[2] ? qkv__shape_text(t, in[2]) : "none",
+                     in[3] ? qkv__shape_text(t, in[3]) : "none");
+        return false;
+    }
+    in[0] = qkv__dense_input(t, in[0]);
+    if (in[1])
+        in[1] = qkv__dense_input(t, in[1]);
+    return !t->status;
+}
+
+/* The statistics' memory, when the backward pass will want it. */
+static bool norm_plan(qkv_tape *t, norm_params *p, qkv_norm_kind kind, qkv_tensor *const *in,
+                      double eps)
+{
+    size_t N = qkv__rows(in[0]);
+    *p = (norm_params){.args = {kind == QKV_NORM_RMS, eps, N, qkv__channels(in[0])}};
+    if (!qkv__recording(t, 4, in))
+        return true;
+    p->rstd = qkv__step_alloc(t, N * sizeof *p->rstd);
+    if (kind == QKV_NORM_LAYER)
+        p->mean = qkv__step_alloc(t, N * sizeof *p->mean);
+    return !t->status;
+}
+
+qkv_tensor *qkv_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x, qkv_tensor *weight,
+                     qkv_tensor *bias, double eps)
+{
+    qkv_tensor *in[] = {x, NULL, weight, bias};
+    if (!norm_ready(t, "norm", in))
+        return NULL;
+    if (kind == QKV_NORM_NONE)
+        return x;
+    norm_params p;
+    qkv_tensor *y = qkv__new_like(t, in[0]);
+    if (!y || !norm_plan(t, &p, kind, in, eps))
+        return NULL;
+    p.s = qkv__real(in[0]);
+    t->k->norm(&t->exec, qkv__real(y), NULL, p.mean, p.rstd, p.s, NULL,
+               weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p.args);
+    qkv__record(t, &norm_op, 4, in, 1, &y, &p, sizeof p);
+    return y;
+}
+
+qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
+                              qkv_tensor *residual, qkv_tensor *weight, qkv_tensor *bias,
+                              double eps, qkv_tensor **sum)
+{
+    qkv_tensor *in[] = {x, residual, weight, bias};
+    if (sum)
+        *sum = NULL;
+    if (!qkv__ready(t, "residual_norm", 2, in) || !norm_ready(t, "residual_norm", in))
+        return NULL;
+    if (kind == QKV_NORM_NONE) {
+        qkv_tensor *s = qkv_add(t, x, residual);
+        if (sum)
+            *sum = s;
+        return s;
+    }
+    norm_params p;
+    bool keep = sum || qkv__recording(t, 4, in);
+    qkv_tensor *out[] = {qkv__new_like(t, in[0]), keep ? qkv__new_like(t, in[0]) : NULL};
+    if (!norm_plan(t, &p, kind, in, eps) || t->status)
+        return NULL;
+    qkv_real *s = keep ? qkv__real(out[1]) : NULL;
+    p.s = s;
+    t->k->norm(&t->exec, qkv__real(out[0]), s, p.mean, p.rstd, qkv__real(in[0]), qkv__real(in[1]),
+               weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p.args);
+    qkv__record(t, &residual_norm_op, 4, in, sum ? 2 : 1, out, &p, sizeof p);
+    if (t->status)
+        return NULL;
+    if (sum)
+        *sum = out[1];
+    return out[0];
+}
+
+/* x / sqrt(sum x^2 + eps) = C^-1/2 x / sqrt(mean x^2 + eps/C). */
+qkv_tensor *qkv_l2_normalize(qkv_tape *t, qkv_tensor *x, double eps)
+{
+    if (!qkv__ready_reals(t, "l2_normalize", 1, &x))
+        return NULL;
+    double C = (double)qkv__channels(x);
+    return qkv_scale(t, qkv_norm(t, QKV_NORM_RMS, x, NULL, NULL, eps / C), 1.0 / sqrt(C));
+}

@@ -1,0 +1,57 @@
+/* op_rotary.c - positions as rotations of pairs of channels (RoFormer, Su et al. 2021). */
+#include "tensor/tape.h"
+
+typedef struct {
+    qkv_k_rotary_args args; /* of the forward pass: x's strides, then y's */
+} rotary_params;
+
+static void rotary_backward(qkv_tape *t, const qkv__node *n)
+{
+    const rotary_params *p = n->params;
+    bool acc;
+    qkv_real *dx = qkv__grad(t, n->in[0], &acc);
+    if (!dx)
+        return;
+    qkv_k_rotary_args a = p->args;
+    a.sx = p->args.sy;
+    a.hx = p->args.hy;
+    a.sy = p->args.sx;
+    a.hy = p->args.hx;
+    a.sign = -1;
+    a.acc = acc;
+    t->k->rotary(&t->exec, dx, qkv__grad_out(t, n, 0), qkv__ids(n->in[1]), &a);
+}
+
+static const qkv_op rotary_op = {"rotary", rotary_backward};
+
+qkv_tensor *qkv_rotary(qkv_tape *t, qkv_tensor *x, qkv_tensor *positions, double base,
+                       size_t width)
+{
+    qkv_tensor *in[] = {x, positions};
+    if (!qkv__ready(t, "rotary", 2, in) || !qkv__ready_reals(t, "rotary", 1, in))
+        return NULL;
+    size_t D = qkv__channels(x), H = x->ndim >= 2 ? x->shape[x->ndim - 2] : 0;
+    size_t N = H ? qkv__rows(x) / H : 0;
+    if (x->ndim < 2 || positions->dtype != QKV_I32 || qkv_count(positions) != N)
+        return qkv__op_fail(t, "rotary", "positions %s (i32) are not one per row before the heads "
+                            "of %s", qkv__shape_text(t, positions), qkv__shape_text(t, x));
+    if (width % 2 || width > D || !(base > 0))
+        return qkv__op_fail(t, "rotary", "cannot rotate %zu of %zu channels with base %g", width, D,
+                            base);
+    qkv_k_rotary_args a = {.N = N, .H = H, .D = D, .width = width, .base = base, .sign = 1};
+    if (!qkv__even_axes(x, x->ndim - 2, &a.sx)) {
+        in[0] = x = qkv_contiguous(t, x);
+        a.sx = H * D;
+    }
+    in[1] = qkv__dense_input(t, positions);
+    qkv_tensor *y = t->status ? NULL : qkv__new_like(t, x);
+    if (!y)
+        return NULL;
+    a.hx = x->stride[x->ndim - 2];
+    a.sy = H * D;
+    a.hy = D;
+    rotary_params p = {a};
+    t->k->rotary(&t->exec, qkv__real(y), qkv__real(x), qkv__ids(in[1]), &a);
+    qkv__record(t, &rotary_op, 2, in, 1, &y, &p, sizeof p);
+    return y;
+}
