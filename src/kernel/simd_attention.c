@@ -15,4 +15,5 @@ void QKV_SIMD(qkv__kernels_attention)(qkv_kernels *k)
 {
     k->attention = attention;
     k->attention_bwd = attention_backward;
+    k->attention_rows = attention_weights;
 }

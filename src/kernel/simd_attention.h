@@ -35,7 +35,7 @@ static inline size_t at_most(size_t n, size_t limit) { return n < limit ? n : li
 /* n up to a multiple of the vector */
 static inline size_t padded(size_t n) { return (n + VF - 1) / VF * VF; }
 
-/* ---- products (simd_attention_product.c) ------------------------------------------------------- */
+/* ---- products (simd_attention_product.c) ----------------------------------------------------- */
 
 /* c (m, n) = [alpha c +] a b for m <= MR rows; n = nv vectors. b (k, n), row stride ldb.
  * product_rows: a (m, k) with row stride lda. product_columns: a is stored (k, m), row stride TQ.
@@ -47,7 +47,7 @@ void product_rows(float *c, size_t ldc, const float *a, size_t lda, const float 
 void product_columns(float *c, size_t ldc, const float *a, const float *b, size_t ldb, size_t m,
                      size_t nv, size_t k, const float *alpha);
 
-/* ---- blocks and tiles (simd_attention_tile.c) --------------------------------------------------- */
+/* ---- blocks and tiles (simd_attention_tile.c) ------------------------------------------------ */
 
 /* Up to TQ queries of one (sequence, head). */
 typedef struct {
@@ -116,7 +116,7 @@ static inline lane_keys lanes_of(const block *x, size_t i, size_t j0, size_t nk)
                         vf_load(limit) };
 }
 
-/* ---- the paths ------------------------------------------------------------------------------------ */
+/* ---- the paths ------------------------------------------------------------------------------- */
 
 #define attention_tiled QKV_SIMD(qkv__attention_tiled)
 qkv_k_attention_fn attention_tiled;

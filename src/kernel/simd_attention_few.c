@@ -1,6 +1,6 @@
 /* simd_attention_few.c - attention of a few queries to many keys, as when decoding: a row at a
  * time, keys and values read where they lie. A task takes neighbouring heads through the keys
- * together, for they share pages of memory. No dropout. */
+ * together, for they share pages of memory. No dropout. And rows of weights, on request. */
 #include <omp.h>
 
 #include "kernel/simd_attention.h"
@@ -214,7 +214,7 @@ void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, co
 {
     qkv__mark mark = qkv__arena_mark(e->scratch);
     size_t threads = (size_t)e->threads, group = a->H / a->Hkv;
-    size_t pieces = at_most((2 * threads + a->B - 1) / a->B, a->Hkv); /* tasks a sequence */
+    size_t pieces = at_most((2 * threads + a->B - 1) / a->B, a->Hkv); /* of a sequence */
     size_t heads = (a->Hkv + pieces - 1) / pieces * group, rows = FEW * heads;
     size_t size = padded(room_size(a, rows)), tasks = a->B * pieces;
     float *memory = qkv__arena_alloc(e->scratch, threads * size * sizeof *memory);
@@ -234,4 +234,43 @@ void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, co
         }
     }
     qkv__arena_release(e->scratch, mark);
+}
+
+static void weights_row(float *w, const attention_args *a, const block *x, const float *q,
+                        const float *k, float lse)
+{
+    size_t seen = keys_seen(x, 0, 0, a->k_len[x->b]);
+    memset(w, 0, a->k_len[x->b] * sizeof *w);
+    if (seen == 0 || lse == -INFINITY) {
+        return;
+    }
+    const float *bias = a->bias;
+    bias = bias ? bias + x->b * a->bias_b + x->h * a->bias_h + x->i0 * a->bias_t : NULL;
+    for (size_t j = 0; j < seen; j += KEYS) { /* the scale goes in below: q is not ours to change */
+        scores_of(w + j, q, k + j * a->k_row, a->k_row, at_most(seen - j, KEYS), a->D, NULL);
+    }
+    for (size_t j = 0; j < seen; j += VF) {
+        size_t m = at_most(seen - j, VF);
+        vf added = bias ? vf_get(bias + j, m) : vf_zero();
+        vf_put(w + j, vf_fma(vf_get(w + j, m), vf_set1((float)a->scale), added), m);
+    }
+    float scale = 1 / exponentials(w, seen, lse); /* the rounding of lse does not show */
+    for (size_t j = 0; j < seen; j += VF) {
+        size_t m = at_most(seen - j, VF);
+        vf_put(w + j, vf_get(w + j, m) * vf_set1(scale), m);
+    }
+}
+
+void attention_weights(const qkv_exec *e, float *weights, const float *lse, const float *q,
+                       const float *k, const attention_args *a, size_t b, size_t h, size_t row,
+                       size_t rows)
+{
+#pragma omp parallel for num_threads(e->threads) if (rows > 16) default(none) \
+    shared(weights, lse, q, k, a, b, h, row, rows)
+    for (size_t r = 0; r < rows; r++) {
+        block x = block_of(a, b, h, row + r);
+        size_t query = a->q_begin[b] + row + r;
+        weights_row(weights + r * a->k_len[b], a, &x, q + query * a->q_row + h * a->q_head,
+                    k + a->k_begin[b] * a->k_row + x.kv * a->k_head, lse[query * a->H + h]);
+    }
 }

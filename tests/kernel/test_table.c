@@ -31,7 +31,7 @@ static const struct {
     SLOT(softmax, true), SLOT(softmax_bwd, true), SLOT(xent, true),
     SLOT(loss, false), SLOT(loss_bwd, false),
     SLOT(embed, true), SLOT(embed_bwd, true), SLOT(rotary, true), SLOT(dropout, true),
-    SLOT(attention, true), SLOT(attention_bwd, true), SLOT(attention_rows, false),
+    SLOT(attention, true), SLOT(attention_bwd, true), SLOT(attention_rows, true),
     SLOT(sgd, true), SLOT(rmsprop, true), SLOT(adam, true), SLOT(adamw, true),
 #undef SLOT
 };
