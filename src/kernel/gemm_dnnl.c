@@ -9,6 +9,7 @@
  * Rows of few columns (batch 1 to 8) are gemv's. */
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <string.h>
 
 #include "kernel/kernel.h"
 
@@ -57,8 +58,12 @@ static void add_bias(float *c, const qkv_k_gemm_args *args)
 {
     for (size_t i = 0; i < args->m; i++) {
         float *row = c + i * args->ldc;
+        if (!args->acc) {
+            memcpy(row, args->bias, args->n * sizeof *row);
+            continue;
+        }
         for (size_t j = 0; j < args->n; j++) {
-            row[j] = args->acc ? row[j] + args->bias[j] : args->bias[j];
+            row[j] += args->bias[j];
         }
     }
 }
