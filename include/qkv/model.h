@@ -19,7 +19,7 @@ const qkv_model_type *qkv_model_type_find(const char *name);
 const qkv_model_type *qkv_model_type_at(size_t i);
 const char *qkv_model_type_name(const qkv_model_type *type);
 const char *qkv_model_type_architecture(const qkv_model_type *type); /* "GPT2LMHeadModel" */
-/* Some files put this before every tensor's name, some do not: both are read. "" for none. */
+/* What some files leave out in front of tensors' names: both are read. "" for none. */
 const char *qkv_model_type_prefix(const qkv_model_type *type);
 /* Describes the type's configuration struct, with the keys of config.json. */
 const qkv_option_table *qkv_model_type_config(const qkv_model_type *type);

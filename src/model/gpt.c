@@ -150,6 +150,7 @@ static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
     gpt *m = (gpt *)base;
     const qkv_gpt_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
+    snprintf(v.name, sizeof v.name, "transformer.");
     qkv__visit_rows(&v, "wte.weight", m->token_table, 0, c->vocab, c->width, false,
                     QKV_INIT_NORMAL, c->init_range);
     if (c->position_kind == QKV_POSITIONS_LEARNED)
@@ -158,12 +159,13 @@ static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
     else
         qkv__visit_kind(&v, "wpe.weight", m->position_table, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
     for (size_t i = 0; i < c->layers; i++) {
-        snprintf(v.name, sizeof v.name, "h.%zu.", i);
+        snprintf(v.name, sizeof v.name, "transformer.h.%zu.", i);
         visit_gpt2_block(m, &v, qkv_block_parameters(m->blocks[i]));
     }
-    v.name[0] = 0;
+    snprintf(v.name, sizeof v.name, "transformer.");
     qkv__visit_rows(&v, "ln_f.weight", m->norm_weight, 0, c->width, 0, false, QKV_INIT_ONES, 0);
     qkv__visit_rows(&v, "ln_f.bias", m->norm_bias, 0, c->width, 0, false, QKV_INIT_ZEROS, 0);
+    v.name[0] = 0;
     if (c->tie)
         qkv__visit_kind(&v, "lm_head.weight", m->head, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
     else
@@ -199,6 +201,7 @@ static void visit_llama_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
     visit_dense(v, "mlp.gate_proj", p->up_weight, p->up_bias, 0, ff, d, std);
     visit_dense(v, "mlp.up_proj", p->up_weight, p->up_bias, ff, ff, d, std);
     visit_dense(v, "mlp.down_proj", p->down_weight, p->down_bias, 0, d, ff, branch);
+    qkv__visit_kind(v, "self_attn.rotary_emb.inv_freq", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
 }
 
 static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)

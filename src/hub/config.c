@@ -1,0 +1,200 @@
+/* config.c - config.json: a model type's table of fields, and the few keys that no field holds. */
+#include <string.h>
+
+#include "hub/hub.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "io/json_options.h"
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* Keys with which a file asks for something that these models do not do. */
+static qkv_status refuse(const qkv__json *j)
+{
+    static const char *const flags[] = {"scale_attn_by_inverse_layer_idx",
+                                        "add_cross_attention", NULL};
+    for (size_t i = 0; flags[i]; i++) {
+        bool on = false;
+        qkv_status status = qkv__json_opt_bool(j, flags[i], &on);
+        if (status)
+            return status;
+        if (on)
+            return qkv__json_fail(j, flags[i], "true is not supported");
+    }
+    static const char *const ropes[] = {"rope_scaling", "rope_parameters", NULL};
+    for (size_t i = 0; ropes[i]; i++) {
+        qkv__json rope;
+        if (!qkv__json_has(j, ropes[i]))
+            continue;
+        qkv_status status = qkv__json_get_object(j, ropes[i], &rope);
+        const char *type = "default";
+        if (!status)
+            status = qkv__json_opt_string(&rope, "rope_type", &type);
+        if (!status)
+            status = qkv__json_opt_string(&rope, "type", &type);
+        if (status)
+            return status;
+        if (strcmp(type, "default") != 0)
+            return qkv__json_fail(j, ropes[i], "rotary positions of type \"%s\" are not supported, "
+                                  "only \"default\"", type);
+    }
+    return QKV_OK;
+}
+
+static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
+{
+    const char *name = NULL;
+    qkv_status status = qkv__json_get_string(j, "model_type", &name);
+    if (status)
+        return status;
+    *out = qkv_model_type_find(name);
+    if (*out)
+        return QKV_OK;
+    qkv__str known;
+    qkv__str_init(&known, j->ctx);
+    for (size_t i = 0; qkv_model_type_at(i); i++)
+        qkv__str_printf(&known, "%s%s", i ? ", " : "", qkv_model_type_name(qkv_model_type_at(i)));
+    status = qkv__json_fail(j, "model_type", "one of %s expected, \"%s\" found",
+                            known.data ? known.data : "?", name);
+    qkv__str_free(&known);
+    return status;
+}
+
+static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_model_type *type)
+{
+    const qkv_option_table *table = qkv_model_type_config(type);
+    void *config = qkv__calloc(j->ctx, 1, qkv_model_type_config_size(type));
+    qkv_options *o = NULL;
+    qkv_status status = config ? qkv_options_create(&o, j->ctx) : QKV_E_MEMORY;
+    if (!status)
+        status = qkv_options_bind(o, table, config);
+    if (!status)
+        status = qkv__json_get_options(j, o, table);
+    if (!status)
+        status = qkv_model_create(out, j->ctx, type, config);
+    qkv_options_destroy(o);
+    qkv__free(j->ctx, config);
+    return status;
+}
+
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir)
+{
+    *out = NULL;
+    char *path = qkv__path_join(ctx, dir, "config.json");
+    if (!path)
+        return QKV_E_MEMORY;
+    qkv__json j = {0};
+    const qkv_model_type *type = NULL;
+    qkv_status status = qkv__json_load(&j, ctx, path);
+    if (!status)
+        status = find_type(&j, &type);
+    if (!status)
+        status = refuse(&j);
+    if (!status)
+        status = read_fields(out, &j, type);
+    qkv__json_free(&j);
+    qkv__free(ctx, path);
+    return status;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* Ids below 0 stand for "none", which files say with null. */
+static void put_integer(void *user, const char *key, int64_t value)
+{
+    if (value < 0)
+        qkv__json_put_null(user, key);
+    else
+        qkv__json_put_int(user, key, value);
+}
+
+static void put_real(void *user, const char *key, double v) { qkv__json_put_real(user, key, v); }
+static void put_bool(void *user, const char *key, bool v) { qkv__json_put_bool(user, key, v); }
+static void put_text(void *user, const char *key, const char *v)
+{
+    qkv__json_put_string(user, key, v);
+}
+static void put_null(void *user, const char *key) { qkv__json_put_null(user, key); }
+
+static void put_list(void *user, const char *key, const qkv_strings *v)
+{
+    qkv__json_begin_array(user, key);
+    for (size_t i = 0; i < v->count; i++)
+        qkv__json_put_string(user, NULL, v->items[i]);
+    qkv__json_end_array(user);
+}
+
+/* The rotary base a second time, under the names of transformers 5. */
+static void put_rope(qkv__json_out *w, const qkv_model *m)
+{
+    const qkv_option_table *table = qkv_model_type_config(qkv_model_type_of(m));
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv_option *row = &table->rows[i];
+        if (!row->key || !strstr(row->key, "rope_parameters.rope_theta"))
+            continue;
+        double base;
+        memcpy(&base, (const char *)qkv_model_config(m) + row->offset, sizeof base);
+        qkv__json_begin_object(w, "rope_parameters");
+        qkv__json_put_string(w, "rope_type", "default");
+        qkv__json_put_real(w, "rope_theta", base);
+        qkv__json_end_object(w);
+        qkv__json_put_null(w, "rope_scaling");
+    }
+}
+
+static qkv_status save(qkv__json_out *w, qkv_context *ctx, const char *dir, const char *name)
+{
+    char *path = qkv__path_join(ctx, dir, name);
+    if (!path) {
+        qkv__json_out_free(w);
+        return QKV_E_MEMORY;
+    }
+    qkv_status status = qkv__json_out_save(w, path);
+    qkv__free(ctx, path);
+    return status;
+}
+
+/* Token ids that generation stops at or starts with, as config.json has them. */
+static qkv_status write_generation(qkv_model *m, const char *dir)
+{
+    static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id", NULL};
+    const qkv_option_table *table = qkv_model_type_config(qkv_model_type_of(m));
+    qkv__json_out w;
+    qkv__json_out_init(&w, qkv_model_context(m), 2);
+    qkv__json_begin_object(&w, NULL);
+    for (size_t k = 0; keys[k]; k++)
+        for (size_t i = 0; i < table->count; i++) {
+            const qkv_option *row = &table->rows[i];
+            int id;
+            if (!row->key || strcmp(row->key, keys[k]) != 0)
+                continue;
+            memcpy(&id, (const char *)qkv_model_config(m) + row->offset, sizeof id);
+            if (id >= 0)
+                qkv__json_put_int(&w, keys[k], id);
+        }
+    qkv__json_end_object(&w);
+    return save(&w, qkv_model_context(m), dir, "generation_config.json");
+}
+
+qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
+{
+    const qkv_model_type *type = qkv_model_type_of(m);
+    qkv__json_out w;
+    qkv__json_out_init(&w, qkv_model_context(m), 2);
+    const char *dtype = store == QKV_STORE_F32   ? "float32"
+                        : store == QKV_STORE_F16 ? "float16"
+                                                 : "bfloat16";
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_begin_array(&w, "architectures");
+    qkv__json_put_string(&w, NULL, qkv_model_type_architecture(type));
+    qkv__json_end_array(&w);
+    qkv__json_put_string(&w, "model_type", qkv_model_type_name(type));
+    qkv__json_put_string(&w, "dtype", dtype);
+    qkv__json_put_string(&w, "torch_dtype", dtype);
+    qkv_option_sink sink = {&w, put_integer, put_real, put_bool, put_text, put_list, put_null};
+    qkv_option_write(qkv_model_type_config(type), qkv_model_config(m), &sink);
+    put_rope(&w, m);
+    qkv__json_end_object(&w);
+    qkv_status status = save(&w, qkv_model_context(m), dir, "config.json");
+    return status ? status : write_generation(m, dir);
+}

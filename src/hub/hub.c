@@ -1,0 +1,44 @@
+/* hub.c - model directories, opened and saved whole. */
+#include "hub/hub.h"
+
+#include "io/file.h"
+
+qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *dir)
+{
+    return qkv__hub_read_config(out, ctx, dir);
+}
+
+qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
+{
+    return qkv__hub_read_weights(m, dir);
+}
+
+qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
+{
+    qkv_status status = qkv__hub_read_config(out, ctx, dir);
+    if (!status)
+        status = qkv__hub_read_weights(*out, dir);
+    if (status) {
+        qkv_model_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+qkv_hub_save_options qkv_hub_save_defaults(void)
+{
+    return (qkv_hub_save_options){.store = QKV_STORE_F32};
+}
+
+qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_options *options)
+{
+    qkv_hub_save_options o = options ? *options : qkv_hub_save_defaults();
+    qkv_context *ctx = qkv_model_context(m);
+    if (o.store != QKV_STORE_F32 && o.store != QKV_STORE_F16 && o.store != QKV_STORE_BF16)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "weights are saved as F32, F16 or BF16, not %s",
+                         qkv_store_name(o.store));
+    qkv_status status = qkv__dir_create(ctx, dir);
+    if (!status)
+        status = qkv__hub_write_config(m, dir, o.store);
+    return status ? status : qkv__hub_write_weights(m, dir, &o);
+}

@@ -1,0 +1,16 @@
+/* hub.h - the two halves of a model directory: config.json and the weights. */
+#ifndef QKV_SRC_HUB_HUB_H
+#define QKV_SRC_HUB_HUB_H
+
+#include "base/base.h"
+#include "qkv/hub.h"
+
+/* config.c: makes the model that dir/config.json describes. */
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir);
+qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store);
+
+/* weights.c */
+qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir);
+qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o);
+
+#endif

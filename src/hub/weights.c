@@ -1,0 +1,198 @@
+/* weights.c - a model's rows, out of safetensors files and into them. */
+#include <string.h>
+
+#include "hub/hub.h"
+#include "io/file.h"
+
+static size_t row_count(const qkv_row *row)
+{
+    size_t count = 1;
+    for (int i = 0; i < row->ndim; i++)
+        count *= row->shape[i];
+    return count;
+}
+
+static bool in_order(const qkv_row *row)
+{
+    for (int i = 0; i < row->ndim; i++)
+        if (row->perm[i] != i)
+            return false;
+    return true;
+}
+
+/* For every axis of the file, how far apart its neighbours are in the region. */
+static void region_strides(const qkv_row *row, size_t *stride)
+{
+    size_t region[QKV_MAX_DIMS], step = 1;
+    for (int i = 0; i < row->ndim; i++)
+        region[row->perm[i]] = row->shape[i];
+    size_t region_stride[QKV_MAX_DIMS];
+    for (int i = row->ndim - 1; i >= 0; i--) {
+        region_stride[i] = step;
+        step *= region[i];
+    }
+    for (int i = 0; i < row->ndim; i++)
+        stride[i] = region_stride[row->perm[i]];
+}
+
+/* Where element e of the file's tensor is in the region. */
+static size_t region_index(const qkv_row *row, const size_t *stride, size_t e)
+{
+    size_t at = 0;
+    for (int i = row->ndim - 1; i >= 0; i--) {
+        at += e % row->shape[i] * stride[i];
+        e /= row->shape[i];
+    }
+    return at;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+typedef struct {
+    qkv_context *ctx;
+    const qkv_safetensors *file;
+    const char *prefix, *type;
+    bool *used; /* one per tensor of the file */
+} loader;
+
+/* The tensor's name in the file: with the type's prefix or without it; NULL if absent. */
+static const qkv_safetensor *find(loader *l, const char *name)
+{
+    size_t n = strlen(l->prefix);
+    const qkv_safetensor *t = qkv_safetensors_find(l->file, name);
+    if (!t && n && strncmp(name, l->prefix, n) == 0)
+        t = qkv_safetensors_find(l->file, name + n);
+    for (size_t i = 0; t && i < qkv_safetensors_count(l->file); i++)
+        if (qkv_safetensors_at(l->file, i) == t)
+            l->used[i] = true;
+    return t;
+}
+
+static qkv_status read_region(loader *l, const qkv_row *row, const qkv_safetensor *t)
+{
+    qkv_real *region = qkv_param_data(row->param) + row->offset;
+    size_t count = row_count(row), stride[QKV_MAX_DIMS];
+    if (in_order(row))
+        return qkv_safetensors_read(l->file, t, 0, count, region);
+    qkv_real *whole = qkv__malloc(l->ctx, count * sizeof *whole);
+    if (!whole)
+        return QKV_E_MEMORY;
+    qkv_status status = qkv_safetensors_read(l->file, t, 0, count, whole);
+    region_strides(row, stride);
+    for (size_t e = 0; e < count && !status; e++)
+        region[region_index(row, stride, e)] = whole[e];
+    qkv__free(l->ctx, whole);
+    return status;
+}
+
+static qkv_status load_row(void *user, const qkv_row *row)
+{
+    loader *l = user;
+    const qkv_safetensor *t = find(l, row->name);
+    if (row->kind == QKV_ROW_TIED || row->kind == QKV_ROW_IGNORED)
+        return QKV_OK;
+    const qkv_safetensor *same = NULL;
+    qkv_status status = qkv_safetensors_get(l->file, t ? t->name : row->name, row->ndim,
+                                            row->shape, &same);
+    if (!status)
+        status = read_region(l, row, same);
+    if (!status)
+        qkv_param_touch(row->param);
+    return status;
+}
+
+qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir)
+{
+    const qkv_model_type *type = qkv_model_type_of(m);
+    qkv_safetensors *file = NULL;
+    loader l = {.ctx = qkv_model_context(m), .prefix = qkv_model_type_prefix(type),
+                .type = qkv_model_type_name(type)};
+    qkv_status status = qkv_safetensors_open(&file, l.ctx, dir);
+    if (status)
+        return status;
+    l.file = file;
+    l.used = qkv__calloc(l.ctx, qkv_safetensors_count(file) + 1, sizeof *l.used);
+    status = l.used ? qkv_model_visit(m, load_row, &l) : QKV_E_MEMORY;
+    for (size_t i = 0; i < qkv_safetensors_count(file) && !status; i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(file, i);
+        if (!l.used[i])
+            status = qkv__fail(l.ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s model",
+                               t->file, t->name, l.type);
+    }
+    qkv__free(l.ctx, l.used);
+    qkv_safetensors_close(file);
+    return status;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+typedef struct {
+    qkv_row row;
+    size_t stride[QKV_MAX_DIMS];
+} kept_row;
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_safetensors_entry *entries;
+    kept_row *rows;
+    size_t count, room;
+    qkv_store store;
+} saver;
+
+static qkv_status count_row(void *user, const qkv_row *row)
+{
+    saver *s = user;
+    s->room += row->kind == QKV_ROW_PARAM || row->kind == QKV_ROW_FIXED;
+    return QKV_OK;
+}
+
+static qkv_status fill(void *user, size_t begin, size_t count, qkv_real *out)
+{
+    const kept_row *k = user;
+    const qkv_real *region = qkv_param_data(k->row.param) + k->row.offset;
+    for (size_t i = 0; i < count; i++)
+        out[i] = region[region_index(&k->row, k->stride, begin + i)];
+    return QKV_OK;
+}
+
+static qkv_status add_row(void *user, const qkv_row *row)
+{
+    saver *s = user;
+    if (row->kind != QKV_ROW_PARAM && row->kind != QKV_ROW_FIXED)
+        return QKV_OK;
+    kept_row *k = &s->rows[s->count];
+    k->row = *row;
+    region_strides(row, k->stride);
+    qkv_safetensors_entry *e = &s->entries[s->count++];
+    *e = (qkv_safetensors_entry){.ndim = row->ndim, .shape = k->row.shape, .store = s->store};
+    e->name = qkv__strdup(s->ctx, row->name);
+    if (in_order(row)) {
+        e->data = qkv_param_data(row->param) + row->offset;
+    } else {
+        e->fill = fill;
+        e->user = k;
+    }
+    return e->name ? QKV_OK : QKV_E_MEMORY;
+}
+
+qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o)
+{
+    saver s = {.ctx = qkv_model_context(m), .store = o->store};
+    qkv_status status = qkv_model_visit(m, count_row, &s);
+    char *path = qkv__path_join(s.ctx, dir, "model.safetensors");
+    s.entries = qkv__calloc(s.ctx, s.room + 1, sizeof *s.entries);
+    s.rows = qkv__calloc(s.ctx, s.room + 1, sizeof *s.rows);
+    if (!path || !s.entries || !s.rows)
+        status = QKV_E_MEMORY;
+    if (!status)
+        status = qkv_model_visit(m, add_row, &s);
+    qkv_safetensors_options options = {.shard_bytes = o->shard_bytes};
+    if (!status)
+        status = qkv_safetensors_save(s.ctx, path, s.entries, s.count, &options);
+    for (size_t i = 0; s.entries && i < s.count; i++)
+        qkv__free(s.ctx, (char *)(uintptr_t)s.entries[i].name);
+    qkv__free(s.ctx, s.rows);
+    qkv__free(s.ctx, s.entries);
+    qkv__free(s.ctx, path);
+    return status;
+}
