@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- encoding ------------------------------------------------------------------------------ */
+/* ---- encoding ------------------------------------------------------------------------ */
 
 typedef struct {
     qkv_tokenizer *t;
@@ -16,7 +16,24 @@ typedef struct {
 static qkv_status encode_piece(void *user, const char *piece, size_t len)
 {
     const encoding *e = user;
-    return e->t->kind->encode(e->t, piece, len, e->out);
+    qkv_tokenizer *t = e->t;
+    size_t count, before = e->out->count;
+    if (!t->kind->remembered)
+        return t->kind->encode(t, piece, len, e->out);
+    const int32_t *ids = qkv__pieces_find(&t->pieces, piece, len, &count);
+    if (ids) {
+        if (!qkv__ids_reserve(t->ctx, e->out, count))
+            return QKV_E_MEMORY;
+        for (size_t i = 0; i < count; i++)
+            e->out->data[before + i] = ids[i];
+        e->out->count += count;
+        return QKV_OK;
+    }
+    qkv_status status = t->kind->encode(t, piece, len, e->out);
+    if (status)
+        return status;
+    return qkv__pieces_keep(&t->pieces, t->ctx, piece, len, e->out->data + before,
+                            e->out->count - before);
 }
 
 /* One stretch between added tokens through splitter and model. */
@@ -68,7 +85,7 @@ static bool push_all(qkv_context *ctx, qkv_ids *out, const qkv_ids *ids)
     return ok;
 }
 
-/* ---- cutting -------------------------------------------------------------------------------- */
+/* ---- cutting ------------------------------------------------------------------------- */
 
 /* Whether an added token may lie across a place: it agrees with the text as far as that goes. */
 static bool token_across(const qkv_tokenizer *t, const char *text, size_t len, size_t place)
@@ -99,7 +116,7 @@ static bool word_ends(const char *text, size_t place)
     return qkv__class_of(cp) != QKV__SPACE;
 }
 
-/* ---- public ----------------------------------------------------------------------------------- */
+/* ---- public -------------------------------------------------------------------------- */
 
 qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx)
 {
@@ -139,6 +156,7 @@ void qkv_tokenizer_destroy(qkv_tokenizer *t)
         return;
     if (t->model)
         t->kind->destroy(t);
+    qkv__pieces_free(&t->pieces, t->ctx);
     qkv__json_free(&t->spec);
     qkv__json_free(&t->config);
     qkv__vocab_free(&t->vocab);

@@ -11,7 +11,7 @@
 #include "io/json.h"
 #include "qkv/tokenizer.h"
 
-/* ---- tokenizer_text.c: characters, and lists that grow ----------------------------------- */
+/* ---- tokenizer_text.c: characters, and lists that grow ------------------------------- */
 
 /* Bytes of the character at s (len > 0), and its code point; a byte that starts no
  * well-formed sequence counts 1 and *cp is -1. */
@@ -24,6 +24,9 @@ size_t qkv__utf8_unfinished(const char *s, size_t len);
 
 typedef enum { QKV__OTHER, QKV__LETTER, QKV__NUMBER, QKV__SPACE } qkv__char_class;
 qkv__char_class qkv__class_of(int32_t cp); /* -1 is QKV__OTHER */
+/* Appends, for a regular expression's [...]: all of QKV__SPACE; of letters and numbers those
+ * that a library's Unicode may be too old for. */
+void qkv__class_ranges(qkv__str *out, qkv__char_class class);
 bool qkv__is_word(int32_t cp);             /* what \w matches in Unicode */
 
 /* GPT-2's alphabet: each byte has a printable character (U+0021 to U+0143). */
@@ -38,8 +41,14 @@ bool qkv__ids_push(qkv_context *ctx, qkv_ids *ids, int32_t id);
 bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t len);
 /* Doubles an array so that it holds at least need elements; false when memory is out. */
 bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, size_t size);
+/* Spreads a number's bits: for hash tables. */
+static inline uint64_t qkv__mix(uint64_t x)
+{
+    x *= 0x9e3779b97f4a7c15u;
+    return x ^ (x >> 32);
+}
 
-/* ---- tokenizer_vocab.c: token texts and ids ------------------------------------------------ */
+/* ---- tokenizer_vocab.c: token texts and ids ------------------------------------------ */
 
 typedef struct {
     qkv_context *ctx;
@@ -67,7 +76,7 @@ const char *qkv__vocab_text(const qkv__vocab *v, int32_t id, size_t *len);  /* N
  * which most are missing. */
 qkv_status qkv__vocab_read(qkv__vocab *v, const qkv__json *object);
 
-/* ---- tokenizer_added.c: tokens matched in the text before anything else ------------------- */
+/* ---- tokenizer_added.c: tokens matched in the text before anything else -------------- */
 
 typedef struct {
     int32_t id;
@@ -98,7 +107,7 @@ typedef struct {
 bool qkv__added_next(const qkv__added *a, const char *text, size_t len, size_t from,
                      size_t floor, bool normalized, bool skip_special, qkv__match *out);
 
-/* ---- tokenizer_split.c: pre-tokenizers ------------------------------------------------------- */
+/* ---- tokenizer_split.c: pre-tokenizers ----------------------------------------------- */
 
 typedef struct {
     qkv_status (*piece)(void *user, const char *piece, size_t len);
@@ -125,7 +134,7 @@ qkv_status qkv__split(const qkv__splitter *s, qkv_context *ctx, const char *text
 /* The scanner of a splitter that has one alone; else NULL. */
 qkv__scan_fn *qkv__splitter_scan(const qkv__splitter *s);
 
-/* ---- tokenizer_decode.c: decoder steps -------------------------------------------------------- */
+/* ---- tokenizer_decode.c: decoder steps ----------------------------------------------- */
 
 typedef struct qkv__step qkv__step;
 typedef struct {
@@ -137,10 +146,52 @@ typedef struct {
 
 qkv_status qkv__decoder_read(qkv__decoder *d, const qkv__json *at);
 
-/* ---- models ------------------------------------------------------------------------------------- */
+/* ---- tokenizer_pieces.c: ids of pieces seen before ----------------------------------- */
+
+enum { QKV__PIECE_KEPT = 64 }; /* bytes; longer pieces are not kept */
+
+typedef struct {
+    struct qkv__kept *slots; /* hash table */
+    size_t slot_count, used;
+    qkv_text keys;
+    qkv_ids ids;
+} qkv__pieces;
+
+/* NULL: not there. */
+const int32_t *qkv__pieces_find(const qkv__pieces *p, const char *piece, size_t len,
+                                size_t *count);
+/* The piece is not there yet. */
+qkv_status qkv__pieces_keep(qkv__pieces *p, qkv_context *ctx, const char *piece, size_t len,
+                            const int32_t *ids, size_t count);
+void qkv__pieces_free(qkv__pieces *p, qkv_context *ctx);
+
+/* ---- tokenizer_merges.c: pairs of tokens that become one ----------------------------- */
+
+typedef struct {
+    int32_t (*pairs)[2]; /* by rank */
+    int32_t *made;       /* by rank: what the pair becomes */
+    size_t count, pair_cap, made_cap;
+    struct qkv__merge *table; /* hash table by pair */
+    size_t mask;
+    struct qkv__symbol *symbols; /* scratch */
+    size_t symbol_cap;
+    uint64_t *heap; /* scratch: rank << 32 | place */
+    size_t heap_count, heap_cap;
+} qkv__merges;
+
+qkv_status qkv__merges_add(qkv__merges *b, qkv_context *ctx, int32_t left, int32_t right,
+                           int32_t made);
+/* To be called once, after the last merge. */
+qkv_status qkv__merges_index(qkv__merges *b, qkv_context *ctx);
+/* Joins ids in place; *count gets less. */
+qkv_status qkv__merges_join(qkv__merges *b, qkv_context *ctx, int32_t *ids, size_t *count);
+void qkv__merges_free(qkv__merges *b, qkv_context *ctx);
+
+/* ---- models -------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;
+    bool remembered; /* ids of pieces are worth keeping */
     /* Reads the fields beside "vocab" into t->model. */
     qkv_status (*read)(qkv_tokenizer *t, const qkv__json *at);
     /* Appends a piece's ids. */
@@ -160,10 +211,17 @@ typedef struct {
     size_t merges_len;
 } qkv__bpe_files;
 
-size_t qkv__bpe_merges(const qkv_tokenizer *t);
-void qkv__bpe_merge(const qkv_tokenizer *t, size_t rank, int32_t pair[2]);
+const qkv__merges *qkv__bpe_merges(const qkv_tokenizer *t);
 
-/* ---- the whole ------------------------------------------------------------------------------------ */
+/* ---- tokenizer_train_bpe.c ----------------------------------------------------------- */
+
+/* Joins pairs in the words (whose ids are 0, 1, ... and who came counts[id] times) until tokens,
+ * which holds every byte, has vocab of them or no pair comes min_count times. merges gets
+ * left, right, left, right, ... */
+qkv_status qkv__train_bpe(qkv_context *ctx, qkv__vocab *tokens, const qkv__vocab *words,
+                          const int64_t *counts, size_t vocab, size_t min_count, qkv_ids *merges);
+
+/* ---- the whole ----------------------------------------------------------------------- */
 
 struct qkv_tokenizer {
     qkv_context *ctx;
@@ -175,6 +233,7 @@ struct qkv_tokenizer {
     qkv__splitter splitter;
     const qkv__model_kind *kind;
     void *model; /* of the kind */
+    qkv__pieces pieces;
     qkv_ids prefix, suffix; /* what the template puts around a text */
     qkv__decoder decoder;
     int32_t special[QKV_TOKEN_ROLES]; /* -1: none */

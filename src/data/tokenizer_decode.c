@@ -11,7 +11,7 @@ struct qkv_tokenizer_stream {
     qkv_text pending; /* bytes that may yet become a character: at most 3 between calls */
 };
 
-/* ---- steps --------------------------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------------------- */
 
 /* Characters to the bytes they stand for; a token with a character that stands for none keeps
  * its own bytes, as in the reference. */
@@ -80,7 +80,7 @@ qkv_status qkv__decoder_read(qkv__decoder *d, const qkv__json *at)
     return status;
 }
 
-/* ---- decoding ------------------------------------------------------------------------------ */
+/* ---- decoding ------------------------------------------------------------------------ */
 
 /* Appends one token's bytes to out; token is scratch. *begun: something came before. */
 static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags, bool *begun,

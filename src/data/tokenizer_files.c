@@ -17,7 +17,7 @@ static const struct {
     const char *vocab, *merges;
 } bpe_names[] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
 
-/* ---- roles ------------------------------------------------------------------------------------ */
+/* ---- roles --------------------------------------------------------------------------- */
 
 /* "eos_token": "text", or {"content": "text", ...}, or null. *any: some role was given. */
 static qkv_status read_roles(qkv_tokenizer *t, const qkv__json *at, bool *any)
@@ -86,7 +86,7 @@ static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
     return status;
 }
 
-/* ---- what is made here ------------------------------------------------------------------------ */
+/* ---- what is made here --------------------------------------------------------------- */
 
 static void put_byte_level(qkv__json_out *w, const char *key)
 {
@@ -164,7 +164,7 @@ void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
     qkv__json_put_bool(w, "ignore_merges", false);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------- */
 
 /* From t->spec, which is set; destroys t on failure. */
 static qkv_status finish(qkv_tokenizer **out, qkv_tokenizer *t)
@@ -311,7 +311,7 @@ qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char 
     return status;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------------------- */
 
 static void put_vocab(const qkv_tokenizer *t, qkv__json_out *w, const char *key)
 {
@@ -391,13 +391,11 @@ static qkv_status save_merges(const qkv_tokenizer *t, const char *path)
     qkv__str text;
     qkv__str_init(&text, t->ctx);
     qkv__str_puts(&text, "#version: 0.2\n");
-    size_t count = qkv__bpe_merges(t);
-    for (size_t i = 0; i < count; i++) {
-        int32_t pair[2];
-        qkv__bpe_merge(t, i, pair);
+    const qkv__merges *m = qkv__bpe_merges(t);
+    for (size_t i = 0; i < m->count; i++) {
         for (int side = 0; side < 2; side++) {
             size_t len;
-            const char *token = qkv__vocab_text(&t->vocab, pair[side], &len);
+            const char *token = qkv__vocab_text(&t->vocab, m->pairs[i][side], &len);
             qkv__str_add(&text, token, len);
             qkv__str_puts(&text, side ? "\n" : " ");
         }
@@ -412,7 +410,9 @@ static qkv_status save_merges(const qkv_tokenizer *t, const char *path)
 static bool is_gpt2(const qkv_tokenizer *t)
 {
     return t->kind == &qkv__model_bpe && t->splitter.byte_level && !t->normalize &&
-           qkv__splitter_scan(&t->splitter) == qkv__scan_gpt2;
+           qkv__splitter_scan(&t->splitter) == qkv__scan_gpt2 &&
+           !json_is_true(json_object_get(json_object_get(t->spec.value, "model"),
+                                         "ignore_merges"));
 }
 
 static const struct {

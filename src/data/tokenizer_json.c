@@ -5,7 +5,7 @@
 
 #include "data/tokenizer.h"
 
-/* ---- normalizers --------------------------------------------------------------------------- */
+/* ---- normalizers --------------------------------------------------------------------- */
 
 static int normal_form(const char *in, size_t len, qkv__str *out, int options)
 {
@@ -73,7 +73,7 @@ static qkv_status read_normalizer(qkv_tokenizer *t, const qkv__json *at)
     return qkv__json_fail(at, "type", "\"%.40s\" is no normalizer that qkv knows", type);
 }
 
-/* ---- post-processors ------------------------------------------------------------------------ */
+/* ---- post-processors ----------------------------------------------------------------- */
 
 /* The ids of one special token of a template: before the text into prefix, after into suffix. */
 static qkv_status read_template_token(qkv_tokenizer *t, const qkv__json *tokens,
@@ -171,7 +171,7 @@ static qkv_status read_post(qkv_tokenizer *t, const qkv__json *at)
     return status;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- the rest ------------------------------------------------------------------------ */
 
 static const qkv__model_kind *const models[] = {&qkv__model_bpe, &qkv__model_words};
 

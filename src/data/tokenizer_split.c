@@ -32,7 +32,7 @@ static const struct {
     {"[\\s\\S]", qkv__scan_char},
 };
 
-/* ---- scanners ---------------------------------------------------------------------------- */
+/* ---- scanners ------------------------------------------------------------------------ */
 
 #define O QKV__OTHER
 #define L QKV__LETTER
@@ -124,7 +124,7 @@ size_t qkv__scan_char(const char *s, size_t len)
     return qkv__utf8_next(s, len, &cp);
 }
 
-/* ---- stages -------------------------------------------------------------------------------- */
+/* ---- stages -------------------------------------------------------------------------- */
 
 typedef struct {
     const qkv__splitter *splitter;
@@ -245,7 +245,7 @@ static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t
     return status;
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------- */
 
 static qkv_status read_byte_level(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
 {
@@ -258,19 +258,88 @@ static qkv_status read_byte_level(qkv__splitter *s, qkv__stage *st, const qkv__j
     return status;
 }
 
+/* PCRE2's \s has U+180E, the reference's has not, and PCRE2's Unicode may be older: \s, \S,
+ * \p{L} and \p{N} are spelled out. \S within [...] stays, which has no such spelling. */
+static const struct {
+    const char *escape;
+    qkv__char_class class;
+    bool negated;
+} spelled_out[] = {
+    {"\\s", QKV__SPACE, false},
+    {"\\S", QKV__SPACE, true},
+    {"\\p{L}", QKV__LETTER, false},
+    {"\\p{N}", QKV__NUMBER, false},
+};
+
+/* Appends what the escape at p stands for; returns its bytes in the pattern. */
+static size_t spell_escape(qkv__str *out, const char *p, bool in_class)
+{
+    for (size_t i = 0; i < sizeof spelled_out / sizeof *spelled_out; i++) {
+        const char *escape = spelled_out[i].escape;
+        size_t n = strlen(escape);
+        if (strncmp(p, escape, n) != 0 || (in_class && spelled_out[i].negated))
+            continue;
+        if (!in_class)
+            qkv__str_puts(out, spelled_out[i].negated ? "[^" : "[");
+        if (spelled_out[i].class != QKV__SPACE)
+            qkv__str_puts(out, escape);
+        qkv__class_ranges(out, spelled_out[i].class);
+        if (!in_class)
+            qkv__str_puts(out, "]");
+        return n;
+    }
+    size_t n = p[1] ? 2 : 1;
+    qkv__str_add(out, p, n);
+    return n;
+}
+
+static void spell_out(qkv__str *out, const char *p)
+{
+    bool in_class = false;
+    while (*p) {
+        if (*p == '\\') {
+            p += spell_escape(out, p, in_class);
+            continue;
+        }
+        size_t n = 1;
+        if (!in_class && *p == '[') { /* a ']' that comes first is a member */
+            in_class = true;
+            n += p[n] == '^';
+            n += p[n] == ']';
+        } else if (in_class && p[0] == '[' && p[1] == ':' && strstr(p, ":]")) {
+            n = (size_t)(strstr(p, ":]") + 2 - p);
+        } else if (*p == ']') {
+            in_class = false;
+        }
+        qkv__str_add(out, p, n);
+        p += n;
+    }
+}
+
 static qkv_status compile(qkv__stage *st, const qkv__json *at, const char *pattern, bool literal)
 {
     int error;
     PCRE2_SIZE place;
     uint32_t flags = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF;
+    qkv__str spelled;
+    qkv__str_init(&spelled, at->ctx);
+    if (literal)
+        qkv__str_puts(&spelled, pattern);
+    else
+        spell_out(&spelled, pattern);
     flags |= literal ? PCRE2_LITERAL : PCRE2_UCP;
-    st->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, flags, &error, &place,
-                             NULL);
+    if (!spelled.failed)
+        st->code = pcre2_compile((PCRE2_SPTR)(spelled.data ? spelled.data : ""), spelled.len,
+                                 flags, &error, &place, NULL);
+    bool failed = spelled.failed;
+    qkv__str_free(&spelled);
+    if (failed)
+        return QKV_E_MEMORY;
     if (!st->code) {
         PCRE2_UCHAR why[120];
         pcre2_get_error_message(error, why, sizeof why);
-        return qkv__json_fail(at, NULL, "the pattern cannot be used: %s at character %zu",
-                              (const char *)why, (size_t)place);
+        return qkv__json_fail(at, NULL, "the pattern \"%.80s\" cannot be used: %s", pattern,
+                              (const char *)why);
     }
     st->found = pcre2_match_data_create_from_pattern(st->code, NULL);
     if (!st->found)

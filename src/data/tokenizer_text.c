@@ -1,7 +1,7 @@
 /* tokenizer_text.c - characters, their classes, GPT-2's byte alphabet, lists that grow.
  *
  * Classes are utf8proc's, which may know an older Unicode than the libraries that ids are
- * compared with: letters and numbers assigned since Unicode 15.0 stand in a table. */
+ * compared with: letters and numbers assigned since Unicode 14.0 stand in a table. */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -12,23 +12,31 @@ typedef struct {
     qkv__char_class class;
 } class_range;
 
-/* Unicode 15.1 and 16.0. */
+/* Unicode 15.0 to 16.0. */
 static const class_range recent[] = {
-    {0x1c89, 0x1c8a, QKV__LETTER},   {0xa7cb, 0xa7cd, QKV__LETTER},
-    {0xa7da, 0xa7dc, QKV__LETTER},   {0x105c0, 0x105f3, QKV__LETTER},
-    {0x10d40, 0x10d49, QKV__NUMBER}, {0x10d4a, 0x10d65, QKV__LETTER},
-    {0x10d6f, 0x10d85, QKV__LETTER}, {0x10ec2, 0x10ec4, QKV__LETTER},
-    {0x11380, 0x11389, QKV__LETTER}, {0x1138b, 0x1138b, QKV__LETTER},
-    {0x1138e, 0x1138e, QKV__LETTER}, {0x11390, 0x113b5, QKV__LETTER},
-    {0x113b7, 0x113b7, QKV__LETTER}, {0x113d1, 0x113d1, QKV__LETTER},
-    {0x113d3, 0x113d3, QKV__LETTER}, {0x116d0, 0x116e3, QKV__NUMBER},
-    {0x11bc0, 0x11be0, QKV__LETTER}, {0x11bf0, 0x11bf9, QKV__NUMBER},
-    {0x13460, 0x143fa, QKV__LETTER}, {0x16100, 0x1611d, QKV__LETTER},
-    {0x16130, 0x16139, QKV__NUMBER}, {0x16d40, 0x16d6c, QKV__LETTER},
-    {0x16d70, 0x16d79, QKV__NUMBER}, {0x18cff, 0x18cff, QKV__LETTER},
-    {0x1ccf0, 0x1ccf9, QKV__NUMBER}, {0x1e5d0, 0x1e5ed, QKV__LETTER},
-    {0x1e5f0, 0x1e5f0, QKV__LETTER}, {0x1e5f1, 0x1e5fa, QKV__NUMBER},
-    {0x2ebf0, 0x2ee5d, QKV__LETTER},
+    {0x1c89, 0x1c8a, QKV__LETTER},       {0xa7cb, 0xa7cd, QKV__LETTER},
+    {0xa7da, 0xa7dc, QKV__LETTER},       {0x105c0, 0x105f3, QKV__LETTER},
+    {0x10d40, 0x10d49, QKV__NUMBER},     {0x10d4a, 0x10d65, QKV__LETTER},
+    {0x10d6f, 0x10d85, QKV__LETTER},     {0x10ec2, 0x10ec4, QKV__LETTER},
+    {0x1123f, 0x11240, QKV__LETTER},     {0x11380, 0x11389, QKV__LETTER},
+    {0x1138b, 0x1138b, QKV__LETTER},     {0x1138e, 0x1138e, QKV__LETTER},
+    {0x11390, 0x113b5, QKV__LETTER},     {0x113b7, 0x113b7, QKV__LETTER},
+    {0x113d1, 0x113d1, QKV__LETTER},     {0x113d3, 0x113d3, QKV__LETTER},
+    {0x116d0, 0x116e3, QKV__NUMBER},     {0x11bc0, 0x11be0, QKV__LETTER},
+    {0x11bf0, 0x11bf9, QKV__NUMBER},     {0x11f02, 0x11f02, QKV__LETTER},
+    {0x11f04, 0x11f10, QKV__LETTER},     {0x11f12, 0x11f33, QKV__LETTER},
+    {0x11f50, 0x11f59, QKV__NUMBER},     {0x1342f, 0x1342f, QKV__LETTER},
+    {0x13441, 0x13446, QKV__LETTER},     {0x13460, 0x143fa, QKV__LETTER},
+    {0x16100, 0x1611d, QKV__LETTER},     {0x16130, 0x16139, QKV__NUMBER},
+    {0x16d40, 0x16d6c, QKV__LETTER},     {0x16d70, 0x16d79, QKV__NUMBER},
+    {0x18cff, 0x18cff, QKV__LETTER},     {0x1b132, 0x1b132, QKV__LETTER},
+    {0x1b155, 0x1b155, QKV__LETTER},     {0x1ccf0, 0x1ccf9, QKV__NUMBER},
+    {0x1d2c0, 0x1d2d3, QKV__NUMBER},     {0x1df25, 0x1df2a, QKV__LETTER},
+    {0x1e030, 0x1e06d, QKV__LETTER},     {0x1e4d0, 0x1e4eb, QKV__LETTER},
+    {0x1e4f0, 0x1e4f9, QKV__NUMBER},     {0x1e5d0, 0x1e5ed, QKV__LETTER},
+    {0x1e5f0, 0x1e5f0, QKV__LETTER},     {0x1e5f1, 0x1e5fa, QKV__NUMBER},
+    {0x2b739, 0x2b739, QKV__LETTER},     {0x2ebf0, 0x2ee5d, QKV__LETTER},
+    {0x31350, 0x323af, QKV__LETTER},
 };
 
 /* Well-formed sequences as in Unicode table 3-7. Returns the bytes, 0 when there is none. */
@@ -147,11 +155,22 @@ qkv__char_class qkv__class_of(int32_t cp)
     }
 }
 
+void qkv__class_ranges(qkv__str *out, qkv__char_class class)
+{
+    if (class == QKV__SPACE)
+        qkv__str_puts(out, "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
+                           "\\x{2029}\\x{202f}\\x{205f}\\x{3000}");
+    for (size_t i = 0; i < sizeof recent / sizeof *recent; i++)
+        if (recent[i].class == class)
+            qkv__str_printf(out, "\\x{%x}-\\x{%x}", (unsigned)recent[i].first,
+                            (unsigned)recent[i].last);
+}
+
 bool qkv__is_word(int32_t cp)
 {
     if (cp < 0)
         return false;
-    if (qkv__class_of(cp) == QKV__LETTER)
+    if (qkv__class_of(cp) == QKV__LETTER || recent_class(cp) == QKV__NUMBER)
         return true;
     switch (utf8proc_category(cp)) {
     case UTF8PROC_CATEGORY_MN:

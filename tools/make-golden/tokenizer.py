@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/tokenizer/ with Hugging Face's tokenizers: what qkv's ids must equal.
+
+    python3 tools/make-golden/tokenizer.py [GPT2_VOCAB GPT2_MERGES]
+
+train.txt       text to train on, made up here
+docs.txt        texts to encode, U+001E between them
+NAME/tokenizer.json, NAME.ids
+                a tokenizer, and the ids of every text: a 16-bit count, then 16-bit ids
+gpt2.ids        the same with GPT-2's vocabulary, where its two files are given
+"""
+import os
+import random
+import struct
+import sys
+
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
+                        pre_tokenizers, processors, trainers)
+
+OUT = os.path.join(os.path.dirname(__file__), "..", "..", "tests", "golden", "tokenizer")
+END = "<|endoftext|>"
+
+PARTS = [
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f3f3\ufe0f\u200d\U0001f308",
+    "\U0001f44d\U0001f3fd", "漢字", "かな", "한국어", "e\u0301", "\u0300", "n\u0303", "\u212b",
+    "\u00a0", "\u2003", "\u3000", "\t", "\r\n", "\n", "  ", "    ", " ", " ", "'s", "'S", "'ll",
+    "don't", "we've", "I'm", "'", "''", "1", "2024", "٣", "½", "Ⅷ", "hello", "World", "ß", "İ",
+    "ŉ", "ǆ", END, "<|endof", "...", "!?", "—", "„", "\u200d", "\u200b", "\ufeff", "\u0085",
+    "\x0b", "\x0c", "\u2028", "\u1680", "\u180e", "\U0001d7d8", "\U00010400", "กำ", "नमस्ते",
+    "مرحبا", "שלום", "a", "b", "\x00", "\x01", "\x7f", "\u0378", "\uffff", "\U0010ffff", "\u1c89",
+    "\U00013460", "\U0001ccf0", "aaaa", "abab", " the", " of", "[left]", "[right]", "[word]",
+    "[norm]", "_", "x",
+]
+
+
+def make_text(rng):
+    """Words of syllables, few of them often: many pairs come equally often."""
+    syllables = [c + v for c in "bdfgklmnprst" for v in "aeiou"] + ["ß", "ü", "é", "漢", "й", "st"]
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(900)]
+    lines = []
+    for _ in range(900):
+        line = [words[min(int(rng.paretovariate(0.7)) - 1, 899)] for _ in range(rng.randint(3, 12))]
+        if rng.random() < 0.2:
+            line.insert(rng.randint(0, len(line)), str(rng.randint(0, 2500)))
+        if rng.random() < 0.1:
+            line.insert(rng.randint(0, len(line)), rng.choice(PARTS[:12]))
+        if rng.random() < 0.2:
+            line[0] = line[0].capitalize()
+        lines.append(" ".join(line) + rng.choice([".", "!", "", ", 's", "  ", "\r"]))
+    return "\n".join(lines) + "\n"
+
+
+def make_docs(rng, text):
+    docs = []
+    for _ in range(1800):
+        doc = ""
+        for _ in range(rng.randint(0, 9)):
+            if rng.random() < 0.85:
+                doc += rng.choice(PARTS)
+            else:
+                low, high = rng.choice([(32, 0x17F), (0x180, 0xD7FF), (0xE000, 0x323AF)])
+                doc += chr(rng.randint(low, high))
+        docs.append(doc.replace("\x1e", ""))
+    for n in range(0, 70, 3):
+        docs += [" " * n + tail for tail in ("", "a", "\n", "\u3000b")]
+    docs += [c * n for c in "ab !1" for n in (2, 3, 5, 31, 32, 33, 34, 64, 65, 66, 300)]
+    return docs + text.split("\n")[:300]
+
+
+def new_bpe(**fields):
+    t = Tokenizer(models.BPE(**fields))
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    t.decoder = decoders.ByteLevel()
+    return t
+
+
+def train(t, text, vocab):
+    t.train_from_iterator([text], trainers.BpeTrainer(
+        vocab_size=vocab, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=[END], show_progress=False))
+    return t
+
+
+def with_added(text):
+    """Every flag of added tokens."""
+    t = train(new_bpe(), text, 400)
+    t.add_tokens([
+        AddedToken("[left]", lstrip=True, normalized=False),
+        AddedToken("[right]", rstrip=True, normalized=False),
+        AddedToken("[word]", single_word=True, normalized=True),
+        AddedToken("[norm]", lstrip=True, rstrip=True, normalized=True),
+        AddedToken("aaaa", normalized=True), AddedToken("aaa", normalized=False),
+        AddedToken("[le", normalized=False), AddedToken("x", single_word=True)])
+    return t
+
+
+def with_pattern(text):
+    """The parts that Llama 3's file has."""
+    pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+               r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    t = new_bpe(ignore_merges=True)
+    t.normalizer = normalizers.NFC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    train(t, text, 500)
+    t.post_processor = processors.Sequence([
+        processors.ByteLevel(trim_offsets=False),
+        processors.TemplateProcessing(single=f"{END} $A {END}", special_tokens=[(END, 0)])])
+    return t
+
+
+def with_splits(text):
+    """Every way of a Split."""
+    split = pre_tokenizers.Split
+    t = new_bpe()
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        split(Regex(r"\p{N}"), "removed"), split("'", "merged_with_previous"),
+        split(Regex("[!?.]"), "merged_with_next"), split(Regex("[ab]"), "contiguous"),
+        split(Regex(r"\S+"), "isolated", invert=True),
+        split(Regex("t|e"), "merged_with_previous", invert=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=True)])
+    return train(t, text, 350)
+
+
+def write_ids(name, t, docs):
+    with open(os.path.join(OUT, name + ".ids"), "wb") as f:
+        for doc in docs:
+            ids = t.encode(doc).ids
+            f.write(struct.pack(f"<H{len(ids)}H", len(ids), *ids))
+
+
+def main():
+    rng = random.Random(7)
+    text = make_text(rng)
+    docs = make_docs(rng, text)
+    os.makedirs(OUT, exist_ok=True)
+    with open(os.path.join(OUT, "train.txt"), "w", encoding="utf-8", newline="") as f:
+        f.write(text)
+    with open(os.path.join(OUT, "docs.txt"), "w", encoding="utf-8", newline="") as f:
+        f.write("\x1e".join(docs))
+    made = {"bpe": train(new_bpe(), text, 700), "added": with_added(text),
+            "pattern": with_pattern(text), "splits": with_splits(text)}
+    for name, t in made.items():
+        os.makedirs(os.path.join(OUT, name), exist_ok=True)
+        t.save(os.path.join(OUT, name, "tokenizer.json"), pretty=False)
+        write_ids(name, t, docs)
+    if len(sys.argv) == 3:
+        t = new_bpe()
+        t.model = models.BPE.from_file(sys.argv[1], sys.argv[2])
+        t.add_special_tokens([END])
+        write_ids("gpt2", t, docs)
+
+
+main()
