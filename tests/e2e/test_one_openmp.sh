@@ -3,8 +3,9 @@
 # build loads libgomp too, because oneDNN names it, but every call must bind to one library.
 # Needs QKV. Skipped where the dynamic linker cannot tell (LD_DEBUG is glibc's).
 set -eu
-bindings=$(LD_DEBUG=bindings LD_BIND_NOW=1 "$QKV" --help 2>&1 >/dev/null | sed -n \
-    "s/.* to \([^ ]*\) .*\`\(GOMP_parallel\|__kmpc_fork_call\|omp_get_max_threads\)'.*/\1/p" | sort -u)
+bindings=$(LD_DEBUG=bindings LD_BIND_NOW=1 "$QKV" --help 2>&1 >/dev/null |
+    grep -E "(GOMP_parallel|__kmpc_fork_call|omp_get_max_threads)'" |
+    sed 's/.* to \([^ ]*\) .*/\1/' | sort -u)
 [ -n "$bindings" ] || exit 77
 echo "$bindings"
 [ "$(echo "$bindings" | wc -l)" -eq 1 ]

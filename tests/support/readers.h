@@ -1,0 +1,90 @@
+/* readers.h - every reader of files from strangers, as "read this and tell how it went".
+ * Shared by the tests of hostile files and by the fuzzers. */
+#ifndef QKV_TESTS_READERS_H
+#define QKV_TESTS_READERS_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/json_options.h"
+#include "qkv/npy.h"
+#include "qkv/safetensors.h"
+
+/* Opens and reads every number, so that what the checks let pass is also walked. */
+static inline qkv_status read_safetensors(qkv_context *ctx, const char *path)
+{
+    qkv_safetensors *s;
+    qkv_real x[64];
+    int64_t n[64];
+    qkv_status status = qkv_safetensors_open(&s, ctx, path);
+    if (status)
+        return status;
+    for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(s, i);
+        for (size_t at = 0; at < t->count && t->store != QKV_STORE_OTHER; at += 64) {
+            size_t left = t->count - at < 64 ? t->count - at : 64;
+            (void)qkv_safetensors_read(s, t, at, left, x);
+            (void)qkv_safetensors_read_ints(s, t, at, left, n);
+        }
+    }
+    qkv_safetensors_close(s);
+    return QKV_OK;
+}
+
+static inline qkv_status read_array(qkv_context *ctx, const char *path)
+{
+    qkv_array a;
+    qkv_status status = qkv_array_load(&a, ctx, path);
+    qkv_array_free(&a);
+    return status;
+}
+
+/* A model's configuration in small: every type of row. */
+typedef struct {
+    size_t width;
+    double dropout;
+    bool tied;
+    const char *type;
+    int act;
+    qkv_strings architectures;
+} small_config;
+
+static inline qkv_status read_config(qkv_context *ctx, const char *path)
+{
+    static const char *const acts[] = {"gelu", "relu", "silu", NULL};
+    static const qkv_option rows[] = {
+        {.key = "n_embd|hidden_size", .type = QKV_OPT_SIZE, .min = 1, .max = 65536,
+         .offset = offsetof(small_config, width), .initial = "64"},
+        {.key = "resid_pdrop", .type = QKV_OPT_REAL, .max = 1, .flags = QKV_OPT_BELOW,
+         .offset = offsetof(small_config, dropout)},
+        {.key = "tie_word_embeddings", .type = QKV_OPT_BOOL,
+         .offset = offsetof(small_config, tied)},
+        {.key = "model_type", .type = QKV_OPT_STRING, .offset = offsetof(small_config, type)},
+        {.key = "activation", .type = QKV_OPT_ENUM, .names = acts,
+         .offset = offsetof(small_config, act)},
+        {.key = "architectures", .type = QKV_OPT_LIST,
+         .offset = offsetof(small_config, architectures)}};
+    static const qkv_option_table table = {"config", rows, sizeof rows / sizeof *rows};
+    small_config config;
+    qkv_options *o;
+    qkv__json j;
+    qkv_status status = qkv_options_create(&o, ctx);
+    if (status)
+        return status;
+    status = qkv_options_bind(o, &table, &config);
+    if (!status)
+        status = qkv__json_load(&j, ctx, path);
+    if (!status) {
+        status = qkv__json_get_options(&j, o, NULL);
+        qkv__json_free(&j);
+    }
+    qkv_options_destroy(o);
+    return status;
+}
+
+static const char sample_config[] =
+    "{\"n_embd\": 128, \"resid_pdrop\": 0.1, \"tie_word_embeddings\": true, \"model_type\": "
+    "\"gpt2\", \"activation\": \"relu\", \"architectures\": [\"GPT2LMHeadModel\", \"x\"]}";
+static const char sample_csv[] = "a,\"b c\",d\n1,2.5,-3e2\n# comment\n\n4,5,6\n";
+
+#endif
