@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #define CLI_COMMANDS(X) \
+    X(explain) \
     X(info)
 
 #define CLI_DECLARE(name) extern const cli_command cli_##name;
