@@ -42,6 +42,7 @@ static inline void vf_put(float *p, vf x, size_t n)
  * Cephes' reduction x = n ln 2 + r with a degree-6 polynomial on |r| <= ln(2)/2. */
 static inline vf vf_exp(vf x)
 {
+    x = vf_min(vf_set1(89.0f), x); /* keeps NaN, and inf - inf from making one */
     vf n = vf_round(x * vf_set1(1.44269504088896341f));
     vf r = vf_fnma(n, vf_set1(0.693359375f), x);
     r = vf_fnma(n, vf_set1(-2.12194440e-4f), r);

@@ -52,19 +52,16 @@ static inline float vf_maximum(vf a)
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
 
-/* p 2^n, forced to 0 below and to inf above exp's range of x. n is split in two so that
- * 2^128 and 2^-126 can be reached. */
+/* p 2^n for n <= 128, 0 below exp's range of x. n is split in two so that 2^128 and 2^-126 can
+ * be reached. */
 static inline vf vf_scale2(vf p, vf n, vf x)
 {
-    __m256i e = _mm256_cvtps_epi32(vf_min(vf_max(n, vf_set1(-126.0f)), vf_set1(128.0f)));
+    __m256i e = _mm256_cvtps_epi32(vf_max(n, vf_set1(-126.0f)));
     __m256i half = _mm256_srai_epi32(e, 1), bias = _mm256_set1_epi32(127);
     vf a = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
     vf b = _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(e, half), bias), 23));
-    vf y = p * a * b;
-    y = vf_select(vf_lt(x, vf_set1(-87.336544f)), vf_zero(), y);
-    y = vf_select(vf_lt(vf_set1(88.722839f), x), vf_set1(__builtin_inff()), y);
-    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_andnot_ps(vf_lt(x, vf_set1(-87.336544f)), p * a * b);
 }
 
 /* 32-bit words, unsigned. */

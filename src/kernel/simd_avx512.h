@@ -41,12 +41,11 @@ static inline vf vf_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m,
 static inline float vf_sum(vf a) { return _mm512_reduce_add_ps(a); }
 static inline float vf_maximum(vf a) { return _mm512_reduce_max_ps(a); }
 
-/* p 2^n, forced to 0 below and to inf above exp's range of x. */
+/* p 2^n for n <= 128, 0 below exp's range of x. */
 static inline vf vf_scale2(vf p, vf n, vf x)
 {
-    vf y = _mm512_scalef_ps(p, n);
-    y = vf_select(vf_lt(x, vf_set1(-87.336544f)), vf_zero(), y);
-    return vf_select(vf_lt(vf_set1(88.722839f), x), vf_set1(__builtin_inff()), y);
+    vm above = _mm512_cmp_ps_mask(x, vf_set1(-87.336544f), _CMP_NLT_UQ);
+    return _mm512_maskz_scalef_ps(above, p, n);
 }
 
 /* 32-bit words, unsigned. */
