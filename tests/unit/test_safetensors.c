@@ -139,6 +139,10 @@ static void sixteen_bits_survive_a_round_trip(void **state)
         if (b == b)
             assert_int_equal(qkv__to_bf16(b), i);
     }
+    /* Ties between subnormals go to the even one. */
+    assert_int_equal(qkv__to_f16(0x0.8p-24f), 0);
+    assert_int_equal(qkv__to_f16(0x1.8p-24f), 2);
+    assert_int_equal(qkv__to_f16(0x2.8p-24f), 2);
     assert_true(qkv__from_f16(1) == 0x1p-24f && qkv__from_f16(0x7bff) == 65504.0f);
 }
 
