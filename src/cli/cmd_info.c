@@ -1,8 +1,9 @@
-/* cmd_info.c - `qkv info`: what qkv is, what it runs on, and what it was built with. */
+/* cmd_info.c - `qkv info`: what qkv is and runs on, or what tensors a file holds. */
 #include <jansson.h>
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "qkv/safetensors.h"
 
 static const struct {
     unsigned bit;
@@ -44,10 +45,8 @@ static int answer_json(cli *c)
     return cli_answer(c, &w);
 }
 
-static int run(cli *c, int argc, char **argv)
+static int answer_machine(cli *c)
 {
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
     if (c->common.json)
         return answer_json(c);
     printf("qkv        %d.%d.%d\n", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
@@ -63,9 +62,74 @@ static int run(cli *c, int argc, char **argv)
     return CLI_DONE;
 }
 
-static const char *const examples[] = {"qkv info", "qkv info --json", NULL};
+/* ---- what a file holds ------------------------------------------------------------------- */
+
+static int answer_tensors_json(cli *c, const qkv_safetensors *s, size_t numbers, size_t bytes)
+{
+    qkv__json_out w;
+    qkv__json_out_init(&w, c->ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_put_int(&w, "numbers", (int64_t)numbers);
+    qkv__json_put_int(&w, "bytes", (int64_t)bytes);
+    qkv__json_begin_array(&w, "tensors");
+    for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(s, i);
+        qkv__json_begin_object(&w, NULL);
+        qkv__json_put_string(&w, "name", t->name);
+        qkv__json_put_string(&w, "dtype", t->dtype);
+        qkv__json_begin_array(&w, "shape");
+        for (int d = 0; d < t->ndim; d++)
+            qkv__json_put_int(&w, NULL, (int64_t)t->shape[d]);
+        qkv__json_end_array(&w);
+        qkv__json_end_object(&w);
+    }
+    qkv__json_end_array(&w);
+    qkv__json_end_object(&w);
+    return cli_answer(c, &w);
+}
+
+static int answer_tensors(cli *c, const char *path)
+{
+    qkv_safetensors *s;
+    size_t numbers = 0, bytes = 0;
+    if (qkv_safetensors_open(&s, c->ctx, path))
+        return cli_error(c);
+    for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
+        numbers += qkv_safetensors_at(s, i)->count;
+        bytes += qkv_safetensors_at(s, i)->bytes;
+    }
+    int code = CLI_DONE;
+    if (c->common.json) {
+        code = answer_tensors_json(c, s, numbers, bytes);
+    } else {
+        for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
+            const qkv_safetensor *t = qkv_safetensors_at(s, i);
+            printf("%-4s  %s (", t->dtype, t->name);
+            for (int d = 0; d < t->ndim; d++)
+                printf("%s%zu", d ? ", " : "", t->shape[d]);
+            printf(")\n");
+        }
+        printf("%zu tensors, %zu numbers, %zu bytes\n", qkv_safetensors_count(s), numbers, bytes);
+    }
+    qkv_safetensors_close(s);
+    return code;
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    if (cli_parse(c, argc, argv, 0, 1))
+        return CLI_USAGE;
+    return c->args.count ? answer_tensors(c, c->args.items[0]) : answer_machine(c);
+}
+
+static const char *const examples[] = {"qkv info", "qkv info runs/book",
+                                       "qkv info model.safetensors --json", NULL};
 
 const cli_command cli_info = {
-    .manual = {.name = "info", .summary = "this machine, and what qkv was built with",
-               .usage = "[options]", .examples = examples},
+    .manual = {.name = "info", .summary = "this machine, or the tensors of a model",
+               .usage = "[FILE|DIR] [options]",
+               .text = "Without an argument: the version, the processor, the instruction sets and "
+                       "threads in use, the libraries. With a safetensors file, an index of "
+                       "shards or a model directory: its tensors, their types and shapes.",
+               .examples = examples},
     .run = run};
