@@ -6,6 +6,7 @@
 #include <qkv/options.h>
 #include <qkv/npy.h>
 #include <qkv/safetensors.h>
+#include <qkv/machine.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
 #include <qkv/tokenizer.h>

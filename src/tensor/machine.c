@@ -1,0 +1,96 @@
+/* machine.c - measures what this machine can do at best: products and reading. */
+#include "qkv/machine.h"
+
+#include "kernel/kernel.h"
+
+enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4 };
+/* A thread reads pieces of STREAMS runs side by side: one run alone does not fill the memory's
+ * queues. */
+static const size_t read_bytes = (size_t)1 << 28, piece_words = (size_t)1 << 13;
+
+const char *qkv_machine_cpu(void)
+{
+    return qkv__cpu_name();
+}
+
+static void fill(qkv_real *x, size_t n, int threads)
+{
+#pragma omp parallel for num_threads(threads) default(none) shared(x, n)
+    for (size_t i = 0; i < n; i++) {
+        x[i] = (qkv_real)(i % 17) / 16;
+    }
+}
+
+double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
+{
+    const size_t size = PEAK_SIZE, n = size * size;
+    qkv_exec e = {qkv_context_threads(ctx), NULL};
+    double best = 0;
+    if (repeats < 1) {
+        qkv__fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
+        return 0;
+    }
+    if (qkv__arena_create(&e.scratch, ctx, "scratch")) {
+        return 0;
+    }
+    qkv_real *c = qkv__malloc(ctx, 3 * n * sizeof *c);
+    if (c) {
+        const qkv_kernels *k = qkv__kernels(qkv_context_isa(ctx));
+        qkv_k_gemm_args args = {
+            .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size};
+        fill(c, 3 * n, e.threads);
+        for (int i = 0; i <= repeats; i++) {
+            double start = qkv__now();
+            k->gemm(&e, c, c + n, c + 2 * n, &args);
+            double rate = 2.0 * (double)n * (double)size / (qkv__now() - start);
+            best = i > 0 && rate > best ? rate : best;
+        }
+        qkv__free(ctx, c);
+    }
+    qkv__arena_destroy(e.scratch);
+    return best;
+}
+
+/* Everything read once; the value only makes sure of that. */
+static uint64_t read_all(const uint64_t *x, size_t words, int threads)
+{
+    uint64_t all = 0;
+    const size_t piece = piece_words, run = piece_words / STREAMS;
+#pragma omp parallel for num_threads(threads) schedule(static) default(none)                       \
+    shared(x, words, piece, run) reduction(^ : all)
+    for (size_t at = 0; at < words; at += piece) {
+        uint64_t sum[STREAMS] = {0};
+        for (size_t i = 0; i < run; i += 8) {
+            for (size_t s = 0; s < STREAMS; s++) {
+                const uint64_t *p = x + at + s * run + i;
+                sum[s] ^= p[0] ^ p[1] ^ p[2] ^ p[3] ^ p[4] ^ p[5] ^ p[6] ^ p[7];
+            }
+        }
+        all ^= sum[0] ^ sum[1] ^ sum[2] ^ sum[3];
+    }
+    return all;
+}
+
+double qkv_machine_read_bandwidth(qkv_context *ctx)
+{
+    int threads = qkv_context_threads(ctx);
+    size_t words = read_bytes / sizeof(uint64_t);
+    uint64_t *x = qkv__malloc(ctx, read_bytes);
+    double best = 0;
+    if (!x) {
+        return 0;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static) default(none) shared(x, words)
+    for (size_t i = 0; i < words; i++) {
+        x[i] = i;
+    }
+    volatile uint64_t seen = 0;
+    for (int i = 0; i < READ_PASSES; i++) {
+        double start = qkv__now();
+        seen ^= read_all(x, words, threads);
+        double rate = (double)read_bytes / (qkv__now() - start);
+        best = rate > best ? rate : best;
+    }
+    qkv__free(ctx, x);
+    return best;
+}

@@ -1,0 +1,62 @@
+/* test_machine.c - the measured limits are there, and nothing stays allocated. How fast the
+ * machine is, is not tested. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <qkv/machine.h>
+
+static void *refuse(void *user, size_t bytes)
+{
+    (void)user;
+    return bytes > (1u << 24) ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void give_back(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_true(strlen(qkv_machine_cpu()) > 0);
+    assert_true(qkv_machine_peak_flops(ctx, 1) > 1e8);
+    assert_true(qkv_machine_read_bandwidth(ctx) > 1e8);
+    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
+    assert_true(qkv_machine_peak_flops(ctx, 0) == 0);
+    assert_int_equal(qkv_context_status(ctx), QKV_E_ARGUMENT);
+    qkv_context_destroy(ctx);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    qkv_context *ctx;
+    qkv_context_options options = qkv_context_defaults();
+    options.alloc = refuse;
+    options.free = give_back;
+    assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
+    assert_true(qkv_machine_peak_flops(ctx, 1) == 0);
+    assert_int_equal(qkv_context_status(ctx), QKV_E_MEMORY);
+    assert_true(qkv_machine_read_bandwidth(ctx) == 0);
+    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
+    qkv_context_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
