@@ -13,7 +13,6 @@
 #include <qkv/nn.h>
 #include <qkv/model.h>
 #include <qkv/gpt.h>
-#include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
 #include <qkv/safetensors.h>
 #include <qkv/hub.h>
