@@ -1,0 +1,47 @@
+/* test_tokenizer.c - tokenizer.json under random changes; what is accepted must work. */
+#include "fuzz.h"
+
+#include "data/tokenizer.h"
+#include "io/file.h"
+
+static qkv_status read_tokenizer(qkv_context *ctx, const char *path)
+{
+    static const char text[] = "a b<x>  aab\xc3\xa4\n\xff" "ab '12 \xe6\xbc\xa2";
+    qkv_tokenizer *t;
+    qkv_ids ids = {0};
+    qkv_text back = {0};
+    char *file;
+    size_t size;
+    qkv_status status = qkv__file_read(ctx, path, 0, &file, &size);
+    if (status)
+        return status;
+    status = qkv__tokenizer_parse(&t, ctx, path, file, size);
+    qkv__free(ctx, file);
+    if (status)
+        return status;
+    status = qkv_tokenizer_encode(t, text, sizeof text - 1, QKV_ENCODE_ADD_SPECIAL, &ids);
+    if (!status)
+        (void)qkv_tokenizer_decode(t, ids.data, ids.count, QKV_DECODE_VALID, &back);
+    qkv_ids_free(ctx, &ids);
+    qkv_text_free(ctx, &back);
+    qkv_tokenizer_destroy(t);
+    return QKV_OK;
+}
+
+const fuzz_target fuzz = {
+    .read = read_tokenizer,
+    .texts = {
+        "{\"added_tokens\": [{\"id\": 6, \"content\": \"<x>\", \"lstrip\": true, \"rstrip\": true,"
+        " \"single_word\": false, \"normalized\": false, \"special\": true}], \"normalizer\":"
+        " {\"type\": \"NFC\"}, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\":"
+        " [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[^\\\\s]\\\\p{L}+|\\\\s\"}, "
+        "\"behavior\": \"Isolated\", \"invert\": false}]}, \"post_processor\": {\"type\":"
+        " \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<x>\"}},"
+        " {\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"<x>\": {\"ids\": [6]}}},"
+        " \"decoder\": {\"type\": \"Fuse\"}, \"model\": {\"type\": \"BPE\", \"unk_token\": \"u\","
+        " \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {\"u\": 0, \"a\": 1, \"b\": 2,"
+        " \"ab\": 3, \"aab\": 4, \" \": 5}, \"merges\": [\"a b\", [\"a\", \"ab\"]]}}",
+        "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true}, \"decoder\":"
+        " {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"WordLevel\", \"unk_token\": \"a\","
+        " \"vocab\": {\"a\": 0, \"b\": 1}}}"},
+};
