@@ -31,7 +31,8 @@ static room room_at(float *p, const attention_args *a, size_t rows)
     return r;
 }
 
-/* part[j] += products of q and key j, n <= VF keys, `width` vectors of at most m lanes each. */
+/* part[j] += products of q and key j, `width` vectors of at most m lanes each. Of n < VF keys
+ * the last serves all further lanes. */
 QKV_INLINE void add_products(vf part[VF], const float *q, const float *k, size_t k_row, size_t n,
                              const size_t width, size_t m)
 {
@@ -40,9 +41,10 @@ QKV_INLINE void add_products(vf part[VF], const float *q, const float *k, size_t
         x[c] = vf_get(q + c * VF, m);
     }
     QKV_UNROLL
-    for (size_t j = 0; j < n; j++) {
+    for (size_t j = 0; j < VF; j++) {
+        const float *key = k + at_most(j, n - 1) * k_row;
         for (size_t c = 0; c < width; c++) {
-            part[j] = vf_fma(x[c], vf_get(k + j * k_row + c * VF, m), part[j]);
+            part[j] = vf_fma(x[c], vf_get(key + c * VF, m), part[j]);
         }
     }
 }
