@@ -19,6 +19,7 @@
 #include <qkv/opt.h>
 #include <qkv/task.h>
 #include <qkv/train.h>
+#include <qkv/run.h>
 #include <qkv/opt.h>
 
 #endif

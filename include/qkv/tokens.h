@@ -24,6 +24,10 @@ qkv_status qkv_tokens_pack(qkv_context *ctx, qkv_tokenizer *tokenizer, const qkv
                            size_t count, const char *path,
                            bool (*progress)(void *user, size_t done), void *user);
 
+/* The same without a file, for a text that is used once. On failure *out is NULL. */
+qkv_status qkv_tokens_pack_memory(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *tokenizer,
+                                  const qkv_text_part *parts, size_t count);
+
 /* On failure *out is NULL and the context names the file. */
 qkv_status qkv_tokens_open(qkv_tokens **out, qkv_context *ctx, const char *path);
 void qkv_tokens_close(qkv_tokens *t); /* NULL is allowed */

@@ -6,6 +6,10 @@
 
 #define CLI_COMMANDS(X) \
     X(explain) \
+    X(train_lm) \
+    X(generate) \
+    X(eval)     \
+    X(tokenize) \
     X(info)
 
 #define CLI_DECLARE(name) extern const cli_command cli_##name;

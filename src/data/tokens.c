@@ -21,7 +21,9 @@ static const char magic[8] = {'q', 'k', 'v', 't', 'o', 'k', 'e', 'n'};
 
 struct qkv_tokens {
     qkv_context *ctx;
-    qkv__map map;
+    qkv__map map;   /* of the file, or nothing */
+    uint8_t *owned; /* ids that were packed in memory, or NULL */
+    const uint8_t *data;
     size_t width, count, bytes;
 };
 
@@ -144,6 +146,39 @@ qkv_status qkv_tokens_pack(qkv_context *ctx, qkv_tokenizer *tokenizer, const qkv
     return status;
 }
 
+qkv_status qkv_tokens_pack_memory(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *tokenizer,
+                                  const qkv_text_part *parts, size_t count)
+{
+    *out = NULL;
+    int32_t eos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_EOS);
+    qkv_ids ids = {0};
+    size_t bytes = 0;
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        if (i > 0 && eos >= 0)
+            status = qkv_tokenizer_encode(tokenizer, qkv_tokenizer_token(tokenizer, eos, NULL),
+                                          strlen(qkv_tokenizer_token(tokenizer, eos, NULL)), 0,
+                                          &ids);
+        if (!status)
+            status = qkv_tokenizer_encode(tokenizer, parts[i].data, parts[i].len, 0, &ids);
+        bytes += parts[i].len;
+    }
+    qkv_tokens *t = status ? NULL : qkv__calloc(ctx, 1, sizeof *t);
+    uint8_t *owned = t ? qkv__malloc(ctx, ids.count * 4) : NULL;
+    if (owned) {
+        for (size_t i = 0; i < ids.count; i++)
+            put_le(owned + 4 * i, (uint64_t)ids.data[i], 4);
+        *t = (qkv_tokens){.ctx = ctx, .owned = owned, .data = owned, .width = 4,
+                          .count = ids.count, .bytes = bytes};
+        *out = t;
+    } else if (!status) {
+        qkv__free(ctx, t);
+        status = QKV_E_MEMORY;
+    }
+    qkv_ids_free(ctx, &ids);
+    return status;
+}
+
 /* ---- reading ----------------------------------------------------------------------------------- */
 
 static qkv_status read_trailer(qkv_tokens *t, const char *path)
@@ -162,6 +197,7 @@ static qkv_status read_trailer(qkv_tokens *t, const char *path)
     t->width = (size_t)width;
     t->count = (size_t)count;
     t->bytes = (size_t)get_le(h + 24, 8);
+    t->data = t->map.data;
     return QKV_OK;
 }
 
@@ -188,6 +224,7 @@ void qkv_tokens_close(qkv_tokens *t)
     if (!t)
         return;
     qkv__map_close(&t->map);
+    qkv__free(t->ctx, t->owned);
     qkv__free(t->ctx, t);
 }
 
@@ -196,7 +233,7 @@ size_t qkv_tokens_bytes(const qkv_tokens *t) { return t->bytes; }
 
 void qkv_tokens_read(const qkv_tokens *t, size_t from, size_t n, int32_t *ids)
 {
-    const uint8_t *p = t->map.data + from * t->width;
+    const uint8_t *p = t->data + from * t->width;
     for (size_t i = 0; i < n; i++)
         ids[i] = (int32_t)get_le(p + i * t->width, t->width);
 }

@@ -1,0 +1,50 @@
+/* run.h - models at work: continuing text.
+ * Layer: run */
+#ifndef QKV_RUN_H
+#define QKV_RUN_H
+
+#include <qkv/model.h>
+#include <qkv/tokenizer.h>
+
+QKV_BEGIN_DECLS
+
+/* How the next token is chosen: Hugging Face's definitions, in its order. */
+typedef struct {
+    double temperature;        /* 0: greedy                                 [0, 100]  0.8 */
+    size_t top_k;              /* only the k most likely; 0: all                       0 */
+    double top_p;              /* only the likeliest that make up p; 1: all  (0, 1]    1 */
+    double min_p;              /* only those above min_p times the likeliest [0, 1]    0 */
+    double repetition_penalty; /* of tokens that were there already; 1: none           1 */
+    size_t no_repeat_ngram;    /* no n tokens twice; 0: allowed                        0 */
+} qkv_sampling;
+
+qkv_sampling qkv_sampling_defaults(void);
+
+/* Turns logits (V) into the distribution that is sampled from, in place: processors, then
+ * softmax. past (n) holds the tokens so far. order (2 V) is scratch. Greedy gives a single 1. */
+void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V,
+                               const int32_t *past, size_t n, int32_t *order);
+
+/* The token that u in [0, 1) falls on. */
+int32_t qkv_sampling_draw(const qkv_real *probabilities, size_t V, double u);
+
+/* Called with every token as it is made and the distribution it was drawn from (V). false stops. */
+typedef bool qkv_generate_fn(void *user, int32_t id, const qkv_real *probabilities, size_t V);
+
+typedef struct {
+    size_t tokens;  /* most to make */
+    int32_t stop;   /* end at this token; -1: none */
+    uint64_t seed;
+    uint64_t index; /* of the sample: the same seed and index give the same text */
+    qkv_sampling sampling;
+} qkv_generate_options;
+
+/* Continues prompt (n >= 1 ids) and appends what it makes to out (without the stop token). Models
+ * with learned positions re-read the last window when they reach its end; rotary ones go on.
+ * fn may be NULL. */
+qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
+                        const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
+                        qkv_ids *out);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,300 @@
+/* cmd_train_lm.c - `qkv train lm`: a text file becomes a GPT that continues it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/training.h"
+#include "io/file.h"
+#include "qkv/gpt.h"
+#include "qkv/hub.h"
+
+static const double LR_TIMES_WIDTH = 0.512; /* the default peak rate: 4e-3 at 128 channels */
+
+typedef struct {
+    qkv_strings data;
+    const char *valid, *valid_last, *out, *init, *model;
+    int tokenizer, layout, positions;
+    size_t vocab, length;
+    bool resume;
+} settings;
+
+static const char *const tokenizers[] = {"char", "bpe", NULL};
+static const char *const layouts[] = {"llama", "gpt2", NULL};
+static const char *const positions[] = {"learned", "sinusoid", "none", NULL};
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "data", .type = QKV_OPT_LIST, .flags = QKV_OPT_REQUIRED, FIELD(data), .value = "FILE",
+     .help = "text to learn from, one file or more"},
+    {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(out), .value = "DIR",
+     .help = "where the model goes"},
+    {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "FILE",
+     .help = "text to judge on, never trained on"},
+    {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
+     .initial = "10%", .help = "else: bytes or share held out at the end of the data"},
+    {.flag = "tokenizer", .type = QKV_OPT_ENUM, FIELD(tokenizer), .names = tokenizers,
+     .initial = "bpe", .help = "what a token is"},
+    {.flag = "vocab", .type = QKV_OPT_SIZE, .min = 257, .max = 16777216, FIELD(vocab),
+     .initial = "4096", .help = "tokens of a bpe vocabulary"},
+    {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = layouts, .initial = "llama",
+     .help = "rotary, RMSNorm, gated; or learned positions, LayerNorm"},
+    {.flag = "positions", .type = QKV_OPT_ENUM, FIELD(positions), .names = positions,
+     .initial = "learned", .help = "of the gpt2 layout"},
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "mini",
+     .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(length),
+     .initial = "128", .help = "tokens in a training sample"},
+    {.flag = "resume", .type = QKV_OPT_BOOL, FIELD(resume),
+     .help = "go on from the last checkpoint in --out"},
+    {.flag = "init", .type = QKV_OPT_STRING, FIELD(init), .value = "DIR",
+     .help = "start from this model and its tokenizer"},
+};
+static const qkv_option_table table = {"Language model", rows, sizeof rows / sizeof *rows};
+
+typedef struct {
+    cli *c;
+    settings s;
+    cli_training t;
+    qkv_gpt_config config;
+    const qkv_model_type *type;
+    qkv_model *model;
+    qkv_tokenizer *tokenizer;
+    qkv_tokens *train, *valid;
+    qkv_task task;
+} job;
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+typedef struct {
+    qkv__map *maps; /* data files, then the valid file if there is one */
+    size_t count;
+    qkv_text_part *train, valid;
+    size_t train_count;
+} texts;
+
+static void close_texts(job *j, texts *x)
+{
+    for (size_t i = 0; x->maps && i < x->count; i++)
+        qkv__map_close(&x->maps[i]);
+    qkv__free(j->c->ctx, x->maps);
+    qkv__free(j->c->ctx, x->train);
+}
+
+static qkv_status open_text(qkv_context *ctx, qkv__map *m, const char *path, qkv_text_part *part)
+{
+    qkv_status status = qkv__map_open(m, ctx, path);
+    if (!status && m->size == 0)
+        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: the file is empty", path);
+    *part = (qkv_text_part){(const char *)m->data, m->size};
+    return status;
+}
+
+/* Moves the end of the last training parts, `held` bytes in all, to the held-out part. */
+static qkv_status hold_out(job *j, texts *x)
+{
+    char *end;
+    double n = strtod(j->s.valid_last, &end);
+    size_t total = 0;
+    for (size_t i = 0; i < x->train_count; i++)
+        total += x->train[i].len;
+    bool percent = strcmp(end, "%") == 0;
+    if (end == j->s.valid_last || (*end && !percent) || !(n >= 0) || (percent && n >= 100))
+        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT,
+                         "--valid-last: bytes or a share below 100%% expected, %s found",
+                         j->s.valid_last);
+    double bytes = percent ? (double)total - floor((double)total * (1 - n / 100)) : n;
+    qkv_text_part *last = &x->train[x->train_count - 1];
+    if (bytes >= (double)last->len)
+        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--valid-last: %.0f bytes to hold out, the last "
+                         "file has only %zu", bytes, last->len);
+    size_t keep = last->len - (size_t)bytes;
+    while (keep < last->len && ((unsigned char)last->data[keep] & 0xC0) == 0x80)
+        keep++; /* not within a character */
+    x->valid = (qkv_text_part){last->data + keep, last->len - keep};
+    last->len = keep;
+    return QKV_OK;
+}
+
+static qkv_status open_texts(job *j, texts *x)
+{
+    qkv_context *ctx = j->c->ctx;
+    x->train_count = j->s.data.count;
+    x->count = x->train_count + (j->s.valid ? 1 : 0);
+    x->maps = qkv__calloc(ctx, x->count, sizeof *x->maps);
+    x->train = qkv__calloc(ctx, x->train_count, sizeof *x->train);
+    qkv_status status = x->maps && x->train ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < x->train_count && !status; i++)
+        status = open_text(ctx, &x->maps[i], j->s.data.items[i], &x->train[i]);
+    if (!status && j->s.valid)
+        status = open_text(ctx, &x->maps[x->count - 1], j->s.valid, &x->valid);
+    else if (!status)
+        status = hold_out(j, x);
+    return status;
+}
+
+/* ---- tokens -------------------------------------------------------------------------------------- */
+
+/* A BPE vocabulary learns from the training text alone; characters must all be known. */
+static qkv_status make_tokenizer(job *j, const texts *x)
+{
+    bool chars = j->s.tokenizer == 0;
+    qkv_tokenizer_options o =
+        qkv_tokenizer_defaults(chars ? QKV_TOKENIZER_CHAR : QKV_TOKENIZER_BPE);
+    o.vocab = j->s.vocab;
+    qkv_tokenizer_trainer *tr = NULL;
+    qkv_status status = qkv_tokenizer_trainer_create(&tr, j->c->ctx, &o);
+    for (size_t i = 0; i < x->train_count && !status; i++)
+        status = qkv_tokenizer_trainer_add(tr, x->train[i].data, x->train[i].len);
+    if (!status && chars && x->valid.len)
+        status = qkv_tokenizer_trainer_add(tr, x->valid.data, x->valid.len);
+    if (!status)
+        status = qkv_tokenizer_trainer_finish(tr, &j->tokenizer);
+    qkv_tokenizer_trainer_destroy(tr);
+    return status;
+}
+
+static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const char *name,
+                       qkv_tokens **out)
+{
+    char *path = qkv__path_join(j->c->ctx, j->s.out, name);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && count)
+        status = qkv_tokens_pack(j->c->ctx, j->tokenizer, parts, count, path, NULL, NULL);
+    if (!status && (count || qkv__file_exists(path)))
+        status = qkv_tokens_open(out, j->c->ctx, path);
+    qkv__free(j->c->ctx, path);
+    return status;
+}
+
+static qkv_status make_tokens(job *j)
+{
+    texts x = {0};
+    qkv_status status = open_texts(j, &x);
+    if (!status)
+        status = j->s.init ? qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->s.init)
+                           : make_tokenizer(j, &x);
+    if (!status)
+        status = cli_training_dir(j->c, j->s.out);
+    if (!status)
+        status = qkv_tokenizer_save(j->tokenizer, j->s.out);
+    if (!status)
+        status = pack(j, x.train, x.train_count, "train/train.tokens", &j->train);
+    if (!status && x.valid.len)
+        status = pack(j, &x.valid, 1, "train/valid.tokens", &j->valid);
+    close_texts(j, &x);
+    return status;
+}
+
+/* ---- model ---------------------------------------------------------------------------------------- */
+
+static qkv_status make_model(job *j)
+{
+    qkv_context *ctx = j->c->ctx;
+    if (j->s.init)
+        return qkv_hub_load(&j->model, ctx, j->s.init);
+    qkv_gpt_config *c = &j->config;
+    if (!qkv_options_given(j->c->options, "n_embd") &&
+        !qkv_options_given(j->c->options, "hidden_size") && !qkv_gpt_preset(j->s.model, c))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
+    c->vocab = qkv_tokenizer_vocab_size(j->tokenizer);
+    c->positions = j->s.length;
+    c->position_kind = (qkv_position_kind)j->s.positions;
+    c->bos = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_BOS);
+    c->eos = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_EOS);
+    qkv_status status = qkv_model_create(&j->model, ctx, j->type, c);
+    return status ? status : qkv_model_init(j->model, j->c->common.seed);
+}
+
+/* What a run that is there already has: nothing but the run's place is read from flags. */
+static qkv_status reopen(job *j)
+{
+    qkv_status status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->s.out);
+    if (!status)
+        status = pack(j, NULL, 0, "train/train.tokens", &j->train);
+    if (!status)
+        status = pack(j, NULL, 0, "train/valid.tokens", &j->valid);
+    return status ? status : qkv_hub_load_config(&j->model, j->c->ctx, j->s.out);
+}
+
+static qkv_status prepare(job *j)
+{
+    bool again = j->s.resume && cli_training_exists(j->c, j->s.out);
+    qkv_status status = again ? reopen(j) : QKV_OK;
+    if (!again) {
+        status = make_tokens(j);
+        if (!status)
+            status = make_model(j);
+        if (!status)
+            status = qkv_hub_save(j->model, j->s.out, NULL);
+    }
+    if (!status && !j->train)
+        status = qkv__fail(j->c->ctx, QKV_E_IO, "%s/train/train.tokens is missing", j->s.out);
+    if (!status)
+        status = qkv_task_lm(&j->task, j->model, j->train, j->valid,
+                             qkv_lm_positions(j->model), j->c->common.seed);
+    if (status)
+        return status;
+    if (!qkv_options_given(j->c->options, "lr")) {
+        const qkv_gpt_config *config = qkv_model_config(j->model);
+        j->t.schedule.lr = LR_TIMES_WIDTH / (double)config->width;
+    }
+    cli_note(j->c, "%s, %zu parameters; %zu tokens to learn from, %zu held out",
+             qkv_model_type_name(qkv_model_type_of(j->model)),
+             qkv_params_elements(qkv_model_params(j->model)), qkv_tokens_count(j->train),
+             j->valid ? qkv_tokens_count(j->valid) : 0);
+    return QKV_OK;
+}
+
+static void clean_up(job *j)
+{
+    qkv_task_destroy(&j->task);
+    qkv_model_destroy(j->model);
+    qkv_tokens_close(j->train);
+    qkv_tokens_close(j->valid);
+    qkv_tokenizer_destroy(j->tokenizer);
+}
+
+/* The layout decides which table of fields --set reaches, so it is looked for first. */
+static const qkv_model_type *layout_of(int argc, char **argv)
+{
+    const qkv_model_type *type = &qkv_llama_type;
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--layout=gpt2") == 0 ||
+            (strcmp(argv[i], "--layout") == 0 && i + 1 < argc && strcmp(argv[i + 1], "gpt2") == 0))
+            type = &qkv_gpt2_type;
+    return type;
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    job j = {.c = c, .type = layout_of(argc, argv)};
+    cli_bind(c, &table, &j.s);
+    cli_training_bind(c, &j.t);
+    cli_bind(c, qkv_model_type_config(j.type), &j.config);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    if (cli_training_check(c, &j.t, j.s.out, j.s.resume))
+        return CLI_FAILED;
+    int code;
+    if (prepare(&j))
+        code = cli_error(c);
+    else
+        code = cli_training_run(c, &j.t, &j.task, j.s.out, j.s.resume);
+    clean_up(&j);
+    return code;
+}
+
+static const qkv_option_table *const tables[] = {&table, &qkv_train_table, &qkv_optimizer_table,
+                                                 &qkv_schedule_table, NULL};
+static const char *const examples[] = {
+    "qkv train lm --data book.txt --tokenizer char --minutes 5 --out runs/book",
+    "qkv train lm --data *.txt --vocab 8192 --model small --steps 5000 --out runs/texts",
+    "qkv train lm --data book.txt --tokenizer char --minutes 5 --out runs/book --resume", NULL};
+
+const cli_command cli_train_lm = {
+    .manual = {.name = "train lm", .summary = "train a GPT on text",
+               .usage = "--data FILE... --out DIR [options]", .examples = examples,
+               .tables = tables},
+    .run = run};

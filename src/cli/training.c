@@ -1,0 +1,136 @@
+/* training.c - the command line's side of the training loop. */
+#include "cli/training.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/file.h"
+
+void cli_training_bind(cli *c, cli_training *t)
+{
+    cli_bind(c, &qkv_train_table, &t->loop);
+    cli_bind(c, &qkv_optimizer_table, &t->optimizer);
+    cli_bind(c, &qkv_schedule_table, &t->schedule);
+}
+
+bool cli_training_exists(cli *c, const char *dir)
+{
+    char *path = qkv__path_join(c->ctx, dir, "train/state.safetensors");
+    bool exists = path && qkv__file_exists(path);
+    qkv__free(c->ctx, path);
+    return exists;
+}
+
+int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume)
+{
+    qkv__names names = {0};
+    if (!resume && qkv__dir_exists(dir)) {
+        if (qkv__dir_list(&names, c->ctx, dir))
+            return cli_error(c);
+        size_t count = names.count;
+        qkv__names_free(&names);
+        if (count)
+            return cli_fail("%s is not empty: give --resume to go on there, or another --out", dir);
+    }
+    if (!t->loop.steps && t->loop.minutes <= 0)
+        t->loop.minutes = 5;
+    if (!qkv_options_given(c->options, "weight-decay"))
+        t->optimizer.weight_decay = 0.1;
+    if (!qkv_options_given(c->options, "beta2"))
+        t->optimizer.beta2 = 0.99;
+    if (!qkv_options_given(c->options, "warmup"))
+        t->schedule.warmup = t->loop.steps && t->loop.steps < 1000 ? t->loop.steps / 10 : 100;
+    return 0;
+}
+
+qkv_status cli_training_dir(cli *c, const char *dir)
+{
+    char *path = qkv__path_join(c->ctx, dir, "train");
+    qkv_status status = path ? qkv__dir_create(c->ctx, path) : QKV_E_MEMORY;
+    qkv__free(c->ctx, path);
+    return status;
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+typedef struct {
+    const cli *c;
+    cli_progress line;
+    bool open;
+} shower;
+
+static bool show(void *user, const qkv_train_event *e)
+{
+    shower *s = user;
+    if (e->kind == QKV_TRAIN_STEP) {
+        if (!s->open)
+            cli_progress_begin(&s->line, s->c, "training", "steps", (size_t)e->step - 1);
+        s->open = true;
+        cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
+                          "loss %.4f  %.0f tokens/s  %.0f GF/s", e->loss, e->units_per_s,
+                          e->gflops);
+    } else {
+        if (s->open)
+            cli_progress_end(&s->line);
+        s->open = false;
+        if (e->kind == QKV_TRAIN_NOTE)
+            cli_note(s->c, "%s", e->text);
+        else
+            cli_note(s->c, "step %llu  train %.4f  held out %s %.4f%s", (unsigned long long)e->step,
+                     e->loss, e->measures->item[0].name, e->measures->item[0].value,
+                     e->best ? "  (best)" : "");
+    }
+    return !cli_stopped();
+}
+
+/* ---- last words ---------------------------------------------------------------------------------- */
+
+static int answer_json(cli *c, const qkv_train_result *r)
+{
+    qkv__json_out w;
+    qkv__json_out_init(&w, c->ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_put_int(&w, "steps", (int64_t)r->step);
+    qkv__json_put_real(&w, "seconds", r->seconds);
+    qkv__json_put_bool(&w, "finished", !r->stopped);
+    qkv__json_put_int(&w, "best_step", (int64_t)r->best_step);
+    qkv__json_put_real(&w, "train_loss", r->train_loss);
+    for (int i = 0; i < r->measures.count; i++)
+        qkv__json_put_real(&w, r->measures.item[i].name, r->measures.item[i].value);
+    qkv__json_end_object(&w);
+    return cli_answer(c, &w);
+}
+
+static void say(const cli *c, const qkv_train_result *r, const char *dir)
+{
+    if (r->was_finished) {
+        cli_note(c, "%s is finished (%llu steps); nothing was changed", dir,
+                 (unsigned long long)r->step);
+        return;
+    }
+    if (r->stopped) {
+        cli_note(c, "stopped at step %llu and saved; the same command with --resume goes on",
+                 (unsigned long long)r->step);
+        return;
+    }
+    cli_note(c, "%llu steps in %.1f minutes%s; the model in %s is of step %llu",
+             (unsigned long long)r->step, r->seconds / 60,
+             r->early ? " (no better for a while)" : "", dir, (unsigned long long)r->best_step);
+    for (int i = 0; i < r->measures.count; i++)
+        cli_note(c, "held out: %s %.4f", r->measures.item[i].name, r->measures.item[i].value);
+}
+
+int cli_training_run(cli *c, const cli_training *t, qkv_task *task, const char *dir, bool resume)
+{
+    shower s = {.c = c};
+    qkv_train_result r;
+    cli_catch_signals();
+    qkv_status status = qkv_train(task, &t->loop, &t->optimizer, &t->schedule, dir, resume, show,
+                                  &s, &r);
+    if (s.open)
+        cli_progress_end(&s.line);
+    if (status)
+        return cli_error(c);
+    say(c, &r, dir);
+    return c->common.json ? answer_json(c, &r) : CLI_DONE;
+}

@@ -1,0 +1,29 @@
+/* training.h - what every `qkv train ...` shares: options, the output directory, the loop's
+ * progress and its last words. */
+#ifndef QKV_CLI_TRAINING_H
+#define QKV_CLI_TRAINING_H
+
+#include "cli/cli.h"
+#include "qkv/train.h"
+
+typedef struct {
+    qkv_train_options loop;
+    qkv_optimizer_options optimizer;
+    qkv_schedule schedule;
+} cli_training;
+
+void cli_training_bind(cli *c, cli_training *t);
+
+/* Is there a checkpoint in dir? */
+bool cli_training_exists(cli *c, const char *dir);
+
+/* Refuses a directory with something in it, unless resume; fills settings that depend on others.
+ * 0, or an exit code after a message. */
+int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume);
+
+qkv_status cli_training_dir(cli *c, const char *dir); /* makes dir and dir/train */
+
+/* Trains, shows progress, answers. An exit code. */
+int cli_training_run(cli *c, const cli_training *t, qkv_task *task, const char *dir, bool resume);
+
+#endif

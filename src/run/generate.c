@@ -1,0 +1,142 @@
+/* generate.c - continuing text, one token at a time, with keys and values kept. */
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/run.h"
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    qkv_tape *tape;
+    qkv_lm_cache *cache;
+    qkv_ids all; /* the prompt and what was made */
+    qkv_real *logits;
+    int32_t *order;
+    size_t V;
+} generator;
+
+static qkv_status push(generator *g, int32_t id)
+{
+    if (g->all.count == g->all.capacity) {
+        size_t capacity = g->all.capacity ? 2 * g->all.capacity : 256;
+        int32_t *data = qkv__realloc(g->ctx, g->all.data, g->all.count * sizeof *data,
+                                     capacity * sizeof *data);
+        if (!data)
+            return QKV_E_MEMORY;
+        g->all.data = data;
+        g->all.capacity = capacity;
+    }
+    g->all.data[g->all.count++] = id;
+    return QKV_OK;
+}
+
+/* Logits of the token after ids (n), which come after what the cache holds. */
+static qkv_status step(generator *g, const int32_t *ids, size_t n)
+{
+    size_t shape[] = {1, n};
+    qkv_tape_reset(g->tape);
+    qkv_tape_mode(g->tape, false, false);
+    qkv_tensor *x = qkv_tensor_ids(g->tape, ids, 2, shape);
+    qkv_tensor *h = qkv_lm_hidden(g->model, g->tape, x, 0, NULL, g->cache);
+    h = h ? qkv_slice(g->tape, h, 1, n - 1, n) : NULL;
+    const qkv_real *logits = qkv_data(g->tape, qkv_lm_logits(g->model, g->tape, h));
+    if (!logits)
+        return qkv_tape_status(g->tape);
+    memcpy(g->logits, logits, g->V * sizeof *logits);
+    return QKV_OK;
+}
+
+/* Positions ran out: the last half of the window is read anew, from position 0. */
+static qkv_status reread(generator *g, size_t *from)
+{
+    size_t horizon = qkv_lm_positions(g->model);
+    *from = g->all.count - (horizon > 1 ? (horizon + 1) / 2 : 1);
+    qkv_lm_cache_truncate(g->cache, 0);
+    return step(g, g->all.data + *from, g->all.count - *from);
+}
+
+/* A cache holds one window; `from` is where the window starts in all. */
+static qkv_status next(generator *g, size_t *from)
+{
+    size_t horizon = qkv_lm_positions(g->model), held = qkv_lm_cache_length(g->cache);
+    size_t fresh = g->all.count - *from - held;
+    if (qkv_lm_has_horizon(g->model) && held + fresh > horizon)
+        return reread(g, from);
+    return step(g, g->all.data + *from + held, fresh);
+}
+
+static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
+                         const qkv_generate_options *o)
+{
+    g->V = qkv_lm_vocab(g->model);
+    size_t capacity = qkv_lm_has_horizon(g->model) ? qkv_lm_positions(g->model) : n + o->tokens;
+    if (n == 0)
+        return qkv__fail(g->ctx, QKV_E_ARGUMENT, "the prompt has no tokens");
+    for (size_t i = 0; i < n; i++)
+        if (prompt[i] < 0 || (size_t)prompt[i] >= g->V)
+            return qkv__fail(g->ctx, QKV_E_ARGUMENT, "token %d of the prompt is not below %zu",
+                             (int)prompt[i], g->V);
+    qkv_status status = qkv_tape_create(&g->tape, g->ctx);
+    if (!status)
+        status = qkv_lm_cache_create(&g->cache, g->model, 1, capacity);
+    g->logits = qkv__malloc(g->ctx, g->V * sizeof *g->logits);
+    g->order = qkv__malloc(g->ctx, 2 * g->V * sizeof *g->order);
+    if (!g->logits || !g->order)
+        status = QKV_E_MEMORY;
+    for (size_t i = 0; i < n && !status; i++)
+        status = push(g, prompt[i]);
+    return status;
+}
+
+static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o,
+                      qkv_generate_fn *fn, void *user)
+{
+    qkv__rng r;
+    qkv__rng_init(&r, o->seed, qkv__hash64("generate", 8) + o->index);
+    size_t horizon = qkv_lm_positions(g->model);
+    size_t from = qkv_lm_has_horizon(g->model) && prompt > horizon ? prompt - horizon : 0;
+    for (size_t i = 0; i < o->tokens; i++) {
+        qkv_status status = next(g, &from);
+        if (status)
+            return status;
+        qkv_sampling_distribution(&o->sampling, g->logits, g->V, g->all.data, g->all.count,
+                                  g->order);
+        int32_t id = qkv_sampling_draw(g->logits, g->V, qkv__rng_uniform(&r));
+        if (id == o->stop)
+            return QKV_OK;
+        if ((status = push(g, id)) != QKV_OK)
+            return status;
+        if (fn && !fn(user, id, g->logits, g->V))
+            return QKV_OK;
+    }
+    return QKV_OK;
+}
+
+qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
+                        const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
+                        qkv_ids *out)
+{
+    generator g = {.ctx = qkv_model_context(m), .model = m};
+    qkv_status status = set_up(&g, prompt, n, options);
+    if (!status)
+        status = run(&g, n, options, fn, user);
+    if (!status && g.all.count > n && out) {
+        size_t made = g.all.count - n;
+        int32_t *data = qkv__realloc(g.ctx, out->data, out->count * sizeof *data,
+                                     (out->count + made) * sizeof *data);
+        if (data) {
+            memcpy(data + out->count, g.all.data + n, made * sizeof *data);
+            out->data = data;
+            out->count += made;
+            out->capacity = out->count;
+        } else {
+            status = QKV_E_MEMORY;
+        }
+    }
+    qkv_lm_cache_destroy(g.cache);
+    qkv_tape_destroy(g.tape);
+    qkv__free(g.ctx, g.all.data);
+    qkv__free(g.ctx, g.logits);
+    qkv__free(g.ctx, g.order);
+    return status;
+}
