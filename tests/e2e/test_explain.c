@@ -154,6 +154,8 @@ static void test_claims(void **state)
     assert_true(fabs(element(r, "plain", "scores", 1, 4) - 0.96) < 1e-5);
     assert_true(fabs(element(r, "cosine", "cosine", 0, 0) - 0.9937) < 1e-4);
     assert_true(number(r, "order", "change") < 1e-5);
+    static const double mat_first[] = {5.3647, 5.8616, 6.3586, 6.8556}; /* by NumPy */
+    assert_row(r, "order", "output_positions_permuted", 0, mat_first, 4);
     assert_true(number(r, "order", "change_positions") > 0.1);
     json_decref(r);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "qkv/opt.h"
@@ -282,6 +283,69 @@ static void test_exponential_average(void **state)
                      QKV_E_ARGUMENT);
 }
 
+typedef struct {
+    size_t left; /* allocations that still succeed */
+    int alive;
+} failing;
+
+static void *failing_alloc(void *user, size_t bytes)
+{
+    failing *f = user;
+    void *p = NULL;
+    if (!f->left || posix_memalign(&p, 64, bytes))
+        return NULL;
+    f->left--;
+    f->alive++;
+    return p;
+}
+
+static void failing_free(void *user, void *p)
+{
+    failing *f = user;
+    f->alive -= p != NULL;
+    free(p);
+}
+
+/* Whichever allocation fails: nothing is made, nothing leaks, the context says why. */
+static void test_memory_failures(void **state)
+{
+    (void)state;
+    failing f = {.left = SIZE_MAX};
+    qkv_context_options co = qkv_context_defaults();
+    co.alloc = failing_alloc;
+    co.free = failing_free;
+    co.user = &f;
+    qkv_context *ctx;
+    qkv_params *ps;
+    assert_int_equal(qkv_context_create(&ctx, &co), QKV_OK);
+    assert_int_equal(qkv_params_create(&ps, ctx), QKV_OK);
+    const size_t shape[] = {3, 5};
+    assert_non_null(qkv_param_create(ps, "w", 2, shape));
+    int before = f.alive, failures = 0;
+    qkv_optimizer_options oo = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAM);
+    for (size_t n = 0;; n++) {
+        qkv_optimizer *o = NULL;
+        qkv_average *a = NULL;
+        f.left = n;
+        qkv_status status = qkv_optimizer_create(&o, ps, &oo, NULL, 0);
+        if (!status)
+            status = qkv_average_create(&a, ps, &(qkv_average_options){.decay = 0.9});
+        bool whole = o && a;
+        qkv_optimizer_destroy(o);
+        qkv_average_destroy(a);
+        assert_int_equal(f.alive, before);
+        if (whole)
+            break;
+        assert_int_equal(status, QKV_E_MEMORY);
+        assert_true(strlen(qkv_context_message(ctx)) > 0);
+        failures++;
+    }
+    assert_true(failures >= 6);
+    qkv_params_destroy(ps);
+    qkv_context_destroy(ctx);
+    assert_int_equal(f.alive, 0);
+}
+
 /* The tables say what the structs' own defaults say, and name the kinds alike. */
 static void test_tables(void **state)
 {
@@ -381,6 +445,7 @@ int main(void)
         EACH(test_exponential_average),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_memory_failures),
         cmocka_unit_test(test_schedule_corners),
         cmocka_unit_test(test_wsd_decay),
         cmocka_unit_test(test_schedule_defaults),
