@@ -5,8 +5,6 @@
 #include "kernel/kernel.h"
 #include "qkv/tensor.h"
 
-enum { QKV__PARAM_STATES = 3 };
-
 struct qkv_param {
     qkv_params *owner;
     char *name;
@@ -16,8 +14,7 @@ struct qkv_param {
     qkv_real *grad; /* made on first use */
     bool has_grad;  /* grad holds something since the last zero_grad */
     bool frozen;
-    uint64_t version;                    /* counts changes of data */
-    qkv_real *state[QKV__PARAM_STATES];  /* the optimiser's, made on its first step */
+    uint64_t version; /* counts changes of data */
     /* The leaf on the tape that used the parameter last. */
     const qkv_tape *leaf_tape;
     uint64_t leaf_epoch;
