@@ -92,8 +92,8 @@ static int run(cli *c, int argc, char **argv)
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};
-static const char *const examples[] = {"qkv eval runs/book", "qkv eval runs/book --file other.txt --json",
-                                       NULL};
+static const char *const examples[] = {"qkv eval runs/book",
+                                       "qkv eval runs/book --file other.txt --json", NULL};
 
 const cli_command cli_eval = {
     .manual = {.name = "eval", .summary = "judge a model on held-out data",

@@ -107,8 +107,9 @@ static qkv_status hold_out(job *j, texts *x)
     double bytes = percent ? (double)total - floor((double)total * (1 - n / 100)) : n;
     qkv_text_part *last = &x->train[x->train_count - 1];
     if (bytes >= (double)last->len)
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--valid-last: %.0f bytes to hold out, the last "
-                         "file has only %zu", bytes, last->len);
+        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT,
+                         "--valid-last: %.0f bytes to hold out, the last file has only %zu", bytes,
+                         last->len);
     size_t keep = last->len - (size_t)bytes;
     while (keep < last->len && ((unsigned char)last->data[keep] & 0xC0) == 0x80)
         keep++; /* not within a character */
@@ -134,7 +135,7 @@ static qkv_status open_texts(job *j, texts *x)
     return status;
 }
 
-/* ---- tokens -------------------------------------------------------------------------------------- */
+/* ---- tokens ------------------------------------------------------------------------------- */
 
 /* A BPE vocabulary learns from the training text alone; characters must all be known. */
 static qkv_status make_tokenizer(job *j, const texts *x)
@@ -187,7 +188,7 @@ static qkv_status make_tokens(job *j)
     return status;
 }
 
-/* ---- model ---------------------------------------------------------------------------------------- */
+/* ---- model -------------------------------------------------------------------------------- */
 
 static qkv_status make_model(job *j)
 {
@@ -290,8 +291,8 @@ static const qkv_option_table *const tables[] = {&table, &qkv_train_table, &qkv_
                                                  &qkv_schedule_table, NULL};
 static const char *const examples[] = {
     "qkv train lm --data book.txt --tokenizer char --minutes 5 --out runs/book",
-    "qkv train lm --data *.txt --vocab 8192 --model small --steps 5000 --out runs/texts",
-    "qkv train lm --data book.txt --tokenizer char --minutes 5 --out runs/book --resume", NULL};
+    "qkv train lm --data *.txt --vocab 8192 --model small --steps 5000 --out m",
+    "qkv train lm --data book.txt --init m --minutes 2 --out runs/tuned", NULL};
 
 const cli_command cli_train_lm = {
     .manual = {.name = "train lm", .summary = "train a GPT on text",

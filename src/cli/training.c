@@ -83,7 +83,7 @@ static bool show(void *user, const qkv_train_event *e)
     return !cli_stopped();
 }
 
-/* ---- last words ---------------------------------------------------------------------------------- */
+/* ---- last words --------------------------------------------------------------------------- */
 
 static int answer_json(cli *c, const qkv_train_result *r)
 {

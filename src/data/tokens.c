@@ -179,7 +179,7 @@ qkv_status qkv_tokens_pack_memory(qkv_tokens **out, qkv_context *ctx, qkv_tokeni
     return status;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------ */
 
 static qkv_status read_trailer(qkv_tokens *t, const char *path)
 {

@@ -22,7 +22,7 @@ bool qkv__state_exists(const qkv__loop *l)
     return exists;
 }
 
-/* ---- the list of arrays: weights, then optimiser, then average -------------------------------- */
+/* ---- the list of arrays: weights, then optimiser, then average ---------------------------- */
 
 typedef struct {
     char name[320];
@@ -56,7 +56,7 @@ static void entry_at(const qkv__loop *l, size_t i, entry *e)
              e->s.param ? e->s.param : "");
 }
 
-/* ---- the place ----------------------------------------------------------------------------------- */
+/* ---- the place ---------------------------------------------------------------------------- */
 
 static void put_place(const qkv__loop *l, qkv__json_out *w)
 {
@@ -130,7 +130,7 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
     return status;
 }
 
-/* ---- saving and loading ----------------------------------------------------------------------------- */
+/* ---- saving and loading ------------------------------------------------------------------- */
 
 qkv_status qkv__state_save(qkv__loop *l)
 {

@@ -111,7 +111,7 @@ static void tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool 
         l->stop = true;
 }
 
-/* ---- evaluation -------------------------------------------------------------------------------- */
+/* ---- evaluation --------------------------------------------------------------------------- */
 
 static qkv_status save_model(qkv__loop *l)
 {
@@ -163,7 +163,7 @@ static qkv_status judge(qkv__loop *l, qkv_train_result *r)
     return status;
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------ */
+/* ---- the loop ----------------------------------------------------------------------------- */
 
 static bool due(uint64_t step, uint64_t every) { return every && step % every == 0; }
 
@@ -219,7 +219,7 @@ static qkv_status run(qkv__loop *l, qkv_train_result *r)
     return status || !done ? status : judge(l, r);
 }
 
-/* ---- setting up -------------------------------------------------------------------------------------- */
+/* ---- setting up --------------------------------------------------------------------------- */
 
 static qkv_status check(qkv__loop *l)
 {
