@@ -320,6 +320,21 @@ static void test_scopes(void **state)
     expect(qkv_param_grad(f->w), xs);
 }
 
+/* A parameter's leaf that lay in a scope is not found again, whatever has taken its place. */
+static void test_scope_forgets_leaves(void **state)
+{
+    fixture *f = *state;
+    qkv_tape_mode(f->t, false, false);
+    qkv_scope s = qkv_scope_begin(f->t);
+    qkv_tensor *y = qkv_scope_end(f->t, s, qkv_scale(f->t, qkv_use(f->t, f->w), 2));
+    assert_non_null(y);
+    const size_t many[] = {1000};
+    memset(qkv_tensor_fill(qkv_tensor_from(f->t, NULL, 1, many)), 1, 1000 * sizeof(double));
+    qkv_tensor *w = qkv_use(f->t, f->w);
+    assert_int_equal(qkv_ndim(w), 1);
+    expect(qkv_data(f->t, w), ws);
+}
+
 /* A view of what is released, into a scope that spilled into further blocks. */
 static void test_scope_keeps_view(void **state)
 {
@@ -481,7 +496,8 @@ int main(void)
         TEST(test_outputs),       TEST(test_detach),           TEST(test_adversarial),
         TEST(test_freezing),      TEST(test_nothing_to_do),    TEST(test_dropped_notes),
         TEST(test_grad_ready),    TEST(test_scopes),           TEST(test_scope_keeps_view),
-        TEST(test_steady_memory), cmocka_unit_test(test_views), cmocka_unit_test(test_broadcasting),
+        TEST(test_scope_forgets_leaves), TEST(test_steady_memory), cmocka_unit_test(test_views),
+        cmocka_unit_test(test_broadcasting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
