@@ -17,101 +17,103 @@ static size_t block_end(size_t b, size_t n)
 
 /* ---- activations ------------------------------------------------------------------------- */
 
-/* The argument of GELU's tanh form doubled: (1 + tanh u) / 2 = sigmoid(2u). */
-static inline vf gelu_tanh_gate(vf x)
-{
-    vf cubic = vf_fma(vf_set1(0.044715f) * x * x, x, x);
-    return vf_sigmoid(cubic * vf_set1(1.59576912160573f));
-}
+/* Each returns act(x) and sets its slope; whichever a caller drops is not computed. */
+typedef vf act_fn(vf x, vf *slope);
 
-static inline vf relu(vf x) { return vf_max(vf_zero(), x); } /* NaN stays */
-static inline vf gelu(vf x)
+QKV_INLINE vf none(vf x, vf *slope)
 {
-    vf density;
-    return x * vf_normal_cdf(x, &density);
+    *slope = vf_set1(1.0f);
+    return x;
 }
-static inline vf gelu_tanh(vf x) { return x * gelu_tanh_gate(x); }
-static inline vf quick_gelu(vf x) { return x * vf_sigmoid(x * vf_set1(1.702f)); }
-static inline vf silu(vf x) { return x * vf_sigmoid(x); }
-
-static inline vf relu_slope(vf x)
+QKV_INLINE vf relu(vf x, vf *slope)
 {
     vf step = vf_where(vf_lt(vf_zero(), x), vf_set1(1.0f));
-    return vf_select(vf_ge(vf_abs(x), vf_zero()), step, x);
+    *slope = vf_select(vf_ge(vf_abs(x), vf_zero()), step, x); /* NaN stays */
+    return vf_max(vf_zero(), x);
 }
-static inline vf gelu_slope(vf x)
+QKV_INLINE vf gelu(vf x, vf *slope)
 {
     vf density, cdf = vf_normal_cdf(x, &density);
-    return vf_fma(x, density, cdf);
+    *slope = vf_fma(x, density, cdf);
+    return x * cdf;
 }
-static inline vf gelu_tanh_slope(vf x)
+QKV_INLINE vf gelu_tanh(vf x, vf *slope)
 {
-    vf s = gelu_tanh_gate(x), one = vf_set1(1.0f);
+    /* (1 + tanh u) / 2 = sigmoid(2u) */
+    vf cubic = vf_fma(vf_set1(0.044715f) * x * x, x, x), one = vf_set1(1.0f);
+    vf s = vf_sigmoid(cubic * vf_set1(1.59576912160573f));
     /* Beyond 30 s (1 - s) is 0 and x^2 may overflow. */
     vf c = vf_min(vf_max(x, vf_set1(-30.0f)), vf_set1(30.0f));
     vf inner = vf_fma(c * c, vf_set1(3 * 0.044715f), one) * vf_set1(1.59576912160573f);
-    return vf_fma(c * s * (one - s), inner, s);
+    *slope = vf_fma(c * s * (one - s), inner, s);
+    return x * s;
 }
-static inline vf quick_gelu_slope(vf x)
+QKV_INLINE vf quick_gelu(vf x, vf *slope)
 {
-    vf s = vf_sigmoid(x * vf_set1(1.702f));
-    return vf_fma(x * vf_set1(1.702f) * s, vf_set1(1.0f) - s, s);
+    vf k = x * vf_set1(1.702f), s = vf_sigmoid(k);
+    *slope = vf_fma(k * s, vf_set1(1.0f) - s, s);
+    return x * s;
 }
-static inline vf silu_slope(vf x)
-{
-    vf s = vf_sigmoid(x);
-    return vf_fma(x * s, vf_set1(1.0f) - s, s);
-}
-static inline vf sigmoid_slope(vf x)
+QKV_INLINE vf silu(vf x, vf *slope)
 {
     vf s = vf_sigmoid(x);
-    return s * (vf_set1(1.0f) - s);
+    *slope = vf_fma(x * s, vf_set1(1.0f) - s, s);
+    return x * s;
 }
-static inline vf tanh_slope(vf x)
+QKV_INLINE vf sigmoid(vf x, vf *slope)
+{
+    vf s = vf_sigmoid(x);
+    *slope = s * (vf_set1(1.0f) - s);
+    return s;
+}
+QKV_INLINE vf tangent(vf x, vf *slope)
 {
     vf t = vf_tanh(x);
-    return vf_fnma(t, t, vf_set1(1.0f));
+    *slope = vf_fnma(t, t, vf_set1(1.0f));
+    return t;
 }
-static inline vf itself(vf x) { return x; }
-static inline vf ones(vf x) { return x = vf_set1(1.0f); }
 
-QKV_INLINE void map(float *y, const float *x, size_t n, vf (*f)(vf))
+/* y = f(x), slope = f'(x); NULL: not wanted. */
+QKV_INLINE void map(float *y, float *slope, const float *x, size_t n, act_fn *f)
 {
-    size_t i = 0;
-    for (; i + VF <= n; i += VF)
-        vf_store(y + i, f(vf_load(x + i)));
-    if (i < n)
-        vf_store_n(y + i, f(vf_load_n(x + i, n - i)), n - i);
+    for (size_t i = 0; i < n; i += VF) {
+        size_t k = n - i < VF ? n - i : VF;
+        vf d, v = f(vf_get(x + i, k), &d);
+        if (y)
+            vf_put(y + i, v, k);
+        if (slope)
+            vf_put(slope + i, d, k);
+    }
+}
+
+QKV_INLINE void act_map(float *y, float *slope, const float *x, size_t n, qkv_k_act act)
+{
+    switch (act) {
+    case QKV_K_RELU: map(y, slope, x, n, relu); return;
+    case QKV_K_GELU: map(y, slope, x, n, gelu); return;
+    case QKV_K_GELU_TANH: map(y, slope, x, n, gelu_tanh); return;
+    case QKV_K_QUICK_GELU: map(y, slope, x, n, quick_gelu); return;
+    case QKV_K_SILU: map(y, slope, x, n, silu); return;
+    case QKV_K_SIGMOID: map(y, slope, x, n, sigmoid); return;
+    case QKV_K_TANH: map(y, slope, x, n, tangent); return;
+    case QKV_K_NONE:
+    case QKV_K_ACT_COUNT: map(y, slope, x, n, none);
+    }
 }
 
 static void act_values(float *y, const float *x, size_t n, qkv_k_act act)
 {
-    switch (act) {
-    case QKV_K_RELU: map(y, x, n, relu); return;
-    case QKV_K_GELU: map(y, x, n, gelu); return;
-    case QKV_K_GELU_TANH: map(y, x, n, gelu_tanh); return;
-    case QKV_K_QUICK_GELU: map(y, x, n, quick_gelu); return;
-    case QKV_K_SILU: map(y, x, n, silu); return;
-    case QKV_K_SIGMOID: map(y, x, n, vf_sigmoid); return;
-    case QKV_K_TANH: map(y, x, n, vf_tanh); return;
-    case QKV_K_NONE:
-    case QKV_K_ACT_COUNT: map(y, x, n, itself);
-    }
+    act_map(y, NULL, x, n, act);
 }
 
-static void act_slopes(float *y, const float *x, size_t n, qkv_k_act act)
+static void act_slopes(float *slope, const float *x, size_t n, qkv_k_act act)
 {
-    switch (act) {
-    case QKV_K_RELU: map(y, x, n, relu_slope); return;
-    case QKV_K_GELU: map(y, x, n, gelu_slope); return;
-    case QKV_K_GELU_TANH: map(y, x, n, gelu_tanh_slope); return;
-    case QKV_K_QUICK_GELU: map(y, x, n, quick_gelu_slope); return;
-    case QKV_K_SILU: map(y, x, n, silu_slope); return;
-    case QKV_K_SIGMOID: map(y, x, n, sigmoid_slope); return;
-    case QKV_K_TANH: map(y, x, n, tanh_slope); return;
-    case QKV_K_NONE:
-    case QKV_K_ACT_COUNT: map(y, x, n, ones);
-    }
+    act_map(NULL, slope, x, n, act);
+}
+
+static void act_both(float *y, float *slope, const float *x, size_t n, qkv_k_act act)
+{
+    act_map(y, slope, x, n, act);
 }
 
 /* y = [y +] a b [c] over n elements; y may be an input. */
@@ -175,17 +177,14 @@ static void simd_gated_bwd(const qkv_exec *e, qkv_real *dgate, size_t lddg, bool
     if (N * C >= GRAIN)
     for (size_t r = 0; r < N; r++) {
         for (size_t b = 0; b < C; b += BLOCK) {
-            float f[BLOCK];
+            float value[BLOCK], slope[BLOCK];
             size_t k = block_end(b, C) - b;
-            const float *x = gate + r * ldg + b, *d = dy + r * C + b;
-            if (dgate) {
-                act_slopes(f, x, k, act);
-                product(dgate + r * lddg + b, f, up + r * ldu + b, d, acc_gate, k);
-            }
-            if (dup) {
-                act_values(f, x, k, act);
-                product(dup + r * lddu + b, f, d, NULL, acc_up, k);
-            }
+            const float *d = dy + r * C + b;
+            act_both(value, slope, gate + r * ldg + b, k, act);
+            if (dgate)
+                product(dgate + r * lddg + b, slope, up + r * ldu + b, d, acc_gate, k);
+            if (dup)
+                product(dup + r * lddu + b, value, d, NULL, acc_up, k);
         }
     }
 }
