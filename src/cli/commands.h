@@ -10,7 +10,11 @@
     X(generate) \
     X(eval)     \
     X(tokenize) \
-    X(info)
+    X(info)     \
+    X(bench_train) \
+    X(bench_attention) \
+    X(bench_decode) \
+    X(bench_tokenize)
 
 #define CLI_DECLARE(name) extern const cli_command cli_##name;
 CLI_COMMANDS(CLI_DECLARE)

@@ -1,0 +1,145 @@
+/* cmd_bench_train.c - `qkv bench train`: a training step against the machine's best products. */
+#include <stdio.h>
+
+#include "cli/bench.h"
+#include "cli/commands.h"
+#include "qkv/opt.h"
+
+enum { WARM_UPS = 2 };
+
+typedef struct {
+    const char *model;
+    size_t batch, length, steps;
+    int dtype;
+} settings;
+
+static const char *const dtypes[] = {"f32", NULL};
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "gpt2",
+     .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(batch), .initial = "4",
+     .help = "sequences in a step"},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(length),
+     .initial = "256", .help = "tokens in a sequence"},
+    {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = dtypes, .initial = "f32",
+     .help = "type of the numbers"},
+    {.flag = "steps", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(steps), .initial = "10",
+     .help = "steps timed, after two that are not"},
+};
+static const qkv_option_table table = {"Training step", rows, sizeof rows / sizeof *rows};
+
+typedef struct {
+    cli *c;
+    settings s;
+    qkv_model *model;
+    qkv_tape *tape;
+    qkv_optimizer *optimizer;
+    int32_t *ids;    /* (batch length + 1): a token's target is the next one */
+    double *seconds; /* (steps) */
+    double peak;     /* flop/s */
+    size_t rss;      /* bytes */
+} job;
+
+static qkv_status prepare(job *j)
+{
+    qkv_context *ctx = j->c->ctx;
+    size_t n = j->s.batch * j->s.length + 1;
+    qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
+    qkv_status status = bench_model(j->c, &j->model, j->s.model, j->s.length);
+    if (!status)
+        status = qkv_tape_create(&j->tape, ctx);
+    if (!status)
+        status = qkv_optimizer_create(&j->optimizer, qkv_model_params(j->model), &o,
+                                      qkv_optimizer_decay_matrices, 1);
+    if (status)
+        return status;
+    j->ids = qkv__calloc(ctx, n, sizeof *j->ids);
+    j->seconds = qkv__calloc(ctx, j->s.steps, sizeof *j->seconds);
+    if (!j->ids || !j->seconds)
+        return QKV_E_MEMORY;
+    bench_random_ids(j->ids, n, qkv_lm_vocab(j->model), j->c->common.seed);
+    return QKV_OK;
+}
+
+/* Forward, backward, clipping and the update. */
+static qkv_status step(job *j)
+{
+    qkv_tape *t = j->tape;
+    size_t shape[] = {j->s.batch, j->s.length};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, true, true);
+    qkv_tensor *ids = qkv_tensor_ids(t, j->ids, 2, shape);
+    qkv_tensor *targets = qkv_tensor_ids(t, j->ids + 1, 2, shape);
+    qkv_tensor *h = qkv_lm_hidden(j->model, t, ids, 0, NULL, NULL);
+    qkv_tensor *loss = qkv_lm_loss(j->model, t, h, targets, NULL);
+    qkv_status status = qkv_backward(t, loss);
+    qkv_optimizer_step_args args = {.lr = 1e-4, .max_norm = 1};
+    if (!status)
+        status = qkv_optimizer_step(j->optimizer, &args, NULL);
+    qkv_params_zero_grad(qkv_model_params(j->model));
+    return status;
+}
+
+static qkv_status measure(job *j)
+{
+    qkv_status status = bench_peak(j->c, &j->peak);
+    if (!status)
+        status = prepare(j);
+    for (size_t i = 0; i < WARM_UPS + j->s.steps && !status; i++) {
+        double start = qkv__now();
+        status = step(j);
+        if (i >= WARM_UPS)
+            j->seconds[i - WARM_UPS] = qkv__now() - start;
+    }
+    j->rss = qkv__peak_rss(); /* the second measure of the limit is no part of training */
+    return status ? status : bench_peak(j->c, &j->peak);
+}
+
+static int answer(job *j)
+{
+    size_t tokens = j->s.batch * j->s.length;
+    double seconds = bench_median(j->seconds, j->s.steps);
+    double rate = (double)qkv_lm_flops(j->model, tokens, j->s.length) / seconds;
+    const bench_figure figures[] = {
+        {"step_s", "step", "s", BENCH_REAL, seconds, 0},
+        {"tokens_per_s", "tokens", "/s", BENCH_REAL, (double)tokens / seconds, 0},
+        {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
+        {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
+        {"of_peak", "of the limit", "", BENCH_PERCENT, rate / j->peak, 0},
+        {"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, (double)j->rss, 1e6},
+    };
+    char title[160];
+    (void)snprintf(title, sizeof title, "training step of %s, batch %zu x %zu, f32", j->s.model,
+                   j->s.batch, j->s.length);
+    return bench_answer(j->c, title, figures, sizeof figures / sizeof *figures);
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    job j = {.c = c};
+    cli_bind(c, &table, &j.s);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    int code = measure(&j) ? cli_error(c) : answer(&j);
+    qkv__free(c->ctx, j.seconds);
+    qkv__free(c->ctx, j.ids);
+    qkv_optimizer_destroy(j.optimizer);
+    qkv_tape_destroy(j.tape);
+    qkv_model_destroy(j.model);
+    return code;
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+static const char *const examples[] = {
+    "qkv bench train --model gpt2 --batch 4 --length 256 --dtype f32 --json", NULL};
+
+const cli_command cli_bench_train = {
+    .manual = {.name = "bench train", .summary = "time a training step",
+               .usage = "[--model PRESET] [options]", .examples = examples, .tables = tables,
+               .text = "Median of the timed steps of a GPT in the gpt2 layout with 50257 tokens, "
+                       "random parameters and random text: forward, backward, clipping and AdamW. "
+                       "The limit is the best of ten products of 2048 x 2048 matrices, five "
+                       "before and five after."},
+    .run = run};
