@@ -325,10 +325,11 @@ static void test_scope_forgets_leaves(void **state)
 {
     fixture *f = *state;
     qkv_tape_mode(f->t, false, false);
+    const size_t some[] = {300}, many[] = {1000};
     qkv_scope s = qkv_scope_begin(f->t);
+    assert_non_null(qkv_tensor_from(f->t, NULL, 1, some)); /* the leaf lies behind it */
     qkv_tensor *y = qkv_scope_end(f->t, s, qkv_scale(f->t, qkv_use(f->t, f->w), 2));
     assert_non_null(y);
-    const size_t many[] = {1000};
     memset(qkv_tensor_fill(qkv_tensor_from(f->t, NULL, 1, many)), 1, 1000 * sizeof(double));
     qkv_tensor *w = qkv_use(f->t, f->w);
     assert_int_equal(qkv_ndim(w), 1);
