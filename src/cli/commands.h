@@ -11,6 +11,7 @@
     X(eval)     \
     X(tokenize) \
     X(info)     \
+    X(convert)  \
     X(bench_train) \
     X(bench_attention) \
     X(bench_decode) \

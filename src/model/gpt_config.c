@@ -44,6 +44,7 @@ static const qkv_option gpt2_rows[] = {
      .initial = "learned", .help = "how the position table was made"},
     TOKEN_ROW("bos_token_id", bos, "id of the token that begins a text; -1: none"),
     TOKEN_ROW("eos_token_id", eos, "id of the token that ends a text; -1: none"),
+    TOKEN_ROW("pad_token_id", pad, "id of the padding token; -1: none"),
 };
 
 static const qkv_option llama_rows[] = {
