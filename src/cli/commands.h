@@ -15,7 +15,8 @@
     X(bench_train) \
     X(bench_attention) \
     X(bench_decode) \
-    X(bench_tokenize)
+    X(bench_tokenize)  \
+    X(tour)
 
 #define CLI_DECLARE(name) extern const cli_command cli_##name;
 CLI_COMMANDS(CLI_DECLARE)

@@ -1,0 +1,207 @@
+/* cmd_tour.c - `qkv tour`: every system, small, one chapter after another. A chapter is a row
+ * here and a file tour_NAME.c. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/tour.h"
+#include "io/file.h"
+
+#ifndef QKV_SOURCE_DIR
+#define QKV_SOURCE_DIR NULL
+#endif
+
+static const struct {
+    const char *name, *title;
+    double share; /* of the time, against the other chapters' */
+    tour_fn *show;
+} chapters[] = {
+    {"attention", "Attention, by numbers: The cat sat on the mat", 1, tour_attention},
+    {"gpt", "A GPT reads source code and writes some", 20, tour_gpt},
+};
+enum { CHAPTERS = sizeof chapters / sizeof *chapters };
+
+static const char marker[] = "tour.txt"; /* only a folder with this file is made anew */
+
+typedef struct {
+    const char *out, *source;
+    double minutes;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "out", .type = QKV_OPT_STRING, FIELD(out), .value = "DIR", .initial = "runs/tour",
+     .help = "where the chapters' models go; made anew"},
+    {.flag = "minutes", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1e4, FIELD(minutes),
+     .initial = "15", .help = "time for all chapters"},
+    {.flag = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "DIR",
+     .help = "folder of .c, .h and .md files to learn from; qkv's own"},
+};
+static const qkv_option_table table = {"Tour", rows, sizeof rows / sizeof *rows};
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* Removes what the tour wrote. Links are removed, not followed. */
+static qkv_status remove_all(qkv_context *ctx, const char *path)
+{
+    qkv__names names = {0};
+    if (unlink(path) == 0 || errno == ENOENT)
+        return QKV_OK;
+    qkv_status status = qkv__dir_list(&names, ctx, path);
+    for (size_t i = 0; i < names.count && !status; i++) {
+        char *inner = qkv__path_join(ctx, path, names.names[i]);
+        status = inner ? remove_all(ctx, inner) : QKV_E_MEMORY;
+        qkv__free(ctx, inner);
+    }
+    qkv__names_free(&names);
+    if (!status && rmdir(path) != 0)
+        status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return status;
+}
+
+/* Makes the tour's folder, or takes one that an earlier tour made. */
+static qkv_status open_folder(qkv_context *ctx, const char *out)
+{
+    static const char text[] = "This folder was made by qkv tour, which makes it anew each time.\n";
+    qkv__names names = {0};
+    char *path = qkv__path_join(ctx, out, marker);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && qkv__dir_exists(out) && !qkv__file_exists(path)) {
+        status = qkv__dir_list(&names, ctx, out);
+        if (!status && names.count)
+            status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s is not empty and no tour made it: give "
+                                                    "another --out", out);
+        qkv__names_free(&names);
+    }
+    if (!status)
+        status = qkv__dir_create(ctx, out);
+    if (!status)
+        status = qkv__file_write(ctx, path, text, sizeof text - 1);
+    qkv__free(ctx, path);
+    return status;
+}
+
+/* ---- chapters -------------------------------------------------------------------------------- */
+
+static void put_time(char *out, size_t size, double seconds)
+{
+    if (seconds < 1.5)
+        (void)snprintf(out, size, "a second");
+    else if (seconds < 90)
+        (void)snprintf(out, size, "%.0f seconds", seconds);
+    else
+        (void)snprintf(out, size, "%.1f minutes", seconds / 60);
+}
+
+static qkv_status show_chapter(page *p, const settings *s, int i, double seconds)
+{
+    char time[40];
+    char *dir = qkv__path_join(p->c->ctx, s->out, chapters[i].name);
+    qkv_status status = dir ? remove_all(p->c->ctx, dir) : QKV_E_MEMORY;
+    if (!status)
+        status = qkv__dir_create(p->c->ctx, dir);
+    if (!status) {
+        tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, seconds};
+        put_time(time, sizeof time, seconds);
+        page_begin(p, chapters[i].name, chapters[i].title);
+        page_text(p, "(chapter %s: at most %s)", chapters[i].name, time);
+        qkv_tape_reset(p->t);
+        status = chapters[i].show(&t);
+        page_end(p);
+    }
+    qkv__free(p->c->ctx, dir);
+    return status;
+}
+
+/* What a chapter leaves of its time goes to those after it. */
+static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CHAPTERS])
+{
+    double end = qkv__now() + 60 * s->minutes, shares = 0;
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < CHAPTERS; i++)
+        shares += wanted[i] ? chapters[i].share : 0;
+    for (int i = 0; i < CHAPTERS && !status && !cli_stopped(); i++) {
+        if (!wanted[i])
+            continue;
+        status = show_chapter(p, s, i, fmax(1, end - qkv__now()) * chapters[i].share / shares);
+        shares -= chapters[i].share;
+    }
+    return status;
+}
+
+static bool choose(const cli *c, bool wanted[CHAPTERS])
+{
+    for (int i = 0; i < CHAPTERS; i++)
+        wanted[i] = c->args.count == 0;
+    for (size_t k = 0; k < c->args.count; k++) {
+        bool known = false;
+        for (int i = 0; i < CHAPTERS; i++)
+            if (strcmp(c->args.items[k], chapters[i].name) == 0)
+                wanted[i] = known = true;
+        if (!known)
+            return false;
+    }
+    return true;
+}
+
+static int unknown(const cli *c)
+{
+    char names[256] = "";
+    for (int i = 0; i < CHAPTERS; i++) {
+        size_t n = strlen(names);
+        (void)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", chapters[i].name);
+    }
+    return cli_usage(c, "no such chapter; there are %s", names);
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    settings s;
+    bool wanted[CHAPTERS];
+    cli_bind(c, &table, &s);
+    if (cli_parse(c, argc, argv, 0, CHAPTERS))
+        return CLI_USAGE;
+    if (!choose(c, wanted))
+        return unknown(c);
+    qkv__json_out json;
+    page p = {.c = c, .json = c->common.json ? &json : NULL,
+              .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
+    if (open_folder(c->ctx, s.out) || qkv_tape_create(&p.t, c->ctx))
+        return cli_error(c);
+    qkv_tape_mode(p.t, false, false);
+    if (p.json) {
+        qkv__json_out_init(&json, c->ctx, 0);
+        qkv__json_begin_object(&json, NULL);
+    }
+    cli_catch_signals();
+    qkv_status status = show_chapters(&p, &s, wanted);
+    qkv_tape_destroy(p.t);
+    if (p.json)
+        qkv__json_end_object(&json);
+    if (status && p.json)
+        qkv__json_out_free(&json);
+    if (status)
+        return cli_error(c);
+    if (cli_stopped())
+        cli_note(c, "the tour was stopped");
+    if (p.json)
+        return cli_answer(c, &json);
+    return fflush(stdout) ? cli_fail("the tour cannot be written") : CLI_DONE;
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+static const char *const examples[] = {"qkv tour", "qkv tour gpt --minutes 5",
+                                       "qkv tour --minutes 2 --out runs/short", NULL};
+
+const cli_command cli_tour = {
+    .manual = {.name = "tour", .summary = "watch small models learn, chapter by chapter",
+               .usage = "[CHAPTER...] [options]",
+               .text = "Shows what qkv does with nothing but what is here: attention by numbers, "
+                       "and a GPT that learns from source text and writes. Each chapter says what "
+                       "was learnt, and against what. Chapters: attention, gpt.",
+               .examples = examples, .tables = tables},
+    .run = run};

@@ -1,0 +1,67 @@
+/* tour.h - what the chapters of `qkv tour` share: the frame, the texts, a curve. A chapter is a
+ * file tour_NAME.c with a function, and a row in cmd_tour.c. */
+#ifndef QKV_CLI_TOUR_H
+#define QKV_CLI_TOUR_H
+
+#include "cli/explain.h"
+#include "qkv/tokens.h"
+
+/* One chapter's view of the tour. What it says goes to the page. */
+typedef struct {
+    page *page;
+    const char *dir;    /* the chapter's own folder: there and empty; the reader may use it later */
+    const char *source; /* the folder that texts are looked for in; NULL: none */
+    double seconds;     /* what the chapter may take */
+} tour;
+
+/* Takes about t->seconds. On failure the context says why. */
+typedef qkv_status tour_fn(tour *t);
+
+tour_fn tour_attention, tour_gpt;
+
+/* ---- texts: tour_text.c --------------------------------------------------------------------- */
+
+/* Text to learn from and text to judge by: no file is in both. */
+typedef struct {
+    qkv__str train, valid;
+    size_t files;    /* 0: the text is this program's own help */
+    size_t held_out; /* of the files */
+} tour_text;
+
+/* The .c, .h and .md files below the source folder, every tenth one held out, at most valid_bytes
+ * of those; without such files the help of every command. Freed with tour_text_free even after
+ * a failure. */
+qkv_status tour_text_collect(tour_text *x, const tour *t, size_t valid_bytes);
+void tour_text_free(tour_text *x);
+
+/* Length of the longest stretch of sample that stands in text, too. */
+size_t tour_longest_copy(const char *sample, size_t n, const char *text, size_t len);
+
+/* ---- honest baselines: tour_counts.c -------------------------------------------------------- */
+
+/* Mean -log p (nats) of tokens 2 .. n of valid: */
+typedef struct {
+    double uniform;   /* every token alike */
+    double frequency; /* by its share of the training text */
+    double pair;      /* by the token before */
+    double triple;    /* by the two before; 0: the vocabulary is too large to count triples */
+} tour_counts;
+
+/* Interpolated counts (Witten and Bell 1991), estimated on train alone. */
+qkv_status tour_count(tour_counts *out, qkv_context *ctx, const qkv_tokens *train,
+                      const qkv_tokens *valid, size_t V);
+
+/* ---- curves: tour_curve.c ------------------------------------------------------------------- */
+
+enum { TOUR_CURVE_COLUMNS = 60 };
+
+/* A value over a share of the time, averaged by column. Start from {0}. */
+typedef struct {
+    double sum[TOUR_CURVE_COLUMNS];
+    size_t count[TOUR_CURVE_COLUMNS];
+} tour_curve;
+
+void tour_curve_add(tour_curve *c, double share, double value); /* share in [0, 1] */
+void tour_curve_show(const tour_curve *c, const page *p, const char *title);
+
+#endif

@@ -1,0 +1,41 @@
+#!/bin/sh
+# test_tour.sh - the tour at its smallest: every chapter runs, says what it learnt, and its folder
+# is made anew, but no other folder is.
+set -u
+failed=0
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+
+# has FILE WORDS
+has() {
+    grep -qF -- "$2" "$1" || { echo "no \"$2\" in: $(head -20 "$1")"; failed=1; }
+}
+
+"$QKV" tour --minutes 0.1 --out "$out/t" >"$out/text" 2>"$out/err" ||
+    { echo "qkv tour failed: $(cat "$out/err")"; failed=1; }
+has "$out/text" 'The cat sat on the mat'
+has "$out/text" 'What was learnt:'
+if LC_ALL=C sed 's/[\x80-\xbf]//g' "$out/text" | grep -q '.\{81\}'; then
+    echo "more than 80 columns"
+    failed=1
+fi
+"$QKV" generate "$out/t/gpt" --prompt 'int' --tokens 3 --json >"$out/made" 2>&1
+has "$out/made" '"ids"'
+
+# Without source text: the command's own help. The folder is a tour's, so it is used again.
+mkdir "$out/empty"
+"$QKV" tour gpt --minutes 0.05 --source "$out/empty" --out "$out/t" --json >"$out/json" 2>"$out/err"
+has "$out/json" '"uniform"'
+has "$out/json" '"pair"'
+
+# A folder of someone else stays as it is.
+mkdir "$out/mine" && echo mine >"$out/mine/file"
+"$QKV" tour --minutes 0.05 --out "$out/mine" >/dev/null 2>"$out/err"
+[ $? -eq 1 ] || { echo "another folder was not refused"; failed=1; }
+has "$out/err" 'no tour made it'
+has "$out/mine/file" 'mine'
+
+"$QKV" tour nowhere >/dev/null 2>"$out/err"
+[ $? -eq 2 ] || { echo "an unknown chapter is no usage error"; failed=1; }
+has "$out/err" 'attention, gpt'
+exit "$failed"
