@@ -29,6 +29,8 @@ typedef struct {
     double embd_dropout, dropout, attention_dropout;
     qkv_activation act;
     bool attention_bias, ff_bias, tie;
+    bool scale_attention; /* scores by 1/sqrt(head_width), as llama always does */
+    bool scale_by_layer;  /* and by 1/(1 + index of the layer) */
     int bos, eos, pad; /* token ids; -1: none */
 } qkv_gpt_config;
 

@@ -11,22 +11,18 @@
 /* Keys with which a file asks for something that these models do not do. */
 static qkv_status refuse(const qkv__json *j)
 {
-    static const char *const flags[] = {"scale_attn_by_inverse_layer_idx",
-                                        "add_cross_attention", NULL};
-    for (size_t i = 0; flags[i]; i++) {
-        bool on = false;
-        qkv_status status = qkv__json_opt_bool(j, flags[i], &on);
-        if (status)
-            return status;
-        if (on)
-            return qkv__json_fail(j, flags[i], "true is not supported");
-    }
+    bool cross = false;
+    qkv_status status = qkv__json_opt_bool(j, "add_cross_attention", &cross);
+    if (status)
+        return status;
+    if (cross)
+        return qkv__json_fail(j, "add_cross_attention", "true is not supported");
     static const char *const ropes[] = {"rope_scaling", "rope_parameters", NULL};
     for (size_t i = 0; ropes[i]; i++) {
         qkv__json rope;
         if (!qkv__json_has(j, ropes[i]))
             continue;
-        qkv_status status = qkv__json_get_object(j, ropes[i], &rope);
+        status = qkv__json_get_object(j, ropes[i], &rope);
         const char *type = "default";
         if (!status)
             status = qkv__json_opt_string(&rope, "rope_type", &type);

@@ -35,6 +35,8 @@ static qkv_status complete_config(gpt *m)
         c->attention_bias = c->ff_bias = true;
     } else {
         c->position_kind = QKV_POSITIONS_ROTARY;
+        c->scale_attention = true;
+        c->scale_by_layer = false;
     }
     if (!llama && c->position_kind == QKV_POSITIONS_ROTARY)
         return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
@@ -49,7 +51,7 @@ static qkv_status complete_config(gpt *m)
     return QKV_OK;
 }
 
-static qkv_block_config block_config(const gpt *m)
+static qkv_block_config block_config(const gpt *m, size_t layer)
 {
     const qkv_gpt_config *c = m->c;
     bool llama = is_llama(&m->base);
@@ -69,6 +71,9 @@ static qkv_block_config block_config(const gpt *m)
     b.rotary_base = llama ? c->rotary_base : 0;
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
+    b.attention_scale = c->scale_attention ? 1 / sqrt((double)c->head_width) : 1;
+    if (c->scale_by_layer)
+        b.attention_scale /= (double)(layer + 1);
     return b;
 }
 
@@ -104,9 +109,9 @@ static qkv_status make(qkv_model *base)
     m->blocks = qkv__params_alloc(ps, c->layers * sizeof(qkv_block *));
     if (!m->blocks)
         return QKV_E_MEMORY;
-    qkv_block_config config = block_config(m);
     for (size_t i = 0; i < c->layers; i++) {
         char name[32];
+        qkv_block_config config = block_config(m, i);
         snprintf(name, sizeof name, "h.%zu", i);
         m->blocks[i] = qkv_block_create(ps, &config, name, (uint32_t)i);
         if (!m->blocks[i])
@@ -246,9 +251,9 @@ static qkv_tensor *positions(qkv_tape *t, const qkv_tensor *ids, size_t past, si
 
 static qkv_tensor *embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *position)
 {
-    bool table = m->position_table && m->c->position_kind != QKV_POSITIONS_NONE;
+    qkv_param *table = m->position_table; /* added whatever its kind: a file may have filled it */
     qkv_tensor *x = qkv_embedding(t, ids, qkv_use(t, m->token_table), 1.0, table ? position : NULL,
-                                  table ? qkv_use(t, m->position_table) : NULL);
+                                  table ? qkv_use(t, table) : NULL);
     return m->c->embd_dropout > 0 ? qkv_dropout(t, x, m->c->embd_dropout, EMBEDDING_SITE) : x;
 }
 

@@ -1,0 +1,108 @@
+"""tests/golden/models: tiny random models as transformers saves them, and what it makes of them.
+Run: python tools/make-golden/models.py
+
+NAME/               config.json and model.safetensors (F32) by save_pretrained
+NAME.safetensors    ids (B, T), targets (B, T; -100: ignored), logits, loss, and grad.TENSOR, the
+                    gradient of every tensor of the model; computed in double precision
+
+What could be wired wrongly has a value that is not the default. The tied Llama's config.json is
+rewritten as transformers 4 has it."""
+
+import json
+import os
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama import modeling_llama as llama
+
+OUT = "tests/golden/models"
+B, T, V = 2, 17, 61
+
+GPT2 = dict(vocab_size=V, n_positions=24, n_embd=24, n_layer=2, n_head=3, n_inner=40,
+            layer_norm_epsilon=0.01, initializer_range=0.1, resid_pdrop=0.05, embd_pdrop=0.15,
+            attn_pdrop=0.25, bos_token_id=3, eos_token_id=5)
+LLAMA = dict(vocab_size=V, max_position_embeddings=24, hidden_size=24, num_hidden_layers=2,
+             intermediate_size=40, rms_norm_eps=0.01, initializer_range=0.1, bos_token_id=3,
+             eos_token_id=5)
+THETA = 50.0
+
+MODELS = {
+    "gpt2": GPT2LMHeadModel(GPT2Config(**GPT2)),
+    "gpt2-untied": GPT2LMHeadModel(GPT2Config(
+        **GPT2, tie_word_embeddings=False, scale_attn_weights=False,
+        scale_attn_by_inverse_layer_idx=True, activation_function="relu", pad_token_id=7)),
+    "llama": LlamaForCausalLM(LlamaConfig(
+        **LLAMA, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        rope_parameters={"rope_type": "default", "rope_theta": THETA}, pad_token_id=7)),
+    "llama-tied": LlamaForCausalLM(LlamaConfig(
+        **LLAMA, num_attention_heads=4, num_key_value_heads=1, tie_word_embeddings=True,
+        attention_bias=True, mlp_bias=True, hidden_act="gelu", attention_dropout=0.2,
+        rope_parameters={"rope_type": "default", "rope_theta": THETA})),
+}
+
+
+# Llama's norm and angles go through float whatever the model's type is: here they do not.
+
+
+def rms_norm(self, x):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon) * self.weight
+
+
+def rotary(self, x, position_ids):
+    half = torch.arange(0, self.config.head_dim, 2, dtype=torch.float64)
+    angle = position_ids[..., None] * THETA ** (-half / self.config.head_dim)
+    angle = torch.cat([angle, angle], -1)
+    return angle.cos(), angle.sin()
+
+
+def randomize(model):
+    """Numbers of a size that makes every part matter, norms around 1."""
+    for name, p in model.named_parameters():
+        norm = p.ndim == 1 and name.endswith("weight")
+        scale = 0.4 if p.ndim == 1 else 1.4 * p.shape[-1] ** -0.5
+        p.data = torch.randn(p.shape) * scale + (1.0 if norm else 0.0)
+
+
+def golden(model, ids):
+    expected = model.eval()(ids).logits.detach()
+    targets = F.pad(ids[:, 1:], (0, 1), value=-100)
+    targets[0, 4] = -100
+    model = model.double()
+    for module in model.modules():
+        if isinstance(module, llama.LlamaRMSNorm):
+            module.forward = rms_norm.__get__(module)
+        if isinstance(module, llama.LlamaRotaryEmbedding):
+            module.forward = rotary.__get__(module)
+    logits = model(ids).logits
+    assert (logits - expected).abs().max() < 1e-5 * logits.abs().max()
+    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    out = {f"grad.{name}": p.grad for name, p in model.named_parameters()}
+    out |= {"logits": logits.detach(), "loss": loss.detach()}
+    out = {name: x.float().contiguous() for name, x in out.items()}
+    return out | {"ids": ids.int(), "targets": targets.int()}
+
+
+def write_as_version_4(path):
+    with open(path, encoding="utf-8") as f:
+        config = json.load(f)
+    rope = config.pop("rope_parameters")
+    config |= {"rope_theta": rope["rope_theta"], "rope_scaling": None,
+               "torch_dtype": config.pop("dtype")}
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(config, f, indent=2, sort_keys=True)
+        f.write("\n")
+
+
+torch.manual_seed(7)
+for name, model in MODELS.items():
+    folder = f"{OUT}/{name}"
+    model.config._attn_implementation = "eager"
+    randomize(model)
+    model.save_pretrained(folder)
+    if name == "llama-tied":
+        write_as_version_4(f"{folder}/config.json")
+    os.remove(f"{folder}/generation_config.json")
+    save_file(golden(model, torch.randint(V, (B, T))), f"{OUT}/{name}.safetensors")
