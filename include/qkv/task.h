@@ -63,8 +63,9 @@ typedef struct {
     size_t tokens;     /* scored */
 } qkv_lm_score;
 
-/* Scores tokens 2 .. n once each: window i reads tokens iT .. iT+T-1. limit: at most so many
- * tokens (0: all). t is reset and used without recording. */
+/* Scores tokens 2 .. n once each: window i reads tokens iT .. iT+T-1. limit: whole
+ * windows of about so many tokens, evenly over the text (0: all). t is reset and used without
+ * recording. */
 qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t T,
                            size_t limit, qkv_lm_score *out);
 

@@ -282,6 +282,14 @@ void qkv_option_defaults(const qkv_option_table *table, void *target)
     }
 }
 
+void qkv__preset_apply(const qkv__preset *presets, const qkv_option_table *table, void *target)
+{
+    for (const qkv__preset *p = presets; p && p->flag; p++)
+        for (size_t i = 0; i < table->count && p->value; i++)
+            if (table->rows[i].flag && strcmp(table->rows[i].flag, p->flag) == 0)
+                qkv__option_assign(&table->rows[i], target, p->value);
+}
+
 static bool is_zero(const qkv_option *row, const void *target)
 {
     const void *p = const_member(row, target);

@@ -38,6 +38,16 @@ bool qkv__nearer(const char *word, const char *candidate, size_t *best);
 
 /* ---- manuals --------------------------------------------------------------------------------- */
 
+/* A default of one command in place of the table's own. */
+typedef struct {
+    const char *flag;
+    const char *value; /* as the command line would give it; NULL: worked out when it runs */
+    const char *said;  /* how help says it; NULL: as value */
+} qkv__preset;
+
+/* Sets the field of a flag that the table has; other presets are passed over. */
+void qkv__preset_apply(const qkv__preset *presets, const qkv_option_table *table, void *target);
+
 /* All that is said about one command. */
 typedef struct {
     const char *name;    /* "train lm" */
@@ -46,6 +56,7 @@ typedef struct {
     const char *text;    /* paragraphs with \n\n between; may be NULL */
     const char *const *examples; /* whole lines, NULL at the end; may be NULL */
     const qkv_option_table *const *tables; /* NULL at the end; may be NULL */
+    const qkv__preset *presets; /* flag NULL at the end; may be NULL */
 } qkv__manual;
 
 void qkv__manual_help(qkv__str *out, const char *program, const qkv__manual *m);

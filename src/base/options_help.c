@@ -66,13 +66,22 @@ static void row_name(const qkv_option *row, char *out, size_t size)
     snprintf(out, size, "%s=%s", key, *value ? value : "BOOL");
 }
 
+/* The default as this command has it; NULL: none worth saying. */
+static const char *default_text(const qkv__manual *m, const qkv_option *row)
+{
+    for (const qkv__preset *p = m->presets; p && p->flag; p++)
+        if (row->flag && strcmp(p->flag, row->flag) == 0)
+            return p->said ? p->said : p->value;
+    if (row->initial && *row->initial)
+        return row->initial;
+    return row->type == QKV_OPT_ENUM ? row->names[0] : NULL;
+}
+
 /* "learning rate at the peak (above 0, default 0.001)" */
-static void row_text(const qkv_option *row, char *out, size_t size)
+static void row_text(const qkv__manual *m, const qkv_option *row, char *out, size_t size)
 {
     char expects[QKV__OPTION_TEXT];
-    bool has_default = row->initial && *row->initial;
-    const char *initial = has_default ? row->initial
-                          : row->type == QKV_OPT_ENUM ? row->names[0] : NULL;
+    const char *initial = default_text(m, row);
     qkv__option_expects(row, expects);
     const char *choices = row->type == QKV_OPT_ENUM ? expects : NULL;
     bool required = row->flags & QKV_OPT_REQUIRED;
@@ -84,11 +93,11 @@ static void row_text(const qkv_option *row, char *out, size_t size)
              required || initial ? ")" : "");
 }
 
-static void help_row(qkv__str *out, const qkv_option *row)
+static void help_row(qkv__str *out, const qkv__manual *m, const qkv_option *row)
 {
     char name[2 * QKV__OPTION_TEXT], text[4 * QKV__OPTION_TEXT];
     row_name(row, name, sizeof name);
-    row_text(row, text, sizeof text);
+    row_text(m, row, text, sizeof text);
     qkv__str_printf(out, "  %s", name);
     size_t column = 2 + width(name, strlen(name));
     if (column + 2 > HELP_COLUMN) {
@@ -103,7 +112,8 @@ static bool shown(const qkv_option *row, bool flags)
     return !(row->flags & QKV_OPT_HIDDEN) && (row->flag != NULL) == flags;
 }
 
-static void help_table(qkv__str *out, const qkv_option_table *table, bool flags)
+static void help_table(qkv__str *out, const qkv__manual *m, const qkv_option_table *table,
+                       bool flags)
 {
     bool any = false;
     for (size_t i = 0; i < table->count; i++) {
@@ -112,7 +122,7 @@ static void help_table(qkv__str *out, const qkv_option_table *table, bool flags)
         if (!any)
             qkv__str_printf(out, "\n%s%s:\n", table->title, flags ? "" : ", with --set key=value");
         any = true;
-        help_row(out, &table->rows[i]);
+        help_row(out, m, &table->rows[i]);
     }
 }
 
@@ -134,10 +144,10 @@ void qkv__manual_help(qkv__str *out, const char *program, const qkv__manual *m)
     qkv__str_puts(out, "\n");
     qkv__wrap(out, m->text ? m->text : m->summary, 0, 0);
     for (size_t t = 0; m->tables && m->tables[t]; t++)
-        help_table(out, m->tables[t], true);
+        help_table(out, m, m->tables[t], true);
     if (has_keys(m))
         for (size_t t = 0; m->tables && m->tables[t]; t++)
-            help_table(out, m->tables[t], false);
+            help_table(out, m, m->tables[t], false);
     for (size_t i = 0; m->examples && m->examples[i]; i++)
         qkv__str_printf(out, "%s  %s\n", i ? "" : "\nExamples:\n", m->examples[i]);
 }
@@ -161,7 +171,7 @@ static void roff(qkv__str *out, const char *text)
     }
 }
 
-static void roff_table(qkv__str *out, const qkv_option_table *table)
+static void roff_table(qkv__str *out, const qkv__manual *m, const qkv_option_table *table)
 {
     char text[4 * QKV__OPTION_TEXT];
     qkv__str_puts(out, ".P\n.I ");
@@ -175,7 +185,7 @@ static void roff_table(qkv__str *out, const qkv_option_table *table)
         qkv__str_puts(out, ".TP\n.B ");
         roff(out, text);
         qkv__str_puts(out, "\n");
-        row_text(row, text, sizeof text);
+        row_text(m, row, text, sizeof text);
         roff(out, text);
         qkv__str_puts(out, "\n");
     }
@@ -195,7 +205,7 @@ static void roff_command(qkv__str *out, const char *program, const qkv__manual *
     qkv__str_puts(out, "\n");
     for (size_t t = 0; m->tables && m->tables[t]; t++)
         if (m->tables[t] != common)
-            roff_table(out, m->tables[t]);
+            roff_table(out, m, m->tables[t]);
     for (size_t i = 0; m->examples && m->examples[i]; i++) {
         qkv__str_puts(out, i ? ".br\n" : ".PP\nExamples:\n.PP\n.RS\n");
         roff(out, m->examples[i]);
@@ -216,7 +226,7 @@ void qkv__manual_roff(qkv__str *out, const qkv__manual *program, const qkv__manu
     roff(out, program->text ? program->text : program->summary);
     if (common) {
         qkv__str_puts(out, "\n.SH OPTIONS OF EVERY COMMAND\n");
-        roff_table(out, common);
+        roff_table(out, program, common);
     }
     qkv__str_puts(out, ".SH COMMANDS\n");
     for (size_t i = 0; i < count; i++)

@@ -65,6 +65,8 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target)
 {
     if (!c->bind_status)
         c->bind_status = qkv_options_bind(c->options, table, target);
+    if (!c->bind_status)
+        qkv__preset_apply(c->command->manual.presets, table, target);
 }
 
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)

@@ -10,8 +10,6 @@
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
 
-static const double LR_TIMES_WIDTH = 0.512; /* the default peak rate: 4e-3 at 128 channels */
-
 typedef struct {
     qkv_strings data;
     const char *valid, *valid_last, *out, *init, *model;
@@ -239,7 +237,7 @@ static qkv_status prepare(job *j)
         return status;
     if (!qkv_options_given(j->c->options, "lr")) {
         const qkv_gpt_config *config = qkv_model_config(j->model);
-        j->t.schedule.lr = LR_TIMES_WIDTH / (double)config->width;
+        j->t.schedule.lr = cli_training_rate(config->width);
     }
     cli_note(j->c, "%s, %zu parameters; %zu tokens to learn from, %zu held out",
              qkv_model_type_name(qkv_model_type_of(j->model)),
@@ -297,5 +295,5 @@ static const char *const examples[] = {
 const cli_command cli_train_lm = {
     .manual = {.name = "train lm", .summary = "train a GPT on text",
                .usage = "--data FILE... --out DIR [options]", .examples = examples,
-               .tables = tables},
+               .tables = tables, .presets = cli_training_presets},
     .run = run};

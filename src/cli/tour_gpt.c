@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/tour.h"
+#include "cli/training.h"
 #include "io/file.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
@@ -12,7 +13,7 @@
 
 enum { LENGTH = 128, SAMPLE = 600, LINE = 74 };
 static const double TRAINING_SHARE = 0.9;       /* of the chapter's time; the rest is judging */
-static const double VALID_BYTES_PER_SECOND = 1000, LR_TIMES_WIDTH = 0.512;
+static const double VALID_BYTES_PER_SECOND = 1000;
 
 /* The largest model that the time makes good use of on two cores. */
 static const struct {
@@ -135,18 +136,14 @@ static bool on_event(void *user, const qkv_train_event *e)
 static qkv_status learn(chapter *h)
 {
     const qkv_gpt_config *c = qkv_model_config(h->model);
-    qkv_train_options o = qkv_train_defaults();
-    qkv_optimizer_options adamw = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
-    qkv_schedule s = qkv_schedule_defaults(QKV_SCHEDULE_COSINE);
-    o.minutes = h->seconds / 60;
-    o.eval_units = 8192;
-    adamw.weight_decay = 0.1;
-    adamw.beta2 = 0.99;
-    s.lr = LR_TIMES_WIDTH / (double)c->width;
-    s.warmup = 50;
+    cli_training t;
+    cli_training_defaults(&t);
+    t.loop.minutes = h->seconds / 60;
+    t.loop.eval_units = 8192;
+    t.schedule.lr = cli_training_rate(c->width);
     if (h->t->page->json == NULL)
         (void)fflush(stdout); /* the progress line is on the other stream */
-    qkv_status status = qkv_train(&h->task, &o, &adamw, &s, h->t->dir, false, on_event, h,
+    qkv_status status = qkv_train(&h->task, &t.loop, &t.optimizer, &t.schedule, h->t->dir, false, on_event, h,
                                   &h->result);
     if (h->open)
         cli_progress_end(&h->line);

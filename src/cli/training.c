@@ -6,6 +6,33 @@
 
 #include "io/file.h"
 
+static const double RATE_TIMES_WIDTH = 0.512; /* 4e-3 at 128 channels */
+
+const qkv__preset cli_training_presets[] = {
+    {"weight-decay", "0.1", NULL},
+    {"beta2", "0.99", NULL},
+    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    {"lr", NULL, "0.512 / channels"},
+    {"minutes", NULL, "5 without --steps"},
+    {NULL, NULL, NULL},
+};
+
+double cli_training_rate(size_t width)
+{
+    return RATE_TIMES_WIDTH / (double)width;
+}
+
+void cli_training_defaults(cli_training *t)
+{
+    const qkv_option_table *const tables[] = {&qkv_train_table, &qkv_optimizer_table,
+                                              &qkv_schedule_table};
+    void *const targets[] = {&t->loop, &t->optimizer, &t->schedule};
+    for (int i = 0; i < 3; i++) {
+        qkv_option_defaults(tables[i], targets[i]);
+        qkv__preset_apply(cli_training_presets, tables[i], targets[i]);
+    }
+}
+
 void cli_training_bind(cli *c, cli_training *t)
 {
     cli_bind(c, &qkv_train_table, &t->loop);
@@ -34,12 +61,8 @@ int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume)
     }
     if (!t->loop.steps && t->loop.minutes <= 0)
         t->loop.minutes = 5;
-    if (!qkv_options_given(c->options, "weight-decay"))
-        t->optimizer.weight_decay = 0.1;
-    if (!qkv_options_given(c->options, "beta2"))
-        t->optimizer.beta2 = 0.99;
-    if (!qkv_options_given(c->options, "warmup"))
-        t->schedule.warmup = t->loop.steps && t->loop.steps < 1000 ? t->loop.steps / 10 : 100;
+    if (!qkv_options_given(c->options, "warmup") && t->loop.steps && t->loop.steps < 1000)
+        t->schedule.warmup = t->loop.steps / 10;
     return 0;
 }
 

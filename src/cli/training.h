@@ -12,6 +12,13 @@ typedef struct {
     qkv_schedule schedule;
 } cli_training;
 
+/* What these commands have in place of the tables' defaults: for their manuals. */
+extern const qkv__preset cli_training_presets[];
+
+/* The peak learning rate when none is given: narrow models take larger steps. */
+double cli_training_rate(size_t width);
+
+void cli_training_defaults(cli_training *t); /* presets and all; where there is no command line */
 void cli_training_bind(cli *c, cli_training *t);
 
 /* Is there a checkpoint in dir? */

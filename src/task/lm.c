@@ -49,21 +49,46 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     return qkv_lm_loss(s->model, t, h, targets, &o);
 }
 
-/* Adds -log p of tokens from+1 .. from+B*T to *sum; the windows are (B, T). */
-static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t from, size_t B,
-                        size_t T, int32_t *ids, double *sum)
+/* What is judged: windows 0, stride, 2 stride.. of T tokens, evenly over all of the text. */
+typedef struct {
+    const qkv_tokens *tokens;
+    size_t T, windows, total; /* windows judged, and all whole ones */
+} windows;
+
+/* Token `offset` on of window k of those judged. */
+static void read_window(const windows *w, size_t k, size_t offset, int32_t *ids)
+{
+    qkv_tokens_read(w->tokens, k * w->total / w->windows * w->T + offset, w->T, ids);
+}
+
+/* Adds -log p of ids (B, T) given those before to *sum. */
+static qkv_status score(qkv_model *m, qkv_tape *t, const int32_t *ids, const int32_t *targets,
+                        size_t B, size_t T, double *sum)
 {
     size_t shape[] = {B, T};
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
-    qkv_tokens_read(tokens, from, B * T, ids);
-    qkv_tensor *x = qkv_tensor_ids(t, ids, 2, shape);
-    qkv_tokens_read(tokens, from + 1, B * T, ids);
-    qkv_tensor *y = qkv_tensor_ids(t, ids, 2, shape);
+    qkv_tensor *x = qkv_tensor_ids(t, ids, 2, shape), *y = qkv_tensor_ids(t, targets, 2, shape);
     qkv_cross_entropy_options o = {.ignore = -100, .reduction = QKV_REDUCE_SUM};
     qkv_tensor *h = qkv_lm_hidden(m, t, x, 0, NULL, NULL);
     *sum += (double)qkv_item(t, qkv_lm_loss(m, t, h, y, &o));
     return qkv_tape_status(t);
+}
+
+static qkv_status score_windows(qkv_model *m, qkv_tape *t, const windows *w, size_t batch,
+                                int32_t *ids, double *sum)
+{
+    int32_t *targets = ids + batch * w->T;
+    qkv_status status = QKV_OK;
+    for (size_t done = 0, B; done < w->windows && !status; done += B) {
+        B = w->windows - done < batch ? w->windows - done : batch;
+        for (size_t i = 0; i < B; i++) {
+            read_window(w, done + i, 0, ids + i * w->T);
+            read_window(w, done + i, 1, targets + i * w->T);
+        }
+        status = score(m, t, ids, targets, B, w->T, sum);
+    }
+    return status;
 }
 
 qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t T,
@@ -71,33 +96,33 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
 {
     qkv_context *ctx = qkv_model_context(m);
     *out = (qkv_lm_score){0};
-    size_t n = qkv_tokens_count(tokens);
-    if (n < 2)
+    size_t all = qkv_tokens_count(tokens);
+    if (all < 2)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "held-out text of %zu tokens: at least 2 are needed",
-                         n);
-    n -= 1; /* to score */
-    if (limit && n > limit)
-        n = limit;
+                         all);
+    all -= 1; /* to score */
+    windows w = {tokens, T, all / T, all / T};
+    size_t rest = all % T; /* the last window is short */
+    if (limit && all > limit && w.total) {
+        w.windows = limit / T ? limit / T : 1;
+        rest = 0;
+    }
     size_t batch = EVAL_ROWS / T ? EVAL_ROWS / T : 1;
-    int32_t *ids = qkv__malloc(ctx, batch * T * sizeof *ids);
+    int32_t *ids = qkv__malloc(ctx, 2 * batch * T * sizeof *ids);
     if (!ids)
         return QKV_E_MEMORY;
     double sum = 0;
-    qkv_status status = QKV_OK;
-    size_t done = 0;
-    while (done < n && !status) {
-        size_t windows = (n - done) / T, B = windows < batch ? windows : batch;
-        size_t length = B ? T : n - done; /* the last window is short */
-        if (!B)
-            B = 1;
-        status = score(m, t, tokens, done, B, length, ids, &sum);
-        done += B * length;
+    qkv_status status = score_windows(m, t, &w, batch, ids, &sum);
+    if (!status && rest) {
+        qkv_tokens_read(tokens, all - rest, rest, ids);
+        qkv_tokens_read(tokens, all - rest + 1, rest, ids + rest);
+        status = score(m, t, ids, ids + rest, 1, rest, &sum);
     }
     qkv__free(ctx, ids);
     qkv_tape_reset(t);
-    double share = (double)n / (double)(qkv_tokens_count(tokens) - 1);
-    out->tokens = n;
-    out->loss = sum / (double)n;
+    out->tokens = w.windows * T + rest;
+    double share = (double)out->tokens / (double)all;
+    out->loss = sum / (double)out->tokens;
     out->perplexity = exp(out->loss);
     out->bits_per_byte = sum / 0.6931471805599453 / ((double)qkv_tokens_bytes(tokens) * share);
     return status;
