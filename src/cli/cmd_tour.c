@@ -87,28 +87,33 @@ static qkv_status open_folder(qkv_context *ctx, const char *out)
 
 /* ---- chapters -------------------------------------------------------------------------------- */
 
-static void put_time(char *out, size_t size, double seconds)
+typedef struct {
+    char text[40];
+} time_text;
+
+static time_text in_words(double seconds)
 {
+    time_text t;
     if (seconds < 1.5)
-        (void)snprintf(out, size, "a second");
+        (void)snprintf(t.text, sizeof t.text, "a second");
     else if (seconds < 90)
-        (void)snprintf(out, size, "%.0f seconds", seconds);
+        (void)snprintf(t.text, sizeof t.text, "%.0f seconds", seconds);
     else
-        (void)snprintf(out, size, "%.1f minutes", seconds / 60);
+        (void)snprintf(t.text, sizeof t.text, "%.1f minutes", seconds / 60);
+    return t;
 }
 
 static qkv_status show_chapter(page *p, const settings *s, int i, double seconds)
 {
-    char time[40];
     char *dir = qkv__path_join(p->c->ctx, s->out, chapters[i].name);
     qkv_status status = dir ? remove_all(p->c->ctx, dir) : QKV_E_MEMORY;
     if (!status)
         status = qkv__dir_create(p->c->ctx, dir);
     if (!status) {
         tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, seconds};
-        put_time(time, sizeof time, seconds);
         page_begin(p, chapters[i].name, chapters[i].title);
-        page_text(p, "(chapter %s: at most %s)", chapters[i].name, time);
+        page_text(p, "(chapter %s: up to %s of the tour's %s)", chapters[i].name, in_words(seconds).text,
+                  in_words(60 * s->minutes).text);
         qkv_tape_reset(p->t);
         status = chapters[i].show(&t);
         page_end(p);
@@ -120,7 +125,7 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
 /* What a chapter leaves of its time goes to those after it. */
 static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CHAPTERS])
 {
-    double end = qkv__now() + 60 * s->minutes, shares = 0;
+    double begin = qkv__now(), end = begin + 60 * s->minutes, shares = 0;
     qkv_status status = QKV_OK;
     for (int i = 0; i < CHAPTERS; i++)
         shares += wanted[i] ? chapters[i].share : 0;
@@ -129,6 +134,12 @@ static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CH
             continue;
         status = show_chapter(p, s, i, fmax(1, end - qkv__now()) * chapters[i].share / shares);
         shares -= chapters[i].share;
+    }
+    if (!status && !cli_stopped()) {
+        double spent = qkv__now() - begin;
+        page_text(p, "The tour took %s, of %s.", in_words(spent).text,
+                  in_words(60 * s->minutes).text);
+        page_number(p, "seconds", spent);
     }
     return status;
 }

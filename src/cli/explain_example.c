@@ -53,9 +53,8 @@ void explain_one_head(page *p)
     page_begin(p, "head", "One head of attention: The cat sat on the mat");
     example e = explain_example(p);
     page_text(p, "Every word is a row of X: 6 words, 4 numbers each. Three matrices, which "
-                 "training "
-                 "would find, make of each row a query (what the word looks for), a key (what it "
-                 "is found by) and a value (what it hands over).");
+                 "training would find, make of each row a query (what the word looks for), a key "
+                 "(what it is found by) and a value (what it hands over).");
     page_show(p, 4, (const panel[]){{"X", "X", e.x, words, NULL, 0},
                                     {"W_Q", "W_Q", e.wq, NULL, NULL, 0},
                                     {"W_K", "W_K", e.wk, NULL, NULL, 0},
@@ -66,8 +65,7 @@ void explain_one_head(page *p)
     attention unscaled = explain_attention(p, e.q, e.k, e.v, 1.0, false);
     attention scaled = explain_attention(p, e.q, e.k, e.v, 0.0, false);
     page_text(p, "A score is the dot product of a query and a key: row \"sat\", column \"cat\" "
-                 "says how "
-                 "much \"sat\" looks for what \"cat\" is found by.");
+                 "says how much \"sat\" looks for what \"cat\" is found by.");
     page_show(p, 1, (const panel[]){{"scores", "Q Kᵀ", unscaled.scores, words, words, 4}});
     page_text(p, "Softmax makes each row a distribution, exp(score) over the row's sum, and the "
                  "output is the mean of the values that it weighs.");
@@ -191,7 +189,8 @@ void explain_two_heads(page *p)
     show_head(p, &heads[0], &weights[0], 0);
     page_heading(p, "Head 2: every word looks for the word before it");
     page_text(p, "W_Q² turns the position back by 30°, so a query points where the word before "
-                 "keeps its key. What is handed over is again the kind of word.");
+                 "keeps its key; the first word, with none before it, comes out nearest to itself. "
+                 "What is handed over is again the kind of word.");
     show_head(p, &heads[1], &weights[1], 1);
     qkv_tensor *outputs[] = {heads[0].output, heads[1].output};
     qkv_tensor *both = qkv_concat(p->t, 1, 2, outputs);
@@ -206,9 +205,8 @@ void explain_two_heads(page *p)
                                     {"W_O", "W_O = I", wo, NULL, NULL, 0},
                                     {"output", "[head¹ | head²] W_O",
                                      qkv_matmul(p->t, both, false, wo, false), words, NULL, 4}});
-    page_text(p, "Row \"cat\": head 1 saw the two articles, head 2 saw \"The\", an article, and "
-                 "some "
-                 "of its neighbours.");
+    page_text(p, "Row \"cat\": head 1 saw the two articles; head 2 saw \"The\", an article, and a "
+                 "little of \"cat\" itself.");
     page_end(p);
 }
 

@@ -198,9 +198,10 @@ void explain_optimizers(page *p)
         return;
     }
     page_text(p, "f(x, y) = x²/20 + y²: a valley twenty times steeper across than along. All "
-                 "start at "
-                 "S = (-9, 2.5) and take 40 steps towards the lowest point, +. The points are on "
-                 "level lines of f.");
+                 "start at S = (-9, 2.5) and take 40 steps (o) towards the lowest point (+), each "
+                 "at a rate γ that suits it: %g, %g, %g, %g and %g. The dots are level lines of "
+                 "f.",
+              walkers[0].lr, walkers[1].lr, walkers[2].lr, walkers[3].lr, walkers[4].lr);
     for (int i = 0; !p->json && i < WALKS; i += 2)
         show_pair(p, walks, i);
     if (p->json)
@@ -208,12 +209,12 @@ void explain_optimizers(page *p)
     else
         show_heights(p, walks);
     page_text(p, "Gradient descent leaps from wall to wall: its rate can be no larger than the "
-                 "steep side allows (γ = %g). SGD sees gradients of samples, here off by a "
-                 "normal error of %g, and wanders about the goal; a smaller rate (%g) or a "
-                 "schedule calms it. Momentum (μ = %g) adds up what steps agree on, the way "
-                 "along, and cancels what they do not. RMSProp and Adam divide by the size of "
-                 "recent gradients, direction by direction, so the valley looks round to them; "
-                 "Adam keeps momentum besides, and swings past the goal before it settles.",
-              walkers[0].lr, noise, walkers[1].lr, walkers[2].momentum);
+                 "steep side allows (γ below 1). SGD sees gradients of samples, here off by a "
+                 "normal error of %g, and wanders about the goal even at a smaller rate; a rate "
+                 "that falls, a schedule, calms it. Momentum (μ = %g) adds up what steps agree "
+                 "on, the way along, and cancels what they do not. RMSProp and Adam divide by the "
+                 "size of recent gradients, direction by direction, so the valley looks round to "
+                 "them; Adam keeps momentum besides, and swings past the goal before it settles.",
+              noise, walkers[2].momentum);
     page_end(p);
 }

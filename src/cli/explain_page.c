@@ -106,6 +106,16 @@ static void padded(const char *text, size_t width, bool right)
     spaces(right ? 0 : pad);
 }
 
+/* A panel that begins a line of its own has the first panel's row labels, if they are as many. */
+static void label_rows(qkv_tape *t, layout *l, const layout *first, panel *room)
+{
+    if (l->panel->rows || !first->panel->rows || l->rows != first->rows)
+        return;
+    *room = *l->panel;
+    room->rows = first->panel->rows;
+    *l = lay_out(t, room);
+}
+
 static void print_title(const page *p, const layout *l)
 {
     if (p->colour)
@@ -286,6 +296,7 @@ void page_space(const page *p)
 void page_show(const page *p, int n, const panel *panels)
 {
     layout l[MAX_PANELS];
+    panel labelled[MAX_PANELS];
     if (page_failed(p))
         return;
     for (int i = 0; i < n; i++) {
@@ -295,6 +306,7 @@ void page_show(const page *p, int n, const panel *panels)
             l[i] = lay_out(p->t, &panels[i]);
     }
     for (int from = 0; !p->json && from < n;) {
+        label_rows(p->t, &l[from], &l[0], &labelled[from]);
         size_t width = INDENT + l[from].width;
         int to = from + 1;
         for (; to < n && width + GAP + l[to].width <= PAGE_COLUMNS; to++)

@@ -116,7 +116,7 @@ static void introduce(const chapter *h)
               c->vocab, h->seconds);
 }
 
-/* ---- training --------------------------------------------------------------------------------- */
+/* ---- training ------------------------------------------------------------------------------- */
 
 static bool on_event(void *user, const qkv_train_event *e)
 {
@@ -150,7 +150,7 @@ static qkv_status learn(chapter *h)
     return status;
 }
 
-/* ---- after ------------------------------------------------------------------------------------ */
+/* ---- after ---------------------------------------------------------------------------------- */
 
 /* Prints what has become whole lines of the sample, cut to the page, with a bar before each. */
 static void show_sample(const chapter *h)
