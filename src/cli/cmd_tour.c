@@ -112,8 +112,8 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
     if (!status) {
         tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, seconds};
         page_begin(p, chapters[i].name, chapters[i].title);
-        page_text(p, "(chapter %s: up to %s of the tour's %s)", chapters[i].name, in_words(seconds).text,
-                  in_words(60 * s->minutes).text);
+        page_text(p, "(chapter %s: up to %s of the tour's %s)", chapters[i].name,
+                  in_words(seconds).text, in_words(60 * s->minutes).text);
         qkv_tape_reset(p->t);
         status = chapters[i].show(&t);
         page_end(p);

@@ -143,8 +143,8 @@ static qkv_status learn(chapter *h)
     t.schedule.lr = cli_training_rate(c->width);
     if (h->t->page->json == NULL)
         (void)fflush(stdout); /* the progress line is on the other stream */
-    qkv_status status = qkv_train(&h->task, &t.loop, &t.optimizer, &t.schedule, h->t->dir, false, on_event, h,
-                                  &h->result);
+    qkv_status status = qkv_train(&h->task, &t.loop, &t.optimizer, &t.schedule, h->t->dir, false,
+                                  on_event, h, &h->result);
     if (h->open)
         cli_progress_end(&h->line);
     return status;
