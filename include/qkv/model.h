@@ -51,6 +51,7 @@ typedef struct qkv_lm_cache qkv_lm_cache;
 bool qkv_model_is_lm(const qkv_model *m);
 size_t qkv_lm_vocab(const qkv_model *m);
 size_t qkv_lm_positions(const qkv_model *m);   /* the training length the config states */
+int32_t qkv_lm_eos(const qkv_model *m);        /* the token that ends a text; -1: none */
 bool qkv_lm_has_horizon(const qkv_model *m);   /* positions past it do not exist (learned) */
 size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length); /* of a training step: 6 per
     parameter used in products and row, and 6 T^2 width a layer and sequence of attention */

@@ -21,11 +21,12 @@ typedef struct {
 qkv_sampling qkv_sampling_defaults(void);
 
 /* Turns logits (V) into the distribution that is sampled from, in place: processors, then
- * softmax. past (n) holds the tokens so far. order (2 V) is scratch. Greedy gives a single 1. */
+ * softmax. past (n) holds the tokens so far. order (2 V) is scratch. Greedy gives a single 1.
+ * All are 0 when every token is ruled out. */
 void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V,
                                const int32_t *past, size_t n, int32_t *order);
 
-/* The token that u in [0, 1) falls on. */
+/* The token that u in [0, 1) falls on; -1 when all probabilities are 0. */
 int32_t qkv_sampling_draw(const qkv_real *probabilities, size_t V, double u);
 
 /* Called with every token as it is made and the distribution it was drawn from (V). false stops. */
@@ -41,7 +42,8 @@ typedef struct {
 
 /* Continues prompt (n >= 1 ids) and appends what it makes to out (without the stop token). Models
  * with learned positions re-read the last window when they reach its end; rotary ones go on.
- * fn may be NULL. */
+ * Ends early when every token is ruled out. QKV_E_NUMERIC: a logit is not a number. fn may be
+ * NULL. */
 qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
                         const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
                         qkv_ids *out);

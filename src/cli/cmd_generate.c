@@ -103,7 +103,8 @@ static bool on_token(void *user, int32_t id, const qkv_real *p, size_t V)
 static int answer_json(job *j, const qkv_ids *ids)
 {
     qkv_text text = {0};
-    if (qkv_tokenizer_decode(j->tokenizer, ids->data, ids->count, QKV_DECODE_VALID, &text))
+    if (qkv_tokenizer_decode(j->tokenizer, ids->data, ids->count,
+                             QKV_DECODE_SKIP_SPECIAL | QKV_DECODE_VALID, &text))
         return cli_error(j->c);
     qkv__json_out w;
     qkv__json_out_init(&w, j->c->ctx, 0);
@@ -122,7 +123,9 @@ static int one(job *j, size_t index)
 {
     qkv_generate_options o = {.tokens = j->s.tokens, .seed = j->c->common.seed, .index = index,
                               .sampling = j->s.sampling};
-    o.stop = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_EOS);
+    o.stop = qkv_lm_eos(j->model);
+    if (o.stop < 0)
+        o.stop = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_EOS);
     if (j->s.greedy)
         o.sampling.temperature = 0;
     bool text = !j->c->common.json && !j->s.show_next;
@@ -157,7 +160,8 @@ static qkv_status open_all(job *j, const char *dir)
     if (!status && j->s.file)
         status = qkv__file_read(ctx, j->s.file, 0, &text, &len);
     if (!status)
-        status = qkv_tokenizer_encode(j->tokenizer, text ? text : j->s.prompt, len, 0, &j->prompt);
+        status = qkv_tokenizer_encode(j->tokenizer, text ? text : j->s.prompt, len,
+                                      QKV_ENCODE_ADD_SPECIAL, &j->prompt);
     qkv__free(ctx, text);
     return status ? status
                   : qkv_tokenizer_stream_create(&j->stream, j->tokenizer, QKV_DECODE_SKIP_SPECIAL);

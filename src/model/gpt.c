@@ -289,6 +289,7 @@ static size_t vocab(const qkv_model *m) { return ((const qkv_gpt_config *)m->con
 static size_t horizon(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->positions; }
 static size_t layers(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->layers; }
 static qkv_param *head(qkv_model *m) { return ((gpt *)m)->head; }
+static int32_t eos(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->eos; }
 static bool has_horizon(const qkv_model *m) { return !is_llama(m); }
 
 static size_t flops(const qkv_model *m, size_t rows, size_t length)
@@ -309,7 +310,7 @@ static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, si
                                c->head_width);
 }
 
-static const qkv__lm lm = {vocab, horizon, has_horizon, flops, layers, block_cache, hidden, head};
+static const qkv__lm lm = {vocab, horizon, eos, has_horizon, flops, layers, block_cache, hidden, head};
 
 const qkv_model_type qkv_gpt2_type = {
     "gpt2", "GPT2LMHeadModel", "transformer.", &qkv__gpt2_config, sizeof(qkv_gpt_config),

@@ -127,6 +127,7 @@ void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind
 bool qkv_model_is_lm(const qkv_model *m) { return m->type->lm != NULL; }
 size_t qkv_lm_vocab(const qkv_model *m) { return m->type->lm->vocab(m); }
 size_t qkv_lm_positions(const qkv_model *m) { return m->type->lm->positions(m); }
+int32_t qkv_lm_eos(const qkv_model *m) { return m->type->lm->eos(m); }
 bool qkv_lm_has_horizon(const qkv_model *m) { return m->type->lm->has_horizon(m); }
 
 size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length)

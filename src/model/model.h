@@ -9,6 +9,7 @@
 typedef struct {
     size_t (*vocab)(const qkv_model *m);
     size_t (*positions)(const qkv_model *m);
+    int32_t (*eos)(const qkv_model *m);
     bool (*has_horizon)(const qkv_model *m);
     size_t (*flops)(const qkv_model *m, size_t rows, size_t length);
     size_t (*layers)(const qkv_model *m);

@@ -1,4 +1,5 @@
 /* generate.c - continuing text, one token at a time, with keys and values kept. */
+#include <math.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -43,6 +44,10 @@ static qkv_status step(generator *g, const int32_t *ids, size_t n)
     if (!logits)
         return qkv_tape_status(g->tape);
     memcpy(g->logits, logits, g->V * sizeof *logits);
+    for (size_t i = 0; i < g->V; i++)
+        if (isnan(logits[i]))
+            return qkv__fail(g->ctx, QKV_E_NUMERIC, "after %zu tokens the model's logit of token "
+                             "%zu is not a number", qkv_lm_cache_length(g->cache), i);
     return QKV_OK;
 }
 
@@ -102,7 +107,7 @@ static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o
         qkv_sampling_distribution(&o->sampling, g->logits, g->V, g->all.data, g->all.count,
                                   g->order);
         int32_t id = qkv_sampling_draw(g->logits, g->V, qkv__rng_uniform(&r));
-        if (id == o->stop)
+        if (id < 0 || id == o->stop)
             return QKV_OK;
         if ((status = push(g, id)) != QKV_OK)
             return status;

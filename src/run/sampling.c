@@ -11,13 +11,13 @@ qkv_sampling qkv_sampling_defaults(void)
     return (qkv_sampling){.temperature = 0.8, .top_p = 1, .repetition_penalty = 1};
 }
 
-static void penalize(qkv_real *logits, size_t V, const int32_t *past, size_t n, double penalty)
+/* Each distinct token once; seen (V) is scratch. */
+static void penalize(qkv_real *logits, size_t V, const int32_t *past, size_t n, double penalty,
+                     int32_t *seen)
 {
+    memset(seen, 0, V * sizeof *seen);
     for (size_t i = 0; i < n; i++) {
-        bool seen = false; /* each distinct token once */
-        for (size_t j = 0; j < i && !seen; j++)
-            seen = past[j] == past[i];
-        if (seen || past[i] < 0 || (size_t)past[i] >= V)
+        if (past[i] < 0 || (size_t)past[i] >= V || seen[past[i]]++)
             continue;
         qkv_real *x = &logits[past[i]];
         *x = (qkv_real)(*x < 0 ? *x * penalty : *x / penalty);
@@ -100,11 +100,15 @@ void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V
                                const int32_t *past, size_t n, int32_t *order)
 {
     if (s->repetition_penalty > 0 && s->repetition_penalty != 1)
-        penalize(logits, V, past, n, s->repetition_penalty);
+        penalize(logits, V, past, n, s->repetition_penalty, order);
     if (s->no_repeat_ngram)
         forbid_repeats(logits, V, past, n, s->no_repeat_ngram);
+    int32_t best = largest(logits, V);
+    if (!isfinite(logits[best])) { /* nothing left to choose from */
+        memset(logits, 0, V * sizeof *logits);
+        return;
+    }
     if (s->temperature <= 0) {
-        int32_t best = largest(logits, V);
         memset(logits, 0, V * sizeof *logits);
         logits[best] = 1;
         return;
@@ -129,7 +133,7 @@ void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V
 int32_t qkv_sampling_draw(const qkv_real *probabilities, size_t V, double u)
 {
     double sum = 0;
-    int32_t last = 0;
+    int32_t last = -1;
     for (size_t i = 0; i < V; i++) {
         if (probabilities[i] <= 0)
             continue;
