@@ -60,6 +60,7 @@ qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_
 void qkv_lm_cache_destroy(qkv_lm_cache *c);
 size_t qkv_lm_cache_length(const qkv_lm_cache *c);
 void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length);
+void qkv_lm_cache_window(qkv_lm_cache *c, size_t positions); /* as qkv_kv_cache_window */
 
 /* ids (B, T) i32 -> the stack's output (B, T, width). With a cache the ids come after what it
  * holds. offsets: packed sequences, as in qkv_attention_options (B is 1 then), or NULL. */

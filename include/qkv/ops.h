@@ -113,6 +113,9 @@ qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, s
 void qkv_kv_cache_destroy(qkv_kv_cache *c);
 size_t qkv_kv_cache_length(const qkv_kv_cache *c);
 void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length);
+/* What append shows: the last so many positions; 0, at first: everything. Past the window one
+ * position is appended at a time. */
+void qkv_kv_cache_window(qkv_kv_cache *c, size_t positions);
 /* Puts k (B, T, Hkv, D) and v (B, T, Hkv, Dv) after what is there and sets *k_all, *v_all to
  * views of everything, (B, length, Hkv, .): qkv_attention then treats q as the last T queries.
  * false on failure (recorded on the tape): a full cache, say. Not differentiated. */

@@ -35,13 +35,16 @@ typedef bool qkv_generate_fn(void *user, int32_t id, const qkv_real *probabiliti
 typedef struct {
     size_t tokens;  /* most to make */
     int32_t stop;   /* end at this token; -1: none */
+    size_t window;  /* earlier tokens that the next one is chosen from, at most; 0: as many as the
+                       model was trained on. Models with learned positions have no more. */
     uint64_t seed;
     uint64_t index; /* of the sample: the same seed and index give the same text */
     qkv_sampling sampling;
 } qkv_generate_options;
 
-/* Continues prompt (n >= 1 ids) and appends what it makes to out (without the stop token). Models
- * with learned positions re-read the last window when they reach its end; rotary ones go on.
+/* Continues prompt (n >= 1 ids) and appends what it makes to out (without the stop token). A
+ * prompt longer than the window is read from its last window on. Past the window, models with
+ * learned positions re-read its last half; rotary ones go on and see the last window of tokens.
  * Ends early when every token is ruled out. QKV_E_NUMERIC: a logit is not a number. fn may be
  * NULL. */
 qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,

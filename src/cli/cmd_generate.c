@@ -10,7 +10,7 @@
 
 typedef struct {
     const char *prompt, *file;
-    size_t tokens, count, show_next;
+    size_t tokens, count, show_next, window;
     bool greedy;
     qkv_sampling sampling;
 } settings;
@@ -39,6 +39,8 @@ static const qkv_option rows[] = {
      .help = "above 1: what was there becomes less likely"},
     {.flag = "no-repeat-ngram", .type = QKV_OPT_SIZE, .max = 1e6,
      FIELD(sampling.no_repeat_ngram), .initial = "0", .help = "never the same n tokens twice"},
+    {.flag = "window", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(window), .initial = "0",
+     .help = "earlier tokens to look at; 0: as many as it was trained on"},
     {.flag = "show-next", .type = QKV_OPT_SIZE, .max = 1000, FIELD(show_next), .initial = "0",
      .help = "print the K likeliest tokens at each step"},
 };
@@ -121,7 +123,8 @@ static int answer_json(job *j, const qkv_ids *ids)
 
 static int one(job *j, size_t index)
 {
-    qkv_generate_options o = {.tokens = j->s.tokens, .seed = j->c->common.seed, .index = index,
+    qkv_generate_options o = {.tokens = j->s.tokens, .window = j->s.window,
+                              .seed = j->c->common.seed, .index = index,
                               .sampling = j->s.sampling};
     o.stop = qkv_lm_eos(j->model);
     if (o.stop < 0)

@@ -178,6 +178,12 @@ void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length)
         c->length = length;
 }
 
+void qkv_lm_cache_window(qkv_lm_cache *c, size_t positions)
+{
+    for (size_t i = 0; i < c->layers; i++)
+        qkv_kv_cache_window(c->blocks[i].self, positions);
+}
+
 qkv_tensor *qkv_lm_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
                           const int32_t *offsets, qkv_lm_cache *cache)
 {

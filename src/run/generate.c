@@ -13,7 +13,7 @@ typedef struct {
     qkv_ids all; /* the prompt and what was made */
     qkv_real *logits;
     int32_t *order;
-    size_t V;
+    size_t V, window;
 } generator;
 
 static qkv_status push(generator *g, int32_t id)
@@ -54,18 +54,17 @@ static qkv_status step(generator *g, const int32_t *ids, size_t n)
 /* Positions ran out: the last half of the window is read anew, from position 0. */
 static qkv_status reread(generator *g, size_t *from)
 {
-    size_t horizon = qkv_lm_positions(g->model);
-    *from = g->all.count - (horizon > 1 ? (horizon + 1) / 2 : 1);
+    *from = g->all.count - (g->window > 1 ? (g->window + 1) / 2 : 1);
     qkv_lm_cache_truncate(g->cache, 0);
     return step(g, g->all.data + *from, g->all.count - *from);
 }
 
-/* A cache holds one window; `from` is where the window starts in all. */
+/* The cache holds tokens `from` on of all. */
 static qkv_status next(generator *g, size_t *from)
 {
-    size_t horizon = qkv_lm_positions(g->model), held = qkv_lm_cache_length(g->cache);
+    size_t held = qkv_lm_cache_length(g->cache);
     size_t fresh = g->all.count - *from - held;
-    if (qkv_lm_has_horizon(g->model) && held + fresh > horizon)
+    if (qkv_lm_has_horizon(g->model) && held + fresh > g->window)
         return reread(g, from);
     return step(g, g->all.data + *from + held, fresh);
 }
@@ -74,7 +73,12 @@ static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
                          const qkv_generate_options *o)
 {
     g->V = qkv_lm_vocab(g->model);
-    size_t capacity = qkv_lm_has_horizon(g->model) ? qkv_lm_positions(g->model) : n + o->tokens;
+    size_t positions = qkv_lm_positions(g->model);
+    g->window = o->window ? o->window : positions;
+    if (qkv_lm_has_horizon(g->model) && g->window > positions)
+        g->window = positions;
+    size_t capacity = qkv_lm_has_horizon(g->model) ? g->window
+                      : (n < g->window ? n : g->window) + o->tokens;
     if (n == 0)
         return qkv__fail(g->ctx, QKV_E_ARGUMENT, "the prompt has no tokens");
     for (size_t i = 0; i < n; i++)
@@ -84,6 +88,8 @@ static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
     qkv_status status = qkv_tape_create(&g->tape, g->ctx);
     if (!status)
         status = qkv_lm_cache_create(&g->cache, g->model, 1, capacity);
+    if (!status)
+        qkv_lm_cache_window(g->cache, g->window);
     g->logits = qkv__malloc(g->ctx, g->V * sizeof *g->logits);
     g->order = qkv__malloc(g->ctx, 2 * g->V * sizeof *g->order);
     if (!g->logits || !g->order)
@@ -98,8 +104,7 @@ static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o
 {
     qkv__rng r;
     qkv__rng_init(&r, o->seed, qkv__hash64("generate", 8) + o->index);
-    size_t horizon = qkv_lm_positions(g->model);
-    size_t from = qkv_lm_has_horizon(g->model) && prompt > horizon ? prompt - horizon : 0;
+    size_t from = prompt > g->window ? prompt - g->window : 0;
     for (size_t i = 0; i < o->tokens; i++) {
         qkv_status status = next(g, &from);
         if (status)

@@ -5,7 +5,7 @@
 
 struct qkv_kv_cache {
     qkv_context *ctx;
-    size_t B, capacity, length, heads, D, Dv;
+    size_t B, capacity, length, window, heads, D, Dv; /* window: 0, or what append shows */
     qkv_real *k, *v; /* (B, capacity, heads, D) and (B, capacity, heads, Dv) */
 };
 
@@ -16,7 +16,7 @@ qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, s
     qkv_kv_cache *c = qkv__calloc(ctx, 1, sizeof *c);
     if (!c)
         return QKV_E_MEMORY;
-    *c = (qkv_kv_cache){ctx, B, capacity, 0, Hkv, D, Dv, NULL, NULL};
+    *c = (qkv_kv_cache){.ctx = ctx, .B = B, .capacity = capacity, .heads = Hkv, .D = D, .Dv = Dv};
     size_t rows, k_bytes, v_bytes;
     bool fits = qkv__mul_size(B, capacity, &rows) && qkv__mul_size(rows, Hkv, &rows) &&
                 qkv__mul_size(rows, D * sizeof(qkv_real), &k_bytes) &&
@@ -53,26 +53,31 @@ void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length)
         c->length = length;
 }
 
+void qkv_kv_cache_window(qkv_kv_cache *c, size_t positions) { c->window = positions; }
+
 static bool fits(const qkv_kv_cache *c, const qkv_tensor *x, size_t width)
 {
     return x->ndim == 4 && x->shape[0] == c->B && x->shape[2] == c->heads && x->shape[3] == width;
 }
 
-/* The first `length` positions of memory, which holds the whole capacity. */
+/* Positions first .. end-1 of memory, which holds the whole capacity. */
 static qkv_tensor *view(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, size_t width,
-                        size_t length)
+                        size_t first, size_t end)
 {
     size_t shape[] = {c->B, c->capacity, c->heads, width};
     qkv_tensor *whole = qkv_tensor_wrap(t, memory, 4, shape);
-    shape[1] = length;
-    return whole ? qkv__view(t, whole, 4, shape, whole->stride, 0, QKV__OTHER) : NULL;
+    shape[1] = end - first;
+    return whole ? qkv__view(t, whole, 4, shape, whole->stride, first * c->heads * width,
+                             QKV__OTHER) : NULL;
 }
 
-/* Copies x behind what is there and returns a view of everything. */
+/* Copies x behind what is there and returns a view of everything in the window. */
 static qkv_tensor *put(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, const qkv_tensor *x,
                        size_t width)
 {
-    qkv_tensor *all = view(t, c, memory, width, c->length + x->shape[1]);
+    size_t end = c->length + x->shape[1];
+    size_t first = c->window && end > c->window ? end - c->window : 0;
+    qkv_tensor *all = view(t, c, memory, width, first, end);
     if (all)
         t->k->copy(&t->exec, memory + c->length * c->heads * width, all->stride, qkv__real(x),
                    x->stride, x->shape, 4, false);
@@ -81,8 +86,8 @@ static qkv_tensor *put(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, con
 
 bool qkv_kv_cache_all(qkv_tape *t, qkv_kv_cache *c, qkv_tensor **k_all, qkv_tensor **v_all)
 {
-    *k_all = view(t, c, c->k, c->D, c->length);
-    *v_all = view(t, c, c->v, c->Dv, c->length);
+    *k_all = view(t, c, c->k, c->D, 0, c->length);
+    *v_all = view(t, c, c->v, c->Dv, 0, c->length);
     return *k_all && *v_all;
 }
 
@@ -100,6 +105,9 @@ bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor
     if (k->shape[1] > c->capacity - c->length)
         return qkv__op_fail(t, "kv_cache", "full: %zu of %zu positions used, %zu more wanted",
                             c->length, c->capacity, k->shape[1]) != NULL;
+    if (c->window && k->shape[1] > 1 && c->length + k->shape[1] > c->window)
+        return qkv__op_fail(t, "kv_cache", "%zu positions at once pass the window of %zu",
+                            k->shape[1], c->window) != NULL;
     *k_all = put(t, c, c->k, k, c->D);
     *v_all = put(t, c, c->v, v, c->Dv);
     c->length += k->shape[1];

@@ -1,0 +1,118 @@
+/* test_generate.c - generating past the window. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <qkv.h>
+
+enum { WINDOW = 12, MADE = 40, VOCAB = 40 };
+
+static const int32_t prompt[] = {7, 3, 9, 1, 1, 4, 30, 22, 5, 17, 8, 2, 11, 39, 6};
+enum { PROMPT = sizeof prompt / sizeof *prompt };
+
+static qkv_model *make_model(qkv_context *ctx, const qkv_model_type *type, size_t layers)
+{
+    qkv_gpt_config c;
+    qkv_model *m = NULL;
+    qkv_option_defaults(qkv_model_type_config(type), &c);
+    assert_true(qkv_gpt_preset("nano", &c));
+    c.layers = layers;
+    c.vocab = VOCAB;
+    c.positions = WINDOW;
+    c.init_range = 0.5; /* wild enough that every token looks elsewhere */
+    assert_int_equal(qkv_model_create(&m, ctx, type, &c), QKV_OK);
+    assert_int_equal(qkv_model_init(m, 5), QKV_OK);
+    return m;
+}
+
+/* The likeliest token after ids (n), nothing remembered. */
+static int32_t likeliest(qkv_model *m, qkv_tape *t, const int32_t *ids, size_t n)
+{
+    size_t shape[] = {1, n};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *h = qkv_lm_hidden(m, t, qkv_tensor_ids(t, ids, 2, shape), 0, NULL, NULL);
+    const qkv_real *p = qkv_data(t, qkv_lm_logits(m, t, qkv_slice(t, h, 1, n - 1, n)));
+    assert_non_null(p);
+    int32_t best = 0;
+    for (int32_t i = 1; i < VOCAB; i++)
+        best = p[i] > p[best] ? i : best;
+    return best;
+}
+
+static void make(qkv_model *m, size_t window, qkv_ids *out)
+{
+    qkv_generate_options o = {.tokens = MADE, .window = window, .stop = -1,
+                              .sampling = qkv_sampling_defaults()};
+    o.sampling.temperature = 0;
+    assert_int_equal(qkv_generate(m, prompt, PROMPT, &o, NULL, NULL, out), QKV_OK);
+    assert_int_equal(out->count, MADE);
+}
+
+/* Rotary positions are relative: in one layer, going on is reading the last window afresh. */
+static void rotary_goes_on_with_the_last_window(void **state)
+{
+    (void)state;
+    qkv_context *ctx;
+    qkv_tape *t;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_model *m = make_model(ctx, &qkv_llama_type, 1);
+    static const size_t windows[] = {0, 5, 1000};
+    int32_t all[PROMPT + MADE];
+    for (size_t i = 0; i < PROMPT; i++)
+        all[i] = prompt[i];
+    for (int w = 0; w < 3; w++) {
+        size_t window = windows[w] ? windows[w] : WINDOW;
+        qkv_ids out = {0};
+        make(m, windows[w], &out);
+        for (size_t i = 0; i < MADE; i++) {
+            size_t n = PROMPT + i, from = n > window ? n - window : 0;
+            assert_int_equal(out.data[i], likeliest(m, t, all + from, n - from));
+            all[n] = out.data[i];
+        }
+        qkv_ids_free(ctx, &out);
+    }
+    qkv_model_destroy(m);
+    qkv_tape_destroy(t);
+    qkv_context_destroy(ctx);
+}
+
+/* Learned positions end: the last half of the window is read again from position 0. */
+static void learned_positions_read_the_last_half_again(void **state)
+{
+    (void)state;
+    qkv_context *ctx;
+    qkv_tape *t;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_model *m = make_model(ctx, &qkv_gpt2_type, 2);
+    int32_t all[PROMPT + MADE];
+    for (size_t i = 0; i < PROMPT; i++)
+        all[i] = prompt[i];
+    qkv_ids out = {0};
+    make(m, 0, &out);
+    size_t from = PROMPT - WINDOW;
+    for (size_t i = 0; i < MADE; i++) {
+        size_t n = PROMPT + i;
+        if (n - from > WINDOW)
+            from = n - WINDOW / 2;
+        assert_int_equal(out.data[i], likeliest(m, t, all + from, n - from));
+        all[n] = out.data[i];
+    }
+    qkv_ids_free(ctx, &out);
+    qkv_model_destroy(m);
+    qkv_tape_destroy(t);
+    qkv_context_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rotary_goes_on_with_the_last_window),
+        cmocka_unit_test(learned_positions_read_the_last_half_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
