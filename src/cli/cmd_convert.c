@@ -86,8 +86,9 @@ static int run(cli *c, int argc, char **argv)
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};
-static const char *const examples[] = {"qkv convert runs/book book-bf16 --dtype bf16",
-                                       "qkv convert gpt2 gpt2-shards --shard 200", NULL};
+static const char *const examples[] = {
+    "qkv convert runs/book runs/book-bf16 --dtype bf16",
+    "qkv convert runs/book runs/book-shards --shard 1", NULL};
 
 const cli_command cli_convert = {
     .manual = {.name = "convert", .summary = "store a model in another number type, or in shards",

@@ -138,7 +138,8 @@ static int run(cli *c, int argc, char **argv)
 static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv explain", "qkv explain select cosine", "qkv explain --optimizers",
-    "qkv explain --q q.npy --k k.npy --v v.npy --heads 2 --causal --json", NULL};
+    "printf '1,0\\n0,1\\n1,1\\n' > x.csv; qkv explain --x x.csv --causal",
+    "qkv explain --q q.npy --k k.npy --v v.npy --heads 2 --json", NULL};
 
 const cli_command cli_explain = {
     .manual = {.name = "explain",

@@ -123,7 +123,7 @@ static int run(cli *c, int argc, char **argv)
 }
 
 static const char *const examples[] = {"qkv info", "qkv info runs/book",
-                                       "qkv info model.safetensors --json", NULL};
+                                       "qkv info runs/book/model.safetensors --json", NULL};
 
 const cli_command cli_info = {
     .manual = {.name = "info", .summary = "this machine, or the tensors of a model",

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/training.h"
 #include "io/file.h"
+#include "model/gpt.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
 
@@ -188,14 +189,34 @@ static qkv_status make_tokens(job *j)
 
 /* ---- model -------------------------------------------------------------------------------- */
 
+static bool given(const job *j, const char *llama_key, const char *gpt2_key)
+{
+    return qkv_options_given(j->c->options, llama_key) ||
+           qkv_options_given(j->c->options, gpt2_key);
+}
+
+/* The preset's sizes, but for those that --set gave. False when there is no such preset. */
+static bool set_sizes(const job *j, qkv_gpt_config *c)
+{
+    qkv_gpt_config preset = *c;
+    if (!qkv_gpt_preset(j->s.model, &preset))
+        return false;
+    if (!given(j, "hidden_size", "n_embd"))
+        c->width = preset.width;
+    if (!given(j, "num_hidden_layers", "n_layer"))
+        c->layers = preset.layers;
+    if (!given(j, "num_attention_heads", "n_head"))
+        c->heads = preset.heads;
+    return true;
+}
+
 static qkv_status make_model(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     if (j->s.init)
         return qkv_hub_load(&j->model, ctx, j->s.init);
     qkv_gpt_config *c = &j->config;
-    if (!qkv_options_given(j->c->options, "n_embd") &&
-        !qkv_options_given(j->c->options, "hidden_size") && !qkv_gpt_preset(j->s.model, c))
+    if (!set_sizes(j, c))
         return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
     c->vocab = qkv_tokenizer_vocab_size(j->tokenizer);
     c->positions = j->s.length;
@@ -285,15 +306,21 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, &qkv_train_table, &qkv_optimizer_table,
-                                                 &qkv_schedule_table, NULL};
+static const qkv_option_table *const tables[] = {
+    &table, &qkv_train_table, &qkv_optimizer_table, &qkv_schedule_table, &qkv__llama_config,
+    &qkv__gpt2_config, NULL};
 static const char *const examples[] = {
     "qkv train lm --data book.txt --tokenizer char --minutes 5 --out runs/book",
-    "qkv train lm --data *.txt --vocab 8192 --model small --steps 5000 --out m",
-    "qkv train lm --data book.txt --init m --minutes 2 --out runs/tuned", NULL};
+    "qkv train lm --data book.txt --minutes 5 --out runs/book --resume",
+    "qkv train lm --data *.txt --vocab 8192 --model tiny --steps 500 --out runs/all",
+    "qkv train lm --data book.txt --init runs/all --minutes 2 --out runs/tuned",
+    "qkv train lm --data book.txt --set num_hidden_layers=2 --out runs/shallow", NULL};
 
 const cli_command cli_train_lm = {
     .manual = {.name = "train lm", .summary = "train a GPT on text",
                .usage = "--data FILE... --out DIR [options]", .examples = examples,
+               .text = "Trains on UTF-8 text and judges on what it holds out. --out becomes a "
+                       "model directory as Hugging Face lays it out; train/ in it keeps what "
+                       "--resume needs. Without --steps or --minutes it takes 5 minutes.",
                .tables = tables, .presets = cli_training_presets},
     .run = run};

@@ -40,6 +40,14 @@ expect 0 '{"name": "a.f32", "dtype": "F32", "shape": []}' \
 expect 0 '"threads": 1' info --json --threads 1
 expect 0 'kernels    plain C' info --isa reference
 
+# --set reaches the fields that a preset sets.
+"$QKV" train lm --data "$QKV_SOURCE/README.md" --tokenizer char --model nano --steps 1 \
+    --set num_hidden_layers=1 --threads 1 --quiet --out "$out/m" >"$out/answer" 2>&1 ||
+    { cat "$out/answer"; failed=1; }
+grep -q '"num_hidden_layers": 1,' "$out/m/config.json" &&
+    grep -q '"hidden_size": 64,' "$out/m/config.json" ||
+    { echo "--set num_hidden_layers=1 --model nano: $(cat "$out/m/config.json")"; failed=1; }
+
 # Every command's help fits 80 columns.
 "$QKV" --help | sed -n 's/^  \([a-z][a-z ]*[a-z]\)  .*/\1/p' >"$out/commands"
 [ -s "$out/commands" ] || { echo "no commands in qkv --help"; failed=1; }
