@@ -19,24 +19,36 @@ static void show(const bench_figure *f)
                f->unit[0] ? " " : "", f->unit);
 }
 
-int bench_answer(const cli *c, const char *title, const bench_figure *figures, size_t count)
+void bench_add_all(bench_report *r, const bench_figure *figures, size_t count)
+{
+    for (size_t i = 0; i < count && r->count < BENCH_FIGURES; i++)
+        r->figures[r->count++] = figures[i];
+}
+
+void bench_put(qkv__json_out *w, const bench_report *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const bench_figure *f = &r->figures[i];
+        if (f->kind == BENCH_COUNT)
+            qkv__json_put_int(w, f->key, (int64_t)f->value);
+        else
+            qkv__json_put_real(w, f->key, f->value);
+    }
+}
+
+int bench_answer(const cli *c, const bench_report *r)
 {
     if (!c->common.json) {
-        printf("%s\n%s, %d threads\n\n", title, qkv_machine_cpu(), qkv_context_threads(c->ctx));
-        for (size_t i = 0; i < count; i++)
-            show(&figures[i]);
+        printf("%s\n%s, %d threads\n\n", r->title, qkv_machine_cpu(),
+               qkv_context_threads(c->ctx));
+        for (size_t i = 0; i < r->count; i++)
+            show(&r->figures[i]);
         return CLI_DONE;
     }
     qkv__json_out w;
     qkv__json_out_init(&w, c->ctx, 0);
     qkv__json_begin_object(&w, NULL);
-    for (size_t i = 0; i < count; i++) {
-        const bench_figure *f = &figures[i];
-        if (f->kind == BENCH_COUNT)
-            qkv__json_put_int(&w, f->key, (int64_t)f->value);
-        else
-            qkv__json_put_real(&w, f->key, f->value);
-    }
+    bench_put(&w, r);
     qkv__json_put_string(&w, "cpu", qkv_machine_cpu());
     qkv__json_put_int(&w, "threads", qkv_context_threads(c->ctx));
     qkv__json_end_object(&w);

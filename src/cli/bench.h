@@ -1,5 +1,5 @@
 /* bench.h - what the commands of `qkv bench` share: how figures are shown, medians, random
- * models and numbers. */
+ * models and numbers; and the four measures, which `qkv bench` alone runs one after another. */
 #ifndef QKV_CLI_BENCH_H
 #define QKV_CLI_BENCH_H
 
@@ -10,7 +10,9 @@ enum { BENCH_PEAK_PRODUCTS = 5 }; /* timed before the work and again after it */
 
 typedef enum { BENCH_REAL, BENCH_COUNT, BENCH_PERCENT } bench_kind;
 
-/* One row of an answer. */
+enum { BENCH_FIGURES = 8 };
+
+/* One figure of a measure. */
 typedef struct {
     const char *key;   /* in JSON: "of_peak", in base units */
     const char *label; /* in the table: "of the peak" */
@@ -20,8 +22,31 @@ typedef struct {
     double shown; /* the table divides by it: 1e6 for megabytes; 0 means 1 */
 } bench_figure;
 
+/* What one measure found. */
+typedef struct {
+    char title[96];
+    bench_figure figures[BENCH_FIGURES];
+    size_t count;
+    double reached, limit; /* the one rate that it is about; limit 0: none is known */
+    const char *unit;      /* of both */
+} bench_report;
+
+/* For the measures as parts of `qkv bench`: 0 or NULL leaves a default. */
+typedef struct {
+    const char *model;
+    size_t length, repeats;
+} bench_request;
+
+qkv_status bench_train(cli *c, const bench_request *request, bench_report *out);
+qkv_status bench_attention(cli *c, const bench_request *request, bench_report *out);
+qkv_status bench_decode(cli *c, const bench_request *request, bench_report *out);
+qkv_status bench_tokenize(cli *c, const bench_request *request, bench_report *out);
+
+void bench_add_all(bench_report *r, const bench_figure *figures, size_t count);
+
 /* The figures, as JSON or as a table under the title and the processor's name. Exit code. */
-int bench_answer(const cli *c, const char *title, const bench_figure *figures, size_t count);
+int bench_answer(const cli *c, const bench_report *r);
+void bench_put(qkv__json_out *w, const bench_report *r); /* as fields of the object begun */
 
 double bench_median(double *seconds, size_t n); /* sorts them */
 

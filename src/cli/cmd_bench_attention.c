@@ -90,7 +90,7 @@ static qkv_status measure(job *j)
 
 /* The forward pass counts as half (causal) of its two products of 2 T^2 width operations; the
  * backward pass has five of them. */
-static int answer(job *j)
+static void report(job *j, bench_report *r)
 {
     const settings *s = &j->s;
     double T = (double)s->length;
@@ -107,25 +107,43 @@ static int answer(job *j)
         {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
         {"of_peak", "both, of the limit", "", BENCH_PERCENT, rate / j->peak, 0},
     };
-    char title[160];
-    (void)snprintf(title, sizeof title,
+    *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
+    bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    (void)snprintf(r->title, sizeof r->title,
                    "causal attention, %zu heads of %zu, batch %zu x %zu, f32", s->heads,
                    s->head_width, s->batch, s->length);
-    return bench_answer(j->c, title, figures, sizeof figures / sizeof *figures);
 }
 
-static int run(cli *c, int argc, char **argv)
+static qkv_status work(cli *c, const settings *s, bench_report *out)
 {
-    job j = {.c = c};
-    cli_bind(c, &table, &j.s);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    int code = measure(&j) ? cli_error(c) : answer(&j);
+    job j = {.c = c, .s = *s};
+    qkv_status status = measure(&j);
+    if (!status)
+        report(&j, out);
     qkv__free(c->ctx, j.backward);
     qkv__free(c->ctx, j.forward);
     qkv__free(c->ctx, j.data);
     qkv_tape_destroy(j.tape);
-    return code;
+    return status;
+}
+
+qkv_status bench_attention(cli *c, const bench_request *request, bench_report *out)
+{
+    settings s;
+    qkv_option_defaults(&table, &s);
+    s.length = request->length ? request->length : s.length;
+    s.repeats = request->repeats ? request->repeats : s.repeats;
+    return work(c, &s, out);
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    settings s;
+    bench_report found;
+    cli_bind(c, &table, &s);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    return work(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};

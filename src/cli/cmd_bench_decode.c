@@ -91,7 +91,7 @@ static double weight_bytes(const job *j)
     return (double)((numbers - config->positions * config->width) * sizeof(qkv_real));
 }
 
-static int answer(job *j)
+static void report(job *j, bench_report *r)
 {
     double rate = 1 / bench_median(j->seconds, j->s.tokens), bytes = weight_bytes(j);
     const bench_figure figures[] = {
@@ -100,22 +100,39 @@ static int answer(job *j)
         {"bandwidth", "limit: reading memory", "GB/s", BENCH_REAL, j->bandwidth, 1e9},
         {"of_bandwidth", "of the limit", "", BENCH_PERCENT, rate * bytes / j->bandwidth, 0},
     };
-    char title[160];
-    (void)snprintf(title, sizeof title, "generating with %s, one text, f32", j->s.model);
-    return bench_answer(j->c, title, figures, sizeof figures / sizeof *figures);
+    *r = (bench_report){.reached = rate, .limit = j->bandwidth / bytes, .unit = "tokens/s"};
+    bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, f32", j->s.model);
+}
+
+static qkv_status work(cli *c, const settings *s, bench_report *out)
+{
+    job j = {.c = c, .s = *s};
+    qkv_status status = measure(&j);
+    if (!status)
+        report(&j, out);
+    qkv__free(c->ctx, j.seconds);
+    qkv__free(c->ctx, j.prompt);
+    qkv_model_destroy(j.model);
+    return status;
+}
+
+qkv_status bench_decode(cli *c, const bench_request *request, bench_report *out)
+{
+    settings s;
+    qkv_option_defaults(&table, &s);
+    s.model = request->model ? request->model : s.model;
+    return work(c, &s, out);
 }
 
 static int run(cli *c, int argc, char **argv)
 {
-    job j = {.c = c};
-    cli_bind(c, &table, &j.s);
+    settings s;
+    bench_report found;
+    cli_bind(c, &table, &s);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
-    int code = measure(&j) ? cli_error(c) : answer(&j);
-    qkv__free(c->ctx, j.seconds);
-    qkv__free(c->ctx, j.prompt);
-    qkv_model_destroy(j.model);
-    return code;
+    return work(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};

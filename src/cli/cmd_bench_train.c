@@ -97,7 +97,7 @@ static qkv_status measure(job *j)
     return status ? status : bench_peak(j->c, &j->peak);
 }
 
-static int answer(job *j)
+static void report(job *j, bench_report *r)
 {
     size_t tokens = j->s.batch * j->s.length;
     double seconds = bench_median(j->seconds, j->s.steps);
@@ -110,25 +110,44 @@ static int answer(job *j)
         {"of_peak", "of the limit", "", BENCH_PERCENT, rate / j->peak, 0},
         {"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, (double)j->rss, 1e6},
     };
-    char title[160];
-    (void)snprintf(title, sizeof title, "training step of %s, batch %zu x %zu, f32", j->s.model,
-                   j->s.batch, j->s.length);
-    return bench_answer(j->c, title, figures, sizeof figures / sizeof *figures);
+    *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
+    bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    (void)snprintf(r->title, sizeof r->title, "training step of %s, batch %zu x %zu, f32",
+                   j->s.model, j->s.batch, j->s.length);
 }
 
-static int run(cli *c, int argc, char **argv)
+static qkv_status work(cli *c, const settings *s, bench_report *out)
 {
-    job j = {.c = c};
-    cli_bind(c, &table, &j.s);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    int code = measure(&j) ? cli_error(c) : answer(&j);
+    job j = {.c = c, .s = *s};
+    qkv_status status = measure(&j);
+    if (!status)
+        report(&j, out);
     qkv__free(c->ctx, j.seconds);
     qkv__free(c->ctx, j.ids);
     qkv_optimizer_destroy(j.optimizer);
     qkv_tape_destroy(j.tape);
     qkv_model_destroy(j.model);
-    return code;
+    return status;
+}
+
+qkv_status bench_train(cli *c, const bench_request *request, bench_report *out)
+{
+    settings s;
+    qkv_option_defaults(&table, &s);
+    s.model = request->model ? request->model : s.model;
+    s.length = request->length && request->length < s.length ? request->length : s.length;
+    s.steps = request->repeats ? request->repeats : s.steps;
+    return work(c, &s, out);
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    settings s;
+    bench_report found;
+    cli_bind(c, &table, &s);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    return work(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};

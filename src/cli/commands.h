@@ -12,6 +12,7 @@
     X(tokenize) \
     X(info)     \
     X(convert)  \
+    X(bench)    \
     X(bench_train) \
     X(bench_attention) \
     X(bench_decode) \

@@ -4,9 +4,7 @@
 #include "kernel/kernel.h"
 
 enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4 };
-/* A thread reads pieces of STREAMS runs side by side: one run alone does not fill the memory's
- * queues. */
-static const size_t read_bytes = (size_t)1 << 28, piece_words = (size_t)1 << 13;
+static const size_t read_bytes = (size_t)1 << 28;
 
 const char *qkv_machine_cpu(void)
 {
@@ -51,18 +49,19 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
     return best;
 }
 
-/* Everything read once; the value only makes sure of that. */
-static uint64_t read_all(const uint64_t *x, size_t words, int threads)
+/* Everything read once, by each thread its part, as STREAMS runs side by side; the value only
+ * makes sure of that. */
+static uint64_t read_all(const uint64_t *x, size_t run, int threads)
 {
     uint64_t all = 0;
-    const size_t piece = piece_words, run = piece_words / STREAMS;
 #pragma omp parallel for num_threads(threads) schedule(static) default(none)                       \
-    shared(x, words, piece, run) reduction(^ : all)
-    for (size_t at = 0; at < words; at += piece) {
+    shared(x, run, threads) reduction(^ : all)
+    for (int t = 0; t < threads; t++) {
+        const uint64_t *part = x + (size_t)t * STREAMS * run;
         uint64_t sum[STREAMS] = {0};
         for (size_t i = 0; i < run; i += 8) {
             for (size_t s = 0; s < STREAMS; s++) {
-                const uint64_t *p = x + at + s * run + i;
+                const uint64_t *p = part + s * run + i;
                 sum[s] ^= p[0] ^ p[1] ^ p[2] ^ p[3] ^ p[4] ^ p[5] ^ p[6] ^ p[7];
             }
         }
@@ -71,26 +70,31 @@ static uint64_t read_all(const uint64_t *x, size_t words, int threads)
     return all;
 }
 
+/* The memory is an arena's, as a model's weights are: it has the same kind of pages. */
 double qkv_machine_read_bandwidth(qkv_context *ctx)
 {
     int threads = qkv_context_threads(ctx);
-    size_t words = read_bytes / sizeof(uint64_t);
-    uint64_t *x = qkv__malloc(ctx, read_bytes);
+    size_t run = read_bytes / sizeof(uint64_t) / (size_t)threads / STREAMS / 8 * 8;
+    size_t words = run * STREAMS * (size_t)threads;
+    qkv__arena *memory;
     double best = 0;
-    if (!x) {
+    if (qkv__arena_create(&memory, ctx, "bandwidth")) {
         return 0;
     }
+    uint64_t *x = qkv__arena_alloc(memory, words * sizeof *x);
+    if (x) {
 #pragma omp parallel for num_threads(threads) schedule(static) default(none) shared(x, words)
-    for (size_t i = 0; i < words; i++) {
-        x[i] = i;
+        for (size_t i = 0; i < words; i++) {
+            x[i] = i;
+        }
+        volatile uint64_t seen = 0;
+        for (int i = 0; i < READ_PASSES; i++) {
+            double start = qkv__now();
+            seen ^= read_all(x, run, threads);
+            double rate = (double)(words * sizeof *x) / (qkv__now() - start);
+            best = rate > best ? rate : best;
+        }
     }
-    volatile uint64_t seen = 0;
-    for (int i = 0; i < READ_PASSES; i++) {
-        double start = qkv__now();
-        seen ^= read_all(x, words, threads);
-        double rate = (double)read_bytes / (qkv__now() - start);
-        best = rate > best ? rate : best;
-    }
-    qkv__free(ctx, x);
+    qkv__arena_destroy(memory);
     return best;
 }

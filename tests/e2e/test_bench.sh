@@ -1,0 +1,51 @@
+#!/bin/sh
+# test_bench.sh - every bench at its smallest: each answers with the fields that scripts rely on,
+# all of them numbers above 0, and qkv bench has them all under one roof. No speed is judged.
+set -u
+failed=0
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+
+# fields FILE NAME... : each is a field whose value is a number, and not 0
+fields() {
+    file=$1
+    shift
+    for name in "$@"; do
+        grep -qE "\"$name\": [0-9]*[.]?[0-9]*[1-9]" "$file" ||
+            { echo "no number for $name in: $(cat "$file")"; failed=1; }
+    done
+}
+
+# bench FILE ARGUMENT... : into the file
+bench() {
+    file=$1
+    shift
+    "$QKV" bench "$@" >"$file" 2>"$out/err" ||
+        { echo "qkv bench $*: failed: $(cat "$out/err")"; failed=1; }
+}
+
+train='step_s tokens_per_s gflops peak_gflops of_peak peak_rss_bytes'
+attention='forward_s backward_s forward_gflops backward_gflops gflops peak_gflops of_peak'
+decode='tokens_per_s weight_bytes bandwidth of_bandwidth'
+tokenize='bytes vocab train_s encode_mb_per_s encode_again_mb_per_s tokens bytes_per_token'
+
+# shellcheck disable=SC2086 # the lists above are words
+{
+    bench "$out/tokenize" tokenize --file "$QKV_SOURCE/README.md" --merges 50 --json
+    fields "$out/tokenize" $tokenize threads
+    grep -qF '"vocab": 307,' "$out/tokenize" || { echo "50 merges are no 307 tokens"; failed=1; }
+
+    bench "$out/all" --model nano --length 16 --repeats 1 --json
+    fields "$out/all" $train $attention $decode $tokenize threads
+}
+for name in train attention decode tokenize; do
+    grep -qF "\"$name\": {" "$out/all" || { echo "qkv bench has no $name"; failed=1; }
+done
+
+: >"$out/empty"
+"$QKV" bench tokenize --file "$out/empty" >/dev/null 2>"$out/err"
+[ $? -eq 1 ] || { echo "an empty file is no failure"; failed=1; }
+grep -qF "$out/empty: the file is empty" "$out/err" || { echo "no sentence on it"; failed=1; }
+"$QKV" bench nothing >/dev/null 2>"$out/err"
+[ $? -eq 2 ] || { echo "an unknown bench is no usage error"; failed=1; }
+exit "$failed"
