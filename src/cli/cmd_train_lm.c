@@ -69,8 +69,8 @@ typedef struct {
 typedef struct {
     qkv__map *maps; /* data files, then the valid file if there is one */
     size_t count;
-    qkv_text_part *train, valid;
-    size_t train_count;
+    qkv_text_part *train, *valid;
+    size_t train_count, valid_count;
 } texts;
 
 static void close_texts(job *j, texts *x)
@@ -79,6 +79,7 @@ static void close_texts(job *j, texts *x)
         qkv__map_close(&x->maps[i]);
     qkv__free(j->c->ctx, x->maps);
     qkv__free(j->c->ctx, x->train);
+    qkv__free(j->c->ctx, x->valid);
 }
 
 static qkv_status open_text(qkv_context *ctx, qkv__map *m, const char *path, qkv_text_part *part)
@@ -90,7 +91,24 @@ static qkv_status open_text(qkv_context *ctx, qkv__map *m, const char *path, qkv
     return status;
 }
 
-/* Moves the end of the last training parts, `held` bytes in all, to the held-out part. */
+/* Moves the end of the training text, whole files and a piece of one, to the held-out parts. */
+static void cut_end(texts *x, size_t bytes)
+{
+    size_t i = x->train_count;
+    while (bytes >= x->train[i - 1].len)
+        bytes -= x->train[--i].len;
+    qkv_text_part *cut = &x->train[i - 1];
+    size_t keep = cut->len - bytes;
+    while (keep < cut->len && ((unsigned char)cut->data[keep] & 0xC0) == 0x80)
+        keep++; /* not within a character */
+    if (keep < cut->len)
+        x->valid[x->valid_count++] = (qkv_text_part){cut->data + keep, cut->len - keep};
+    cut->len = keep;
+    for (size_t n = i; n < x->train_count; n++)
+        x->valid[x->valid_count++] = x->train[n];
+    x->train_count = i;
+}
+
 static qkv_status hold_out(job *j, texts *x)
 {
     char *end;
@@ -104,16 +122,11 @@ static qkv_status hold_out(job *j, texts *x)
                          "--valid-last: bytes or a share below 100%% expected, %s found",
                          j->s.valid_last);
     double bytes = percent ? (double)total - floor((double)total * (1 - n / 100)) : n;
-    qkv_text_part *last = &x->train[x->train_count - 1];
-    if (bytes >= (double)last->len)
+    if (bytes >= (double)total)
         return qkv__fail(j->c->ctx, QKV_E_ARGUMENT,
-                         "--valid-last: %.0f bytes to hold out, the last file has only %zu", bytes,
-                         last->len);
-    size_t keep = last->len - (size_t)bytes;
-    while (keep < last->len && ((unsigned char)last->data[keep] & 0xC0) == 0x80)
-        keep++; /* not within a character */
-    x->valid = (qkv_text_part){last->data + keep, last->len - keep};
-    last->len = keep;
+                         "--valid-last: %.0f bytes to hold out, the text has only %zu", bytes,
+                         total);
+    cut_end(x, (size_t)bytes);
     return QKV_OK;
 }
 
@@ -124,11 +137,12 @@ static qkv_status open_texts(job *j, texts *x)
     x->count = x->train_count + (j->s.valid ? 1 : 0);
     x->maps = qkv__calloc(ctx, x->count, sizeof *x->maps);
     x->train = qkv__calloc(ctx, x->train_count, sizeof *x->train);
-    qkv_status status = x->maps && x->train ? QKV_OK : QKV_E_MEMORY;
+    x->valid = qkv__calloc(ctx, x->train_count, sizeof *x->valid);
+    qkv_status status = x->maps && x->train && x->valid ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < x->train_count && !status; i++)
         status = open_text(ctx, &x->maps[i], j->s.data.items[i], &x->train[i]);
     if (!status && j->s.valid)
-        status = open_text(ctx, &x->maps[x->count - 1], j->s.valid, &x->valid);
+        status = open_text(ctx, &x->maps[x->count - 1], j->s.valid, &x->valid[x->valid_count++]);
     else if (!status)
         status = hold_out(j, x);
     return status;
@@ -147,8 +161,8 @@ static qkv_status make_tokenizer(job *j, const texts *x)
     qkv_status status = qkv_tokenizer_trainer_create(&tr, j->c->ctx, &o);
     for (size_t i = 0; i < x->train_count && !status; i++)
         status = qkv_tokenizer_trainer_add(tr, x->train[i].data, x->train[i].len);
-    if (!status && chars && x->valid.len)
-        status = qkv_tokenizer_trainer_add(tr, x->valid.data, x->valid.len);
+    for (size_t i = 0; i < x->valid_count && chars && !status; i++)
+        status = qkv_tokenizer_trainer_add(tr, x->valid[i].data, x->valid[i].len);
     if (!status)
         status = qkv_tokenizer_trainer_finish(tr, &j->tokenizer);
     qkv_tokenizer_trainer_destroy(tr);
@@ -181,8 +195,8 @@ static qkv_status make_tokens(job *j)
         status = qkv_tokenizer_save(j->tokenizer, j->s.out);
     if (!status)
         status = pack(j, x.train, x.train_count, "train/train.tokens", &j->train);
-    if (!status && x.valid.len)
-        status = pack(j, &x.valid, 1, "train/valid.tokens", &j->valid);
+    if (!status && x.valid_count)
+        status = pack(j, x.valid, x.valid_count, "train/valid.tokens", &j->valid);
     close_texts(j, &x);
     return status;
 }

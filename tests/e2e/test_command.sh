@@ -44,9 +44,20 @@ expect 0 'kernels    plain C' info --isa reference
 "$QKV" train lm --data "$QKV_SOURCE/README.md" --tokenizer char --model nano --steps 1 \
     --set num_hidden_layers=1 --threads 1 --quiet --out "$out/m" >"$out/answer" 2>&1 ||
     { cat "$out/answer"; failed=1; }
-grep -q '"num_hidden_layers": 1,' "$out/m/config.json" &&
-    grep -q '"hidden_size": 64,' "$out/m/config.json" ||
-    { echo "--set num_hidden_layers=1 --model nano: $(cat "$out/m/config.json")"; failed=1; }
+if ! grep -q '"num_hidden_layers": 1,' "$out/m/config.json" ||
+    ! grep -q '"hidden_size": 64,' "$out/m/config.json"; then
+    echo "--set num_hidden_layers=1 --model nano: $(cat "$out/m/config.json")"
+    failed=1
+fi
+
+# What is held out is the end of the text, however many files that is: 250 of 1000 characters.
+awk 'BEGIN { for (i = 0; i < 80; i++) printf "abcdefghi\n" }' >"$out/1.txt"
+head -c 100 "$out/1.txt" >"$out/2.txt"
+head -c 100 "$out/1.txt" >"$out/3.txt"
+expect 0 '750 tokens to learn from, 250 held out' train lm --data "$out"/[123].txt --model nano \
+    --tokenizer char --valid-last 25% --steps 1 --length 16 --threads 1 --out "$out/held"
+expect 1 '1000 bytes to hold out, the text has only 1000' train lm --data "$out"/[123].txt \
+    --valid-last 1000 --steps 1 --out "$out/none"
 
 # Every command's help fits 80 columns.
 "$QKV" --help | sed -n 's/^  \([a-z][a-z ]*[a-z]\)  .*/\1/p' >"$out/commands"
