@@ -3,7 +3,7 @@
 
 #include "kernel/kernel.h"
 
-enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4 };
+enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
 const char *qkv_machine_cpu(void)
@@ -49,8 +49,9 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
     return best;
 }
 
-/* Everything read once, by each thread its part, as STREAMS runs side by side; the value only
- * makes sure of that. */
+/* Everything read once, by each thread its part, as STREAMS runs side by side. A word of each line
+ * brings the whole line, and loading all eight words leaves fewer lines in flight: 25 GB/s instead
+ * of 31 on one core of Zen 4. The value only makes sure that the loads are done. */
 static uint64_t read_all(const uint64_t *x, size_t run, int threads)
 {
     uint64_t all = 0;
@@ -59,10 +60,9 @@ static uint64_t read_all(const uint64_t *x, size_t run, int threads)
     for (int t = 0; t < threads; t++) {
         const uint64_t *part = x + (size_t)t * STREAMS * run;
         uint64_t sum[STREAMS] = {0};
-        for (size_t i = 0; i < run; i += 8) {
+        for (size_t i = 0; i < run; i += LINE_WORDS) {
             for (size_t s = 0; s < STREAMS; s++) {
-                const uint64_t *p = part + s * run + i;
-                sum[s] ^= p[0] ^ p[1] ^ p[2] ^ p[3] ^ p[4] ^ p[5] ^ p[6] ^ p[7];
+                sum[s] ^= part[s * run + i];
             }
         }
         all ^= sum[0] ^ sum[1] ^ sum[2] ^ sum[3];
@@ -74,7 +74,8 @@ static uint64_t read_all(const uint64_t *x, size_t run, int threads)
 double qkv_machine_read_bandwidth(qkv_context *ctx)
 {
     int threads = qkv_context_threads(ctx);
-    size_t run = read_bytes / sizeof(uint64_t) / (size_t)threads / STREAMS / 8 * 8;
+    size_t run = read_bytes / sizeof(uint64_t) / (size_t)threads / STREAMS;
+    run = run / LINE_WORDS * LINE_WORDS;
     size_t words = run * STREAMS * (size_t)threads;
     qkv__arena *memory;
     double best = 0;
