@@ -97,5 +97,9 @@ static const char *const examples[] = {"qkv eval runs/book",
 
 const cli_command cli_eval = {
     .manual = {.name = "eval", .summary = "judge a model on held-out data",
-               .usage = "DIR [--file DATA]", .examples = examples, .tables = tables},
+               .usage = "DIR [--file DATA]", .examples = examples, .tables = tables,
+               .text = "Scores every token but the first once, each from the tokens before it in "
+                       "its window of the training length. loss: mean -log p of a token, in "
+                       "nats; perplexity: e^loss; bits per byte of the text, which compares "
+                       "models with different tokens."},
     .run = run};

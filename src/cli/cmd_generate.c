@@ -41,7 +41,8 @@ static const qkv_option rows[] = {
      FIELD(sampling.no_repeat_ngram), .initial = "0", .help = "never the same n tokens twice"},
     {.flag = "window", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(window), .initial = "0",
      .help = "earlier tokens to look at; 0: as many as it was trained on"},
-    {.flag = "show-next", .type = QKV_OPT_SIZE, .max = 1000, FIELD(show_next), .initial = "0",
+    {.flag = "show-next", .type = QKV_OPT_SIZE, .max = 1000, FIELD(show_next), .value = "K",
+     .initial = "0",
      .help = "print the K likeliest tokens at each step"},
 };
 static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows};
@@ -198,5 +199,7 @@ static const qkv__preset presets[] = {{"prompt", "\n", "a new line"}, {NULL, NUL
 
 const cli_command cli_generate = {
     .manual = {.name = "generate", .summary = "continue a text", .usage = "DIR [options]",
+               .text = "Prints the prompt and, as they are made, the tokens that the model draws "
+                       "to continue it. The same --seed gives the same text.",
                .examples = examples, .tables = tables, .presets = presets},
     .run = run};

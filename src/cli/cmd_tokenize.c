@@ -79,7 +79,13 @@ static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv tokenize runs/book --file book.txt --json",
                                        "echo Hello | qkv tokenize runs/book", NULL};
 
+static const qkv__preset presets[] = {{"file", "/dev/stdin", "standard input"},
+                                      {NULL, NULL, NULL}};
+
 const cli_command cli_tokenize = {
     .manual = {.name = "tokenize", .summary = "turn text into token ids",
-               .usage = "DIR [--file FILE]", .examples = examples, .tables = tables},
+               .usage = "DIR [--file FILE]", .examples = examples, .tables = tables,
+               .text = "Prints the ids of every line, without its newline. DIR need hold nothing "
+                       "but a tokenizer's files.",
+               .presets = presets},
     .run = run};

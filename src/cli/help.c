@@ -17,7 +17,7 @@ static const size_t command_count = sizeof commands / sizeof *commands;
 static const qkv_option_table *const program_tables[] = {&cli_common_table, NULL};
 static const qkv__manual program = {
     .name = "qkv",
-    .summary = "transformers on text and images, trained, run and looked into",
+    .summary = "transformers, trained, run and looked into",
     .usage = "COMMAND [options]",
     .text = "qkv trains, runs and looks inside transformers. Models are directories as Hugging "
             "Face's transformers writes and reads them.",
