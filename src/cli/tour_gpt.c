@@ -8,6 +8,7 @@
 #include "io/file.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
+#include "qkv/machine.h"
 #include "qkv/run.h"
 #include "qkv/train.h"
 
@@ -15,11 +16,12 @@ enum { LENGTH = 128, SAMPLE = 600, LINE = 74 };
 static const double TRAINING_SHARE = 0.9;       /* of the chapter's time; the rest is judging */
 static const double VALID_BYTES_PER_SECOND = 1000;
 
-/* The largest model that the time makes good use of on two cores. */
+/* The largest model that so many seconds at REFERENCE_FLOPS, two Zen 4 cores, make good use of. */
 static const struct {
     double seconds;
     const char *preset;
 } sizes[] = {{240, "mini"}, {40, "tiny"}, {0, "nano"}};
+static const double REFERENCE_FLOPS = 230e9;
 
 typedef struct {
     tour *t;
@@ -79,7 +81,8 @@ static qkv_status make_model(chapter *h)
 {
     qkv_gpt_config c;
     size_t i = 0;
-    while (sizes[i].seconds > h->t->seconds)
+    double speed = qkv_machine_peak_flops(h->ctx, 1) / REFERENCE_FLOPS;
+    while (sizes[i].seconds > h->t->seconds * speed)
         i++;
     qkv_option_defaults(qkv_model_type_config(&qkv_llama_type), &c);
     (void)qkv_gpt_preset(sizes[i].preset, &c);
