@@ -29,6 +29,8 @@ static qkv_status complete_config(gpt *m)
     bool llama = is_llama(&m->base);
     if (!c->ff_width)
         c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
+    if (c->init_range == 0)
+        c->init_range = 1 / sqrt((double)c->width);
     if (!llama) {
         c->kv_heads = c->heads;
         c->head_width = 0;
