@@ -34,7 +34,7 @@ typedef struct {
 qkv_status tour_text_collect(tour_text *x, const tour *t, size_t valid_bytes);
 void tour_text_free(tour_text *x);
 
-/* Length of the longest stretch of sample that stands in text, too. */
+/* The longest stretch of sample that stands in text, too, in characters that are no white space. */
 size_t tour_longest_copy(const char *sample, size_t n, const char *text, size_t len);
 
 /* ---- honest baselines: tour_counts.c -------------------------------------------------------- */

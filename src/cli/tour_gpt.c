@@ -251,7 +251,7 @@ static qkv_status report(chapter *h)
     size_t copied = tour_longest_copy(h->sample.data, h->sample.len, h->text.train.data,
                                       h->text.train.len);
     page_text(p, "The longest stretch of this that stands in the training text has %zu "
-                 "characters.", copied);
+                 "characters, spaces not counted.", copied);
     page_number(p, "longest_copy", (double)copied);
     page_number(p, "steps", (double)h->result.step);
     conclude(h, &n, loss);

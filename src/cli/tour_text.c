@@ -128,10 +128,10 @@ size_t tour_longest_copy(const char *sample, size_t n, const char *text, size_t 
     for (size_t i = 0; i + best < n; i++)
         for (const char *at = text, *end = text + len;
              (at = memchr(at, sample[i], (size_t)(end - at))) != NULL; at++) {
-            size_t same = 1, room = (size_t)(end - at);
-            while (i + same < n && same < room && at[same] == sample[i + same])
-                same++;
-            best = same > best ? same : best;
+            size_t solid = 0, room = (size_t)(end - at);
+            for (size_t k = 0; i + k < n && k < room && at[k] == sample[i + k]; k++)
+                solid += sample[i + k] > ' ';
+            best = solid > best ? solid : best;
         }
     return best;
 }
