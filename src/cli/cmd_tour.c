@@ -15,14 +15,22 @@
 #define QKV_SOURCE_DIR NULL
 #endif
 
+/* X(name, share of the time against the other chapters', title) */
+#define TOUR_CHAPTERS(X)                                                                       \
+    X(attention, 1, "Attention, by numbers: The cat sat on the mat")                           \
+    X(gpt, 20, "A GPT reads source code and writes some")
+
 static const struct {
-    const char *name, *title;
-    double share; /* of the time, against the other chapters' */
+    const char *name;
+    double share;
+    const char *title;
     tour_fn *show;
 } chapters[] = {
-    {"attention", "Attention, by numbers: The cat sat on the mat", 1, tour_attention},
-    {"gpt", "A GPT reads source code and writes some", 20, tour_gpt},
+#define TOUR_ROW(name, share, title) {#name, share, title, tour_##name},
+    TOUR_CHAPTERS(TOUR_ROW)
+#undef TOUR_ROW
 };
+#define TOUR_NAME(name, share, title) " " #name
 enum { CHAPTERS = sizeof chapters / sizeof *chapters };
 
 static const char marker[] = "tour.txt"; /* only a folder with this file is made anew */
@@ -213,6 +221,6 @@ const cli_command cli_tour = {
                .usage = "[CHAPTER...] [options]",
                .text = "Shows what qkv does with nothing but what is here: attention by numbers, "
                        "and a GPT that learns from source text and writes. Each chapter says what "
-                       "was learnt, and against what. Chapters: attention, gpt.",
+                       "was learnt, and against what. Chapters:" TOUR_CHAPTERS(TOUR_NAME),
                .examples = examples, .tables = tables},
     .run = run};
