@@ -62,16 +62,16 @@ QKV_INLINE void span(const job *t, size_t j0, size_t rows, const size_t M, const
 }
 
 /* M R sums must fit the registers, of which AVX-512 has twice as many. */
-enum { FEW = VF == 16 ? 4 : 2 };
+enum { FEW = VF == 16 ? 4 : 2, FEWER = VF == 16 ? 3 : 1 };
 
 static void span1(const job *t, size_t j, size_t rows) { span(t, j, rows, 1, BLOCK); }
 static void span2(const job *t, size_t j, size_t rows) { span(t, j, rows, 2, BLOCK); }
 static void span3(const job *t, size_t j, size_t rows) { span(t, j, rows, 3, FEW); }
 static void span4(const job *t, size_t j, size_t rows) { span(t, j, rows, 4, FEW); }
-static void span5(const job *t, size_t j, size_t rows) { span(t, j, rows, 5, 2); }
-static void span6(const job *t, size_t j, size_t rows) { span(t, j, rows, 6, 2); }
-static void span7(const job *t, size_t j, size_t rows) { span(t, j, rows, 7, FEW / 2); }
-static void span8(const job *t, size_t j, size_t rows) { span(t, j, rows, 8, FEW / 2); }
+static void span5(const job *t, size_t j, size_t rows) { span(t, j, rows, 5, FEW); }
+static void span6(const job *t, size_t j, size_t rows) { span(t, j, rows, 6, FEW); }
+static void span7(const job *t, size_t j, size_t rows) { span(t, j, rows, 7, FEWER); }
+static void span8(const job *t, size_t j, size_t rows) { span(t, j, rows, 8, FEWER); }
 
 typedef void span_fn(const job *t, size_t j, size_t rows);
 static span_fn *const spans[MOST + 1] = {NULL, span1, span2, span3, span4,
