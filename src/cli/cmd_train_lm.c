@@ -41,7 +41,7 @@ static const qkv_option rows[] = {
      .help = "rotary, RMSNorm, gated; or learned positions, LayerNorm"},
     {.flag = "positions", .type = QKV_OPT_ENUM, FIELD(positions), .names = positions,
      .initial = "learned", .help = "of the gpt2 layout"},
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "mini",
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
      .help = "size: nano tiny mini small medium large gpt2 .."},
     {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(length),
      .initial = "128", .help = "tokens in a training sample"},

@@ -6,13 +6,13 @@
 
 #include "io/file.h"
 
-static const double RATE_TIMES_WIDTH = 0.512; /* 4e-3 at 128 channels */
+static const double RATE_TIMES_WIDTH = 0.384; /* 3e-3 at 128 channels */
 
 const qkv__preset cli_training_presets[] = {
-    {"weight-decay", "0.1", NULL},
-    {"beta2", "0.99", NULL},
+    {"weight-decay", "0.3", NULL},
+    {"beta2", "0.95", NULL},
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
-    {"lr", NULL, "0.512 / channels"},
+    {"lr", NULL, "0.384 / channels"},
     {"minutes", NULL, "5 without --steps"},
     {NULL, NULL, NULL},
 };
