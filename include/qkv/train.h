@@ -20,6 +20,8 @@ typedef struct {
     size_t eval_units; /* held-out units judged while training; 0: all. At the end all are */
     size_t patience;   /* evaluations without improvement before stopping; 0: never */
     size_t save_every; /* steps between checkpoints; 0: at evaluations and once a minute */
+    double spent;      /* seconds used before the call (reading text ..), part of `minutes`;
+                          no flag */
 } qkv_train_options;
 extern const qkv_option_table qkv_train_table;
 qkv_train_options qkv_train_defaults(void);
@@ -34,7 +36,7 @@ typedef struct {
     qkv_train_kind kind;
     uint64_t step, steps;  /* updates done; planned (0: not known yet) */
     double loss, lr, norm; /* of the last update */
-    double seconds, left;  /* spent; estimated to remain (< 0: not known yet) */
+    double seconds, left;  /* spent, `spent` included; estimated to remain (< 0: not known yet) */
     double units_per_s, gflops; /* recent */
     const qkv_measures *measures;
     bool best;             /* this evaluation is the best so far */
@@ -51,7 +53,8 @@ typedef struct {
     bool early;           /* patience ran out */
     bool was_finished;    /* there was nothing left to do */
     uint64_t best_step;
-    qkv_measures measures; /* of the saved model on all held-out data; count 0 without any */
+    qkv_measures measures; /* of the saved model on the held-out data: on all of it, unless that
+                              would take too much of `minutes`; count 0 without any */
     double train_loss;    /* smoothed */
 } qkv_train_result;
 
@@ -60,8 +63,12 @@ typedef struct {
  *   train/state.safetensors: weights, optimiser and place of the last checkpoint,
  *   train/metrics.jsonl: one object per evaluation and every few updates.
  * resume: goes on from train/state.safetensors if there is one. The run then ends with the same
- * bits as one that never stopped. event may be NULL. On failure (QKV_E_NUMERIC: a loss or a
- * gradient is not finite; the sentence has step and parameter) the last checkpoint stays. */
+ * bits as one that never stopped. With `minutes` instead of `steps` the number of steps is
+ * planned once the rate is known, and again at 50, 90 and 97 % of the time; the plans, and what
+ * an evaluation may cost, are stored, so this holds from the last stored plan on. A warm-up is
+ * cut to a tenth of the first plan. event may be NULL. On failure (QKV_E_NUMERIC: a loss, a
+ * gradient or a weight is not finite; the sentence has step and parameter) the last checkpoint
+ * stays: what is saved is always finite. */
 qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
                      const qkv_optimizer_options *optimizer, const qkv_schedule *schedule,
                      const char *dir, bool resume, qkv_train_fn *event, void *user,

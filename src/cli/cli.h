@@ -44,6 +44,7 @@ typedef struct {
     const cli_command *command;
     qkv_context *parsing; /* the context of options: it outlives ctx */
     qkv_status bind_status;
+    double began; /* qkv__now() when the command started */
 } cli;
 
 struct cli_command {
@@ -86,6 +87,8 @@ typedef struct {
     double begun, shown;      /* seconds */
     size_t first;             /* what was done before: a resumed run's rate is its own */
     bool terminal, silent, open;
+    double rate; /* units/s: 0: found here; negative: not shown */
+    double left; /* seconds to go, from callers that know; 0: found here */
 } cli_progress;
 
 void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const char *unit,
@@ -94,7 +97,14 @@ void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const 
  * words before the ETA; NULL: none. */
 void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *fmt, ...)
     QKV_PRINTF(4, 5);
-void cli_progress_end(cli_progress *p); /* shows the last state and leaves the line */
+/* Is it time for cli_progress_show to print, other than the last line? */
+bool cli_progress_due(const cli_progress *p);
+void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note in between */
+void cli_progress_end(cli_progress *p);  /* leaves the line */
+
+/* 1234567 -> "1.23M"; three digits are what a rate is good for. */
+enum { CLI_NUMBER = 32 };
+const char *cli_short_number(double value, char out[CLI_NUMBER]);
 
 /* ---- help, in help.c ----------------------------------------------------------------------- */
 

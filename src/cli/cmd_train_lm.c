@@ -255,7 +255,9 @@ static qkv_status reopen(job *j)
 static qkv_status prepare(job *j)
 {
     bool again = j->s.resume && cli_training_exists(j->c, j->s.out);
-    qkv_status status = again ? reopen(j) : QKV_OK;
+    qkv_status status = again ? cli_training_dir(j->c, j->s.out) : QKV_OK;
+    if (again && !status)
+        status = reopen(j);
     if (!again) {
         status = make_tokens(j);
         if (!status)

@@ -51,13 +51,17 @@ static void shorten_spin(char **argv)
 {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
         return;
-    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0)
-        execv("/proc/self/exe", argv);
+    char path[4096]; /* not the link itself: ps and top show the name that was started */
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0 || setenv("GOMP_SPINCOUNT", "10000", 1) != 0)
+        return;
+    path[length] = 0;
+    execv(path, argv);
 }
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    cli c = {.command = command};
+    cli c = {.command = command, .began = qkv__now()};
     if (qkv_context_create(&c.parsing, NULL) || qkv_options_create(&c.options, c.parsing))
         return cli_fail("out of memory");
     cli_bind(&c, &cli_common_table, &c.common);

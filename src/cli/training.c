@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "qkv/machine.h"
 
 static const double RATE_TIMES_WIDTH = 0.384; /* 3e-3 at 128 channels */
 
@@ -70,38 +71,63 @@ qkv_status cli_training_dir(cli *c, const char *dir)
 {
     char *path = qkv__path_join(c->ctx, dir, "train");
     qkv_status status = path ? qkv__dir_create(c->ctx, path) : QKV_E_MEMORY;
+    int lock;
+    if (!status)
+        status = qkv__dir_lock(&lock, c->ctx, path);
     qkv__free(c->ctx, path);
     return status;
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
+/* Seconds of training after which a tenth of a second for the machine's limit is no loss. */
+static const double PEAK_AFTER = 3;
+
 typedef struct {
     const cli *c;
     cli_progress line;
-    bool open;
+    double peak; /* GF/s; 0: not measured yet; negative: it cannot be */
 } shower;
+
+static void show_step(shower *s, const qkv_train_event *e)
+{
+    char rate[CLI_NUMBER], share[CLI_NUMBER] = "";
+    bool last = e->steps && e->step >= e->steps;
+    if (!last && !cli_progress_due(&s->line))
+        return;
+    if (s->peak == 0 && qkv__now() - s->line.begun > PEAK_AFTER) {
+        s->peak = 1e-9 * qkv_machine_peak_flops(s->c->ctx, 1);
+        if (s->peak <= 0)
+            s->peak = -1;
+    }
+    if (s->peak > 0)
+        (void)snprintf(share, sizeof share, " (%.0f%% of peak)", 100 * e->gflops / s->peak);
+    s->line.left = e->left > 0 ? e->left : 0;
+    cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
+                      "loss %.4f  %s tokens/s  %.3g GF/s%s", e->loss,
+                      cli_short_number(e->units_per_s, rate), e->gflops, share);
+}
+
+static void show_eval(shower *s, const qkv_train_event *e)
+{
+    char train[CLI_NUMBER] = "";
+    if (e->step)
+        (void)snprintf(train, sizeof train, "train %.4f  ", e->loss);
+    cli_note(s->c, "step %llu  %sheld out %s %.4f%s", (unsigned long long)e->step, train,
+             e->measures->item[0].name, e->measures->item[0].value, e->best ? "  (best)" : "");
+}
 
 static bool show(void *user, const qkv_train_event *e)
 {
     shower *s = user;
     if (e->kind == QKV_TRAIN_STEP) {
-        if (!s->open)
-            cli_progress_begin(&s->line, s->c, "training", "steps", (size_t)e->step - 1);
-        s->open = true;
-        cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
-                          "loss %.4f  %.0f tokens/s  %.0f GF/s", e->loss, e->units_per_s,
-                          e->gflops);
+        show_step(s, e);
     } else {
-        if (s->open)
-            cli_progress_end(&s->line);
-        s->open = false;
+        cli_progress_hide(&s->line);
         if (e->kind == QKV_TRAIN_NOTE)
             cli_note(s->c, "%s", e->text);
         else
-            cli_note(s->c, "step %llu  train %.4f  held out %s %.4f%s", (unsigned long long)e->step,
-                     e->loss, e->measures->item[0].name, e->measures->item[0].value,
-                     e->best ? "  (best)" : "");
+            show_eval(s, e);
     }
     return !cli_stopped();
 }
@@ -136,9 +162,12 @@ static void say(const cli *c, const qkv_train_result *r, const char *dir)
                  (unsigned long long)r->step);
         return;
     }
-    cli_note(c, "%llu steps in %.1f minutes%s; the model in %s is of step %llu",
+    cli_note(c, "%llu steps in %.3g minutes%s; the model in %s is of step %llu",
              (unsigned long long)r->step, r->seconds / 60,
              r->early ? " (no better for a while)" : "", dir, (unsigned long long)r->best_step);
+    if (r->measures.scored < r->measures.units)
+        cli_note(c, "judged on %zu of %zu held-out tokens, for lack of time", r->measures.scored,
+                 r->measures.units);
     for (int i = 0; i < r->measures.count; i++)
         cli_note(c, "held out: %s %.4f", r->measures.item[i].name, r->measures.item[i].value);
 }
@@ -146,12 +175,15 @@ static void say(const cli *c, const qkv_train_result *r, const char *dir)
 int cli_training_run(cli *c, const cli_training *t, qkv_task *task, const char *dir, bool resume)
 {
     shower s = {.c = c};
+    qkv_train_options loop = t->loop;
     qkv_train_result r;
     cli_catch_signals();
-    qkv_status status = qkv_train(task, &t->loop, &t->optimizer, &t->schedule, dir, resume, show,
-                                  &s, &r);
-    if (s.open)
-        cli_progress_end(&s.line);
+    cli_progress_begin(&s.line, c, "training", "steps", 0);
+    s.line.rate = -1; /* tokens/s says it */
+    loop.spent = qkv__now() - c->began;
+    qkv_status status = qkv_train(task, &loop, &t->optimizer, &t->schedule, dir, resume, show, &s,
+                                  &r);
+    cli_progress_end(&s.line);
     if (status)
         return cli_error(c);
     say(c, &r, dir);

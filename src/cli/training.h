@@ -28,7 +28,8 @@ bool cli_training_exists(cli *c, const char *dir);
  * 0, or an exit code after a message. */
 int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume);
 
-qkv_status cli_training_dir(cli *c, const char *dir); /* makes dir and dir/train */
+/* Makes dir and dir/train, and keeps other runs out until the process ends. */
+qkv_status cli_training_dir(cli *c, const char *dir);
 
 /* Trains, shows progress, answers. An exit code. */
 int cli_training_run(cli *c, const cli_training *t, qkv_task *task, const char *dir, bool resume);

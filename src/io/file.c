@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -167,6 +168,26 @@ qkv_status qkv__dir_create(qkv_context *ctx, const char *path)
     }
     qkv__free(ctx, part);
     return status;
+}
+
+qkv_status qkv__dir_lock(int *lock, qkv_context *ctx, const char *path)
+{
+    *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0)
+        return qkv__fail(ctx, QKV_E_IO, "%s: the folder cannot be opened: %s", path,
+                         strerror(errno));
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0)
+        return QKV_OK;
+    bool taken = errno == EWOULDBLOCK;
+    qkv__dir_unlock(*lock);
+    *lock = -1;
+    return taken ? qkv__fail(ctx, QKV_E_IO, "%s: another process is at work there", path) : QKV_OK;
+}
+
+void qkv__dir_unlock(int lock)
+{
+    if (lock >= 0)
+        close(lock);
 }
 
 static int compare_names(const void *a, const void *b)

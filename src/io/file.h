@@ -54,6 +54,11 @@ qkv_status qkv__file_remove(qkv_context *ctx, const char *path); /* absent alrea
 /* The folder and those above it; existing ones are fine. */
 qkv_status qkv__dir_create(qkv_context *ctx, const char *path);
 
+/* Keeps other processes that ask the same from a folder until it is unlocked or this process
+ * ends. *lock is -1 on failure, and where the file system knows no locks. */
+qkv_status qkv__dir_lock(int *lock, qkv_context *ctx, const char *path);
+void qkv__dir_unlock(int lock); /* -1 is allowed */
+
 /* Names in a folder without "." and "..", sorted by byte value. */
 typedef struct {
     qkv_context *ctx;

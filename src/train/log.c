@@ -1,4 +1,5 @@
 /* log.c - train/metrics.jsonl: one JSON object a line, appended as the run goes. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,8 +18,12 @@ static qkv_status append(qkv__loop *l, qkv__json_out *w)
     char *path = text ? log_path(l) : NULL;
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     FILE *f = path ? fopen(path, "ab") : NULL;
-    if (path && (!f || fprintf(f, "%s\n", text) < 0 || fclose(f) != 0))
-        status = qkv__fail(l->ctx, QKV_E_IO, "%s: cannot append", path);
+    bool written = f && fprintf(f, "%s\n", text) >= 0;
+    if (f && fclose(f) != 0)
+        written = false;
+    if (path && !written)
+        status = qkv__fail(l->ctx, QKV_E_IO, "%s: cannot be appended to: %s", path,
+                           strerror(errno));
     qkv__free(l->ctx, path);
     qkv__json_out_free(w);
     return status;
@@ -52,7 +57,8 @@ qkv_status qkv__log_eval(qkv__loop *l, const qkv_measures *m)
         return QKV_OK;
     qkv__json_out w;
     begin(l, &w, "eval");
-    qkv__json_put_real(&w, "train_loss", l->smooth_loss);
+    if (l->step)
+        qkv__json_put_real(&w, "train_loss", l->smooth_loss);
     for (int i = 0; i < m->count; i++)
         qkv__json_put_real(&w, m->item[i].name, m->item[i].value);
     qkv__json_end_object(&w);
@@ -86,7 +92,7 @@ qkv_status qkv__log_trim(qkv__loop *l)
         const char *end = memchr(text + at, '\n', size - at);
         size_t len = end ? (size_t)(end - text) - at : size - at;
         int64_t step = end ? step_of(l, path, text + at, len) : -1;
-        if (step >= 0 && (uint64_t)step <= l->step) {
+        if (step >= 0 && l->step && (uint64_t)step <= l->step) {
             memmove(text + kept, text + at, len + 1);
             kept += len + 1;
         }

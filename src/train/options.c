@@ -32,7 +32,7 @@ const qkv_option_table qkv_train_table = {"Training", rows, sizeof rows / sizeof
 
 qkv_train_options qkv_train_defaults(void)
 {
-    qkv_train_options o;
+    qkv_train_options o = {0};
     qkv_option_defaults(&qkv_train_table, &o);
     return o;
 }

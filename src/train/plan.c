@@ -3,11 +3,18 @@
 
 #include "train/train.h"
 
-/* Shares of the time at which plans are made; the first must see enough updates to be of use. */
-static const double moments[] = {0.02, 0.5, 0.9};
-enum { MOMENTS = 3, LEAST_UPDATES = 5 };
+/* Shares of the time at which plans are made. The first must have seen enough updates to be of
+ * use; the last leaves so little that an error of its rate does not matter. */
+static const double moments[] = {0.02, 0.5, 0.9, 0.97};
+enum { MOMENTS = sizeof moments / sizeof *moments, FIRST_UPDATES = 5 };
+static const double FIRST_LATEST = 0.2; /* share of the time at which fewer have to do */
+static const double LAST_SHARE = 0.05;  /* of the time, for the last evaluation */
+
+_Static_assert((int)MOMENTS <= (int)QKV__PLANS, "a checkpoint has room for every plan");
 
 double qkv__seconds(const qkv__loop *l) { return qkv__now() - l->began; }
+
+static double budget(const qkv__loop *l) { return 60 * l->o.minutes; }
 
 uint64_t qkv__plan_steps(const qkv__loop *l)
 {
@@ -25,32 +32,76 @@ uint64_t qkv__eval_every(const qkv__loop *l)
     return steps ? (steps + 9) / 10 : 0;
 }
 
-void qkv__plan_update(qkv__loop *l)
+bool qkv__plan_judges_all(const qkv__loop *l)
 {
-    if (l->o.steps || l->plan_count >= MOMENTS)
-        return;
-    double budget = 60.0 * l->o.minutes, now = qkv__seconds(l);
-    if (now < moments[l->plan_count] * budget || l->updates < LEAST_UPDATES)
-        return;
-    double per_update = l->update_time / (double)l->updates;
-    /* Evaluations cost time too: first as if there were none, then less their share. */
-    double left = budget - now - l->final_time;
-    double steps = left > 0 ? left / per_update : 0;
-    if (l->eval_time > 0) {
-        double every = l->o.eval_every        ? (double)l->o.eval_every
-                       : l->plan_count        ? (double)qkv__eval_every(l)
-                                              : (steps + (double)l->step) / 10;
-        steps = left > 0 ? left / (per_update + l->eval_time / (every > 1 ? every : 1)) : 0;
+    return l->o.steps || l->judge_time <= LAST_SHARE * budget(l);
+}
+
+/* Seconds that n more updates take with their evaluations, one that is due now, and all that
+ * comes after. */
+static double cost(const qkv__loop *l, uint64_t n, double per_update)
+{
+    uint64_t end = l->step + n, every = qkv__eval_every(l);
+    if (!every)
+        every = (end + 9) / 10;
+    uint64_t evals = end / every - (l->step - 1) / every + (end % every != 0);
+    double judge = qkv__plan_judges_all(l) ? l->judge_time : l->eval_time;
+    return (double)n * per_update + (double)evals * l->eval_time + judge + l->save_time;
+}
+
+/* The updates that fit into what is left. */
+static uint64_t fit(const qkv__loop *l, double left, double per_update)
+{
+    double n = 0;
+    for (int i = 0; i < 4; i++) { /* evaluations come in whole numbers: not a straight line */
+        n += (left - cost(l, (uint64_t)n, per_update)) / per_update;
+        n = n > 0 ? n : 0;
     }
+    return (uint64_t)(n + 0.5);
+}
+
+/* A run that is quicker than planned gets there by its updates before its time: it must not end
+ * early either. */
+static bool is_due(const qkv__loop *l)
+{
+    if (l->o.steps || l->plan_count >= (int)MOMENTS || !l->updates)
+        return false;
+    double share = qkv__seconds(l) / budget(l);
+    if (!l->plan_count && l->updates < FIRST_UPDATES && share < FIRST_LATEST)
+        return false;
+    uint64_t steps = qkv__plan_steps(l);
+    double done = steps ? (double)l->step / (double)steps : 0;
+    return (done > share ? done : share) >= moments[l->plan_count];
+}
+
+bool qkv__plan_update(qkv__loop *l)
+{
+    if (!is_due(l))
+        return false;
+    double per_update = (qkv__now() - l->mark) / (double)l->updates;
+    uint64_t n = fit(l, budget(l) - qkv__seconds(l), per_update);
     qkv__plan *p = &l->plans[l->plan_count++];
-    *p = (qkv__plan){l->step, l->step + (uint64_t)(steps > 1 ? steps : 1)};
-    l->update_time = 0;
+    *p = (qkv__plan){l->step, l->step + n};
+    l->mark = qkv__now();
     l->updates = 0;
     if (!l->event)
-        return;
+        return true;
     char text[160];
     snprintf(text, sizeof text, "plan: %llu updates in %.3g minutes (%.3g ms each)",
              (unsigned long long)p->steps, l->o.minutes, 1e3 * per_update);
     l->event(l->user, &(qkv_train_event){.kind = QKV_TRAIN_NOTE, .step = l->step,
                                          .steps = p->steps, .text = text});
+    return true;
+}
+
+double qkv__seconds_left(const qkv__loop *l)
+{
+    uint64_t steps = qkv__plan_steps(l);
+    if (!l->o.steps) {
+        double left = budget(l) - qkv__seconds(l);
+        return left > 0 ? left : 0;
+    }
+    if (!l->recent_updates || steps <= l->step)
+        return steps <= l->step ? 0 : -1;
+    return cost(l, steps - l->step, l->recent_time / (double)l->recent_updates);
 }

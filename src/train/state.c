@@ -24,6 +24,8 @@ bool qkv__state_exists(const qkv__loop *l)
 
 /* ---- the list of arrays: weights, then optimiser, then average ---------------------------- */
 
+enum { VERSION = 2 };
+
 typedef struct {
     char name[320];
     qkv_state s;
@@ -61,7 +63,7 @@ static void entry_at(const qkv__loop *l, size_t i, entry *e)
 static void put_place(const qkv__loop *l, qkv__json_out *w)
 {
     qkv__json_begin_object(w, NULL);
-    qkv__json_put_int(w, "version", 1);
+    qkv__json_put_int(w, "version", VERSION);
     qkv__json_put_string(w, "task", l->task->type->name);
     qkv__json_put_int(w, "step", (int64_t)l->step);
     qkv__json_put_real(w, "seconds", qkv__seconds(l));
@@ -71,6 +73,9 @@ static void put_place(const qkv__loop *l, qkv__json_out *w)
         qkv__json_put_int(w, NULL, (int64_t)l->plans[i].steps);
     }
     qkv__json_end_array(w);
+    qkv__json_put_int(w, "eval_units", (int64_t)l->eval_units);
+    qkv__json_put_real(w, "eval_time", l->eval_time);
+    qkv__json_put_real(w, "judge_time", l->judge_time);
     qkv__json_put_bool(w, "has_best", l->has_best);
     qkv__json_put_real(w, "best", l->best);
     qkv__json_put_int(w, "best_step", (int64_t)l->best_step);
@@ -112,20 +117,25 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
     if (status)
         return status;
     const char *task = NULL;
-    double seconds = 0, inf = 1e300;
-    if (!(status = qkv__json_get_string(&j, "task", &task)) &&
+    const double inf = 1e300;
+    uint64_t eval_units = 0;
+    int64_t version;
+    if (!(status = qkv__json_get_int(&j, "version", VERSION, VERSION, &version)) &&
+        !(status = qkv__json_get_string(&j, "task", &task)) &&
         strcmp(task, l->task->type->name) != 0)
         status = qkv__json_fail(&j, "task", "%s expected, %s found", l->task->type->name, task);
     if (!status && !(status = get_count(&j, "step", &l->step)) &&
-        !(status = qkv__json_get_real(&j, "seconds", 0, inf, &seconds)) &&
-        !(status = get_plans(l, &j)) &&
+        !(status = qkv__json_get_real(&j, "seconds", 0, inf, &l->seconds)) &&
+        !(status = get_plans(l, &j)) && !(status = get_count(&j, "eval_units", &eval_units)) &&
+        !(status = qkv__json_get_real(&j, "eval_time", 0, inf, &l->eval_time)) &&
+        !(status = qkv__json_get_real(&j, "judge_time", 0, inf, &l->judge_time)) &&
         !(status = qkv__json_get_bool(&j, "has_best", &l->has_best)) &&
         !(status = qkv__json_get_real(&j, "best", -inf, inf, &l->best)) &&
         !(status = get_count(&j, "best_step", &l->best_step)) &&
         !(status = get_count(&j, "bad_evals", &l->bad_evals)) &&
         !(status = qkv__json_get_real(&j, "smooth_loss", -inf, inf, &l->smooth_loss)))
         status = qkv__json_get_bool(&j, "finished", &l->finished);
-    l->seconds = seconds;
+    l->eval_units = (size_t)eval_units;
     qkv__json_free(&j);
     return status;
 }
@@ -136,6 +146,10 @@ qkv_status qkv__state_save(qkv__loop *l)
 {
     if (!l->dir)
         return QKV_OK;
+    double begun = qkv__now();
+    qkv_status finite = qkv__check_finite(l);
+    if (finite)
+        return finite;
     size_t n = entry_count(l);
     entry *list = qkv__calloc(l->ctx, n, sizeof *list);
     qkv_safetensors_entry *out = list ? qkv__calloc(l->ctx, n, sizeof *out) : NULL;
@@ -163,10 +177,12 @@ qkv_status qkv__state_save(qkv__loop *l)
     qkv__free(l->ctx, out);
     qkv__free(l->ctx, list);
     l->last_save = qkv__now();
+    l->save_time = l->last_save - begun;
     return status;
 }
 
-static qkv_status read_entry(const qkv_safetensors *file, const entry *e)
+static qkv_status read_entry(qkv_context *ctx, const char *path, const qkv_safetensors *file,
+                             const entry *e)
 {
     const qkv_safetensor *t;
     qkv_status status = qkv_safetensors_get(file, e->name, e->s.ndim, e->s.shape, &t);
@@ -178,6 +194,9 @@ static qkv_status read_entry(const qkv_safetensors *file, const entry *e)
     for (size_t i = 0; i < t->count && !status; i++) {
         int64_t value = 0;
         status = qkv_safetensors_read_ints(file, t, i, 1, &value);
+        if (!status && (value < 0 || value > INT32_MAX))
+            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: %s: a count expected, %lld found", path,
+                               e->name, (long long)value);
         out[i] = (int32_t)value;
     }
     return status;
@@ -198,7 +217,7 @@ qkv_status qkv__state_load(qkv__loop *l)
     for (size_t i = 0; i < n && !status; i++) {
         entry e;
         entry_at(l, i, &e);
-        status = read_entry(file, &e);
+        status = read_entry(l->ctx, path, file, &e);
     }
     for (size_t i = 0; i < qkv_params_count(l->params); i++)
         qkv_param_touch(qkv_params_at(l->params, i));

@@ -24,7 +24,7 @@ static qkv_status pass(qkv__loop *l, const qkv_task_part *part, double *loss)
     qkv_tape_randomness(l->tape, &r);
     qkv_tensor *y = type->loss(l->task->self, l->tape, part);
     if (!y)
-        return qkv_tape_status(l->tape) ? qkv_tape_status(l->tape) : qkv_context_status(l->ctx);
+        return qkv_tape_status(l->tape) ? qkv_tape_status(l->tape) : QKV_E_MEMORY;
     *loss += (double)qkv_item(l->tape, y);
     return qkv_backward(l->tape, y);
 }
@@ -48,9 +48,12 @@ static void warn_without_gradient(qkv__loop *l)
     l->event(l->user, &(qkv_train_event){.kind = QKV_TRAIN_NOTE, .step = l->step, .text = text});
 }
 
-static qkv_status fail_at_step(qkv__loop *l)
+/* A weight that is not finite says more than the gradient that it spoils. */
+static qkv_status fail_at_step(qkv__loop *l, qkv_status status)
 {
     char prefix[48];
+    if (status == QKV_E_NUMERIC)
+        (void)qkv__check_finite(l);
     snprintf(prefix, sizeof prefix, "step %llu", (unsigned long long)l->step + 1);
     return qkv__fail_prefix(l->ctx, prefix);
 }
@@ -61,7 +64,10 @@ static qkv_status update(qkv__loop *l)
     qkv_status status = QKV_OK;
     double loss = 0;
     uint64_t steps = qkv__plan_steps(l);
-    l->schedule.steps = steps ? steps : UINT32_MAX; /* flat until the plan is known */
+    qkv_schedule schedule = l->schedule;
+    schedule.steps = steps ? steps : UINT32_MAX; /* flat until the plan is known */
+    if (l->plan_count && schedule.warmup > l->plans[0].steps / 10)
+        schedule.warmup = l->plans[0].steps / 10;
     for (int phase = 0; phase < l->task->type->phases && !status; phase++) {
         qkv_params_zero_grad(l->params);
         for (size_t i = 0; i < o->parts && !status; i++) {
@@ -70,7 +76,7 @@ static qkv_status update(qkv__loop *l)
             if (to > from)
                 status = pass(l, &part, &loss);
         }
-        l->last_lr = qkv_schedule_lr(&l->schedule, l->step);
+        l->last_lr = qkv_schedule_lr(&schedule, l->step);
         qkv_optimizer_step_args args = {.lr = l->last_lr, .max_norm = o->clip};
         if (!status)
             status = qkv_optimizer_step(l->optimizer, &args, &l->last_norm);
@@ -78,7 +84,7 @@ static qkv_status update(qkv__loop *l)
     if (!status && !isfinite(loss))
         status = qkv__fail(l->ctx, QKV_E_NUMERIC, "the loss is %g", loss);
     if (status)
-        return fail_at_step(l);
+        return fail_at_step(l, status);
     if (l->average)
         qkv_average_add(l->average);
     if (l->recent_updates == 0 && l->updates == 0)
@@ -89,83 +95,21 @@ static qkv_status update(qkv__loop *l)
     return QKV_OK;
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
-
-static void tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool best)
-{
-    if (!l->event)
-        return;
-    const qkv_task_type *type = l->task->type;
-    qkv_train_event e = {.kind = kind, .step = l->step, .steps = qkv__plan_steps(l),
-                         .loss = l->smooth_loss, .lr = l->last_lr, .norm = l->last_norm,
-                         .seconds = qkv__seconds(l), .left = -1, .measures = m, .best = best};
-    if (l->recent_time > 0) {
-        double samples = (double)(l->recent_updates * l->o.batch) / l->recent_time;
-        e.units_per_s = samples * (double)type->units(l->task->self);
-        e.gflops = samples * type->flops(l->task->self) * 1e-9;
-        double per_update = l->recent_time / (double)l->recent_updates;
-        if (e.steps)
-            e.left = (double)(e.steps - l->step) * per_update;
-    }
-    if (!l->event(l->user, &e))
-        l->stop = true;
-}
-
-/* ---- evaluation --------------------------------------------------------------------------- */
-
-static qkv_status save_model(qkv__loop *l)
-{
-    return l->dir ? qkv_hub_save(l->task->model, l->dir, NULL) : QKV_OK;
-}
-
-/* Judges the averaged weights when there are any, and keeps the best model. */
-static qkv_status evaluate(qkv__loop *l)
-{
-    const qkv_task_type *type = l->task->type;
-    double begun = qkv__now();
-    qkv_measures m = {0};
-    bool averaged = l->average && l->step > 0, best = true;
-    qkv_status status = averaged ? qkv_average_swap(l->average) : QKV_OK;
-    if (!status && type->evaluate)
-        status = type->evaluate(l->task->self, l->tape, l->o.eval_units, &m);
-    if (!status && m.count) {
-        double value = m.item[0].value;
-        best = !l->has_best || (m.more_is_better ? value > l->best : value < l->best);
-        if (best)
-            l->best = value;
-        l->has_best = true;
-        l->bad_evals = best ? 0 : l->bad_evals + 1;
-    }
-    if (!status && best) {
-        l->best_step = l->step;
-        status = save_model(l);
-    }
-    if (averaged)
-        qkv_average_swap(l->average);
-    if (!status && m.count)
-        status = qkv__log_eval(l, &m);
-    l->eval_time = qkv__now() - begun;
-    l->final_time = m.scored ? l->eval_time * (double)m.units / (double)m.scored : l->eval_time;
-    if (!status && m.count)
-        tell(l, QKV_TRAIN_EVAL, &m, best);
-    return status;
-}
-
-/* Judges what was saved on everything that is held out. */
-static qkv_status judge(qkv__loop *l, qkv_train_result *r)
-{
-    const qkv_task_type *type = l->task->type;
-    qkv_status status = QKV_OK;
-    if (l->dir && (l->best_step != l->step || l->average))
-        status = qkv_hub_load_weights(l->task->model, l->dir);
-    if (!status && type->evaluate)
-        status = type->evaluate(l->task->self, l->tape, 0, &r->measures);
-    return status;
-}
-
 /* ---- the loop ----------------------------------------------------------------------------- */
 
 static bool due(uint64_t step, uint64_t every) { return every && step % every == 0; }
+
+/* A run that has ended says so in its state, which is then saved once. */
+static qkv_status judge_and_save(qkv__loop *l, bool last)
+{
+    double begun = qkv__now();
+    qkv_status status = qkv__judge(l);
+    if (!status && !last)
+        status = qkv__state_save(l);
+    l->eval_time = qkv__now() - begun;
+    l->mark += l->eval_time;
+    return status;
+}
 
 static qkv_status one_step(qkv__loop *l)
 {
@@ -174,7 +118,6 @@ static qkv_status one_step(qkv__loop *l)
     if (status)
         return status;
     double took = qkv__now() - begun;
-    l->update_time += took;
     l->updates++;
     if (l->recent_time > 5) { /* rates of the last few seconds */
         l->recent_time /= 2;
@@ -184,26 +127,25 @@ static qkv_status one_step(qkv__loop *l)
     l->recent_updates++;
     if (due(l->step, LOG_EVERY))
         status = qkv__log_step(l);
-    qkv__plan_update(l);
-    tell(l, QKV_TRAIN_STEP, NULL, false);
+    bool planned = qkv__plan_update(l);
+    qkv__tell(l, QKV_TRAIN_STEP, NULL, false);
     uint64_t steps = qkv__plan_steps(l);
     bool last = steps && l->step >= steps;
-    if (!status && (last || due(l->step, qkv__eval_every(l)))) {
-        status = evaluate(l);
-        if (!status && !last)
-            status = qkv__state_save(l);
-    } else if (!status && !l->stop && (l->o.save_every ? due(l->step, l->o.save_every)
-                                       : qkv__now() - l->last_save > SAVE_SECONDS)) {
-        status = qkv__state_save(l);
-    }
-    return status;
+    if (status)
+        return status;
+    if (last || due(l->step, qkv__eval_every(l)))
+        return judge_and_save(l, last);
+    bool save = l->o.save_every ? due(l->step, l->o.save_every)
+                                : qkv__now() - l->last_save > SAVE_SECONDS;
+    return (save || planned) && !l->stop ? qkv__state_save(l) : QKV_OK;
 }
 
 static qkv_status run(qkv__loop *l, qkv_train_result *r)
 {
     qkv_status status = QKV_OK;
     if (l->step == 0)
-        status = evaluate(l);
+        status = qkv__judge_first(l);
+    l->mark = qkv__now();
     uint64_t steps = qkv__plan_steps(l);
     while (!status && !l->stop && !r->early && !(steps && l->step >= steps)) {
         status = one_step(l);
@@ -216,7 +158,7 @@ static qkv_status run(qkv__loop *l, qkv_train_result *r)
     l->finished = done;
     r->stopped = !done;
     status = qkv__state_save(l);
-    return status || !done ? status : judge(l, r);
+    return status || !done ? status : qkv__judge_last(l, &r->measures);
 }
 
 /* ---- setting up --------------------------------------------------------------------------- */
@@ -254,12 +196,9 @@ static qkv_status set_up(qkv__loop *l, bool resume)
         status = qkv_tape_create(&l->tape, l->ctx);
     if (!status)
         status = make_dir(l);
-    if (!status && resume && l->dir && qkv__state_exists(l)) {
+    if (!status && resume && l->dir && qkv__state_exists(l))
         status = qkv__state_load(l);
-        if (!status && !l->finished)
-            status = qkv__log_trim(l);
-    }
-    return status;
+    return status || l->finished ? status : qkv__log_trim(l);
 }
 
 qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
@@ -270,10 +209,11 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     *result = (qkv_train_result){0};
     qkv__loop l = {.task = task, .ctx = qkv_model_context(task->model),
                    .params = qkv_model_params(task->model), .o = *options, .schedule = *schedule,
-                   .optimizer_options = *optimizer, .dir = dir, .event = event, .user = user};
+                   .optimizer_options = *optimizer, .dir = dir, .event = event, .user = user,
+                   .eval_units = options->eval_units, .last_save = qkv__now()};
+    double called = qkv__now();
     qkv_status status = set_up(&l, resume);
-    l.began = qkv__now() - l.seconds;
-    l.last_save = qkv__now();
+    l.began = called - options->spent - l.seconds;
     if (!status && l.finished)
         result->was_finished = true;
     else if (!status)

@@ -8,7 +8,7 @@
 enum { QKV__PLANS = 4 };
 
 /* How many updates the run has, as decided at an update: fixed from the start, or for a time
- * budget once the rate is known, and again at half and at nine tenths of the time. */
+ * budget once the rate is known, and again later. */
 typedef struct {
     uint64_t at, steps;
 } qkv__plan;
@@ -30,6 +30,7 @@ typedef struct {
     /* What a checkpoint holds beside weights and optimiser. */
     uint64_t step;
     double seconds;
+    size_t eval_units; /* as asked, or what a time budget allows */
     qkv__plan plans[QKV__PLANS];
     int plan_count;
     bool has_best;
@@ -40,11 +41,11 @@ typedef struct {
 
     /* Of this session alone. */
     double began;         /* qkv__now() less the seconds of earlier sessions */
-    double update_time;   /* seconds in updates, and how many, since the last plan */
-    uint64_t updates;
+    double mark;          /* qkv__now() at the last plan, later by the evaluations since then */
+    uint64_t updates;     /* since the last plan */
     double eval_time;     /* of the last evaluation on eval_units, with saving */
-    double final_time;    /* estimate of the last evaluation and save */
-    double last_save;
+    double judge_time;    /* estimate of an evaluation on all that is held out */
+    double last_save, save_time;
     double recent_time;   /* for rates */
     uint64_t recent_updates;
     double last_norm, last_lr, last_loss;
@@ -53,10 +54,24 @@ typedef struct {
 
 /* ---- plan.c ---- */
 uint64_t qkv__plan_steps(const qkv__loop *l); /* planned updates; 0: not known yet */
-/* Plans anew when it is time to; a note says so. */
-void qkv__plan_update(qkv__loop *l);
+/* Plans anew when it is time to, and true; a note says so. */
+bool qkv__plan_update(qkv__loop *l);
 uint64_t qkv__eval_every(const qkv__loop *l); /* 0: not known yet */
 double qkv__seconds(const qkv__loop *l);
+double qkv__seconds_left(const qkv__loop *l); /* estimated; < 0: not known yet */
+/* May the last evaluation be on all that is held out? */
+bool qkv__plan_judges_all(const qkv__loop *l);
+
+/* ---- judge.c: evaluations ---- */
+void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool best);
+/* Chooses eval_units, evaluates and saves the untrained model. */
+qkv_status qkv__judge_first(qkv__loop *l);
+/* Judges the averaged weights when there are any, and keeps the best model. */
+qkv_status qkv__judge(qkv__loop *l);
+/* Judges what was saved. */
+qkv_status qkv__judge_last(qkv__loop *l, qkv_measures *out);
+/* QKV_E_NUMERIC and the first parameter's name unless all are finite. */
+qkv_status qkv__check_finite(const qkv__loop *l);
 
 /* ---- state.c ---- */
 qkv_status qkv__state_save(qkv__loop *l);
@@ -64,7 +79,7 @@ bool qkv__state_exists(const qkv__loop *l);
 qkv_status qkv__state_load(qkv__loop *l);
 
 /* ---- log.c: train/metrics.jsonl ---- */
-qkv_status qkv__log_trim(qkv__loop *l); /* drops what lies after l->step */
+qkv_status qkv__log_trim(qkv__loop *l); /* drops what will be written again from l->step on */
 qkv_status qkv__log_step(qkv__loop *l);
 qkv_status qkv__log_eval(qkv__loop *l, const qkv_measures *m);
 

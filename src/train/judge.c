@@ -1,0 +1,120 @@
+/* judge.c - evaluations: what they may cost, which model is kept, what is said. */
+#include <math.h>
+
+#include "qkv/hub.h"
+#include "train/train.h"
+
+static const double EVAL_SHARE = 0.01; /* of a time budget, for one of about eleven evaluations */
+enum { PROBE_UNITS = 4096 };           /* judged to learn what judging takes */
+
+void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool best)
+{
+    if (!l->event)
+        return;
+    const qkv_task_type *type = l->task->type;
+    qkv_train_event e = {.kind = kind, .step = l->step, .steps = qkv__plan_steps(l),
+                         .loss = l->smooth_loss, .lr = l->last_lr, .norm = l->last_norm,
+                         .seconds = qkv__seconds(l), .left = qkv__seconds_left(l),
+                         .measures = m, .best = best};
+    if (l->recent_time > 0) {
+        double samples = (double)(l->recent_updates * l->o.batch) / l->recent_time;
+        e.units_per_s = samples * (double)type->units(l->task->self);
+        e.gflops = samples * type->flops(l->task->self) * 1e-9;
+    }
+    if (!l->event(l->user, &e))
+        l->stop = true;
+}
+
+qkv_status qkv__check_finite(const qkv__loop *l)
+{
+    for (size_t i = 0; i < qkv_params_count(l->params); i++) {
+        qkv_param *p = qkv_params_at(l->params, i);
+        const qkv_real *x = qkv_param_data(p);
+        for (size_t k = 0; k < qkv_param_count(p); k++)
+            if (!isfinite(x[k]))
+                return qkv__fail(l->ctx, QKV_E_NUMERIC, "%s is not finite", qkv_param_name(p));
+    }
+    return QKV_OK;
+}
+
+/* Evaluates on at most `units`; estimates what all would take. */
+static qkv_status measure(qkv__loop *l, size_t units, qkv_measures *m)
+{
+    const qkv_task_type *type = l->task->type;
+    double begun = qkv__now();
+    *m = (qkv_measures){0};
+    qkv_status status = type->evaluate ? type->evaluate(l->task->self, l->tape, units, m) : QKV_OK;
+    if (!status && m->count && !isfinite(m->item[0].value)) {
+        status = qkv__check_finite(l);
+        if (!status)
+            status = qkv__fail(l->ctx, QKV_E_NUMERIC, "the %s on what is held out is %g",
+                               m->item[0].name, m->item[0].value);
+    }
+    l->judge_time = qkv__now() - begun;
+    if (m->scored)
+        l->judge_time *= (double)m->units / (double)m->scored;
+    return status;
+}
+
+static bool is_best(qkv__loop *l, const qkv_measures *m)
+{
+    double value = m->item[0].value;
+    bool best = !l->has_best || (m->more_is_better ? value > l->best : value < l->best);
+    if (best)
+        l->best = value;
+    l->has_best = true;
+    l->bad_evals = best ? 0 : l->bad_evals + 1;
+    return best;
+}
+
+qkv_status qkv__judge(qkv__loop *l)
+{
+    qkv_measures m;
+    bool averaged = l->average && l->step > 0, best = true;
+    qkv_status status = averaged ? qkv_average_swap(l->average) : QKV_OK;
+    if (!status)
+        status = measure(l, l->eval_units, &m);
+    if (!status && m.count)
+        best = is_best(l, &m);
+    if (!status && best) {
+        l->best_step = l->step;
+        if (l->dir)
+            status = qkv_hub_save(l->task->model, l->dir, NULL);
+    }
+    if (averaged)
+        qkv_average_swap(l->average);
+    if (!status && m.count)
+        status = qkv__log_eval(l, &m);
+    if (!status && m.count)
+        qkv__tell(l, QKV_TRAIN_EVAL, &m, best);
+    return status;
+}
+
+qkv_status qkv__judge_first(qkv__loop *l)
+{
+    l->has_best = false; /* a run that was stopped before its first update begins again */
+    l->bad_evals = 0;
+    if (!l->o.steps && l->task->type->evaluate) {
+        qkv_measures m;
+        qkv_status status = measure(l, PROBE_UNITS, &m);
+        if (status)
+            return status;
+        double most = m.scored ? (double)m.units * EVAL_SHARE * 60 * l->o.minutes / l->judge_time
+                               : 0;
+        size_t asked = l->o.eval_units ? l->o.eval_units : m.units;
+        if (most < (double)asked)
+            l->eval_units = most > PROBE_UNITS ? (size_t)most : PROBE_UNITS;
+    }
+    double begun = qkv__now();
+    qkv_status status = qkv__judge(l);
+    l->eval_time = qkv__now() - begun;
+    return status;
+}
+
+qkv_status qkv__judge_last(qkv__loop *l, qkv_measures *out)
+{
+    qkv_status status = QKV_OK;
+    if (l->dir && (l->best_step != l->step || l->average))
+        status = qkv_hub_load_weights(l->task->model, l->dir);
+    return status ? status : measure(l, qkv__plan_judges_all(l) ? 0 : l->eval_units, out);
+}

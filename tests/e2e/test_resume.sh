@@ -1,0 +1,159 @@
+#!/bin/sh
+# test_resume.sh - a run that is stopped (a signal, kill -9 at any moment, even while it saves) and
+# resumed with the same command ends with the same bytes as one that never stopped.
+set -u
+failed=0
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+cat "$QKV_SOURCE"/src/train/*.c >"$out/text"
+seed=${QKV_TEST_SEED:-7}
+
+# A number from LOW to HIGH; each call another.
+random() {
+    seed=$((seed * 1103515245 % 2147483648 + 12345))
+    echo $(($1 + seed / 8 % ($2 - $1 + 1)))
+}
+
+# One thread: other tests may run beside this one.
+common="train lm --data $out/text --tokenizer char --model nano --length 16 --batch 2 \
+    --eval-units 64 --threads 1 --seed 3"
+
+# shellcheck disable=SC2086 # several words
+train() {
+    "$QKV" $common "$@" 2>"$out/errors" && return
+    echo "qkv $common $*: $(cat "$out/errors")"
+    failed=1
+}
+
+# after_lines DIR N : waits until the log has N lines or $pid has ended.
+after_lines() {
+    while kill -0 "$pid" 2>"$out/null"; do
+        [ -f "$1/train/metrics.jsonl" ] && [ "$(wc -l <"$1/train/metrics.jsonl")" -ge "$2" ] && return
+        sleep 0.02
+    done
+}
+
+# same NAME DIR : the model, its checkpoint's weights and the log's losses are those of the
+# straight run.
+same() {
+    if ! cmp "$out/straight/model.safetensors" "$2/model.safetensors"; then
+        echo "$1: another model than that of the straight run"
+        failed=1
+    fi
+    for d in "$out/straight" "$2"; do
+        sed 's/"seconds": [^,]*, //' "$d/train/metrics.jsonl" >"$d.log"
+    done
+    if ! cmp "$out/straight.log" "$2.log"; then
+        echo "$1: another log than that of the straight run"
+        failed=1
+    fi
+}
+
+# stopped NAME OPTION... : straight, then stopped by each signal at random moments.
+stopped() {
+    name=$1
+    shift
+    rm -rf "$out/straight"
+    train --out "$out/straight" "$@"
+    for signal in INT TERM KILL; do
+        dir="$out/$name-$signal"
+        rm -rf "$dir"
+        stops=0
+        while [ "$stops" -lt 3 ]; do
+            # shellcheck disable=SC2086
+            "$QKV" $common --out "$dir" --resume "$@" 2>"$out/errors" &
+            pid=$!
+            after_lines "$dir" "$(random $((6 * stops)) $((6 * stops + 5)))"
+            sleep "0.0$(random 0 9)"
+            kill -s "$signal" "$pid" 2>"$out/null"
+            wait "$pid" 2>"$out/null"
+            code=$?
+            if [ "$signal" != KILL ] && [ "$code" -ne 0 ] && [ -f "$dir/train/state.safetensors" ]
+            then
+                echo "$name: exit $code after SIG$signal: $(tail -1 "$out/errors")"
+                failed=1
+            fi
+            stops=$((stops + 1))
+        done
+        train --out "$dir" --resume "$@"
+        same "$name, SIG$signal" "$dir"
+    done
+}
+
+# start DIR OPTION... : in the background, up to the second line of its log.
+start() {
+    # shellcheck disable=SC2086
+    "$QKV" $common --out "$@" 2>"$out/errors" &
+    pid=$!
+    after_lines "$1" 2
+}
+
+stopped all --steps 72 --eval-every 12 --save-every 1 --ema 0.9 --parts 2 --patience 3 \
+    --layout gpt2 --set resid_pdrop=0.1
+plain="--steps 120 --eval-every 30 --save-every 7"
+# shellcheck disable=SC2086
+stopped plain $plain
+
+# The limit on a file's size kills it in the middle of a checkpoint; the earlier one stays. Killed
+# so while it saves the untrained model, it begins again.
+# shellcheck disable=SC2086
+start "$out/limit" $plain
+kill -s TERM "$pid"
+wait "$pid"
+cp "$out/limit/train/state.safetensors" "$out/state"
+for blocks in 1200 200; do
+    # shellcheck disable=SC2086
+    (ulimit -c 0 -f "$blocks" && exec "$QKV" $common --out "$out/limit" --resume $plain) \
+        2>"$out/errors" && { echo "a file-size limit of $blocks was not met"; failed=1; }
+    cmp "$out/state" "$out/limit/train/state.safetensors" || failed=1
+    # shellcheck disable=SC2086
+    (ulimit -c 0 -f "$blocks" && exec "$QKV" $common --out "$out/limit-$blocks" $plain) \
+        2>"$out/errors" && failed=1
+    # shellcheck disable=SC2086
+    train --out "$out/limit-$blocks" --resume $plain
+    same "killed at the first save" "$out/limit-$blocks"
+done
+# shellcheck disable=SC2086
+train --out "$out/limit" --resume $plain
+same "killed while saving" "$out/limit"
+
+# Two runs in one folder: the second is refused.
+# shellcheck disable=SC2086
+start "$out/two" $plain --batch 64
+# shellcheck disable=SC2086
+if "$QKV" $common --out "$out/two" --resume $plain 2>"$out/second" ||
+    ! grep -q 'another process is at work there' "$out/second"; then
+    echo "two runs at once: $(cat "$out/second")"
+    failed=1
+fi
+kill -s KILL "$pid"
+wait "$pid" 2>"$out/null"
+
+# Plans of a time budget are stored: from the last one on, what follows is settled. A stop after
+# it (TERM saves; the copy is what kill -9 would have left) and the resumed runs end alike.
+budget="--minutes 0.04"
+# shellcheck disable=SC2086
+"$QKV" $common --out "$out/time" $budget 2>"$out/errors" &
+pid=$!
+until grep -q '^plan:' "$out/errors" || ! kill -0 "$pid" 2>"$out/null"; do
+    sleep 0.02
+done
+kill -s TERM "$pid"
+wait "$pid"
+grep -q 'stopped at step' "$out/errors" || { echo "not stopped: $(cat "$out/errors")"; failed=1; }
+plans=$(head -c 4000 "$out/time/train/state.safetensors" | grep -ao 'plans[^]]*]')
+# shellcheck disable=SC2086
+train --out "$out/time" --resume $budget
+case $(head -c 4000 "$out/time/train/state.safetensors" | grep -ao 'plans[^]]*') in
+    "${plans%]}"*) ;;
+    *) echo "the resumed run has other plans than $plans"; failed=1 ;;
+esac
+grep -q 'steps in' "$out/errors" || failed=1
+
+# A finished run is left as it is.
+cp -r "$out/straight" "$out/copy"
+# shellcheck disable=SC2086
+train --out "$out/straight" --resume $plain
+grep -q 'is finished (.*nothing was changed' "$out/errors" || { cat "$out/errors"; failed=1; }
+diff -r "$out/straight" "$out/copy" || failed=1
+exit $failed
