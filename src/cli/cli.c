@@ -1,7 +1,6 @@
 /* cli.c - options, answers, errors and signals of every command. */
 #include "cli/cli.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +22,6 @@ static const qkv_option common_rows[] = {
 
 const qkv_option_table cli_common_table = {"Common options", common_rows,
                                            sizeof common_rows / sizeof *common_rows};
-
-static volatile sig_atomic_t stopped;
-
-static void on_signal(int number)
-{
-    (void)number;
-    stopped = 1;
-}
 
 /* Two kinds of sentence: "qkv: ..." and, for notes, the text alone. */
 static void say(const char *fmt, va_list args)
@@ -126,19 +117,4 @@ int cli_answer(const cli *c, qkv__json_out *w)
         code = cli_fail("the answer cannot be written to the standard output");
     qkv__json_out_free(w);
     return code;
-}
-
-void cli_catch_signals(void)
-{
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    action.sa_flags = (int)SA_RESETHAND | SA_RESTART;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
-bool cli_stopped(void)
-{
-    return stopped != 0;
 }

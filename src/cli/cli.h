@@ -76,6 +76,8 @@ int cli_answer(const cli *c, qkv__json_out *w);
 
 /* ---- long work -------------------------------------------------------------------------- */
 
+/* Before any other thread is made: main's part of what follows. */
+void cli_watch_signals(void);
 /* After this the first SIGINT or SIGTERM only makes cli_stopped true; the second one kills. */
 void cli_catch_signals(void);
 bool cli_stopped(void);

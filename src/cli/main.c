@@ -97,6 +97,7 @@ int main(int argc, char **argv)
         return CLI_DONE;
     }
     shorten_spin(argv);
+    cli_watch_signals();
     argc -= 1 + words;
     argv += 1 + words;
     return run(command, argc, argv);
