@@ -75,6 +75,8 @@ enum {
 typedef struct {
     int threads;  /* OpenMP team size; 0: one per core                 [0, 1024]  0 */
     unsigned isa; /* QKV_ISA_* that may be used                        QKV_ISA_ALL  */
+    bool dry;     /* compute nothing and only reserve memory, so that a step shows what it would
+                     take; values mean nothing                         false        */
     /* Where memory comes from; NULL: malloc and free. alloc returns 64-byte aligned
      * memory or NULL. Used by tests that make the n-th allocation fail. */
     void *(*alloc)(void *user, size_t bytes);

@@ -54,6 +54,7 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
 
 size_t qkv_params_count(const qkv_params *ps);               /* parameters */
 size_t qkv_params_elements(const qkv_params *ps);            /* numbers in all of them */
+size_t qkv_params_bytes(const qkv_params *ps); /* of them and of the gradients made so far */
 qkv_param *qkv_params_at(const qkv_params *ps, size_t i);
 qkv_param *qkv_params_find(const qkv_params *ps, const char *name); /* NULL if absent */
 
@@ -98,9 +99,11 @@ typedef struct {
 } qkv_randomness;
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r);
 
-/* Bytes of step memory: in use now, and the most there has been. */
+/* Bytes of step memory: in use now, and the most there has been; the most that an op has taken
+ * for itself beside it. */
 size_t qkv_tape_used(const qkv_tape *t);
 size_t qkv_tape_high_water(const qkv_tape *t);
+size_t qkv_tape_scratch_high_water(const qkv_tape *t);
 
 /* Inference: release everything made since scope_begin but the tensor `keep`, which moves.
  * Returns the moved tensor. Only while not recording. */

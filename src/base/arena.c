@@ -43,7 +43,7 @@ static bool add_block(qkv__arena *a, size_t at_least)
     char *data = qkv__malloc(a->ctx, size);
     if (!data)
         return false;
-    if (size >= HUGE_FROM) {
+    if (size >= HUGE_FROM && !qkv__context_dry(a->ctx)) {
         size_t page = (size_t)2 << 20;
         uintptr_t from = ((uintptr_t)data + page - 1) / page * page;
         uintptr_t to = ((uintptr_t)data + size) / page * page;
@@ -97,7 +97,7 @@ void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
 void *qkv__arena_zalloc(qkv__arena *a, size_t bytes)
 {
     void *p = qkv__arena_alloc(a, bytes);
-    if (p)
+    if (p && !qkv__context_dry(a->ctx))
         memset(p, 0, bytes);
     return p;
 }

@@ -26,6 +26,9 @@ qkv_status qkv__fail_prefix(qkv_context *ctx, const char *prefix);
 
 /* ---- memory ------------------------------------------------------------------ */
 
+/* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */
+bool qkv__context_dry(const qkv_context *ctx);
+
 /* 64-byte aligned, not cleared. NULL on failure, and the context says so. bytes 0 gives a
  * unique pointer too. */
 void *qkv__malloc(qkv_context *ctx, size_t bytes);
@@ -99,6 +102,7 @@ uint64_t qkv__hash64(const void *data, size_t len); /* FNV-1a, for stream names 
 unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has */
 const char *qkv__cpu_name(void);        /* model name, family and model; never NULL */
 double qkv__now(void);                  /* seconds, monotonic */
-size_t qkv__peak_rss(void);             /* bytes; 0 where unknown */
+size_t qkv__rss(void);                  /* bytes of memory in use; 0 where unknown */
+size_t qkv__peak_rss(void);             /* the most there has been */
 
 #endif

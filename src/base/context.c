@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/base.h"
 
@@ -28,6 +29,30 @@ static void default_free(void *user, void *p)
 {
     (void)user;
     free(p);
+}
+
+/* Address space that becomes memory, zeroed, page by page as somebody writes to it. */
+static void *reserve(void *user, size_t bytes)
+{
+    (void)user;
+    size_t total;
+    if (!qkv__add_size(bytes, HEADER_BYTES, &total))
+        return NULL;
+    char *p = mmap(NULL, total, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    memcpy(p, &total, sizeof total);
+    return p + HEADER_BYTES;
+}
+
+static void unreserve(void *user, void *p)
+{
+    (void)user;
+    char *base = (char *)p - HEADER_BYTES;
+    size_t total;
+    memcpy(&total, base, sizeof total);
+    munmap(base, total);
 }
 
 const char *qkv_status_text(qkv_status status)
@@ -56,8 +81,8 @@ qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *opti
     if (o.threads < 0 || o.threads > 1024 || !o.alloc != !o.free)
         return QKV_E_ARGUMENT;
     if (!o.alloc) {
-        o.alloc = default_alloc;
-        o.free = default_free;
+        o.alloc = o.dry ? reserve : default_alloc;
+        o.free = o.dry ? unreserve : default_free;
     }
     qkv_context *ctx = o.alloc(o.user, sizeof *ctx);
     if (!ctx)
@@ -80,6 +105,7 @@ const char *qkv_context_message(const qkv_context *ctx) { return ctx->message; }
 qkv_status qkv_context_status(const qkv_context *ctx) { return ctx->status; }
 int qkv_context_threads(const qkv_context *ctx) { return ctx->threads; }
 unsigned qkv_context_isa(const qkv_context *ctx) { return ctx->isa; }
+bool qkv__context_dry(const qkv_context *ctx) { return ctx->options.dry; }
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 
 qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args)

@@ -1,7 +1,7 @@
 /* machine.c - what this machine has: instruction sets, name, clock, memory used. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "base/base.h"
@@ -20,18 +20,18 @@ unsigned qkv__cpu_isa(void)
     return isa;
 }
 
-/* The value after "key : " of the first processor in /proc/cpuinfo. */
-static void cpuinfo(char *out, size_t size, const char *key)
+/* The value after "key : " in a file of /proc, the first one; "" without any. */
+static void proc_value(char *out, size_t size, const char *file, const char *key)
 {
     out[0] = 0;
-    FILE *f = fopen("/proc/cpuinfo", "r");
+    FILE *f = fopen(file, "r");
     char line[256];
     while (f && fgets(line, sizeof line, f)) {
         char *colon = strchr(line, ':');
         size_t n = strlen(key);
-        if (!colon || strncmp(line, key, n) != 0 || (line[n] != '\t' && line[n] != ' '))
+        if (!colon || strncmp(line, key, n) != 0 || !strchr("\t :", line[n]))
             continue;
-        colon += colon[1] == ' ' ? 2 : 1;
+        colon += 1 + strspn(colon + 1, "\t ");
         colon[strcspn(colon, "\n")] = 0;
         snprintf(out, size, "%s", colon);
         break;
@@ -45,9 +45,9 @@ const char *qkv__cpu_name(void)
     static char name[160];
     if (!name[0]) {
         char model[96], family[16], number[16];
-        cpuinfo(model, sizeof model, "model name");
-        cpuinfo(family, sizeof family, "cpu family");
-        cpuinfo(number, sizeof number, "model");
+        proc_value(model, sizeof model, "/proc/cpuinfo", "model name");
+        proc_value(family, sizeof family, "/proc/cpuinfo", "cpu family");
+        proc_value(number, sizeof number, "/proc/cpuinfo", "model");
         snprintf(name, sizeof name, "%s (family %s, model %s)", model[0] ? model : "unknown CPU",
                  family[0] ? family : "?", number[0] ? number : "?");
     }
@@ -61,10 +61,13 @@ double qkv__now(void)
     return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
-size_t qkv__peak_rss(void)
+/* Not getrusage: what it tells starts from the program that this one was started by. */
+static size_t kilobytes(const char *key)
 {
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) != 0)
-        return 0;
-    return (size_t)usage.ru_maxrss * 1024;
+    char text[32];
+    proc_value(text, sizeof text, "/proc/self/status", key);
+    return (size_t)strtoull(text, NULL, 10) * 1024;
 }
+
+size_t qkv__rss(void) { return kilobytes("VmRSS"); }
+size_t qkv__peak_rss(void) { return kilobytes("VmHWM"); }

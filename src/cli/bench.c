@@ -6,6 +6,8 @@
 
 #include "qkv/machine.h"
 
+const char *const bench_layouts[] = {"gpt2", "llama", NULL};
+
 enum { GPT2_VOCAB = 50257, GPT2_POSITIONS = 1024 };
 
 static void show(const bench_figure *f)
@@ -75,17 +77,18 @@ qkv_status bench_peak(const cli *c, double *peak)
     return now > 0 ? QKV_OK : qkv_context_status(c->ctx);
 }
 
-qkv_status bench_model(const cli *c, qkv_model **out, const char *preset, size_t positions)
+qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
+                       size_t positions)
 {
+    const qkv_model_type *type = layout ? &qkv_llama_type : &qkv_gpt2_type;
     qkv_gpt_config config;
-    qkv_option_defaults(qkv_model_type_config(&qkv_gpt2_type), &config);
+    qkv_option_defaults(qkv_model_type_config(type), &config);
     if (!qkv_gpt_preset(preset, &config))
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
     config.vocab = GPT2_VOCAB;
     config.positions = positions > GPT2_POSITIONS ? positions : GPT2_POSITIONS;
     config.dropout = config.embd_dropout = config.attention_dropout = 0;
-    qkv_status status = qkv_model_create(out, c->ctx, &qkv_gpt2_type, &config);
-    return status ? status : qkv_model_init(*out, c->common.seed);
+    return qkv_model_create(out, ctx, type, &config);
 }
 
 void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed)

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "qkv/gpt.h"
+#include "qkv/opt.h"
 
 enum { BENCH_PEAK_PRODUCTS = 5 }; /* timed before the work and again after it */
 
@@ -53,10 +54,38 @@ double bench_median(double *seconds, size_t n); /* sorts them */
 /* The products' limit so far: the larger of *peak and what is measured now. */
 qkv_status bench_peak(const cli *c, double *peak);
 
-/* A GPT-2 of that size with its vocabulary, random parameters, no dropout and at least
- * `positions` positions. */
-qkv_status bench_model(const cli *c, qkv_model **out, const char *preset, size_t positions);
+extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
+
+/* A GPT of that layout and size with GPT-2's vocabulary, no dropout and at least `positions`
+ * positions. Its parameters are zero. */
+qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
+                       size_t positions);
 
 void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed);
+
+/* ---- a training step (bench_training.c) ------------------------------------------------------ */
+
+/* Which step: of which model, on how many sequences of how many tokens. */
+typedef struct {
+    int layout; /* an index into bench_layouts */
+    const char *model;
+    size_t batch, length;
+} bench_step;
+
+/* What steps need: zeroed at first, and parameters are zero until somebody fills them. */
+typedef struct {
+    qkv_context *ctx;
+    size_t batch, length;
+    qkv_model *model;
+    qkv_tape *tape;
+    qkv_optimizer *optimizer;
+    int32_t *ids; /* (batch length + 1): a token's target is the next one */
+} bench_training;
+
+/* Makes all of it; bench_training_free is due after a failure too. */
+qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step);
+void bench_training_free(bench_training *b);
+/* Forward, backward, clipping and the update. */
+qkv_status bench_training_step(bench_training *b);
 
 #endif

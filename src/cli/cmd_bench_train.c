@@ -3,13 +3,12 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
-#include "qkv/opt.h"
 
 enum { WARM_UPS = 2 };
 
 typedef struct {
-    const char *model;
-    size_t batch, length, steps;
+    bench_step step;
+    size_t steps;
     int dtype;
 } settings;
 
@@ -17,11 +16,13 @@ static const char *const dtypes[] = {"f32", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "gpt2",
-     .help = "size: nano tiny mini small medium large gpt2 .."},
-    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(batch), .initial = "4",
-     .help = "sequences in a step"},
-    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(length),
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(step.model), .value = "PRESET",
+     .initial = "gpt2", .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(step.layout), .names = bench_layouts,
+     .initial = "gpt2", .help = "of the model"},
+    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(step.batch),
+     .initial = "4", .help = "sequences in a step"},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(step.length),
      .initial = "256", .help = "tokens in a sequence"},
     {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = dtypes, .initial = "f32",
      .help = "type of the numbers"},
@@ -33,10 +34,7 @@ static const qkv_option_table table = {"Training step", rows, sizeof rows / size
 typedef struct {
     cli *c;
     settings s;
-    qkv_model *model;
-    qkv_tape *tape;
-    qkv_optimizer *optimizer;
-    int32_t *ids;    /* (batch length + 1): a token's target is the next one */
+    bench_training training;
     double *seconds; /* (steps) */
     double peak;     /* flop/s */
     size_t rss;      /* bytes */
@@ -45,41 +43,16 @@ typedef struct {
 static qkv_status prepare(job *j)
 {
     qkv_context *ctx = j->c->ctx;
-    size_t n = j->s.batch * j->s.length + 1;
-    qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
-    qkv_status status = bench_model(j->c, &j->model, j->s.model, j->s.length);
+    bench_training *b = &j->training;
+    qkv_status status = bench_training_create(b, ctx, &j->s.step);
     if (!status)
-        status = qkv_tape_create(&j->tape, ctx);
-    if (!status)
-        status = qkv_optimizer_create(&j->optimizer, qkv_model_params(j->model), &o,
-                                      qkv_optimizer_decay_matrices, 1);
+        status = qkv_model_init(b->model, j->c->common.seed);
     if (status)
         return status;
-    j->ids = qkv__calloc(ctx, n, sizeof *j->ids);
+    bench_random_ids(b->ids, b->batch * b->length + 1, qkv_lm_vocab(b->model),
+                     j->c->common.seed);
     j->seconds = qkv__calloc(ctx, j->s.steps, sizeof *j->seconds);
-    if (!j->ids || !j->seconds)
-        return QKV_E_MEMORY;
-    bench_random_ids(j->ids, n, qkv_lm_vocab(j->model), j->c->common.seed);
-    return QKV_OK;
-}
-
-/* Forward, backward, clipping and the update. */
-static qkv_status step(job *j)
-{
-    qkv_tape *t = j->tape;
-    size_t shape[] = {j->s.batch, j->s.length};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, true, true);
-    qkv_tensor *ids = qkv_tensor_ids(t, j->ids, 2, shape);
-    qkv_tensor *targets = qkv_tensor_ids(t, j->ids + 1, 2, shape);
-    qkv_tensor *h = qkv_lm_hidden(j->model, t, ids, 0, NULL, NULL);
-    qkv_tensor *loss = qkv_lm_loss(j->model, t, h, targets, NULL);
-    qkv_status status = qkv_backward(t, loss);
-    qkv_optimizer_step_args args = {.lr = 1e-4, .max_norm = 1};
-    if (!status)
-        status = qkv_optimizer_step(j->optimizer, &args, NULL);
-    qkv_params_zero_grad(qkv_model_params(j->model));
-    return status;
+    return j->seconds ? QKV_OK : QKV_E_MEMORY;
 }
 
 static qkv_status measure(job *j)
@@ -89,7 +62,7 @@ static qkv_status measure(job *j)
         status = prepare(j);
     for (size_t i = 0; i < WARM_UPS + j->s.steps && !status; i++) {
         double start = qkv__now();
-        status = step(j);
+        status = bench_training_step(&j->training);
         if (i >= WARM_UPS)
             j->seconds[i - WARM_UPS] = qkv__now() - start;
     }
@@ -99,9 +72,10 @@ static qkv_status measure(job *j)
 
 static void report(job *j, bench_report *r)
 {
-    size_t tokens = j->s.batch * j->s.length;
+    const bench_training *b = &j->training;
+    size_t tokens = b->batch * b->length;
     double seconds = bench_median(j->seconds, j->s.steps);
-    double rate = (double)qkv_lm_flops(j->model, tokens, j->s.length) / seconds;
+    double rate = (double)qkv_lm_flops(b->model, tokens, b->length) / seconds;
     const bench_figure figures[] = {
         {"step_s", "step", "s", BENCH_REAL, seconds, 0},
         {"tokens_per_s", "tokens", "/s", BENCH_REAL, (double)tokens / seconds, 0},
@@ -112,8 +86,8 @@ static void report(job *j, bench_report *r)
     };
     *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
     bench_add_all(r, figures, sizeof figures / sizeof *figures);
-    (void)snprintf(r->title, sizeof r->title, "training step of %s, batch %zu x %zu, f32",
-                   j->s.model, j->s.batch, j->s.length);
+    (void)snprintf(r->title, sizeof r->title, "training step of %s (%s), batch %zu x %zu, f32",
+                   j->s.step.model, bench_layouts[j->s.step.layout], b->batch, b->length);
 }
 
 static qkv_status work(cli *c, const settings *s, bench_report *out)
@@ -123,10 +97,7 @@ static qkv_status work(cli *c, const settings *s, bench_report *out)
     if (!status)
         report(&j, out);
     qkv__free(c->ctx, j.seconds);
-    qkv__free(c->ctx, j.ids);
-    qkv_optimizer_destroy(j.optimizer);
-    qkv_tape_destroy(j.tape);
-    qkv_model_destroy(j.model);
+    bench_training_free(&j.training);
     return status;
 }
 
@@ -134,8 +105,9 @@ qkv_status bench_train(cli *c, const bench_request *request, bench_report *out)
 {
     settings s;
     qkv_option_defaults(&table, &s);
-    s.model = request->model ? request->model : s.model;
-    s.length = request->length && request->length < s.length ? request->length : s.length;
+    s.step.model = request->model ? request->model : s.step.model;
+    if (request->length && request->length < s.step.length)
+        s.step.length = request->length;
     s.steps = request->repeats ? request->repeats : s.steps;
     return work(c, &s, out);
 }
@@ -157,8 +129,8 @@ static const char *const examples[] = {
 const cli_command cli_bench_train = {
     .manual = {.name = "bench train", .summary = "time a training step",
                .usage = "[--model PRESET] [options]", .examples = examples, .tables = tables,
-               .text = "Median of the timed steps of a GPT in the gpt2 layout with 50257 tokens, "
-                       "random parameters and random text: forward, backward, clipping and AdamW. "
+               .text = "Median of the timed steps of a GPT with 50257 tokens, random "
+                       "parameters and random text: forward, backward, clipping and AdamW. "
                        "The limit is the best of ten products of 2048 x 2048 matrices, five "
                        "before and five after."},
     .run = run};

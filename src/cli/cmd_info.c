@@ -1,8 +1,10 @@
-/* cmd_info.c - `qkv info`: what qkv is and runs on, or what tensors a file holds. */
+/* cmd_info.c - `qkv info`: what qkv is and runs on, what tensors a file holds, or what memory
+ * training takes. */
 #include <jansson.h>
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/info.h"
 #include "qkv/safetensors.h"
 
 static const struct {
@@ -115,21 +117,53 @@ static int answer_tensors(cli *c, const char *path)
     return code;
 }
 
+/* ---- the command ------------------------------------------------------------------------- */
+
+typedef struct {
+    bool predict;
+    bench_step step;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "predict", .type = QKV_OPT_BOOL, FIELD(predict),
+     .help = "say how much memory a training step takes, without taking it"},
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(step.model), .value = "PRESET",
+     .initial = "gpt2", .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(step.layout), .names = bench_layouts,
+     .initial = "gpt2", .help = "of the model"},
+    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(step.batch),
+     .initial = "4", .help = "sequences in a step"},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(step.length),
+     .initial = "256", .help = "tokens in a sequence"},
+};
+static const qkv_option_table table = {"Memory", rows, sizeof rows / sizeof *rows};
+
 static int run(cli *c, int argc, char **argv)
 {
+    settings s;
+    cli_bind(c, &table, &s);
     if (cli_parse(c, argc, argv, 0, 1))
         return CLI_USAGE;
+    if (s.predict && c->args.count)
+        return cli_usage(c, "--predict is about presets: it takes no file");
+    if (s.predict)
+        return info_predict(c, &s.step);
     return c->args.count ? answer_tensors(c, c->args.items[0]) : answer_machine(c);
 }
 
-static const char *const examples[] = {"qkv info", "qkv info runs/book",
-                                       "qkv info runs/book/model.safetensors --json", NULL};
+static const qkv_option_table *const tables[] = {&table, NULL};
+static const char *const examples[] = {
+    "qkv info", "qkv info runs/book", "qkv info runs/book/model.safetensors --json",
+    "qkv info --predict --model gpt2 --batch 4 --length 256 --json", NULL};
 
 const cli_command cli_info = {
-    .manual = {.name = "info", .summary = "this machine, or the tensors of a model",
+    .manual = {.name = "info", .summary = "this machine, the tensors of a model, memory",
                .usage = "[FILE|DIR] [options]",
                .text = "Without an argument: the version, the processor, the instruction sets and "
                        "threads in use, the libraries. With a safetensors file, an index of "
-                       "shards or a model directory: its tensors, their types and shapes.",
-               .examples = examples},
+                       "shards or a model directory: its tensors, their types and shapes. With "
+                       "--predict: the memory that qkv bench train would take for the same step, "
+                       "part by part.",
+               .examples = examples, .tables = tables},
     .run = run};

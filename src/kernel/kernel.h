@@ -21,6 +21,7 @@
 typedef struct {
     int threads;         /* OpenMP team size, >= 1 */
     qkv__arena *scratch; /* for temporaries; a kernel marks and releases it (outside regions) */
+    bool dry;            /* of kernels that serve in a dry table too: stop at the scratch taken */
 } qkv_exec;
 
 /* Elementwise functions; the order is qkv_activation's (ops.h). */
@@ -287,6 +288,11 @@ typedef struct {
 /* The table for the given QKV_ISA_* bits; built on first use, never freed, safe to share. */
 const qkv_kernels *qkv__kernels(unsigned isa);
 
+/* What work of this context runs on: kernels that compute, or those of a dry context, which do
+ * nothing but take the scratch memory that computing would. */
+const qkv_kernels *qkv__kernels_of(const qkv_context *ctx);
+qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch);
+
 /* Fill or overwrite slots: one function per file of kernels. The simd_*.c files are written
  * once in the vector types of simd.h and compiled once per instruction set, whose name ends
  * the function's. */
@@ -309,5 +315,6 @@ void qkv__kernels_attention_avx512(qkv_kernels *k);
 void qkv__kernels_gemv_avx512(qkv_kernels *k);
 void qkv__kernels_update_avx512(qkv_kernels *k);
 void qkv__kernels_dnnl(qkv_kernels *k); /* gemm */
+void qkv__kernels_dry(qkv_kernels *k);  /* all of it */
 
 #endif

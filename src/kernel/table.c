@@ -6,7 +6,8 @@
 
 enum { ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512, TABLES = ISA_BITS + 1 };
 
-static qkv_kernels tables[TABLES]; /* by isa bits; written once, under `once` */
+/* By isa bits; written once, under `once`. */
+static qkv_kernels tables[TABLES], dry_tables[TABLES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void fill_reference(qkv_kernels *k)
@@ -41,6 +42,17 @@ static void fill_avx512(qkv_kernels *k)
 }
 #endif
 
+/* A dry table: nothing is done, but attention of the faster files takes its scratch. */
+static void fill_dry(unsigned isa, unsigned usable)
+{
+    qkv_kernels *k = &dry_tables[isa];
+    qkv__kernels_dry(k);
+    if (usable) {
+        k->attention = tables[isa].attention;
+        k->attention_bwd = tables[isa].attention_bwd;
+    }
+}
+
 /* A fill function is itself compiled for its instruction set, so it runs only on a machine
  * that has it. */
 static void fill_all(void)
@@ -51,6 +63,7 @@ static void fill_all(void)
         fill_reference(k);
         unsigned usable = isa & machine;
         if (!usable) {
+            fill_dry(isa, usable);
             continue;
         }
 #ifdef QKV_HAVE_SIMD
@@ -64,6 +77,7 @@ static void fill_all(void)
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);
 #endif
+        fill_dry(isa, usable);
     }
 }
 
@@ -71,4 +85,16 @@ const qkv_kernels *qkv__kernels(unsigned isa)
 {
     pthread_once(&once, fill_all);
     return &tables[isa & ISA_BITS];
+}
+
+const qkv_kernels *qkv__kernels_of(const qkv_context *ctx)
+{
+    unsigned isa = qkv_context_isa(ctx);
+    const qkv_kernels *k = qkv__kernels(isa);
+    return qkv__context_dry(ctx) ? &dry_tables[isa & ISA_BITS] : k;
+}
+
+qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch)
+{
+    return (qkv_exec){qkv_context_threads(ctx), scratch, qkv__context_dry(ctx)};
 }

@@ -22,7 +22,7 @@ static void fill(qkv_real *x, size_t n, int threads)
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
 {
     const size_t size = PEAK_SIZE, n = size * size;
-    qkv_exec e = {qkv_context_threads(ctx), NULL};
+    qkv_exec e = qkv__exec_of(ctx, NULL);
     double best = 0;
     if (repeats < 1) {
         qkv__fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
@@ -33,7 +33,7 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
     }
     qkv_real *c = qkv__malloc(ctx, 3 * n * sizeof *c);
     if (c) {
-        const qkv_kernels *k = qkv__kernels(qkv_context_isa(ctx));
+        const qkv_kernels *k = qkv__kernels_of(ctx);
         qkv_k_gemm_args args = {
             .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size};
         fill(c, 3 * n, e.threads);

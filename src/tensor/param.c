@@ -102,6 +102,8 @@ size_t qkv_params_elements(const qkv_params *ps)
     return n;
 }
 
+size_t qkv_params_bytes(const qkv_params *ps) { return qkv__arena_used(ps->memory); }
+
 qkv_param *qkv_params_at(const qkv_params *ps, size_t i)
 {
     return i < ps->count ? ps->list[i] : NULL;
@@ -147,12 +149,12 @@ void *qkv__params_alloc(qkv_params *ps, size_t bytes)
 
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps)
 {
-    return qkv__kernels(qkv_context_isa(ps->ctx));
+    return qkv__kernels_of(ps->ctx);
 }
 
 qkv_exec qkv__params_exec(const qkv_params *ps)
 {
-    return (qkv_exec){qkv_context_threads(ps->ctx), ps->scratch};
+    return qkv__exec_of(ps->ctx, ps->scratch);
 }
 
 qkv_real *qkv__param_grad_memory(qkv_param *p)

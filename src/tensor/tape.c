@@ -17,8 +17,8 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     if (!t)
         return QKV_E_MEMORY;
     t->ctx = ctx;
-    t->k = qkv__kernels(qkv_context_isa(ctx));
-    t->exec.threads = qkv_context_threads(ctx);
+    t->k = qkv__kernels_of(ctx);
+    t->exec = qkv__exec_of(ctx, NULL);
     t->record = true;
     t->epoch = next_epoch();
     if (qkv__arena_create(&t->step, ctx, "step") ||
@@ -63,10 +63,11 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train)
 
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
 size_t qkv_tape_used(const qkv_tape *t) { return qkv__arena_used(t->step); }
+size_t qkv_tape_high_water(const qkv_tape *t) { return qkv__arena_high_water(t->step); }
 
-size_t qkv_tape_high_water(const qkv_tape *t)
+size_t qkv_tape_scratch_high_water(const qkv_tape *t)
 {
-    return qkv__arena_high_water(t->step) + qkv__arena_high_water(t->exec.scratch);
+    return qkv__arena_high_water(t->exec.scratch);
 }
 
 /* ---- errors ------------------------------------------------------------------------------- */

@@ -163,7 +163,7 @@ static void check_recipe(const recipe *r, uint64_t seed, int count)
         problem p;
         problem_make(&p, r, &d);
         for (size_t i = 0; i < ISAS; i++) {
-            qkv_exec e = { 1 + n % 3, scratch };
+            qkv_exec e = { .threads = 1 + n % 3, .scratch = scratch };
             if (machine_has(isa_list[i])) {
                 check_results(&p, isa_list[i], &e, &d);
                 assert_int_equal(qkv__arena_used(scratch), 0);
@@ -250,7 +250,8 @@ static void test_large_scale(void **state)
             }
             results got = results_make(&p, &d);
             p.a.scale = 4000;
-            run_kernels(&got, &p, qkv__kernels(isa_list[i]), &(qkv_exec){ 2, scratch });
+            run_kernels(&got, &p, qkv__kernels(isa_list[i]),
+                        &(qkv_exec){ .threads = 2, .scratch = scratch });
             for (size_t row = 0; row < p.q_rows * p.a.H; row++) {
                 const float *y = at(&got.out, row / p.a.H, row % p.a.H);
                 const float *g = at(&got.dq, row / p.a.H, row % p.a.H);
@@ -306,7 +307,7 @@ static void test_rows(void **state)
         problem p;
         problem_make(&p, &r, &d);
         for (size_t i = 0; i < ISAS; i++) {
-            qkv_exec e = { 2, scratch };
+            qkv_exec e = { .threads = 2, .scratch = scratch };
             if (machine_has(isa_list[i])) {
                 results got = results_make(&p, &d);
                 run_kernels(&got, &p, qkv__kernels(isa_list[i]), &e);
@@ -340,7 +341,7 @@ static void test_same_bits(void **state)
                 dice same = d;
                 runs[k] = results_make(&p, &same);
                 run_kernels(&runs[k], &p, qkv__kernels(isa_list[i]),
-                            &(qkv_exec){ k < 2 ? 3 : 1, scratch });
+                            &(qkv_exec){ .threads = k < 2 ? 3 : 1, .scratch = scratch });
             }
             for (size_t m = 0; m < RESULTS; m++) {
                 array *x = &runs[0].out + m, *y = &runs[1].out + m, *z = &runs[2].out + m;

@@ -108,7 +108,7 @@ static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g,
     }
     memcpy(c, before, size * sizeof *c);
 
-    qkv_exec e = {threads, f->scratch};
+    qkv_exec e = {.threads = threads, .scratch = f->scratch};
     qkv__kernels(isa)->gemm(&e, c + GUARD, a, b, &g);
 
     for (size_t i = 0; i < size; i++) {
@@ -211,7 +211,7 @@ static void test_repeats(void **state)
         g.ldb = g.tb ? K : N;
         for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
             const qkv_kernels *kernels = qkv__kernels(tables[t]);
-            qkv_exec e = {2, f->scratch};
+            qkv_exec e = {.threads = 2, .scratch = f->scratch};
             kernels->gemm(&e, c, a, b, &g);
             memmove(a + 1, a, M * K * sizeof *a);
             memmove(b + 3, b, N * K * sizeof *b);
@@ -235,7 +235,7 @@ static void check_gemv(fixture *f, unsigned isa, int threads, size_t m, size_t n
     float *bias = random_array(f, n), *y = nan_array(size);
     uint32_t untouched;
     memcpy(&untouched, y, sizeof untouched);
-    qkv_exec e = {threads, f->scratch};
+    qkv_exec e = {.threads = threads, .scratch = f->scratch};
     qkv__kernels(isa)->gemv(&e, y + GUARD, ldy, x, ldx, w, with_bias ? bias : NULL, m, n, k);
     for (size_t i = 0; i < size; i++) {
         size_t at = i - GUARD;

@@ -1,0 +1,33 @@
+#!/bin/sh
+# test_predict.sh - the memory that a training step takes, and what was predicted from its
+# configuration: within a tenth of each other.
+# A sanitizer's own memory is predicted by nobody: skipped there.
+set -u
+grep -q '^QKV_SANITIZE:STRING=.' "$QKV_BUILD/CMakeCache.txt" && exit 77
+failed=0
+
+# bytes JSON KEY
+bytes() { echo "$1" | sed "s/.*\"$2\": \([0-9]*\).*/\1/"; }
+
+# compare OPTION...
+compare() {
+    predicted=$(bytes "$("$QKV" info --predict "$@" --json)" peak_rss_bytes)
+    taken=$(bytes "$("$QKV" bench train "$@" --steps 1 --json)" peak_rss_bytes)
+    echo "$*: predicted $predicted, taken $taken"
+    [ "$((10 * predicted))" -ge "$((9 * taken))" ] && [ "$((10 * predicted))" -le "$((11 * taken))" ] ||
+        { echo "more than a tenth apart"; failed=1; }
+}
+
+compare --model nano --layout gpt2 --batch 1 --length 64 --threads 1
+compare --model nano --layout llama --batch 1 --length 1024 --threads 2
+compare --model tiny --layout gpt2 --batch 4 --length 128 --threads 2
+
+# GPT-2 124M: the parts add up, and the parameters are all there.
+parts=0
+answer=$("$QKV" info --predict --model gpt2 --batch 4 --length 256 --json)
+for part in parameters gradients optimizer activations scratch base; do
+    parts=$((parts + $(bytes "$answer" ${part}_bytes)))
+done
+[ "$parts" -eq "$(bytes "$answer" peak_rss_bytes)" ] || { echo "parts: $parts in $answer"; failed=1; }
+[ "$(bytes "$answer" parameters_bytes)" -ge $((4 * 124439808)) ] || failed=1
+exit $failed
