@@ -4,6 +4,34 @@
 
 #include "base/base.h"
 #include "qkv/nn.h"
+#include "tensor/param.h"
+
+/* Elements at a time; even, because the random numbers of two uniform elements come together. */
+enum { PIECE = 1 << 14 };
+
+static void random_piece(qkv_real *p, const qkv__rng *first, bool normal, double scale,
+                         size_t from, size_t to)
+{
+    qkv__rng r = *first;
+    r.index = normal ? from : from / 2; /* four words for each normal number, two for the others */
+    for (size_t i = from; i < to; i++)
+        p[i] = (qkv_real)(scale * (normal ? qkv__rng_normal(&r) : 2 * qkv__rng_uniform(&r) - 1));
+}
+
+/* p (count): element i depends on the seed, the row's name and i alone. */
+static void random_values(qkv_real *p, const qkv_row *row, double scale, uint64_t seed,
+                          size_t count)
+{
+    const int threads = qkv_context_threads(qkv__params_context(row->param->owner));
+    const bool normal = row->init == QKV_INIT_NORMAL;
+    qkv__rng r;
+    qkv__rng_init(&r, seed, qkv__hash64(row->name, strlen(row->name)));
+#pragma omp parallel for num_threads(threads) if (count > PIECE) default(none)                     \
+    shared(p, r, normal, scale, count)
+    for (size_t at = 0; at < count; at += PIECE) {
+        random_piece(p, &r, normal, scale, at, count - at < PIECE ? count : at + PIECE);
+    }
+}
 
 void qkv_row_init(const qkv_row *row, uint64_t seed)
 {
@@ -11,22 +39,15 @@ void qkv_row_init(const qkv_row *row, uint64_t seed)
     for (int i = 0; i < row->ndim; i++)
         count *= row->shape[i];
     qkv_real *p = qkv_param_data(row->param) + row->offset;
-    qkv__rng r;
-    qkv__rng_init(&r, seed, qkv__hash64(row->name, strlen(row->name)));
     double scale = row->scale;
+    if (row->init == QKV_INIT_KEEP)
+        return;
     if (row->init == QKV_INIT_XAVIER)
         scale *= sqrt(6.0 / (double)(count / columns + columns));
-    for (size_t i = 0; i < count; i++) {
-        switch (row->init) {
-        case QKV_INIT_ZEROS: p[i] = 0; break;
-        case QKV_INIT_ONES: p[i] = 1; break;
-        case QKV_INIT_NORMAL: p[i] = (qkv_real)(scale * qkv__rng_normal(&r)); break;
-        case QKV_INIT_UNIFORM:
-        case QKV_INIT_XAVIER:
-            p[i] = (qkv_real)(scale * (2 * qkv__rng_uniform(&r) - 1));
-            break;
-        case QKV_INIT_KEEP: return;
-        }
-    }
+    if (row->init == QKV_INIT_ZEROS || row->init == QKV_INIT_ONES)
+        for (size_t i = 0; i < count; i++)
+            p[i] = row->init == QKV_INIT_ONES;
+    else
+        random_values(p, row, scale, seed, count);
     qkv_param_touch(row->param);
 }
