@@ -13,6 +13,7 @@ typedef struct qkv_tokens qkv_tokens;
 typedef struct {
     const char *data;
     size_t len;
+    const char *name; /* the file's, for the sentence when it cannot be encoded; may be NULL */
 } qkv_text_part;
 
 /* Encodes the parts one after another, with the tokenizer's end-of-text token (if it has one)
@@ -38,7 +39,8 @@ size_t qkv_tokens_bytes(const qkv_tokens *t); /* of text that they stand for */
 /* Ids from .. from+n-1, which must exist. */
 void qkv_tokens_read(const qkv_tokens *t, size_t from, size_t n, int32_t *ids);
 
-/* The largest id in the file, read once: to be checked against a model's vocabulary. */
+/* The largest id in the file, read once: to be checked against a model's vocabulary. Ids that
+ * are no int32_t count as INT32_MAX. */
 int32_t qkv_tokens_max(const qkv_tokens *t);
 
 /* Windows of T tokens in a shuffled order that is a function of (seed, sample) alone: every

@@ -37,7 +37,7 @@ static qkv_status open_tokens(cli *c, const char *dir, const char *file, qkv_tok
         status = qkv__map_open(&map, c->ctx, file);
     if (!status && map.size == 0)
         status = qkv__fail(c->ctx, QKV_E_FORMAT, "%s: the file is empty", file);
-    qkv_text_part part = {(const char *)map.data, map.size};
+    qkv_text_part part = {(const char *)map.data, map.size, file};
     if (!status)
         status = qkv_tokens_pack_memory(out, c->ctx, tokenizer, &part, 1);
     qkv__map_close(&map);
@@ -82,8 +82,11 @@ static int run(cli *c, int argc, char **argv)
         status = open_tokens(c, dir, s.file, &tokens);
     if (!status)
         status = qkv_tape_create(&tape, c->ctx);
-    if (!status)
+    if (!status) {
         status = qkv_lm_evaluate(model, tape, tokens, qkv_lm_positions(model), 0, &score);
+        if (status)
+            qkv__fail_prefix(c->ctx, s.file ? s.file : dir);
+    }
     int code = status ? cli_error(c) : answer(c, &score);
     qkv_tape_destroy(tape);
     qkv_tokens_close(tokens);

@@ -166,6 +166,8 @@ static qkv_status open_all(job *j, const char *dir)
     if (!status)
         status = qkv_tokenizer_encode(j->tokenizer, text ? text : j->s.prompt, len,
                                       QKV_ENCODE_ADD_SPECIAL, &j->prompt);
+    if (status && text)
+        qkv__fail_prefix(ctx, j->s.file);
     qkv__free(ctx, text);
     return status ? status
                   : qkv_tokenizer_stream_create(&j->stream, j->tokenizer, QKV_DECODE_SKIP_SPECIAL);

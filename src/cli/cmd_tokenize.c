@@ -36,7 +36,7 @@ static qkv_status put_line(cli *c, qkv_tokenizer *t, qkv__json_out *w, const cha
     return status;
 }
 
-static int tokenize(cli *c, qkv_tokenizer *t, const char *text, size_t size)
+static int tokenize(cli *c, qkv_tokenizer *t, const char *file, const char *text, size_t size)
 {
     qkv__json_out w;
     qkv_status status = QKV_OK;
@@ -54,6 +54,8 @@ static int tokenize(cli *c, qkv_tokenizer *t, const char *text, size_t size)
     if (!status && c->common.json)
         return cli_answer(c, &w);
     qkv__json_out_free(&w);
+    if (status)
+        qkv__fail_prefix(c->ctx, file);
     return status ? cli_error(c) : CLI_DONE;
 }
 
@@ -69,7 +71,7 @@ static int run(cli *c, int argc, char **argv)
     qkv_status status = qkv_tokenizer_load(&t, c->ctx, c->args.items[0]);
     if (!status)
         status = qkv__file_read(c->ctx, s.file, 0, &text, &size);
-    int code = status ? cli_error(c) : tokenize(c, t, text, size);
+    int code = status ? cli_error(c) : tokenize(c, t, s.file, text, size);
     qkv__free(c->ctx, text);
     qkv_tokenizer_destroy(t);
     return code;

@@ -87,7 +87,7 @@ static qkv_status open_text(qkv_context *ctx, qkv__map *m, const char *path, qkv
     qkv_status status = qkv__map_open(m, ctx, path);
     if (!status && m->size == 0)
         status = qkv__fail(ctx, QKV_E_FORMAT, "%s: the file is empty", path);
-    *part = (qkv_text_part){(const char *)m->data, m->size};
+    *part = (qkv_text_part){(const char *)m->data, m->size, path};
     return status;
 }
 
@@ -102,7 +102,7 @@ static void cut_end(texts *x, size_t bytes)
     while (keep < cut->len && ((unsigned char)cut->data[keep] & 0xC0) == 0x80)
         keep++; /* not within a character */
     if (keep < cut->len)
-        x->valid[x->valid_count++] = (qkv_text_part){cut->data + keep, cut->len - keep};
+        x->valid[x->valid_count++] = (qkv_text_part){cut->data + keep, cut->len - keep, cut->name};
     cut->len = keep;
     for (size_t n = i; n < x->train_count; n++)
         x->valid[x->valid_count++] = x->train[n];
@@ -150,6 +150,12 @@ static qkv_status open_texts(job *j, texts *x)
 
 /* ---- tokens ------------------------------------------------------------------------------- */
 
+static qkv_status learn(job *j, qkv_tokenizer_trainer *tr, const qkv_text_part *part)
+{
+    qkv_status status = qkv_tokenizer_trainer_add(tr, part->data, part->len);
+    return status ? qkv__fail_prefix(j->c->ctx, part->name) : QKV_OK;
+}
+
 /* A BPE vocabulary learns from the training text alone; characters must all be known. */
 static qkv_status make_tokenizer(job *j, const texts *x)
 {
@@ -160,9 +166,9 @@ static qkv_status make_tokenizer(job *j, const texts *x)
     qkv_tokenizer_trainer *tr = NULL;
     qkv_status status = qkv_tokenizer_trainer_create(&tr, j->c->ctx, &o);
     for (size_t i = 0; i < x->train_count && !status; i++)
-        status = qkv_tokenizer_trainer_add(tr, x->train[i].data, x->train[i].len);
+        status = learn(j, tr, &x->train[i]);
     for (size_t i = 0; i < x->valid_count && chars && !status; i++)
-        status = qkv_tokenizer_trainer_add(tr, x->valid[i].data, x->valid[i].len);
+        status = learn(j, tr, &x->valid[i]);
     if (!status)
         status = qkv_tokenizer_trainer_finish(tr, &j->tokenizer);
     qkv_tokenizer_trainer_destroy(tr);
@@ -179,25 +185,6 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
     if (!status && (count || qkv__file_exists(path)))
         status = qkv_tokens_open(out, j->c->ctx, path);
     qkv__free(j->c->ctx, path);
-    return status;
-}
-
-static qkv_status make_tokens(job *j)
-{
-    texts x = {0};
-    qkv_status status = open_texts(j, &x);
-    if (!status)
-        status = j->s.init ? qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->s.init)
-                           : make_tokenizer(j, &x);
-    if (!status)
-        status = cli_training_dir(j->c, j->s.out);
-    if (!status)
-        status = qkv_tokenizer_save(j->tokenizer, j->s.out);
-    if (!status)
-        status = pack(j, x.train, x.train_count, "train/train.tokens", &j->train);
-    if (!status && x.valid_count)
-        status = pack(j, x.valid, x.valid_count, "train/valid.tokens", &j->valid);
-    close_texts(j, &x);
     return status;
 }
 
@@ -241,41 +228,93 @@ static qkv_status make_model(job *j)
     return status ? status : qkv_model_init(j->model, j->c->common.seed);
 }
 
+/* ---- the run ------------------------------------------------------------------------------ */
+
+/* Tokens in a sample: all positions, or fewer of a model that was there before. */
+static qkv_status make_task(job *j)
+{
+    size_t most = qkv_lm_positions(j->model), T = most;
+    if (j->s.init && qkv_options_given(j->c->options, "length"))
+        T = j->s.length;
+    if (T > most)
+        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions "
+                         "of %s, found %zu", most, j->s.init, T);
+    qkv_status status =
+        qkv_task_lm(&j->task, j->model, j->train, j->valid, T, j->c->common.seed);
+    return status ? qkv__fail_prefix(j->c->ctx, j->s.data.items[0]) : QKV_OK;
+}
+
+static qkv_status write_all(job *j, const texts *x)
+{
+    qkv_status status = pack(j, x->train, x->train_count, "train/train.tokens", &j->train);
+    if (!status && x->valid_count)
+        status = pack(j, x->valid, x->valid_count, "train/valid.tokens", &j->valid);
+    if (!status)
+        status = make_task(j);
+    if (!status)
+        status = qkv_tokenizer_save(j->tokenizer, j->s.out);
+    return status ? status : qkv_hub_save(j->model, j->s.out, NULL);
+}
+
+/* Nothing is written before all that can be checked without writing is, and what was written is
+ * removed again if the rest fails. */
+static qkv_status begin(job *j)
+{
+    texts x = {0};
+    bool existed = qkv__dir_exists(j->s.out);
+    qkv_status status = open_texts(j, &x);
+    if (!status)
+        status = j->s.init ? qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->s.init)
+                           : make_tokenizer(j, &x);
+    if (!status)
+        status = make_model(j);
+    if (!status)
+        status = cli_training_dir(j->c, j->s.out);
+    if (!status) {
+        status = write_all(j, &x);
+        if (status)
+            cli_training_undo(j->c, j->s.out, existed);
+    }
+    close_texts(j, &x);
+    return status;
+}
+
 /* What a run that is there already has: nothing but the run's place is read from flags. */
 static qkv_status reopen(job *j)
 {
-    qkv_status status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->s.out);
+    qkv_status status = cli_training_dir(j->c, j->s.out);
+    if (!status)
+        status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->s.out);
     if (!status)
         status = pack(j, NULL, 0, "train/train.tokens", &j->train);
     if (!status)
         status = pack(j, NULL, 0, "train/valid.tokens", &j->valid);
-    return status ? status : qkv_hub_load_config(&j->model, j->c->ctx, j->s.out);
+    if (!status && !j->train)
+        status = qkv__fail(j->c->ctx, QKV_E_IO, "%s/train/train.tokens is missing", j->s.out);
+    if (!status)
+        status = qkv_hub_load_config(&j->model, j->c->ctx, j->s.out);
+    return status ? status : make_task(j);
+}
+
+/* The rate and the width of Noam's schedule are the model's, unless they were given. */
+static void set_schedule(job *j)
+{
+    const qkv_gpt_config *config = qkv_model_config(j->model);
+    qkv_schedule *s = &j->t.schedule;
+    bool noam = s->kind == QKV_SCHEDULE_NOAM;
+    if (!qkv_options_given(j->c->options, "lr"))
+        s->lr = noam ? 1 : cli_training_rate(config->width);
+    if (!qkv_options_given(j->c->options, "width"))
+        s->width = config->width;
 }
 
 static qkv_status prepare(job *j)
 {
     bool again = j->s.resume && cli_training_exists(j->c, j->s.out);
-    qkv_status status = again ? cli_training_dir(j->c, j->s.out) : QKV_OK;
-    if (again && !status)
-        status = reopen(j);
-    if (!again) {
-        status = make_tokens(j);
-        if (!status)
-            status = make_model(j);
-        if (!status)
-            status = qkv_hub_save(j->model, j->s.out, NULL);
-    }
-    if (!status && !j->train)
-        status = qkv__fail(j->c->ctx, QKV_E_IO, "%s/train/train.tokens is missing", j->s.out);
-    if (!status)
-        status = qkv_task_lm(&j->task, j->model, j->train, j->valid,
-                             qkv_lm_positions(j->model), j->c->common.seed);
+    qkv_status status = again ? reopen(j) : begin(j);
     if (status)
         return status;
-    if (!qkv_options_given(j->c->options, "lr")) {
-        const qkv_gpt_config *config = qkv_model_config(j->model);
-        j->t.schedule.lr = cli_training_rate(config->width);
-    }
+    set_schedule(j);
     cli_note(j->c, "%s, %zu parameters; %zu tokens to learn from, %zu held out",
              qkv_model_type_name(qkv_model_type_of(j->model)),
              qkv_params_elements(qkv_model_params(j->model)), qkv_tokens_count(j->train),
@@ -311,9 +350,9 @@ static int run(cli *c, int argc, char **argv)
     cli_bind(c, qkv_model_type_config(j.type), &j.config);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
-    if (cli_training_check(c, &j.t, j.s.out, j.s.resume))
-        return CLI_FAILED;
-    int code;
+    int code = cli_training_check(c, &j.t, j.s.out, j.s.resume);
+    if (code)
+        return code;
     if (prepare(&j))
         code = cli_error(c);
     else

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/file.h"
 #include "qkv/machine.h"
@@ -49,17 +50,91 @@ bool cli_training_exists(cli *c, const char *dir)
     return exists;
 }
 
-int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume)
+/* All that a run writes before its first checkpoint. */
+static const char *const first_files[] = {
+    "train/metrics.jsonl", "train/train.tokens", "train/valid.tokens", "tokenizer.json",
+    "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
+    "config.json", "generation_config.json", "model.safetensors"};
+enum { FIRST_FILES = sizeof first_files / sizeof *first_files };
+
+/* Is the path inside a run's directory one of these, or the temporary of one? */
+static bool is_first_file(const char *folder, const char *name)
+{
+    char temporary[80];
+    for (size_t i = 0; i < FIRST_FILES; i++) {
+        const char *first = first_files[i], *base = qkv__path_name(first);
+        bool here = (size_t)(base - first) == strlen(folder) &&
+                    strncmp(first, folder, strlen(folder)) == 0;
+        (void)snprintf(temporary, sizeof temporary, ".%s.tmp", base);
+        if (here && (strcmp(name, base) == 0 || strcmp(name, temporary) == 0))
+            return true;
+    }
+    return strcmp(name, ".state.safetensors.tmp") == 0 && *folder;
+}
+
+/* Are all files in `folder` ("" or "train/") of dir first files? *count: how many there are,
+ * without "train" itself. */
+static qkv_status only_first_files(cli *c, const char *dir, const char *folder, bool *only,
+                                   size_t *count)
 {
     qkv__names names = {0};
-    if (!resume && qkv__dir_exists(dir)) {
-        if (qkv__dir_list(&names, c->ctx, dir))
-            return cli_error(c);
-        size_t count = names.count;
-        qkv__names_free(&names);
-        if (count)
-            return cli_fail("%s is not empty: give --resume to go on there, or another --out", dir);
+    char *path = qkv__path_join(c->ctx, dir, folder);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && qkv__dir_exists(path))
+        status = qkv__dir_list(&names, c->ctx, path);
+    *count = 0;
+    for (size_t i = 0; i < names.count; i++) {
+        if (!*folder && strcmp(names.names[i], "train") == 0)
+            continue;
+        *only = *only && is_first_file(folder, names.names[i]);
+        ++*count;
     }
+    qkv__names_free(&names);
+    qkv__free(c->ctx, path);
+    return status;
+}
+
+/* A directory that is not empty must hold a run: a checkpoint, or the beginning of one. */
+static int check_dir(cli *c, const char *dir, bool resume)
+{
+    bool only = true;
+    size_t all = 0, begun = 0;
+    if (!qkv__dir_exists(dir) || (resume && cli_training_exists(c, dir)))
+        return 0;
+    if (only_first_files(c, dir, "", &only, &all) ||
+        only_first_files(c, dir, "train/", &only, &begun))
+        return cli_error(c);
+    if ((all || begun) && !resume)
+        return cli_fail("%s is not empty: give --resume to go on there, or another --out", dir);
+    if (!only || (all && !begun))
+        return cli_fail("%s holds something else than a training run: give another --out", dir);
+    return 0;
+}
+
+void cli_training_undo(cli *c, const char *dir, bool existed)
+{
+    char *path = NULL;
+    for (size_t i = 0; i < FIRST_FILES; i++) {
+        path = qkv__path_join(c->ctx, dir, first_files[i]);
+        if (path)
+            (void)unlink(path);
+        qkv__free(c->ctx, path);
+    }
+    path = qkv__path_join(c->ctx, dir, "train");
+    if (path)
+        (void)rmdir(path);
+    qkv__free(c->ctx, path);
+    if (!existed)
+        (void)rmdir(dir);
+}
+
+int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume)
+{
+    int code = check_dir(c, dir, resume);
+    if (code)
+        return code;
+    if (t->loop.steps && t->loop.minutes > 0)
+        return cli_usage(c, "--steps and --minutes: one of them expected, found both");
     if (!t->loop.steps && t->loop.minutes <= 0)
         t->loop.minutes = 5;
     if (!qkv_options_given(c->options, "warmup") && t->loop.steps && t->loop.steps < 1000)

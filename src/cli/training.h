@@ -24,12 +24,16 @@ void cli_training_bind(cli *c, cli_training *t);
 /* Is there a checkpoint in dir? */
 bool cli_training_exists(cli *c, const char *dir);
 
-/* Refuses a directory with something in it, unless resume; fills settings that depend on others.
- * 0, or an exit code after a message. */
+/* Refuses a directory with something in it, unless resume and that is a run; fills settings that
+ * depend on others. 0, or an exit code after a message. */
 int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume);
 
 /* Makes dir and dir/train, and keeps other runs out until the process ends. */
 qkv_status cli_training_dir(cli *c, const char *dir);
+
+/* Removes what a run has written that fails before its first checkpoint; existed: leave the
+ * directory itself. Call it only after cli_training_dir has succeeded. */
+void cli_training_undo(cli *c, const char *dir, bool existed);
 
 /* Trains, shows progress, answers. An exit code. */
 int cli_training_run(cli *c, const cli_training *t, qkv_task *task, const char *dir, bool resume);

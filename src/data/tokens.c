@@ -41,6 +41,12 @@ static uint64_t get_le(const uint8_t *p, size_t size)
     return value;
 }
 
+/* The sentence of a failure begins with the part's name. */
+static qkv_status name_failure(qkv_context *ctx, const qkv_text_part *part, qkv_status status)
+{
+    return status && part->name ? qkv__fail_prefix(ctx, part->name) : status;
+}
+
 /* ---- packing --------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -85,8 +91,9 @@ static qkv_status pack_part(packer *p, const qkv_text_part *part)
         }
         qkv_status status =
             qkv_tokenizer_encode(p->tokenizer, part->data + done, take, 0, &p->ids);
-        if (!status)
-            status = flush(p);
+        if (status)
+            return name_failure(p->ctx, part, status);
+        status = flush(p);
         if (status)
             return status;
         done += take;
@@ -160,7 +167,8 @@ qkv_status qkv_tokens_pack_memory(qkv_tokens **out, qkv_context *ctx, qkv_tokeni
                                           strlen(qkv_tokenizer_token(tokenizer, eos, NULL)), 0,
                                           &ids);
         if (!status)
-            status = qkv_tokenizer_encode(tokenizer, parts[i].data, parts[i].len, 0, &ids);
+            status = name_failure(ctx, &parts[i], qkv_tokenizer_encode(tokenizer, parts[i].data,
+                                                                       parts[i].len, 0, &ids));
         bytes += parts[i].len;
     }
     qkv_tokens *t = status ? NULL : qkv__calloc(ctx, 1, sizeof *t);
@@ -197,6 +205,8 @@ static qkv_status read_trailer(qkv_tokens *t, const char *path)
     t->width = (size_t)width;
     t->count = (size_t)count;
     t->bytes = (size_t)get_le(h + 24, 8);
+    if (t->count && !t->bytes)
+        return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: ids of no text", path);
     t->data = t->map.data;
     return QKV_OK;
 }
@@ -240,12 +250,12 @@ void qkv_tokens_read(const qkv_tokens *t, size_t from, size_t n, int32_t *ids)
 
 int32_t qkv_tokens_max(const qkv_tokens *t)
 {
-    int32_t max = -1, id;
+    uint64_t max = 0;
     for (size_t i = 0; i < t->count; i++) {
-        qkv_tokens_read(t, i, 1, &id);
+        uint64_t id = get_le(t->data + i * t->width, t->width);
         max = id > max ? id : max;
     }
-    return max;
+    return !t->count ? -1 : max < INT32_MAX ? (int32_t)max : INT32_MAX;
 }
 
 size_t qkv_tokens_windows(const qkv_tokens *t, size_t T)
