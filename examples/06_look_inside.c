@@ -31,6 +31,7 @@ static qkv_tensor *ask(lesson *l)
     int32_t ids[B * T], targets[B * T];
     qkv_cross_entropy_options options;
     memset(&options, 0, sizeof options);
+    options.has_ignore = true;
     options.ignore = -1;
     for (int b = 0; b < B; b++) {
         for (int i = 0; i < T; i++) {

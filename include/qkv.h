@@ -4,22 +4,20 @@
 
 #include <qkv/base.h>
 #include <qkv/options.h>
-#include <qkv/npy.h>
 #include <qkv/safetensors.h>
+#include <qkv/npy.h>
+#include <qkv/tokenizer.h>
+#include <qkv/tokens.h>
 #include <qkv/machine.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
-#include <qkv/tokenizer.h>
 #include <qkv/nn.h>
+#include <qkv/opt.h>
 #include <qkv/model.h>
 #include <qkv/gpt.h>
-#include <qkv/tokens.h>
-#include <qkv/safetensors.h>
 #include <qkv/hub.h>
-#include <qkv/opt.h>
 #include <qkv/task.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
-#include <qkv/opt.h>
 
 #endif

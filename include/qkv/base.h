@@ -66,15 +66,16 @@ typedef struct qkv_context qkv_context;
 
 /* Instruction sets that may be used; the machine's own limits still hold. */
 enum {
-    QKV_ISA_REFERENCE = 0,     /* plain C only */
-    QKV_ISA_AVX2 = 1 << 0,    /* AVX2 with FMA and F16C */
-    QKV_ISA_AVX512 = 1 << 1,  /* AVX-512 F, BW, DQ, VL */
+    QKV_ISA_AVX2 = 1 << 0,      /* AVX2 with FMA and F16C */
+    QKV_ISA_AVX512 = 1 << 1,    /* AVX-512 F, BW, DQ, VL; needs AVX2 beside it */
+    QKV_ISA_REFERENCE = 1 << 8, /* plain C, which is always there */
     QKV_ISA_ALL = 0x7fffffff
 };
 
+/* Zeroed: the defaults. */
 typedef struct {
     int threads;  /* OpenMP team size; 0: one per core                 [0, 1024]  0 */
-    unsigned isa; /* QKV_ISA_* that may be used                        QKV_ISA_ALL  */
+    unsigned isa; /* QKV_ISA_* that may be used; 0: all                           0 */
     bool dry;     /* compute nothing and only reserve memory, so that a step shows what it would
                      take; values mean nothing                         false        */
     /* Where memory comes from; NULL: malloc and free. alloc returns 64-byte aligned
@@ -101,7 +102,7 @@ qkv_status qkv_context_status(const qkv_context *ctx);
 
 int qkv_context_threads(const qkv_context *ctx);
 
-/* QKV_ISA_* bits in use: what the machine has and the options allow. */
+/* QKV_ISA_* bits in use: what the machine has and the options allow; REFERENCE always. */
 unsigned qkv_context_isa(const qkv_context *ctx);
 
 typedef struct {

@@ -19,8 +19,9 @@ qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *di
 /* Fills an existing model from the weights in dir. On failure the model may be half filled. */
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir);
 
+/* Zeroed: the defaults. */
 typedef struct {
-    qkv_store store;    /* F32, F16 or BF16                                            F32 */
+    qkv_store store;    /* F32, F16 or BF16; QKV_STORE_NONE: F32                       F32 */
     size_t shard_bytes; /* 0: one file                                                   0 */
 } qkv_hub_save_options;
 qkv_hub_save_options qkv_hub_save_defaults(void);

@@ -53,8 +53,10 @@ size_t qkv_lm_vocab(const qkv_model *m);
 size_t qkv_lm_positions(const qkv_model *m);   /* the training length the config states */
 int32_t qkv_lm_eos(const qkv_model *m);        /* the token that ends a text; -1: none */
 bool qkv_lm_has_horizon(const qkv_model *m);   /* positions past it do not exist (learned) */
-size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length); /* of a training step: 6 per
-    parameter used in products and row, and 6 T^2 width a layer and sequence of attention */
+/* Floating-point operations of a training step on `rows` tokens in sequences of `length`: 6 a row
+ * and parameter that is multiplied with (the tied head counted, look-ups not), and for attention
+ * 7 T^2 (heads x head width) a layer and sequence: half of 4 T^2 forward, 2.5 times that back. */
+size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length);
 
 qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity);
 void qkv_lm_cache_destroy(qkv_lm_cache *c);

@@ -49,7 +49,7 @@ void qkv_row_init(const qkv_row *row, uint64_t seed);
 
 /* ---- the block ------------------------------------------------------------------------------- */
 
-/* Each field: meaning, default of qkv_block_defaults. */
+/* Each field: meaning, default of qkv_block_defaults, from which to start: zeros are refused. */
 typedef struct {
     size_t width;       /* of the residual stream                                  512 */
     size_t heads;       /* query heads                                               8 */

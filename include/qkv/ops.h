@@ -175,19 +175,21 @@ typedef enum {
 
 typedef enum { QKV_REDUCE_MEAN, QKV_REDUCE_SUM } qkv_reduction;
 
+enum { QKV_IGNORED = -100 }; /* a target that does not count, PyTorch's ignore_index */
+
+/* Zeroed: the plain loss. */
 typedef struct {
     double smoothing; /* e                                                   [0, 1)   0 */
     qkv_smoothing smoothing_kind;
     qkv_reduction reduction; /* mean: over targets that are not ignored */
-    int32_t ignore;          /* targets with this id do not count              -100    */
+    bool has_ignore;         /* targets equal to `ignore` do not count; false: targets equal
+                                to QKV_IGNORED do not                          false   */
+    int32_t ignore;
     double normalizer;       /* > 0: divides the sum instead of the mean's count (ranks,
                                 accumulation)                                    0     */
     qkv_real *row_loss;      /* (N) or NULL: -log p of each target (0 where ignored) */
     int32_t *row_argmax;     /* (N) or NULL: the most likely class of each row */
 } qkv_cross_entropy_options;
-
-/* The defaults above. Start from here: all zeros would ignore class 0. */
-qkv_cross_entropy_options qkv_cross_entropy_defaults(void);
 
 /* logits (.., V), targets i32 (..) -> (). No options: the defaults. When every target is
  * ignored the loss is 0. */

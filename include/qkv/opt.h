@@ -31,7 +31,8 @@ const char *qkv_optimizer_name(qkv_optimizer_kind kind); /* "sgd", "rmsprop", "a
 /* The kind of that name; false if there is none, and *out is unchanged. */
 bool qkv_optimizer_find(const char *name, qkv_optimizer_kind *out);
 
-/* Fields that a kind does not use are ignored. */
+/* Fields that a kind does not use are ignored. Start from qkv_optimizer_defaults: zeros are plain
+ * gradient descent, and refused for every other kind. */
 typedef struct {
     qkv_optimizer_kind kind;
     double weight_decay; /* lambda                  [0, inf)     adamw 0.01, others 0 */
@@ -41,7 +42,7 @@ typedef struct {
     double alpha;        /* rmsprop: smoothing      [0, 1]       0.99                 */
     bool centered;       /* rmsprop: by the variance, not the square     false        */
     double beta1, beta2; /* adam, adamw             [0, 1)       0.9, 0.999           */
-    double eps;          /* rmsprop, adam, adamw; outside the root   [0, inf)  1e-8   */
+    double eps;          /* rmsprop, adam, adamw; outside the root   (0, inf)  1e-8   */
 } qkv_optimizer_options;
 
 qkv_optimizer_options qkv_optimizer_defaults(qkv_optimizer_kind kind);

@@ -8,13 +8,13 @@
 
 QKV_BEGIN_DECLS
 
-/* How the next token is chosen: Hugging Face's definitions, in its order. */
+/* How the next token is chosen: Hugging Face's definitions, in its order. Zeroed: greedy. */
 typedef struct {
     double temperature;        /* 0: greedy                                 [0, 100]  0.8 */
     size_t top_k;              /* only the k most likely; 0: all                       0 */
-    double top_p;              /* only the likeliest that make up p; 1: all  (0, 1]    1 */
+    double top_p;              /* only the likeliest that make up p; 1, 0: all         1 */
     double min_p;              /* only those above min_p times the likeliest [0, 1]    0 */
-    double repetition_penalty; /* of tokens that were there already; 1: none           1 */
+    double repetition_penalty; /* of tokens that were there already; 1, 0: none        1 */
     size_t no_repeat_ngram;    /* no n tokens twice; 0: allowed                        0 */
 } qkv_sampling;
 
@@ -34,7 +34,8 @@ typedef bool qkv_generate_fn(void *user, int32_t id, const qkv_real *probabiliti
 
 typedef struct {
     size_t tokens;  /* most to make */
-    int32_t stop;   /* end at this token; -1: none */
+    const int32_t *stop; /* (stops) tokens that end the text */
+    size_t stops;   /* 0: none does */
     size_t window;  /* earlier tokens that the next one is chosen from, at most; 0: as many as the
                        model was trained on. Models with learned positions have no more. */
     uint64_t seed;

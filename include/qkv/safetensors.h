@@ -10,16 +10,17 @@
 
 QKV_BEGIN_DECLS
 
-/* How numbers are stored, in the format's order of alignment. QKV_STORE_OTHER: known to the
- * format, not readable here (8-bit floats and smaller, complex numbers). */
+/* How numbers are stored, in the format's order of alignment. QKV_STORE_NONE: not chosen.
+ * QKV_STORE_OTHER: known to the format, not readable here (8-bit floats and smaller, complex
+ * numbers). */
 typedef enum {
-    QKV_STORE_BOOL, QKV_STORE_U8, QKV_STORE_I8, QKV_STORE_I16, QKV_STORE_U16, QKV_STORE_F16,
-    QKV_STORE_BF16, QKV_STORE_I32, QKV_STORE_U32, QKV_STORE_F32, QKV_STORE_F64, QKV_STORE_I64,
+    QKV_STORE_NONE, QKV_STORE_BOOL, QKV_STORE_U8, QKV_STORE_I8, QKV_STORE_I16, QKV_STORE_U16,
+    QKV_STORE_F16, QKV_STORE_BF16, QKV_STORE_I32, QKV_STORE_U32, QKV_STORE_F32, QKV_STORE_F64, QKV_STORE_I64,
     QKV_STORE_U64, QKV_STORE_OTHER
 } qkv_store;
 
-const char *qkv_store_name(qkv_store store); /* "F32"; "?" for OTHER */
-size_t qkv_store_bytes(qkv_store store);     /* of one number; 0 for OTHER */
+const char *qkv_store_name(qkv_store store); /* "F32"; "?" for NONE and OTHER */
+size_t qkv_store_bytes(qkv_store store);     /* of one number; 0 for NONE and OTHER */
 
 /* ---- reading ------------------------------------------------------------------------------ */
 

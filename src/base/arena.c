@@ -26,6 +26,7 @@ struct qkv__arena {
     size_t current; /* the one being filled */
     size_t total;   /* bytes handed out */
     size_t high_water;
+    bool failed;
 };
 
 static bool add_block(qkv__arena *a, size_t at_least)
@@ -81,6 +82,7 @@ void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
         a->current++;
     if (a->current == a->count && !add_block(a, need)) {
         a->current = a->count ? a->count - 1 : 0;
+        a->failed = true;
         qkv__fail(a->ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s memory wanted, %zu in use",
                   bytes, a->name, a->total);
         return NULL;
@@ -134,7 +136,10 @@ void qkv__arena_reset(qkv__arena *a)
         a->blocks[i].used = 0;
     a->current = 0;
     a->total = 0;
+    a->failed = false;
 }
+
+bool qkv__arena_failed(const qkv__arena *a) { return a->failed; }
 
 size_t qkv__arena_used(const qkv__arena *a) { return a->total; }
 size_t qkv__arena_high_water(const qkv__arena *a) { return a->high_water; }

@@ -57,6 +57,9 @@ void *qkv__arena_zalloc(qkv__arena *a, size_t bytes);
 qkv__mark qkv__arena_mark(const qkv__arena *a);
 void qkv__arena_release(qkv__arena *a, qkv__mark mark); /* gives back all since the mark */
 void qkv__arena_reset(qkv__arena *a);
+/* True once an allocation has failed, until the reset: kernels return early without scratch,
+ * and whoever called them has to notice. */
+bool qkv__arena_failed(const qkv__arena *a);
 size_t qkv__arena_used(const qkv__arena *a);       /* bytes handed out now */
 size_t qkv__arena_high_water(const qkv__arena *a); /* the most there has been */
 
@@ -99,7 +102,7 @@ uint64_t qkv__hash64(const void *data, size_t len); /* FNV-1a, for stream names 
 
 /* ---- the machine ---------------------------------------------------------------- */
 
-unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has */
+unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has, REFERENCE among them */
 const char *qkv__cpu_name(void);        /* model name, family and model; never NULL */
 double qkv__now(void);                  /* seconds, monotonic */
 size_t qkv__rss(void);                  /* bytes of memory in use; 0 where unknown */

@@ -69,9 +69,7 @@ const char *qkv_status_text(qkv_status status)
 
 qkv_context_options qkv_context_defaults(void)
 {
-    qkv_context_options o = {0};
-    o.isa = QKV_ISA_ALL;
-    return o;
+    return (qkv_context_options){0};
 }
 
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
@@ -90,7 +88,7 @@ qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *opti
     memset(ctx, 0, sizeof *ctx);
     ctx->options = o;
     ctx->threads = o.threads ? o.threads : omp_get_num_procs();
-    ctx->isa = qkv__cpu_isa() & o.isa;
+    ctx->isa = qkv__cpu_isa() & ((o.isa ? o.isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
     *out = ctx;
     return QKV_OK;
 }

@@ -63,7 +63,7 @@ static qkv_status generate(job *j)
     if (!j->prompt || !j->seconds)
         return QKV_E_MEMORY;
     bench_random_ids(j->prompt, j->s.prompt, qkv_lm_vocab(j->model), j->c->common.seed);
-    qkv_generate_options o = {.tokens = WARM_UPS + j->s.tokens, .stop = -1,
+    qkv_generate_options o = {.tokens = WARM_UPS + j->s.tokens,
                               .sampling = qkv_sampling_defaults()};
     o.sampling.temperature = 0;
     qkv_ids out = {0};

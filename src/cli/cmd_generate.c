@@ -127,9 +127,11 @@ static int one(job *j, size_t index)
     qkv_generate_options o = {.tokens = j->s.tokens, .window = j->s.window,
                               .seed = j->c->common.seed, .index = index,
                               .sampling = j->s.sampling};
-    o.stop = qkv_lm_eos(j->model);
-    if (o.stop < 0)
-        o.stop = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_EOS);
+    int32_t end = qkv_lm_eos(j->model);
+    if (end < 0)
+        end = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_EOS);
+    o.stop = &end;
+    o.stops = end >= 0;
     if (j->s.greedy)
         o.sampling.temperature = 0;
     bool text = !j->c->common.json && !j->s.show_next;

@@ -173,7 +173,7 @@ static qkv_status write_sample(chapter *h)
 {
     static const char prompt[] = "/* ";
     qkv_ids ids = {0}, made = {0};
-    qkv_generate_options o = {.tokens = SAMPLE, .stop = -1, .seed = h->t->page->c->common.seed,
+    qkv_generate_options o = {.tokens = SAMPLE, .seed = h->t->page->c->common.seed,
                               .sampling = qkv_sampling_defaults()};
     bool known = memchr(h->text.train.data, '*', h->text.train.len) &&
                  memchr(h->text.train.data, '/', h->text.train.len);

@@ -34,6 +34,8 @@ qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_option
 {
     qkv_hub_save_options o = options ? *options : qkv_hub_save_defaults();
     qkv_context *ctx = qkv_model_context(m);
+    if (!o.store)
+        o.store = QKV_STORE_F32;
     if (o.store != QKV_STORE_F32 && o.store != QKV_STORE_F16 && o.store != QKV_STORE_BF16)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "weights are saved as F32, F16 or BF16, not %s",
                          qkv_store_name(o.store));

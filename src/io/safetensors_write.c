@@ -49,7 +49,7 @@ static qkv_status check_entry(const save *s, const qkv_safetensors_entry *e, ite
     if (!e->name || strcmp(e->name, "__metadata__") == 0)
         return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: a tensor cannot be named %s", s->path,
                          e->name ? e->name : "NULL");
-    if (e->store >= QKV_STORE_OTHER || (!floating && !e->raw) || e->ndim < 0)
+    if (!e->store || e->store >= QKV_STORE_OTHER || (!floating && !e->raw) || e->ndim < 0)
         return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": cannot be written as %s",
                          s->path, e->name, qkv_store_name(e->store));
     if (!qkv__file_shape_count(e->ndim, e->shape, &out->count) ||

@@ -27,6 +27,10 @@ static qkv_status complete_config(gpt *m)
 {
     qkv_gpt_config *c = m->c;
     bool llama = is_llama(&m->base);
+    if (!c->vocab || !c->positions || !c->width || !c->layers || !c->heads)
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%s: vocabulary %zu, %zu positions, %zu "
+                         "layers of %zu heads, width %zu: none may be 0", m->base.type->name,
+                         c->vocab, c->positions, c->layers, c->heads, c->width);
     if (!c->ff_width)
         c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
     if (c->init_range == 0)
@@ -272,8 +276,11 @@ static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t 
     qkv_stream s = {embed(m, t, ids, seq.positions), NULL};
     for (size_t i = 0; i < c->layers; i++) {
         qkv_scope scope = qkv_scope_begin(t);
-        if (!qkv_block_forward(m->blocks[i], t, &s, &seq, cache ? &cache->blocks[i] : NULL))
+        if (!qkv_block_forward(m->blocks[i], t, &s, &seq, cache ? &cache->blocks[i] : NULL)) {
+            if (cache)
+                qkv_lm_cache_truncate(cache, past); /* some layers had taken these tokens in */
             return NULL;
+        }
         if (!t->record) { /* one tensor survives: the sum */
             s.x = qkv_scope_end(t, scope, qkv_add(t, s.x, s.branch));
             s.branch = NULL;

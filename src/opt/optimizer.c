@@ -64,6 +64,9 @@ static qkv_status check(qkv_context *ctx, const qkv_optimizer_options *o)
         if (!(betas[i] >= 0.0 && betas[i] < 1.0))
             return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 <= %s < 1 expected",
                              name, adam_fields[i], betas[i], adam_fields[i]);
+    if (o->kind != QKV_OPTIMIZER_SGD && o->eps == 0.0)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: eps is 0, and a gradient of 0 would "
+                         "be divided by it; start from qkv_optimizer_defaults", name);
     if (o->alpha > 1.0)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: alpha is %g; at most 1 expected",
                          name, o->alpha);

@@ -99,6 +99,14 @@ static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
     return status;
 }
 
+static bool is_stop(const qkv_generate_options *o, int32_t id)
+{
+    for (size_t i = 0; i < o->stops; i++)
+        if (o->stop[i] == id)
+            return true;
+    return false;
+}
+
 static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o,
                       qkv_generate_fn *fn, void *user)
 {
@@ -112,7 +120,7 @@ static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o
         qkv_sampling_distribution(&o->sampling, g->logits, g->V, g->all.data, g->all.count,
                                   g->order);
         int32_t id = qkv_sampling_draw(g->logits, g->V, qkv__rng_uniform(&r));
-        if (id < 0 || id == o->stop)
+        if (id < 0 || is_stop(o, id))
             return QKV_OK;
         if ((status = push(g, id)) != QKV_OK)
             return status;

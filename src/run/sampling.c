@@ -137,7 +137,7 @@ void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V
     }
     for (size_t i = 0; i < V; i++)
         logits[i] = (qkv_real)((double)logits[i] / s->temperature);
-    bool by_k = s->top_k && s->top_k < V, by_p = s->top_p < 1;
+    bool by_k = s->top_k && s->top_k < V, by_p = s->top_p > 0 && s->top_p < 1;
     if (by_k || by_p)
         sort_ids(order, order + V, logits, V);
     if (by_k)

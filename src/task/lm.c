@@ -45,7 +45,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     qkv_tensor *ids = qkv_tensor_ids(t, s->ids, 2, shape);
     qkv_tensor *targets = qkv_tensor_ids(t, s->targets, 2, shape);
     qkv_tensor *h = qkv_lm_hidden(s->model, t, ids, 0, NULL, NULL);
-    qkv_cross_entropy_options o = {.ignore = -100, .normalizer = (double)(part->total * T)};
+    qkv_cross_entropy_options o = {.normalizer = (double)(part->total * T)};
     return qkv_lm_loss(s->model, t, h, targets, &o);
 }
 
@@ -69,7 +69,7 @@ static qkv_status score(qkv_model *m, qkv_tape *t, const int32_t *ids, const int
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *x = qkv_tensor_ids(t, ids, 2, shape), *y = qkv_tensor_ids(t, targets, 2, shape);
-    qkv_cross_entropy_options o = {.ignore = -100, .reduction = QKV_REDUCE_SUM};
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
     qkv_tensor *h = qkv_lm_hidden(m, t, x, 0, NULL, NULL);
     *sum += (double)qkv_item(t, qkv_lm_loss(m, t, h, y, &o));
     return qkv_tape_status(t);

@@ -283,6 +283,8 @@ static void run_node(qkv_tape *t, const qkv__node *n)
         wanted = wanted || qkv__wants(t, n->in[i]);
     if (arrived && wanted)
         n->op->backward(t, n);
+    if (!t->status && qkv__arena_failed(t->exec.scratch))
+        t->status = QKV_E_MEMORY;
     use_up(t, n);
     for (int i = 0; i < n->n_out; i++) {
         qkv_tensor *y = n->out[i];

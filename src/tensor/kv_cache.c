@@ -96,8 +96,11 @@ bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor
 {
     qkv_tensor *in[] = {k, v};
     *k_all = *v_all = NULL;
-    if (!qkv__ready(t, "kv_cache", 2, in))
+    if (!qkv__ready_reals(t, "kv_cache", 2, in))
         return false;
+    if (qkv__recording(t, 2, in))
+        return qkv__op_fail(t, "kv_cache", "keys and values that want a gradient: nothing goes "
+                            "back through a cache, so the tape must not record") != NULL;
     if (!fits(c, k, c->D) || !fits(c, v, c->Dv) || k->shape[1] != v->shape[1])
         return qkv__op_fail(t, "kv_cache", "k %s and v %s do not fit (%zu, T, %zu, %zu or %zu)",
                             qkv__shape_text(t, k), qkv__shape_text(t, v), c->B, c->heads, c->D,

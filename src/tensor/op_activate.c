@@ -18,7 +18,7 @@ static void activate_backward(qkv_tape *t, const qkv__node *n)
 
 static const qkv_op activate_op = {"activate", activate_backward};
 
-static bool known(qkv_tape *t, const char *op, qkv_activation act)
+bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act)
 {
     if ((unsigned)act < QKV_ACT_COUNT)
         return true;
@@ -28,7 +28,7 @@ static bool known(qkv_tape *t, const char *op, qkv_activation act)
 
 qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act)
 {
-    if (!qkv__ready_reals(t, "activate", 1, &x) || !known(t, "activate", act))
+    if (!qkv__ready_reals(t, "activate", 1, &x) || !qkv__known_act(t, "activate", act))
         return NULL;
     if (act == QKV_ACT_NONE)
         return x;
@@ -38,8 +38,7 @@ qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act)
     if (!y)
         return NULL;
     t->k->act(&t->exec, qkv__real(y), qkv__real(x), (qkv_k_act)act, qkv_count(x));
-    qkv__record(t, &activate_op, 1, &x, 1, &y, &act, sizeof act);
-    return y;
+    return qkv__record(t, &activate_op, 1, &x, 1, &y, &act, sizeof act);
 }
 
 /* ---- gated ------------------------------------------------------------------------------- */
@@ -74,7 +73,7 @@ static const qkv_op gated_op = {"gated", gated_backward};
 qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activation act)
 {
     qkv_tensor *in[] = {gate, up};
-    if (!qkv__ready_reals(t, "gated", 2, in) || !known(t, "gated", act))
+    if (!qkv__ready_reals(t, "gated", 2, in) || !qkv__known_act(t, "gated", act))
         return NULL;
     if (!qkv__same_shape(gate, up))
         return qkv__op_fail(t, "gated", "gate is %s, up %s", qkv__shape_text(t, gate),
@@ -87,8 +86,7 @@ qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activat
         return NULL;
     t->k->gated(&t->exec, qkv__real(y), qkv__real(in[0]), p.ldg, qkv__real(in[1]), p.ldu,
                 (qkv_k_act)act, qkv__rows(y), qkv__channels(y));
-    qkv__record(t, &gated_op, 2, in, 1, &y, &p, sizeof p);
-    return y;
+    return qkv__record(t, &gated_op, 2, in, 1, &y, &p, sizeof p);
 }
 
 /* ---- softmax ----------------------------------------------------------------------------- */
@@ -113,6 +111,5 @@ qkv_tensor *qkv_softmax(qkv_tape *t, qkv_tensor *x)
     if (!y)
         return NULL;
     t->k->softmax(&t->exec, qkv__real(y), qkv__real(x), qkv__rows(x), qkv__channels(x));
-    qkv__record(t, &softmax_op, 1, &x, 1, &y, NULL, 0);
-    return y;
+    return qkv__record(t, &softmax_op, 1, &x, 1, &y, NULL, 0);
 }

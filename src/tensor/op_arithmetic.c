@@ -104,8 +104,7 @@ static qkv_tensor *binary(qkv_tape *t, const qkv_op *op, forward_fn *forward, qk
     qkv__arena_release(t->exec.scratch, mark);
     if (t->status)
         return NULL;
-    qkv__record(t, op, 2, in, 1, &y, NULL, 0);
-    return y;
+    return qkv__record(t, op, 2, in, 1, &y, NULL, 0);
 }
 
 /* ---- add and subtract -------------------------------------------------------------------- */
@@ -240,8 +239,7 @@ qkv_tensor *qkv_scale(qkv_tape *t, qkv_tensor *x, double factor)
     if (!y)
         return NULL;
     t->k->axpy(&t->exec, qkv__real(y), qkv__real(x), factor, false, qkv_count(x));
-    qkv__record(t, &scale_op, 1, &x, 1, &y, &factor, sizeof factor);
-    return y;
+    return qkv__record(t, &scale_op, 1, &x, 1, &y, &factor, sizeof factor);
 }
 
 static void exp_backward(qkv_tape *t, const qkv__node *n)
@@ -263,6 +261,5 @@ qkv_tensor *qkv_exp(qkv_tape *t, qkv_tensor *x)
     if (!y)
         return NULL;
     t->k->exp(&t->exec, qkv__real(y), qkv__real(x), qkv_count(x));
-    qkv__record(t, &exp_op, 1, &x, 1, &y, NULL, 0);
-    return y;
+    return qkv__record(t, &exp_op, 1, &x, 1, &y, NULL, 0);
 }

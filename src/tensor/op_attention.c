@@ -57,13 +57,11 @@ static void answer(qkv_tape *t, const qkv_attention_probe *probe, const attentio
     if (rows == 0 || rows > T - probe->row)
         rows = T - probe->row;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *weights = qkv__arena_alloc(t->exec.scratch, (rows * S + 1) * sizeof *weights);
-    if (!weights) {
-        t->status = QKV_E_MEMORY;
-        return;
+    qkv_real *weights = qkv__scratch(t, rows * S);
+    if (weights) {
+        t->k->attention_rows(&t->exec, weights, p->lse, q, k, a, b, h, probe->row, rows);
+        probe->fn(probe->user, t->name, (int)b, (int)h, probe->row, rows, S, weights);
     }
-    t->k->attention_rows(&t->exec, weights, p->lse, q, k, a, b, h, probe->row, rows);
-    probe->fn(probe->user, t->name, (int)b, (int)h, probe->row, rows, S, weights);
     qkv__arena_release(t->exec.scratch, mark);
 }
 
@@ -104,6 +102,17 @@ static qkv_tensor *as_rows(qkv_tape *t, qkv_tensor *x, bool joined)
 static size_t rows_apart(const qkv_tensor *x) /* of one sequence and the next, equal lengths */
 {
     return x->shape[0] > 1 ? x->stride[0] / x->stride[1] : x->shape[1];
+}
+
+/* Keys and values are found by one count of rows: where their sequences lie differently far apart,
+ * both are copied. False on failure. */
+static bool same_spacing(qkv_tape *t, qkv_tensor **in)
+{
+    bool same = in[1]->ndim != 4 || in[2]->ndim != 4 || rows_apart(in[1]) == rows_apart(in[2]);
+    for (int i = 1; i < 3 && !same; i++)
+        if (!(in[i] = qkv_contiguous(t, in[i])))
+            return false;
+    return true;
 }
 
 static bool offsets_fit(const int32_t *offsets, size_t n, size_t rows)
@@ -254,13 +263,16 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
 {
     qkv_attention_options o = options ? *options : (qkv_attention_options){0};
     qkv_tensor *in[] = {q, k, v, o.bias};
-    if (!qkv__ready(t, "attention", o.bias ? 4 : 3, in))
+    if (!qkv__ready_reals(t, "attention", o.bias ? 4 : 3, in))
         return NULL;
+    if (!(o.dropout >= 0 && o.dropout < 1))
+        return qkv__op_fail(t, "attention", "the dropout probability %g is not in [0, 1)",
+                            o.dropout);
     int ndim = q->ndim;
     for (int i = 0; i < 3; i++)
         if (!(in[i] = as_rows(t, in[i], i == 0)))
             return NULL;
-    if (o.bias && !(in[3] = qkv__dense_input(t, o.bias)))
+    if (!same_spacing(t, in) || (o.bias && !(in[3] = qkv__dense_input(t, o.bias))))
         return NULL;
     attention_params p = {0};
     if (!describe(t, &p, in, &o))
@@ -274,6 +286,7 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
                     qkv__real(in[2]), &p.args);
     if (t->attention_probes)
         answer_all(t, &p, qkv__real(in[0]), qkv__real(in[1]), o.probe);
-    qkv__record(t, &attention_op, 4, in, 1, &y, &p, sizeof p);
+    if (!qkv__record(t, &attention_op, 4, in, 1, &y, &p, sizeof p))
+        return NULL;
     return ndim == 3 ? qkv_reshape(t, y, 3, y->shape + 1) : y;
 }

@@ -80,10 +80,10 @@ static size_t block_rows(size_t N, size_t V)
 qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                                 qkv_tensor *targets, const qkv_cross_entropy_options *options)
 {
-    qkv_cross_entropy_options o = options ? *options : qkv_cross_entropy_defaults();
+    qkv_cross_entropy_options o = options ? *options : (qkv_cross_entropy_options){0};
     qkv_tensor *in[] = {x, w, b, targets};
-    qkv_tensor *given[] = {x, w, targets};
-    if (!qkv__ready(t, "classifier_loss", 3, given))
+    if (!qkv__ready_reals(t, "classifier_loss", b ? 3 : 2, in) ||
+        !qkv__ready(t, "classifier_loss", 1, &targets))
         return NULL;
     in[0] = qkv__dense_input(t, x);
     in[1] = qkv__dense_input(t, w);
@@ -106,16 +106,11 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     p.db = wanted_memory(t, recording, in[2], &p.nb);
     size_t rows = block_rows(N, V);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *loss = qkv__arena_alloc(t->exec.scratch, (N + 1) * sizeof *loss);
-    qkv_real *logits = qkv__arena_alloc(t->exec.scratch, rows * V * sizeof *logits);
-    if (!loss || !logits || t->status) {
-        t->status = t->status ? t->status : QKV_E_MEMORY;
-        return NULL;
-    }
-    for (size_t from = 0; from < N; from += rows)
+    qkv_real *loss = qkv__scratch(t, N), *logits = qkv__scratch(t, rows * V);
+    for (size_t from = 0; from < N && !t->status; from += rows)
         block(t, in, &p, from, N - from < rows ? N - from : rows, logits, loss + from, &args, &o);
-    qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, N) * args.scale);
+    if (!t->status)
+        qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, N) * args.scale);
     qkv__arena_release(t->exec.scratch, mark);
-    qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
-    return y;
+    return qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
 }

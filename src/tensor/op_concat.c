@@ -60,6 +60,5 @@ qkv_tensor *qkv_concat(qkv_tape *t, int axis, int n, qkv_tensor *const *parts)
         t->k->copy(&t->exec, to, y->stride, qkv__real(x), x->stride, x->shape, x->ndim, false);
         to += x->shape[a] * y->stride[a];
     }
-    qkv__record(t, &concat_op, n, parts, 1, &y, &a, sizeof a);
-    return y;
+    return qkv__record(t, &concat_op, n, parts, 1, &y, &a, sizeof a);
 }

@@ -4,11 +4,6 @@
 
 /* ---- what both losses share -------------------------------------------------------------- */
 
-qkv_cross_entropy_options qkv_cross_entropy_defaults(void)
-{
-    return (qkv_cross_entropy_options){.ignore = -100};
-}
-
 /* Targets that count; SIZE_MAX when one is no class (the tape then says which). */
 static size_t count_targets(qkv_tape *t, const char *op, const qkv_tensor *targets, size_t V,
                             int32_t ignore)
@@ -40,7 +35,8 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
         qkv__op_fail(t, op, "smoothing %g is not in [0, 1)", o->smoothing);
         return false;
     }
-    size_t counted = count_targets(t, op, targets, V, o->ignore);
+    int32_t ignore = o->has_ignore ? o->ignore : QKV_IGNORED;
+    size_t counted = count_targets(t, op, targets, V, ignore);
     if (counted == SIZE_MAX)
         return false;
     double divisor = o->reduction == QKV_REDUCE_SUM || !counted ? 1.0 : (double)counted;
@@ -50,7 +46,7 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
     double off = o->smoothing_kind == QKV_SMOOTH_TORCH ? o->smoothing / (double)V
                  : V > 1                               ? o->smoothing / others
                                                        : 0;
-    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, o->ignore, N, V};
+    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, ignore, N, V};
     return true;
 }
 
@@ -81,7 +77,7 @@ static const qkv_op cross_entropy_op = {"cross_entropy", cross_entropy_backward}
 qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targets,
                               const qkv_cross_entropy_options *options)
 {
-    qkv_cross_entropy_options o = options ? *options : qkv_cross_entropy_defaults();
+    qkv_cross_entropy_options o = options ? *options : (qkv_cross_entropy_options){0};
     qkv_tensor *in[] = {logits, targets};
     if (!qkv__ready(t, "cross_entropy", 2, in) || !qkv__ready_reals(t, "cross_entropy", 1, in))
         return NULL;
@@ -104,6 +100,5 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
     qkv__arena_release(t->exec.scratch, mark);
     if (t->status)
         return NULL;
-    qkv__record(t, &cross_entropy_op, 2, in, 1, &y, &args, sizeof args);
-    return y;
+    return qkv__record(t, &cross_entropy_op, 2, in, 1, &y, &args, sizeof args);
 }

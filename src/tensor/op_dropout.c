@@ -37,8 +37,7 @@ static qkv_tensor *drop(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor
     qkv_k_dropout_args args = {p, t->random.seed, t->random.step, row * qkv__channels(x), site};
     t->k->dropout(&t->exec, qkv__real(y), qkv__real(in[0]), residual ? qkv__real(in[1]) : NULL,
                   false, &args, qkv_count(x));
-    qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
-    return y;
+    return qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
 }
 
 static bool possible(qkv_tape *t, const char *op, double p)

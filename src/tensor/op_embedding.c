@@ -77,6 +77,5 @@ qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, doubl
     t->k->embed(&t->exec, qkv__real(y), qkv__ids(in[0]), qkv__real(in[1]), scale,
                 n == 4 ? qkv__ids(in[2]) : NULL, n == 4 ? qkv__real(in[3]) : NULL, qkv_count(ids),
                 table->shape[1]);
-    qkv__record(t, &embedding_op, 4, in, 1, &y, &scale, sizeof scale);
-    return y;
+    return qkv__record(t, &embedding_op, 4, in, 1, &y, &scale, sizeof scale);
 }

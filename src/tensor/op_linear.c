@@ -21,14 +21,10 @@ static void linear_backward(qkv_tape *t, const qkv__node *n)
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     if (p->before) { /* the gradient before the activation, in place unless dy was asked for */
         bool asked = y->required || y->kept == t->pass;
-        qkv_real *du = asked ? qkv__arena_alloc(t->exec.scratch, M * N * sizeof *du)
-                             : (qkv_real *)(uintptr_t)dy;
-        if (!du) {
-            t->status = QKV_E_MEMORY;
-            return;
-        }
-        t->k->act_bwd(&t->exec, du, qkv__real(p->before), dy, (qkv_k_act)p->act, false, M * N);
-        dy = du;
+        qkv_real *du = asked ? qkv__scratch(t, M * N) : (qkv_real *)(uintptr_t)dy;
+        if (du)
+            t->k->act_bwd(&t->exec, du, qkv__real(p->before), dy, (qkv_k_act)p->act, false, M * N);
+        dy = du; /* without scratch the tape has failed, and nobody wants a gradient now */
     }
     bool acc;
     qkv_real *dx = qkv__grad(t, x, &acc);
@@ -51,7 +47,7 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act)
 {
     qkv_tensor *in[] = {x, w, b};
-    if (!qkv__ready(t, "linear", b ? 3 : 2, in))
+    if (!qkv__ready_reals(t, "linear", b ? 3 : 2, in) || !qkv__known_act(t, "linear", act))
         return NULL;
     in[0] = x = qkv__dense_input(t, x);
     in[1] = w = qkv__dense_input(t, w);
@@ -86,6 +82,5 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                    &(qkv_k_gemm_args){false, true, false, M, N, K, K, K, N, bias});
     if (act != QKV_ACT_NONE)
         t->k->act(&t->exec, qkv__real(y), out, (qkv_k_act)act, M * N);
-    qkv__record(t, &linear_op, 3, in, 1, &y, &params, sizeof params);
-    return y;
+    return qkv__record(t, &linear_op, 3, in, 1, &y, &params, sizeof params);
 }

@@ -34,8 +34,7 @@ static qkv_tensor *loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor
     qkv_k_loss_args args = {kind, delta, 1.0 / (double)n, false};
     qkv__real(y)[0] = (qkv_real)(args.scale * t->k->loss(&t->exec, qkv__real(in[0]),
                                                          qkv__real(in[1]), &args, n));
-    qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
-    return y;
+    return qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
 }
 
 static const qkv_op mse_op = {"mse_loss", loss_backward}, l1_op = {"l1_loss", loss_backward};

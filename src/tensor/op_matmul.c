@@ -153,6 +153,5 @@ qkv_tensor *qkv_matmul(qkv_tape *t, qkv_tensor *a, bool transpose_a, qkv_tensor 
                    qkv__real(in[1]) + ob,
                    &(qkv_k_gemm_args){p.ta, p.tb, false, p.M, p.N, p.K, p.lda, p.ldb, p.N, NULL});
     }
-    qkv__record(t, &matmul_op, 2, in, 1, &y, &p, sizeof p);
-    return y;
+    return qkv__record(t, &matmul_op, 2, in, 1, &y, &p, sizeof p);
 }

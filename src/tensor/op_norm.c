@@ -138,8 +138,7 @@ qkv_tensor *qkv_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x, qkv_tensor 
     p.s = qkv__real(in[0]);
     t->k->norm(&t->exec, qkv__real(y), NULL, p.mean, p.rstd, p.s, NULL,
                weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p.args);
-    qkv__record(t, &norm_op, 4, in, 1, &y, &p, sizeof p);
-    return y;
+    return qkv__record(t, &norm_op, 4, in, 1, &y, &p, sizeof p);
 }
 
 qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
@@ -166,12 +165,10 @@ qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
     p.s = s;
     t->k->norm(&t->exec, qkv__real(out[0]), s, p.mean, p.rstd, qkv__real(in[0]), qkv__real(in[1]),
                weight ? qkv__real(weight) : NULL, bias ? qkv__real(bias) : NULL, &p.args);
-    qkv__record(t, &residual_norm_op, 4, in, sum ? 2 : 1, out, &p, sizeof p);
-    if (t->status)
-        return NULL;
-    if (sum)
+    qkv_tensor *y = qkv__record(t, &residual_norm_op, 4, in, sum ? 2 : 1, out, &p, sizeof p);
+    if (y && sum)
         *sum = out[1];
-    return out[0];
+    return y;
 }
 
 /* x / sqrt(sum x^2 + eps) = C^-1/2 x / sqrt(mean x^2 + eps/C). */

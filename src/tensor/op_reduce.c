@@ -31,8 +31,7 @@ static qkv_tensor *total(qkv_tape *t, const qkv_op *op, qkv_tensor *x, bool mean
     if (!y)
         return NULL;
     qkv__real(y)[0] = (qkv_real)(factor * t->k->sum(&t->exec, qkv__real(x), n));
-    qkv__record(t, op, 1, &x, 1, &y, &factor, sizeof factor);
-    return y;
+    return qkv__record(t, op, 1, &x, 1, &y, &factor, sizeof factor);
 }
 
 qkv_tensor *qkv_sum(qkv_tape *t, qkv_tensor *x) { return total(t, &sum_op, x, false); }
@@ -84,6 +83,5 @@ qkv_tensor *qkv_mean_axis(qkv_tape *t, qkv_tensor *x, int axis)
         t->k->sum_rows(&t->exec, qkv__real(y) + o * inner, qkv__real(x) + o * length * inner,
                        inner, false, length, inner);
     t->k->axpy(&t->exec, qkv__real(y), qkv__real(y), 1.0 / (double)length, false, qkv_count(y));
-    qkv__record(t, &mean_axis_op, 1, &x, 1, &y, &a, sizeof a);
-    return y;
+    return qkv__record(t, &mean_axis_op, 1, &x, 1, &y, &a, sizeof a);
 }

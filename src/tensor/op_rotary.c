@@ -52,6 +52,5 @@ qkv_tensor *qkv_rotary(qkv_tape *t, qkv_tensor *x, qkv_tensor *positions, double
     a.hy = D;
     rotary_params p = {a};
     t->k->rotary(&t->exec, qkv__real(y), qkv__real(x), qkv__ids(in[1]), &a);
-    qkv__record(t, &rotary_op, 2, in, 1, &y, &p, sizeof p);
-    return y;
+    return qkv__record(t, &rotary_op, 2, in, 1, &y, &p, sizeof p);
 }

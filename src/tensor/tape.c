@@ -43,6 +43,7 @@ void qkv_tape_destroy(qkv_tape *t)
 void qkv_tape_reset(qkv_tape *t)
 {
     qkv__arena_reset(t->step);
+    qkv__arena_reset(t->exec.scratch);
     t->status = QKV_OK;
     t->epoch = next_epoch();
     t->first = t->last = NULL;
@@ -152,11 +153,9 @@ bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in)
     return false;
 }
 
-void qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
+static void note(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
                  qkv_tensor *const *out, const void *params, size_t params_size)
 {
-    if (!qkv__recording(t, n_in, in))
-        return;
     size_t tensors = (size_t)(n_in + n_out);
     qkv__node *n = qkv__step_alloc(t, sizeof *n + tensors * sizeof(qkv_tensor *) + params_size);
     if (!n)
@@ -180,6 +179,16 @@ void qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in,
         out[i]->root->needs_grad = true;
         out[i]->root->noted = t->dropped + 1;
     }
+}
+
+qkv_tensor *qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
+                        qkv_tensor *const *out, const void *params, size_t params_size)
+{
+    if (!t->status && qkv__arena_failed(t->exec.scratch))
+        t->status = QKV_E_MEMORY;
+    if (qkv__recording(t, n_in, in))
+        note(t, op, n_in, in, n_out, out, params, params_size);
+    return t->status ? NULL : out[0];
 }
 
 uint64_t qkv__first_row(const qkv_tape *t, size_t N, size_t leading)

@@ -7,8 +7,7 @@
  *     ... check shapes: return qkv__op_fail(t, "add", "...");
  *     qkv_tensor *y = qkv__new(t, QKV_REAL, ndim, shape);    // NULL when out of memory
  *     t->k->add(&t->exec, qkv__real(y), ...);
- *     qkv__record(t, &add_op, 2, in, 1, &y, &params, sizeof params);
- *     return y;
+ *     return qkv__record(t, &add_op, 2, in, 1, &y, &params, sizeof params);
  *
  * and its backward, called with the gradients of its outputs complete,
  *
@@ -124,6 +123,9 @@ bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 /* As qkv__ready, and every input must hold real numbers. */
 bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 
+/* Fails the tape when no activation has that number. */
+bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act);
+
 /* Records the first error as "op at name: sentence"; returns NULL. */
 void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF(3, 4);
 
@@ -164,9 +166,11 @@ bool qkv__same_shape(const qkv_tensor *a, const qkv_tensor *b);
 /* Would this op be recorded, given these inputs? Lets a forward skip what only backward needs. */
 bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in);
 
-/* Notes the op if the tape records and an input needs a gradient. Copies params and the lists. */
-void qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
-                 qkv_tensor *const *out, const void *params, size_t params_size);
+/* Ends an op: notes it if the tape records and an input needs a gradient (params and the lists
+ * are copied). Returns the first output, or NULL when anything failed, a kernel that found no
+ * scratch memory and returned early included. */
+qkv_tensor *qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
+                        qkv_tensor *const *out, const void *params, size_t params_size);
 
 /* ---- inside backward ---------------------------------------------------------------------- */
 

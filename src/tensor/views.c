@@ -61,8 +61,7 @@ static qkv_tensor *copy_permuted(qkv_tape *t, qkv_tensor *x, const size_t *axes)
         t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), stride, shape, x->ndim, false);
     else
         copy_ids(qkv__ids(y), qkv__ids(x), x->ndim, shape, stride);
-    qkv__record(t, &copy_op, 1, &x, 1, &y, axes, sizeof(size_t) * QKV_MAX_DIMS);
-    return y;
+    return qkv__record(t, &copy_op, 1, &x, 1, &y, axes, sizeof(size_t) * QKV_MAX_DIMS);
 }
 
 qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x)

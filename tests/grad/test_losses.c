@@ -32,11 +32,11 @@ static int classifier(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void
 }
 
 static const qkv_cross_entropy_options options[] = {
-    {.ignore = IGNORED},
-    {.ignore = IGNORED, .smoothing = 0.1},
-    {.ignore = IGNORED, .smoothing = 0.2, .smoothing_kind = QKV_SMOOTH_PAPER},
-    {.ignore = IGNORED, .reduction = QKV_REDUCE_SUM},
-    {.ignore = IGNORED, .smoothing = 0.1, .normalizer = 17},
+    {.has_ignore = true, .ignore = IGNORED},
+    {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.1},
+    {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.2, .smoothing_kind = QKV_SMOOTH_PAPER},
+    {.has_ignore = true, .ignore = IGNORED, .reduction = QKV_REDUCE_SUM},
+    {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.1, .normalizer = 17},
 };
 
 static void test_cross_entropy(void **state)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every public header compiles alone, and included twice, as C11 and as C++17.
+# Every public header compiles alone, and included twice, as C11 and as C++17; the umbrella names
+# each once.
 # Needs CC, CXX, QKV_SOURCE.
 set -u
 status=0
@@ -17,5 +18,8 @@ for path in "$QKV_SOURCE"/include/qkv.h "$QKV_SOURCE"/include/qkv/*.h; do
         { echo "$header does not compile alone as C++17"; status=1; }
     count=$((count + 1))
 done
+named=$(sed -n 's/^#include <\(qkv\/.*\)>$/\1/p' "$QKV_SOURCE/include/qkv.h" | sort)
+there=$(cd "$QKV_SOURCE/include" && printf '%s\n' qkv/*.h | sort)
+[ "$named" = "$there" ] || { echo "qkv.h does not name every header once"; status=1; }
 echo "$count headers"
 exit $status

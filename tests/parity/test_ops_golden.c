@@ -197,10 +197,10 @@ static const binary_op mse = {qkv_mse_loss}, l1 = {qkv_l1_loss}, bce = {qkv_bina
 static const qkv_activation acts[] = {QKV_ACT_NONE, QKV_ACT_RELU, QKV_ACT_GELU,
                                       QKV_ACT_GELU_TANH, QKV_ACT_QUICK_GELU, QKV_ACT_SILU,
                                       QKV_ACT_SIGMOID, QKV_ACT_TANH};
-static const qkv_cross_entropy_options smooth = {.ignore = -100, .smoothing = 0.1};
-static const qkv_cross_entropy_options paper = {.ignore = -100, .smoothing = 0.1,
+static const qkv_cross_entropy_options smooth = {.smoothing = 0.1};
+static const qkv_cross_entropy_options paper = {.smoothing = 0.1,
                                                 .smoothing_kind = QKV_SMOOTH_PAPER};
-static const qkv_cross_entropy_options summed = {.ignore = -100, .reduction = QKV_REDUCE_SUM};
+static const qkv_cross_entropy_options summed = {.reduction = QKV_REDUCE_SUM};
 static const qkv_attention_options plain = {0}, causal = {.causal = true}, unscaled = {.scale = 1};
 static const qkv_attention_options short_keys = {.k_lengths = lengths};
 static const qkv_attention_options packed = {.sequences = 3, .q_offsets = q_offsets,

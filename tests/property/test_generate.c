@@ -44,7 +44,7 @@ static int32_t likeliest(qkv_model *m, qkv_tape *t, const int32_t *ids, size_t n
 
 static void make(qkv_model *m, size_t window, qkv_ids *out)
 {
-    qkv_generate_options o = {.tokens = MADE, .window = window, .stop = -1,
+    qkv_generate_options o = {.tokens = MADE, .window = window,
                               .sampling = qkv_sampling_defaults()};
     o.sampling.temperature = 0;
     assert_int_equal(qkv_generate(m, prompt, PROMPT, &o, NULL, NULL, out), QKV_OK);
