@@ -319,7 +319,8 @@ static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, si
                                c->head_width);
 }
 
-static const qkv__lm lm = {vocab, horizon, eos, has_horizon, flops, layers, block_cache, hidden, head};
+static const qkv__lm lm = {vocab, horizon, eos, has_horizon, flops, layers, block_cache,
+                           hidden, head};
 
 const qkv_model_type qkv_gpt2_type = {
     "gpt2", "GPT2LMHeadModel", "transformer.", &qkv__gpt2_config, sizeof(qkv_gpt_config),
