@@ -237,8 +237,10 @@ static void say(const cli *c, const qkv_train_result *r, const char *dir)
                  (unsigned long long)r->step);
         return;
     }
-    cli_note(c, "%llu steps in %.3g minutes%s; the model in %s is of step %llu",
-             (unsigned long long)r->step, r->seconds / 60,
+    bool minutes = r->seconds >= 100;
+    cli_note(c, "%llu steps in %.3g %s%s; the model in %s is of step %llu",
+             (unsigned long long)r->step, minutes ? r->seconds / 60 : r->seconds,
+             minutes ? "minutes" : "seconds",
              r->early ? " (no better for a while)" : "", dir, (unsigned long long)r->best_step);
     if (r->measures.scored < r->measures.units)
         cli_note(c, "judged on %zu of %zu held-out tokens, for lack of time", r->measures.scored,

@@ -8,7 +8,7 @@
 #include "train/train.h"
 
 static const double SAVE_SECONDS = 60; /* between checkpoints, unless evaluations come sooner */
-static const double SMOOTHING = 0.98;  /* of the training loss that is shown */
+static const double NEWEST = 0.02;     /* share of an update in the training loss shown */
 enum { LOG_EVERY = 10 };               /* updates between lines of the log */
 
 /* ---- one update ---------------------------------------------------------------------------- */
@@ -90,7 +90,9 @@ static qkv_status update(qkv__loop *l)
     if (l->recent_updates == 0 && l->updates == 0)
         warn_without_gradient(l);
     l->last_loss = loss;
-    l->smooth_loss = l->step ? SMOOTHING * l->smooth_loss + (1 - SMOOTHING) * loss : loss;
+    double share = 4 / (4 + (double)l->step); /* at first over about a quarter of all updates */
+    share = share > NEWEST ? share : NEWEST;
+    l->smooth_loss += share * (loss - l->smooth_loss);
     l->step++;
     return QKV_OK;
 }

@@ -1,0 +1,103 @@
+#!/bin/sh
+# test_train_lm.sh - what `qkv train lm` says and writes while it trains, fine-tuning, early
+# stopping, a diverging run; and that `qkv eval` afterwards says the same.
+set -u
+failed=0
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+cd "$out" || exit 1
+cat "$QKV_SOURCE"/src/train/*.c | head -c 20000 >text
+
+# fail WORDS : shows what went wrong and goes on.
+fail() {
+    echo "$*"
+    failed=1
+}
+
+# train OPTION... : its answer in `answer`, its notes in `notes`; succeeds when it does.
+train() {
+    "$QKV" train lm --data text --tokenizer char --model nano --length 16 --batch 2 --threads 1 \
+        --json "$@" >answer 2>notes </dev/null
+}
+
+# field NAME FILE : the number of that name in the last line of JSON.
+field() {
+    tail -1 "$2" | sed -n 's/.*"'"$1"'": \([-+0-9.e]*\).*/\1/p'
+}
+
+# The notes of a run whose standard error is a file: one progress line at the end, evaluations.
+train --steps 60 --out a || fail "train: $(cat notes)"
+grep '^training' notes | grep -qvE '^training  [0-9]+/60 steps  loss [0-9]+\.[0-9]{4}  [0-9.]+[kMG]? tokens/s  [0-9.e+]+ GF/s( \([0-9]+% of peak\))?(  ETA [0-9:]+)?$' &&
+    fail "odd progress: $(grep '^training' notes)"
+[ "$(grep -c '^training  60/60 steps' notes)" -eq 1 ] || fail "no last line: $(cat notes)"
+grep -qE '^step 0  held out loss [0-9.]+  \(best\)$' notes || fail "step 0: $(cat notes)"
+grep -qE '^step 60  train [0-9.]+  held out loss [0-9.]+' notes || fail "step 60: $(cat notes)"
+grep -q '[^[:print:]]' notes && fail "control characters in a file: $(cat -v notes)"
+grep -qE '^60 steps in [0-9.e-]+ seconds; the model in a is of step' notes || fail "$(cat notes)"
+
+# On a terminal the line is written over.
+if command -v script >/dev/null; then
+    script -qec "'$QKV' train lm --data text --tokenizer char --model nano --length 16 --batch 2 \
+        --threads 1 --steps 400 --out terminal" /dev/null >shown 2>&1 </dev/null || fail "$(cat shown)"
+    lines=$(tr '\r' '\n' <shown | grep -c '^training')
+    [ "$lines" -ge 1 ] || fail "no progress on a terminal: $(cat -v shown)"
+    tr '\r' '\n' <shown | sed 's/\x1b\[K//g' | grep -q '.\{80\}' && fail "more than 79 columns"
+fi
+
+# The log: evaluations and every tenth step, in order.
+awk -F'"step": ' '{ split($2, a, ","); if (a[1] < last) exit 1; last = a[1] }' \
+    a/train/metrics.jsonl || fail "steps go back: $(cat a/train/metrics.jsonl)"
+[ "$(grep -c '"kind": "step"' a/train/metrics.jsonl)" -eq 6 ] || fail "not every tenth step"
+[ "$(grep -c '"kind": "eval"' a/train/metrics.jsonl)" -eq 11 ] || fail "not eleven evaluations"
+head -1 a/train/metrics.jsonl | grep -q 'train_loss' && fail "a training loss before training"
+grep '"kind": "step"' a/train/metrics.jsonl |
+    grep -qvE '"seconds": [0-9.e-]+, "loss": [0-9.]+, "lr": [0-9.e-]+, "norm": [0-9.]+}$' &&
+    fail "odd step: $(cat a/train/metrics.jsonl)"
+awk 'BEGIN { exit !('"$(field loss answer)"' < '"$(sed -n '1s/.*"loss": \([0-9.]*\).*/\1/p' a/train/metrics.jsonl)"' - 0.5) }' ||
+    fail "nothing was learnt: $(cat answer)"
+
+# `eval` says what training said; its measures fit together and to the text.
+cp answer trained
+"$QKV" eval a --json --threads 1 >judged || fail "eval"
+[ "$(field loss trained)" = "$(field loss judged)" ] || fail "$(cat trained judged)"
+[ "$(field tokens judged)" -eq 1999 ] || fail "tokens 2..2000 of the last tenth: $(cat judged)"
+awk 'BEGIN { l = '"$(field loss judged)"'; p = '"$(field perplexity judged)"'
+    b = '"$(field bits_per_byte judged)"'; e = p / exp(l) - 1; f = b / (l * 1999 / log(2) / 2000) - 1
+    exit !(e * e < 1e-12 && f * f < 1e-12) }' || fail "perplexity, bits: $(cat judged)"
+tail -c 2000 text >end
+"$QKV" eval a --json --threads 1 --file end >again || fail "eval --file"
+cmp judged again || fail "$(cat judged again)"
+
+# Fine-tuning begins where the other run ended, with its tokenizer, and leaves it alone.
+cp -r a before
+train --init a --steps 5 --out b || fail "--init: $(cat notes)"
+[ "$(field loss trained)" = "$(sed -n '1s/.*"loss": \([0-9.]*\).*/\1/p' b/train/metrics.jsonl)" ] ||
+    fail "--init starts elsewhere: $(cat trained; head -1 b/train/metrics.jsonl)"
+train --init a --steps 5 --length 8 --out shorter || fail "--init --length: $(cat notes)"
+cmp a/tokenizer.json b/tokenizer.json || failed=1
+cmp a/config.json b/config.json || failed=1
+diff -r a before || fail "--init changed the model it started from"
+
+# Nothing held out: no evaluations, the last model is kept.
+train --valid-last 0 --steps 12 --out none || fail "nothing held out: $(cat notes)"
+grep -q 'held out' notes && ! grep -q ' 0 held out' notes && fail "$(cat notes)"
+[ "$(field best_step answer)" -eq 12 ] || fail "$(cat answer)"
+
+# Early stopping keeps the best.
+train --steps 400 --eval-every 1 --patience 2 --lr 0.3 --out early || fail "$(cat notes)"
+grep -q 'no better for a while' notes || fail "not stopped: $(cat notes)"
+[ "$(field steps answer)" -eq $(($(field best_step answer) + 2)) ] || fail "$(cat answer)"
+"$QKV" eval early --json --threads 1 >judged
+[ "$(field loss judged)" = "$(field loss answer)" ] || fail "not the best: $(cat judged answer)"
+
+# Numbers that are not finite end the run with the step and the parameter.
+train --steps 50 --lr 1e5 --warmup 0 --out nan && fail "a diverging run succeeded"
+grep -qE '^qkv: step [0-9]+: (the gradient of )?[a-z0-9_.]+ is not finite$' notes || fail "$(cat notes)"
+
+# A time budget: the plan is told, and all of it ends.
+train --minutes 0.03 --out time || fail "$(cat notes)"
+grep -q '^plan: [0-9]* updates in 0.03 minutes' notes || fail "$(cat notes)"
+grep -q '"finished": true' answer || fail "$(cat answer)"
+train --minutes 1 --steps 5 --out both
+[ $? -eq 2 ] || fail "--steps with --minutes: $(cat notes)"
+exit $failed
