@@ -9,7 +9,20 @@
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
+enum { SPARE_ALIGN = 64 };
+
 /* ---- the pool ----------------------------------------------------------------------------- */
+
+static void *new_buffer(qkv_tape *t, size_t bytes)
+{
+    size_t need = (bytes + SPARE_ALIGN - 1) / SPARE_ALIGN * SPARE_ALIGN;
+    if (need == 0 || need > t->spare_bytes)
+        return qkv__step_alloc(t, bytes < sizeof(void *) ? sizeof(void *) : bytes);
+    void *p = t->spare;
+    t->spare += need;
+    t->spare_bytes -= need;
+    return p;
+}
 
 /* A buffer of at least `bytes`: the smallest free one that is not twice too large, else new. */
 static qkv_real *pool_take(qkv_tape *t, size_t bytes)
@@ -22,7 +35,7 @@ static qkv_real *pool_take(qkv_tape *t, size_t bytes)
             best = c;
     }
     if (!best)
-        return qkv__step_alloc(t, bytes < sizeof(void *) ? sizeof(void *) : bytes);
+        return new_buffer(t, bytes);
     void *p = best->free;
     memcpy(&best->free, p, sizeof best->free);
     return p;
@@ -42,6 +55,14 @@ static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
     }
     memcpy(p, &c->free, sizeof c->free);
     c->free = p;
+}
+
+void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes)
+{
+    if (t->keep || bytes <= t->spare_bytes)
+        return;
+    t->spare = p;
+    t->spare_bytes = bytes;
 }
 
 /* ---- gradients of roots ------------------------------------------------------------------- */
@@ -303,6 +324,7 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
         return t->status;
     t->pass++;
     t->wrt = a->n_wrt > 0;
+    t->keep = a->keep;
     if (t->wrt)
         mark_wanted(t, a);
     for (int i = 0; i < a->n; i++)

@@ -33,6 +33,8 @@ static void classifier_backward(qkv_tape *t, const qkv__node *n)
     pass_on(t, n->in[1], p->dw, factor, p->nw);
     if (n->in[2])
         pass_on(t, n->in[2], p->db, factor, p->nb);
+    if (p->dw) /* the largest buffer of a step: all gradients to come may fit */
+        qkv__grad_spare(t, p->dw, p->nw * sizeof *p->dw);
 }
 
 static const qkv_op classifier_op = {"classifier_loss", classifier_backward};

@@ -49,6 +49,7 @@ void qkv_tape_reset(qkv_tape *t)
     t->first = t->last = NULL;
     t->leaves = NULL;
     t->pool_classes = 0;
+    t->spare_bytes = 0;
     t->pass = t->dropped = 0;
     t->name_depth = 0;
     t->name[0] = 0;

@@ -100,8 +100,11 @@ struct qkv_tape {
     uint64_t dropped; /* passes that dropped the notes, over this step */
     uint64_t pass;   /* number of the backward pass, from 1 */
     bool wrt;        /* the pass goes to chosen tensors only */
+    bool keep;       /* the pass leaves the notes for another */
     qkv__pool_class pool[QKV__POOL_CLASSES];
     int pool_classes;
+    char *spare; /* step memory that its op needs no more */
+    size_t spare_bytes;
     qkv_grad_ready_fn *on_ready;
     void *ready_user;
 
@@ -187,6 +190,10 @@ void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim
 
 /* The gradient of output i, dense; NULL when none arrived. */
 const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i);
+
+/* An op's own step memory, which its backward has read for the last time unless another pass
+ * follows: gradients made from now on may lie there. */
+void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes);
 
 /* Index in the global batch of the first row of a tensor with N rows, whose leading dimension
  * is `leading` (for dropout). */
