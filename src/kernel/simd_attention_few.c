@@ -5,11 +5,14 @@
 
 #include "kernel/simd_attention.h"
 
-enum { KEYS = 64 }; /* keys a step: one head's, with their values, stay in the first cache */
+/* Keys a step: one head's, with their values, stay in the first cache. Floats of a cache line.
+ * __builtin_prefetch's name for the second cache. */
+enum { KEYS = 64, LINE = 16, L2 = 2 };
 
 /* One thread's memory: the rows (query, head) of one task, heads innermost. */
 typedef struct {
     size_t b, head, heads; /* the task: query heads head .. head+heads-1 of sequence b */
+    size_t kv_heads;       /* their key/value heads */
     float *q;         /* (rows, D), scaled */
     float *out;       /* (rows, padded(Dv)) */
     float *max, *sum; /* (rows) */
@@ -193,20 +196,43 @@ static void rows_store(const room *m, float *out, float *lse, const attention_ar
     }
 }
 
-/* All rows of the task on the keys j0 .. j0+nk-1. */
-static void keys_step(room *m, const float *k, const float *v, const attention_args *a, size_t j0,
-                      size_t nk)
+/* Part c of `heads` of the next keys, or values, on its way to the second cache: pieces of rows
+ * are too short for the processor to fetch ahead by itself, and the first cache has too few misses
+ * under way at a time. In the order of addresses, all heads' together. */
+static void fetch(const room *m, const float *x, size_t row, size_t head, size_t width, size_t n,
+                  size_t c)
 {
-    size_t b = m->b, queries = a->q_len[b];
+    size_t end = n * (c + 1) / m->heads;
+    for (size_t j = n * c / m->heads; j < end; j++) {
+        for (size_t h = 0; h < m->kv_heads; h++) {
+            for (size_t i = 0; i < width; i += LINE) {
+                __builtin_prefetch(x + j * row + h * head + i, 0, L2);
+            }
+        }
+    }
+}
+
+/* All rows of the task on the keys j0 .. j0+nk-1; `next` keys come after them. */
+static void keys_step(room *m, const float *k, const float *v, const attention_args *a, size_t j0,
+                      size_t nk, size_t next)
+{
+    size_t b = m->b, queries = a->q_len[b], key = a->k_begin[b] + j0;
+    size_t kv0 = m->head / (a->H / a->Hkv);
+    k += key * a->k_row;
+    v += key * a->v_row;
     for (size_t n = 0; n < m->heads * queries; n++) { /* a head's queries one after another */
         size_t i = n % queries, c = n / queries;
         block x = block_of(a, b, m->head + c, i);
-        size_t seen = keys_seen(&x, 0, j0, nk), key = a->k_begin[b] + j0;
+        size_t seen = keys_seen(&x, 0, j0, nk);
+        if (i == 0 && next) {
+            fetch(m, k + nk * a->k_row + kv0 * a->k_head, a->k_row, a->k_head, a->D, next, c);
+            fetch(m, v + nk * a->v_row + kv0 * a->v_head, a->v_row, a->v_head, a->Dv, next, c);
+        }
         if (seen) {
             const float *bias = a->bias;
             bias = bias ? bias + b * a->bias_b + x.h * a->bias_h + i * a->bias_t + j0 : NULL;
-            row_step(m, i * m->heads + c, a, k + key * a->k_row + x.kv * a->k_head,
-                     v + key * a->v_row + x.kv * a->v_head, seen, bias);
+            row_step(m, i * m->heads + c, a, k + x.kv * a->k_head, v + x.kv * a->v_head, seen,
+                     bias);
         }
     }
 }
@@ -222,15 +248,17 @@ void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, co
     float *memory = qkv__arena_alloc(e->scratch, threads * size * sizeof *memory);
     if (memory && !e->dry) {
 #pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (tasks > 1) default(none) \
-    shared(out, lse, q, k, v, a, size, tasks, memory, pieces, heads, rows)
+    shared(out, lse, q, k, v, a, size, tasks, memory, pieces, heads, rows, group)
         for (size_t n = 0; n < tasks; n++) {
             room m = room_at(memory + (size_t)omp_get_thread_num() * size, a, rows);
             m.b = n / pieces;
             m.head = n % pieces * heads;
             m.heads = m.head < a->H ? at_most(heads, a->H - m.head) : 0;
+            m.kv_heads = m.heads / group;
             rows_load(&m, q, a);
             for (size_t j = 0; j < a->k_len[m.b]; j += KEYS) {
-                keys_step(&m, k, v, a, j, at_most(a->k_len[m.b] - j, KEYS));
+                size_t now = at_most(a->k_len[m.b] - j, KEYS);
+                keys_step(&m, k, v, a, j, now, at_most(a->k_len[m.b] - j - now, KEYS));
             }
             rows_store(&m, out, lse, a);
         }
