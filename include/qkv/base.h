@@ -87,7 +87,8 @@ typedef struct {
 
 qkv_context_options qkv_context_defaults(void);
 
-/* On failure *out is NULL. options may be NULL for the defaults. */
+/* options may be NULL for the defaults. On failure *out is NULL: QKV_E_ARGUMENT for threads out
+ * of range or one of alloc and free alone, QKV_E_MEMORY. */
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options);
 
 /* Every object made on the context must be gone. NULL is allowed. */
@@ -100,11 +101,12 @@ const char *qkv_context_message(const qkv_context *ctx);
 /* Status of the last failure, QKV_OK when nothing failed yet. */
 qkv_status qkv_context_status(const qkv_context *ctx);
 
-int qkv_context_threads(const qkv_context *ctx);
+int qkv_context_threads(const qkv_context *ctx); /* the team's size, >= 1 */
 
 /* QKV_ISA_* bits in use: what the machine has and the options allow; REFERENCE always. */
 unsigned qkv_context_isa(const qkv_context *ctx);
 
+/* What the context's allocator has handed out; libraries' own memory is not in it. */
 typedef struct {
     size_t live_bytes;  /* allocated through the context and not yet freed */
     size_t peak_bytes;  /* the most live_bytes has been */

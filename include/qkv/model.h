@@ -21,22 +21,24 @@ const char *qkv_model_type_name(const qkv_model_type *type);
 const char *qkv_model_type_architecture(const qkv_model_type *type); /* "GPT2LMHeadModel" */
 /* What some files leave out in front of tensors' names: both are read. "" for none. */
 const char *qkv_model_type_prefix(const qkv_model_type *type);
-/* Describes the type's configuration struct, with the keys of config.json. */
+/* Describes the type's configuration struct, with the keys of config.json, ranges and defaults. */
 const qkv_option_table *qkv_model_type_config(const qkv_model_type *type);
 size_t qkv_model_type_config_size(const qkv_model_type *type);
 
 /* Makes the model with zeros for parameters (qkv_model_init or a file fills them) and copies
- * the configuration, a struct of the type's own. On failure *out is NULL. */
+ * the configuration, a struct of the type's own (start from qkv_option_defaults). ctx must outlive
+ * the model. On failure *out is NULL: QKV_E_ARGUMENT for a configuration that no model has,
+ * QKV_E_MEMORY. */
 qkv_status qkv_model_create(qkv_model **out, qkv_context *ctx, const qkv_model_type *type,
                             const void *config);
-void qkv_model_destroy(qkv_model *m);
+void qkv_model_destroy(qkv_model *m); /* its parameters with it; NULL is allowed */
 
 const qkv_model_type *qkv_model_type_of(const qkv_model *m);
-const void *qkv_model_config(const qkv_model *m);
-qkv_params *qkv_model_params(qkv_model *m);
+const void *qkv_model_config(const qkv_model *m); /* the type's struct, derived fields filled in */
+qkv_params *qkv_model_params(qkv_model *m);       /* the model owns them */
 qkv_context *qkv_model_context(const qkv_model *m);
 
-/* Every tensor of the model's files, once, in a fixed order. */
+/* Every tensor of the model's files, once, in a fixed order. Returns what fn returned last. */
 qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user);
 
 /* Fills every parameter as its row says; the same seed gives the same model. */
@@ -58,19 +60,22 @@ bool qkv_lm_has_horizon(const qkv_model *m);   /* positions past it do not exist
  * 7 T^2 (heads x head width) a layer and sequence: half of 4 T^2 forward, 2.5 times that back. */
 size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length);
 
+/* On failure *out is NULL. The model must outlive the cache. */
 qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity);
-void qkv_lm_cache_destroy(qkv_lm_cache *c);
-size_t qkv_lm_cache_length(const qkv_lm_cache *c);
-void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length);
+void qkv_lm_cache_destroy(qkv_lm_cache *c); /* NULL is allowed */
+size_t qkv_lm_cache_length(const qkv_lm_cache *c); /* positions of each sequence */
+void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length); /* forgets those from length on */
 void qkv_lm_cache_window(qkv_lm_cache *c, size_t positions); /* as qkv_kv_cache_window */
 
-/* ids (B, T) i32 -> the stack's output (B, T, width). With a cache the ids come after what it
- * holds. offsets: packed sequences, as in qkv_attention_options (B is 1 then), or NULL. */
+/* ids (B, T) i32 -> the stack's output (B, T, width). With a cache (or NULL) the ids come after
+ * what it holds; on failure it holds what it did. offsets: packed sequences, as in
+ * qkv_attention_options (B is 1 then), or NULL. NULL once anything on the tape has failed. */
 qkv_tensor *qkv_lm_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
                           const int32_t *offsets, qkv_lm_cache *cache);
 /* hidden (.., width) -> logits (.., vocab) */
 qkv_tensor *qkv_lm_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden);
-/* Cross-entropy of hidden's predictions; the logits are never all in memory. */
+/* Cross-entropy of hidden's predictions, targets i32 (..) -> (); the logits are never all in
+ * memory. options may be NULL. */
 qkv_tensor *qkv_lm_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *targets,
                         const qkv_cross_entropy_options *options);
 

@@ -44,7 +44,7 @@ typedef struct {
 typedef qkv_status qkv_row_fn(void *user, const qkv_row *row);
 
 /* Fills the row's region from the stream (seed, name): the same numbers for the same name,
- * whatever other rows there are. */
+ * whatever other rows there are. Nothing for QKV_INIT_KEEP. */
 void qkv_row_init(const qkv_row *row, uint64_t seed);
 
 /* ---- the block ------------------------------------------------------------------------------- */
@@ -75,9 +75,9 @@ qkv_block_config qkv_block_defaults(void);
 
 typedef struct qkv_block qkv_block;
 
-/* Makes the block's parameters, named name.attn.qkv and so on. Block number `index` of its model
- * has dropout sites of its own. The block lives as long as ps. NULL on failure (the context says
- * why). */
+/* Makes the block's parameters, named name.attn.qkv.weight and so on, all zeros. Block number
+ * `index` of its model has dropout sites of its own: 16 index .. 16 index + 15. The block lives as
+ * long as ps. NULL on failure (the context says why); ps then keeps what was made so far. */
 qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, const char *name,
                             uint32_t index);
 
@@ -94,8 +94,8 @@ typedef struct {
     qkv_param *up_weight, *up_bias;       /* ff_width rows; gated: gate, then up */
     qkv_param *down_weight, *down_bias;
 } qkv_block_params;
-const qkv_block_params *qkv_block_parameters(const qkv_block *b);
-const qkv_block_config *qkv_block_configuration(const qkv_block *b);
+const qkv_block_params *qkv_block_parameters(const qkv_block *b); /* lives as long as b */
+const qkv_block_config *qkv_block_configuration(const qkv_block *b); /* zeros filled in */
 
 /* What all blocks of one forward pass share. Zero-initialise; set what applies. */
 typedef struct {
@@ -127,7 +127,9 @@ typedef struct {
 bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
                        qkv_block_cache *cache);
 
-/* The norm that ends a pre-norm stack: norm(x + branch). */
+/* The norm that ends a pre-norm stack: norm(x + dropout(branch)); the stream's value is then in
+ * s->x alone. kind QKV_NORM_NONE: the stream's value itself. weight and bias may be NULL. NULL
+ * once anything on the tape has failed. */
 qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_param *weight,
                             qkv_param *bias, double eps, double dropout, uint32_t site);
 

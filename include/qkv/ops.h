@@ -2,8 +2,10 @@
  * Layer: tensor
  *
  * Shape letters: B batch, T query length, S key length, H heads, D head width, C channels,
- * V vocabulary, N rows (all leading dimensions, flattened). Every function returns a new
- * tensor on the tape, or NULL once anything on the tape has failed. */
+ * V vocabulary, N rows (all leading dimensions, flattened); "..": any leading dimensions.
+ * Tensors hold reals unless i32 is said. Every function returns a new tensor in the tape's step
+ * memory, or NULL once anything on the tape has failed: shapes or types that do not fit
+ * (QKV_E_SHAPE, the sentence has them), QKV_E_MEMORY. Tensors given may be views. */
 #ifndef QKV_OPS_H
 #define QKV_OPS_H
 
@@ -12,16 +14,17 @@
 QKV_BEGIN_DECLS
 
 /* ---- arithmetic; shapes broadcast as NumPy's do ------------------------------------------ */
-qkv_tensor *qkv_add(qkv_tape *t, qkv_tensor *a, qkv_tensor *b);
-qkv_tensor *qkv_sub(qkv_tape *t, qkv_tensor *a, qkv_tensor *b);
-qkv_tensor *qkv_mul(qkv_tape *t, qkv_tensor *a, qkv_tensor *b);
-qkv_tensor *qkv_div(qkv_tape *t, qkv_tensor *a, qkv_tensor *b);
-qkv_tensor *qkv_scale(qkv_tape *t, qkv_tensor *x, double factor);
+qkv_tensor *qkv_add(qkv_tape *t, qkv_tensor *a, qkv_tensor *b); /* a + b */
+qkv_tensor *qkv_sub(qkv_tape *t, qkv_tensor *a, qkv_tensor *b); /* a - b */
+qkv_tensor *qkv_mul(qkv_tape *t, qkv_tensor *a, qkv_tensor *b); /* a b, elementwise */
+qkv_tensor *qkv_div(qkv_tape *t, qkv_tensor *a, qkv_tensor *b); /* a / b */
+qkv_tensor *qkv_scale(qkv_tape *t, qkv_tensor *x, double factor); /* factor x */
 qkv_tensor *qkv_exp(qkv_tape *t, qkv_tensor *x);
 qkv_tensor *qkv_sum(qkv_tape *t, qkv_tensor *x);  /* of all elements -> () */
 qkv_tensor *qkv_mean(qkv_tape *t, qkv_tensor *x); /* of all elements -> () */
 /* Mean over one axis, which disappears. */
 qkv_tensor *qkv_mean_axis(qkv_tape *t, qkv_tensor *x, int axis);
+/* n >= 1 parts one after another along an axis; the other dimensions are equal. */
 qkv_tensor *qkv_concat(qkv_tape *t, int axis, int n, qkv_tensor *const *parts);
 qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x); /* x itself when already dense */
 
@@ -34,8 +37,8 @@ qkv_tensor *qkv_matmul(qkv_tape *t, qkv_tensor *a, bool transpose_a, qkv_tensor 
 typedef enum {
     QKV_ACT_NONE,
     QKV_ACT_RELU,
-    QKV_ACT_GELU,       /* x (1 + erf(x/sqrt 2)) / 2 */
-    QKV_ACT_GELU_TANH,  /* the tanh form of GPT-2 ("gelu_new") */
+    QKV_ACT_GELU,       /* x (1 + erf(x/sqrt 2)) / 2 (Hendrycks and Gimpel 2016) */
+    QKV_ACT_GELU_TANH,  /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2: "gelu_new" */
     QKV_ACT_QUICK_GELU, /* x sigmoid(1.702 x) */
     QKV_ACT_SILU,       /* x sigmoid(x) */
     QKV_ACT_SIGMOID,
@@ -44,7 +47,8 @@ typedef enum {
 } qkv_activation;
 
 qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act);
-/* act(gate) * up, elementwise; gate and up of one shape (or views of one tensor). */
+/* act(gate) * up, elementwise; gate and up of one shape (or views of one tensor). (Shazeer 2020,
+ * "GLU variants improve Transformer".) */
 qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activation act);
 qkv_tensor *qkv_softmax(qkv_tape *t, qkv_tensor *x); /* over the last axis */
 
@@ -54,80 +58,89 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act);
 
 /* Row ids[i] of table (V, C), times scale; plus row positions[i] of position_table (P, C) if
- * given. ids and positions i32 of one shape (..) -> (.., C). */
+ * both are given (else NULL). ids and positions i32 of one shape (..) -> (.., C). An id that has
+ * no row is an error that names it. */
 qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
                           qkv_tensor *positions, qkv_tensor *position_table);
 
 /* ---- norms, over the last axis --------------------------------------------------------------- */
 typedef enum {
-    QKV_NORM_LAYER, /* (x - mean) / sqrt(var + eps) * weight + bias, biased variance */
-    QKV_NORM_RMS,   /* x / sqrt(mean(x^2) + eps) * weight */
-    QKV_NORM_NONE
+    QKV_NORM_LAYER, /* (x - mean) / sqrt(var + eps) * weight + bias, biased variance
+                       (Ba et al. 2016) */
+    QKV_NORM_RMS,   /* x / sqrt(mean(x^2) + eps) * weight + bias (Zhang and Sennrich 2019) */
+    QKV_NORM_NONE   /* x itself; weight and bias are not used */
 } qkv_norm_kind;
 
-/* weight (C) or NULL for ones; bias (C) or NULL for zeros. */
+/* x (.., C), weight (C) or NULL for ones, bias (C) or NULL for zeros -> (.., C). */
 qkv_tensor *qkv_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x, qkv_tensor *weight,
                      qkv_tensor *bias, double eps);
-/* norm(x + residual). If sum is not NULL it gets x + residual (pre-norm blocks go on with it). */
+/* norm(x + residual), both (.., C). If sum is not NULL it gets x + residual (pre-norm blocks go on
+ * with it), or NULL on failure. */
 qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
                               qkv_tensor *residual, qkv_tensor *weight, qkv_tensor *bias,
                               double eps, qkv_tensor **sum);
-/* x / sqrt(sum x^2 + eps) over the last axis. */
+/* x / sqrt(sum x^2 + eps) over the last axis: rows of length 1. */
 qkv_tensor *qkv_l2_normalize(qkv_tape *t, qkv_tensor *x, double eps);
 
 /* ---- dropout --------------------------------------------------------------------------------- */
-/* Keeps with probability 1-p and scales by 1/(1-p) while the tape trains; else x itself.
- * site: which dropout of the model this is; two dropouts of a model never share a site. */
+/* Keeps with probability 1-p, p in [0, 1), and scales by 1/(1-p) while the tape trains; else x
+ * itself. What is dropped depends on qkv_randomness, site and place alone. site: which dropout of
+ * the model this is; two dropouts of a model never share a site. (Srivastava et al. 2014.) */
 qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t site);
 /* residual + dropout(x), in one pass. */
 qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, double p,
                             uint32_t site);
 
 /* ---- positions ------------------------------------------------------------- */
-/* Rotates the first `width` of D channels of x (.., H, D): pairs (i, i+width/2), angle
- * position * base^(-2i/width). positions i32, one per row of the dimensions before H.  (RoFormer,
- * Su et al. 2021, in the "rotate half" layout of
- * Llama's files.) */
+/* Rotates the first `width` (even) of D channels of x (.., H, D): pairs (i, i+width/2), angle
+ * position * base^(-2i/width). positions i32, one per row of the dimensions before H.
+ * (RoFormer, Su et al. 2021, in the "rotate half" layout of Llama's files.) */
 qkv_tensor *qkv_rotary(qkv_tape *t, qkv_tensor *x, qkv_tensor *positions, double base,
                        size_t width);
 
 typedef enum {
-    QKV_SINUSOID_PAPER,   /* sin, cos interleaved; 10000^(-2i/d) */
-    QKV_SINUSOID_FAIRSEQ, /* sines then cosines; exp(-i ln(10000)/(half-1)) */
-    QKV_SINUSOID_MARIAN,  /* sines then cosines; 10000^(-2i/d) */
-    QKV_SINUSOID_MAE_2D   /* per axis sines then cosines; column index in the first half */
+    QKV_SINUSOID_PAPER,   /* sin, cos interleaved; 10000^(-2i/d) (Vaswani et al. 2017, 3.5) */
+    QKV_SINUSOID_FAIRSEQ, /* sines then cosines; exp(-i ln(10000)/(half-1)); odd C: a last 0 */
+    QKV_SINUSOID_MARIAN,  /* sines then cosines; 10000^(-2i/d); even C */
+    QKV_SINUSOID_MAE_2D   /* per axis sines then cosines, 10000^(-4i/d); column index in the first
+                             half; C a multiple of 4 */
 } qkv_sinusoid;
 
-/* Fills table (P, C) with positions first .. first+P-1. For MAE_2D the rows are a grid of
- * `columns` columns, row-major; else columns is ignored. Computed in double. */
+/* Fills the caller's table (P, C) with positions first .. first+P-1. For MAE_2D the rows are a
+ * grid of `columns` columns, row-major; else columns is ignored. Computed in double. QKV_E_SHAPE
+ * for a C that the layout cannot have, QKV_E_ARGUMENT for no columns or layout. */
 qkv_status qkv_sinusoid_table(qkv_context *ctx, qkv_real *table, size_t P, size_t C,
                               qkv_sinusoid layout, size_t first, size_t columns);
 
 /* ---- attention --------------------------------------------------------------- */
 
 /* Keys and values of earlier positions, for decoding: one cache per attention layer, room for
- * `capacity` positions of B sequences. On failure *out is NULL. */
+ * `capacity` positions of B sequences of one length. On failure *out is NULL: QKV_E_ARGUMENT for
+ * sizes beyond addresses, QKV_E_MEMORY. */
 typedef struct qkv_kv_cache qkv_kv_cache;
 qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, size_t capacity,
                                size_t Hkv, size_t D, size_t Dv);
-void qkv_kv_cache_destroy(qkv_kv_cache *c);
-size_t qkv_kv_cache_length(const qkv_kv_cache *c);
-void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length);
+void qkv_kv_cache_destroy(qkv_kv_cache *c); /* NULL is allowed */
+size_t qkv_kv_cache_length(const qkv_kv_cache *c); /* positions of each sequence */
+void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length); /* forgets those from length on */
 /* What append shows: the last so many positions; 0, at first: everything. Past the window one
  * position is appended at a time. */
 void qkv_kv_cache_window(qkv_kv_cache *c, size_t positions);
 /* Puts k (B, T, Hkv, D) and v (B, T, Hkv, Dv) after what is there and sets *k_all, *v_all to
  * views of everything, (B, length, Hkv, .): qkv_attention then treats q as the last T queries.
- * false on failure (recorded on the tape): a full cache, say. Not differentiated. */
+ * The views live as long as the step and the cache. false on failure (recorded on the tape), and
+ * nothing was put in: a full cache, or a tape that records while k or v wants a gradient, which
+ * cannot go back through a cache. */
 bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor *v,
                          qkv_tensor **k_all, qkv_tensor **v_all);
-/* Views of everything that is there. */
+/* Views of everything that is there; false once the tape has failed. */
 bool qkv_kv_cache_all(qkv_tape *t, qkv_kv_cache *c, qkv_tensor **k_all, qkv_tensor **v_all);
 
+/* Zeroed: plain attention. Everything may be combined. */
 typedef struct {
     double scale;  /* of the scores; 0 means 1/sqrt(D); 1 is unscaled */
     bool causal;   /* query i sees keys j with j - (S - T) <= i: the last query sees all */
-    double dropout; /* of the weights, while training */
+    double dropout; /* of the weights, while training                     [0, 1)    0 */
     uint32_t site;  /* as in qkv_dropout */
     /* Sequences of unequal length, one after another: q is then (1, rows, H, D) or
      * (rows, H, D), and sequence b is rows q_offsets[b] .. q_offsets[b+1]-1. n sequences,
@@ -135,7 +148,8 @@ typedef struct {
     size_t sequences;
     const int32_t *q_offsets;
     const int32_t *k_offsets; /* NULL with q_offsets given: the same */
-    const int32_t *k_lengths; /* (B): keys at and after it are not seen. NULL: all are */
+    const int32_t *k_lengths; /* (B or sequences): keys at and after it are not seen; host memory.
+                                 NULL: all are */
     /* Added to the scaled scores: (B or 1, H or 1, T, S), or NULL. With packed sequences T and
      * S are the longest lengths. -INFINITY hides a key. Differentiable. */
     qkv_tensor *bias;
@@ -163,14 +177,15 @@ typedef struct {
     void *user;
 } qkv_attention_probe;
 
-/* Copies the request; it stays until qkv_attention_probes_clear. */
+/* Copies the request, name included; it stays, over resets, until qkv_attention_probes_clear. fn
+ * runs inside qkv_attention and must not use the tape. QKV_E_MEMORY. */
 qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe);
 void qkv_attention_probes_clear(qkv_tape *t);
 
 /* ---- losses ------------------------------------------------------------------- */
 typedef enum {
-    QKV_SMOOTH_TORCH, /* (1-e) on the gold + e/V on all V */
-    QKV_SMOOTH_PAPER  /* 1-e on the gold, e/(V-1) on each other */
+    QKV_SMOOTH_TORCH, /* (1-e) on the gold + e/V on all V: PyTorch's definition */
+    QKV_SMOOTH_PAPER  /* 1-e on the gold, e/(V-1) on each other (Szegedy et al. 2016) */
 } qkv_smoothing;
 
 typedef enum { QKV_REDUCE_MEAN, QKV_REDUCE_SUM } qkv_reduction;
@@ -199,16 +214,20 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
  * b (V) or NULL, targets i32 (..) -> (). */
 qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                                 qkv_tensor *targets, const qkv_cross_entropy_options *options);
-/* Means over all elements; x and target of one shape. */
-qkv_tensor *qkv_mse_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target);
-qkv_tensor *qkv_l1_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target);
+/* Means over all elements -> (); x and target of one shape, both may want gradients. */
+qkv_tensor *qkv_mse_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target); /* (x - target)^2 */
+qkv_tensor *qkv_l1_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target);  /* |x - target| */
+/* d^2 / 2 for |d| <= delta, else delta (|d| - delta/2), d = x - target; delta > 0. */
 qkv_tensor *qkv_huber_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target, double delta);
-qkv_tensor *qkv_binary_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor *target); /* with logits */
+/* -target log s - (1 - target) log(1 - s), s = sigmoid(logits); targets in [0, 1]. */
+qkv_tensor *qkv_binary_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor *target);
 /* q, k (N, C): cross-entropy of normalised(q) normalised(k)^T / temperature with row i's own key
- * as the answer. (van den Oord et al. 2018; CLIP is the mean of both directions.) */
+ * as the answer -> (); temperature > 0. (van den Oord et al. 2018; CLIP is the mean of both
+ * directions.) */
 qkv_tensor *qkv_infonce_loss(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, double temperature);
 /* Two views a, b (N, C) of the same N samples: mean over all 2N rows of -log of the softmax of the
- * other view's similarity among all but itself. (Chen et al. 2020, eq. 1.) */
+ * other view's similarity among all but itself -> (); temperature > 0. (Chen et al. 2020,
+ * eq. 1.) */
 qkv_tensor *qkv_ntxent_loss(qkv_tape *t, qkv_tensor *a, qkv_tensor *b, double temperature);
 
 QKV_END_DECLS

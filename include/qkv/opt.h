@@ -66,12 +66,12 @@ extern const qkv_optimizer_rule qkv_optimizer_decay_matrices[1];
 typedef struct qkv_optimizer qkv_optimizer;
 
 /* State for every parameter that is neither frozen nor excluded now, in one allocation, zeroed.
- * The rules are applied here and not kept. The parameters must outlive the optimiser.
- * On failure *out is NULL: QKV_E_ARGUMENT for a value out of range, QKV_E_MEMORY. */
+ * The rules (NULL with n_rules 0) are applied here and not kept. The parameters must outlive the
+ * optimiser. On failure *out is NULL: QKV_E_ARGUMENT for a value out of range, QKV_E_MEMORY. */
 qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
                                 const qkv_optimizer_options *options,
                                 const qkv_optimizer_rule *rules, size_t n_rules);
-void qkv_optimizer_destroy(qkv_optimizer *o);
+void qkv_optimizer_destroy(qkv_optimizer *o); /* NULL is allowed */
 
 typedef struct {
     double lr;         /* rate of this step, before the groups' scales                        */
@@ -122,10 +122,11 @@ typedef struct {
                      beginning is forgotten                                       false    */
 } qkv_average_options;
 
-/* Room for every parameter. The parameters must outlive it. On failure *out is NULL. */
+/* Room for every parameter. The parameters must outlive it. On failure *out is NULL:
+ * QKV_E_ARGUMENT for a decay out of range, QKV_E_MEMORY. */
 qkv_status qkv_average_create(qkv_average **out, qkv_params *params,
                               const qkv_average_options *options);
-void qkv_average_destroy(qkv_average *a);
+void qkv_average_destroy(qkv_average *a); /* NULL is allowed */
 /* Takes in the parameters' values of now; the first time they are copied. */
 void qkv_average_add(qkv_average *a);
 /* Exchanges average and parameters: once to use the averages, once more to go on training.
@@ -170,6 +171,7 @@ qkv_schedule qkv_schedule_defaults(qkv_schedule_kind kind);
  * to the run and the model and are set by their keys alone. The defaults are cosine's. */
 extern const qkv_option_table qkv_schedule_table;
 
+/* The rate of update `step`. Noam: width 0 counts as 512. */
 double qkv_schedule_lr(const qkv_schedule *s, uint64_t step);
 
 QKV_END_DECLS

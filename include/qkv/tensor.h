@@ -30,15 +30,16 @@ typedef enum {
 typedef struct qkv_tensor qkv_tensor;
 typedef struct qkv_tape qkv_tape;
 
-int qkv_ndim(const qkv_tensor *x);
+int qkv_ndim(const qkv_tensor *x); /* 0 .. QKV_MAX_DIMS; 0: one number */
 size_t qkv_dim(const qkv_tensor *x, int axis); /* axis < 0 counts from the end; 1 past the end */
 size_t qkv_count(const qkv_tensor *x);         /* number of elements */
 qkv_dtype qkv_tensor_dtype(const qkv_tensor *x);
 
-/* The elements, dense and row-major. Copies a strided view into step memory first.
- * NULL for a NULL tensor. */
+/* The elements, dense and row-major, valid as long as x. Copies a strided view into step memory
+ * first. NULL for a NULL tensor and for one that does not hold reals. */
 const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x);
-qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x); /* the one element; NaN when x is NULL */
+/* The one element; NaN when x is NULL or has another number of them. */
+qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x);
 
 /* ---- parameters ------------------------------------------------------------------ */
 
@@ -46,39 +47,48 @@ qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x); /* the one element; NaN whe
 typedef struct qkv_param qkv_param;
 typedef struct qkv_params qkv_params; /* all parameters of one model, in order of creation */
 
+/* On failure *out is NULL. */
 qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx);
+/* Frees all parameters, their gradients and whatever else was made on ps. Tapes that used them
+ * must not be used again before a reset. NULL is allowed. */
 void qkv_params_destroy(qkv_params *ps);
 
-/* A new parameter, all zeros. The name is copied. On failure NULL, and the context says why. */
+/* A new parameter, all zeros, which ps owns. The name is copied. No dimension may be 0. On failure
+ * NULL, and the context says why. */
 qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const size_t *shape);
 
 size_t qkv_params_count(const qkv_params *ps);               /* parameters */
 size_t qkv_params_elements(const qkv_params *ps);            /* numbers in all of them */
 size_t qkv_params_bytes(const qkv_params *ps); /* of them and of the gradients made so far */
-qkv_param *qkv_params_at(const qkv_params *ps, size_t i);
+qkv_param *qkv_params_at(const qkv_params *ps, size_t i);           /* NULL past the last */
 qkv_param *qkv_params_find(const qkv_params *ps, const char *name); /* NULL if absent */
 
-const char *qkv_param_name(const qkv_param *p);
-size_t qkv_param_count(const qkv_param *p);
+const char *qkv_param_name(const qkv_param *p); /* lives as long as p */
+size_t qkv_param_count(const qkv_param *p);     /* numbers */
 int qkv_param_ndim(const qkv_param *p);
-size_t qkv_param_dim(const qkv_param *p, int axis);
-qkv_real *qkv_param_data(qkv_param *p); /* after writing through it: qkv_param_touch */
-void qkv_param_touch(qkv_param *p);     /* the value changed: packed copies are stale */
+size_t qkv_param_dim(const qkv_param *p, int axis); /* as qkv_dim */
+/* The values, dense and row-major. After writing through it: qkv_param_touch. */
+qkv_real *qkv_param_data(qkv_param *p);
+void qkv_param_touch(qkv_param *p); /* the value changed: packed copies are stale */
 
-/* The gradient, or NULL when no backward pass reached the parameter since qkv_params_zero. */
+/* The gradient, dense, of the parameter's shape; NULL when no backward pass reached the parameter
+ * since qkv_params_zero_grad. */
 qkv_real *qkv_param_grad(qkv_param *p);
 void qkv_params_zero_grad(qkv_params *ps); /* forgets all gradients; nothing is filled */
 
-/* A frozen parameter gets no gradient and costs no time in the backward pass. */
+/* A frozen parameter gets no gradient and costs no time in the backward pass. Counts for uses
+ * (qkv_use) from now on: a use before keeps what it was. */
 void qkv_param_freeze(qkv_param *p, bool frozen);
 bool qkv_param_frozen(const qkv_param *p);
 
 /* ---- the tape -------------------------------------------------------------------- */
 
+/* One tape is used from one thread at a time. On failure *out is NULL. */
 qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx);
-void qkv_tape_destroy(qkv_tape *t);
+void qkv_tape_destroy(qkv_tape *t); /* its tensors go with it; NULL is allowed */
 
-/* Forgets all tensors and notes of the last step and clears the error. */
+/* Forgets all tensors, notes and names of the last step and clears the error. Step memory is kept
+ * for the next one: steps of equal size allocate nothing. */
 void qkv_tape_reset(qkv_tape *t);
 
 /* First error since the last reset; the sentence is the context's. */
@@ -105,22 +115,26 @@ size_t qkv_tape_used(const qkv_tape *t);
 size_t qkv_tape_high_water(const qkv_tape *t);
 size_t qkv_tape_scratch_high_water(const qkv_tape *t);
 
-/* Inference: release everything made since scope_begin but the tensor `keep`, which moves.
- * Returns the moved tensor. Only while not recording. */
+/* Inference: releases everything made since scope_begin but the tensor `keep`, which moves, and
+ * returns the moved tensor. While the tape records nothing is released and keep is returned.
+ * NULL, and everything stays, when the tape has failed or keep is NULL. */
 typedef struct { size_t opaque[3]; } qkv_scope;
 qkv_scope qkv_scope_begin(qkv_tape *t);
 qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep);
 
 /* ---- tensors ---------------------------------------------------------------------- */
 
+/* What follows returns NULL once anything on the tape has failed. */
+
 /* A copy of data (or uninitialised memory when data is NULL), not differentiated. */
 qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape);
+/* A copy of ids, i32. */
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape);
 
 /* Wraps the caller's dense memory without copying; it must outlive the step. */
 qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape);
 
-/* Where the elements of a tensor from qkv_tensor_from(t, NULL, ...) are filled in. */
+/* Where the elements of a tensor from qkv_tensor_from(t, NULL, ..) are filled in; NULL for NULL. */
 qkv_real *qkv_tensor_fill(qkv_tensor *x);
 
 /* A parameter on this tape; the same tensor each time within a step. */
@@ -134,8 +148,11 @@ qkv_tensor *qkv_detach(qkv_tape *t, qkv_tensor *x);
 
 /* ---- views: they copy nothing, and their gradient is a region of the original's ------- */
 
+/* The same elements in row-major order under another shape of as many. */
 qkv_tensor *qkv_reshape(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape);
+/* Axis i of the result is x's axes[i]. */
 qkv_tensor *qkv_permute(qkv_tape *t, qkv_tensor *x, const int *axes); /* may copy: see below */
+/* Indices begin .. end-1 of one axis. */
 qkv_tensor *qkv_slice(qkv_tape *t, qkv_tensor *x, int axis, size_t begin, size_t end);
 /* Cuts x along axis into n parts of the given sizes, which must add up. false on failure. */
 bool qkv_split(qkv_tape *t, qkv_tensor *x, int axis, int n, const size_t *sizes,
@@ -157,7 +174,10 @@ typedef struct {
     bool keep;                    /* keep the notes: another pass follows */
 } qkv_backward_args;
 
-/* From one scalar loss to every trainable parameter, adding to gradients already there. */
+/* From one scalar loss to every trainable parameter, adding to gradients already there. The notes
+ * are dropped: what was computed before takes no part in later passes, which fail if they meet
+ * it. Returns the tape's status: also QKV_E_ARGUMENT when the loss depends on nothing that has a
+ * gradient, QKV_E_SHAPE when it is no scalar. */
 qkv_status qkv_backward(qkv_tape *t, qkv_tensor *loss);
 qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *args);
 
@@ -165,14 +185,16 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *args);
  * of x, valid until the next pass or reset. NULL when the pass did not reach x. */
 const qkv_tensor *qkv_grad_of(qkv_tape *t, const qkv_tensor *x);
 
-/* Called during the backward pass as soon as a parameter's gradient is complete, so that
- * sums over ranks overlap with what remains. NULL: nobody. */
+/* Called during a pass to all parameters as soon as one's gradient is complete, so that sums over
+ * ranks overlap with what remains; not for parameters the pass did not reach. With several passes
+ * a step, set it for the last. NULL: nobody. */
 typedef void qkv_grad_ready_fn(void *user, qkv_param *p);
 void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user);
 
 /* ---- names and probes ---------------------------------------------------------------- */
 
-/* Names what follows: "h.3" then "attn" gives "h.3.attn". push copies the name. */
+/* Names what follows: "h.3" then "attn" gives "h.3.attn", in errors and probes. push copies the
+ * name (255 characters in all); each push has its pop, and a reset pops all. */
 void qkv_name_push(qkv_tape *t, const char *fmt, ...);
 void qkv_name_pop(qkv_tape *t);
 

@@ -48,7 +48,8 @@ static double (*const remains[QKV_SCHEDULE_COUNT])(const qkv_schedule *, uint64_
 static double noam(const qkv_schedule *s, uint64_t step)
 {
     double n = (double)step + 1.0, w = s->warmup ? (double)s->warmup : 1.0;
-    return s->lr / sqrt((double)s->width) * fmin(1.0 / sqrt(n), n / (w * sqrt(w)));
+    double width = s->width ? (double)s->width : 512.0;
+    return s->lr / sqrt(width) * fmin(1.0 / sqrt(n), n / (w * sqrt(w)));
 }
 
 static double inverse_sqrt(const qkv_schedule *s, uint64_t step)
