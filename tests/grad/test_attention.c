@@ -110,8 +110,25 @@ static void test_bias(void **state)
     gradcheck_all(cases, COUNT(cases));
 }
 
+/* All at once: packed sequences, fewer keys than queries and more, causal, some keys hidden,
+ * shared keys and values, values of another width, a scale, dropout and a bias of each head. */
+static void test_everything(void **state)
+{
+    (void)state;
+    static const int32_t seen[] = {3, 3}, ends[] = {0, 3, 7};
+    const qkv_attention_options all = {.scale = 0.3, .causal = true, .dropout = 0.3, .site = 2,
+                                       .sequences = 2, .q_offsets = q_offsets, .k_offsets = ends,
+                                       .k_lengths = seen};
+    const gradcheck_case c = {.name = "everything", .fn = biased, .user = &all, .train = true,
+                              .inputs = 4,
+                              .input = {{3, {5, 4, 3}}, {3, {7, 2, 3}}, {3, {7, 2, 2}},
+                                        {4, {2, 4, 3, 4}}}};
+    gradcheck(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_bias)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_bias),
+                                       cmocka_unit_test(test_everything)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,6 +208,12 @@ static const qkv_attention_options packed = {.sequences = 3, .q_offsets = q_offs
 static const qkv_attention_options packed_cross = {.sequences = 3, .q_offsets = q_offsets,
                                                    .k_offsets = k_offsets};
 
+/* Every option but dropout at once. */
+static const int32_t seen[] = {4, 35, 41};
+static const qkv_attention_options everything = {.sequences = 3, .q_offsets = q_offsets,
+                                                 .k_offsets = k_offsets, .k_lengths = seen,
+                                                 .causal = true, .scale = 0.3};
+
 static const golden_case cases[] = {
     {"add", binary, 2, &add},
     {"sub", binary, 2, &sub},
@@ -255,6 +261,7 @@ static const golden_case cases[] = {
     {"attention.bias", biased_attention, 4, &plain},
     {"attention.packed", attention, 3, &packed},
     {"attention.packed_cross", attention, 3, &packed_cross},
+    {"attention.everything", biased_attention, 4, &everything},
 };
 
 /* ---- running them ------------------------------------------------------------------------ */

@@ -171,6 +171,29 @@ case("attention.packed", lambda q, k, v: packed(q, k, v, True),
 case("attention.packed_cross", lambda q, k, v: packed(q, k, v, False),
      rand(70, 2, 8), rand(90, 2, 8), rand(90, 2, 8))
 
+
+
+def everything(q, k, v, bias):
+    """Packed, causal from the end, some keys hidden, shared keys, a bias and a scale. Queries that
+    see nothing give zeros."""
+    rows = []
+    for n, seen in enumerate([4, 35, 41]):
+        a, b = slice(Q_OFFSETS[n], Q_OFFSETS[n + 1]), slice(K_OFFSETS[n], K_OFFSETS[n + 1])
+        T, S = a.stop - a.start, b.stop - b.start
+        i, j = torch.arange(T)[:, None], torch.arange(S)[None, :]
+        see = (j <= i + S - T) & (j < seen)
+        groups = q.shape[1] // k.shape[1]
+        kk, vv = (x[b].repeat_interleave(groups, 1) for x in (k, v))
+        scores = torch.einsum("thd,shd->hts", q[a], kk) * 0.3 + bias[n, :, :T, :S]
+        weights = scores.masked_fill(~see, -1e30).softmax(-1) * see
+        rows.append(torch.einsum("hts,shd->thd", weights, vv))
+    return torch.cat(rows)
+
+
+torch.manual_seed(8)
+case("attention.everything", everything, rand(70, 4, 8), rand(90, 2, 8), rand(90, 2, 6),
+     rand(3, 4, 31, 50))
+
 # ---- positions --------------------------------------------------------------------------------
 
 

@@ -1,0 +1,187 @@
+/* test_attention.c - attention looked into and continued: probed rows are distributions that give
+ * the output, and keys and values kept from earlier steps give what computing anew does. With
+ * each instruction set's kernels. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/ops.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+static const unsigned isas[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_ALL};
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_tape *t;
+    qkv__rng r;
+} fixture;
+
+typedef void property_fn(fixture *f);
+
+static void with_each_isa(property_fn *fn)
+{
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        fixture f;
+        const qkv_context_options o = {.isa = isas[i], .threads = 2};
+        assert_int_equal(qkv_context_create(&f.ctx, &o), QKV_OK);
+        assert_int_equal(qkv_tape_create(&f.t, f.ctx), QKV_OK);
+        qkv__rng_init(&f.r, 4, i);
+        fn(&f);
+        qkv_tape_destroy(f.t);
+        qkv_context_destroy(f.ctx);
+    }
+}
+
+static qkv_tensor *noise(fixture *f, int ndim, const size_t *shape)
+{
+    qkv_tensor *x = qkv_tensor_from(f->t, NULL, ndim, shape);
+    assert_non_null(x);
+    for (size_t i = 0; i < qkv_count(x); i++)
+        qkv_tensor_fill(x)[i] = (qkv_real)qkv__rng_normal(&f->r);
+    return x;
+}
+
+/* ---- probes -------------------------------------------------------------------------------- */
+
+enum { H = 4, HKV = 2, D = 8, DV = 6, ROWS = 70, KEYS = 90 };
+static const int32_t q_offsets[] = {0, 20, 51, ROWS}, k_offsets[] = {0, 25, 60, KEYS};
+
+typedef struct {
+    const qkv_real *out, *v;
+    size_t calls, rows;
+    bool causal;
+} probed;
+
+/* Each row: not negative, sums to 1 over what may be seen, and times the values is the output. */
+static void check_rows(void *user, const char *name, int sequence, int head, size_t row,
+                       size_t rows, size_t S, const qkv_real *weights)
+{
+    probed *p = user;
+    assert_string_equal(name, "h.1.attn");
+    size_t q0 = (size_t)q_offsets[sequence], k0 = (size_t)k_offsets[sequence];
+    size_t T = (size_t)q_offsets[sequence + 1] - q0;
+    assert_int_equal(S, (size_t)k_offsets[sequence + 1] - k0);
+    for (size_t i = 0; i < rows; i++) {
+        const qkv_real *w = weights + i * S;
+        double sum = 0;
+        for (size_t j = 0; j < S; j++) {
+            assert_true(w[j] >= 0);
+            if (p->causal && j > row + i + S - T)
+                assert_true(w[j] == 0);
+            sum += (double)w[j];
+        }
+        assert_true(fabs(sum - 1) <= 1e-5);
+        for (size_t d = 0; d < DV; d++) {
+            double y = 0;
+            size_t kv = (size_t)head / (H / HKV);
+            for (size_t j = 0; j < S; j++)
+                y += (double)w[j] * (double)p->v[((k0 + j) * HKV + kv) * DV + d];
+            double got = (double)p->out[((q0 + row + i) * H + (size_t)head) * DV + d];
+            assert_true(fabs(y - got) <= 1e-5);
+        }
+    }
+    p->calls++;
+    p->rows += rows;
+}
+
+static void probe(fixture *f, bool causal, const qkv_attention_probe *asked, size_t calls,
+                  size_t rows)
+{
+    const size_t qs[] = {ROWS, H, D}, ks[] = {KEYS, HKV, D}, vs[] = {KEYS, HKV, DV};
+    qkv_tape_reset(f->t);
+    qkv_tape_mode(f->t, false, true);
+    qkv_tensor *q = noise(f, 3, qs), *k = noise(f, 3, ks), *v = noise(f, 3, vs);
+    const qkv_attention_options o = {.sequences = 3, .q_offsets = q_offsets, .causal = causal,
+                                     .k_offsets = k_offsets, .probe = "attn"};
+    qkv_name_push(f->t, "h.%d", 1);
+    qkv_tensor *y = qkv_attention(f->t, q, k, v, &o); /* nobody asks yet */
+    probed p = {qkv_data(f->t, y), qkv_data(f->t, v), 0, 0, causal};
+    qkv_attention_probe request = *asked;
+    request.fn = check_rows;
+    request.user = &p;
+    assert_int_equal(qkv_attention_probe_add(f->t, &request), QKV_OK);
+    qkv_tensor *again = qkv_attention(f->t, q, k, v, &o);
+    assert_memory_equal(qkv_data(f->t, again), p.out, ROWS * H * DV * sizeof *p.out);
+    assert_int_equal(p.calls, calls);
+    assert_int_equal(p.rows, rows);
+    qkv_attention_probes_clear(f->t);
+    (void)qkv_attention(f->t, q, k, v, &o);
+    assert_int_equal(p.calls, calls);
+}
+
+static void probes(fixture *f)
+{
+    probe(f, false, &(qkv_attention_probe){.sequence = -1, .head = -1}, 3 * H, ROWS * H);
+    probe(f, true, &(qkv_attention_probe){"h.1.attn", -1, 3, 2, 0, NULL, NULL}, 3, ROWS - 6);
+    probe(f, true, &(qkv_attention_probe){"h.1.attn", 1, 2, 30, 5, NULL, NULL}, 1, 1);
+    probe(f, false, &(qkv_attention_probe){"h.1.attn", 2, 0, 4, 3, NULL, NULL}, 1, 3);
+    probe(f, false, &(qkv_attention_probe){"h.0.attn", -1, -1, 0, 0, NULL, NULL}, 0, 0);
+    probe(f, false, &(qkv_attention_probe){NULL, 1, 0, 40, 1, NULL, NULL}, 0, 0); /* past the end */
+}
+
+static void test_probes(void **state)
+{
+    (void)state;
+    with_each_isa(probes);
+}
+
+/* ---- caches -------------------------------------------------------------------------------- */
+
+/* Tokens in chunks of several lengths, one after another, against all at once. */
+static void cache(fixture *f)
+{
+    enum { B = 2, T = 45 };
+    static const size_t chunks[] = {17, 1, 1, 9, 2, 1, 14};
+    const size_t qs[] = {B, T, H, D}, ks[] = {B, T, HKV, D}, vs[] = {B, T, HKV, DV};
+    const qkv_attention_options causal = {.causal = true};
+    qkv_kv_cache *c;
+    assert_int_equal(qkv_kv_cache_create(&c, f->ctx, B, T, HKV, D, DV), QKV_OK);
+    qkv_tensor *q = noise(f, 4, qs), *k = noise(f, 4, ks), *v = noise(f, 4, vs), *k_all, *v_all;
+    const qkv_real *whole = qkv_data(f->t, qkv_attention(f->t, q, k, v, &causal));
+    size_t at = 0;
+    for (size_t i = 0; i < COUNT(chunks); i++) {
+        size_t end = at + chunks[i];
+        if (i == 4) { /* forgetting and repeating changes nothing */
+            qkv_kv_cache_truncate(c, at - 4);
+            at -= 4;
+        }
+        assert_true(qkv_kv_cache_append(f->t, c, qkv_slice(f->t, k, 1, at, end),
+                                        qkv_slice(f->t, v, 1, at, end), &k_all, &v_all));
+        assert_int_equal(qkv_kv_cache_length(c), end);
+        qkv_tensor *y = qkv_attention(f->t, qkv_slice(f->t, q, 1, at, end), k_all, v_all, &causal);
+        const qkv_real *got = qkv_data(f->t, y);
+        assert_non_null(got);
+        for (size_t b = 0; b < B; b++)
+            for (size_t j = 0; j < (end - at) * H * DV; j++) {
+                double expected = (double)whole[(b * T + at) * H * DV + j];
+                double is = (double)got[b * (end - at) * H * DV + j];
+                if (!(fabs(is - expected) <= 1e-5))
+                    fail_msg("after %zu tokens: %g, not %g", at, is, expected);
+            }
+        at = end;
+    }
+    assert_int_equal(at, T);
+    assert_false(qkv_kv_cache_append(f->t, c, qkv_slice(f->t, k, 1, 0, 1),
+                                     qkv_slice(f->t, v, 1, 0, 1), &k_all, &v_all));
+    assert_non_null(strstr(qkv_context_message(f->ctx), "full"));
+    qkv_kv_cache_destroy(c);
+}
+
+static void test_cache(void **state)
+{
+    (void)state;
+    with_each_isa(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_probes), cmocka_unit_test(test_cache)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
