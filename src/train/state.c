@@ -24,7 +24,7 @@ bool qkv__state_exists(const qkv__loop *l)
 
 /* ---- the list of arrays: weights, then optimiser, then average ---------------------------- */
 
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 typedef struct {
     char name[320];
@@ -82,6 +82,7 @@ static void put_place(const qkv__loop *l, qkv__json_out *w)
     qkv__json_put_int(w, "bad_evals", (int64_t)l->bad_evals);
     qkv__json_put_real(w, "smooth_loss", l->smooth_loss);
     qkv__json_put_bool(w, "finished", l->finished);
+    qkv__settings_put(l, w);
     qkv__json_end_object(w);
 }
 
@@ -135,6 +136,8 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
         !(status = get_count(&j, "bad_evals", &l->bad_evals)) &&
         !(status = qkv__json_get_real(&j, "smooth_loss", -inf, inf, &l->smooth_loss)))
         status = qkv__json_get_bool(&j, "finished", &l->finished);
+    if (!status && !l->finished)
+        status = qkv__settings_compare(l, &j);
     l->eval_units = (size_t)eval_units;
     qkv__json_free(&j);
     return status;

@@ -3,6 +3,7 @@
 #define QKV_SRC_TRAIN_TRAIN_H
 
 #include "base/base.h"
+#include "io/json.h"
 #include "qkv/train.h"
 
 enum { QKV__PLANS = 4 };
@@ -77,6 +78,11 @@ qkv_status qkv__check_finite(const qkv__loop *l);
 qkv_status qkv__state_save(qkv__loop *l);
 bool qkv__state_exists(const qkv__loop *l);
 qkv_status qkv__state_load(qkv__loop *l);
+
+/* ---- settings.c ---- */
+void qkv__settings_put(const qkv__loop *l, qkv__json_out *w);
+/* A note for every setting that is not what it was. */
+qkv_status qkv__settings_compare(const qkv__loop *l, const qkv__json *place);
 
 /* ---- log.c: train/metrics.jsonl ---- */
 qkv_status qkv__log_trim(qkv__loop *l); /* drops what will be written again from l->step on */

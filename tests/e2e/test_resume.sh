@@ -117,6 +117,39 @@ done
 train --out "$out/limit" --resume $plain
 same "killed while saving" "$out/limit"
 
+# The same limit as a full disk: the sentence, and the earlier checkpoint stays; a run that cannot
+# even begin leaves nothing.
+# shellcheck disable=SC2086
+start "$out/full" $plain
+kill -s TERM "$pid"
+wait "$pid"
+cp "$out/full/train/state.safetensors" "$out/state"
+# shellcheck disable=SC2086
+(trap '' XFSZ && ulimit -f 1200 && exec "$QKV" $common --out "$out/full" --resume $plain) \
+    2>"$out/errors"
+[ $? -eq 1 ] && grep -q '^qkv: .*state.safetensors: cannot be written' "$out/errors" ||
+    { echo "a full disk: $(cat "$out/errors")"; failed=1; }
+cmp "$out/state" "$out/full/train/state.safetensors" || failed=1
+# shellcheck disable=SC2086
+(trap '' XFSZ && ulimit -f 200 && exec "$QKV" $common --out "$out/full-new" $plain) \
+    2>"$out/errors"
+[ $? -eq 1 ] && grep -q '^qkv: .*model.safetensors: cannot be written' "$out/errors" ||
+    { echo "a full disk: $(cat "$out/errors")"; failed=1; }
+[ ! -e "$out/full-new" ] || { ls -R "$out/full-new"; failed=1; }
+# shellcheck disable=SC2086
+train --out "$out/full" --resume $plain
+same "a full disk" "$out/full"
+
+# Another setting is told.
+# shellcheck disable=SC2086
+start "$out/other" $plain
+kill -s TERM "$pid"
+wait "$pid"
+# shellcheck disable=SC2086
+train --out "$out/other" --resume $plain --batch 3 --lr 0.002
+grep -q 'note: --batch is 3, was 2' "$out/errors" &&
+    [ "$(grep -c '^note:' "$out/errors")" -eq 2 ] || { cat "$out/errors"; failed=1; }
+
 # Two runs in one folder: the second is refused.
 # shellcheck disable=SC2086
 start "$out/two" $plain --batch 64
