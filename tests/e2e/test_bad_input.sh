@@ -43,7 +43,7 @@ folder: no tokenizer|train lm --data text --out new --init folder FAST
 greek|train lm --data greek --out new --init model FAST
 state.safetensors: |cut train/state.safetensors 2000|train lm --data text --out @ --resume FAST
 state.safetensors: |empty train/state.safetensors|train lm --data text --out @ --resume FAST
-state.safetensors: |put train/state.safetensors junk junk junk|train lm --data text --out @ --resume FAST
+state.safetensors: |put train/state.safetensors junk|train lm --data text --out @ --resume FAST
 train.tokens|drop train/train.tokens|train lm --data text --out @ --resume FAST
 train.tokens: |cut train/train.tokens 100|train lm --data text --out @ --resume FAST
 tokenizer|drop tokenizer.json|train lm --data text --out @ --resume FAST
@@ -58,7 +58,7 @@ config.json: |put config.json {"model_type": "swin"}|eval @
 config.json: field "hidden_size"|edit config.json s/"hidden_size": 64/"hidden_size": "64"/|eval @
 config.json: field "hidden_size"|edit config.json s/"hidden_size": 64/"hidden_size": -64/|eval @
 model.safetensors: |edit config.json s/"hidden_size": 64/"hidden_size": 32/|eval @
-config.json: field "num_hidden_layers"|edit config.json s/"num_hidden_layers": 2/"num_hidden_layers": 99999999999/|eval @
+config.json: field "num_hidden_layers"|edit config.json s/hidden_layers": 2/&000000000/|eval @
 model.safetensors|drop model.safetensors|eval @
 model.safetensors: |empty model.safetensors|eval @
 model.safetensors: |cut model.safetensors 5000|eval @
@@ -109,8 +109,7 @@ echo '{}' >bare/config.json
 printf 'caf\351 au lait, caf\351 noir, and so on for more bytes than a window has\n' >latin1
 printf 'the short text\n' >short
 printf 't' >one
-printf '\316\261\316\262\316\263\316\261\316\262\316\263\316\261\316\262\316\263 and then some more\n' \
-    >greek
+printf '\316\261\316\262\316\263\316\261\316\262\316\263 and then some more of the same\n' >greek
 printf '1,2\n3\n' >ragged.csv
 printf '1,2\n3,four\n' >words.csv
 head -c 100 "$QKV_SOURCE/tests/golden/io/f4.npy" >cut.npy

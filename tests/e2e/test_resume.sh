@@ -28,7 +28,8 @@ train() {
 # after_lines DIR N : waits until the log has N lines or $pid has ended.
 after_lines() {
     while kill -0 "$pid" 2>"$out/null"; do
-        [ -f "$1/train/metrics.jsonl" ] && [ "$(wc -l <"$1/train/metrics.jsonl")" -ge "$2" ] && return
+        [ -f "$1/train/metrics.jsonl" ] &&
+            [ "$(wc -l <"$1/train/metrics.jsonl")" -ge "$2" ] && return
         sleep 0.02
     done
 }
@@ -94,6 +95,24 @@ plain="--steps 120 --eval-every 30 --save-every 7"
 # shellcheck disable=SC2086
 stopped plain $plain
 
+# limited BLOCKS OPTION... : no file may become larger than so many blocks of 512 bytes.
+limited() (
+    # shellcheck disable=SC3045 # the shells there are know it; a killed run leaves no core
+    ulimit -c 0
+    ulimit -f "$1"
+    shift
+    # shellcheck disable=SC2086
+    exec "$QKV" $common "$@" 2>"$out/errors"
+)
+
+# expect_full FILE CODE : the run that has just ended with CODE could not write FILE.
+expect_full() {
+    if [ "$2" -ne 1 ] || ! grep -q "^qkv: .*$1: cannot be written" "$out/errors"; then
+        echo "a full disk: exit $2, $(cat "$out/errors")"
+        failed=1
+    fi
+}
+
 # The limit on a file's size kills it in the middle of a checkpoint; the earlier one stays. Killed
 # so while it saves the untrained model, it begins again.
 # shellcheck disable=SC2086
@@ -103,12 +122,13 @@ wait "$pid"
 cp "$out/limit/train/state.safetensors" "$out/state"
 for blocks in 1200 200; do
     # shellcheck disable=SC2086
-    (ulimit -c 0 -f "$blocks" && exec "$QKV" $common --out "$out/limit" --resume $plain) \
-        2>"$out/errors" && { echo "a file-size limit of $blocks was not met"; failed=1; }
+    if limited "$blocks" --out "$out/limit" --resume $plain; then
+        echo "a file-size limit of $blocks was not met"
+        failed=1
+    fi
     cmp "$out/state" "$out/limit/train/state.safetensors" || failed=1
     # shellcheck disable=SC2086
-    (ulimit -c 0 -f "$blocks" && exec "$QKV" $common --out "$out/limit-$blocks" $plain) \
-        2>"$out/errors" && failed=1
+    limited "$blocks" --out "$out/limit-$blocks" $plain && failed=1
     # shellcheck disable=SC2086
     train --out "$out/limit-$blocks" --resume $plain
     same "killed at the first save" "$out/limit-$blocks"
@@ -124,17 +144,15 @@ start "$out/full" $plain
 kill -s TERM "$pid"
 wait "$pid"
 cp "$out/full/train/state.safetensors" "$out/state"
+trap '' XFSZ
 # shellcheck disable=SC2086
-(trap '' XFSZ && ulimit -f 1200 && exec "$QKV" $common --out "$out/full" --resume $plain) \
-    2>"$out/errors"
-[ $? -eq 1 ] && grep -q '^qkv: .*state.safetensors: cannot be written' "$out/errors" ||
-    { echo "a full disk: $(cat "$out/errors")"; failed=1; }
+limited 1200 --out "$out/full" --resume $plain
+expect_full state.safetensors $?
 cmp "$out/state" "$out/full/train/state.safetensors" || failed=1
 # shellcheck disable=SC2086
-(trap '' XFSZ && ulimit -f 200 && exec "$QKV" $common --out "$out/full-new" $plain) \
-    2>"$out/errors"
-[ $? -eq 1 ] && grep -q '^qkv: .*model.safetensors: cannot be written' "$out/errors" ||
-    { echo "a full disk: $(cat "$out/errors")"; failed=1; }
+limited 200 --out "$out/full-new" $plain
+expect_full model.safetensors $?
+trap - XFSZ
 [ ! -e "$out/full-new" ] || { ls -R "$out/full-new"; failed=1; }
 # shellcheck disable=SC2086
 train --out "$out/full" --resume $plain
@@ -147,8 +165,11 @@ kill -s TERM "$pid"
 wait "$pid"
 # shellcheck disable=SC2086
 train --out "$out/other" --resume $plain --batch 3 --lr 0.002
-grep -q 'note: --batch is 3, was 2' "$out/errors" &&
-    [ "$(grep -c '^note:' "$out/errors")" -eq 2 ] || { cat "$out/errors"; failed=1; }
+if ! grep -q 'note: --batch is 3, was 2' "$out/errors" ||
+    [ "$(grep -c '^note:' "$out/errors")" -ne 2 ]; then
+    cat "$out/errors"
+    failed=1
+fi
 
 # Two runs in one folder: the second is refused.
 # shellcheck disable=SC2086

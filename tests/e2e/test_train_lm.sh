@@ -25,9 +25,15 @@ field() {
     tail -1 "$2" | sed -n 's/.*"'"$1"'": \([-+0-9.e]*\).*/\1/p'
 }
 
+# first_loss DIR : of the model that a run began with.
+first_loss() {
+    sed -n '1s/.*"loss": \([0-9.]*\).*/\1/p' "$1/train/metrics.jsonl"
+}
+
 # The notes of a run whose standard error is a file: one progress line at the end, evaluations.
 train --steps 60 --out a || fail "train: $(cat notes)"
-grep '^training' notes | grep -qvE '^training  [0-9]+/60 steps  loss [0-9]+\.[0-9]{4}  [0-9.]+[kMG]? tokens/s  [0-9.e+]+ GF/s( \([0-9]+% of peak\))?(  ETA [0-9:]+)?$' &&
+what='training  [0-9]+/60 steps  loss [0-9]+\.[0-9]{4}  [0-9.]+[kMG]? tokens/s  [0-9.e+]+ GF/s'
+grep '^training' notes | grep -qvE "^$what( \([0-9]+% of peak\))?(  ETA [0-9:]+)?\$" &&
     fail "odd progress: $(grep '^training' notes)"
 [ "$(grep -c '^training  60/60 steps' notes)" -eq 1 ] || fail "no last line: $(cat notes)"
 grep -qE '^step 0  held out loss [0-9.]+  \(best\)$' notes || fail "step 0: $(cat notes)"
@@ -38,7 +44,8 @@ grep -qE '^60 steps in [0-9.e-]+ seconds; the model in a is of step' notes || fa
 # On a terminal the line is written over.
 if command -v script >/dev/null; then
     script -qec "'$QKV' train lm --data text --tokenizer char --model nano --length 16 --batch 2 \
-        --threads 1 --steps 400 --out terminal" /dev/null >shown 2>&1 </dev/null || fail "$(cat shown)"
+        --threads 1 --steps 400 --out terminal" /dev/null >shown 2>&1 </dev/null ||
+        fail "$(cat shown)"
     lines=$(tr '\r' '\n' <shown | grep -c '^training')
     [ "$lines" -ge 1 ] || fail "no progress on a terminal: $(cat -v shown)"
     tr '\r' '\n' <shown | sed 's/\x1b\[K//g' | grep -q '.\{80\}' && fail "more than 79 columns"
@@ -53,7 +60,7 @@ head -1 a/train/metrics.jsonl | grep -q 'train_loss' && fail "a training loss be
 grep '"kind": "step"' a/train/metrics.jsonl |
     grep -qvE '"seconds": [0-9.e-]+, "loss": [0-9.]+, "lr": [0-9.e-]+, "norm": [0-9.]+}$' &&
     fail "odd step: $(cat a/train/metrics.jsonl)"
-awk 'BEGIN { exit !('"$(field loss answer)"' < '"$(sed -n '1s/.*"loss": \([0-9.]*\).*/\1/p' a/train/metrics.jsonl)"' - 0.5) }' ||
+awk "BEGIN { exit !($(field loss answer) < $(first_loss a) - 0.5) }" ||
     fail "nothing was learnt: $(cat answer)"
 
 # `eval` says what training said; its measures fit together and to the text.
@@ -62,7 +69,8 @@ cp answer trained
 [ "$(field loss trained)" = "$(field loss judged)" ] || fail "$(cat trained judged)"
 [ "$(field tokens judged)" -eq 1999 ] || fail "tokens 2..2000 of the last tenth: $(cat judged)"
 awk 'BEGIN { l = '"$(field loss judged)"'; p = '"$(field perplexity judged)"'
-    b = '"$(field bits_per_byte judged)"'; e = p / exp(l) - 1; f = b / (l * 1999 / log(2) / 2000) - 1
+    b = '"$(field bits_per_byte judged)"'
+    e = p / exp(l) - 1; f = b / (l * 1999 / log(2) / 2000) - 1
     exit !(e * e < 1e-12 && f * f < 1e-12) }' || fail "perplexity, bits: $(cat judged)"
 tail -c 2000 text >end
 "$QKV" eval a --json --threads 1 --file end >again || fail "eval --file"
@@ -71,7 +79,7 @@ cmp judged again || fail "$(cat judged again)"
 # Fine-tuning begins where the other run ended, with its tokenizer, and leaves it alone.
 cp -r a before
 train --init a --steps 5 --out b || fail "--init: $(cat notes)"
-[ "$(field loss trained)" = "$(sed -n '1s/.*"loss": \([0-9.]*\).*/\1/p' b/train/metrics.jsonl)" ] ||
+[ "$(field loss trained)" = "$(first_loss b)" ] ||
     fail "--init starts elsewhere: $(cat trained; head -1 b/train/metrics.jsonl)"
 train --init a --steps 5 --length 8 --out shorter || fail "--init --length: $(cat notes)"
 cmp a/tokenizer.json b/tokenizer.json || failed=1
@@ -92,7 +100,8 @@ grep -q 'no better for a while' notes || fail "not stopped: $(cat notes)"
 
 # Numbers that are not finite end the run with the step and the parameter.
 train --steps 50 --lr 1e5 --warmup 0 --out nan && fail "a diverging run succeeded"
-grep -qE '^qkv: step [0-9]+: (the gradient of )?[a-z0-9_.]+ is not finite$' notes || fail "$(cat notes)"
+grep -qE '^qkv: step [0-9]+: (the gradient of )?[a-z0-9_.]+ is not finite$' notes ||
+    fail "$(cat notes)"
 
 # A time budget: the plan is told, and all of it ends.
 train --minutes 0.03 --out time || fail "$(cat notes)"
