@@ -13,8 +13,9 @@ typedef struct qkv_model qkv_model;
 /* A kind of model, as config.json's "model_type" names it. */
 typedef struct qkv_model_type qkv_model_type;
 
-/* The type of that name, or NULL. */
-const qkv_model_type *qkv_model_type_find(const char *name);
+/* The type of that name (and, where several share it, of that architecture; NULL or an unknown
+ * one: the first of the name). NULL when no type has the name. */
+const qkv_model_type *qkv_model_type_find(const char *name, const char *architecture);
 /* The i-th type, or NULL past the last. */
 const qkv_model_type *qkv_model_type_at(size_t i);
 const char *qkv_model_type_name(const qkv_model_type *type);
@@ -37,6 +38,12 @@ const qkv_model_type *qkv_model_type_of(const qkv_model *m);
 const void *qkv_model_config(const qkv_model *m); /* the type's struct, derived fields filled in */
 qkv_params *qkv_model_params(qkv_model *m);       /* the model owns them */
 qkv_context *qkv_model_context(const qkv_model *m);
+
+/* Names of a classifier's classes (config.json's "id2label"); copied. On failure (QKV_E_MEMORY)
+ * those that were set stay. */
+qkv_status qkv_model_set_labels(qkv_model *m, const char *const *names, size_t count);
+size_t qkv_model_label_count(const qkv_model *m);
+const char *qkv_model_label(const qkv_model *m, size_t i); /* NULL past the last */
 
 /* Every tensor of the model's files, once, in a fixed order. Returns what fn returned last. */
 qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user);

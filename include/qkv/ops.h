@@ -62,6 +62,10 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
  * no row is an error that names it. */
 qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
                           qkv_tensor *positions, qkv_tensor *position_table);
+/* The same, but looking up the row of the padding token gives it no gradient (torch.nn.Embedding's
+ * padding_idx). pad below 0: every row gets its own. */
+qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
+                                 qkv_tensor *positions, qkv_tensor *position_table, int32_t pad);
 
 /* ---- norms, over the last axis --------------------------------------------------------------- */
 typedef enum {

@@ -1,4 +1,5 @@
 /* config.c - config.json: a model type's table of fields, and the few keys that no field holds. */
+#include <stdio.h>
 #include <string.h>
 
 #include "hub/hub.h"
@@ -39,11 +40,18 @@ static qkv_status refuse(const qkv__json *j)
 
 static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
 {
-    const char *name = NULL;
+    const char *name = NULL, *architecture = NULL;
+    qkv__json list, first;
     qkv_status status = qkv__json_get_string(j, "model_type", &name);
+    if (!status && qkv__json_has(j, "architectures"))
+        status = qkv__json_get_array(j, "architectures", &list);
+    if (!status && qkv__json_has(j, "architectures") && qkv__json_count(&list)) {
+        qkv__json_item(&list, 0, &first);
+        status = qkv__json_get_string(&first, NULL, &architecture);
+    }
     if (status)
         return status;
-    *out = qkv_model_type_find(name);
+    *out = qkv_model_type_find(name, architecture);
     if (*out)
         return QKV_OK;
     qkv__str known;
@@ -53,6 +61,21 @@ static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
     status = qkv__json_fail(j, "model_type", "one of %s expected, \"%s\" found",
                             known.data ? known.data : "?", name);
     qkv__str_free(&known);
+    return status;
+}
+
+/* Files say how many classes there are by listing their names. */
+static qkv_status classes_from_labels(const qkv__json *j, qkv_options *o,
+                                      const qkv_option_table *table)
+{
+    size_t count = 0;
+    char text[24];
+    qkv_status status = qkv__hub_count_labels(j, &count);
+    for (size_t i = 0; i < table->count && count && !status; i++)
+        if (table->rows[i].key && strcmp(table->rows[i].key, "num_labels") == 0) {
+            snprintf(text, sizeof text, "%zu", count);
+            status = qkv_options_set(o, "num_labels", text);
+        }
     return status;
 }
 
@@ -67,7 +90,15 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     if (!status)
         status = qkv__json_get_options(j, o, table);
     if (!status)
+        status = classes_from_labels(j, o, table);
+    if (!status)
         status = qkv_model_create(out, j->ctx, type, config);
+    if (!status)
+        status = qkv__hub_read_labels(*out, j);
+    if (status) {
+        qkv_model_destroy(*out);
+        *out = NULL;
+    }
     qkv_options_destroy(o);
     qkv__free(j->ctx, config);
     return status;
@@ -190,6 +221,7 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
     qkv_option_sink sink = {&w, put_integer, put_real, put_bool, put_text, put_list, put_null};
     qkv_option_write(qkv_model_type_config(type), qkv_model_config(m), &sink);
     put_rope(&w, m);
+    qkv__hub_write_labels(&w, m);
     qkv__json_end_object(&w);
     qkv_status status = save(&w, qkv_model_context(m), dir, "config.json");
     return status ? status : write_generation(m, dir);

@@ -3,11 +3,17 @@
 #define QKV_SRC_HUB_HUB_H
 
 #include "base/base.h"
+#include "io/json.h"
 #include "qkv/hub.h"
 
 /* config.c: makes the model that dir/config.json describes. */
 qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir);
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store);
+
+/* labels.c */
+qkv_status qkv__hub_count_labels(const qkv__json *config, size_t *count);
+qkv_status qkv__hub_read_labels(qkv_model *m, const qkv__json *config);
+void qkv__hub_write_labels(qkv__json_out *w, const qkv_model *m);
 
 /* weights.c */
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir);

@@ -55,13 +55,39 @@ typedef struct {
     bool *used; /* one per tensor of the file */
 } loader;
 
-/* The tensor's name in the file: with the type's prefix or without it; NULL if absent. */
-static const qkv_safetensor *find(loader *l, const char *name)
+/* With the type's prefix or without it. */
+static const qkv_safetensor *find_prefixed(const loader *l, const char *name)
 {
     size_t n = strlen(l->prefix);
     const qkv_safetensor *t = qkv_safetensors_find(l->file, name);
     if (!t && n && strncmp(name, l->prefix, n) == 0)
         t = qkv_safetensors_find(l->file, name + n);
+    return t;
+}
+
+/* The first BERT's files say LayerNorm.gamma and LayerNorm.beta. */
+static const qkv_safetensor *find_old(const loader *l, const char *name)
+{
+    static const char *const now[] = {"LayerNorm.weight", "LayerNorm.bias"};
+    static const char *const then[] = {"LayerNorm.gamma", "LayerNorm.beta"};
+    char old[256];
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(name), m = strlen(now[i]);
+        if (n < m || n >= sizeof old || strcmp(name + n - m, now[i]) != 0)
+            continue;
+        memcpy(old, name, n - m);
+        memcpy(old + n - m, then[i], strlen(then[i]) + 1);
+        return find_prefixed(l, old);
+    }
+    return NULL;
+}
+
+/* The row's tensor in the file; NULL if absent. */
+static const qkv_safetensor *find(loader *l, const char *name)
+{
+    const qkv_safetensor *t = find_prefixed(l, name);
+    if (!t)
+        t = find_old(l, name);
     for (size_t i = 0; t && i < qkv_safetensors_count(l->file); i++)
         if (qkv_safetensors_at(l->file, i) == t)
             l->used[i] = true;

@@ -138,15 +138,13 @@ static void visit_gpt2_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
     const qkv_gpt_config *c = m->c;
     size_t d = c->width, ff = c->ff_width;
     double std = c->init_range, branch = std / sqrt(2.0 * (double)c->layers);
-    qkv__visit_rows(v, "ln_1.weight", p->norm1_weight, 0, d, 0, false, QKV_INIT_ONES, 0);
-    qkv__visit_rows(v, "ln_1.bias", p->norm1_bias, 0, d, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_norm(v, "ln_1", p->norm1_weight, p->norm1_bias, d);
     qkv__visit_rows(v, "attn.c_attn.weight", p->qkv_weight, 0, 3 * d, d, true, QKV_INIT_NORMAL,
                     std);
     qkv__visit_rows(v, "attn.c_attn.bias", p->qkv_bias, 0, 3 * d, 0, false, QKV_INIT_ZEROS, 0);
     qkv__visit_rows(v, "attn.c_proj.weight", p->out_weight, 0, d, d, true, QKV_INIT_NORMAL, branch);
     qkv__visit_rows(v, "attn.c_proj.bias", p->out_bias, 0, d, 0, false, QKV_INIT_ZEROS, 0);
-    qkv__visit_rows(v, "ln_2.weight", p->norm2_weight, 0, d, 0, false, QKV_INIT_ONES, 0);
-    qkv__visit_rows(v, "ln_2.bias", p->norm2_bias, 0, d, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_norm(v, "ln_2", p->norm2_weight, p->norm2_bias, d);
     qkv__visit_rows(v, "mlp.c_fc.weight", p->up_weight, 0, ff, d, true, QKV_INIT_NORMAL, std);
     qkv__visit_rows(v, "mlp.c_fc.bias", p->up_bias, 0, ff, 0, false, QKV_INIT_ZEROS, 0);
     qkv__visit_rows(v, "mlp.c_proj.weight", p->down_weight, 0, d, ff, true, QKV_INIT_NORMAL,
@@ -174,8 +172,7 @@ static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
         visit_gpt2_block(m, &v, qkv_block_parameters(m->blocks[i]));
     }
     snprintf(v.name, sizeof v.name, "transformer.");
-    qkv__visit_rows(&v, "ln_f.weight", m->norm_weight, 0, c->width, 0, false, QKV_INIT_ONES, 0);
-    qkv__visit_rows(&v, "ln_f.bias", m->norm_bias, 0, c->width, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_norm(&v, "ln_f", m->norm_weight, m->norm_bias, c->width);
     v.name[0] = 0;
     if (c->tie)
         qkv__visit_kind(&v, "lm_head.weight", m->head, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
@@ -185,33 +182,21 @@ static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
     return v.status;
 }
 
-/* A dense layer of a packed parameter: weight and bias of rows [from, from + rows). */
-static void visit_dense(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
-                        size_t from, size_t rows, size_t columns, double std)
-{
-    char full[64];
-    snprintf(full, sizeof full, "%s.weight", name);
-    qkv__visit_rows(v, full, weight, from, rows, columns, false, QKV_INIT_NORMAL, std);
-    snprintf(full, sizeof full, "%s.bias", name);
-    qkv__visit_rows(v, full, bias, from, rows, 0, false, QKV_INIT_ZEROS, 0);
-}
-
 static void visit_llama_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
 {
     const qkv_gpt_config *c = m->c;
     size_t d = c->width, q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
     size_t ff = c->ff_width;
     double std = c->init_range, branch = std / sqrt(2.0 * (double)c->layers);
-    qkv__visit_rows(v, "input_layernorm.weight", p->norm1_weight, 0, d, 0, false, QKV_INIT_ONES, 0);
-    visit_dense(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, q, d, std);
-    visit_dense(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, q, kv, d, std);
-    visit_dense(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, q + kv, kv, d, std);
-    visit_dense(v, "self_attn.o_proj", p->out_weight, p->out_bias, 0, d, q, branch);
-    qkv__visit_rows(v, "post_attention_layernorm.weight", p->norm2_weight, 0, d, 0, false,
-                    QKV_INIT_ONES, 0);
-    visit_dense(v, "mlp.gate_proj", p->up_weight, p->up_bias, 0, ff, d, std);
-    visit_dense(v, "mlp.up_proj", p->up_weight, p->up_bias, ff, ff, d, std);
-    visit_dense(v, "mlp.down_proj", p->down_weight, p->down_bias, 0, d, ff, branch);
+    qkv__visit_norm(v, "input_layernorm", p->norm1_weight, NULL, d);
+    qkv__visit_dense(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, q, d, std);
+    qkv__visit_dense(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, q, kv, d, std);
+    qkv__visit_dense(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, q + kv, kv, d, std);
+    qkv__visit_dense(v, "self_attn.o_proj", p->out_weight, p->out_bias, 0, d, q, branch);
+    qkv__visit_norm(v, "post_attention_layernorm", p->norm2_weight, NULL, d);
+    qkv__visit_dense(v, "mlp.gate_proj", p->up_weight, p->up_bias, 0, ff, d, std);
+    qkv__visit_dense(v, "mlp.up_proj", p->up_weight, p->up_bias, ff, ff, d, std);
+    qkv__visit_dense(v, "mlp.down_proj", p->down_weight, p->down_bias, 0, d, ff, branch);
     qkv__visit_kind(v, "self_attn.rotary_emb.inv_freq", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
 }
 
@@ -227,8 +212,7 @@ static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
         visit_llama_block(m, &v, qkv_block_parameters(m->blocks[i]));
     }
     v.name[0] = 0;
-    qkv__visit_rows(&v, "model.norm.weight", m->norm_weight, 0, c->width, 0, false, QKV_INIT_ONES,
-                    0);
+    qkv__visit_norm(&v, "model.norm", m->norm_weight, NULL, c->width);
     if (c->tie)
         qkv__visit_kind(&v, "lm_head.weight", m->head, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
     else
@@ -238,22 +222,6 @@ static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
-
-/* i32 (B, T): past, past + 1, ..; from 0 again in each packed sequence. */
-static qkv_tensor *positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
-                             const int32_t *offsets)
-{
-    size_t shape[] = {qkv_dim(ids, 0), qkv_dim(ids, 1)}, n = shape[0] * shape[1];
-    int32_t *p = qkv__step_alloc(t, (n + 1) * sizeof *p);
-    if (!p)
-        return NULL;
-    for (size_t i = 0; !offsets && i < n; i++)
-        p[i] = (int32_t)(past + i % shape[1]);
-    for (size_t s = 0; offsets && s < sequences; s++)
-        for (int32_t i = offsets[s]; i < offsets[s + 1] && (size_t)i < n; i++)
-            p[i] = i - offsets[s];
-    return qkv_tensor_ids(t, p, 2, shape);
-}
 
 static qkv_tensor *embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *position)
 {
@@ -272,19 +240,12 @@ static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t 
         return NULL;
     size_t past = cache ? cache->length : 0, T = qkv_dim(ids, 1);
     qkv_sequence seq = {.sequences = sequences, .offsets = offsets};
-    seq.positions = positions(t, ids, past, sequences, offsets);
+    seq.positions = qkv__positions(t, ids, past, sequences, offsets);
     qkv_stream s = {embed(m, t, ids, seq.positions), NULL};
-    for (size_t i = 0; i < c->layers; i++) {
-        qkv_scope scope = qkv_scope_begin(t);
-        if (!qkv_block_forward(m->blocks[i], t, &s, &seq, cache ? &cache->blocks[i] : NULL)) {
-            if (cache)
-                qkv_lm_cache_truncate(cache, past); /* some layers had taken these tokens in */
-            return NULL;
-        }
-        if (!t->record) { /* one tensor survives: the sum */
-            s.x = qkv_scope_end(t, scope, qkv_add(t, s.x, s.branch));
-            s.branch = NULL;
-        }
+    if (!qkv__stack_forward(t, m->blocks, c->layers, &s, &seq, cache ? cache->blocks : NULL)) {
+        if (cache)
+            qkv_lm_cache_truncate(cache, past); /* some layers had taken these tokens in */
+        return NULL;
     }
     if (cache)
         cache->length += T;

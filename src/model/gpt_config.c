@@ -3,9 +3,6 @@
 
 #include "model/gpt.h"
 
-/* In the order of qkv_activation. */
-static const char *const activations[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
-                                          "silu", "sigmoid", "tanh", NULL};
 static const char *const position_kinds[] = {"learned", "sinusoid", "none", "rotary", NULL};
 
 #define FIELD(member) .offset = offsetof(qkv_gpt_config, member)
@@ -32,7 +29,7 @@ static const qkv_option gpt2_rows[] = {
     SIZE_ROW("n_head", heads, 1, "12", "attention heads"),
     {.key = "n_inner", .type = QKV_OPT_SIZE, .flags = QKV_OPT_NULL, .max = 16777216,
      FIELD(ff_width), .initial = "0", .help = "feed-forward width; 0: 4 times n_embd"},
-    {.key = "activation_function", .type = QKV_OPT_ENUM, FIELD(act), .names = activations,
+    {.key = "activation_function", .type = QKV_OPT_ENUM, FIELD(act), .names = qkv__activation_names,
      .initial = "gelu_new", .help = "activation of the feed-forward layer"},
     RATE_ROW("resid_pdrop", dropout, "dropout of each sublayer's output"),
     RATE_ROW("embd_pdrop", embd_dropout, "dropout of the embedding"),
@@ -61,7 +58,7 @@ static const qkv_option llama_rows[] = {
     SIZE_ROW("head_dim", head_width, 0, "0", "width of a head; 0: hidden_size / heads"),
     SIZE_ROW("intermediate_size", ff_width, 0, "0",
              "feed-forward width; 0: 8/3 of hidden_size, rounded up to 64"),
-    {.key = "hidden_act", .type = QKV_OPT_ENUM, FIELD(act), .names = activations,
+    {.key = "hidden_act", .type = QKV_OPT_ENUM, FIELD(act), .names = qkv__activation_names,
      .initial = "silu", .help = "activation of the gate"},
     REAL_ROW("rms_norm_eps", norm_eps, 1, "1e-6", "added to the mean square in RMSNorm"),
     REAL_ROW("rope_theta|rope_parameters.rope_theta", rotary_base, 1e12, "10000",

@@ -4,21 +4,31 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "qkv/bert.h"
 #include "qkv/gpt.h"
 
-static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type};
+static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
+                                              &qkv_bert_masked_type, &qkv_bert_classifier_type};
+
+const char *const qkv__activation_names[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
+                                             "silu", "sigmoid", "tanh", NULL};
 
 const qkv_model_type *qkv_model_type_at(size_t i)
 {
     return i < sizeof types / sizeof *types ? types[i] : NULL;
 }
 
-const qkv_model_type *qkv_model_type_find(const char *name)
+const qkv_model_type *qkv_model_type_find(const char *name, const char *architecture)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i]->name, name) == 0)
+    const qkv_model_type *first = NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strcmp(types[i]->name, name) != 0)
+            continue;
+        if (architecture && strcmp(types[i]->architecture, architecture) == 0)
             return types[i];
-    return NULL;
+        first = first ? first : types[i];
+    }
+    return first;
 }
 
 const char *qkv_model_type_name(const qkv_model_type *type) { return type->name; }
@@ -54,6 +64,7 @@ void qkv_model_destroy(qkv_model *m)
 {
     if (!m)
         return;
+    qkv_model_set_labels(m, NULL, 0);
     qkv_params_destroy(m->params);
     qkv__free(m->ctx, m->config);
     qkv__free(m->ctx, m);
@@ -63,6 +74,33 @@ const qkv_model_type *qkv_model_type_of(const qkv_model *m) { return m->type; }
 const void *qkv_model_config(const qkv_model *m) { return m->config; }
 qkv_params *qkv_model_params(qkv_model *m) { return m->params; }
 qkv_context *qkv_model_context(const qkv_model *m) { return m->ctx; }
+
+qkv_status qkv_model_set_labels(qkv_model *m, const char *const *names, size_t count)
+{
+    char **copy = count ? qkv__calloc(m->ctx, count, sizeof *copy) : NULL;
+    qkv_status status = count && !copy ? QKV_E_MEMORY : QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        copy[i] = qkv__strdup(m->ctx, names[i]);
+        status = copy[i] ? QKV_OK : QKV_E_MEMORY;
+    }
+    char **old = status ? copy : m->labels;
+    size_t old_count = status ? count : m->label_count;
+    for (size_t i = 0; old && i < old_count; i++)
+        qkv__free(m->ctx, old[i]);
+    qkv__free(m->ctx, old);
+    if (!status) {
+        m->labels = copy;
+        m->label_count = count;
+    }
+    return status;
+}
+
+size_t qkv_model_label_count(const qkv_model *m) { return m->label_count; }
+
+const char *qkv_model_label(const qkv_model *m, size_t i)
+{
+    return i < m->label_count ? m->labels[i] : NULL;
+}
 
 qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user)
 {
@@ -106,6 +144,26 @@ void qkv__visit_rows(qkv__visit *v, const char *name, qkv_param *p, size_t from,
         row.shape[1] = rows;
     }
     call(v, &row, name);
+}
+
+void qkv__visit_dense(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
+                      size_t from, size_t rows, size_t columns, double std)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.weight", name);
+    qkv__visit_rows(v, full, weight, from, rows, columns, false, QKV_INIT_NORMAL, std);
+    snprintf(full, sizeof full, "%s.bias", name);
+    qkv__visit_rows(v, full, bias, from, rows, 0, false, QKV_INIT_ZEROS, 0);
+}
+
+void qkv__visit_norm(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
+                     size_t width)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.weight", name);
+    qkv__visit_rows(v, full, weight, 0, width, 0, false, QKV_INIT_ONES, 0);
+    snprintf(full, sizeof full, "%s.bias", name);
+    qkv__visit_rows(v, full, bias, 0, width, 0, false, QKV_INIT_ZEROS, 0);
 }
 
 void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,

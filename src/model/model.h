@@ -29,12 +29,17 @@ struct qkv_model_type {
     const qkv__lm *lm; /* NULL: no language model */
 };
 
+/* Hugging Face's, in the order of qkv_activation, NULL at the end. */
+extern const char *const qkv__activation_names[];
+
 /* The first member of every model's struct. */
 struct qkv_model {
     const qkv_model_type *type;
     qkv_context *ctx;
     qkv_params *params;
     void *config;
+    char **labels; /* (label_count) names of classes */
+    size_t label_count;
 };
 
 struct qkv_lm_cache {
@@ -56,8 +61,26 @@ typedef struct {
  * transposed: the file holds (in, out). Does nothing when p is NULL or a row failed before. */
 void qkv__visit_rows(qkv__visit *v, const char *name, qkv_param *p, size_t from, size_t rows,
                      size_t columns, bool transposed, qkv_init init, double scale);
+/* Rows name.weight and name.bias of a dense layer in rows [from, from + rows) of a packed one;
+ * bias may be NULL. */
+void qkv__visit_dense(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
+                      size_t from, size_t rows, size_t columns, double std);
+/* Rows name.weight (ones) and name.bias (zeros) of a norm; bias may be NULL. */
+void qkv__visit_norm(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
+                     size_t width);
 /* A row with a kind of its own (FIXED, TIED, IGNORED), whole and as the file has it. */
 void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,
                      qkv_init init, double scale);
+
+/* ---- stack.c -------------------------------------------------------------------------------- */
+
+/* i32, shape of ids (B, T): past, past + 1, ..; from 0 again in each packed sequence. */
+qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
+                           const int32_t *offsets);
+
+/* Passes the stream through all blocks; caches (count) or NULL. false once anything failed. When
+ * not recording, each block's memory but its output is released, and the stream is s->x alone. */
+bool qkv__stack_forward(qkv_tape *t, qkv_block *const *blocks, size_t count, qkv_stream *s,
+                        const qkv_sequence *seq, qkv_block_cache *caches);
 
 #endif

@@ -3,26 +3,37 @@
 
 #include "tensor/tape.h"
 
+typedef struct {
+    double scale;
+    int32_t pad; /* this row gets no gradient; below 0: all do */
+} params;
+
 /* Adds dy's rows, times scale, to the rows of table's gradient that ids name. */
 static void pass_rows(qkv_tape *t, qkv_tensor *table, const qkv_tensor *ids, const qkv_real *dy,
-                      double scale)
+                      double scale, int32_t pad)
 {
     bool acc;
+    size_t C = qkv__channels(table);
     qkv_real *d = qkv__grad(t, table, &acc);
-    if (!d)
+    qkv_real *kept = d && pad >= 0 ? qkv__step_alloc(t, C * sizeof *kept) : NULL;
+    if (!d || (pad >= 0 && !kept))
         return;
     if (!acc)
         memset(d, 0, qkv_count(table) * sizeof *d); /* most rows are not named */
-    t->k->embed_bwd(&t->exec, d, qkv__ids(ids), dy, scale, qkv_count(ids), qkv__channels(table));
+    if (kept)
+        memcpy(kept, d + (size_t)pad * C, C * sizeof *kept);
+    t->k->embed_bwd(&t->exec, d, qkv__ids(ids), dy, scale, qkv_count(ids), C);
+    if (kept)
+        memcpy(d + (size_t)pad * C, kept, C * sizeof *kept);
 }
 
 static void embedding_backward(qkv_tape *t, const qkv__node *n)
 {
-    const double *scale = n->params;
+    const params *p = n->params;
     const qkv_real *dy = qkv__grad_out(t, n, 0);
-    pass_rows(t, n->in[1], n->in[0], dy, *scale);
+    pass_rows(t, n->in[1], n->in[0], dy, p->scale, p->pad);
     if (n->in[3])
-        pass_rows(t, n->in[3], n->in[2], dy, 1.0);
+        pass_rows(t, n->in[3], n->in[2], dy, 1.0, -1);
 }
 
 static const qkv_op embedding_op = {"embedding", embedding_backward};
@@ -51,6 +62,12 @@ static bool rows_exist(qkv_tape *t, const char *what, const qkv_tensor *ids,
 qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
                           qkv_tensor *positions, qkv_tensor *position_table)
 {
+    return qkv_embedding_padded(t, ids, table, scale, positions, position_table, -1);
+}
+
+qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
+                                 qkv_tensor *positions, qkv_tensor *position_table, int32_t pad)
+{
     qkv_tensor *in[] = {ids, table, positions, position_table};
     int n = positions || position_table ? 4 : 2;
     if (!qkv__ready(t, "embedding", n, in))
@@ -65,6 +82,9 @@ qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, doubl
                             "table %s", qkv__shape_text(t, positions),
                             qkv__shape_text(t, position_table), qkv__shape_text(t, ids),
                             qkv__shape_text(t, table));
+    if (pad >= 0 && (size_t)pad >= table->shape[0])
+        return qkv__op_fail(t, "embedding", "the padding token %d has no row in table %s",
+                            (int)pad, qkv__shape_text(t, table));
     size_t shape[QKV_MAX_DIMS];
     if (ids->ndim == QKV_MAX_DIMS)
         return qkv__op_fail(t, "embedding", "ids %s have too many dimensions",
@@ -77,5 +97,6 @@ qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, doubl
     t->k->embed(&t->exec, qkv__real(y), qkv__ids(in[0]), qkv__real(in[1]), scale,
                 n == 4 ? qkv__ids(in[2]) : NULL, n == 4 ? qkv__real(in[3]) : NULL, qkv_count(ids),
                 table->shape[1]);
-    return qkv__record(t, &embedding_op, 4, in, 1, &y, &scale, sizeof scale);
+    params p = {scale, pad};
+    return qkv__record(t, &embedding_op, 4, in, 1, &y, &p, sizeof p);
 }

@@ -4,6 +4,7 @@ Run: python tools/make-golden/models.py
 NAME/               config.json and model.safetensors (F32) by save_pretrained
 NAME.safetensors    ids (B, T), targets (B, T; -100: ignored), logits, loss, and grad.TENSOR, the
                     gradient of every tensor of the model; computed in double precision
+                    BERT: segments (B, T) too, and labels (B) in place of targets for classes
 
 What could be wired wrongly has a value that is not the default. The tied Llama's config.json is
 rewritten as transformers 4 has it."""
@@ -14,7 +15,8 @@ import os
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM)
 from transformers.models.llama import modeling_llama as llama
 
 OUT = "tests/golden/models"
@@ -26,6 +28,10 @@ GPT2 = dict(vocab_size=V, n_positions=24, n_embd=24, n_layer=2, n_head=3, n_inne
 LLAMA = dict(vocab_size=V, max_position_embeddings=24, hidden_size=24, num_hidden_layers=2,
              intermediate_size=40, rms_norm_eps=0.01, initializer_range=0.1, bos_token_id=3,
              eos_token_id=5)
+BERT = dict(vocab_size=V, max_position_embeddings=24, type_vocab_size=3, hidden_size=24,
+            num_hidden_layers=2, num_attention_heads=3, intermediate_size=40,
+            layer_norm_eps=0.01, hidden_dropout_prob=0.05, attention_probs_dropout_prob=0.15,
+            pad_token_id=7)
 THETA = 50.0
 
 MODELS = {
@@ -40,6 +46,10 @@ MODELS = {
         **LLAMA, num_attention_heads=4, num_key_value_heads=1, tie_word_embeddings=True,
         attention_bias=True, mlp_bias=True, hidden_act="gelu", attention_dropout=0.2,
         rope_parameters={"rope_type": "default", "rope_theta": THETA})),
+    "bert": BertForMaskedLM(BertConfig(**BERT)),
+    "bert-classifier": BertForSequenceClassification(BertConfig(
+        **BERT, hidden_act="gelu_new", id2label={0: "sad", 1: "so-so", 2: "happy"},
+        label2id={"sad": 0, "so-so": 1, "happy": 2})),
 }
 
 
@@ -65,23 +75,35 @@ def randomize(model):
         p.data = torch.randn(p.shape) * scale + (1.0 if norm else 0.0)
 
 
-def golden(model, ids):
-    expected = model.eval()(ids).logits.detach()
+def make_batch(model, ids):
+    """Inputs of the model, and what its loss compares the logits with."""
+    if isinstance(model, BertForMaskedLM) or isinstance(model, BertForSequenceClassification):
+        segments = torch.randint(3, ids.shape)
+        targets = torch.where(torch.rand(ids.shape) < 0.4, torch.randint(V, ids.shape), -100)
+        batch = {"input_ids": ids, "token_type_ids": segments}
+        return batch, targets if isinstance(model, BertForMaskedLM) else torch.tensor([2, 0])
     targets = F.pad(ids[:, 1:], (0, 1), value=-100)
     targets[0, 4] = -100
+    return {"input_ids": ids}, targets
+
+
+def golden(model, ids):
+    batch, targets = make_batch(model, ids)
+    expected = model.eval()(**batch).logits.detach()
     model = model.double()
     for module in model.modules():
         if isinstance(module, llama.LlamaRMSNorm):
             module.forward = rms_norm.__get__(module)
         if isinstance(module, llama.LlamaRotaryEmbedding):
             module.forward = rotary.__get__(module)
-    logits = model(ids).logits
+    logits = model(**batch).logits
     assert (logits - expected).abs().max() < 1e-5 * logits.abs().max()
-    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten())
     loss.backward()
     out = {f"grad.{name}": p.grad for name, p in model.named_parameters()}
     out |= {"logits": logits.detach(), "loss": loss.detach()}
     out = {name: x.float().contiguous() for name, x in out.items()}
+    out |= {"segments": x.int() for x in [batch.get("token_type_ids")] if x is not None}
     return out | {"ids": ids.int(), "targets": targets.int()}
 
 
@@ -104,5 +126,6 @@ for name, model in MODELS.items():
     model.save_pretrained(folder)
     if name == "llama-tied":
         write_as_version_4(f"{folder}/config.json")
-    os.remove(f"{folder}/generation_config.json")
+    if os.path.exists(f"{folder}/generation_config.json"):
+        os.remove(f"{folder}/generation_config.json")
     save_file(golden(model, torch.randint(V, (B, T))), f"{OUT}/{name}.safetensors")

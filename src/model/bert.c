@@ -1,0 +1,323 @@
+/* bert.c - BERT: word, position and segment embeddings, a post-norm stack, one of two heads. The
+ * types share everything but the head. */
+#include "qkv/bert.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "model/model.h"
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no block has */
+static const uint32_t CLASSIFIER_SITE = 0xE0000002u;
+
+typedef struct {
+    qkv_model base;
+    qkv_bert_config *c; /* base.config */
+    qkv_block **blocks;
+    qkv_param *word_table, *position_table, *segment_table;
+    qkv_param *norm_weight, *norm_bias;
+    /* masked: dense, norm, then the word table and a bias; classifier: pooler, then classes */
+    qkv_param *dense_weight, *dense_bias;
+    qkv_param *head_norm_weight, *head_norm_bias;
+    qkv_param *head_weight, *head_bias;
+} bert;
+
+static bool is_classifier(const qkv_model *m) { return m->type == &qkv_bert_classifier_type; }
+
+/* ---- configuration --------------------------------------------------------------------------- */
+
+#define FIELD(member) .offset = offsetof(qkv_bert_config, member)
+#define SIZE_ROW(key_, member, initial_, help_)                                                \
+    {.key = key_, .type = QKV_OPT_SIZE, .min = 1, .max = 16777216, FIELD(member),              \
+     .initial = initial_, .help = help_}
+#define RATE_ROW(key_, member, help_)                                                          \
+    {.key = key_, .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(member),       \
+     .initial = "0.1", .help = help_}
+
+static const qkv_option rows[] = {
+    SIZE_ROW("vocab_size", vocab, "30522", "tokens in the vocabulary"),
+    SIZE_ROW("max_position_embeddings", positions, "512", "longest input in tokens"),
+    SIZE_ROW("type_vocab_size", segments, "2", "kinds of segment"),
+    SIZE_ROW("hidden_size", width, "768", "width of the residual stream"),
+    SIZE_ROW("num_hidden_layers", layers, "12", "transformer blocks"),
+    SIZE_ROW("num_attention_heads", heads, "12", "attention heads"),
+    {.key = "intermediate_size", .type = QKV_OPT_SIZE, .max = 16777216, FIELD(ff_width),
+     .initial = "0", .help = "feed-forward width; 0: 4 times hidden_size"},
+    SIZE_ROW("num_labels", classes, "2", "classes of a classifier"),
+    {.key = "hidden_act", .type = QKV_OPT_ENUM, FIELD(act), .names = qkv__activation_names,
+     .initial = "gelu", .help = "activation of the feed-forward layer"},
+    RATE_ROW("hidden_dropout_prob", dropout, "dropout of each sublayer's output"),
+    RATE_ROW("attention_probs_dropout_prob", attention_dropout, "dropout of attention weights"),
+    {.key = "classifier_dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
+     FIELD(classifier_dropout), .initial = "-1",
+     .help = "dropout before the classes; below 0: as elsewhere"},
+    {.key = "layer_norm_eps", .type = QKV_OPT_REAL, .max = 1, FIELD(norm_eps), .initial = "1e-12",
+     .help = "added to the variance in LayerNorm"},
+    {.key = "initializer_range", .type = QKV_OPT_REAL, .max = 10, FIELD(init_range),
+     .initial = "0", .help = "deviation of initial weights; 0: 1 / sqrt(width)"},
+    {.key = "pad_token_id", .type = QKV_OPT_INT, .min = -1, .max = 16777215, FIELD(pad),
+     .initial = "0", .help = "id of the padding token; -1: none"},
+};
+static const qkv_option_table config_table = {"BERT model", rows, sizeof rows / sizeof *rows};
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static qkv_status complete_config(bert *m)
+{
+    qkv_bert_config *c = m->c;
+    if (!c->vocab || !c->positions || !c->segments || !c->width || !c->layers || !c->heads ||
+        c->width % c->heads || (is_classifier(&m->base) && !c->classes))
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
+                         "bert: vocabulary %zu, %zu positions, %zu segments, %zu layers, width %zu, "
+                         "%zu classes: none may be 0, and the heads (%zu) must divide the width",
+                         c->vocab, c->positions, c->segments, c->layers, c->width, c->classes,
+                         c->heads);
+    if (!c->ff_width)
+        c->ff_width = 4 * c->width;
+    if (c->init_range == 0)
+        c->init_range = 1 / sqrt((double)c->width);
+    return QKV_OK;
+}
+
+static qkv_block_config block_config(const qkv_bert_config *c)
+{
+    qkv_block_config b = qkv_block_defaults();
+    b.width = c->width;
+    b.heads = c->heads;
+    b.ff_width = c->ff_width;
+    b.norm_eps = c->norm_eps;
+    b.post_norm = true;
+    b.act = c->act;
+    b.dropout = c->dropout;
+    b.attention_dropout = c->attention_dropout;
+    return b;
+}
+
+static qkv_status make_blocks(bert *m)
+{
+    qkv_params *ps = m->base.params;
+    qkv_block_config config = block_config(m->c);
+    m->blocks = qkv__params_alloc(ps, m->c->layers * sizeof(qkv_block *));
+    for (size_t i = 0; m->blocks && i < m->c->layers; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "layer.%zu", i);
+        m->blocks[i] = qkv_block_create(ps, &config, name, (uint32_t)i);
+        if (!m->blocks[i])
+            return qkv_context_status(m->base.ctx);
+    }
+    return m->blocks ? QKV_OK : QKV_E_MEMORY;
+}
+
+static qkv_param *matrix(bert *m, const char *name, size_t rows_, size_t columns)
+{
+    size_t shape[] = {rows_, columns};
+    return qkv_param_create(m->base.params, name, 2, shape);
+}
+
+static qkv_param *vector(bert *m, const char *name, size_t n)
+{
+    return qkv_param_create(m->base.params, name, 1, &n);
+}
+
+static qkv_status make(qkv_model *base)
+{
+    bert *m = (bert *)base;
+    m->c = base->config;
+    qkv_status status = complete_config(m);
+    if (status)
+        return status;
+    const qkv_bert_config *c = m->c;
+    bool classifier = is_classifier(base);
+    m->word_table = matrix(m, "words", c->vocab, c->width);
+    m->position_table = matrix(m, "positions", c->positions, c->width);
+    m->segment_table = matrix(m, "segments", c->segments, c->width);
+    m->norm_weight = vector(m, "norm.weight", c->width);
+    m->norm_bias = vector(m, "norm.bias", c->width);
+    status = make_blocks(m);
+    m->dense_weight = matrix(m, "dense.weight", c->width, c->width);
+    m->dense_bias = vector(m, "dense.bias", c->width);
+    if (!classifier) {
+        m->head_norm_weight = vector(m, "head.norm.weight", c->width);
+        m->head_norm_bias = vector(m, "head.norm.bias", c->width);
+    }
+    m->head_weight = classifier ? matrix(m, "head.weight", c->classes, c->width) : m->word_table;
+    m->head_bias = vector(m, "head.bias", classifier ? c->classes : c->vocab);
+    return status ? status : m->head_bias ? QKV_OK : QKV_E_MEMORY;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+static void visit_block(const bert *m, qkv__visit *v, const qkv_block_params *p)
+{
+    const qkv_bert_config *c = m->c;
+    size_t d = c->width;
+    double std = c->init_range;
+    qkv__visit_dense(v, "attention.self.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
+    qkv__visit_dense(v, "attention.self.key", p->qkv_weight, p->qkv_bias, d, d, d, std);
+    qkv__visit_dense(v, "attention.self.value", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
+    qkv__visit_dense(v, "attention.output.dense", p->out_weight, p->out_bias, 0, d, d, std);
+    qkv__visit_norm(v, "attention.output.LayerNorm", p->norm1_weight, p->norm1_bias, d);
+    qkv__visit_dense(v, "intermediate.dense", p->up_weight, p->up_bias, 0, c->ff_width, d, std);
+    qkv__visit_dense(v, "output.dense", p->down_weight, p->down_bias, 0, d, c->ff_width, std);
+    qkv__visit_norm(v, "output.LayerNorm", p->norm2_weight, p->norm2_bias, d);
+}
+
+static void visit_embeddings(const bert *m, qkv__visit *v)
+{
+    const qkv_bert_config *c = m->c;
+    size_t d = c->width;
+    snprintf(v->name, sizeof v->name, "bert.embeddings.");
+    qkv__visit_rows(v, "word_embeddings.weight", m->word_table, 0, c->vocab, d, false,
+                    QKV_INIT_NORMAL, c->init_range);
+    qkv__visit_rows(v, "position_embeddings.weight", m->position_table, 0, c->positions, d, false,
+                    QKV_INIT_NORMAL, c->init_range);
+    qkv__visit_rows(v, "token_type_embeddings.weight", m->segment_table, 0, c->segments, d, false,
+                    QKV_INIT_NORMAL, c->init_range);
+    qkv__visit_norm(v, "LayerNorm", m->norm_weight, m->norm_bias, d);
+    qkv__visit_kind(v, "position_ids", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+}
+
+/* Files of BertForPreTraining hold both heads: what this one has no use for is passed over. */
+static void visit_masked_head(const bert *m, qkv__visit *v)
+{
+    static const char *const ignored[] = {"bert.pooler.dense.weight", "bert.pooler.dense.bias",
+                                          "cls.seq_relationship.weight",
+                                          "cls.seq_relationship.bias", NULL};
+    const qkv_bert_config *c = m->c;
+    size_t d = c->width;
+    v->name[0] = 0;
+    qkv__visit_rows(v, "cls.predictions.bias", m->head_bias, 0, c->vocab, 0, false, QKV_INIT_ZEROS,
+                    0);
+    qkv__visit_dense(v, "cls.predictions.transform.dense", m->dense_weight, m->dense_bias, 0, d, d,
+                     c->init_range);
+    qkv__visit_norm(v, "cls.predictions.transform.LayerNorm", m->head_norm_weight,
+                    m->head_norm_bias, d);
+    qkv__visit_kind(v, "cls.predictions.decoder.weight", m->word_table, QKV_ROW_TIED,
+                    QKV_INIT_KEEP, 0);
+    qkv__visit_kind(v, "cls.predictions.decoder.bias", m->head_bias, QKV_ROW_TIED, QKV_INIT_KEEP,
+                    0);
+    for (size_t i = 0; ignored[i]; i++)
+        qkv__visit_kind(v, ignored[i], NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+}
+
+static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+{
+    bert *m = (bert *)base;
+    const qkv_bert_config *c = m->c;
+    qkv__visit v = {.fn = fn, .user = user};
+    visit_embeddings(m, &v);
+    for (size_t i = 0; i < c->layers; i++) {
+        snprintf(v.name, sizeof v.name, "bert.encoder.layer.%zu.", i);
+        visit_block(m, &v, qkv_block_parameters(m->blocks[i]));
+    }
+    if (!is_classifier(base)) {
+        visit_masked_head(m, &v);
+        return v.status;
+    }
+    v.name[0] = 0;
+    qkv__visit_dense(&v, "bert.pooler.dense", m->dense_weight, m->dense_bias, 0, c->width,
+                     c->width, c->init_range);
+    qkv__visit_dense(&v, "classifier", m->head_weight, m->head_bias, 0, c->classes, c->width,
+                     c->init_range);
+    return v.status;
+}
+
+/* ---- forward ------------------------------------------------------------------------------ */
+
+static qkv_tensor *embed(bert *m, qkv_tape *t, const qkv_bert_input *in)
+{
+    const qkv_bert_config *c = m->c;
+    size_t shape[] = {qkv_dim(in->ids, 0), qkv_dim(in->ids, 1)};
+    qkv_tensor *positions = qkv__positions(t, in->ids, 0, in->sequences, in->offsets);
+    qkv_tensor *segments = in->segments;
+    if (!segments) {
+        int32_t *zeros = qkv__step_alloc(t, shape[0] * shape[1] * sizeof *zeros);
+        for (size_t i = 0; zeros && i < shape[0] * shape[1]; i++)
+            zeros[i] = 0;
+        segments = zeros ? qkv_tensor_ids(t, zeros, 2, shape) : NULL;
+    }
+    qkv_tensor *x = qkv_embedding_padded(t, in->ids, qkv_use(t, m->word_table), 1.0, positions,
+                                         qkv_use(t, m->position_table), c->pad);
+    qkv_tensor *s = qkv_embedding(t, segments, qkv_use(t, m->segment_table), 1.0, NULL, NULL);
+    qkv_tensor *y = qkv_residual_norm(t, QKV_NORM_LAYER, s, x, qkv_use(t, m->norm_weight),
+                                      qkv_use(t, m->norm_bias), c->norm_eps, NULL);
+    return c->dropout > 0 ? qkv_dropout(t, y, c->dropout, EMBEDDING_SITE) : y;
+}
+
+qkv_tensor *qkv_bert_hidden(qkv_model *base, qkv_tape *t, const qkv_bert_input *in)
+{
+    bert *m = (bert *)base;
+    if (!in->ids || qkv_tape_status(t))
+        return NULL;
+    qkv_sequence seq = {.sequences = in->sequences, .offsets = in->offsets,
+                        .lengths = in->lengths};
+    qkv_stream s = {embed(m, t, in), NULL};
+    return qkv__stack_forward(t, m->blocks, m->c->layers, &s, &seq, NULL) ? s.x : NULL;
+}
+
+/* Rows of hidden (B, T, width) -> (n, width). */
+static qkv_tensor *gather(qkv_tape *t, qkv_tensor *hidden, qkv_tensor *rows_)
+{
+    if (!hidden)
+        return NULL;
+    size_t shape[] = {qkv_dim(hidden, 0) * qkv_dim(hidden, 1), qkv_dim(hidden, 2)};
+    return qkv_embedding(t, rows_, qkv_reshape(t, hidden, 2, shape), 1.0, NULL, NULL);
+}
+
+static qkv_tensor *word_features(bert *m, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *rows_)
+{
+    qkv_tensor *x = qkv_linear(t, gather(t, hidden, rows_), qkv_use(t, m->dense_weight),
+                               qkv_use(t, m->dense_bias), m->c->act);
+    return qkv_norm(t, QKV_NORM_LAYER, x, qkv_use(t, m->head_norm_weight),
+                    qkv_use(t, m->head_norm_bias), m->c->norm_eps);
+}
+
+qkv_tensor *qkv_bert_word_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidden,
+                                 qkv_tensor *rows_)
+{
+    bert *m = (bert *)base;
+    return qkv_linear(t, word_features(m, t, hidden, rows_), qkv_use(t, m->word_table),
+                      qkv_use(t, m->head_bias), QKV_ACT_NONE);
+}
+
+qkv_tensor *qkv_bert_word_loss(qkv_model *base, qkv_tape *t, qkv_tensor *hidden,
+                               qkv_tensor *rows_, qkv_tensor *targets,
+                               const qkv_cross_entropy_options *options)
+{
+    bert *m = (bert *)base;
+    return qkv_classifier_loss(t, word_features(m, t, hidden, rows_), qkv_use(t, m->word_table),
+                               qkv_use(t, m->head_bias), targets, options);
+}
+
+qkv_tensor *qkv_bert_class_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidden,
+                                  qkv_tensor *rows_)
+{
+    bert *m = (bert *)base;
+    const qkv_bert_config *c = m->c;
+    double p = c->classifier_dropout < 0 ? c->dropout : c->classifier_dropout;
+    qkv_tensor *x = qkv_linear(t, gather(t, hidden, rows_), qkv_use(t, m->dense_weight),
+                               qkv_use(t, m->dense_bias), QKV_ACT_TANH);
+    if (p > 0)
+        x = qkv_dropout(t, x, p, CLASSIFIER_SITE);
+    return qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias), QKV_ACT_NONE);
+}
+
+double qkv_bert_flops(const qkv_model *base, size_t rows_, size_t length, size_t head_rows)
+{
+    const bert *m = (const bert *)base;
+    const qkv_bert_config *c = m->c;
+    double d = (double)c->width;
+    double block = 4 * d * d + 2 * d * (double)c->ff_width;
+    double head = d * d + d * (double)(is_classifier(base) ? c->classes : c->vocab);
+    return 6 * ((double)c->layers * block * (double)rows_ + head * (double)head_rows) +
+           14 * (double)c->layers * d * (double)rows_ * (double)length;
+}
+
+const qkv_model_type qkv_bert_masked_type = {
+    "bert", "BertForMaskedLM", "bert.", &config_table, sizeof(qkv_bert_config), sizeof(bert), make,
+    visit, NULL};
+const qkv_model_type qkv_bert_classifier_type = {
+    "bert", "BertForSequenceClassification", "bert.", &config_table, sizeof(qkv_bert_config),
+    sizeof(bert), make, visit, NULL};

@@ -1,0 +1,33 @@
+/* stack.c - what all stacks of blocks do alike: number positions, pass the stream on. */
+#include "model/model.h"
+#include "tensor/tape.h"
+
+qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
+                           const int32_t *offsets)
+{
+    size_t shape[] = {qkv_dim(ids, 0), qkv_dim(ids, 1)}, n = shape[0] * shape[1];
+    int32_t *p = qkv__step_alloc(t, (n + 1) * sizeof *p);
+    if (!p)
+        return NULL;
+    for (size_t i = 0; !offsets && i < n; i++)
+        p[i] = (int32_t)(past + i % shape[1]);
+    for (size_t s = 0; offsets && s < sequences; s++)
+        for (int32_t i = offsets[s]; i < offsets[s + 1] && (size_t)i < n; i++)
+            p[i] = i - offsets[s];
+    return qkv_tensor_ids(t, p, 2, shape);
+}
+
+bool qkv__stack_forward(qkv_tape *t, qkv_block *const *blocks, size_t count, qkv_stream *s,
+                        const qkv_sequence *seq, qkv_block_cache *caches)
+{
+    for (size_t i = 0; i < count; i++) {
+        qkv_scope scope = qkv_scope_begin(t);
+        if (!qkv_block_forward(blocks[i], t, s, seq, caches ? &caches[i] : NULL))
+            return false;
+        if (!t->record) { /* one tensor survives: the sum */
+            s->x = qkv_scope_end(t, scope, s->branch ? qkv_add(t, s->x, s->branch) : s->x);
+            s->branch = NULL;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,168 @@
+/* test_bert_golden.c - BERT with both heads against transformers: a directory it saved, loaded
+ * here, gives the same logits, loss and gradient of every tensor, and is saved again with the same
+ * tensors. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "model_golden.h"
+#include "qkv/bert.h"
+
+static const char *const models[] = {"bert", "bert-classifier"};
+
+static bool is_classifier(const fixture *f)
+{
+    return qkv_model_type_of(f->model) == &qkv_bert_classifier_type;
+}
+
+/* The encoder's output; packed: both sequences as one row. */
+static qkv_tensor *hidden(fixture *f, bool packed)
+{
+    static const int32_t offsets[] = {0, T, ROWS};
+    const size_t shape[] = {packed ? 1 : B, packed ? ROWS : T};
+    qkv_bert_input in = {.ids = qkv_tensor_ids(f->t, f->ids, 2, shape),
+                         .segments = qkv_tensor_ids(f->t, f->segments, 2, shape)};
+    if (packed) {
+        in.sequences = B;
+        in.offsets = offsets;
+    }
+    return qkv_bert_hidden(f->model, f->t, &in);
+}
+
+/* i32 (n): step * 0, step * 1, .. */
+static qkv_tensor *every(fixture *f, size_t n, int32_t step)
+{
+    int32_t rows[ROWS];
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (int32_t)i * step;
+    return qkv_tensor_ids(f->t, rows, 1, &n);
+}
+
+static qkv_tensor *logits(fixture *f, qkv_tensor *h)
+{
+    return is_classifier(f) ? qkv_bert_class_logits(f->model, f->t, h, every(f, B, T))
+                            : qkv_bert_word_logits(f->model, f->t, h, every(f, ROWS, 1));
+}
+
+/* Words: the head only where there is a target, as in training. */
+static qkv_tensor *loss(fixture *f, qkv_tensor *h)
+{
+    int32_t rows[ROWS], targets[ROWS];
+    size_t n = 0, classes = B;
+    if (is_classifier(f))
+        return qkv_cross_entropy(f->t, logits(f, h), qkv_tensor_ids(f->t, f->targets, 1, &classes),
+                                 NULL);
+    for (int32_t i = 0; i < ROWS; i++) {
+        if (f->targets[i] < 0)
+            continue;
+        rows[n] = i;
+        targets[n++] = f->targets[i];
+    }
+    return qkv_bert_word_loss(f->model, f->t, h, qkv_tensor_ids(f->t, rows, 1, &n),
+                              qkv_tensor_ids(f->t, targets, 1, &n), NULL);
+}
+
+static void train_step(const char *name, unsigned isa, bool packed)
+{
+    fixture f;
+    open_fixture(&f, name, isa);
+    qkv_tape_mode(f.t, true, false);
+    qkv_tensor *h = hidden(&f, packed), *y = logits(&f, h);
+    if (qkv_tape_status(f.t))
+        fail_msg("%s: %s", name, qkv_context_message(f.ctx));
+    compare(&f, "logits", "logits", qkv_data(f.t, y), qkv_count(y));
+    qkv_tensor *l = loss(&f, h);
+    compare(&f, "loss", "loss", qkv_data(f.t, l), 1);
+    assert_int_equal(qkv_backward(f.t, l), QKV_OK);
+    compare_gradients(&f);
+    print_message("%s: at worst %.3g of what is allowed\n", name, f.worst);
+    close_fixture(&f);
+}
+
+static void test_training(void **state)
+{
+    (void)state;
+    static const unsigned isas[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_ALL};
+    for (int i = 0; i < 6; i++)
+        train_step(models[i % 2], isas[i / 2], false);
+}
+
+static void test_packed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        train_step(models[i], QKV_ISA_ALL, true);
+}
+
+static void test_saved_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        check_saved_again(models[i / 2], i % 2);
+}
+
+static void test_labels(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f, "bert-classifier", QKV_ISA_ALL);
+    assert_int_equal(qkv_model_label_count(f.model), 3);
+    assert_string_equal(qkv_model_label(f.model, 1), "so-so");
+    assert_null(qkv_model_label(f.model, 3));
+    close_fixture(&f);
+}
+
+/* Writes the golden's tensors as old files have them: norms under their first names, nothing
+ * under "bert.". */
+static void write_old(const fixture *f, const char *folder)
+{
+    static char names[64][128];
+    qkv_safetensors_entry entries[64];
+    qkv_safetensors *file;
+    assert_int_equal(qkv_safetensors_open(&file, f->ctx, in(GOLDEN, f->name)), QKV_OK);
+    size_t count = qkv_safetensors_count(file);
+    assert_true(count < 64);
+    for (size_t i = 0; i < count; i++) {
+        const qkv_safetensor *x = qkv_safetensors_at(file, i);
+        const char *name = x->name + (strncmp(x->name, "bert.", 5) == 0 ? 5 : 0);
+        (void)snprintf(names[i], sizeof names[i], "%s", name);
+        char *norm = strstr(names[i], "LayerNorm.");
+        if (norm)
+            strcpy(norm + 10, strcmp(norm + 10, "weight") == 0 ? "gamma" : "beta");
+        entries[i] = (qkv_safetensors_entry){.name = names[i], .ndim = x->ndim, .shape = x->shape,
+                                             .store = QKV_STORE_F32, .raw = x->data};
+    }
+    assert_int_equal(qkv_safetensors_save(f->ctx, in(folder, "model.safetensors"), entries, count,
+                                          NULL), QKV_OK);
+    qkv_safetensors_close(file);
+}
+
+static void test_old_names(void **state)
+{
+    (void)state;
+    fixture f;
+    char folder[PATH_BYTES];
+    open_fixture(&f, "bert", QKV_ISA_ALL);
+    make_folder(folder);
+    write_old(&f, folder);
+    assert_int_equal(qkv_model_init(f.model, 1), QKV_OK);
+    if (qkv_hub_load_weights(f.model, folder))
+        fail_msg("%s", qkv_context_message(f.ctx));
+    qkv_tape_mode(f.t, false, false);
+    qkv_tensor *y = logits(&f, hidden(&f, false));
+    compare(&f, "logits", "logits", qkv_data(f.t, y), qkv_count(y));
+    remove_folder(folder);
+    close_fixture(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_training), cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_saved_again), cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_old_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
