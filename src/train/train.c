@@ -142,17 +142,23 @@ static qkv_status one_step(qkv__loop *l)
     return (save || planned) && !l->stop ? qkv__state_save(l) : QKV_OK;
 }
 
+static bool out_of_patience(const qkv__loop *l)
+{
+    return l->o.patience && l->bad_evals >= l->o.patience;
+}
+
 static qkv_status run(qkv__loop *l, qkv_train_result *r)
 {
     qkv_status status = QKV_OK;
     if (l->step == 0)
         status = qkv__judge_first(l);
     l->mark = qkv__now();
+    r->early = out_of_patience(l);
     uint64_t steps = qkv__plan_steps(l);
     while (!status && !l->stop && !r->early && !(steps && l->step >= steps)) {
         status = one_step(l);
         steps = qkv__plan_steps(l);
-        r->early = l->o.patience && l->bad_evals >= l->o.patience;
+        r->early = out_of_patience(l);
     }
     bool done = r->early || (steps && l->step >= steps);
     if (status)
