@@ -6,9 +6,11 @@
 
 #include "qkv/bert.h"
 #include "qkv/gpt.h"
+#include "qkv/marian.h"
 
 static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
-                                              &qkv_bert_masked_type, &qkv_bert_classifier_type};
+                                              &qkv_bert_masked_type, &qkv_bert_classifier_type,
+                                              &qkv_marian_type, &qkv_translator_type};
 
 const char *const qkv__activation_names[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
                                              "silu", "sigmoid", "tanh", NULL};
@@ -193,25 +195,32 @@ size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length)
     return m->type->lm->flops(m, rows, length);
 }
 
-qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity)
+qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers,
+                             size_t capacity)
 {
     *out = NULL;
-    qkv_lm_cache *c = qkv__calloc(m->ctx, 1, sizeof *c);
-    if (!c)
+    qkv_lm_cache *c = qkv__calloc(ctx, 1, sizeof *c);
+    qkv_block_cache *blocks = c ? qkv__calloc(ctx, layers, sizeof *blocks) : NULL;
+    if (!blocks) {
+        qkv__free(ctx, c);
         return QKV_E_MEMORY;
-    c->ctx = m->ctx;
-    c->capacity = capacity;
-    c->layers = m->type->lm->layers(m);
-    c->blocks = qkv__calloc(m->ctx, c->layers, sizeof *c->blocks);
-    qkv_status status = c->blocks ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; i < c->layers && !status; i++)
-        status = m->type->lm->block_cache(m, &c->blocks[i], B, capacity);
-    if (status) {
-        qkv_lm_cache_destroy(c);
-        return status;
     }
+    *c = (qkv_lm_cache){.ctx = ctx, .layers = layers, .capacity = capacity, .blocks = blocks};
     *out = c;
     return QKV_OK;
+}
+
+qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity)
+{
+    size_t layers = m->type->lm->layers(m);
+    qkv_status status = qkv__cache_create(out, m->ctx, layers, capacity);
+    for (size_t i = 0; i < layers && !status; i++)
+        status = m->type->lm->block_cache(m, &(*out)->blocks[i], B, capacity);
+    if (status) {
+        qkv_lm_cache_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 void qkv_lm_cache_destroy(qkv_lm_cache *c)

@@ -48,6 +48,10 @@ struct qkv_lm_cache {
     qkv_block_cache *blocks; /* (layers) */
 };
 
+/* A cache whose blocks' caches are still to be made. On failure *out is NULL. */
+qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers,
+                             size_t capacity);
+
 /* ---- visiting, in one line a tensor -------------------------------------------------------- */
 
 typedef struct {

@@ -5,6 +5,7 @@ NAME/               config.json and model.safetensors (F32) by save_pretrained
 NAME.safetensors    ids (B, T), targets (B, T; -100: ignored), logits, loss, and grad.TENSOR, the
                     gradient of every tensor of the model; computed in double precision
                     BERT: segments (B, T) too, and labels (B) in place of targets for classes
+                    Marian: source (B, S) too; ids are the decoder's
 
 What could be wired wrongly has a value that is not the default. The tied Llama's config.json is
 rewritten as transformers 4 has it."""
@@ -16,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
-                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM)
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MarianConfig, MarianMTModel)
 from transformers.models.llama import modeling_llama as llama
 
 OUT = "tests/golden/models"
-B, T, V = 2, 17, 61
+B, T, S, V = 2, 17, 13, 61
 
 GPT2 = dict(vocab_size=V, n_positions=24, n_embd=24, n_layer=2, n_head=3, n_inner=40,
             layer_norm_epsilon=0.01, initializer_range=0.1, resid_pdrop=0.05, embd_pdrop=0.15,
@@ -32,6 +33,11 @@ BERT = dict(vocab_size=V, max_position_embeddings=24, type_vocab_size=3, hidden_
             num_hidden_layers=2, num_attention_heads=3, intermediate_size=40,
             layer_norm_eps=0.01, hidden_dropout_prob=0.05, attention_probs_dropout_prob=0.15,
             pad_token_id=7)
+MARIAN = dict(vocab_size=V, max_position_embeddings=24, d_model=24, encoder_layers=2,
+              decoder_layers=1, encoder_attention_heads=3, decoder_attention_heads=2,
+              encoder_ffn_dim=40, decoder_ffn_dim=28, activation_function="swish", dropout=0.05,
+              attention_dropout=0.15, activation_dropout=0.25, pad_token_id=7, eos_token_id=5,
+              decoder_start_token_id=7)
 THETA = 50.0
 
 MODELS = {
@@ -50,6 +56,10 @@ MODELS = {
     "bert-classifier": BertForSequenceClassification(BertConfig(
         **BERT, hidden_act="gelu_new", id2label={0: "sad", 1: "so-so", 2: "happy"},
         label2id={"sad": 0, "so-so": 1, "happy": 2})),
+    "marian": MarianMTModel(MarianConfig(**MARIAN, scale_embedding=True)),
+    "marian-separate": MarianMTModel(MarianConfig(
+        **MARIAN, scale_embedding=False, share_encoder_decoder_embeddings=False,
+        decoder_vocab_size=V)),
 }
 
 
@@ -72,7 +82,10 @@ def randomize(model):
     for name, p in model.named_parameters():
         norm = p.ndim == 1 and name.endswith("weight")
         scale = 0.4 if p.ndim == 1 else 1.4 * p.shape[-1] ** -0.5
-        p.data = torch.randn(p.shape) * scale + (1.0 if norm else 0.0)
+        if p.requires_grad:
+            p.data = torch.randn(p.shape) * scale + (1.0 if norm else 0.0)
+    if isinstance(model, MarianMTModel):
+        model.final_logits_bias = torch.randn(1, V)
 
 
 def make_batch(model, ids):
@@ -84,6 +97,9 @@ def make_batch(model, ids):
         return batch, targets if isinstance(model, BertForMaskedLM) else torch.tensor([2, 0])
     targets = F.pad(ids[:, 1:], (0, 1), value=-100)
     targets[0, 4] = -100
+    if isinstance(model, MarianMTModel):
+        ids[:, 0] = model.config.decoder_start_token_id
+        return {"input_ids": torch.randint(V, (B, S)), "decoder_input_ids": ids}, targets
     return {"input_ids": ids}, targets
 
 
@@ -100,9 +116,11 @@ def golden(model, ids):
     assert (logits - expected).abs().max() < 1e-5 * logits.abs().max()
     loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten())
     loss.backward()
-    out = {f"grad.{name}": p.grad for name, p in model.named_parameters()}
+    out = {f"grad.{name}": p.grad for name, p in model.named_parameters() if p.requires_grad}
     out |= {"logits": logits.detach(), "loss": loss.detach()}
     out = {name: x.float().contiguous() for name, x in out.items()}
+    if isinstance(model, MarianMTModel):
+        out["source"] = batch["input_ids"].int()
     out |= {"segments": x.int() for x in [batch.get("token_type_ids")] if x is not None}
     return out | {"ids": ids.int(), "targets": targets.int()}
 

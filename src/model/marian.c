@@ -1,0 +1,299 @@
+/* marian.c - the encoder-decoder: two stacks of the one block, the second with cross-attention. The
+ * types marian and qkv_translator differ in where the norms are, nothing else. */
+#include "model/marian.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
+static const uint32_t SITES = 0xE0000000u; /* dropout sites that no block has */
+enum { SOURCE_SITE, TARGET_SITE, ENCODER_SITE, DECODER_SITE };
+
+typedef struct {
+    qkv_block **blocks;
+    size_t layers;
+    qkv_param *table;                    /* (vocab, width) */
+    qkv_param *norm_weight, *norm_bias;  /* pre-norm: after the stack */
+    uint32_t embedding_site, norm_site;
+} stack;
+
+typedef struct {
+    qkv_model base;
+    qkv_marian_config *c; /* base.config */
+    stack encoder, decoder;
+    qkv_param *positions, *head, *head_bias; /* (positions, width), (vocab, width), (1, vocab) */
+} marian;
+
+static bool is_pre_norm(const qkv_model *m) { return m->type == &qkv_translator_type; }
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static qkv_status complete_config(marian *m)
+{
+    qkv_marian_config *c = m->c;
+    if (!c->vocab || !c->positions || !c->width || !c->encoder_layers || !c->decoder_layers ||
+        !c->encoder_heads || !c->decoder_heads || c->width % 2 || c->width % c->encoder_heads ||
+        c->width % c->decoder_heads)
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
+                         "%s: vocabulary %zu, %zu positions, %zu and %zu layers: none may be 0, and "
+                         "the heads (%zu and %zu) must divide the width (%zu, even)",
+                         m->base.type->name, c->vocab, c->positions, c->encoder_layers,
+                         c->decoder_layers, c->encoder_heads, c->decoder_heads, c->width);
+    if (c->pad >= 0 && (size_t)c->pad >= c->vocab)
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%s: pad_token_id %d is not below the "
+                         "vocabulary's %zu", m->base.type->name, c->pad, c->vocab);
+    if (!c->encoder_ff_width)
+        c->encoder_ff_width = 4 * c->width;
+    if (!c->decoder_ff_width)
+        c->decoder_ff_width = 4 * c->width;
+    if (c->init_range == 0)
+        c->init_range = 1 / sqrt((double)c->width);
+    return QKV_OK;
+}
+
+static qkv_block_config block_config(const marian *m, bool decoder)
+{
+    const qkv_marian_config *c = m->c;
+    qkv_block_config b = qkv_block_defaults();
+    b.width = c->width;
+    b.heads = decoder ? c->decoder_heads : c->encoder_heads;
+    b.ff_width = decoder ? c->decoder_ff_width : c->encoder_ff_width;
+    b.post_norm = !is_pre_norm(&m->base);
+    b.act = c->act;
+    b.causal = b.cross = decoder;
+    b.dropout = c->dropout;
+    b.attention_dropout = c->attention_dropout;
+    b.ff_dropout = c->activation_dropout;
+    return b;
+}
+
+static qkv_param *matrix(marian *m, const char *name, size_t rows, size_t columns)
+{
+    size_t shape[] = {rows, columns};
+    return qkv_param_create(m->base.params, name, 2, shape);
+}
+
+static qkv_status make_stack(marian *m, stack *s, bool decoder)
+{
+    qkv_params *ps = m->base.params;
+    qkv_block_config config = block_config(m, decoder);
+    const char *side = decoder ? "decoder" : "encoder";
+    char name[48];
+    s->layers = decoder ? m->c->decoder_layers : m->c->encoder_layers;
+    s->embedding_site = SITES + (decoder ? TARGET_SITE : SOURCE_SITE);
+    s->norm_site = SITES + (decoder ? DECODER_SITE : ENCODER_SITE);
+    s->blocks = qkv__params_alloc(ps, s->layers * sizeof(qkv_block *));
+    if (!s->blocks)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < s->layers; i++) {
+        snprintf(name, sizeof name, "%s.%zu", side, i);
+        s->blocks[i] = qkv_block_create(ps, &config, name,
+                                        (uint32_t)i + (decoder ? DECODER_INDEX : 0));
+        if (!s->blocks[i])
+            return qkv_context_status(m->base.ctx);
+    }
+    if (config.post_norm)
+        return QKV_OK;
+    snprintf(name, sizeof name, "%s.norm.weight", side);
+    s->norm_weight = qkv_param_create(ps, name, 1, &m->c->width);
+    snprintf(name, sizeof name, "%s.norm.bias", side);
+    s->norm_bias = qkv_param_create(ps, name, 1, &m->c->width);
+    return s->norm_weight && s->norm_bias ? QKV_OK : QKV_E_MEMORY;
+}
+
+static qkv_status make(qkv_model *base)
+{
+    marian *m = (marian *)base;
+    m->c = base->config;
+    qkv_status status = complete_config(m);
+    if (status)
+        return status;
+    const qkv_marian_config *c = m->c;
+    m->encoder.table = matrix(m, "source", c->vocab, c->width);
+    m->decoder.table = c->share ? m->encoder.table : matrix(m, "target", c->vocab, c->width);
+    m->positions = matrix(m, "positions", c->positions, c->width);
+    m->head = c->tie ? m->decoder.table : matrix(m, "head", c->vocab, c->width);
+    m->head_bias = matrix(m, "head.bias", 1, c->vocab);
+    if (!m->encoder.table || !m->decoder.table || !m->positions || !m->head || !m->head_bias)
+        return QKV_E_MEMORY;
+    qkv_param_freeze(m->positions, true);
+    qkv_param_freeze(m->head_bias, true);
+    status = qkv_sinusoid_table(base->ctx, qkv_param_data(m->positions), c->positions, c->width,
+                                QKV_SINUSOID_MARIAN, 0, 0);
+    if (!status)
+        status = make_stack(m, &m->encoder, false);
+    return status ? status : make_stack(m, &m->decoder, true);
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+static void visit_block(const marian *m, qkv__visit *v, const qkv_block_params *p, size_t ff)
+{
+    size_t d = m->c->width;
+    double std = m->c->init_range;
+    qkv__visit_dense(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, d, d, std);
+    qkv__visit_dense(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, d, d, d, std);
+    qkv__visit_dense(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
+    qkv__visit_dense(v, "self_attn.out_proj", p->out_weight, p->out_bias, 0, d, d, std);
+    qkv__visit_norm(v, "self_attn_layer_norm", p->norm1_weight, p->norm1_bias, d);
+    if (p->q_weight) {
+        qkv__visit_dense(v, "encoder_attn.q_proj", p->q_weight, p->q_bias, 0, d, d, std);
+        qkv__visit_dense(v, "encoder_attn.k_proj", p->kv_weight, p->kv_bias, 0, d, d, std);
+        qkv__visit_dense(v, "encoder_attn.v_proj", p->kv_weight, p->kv_bias, d, d, d, std);
+        qkv__visit_dense(v, "encoder_attn.out_proj", p->out_x_weight, p->out_x_bias, 0, d, d, std);
+        qkv__visit_norm(v, "encoder_attn_layer_norm", p->norm_x_weight, p->norm_x_bias, d);
+    }
+    qkv__visit_dense(v, "fc1", p->up_weight, p->up_bias, 0, ff, d, std);
+    qkv__visit_dense(v, "fc2", p->down_weight, p->down_bias, 0, d, ff, std);
+    qkv__visit_norm(v, "final_layer_norm", p->norm2_weight, p->norm2_bias, d);
+}
+
+/* A table under a name: a row of its own, or another name of a row that was visited. */
+static void visit_table(const marian *m, qkv__visit *v, const char *name, qkv_param *table,
+                        bool own)
+{
+    v->name[0] = 0;
+    if (own)
+        qkv__visit_rows(v, name, table, 0, m->c->vocab, m->c->width, false, QKV_INIT_NORMAL,
+                        m->c->init_range);
+    else
+        qkv__visit_kind(v, name, table, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
+}
+
+static void visit_stack(const marian *m, qkv__visit *v, const stack *s, const char *side,
+                        size_t ff)
+{
+    for (size_t i = 0; i < s->layers; i++) {
+        snprintf(v->name, sizeof v->name, "model.%s.layers.%zu.", side, i);
+        visit_block(m, v, qkv_block_parameters(s->blocks[i]), ff);
+    }
+    snprintf(v->name, sizeof v->name, "model.%s.", side);
+    if (s->norm_weight)
+        qkv__visit_norm(v, "layer_norm", s->norm_weight, s->norm_bias, m->c->width);
+    qkv__visit_kind(v, "embed_positions.weight", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+}
+
+static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+{
+    marian *m = (marian *)base;
+    const qkv_marian_config *c = m->c;
+    qkv__visit v = {.fn = fn, .user = user};
+    if (c->share)
+        visit_table(m, &v, "model.shared.weight", m->encoder.table, true);
+    visit_table(m, &v, "model.encoder.embed_tokens.weight", m->encoder.table, !c->share);
+    visit_table(m, &v, "model.decoder.embed_tokens.weight", m->decoder.table, !c->share);
+    visit_stack(m, &v, &m->encoder, "encoder", c->encoder_ff_width);
+    visit_stack(m, &v, &m->decoder, "decoder", c->decoder_ff_width);
+    visit_table(m, &v, "lm_head.weight", m->head, !c->tie);
+    qkv__visit_kind(&v, "final_logits_bias", m->head_bias, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
+    return v.status;
+}
+
+/* ---- forward ------------------------------------------------------------------------------ */
+
+static qkv_tensor *run(marian *m, qkv_tape *t, const stack *s, const qkv_marian_side *side,
+                       qkv_sequence *seq, qkv_lm_cache *cache)
+{
+    const qkv_marian_config *c = m->c;
+    if (!side->ids || qkv_tape_status(t))
+        return NULL;
+    seq->sequences = side->sequences;
+    seq->offsets = side->offsets;
+    seq->lengths = side->lengths;
+    qkv_tensor *positions = qkv__positions(t, side->ids, cache ? cache->length : 0,
+                                           side->sequences, side->offsets);
+    qkv_tensor *x = qkv_embedding_padded(t, side->ids, qkv_use(t, s->table),
+                                         c->scale_embedding ? sqrt((double)c->width) : 1,
+                                         positions, qkv_use(t, m->positions), c->pad);
+    qkv_stream stream = {qkv_dropout(t, x, c->dropout, s->embedding_site), NULL};
+    if (!qkv__stack_forward(t, s->blocks, s->layers, &stream, seq, cache ? cache->blocks : NULL))
+        return NULL;
+    return s->norm_weight ? qkv_stream_norm(t, &stream, QKV_NORM_LAYER, s->norm_weight,
+                                            s->norm_bias, 1e-5, c->dropout, s->norm_site)
+                          : stream.x;
+}
+
+qkv_tensor *qkv_marian_encode(qkv_model *base, qkv_tape *t, const qkv_marian_side *source)
+{
+    marian *m = (marian *)base;
+    qkv_sequence seq = {0};
+    return run(m, t, &m->encoder, source, &seq, NULL);
+}
+
+qkv_tensor *qkv_marian_decode(qkv_model *base, qkv_tape *t, const qkv_marian_side *target,
+                              qkv_tensor *memory, const qkv_marian_side *source,
+                              qkv_lm_cache *cache)
+{
+    marian *m = (marian *)base;
+    qkv_sequence seq = {.memory = memory, .memory_offsets = source->offsets,
+                        .memory_lengths = source->lengths};
+    size_t past = cache ? cache->length : 0;
+    qkv_tensor *y = run(m, t, &m->decoder, target, &seq, cache);
+    if (cache && y)
+        cache->length += qkv_dim(target->ids, 1);
+    else if (cache)
+        qkv_lm_cache_truncate(cache, past); /* some layers had taken these tokens in */
+    return y;
+}
+
+/* (1, vocab) -> (vocab) */
+static qkv_tensor *head_bias(marian *m, qkv_tape *t)
+{
+    return qkv_reshape(t, qkv_use(t, m->head_bias), 1, &m->c->vocab);
+}
+
+qkv_tensor *qkv_marian_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidden)
+{
+    marian *m = (marian *)base;
+    return qkv_linear(t, hidden, qkv_use(t, m->head), head_bias(m, t), QKV_ACT_NONE);
+}
+
+qkv_tensor *qkv_marian_loss(qkv_model *base, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *targets,
+                            const qkv_cross_entropy_options *options)
+{
+    marian *m = (marian *)base;
+    return qkv_classifier_loss(t, hidden, qkv_use(t, m->head), head_bias(m, t), targets, options);
+}
+
+qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *base, size_t B, size_t capacity,
+                                   size_t source)
+{
+    const qkv_marian_config *c = base->config;
+    size_t D = c->width / c->decoder_heads;
+    qkv_status status = qkv__cache_create(out, base->ctx, c->decoder_layers, capacity);
+    for (size_t i = 0; i < c->decoder_layers && !status; i++) {
+        qkv_block_cache *b = &(*out)->blocks[i];
+        status = qkv_kv_cache_create(&b->self, base->ctx, B, capacity, c->decoder_heads, D, D);
+        if (!status)
+            status = qkv_kv_cache_create(&b->cross, base->ctx, B, source, c->decoder_heads, D, D);
+    }
+    if (status) {
+        qkv_lm_cache_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+double qkv_marian_flops(const qkv_model *base, size_t pairs, size_t S_, size_t T_)
+{
+    const qkv_marian_config *c = base->config;
+    double d = (double)c->width, S = (double)S_, T = (double)T_;
+    double encoder = 4 * d * d + 2 * d * (double)c->encoder_ff_width;
+    double decoder = 6 * d * d + 2 * d * (double)c->decoder_ff_width, memory = 2 * d * d;
+    double products = (double)c->encoder_layers * S * encoder +
+                      (double)c->decoder_layers * (T * decoder + S * memory) +
+                      T * d * (double)c->vocab;
+    double attention = (double)c->encoder_layers * 4 * S * S * d +
+                       (double)c->decoder_layers * (2 * T * T + 4 * S * T) * d;
+    return (double)pairs * (6 * products + 3.5 * attention);
+}
+
+const qkv_model_type qkv_marian_type = {
+    "marian", "MarianMTModel", "", &qkv__marian_config, sizeof(qkv_marian_config), sizeof(marian),
+    make, visit, NULL};
+const qkv_model_type qkv_translator_type = {
+    "qkv_translator", "QkvTranslator", "", &qkv__marian_config, sizeof(qkv_marian_config),
+    sizeof(marian), make, visit, NULL};
