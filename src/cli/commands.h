@@ -9,6 +9,7 @@
     X(train_lm) \
     X(generate) \
     X(eval)     \
+    X(score)    \
     X(tokenize) \
     X(info)     \
     X(convert)  \
