@@ -38,8 +38,8 @@ static qkv_status complete_config(marian *m)
         !c->encoder_heads || !c->decoder_heads || c->width % 2 || c->width % c->encoder_heads ||
         c->width % c->decoder_heads)
         return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
-                         "%s: vocabulary %zu, %zu positions, %zu and %zu layers: none may be 0, and "
-                         "the heads (%zu and %zu) must divide the width (%zu, even)",
+                         "%s: vocabulary %zu, %zu positions, %zu and %zu layers: none may be 0, "
+                         "and the heads (%zu and %zu) must divide the width (%zu, even)",
                          m->base.type->name, c->vocab, c->positions, c->encoder_layers,
                          c->decoder_layers, c->encoder_heads, c->decoder_heads, c->width);
     if (c->pad >= 0 && (size_t)c->pad >= c->vocab)

@@ -1,5 +1,5 @@
-/* test_marian_golden.c - the encoder-decoder against transformers: a directory it saved, loaded here,
- * gives the same logits, loss and gradient of every tensor, and is saved again with the same
+/* test_marian_golden.c - the encoder-decoder against transformers: a directory it saved, loaded
+ * here, gives the same logits, loss and gradient of every tensor, and is saved again with the same
  * tensors. */
 #include <stdarg.h>
 #include <stddef.h>

@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
-                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MarianConfig, MarianMTModel)
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MarianConfig,
+                          MarianMTModel)
 from transformers.models.llama import modeling_llama as llama
 
 OUT = "tests/golden/models"
@@ -82,6 +83,8 @@ def randomize(model):
     for name, p in model.named_parameters():
         norm = p.ndim == 1 and name.endswith("weight")
         scale = 0.4 if p.ndim == 1 else 1.4 * p.shape[-1] ** -0.5
+        if "coder.embed_tokens" in name and not model.config.scale_embedding:
+            scale = 1.4
         if p.requires_grad:
             p.data = torch.randn(p.shape) * scale + (1.0 if norm else 0.0)
     if isinstance(model, MarianMTModel):
