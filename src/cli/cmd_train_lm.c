@@ -241,7 +241,8 @@ static qkv_status make_task(job *j)
                          "of %s, found %zu", most, j->s.init, T);
     qkv_status status =
         qkv_task_lm(&j->task, j->model, j->train, j->valid, T, j->c->common.seed);
-    return status ? qkv__fail_prefix(j->c->ctx, j->s.data.items[0]) : QKV_OK;
+    bool valid = j->s.valid && qkv_tokens_count(j->train) > T; /* then that one is too short */
+    return status ? qkv__fail_prefix(j->c->ctx, valid ? j->s.valid : j->s.data.items[0]) : QKV_OK;
 }
 
 static qkv_status write_all(job *j, const texts *x)

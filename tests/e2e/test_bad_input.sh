@@ -28,6 +28,8 @@ short: the training text has|train lm --data short --out new FAST
 --valid-last: |train lm --data text --valid-last 100% --out new FAST
 --valid-last: |train lm --data text --valid-last 9999999 --out new FAST
 --valid-last: |train lm --data text --valid-last many --out new FAST
+one: the held-out text has|train lm --data text --valid one --out new FAST
+short: the training text has|train lm --data short --valid text --out new FAST
 held-out text has|train lm --data text --valid-last 1 --out new FAST
 no preset "huge"|train lm --data text --out new FAST --model huge
 7 heads do not divide|train lm --data text --out new FAST --set num_attention_heads=7
