@@ -16,6 +16,7 @@
 #include <qkv/opt.h>
 #include <qkv/model.h>
 #include <qkv/gpt.h>
+#include <qkv/bert.h>
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/train.h>

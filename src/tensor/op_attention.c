@@ -16,37 +16,6 @@ typedef struct {
 
 /* ---- probes ------------------------------------------------------------------------------- */
 
-struct qkv__attention_probes {
-    qkv_attention_probe probe;
-    char *name;
-    struct qkv__attention_probes *next;
-};
-
-qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe)
-{
-    struct qkv__attention_probes *p = qkv__calloc(t->ctx, 1, sizeof *p);
-    if (!p)
-        return QKV_E_MEMORY;
-    p->probe = *probe;
-    if (probe->name && !(p->name = qkv__strdup(t->ctx, probe->name))) {
-        qkv__free(t->ctx, p);
-        return QKV_E_MEMORY;
-    }
-    p->next = t->attention_probes;
-    t->attention_probes = p;
-    return QKV_OK;
-}
-
-void qkv_attention_probes_clear(qkv_tape *t)
-{
-    while (t->attention_probes) {
-        struct qkv__attention_probes *p = t->attention_probes;
-        t->attention_probes = p->next;
-        qkv__free(t->ctx, p->name);
-        qkv__free(t->ctx, p);
-    }
-}
-
 static void answer(qkv_tape *t, const qkv_attention_probe *probe, const attention_params *p,
                    const qkv_real *q, const qkv_real *k, size_t b, size_t h)
 {
@@ -195,7 +164,7 @@ static void attention_backward(qkv_tape *t, const qkv__node *n)
     qkv_real *dbias = bias ? qkv__grad(t, bias, &acc_bias) : NULL;
     if (dbias && !acc_bias)
         memset(dbias, 0, qkv_count(bias) * sizeof *dbias);
-    if (t->status)
+    if (t->status || !p->args.B)
         return;
     t->k->attention_bwd(&t->exec, dq, dk, dv, dbias, dout, qkv__real(out), p->lse, qkv__real(q),
                         qkv__real(k), qkv__real(v), &p->args, &bwd);
@@ -282,7 +251,8 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     p.lse = qkv__step_alloc(t, (p.q_rows * p.args.H + 1) * sizeof *p.lse);
     if (!y || !p.lse)
         return NULL;
-    t->k->attention(&t->exec, qkv__real(y), p.lse, qkv__real(in[0]), qkv__real(in[1]),
+    if (p.args.B)
+        t->k->attention(&t->exec, qkv__real(y), p.lse, qkv__real(in[0]), qkv__real(in[1]),
                     qkv__real(in[2]), &p.args);
     if (t->attention_probes)
         answer_all(t, &p, qkv__real(in[0]), qkv__real(in[1]), o.probe);

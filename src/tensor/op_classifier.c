@@ -109,8 +109,13 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     size_t rows = block_rows(N, V);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     qkv_real *loss = qkv__scratch(t, N), *logits = qkv__scratch(t, rows * V);
-    for (size_t from = 0; from < N && !t->status; from += rows)
-        block(t, in, &p, from, N - from < rows ? N - from : rows, logits, loss + from, &args, &o);
+    size_t from = 0;
+    do { /* once even without rows: the gradients are zeros then */
+        if (!t->status)
+            block(t, in, &p, from, N - from < rows ? N - from : rows, logits, loss + from, &args,
+                  &o);
+        from += rows;
+    } while (from < N);
     if (!t->status)
         qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, N) * args.scale);
     qkv__arena_release(t->exec.scratch, mark);

@@ -244,6 +244,31 @@ qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x)
     return x;
 }
 
+qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe)
+{
+    struct qkv__attention_probes *p = qkv__calloc(t->ctx, 1, sizeof *p);
+    if (!p)
+        return QKV_E_MEMORY;
+    p->probe = *probe;
+    if (probe->name && !(p->name = qkv__strdup(t->ctx, probe->name))) {
+        qkv__free(t->ctx, p);
+        return QKV_E_MEMORY;
+    }
+    p->next = t->attention_probes;
+    t->attention_probes = p;
+    return QKV_OK;
+}
+
+void qkv_attention_probes_clear(qkv_tape *t)
+{
+    while (t->attention_probes) {
+        struct qkv__attention_probes *p = t->attention_probes;
+        t->attention_probes = p->next;
+        qkv__free(t->ctx, p->name);
+        qkv__free(t->ctx, p);
+    }
+}
+
 void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user)
 {
     t->on_ready = fn;

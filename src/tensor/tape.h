@@ -85,6 +85,13 @@ typedef struct {
     void *free; /* buffers of this size, each holding the address of the next */
 } qkv__pool_class;
 
+/* A request for rows of attention weights, which attention answers. */
+struct qkv__attention_probes {
+    qkv_attention_probe probe;
+    char *name;
+    struct qkv__attention_probes *next;
+};
+
 struct qkv_tape {
     qkv_context *ctx;
     const qkv_kernels *k;
@@ -113,7 +120,7 @@ struct qkv_tape {
     int name_depth;
     qkv_probe_fn *on_probe;
     void *probe_user;
-    struct qkv__attention_probes *attention_probes; /* attention.c's */
+    struct qkv__attention_probes *attention_probes;
 };
 
 size_t qkv__dtype_size(qkv_dtype dtype); /* bytes */

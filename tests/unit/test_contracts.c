@@ -254,6 +254,41 @@ static void test_spacing_of_keys_and_values(void **state)
     expect_same(f->t, qkv_attention(f->t, q, v, k, NULL), qkv_attention(f->t, q, copy, k, NULL));
 }
 
+/* No rows, no sequences, no keys: the result is as empty, or zeros, and so are the gradients. */
+static void test_empty(void **state)
+{
+    fixture *f = *state;
+    qkv_tape *t = f->t;
+    static const size_t shapes[][3] = {{0, 2, 3}, {2, 0, 3}, {2, 2, 0}}; /* B, T, S */
+    for (size_t i = 0; i < 3; i++) {
+        qkv_tape_reset(t);
+        const size_t qs[] = {shapes[i][0], shapes[i][1], 2, 4};
+        const size_t ks[] = {shapes[i][0], shapes[i][2], 2, 4};
+        qkv_tensor *q = qkv_require_grad(t, numbers(t, 1, 4, qs));
+        qkv_tensor *k = qkv_require_grad(t, numbers(t, 2, 4, ks));
+        qkv_tensor *y = qkv_attention(t, q, k, k, NULL);
+        assert_non_null(y);
+        for (size_t j = 0; j < qkv_count(y); j++)
+            assert_true(qkv_data(t, y)[j] == 0);
+        assert_int_equal(qkv_backward(t, qkv_sum(t, y)), QKV_OK);
+    }
+    qkv_tape_reset(t);
+    const size_t none[] = {0, 4}, w[] = {3, 4}, channels[] = {4}, no_ids[] = {0};
+    qkv_tensor *x = qkv_require_grad(t, numbers(t, 1, 2, none)), *sum;
+    qkv_tensor *weight = qkv_require_grad(t, numbers(t, 2, 2, w));
+    qkv_tensor *gain = qkv_require_grad(t, numbers(t, 3, 1, channels));
+    qkv_tensor *h = qkv_residual_norm(t, QKV_NORM_LAYER, x, x, gain, gain, 1e-5, &sum);
+    h = qkv_softmax(t, qkv_linear(t, qkv_add(t, h, sum), weight, NULL, QKV_ACT_GELU));
+    qkv_tensor *targets = qkv_tensor_ids(t, (const int32_t[]){0}, 1, no_ids);
+    qkv_tensor *loss = qkv_add(t, qkv_cross_entropy(t, h, targets, NULL),
+                               qkv_classifier_loss(t, x, weight, NULL, targets, NULL));
+    assert_true(qkv_item(t, loss) == 0);
+    assert_int_equal(qkv_backward(t, loss), QKV_OK);
+    const qkv_tensor *g = qkv_grad_of(t, weight);
+    for (size_t j = 0; g && j < qkv_count(g); j++)
+        assert_true(qkv_data(t, g)[j] == 0);
+}
+
 /* A cache cannot hand gradients back, so it refuses to take what wants one. */
 static void test_cache_wants_no_gradient(void **state)
 {
@@ -330,7 +365,8 @@ int main(void)
         TEST(test_zeroed_configurations),       cmocka_unit_test(test_zeroed_sampling),
         TEST(test_zeroed_generation_and_save),
         TEST(test_refusals),                    TEST(test_spacing_of_keys_and_values),
-        TEST(test_cache_wants_no_gradient),     TEST(test_no_scratch),
+        TEST(test_empty),                       TEST(test_cache_wants_no_gradient),
+        TEST(test_no_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
