@@ -6,6 +6,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/json_options.h"
+#include "model/model.h"
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -79,7 +80,24 @@ static qkv_status classes_from_labels(const qkv__json *j, qkv_options *o,
     return status;
 }
 
-static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_model_type *type)
+/* Makes the model, unless it needs more numbers than there are. */
+static qkv_status make_model(qkv_model **out, const qkv__json *j, const qkv_model_type *type,
+                             const void *config, size_t most)
+{
+    double numbers = type->numbers(type, config);
+    *out = NULL;
+    if (numbers > (double)most)
+        return qkv__json_fail(j, NULL, "describes a model of %.0f numbers or more, the weights "
+                              "have %zu", numbers, most);
+    if (qkv_model_create(out, j->ctx, type, config) == QKV_OK)
+        return QKV_OK;
+    char why[400];
+    snprintf(why, sizeof why, "%s", qkv_context_message(j->ctx));
+    return qkv__fail(j->ctx, qkv_context_status(j->ctx), "%s: %s", j->file, why);
+}
+
+static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_model_type *type,
+                              size_t most)
 {
     const qkv_option_table *table = qkv_model_type_config(type);
     void *config = qkv__calloc(j->ctx, 1, qkv_model_type_config_size(type));
@@ -92,7 +110,7 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     if (!status)
         status = classes_from_labels(j, o, table);
     if (!status)
-        status = qkv_model_create(out, j->ctx, type, config);
+        status = make_model(out, j, type, config, most);
     if (!status)
         status = qkv__hub_read_labels(*out, j);
     if (status) {
@@ -104,7 +122,7 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     return status;
 }
 
-qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir)
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir, bool weights)
 {
     *out = NULL;
     char *path = qkv__path_join(ctx, dir, "config.json");
@@ -117,8 +135,11 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
         status = find_type(&j, &type);
     if (!status)
         status = refuse(&j);
+    size_t most = SIZE_MAX;
+    if (!status && weights)
+        status = qkv__hub_count_weights(&most, ctx, dir);
     if (!status)
-        status = read_fields(out, &j, type);
+        status = read_fields(out, &j, type, most);
     qkv__json_free(&j);
     qkv__free(ctx, path);
     return status;

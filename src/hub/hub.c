@@ -5,7 +5,7 @@
 
 qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *dir)
 {
-    return qkv__hub_read_config(out, ctx, dir);
+    return qkv__hub_read_config(out, ctx, dir, false);
 }
 
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
@@ -15,7 +15,7 @@ qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
 
 qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
 {
-    qkv_status status = qkv__hub_read_config(out, ctx, dir);
+    qkv_status status = qkv__hub_read_config(out, ctx, dir, true);
     if (!status)
         status = qkv__hub_read_weights(*out, dir);
     if (status) {

@@ -6,8 +6,9 @@
 #include "io/json.h"
 #include "qkv/hub.h"
 
-/* config.c: makes the model that dir/config.json describes. */
-qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir);
+/* config.c: makes the model that dir/config.json describes; weights: only if those in dir have as
+ * many numbers, since a file can claim any size. */
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir, bool weights);
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store);
 
 /* labels.c */
@@ -16,6 +17,7 @@ qkv_status qkv__hub_read_labels(qkv_model *m, const qkv__json *config);
 void qkv__hub_write_labels(qkv__json_out *w, const qkv_model *m);
 
 /* weights.c */
+qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir);
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o);
 

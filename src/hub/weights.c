@@ -88,10 +88,16 @@ static const qkv_safetensor *find(loader *l, const char *name)
     const qkv_safetensor *t = find_prefixed(l, name);
     if (!t)
         t = find_old(l, name);
-    for (size_t i = 0; t && i < qkv_safetensors_count(l->file); i++)
-        if (qkv_safetensors_at(l->file, i) == t)
-            l->used[i] = true;
+    if (t)
+        l->used[t - qkv_safetensors_at(l->file, 0)] = true;
     return t;
+}
+
+/* Integers in a float's place are a quantised model's, which means something else by them. */
+static bool floating(qkv_store store)
+{
+    return store == QKV_STORE_F16 || store == QKV_STORE_BF16 || store == QKV_STORE_F32 ||
+           store == QKV_STORE_F64;
 }
 
 static qkv_status read_region(loader *l, const qkv_row *row, const qkv_safetensor *t)
@@ -120,10 +126,24 @@ static qkv_status load_row(void *user, const qkv_row *row)
     const qkv_safetensor *same = NULL;
     qkv_status status = qkv_safetensors_get(l->file, t ? t->name : row->name, row->ndim,
                                             row->shape, &same);
+    if (!status && !floating(same->store))
+        status = qkv__fail(l->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected F32, F16, BF16 or "
+                           "F64, found %s", same->file, same->name, same->dtype);
     if (!status)
         status = read_region(l, row, same);
     if (!status)
         qkv_param_touch(row->param);
+    return status;
+}
+
+qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir)
+{
+    qkv_safetensors *file = NULL;
+    qkv_status status = qkv_safetensors_open(&file, ctx, dir);
+    *out = 0;
+    for (size_t i = 0; !status && i < qkv_safetensors_count(file); i++)
+        *out += qkv_safetensors_at(file, i)->count;
+    qkv_safetensors_close(file);
     return status;
 }
 

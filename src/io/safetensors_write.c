@@ -108,7 +108,7 @@ static qkv_status write_header(const save *s, qkv__writer *out, const item *item
     qkv__json_out w;
     qkv__json_out_init(&w, s->ctx, -1);
     put_header(&w, s, items, count);
-    while (w.text.len % 8)
+    for (size_t pad = (8 - w.text.len % 8) % 8; pad; pad--) /* without memory len stays */
         qkv__str_puts(&w.text, " ");
     uint64_t length = w.text.len;
     qkv_status status = qkv__json_out_text(&w) ? QKV_OK : QKV_E_MEMORY;

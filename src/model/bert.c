@@ -316,9 +316,19 @@ double qkv_bert_flops(const qkv_model *base, size_t rows_, size_t length, size_t
            14 * (double)c->layers * d * (double)rows_ * (double)length;
 }
 
+/* Without the head, which a file need not have. */
+static double numbers(const qkv_model_type *type, const void *config)
+{
+    (void)type;
+    const qkv_bert_config *c = config;
+    double d = (double)c->width, ff = c->ff_width ? (double)c->ff_width : 4 * d;
+    double table_rows = (double)c->vocab + (double)c->positions + (double)c->segments;
+    return d * (table_rows + (double)c->layers * (4 * d + 2 * ff));
+}
+
 const qkv_model_type qkv_bert_masked_type = {
-    "bert", "BertForMaskedLM", "bert.", &config_table, sizeof(qkv_bert_config), sizeof(bert), make,
-    visit, NULL};
+    "bert", "BertForMaskedLM", "bert.", &config_table, sizeof(qkv_bert_config), sizeof(bert),
+    numbers, make, visit, NULL};
 const qkv_model_type qkv_bert_classifier_type = {
     "bert", "BertForSequenceClassification", "bert.", &config_table, sizeof(qkv_bert_config),
-    sizeof(bert), make, visit, NULL};
+    sizeof(bert), numbers, make, visit, NULL};

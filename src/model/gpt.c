@@ -23,14 +23,9 @@ static bool is_llama(const qkv_model *m) { return m->type == &qkv_llama_type; }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static qkv_status complete_config(gpt *m)
+/* Fields that are 0 because others give them, or that the layout has no say in. */
+static void complete_config(qkv_gpt_config *c, bool llama)
 {
-    qkv_gpt_config *c = m->c;
-    bool llama = is_llama(&m->base);
-    if (!c->vocab || !c->positions || !c->width || !c->layers || !c->heads)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%s: vocabulary %zu, %zu positions, %zu "
-                         "layers of %zu heads, width %zu: none may be 0", m->base.type->name,
-                         c->vocab, c->positions, c->layers, c->heads, c->width);
     if (!c->ff_width)
         c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
     if (c->init_range == 0)
@@ -44,17 +39,42 @@ static qkv_status complete_config(gpt *m)
         c->scale_attention = true;
         c->scale_by_layer = false;
     }
-    if (!llama && c->position_kind == QKV_POSITIONS_ROTARY)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
-                         "the gpt2 layout has no rotary positions: use the llama layout");
-    if (!c->head_width && c->width % c->heads != 0)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%zu heads do not divide the width %zu",
-                         c->heads, c->width);
     if (!c->head_width)
         c->head_width = c->width / c->heads;
     if (!c->kv_heads)
         c->kv_heads = c->heads;
+}
+
+static qkv_status check_config(qkv_context *ctx, const qkv_gpt_config *c, bool llama)
+{
+    if (!c->vocab || !c->positions || !c->width || !c->layers || !c->heads)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "vocabulary %zu, %zu positions, %zu layers of %zu "
+                         "heads, width %zu: none may be 0", c->vocab, c->positions, c->layers,
+                         c->heads, c->width);
+    if (!llama && c->position_kind == QKV_POSITIONS_ROTARY)
+        return qkv__fail(ctx, QKV_E_ARGUMENT,
+                         "the gpt2 layout has no rotary positions: use the llama layout");
+    if ((!llama || !c->head_width) && c->width % c->heads != 0)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu heads do not divide the width %zu", c->heads,
+                         c->width);
     return QKV_OK;
+}
+
+/* Numbers in the matrices of a block; of completed fields. Real: a file may ask for any size. */
+static double block_numbers(const qkv_gpt_config *c, bool llama)
+{
+    double d = (double)c->width, D = (double)c->head_width;
+    return d * D * 2 * (double)(c->heads + c->kv_heads) +
+           (llama ? 3 : 2) * d * (double)c->ff_width;
+}
+
+static double numbers(const qkv_model_type *type, const void *config)
+{
+    qkv_gpt_config c = *(const qkv_gpt_config *)config;
+    bool llama = type == &qkv_llama_type;
+    complete_config(&c, llama);
+    double rows = (double)c.vocab * (c.tie ? 1 : 2) + (llama ? 0 : (double)c.positions);
+    return rows * (double)c.width + (double)c.layers * block_numbers(&c, llama);
 }
 
 static qkv_block_config block_config(const gpt *m, size_t layer)
@@ -103,9 +123,10 @@ static qkv_status make(qkv_model *base)
 {
     gpt *m = (gpt *)base;
     m->c = base->config;
-    qkv_status status = complete_config(m);
+    qkv_status status = check_config(base->ctx, m->c, is_llama(base));
     if (status)
         return status;
+    complete_config(m->c, is_llama(base));
     const qkv_gpt_config *c = m->c;
     qkv_params *ps = base->params;
     size_t table[] = {c->vocab, c->width};
@@ -265,10 +286,8 @@ static bool has_horizon(const qkv_model *m) { return !is_llama(m); }
 static size_t flops(const qkv_model *m, size_t rows, size_t length)
 {
     const qkv_gpt_config *c = m->config;
-    size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
-    size_t ff = (is_llama(m) ? 3 : 2) * c->width * c->ff_width;
-    size_t block = c->width * (q + 2 * kv) + q * c->width + ff;
-    size_t weights = c->layers * block + c->vocab * c->width;
+    size_t q = c->heads * c->head_width;
+    size_t weights = c->layers * (size_t)block_numbers(c, is_llama(m)) + c->vocab * c->width;
     /* Causal attention: 2 T^2 q forward (half of 4 T^2 q), 2.5 times that backward. */
     return 6 * weights * rows + c->layers * 7 * rows * length * q;
 }
@@ -285,7 +304,7 @@ static const qkv__lm lm = {vocab, horizon, eos, has_horizon, flops, layers, bloc
 
 const qkv_model_type qkv_gpt2_type = {
     "gpt2", "GPT2LMHeadModel", "transformer.", &qkv__gpt2_config, sizeof(qkv_gpt_config),
-    sizeof(gpt), make, visit_gpt2, &lm};
+    sizeof(gpt), numbers, make, visit_gpt2, &lm};
 const qkv_model_type qkv_llama_type = {
     "llama", "LlamaForCausalLM", "", &qkv__llama_config, sizeof(qkv_gpt_config), sizeof(gpt),
-    make, visit_llama, &lm};
+    numbers, make, visit_llama, &lm};

@@ -291,9 +291,20 @@ double qkv_marian_flops(const qkv_model *base, size_t pairs, size_t S_, size_t T
     return (double)pairs * (6 * products + 3.5 * attention);
 }
 
+static double numbers(const qkv_model_type *type, const void *config)
+{
+    (void)type;
+    const qkv_marian_config *c = config;
+    double d = (double)c->width;
+    double encoder = c->encoder_ff_width ? (double)c->encoder_ff_width : 4 * d;
+    double decoder = c->decoder_ff_width ? (double)c->decoder_ff_width : 4 * d;
+    return d * ((double)c->vocab + (double)c->encoder_layers * (4 * d + 2 * encoder) +
+                (double)c->decoder_layers * (8 * d + 2 * decoder));
+}
+
 const qkv_model_type qkv_marian_type = {
     "marian", "MarianMTModel", "", &qkv__marian_config, sizeof(qkv_marian_config), sizeof(marian),
-    make, visit, NULL};
+    numbers, make, visit, NULL};
 const qkv_model_type qkv_translator_type = {
     "qkv_translator", "QkvTranslator", "", &qkv__marian_config, sizeof(qkv_marian_config),
-    sizeof(marian), make, visit, NULL};
+    sizeof(marian), numbers, make, visit, NULL};

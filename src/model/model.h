@@ -23,6 +23,8 @@ struct qkv_model_type {
     const char *name, *architecture, *prefix;
     const qkv_option_table *config;
     size_t config_size, model_size;
+    /* How many numbers the parameters hold at least. */
+    double (*numbers)(const qkv_model_type *type, const void *config);
     /* Fills derived fields of the copied configuration and makes the parameters. */
     qkv_status (*make)(qkv_model *m);
     qkv_status (*visit)(qkv_model *m, qkv_row_fn *fn, void *user);
