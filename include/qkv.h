@@ -17,6 +17,7 @@
 #include <qkv/model.h>
 #include <qkv/gpt.h>
 #include <qkv/bert.h>
+#include <qkv/marian.h>
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/train.h>
