@@ -1,5 +1,5 @@
-/* tokenizer.h - text to token ids and back: characters and byte-level BPE, trained here or
- * read from the files that other libraries write.
+/* tokenizer.h - text to token ids and back: characters, byte-level BPE and WordPiece, trained here
+ * or read from the files that other libraries write.
  * Layer: data
  *
  * Text is bytes with a length. Byte-level BPE takes any bytes and gives the same bytes back;
@@ -54,33 +54,41 @@ typedef enum {
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* Reads tokenizer.json, or vocab.json with merges.txt, or encoder.json with vocab.bpe (the
- * first that is there), and tokenizer_config.json or special_tokens_map.json for the roles.
- * On failure *out is NULL and the context names file and field. */
+/* Reads tokenizer.json, or vocab.json with merges.txt, or encoder.json with vocab.bpe, or BERT's
+ * vocab.txt (the first that is there), and tokenizer_config.json or special_tokens_map.json for
+ * the roles. On failure *out is NULL and the context names file and field. */
 qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
 
 /* Byte-level BPE from its two files, whatever their names. */
 qkv_status qkv_tokenizer_load_bpe(qkv_tokenizer **out, qkv_context *ctx, const char *vocab_file,
                                   const char *merges_file);
 
-/* Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json, and for byte-level
- * BPE vocab.json and merges.txt, so that Hugging Face's AutoTokenizer loads the folder. Makes
- * the folder where it is missing. */
+/* Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json, for byte-level BPE
+ * vocab.json and merges.txt, for WordPiece vocab.txt, so that Hugging Face's AutoTokenizer loads
+ * the folder. Makes the folder where it is missing. */
 qkv_status qkv_tokenizer_save(const qkv_tokenizer *t, const char *dir);
 
 void qkv_tokenizer_destroy(qkv_tokenizer *t); /* NULL is allowed */
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-typedef enum { QKV_TOKENIZER_CHAR, QKV_TOKENIZER_BPE } qkv_tokenizer_kind;
+typedef enum {
+    QKV_TOKENIZER_CHAR,
+    QKV_TOKENIZER_BPE,       /* byte-level */
+    QKV_TOKENIZER_WORDPIECE, /* BERT's */
+} qkv_tokenizer_kind;
 
 typedef struct {
     qkv_tokenizer_kind kind;
-    size_t vocab;     /* most tokens, special ones counted; BPE only    [256, 2^24)    8192 */
-    size_t min_count; /* rarer pairs are not merged; BPE only           [0, 2^32)         0 */
+    size_t vocab;     /* most tokens, special ones counted; not CHAR
+                         BPE: [256, 2^24), else [1, 2^24)                              8192 */
+    size_t min_count; /* rarer pairs are not merged                     [0, 2^32)         0 */
+    double coverage;  /* share of the text's characters that have a token, the most frequent
+                         first; not CHAR, BPE                           (0, 1]            1 */
+    bool keep_case;   /* WORDPIECE: capitals and accents stay                         false */
     /* Special tokens by role, or NULL; equal texts are one token. They get the first ids, in
      * the order of roles. Default: EOS and BOS are "<|endoftext|>" for BPE, none for
-     * characters. Without UNK a character tokenizer refuses what it does not know. */
+     * characters, BERT's for WORDPIECE. Without UNK a tokenizer refuses what it does not know. */
     const char *special[QKV_TOKEN_ROLES];
 } qkv_tokenizer_options;
 
@@ -88,7 +96,9 @@ qkv_tokenizer_options qkv_tokenizer_defaults(qkv_tokenizer_kind kind);
 
 /* Characters: the vocabulary is the text's code points in order.
  * BPE: GPT-2's pattern; the 256 bytes, then merges by count, ties to the smaller ids: what
- * Hugging Face's BpeTrainer makes of the same text with ByteLevel's alphabet. */
+ * Hugging Face's BpeTrainer makes of the same text with ByteLevel's alphabet.
+ * WordPiece: line by line through BERT's cleaning; characters, and characters within words, then
+ * merges by count as its WordPieceTrainer. */
 typedef struct qkv_tokenizer_trainer qkv_tokenizer_trainer;
 
 /* options may be NULL: BPE with its defaults. On failure *out is NULL. */
@@ -110,6 +120,12 @@ enum {
 /* Appends the ids of the text. flags: QKV_ENCODE_* or 0. */
 qkv_status qkv_tokenizer_encode(qkv_tokenizer *t, const char *text, size_t len, unsigned flags,
                                 qkv_ids *out);
+
+/* The same for a pair of texts (b NULL: one text), as the file joins them. types, which may be
+ * NULL, gets for each id which part it belongs to (BERT: 0, and 1 for b and its separator); it
+ * holds as many as out before. */
+qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_len, const char *b,
+                                     size_t b_len, unsigned flags, qkv_ids *out, qkv_ids *types);
 
 /* The last place in text, at most len, where it may be cut so that encoding both parts gives
  * the ids of the whole; 0 when there is none. For text that comes, or goes out, piece by piece.
@@ -154,7 +170,7 @@ int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token, size_t len);
 int32_t qkv_tokenizer_special(const qkv_tokenizer *t, qkv_token_role role);
 bool qkv_tokenizer_is_special(const qkv_tokenizer *t, int32_t id);
 
-/* "BPE", "WordLevel": the model's name in tokenizer.json. */
+/* "BPE", "WordLevel", "WordPiece": the model's name in tokenizer.json. */
 const char *qkv_tokenizer_model(const qkv_tokenizer *t);
 
 QKV_END_DECLS

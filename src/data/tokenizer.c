@@ -36,16 +36,19 @@ static qkv_status encode_piece(void *user, const char *piece, size_t len)
                             e->out->count - before);
 }
 
-/* One stretch between added tokens through splitter and model. */
-static qkv_status encode_stretch(encoding *e, const char *text, size_t len)
+/* What lies between added tokens; first: it begins the text. */
+typedef qkv_status stretch_fn(encoding *e, const char *text, size_t len, bool first);
+
+/* Through splitter and model. */
+static qkv_status encode_stretch(encoding *e, const char *text, size_t len, bool first)
 {
     const qkv__sink sink = {encode_piece, e};
-    return len ? qkv__split(&e->t->splitter, e->t->ctx, text, len, &sink) : QKV_OK;
+    return len ? qkv__split(&e->t->splitter, e->t->ctx, text, len, first, &sink) : QKV_OK;
 }
 
 /* Cuts added tokens out and gives what lies between to stretch. */
 static qkv_status cut_added(encoding *e, const char *text, size_t len, bool normalized,
-                            qkv_status (*stretch)(encoding *e, const char *text, size_t len))
+                            bool first, stretch_fn *stretch)
 {
     size_t at = 0;
     qkv__match m;
@@ -53,36 +56,46 @@ static qkv_status cut_added(encoding *e, const char *text, size_t len, bool norm
     bool plain = e->flags & QKV_ENCODE_PLAIN;
     while (!status && qkv__added_next(&e->t->added, text, len, at, at, normalized, plain, &m)) {
         if (m.start > at)
-            status = stretch(e, text + at, m.start - at);
+            status = stretch(e, text + at, m.start - at, first && at == 0);
         if (!status && !qkv__ids_push(e->t->ctx, e->out, m.id))
             status = QKV_E_MEMORY;
         at = m.end;
     }
-    return status || at == len ? status : stretch(e, text + at, len - at);
+    return status || at == len ? status : stretch(e, text + at, len - at, first && at == 0);
 }
 
-/* Text that is not UTF-8 has no normal form and stays as it is. */
-static qkv_status encode_normalized(encoding *e, const char *text, size_t len)
+static qkv_status encode_normalized(encoding *e, const char *text, size_t len, bool first)
 {
-    if (!e->t->normalize)
-        return cut_added(e, text, len, true, encode_stretch);
+    if (!e->t->normalizer.count)
+        return cut_added(e, text, len, true, first, encode_stretch);
     qkv__str normal;
     qkv__str_init(&normal, e->t->ctx);
-    int ok = e->t->normalize(text, len, &normal);
-    qkv_status status = normal.failed ? QKV_E_MEMORY
-                        : ok          ? cut_added(e, normal.data ? normal.data : "", normal.len,
-                                                  true, encode_stretch)
-                                      : cut_added(e, text, len, true, encode_stretch);
+    qkv_status status = qkv__normalize(&e->t->normalizer, e->t->ctx, text, len, &normal);
+    if (!status)
+        status = cut_added(e, normal.data, normal.len, true, first, encode_stretch);
     qkv__str_free(&normal);
     return status;
 }
 
-static bool push_all(qkv_context *ctx, qkv_ids *out, const qkv_ids *ids)
+/* ids, and the type of each where types are asked for. */
+static qkv_status put_type(encoding *e, qkv_ids *types, int32_t type)
 {
     bool ok = true;
-    for (size_t i = 0; i < ids->count && ok; i++)
-        ok = qkv__ids_push(ctx, out, ids->data[i]);
-    return ok;
+    while (types && ok && types->count < e->out->count)
+        ok = qkv__ids_push(e->t->ctx, types, type);
+    return ok ? QKV_OK : QKV_E_MEMORY;
+}
+
+/* One of the texts, or one token. */
+static qkv_status encode_item(encoding *e, int32_t id, const char *text, size_t len)
+{
+    if (id >= 0)
+        return qkv__ids_push(e->t->ctx, e->out, id) ? QKV_OK : QKV_E_MEMORY;
+    e->t->text = text;
+    e->t->text_len = len;
+    qkv_status status = len ? cut_added(e, text, len, false, true, encode_normalized) : QKV_OK;
+    e->t->text = NULL;
+    return status;
 }
 
 /* ---- cutting ------------------------------------------------------------------------- */
@@ -162,27 +175,54 @@ void qkv_tokenizer_destroy(qkv_tokenizer *t)
     qkv__vocab_free(&t->vocab);
     qkv__added_free(&t->added);
     qkv__splitter_free(&t->splitter, t->ctx);
-    qkv_ids_free(t->ctx, &t->prefix);
-    qkv_ids_free(t->ctx, &t->suffix);
+    qkv__normalizer_free(&t->normalizer, t->ctx);
+    qkv__decoder_free(&t->decoder, t->ctx);
+    qkv__template_free(&t->single, t->ctx);
+    qkv__template_free(&t->pair, t->ctx);
     qkv__free(t->ctx, t);
+}
+
+qkv_status qkv__tokenizer_pieces(qkv_tokenizer *t, const char *text, size_t len,
+                                 const qkv__sink *sink)
+{
+    qkv__str normal;
+    qkv__str_init(&normal, t->ctx);
+    qkv_status status = qkv__normalize(&t->normalizer, t->ctx, text, len, &normal);
+    if (!status && normal.len)
+        status = qkv__split(&t->splitter, t->ctx, normal.data, normal.len, true, sink);
+    qkv__str_free(&normal);
+    return status;
 }
 
 qkv_status qkv_tokenizer_encode(qkv_tokenizer *t, const char *text, size_t len, unsigned flags,
                                 qkv_ids *out)
 {
-    size_t before = out->count;
+    return qkv_tokenizer_encode_pair(t, text, len, NULL, 0, flags, out, NULL);
+}
+
+qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_len, const char *b,
+                                     size_t b_len, unsigned flags, qkv_ids *out, qkv_ids *types)
+{
+    size_t before = out->count, types_before = types ? types->count : 0;
+    const qkv__template *x = b ? &t->pair : &t->single;
     encoding e = {t, flags, out};
-    bool add = flags & QKV_ENCODE_ADD_SPECIAL;
-    t->text = text;
-    t->text_len = len;
-    qkv_status status = !add || push_all(t->ctx, out, &t->prefix) ? QKV_OK : QKV_E_MEMORY;
-    if (!status && len)
-        status = cut_added(&e, text, len, false, encode_normalized);
-    if (!status && add && !push_all(t->ctx, out, &t->suffix))
-        status = QKV_E_MEMORY;
-    t->text = NULL;
-    if (status)
+    qkv_status status = QKV_OK;
+    if (types && types_before != before)
+        return qkv__fail(t->ctx, QKV_E_ARGUMENT, "%zu types stand beside %zu ids", types_before,
+                         before);
+    for (size_t i = 0; i < x->count && !status; i++) {
+        int32_t id = x->items[i].id;
+        if (id >= 0 && !(flags & QKV_ENCODE_ADD_SPECIAL))
+            continue;
+        status = id == QKV__TEXT_B ? encode_item(&e, id, b, b_len) : encode_item(&e, id, a, a_len);
+        if (!status)
+            status = put_type(&e, types, x->items[i].type);
+    }
+    if (status) {
         out->count = before;
+        if (types)
+            types->count = types_before;
+    }
     return status;
 }
 
@@ -190,7 +230,7 @@ size_t qkv_tokenizer_cut(const qkv_tokenizer *t, const char *text, size_t len)
 {
     qkv__scan_fn *scan = qkv__splitter_scan(&t->splitter);
     bool words = scan == qkv__scan_gpt2;
-    if (t->normalize || (!words && scan != qkv__scan_char))
+    if (t->normalizer.count || (!words && scan != qkv__scan_char))
         return 0;
     size_t place = words ? len : len + 1;
     while (place-- > 1) {

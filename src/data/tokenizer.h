@@ -1,6 +1,6 @@
 /* tokenizer.h - the parts of a tokenizer, each in its own file.
  *
- *   text --added tokens cut out--> segments --normalizer--> --pre-tokenizer--> pieces
+ *   text --added tokens cut out--> segments --normalizers--> --pre-tokenizers--> pieces
  *        --model--> ids --template--> ids          and back: ids --decoder steps--> bytes
  *
  * Every part is a row in a table under the name that tokenizer.json gives it: a new
@@ -32,6 +32,8 @@ bool qkv__is_word(int32_t cp);             /* what \w matches in Unicode */
 /* GPT-2's alphabet: each byte has a printable character (U+0021 to U+0143). */
 int32_t qkv__byte_char(uint8_t byte);
 int qkv__char_byte(int32_t cp); /* -1: stands for no byte */
+/* The byte that the piece <0xXX> stands for, or -1. */
+int qkv__fallback_byte(const char *piece, size_t len);
 /* Appends the bytes' characters. */
 void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len);
 
@@ -76,6 +78,45 @@ const char *qkv__vocab_text(const qkv__vocab *v, int32_t id, size_t *len);  /* N
  * which most are missing. */
 qkv_status qkv__vocab_read(qkv__vocab *v, const qkv__json *object);
 
+/* ---- tokenizer_bert.c: characters to the cleaning normalizers -------------------------- */
+
+bool qkv__bert_control(int32_t cp);
+bool qkv__bert_punctuation(int32_t cp);
+bool qkv__bert_accent(int32_t cp);
+bool qkv__bert_ideograph(int32_t cp);
+bool qkv__is_mark(int32_t cp); /* what StripAccents takes away */
+void qkv__put_lower(qkv__str *out, int32_t cp);
+
+/* ---- tokenizer_charsmap.c: SentencePiece's rules for characters ------------------------ */
+
+typedef struct {
+    char *blob; /* trie size, trie, replacements; NULL: no rules */
+    size_t len, units;
+} qkv__charsmap;
+
+/* Takes a copy of the blob (len 0: no rules); name stands for the file in messages. */
+qkv_status qkv__charsmap_init(qkv__charsmap *m, qkv_context *ctx, const char *name,
+                              const char *blob, size_t len);
+void qkv__charsmap_free(qkv__charsmap *m, qkv_context *ctx);
+/* Bytes of the longest (or shortest) rule that s begins with, and what replaces them; 0: none. */
+size_t qkv__charsmap_find(const qkv__charsmap *m, const char *s, size_t len, bool shortest,
+                          const char **replacement);
+bool qkv__base64(qkv__str *out, const char *text); /* false: not base64, or memory is out */
+
+/* ---- tokenizer_normalize.c ------------------------------------------------------------- */
+
+typedef struct qkv__normal_step qkv__normal_step;
+typedef struct {
+    qkv__normal_step *steps;
+    size_t count, capacity;
+} qkv__normalizer;
+
+qkv_status qkv__normalizer_read(qkv__normalizer *n, const qkv__json *at);
+void qkv__normalizer_free(qkv__normalizer *n, qkv_context *ctx);
+/* out: empty before. */
+qkv_status qkv__normalize(const qkv__normalizer *n, qkv_context *ctx, const char *text, size_t len,
+                          qkv__str *out);
+
 /* ---- tokenizer_added.c: tokens matched in the text before anything else -------------- */
 
 typedef struct {
@@ -84,7 +125,8 @@ typedef struct {
 } qkv__added_token;
 
 typedef struct {
-    qkv__vocab names; /* added tokens alone */
+    qkv__vocab names;   /* added tokens alone */
+    qkv__vocab keys[2]; /* what is looked for in the text as it is, and in the normalized one */
     qkv__added_token *list;
     size_t count, capacity;
     uint16_t *lengths; /* lengths that occur, longest first */
@@ -94,7 +136,8 @@ typedef struct {
 
 void qkv__added_init(qkv__added *a, qkv_context *ctx);
 void qkv__added_free(qkv__added *a);
-qkv_status qkv__added_read(qkv__added *a, const qkv__vocab *vocab, const qkv__json *array);
+qkv_status qkv__added_read(qkv__added *a, const qkv__vocab *vocab, const qkv__normalizer *n,
+                           const qkv__json *array);
 const qkv__added_token *qkv__added_find(const qkv__added *a, int32_t id);
 
 typedef struct {
@@ -106,6 +149,20 @@ typedef struct {
  * special ones do not count. False: no more. floor: end of the match before. */
 bool qkv__added_next(const qkv__added *a, const char *text, size_t len, size_t from,
                      size_t floor, bool normalized, bool skip_special, qkv__match *out);
+
+/* ---- tokenizer_pattern.c: regular expressions ----------------------------------------- */
+
+typedef struct qkv__pattern qkv__pattern;
+
+/* The field "pattern": {"String": text} (literal) or {"Regex": text}. */
+qkv_status qkv__pattern_read(const qkv__json *at, const char **text, bool *literal);
+/* at is named when the text cannot be used. On failure *out is NULL. */
+qkv_status qkv__pattern_create(qkv__pattern **out, const qkv__json *at, const char *text,
+                               bool literal);
+void qkv__pattern_destroy(qkv__pattern *p, qkv_context *ctx); /* NULL is allowed */
+/* The next match that is not empty, at or after from; *start = *end = len: there is none. */
+qkv_status qkv__pattern_next(const qkv__pattern *p, qkv_context *ctx, const char *text, size_t len,
+                             size_t from, size_t *start, size_t *end);
 
 /* ---- tokenizer_split.c: pre-tokenizers ----------------------------------------------- */
 
@@ -128,9 +185,9 @@ typedef struct {
 
 qkv_status qkv__splitter_read(qkv__splitter *s, qkv_context *ctx, const qkv__json *at);
 void qkv__splitter_free(qkv__splitter *s, qkv_context *ctx);
-/* Gives the pieces of a text, in order, to the sink. */
+/* Gives the pieces of a text, in order, to the sink. first: it begins what is encoded. */
 qkv_status qkv__split(const qkv__splitter *s, qkv_context *ctx, const char *text, size_t len,
-                      const qkv__sink *sink);
+                      bool first, const qkv__sink *sink);
 /* The scanner of a splitter that has one alone; else NULL. */
 qkv__scan_fn *qkv__splitter_scan(const qkv__splitter *s);
 
@@ -138,13 +195,33 @@ qkv__scan_fn *qkv__splitter_scan(const qkv__splitter *s);
 
 typedef struct qkv__step qkv__step;
 typedef struct {
-    /* Changes a token's text in place; first: nothing came before. */
-    void (*run[8])(qkv__str *token, bool first);
-    size_t count;
+    qkv__step *steps;
+    size_t count, capacity;
+    bool fused;  /* while reading: steps work on the whole text from here on */
     bool spaced; /* no decoder given: tokens are joined by spaces */
 } qkv__decoder;
 
-qkv_status qkv__decoder_read(qkv__decoder *d, const qkv__json *at);
+qkv_status qkv__decoder_read(qkv__decoder *d, qkv_context *ctx, const qkv__json *at);
+void qkv__decoder_free(qkv__decoder *d, qkv_context *ctx);
+/* Changes a token's text in place; first: nothing came before. */
+qkv_status qkv__decoder_run(const qkv__decoder *d, qkv__str *token, bool first);
+
+/* ---- tokenizer_template.c: post-processors --------------------------------------------- */
+
+enum { QKV__TEXT_A = -1, QKV__TEXT_B = -2 };
+
+typedef struct {
+    struct qkv__template_item {
+        int32_t id; /* or QKV__TEXT_* */
+        int32_t type;
+    } *items;
+    size_t count, capacity;
+} qkv__template;
+
+qkv_status qkv__template_read(qkv_tokenizer *t, const qkv__json *at);
+qkv_status qkv__template_default(qkv_tokenizer *t); /* the texts alone, where nothing was read */
+qkv_status qkv__template_suffix(qkv_tokenizer *t, int32_t id); /* one token behind all */
+void qkv__template_free(qkv__template *x, qkv_context *ctx);
 
 /* ---- tokenizer_pieces.c: ids of pieces seen before ----------------------------------- */
 
@@ -191,7 +268,8 @@ void qkv__merges_free(qkv__merges *b, qkv_context *ctx);
 
 typedef struct {
     const char *name;
-    bool remembered; /* ids of pieces are worth keeping */
+    bool remembered;   /* ids of pieces are worth keeping */
+    bool writes_vocab; /* and reads it: it is no object token -> id */
     /* Reads the fields beside "vocab" into t->model. */
     qkv_status (*read)(qkv_tokenizer *t, const qkv__json *at);
     /* Appends a piece's ids. */
@@ -201,7 +279,7 @@ typedef struct {
     void (*destroy)(qkv_tokenizer *t);
 } qkv__model_kind;
 
-extern const qkv__model_kind qkv__model_bpe, qkv__model_words;
+extern const qkv__model_kind qkv__model_bpe, qkv__model_words, qkv__model_wordpiece;
 
 /* The files that byte-level BPE had before tokenizer.json. */
 typedef struct {
@@ -215,11 +293,35 @@ const qkv__merges *qkv__bpe_merges(const qkv_tokenizer *t);
 
 /* ---- tokenizer_train_bpe.c ----------------------------------------------------------- */
 
+typedef struct {
+    bool bytes;         /* symbols are bytes; otherwise characters, of which tokens holds those
+                           that count: others are left out */
+    const char *prefix; /* of symbols that continue a word; "" for none */
+    size_t vocab, min_count;
+} qkv__bpe_training;
+
 /* Joins pairs in the words (whose ids are 0, 1, ... and who came counts[id] times) until tokens,
- * which holds every byte, has vocab of them or no pair comes min_count times. merges gets
- * left, right, left, right, ... */
+ * which holds every byte or character, has vocab of them or no pair comes min_count times. merges
+ * gets left, right, left, right, ... */
 qkv_status qkv__train_bpe(qkv_context *ctx, qkv__vocab *tokens, const qkv__vocab *words,
-                          const int64_t *counts, size_t vocab, size_t min_count, qkv_ids *merges);
+                          const int64_t *counts, const qkv__bpe_training *how, qkv_ids *merges);
+
+/* ---- tokenizer_train.c ----------------------------------------------------------------- */
+
+struct qkv_tokenizer_trainer {
+    qkv_context *ctx;
+    qkv_tokenizer_options options; /* special: copies */
+    uint8_t *seen;                 /* CHAR: a bit per code point */
+    qkv_tokenizer *cutter;         /* makes words of texts; NULL: GPT-2's pattern does */
+    qkv__vocab words;              /* all but CHAR: distinct pieces, ids in order of coming */
+    int64_t *counts;               /* by word */
+    size_t count_cap;
+    size_t text_bytes;
+};
+
+/* Adds to v the characters of the words in order of code points: of rare ones so many are left
+ * out that the rest is still options.coverage of the text. */
+qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v);
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
@@ -229,12 +331,12 @@ struct qkv_tokenizer {
     qkv__json config; /* tokenizer_config.json as read, or nothing */
     qkv__vocab vocab; /* the model's tokens */
     qkv__added added;
-    int (*normalize)(const char *in, size_t len, qkv__str *out); /* NULL: as it is */
+    qkv__normalizer normalizer;
     qkv__splitter splitter;
     const qkv__model_kind *kind;
     void *model; /* of the kind */
     qkv__pieces pieces;
-    qkv_ids prefix, suffix; /* what the template puts around a text */
+    qkv__template single, pair;
     qkv__decoder decoder;
     int32_t special[QKV_TOKEN_ROLES]; /* -1: none */
     const qkv__bpe_files *files;      /* while the two files of old are read */
@@ -242,8 +344,14 @@ struct qkv_tokenizer {
     size_t text_len;
 };
 
+/* The mark that stands for a space: U+2581. */
+#define QKV__SPACE_MARK "\xe2\x96\x81"
+
 /* tokenizer.c: an empty one; NULL when memory is out. */
 qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx);
+/* The pieces of a text without added tokens: for training. */
+qkv_status qkv__tokenizer_pieces(qkv_tokenizer *t, const char *text, size_t len,
+                                 const qkv__sink *sink);
 /* "the character U+00E9 at byte 7 ..." for a place in the text being encoded. */
 qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len);
 
@@ -251,12 +359,33 @@ qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len);
  * where they are set); takes vocabulary and merges out of t->spec. */
 qkv_status qkv__tokenizer_read_spec(qkv_tokenizer *t);
 
-/* tokenizer_files.c: the beginning of tokenizer.json for what is made here, up to and with the
+/* tokenizer_spec.c: the beginning of tokenizer.json for what is made here, up to and with the
  * model's plain fields: vocabulary and merges, and two closing brackets, are to follow.
  * special: added tokens and their ids. unk: NULL where there is none. */
 void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
                                const char *const *special, const int32_t *ids, size_t count,
                                const char *unk);
+void qkv__put_added(qkv__json_out *w, const char *text, int32_t id);
+
+/* tokenizer_words_file.c: BERT's files. */
+/* vocab.txt; config (or NULL) is tokenizer_config.json. *out is NULL on failure. */
+qkv_status qkv__load_vocab_txt(qkv_tokenizer **out, qkv_context *ctx, const char *path,
+                               const qkv__json *config);
+extern const char *const qkv__bert_names[QKV_TOKEN_ROLES]; /* NULL: BERT has none */
+/* BERT's token for a role, as far as there is one; -1. */
+int32_t qkv__bert_role(const qkv_tokenizer *t, qkv_token_role role);
+/* What tokenizer_config.json says of a WordPiece tokenizer. */
+void qkv__put_bert_config(const qkv_tokenizer *t, qkv__json_out *w);
+typedef struct {
+    bool lowercase, ideographs;
+    int accents; /* 0, 1, or -1: as lowercase */
+} qkv__bert_options;
+/* All parts but the model's vocabulary, as qkv__tokenizer_begin_spec. Roles: tokens and ids;
+ * a NULL token is none. */
+void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o,
+                          const char *const special[QKV_TOKEN_ROLES],
+                          const int32_t ids[QKV_TOKEN_ROLES]);
+
 /* A tokenizer from the text of a tokenizer.json; name stands for the file in messages. */
 qkv_status qkv__tokenizer_parse(qkv_tokenizer **out, qkv_context *ctx, const char *name,
                                 const char *text, size_t len);

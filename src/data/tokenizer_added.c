@@ -9,12 +9,16 @@ void qkv__added_init(qkv__added *a, qkv_context *ctx)
 {
     *a = (qkv__added){0};
     qkv__vocab_init(&a->names, ctx);
+    qkv__vocab_init(&a->keys[0], ctx);
+    qkv__vocab_init(&a->keys[1], ctx);
 }
 
 void qkv__added_free(qkv__added *a)
 {
     qkv_context *ctx = a->names.ctx;
     qkv__vocab_free(&a->names);
+    qkv__vocab_free(&a->keys[0]);
+    qkv__vocab_free(&a->keys[1]);
     qkv__free(ctx, a->list);
     qkv__free(ctx, a->lengths);
     qkv__added_init(a, ctx);
@@ -36,8 +40,34 @@ static qkv_status note_length(qkv__added *a, qkv_context *ctx, size_t len, size_
     return QKV_OK;
 }
 
-static qkv_status read_one(qkv__added *a, const qkv__vocab *vocab, const qkv__json *at,
-                           size_t *length_capacity)
+/* What is looked for: the token as it is, or as normalizing leaves it. Of two tokens that come
+ * to the same the first one counts; one of which nothing is left is not looked for. */
+static qkv_status add_key(qkv__added *a, qkv_context *ctx, const qkv__normalizer *n,
+                          const char *text, qkv__added_token token, size_t *length_capacity)
+{
+    qkv__vocab *keys = &a->keys[token.normalized];
+    qkv__str key;
+    qkv__str_init(&key, ctx);
+    qkv_status status = QKV_OK;
+    if (token.normalized)
+        status = qkv__normalize(n, ctx, text, strlen(text), &key);
+    else
+        qkv__str_puts(&key, text);
+    if (!status && key.failed)
+        status = QKV_E_MEMORY;
+    if (!status && key.len && key.len <= UINT16_MAX &&
+        qkv__vocab_find(keys, key.data, key.len) < 0) {
+        a->first[(unsigned char)*key.data] = true;
+        status = qkv__vocab_add(keys, key.data, key.len, token.id);
+        if (!status)
+            status = note_length(a, ctx, key.len, length_capacity);
+    }
+    qkv__str_free(&key);
+    return status;
+}
+
+static qkv_status read_one(qkv__added *a, const qkv__vocab *vocab, const qkv__normalizer *n,
+                           const qkv__json *at, size_t *length_capacity)
 {
     qkv__added_token token = {.normalized = true};
     const char *content = NULL;
@@ -77,9 +107,8 @@ static qkv_status read_one(qkv__added *a, const qkv__vocab *vocab, const qkv__js
     if (!qkv__grow(at->ctx, &a->list, &a->capacity, a->count + 1, sizeof *a->list))
         return QKV_E_MEMORY;
     a->list[a->count++] = token;
-    a->first[(unsigned char)*content] = true;
     status = qkv__vocab_add(&a->names, content, len, token.id);
-    return status ? status : note_length(a, at->ctx, len, length_capacity);
+    return status ? status : add_key(a, at->ctx, n, content, token, length_capacity);
 }
 
 static int by_id(const void *x, const void *y)
@@ -88,7 +117,8 @@ static int by_id(const void *x, const void *y)
     return (a->id > b->id) - (a->id < b->id);
 }
 
-qkv_status qkv__added_read(qkv__added *a, const qkv__vocab *vocab, const qkv__json *array)
+qkv_status qkv__added_read(qkv__added *a, const qkv__vocab *vocab, const qkv__normalizer *n,
+                           const qkv__json *array)
 {
     size_t count = qkv__json_count(array), length_capacity = 0;
     for (size_t i = 0; i < count; i++) {
@@ -101,7 +131,7 @@ qkv_status qkv__added_read(qkv__added *a, const qkv__vocab *vocab, const qkv__js
             status = qkv__json_fail(&item, "id", "%lld, but only %zu tokens are given",
                                     (long long)id, vocab->used + count);
         if (!status)
-            status = read_one(a, vocab, &item, &length_capacity);
+            status = read_one(a, vocab, n, &item, &length_capacity);
         if (status)
             return status;
     }
@@ -123,14 +153,11 @@ static const qkv__added_token *longest(const qkv__added *a, const char *s, size_
     for (size_t i = 0; i < a->length_count; i++) {
         if (a->lengths[i] > len)
             continue;
-        int32_t id = qkv__vocab_find(&a->names, s, a->lengths[i]);
+        int32_t id = qkv__vocab_find(&a->keys[normalized], s, a->lengths[i]);
         if (id < 0)
             continue;
-        const qkv__added_token *token = qkv__added_find(a, id);
-        if (token->normalized != normalized)
-            continue;
         *token_len = a->lengths[i];
-        return token;
+        return qkv__added_find(a, id);
     }
     return NULL;
 }

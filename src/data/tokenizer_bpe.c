@@ -295,7 +295,7 @@ static void destroy(qkv_tokenizer *t)
     qkv__free(t->ctx, b);
 }
 
-const qkv__model_kind qkv__model_bpe = {"BPE", true, read, encode, write, destroy};
+const qkv__model_kind qkv__model_bpe = {"BPE", true, false, read, encode, write, destroy};
 
 const qkv__merges *qkv__bpe_merges(const qkv_tokenizer *t)
 {

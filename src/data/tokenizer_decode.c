@@ -1,4 +1,4 @@
-/* tokenizer_decode.c - ids to text: decoder steps, whole texts, streams. */
+/* tokenizer_decode.c - ids to text: whole texts, and streams. */
 #include <string.h>
 
 #include "data/tokenizer.h"
@@ -10,75 +10,6 @@ struct qkv_tokenizer_stream {
     qkv__str token;   /* scratch */
     qkv_text pending; /* bytes that may yet become a character: at most 3 between calls */
 };
-
-/* ---- steps --------------------------------------------------------------------------- */
-
-/* Characters to the bytes they stand for; a token with a character that stands for none keeps
- * its own bytes, as in the reference. */
-static void byte_level(qkv__str *token, bool first)
-{
-    (void)first;
-    int32_t cp;
-    for (size_t i = 0; i < token->len;) {
-        i += qkv__utf8_next(token->data + i, token->len - i, &cp);
-        if (qkv__char_byte(cp) < 0)
-            return;
-    }
-    size_t out = 0;
-    for (size_t i = 0; i < token->len;) {
-        i += qkv__utf8_next(token->data + i, token->len - i, &cp);
-        token->data[out++] = (char)qkv__char_byte(cp);
-    }
-    token->len = out;
-}
-
-/* Tokens are joined anyway. */
-static void fuse(qkv__str *token, bool first)
-{
-    (void)token;
-    (void)first;
-}
-
-static const struct {
-    const char *name;
-    void (*run)(qkv__str *token, bool first);
-} step_kinds[] = {
-    {"ByteLevel", byte_level},
-    {"Fuse", fuse},
-};
-
-static qkv_status read_step(qkv__decoder *d, const qkv__json *at)
-{
-    const char *type;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status)
-        return status;
-    for (size_t i = 0; i < sizeof step_kinds / sizeof *step_kinds; i++) {
-        if (strcmp(type, step_kinds[i].name) != 0)
-            continue;
-        if (d->count == sizeof d->run / sizeof *d->run)
-            return qkv__json_fail(at, NULL, "more than %zu decoder steps", d->count);
-        d->run[d->count++] = step_kinds[i].run;
-        return QKV_OK;
-    }
-    return qkv__json_fail(at, "type", "\"%.40s\" is no decoder that qkv knows", type);
-}
-
-qkv_status qkv__decoder_read(qkv__decoder *d, const qkv__json *at)
-{
-    const char *type;
-    qkv__json list;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read_step(d, at);
-    status = qkv__json_get_array(at, "decoders", &list);
-    for (size_t i = 0; !status && i < qkv__json_count(&list); i++) {
-        qkv__json item;
-        qkv__json_item(&list, i, &item);
-        status = read_step(d, &item);
-    }
-    return status;
-}
 
 /* ---- decoding ------------------------------------------------------------------------ */
 
@@ -99,8 +30,8 @@ static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags,
     qkv__str_add(token, text, len);
     if (token->failed)
         return QKV_E_MEMORY;
-    for (size_t i = 0; i < t->decoder.count; i++)
-        t->decoder.run[i](token, !*begun);
+    if (qkv__decoder_run(&t->decoder, token, !*begun))
+        return QKV_E_MEMORY;
     *begun = true;
     if (token->failed || !qkv__text_add(t->ctx, out, token->data, token->len))
         return QKV_E_MEMORY;

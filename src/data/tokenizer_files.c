@@ -1,4 +1,4 @@
-/* tokenizer_files.c - a tokenizer's folder: which files there are, reading and writing them. */
+/* tokenizer_files.c - a tokenizer's folder: which files there are, and reading them. */
 #include <string.h>
 
 #include "data/tokenizer.h"
@@ -11,11 +11,6 @@ const char *const qkv__role_keys[QKV_TOKEN_ROLES] = {
 };
 
 static const char end_of_text[] = "<|endoftext|>";
-
-/* Byte-level BPE's two files, by age. */
-static const struct {
-    const char *vocab, *merges;
-} bpe_names[] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
 
 /* ---- roles --------------------------------------------------------------------------- */
 
@@ -61,7 +56,7 @@ static qkv_status load_if_there(qkv__json *out, qkv_context *ctx, const char *di
     return status;
 }
 
-/* Roles from tokenizer_config.json, else special_tokens_map.json, else GPT-2's. */
+/* Roles from tokenizer_config.json, else special_tokens_map.json, else the usual ones. */
 static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
 {
     char *path = NULL;
@@ -80,88 +75,13 @@ static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
         qkv__json_free(&map);
         qkv__free(t->ctx, path);
     }
-    int32_t id = qkv_tokenizer_id(t, end_of_text, sizeof end_of_text - 1);
-    if (!status && !any)
-        t->special[QKV_TOKEN_EOS] = t->special[QKV_TOKEN_BOS] = id;
-    return status;
-}
-
-/* ---- what is made here --------------------------------------------------------------- */
-
-static void put_byte_level(qkv__json_out *w, const char *key)
-{
-    qkv__json_begin_object(w, key);
-    qkv__json_put_string(w, "type", "ByteLevel");
-    qkv__json_put_bool(w, "add_prefix_space", false);
-    qkv__json_put_bool(w, "trim_offsets", true);
-    qkv__json_put_bool(w, "use_regex", true);
-    qkv__json_end_object(w);
-}
-
-/* Every character a piece of its own. */
-static void put_char_split(qkv__json_out *w)
-{
-    qkv__json_begin_object(w, "pre_tokenizer");
-    qkv__json_put_string(w, "type", "Split");
-    qkv__json_begin_object(w, "pattern");
-    qkv__json_put_string(w, "Regex", "[\\s\\S]");
-    qkv__json_end_object(w);
-    qkv__json_put_string(w, "behavior", "Isolated");
-    qkv__json_put_bool(w, "invert", false);
-    qkv__json_end_object(w);
-}
-
-static void put_added(qkv__json_out *w, const char *text, int32_t id)
-{
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_int(w, "id", id);
-    qkv__json_put_string(w, "content", text);
-    qkv__json_put_bool(w, "single_word", false);
-    qkv__json_put_bool(w, "lstrip", false);
-    qkv__json_put_bool(w, "rstrip", false);
-    qkv__json_put_bool(w, "normalized", false);
-    qkv__json_put_bool(w, "special", true);
-    qkv__json_end_object(w);
-}
-
-void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
-                               const char *const *special, const int32_t *ids, size_t count,
-                               const char *unk)
-{
-    bool bpe = kind == QKV_TOKENIZER_BPE;
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_string(w, "version", "1.0");
-    qkv__json_put_null(w, "truncation");
-    qkv__json_put_null(w, "padding");
-    qkv__json_begin_array(w, "added_tokens");
-    for (size_t i = 0; i < count; i++)
-        put_added(w, special[i], ids[i]);
-    qkv__json_end_array(w);
-    qkv__json_put_null(w, "normalizer");
-    if (bpe) {
-        put_byte_level(w, "pre_tokenizer");
-        put_byte_level(w, "post_processor");
-        put_byte_level(w, "decoder");
-    } else {
-        put_char_split(w);
-        qkv__json_put_null(w, "post_processor");
-        qkv__json_begin_object(w, "decoder");
-        qkv__json_put_string(w, "type", "Fuse");
-        qkv__json_end_object(w);
-    }
-    qkv__json_begin_object(w, "model");
-    qkv__json_put_string(w, "type", bpe ? "BPE" : "WordLevel");
-    if (!bpe) { /* the reference wants a name: one that is no token makes unknown text an error */
-        qkv__json_put_string(w, "unk_token", unk ? unk : "<unk>");
-        return;
-    }
-    qkv__json_put_null(w, "dropout");
-    qkv__json_put_null(w, "unk_token");
-    qkv__json_put_null(w, "continuing_subword_prefix");
-    qkv__json_put_null(w, "end_of_word_suffix");
-    qkv__json_put_bool(w, "fuse_unk", false);
-    qkv__json_put_bool(w, "byte_fallback", false);
-    qkv__json_put_bool(w, "ignore_merges", false);
+    if (status || any)
+        return status;
+    t->special[QKV_TOKEN_EOS] = t->special[QKV_TOKEN_BOS] =
+        qkv_tokenizer_id(t, end_of_text, sizeof end_of_text - 1);
+    for (size_t i = 0; t->kind == &qkv__model_wordpiece && i < QKV_TOKEN_ROLES; i++)
+        t->special[i] = qkv__bert_role(t, (qkv_token_role)i);
+    return QKV_OK;
 }
 
 /* ---- reading ------------------------------------------------------------------------- */
@@ -271,179 +191,71 @@ qkv_status qkv_tokenizer_load_bpe(qkv_tokenizer **out, qkv_context *ctx, const c
     return status;
 }
 
-static qkv_status load_pair(qkv_tokenizer **out, qkv_context *ctx, const char *dir, size_t which)
+/* Byte-level BPE's two files, by age. */
+static qkv_status load_pair(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
-    char *vocab = qkv__path_join(ctx, dir, bpe_names[which].vocab);
-    char *merges = qkv__path_join(ctx, dir, bpe_names[which].merges);
-    qkv_status status = vocab && merges ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__file_exists(vocab) && qkv__file_exists(merges))
-        status = qkv_tokenizer_load_bpe(out, ctx, vocab, merges);
-    qkv__free(ctx, vocab);
-    qkv__free(ctx, merges);
+    static const char *const names[][2] = {{"vocab.json", "merges.txt"},
+                                           {"encoder.json", "vocab.bpe"}};
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < 2 && !status && !*out; i++) {
+        char *vocab = qkv__path_join(ctx, dir, names[i][0]);
+        char *merges = qkv__path_join(ctx, dir, names[i][1]);
+        status = vocab && merges ? QKV_OK : QKV_E_MEMORY;
+        if (!status && qkv__file_exists(vocab) && qkv__file_exists(merges))
+            status = qkv_tokenizer_load_bpe(out, ctx, vocab, merges);
+        qkv__free(ctx, vocab);
+        qkv__free(ctx, merges);
+    }
     return status;
 }
+
+static qkv_status load_single(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
+{
+    char *path = qkv__path_join(ctx, dir, "tokenizer.json");
+    qkv_status status = !path ? QKV_E_MEMORY
+                        : qkv__file_exists(path) ? load_json(out, ctx, path) : QKV_OK;
+    qkv__free(ctx, path);
+    return status;
+}
+
+static qkv_status load_words(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
+{
+    char *path = NULL, *vocab = qkv__path_join(ctx, dir, "vocab.txt");
+    qkv__json config = {0};
+    qkv_status status = vocab ? QKV_OK : QKV_E_MEMORY;
+    if (!status && qkv__file_exists(vocab)) {
+        status = load_if_there(&config, ctx, dir, "tokenizer_config.json", &path);
+        if (!status)
+            status = qkv__load_vocab_txt(out, ctx, vocab, config.value ? &config : NULL);
+        qkv__json_free(&config);
+        qkv__free(ctx, path);
+    }
+    qkv__free(ctx, vocab);
+    return status;
+}
+
+/* The ways a folder may hold a tokenizer: each leaves *out alone where its files are not. */
+static qkv_status (*const loaders[])(qkv_tokenizer **out, qkv_context *ctx, const char *dir) = {
+    load_single, load_pair, load_words};
 
 qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
     qkv_status status = QKV_OK;
     *out = NULL;
-    char *path = qkv__path_join(ctx, dir, "tokenizer.json");
-    if (!path)
-        return QKV_E_MEMORY;
     if (!qkv__dir_exists(dir))
         status = qkv__fail(ctx, QKV_E_IO, "%s: there is no such folder", dir);
-    else if (qkv__file_exists(path))
-        status = load_json(out, ctx, path);
-    qkv__free(ctx, path);
-    for (size_t i = 0; !status && !*out && i < sizeof bpe_names / sizeof *bpe_names; i++)
-        status = load_pair(out, ctx, dir, i);
+    for (size_t i = 0; !status && !*out && i < sizeof loaders / sizeof *loaders; i++)
+        status = loaders[i](out, ctx, dir);
     if (status)
         return status;
     if (!*out)
         return qkv__fail(ctx, QKV_E_IO,
                          "%s: no tokenizer: there is neither tokenizer.json, nor vocab.json with "
-                         "merges.txt, nor encoder.json with vocab.bpe", dir);
+                         "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt", dir);
     status = load_roles(*out, dir);
     if (status) {
         qkv_tokenizer_destroy(*out);
         *out = NULL;
-    }
-    return status;
-}
-
-/* ---- writing ------------------------------------------------------------------------- */
-
-static void put_vocab(const qkv_tokenizer *t, qkv__json_out *w, const char *key)
-{
-    qkv__json_begin_object(w, key);
-    for (size_t id = 0; id < t->vocab.count; id++) {
-        size_t len;
-        const char *text = qkv__vocab_text(&t->vocab, (int32_t)id, &len);
-        if (text)
-            qkv__json_put_int(w, text, (int64_t)id);
-    }
-    qkv__json_end_object(w);
-}
-
-static void put_model(const qkv_tokenizer *t, qkv__json_out *w, const json_t *model)
-{
-    const char *key;
-    json_t *value;
-    qkv__json_begin_object(w, "model");
-    json_object_foreach((json_t *)(uintptr_t)model, key, value)
-        qkv__json_put_value(w, key, value);
-    put_vocab(t, w, "vocab");
-    if (t->kind->write)
-        t->kind->write(t, w);
-    qkv__json_end_object(w);
-}
-
-static void put_spec(const qkv_tokenizer *t, qkv__json_out *w)
-{
-    const char *key;
-    json_t *value;
-    qkv__json_begin_object(w, NULL);
-    json_object_foreach(t->spec.value, key, value) {
-        if (strcmp(key, "model") == 0)
-            put_model(t, w, value);
-        else
-            qkv__json_put_value(w, key, value);
-    }
-    qkv__json_end_object(w);
-}
-
-static void put_roles(const qkv_tokenizer *t, qkv__json_out *w)
-{
-    for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) {
-        const char *text = qkv_tokenizer_token(t, t->special[i], NULL);
-        if (text)
-            qkv__json_put_string(w, qkv__role_keys[i], text);
-    }
-}
-
-static void put_config(const qkv_tokenizer *t, qkv__json_out *w)
-{
-    if (t->config.value) {
-        qkv__json_put_value(w, NULL, t->config.value);
-        return;
-    }
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_bool(w, "clean_up_tokenization_spaces", false);
-    put_roles(t, w);
-    qkv__json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
-    qkv__json_end_object(w);
-}
-
-static void put_map(const qkv_tokenizer *t, qkv__json_out *w)
-{
-    qkv__json_begin_object(w, NULL);
-    put_roles(t, w);
-    qkv__json_end_object(w);
-}
-
-static void put_vocab_file(const qkv_tokenizer *t, qkv__json_out *w)
-{
-    put_vocab(t, w, NULL);
-}
-
-static qkv_status save_merges(const qkv_tokenizer *t, const char *path)
-{
-    qkv__str text;
-    qkv__str_init(&text, t->ctx);
-    qkv__str_puts(&text, "#version: 0.2\n");
-    const qkv__merges *m = qkv__bpe_merges(t);
-    for (size_t i = 0; i < m->count; i++) {
-        for (int side = 0; side < 2; side++) {
-            size_t len;
-            const char *token = qkv__vocab_text(&t->vocab, m->pairs[i][side], &len);
-            qkv__str_add(&text, token, len);
-            qkv__str_puts(&text, side ? "\n" : " ");
-        }
-    }
-    qkv_status status = text.failed ? QKV_E_MEMORY
-                                    : qkv__file_write(t->ctx, path, text.data, text.len);
-    qkv__str_free(&text);
-    return status;
-}
-
-/* Whether vocab.json and merges.txt alone say everything. */
-static bool is_gpt2(const qkv_tokenizer *t)
-{
-    return t->kind == &qkv__model_bpe && t->splitter.byte_level && !t->normalize &&
-           qkv__splitter_scan(&t->splitter) == qkv__scan_gpt2 &&
-           !json_is_true(json_object_get(json_object_get(t->spec.value, "model"),
-                                         "ignore_merges"));
-}
-
-static const struct {
-    const char *name;
-    bool gpt2_only;
-    int indent;
-    void (*put)(const qkv_tokenizer *t, qkv__json_out *w); /* NULL: the merges */
-} files_written[] = {
-    {"tokenizer.json", false, 2, put_spec},         {"tokenizer_config.json", false, 2, put_config},
-    {"special_tokens_map.json", false, 2, put_map}, {"vocab.json", true, 0, put_vocab_file},
-    {"merges.txt", true, 0, NULL},
-};
-
-qkv_status qkv_tokenizer_save(const qkv_tokenizer *t, const char *dir)
-{
-    qkv_status status = qkv__dir_create(t->ctx, dir);
-    for (size_t i = 0; !status && i < sizeof files_written / sizeof *files_written; i++) {
-        if (files_written[i].gpt2_only && !is_gpt2(t))
-            continue;
-        char *path = qkv__path_join(t->ctx, dir, files_written[i].name);
-        if (!path)
-            return QKV_E_MEMORY;
-        if (files_written[i].put) {
-            qkv__json_out w;
-            qkv__json_out_init(&w, t->ctx, files_written[i].indent);
-            files_written[i].put(t, &w);
-            status = qkv__json_out_save(&w, path);
-        } else {
-            status = save_merges(t, path);
-        }
-        qkv__free(t->ctx, path);
     }
     return status;
 }

@@ -1,8 +1,6 @@
 /* tokenizer_split.c - pre-tokenizers: what a model may join ends at their cuts.
  *
- * GPT-2's pattern and single characters are scanned by hand; other patterns by PCRE2. */
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+ * GPT-2's pattern and single characters are scanned by hand; other patterns are searched. */
 #include <string.h>
 
 #include "data/tokenizer.h"
@@ -13,13 +11,24 @@ typedef enum { ISOLATED, REMOVED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIG
 static const char *const behavior_names[] = {"Isolated", "Removed", "MergedWithPrevious",
                                              "MergedWithNext", "Contiguous"};
 
+/* What a character does to pieces: those of one class stand together, but for these two. */
+typedef enum { GONE, ALONE, WORD, MARK } cut_class;
+
+/* When a Metaspace puts its mark before a text that has none. */
+typedef enum { ALWAYS, FIRST, NEVER } prepend;
+
+static const char *const prepend_names[] = {"always", "first", "never"};
+
 struct qkv__stage {
     bool prefix_space;   /* ByteLevel: a space before a text that does not begin with one */
     qkv__scan_fn *scan;  /* set: every piece is what it says; */
-    pcre2_code *code;    /* else set: a Split; neither: the text is one piece */
-    pcre2_match_data *found;
+    qkv__pattern *pattern; /* else set: a Split; */
     behavior behavior;
     bool invert;
+    cut_class (*class_of)(int32_t cp); /* else set: cuts where it changes; */
+    char *mark;                        /* else set: a Metaspace; none: the text is one piece */
+    prepend prepend;
+    bool split_words;
 };
 
 /* Patterns with a scanner of their own, as tokenizer.json writes them. */
@@ -130,6 +139,7 @@ typedef struct {
     const qkv__splitter *splitter;
     qkv_context *ctx;
     const qkv__sink *sink;
+    const char *first; /* where what is encoded begins; NULL: not in this text */
 } run;
 
 static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t len);
@@ -194,32 +204,58 @@ static qkv_status run_split(const run *r, size_t stage, const char *text, size_t
     const qkv__stage *st = &r->splitter->stages[stage];
     joiner j = {.r = r, .stage = stage, .text = text};
     qkv_status status = QKV_OK;
-    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(st->found);
-    size_t at = 0;
-    while (!status && at < len) {
-        int found = pcre2_match(st->code, (PCRE2_SPTR)text, len, at, 0, st->found, NULL);
-        if (found == PCRE2_ERROR_NOMATCH)
-            break;
-        if (found < 0) {
-            PCRE2_UCHAR why[120];
-            pcre2_get_error_message(found, why, sizeof why);
-            status = qkv__fail(r->ctx, QKV_E_UNSUPPORTED, "a Split pattern failed on the text: %s",
-                               (const char *)why);
-            break;
-        }
-        if (span[1] <= span[0]) { /* an empty match cuts nothing: go on behind the character */
-            int32_t cp;
-            at = span[0] < len ? span[0] + qkv__utf8_next(text + span[0], len - span[0], &cp) : len;
-            continue;
-        }
-        status = take(&j, span[0], st->invert);
+    for (size_t at = 0, start, end; !status && at < len; at = end) {
+        status = qkv__pattern_next(st->pattern, r->ctx, text, len, at, &start, &end);
         if (!status)
-            status = take(&j, span[1], !st->invert);
-        at = span[1];
+            status = take(&j, start, st->invert);
+        if (!status)
+            status = take(&j, end, !st->invert);
     }
-    if (!status)
-        status = take(&j, len, st->invert);
     return status ? status : flush(&j);
+}
+
+/* Runs of one class of character. */
+static qkv_status run_classes(const run *r, size_t stage, const char *text, size_t len)
+{
+    const qkv__stage *st = &r->splitter->stages[stage];
+    joiner j = {.r = r, .stage = stage, .text = text};
+    qkv_status status = QKV_OK;
+    cut_class last = GONE;
+    for (size_t at = 0, n; at < len && !status; at += n) {
+        int32_t cp;
+        n = qkv__utf8_next(text + at, len - at, &cp);
+        cut_class here = st->class_of(cp);
+        if (here != last || here == ALONE)
+            status = flush(&j);
+        j.end = at + n;
+        if (here == GONE)
+            j.start = j.end;
+        last = here;
+    }
+    return status ? status : flush(&j);
+}
+
+/* Spaces become the replacement, a word begins with one. */
+static qkv_status run_metaspace(const run *r, size_t stage, const char *text, size_t len)
+{
+    const qkv__stage *st = &r->splitter->stages[stage];
+    size_t mark = strlen(st->mark);
+    qkv__str s;
+    qkv__str_init(&s, r->ctx);
+    bool marked = *text == ' ' || (len >= mark && memcmp(text, st->mark, mark) == 0);
+    if (!marked && (st->prepend == ALWAYS || (st->prepend == FIRST && r->first == text)))
+        qkv__str_puts(&s, st->mark);
+    for (size_t i = 0; i < len; i++)
+        qkv__str_add(&s, text[i] == ' ' ? st->mark : text + i, text[i] == ' ' ? mark : 1);
+    qkv_status status = s.failed ? QKV_E_MEMORY : QKV_OK;
+    for (size_t at = 0, end; at < s.len && !status; at = end) {
+        for (end = at + 1; end < s.len; end++)
+            if (st->split_words && s.len - end >= mark && memcmp(s.data + end, st->mark, mark) == 0)
+                break;
+        status = run_stage(r, stage + 1, s.data + at, end - at);
+    }
+    qkv__str_free(&s);
+    return status;
 }
 
 static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t len)
@@ -237,9 +273,11 @@ static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t
         text = spaced;
         len++;
     }
-    qkv_status status = st->scan   ? run_scan(r, stage, text, len)
-                        : st->code ? run_split(r, stage, text, len)
-                                   : run_stage(r, stage + 1, text, len);
+    qkv_status status = st->scan       ? run_scan(r, stage, text, len)
+                        : st->pattern  ? run_split(r, stage, text, len)
+                        : st->class_of ? run_classes(r, stage, text, len)
+                        : st->mark     ? run_metaspace(r, stage, text, len)
+                                       : run_stage(r, stage + 1, text, len);
     if (spaced)
         qkv__free(r->ctx, spaced);
     return status;
@@ -258,110 +296,16 @@ static qkv_status read_byte_level(qkv__splitter *s, qkv__stage *st, const qkv__j
     return status;
 }
 
-/* PCRE2's \s has U+180E, the reference's has not, and PCRE2's Unicode may be older: \s, \S,
- * \p{L} and \p{N} are spelled out. \S within [...] stays, which has no such spelling. */
-static const struct {
-    const char *escape;
-    qkv__char_class class;
-    bool negated;
-} spelled_out[] = {
-    {"\\s", QKV__SPACE, false},
-    {"\\S", QKV__SPACE, true},
-    {"\\p{L}", QKV__LETTER, false},
-    {"\\p{N}", QKV__NUMBER, false},
-};
-
-/* Appends what the escape at p stands for; returns its bytes in the pattern. */
-static size_t spell_escape(qkv__str *out, const char *p, bool in_class)
-{
-    for (size_t i = 0; i < sizeof spelled_out / sizeof *spelled_out; i++) {
-        const char *escape = spelled_out[i].escape;
-        size_t n = strlen(escape);
-        if (strncmp(p, escape, n) != 0 || (in_class && spelled_out[i].negated))
-            continue;
-        if (!in_class)
-            qkv__str_puts(out, spelled_out[i].negated ? "[^" : "[");
-        if (spelled_out[i].class != QKV__SPACE)
-            qkv__str_puts(out, escape);
-        qkv__class_ranges(out, spelled_out[i].class);
-        if (!in_class)
-            qkv__str_puts(out, "]");
-        return n;
-    }
-    size_t n = p[1] ? 2 : 1;
-    qkv__str_add(out, p, n);
-    return n;
-}
-
-static void spell_out(qkv__str *out, const char *p)
-{
-    bool in_class = false;
-    while (*p) {
-        if (*p == '\\') {
-            p += spell_escape(out, p, in_class);
-            continue;
-        }
-        size_t n = 1;
-        if (!in_class && *p == '[') { /* a ']' that comes first is a member */
-            in_class = true;
-            n += p[n] == '^';
-            n += p[n] == ']';
-        } else if (in_class && p[0] == '[' && p[1] == ':' && strstr(p, ":]")) {
-            n = (size_t)(strstr(p, ":]") + 2 - p);
-        } else if (*p == ']') {
-            in_class = false;
-        }
-        qkv__str_add(out, p, n);
-        p += n;
-    }
-}
-
-static qkv_status compile(qkv__stage *st, const qkv__json *at, const char *pattern, bool literal)
-{
-    int error;
-    PCRE2_SIZE place;
-    uint32_t flags = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF;
-    qkv__str spelled;
-    qkv__str_init(&spelled, at->ctx);
-    if (literal)
-        qkv__str_puts(&spelled, pattern);
-    else
-        spell_out(&spelled, pattern);
-    flags |= literal ? PCRE2_LITERAL : PCRE2_UCP;
-    if (!spelled.failed)
-        st->code = pcre2_compile((PCRE2_SPTR)(spelled.data ? spelled.data : ""), spelled.len,
-                                 flags, &error, &place, NULL);
-    bool failed = spelled.failed;
-    qkv__str_free(&spelled);
-    if (failed)
-        return QKV_E_MEMORY;
-    if (!st->code) {
-        PCRE2_UCHAR why[120];
-        pcre2_get_error_message(error, why, sizeof why);
-        return qkv__json_fail(at, NULL, "the pattern \"%.80s\" cannot be used: %s", pattern,
-                              (const char *)why);
-    }
-    st->found = pcre2_match_data_create_from_pattern(st->code, NULL);
-    if (!st->found)
-        return qkv__fail(at->ctx, QKV_E_MEMORY, "out of memory while compiling a pattern");
-    (void)pcre2_jit_compile(st->code, PCRE2_JIT_COMPLETE); /* slower without: no error */
-    return QKV_OK;
-}
-
 static qkv_status read_split(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
 {
-    qkv__json pattern;
     const char *text = NULL, *how = NULL;
+    bool literal = false;
     (void)s;
-    qkv_status status = qkv__json_get_object(at, "pattern", &pattern);
+    qkv_status status = qkv__pattern_read(at, &text, &literal);
     if (!status)
         status = qkv__json_get_string(at, "behavior", &how);
     if (!status)
         status = qkv__json_opt_bool(at, "invert", &st->invert);
-    if (status)
-        return status;
-    bool literal = qkv__json_has(&pattern, "String");
-    status = qkv__json_get_string(&pattern, literal ? "String" : "Regex", &text);
     if (status)
         return status;
     size_t b = 0;
@@ -375,7 +319,110 @@ static qkv_status read_split(qkv__splitter *s, qkv__stage *st, const qkv__json *
             st->scan = scanners[i].scan;
             return QKV_OK;
         }
-    return compile(st, &pattern, text, literal);
+    return qkv__pattern_create(&st->pattern, at, text, literal);
+}
+
+/* ---- classes of characters ----------------------------------------------------------- */
+
+static cut_class bert_class(int32_t cp)
+{
+    return qkv__class_of(cp) == QKV__SPACE ? GONE : qkv__bert_punctuation(cp) ? ALONE : WORD;
+}
+
+static cut_class space_class(int32_t cp)
+{
+    return qkv__class_of(cp) == QKV__SPACE ? GONE : WORD;
+}
+
+static cut_class word_class(int32_t cp)
+{
+    return qkv__class_of(cp) == QKV__SPACE ? GONE : qkv__is_word(cp) ? WORD : MARK;
+}
+
+static cut_class punctuation_class(int32_t cp)
+{
+    return qkv__bert_punctuation(cp) ? ALONE : WORD;
+}
+
+static cut_class digit_class(int32_t cp)
+{
+    return qkv__class_of(cp) == QKV__NUMBER ? ALONE : WORD;
+}
+
+static cut_class number_class(int32_t cp)
+{
+    return qkv__class_of(cp) == QKV__NUMBER ? MARK : WORD;
+}
+
+static qkv_status read_bert(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
+{
+    (void)s;
+    (void)at;
+    st->class_of = bert_class;
+    return QKV_OK;
+}
+
+static qkv_status read_space(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
+{
+    (void)s;
+    (void)at;
+    st->class_of = space_class;
+    return QKV_OK;
+}
+
+static qkv_status read_words(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
+{
+    (void)s;
+    (void)at;
+    st->class_of = word_class;
+    return QKV_OK;
+}
+
+static qkv_status read_punctuation(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
+{
+    const char *how = "Isolated";
+    (void)s;
+    st->class_of = punctuation_class;
+    qkv_status status = qkv__json_opt_string(at, "behavior", &how);
+    if (!status && strcmp(how, "Isolated") != 0)
+        status = qkv__json_fail(at, "behavior", "expected \"Isolated\", found \"%.40s\"", how);
+    return status;
+}
+
+static qkv_status read_digits(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
+{
+    bool individual = false;
+    (void)s;
+    qkv_status status = qkv__json_opt_bool(at, "individual_digits", &individual);
+    st->class_of = individual ? digit_class : number_class;
+    return status;
+}
+
+static qkv_status read_metaspace(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
+{
+    const char *scheme = NULL, *mark = QKV__SPACE_MARK;
+    bool old_prefix = true;
+    (void)s;
+    st->split_words = true;
+    qkv_status status = qkv__json_opt_string(at, "replacement", &mark);
+    if (!status)
+        status = qkv__json_opt_bool(at, "add_prefix_space", &old_prefix);
+    if (!status)
+        status = qkv__json_opt_string(at, "prepend_scheme", &scheme);
+    if (!status)
+        status = qkv__json_opt_bool(at, "split", &st->split_words);
+    if (status)
+        return status;
+    if (!*mark)
+        return qkv__json_fail(at, "replacement", "expected a character");
+    size_t i = !scheme && !old_prefix ? NEVER : ALWAYS;
+    while (scheme && i <= NEVER && strcmp(scheme, prepend_names[i]) != 0)
+        i++;
+    if (i > NEVER)
+        return qkv__json_fail(at, "prepend_scheme", "\"%.40s\" is none that qkv knows", scheme);
+    st->prepend = (prepend)i;
+    st->mark = qkv__strdup(at->ctx, mark);
+    return st->mark ? QKV_OK : QKV_E_MEMORY;
 }
 
 static const struct {
@@ -384,6 +431,12 @@ static const struct {
 } stage_kinds[] = {
     {"ByteLevel", read_byte_level},
     {"Split", read_split},
+    {"BertPreTokenizer", read_bert},
+    {"WhitespaceSplit", read_space},
+    {"Whitespace", read_words},
+    {"Punctuation", read_punctuation},
+    {"Digits", read_digits},
+    {"Metaspace", read_metaspace},
 };
 
 static qkv_status read_stage(qkv__splitter *s, qkv_context *ctx, const qkv__json *at)
@@ -425,17 +478,17 @@ qkv_status qkv__splitter_read(qkv__splitter *s, qkv_context *ctx, const qkv__jso
 void qkv__splitter_free(qkv__splitter *s, qkv_context *ctx)
 {
     for (size_t i = 0; i < s->count; i++) {
-        pcre2_match_data_free(s->stages[i].found);
-        pcre2_code_free(s->stages[i].code);
+        qkv__pattern_destroy(s->stages[i].pattern, ctx);
+        qkv__free(ctx, s->stages[i].mark);
     }
     qkv__free(ctx, s->stages);
     *s = (qkv__splitter){0};
 }
 
 qkv_status qkv__split(const qkv__splitter *s, qkv_context *ctx, const char *text, size_t len,
-                      const qkv__sink *sink)
+                      bool first, const qkv__sink *sink)
 {
-    const run r = {s, ctx, sink};
+    const run r = {s, ctx, sink, first ? text : NULL};
     return run_stage(&r, 0, text, len);
 }
 

@@ -209,6 +209,15 @@ int qkv__char_byte(int32_t cp)
     return cp == 0x143 ? 0xad : (int)cp - 0x121 + 0x7f;
 }
 
+int qkv__fallback_byte(const char *piece, size_t len)
+{
+    static const char digits[] = "0123456789ABCDEF0123456789abcdef";
+    if (len != 6 || memcmp(piece, "<0x", 3) != 0 || piece[5] != '>')
+        return -1;
+    const char *high = memchr(digits, piece[3], 32), *low = memchr(digits, piece[4], 32);
+    return high && low ? (int)((high - digits) % 16 * 16 + (low - digits) % 16) : -1;
+}
+
 void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++) {

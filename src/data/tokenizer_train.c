@@ -1,22 +1,12 @@
-/* tokenizer_train.c - vocabularies from text: characters, and the words for byte-level BPE,
- * which tokenizer_train_bpe.c joins. */
-#include <stdio.h>
+/* tokenizer_train.c - vocabularies from text: characters, and the words for the others, which
+ * tokenizer_train_bpe.c joins. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/tokenizer.h"
 #include "io/file.h"
 
 enum { CODE_POINTS = 0x110000 };
-
-struct qkv_tokenizer_trainer {
-    qkv_context *ctx;
-    qkv_tokenizer_options options; /* special: copies */
-    uint8_t *seen;                 /* CHAR: a bit per code point */
-    qkv__vocab words;              /* BPE: distinct pieces, ids in order of coming */
-    int64_t *counts;               /* BPE: by word */
-    size_t count_cap;
-    size_t text_bytes;
-};
 
 /* ---- vocabularies -------------------------------------------------------------------- */
 
@@ -59,6 +49,72 @@ static qkv_status add_chars(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
     return status;
 }
 
+typedef struct {
+    int32_t cp;
+    int64_t count;
+} counted;
+
+static int by_count(const void *x, const void *y)
+{
+    const counted *a = x, *b = y;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    return (a->cp > b->cp) - (a->cp < b->cp);
+}
+
+static int by_code(const void *x, const void *y)
+{
+    const counted *a = x, *b = y;
+    return (a->cp > b->cp) - (a->cp < b->cp);
+}
+
+/* Characters and how often they come, by code point. */
+static int64_t *count_alphabet(const qkv_tokenizer_trainer *tr)
+{
+    int64_t *counts = qkv__calloc(tr->ctx, CODE_POINTS, sizeof *counts);
+    for (size_t i = 0; i < tr->words.count && counts; i++) {
+        size_t len;
+        int32_t cp;
+        const char *word = qkv__vocab_text(&tr->words, (int32_t)i, &len);
+        for (size_t k = 0; k < len;) {
+            k += qkv__utf8_next(word + k, len - k, &cp);
+            if (cp > 0)
+                counts[cp] += tr->counts[i];
+        }
+    }
+    return counts;
+}
+
+qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
+{
+    int64_t *counts = count_alphabet(tr), total = 0, covered = 0;
+    counted *list = NULL;
+    size_t count = 0, kept = 0;
+    for (int32_t cp = 0; cp < CODE_POINTS && counts; cp++) {
+        count += counts[cp] > 0;
+        total += counts[cp];
+    }
+    list = counts ? qkv__malloc(tr->ctx, (count + 1) * sizeof *list) : NULL;
+    qkv_status status = list ? QKV_OK : QKV_E_MEMORY;
+    count = 0;
+    for (int32_t cp = 0; cp < CODE_POINTS && list; cp++)
+        if (counts[cp] > 0)
+            list[count++] = (counted){cp, counts[cp]};
+    if (count)
+        qsort(list, count, sizeof *list, by_count);
+    while (kept < count && (double)covered < tr->options.coverage * (double)total)
+        covered += list[kept++].count;
+    if (kept)
+        qsort(list, kept, sizeof *list, by_code);
+    for (size_t i = 0; i < kept && !status; i++) {
+        char c[4];
+        status = add_token(v, c, qkv__utf8_put(c, list[i].cp));
+    }
+    qkv__free(tr->ctx, counts);
+    qkv__free(tr->ctx, list);
+    return status;
+}
+
 static void put_vocab(qkv__json_out *w, const qkv__vocab *v)
 {
     qkv__json_begin_object(w, "vocab");
@@ -84,9 +140,30 @@ static void put_merges(qkv__json_out *w, const qkv__vocab *v, const qkv_ids *mer
     qkv__json_end_array(w);
 }
 
-/* The tokenizer goes through its own file format: one way in for all. */
-static qkv_status build(const qkv_tokenizer_trainer *tr, const qkv__vocab *v,
-                        const qkv_ids *merges, size_t specials, qkv_tokenizer **out)
+/* The specification's end: the vocabulary, perhaps merges. The tokenizer goes through its own
+ * file format: one way in for all. */
+static qkv_status build(const qkv_tokenizer_trainer *tr, qkv__json_out *w, const qkv__vocab *v,
+                        const qkv_ids *merges, qkv_tokenizer **out)
+{
+    put_vocab(w, v);
+    if (merges)
+        put_merges(w, v, merges);
+    qkv__json_end_object(w);
+    qkv__json_end_object(w);
+    qkv_status status = w->text.failed ? QKV_E_MEMORY
+                                       : qkv__tokenizer_parse(out, tr->ctx, "trained tokenizer",
+                                                              w->text.data, w->text.len);
+    qkv__json_out_free(w);
+    for (size_t i = 0; i < QKV_TOKEN_ROLES && !status; i++) {
+        const char *text = tr->options.special[i];
+        (*out)->special[i] = text ? qkv_tokenizer_id(*out, text, strlen(text)) : -1;
+    }
+    return status;
+}
+
+/* For characters and byte-level BPE. */
+static qkv_status build_plain(const qkv_tokenizer_trainer *tr, const qkv__vocab *v,
+                              const qkv_ids *merges, size_t specials, qkv_tokenizer **out)
 {
     const char *texts[QKV_TOKEN_ROLES];
     int32_t ids[QKV_TOKEN_ROLES];
@@ -99,20 +176,16 @@ static qkv_status build(const qkv_tokenizer_trainer *tr, const qkv__vocab *v,
     qkv__json_out_init(&w, tr->ctx, 0);
     qkv__tokenizer_begin_spec(&w, tr->options.kind, texts, ids, specials,
                               tr->options.special[QKV_TOKEN_UNK]);
-    put_vocab(&w, v);
-    if (merges)
-        put_merges(&w, v, merges);
-    qkv__json_end_object(&w);
-    qkv__json_end_object(&w);
-    qkv_status status = w.text.failed ? QKV_E_MEMORY
-                                      : qkv__tokenizer_parse(out, tr->ctx, "trained tokenizer",
-                                                             w.text.data, w.text.len);
-    qkv__json_out_free(&w);
-    for (size_t i = 0; i < QKV_TOKEN_ROLES && !status; i++) {
-        const char *text = tr->options.special[i];
-        (*out)->special[i] = text ? qkv_tokenizer_id(*out, text, strlen(text)) : -1;
-    }
-    return status;
+    return build(tr, &w, v, merges, out);
+}
+
+/* ---- kinds --------------------------------------------------------------------------- */
+
+static qkv_status finish_chars(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
+                               qkv_tokenizer **out)
+{
+    qkv_status status = add_chars(tr, v);
+    return status ? status : build_plain(tr, v, NULL, specials, out);
 }
 
 static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
@@ -124,12 +197,61 @@ static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t sp
         status = qkv__fail(tr->ctx, QKV_E_ARGUMENT,
                            "a BPE vocabulary of %zu tokens: the bytes and special tokens alone "
                            "are %zu", tr->options.vocab, v->count);
+    const qkv__bpe_training how = {true, "", tr->options.vocab, tr->options.min_count};
     if (!status)
-        status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, tr->options.vocab,
-                                tr->options.min_count, &merges);
+        status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, &how, &merges);
     if (!status)
-        status = build(tr, v, &merges, specials, out);
+        status = build_plain(tr, v, &merges, specials, out);
     qkv_ids_free(tr->ctx, &merges);
+    return status;
+}
+
+static void begin_wordpiece(qkv__json_out *w, const qkv_tokenizer_options *o, const qkv__vocab *v)
+{
+    const qkv__bert_options bert = {!o->keep_case, true, -1};
+    int32_t ids[QKV_TOKEN_ROLES];
+    for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
+        ids[i] = v && o->special[i] ? qkv__vocab_find(v, o->special[i], strlen(o->special[i])) : 0;
+    qkv__bert_begin_spec(w, &bert, o->special, ids);
+}
+
+/* Pieces joined by counts, as if they were BPE's. */
+static qkv_status finish_wordpiece(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
+                                   qkv_tokenizer **out)
+{
+    const qkv__bpe_training how = {false, "##", tr->options.vocab, tr->options.min_count};
+    qkv_ids merges = {0};
+    qkv__json_out w;
+    (void)specials;
+    qkv_status status = qkv__train_alphabet(tr, v);
+    if (!status)
+        status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, &how, &merges);
+    qkv_ids_free(tr->ctx, &merges);
+    if (status)
+        return status;
+    qkv__json_out_init(&w, tr->ctx, 0);
+    begin_wordpiece(&w, &tr->options, v);
+    return build(tr, &w, v, NULL, out);
+}
+
+/* What makes words of a text before there is a vocabulary. */
+static qkv_status cut_wordpiece(qkv_tokenizer_trainer *tr)
+{
+    static const char *const unk[QKV_TOKEN_ROLES] = {[QKV_TOKEN_UNK] = "u"};
+    qkv_tokenizer_options o = tr->options;
+    qkv__json_out w;
+    qkv__vocab v;
+    qkv__vocab_init(&v, tr->ctx);
+    memcpy(o.special, unk, sizeof unk);
+    qkv__json_out_init(&w, tr->ctx, 0);
+    qkv_status status = qkv__vocab_add(&v, "u", 1, 0);
+    begin_wordpiece(&w, &o, &v);
+    qkv_tokenizer_trainer plain = {.ctx = tr->ctx};
+    if (!status)
+        status = build(&plain, &w, &v, NULL, &tr->cutter);
+    else
+        qkv__json_out_free(&w);
+    qkv__vocab_free(&v);
     return status;
 }
 
@@ -150,45 +272,88 @@ static qkv_status count_chars(qkv_tokenizer_trainer *tr, const char *text, size_
     return QKV_OK;
 }
 
-static qkv_status count_words(qkv_tokenizer_trainer *tr, const char *text, size_t len)
+/* One more of a word. */
+static qkv_status count_word(void *user, const char *word, size_t len)
 {
-    for (size_t i = 0; i < len;) {
-        size_t n = qkv__scan_gpt2(text + i, len - i);
-        int32_t id = qkv__vocab_find(&tr->words, text + i, n);
-        if (id < 0) {
-            id = (int32_t)tr->words.count;
-            if (id == INT32_MAX || n >= UINT32_MAX)
-                return qkv__fail(tr->ctx, QKV_E_UNSUPPORTED, "more distinct words than 2^31");
-            if (!qkv__grow(tr->ctx, &tr->counts, &tr->count_cap, (size_t)id + 1,
-                           sizeof *tr->counts) ||
-                qkv__vocab_add(&tr->words, text + i, n, id))
-                return QKV_E_MEMORY;
-            tr->counts[id] = 0;
-        }
-        tr->counts[id]++;
-        i += n;
+    qkv_tokenizer_trainer *tr = user;
+    int32_t id = qkv__vocab_find(&tr->words, word, len);
+    if (id < 0) {
+        id = (int32_t)tr->words.count;
+        if (id == INT32_MAX || len >= UINT32_MAX)
+            return qkv__fail(tr->ctx, QKV_E_UNSUPPORTED, "more distinct words than 2^31");
+        if (!qkv__grow(tr->ctx, &tr->counts, &tr->count_cap, (size_t)id + 1,
+                       sizeof *tr->counts) ||
+            qkv__vocab_add(&tr->words, word, len, id))
+            return QKV_E_MEMORY;
+        tr->counts[id] = 0;
     }
+    tr->counts[id]++;
     return QKV_OK;
 }
+
+static qkv_status count_bytes(qkv_tokenizer_trainer *tr, const char *text, size_t len)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = 0, n; i < len && !status; i += n) {
+        n = qkv__scan_gpt2(text + i, len - i);
+        status = count_word(tr, text + i, n);
+    }
+    return status;
+}
+
+/* Line by line. */
+static qkv_status count_lines(qkv_tokenizer_trainer *tr, const char *text, size_t len)
+{
+    const qkv__sink sink = {count_word, tr};
+    qkv_status status = QKV_OK;
+    for (size_t at = 0, end; at < len && !status; at = end + 1) {
+        const char *stop = memchr(text + at, '\n', len - at);
+        end = stop ? (size_t)(stop - text) : len;
+        status = qkv__tokenizer_pieces(tr->cutter, text + at, end - at, &sink);
+    }
+    return status;
+}
+
+/* By qkv_tokenizer_kind. */
+static const struct {
+    size_t least; /* tokens that a vocabulary must have room for; 0: it is as large as it is */
+    qkv_status (*prepare)(qkv_tokenizer_trainer *tr); /* NULL: nothing */
+    qkv_status (*count)(qkv_tokenizer_trainer *tr, const char *text, size_t len);
+    qkv_status (*finish)(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
+                         qkv_tokenizer **out);
+} kinds[] = {
+    [QKV_TOKENIZER_CHAR] = {0, NULL, count_chars, finish_chars},
+    [QKV_TOKENIZER_BPE] = {256, NULL, count_bytes, finish_bpe},
+    [QKV_TOKENIZER_WORDPIECE] = {1, cut_wordpiece, count_lines, finish_wordpiece},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* ---- public -------------------------------------------------------------------------- */
 
 qkv_tokenizer_options qkv_tokenizer_defaults(qkv_tokenizer_kind kind)
 {
-    qkv_tokenizer_options o = {.kind = kind, .vocab = 8192};
+    qkv_tokenizer_options o = {.kind = kind, .vocab = 8192, .coverage = 1};
     if (kind == QKV_TOKENIZER_BPE)
         o.special[QKV_TOKEN_EOS] = o.special[QKV_TOKEN_BOS] = "<|endoftext|>";
+    for (size_t i = 0; kind == QKV_TOKENIZER_WORDPIECE && i < QKV_TOKEN_ROLES; i++)
+        o.special[i] = qkv__bert_names[i];
     return o;
 }
 
 static qkv_status check_options(qkv_context *ctx, const qkv_tokenizer_options *o)
 {
-    if (o->kind != QKV_TOKENIZER_CHAR && o->kind != QKV_TOKENIZER_BPE)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "tokenizer kind %d: there are 0 and 1",
-                         (int)o->kind);
-    if (o->kind == QKV_TOKENIZER_BPE && (o->vocab < 256 || o->vocab >= QKV_TOKENIZER_ID_LIMIT))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a BPE vocabulary has from 256 to %d tokens, not %zu",
+    if ((size_t)o->kind >= KINDS)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "tokenizer kind %d: there are 0 to %d",
+                         (int)o->kind, KINDS - 1);
+    size_t least = kinds[o->kind].least;
+    if (least && (o->vocab < least || o->vocab >= QKV_TOKENIZER_ID_LIMIT))
+        return qkv__fail(ctx, QKV_E_ARGUMENT,
+                         "such a vocabulary has from %zu to %d tokens, not %zu", least,
                          QKV_TOKENIZER_ID_LIMIT - 1, o->vocab);
+    if (!(o->coverage > 0 && o->coverage <= 1))
+        return qkv__fail(ctx, QKV_E_ARGUMENT,
+                         "coverage %g: the share of the text's characters is above 0, at most 1",
+                         o->coverage);
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
         if (o->special[i] && (!*o->special[i] || strlen(o->special[i]) > 1000))
             return qkv__fail(ctx, QKV_E_ARGUMENT, "%s has %zu bytes: expected 1 to 1000",
@@ -199,8 +364,10 @@ static qkv_status check_options(qkv_context *ctx, const qkv_tokenizer_options *o
 qkv_status qkv_tokenizer_trainer_create(qkv_tokenizer_trainer **out, qkv_context *ctx,
                                         const qkv_tokenizer_options *options)
 {
-    const qkv_tokenizer_options o = options ? *options : qkv_tokenizer_defaults(QKV_TOKENIZER_BPE);
+    qkv_tokenizer_options o = options ? *options : qkv_tokenizer_defaults(QKV_TOKENIZER_BPE);
     *out = NULL;
+    if (o.coverage == 0)
+        o.coverage = 1;
     qkv_status status = check_options(ctx, &o);
     if (status)
         return status;
@@ -219,6 +386,8 @@ qkv_status qkv_tokenizer_trainer_create(qkv_tokenizer_trainer **out, qkv_context
         tr->seen = qkv__calloc(ctx, CODE_POINTS / 8, 1);
         ok = tr->seen != NULL;
     }
+    if (ok && kinds[o.kind].prepare)
+        ok = kinds[o.kind].prepare(tr) == QKV_OK;
     if (!ok) {
         qkv_tokenizer_trainer_destroy(tr);
         return QKV_E_MEMORY;
@@ -230,8 +399,7 @@ qkv_status qkv_tokenizer_trainer_create(qkv_tokenizer_trainer **out, qkv_context
 qkv_status qkv_tokenizer_trainer_add(qkv_tokenizer_trainer *tr, const char *text, size_t len)
 {
     tr->text_bytes += len;
-    return tr->options.kind == QKV_TOKENIZER_CHAR ? count_chars(tr, text, len)
-                                                  : count_words(tr, text, len);
+    return kinds[tr->options.kind].count(tr, text, len);
 }
 
 qkv_status qkv_tokenizer_trainer_add_file(qkv_tokenizer_trainer *tr, const char *file)
@@ -255,13 +423,8 @@ qkv_status qkv_tokenizer_trainer_finish(qkv_tokenizer_trainer *tr, qkv_tokenizer
     qkv__vocab_init(&v, tr->ctx);
     qkv_status status = add_specials(tr, &v);
     size_t specials = v.count;
-    if (!status && tr->options.kind == QKV_TOKENIZER_BPE) {
-        status = finish_bpe(tr, &v, specials, out);
-    } else if (!status) {
-        status = add_chars(tr, &v);
-        if (!status)
-            status = build(tr, &v, NULL, specials, out);
-    }
+    if (!status)
+        status = kinds[tr->options.kind].finish(tr, &v, specials, out);
     qkv__vocab_free(&v);
     return status;
 }
@@ -273,6 +436,7 @@ void qkv_tokenizer_trainer_destroy(qkv_tokenizer_trainer *tr)
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
         qkv__free(tr->ctx, (char *)(uintptr_t)tr->options.special[i]);
     qkv__free(tr->ctx, tr->seen);
+    qkv_tokenizer_destroy(tr->cutter);
     qkv__vocab_free(&tr->words);
     qkv__free(tr->ctx, tr->counts);
     qkv__free(tr->ctx, tr);

@@ -35,6 +35,7 @@ typedef struct {
 /* Joining at work. */
 typedef struct {
     qkv_context *ctx;
+    const qkv__bpe_training *how;
     qkv_ids symbols; /* of all words, one after another */
     word_span *words;
     const int64_t *word_counts;
@@ -214,16 +215,18 @@ static uint32_t best_pair(joiner *j, size_t min_count, bool *ok)
     return none;
 }
 
-/* Adds the token "left right" to the vocabulary, or finds it there; -1: memory. */
-static int32_t join_tokens(qkv__vocab *v, int32_t left, int32_t right)
+/* Adds the token "left right" to the vocabulary, or finds it there; right loses the prefix of
+ * what continues a word. -1: memory. */
+static int32_t join_tokens(qkv__vocab *v, int32_t left, int32_t right, const char *prefix)
 {
-    size_t n;
+    size_t n, skip = strlen(prefix);
     qkv__str text;
     qkv__str_init(&text, v->ctx);
     const char *part = qkv__vocab_text(v, left, &n);
     qkv__str_add(&text, part, n);
     part = qkv__vocab_text(v, right, &n);
-    qkv__str_add(&text, part, n);
+    skip = n >= skip && memcmp(part, prefix, skip) == 0 ? skip : 0;
+    qkv__str_add(&text, part + skip, n - skip);
     int32_t id = text.failed ? -1 : qkv__vocab_find(v, text.data, text.len);
     if (!text.failed && id < 0 &&
         qkv__vocab_add(v, text.data, text.len, (int32_t)v->count) == QKV_OK)
@@ -232,17 +235,16 @@ static int32_t join_tokens(qkv__vocab *v, int32_t left, int32_t right)
     return id;
 }
 
-static qkv_status join_all(joiner *j, qkv__vocab *v, size_t vocab, size_t min_count,
-                           qkv_ids *merges)
+static qkv_status join_all(joiner *j, qkv__vocab *v, qkv_ids *merges)
 {
     bool ok = push_touched(j);
-    while (ok && v->count < vocab) {
-        uint32_t p = best_pair(j, min_count, &ok);
+    while (ok && v->count < j->how->vocab) {
+        uint32_t p = best_pair(j, j->how->min_count, &ok);
         if (p == none)
             break;
         int32_t left = (int32_t)(j->pairs[p].pair >> 32);
         int32_t right = (int32_t)(uint32_t)j->pairs[p].pair;
-        int32_t made = join_tokens(v, left, right);
+        int32_t made = join_tokens(v, left, right, j->how->prefix);
         if (made < 0 || !qkv__ids_push(j->ctx, merges, left) ||
             !qkv__ids_push(j->ctx, merges, right))
             return QKV_E_MEMORY;
@@ -253,29 +255,56 @@ static qkv_status join_all(joiner *j, qkv__vocab *v, size_t vocab, size_t min_co
     return ok ? QKV_OK : QKV_E_MEMORY;
 }
 
-/* Words as symbols, and the first counts of pairs. */
-static qkv_status joiner_init(joiner *j, qkv_context *ctx, const qkv__vocab *v,
-                              const qkv__vocab *words, const int64_t *counts)
+/* The symbol of a character, or of a byte where the tokens are bytes; -1: it is left out. What
+ * continues a word is a symbol of its own, made when it first comes. */
+static qkv_status symbol_of(qkv__vocab *v, const qkv__bpe_training *how, const char *s, size_t len,
+                            bool inside, int32_t *id)
 {
-    int32_t byte_id[256];
-    *j = (joiner){.ctx = ctx, .word_counts = counts};
-    for (int i = 0; i < 256; i++) {
-        char c[4];
-        size_t n = qkv__utf8_put(c, qkv__byte_char((uint8_t)i));
-        byte_id[i] = qkv__vocab_find(v, c, n);
+    char c[4];
+    if (how->bytes) {
+        *id = qkv__vocab_find(v, c, qkv__utf8_put(c, qkv__byte_char((uint8_t)*s)));
+        return QKV_OK;
     }
+    *id = qkv__vocab_find(v, s, len);
+    if (*id < 0 || !inside || !*how->prefix)
+        return QKV_OK;
+    qkv__str whole;
+    qkv__str_init(&whole, v->ctx);
+    qkv__str_puts(&whole, how->prefix);
+    qkv__str_add(&whole, s, len);
+    qkv_status status = whole.failed ? QKV_E_MEMORY : QKV_OK;
+    *id = status ? -1 : qkv__vocab_find(v, whole.data, whole.len);
+    if (!status && *id < 0) {
+        *id = (int32_t)v->count;
+        status = qkv__vocab_add(v, whole.data, whole.len, *id);
+    }
+    qkv__str_free(&whole);
+    return status;
+}
+
+/* Words as symbols, and the first counts of pairs. */
+static qkv_status joiner_init(joiner *j, qkv_context *ctx, qkv__vocab *v, const qkv__vocab *words,
+                              const int64_t *counts, const qkv__bpe_training *how)
+{
+    *j = (joiner){.ctx = ctx, .word_counts = counts, .how = how};
     j->words = qkv__malloc(j->ctx, (words->count + 1) * sizeof *j->words);
     if (!j->words || !qkv__ids_reserve(j->ctx, &j->symbols, words->text_len + 1))
         return QKV_E_MEMORY;
     for (size_t i = 0; i < words->count; i++) {
-        size_t len;
+        size_t len, start = j->symbols.count;
         const char *text = qkv__vocab_text(words, (int32_t)i, &len);
-        int32_t *s = j->symbols.data + j->symbols.count;
-        j->words[i] = (word_span){j->symbols.count, (uint32_t)len};
-        j->symbols.count += len;
-        for (size_t k = 0; k < len; k++)
-            s[k] = byte_id[(unsigned char)text[k]];
-        for (size_t k = 0; k + 1 < len; k++)
+        for (size_t k = 0, n; k < len; k += n) {
+            int32_t cp, id = -1;
+            n = how->bytes ? 1 : qkv__utf8_next(text + k, len - k, &cp);
+            if (symbol_of(v, how, text + k, n, k > 0, &id))
+                return QKV_E_MEMORY;
+            if (id >= 0)
+                j->symbols.data[j->symbols.count++] = id;
+        }
+        size_t count = j->symbols.count - start;
+        const int32_t *s = j->symbols.data + start;
+        j->words[i] = (word_span){start, (uint32_t)count};
+        for (size_t k = 0; k + 1 < count; k++)
             if (!add_place(j, s[k], s[k + 1], (uint32_t)i))
                 return QKV_E_MEMORY;
     }
@@ -294,12 +323,12 @@ static void joiner_free(joiner *j)
 }
 
 qkv_status qkv__train_bpe(qkv_context *ctx, qkv__vocab *tokens, const qkv__vocab *words,
-                          const int64_t *counts, size_t vocab, size_t min_count, qkv_ids *merges)
+                          const int64_t *counts, const qkv__bpe_training *how, qkv_ids *merges)
 {
     joiner j;
-    qkv_status status = joiner_init(&j, ctx, tokens, words, counts);
+    qkv_status status = joiner_init(&j, ctx, tokens, words, counts, how);
     if (!status)
-        status = join_all(&j, tokens, vocab, min_count, merges);
+        status = join_all(&j, tokens, merges);
     joiner_free(&j);
     return status;
 }

@@ -51,4 +51,4 @@ static void destroy(qkv_tokenizer *t)
     qkv__free(t->ctx, t->model);
 }
 
-const qkv__model_kind qkv__model_words = {"WordLevel", false, read, encode, NULL, destroy};
+const qkv__model_kind qkv__model_words = {"WordLevel", false, false, read, encode, NULL, destroy};

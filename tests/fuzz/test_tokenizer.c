@@ -43,5 +43,22 @@ const fuzz_target fuzz = {
         " \"ab\": 3, \"aab\": 4, \" \": 5}, \"merges\": [\"a b\", [\"a\", \"ab\"]]}}",
         "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true}, \"decoder\":"
         " {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"WordLevel\", \"unk_token\": \"a\","
-        " \"vocab\": {\"a\": 0, \"b\": 1}}}"},
+        " \"vocab\": {\"a\": 0, \"b\": 1}}}",
+        "{\"added_tokens\": [{\"id\": 2, \"content\": \"<X>\"}], \"normalizer\": {\"type\":"
+        " \"Sequence\", \"normalizers\": [{\"type\": \"BertNormalizer\", \"lowercase\": true},"
+        " {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"b+\"}, \"content\": \" a\"},"
+        " {\"type\":"
+        " \"Strip\"}, {\"type\": \"Prepend\", \"prepend\": \"a\"}, {\"type\": \"Precompiled\","
+        " \"precompiled_charsmap\": \"CAAAAAAEAAAAAAAAYQA=\"}]}, \"pre_tokenizer\": {\"type\":"
+        " \"Sequence\", \"pretokenizers\": [{\"type\": \"BertPreTokenizer\"}, {\"type\":"
+        " \"Digits\"},"
+        " {\"type\": \"Metaspace\", \"prepend_scheme\": \"first\"}]}, \"post_processor\":"
+        " {\"type\":"
+        " \"BertProcessing\", \"sep\": [\"a\", 0], \"cls\": [\"u\", 1]}, \"decoder\": {\"type\":"
+        " \"Sequence\", \"decoders\": [{\"type\": \"WordPiece\"}, {\"type\": \"Replace\","
+        " \"pattern\":"
+        " {\"String\": \"a\"}, \"content\": \"\"}, {\"type\": \"Strip\", \"start\": 1}]},"
+        " \"model\": {"
+        "\"type\": \"WordPiece\", \"unk_token\": \"u\", \"vocab\": {\"a\": 0, \"u\": 1,"
+        " \"##a\": 3}}}"},
 };

@@ -118,6 +118,18 @@ static void test_splits(void **state)
     compare("splits", false); /* digits removed */
 }
 
+static void test_wordpiece(void **state)
+{
+    (void)state;
+    compare("wordpiece", false); /* case and space go; from vocab.txt, then tokenizer.json */
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    compare("words", false); /* every other cleaning and cutting */
+}
+
 /* $QKV_DATA or ../shared/data, where there are vocabularies too large for the repository. */
 static void test_gpt2(void **state)
 {
@@ -183,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_bpe),     cmocka_unit_test(test_added_tokens),
         cmocka_unit_test(test_pattern), cmocka_unit_test(test_splits),
         cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_training),
+        cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -5,7 +5,7 @@
 
 train.txt       text to train on, made up here
 docs.txt        texts to encode, U+001E between them
-NAME/tokenizer.json, NAME.ids
+NAME/tokenizer.json (or vocab.txt), NAME.ids
                 a tokenizer, and the ids of every text: a 16-bit count, then 16-bit ids
 gpt2.ids        the same with GPT-2's vocabulary, where its two files are given
 """
@@ -123,6 +123,48 @@ def with_splits(text):
     return train(t, text, 350)
 
 
+def bert_ids(t):
+    return {name: t.token_to_id(name) for name in ("[CLS]", "[SEP]")}
+
+
+def train_pieces(t, text, vocab):
+    t.train_from_iterator(text.split("\n"), trainers.WordPieceTrainer(
+        vocab_size=vocab, show_progress=False,
+        special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    return t
+
+
+def with_wordpiece(text):
+    """BERT, uncased; the file is vocab.txt."""
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizers.BertNormalizer()
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece()
+    train_pieces(t, text, 600)
+    t.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=list(bert_ids(t).items()))
+    return t
+
+
+def with_words(text):
+    """Other cleaning and cutting; long words; a normalized added token."""
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=12))
+    t.normalizer = normalizers.Sequence([
+        normalizers.BertNormalizer(clean_text=False, strip_accents=True, lowercase=False),
+        normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(),
+        normalizers.Replace("b", " bb"), normalizers.Strip(), normalizers.Prepend("a")])
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.Punctuation()])
+    t.decoder = decoders.WordPiece(cleanup=False)
+    train_pieces(t, text, 500)
+    t.add_tokens([AddedToken("World", normalized=True)])
+    ids = bert_ids(t)
+    t.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    return t
+
+
 def write_ids(name, t, docs):
     with open(os.path.join(OUT, name + ".ids"), "wb") as f:
         for doc in docs:
@@ -140,10 +182,14 @@ def main():
     with open(os.path.join(OUT, "docs.txt"), "w", encoding="utf-8", newline="") as f:
         f.write("\x1e".join(docs))
     made = {"bpe": train(new_bpe(), text, 700), "added": with_added(text),
-            "pattern": with_pattern(text), "splits": with_splits(text)}
+            "pattern": with_pattern(text), "splits": with_splits(text),
+            "wordpiece": with_wordpiece(text), "words": with_words(text)}
     for name, t in made.items():
         os.makedirs(os.path.join(OUT, name), exist_ok=True)
-        t.save(os.path.join(OUT, name, "tokenizer.json"), pretty=False)
+        if name == "wordpiece":
+            t.model.save(os.path.join(OUT, name))
+        else:
+            t.save(os.path.join(OUT, name, "tokenizer.json"), pretty=False)
         write_ids(name, t, docs)
     if len(sys.argv) == 3:
         t = new_bpe()

@@ -1,0 +1,154 @@
+/* test_pieces.c - tokens below the word: WordPiece trained, saved, read again; pairs of texts;
+ * vocab.txt that is wrong. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tokenizers.h"
+
+#include "io/file.h"
+
+#define SAVED QKV_BINARY_DIR "/tests/pieces"
+
+static void expect_ids(const qkv_ids *ids, const int32_t *want, size_t count)
+{
+    assert_int_equal(ids->count, count);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(ids->data[i], want[i]);
+}
+
+static void expect_text(const qkv_tokenizer *t, const qkv_ids *ids, const char *want)
+{
+    qkv_text text = {0};
+    check(qkv_tokenizer_decode(t, ids->data, ids->count, QKV_DECODE_SKIP_SPECIAL, &text));
+    assert_string_equal(text.data, want);
+    qkv_text_free(ctx, &text);
+}
+
+static qkv_tokenizer *trained_wordpiece(void)
+{
+    qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_WORDPIECE);
+    o.vocab = 80;
+    return trained(&o, lines);
+}
+
+static void test_wordpiece_trains(void **state)
+{
+    (void)state;
+    qkv_tokenizer *t = trained_wordpiece();
+    qkv_ids ids = {0};
+    assert_int_equal(qkv_tokenizer_vocab_size(t), 80);
+    assert_string_equal(qkv_tokenizer_model(t), "WordPiece");
+    assert_int_equal(qkv_tokenizer_special(t, QKV_TOKEN_PAD), 0);
+    assert_int_equal(qkv_tokenizer_special(t, QKV_TOKEN_MASK), 4);
+    assert_true(qkv_tokenizer_id(t, "the", 3) > 0);
+    assert_true(qkv_tokenizer_id(t, "##at", 4) > 0);
+    check(qkv_tokenizer_encode(t, "The CATS  sat, Zw\xc3\xb6lf!", 23, 0, &ids));
+    expect_text(t, &ids, "the cats sat, zwolf!");
+    ids.count = 0;
+    check(qkv_tokenizer_encode(t, "the [MASK]q", 11, QKV_ENCODE_ADD_SPECIAL, &ids));
+    assert_int_equal(ids.data[0], 2);
+    assert_int_equal(ids.data[2], 4);
+    assert_int_equal(ids.data[3], 1); /* there is no q */
+    assert_int_equal(ids.data[4], 3);
+    qkv_ids_free(ctx, &ids);
+    qkv_tokenizer_destroy(t);
+}
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    qkv_tokenizer *t = trained_wordpiece();
+    qkv_ids ids = {0}, types = {0};
+    int32_t the = qkv_tokenizer_id(t, "the", 3), cat = qkv_tokenizer_id(t, "cat", 3);
+    const int32_t want[] = {2, the, cat, 3, cat, 3}, want_types[] = {0, 0, 0, 0, 1, 1};
+    const int32_t plain[] = {the, cat, cat}, plain_types[] = {0, 0, 1};
+    check(qkv_tokenizer_encode_pair(t, "the cat", 7, "Cat", 3, QKV_ENCODE_ADD_SPECIAL, &ids,
+                                    &types));
+    expect_ids(&ids, want, 6);
+    expect_ids(&types, want_types, 6);
+    ids.count = types.count = 0;
+    check(qkv_tokenizer_encode_pair(t, "the cat", 7, "Cat", 3, 0, &ids, &types));
+    expect_ids(&ids, plain, 3);
+    expect_ids(&types, plain_types, 3);
+    types.count = 1;
+    assert_int_equal(qkv_tokenizer_encode_pair(t, "a", 1, NULL, 0, 0, &ids, &types),
+                     QKV_E_ARGUMENT);
+    assert_int_equal(ids.count, 3);
+    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(ctx, &types);
+    qkv_tokenizer_destroy(t);
+}
+
+/* All files, and vocab.txt with tokenizer_config.json alone. */
+static void test_wordpiece_files(void **state)
+{
+    (void)state;
+    qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_WORDPIECE);
+    o.vocab = 80;
+    o.keep_case = true;
+    qkv_tokenizer *t = trained(&o, lines), *again;
+    qkv_ids want = {0}, ids = {0};
+    check(qkv_tokenizer_encode(t, lines, strlen(lines), 1, &want));
+    check(qkv_tokenizer_save(t, SAVED));
+    qkv_tokenizer_destroy(t);
+    for (int round = 0; round < 2; round++) {
+        check(qkv_tokenizer_load(&again, ctx, SAVED));
+        ids.count = 0;
+        check(qkv_tokenizer_encode(again, lines, strlen(lines), 1, &ids));
+        expect_ids(&ids, want.data, want.count);
+        assert_int_equal(qkv_tokenizer_special(again, QKV_TOKEN_SEP), 3);
+        qkv_tokenizer_destroy(again);
+        check(qkv__file_remove(ctx, SAVED "/tokenizer.json"));
+    }
+    qkv_ids_free(ctx, &want);
+    qkv_ids_free(ctx, &ids);
+}
+
+static void test_bad_vocab_txt(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"", "there is no token"},
+        {"a\nb\na\n", "line 3: the token \"a\" stands in line 1"},
+        {"a\n\xff\n", "line 2 is not text"},
+        {"a\nb\n\nc\n\n", "line 5: the token \"\" stands in line 3"},
+    };
+    qkv_tokenizer *t;
+    check(qkv__dir_create(ctx, SAVED "/bad"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        check(qkv__file_write(ctx, SAVED "/bad/vocab.txt", bad[i].text, strlen(bad[i].text)));
+        assert_int_equal(qkv_tokenizer_load(&t, ctx, SAVED "/bad"), QKV_E_FORMAT);
+        assert_null(t);
+        expect_message("bad/vocab.txt");
+        expect_message(bad[i].message);
+    }
+    check(qkv__file_write(ctx, SAVED "/bad/vocab.txt", "a\r\nb", 4)); /* no [UNK], no newline */
+    check(qkv_tokenizer_load(&t, ctx, SAVED "/bad"));
+    qkv_ids ids = {0};
+    const int32_t want[] = {1, 0};
+    check(qkv_tokenizer_encode(t, "B a", 3, QKV_ENCODE_ADD_SPECIAL, &ids));
+    expect_ids(&ids, want, 2);
+    assert_int_equal(qkv_tokenizer_encode(t, "a c", 3, 0, &ids), QKV_E_FORMAT);
+    assert_int_equal(ids.count, 2);
+    qkv_ids_free(ctx, &ids);
+    qkv_tokenizer_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wordpiece_trains),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_wordpiece_files),
+        cmocka_unit_test(test_bad_vocab_txt),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
