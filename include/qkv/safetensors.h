@@ -68,15 +68,17 @@ qkv_status qkv_safetensors_read_ints(const qkv_safetensors *s, const qkv_safeten
 /* ---- writing ------------------------------------------------------------------------------ */
 
 /* A tensor to write. Where its numbers come from: data, dense reals (floating types only); else
- * raw, the bytes as they shall stand; else fill, asked for a few thousand numbers at a time. */
+ * raw, the bytes as they shall stand; else fill or fill_raw, asked for a few thousand numbers at
+ * a time. */
 typedef struct {
     const char *name;
     int ndim;
     const size_t *shape;
-    qkv_store store; /* F32, F16, BF16, F64; any but OTHER with raw */
+    qkv_store store; /* F32, F16, BF16, F64; any but OTHER with raw and fill_raw */
     const qkv_real *data;
     const void *raw;
     qkv_status (*fill)(void *user, size_t begin, size_t count, qkv_real *out);
+    qkv_status (*fill_raw)(void *user, size_t begin, size_t count, void *out);
     void *user;
 } qkv_safetensors_entry;
 

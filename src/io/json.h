@@ -57,6 +57,10 @@ qkv_status qkv__json_fail(const qkv__json *at, const char *key, const char *fmt,
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
+/* Bytes of the well-formed UTF-8 sequence at s (Unicode table 3-7), 0 when there is none;
+ * left > 0. */
+size_t qkv__utf8_length(const unsigned char *s, size_t left);
+
 /* indent 2 looks as Python's json.dumps(indent=2) does, indent 0 is one line, indent -1 one line
  * without spaces. The key is NULL inside arrays and at the top. Strings that are not UTF-8 get
  * U+FFFD for what is wrong; reals that are not finite become null. A failed allocation is told

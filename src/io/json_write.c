@@ -16,23 +16,6 @@ static void new_line(qkv__json_out *w)
         qkv__str_puts(&w->text, " ");
 }
 
-/* Bytes of the well-formed UTF-8 sequence at s (Unicode table 3-7), 0 when there is none. */
-static size_t sequence_length(const unsigned char *s, size_t left)
-{
-    if (s[0] < 0x80)
-        return 1;
-    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-    if (s[0] < 0xc2 || s[0] > 0xf4 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
-    bool surrogate = s[0] == 0xed && s[1] >= 0xa0;
-    bool too_large = s[0] == 0xf4 && s[1] >= 0x90;
-    return overlong || surrogate || too_large ? 0 : n;
-}
-
 static void add_escaped(qkv__str *out, unsigned char c)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escape[] = "\"\\bfnrt";
@@ -49,7 +32,7 @@ static void add_quoted(qkv__str *out, const char *text, size_t length)
     qkv__str_puts(out, "\"");
     size_t begin = 0, i = 0; /* begin: of what is copied as it stands */
     while (i < length) {
-        size_t n = sequence_length(s + i, length - i);
+        size_t n = qkv__utf8_length(s + i, length - i);
         bool special = n == 0 || (n == 1 && (s[i] < 0x20 || s[i] == '"' || s[i] == '\\'));
         if (special) {
             qkv__str_add(out, text + begin, i - begin);
@@ -118,6 +101,22 @@ static void put_number(qkv__json_out *w, const char *key, double value, bool is_
         strcat(text, ".0");
     lead(w, key);
     qkv__str_puts(&w->text, text);
+}
+
+size_t qkv__utf8_length(const unsigned char *s, size_t left)
+{
+    if (s[0] < 0x80)
+        return 1;
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+    bool surrogate = s[0] == 0xed && s[1] >= 0xa0;
+    bool too_large = s[0] == 0xf4 && s[1] >= 0x90;
+    return overlong || surrogate || too_large ? 0 : n;
 }
 
 void qkv__json_out_init(qkv__json_out *w, qkv_context *ctx, int indent)

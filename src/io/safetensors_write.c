@@ -49,14 +49,15 @@ static qkv_status check_entry(const save *s, const qkv_safetensors_entry *e, ite
     if (!e->name || strcmp(e->name, "__metadata__") == 0)
         return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: a tensor cannot be named %s", s->path,
                          e->name ? e->name : "NULL");
-    if (!e->store || e->store >= QKV_STORE_OTHER || (!floating && !e->raw) || e->ndim < 0)
+    if (!e->store || e->store >= QKV_STORE_OTHER || e->ndim < 0 ||
+        (!floating && !e->raw && !e->fill_raw))
         return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": cannot be written as %s",
                          s->path, e->name, qkv_store_name(e->store));
     if (!qkv__file_shape_count(e->ndim, e->shape, &out->count) ||
         !qkv__mul_size(out->count, qkv_store_bytes(e->store), &out->bytes))
         return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" is too large", s->path,
                          e->name);
-    if (out->count && !e->data && !e->raw && !e->fill)
+    if (out->count && !e->data && !e->raw && !e->fill && !e->fill_raw)
         return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" has no data", s->path,
                          e->name);
     return QKV_OK;
@@ -133,9 +134,12 @@ static qkv_status write_item(const save *s, qkv__writer *out, const item *it)
     qkv_status status = QKV_OK;
     for (size_t at = 0; at < it->count && !status; at += CHUNK) {
         size_t n = it->count - at < CHUNK ? it->count - at : CHUNK;
-        if (!e->data)
+        if (!e->data && !e->fill)
+            status = e->fill_raw(e->user, at, n, s->stored);
+        else if (!e->data)
             status = e->fill(e->user, at, n, s->reals);
-        qkv__store_write(s->stored, e->data ? e->data + at : s->reals, e->store, n);
+        if (e->data || e->fill)
+            qkv__store_write(s->stored, e->data ? e->data + at : s->reals, e->store, n);
         if (!status)
             status = qkv__writer_put(out, s->stored, n * qkv_store_bytes(e->store));
     }
