@@ -1,14 +1,17 @@
 /* cmd_convert.c - `qkv convert`: a model directory, read and written again in another number
- * type or in shards. It changes how a model is stored, never what it is. */
+ * type or in shards; or a file of PyTorch's, made such a directory. It changes how a model is
+ * stored, never what it is. */
 #include <string.h>
 
 #include "cli/commands.h"
 #include "io/file.h"
+#include "io/pytorch.h"
 #include "qkv/hub.h"
 
 typedef struct {
     int dtype;
     size_t shard;
+    const char *under;
 } settings;
 
 static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
@@ -16,9 +19,11 @@ static const qkv_store stores[] = {QKV_STORE_F32, QKV_STORE_F16, QKV_STORE_BF16}
 
 static const qkv_option rows[] = {
     {.flag = "dtype", .type = QKV_OPT_ENUM, .offset = offsetof(settings, dtype), .names = dtypes,
-     .initial = "f32", .help = "how numbers are stored"},
+     .initial = "f32", .help = "how numbers are stored; without it a FILE's stay as they are"},
     {.flag = "shard", .type = QKV_OPT_SIZE, .max = 1e6, .offset = offsetof(settings, shard),
      .value = "MB", .initial = "0", .help = "split files beyond this many megabytes; 0: never"},
+    {.flag = "under", .type = QKV_OPT_STRING, .offset = offsetof(settings, under),
+     .value = "NAME", .help = "of a FILE, only the tensors beneath that name: state_dict"},
 };
 static const qkv_option_table table = {"Converting", rows, sizeof rows / sizeof *rows};
 
@@ -28,6 +33,9 @@ static const char *const companions[] = {
     "vocab.json", "merges.txt", "encoder.json", "vocab.bpe", "added_tokens.json", "vocab.txt",
     "tokenizer.model", "source.spm", "target.spm", "chat_template.jinja",
     "preprocessor_config.json", NULL};
+
+/* Beside a FILE of PyTorch's, which holds no configuration. */
+static const char *const file_companions[] = {"config.json", NULL};
 
 static qkv_status copy_file(qkv_context *ctx, const char *from, const char *to, const char *name)
 {
@@ -46,6 +54,15 @@ static qkv_status copy_file(qkv_context *ctx, const char *from, const char *to, 
     return status;
 }
 
+static qkv_status copy_files(qkv_context *ctx, const char *from, const char *to,
+                             const char *const *names)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; names[i] && !status; i++)
+        status = copy_file(ctx, from, to, names[i]);
+    return status;
+}
+
 static int refuse_target(cli *c, const char *dir)
 {
     qkv__names names = {0};
@@ -58,6 +75,63 @@ static int refuse_target(cli *c, const char *dir)
     return count ? cli_fail("%s is not empty: name another directory", dir) : CLI_DONE;
 }
 
+static int convert_directory(cli *c, const settings *s, const char *from, const char *to)
+{
+    qkv_model *m = NULL;
+    qkv_hub_save_options o = qkv_hub_save_defaults();
+    o.store = stores[s->dtype];
+    o.shard_bytes = s->shard * 1000000;
+    qkv_status status = qkv_hub_load(&m, c->ctx, from);
+    if (!status)
+        status = qkv_hub_save(m, to, &o);
+    if (!status)
+        status = copy_files(c->ctx, from, to, companions);
+    if (!status)
+        cli_note(c, "%s: %zu numbers in %zu parameters", to,
+                 qkv_params_elements(qkv_model_params(m)), qkv_params_count(qkv_model_params(m)));
+    qkv_model_destroy(m);
+    return status ? cli_error(c) : CLI_DONE;
+}
+
+/* What stands beside the file comes along, so that the directory is a model where it can be. */
+static qkv_status copy_neighbours(qkv_context *ctx, const char *file, const char *to)
+{
+    qkv__str from;
+    qkv__str_init(&from, ctx);
+    size_t folder = (size_t)(qkv__path_name(file) - file);
+    qkv__str_add(&from, folder ? file : ".", folder ? folder : 1);
+    qkv_status status = from.failed ? QKV_E_MEMORY : QKV_OK;
+    if (!status)
+        status = copy_files(ctx, from.data, to, file_companions);
+    if (!status)
+        status = copy_files(ctx, from.data, to, companions);
+    qkv__str_free(&from);
+    return status;
+}
+
+static int convert_file(cli *c, const settings *s, const char *from, const char *to)
+{
+    qkv__pytorch *p = NULL;
+    bool given = qkv_options_given(c->options, "dtype");
+    qkv_status status = qkv__pytorch_open(&p, c->ctx, from, s->under);
+    char *target = status ? NULL : qkv__path_join(c->ctx, to, "model.safetensors");
+    if (!status && !target)
+        status = QKV_E_MEMORY;
+    if (!status)
+        status = qkv__dir_create(c->ctx, to);
+    if (!status)
+        status = qkv__pytorch_save(p, target, given ? stores[s->dtype] : QKV_STORE_NONE,
+                                   s->shard * 1000000);
+    if (!status)
+        status = copy_neighbours(c->ctx, from, to);
+    if (!status)
+        cli_note(c, "%s: %zu tensors; %zu other values left out", to, qkv__pytorch_count(p),
+                 qkv__pytorch_left_out(p));
+    qkv__free(c->ctx, target);
+    qkv__pytorch_close(p);
+    return status ? cli_error(c) : CLI_DONE;
+}
+
 static int run(cli *c, int argc, char **argv)
 {
     settings s;
@@ -68,32 +142,27 @@ static int run(cli *c, int argc, char **argv)
     int code = refuse_target(c, to);
     if (code)
         return code;
-    qkv_model *m = NULL;
-    qkv_hub_save_options o = qkv_hub_save_defaults();
-    o.store = stores[s.dtype];
-    o.shard_bytes = s.shard * 1000000;
-    qkv_status status = qkv_hub_load(&m, c->ctx, from);
-    if (!status)
-        status = qkv_hub_save(m, to, &o);
-    for (size_t i = 0; companions[i] && !status; i++)
-        status = copy_file(c->ctx, from, to, companions[i]);
-    if (!status)
-        cli_note(c, "%s: %zu numbers in %zu parameters", to,
-                 qkv_params_elements(qkv_model_params(m)), qkv_params_count(qkv_model_params(m)));
-    code = status ? cli_error(c) : CLI_DONE;
-    qkv_model_destroy(m);
-    return code;
+    bool file = qkv__file_exists(from) && !qkv__dir_exists(from);
+    if (!file && s.under)
+        return cli_usage(c, "--under: %s is no file", from);
+    return file ? convert_file(c, &s, from, to) : convert_directory(c, &s, from, to);
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv convert runs/book runs/book-bf16 --dtype bf16",
-    "qkv convert runs/book runs/book-shards --shard 1", NULL};
+    "qkv convert runs/book runs/book-shards --shard 1",
+    "qkv convert gpt2/pytorch_model.bin gpt2-new",
+    "qkv convert last.ckpt vqgan --under state_dict", NULL};
 
 const cli_command cli_convert = {
     .manual = {.name = "convert", .summary = "store a model in another number type, or in shards",
-               .usage = "DIR OUT [options]",
+               .usage = "DIR|FILE OUT [options]",
                .text = "Reads a model directory and writes it to another, which must be empty or "
-                       "missing. Tokeniser files are copied.",
+                       "missing. Tokeniser files are copied. A FILE is one that PyTorch saved "
+                       "(.bin, .pth, .pt, .ckpt): its tensors become model.safetensors, named by "
+                       "the keys that lead to them with dots between, and config.json and "
+                       "tokeniser files beside it are copied. Its code, if it holds any, is "
+                       "refused and never run.",
                .examples = examples, .tables = tables},
     .run = run};

@@ -102,8 +102,20 @@ ragged.csv: |explain --q ragged.csv --k ragged.csv --v ragged.csv
 words.csv: |explain --q words.csv --k words.csv --v words.csv
 cut.npy: |explain --q cut.npy --k cut.npy --v cut.npy
 hostile.npy: |explain --q hostile.npy --k hostile.npy --v hostile.npy
+is not empty|convert code.pth other
+code.pth: refused: its pickle asks for posix.system|convert code.pth new
+code-legacy.pth: refused: its pickle asks for posix.system|convert code-legacy.pth new
+cut.pth: |convert cut.pth new
+text: expected a PyTorch file|convert text new
+nothing: expected a PyTorch file|convert nothing new
+code.pth: refused|convert code.pth new --under weight --dtype f16
+no-such/config.json: |convert no-such new
 TABLE
 
+golden=$QKV_SOURCE/tests/golden/pytorch
+cp "$golden/refused-system.pth" code.pth
+cp "$golden/refused-system-legacy.pth" code-legacy.pth
+head -c 1500 "$golden/tensor.pth" >cut.pth
 mkdir folder other bare
 echo mine >other/notes
 echo '{}' >bare/config.json

@@ -12,6 +12,7 @@
 #include "readers.h"
 
 #define GOLDEN(name) QKV_SOURCE_DIR "/tests/golden/io/" name
+#define PYTORCH(name) QKV_SOURCE_DIR "/tests/golden/pytorch/" name
 
 static char folder[PATH_BYTES];
 
@@ -66,6 +67,8 @@ static const reader readers[] = {
     {"a.safetensors", read_safetensors, GOLDEN("types.safetensors"), NULL, true},
     {"a.npy", read_array, GOLDEN("f4.npy"), NULL, true},
     {"b.npy", read_array, GOLDEN("fortran.npy"), NULL, true},
+    {"a.pth", read_pytorch, PYTORCH("tensor.pth"), NULL, true},
+    {"b.pth", read_pytorch, PYTORCH("newer-legacy.pth"), NULL, true},
     {"a.csv", read_array, NULL, sample_csv, false},
     {"config.json", read_config, NULL, sample_config, true},
 };

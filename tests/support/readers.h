@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/json_options.h"
+#include "io/pytorch.h"
 #include "qkv/npy.h"
 #include "qkv/safetensors.h"
 
@@ -28,6 +29,22 @@ static inline qkv_status read_safetensors(qkv_context *ctx, const char *path)
         }
     }
     qkv_safetensors_close(s);
+    return QKV_OK;
+}
+
+static inline qkv_status read_pytorch(qkv_context *ctx, const char *path)
+{
+    qkv__pytorch *p;
+    unsigned char numbers[64 * 8];
+    qkv_status status = qkv__pytorch_open(&p, ctx, path, NULL);
+    if (status)
+        return status;
+    for (size_t i = 0; i < qkv__pytorch_count(p); i++) {
+        const qkv__pytorch_tensor *t = qkv__pytorch_at(p, i);
+        for (size_t at = 0; at < t->count && at < 100000; at += 64)
+            qkv__pytorch_gather(t, at, t->count - at < 64 ? t->count - at : 64, numbers);
+    }
+    qkv__pytorch_close(p);
     return QKV_OK;
 }
 

@@ -1,0 +1,43 @@
+/* pytorch.h - what torch.save wrote (.pth, .pt, .bin, .ckpt), as named tensors.
+ *
+ * Both formats are read: the zip archive, and the pickles one after another of before 1.6. Only
+ * tensors and containers are built; a file that asks for any other class or function is refused
+ * by that name. The first format, a tar archive, and big-endian files are refused too. */
+#ifndef QKV_SRC_IO_PYTORCH_H
+#define QKV_SRC_IO_PYTORCH_H
+
+#include "base/base.h"
+#include "qkv/safetensors.h"
+
+/* One tensor of an open file; lives as long as the reader. */
+typedef struct {
+    const char *name; /* keys and indices on the way to it, with dots between; UTF-8 */
+    qkv_store store;
+    int ndim;
+    const size_t *shape, *stride; /* (ndim); strides in numbers */
+    size_t count;                 /* numbers */
+    const uint8_t *data;          /* the first one: mapped, little-endian, possibly unaligned */
+    bool dense;                   /* row-major without gaps */
+} qkv__pytorch_tensor;
+
+typedef struct qkv__pytorch qkv__pytorch;
+
+/* under: only what stands beneath that dotted name, named from there on; NULL: everything. A
+ * tensor that is the whole file is called "tensor". On failure *out is NULL. */
+qkv_status qkv__pytorch_open(qkv__pytorch **out, qkv_context *ctx, const char *path,
+                             const char *under);
+void qkv__pytorch_close(qkv__pytorch *p); /* NULL is allowed */
+
+size_t qkv__pytorch_count(const qkv__pytorch *p); /* at least 1 */
+const qkv__pytorch_tensor *qkv__pytorch_at(const qkv__pytorch *p, size_t i); /* as they come */
+size_t qkv__pytorch_left_out(const qkv__pytorch *p); /* values that are no tensors */
+
+/* Numbers begin .. begin+count-1 of the tensor, row-major, as they are stored. */
+void qkv__pytorch_gather(const qkv__pytorch_tensor *t, size_t begin, size_t count, void *out);
+
+/* All tensors as safetensors: each whole, tensors that share numbers too. store: what
+ * floating-point ones become; QKV_STORE_NONE: what they are. */
+qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store store,
+                             size_t shard_bytes);
+
+#endif
