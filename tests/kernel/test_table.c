@@ -60,6 +60,24 @@ static void test_reference_is_complete(void **state)
             fail_msg("%s has no plain C version", slots[i].name);
 }
 
+/* A slot that is missing would only show where a prediction crashes. */
+static void test_dry_is_complete(void **state)
+{
+    (void)state;
+    qkv_context *ctx;
+    qkv_context_options o = qkv_context_defaults();
+    o.dry = true;
+    assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
+    const char *table = (const char *)qkv__kernels_of(ctx);
+    for (size_t i = 0; i < SLOTS; i++) {
+        any_fn *fn;
+        memcpy(&fn, table + slots[i].offset, sizeof fn);
+        if (!fn)
+            fail_msg("%s has no dry version", slots[i].name);
+    }
+    qkv_context_destroy(ctx);
+}
+
 /* Lists slot by slot who fills it; fails where one is missing that must not be. */
 static void test_instruction_sets(void **state)
 {
@@ -86,6 +104,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list_is_complete),
         cmocka_unit_test(test_reference_is_complete),
+        cmocka_unit_test(test_dry_is_complete),
         cmocka_unit_test(test_instruction_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
