@@ -78,6 +78,17 @@ static int answer_bleu(cli *c, const settings *s, const qkv_bleu_score *b)
     return CLI_DONE;
 }
 
+/* What sacrebleu warns of: text that was not put together again before it is cut as raw text. */
+static void note_tokenized(const cli *c, const qkv_text_part *hyp)
+{
+    size_t lines = 0;
+    for (size_t i = 2; i < hyp->len; i++)
+        lines += memcmp(hyp->data + i - 2, " .\n", 3) == 0;
+    if (lines >= 100)
+        cli_note(c, "%zu lines end in \" .\": text that is still cut into tokens wants "
+                 "--tokenized", lines);
+}
+
 static int score_bleu(cli *c, const settings *s, const qkv_text_part *hyp,
                       const qkv_text_part *ref)
 {
@@ -90,6 +101,8 @@ static int score_bleu(cli *c, const settings *s, const qkv_text_part *hyp,
     if (!status)
         qkv_bleu_result(bleu, &score);
     qkv_bleu_destroy(bleu);
+    if (!status && !s->tokenized)
+        note_tokenized(c, hyp);
     return status ? cli_error(c) : answer_bleu(c, s, &score);
 }
 
@@ -177,11 +190,10 @@ const cli_command cli_score = {
     .manual = {.name = "score", .summary = "compare translations with references",
                .usage = "bleu|chrf REF [--tokenized] [--lowercase] < HYP", .examples = examples,
                .tables = tables,
-               .text = "Lines of the input are translations of what the lines of REF say. bleu: "
-                       "of text as it is written, cut into words as sacrebleu does (13a, "
+               .text = "Compares every line of the input with the same line of REF. bleu: of "
+                       "text as people write it, cut into words as sacrebleu does (13a, "
                        "exponential smoothing); with --tokenized of words with blanks between, "
-                       "as multi-bleu. Figures of one kind must not be compared with the "
-                       "other's. chrf: chrF2, of characters; it sees no blanks, so --tokenized "
-                       "changes nothing.",
+                       "as multi-bleu.perl does. The two are different figures. chrf: chrF2, of "
+                       "characters without blanks; --tokenized changes nothing there.",
                .presets = presets},
     .run = run};

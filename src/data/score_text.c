@@ -163,8 +163,8 @@ qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_part *hyp, const qk
     size_t h_lines = count_lines(h), r_lines = count_lines(r), h_len, r_len;
     if (h_lines != r_lines)
         return qkv__fail(ctx, QKV_E_FORMAT,
-                         "%s has %zu lines and %s %zu: expected a line for every reference",
-                         h_name, h_lines, r_name, r_lines);
+                         "expected a line for every reference, found %zu in %s and %zu in %s",
+                         h_lines, h_name, r_lines, r_name);
     if (h_lines == 0)
         return qkv__fail(ctx, QKV_E_FORMAT, "%s and %s are empty: there is nothing to score",
                          h_name, r_name);
