@@ -33,7 +33,15 @@ static struct {
     calls made;
 } counted;
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#if defined(__GLIBC__) && !defined(SANITIZED)
 #define COUNTS_CALLS 1
 #pragma GCC visibility push(default) /* or the libraries would not find them */
 extern char __executable_start, etext;
@@ -239,7 +247,8 @@ static void test_500_steps(void **state)
     }
     size_t late = qkv__rss();
     print_message("%zu kB after 20 steps, %zu kB after 500\n", early >> 10, late >> 10);
-    assert_true(late <= early + (512 << 10)); /* 1 kB a step; the system counts in lumps */
+    if (COUNTS_CALLS) /* a sanitizer keeps for a while what was freed */
+        assert_true(late <= early + (512 << 10)); /* 1 kB a step; the system counts in lumps */
     training_end(&r);
 }
 
@@ -286,7 +295,8 @@ static void test_attention_is_linear(void **state)
                         2 * (bytes[1] - bytes[0]) + 65536);
         /* All of it is near what is resident, and that far from the weights' 268 MB. */
         assert_true(bytes[2] < (size_t)16 << 20);
-        assert_true(grown < bytes[2] + ((size_t)8 << 20));
+        if (COUNTS_CALLS)
+            assert_true(grown < bytes[2] + ((size_t)8 << 20));
     }
 }
 
