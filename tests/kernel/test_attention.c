@@ -65,7 +65,8 @@ static array copy_of(const array *x)
 {
     array y = *x;
     y.buffer = malloc(x->total * sizeof *x->buffer);
-    memcpy(y.buffer, x->buffer, x->total * sizeof *x->buffer);
+    if (x->total)
+        memcpy(y.buffer, x->buffer, x->total * sizeof *x->buffer);
     y.data = y.buffer + GUARD;
     return y;
 }
