@@ -12,6 +12,7 @@ typedef struct {
     int dtype;
     size_t shard;
     const char *under;
+    bool skip_objects;
 } settings;
 
 static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
@@ -24,6 +25,8 @@ static const qkv_option rows[] = {
      .value = "MB", .initial = "0", .help = "split files beyond this many megabytes; 0: never"},
     {.flag = "under", .type = QKV_OPT_STRING, .offset = offsetof(settings, under),
      .value = "NAME", .help = "of a FILE, only the tensors beneath that name: state_dict"},
+    {.flag = "skip-objects", .type = QKV_OPT_BOOL, .offset = offsetof(settings, skip_objects),
+     .help = "of a FILE, leave out objects of unknown classes instead of refusing it"},
 };
 static const qkv_option_table table = {"Converting", rows, sizeof rows / sizeof *rows};
 
@@ -112,8 +115,9 @@ static qkv_status copy_neighbours(qkv_context *ctx, const char *file, const char
 static int convert_file(cli *c, const settings *s, const char *from, const char *to)
 {
     qkv__pytorch *p = NULL;
+    qkv__pytorch_options o = {.under = s->under, .skip_objects = s->skip_objects};
     bool given = qkv_options_given(c->options, "dtype");
-    qkv_status status = qkv__pytorch_open(&p, c->ctx, from, s->under);
+    qkv_status status = qkv__pytorch_open(&p, c->ctx, from, &o);
     char *target = status ? NULL : qkv__path_join(c->ctx, to, "model.safetensors");
     if (!status && !target)
         status = QKV_E_MEMORY;
@@ -143,8 +147,8 @@ static int run(cli *c, int argc, char **argv)
     if (code)
         return code;
     bool file = qkv__file_exists(from) && !qkv__dir_exists(from);
-    if (!file && s.under)
-        return cli_usage(c, "--under: %s is no file", from);
+    if (!file && (s.under || s.skip_objects))
+        return cli_usage(c, "%s: %s is no file", s.under ? "--under" : "--skip-objects", from);
     return file ? convert_file(c, &s, from, to) : convert_directory(c, &s, from, to);
 }
 
@@ -153,7 +157,7 @@ static const char *const examples[] = {
     "qkv convert runs/book runs/book-bf16 --dtype bf16",
     "qkv convert runs/book runs/book-shards --shard 1",
     "qkv convert gpt2/pytorch_model.bin gpt2-new",
-    "qkv convert last.ckpt vqgan --under state_dict", NULL};
+    "qkv convert last.ckpt vqgan --under state_dict --skip-objects", NULL};
 
 const cli_command cli_convert = {
     .manual = {.name = "convert", .summary = "store a model in another number type, or in shards",
@@ -162,7 +166,9 @@ const cli_command cli_convert = {
                        "missing. Tokeniser files are copied. A FILE is one that PyTorch saved "
                        "(.bin, .pth, .pt, .ckpt): its tensors become model.safetensors, named by "
                        "the keys that lead to them with dots between, and config.json and "
-                       "tokeniser files beside it are copied. Its code, if it holds any, is "
-                       "refused and never run.",
+                       "tokeniser files beside it are copied. Code in it is never run: a file "
+                       "that asks for any class or function but those that make tensors and "
+                       "containers is refused by that name, or with --skip-objects read without "
+                       "what it asked for.",
                .examples = examples, .tables = tables},
     .run = run};

@@ -139,6 +139,10 @@ static qkv_status extend(machine *m, unsigned kind, size_t count)
     if (status)
         return status;
     qkv__value *v = m->stack.items[m->stack.count - count - 1];
+    if (v->kind == QKV__VALUE_UNKNOWN) {
+        m->stack.count -= count;
+        return QKV_OK;
+    }
     if (v->kind != (qkv__value_kind)kind || (kind == QKV__VALUE_DICT && count % 2))
         return broken(m, "values are put into what cannot hold them");
     pointers to = {v->as.list.items, v->as.list.count, v->as.list.room};
@@ -294,6 +298,8 @@ static qkv_status op_call(machine *m, unsigned unused)
     if (status)
         return status;
     const qkv__value *args = pop(m), *callable = pop(m);
+    if (callable->kind == QKV__VALUE_UNKNOWN)
+        return push(m, make(m, QKV__VALUE_UNKNOWN));
     if (args->kind != QKV__VALUE_TUPLE || callable->kind != QKV__VALUE_GLOBAL)
         return broken(m, "it calls what is no function");
     qkv__value *v = make(m, QKV__VALUE_OTHER);
@@ -321,6 +327,8 @@ static qkv_status op_build(machine *m, unsigned unused)
     if (status)
         return status;
     const qkv__value *state = pop(m);
+    if (top(m)->kind == QKV__VALUE_UNKNOWN)
+        return QKV_OK;
     if (top(m)->kind != QKV__VALUE_DICT || state->kind != QKV__VALUE_DICT)
         return qkv__fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: it sets the state of %s; only "
                          "tensors and containers are read", m->path, qkv__value_name(top(m)));
@@ -407,7 +415,8 @@ const char *qkv__value_name(const qkv__value *v)
 {
     static const char *const names[] = {"None", "a truth value", "an integer", "a long integer",
                                         "a text", "a number or bytes", "a tuple", "a list",
-                                        "a set", "a dict", "a class", "an object"};
+                                        "a set", "a dict", "a class", "an object",
+                                        "an unknown object"};
     return names[v->kind];
 }
 

@@ -20,7 +20,8 @@ typedef enum {
     QKV__VALUE_SET,
     QKV__VALUE_DICT,  /* items: key, value, .. */
     QKV__VALUE_GLOBAL, /* what the host made of a name, */
-    QKV__VALUE_OBJECT  /* of a call or of a persistent id */
+    QKV__VALUE_OBJECT, /* of a call or of a persistent id */
+    QKV__VALUE_UNKNOWN /* a name that the host lets stand for nothing, and what comes of it */
 } qkv__value_kind;
 
 typedef struct qkv__value qkv__value;

@@ -240,7 +240,7 @@ static qkv_status read_file(qkv__pytorch *p)
 }
 
 qkv_status qkv__pytorch_open(qkv__pytorch **out, qkv_context *ctx, const char *path,
-                             const char *under)
+                             const qkv__pytorch_options *options)
 {
     *out = NULL;
     qkv__pytorch *p = qkv__calloc(ctx, 1, sizeof *p);
@@ -248,7 +248,9 @@ qkv_status qkv__pytorch_open(qkv__pytorch **out, qkv_context *ctx, const char *p
         return QKV_E_MEMORY;
     char *copy = NULL;
     p->ctx = p->objects.ctx = ctx;
-    p->under = under && *under ? under : NULL;
+    if (options && options->under && *options->under)
+        p->under = options->under;
+    p->objects.skip_objects = options && options->skip_objects;
     qkv_status status = qkv__arena_create(&p->arena, ctx, "pytorch");
     if (!status) {
         copy = qkv__arena_alloc(p->arena, strlen(path) + 1);

@@ -22,10 +22,17 @@ typedef struct {
 
 typedef struct qkv__pytorch qkv__pytorch;
 
-/* under: only what stands beneath that dotted name, named from there on; NULL: everything. A
- * tensor that is the whole file is called "tensor". On failure *out is NULL. */
+typedef struct {
+    const char *under; /* only what stands beneath that dotted name, named from there on; NULL:
+                          everything */
+    bool skip_objects; /* objects of other classes are left out with all they hold; false: the
+                          file is refused. Nothing is run either way */
+} qkv__pytorch_options;
+
+/* A tensor that is the whole file is called "tensor". options may be NULL. On failure *out is
+ * NULL. */
 qkv_status qkv__pytorch_open(qkv__pytorch **out, qkv_context *ctx, const char *path,
-                             const char *under);
+                             const qkv__pytorch_options *options);
 void qkv__pytorch_close(qkv__pytorch *p); /* NULL is allowed */
 
 size_t qkv__pytorch_count(const qkv__pytorch *p); /* at least 1 */

@@ -11,7 +11,7 @@ struct global {
     const char *module, *name;
     call_fn *call;   /* NULL: cannot be called */
     qkv_store store; /* of a storage's class or of a type */
-    enum { PLAIN, STORAGE, TYPE } kind;
+    enum { PLAIN, STORAGE, TYPE, TENSOR } kind;
 };
 
 static qkv_status odd(const qkv__pytorch_objects *o, const char *what)
@@ -174,6 +174,8 @@ static qkv_status call_parameter(qkv__pytorch_objects *o, const qkv__value *args
     return QKV_OK;
 }
 
+static call_fn call_typed;
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static const global globals[] = {
@@ -189,6 +191,11 @@ static const global globals[] = {
     {"torch._utils", "_rebuild_tensor_v3", call_tensor_v3, QKV_STORE_NONE, PLAIN},
     {"torch._utils", "_rebuild_parameter", call_parameter, QKV_STORE_NONE, PLAIN},
     {"torch._utils", "_rebuild_parameter_with_state", call_parameter, QKV_STORE_NONE, PLAIN},
+    {"torch._tensor", "_rebuild_from_type_v2", call_typed, QKV_STORE_NONE, PLAIN},
+    {"torch._tensor", "Tensor", NULL, QKV_STORE_NONE, TENSOR},
+    {"torch", "Tensor", NULL, QKV_STORE_NONE, TENSOR},
+    {"torch.nn.parameter", "Parameter", NULL, QKV_STORE_NONE, TENSOR},
+    {"torch.nn.parameter", "Buffer", NULL, QKV_STORE_NONE, TENSOR},
     {"torch", "DoubleStorage", NULL, QKV_STORE_F64, STORAGE},
     {"torch", "FloatStorage", NULL, QKV_STORE_F32, STORAGE},
     {"torch", "HalfStorage", NULL, QKV_STORE_F16, STORAGE},
@@ -215,9 +222,33 @@ static const global globals[] = {
     {"torch", "bool", NULL, QKV_STORE_BOOL, TYPE},
 };
 
+/* _rebuild_from_type_v2(function, class, its arguments, state): a tensor with attributes, which
+ * are left out. */
+static qkv_status call_typed(qkv__pytorch_objects *o, const qkv__value *args, qkv__value *out)
+{
+    const qkv__value *function = argument(args, 0, QKV__VALUE_GLOBAL);
+    const qkv__value *type = argument(args, 1, QKV__VALUE_GLOBAL);
+    const qkv__value *rest = argument(args, 2, QKV__VALUE_TUPLE);
+    const global *f = function ? function->as.object : NULL, *g = type ? type->as.object : NULL;
+    if (!f || !g || !rest || g->kind != TENSOR || !f->call || f->call == call_typed)
+        return odd(o, "a tensor with attributes is made of something else");
+    return f->call(o, rest, out);
+}
+
+/* Where the functions and classes live that tensors are made with. */
+static bool makes_tensors(const char *module)
+{
+    static const char *const modules[] = {"torch", "torch._utils", "torch._tensor",
+                                          "torch.storage", "torch.cuda"};
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        if (strcmp(module, modules[i]) == 0)
+            return true;
+    return false;
+}
+
 static qkv_status find_global(void *user, const char *module, const char *name, qkv__value *out)
 {
-    const qkv__pytorch_objects *o = user;
+    qkv__pytorch_objects *o = user;
     /* Before 1.6 a tensor on a GPU named its storage's class there. */
     const char *home = strcmp(module, "torch.cuda") == 0 ? "torch" : module;
     for (size_t i = 0; i < sizeof globals / sizeof *globals; i++) {
@@ -227,6 +258,10 @@ static qkv_status find_global(void *user, const char *module, const char *name, 
             continue;
         out->kind = QKV__VALUE_GLOBAL;
         out->as.object = g;
+        return QKV_OK;
+    }
+    if (o->skip_objects && !makes_tensors(module)) {
+        out->kind = QKV__VALUE_UNKNOWN;
         return QKV_OK;
     }
     return qkv__fail(o->ctx, QKV_E_UNSUPPORTED, "%s: refused: its pickle asks for %s.%s; only "

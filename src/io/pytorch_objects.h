@@ -34,6 +34,7 @@ typedef struct {
     qkv_context *ctx;
     qkv__arena *arena;
     const char *path;
+    bool skip_objects; /* names of no tensors or containers are left out, not refused */
     qkv__storage **storages; /* one for every time that a tensor names one */
     size_t count, room;
 } qkv__pytorch_objects;

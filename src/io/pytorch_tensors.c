@@ -146,7 +146,7 @@ static qkv_status visit_all(qkv__pytorch *p, const qkv__value *v, size_t length,
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < v->as.list.count && !status; i += step) {
         const qkv__value *key = v->as.list.items[i], *part = v->as.list.items[i + step - 1];
-        if (!may_hold_tensors(part))
+        if (!may_hold_tensors(part) || (dict && key->kind == QKV__VALUE_UNKNOWN))
             p->left_out++;
         else if (!dict)
             status = visit_index(p, part, (int64_t)i, length, depth);

@@ -151,8 +151,12 @@ static void pickles_that_lie(void **state)
     (void)state;
     const char *path = in(folder, "pickle.pth");
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        const qkv__pytorch_options o = {.skip_objects = true};
+        qkv__pytorch *p;
         put_file(path, lies[i].bytes, lies[i].size);
         assert_refused(path, lies[i].words);
+        assert_int_not_equal(qkv__pytorch_open(&p, ctx, path, &o), QKV_OK);
+        assert_non_null(strstr(qkv_context_message(ctx), path));
     }
 }
 

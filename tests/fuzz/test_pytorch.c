@@ -7,5 +7,5 @@ const fuzz_target fuzz = {
     .read = read_pytorch,
     .seeds = {GOLDEN("types.pth"), GOLDEN("views-legacy.pth"), GOLDEN("nested.pth"),
               GOLDEN("nested-legacy-p4.pth"), GOLDEN("newer-legacy.pth"), GOLDEN("python2.pth"),
-              GOLDEN("views.pth")},
+              GOLDEN("objects.pth")},
 };

@@ -36,7 +36,8 @@ static const struct {
 static qkv__pytorch *open_golden(const char *name, const char *under)
 {
     qkv__pytorch *p;
-    if (qkv__pytorch_open(&p, ctx, in(GOLDEN, name), under))
+    qkv__pytorch_options o = {.under = under};
+    if (qkv__pytorch_open(&p, ctx, in(GOLDEN, name), &o))
         fail_msg("%s", qkv_context_message(ctx));
     return p;
 }
@@ -101,7 +102,8 @@ static void one_part_of_a_file(void **state)
     assert_int_equal(qkv__pytorch_count(p), 1);
     assert_string_equal(qkv__pytorch_at(p, 0)->name, "tensor");
     qkv__pytorch_close(p);
-    assert_int_equal(qkv__pytorch_open(&p, ctx, GOLDEN "/nested.pth", "state"), QKV_E_FORMAT);
+    qkv__pytorch_options o = {.under = "state"};
+    assert_int_equal(qkv__pytorch_open(&p, ctx, GOLDEN "/nested.pth", &o), QKV_E_FORMAT);
     assert_null(p);
     assert_non_null(strstr(qkv_context_message(ctx), "no tensors beneath state"));
 }
@@ -114,9 +116,37 @@ static void a_tensor_alone(void **state)
     assert_non_null(t);
     assert_int_equal(t->count, 3);
     qkv_safetensors_close(s);
-    s = convert("rezipped.pth", NULL, QKV_STORE_NONE);
-    assert_non_null(qkv_safetensors_find(s, "w"));
-    qkv_safetensors_close(s);
+    static const char *const same[] = {"rezipped.pth", "zip64.pth", "attributes.pth"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        s = convert(same[i], NULL, QKV_STORE_NONE);
+        t = qkv_safetensors_find(s, "w");
+        assert_non_null(t);
+        assert_int_equal(t->count, 2);
+        qkv_safetensors_close(s);
+    }
+}
+
+/* Objects of other classes are as if they were not there; tensors are never lost with them. */
+static void objects_left_out(void **state)
+{
+    (void)state;
+    static const char *const left[] = {"objects.pth", "refused-system.pth", "refused-class.pth",
+                                       "refused-system-legacy.pth", "refused-eval.pth"};
+    const qkv__pytorch_options o = {.skip_objects = true};
+    qkv__pytorch *p;
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        if (qkv__pytorch_open(&p, ctx, in(GOLDEN, left[i]), &o))
+            fail_msg("%s", qkv_context_message(ctx));
+        assert_int_equal(qkv__pytorch_count(p), 1);
+        assert_string_equal(qkv__pytorch_at(p, 0)->name, "weight");
+        assert_true(qkv__pytorch_left_out(p) >= 1);
+        qkv__pytorch_close(p);
+    }
+    assert_int_equal(qkv__pytorch_open(&p, ctx, GOLDEN "/refused-complex.pth", &o),
+                     QKV_E_UNSUPPORTED);
+    assert_int_equal(qkv__pytorch_open(&p, ctx, GOLDEN "/refused-sparse.pth", &o),
+                     QKV_E_UNSUPPORTED);
+    assert_non_null(strstr(qkv_context_message(ctx), "torch._utils._rebuild_sparse_tensor"));
 }
 
 /* Floating-point tensors change their type, strided ones too; others stay. */
@@ -164,6 +194,7 @@ int main(void)
         cmocka_unit_test(files_hold_what_they_should),
         cmocka_unit_test(one_part_of_a_file),
         cmocka_unit_test(a_tensor_alone),
+        cmocka_unit_test(objects_left_out),
         cmocka_unit_test(another_type),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

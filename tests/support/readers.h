@@ -32,11 +32,13 @@ static inline qkv_status read_safetensors(qkv_context *ctx, const char *path)
     return QKV_OK;
 }
 
+/* Unknown objects are let through, so that more of the pickle is read. */
 static inline qkv_status read_pytorch(qkv_context *ctx, const char *path)
 {
     qkv__pytorch *p;
     unsigned char numbers[64 * 8];
-    qkv_status status = qkv__pytorch_open(&p, ctx, path, NULL);
+    const qkv__pytorch_options o = {.skip_objects = true};
+    qkv_status status = qkv__pytorch_open(&p, ctx, path, &o);
     if (status)
         return status;
     for (size_t i = 0; i < qkv__pytorch_count(p); i++) {

@@ -130,6 +130,26 @@ save_file({"whole": torch.arange(6.0).reshape(2, 3), "part": torch.arange(3.0, 6
 # ---- refused ------------------------------------------------------------------------------------
 
 
+def rezip(data, name, change=lambda n, d: d, drop=(), method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(io.BytesIO(data)) as z, \
+            zipfile.ZipFile(f"{out}/{name}", "w", method) as w:
+        for i in z.infolist():
+            if not any(d in i.filename for d in drop):
+                info = zipfile.ZipInfo(i.filename)
+                info.compress_type = method
+                w.writestr(info, change(i.filename, z.read(i)))
+
+
+EXTRAS = (".data", ".format", ".storage", "version")
+
+
+def save_small(name, value, **options):
+    """Without the archive's padding and records of its own."""
+    file = io.BytesIO()
+    torch.save(value, file, **options)
+    rezip(file.getvalue(), name, drop=EXTRAS)
+
+
 class Calls:
     def __init__(self, function, *args):
         self.function, self.args = function, args
@@ -142,18 +162,36 @@ class Settings:
     pass
 
 
+class Table(dict):
+    """A checkpoint's odds and ends: a class as a key, a dict's and a list's heirs, state."""
+
+
+class Row(list):
+    pass
+
+
 def evil(name, value, **options):
-    save(f"refused-{name}.pth", {"weight": torch.ones(2), "x": value}, **options)
+    write = save if options.get("_use_new_zipfile_serialization") is False else save_small
+    write(f"refused-{name}.pth", {"weight": torch.ones(2), "x": value}, **options)
 
 
 evil("system", Calls(os.system, "touch pwned"))
 evil("eval", Calls(eval, "__import__('os').system('touch pwned')"), pickle_protocol=4)
 evil("load", Calls(torch.load, "other.pth"))
 evil("class", Settings())
+settings = Settings()
+settings.table, settings.rows = Table(a=torch.ones(3), b=2), Row([1, 2, torch.ones(1)])
+save_small("objects.pth", {
+    "weight": torch.ones(2), "callbacks": {Settings: {"best": torch.ones(1)}},
+    "settings": settings, "table": Table(a=1), "rows": [Row("ab"), Row()]})
+attributes = torch.ones(2)
+attributes.note = "kept by PyTorch"
+save_small("attributes.pth", {"w": attributes})
+evil("sparse", torch.eye(2).to_sparse())
 evil("complex", torch.ones(2, dtype=torch.complex64))
 evil("negative", torch._neg_view(torch.ones(2)))
 evil("system-legacy", Calls(os.system, "touch pwned"), **LEGACY)
-save("refused-module.pth", torch.nn.Linear(1, 1))
+save_small("refused-module.pth", torch.nn.Linear(1, 1))
 with open(f"{out}/refused-plain.pth", "wb") as f:
     f.write(b"cos\nsystem\n(S'touch pwned'\ntR.")
 
@@ -161,32 +199,22 @@ evil("hooks", Calls(torch._utils._rebuild_parameter, torch.ones(1), True, {0: "h
 
 cycle = {"a": torch.ones(1)}
 cycle["self"] = cycle
-save("refused-cycle.pth", cycle)
+save_small("refused-cycle.pth", cycle)
 deep = torch.ones(1)
 for _ in range(100):
     deep = [deep]
-save("refused-deep.pth", deep)
+save_small("refused-deep.pth", deep)
 twice = torch.ones(1)
-save("refused-names.pth", {"a.b": twice, "a": {"b": twice}})
-save("refused-key.pth", {(1, 2): twice})
+save_small("refused-names.pth", {"a.b": twice, "a": {"b": twice}})
+save_small("refused-key.pth", {(1, 2): twice})
 huge = [twice]
 for _ in range(40):
     huge = [huge, huge]
-save("refused-laughs.pth", huge)
-save("refused-unfolded.pth", {"a": torch.ones(1).expand(2**20, 2**20)})
+save_small("refused-laughs.pth", huge)
+save_small("refused-unfolded.pth", {"a": torch.ones(1).expand(2**20, 2**20)})
 jit = torch.jit.script(torch.nn.ReLU())
 buffer = io.BytesIO()
 torch.jit.save(jit, buffer)
-
-
-def rezip(data, name, change=lambda n, d: d, drop=(), method=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(io.BytesIO(data)) as z, \
-            zipfile.ZipFile(f"{out}/{name}", "w", method) as w:
-        for i in z.infolist():
-            if not any(d in i.filename for d in drop):
-                info = zipfile.ZipInfo(i.filename)
-                info.compress_type = method
-                w.writestr(info, change(i.filename, z.read(i)))
 
 
 rezip(buffer.getvalue(), "refused-script.pth", drop=("debug_pkl",))
@@ -194,6 +222,9 @@ plain = io.BytesIO()
 torch.save({"w": torch.ones(2)}, plain)
 plain = plain.getvalue()
 rezip(plain, "rezipped.pth")
+zipfile.ZIP64_LIMIT, usual = 0, zipfile.ZIP64_LIMIT
+rezip(plain, "zip64.pth", drop=EXTRAS)
+zipfile.ZIP64_LIMIT = usual
 rezip(plain, "refused-big.pth",
       lambda name, d: b"big" if name.endswith("byteorder") else d)
 rezip(plain, "refused-deflated.pth", method=zipfile.ZIP_DEFLATED)
