@@ -57,8 +57,13 @@ static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
         return QKV_OK;
     qkv__str known;
     qkv__str_init(&known, j->ctx);
-    for (size_t i = 0; qkv_model_type_at(i); i++)
-        qkv__str_printf(&known, "%s%s", i ? ", " : "", qkv_model_type_name(qkv_model_type_at(i)));
+    const char *last = "";
+    for (size_t i = 0; qkv_model_type_at(i); i++) {
+        const char *type = qkv_model_type_name(qkv_model_type_at(i));
+        if (strcmp(type, last) != 0) /* types of one name are neighbours */
+            qkv__str_printf(&known, "%s%s", i ? ", " : "", type);
+        last = type;
+    }
     status = qkv__json_fail(j, "model_type", "one of %s expected, \"%s\" found",
                             known.data ? known.data : "?", name);
     qkv__str_free(&known);
