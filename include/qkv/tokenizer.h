@@ -1,5 +1,5 @@
-/* tokenizer.h - text to token ids and back: characters, byte-level BPE and WordPiece, trained here
- * or read from the files that other libraries write.
+/* tokenizer.h - text to token ids and back: characters, byte-level BPE, WordPiece, SentencePiece's
+ * unigram and BPE, trained here or read from the files that other libraries write.
  * Layer: data
  *
  * Text is bytes with a length. Byte-level BPE takes any bytes and gives the same bytes back;
@@ -55,7 +55,8 @@ typedef enum {
 /* ---- files ------------------------------------------------------------------------------ */
 
 /* Reads tokenizer.json, or vocab.json with merges.txt, or encoder.json with vocab.bpe, or BERT's
- * vocab.txt (the first that is there), and tokenizer_config.json or special_tokens_map.json for
+ * vocab.txt, or Marian's source.spm, target.spm and vocab.json, or spiece.model (or another of a
+ * single SentencePiece model's names), and tokenizer_config.json or special_tokens_map.json for
  * the roles. On failure *out is NULL and the context names file and field. */
 qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
 
@@ -63,9 +64,14 @@ qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char 
 qkv_status qkv_tokenizer_load_bpe(qkv_tokenizer **out, qkv_context *ctx, const char *vocab_file,
                                   const char *merges_file);
 
+/* A SentencePiece model (unigram or BPE) with its own ids. */
+qkv_status qkv_tokenizer_load_sentencepiece(qkv_tokenizer **out, qkv_context *ctx,
+                                            const char *file);
+
 /* Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json, for byte-level BPE
  * vocab.json and merges.txt, for WordPiece vocab.txt, so that Hugging Face's AutoTokenizer loads
- * the folder. Makes the folder where it is missing. */
+ * the folder; of SentencePiece models the files that they came from. Makes the folder where it is
+ * missing. */
 qkv_status qkv_tokenizer_save(const qkv_tokenizer *t, const char *dir);
 
 void qkv_tokenizer_destroy(qkv_tokenizer *t); /* NULL is allowed */
@@ -76,6 +82,8 @@ typedef enum {
     QKV_TOKENIZER_CHAR,
     QKV_TOKENIZER_BPE,       /* byte-level */
     QKV_TOKENIZER_WORDPIECE, /* BERT's */
+    QKV_TOKENIZER_UNIGRAM,   /* SentencePiece's, in Marian's folder: </s>, <unk>, ..., <pad> */
+    QKV_TOKENIZER_SENTENCEPIECE_BPE, /* the same with BPE over characters */
 } qkv_tokenizer_kind;
 
 typedef struct {
@@ -84,7 +92,7 @@ typedef struct {
                          BPE: [256, 2^24), else [1, 2^24)                              8192 */
     size_t min_count; /* rarer pairs are not merged                     [0, 2^32)         0 */
     double coverage;  /* share of the text's characters that have a token, the most frequent
-                         first; not CHAR, BPE                           (0, 1]            1 */
+                         first; not CHAR, BPE        (0, 1]  0.9995 for SentencePiece, else 1 */
     bool keep_case;   /* WORDPIECE: capitals and accents stay                         false */
     /* Special tokens by role, or NULL; equal texts are one token. They get the first ids, in
      * the order of roles. Default: EOS and BOS are "<|endoftext|>" for BPE, none for
@@ -98,7 +106,9 @@ qkv_tokenizer_options qkv_tokenizer_defaults(qkv_tokenizer_kind kind);
  * BPE: GPT-2's pattern; the 256 bytes, then merges by count, ties to the smaller ids: what
  * Hugging Face's BpeTrainer makes of the same text with ByteLevel's alphabet.
  * WordPiece: line by line through BERT's cleaning; characters, and characters within words, then
- * merges by count as its WordPieceTrainer. */
+ * merges by count as its WordPieceTrainer.
+ * SentencePiece: line by line; spaces as U+2581 before the word, no rules for characters; pieces
+ * hold letters, or numbers, or other characters. One model for all texts: give both languages. */
 typedef struct qkv_tokenizer_trainer qkv_tokenizer_trainer;
 
 /* options may be NULL: BPE with its defaults. On failure *out is NULL. */
@@ -114,7 +124,9 @@ void qkv_tokenizer_trainer_destroy(qkv_tokenizer_trainer *tr); /* NULL is allowe
 
 enum {
     QKV_ENCODE_ADD_SPECIAL = 1, /* add the tokens that the file puts around a text */
-    QKV_ENCODE_PLAIN = 2        /* special tokens spelled out in the text are mere text */
+    QKV_ENCODE_PLAIN = 2,       /* special tokens spelled out in the text are mere text */
+    QKV_ENCODE_TARGET = 4       /* a text in the other language, where a folder has a model for
+                                   each (Marian's target.spm) */
 };
 
 /* Appends the ids of the text. flags: QKV_ENCODE_* or 0. */
@@ -126,6 +138,11 @@ qkv_status qkv_tokenizer_encode(qkv_tokenizer *t, const char *text, size_t len, 
  * holds as many as out before. */
 qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_len, const char *b,
                                      size_t b_len, unsigned flags, qkv_ids *out, qkv_ids *types);
+
+/* Draws one of the ways to cut a text instead of the best, anew for each text; the numbers come
+ * from the seed. BPE: amount is the probability that a merge is left out (dropout, about 0.1).
+ * Unigram: amount sharpens the model's probabilities (alpha, about 0.2). 0: no more drawing. */
+qkv_status qkv_tokenizer_sample(qkv_tokenizer *t, double amount, uint64_t seed);
 
 /* The last place in text, at most len, where it may be cut so that encoding both parts gives
  * the ids of the whole; 0 when there is none. For text that comes, or goes out, piece by piece.
@@ -170,7 +187,8 @@ int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token, size_t len);
 int32_t qkv_tokenizer_special(const qkv_tokenizer *t, qkv_token_role role);
 bool qkv_tokenizer_is_special(const qkv_tokenizer *t, int32_t id);
 
-/* "BPE", "WordLevel", "WordPiece": the model's name in tokenizer.json. */
+/* The model's name in tokenizer.json: "BPE", "WordLevel", "WordPiece", "Unigram"; or
+ * "SentencePieceBPE". */
 const char *qkv_tokenizer_model(const qkv_tokenizer *t);
 
 QKV_END_DECLS

@@ -18,7 +18,7 @@ static qkv_status encode_piece(void *user, const char *piece, size_t len)
     const encoding *e = user;
     qkv_tokenizer *t = e->t;
     size_t count, before = e->out->count;
-    if (!t->kind->remembered)
+    if (!t->kind->remembered || t->sampling.amount > 0)
         return t->kind->encode(t, piece, len, e->out);
     const int32_t *ids = qkv__pieces_find(&t->pieces, piece, len, &count);
     if (ids) {
@@ -91,6 +91,12 @@ static qkv_status encode_item(encoding *e, int32_t id, const char *text, size_t 
 {
     if (id >= 0)
         return qkv__ids_push(e->t->ctx, e->out, id) ? QKV_OK : QKV_E_MEMORY;
+    int32_t code;
+    size_t taken = qkv__language_code(e->t, text, len, &code);
+    if (taken && !qkv__ids_push(e->t->ctx, e->out, code))
+        return QKV_E_MEMORY;
+    text += taken;
+    len -= taken;
     e->t->text = text;
     e->t->text_len = len;
     qkv_status status = len ? cut_added(e, text, len, false, true, encode_normalized) : QKV_OK;
@@ -179,6 +185,9 @@ void qkv_tokenizer_destroy(qkv_tokenizer *t)
     qkv__decoder_free(&t->decoder, t->ctx);
     qkv__template_free(&t->single, t->ctx);
     qkv__template_free(&t->pair, t->ctx);
+    qkv__spm_destroy(t->spm);
+    qkv__free(t->ctx, t->piece_ids);
+    qkv_tokenizer_destroy(t->target);
     qkv__free(t->ctx, t);
 }
 
@@ -204,6 +213,8 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
                                      size_t b_len, unsigned flags, qkv_ids *out, qkv_ids *types)
 {
     size_t before = out->count, types_before = types ? types->count : 0;
+    if ((flags & QKV_ENCODE_TARGET) && t->target)
+        t = t->target;
     const qkv__template *x = b ? &t->pair : &t->single;
     encoding e = {t, flags, out};
     qkv_status status = QKV_OK;
@@ -224,6 +235,22 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
             types->count = types_before;
     }
     return status;
+}
+
+qkv_status qkv_tokenizer_sample(qkv_tokenizer *t, double amount, uint64_t seed)
+{
+    bool bpe = t->kind == &qkv__model_bpe || t->kind == &qkv__model_spm_bpe;
+    if (!bpe && t->kind != &qkv__model_unigram)
+        return qkv__fail(t->ctx, QKV_E_UNSUPPORTED, "a tokenizer of the model %s draws nothing",
+                         t->kind->name);
+    if (!(amount >= 0 && amount <= (bpe ? 1 : 1000)))
+        return qkv__fail(t->ctx, QKV_E_ARGUMENT, "sampling %g: expected 0 to %d", amount,
+                         bpe ? 1 : 1000);
+    for (; t; t = t->target) {
+        t->sampling.amount = amount;
+        qkv__rng_init(&t->sampling.rng, seed, qkv__hash64("tokenizer", 9));
+    }
+    return QKV_OK;
 }
 
 size_t qkv_tokenizer_cut(const qkv_tokenizer *t, const char *text, size_t len)

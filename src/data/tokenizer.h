@@ -103,6 +103,64 @@ size_t qkv__charsmap_find(const qkv__charsmap *m, const char *s, size_t len, boo
                           const char **replacement);
 bool qkv__base64(qkv__str *out, const char *text); /* false: not base64, or memory is out */
 
+/* ---- tokenizer_trie.c: texts with values ------------------------------------------------ */
+
+typedef struct {
+    struct qkv__trie_edge *edges; /* hash table of all nodes' children */
+    size_t slot_count;
+    int32_t *values; /* by node; -1: no text ends here */
+    size_t nodes, value_cap;
+} qkv__trie;
+
+/* value >= 0; a text given again gets the new value. */
+qkv_status qkv__trie_add(qkv__trie *t, qkv_context *ctx, const char *text, size_t len,
+                         int32_t value);
+/* From a node (0: the root) to its child; false: there is none. *value: of the text that ends
+ * there, or -1. */
+bool qkv__trie_step(const qkv__trie *t, uint32_t *node, char byte, int32_t *value);
+/* Bytes of the longest text that s begins with; 0: none. */
+size_t qkv__trie_longest(const qkv__trie *t, const char *s, size_t len, int32_t *value);
+void qkv__trie_free(qkv__trie *t, qkv_context *ctx);
+
+/* ---- tokenizer_spm.c: SentencePiece's model files -------------------------------------- */
+
+enum { QKV__SPM_UNIGRAM = 1, QKV__SPM_BPE = 2 };
+enum { QKV__PIECE_NORMAL = 1, QKV__PIECE_UNKNOWN, QKV__PIECE_CONTROL, QKV__PIECE_USER,
+       QKV__PIECE_UNUSED, QKV__PIECE_BYTE };
+
+typedef struct {
+    qkv_context *ctx;
+    int kind; /* QKV__SPM_* */
+    qkv__vocab pieces;
+    struct qkv__spm_piece {
+        float score;
+        int type; /* QKV__PIECE_* */
+    } *info;      /* by id */
+    size_t info_cap;
+    int32_t unk;
+    bool prefix, trim, escape; /* a space before the text; no space but between words; as U+2581 */
+    bool suffix, byte_fallback, denormalizes;
+    double coverage;
+    qkv__charsmap map;
+    qkv__trie fixed;      /* pieces of the user: found before anything else */
+    qkv__str unk_surface; /* what an unknown piece decodes to */
+    qkv__str file;        /* the protocol buffer */
+} qkv__spm;
+
+qkv__spm *qkv__spm_new(qkv_context *ctx); /* NULL: memory */
+void qkv__spm_destroy(qkv__spm *m);       /* NULL is allowed */
+/* One more piece, which is not there yet. */
+qkv_status qkv__spm_add(qkv__spm *m, const char *text, size_t len, float score, int type);
+/* To be called once, after the last piece; name stands for the file in messages. */
+qkv_status qkv__spm_finish(qkv__spm *m, const char *name);
+/* From a file's bytes, which are kept in m->file. */
+qkv_status qkv__spm_parse(qkv__spm **out, qkv_context *ctx, const char *name, const char *data,
+                          size_t size);
+/* Fills m->file from the rest. */
+qkv_status qkv__spm_write(qkv__spm *m);
+/* Appends the text as pieces are looked for in it. */
+void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv__str *out);
+
 /* ---- tokenizer_normalize.c ------------------------------------------------------------- */
 
 typedef struct qkv__normal_step qkv__normal_step;
@@ -112,6 +170,7 @@ typedef struct {
 } qkv__normalizer;
 
 qkv_status qkv__normalizer_read(qkv__normalizer *n, const qkv__json *at);
+qkv_status qkv__normalizer_add_spm(qkv__normalizer *n, qkv_context *ctx, const qkv__spm *spm);
 void qkv__normalizer_free(qkv__normalizer *n, qkv_context *ctx);
 /* out: empty before. */
 qkv_status qkv__normalize(const qkv__normalizer *n, qkv_context *ctx, const char *text, size_t len,
@@ -199,9 +258,11 @@ typedef struct {
     size_t count, capacity;
     bool fused;  /* while reading: steps work on the whole text from here on */
     bool spaced; /* no decoder given: tokens are joined by spaces */
+    bool leading; /* what comes first is what first gives text */
 } qkv__decoder;
 
 qkv_status qkv__decoder_read(qkv__decoder *d, qkv_context *ctx, const qkv__json *at);
+qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__spm *spm);
 void qkv__decoder_free(qkv__decoder *d, qkv_context *ctx);
 /* Changes a token's text in place; first: nothing came before. */
 qkv_status qkv__decoder_run(const qkv__decoder *d, qkv__str *token, bool first);
@@ -254,6 +315,8 @@ typedef struct {
     size_t symbol_cap;
     uint64_t *heap; /* scratch: rank << 32 | place */
     size_t heap_count, heap_cap;
+    double drop; /* probability that a merge is left out */
+    qkv__rng *rng;
 } qkv__merges;
 
 qkv_status qkv__merges_add(qkv__merges *b, qkv_context *ctx, int32_t left, int32_t right,
@@ -279,7 +342,25 @@ typedef struct {
     void (*destroy)(qkv_tokenizer *t);
 } qkv__model_kind;
 
-extern const qkv__model_kind qkv__model_bpe, qkv__model_words, qkv__model_wordpiece;
+extern const qkv__model_kind qkv__model_bpe, qkv__model_words, qkv__model_wordpiece,
+    qkv__model_unigram, qkv__model_spm_bpe;
+
+/* tokenizer_unigram.c, tokenizer_spm_bpe.c: t's model from a SentencePiece model, which t owns.
+ * to_id: a piece's id in t->vocab; NULL: the same. */
+qkv_status qkv__unigram_from_spm(qkv_tokenizer *t, const qkv__spm *m, const int32_t *to_id);
+qkv_status qkv__spm_bpe_from_spm(qkv_tokenizer *t, const qkv__spm *m, const int32_t *to_id);
+typedef struct qkv__unigram qkv__unigram;
+int32_t qkv__unigram_piece(const qkv__unigram *u, const char *s, size_t len); /* -1: none */
+
+/* tokenizer_spm_files.c: each leaves *out alone where there are no such files. */
+qkv_status qkv__load_spm(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
+qkv_status qkv__load_marian(qkv_tokenizer **out, qkv_context *ctx, const char *dir);
+/* They take the models, in case of failure too. */
+qkv_status qkv__tokenizer_of_spm(qkv_tokenizer **out, qkv__spm *m);
+qkv_status qkv__tokenizer_of_marian(qkv_tokenizer **out, qkv__spm *source, qkv__spm *target,
+                                    const qkv__json *vocab);
+/* Bytes of a language code that begins the text, and its id; 0: there is none. */
+size_t qkv__language_code(const qkv_tokenizer *t, const char *text, size_t len, int32_t *id);
 
 /* The files that byte-level BPE had before tokenizer.json. */
 typedef struct {
@@ -290,38 +371,6 @@ typedef struct {
 } qkv__bpe_files;
 
 const qkv__merges *qkv__bpe_merges(const qkv_tokenizer *t);
-
-/* ---- tokenizer_train_bpe.c ----------------------------------------------------------- */
-
-typedef struct {
-    bool bytes;         /* symbols are bytes; otherwise characters, of which tokens holds those
-                           that count: others are left out */
-    const char *prefix; /* of symbols that continue a word; "" for none */
-    size_t vocab, min_count;
-} qkv__bpe_training;
-
-/* Joins pairs in the words (whose ids are 0, 1, ... and who came counts[id] times) until tokens,
- * which holds every byte or character, has vocab of them or no pair comes min_count times. merges
- * gets left, right, left, right, ... */
-qkv_status qkv__train_bpe(qkv_context *ctx, qkv__vocab *tokens, const qkv__vocab *words,
-                          const int64_t *counts, const qkv__bpe_training *how, qkv_ids *merges);
-
-/* ---- tokenizer_train.c ----------------------------------------------------------------- */
-
-struct qkv_tokenizer_trainer {
-    qkv_context *ctx;
-    qkv_tokenizer_options options; /* special: copies */
-    uint8_t *seen;                 /* CHAR: a bit per code point */
-    qkv_tokenizer *cutter;         /* makes words of texts; NULL: GPT-2's pattern does */
-    qkv__vocab words;              /* all but CHAR: distinct pieces, ids in order of coming */
-    int64_t *counts;               /* by word */
-    size_t count_cap;
-    size_t text_bytes;
-};
-
-/* Adds to v the characters of the words in order of code points: of rare ones so many are left
- * out that the rest is still options.coverage of the text. */
-qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v);
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
@@ -339,6 +388,14 @@ struct qkv_tokenizer {
     qkv__template single, pair;
     qkv__decoder decoder;
     int32_t special[QKV_TOKEN_ROLES]; /* -1: none */
+    qkv__spm *spm;                    /* of a SentencePiece model, or NULL */
+    int32_t *piece_ids;               /* Marian: by piece of spm */
+    bool marian;
+    qkv_tokenizer *target;            /* Marian: for the other language, or NULL */
+    struct {
+        double amount; /* 0: none */
+        qkv__rng rng;
+    } sampling;
     const qkv__bpe_files *files;      /* while the two files of old are read */
     const char *text;                 /* being encoded, for messages */
     size_t text_len;

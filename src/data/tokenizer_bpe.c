@@ -93,6 +93,8 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
                          "a word of %zu bytes: at most %d can be encoded", len, INT32_MAX);
     qkv_status status = add_symbols(t, piece, len, out);
     size_t count = out->count - before;
+    b->merges.drop = t->sampling.amount;
+    b->merges.rng = &t->sampling.rng;
     if (!status && count > 0)
         status = qkv__merges_join(&b->merges, t->ctx, out->data + before, &count);
     out->count = before + count;

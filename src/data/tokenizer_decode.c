@@ -32,7 +32,7 @@ static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags,
         return QKV_E_MEMORY;
     if (qkv__decoder_run(&t->decoder, token, !*begun))
         return QKV_E_MEMORY;
-    *begun = true;
+    *begun = *begun || !t->decoder.leading || token->len > 0;
     if (token->failed || !qkv__text_add(t->ctx, out, token->data, token->len))
         return QKV_E_MEMORY;
     return QKV_OK;

@@ -75,7 +75,7 @@ static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
         qkv__json_free(&map);
         qkv__free(t->ctx, path);
     }
-    if (status || any)
+    if (status || any || t->spm)
         return status;
     t->special[QKV_TOKEN_EOS] = t->special[QKV_TOKEN_BOS] =
         qkv_tokenizer_id(t, end_of_text, sizeof end_of_text - 1);
@@ -236,7 +236,7 @@ static qkv_status load_words(qkv_tokenizer **out, qkv_context *ctx, const char *
 
 /* The ways a folder may hold a tokenizer: each leaves *out alone where its files are not. */
 static qkv_status (*const loaders[])(qkv_tokenizer **out, qkv_context *ctx, const char *dir) = {
-    load_single, load_pair, load_words};
+    load_single, qkv__load_marian, load_pair, load_words, qkv__load_spm};
 
 qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
@@ -251,7 +251,8 @@ qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char 
     if (!*out)
         return qkv__fail(ctx, QKV_E_IO,
                          "%s: no tokenizer: there is neither tokenizer.json, nor vocab.json with "
-                         "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt", dir);
+                         "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt, nor "
+                         "source.spm, nor spiece.model", dir);
     status = load_roles(*out, dir);
     if (status) {
         qkv_tokenizer_destroy(*out);

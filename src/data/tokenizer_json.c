@@ -4,7 +4,7 @@
 #include "data/tokenizer.h"
 
 static const qkv__model_kind *const models[] = {&qkv__model_bpe, &qkv__model_words,
-                                                &qkv__model_wordpiece};
+                                                &qkv__model_wordpiece, &qkv__model_unigram};
 
 static qkv_status read_model(qkv_tokenizer *t, const qkv__json *at)
 {

@@ -123,6 +123,8 @@ static qkv_status join_long(qkv_context *ctx, qkv__merges *b, int32_t *id, size_
         const struct qkv__merge *m = find_merge(b, s->id, next->id);
         if (m->rank != top >> 32) /* an older pair stood there */
             continue;
+        if (b->drop > 0 && qkv__rng_uniform(b->rng) < b->drop) /* Provilkov et al. 2020 */
+            continue;
         s->id = m->made;
         next->id = -1;
         s->after = next->after;
@@ -175,7 +177,7 @@ qkv_status qkv__merges_index(qkv__merges *b, qkv_context *ctx)
 
 qkv_status qkv__merges_join(qkv__merges *b, qkv_context *ctx, int32_t *ids, size_t *count)
 {
-    if (*count > SHORT_PIECE)
+    if (*count > SHORT_PIECE || b->drop > 0)
         return join_long(ctx, b, ids, count);
     join_short(b, ids, count);
     return QKV_OK;

@@ -19,6 +19,7 @@ struct qkv__normal_step {
     char *content;
     qkv__pattern *pattern;
     qkv__charsmap map;
+    const qkv__spm *spm;
 };
 
 /* ---- steps --------------------------------------------------------------------------- */
@@ -224,6 +225,14 @@ static qkv_status nmt(const step *st, qkv_context *ctx, const char *in, size_t l
     return QKV_OK;
 }
 
+static qkv_status sentencepiece(const step *st, qkv_context *ctx, const char *in, size_t len,
+                                qkv__str *out)
+{
+    (void)ctx;
+    qkv__spm_normalize(st->spm, in, len, out);
+    return QKV_OK;
+}
+
 /* ---- reading ------------------------------------------------------------------------- */
 
 static qkv_status read_bert(step *st, const qkv__json *at)
@@ -357,6 +366,16 @@ static qkv_status read_nested(qkv__normalizer *n, const qkv__json *at, unsigned 
 qkv_status qkv__normalizer_read(qkv__normalizer *n, const qkv__json *at)
 {
     return read_nested(n, at, 0);
+}
+
+qkv_status qkv__normalizer_add_spm(qkv__normalizer *n, qkv_context *ctx, const qkv__spm *spm)
+{
+    step *st = add_step(n, ctx);
+    if (!st)
+        return QKV_E_MEMORY;
+    st->run = sentencepiece;
+    st->spm = spm;
+    return QKV_OK;
 }
 
 void qkv__normalizer_free(qkv__normalizer *n, qkv_context *ctx)

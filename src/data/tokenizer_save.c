@@ -64,7 +64,9 @@ static void put_config(const qkv_tokenizer *t, qkv__json_out *w)
     put_roles(t, w);
     if (t->kind == &qkv__model_wordpiece)
         qkv__put_bert_config(t, w);
-    else
+    else if (t->marian)
+        qkv__json_put_string(w, "tokenizer_class", "MarianTokenizer");
+    else if (!t->spm)
         qkv__json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
     qkv__json_end_object(w);
 }
@@ -106,10 +108,36 @@ static void put_words(const qkv_tokenizer *t, qkv__str *text)
     }
 }
 
+/* A SentencePiece model, as it came. */
+static void put_model_file(const qkv_tokenizer *t, qkv__str *text)
+{
+    qkv__str_add(text, t->spm->file.data, t->spm->file.len);
+}
+
+static void put_target_file(const qkv_tokenizer *t, qkv__str *text)
+{
+    put_model_file(t->target, text);
+}
+
 static bool always(const qkv_tokenizer *t)
 {
     (void)t;
     return true;
+}
+
+static bool has_spec(const qkv_tokenizer *t)
+{
+    return !t->spm;
+}
+
+static bool is_marian(const qkv_tokenizer *t)
+{
+    return t->marian;
+}
+
+static bool is_one_model(const qkv_tokenizer *t)
+{
+    return t->spm && !t->marian;
 }
 
 /* Whether vocab.json and merges.txt alone say everything. */
@@ -140,12 +168,16 @@ static const struct {
     void (*put)(const qkv_tokenizer *t, qkv__json_out *w); /* or */
     void (*put_text)(const qkv_tokenizer *t, qkv__str *text);
 } files_written[] = {
-    {"tokenizer.json", always, 2, put_spec, NULL},
+    {"tokenizer.json", has_spec, 2, put_spec, NULL},
     {"tokenizer_config.json", always, 2, put_config, NULL},
     {"special_tokens_map.json", always, 2, put_map, NULL},
     {"vocab.json", is_gpt2, 0, put_vocab_file, NULL},
     {"merges.txt", is_gpt2, 0, NULL, put_merges},
     {"vocab.txt", has_lines, 0, NULL, put_words},
+    {"vocab.json", is_marian, 2, put_vocab_file, NULL},
+    {"source.spm", is_marian, 0, NULL, put_model_file},
+    {"target.spm", is_marian, 0, NULL, put_target_file},
+    {"spiece.model", is_one_model, 0, NULL, put_model_file},
 };
 
 static qkv_status save_text(const qkv_tokenizer *t, const char *path,

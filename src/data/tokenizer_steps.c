@@ -10,6 +10,7 @@ struct qkv__step {
     char *text, *content; /* a prefix, a pattern, what replaces it */
     size_t start, stop;
     bool cleanup, fused;
+    const qkv__spm *spm;
 };
 
 /* Replaces every occurrence of a text (from is not empty). */
@@ -135,6 +136,26 @@ static void strip(const qkv__step *st, qkv__str *token, bool first)
     }
 }
 
+/* A piece by its kind; the text's leading space goes. */
+static void sentencepiece(const qkv__step *st, qkv__str *token, bool first)
+{
+    const qkv__spm *m = st->spm;
+    int32_t id = qkv__vocab_find(&m->pieces, token->data, token->len);
+    int type = id < 0 ? QKV__PIECE_NORMAL : m->info[id].type;
+    if (type == QKV__PIECE_BYTE) {
+        byte_fallback(st, token, first);
+    } else if (type == QKV__PIECE_CONTROL) {
+        qkv__str_clear(token);
+    } else if (type == QKV__PIECE_UNKNOWN) {
+        qkv__str_clear(token);
+        qkv__str_add(token, m->unk_surface.data, m->unk_surface.len);
+    } else {
+        if (first && (m->prefix || m->trim) && begins(token, QKV__SPACE_MARK))
+            drop(token, strlen(QKV__SPACE_MARK));
+        replace_all(token, QKV__SPACE_MARK, " ");
+    }
+}
+
 /* ---- reading ------------------------------------------------------------------------- */
 
 static qkv_status take_text(char **out, const qkv__json *at, const char *key, const char *initial)
@@ -250,6 +271,15 @@ qkv_status qkv__decoder_read(qkv__decoder *d, qkv_context *ctx, const qkv__json 
         status = read_step(d, ctx, &item);
     }
     return status;
+}
+
+qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__spm *spm)
+{
+    if (!qkv__grow(ctx, &d->steps, &d->capacity, d->count + 1, sizeof *d->steps))
+        return QKV_E_MEMORY;
+    d->steps[d->count++] = (qkv__step){.run = sentencepiece, .spm = spm};
+    d->leading = true;
+    return QKV_OK;
 }
 
 void qkv__decoder_free(qkv__decoder *d, qkv_context *ctx)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer_train.h"
 #include "io/file.h"
 
 enum { CODE_POINTS = 0x110000 };
@@ -272,10 +272,8 @@ static qkv_status count_chars(qkv_tokenizer_trainer *tr, const char *text, size_
     return QKV_OK;
 }
 
-/* One more of a word. */
-static qkv_status count_word(void *user, const char *word, size_t len)
+qkv_status qkv__train_count_word(qkv_tokenizer_trainer *tr, const char *word, size_t len)
 {
-    qkv_tokenizer_trainer *tr = user;
     int32_t id = qkv__vocab_find(&tr->words, word, len);
     if (id < 0) {
         id = (int32_t)tr->words.count;
@@ -296,9 +294,14 @@ static qkv_status count_bytes(qkv_tokenizer_trainer *tr, const char *text, size_
     qkv_status status = QKV_OK;
     for (size_t i = 0, n; i < len && !status; i += n) {
         n = qkv__scan_gpt2(text + i, len - i);
-        status = count_word(tr, text + i, n);
+        status = qkv__train_count_word(tr, text + i, n);
     }
     return status;
+}
+
+static qkv_status count_word(void *user, const char *word, size_t len)
+{
+    return qkv__train_count_word(user, word, len);
 }
 
 /* Line by line. */
@@ -325,6 +328,10 @@ static const struct {
     [QKV_TOKENIZER_CHAR] = {0, NULL, count_chars, finish_chars},
     [QKV_TOKENIZER_BPE] = {256, NULL, count_bytes, finish_bpe},
     [QKV_TOKENIZER_WORDPIECE] = {1, cut_wordpiece, count_lines, finish_wordpiece},
+    [QKV_TOKENIZER_UNIGRAM] = {4, qkv__train_spm_prepare, qkv__train_spm_count,
+                               qkv__train_spm_unigram},
+    [QKV_TOKENIZER_SENTENCEPIECE_BPE] = {4, qkv__train_spm_prepare, qkv__train_spm_count,
+                                         qkv__train_spm_bpe},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -333,6 +340,8 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 qkv_tokenizer_options qkv_tokenizer_defaults(qkv_tokenizer_kind kind)
 {
     qkv_tokenizer_options o = {.kind = kind, .vocab = 8192, .coverage = 1};
+    if (kind == QKV_TOKENIZER_UNIGRAM || kind == QKV_TOKENIZER_SENTENCEPIECE_BPE)
+        o.coverage = 0.9995;
     if (kind == QKV_TOKENIZER_BPE)
         o.special[QKV_TOKEN_EOS] = o.special[QKV_TOKEN_BOS] = "<|endoftext|>";
     for (size_t i = 0; kind == QKV_TOKENIZER_WORDPIECE && i < QKV_TOKEN_ROLES; i++)
@@ -346,6 +355,11 @@ static qkv_status check_options(qkv_context *ctx, const qkv_tokenizer_options *o
         return qkv__fail(ctx, QKV_E_ARGUMENT, "tokenizer kind %d: there are 0 to %d",
                          (int)o->kind, KINDS - 1);
     size_t least = kinds[o->kind].least;
+    bool fixed = kinds[o->kind].prepare == qkv__train_spm_prepare;
+    for (size_t i = 0; i < QKV_TOKEN_ROLES && fixed; i++)
+        if (o->special[i])
+            return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: this kind has special tokens of its own",
+                             qkv__role_keys[i]);
     if (least && (o->vocab < least || o->vocab >= QKV_TOKENIZER_ID_LIMIT))
         return qkv__fail(ctx, QKV_E_ARGUMENT,
                          "such a vocabulary has from %zu to %d tokens, not %zu", least,
@@ -437,6 +451,7 @@ void qkv_tokenizer_trainer_destroy(qkv_tokenizer_trainer *tr)
         qkv__free(tr->ctx, (char *)(uintptr_t)tr->options.special[i]);
     qkv__free(tr->ctx, tr->seen);
     qkv_tokenizer_destroy(tr->cutter);
+    qkv__spm_destroy(tr->spm);
     qkv__vocab_free(&tr->words);
     qkv__free(tr->ctx, tr->counts);
     qkv__free(tr->ctx, tr);

@@ -6,7 +6,7 @@
  * order among equals, of Hugging Face's trainer). */
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer_train.h"
 
 static const uint32_t none = UINT32_MAX;
 

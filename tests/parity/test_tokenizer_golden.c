@@ -86,10 +86,11 @@ static void compare(const char *name, bool exact)
     (void)snprintf(file, sizeof file, GOLDEN "%s.ids", name);
     check(qkv_tokenizer_load(&t, ctx, dir));
     size_t bad = differing(t, file, exact);
-    check(qkv_tokenizer_save(t, QKV_BINARY_DIR "/tests/tokenizer_golden"));
+    (void)snprintf(dir, sizeof dir, QKV_BINARY_DIR "/tests/tokenizer_golden/%s", name);
+    check(qkv_tokenizer_save(t, dir));
     qkv_tokenizer_destroy(t);
     assert_int_equal(bad, 0);
-    check(qkv_tokenizer_load(&t, ctx, QKV_BINARY_DIR "/tests/tokenizer_golden"));
+    check(qkv_tokenizer_load(&t, ctx, dir));
     assert_int_equal(differing(t, file, exact), 0);
     qkv_tokenizer_destroy(t);
 }
@@ -128,6 +129,19 @@ static void test_words(void **state)
 {
     (void)state;
     compare("words", false); /* every other cleaning and cutting */
+}
+
+static void test_unigram(void **state)
+{
+    (void)state;
+    compare("unigram", false); /* Metaspace */
+}
+
+static void test_sentencepiece(void **state)
+{
+    (void)state;
+    compare("spm-unigram", false); /* NFKC by a map of characters, fixed pieces */
+    compare("spm-bpe", false);     /* bytes, spaces kept */
 }
 
 /* $QKV_DATA or ../shared/data, where there are vocabularies too large for the repository. */
@@ -196,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_pattern), cmocka_unit_test(test_splits),
         cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_training),
         cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_words),
+        cmocka_unit_test(test_unigram), cmocka_unit_test(test_sentencepiece),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

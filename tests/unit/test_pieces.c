@@ -142,6 +142,112 @@ static void test_bad_vocab_txt(void **state)
     qkv_tokenizer_destroy(t);
 }
 
+/* Both kinds: trained, text back, both files of a folder, drawing. */
+static void test_sentencepiece(void **state)
+{
+    (void)state;
+    static const char text[] = "the cats sat on  the mat, 12 q";
+    for (int kind = QKV_TOKENIZER_UNIGRAM; kind <= QKV_TOKENIZER_SENTENCEPIECE_BPE; kind++) {
+        qkv_tokenizer_options o = qkv_tokenizer_defaults((qkv_tokenizer_kind)kind);
+        qkv_tokenizer *t, *again;
+        qkv_ids best = {0}, ids = {0}, other = {0};
+        o.vocab = 60;
+        o.coverage = 1;
+        t = trained(&o, lines);
+        assert_int_equal(qkv_tokenizer_id(t, "</s>", 4), 0);
+        assert_int_equal(qkv_tokenizer_special(t, QKV_TOKEN_PAD),
+                         qkv_tokenizer_vocab_size(t) - 1);
+        assert_true(qkv_tokenizer_id(t, "\xe2\x96\x81the", 6) > 1);
+        check(qkv_tokenizer_encode(t, text, sizeof text - 1, QKV_ENCODE_ADD_SPECIAL, &best));
+        assert_int_equal(best.data[best.count - 1], 0);
+        assert_int_equal(best.data[best.count - 2], 1); /* there is no q */
+        expect_text(t, &best, "the cats sat on the mat, 12 ");
+        check(qkv_tokenizer_save(t, SAVED "/marian"));
+        check(qkv_tokenizer_load(&again, ctx, SAVED "/marian"));
+        for (unsigned flags = 1; flags < 8; flags += QKV_ENCODE_TARGET) {
+            ids.count = 0;
+            check(qkv_tokenizer_encode(again, text, sizeof text - 1, flags, &ids));
+            expect_ids(&ids, best.data, best.count);
+        }
+        size_t differ = 0;
+        for (uint64_t seed = 0; seed < 20; seed++) {
+            ids.count = other.count = 0;
+            check(qkv_tokenizer_sample(t, kind == QKV_TOKENIZER_UNIGRAM ? 0.2 : 0.3, seed));
+            check(qkv_tokenizer_encode(t, text, sizeof text - 1, 0, &ids));
+            check(qkv_tokenizer_sample(t, kind == QKV_TOKENIZER_UNIGRAM ? 0.2 : 0.3, seed));
+            check(qkv_tokenizer_encode(t, text, sizeof text - 1, 0, &other));
+            expect_ids(&other, ids.data, ids.count);
+            expect_text(t, &ids, "the cats sat on the mat, 12 ");
+            differ += ids.count != best.count - 1;
+        }
+        assert_true(differ > 5);
+        check(qkv_tokenizer_sample(t, 0, 0));
+        ids.count = 0;
+        check(qkv_tokenizer_encode(t, text, sizeof text - 1, QKV_ENCODE_ADD_SPECIAL, &ids));
+        expect_ids(&ids, best.data, best.count);
+        qkv_ids_free(ctx, &best);
+        qkv_ids_free(ctx, &ids);
+        qkv_ids_free(ctx, &other);
+        qkv_tokenizer_destroy(t);
+        qkv_tokenizer_destroy(again);
+    }
+}
+
+/* Byte-level BPE drops merges too, and the text comes back. */
+static void test_dropout(void **state)
+{
+    (void)state;
+    qkv_tokenizer *t = trained_bpe();
+    qkv_ids best = {0}, ids = {0};
+    check(qkv_tokenizer_encode(t, lines, strlen(lines), 0, &best));
+    check(qkv_tokenizer_sample(t, 0.2, 1));
+    check(qkv_tokenizer_encode(t, lines, strlen(lines), 0, &ids));
+    assert_true(ids.count > best.count);
+    expect_text(t, &ids, lines);
+    ids.count = 0;
+    check(qkv_tokenizer_sample(t, 1, 1));
+    check(qkv_tokenizer_encode(t, lines, strlen(lines), 0, &ids));
+    assert_int_equal(ids.count, strlen(lines));
+    ids.count = 0;
+    check(qkv_tokenizer_sample(t, 0, 1));
+    check(qkv_tokenizer_encode(t, lines, strlen(lines), 0, &ids));
+    expect_ids(&ids, best.data, best.count);
+    assert_int_equal(qkv_tokenizer_sample(t, 1.5, 1), QKV_E_ARGUMENT);
+    qkv_ids_free(ctx, &best);
+    qkv_ids_free(ctx, &ids);
+    qkv_tokenizer_destroy(t);
+    t = trained_wordpiece();
+    assert_int_equal(qkv_tokenizer_sample(t, 0.1, 1), QKV_E_UNSUPPORTED);
+    qkv_tokenizer_destroy(t);
+}
+
+static void test_bad_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *message;
+    } bad[] = {
+        {"", 0, "no piece stands for what is unknown"},
+        {"\x0a\x7f\x0a", 3, "a field breaks off at byte 0 of 3"},
+        {"\x0a\x03\x0a\x05" "a", 5, "a piece breaks off at byte 2 of 5"},
+        {"\x0a\x03\x0a\x01" "a\x0a\x03\x0a\x01" "a", 10, "stands there twice"},
+        {"\x0a\x02\x18\x02", 4, "piece 0 has no text"},
+        {"\x1a\x06\x12\x04\xff\xff\xff\xff", 8, "map of characters is broken"},
+    };
+    qkv_tokenizer *t;
+    check(qkv__dir_create(ctx, SAVED));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        check(qkv__file_write(ctx, SAVED "/bad.model", bad[i].bytes, bad[i].size));
+        assert_int_equal(qkv_tokenizer_load_sentencepiece(&t, ctx, SAVED "/bad.model"),
+                         QKV_E_FORMAT);
+        assert_null(t);
+        expect_message("bad.model");
+        expect_message(bad[i].message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +255,9 @@ int main(void)
         cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_wordpiece_files),
         cmocka_unit_test(test_bad_vocab_txt),
+        cmocka_unit_test(test_sentencepiece),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_bad_models),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tokenizer/ with Hugging Face's tokenizers: what qkv's ids must equal.
+"""Makes tests/golden/tokenizer/ with Hugging Face's tokenizers and SentencePiece: what qkv's ids
+must equal.
 
     python3 tools/make-golden/tokenizer.py [GPT2_VOCAB GPT2_MERGES]
 
 train.txt       text to train on, made up here
 docs.txt        texts to encode, U+001E between them
-NAME/tokenizer.json (or vocab.txt), NAME.ids
+NAME/tokenizer.json (or vocab.txt, spiece.model), NAME.ids
                 a tokenizer, and the ids of every text: a 16-bit count, then 16-bit ids
 gpt2.ids        the same with GPT-2's vocabulary, where its two files are given
 """
@@ -14,6 +15,7 @@ import random
 import struct
 import sys
 
+import sentencepiece
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors, trainers)
 
@@ -165,6 +167,38 @@ def with_words(text):
     return t
 
 
+def with_unigram(text):
+    """Unigram with Metaspace and bytes for what is unknown."""
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(),
+                                         normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+    t.train_from_iterator(text.split("\n"), trainers.UnigramTrainer(
+        vocab_size=400, unk_token="<unk>", show_progress=False, special_tokens=["<unk>", END]))
+    return t
+
+
+def write_spm(text, docs):
+    """SentencePiece's own: both kinds, rules for characters or none, bytes, fixed pieces."""
+    kinds = {"spm-unigram": dict(model_type="unigram", normalization_rule_name="nmt_nfkc",
+                                 vocab_size=400, user_defined_symbols=["ba"]),
+             "spm-bpe": dict(model_type="bpe", normalization_rule_name="identity",
+                             vocab_size=700, byte_fallback=True, user_defined_symbols=["do", "\t"],
+                             control_symbols=["<x>"], remove_extra_whitespaces=False)}
+    for name, options in kinds.items():
+        os.makedirs(os.path.join(OUT, name), exist_ok=True)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(text.split("\n")), minloglevel=2, num_threads=1,
+            model_writer=open(os.path.join(OUT, name, "spiece.model"), "wb"), **options)
+        p = sentencepiece.SentencePieceProcessor(
+            model_file=os.path.join(OUT, name, "spiece.model"))
+        with open(os.path.join(OUT, name + ".ids"), "wb") as f:
+            for doc in docs:
+                ids = p.encode(doc)
+                f.write(struct.pack(f"<H{len(ids)}H", len(ids), *ids))
+
+
 def write_ids(name, t, docs):
     with open(os.path.join(OUT, name + ".ids"), "wb") as f:
         for doc in docs:
@@ -183,7 +217,9 @@ def main():
         f.write("\x1e".join(docs))
     made = {"bpe": train(new_bpe(), text, 700), "added": with_added(text),
             "pattern": with_pattern(text), "splits": with_splits(text),
-            "wordpiece": with_wordpiece(text), "words": with_words(text)}
+            "wordpiece": with_wordpiece(text), "words": with_words(text),
+            "unigram": with_unigram(text)}
+    write_spm(text, docs)
     for name, t in made.items():
         os.makedirs(os.path.join(OUT, name), exist_ok=True)
         if name == "wordpiece":
