@@ -78,7 +78,8 @@ bool qkv__base64(qkv__str *out, const char *text)
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     uint32_t bits = 0;
     size_t len = strlen(text), count = 0;
-    while (len % 4 == 0 && len && text[len - 1] == '=' && count++ < 2)
+    bool padded = len % 4 == 0;
+    while (padded && len && text[len - 1] == '=' && count++ < 2)
         len--;
     for (size_t i = 0; i < len; i++) {
         const char *digit = strchr(digits, text[i]);

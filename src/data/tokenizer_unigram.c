@@ -213,9 +213,12 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
             continue;
         }
         /* What is unknown stands together. */
-        while (i > 1 && qkv__unigram_piece(u, piece + u->cuts[2 * i - 4],
-                                           u->cuts[2 * i - 3] - u->cuts[2 * i - 4]) < 0)
-            end = u->cuts[2 * --i - 1];
+        for (; i > 1; end = u->cuts[2 * --i - 1]) {
+            size_t next = u->cuts[2 * i - 4];
+            id = qkv__unigram_piece(u, piece + next, u->cuts[2 * i - 3] - next);
+            if (id >= 0 && id != u->unk)
+                break;
+        }
         status = put_unknown(t, piece + start, end - start, out);
     }
     return status;

@@ -11,6 +11,7 @@
 
 #include "tokenizers.h"
 
+#include "data/tokenizer.h"
 #include "io/file.h"
 
 #define SAVED QKV_BINARY_DIR "/tests/pieces"
@@ -248,6 +249,39 @@ static void test_bad_models(void **state)
     }
 }
 
+static void test_base64(void **state)
+{
+    (void)state;
+    static const char *const good[][2] = {{"", ""}, {"YQ==", "a"}, {"YWI=", "ab"}, {"YWJj", "abc"}};
+    qkv__str out;
+    qkv__str_init(&out, ctx);
+    for (size_t i = 0; i < 4; i++) {
+        qkv__str_clear(&out);
+        assert_true(qkv__base64(&out, good[i][0]));
+        assert_string_equal(out.data ? out.data : "", good[i][1]);
+    }
+    assert_false(qkv__base64(&out, "Y"));
+    assert_false(qkv__base64(&out, "Y*=="));
+    assert_false(qkv__base64(&out, "Y==="));
+    qkv__str_free(&out);
+}
+
+/* The unknown token spelled out in the text joins what is unknown beside it. */
+static void test_unknown_joins(void **state)
+{
+    (void)state;
+    static const char json[] = "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\":"
+                               " [[\"<u>\", 0], [\"a\", -1], [\"ab\", -3.5], [\"b\", -2]]}}";
+    const int32_t want[] = {1, 3, 0, 1};
+    qkv_tokenizer *t;
+    qkv_ids ids = {0};
+    check(qkv__tokenizer_parse(&t, ctx, "test", json, sizeof json - 1));
+    check(qkv_tokenizer_encode(t, "abq<u>q<u>a", 11, 0, &ids));
+    expect_ids(&ids, want, 4);
+    qkv_ids_free(ctx, &ids);
+    qkv_tokenizer_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +292,8 @@ int main(void)
         cmocka_unit_test(test_sentencepiece),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_base64),
+        cmocka_unit_test(test_unknown_joins),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
