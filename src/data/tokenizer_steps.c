@@ -278,7 +278,7 @@ qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__sp
     if (!qkv__grow(ctx, &d->steps, &d->capacity, d->count + 1, sizeof *d->steps))
         return QKV_E_MEMORY;
     d->steps[d->count++] = (qkv__step){.run = sentencepiece, .spm = spm};
-    d->leading = true;
+    d->leading = spm->trim; /* else only the first space goes, be it a piece alone */
     return QKV_OK;
 }
 

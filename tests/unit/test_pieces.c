@@ -282,6 +282,29 @@ static void test_unknown_joins(void **state)
     qkv_tokenizer_destroy(t);
 }
 
+/* Of the space before a text one goes, or all of it where extra space is removed. */
+static void test_leading_space(void **state)
+{
+    (void)state;
+    for (int trim = 0; trim < 2; trim++) {
+        qkv__spm *m = qkv__spm_new(ctx);
+        qkv_tokenizer *t;
+        qkv_ids ids = {0};
+        assert_non_null(m);
+        m->trim = trim;
+        check(qkv__spm_add(m, "<unk>", 5, 0, QKV__PIECE_UNKNOWN));
+        check(qkv__spm_add(m, QKV__SPACE_MARK, 3, -1, QKV__PIECE_NORMAL));
+        check(qkv__spm_add(m, "a", 1, -2, QKV__PIECE_NORMAL));
+        check(qkv__spm_finish(m, "test"));
+        check(qkv__tokenizer_of_spm(&t, m));
+        check(qkv_tokenizer_encode(t, "  a ", 4, 0, &ids));
+        assert_int_equal(ids.count, trim ? 2 : 5);
+        expect_text(t, &ids, trim ? "a" : "  a ");
+        qkv_ids_free(ctx, &ids);
+        qkv_tokenizer_destroy(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_sentencepiece),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_bad_models),
+        cmocka_unit_test(test_leading_space),
         cmocka_unit_test(test_base64),
         cmocka_unit_test(test_unknown_joins),
     };
