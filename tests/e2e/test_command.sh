@@ -59,6 +59,14 @@ expect 0 '750 tokens to learn from, 250 held out' train lm --data "$out"/[123].t
 expect 1 '1000 bytes to hold out, the text has only 1000' train lm --data "$out"/[123].txt \
     --valid-last 1000 --steps 1 --out "$out/none"
 
+# Characters get their ids in the order of their codes: newline 0, a 1, b 2, ..
+expect 0 '{"ids": [1, 2, 0, 3]}' tokenize "$out/held" "ab
+c" --json
+printf 'ab\nc\n' >"$out/abc"
+expect 0 '{"ids": [1, 2, 0, 3, 0]}' tokenize "$out/held" --file "$out/abc" --json
+expect 0 '{"ids": [[1, 2], [3]]}' tokenize "$out/held" --file "$out/abc" --json --lines
+expect 2 'only one can be tokenised' tokenize "$out/held" ab --file "$out/abc"
+
 # Every command's help fits 80 columns.
 "$QKV" --help | sed -n 's/^  \([a-z][a-z ]*[a-z]\)  .*/\1/p' >"$out/commands"
 [ -s "$out/commands" ] || { echo "no commands in qkv --help"; failed=1; }
