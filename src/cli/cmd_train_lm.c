@@ -343,6 +343,15 @@ static const qkv_model_type *layout_of(int argc, char **argv)
     return type;
 }
 
+/* What comes with the model that --init starts from cannot be chosen. */
+static void note_unused(const job *j)
+{
+    static const char *const fixed[] = {"tokenizer", "vocab", "layout", "positions", "model"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed && j->s.init; i++)
+        if (qkv_options_given(j->c->options, fixed[i]))
+            cli_note(j->c, "--%s has no effect: with --init it is as in %s", fixed[i], j->s.init);
+}
+
 static int run(cli *c, int argc, char **argv)
 {
     job j = {.c = c, .type = layout_of(argc, argv)};
@@ -354,6 +363,7 @@ static int run(cli *c, int argc, char **argv)
     int code = cli_training_check(c, &j.t, j.s.out, j.s.resume);
     if (code)
         return code;
+    note_unused(&j);
     if (prepare(&j))
         code = cli_error(c);
     else

@@ -79,6 +79,7 @@ cmp judged again || fail "$(cat judged again)"
 # Fine-tuning begins where the other run ended, with its tokenizer, and leaves it alone.
 cp -r a before
 train --init a --steps 5 --out b || fail "--init: $(cat notes)"
+grep -q '^--model has no effect' notes || fail "--model beside --init: $(cat notes)"
 [ "$(field loss trained)" = "$(first_loss b)" ] ||
     fail "--init starts elsewhere: $(cat trained; head -1 b/train/metrics.jsonl)"
 train --init a --steps 5 --length 8 --out shorter || fail "--init --length: $(cat notes)"
