@@ -10,14 +10,19 @@ qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *di
 
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
 {
-    return qkv__hub_read_weights(m, dir);
+    return qkv__hub_read_weights(m, dir, false);
+}
+
+qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir)
+{
+    return qkv__hub_read_weights(m, dir, true);
 }
 
 qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
 {
     qkv_status status = qkv__hub_read_config(out, ctx, dir, true);
     if (!status)
-        status = qkv__hub_read_weights(*out, dir);
+        status = qkv__hub_read_weights(*out, dir, false);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;

@@ -18,7 +18,7 @@ void qkv__hub_write_labels(qkv__json_out *w, const qkv_model *m);
 
 /* weights.c */
 qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
-qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir);
+qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o);
 
 #endif

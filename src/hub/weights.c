@@ -53,6 +53,8 @@ typedef struct {
     const qkv_safetensors *file;
     const char *prefix, *type;
     bool *used; /* one per tensor of the file */
+    bool partial;   /* rows that the file lacks stay as they are */
+    size_t matched; /* rows read */
 } loader;
 
 /* With the type's prefix or without it. */
@@ -123,6 +125,8 @@ static qkv_status load_row(void *user, const qkv_row *row)
     const qkv_safetensor *t = find(l, row->name);
     if (row->kind == QKV_ROW_TIED || row->kind == QKV_ROW_IGNORED)
         return QKV_OK;
+    if (!t && l->partial)
+        return QKV_OK;
     const qkv_safetensor *same = NULL;
     qkv_status status = qkv_safetensors_get(l->file, t ? t->name : row->name, row->ndim,
                                             row->shape, &same);
@@ -133,6 +137,7 @@ static qkv_status load_row(void *user, const qkv_row *row)
         status = read_region(l, row, same);
     if (!status)
         qkv_param_touch(row->param);
+    l->matched += !status;
     return status;
 }
 
@@ -147,24 +152,35 @@ qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir
     return status;
 }
 
-qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir)
+/* Every tensor of the file must have been used; of a partial reading, one at least. */
+static qkv_status check_used(const loader *l, const char *dir)
+{
+    if (l->partial && !l->matched)
+        return qkv__fail(l->ctx, QKV_E_FORMAT, "%s: no tensor has a name that this %s model has",
+                         dir, l->type);
+    for (size_t i = 0; i < qkv_safetensors_count(l->file) && !l->partial; i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(l->file, i);
+        if (!l->used[i])
+            return qkv__fail(l->ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s model",
+                             t->file, t->name, l->type);
+    }
+    return QKV_OK;
+}
+
+qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
     qkv_safetensors *file = NULL;
     loader l = {.ctx = qkv_model_context(m), .prefix = qkv_model_type_prefix(type),
-                .type = qkv_model_type_name(type)};
+                .type = qkv_model_type_name(type), .partial = partial};
     qkv_status status = qkv_safetensors_open(&file, l.ctx, dir);
     if (status)
         return status;
     l.file = file;
     l.used = qkv__calloc(l.ctx, qkv_safetensors_count(file) + 1, sizeof *l.used);
     status = l.used ? qkv_model_visit(m, load_row, &l) : QKV_E_MEMORY;
-    for (size_t i = 0; i < qkv_safetensors_count(file) && !status; i++) {
-        const qkv_safetensor *t = qkv_safetensors_at(file, i);
-        if (!l.used[i])
-            status = qkv__fail(l.ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s model",
-                               t->file, t->name, l.type);
-    }
+    if (!status)
+        status = check_used(&l, dir);
     qkv__free(l.ctx, l.used);
     qkv_safetensors_close(file);
     return status;

@@ -157,12 +157,52 @@ static void test_old_names(void **state)
     close_fixture(&f);
 }
 
+/* What rows hold, in their order: each row's first number and whether its name is the encoder's. */
+typedef struct {
+    size_t count;
+    bool encoder[128];
+    qkv_real first[128];
+} rows;
+
+static qkv_status note_row(void *user, const qkv_row *row)
+{
+    rows *r = user;
+    if (row->kind != QKV_ROW_PARAM)
+        return QKV_OK;
+    assert_true(r->count < 128);
+    r->encoder[r->count] = strncmp(row->name, "bert.e", 6) == 0;
+    r->first[r->count++] = qkv_param_data(row->param)[row->offset];
+    return QKV_OK;
+}
+
+/* A classifier that begins with the encoder of the masked model, and with a head of its own. */
+static void test_matching(void **state)
+{
+    (void)state;
+    fixture f, g;
+    rows before = {0}, masked = {0}, after = {0};
+    open_fixture(&f, "bert-classifier", QKV_ISA_ALL);
+    open_fixture(&g, "bert", QKV_ISA_ALL);
+    assert_int_equal(qkv_model_visit(f.model, note_row, &before), QKV_OK);
+    assert_int_equal(qkv_model_visit(g.model, note_row, &masked), QKV_OK);
+    if (qkv_hub_load_matching(f.model, in(GOLDEN, "bert")))
+        fail_msg("%s", qkv_context_message(f.ctx));
+    assert_int_equal(qkv_model_visit(f.model, note_row, &after), QKV_OK);
+    for (size_t i = 0; i < after.count; i++) {
+        assert_true(after.first[i] == (after.encoder[i] ? masked : before).first[i]);
+        assert_true(masked.first[i] != before.first[i]);
+    }
+    assert_int_equal(qkv_hub_load_matching(f.model, in(GOLDEN, "gpt2")), QKV_E_FORMAT);
+    close_fixture(&f);
+    close_fixture(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training), cmocka_unit_test(test_packed),
         cmocka_unit_test(test_saved_again), cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_old_names),
+        cmocka_unit_test(test_old_names),   cmocka_unit_test(test_matching),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
