@@ -1,6 +1,7 @@
 /* bench.c - what the commands of `qkv bench` share. */
 #include "cli/bench.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,6 +57,37 @@ int bench_answer(const cli *c, const bench_report *r)
     qkv__json_end_object(&w);
     return cli_answer(c, &w);
 }
+
+/* ---- measures ------------------------------------------------------------------------------- */
+
+typedef union {
+    max_align_t align;
+    unsigned char bytes[BENCH_SETTINGS];
+} settings;
+
+int bench_run(cli *c, int argc, char **argv, const bench_measure *m)
+{
+    settings s;
+    bench_report found;
+    for (size_t i = 0; m->tables[i]; i++)
+        cli_bind(c, m->tables[i], &s);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    return m->measure(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
+}
+
+qkv_status bench_part(cli *c, const bench_measure *m, const bench_request *request,
+                      bench_report *out)
+{
+    settings s;
+    for (size_t i = 0; m->tables[i]; i++)
+        qkv_option_defaults(m->tables[i], &s);
+    if (m->adapt)
+        m->adapt(&s, request);
+    return m->measure(c, &s, out);
+}
+
+/* ---- what measures share -------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {

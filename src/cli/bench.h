@@ -1,5 +1,5 @@
 /* bench.h - what the commands of `qkv bench` share: how figures are shown, medians, random
- * models and numbers; and the four measures, which `qkv bench` alone runs one after another. */
+ * models and numbers; and what a measure is, of which `qkv bench` alone runs all. */
 #ifndef QKV_CLI_BENCH_H
 #define QKV_CLI_BENCH_H
 
@@ -32,16 +32,29 @@ typedef struct {
     const char *unit;      /* of both */
 } bench_report;
 
-/* For the measures as parts of `qkv bench`: 0 or NULL leaves a default. */
+/* What `qkv bench` asks of the measures, each of which takes what concerns it. */
 typedef struct {
     const char *model;
     size_t length, repeats;
 } bench_request;
 
-qkv_status bench_train(cli *c, const bench_request *request, bench_report *out);
-qkv_status bench_attention(cli *c, const bench_request *request, bench_report *out);
-qkv_status bench_decode(cli *c, const bench_request *request, bench_report *out);
-qkv_status bench_tokenize(cli *c, const bench_request *request, bench_report *out);
+/* A measure: a command of its own, and a part of `qkv bench`. */
+typedef struct {
+    const char *name;                      /* of its object in JSON, and of the command */
+    const qkv_option_table *const *tables; /* NULL at the end; all fill one struct, the settings,
+                                              of at most BENCH_SETTINGS bytes */
+    void (*adapt)(void *settings, const bench_request *request); /* NULL: takes nothing */
+    qkv_status (*measure)(cli *c, const void *settings, bench_report *out);
+} bench_measure;
+enum { BENCH_SETTINGS = 128 };
+
+extern const bench_measure bench_train, bench_attention, bench_decode, bench_tokenize;
+
+/* A command that is one measure: its options, the work, the answer. Exit code. */
+int bench_run(cli *c, int argc, char **argv, const bench_measure *m);
+/* The measure with its defaults, adapted. */
+qkv_status bench_part(cli *c, const bench_measure *m, const bench_request *request,
+                      bench_report *out);
 
 void bench_add_all(bench_report *r, const bench_figure *figures, size_t count);
 
@@ -71,6 +84,7 @@ typedef struct {
     const char *model;
     size_t batch, length;
 } bench_step;
+extern const qkv_option_table bench_step_table; /* its flags */
 
 /* What steps need: zeroed at first, and parameters are zero until somebody fills them. */
 typedef struct {

@@ -2,6 +2,19 @@
  * laid out in memory by `qkv info --predict`. */
 #include "cli/bench.h"
 
+#define FIELD(member) .offset = offsetof(bench_step, member)
+static const qkv_option rows[] = {
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET",
+     .initial = "gpt2", .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
+     .initial = "gpt2", .help = "of the model"},
+    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(batch),
+     .initial = "4", .help = "sequences in a step"},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(length),
+     .initial = "256", .help = "tokens in a sequence"},
+};
+const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows};
+
 qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
 {
     *b = (bench_training){.ctx = ctx, .batch = step->batch, .length = step->length};

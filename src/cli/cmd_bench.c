@@ -9,24 +9,17 @@ static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, .offset = offsetof(bench_request, model),
      .value = "PRESET", .initial = "gpt2",
      .help = "size: nano tiny mini small medium large gpt2 .."},
-    {.flag = "length", .type = QKV_OPT_SIZE, .max = 1048576,
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576,
      .offset = offsetof(bench_request, length), .initial = "2048",
      .help = "tokens that attend to each other; training takes 256 at most"},
-    {.flag = "repeats", .type = QKV_OPT_SIZE, .max = 1000,
+    {.flag = "repeats", .type = QKV_OPT_SIZE, .min = 1, .max = 1000,
      .offset = offsetof(bench_request, repeats), .initial = "5",
      .help = "steps and passes timed, after two that are not"},
 };
 static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof *rows};
 
-static const struct {
-    const char *name; /* of the object in JSON, and of the command that asks more closely */
-    qkv_status (*measure)(cli *c, const bench_request *request, bench_report *out);
-} measures[] = {
-    {"train", bench_train},
-    {"attention", bench_attention},
-    {"decode", bench_decode},
-    {"tokenize", bench_tokenize},
-};
+static const bench_measure *const measures[] = {&bench_train, &bench_attention, &bench_decode,
+                                                &bench_tokenize};
 enum { MEASURES = sizeof measures / sizeof *measures };
 
 static void show(const bench_report *r)
@@ -56,10 +49,10 @@ static int run(cli *c, int argc, char **argv)
                qkv_context_threads(c->ctx), "", "reached", "limit", "share");
     for (size_t i = 0; i < MEASURES && !status; i++) {
         (void)fflush(stdout);
-        status = measures[i].measure(c, &request, &found);
+        status = bench_part(c, measures[i], &request, &found);
         if (status)
             break;
-        qkv__json_begin_object(&w, measures[i].name);
+        qkv__json_begin_object(&w, measures[i]->name);
         bench_put(&w, &found);
         qkv__json_end_object(&w);
         if (!json)

@@ -114,9 +114,9 @@ static void report(job *j, bench_report *r)
                    s->head_width, s->batch, s->length);
 }
 
-static qkv_status work(cli *c, const settings *s, bench_report *out)
+static qkv_status work(cli *c, const void *asked, bench_report *out)
 {
-    job j = {.c = c, .s = *s};
+    job j = {.c = c, .s = *(const settings *)asked};
     qkv_status status = measure(&j);
     if (!status)
         report(&j, out);
@@ -127,26 +127,22 @@ static qkv_status work(cli *c, const settings *s, bench_report *out)
     return status;
 }
 
-qkv_status bench_attention(cli *c, const bench_request *request, bench_report *out)
+static void adapt(void *asked, const bench_request *request)
 {
-    settings s;
-    qkv_option_defaults(&table, &s);
-    s.length = request->length ? request->length : s.length;
-    s.repeats = request->repeats ? request->repeats : s.repeats;
-    return work(c, &s, out);
-}
-
-static int run(cli *c, int argc, char **argv)
-{
-    settings s;
-    bench_report found;
-    cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return work(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
+    settings *s = asked;
+    s->length = request->length;
+    s->repeats = request->repeats;
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};
+_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
+const bench_measure bench_attention = {"attention", tables, adapt, work};
+
+static int run(cli *c, int argc, char **argv)
+{
+    return bench_run(c, argc, argv, &bench_attention);
+}
+
 static const char *const examples[] = {"qkv bench attention --length 2048 --json", NULL};
 
 const cli_command cli_bench_attention = {

@@ -108,9 +108,9 @@ static void report(job *j, bench_report *r)
     (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, f32", j->s.model);
 }
 
-static qkv_status work(cli *c, const settings *s, bench_report *out)
+static qkv_status work(cli *c, const void *asked, bench_report *out)
 {
-    job j = {.c = c, .s = *s};
+    job j = {.c = c, .s = *(const settings *)asked};
     qkv_status status = measure(&j);
     if (!status)
         report(&j, out);
@@ -120,25 +120,21 @@ static qkv_status work(cli *c, const settings *s, bench_report *out)
     return status;
 }
 
-qkv_status bench_decode(cli *c, const bench_request *request, bench_report *out)
+static void adapt(void *asked, const bench_request *request)
 {
-    settings s;
-    qkv_option_defaults(&table, &s);
-    s.model = request->model ? request->model : s.model;
-    return work(c, &s, out);
-}
-
-static int run(cli *c, int argc, char **argv)
-{
-    settings s;
-    bench_report found;
-    cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return work(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
+    settings *s = asked;
+    s->model = request->model;
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};
+_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
+const bench_measure bench_decode = {"decode", tables, adapt, work};
+
+static int run(cli *c, int argc, char **argv)
+{
+    return bench_run(c, argc, argv, &bench_decode);
+}
+
 static const char *const examples[] = {"qkv bench decode --model gpt2 --json", NULL};
 
 const cli_command cli_bench_decode = {

@@ -176,9 +176,9 @@ static void report(const job *j, bench_report *r)
                    j->vocab > BYTES ? j->vocab - BYTES - 1 : 0, j->train);
 }
 
-static qkv_status work(cli *c, const settings *s, bench_report *out)
+static qkv_status work(cli *c, const void *asked, bench_report *out)
 {
-    job j = {.c = c, .s = *s};
+    job j = {.c = c, .s = *(const settings *)asked};
     qkv_status status = measure(&j);
     if (!status)
         report(&j, out);
@@ -191,25 +191,15 @@ static qkv_status work(cli *c, const settings *s, bench_report *out)
     return status;
 }
 
-qkv_status bench_tokenize(cli *c, const bench_request *request, bench_report *out)
-{
-    settings s;
-    (void)request;
-    qkv_option_defaults(&table, &s);
-    return work(c, &s, out);
-}
+static const qkv_option_table *const tables[] = {&table, NULL};
+_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
+const bench_measure bench_tokenize = {"tokenize", tables, NULL, work};
 
 static int run(cli *c, int argc, char **argv)
 {
-    settings s;
-    bench_report found;
-    cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return work(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
+    return bench_run(c, argc, argv, &bench_tokenize);
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv bench tokenize --file book.txt --merges 10000", NULL};
 
 const cli_command cli_bench_tokenize = {

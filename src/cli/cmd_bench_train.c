@@ -7,7 +7,7 @@
 enum { WARM_UPS = 2 };
 
 typedef struct {
-    bench_step step;
+    bench_step step; /* first: bench_step_table fills it */
     size_t steps;
     int dtype;
 } settings;
@@ -16,20 +16,12 @@ static const char *const dtypes[] = {"f32", NULL};
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(step.model), .value = "PRESET",
-     .initial = "gpt2", .help = "size: nano tiny mini small medium large gpt2 .."},
-    {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(step.layout), .names = bench_layouts,
-     .initial = "gpt2", .help = "of the model"},
-    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(step.batch),
-     .initial = "4", .help = "sequences in a step"},
-    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(step.length),
-     .initial = "256", .help = "tokens in a sequence"},
     {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = dtypes, .initial = "f32",
      .help = "type of the numbers"},
     {.flag = "steps", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(steps), .initial = "10",
      .help = "steps timed, after two that are not"},
 };
-static const qkv_option_table table = {"Training step", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Timing", rows, sizeof rows / sizeof *rows};
 
 typedef struct {
     cli *c;
@@ -90,9 +82,9 @@ static void report(job *j, bench_report *r)
                    j->s.step.model, bench_layouts[j->s.step.layout], b->batch, b->length);
 }
 
-static qkv_status work(cli *c, const settings *s, bench_report *out)
+static qkv_status work(cli *c, const void *asked, bench_report *out)
 {
-    job j = {.c = c, .s = *s};
+    job j = {.c = c, .s = *(const settings *)asked};
     qkv_status status = measure(&j);
     if (!status)
         report(&j, out);
@@ -101,28 +93,24 @@ static qkv_status work(cli *c, const settings *s, bench_report *out)
     return status;
 }
 
-qkv_status bench_train(cli *c, const bench_request *request, bench_report *out)
+static void adapt(void *asked, const bench_request *request)
 {
-    settings s;
-    qkv_option_defaults(&table, &s);
-    s.step.model = request->model ? request->model : s.step.model;
-    if (request->length && request->length < s.step.length)
-        s.step.length = request->length;
-    s.steps = request->repeats ? request->repeats : s.steps;
-    return work(c, &s, out);
+    settings *s = asked;
+    s->step.model = request->model;
+    if (request->length < s->step.length)
+        s->step.length = request->length;
+    s->steps = request->repeats;
 }
+
+static const qkv_option_table *const tables[] = {&bench_step_table, &table, NULL};
+_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
+const bench_measure bench_train = {"train", tables, adapt, work};
 
 static int run(cli *c, int argc, char **argv)
 {
-    settings s;
-    bench_report found;
-    cli_bind(c, &table, &s);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return work(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
+    return bench_run(c, argc, argv, &bench_train);
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv bench train --model gpt2 --batch 4 --length 256 --dtype f32 --json", NULL};
 

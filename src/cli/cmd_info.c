@@ -128,14 +128,6 @@ typedef struct {
 static const qkv_option rows[] = {
     {.flag = "predict", .type = QKV_OPT_BOOL, FIELD(predict),
      .help = "say how much memory a training step takes, without taking it"},
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(step.model), .value = "PRESET",
-     .initial = "gpt2", .help = "size: nano tiny mini small medium large gpt2 .."},
-    {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(step.layout), .names = bench_layouts,
-     .initial = "gpt2", .help = "of the model"},
-    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(step.batch),
-     .initial = "4", .help = "sequences in a step"},
-    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(step.length),
-     .initial = "256", .help = "tokens in a sequence"},
 };
 static const qkv_option_table table = {"Memory", rows, sizeof rows / sizeof *rows};
 
@@ -143,6 +135,7 @@ static int run(cli *c, int argc, char **argv)
 {
     settings s;
     cli_bind(c, &table, &s);
+    cli_bind(c, &bench_step_table, &s.step);
     if (cli_parse(c, argc, argv, 0, 1))
         return CLI_USAGE;
     if (s.predict && c->args.count)
@@ -152,7 +145,7 @@ static int run(cli *c, int argc, char **argv)
     return c->args.count ? answer_tensors(c, c->args.items[0]) : answer_machine(c);
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
+static const qkv_option_table *const tables[] = {&table, &bench_step_table, NULL};
 static const char *const examples[] = {
     "qkv info", "qkv info runs/book", "qkv info runs/book/model.safetensors --json",
     "qkv info --predict --model gpt2 --batch 4 --length 256 --json", NULL};
