@@ -1,0 +1,53 @@
+/* records.h - a mapped file of records, each some sequences of ids: sentence pairs, labelled
+ * texts; and the packs of them that training reads.
+ * Layer: data */
+#ifndef QKV_RECORDS_H
+#define QKV_RECORDS_H
+
+#include <qkv/base.h>
+
+QKV_BEGIN_DECLS
+
+typedef struct qkv_records qkv_records;
+typedef struct qkv_records_writer qkv_records_writer;
+
+/* Begins records of `fields` >= 1 sequences each, in a file at path or, with path NULL, in memory.
+ * On failure *out is NULL. */
+qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const char *path,
+                              size_t fields);
+/* The next sequence: first record's first field, its second, ..; n may be 0. */
+qkv_status qkv_records_add(qkv_records_writer *w, const int32_t *ids, size_t n);
+/* Ends the file, which exists under its name from now on, and opens it (out may be NULL: not in
+ * memory then). The writer is freed either way; after a failure there is no file. */
+qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out);
+void qkv_records_abandon(qkv_records_writer *w); /* leaves nothing; NULL is allowed */
+
+/* On failure *out is NULL and the context names the file. */
+qkv_status qkv_records_open(qkv_records **out, qkv_context *ctx, const char *path);
+void qkv_records_close(qkv_records *r); /* NULL is allowed */
+
+size_t qkv_records_count(const qkv_records *r);
+size_t qkv_records_fields(const qkv_records *r);
+size_t qkv_records_ids(const qkv_records *r, size_t field); /* of all records, that field's */
+int32_t qkv_records_max(const qkv_records *r, size_t field); /* the largest id; -1: there is none */
+/* Points *ids at the record's field and returns its length; valid while r is open. */
+size_t qkv_records_get(const qkv_records *r, size_t record, size_t field, const int32_t **ids);
+
+/* ---- packs ---------------------------------------------------------------------------------- */
+
+/* Records in an order shuffled anew for every epoch, cut into packs of up to `budget` ids, all
+ * fields counted (a longer record is a pack of its own). What pack number n holds is a function of
+ * (records, budget, seed, n) alone; packs never cross an epoch's end. */
+typedef struct qkv_packs qkv_packs;
+
+/* records must outlive the packs and hold at least one. On failure *out is NULL. */
+qkv_status qkv_packs_create(qkv_packs **out, qkv_context *ctx, const qkv_records *records,
+                            size_t budget, uint64_t seed);
+void qkv_packs_destroy(qkv_packs *p); /* NULL is allowed */
+/* Points *records at the numbers of the pack's records, valid until the next call, and returns
+ * how many; going through packs in order is cheap. */
+size_t qkv_packs_get(qkv_packs *p, uint64_t pack, const uint64_t **records);
+size_t qkv_packs_per_epoch(const qkv_packs *p); /* in the first one: others differ by a few */
+
+QKV_END_DECLS
+#endif
