@@ -4,6 +4,7 @@
 #define QKV_TASK_H
 
 #include <qkv/model.h>
+#include <qkv/records.h>
 #include <qkv/tokens.h>
 
 QKV_BEGIN_DECLS
@@ -68,6 +69,33 @@ typedef struct {
  * recording. */
 qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, size_t T,
                            size_t limit, qkv_lm_score *out);
+
+/* ---- translating --------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t budget;    /* ids in a sample, source and target: as many pairs as fit */
+    double smoothing; /* of the labels, PyTorch's                       [0, 1)    0.1 */
+} qkv_translate_options;
+
+/* Predict each target token from the source and those before it. Records are sentence pairs: ids of
+ * the source, ids of the target, each with the token that ends it; a sample is a pack of them, laid
+ * one after another. train, valid (NULL: nothing is held out) and the model, a marian or
+ * qkv_translator, must outlive the task. On failure out->self is NULL. */
+qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records *train,
+                              const qkv_records *valid, const qkv_translate_options *options,
+                              uint64_t seed);
+
+typedef struct {
+    double loss;       /* mean -log p of a target token, nats */
+    double perplexity; /* e^loss */
+    size_t tokens;     /* scored */
+} qkv_translate_score;
+
+/* Scores every target token given the source and the right tokens before it. limit: pairs of about
+ * so many target tokens, evenly over the records (0: all). t is reset and used without
+ * recording. */
+qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                                  size_t limit, qkv_translate_score *out);
 
 QKV_END_DECLS
 #endif

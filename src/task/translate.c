@@ -1,0 +1,267 @@
+/* translate.c - predicting the target sentence from the source: pairs laid one after another. */
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/marian.h"
+#include "qkv/task.h"
+#include "tensor/tape.h"
+
+enum { SOURCE, TARGET, FIELDS };
+enum { EVAL_BUDGET = 4096 }; /* ids in one evaluation batch */
+
+typedef struct {
+    qkv_model *model;
+    const qkv_records *train, *valid;
+    qkv_packs *packs;
+    qkv_translate_options o;
+    double pairs, source, target; /* means: pairs in a sample, ids of a source and a target */
+} translate;
+
+/* ---- batches ------------------------------------------------------------------------------ */
+
+/* Some pairs on the tape: their ids one after another, and where each begins. All in step
+ * memory. */
+typedef struct {
+    size_t pairs;
+    int32_t *offsets[FIELDS]; /* (pairs + 1) */
+    int32_t *ids[FIELDS];     /* the decoder's inputs for TARGET */
+    int32_t *targets;
+} batch;
+
+static size_t field_size(const qkv_records *r, uint64_t record, size_t field)
+{
+    const int32_t *ids;
+    return qkv_records_get(r, (size_t)record, field, &ids);
+}
+
+/* False when memory is out. */
+static bool make_batch(batch *b, qkv_tape *t, const qkv_records *r, const uint64_t *records,
+                       size_t pairs)
+{
+    b->pairs = pairs;
+    for (size_t f = 0; f < FIELDS; f++) {
+        b->offsets[f] = qkv__step_alloc(t, (pairs + 1) * sizeof(int32_t));
+        if (!b->offsets[f])
+            return false;
+        b->offsets[f][0] = 0;
+        for (size_t i = 0; i < pairs; i++)
+            b->offsets[f][i + 1] = b->offsets[f][i] + (int32_t)field_size(r, records[i], f);
+        b->ids[f] = qkv__step_alloc(t, ((size_t)b->offsets[f][pairs] + 1) * sizeof(int32_t));
+    }
+    b->targets = qkv__step_alloc(t, ((size_t)b->offsets[TARGET][pairs] + 1) * sizeof(int32_t));
+    return b->ids[SOURCE] && b->ids[TARGET] && b->targets;
+}
+
+static void fill_batch(batch *b, const qkv_records *r, const uint64_t *records, int32_t start)
+{
+    for (size_t i = 0; i < b->pairs; i++) {
+        const int32_t *ids;
+        size_t n = qkv_records_get(r, (size_t)records[i], SOURCE, &ids);
+        memcpy(b->ids[SOURCE] + b->offsets[SOURCE][i], ids, n * sizeof *ids);
+        n = qkv_records_get(r, (size_t)records[i], TARGET, &ids);
+        memcpy(b->targets + b->offsets[TARGET][i], ids, n * sizeof *ids);
+        int32_t *in = b->ids[TARGET] + b->offsets[TARGET][i]; /* one behind the targets */
+        in[0] = start;
+        memcpy(in + 1, ids, (n - 1) * sizeof *ids);
+    }
+}
+
+static qkv_marian_side side(qkv_tape *t, const batch *b, size_t field)
+{
+    size_t shape[] = {1, (size_t)b->offsets[field][b->pairs]};
+    return (qkv_marian_side){.ids = qkv_tensor_ids(t, b->ids[field], 2, shape),
+                             .sequences = b->pairs, .offsets = b->offsets[field]};
+}
+
+/* Cross-entropy of the records' targets. NULL once anything failed. */
+static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const qkv_records *r,
+                              const uint64_t *records, size_t pairs,
+                              const qkv_cross_entropy_options *o)
+{
+    const qkv_marian_config *c = qkv_model_config(m);
+    batch b;
+    if (!make_batch(&b, t, r, records, pairs))
+        return NULL;
+    fill_batch(&b, r, records, c->start);
+    qkv_marian_side source = side(t, &b, SOURCE), target = side(t, &b, TARGET);
+    size_t shape[] = {1, (size_t)b.offsets[TARGET][pairs]};
+    qkv_tensor *memory = qkv_marian_encode(m, t, &source);
+    qkv_tensor *hidden = qkv_marian_decode(m, t, &target, memory, &source, NULL);
+    return qkv_marian_loss(m, t, hidden, qkv_tensor_ids(t, b.targets, 2, shape), o);
+}
+
+/* ---- training ----------------------------------------------------------------------------- */
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    translate *s = self;
+    uint64_t first = part->step * part->total;
+    const uint64_t *records;
+    size_t tokens = 0, pairs = 0;
+    for (size_t i = 0; i < part->total; i++) {
+        size_t n = qkv_packs_get(s->packs, first + i, &records);
+        for (size_t k = 0; k < n; k++)
+            tokens += field_size(s->train, records[k], TARGET);
+        if (i >= part->first && i < part->first + part->count)
+            pairs += n;
+    }
+    uint64_t *all = qkv__step_alloc(t, pairs * sizeof *all);
+    if (!all)
+        return NULL;
+    pairs = 0;
+    for (size_t i = 0; i < part->count; i++) {
+        size_t n = qkv_packs_get(s->packs, first + part->first + i, &records);
+        memcpy(all + pairs, records, n * sizeof *all);
+        pairs += n;
+    }
+    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .normalizer = (double)tokens};
+    return batch_loss(s->model, t, s->train, all, pairs, &o);
+}
+
+static size_t units(void *self)
+{
+    translate *s = self;
+    return (size_t)(s->pairs * (s->source + s->target));
+}
+
+static double flops(void *self)
+{
+    translate *s = self;
+    return s->pairs * qkv_marian_flops(s->model, 1, (size_t)s->source, (size_t)s->target);
+}
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+/* Judges records k count / judged for k in [from, to). */
+static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t judged,
+                        size_t from, size_t to, double *sum)
+{
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    uint64_t *records = qkv__step_alloc(t, (to - from) * sizeof *records);
+    for (size_t k = from; records && k < to; k++)
+        records[k - from] = k * qkv_records_count(r) / judged;
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
+    qkv_tensor *y = records ? batch_loss(m, t, r, records, to - from, &o) : NULL;
+    *sum += (double)qkv_item(t, y);
+    return qkv_tape_status(t);
+}
+
+qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                                  size_t limit, qkv_translate_score *out)
+{
+    size_t count = qkv_records_count(records), all = qkv_records_ids(records, TARGET);
+    size_t judged = count;
+    *out = (qkv_translate_score){0};
+    if (!count)
+        return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "no sentence pairs to judge on");
+    if (limit && limit < all)
+        judged = count * limit / all ? count * limit / all : 1;
+    double sum = 0;
+    qkv_status status = QKV_OK;
+    for (size_t from = 0, to = 0; from < judged && !status; from = to) {
+        size_t size = 0;
+        for (; to < judged; to++) {
+            uint64_t record = to * count / judged;
+            size_t tokens = field_size(records, record, TARGET);
+            size_t more = tokens + field_size(records, record, SOURCE);
+            if (to > from && size + more > EVAL_BUDGET)
+                break;
+            size += more;
+            out->tokens += tokens;
+        }
+        status = score(m, t, records, judged, from, to, &sum);
+    }
+    qkv_tape_reset(t);
+    out->loss = sum / (double)out->tokens;
+    out->perplexity = exp(out->loss);
+    return status;
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    translate *s = self;
+    qkv_translate_score r;
+    *out = (qkv_measures){0};
+    qkv_status status = qkv_translate_evaluate(s->model, t, s->valid, limit, &r);
+    if (status)
+        return status;
+    out->item[0].name = "loss";
+    out->item[0].value = r.loss;
+    out->item[1].name = "perplexity";
+    out->item[1].value = r.perplexity;
+    out->count = 2;
+    out->scored = r.tokens;
+    out->units = qkv_records_ids(s->valid, TARGET);
+    return QKV_OK;
+}
+
+static void destroy(void *self)
+{
+    translate *s = self;
+    qkv_context *ctx = qkv_model_context(s->model);
+    qkv_packs_destroy(s->packs);
+    qkv__free(ctx, s);
+}
+
+static const qkv_task_type type = {"translate", "tokens", 1, loss, evaluate, units, flops,
+                                   destroy};
+static const qkv_task_type type_no_valid = {"translate", "tokens", 1, loss, NULL, units, flops,
+                                            destroy};
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+/* Every sequence has a token and no more than the model has positions. */
+static qkv_status check_records(const qkv_model *m, const qkv_records *r, const char *what)
+{
+    static const char *const names[] = {"source", "target"};
+    const qkv_marian_config *c = qkv_model_config(m);
+    qkv_context *ctx = qkv_model_context(m);
+    if (qkv_records_fields(r) != FIELDS || !qkv_records_count(r))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data: sentence pairs expected, found %zu "
+                         "records of %zu sequences", what, qkv_records_count(r),
+                         qkv_records_fields(r));
+    for (size_t f = 0; f < FIELDS; f++) {
+        int32_t max = qkv_records_max(r, f);
+        if (max >= 0 && (size_t)max >= c->vocab)
+            return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data has token %d, the model only %zu",
+                             what, (int)max, c->vocab);
+        for (size_t i = 0; i < qkv_records_count(r); i++) {
+            size_t n = field_size(r, i, f);
+            if (n < 1 || n > c->positions)
+                return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data, pair %zu: its %s has %zu "
+                                 "tokens, 1 to %zu expected", what, i + 1, names[f], n,
+                                 c->positions);
+        }
+    }
+    return QKV_OK;
+}
+
+qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records *train,
+                              const qkv_records *valid, const qkv_translate_options *options,
+                              uint64_t seed)
+{
+    *out = (qkv_task){0};
+    qkv_context *ctx = qkv_model_context(model);
+    qkv_status status = check_records(model, train, "training");
+    if (!status && valid)
+        status = check_records(model, valid, "held-out");
+    if (status)
+        return status;
+    translate *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    double n = (double)qkv_records_count(train);
+    *s = (translate){.model = model, .train = train, .valid = valid, .o = *options,
+                     .source = (double)qkv_records_ids(train, SOURCE) / n,
+                     .target = (double)qkv_records_ids(train, TARGET) / n};
+    status = qkv_packs_create(&s->packs, ctx, train, options->budget, seed);
+    if (status) {
+        qkv__free(ctx, s);
+        return status;
+    }
+    s->pairs = n / (double)qkv_packs_per_epoch(s->packs);
+    *out = (qkv_task){valid ? &type : &type_no_valid, s, model, seed};
+    return QKV_OK;
+}
