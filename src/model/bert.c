@@ -1,11 +1,9 @@
 /* bert.c - BERT: word, position and segment embeddings, a post-norm stack, one of two heads. The
  * types share everything but the head. */
-#include "qkv/bert.h"
+#include "model/bert.h"
 
-#include <math.h>
 #include <stdio.h>
 
-#include "model/model.h"
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
@@ -26,42 +24,6 @@ typedef struct {
 
 static bool is_classifier(const qkv_model *m) { return m->type == &qkv_bert_classifier_type; }
 
-/* ---- configuration --------------------------------------------------------------------------- */
-
-#define FIELD(member) .offset = offsetof(qkv_bert_config, member)
-#define SIZE_ROW(key_, member, initial_, help_)                                                \
-    {.key = key_, .type = QKV_OPT_SIZE, .min = 1, .max = 16777216, FIELD(member),              \
-     .initial = initial_, .help = help_}
-#define RATE_ROW(key_, member, help_)                                                          \
-    {.key = key_, .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(member),       \
-     .initial = "0.1", .help = help_}
-
-static const qkv_option rows[] = {
-    SIZE_ROW("vocab_size", vocab, "30522", "tokens in the vocabulary"),
-    SIZE_ROW("max_position_embeddings", positions, "512", "longest input in tokens"),
-    SIZE_ROW("type_vocab_size", segments, "2", "kinds of segment"),
-    SIZE_ROW("hidden_size", width, "768", "width of the residual stream"),
-    SIZE_ROW("num_hidden_layers", layers, "12", "transformer blocks"),
-    SIZE_ROW("num_attention_heads", heads, "12", "attention heads"),
-    {.key = "intermediate_size", .type = QKV_OPT_SIZE, .max = 16777216, FIELD(ff_width),
-     .initial = "0", .help = "feed-forward width; 0: 4 times hidden_size"},
-    SIZE_ROW("num_labels", classes, "2", "classes of a classifier"),
-    {.key = "hidden_act", .type = QKV_OPT_ENUM, FIELD(act), .names = qkv__activation_names,
-     .initial = "gelu", .help = "activation of the feed-forward layer"},
-    RATE_ROW("hidden_dropout_prob", dropout, "dropout of each sublayer's output"),
-    RATE_ROW("attention_probs_dropout_prob", attention_dropout, "dropout of attention weights"),
-    {.key = "classifier_dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1,
-     .max = 1, FIELD(classifier_dropout), .initial = "-1",
-     .help = "dropout before the classes; below 0: as elsewhere"},
-    {.key = "layer_norm_eps", .type = QKV_OPT_REAL, .max = 1, FIELD(norm_eps), .initial = "1e-12",
-     .help = "added to the variance in LayerNorm"},
-    {.key = "initializer_range", .type = QKV_OPT_REAL, .max = 10, FIELD(init_range),
-     .initial = "0", .help = "deviation of initial weights; 0: 1 / sqrt(width)"},
-    {.key = "pad_token_id", .type = QKV_OPT_INT, .min = -1, .max = 16777215, FIELD(pad),
-     .initial = "0", .help = "id of the padding token; -1: none"},
-};
-static const qkv_option_table config_table = {"BERT model", rows, sizeof rows / sizeof *rows};
-
 /* ---- making ------------------------------------------------------------------------------- */
 
 static qkv_status complete_config(bert *m)
@@ -77,8 +39,7 @@ static qkv_status complete_config(bert *m)
                          c->heads);
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
-    if (c->init_range == 0)
-        c->init_range = 1 / sqrt((double)c->width);
+    c->init_range = qkv__init_range(c->init_range, c->width);
     return QKV_OK;
 }
 
@@ -96,32 +57,6 @@ static qkv_block_config block_config(const qkv_bert_config *c)
     return b;
 }
 
-static qkv_status make_blocks(bert *m)
-{
-    qkv_params *ps = m->base.params;
-    qkv_block_config config = block_config(m->c);
-    m->blocks = qkv__params_alloc(ps, m->c->layers * sizeof(qkv_block *));
-    for (size_t i = 0; m->blocks && i < m->c->layers; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "layer.%zu", i);
-        m->blocks[i] = qkv_block_create(ps, &config, name, (uint32_t)i);
-        if (!m->blocks[i])
-            return qkv_context_status(m->base.ctx);
-    }
-    return m->blocks ? QKV_OK : QKV_E_MEMORY;
-}
-
-static qkv_param *matrix(bert *m, const char *name, size_t rows_, size_t columns)
-{
-    size_t shape[] = {rows_, columns};
-    return qkv_param_create(m->base.params, name, 2, shape);
-}
-
-static qkv_param *vector(bert *m, const char *name, size_t n)
-{
-    return qkv_param_create(m->base.params, name, 1, &n);
-}
-
 static qkv_status make(qkv_model *base)
 {
     bert *m = (bert *)base;
@@ -130,22 +65,27 @@ static qkv_status make(qkv_model *base)
     if (status)
         return status;
     const qkv_bert_config *c = m->c;
+    qkv_block_config config = block_config(c);
+    qkv_params *ps = base->params;
     bool classifier = is_classifier(base);
-    m->word_table = matrix(m, "words", c->vocab, c->width);
-    m->position_table = matrix(m, "positions", c->positions, c->width);
-    m->segment_table = matrix(m, "segments", c->segments, c->width);
-    m->norm_weight = vector(m, "norm.weight", c->width);
-    m->norm_bias = vector(m, "norm.bias", c->width);
-    status = make_blocks(m);
-    m->dense_weight = matrix(m, "dense.weight", c->width, c->width);
-    m->dense_bias = vector(m, "dense.bias", c->width);
+    m->word_table = qkv__matrix(ps, "words", c->vocab, c->width);
+    m->position_table = qkv__matrix(ps, "positions", c->positions, c->width);
+    m->segment_table = qkv__matrix(ps, "segments", c->segments, c->width);
+    m->norm_weight = qkv__vector(ps, "norm.weight", c->width);
+    m->norm_bias = qkv__vector(ps, "norm.bias", c->width);
+    m->blocks = qkv__stack_create(ps, &config, "layer", c->layers, 0, false);
+    if (!m->blocks)
+        return qkv_context_status(base->ctx);
+    m->dense_weight = qkv__matrix(ps, "dense.weight", c->width, c->width);
+    m->dense_bias = qkv__vector(ps, "dense.bias", c->width);
     if (!classifier) {
-        m->head_norm_weight = vector(m, "head.norm.weight", c->width);
-        m->head_norm_bias = vector(m, "head.norm.bias", c->width);
+        m->head_norm_weight = qkv__vector(ps, "head.norm.weight", c->width);
+        m->head_norm_bias = qkv__vector(ps, "head.norm.bias", c->width);
     }
-    m->head_weight = classifier ? matrix(m, "head.weight", c->classes, c->width) : m->word_table;
-    m->head_bias = vector(m, "head.bias", classifier ? c->classes : c->vocab);
-    return status ? status : m->head_bias ? QKV_OK : QKV_E_MEMORY;
+    m->head_weight = classifier ? qkv__matrix(ps, "head.weight", c->classes, c->width)
+                                : m->word_table;
+    m->head_bias = qkv__vector(ps, "head.bias", classifier ? c->classes : c->vocab);
+    return qkv__params_status(ps);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -167,16 +107,12 @@ static void visit_block(const bert *m, qkv__visit *v, const qkv_block_params *p)
 
 static void visit_embeddings(const bert *m, qkv__visit *v)
 {
-    const qkv_bert_config *c = m->c;
-    size_t d = c->width;
+    double std = m->c->init_range;
     snprintf(v->name, sizeof v->name, "bert.embeddings.");
-    qkv__visit_rows(v, "word_embeddings.weight", m->word_table, 0, c->vocab, d, false,
-                    QKV_INIT_NORMAL, c->init_range);
-    qkv__visit_rows(v, "position_embeddings.weight", m->position_table, 0, c->positions, d, false,
-                    QKV_INIT_NORMAL, c->init_range);
-    qkv__visit_rows(v, "token_type_embeddings.weight", m->segment_table, 0, c->segments, d, false,
-                    QKV_INIT_NORMAL, c->init_range);
-    qkv__visit_norm(v, "LayerNorm", m->norm_weight, m->norm_bias, d);
+    qkv__visit_table(v, "word_embeddings.weight", m->word_table, false, std);
+    qkv__visit_table(v, "position_embeddings.weight", m->position_table, false, std);
+    qkv__visit_table(v, "token_type_embeddings.weight", m->segment_table, false, std);
+    qkv__visit_norm(v, "LayerNorm", m->norm_weight, m->norm_bias, m->c->width);
     qkv__visit_kind(v, "position_ids", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
 }
 
@@ -195,8 +131,7 @@ static void visit_masked_head(const bert *m, qkv__visit *v)
                      c->init_range);
     qkv__visit_norm(v, "cls.predictions.transform.LayerNorm", m->head_norm_weight,
                     m->head_norm_bias, d);
-    qkv__visit_kind(v, "cls.predictions.decoder.weight", m->word_table, QKV_ROW_TIED,
-                    QKV_INIT_KEEP, 0);
+    qkv__visit_table(v, "cls.predictions.decoder.weight", m->word_table, true, 0);
     qkv__visit_kind(v, "cls.predictions.decoder.bias", m->head_bias, QKV_ROW_TIED, QKV_INIT_KEEP,
                     0);
     for (size_t i = 0; ignored[i]; i++)
@@ -327,8 +262,8 @@ static double numbers(const qkv_model_type *type, const void *config)
 }
 
 const qkv_model_type qkv_bert_masked_type = {
-    "bert", "BertForMaskedLM", "bert.", &config_table, sizeof(qkv_bert_config), sizeof(bert),
+    "bert", "BertForMaskedLM", "bert.", &qkv__bert_config, sizeof(qkv_bert_config), sizeof(bert),
     numbers, make, visit, NULL};
 const qkv_model_type qkv_bert_classifier_type = {
-    "bert", "BertForSequenceClassification", "bert.", &config_table, sizeof(qkv_bert_config),
+    "bert", "BertForSequenceClassification", "bert.", &qkv__bert_config, sizeof(qkv_bert_config),
     sizeof(bert), numbers, make, visit, NULL};

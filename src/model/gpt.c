@@ -28,8 +28,7 @@ static void complete_config(qkv_gpt_config *c, bool llama)
 {
     if (!c->ff_width)
         c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
-    if (c->init_range == 0)
-        c->init_range = 1 / sqrt((double)c->width);
+    c->init_range = qkv__init_range(c->init_range, c->width);
     if (!llama) {
         c->kv_heads = c->heads;
         c->head_width = 0;
@@ -77,7 +76,8 @@ static double numbers(const qkv_model_type *type, const void *config)
     return rows * (double)c.width + (double)c.layers * block_numbers(&c, llama);
 }
 
-static qkv_block_config block_config(const gpt *m, size_t layer)
+/* Of the first block, where scale_by_layer divides by 1. */
+static qkv_block_config block_config(const gpt *m)
 {
     const qkv_gpt_config *c = m->c;
     bool llama = is_llama(&m->base);
@@ -98,16 +98,13 @@ static qkv_block_config block_config(const gpt *m, size_t layer)
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
     b.attention_scale = c->scale_attention ? 1 / sqrt((double)c->head_width) : 1;
-    if (c->scale_by_layer)
-        b.attention_scale /= (double)(layer + 1);
     return b;
 }
 
 static qkv_status make_positions(gpt *m)
 {
     const qkv_gpt_config *c = m->c;
-    size_t shape[] = {c->positions, c->width};
-    m->position_table = qkv_param_create(m->base.params, "positions", 2, shape);
+    m->position_table = qkv__matrix(m->base.params, "positions", c->positions, c->width);
     if (!m->position_table)
         return QKV_E_MEMORY;
     if (c->position_kind == QKV_POSITIONS_LEARNED)
@@ -129,27 +126,18 @@ static qkv_status make(qkv_model *base)
     complete_config(m->c, is_llama(base));
     const qkv_gpt_config *c = m->c;
     qkv_params *ps = base->params;
-    size_t table[] = {c->vocab, c->width};
-    m->token_table = qkv_param_create(ps, "tokens", 2, table);
+    qkv_block_config config = block_config(m);
+    m->token_table = qkv__matrix(ps, "tokens", c->vocab, c->width);
     if (!m->token_table || (!is_llama(base) && make_positions(m)))
         return qkv_context_status(base->ctx);
-    m->blocks = qkv__params_alloc(ps, c->layers * sizeof(qkv_block *));
+    m->blocks = qkv__stack_create(ps, &config, "h", c->layers, 0, c->scale_by_layer);
     if (!m->blocks)
-        return QKV_E_MEMORY;
-    for (size_t i = 0; i < c->layers; i++) {
-        char name[32];
-        qkv_block_config config = block_config(m, i);
-        snprintf(name, sizeof name, "h.%zu", i);
-        m->blocks[i] = qkv_block_create(ps, &config, name, (uint32_t)i);
-        if (!m->blocks[i])
-            return qkv_context_status(base->ctx);
-    }
-    m->norm_weight = qkv_param_create(ps, "norm.weight", 1, &c->width);
-    if (!m->norm_weight ||
-        (!is_llama(base) && !(m->norm_bias = qkv_param_create(ps, "norm.bias", 1, &c->width))))
-        return QKV_E_MEMORY;
-    m->head = c->tie ? m->token_table : qkv_param_create(ps, "head", 2, table);
-    return m->head ? QKV_OK : QKV_E_MEMORY;
+        return qkv_context_status(base->ctx);
+    m->norm_weight = qkv__vector(ps, "norm.weight", c->width);
+    if (!is_llama(base))
+        m->norm_bias = qkv__vector(ps, "norm.bias", c->width);
+    m->head = c->tie ? m->token_table : qkv__matrix(ps, "head", c->vocab, c->width);
+    return qkv__params_status(ps);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -181,11 +169,9 @@ static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
     const qkv_gpt_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     snprintf(v.name, sizeof v.name, "transformer.");
-    qkv__visit_rows(&v, "wte.weight", m->token_table, 0, c->vocab, c->width, false,
-                    QKV_INIT_NORMAL, c->init_range);
+    qkv__visit_table(&v, "wte.weight", m->token_table, false, c->init_range);
     if (c->position_kind == QKV_POSITIONS_LEARNED)
-        qkv__visit_rows(&v, "wpe.weight", m->position_table, 0, c->positions, c->width, false,
-                        QKV_INIT_NORMAL, c->init_range);
+        qkv__visit_table(&v, "wpe.weight", m->position_table, false, c->init_range);
     else
         qkv__visit_kind(&v, "wpe.weight", m->position_table, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
     for (size_t i = 0; i < c->layers; i++) {
@@ -195,11 +181,7 @@ static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
     snprintf(v.name, sizeof v.name, "transformer.");
     qkv__visit_norm(&v, "ln_f", m->norm_weight, m->norm_bias, c->width);
     v.name[0] = 0;
-    if (c->tie)
-        qkv__visit_kind(&v, "lm_head.weight", m->head, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
-    else
-        qkv__visit_rows(&v, "lm_head.weight", m->head, 0, c->vocab, c->width, false,
-                        QKV_INIT_NORMAL, c->init_range);
+    qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
     return v.status;
 }
 
@@ -226,19 +208,14 @@ static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
     gpt *m = (gpt *)base;
     const qkv_gpt_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
-    qkv__visit_rows(&v, "model.embed_tokens.weight", m->token_table, 0, c->vocab, c->width, false,
-                    QKV_INIT_NORMAL, c->init_range);
+    qkv__visit_table(&v, "model.embed_tokens.weight", m->token_table, false, c->init_range);
     for (size_t i = 0; i < c->layers; i++) {
         snprintf(v.name, sizeof v.name, "model.layers.%zu.", i);
         visit_llama_block(m, &v, qkv_block_parameters(m->blocks[i]));
     }
     v.name[0] = 0;
     qkv__visit_norm(&v, "model.norm", m->norm_weight, NULL, c->width);
-    if (c->tie)
-        qkv__visit_kind(&v, "lm_head.weight", m->head, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
-    else
-        qkv__visit_rows(&v, "lm_head.weight", m->head, 0, c->vocab, c->width, false,
-                        QKV_INIT_NORMAL, c->init_range);
+    qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
     return v.status;
 }
 

@@ -3,23 +3,10 @@
 
 #include "model/gpt.h"
 
-static const char *const position_kinds[] = {"learned", "sinusoid", "none", "rotary", NULL};
+#define CONFIG qkv_gpt_config
+#include "model/config_rows.h"
 
-#define FIELD(member) .offset = offsetof(qkv_gpt_config, member)
-#define SIZE_ROW(key_, member, least, initial_, help_)                                         \
-    {.key = key_, .type = QKV_OPT_SIZE, .min = least, .max = 16777216, FIELD(member),          \
-     .initial = initial_, .help = help_}
-#define REAL_ROW(key_, member, most, initial_, help_)                                          \
-    {.key = key_, .type = QKV_OPT_REAL, .max = most, FIELD(member), .initial = initial_,       \
-     .help = help_}
-#define RATE_ROW(key_, member, help_)                                                          \
-    {.key = key_, .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(member),       \
-     .initial = "0", .help = help_}
-#define BOOL_ROW(key_, member, initial_, help_)                                                \
-    {.key = key_, .type = QKV_OPT_BOOL, FIELD(member), .initial = initial_, .help = help_}
-#define TOKEN_ROW(key_, member, help_)                                                         \
-    {.key = key_, .type = QKV_OPT_INT, .min = -1, .max = 16777215, FIELD(member),              \
-     .initial = "-1", .help = help_}
+static const char *const position_kinds[] = {"learned", "sinusoid", "none", "rotary", NULL};
 
 static const qkv_option gpt2_rows[] = {
     SIZE_ROW("vocab_size", vocab, 1, "50257", "tokens in the vocabulary"),
@@ -29,23 +16,22 @@ static const qkv_option gpt2_rows[] = {
     SIZE_ROW("n_head", heads, 1, "12", "attention heads"),
     {.key = "n_inner", .type = QKV_OPT_SIZE, .flags = QKV_OPT_NULL, .max = 16777216,
      FIELD(ff_width), .initial = "0", .help = "feed-forward width; 0: 4 times n_embd"},
-    {.key = "activation_function", .type = QKV_OPT_ENUM, FIELD(act), .names = qkv__activation_names,
-     .initial = "gelu_new", .help = "activation of the feed-forward layer"},
-    RATE_ROW("resid_pdrop", dropout, "dropout of each sublayer's output"),
-    RATE_ROW("embd_pdrop", embd_dropout, "dropout of the embedding"),
-    RATE_ROW("attn_pdrop", attention_dropout, "dropout of attention weights"),
+    ENUM_ROW("activation_function", act, qkv__activation_names, "gelu_new",
+             "activation of the feed-forward layer"),
+    RATE_ROW("resid_pdrop", dropout, "0", "dropout of each sublayer's output"),
+    RATE_ROW("embd_pdrop", embd_dropout, "0", "dropout of the embedding"),
+    RATE_ROW("attn_pdrop", attention_dropout, "0", "dropout of attention weights"),
     REAL_ROW("layer_norm_epsilon", norm_eps, 1, "1e-5", "added to the variance in LayerNorm"),
-    REAL_ROW("initializer_range", init_range, 10, "0",
-             "deviation of initial weights; 0: 1 / sqrt(width)"),
+    INIT_ROW("initializer_range", init_range),
     BOOL_ROW("tie_word_embeddings", tie, "true", "the output layer is the embedding"),
     BOOL_ROW("scale_attn_weights", scale_attention, "true", "attention over sqrt(head width)"),
     BOOL_ROW("scale_attn_by_inverse_layer_idx", scale_by_layer, "false",
              "attention over the layer's number too"),
-    {.key = "qkv_positions", .type = QKV_OPT_ENUM, FIELD(position_kind), .names = position_kinds,
-     .initial = "learned", .help = "how the position table was made"},
-    TOKEN_ROW("bos_token_id", bos, "id of the token that begins a text; -1: none"),
-    TOKEN_ROW("eos_token_id", eos, "id of the token that ends a text; -1: none"),
-    TOKEN_ROW("pad_token_id", pad, "id of the padding token; -1: none"),
+    ENUM_ROW("qkv_positions", position_kind, position_kinds, "learned",
+             "how the position table was made"),
+    TOKEN_ROW("bos_token_id", bos, "-1", "id of the token that begins a text; -1: none"),
+    TOKEN_ROW("eos_token_id", eos, "-1", "id of the token that ends a text; -1: none"),
+    TOKEN_ROW("pad_token_id", pad, "-1", "id of the padding token; -1: none"),
 };
 
 static const qkv_option llama_rows[] = {
@@ -58,22 +44,20 @@ static const qkv_option llama_rows[] = {
     SIZE_ROW("head_dim", head_width, 0, "0", "width of a head; 0: hidden_size / heads"),
     SIZE_ROW("intermediate_size", ff_width, 0, "0",
              "feed-forward width; 0: 8/3 of hidden_size, rounded up to 64"),
-    {.key = "hidden_act", .type = QKV_OPT_ENUM, FIELD(act), .names = qkv__activation_names,
-     .initial = "silu", .help = "activation of the gate"},
+    ENUM_ROW("hidden_act", act, qkv__activation_names, "silu", "activation of the gate"),
     REAL_ROW("rms_norm_eps", norm_eps, 1, "1e-6", "added to the mean square in RMSNorm"),
     REAL_ROW("rope_theta|rope_parameters.rope_theta", rotary_base, 1e12, "10000",
              "base of the rotary angles"),
-    REAL_ROW("initializer_range", init_range, 10, "0",
-             "deviation of initial weights; 0: 1 / sqrt(width)"),
-    RATE_ROW("attention_dropout", attention_dropout, "dropout of attention weights"),
-    RATE_ROW("resid_pdrop", dropout, "dropout of each sublayer's output"),
-    RATE_ROW("embd_pdrop", embd_dropout, "dropout of the embedding"),
+    INIT_ROW("initializer_range", init_range),
+    RATE_ROW("attention_dropout", attention_dropout, "0", "dropout of attention weights"),
+    RATE_ROW("resid_pdrop", dropout, "0", "dropout of each sublayer's output"),
+    RATE_ROW("embd_pdrop", embd_dropout, "0", "dropout of the embedding"),
     BOOL_ROW("attention_bias", attention_bias, "false", "biases in the attention layers"),
     BOOL_ROW("mlp_bias", ff_bias, "false", "biases in the feed-forward layers"),
     BOOL_ROW("tie_word_embeddings", tie, "false", "the output layer is the embedding"),
-    TOKEN_ROW("bos_token_id", bos, "id of the token that begins a text; -1: none"),
-    TOKEN_ROW("eos_token_id", eos, "id of the token that ends a text; -1: none"),
-    TOKEN_ROW("pad_token_id", pad, "id of the padding token; -1: none"),
+    TOKEN_ROW("bos_token_id", bos, "-1", "id of the token that begins a text; -1: none"),
+    TOKEN_ROW("eos_token_id", eos, "-1", "id of the token that ends a text; -1: none"),
+    TOKEN_ROW("pad_token_id", pad, "-1", "id of the padding token; -1: none"),
 };
 
 const qkv_option_table qkv__gpt2_config = {"GPT-2 model", gpt2_rows,

@@ -49,8 +49,7 @@ static qkv_status complete_config(marian *m)
         c->encoder_ff_width = 4 * c->width;
     if (!c->decoder_ff_width)
         c->decoder_ff_width = 4 * c->width;
-    if (c->init_range == 0)
-        c->init_range = 1 / sqrt((double)c->width);
+    c->init_range = qkv__init_range(c->init_range, c->width);
     return QKV_OK;
 }
 
@@ -70,12 +69,6 @@ static qkv_block_config block_config(const marian *m, bool decoder)
     return b;
 }
 
-static qkv_param *matrix(marian *m, const char *name, size_t rows, size_t columns)
-{
-    size_t shape[] = {rows, columns};
-    return qkv_param_create(m->base.params, name, 2, shape);
-}
-
 static qkv_status make_stack(marian *m, stack *s, bool decoder)
 {
     qkv_params *ps = m->base.params;
@@ -85,23 +78,16 @@ static qkv_status make_stack(marian *m, stack *s, bool decoder)
     s->layers = decoder ? m->c->decoder_layers : m->c->encoder_layers;
     s->embedding_site = SITES + (decoder ? TARGET_SITE : SOURCE_SITE);
     s->norm_site = SITES + (decoder ? DECODER_SITE : ENCODER_SITE);
-    s->blocks = qkv__params_alloc(ps, s->layers * sizeof(qkv_block *));
+    s->blocks = qkv__stack_create(ps, &config, side, s->layers, decoder ? DECODER_INDEX : 0, false);
     if (!s->blocks)
-        return QKV_E_MEMORY;
-    for (size_t i = 0; i < s->layers; i++) {
-        snprintf(name, sizeof name, "%s.%zu", side, i);
-        s->blocks[i] = qkv_block_create(ps, &config, name,
-                                        (uint32_t)i + (decoder ? DECODER_INDEX : 0));
-        if (!s->blocks[i])
-            return qkv_context_status(m->base.ctx);
+        return qkv_context_status(m->base.ctx);
+    if (!config.post_norm) {
+        snprintf(name, sizeof name, "%s.norm.weight", side);
+        s->norm_weight = qkv__vector(ps, name, m->c->width);
+        snprintf(name, sizeof name, "%s.norm.bias", side);
+        s->norm_bias = qkv__vector(ps, name, m->c->width);
     }
-    if (config.post_norm)
-        return QKV_OK;
-    snprintf(name, sizeof name, "%s.norm.weight", side);
-    s->norm_weight = qkv_param_create(ps, name, 1, &m->c->width);
-    snprintf(name, sizeof name, "%s.norm.bias", side);
-    s->norm_bias = qkv_param_create(ps, name, 1, &m->c->width);
-    return s->norm_weight && s->norm_bias ? QKV_OK : QKV_E_MEMORY;
+    return qkv__params_status(ps);
 }
 
 static qkv_status make(qkv_model *base)
@@ -112,11 +98,13 @@ static qkv_status make(qkv_model *base)
     if (status)
         return status;
     const qkv_marian_config *c = m->c;
-    m->encoder.table = matrix(m, "source", c->vocab, c->width);
-    m->decoder.table = c->share ? m->encoder.table : matrix(m, "target", c->vocab, c->width);
-    m->positions = matrix(m, "positions", c->positions, c->width);
-    m->head = c->tie ? m->decoder.table : matrix(m, "head", c->vocab, c->width);
-    m->head_bias = matrix(m, "head.bias", 1, c->vocab);
+    qkv_params *ps = base->params;
+    m->encoder.table = qkv__matrix(ps, "source", c->vocab, c->width);
+    m->decoder.table = c->share ? m->encoder.table
+                                : qkv__matrix(ps, "target", c->vocab, c->width);
+    m->positions = qkv__matrix(ps, "positions", c->positions, c->width);
+    m->head = c->tie ? m->decoder.table : qkv__matrix(ps, "head", c->vocab, c->width);
+    m->head_bias = qkv__matrix(ps, "head.bias", 1, c->vocab);
     if (!m->encoder.table || !m->decoder.table || !m->positions || !m->head || !m->head_bias)
         return QKV_E_MEMORY;
     qkv_param_freeze(m->positions, true);
@@ -151,18 +139,6 @@ static void visit_block(const marian *m, qkv__visit *v, const qkv_block_params *
     qkv__visit_norm(v, "final_layer_norm", p->norm2_weight, p->norm2_bias, d);
 }
 
-/* A table under a name: a row of its own, or another name of a row that was visited. */
-static void visit_table(const marian *m, qkv__visit *v, const char *name, qkv_param *table,
-                        bool own)
-{
-    v->name[0] = 0;
-    if (own)
-        qkv__visit_rows(v, name, table, 0, m->c->vocab, m->c->width, false, QKV_INIT_NORMAL,
-                        m->c->init_range);
-    else
-        qkv__visit_kind(v, name, table, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
-}
-
 static void visit_stack(const marian *m, qkv__visit *v, const stack *s, const char *side,
                         size_t ff)
 {
@@ -182,12 +158,15 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
     const qkv_marian_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     if (c->share)
-        visit_table(m, &v, "model.shared.weight", m->encoder.table, true);
-    visit_table(m, &v, "model.encoder.embed_tokens.weight", m->encoder.table, !c->share);
-    visit_table(m, &v, "model.decoder.embed_tokens.weight", m->decoder.table, !c->share);
+        qkv__visit_table(&v, "model.shared.weight", m->encoder.table, false, c->init_range);
+    qkv__visit_table(&v, "model.encoder.embed_tokens.weight", m->encoder.table, c->share,
+                     c->init_range);
+    qkv__visit_table(&v, "model.decoder.embed_tokens.weight", m->decoder.table, c->share,
+                     c->init_range);
     visit_stack(m, &v, &m->encoder, "encoder", c->encoder_ff_width);
     visit_stack(m, &v, &m->decoder, "decoder", c->decoder_ff_width);
-    visit_table(m, &v, "lm_head.weight", m->head, !c->tie);
+    v.name[0] = 0;
+    qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
     qkv__visit_kind(&v, "final_logits_bias", m->head_bias, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
     return v.status;
 }

@@ -1,22 +1,12 @@
 /* marian_config.c - an encoder-decoder's fields, under the names that Hugging Face gives them. */
 #include "model/marian.h"
 
+#define CONFIG qkv_marian_config
+#include "model/config_rows.h"
+
 /* In the order of qkv_activation; Marian's files say "swish". */
 static const char *const activations[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
                                           "swish", "sigmoid", "tanh", NULL};
-
-#define FIELD(member) .offset = offsetof(qkv_marian_config, member)
-#define SIZE_ROW(key_, member, least, initial_, help_)                                         \
-    {.key = key_, .type = QKV_OPT_SIZE, .min = least, .max = 16777216, FIELD(member),          \
-     .initial = initial_, .help = help_}
-#define RATE_ROW(key_, member, initial_, help_)                                                \
-    {.key = key_, .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(member),       \
-     .initial = initial_, .help = help_}
-#define BOOL_ROW(key_, member, help_)                                                          \
-    {.key = key_, .type = QKV_OPT_BOOL, FIELD(member), .initial = "true", .help = help_}
-#define TOKEN_ROW(key_, member, initial_, help_)                                               \
-    {.key = key_, .type = QKV_OPT_INT, .min = -1, .max = 16777215, FIELD(member),              \
-     .initial = initial_, .help = help_}
 
 static const qkv_option rows[] = {
     SIZE_ROW("vocab_size", vocab, 1, "58101", "tokens in the vocabulary"),
@@ -30,16 +20,15 @@ static const qkv_option rows[] = {
              "feed-forward width of the encoder; 0: 4 times d_model"),
     SIZE_ROW("decoder_ffn_dim", decoder_ff_width, 0, "0",
              "feed-forward width of the decoder; 0: 4 times d_model"),
-    {.key = "activation_function", .type = QKV_OPT_ENUM, FIELD(act), .names = activations,
-     .initial = "swish", .help = "activation of the feed-forward layer"},
+    ENUM_ROW("activation_function", act, activations, "swish",
+             "activation of the feed-forward layer"),
     RATE_ROW("dropout", dropout, "0.1", "dropout of each sublayer's output"),
     RATE_ROW("attention_dropout", attention_dropout, "0", "dropout of attention weights"),
     RATE_ROW("activation_dropout", activation_dropout, "0", "dropout after the activation"),
-    {.key = "init_std", .type = QKV_OPT_REAL, .max = 10, FIELD(init_range), .initial = "0",
-     .help = "deviation of initial weights; 0: 1 / sqrt(width)"},
-    BOOL_ROW("scale_embedding", scale_embedding, "embeddings times sqrt(d_model)"),
-    BOOL_ROW("share_encoder_decoder_embeddings", share, "one table for source and target"),
-    BOOL_ROW("tie_word_embeddings", tie, "the output layer is the target's table"),
+    INIT_ROW("init_std", init_range),
+    BOOL_ROW("scale_embedding", scale_embedding, "true", "embeddings times sqrt(d_model)"),
+    BOOL_ROW("share_encoder_decoder_embeddings", share, "true", "one table for source and target"),
+    BOOL_ROW("tie_word_embeddings", tie, "true", "the output layer is the target's table"),
     TOKEN_ROW("pad_token_id", pad, "58100", "id of the padding token; -1: none"),
     TOKEN_ROW("eos_token_id", eos, "0", "id of the token that ends a sentence"),
     TOKEN_ROW("decoder_start_token_id", start, "58100", "id of the decoder's first input"),

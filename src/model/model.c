@@ -1,6 +1,7 @@
 /* model.c - the list of model types, and what all models share. */
 #include "model/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -121,6 +122,24 @@ qkv_status qkv_model_init(qkv_model *m, uint64_t seed)
     return qkv_model_visit(m, init_row, &seed);
 }
 
+/* ---- making --------------------------------------------------------------------------------- */
+
+double qkv__init_range(double range, size_t width)
+{
+    return range != 0 ? range : 1 / sqrt((double)width);
+}
+
+qkv_param *qkv__matrix(qkv_params *ps, const char *name, size_t rows, size_t columns)
+{
+    size_t shape[] = {rows, columns};
+    return qkv_param_create(ps, name, 2, shape);
+}
+
+qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n)
+{
+    return qkv_param_create(ps, name, 1, &n);
+}
+
 /* ---- visiting ------------------------------------------------------------------------------- */
 
 static void call(qkv__visit *v, qkv_row *row, const char *name)
@@ -166,6 +185,15 @@ void qkv__visit_norm(qkv__visit *v, const char *name, qkv_param *weight, qkv_par
     qkv__visit_rows(v, full, weight, 0, width, 0, false, QKV_INIT_ONES, 0);
     snprintf(full, sizeof full, "%s.bias", name);
     qkv__visit_rows(v, full, bias, 0, width, 0, false, QKV_INIT_ZEROS, 0);
+}
+
+void qkv__visit_table(qkv__visit *v, const char *name, qkv_param *p, bool tied, double std)
+{
+    if (tied)
+        qkv__visit_kind(v, name, p, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
+    else
+        qkv__visit_rows(v, name, p, 0, qkv_param_dim(p, 0), qkv_param_dim(p, 1), false,
+                        QKV_INIT_NORMAL, std);
 }
 
 void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,

@@ -54,6 +54,14 @@ struct qkv_lm_cache {
 qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers,
                              size_t capacity);
 
+/* ---- making --------------------------------------------------------------------------------- */
+
+/* Deviation of initial weights: range itself, or 1 / sqrt(width) when it is 0. */
+double qkv__init_range(double range, size_t width);
+/* Parameters (rows, columns) and (n); NULL, and the context says why, when one cannot be made. */
+qkv_param *qkv__matrix(qkv_params *ps, const char *name, size_t rows, size_t columns);
+qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n);
+
 /* ---- visiting, in one line a tensor -------------------------------------------------------- */
 
 typedef struct {
@@ -74,11 +82,19 @@ void qkv__visit_dense(qkv__visit *v, const char *name, qkv_param *weight, qkv_pa
 /* Rows name.weight (ones) and name.bias (zeros) of a norm; bias may be NULL. */
 void qkv__visit_norm(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
                      size_t width);
+/* A row for a whole matrix; tied: another name of a row that is visited elsewhere. */
+void qkv__visit_table(qkv__visit *v, const char *name, qkv_param *p, bool tied, double std);
 /* A row with a kind of its own (FIXED, TIED, IGNORED), whole and as the file has it. */
 void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,
                      qkv_init init, double scale);
 
 /* ---- stack.c -------------------------------------------------------------------------------- */
+
+/* Blocks name.0, name.1, ..; numbers from first on tell them apart where they draw at random.
+ * scale_by_layer: the i-th one's attention scale, which config then gives, is over i + 1.
+ * NULL, and the context says why, when one cannot be made. */
+qkv_block **qkv__stack_create(qkv_params *ps, const qkv_block_config *config, const char *name,
+                              size_t count, uint32_t first, bool scale_by_layer);
 
 /* i32, shape of ids (B, T): past, past + 1, ..; from 0 again in each packed sequence. */
 qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,

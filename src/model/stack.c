@@ -1,6 +1,26 @@
-/* stack.c - what all stacks of blocks do alike: number positions, pass the stream on. */
+/* stack.c - what all stacks of blocks do alike: make them, number positions, pass the stream on. */
+#include <stdio.h>
+
 #include "model/model.h"
+#include "tensor/param.h"
 #include "tensor/tape.h"
+
+qkv_block **qkv__stack_create(qkv_params *ps, const qkv_block_config *config, const char *name,
+                              size_t count, uint32_t first, bool scale_by_layer)
+{
+    qkv_block **blocks = qkv__params_alloc(ps, count * sizeof *blocks);
+    for (size_t i = 0; blocks && i < count; i++) {
+        char full[48];
+        qkv_block_config c = *config;
+        if (scale_by_layer)
+            c.attention_scale /= (double)(i + 1);
+        snprintf(full, sizeof full, "%s.%zu", name, i);
+        blocks[i] = qkv_block_create(ps, &c, full, first + (uint32_t)i);
+        if (!blocks[i])
+            return NULL;
+    }
+    return blocks;
+}
 
 qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
                            const int32_t *offsets)

@@ -9,6 +9,7 @@ struct qkv_params {
     qkv__arena *memory, *scratch;
     qkv_param **list;
     size_t count, room;
+    qkv_status status; /* of the last that could not be made */
 };
 
 qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx)
@@ -35,6 +36,13 @@ void qkv_params_destroy(qkv_params *ps)
     qkv__arena_destroy(ps->memory);
     qkv__arena_destroy(ps->scratch);
     qkv__free(ps->ctx, ps);
+}
+
+/* NULL, remembered. */
+static void *failed(qkv_params *ps)
+{
+    ps->status = qkv_context_status(ps->ctx);
+    return NULL;
 }
 
 /* The elements of a parameter of this shape; 0 when they cannot be counted or named. */
@@ -74,13 +82,13 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
 {
     size_t count = shape_count(ps->ctx, name, ndim, shape);
     if (!count || !list_room(ps))
-        return NULL;
+        return failed(ps);
     size_t name_bytes = strlen(name) + 1;
     qkv_param *p = qkv__arena_zalloc(ps->memory, sizeof *p);
     char *copy = p ? qkv__arena_alloc(ps->memory, name_bytes) : NULL;
     qkv_real *data = copy ? qkv__arena_zalloc(ps->memory, count * sizeof *data) : NULL;
     if (!data)
-        return NULL;
+        return failed(ps);
     memcpy(copy, name, name_bytes);
     p->owner = ps;
     p->name = copy;
@@ -144,8 +152,11 @@ bool qkv_param_frozen(const qkv_param *p) { return p->frozen; }
 qkv_context *qkv__params_context(const qkv_params *ps) { return ps->ctx; }
 void *qkv__params_alloc(qkv_params *ps, size_t bytes)
 {
-    return qkv__arena_alloc(ps->memory, bytes);
+    void *p = qkv__arena_alloc(ps->memory, bytes);
+    return p ? p : failed(ps);
 }
+
+qkv_status qkv__params_status(const qkv_params *ps) { return ps->status; }
 
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps)
 {

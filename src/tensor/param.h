@@ -26,6 +26,10 @@ qkv_context *qkv__params_context(const qkv_params *ps);
 /* Memory that lives as long as the parameters (the model arena); not cleared. NULL on failure. */
 void *qkv__params_alloc(qkv_params *ps, size_t bytes);
 
+/* QKV_OK when every parameter and all memory that was asked for was made: many are asked for, one
+ * check follows. */
+qkv_status qkv__params_status(const qkv_params *ps);
+
 /* Kernels and threads to work on parameters with, outside any tape. */
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps);
 qkv_exec qkv__params_exec(const qkv_params *ps);

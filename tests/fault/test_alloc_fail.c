@@ -6,34 +6,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "qkv/ops.h"
-
-typedef struct {
-    long left; /* allocations that still work; < 0: all */
-    size_t live;
-} failing;
-
-static void *failing_alloc(void *user, size_t bytes)
-{
-    failing *f = user;
-    if (f->left == 0)
-        return NULL;
-    if (f->left > 0)
-        f->left--;
-    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
-    f->live += p != NULL;
-    return p;
-}
-
-static void failing_free(void *user, void *p)
-{
-    failing *f = user;
-    f->live -= p != NULL;
-    free(p);
-}
+#include "failing.h"
+#include "qkv/bert.h"
+#include "qkv/gpt.h"
+#include "qkv/marian.h"
 
 /* A block's worth of ops, wide enough that step memory needs several allocations. */
 static qkv_tensor *forward(qkv_tape *t, qkv_param *const *w)
@@ -61,11 +39,8 @@ static qkv_tensor *forward(qkv_tape *t, qkv_param *const *w)
 /* Two steps. Returns the loss, or -1 after a failure, which must have been said. */
 static double run(failing *memory)
 {
-    qkv_context_options o = qkv_context_defaults();
+    qkv_context_options o = failing_options(memory);
     o.threads = 2;
-    o.alloc = failing_alloc;
-    o.free = failing_free;
-    o.user = memory;
     qkv_context *ctx;
     qkv_tape *t = NULL;
     qkv_params *ps = NULL;
@@ -106,12 +81,12 @@ static double run(failing *memory)
 static void test_every_allocation(void **state)
 {
     (void)state;
-    failing memory = {.left = -1};
+    failing memory = {.left = SIZE_MAX};
     double expected = run(&memory);
     assert_true(expected > 0);
     assert_int_equal(memory.live, 0);
-    long failures = 0;
-    for (long n = 0;; n++) {
+    size_t failures = 0;
+    for (size_t n = 0;; n++) {
         assert_true(n < 1000);
         memory.left = n;
         double loss = run(&memory);
@@ -125,8 +100,64 @@ static void test_every_allocation(void **state)
     assert_true(failures > 8);
 }
 
+/* ---- making models ------------------------------------------------------------------------- */
+
+static const qkv_gpt_config gpt = {
+    .vocab = 3000, .positions = 16, .width = 64, .layers = 3, .heads = 4, .norm_eps = 1e-5,
+    .rotary_base = 1e4};
+static const qkv_bert_config bert = {.vocab = 3000, .positions = 16, .segments = 2, .width = 64,
+                                     .layers = 3, .heads = 4, .classes = 3, .norm_eps = 1e-5};
+static const qkv_marian_config marian = {
+    .vocab = 3000, .positions = 16, .width = 64, .encoder_layers = 2, .decoder_layers = 2,
+    .encoder_heads = 4, .decoder_heads = 4, .pad = 1};
+static const struct {
+    const qkv_model_type *type;
+    const void *config;
+} models[] = {
+    {&qkv_gpt2_type, &gpt},        {&qkv_llama_type, &gpt},
+    {&qkv_bert_masked_type, &bert}, {&qkv_bert_classifier_type, &bert},
+    {&qkv_marian_type, &marian},   {&qkv_translator_type, &marian},
+};
+
+static bool make_model(failing *memory, size_t i)
+{
+    const qkv_context_options o = failing_options(memory);
+    qkv_context *ctx;
+    qkv_model *m;
+    if (qkv_context_create(&ctx, &o))
+        return false;
+    bool ok = qkv_model_create(&m, ctx, models[i].type, models[i].config) == QKV_OK;
+    if (ok) {
+        assert_int_equal(qkv_model_init(m, 1), QKV_OK); /* every tensor is there */
+    } else {
+        assert_null(m);
+        assert_int_equal(qkv_context_status(ctx), QKV_E_MEMORY);
+    }
+    qkv_model_destroy(m);
+    qkv_context_destroy(ctx);
+    return ok;
+}
+
+/* Memory that comes back after one refusal must not hide that something was not made. */
+static void test_every_model(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        for (int once = 0; once < 2; once++) {
+            size_t n = 0;
+            for (bool made = false; !made; n++) {
+                failing memory = {.left = n, .once = once != 0};
+                made = make_model(&memory, i);
+                assert_int_equal(memory.live, 0);
+                assert_true(n < 1000);
+            }
+            assert_true(n > 8);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_allocation),
+                                       cmocka_unit_test(test_every_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,29 @@
+/* bert_config.c - BERT's fields, under the names that Hugging Face gives them. */
+#include "model/bert.h"
+
+#define CONFIG qkv_bert_config
+#include "model/config_rows.h"
+
+static const qkv_option rows[] = {
+    SIZE_ROW("vocab_size", vocab, 1, "30522", "tokens in the vocabulary"),
+    SIZE_ROW("max_position_embeddings", positions, 1, "512", "longest input in tokens"),
+    SIZE_ROW("type_vocab_size", segments, 1, "2", "kinds of segment"),
+    SIZE_ROW("hidden_size", width, 1, "768", "width of the residual stream"),
+    SIZE_ROW("num_hidden_layers", layers, 1, "12", "transformer blocks"),
+    SIZE_ROW("num_attention_heads", heads, 1, "12", "attention heads"),
+    SIZE_ROW("intermediate_size", ff_width, 0, "0",
+             "feed-forward width; 0: 4 times hidden_size"),
+    SIZE_ROW("num_labels", classes, 1, "2", "classes of a classifier"),
+    ENUM_ROW("hidden_act", act, qkv__activation_names, "gelu",
+             "activation of the feed-forward layer"),
+    RATE_ROW("hidden_dropout_prob", dropout, "0.1", "dropout of each sublayer's output"),
+    RATE_ROW("attention_probs_dropout_prob", attention_dropout, "0.1",
+             "dropout of attention weights"),
+    {.key = "classifier_dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1,
+     .max = 1, FIELD(classifier_dropout), .initial = "-1",
+     .help = "dropout before the classes; below 0: as elsewhere"},
+    REAL_ROW("layer_norm_eps", norm_eps, 1, "1e-12", "added to the variance in LayerNorm"),
+    INIT_ROW("initializer_range", init_range),
+    TOKEN_ROW("pad_token_id", pad, "0", "id of the padding token; -1: none"),
+};
+const qkv_option_table qkv__bert_config = {"BERT model", rows, sizeof rows / sizeof *rows};
