@@ -52,7 +52,8 @@ bool cli_training_exists(cli *c, const char *dir)
 
 /* All that a run writes before its first checkpoint. */
 static const char *const first_files[] = {
-    "train/metrics.jsonl", "train/train.tokens", "train/valid.tokens", "tokenizer.json",
+    "train/metrics.jsonl", "train/train.tokens", "train/valid.tokens", "train/train.records",
+    "train/valid.records", "tokenizer.json", "vocab.txt", "source.spm", "target.spm",
     "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
     "config.json", "generation_config.json", "model.safetensors"};
 enum { FIRST_FILES = sizeof first_files / sizeof *first_files };

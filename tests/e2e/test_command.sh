@@ -56,7 +56,7 @@ head -c 100 "$out/1.txt" >"$out/2.txt"
 head -c 100 "$out/1.txt" >"$out/3.txt"
 expect 0 '750 tokens to learn from, 250 held out' train lm --data "$out"/[123].txt --model nano \
     --tokenizer char --valid-last 25% --steps 1 --length 16 --threads 1 --out "$out/held"
-expect 1 '1000 bytes to hold out, the text has only 1000' train lm --data "$out"/[123].txt \
+expect 1 '1000 bytes to hold out, there are only 1000' train lm --data "$out"/[123].txt \
     --valid-last 1000 --steps 1 --out "$out/none"
 
 # Characters get their ids in the order of their codes: newline 0, a 1, b 2, ..

@@ -1,0 +1,119 @@
+/* job.c - the way of a training run through its directory. */
+#include "cli/job.h"
+
+#include "io/file.h"
+
+#define FIELD(member) .offset = offsetof(cli_job_options, member)
+static const qkv_option rows[] = {
+    {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(out), .value = "DIR",
+     .help = "where the model goes"},
+    {.flag = "resume", .type = QKV_OPT_BOOL, FIELD(resume),
+     .help = "go on from the last checkpoint in --out"},
+    {.flag = "init", .type = QKV_OPT_STRING, FIELD(init), .value = "DIR",
+     .help = "start from this model and its tokenizer"},
+};
+const qkv_option_table cli_job_table = {"Run", rows, sizeof rows / sizeof *rows};
+
+void cli_job_bind(cli_job *j)
+{
+    cli_bind(j->c, &cli_job_table, &j->o);
+    cli_training_bind(j->c, &j->t);
+}
+
+char *cli_job_path(const cli_job *j, const char *name)
+{
+    return qkv__path_join(j->c->ctx, j->o.out, name);
+}
+
+qkv_status cli_job_init(cli_job *j)
+{
+    qkv_status status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->o.init);
+    return status ? status : qkv_hub_load(&j->model, j->c->ctx, j->o.init);
+}
+
+void cli_job_rate(cli_job *j, size_t width, double lr)
+{
+    qkv_schedule *s = &j->t.schedule;
+    if (!qkv_options_given(j->c->options, "lr"))
+        s->lr = s->kind == QKV_SCHEDULE_NOAM ? 1 : lr;
+    if (!qkv_options_given(j->c->options, "width"))
+        s->width = width;
+}
+
+qkv_status cli_job_records(const cli_job *j, const char *name, bool required, qkv_records **out)
+{
+    char *path = cli_job_path(j, name);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && qkv__file_exists(path))
+        status = qkv_records_open(out, j->c->ctx, path);
+    else if (!status && required)
+        status = qkv__fail(j->c->ctx, QKV_E_IO, "%s is missing", path);
+    qkv__free(j->c->ctx, path);
+    return status;
+}
+
+/* Nothing is written before all that can be checked without writing is, and what was written is
+ * removed again if the rest fails. */
+static qkv_status begin(cli_job *j, const cli_job_type *type)
+{
+    bool existed = qkv__dir_exists(j->o.out);
+    qkv_status status = type->read(j);
+    if (!status)
+        status = cli_training_dir(j->c, j->o.out);
+    if (status)
+        return status;
+    status = type->write(j);
+    if (!status)
+        status = type->begin(j);
+    if (!status && j->tokenizer)
+        status = qkv_tokenizer_save(j->tokenizer, j->o.out);
+    if (!status)
+        status = qkv_hub_save(j->model, j->o.out, NULL);
+    if (status)
+        cli_training_undo(j->c, j->o.out, existed);
+    return status;
+}
+
+/* What a run that is there already has: nothing but the run's place is read from flags. */
+static qkv_status reopen(cli_job *j, const cli_job_type *type)
+{
+    qkv_status status = cli_training_dir(j->c, j->o.out);
+    if (!status && type->has_text)
+        status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->o.out);
+    if (!status)
+        status = qkv_hub_load_config(&j->model, j->c->ctx, j->o.out);
+    if (!status)
+        status = type->open(j);
+    return status ? status : type->begin(j);
+}
+
+/* What comes with the model that --init starts from cannot be chosen. */
+static void note_unused(const cli_job *j, const char *const *fixed)
+{
+    for (size_t i = 0; fixed[i] && j->o.init; i++)
+        if (qkv_options_given(j->c->options, fixed[i]))
+            cli_note(j->c, "--%s has no effect: with --init it is as in %s", fixed[i], j->o.init);
+}
+
+static void clean_up(cli_job *j, const cli_job_type *type)
+{
+    qkv_task_destroy(&j->task);
+    qkv_model_destroy(j->model);
+    type->close(j);
+    qkv_tokenizer_destroy(j->tokenizer);
+}
+
+int cli_job_run(cli_job *j, const cli_job_type *type)
+{
+    int code = cli_training_check(j->c, &j->t, j->o.out, j->o.resume);
+    if (code)
+        return code;
+    note_unused(j, type->fixed);
+    bool again = j->o.resume && cli_training_exists(j->c, j->o.out);
+    if (again ? reopen(j, type) : begin(j, type))
+        code = cli_error(j->c);
+    else
+        code = cli_training_run(j->c, &j->t, &j->task, j->o.out, j->o.resume);
+    clean_up(j, type);
+    return code;
+}

@@ -1,0 +1,64 @@
+/* job.h - one `qkv train ...` from its options to its last words: a new run or one that goes on.
+ *
+ * A command's own struct begins with a cli_job. Its run function binds its tables and those of the
+ * job, parses, and hands over:
+ *
+ *     job j = {.base.c = c};
+ *     cli_bind(c, &table, &j.s);
+ *     cli_job_bind(&j.base);
+ *     if (cli_parse(c, argc, argv, 0, 0))
+ *         return CLI_USAGE;
+ *     return cli_job_run(&j.base, &type);                                                      */
+#ifndef QKV_CLI_JOB_H
+#define QKV_CLI_JOB_H
+
+#include "cli/training.h"
+#include "qkv/hub.h"
+#include "qkv/records.h"
+#include "qkv/tokens.h"
+
+/* Options of every job. */
+typedef struct {
+    const char *out, *init;
+    bool resume;
+} cli_job_options;
+extern const qkv_option_table cli_job_table;
+
+typedef struct {
+    cli *c;
+    cli_job_options o;
+    cli_training t;
+    qkv_model *model;
+    qkv_tokenizer *tokenizer; /* NULL where there is no text */
+    qkv_task task;
+} cli_job;
+
+/* What a command brings. In this order, for a new run: read, write, begin; for one that goes on:
+ * open, begin; in the end close. */
+typedef struct {
+    qkv_status (*read)(cli_job *j);  /* opens the data; makes tokenizer and model. Writes nothing */
+    qkv_status (*write)(cli_job *j); /* puts what --resume needs of the data into OUT/train */
+    qkv_status (*open)(cli_job *j);  /* opens that; the tokenizer and the model are there already */
+    qkv_status (*begin)(cli_job *j); /* makes the task and calls cli_job_rate */
+    void (*close)(cli_job *j);       /* frees what is the command's own */
+    bool has_text;                   /* there is a tokenizer */
+    const char *const *fixed;        /* flags without effect beside --init; ends in NULL */
+} cli_job_type;
+
+void cli_job_bind(cli_job *j);
+int cli_job_run(cli_job *j, const cli_job_type *type); /* an exit code */
+
+/* For `read`: the model and the tokenizer that --init names. */
+qkv_status cli_job_init(cli_job *j);
+
+/* The peak learning rate of a model of that width, unless --lr gave one; and noam's width. */
+void cli_job_rate(cli_job *j, size_t width, double lr);
+
+/* OUT/name, to be freed with qkv__free; NULL when memory is out. */
+char *cli_job_path(const cli_job *j, const char *name);
+
+/* For `open`: the records in OUT/name; *out stays NULL when there is no such file and it is not
+ * required. */
+qkv_status cli_job_records(const cli_job *j, const char *name, bool required, qkv_records **out);
+
+#endif

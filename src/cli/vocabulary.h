@@ -1,0 +1,20 @@
+/* vocabulary.h - the options of commands that train a vocabulary, and its training. */
+#ifndef QKV_CLI_VOCABULARY_H
+#define QKV_CLI_VOCABULARY_H
+
+#include "cli/cli.h"
+#include "qkv/tokens.h"
+
+typedef struct {
+    int kind; /* a qkv_tokenizer_kind */
+    size_t vocab;
+} cli_vocabulary;
+extern const qkv_option_table cli_vocabulary_table;
+
+/* Learns from `train`; characters must all be known, so those of `valid` are added. A failure
+ * begins with the part's name. */
+qkv_status cli_vocabulary_train(cli *c, const cli_vocabulary *v, const qkv_text_part *train,
+                                size_t train_count, const qkv_text_part *valid,
+                                size_t valid_count, qkv_tokenizer **out);
+
+#endif
