@@ -19,12 +19,12 @@ qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *di
 /* Fills an existing model from the weights in dir. On failure the model may be half filled. */
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir);
 
-/* Zeroed: the defaults. */
 /* Fills what the weights in dir have by name and leaves the rest: a classifier from the model that
  * learnt the language. A tensor of one name and another shape is an error, and so is none at all.
  * On failure the model may be half filled. */
 qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir);
 
+/* Zeroed: the defaults. */
 typedef struct {
     qkv_store store;    /* F32, F16 or BF16; QKV_STORE_NONE: F32                       F32 */
     size_t shard_bytes; /* 0: one file                                                   0 */

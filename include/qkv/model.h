@@ -45,6 +45,12 @@ qkv_status qkv_model_set_labels(qkv_model *m, const char *const *names, size_t c
 size_t qkv_model_label_count(const qkv_model *m);
 const char *qkv_model_label(const qkv_model *m, size_t i); /* NULL past the last */
 
+enum { QKV_LM_ENDS = 8 };
+/* All tokens that end a text (config.json's "eos_token_id" as a list), in place of the
+ * configuration's one; copied. At most QKV_LM_ENDS. */
+void qkv_model_set_ends(qkv_model *m, const int32_t *ids, size_t count);
+size_t qkv_model_end_count(const qkv_model *m); /* of those that were set */
+
 /* Every tensor of the model's files, once, in a fixed order. Returns what fn returned last. */
 qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user);
 
@@ -60,7 +66,8 @@ typedef struct qkv_lm_cache qkv_lm_cache;
 bool qkv_model_is_lm(const qkv_model *m);
 size_t qkv_lm_vocab(const qkv_model *m);
 size_t qkv_lm_positions(const qkv_model *m);   /* the training length the config states */
-int32_t qkv_lm_eos(const qkv_model *m);        /* the token that ends a text; -1: none */
+/* The tokens that end a text: those that were set, or the configuration's. Returns how many. */
+size_t qkv_lm_ends(const qkv_model *m, int32_t out[QKV_LM_ENDS]);
 bool qkv_lm_has_horizon(const qkv_model *m);   /* positions past it do not exist (learned) */
 /* Floating-point operations of a training step on `rows` tokens in sequences of `length`: 6 a row
  * and parameter that is multiplied with (the tied head counted, look-ups not), and for attention

@@ -127,11 +127,13 @@ static int one(job *j, size_t index)
     qkv_generate_options o = {.tokens = j->s.tokens, .window = j->s.window,
                               .seed = j->c->common.seed, .index = index,
                               .sampling = j->s.sampling};
-    int32_t end = qkv_lm_eos(j->model);
-    if (end < 0)
-        end = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_EOS);
-    o.stop = &end;
-    o.stops = end >= 0;
+    int32_t ends[QKV_LM_ENDS];
+    o.stop = ends;
+    o.stops = qkv_lm_ends(j->model, ends);
+    if (!o.stops) {
+        ends[0] = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_EOS);
+        o.stops = ends[0] >= 0;
+    }
     if (j->s.greedy)
         o.sampling.temperature = 0;
     bool text = !j->c->common.json && !j->s.show_next;

@@ -101,15 +101,45 @@ static qkv_status make_model(qkv_model **out, const qkv__json *j, const qkv_mode
     return qkv__fail(j->ctx, qkv_context_status(j->ctx), "%s: %s", j->file, why);
 }
 
+/* "eos_token_id" as a list: kept for the model, and the first stands for the field. Types that do
+ * not continue text have no use for a list, and their tables refuse it. */
+static qkv_status take_ends(const qkv__json *j, const qkv_model_type *type,
+                            int32_t ends[QKV_LM_ENDS], size_t *count)
+{
+    qkv__json list, item;
+    *count = 0;
+    if (!type->lm || !json_is_array(json_object_get(j->value, "eos_token_id")))
+        return QKV_OK;
+    qkv_status status = qkv__json_get_array(j, "eos_token_id", &list);
+    size_t n = status ? 0 : qkv__json_count(&list);
+    if (!status && (n == 0 || n > QKV_LM_ENDS))
+        status = qkv__json_fail(j, "eos_token_id", "expected 1 to %d ids, found %zu", QKV_LM_ENDS,
+                                n);
+    for (size_t i = 0; i < n && !status; i++) {
+        int64_t id = 0;
+        qkv__json_item(&list, i, &item);
+        status = qkv__json_get_int(&item, NULL, 0, INT32_MAX, &id);
+        ends[i] = (int32_t)id;
+    }
+    if (!status && json_object_set(j->value, "eos_token_id", json_array_get(list.value, 0)))
+        status = qkv__fail(j->ctx, QKV_E_MEMORY, "%s: out of memory", j->file);
+    *count = n;
+    return status;
+}
+
 static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_model_type *type,
                               size_t most)
 {
     const qkv_option_table *table = qkv_model_type_config(type);
     void *config = qkv__calloc(j->ctx, 1, qkv_model_type_config_size(type));
     qkv_options *o = NULL;
+    int32_t ends[QKV_LM_ENDS];
+    size_t end_count = 0;
     qkv_status status = config ? qkv_options_create(&o, j->ctx) : QKV_E_MEMORY;
     if (!status)
         status = qkv_options_bind(o, table, config);
+    if (!status)
+        status = take_ends(j, type, ends, &end_count);
     if (!status)
         status = qkv__json_get_options(j, o, table);
     if (!status)
@@ -118,6 +148,8 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
         status = make_model(out, j, type, config, most);
     if (!status)
         status = qkv__hub_read_labels(*out, j);
+    if (!status)
+        qkv_model_set_ends(*out, ends, end_count);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;
@@ -152,29 +184,28 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Ids below 0 stand for "none", which files say with null. */
+typedef struct {
+    qkv__json_out w; /* first, so that the sink's own functions find it */
+    qkv_model *m;
+} config_writer;
+
+/* The model's list where it has one. Ids below 0 stand for "none", which files say with null. */
 static void put_integer(void *user, const char *key, int64_t value)
 {
-    if (value < 0)
-        qkv__json_put_null(user, key);
-    else
-        qkv__json_put_int(user, key, value);
-}
-
-static void put_real(void *user, const char *key, double v) { qkv__json_put_real(user, key, v); }
-static void put_bool(void *user, const char *key, bool v) { qkv__json_put_bool(user, key, v); }
-static void put_text(void *user, const char *key, const char *v)
-{
-    qkv__json_put_string(user, key, v);
-}
-static void put_null(void *user, const char *key) { qkv__json_put_null(user, key); }
-
-static void put_list(void *user, const char *key, const qkv_strings *v)
-{
-    qkv__json_begin_array(user, key);
-    for (size_t i = 0; i < v->count; i++)
-        qkv__json_put_string(user, NULL, v->items[i]);
-    qkv__json_end_array(user);
+    config_writer *c = user;
+    size_t count = qkv_model_end_count(c->m);
+    int32_t ends[QKV_LM_ENDS];
+    if (value < 0) {
+        qkv__json_put_null(&c->w, key);
+    } else if (count == 0 || strcmp(key, "eos_token_id") != 0) {
+        qkv__json_put_int(&c->w, key, value);
+    } else {
+        (void)qkv_lm_ends(c->m, ends);
+        qkv__json_begin_array(&c->w, key);
+        for (size_t i = 0; i < count; i++)
+            qkv__json_put_int(&c->w, NULL, ends[i]);
+        qkv__json_end_array(&c->w);
+    }
 }
 
 /* The rotary base a second time, under the names of transformers 5. */
@@ -212,9 +243,9 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
 {
     static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id", NULL};
     const qkv_option_table *table = qkv_model_type_config(qkv_model_type_of(m));
-    qkv__json_out w;
-    qkv__json_out_init(&w, qkv_model_context(m), 2);
-    qkv__json_begin_object(&w, NULL);
+    config_writer c = {.m = m};
+    qkv__json_out_init(&c.w, qkv_model_context(m), 2);
+    qkv__json_begin_object(&c.w, NULL);
     for (size_t k = 0; keys[k]; k++)
         for (size_t i = 0; i < table->count; i++) {
             const qkv_option *row = &table->rows[i];
@@ -223,32 +254,34 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
                 continue;
             memcpy(&id, (const char *)qkv_model_config(m) + row->offset, sizeof id);
             if (id >= 0)
-                qkv__json_put_int(&w, keys[k], id);
+                put_integer(&c, keys[k], id);
         }
-    qkv__json_end_object(&w);
-    return save(&w, qkv_model_context(m), dir, "generation_config.json");
+    qkv__json_end_object(&c.w);
+    return save(&c.w, qkv_model_context(m), dir, "generation_config.json");
 }
 
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
-    qkv__json_out w;
-    qkv__json_out_init(&w, qkv_model_context(m), 2);
+    config_writer c = {.m = m};
+    qkv__json_out *w = &c.w;
+    qkv__json_out_init(w, qkv_model_context(m), 2);
     const char *dtype = store == QKV_STORE_F32   ? "float32"
                         : store == QKV_STORE_F16 ? "float16"
                                                  : "bfloat16";
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_begin_array(&w, "architectures");
-    qkv__json_put_string(&w, NULL, qkv_model_type_architecture(type));
-    qkv__json_end_array(&w);
-    qkv__json_put_string(&w, "model_type", qkv_model_type_name(type));
-    qkv__json_put_string(&w, "dtype", dtype);
-    qkv__json_put_string(&w, "torch_dtype", dtype);
-    qkv_option_sink sink = {&w, put_integer, put_real, put_bool, put_text, put_list, put_null};
+    qkv__json_begin_object(w, NULL);
+    qkv__json_begin_array(w, "architectures");
+    qkv__json_put_string(w, NULL, qkv_model_type_architecture(type));
+    qkv__json_end_array(w);
+    qkv__json_put_string(w, "model_type", qkv_model_type_name(type));
+    qkv__json_put_string(w, "dtype", dtype);
+    qkv__json_put_string(w, "torch_dtype", dtype);
+    qkv_option_sink sink = qkv__json_option_sink(w);
+    sink.integer = put_integer;
     qkv_option_write(qkv_model_type_config(type), qkv_model_config(m), &sink);
-    put_rope(&w, m);
-    qkv__hub_write_labels(&w, m);
-    qkv__json_end_object(&w);
-    qkv_status status = save(&w, qkv_model_context(m), dir, "config.json");
+    put_rope(w, m);
+    qkv__hub_write_labels(w, m);
+    qkv__json_end_object(w);
+    qkv_status status = save(w, qkv_model_context(m), dir, "config.json");
     return status ? status : write_generation(m, dir);
 }

@@ -38,11 +38,16 @@ static void put_null(void *w, const char *key)
     qkv__json_put_null(w, key);
 }
 
+qkv_option_sink qkv__json_option_sink(qkv__json_out *w)
+{
+    return (qkv_option_sink){.user = w, .integer = put_integer, .real = put_real,
+                             .boolean = put_boolean, .text = put_text, .list = put_list,
+                             .null = put_null};
+}
+
 void qkv__json_put_options(qkv__json_out *w, const qkv_option_table *table, const void *target)
 {
-    const qkv_option_sink sink = {.user = w, .integer = put_integer, .real = put_real,
-                                  .boolean = put_boolean, .text = put_text, .list = put_list,
-                                  .null = put_null};
+    const qkv_option_sink sink = qkv__json_option_sink(w);
     qkv_option_write(table, target, &sink);
 }
 

@@ -5,6 +5,9 @@
 #include "io/json.h"
 #include "qkv/options.h"
 
+/* Puts what it gets into the object that is open in w, its user. */
+qkv_option_sink qkv__json_option_sink(qkv__json_out *w);
+
 /* Puts every field that has a key into the object that is open in w. */
 void qkv__json_put_options(qkv__json_out *w, const qkv_option_table *table, const void *target);
 

@@ -105,6 +105,14 @@ const char *qkv_model_label(const qkv_model *m, size_t i)
     return i < m->label_count ? m->labels[i] : NULL;
 }
 
+void qkv_model_set_ends(qkv_model *m, const int32_t *ids, size_t count)
+{
+    m->end_count = count < QKV_LM_ENDS ? count : QKV_LM_ENDS;
+    memcpy(m->ends, ids, m->end_count * sizeof *ids);
+}
+
+size_t qkv_model_end_count(const qkv_model *m) { return m->end_count; }
+
 qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user)
 {
     return m->type->visit(m, fn, user);
@@ -215,8 +223,16 @@ void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind
 bool qkv_model_is_lm(const qkv_model *m) { return m->type->lm != NULL; }
 size_t qkv_lm_vocab(const qkv_model *m) { return m->type->lm->vocab(m); }
 size_t qkv_lm_positions(const qkv_model *m) { return m->type->lm->positions(m); }
-int32_t qkv_lm_eos(const qkv_model *m) { return m->type->lm->eos(m); }
 bool qkv_lm_has_horizon(const qkv_model *m) { return m->type->lm->has_horizon(m); }
+
+size_t qkv_lm_ends(const qkv_model *m, int32_t out[QKV_LM_ENDS])
+{
+    memcpy(out, m->ends, sizeof m->ends);
+    if (m->end_count)
+        return m->end_count;
+    out[0] = m->type->lm->eos(m);
+    return out[0] >= 0;
+}
 
 size_t qkv_lm_flops(const qkv_model *m, size_t rows, size_t length)
 {

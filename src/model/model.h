@@ -42,6 +42,8 @@ struct qkv_model {
     void *config;
     char **labels; /* (label_count) names of classes */
     size_t label_count;
+    int32_t ends[QKV_LM_ENDS]; /* (end_count) tokens that end a text; 0: the configuration's */
+    size_t end_count;
 };
 
 struct qkv_lm_cache {

@@ -56,6 +56,17 @@ q generate "$out/m" --prompt 'The ' --tokens 4 --show-next 3 >"$out/next"
 [ "$(head -1 "$out/next" | grep -o '%' | wc -l)" -eq 3 ] || fail "--show-next 3: $(cat "$out/next")"
 refused "no tokens" generate "$out/m" --prompt '' --tokens 4
 
+# A text ends at whichever of the model's ends comes first: here the fourth token that was made.
+q generate "$out/m" --prompt 'The ' --tokens 7 --seed 5 --json >"$out/whole"
+ids=$(sed 's/.*"ids": \[//; s/\].*//' "$out/whole")
+end=$(echo "$ids" | awk -F', ' '{ print $4 }')
+kept=$(echo "$ids" | awk -F', ' '{ for (i = 1; $i != $4; i++) { printf "%s%s", s, $i; s = ", " } }')
+cp -r "$out/m" "$out/ends"
+grep -v '"eos_token_id"' "$out/m/config.json" | sed "1s/{/{ \"eos_token_id\": [60, $end],/" \
+    >"$out/ends/config.json"
+q generate "$out/ends" --prompt 'The ' --tokens 7 --seed 5 --json >"$out/ended"
+has "$out/ended" "\"ids\": [$kept]}"
+
 # Converted: there and back the same bytes, in shards the same text, and tokenizer files as well.
 q convert "$out/m" "$out/bf16" --dtype bf16 >/dev/null
 q convert "$out/bf16" "$out/wide" >/dev/null

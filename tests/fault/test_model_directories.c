@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "files.h"
+#include "qkv/gpt.h"
 #include "qkv/hub.h"
 
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/models/"
@@ -124,7 +125,12 @@ static const config_case gpt2_cases[] = {
     {GPT2(", \"layer_norm_epsilon\": -1"), "\"layer_norm_epsilon\""},
     {GPT2(", \"tie_word_embeddings\": \"yes\""), "\"tie_word_embeddings\""},
     {GPT2(", \"qkv_positions\": \"rotary\""), "config.json: the gpt2 layout has no rotary"},
-    {GPT2(", \"eos_token_id\": [1]"), "\"eos_token_id\": expected an integer, found an array"},
+    {GPT2(", \"eos_token_id\": [1, 5]"), NULL},
+    {GPT2(", \"eos_token_id\": []"), "\"eos_token_id\": expected 1 to 8 ids, found 0"},
+    {GPT2(", \"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9]"), "expected 1 to 8 ids, found 9"},
+    {GPT2(", \"eos_token_id\": [1, \"2\"]"), "\"eos_token_id.1\": expected an integer"},
+    {GPT2(", \"eos_token_id\": [-1]"), "\"eos_token_id.0\": expected an integer from 0"},
+    {GPT2(", \"bos_token_id\": [1]"), "\"bos_token_id\": expected an integer, found an array"},
     {GPT2(", \"eos_token_id\": 99999999999"), "\"eos_token_id\""},
     {GPT2(", \"eos_token_id\": 99999999999999999999"), "\"eos_token_id\""},
 };
@@ -199,6 +205,41 @@ static void test_config(void **state)
     }
     copy_golden("llama", "model.safetensors");
     run_cases(ctx, llama_cases, sizeof llama_cases / sizeof *llama_cases);
+    remove_folder(folder);
+    drop_context(ctx);
+}
+
+/* A list of ids that end a text: all are the model's, and written as they were read. */
+static void test_ends(void **state)
+{
+    (void)state;
+    static const int32_t expected[] = {7, 0, 33};
+    qkv_context *ctx = make_context();
+    qkv_model *m;
+    int32_t ends[QKV_LM_ENDS];
+    make_folder(folder);
+    copy_golden("gpt2", "model.safetensors");
+    put_text("config.json", GPT2(", \"eos_token_id\": [7, 0, 33]"));
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(qkv_hub_load(&m, ctx, round ? in(folder, "again") : folder), QKV_OK);
+        assert_int_equal(((const qkv_gpt_config *)qkv_model_config(m))->eos, expected[0]);
+        assert_int_equal(qkv_model_end_count(m), 3);
+        assert_int_equal(qkv_lm_ends(m, ends), 3);
+        assert_memory_equal(ends, expected, sizeof expected);
+        if (!round)
+            assert_int_equal(qkv_hub_save(m, in(folder, "again"), NULL), QKV_OK);
+        qkv_model_destroy(m);
+    }
+    put_text("config.json", GPT2(", \"eos_token_id\": 5")); /* one is no list */
+    assert_int_equal(qkv_hub_load(&m, ctx, folder), QKV_OK);
+    assert_int_equal(qkv_model_end_count(m), 0);
+    assert_int_equal(qkv_lm_ends(m, ends), 1);
+    assert_int_equal(ends[0], 5);
+    qkv_model_destroy(m);
+    put_text("config.json", GPT2(", \"eos_token_id\": null"));
+    assert_int_equal(qkv_hub_load(&m, ctx, folder), QKV_OK);
+    assert_int_equal(qkv_lm_ends(m, ends), 0);
+    qkv_model_destroy(m);
     remove_folder(folder);
     drop_context(ctx);
 }
@@ -382,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config),
+        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_shards),
         cmocka_unit_test(test_memory_runs_out),
