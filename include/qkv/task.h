@@ -97,5 +97,62 @@ typedef struct {
 qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
                                   size_t limit, qkv_translate_score *out);
 
+/* ---- guessing hidden words ----------------------------------------------------------------- */
+
+typedef struct {
+    size_t budget; /* most ids in a training sample, a pack of texts                        4096 */
+    double share;  /* of the words hidden: 80 % of these as [MASK], 10 % as any id, 10 % not at
+                      all                                                    (0, 1]        0.15 */
+} qkv_mlm_options;
+qkv_mlm_options qkv_mlm_defaults(void);
+
+/* Guess the hidden words of records of 1 field, the ids of a text with its special tokens, which
+ * are never hidden. Other words are hidden each time a text comes along; how many are in the whole
+ * update divides its loss. The tokenizer says which ids are special and is not kept; all else must
+ * outlive the task. options may be NULL. On failure out->self is NULL. */
+qkv_status qkv_task_mlm(qkv_task *out, qkv_model *model, const qkv_records *train,
+                        const qkv_records *valid, const qkv_tokenizer *tokenizer,
+                        const qkv_mlm_options *options, uint64_t seed);
+
+typedef struct {
+    double loss;          /* mean -log p of a hidden word, nats */
+    double perplexity;    /* e^loss */
+    double accuracy;      /* share of the hidden words that the likeliest guess gets right */
+    size_t words, tokens; /* hidden; read */
+} qkv_mlm_score;
+
+/* The words that are hidden are the same each time and for every model with this vocabulary.
+ * limit: about so many ids, evenly over the records (0: all). t is reset and used without
+ * recording. */
+qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                            const qkv_tokenizer *tokenizer, const qkv_mlm_options *options,
+                            size_t limit, qkv_mlm_score *out);
+
+/* ---- choosing a class for a text ------------------------------------------------------------- */
+
+typedef struct {
+    double smoothing; /* of the labels                                     [0, 1)    0 */
+    double drop;      /* share of the words that training puts [MASK] over [0, 1)    0 */
+} qkv_classify_options;
+
+/* Records of 3 fields: a text's ids with its special tokens; those of a second text, or none; the
+ * number of the class. A sample is one text; every epoch has another order. The tokenizer may be
+ * NULL when no words are dropped, and is not kept; all else must outlive the task. options may be
+ * NULL. On failure out->self is NULL. */
+qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records *train,
+                             const qkv_records *valid, const qkv_tokenizer *tokenizer,
+                             const qkv_classify_options *options, uint64_t seed);
+
+typedef struct {
+    double accuracy;
+    double loss; /* mean -log p of the class, nats; labels are not smoothed */
+    double f1;   /* two classes: of class 1; more: the plain mean over the classes */
+    size_t texts;
+} qkv_classify_score;
+
+/* limit: so many texts, evenly over the records (0: all). t is reset and used without recording. */
+qkv_status qkv_classify_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                                 size_t limit, qkv_classify_score *out);
+
 QKV_END_DECLS
 #endif

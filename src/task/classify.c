@@ -1,0 +1,275 @@
+/* classify.c - choosing a class for a text, or for a pair of texts. */
+#include "qkv/bert.h"
+#include "qkv/score.h"
+#include "qkv/task.h"
+#include "task/masking.h"
+#include "task/packed.h"
+
+enum { EVAL_ROWS = 4096, FIELDS = 3, LABEL = 2 }; /* ids in one evaluation batch; of a record */
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_records *train, *valid;
+    uint64_t seed;
+    qkv_classify_options o;
+    qkv__masking masking; /* when words are dropped */
+    qkv__packed texts;    /* of the part at hand */
+    int32_t *labels;      /* (texts) */
+    size_t room;
+} classify;
+
+static int32_t label_of(const qkv_records *r, size_t record)
+{
+    const int32_t *label;
+    qkv_records_get(r, record, LABEL, &label);
+    return *label;
+}
+
+/* Logits (texts, classes). */
+static qkv_tensor *logits(const qkv__packed *p, qkv_model *m, qkv_tape *t)
+{
+    return qkv_bert_class_logits(m, t, qkv__packed_hidden(p, m, t),
+                                 qkv_tensor_ids(t, p->offsets, 1, &p->sequences));
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+/* The record that is the sample: each epoch has an order of its own. */
+static size_t record_of(const classify *s, uint64_t sample)
+{
+    size_t n = qkv_records_count(s->train);
+    qkv__rng r;
+    qkv__rng_init(&r, s->seed, qkv__hash64("classify", 8) + sample / n);
+    uint64_t order = (uint64_t)qkv__rng_u32(&r) << 32;
+    return (size_t)qkv_shuffled(sample % n, n, order | qkv__rng_u32(&r));
+}
+
+static size_t record_ids(const qkv_records *r, size_t record)
+{
+    const int32_t *ids;
+    return qkv_records_get(r, record, 0, &ids) + qkv_records_get(r, record, 1, &ids);
+}
+
+static bool make_room(classify *s, size_t count)
+{
+    if (count <= s->room)
+        return true;
+    qkv__free(s->ctx, s->labels);
+    s->room = 0;
+    s->labels = qkv__malloc(s->ctx, count * sizeof *s->labels);
+    if (!s->labels)
+        return false;
+    s->room = count;
+    return true;
+}
+
+/* Fills in the part's texts; *first_row: ids of the update's samples before it. */
+static bool make_part(classify *s, const qkv_task_part *part, size_t *first_row)
+{
+    uint64_t begin = part->step * part->total;
+    *first_row = 0;
+    for (size_t i = 0; i < part->first; i++)
+        *first_row += record_ids(s->train, record_of(s, begin + i));
+    qkv__packed_clear(&s->texts);
+    if (!make_room(s, part->count))
+        return false;
+    for (size_t i = 0; i < part->count; i++) {
+        uint64_t sample = begin + part->first + i;
+        size_t record = record_of(s, sample), row = s->texts.rows;
+        qkv__packed_record(&s->texts, s->train, record, 2);
+        s->labels[i] = label_of(s->train, record);
+        if (s->masking.share > 0 && !s->texts.failed)
+            qkv__masking_drop(&s->masking, sample, s->texts.ids + row, s->texts.rows - row);
+    }
+    return !s->texts.failed;
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    classify *s = self;
+    size_t first_row;
+    if (!make_part(s, part, &first_row))
+        return NULL;
+    qkv_randomness r = {.seed = s->seed, .step = part->step, .first_row = first_row,
+                        .samples = part->count};
+    qkv_tape_randomness(t, &r);
+    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing,
+                                   .normalizer = (double)part->total};
+    qkv_tensor *y = logits(&s->texts, s->model, t);
+    return qkv_cross_entropy(t, y, qkv_tensor_ids(t, s->labels, 1, &part->count), &o);
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------ */
+
+static qkv_status judge_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, const int32_t *labels,
+                              int32_t *guesses, double *sum)
+{
+    if (p->failed)
+        return QKV_E_MEMORY;
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *y = logits(p, m, t);
+    *sum += (double)qkv_item(
+        t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &p->sequences), &o));
+    qkv__packed_clear(p);
+    return qkv_tape_status(t);
+}
+
+/* Fills in labels and guesses (count) of `count` records evenly over all. */
+static qkv_status judge(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t count,
+                        int32_t *labels, int32_t *guesses, double *sum)
+{
+    qkv__packed texts = {.ctx = qkv_model_context(m)};
+    size_t total = qkv_records_count(r), done = 0;
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        size_t record = (size_t)((double)i * (double)total / (double)count);
+        qkv__packed_record(&texts, r, record, 2);
+        labels[i] = label_of(r, record);
+        if (texts.rows < EVAL_ROWS && i + 1 < count)
+            continue;
+        status = judge_batch(&texts, m, t, labels + done, guesses + done, sum);
+        done = i + 1;
+    }
+    qkv_tape_reset(t);
+    qkv__packed_free(&texts);
+    return status;
+}
+
+static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t limit,
+                               qkv_classify_score *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_bert_config *c = qkv_model_config(m);
+    size_t n = qkv_records_count(r), count = limit && limit < n ? limit : n;
+    int32_t *labels = qkv__malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
+    double sum = 0;
+    *out = (qkv_classify_score){.texts = count};
+    qkv_status status = labels ? judge(m, t, r, count, labels, guesses, &sum) : QKV_E_MEMORY;
+    if (!status) {
+        out->accuracy = qkv_accuracy(guesses, labels, count);
+        out->loss = sum / (double)count;
+        out->f1 = c->classes == 2 ? qkv_f1(guesses, labels, count, 1)
+                                  : qkv_f1_macro(guesses, labels, count, c->classes);
+    }
+    qkv__free(ctx, labels);
+    return status;
+}
+
+/* ---- the task -------------------------------------------------------------------------------- */
+
+static qkv_status check(qkv_model *m, const qkv_records *r, const char *what)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_bert_config *c = qkv_model_config(m);
+    if (qkv_model_type_of(m) != &qkv_bert_classifier_type)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s does not classify texts",
+                         qkv_model_type_architecture(qkv_model_type_of(m)));
+    if (qkv_records_fields(r) != FIELDS || qkv_records_ids(r, LABEL) != qkv_records_count(r))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data are no labelled texts", what);
+    if (qkv_records_max(r, LABEL) >= (int64_t)c->classes)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have class %d, the model only %zu",
+                         what, (int)qkv_records_max(r, LABEL), c->classes);
+    return qkv__packed_check(m, r, 2, what);
+}
+
+qkv_status qkv_classify_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                                 size_t limit, qkv_classify_score *out)
+{
+    *out = (qkv_classify_score){0};
+    qkv_status status = check(m, records, "held-out");
+    return status ? status : evaluate_all(m, t, records, limit, out);
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    classify *s = self;
+    qkv_classify_score score;
+    *out = (qkv_measures){0};
+    qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
+    if (status)
+        return status;
+    out->item[0].name = "accuracy";
+    out->item[0].value = score.accuracy;
+    out->item[1].name = "loss";
+    out->item[1].value = score.loss;
+    out->item[2].name = "f1";
+    out->item[2].value = score.f1;
+    out->count = 3;
+    out->more_is_better = true;
+    out->scored = score.texts;
+    out->units = qkv_records_count(s->valid);
+    return QKV_OK;
+}
+
+static size_t units(void *self)
+{
+    (void)self;
+    return 1;
+}
+
+static double flops(void *self)
+{
+    classify *s = self;
+    size_t rows = (qkv_records_ids(s->train, 0) + qkv_records_ids(s->train, 1)) /
+                  qkv_records_count(s->train);
+    return qkv_bert_flops(s->model, rows, rows, 1);
+}
+
+static void destroy(void *self)
+{
+    classify *s = self;
+    qkv_context *ctx = s->ctx;
+    qkv__masking_free(&s->masking, ctx);
+    qkv__packed_free(&s->texts);
+    qkv__free(ctx, s->labels);
+    qkv__free(ctx, s);
+}
+
+static const qkv_task_type classify_type = {"classify", "texts", 1, loss, evaluate, units, flops,
+                                            destroy};
+static const qkv_task_type classify_type_no_valid = {"classify", "texts", 1, loss, NULL, units,
+                                                     flops, destroy};
+
+static qkv_status check_options(qkv_context *ctx, const qkv_classify_options *o,
+                                const qkv_tokenizer *tokenizer)
+{
+    if (!(o->drop >= 0 && o->drop < 1))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
+                         o->drop);
+    if (o->drop > 0 && !tokenizer)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "dropping words needs the tokenizer");
+    return QKV_OK;
+}
+
+qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records *train,
+                             const qkv_records *valid, const qkv_tokenizer *tokenizer,
+                             const qkv_classify_options *options, uint64_t seed)
+{
+    qkv_classify_options o = options ? *options : (qkv_classify_options){0};
+    qkv_context *ctx = qkv_model_context(model);
+    *out = (qkv_task){0};
+    qkv_status status = check_options(ctx, &o, tokenizer);
+    if (!status)
+        status = check(model, train, "training");
+    if (!status && valid)
+        status = check(model, valid, "held-out");
+    if (status)
+        return status;
+    classify *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (classify){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed,
+                    .o = o, .texts.ctx = ctx};
+    const qkv_bert_config *c = qkv_model_config(model);
+    if (o.drop > 0)
+        status = qkv__masking_init(&s->masking, ctx, tokenizer, c->vocab, o.drop, seed);
+    if (status) {
+        destroy(s);
+        return status;
+    }
+    *out = (qkv_task){valid ? &classify_type : &classify_type_no_valid, s, model, seed};
+    return QKV_OK;
+}

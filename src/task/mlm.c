@@ -1,0 +1,373 @@
+/* mlm.c - guessing hidden words: masked language modelling. */
+#include <math.h>
+
+#include "qkv/bert.h"
+#include "qkv/task.h"
+#include "task/masking.h"
+#include "task/packed.h"
+
+enum { EVAL_ROWS = 4096 };                       /* ids in one evaluation batch */
+static const uint64_t EVAL_SEED = 0x6D61736B65640ull; /* all models are asked the same words */
+
+/* Texts with words hidden in them. */
+typedef struct {
+    qkv__packed texts;
+    int32_t *rows, *targets; /* (hidden): which rows of texts, and what was there */
+    size_t hidden, room;
+} batch;
+
+/* Where a sample of the update begins. */
+typedef struct {
+    size_t row, sequence, hidden;
+} mark;
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_records *train, *valid;
+    qkv_packs *packs;
+    qkv_mlm_options o;
+    uint64_t seed;
+    qkv__masking masking;
+    batch update, part; /* all samples of the update at hand, and those of the part at hand */
+    mark *marks;        /* (samples + 1) of the update */
+    size_t samples, marks_room;
+    uint64_t step;
+} mlm;
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void free_batch(batch *b)
+{
+    qkv__free(b->texts.ctx, b->rows);
+    qkv__free(b->texts.ctx, b->targets);
+    qkv__packed_free(&b->texts);
+    *b = (batch){.texts = b->texts};
+}
+
+static void clear(batch *b)
+{
+    qkv__packed_clear(&b->texts);
+    b->hidden = 0;
+}
+
+/* Room for a hidden word in every row. */
+static bool make_room(batch *b)
+{
+    qkv_context *ctx = b->texts.ctx;
+    size_t n = b->texts.row_room;
+    if (b->texts.failed || n <= b->room)
+        return !b->texts.failed;
+    int32_t *rows = qkv__realloc(ctx, b->rows, b->room * sizeof *rows, n * sizeof *rows);
+    b->rows = rows ? rows : b->rows;
+    int32_t *targets =
+        rows ? qkv__realloc(ctx, b->targets, b->room * sizeof *rows, n * sizeof *rows) : NULL;
+    b->targets = targets ? targets : b->targets;
+    if (!targets)
+        return false;
+    b->room = n;
+    return true;
+}
+
+/* Hides words of the rows from `begin` on. */
+static bool hide(batch *b, const qkv__masking *m, uint64_t sample, size_t begin)
+{
+    if (!make_room(b))
+        return false;
+    b->hidden += qkv__masking_hide(m, sample, b->texts.ids + begin, b->texts.rows - begin, begin,
+                                   b->rows + b->hidden, b->targets + b->hidden);
+    return true;
+}
+
+static qkv_tensor *batch_loss(const batch *b, qkv_model *m, qkv_tape *t,
+                              const qkv_cross_entropy_options *o)
+{
+    qkv_tensor *h = qkv__packed_hidden(&b->texts, m, t);
+    return qkv_bert_word_loss(m, t, h, qkv_tensor_ids(t, b->rows, 1, &b->hidden),
+                              qkv_tensor_ids(t, b->targets, 1, &b->hidden), o);
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static bool make_marks(mlm *s, size_t samples)
+{
+    if (samples < s->marks_room)
+        return true;
+    qkv__free(s->ctx, s->marks);
+    s->marks_room = 0;
+    s->marks = qkv__calloc(s->ctx, samples + 1, sizeof *s->marks);
+    if (!s->marks)
+        return false;
+    s->marks_room = samples + 1;
+    return true;
+}
+
+/* All packs of the update, words hidden: how many there are in all divides the loss. */
+static bool make_update(mlm *s, const qkv_task_part *part)
+{
+    if (s->samples == part->total && s->step == part->step)
+        return true;
+    s->samples = 0;
+    clear(&s->update);
+    if (!make_marks(s, part->total))
+        return false;
+    batch *u = &s->update;
+    for (size_t i = 0; i < part->total; i++) {
+        uint64_t sample = part->step * part->total + i;
+        const uint64_t *records;
+        size_t n = qkv_packs_get(s->packs, sample, &records), begin = u->texts.rows;
+        s->marks[i] = (mark){begin, u->texts.sequences, u->hidden};
+        for (size_t k = 0; k < n; k++)
+            qkv__packed_record(&u->texts, s->train, (size_t)records[k], 1);
+        if (!hide(u, &s->masking, sample, begin))
+            return false;
+    }
+    s->marks[part->total] = (mark){u->texts.rows, u->texts.sequences, u->hidden};
+    s->samples = part->total;
+    s->step = part->step;
+    return true;
+}
+
+static bool make_part(mlm *s, size_t first, size_t count)
+{
+    const mark *from = &s->marks[first], *to = &s->marks[first + count];
+    const batch *u = &s->update;
+    batch *b = &s->part;
+    clear(b);
+    for (size_t i = from->sequence; i < to->sequence; i++) {
+        int32_t begin = u->texts.offsets[i], end = u->texts.offsets[i + 1];
+        qkv__packed_add(&b->texts, u->texts.ids + begin, (size_t)(end - begin), 0);
+        qkv__packed_end(&b->texts);
+    }
+    if (!make_room(b))
+        return false;
+    for (size_t i = from->hidden; i < to->hidden; i++) {
+        b->rows[b->hidden] = u->rows[i] - (int32_t)from->row;
+        b->targets[b->hidden++] = u->targets[i];
+    }
+    return true;
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    mlm *s = self;
+    if (!make_update(s, part) || !make_part(s, part->first, part->count))
+        return NULL;
+    qkv_randomness r = {.seed = s->seed, .step = part->step,
+                        .first_row = s->marks[part->first].row, .samples = part->count};
+    qkv_tape_randomness(t, &r);
+    size_t all = s->update.hidden;
+    qkv_cross_entropy_options o = {.normalizer = all ? (double)all : 1};
+    return batch_loss(&s->part, s->model, t, &o);
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------ */
+
+typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    batch b;
+    int32_t *guesses;
+    size_t room;
+    double loss;
+    size_t words, right, ids;
+} judge;
+
+static qkv_status judge_batch(judge *j)
+{
+    batch *b = &j->b;
+    qkv_context *ctx = b->texts.ctx;
+    if (b->texts.failed)
+        return QKV_E_MEMORY;
+    if (b->room > j->room) {
+        qkv__free(ctx, j->guesses);
+        j->room = 0;
+        j->guesses = qkv__malloc(ctx, b->room * sizeof *j->guesses);
+        if (!j->guesses)
+            return QKV_E_MEMORY;
+        j->room = b->room;
+    }
+    if (b->hidden) {
+        qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = j->guesses};
+        qkv_tape_reset(j->tape);
+        qkv_tape_mode(j->tape, false, false);
+        j->loss += (double)qkv_item(j->tape, batch_loss(b, j->model, j->tape, &o));
+        if (qkv_tape_status(j->tape))
+            return qkv_tape_status(j->tape);
+    }
+    for (size_t i = 0; i < b->hidden; i++)
+        j->right += j->guesses[i] == b->targets[i];
+    j->words += b->hidden;
+    j->ids += b->texts.rows;
+    clear(b);
+    return QKV_OK;
+}
+
+/* Records to judge: all, or as many as hold about `limit` ids. */
+static size_t judged(const qkv_records *r, size_t limit)
+{
+    size_t n = qkv_records_count(r), ids = qkv_records_ids(r, 0);
+    if (!limit || ids <= limit)
+        return n;
+    size_t some = (size_t)((double)n * (double)limit / (double)ids);
+    return some ? some : 1;
+}
+
+static qkv_status judge_records(judge *j, const qkv_records *r, const qkv__masking *m,
+                                size_t limit)
+{
+    size_t count = judged(r, limit), total = qkv_records_count(r);
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        size_t record = (size_t)((double)i * (double)total / (double)count);
+        size_t begin = j->b.texts.rows;
+        qkv__packed_record(&j->b.texts, r, record, 1);
+        if (!hide(&j->b, m, record, begin))
+            status = QKV_E_MEMORY;
+        if (!status && (j->b.texts.rows >= EVAL_ROWS || i + 1 == count))
+            status = judge_batch(j);
+    }
+    return status;
+}
+
+static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                                const qkv__masking *masking, size_t limit, qkv_mlm_score *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    judge j = {.model = m, .tape = t, .b.texts.ctx = ctx};
+    *out = (qkv_mlm_score){0};
+    qkv_status status = judge_records(&j, records, masking, limit);
+    if (!status && !j.words)
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "no word was hidden: the text is too short");
+    if (!status) {
+        out->loss = j.loss / (double)j.words;
+        out->perplexity = exp(out->loss);
+        out->accuracy = (double)j.right / (double)j.words;
+        out->words = j.words;
+        out->tokens = j.ids;
+    }
+    qkv_tape_reset(t);
+    free_batch(&j.b);
+    qkv__free(ctx, j.guesses);
+    return status;
+}
+
+static qkv_status check_model(qkv_model *m)
+{
+    if (qkv_model_type_of(m) == &qkv_bert_masked_type)
+        return QKV_OK;
+    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not guess hidden words",
+                     qkv_model_type_architecture(qkv_model_type_of(m)));
+}
+
+qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                            const qkv_tokenizer *tokenizer, const qkv_mlm_options *options,
+                            size_t limit, qkv_mlm_score *out)
+{
+    qkv_mlm_options o = options ? *options : qkv_mlm_defaults();
+    qkv_context *ctx = qkv_model_context(m);
+    qkv__masking masking = {0};
+    qkv_status status = check_model(m);
+    if (!status)
+        status = qkv__packed_check(m, records, 1, "held-out");
+    if (!status)
+        status = qkv__masking_init(&masking, ctx, tokenizer,
+                                   ((const qkv_bert_config *)qkv_model_config(m))->vocab, o.share,
+                                   EVAL_SEED);
+    if (!status)
+        status = evaluate_with(m, t, records, &masking, limit, out);
+    qkv__masking_free(&masking, ctx);
+    return status;
+}
+
+/* ---- the task -------------------------------------------------------------------------------- */
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    mlm *s = self;
+    qkv_mlm_score score;
+    qkv__masking fixed = s->masking;
+    fixed.seed = EVAL_SEED;
+    *out = (qkv_measures){0};
+    qkv_status status = evaluate_with(s->model, t, s->valid, &fixed, limit, &score);
+    if (status)
+        return status;
+    out->item[0].name = "loss";
+    out->item[0].value = score.loss;
+    out->item[1].name = "perplexity";
+    out->item[1].value = score.perplexity;
+    out->item[2].name = "accuracy";
+    out->item[2].value = score.accuracy;
+    out->count = 3;
+    out->scored = score.tokens;
+    out->units = qkv_records_ids(s->valid, 0);
+    return QKV_OK;
+}
+
+/* In a pack, on average. */
+static size_t units(void *self)
+{
+    mlm *s = self;
+    return qkv_records_ids(s->train, 0) / qkv_packs_per_epoch(s->packs);
+}
+
+static double flops(void *self)
+{
+    mlm *s = self;
+    size_t rows = units(self);
+    return qkv_bert_flops(s->model, rows,
+                          qkv_records_ids(s->train, 0) / qkv_records_count(s->train),
+                          (size_t)(s->o.share * (double)rows));
+}
+
+static void destroy(void *self)
+{
+    mlm *s = self;
+    qkv_context *ctx = s->ctx;
+    qkv_packs_destroy(s->packs);
+    qkv__masking_free(&s->masking, ctx);
+    free_batch(&s->update);
+    free_batch(&s->part);
+    qkv__free(ctx, s->marks);
+    qkv__free(ctx, s);
+}
+
+static const qkv_task_type mlm_type = {"mlm", "tokens", 1, loss, evaluate, units, flops, destroy};
+static const qkv_task_type mlm_type_no_valid = {"mlm", "tokens", 1, loss, NULL, units, flops,
+                                                destroy};
+
+qkv_mlm_options qkv_mlm_defaults(void) { return (qkv_mlm_options){.budget = 4096, .share = 0.15}; }
+
+qkv_status qkv_task_mlm(qkv_task *out, qkv_model *model, const qkv_records *train,
+                        const qkv_records *valid, const qkv_tokenizer *tokenizer,
+                        const qkv_mlm_options *options, uint64_t seed)
+{
+    qkv_mlm_options o = options ? *options : qkv_mlm_defaults();
+    qkv_context *ctx = qkv_model_context(model);
+    *out = (qkv_task){0};
+    qkv_status status = check_model(model);
+    if (!status && !(o.share > 0 && o.share <= 1))
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "the share of hidden words is above 0 and at most "
+                           "1, not %g", o.share);
+    if (!status)
+        status = qkv__packed_check(model, train, 1, "training");
+    if (!status && valid)
+        status = qkv__packed_check(model, valid, 1, "held-out");
+    if (status)
+        return status;
+    mlm *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (mlm){.ctx = ctx, .model = model, .train = train, .valid = valid, .o = o, .seed = seed,
+               .update.texts.ctx = ctx, .part.texts.ctx = ctx};
+    const qkv_bert_config *c = qkv_model_config(model);
+    status = qkv__masking_init(&s->masking, ctx, tokenizer, c->vocab, o.share, seed);
+    if (!status)
+        status = qkv_packs_create(&s->packs, ctx, train, o.budget, seed);
+    if (status) {
+        destroy(s);
+        return status;
+    }
+    *out = (qkv_task){valid ? &mlm_type : &mlm_type_no_valid, s, model, seed};
+    return QKV_OK;
+}

@@ -1,0 +1,122 @@
+/* packed.c - texts one after another, with where each begins. */
+#include "task/packed.h"
+
+#include <string.h>
+
+#include "qkv/bert.h"
+
+void qkv__packed_free(qkv__packed *p)
+{
+    qkv__free(p->ctx, p->ids);
+    qkv__free(p->ctx, p->segments);
+    qkv__free(p->ctx, p->offsets);
+    *p = (qkv__packed){.ctx = p->ctx};
+}
+
+void qkv__packed_clear(qkv__packed *p)
+{
+    p->rows = p->sequences = 0;
+    p->failed = false;
+}
+
+/* Makes an array hold at least `count` ids; *room is not changed yet. */
+static bool grow(qkv__packed *p, int32_t **ids, size_t old, size_t count)
+{
+    int32_t *grown = qkv__realloc(p->ctx, *ids, old * sizeof **ids, count * sizeof **ids);
+    if (grown)
+        *ids = grown;
+    p->failed = p->failed || !grown;
+    return grown != NULL;
+}
+
+void qkv__packed_add(qkv__packed *p, const int32_t *ids, size_t n, int32_t segment)
+{
+    if (p->failed)
+        return;
+    if (p->rows + n > p->row_room) {
+        size_t room = 2 * (p->rows + n);
+        if (!grow(p, &p->ids, p->row_room, room) || !grow(p, &p->segments, p->row_room, room))
+            return;
+        p->row_room = room;
+    }
+    if (n)
+        memcpy(p->ids + p->rows, ids, n * sizeof *ids);
+    for (size_t i = 0; i < n; i++)
+        p->segments[p->rows + i] = segment;
+    p->rows += n;
+}
+
+void qkv__packed_end(qkv__packed *p)
+{
+    if (p->failed)
+        return;
+    if (p->sequences + 2 > p->sequence_room) {
+        size_t room = 2 * (p->sequences + 2);
+        if (!grow(p, &p->offsets, p->sequence_room, room))
+            return;
+        p->sequence_room = room;
+    }
+    p->offsets[0] = 0;
+    p->offsets[++p->sequences] = (int32_t)p->rows;
+}
+
+void qkv__packed_record(qkv__packed *p, const qkv_records *r, size_t record, size_t fields)
+{
+    for (size_t f = 0; f < fields; f++) {
+        const int32_t *ids;
+        size_t n = qkv_records_get(r, record, f, &ids);
+        qkv__packed_add(p, ids, n, (int32_t)f);
+    }
+    qkv__packed_end(p);
+}
+
+qkv_tensor *qkv__packed_hidden(const qkv__packed *p, qkv_model *m, qkv_tape *t)
+{
+    const size_t shape[] = {1, p->rows};
+    if (p->failed)
+        return NULL;
+    qkv_bert_input in = {.ids = qkv_tensor_ids(t, p->ids, 2, shape),
+                         .segments = qkv_tensor_ids(t, p->segments, 2, shape),
+                         .sequences = p->sequences, .offsets = p->offsets};
+    return qkv_bert_hidden(m, t, &in);
+}
+
+/* The fewest and the most ids in the first fields of a record. */
+static void find_lengths(const qkv_records *r, size_t fields, size_t *least, size_t *most)
+{
+    *least = SIZE_MAX;
+    *most = 0;
+    for (size_t i = 0; i < qkv_records_count(r); i++) {
+        size_t n = 0;
+        for (size_t f = 0; f < fields; f++) {
+            const int32_t *ids;
+            n += qkv_records_get(r, i, f, &ids);
+        }
+        *least = n < *least ? n : *least;
+        *most = n > *most ? n : *most;
+    }
+}
+
+qkv_status qkv__packed_check(const qkv_model *m, const qkv_records *r, size_t fields,
+                             const char *what)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_bert_config *c = qkv_model_config(m);
+    if (qkv_records_count(r) == 0)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data hold no text", what);
+    size_t least, most;
+    find_lengths(r, fields, &least, &most);
+    if (least == 0)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of no tokens", what);
+    if (most > c->positions)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of %zu tokens, the model "
+                         "only %zu positions", what, most, c->positions);
+    if (fields > c->segments && qkv_records_ids(r, 1))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have pairs of texts, the model only "
+                         "%zu kind of segment", what, c->segments);
+    for (size_t f = 0; f < fields; f++)
+        if (qkv_records_max(r, f) >= (int64_t)c->vocab)
+            return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have token %d, the model only %zu",
+                             what, (int)qkv_records_max(r, f), c->vocab);
+    return QKV_OK;
+}
