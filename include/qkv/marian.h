@@ -35,6 +35,11 @@ typedef struct {
     size_t sequences;
     const int32_t *offsets;
     const int32_t *lengths; /* (B) tokens of each sequence that are real; NULL: all */
+    /* Of a source whose sequences are read by several rows of the target each (beams): sequence b
+     * by rows queries[b] .. queries[b+1]-1, counted through. With begins (or NULL) sequence b is
+     * lengths[b] tokens from begins[b] on, in place of offsets: those that nobody reads any more
+     * may be left out. */
+    const int32_t *queries, *begins;
 } qkv_marian_side;
 
 /* The encoder's output (B, S, width). NULL on failure (the tape says why). */
@@ -54,9 +59,10 @@ qkv_tensor *qkv_marian_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qkv_t
                             const qkv_cross_entropy_options *options);
 
 /* Decoding state of B sentences with up to `capacity` target and `source` source tokens; freed by
- * qkv_lm_cache_destroy. On failure *out is NULL. */
+ * qkv_lm_cache_destroy. packed: of B hypotheses, and of sources that have `source` tokens together,
+ * one after another. On failure *out is NULL. */
 qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity,
-                                   size_t source);
+                                   size_t source, bool packed);
 
 /* FLOPs of a training step on `pairs` sentence pairs of S source and T target tokens: 6 per
  * parameter used in products and row, 3.5 times attention's forward products. */

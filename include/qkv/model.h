@@ -79,6 +79,10 @@ qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_
 void qkv_lm_cache_destroy(qkv_lm_cache *c); /* NULL is allowed */
 size_t qkv_lm_cache_length(const qkv_lm_cache *c); /* positions of each sequence */
 void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length); /* forgets those from length on */
+/* As qkv_kv_cache_select and qkv_kv_cache_reserve, of what was said so far; the memory that an
+ * encoder-decoder reads stays as it is. After a failure the cache is of no use. */
+bool qkv_lm_cache_select(qkv_tape *t, qkv_lm_cache *c, const size_t *rows, size_t n);
+bool qkv_lm_cache_reserve(qkv_tape *t, qkv_lm_cache *c, size_t capacity);
 void qkv_lm_cache_window(qkv_lm_cache *c, size_t positions); /* as qkv_kv_cache_window */
 
 /* ids (B, T) i32 -> the stack's output (B, T, width). With a cache (or NULL) the ids come after

@@ -107,6 +107,12 @@ typedef struct {
     qkv_tensor *bias;         /* added to the scores of self-attention, or NULL */
     qkv_tensor *memory;       /* (B, S, width) or packed: what cross-attention reads */
     const int32_t *memory_offsets, *memory_lengths;
+    /* Cross-attention between other rows than those of the sequences: memory b, of `memories`, is
+     * read by rows memory_queries[b] .. memory_queries[b+1]-1 of x, all its rows counted through
+     * (beams that read one sentence). NULL: by sequence b. */
+    size_t memories;
+    const int32_t *memory_queries;
+    const int32_t *memory_begins; /* as k_begins, or NULL: as memory_offsets say */
 } qkv_sequence;
 
 /* Decoding: caches of one block. cross is filled at the first call and then reused. */

@@ -127,6 +127,12 @@ qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, s
 void qkv_kv_cache_destroy(qkv_kv_cache *c); /* NULL is allowed */
 size_t qkv_kv_cache_length(const qkv_kv_cache *c); /* positions of each sequence */
 void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length); /* forgets those from length on */
+/* Sequence i becomes what sequence rows[i] was, for n of them: at most the B it was created for,
+ * and each may be taken several times or not at all. Only what changes its place is copied. false
+ * on failure (recorded on the tape), and nothing has changed. */
+bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_t n);
+/* Room for `capacity` positions at least; those that are there stay. The same about failure. */
+bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity);
 /* What append shows: the last so many positions; 0, at first: everything. Past the window one
  * position is appended at a time. */
 void qkv_kv_cache_window(qkv_kv_cache *c, size_t positions);
@@ -154,6 +160,9 @@ typedef struct {
     const int32_t *k_offsets; /* NULL with q_offsets given: the same */
     const int32_t *k_lengths; /* (B or sequences): keys at and after it are not seen; host memory.
                                  NULL: all are */
+    /* (sequences), instead of k_offsets: the first key of each, wherever it lies; k_lengths says
+     * how many it has. Sequences may share keys, and keys may be nobody's: not while recording. */
+    const int32_t *k_begins;
     /* Added to the scaled scores: (B or 1, H or 1, T, S), or NULL. With packed sequences T and
      * S are the longest lengths. -INFINITY hides a key. Differentiable. */
     qkv_tensor *bias;

@@ -56,6 +56,10 @@ static void dry_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qkv
                      size_t *sx, const size_t *shape, int ndim, bool acc)
 {}
 
+static void dry_move(const qkv_exec *e, qkv_real *x, size_t row, const size_t *to, const size_t
+                     *from, size_t moves, size_t n)
+{}
+
 static void dry_norm(const qkv_exec *e, qkv_real *y, qkv_real *sum, qkv_real *mean, qkv_real *rstd,
                      const qkv_real *x, const qkv_real *residual, const qkv_real *weight, const
                      qkv_real *bias, const qkv_k_norm_args *args)
@@ -143,6 +147,7 @@ void qkv__kernels_dry(qkv_kernels *k)
         .sum = dry_sum,
         .sum_squares = dry_sum,
         .copy = dry_copy,
+        .move = dry_move,
         .norm = dry_norm,
         .norm_bwd = dry_norm_bwd,
         .softmax = dry_softmax,

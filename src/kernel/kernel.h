@@ -88,6 +88,10 @@ typedef double qkv_k_sum_fn(const qkv_exec *e, const qkv_real *x, size_t n);
 typedef void qkv_k_copy_fn(const qkv_exec *e, qkv_real *y, const size_t *sy, const qkv_real *x,
                            const size_t *sx, const size_t *shape, int ndim, bool acc);
 
+/* Rows of n elements, `row` apart, in place: row to[i] = row from[i], one after another. */
+typedef void qkv_k_move_fn(const qkv_exec *e, qkv_real *x, size_t row, const size_t *to,
+                           const size_t *from, size_t moves, size_t n);
+
 /* ---- norms --------------------------------------------------------------------------------- */
 
 /* rms: no mean. sum (N, C) = x + residual when residual is not NULL (sum may be NULL then too,
@@ -268,6 +272,7 @@ typedef struct {
     qkv_k_sum_rows_fn *sum_rows;
     qkv_k_sum_fn *sum, *sum_squares;
     qkv_k_copy_fn *copy;
+    qkv_k_move_fn *move;
     qkv_k_norm_fn *norm;
     qkv_k_norm_bwd_fn *norm_bwd;
     qkv_k_softmax_fn *softmax;

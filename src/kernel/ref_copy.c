@@ -1,4 +1,5 @@
-/* ref_copy.c - the strided copy: permutes, broadcasts and slices of up to 8 dimensions.
+/* ref_copy.c - the strided copy: permutes, broadcasts and slices of up to 8 dimensions; and rows
+ * that change places.
  *
  * Dimensions that lie one behind the other in both arrays are joined first; of what remains
  * two make a plane, walked in tiles, and the others count. It moves memory and nothing else,
@@ -105,5 +106,19 @@ void qkv__ref_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qkv_r
         size_t na = p.a.n - a0 < TILE_A ? p.a.n - a0 : TILE_A;
         size_t nb = p.b.n - b0 < TILE_B ? p.b.n - b0 : TILE_B;
         copy_tile(y + oy, x + ox, &p, na, nb, acc);
+    }
+}
+
+/* Each thread makes all moves of its share of the columns. */
+void qkv__ref_move(const qkv_exec *e, qkv_real *x, size_t row, const size_t *to,
+                   const size_t *from, size_t moves, size_t n)
+{
+    size_t parts = moves * n >= REF_GRAIN ? (size_t)e->threads : 1;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(x, row, to, from, moves, n, parts) if (parts > 1)
+    for (size_t p = 0; p < parts; p++) {
+        size_t first = n * p / parts, end = n * (p + 1) / parts;
+        for (size_t i = 0; i < moves && first < end; i++)
+            memcpy(x + to[i] * row + first, x + from[i] * row + first, (end - first) * sizeof *x);
     }
 }

@@ -250,5 +250,6 @@ void qkv__kernels_ref_elementwise(qkv_kernels *k)
     k->sum = ref_sum;
     k->sum_squares = ref_sum_squares;
     k->copy = qkv__ref_copy;
+    k->move = qkv__ref_move;
     k->dropout = ref_dropout;
 }

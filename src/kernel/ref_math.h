@@ -10,6 +10,7 @@
 enum { REF_GRAIN = 16384 }; /* elements; starting a team costs what a few thousand take */
 
 qkv_k_copy_fn qkv__ref_copy; /* ref_copy.c; entered by ref_elementwise.c */
+qkv_k_move_fn qkv__ref_move; /* likewise */
 
 #ifdef QKV_F64
 static inline qkv_real real_exp(qkv_real x) { return exp(x); }

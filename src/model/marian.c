@@ -208,7 +208,8 @@ qkv_tensor *qkv_marian_decode(qkv_model *base, qkv_tape *t, const qkv_marian_sid
 {
     marian *m = (marian *)base;
     qkv_sequence seq = {.memory = memory, .memory_offsets = source->offsets,
-                        .memory_lengths = source->lengths};
+                        .memory_lengths = source->lengths, .memories = source->sequences,
+                        .memory_queries = source->queries, .memory_begins = source->begins};
     size_t past = cache ? cache->length : 0;
     qkv_tensor *y = run(m, t, &m->decoder, target, &seq, cache);
     if (cache && y)
@@ -238,16 +239,17 @@ qkv_tensor *qkv_marian_loss(qkv_model *base, qkv_tape *t, qkv_tensor *hidden, qk
 }
 
 qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *base, size_t B, size_t capacity,
-                                   size_t source)
+                                   size_t source, bool packed)
 {
     const qkv_marian_config *c = base->config;
-    size_t D = c->width / c->decoder_heads;
+    size_t memories = packed ? 1 : B, D = c->width / c->decoder_heads;
     qkv_status status = qkv__cache_create(out, base->ctx, c->decoder_layers, capacity);
     for (size_t i = 0; i < c->decoder_layers && !status; i++) {
         qkv_block_cache *b = &(*out)->blocks[i];
         status = qkv_kv_cache_create(&b->self, base->ctx, B, capacity, c->decoder_heads, D, D);
         if (!status)
-            status = qkv_kv_cache_create(&b->cross, base->ctx, B, source, c->decoder_heads, D, D);
+            status = qkv_kv_cache_create(&b->cross, base->ctx, memories, source,
+                                         c->decoder_heads, D, D);
     }
     if (status) {
         qkv_lm_cache_destroy(*out);

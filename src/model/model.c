@@ -289,6 +289,23 @@ void qkv_lm_cache_truncate(qkv_lm_cache *c, size_t length)
         c->length = length;
 }
 
+bool qkv_lm_cache_select(qkv_tape *t, qkv_lm_cache *c, const size_t *rows, size_t n)
+{
+    for (size_t i = 0; i < c->layers; i++)
+        if (!qkv_kv_cache_select(t, c->blocks[i].self, rows, n))
+            return false;
+    return true;
+}
+
+bool qkv_lm_cache_reserve(qkv_tape *t, qkv_lm_cache *c, size_t capacity)
+{
+    for (size_t i = 0; i < c->layers; i++)
+        if (!qkv_kv_cache_reserve(t, c->blocks[i].self, capacity))
+            return false;
+    c->capacity = capacity > c->capacity ? capacity : c->capacity;
+    return true;
+}
+
 void qkv_lm_cache_window(qkv_lm_cache *c, size_t positions)
 {
     for (size_t i = 0; i < c->layers; i++)

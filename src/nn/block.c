@@ -170,6 +170,15 @@ static qkv_tensor *heads(qkv_tape *t, qkv_tensor *x, size_t n, size_t D)
     return qkv_reshape(t, x, 4, shape);
 }
 
+/* x (B, T, H, D) as one sequence of rows, (1, B T, H, D), where memories have other rows. */
+static qkv_tensor *rows_of_memories(qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq)
+{
+    if (!x || !seq->memory_queries)
+        return x;
+    size_t shape[] = {1, qkv_dim(x, 0) * qkv_dim(x, 1), qkv_dim(x, 2), qkv_dim(x, 3)};
+    return qkv_reshape(t, x, 4, shape);
+}
+
 /* Attention of q to k and v with the block's options, heads joined, and the output layer. */
 static qkv_tensor *attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor *v,
                           qkv_attention_options *o, qkv_param *weight, qkv_param *bias)
@@ -232,11 +241,17 @@ static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
         if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
             return NULL;
     }
-    qkv_attention_options o = {.sequences = seq->sequences, .q_offsets = seq->offsets,
+    bool own = seq->memory_queries != NULL;
+    qkv_attention_options o = {.sequences = own ? seq->memories : seq->sequences,
+                               .q_offsets = own ? seq->memory_queries : seq->offsets,
                                .k_offsets = seq->memory_offsets,
+                               .k_begins = seq->memory_begins,
                                .k_lengths = seq->memory_lengths,
                                .site = b->site + SITE_CROSS_WEIGHTS, .probe = "cross"};
-    return attend(b, t, q, k, v, &o, b->p.out_x_weight, b->p.out_x_bias);
+    qkv_tensor *y = attend(b, t, rows_of_memories(t, q, seq), k, v, &o, b->p.out_x_weight,
+                           b->p.out_x_bias);
+    size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), c->width};
+    return own && y ? qkv_reshape(t, y, 3, shape) : y;
 }
 
 static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)

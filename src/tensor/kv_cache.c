@@ -1,4 +1,5 @@
-/* kv_cache.c - keys and values of earlier positions, so that decoding computes each once. */
+/* kv_cache.c - keys and values of earlier positions, so that decoding computes each once; and,
+ * for beams, sequences that take each other's places. */
 #include <string.h>
 
 #include "tensor/tape.h"
@@ -6,8 +7,30 @@
 struct qkv_kv_cache {
     qkv_context *ctx;
     size_t B, capacity, length, window, heads, D, Dv; /* window: 0, or what append shows */
-    qkv_real *k, *v; /* (B, capacity, heads, D) and (B, capacity, heads, Dv) */
+    size_t most;     /* B at first */
+    qkv_real *k, *v; /* (most + 1, capacity, heads, D) and (.., Dv): the last one is spare */
 };
+
+/* Memory for `capacity` positions of each sequence. On failure both are NULL. */
+static qkv_status allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k, qkv_real **v)
+{
+    size_t rows, k_bytes, v_bytes;
+    *k = *v = NULL;
+    bool fits = qkv__add_size(c->most, 1, &rows) && qkv__mul_size(rows, capacity, &rows) &&
+                qkv__mul_size(rows, c->heads, &rows) &&
+                qkv__mul_size(rows, c->D * sizeof(qkv_real), &k_bytes) &&
+                qkv__mul_size(rows, c->Dv * sizeof(qkv_real), &v_bytes);
+    if (!fits)
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size",
+                         c->most, capacity);
+    *k = qkv__malloc(c->ctx, k_bytes);
+    *v = *k ? qkv__malloc(c->ctx, v_bytes) : NULL;
+    if (*v)
+        return QKV_OK;
+    qkv__free(c->ctx, *k);
+    *k = NULL;
+    return QKV_E_MEMORY;
+}
 
 qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, size_t capacity,
                                size_t Hkv, size_t D, size_t Dv)
@@ -16,22 +39,13 @@ qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, s
     qkv_kv_cache *c = qkv__calloc(ctx, 1, sizeof *c);
     if (!c)
         return QKV_E_MEMORY;
-    *c = (qkv_kv_cache){.ctx = ctx, .B = B, .capacity = capacity, .heads = Hkv, .D = D, .Dv = Dv};
-    size_t rows, k_bytes, v_bytes;
-    bool fits = qkv__mul_size(B, capacity, &rows) && qkv__mul_size(rows, Hkv, &rows) &&
-                qkv__mul_size(rows, D * sizeof(qkv_real), &k_bytes) &&
-                qkv__mul_size(rows, Dv * sizeof(qkv_real), &v_bytes);
-    if (!fits) {
+    *c = (qkv_kv_cache){.ctx = ctx, .B = B, .most = B, .heads = Hkv, .D = D, .Dv = Dv};
+    qkv_status status = allocate(c, capacity, &c->k, &c->v);
+    if (status) {
         qkv__free(ctx, c);
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size", B,
-                         capacity);
+        return status;
     }
-    c->k = qkv__malloc(ctx, k_bytes);
-    c->v = c->k ? qkv__malloc(ctx, v_bytes) : NULL;
-    if (!c->v) {
-        qkv_kv_cache_destroy(c);
-        return QKV_E_MEMORY;
-    }
+    c->capacity = capacity;
     *out = c;
     return QKV_OK;
 }
@@ -51,6 +65,81 @@ void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length)
 {
     if (length < c->length)
         c->length = length;
+}
+
+/* The copies that make sequence i (of n) what rows[i] was, in an order in which none overwrites
+ * what another still needs: at most 2 n. A ring (1 <- 2 <- 1) goes over the spare sequence.
+ * readers[j]: how many others still need the old j. */
+static size_t plan(const qkv_kv_cache *c, const size_t *rows, size_t n, size_t *readers,
+                   size_t *to, size_t *from)
+{
+    size_t moves = 0;
+    for (size_t j = 0; j < c->most; j++)
+        readers[j] = 0;
+    for (size_t i = 0; i < n; i++)
+        readers[rows[i]] += rows[i] != i;
+    for (size_t ring = 0; ring < 2; ring++) /* first those that nobody needs, then the rings */
+        for (size_t first = 0; first < n; first++) {
+            bool open = rows[first] != first && readers[first] != SIZE_MAX;
+            if (!open || (!ring && readers[first]))
+                continue;
+            if (ring) {
+                to[moves] = c->most;
+                from[moves++] = first;
+                readers[first]--;
+            }
+            for (size_t i = first; i < n && rows[i] != i && readers[i] == 0;) {
+                size_t source = rows[i];
+                to[moves] = i;
+                from[moves++] = ring && source == first ? c->most : source;
+                readers[i] = SIZE_MAX; /* done */
+                if (ring && source == first)
+                    break;
+                readers[source]--;
+                i = source;
+            }
+        }
+    return moves;
+}
+
+bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_t n)
+{
+    if (t->status)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (n > c->most || rows[i] >= c->B)
+            return qkv__op_fail(t, "kv_cache", "sequence %zu of %zu taken for place %zu of %zu",
+                                rows[i], c->B, i, c->most) != NULL;
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    size_t *list = qkv__arena_alloc(t->exec.scratch, (c->most + 4 * n + 1) * sizeof *list);
+    if (list) {
+        size_t *to = list + c->most, *from = to + 2 * n, moves = plan(c, rows, n, list, to, from);
+        size_t k_row = c->heads * c->D, v_row = c->heads * c->Dv;
+        t->k->move(&t->exec, c->k, c->capacity * k_row, to, from, moves, c->length * k_row);
+        t->k->move(&t->exec, c->v, c->capacity * v_row, to, from, moves, c->length * v_row);
+        c->B = n;
+    }
+    qkv__arena_release(t->exec.scratch, mark);
+    return list || qkv__op_fail(t, "kv_cache", "out of memory") != NULL;
+}
+
+bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
+{
+    qkv_real *old[] = {c->k, c->v}, *new[2];
+    if (t->status || capacity <= c->capacity)
+        return !t->status;
+    if (allocate(c, capacity, &new[0], &new[1]))
+        return qkv__op_fail(t, "kv_cache", "no memory for %zu positions", capacity) != NULL;
+    for (int i = 0; i < 2; i++) {
+        size_t row = c->heads * (i ? c->Dv : c->D), shape[] = {c->B, c->length * row};
+        t->k->copy(&t->exec, new[i], (size_t[]){capacity * row, 1}, old[i],
+                   (size_t[]){c->capacity * row, 1}, shape, 2, false);
+        qkv__free(c->ctx, old[i]);
+    }
+    c->k = new[0];
+    c->v = new[1];
+    c->capacity = capacity;
+    return true;
 }
 
 void qkv_kv_cache_window(qkv_kv_cache *c, size_t positions) { c->window = positions; }

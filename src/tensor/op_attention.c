@@ -92,6 +92,15 @@ static bool offsets_fit(const int32_t *offsets, size_t n, size_t rows)
     return fit && (size_t)offsets[n] <= rows;
 }
 
+static bool begins_fit(const qkv_attention_options *o, size_t n, size_t rows)
+{
+    bool fit = o->k_lengths != NULL;
+    for (size_t b = 0; b < n && fit; b++)
+        fit = o->k_begins[b] >= 0 && o->k_lengths[b] >= 0 &&
+              (size_t)o->k_begins[b] + (size_t)o->k_lengths[b] <= rows;
+    return fit;
+}
+
 /* Fills in begin and length of every sequence; false when the options do not fit. */
 static bool lay_out(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *q, const qkv_tensor *k,
                     const qkv_attention_options *o)
@@ -102,7 +111,8 @@ static bool lay_out(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *q, c
     if (!list)
         return false;
     if (qo && (q->shape[0] != 1 || k->shape[0] != 1 || !offsets_fit(qo, a->B, q->shape[1]) ||
-               !offsets_fit(ko, a->B, k->shape[1])))
+               !(o->k_begins ? begins_fit(o, a->B, k->shape[1])
+                             : offsets_fit(ko, a->B, k->shape[1]))))
         return qkv__op_fail(t, "attention", "offsets of %zu sequences do not fit q %s and k %s",
                             a->B, qkv__shape_text(t, q), qkv__shape_text(t, k)) != NULL;
     size_t *q_begin = list, *q_len = q_begin + a->B, *k_begin = q_len + a->B,
@@ -110,6 +120,11 @@ static bool lay_out(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *q, c
     for (size_t b = 0; b < a->B; b++) {
         q_begin[b] = qo ? (size_t)qo[b] : b * rows_apart(q);
         q_len[b] = qo ? (size_t)(qo[b + 1] - qo[b]) : q->shape[1];
+        if (qo && o->k_begins) {
+            k_begin[b] = (size_t)o->k_begins[b];
+            k_full[b] = k_len[b] = (size_t)o->k_lengths[b];
+            continue;
+        }
         k_begin[b] = qo ? (size_t)ko[b] : b * rows_apart(k);
         k_full[b] = qo ? (size_t)(ko[b + 1] - ko[b]) : k->shape[1];
         k_len[b] = k_full[b];
@@ -177,10 +192,11 @@ static bool rows_are_left_out(const qkv_k_attention_args *a, const qkv_tensor *q
                               const qkv_tensor *k, const qkv_attention_options *o)
 {
     size_t last = a->B - 1;
-    return o->q_offsets &&
-           (a->B == 0 || a->q_begin[0] || a->k_begin[0] ||
-            a->q_begin[last] + a->q_len[last] != q->shape[1] ||
-            a->k_begin[last] + a->k_len_full[last] != k->shape[1]);
+    if (!o->q_offsets)
+        return false;
+    return a->B == 0 || a->q_begin[0] || a->q_begin[last] + a->q_len[last] != q->shape[1] ||
+           (!o->k_begins &&
+            (a->k_begin[0] || a->k_begin[last] + a->k_len_full[last] != k->shape[1]));
 }
 
 static bool shapes_fit(const qkv_tensor *q, const qkv_tensor *k, const qkv_tensor *v)
@@ -243,6 +259,9 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
             return NULL;
     if (!same_spacing(t, in) || (o.bias && !(in[3] = qkv__dense_input(t, o.bias))))
         return NULL;
+    if (o.k_begins && (!o.q_offsets || qkv__recording(t, o.bias ? 4 : 3, in)))
+        return qkv__op_fail(t, "attention", "keys by their begins need q_offsets, and a tape that "
+                            "does not record");
     attention_params p = {0};
     if (!describe(t, &p, in, &o))
         return NULL;

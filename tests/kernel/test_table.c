@@ -26,7 +26,7 @@ static const struct {
     SLOT(exp, false), SLOT(reciprocal, false),
     SLOT(act, true), SLOT(act_bwd, true), SLOT(gated, true), SLOT(gated_bwd, true),
     SLOT(sum_rows, true), SLOT(sum, true), SLOT(sum_squares, true),
-    SLOT(copy, false), /* moves memory: plain C is as fast */
+    SLOT(copy, false), SLOT(move, false), /* memory moves: plain C is as fast */
     SLOT(norm, true), SLOT(norm_bwd, true),
     SLOT(softmax, true), SLOT(softmax_bwd, true), SLOT(xent, true),
     SLOT(loss, false), SLOT(loss_bwd, false),

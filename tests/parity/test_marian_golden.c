@@ -81,7 +81,7 @@ static void test_decoding(void **state)
         qkv_tensor *part[T];
         open_fixture(&f, models[i], QKV_ISA_ALL);
         qkv_tape_mode(f.t, false, false);
-        assert_int_equal(qkv_marian_cache_create(&cache, f.model, B, T, S), QKV_OK);
+        assert_int_equal(qkv_marian_cache_create(&cache, f.model, B, T, S, false), QKV_OK);
         sides x = sides_of(&f, false);
         qkv_tensor *memory = qkv_marian_encode(f.model, f.t, &x.source);
         for (size_t k = 0; k < T; k++) {

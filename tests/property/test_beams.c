@@ -1,0 +1,222 @@
+/* test_beams.c - caches whose sequences change places, and hypotheses that read one memory: both
+ * give what each hypothesis gives when everything about it is computed anew, alone. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include <qkv.h>
+
+/* ---- places -------------------------------------------------------------------------------- */
+
+enum { MOST = 9, HEADS = 2, D = 3, DV = 5, ROUNDS = 300 };
+
+/* Position p of the sequence with this number. */
+static qkv_real key_of(size_t number, size_t p) { return (qkv_real)(number * 1000 + p); }
+
+static void append(qkv_tape *t, qkv_kv_cache *c, const size_t *number, size_t n, size_t p)
+{
+    const size_t ks[] = {n, 1, HEADS, D}, vs[] = {n, 1, HEADS, DV};
+    qkv_tensor *k = qkv_tensor_from(t, NULL, 4, ks), *v = qkv_tensor_from(t, NULL, 4, vs), *all[2];
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < HEADS * D; j++)
+            qkv_tensor_fill(k)[i * HEADS * D + j] = key_of(number[i], p);
+        for (size_t j = 0; j < HEADS * DV; j++)
+            qkv_tensor_fill(v)[i * HEADS * DV + j] = -key_of(number[i], p);
+    }
+    assert_true(qkv_kv_cache_append(t, c, k, v, &all[0], &all[1]));
+}
+
+/* history[i][p]: which number sequence i had at position p. */
+static void check_cache(qkv_tape *t, qkv_kv_cache *c, size_t (*history)[ROUNDS], size_t n,
+                        size_t length)
+{
+    qkv_tensor *k, *v;
+    assert_true(qkv_kv_cache_all(t, c, &k, &v));
+    assert_int_equal(qkv_dim(k, 0), n);
+    assert_int_equal(qkv_dim(v, 1), length);
+    const qkv_real *x = qkv_data(t, k), *y = qkv_data(t, v);
+    for (size_t i = 0; i < n; i++)
+        for (size_t p = 0; p < length; p++) {
+            double expected = (double)key_of(history[i][p], p);
+            assert_true((double)x[((i * length + p) * HEADS + 1) * D] == expected);
+            assert_true((double)y[((i * length + p) * HEADS + 1) * DV + DV - 1] == -expected);
+        }
+}
+
+/* Random places, rings and copies among them, shrinking and growing; memory that grows. */
+static void test_select(void **state)
+{
+    (void)state;
+    static size_t history[MOST][ROUNDS], before[MOST][ROUNDS];
+    qkv_context *ctx;
+    qkv_tape *t;
+    qkv_kv_cache *c;
+    qkv__rng r;
+    qkv__rng_init(&r, 3, 0);
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    assert_int_equal(qkv_kv_cache_create(&c, ctx, MOST, 2, HEADS, D, DV), QKV_OK);
+    size_t n = MOST, number[MOST], rows[MOST];
+    for (size_t p = 0; p < ROUNDS; p++) {
+        qkv_tape_reset(t);
+        qkv_tape_mode(t, false, false);
+        for (size_t i = 0; i < n; i++)
+            history[i][p] = number[i] = qkv__rng_below(&r, 1000);
+        if (p >= 2)
+            assert_true(qkv_kv_cache_reserve(t, c, p + 1 + qkv__rng_below(&r, 9)));
+        append(t, c, number, n, p);
+        size_t next = 1 + qkv__rng_below(&r, MOST);
+        bool permute = next <= n && p % 2;
+        for (size_t i = 0; i < next; i++)
+            rows[i] = permute ? i : qkv__rng_below(&r, (uint32_t)n);
+        for (size_t i = next; permute && i-- > 1;) { /* without copies: rings of any length */
+            size_t j = qkv__rng_below(&r, (uint32_t)i + 1), row = rows[i];
+            rows[i] = rows[j];
+            rows[j] = row;
+        }
+        assert_true(qkv_kv_cache_select(t, c, rows, next));
+        memcpy(before, history, sizeof history);
+        for (size_t i = 0; i < next; i++)
+            memcpy(history[i], before[rows[i]], sizeof history[i]);
+        n = next;
+        check_cache(t, c, history, n, p + 1);
+    }
+    rows[0] = n;
+    assert_false(qkv_kv_cache_select(t, c, rows, 1));
+    qkv_kv_cache_destroy(c);
+    qkv_tape_destroy(t);
+    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
+    qkv_context_destroy(ctx);
+}
+
+/* ---- one memory for all beams of a sentence -------------------------------------------- */
+
+enum { SENTENCES = 3, BEAMS = 2, VOCAB = 31, STEPS = 6 };
+static const int32_t offsets[] = {0, 4, 11, 12}, lengths[] = {4, 7, 1};
+static const int32_t source[] = {3, 9, 4, 2, 8, 8, 1, 30, 5, 6, 2, 2};
+
+static qkv_model *make_model(qkv_context *ctx, const qkv_model_type *type)
+{
+    qkv_marian_config c;
+    qkv_model *m = NULL;
+    qkv_option_defaults(qkv_model_type_config(type), &c);
+    c.vocab = VOCAB;
+    c.width = 24;
+    c.encoder_layers = c.decoder_layers = 2;
+    c.encoder_heads = 3;
+    c.decoder_heads = 2;
+    c.positions = 32;
+    c.pad = c.start = VOCAB - 1;
+    c.init_range = 0.5;
+    assert_int_equal(qkv_model_create(&m, ctx, type, &c), QKV_OK);
+    assert_int_equal(qkv_model_init(m, 7), QKV_OK);
+    return m;
+}
+
+/* Logits after ids (n) for one sentence, everything anew. */
+static const qkv_real *alone(qkv_model *m, qkv_tape *t, size_t sentence, const int32_t *ids,
+                             size_t n)
+{
+    const size_t s_shape[] = {1, (size_t)lengths[sentence]}, shape[] = {1, n};
+    qkv_marian_side from = {.ids = qkv_tensor_ids(t, source + offsets[sentence], 2, s_shape)};
+    qkv_marian_side to = {.ids = qkv_tensor_ids(t, ids, 2, shape)};
+    qkv_tensor *h = qkv_marian_decode(m, t, &to, qkv_marian_encode(m, t, &from), &from, NULL);
+    return qkv_data(t, qkv_marian_logits(m, t, qkv_slice(t, h, 1, n - 1, n)));
+}
+
+static void check_rows(qkv_model *m, qkv_tape *t, const qkv_real *got, int32_t (*ids)[STEPS],
+                       const size_t *sentence, size_t rows, size_t n)
+{
+    if (!got)
+        fail_msg("%s", qkv_context_message(qkv_model_context(m)));
+    for (size_t i = 0; i < rows; i++) {
+        const qkv_real *expected = alone(m, t, sentence[i], ids[i], n);
+        assert_non_null(expected);
+        for (size_t v = 0; v < VOCAB; v++)
+            if (!(fabs((double)(got[i * VOCAB + v] - expected[v])) <= 2e-5))
+                fail_msg("row %zu after %zu tokens: %g, not %g", i, n,
+                         (double)got[i * VOCAB + v], (double)expected[v]);
+    }
+}
+
+/* Beams of three sentences, the middle of which ends early; the order of sentences changes. */
+static void decode(const qkv_model_type *type)
+{
+    qkv_context *ctx;
+    qkv_tape *t;
+    qkv_lm_cache *cache;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_model *m = make_model(ctx, type);
+    assert_int_equal(qkv_marian_cache_create(&cache, m, SENTENCES * BEAMS, 2, 12, true), QKV_OK);
+    qkv_tape_mode(t, false, false);
+    const size_t s_shape[] = {1, 12};
+    qkv_marian_side from = {qkv_tensor_ids(t, source, 2, s_shape), SENTENCES, offsets, NULL, NULL,
+                            NULL};
+    qkv_tensor *memory = qkv_marian_encode(m, t, &from);
+    int32_t ids[SENTENCES * BEAMS][STEPS], before[SENTENCES * BEAMS][STEPS];
+    size_t active = SENTENCES, beams = 1, order[] = {0, 1, 2}, sentence[SENTENCES * BEAMS];
+    assert_true(qkv_lm_cache_select(t, cache, order, SENTENCES));
+    for (size_t n = 1; n <= STEPS; n++) {
+        size_t rows = active * beams, shape[] = {rows, 1};
+        int32_t queries[SENTENCES + 1], begins[SENTENCES], sizes[SENTENCES], last[6];
+        for (size_t i = 0; i < rows; i++) {
+            sentence[i] = order[i / beams];
+            ids[i][n - 1] = n == 1 ? VOCAB - 1 : (int32_t)((7 * i + 3 * n) % VOCAB);
+            last[i] = ids[i][n - 1];
+        }
+        for (size_t b = 0; b < active; b++) {
+            begins[b] = offsets[order[b]];
+            sizes[b] = lengths[order[b]];
+            queries[b] = (int32_t)(b * beams);
+        }
+        queries[active] = (int32_t)rows;
+        qkv_marian_side read = {NULL, active, NULL, sizes, queries, begins};
+        qkv_marian_side to = {.ids = qkv_tensor_ids(t, last, 2, shape)};
+        assert_true(qkv_lm_cache_reserve(t, cache, n));
+        qkv_tensor *h = qkv_marian_decode(m, t, &to, n == 1 ? memory : NULL, &read, cache);
+        const qkv_real *got = qkv_data(t, qkv_marian_logits(m, t, h));
+        check_rows(m, t, got, ids, sentence, rows, n);
+        size_t pick[] = {1, 1, 2, 3, 4, 4};
+        if (n == 1) { /* one row becomes two beams */
+            for (size_t i = 0; i < SENTENCES * BEAMS; i++)
+                pick[i] = i / BEAMS;
+            beams = BEAMS;
+        } else if (n == 3) { /* the last sentence takes the place of the middle one */
+            order[1] = 2;
+            active = 2;
+            pick[2] = 5;
+            pick[3] = 4;
+        }
+        rows = active * beams;
+        assert_true(qkv_lm_cache_select(t, cache, pick, rows));
+        memcpy(before, ids, sizeof ids);
+        for (size_t i = 0; i < rows; i++)
+            memcpy(ids[i], before[pick[i]], sizeof ids[i]);
+    }
+    qkv_lm_cache_destroy(cache);
+    qkv_model_destroy(m);
+    qkv_tape_destroy(t);
+    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
+    qkv_context_destroy(ctx);
+}
+
+static void test_shared_memory(void **state)
+{
+    (void)state;
+    decode(&qkv_marian_type);
+    decode(&qkv_translator_type);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_select),
+                                       cmocka_unit_test(test_shared_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
