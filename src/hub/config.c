@@ -189,7 +189,7 @@ typedef struct {
     qkv_model *m;
 } config_writer;
 
-/* The model's list where it has one. Ids below 0 stand for "none", which files say with null. */
+/* The model's list where it has one. Numbers below 0 stand for "none", in files null. */
 static void put_integer(void *user, const char *key, int64_t value)
 {
     config_writer *c = user;
@@ -206,6 +206,15 @@ static void put_integer(void *user, const char *key, int64_t value)
             qkv__json_put_int(&c->w, NULL, ends[i]);
         qkv__json_end_array(&c->w);
     }
+}
+
+static void put_real(void *user, const char *key, double value)
+{
+    config_writer *c = user;
+    if (value < 0)
+        qkv__json_put_null(&c->w, key);
+    else
+        qkv__json_put_real(&c->w, key, value);
 }
 
 /* The rotary base a second time, under the names of transformers 5. */
@@ -278,6 +287,7 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
     qkv__json_put_string(w, "torch_dtype", dtype);
     qkv_option_sink sink = qkv__json_option_sink(w);
     sink.integer = put_integer;
+    sink.real = put_real;
     qkv_option_write(qkv_model_type_config(type), qkv_model_config(m), &sink);
     put_rope(w, m);
     qkv__hub_write_labels(w, m);

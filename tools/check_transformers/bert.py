@@ -1,0 +1,170 @@
+"""bert.py - BERT with a head for masked words or for classes, and its tokenizer."""
+import ctypes
+import json
+import os
+import random
+
+import numpy as np
+import torch
+from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, BertForPreTraining,
+                          BertForSequenceClassification, BertTokenizerFast)
+
+from .judge import (PARTS, BertInput, Tape, check, check_close, check_ids, convert, empty_folder,
+                    open_model, varied, write)
+
+BERT_PARTS = ["[MASK]", "[SEP]", "[UNK]", "unaffable", "naïve", "ELÈVE", "ÅNGSTRÖM", "ﬁ", "a_b"]
+
+
+# ---- judging  ---------------------------------------------
+
+
+def batch_of(rng, config, rows=3, length=19):
+    """Ids, types, and how many of each row are real."""
+    lengths = [length] + [rng.randint(2, length) for _ in range(rows - 1)]
+    ids = [[rng.randrange(config.vocab_size) for _ in range(length)] for _ in range(rows)]
+    types = [[rng.randrange(config.type_vocab_size) for _ in range(length)] for _ in range(rows)]
+    return ids, types, lengths
+
+
+def qkv_logits(qkv, folder, classifier, ids, types, lengths, columns):
+    """Of every real row, in order; or of every sequence."""
+    length = len(ids[0])
+    rows = [i * length + (0 if classifier else k) for i, n in enumerate(lengths)
+            for k in range(1 if classifier else n)]
+    with Tape(qkv.library, folder) as t:
+        hidden = t.call("qkv_bert_hidden", ctypes.byref(BertInput(
+            t.ids(ids), t.ids(types), 0, None, t.lengths(lengths))))
+        head = "qkv_bert_class_logits" if classifier else "qkv_bert_word_logits"
+        return t.read(t.call(head, hidden, t.ids(rows)), len(rows), columns)
+
+
+def check_logits(qkv, folder, model, rng):
+    classifier = isinstance(model, BertForSequenceClassification)
+    ids, types, lengths = batch_of(rng, model.config)
+    mask = torch.arange(len(ids[0]))[None] < torch.tensor(lengths)[:, None]
+    with torch.no_grad():
+        expected = model(input_ids=torch.tensor(ids), token_type_ids=torch.tensor(types),
+                         attention_mask=mask.long()).logits
+    if not classifier:
+        expected = expected[mask]
+    got = qkv_logits(qkv, folder, classifier, ids, types, lengths, expected.shape[-1])
+    check_close(f"logits {tuple(expected.shape)} of a padded batch", got, expected)
+
+
+def check_tokenizer(qkv, folder, rng, maker):
+    tokenizer = maker.from_pretrained(folder)
+    lines = [line for line in varied(rng, 1000, BERT_PARTS)] + [""]
+    check_ids(f"{maker.__name__}'s ids", qkv.library.encode(folder, lines, 1),
+              [tokenizer(line)["input_ids"] for line in lines], lines)
+    pairs = [(a, b or "b") for a, b in zip(lines, reversed(lines))]
+    expected = [tokenizer(a, b) for a, b in pairs]
+    check_ids("ids and types", qkv.library.encode_pairs(folder, pairs),
+              [(e["input_ids"], e["token_type_ids"]) for e in expected], pairs)
+    roles = [tokenizer.mask_token, tokenizer.pad_token, tokenizer.cls_token, tokenizer.sep_token]
+    check("roles of tokens", None not in roles, " ".join(map(str, roles)))
+    return tokenizer
+
+
+# ---- made by transformers  ---------------------------------------------
+
+WORDS = ("the of and to in a is that for it as was with be by on not he his but at are this "
+         "have from or had an they which one you were her all she there would their we him "
+         "been has when who will more no if out so said what up its about into than them can "
+         "only other new some could time these two may then do first any my now such like "
+         "our over man me even most unaffable naive eleve angstrom hello world don ll s m "
+         "int main void").split()
+
+
+def words_of(vocab):
+    """BERT's special tokens, characters, words, and made-up tokens up to the number."""
+    known = {c for part in PARTS + BERT_PARTS for c in part.lower() if not c.isspace()}
+    characters = sorted(c for c in known if c.isprintable())
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokens += list(dict.fromkeys([*"abcdefghijklmnopqrstuvwxyz", *characters, *WORDS]))
+    tokens += ["##" + c for c in "abcdefghijklmnopqrstuvwxyz"]
+    tokens += [f"[unused{i}]" for i in range(vocab - len(tokens))]
+    return tokens[:vocab]
+
+
+SMALL = {"vocab_size": 400, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "intermediate_size": 80, "max_position_embeddings": 40}
+LABELS = {"id2label": {0: "sad", 1: "so-so", 2: "very happy"},
+          "label2id": {"sad": 0, "so-so": 1, "very happy": 2}}
+# Name, architecture, configuration, (how it is converted ..)
+MADE = [
+    ("masked", BertForMaskedLM, SMALL, [("f32", 0, torch.float32), ("f16", 0, torch.float16),
+                                        ("bf16", 1, torch.bfloat16)]),
+    ("masked, relu, three types, no dropout", BertForMaskedLM,
+     SMALL | {"hidden_act": "relu", "type_vocab_size": 3, "hidden_dropout_prob": 0.0,
+              "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-5, "pad_token_id": 9},
+     [("f32", 0, torch.float32)]),
+    ("classifier", BertForSequenceClassification, SMALL | LABELS, [("f32", 0, torch.float32)]),
+    ("classifier, gelu_new, dropout", BertForSequenceClassification,
+     SMALL | {"hidden_act": "gelu_new", "classifier_dropout": 0.3, "num_labels": 5},
+     [("f32", 0, torch.float32)]),
+    ("BERT-base masked", BertForMaskedLM, {}, [("f32", 0, torch.float32),
+                                               ("bf16", 100, torch.bfloat16)]),
+    ("BERT-base classifier", BertForSequenceClassification, LABELS, [("f32", 0, torch.float32)]),
+]
+
+
+def make(scratch, name, maker, fields):
+    torch.manual_seed(7)
+    folder = empty_folder(scratch, "made")
+    model = maker(BertConfig(**fields))
+    for p in model.parameters(): # biases and norms at their first values would hide mistakes
+        if p.ndim == 1:
+            p.data += 0.1 * torch.randn_like(p)
+    print(f"bert-made: {name}, {sum(p.numel() for p in model.parameters()):,} parameters")
+    write(folder, "vocab.txt", "".join(w + "\n" for w in words_of(model.config.vocab_size)))
+    return folder, model.eval()
+
+
+def check_config(folder, out):
+    """What of the configuration is about the model is the same."""
+    skipped = {"transformers_version", "dtype", "torch_dtype", "_name_or_path", "architectures",
+               "initializer_range", "use_cache"}
+    before, after = (BertConfig.from_pretrained(f).to_dict() for f in (folder, out))
+    odd = [k for k, v in before.items() if k not in skipped and after.get(k) != v]
+    check("the same configuration", not odd, ", ".join(
+        f"{k}: {before[k]} became {after.get(k)}" for k in odd))
+    names = [json.load(open(os.path.join(f, "config.json")))["architectures"] for f in
+             (folder, out)]
+    check("the same architecture", names[0] == names[1], str(names[1]))
+
+
+def made(qkv, _, scratch):
+    rng = random.Random(7)
+    for name, maker, fields, conversions in MADE:
+        folder, model = make(scratch, name, maker, fields)
+        model.save_pretrained(folder)
+        check_logits(qkv, folder, model, rng)
+        check_tokenizer(qkv, folder, rng, BertTokenizerFast)
+        for conversion in conversions:
+            out = convert(qkv, folder, scratch, *conversion)
+            check_logits(qkv, out, open_model(maker, out, dtype=torch.float32), rng)
+            check_config(folder, out)
+            check_tokenizer(qkv, out, rng, AutoTokenizer)
+    old_files(qkv, scratch, rng)
+
+
+def old_files(qkv, scratch, rng):
+    """pytorch_model.bin of a model with both heads, in the first BERT's names."""
+    folder, model = make(scratch, "pytorch_model.bin with both heads, gamma and beta, position_ids",
+                         BertForPreTraining, SMALL)
+    model.config.architectures = ["BertForPreTraining"]
+    model.config.save_pretrained(folder)
+    tensors = {k.replace("LayerNorm.weight", "LayerNorm.gamma")
+               .replace("LayerNorm.bias", "LayerNorm.beta"): v
+               for k, v in model.state_dict().items()}
+    tensors["bert.embeddings.position_ids"] = torch.arange(40)[None]
+    torch.save(tensors, os.path.join(folder, "pytorch_model.bin"))
+    converted, out = os.path.join(scratch, "from-bin"), os.path.join(scratch, "from-bin-2")
+    qkv.run("convert", os.path.join(folder, "pytorch_model.bin"), converted)
+    qkv.run("convert", converted, out)
+    masked = open_model(BertForMaskedLM, out)
+    check_logits(qkv, out, masked, rng)
+    with torch.no_grad():
+        ids = torch.tensor(np.arange(30)[None])
+        check_close("logits of the model before", masked(ids).logits,
+                    model(ids).prediction_logits)
