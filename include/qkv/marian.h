@@ -28,6 +28,10 @@ typedef struct {
     int pad, eos, start;  /* token ids; start: the decoder's first input */
 } qkv_marian_config;
 
+/* Sizes by name: sets width, layers, heads and feed-forward widths. False when there is no such
+ * name, and config is unchanged. */
+bool qkv_marian_preset(const char *name, qkv_marian_config *config);
+
 /* Token ids of one side. Zero-initialise; set what applies. */
 typedef struct {
     qkv_tensor *ids; /* i32 (B, T) */

@@ -32,6 +32,7 @@ typedef struct {
     size_t len, capacity;
 } qkv_text;
 
+qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id); /* at the end */
 void qkv_ids_free(qkv_context *ctx, qkv_ids *ids);
 void qkv_text_free(qkv_context *ctx, qkv_text *text);
 

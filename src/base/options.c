@@ -282,12 +282,24 @@ void qkv_option_defaults(const qkv_option_table *table, void *target)
     }
 }
 
+const qkv__preset *qkv__preset_find(const qkv__preset *presets, const qkv_option *row)
+{
+    char key[QKV__OPTION_TEXT] = "";
+    if (!row->flag)
+        qkv__option_key(row, 0, key);
+    for (const qkv__preset *p = presets; p && p->flag; p++)
+        if (strcmp(p->flag, row->flag ? row->flag : key) == 0)
+            return p;
+    return NULL;
+}
+
 void qkv__preset_apply(const qkv__preset *presets, const qkv_option_table *table, void *target)
 {
-    for (const qkv__preset *p = presets; p && p->flag; p++)
-        for (size_t i = 0; i < table->count && p->value; i++)
-            if (table->rows[i].flag && strcmp(table->rows[i].flag, p->flag) == 0)
-                qkv__option_assign(&table->rows[i], target, p->value);
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv__preset *p = qkv__preset_find(presets, &table->rows[i]);
+        if (p && p->value)
+            qkv__option_assign(&table->rows[i], target, p->value);
+    }
 }
 
 static bool is_zero(const qkv_option *row, const void *target)

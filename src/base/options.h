@@ -40,12 +40,14 @@ bool qkv__nearer(const char *word, const char *candidate, size_t *best);
 
 /* A default of one command in place of the table's own. */
 typedef struct {
-    const char *flag;
+    const char *flag;  /* or the key of a field without one */
     const char *value; /* as the command line would give it; NULL: worked out when it runs */
     const char *said;  /* how help says it; NULL: as value */
 } qkv__preset;
 
-/* Sets the field of a flag that the table has; other presets are passed over. */
+/* The one for the row, or NULL; presets may be NULL. */
+const qkv__preset *qkv__preset_find(const qkv__preset *presets, const qkv_option *row);
+/* Sets the fields that the table has; other presets are passed over. */
 void qkv__preset_apply(const qkv__preset *presets, const qkv_option_table *table, void *target);
 
 /* All that is said about one command. */

@@ -69,9 +69,9 @@ static void row_name(const qkv_option *row, char *out, size_t size)
 /* The default as this command has it; NULL: none worth saying. */
 static const char *default_text(const qkv__manual *m, const qkv_option *row)
 {
-    for (const qkv__preset *p = m->presets; p && p->flag; p++)
-        if (row->flag && strcmp(p->flag, row->flag) == 0)
-            return p->said ? p->said : p->value;
+    const qkv__preset *p = qkv__preset_find(m->presets, row);
+    if (p)
+        return p->said ? p->said : p->value;
     if (row->initial && *row->initial)
         return row->initial;
     return row->type == QKV_OPT_ENUM ? row->names[0] : NULL;

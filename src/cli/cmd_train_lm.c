@@ -163,7 +163,7 @@ static qkv_status read_data(cli_job *base)
         return status;
     if (base->o.init)
         return cli_job_init(base);
-    status = cli_vocabulary_train(base->c, &j->vocabulary, j->data.parts, j->train_count,
+    status = cli_vocabulary_train(base->c, &j->vocabulary, 0, j->data.parts, j->train_count,
                                   j->valid_parts, j->valid_count, &base->tokenizer);
     return status ? status : make_model(j);
 }

@@ -7,6 +7,7 @@
 #define CLI_COMMANDS(X) \
     X(explain) \
     X(train_lm) \
+    X(train_translate) \
     X(generate) \
     X(eval)     \
     X(score)    \

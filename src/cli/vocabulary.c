@@ -7,6 +7,12 @@
 static const char *const kinds[] = {"char", "bpe", "wordpiece", "unigram", "sentencepiece-bpe",
                                     NULL};
 
+/* Special tokens where the kind has none; SentencePiece's have those of Marian. */
+static const char *const spelled[QKV_TOKEN_ROLES] = {
+    [QKV_TOKEN_EOS] = "</s>",   [QKV_TOKEN_BOS] = "<s>",    [QKV_TOKEN_PAD] = "<pad>",
+    [QKV_TOKEN_UNK] = "<unk>",  [QKV_TOKEN_CLS] = "[CLS]",  [QKV_TOKEN_SEP] = "[SEP]",
+    [QKV_TOKEN_MASK] = "[MASK]"};
+
 #define FIELD(member) .offset = offsetof(cli_vocabulary, member)
 static const qkv_option rows[] = {
     {.flag = "tokenizer", .type = QKV_OPT_ENUM, FIELD(kind), .names = kinds, .initial = "bpe",
@@ -26,12 +32,17 @@ static qkv_status learn(cli *c, qkv_tokenizer_trainer *tr, const qkv_text_part *
     return status;
 }
 
-qkv_status cli_vocabulary_train(cli *c, const cli_vocabulary *v, const qkv_text_part *train,
-                                size_t train_count, const qkv_text_part *valid,
-                                size_t valid_count, qkv_tokenizer **out)
+qkv_status cli_vocabulary_train(cli *c, const cli_vocabulary *v, unsigned roles,
+                                const qkv_text_part *train, size_t train_count,
+                                const qkv_text_part *valid, size_t valid_count,
+                                qkv_tokenizer **out)
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults((qkv_tokenizer_kind)v->kind);
     o.vocab = v->vocab;
+    bool own = o.kind == QKV_TOKENIZER_UNIGRAM || o.kind == QKV_TOKENIZER_SENTENCEPIECE_BPE;
+    for (int i = 0; i < QKV_TOKEN_ROLES && !own; i++)
+        if ((roles >> i & 1) && !o.special[i])
+            o.special[i] = spelled[i];
     qkv_tokenizer_trainer *tr = NULL;
     qkv_status status = qkv_tokenizer_trainer_create(&tr, c->ctx, &o);
     if (!status)

@@ -271,6 +271,11 @@ bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t le
     return true;
 }
 
+qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id)
+{
+    return qkv__ids_push(ctx, ids, id) ? QKV_OK : QKV_E_MEMORY;
+}
+
 void qkv_ids_free(qkv_context *ctx, qkv_ids *ids)
 {
     qkv__free(ctx, ids->data);

@@ -1,4 +1,6 @@
 /* marian_config.c - an encoder-decoder's fields, under the names that Hugging Face gives them. */
+#include <string.h>
+
 #include "model/marian.h"
 
 #define CONFIG qkv_marian_config
@@ -34,3 +36,28 @@ static const qkv_option rows[] = {
     TOKEN_ROW("decoder_start_token_id", start, "58100", "id of the decoder's first input"),
 };
 const qkv_option_table qkv__marian_config = {"Translator", rows, sizeof rows / sizeof *rows};
+
+/* Encoder and decoder alike. */
+static const struct {
+    const char *name;
+    size_t width, layers, heads, ff_width;
+} presets[] = {
+    {"nano", 64, 2, 2, 128},
+    {"tiny", 128, 4, 4, 256}, /* fairseq's transformer_tiny, in the Multi30k literature */
+    {"small", 256, 4, 4, 1024},
+    {"base", 512, 6, 8, 2048}, /* the paper's */
+    {"big", 1024, 6, 16, 4096},
+};
+
+bool qkv_marian_preset(const char *name, qkv_marian_config *c)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(presets[i].name, name) == 0) {
+            c->width = presets[i].width;
+            c->encoder_layers = c->decoder_layers = presets[i].layers;
+            c->encoder_heads = c->decoder_heads = presets[i].heads;
+            c->encoder_ff_width = c->decoder_ff_width = presets[i].ff_width;
+            return true;
+        }
+    return false;
+}
