@@ -19,6 +19,7 @@
 #include <qkv/gpt.h>
 #include <qkv/bert.h>
 #include <qkv/marian.h>
+#include <qkv/forecast.h>
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/train.h>

@@ -1,8 +1,9 @@
-/* run.h - models at work: continuing text.
+/* run.h - models at work: continuing text and series.
  * Layer: run */
 #ifndef QKV_RUN_H
 #define QKV_RUN_H
 
+#include <qkv/forecast.h>
 #include <qkv/model.h>
 #include <qkv/tokenizer.h>
 
@@ -51,6 +52,12 @@ typedef struct {
 qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
                         const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
                         qkv_ids *out);
+
+/* Forecasts the `horizon` rows that follow the history, into out (horizon, targets), in the data's
+ * units. Only the last `context` rows are read. More rows than the model's own horizon are rolled
+ * out: forecasts become history, for which all columns must be targets. QKV_E_ARGUMENT: too few
+ * rows, columns that do not fit or are not forecast. */
+qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon, qkv_real *out);
 
 QKV_END_DECLS
 #endif

@@ -3,6 +3,7 @@
 #ifndef QKV_TASK_H
 #define QKV_TASK_H
 
+#include <qkv/forecast.h>
 #include <qkv/model.h>
 #include <qkv/records.h>
 #include <qkv/tokens.h>
@@ -153,6 +154,48 @@ typedef struct {
 /* limit: so many texts, evenly over the records (0: all). t is reset and used without recording. */
 qkv_status qkv_classify_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
                                  size_t limit, qkv_classify_score *out);
+
+/* ---- forecasting --------------------------------------------------------------------------- */
+
+/* Predict the `horizon` rows behind windows of `context` rows, all of which a sample is. Windows
+ * start at every row: their order is a function of (seed, sample), an epoch has each once. valid
+ * (no data: nothing is held out) begins with rows that are only looked back on: see
+ * qkv_forecast_lead. What both point to and the model, a qkv_forecast, must outlive the task.
+ * QKV_E_ARGUMENT: too few rows. On failure out->self is NULL. */
+qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *train,
+                             const qkv_series *valid, uint64_t seed);
+
+/* Where the window of a sample starts in the training rows; there must be context + horizon. */
+size_t qkv_forecast_window(const qkv_forecast_config *c, size_t rows, uint64_t seed,
+                           uint64_t sample);
+
+/* Rows that come before those which are forecast: the context, or the naive forecast's season
+ * where that is longer. */
+size_t qkv_forecast_lead(const qkv_forecast_config *c);
+
+/* The season of 2 rows or more whose naive forecast (each value as it was one season before, or as
+ * many as the horizon needs) has the least squared error on the training rows (the last 65536); 1
+ * when there are too few. Seasons up to a third of the rows, at most 4096, are tried. QKV_E_MEMORY.
+ */
+qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_forecast_config *c,
+                                    const qkv_series *train);
+
+/* Means over all windows, rows of the horizon and targets. */
+typedef struct {
+    double loss;      /* squared error in the training rows' deviations */
+    double mse, mae;  /* in the data's units */
+    double persistence, seasonal; /* squared errors, as mse, of the last known row and of the row a
+                                     season before; seasonal is infinite where it is not known */
+    double ratio;     /* loss over that of the better of the two */
+    size_t windows, rows; /* scored: windows, and rows in their horizons */
+    size_t all;           /* rows that could be */
+} qkv_forecast_score;
+
+/* Forecasts from every row on, but not before qkv_forecast_lead (before the context, when there are
+ * too few rows for the season: then that is left out). limit: windows of about so many rows,
+ * evenly over the series (0: all). t is reset and used without recording. */
+qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *series,
+                                 size_t limit, qkv_forecast_score *out);
 
 QKV_END_DECLS
 #endif

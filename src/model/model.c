@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "qkv/bert.h"
+#include "qkv/forecast.h"
 #include "qkv/gpt.h"
 #include "qkv/marian.h"
 
 static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
                                               &qkv_bert_masked_type, &qkv_bert_classifier_type,
-                                              &qkv_marian_type, &qkv_translator_type};
+                                              &qkv_marian_type, &qkv_translator_type,
+                                              &qkv_forecast_type};
 
 const char *const qkv__activation_names[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
                                              "silu", "sigmoid", "tanh", NULL};

@@ -1,0 +1,406 @@
+/* forecast.c - rows of numbers in, rows of numbers out: patches of rows through a dense layer, a
+ * pre-norm stack of the one block, and a dense layer over all tokens (the encoder alone) or over
+ * each token of a second stack with cross-attention. */
+#include "model/forecast.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
+static const uint32_t SITES = 0xE0000000u; /* dropout sites that no block has */
+enum { SOURCE_SITE, TARGET_SITE, ENCODER_SITE, DECODER_SITE, HEAD_SITE };
+static const double WINDOW_EPS = 1e-5, NORM_EPS = 1e-5; /* added to variances */
+
+typedef struct {
+    const char *name;
+    qkv_block **blocks;
+    size_t layers, tokens;
+    qkv_param *positions;               /* (tokens, width) */
+    qkv_param *norm_weight, *norm_bias; /* after the stack */
+    uint32_t input_site, norm_site;
+} stack;
+
+typedef struct {
+    qkv_model base;
+    qkv_forecast_config *c; /* base.config */
+    stack encoder, decoder; /* decoder.layers 0: none */
+    qkv_param *embed_weight, *embed_bias;   /* (width, patch columns) */
+    qkv_param *head_weight, *head_bias;     /* (outputs, inputs) of head_shape */
+    qkv_param *linear_weight, *linear_bias; /* (horizon targets, context columns), or NULL */
+    qkv_param *mean, *deviation;            /* (columns): of the training rows */
+} forecaster;
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static qkv_status complete_config(forecaster *m)
+{
+    qkv_forecast_config *c = m->c;
+    if (!c->columns || !c->context || !c->horizon || !c->patch || !c->width || !c->layers ||
+        !c->heads || c->width % c->heads || (c->position_kind && c->width % 2))
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
+                         "qkv_forecast: %zu columns, context %zu, horizon %zu, patch %zu, %zu "
+                         "layers: none may be 0, and the heads (%zu) must divide the width (%zu, "
+                         "even with sinusoids)", c->columns, c->context, c->horizon, c->patch,
+                         c->layers, c->heads, c->width);
+    if (c->context % c->patch)
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "qkv_forecast: a context of %zu rows cannot "
+                         "be cut into patches of %zu", c->context, c->patch);
+    if (c->targets > c->columns || (int)c->position_kind > (int)QKV_POSITIONS_SINUSOID)
+        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "qkv_forecast: %zu of %zu columns cannot be "
+                         "forecast, or positions are neither learned nor sinusoids", c->targets,
+                         c->columns);
+    if (!c->targets)
+        c->targets = c->columns;
+    if (!c->ff_width)
+        c->ff_width = 4 * c->width;
+    c->init_range = qkv__init_range(c->init_range, c->width);
+    return QKV_OK;
+}
+
+/* first: the position of the stack's first token. */
+static qkv_status make_stack(forecaster *m, stack *s, size_t first)
+{
+    const qkv_forecast_config *c = m->c;
+    qkv_params *ps = m->base.params;
+    bool decoder = s == &m->decoder;
+    qkv_block_config b = qkv_block_defaults();
+    char name[48];
+    b.width = c->width;
+    b.heads = c->heads;
+    b.ff_width = c->ff_width;
+    b.norm_eps = NORM_EPS;
+    b.act = c->act;
+    b.cross = decoder;
+    b.dropout = c->dropout;
+    b.attention_dropout = c->attention_dropout;
+    snprintf(name, sizeof name, "%s.positions", s->name);
+    s->positions = qkv__matrix(ps, name, s->tokens, c->width);
+    s->blocks = qkv__stack_create(ps, &b, s->name, s->layers, decoder ? DECODER_INDEX : 0, false);
+    snprintf(name, sizeof name, "%s.norm.weight", s->name);
+    s->norm_weight = qkv__vector(ps, name, c->width);
+    snprintf(name, sizeof name, "%s.norm.bias", s->name);
+    s->norm_bias = qkv__vector(ps, name, c->width);
+    if (!s->blocks)
+        return qkv_context_status(m->base.ctx);
+    qkv_status status = qkv__params_status(ps);
+    if (status || c->position_kind == QKV_POSITIONS_LEARNED)
+        return status;
+    qkv_param_freeze(s->positions, true);
+    return qkv_sinusoid_table(m->base.ctx, qkv_param_data(s->positions), s->tokens, c->width,
+                              QKV_SINUSOID_PAPER, first, 0);
+}
+
+/* The last layer's outputs and inputs: all rows from all tokens, or a patch from each. */
+static void head_shape(const qkv_forecast_config *c, size_t *outputs, size_t *inputs)
+{
+    size_t targets = c->targets ? c->targets : c->columns;
+    *outputs = (c->decoder_layers ? c->patch : c->horizon) * targets;
+    *inputs = c->width * (c->decoder_layers ? 1 : c->context / c->patch);
+}
+
+static qkv_status make(qkv_model *base)
+{
+    forecaster *m = (forecaster *)base;
+    m->c = base->config;
+    qkv_status status = complete_config(m);
+    if (status)
+        return status;
+    const qkv_forecast_config *c = m->c;
+    qkv_params *ps = base->params;
+    size_t outputs, inputs, T = c->context / c->patch;
+    head_shape(c, &outputs, &inputs);
+    m->encoder = (stack){.name = "encoder", .layers = c->layers, .tokens = T,
+                         .input_site = SITES + SOURCE_SITE, .norm_site = SITES + ENCODER_SITE};
+    m->decoder = (stack){.name = "decoder", .layers = c->decoder_layers,
+                         .tokens = (c->horizon + c->patch - 1) / c->patch,
+                         .input_site = SITES + TARGET_SITE, .norm_site = SITES + DECODER_SITE};
+    m->mean = qkv__vector(ps, "series.mean", c->columns);
+    m->deviation = qkv__vector(ps, "series.deviation", c->columns);
+    m->embed_weight = qkv__matrix(ps, "embed.weight", c->width, c->patch * c->columns);
+    m->embed_bias = qkv__vector(ps, "embed.bias", c->width);
+    status = make_stack(m, &m->encoder, 0);
+    if (!status && m->decoder.layers)
+        status = make_stack(m, &m->decoder, T);
+    if (status)
+        return status;
+    m->head_weight = qkv__matrix(ps, "head.weight", outputs, inputs);
+    m->head_bias = qkv__vector(ps, "head.bias", outputs);
+    if (c->linear) {
+        m->linear_weight = qkv__matrix(ps, "linear.weight", c->horizon * c->targets,
+                                       c->context * c->columns);
+        m->linear_bias = qkv__vector(ps, "linear.bias", c->horizon * c->targets);
+    }
+    status = qkv__params_status(ps);
+    if (status)
+        return status;
+    qkv_param_freeze(m->mean, true);
+    qkv_param_freeze(m->deviation, true);
+    for (size_t i = 0; i < c->columns; i++)
+        qkv_param_data(m->deviation)[i] = 1;
+    return QKV_OK;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+static void visit_block(const forecaster *m, qkv__visit *v, const qkv_block_params *p)
+{
+    size_t d = m->c->width, ff = m->c->ff_width;
+    double std = m->c->init_range;
+    qkv__visit_norm(v, "norm1", p->norm1_weight, p->norm1_bias, d);
+    qkv__visit_dense(v, "attn.qkv", p->qkv_weight, p->qkv_bias, 0, 3 * d, d, std);
+    qkv__visit_dense(v, "attn.out", p->out_weight, p->out_bias, 0, d, d, std);
+    if (p->q_weight) {
+        qkv__visit_norm(v, "norm_x", p->norm_x_weight, p->norm_x_bias, d);
+        qkv__visit_dense(v, "cross.q", p->q_weight, p->q_bias, 0, d, d, std);
+        qkv__visit_dense(v, "cross.kv", p->kv_weight, p->kv_bias, 0, 2 * d, d, std);
+        qkv__visit_dense(v, "cross.out", p->out_x_weight, p->out_x_bias, 0, d, d, std);
+    }
+    qkv__visit_norm(v, "norm2", p->norm2_weight, p->norm2_bias, d);
+    qkv__visit_dense(v, "ff.up", p->up_weight, p->up_bias, 0, ff, d, std);
+    qkv__visit_dense(v, "ff.down", p->down_weight, p->down_bias, 0, d, ff, std);
+}
+
+static void visit_stack(const forecaster *m, qkv__visit *v, const stack *s)
+{
+    snprintf(v->name, sizeof v->name, "%s.", s->name);
+    if (m->c->position_kind == QKV_POSITIONS_LEARNED)
+        qkv__visit_rows(v, "positions", s->positions, 0, s->tokens, m->c->width, false,
+                        QKV_INIT_NORMAL, 0.02);
+    else
+        qkv__visit_kind(v, "positions", s->positions, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
+    for (size_t i = 0; i < s->layers; i++) {
+        snprintf(v->name, sizeof v->name, "%s.%zu.", s->name, i);
+        visit_block(m, v, qkv_block_parameters(s->blocks[i]));
+    }
+    snprintf(v->name, sizeof v->name, "%s.", s->name);
+    qkv__visit_norm(v, "norm", s->norm_weight, s->norm_bias, m->c->width);
+    v->name[0] = 0;
+}
+
+/* The last layers start at zero: the first forecast is what numbers are measured from. */
+static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+{
+    forecaster *m = (forecaster *)base;
+    const qkv_forecast_config *c = m->c;
+    qkv__visit v = {.fn = fn, .user = user};
+    size_t outputs, inputs, patch = c->patch * c->columns;
+    head_shape(c, &outputs, &inputs);
+    qkv__visit_kind(&v, "series.mean", m->mean, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
+    qkv__visit_kind(&v, "series.deviation", m->deviation, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
+    qkv__visit_dense(&v, "embed", m->embed_weight, m->embed_bias, 0, c->width, patch,
+                     1 / sqrt((double)patch));
+    visit_stack(m, &v, &m->encoder);
+    if (m->decoder.layers)
+        visit_stack(m, &v, &m->decoder);
+    qkv__visit_dense(&v, "head", m->head_weight, m->head_bias, 0, outputs, inputs, 0);
+    if (c->linear)
+        qkv__visit_dense(&v, "linear", m->linear_weight, m->linear_bias, 0,
+                         c->horizon * c->targets, c->context * c->columns, 0);
+    return v.status;
+}
+
+/* ---- scale --------------------------------------------------------------------------------- */
+
+const qkv_real *qkv_forecast_mean(const qkv_model *base)
+{
+    return qkv_param_data(((const forecaster *)base)->mean);
+}
+
+const qkv_real *qkv_forecast_deviation(const qkv_model *base)
+{
+    return qkv_param_data(((const forecaster *)base)->deviation);
+}
+
+/* Mean and deviation of n numbers, `stride` apart. */
+static void moments(const qkv_real *x, size_t n, size_t stride, double eps, double *mean,
+                    double *deviation)
+{
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i * stride];
+    *mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)x[i * stride] - *mean;
+        squares += d * d;
+    }
+    *deviation = sqrt(squares / (double)n + eps);
+}
+
+qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
+{
+    forecaster *m = (forecaster *)base;
+    if (s->columns != m->c->columns || !s->rows)
+        return qkv__fail(base->ctx, QKV_E_SHAPE, "qkv_forecast: rows of %zu numbers expected, "
+                         "found %zu rows of %zu", m->c->columns, s->rows, s->columns);
+    for (size_t i = 0; i < s->columns; i++) {
+        double mean, deviation;
+        moments(s->data + i, s->rows, s->columns, 0, &mean, &deviation);
+        qkv_param_data(m->mean)[i] = (qkv_real)mean;
+        qkv_param_data(m->deviation)[i] = (qkv_real)(deviation > 0 ? deviation : 1);
+    }
+    qkv_param_touch(m->mean);
+    qkv_param_touch(m->deviation);
+    return QKV_OK;
+}
+
+/* ---- forward ------------------------------------------------------------------------------ */
+
+/* What the model sees, and how to undo it. */
+typedef struct {
+    qkv_tensor *x;              /* (B, tokens, patch columns) */
+    qkv_tensor *center, *scale; /* (B, 1, targets), or NULL */
+} view;
+
+static void standardize(const forecaster *m, qkv_real *out, const qkv_real *rows, size_t count)
+{
+    const qkv_real *mean = qkv_param_data(m->mean), *deviation = qkv_param_data(m->deviation);
+    size_t C = m->c->columns;
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < C; j++)
+            out[i * C + j] = (rows[i * C + j] - mean[j]) / deviation[j];
+}
+
+/* x (context, columns): column j from the window's own center, in its own scale. */
+static void normalize_column(const qkv_forecast_config *c, qkv_real *x, size_t j, double *center,
+                             double *scale)
+{
+    size_t C = c->columns, N = c->context;
+    *center = (double)x[(N - 1) * C + j];
+    *scale = 1;
+    if (c->normalization == QKV_NORMALIZE_WINDOW)
+        moments(x + j, N, C, WINDOW_EPS, center, scale);
+    for (size_t i = 0; i < N; i++)
+        x[i * C + j] = (qkv_real)(((double)x[i * C + j] - *center) / *scale);
+}
+
+static bool look_at(const forecaster *m, qkv_tape *t, const qkv_real *const *windows, size_t B,
+                    view *out)
+{
+    const qkv_forecast_config *c = m->c;
+    size_t C = c->columns, K = c->targets, N = c->context;
+    size_t shape[] = {B, N / c->patch, c->patch * C}, one[] = {B, 1, K};
+    bool own = c->normalization != QKV_NORMALIZE_SERIES;
+    *out = (view){.x = qkv_tensor_from(t, NULL, 3, shape)};
+    if (own) {
+        out->center = qkv_tensor_from(t, NULL, 3, one);
+        out->scale = qkv_tensor_from(t, NULL, 3, one);
+    }
+    if (!out->x || (own && !out->scale))
+        return false;
+    for (size_t b = 0; b < B; b++) {
+        qkv_real *x = qkv_tensor_fill(out->x) + b * N * C;
+        standardize(m, x, windows[b], N);
+        for (size_t j = 0; own && j < C; j++) {
+            double center, scale;
+            normalize_column(c, x, j, &center, &scale);
+            if (j >= K)
+                continue;
+            qkv_tensor_fill(out->center)[b * K + j] = (qkv_real)center;
+            qkv_tensor_fill(out->scale)[b * K + j] = (qkv_real)scale;
+        }
+    }
+    return true;
+}
+
+/* x (B, tokens or 1, width) at the stack's positions. */
+static qkv_tensor *run(forecaster *m, qkv_tape *t, const stack *s, qkv_tensor *x,
+                       qkv_tensor *memory)
+{
+    double p = m->c->dropout;
+    qkv_sequence seq = {.memory = memory};
+    x = qkv_add(t, x, qkv_use(t, s->positions));
+    qkv_stream stream = {p > 0 ? qkv_dropout(t, x, p, s->input_site) : x, NULL};
+    if (!stream.x || !qkv__stack_forward(t, s->blocks, s->layers, &stream, &seq, NULL))
+        return NULL;
+    return qkv_stream_norm(t, &stream, QKV_NORM_LAYER, s->norm_weight, s->norm_bias, NORM_EPS, p,
+                           s->norm_site);
+}
+
+static qkv_tensor *dense(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias)
+{
+    return qkv_linear(t, x, qkv_use(t, weight), qkv_use(t, bias), QKV_ACT_NONE);
+}
+
+/* -> (B, horizon, targets) from the stacks. */
+static qkv_tensor *network(forecaster *m, qkv_tape *t, qkv_tensor *x)
+{
+    const qkv_forecast_config *c = m->c;
+    size_t B = qkv_dim(x, 0), T = m->encoder.tokens, D = m->decoder.tokens;
+    size_t flat[] = {B, T * c->width}, rows_[] = {B, c->horizon, c->targets};
+    size_t patches[] = {B, D * c->patch, c->targets};
+    qkv_tensor *e = dense(t, x, m->embed_weight, m->embed_bias);
+    qkv_tensor *y = run(m, t, &m->encoder, e, NULL);
+    if (m->decoder.layers)
+        y = run(m, t, &m->decoder, qkv_slice(t, e, 1, T - 1, T), y);
+    if (c->head_dropout > 0)
+        y = qkv_dropout(t, y, c->head_dropout, SITES + HEAD_SITE);
+    if (!m->decoder.layers) {
+        y = dense(t, qkv_reshape(t, y, 2, flat), m->head_weight, m->head_bias);
+        return qkv_reshape(t, y, 3, rows_);
+    }
+    y = qkv_reshape(t, dense(t, y, m->head_weight, m->head_bias), 3, patches);
+    return D * c->patch > c->horizon ? qkv_slice(t, y, 1, 0, c->horizon) : y;
+}
+
+qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *const *windows,
+                                 size_t B)
+{
+    forecaster *m = (forecaster *)base;
+    const qkv_forecast_config *c = m->c;
+    view in;
+    if (qkv_tape_status(t) || !look_at(m, t, windows, B, &in))
+        return NULL;
+    size_t flat[] = {B, c->context * c->columns}, rows_[] = {B, c->horizon, c->targets};
+    qkv_tensor *y = network(m, t, in.x);
+    if (c->linear) {
+        qkv_tensor *l = dense(t, qkv_reshape(t, in.x, 2, flat), m->linear_weight, m->linear_bias);
+        y = qkv_add(t, y, qkv_reshape(t, l, 3, rows_));
+    }
+    return in.center ? qkv_add(t, qkv_mul(t, y, in.scale), in.center) : y;
+}
+
+qkv_tensor *qkv_forecast_loss(qkv_model *base, qkv_tape *t, qkv_tensor *forecast,
+                              qkv_tensor *target)
+{
+    const qkv_forecast_config *c = base->config;
+    if (c->loss == QKV_FORECAST_MAE)
+        return qkv_l1_loss(t, forecast, target);
+    return c->loss == QKV_FORECAST_MSE ? qkv_mse_loss(t, forecast, target)
+                                       : qkv_huber_loss(t, forecast, target, 1);
+}
+
+double qkv_forecast_flops(const qkv_model *base, size_t B)
+{
+    const forecaster *m = (const forecaster *)base;
+    const qkv_forecast_config *c = m->c;
+    size_t outputs, inputs;
+    head_shape(c, &outputs, &inputs);
+    double d = (double)c->width, T = (double)m->encoder.tokens, D = (double)m->decoder.tokens;
+    double block = 4 * d * d + 2 * d * (double)c->ff_width, L = (double)c->layers;
+    double L2 = (double)c->decoder_layers;
+    double products = T * d * (double)(c->patch * c->columns) + L * T * block +
+                      L2 * (D * (block + 2 * d * d) + T * 2 * d * d) +
+                      (double)outputs * (double)inputs * (L2 > 0 ? D : 1);
+    if (c->linear)
+        products += (double)(c->horizon * c->targets) * (double)(c->context * c->columns);
+    double attention = L * 4 * T * T * d + L2 * (4 * D * D + 4 * D * T) * d;
+    return (double)B * (6 * products + 3.5 * attention);
+}
+
+static double numbers(const qkv_model_type *type, const void *config)
+{
+    (void)type;
+    const qkv_forecast_config *c = config;
+    double d = (double)c->width, ff = c->ff_width ? (double)c->ff_width : 4 * d;
+    double linear = (double)c->horizon * (double)(c->targets ? c->targets : c->columns) *
+                    (double)c->context * (double)c->columns;
+    return d * ((double)c->layers * (4 * d + 2 * ff) +
+                (double)c->decoder_layers * (8 * d + 2 * ff)) + (c->linear ? linear : 0);
+}
+
+const qkv_model_type qkv_forecast_type = {
+    "qkv_forecast", "QkvForecaster", "", &qkv__forecast_config, sizeof(qkv_forecast_config),
+    sizeof(forecaster), numbers, make, visit, NULL};

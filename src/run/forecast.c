@@ -1,0 +1,74 @@
+/* forecast.c - continuing a series, as far as is asked for. */
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/run.h"
+
+static qkv_status check(const qkv_model *m, const qkv_series *history, size_t horizon)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    if (qkv_model_type_of(m) != &qkv_forecast_type)
+        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
+                         qkv_model_type_name(qkv_model_type_of(m)));
+    const qkv_forecast_config *c = qkv_model_config(m);
+    if (history->columns != c->columns)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "rows of %zu numbers expected, found %zu",
+                         c->columns, history->columns);
+    if (history->rows < c->context)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the model forecasts from %zu rows, the history has "
+                         "only %zu", c->context, history->rows);
+    if (horizon > c->horizon && c->targets < c->columns)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the model forecasts %zu rows, not %zu: it needs all "
+                         "%zu columns to go on, and forecasts %zu", c->horizon, horizon,
+                         c->columns, c->targets);
+    return QKV_OK;
+}
+
+/* Forecasts the rows behind `window` into out (horizon, targets). */
+static qkv_status one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t horizon,
+                      qkv_real *out)
+{
+    const qkv_forecast_config *c = qkv_model_config(m);
+    const qkv_real *mean = qkv_forecast_mean(m), *deviation = qkv_forecast_deviation(m);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    const qkv_real *y = qkv_data(t, qkv_forecast_forward(m, t, &window, 1));
+    if (!y)
+        return qkv_tape_status(t);
+    for (size_t i = 0; i < horizon; i++)
+        for (size_t j = 0; j < c->targets; j++)
+            out[i * c->targets + j] = y[i * c->targets + j] * deviation[j] + mean[j];
+    return QKV_OK;
+}
+
+qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon, qkv_real *out)
+{
+    qkv_status status = check(m, history, horizon);
+    if (status)
+        return status;
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_forecast_config *c = qkv_model_config(m);
+    size_t window = c->context * c->columns, all;
+    qkv_tape *t = NULL;
+    qkv_real *rows = NULL; /* the window, and behind it what was forecast */
+    if (!qkv__mul_size(horizon, c->columns, &all) || !qkv__add_size(all, window, &all) ||
+        !qkv__mul_size(all, sizeof *rows, &all))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu rows cannot be forecast", horizon);
+    status = qkv_tape_create(&t, ctx);
+    rows = status ? NULL : qkv__malloc(ctx, all);
+    if (!rows)
+        status = QKV_E_MEMORY;
+    else
+        memcpy(rows, history->data + (history->rows - c->context) * c->columns,
+               window * sizeof *rows);
+    for (size_t done = 0, n; done < horizon && !status; done += n) {
+        n = horizon - done < c->horizon ? horizon - done : c->horizon;
+        status = one(m, t, rows + done * c->columns, n, out + done * c->targets);
+        if (!status && c->targets == c->columns)
+            memcpy(rows + window + done * c->columns, out + done * c->targets,
+                   n * c->columns * sizeof *rows);
+    }
+    qkv__free(ctx, rows);
+    qkv_tape_destroy(t);
+    return status;
+}

@@ -1,0 +1,307 @@
+/* forecast.c - predicting the rows behind a window of rows, and judging that beside the naive
+ * forecasts: the last row again, and the row of a season before. */
+#include <math.h>
+
+#include "base/base.h"
+#include "qkv/task.h"
+
+enum { EVAL_WINDOWS = 64, SEASONS = 4096, SEASON_ROWS = 65536 };
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_forecast_config *c;
+    qkv_series train, valid;
+    uint64_t seed;
+} forecast;
+
+/* ---- windows -------------------------------------------------------------------------------- */
+
+size_t qkv_forecast_window(const qkv_forecast_config *c, size_t rows, uint64_t seed,
+                           uint64_t sample)
+{
+    uint64_t windows = rows - c->context - c->horizon + 1, epoch = sample / windows;
+    qkv__rng r;
+    qkv__rng_init(&r, seed, qkv__hash64("series", 6) + epoch);
+    uint64_t order = ((uint64_t)qkv__rng_u32(&r) << 32) | qkv__rng_u32(&r);
+    return (size_t)qkv_shuffled(sample % windows, windows, order);
+}
+
+/* The targets of `horizon` rows from `row` on, in the training rows' deviations: out (horizon,
+ * targets). */
+static void read_target(const qkv_model *m, const qkv_series *s, size_t row, qkv_real *out)
+{
+    const qkv_forecast_config *c = qkv_model_config(m);
+    const qkv_real *mean = qkv_forecast_mean(m), *deviation = qkv_forecast_deviation(m);
+    for (size_t i = 0; i < c->horizon; i++)
+        for (size_t j = 0; j < c->targets; j++)
+            out[i * c->targets + j] =
+                (s->data[(row + i) * s->columns + j] - mean[j]) / deviation[j];
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    forecast *f = self;
+    const qkv_forecast_config *c = f->c;
+    size_t B = part->count, shape[] = {B, c->horizon, c->targets};
+    const qkv_real **windows = qkv__malloc(f->ctx, (B + 1) * sizeof *windows);
+    qkv_tensor *target = windows ? qkv_tensor_from(t, NULL, 3, shape) : NULL;
+    for (size_t i = 0; i < B && target; i++) {
+        size_t at = qkv_forecast_window(c, f->train.rows, f->seed,
+                                        part->step * part->total + part->first + i);
+        windows[i] = f->train.data + at * c->columns;
+        read_target(f->model, &f->train, at + c->context,
+                    qkv_tensor_fill(target) + i * c->horizon * c->targets);
+    }
+    qkv_tensor *y = target ? qkv_forecast_forward(f->model, t, windows, B) : NULL;
+    qkv__free(f->ctx, windows);
+    y = qkv_forecast_loss(f->model, t, y, target);
+    return B == part->total ? y : qkv_scale(t, y, (double)B / (double)part->total);
+}
+
+/* ---- naive forecasts --------------------------------------------------------------------- */
+
+size_t qkv_forecast_lead(const qkv_forecast_config *c)
+{
+    return c->season > c->context ? c->season : c->context;
+}
+
+/* Row h of the horizon is forecast by the row that lies so many rows before it. */
+static size_t back(size_t season, size_t h) { return season * (h / season + 1); }
+
+/* Mean squared difference of rows `lag` apart, each target in its own variance. */
+static double difference(const qkv_series *s, const double *variance, size_t targets, size_t lag)
+{
+    double sum = 0;
+    for (size_t j = 0; j < targets; j++) {
+        const qkv_real *x = s->data + j;
+        double squares = 0;
+        for (size_t i = lag; i < s->rows; i++) {
+            double d = (double)x[i * s->columns] - (double)x[(i - lag) * s->columns];
+            squares += d * d;
+        }
+        sum += variance[j] > 0 ? squares / variance[j] : 0;
+    }
+    return sum / (double)(s->rows - lag);
+}
+
+static double variance_of(const qkv_series *s, size_t column)
+{
+    const qkv_real *x = s->data + column;
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < s->rows; i++) {
+        double d = (double)x[i * s->columns] - (double)x[0];
+        sum += d;
+        squares += d * d;
+    }
+    return squares / (double)s->rows - sum / (double)s->rows * (sum / (double)s->rows);
+}
+
+static size_t best_season(const double *differences, size_t most, size_t horizon)
+{
+    size_t best = 1;
+    double least = INFINITY;
+    for (size_t season = 2; season <= most; season++) {
+        double sum = 0;
+        for (size_t h = 0; h < horizon; h++)
+            sum += differences[back(season, h)];
+        if (sum < least) {
+            least = sum;
+            best = season;
+        }
+    }
+    return best;
+}
+
+qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_forecast_config *c,
+                                    const qkv_series *train)
+{
+    qkv_series s = *train;
+    if (s.rows > SEASON_ROWS) {
+        s.data += (s.rows - SEASON_ROWS) * s.columns;
+        s.rows = SEASON_ROWS;
+    }
+    size_t most = s.rows / 3 < SEASONS ? s.rows / 3 : SEASONS, lags = most + c->horizon;
+    size_t K = c->targets ? c->targets : c->columns;
+    *out = 1;
+    if (lags >= s.rows)
+        return QKV_OK;
+    double *variance = qkv__malloc(ctx, (K + lags + 1) * sizeof *variance);
+    if (!variance)
+        return QKV_E_MEMORY;
+    double *differences = variance + K;
+    for (size_t j = 0; j < K; j++)
+        variance[j] = variance_of(&s, j);
+    for (size_t lag = 1; lag <= lags; lag++)
+        differences[lag] = difference(&s, variance, K, lag);
+    *out = best_season(differences, most, c->horizon);
+    qkv__free(ctx, variance);
+    return QKV_OK;
+}
+
+/* ---- judging -------------------------------------------------------------------------------- */
+
+/* Sums over what was judged so far; the last three in deviations, as the forecast. */
+typedef struct {
+    double loss, mse, mae, persistence, seasonal, persistence_loss, seasonal_loss;
+} sums;
+
+/* The window that starts at `at` was forecast as y (horizon, targets). season 0: not known. */
+static void add_errors(sums *sum, const qkv_model *m, const qkv_series *s, size_t at,
+                       const qkv_real *y, size_t season)
+{
+    const qkv_forecast_config *c = qkv_model_config(m);
+    const qkv_real *mean = qkv_forecast_mean(m), *deviation = qkv_forecast_deviation(m);
+    size_t row = at + c->context;
+    for (size_t h = 0; h < c->horizon; h++)
+        for (size_t j = 0; j < c->targets; j++) {
+            const qkv_real *x = s->data + j;
+            double scale = (double)deviation[j], truth = (double)x[(row + h) * s->columns];
+            double e = ((double)y[h * c->targets + j] - (truth - (double)mean[j]) / scale);
+            double last = (double)x[(row - 1) * s->columns] - truth;
+            sum->loss += e * e;
+            sum->mse += e * e * scale * scale;
+            sum->mae += fabs(e) * scale;
+            sum->persistence += last * last;
+            sum->persistence_loss += last * last / (scale * scale);
+            if (!season)
+                continue;
+            double before = (double)x[(row + h - back(season, h)) * s->columns] - truth;
+            sum->seasonal += before * before;
+            sum->seasonal_loss += before * before / (scale * scale);
+        }
+}
+
+/* Windows start, start + .. of the series: `count` of them, evenly over `total`. */
+typedef struct {
+    size_t start, count, total, season;
+} judged;
+
+static qkv_status judge_windows(qkv_model *m, qkv_tape *t, const qkv_series *s, const judged *w,
+                                sums *sum)
+{
+    const qkv_forecast_config *c = qkv_model_config(m);
+    const qkv_real *windows[EVAL_WINDOWS];
+    size_t at[EVAL_WINDOWS];
+    for (size_t done = 0, B; done < w->count; done += B) {
+        B = w->count - done < EVAL_WINDOWS ? w->count - done : EVAL_WINDOWS;
+        for (size_t i = 0; i < B; i++) {
+            at[i] = w->start + (done + i) * w->total / w->count;
+            windows[i] = s->data + at[i] * s->columns;
+        }
+        qkv_tape_reset(t);
+        qkv_tape_mode(t, false, false);
+        const qkv_real *y = qkv_data(t, qkv_forecast_forward(m, t, windows, B));
+        if (!y)
+            return qkv_tape_status(t);
+        for (size_t i = 0; i < B; i++)
+            add_errors(sum, m, s, at[i], y + i * c->horizon * c->targets, w->season);
+    }
+    return QKV_OK;
+}
+
+static qkv_status check_series(const qkv_model *m, const qkv_series *s, const char *what)
+{
+    const qkv_forecast_config *c = qkv_model_config(m);
+    qkv_context *ctx = qkv_model_context(m);
+    if (qkv_model_type_of(m) != &qkv_forecast_type)
+        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
+                         qkv_model_type_name(qkv_model_type_of(m)));
+    if (s->columns != c->columns)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu columns, the model %zu", what,
+                         s->columns, c->columns);
+    if (s->rows < c->context + c->horizon)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu rows; at least %zu are "
+                         "needed, %zu of context and %zu to forecast", what, s->rows,
+                         c->context + c->horizon, c->context, c->horizon);
+    return QKV_OK;
+}
+
+qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *series,
+                                 size_t limit, qkv_forecast_score *out)
+{
+    *out = (qkv_forecast_score){0};
+    qkv_status status = check_series(m, series, "held-out");
+    if (status)
+        return status;
+    const qkv_forecast_config *c = qkv_model_config(m);
+    bool known = c->season && series->rows >= qkv_forecast_lead(c) + c->horizon;
+    judged w = {.start = known ? qkv_forecast_lead(c) - c->context : 0,
+                .season = known ? c->season : 0};
+    w.total = series->rows - c->context - c->horizon - w.start + 1;
+    w.count = limit && limit / c->horizon < w.total ? limit / c->horizon : w.total;
+    w.count = w.count ? w.count : 1;
+    sums sum = {0};
+    status = judge_windows(m, t, series, &w, &sum);
+    double n = (double)(w.count * c->horizon * c->targets), naive = sum.persistence_loss;
+    qkv_tape_reset(t);
+    if (known && sum.seasonal_loss < naive)
+        naive = sum.seasonal_loss;
+    *out = (qkv_forecast_score){.loss = sum.loss / n, .mse = sum.mse / n, .mae = sum.mae / n,
+                                .persistence = sum.persistence / n,
+                                .seasonal = known ? sum.seasonal / n : INFINITY,
+                                .ratio = sum.loss / naive, .windows = w.count,
+                                .rows = w.count * c->horizon,
+                                .all = w.total * c->horizon};
+    return status;
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    forecast *f = self;
+    qkv_forecast_score s;
+    *out = (qkv_measures){0};
+    qkv_status status = qkv_forecast_evaluate(f->model, t, &f->valid, limit, &s);
+    if (status)
+        return status;
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"loss", s.loss}, {"mse", s.mse}, {"mae", s.mae}, {"persistence", s.persistence},
+               {"ratio", s.ratio}};
+    for (; out->count < (int)(sizeof all / sizeof *all); out->count++) {
+        out->item[out->count].name = all[out->count].name;
+        out->item[out->count].value = all[out->count].value;
+    }
+    out->scored = s.rows;
+    out->units = s.all;
+    return QKV_OK;
+}
+
+/* ---- the task ------------------------------------------------------------------------------ */
+
+static size_t units(void *self) { return ((forecast *)self)->c->horizon; }
+static double flops(void *self) { return qkv_forecast_flops(((forecast *)self)->model, 1); }
+
+static void destroy(void *self)
+{
+    forecast *f = self;
+    qkv__free(f->ctx, f);
+}
+
+static const qkv_task_type forecast_type = {"forecast", "rows", 1, loss, evaluate, units, flops,
+                                            destroy};
+static const qkv_task_type forecast_type_no_valid = {"forecast", "rows", 1, loss, NULL, units,
+                                                     flops, destroy};
+
+qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *train,
+                             const qkv_series *valid, uint64_t seed)
+{
+    *out = (qkv_task){0};
+    bool judged_ = valid && valid->data;
+    qkv_status status = check_series(model, train, "training");
+    if (!status && judged_)
+        status = check_series(model, valid, "held-out");
+    if (status)
+        return status;
+    qkv_context *ctx = qkv_model_context(model);
+    forecast *f = qkv__calloc(ctx, 1, sizeof *f);
+    if (!f)
+        return QKV_E_MEMORY;
+    *f = (forecast){.ctx = ctx, .model = model, .c = qkv_model_config(model), .train = *train,
+                    .seed = seed};
+    if (judged_)
+        f->valid = *valid;
+    *out = (qkv_task){judged_ ? &forecast_type : &forecast_type_no_valid, f, model, seed};
+    return QKV_OK;
+}
