@@ -14,6 +14,8 @@ extern const qkv_model_type qkv_marian_type;
  * transformers has no such model. */
 extern const qkv_model_type qkv_translator_type;
 
+bool qkv_model_is_translator(const qkv_model *m); /* of one of these types */
+
 /* Configuration of both; ranges and defaults: qkv_model_type_config. */
 typedef struct {
     size_t vocab, positions, width;

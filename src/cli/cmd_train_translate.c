@@ -1,9 +1,8 @@
 /* cmd_train_translate.c - `qkv train translate`: two files, line by line translations of each
  * other, become an encoder-decoder. */
-#include <string.h>
-
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "cli/pairs.h"
 #include "cli/texts.h"
 #include "cli/vocabulary.h"
 #include "model/marian.h"
@@ -41,153 +40,42 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Translation", rows, sizeof rows / sizeof *rows};
 
-enum { SOURCE, TARGET, SIDES };
-
-/* Sentence pairs: two texts of as many lines. */
-typedef struct {
-    cli_texts text[SIDES];
-    size_t lines;
-} pairs;
-
 typedef struct {
     cli_job base;
     settings s;
     cli_vocabulary vocabulary;
     qkv_marian_config config;
-    pairs data, valid_data;
+    cli_pairs data, valid_data;
     size_t train_lines; /* of data; what follows them is held out */
     qkv_records *train, *valid;
 } job;
 
-/* ---- pairs -------------------------------------------------------------------------------- */
-
-static qkv_status open_pairs(job *j, pairs *p, const char *source, const char *target)
-{
-    const char *const paths[] = {source, target};
-    qkv_context *ctx = j->base.c->ctx;
-    size_t lines[SIDES] = {0};
-    for (int i = 0; i < SIDES; i++) {
-        qkv_status status = cli_texts_open_one(&p->text[i], ctx, paths[i]);
-        if (status)
-            return status;
-        lines[i] = cli_count_lines(&p->text[i].parts[0]);
-    }
-    p->lines = lines[SOURCE];
-    if (lines[SOURCE] != lines[TARGET])
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s has %zu lines and %s has %zu: as many expected, "
-                         "each the translation of the same line", source, lines[SOURCE], target,
-                         lines[TARGET]);
-    return QKV_OK;
-}
-
-static void close_pairs(pairs *p)
-{
-    for (int i = 0; i < SIDES; i++)
-        cli_texts_close(&p->text[i]);
-}
-
-/* Where line `line` of the text begins. */
-static size_t line_start(const qkv_text_part *part, size_t line)
-{
-    const char *at = part->data;
-    cli_line l;
-    for (size_t i = 0; i < line; i++)
-        cli_next_line(&at, part->data + part->len, &l);
-    return (size_t)(at - part->data);
-}
-
 static qkv_status open_data(job *j)
 {
     const settings *s = &j->s;
+    cli *c = j->base.c;
     size_t held = 0;
     if (!s->valid_source != !s->valid_target)
-        return qkv__fail(j->base.c->ctx, QKV_E_ARGUMENT,
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT,
                          "--valid-source and --valid-target: both or none expected, found one");
-    qkv_status status = open_pairs(j, &j->data, s->source, s->target);
+    qkv_status status = cli_pairs_open(&j->data, c, s->source, s->target);
     if (!status && s->valid_source)
-        status = open_pairs(j, &j->valid_data, s->valid_source, s->valid_target);
+        status = cli_pairs_open(&j->valid_data, c, s->valid_source, s->valid_target);
     else if (!status)
-        status = cli_held_out(j->base.c, s->valid_last, j->data.lines, "pairs", &held);
+        status = cli_held_out(c, s->valid_last, j->data.lines, "pairs", &held);
     j->train_lines = j->data.lines - held;
     return status;
 }
 
-/* Appends the ids of one side's line and the token that ends it. */
-static qkv_status encode(job *j, const cli_line *line, int side, qkv_ids *ids)
+static qkv_status write_pairs(job *j, const cli_pairs *p, size_t from, size_t to,
+                              const char *name, qkv_records **out)
 {
-    const qkv_marian_config *c = qkv_model_config(j->base.model);
-    qkv_context *ctx = j->base.c->ctx;
-    ids->count = 0;
-    qkv_status status = qkv_tokenizer_encode(j->base.tokenizer, line->data, line->len,
-                                             side == TARGET ? QKV_ENCODE_TARGET : 0, ids);
-    return status ? status : qkv_ids_add(ctx, ids, c->eos);
-}
-
-typedef struct {
-    size_t kept, empty, longer; /* pairs; left out for an empty side; for a side too long */
-} census;
-
-/* Writes the pairs of lines [from, to) that the model can take. */
-static qkv_status write_lines(job *j, const pairs *p, size_t from, size_t to,
-                              qkv_records_writer *w, census *n)
-{
-    const qkv_marian_config *c = qkv_model_config(j->base.model);
-    const char *at[SIDES], *end[SIDES];
-    qkv_ids ids[SIDES] = {{0}, {0}};
-    qkv_status status = QKV_OK;
-    for (int i = 0; i < SIDES; i++) {
-        const qkv_text_part *part = &p->text[i].parts[0];
-        at[i] = part->data + line_start(part, from);
-        end[i] = part->data + part->len;
-    }
-    for (size_t k = from; k < to && !status; k++) {
-        cli_line line[SIDES];
-        for (int i = 0; i < SIDES && !status; i++) {
-            cli_next_line(&at[i], end[i], &line[i]);
-            if (encode(j, &line[i], i, &ids[i]))
-                status = qkv__fail(j->base.c->ctx, qkv_context_status(j->base.c->ctx),
-                                   "%s, line %zu: %s", p->text[i].parts[0].name, k + 1,
-                                   qkv_context_message(j->base.c->ctx));
-        }
-        if (status)
-            break;
-        if (ids[SOURCE].count < 2 || ids[TARGET].count < 2) {
-            n->empty++;
-        } else if (ids[SOURCE].count > c->positions || ids[TARGET].count > c->positions) {
-            n->longer++;
-        } else {
-            n->kept++;
-            for (int i = 0; i < SIDES && !status; i++)
-                status = qkv_records_add(w, ids[i].data, ids[i].count);
-        }
-    }
-    for (int i = 0; i < SIDES; i++)
-        qkv_ids_free(j->base.c->ctx, &ids[i]);
-    return status;
-}
-
-static qkv_status write_pairs(job *j, const pairs *p, size_t from, size_t to, const char *name,
-                              qkv_records **out)
-{
-    cli *c = j->base.c;
-    const qkv_marian_config *config = qkv_model_config(j->base.model);
-    census n = {0};
-    qkv_records_writer *w = NULL;
     char *path = cli_job_path(&j->base, name);
-    qkv_status status = path ? qkv_records_create(&w, c->ctx, path, SIDES) : QKV_E_MEMORY;
-    if (!status)
-        status = write_lines(j, p, from, to, w, &n);
-    if (!status && !n.kept)
-        status = qkv__fail(c->ctx, QKV_E_FORMAT, "%s: no pair of 1 to %zu tokens a side is left",
-                           p->text[SOURCE].parts[0].name, config->positions - 1);
-    if (status)
-        qkv_records_abandon(w);
-    else
-        status = qkv_records_finish(w, out);
-    qkv__free(c->ctx, path);
-    if (!status && n.empty + n.longer)
-        cli_note(c, "%s: %zu pairs with an empty side and %zu of more than %zu tokens are left out",
-                 p->text[SOURCE].parts[0].name, n.empty, n.longer, config->positions);
+    if (!path)
+        return QKV_E_MEMORY;
+    qkv_status status = cli_pairs_records(p, j->base.c, j->base.model, j->base.tokenizer, from, to,
+                                          path, out);
+    qkv__free(j->base.c->ctx, path);
     return status;
 }
 
@@ -238,11 +126,11 @@ static qkv_status make_model(job *j)
 
 static qkv_status check_init(const job *j)
 {
-    const qkv_model_type *type = qkv_model_type_of(j->base.model);
-    if (type == &qkv_marian_type || type == &qkv_translator_type)
+    if (qkv_model_is_translator(j->base.model))
         return QKV_OK;
     return qkv__fail(j->base.c->ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
-                     "is a %s model", j->base.o.init, qkv_model_type_name(type));
+                     "is a %s model", j->base.o.init,
+                     qkv_model_type_name(qkv_model_type_of(j->base.model)));
 }
 
 /* ---- the run ------------------------------------------------------------------------------ */
@@ -257,21 +145,19 @@ static qkv_status read_data(cli_job *base)
         status = cli_job_init(base);
         return status ? status : check_init(j);
     }
-    qkv_text_part train[SIDES];
-    for (int i = 0; i < SIDES; i++) {
-        train[i] = j->data.text[i].parts[0];
-        train[i].len = line_start(&train[i], j->train_lines);
-    }
+    qkv_text_part train[CLI_SIDES];
+    for (int i = 0; i < CLI_SIDES; i++)
+        train[i] = cli_pairs_text(&j->data, i, j->train_lines);
     status = cli_vocabulary_train(base->c, &j->vocabulary,
                                   1u << QKV_TOKEN_EOS | 1u << QKV_TOKEN_PAD | 1u << QKV_TOKEN_UNK,
-                                  train, SIDES, NULL, 0, &base->tokenizer);
+                                  train, CLI_SIDES, NULL, 0, &base->tokenizer);
     return status ? status : make_model(j);
 }
 
 static qkv_status write_data(cli_job *base)
 {
     job *j = (job *)base;
-    const pairs *valid = j->s.valid_source ? &j->valid_data : &j->data;
+    const cli_pairs *valid = j->s.valid_source ? &j->valid_data : &j->data;
     size_t from = j->s.valid_source ? 0 : j->train_lines;
     qkv_status status =
         write_pairs(j, &j->data, 0, j->train_lines, "train/train.records", &j->train);
@@ -300,8 +186,8 @@ static qkv_status begin(cli_job *base)
     cli_note(base->c, "%s, %zu parameters; %zu pairs of %.1f and %.1f tokens to learn from, "
              "%zu held out", qkv_model_type_name(qkv_model_type_of(base->model)),
              qkv_params_elements(qkv_model_params(base->model)), qkv_records_count(j->train),
-             (double)qkv_records_ids(j->train, SOURCE) / (double)qkv_records_count(j->train),
-             (double)qkv_records_ids(j->train, TARGET) / (double)qkv_records_count(j->train),
+             (double)qkv_records_ids(j->train, CLI_SOURCE) / (double)qkv_records_count(j->train),
+             (double)qkv_records_ids(j->train, CLI_TARGET) / (double)qkv_records_count(j->train),
              j->valid ? qkv_records_count(j->valid) : 0);
     return QKV_OK;
 }
@@ -311,8 +197,8 @@ static void close_data(cli_job *base)
     job *j = (job *)base;
     qkv_records_close(j->train);
     qkv_records_close(j->valid);
-    close_pairs(&j->data);
-    close_pairs(&j->valid_data);
+    cli_pairs_close(&j->data);
+    cli_pairs_close(&j->valid_data);
 }
 
 static const char *const fixed[] = {"tokenizer", "vocab", "norm", "model", NULL};
@@ -350,9 +236,9 @@ static const qkv__preset presets[] = {
     {NULL, NULL, NULL},
 };
 static const char *const examples[] = {
-    "qkv train translate --source en.txt --target de.txt --minutes 60 --out runs/ende",
-    "qkv train translate --source en.txt --target de.txt --minutes 60 --out runs/ende --resume",
-    "qkv train translate --source en.txt --target de.txt --model base --set dropout=0.1 --out runs/b",
+    "qkv train translate --source en.txt --target de.txt --minutes 60 --out runs/m",
+    "qkv train translate --source en.txt --target de.txt --out runs/m --resume",
+    "qkv train translate --source en.txt --target de.txt --model base --out runs/b",
     NULL};
 
 const cli_command cli_train_translate = {

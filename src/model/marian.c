@@ -27,6 +27,11 @@ typedef struct {
     qkv_param *positions, *head, *head_bias; /* (positions, width), (vocab, width), (1, vocab) */
 } marian;
 
+bool qkv_model_is_translator(const qkv_model *m)
+{
+    return m->type == &qkv_marian_type || m->type == &qkv_translator_type;
+}
+
 static bool is_pre_norm(const qkv_model *m) { return m->type == &qkv_translator_type; }
 
 /* ---- making ------------------------------------------------------------------------------- */

@@ -1,0 +1,28 @@
+/* eval.h - what the judges of `qkv eval` share. A judge is a function for some kinds of models, in
+ * a file eval_NAME.c, and a row in cmd_eval.c. */
+#ifndef QKV_CLI_EVAL_H
+#define QKV_CLI_EVAL_H
+
+#include "cli/cli.h"
+#include "qkv/task.h"
+
+typedef struct {
+    cli *c;
+    const char *dir;
+    const char *file, *source, *target; /* data that was named; NULL: not */
+    qkv_model *model;
+    qkv_tokenizer *tokenizer; /* NULL for models without text */
+    qkv_tape *tape;
+} eval;
+
+/* Fills the measures; scored counts what was judged, in the row's unit. */
+typedef qkv_status eval_fn(eval *e, qkv_measures *out);
+eval_fn eval_lm, eval_translate;
+
+void eval_add(qkv_measures *m, const char *name, double value);
+
+/* DIR/train/name, where training keeps what it held out, to be freed with qkv__free; an error when
+ * there is no such file. */
+qkv_status eval_held_out(const eval *e, const char *name, char **path);
+
+#endif
