@@ -8,6 +8,7 @@
 #include <qkv/npy.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
+#include <qkv/corpus.h>
 #include <qkv/records.h>
 #include <qkv/score.h>
 #include <qkv/machine.h>

@@ -24,6 +24,11 @@ typedef struct {
     int pad;                   /* token id; -1: none */
 } qkv_bert_config;
 
+/* Sets width, layers and heads of a named size; false if there is none of that name. */
+bool qkv_bert_preset(const char *name, qkv_bert_config *config);
+/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
+const char *qkv_bert_preset_name(size_t i, const char **summary);
+
 /* What the encoder reads. Zero-initialise; set what applies. */
 typedef struct {
     qkv_tensor *ids;      /* i32 (B, T) */

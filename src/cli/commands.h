@@ -8,6 +8,8 @@
     X(explain) \
     X(train_lm) \
     X(train_translate) \
+    X(train_mlm) \
+    X(train_classify) \
     X(generate) \
     X(eval)     \
     X(score)    \

@@ -83,3 +83,25 @@ size_t cli_count_lines(const qkv_text_part *part)
         n++;
     return n;
 }
+
+size_t cli_cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text_part *held)
+{
+    size_t i = *count, n = 0, all = i, here = 0;
+    while (i > 0 && (here = cli_count_lines(&parts[i - 1])) <= lines) {
+        lines -= here;
+        i--;
+    }
+    if (i > 0 && lines > 0) {
+        qkv_text_part *cut = &parts[i - 1];
+        const char *at = cut->data, *end = cut->data + cut->len;
+        cli_line line;
+        for (size_t k = lines; k < here; k++)
+            (void)cli_next_line(&at, end, &line);
+        held[n++] = (qkv_text_part){at, (size_t)(end - at), cut->name};
+        cut->len = (size_t)(at - cut->data);
+    }
+    *count = i;
+    for (; i < all; i++)
+        held[n++] = parts[i];
+    return n;
+}

@@ -31,4 +31,8 @@ typedef struct {
 bool cli_next_line(const char **at, const char *end, cli_line *line);
 size_t cli_count_lines(const qkv_text_part *part);
 
+/* Moves the last `lines` lines of parts (*count), fewer than there are, to held, in order: whole
+ * parts and the end of one. held has room for as many parts; returns how many it got. */
+size_t cli_cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text_part *held);
+
 #endif

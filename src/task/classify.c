@@ -33,7 +33,7 @@ static qkv_tensor *logits(const qkv__packed *p, qkv_model *m, qkv_tape *t)
                                  qkv_tensor_ids(t, p->offsets, 1, &p->sequences));
 }
 
-/* ---- training -------------------------------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------------------------- */
 
 /* The record that is the sample: each epoch has an order of its own. */
 static size_t record_of(const classify *s, uint64_t sample)
@@ -100,7 +100,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     return qkv_cross_entropy(t, y, qkv_tensor_ids(t, s->labels, 1, &part->count), &o);
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------ */
+/* ---- evaluation -------------------------------------------------------------------------- */
 
 static qkv_status judge_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, const int32_t *labels,
                               int32_t *guesses, double *sum)
@@ -158,7 +158,7 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, 
     return status;
 }
 
-/* ---- the task -------------------------------------------------------------------------------- */
+/* ---- the task ---------------------------------------------------------------------------- */
 
 static qkv_status check(qkv_model *m, const qkv_records *r, const char *what)
 {

@@ -35,7 +35,7 @@ typedef struct {
     uint64_t step;
 } mlm;
 
-/* ---- batches --------------------------------------------------------------------------------- */
+/* ---- batches ----------------------------------------------------------------------------- */
 
 static void free_batch(batch *b)
 {
@@ -87,7 +87,7 @@ static qkv_tensor *batch_loss(const batch *b, qkv_model *m, qkv_tape *t,
                               qkv_tensor_ids(t, b->targets, 1, &b->hidden), o);
 }
 
-/* ---- training -------------------------------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------------------------- */
 
 static bool make_marks(mlm *s, size_t samples)
 {
@@ -161,7 +161,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     return batch_loss(&s->part, s->model, t, &o);
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------ */
+/* ---- evaluation -------------------------------------------------------------------------- */
 
 typedef struct {
     qkv_model *model;
@@ -280,7 +280,7 @@ qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *record
     return status;
 }
 
-/* ---- the task -------------------------------------------------------------------------------- */
+/* ---- the task ---------------------------------------------------------------------------- */
 
 static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
 {
