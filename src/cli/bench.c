@@ -110,7 +110,7 @@ qkv_status bench_peak(const cli *c, double *peak)
 }
 
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
-                       size_t positions)
+                       size_t positions, double dropout)
 {
     const qkv_model_type *type = layout ? &qkv_llama_type : &qkv_gpt2_type;
     qkv_gpt_config config;
@@ -119,7 +119,7 @@ qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char
         return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
     config.vocab = GPT2_VOCAB;
     config.positions = positions > GPT2_POSITIONS ? positions : GPT2_POSITIONS;
-    config.dropout = config.embd_dropout = config.attention_dropout = 0;
+    config.dropout = config.embd_dropout = config.attention_dropout = dropout;
     return qkv_model_create(out, ctx, type, &config);
 }
 

@@ -69,10 +69,10 @@ qkv_status bench_peak(const cli *c, double *peak);
 
 extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
 
-/* A GPT of that layout and size with GPT-2's vocabulary, no dropout and at least `positions`
- * positions. Its parameters are zero. */
+/* A GPT of that layout and size with GPT-2's vocabulary and at least `positions` positions. Its
+ * parameters are zero. */
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
-                       size_t positions);
+                       size_t positions, double dropout);
 
 void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed);
 
@@ -80,25 +80,54 @@ void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed);
 
 /* Which step: of which model, on how many sequences of how many tokens. */
 typedef struct {
-    int layout; /* an index into bench_layouts */
-    const char *model;
-    size_t batch, length;
+    int layout;        /* of a GPT: an index into bench_layouts */
+    const char *model; /* a row of bench_networks, or a GPT's preset */
+    size_t batch, length; /* 0: the network's own */
+    double dropout;       /* below 0: the network's own */
 } bench_step;
 extern const qkv_option_table bench_step_table; /* its flags */
 
-/* What steps need: zeroed at first, and parameters are zero until somebody fills them. */
+typedef struct bench_training bench_training;
+
+/* A kind of network whose steps can be timed. */
 typedef struct {
-    qkv_context *ctx;
+    const char *name; /* --model; NULL, in the last row: every preset of a GPT */
     size_t batch, length;
+    double dropout;
+    /* Makes b->model, with parameters of zero. */
+    qkv_status (*create)(bench_training *b, const bench_step *step);
+    /* How many ids it wants in b->ids, all below b->vocab. */
+    size_t (*ids)(const bench_training *b);
+    qkv_tensor *(*loss)(const bench_training *b);
+    double (*flops)(const bench_training *b);
+    size_t sides; /* 2: as many tokens again are read by a decoder */
+} bench_network;
+extern const bench_network bench_networks[]; /* bench_networks.c */
+
+/* What steps need: zeroed at first, and parameters are zero until somebody fills them. */
+struct bench_training {
+    qkv_context *ctx;
+    const bench_network *network;
+    char name[48];        /* for people */
+    size_t batch, length; /* sequences, and tokens in each */
+    double dropout;
+    size_t vocab;
     qkv_model *model;
     qkv_tape *tape;
     qkv_optimizer *optimizer;
-    int32_t *ids; /* (batch length + 1): a token's target is the next one */
-} bench_training;
+    int32_t *ids; /* (id_count) zeros until somebody draws them */
+    size_t id_count;
+    int32_t *rows; /* of a masked language model: which rows it guesses; else NULL */
+};
 
 /* Makes all of it; bench_training_free is due after a failure too. */
 qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step);
 void bench_training_free(bench_training *b);
+/* Random parameters, and random ids. */
+qkv_status bench_training_fill(bench_training *b, uint64_t seed);
+size_t bench_training_tokens(const bench_training *b); /* of a step, of both sides */
+/* "bert-base, batch 8 x 128, dropout 0.1" */
+void bench_training_title(const bench_training *b, char *out, size_t size);
 /* Forward, backward, clipping and the update. */
 qkv_status bench_training_step(bench_training *b);
 

@@ -1,25 +1,44 @@
-/* bench_training.c - a training step of a GPT on made-up text: timed by `qkv bench train`, only
- * laid out in memory by `qkv info --predict`. */
+/* bench_training.c - a training step on made-up text: timed by `qkv bench train`, only laid out in
+ * memory by `qkv info --predict`. */
+#include <stdio.h>
+#include <string.h>
+
 #include "cli/bench.h"
 
 #define FIELD(member) .offset = offsetof(bench_step, member)
 static const qkv_option rows[] = {
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET",
-     .initial = "gpt2", .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "NAME", .initial = "gpt2",
+     .help = "bert-base, transformer-base, or the size of a GPT: nano tiny mini small medium "
+             "large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
-     .initial = "gpt2", .help = "of the model"},
-    {.flag = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(batch),
-     .initial = "4", .help = "sequences in a step"},
-    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(length),
-     .initial = "256", .help = "tokens in a sequence"},
+     .initial = "gpt2", .help = "of a GPT"},
+    {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
+     .help = "sequences in a step; 0: 4, of bert-base 8, of transformer-base 128"},
+    {.flag = "length", .type = QKV_OPT_SIZE, .max = 1048576, FIELD(length), .initial = "0",
+     .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32"},
+    {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
+     FIELD(dropout), .initial = "-1",
+     .help = "below 0: what the model is trained with: 0.1, of a GPT 0"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows};
 
+static const bench_network *find(const char *name)
+{
+    const bench_network *n = bench_networks;
+    while (n->name && strcmp(n->name, name))
+        n++;
+    return n;
+}
+
 qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
 {
-    *b = (bench_training){.ctx = ctx, .batch = step->batch, .length = step->length};
+    const bench_network *network = find(step->model);
+    *b = (bench_training){.ctx = ctx, .network = network,
+                          .batch = step->batch ? step->batch : network->batch,
+                          .length = step->length ? step->length : network->length,
+                          .dropout = step->dropout < 0 ? network->dropout : step->dropout};
     qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
-    qkv_status status = bench_model(ctx, &b->model, step->layout, step->model, step->length);
+    qkv_status status = network->create(b, step);
     if (!status)
         status = qkv_tape_create(&b->tape, ctx);
     if (!status)
@@ -27,29 +46,43 @@ qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const benc
                                       qkv_optimizer_decay_matrices, 1);
     if (status)
         return status;
-    b->ids = qkv__calloc(ctx, b->batch * b->length + 1, sizeof *b->ids);
+    b->id_count = network->ids(b);
+    b->ids = qkv__calloc(ctx, b->id_count, sizeof *b->ids);
     return b->ids ? QKV_OK : QKV_E_MEMORY;
 }
 
 void bench_training_free(bench_training *b)
 {
+    qkv__free(b->ctx, b->rows);
     qkv__free(b->ctx, b->ids);
     qkv_optimizer_destroy(b->optimizer);
     qkv_tape_destroy(b->tape);
     qkv_model_destroy(b->model);
 }
 
+qkv_status bench_training_fill(bench_training *b, uint64_t seed)
+{
+    bench_random_ids(b->ids, b->id_count, b->vocab, seed);
+    return qkv_model_init(b->model, seed);
+}
+
+size_t bench_training_tokens(const bench_training *b)
+{
+    return b->batch * b->length * b->network->sides;
+}
+
+void bench_training_title(const bench_training *b, char *out, size_t size)
+{
+    (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g", b->name,
+                   b->batch, b->length, b->network->sides > 1 ? " pairs" : "", b->dropout);
+}
+
 qkv_status bench_training_step(bench_training *b)
 {
     qkv_tape *t = b->tape;
-    size_t shape[] = {b->batch, b->length};
     qkv_tape_reset(t);
     qkv_tape_mode(t, true, true);
-    qkv_tensor *ids = qkv_tensor_ids(t, b->ids, 2, shape);
-    qkv_tensor *targets = qkv_tensor_ids(t, b->ids + 1, 2, shape);
-    qkv_tensor *h = qkv_lm_hidden(b->model, t, ids, 0, NULL, NULL);
-    qkv_tensor *loss = qkv_lm_loss(b->model, t, h, targets, NULL);
-    qkv_status status = qkv_backward(t, loss);
+    qkv_status status = qkv_backward(t, b->network->loss(b));
     qkv_optimizer_step_args args = {.lr = 1e-4, .max_norm = 1};
     if (!status)
         status = qkv_optimizer_step(b->optimizer, &args, NULL);

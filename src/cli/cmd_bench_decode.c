@@ -77,7 +77,7 @@ static qkv_status measure(job *j)
     qkv_status status = read_bandwidth(j);
     if (!status)
         status = bench_model(j->c->ctx, &j->model, 0, j->s.model,
-                             j->s.prompt + WARM_UPS + j->s.tokens);
+                             j->s.prompt + WARM_UPS + j->s.tokens, 0);
     if (!status)
         status = qkv_model_init(j->model, j->c->common.seed);
     if (!status)

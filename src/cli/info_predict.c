@@ -3,8 +3,6 @@
  * The step runs in a context that computes nothing and only reserves memory, and what the arenas
  * then hold is the answer. Beside them there is the process itself, as large as this one, and
  * what the libraries take once they work. */
-#include <stdio.h>
-
 #include "cli/info.h"
 
 /* What a thread adds once products run: oneDNN's copies of operands in blocks, and a stack.
@@ -41,7 +39,7 @@ static qkv_status lay_out(bench_training *b, qkv_context *dry, const bench_step 
     return status;
 }
 
-static int answer(const cli *c, const bench_step *step, const size_t bytes[PARTS])
+static int answer(const cli *c, const bench_training *b, const size_t bytes[PARTS])
 {
     bench_figure all[PARTS + 1] = {{"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, 0, 1e6}};
     for (int i = 0; i < PARTS; i++) {
@@ -51,8 +49,7 @@ static int answer(const cli *c, const bench_step *step, const size_t bytes[PARTS
     }
     bench_report r = {.count = 0};
     bench_add_all(&r, all, PARTS + 1);
-    (void)snprintf(r.title, sizeof r.title, "predicted: training step of %s (%s), batch %zu x %zu",
-                   step->model, bench_layouts[step->layout], step->batch, step->length);
+    bench_training_title(b, r.title, sizeof r.title);
     return bench_answer(c, &r);
 }
 
@@ -71,7 +68,8 @@ int info_predict(cli *c, const bench_step *step)
     qkv_status status = lay_out(&b, dry, step, bytes);
     if (status)
         (void)cli_fail("%s", qkv_context_message(dry));
+    int code = status ? CLI_FAILED : answer(c, &b, bytes);
     bench_training_free(&b);
     qkv_context_destroy(dry);
-    return status ? CLI_FAILED : answer(c, step, bytes);
+    return code;
 }

@@ -36,4 +36,16 @@ if [ "$parts" -ne "$(bytes "$answer" peak_rss_bytes)" ]; then
     failed=1
 fi
 [ "$(bytes "$answer" parameters_bytes)" -ge $((4 * 124439808)) ] || failed=1
+
+# parameters MODEL COUNT: a network has that many, four bytes each
+parameters() {
+    answer=$("$QKV" info --predict --model "$1" --json)
+    if [ "$(bytes "$answer" parameters_bytes)" -lt $((4 * $2)) ] ||
+        [ "$(bytes "$answer" parameters_bytes)" -gt $((4 * $2 + 4 * $2 / 1000)) ]; then
+        echo "$1: not $2 parameters: $answer"
+        failed=1
+    fi
+}
+parameters bert-base 109514298
+parameters transformer-base 60817153
 exit $failed

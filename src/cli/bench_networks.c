@@ -1,0 +1,128 @@
+/* bench_networks.c - the networks whose training steps are timed: what each is, what it reads, its
+ * loss and its arithmetic. Texts are made up and of equal length. */
+#include <stdio.h>
+
+#include "cli/bench.h"
+#include "qkv/bert.h"
+#include "qkv/marian.h"
+
+static qkv_tensor *matrix(const bench_training *b, const int32_t *ids, size_t length)
+{
+    size_t shape[] = {b->batch, length};
+    return qkv_tensor_ids(b->tape, ids, 2, shape);
+}
+
+/* ---- a GPT: a token's target is the next one -------------------------------------------------- */
+
+static qkv_status gpt_create(bench_training *b, const bench_step *step)
+{
+    qkv_status status = bench_model(b->ctx, &b->model, step->layout, step->model, b->length,
+                                    b->dropout);
+    if (status)
+        return status;
+    (void)snprintf(b->name, sizeof b->name, "%.24s (%s)", step->model,
+                   bench_layouts[step->layout]);
+    b->vocab = qkv_lm_vocab(b->model);
+    return QKV_OK;
+}
+
+static size_t gpt_ids(const bench_training *b) { return b->batch * b->length + 1; }
+
+static qkv_tensor *gpt_loss(const bench_training *b)
+{
+    qkv_tensor *ids = matrix(b, b->ids, b->length), *targets = matrix(b, b->ids + 1, b->length);
+    qkv_tensor *h = qkv_lm_hidden(b->model, b->tape, ids, 0, NULL, NULL);
+    return qkv_lm_loss(b->model, b->tape, h, targets, NULL);
+}
+
+static double gpt_flops(const bench_training *b)
+{
+    return (double)qkv_lm_flops(b->model, b->batch * b->length, b->length);
+}
+
+/* ---- BERT-base: 15 % of the words are guessed (Devlin et al. 2019, 3.1) ---------------------- */
+
+static size_t masked(const bench_training *b)
+{
+    size_t rows = b->batch * b->length;
+    return rows - rows * 85 / 100; /* at least one */
+}
+
+static qkv_status bert_create(bench_training *b, const bench_step *step)
+{
+    qkv_bert_config config;
+    size_t count = masked(b);
+    qkv_option_defaults(qkv_model_type_config(&qkv_bert_masked_type), &config);
+    if (config.positions < b->length)
+        config.positions = b->length;
+    config.dropout = config.attention_dropout = b->dropout;
+    b->vocab = config.vocab;
+    (void)snprintf(b->name, sizeof b->name, "%s", step->model);
+    b->rows = qkv__calloc(b->ctx, count, sizeof *b->rows);
+    for (size_t i = 0; b->rows && i < count; i++)
+        b->rows[i] = (int32_t)(i * b->batch * b->length / count);
+    return b->rows ? qkv_model_create(&b->model, b->ctx, &qkv_bert_masked_type, &config)
+                   : QKV_E_MEMORY;
+}
+
+/* The tokens, then the masked ones' targets. */
+static size_t bert_ids(const bench_training *b) { return b->batch * b->length + masked(b); }
+
+static qkv_tensor *bert_loss(const bench_training *b)
+{
+    size_t tokens = b->batch * b->length, count = masked(b);
+    qkv_bert_input in = {.ids = matrix(b, b->ids, b->length)};
+    qkv_tensor *targets = qkv_tensor_ids(b->tape, b->ids + tokens, 1, &count);
+    qkv_tensor *rows = qkv_tensor_ids(b->tape, b->rows, 1, &count);
+    return qkv_bert_word_loss(b->model, b->tape, qkv_bert_hidden(b->model, b->tape, &in), rows,
+                              targets, NULL);
+}
+
+static double bert_flops(const bench_training *b)
+{
+    return qkv_bert_flops(b->model, b->batch * b->length, b->length, masked(b));
+}
+
+/* ---- the base model of "Attention Is All You Need" ------------------------------------------- */
+
+enum { PAIRS_VOCAB = 32001 };
+
+static qkv_status transformer_create(bench_training *b, const bench_step *step)
+{
+    qkv_marian_config config;
+    qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &config);
+    config.vocab = b->vocab = PAIRS_VOCAB;
+    config.pad = config.start = PAIRS_VOCAB - 1;
+    config.act = QKV_ACT_RELU;
+    config.dropout = b->dropout;
+    if (config.positions < b->length)
+        config.positions = b->length;
+    (void)snprintf(b->name, sizeof b->name, "%s", step->model);
+    return qkv_model_create(&b->model, b->ctx, &qkv_marian_type, &config);
+}
+
+/* The sources, then what the decoder reads and predicts. */
+static size_t transformer_ids(const bench_training *b) { return 2 * b->batch * b->length + 1; }
+
+static qkv_tensor *transformer_loss(const bench_training *b)
+{
+    const int32_t *target = b->ids + b->batch * b->length;
+    static const qkv_cross_entropy_options options = {.smoothing = 0.1};
+    qkv_marian_side source = {.ids = matrix(b, b->ids, b->length)};
+    qkv_marian_side in = {.ids = matrix(b, target, b->length)};
+    qkv_tensor *memory = qkv_marian_encode(b->model, b->tape, &source);
+    qkv_tensor *h = qkv_marian_decode(b->model, b->tape, &in, memory, &source, NULL);
+    return qkv_marian_loss(b->model, b->tape, h, matrix(b, target + 1, b->length), &options);
+}
+
+static double transformer_flops(const bench_training *b)
+{
+    return qkv_marian_flops(b->model, b->batch, b->length, b->length);
+}
+
+const bench_network bench_networks[] = {
+    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, 1},
+    {"transformer-base", 128, 32, 0.1, transformer_create, transformer_ids, transformer_loss,
+     transformer_flops, 2},
+    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, 1},
+};
