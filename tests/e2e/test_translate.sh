@@ -36,7 +36,8 @@ grep -q '"tokens": ' learnt || fail "no tokens: $(cat learnt)"
 
 # Two runs are alike, and one that is finished stays as it is.
 train --source s --target t --valid-last 4 --steps 20 --out b 2>notes || fail "b: $(cat notes)"
-train --source s --target t --valid-last 4 --steps 20 --out c --save-every 7 2>notes || fail "c: $(cat notes)"
+train --source s --target t --valid-last 4 --steps 20 --out c --save-every 7 2>notes ||
+    fail "c: $(cat notes)"
 cmp -s b/model.safetensors c/model.safetensors || fail "two equal runs differ"
 train --source s --target t --resume --steps 20 --out b 2>notes || fail "resume: $(cat notes)"
 cmp -s b/model.safetensors c/model.safetensors || fail "a finished run was changed"
