@@ -15,6 +15,7 @@ typedef struct {
     const qkv_records *train, *valid;
     qkv_packs *packs;
     qkv_translate_options o;
+    uint64_t seed;
     double pairs, source, target; /* means: pairs in a sample, ids of a source and a target */
 } translate;
 
@@ -74,9 +75,11 @@ static qkv_marian_side side(qkv_tape *t, const batch *b, size_t field)
                              .sequences = b->pairs, .offsets = b->offsets[field]};
 }
 
-/* Cross-entropy of the records' targets. NULL once anything failed. */
+/* Cross-entropy of the records' targets. before: rows of each side that the update has before these
+ * (dropout counts on), and its randomness; NULL: nothing is dropped. NULL once anything failed. */
 static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const qkv_records *r,
                               const uint64_t *records, size_t pairs,
+                              const qkv_randomness before[FIELDS],
                               const qkv_cross_entropy_options *o)
 {
     const qkv_marian_config *c = qkv_model_config(m);
@@ -86,37 +89,57 @@ static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const qkv_records *r,
     fill_batch(&b, r, records, c->start);
     qkv_marian_side source = side(t, &b, SOURCE), target = side(t, &b, TARGET);
     size_t shape[] = {1, (size_t)b.offsets[TARGET][pairs]};
+    if (before)
+        qkv_tape_randomness(t, &before[SOURCE]);
     qkv_tensor *memory = qkv_marian_encode(m, t, &source);
+    if (before)
+        qkv_tape_randomness(t, &before[TARGET]);
     qkv_tensor *hidden = qkv_marian_decode(m, t, &target, memory, &source, NULL);
     return qkv_marian_loss(m, t, hidden, qkv_tensor_ids(t, b.targets, 2, shape), o);
 }
 
 /* ---- training ----------------------------------------------------------------------------- */
 
+/* All pairs of the update in turn: those of the part go to `all` (NULL: they are only counted). */
+typedef struct {
+    uint64_t *all;
+    size_t pairs, tokens; /* of the part; target tokens of the whole update */
+    qkv_randomness before[FIELDS];
+} update;
+
+static void walk(translate *s, const qkv_task_part *part, update *u)
+{
+    *u = (update){.all = u->all};
+    for (size_t f = 0; f < FIELDS; f++)
+        u->before[f] = (qkv_randomness){.seed = s->seed, .step = part->step,
+                                        .samples = part->count};
+    for (size_t i = 0; i < part->total; i++) {
+        const uint64_t *records;
+        size_t n = qkv_packs_get(s->packs, part->step * part->total + i, &records);
+        for (size_t k = 0; k < n; k++) {
+            u->tokens += field_size(s->train, records[k], TARGET);
+            for (size_t f = 0; f < FIELDS && i < part->first; f++)
+                u->before[f].first_row += field_size(s->train, records[k], f);
+        }
+        if (i < part->first || i >= part->first + part->count)
+            continue;
+        if (u->all)
+            memcpy(u->all + u->pairs, records, n * sizeof *records);
+        u->pairs += n;
+    }
+}
+
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 {
     translate *s = self;
-    uint64_t first = part->step * part->total;
-    const uint64_t *records;
-    size_t tokens = 0, pairs = 0;
-    for (size_t i = 0; i < part->total; i++) {
-        size_t n = qkv_packs_get(s->packs, first + i, &records);
-        for (size_t k = 0; k < n; k++)
-            tokens += field_size(s->train, records[k], TARGET);
-        if (i >= part->first && i < part->first + part->count)
-            pairs += n;
-    }
-    uint64_t *all = qkv__step_alloc(t, pairs * sizeof *all);
-    if (!all)
+    update u = {.all = NULL};
+    walk(s, part, &u);
+    u.all = qkv__step_alloc(t, u.pairs * sizeof *u.all);
+    if (!u.all)
         return NULL;
-    pairs = 0;
-    for (size_t i = 0; i < part->count; i++) {
-        size_t n = qkv_packs_get(s->packs, first + part->first + i, &records);
-        memcpy(all + pairs, records, n * sizeof *all);
-        pairs += n;
-    }
-    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .normalizer = (double)tokens};
-    return batch_loss(s->model, t, s->train, all, pairs, &o);
+    walk(s, part, &u);
+    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .normalizer = (double)u.tokens};
+    return batch_loss(s->model, t, s->train, u.all, u.pairs, u.before, &o);
 }
 
 static size_t units(void *self)
@@ -143,7 +166,7 @@ static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t 
     for (size_t k = from; records && k < to; k++)
         records[k - from] = k * qkv_records_count(r) / judged;
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
-    qkv_tensor *y = records ? batch_loss(m, t, r, records, to - from, &o) : NULL;
+    qkv_tensor *y = records ? batch_loss(m, t, r, records, to - from, NULL, &o) : NULL;
     *sum += (double)qkv_item(t, y);
     return qkv_tape_status(t);
 }
@@ -253,7 +276,7 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
     if (!s)
         return QKV_E_MEMORY;
     double n = (double)qkv_records_count(train);
-    *s = (translate){.model = model, .train = train, .valid = valid, .o = *options,
+    *s = (translate){.model = model, .train = train, .valid = valid, .o = *options, .seed = seed,
                      .source = (double)qkv_records_ids(train, SOURCE) / n,
                      .target = (double)qkv_records_ids(train, TARGET) / n};
     status = qkv_packs_create(&s->packs, ctx, train, options->budget, seed);
