@@ -8,50 +8,11 @@
 
 #include <cmocka.h>
 
-#include "files.h"
+#include "fixture.h"
 #include "readers.h"
 
 #define GOLDEN(name) QKV_SOURCE_DIR "/tests/golden/io/" name
 #define PYTORCH(name) QKV_SOURCE_DIR "/tests/golden/pytorch/" name
-
-static char folder[PATH_BYTES];
-
-/* ---- an allocator that fails once ------------------------------------------------------- */
-
-static size_t calls, fail_at;
-
-static void *failing_alloc(void *user, size_t bytes)
-{
-    (void)user;
-    void *p = NULL;
-    if (++calls == fail_at)
-        return NULL;
-    return posix_memalign(&p, 64, bytes) == 0 ? p : NULL;
-}
-
-static void failing_free(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
-static qkv_context *make_context(void)
-{
-    qkv_context *ctx;
-    qkv_context_options o = qkv_context_defaults();
-    o.threads = 1;
-    o.alloc = failing_alloc;
-    o.free = failing_free;
-    fail_at = 0;
-    assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
-    return ctx;
-}
-
-static void drop_context(qkv_context *ctx)
-{
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-    qkv_context_destroy(ctx);
-}
 
 /* ---- readers and good files for them ---------------------------------------------------- */
 
@@ -86,7 +47,7 @@ static char *good_bytes(const reader *r, size_t *size)
 }
 
 /* The file's name is in the sentence, and nothing stays allocated. */
-static qkv_status check(const reader *r, qkv_context *ctx, const char *path)
+static qkv_status check(const reader *r, const char *path)
 {
     qkv_status status = r->read(ctx, path);
     const char *message = qkv_context_message(ctx);
@@ -101,43 +62,38 @@ static qkv_status check(const reader *r, qkv_context *ctx, const char *path)
 static void good_files_are_read(void **state)
 {
     (void)state;
-    qkv_context *ctx = make_context();
     for (size_t i = 0; i < reader_count; i++) {
         size_t size;
         char *bytes = good_bytes(&readers[i], &size);
         const char *path = in(folder, readers[i].name);
         put_file(path, bytes, size);
-        if (check(&readers[i], ctx, path))
+        if (check(&readers[i], path))
             fail_msg("%s", qkv_context_message(ctx));
         free(bytes);
     }
-    drop_context(ctx);
 }
 
 static void files_cut_at_every_byte(void **state)
 {
     (void)state;
-    qkv_context *ctx = make_context();
     for (size_t i = 0; i < reader_count; i++) {
         size_t size;
         char *bytes = good_bytes(&readers[i], &size);
         const char *path = in(folder, readers[i].name);
         for (size_t cut = 0; cut < size; cut++) {
             put_file(path, bytes, cut);
-            qkv_status status = check(&readers[i], ctx, path);
+            qkv_status status = check(&readers[i], path);
             if (readers[i].whole && !status)
                 fail_msg("%s of %zu bytes was taken", readers[i].name, cut);
         }
         free(bytes);
     }
-    drop_context(ctx);
 }
 
 static void files_with_every_byte_changed(void **state)
 {
     (void)state;
     static const unsigned char values[] = {0, 0x7f, 0xff, '"', '{', '9'};
-    qkv_context *ctx = make_context();
     for (size_t i = 0; i < reader_count; i++) {
         size_t size;
         char *bytes = good_bytes(&readers[i], &size);
@@ -147,36 +103,32 @@ static void files_with_every_byte_changed(void **state)
             for (size_t k = 0; k < sizeof values; k++) {
                 memcpy(bytes + at, &values[k], 1);
                 put_file(path, bytes, size);
-                (void)check(&readers[i], ctx, path);
+                (void)check(&readers[i], path);
             }
             bytes[at] = old;
         }
         free(bytes);
     }
-    drop_context(ctx);
 }
 
 static void what_is_no_file(void **state)
 {
     (void)state;
-    qkv_context *ctx = make_context();
     for (size_t i = 0; i < reader_count; i++) {
         const char *folder_path = in(folder, "is-a-folder");
         mkdir(folder_path, 0777);
-        assert_int_equal(check(&readers[i], ctx, in(folder, "missing")), QKV_E_IO);
-        assert_int_equal(check(&readers[i], ctx, folder_path), QKV_E_IO);
+        assert_int_equal(check(&readers[i], in(folder, "missing")), QKV_E_IO);
+        assert_int_equal(check(&readers[i], folder_path), QKV_E_IO);
         const char *path = in(folder, "empty");
         put_file(path, "", 0);
-        assert_int_equal(check(&readers[i], ctx, path), QKV_E_FORMAT);
+        assert_int_equal(check(&readers[i], path), QKV_E_FORMAT);
     }
-    drop_context(ctx);
 }
 
 /* The n-th allocation fails, for n = 1, 2, .. until none does. */
 static void out_of_memory_at_every_allocation(void **state)
 {
     (void)state;
-    qkv_context *ctx = make_context();
     for (size_t i = 0; i < reader_count; i++) {
         size_t size, n = 0;
         char *bytes = good_bytes(&readers[i], &size);
@@ -185,10 +137,9 @@ static void out_of_memory_at_every_allocation(void **state)
         free(bytes);
         qkv_status status;
         do {
-            calls = 0;
-            fail_at = ++n;
+            memory.left = n++;
             status = readers[i].read(ctx, path);
-            fail_at = 0;
+            memory.left = SIZE_MAX;
             assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
             if (status)
                 assert_int_equal(status, QKV_E_MEMORY);
@@ -196,7 +147,6 @@ static void out_of_memory_at_every_allocation(void **state)
         } while (status);
         assert_true(n > 1); /* it allocated at all */
     }
-    drop_context(ctx);
 }
 
 /* ---- safetensors that lie --------------------------------------------------------------- */
@@ -255,19 +205,17 @@ static void safetensors_that_lie(void **state)
         {"", 0, "begins with {"},
     };
 #undef F32
-    qkv_context *ctx = make_context();
     const reader *r = &readers[0];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *path = lying_file(cases[i].header, strlen(cases[i].header), cases[i].bytes);
-        assert_int_equal(check(r, ctx, path), QKV_E_FORMAT);
+        assert_int_equal(check(r, path), QKV_E_FORMAT);
         if (!strstr(qkv_context_message(ctx), cases[i].says))
             fail_msg("%s", qkv_context_message(ctx));
     }
     static const uint64_t lengths[] = {3, 100000000, 100000001, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        assert_int_equal(check(r, ctx, lying_file("{}", lengths[i], 0)), QKV_E_FORMAT);
-    assert_int_equal(check(r, ctx, lying_file("{}", 2, 0)), QKV_OK);
-    drop_context(ctx);
+        assert_int_equal(check(r, lying_file("{}", lengths[i], 0)), QKV_E_FORMAT);
+    assert_int_equal(check(r, lying_file("{}", 2, 0)), QKV_OK);
 }
 
 static void an_index_that_leads_elsewhere(void **state)
@@ -287,7 +235,6 @@ static void an_index_that_leads_elsewhere(void **state)
         {"{\"weight_map\": []}", "expected an object, found an array"},
         {"{}", "expected an object, found nothing"},
     };
-    qkv_context *ctx = make_context();
     size_t size;
     char *bytes = take_file(GOLDEN("types.safetensors"), &size);
     put_file(in(folder, "ok.safetensors"), bytes, size);
@@ -301,21 +248,6 @@ static void an_index_that_leads_elsewhere(void **state)
             fail_msg("%s", qkv_context_message(ctx));
         assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
     }
-    drop_context(ctx);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    make_folder(folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    remove_folder(folder);
-    return 0;
 }
 
 int main(void)
@@ -329,5 +261,5 @@ int main(void)
         cmocka_unit_test(safetensors_that_lie),
         cmocka_unit_test(an_index_that_leads_elsewhere),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -8,13 +8,10 @@
 
 #include <cmocka.h>
 
-#include "files.h"
+#include "fixture.h"
 #include "io/pytorch.h"
 
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/pytorch"
-
-static char folder[PATH_BYTES];
-static qkv_context *ctx;
 
 static void assert_refused(const char *path, const char *words)
 {
@@ -320,23 +317,6 @@ static void archives_that_lie(void **state)
     free(bytes);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    make_folder(folder);
-    qkv_context_options o = qkv_context_defaults();
-    o.threads = 1;
-    return qkv_context_create(&ctx, &o);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    remove_folder(folder);
-    qkv_context_destroy(ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,5 +327,5 @@ int main(void)
         cmocka_unit_test(storages_that_lie),
         cmocka_unit_test(archives_that_lie),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "files.h"
+#include "fixture.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
 
@@ -19,45 +19,6 @@
 #define LLAMA(more) "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, " \
                     "\"max_position_embeddings\": 24, \"num_hidden_layers\": 2, " \
                     "\"intermediate_size\": 40, \"num_attention_heads\": 4" more "}"
-
-static char folder[PATH_BYTES];
-
-/* ---- an allocator that fails once ------------------------------------------------------- */
-
-static size_t calls, fail_at;
-
-static void *failing_alloc(void *user, size_t bytes)
-{
-    (void)user;
-    void *p = NULL;
-    if (++calls == fail_at)
-        return NULL;
-    return posix_memalign(&p, 64, bytes) == 0 ? p : NULL;
-}
-
-static void failing_free(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
-static qkv_context *make_context(void)
-{
-    qkv_context *ctx;
-    qkv_context_options o = qkv_context_defaults();
-    o.threads = 1;
-    o.alloc = failing_alloc;
-    o.free = failing_free;
-    fail_at = 0;
-    assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
-    return ctx;
-}
-
-static void drop_context(qkv_context *ctx)
-{
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-    qkv_context_destroy(ctx);
-}
 
 /* ---- directories ------------------------------------------------------ */
 
@@ -77,7 +38,7 @@ static void copy_golden(const char *model, const char *file)
 }
 
 /* Loading fails with the words in one line that names a file of the folder. */
-static void refuse(qkv_context *ctx, const char *words)
+static void refuse(const char *words)
 {
     qkv_model *m = (qkv_model *)&folder;
     size_t files = files_in(folder);
@@ -92,7 +53,7 @@ static void refuse(qkv_context *ctx, const char *words)
     assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
 }
 
-static void accept(qkv_context *ctx)
+static void accept(void)
 {
     qkv_model *m;
     if (qkv_hub_load(&m, ctx, folder))
@@ -168,28 +129,26 @@ static const config_case llama_cases[] = {
     {LLAMA(""), "model.layers.0.self_attn.q_proj.weight"},
 };
 
-static void run_cases(qkv_context *ctx, const config_case *cases, size_t count)
+static void run_cases(const config_case *cases, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         put_text("config.json", cases[i].text);
         if (cases[i].words)
-            refuse(ctx, cases[i].words);
+            refuse(cases[i].words);
         else
-            accept(ctx);
+            accept();
     }
 }
 
 static void test_config(void **state)
 {
     (void)state;
-    qkv_context *ctx = make_context();
     const char *good = GPT2("");
-    make_folder(folder);
     copy_golden("gpt2", "model.safetensors");
-    refuse(ctx, "config.json: cannot be opened");
+    refuse("config.json: cannot be opened");
     put_text("config.json", good);
-    accept(ctx);
-    run_cases(ctx, gpt2_cases, sizeof gpt2_cases / sizeof *gpt2_cases);
+    accept();
+    run_cases(gpt2_cases, sizeof gpt2_cases / sizeof *gpt2_cases);
     for (size_t i = 0; i < sizeof gpt2_changes / sizeof *gpt2_changes; i++) {
         char text[1000];
         const char *at = strstr(good, gpt2_changes[i].from);
@@ -197,16 +156,14 @@ static void test_config(void **state)
         (void)snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, gpt2_changes[i].to,
                        at + strlen(gpt2_changes[i].from));
         put_text("config.json", text);
-        refuse(ctx, gpt2_changes[i].words);
+        refuse(gpt2_changes[i].words);
     }
     for (size_t cut = 1; cut < strlen(good); cut++) {
         put_file(in(folder, "config.json"), good, cut);
-        refuse(ctx, "config.json: not JSON");
+        refuse("config.json: not JSON");
     }
     copy_golden("llama", "model.safetensors");
-    run_cases(ctx, llama_cases, sizeof llama_cases / sizeof *llama_cases);
-    remove_folder(folder);
-    drop_context(ctx);
+    run_cases(llama_cases, sizeof llama_cases / sizeof *llama_cases);
 }
 
 /* A list of ids that end a text: all are the model's, and written as they were read. */
@@ -214,10 +171,8 @@ static void test_ends(void **state)
 {
     (void)state;
     static const int32_t expected[] = {7, 0, 33};
-    qkv_context *ctx = make_context();
     qkv_model *m;
     int32_t ends[QKV_LM_ENDS];
-    make_folder(folder);
     copy_golden("gpt2", "model.safetensors");
     put_text("config.json", GPT2(", \"eos_token_id\": [7, 0, 33]"));
     for (int round = 0; round < 2; round++) {
@@ -240,8 +195,6 @@ static void test_ends(void **state)
     assert_int_equal(qkv_hub_load(&m, ctx, folder), QKV_OK);
     assert_int_equal(qkv_lm_ends(m, ends), 0);
     qkv_model_destroy(m);
-    remove_folder(folder);
-    drop_context(ctx);
 }
 
 /* ---- weights ------------------------------------------------------ */
@@ -251,7 +204,7 @@ enum { MOST_TENSORS = 64 };
 /* The golden weights again, with entry `which` (in order of names) changed by `change`. */
 typedef void change_fn(qkv_safetensors_entry *e);
 
-static void write_changed(qkv_context *ctx, const char *which, change_fn *change)
+static void write_changed(const char *which, change_fn *change)
 {
     qkv_safetensors *s;
     qkv_safetensors_entry entries[MOST_TENSORS];
@@ -296,70 +249,62 @@ static void test_weights(void **state)
         {"transformer.ln_f.bias", make_integers, "\"transformer.ln_f.bias\": expected F32"},
         {"transformer.ln_f.bias", rename_it, "transformer.ln_f.bias"},
     };
-    qkv_context *ctx = make_context();
-    make_folder(folder);
     copy_golden("gpt2", "config.json");
-    refuse(ctx, "model.safetensors");
+    refuse("model.safetensors");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        write_changed(ctx, cases[i].tensor, cases[i].change);
-        refuse(ctx, cases[i].words);
+        write_changed(cases[i].tensor, cases[i].change);
+        refuse(cases[i].words);
     }
     size_t size;
     char *bytes = take_file(GOLDEN "gpt2/model.safetensors", &size);
     for (size_t cut = 0; cut < size; cut += cut < 40 ? 1 : 997) {
         put_file(in(folder, "model.safetensors"), bytes, cut);
-        refuse(ctx, "model.safetensors");
+        refuse("model.safetensors");
     }
     static const uint64_t lengths[] = {0, 3, 100000001, UINT64_MAX};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         memcpy(bytes, &lengths[i], sizeof lengths[i]);
         put_file(in(folder, "model.safetensors"), bytes, size);
-        refuse(ctx, "model.safetensors");
+        refuse("model.safetensors");
     }
     free(bytes);
     copy_golden("gpt2", "model.safetensors");
-    accept(ctx);
-    remove_folder(folder);
-    drop_context(ctx);
+    accept();
 }
 
 static void test_shards(void **state)
 {
     (void)state;
-    qkv_context *ctx = make_context();
     qkv_model *m;
     qkv_hub_save_options o = {.store = QKV_STORE_F32, .shard_bytes = 20000};
-    make_folder(folder);
     assert_int_equal(qkv_hub_load(&m, ctx, GOLDEN "gpt2"), QKV_OK);
     assert_int_equal(qkv_hub_save(m, folder, &o), QKV_OK);
     qkv_model_destroy(m);
-    accept(ctx);
+    accept();
     size_t size;
     char *index = take_file(in(folder, "model.safetensors.index.json"), &size);
     for (size_t cut = 0; cut < size - 2; cut += 101) {
         put_file(in(folder, "model.safetensors.index.json"), index, cut);
-        refuse(ctx, "model.safetensors.index.json");
+        refuse("model.safetensors.index.json");
     }
     char *name = strstr(index, "00001-of");
     assert_non_null(name);
     name[4] = '7'; /* a shard that is not there */
     put_file(in(folder, "model.safetensors.index.json"), index, size);
-    refuse(ctx, "model-00007-of");
+    refuse("model-00007-of");
     name[4] = '1';
     put_file(in(folder, "model.safetensors.index.json"), index, size);
-    accept(ctx);
+    accept();
     char shard[40];
     (void)snprintf(shard, sizeof shard, "model-%.14s.safetensors", name);
     size_t bytes;
     char *data = take_file(in(folder, shard), &bytes);
     put_file(in(folder, shard), data, bytes - 1);
-    refuse(ctx, shard);
+    refuse(shard);
     unlink(in(folder, shard));
-    refuse(ctx, shard);
+    refuse(shard);
     free(data);
     free(index);
-    remove_folder(folder);
-    drop_context(ctx);
 }
 
 /* ---- no memory, no place ------------------------------------------------------ */
@@ -367,15 +312,12 @@ static void test_shards(void **state)
 static void test_memory_runs_out(void **state)
 {
     (void)state;
-    qkv_context *ctx = make_context();
     qkv_status status = QKV_E_MEMORY;
-    make_folder(folder);
-    for (size_t n = 1; status; n++) {
+    for (size_t n = 0; status; n++) {
         qkv_model *m = NULL;
-        calls = 0;
-        fail_at = n;
+        memory.left = n;
         status = qkv_hub_load(&m, ctx, GOLDEN "llama");
-        fail_at = 0;
+        memory.left = SIZE_MAX;
         if (status)
             assert_int_equal(status, QKV_E_MEMORY);
         assert_true(!status == !!m);
@@ -386,25 +328,20 @@ static void test_memory_runs_out(void **state)
     assert_int_equal(qkv_hub_load(&m, ctx, GOLDEN "llama"), QKV_OK);
     size_t held = qkv_context_memory(ctx).live_bytes;
     status = QKV_E_MEMORY;
-    for (size_t n = 1; status; n += 3) {
-        calls = 0;
-        fail_at = n;
+    for (size_t n = 0; status; n += 3) {
+        memory.left = n;
         status = qkv_hub_save(m, folder, NULL);
-        fail_at = 0;
+        memory.left = SIZE_MAX;
         assert_int_equal(qkv_context_memory(ctx).live_bytes, held);
     }
     qkv_model_destroy(m);
-    accept(ctx);
-    remove_folder(folder);
-    drop_context(ctx);
+    accept();
 }
 
 static void test_saving_where_nothing_can_be(void **state)
 {
     (void)state;
-    qkv_context *ctx = make_context();
     qkv_model *m;
-    make_folder(folder);
     assert_int_equal(qkv_hub_load(&m, ctx, GOLDEN "gpt2"), QKV_OK);
     put_text("file", "mine");
     assert_int_equal(qkv_hub_save(m, in(folder, "file"), NULL), QKV_E_IO);
@@ -415,19 +352,17 @@ static void test_saving_where_nothing_can_be(void **state)
     qkv_model_destroy(m);
     assert_int_equal(qkv_hub_load(&m, ctx, in(folder, "nowhere")), QKV_E_IO);
     assert_non_null(strstr(qkv_context_message(ctx), "nowhere/config.json: cannot be opened"));
-    remove_folder(folder);
-    drop_context(ctx);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_memory_runs_out),
-        cmocka_unit_test(test_saving_where_nothing_can_be),
+        cmocka_unit_test_setup_teardown(test_config, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_shards, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_memory_runs_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_saving_where_nothing_can_be, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

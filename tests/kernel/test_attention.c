@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "attention_problem.h"
+#include "each.h"
 
 static qkv_context *context;
 
@@ -20,6 +21,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
+    assert_int_equal(qkv_context_memory(context).live_bytes, 0);
     qkv_context_destroy(context);
     return 0;
 }
@@ -368,5 +370,5 @@ int main(void)
         cmocka_unit_test(test_large_scale),        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_same_bits),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

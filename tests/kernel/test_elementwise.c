@@ -384,5 +384,5 @@ int main(void)
         KERNEL_CHECK(check_dropout),
         KERNEL_CHECK(check_dropout_parts),
     };
-    return cmocka_run_group_tests(tests, kernel_setup, kernel_teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, kernel_setup, kernel_teardown);
 }

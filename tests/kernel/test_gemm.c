@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "each.h"
 #include "kernel/kernel.h"
 
 enum { GUARD = 16 };
@@ -273,5 +274,5 @@ int main(void)
         cmocka_unit_test(test_empty_sum),      cmocka_unit_test(test_repeats),
         cmocka_unit_test(test_gemv),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

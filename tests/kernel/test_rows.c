@@ -464,5 +464,5 @@ int main(void)
         KERNEL_CHECK(check_embed),
         KERNEL_CHECK(check_rotary),
     };
-    return cmocka_run_group_tests(tests, kernel_setup, kernel_teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, kernel_setup, kernel_teardown);
 }

@@ -146,5 +146,5 @@ int main(void)
         KERNEL_CHECK(check_adam),
         KERNEL_CHECK(check_adamw),
     };
-    return cmocka_run_group_tests(tests, kernel_setup, kernel_teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, kernel_setup, kernel_teardown);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "isas.h"
 #include "model_golden.h"
 #include "qkv/gpt.h"
 
@@ -53,24 +54,6 @@ static void run_all(unsigned isa)
         print_message("%s: at worst %.3g of what is allowed\n", f.name, f.worst);
         close_fixture(&f);
     }
-}
-
-static void test_reference(void **state)
-{
-    (void)state;
-    run_all(QKV_ISA_REFERENCE);
-}
-
-static void test_avx2(void **state)
-{
-    (void)state;
-    run_all(QKV_ISA_AVX2);
-}
-
-static void test_all(void **state)
-{
-    (void)state;
-    run_all(QKV_ISA_ALL);
 }
 
 /* Both sequences as one packed row, which is how lengths that differ are computed. */

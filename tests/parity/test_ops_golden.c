@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "golden.h"
+#include "isas.h"
 #include "qkv/ops.h"
 #include "qkv/safetensors.h"
 
@@ -291,14 +293,6 @@ static qkv_tensor *load(const fixture *f, const char *name, const char *what, in
     return x;
 }
 
-static double largest(const qkv_real *x, size_t n)
-{
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)x[i]));
-    return most;
-}
-
 /* got NULL stands for zeros. at_least: what the error is measured by when it is more than
  * expected's largest number. */
 static void compare(const fixture *f, const char *name, const char *what, int i,
@@ -370,24 +364,6 @@ static void run_all(unsigned isa)
     for (size_t i = 0; i < COUNT(cases); i++)
         run_case(&f, &cases[i]);
     close_fixture(&f);
-}
-
-static void test_reference(void **state)
-{
-    (void)state;
-    run_all(QKV_ISA_REFERENCE);
-}
-
-static void test_avx2(void **state)
-{
-    (void)state;
-    run_all(QKV_ISA_AVX2);
-}
-
-static void test_all(void **state)
-{
-    (void)state;
-    run_all(QKV_ISA_ALL);
 }
 
 static void test_sinusoids(void **state)

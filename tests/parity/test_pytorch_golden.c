@@ -7,14 +7,12 @@
 
 #include <cmocka.h>
 
-#include "files.h"
+#include "fixture.h"
+#include "golden.h"
 #include "io/pytorch.h"
 #include "qkv/safetensors.h"
 
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/pytorch"
-
-static char folder[PATH_BYTES];
-static qkv_context *ctx;
 
 static const struct {
     const char *file, *holds;
@@ -61,21 +59,6 @@ static qkv_safetensors *convert(const char *name, const char *under, qkv_store s
     return open_tensors(path);
 }
 
-static void assert_same(const qkv_safetensors *a, const qkv_safetensors *b)
-{
-    assert_int_equal(qkv_safetensors_count(a), qkv_safetensors_count(b));
-    for (size_t i = 0; i < qkv_safetensors_count(a); i++) {
-        const qkv_safetensor *x = qkv_safetensors_at(a, i), *y = qkv_safetensors_at(b, i);
-        assert_string_equal(x->name, y->name);
-        assert_string_equal(x->dtype, y->dtype);
-        assert_int_equal(x->ndim, y->ndim);
-        assert_memory_equal(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape);
-        assert_int_equal(x->bytes, y->bytes);
-        if (memcmp(x->data, y->data, x->bytes) != 0)
-            fail_msg("%s: other numbers", x->name);
-    }
-}
-
 static void files_hold_what_they_should(void **state)
 {
     (void)state;
@@ -83,7 +66,7 @@ static void files_hold_what_they_should(void **state)
         qkv_safetensors *got = convert(files[i].file, NULL, QKV_STORE_NONE);
         qkv_safetensors *expected = open_tensors(in(GOLDEN, files[i].holds));
         print_message("%s\n", files[i].file);
-        assert_same(got, expected);
+        assert_same_tensors(got, expected);
         qkv_safetensors_close(expected);
         qkv_safetensors_close(got);
     }
@@ -172,22 +155,6 @@ static void another_type(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    make_folder(folder);
-    return qkv_context_create(&ctx, NULL);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    remove_folder(folder);
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-    qkv_context_destroy(ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,5 +164,5 @@ int main(void)
         cmocka_unit_test(objects_left_out),
         cmocka_unit_test(another_type),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "each.h"
 #include "files.h"
 #include "qkv/safetensors.h"
 #include "qkv/score.h"
@@ -162,5 +163,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_chunks),
                                        cmocka_unit_test(test_all)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

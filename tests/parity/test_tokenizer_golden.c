@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "each.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "qkv/tokenizer.h"
@@ -212,5 +213,5 @@ int main(void)
         cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_words),
         cmocka_unit_test(test_unigram), cmocka_unit_test(test_sentencepiece),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

@@ -11,42 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "properties.h"
 #include "qkv/ops.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-static const unsigned isas[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_ALL};
-
-typedef struct {
-    qkv_context *ctx;
-    qkv_tape *t;
-    qkv__rng r;
-} fixture;
-
-typedef void property_fn(fixture *f);
-
-static void with_each_isa(property_fn *fn)
-{
-    for (size_t i = 0; i < COUNT(isas); i++) {
-        fixture f;
-        const qkv_context_options o = {.isa = isas[i], .threads = 2};
-        assert_int_equal(qkv_context_create(&f.ctx, &o), QKV_OK);
-        assert_int_equal(qkv_tape_create(&f.t, f.ctx), QKV_OK);
-        qkv__rng_init(&f.r, 4, i);
-        fn(&f);
-        qkv_tape_destroy(f.t);
-        qkv_context_destroy(f.ctx);
-    }
-}
-
-static qkv_tensor *noise(fixture *f, int ndim, const size_t *shape)
-{
-    qkv_tensor *x = qkv_tensor_from(f->t, NULL, ndim, shape);
-    assert_non_null(x);
-    for (size_t i = 0; i < qkv_count(x); i++)
-        qkv_tensor_fill(x)[i] = (qkv_real)qkv__rng_normal(&f->r);
-    return x;
-}
 
 /* ---- probes -------------------------------------------------------------------------------- */
 
@@ -171,6 +139,7 @@ static void cache(fixture *f)
     assert_false(qkv_kv_cache_append(f->t, c, qkv_slice(f->t, k, 1, 0, 1),
                                      qkv_slice(f->t, v, 1, 0, 1), &k_all, &v_all));
     assert_non_null(strstr(qkv_context_message(f->ctx), "full"));
+    qkv_tape_reset(f->t); /* forgets that refusal */
     qkv_kv_cache_destroy(c);
 }
 

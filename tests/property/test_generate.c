@@ -5,7 +5,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <string.h>
+
 #include <qkv.h>
+
+#include "tapes.h"
 
 enum { WINDOW = 12, MADE = 40, VOCAB = 40 };
 
@@ -54,44 +58,32 @@ static void make(qkv_model *m, size_t window, qkv_ids *out)
 /* Rotary positions are relative: in one layer, going on is reading the last window afresh. */
 static void rotary_goes_on_with_the_last_window(void **state)
 {
-    (void)state;
-    qkv_context *ctx;
-    qkv_tape *t;
-    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    qkv_model *m = make_model(ctx, &qkv_llama_type, 1);
+    fixture *f = *state;
+    qkv_model *m = make_model(f->ctx, &qkv_llama_type, 1);
     static const size_t windows[] = {0, 5, 1000};
     int32_t all[PROMPT + MADE];
-    for (size_t i = 0; i < PROMPT; i++)
-        all[i] = prompt[i];
+    memcpy(all, prompt, sizeof prompt);
     for (int w = 0; w < 3; w++) {
         size_t window = windows[w] ? windows[w] : WINDOW;
         qkv_ids out = {0};
         make(m, windows[w], &out);
         for (size_t i = 0; i < MADE; i++) {
             size_t n = PROMPT + i, from = n > window ? n - window : 0;
-            assert_int_equal(out.data[i], likeliest(m, t, all + from, n - from));
+            assert_int_equal(out.data[i], likeliest(m, f->t, all + from, n - from));
             all[n] = out.data[i];
         }
-        qkv_ids_free(ctx, &out);
+        qkv_ids_free(f->ctx, &out);
     }
     qkv_model_destroy(m);
-    qkv_tape_destroy(t);
-    qkv_context_destroy(ctx);
 }
 
 /* Learned positions end: the last half of the window is read again from position 0. */
 static void learned_positions_read_the_last_half_again(void **state)
 {
-    (void)state;
-    qkv_context *ctx;
-    qkv_tape *t;
-    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    qkv_model *m = make_model(ctx, &qkv_gpt2_type, 2);
+    fixture *f = *state;
+    qkv_model *m = make_model(f->ctx, &qkv_gpt2_type, 2);
     int32_t all[PROMPT + MADE];
-    for (size_t i = 0; i < PROMPT; i++)
-        all[i] = prompt[i];
+    memcpy(all, prompt, sizeof prompt);
     qkv_ids out = {0};
     make(m, 0, &out);
     size_t from = PROMPT - WINDOW;
@@ -99,20 +91,19 @@ static void learned_positions_read_the_last_half_again(void **state)
         size_t n = PROMPT + i;
         if (n - from > WINDOW)
             from = n - WINDOW / 2;
-        assert_int_equal(out.data[i], likeliest(m, t, all + from, n - from));
+        assert_int_equal(out.data[i], likeliest(m, f->t, all + from, n - from));
         all[n] = out.data[i];
     }
-    qkv_ids_free(ctx, &out);
+    qkv_ids_free(f->ctx, &out);
     qkv_model_destroy(m);
-    qkv_tape_destroy(t);
-    qkv_context_destroy(ctx);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rotary_goes_on_with_the_last_window),
-        cmocka_unit_test(learned_positions_read_the_last_half_again),
+        cmocka_unit_test_setup_teardown(rotary_goes_on_with_the_last_window, setup, teardown),
+        cmocka_unit_test_setup_teardown(learned_positions_read_the_last_half_again, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,47 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "properties.h"
 #include "qkv/ops.h"
 
 enum { B = 2, T = 37, H = 3, D = 8, C = H * D };
 static const double roundings = 2e-6;
-
-typedef struct {
-    qkv_context *ctx;
-    qkv_tape *t;
-    qkv__rng rng;
-} fixture;
-
-static const unsigned isas[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_ALL};
-
-/* Runs the property with each table of kernels. */
-static void with_each_isa(void (*property)(fixture *f))
-{
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-        fixture f;
-        qkv_context_options o = qkv_context_defaults();
-        o.isa = isas[i];
-        o.threads = 2;
-        assert_int_equal(qkv_context_create(&f.ctx, &o), QKV_OK);
-        assert_int_equal(qkv_tape_create(&f.t, f.ctx), QKV_OK);
-        qkv__rng_init(&f.rng, 11, 0);
-        property(&f);
-        if (qkv_tape_status(f.t))
-            fail_msg("%s", qkv_context_message(f.ctx));
-        qkv_tape_destroy(f.t);
-        qkv_context_destroy(f.ctx);
-    }
-}
-
-static qkv_tensor *random_tensor(fixture *f, int ndim, const size_t *shape)
-{
-    qkv_tensor *x = qkv_tensor_from(f->t, NULL, ndim, shape);
-    assert_non_null(x);
-    for (size_t i = 0; i < qkv_count(x); i++)
-        qkv_tensor_fill(x)[i] = (qkv_real)qkv__rng_normal(&f->rng);
-    return x;
-}
 
 static qkv_tensor *copy_of(fixture *f, const qkv_tensor *x)
 {
@@ -74,7 +38,7 @@ static void expect_near(const qkv_real *a, const qkv_real *b, size_t n, double a
 static void softmax_shift(fixture *f)
 {
     const size_t shape[] = {5, 101};
-    qkv_tensor *x = random_tensor(f, 2, shape);
+    qkv_tensor *x = noise(f, 2, shape);
     for (size_t i = 0; i < qkv_count(x); i++) /* exact when shifted by 64 */
         qkv_tensor_fill(x)[i] = (qkv_real)round((double)qkv_data(f->t, x)[i] * 1024) / 1024;
     qkv_tensor *shift = qkv_tensor_from(f->t, &(qkv_real){64}, 0, NULL);
@@ -113,7 +77,7 @@ static void permutation(fixture *f)
 {
     qkv_tensor *x[3], *turned[3];
     for (int i = 0; i < 3; i++) {
-        x[i] = random_tensor(f, 4, self_shape);
+        x[i] = noise(f, 4, self_shape);
         turned[i] = copy_of(f, x[i]);
         for (size_t b = 0; b < B; b++)
             for (size_t j = 0; j < T; j++) /* 5 has no factor in common with T */
@@ -141,7 +105,7 @@ static void causality(fixture *f)
     enum { CHANGED = 20 };
     qkv_tensor *x[3], *other[3];
     for (int i = 0; i < 3; i++) {
-        x[i] = random_tensor(f, 4, self_shape);
+        x[i] = noise(f, 4, self_shape);
         other[i] = copy_of(f, x[i]);
         for (size_t b = 0; b < B; b++)
             for (size_t j = CHANGED * C; j < T * C; j++)
@@ -169,8 +133,8 @@ static void padding(fixture *f)
 {
     static const int32_t lengths[] = {21, T};
     const qkv_attention_options o = {.k_lengths = lengths};
-    qkv_tensor *q = random_tensor(f, 4, self_shape), *k = random_tensor(f, 4, self_shape);
-    qkv_tensor *v = random_tensor(f, 4, self_shape);
+    qkv_tensor *q = noise(f, 4, self_shape), *k = noise(f, 4, self_shape);
+    qkv_tensor *v = noise(f, 4, self_shape);
     qkv_tensor *k2 = copy_of(f, k), *v2 = copy_of(f, v);
     for (size_t j = 21 * C; j < T * C; j++) {
         qkv_tensor_fill(k2)[j] = (qkv_real)NAN;
@@ -199,7 +163,7 @@ static void heads(fixture *f)
 {
     const size_t in[] = {B, T, 20}, w[] = {3 * C, 20}, one[] = {B, T, 1, D};
     const size_t split[] = {C, C, C};
-    qkv_tensor *x = random_tensor(f, 3, in), *weight = random_tensor(f, 2, w), *part[3];
+    qkv_tensor *x = noise(f, 3, in), *weight = noise(f, 2, w), *part[3];
     qkv_tensor *all = qkv_linear(f->t, x, weight, NULL, QKV_ACT_NONE);
     assert_true(qkv_split(f->t, all, -1, 3, split, part));
     for (int i = 0; i < 3; i++)
@@ -262,7 +226,7 @@ static void test_sinusoid_distances(void **state)
 static void rotary_distance(fixture *f)
 {
     const size_t shape[] = {2, 1, D};
-    qkv_tensor *x = random_tensor(f, 3, shape);
+    qkv_tensor *x = noise(f, 3, shape);
     double expected = 0;
     for (int32_t p = 0; p < 20; p++) {
         const int32_t at[] = {p, p + 4};

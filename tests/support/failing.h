@@ -9,9 +9,10 @@
 
 /* {.left = SIZE_MAX} never fails. */
 typedef struct {
-    size_t left; /* allocations that still work */
-    bool once;   /* one fails, those after it work again; else all fail from there on */
-    size_t live; /* blocks not yet freed */
+    size_t left;    /* allocations that still work */
+    bool once;      /* one fails, those after it work again; else all fail from there on */
+    size_t largest; /* what asks for more bytes fails too; 0: nothing does */
+    size_t live;    /* blocks not yet freed */
 } failing;
 
 static inline void *failing_alloc(void *user, size_t bytes)
@@ -23,7 +24,7 @@ static inline void *failing_alloc(void *user, size_t bytes)
         return NULL;
     }
     f->left -= f->left < SIZE_MAX;
-    if (posix_memalign(&p, 64, bytes))
+    if ((f->largest && bytes > f->largest) || posix_memalign(&p, 64, bytes))
         return NULL;
     f->live++;
     return p;

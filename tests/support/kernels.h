@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "each.h"
 #include "kernel/kernel.h"
 
 enum { ARRAY_GUARD = 32, ARRAYS = 64 };

@@ -8,9 +8,8 @@
 #ifndef MODEL_GOLDEN_H
 #define MODEL_GOLDEN_H
 
-#include <math.h>
-
 #include "files.h"
+#include "golden.h"
 #include "qkv/hub.h"
 
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/models/"
@@ -79,14 +78,6 @@ static qkv_real *take(const fixture *f, const char *name, size_t *count)
     assert_int_equal(qkv_safetensors_read(f->golden, s, 0, s->count, x), QKV_OK);
     *count = s->count;
     return x;
-}
-
-static double largest(const qkv_real *x, size_t n)
-{
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)x[i]));
-    return most;
 }
 
 static void check(fixture *f, const char *what, double error, double size)
@@ -196,15 +187,7 @@ static void compare_files(qkv_context *ctx, const char *expected, const char *go
     assert_int_equal(qkv_safetensors_open(&a, ctx, expected), QKV_OK);
     if (qkv_safetensors_open(&b, ctx, got))
         fail_msg("%s", qkv_context_message(ctx));
-    assert_int_equal(qkv_safetensors_count(a), qkv_safetensors_count(b));
-    for (size_t i = 0; i < qkv_safetensors_count(a); i++) {
-        const qkv_safetensor *x = qkv_safetensors_at(a, i), *y = qkv_safetensors_at(b, i);
-        assert_string_equal(x->name, y->name);
-        assert_string_equal(x->dtype, y->dtype);
-        assert_int_equal(x->ndim, y->ndim);
-        assert_memory_equal(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape);
-        assert_memory_equal(x->data, y->data, x->bytes);
-    }
+    assert_same_tensors(a, b);
     qkv_safetensors_close(a);
     qkv_safetensors_close(b);
 }

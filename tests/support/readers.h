@@ -10,14 +10,15 @@
 #include "io/pytorch.h"
 #include "qkv/npy.h"
 #include "qkv/safetensors.h"
+#include "qkv/tokenizer.h"
 
 /* Opens and reads every number, so that what the checks let pass is also walked. */
-static inline qkv_status read_safetensors(qkv_context *ctx, const char *path)
+static inline qkv_status read_safetensors(qkv_context *c, const char *path)
 {
     qkv_safetensors *s;
     qkv_real x[64];
     int64_t n[64];
-    qkv_status status = qkv_safetensors_open(&s, ctx, path);
+    qkv_status status = qkv_safetensors_open(&s, c, path);
     if (status)
         return status;
     for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
@@ -33,12 +34,12 @@ static inline qkv_status read_safetensors(qkv_context *ctx, const char *path)
 }
 
 /* Unknown objects are let through, so that more of the pickle is read. */
-static inline qkv_status read_pytorch(qkv_context *ctx, const char *path)
+static inline qkv_status read_pytorch(qkv_context *c, const char *path)
 {
     qkv__pytorch *p;
     unsigned char numbers[64 * 8];
     const qkv__pytorch_options o = {.skip_objects = true};
-    qkv_status status = qkv__pytorch_open(&p, ctx, path, &o);
+    qkv_status status = qkv__pytorch_open(&p, c, path, &o);
     if (status)
         return status;
     for (size_t i = 0; i < qkv__pytorch_count(p); i++) {
@@ -50,10 +51,22 @@ static inline qkv_status read_pytorch(qkv_context *ctx, const char *path)
     return QKV_OK;
 }
 
-static inline qkv_status read_array(qkv_context *ctx, const char *path)
+/* There and back with a tokenizer that was accepted, which is then destroyed. */
+static inline void use_tokenizer(qkv_context *c, qkv_tokenizer *t, const char *text, size_t len)
+{
+    qkv_ids ids = {0};
+    qkv_text back = {0};
+    if (!qkv_tokenizer_encode(t, text, len, QKV_ENCODE_ADD_SPECIAL, &ids))
+        (void)qkv_tokenizer_decode(t, ids.data, ids.count, QKV_DECODE_VALID, &back);
+    qkv_ids_free(c, &ids);
+    qkv_text_free(c, &back);
+    qkv_tokenizer_destroy(t);
+}
+
+static inline qkv_status read_array(qkv_context *c, const char *path)
 {
     qkv_array a;
-    qkv_status status = qkv_array_load(&a, ctx, path);
+    qkv_status status = qkv_array_load(&a, c, path);
     qkv_array_free(&a);
     return status;
 }
@@ -68,7 +81,7 @@ typedef struct {
     qkv_strings architectures;
 } small_config;
 
-static inline qkv_status read_config(qkv_context *ctx, const char *path)
+static inline qkv_status read_config(qkv_context *c, const char *path)
 {
     static const char *const acts[] = {"gelu", "relu", "silu", NULL};
     static const qkv_option rows[] = {
@@ -87,12 +100,12 @@ static inline qkv_status read_config(qkv_context *ctx, const char *path)
     small_config config;
     qkv_options *o;
     qkv__json j;
-    qkv_status status = qkv_options_create(&o, ctx);
+    qkv_status status = qkv_options_create(&o, c);
     if (status)
         return status;
     status = qkv_options_bind(o, &table, &config);
     if (!status)
-        status = qkv__json_load(&j, ctx, path);
+        status = qkv__json_load(&j, c, path);
     if (!status) {
         status = qkv__json_get_options(&j, o, NULL);
         qkv__json_free(&j);

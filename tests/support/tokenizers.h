@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "each.h"
 #include "qkv/tokenizer.h"
 
 static qkv_context *ctx;

@@ -12,48 +12,7 @@
 #include <string.h>
 
 #include "qkv.h"
-
-typedef struct {
-    size_t limit; /* larger allocations fail; 0: none does */
-} memory;
-
-static void *limited_alloc(void *user, size_t bytes)
-{
-    const memory *m = user;
-    return m->limit && bytes > m->limit ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static void plain_free(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
-typedef struct {
-    memory m;
-    qkv_context *ctx;
-    qkv_tape *t;
-} fixture;
-
-static int setup(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    const qkv_context_options o = {.alloc = limited_alloc, .free = plain_free, .user = &f->m};
-    assert_int_equal(qkv_context_create(&f->ctx, &o), QKV_OK);
-    assert_int_equal(qkv_tape_create(&f->t, f->ctx), QKV_OK);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *f = *state;
-    qkv_tape_destroy(f->t);
-    assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
-    qkv_context_destroy(f->ctx);
-    free(f);
-    return 0;
-}
+#include "tapes.h"
 
 /* Element i is a small number that depends on i and seed. */
 static qkv_tensor *numbers(qkv_tape *t, unsigned seed, int ndim, const size_t *shape)
@@ -313,11 +272,11 @@ static void test_cache_wants_no_gradient(void **state)
 static void starve(fixture *f)
 {
     const size_t room[] = {1 << 20};
-    f->m.limit = 0;
+    f->memory.largest = 0;
     qkv_tape_reset(f->t);
     numbers(f->t, 0, 1, room);
     qkv_tape_reset(f->t);
-    f->m.limit = 1;
+    f->memory.largest = 1;
 }
 
 /* An op, or its backward pass, found no scratch: the tape must say so, instead of giving numbers

@@ -10,27 +10,8 @@
 #include <sys/resource.h>
 #include <signal.h>
 
-#include "files.h"
+#include "fixture.h"
 #include "io/file.h"
-
-static qkv_context *ctx;
-static char folder[PATH_BYTES];
-
-static int set_up(void **state)
-{
-    (void)state;
-    make_folder(folder);
-    return qkv_context_create(&ctx, NULL);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-    qkv_context_destroy(ctx);
-    remove_folder(folder);
-    return 0;
-}
 
 static void a_whole_file_is_read_up_to_a_limit(void **state)
 {

@@ -7,24 +7,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "files.h"
+#include "fixture.h"
 #include "io/json.h"
-
-static qkv_context *ctx;
-
-static int set_up(void **state)
-{
-    (void)state;
-    return qkv_context_create(&ctx, NULL);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-    qkv_context_destroy(ctx);
-    return 0;
-}
 
 static qkv__json parse(const char *text)
 {
@@ -195,8 +179,6 @@ static void a_document_goes_through_unchanged(void **state)
                                "{\n    \"t\": true,\n    \"f\": false,\n    \"n\": null\n  }\n}";
     qkv__json_out w;
     qkv__json j;
-    char folder[PATH_BYTES];
-    make_folder(folder);
     put_file(in(folder, "a.json"), text, strlen(text));
     assert_int_equal(qkv__json_load(&j, ctx, in(folder, "a.json")), QKV_OK);
     qkv__json_out_init(&w, ctx, 2);
@@ -210,7 +192,6 @@ static void a_document_goes_through_unchanged(void **state)
     assert_memory_equal(saved, text, strlen(text));
     assert_int_equal(saved[size - 1], '\n');
     free(saved);
-    remove_folder(folder);
 }
 
 int main(void)

@@ -6,22 +6,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <stdlib.h>
 #include <string.h>
 
-#include <qkv/machine.h>
-
-static void *refuse(void *user, size_t bytes)
-{
-    (void)user;
-    return bytes > (1u << 24) ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static void give_back(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
+#include "failing.h"
+#include "qkv/machine.h"
 
 static void test_limits(void **state)
 {
@@ -41,9 +29,8 @@ static void test_no_memory(void **state)
 {
     (void)state;
     qkv_context *ctx;
-    qkv_context_options options = qkv_context_defaults();
-    options.alloc = refuse;
-    options.free = give_back;
+    failing memory = {.left = SIZE_MAX, .largest = 1u << 24};
+    const qkv_context_options options = failing_options(&memory);
     assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
     assert_true(qkv_machine_peak_flops(ctx, 1) == 0);
     assert_int_equal(qkv_context_status(ctx), QKV_E_MEMORY);

@@ -6,29 +6,10 @@
 
 #include <cmocka.h>
 
-#include "files.h"
+#include "fixture.h"
 #include "qkv/npy.h"
 
 #define GOLDEN(name) QKV_SOURCE_DIR "/tests/golden/io/" name
-
-static qkv_context *ctx;
-static char folder[PATH_BYTES];
-
-static int set_up(void **state)
-{
-    (void)state;
-    make_folder(folder);
-    return qkv_context_create(&ctx, NULL);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-    qkv_context_destroy(ctx);
-    remove_folder(folder);
-    return 0;
-}
 
 static qkv_array must_load(const char *path)
 {

@@ -7,9 +7,9 @@
 #include <cmocka.h>
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "failing.h"
 #include "qkv/opt.h"
 #include "tensor/param.h"
 
@@ -283,45 +283,19 @@ static void test_exponential_average(void **state)
                      QKV_E_ARGUMENT);
 }
 
-typedef struct {
-    size_t left; /* allocations that still succeed */
-    int alive;
-} failing;
-
-static void *failing_alloc(void *user, size_t bytes)
-{
-    failing *f = user;
-    void *p = NULL;
-    if (!f->left || posix_memalign(&p, 64, bytes))
-        return NULL;
-    f->left--;
-    f->alive++;
-    return p;
-}
-
-static void failing_free(void *user, void *p)
-{
-    failing *f = user;
-    f->alive -= p != NULL;
-    free(p);
-}
-
 /* Whichever allocation fails: nothing is made, nothing leaks, the context says why. */
 static void test_memory_failures(void **state)
 {
     (void)state;
     failing f = {.left = SIZE_MAX};
-    qkv_context_options co = qkv_context_defaults();
-    co.alloc = failing_alloc;
-    co.free = failing_free;
-    co.user = &f;
+    const qkv_context_options co = failing_options(&f);
     qkv_context *ctx;
     qkv_params *ps;
     assert_int_equal(qkv_context_create(&ctx, &co), QKV_OK);
     assert_int_equal(qkv_params_create(&ps, ctx), QKV_OK);
     const size_t shape[] = {3, 5};
     assert_non_null(qkv_param_create(ps, "w", 2, shape));
-    int before = f.alive, failures = 0;
+    size_t before = f.live, failures = 0;
     qkv_optimizer_options oo = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAM);
     for (size_t n = 0;; n++) {
         qkv_optimizer *o = NULL;
@@ -333,7 +307,7 @@ static void test_memory_failures(void **state)
         bool whole = o && a;
         qkv_optimizer_destroy(o);
         qkv_average_destroy(a);
-        assert_int_equal(f.alive, before);
+        assert_int_equal(f.live, before);
         if (whole)
             break;
         assert_int_equal(status, QKV_E_MEMORY);
@@ -343,7 +317,7 @@ static void test_memory_failures(void **state)
     assert_true(failures >= 6);
     qkv_params_destroy(ps);
     qkv_context_destroy(ctx);
-    assert_int_equal(f.alive, 0);
+    assert_int_equal(f.live, 0);
 }
 
 /* The tables say what the structs' own defaults say, and name the kinds alike. */

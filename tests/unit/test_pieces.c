@@ -319,5 +319,5 @@ int main(void)
         cmocka_unit_test(test_base64),
         cmocka_unit_test(test_unknown_joins),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

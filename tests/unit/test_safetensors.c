@@ -6,32 +6,13 @@
 
 #include <cmocka.h>
 
-#include "files.h"
+#include "fixture.h"
 #include "io/convert.h"
 #include "io/json.h"
 #include "qkv/safetensors.h"
 
 static const char types[] = QKV_SOURCE_DIR "/tests/golden/io/types.safetensors";
 static const char rounding[] = QKV_SOURCE_DIR "/tests/golden/io/rounding.safetensors";
-
-static qkv_context *ctx;
-static char folder[PATH_BYTES];
-
-static int set_up(void **state)
-{
-    (void)state;
-    make_folder(folder);
-    return qkv_context_create(&ctx, NULL);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-    qkv_context_destroy(ctx);
-    remove_folder(folder);
-    return 0;
-}
 
 static qkv_safetensors *must_open(const char *path)
 {

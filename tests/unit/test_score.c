@@ -7,28 +7,11 @@
 #include <cmocka.h>
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "fixture.h"
 #include "qkv/score.h"
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fmax(1, fabs(b)); }
-
-static qkv_context *ctx;
-
-static int setup(void **state)
-{
-    (void)state;
-    return qkv_context_create(&ctx, NULL) != QKV_OK;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    size_t live = qkv_context_memory(ctx).live_bytes;
-    qkv_context_destroy(ctx);
-    return live != 0;
-}
 
 static qkv_text_part part(const char *text, const char *name)
 {
@@ -213,40 +196,16 @@ static void test_sentences(void **state)
                                                   "in the hypotheses and 2 in the references");
 }
 
-typedef struct {
-    long left; /* allocations that still work */
-    size_t live;
-} failing;
-
-static void *failing_alloc(void *user, size_t bytes)
-{
-    failing *f = user;
-    if (f->left == 0)
-        return NULL;
-    f->left--;
-    f->live++;
-    return aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
-}
-
-static void failing_free(void *user, void *p)
-{
-    failing *f = user;
-    f->live -= p != NULL;
-    free(p);
-}
-
-/* Scores a pair both ways; true when all went well. */
-static bool score_with(failing *memory)
+/* Scores a pair both ways with memory for this many allocations; true when all went well. */
+static bool score_with(size_t allocations)
 {
     static const char hyp[] = "The cat, it sat on the mat - again and again and again.";
     static const char ref[] = "THE CAT sat on the 3.5 mats, and again it sat on some other mat.";
-    qkv_context_options o = qkv_context_defaults();
+    failing few = {.left = allocations};
+    const qkv_context_options o = failing_options(&few);
     qkv_context *c;
     qkv_bleu *b = NULL;
     qkv_chrf *f = NULL;
-    o.alloc = failing_alloc;
-    o.free = failing_free;
-    o.user = memory;
     if (qkv_context_create(&c, &o))
         return false;
     const qkv_bleu_options options = {.lowercase = true};
@@ -262,17 +221,16 @@ static bool score_with(failing *memory)
     qkv_bleu_destroy(b);
     qkv_chrf_destroy(f);
     qkv_context_destroy(c);
+    assert_int_equal(few.live, 0);
     return status == QKV_OK;
 }
 
 static void test_failing_allocations(void **state)
 {
     (void)state;
-    long n = 0;
+    size_t n = 0;
     for (bool done = false; !done; n++) {
-        failing memory = {.left = n};
-        done = score_with(&memory);
-        assert_int_equal(memory.live, 0);
+        done = score_with(n);
         assert_true(n < 200);
     }
     assert_true(n > 10);
@@ -307,5 +265,5 @@ int main(void)
         cmocka_unit_test(test_bleu_line_by_line), cmocka_unit_test(test_chrf_by_hand),
         cmocka_unit_test(test_chrf_edges),     cmocka_unit_test(test_sentences),
         cmocka_unit_test(test_failing_allocations), cmocka_unit_test(test_classes)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -10,30 +10,7 @@
 #include <string.h>
 
 #include "qkv/ops.h"
-
-typedef struct {
-    qkv_context *ctx;
-    qkv_tape *t;
-} fixture;
-
-static int setup(void **state)
-{
-    fixture *f = calloc(1, sizeof *f);
-    assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
-    assert_int_equal(qkv_tape_create(&f->t, f->ctx), QKV_OK);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *f = *state;
-    qkv_tape_destroy(f->t);
-    assert_int_equal(qkv_context_memory(f->ctx).live_bytes, 0);
-    qkv_context_destroy(f->ctx);
-    free(f);
-    return 0;
-}
+#include "tapes.h"
 
 /* Element i is i. */
 static qkv_tensor *counting(qkv_tape *t, int ndim, const size_t *shape)

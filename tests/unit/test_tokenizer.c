@@ -295,5 +295,5 @@ int main(void)
         cmocka_unit_test(test_training_refuses),
         cmocka_unit_test(test_training_ends),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

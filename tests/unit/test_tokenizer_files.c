@@ -6,9 +6,9 @@
 #include <cmocka.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "failing.h"
 #include "io/file.h"
 #include "tokenizers.h"
 
@@ -195,25 +195,6 @@ static void test_old_files(void **state)
 
 /* ---- memory -------------------------------------------------------------------------- */
 
-typedef struct {
-    size_t left; /* allocations that succeed */
-} allowance;
-
-static void *limited_alloc(void *user, size_t bytes)
-{
-    allowance *a = user;
-    if (a->left == 0)
-        return NULL;
-    a->left--;
-    return aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
-
-static void limited_free(void *user, void *p)
-{
-    (void)user;
-    free(p);
-}
-
 /* Everything once; the first failure. */
 static qkv_status everything(qkv_context *c, qkv_tokenizer_kind kind)
 {
@@ -259,18 +240,16 @@ static void test_memory_runs_out(void **state)
         qkv_status status = QKV_E_MEMORY;
         size_t step = kind == QKV_TOKENIZER_CHAR ? 1 : 11;
         for (size_t n = 0; status; n += step) {
-            allowance a = {1};
+            failing memory = {.left = SIZE_MAX};
+            const qkv_context_options options = failing_options(&memory);
             qkv_context *c;
-            qkv_context_options options = qkv_context_defaults();
-            options.alloc = limited_alloc;
-            options.free = limited_free;
-            options.user = &a;
             assert_int_equal(qkv_context_create(&c, &options), QKV_OK);
-            a.left = n;
+            memory.left = n;
             status = everything(c, (qkv_tokenizer_kind)kind);
             assert_true(status == QKV_OK || status == QKV_E_MEMORY);
             assert_int_equal(qkv_context_memory(c).live_bytes, 0);
             qkv_context_destroy(c);
+            assert_int_equal(memory.live, 0);
         }
     }
 }
@@ -283,5 +262,5 @@ int main(void)
         cmocka_unit_test(test_old_files),
         cmocka_unit_test(test_memory_runs_out),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

@@ -285,5 +285,5 @@ int main(void)
         cmocka_unit_test(test_one_window),
         cmocka_unit_test(test_shuffles),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

@@ -1,0 +1,43 @@
+/* properties.h - a property on random numbers, with the plain C kernels, with AVX2 and with all
+ * that the machine has. */
+#ifndef QKV_TESTS_PROPERTIES_H
+#define QKV_TESTS_PROPERTIES_H
+
+#include "base/base.h"
+#include "qkv/tensor.h"
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_tape *t;
+    qkv__rng rng;
+} fixture;
+
+static inline void with_each_isa(void (*property)(fixture *f))
+{
+    static const unsigned isas[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_ALL};
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        fixture f;
+        const qkv_context_options o = {.isa = isas[i], .threads = 2};
+        assert_int_equal(qkv_context_create(&f.ctx, &o), QKV_OK);
+        assert_int_equal(qkv_tape_create(&f.t, f.ctx), QKV_OK);
+        qkv__rng_init(&f.rng, 11, 0);
+        property(&f);
+        if (qkv_tape_status(f.t))
+            fail_msg("%s", qkv_context_message(f.ctx));
+        qkv_tape_destroy(f.t);
+        assert_int_equal(qkv_context_memory(f.ctx).live_bytes, 0);
+        qkv_context_destroy(f.ctx);
+    }
+}
+
+/* Normal numbers. */
+static inline qkv_tensor *noise(fixture *f, int ndim, const size_t *shape)
+{
+    qkv_tensor *x = qkv_tensor_from(f->t, NULL, ndim, shape);
+    assert_non_null(x);
+    for (size_t i = 0; i < qkv_count(x); i++)
+        qkv_tensor_fill(x)[i] = (qkv_real)qkv__rng_normal(&f->rng);
+    return x;
+}
+
+#endif
