@@ -95,6 +95,8 @@ typedef struct {
     double coverage;  /* share of the text's characters that have a token, the most frequent
                          first; not CHAR, BPE        (0, 1]  0.9995 for SentencePiece, else 1 */
     bool keep_case;   /* WORDPIECE: capitals and accents stay                         false */
+    bool ends;        /* EOS, which there must be then, ends every text. Otherwise CLS begins and
+                         SEP ends it where there are both. SentencePiece: EOS always  false */
     /* Special tokens by role, or NULL; equal texts are one token. They get the first ids, in
      * the order of roles. Default: EOS and BOS are "<|endoftext|>" for BPE, none for
      * characters, BERT's for WORDPIECE. Without UNK a tokenizer refuses what it does not know. */

@@ -39,9 +39,12 @@ qkv_status cli_vocabulary_train(cli *c, const cli_vocabulary *v, unsigned roles,
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults((qkv_tokenizer_kind)v->kind);
     o.vocab = v->vocab;
+    o.ends = roles >> QKV_TOKEN_EOS & 1;
     bool own = o.kind == QKV_TOKENIZER_UNIGRAM || o.kind == QKV_TOKENIZER_SENTENCEPIECE_BPE;
     for (int i = 0; i < QKV_TOKEN_ROLES && !own; i++)
-        if ((roles >> i & 1) && !o.special[i])
+        if (!(roles >> i & 1))
+            o.special[i] = o.ends ? NULL : o.special[i];
+        else if (!o.special[i])
             o.special[i] = spelled[i];
     qkv_tokenizer_trainer *tr = NULL;
     qkv_status status = qkv_tokenizer_trainer_create(&tr, c->ctx, &o);

@@ -12,8 +12,8 @@ typedef struct {
 extern const qkv_option_table cli_vocabulary_table;
 
 /* Learns from `train`; characters must all be known, so those of `valid` are added. roles: bits
- * (1 << qkv_token_role) of special tokens that there must be. A failure begins with the part's
- * name. */
+ * (1 << qkv_token_role) of special tokens that there must be; EOS among them ends every text, and
+ * there are no others then. A failure begins with the part's name. */
 qkv_status cli_vocabulary_train(cli *c, const cli_vocabulary *v, unsigned roles,
                                 const qkv_text_part *train,
                                 size_t train_count, const qkv_text_part *valid,

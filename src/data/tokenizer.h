@@ -418,11 +418,16 @@ qkv_status qkv__tokenizer_read_spec(qkv_tokenizer *t);
 
 /* tokenizer_spec.c: the beginning of tokenizer.json for what is made here, up to and with the
  * model's plain fields: vocabulary and merges, and two closing brackets, are to follow.
- * special: added tokens and their ids. unk: NULL where there is none. */
+ * special: added tokens and their ids. unk: NULL where there is none. begin, end: of special, what
+ * begins and ends every text; NULL for none, never begin alone. */
 void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
                                const char *const *special, const int32_t *ids, size_t count,
-                               const char *unk);
+                               const char *unk, const char *begin, const char *end);
 void qkv__put_added(qkv__json_out *w, const char *text, int32_t id);
+/* A post-processor: begin A end, and begin A end B end for a pair; with begin NULL A end, A B
+ * end. */
+void qkv__put_template(qkv__json_out *w, const char *key, const char *begin, int32_t begin_id,
+                       const char *end, int32_t end_id);
 
 /* tokenizer_words_file.c: BERT's files. */
 /* vocab.txt; config (or NULL) is tokenizer_config.json. *out is NULL on failure. */
@@ -438,8 +443,8 @@ typedef struct {
     int accents; /* 0, 1, or -1: as lowercase */
 } qkv__bert_options;
 /* All parts but the model's vocabulary, as qkv__tokenizer_begin_spec. Roles: tokens and ids;
- * a NULL token is none. */
-void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o,
+ * a NULL token is none. ends: EOS behind every text, in place of CLS and SEP around it. */
+void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o, bool ends,
                           const char *const special[QKV_TOKEN_ROLES],
                           const int32_t ids[QKV_TOKEN_ROLES]);
 

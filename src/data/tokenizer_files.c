@@ -149,7 +149,8 @@ static qkv_status build_bpe(qkv_tokenizer **out, qkv_context *ctx, const qkv__bp
                    json_integer_value(id) < QKV_TOKENIZER_ID_LIMIT;
     const int32_t ids[] = {has_end ? (int32_t)json_integer_value(id) : 0};
     qkv__json_out_init(&w, ctx, 0);
-    qkv__tokenizer_begin_spec(&w, QKV_TOKENIZER_BPE, special, ids, has_end ? 1 : 0, NULL);
+    qkv__tokenizer_begin_spec(&w, QKV_TOKENIZER_BPE, special, ids, has_end ? 1 : 0, NULL,
+                              NULL, NULL);
     qkv__json_end_object(&w);
     qkv__json_end_object(&w);
     qkv_tokenizer *t = w.text.failed ? NULL : qkv__tokenizer_new(ctx);

@@ -53,6 +53,16 @@ static void put_roles(const qkv_tokenizer *t, qkv__json_out *w)
     }
 }
 
+/* Only BERT has a use for the types of a pair's tokens; GPT-2 would take them for words. */
+static void put_fast_class(qkv__json_out *w)
+{
+    qkv__json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
+    qkv__json_begin_array(w, "model_input_names");
+    qkv__json_put_string(w, NULL, "input_ids");
+    qkv__json_put_string(w, NULL, "attention_mask");
+    qkv__json_end_array(w);
+}
+
 static void put_config(const qkv_tokenizer *t, qkv__json_out *w)
 {
     if (t->config.value) {
@@ -62,12 +72,12 @@ static void put_config(const qkv_tokenizer *t, qkv__json_out *w)
     qkv__json_begin_object(w, NULL);
     qkv__json_put_bool(w, "clean_up_tokenization_spaces", false);
     put_roles(t, w);
-    if (t->kind == &qkv__model_wordpiece)
+    if (t->kind == &qkv__model_wordpiece && t->special[QKV_TOKEN_CLS] >= 0)
         qkv__put_bert_config(t, w);
     else if (t->marian)
         qkv__json_put_string(w, "tokenizer_class", "MarianTokenizer");
     else if (!t->spm)
-        qkv__json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
+        put_fast_class(w);
     qkv__json_end_object(w);
 }
 
@@ -144,6 +154,7 @@ static bool is_one_model(const qkv_tokenizer *t)
 static bool is_gpt2(const qkv_tokenizer *t)
 {
     return t->kind == &qkv__model_bpe && t->splitter.byte_level && !t->normalizer.count &&
+           t->single.count == 1 &&
            qkv__splitter_scan(&t->splitter) == qkv__scan_gpt2 &&
            !json_is_true(json_object_get(json_object_get(t->spec.value, "model"),
                                          "ignore_merges"));

@@ -39,9 +39,97 @@ void qkv__put_added(qkv__json_out *w, const char *text, int32_t id)
     qkv__json_end_object(w);
 }
 
+/* ---- templates ----------------------------------------------------------------------- */
+
+typedef struct {
+    const char *id; /* of a token; "A" or "B" of a text */
+    bool text;
+    int type;
+} use;
+
+static void put_uses(qkv__json_out *w, const char *key, const use *uses, size_t count)
+{
+    qkv__json_begin_array(w, key);
+    for (size_t i = 0; i < count; i++) {
+        qkv__json_begin_object(w, NULL);
+        qkv__json_begin_object(w, uses[i].text ? "Sequence" : "SpecialToken");
+        qkv__json_put_string(w, "id", uses[i].id);
+        qkv__json_put_int(w, "type_id", uses[i].type);
+        qkv__json_end_object(w);
+        qkv__json_end_object(w);
+    }
+    qkv__json_end_array(w);
+}
+
+static void put_token(qkv__json_out *w, const char *text, int32_t id)
+{
+    qkv__json_begin_object(w, text);
+    qkv__json_put_string(w, "id", text);
+    qkv__json_begin_array(w, "ids");
+    qkv__json_put_int(w, NULL, id);
+    qkv__json_end_array(w);
+    qkv__json_begin_array(w, "tokens");
+    qkv__json_put_string(w, NULL, text);
+    qkv__json_end_array(w);
+    qkv__json_end_object(w);
+}
+
+void qkv__put_template(qkv__json_out *w, const char *key, const char *begin, int32_t begin_id,
+                       const char *end, int32_t end_id)
+{
+    const use single[] = {{begin, false, 0}, {"A", true, 0}, {end, false, 0}};
+    const use around[] = {{begin, false, 0}, {"A", true, 0}, {end, false, 0}, {"B", true, 1},
+                          {end, false, 1}};
+    const use behind[] = {{"A", true, 0}, {"B", true, 0}, {end, false, 0}};
+    qkv__json_begin_object(w, key);
+    qkv__json_put_string(w, "type", "TemplateProcessing");
+    put_uses(w, "single", begin ? single : single + 1, begin ? 3 : 2);
+    put_uses(w, "pair", begin ? around : behind, begin ? 5 : 3);
+    qkv__json_begin_object(w, "special_tokens");
+    if (begin && strcmp(begin, end) != 0)
+        put_token(w, begin, begin_id);
+    put_token(w, end, end_id);
+    qkv__json_end_object(w);
+    qkv__json_end_object(w);
+}
+
+static int32_t id_of(const char *const *special, const int32_t *ids, size_t count,
+                     const char *text)
+{
+    for (size_t i = 0; i < count; i++)
+        if (text && strcmp(special[i], text) == 0)
+            return ids[i];
+    return -1;
+}
+
+/* Byte-level BPE's own, which changes no id, perhaps with a template behind it; a template;
+ * null. */
+static void put_post_processor(qkv__json_out *w, bool bpe, const char *begin, int32_t begin_id,
+                               const char *end, int32_t end_id)
+{
+    static const char key[] = "post_processor";
+    if (bpe && end) {
+        qkv__json_begin_object(w, key);
+        qkv__json_put_string(w, "type", "Sequence");
+        qkv__json_begin_array(w, "processors");
+        put_byte_level(w, NULL);
+        qkv__put_template(w, NULL, begin, begin_id, end, end_id);
+        qkv__json_end_array(w);
+        qkv__json_end_object(w);
+    } else if (bpe) {
+        put_byte_level(w, key);
+    } else if (end) {
+        qkv__put_template(w, key, begin, begin_id, end, end_id);
+    } else {
+        qkv__json_put_null(w, key);
+    }
+}
+
+/* ---- the specification --------------------------------------------------------------- */
+
 void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
                                const char *const *special, const int32_t *ids, size_t count,
-                               const char *unk)
+                               const char *unk, const char *begin, const char *end)
 {
     bool bpe = kind == QKV_TOKENIZER_BPE;
     qkv__json_begin_object(w, NULL);
@@ -53,13 +141,15 @@ void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
         qkv__put_added(w, special[i], ids[i]);
     qkv__json_end_array(w);
     qkv__json_put_null(w, "normalizer");
-    if (bpe) {
+    if (bpe)
         put_byte_level(w, "pre_tokenizer");
-        put_byte_level(w, "post_processor");
+    else
+        put_char_split(w);
+    put_post_processor(w, bpe, begin, id_of(special, ids, count, begin), end,
+                       id_of(special, ids, count, end));
+    if (bpe) {
         put_byte_level(w, "decoder");
     } else {
-        put_char_split(w);
-        qkv__json_put_null(w, "post_processor");
         qkv__json_begin_object(w, "decoder");
         qkv__json_put_string(w, "type", "Fuse");
         qkv__json_end_object(w);

@@ -172,10 +172,15 @@ static qkv_status build_plain(const qkv_tokenizer_trainer *tr, const qkv__vocab 
         ids[i] = (int32_t)i;
         texts[i] = qkv__vocab_text(v, ids[i], &len);
     }
+    const qkv_tokenizer_options *o = &tr->options;
+    const char *begin = o->ends ? NULL : o->special[QKV_TOKEN_CLS];
+    const char *end = o->special[o->ends ? QKV_TOKEN_EOS : QKV_TOKEN_SEP];
+    if (!o->ends && (!begin || !end))
+        begin = end = NULL;
     qkv__json_out w;
     qkv__json_out_init(&w, tr->ctx, 0);
-    qkv__tokenizer_begin_spec(&w, tr->options.kind, texts, ids, specials,
-                              tr->options.special[QKV_TOKEN_UNK]);
+    qkv__tokenizer_begin_spec(&w, o->kind, texts, ids, specials, o->special[QKV_TOKEN_UNK], begin,
+                              end);
     return build(tr, &w, v, merges, out);
 }
 
@@ -212,7 +217,7 @@ static void begin_wordpiece(qkv__json_out *w, const qkv_tokenizer_options *o, co
     int32_t ids[QKV_TOKEN_ROLES];
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
         ids[i] = v && o->special[i] ? qkv__vocab_find(v, o->special[i], strlen(o->special[i])) : 0;
-    qkv__bert_begin_spec(w, &bert, o->special, ids);
+    qkv__bert_begin_spec(w, &bert, o->ends, o->special, ids);
 }
 
 /* Pieces joined by counts, as if they were BPE's. */
@@ -364,6 +369,8 @@ static qkv_status check_options(qkv_context *ctx, const qkv_tokenizer_options *o
         return qkv__fail(ctx, QKV_E_ARGUMENT,
                          "such a vocabulary has from %zu to %d tokens, not %zu", least,
                          QKV_TOKENIZER_ID_LIMIT - 1, o->vocab);
+    if (o->ends && !fixed && !o->special[QKV_TOKEN_EOS])
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "texts end in eos_token, which is missing");
     if (!(o->coverage > 0 && o->coverage <= 1))
         return qkv__fail(ctx, QKV_E_ARGUMENT,
                          "coverage %g: the share of the text's characters is above 0, at most 1",

@@ -13,56 +13,6 @@ const char *const qkv__bert_names[QKV_TOKEN_ROLES] = {
 
 /* ---- the parts ----------------------------------------------------------------------- */
 
-static void put_use(qkv__json_out *w, const char *key, const char *id, int64_t type)
-{
-    qkv__json_begin_object(w, NULL);
-    qkv__json_begin_object(w, key);
-    qkv__json_put_string(w, "id", id);
-    qkv__json_put_int(w, "type_id", type);
-    qkv__json_end_object(w);
-    qkv__json_end_object(w);
-}
-
-static void put_token(qkv__json_out *w, const char *text, int32_t id)
-{
-    qkv__json_begin_object(w, text);
-    qkv__json_put_string(w, "id", text);
-    qkv__json_begin_array(w, "ids");
-    qkv__json_put_int(w, NULL, id);
-    qkv__json_end_array(w);
-    qkv__json_begin_array(w, "tokens");
-    qkv__json_put_string(w, NULL, text);
-    qkv__json_end_array(w);
-    qkv__json_end_object(w);
-}
-
-/* CLS A SEP and CLS A SEP B SEP, where both tokens are there. */
-static void put_template(qkv__json_out *w, const char *const special[QKV_TOKEN_ROLES],
-                         const int32_t ids[QKV_TOKEN_ROLES])
-{
-    static const char *const kinds[] = {"SpecialToken", "Sequence"};
-    const char *cls = special[QKV_TOKEN_CLS], *sep = special[QKV_TOKEN_SEP];
-    const char *const uses[] = {cls, "A", sep, "B", sep};
-    if (!cls || !sep) {
-        qkv__json_put_null(w, "post_processor");
-        return;
-    }
-    qkv__json_begin_object(w, "post_processor");
-    qkv__json_put_string(w, "type", "TemplateProcessing");
-    for (size_t n = 3; n <= 5; n += 2) {
-        qkv__json_begin_array(w, n == 3 ? "single" : "pair");
-        for (size_t i = 0; i < n; i++)
-            put_use(w, kinds[i % 2], uses[i], i >= 3);
-        qkv__json_end_array(w);
-    }
-    qkv__json_begin_object(w, "special_tokens");
-    put_token(w, cls, ids[QKV_TOKEN_CLS]);
-    if (strcmp(cls, sep) != 0)
-        put_token(w, sep, ids[QKV_TOKEN_SEP]);
-    qkv__json_end_object(w);
-    qkv__json_end_object(w);
-}
-
 static void put_normalizer(qkv__json_out *w, const qkv__bert_options *o)
 {
     qkv__json_begin_object(w, "normalizer");
@@ -77,7 +27,7 @@ static void put_normalizer(qkv__json_out *w, const qkv__bert_options *o)
     qkv__json_end_object(w);
 }
 
-void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o,
+void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o, bool ends,
                           const char *const special[QKV_TOKEN_ROLES],
                           const int32_t ids[QKV_TOKEN_ROLES])
 {
@@ -98,7 +48,12 @@ void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o,
     qkv__json_begin_object(w, "pre_tokenizer");
     qkv__json_put_string(w, "type", "BertPreTokenizer");
     qkv__json_end_object(w);
-    put_template(w, special, ids);
+    qkv_token_role end = ends ? QKV_TOKEN_EOS : QKV_TOKEN_SEP;
+    const char *begin = ends ? NULL : special[QKV_TOKEN_CLS];
+    if (special[end] && (begin || ends))
+        qkv__put_template(w, "post_processor", begin, ids[QKV_TOKEN_CLS], special[end], ids[end]);
+    else
+        qkv__json_put_null(w, "post_processor");
     qkv__json_begin_object(w, "decoder");
     qkv__json_put_string(w, "type", "WordPiece");
     qkv__json_put_string(w, "prefix", "##");
@@ -203,7 +158,7 @@ static qkv_status build(qkv_tokenizer **out, const qkv__vocab *v, const char *pa
         special[i] = ids[i] >= 0 ? names[i] : NULL;
     }
     qkv__json_out_init(&w, v->ctx, 0);
-    qkv__bert_begin_spec(&w, o, special, ids);
+    qkv__bert_begin_spec(&w, o, false, special, ids);
     qkv__json_begin_object(&w, "vocab");
     for (size_t id = 0; id < v->count; id++) {
         size_t len;

@@ -254,9 +254,77 @@ static void test_memory_runs_out(void **state)
     }
 }
 
+/* ---- what stands around a text --------------------------------------------------------- */
+
+static int32_t special(const qkv_tokenizer *t, qkv_token_role role)
+{
+    int32_t id = qkv_tokenizer_special(t, role);
+    assert_true(id >= 0);
+    return id;
+}
+
+/* Of one text (b NULL) or a pair: begins with first (or -1: with the text) and ends with last. */
+static void check_around(qkv_tokenizer *t, const char *b, int32_t first, int32_t last)
+{
+    qkv_ids plain = {0}, ids = {0}, types = {0};
+    check(qkv_tokenizer_encode(t, "the cat", 7, 0, &plain));
+    check(qkv_tokenizer_encode_pair(t, "the cat", 7, b, b ? strlen(b) : 0, QKV_ENCODE_ADD_SPECIAL,
+                                    &ids, &types));
+    assert_true(ids.count > plain.count);
+    size_t at = first >= 0;
+    if (first >= 0)
+        assert_int_equal(ids.data[0], first);
+    assert_memory_equal(ids.data + at, plain.data, plain.count * sizeof *plain.data);
+    assert_int_equal(ids.data[ids.count - 1], last);
+    if (!b)
+        assert_int_equal(ids.count, plain.count + 1 + at);
+    assert_int_equal(types.data[ids.count - 1], b && first >= 0);
+    qkv_ids_free(ctx, &plain);
+    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(ctx, &types);
+}
+
+/* The same when its files are read again. */
+static void check_around_saved(qkv_tokenizer *t, qkv_token_role first, qkv_token_role last)
+{
+    for (int again = 0; again < 2; again++) {
+        int32_t begin = first == QKV_TOKEN_ROLES ? -1 : special(t, first);
+        check_around(t, NULL, begin, special(t, last));
+        check_around(t, "a mat", begin, special(t, last));
+        if (again == 0)
+            check(qkv_tokenizer_save(t, DIR "/around"));
+        qkv_tokenizer_destroy(t);
+        if (again == 0)
+            check(qkv_tokenizer_load(&t, ctx, DIR "/around"));
+    }
+    assert_false(qkv__file_exists(DIR "/around/merges.txt")); /* which cannot say it */
+}
+
+static void test_around(void **state)
+{
+    static const qkv_tokenizer_kind kinds[] = {QKV_TOKENIZER_CHAR, QKV_TOKENIZER_BPE,
+                                               QKV_TOKENIZER_WORDPIECE};
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        qkv_tokenizer_options o = qkv_tokenizer_defaults(kinds[i]);
+        o.vocab = 300;
+        o.special[QKV_TOKEN_CLS] = "[CLS]";
+        o.special[QKV_TOKEN_SEP] = "[SEP]";
+        check_around_saved(trained(&o, lines), QKV_TOKEN_CLS, QKV_TOKEN_SEP);
+        o.special[QKV_TOKEN_EOS] = "</s>";
+        o.ends = true;
+        check_around_saved(trained(&o, lines), QKV_TOKEN_ROLES, QKV_TOKEN_EOS);
+        o.special[QKV_TOKEN_EOS] = NULL;
+        qkv_tokenizer_trainer *tr;
+        assert_int_equal(qkv_tokenizer_trainer_create(&tr, ctx, &o), QKV_E_ARGUMENT);
+        expect_message("eos_token");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_around),
         cmocka_unit_test(test_hostile_json),
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_old_files),
