@@ -15,22 +15,25 @@
 #define QKV_SOURCE_DIR NULL
 #endif
 
-/* X(name, share of the time against the other chapters', title) */
+/* X(name, seconds that it is worth, title) */
 #define TOUR_CHAPTERS(X)                                                                       \
     X(attention, 1, "Attention, by numbers: The cat sat on the mat")                           \
-    X(gpt, 20, "A GPT reads source code and writes some")
+    X(contrastive, 30, "Texts of one day find each other: the loss is attention")              \
+    X(dates, 150, "An encoder-decoder reads dates, however they are written")                  \
+    X(numbers, 160, "An encoder-decoder reads numbers in words")                               \
+    X(gpt, 300, "A GPT reads source code and writes some")
 
 static const struct {
     const char *name;
-    double share;
+    double seconds;
     const char *title;
     tour_fn *show;
 } chapters[] = {
-#define TOUR_ROW(name, share, title) {#name, share, title, tour_##name},
+#define TOUR_ROW(name, seconds, title) {#name, seconds, title, tour_##name},
     TOUR_CHAPTERS(TOUR_ROW)
 #undef TOUR_ROW
 };
-#define TOUR_NAME(name, share, title) " " #name
+#define TOUR_NAME(name, seconds, title) " " #name
 enum { CHAPTERS = sizeof chapters / sizeof *chapters };
 
 static const char marker[] = "tour.txt"; /* only a folder with this file is made anew */
@@ -44,8 +47,8 @@ typedef struct {
 static const qkv_option rows[] = {
     {.flag = "out", .type = QKV_OPT_STRING, FIELD(out), .value = "DIR", .initial = "runs/tour",
      .help = "where the chapters' models go; made anew"},
-    {.flag = "minutes", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1e4, FIELD(minutes),
-     .initial = "15", .help = "time for all chapters"},
+    {.flag = "minutes", .type = QKV_OPT_REAL, .max = 1e4, FIELD(minutes), .initial = "0",
+     .help = "time for all chapters together; 0: what each is worth, up to 5"},
     {.flag = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "DIR",
      .help = "folder of .c, .h and .md files to learn from; qkv's own"},
 };
@@ -120,9 +123,9 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
     if (!status) {
         tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, seconds};
         page_begin(p, chapters[i].name, chapters[i].title);
-        page_text(p, "(chapter %s: up to %s of the tour's %s)", chapters[i].name,
-                  in_words(seconds).text, in_words(60 * s->minutes).text);
+        page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);
         qkv_tape_reset(p->t);
+        qkv_tape_mode(p->t, false, false);
         status = chapters[i].show(&t);
         page_end(p);
     }
@@ -133,20 +136,21 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
 /* What a chapter leaves of its time goes to those after it. */
 static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CHAPTERS])
 {
-    double begin = qkv__now(), end = begin + 60 * s->minutes, shares = 0;
+    double worth = 0;
     qkv_status status = QKV_OK;
     for (int i = 0; i < CHAPTERS; i++)
-        shares += wanted[i] ? chapters[i].share : 0;
+        worth += wanted[i] ? chapters[i].seconds : 0;
+    double begin = qkv__now(), time = s->minutes > 0 ? 60 * s->minutes : worth;
     for (int i = 0; i < CHAPTERS && !status && !cli_stopped(); i++) {
         if (!wanted[i])
             continue;
-        status = show_chapter(p, s, i, fmax(1, end - qkv__now()) * chapters[i].share / shares);
-        shares -= chapters[i].share;
+        double left = fmax(1, begin + time - qkv__now());
+        status = show_chapter(p, s, i, left * chapters[i].seconds / worth);
+        worth -= chapters[i].seconds;
     }
     if (!status && !cli_stopped()) {
         double spent = qkv__now() - begin;
-        page_text(p, "The tour took %s, of %s.", in_words(spent).text,
-                  in_words(60 * s->minutes).text);
+        page_text(p, "The tour took %s, of %s.", in_words(spent).text, in_words(time).text);
         page_number(p, "seconds", spent);
     }
     return status;
@@ -213,14 +217,16 @@ static int run(cli *c, int argc, char **argv)
 }
 
 static const qkv_option_table *const tables[] = {&table, NULL};
-static const char *const examples[] = {"qkv tour", "qkv tour gpt --minutes 5",
+static const char *const examples[] = {"qkv tour", "qkv tour dates", "qkv tour gpt --minutes 10",
                                        "qkv tour --minutes 2 --out runs/short", NULL};
 
 const cli_command cli_tour = {
     .manual = {.name = "tour", .summary = "watch small models learn, chapter by chapter",
                .usage = "[CHAPTER...] [options]",
                .text = "Shows what qkv does with nothing but what is here: attention by numbers, "
-                       "and a GPT that learns from source text and writes. Each chapter says what "
-                       "was learnt, and against what. Chapters:" TOUR_CHAPTERS(TOUR_NAME),
+                       "embeddings that find each other, an encoder-decoder that learns to read "
+                       "dates and numbers, and a GPT that learns from source text and writes. "
+                       "Each chapter says what was learnt, and against what. Chapters:"
+                       TOUR_CHAPTERS(TOUR_NAME),
                .examples = examples, .tables = tables},
     .run = run};

@@ -4,6 +4,7 @@
 #define QKV_CLI_TOUR_H
 
 #include "cli/explain.h"
+#include "cli/training.h"
 #include "qkv/tokens.h"
 
 /* One chapter's view of the tour. What it says goes to the page. */
@@ -17,7 +18,7 @@ typedef struct {
 /* Takes about t->seconds. On failure the context says why. */
 typedef qkv_status tour_fn(tour *t);
 
-tour_fn tour_attention, tour_gpt;
+tour_fn tour_attention, tour_contrastive, tour_dates, tour_gpt, tour_numbers;
 
 /* ---- texts: tour_text.c --------------------------------------------------------------------- */
 
@@ -36,6 +37,23 @@ void tour_text_free(tour_text *x);
 
 /* The longest stretch of sample that stands in text, too, in characters that are no white space. */
 size_t tour_longest_copy(const char *sample, size_t n, const char *text, size_t len);
+
+/* ---- values that people write in many ways: tour_dates.c, tour_numbers.c -------------------- */
+
+/* Texts of values and what each means. Every text has one value. */
+typedef struct {
+    const char *one, *introduction; /* what a value is; a paragraph */
+    uint32_t values;                /* they are 0 .. values-1 */
+    size_t forms;
+    uint32_t (*draw)(qkv__rng *r); /* a value, as often as it is to be met */
+    /* Adds value's text in one of the forms; what is left open is decided by chance. */
+    void (*write)(qkv__str *out, uint32_t value, size_t form, qkv__rng *r);
+    void (*answer)(qkv__str *out, uint32_t value); /* the one text to be read out of them all */
+} tour_script;
+
+extern const tour_script tour_dates_script, tour_numbers_script;
+
+void tour_put_below_100(qkv__str *out, uint32_t n, char hyphen); /* "twenty-one" */
 
 /* ---- honest baselines: tour_counts.c -------------------------------------------------------- */
 
@@ -63,5 +81,18 @@ typedef struct {
 
 void tour_curve_add(tour_curve *c, double share, double value); /* share in [0, 1] */
 void tour_curve_show(const tour_curve *c, const page *p, const char *title);
+
+/* ---- training: tour_training.c --------------------------------------------------------------- */
+
+typedef struct {
+    tour_curve curve; /* the training loss over the time */
+    qkv_train_result result;
+} tour_training;
+
+/* Trains for so many seconds, with a progress line; the best model is kept in dir (NULL: the last
+ * one, in the task's model alone). result.stopped: the reader has had enough. */
+qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, cli_training *settings,
+                      const char *dir, double seconds);
+void tour_training_show(const tour_training *x, const page *p, const char *title);
 
 #endif

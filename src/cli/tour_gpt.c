@@ -4,13 +4,11 @@
 #include <string.h>
 
 #include "cli/tour.h"
-#include "cli/training.h"
 #include "io/file.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
 #include "qkv/machine.h"
 #include "qkv/run.h"
-#include "qkv/train.h"
 
 enum { LENGTH = 128, SAMPLE = 600, LINE = 74 };
 static const double TRAINING_SHARE = 0.9;       /* of the chapter's time; the rest is judging */
@@ -31,12 +29,9 @@ typedef struct {
     qkv_tokens *train, *valid;
     qkv_model *model;
     qkv_task task;
-    qkv_train_result result;
+    tour_training training;
     qkv_text sample;
-    tour_curve curve;
-    cli_progress line;
     double seconds; /* of training */
-    bool open;      /* line */
 } chapter;
 
 /* ---- before ------------------------------------------------------------------------------- */
@@ -121,36 +116,14 @@ static void introduce(const chapter *h)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-static bool on_event(void *user, const qkv_train_event *e)
-{
-    chapter *h = user;
-    if (e->kind == QKV_TRAIN_STEP) {
-        if (!h->open)
-            cli_progress_begin(&h->line, h->t->page->c, "training", "steps", (size_t)e->step - 1);
-        h->open = true;
-        tour_curve_add(&h->curve, e->seconds / h->seconds, e->loss);
-        cli_progress_show(&h->line, (size_t)e->step, (size_t)e->steps, "loss %.3f", e->loss);
-    } else if (e->kind == QKV_TRAIN_NOTE && strncmp(e->text, "plan:", 5) != 0) {
-        cli_note(h->t->page->c, "%s", e->text);
-    }
-    return !cli_stopped();
-}
-
 static qkv_status learn(chapter *h)
 {
     const qkv_gpt_config *c = qkv_model_config(h->model);
-    cli_training t;
-    cli_training_defaults(&t);
-    t.loop.minutes = h->seconds / 60;
-    t.loop.eval_units = 8192;
-    t.schedule.lr = cli_training_rate(c->width);
-    if (h->t->page->json == NULL)
-        (void)fflush(stdout); /* the progress line is on the other stream */
-    qkv_status status = qkv_train(&h->task, &t.loop, &t.optimizer, &t.schedule, h->t->dir, false,
-                                  on_event, h, &h->result);
-    if (h->open)
-        cli_progress_end(&h->line);
-    return status;
+    cli_training s;
+    cli_training_defaults(&s);
+    s.loop.eval_units = 8192;
+    s.schedule.lr = cli_training_rate(c->width);
+    return tour_train(&h->training, h->t, &h->task, &s, h->t->dir, h->seconds);
 }
 
 /* ---- after ---------------------------------------------------------------------------------- */
@@ -232,7 +205,7 @@ static qkv_status report(chapter *h)
 {
     const page *p = h->t->page;
     tour_counts n;
-    double loss = h->result.measures.item[0].value;
+    double loss = h->training.result.measures.item[0].value;
     qkv_status status = tour_count(&n, h->ctx, h->train, h->valid,
                                    qkv_tokenizer_vocab_size(h->tokenizer));
     if (!status) /* the model kept is the best on held-out text, not the last */
@@ -241,9 +214,7 @@ static qkv_status report(chapter *h)
         status = write_sample(h);
     if (status)
         return status;
-    page_text(p, "%llu steps in %.0f seconds.", (unsigned long long)h->result.step,
-              h->result.seconds);
-    tour_curve_show(&h->curve, p, "Training loss, nats a character, over the time:");
+    tour_training_show(&h->training, p, "Training loss, nats a character, over the time:");
     show_losses(p, &n, loss);
     page_text(p, "It writes, after \"/* \" and by chance (temperature 0.8):");
     page_space(p);
@@ -253,7 +224,6 @@ static qkv_status report(chapter *h)
     page_text(p, "The longest stretch of this that stands in the training text has %zu "
                  "characters, spaces not counted.", copied);
     page_number(p, "longest_copy", (double)copied);
-    page_number(p, "steps", (double)h->result.step);
     conclude(h, &n, loss);
     page_text(p, "Ask it for more: qkv generate %s --prompt \"static \"", h->t->dir);
     return QKV_OK;
@@ -272,7 +242,7 @@ qkv_status tour_gpt(tour *t)
         introduce(&h);
         status = learn(&h);
     }
-    if (!status && !h.result.stopped)
+    if (!status && !h.training.result.stopped)
         status = report(&h);
     qkv_text_free(h.ctx, &h.sample);
     qkv_task_destroy(&h.task);

@@ -14,7 +14,11 @@ has() {
 "$QKV" tour --minutes 0.1 --out "$out/t" >"$out/text" 2>"$out/err" ||
     { echo "qkv tour failed: $(cat "$out/err")"; failed=1; }
 has "$out/text" 'The cat sat on the mat'
-has "$out/text" 'What was learnt:'
+has "$out/text" 'qkv_infonce_loss'
+has "$out/text" 'reads dates'
+has "$out/text" 'reads numbers'
+[ "$(grep -c 'What was learnt:' "$out/text")" -eq 4 ] ||
+    { echo "not every chapter says what it learnt"; failed=1; }
 if LC_ALL=C sed 's/[\x80-\xbf]//g' "$out/text" | grep -q '.\{81\}'; then
     echo "more than 80 columns"
     failed=1
@@ -37,5 +41,5 @@ has "$out/mine/file" 'mine'
 
 "$QKV" tour nowhere >/dev/null 2>"$out/err"
 [ $? -eq 2 ] || { echo "an unknown chapter is no usage error"; failed=1; }
-has "$out/err" 'attention, gpt'
+has "$out/err" 'attention, contrastive, dates, numbers, gpt'
 exit "$failed"
