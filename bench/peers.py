@@ -16,7 +16,9 @@ import subprocess
 import sys
 import time
 
-BATCH, LENGTH, STEPS = 4, 256, 5  # training
+BATCH, LENGTH, STEPS = 4, 256, 5  # training GPT-2
+BERT_BATCH, BERT_LENGTH, MASKED = 8, 128, 0.15
+PAIRS, SENTENCE, PAIRS_VOCAB = 128, 32, 32001
 HEADS, WIDTH, ATTENDED, PASSES = 12, 64, 2048, 10  # attention
 PROMPT, TOKENS = 16, 64  # generating
 MERGES = 10000
@@ -40,28 +42,80 @@ def gpt2():
     return GPT2LMHeadModel(config)
 
 
-def torch_train(options):
-    """Tokens a second: forward, backward, clipping and AdamW."""
+def step_seconds(options, model, loss):
+    """Median seconds of a training step: forward, backward, clipping and AdamW."""
     import torch
 
-    model = gpt2().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    ids = torch.randint(model.config.vocab_size, (BATCH, LENGTH + 1))
-
-    def forward(x, y):
-        logits = model(x, use_cache=False).logits
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
-
     if options.compile:
-        forward = torch.compile(forward)
+        loss = torch.compile(loss)
 
     def step():
-        forward(ids[:, :-1], ids[:, 1:]).backward()
+        loss().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    return BATCH * LENGTH / median_seconds(step, STEPS)
+    return median_seconds(step, STEPS)
+
+
+def torch_train(options):
+    """Tokens a second of GPT-2."""
+    import torch
+
+    model = gpt2().train()
+    ids = torch.randint(model.config.vocab_size, (BATCH, LENGTH + 1))
+
+    def loss():
+        logits = model(ids[:, :-1], use_cache=False).logits
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+    return BATCH * LENGTH / step_seconds(options, model, loss)
+
+
+def torch_bert(options):
+    """Tokens a second of BERT-base, dropout 0.1, with the head at the masked rows alone."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig()
+    config._attn_implementation = "sdpa"
+    model = BertForMaskedLM(config).train()
+    tokens = BERT_BATCH * BERT_LENGTH
+    masked = int(tokens * MASKED)
+    ids = torch.randint(config.vocab_size, (BERT_BATCH, BERT_LENGTH))
+    rows = torch.arange(masked) * tokens // masked
+    targets = torch.randint(config.vocab_size, (masked,))
+
+    def loss():
+        hidden = model.bert(ids).last_hidden_state.flatten(0, 1)
+        return torch.nn.functional.cross_entropy(model.cls(hidden[rows]), targets)
+
+    return tokens / step_seconds(options, model, loss)
+
+
+def torch_transformer(options):
+    """Tokens a second, both sides, of the base transformer, dropout 0.1, smoothing 0.1."""
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+
+    config = MarianConfig(
+        vocab_size=PAIRS_VOCAB, pad_token_id=PAIRS_VOCAB - 1, max_position_embeddings=512,
+        decoder_start_token_id=PAIRS_VOCAB - 1, d_model=512, encoder_layers=6, decoder_layers=6,
+        encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048,
+        decoder_ffn_dim=2048, encoder_layerdrop=0.0, decoder_layerdrop=0.0, dropout=0.1,
+        activation_function="relu", scale_embedding=True)
+    config._attn_implementation = "sdpa"
+    model = MarianMTModel(config).train()
+    source = torch.randint(PAIRS_VOCAB - 1, (PAIRS, SENTENCE))
+    target = torch.randint(PAIRS_VOCAB - 1, (PAIRS, SENTENCE + 1))
+
+    def loss():
+        logits = model(input_ids=source, decoder_input_ids=target[:, :-1], use_cache=False).logits
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(),
+                                                 label_smoothing=0.1)
+
+    return 2 * PAIRS * SENTENCE / step_seconds(options, model, loss)
 
 
 def torch_attention(options):
@@ -133,6 +187,17 @@ def measures(options):
             f"training step, GPT-2 124M, {BATCH} x {LENGTH}, f32", "tokens/s", torch_train,
             ["train", "--batch", BATCH, "--length", LENGTH, "--steps", STEPS],
             lambda r: (r["tokens_per_s"], r["tokens_per_s"] / r["of_peak"])),
+        "bert": (
+            f"training step, BERT-base, {BERT_BATCH} x {BERT_LENGTH}, f32", "tokens/s", torch_bert,
+            ["train", "--model", "bert-base", "--batch", BERT_BATCH, "--length", BERT_LENGTH,
+             "--steps", STEPS],
+            lambda r: (r["tokens_per_s"], r["tokens_per_s"] / r["of_peak"])),
+        "transformer": (
+            f"training step, base transformer, {PAIRS} x {SENTENCE}", "tokens/s",
+            torch_transformer,
+            ["train", "--model", "transformer-base", "--batch", PAIRS, "--length", SENTENCE,
+             "--steps", STEPS],
+            lambda r: (r["tokens_per_s"], r["tokens_per_s"] / r["of_peak"])),
         "attention": (
             f"causal attention, {HEADS} x {WIDTH}, T {ATTENDED}, both ways", "GFLOP/s",
             torch_attention, ["attention", "--length", ATTENDED, "--repeats", PASSES],
@@ -186,7 +251,7 @@ def parse():
     parser.add_argument("--text", nargs="*", default=[], help="UTF-8 files for the tokenisers")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each; the best counts")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--only", default="", help="train,attention,decode,encode,learn")
+    parser.add_argument("--only", default="", help="train,bert,transformer,attention,decode,encode,learn")
     parser.add_argument("--compile", action="store_true", help="torch.compile for training")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     return parser.parse_args()
