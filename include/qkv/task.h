@@ -76,6 +76,10 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
 typedef struct {
     size_t budget;    /* ids in a sample, source and target: as many pairs as fit */
     double smoothing; /* of the labels, PyTorch's                       [0, 1)    0.1 */
+    /* Training reads each sentence cut anew, as by qkv_tokenizer_recut with this amount (the budget
+     * counts the records' ids); 0: as it is in the records                        0 */
+    double sampling;
+    qkv_tokenizer *tokenizer; /* for sampling alone: must outlive the task */
 } qkv_translate_options;
 
 /* Predict each target token from the source and those before it. Records are sentence pairs: ids of

@@ -147,6 +147,12 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
  * Unigram: amount sharpens the model's probabilities (alpha, about 0.2). 0: no more drawing. */
 qkv_status qkv_tokenizer_sample(qkv_tokenizer *t, double amount, uint64_t seed);
 
+/* Appends one drawn cut of the text that ids stand for: a function of ids, flags (those of their
+ * encoding), amount and seed. Special tokens at both ends stay; so do ids that are not the best
+ * cut of their text. No more drawing afterwards. */
+qkv_status qkv_tokenizer_recut(qkv_tokenizer *t, const int32_t *ids, size_t count, unsigned flags,
+                               double amount, uint64_t seed, qkv_ids *out);
+
 /* The last place in text, at most len, where it may be cut so that encoding both parts gives
  * the ids of the whole; 0 when there is none. For text that comes, or goes out, piece by piece.
  * text[len] need not exist. Exact for what is trained here and for GPT-2's pattern. */

@@ -11,7 +11,7 @@ typedef struct {
     const char *source, *target, *valid_source, *valid_target, *valid_last, *model;
     int norm;
     size_t tokens;
-    double smoothing;
+    double smoothing, sampling;
 } settings;
 
 enum { POST_NORM, PRE_NORM };
@@ -37,6 +37,9 @@ static const qkv_option rows[] = {
      .initial = "4096", .help = "tokens in a sample, both sides: as many pairs as fit"},
     {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
      FIELD(smoothing), .initial = "0.1", .help = "of the labels, in the training loss"},
+    {.flag = "subword-sampling", .type = QKV_OPT_REAL, .max = 1000, FIELD(sampling),
+     .initial = "0", .help = "cut words into tokens anew each time: bpe: share of merges left out, "
+                             "about 0.1; unigram: sharpness, about 0.2; 0: always the best cut"},
 };
 static const qkv_option_table table = {"Translation", rows, sizeof rows / sizeof *rows};
 
@@ -176,7 +179,8 @@ static qkv_status open_records(cli_job *base)
 static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
-    const qkv_translate_options o = {.budget = j->s.tokens, .smoothing = j->s.smoothing};
+    const qkv_translate_options o = {.budget = j->s.tokens, .smoothing = j->s.smoothing,
+                                     .sampling = j->s.sampling, .tokenizer = base->tokenizer};
     const qkv_marian_config *config = qkv_model_config(base->model);
     qkv_status status = qkv_task_translate(&base->task, base->model, j->train, j->valid, &o,
                                            base->c->common.seed);

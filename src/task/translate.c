@@ -16,10 +16,17 @@ typedef struct {
     qkv_packs *packs;
     qkv_translate_options o;
     uint64_t seed;
+    qkv_ids cut; /* what was drawn last */
     double pairs, source, target; /* means: pairs in a sample, ids of a source and a target */
 } translate;
 
 /* ---- batches ------------------------------------------------------------------------------ */
+
+/* One pair's ids, each side with the token that ends it: in the records, or in step memory. */
+typedef struct {
+    const int32_t *ids[FIELDS];
+    size_t size[FIELDS];
+} pair;
 
 /* Some pairs on the tape: their ids one after another, and where each begins. All in step
  * memory. */
@@ -30,15 +37,16 @@ typedef struct {
     int32_t *targets;
 } batch;
 
-static size_t field_size(const qkv_records *r, uint64_t record, size_t field)
+static pair get_pair(const qkv_records *r, uint64_t record)
 {
-    const int32_t *ids;
-    return qkv_records_get(r, (size_t)record, field, &ids);
+    pair p;
+    for (size_t f = 0; f < FIELDS; f++)
+        p.size[f] = qkv_records_get(r, (size_t)record, f, &p.ids[f]);
+    return p;
 }
 
 /* False when memory is out. */
-static bool make_batch(batch *b, qkv_tape *t, const qkv_records *r, const uint64_t *records,
-                       size_t pairs)
+static bool make_batch(batch *b, qkv_tape *t, const pair *all, size_t pairs)
 {
     b->pairs = pairs;
     for (size_t f = 0; f < FIELDS; f++) {
@@ -47,24 +55,25 @@ static bool make_batch(batch *b, qkv_tape *t, const qkv_records *r, const uint64
             return false;
         b->offsets[f][0] = 0;
         for (size_t i = 0; i < pairs; i++)
-            b->offsets[f][i + 1] = b->offsets[f][i] + (int32_t)field_size(r, records[i], f);
+            b->offsets[f][i + 1] = b->offsets[f][i] + (int32_t)all[i].size[f];
         b->ids[f] = qkv__step_alloc(t, ((size_t)b->offsets[f][pairs] + 1) * sizeof(int32_t));
     }
     b->targets = qkv__step_alloc(t, ((size_t)b->offsets[TARGET][pairs] + 1) * sizeof(int32_t));
     return b->ids[SOURCE] && b->ids[TARGET] && b->targets;
 }
 
-static void fill_batch(batch *b, const qkv_records *r, const uint64_t *records, int32_t start)
+static void fill_batch(batch *b, const pair *all, int32_t start)
 {
     for (size_t i = 0; i < b->pairs; i++) {
-        const int32_t *ids;
-        size_t n = qkv_records_get(r, (size_t)records[i], SOURCE, &ids);
-        memcpy(b->ids[SOURCE] + b->offsets[SOURCE][i], ids, n * sizeof *ids);
-        n = qkv_records_get(r, (size_t)records[i], TARGET, &ids);
-        memcpy(b->targets + b->offsets[TARGET][i], ids, n * sizeof *ids);
+        const pair *p = &all[i];
+        const int32_t *target = p->ids[TARGET];
+        size_t n = p->size[TARGET];
+        memcpy(b->ids[SOURCE] + b->offsets[SOURCE][i], p->ids[SOURCE],
+               p->size[SOURCE] * sizeof *target);
+        memcpy(b->targets + b->offsets[TARGET][i], target, n * sizeof *target);
         int32_t *in = b->ids[TARGET] + b->offsets[TARGET][i]; /* one behind the targets */
         in[0] = start;
-        memcpy(in + 1, ids, (n - 1) * sizeof *ids);
+        memcpy(in + 1, target, (n - 1) * sizeof *target);
     }
 }
 
@@ -75,18 +84,17 @@ static qkv_marian_side side(qkv_tape *t, const batch *b, size_t field)
                              .sequences = b->pairs, .offsets = b->offsets[field]};
 }
 
-/* Cross-entropy of the records' targets. before: rows of each side that the update has before these
+/* Cross-entropy of the pairs' targets. before: rows of each side that the update has before these
  * (dropout counts on), and its randomness; NULL: nothing is dropped. NULL once anything failed. */
-static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const qkv_records *r,
-                              const uint64_t *records, size_t pairs,
+static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const pair *all, size_t pairs,
                               const qkv_randomness before[FIELDS],
                               const qkv_cross_entropy_options *o)
 {
     const qkv_marian_config *c = qkv_model_config(m);
     batch b;
-    if (!make_batch(&b, t, r, records, pairs))
+    if (!make_batch(&b, t, all, pairs))
         return NULL;
-    fill_batch(&b, r, records, c->start);
+    fill_batch(&b, all, c->start);
     qkv_marian_side source = side(t, &b, SOURCE), target = side(t, &b, TARGET);
     size_t shape[] = {1, (size_t)b.offsets[TARGET][pairs]};
     if (before)
@@ -100,46 +108,85 @@ static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const qkv_records *r,
 
 /* ---- training ----------------------------------------------------------------------------- */
 
-/* All pairs of the update in turn: those of the part go to `all` (NULL: they are only counted). */
+/* Cuts both sides anew; which way is a function of the seed, the pack and the pair's place in it.
+ * Too long a side stays as it is. False on failure (the tape says why). */
+static bool recut(translate *s, qkv_tape *t, uint64_t pack, size_t place, pair *p)
+{
+    static const unsigned flags[FIELDS] = {0, QKV_ENCODE_TARGET};
+    const qkv_marian_config *c = qkv_model_config(s->model);
+    qkv__rng r;
+    qkv__rng_init(&r, s->seed, qkv__hash64("recut", 5) + pack);
+    r.index = place;
+    for (size_t f = 0; f < FIELDS; f++) {
+        uint64_t seed = (uint64_t)qkv__rng_u32(&r) << 32;
+        seed |= qkv__rng_u32(&r);
+        s->cut.count = 0;
+        t->status = qkv_tokenizer_recut(s->o.tokenizer, p->ids[f], p->size[f], flags[f],
+                                        s->o.sampling, seed, &s->cut);
+        if (t->status)
+            return false;
+        if (s->cut.count > c->positions)
+            continue;
+        int32_t *ids = qkv__step_alloc(t, s->cut.count * sizeof *ids);
+        if (!ids)
+            return false;
+        memcpy(ids, s->cut.data, s->cut.count * sizeof *ids);
+        p->ids[f] = ids;
+        p->size[f] = s->cut.count;
+    }
+    return true;
+}
+
+/* An update: which of its pairs are the part's, and what the others have to do with it. */
 typedef struct {
-    uint64_t *all;
+    pair *all;            /* of the part */
     size_t pairs, tokens; /* of the part; target tokens of the whole update */
     qkv_randomness before[FIELDS];
 } update;
 
-static void walk(translate *s, const qkv_task_part *part, update *u)
+static size_t count_pairs(translate *s, const qkv_task_part *part)
 {
-    *u = (update){.all = u->all};
+    size_t pairs = 0;
+    const uint64_t *records;
+    for (size_t i = 0; i < part->count; i++)
+        pairs += qkv_packs_get(s->packs, part->step * part->total + part->first + i, &records);
+    return pairs;
+}
+
+/* False on failure (the tape says why). */
+static bool read_update(translate *s, qkv_tape *t, const qkv_task_part *part, update *u)
+{
+    *u = (update){.all = qkv__step_alloc(t, count_pairs(s, part) * sizeof *u->all)};
     for (size_t f = 0; f < FIELDS; f++)
         u->before[f] = (qkv_randomness){.seed = s->seed, .step = part->step,
                                         .samples = part->count};
-    for (size_t i = 0; i < part->total; i++) {
+    for (size_t i = 0; u->all && i < part->total; i++) {
+        uint64_t pack = part->step * part->total + i;
         const uint64_t *records;
-        size_t n = qkv_packs_get(s->packs, part->step * part->total + i, &records);
+        size_t n = qkv_packs_get(s->packs, pack, &records);
+        bool mine = i >= part->first && i < part->first + part->count;
         for (size_t k = 0; k < n; k++) {
-            u->tokens += field_size(s->train, records[k], TARGET);
+            pair p = get_pair(s->train, records[k]);
+            if (s->o.sampling > 0 && !recut(s, t, pack, k, &p))
+                return false;
+            u->tokens += p.size[TARGET];
             for (size_t f = 0; f < FIELDS && i < part->first; f++)
-                u->before[f].first_row += field_size(s->train, records[k], f);
+                u->before[f].first_row += p.size[f];
+            if (mine)
+                u->all[u->pairs++] = p;
         }
-        if (i < part->first || i >= part->first + part->count)
-            continue;
-        if (u->all)
-            memcpy(u->all + u->pairs, records, n * sizeof *records);
-        u->pairs += n;
     }
+    return u->all != NULL;
 }
 
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 {
     translate *s = self;
-    update u = {.all = NULL};
-    walk(s, part, &u);
-    u.all = qkv__step_alloc(t, u.pairs * sizeof *u.all);
-    if (!u.all)
+    update u;
+    if (!read_update(s, t, part, &u))
         return NULL;
-    walk(s, part, &u);
     qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .normalizer = (double)u.tokens};
-    return batch_loss(s->model, t, s->train, u.all, u.pairs, u.before, &o);
+    return batch_loss(s->model, t, u.all, u.pairs, u.before, &o);
 }
 
 static size_t units(void *self)
@@ -162,11 +209,11 @@ static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t 
 {
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
-    uint64_t *records = qkv__step_alloc(t, (to - from) * sizeof *records);
-    for (size_t k = from; records && k < to; k++)
-        records[k - from] = k * qkv_records_count(r) / judged;
+    pair *all = qkv__step_alloc(t, (to - from) * sizeof *all);
+    for (size_t k = from; all && k < to; k++)
+        all[k - from] = get_pair(r, k * qkv_records_count(r) / judged);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
-    qkv_tensor *y = records ? batch_loss(m, t, r, records, to - from, NULL, &o) : NULL;
+    qkv_tensor *y = all ? batch_loss(m, t, all, to - from, NULL, &o) : NULL;
     *sum += (double)qkv_item(t, y);
     return qkv_tape_status(t);
 }
@@ -186,13 +233,12 @@ qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *
     for (size_t from = 0, to = 0; from < judged && !status; from = to) {
         size_t size = 0;
         for (; to < judged; to++) {
-            uint64_t record = to * count / judged;
-            size_t tokens = field_size(records, record, TARGET);
-            size_t more = tokens + field_size(records, record, SOURCE);
+            pair p = get_pair(records, to * count / judged);
+            size_t more = p.size[SOURCE] + p.size[TARGET];
             if (to > from && size + more > EVAL_BUDGET)
                 break;
             size += more;
-            out->tokens += tokens;
+            out->tokens += p.size[TARGET];
         }
         status = score(m, t, records, judged, from, to, &sum);
     }
@@ -225,6 +271,7 @@ static void destroy(void *self)
     translate *s = self;
     qkv_context *ctx = qkv_model_context(s->model);
     qkv_packs_destroy(s->packs);
+    qkv_ids_free(ctx, &s->cut);
     qkv__free(ctx, s);
 }
 
@@ -251,7 +298,7 @@ static qkv_status check_records(const qkv_model *m, const qkv_records *r, const 
             return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data has token %d, the model only %zu",
                              what, (int)max, c->vocab);
         for (size_t i = 0; i < qkv_records_count(r); i++) {
-            size_t n = field_size(r, i, f);
+            size_t n = get_pair(r, i).size[f];
             if (n < 1 || n > c->positions)
                 return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data, pair %zu: its %s has %zu "
                                  "tokens, 1 to %zu expected", what, i + 1, names[f], n,
@@ -259,6 +306,15 @@ static qkv_status check_records(const qkv_model *m, const qkv_records *r, const 
         }
     }
     return QKV_OK;
+}
+
+static qkv_status check_sampling(qkv_context *ctx, const qkv_translate_options *o)
+{
+    if (!o->tokenizer)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "sampling needs the tokenizer");
+    qkv_status status = qkv_tokenizer_sample(o->tokenizer, o->sampling, 0);
+    (void)qkv_tokenizer_sample(o->tokenizer, 0, 0);
+    return status;
 }
 
 qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records *train,
@@ -270,6 +326,8 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
     qkv_status status = check_records(model, train, "training");
     if (!status && valid)
         status = check_records(model, valid, "held-out");
+    if (!status && options->sampling != 0)
+        status = check_sampling(ctx, options);
     if (status)
         return status;
     translate *s = qkv__calloc(ctx, 1, sizeof *s);

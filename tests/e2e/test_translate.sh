@@ -42,6 +42,14 @@ cmp -s b/model.safetensors c/model.safetensors || fail "two equal runs differ"
 train --source s --target t --resume --steps 20 --out b 2>notes || fail "resume: $(cat notes)"
 cmp -s b/model.safetensors c/model.safetensors || fail "a finished run was changed"
 
+# Words cut anew each time: another model, and the same one when it is asked for again.
+for dir in d e; do
+    train --source s --target t --valid-last 4 --steps 20 --subword-sampling 0.3 --out $dir \
+        2>notes || fail "sampling: $(cat notes)"
+done
+cmp -s d/model.safetensors e/model.safetensors || fail "two equal runs with sampling differ"
+cmp -s d/model.safetensors b/model.safetensors && fail "sampling changes nothing"
+
 # The pre-norm variant, every kind of token, a validation pair, going on from a model.
 train --source s --target t --norm pre --steps 2 --out p 2>notes || fail "pre: $(cat notes)"
 grep -q '"model_type": "qkv_translator"' p/config.json || fail "not a qkv_translator"
@@ -80,6 +88,8 @@ refused "s has 40 lines and short has 39" train translate --source s --target sh
 refused "both or none" train translate --source s --target t --valid-source s --out new
 refused "only 40" train translate --source s --target t --valid-last 40 --out new
 refused "none" train translate --source none --target t --out new
+refused "WordPiece draws nothing" train translate --source s --target t --tokenizer wordpiece \
+    --vocab 60 --subword-sampling 0.1 --out new
 refused "preset" train translate --source s --target t --model huge --out new
 refused "both or none" eval a --source s
 refused "s has 40 lines" eval a --source s --target short
