@@ -2,7 +2,7 @@
 # train translate from two files: what it writes, what it leaves out, going on, judging; pairs that
 # are none.
 set -u
-qkv=$1
+qkv=$QKV
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cd "$out" || exit 1
