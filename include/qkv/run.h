@@ -3,9 +3,9 @@
 #ifndef QKV_RUN_H
 #define QKV_RUN_H
 
+#include <qkv/corpus.h>
 #include <qkv/forecast.h>
 #include <qkv/model.h>
-#include <qkv/tokenizer.h>
 
 QKV_BEGIN_DECLS
 
@@ -52,6 +52,23 @@ typedef struct {
 qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
                         const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
                         qkv_ids *out);
+
+/* A token that may stand where a word is hidden. */
+typedef struct {
+    int32_t id;
+    double prob;
+} qkv_guess;
+
+/* For every `mask` among ids (n), in order, the k likeliest tokens, best first, into out (masks,
+ * k); 1 <= k <= vocabulary. QKV_E_ARGUMENT: the model guesses no words, ids that it does not have
+ * or that are more than its positions. */
+qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, size_t k,
+                    qkv_guess *out);
+
+/* The classes' probabilities for texts or pairs, into probs (count, classes). Texts with more
+ * tokens than the model has positions lose their ends: *cut, if not NULL, gets how many. */
+qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *texts, size_t count,
+                        qkv_real *probs, size_t *cut);
 
 /* Forecasts the `horizon` rows that follow the history, into out (horizon, targets), in the data's
  * units. Only the last `context` rows are read. More rows than the model's own horizon are rolled

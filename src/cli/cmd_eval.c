@@ -15,6 +15,8 @@ static const struct {
 } judges[] = {
     {qkv_model_is_lm, eval_lm, "tokens"},
     {qkv_model_is_translator, eval_translate, "tokens"},
+    {eval_takes_mlm, eval_mlm, "words"},
+    {eval_takes_classify, eval_classify, "texts"},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -26,6 +28,8 @@ static const qkv_option rows[] = {
      .help = "the same for translators: sentences to translate"},
     {.flag = "target", .type = QKV_OPT_STRING, FIELD(target), .value = "FILE",
      .help = "and their translations"},
+    {.flag = "lines", .type = QKV_OPT_BOOL, FIELD(lines),
+     .help = "of models that guess hidden words: each line of the file is a text"},
 };
 static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows};
 
@@ -111,5 +115,10 @@ const cli_command cli_eval = {
                        "mean -log p of a token, in nats; perplexity: e^loss; bits per byte of "
                        "the text, which compares models with different tokens.\n\n"
                        "Translators: loss and perplexity of the references' tokens, each given "
-                       "the source and the right tokens before it."},
+                       "the source and the right tokens before it.\n\n"
+                       "Models that guess hidden words: loss, perplexity and accuracy of 15 % of "
+                       "the words, the same each time.\n\n"
+                       "Classifiers of texts: lines of label, tab, text, perhaps tab, second "
+                       "text. Loss, accuracy, and F1: with two classes of the second, else the "
+                       "plain mean over the classes."},
     .run = run};

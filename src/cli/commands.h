@@ -11,6 +11,8 @@
     X(train_mlm) \
     X(train_classify) \
     X(generate) \
+    X(fill) \
+    X(classify) \
     X(eval)     \
     X(score)    \
     X(tokenize) \

@@ -10,6 +10,7 @@ typedef struct {
     cli *c;
     const char *dir;
     const char *file, *source, *target; /* data that was named; NULL: not */
+    bool lines; /* each line of the file is a text */
     qkv_model *model;
     qkv_tokenizer *tokenizer; /* NULL for models without text */
     qkv_tape *tape;
@@ -17,7 +18,9 @@ typedef struct {
 
 /* Fills the measures; scored counts what was judged, in the row's unit. */
 typedef qkv_status eval_fn(eval *e, qkv_measures *out);
-eval_fn eval_lm, eval_translate;
+eval_fn eval_lm, eval_translate, eval_mlm, eval_classify;
+bool eval_takes_mlm(const qkv_model *m);
+bool eval_takes_classify(const qkv_model *m);
 
 void eval_add(qkv_measures *m, const char *name, double value);
 

@@ -1,0 +1,155 @@
+/* words.c - BERT at work: hidden words, classes of texts. */
+#include "qkv/bert.h"
+#include "qkv/run.h"
+#include "task/packed.h"
+
+enum { BATCH_ROWS = 4096 }; /* ids that are classified at once */
+
+static qkv_status check_type(qkv_model *m, const qkv_model_type *type, const char *what)
+{
+    if (qkv_model_type_of(m) == type)
+        return QKV_OK;
+    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not %s",
+                     qkv_model_type_architecture(qkv_model_type_of(m)), what);
+}
+
+/* ---- hidden words -------------------------------------------------------------------------- */
+
+/* The k greatest of p (V), by insertion: k is small. */
+static void find_best(const qkv_real *p, size_t V, size_t k, qkv_guess *best)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < V; i++) {
+        if (found == k && !((double)p[i] > best[k - 1].prob))
+            continue;
+        size_t at = found < k ? found++ : k - 1;
+        for (; at > 0 && best[at - 1].prob < (double)p[i]; at--)
+            best[at] = best[at - 1];
+        best[at] = (qkv_guess){(int32_t)i, (double)p[i]};
+    }
+}
+
+static qkv_status check_ids(qkv_model *m, const int32_t *ids, size_t n, size_t k)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_bert_config *c = qkv_model_config(m);
+    if (n > c->positions)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the text has %zu tokens, the model only %zu "
+                         "positions", n, c->positions);
+    if (k < 1 || k > c->vocab)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the best %zu tokens: 1 to %zu expected", k,
+                         c->vocab);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (size_t)ids[i] >= c->vocab)
+            return qkv__fail(ctx, QKV_E_ARGUMENT, "the text has token %d, the model only %zu",
+                             (int)ids[i], c->vocab);
+    return QKV_OK;
+}
+
+static qkv_status guess(qkv_model *m, qkv_tape *t, qkv__packed *p, const int32_t *rows, size_t n,
+                        size_t k, qkv_guess *out)
+{
+    size_t V = ((const qkv_bert_config *)qkv_model_config(m))->vocab;
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *h = qkv__packed_hidden(p, m, t);
+    qkv_tensor *y = qkv_bert_word_logits(m, t, h, qkv_tensor_ids(t, rows, 1, &n));
+    const qkv_real *probs = qkv_data(t, qkv_softmax(t, y));
+    for (size_t i = 0; i < n && probs; i++)
+        find_best(probs + i * V, V, k, out + i * k);
+    return p->failed ? QKV_E_MEMORY : qkv_tape_status(t);
+}
+
+qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, size_t k,
+                    qkv_guess *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    qkv_status status = check_type(m, &qkv_bert_masked_type, "guess hidden words");
+    if (!status)
+        status = check_ids(m, ids, n, k);
+    if (status)
+        return status;
+    qkv_tape *t = NULL;
+    qkv__packed p = {.ctx = ctx};
+    size_t masks = 0;
+    int32_t *rows = qkv__malloc(ctx, n * sizeof *rows);
+    status = rows ? qkv_tape_create(&t, ctx) : QKV_E_MEMORY;
+    for (size_t i = 0; i < n && !status; i++)
+        if (ids[i] == mask)
+            rows[masks++] = (int32_t)i;
+    qkv__packed_add(&p, ids, n, 0);
+    qkv__packed_end(&p);
+    if (!status && masks)
+        status = guess(m, t, &p, rows, masks, k, out);
+    qkv_tape_destroy(t);
+    qkv__packed_free(&p);
+    qkv__free(ctx, rows);
+    return status;
+}
+
+/* ---- classes ------------------------------------------------------------------------------- */
+
+/* Probabilities of the texts in p, which is emptied. */
+static qkv_status classify_batch(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_real *probs)
+{
+    size_t classes = ((const qkv_bert_config *)qkv_model_config(m))->classes;
+    size_t n = p->sequences;
+    if (p->failed)
+        return QKV_E_MEMORY;
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *h = qkv__packed_hidden(p, m, t);
+    qkv_tensor *y = qkv_bert_class_logits(m, t, h, qkv_tensor_ids(t, p->offsets, 1, &n));
+    const qkv_real *from = qkv_data(t, qkv_softmax(t, y));
+    for (size_t i = 0; i < n * classes && from; i++)
+        probs[i] = from[i];
+    qkv__packed_clear(p);
+    return qkv_tape_status(t);
+}
+
+static qkv_status add_text(qkv_model *m, qkv_tokenizer *t, qkv__packed *p,
+                           const qkv_text_pair *text, qkv_ids *ids, size_t *cut)
+{
+    const qkv_bert_config *c = qkv_model_config(m);
+    size_t second = 0;
+    bool shorter = false;
+    qkv_status status =
+        qkv_corpus_encode(t, qkv_model_context(m), text, c->positions, ids, &second, &shorter);
+    if (!status)
+        status = check_ids(m, ids->data, ids->count, 1);
+    if (!status && ids->count == 0)
+        status = qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "a text has no tokens");
+    if (status)
+        return status;
+    qkv__packed_add(p, ids->data, second, 0);
+    qkv__packed_add(p, ids->data + second, ids->count - second, 1);
+    qkv__packed_end(p);
+    *cut += shorter;
+    return QKV_OK;
+}
+
+qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *texts, size_t count,
+                        qkv_real *probs, size_t *cut)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    qkv_tape *tape = NULL;
+    qkv__packed p = {.ctx = ctx};
+    qkv_ids ids = {0};
+    size_t done = 0, shorter = 0;
+    qkv_status status = check_type(m, &qkv_bert_classifier_type, "classify texts");
+    if (!status)
+        status = qkv_tape_create(&tape, ctx);
+    size_t classes = status ? 0 : ((const qkv_bert_config *)qkv_model_config(m))->classes;
+    for (size_t i = 0; i < count && !status; i++) {
+        status = add_text(m, t, &p, &texts[i], &ids, &shorter);
+        if (status || (p.rows < BATCH_ROWS && i + 1 < count))
+            continue;
+        status = classify_batch(m, tape, &p, probs + done * classes);
+        done = i + 1;
+    }
+    if (cut)
+        *cut = shorter;
+    qkv_tape_destroy(tape);
+    qkv__packed_free(&p);
+    qkv_ids_free(ctx, &ids);
+    return status;
+}
