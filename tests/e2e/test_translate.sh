@@ -2,11 +2,7 @@
 # train translate from two files: what it writes, what it leaves out, going on, judging; pairs that
 # are none.
 set -u
-<<<<<<< Updated upstream
 qkv=$QKV
-=======
-qkv=${QKV:?}
->>>>>>> Stashed changes
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cd "$out" || exit 1
