@@ -35,5 +35,43 @@ qkv_hub_save_options qkv_hub_save_defaults(void);
  * directory. options may be NULL. */
 qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_options *options);
 
+/* ---- how a directory says that its model is to be searched ------------------------------ */
+
+/* When is a sentence finished that has as many finished hypotheses as beams? */
+typedef enum {
+    QKV_STOP_UNLIKELY, /* early_stopping false: when the best unfinished hypothesis, ended where it
+                          is, would be no better than the worst finished one */
+    QKV_STOP_FULL,     /* true: at once */
+    QKV_STOP_NEVER     /* "never": as the first, but ended at max_length where that is better */
+} qkv_early_stopping;
+
+enum { QKV_GENERATION_IDS = 16, QKV_BEAMS = 256 };
+
+/* generation_config.json, in Hugging Face's words. */
+typedef struct {
+    size_t beams;            /* num_beams                                [1, QKV_BEAMS]  4 */
+    double length_penalty;   /* scores are divided by length^this                        1 */
+    bool gnmt;               /* by ((5 + length) / 6)^this; not in files             false */
+    qkv_early_stopping early_stopping;                                    /* UNLIKELY      */
+    size_t max_length;       /* most tokens, the first input and the end counted; 0: as many as
+                                the model has positions                                  0 */
+    size_t max_new_tokens;   /* the same without the first input; 0: max_length says so   0 */
+    bool renormalize;        /* renormalize_logits: banned tokens have no probability false */
+    int start;               /* decoder_start_token_id                           the model's */
+    int forced_end;          /* forced_eos_token_id: the last of max_length tokens; -1: none */
+    int32_t ends[QKV_GENERATION_IDS];   /* eos_token_id                          the model's */
+    int32_t banned[QKV_GENERATION_IDS]; /* bad_words_ids of one token each                   */
+    size_t end_count, ban_count;
+} qkv_generation;
+
+/* What qkv_hub_save writes for a model with a decoder of its own: the model's ids, its end forced
+ * where the positions end, its padding banned. */
+void qkv_generation_defaults(qkv_generation *g, const qkv_model *m);
+
+/* The defaults, and over them what dir/generation_config.json has; without that file, what is in
+ * config.json, as in old directories. QKV_E_FORMAT for values that make no sense and for those
+ * that ask for another search than this one. */
+qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const char *dir);
+
 QKV_END_DECLS
 #endif

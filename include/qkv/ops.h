@@ -243,5 +243,20 @@ qkv_tensor *qkv_infonce_loss(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, double t
  * eq. 1.) */
 qkv_tensor *qkv_ntxent_loss(qkv_tape *t, qkv_tensor *a, qkv_tensor *b, double temperature);
 
+/* ---- choosing ------------------------------------------------------------------ */
+
+typedef struct {
+    size_t k;              /* how many of each row; >= 1 */
+    const int32_t *banned; /* (bans), increasing: columns that may not be chosen */
+    size_t bans;
+    bool renormalize;      /* probabilities are of what may be chosen, not of all     false */
+} qkv_top_options;
+
+/* The k likeliest columns of each row of logits (.., V), the likeliest first (of equals the lower
+ * one): ids (N, k) and log_p (N, k), the caller's. Where a row has no more that are possible, id
+ * -1 and -inf; NaN where a logit is not a number. Not differentiated. false on failure. */
+bool qkv_top(qkv_tape *t, qkv_tensor *logits, const qkv_top_options *options, qkv_real *log_p,
+             int32_t *ids);
+
 QKV_END_DECLS
 #endif

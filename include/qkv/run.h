@@ -1,10 +1,11 @@
-/* run.h - models at work: continuing text and series.
+/* run.h - models at work: continuing text and series, translating.
  * Layer: run */
 #ifndef QKV_RUN_H
 #define QKV_RUN_H
 
 #include <qkv/corpus.h>
 #include <qkv/forecast.h>
+#include <qkv/hub.h>
 #include <qkv/model.h>
 
 QKV_BEGIN_DECLS
@@ -75,6 +76,44 @@ qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *tex
  * out: forecasts become history, for which all columns must be targets. QKV_E_ARGUMENT: too few
  * rows, columns that do not fit or are not forecast. */
 qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon, qkv_real *out);
+
+/* ---- searching for the likeliest answer ---------------------------------------------------- */
+
+/* Beam search with an encoder-decoder, exactly as Hugging Face's (transformers 5; the same ids, and
+ * the same scores but for rounding). Sentences of a batch do not see each other; the encoder runs
+ * on them packed, each memory is kept once, and who is finished leaves. One beam is greedy. */
+typedef struct qkv_beam_search qkv_beam_search;
+
+typedef struct {
+    const int32_t *ids; /* (count) without the first input; the token that ends it, if one did */
+    size_t count;
+    double log_p; /* sum of the log-probabilities of ids; a forced end counts 0 */
+    double score; /* log_p / length^length_penalty */
+} qkv_hypothesis;
+
+/* What it took, of all searches so far. */
+typedef struct {
+    size_t source_rows; /* tokens that went through the encoder */
+    size_t rows;        /* and through the decoder */
+    size_t steps;       /* passes of the decoder */
+    size_t sentences;
+} qkv_beam_stats;
+
+/* A search with m, which must outlive it: marian or qkv_translator. On failure *out is NULL:
+ * QKV_E_ARGUMENT for another model, and for options that do not fit it (2 beams must be fewer than
+ * the vocabulary, max_length no longer than its positions). */
+qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv_generation *g);
+void qkv_beam_search_destroy(qkv_beam_search *s); /* NULL is allowed */
+
+/* Searches for n sentences: sentence i is ids offsets[i] .. offsets[i+1]-1, one or more. What was
+ * found before is forgotten. QKV_E_NUMERIC: a probability is not a number. */
+qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int32_t *offsets,
+                               size_t n);
+
+/* The rank-th best for a sentence of the last run, 0 the best; NULL past the last of, at most,
+ * as many as there are beams. Valid until the next run. */
+const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sentence, size_t rank);
+qkv_beam_stats qkv_beam_search_stats(const qkv_beam_search *s);
 
 QKV_END_DECLS
 #endif

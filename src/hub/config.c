@@ -255,6 +255,8 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
     config_writer c = {.m = m};
     qkv__json_out_init(&c.w, qkv_model_context(m), 2);
     qkv__json_begin_object(&c.w, NULL);
+    if (qkv__hub_is_searched(m))
+        qkv__hub_write_generation(&c.w, m);
     for (size_t k = 0; keys[k]; k++)
         for (size_t i = 0; i < table->count; i++) {
             const qkv_option *row = &table->rows[i];

@@ -83,6 +83,10 @@ static void dry_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *
                      *args)
 {}
 
+static void dry_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x, const
+                    qkv_k_top_args *args)
+{}
+
 static double dry_loss(const qkv_exec *e, const qkv_real *x, const qkv_real *target, const
                        qkv_k_loss_args *args, size_t n)
 {
@@ -153,6 +157,7 @@ void qkv__kernels_dry(qkv_kernels *k)
         .softmax = dry_softmax,
         .softmax_bwd = dry_softmax_bwd,
         .xent = dry_xent,
+        .top = dry_top,
         .loss = dry_loss,
         .loss_bwd = dry_loss_bwd,
         .embed = dry_embed,

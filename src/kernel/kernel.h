@@ -138,6 +138,18 @@ typedef void qkv_k_xent_fn(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int
                            qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
                            const qkv_k_xent_args *args);
 
+/* For rows of logits x (N, V): id[r,:] are the k largest columns that are not banned, the largest
+ * first (of equals the lower column), value[r,:] their log-probabilities; id -1 and -inf where
+ * there are no more above -inf, and NaN where one of x is. banned (bans): columns in increasing
+ * order; renormalize: they have no share in the probabilities. k >= 1. */
+typedef struct {
+    size_t N, V, k, bans;
+    const int32_t *banned;
+    bool renormalize;
+} qkv_k_top_args;
+typedef void qkv_k_top_fn(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x,
+                          const qkv_k_top_args *args);
+
 /* ---- pointwise losses ------------------------------------------------------------- */
 
 /* (x-t)^2, |x-t|, Huber's with threshold delta, and -t log s - (1-t) log(1-s), s = sigmoid(x). */
@@ -278,6 +290,7 @@ typedef struct {
     qkv_k_softmax_fn *softmax;
     qkv_k_softmax_bwd_fn *softmax_bwd;
     qkv_k_xent_fn *xent;
+    qkv_k_top_fn *top;
     qkv_k_loss_fn *loss;
     qkv_k_loss_bwd_fn *loss_bwd;
     qkv_k_embed_fn *embed;

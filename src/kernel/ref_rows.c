@@ -1,6 +1,7 @@
 /* ref_rows.c - kernels that work row by row, in plain C: norms, softmax, cross-entropy, rows by
  * index, rotary positions. Sums over a row run in double, in order. */
 #include "kernel/ref_math.h"
+#include "kernel/top.h"
 
 /* ---- norms ------------------------------------------------------------------------------- */
 
@@ -196,6 +197,39 @@ static void ref_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *
                  dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r], args);
 }
 
+/* ---- the likeliest ----------------------------------------------------------------------- */
+
+static void top_row(const qkv__top *t, const qkv_real *x, const qkv_k_top_args *a)
+{
+    double max = -INFINITY, sum = 0;
+    qkv__top_clear(t);
+    for (size_t v = 0, ban = 0; v < a->V; v++) {
+        if (ban < a->bans && (size_t)a->banned[ban] == v) {
+            ban++;
+            continue;
+        }
+        double y = (double)x[v];
+        if (y > max) {
+            sum *= exp(max - y);
+            max = y;
+        }
+        sum += y == -INFINITY ? 0 : exp(y - max);
+        if (x[v] > qkv__top_least(t))
+            qkv__top_insert(t, x[v], v);
+    }
+    qkv__top_finish(t, x, max, sum, a);
+}
+
+static void ref_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x,
+                    const qkv_k_top_args *args)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(value, id, x, args) \
+    if (args->N * args->V >= REF_GRAIN)
+    for (size_t r = 0; r < args->N; r++)
+        top_row(&(qkv__top){value + r * args->k, id + r * args->k, args->k}, x + r * args->V,
+                args);
+}
+
 /* ---- rows by index ----------------------------------------------------------------------- */
 
 static void ref_embed(const qkv_exec *e, qkv_real *y, const int32_t *ids, const qkv_real *table,
@@ -271,6 +305,7 @@ void qkv__kernels_ref_rows(qkv_kernels *k)
     k->softmax = ref_softmax;
     k->softmax_bwd = ref_softmax_bwd;
     k->xent = ref_xent;
+    k->top = ref_top;
     k->embed = ref_embed;
     k->embed_bwd = ref_embed_bwd;
     k->rotary = ref_rotary;

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernel/simd.h"
+#include "kernel/top.h"
 
 enum { GRAIN = 16384, CHUNK = 1024 };
 
@@ -218,9 +219,65 @@ static void simd_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t 
                  dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r], args);
 }
 
+/* ---- the likeliest ----------------------------------------------------------------------- */
+
+/* Those of x (n; columns first ..) that are among the largest so far. */
+static void span_top(const qkv__top *t, const float *x, size_t first, size_t n)
+{
+    for (size_t i = 0; i < n; i += 4 * VF) {
+        size_t m = n - i < 4 * VF ? n - i : 4 * VF;
+        if (!(span_max(x + i, m) > qkv__top_least(t)))
+            continue;
+        for (size_t j = i; j < i + m; j++)
+            if (x[j] > qkv__top_least(t))
+                qkv__top_insert(t, x[j], first + j);
+    }
+}
+
+/* Columns `from` to `end` of a row, none of them banned. */
+static void top_columns(const qkv__top *t, xent_stats *s, const float *x, size_t from, size_t end)
+{
+    for (size_t c = from; c < end; c += CHUNK) {
+        size_t n = end - c < CHUNK ? end - c : CHUNK;
+        float max = span_max(x + c, n);
+        if (max > s->max) {
+            s->sum *= exp((double)s->max - (double)max);
+            s->max = max;
+        }
+        if (s->max != -INFINITY || max != -INFINITY)
+            s->sum += (double)span_exp_sum(x + c, s->max, n);
+        if (max > qkv__top_least(t))
+            span_top(t, x + c, c, n);
+    }
+}
+
+static void top_row(const qkv__top *t, const float *x, const qkv_k_top_args *a)
+{
+    xent_stats s = {.max = -INFINITY};
+    size_t from = 0;
+    qkv__top_clear(t);
+    for (size_t i = 0; i < a->bans; i++) {
+        top_columns(t, &s, x, from, (size_t)a->banned[i]);
+        from = (size_t)a->banned[i] + 1;
+    }
+    top_columns(t, &s, x, from, a->V);
+    qkv__top_finish(t, x, (double)s.max, s.sum, a);
+}
+
+static void simd_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x,
+                     const qkv_k_top_args *args)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(value, id, x, args) \
+    if (args->N * args->V >= GRAIN)
+    for (size_t r = 0; r < args->N; r++)
+        top_row(&(qkv__top){value + r * args->k, id + r * args->k, args->k}, x + r * args->V,
+                args);
+}
+
 void QKV_SIMD(qkv__kernels_softmax)(qkv_kernels *k)
 {
     k->softmax = simd_softmax;
     k->softmax_bwd = simd_softmax_bwd;
     k->xent = simd_xent;
+    k->top = simd_top;
 }

@@ -1,0 +1,252 @@
+/* generation.c - generation_config.json: how a model is searched for its answer. What a table can
+ * say is in the table; lists of ids, and a field that is a truth or a word, are read by hand. */
+#include <string.h>
+
+#include "hub/hub.h"
+#include "io/file.h"
+#include "io/json_options.h"
+#include "model/model.h"
+
+#define FIELD(member) .offset = offsetof(qkv_generation, member)
+static const qkv_option rows[] = {
+    {.key = "num_beams", .type = QKV_OPT_SIZE, .min = 1, .max = QKV_BEAMS, FIELD(beams),
+     .initial = "4", .help = "hypotheses kept of each sentence"},
+    {.key = "length_penalty", .type = QKV_OPT_REAL, .min = -100, .max = 100, FIELD(length_penalty),
+     .initial = "1", .help = "scores are divided by the length to this power"},
+    {.key = "max_length", .type = QKV_OPT_SIZE, .flags = QKV_OPT_NULL, .max = 16777216,
+     FIELD(max_length), .help = "most tokens, the first input counted"},
+    {.key = "max_new_tokens", .type = QKV_OPT_SIZE, .flags = QKV_OPT_NULL, .max = 16777216,
+     FIELD(max_new_tokens), .help = "most tokens, the first input not counted"},
+    {.key = "renormalize_logits", .type = QKV_OPT_BOOL, FIELD(renormalize),
+     .help = "banned tokens have no probability"},
+    {.key = "decoder_start_token_id", .type = QKV_OPT_INT, .max = 16777215, FIELD(start),
+     .help = "the decoder's first input"},
+};
+static const qkv_option_table table = {"Searching", rows, sizeof rows / sizeof *rows};
+
+/* Fields that ask for another search, unless they have the one value that does not. */
+static const struct {
+    const char *key;
+    double harmless;
+} others[] = {{"no_repeat_ngram_size", 0}, {"repetition_penalty", 1}, {"num_beam_groups", 1},
+              {"diversity_penalty", 0},    {"min_length", 0},         {"min_new_tokens", 0},
+              {"penalty_alpha", 0},        {"encoder_no_repeat_ngram_size", 0},
+              {"encoder_repetition_penalty", 1}};
+
+/* ---- defaults ------------------------------------------------------------------------------ */
+
+/* The integer that the model's configuration has under a key of its file; -1: it has none. */
+static int64_t configured(const qkv_model *m, const char *key)
+{
+    const qkv_option_table *t = qkv_model_type_config(qkv_model_type_of(m));
+    for (size_t i = 0; i < t->count; i++) {
+        const char *at = (const char *)qkv_model_config(m) + t->rows[i].offset;
+        int id;
+        size_t size;
+        if (!t->rows[i].key || strcmp(t->rows[i].key, key) != 0)
+            continue;
+        if (t->rows[i].type == QKV_OPT_SIZE) {
+            memcpy(&size, at, sizeof size);
+            return (int64_t)size;
+        }
+        memcpy(&id, at, sizeof id);
+        return id;
+    }
+    return -1;
+}
+
+bool qkv__hub_is_searched(const qkv_model *m)
+{
+    return configured(m, "decoder_start_token_id") >= 0;
+}
+
+void qkv_generation_defaults(qkv_generation *g, const qkv_model *m)
+{
+    int64_t end = configured(m, "eos_token_id"), pad = configured(m, "pad_token_id");
+    int64_t positions = configured(m, "max_position_embeddings");
+    *g = (qkv_generation){.early_stopping = QKV_STOP_UNLIKELY};
+    qkv_option_defaults(&table, g);
+    g->start = (int)configured(m, "decoder_start_token_id");
+    g->max_length = positions > 0 ? (size_t)positions : 0;
+    g->forced_end = (int)end;
+    g->end_count = end >= 0;
+    g->ends[0] = (int32_t)end;
+    if (qkv_model_end_count(m))
+        g->end_count = qkv_lm_ends(m, g->ends);
+    g->ban_count = pad >= 0 && pad != end;
+    g->banned[0] = (int32_t)pad;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+void qkv__hub_write_generation(qkv__json_out *w, const qkv_model *m)
+{
+    qkv_generation g;
+    qkv_generation_defaults(&g, m);
+    qkv__json_put_options(w, &table, &g);
+    if (g.forced_end >= 0)
+        qkv__json_put_int(w, "forced_eos_token_id", g.forced_end);
+    if (!g.ban_count)
+        return;
+    qkv__json_begin_array(w, "bad_words_ids");
+    for (size_t i = 0; i < g.ban_count; i++) {
+        qkv__json_begin_array(w, NULL);
+        qkv__json_put_int(w, NULL, g.banned[i]);
+        qkv__json_end_array(w);
+    }
+    qkv__json_end_array(w);
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static qkv_status get_id(const qkv__json *at, const char *key, int32_t *out)
+{
+    int64_t id;
+    qkv_status status = qkv__json_get_int(at, key, 0, 16777215, &id);
+    if (!status)
+        *out = (int32_t)id;
+    return status;
+}
+
+/* An id or a list of ids; nested: a list of lists of one id each. Nothing when it is absent. */
+static qkv_status get_ids(const qkv__json *j, const char *key, bool nested,
+                          int32_t ids[QKV_GENERATION_IDS], size_t *count)
+{
+    qkv__json list, item;
+    if (!qkv__json_has(j, key))
+        return QKV_OK;
+    *count = 1;
+    if (!nested && !json_is_array(json_object_get(j->value, key)))
+        return get_id(j, key, &ids[0]);
+    qkv_status status = qkv__json_get_array(j, key, &list);
+    size_t n = status ? 0 : qkv__json_count(&list);
+    if (n > QKV_GENERATION_IDS)
+        return qkv__json_fail(j, key, "at most %d expected, %zu found", QKV_GENERATION_IDS, n);
+    for (size_t i = 0; i < n && !status; i++) {
+        qkv__json_item(&list, i, &item);
+        if (nested) {
+            qkv__json word;
+            status = qkv__json_get_array(&item, NULL, &word);
+            if (!status && qkv__json_count(&word) != 1)
+                status = qkv__json_fail(&item, NULL, "only words of one token can be banned, one "
+                                        "of %zu found", qkv__json_count(&word));
+            if (!status)
+                qkv__json_item(&word, 0, &item);
+        }
+        if (!status)
+            status = get_id(&item, NULL, &ids[i]);
+    }
+    *count = n;
+    return status;
+}
+
+static qkv_status get_early_stopping(const qkv__json *j, qkv_early_stopping *out)
+{
+    static const char key[] = "early_stopping";
+    const json_t *value = json_object_get(j->value, key);
+    if (!value || json_is_null(value))
+        return QKV_OK;
+    if (json_is_boolean(value))
+        *out = json_is_true(value) ? QKV_STOP_FULL : QKV_STOP_UNLIKELY;
+    else if (json_is_string(value) && strcmp(json_string_value(value), "never") == 0)
+        *out = QKV_STOP_NEVER;
+    else
+        return qkv__json_fail(j, key, "expected true, false or \"never\"");
+    return QKV_OK;
+}
+
+static qkv_status refuse_others(const qkv__json *j)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        double value = others[i].harmless;
+        qkv_status status = qkv__json_opt_real(j, others[i].key, -1e30, 1e30, &value);
+        if (status)
+            return status;
+        if (value < others[i].harmless || value > others[i].harmless)
+            return qkv__json_fail(j, others[i].key, "%g is not supported, only %g", value,
+                                  others[i].harmless);
+    }
+    return QKV_OK;
+}
+
+/* Bans are tested from the lowest; a token that ends a text is never banned. */
+static void tidy_bans(qkv_generation *g)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < g->ban_count; i++) {
+        int32_t id = g->banned[i];
+        bool drop = false;
+        for (size_t k = 0; k < g->end_count; k++)
+            drop = drop || g->ends[k] == id;
+        size_t at = kept;
+        while (at > 0 && g->banned[at - 1] >= id)
+            at--;
+        drop = drop || (at < kept && g->banned[at] == id);
+        if (drop)
+            continue;
+        memmove(g->banned + at + 1, g->banned + at, (kept - at) * sizeof id);
+        g->banned[at] = id;
+        kept++;
+    }
+    g->ban_count = kept;
+}
+
+static qkv_status read_table(qkv_generation *g, const qkv__json *j)
+{
+    qkv_options *o;
+    qkv_generation before = *g;
+    qkv_status status = qkv_options_create(&o, j->ctx);
+    if (!status)
+        status = qkv_options_bind(o, &table, g);
+    *g = before; /* binding had set the table's defaults */
+    if (!status)
+        status = qkv__json_get_options(j, o, &table);
+    qkv_options_destroy(o);
+    return status;
+}
+
+static qkv_status read_all(qkv_generation *g, const qkv__json *j)
+{
+    int32_t forced[QKV_GENERATION_IDS];
+    size_t forced_count = 0;
+    g->forced_end = -1; /* a file that does not speak of these has none */
+    g->ban_count = 0;
+    qkv_status status = refuse_others(j);
+    if (!status)
+        status = read_table(g, j);
+    if (!status)
+        status = get_early_stopping(j, &g->early_stopping);
+    if (!status)
+        status = get_ids(j, "eos_token_id", false, g->ends, &g->end_count);
+    if (!status)
+        status = get_ids(j, "bad_words_ids", true, g->banned, &g->ban_count);
+    if (!status)
+        status = get_ids(j, "forced_eos_token_id", false, forced, &forced_count);
+    if (!status && forced_count > 1)
+        status = qkv__json_fail(j, "forced_eos_token_id", "one id expected, %zu found",
+                                forced_count);
+    if (!status && forced_count)
+        g->forced_end = forced[0];
+    tidy_bans(g);
+    return status;
+}
+
+qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const char *dir)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    qkv_generation_defaults(g, m);
+    char *path = qkv__path_join(ctx, dir, "generation_config.json");
+    if (path && !qkv__file_exists(path)) {
+        qkv__free(ctx, path);
+        path = qkv__path_join(ctx, dir, "config.json");
+    }
+    qkv__json j = {0};
+    qkv_status status = path ? qkv__json_load(&j, ctx, path) : QKV_E_MEMORY;
+    if (!status && !json_is_object(j.value))
+        status = qkv__json_fail(&j, NULL, "expected an object");
+    if (!status)
+        status = read_all(g, &j);
+    qkv__json_free(&j);
+    qkv__free(ctx, path);
+    return status;
+}

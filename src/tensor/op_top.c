@@ -1,0 +1,26 @@
+/* op_top.c - the likeliest columns of rows of logits, for searches; nothing is differentiated. */
+#include "tensor/tape.h"
+
+static bool bans_fit(const qkv_top_options *o, size_t V)
+{
+    for (size_t i = 0; i < o->bans; i++)
+        if (o->banned[i] < 0 || (size_t)o->banned[i] >= V ||
+            (i && o->banned[i] <= o->banned[i - 1]))
+            return false;
+    return true;
+}
+
+bool qkv_top(qkv_tape *t, qkv_tensor *logits, const qkv_top_options *o, qkv_real *log_p,
+             int32_t *ids)
+{
+    if (!qkv__ready_reals(t, "top", 1, &logits) || !(logits = qkv__dense_input(t, logits)))
+        return false;
+    if (logits->ndim < 1 || o->k < 1 || !bans_fit(o, qkv__channels(logits)))
+        return qkv__op_fail(t, "top", "%zu columns of logits %s, and %zu banned ones, which must "
+                            "increase, do not fit", o->k, qkv__shape_text(t, logits),
+                            o->bans) != NULL;
+    qkv_k_top_args args = {qkv__rows(logits), qkv__channels(logits), o->k, o->bans, o->banned,
+                           o->renormalize};
+    t->k->top(&t->exec, log_p, ids, qkv__real(logits), &args);
+    return true;
+}
