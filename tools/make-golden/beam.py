@@ -90,7 +90,8 @@ def case(number, out):
     for s in sources:
         offsets.append(offsets[-1] + len(s))
     options = [which, beams, extra.get("early", 0), length.get("max_length", 0),
-               length.get("max_new_tokens", 0), extra.get("forced", -1), extra.get("renormalize", 0)]
+               length.get("max_new_tokens", 0), extra.get("forced", -1),
+               extra.get("renormalize", 0)]
     for name, value in dict(options=options, ends=ends, banned=banned, offsets=offsets).items():
         out[f"{number}.{name}"] = torch.tensor(value, dtype=torch.int32)
     out[f"{number}.penalty"] = torch.tensor([penalty], dtype=torch.float32)
