@@ -1,5 +1,5 @@
 """tests/golden/ops.safetensors: every op's outputs and gradients by PyTorch in double precision,
-from inputs and cotangents that are exact in float. Run: python tools/make-golden/ops.py
+from inputs and cotangents that are exact in half precision. Run: python tools/make-golden/ops.py
 
 A case NAME has NAME.in0.., NAME.out0.., NAME.cot0.. (the gradients given to the outputs) and
 NAME.grad0.. (of the inputs); tests/parity/test_ops_golden.c has the same cases."""
@@ -21,17 +21,18 @@ Q_OFFSETS, K_OFFSETS = [0, 20, 51, 70], [0, 5, 40, 90]
 
 
 def rand(*shape, scale=1.0):
-    return (torch.randn(shape) * scale).float()
+    return (torch.randn(shape) * scale).half()
 
 
 def case(name, fn, *inputs):
+    inputs = [x.half() for x in inputs]
     xs = [x.double().requires_grad_() for x in inputs]
     ys = fn(*xs)
     ys = ys if isinstance(ys, tuple) else (ys,)
     cots = [rand(*y.shape) for y in ys]
     torch.autograd.backward(ys, [c.double() for c in cots])
     for i, x in enumerate(xs):
-        out[f"{name}.in{i}"] = inputs[i].float()
+        out[f"{name}.in{i}"] = inputs[i]
         out[f"{name}.grad{i}"] = (x.grad if x.grad is not None else torch.zeros_like(x)).float()
     for i, y in enumerate(ys):
         out[f"{name}.out{i}"] = y.detach().float()

@@ -7,13 +7,16 @@ must equal.
 train.txt       text to train on, made up here
 docs.txt        texts to encode, U+001E between them
 NAME/tokenizer.json (or vocab.txt, spiece.model), NAME.ids
-                a tokenizer, and the ids of every text: a 16-bit count, then 16-bit ids
+                a tokenizer, and the ids of every text: a count, then ids, in 7-bit groups, the
+                lowest first, with the high bit set in all but a number's last
 gpt2.ids        the same with GPT-2's vocabulary, where its two files are given
 """
+import io
 import os
 import random
 import struct
 import sys
+import tempfile
 
 import sentencepiece
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
@@ -179,31 +182,90 @@ def with_unigram(text):
     return t
 
 
+def train_spm(text, **options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text.split("\n")), minloglevel=2, num_threads=1,
+        model_writer=model, **options)
+    return model.getvalue()
+
+
+def field(message, number):
+    """The bytes of a field of a protobuf message."""
+    def varint(at):
+        n = shift = 0
+        while True:
+            n |= (message[at] & 127) << shift
+            shift += 7
+            at += 1
+            if message[at - 1] < 128:
+                return n, at
+
+    at = 0
+    while at < len(message):
+        tag, at = varint(at)
+        size, at = ({0: lambda: (varint(at)[1] - at, at), 1: lambda: (8, at), 5: lambda: (4, at),
+                     2: lambda: varint(at)}[tag & 7])()
+        if tag == number << 3 | 2:
+            return message[at:at + size]
+        at += size
+
+
+def rules(charsmap, prefix=b"", at=None):
+    """(source, replacement) of a precompiled map: a Darts double array, then the replacements."""
+    size, = struct.unpack_from("<I", charsmap)
+    unit = lambda i: struct.unpack_from("<I", charsmap, 4 + 4 * i)[0]
+    offset = lambda u: (u >> 10) << ((u & 512) >> 6)
+    at = offset(unit(0)) if at is None else at
+    for byte in range(1, 256):
+        u = unit(at ^ byte) if 4 * (at ^ byte) < size else 0
+        if u & 0x800000ff != byte:
+            continue
+        below, source = (at ^ byte) ^ offset(u), prefix + bytes([byte])
+        if u >> 8 & 1:
+            start = 4 + size + (unit(below) & 0x7fffffff)
+            yield source.decode(), charsmap[start:charsmap.index(b"\0", start)].decode()
+        yield from rules(charsmap, source, below)
+
+
+def write_rules(path, text, docs):
+    """SentencePiece's nmt_nfkc as far as these texts go: all of it is 240 kB in a model."""
+    whole = train_spm(text, vocab_size=400, normalization_rule_name="nmt_nfkc")
+    there = set(text).union(*docs)
+    with open(path, "w") as f:
+        for source, replacement in rules(field(field(whole, 3), 2)):
+            if there.issuperset(source):
+                f.write("\t".join(" ".join(f"{ord(c):X}" for c in s)
+                                  for s in (source, replacement)) + "\n")
+
+
 def write_spm(text, docs):
     """SentencePiece's own: both kinds, rules for characters or none, bytes, fixed pieces."""
-    kinds = {"spm-unigram": dict(model_type="unigram", normalization_rule_name="nmt_nfkc",
+    tsv = os.path.join(tempfile.mkdtemp(), "rules.tsv")
+    write_rules(tsv, text, docs)
+    kinds = {"spm-unigram": dict(model_type="unigram", normalization_rule_tsv=tsv,
                                  vocab_size=400, user_defined_symbols=["ba"]),
              "spm-bpe": dict(model_type="bpe", normalization_rule_name="identity",
                              vocab_size=700, byte_fallback=True, user_defined_symbols=["do", "\t"],
                              control_symbols=["<x>"], remove_extra_whitespaces=False)}
     for name, options in kinds.items():
         os.makedirs(os.path.join(OUT, name), exist_ok=True)
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(text.split("\n")), minloglevel=2, num_threads=1,
-            model_writer=open(os.path.join(OUT, name, "spiece.model"), "wb"), **options)
-        p = sentencepiece.SentencePieceProcessor(
-            model_file=os.path.join(OUT, name, "spiece.model"))
-        with open(os.path.join(OUT, name + ".ids"), "wb") as f:
-            for doc in docs:
-                ids = p.encode(doc)
-                f.write(struct.pack(f"<H{len(ids)}H", len(ids), *ids))
+        model = train_spm(text, **options)
+        with open(os.path.join(OUT, name, "spiece.model"), "wb") as f:
+            f.write(model)
+        p = sentencepiece.SentencePieceProcessor(model_proto=model)
+        write_ids(name, p.encode, docs)
 
 
-def write_ids(name, t, docs):
+def write_ids(name, encode, docs):
     with open(os.path.join(OUT, name + ".ids"), "wb") as f:
         for doc in docs:
-            ids = t.encode(doc).ids
-            f.write(struct.pack(f"<H{len(ids)}H", len(ids), *ids))
+            ids = encode(doc)
+            for n in (len(ids), *ids):
+                while n > 127:
+                    f.write(bytes([n & 127 | 128]))
+                    n >>= 7
+                f.write(bytes([n]))
 
 
 def main():
@@ -226,12 +288,12 @@ def main():
             t.model.save(os.path.join(OUT, name))
         else:
             t.save(os.path.join(OUT, name, "tokenizer.json"), pretty=False)
-        write_ids(name, t, docs)
+        write_ids(name, lambda doc, t=t: t.encode(doc).ids, docs)
     if len(sys.argv) == 3:
         t = new_bpe()
         t.model = models.BPE.from_file(sys.argv[1], sys.argv[2])
         t.add_special_tokens([END])
-        write_ids("gpt2", t, docs)
+        write_ids("gpt2", lambda doc: t.encode(doc).ids, docs)
 
 
 main()
