@@ -24,6 +24,10 @@ install(FILES ${package_build}/qkv-config.cmake ${package_build}/qkv-config-vers
 # ---- pkg-config -------------------------------------------------------------------------------
 # The prefix is found from where the file lies, so an installed tree can be moved.
 file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+set(pc_requires "jansson, libpcre2-8, libutf8proc")
+if(QKV_IMAGES)
+  string(APPEND pc_requires ", libpng, libjpeg")
+endif()
 set(pc_private "${OpenMP_C_FLAGS} -lm")
 if(QKV_DNNL_LIBRARY)
   string(PREPEND pc_private "-ldnnl ")

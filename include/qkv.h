@@ -6,6 +6,7 @@
 #include <qkv/options.h>
 #include <qkv/safetensors.h>
 #include <qkv/npy.h>
+#include <qkv/image.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
 #include <qkv/corpus.h>

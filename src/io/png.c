@@ -1,0 +1,204 @@
+/* png.c - PNG through libpng: every colour type and depth becomes 8 bits of grey or colour. */
+#include "io/image.h"
+
+#include <string.h>
+
+#ifdef QKV_HAVE_IMAGES
+#include <png.h>
+#include <setjmp.h>
+
+typedef struct {
+    const qkv__picture *p;
+    size_t read;
+    qkv_image *out;
+    uint8_t *row;  /* with alpha, or NULL */
+    char why[128]; /* libpng's words */
+} decoder;
+
+static void on_error(png_structp png, png_const_charp why)
+{
+    decoder *d = png_get_error_ptr(png);
+    size_t n = strlen(why) < sizeof d->why - 1 ? strlen(why) : sizeof d->why - 1;
+    memcpy(d->why, why, n);
+    d->why[n] = 0;
+    png_longjmp(png, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp why)
+{
+    (void)png;
+    (void)why;
+}
+
+static void on_read(png_structp png, png_bytep to, size_t n)
+{
+    decoder *d = png_get_io_ptr(png);
+    if (n > d->p->size - d->read)
+        png_error(png, "the file is cut short");
+    memcpy(to, d->p->data + d->read, n);
+    d->read += n;
+}
+
+static png_voidp on_malloc(png_structp png, png_alloc_size_t n)
+{
+    return qkv__malloc(png_get_mem_ptr(png), n);
+}
+
+static void on_free(png_structp png, png_voidp p)
+{
+    qkv__free(png_get_mem_ptr(png), p);
+}
+
+/* The nearest to (a colour + (255 - a) background) / 255. */
+static uint8_t blend(uint8_t colour, uint8_t a, uint8_t background)
+{
+    return (uint8_t)((colour * a + background * (255 - a) + 127) / 255);
+}
+
+static void blend_row(const decoder *d, uint8_t *out)
+{
+    size_t channels = d->out->channels;
+    const uint8_t *b = d->p->o.background;
+    for (size_t i = 0; i < d->out->width; i++) {
+        const uint8_t *in = d->row + i * (channels + 1);
+        for (size_t c = 0; c < channels; c++)
+            out[i * channels + c] = blend(in[c], in[channels], b[c]);
+    }
+}
+
+/* 8 bits, no palette, alpha where anything is transparent. Returns how many passes there are. */
+static int set_transforms(png_structp png, png_infop info, bool colour)
+{
+    png_set_scale_16(png);
+    png_set_expand(png);
+    if (colour)
+        png_set_gray_to_rgb(png);
+    int passes = png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    return passes;
+}
+
+/* Interlaced pictures with alpha need all of it at once: they are read whole, then blended. */
+static qkv_status read_rows(decoder *d, png_structp png, size_t bytes, bool alpha, int passes)
+{
+    qkv_image *out = d->out;
+    size_t width = out->width * out->channels;
+    bool whole = alpha && passes > 1;
+    if (alpha) {
+        size_t room;
+        if (!qkv__mul_size(bytes, whole ? out->height : 1, &room))
+            return QKV_E_MEMORY;
+        d->row = qkv__malloc(d->p->ctx, room);
+        if (!d->row)
+            return QKV_E_MEMORY;
+    }
+    uint8_t *first = d->row;
+    for (int pass = 0; pass < passes; pass++)
+        for (size_t y = 0; y < out->height; y++) {
+            png_read_row(png, alpha ? first + (whole ? y * bytes : 0) : out->data + y * width,
+                         NULL);
+            if (alpha && !whole)
+                blend_row(d, out->data + y * width);
+        }
+    for (size_t y = 0; whole && y < out->height; y++) {
+        d->row = first + y * bytes;
+        blend_row(d, out->data + y * width);
+    }
+    d->row = first;
+    return QKV_OK;
+}
+
+/* Everything that libpng may jump out of. */
+static qkv_status decode(decoder *d, png_structp png, png_infop info)
+{
+    png_set_read_fn(png, d, on_read);
+    png_set_user_limits(png, 0x7fffffff, 0x7fffffff);
+    png_read_info(png, info);
+    int type = png_get_color_type(png, info);
+    bool alpha = (type & PNG_COLOR_MASK_ALPHA) || png_get_valid(png, info, PNG_INFO_tRNS);
+    const uint8_t *b = d->p->o.background; /* makes grey colourful where it shows through */
+    bool colour = (type & PNG_COLOR_MASK_COLOR) || (alpha && (b[0] != b[1] || b[1] != b[2]));
+    qkv_status status = qkv__picture_create(d->p, d->out, png_get_image_width(png, info),
+                                            png_get_image_height(png, info), colour ? 3 : 1);
+    if (status)
+        return status;
+    int passes = set_transforms(png, info, colour);
+    return read_rows(d, png, png_get_rowbytes(png, info), alpha, passes);
+}
+
+qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)
+{
+    decoder d = {.p = p, .out = out};
+    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &d, on_error, on_warning,
+                                               p->ctx, on_malloc, on_free);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    qkv_status status = QKV_E_MEMORY;
+    if (info && setjmp(png_jmpbuf(png)) == 0)
+        status = decode(&d, png, info);
+    else if (info)
+        status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->name, d.why);
+    png_destroy_read_struct(&png, &info, NULL);
+    qkv__free(p->ctx, d.row);
+    return status;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+typedef struct {
+    decoder errors; /* first: where libpng's words go */
+    bool (*put)(void *user, const void *data, size_t size);
+    void *user;
+} encoder;
+
+static void on_write(png_structp png, png_bytep data, size_t n)
+{
+    encoder *e = png_get_io_ptr(png);
+    if (!e->put(e->user, data, n))
+        png_error(png, "it cannot be written");
+}
+
+static void on_flush(png_structp png) { (void)png; }
+
+qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
+                           bool (*put)(void *user, const void *data, size_t size), void *user)
+{
+    encoder e = {.put = put, .user = user};
+    png_structp png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &e, on_error, on_warning,
+                                                ctx, on_malloc, on_free);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    bool done = false;
+    if (info && setjmp(png_jmpbuf(png)) == 0) {
+        png_set_write_fn(png, &e, on_write, on_flush);
+        png_set_IHDR(png, info, (png_uint_32)image->width, (png_uint_32)image->height, 8,
+                     image->channels == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY,
+                     PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+        png_write_info(png, info);
+        for (size_t y = 0; y < image->height; y++)
+            png_write_row(png, image->data + y * image->width * image->channels);
+        png_write_end(png, info);
+        done = true;
+    }
+    png_destroy_write_struct(&png, &info);
+    if (done)
+        return QKV_OK;
+    qkv_status before = qkv_context_status(ctx); /* of the writer, which says more */
+    return before ? before : qkv__fail(ctx, QKV_E_IO, "a PNG: %s", e.errors.why);
+}
+
+#else
+
+qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)
+{
+    (void)out;
+    return qkv__fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no pictures", p->name);
+}
+
+qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
+                           bool (*put)(void *user, const void *data, size_t size), void *user)
+{
+    (void)image;
+    (void)put;
+    (void)user;
+    return qkv__fail(ctx, QKV_E_UNSUPPORTED, "this build writes no pictures");
+}
+#endif
