@@ -161,6 +161,7 @@ static const double PEAK_AFTER = 3;
 
 typedef struct {
     const cli *c;
+    const char *unit; /* what rates count: "tokens" */
     cli_progress line;
     double peak; /* GF/s; 0: not measured yet; negative: it cannot be */
 } shower;
@@ -180,8 +181,8 @@ static void show_step(shower *s, const qkv_train_event *e)
         (void)snprintf(share, sizeof share, " (%.0f%% of peak)", 100 * e->gflops / s->peak);
     s->line.left = e->left > 0 ? e->left : 0;
     cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
-                      "loss %.4f  %s tokens/s  %.3g GF/s%s", e->loss,
-                      cli_short_number(e->units_per_s, rate), e->gflops, share);
+                      "loss %.4f  %s %s/s  %.3g GF/s%s", e->loss,
+                      cli_short_number(e->units_per_s, rate), s->unit, e->gflops, share);
 }
 
 static void show_eval(shower *s, const qkv_train_event *e)
@@ -226,7 +227,7 @@ static int answer_json(cli *c, const qkv_train_result *r)
     return cli_answer(c, &w);
 }
 
-static void say(const cli *c, const qkv_train_result *r, const char *dir)
+static void say(const cli *c, const qkv_train_result *r, const char *dir, const char *unit)
 {
     if (r->was_finished) {
         cli_note(c, "%s is finished (%llu steps); nothing was changed", dir,
@@ -244,26 +245,26 @@ static void say(const cli *c, const qkv_train_result *r, const char *dir)
              minutes ? "minutes" : "seconds",
              r->early ? " (no better for a while)" : "", dir, (unsigned long long)r->best_step);
     if (r->measures.scored < r->measures.units)
-        cli_note(c, "judged on %zu of %zu held-out tokens, for lack of time", r->measures.scored,
-                 r->measures.units);
+        cli_note(c, "judged on %zu of %zu held-out %s, for lack of time", r->measures.scored,
+                 r->measures.units, unit);
     for (int i = 0; i < r->measures.count; i++)
         cli_note(c, "held out: %s %.4f", r->measures.item[i].name, r->measures.item[i].value);
 }
 
 int cli_training_run(cli *c, const cli_training *t, qkv_task *task, const char *dir, bool resume)
 {
-    shower s = {.c = c};
+    shower s = {.c = c, .unit = task->type->unit};
     qkv_train_options loop = t->loop;
     qkv_train_result r;
     cli_catch_signals();
     cli_progress_begin(&s.line, c, "training", "steps", 0);
-    s.line.rate = -1; /* tokens/s says it */
+    s.line.rate = -1; /* the words behind it say it */
     loop.spent = qkv__now() - c->began;
     qkv_status status = qkv_train(task, &loop, &t->optimizer, &t->schedule, dir, resume, show, &s,
                                   &r);
     cli_progress_end(&s.line);
     if (status)
         return cli_error(c);
-    say(c, &r, dir);
+    say(c, &r, dir, s.unit);
     return c->common.json ? answer_json(c, &r) : CLI_DONE;
 }
