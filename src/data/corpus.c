@@ -103,12 +103,31 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
 
 /* ---- one text or two --------------------------------------------------------------------- */
 
-/* Takes n ids out of a part that ends at `end`, before its last special tokens. */
-static void take_out(const qkv_tokenizer *t, qkv_ids *ids, size_t end, size_t n)
+/* The ids of a pair and where the second text's begin. */
+static qkv_status encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
+                         qkv_ids *out, size_t *second)
 {
-    size_t stop = end;
-    while (stop > n && qkv_tokenizer_is_special(t, ids->data[stop - 1]))
-        stop--;
+    qkv_ids types = {0};
+    out->count = 0;
+    qkv_status status =
+        qkv_tokenizer_encode_pair(t, pair->text, pair->len, pair->second, pair->second_len,
+                                  QKV_ENCODE_ADD_SPECIAL | QKV_ENCODE_PLAIN, out, &types);
+    *second = 0;
+    while (!status && *second < types.count && types.data[*second] == 0)
+        ++*second;
+    qkv_ids_free(ctx, &types);
+    return status;
+}
+
+/* Takes the last n ids of the text out of a part, ids begin .. end-1; around (count) are the
+ * special tokens that stand before and after a text there. */
+static void take_out(qkv_ids *ids, size_t begin, size_t end, size_t n, const int32_t *around,
+                     size_t count)
+{
+    size_t before = 0;
+    while (before < count && ids->data[begin + before] == around[before])
+        before++;
+    size_t stop = end - (count - before);
     memmove(ids->data + stop - n, ids->data + stop, (ids->count - stop) * sizeof *ids->data);
     ids->count -= n;
 }
@@ -116,32 +135,27 @@ static void take_out(const qkv_tokenizer *t, qkv_ids *ids, size_t end, size_t n)
 qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
                              size_t length, qkv_ids *out, size_t *second, bool *cut)
 {
-    qkv_ids types = {0};
-    out->count = 0;
-    *cut = false;
-    qkv_status status =
-        qkv_tokenizer_encode_pair(t, pair->text, pair->len, pair->second, pair->second_len,
-                                  QKV_ENCODE_ADD_SPECIAL | QKV_ENCODE_PLAIN, out, &types);
-    size_t a = 0;
-    while (!status && a < types.count && types.data[a] == 0)
-        a++;
-    qkv_ids_free(ctx, &types);
-    *second = a;
-    if (status || out->count <= length)
+    qkv_status status = encode(t, ctx, pair, out, second);
+    *cut = !status && out->count > length;
+    if (!*cut)
         return status;
-    size_t b = out->count - a, over = out->count - length;
-    size_t from_a = a > b ? a - b : 0, from_b = b > a ? b - a : 0;
-    from_a = from_a < over ? from_a : over;
-    from_b = from_b < over ? from_b : over;
-    size_t rest = over - from_a - from_b; /* the two are of one length now, or one is left */
-    from_b += b ? rest / 2 : 0;
-    from_a = over - from_b;
-    if (from_b)
-        take_out(t, out, out->count, from_b);
-    take_out(t, out, a, from_a);
-    *second = a - from_a;
-    *cut = true;
-    return QKV_OK;
+    const qkv_text_pair none = {"", 0, pair->second ? "" : NULL, 0};
+    qkv_ids around = {0};
+    size_t middle = 0;
+    status = encode(t, ctx, &none, &around, &middle);
+    if (!status && around.count > length)
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%zu tokens are not enough for a text", length);
+    if (!status) {
+        size_t over = out->count - length, from_a = 0, from_b = 0;
+        size_t a = *second - middle, b = out->count - *second - (around.count - middle);
+        while (from_a + from_b < over) /* from the longer one, the second when they are equal */
+            *(a - from_a > b - from_b ? &from_a : &from_b) += 1;
+        take_out(out, *second, out->count, from_b, around.data + middle, around.count - middle);
+        take_out(out, 0, *second, from_a, around.data, middle);
+        *second -= from_a;
+    }
+    qkv_ids_free(ctx, &around);
+    return status;
 }
 
 /* ---- labelled texts ---------------------------------------------------------------------- */
