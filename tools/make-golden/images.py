@@ -123,3 +123,13 @@ for turn in range(1, 9):
     picture.save(f"{out}/turn{turn}.jpg", quality=90, exif=exif, subsampling=0)
 
     save(f"turn{turn}", np.asarray(ImageOps.exif_transpose(Image.open(f"{out}/turn{turn}.jpg"))))
+
+# ---- resizing: what resize() makes of source.png ------------------------------------------
+source = rng.integers(0, 256, (33, 47, 3)).astype(np.uint8)
+Image.fromarray(source).save(f"{out}/resize/source.png")
+for filter_ in ("box", "bilinear", "bicubic"):
+    for width, height, box in ((16, 16, None), (90, 20, None), (64, 70, (3.5, 2.25, 30.75, 31)),
+                               (47, 33, None), (1, 1, None)):
+        made = Image.fromarray(source).resize((width, height), Image.Resampling[filter_.upper()],
+                                              box)
+        save(f"resize/{filter_}-{width}x{height}", np.asarray(made))
