@@ -224,7 +224,7 @@ static void close_data(cli_job *base)
     cli_texts_close(&j->valid_file);
 }
 
-static const char *const fixed[] = {"tokenizer", "vocab", "layout", "positions", "model", NULL};
+static const char *const fixed[] = {"layout", "positions", "model", NULL};
 static const cli_job_type job_type = {read_data, write_data, open_data, begin, close_data,
                                       true, fixed};
 

@@ -124,7 +124,7 @@ static void close_data(cli_job *base)
     cli_split_close(&j->texts);
 }
 
-static const char *const fixed[] = {"tokenizer", "vocab", "model", NULL};
+static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {read_data, write_data, open_data, begin, close_data,
                                       true, fixed};
 

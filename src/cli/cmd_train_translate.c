@@ -151,9 +151,8 @@ static qkv_status read_data(cli_job *base)
     qkv_text_part train[CLI_SIDES];
     for (int i = 0; i < CLI_SIDES; i++)
         train[i] = cli_pairs_text(&j->data, i, j->train_lines);
-    status = cli_vocabulary_train(base->c, &j->vocabulary,
-                                  1u << QKV_TOKEN_EOS | 1u << QKV_TOKEN_PAD | 1u << QKV_TOKEN_UNK,
-                                  train, CLI_SIDES, NULL, 0, &base->tokenizer);
+    status = cli_vocabulary_train(base->c, &j->vocabulary, CLI_TRANSLATE_ROLES, train, CLI_SIDES,
+                                  NULL, 0, &base->tokenizer);
     return status ? status : make_model(j);
 }
 
@@ -205,7 +204,7 @@ static void close_data(cli_job *base)
     cli_pairs_close(&j->valid_data);
 }
 
-static const char *const fixed[] = {"tokenizer", "vocab", "norm", "model", NULL};
+static const char *const fixed[] = {"norm", "model", NULL};
 static const cli_job_type job_type = {read_data, write_data, open_records, begin, close_data, true,
                                       fixed};
 

@@ -10,6 +10,7 @@
     X(train_translate) \
     X(train_mlm) \
     X(train_classify) \
+    X(train_tokenizer) \
     X(generate) \
     X(fill) \
     X(classify) \

@@ -1,6 +1,7 @@
 /* job.c - the way of a training run through its directory. */
 #include "cli/job.h"
 
+#include "cli/vocabulary.h"
 #include "io/file.h"
 
 #define FIELD(member) .offset = offsetof(cli_job_options, member)
@@ -88,8 +89,11 @@ static qkv_status reopen(cli_job *j, const cli_job_type *type)
 }
 
 /* What comes with the model that --init starts from cannot be chosen. */
-static void note_unused(const cli_job *j, const char *const *fixed)
+static void note_unused(const cli_job *j, const cli_job_type *type)
 {
+    const char *const *fixed = type->fixed;
+    if (j->o.init && type->has_text)
+        cli_vocabulary_unused(j->c, "--init", j->o.init);
     for (size_t i = 0; fixed[i] && j->o.init; i++)
         if (qkv_options_given(j->c->options, fixed[i]))
             cli_note(j->c, "--%s has no effect: with --init it is as in %s", fixed[i], j->o.init);
@@ -108,7 +112,7 @@ int cli_job_run(cli_job *j, const cli_job_type *type)
     int code = cli_training_check(j->c, &j->t, j->o.out, j->o.resume);
     if (code)
         return code;
-    note_unused(j, type->fixed);
+    note_unused(j, type);
     bool again = j->o.resume && cli_training_exists(j->c, j->o.out);
     if (again ? reopen(j, type) : begin(j, type))
         code = cli_error(j->c);

@@ -42,7 +42,8 @@ typedef struct {
     qkv_status (*begin)(cli_job *j); /* makes the task and calls cli_job_rate */
     void (*close)(cli_job *j);       /* frees what is the command's own */
     bool has_text;                   /* there is a tokenizer */
-    const char *const *fixed;        /* flags without effect beside --init; ends in NULL */
+    const char *const *fixed;        /* flags without effect beside --init, but for those of a
+                                    vocabulary; ends in NULL */
 } cli_job_type;
 
 void cli_job_bind(cli_job *j);

@@ -65,7 +65,7 @@ qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader)
 qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *script)
 {
     const cli_vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
-    const unsigned roles = 1u << QKV_TOKEN_EOS | 1u << QKV_TOKEN_PAD | 1u << QKV_TOKEN_UNK;
+    const unsigned roles = CLI_TRANSLATE_ROLES;
     qkv__str text;
     qkv__rng r;
     tour_pair p;
