@@ -114,6 +114,40 @@ qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int
  * as many as there are beams. Valid until the next run. */
 const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sentence, size_t rank);
 qkv_beam_stats qkv_beam_search_stats(const qkv_beam_search *s);
+qkv_model *qkv_beam_search_model(const qkv_beam_search *s);
+
+/* ---- translating text ---------------------------------------------------------------------- */
+
+typedef struct {
+    qkv_text text;
+    double score;
+} qkv_translation;
+
+/* What became of one line: best[0] .. best[count-1], the best first. cut: it had more tokens than
+ * the model has positions, and only the first of them were read. */
+typedef struct {
+    const qkv_translation *best;
+    size_t count;
+    bool cut;
+} qkv_translated;
+
+typedef struct {
+    size_t batch;  /* lines searched at once, at most; fewer when they are long             64 */
+    size_t n_best; /* of each line, at most as many as there are beams                       1 */
+    bool (*progress)(void *user, size_t lines); /* so many are done; false stops. May be NULL */
+    void *user;
+} qkv_translate_text_options;
+qkv_translate_text_options qkv_translate_text_defaults(void);
+
+/* Called with every line, in the order of the text. */
+typedef void qkv_translated_fn(void *user, size_t line, const qkv_translated *found);
+
+/* Translates every line of text (len bytes; the last newline may be missing). Lines are searched
+ * with others of their length; fn is called when all are done. A line without tokens has one empty
+ * translation. options may be NULL. QKV_E_CANCELLED when progress said so. */
+qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text, size_t len,
+                         const qkv_translate_text_options *options, qkv_translated_fn *fn,
+                         void *user);
 
 QKV_END_DECLS
 #endif

@@ -12,6 +12,7 @@
     X(train_classify) \
     X(train_tokenizer) \
     X(generate) \
+    X(translate) \
     X(fill) \
     X(classify) \
     X(eval)     \

@@ -39,7 +39,7 @@ static qkv_status check(const qkv_model *m, const qkv_generation *g)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_model_type *type = qkv_model_type_of(m);
-    if (type != &qkv_marian_type && type != &qkv_translator_type)
+    if (!qkv_model_is_translator(m))
         return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s model does not translate: it has no decoder "
                          "that reads an encoder", qkv_model_type_name(type));
     const qkv_marian_config *c = qkv_model_config(m);
@@ -345,3 +345,4 @@ const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sen
 }
 
 qkv_beam_stats qkv_beam_search_stats(const qkv_beam_search *s) { return s->stats; }
+qkv_model *qkv_beam_search_model(const qkv_beam_search *s) { return s->model; }

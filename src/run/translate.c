@@ -1,0 +1,219 @@
+/* translate.c - lines of text through a beam search: cut into tokens, sorted by length, searched
+ * batch by batch, put together again and handed back in their order. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/marian.h"
+#include "qkv/run.h"
+
+/* Source tokens of a batch: memory goes with them, and speed gains nothing beyond. */
+enum { BATCH_TOKENS = 4096 };
+
+typedef struct {
+    size_t index, first, count; /* of the text; its ids, the end among them; 0: nothing to search */
+    bool cut;
+} line;
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_beam_search *search;
+    qkv_tokenizer *tokenizer;
+    qkv_translate_text_options o;
+    const qkv_marian_config *config;
+    qkv_ids ids;      /* of all lines */
+    line *lines;      /* (count), longest first when searched */
+    size_t count, done;
+    qkv_ids batch;    /* ids of those searched together */
+    int32_t *offsets; /* (o.batch + 1) */
+    qkv_translation *found; /* (count, n_best) by index */
+    size_t *answers;  /* (count) by index: how many were found */
+} job;
+
+qkv_translate_text_options qkv_translate_text_defaults(void)
+{
+    return (qkv_translate_text_options){.batch = 64, .n_best = 1};
+}
+
+/* ---- lines to ids ------------------------------------------------------------------------- */
+
+static size_t count_lines(const char *text, size_t len)
+{
+    size_t n = len && text[len - 1] != '\n';
+    for (const char *at = text; at && (at = memchr(at, '\n', len - (size_t)(at - text))); at++)
+        n++;
+    return n;
+}
+
+static qkv_status encode(job *j, line *l, const char *text, size_t len)
+{
+    size_t most = j->config->positions;
+    l->first = j->ids.count;
+    qkv_status status = qkv_tokenizer_encode(j->tokenizer, text, len, 0, &j->ids);
+    if (status)
+        return qkv__fail(j->ctx, status, "line %zu: %s", l->index + 1,
+                         qkv_context_message(j->ctx));
+    if (j->ids.count == l->first)
+        return QKV_OK;
+    l->cut = j->ids.count - l->first + 1 > most;
+    if (l->cut)
+        j->ids.count = l->first + most - 1;
+    for (size_t i = l->first; i < j->ids.count; i++)
+        if ((size_t)j->ids.data[i] >= j->config->vocab)
+            return qkv__fail(j->ctx, QKV_E_ARGUMENT, "line %zu: token %d is not below the model's "
+                             "%zu: tokenizer and model do not belong together", l->index + 1,
+                             (int)j->ids.data[i], j->config->vocab);
+    status = qkv_ids_add(j->ctx, &j->ids, j->config->eos);
+    l->count = j->ids.count - l->first;
+    return status;
+}
+
+static qkv_status read_lines(job *j, const char *text, size_t len)
+{
+    qkv_status status = QKV_OK;
+    const char *at = text, *end = text + len;
+    for (size_t i = 0; i < j->count && !status; i++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t bytes = (size_t)((newline ? newline : end) - at);
+        j->lines[i].index = i;
+        status = encode(j, &j->lines[i], at, bytes);
+        at += bytes + 1;
+    }
+    return status;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    const line *x = a, *y = b;
+    if (x->count != y->count)
+        return x->count < y->count ? 1 : -1;
+    return x->index > y->index ? 1 : -1;
+}
+
+/* ---- searching ------------------------------------------------------------------------------ */
+
+/* Lines first .. that are searched together. */
+static size_t batch_size(const job *j, size_t first)
+{
+    size_t longest = j->lines[first].count, n = longest ? BATCH_TOKENS / longest : 1;
+    n = n < 1 ? 1 : n < j->o.batch ? n : j->o.batch;
+    size_t end = first;
+    while (end < j->count && end - first < n && j->lines[end].count)
+        end++;
+    return end - first;
+}
+
+static qkv_status put_together(job *j, const line *l, size_t place)
+{
+    qkv_status status = QKV_OK;
+    size_t rank = 0;
+    for (; rank < j->o.n_best && !status; rank++) {
+        const qkv_hypothesis *h = qkv_beam_search_found(j->search, place, rank);
+        qkv_translation *to = &j->found[l->index * j->o.n_best + rank];
+        if (!h)
+            break;
+        to->score = h->score;
+        status = qkv_tokenizer_decode(j->tokenizer, h->ids, h->count,
+                                      QKV_DECODE_SKIP_SPECIAL | QKV_DECODE_VALID, &to->text);
+    }
+    j->answers[l->index] = rank;
+    return status;
+}
+
+static qkv_status search(job *j, size_t first, size_t n)
+{
+    qkv_status status = QKV_OK;
+    j->batch.count = 0;
+    j->offsets[0] = 0;
+    for (size_t i = 0; i < n && !status; i++) {
+        const line *l = &j->lines[first + i];
+        for (size_t k = 0; k < l->count && !status; k++)
+            status = qkv_ids_add(j->ctx, &j->batch, j->ids.data[l->first + k]);
+        j->offsets[i + 1] = (int32_t)j->batch.count;
+    }
+    if (!status)
+        status = qkv_beam_search_run(j->search, j->batch.data, j->offsets, n);
+    for (size_t i = 0; i < n && !status; i++)
+        status = put_together(j, &j->lines[first + i], i);
+    return status;
+}
+
+static qkv_status report(job *j, size_t lines)
+{
+    j->done += lines;
+    if (!j->o.progress || j->o.progress(j->o.user, j->done))
+        return QKV_OK;
+    return qkv__fail(j->ctx, QKV_E_CANCELLED, "stopped after %zu of %zu lines", j->done, j->count);
+}
+
+static qkv_status search_all(job *j)
+{
+    qkv_status status = QKV_OK;
+    qsort(j->lines, j->count, sizeof *j->lines, longest_first);
+    size_t first = 0;
+    while (first < j->count && j->lines[first].count && !status) {
+        size_t n = batch_size(j, first);
+        status = search(j, first, n);
+        if (!status)
+            status = report(j, n);
+        first += n;
+    }
+    for (; first < j->count && !status; first++) /* empty lines come last */
+        j->answers[j->lines[first].index] = 1;
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static int by_index(const void *a, const void *b)
+{
+    return ((const line *)a)->index > ((const line *)b)->index ? 1 : -1;
+}
+
+static qkv_status set_up(job *j, const char *text, size_t len)
+{
+    j->count = count_lines(text, len);
+    j->lines = qkv__calloc(j->ctx, j->count + 1, sizeof *j->lines);
+    j->answers = qkv__calloc(j->ctx, j->count + 1, sizeof *j->answers);
+    j->found = qkv__calloc(j->ctx, j->count + 1, j->o.n_best * sizeof *j->found);
+    j->offsets = qkv__calloc(j->ctx, j->o.batch + 1, sizeof *j->offsets);
+    if (!j->lines || !j->answers || !j->found || !j->offsets)
+        return QKV_E_MEMORY;
+    if (j->config->eos < 0)
+        return qkv__fail(j->ctx, QKV_E_ARGUMENT, "the model has no token that ends a sentence");
+    return read_lines(j, text, len);
+}
+
+static void clean_up(job *j)
+{
+    for (size_t i = 0; j->found && i < j->count * j->o.n_best; i++)
+        qkv_text_free(j->ctx, &j->found[i].text);
+    qkv_ids_free(j->ctx, &j->ids);
+    qkv_ids_free(j->ctx, &j->batch);
+    qkv__free(j->ctx, j->lines);
+    qkv__free(j->ctx, j->answers);
+    qkv__free(j->ctx, j->found);
+    qkv__free(j->ctx, j->offsets);
+}
+
+qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text, size_t len,
+                         const qkv_translate_text_options *options, qkv_translated_fn *fn,
+                         void *user)
+{
+    qkv_model *m = qkv_beam_search_model(s);
+    job j = {.ctx = qkv_model_context(m), .search = s, .tokenizer = t,
+             .o = options ? *options : qkv_translate_text_defaults(),
+             .config = qkv_model_config(m)};
+    if (!j.o.batch || !j.o.n_best)
+        return qkv__fail(j.ctx, QKV_E_ARGUMENT, "batches of %zu lines, %zu answers a line: neither "
+                         "may be 0", j.o.batch, j.o.n_best);
+    qkv_status status = set_up(&j, text, len);
+    if (!status)
+        status = search_all(&j);
+    if (!status && j.count)
+        qsort(j.lines, j.count, sizeof *j.lines, by_index);
+    for (size_t i = 0; i < j.count && !status; i++)
+        fn(user, i, &(qkv_translated){j.found + i * j.o.n_best, j.answers[i], j.lines[i].cut});
+    clean_up(&j);
+    return status;
+}

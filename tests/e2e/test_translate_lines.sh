@@ -1,0 +1,90 @@
+#!/bin/sh
+# qkv translate: a line out for every line in, whatever the batch; what is in an answer; what a
+# directory says of the search; what is refused.
+set -u
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+cd "$out" || exit 1
+failed=0
+fail() { echo "$*"; failed=1; }
+has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in: $(head -5 "$1")"; }
+t() { "$QKV" translate "$@" --threads 1 2>err || fail "translate $*: $(cat err)"; }
+
+# refused WORDS ARGUMENT...: exit 1, one line that has the words, nothing written.
+refused() {
+    words=$1
+    shift
+    "$QKV" "$@" --threads 1 >answer 2>err <in
+    [ $? -eq 1 ] || fail "qkv $*: not exit 1"
+    [ "$(wc -l <err)" -eq 1 ] || fail "qkv $*: not one line: $(cat err)"
+    [ ! -s answer ] || fail "qkv $*: an answer"
+    has err "$words"
+}
+
+# Digits, and the same digits as words, backwards.
+awk 'BEGIN {
+    split("null eins zwei drei vier", w, " ")
+    for (i = 0; i < 40; i++) {
+        a = i % 5; b = int(i / 5) % 5; c = (i * 7) % 5
+        print a, b, c > "s"
+        print w[c + 1], w[b + 1], w[a + 1] > "t"
+    }
+}'
+"$QKV" train translate --quiet --threads 1 --model nano --vocab 60 --warmup 5 --source s \
+    --target t --valid-last 1 --steps 150 --set dropout=0 --lr 0.01 --out m 2>err ||
+    fail "training: $(cat err)"
+
+# What it learnt, in the order of the lines: empty ones, blank ones, no newline at the end.
+t m <s >all
+[ "$(paste -d'|' all t | awk -F'|' '$1 == $2' | wc -l)" -ge 38 ] || fail "learnt: $(head -3 all)"
+{ head -3 s; echo; echo '   '; head -30 s | tail -27; printf '4 4 4'; } >in
+t m <in >out
+[ "$(wc -l <out)" -eq 33 ] || fail "$(wc -l <out) lines for 33"
+[ "$(sed -n 4,5p out | tr -d '\n')" = "" ] || fail "empty lines gave: $(sed -n 4,5p out)"
+{ sed -n 1,3p out; sed -n 6,32p out; } >some
+head -30 all | cmp -s - some || fail "other lines around it change a translation"
+t m --batch 1 <in | cmp -s - out || fail "--batch 1 is another translation"
+t m --batch 7 --file in | cmp -s - out || fail "--file is another translation"
+printf '' >none
+[ -z "$(t m --file none)" ] || fail "something for nothing"
+t m --json <in >json
+[ "$(wc -l <json)" -eq 33 ] || fail "$(wc -l <json) objects"
+[ "$(sed -n 4p json)" = '{"text": ""}' ] || fail "an empty line: $(sed -n 4p json)"
+[ "$(head -1 json)" = "{\"text\": \"$(head -1 out)\"}" ] || fail "$(head -1 json)"
+
+# Several answers: the first is the one; scores fall.
+t m --n-best 3 --json <in >hyps
+[ "$(wc -l <hyps)" -eq 33 ] || fail "$(wc -l <hyps) objects with --n-best"
+[ "$(sed -n 4p hyps)" = '{"hyps": [{"text": "", "score": 0.0}]}' ] || fail "$(sed -n 4p hyps)"
+grep -qE '^\{"hyps": \[(\{"text": "[^"]*", "score": -?[0-9.]+\}(, )?){3}\]\}$' hyps ||
+    fail "--n-best 3: $(head -1 hyps)"
+t m --n-best 3 <in >moses
+[ "$(grep -c '|||' moses)" -eq 95 ] || fail "31 lines of 3, 2 of 1: $(grep -c '|||' moses)"
+[ "$(grep '^32 ' moses | head -1 | awk -F' [|][|][|] ' '{ print $2 }')" = "$(tail -1 out)" ] ||
+    fail "the best of three: $(tail -3 moses)"
+grep '^0 ' moses | awk -F' [|][|][|] ' 'NR > 1 && $3 > last { exit 1 } { last = $3 }' ||
+    fail "scores rise: $(head -3 moses)"
+
+# The directory says how long, the command line says otherwise.
+sed -i 's/"max_length": 512/"max_length": 3/' m/generation_config.json
+t m <s >short
+cmp -s short all && fail "max_length of the directory is not heeded"
+t m --max-length 512 <s | cmp -s - all || fail "--max-length is not heeded"
+printf '{"num_beams": 1, "decoder_start_token_id": 42}' >m/generation_config.json
+refused "--n-best 2: there are 1 beams" translate m --n-best 2
+printf '{"num_beams": "many"}' >m/generation_config.json
+refused 'generation_config.json: field "num_beams"' translate m
+rm m/generation_config.json
+
+# Too long for the model: cut, and said so. Not a translator; nothing there; nonsense.
+awk 'BEGIN { for (i = 0; i < 600; i++) printf "1 "; print "" }' >long
+"$QKV" translate m --threads 1 --beam 1 --max-length 9 --file long >out 2>err || fail "$(cat err)"
+has err "1 lines were longer"
+[ "$(wc -l <out)" -eq 1 ] || fail "a long line gave $(wc -l <out)"
+refused "nowhere/config.json" translate nowhere
+refused "nothing: cannot be opened" translate m --file nothing
+refused "answers of 599 tokens" translate m --max-length 600
+refused "a gpt2 model does not translate" translate "$QKV_SOURCE/tests/golden/models/gpt2"
+"$QKV" translate m --beam 0 <in >answer 2>err
+[ $? -eq 2 ] || fail "--beam 0 is not a usage error"
+exit "$failed"
