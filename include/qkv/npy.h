@@ -34,6 +34,13 @@ qkv_status qkv_npy_load(qkv_array *out, qkv_context *ctx, const char *path);
  * of unequal length are an error that names the line. -> (rows, columns). */
 qkv_status qkv_csv_load(qkv_array *out, qkv_context *ctx, const char *path);
 
+/* The same of some columns, in the order given: of a name in the first line, or of a number from
+ * 1; where the first line has no names, names of as many columns as there are stand for them in
+ * their order. count 0: all. Values must be finite; the columns that are not read may hold
+ * anything, but no separators. */
+qkv_status qkv_csv_load_columns(qkv_array *out, qkv_context *ctx, const char *path,
+                                const char *const *columns, size_t count);
+
 /* Writes an .npy file of version 1, atomically. store: F16, F32 or F64. */
 qkv_status qkv_npy_save(qkv_context *ctx, const char *path, int ndim, const size_t *shape,
                         const qkv_real *data, qkv_store store);

@@ -74,7 +74,7 @@ qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *tex
 /* Forecasts the `horizon` rows that follow the history, into out (horizon, targets), in the data's
  * units. Only the last `context` rows are read. More rows than the model's own horizon are rolled
  * out: forecasts become history, for which all columns must be targets. QKV_E_ARGUMENT: too few
- * rows, columns that do not fit or are not forecast. */
+ * rows, columns that do not fit or are not forecast; QKV_E_NUMERIC: numbers beyond a float's. */
 qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon, qkv_real *out);
 
 /* ---- searching for the likeliest answer ---------------------------------------------------- */

@@ -10,11 +10,13 @@
     X(train_translate) \
     X(train_mlm) \
     X(train_classify) \
+    X(train_forecast) \
     X(train_tokenizer) \
     X(generate) \
     X(translate) \
     X(fill) \
     X(classify) \
+    X(forecast) \
     X(eval)     \
     X(score)    \
     X(tokenize) \

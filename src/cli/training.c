@@ -53,9 +53,9 @@ bool cli_training_exists(cli *c, const char *dir)
 /* All that a run writes before its first checkpoint. */
 static const char *const first_files[] = {
     "train/metrics.jsonl", "train/train.tokens", "train/valid.tokens", "train/train.records",
-    "train/valid.records", "tokenizer.json", "vocab.txt", "source.spm", "target.spm",
-    "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
-    "config.json", "generation_config.json", "model.safetensors"};
+    "train/valid.records", "train/train.npy", "train/valid.npy", "tokenizer.json", "vocab.txt",
+    "source.spm", "target.spm", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    "merges.txt", "config.json", "generation_config.json", "model.safetensors"};
 enum { FIRST_FILES = sizeof first_files / sizeof *first_files };
 
 /* Is the path inside a run's directory one of these, or the temporary of one? */

@@ -1,4 +1,6 @@
-/* csv.c - matrices as text: numbers in rows. No quoting but around column names. */
+/* csv.c - matrices as text: numbers in rows. Quotes around a field are taken off; what separates
+ * fields separates them within quotes too. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,12 @@ typedef struct {
     qkv_array *array;
     char separator; /* ' ': any run of blanks and tabs */
     size_t line;    /* of the file, from 1 */
-    size_t rows, columns, capacity; /* capacity in numbers */
+    size_t rows, columns, capacity; /* of the file; capacity in numbers */
+    /* What is taken of a row: all columns when `taken` is 0. */
+    const char *const *wanted; /* (taken) names or numbers from 1 */
+    size_t *place;             /* (taken) the columns that they are, from 0 */
+    size_t taken;
+    bool finite; /* values must be */
 } reader;
 
 /* Cuts the text at its next newline; NULL at its end. *text moves on. */
@@ -32,12 +39,17 @@ static char *next_line(char **text, const char *end)
     return line;
 }
 
+/* Without blanks and one pair of quotes around it. */
 static char *trim(char *field)
 {
     field += strspn(field, " \t");
     size_t length = strlen(field);
     while (length && (field[length - 1] == ' ' || field[length - 1] == '\t'))
         field[--length] = 0;
+    if (length >= 2 && field[0] == '"' && field[length - 1] == '"') {
+        field[length - 1] = 0;
+        field++;
+    }
     return field;
 }
 
@@ -52,7 +64,7 @@ static char *next_field(const reader *r, char **line)
         bool last = !field[length];
         field[length] = 0;
         *line = last ? NULL : field + length + 1;
-        return *field ? field : NULL;
+        return *field ? trim(field) : NULL;
     }
     char *field = *line, *stop = strchr(field, r->separator);
     if (stop)
@@ -97,11 +109,6 @@ static qkv_status read_names(reader *r, char *line)
     if (!r->array->names)
         return QKV_E_MEMORY;
     for (char *field; (field = next_field(r, &line));) {
-        size_t length = strlen(field);
-        if (length >= 2 && field[0] == '"' && field[length - 1] == '"') {
-            field[length - 1] = 0;
-            field++;
-        }
         char *name = qkv__strdup(r->ctx, field);
         if (!name)
             return QKV_E_MEMORY;
@@ -111,42 +118,146 @@ static qkv_status read_names(reader *r, char *line)
     return QKV_OK;
 }
 
-static qkv_status append(reader *r, double value)
+/* ---- columns that were asked for ------------------------------------------------------------- */
+
+/* The column of that name, else of that number; SIZE_MAX: none. Without names in the file, those of
+ * all columns are taken to be in its order. */
+static size_t find_column(const reader *r, size_t nth)
+{
+    const char *wanted = r->wanted[nth];
+    char *end;
+    for (size_t i = 0; r->array->names && i < r->columns; i++)
+        if (strcmp(r->array->names[i], wanted) == 0)
+            return i;
+    unsigned long number = strtoul(wanted, &end, 10);
+    bool digits = *wanted >= '0' && *wanted <= '9' && !*end;
+    if (!digits)
+        return !r->array->names && r->taken == r->columns ? nth : SIZE_MAX;
+    return number >= 1 && number <= r->columns ? number - 1 : SIZE_MAX;
+}
+
+static qkv_status no_column(const reader *r, const char *wanted)
+{
+    qkv__str names;
+    qkv__str_init(&names, r->ctx);
+    for (size_t i = 0; r->array->names && i < r->columns && i < 20; i++)
+        qkv__str_printf(&names, "%s%s", i ? ", " : ": ", r->array->names[i]);
+    qkv_status status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: no column \"%.40s\", there are %zu%s",
+                                  r->path, wanted, r->columns,
+                                  names.data ? names.data : " without names");
+    qkv__str_free(&names);
+    return status;
+}
+
+/* Once the columns are known. */
+static qkv_status find_columns(reader *r)
+{
+    if (!r->taken || r->place)
+        return QKV_OK;
+    r->place = qkv__malloc(r->ctx, r->taken * sizeof *r->place);
+    if (!r->place)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < r->taken; i++) {
+        r->place[i] = find_column(r, i);
+        if (r->place[i] == SIZE_MAX)
+            return no_column(r, r->wanted[i]);
+        for (size_t k = 0; k < i; k++)
+            if (r->place[k] == r->place[i])
+                return qkv__fail(r->ctx, QKV_E_ARGUMENT, "%s: column \"%.40s\" is named twice",
+                                 r->path, r->wanted[i]);
+    }
+    return QKV_OK;
+}
+
+/* Keeps the names of the columns taken, in their order. */
+static qkv_status take_names(reader *r)
+{
+    char **names = r->array->names;
+    if (!names || !r->taken)
+        return QKV_OK;
+    r->array->names = qkv__calloc(r->ctx, r->taken, sizeof *names);
+    for (size_t i = 0; r->array->names && i < r->taken; i++) {
+        r->array->names[i] = names[r->place[i]];
+        names[r->place[i]] = NULL;
+    }
+    for (size_t i = 0; i < r->columns; i++)
+        if (names[i])
+            qkv__free(r->ctx, names[i]);
+    qkv__free(r->ctx, names);
+    return r->array->names ? QKV_OK : QKV_E_MEMORY;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+/* Room for one more number. */
+static qkv_status grow(reader *r)
 {
     qkv_array *a = r->array;
-    if (a->count == r->capacity) {
-        size_t capacity = r->capacity * 2 + 64;
-        qkv_real *data = qkv__realloc(r->ctx, a->data, a->count * sizeof *data,
-                                      capacity * sizeof *data);
-        if (!data)
-            return QKV_E_MEMORY;
-        a->data = data;
-        r->capacity = capacity;
-    }
-    a->data[a->count++] = (qkv_real)value;
+    if (a->count < r->capacity)
+        return QKV_OK;
+    size_t capacity = r->capacity * 2 + 64;
+    qkv_real *data = qkv__realloc(r->ctx, a->data, a->count * sizeof *data,
+                                  capacity * sizeof *data);
+    if (!data)
+        return QKV_E_MEMORY;
+    a->data = data;
+    r->capacity = capacity;
     return QKV_OK;
+}
+
+static qkv_status append(reader *r, size_t column, const char *field)
+{
+    double value;
+    const char *name = r->array->names && column < r->columns ? r->array->names[column] : NULL;
+    bool number = is_number(field, &value);
+    if (!number || (r->finite && !isfinite(value)))
+        return qkv__fail(r->ctx, QKV_E_FORMAT,
+                         "%s: line %zu, column %zu%s%.40s%s: expected a %snumber, found \"%.40s\"",
+                         r->path, r->line, column + 1, name ? " (" : "", name ? name : "",
+                         name ? ")" : "", number ? "finite " : "", field);
+    qkv_status status = grow(r);
+    if (!status)
+        r->array->data[r->array->count++] = (qkv_real)value;
+    return status;
+}
+
+/* Cuts the line into fields, at most `most` of them kept. */
+static size_t cut(const reader *r, char *line, char **fields, size_t most)
+{
+    size_t n = 0;
+    for (char *field; (field = next_field(r, &line)); n++)
+        if (n < most)
+            fields[n] = field;
+    return n;
+}
+
+static size_t count_fields(const reader *r, const char *line)
+{
+    char *copy = qkv__strdup(r->ctx, line);
+    size_t n = copy ? cut(r, copy, NULL, 0) : 0;
+    qkv__free(r->ctx, copy);
+    return n;
 }
 
 static qkv_status read_row(reader *r, char *line)
 {
-    double value;
-    size_t columns = 0;
-    for (char *field; (field = next_field(r, &line));) {
-        columns++;
-        if (!is_number(field, &value))
-            return qkv__fail(r->ctx, QKV_E_FORMAT,
-                             "%s: line %zu, column %zu: expected a number, found \"%.40s\"",
-                             r->path, r->line, columns, field);
-        qkv_status status = append(r, value);
-        if (status)
-            return status;
+    if (!r->columns)
+        r->columns = count_fields(r, line);
+    qkv_status status = r->columns ? find_columns(r) : QKV_E_MEMORY;
+    char **fields = status ? NULL : qkv__malloc(r->ctx, r->columns * sizeof *fields);
+    if (!fields)
+        return status ? status : QKV_E_MEMORY;
+    size_t found = cut(r, line, fields, r->columns), n = r->taken ? r->taken : r->columns;
+    if (found != r->columns)
+        status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: expected %zu columns, found %zu",
+                           r->path, r->line, r->columns, found);
+    for (size_t i = 0; i < n && !status; i++) {
+        size_t column = r->taken ? r->place[i] : i;
+        status = append(r, column, fields[column]);
     }
-    if (r->columns && columns != r->columns)
-        return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: expected %zu columns, found %zu",
-                         r->path, r->line, r->columns, columns);
-    r->columns = columns;
-    r->rows++;
-    return QKV_OK;
+    qkv__free(r->ctx, fields);
+    r->rows += !status;
+    return status;
 }
 
 static qkv_status read_text(reader *r, char *text, size_t size)
@@ -173,24 +284,40 @@ static qkv_status read_text(reader *r, char *text, size_t size)
     return status;
 }
 
-qkv_status qkv_csv_load(qkv_array *out, qkv_context *ctx, const char *path)
+static qkv_status load(reader *r)
 {
     char *text;
     size_t size;
-    reader r = {.ctx = ctx, .path = path, .array = out};
-    *out = (qkv_array){.ctx = ctx, .ndim = 2};
-    qkv_status status = qkv__file_read(ctx, path, max_file, &text, &size);
+    qkv_array *out = r->array;
+    *out = (qkv_array){.ctx = r->ctx, .ndim = 2};
+    qkv_status status = qkv__file_read(r->ctx, r->path, max_file, &text, &size);
     if (!status && memchr(text, 0, size))
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: expected text, found a byte 0", path);
+        status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: expected text, found a byte 0", r->path);
     if (!status)
-        status = read_text(&r, text, size);
+        status = read_text(r, text, size);
     if (text)
-        qkv__free(ctx, text);
+        qkv__free(r->ctx, text);
+    if (!status) {
+        status = take_names(r);
+        out->shape[1] = r->taken ? r->taken : r->columns;
+    }
+    qkv__free(r->ctx, r->place);
     if (status) {
         qkv_array_free(out);
         return status;
     }
-    out->shape[0] = r.rows;
-    out->shape[1] = r.columns;
+    out->shape[0] = r->rows;
     return QKV_OK;
+}
+
+qkv_status qkv_csv_load(qkv_array *out, qkv_context *ctx, const char *path)
+{
+    return load(&(reader){.ctx = ctx, .path = path, .array = out});
+}
+
+qkv_status qkv_csv_load_columns(qkv_array *out, qkv_context *ctx, const char *path,
+                                const char *const *columns, size_t count)
+{
+    return load(&(reader){.ctx = ctx, .path = path, .array = out, .wanted = columns,
+                          .taken = count, .finite = true});
 }

@@ -1,4 +1,5 @@
 /* forecast.c - continuing a series, as far as is asked for. */
+#include <math.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -36,8 +37,13 @@ static qkv_status one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t 
     if (!y)
         return qkv_tape_status(t);
     for (size_t i = 0; i < horizon; i++)
-        for (size_t j = 0; j < c->targets; j++)
-            out[i * c->targets + j] = y[i * c->targets + j] * deviation[j] + mean[j];
+        for (size_t j = 0; j < c->targets; j++) {
+            qkv_real value = y[i * c->targets + j] * deviation[j] + mean[j];
+            if (!isfinite(value))
+                return qkv__fail(qkv_model_context(m), QKV_E_NUMERIC, "the forecast is %g",
+                                 (double)value);
+            out[i * c->targets + j] = value;
+        }
     return QKV_OK;
 }
 

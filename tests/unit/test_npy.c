@@ -181,7 +181,7 @@ static void malformed_text_names_the_line(void **state)
                  {"1,2\n3,4,5\n", "line 2: expected 2 columns, found 3"},
                  {"1,2\n3,x\n", "line 2, column 2: expected a number, found \"x\""},
                  {"1,2\n3,\n", "line 2, column 2: expected a number, found \"\""},
-                 {"a,b\nc,d\n", "line 2, column 1: expected a number, found \"c\""},
+                 {"a,b\nc,d\n", "line 2, column 1 (a): expected a number, found \"c\""},
                  {"a,b\n1\n", "line 2: expected 2 columns, found 1"},
                  {"a,b\n", "expected rows of numbers, found none"},
                  {"", "expected rows of numbers, found none"}};
@@ -196,6 +196,50 @@ static void malformed_text_names_the_line(void **state)
     }
 }
 
+static void columns_that_were_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        const char *columns[3];
+        const char *says; /* NULL: -300 and 2.5 are found, under these names */
+        const char *names[2];
+    } cases[] = {
+        {"a,b,day\n2.5,-300,monday\n4,5,\n", {"b", "a"}, NULL, {"b", "a"}},
+        {"\"\",\"a b\",\"c\"\n\"1\",\"2.5\",-300\n\"2\",4,5\n", {"c", "a b"}, NULL, {"c", "a b"}},
+        {"2.5;-300;7\n4;5;6\n", {"2", "1"}, NULL, {NULL}},
+        {"3,b,1\n2.5,-300,7\n", {"2", "3"}, NULL, {"b", "3"}}, /* a name before a number */
+        {"-300,2.5\n4,5\n", {"b", "a"}, NULL, {NULL}},
+        {"a,b\n1,2\n", {"c"}, "no column \"c\", there are 2: a, b", {NULL}},
+        {"1,2\n", {"3"}, "no column \"3\", there are 2 without names", {NULL}},
+        {"1,2\n", {"0"}, "no column \"0\"", {NULL}},
+        {"a,b\n1,2\n", {"b", "2"}, "column \"2\" is named twice", {NULL}},
+        {"a,b\n1,2\n3,\n", {"b"}, "line 3, column 2 (b): expected a number, found \"\"", {NULL}},
+        {"a,b\n1,2\n3,nan\n", {NULL}, "column 2 (b): expected a finite number, found \"nan\"",
+         {NULL}},
+        {"a,b\n1,2\n3\n", {"a"}, "line 3: expected 2 columns, found 1", {NULL}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qkv_array a;
+        size_t n = 0;
+        const char *path = in(folder, "x.csv");
+        put_file(path, cases[i].words, strlen(cases[i].words));
+        while (cases[i].columns[n])
+            n++;
+        qkv_status status = qkv_csv_load_columns(&a, ctx, path, cases[i].columns, n);
+        if (!status != !cases[i].says || (status && !strstr(qkv_context_message(ctx), cases[i].says)))
+            fail_msg("case %zu: %s", i, qkv_context_message(ctx));
+        if (status)
+            continue;
+        assert_true(a.shape[1] == 2 && a.count == 2 * a.shape[0]);
+        assert_true(a.data[0] == -300 && a.data[1] == 2.5);
+        for (size_t k = 0; k < 2 && a.names; k++)
+            assert_string_equal(a.names[k], cases[i].names[k]);
+        assert_true(!a.names == !cases[i].names[0]);
+        qkv_array_free(&a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +249,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(malformed_headers_get_one_sentence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(text_between_separators, set_up, tear_down),
         cmocka_unit_test_setup_teardown(malformed_text_names_the_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(columns_that_were_asked_for, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
