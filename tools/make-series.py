@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make-series.py - a noisy, non-linear series with two seasons, as CSV: what docs/recipes/forecasting.md
-is about. Standard library only; the same rows on every machine.
+"""make-series.py - a noisy, non-linear series with two seasons, as CSV, for
+docs/recipes/forecasting.md. Standard library only; the same rows on every machine.
 
     tools/make-series.py > series.csv            6,000 rows: hour,load
 

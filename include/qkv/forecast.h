@@ -10,6 +10,7 @@ QKV_BEGIN_DECLS
 
 /* model_type "qkv_forecast"; configuration: qkv_forecast_config. */
 extern const qkv_model_type qkv_forecast_type;
+bool qkv_model_is_forecaster(const qkv_model *m);
 
 /* What a window's numbers are measured from before the model sees them; all are undone on its
  * output. First every column is taken in deviations from the training rows' mean. */

@@ -4,19 +4,23 @@
 #include "cli/commands.h"
 #include "cli/eval.h"
 #include "io/file.h"
+#include "qkv/forecast.h"
 #include "qkv/hub.h"
 #include "qkv/marian.h"
 
 /* Who judges what: the first row whose `takes` is true. */
-static const struct {
+typedef struct {
     bool (*takes)(const qkv_model *m);
     eval_fn *judge;
     const char *unit;
-} judges[] = {
-    {qkv_model_is_lm, eval_lm, "tokens"},
-    {qkv_model_is_translator, eval_translate, "tokens"},
-    {eval_takes_mlm, eval_mlm, "words"},
-    {eval_takes_classify, eval_classify, "texts"},
+    bool has_text; /* there is a tokenizer */
+} judge;
+static const judge judges[] = {
+    {qkv_model_is_lm, eval_lm, "tokens", true},
+    {qkv_model_is_translator, eval_translate, "tokens", true},
+    {eval_takes_mlm, eval_mlm, "words", true},
+    {eval_takes_classify, eval_classify, "texts", true},
+    {qkv_model_is_forecaster, eval_forecast, "windows", false},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -70,16 +74,15 @@ static int answer(const eval *e, const qkv_measures *m, const char *unit)
     return cli_answer(e->c, &w);
 }
 
-static int judge(eval *e)
+/* NULL, and the context says why, when nobody judges such a model. */
+static const judge *find_judge(const eval *e)
 {
-    int row = 0;
-    qkv_measures m = {0};
-    while (row < JUDGES && !judges[row].takes(e->model))
-        row++;
-    if (row == JUDGES)
-        return cli_fail("%s: there is no judge for a %s model", e->dir,
-                        qkv_model_type_name(qkv_model_type_of(e->model)));
-    return judges[row].judge(e, &m) ? cli_error(e->c) : answer(e, &m, judges[row].unit);
+    for (int i = 0; i < JUDGES; i++)
+        if (judges[i].takes(e->model))
+            return &judges[i];
+    qkv__fail(e->c->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", e->dir,
+              qkv_model_type_name(qkv_model_type_of(e->model)));
+    return NULL;
 }
 
 static int run(cli *c, int argc, char **argv)
@@ -89,12 +92,16 @@ static int run(cli *c, int argc, char **argv)
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
     e.dir = c->args.items[0];
+    qkv_measures m = {0};
     qkv_status status = qkv_hub_load(&e.model, c->ctx, e.dir);
-    if (!status)
+    const judge *j = status ? NULL : find_judge(&e);
+    if (j && j->has_text)
         status = qkv_tokenizer_load(&e.tokenizer, c->ctx, e.dir);
-    if (!status)
+    if (j && !status)
         status = qkv_tape_create(&e.tape, c->ctx);
-    int code = status ? cli_error(c) : judge(&e);
+    if (j && !status)
+        status = j->judge(&e, &m);
+    int code = !j || status ? cli_error(c) : answer(&e, &m, j->unit);
     qkv_tape_destroy(e.tape);
     qkv_tokenizer_destroy(e.tokenizer);
     qkv_model_destroy(e.model);
@@ -104,7 +111,8 @@ static int run(cli *c, int argc, char **argv)
 static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv eval runs/book", "qkv eval runs/book --file other.txt --json",
-    "qkv eval runs/ende --source en.txt --target de.txt", NULL};
+    "qkv eval runs/ende --source en.txt --target de.txt",
+    "qkv eval runs/load --file new.csv", NULL};
 
 const cli_command cli_eval = {
     .manual = {.name = "eval", .summary = "judge a model on held-out data",
@@ -120,5 +128,9 @@ const cli_command cli_eval = {
                        "the words, the same each time.\n\n"
                        "Classifiers of texts: lines of label, tab, text, perhaps tab, second "
                        "text. Loss, accuracy, and F1: with two classes of the second, else the "
-                       "plain mean over the classes."},
+                       "plain mean over the classes.\n\n"
+                       "Forecasters: from every row on, the first of which are only looked back "
+                       "on; squared error in deviations of the training rows (loss) and in the "
+                       "data's units (mse), absolute error (mae), the squared errors of the "
+                       "naive forecasts, and the ratio of loss to the better one's."},
     .run = run};

@@ -130,8 +130,8 @@ static qkv_status targets_first(job *j, const names *targets)
                strcmp(j->columns[at].given, targets->items[k]) != 0)
             at++;
         if (at == j->count)
-            return qkv__fail(j->base.c->ctx, QKV_E_ARGUMENT, "--target: %s has no column \"%.40s\", "
-                             "or it is named twice", j->s.data, targets->items[k]);
+            return qkv__fail(j->base.c->ctx, QKV_E_ARGUMENT, "--target: %s has no column "
+                             "\"%.40s\", or it is named twice", j->s.data, targets->items[k]);
         swap_columns(j, k, at);
         j->named = true;
     }
@@ -224,7 +224,7 @@ static qkv_status read_data(cli_job *base)
     qkv_status status = QKV_OK;
     if (base->o.init) {
         status = qkv_hub_load(&base->model, ctx, base->o.init);
-        if (!status && qkv_model_type_of(base->model) != &qkv_forecast_type)
+        if (!status && !qkv_model_is_forecaster(base->model))
             status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
                                base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
         if (!status)
@@ -283,11 +283,12 @@ static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
     cli *c = base->c;
+    const qkv_forecast_config *config = qkv_model_config(base->model);
+    bool enough = j->train.rows >= config->context + config->horizon;
     qkv_status status =
         qkv_task_forecast(&base->task, base->model, &j->train, &j->valid, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, j->s.data);
-    const qkv_forecast_config *config = qkv_model_config(base->model);
+        return qkv__fail_prefix(c->ctx, j->s.valid && enough ? j->s.valid : j->s.data);
     cli_job_rate(base, config->width, RATE);
     cli_note(c, "%s, %zu parameters; %zu rows of %zu to learn from, %zu held out; season of the "
              "naive forecast: %zu rows", qkv_model_type_name(qkv_model_type_of(base->model)),
@@ -339,10 +340,10 @@ static const qkv__preset presets[] = {
     {NULL, NULL, NULL},
 };
 static const char *const examples[] = {
-    "qkv train forecast --data load.csv --context 168 --horizon 24 --minutes 2 --out runs/load",
-    "qkv train forecast --data load.csv --columns load,wind --target load --out runs/wind",
-    "qkv train forecast --data load.csv --decoder --patch 8 --normalize window --out runs/ed",
-    "qkv train forecast --data load.csv --minutes 2 --out runs/load --resume", NULL};
+    "qkv train forecast --data load.csv --context 168 --minutes 2 --out runs/a",
+    "qkv train forecast --data load.csv --columns load,wind --target load --out b",
+    "qkv train forecast --data load.csv --decoder --patch 8 --out runs/c",
+    "qkv train forecast --data load.csv --minutes 2 --out runs/a --resume", NULL};
 
 const cli_command cli_train_forecast = {
     .manual = {.name = "train forecast", .summary = "train a forecaster on rows of numbers",

@@ -13,7 +13,8 @@ qkv_series cli_series(const qkv_array *a);
  * directory, or all where it has none. Freed with qkv_array_free. */
 qkv_status cli_series_load(qkv_array *out, const qkv_model *m, const char *path);
 
-/* Rows that training keeps in dir/name, an .npy file; none, where it is not there and need not be. */
+/* Rows that training keeps in dir/name, an .npy file; none where it is not there and not
+ * required. */
 qkv_status cli_series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
                            bool required);
 

@@ -202,6 +202,8 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
     return v.status;
 }
 
+bool qkv_model_is_forecaster(const qkv_model *base) { return base->type == &qkv_forecast_type; }
+
 /* ---- scale --------------------------------------------------------------------------------- */
 
 const qkv_real *qkv_forecast_mean(const qkv_model *base)

@@ -204,7 +204,7 @@ static qkv_status check_series(const qkv_model *m, const qkv_series *s, const ch
 {
     const qkv_forecast_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
-    if (qkv_model_type_of(m) != &qkv_forecast_type)
+    if (!qkv_model_is_forecaster(m))
         return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
                          qkv_model_type_name(qkv_model_type_of(m)));
     if (s->columns != c->columns)

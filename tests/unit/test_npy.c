@@ -206,7 +206,8 @@ static void columns_that_were_asked_for(void **state)
         const char *names[2];
     } cases[] = {
         {"a,b,day\n2.5,-300,monday\n4,5,\n", {"b", "a"}, NULL, {"b", "a"}},
-        {"\"\",\"a b\",\"c\"\n\"1\",\"2.5\",-300\n\"2\",4,5\n", {"c", "a b"}, NULL, {"c", "a b"}},
+        {"\"\",\"a b\",\"c\"\n\"1\",\"2.5\",-300\n\"2\",4,5\n", {"c", "a b"}, NULL,
+         {"c", "a b"}},
         {"2.5;-300;7\n4;5;6\n", {"2", "1"}, NULL, {NULL}},
         {"3,b,1\n2.5,-300,7\n", {"2", "3"}, NULL, {"b", "3"}}, /* a name before a number */
         {"-300,2.5\n4,5\n", {"b", "a"}, NULL, {NULL}},

@@ -1,0 +1,34 @@
+/* eval_forecast.c - judging forecasters. */
+#include <math.h>
+
+#include "cli/eval.h"
+#include "cli/series.h"
+
+qkv_status eval_forecast(eval *e, qkv_measures *out)
+{
+    qkv_array rows = {0};
+    qkv_forecast_score s = {0};
+    char *path = NULL;
+    qkv_status status;
+    if (e->file) {
+        status = cli_series_load(&rows, e->model, e->file);
+    } else {
+        status = eval_held_out(e, "valid.npy", &path);
+        if (!status)
+            status = cli_series_open(&rows, e->c->ctx, e->dir, "train/valid.npy", true);
+    }
+    qkv__free(e->c->ctx, path);
+    qkv_series series = cli_series(&rows);
+    if (!status && qkv_forecast_evaluate(e->model, e->tape, &series, 0, &s))
+        status = qkv__fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
+    eval_add(out, "loss", s.loss);
+    eval_add(out, "mse", s.mse);
+    eval_add(out, "mae", s.mae);
+    eval_add(out, "persistence", s.persistence);
+    if (isfinite(s.seasonal))
+        eval_add(out, "seasonal", s.seasonal);
+    eval_add(out, "ratio", s.ratio);
+    out->scored = s.windows;
+    qkv_array_free(&rows);
+    return status;
+}
