@@ -73,7 +73,8 @@ above "$(field accuracy judged)" 0.4 || fail "eval words --file: $(cat judged)"
 head -1 fills | grep -q '^{"fills": \[{"token": "cat", "prob": 0\.' ||
     fail "fill: $(head -1 fills)"
 head -1 fills | grep -o '"prob": [0-9.e-]*' |
-    awk '{ s += $2; if (NR > 1 && $2 > p) exit 1; p = $2 } END { exit !(s > 0.999 && s < 1.001) }' ||
+    awk '{ s += $2; if (NR > 1 && $2 > p) exit 1; p = $2 }
+        END { exit !(s > 0.999 && s < 1.001) }' ||
     fail "fill: odd probabilities: $(head -1 fills)"
 [ "$("$QKV" fill words "the red [MASK]" --top 3 | wc -l)" -eq 3 ] || fail "fill --top 3"
 
