@@ -7,6 +7,7 @@
 #include "qkv/forecast.h"
 #include "qkv/hub.h"
 #include "qkv/marian.h"
+#include "qkv/run.h"
 
 /* Who judges what: the first row whose `takes` is true. */
 typedef struct {
@@ -32,6 +33,10 @@ static const qkv_option rows[] = {
      .help = "the same for translators: sentences to translate"},
     {.flag = "target", .type = QKV_OPT_STRING, FIELD(target), .value = "FILE",
      .help = "and their translations"},
+    {.flag = "beam", .type = QKV_OPT_SIZE, .max = QKV_BEAMS, FIELD(beam), .value = "N",
+     .initial = "0", .help = "hypotheses kept in translating; 0: as the directory says"},
+    {.flag = "tokenized", .type = QKV_OPT_BOOL, FIELD(tokenized),
+     .help = "BLEU counts words between blanks, as `qkv score bleu --tokenized`"},
     {.flag = "lines", .type = QKV_OPT_BOOL, FIELD(lines),
      .help = "of models that guess hidden words: each line of the file is a text"},
 };
@@ -123,7 +128,8 @@ const cli_command cli_eval = {
                        "mean -log p of a token, in nats; perplexity: e^loss; bits per byte of "
                        "the text, which compares models with different tokens.\n\n"
                        "Translators: loss and perplexity of the references' tokens, each given "
-                       "the source and the right tokens before it.\n\n"
+                       "the source and the right tokens before it; BLEU and chrF2 of the "
+                       "translations that beam search finds.\n\n"
                        "Models that guess hidden words: loss, perplexity and accuracy of 15 % of "
                        "the words, the same each time.\n\n"
                        "Classifiers of texts: lines of label, tab, text, perhaps tab, second "

@@ -11,6 +11,8 @@ typedef struct {
     const char *dir;
     const char *file, *source, *target; /* data that was named; NULL: not */
     bool lines; /* each line of the file is a text */
+    bool tokenized; /* BLEU of words between blanks */
+    size_t beam;    /* 0: as the directory says */
     qkv_model *model;
     qkv_tokenizer *tokenizer; /* NULL for models without text */
     qkv_tape *tape;
