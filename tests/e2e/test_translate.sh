@@ -32,8 +32,6 @@ grep -q '"model_type": "marian"' a/config.json || fail "not a marian: $(cat a/co
 "$qkv" eval a --json >held 2>&1 || fail "eval: $(cat held)"
 "$qkv" eval a --source s --target t --json >learnt 2>&1 || fail "eval of files: $(cat learnt)"
 awk -F'[:,]' '{ exit !($2 < 1.0) }' learnt || fail "nothing is learnt: $(cat learnt)"
-awk -F'"bleu": ' '{ split($2, b, ","); exit !(b[1] > 60 && b[1] <= 100) }' learnt ||
-    fail "its translations are none: $(cat learnt)"
 awk -F'"chrf": ' '{ split($2, b, ","); exit !(b[1] > 60 && b[1] <= 100) }' learnt ||
     fail "its translations are none: $(cat learnt)"
 grep -q '"bleu": ' held || fail "no BLEU of the held-out pairs: $(cat held)"
