@@ -21,6 +21,8 @@
     X(contrastive, 30, "Texts of one day find each other: the loss is attention")              \
     X(dates, 150, "An encoder-decoder reads dates, however they are written")                  \
     X(numbers, 160, "An encoder-decoder reads numbers in words")                               \
+    X(bert, 150, "A BERT fills in blanks, and tells code from prose")                          \
+    X(forecast, 40, "A transformer forecasts a series, beside the naive forecasts")            \
     X(gpt, 300, "A GPT reads source code and writes some")
 
 static const struct {

@@ -18,7 +18,8 @@ typedef struct {
 /* Takes about t->seconds. On failure the context says why. */
 typedef qkv_status tour_fn(tour *t);
 
-tour_fn tour_attention, tour_contrastive, tour_dates, tour_gpt, tour_numbers;
+tour_fn tour_attention, tour_bert, tour_contrastive, tour_dates, tour_forecast, tour_gpt,
+    tour_numbers;
 
 /* ---- texts: tour_text.c --------------------------------------------------------------------- */
 
@@ -29,10 +30,11 @@ typedef struct {
     size_t held_out; /* of the files */
 } tour_text;
 
-/* The .c, .h and .md files below the source folder, every tenth one held out, at most valid_bytes
- * of those; without such files the help of every command. Freed with tour_text_free even after
- * a failure. */
-qkv_status tour_text_collect(tour_text *x, const tour *t, size_t valid_bytes);
+/* The files below the source folder with one of the endings (NULL at the end), every tenth one held
+ * out, at most valid_bytes of those; without such files the help of every command. Freed with
+ * tour_text_free even after a failure. */
+qkv_status tour_text_collect(tour_text *x, const tour *t, const char *const *endings,
+                             size_t valid_bytes);
 void tour_text_free(tour_text *x);
 
 /* The longest stretch of sample that stands in text, too, in characters that are no white space. */

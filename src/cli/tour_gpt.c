@@ -231,9 +231,10 @@ static qkv_status report(chapter *h)
 
 qkv_status tour_gpt(tour *t)
 {
+    static const char *const endings[] = {".c", ".h", ".md", NULL};
     chapter h = {.t = t, .ctx = t->page->c->ctx, .seconds = TRAINING_SHARE * t->seconds};
     size_t valid = (size_t)(VALID_BYTES_PER_SECOND * t->seconds) + 8 * LENGTH;
-    qkv_status status = tour_text_collect(&h.text, t, valid < 200000 ? valid : 200000);
+    qkv_status status = tour_text_collect(&h.text, t, endings, valid < 200000 ? valid : 200000);
     if (!status)
         status = make_tokens(&h);
     if (!status)

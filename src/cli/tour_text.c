@@ -12,6 +12,7 @@ static const size_t largest_file = 1u << 20, most_text = 1u << 25; /* bytes */
 typedef struct {
     tour_text *x;
     qkv_context *ctx;
+    const char *const *endings;
     size_t valid_bytes;
 } walk;
 
@@ -19,6 +20,14 @@ static bool ends_in(const char *name, const char *end)
 {
     size_t n = strlen(name), m = strlen(end);
     return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static bool is_wanted(const walk *w, const char *name)
+{
+    for (size_t i = 0; w->endings[i]; i++)
+        if (ends_in(name, w->endings[i]))
+            return true;
+    return false;
 }
 
 /* Folders that hold no source: what is hidden, built or trained. */
@@ -36,17 +45,24 @@ static bool plain(const char *text, size_t len)
     return len > 0;
 }
 
+/* The file's plain lines; nothing of a file that is no text. */
 static void take(walk *w, const char *text, size_t len)
 {
     tour_text *x = w->x;
-    if (!plain(text, len) || x->train.len + len > most_text)
+    if (x->train.len + len > most_text || !len || memchr(text, 0, len))
         return;
     bool judge = ++x->files % HOLD_OUT_EVERY == HOLD_OUT_EVERY / 2 &&
                  x->valid.len < w->valid_bytes;
     x->held_out += judge;
-    if (judge && len > w->valid_bytes - x->valid.len)
-        len = w->valid_bytes - x->valid.len;
-    qkv__str_add(judge ? &x->valid : &x->train, text, len);
+    qkv__str *to = judge ? &x->valid : &x->train;
+    size_t most = judge ? w->valid_bytes : SIZE_MAX;
+    for (const char *end = text + len; text < end && to->len < most;) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        size_t n = stop ? (size_t)(stop - text) + 1 : (size_t)(end - text);
+        if (plain(text, n))
+            qkv__str_add(to, text, n < most - to->len ? n : most - to->len);
+        text += n;
+    }
 }
 
 static qkv_status take_file(walk *w, const char *path)
@@ -70,7 +86,7 @@ static qkv_status take_folder(walk *w, const char *dir, int depth)
             status = QKV_E_MEMORY;
         else if (qkv__dir_exists(path))
             status = skipped(name) || depth == DEEPEST ? QKV_OK : take_folder(w, path, depth + 1);
-        else if (ends_in(name, ".c") || ends_in(name, ".h") || ends_in(name, ".md"))
+        else if (is_wanted(w, name))
             status = take_file(w, path);
         qkv__free(w->ctx, path);
     }
@@ -97,10 +113,11 @@ static void take_help(tour_text *x)
     x->train.len = keep;
 }
 
-qkv_status tour_text_collect(tour_text *x, const tour *t, size_t valid_bytes)
+qkv_status tour_text_collect(tour_text *x, const tour *t, const char *const *endings,
+                             size_t valid_bytes)
 {
     qkv_context *ctx = t->page->c->ctx;
-    walk w = {x, ctx, valid_bytes};
+    walk w = {x, ctx, endings, valid_bytes};
     *x = (tour_text){0};
     qkv__str_init(&x->train, ctx);
     qkv__str_init(&x->valid, ctx);

@@ -17,7 +17,7 @@ has "$out/text" 'The cat sat on the mat'
 has "$out/text" 'qkv_infonce_loss'
 has "$out/text" 'reads dates'
 has "$out/text" 'reads numbers'
-[ "$(grep -c 'What was learnt:' "$out/text")" -eq 4 ] ||
+[ "$(grep -c 'What was learnt:' "$out/text")" -eq 6 ] ||
     { echo "not every chapter says what it learnt"; failed=1; }
 if LC_ALL=C sed 's/[\x80-\xbf]//g' "$out/text" | grep -q '.\{81\}'; then
     echo "more than 80 columns"
@@ -25,6 +25,12 @@ if LC_ALL=C sed 's/[\x80-\xbf]//g' "$out/text" | grep -q '.\{81\}'; then
 fi
 "$QKV" generate "$out/t/gpt" --prompt 'int' --tokens 3 --json >"$out/made" 2>&1
 has "$out/made" '"ids"'
+"$QKV" fill "$out/t/bert/words" 'the [MASK] of it' --json >"$out/made" 2>&1
+has "$out/made" '"token"'
+"$QKV" forecast "$out/t/forecast" --horizon 3 <"$out/t/forecast/past.csv" >"$out/made" 2>&1
+has "$out/made" 'load'
+echo 'march 3, 1998' | "$QKV" translate "$out/t/dates" --beam 1 >"$out/made" 2>&1
+[ "$(wc -l <"$out/made")" -eq 1 ] || { echo "no line for a line: $(cat "$out/made")"; failed=1; }
 
 # Without source text: the command's own help. The folder is a tour's, so it is used again.
 mkdir "$out/empty"
@@ -41,5 +47,5 @@ has "$out/mine/file" 'mine'
 
 "$QKV" tour nowhere >/dev/null 2>"$out/err"
 [ $? -eq 2 ] || { echo "an unknown chapter is no usage error"; failed=1; }
-has "$out/err" 'attention, contrastive, dates, numbers, gpt'
+has "$out/err" 'attention, contrastive, dates, numbers, bert, forecast, gpt'
 exit "$failed"
