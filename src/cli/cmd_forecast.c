@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/plot.h"
 #include "cli/series.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
@@ -11,6 +12,7 @@
 typedef struct {
     size_t horizon;
     const char *file;
+    bool plot;
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
@@ -19,6 +21,8 @@ static const qkv_option rows[] = {
      .help = "rows to forecast; 0: as many as it was trained for"},
     {.flag = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "CSV", .initial = STDIN,
      .help = "the history"},
+    {.flag = "plot", .type = QKV_OPT_BOOL, FIELD(plot),
+     .help = "a picture of each column on the standard error, too"},
 };
 static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows};
 
@@ -30,6 +34,14 @@ static void print_rows(const qkv_array *history, const qkv_real *y, size_t n, si
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < targets; j++)
             printf("%.7g%s", (double)y[i * targets + j], j + 1 < targets ? "," : "\n");
+}
+
+static void plot(const qkv_array *history, const qkv_real *y, size_t n, size_t targets)
+{
+    size_t C = history->shape[1];
+    for (size_t j = 0; j < targets; j++)
+        cli_plot(stderr, history->names ? history->names[j] : NULL, history->data + j,
+                 history->shape[0], C, y + j, n, targets);
 }
 
 static int answer_json(cli *c, const qkv_array *history, const qkv_real *y, size_t n,
@@ -92,6 +104,8 @@ static int run(cli *c, int argc, char **argv)
         code = answer_json(c, &history, y, n, config->targets);
     else if (!status)
         print_rows(&history, y, n, config->targets);
+    if (!status && s.plot)
+        plot(&history, y, n, config->targets);
     qkv__free(c->ctx, y);
     qkv_array_free(&history);
     qkv_model_destroy(m);
@@ -100,7 +114,8 @@ static int run(cli *c, int argc, char **argv)
 
 static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv forecast runs/load --horizon 24 < history.csv",
-                                       "qkv forecast runs/load --file history.csv --json", NULL};
+                                       "qkv forecast runs/load --file history.csv --json",
+                                       "qkv forecast runs/load --plot < history.csv", NULL};
 
 const cli_command cli_forecast = {
     .manual = {.name = "forecast", .summary = "continue a series of numbers",

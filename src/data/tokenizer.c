@@ -36,11 +36,12 @@ static qkv_status encode_piece(void *user, const char *piece, size_t len)
                             e->out->count - before);
 }
 
-/* What lies between added tokens; first: it begins the text. */
-typedef qkv_status stretch_fn(encoding *e, const char *text, size_t len, bool first);
+/* What lies between added tokens; first: as many of its bytes come from the first character of the
+ * text, before it was normalised. */
+typedef qkv_status stretch_fn(encoding *e, const char *text, size_t len, size_t first);
 
 /* Through splitter and model. */
-static qkv_status encode_stretch(encoding *e, const char *text, size_t len, bool first)
+static qkv_status encode_stretch(encoding *e, const char *text, size_t len, size_t first)
 {
     const qkv__sink sink = {encode_piece, e};
     return len ? qkv__split(&e->t->splitter, e->t->ctx, text, len, first, &sink) : QKV_OK;
@@ -48,7 +49,7 @@ static qkv_status encode_stretch(encoding *e, const char *text, size_t len, bool
 
 /* Cuts added tokens out and gives what lies between to stretch. */
 static qkv_status cut_added(encoding *e, const char *text, size_t len, bool normalized,
-                            bool first, stretch_fn *stretch)
+                            size_t first, stretch_fn *stretch)
 {
     size_t at = 0;
     qkv__match m;
@@ -56,21 +57,56 @@ static qkv_status cut_added(encoding *e, const char *text, size_t len, bool norm
     bool plain = e->flags & QKV_ENCODE_PLAIN;
     while (!status && qkv__added_next(&e->t->added, text, len, at, at, normalized, plain, &m)) {
         if (m.start > at)
-            status = stretch(e, text + at, m.start - at, first && at == 0);
+            status = stretch(e, text + at, m.start - at, first > at ? first - at : 0);
         if (!status && !qkv__ids_push(e->t->ctx, e->out, m.id))
             status = QKV_E_MEMORY;
         at = m.end;
     }
-    return status || at == len ? status : stretch(e, text + at, len - at, first && at == 0);
+    return status || at == len ? status
+                               : stretch(e, text + at, len - at, first > at ? first - at : 0);
 }
 
-static qkv_status encode_normalized(encoding *e, const char *text, size_t len, bool first)
+/* Bytes of the normalised text that come from the first character of text: what stands before the
+ * longest ending that it shares with the text normalised with another letter first. */
+static qkv_status first_part(const encoding *e, const char *text, size_t len,
+                             const qkv__str *normal, size_t *first)
+{
+    /* Two that join with no accent: text may begin with one of them, in some form. */
+    static const char *const letters[] = {"Q", "\xe1\x83\x90", NULL}; /* Georgian an */
+    size_t skip = qkv__scan_char(text, len);
+    qkv__str other, result;
+    qkv_status status = QKV_OK;
+    qkv__str_init(&other, e->t->ctx);
+    qkv__str_init(&result, e->t->ctx);
+    *first = 0;
+    for (size_t i = 0; letters[i] && !*first && !status; i++) {
+        size_t same = 0;
+        qkv__str_clear(&other);
+        qkv__str_clear(&result);
+        qkv__str_puts(&other, letters[i]);
+        qkv__str_add(&other, text + skip, len - skip);
+        status = other.failed ? QKV_E_MEMORY
+                              : qkv__normalize(&e->t->normalizer, e->t->ctx, other.data,
+                                               other.len, &result);
+        while (!status && same < result.len && same < normal->len &&
+               result.data[result.len - 1 - same] == normal->data[normal->len - 1 - same])
+            same++;
+        *first = normal->len - same;
+    }
+    qkv__str_free(&other);
+    qkv__str_free(&result);
+    return status;
+}
+
+static qkv_status encode_normalized(encoding *e, const char *text, size_t len, size_t first)
 {
     if (!e->t->normalizer.count)
         return cut_added(e, text, len, true, first, encode_stretch);
     qkv__str normal;
     qkv__str_init(&normal, e->t->ctx);
     qkv_status status = qkv__normalize(&e->t->normalizer, e->t->ctx, text, len, &normal);
+    if (!status && first && e->t->splitter.asks_first)
+        status = first_part(e, text, len, &normal, &first);
     if (!status)
         status = cut_added(e, normal.data, normal.len, true, first, encode_stretch);
     qkv__str_free(&normal);
@@ -99,7 +135,7 @@ static qkv_status encode_item(encoding *e, int32_t id, const char *text, size_t 
     len -= taken;
     e->t->text = text;
     e->t->text_len = len;
-    qkv_status status = len ? cut_added(e, text, len, false, true, encode_normalized) : QKV_OK;
+    qkv_status status = len ? cut_added(e, text, len, false, 1, encode_normalized) : QKV_OK;
     e->t->text = NULL;
     return status;
 }
@@ -198,7 +234,7 @@ qkv_status qkv__tokenizer_pieces(qkv_tokenizer *t, const char *text, size_t len,
     qkv__str_init(&normal, t->ctx);
     qkv_status status = qkv__normalize(&t->normalizer, t->ctx, text, len, &normal);
     if (!status && normal.len)
-        status = qkv__split(&t->splitter, t->ctx, normal.data, normal.len, true, sink);
+        status = qkv__split(&t->splitter, t->ctx, normal.data, normal.len, 1, sink);
     qkv__str_free(&normal);
     return status;
 }

@@ -139,7 +139,8 @@ typedef struct {
     const qkv__splitter *splitter;
     qkv_context *ctx;
     const qkv__sink *sink;
-    const char *first; /* where what is encoded begins; NULL: not in this text */
+    const char *text; /* what is split */
+    size_t first;     /* bytes of it that come from the first character */
 } run;
 
 static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t len);
@@ -235,6 +236,12 @@ static qkv_status run_classes(const run *r, size_t stage, const char *text, size
     return status ? status : flush(&j);
 }
 
+/* A piece in memory of its own, which another stage made, does not. */
+static bool begins_text(const run *r, const char *piece)
+{
+    return (uintptr_t)piece - (uintptr_t)r->text < r->first;
+}
+
 /* Spaces become the replacement, a word begins with one. */
 static qkv_status run_metaspace(const run *r, size_t stage, const char *text, size_t len)
 {
@@ -243,7 +250,7 @@ static qkv_status run_metaspace(const run *r, size_t stage, const char *text, si
     qkv__str s;
     qkv__str_init(&s, r->ctx);
     bool marked = *text == ' ' || (len >= mark && memcmp(text, st->mark, mark) == 0);
-    if (!marked && (st->prepend == ALWAYS || (st->prepend == FIRST && r->first == text)))
+    if (!marked && (st->prepend == ALWAYS || (st->prepend == FIRST && begins_text(r, text))))
         qkv__str_puts(&s, st->mark);
     for (size_t i = 0; i < len; i++)
         qkv__str_add(&s, text[i] == ' ' ? st->mark : text + i, text[i] == ' ' ? mark : 1);
@@ -354,30 +361,6 @@ static cut_class number_class(int32_t cp)
     return qkv__class_of(cp) == QKV__NUMBER ? MARK : WORD;
 }
 
-static qkv_status read_bert(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
-{
-    (void)s;
-    (void)at;
-    st->class_of = bert_class;
-    return QKV_OK;
-}
-
-static qkv_status read_space(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
-{
-    (void)s;
-    (void)at;
-    st->class_of = space_class;
-    return QKV_OK;
-}
-
-static qkv_status read_words(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
-{
-    (void)s;
-    (void)at;
-    st->class_of = word_class;
-    return QKV_OK;
-}
-
 static qkv_status read_punctuation(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
 {
     const char *how = "Isolated";
@@ -402,7 +385,6 @@ static qkv_status read_metaspace(qkv__splitter *s, qkv__stage *st, const qkv__js
 {
     const char *scheme = NULL, *mark = QKV__SPACE_MARK;
     bool old_prefix = true;
-    (void)s;
     st->split_words = true;
     qkv_status status = qkv__json_opt_string(at, "replacement", &mark);
     if (!status)
@@ -421,6 +403,7 @@ static qkv_status read_metaspace(qkv__splitter *s, qkv__stage *st, const qkv__js
     if (i > NEVER)
         return qkv__json_fail(at, "prepend_scheme", "\"%.40s\" is none that qkv knows", scheme);
     st->prepend = (prepend)i;
+    s->asks_first = s->asks_first || i == FIRST;
     st->mark = qkv__strdup(at->ctx, mark);
     return st->mark ? QKV_OK : QKV_E_MEMORY;
 }
@@ -428,15 +411,16 @@ static qkv_status read_metaspace(qkv__splitter *s, qkv__stage *st, const qkv__js
 static const struct {
     const char *name;
     qkv_status (*read)(qkv__splitter *s, qkv__stage *st, const qkv__json *at);
+    cut_class (*class_of)(int32_t cp); /* without read */
 } stage_kinds[] = {
-    {"ByteLevel", read_byte_level},
-    {"Split", read_split},
-    {"BertPreTokenizer", read_bert},
-    {"WhitespaceSplit", read_space},
-    {"Whitespace", read_words},
-    {"Punctuation", read_punctuation},
-    {"Digits", read_digits},
-    {"Metaspace", read_metaspace},
+    {"ByteLevel", read_byte_level, NULL},
+    {"Split", read_split, NULL},
+    {"BertPreTokenizer", NULL, bert_class},
+    {"WhitespaceSplit", NULL, space_class},
+    {"Whitespace", NULL, word_class},
+    {"Punctuation", read_punctuation, NULL},
+    {"Digits", read_digits, NULL},
+    {"Metaspace", read_metaspace, NULL},
 };
 
 static qkv_status read_stage(qkv__splitter *s, qkv_context *ctx, const qkv__json *at)
@@ -453,8 +437,8 @@ static qkv_status read_stage(qkv__splitter *s, qkv_context *ctx, const qkv__json
         if (!qkv__grow(ctx, &s->stages, &s->capacity, s->count + 1, sizeof *s->stages))
             return QKV_E_MEMORY;
         qkv__stage *st = &s->stages[s->count++];
-        *st = (qkv__stage){0};
-        return stage_kinds[i].read(s, st, at);
+        *st = (qkv__stage){.class_of = stage_kinds[i].class_of};
+        return stage_kinds[i].read ? stage_kinds[i].read(s, st, at) : QKV_OK;
     }
     return qkv__json_fail(at, "type", "\"%.40s\" is no pre-tokenizer that qkv knows", type);
 }
@@ -486,9 +470,9 @@ void qkv__splitter_free(qkv__splitter *s, qkv_context *ctx)
 }
 
 qkv_status qkv__split(const qkv__splitter *s, qkv_context *ctx, const char *text, size_t len,
-                      bool first, const qkv__sink *sink)
+                      size_t first, const qkv__sink *sink)
 {
-    const run r = {s, ctx, sink, first ? text : NULL};
+    const run r = {s, ctx, sink, text, first};
     return run_stage(&r, 0, text, len);
 }
 

@@ -55,6 +55,8 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     }
     qkv_tensor *y = target ? qkv_forecast_forward(f->model, t, windows, B) : NULL;
     qkv__free(f->ctx, windows);
+    if (!y)
+        return NULL;
     y = qkv_forecast_loss(f->model, t, y, target);
     return B == part->total ? y : qkv_scale(t, y, (double)B / (double)part->total);
 }

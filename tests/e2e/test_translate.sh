@@ -29,8 +29,8 @@ done
 grep -q '"model_type": "marian"' a/config.json || fail "not a marian: $(cat a/config.json)"
 
 # What it learns, and that held-out pairs are judged.
-"$qkv" eval a --json >held 2>&1 || fail "eval: $(cat held)"
-"$qkv" eval a --source s --target t --json >learnt 2>&1 || fail "eval of files: $(cat learnt)"
+"$qkv" eval a --json >held 2>notes || fail "eval: $(cat notes)"
+"$qkv" eval a --source s --target t --json >learnt 2>notes || fail "eval of files: $(cat notes)"
 awk -F'[:,]' '{ exit !($2 < 1.0) }' learnt || fail "nothing is learnt: $(cat learnt)"
 awk -F'"chrf": ' '{ split($2, b, ","); exit !(b[1] > 60 && b[1] <= 100) }' learnt ||
     fail "its translations are none: $(cat learnt)"

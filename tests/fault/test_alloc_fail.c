@@ -10,6 +10,7 @@
 
 #include "failing.h"
 #include "qkv/bert.h"
+#include "qkv/forecast.h"
 #include "qkv/gpt.h"
 #include "qkv/marian.h"
 
@@ -110,6 +111,9 @@ static const qkv_bert_config bert = {.vocab = 3000, .positions = 16, .segments =
 static const qkv_marian_config marian = {
     .vocab = 3000, .positions = 16, .width = 64, .encoder_layers = 2, .decoder_layers = 2,
     .encoder_heads = 4, .decoder_heads = 4, .pad = 1};
+static const qkv_forecast_config forecast = {
+    .columns = 2, .context = 8, .horizon = 4, .patch = 2, .width = 64, .layers = 2,
+    .decoder_layers = 2, .heads = 4, .linear = true};
 static const struct {
     const qkv_model_type *type;
     const void *config;
@@ -117,6 +121,7 @@ static const struct {
     {&qkv_gpt2_type, &gpt},        {&qkv_llama_type, &gpt},
     {&qkv_bert_masked_type, &bert}, {&qkv_bert_classifier_type, &bert},
     {&qkv_marian_type, &marian},   {&qkv_translator_type, &marian},
+    {&qkv_forecast_type, &forecast},
 };
 
 static bool make_model(failing *memory, size_t i)

@@ -31,6 +31,7 @@ static const reader readers[] = {
     {"a.pth", read_pytorch, PYTORCH("tensor.pth"), NULL, true},
     {"b.pth", read_pytorch, PYTORCH("newer-legacy.pth"), NULL, true},
     {"a.csv", read_array, NULL, sample_csv, false},
+    {"b.csv", read_columns, NULL, sample_csv, false},
     {"config.json", read_config, NULL, sample_config, true},
 };
 static const size_t reader_count = sizeof readers / sizeof *readers;

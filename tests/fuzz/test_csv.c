@@ -2,6 +2,6 @@
 #include "fuzz.h"
 
 const fuzz_target fuzz = {
-    .read = read_array,
+    .read = read_csv,
     .texts = {sample_csv, "1 2\n3 4\n", "1;2;3\r\n4;5;6\r\n", "x\ty\n1\t-2e5\n"},
 };

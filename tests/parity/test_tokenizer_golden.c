@@ -90,6 +90,13 @@ static void test_bpe(void **state)
     compare("bpe", true);
 }
 
+/* Metaspace's "first": what the normalizer made of the first character, if anything. */
+static void test_marks(void **state)
+{
+    (void)state;
+    compare("marks", false);
+}
+
 static void test_added_tokens(void **state)
 {
     (void)state;
@@ -195,7 +202,7 @@ static void test_training(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bpe),     cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_bpe),     cmocka_unit_test(test_marks), cmocka_unit_test(test_added_tokens),
         cmocka_unit_test(test_pattern), cmocka_unit_test(test_splits),
         cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_training),
         cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_words),

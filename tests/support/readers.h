@@ -71,6 +71,20 @@ static inline qkv_status read_array(qkv_context *c, const char *path)
     return status;
 }
 
+static inline qkv_status read_columns(qkv_context *c, const char *path)
+{
+    qkv_array a;
+    qkv_status status = qkv_csv_load_columns(&a, c, path, (const char *const[]){"b c", "1"}, 2);
+    qkv_array_free(&a);
+    return status;
+}
+
+static inline qkv_status read_csv(qkv_context *c, const char *path)
+{
+    qkv_status status = read_columns(c, path);
+    return status ? status : read_array(c, path);
+}
+
 /* A model's configuration in small: every type of row. */
 typedef struct {
     size_t width;

@@ -24,6 +24,7 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normaliz
 
 OUT = os.path.join(os.path.dirname(__file__), "..", "..", "tests", "golden", "tokenizer")
 END = "<|endoftext|>"
+CHARACTERS = "abcdefghijklmnoprstuvwyzßéü漢かな한국어12043!.'-\u0131\u0307"
 
 PARTS = [
     "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f3f3\ufe0f\u200d\U0001f308",
@@ -182,6 +183,20 @@ def with_unigram(text):
     return t
 
 
+def with_marks(text):
+    """Single characters, a mark before what comes from the text's first; not trained."""
+    t = Tokenizer(models.Unigram([("<unk>", 0.0)] + [(c, -1.0) for c in "\u2581" + CHARACTERS],
+                                 unk_id=0))
+    t.normalizer = normalizers.Sequence([
+        normalizers.Strip(), normalizers.Nmt(), normalizers.NFKC(), normalizers.Lowercase(),
+        normalizers.Replace("_", ""), normalizers.Replace("x", "ab")])
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex("[a-g]|1"), "isolated"),
+        pre_tokenizers.Metaspace(prepend_scheme="first", split=False)])
+    t.add_tokens([AddedToken("wor", normalized=True), AddedToken("[right]", normalized=False)])
+    return t
+
+
 def train_spm(text, **options):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -280,7 +295,7 @@ def main():
     made = {"bpe": train(new_bpe(), text, 700), "added": with_added(text),
             "pattern": with_pattern(text), "splits": with_splits(text),
             "wordpiece": with_wordpiece(text), "words": with_words(text),
-            "unigram": with_unigram(text)}
+            "unigram": with_unigram(text), "marks": with_marks(text)}
     write_spm(text, docs)
     for name, t in made.items():
         os.makedirs(os.path.join(OUT, name), exist_ok=True)
