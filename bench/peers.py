@@ -21,6 +21,7 @@ BERT_BATCH, BERT_LENGTH, MASKED = 8, 128, 0.15
 PAIRS, SENTENCE, PAIRS_VOCAB = 128, 32, 32001
 HEADS, WIDTH, ATTENDED, PASSES = 12, 64, 2048, 10  # attention
 PROMPT, TOKENS = 16, 64  # generating
+TRANSLATED, WORDS, BEAMS, SEARCHES = 64, 25, 4, 2  # translating
 MERGES = 10000
 
 
@@ -94,9 +95,7 @@ def torch_bert(options):
     return tokens / step_seconds(options, model, loss)
 
 
-def torch_transformer(options):
-    """Tokens a second, both sides, of the base transformer, dropout 0.1, smoothing 0.1."""
-    import torch
+def base_transformer():
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(
@@ -106,7 +105,14 @@ def torch_transformer(options):
         decoder_ffn_dim=2048, encoder_layerdrop=0.0, decoder_layerdrop=0.0, dropout=0.1,
         activation_function="relu", scale_embedding=True)
     config._attn_implementation = "sdpa"
-    model = MarianMTModel(config).train()
+    return MarianMTModel(config)
+
+
+def torch_transformer(options):
+    """Tokens a second, both sides, of the base transformer, dropout 0.1, smoothing 0.1."""
+    import torch
+
+    model = base_transformer().train()
     source = torch.randint(PAIRS_VOCAB - 1, (PAIRS, SENTENCE))
     target = torch.randint(PAIRS_VOCAB - 1, (PAIRS, SENTENCE + 1))
 
@@ -116,6 +122,22 @@ def torch_transformer(options):
                                                  label_smoothing=0.1)
 
     return 2 * PAIRS * SENTENCE / step_seconds(options, model, loss)
+
+
+def transformers_translate(options):
+    """Tokens a second of the best translations: beam search, none of which ends early."""
+    import torch
+
+    model = base_transformer().eval()
+    source = torch.randint(1, PAIRS_VOCAB - 1, (TRANSLATED, WORDS))
+
+    def search():
+        out = model.generate(source, num_beams=BEAMS, min_new_tokens=WORDS, max_new_tokens=WORDS,
+                             do_sample=False)
+        assert out.shape == (TRANSLATED, WORDS + 1)
+
+    with torch.inference_mode():
+        return TRANSLATED * WORDS / median_seconds(search, SEARCHES, 1)
 
 
 def torch_attention(options):
@@ -198,6 +220,12 @@ def measures(options):
             ["train", "--model", "transformer-base", "--batch", PAIRS, "--length", SENTENCE,
              "--steps", STEPS],
             lambda r: (r["tokens_per_s"], r["tokens_per_s"] / r["of_peak"])),
+        "translate": (
+            f"translating {TRANSLATED} x {WORDS}, beam {BEAMS}, base transformer", "tokens/s",
+            transformers_translate,
+            ["translate", "--sentences", TRANSLATED, "--length", WORDS, "--tokens", WORDS,
+             "--beam", BEAMS, "--repeats", SEARCHES],
+            lambda r: (r["tokens_per_s"], r["tokens_per_s"] / r["of_peak"])),
         "attention": (
             f"causal attention, {HEADS} x {WIDTH}, T {ATTENDED}, both ways", "GFLOP/s",
             torch_attention, ["attention", "--length", ATTENDED, "--repeats", PASSES],
@@ -251,7 +279,7 @@ def parse():
     parser.add_argument("--text", nargs="*", default=[], help="UTF-8 files for the tokenisers")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each; the best counts")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--only", default="", help="train,bert,transformer,attention,decode,encode,learn")
+    parser.add_argument("--only", default="", help="names, with commas: train,decode")
     parser.add_argument("--compile", action="store_true", help="torch.compile for training")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     return parser.parse_args()

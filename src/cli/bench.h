@@ -48,7 +48,8 @@ typedef struct {
 } bench_measure;
 enum { BENCH_SETTINGS = 128 };
 
-extern const bench_measure bench_train, bench_attention, bench_decode, bench_tokenize;
+extern const bench_measure bench_train, bench_attention, bench_decode, bench_translate,
+    bench_tokenize;
 
 /* A command that is one measure: its options, the work, the answer. Exit code. */
 int bench_run(cli *c, int argc, char **argv, const bench_measure *m);
@@ -73,6 +74,9 @@ extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
  * parameters are zero. */
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
                        size_t positions, double dropout);
+
+/* The base model of "Attention Is All You Need", vocabulary 32,001 (bench_networks.c). The same. */
+qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout);
 
 void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed);
 

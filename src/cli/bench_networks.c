@@ -87,18 +87,24 @@ static double bert_flops(const bench_training *b)
 
 enum { PAIRS_VOCAB = 32001 };
 
-static qkv_status transformer_create(bench_training *b, const bench_step *step)
+qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout)
 {
     qkv_marian_config config;
     qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &config);
-    config.vocab = b->vocab = PAIRS_VOCAB;
+    config.vocab = PAIRS_VOCAB;
     config.pad = config.start = PAIRS_VOCAB - 1;
     config.act = QKV_ACT_RELU;
-    config.dropout = b->dropout;
-    if (config.positions < b->length)
-        config.positions = b->length;
+    config.dropout = dropout;
+    if (config.positions < positions)
+        config.positions = positions;
+    return qkv_model_create(out, ctx, &qkv_marian_type, &config);
+}
+
+static qkv_status transformer_create(bench_training *b, const bench_step *step)
+{
     (void)snprintf(b->name, sizeof b->name, "%s", step->model);
-    return qkv_model_create(&b->model, b->ctx, &qkv_marian_type, &config);
+    b->vocab = PAIRS_VOCAB;
+    return bench_transformer(b->ctx, &b->model, b->length, b->dropout);
 }
 
 /* The sources, then what the decoder reads and predicts. */

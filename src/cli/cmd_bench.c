@@ -19,7 +19,7 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof *rows};
 
 static const bench_measure *const measures[] = {&bench_train, &bench_attention, &bench_decode,
-                                                &bench_tokenize};
+                                                &bench_translate, &bench_tokenize};
 enum { MEASURES = sizeof measures / sizeof *measures };
 
 static void show(const bench_report *r)
@@ -72,9 +72,9 @@ static const char *const examples[] = {"qkv bench", "qkv bench --model small --j
 
 const cli_command cli_bench = {
     .manual = {.name = "bench", .summary = "what this machine allows and what qkv reaches of it",
-               .usage = "[train|attention|decode|tokenize] [options]", .examples = examples,
+               .usage = "[train|attention|decode|translate|tokenize] [options]", .examples = examples,
                .tables = tables,
-               .text = "Runs all four measures, about a minute on two cores, and shows each rate "
+               .text = "Runs all five measures, about a minute on two cores, and shows each rate "
                        "beside the limit that this machine set at that moment: the best product "
                        "of matrices, or the speed of reading memory. The limits are measured "
                        "before and after the work, so figures of a busy machine come out low. "

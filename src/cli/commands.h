@@ -26,6 +26,7 @@
     X(bench_train) \
     X(bench_attention) \
     X(bench_decode) \
+    X(bench_translate) \
     X(bench_tokenize)  \
     X(tour)
 

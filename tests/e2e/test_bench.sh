@@ -27,6 +27,7 @@ bench() {
 train='step_s tokens_per_s gflops peak_gflops of_peak peak_rss_bytes'
 attention='forward_s backward_s forward_gflops backward_gflops gflops peak_gflops of_peak'
 decode='tokens_per_s weight_bytes bandwidth of_bandwidth'
+translate='tokens_per_s sentences_per_s rows rows_of_needed gflops peak_gflops of_peak'
 tokenize='bytes vocab train_s encode_mb_per_s encode_again_mb_per_s tokens bytes_per_token'
 
 # shellcheck disable=SC2086 # the lists above are words
@@ -36,9 +37,9 @@ tokenize='bytes vocab train_s encode_mb_per_s encode_again_mb_per_s tokens bytes
     grep -qF '"vocab": 307,' "$out/tokenize" || { echo "50 merges are no 307 tokens"; failed=1; }
 
     bench "$out/all" --model nano --length 16 --repeats 1 --json
-    fields "$out/all" $train $attention $decode $tokenize threads
+    fields "$out/all" $train $attention $decode $translate $tokenize threads
 }
-for name in train attention decode tokenize; do
+for name in train attention decode translate tokenize; do
     grep -qF "\"$name\": {" "$out/all" || { echo "qkv bench has no $name"; failed=1; }
 done
 
