@@ -29,9 +29,9 @@ JUDGED = 700
 # Of all three trainings, of each, by name.
 SETTINGS = {
     "common": "--length 64 --threads 1 --quiet --json --valid-last 0",
-    "scratch": "--vocab 8000 --set hidden_size=128 --set num_hidden_layers=1 "
-    "--set initializer_range=0.02 --set hidden_dropout_prob=0.2 --drop-words 0.3 "
-    "--steps 800 --lr 1e-3 --ema 0.99",
+    "scratch": "--vocab 15000 --set hidden_size=64 --set num_hidden_layers=2 "
+    "--set initializer_range=0.02 --set hidden_dropout_prob=0.2 --drop-words 0.4 "
+    "--smoothing 0.1 --steps 750 --lr 1e-3 --ema 0.99",
     "words": "--lines --vocab 8000 --set hidden_size=128 --set num_hidden_layers=1 "
     "--set initializer_range=0.02 --tokens 1024 --batch 2 --mask 0.2 --steps 1500 --lr 3e-3",
     "tuned": "--set hidden_dropout_prob=0.2 --drop-words 0.3 --steps 800 --lr 5e-4 --ema 0.99",
