@@ -25,7 +25,9 @@ from check_transformers import bert, judge, lm, marian
 PARTS = [
     ("lm-trained", "gpt2 and llama layouts, characters and byte-level BPE", lm.trained),
     ("lm-made", "GPT-2 124M and a 110M Llama", lm.made),
+    ("bert-trained", "BERT of both heads, WordPiece, byte-level BPE, characters", bert.trained),
     ("bert-made", "BERT of both heads, small and base, and old files of it", bert.made),
+    ("marian-trained", "translators with tokenizers of every kind", marian.trained),
     ("marian-made", "translators, small and of opus-mt's size, and an old file", marian.made),
 ]
 

@@ -54,11 +54,13 @@ static void put_roles(const qkv_tokenizer *t, qkv__json_out *w)
 }
 
 /* Only BERT has a use for the types of a pair's tokens; GPT-2 would take them for words. */
-static void put_fast_class(qkv__json_out *w)
+static void put_fast_class(const qkv_tokenizer *t, qkv__json_out *w)
 {
     qkv__json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
     qkv__json_begin_array(w, "model_input_names");
     qkv__json_put_string(w, NULL, "input_ids");
+    if (t->special[QKV_TOKEN_CLS] >= 0)
+        qkv__json_put_string(w, NULL, "token_type_ids");
     qkv__json_put_string(w, NULL, "attention_mask");
     qkv__json_end_array(w);
 }
@@ -77,7 +79,7 @@ static void put_config(const qkv_tokenizer *t, qkv__json_out *w)
     else if (t->marian)
         qkv__json_put_string(w, "tokenizer_class", "MarianTokenizer");
     else if (!t->spm)
-        put_fast_class(w);
+        put_fast_class(t, w);
     qkv__json_end_object(w);
 }
 

@@ -3,14 +3,15 @@ import ctypes
 import json
 import os
 import random
+import shutil
 
 import numpy as np
 import torch
 from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, BertForPreTraining,
                           BertForSequenceClassification, BertTokenizerFast)
 
-from .judge import (PARTS, BertInput, Tape, check, check_close, check_ids, convert, empty_folder,
-                    open_model, varied, write)
+from .judge import (PARTS, TOLERANCE, BertInput, Tape, check, check_close, check_ids, convert,
+                    empty_folder, open_model, varied, write)
 
 BERT_PARTS = ["[MASK]", "[SEP]", "[UNK]", "unaffable", "naïve", "ELÈVE", "ÅNGSTRÖM", "ﬁ", "a_b"]
 
@@ -53,7 +54,7 @@ def check_logits(qkv, folder, model, rng):
 
 def check_tokenizer(qkv, folder, rng, maker):
     tokenizer = maker.from_pretrained(folder)
-    lines = [line for line in varied(rng, 1000, BERT_PARTS)] + [""]
+    lines = varied(rng, 1000, BERT_PARTS) + [""]
     check_ids(f"{maker.__name__}'s ids", qkv.library.encode(folder, lines, 1),
               [tokenizer(line)["input_ids"] for line in lines], lines)
     pairs = [(a, b or "b") for a, b in zip(lines, reversed(lines))]
@@ -63,6 +64,89 @@ def check_tokenizer(qkv, folder, rng, maker):
     roles = [tokenizer.mask_token, tokenizer.pad_token, tokenizer.cls_token, tokenizer.sep_token]
     check("roles of tokens", None not in roles, " ".join(map(str, roles)))
     return tokenizer
+
+
+# ---- trained here  ---------------------------------------------
+
+# Tokenizer, flags of `train mlm`, flags of `train classify`.
+TRAINED = [("wordpiece", [], []), ("bpe", ["--set", "hidden_act=gelu_new"], []),
+           ("char", [], ["--set", "classifier_dropout=0.2"])]
+
+
+def write_labelled(scratch, rng, text):
+    """Words of the text behind the label of their number, and other words."""
+    words, out = text.replace("\t", " ").split(), []
+    for _ in range(200):
+        a, b = (" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(2))
+        label = ["few", "some", "a lot"][min((len(a.split()) - 1) // 2, 2)]
+        out.append(f"{label}\t{a}\t{b}\n")
+    return write(scratch, "labelled.tsv", "".join(out))
+
+
+def check_classes(qkv, folder, model, tokenizer, path):
+    """`qkv eval` of labelled texts against transformers' own measures."""
+    rows = [line.rstrip("\n").split("\t") for line in open(path, encoding="utf-8", newline="")]
+    labels = torch.tensor([model.config.label2id[row[0]] for row in rows])
+    with torch.no_grad():
+        logits = torch.cat([model(**tokenizer(
+            *row[1:], truncation=True, max_length=model.config.max_position_embeddings,
+            return_tensors="pt")).logits for row in rows])
+    loss = torch.nn.functional.cross_entropy(logits.double(), labels).item()
+    accuracy = (logits.argmax(-1) == labels).double().mean().item()
+    got = qkv.json("eval", folder, "--file", path)
+    check("loss and accuracy", abs(got["loss"] - loss) <= TOLERANCE * loss and
+          abs(got["accuracy"] - accuracy) < 1e-9,
+          f"{got['loss']:.6f}, {got['accuracy']:.4f}; transformers {loss:.6f}, {accuracy:.4f}")
+    folder_text = write(folder, "pairs.txt", "".join("\t".join(r[1:]) + "\n" for r in rows))
+    answers = [json.loads(line) for line in qkv.run("classify", folder, "--file", folder_text,
+                                                    "--json").splitlines()]
+    probs = torch.tensor([[a["probs"][model.config.id2label[i]] for i in range(logits.shape[1])]
+                          for a in answers])
+    check_close("probabilities of classes", probs, logits.softmax(-1))
+
+
+def check_fill(qkv, folder, model, tokenizer, rng, text):
+    """The three likeliest tokens of two blanks, and their probabilities."""
+    words = [w for w in text.split() if w.isalpha()]
+    for _ in range(5):
+        row = rng.choices(words, k=6)
+        row[1] = row[4] = tokenizer.mask_token
+        batch = tokenizer(" ".join(row), return_tensors="pt")
+        with torch.no_grad():
+            p = model(**batch).logits[0][batch["input_ids"][0] == tokenizer.mask_token_id]
+        top = p.softmax(-1).topk(3)
+        made = [json.loads(line)["fills"] for line in qkv.run(
+            "fill", folder, " ".join(row), "--top", 3, "--json").splitlines()]
+        tokens = [[f["token"] for f in blank] for blank in made]
+        expected = [tokenizer.convert_ids_to_tokens(ids) for ids in top.indices.tolist()]
+        check("fills", tokens == expected, f"{tokens[0]}")
+        check_close("probabilities of fills", torch.tensor(
+            [[f["prob"] for f in blank] for blank in made]), top.values)
+
+
+def trained(qkv, paths, scratch):
+    rng = random.Random(7)
+    text = "".join(open(p, encoding="utf-8").read() for p in paths)
+    data, labelled = write(scratch, "data.txt", text), write_labelled(scratch, rng, text)
+    quick = ["--model", "nano", "--steps", 20, "--length", 64]
+    for kind, mlm, classify in TRAINED:
+        masked, classifier = (os.path.join(scratch, kind + part) for part in ("-mlm", "-classes"))
+        print(f"bert-trained: mlm, {kind} {' '.join(mlm)}")
+        qkv.run("train", "mlm", "--data", data, "--out", masked, "--tokenizer", kind, "--vocab",
+                600, *quick, *mlm)
+        model = open_model(BertForMaskedLM, masked)
+        check_logits(qkv, masked, model, rng)
+        check_fill(qkv, masked, model, check_tokenizer(qkv, masked, rng, AutoTokenizer), rng, text)
+        for name, init in ("from nothing", ["--tokenizer", kind, "--model", "nano"]), (
+                "--init", ["--init", masked]):
+            print(f"bert-trained: classify, {kind} {name} {' '.join(classify)}")
+            shutil.rmtree(classifier, ignore_errors=True)
+            qkv.run("train", "classify", "--data", labelled, "--out", classifier, "--steps", 20,
+                    "--length", 64, *init, *classify)
+            model = open_model(BertForSequenceClassification, classifier)
+            check_logits(qkv, classifier, model, rng)
+            tokenizer = check_tokenizer(qkv, classifier, rng, AutoTokenizer)
+            check_classes(qkv, classifier, model, tokenizer, labelled)
 
 
 # ---- made by transformers  ---------------------------------------------

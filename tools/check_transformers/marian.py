@@ -10,8 +10,8 @@ import sentencepiece
 import torch
 from transformers import AutoTokenizer, MarianConfig, MarianMTModel, MarianTokenizer
 
-from .judge import (MarianSide, Tape, check, check_close, check_ids, convert, empty_folder,
-                    open_model, tensors_of, varied, write)
+from .judge import (TOLERANCE, MarianSide, Tape, check, check_close, check_ids, convert,
+                    empty_folder, open_model, tensors_of, varied, write)
 
 TARGET = 4 # QKV_ENCODE_TARGET
 
@@ -55,6 +55,80 @@ def check_tokenizer(qkv, folder, rng, maker):
     check_ids("target ids", qkv.library.encode(folder, lines, 1 | TARGET),
               [tokenizer(text_target=line)["input_ids"] for line in lines], lines)
     return tokenizer
+
+
+# ---- trained here  ---------------------------------------------
+
+# Tokenizer, flags of `train translate`.
+TRAINED = [("unigram", []), ("sentencepiece-bpe", ["--set", "activation_function=swish"]),
+           ("bpe", ["--set", "share_encoder_decoder_embeddings=false"]),
+           ("wordpiece", []), ("char", ["--set", "scale_embedding=false"])]
+WORDS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf",
+         "six": "sechs", "seven": "sieben", "eight": "acht", "nine": "neun", "ten": "zehn",
+         "eleven": "elf", "twelve": "zwölf"}
+
+
+def write_pairs(scratch, rng, count):
+    """Numbers in words, and the same in German and backwards."""
+    rows = [rng.choices(list(WORDS), k=rng.randint(1, 6)) for _ in range(count)]
+    ends = [rng.choice([".", "!", " ?"]) for _ in rows]
+    source = [" ".join(row).capitalize() + end for row, end in zip(rows, ends)]
+    target = [" ".join(WORDS[w] for w in reversed(row)) + end for row, end in zip(rows, ends)]
+    return source, target, [write(scratch, name, "\n".join(lines) + "\n")
+                            for name, lines in (("source.txt", source), ("target.txt", target))]
+
+
+def check_loss(qkv, folder, model, tokenizer, source, target):
+    total, count = 0.0, 0
+    for a, b in zip(source, target):
+        labels = tokenizer(text_target=b, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            logits = model(**tokenizer(a, return_tensors="pt"), labels=labels).logits[0].double()
+        total += torch.nn.functional.cross_entropy(logits, labels[0], reduction="sum").item()
+        count += labels.shape[1]
+    paths = [write(folder, "judged." + side, "\n".join(lines) + "\n")
+             for side, lines in (("source", source), ("target", target))]
+    got = qkv.json("eval", folder, "--source", paths[0], "--target", paths[1])
+    check(f"loss of {count} tokens", got["tokens"] == count and
+          abs(got["loss"] - total / count) <= TOLERANCE * total / count,
+          f"{got['loss']:.6f}, transformers {total / count:.6f}")
+
+
+def check_translations(qkv, folder, model, tokenizer, source, beams):
+    got = qkv.run("translate", folder, "--beam", beams, text="\n".join(source) + "\n")
+    expected = []
+    for at in range(0, len(source), 50):
+        batch = tokenizer(source[at:at + 50], padding=True, return_tensors="pt")
+        made = model.generate(**batch, num_beams=beams)
+        expected += tokenizer.batch_decode(made, skip_special_tokens=True,
+                                           clean_up_tokenization_spaces=False)
+    got = got.split("\n")[:-1]
+    odd = [i for i, (a, b) in enumerate(zip(got, expected)) if a != b]
+    check(f"translations of {len(source)} sentences, beam {beams}",
+          len(got) == len(expected) and not odd,
+          f"{source[odd[0]]!r}: {got[odd[0]]!r}, transformers {expected[odd[0]]!r}" if odd
+          else f"{got[0]!r}")
+
+
+def trained(qkv, _, scratch):
+    rng = random.Random(7)
+    source, target, paths = write_pairs(scratch, rng, 2000)
+    for kind, more in TRAINED:
+        print(f"marian-trained: {kind} {' '.join(more)}")
+        folder = os.path.join(scratch, "trained-" + kind)
+        qkv.run("train", "translate", "--source", paths[0], "--target", paths[1], "--out", folder,
+                "--tokenizer", kind, "--vocab", 300, "--model", "nano", "--steps", 200, "--tokens",
+                512, "--warmup", 40, "--set", "max_position_embeddings=128", "--set",
+                "dropout=0.1", *more)
+        model = open_model(MarianMTModel, folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        check_logits(qkv, folder, model, rng)
+        for side, lines, flags in (("source", source, 1), ("target", target, 1 | TARGET)):
+            ids = tokenizer(**{"text" if side == "source" else "text_target": lines})["input_ids"]
+            check_ids(f"{side} ids", qkv.library.encode(folder, lines, flags), ids, lines)
+        check_loss(qkv, folder, model, tokenizer, source[:100], target[:100])
+        for beams in (1, 4):
+            check_translations(qkv, folder, model, tokenizer, source[:150], beams)
 
 
 # ---- made by transformers  ---------------------------------------------
