@@ -62,7 +62,8 @@ class BertInput(ctypes.Structure):
 
 
 class MarianSide(ctypes.Structure):
-    _fields_ = [("ids", ctypes.c_void_p), *SEQUENCES]
+    _fields_ = [("ids", ctypes.c_void_p), *SEQUENCES, ("queries", ctypes.c_void_p),
+                ("begins", ctypes.c_void_p)]
 
 
 POINTERS = ("qkv_context_message", "qkv_tensor_ids", "qkv_lm_hidden", "qkv_lm_logits",
