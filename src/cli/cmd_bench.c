@@ -72,7 +72,8 @@ static const char *const examples[] = {"qkv bench", "qkv bench --model small --j
 
 const cli_command cli_bench = {
     .manual = {.name = "bench", .summary = "what this machine allows and what qkv reaches of it",
-               .usage = "[train|attention|decode|translate|tokenize] [options]", .examples = examples,
+               .usage = "[train|attention|decode|translate|tokenize] [options]",
+               .examples = examples,
                .tables = tables,
                .text = "Runs all five measures, about a minute on two cores, and shows each rate "
                        "beside the limit that this machine set at that moment: the best product "
