@@ -255,6 +255,7 @@ static void conclude(const tour_reader *reader, const answer *a, size_t n)
     else
         page_text(p, "What was learnt: the shape of the answers, not yet to read. The time was "
                      "short; give it more with --minutes.");
+    page_text(p, "Ask it for more: echo \"%s\" | qkv translate %s", a[0].source, reader->t->dir);
 }
 
 qkv_status tour_reading_show(const tour_reader *reader)

@@ -14,7 +14,9 @@ has() {
 "$QKV" tour --minutes 0.1 --out "$out/t" >"$out/text" 2>"$out/err" ||
     { echo "qkv tour failed: $(cat "$out/err")"; failed=1; }
 has "$out/text" 'The cat sat on the mat'
-has "$out/text" 'qkv_infonce_loss'
+awk '/mean of -log of the diagonal/ { a = $NF } /^ *qkv_infonce_loss/ { b = $NF }
+    END { exit !(a > 0 && (a - b) * (a - b) < 1e-10) }' "$out/text" ||
+    { echo "the loss of attention's rows is not qkv_infonce_loss"; failed=1; }
 has "$out/text" 'reads dates'
 has "$out/text" 'reads numbers'
 [ "$(grep -c 'What was learnt:' "$out/text")" -eq 6 ] ||

@@ -12,6 +12,7 @@
 
 #include "cli/tour_dates.c"
 #include "cli/tour_numbers.c"
+#include "fixture.h"
 
 enum { TEXTS = 60000, KNOWN_TEXTS = 3000, WORDS = 24, WORD = 24 };
 
@@ -202,31 +203,23 @@ static int weekday_of(int y, int m, int d)
 /* ---- tests ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    qkv_context *ctx;
     qkv__str text, answer;
     qkv__rng r;
 } fixture;
 
-static int open_fixture(void **state)
+static fixture open_fixture(void)
 {
-    fixture *f = calloc(1, sizeof *f);
-    if (!f || qkv_context_create(&f->ctx, NULL))
-        return -1;
-    qkv__str_init(&f->text, f->ctx);
-    qkv__str_init(&f->answer, f->ctx);
-    qkv__rng_init(&f->r, 1, 2);
-    *state = f;
-    return 0;
+    fixture f;
+    qkv__str_init(&f.text, ctx);
+    qkv__str_init(&f.answer, ctx);
+    qkv__rng_init(&f.r, 1, 2);
+    return f;
 }
 
-static int close_fixture(void **state)
+static void close_fixture(fixture *f)
 {
-    fixture *f = *state;
     qkv__str_free(&f->text);
     qkv__str_free(&f->answer);
-    qkv_context_destroy(f->ctx);
-    free(f);
-    return 0;
 }
 
 static void make(fixture *f, const tour_script *s, uint32_t value, size_t form)
@@ -237,9 +230,10 @@ static void make(fixture *f, const tour_script *s, uint32_t value, size_t form)
     s->answer(&f->answer, value);
 }
 
-static void test_dates_mean_one_day(void **state)
+static void every_text_means_one_day(void **state)
 {
-    fixture *f = *state;
+    (void)state;
+    fixture fixed = open_fixture(), *f = &fixed;
     for (int i = 0; i < TEXTS; i++) {
         char expected[40];
         uint32_t value = tour_dates_script.draw(&f->r);
@@ -251,11 +245,13 @@ static void test_dates_mean_one_day(void **state)
         if (r.weekday >= 0 && r.weekday != weekday_of(r.year, r.month, r.day))
             fail_msg("\"%s\" has the wrong weekday", f->text.data);
     }
+    close_fixture(f);
 }
 
-static void test_numbers_mean_one_number(void **state)
+static void every_text_means_one_number(void **state)
 {
-    fixture *f = *state;
+    (void)state;
+    fixture fixed = open_fixture(), *f = &fixed;
     for (int i = 0; i < TEXTS; i++) {
         uint32_t value = tour_numbers_script.draw(&f->r);
         make(f, &tour_numbers_script, value, (size_t)i % tour_numbers_script.forms);
@@ -263,12 +259,14 @@ static void test_numbers_mean_one_number(void **state)
             fail_msg("\"%s\" reads %ld, is %u, its answer is %s", f->text.data,
                      read_number(f->text.data), (unsigned)value, f->answer.data);
     }
+    close_fixture(f);
 }
 
 /* The days follow each other as the calendar has it, leap days and all. */
-static void test_calendar(void **state)
+static void days_follow_the_calendar(void **state)
 {
-    fixture *f = *state;
+    (void)state;
+    fixture fixed = open_fixture(), *f = &fixed;
     const struct {
         uint32_t value;
         const char *answer;
@@ -279,6 +277,7 @@ static void test_calendar(void **state)
         assert_string_equal(f->answer.data, known[i].answer);
     }
     assert_int_equal(tour_dates_script.values, 36525);
+    close_fixture(f);
 }
 
 /* Whether text is among those that the script writes of the value. */
@@ -292,7 +291,7 @@ static bool writes(fixture *f, const tour_script *s, uint32_t value, const char 
     return false;
 }
 
-static void test_known_texts(void **state)
+static void known_texts_are_written(void **state)
 {
     static const char *const days[] = {
         "Tuesday 3 March 1998", "the 3rd of march, 1998", "03/03/98", "3.3.1998", "Mar 3, 1998",
@@ -316,7 +315,8 @@ static void test_known_texts(void **state)
                    {412007, "four one two oh oh seven"},
                    {412007, "412 thousand and seven"},
                    {999999, "nine hundred and ninety-nine thousand nine hundred and ninety-nine"}};
-    fixture *f = *state;
+    (void)state;
+    fixture fixed = open_fixture(), *f = &fixed;
     enum { THE_DAY = 17593 }; /* 1998-03-03 */
     make(f, &tour_dates_script, THE_DAY, 0);
     assert_string_equal(f->answer.data, "1998-03-03");
@@ -326,12 +326,13 @@ static void test_known_texts(void **state)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!writes(f, &tour_numbers_script, numbers[i].value, numbers[i].text))
             fail_msg("nobody writes \"%s\"", numbers[i].text);
+    close_fixture(f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dates_mean_one_day), cmocka_unit_test(test_numbers_mean_one_number),
-        cmocka_unit_test(test_calendar), cmocka_unit_test(test_known_texts)};
-    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+        cmocka_unit_test(every_text_means_one_day), cmocka_unit_test(every_text_means_one_number),
+        cmocka_unit_test(days_follow_the_calendar), cmocka_unit_test(known_texts_are_written)};
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }
