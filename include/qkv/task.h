@@ -179,8 +179,8 @@ size_t qkv_forecast_lead(const qkv_forecast_config *c);
 
 /* The season of 2 rows or more whose naive forecast (each value as it was one season before, or as
  * many as the horizon needs) has the least squared error on the training rows (the last 65536); 1
- * when there are too few. Seasons up to a third of the rows, at most 4096, are tried. QKV_E_MEMORY.
- */
+ * when there are too few. Seasons up to a third of the rows, at most 4096, are tried: lags at which
+ * rows differ less than at those about them. QKV_E_MEMORY. */
 qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_forecast_config *c,
                                     const qkv_series *train);
 

@@ -99,6 +99,17 @@ static double variance_of(const qkv_series *s, size_t column)
     return squares / (double)s->rows - sum / (double)s->rows * (sum / (double)s->rows);
 }
 
+/* Is the difference smaller at this lag than at all within a quarter of it? A slow series differs
+ * the less the shorter the lag, which is no season. */
+static bool is_valley(const double *differences, size_t lag, size_t lags)
+{
+    size_t from = lag - lag / 4 - 1, to = lag + lag / 4 + 1;
+    for (size_t k = from; k <= to && k <= lags; k++)
+        if (differences[k] < differences[lag])
+            return false;
+    return true;
+}
+
 static size_t best_season(const double *differences, size_t most, size_t horizon)
 {
     size_t best = 1;
@@ -107,7 +118,7 @@ static size_t best_season(const double *differences, size_t most, size_t horizon
         double sum = 0;
         for (size_t h = 0; h < horizon; h++)
             sum += differences[back(season, h)];
-        if (sum < least) {
+        if (sum < least && is_valley(differences, season, most + horizon)) {
             least = sum;
             best = season;
         }

@@ -158,6 +158,10 @@ static void test_season(void **state)
     c.horizon = 10;
     check(qkv_forecast_find_season(&season, ctx, &c, &(qkv_series){x, 120, 1}));
     assert_int_equal(season % 7, 0);
+    for (size_t i = 0; i < 120; i++) /* slow: rows beside each other are most alike */
+        x[i] = (qkv_real)sin(2 * 3.14159265 * (double)i / 30);
+    check(qkv_forecast_find_season(&season, ctx, &c, &(qkv_series){x, 120, 1}));
+    assert_int_equal(season, 30);
     check(qkv_forecast_find_season(&season, ctx, &c, &(qkv_series){x, 12, 1}));
     assert_int_equal(season, 1);
 }
