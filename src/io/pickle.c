@@ -20,6 +20,17 @@ static qkv_status op_integer(machine *m, unsigned bytes)
     return status ? status : push_integer(m, QKV__VALUE_INT, bytes == 4 ? (int32_t)x : (int64_t)x);
 }
 
+/* A value that is bytes of the pickle itself. */
+static qkv_status push_bytes(machine *m, qkv__value_kind kind, const uint8_t *p, size_t n)
+{
+    qkv__value *v = make(m, kind);
+    if (v) {
+        v->as.text.data = (const char *)p;
+        v->as.text.length = n;
+    }
+    return push(m, v);
+}
+
 /* Two's complement, little-endian; no bytes are zero. */
 static qkv_status op_long(machine *m, unsigned bytes)
 {
@@ -33,12 +44,7 @@ static qkv_status op_long(machine *m, unsigned bytes)
         memcpy(&x, p, n);
         return push_integer(m, QKV__VALUE_INT, (int64_t)x);
     }
-    qkv__value *v = make(m, QKV__VALUE_LONG);
-    if (v) {
-        v->as.text.data = (const char *)p;
-        v->as.text.length = n;
-    }
-    return push(m, v);
+    return push_bytes(m, QKV__VALUE_LONG, p, n);
 }
 
 static qkv_status op_text(machine *m, unsigned bytes)
@@ -46,14 +52,7 @@ static qkv_status op_text(machine *m, unsigned bytes)
     const uint8_t *p = NULL;
     size_t n = 0;
     qkv_status status = take_counted(m, bytes, &p, &n);
-    if (status)
-        return status;
-    qkv__value *v = make(m, QKV__VALUE_TEXT);
-    if (v) {
-        v->as.text.data = (const char *)p;
-        v->as.text.length = n;
-    }
-    return push(m, v);
+    return status ? status : push_bytes(m, QKV__VALUE_TEXT, p, n);
 }
 
 static qkv_status op_bytes(machine *m, unsigned bytes)
