@@ -37,17 +37,21 @@ static void expect_same(qkv_tape *t, const qkv_tensor *a, const qkv_tensor *b)
 static void test_zeroed_context(void **state)
 {
     (void)state;
-    qkv_context *plain, *zeroed, *reference;
+    qkv_context *plain, *zeroed, *reference, *all;
     const qkv_context_options zeros = {0}, c_only = {.isa = QKV_ISA_REFERENCE};
+    const qkv_context_options every = {.isa = QKV_ISA_ALL};
     assert_int_equal(qkv_context_create(&plain, NULL), QKV_OK);
     assert_int_equal(qkv_context_create(&zeroed, &zeros), QKV_OK);
     assert_int_equal(qkv_context_create(&reference, &c_only), QKV_OK);
+    assert_int_equal(qkv_context_create(&all, &every), QKV_OK);
+    assert_int_equal(qkv_context_isa(plain), qkv_context_isa(all));
     assert_int_equal(qkv_context_isa(zeroed), qkv_context_isa(plain));
     assert_int_equal(qkv_context_threads(zeroed), qkv_context_threads(plain));
     assert_int_equal(qkv_context_isa(reference), QKV_ISA_REFERENCE);
     qkv_context_destroy(plain);
     qkv_context_destroy(zeroed);
     qkv_context_destroy(reference);
+    qkv_context_destroy(all);
 }
 
 /* Class 0 counts unless it is named as the one to ignore. */
