@@ -6,7 +6,8 @@
  * own: 91 to 105 % on every shape that GPT models train with (2 cores of Zen 4). A matmul
  * primitive with weights in the library's own layout is as fast, but the reordering costs 3 to
  * 10 %. Which instructions the library uses is its own choice.
- * Rows of few columns (batch 1 to 8) are gemv's. */
+ * Few rows (1 to 32) without a tape are gemv's: the library copies b into blocks first, which few
+ * rows do not pay for. */
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <string.h>

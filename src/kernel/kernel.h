@@ -42,8 +42,8 @@ typedef struct {
 typedef void qkv_k_gemm_fn(const qkv_exec *e, qkv_real *c, const qkv_real *a, const qkv_real *b,
                            const qkv_k_gemm_args *args);
 
-/* y (m, n; row stride ldy) = x (m, k; row stride ldx) w^T + bias, w (n, k) dense, for m small
- * (1 .. 8): reads w once, at the speed of memory. */
+/* y (m, n; row stride ldy) = x (m, k; row stride ldx) w^T + bias, w (n, k) dense, for few rows
+ * (1 .. 32 or so): reads w once, at the speed of memory. */
 typedef void qkv_k_gemv_fn(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x,
                            size_t ldx, const qkv_real *w, const qkv_real *bias, size_t m,
                            size_t n, size_t k);

@@ -45,6 +45,13 @@ static inline float vf_sum(vf a)
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
+static inline void vf_sum4(float *out, vf a, vf b, vf c, vf d)
+{
+    out[0] = vf_sum(a);
+    out[1] = vf_sum(b);
+    out[2] = vf_sum(c);
+    out[3] = vf_sum(d);
+}
 static inline float vf_maximum(vf a)
 {
     __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -39,6 +39,16 @@ static inline vm vf_ge(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ)
 static inline vf vf_where(vm m, vf x) { return _mm512_maskz_mov_ps(m, x); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
 static inline float vf_sum(vf a) { return _mm512_reduce_add_ps(a); }
+/* out[0..3] = the sums of a, b, c, d, each added up in the order of vf_sum. */
+static inline void vf_sum4(float *out, vf a, vf b, vf c, vf d)
+{
+    vf ab = _mm512_shuffle_f32x4(a, b, 0x44) + _mm512_shuffle_f32x4(a, b, 0xEE);
+    vf cd = _mm512_shuffle_f32x4(c, d, 0x44) + _mm512_shuffle_f32x4(c, d, 0xEE);
+    vf all = _mm512_shuffle_f32x4(ab, cd, 0x88) + _mm512_shuffle_f32x4(ab, cd, 0xDD);
+    all += _mm512_permute_ps(all, 0x4E);
+    all += _mm512_permute_ps(all, 0xB1);
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, all)));
+}
 static inline float vf_maximum(vf a) { return _mm512_reduce_max_ps(a); }
 
 /* p 2^n for n <= 128, 0 below exp's range of x. */

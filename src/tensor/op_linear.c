@@ -5,7 +5,7 @@
  * speed at which the weights are read and take their own kernel. */
 #include "tensor/tape.h"
 
-enum { GEMV_ROWS = 8 };
+enum { GEMV_ROWS = 32 };
 
 typedef struct {
     qkv_activation act;
