@@ -120,7 +120,8 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
         c->B = n;
     }
     qkv__arena_release(t->exec.scratch, mark);
-    return list || qkv__op_fail(t, "kv_cache", "out of memory") != NULL;
+    t->status = list ? QKV_OK : QKV_E_MEMORY;
+    return list != NULL;
 }
 
 bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
@@ -128,8 +129,9 @@ bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
     qkv_real *old[] = {c->k, c->v}, *new[2];
     if (t->status || capacity <= c->capacity)
         return !t->status;
-    if (allocate(c, capacity, &new[0], &new[1]))
-        return qkv__op_fail(t, "kv_cache", "no memory for %zu positions", capacity) != NULL;
+    t->status = allocate(c, capacity, &new[0], &new[1]);
+    if (t->status)
+        return false;
     for (int i = 0; i < 2; i++) {
         size_t row = c->heads * (i ? c->Dv : c->D), shape[] = {c->B, c->length * row};
         t->k->copy(&t->exec, new[i], (size_t[]){capacity * row, 1}, old[i],
