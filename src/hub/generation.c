@@ -33,6 +33,11 @@ static const struct {
               {"penalty_alpha", 0},        {"encoder_no_repeat_ngram_size", 0},
               {"encoder_repetition_penalty", 1}};
 
+/* The same of fields that ask for it by being there, and not false. */
+static const char *const absent[] = {
+    "do_sample", "forced_bos_token_id", "suppress_tokens", "begin_suppress_tokens",
+    "sequence_bias", "exponential_decay_length_penalty", "constraints", "force_words_ids"};
+
 /* ---- defaults ------------------------------------------------------------------------------ */
 
 /* The integer that the model's configuration has under a key of its file; -1: it has none. */
@@ -166,6 +171,9 @@ static qkv_status refuse_others(const qkv__json *j)
             return qkv__json_fail(j, others[i].key, "%g is not supported, only %g", value,
                                   others[i].harmless);
     }
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        if (qkv__json_has(j, absent[i]) && !json_is_false(json_object_get(j->value, absent[i])))
+            return qkv__json_fail(j, absent[i], "not supported, only null or false");
     return QKV_OK;
 }
 

@@ -286,6 +286,7 @@ static void test_files(void **state)
     expect(&f, folder, "{\"early_stopping\": 3}", "early_stopping");
     expect(&f, folder, "{\"bad_words_ids\": [[1, 2]]}", "one token");
     expect(&f, folder, "{\"repetition_penalty\": 1.5}", "not supported");
+    expect(&f, folder, "{\"forced_bos_token_id\": 7}", "not supported");
     expect(&f, folder, "[1]", "object");
     assert_int_equal(unlink(in(folder, "generation_config.json")), 0);
     assert_int_equal(qkv_hub_load_generation(&back, f.model, folder), QKV_OK);
