@@ -214,9 +214,70 @@ static void test_shared_memory(void **state)
     decode(&qkv_translator_type);
 }
 
+/* ---- what is refused ------------------------------------------------------------------- */
+
+static void refused(qkv_tape *t, qkv_context *ctx, bool done, const char *words)
+{
+    assert_false(done);
+    if (!strstr(qkv_context_message(ctx), words))
+        fail_msg("no \"%s\" in: %s", words, qkv_context_message(ctx));
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+}
+
+static bool attends(qkv_tape *t, bool wants_gradient, const qkv_attention_options *o)
+{
+    const size_t qs[] = {1, 3, 1, 2}, ks[] = {1, 5, 1, 2};
+    qkv_real zeros[10] = {0};
+    qkv_tensor *q = qkv_tensor_from(t, zeros, 4, qs), *k = qkv_tensor_from(t, zeros, 4, ks);
+    if (wants_gradient)
+        qkv_require_grad(t, q);
+    return qkv_attention(t, q, k, k, o) != NULL;
+}
+
+static bool top(qkv_tape *t, size_t k, const int32_t *banned, size_t bans)
+{
+    enum { V = 6 };
+    static const qkv_real x[V] = {1, 4, 2, 8, 5, 7};
+    const size_t v = V;
+    qkv_real log_p[V];
+    int32_t ids[V];
+    return qkv_top(t, qkv_tensor_from(t, x, 1, &v),
+                   &(qkv_top_options){.k = k, .banned = banned, .bans = bans}, log_p, ids);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const int32_t queries[] = {0, 2, 3}, fine[] = {3, 0}, far[] = {3, 4}, sizes[] = {2, 4};
+    static const int32_t back[] = {4, 1}, beyond[] = {1, 6}, in_order[] = {1, 4};
+    qkv_context *ctx;
+    qkv_tape *t;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_attention_options o = {.sequences = 2, .q_offsets = queries, .k_begins = fine,
+                               .k_lengths = sizes};
+    refused(t, ctx, attends(t, true, &o), "does not record");
+    assert_true(attends(t, false, &o));
+    o.k_begins = far;
+    refused(t, ctx, attends(t, false, &o), "do not fit");
+    o.k_begins = fine;
+    o.k_lengths = NULL;
+    refused(t, ctx, attends(t, false, &o), "do not fit");
+    o.q_offsets = NULL;
+    refused(t, ctx, attends(t, false, &o), "need q_offsets");
+    assert_true(top(t, 6, in_order, 2));
+    refused(t, ctx, top(t, 0, NULL, 0), "do not fit");
+    refused(t, ctx, top(t, 1, back, 2), "must increase");
+    refused(t, ctx, top(t, 1, beyond, 2), "must increase");
+    qkv_tape_destroy(t);
+    qkv_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_select),
-                                       cmocka_unit_test(test_shared_memory)};
+                                       cmocka_unit_test(test_shared_memory),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
