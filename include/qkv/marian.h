@@ -22,7 +22,7 @@ typedef struct {
     size_t encoder_layers, decoder_layers, encoder_heads, decoder_heads;
     size_t encoder_ff_width, decoder_ff_width; /* 0: 4 width */
     qkv_activation act;
-    double init_range; /* 0: 1 / sqrt(width) */
+    double init_range; /* 0: 1 / (3 sqrt(width)) */
     double dropout, attention_dropout, activation_dropout;
     bool scale_embedding; /* by sqrt(width) */
     bool share;           /* one table for source and target */

@@ -39,7 +39,7 @@ static qkv_status complete_config(bert *m)
                          c->heads);
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
-    c->init_range = qkv__init_range(c->init_range, c->width);
+    c->init_range = qkv__init_range(c->init_range, 1, c->width);
     return QKV_OK;
 }
 

@@ -25,7 +25,7 @@ static const qkv_option rows[] = {
      .max = 1, FIELD(classifier_dropout), .initial = "-1",
      .help = "dropout before the classes; below 0: as elsewhere"},
     REAL_ROW("layer_norm_eps", norm_eps, 1, "1e-12", "added to the variance in LayerNorm"),
-    INIT_ROW("initializer_range", init_range),
+    INIT_ROW("initializer_range", init_range, "1 / sqrt(width)"),
     TOKEN_ROW("pad_token_id", pad, "0", "id of the padding token; -1: none"),
 };
 const qkv_option_table qkv__bert_config = {"BERT model", rows, sizeof rows / sizeof *rows};

@@ -28,7 +28,7 @@ enum { QKV__MOST_SIZE = 16777216 };
     {.key = key_, .type = QKV_OPT_INT, .min = -1, .max = QKV__MOST_SIZE - 1, FIELD(member),    \
      .initial = initial_, .help = help_}
 /* What qkv__init_range makes of it is written back. */
-#define INIT_ROW(key_, member)                                                                 \
-    REAL_ROW(key_, member, 10, "0", "deviation of initial weights; 0: 1 / sqrt(width)")
+#define INIT_ROW(key_, member, rule)                                                           \
+    REAL_ROW(key_, member, 10, "0", "deviation of initial weights; 0: " rule)
 
 #endif

@@ -56,7 +56,7 @@ static qkv_status complete_config(forecaster *m)
         c->targets = c->columns;
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
-    c->init_range = qkv__init_range(c->init_range, c->width);
+    c->init_range = qkv__init_range(c->init_range, 1, c->width);
     return QKV_OK;
 }
 

@@ -36,7 +36,7 @@ static const qkv_option rows[] = {
     RATE_ROW("dropout", dropout, "0.1", "dropout of each sublayer's output"),
     RATE_ROW("attention_dropout", attention_dropout, "0", "dropout of attention weights"),
     RATE_ROW("head_dropout", head_dropout, "0", "dropout before the last layer"),
-    INIT_ROW("init_std", init_range),
+    INIT_ROW("init_std", init_range, "1 / sqrt(width)"),
     {.flag = "linear", .key = "linear", .type = QKV_OPT_BOOL, FIELD(linear), .initial = "true",
      .help = "add a linear forecast from the window itself"},
     {.flag = "loss", .key = "loss", .type = QKV_OPT_ENUM, FIELD(loss), .names = losses,

@@ -28,7 +28,7 @@ static void complete_config(qkv_gpt_config *c, bool llama)
 {
     if (!c->ff_width)
         c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
-    c->init_range = qkv__init_range(c->init_range, c->width);
+    c->init_range = qkv__init_range(c->init_range, 1, c->width);
     if (!llama) {
         c->kv_heads = c->heads;
         c->head_width = 0;

@@ -54,7 +54,7 @@ static qkv_status complete_config(marian *m)
         c->encoder_ff_width = 4 * c->width;
     if (!c->decoder_ff_width)
         c->decoder_ff_width = 4 * c->width;
-    c->init_range = qkv__init_range(c->init_range, c->width);
+    c->init_range = qkv__init_range(c->init_range, 1.0 / 3, c->width);
     return QKV_OK;
 }
 

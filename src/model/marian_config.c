@@ -27,7 +27,7 @@ static const qkv_option rows[] = {
     RATE_ROW("dropout", dropout, "0.1", "dropout of each sublayer's output"),
     RATE_ROW("attention_dropout", attention_dropout, "0", "dropout of attention weights"),
     RATE_ROW("activation_dropout", activation_dropout, "0", "dropout after the activation"),
-    INIT_ROW("init_std", init_range),
+    INIT_ROW("init_std", init_range, "1 / (3 sqrt(width))"),
     BOOL_ROW("scale_embedding", scale_embedding, "true", "embeddings times sqrt(d_model)"),
     BOOL_ROW("share_encoder_decoder_embeddings", share, "true", "one table for source and target"),
     BOOL_ROW("tie_word_embeddings", tie, "true", "the output layer is the target's table"),

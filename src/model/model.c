@@ -134,9 +134,9 @@ qkv_status qkv_model_init(qkv_model *m, uint64_t seed)
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-double qkv__init_range(double range, size_t width)
+double qkv__init_range(double range, double share, size_t width)
 {
-    return range != 0 ? range : 1 / sqrt((double)width);
+    return range != 0 ? range : share / sqrt((double)width);
 }
 
 qkv_param *qkv__matrix(qkv_params *ps, const char *name, size_t rows, size_t columns)

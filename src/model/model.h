@@ -58,8 +58,8 @@ qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-/* Deviation of initial weights: range itself, or 1 / sqrt(width) when it is 0. */
-double qkv__init_range(double range, size_t width);
+/* Deviation of initial weights: range itself, or share / sqrt(width) when it is 0. */
+double qkv__init_range(double range, double share, size_t width);
 /* Parameters (rows, columns) and (n); NULL, and the context says why, when one cannot be made. */
 qkv_param *qkv__matrix(qkv_params *ps, const char *name, size_t rows, size_t columns);
 qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n);
