@@ -218,6 +218,10 @@ static qkv_status compare(const chapter *h)
     return qkv_tape_status(t);
 }
 
+enum { HALF = 35 }; /* columns of a text in a list of pairs */
+
+static bool cut(const char *text) { return strlen(text) >= HALF; }
+
 static qkv_status list(const chapter *h)
 {
     page *p = h->reader.t->page;
@@ -232,8 +236,9 @@ static qkv_status list(const chapter *h)
                                       (size_t)(x->offsets[at + 1] - x->offsets[at] - 1), 0,
                                       &text);
         if (i % 2 && !status)
-            page_line(p, "%c  %-34.34s %c  %.34s", (int)('a' + i / 2), text.data,
-                      (int)('A' + i / 2), text.data + start);
+            page_line(p, "%c  %-*.*s%s %c  %.*s%s", (int)('a' + i / 2), cut(text.data) ? 0 : HALF,
+                      HALF - 1, text.data, cut(text.data) ? "…" : "", (int)('A' + i / 2),
+                      HALF - 1, text.data + start, cut(text.data + start) ? "…" : "");
         if (i % 2)
             text.len = 0;
         else if (!status)

@@ -11,7 +11,7 @@ has() {
     grep -qF -- "$2" "$1" || { echo "no \"$2\" in: $(head -20 "$1")"; failed=1; }
 }
 
-"$QKV" tour --minutes 0.1 --out "$out/t" >"$out/text" 2>"$out/err" ||
+"$QKV" tour --minutes 0.1 --threads 1 --out "$out/t" >"$out/text" 2>"$out/err" ||
     { echo "qkv tour failed: $(cat "$out/err")"; failed=1; }
 has "$out/text" 'The cat sat on the mat'
 awk '/mean of -log of the diagonal/ { a = $NF } /^ *qkv_infonce_loss/ { b = $NF }
@@ -36,7 +36,7 @@ echo 'march 3, 1998' | "$QKV" translate "$out/t/dates" --beam 1 >"$out/made" 2>&
 
 # Without source text: the command's own help. The folder is a tour's, so it is used again.
 mkdir "$out/empty"
-"$QKV" tour gpt --minutes 0.05 --source "$out/empty" --out "$out/t" --json >"$out/json" 2>"$out/err"
+"$QKV" tour gpt --minutes 0.05 --threads 1 --source "$out/empty" --out "$out/t" --json >"$out/json" 2>"$out/err"
 has "$out/json" '"uniform"'
 has "$out/json" '"pair"'
 
