@@ -1,12 +1,13 @@
 /* tour_reading_show.c - what an encoder-decoder has learnt to read: how much of what it never saw
  * is right, examples, and where it looks while it writes. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/tour_reading.h"
 
 enum { JUDGED = 1000, JUDGED_PER_SECOND = 50, TOGETHER = 250, STREAM_JUDGED = 0x72 };
-enum { SHOWN_RIGHT = 8, SHOWN_WRONG = 4, TEXT = 60, LOOKED_THROUGH = 40, WIDEST = 70 };
+enum { SHOWN_RIGHT = 8, SHOWN_WRONG = 4, TEXT = 60, LOOKED_THROUGH = 40, WIDEST = 44 };
 
 /* A held-out text, what it means and what the model made of it. */
 typedef struct {
@@ -150,18 +151,22 @@ static qkv_status look(const tour_reader *reader, qkv_tape *t, const answer *a,
     return qkv_tape_status(t);
 }
 
-/* The text above, the answer down the side; the darker, the more attention. */
+/* The text above, the answer down the side; the darker, the more attention, beside the most in its
+ * row. */
 static void draw_looks(const page *p, const answer *a, const looks *l)
 {
     static const char *const shades[] = {" ", "·", "░", "▒", "▓", "█"};
-    static const double from[] = {0, 0.03, 0.08, 0.2, 0.4, 0.65};
+    static const double from[] = {0, 0.1, 0.2, 0.4, 0.6, 0.8};
     page_space(p);
     page_line(p, "     %s", a->source);
     for (size_t i = 0; i <= strlen(a->read); i++) {
         char line[TOUR_SOURCE * 3 + 1] = "";
+        double most = 0;
+        for (int32_t j = 0; j < a->length; j++)
+            most = fmax(most, l->weight[i][j]);
         for (int32_t j = 0; j < a->length; j++) {
             size_t shade = sizeof shades / sizeof *shades - 1;
-            while (l->weight[i][j] < from[shade])
+            while (l->weight[i][j] < from[shade] * most)
                 shade--;
             strcat(line, shades[shade]);
         }
@@ -169,7 +174,7 @@ static void draw_looks(const page *p, const answer *a, const looks *l)
     }
 }
 
-/* The longest of the first texts that are right and fit the page. */
+/* The longest of the first texts that are right and not too wide to take in. */
 static const answer *best_to_look_at(const answer *a, size_t n)
 {
     const answer *best = NULL;

@@ -36,7 +36,8 @@ echo 'march 3, 1998' | "$QKV" translate "$out/t/dates" --beam 1 >"$out/made" 2>&
 
 # Without source text: the command's own help. The folder is a tour's, so it is used again.
 mkdir "$out/empty"
-"$QKV" tour gpt --minutes 0.05 --threads 1 --source "$out/empty" --out "$out/t" --json >"$out/json" 2>"$out/err"
+"$QKV" tour gpt --minutes 0.05 --threads 1 --source "$out/empty" --out "$out/t" --json \
+    >"$out/json" 2>"$out/err"
 has "$out/json" '"uniform"'
 has "$out/json" '"pair"'
 
