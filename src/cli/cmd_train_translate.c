@@ -34,7 +34,7 @@ static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
      .help = "size: nano tiny small base big"},
     {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216, FIELD(tokens),
-     .initial = "4096", .help = "tokens in a sample, both sides: as many pairs as fit"},
+     .initial = "8192", .help = "tokens in a sample, both sides: as many pairs as fit"},
     {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
      FIELD(smoothing), .initial = "0.1", .help = "of the labels, in the training loss"},
     {.flag = "subword-sampling", .type = QKV_OPT_REAL, .max = 1000, FIELD(sampling),
@@ -42,6 +42,8 @@ static const qkv_option rows[] = {
                              "about 0.1; unigram: sharpness, about 0.2; 0: always the best cut"},
 };
 static const qkv_option_table table = {"Translation", rows, sizeof rows / sizeof *rows};
+
+static const double RATE_TIMES_WIDTH = 0.64; /* 5e-3 at 128 channels */
 
 typedef struct {
     cli_job base;
@@ -185,7 +187,7 @@ static qkv_status begin(cli_job *base)
                                            base->c->common.seed);
     if (status)
         return status;
-    cli_job_rate(base, config->width, cli_training_rate(config->width));
+    cli_job_rate(base, config->width, RATE_TIMES_WIDTH / (double)config->width);
     cli_note(base->c, "%s, %zu parameters; %zu pairs of %.1f and %.1f tokens to learn from, "
              "%zu held out", qkv_model_type_name(qkv_model_type_of(base->model)),
              qkv_params_elements(qkv_model_params(base->model)), qkv_records_count(j->train),
@@ -225,14 +227,14 @@ static const qkv_option_table *const tables[] = {
     &qkv_schedule_table, &qkv__marian_config, NULL};
 static const qkv__preset presets[] = {
     {"tokenizer", "sentencepiece-bpe", NULL},
-    {"vocab", "10000", NULL},
+    {"vocab", "6000", NULL},
     {"batch", "1", NULL},
     {"ema", "0.999", NULL},
     {"optimizer", "adam", NULL},
     {"weight-decay", "0", NULL},
     {"beta2", "0.98", NULL},
     {"warmup", "1000", "1000, or a tenth of the steps if they are fewer than 10000"},
-    {"lr", NULL, "0.384 / channels"},
+    {"lr", NULL, "0.64 / channels"},
     {"minutes", NULL, "5 without --steps"},
     {"dropout", "0.3", NULL},
     {"activation_function", "relu", NULL},
