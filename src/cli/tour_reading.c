@@ -1,13 +1,15 @@
 /* tour_reading.c - chapters of the tour: an encoder-decoder learns to read dates and numbers that
  * are written in many ways, a character at a time. */
+#include <math.h>
+
 #include "cli/tour_reading.h"
 #include "cli/vocabulary.h"
 #include "qkv/records.h"
 
 enum { ALPHABET_PAIRS = 2000, HOLD_OUT_EVERY = 10, STREAM_TRAIN = 0x70 };
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, BUDGET = 2048 /* ids in an update */ };
-/* So many that few are met twice on a fast machine. */
-static const double PAIRS_PER_SECOND = 3000;
+/* So many that few are met twice; but no more than so many in all. */
+static const double PAIRS_PER_SECOND = 3000, MOST_PAIRS = 500000;
 static const double TRAINING_SHARE = 0.9; /* of the chapter's time; the rest is judging */
 
 /* ---- pairs -------------------------------------------------------------------------------- */
@@ -168,7 +170,8 @@ static qkv_status learn(const tour_reader *reader)
     cli_training_defaults(&s);
     s.loop.batch = 1; /* a pack of pairs */
     s.schedule.lr = cli_training_rate(WIDTH);
-    qkv_status status = make_records(reader, (size_t)(PAIRS_PER_SECOND * seconds), &records);
+    const size_t pairs = (size_t)fmin(PAIRS_PER_SECOND * seconds, MOST_PAIRS);
+    qkv_status status = make_records(reader, pairs, &records);
     if (!status)
         status = qkv_task_translate(&task, reader->model, records, NULL, &o, reader->seed);
     if (!status) {
