@@ -123,6 +123,12 @@ qkv_status qkv_tokenizer_trainer_add_file(qkv_tokenizer_trainer *tr, const char 
 qkv_status qkv_tokenizer_trainer_finish(qkv_tokenizer_trainer *tr, qkv_tokenizer **out);
 void qkv_tokenizer_trainer_destroy(qkv_tokenizer_trainer *tr); /* NULL is allowed */
 
+/* One tokenizer of two that were trained as UNIGRAM or SENTENCEPIECE_BPE: each language keeps its
+ * model (QKV_ENCODE_TARGET: target's), and the ids are of the pieces of both, equal ones shared.
+ * Copies what it needs. QKV_E_UNSUPPORTED for other kinds. On failure *out is NULL. */
+qkv_status qkv_tokenizer_join(qkv_tokenizer **out, const qkv_tokenizer *source,
+                              const qkv_tokenizer *target);
+
 /* ---- text to ids --------------------------------------------------------------------------- */
 
 enum {

@@ -12,6 +12,7 @@ typedef struct {
     int norm;
     size_t tokens;
     double smoothing, sampling;
+    bool separate;
 } settings;
 
 enum { POST_NORM, PRE_NORM };
@@ -37,6 +38,8 @@ static const qkv_option rows[] = {
      .initial = "8192", .help = "tokens in a sample, both sides: as many pairs as fit"},
     {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
      FIELD(smoothing), .initial = "0.1", .help = "of the labels, in the training loss"},
+    {.flag = "separate", .type = QKV_OPT_BOOL, FIELD(separate),
+     .help = "each language learns pieces of its own, up to --vocab (unigram, sentencepiece-bpe)"},
     {.flag = "subword-sampling", .type = QKV_OPT_REAL, .max = 1000, FIELD(sampling),
      .initial = "0", .help = "cut words into tokens anew each time: bpe: share of merges left out, "
                              "about 0.1; unigram: sharpness, about 0.2; 0: always the best cut"},
@@ -140,6 +143,27 @@ static qkv_status check_init(const job *j)
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
+static qkv_status make_tokenizer(job *j)
+{
+    cli *c = j->base.c;
+    qkv_text_part train[CLI_SIDES];
+    qkv_tokenizer *each[CLI_SIDES] = {NULL};
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < CLI_SIDES; i++)
+        train[i] = cli_pairs_text(&j->data, i, j->train_lines);
+    if (!j->s.separate || j->vocabulary.from)
+        return cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, train, CLI_SIDES, NULL,
+                                    0, &j->base.tokenizer);
+    for (int i = 0; i < CLI_SIDES && !status; i++)
+        status = cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, &train[i], 1, NULL,
+                                      0, &each[i]);
+    if (!status && qkv_tokenizer_join(&j->base.tokenizer, each[0], each[1]))
+        status = qkv__fail_prefix(c->ctx, "--separate");
+    for (int i = 0; i < CLI_SIDES; i++)
+        qkv_tokenizer_destroy(each[i]);
+    return status;
+}
+
 static qkv_status read_data(cli_job *base)
 {
     job *j = (job *)base;
@@ -150,11 +174,7 @@ static qkv_status read_data(cli_job *base)
         status = cli_job_init(base);
         return status ? status : check_init(j);
     }
-    qkv_text_part train[CLI_SIDES];
-    for (int i = 0; i < CLI_SIDES; i++)
-        train[i] = cli_pairs_text(&j->data, i, j->train_lines);
-    status = cli_vocabulary_train(base->c, &j->vocabulary, CLI_TRANSLATE_ROLES, train, CLI_SIDES,
-                                  NULL, 0, &base->tokenizer);
+    status = make_tokenizer(j);
     return status ? status : make_model(j);
 }
 
@@ -206,7 +226,7 @@ static void close_data(cli_job *base)
     cli_pairs_close(&j->valid_data);
 }
 
-static const char *const fixed[] = {"norm", "model", NULL};
+static const char *const fixed[] = {"norm", "model", "separate", NULL};
 static const cli_job_type job_type = {read_data, write_data, open_records, begin, close_data, true,
                                       fixed};
 

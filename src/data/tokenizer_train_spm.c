@@ -61,52 +61,99 @@ qkv_status qkv__train_spm_count(qkv_tokenizer_trainer *tr, const char *text, siz
 
 /* ---- the tokenizer ------------------------------------------------------------------- */
 
-/* Marian's vocab.json: </s>, <unk>, the pieces in their order, <pad>. */
-static void put_vocab(const qkv__spm *m, qkv__json_out *w)
+/* Appends the model's pieces that v has not got. */
+static qkv_status add_pieces(qkv__vocab *v, const qkv__spm *m)
 {
-    int64_t id = 2;
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_int(w, "</s>", 0);
-    qkv__json_put_int(w, "<unk>", 1);
-    for (size_t i = 0; i < m->pieces.count; i++) {
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < m->pieces.count && !status; i++) {
         size_t len;
         const char *text = qkv__vocab_text(&m->pieces, (int32_t)i, &len);
-        if (m->info[i].type == QKV__PIECE_NORMAL)
-            qkv__json_put_int(w, text, id++);
+        if (m->info[i].type == QKV__PIECE_NORMAL && qkv__vocab_find(v, text, len) < 0)
+            status = qkv__vocab_add(v, text, len, (int32_t)v->count);
     }
-    qkv__json_put_int(w, "<pad>", id);
-    qkv__json_end_object(w);
+    return status;
+}
+
+/* Marian's vocab.json: </s>, <unk>, the pieces of both models in their order, <pad>. */
+static qkv_status make_vocab(qkv__json *out, const qkv__spm *source, const qkv__spm *target)
+{
+    qkv_context *ctx = source->ctx;
+    qkv__vocab v;
+    qkv__json_out w;
+    qkv__vocab_init(&v, ctx);
+    qkv__json_out_init(&w, ctx, 0);
+    qkv_status status = qkv__vocab_add(&v, "</s>", 4, 0);
+    if (!status)
+        status = qkv__vocab_add(&v, "<unk>", 5, 1);
+    if (!status)
+        status = add_pieces(&v, source);
+    if (!status)
+        status = add_pieces(&v, target);
+    if (!status)
+        status = qkv__vocab_add(&v, "<pad>", 5, (int32_t)v.count);
+    qkv__json_begin_object(&w, NULL);
+    for (size_t id = 0; id < v.count && !status; id++) {
+        size_t len;
+        qkv__json_put_int(&w, qkv__vocab_text(&v, (int32_t)id, &len), (int64_t)id);
+    }
+    qkv__json_end_object(&w);
+    if (!status)
+        status = w.text.failed ? QKV_E_MEMORY
+                               : qkv__json_parse(out, ctx, "trained tokenizer", w.text.data,
+                                                 w.text.len);
+    qkv__json_out_free(&w);
+    qkv__vocab_free(&v);
+    return status;
+}
+
+/* Takes both models, either of which may be NULL after a failure. */
+static qkv_status build_pair(qkv_tokenizer **out, qkv_status status, qkv__spm *source,
+                             qkv__spm *target)
+{
+    qkv__json vocab = {0};
+    if (!status)
+        status = make_vocab(&vocab, source, target);
+    if (status) {
+        qkv__spm_destroy(source);
+        qkv__spm_destroy(target);
+    } else {
+        status = qkv__tokenizer_of_marian(out, source, target, &vocab);
+    }
+    qkv__json_free(&vocab);
+    return status;
+}
+
+static qkv_status copy_model(qkv__spm **out, const qkv__spm *m)
+{
+    return qkv__spm_parse(out, m->ctx, "trained tokenizer", m->file.data, m->file.len);
 }
 
 /* Takes tr->spm, whose pieces are there: the same model for both languages. */
 static qkv_status build(qkv_tokenizer_trainer *tr, qkv_tokenizer **out)
 {
     qkv__spm *m = tr->spm, *target = NULL;
-    qkv__json_out w;
-    qkv__json vocab = {0};
     tr->spm = NULL;
     m->coverage = tr->options.coverage;
     qkv_status status = qkv__spm_finish(m, "trained tokenizer");
     if (!status)
         status = qkv__spm_write(m);
     if (!status)
-        status = qkv__spm_parse(&target, tr->ctx, "trained tokenizer", m->file.data, m->file.len);
-    qkv__json_out_init(&w, tr->ctx, 0);
-    if (!status) {
-        put_vocab(m, &w);
-        status = w.text.failed ? QKV_E_MEMORY
-                               : qkv__json_parse(&vocab, tr->ctx, "trained tokenizer",
-                                                 w.text.data, w.text.len);
-    }
-    qkv__json_out_free(&w);
-    if (status) {
-        qkv__spm_destroy(m);
-        qkv__spm_destroy(target);
-    } else {
-        status = qkv__tokenizer_of_marian(out, m, target, &vocab);
-    }
-    qkv__json_free(&vocab);
-    return status;
+        status = copy_model(&target, m);
+    return build_pair(out, status, m, target);
+}
+
+qkv_status qkv_tokenizer_join(qkv_tokenizer **out, const qkv_tokenizer *source,
+                              const qkv_tokenizer *target)
+{
+    qkv__spm *models[2] = {NULL, NULL};
+    *out = NULL;
+    if (!source->marian || !target->marian)
+        return qkv__fail(source->ctx, QKV_E_UNSUPPORTED, "a model for each language: two "
+                         "tokenizers with SentencePiece models expected");
+    qkv_status status = copy_model(&models[0], source->spm);
+    if (!status)
+        status = copy_model(&models[1], target->spm);
+    return build_pair(out, status, models[0], models[1]);
 }
 
 static bool reserved(const char *text, size_t len)

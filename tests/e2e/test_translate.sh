@@ -53,6 +53,12 @@ done
 cmp -s d/model.safetensors e/model.safetensors || fail "two equal runs with sampling differ"
 cmp -s d/model.safetensors b/model.safetensors && fail "sampling changes nothing"
 
+# A model for each language, ids of both's pieces.
+train --source s --target t --steps 2 --separate --out sep 2>notes || fail "separate: $(cat notes)"
+cmp -s sep/source.spm sep/target.spm && fail "one model for both languages"
+cmp -s a/source.spm a/target.spm || fail "two models without being asked"
+"$qkv" eval sep >answer 2>&1 || fail "eval of two models: $(cat answer)"
+
 # The pre-norm variant, every kind of token, a validation pair, going on from a model.
 train --source s --target t --norm pre --steps 2 --out p 2>notes || fail "pre: $(cat notes)"
 grep -q '"model_type": "qkv_translator"' p/config.json || fail "not a qkv_translator"
@@ -93,6 +99,8 @@ refused "only 40" train translate --source s --target t --valid-last 40 --out ne
 refused "none" train translate --source none --target t --out new
 refused "WordPiece draws nothing" train translate --source s --target t --tokenizer wordpiece \
     --vocab 60 --subword-sampling 0.1 --out new
+refused "--separate: a model for each language" train translate --source s --target t \
+    --tokenizer bpe --vocab 300 --separate --out new
 refused "preset" train translate --source s --target t --model huge --out new
 refused "both or none" eval a --source s
 refused "s has 40 lines" eval a --source s --target short

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "fixture.h"
 #include "qkv/marian.h"
 #include "qkv/task.h"
 
@@ -16,24 +17,6 @@ static const char text[] = "a low lower lowest widow widens the window .\n"
                            "the lower window is wider than the lowest window .\n"
                            "a new newer newest low-lying wide widow , &apos;the widest &apos; .\n";
 enum { DRAWS = 8, LINES = 3, SAMPLES = 2 };
-
-static qkv_context *ctx;
-
-static int set_up(void **state)
-{
-    (void)state;
-    qkv_context_options o = qkv_context_defaults();
-    o.threads = 1;
-    return qkv_context_create(&ctx, &o);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
-    qkv_context_destroy(ctx);
-    return 0;
-}
 
 static qkv_tokenizer *make(qkv_tokenizer_kind kind, size_t vocab)
 {
@@ -247,5 +230,5 @@ int main(void)
         cmocka_unit_test(test_what_stays),
         cmocka_unit_test(test_training),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }
