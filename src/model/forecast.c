@@ -396,11 +396,16 @@ static double numbers(const qkv_model_type *type, const void *config)
 {
     (void)type;
     const qkv_forecast_config *c = config;
+    size_t outputs, inputs;
+    head_shape(c, &outputs, &inputs);
     double d = (double)c->width, ff = c->ff_width ? (double)c->ff_width : 4 * d;
-    double linear = (double)c->horizon * (double)(c->targets ? c->targets : c->columns) *
-                    (double)c->context * (double)c->columns;
+    double targets = (double)(c->targets ? c->targets : c->columns);
+    double embed = d * (double)c->patch * (double)c->columns;
+    double positions = d * (double)(c->context / c->patch);
+    double linear = (double)c->horizon * targets * (double)c->context * (double)c->columns;
     return d * ((double)c->layers * (4 * d + 2 * ff) +
-                (double)c->decoder_layers * (8 * d + 2 * ff)) + (c->linear ? linear : 0);
+                (double)c->decoder_layers * (8 * d + 2 * ff)) +
+           embed + positions + (double)outputs * (double)inputs + (c->linear ? linear : 0);
 }
 
 const qkv_model_type qkv_forecast_type = {

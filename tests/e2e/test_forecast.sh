@@ -117,7 +117,7 @@ done <<'TABLE'
 data.csv: line 2, column 1 (day): expected a number, found "d0"|TRAIN data.csv FAST
 missing.csv: line 5, column 3 (load): expected a number|TRAIN missing.csv --columns wave,load FAST
 nan.csv: line 7, column 3 (load): expected a finite number|TRAIN nan.csv --columns wave,load FAST
-words.csv: line 9, column 3 (load): expected a number, found "NA"|TRAIN words.csv --columns load FAST
+line 9, column 3 (load): expected a number, found "NA"|TRAIN words.csv --columns load FAST
 ragged.csv: line 4: expected 3 columns, found 4|TRAIN ragged.csv --columns load FAST
 no column "price", there are 3: day, wave, load|TRAIN data.csv --columns price FAST
 --target: numbers.csv has no column "price"|TRAIN numbers.csv --target price FAST

@@ -329,6 +329,52 @@ static void test_saved(void **state)
     remove_folder(folder);
 }
 
+/* A saved model's config.json with one field changed. */
+static void test_configurations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"\"patch_length\": 3", "\"patch_length\": 5", "config.json: qkv_forecast: a context"},
+        {"\"patch_length\": 3", "\"patch_length\": 0", "\"patch_length\""},
+        {"\"patch_length\": 3", "\"patch_length\": 16777216", "describes a model of"},
+        {"\"input_size\": 2", "\"input_size\": 16777216", "describes a model of"},
+        {"\"input_size\": 2", "\"input_size\": 3", "series.mean"},
+        {"\"prediction_length\": 4", "\"prediction_length\": 16777216", "describes a model of"},
+        {"\"prediction_length\": 4", "\"prediction_length\": 3", "head."},
+        {"\"context_length\": 12", "\"context_length\": 16777215", "describes a model of"},
+        {"\"target_size\": 2", "\"target_size\": 3", "3 of 2 columns cannot be forecast"},
+        {"\"d_model\": 16", "\"d_model\": 16777216", "describes a model of"},
+        {"\"num_attention_heads\": 2", "\"num_attention_heads\": 3", "the heads (3)"},
+        {"\"normalize\": \"series\"", "\"normalize\": \"magic\"", "\"normalize\""},
+        {"\"loss\": \"mse\"", "\"loss\": 3", "\"loss\""},
+    };
+    char folder[PATH_BYTES], text[4000];
+    qkv_forecast_config c = config();
+    c.linear = false;
+    qkv_model *m = make(&c, true), *again;
+    make_folder(folder);
+    check(qkv_hub_save(m, folder, NULL));
+    size_t size;
+    char *good = take_file(in(folder, "config.json"), &size);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *at = strstr(good, cases[i].from);
+        if (!at)
+            fail_msg("no %s in %s", cases[i].from, good);
+        (void)snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, cases[i].to,
+                       at + strlen(cases[i].from));
+        put_file(in(folder, "config.json"), text, strlen(text));
+        assert_int_not_equal(qkv_hub_load(&again, ctx, folder), QKV_OK);
+        assert_null(again);
+        expect_message(cases[i].says);
+        expect_message(folder);
+    }
+    free(good);
+    remove_folder(folder);
+    qkv_model_destroy(m);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -367,7 +413,8 @@ int main(void)
         cmocka_unit_test(test_undone),   cmocka_unit_test(test_season),
         cmocka_unit_test(test_errors),   cmocka_unit_test(test_by_heart),
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_rolled_out),
-        cmocka_unit_test(test_saved),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_saved),    cmocka_unit_test(test_configurations),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
