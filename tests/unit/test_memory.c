@@ -3,8 +3,10 @@
  * tokens takes memory linear in their number.
  *
  * The program brings its own malloc and mmap, which tell from the address they return to whose
- * call it was: qkv is linked into the program, the libraries are not. glibc alone; a sanitizer has
- * a malloc of its own, so there only what the context counts is looked at. */
+ * call it was: qkv is linked into the program, the libraries are not. What an OpenMP runtime takes
+ * for its own threads is its affair. glibc alone; a sanitizer has a malloc of its own, so there
+ * only what the context counts is looked at. */
+#define _GNU_SOURCE /* dl_iterate_phdr */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,6 +14,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,12 +28,13 @@
 /* ---- who allocates ------------------------------------------------------------------------ */
 
 typedef struct {
-    long qkv, libraries; /* calls */
+    long qkv, libraries, openmp; /* calls */
 } calls;
 
 static struct {
     int on;
     calls made;
+    uintptr_t openmp[4][2]; /* where the runtimes' code begins and ends; 0: no more */
 } counted;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -55,8 +59,35 @@ static void count(const void *caller)
     if (!__atomic_load_n(&counted.on, __ATOMIC_RELAXED))
         return;
     uintptr_t at = (uintptr_t)caller;
-    int ours = at >= (uintptr_t)&__executable_start && at < (uintptr_t)&etext;
-    __atomic_add_fetch(ours ? &counted.made.qkv : &counted.made.libraries, 1, __ATOMIC_RELAXED);
+    long *made = &counted.made.libraries;
+    if (at >= (uintptr_t)&__executable_start && at < (uintptr_t)&etext)
+        made = &counted.made.qkv;
+    for (size_t i = 0; i < 4; i++)
+        if (at >= counted.openmp[i][0] && at < counted.openmp[i][1])
+            made = &counted.made.openmp;
+    __atomic_add_fetch(made, 1, __ATOMIC_RELAXED);
+}
+
+/* Code of libomp and libgomp; clang's builds load both. */
+static int find_openmp(struct dl_phdr_info *info, size_t size, void *count_)
+{
+    size_t *n = count_;
+    (void)size;
+    for (size_t i = 0; i < info->dlpi_phnum && strstr(info->dlpi_name, "omp.so"); i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X) || *n == 4)
+            continue;
+        counted.openmp[*n][0] = info->dlpi_addr + part->p_vaddr;
+        counted.openmp[(*n)++][1] = info->dlpi_addr + part->p_vaddr + part->p_memsz;
+    }
+    return 0;
+}
+
+static int find_libraries(void **state)
+{
+    size_t n = 0;
+    (void)state;
+    return dl_iterate_phdr(find_openmp, &n);
 }
 
 void *malloc(size_t bytes)
@@ -106,6 +137,11 @@ void *mmap(void *at, size_t bytes, int protection, int flags, int file, off_t of
 #pragma GCC visibility pop
 #else
 #define COUNTS_CALLS 0
+static int find_libraries(void **state)
+{
+    (void)state;
+    return 0;
+}
 #endif
 
 /* ---- a small training run ------------------------------------------------------------------- */
@@ -186,7 +222,7 @@ static void check_steady(const qkv_model_type *type)
         assert_int_equal(training_step(&r, i), QKV_OK);
     qkv_memory_stats before = qkv_context_memory(r.ctx);
     for (uint64_t i = 0; i < STEPS; i++) {
-        counted.made = (calls){0, 0};
+        counted.made = (calls){0};
         __atomic_store_n(&counted.on, 1, __ATOMIC_SEQ_CST);
         qkv_status status = training_step(&r, WARM_UPS + i);
         __atomic_store_n(&counted.on, 0, __ATOMIC_SEQ_CST);
@@ -220,7 +256,7 @@ static void test_counting(void **state)
         skip();
     qkv_context *ctx;
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-    counted.made = (calls){0, 0};
+    counted.made = (calls){0};
     __atomic_store_n(&counted.on, 1, __ATOMIC_SEQ_CST);
     void *p = qkv__malloc(ctx, 100);
     void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -228,6 +264,8 @@ static void test_counting(void **state)
     __atomic_store_n(&counted.on, 0, __ATOMIC_SEQ_CST);
     assert_int_equal(counted.made.qkv, 2);
     assert_int_equal(counted.made.libraries, 1);
+    assert_int_equal(counted.made.openmp, 0);
+    assert_true(counted.openmp[0][0] > 0);
     munmap(page, 4096);
     free(text);
     qkv__free(ctx, p);
@@ -308,5 +346,5 @@ int main(void)
         cmocka_unit_test(test_counting),
         cmocka_unit_test(test_steady_step),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, find_libraries, NULL);
 }
