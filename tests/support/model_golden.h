@@ -181,6 +181,18 @@ static void compare_gradients(fixture *f)
     assert_int_equal(rows, goldens);
 }
 
+/* A recorded step: logits, loss and, going back from it, every gradient. */
+static void compare_step(fixture *f, const qkv_tensor *logits, qkv_tensor *loss)
+{
+    if (qkv_tape_status(f->t))
+        fail_msg("%s: %s", f->name, qkv_context_message(f->ctx));
+    compare(f, "logits", "logits", qkv_data(f->t, logits), qkv_count(logits));
+    compare(f, "loss", "loss", qkv_data(f->t, loss), 1);
+    assert_int_equal(qkv_backward(f->t, loss), QKV_OK);
+    compare_gradients(f);
+    print_message("%s: at worst %.3g of what is allowed\n", f->name, f->worst);
+}
+
 static void compare_files(qkv_context *ctx, const char *expected, const char *got)
 {
     qkv_safetensors *a, *b;
