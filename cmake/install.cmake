@@ -26,7 +26,7 @@ install(FILES ${package_build}/qkv-config.cmake ${package_build}/qkv-config-vers
 file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 set(pc_requires "jansson, libpcre2-8, libutf8proc")
 if(QKV_IMAGES)
-  string(APPEND pc_requires ", libpng, libjpeg")
+  string(APPEND pc_requires ", libpng, libjpeg, zlib")
 endif()
 # OpenMP by its libraries: clang's flag for it is not one that gcc knows.
 set(pc_private "-lm")
