@@ -134,6 +134,7 @@ typedef struct {
 typedef struct {
     size_t batch;  /* lines searched at once, at most; fewer when they are long             64 */
     size_t n_best; /* of each line, at most as many as there are beams                       1 */
+    size_t first_line; /* what errors call the first line                                1 */
     bool (*progress)(void *user, size_t lines); /* so many are done; false stops. May be NULL */
     void *user;
 } qkv_translate_text_options;

@@ -126,14 +126,13 @@ static qkv_status translate(job *j, const qkv__str *text, size_t lines)
     qkv_translate_text_options o = qkv_translate_text_defaults();
     o.batch = j->s.batch;
     o.n_best = j->s.n_best;
+    o.first_line = j->lines + 1;
     o.progress = on_progress;
     o.user = j;
     qkv_status status =
         qkv_translate(j->search, j->tokenizer, text->data, text->len, &o, on_line, j);
     if (!status && j->failed)
         status = qkv__fail(j->c->ctx, QKV_E_MEMORY, "out of memory");
-    if (status && j->lines)
-        qkv__fail_prefix(j->c->ctx, "in the lines after those that were written");
     j->lines += lines;
     (void)fflush(stdout);
     return status;

@@ -32,7 +32,7 @@ typedef struct {
 
 qkv_translate_text_options qkv_translate_text_defaults(void)
 {
-    return (qkv_translate_text_options){.batch = 64, .n_best = 1};
+    return (qkv_translate_text_options){.batch = 64, .n_best = 1, .first_line = 1};
 }
 
 /* ---- lines to ids ------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static qkv_status encode(job *j, line *l, const char *text, size_t len)
     l->first = j->ids.count;
     qkv_status status = qkv_tokenizer_encode(j->tokenizer, text, len, 0, &j->ids);
     if (status)
-        return qkv__fail(j->ctx, status, "line %zu: %s", l->index + 1,
+        return qkv__fail(j->ctx, status, "line %zu: %s", l->index + j->o.first_line,
                          qkv_context_message(j->ctx));
     if (j->ids.count == l->first)
         return QKV_OK;
@@ -61,8 +61,8 @@ static qkv_status encode(job *j, line *l, const char *text, size_t len)
     for (size_t i = l->first; i < j->ids.count; i++)
         if ((size_t)j->ids.data[i] >= j->config->vocab)
             return qkv__fail(j->ctx, QKV_E_ARGUMENT, "line %zu: token %d is not below the model's "
-                             "%zu: tokenizer and model do not belong together", l->index + 1,
-                             (int)j->ids.data[i], j->config->vocab);
+                             "%zu: tokenizer and model do not belong together",
+                             l->index + j->o.first_line, (int)j->ids.data[i], j->config->vocab);
     status = qkv_ids_add(j->ctx, &j->ids, j->config->eos);
     l->count = j->ids.count - l->first;
     return status;
