@@ -7,6 +7,7 @@
 #include <qkv/safetensors.h>
 #include <qkv/npy.h>
 #include <qkv/image.h>
+#include <qkv/pictures.h>
 #include <qkv/resize.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>

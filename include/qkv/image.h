@@ -35,6 +35,9 @@ qkv_status qkv_image_decode(qkv_image *out, qkv_context *ctx, const void *data, 
 /* Writes a PNG. */
 qkv_status qkv_image_write(const qkv_image *image, qkv_context *ctx, const char *path);
 
+/* Makes it so many channels, 1 or 3; 0: leaves it. On failure it is empty. */
+qkv_status qkv_image_channels(qkv_image *image, qkv_context *ctx, size_t channels);
+
 /* Memory for the pixels, uninitialised. On failure *out is empty. */
 qkv_status qkv_image_create(qkv_image *out, qkv_context *ctx, size_t width, size_t height,
                             size_t channels);

@@ -70,6 +70,18 @@ static qkv_status to_rgb(qkv_image *image, qkv_context *ctx)
     return QKV_OK;
 }
 
+qkv_status qkv_image_channels(qkv_image *image, qkv_context *ctx, size_t channels)
+{
+    qkv_status status = QKV_OK;
+    if (channels == 1 && image->channels == 3)
+        to_grey(image);
+    else if (channels == 3 && image->channels == 1)
+        status = to_rgb(image, ctx);
+    if (status)
+        qkv_image_free(image, ctx);
+    return status;
+}
+
 /* ---- files -------------------------------------------------------------------------------- */
 
 static const struct {
@@ -93,12 +105,9 @@ qkv_status qkv_image_decode(qkv_image *out, qkv_context *ctx, const void *data, 
     if (kind == count)
         return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG picture", name);
     qkv_status status = kinds[kind].decode(&p, out);
-    if (!status && p.o.channels == 1 && out->channels == 3)
-        to_grey(out);
-    else if (!status && p.o.channels == 3 && out->channels == 1)
-        status = to_rgb(out, ctx);
-    if (status)
-        qkv_image_free(out, ctx);
+    if (!status)
+        return qkv_image_channels(out, ctx, p.o.channels);
+    qkv_image_free(out, ctx);
     return status;
 }
 

@@ -1,0 +1,37 @@
+/* pictures.h - sets of pictures: folders, tar archives, idx files; with classes or without.
+ * Layer: data */
+#ifndef QKV_PICTURES_H
+#define QKV_PICTURES_H
+
+#include <qkv/image.h>
+
+QKV_BEGIN_DECLS
+
+typedef struct qkv_pictures qkv_pictures;
+
+/* Lists what path holds, in the order of names, and reads no picture yet:
+ *   a folder: its .png, .jpg and .jpeg files; those in a folder of it have that folder for class;
+ *   a tar archive: the same, the class is the folder that the file lies in directly;
+ *   an idx file of pictures (gzipped or not): (count, rows, columns), or with channels behind them.
+ *     Its classes are in the file beside it whose name has "labels" and "idx1" for "images" and
+ *     "idx3", where there is one, and are named by their number;
+ *   a picture: itself.
+ * No picture at all is an error. On failure *out is NULL and the context names the file. */
+qkv_status qkv_pictures_open(qkv_pictures **out, qkv_context *ctx, const char *path);
+void qkv_pictures_close(qkv_pictures *p); /* NULL is allowed */
+
+size_t qkv_pictures_count(const qkv_pictures *p);
+/* Of picture i: where it is, for people; its class, or -1. */
+const char *qkv_pictures_name(const qkv_pictures *p, size_t i);
+int32_t qkv_pictures_class(const qkv_pictures *p, size_t i);
+
+/* Classes are sorted by name (numbers of an idx file by value). 0: there are none. */
+size_t qkv_pictures_classes(const qkv_pictures *p);
+const char *qkv_pictures_class_name(const qkv_pictures *p, size_t class_);
+
+/* Decodes picture i; freed with qkv_image_free. options may be NULL. */
+qkv_status qkv_pictures_read(const qkv_pictures *p, size_t i, qkv_image *out,
+                             const qkv_image_options *options);
+
+QKV_END_DECLS
+#endif
