@@ -12,7 +12,7 @@ static qkv_tensor *matrix(const bench_training *b, const int32_t *ids, size_t le
     return qkv_tensor_ids(b->tape, ids, 2, shape);
 }
 
-/* ---- a GPT: a token's target is the next one -------------------------------------------------- */
+/* ---- a GPT: a token's target is the next one ------------------------------------------------ */
 
 static qkv_status gpt_create(bench_training *b, const bench_step *step)
 {

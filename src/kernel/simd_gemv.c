@@ -5,7 +5,7 @@
  * end to the other. So the processor sees a few long streams and fetches ahead by itself: 57 GB/s
  * on two cores of Zen 4 that read memory at 60, where neighbouring rows, 3 KB each, gave 35.
  *
- * Both operands are read along k, so nothing is packed: that is what a library loses on few rows. */
+ * Both operands are read along k and nothing is packed: few rows do not pay for that. */
 #include "kernel/simd.h"
 
 /* Rows of w, and rows of x at a time: their sums must fit the registers, of which AVX-512 has twice

@@ -43,7 +43,7 @@ for name in train attention decode translate tokenize; do
     grep -qF "\"$name\": {" "$out/all" || { echo "qkv bench has no $name"; failed=1; }
 done
 
-# The networks that are no GPT: a step each, at their smallest. The encoder-decoder reads both sides.
+# The networks that are no GPT, a step each at their smallest; the encoder-decoder reads both sides.
 # shellcheck disable=SC2086
 for name in bert-base transformer-base; do
     bench "$out/$name" train --model $name --batch 1 --length 4 --steps 1 --json
