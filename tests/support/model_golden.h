@@ -182,7 +182,7 @@ static void compare_gradients(fixture *f)
 }
 
 /* A recorded step: logits, loss and, going back from it, every gradient. */
-static void compare_step(fixture *f, const qkv_tensor *logits, qkv_tensor *loss)
+static inline void compare_step(fixture *f, const qkv_tensor *logits, qkv_tensor *loss)
 {
     if (qkv_tape_status(f->t))
         fail_msg("%s: %s", f->name, qkv_context_message(f->ctx));

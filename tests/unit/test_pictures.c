@@ -1,4 +1,4 @@
-/* Sets of pictures: folders with classes and without, archives, idx files; what is none of them; and
+/* Sets of pictures: folders with classes and without, archives, idx files; what is none; and
  * that one damaged picture is named. */
 #include <stdarg.h>
 #include <stddef.h>
