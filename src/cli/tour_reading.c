@@ -135,6 +135,7 @@ static qkv_status make_model(tour_reader *reader)
     c.decoder_layers = LAYERS;
     c.encoder_heads = c.decoder_heads = HEADS;
     c.dropout = 0; /* hardly a text comes twice */
+    c.init_range = 1 / sqrt(WIDTH); /* with the default, a third of it, numbers take far longer */
     c.eos = reader->eos;
     c.pad = c.start = reader->pad;
     qkv_status status = qkv_model_create(&reader->model, reader->ctx, &qkv_translator_type, &c);
