@@ -221,8 +221,8 @@ static const qkv_option_table *const tables[] = {
     &qkv_schedule_table, &qkv__bert_config, NULL};
 static const char *const examples[] = {
     "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
-    "qkv train classify --data reviews.tsv --init runs/words --steps 500 --out runs/tuned",
-    "qkv train classify --data pairs.tsv --valid held.tsv --steps 1000 --out runs/pairs", NULL};
+    "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",
+    "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs", NULL};
 
 static const qkv__preset presets[] = {
     {"tokenizer", "wordpiece", NULL},

@@ -146,7 +146,7 @@ static const qkv_option_table *const tables[] = {
 static const char *const examples[] = {
     "qkv train mlm --data book.txt --minutes 5 --out runs/words",
     "qkv train mlm --data book.txt --minutes 5 --out runs/words --resume",
-    "qkv train mlm --data sentences.txt --lines --vocab 8192 --steps 500 --out runs/lines",
+    "qkv train mlm --data lines.txt --lines --vocab 8192 --steps 500 --out runs/l",
     "qkv train mlm --data other.txt --init runs/words --minutes 2 --out runs/other", NULL};
 
 static const qkv__preset presets[] = {

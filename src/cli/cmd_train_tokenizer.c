@@ -85,7 +85,7 @@ static int run(cli *c, int argc, char **argv)
 static const qkv_option_table *const tables[] = {&table, &cli_vocabulary_table, NULL};
 static const char *const examples[] = {
     "qkv train tokenizer --data book.txt --vocab 8192 --out runs/words",
-    "qkv train tokenizer --data en.txt de.txt --for translate --tokenizer unigram --out runs/words",
+    "qkv train tokenizer --data en.txt de.txt --for translate --out runs/words",
     "qkv train lm --data book.txt --tokenizer-from runs/words --out runs/book", NULL};
 static const qkv__preset presets[] = {
     {"tokenizer", NULL, "bpe; for mlm wordpiece, for translate sentencepiece-bpe"},
