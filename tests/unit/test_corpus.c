@@ -171,5 +171,5 @@ int main(void)
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_refused),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

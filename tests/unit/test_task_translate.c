@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "each.h"
 #include "qkv/marian.h"
 #include "qkv/task.h"
 
@@ -173,5 +174,5 @@ int main(void)
         cmocka_unit_test(test_packed_is_each_alone),
         cmocka_unit_test(test_refuses_what_does_not_fit),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

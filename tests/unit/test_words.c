@@ -335,5 +335,5 @@ int main(void)
         cmocka_unit_test(test_packed),   cmocka_unit_test(test_mlm),
         cmocka_unit_test(test_classify), cmocka_unit_test(test_refused),
     };
-    return cmocka_run_group_tests(tests, setup_one, teardown);
+    return run_each(tests, sizeof tests / sizeof *tests, setup_one, teardown);
 }

@@ -155,10 +155,10 @@ def qkv(T, S, H, Hkv, D, Dv, B=2):
 
 
 seen = (torch.arange(70)[None, :] < LENGTHS[:, None])[:, None, None, :]
-case("attention.self", attention, *qkv(70, 70, 2, 2, 16, 16))
+case("attention.self", attention, *qkv(70, 70, 2, 2, 16, 16, B=1))
 case("attention.cross", attention, *qkv(7, 45, 3, 3, 8, 8))
 case("attention.causal", lambda q, k, v: attention(q, k, v, is_causal=True),
-     *qkv(70, 70, 2, 2, 16, 16))
+     *qkv(70, 70, 1, 1, 16, 16))
 case("attention.groups", lambda q, k, v: attention(q, k, v, is_causal=True),
      *qkv(33, 33, 6, 2, 8, 8))
 case("attention.widths", attention, *qkv(19, 21, 2, 2, 12, 20))
