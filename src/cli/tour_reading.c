@@ -148,7 +148,7 @@ static void introduce(const tour_reader *reader, const qkv_records *records, dou
 {
     const page *p = reader->t->page;
     const qkv_marian_config *c = qkv_model_config(reader->model);
-    page_text(p, reader->script->introduction);
+    page_text(p, "%s", reader->script->introduction);
     page_text(p, "The model: an encoder of %zu layers reads the text, a decoder of %zu writes the "
                  "answer and looks back at what was read, %zu channels, %zu parameters, all random "
                  "at first. A letter is a token; nothing is known of words, months or the order of "

@@ -245,8 +245,8 @@ typedef struct {
 
 qkv_status qkv__splitter_read(qkv__splitter *s, qkv_context *ctx, const qkv__json *at);
 void qkv__splitter_free(qkv__splitter *s, qkv_context *ctx);
-/* Gives the pieces of a text, in order, to the sink. first: as many of its bytes come from the first
- * character of what is encoded; a piece that begins among them begins the text. */
+/* Gives the pieces of a text, in order, to the sink. first: as many of its bytes come from the
+ * first character of what is encoded; a piece that begins among them begins the text. */
 qkv_status qkv__split(const qkv__splitter *s, qkv_context *ctx, const char *text, size_t len,
                       size_t first, const qkv__sink *sink);
 /* The scanner of a splitter that has one alone; else NULL. */

@@ -202,11 +202,12 @@ static void test_training(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bpe),     cmocka_unit_test(test_marks), cmocka_unit_test(test_added_tokens),
-        cmocka_unit_test(test_pattern), cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_training),
-        cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_words),
-        cmocka_unit_test(test_unigram), cmocka_unit_test(test_sentencepiece),
+        cmocka_unit_test(test_bpe),       cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_marks),     cmocka_unit_test(test_pattern),
+        cmocka_unit_test(test_splits),    cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_training),  cmocka_unit_test(test_wordpiece),
+        cmocka_unit_test(test_words),     cmocka_unit_test(test_unigram),
+        cmocka_unit_test(test_sentencepiece),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }
