@@ -1,6 +1,4 @@
 /* bert_config.c - BERT's fields, under the names that Hugging Face gives them. */
-#include <string.h>
-
 #include "model/bert.h"
 
 #define CONFIG qkv_bert_config
@@ -31,10 +29,7 @@ static const qkv_option rows[] = {
 const qkv_option_table qkv__bert_config = {"BERT model", rows, sizeof rows / sizeof *rows};
 
 /* From "tiny" on the sizes of Turc et al. 2019. */
-static const struct {
-    const char *name, *summary;
-    size_t width, layers, heads;
-} presets[] = {
+static const qkv__named_size presets[] = {
     {"nano", "2 layers of 64: a smoke test", 64, 2, 2},
     {"tiny", "2 layers of 128: minutes on two cores", 128, 2, 2},
     {"mini", "4 layers of 256: an hour", 256, 4, 4},
@@ -42,25 +37,15 @@ static const struct {
     {"medium", "8 layers of 512", 512, 8, 8},
     {"base", "12 layers of 768: BERT-base's 110M", 768, 12, 12},
     {"large", "24 layers of 1024: BERT-large's 335M", 1024, 24, 16},
+    {NULL, NULL, 0, 0, 0},
 };
 
 bool qkv_bert_preset(const char *name, qkv_bert_config *config)
 {
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (strcmp(presets[i].name, name) == 0) {
-            config->width = presets[i].width;
-            config->layers = presets[i].layers;
-            config->heads = presets[i].heads;
-            return true;
-        }
-    return false;
+    return qkv__size_take(presets, name, &config->width, &config->layers, &config->heads);
 }
 
 const char *qkv_bert_preset_name(size_t i, const char **summary)
 {
-    if (i >= sizeof presets / sizeof *presets)
-        return NULL;
-    if (summary)
-        *summary = presets[i].summary;
-    return presets[i].name;
+    return qkv__size_name(presets, i, summary);
 }

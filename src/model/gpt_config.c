@@ -1,6 +1,4 @@
 /* gpt_config.c - a GPT's fields, under the names that Hugging Face gives them in each layout. */
-#include <string.h>
-
 #include "model/gpt.h"
 
 #define CONFIG qkv_gpt_config
@@ -65,10 +63,7 @@ const qkv_option_table qkv__gpt2_config = {"GPT-2 model", gpt2_rows,
 const qkv_option_table qkv__llama_config = {"Llama model", llama_rows,
                                             sizeof llama_rows / sizeof *llama_rows};
 
-static const struct {
-    const char *name, *summary;
-    size_t width, layers, heads;
-} presets[] = {
+static const qkv__named_size presets[] = {
     {"nano", "2 layers of 64: a smoke test", 64, 2, 2},
     {"tiny", "4 layers of 128: seconds to minutes on two cores", 128, 4, 4},
     {"mini", "4 layers of 192: minutes", 192, 4, 6},
@@ -79,25 +74,15 @@ static const struct {
     {"gpt2-medium", "24 layers of 1024: GPT-2's 355M", 1024, 24, 16},
     {"gpt2-large", "36 layers of 1280: GPT-2's 774M", 1280, 36, 20},
     {"gpt2-xl", "48 layers of 1600: GPT-2's 1.6B", 1600, 48, 25},
+    {NULL, NULL, 0, 0, 0},
 };
 
 bool qkv_gpt_preset(const char *name, qkv_gpt_config *config)
 {
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (strcmp(presets[i].name, name) == 0) {
-            config->width = presets[i].width;
-            config->layers = presets[i].layers;
-            config->heads = presets[i].heads;
-            return true;
-        }
-    return false;
+    return qkv__size_take(presets, name, &config->width, &config->layers, &config->heads);
 }
 
 const char *qkv_gpt_preset_name(size_t i, const char **summary)
 {
-    if (i >= sizeof presets / sizeof *presets)
-        return NULL;
-    if (summary)
-        *summary = presets[i].summary;
-    return presets[i].name;
+    return qkv__size_name(presets, i, summary);
 }

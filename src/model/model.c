@@ -150,6 +150,33 @@ qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n)
     return qkv_param_create(ps, name, 1, &n);
 }
 
+/* ---- sizes by name -------------------------------------------------------------------------- */
+
+bool qkv__size_take(const qkv__named_size *list, const char *name, size_t *width, size_t *layers,
+                    size_t *heads)
+{
+    while (list->name && strcmp(list->name, name) != 0)
+        list++;
+    if (!list->name)
+        return false;
+    *width = list->width;
+    *layers = list->layers;
+    *heads = list->heads;
+    return true;
+}
+
+const char *qkv__size_name(const qkv__named_size *list, size_t i, const char **summary)
+{
+    size_t count = 0;
+    while (list[count].name)
+        count++;
+    if (i >= count)
+        return NULL;
+    if (summary)
+        *summary = list[i].summary;
+    return list[i].name;
+}
+
 /* ---- visiting ------------------------------------------------------------------------------- */
 
 static void call(qkv__visit *v, qkv_row *row, const char *name)

@@ -64,6 +64,20 @@ double qkv__init_range(double range, double share, size_t width);
 qkv_param *qkv__matrix(qkv_params *ps, const char *name, size_t rows, size_t columns);
 qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n);
 
+/* ---- sizes by name -------------------------------------------------------------------------- */
+
+/* Of a list that ends with a NULL name. */
+typedef struct {
+    const char *name, *summary;
+    size_t width, layers, heads;
+} qkv__named_size;
+
+/* False, and nothing is set, when there is no such name. */
+bool qkv__size_take(const qkv__named_size *list, const char *name, size_t *width, size_t *layers,
+                    size_t *heads);
+/* The i-th one's name, or NULL past the last; *summary, unless NULL, says its size. */
+const char *qkv__size_name(const qkv__named_size *list, size_t i, const char **summary);
+
 /* ---- visiting, in one line a tensor -------------------------------------------------------- */
 
 typedef struct {
