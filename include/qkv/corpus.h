@@ -41,8 +41,8 @@ typedef struct {
     size_t line; /* its number in the part, from 1 */
 } qkv_labelled_text;
 
-/* Reads a part line by line; empty lines are passed over. All lines have as many columns as the
- * first, or it is an error that names file and line. */
+/* Reads a part line by line; empty lines are passed over. All lines are UTF-8 and have as many
+ * columns as the first, or it is an error that names file and line. */
 typedef struct {
     qkv_context *ctx;
     const qkv_text_part *part;

@@ -15,13 +15,14 @@ typedef struct {
     eval_fn *judge;
     const char *unit;
     bool has_text; /* there is a tokenizer */
+    bool in_pairs; /* on --source and --target, the others on --file */
 } judge;
 static const judge judges[] = {
-    {qkv_model_is_lm, eval_lm, "tokens", true},
-    {qkv_model_is_translator, eval_translate, "tokens", true},
-    {eval_takes_mlm, eval_mlm, "words", true},
-    {eval_takes_classify, eval_classify, "texts", true},
-    {qkv_model_is_forecaster, eval_forecast, "windows", false},
+    {qkv_model_is_lm, eval_lm, "tokens", true, false},
+    {qkv_model_is_translator, eval_translate, "tokens", true, true},
+    {eval_takes_mlm, eval_mlm, "words", true, false},
+    {eval_takes_classify, eval_classify, "texts", true, false},
+    {qkv_model_is_forecaster, eval_forecast, "windows", false, false},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -90,6 +91,18 @@ static const judge *find_judge(const eval *e)
     return NULL;
 }
 
+/* Data that would not be read is a mistake. */
+static qkv_status check_data(const eval *e, const judge *j)
+{
+    bool pairs = e->source || e->target;
+    if (j->in_pairs ? !e->file : !pairs)
+        return QKV_OK;
+    return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s", e->dir,
+                     qkv_model_type_name(qkv_model_type_of(e->model)),
+                     j->in_pairs ? "--source and --target" : "--file",
+                     j->in_pairs ? "--file" : e->source ? "--source" : "--target");
+}
+
 static int run(cli *c, int argc, char **argv)
 {
     eval e = {.c = c};
@@ -100,7 +113,9 @@ static int run(cli *c, int argc, char **argv)
     qkv_measures m = {0};
     qkv_status status = qkv_hub_load(&e.model, c->ctx, e.dir);
     const judge *j = status ? NULL : find_judge(&e);
-    if (j && j->has_text)
+    if (j)
+        status = check_data(&e, j);
+    if (j && !status && j->has_text)
         status = qkv_tokenizer_load(&e.tokenizer, c->ctx, e.dir);
     if (j && !status)
         status = qkv_tape_create(&e.tape, c->ctx);

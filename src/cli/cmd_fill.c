@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "qkv/bert.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
 
@@ -47,9 +48,13 @@ static qkv_status work(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     int32_t mask;
-    qkv_status status = qkv_tokenizer_load(&j->tokenizer, ctx, j->c->args.items[0]);
+    const char *dir = j->c->args.items[0];
+    qkv_status status = qkv_hub_load(&j->model, ctx, dir);
+    if (!status && qkv_model_type_of(j->model) != &qkv_bert_masked_type)
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not guess hidden words", dir,
+                           qkv_model_type_architecture(qkv_model_type_of(j->model)));
     if (!status)
-        status = qkv_hub_load(&j->model, ctx, j->c->args.items[0]);
+        status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     if (!status)
         status = encode(j, j->c->args.items[1], &mask);
     size_t vocab = status ? 0 : qkv_tokenizer_vocab_size(j->tokenizer);

@@ -157,12 +157,12 @@ static int one(job *j, size_t index)
 static qkv_status open_all(job *j, const char *dir)
 {
     qkv_context *ctx = j->c->ctx;
-    qkv_status status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
-    if (!status)
-        status = qkv_hub_load(&j->model, ctx, dir);
+    qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && !qkv_model_is_lm(j->model))
         status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not continue text", dir,
                            qkv_model_type_name(qkv_model_type_of(j->model)));
+    if (!status)
+        status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     char *text = NULL;
     size_t len = strlen(j->s.prompt);
     if (!status && j->s.file)

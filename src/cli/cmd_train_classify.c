@@ -1,6 +1,7 @@
 /* cmd_train_classify.c - `qkv train classify`: labelled texts become a BERT that labels others. */
 #include "cli/bert.h"
 #include "cli/commands.h"
+#include "cli/eval.h"
 #include "cli/vocabulary.h"
 #include "model/bert.h"
 #include "qkv/corpus.h"
@@ -164,8 +165,8 @@ static qkv_status write_data(cli_job *base)
 static qkv_status open_data(cli_job *base)
 {
     job *j = (job *)base;
-    qkv_status status = cli_job_records(base, "train/train.records", true, &j->train);
-    return status ? status : cli_job_records(base, "train/valid.records", false, &j->valid);
+    qkv_status status = cli_job_records(base, "train/train.records", true, 3, &j->train);
+    return status ? status : cli_job_records(base, "train/valid.records", false, 3, &j->valid);
 }
 
 /* A model that knows its words learns in smaller steps. */
@@ -201,8 +202,8 @@ static void close_data(cli_job *base)
 }
 
 static const char *const fixed[] = {"model", NULL};
-static const cli_job_type job_type = {read_data, write_data, open_data, begin, close_data,
-                                      true, fixed};
+static const cli_job_type job_type = {"classify", eval_takes_classify, read_data, write_data,
+                                      open_data, begin, close_data, true, fixed};
 
 static int run(cli *c, int argc, char **argv)
 {

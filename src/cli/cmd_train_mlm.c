@@ -1,6 +1,7 @@
 /* cmd_train_mlm.c - `qkv train mlm`: a text becomes a BERT that guesses its hidden words. */
 #include "cli/bert.h"
 #include "cli/commands.h"
+#include "cli/eval.h"
 #include "cli/vocabulary.h"
 #include "model/bert.h"
 #include "qkv/corpus.h"
@@ -95,8 +96,8 @@ static qkv_status write_data(cli_job *base)
 static qkv_status open_data(cli_job *base)
 {
     job *j = (job *)base;
-    qkv_status status = cli_job_records(base, "train/train.records", true, &j->train);
-    return status ? status : cli_job_records(base, "train/valid.records", false, &j->valid);
+    qkv_status status = cli_job_records(base, "train/train.records", true, 1, &j->train);
+    return status ? status : cli_job_records(base, "train/valid.records", false, 1, &j->valid);
 }
 
 static qkv_status begin(cli_job *base)
@@ -125,8 +126,8 @@ static void close_data(cli_job *base)
 }
 
 static const char *const fixed[] = {"model", NULL};
-static const cli_job_type job_type = {read_data, write_data, open_data, begin, close_data,
-                                      true, fixed};
+static const cli_job_type job_type = {"mlm", eval_takes_mlm, read_data, write_data, open_data,
+                                      begin, close_data, true, fixed};
 
 static int run(cli *c, int argc, char **argv)
 {

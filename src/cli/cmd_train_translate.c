@@ -193,8 +193,8 @@ static qkv_status write_data(cli_job *base)
 static qkv_status open_records(cli_job *base)
 {
     job *j = (job *)base;
-    qkv_status status = cli_job_records(base, "train/train.records", true, &j->train);
-    return status ? status : cli_job_records(base, "train/valid.records", false, &j->valid);
+    qkv_status status = cli_job_records(base, "train/train.records", true, 2, &j->train);
+    return status ? status : cli_job_records(base, "train/valid.records", false, 2, &j->valid);
 }
 
 static qkv_status begin(cli_job *base)
@@ -227,8 +227,8 @@ static void close_data(cli_job *base)
 }
 
 static const char *const fixed[] = {"norm", "model", "separate", NULL};
-static const cli_job_type job_type = {read_data, write_data, open_records, begin, close_data, true,
-                                      fixed};
+static const cli_job_type job_type = {"translate", qkv_model_is_translator, read_data, write_data,
+                                      open_records, begin, close_data, true, fixed};
 
 static int run(cli *c, int argc, char **argv)
 {

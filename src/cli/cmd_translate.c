@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "io/file.h"
 #include "qkv/marian.h"
 #include "qkv/run.h"
 
@@ -196,9 +197,10 @@ static qkv_status open_search(job *j, const char *dir)
     }
     g.gnmt = j->s.gnmt;
     if (j->s.n_best > g.beams)
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--n-best %zu: there are %zu beams",
-                         j->s.n_best, g.beams);
-    return qkv_beam_search_create(&j->search, j->model, &g);
+        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--n-best: at most as many as there are beams, "
+                         "%zu, expected, found %zu", g.beams, j->s.n_best);
+    status = qkv_beam_search_create(&j->search, j->model, &g);
+    return status ? qkv__fail_prefix(j->c->ctx, dir) : QKV_OK;
 }
 
 static qkv_status open_all(job *j, const char *dir)
@@ -213,7 +215,9 @@ static qkv_status open_all(job *j, const char *dir)
     if (!status)
         status = open_search(j, dir);
     j->in = stdin;
-    if (!status && j->s.file && !(j->in = fopen(j->s.file, "rb")))
+    if (!status && j->s.file && qkv__dir_exists(j->s.file))
+        status = qkv__fail(ctx, QKV_E_IO, "%s: expected a file, found a folder", j->s.file);
+    else if (!status && j->s.file && !(j->in = fopen(j->s.file, "rb")))
         status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be opened", j->s.file);
     j->talk = !status && isatty(fileno(j->in)) == 1;
     return status;

@@ -1,6 +1,7 @@
 /* eval_translate.c - judging translators: the loss of the reference, and how near the model's own
  * translations come to it. */
 #include "cli/eval.h"
+#include "cli/job.h"
 #include "cli/pairs.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
@@ -58,7 +59,7 @@ static qkv_status open_data(judge *j)
     }
     status = eval_held_out(e, "valid.records", &path);
     if (!status)
-        status = qkv_records_open(&j->records, e->c->ctx, path);
+        status = cli_records_open(&j->records, e->c->ctx, path, CLI_SIDES, e->tokenizer);
     if (!status)
         status = decode_records(j);
     qkv__free(e->c->ctx, path);

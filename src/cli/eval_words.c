@@ -1,5 +1,6 @@
 /* eval_words.c - judging BERT: by the words it guesses, or by the labels it gives. */
 #include "cli/eval.h"
+#include "cli/job.h"
 #include "cli/texts.h"
 #include "io/file.h"
 #include "qkv/bert.h"
@@ -41,7 +42,8 @@ static qkv_status open_records(eval *e, qkv_records **out)
     if (!e->file) {
         qkv_status status = eval_held_out(e, "valid.records", &path);
         if (!status)
-            status = qkv_records_open(out, e->c->ctx, path);
+            status = cli_records_open(out, e->c->ctx, path, eval_takes_mlm(e->model) ? 1 : 3,
+                                      e->tokenizer);
         qkv__free(e->c->ctx, path);
         return status;
     }

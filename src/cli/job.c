@@ -41,12 +41,36 @@ void cli_job_rate(cli_job *j, size_t width, double lr)
         s->width = width;
 }
 
-qkv_status cli_job_records(const cli_job *j, const char *name, bool required, qkv_records **out)
+qkv_status cli_records_open(qkv_records **out, qkv_context *ctx, const char *path, size_t fields,
+                            const qkv_tokenizer *tokenizer)
+{
+    qkv_status status = qkv_records_open(out, ctx, path);
+    if (status)
+        return status;
+    size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
+    if (qkv_records_fields(*out) != fields)
+        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
+                           fields, qkv_records_fields(*out));
+    for (size_t f = 0; f < fields && f < 2 && !status; f++) {
+        int64_t max = qkv_records_max(*out, f);
+        if (max >= (int64_t)vocab)
+            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
+                               "found %lld", path, vocab, (long long)max);
+    }
+    if (!status)
+        return QKV_OK;
+    qkv_records_close(*out);
+    *out = NULL;
+    return status;
+}
+
+qkv_status cli_job_records(const cli_job *j, const char *name, bool required, size_t fields,
+                           qkv_records **out)
 {
     char *path = cli_job_path(j, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && qkv__file_exists(path))
-        status = qkv_records_open(out, j->c->ctx, path);
+        status = cli_records_open(out, j->c->ctx, path, fields, j->tokenizer);
     else if (!status && required)
         status = qkv__fail(j->c->ctx, QKV_E_IO, "%s is missing", path);
     qkv__free(j->c->ctx, path);
@@ -79,10 +103,14 @@ static qkv_status begin(cli_job *j, const cli_job_type *type)
 static qkv_status reopen(cli_job *j, const cli_job_type *type)
 {
     qkv_status status = cli_training_dir(j->c, j->o.out);
-    if (!status && type->has_text)
-        status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->o.out);
     if (!status)
         status = qkv_hub_load_config(&j->model, j->c->ctx, j->o.out);
+    if (!status && !type->takes(j->model))
+        status = qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
+                           "does not make", j->o.out,
+                           qkv_model_type_architecture(qkv_model_type_of(j->model)), type->name);
+    if (!status && type->has_text)
+        status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->o.out);
     if (!status)
         status = type->open(j);
     return status ? status : type->begin(j);
@@ -112,12 +140,13 @@ int cli_job_run(cli_job *j, const cli_job_type *type)
     int code = cli_training_check(j->c, &j->t, j->o.out, j->o.resume);
     if (code)
         return code;
-    note_unused(j, type);
     bool again = j->o.resume && cli_training_exists(j->c, j->o.out);
     if (again ? reopen(j, type) : begin(j, type))
         code = cli_error(j->c);
-    else
+    if (!code) {
+        note_unused(j, type);
         code = cli_training_run(j->c, &j->t, &j->task, j->o.out, j->o.resume);
+    }
     clean_up(j, type);
     return code;
 }

@@ -36,6 +36,8 @@ typedef struct {
 /* What a command brings. In this order, for a new run: read, write, begin; for one that goes on:
  * open, begin; in the end close. */
 typedef struct {
+    const char *name;                  /* train NAME */
+    bool (*takes)(const qkv_model *m); /* it makes such models */
     qkv_status (*read)(cli_job *j);  /* opens the data; makes tokenizer and model. Writes nothing */
     qkv_status (*write)(cli_job *j); /* puts what --resume needs of the data into OUT/train */
     qkv_status (*open)(cli_job *j);  /* opens that; the tokenizer and the model are there already */
@@ -58,8 +60,14 @@ void cli_job_rate(cli_job *j, size_t width, double lr);
 /* OUT/name, to be freed with qkv__free; NULL when memory is out. */
 char *cli_job_path(const cli_job *j, const char *name);
 
-/* For `open`: the records in OUT/name; *out stays NULL when there is no such file and it is not
+/* Records that training kept: an error that names the file unless they have so many fields, the
+ * first two of which are tokens. */
+qkv_status cli_records_open(qkv_records **out, qkv_context *ctx, const char *path, size_t fields,
+                            const qkv_tokenizer *tokenizer);
+
+/* For `open`: the same of OUT/name; *out stays NULL when there is no such file and it is not
  * required. */
-qkv_status cli_job_records(const cli_job *j, const char *name, bool required, qkv_records **out);
+qkv_status cli_job_records(const cli_job *j, const char *name, bool required, size_t fields,
+                           qkv_records **out);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "data/tokenizer.h"
 
 typedef struct {
     const char *data;
@@ -172,6 +173,20 @@ static qkv_status fail_at(const qkv_labelled_reader *r, const char *expected, si
                      expected, found);
 }
 
+static qkv_status check_utf8(const qkv_labelled_reader *r, const line *l)
+{
+    int32_t point;
+    for (size_t i = 0; i < l->len;) {
+        size_t n = qkv__utf8_next(l->data + i, l->len - i, &point);
+        if (point < 0)
+            return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: text in UTF-8 expected, found "
+                             "the byte 0x%02x in place %zu", r->part->name ? r->part->name : "text",
+                             r->line, (unsigned)(unsigned char)l->data[i], i + 1);
+        i += n;
+    }
+    return QKV_OK;
+}
+
 enum { COLUMNS = 3 };
 
 qkv_status qkv_labelled_next(qkv_labelled_reader *r, qkv_labelled_text *out)
@@ -198,6 +213,8 @@ qkv_status qkv_labelled_next(qkv_labelled_reader *r, qkv_labelled_text *out)
                        columns);
     if (!field[0].len)
         return fail_at(r, "a label before the first tab, characters", 0);
+    if (check_utf8(r, &l))
+        return QKV_E_FORMAT;
     r->columns = columns;
     *out = (qkv_labelled_text){field[0].data, field[0].len,
                                {field[1].data, field[1].len, columns > 2 ? field[2].data : NULL,

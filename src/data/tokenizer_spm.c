@@ -182,7 +182,8 @@ qkv_status qkv__spm_finish(qkv__spm *m, const char *name)
             status = qkv__trie_add(&m->fixed, m->ctx, text, len, (int32_t)i);
     }
     if (!status && m->unk < 0)
-        status = qkv__fail(m->ctx, QKV_E_FORMAT, "%s: no piece stands for what is unknown", name);
+        status = qkv__fail(m->ctx, QKV_E_FORMAT, "%s: no SentencePiece model: none of %zu pieces "
+                           "stands for what is unknown", name, m->pieces.count);
     if (!status && m->kind != QKV__SPM_UNIGRAM && m->kind != QKV__SPM_BPE)
         status = qkv__fail(m->ctx, QKV_E_UNSUPPORTED,
                            "%s: a model of type %d: qkv reads unigram (1) and BPE (2)", name,

@@ -213,7 +213,27 @@ static qkv_status read_table(qkv_generation *g, const qkv__json *j)
     return status;
 }
 
-static qkv_status read_all(qkv_generation *g, const qkv__json *j)
+static qkv_status check_id(const qkv__json *j, const char *key, int64_t id, int64_t vocab)
+{
+    if (id < vocab)
+        return QKV_OK;
+    return qkv__json_fail(j, key, "a token below the vocabulary's %lld expected, found %lld",
+                          (long long)vocab, (long long)id);
+}
+
+static qkv_status check_tokens(const qkv_generation *g, const qkv__json *j, int64_t vocab)
+{
+    qkv_status status = check_id(j, "decoder_start_token_id", g->start, vocab);
+    if (!status)
+        status = check_id(j, "forced_eos_token_id", g->forced_end, vocab);
+    for (size_t i = 0; i < g->end_count && !status; i++)
+        status = check_id(j, "eos_token_id", g->ends[i], vocab);
+    for (size_t i = 0; i < g->ban_count && !status; i++)
+        status = check_id(j, "bad_words_ids", g->banned[i], vocab);
+    return status;
+}
+
+static qkv_status read_all(qkv_generation *g, const qkv__json *j, int64_t vocab)
 {
     int32_t forced[QKV_GENERATION_IDS];
     size_t forced_count = 0;
@@ -236,7 +256,7 @@ static qkv_status read_all(qkv_generation *g, const qkv__json *j)
     if (!status && forced_count)
         g->forced_end = forced[0];
     tidy_bans(g);
-    return status;
+    return status ? status : check_tokens(g, j, vocab);
 }
 
 qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const char *dir)
@@ -253,7 +273,7 @@ qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const 
     if (!status && !json_is_object(j.value))
         status = qkv__json_fail(&j, NULL, "expected an object");
     if (!status)
-        status = read_all(g, &j);
+        status = read_all(g, &j, configured(m, "vocab_size"));
     qkv__json_free(&j);
     qkv__free(ctx, path);
     return status;

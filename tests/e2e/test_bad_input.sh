@@ -6,16 +6,14 @@ failed=0
 out=$(mktemp -d) || exit 1
 trap 'chmod -R u+w "$out"; rm -rf "$out"' EXIT
 cd "$out" || exit 1
+# shellcheck source=tests/support/bad_input.sh
+. "$QKV_SOURCE/tests/support/bad_input.sh"
 
 head -c 6000 "$QKV_SOURCE/src/train/train.c" >text
 fast="--tokenizer char --model nano --length 16 --batch 2 --steps 2 --threads 1 --quiet"
 # shellcheck disable=SC2086 # several words
 "$QKV" train lm --data text --out model $fast || exit 1
 
-# Each line: WORDS that the sentence has | COMMAND. In it: @ stands for a copy of the model that
-# the line may spoil first with one of
-#   cut FILE BYTES   drop FILE   empty FILE   put FILE TEXT   dir FILE   edit FILE SED
-# before a second |.
 cat >table <<'TABLE'
 no-such: cannot be opened|train lm --data no-such --out new FAST
 nothing: the file is empty|train lm --data nothing --out new FAST
@@ -130,52 +128,7 @@ head -c 100 "$QKV_SOURCE/tests/golden/io/f4.npy" >cut.npy
 printf '\223NUMPY\001\000\106\000%s\n' \
     "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }" >hostile.npy
 
-spoil() {
-    what=$1 file=$2
-    shift 2
-    case $what in
-    cut) head -c "$1" "$file" >part && mv part "$file" ;;
-    drop) rm "$file" ;;
-    empty) : >"$file" ;;
-    put) echo "$*" >"$file" ;;
-    dir) rm "$file" && mkdir "$file" ;;
-    edit) sed -i "$*" "$file" ;;
-    esac
-}
-
-# Names, sizes and bytes of all there is.
-state() {
-    find . -type f ! -name answer ! -name errors ! -path ./before ! -path ./after \
-        -exec cksum {} + | sort
-    find . -type d | sort
-}
-
-rm -rf before after
-while IFS='|' read -r words first second; do
-    command=${second:-$first}
-    if [ -n "$second" ]; then
-        rm -rf spoilt
-        cp -r model spoilt
-        # shellcheck disable=SC2086
-        (cd spoilt && set -f && spoil $first)
-    fi
-    command=$(echo "$command" | sed "s/@/spoilt/; s/FAST/$fast/")
-    state >before
-    # shellcheck disable=SC2086
-    "$QKV" $command --threads 1 >answer 2>errors </dev/null
-    code=$?
-    state >after
-    if [ $code -ne 1 ] || [ "$(wc -l <errors)" -ne 1 ] || ! grep -qF -- "$words" errors; then
-        echo "${second:+$first: }qkv $command: exit $code, expected \"$words\": $(head -3 errors)"
-        failed=1
-    fi
-    if ! cmp -s before after; then
-        echo "${second:+$first: }qkv $command: changed files:"
-        diff before after
-        rm -rf new
-        failed=1
-    fi
-done <table
+try_table table
 
 # A full disk: the sentence, and an exit code that says so.
 if [ -w /dev/full ]; then

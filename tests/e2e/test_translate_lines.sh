@@ -71,7 +71,7 @@ t m <s >short
 cmp -s short all && fail "max_length of the directory is not heeded"
 t m --max-length 512 <s | cmp -s - all || fail "--max-length is not heeded"
 printf '{"num_beams": 1, "decoder_start_token_id": 42}' >m/generation_config.json
-refused "--n-best 2: there are 1 beams" translate m --n-best 2
+refused "--n-best: at most as many as there are beams, 1, expected, found 2" translate m --n-best 2
 printf '{"num_beams": "many"}' >m/generation_config.json
 refused 'generation_config.json: field "num_beams"' translate m
 rm m/generation_config.json
