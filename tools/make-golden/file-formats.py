@@ -1,4 +1,4 @@
-"""Writes tests/golden/io/*.safetensors with the reference library, for test_safetensors.c.
+"""Writes files of tests/golden/io: *.safetensors and *.npy with the reference libraries, records.
 
     python tools/make-golden/file-formats.py tests/golden/io
 """
@@ -47,3 +47,12 @@ np.save(f"{out}/b1.npy", a % 2 == 1)
 for version in ((2, 0), (3, 0)):
     with open(f"{out}/v{version[0]}.npy", "wb") as f:
         np.lib.format.write_array(f, (a / 4).astype("<f4"), version=version)
+
+# Records: ids of all fields, a pad to 8 bytes, where each field ends, the trailer.
+rows = [[[5, 6, 0], [7, 0]], [[], [8, 0]], [[9, 10, 11, 0], []]]
+fields = [field for row in rows for field in row]
+ids = np.concatenate(fields).astype("<i4")
+with open(f"{out}/pairs.records", "wb") as f:
+    f.write(np.pad(ids, (0, len(ids) % 2)).tobytes())
+    f.write(np.cumsum([len(field) for field in fields]).astype("<u8").tobytes() + b"qkvrecrd")
+    f.write(np.array([1, 2], "<u4").tobytes() + np.array([len(rows), len(ids)], "<u8").tobytes())
