@@ -74,7 +74,7 @@ folder: expected a file, found a folder|eval model --file folder
 latin1: |eval model --file latin1
 greek: |eval model --file greek
 one: |eval model --file one
-no-such: |generate no-such --prompt the
+no-such/config.json: |generate no-such --prompt the
 tokenizer|drop tokenizer.json|generate @ --prompt the
 tokenizer.json: |cut tokenizer.json 200|generate @ --prompt the
 tokenizer.json: |empty tokenizer.json|generate @ --prompt the

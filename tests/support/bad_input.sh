@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2001,SC2034,SC2154
 # bad_input.sh - for tests of what is refused: rows of a table, each a command that must end with
 # exit 1 and one sentence on the standard error, and leave every file as it was.
 #
@@ -6,6 +7,7 @@
 #   cut FILE BYTES   drop FILE   empty FILE   put FILE TEXT   dir FILE   edit FILE SED
 #   copy FILE FROM
 # before a second |. WORDS that begin with 2: the command line is at fault, the exit code is 2.
+# A row goes on in the next line after a |.
 
 spoil() {
     what=$1 file=$2
@@ -61,7 +63,8 @@ try_row() {
 # try_table FILE, with $fast in place of FAST in commands.
 try_table() {
     rm -rf before after
+    sed -e :a -e '/|$/N; s/|\n */|/; ta' "$1" >"$1.rows"
     while IFS='|' read -r words first second; do
         try_row "$words" "$first" "$second"
-    done <"$1"
+    done <"$1.rows"
 }
