@@ -26,8 +26,8 @@ typedef struct {
 } qkv_text_pair;
 
 /* Sets *out to the ids with their special tokens; from *second on they are the second text's. Texts
- * with more ids than `length` lose their ends, always the longer one (Hugging Face's
- * "longest_first"), and *cut is set. */
+ * with more ids than `length` lose their ends, the longer one first (Hugging Face's
+ * "longest_first", as its fast tokenizers do it), and *cut is set. */
 qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
                              size_t length, qkv_ids *out, size_t *second, bool *cut);
 

@@ -147,10 +147,11 @@ qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_
     if (!status && around.count > length)
         status = qkv__fail(ctx, QKV_E_ARGUMENT, "%zu tokens are not enough for a text", length);
     if (!status) {
-        size_t over = out->count - length, from_a = 0, from_b = 0;
         size_t a = *second - middle, b = out->count - *second - (around.count - middle);
-        while (from_a + from_b < over) /* from the longer one, the second when they are equal */
-            *(a - from_a > b - from_b ? &from_a : &from_b) += 1;
+        size_t room = length - around.count, shorter = a < b ? a : b;
+        shorter = shorter < room / 2 ? shorter : room / 2; /* the odd one is the longer text's */
+        size_t from_a = a - (a > b ? room - shorter : shorter);
+        size_t from_b = b - (a > b ? shorter : room - shorter);
         take_out(out, *second, out->count, from_b, around.data + middle, around.count - middle);
         take_out(out, 0, *second, from_a, around.data, middle);
         *second -= from_a;

@@ -96,6 +96,9 @@ static void test_pairs(void **state)
     check_pair(t, "a b c d e", "f g", 8, "[CLS] a b c [SEP]", "f g [SEP]");
     check_pair(t, "a", "f g h i j k", 8, "[CLS] a [SEP]", "f g h i [SEP]");
     check_pair(t, "a b c d e", "f g h i j", 9, "[CLS] a b c [SEP]", "f g h [SEP]");
+    check_pair(t, "a b c d e", "f g h i", 8, "[CLS] a b c [SEP]", "f g [SEP]");
+    check_pair(t, "a b c d", "f g h i j", 8, "[CLS] a b [SEP]", "f g h [SEP]");
+    check_pair(t, "a b c d", "f g h i", 8, "[CLS] a b [SEP]", "f g h [SEP]");
     qkv_tokenizer_destroy(t);
 }
 
