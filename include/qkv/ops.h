@@ -67,6 +67,19 @@ qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, doubl
 qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
                                  qkv_tensor *positions, qkv_tensor *position_table, int32_t pad);
 
+/* ---- pictures: (B, H, W, C), channels last ------------------------------------------------- */
+/* Zeroed: every place of the window, nothing added around the picture. */
+typedef struct {
+    size_t stride;                   /* from one window to the next, both ways; 0: 1 */
+    size_t top, left, bottom, right; /* zeros around the picture */
+} qkv_conv_options;
+
+/* Every window times w, plus b: PyTorch's Conv2d, a cross-correlation. x (B, H, W, C), w
+ * (N, KH, KW, C), b (N) or NULL -> (B, OH, OW, N) with OH = (H + top + bottom - KH) / stride + 1,
+ * rounded down. options may be NULL. (LeCun et al. 1989.) */
+qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
+                       const qkv_conv_options *options);
+
 /* ---- norms, over the last axis --------------------------------------------------------------- */
 typedef enum {
     QKV_NORM_LAYER, /* (x - mean) / sqrt(var + eps) * weight + bias, biased variance

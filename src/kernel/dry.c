@@ -56,6 +56,14 @@ static void dry_copy(const qkv_exec *e, qkv_real *y, const size_t *sy, const qkv
                      size_t *sx, const size_t *shape, int ndim, bool acc)
 {}
 
+static void dry_conv(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w, const
+                     qkv_real *bias, const qkv_k_conv_args *args)
+{}
+
+static void dry_conv_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, const qkv_real *w,
+                         const qkv_k_conv_args *args, bool acc)
+{}
+
 static void dry_move(const qkv_exec *e, qkv_real *x, size_t row, const size_t *to, const size_t
                      *from, size_t moves, size_t n)
 {}
@@ -152,6 +160,9 @@ void qkv__kernels_dry(qkv_kernels *k)
         .sum_squares = dry_sum,
         .copy = dry_copy,
         .move = dry_move,
+        .conv = dry_conv,
+        .conv_bwd_data = dry_conv_bwd,
+        .conv_bwd_weights = dry_conv_bwd,
         .norm = dry_norm,
         .norm_bwd = dry_norm_bwd,
         .softmax = dry_softmax,

@@ -48,6 +48,22 @@ typedef void qkv_k_gemv_fn(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv
                            size_t ldx, const qkv_real *w, const qkv_real *bias, size_t m,
                            size_t n, size_t k);
 
+/* ---- convolution: pictures (B, H, W, C), channels last -------------------------------------- */
+
+/* Windows KH x KW, `stride` apart, over the picture with `top` rows and `left` columns of zeros
+ * before it, and as many behind it as OH and OW need. */
+typedef struct {
+    size_t B, H, W, C, N, KH, KW, OH, OW, stride, top, left;
+} qkv_k_conv_args;
+/* y (B, OH, OW, N) = x * w + bias: y[b, i, j, n] = bias[n] + sum of w[n, k, l, c]
+ * x[b, i stride + k - top, j stride + l - left, c]. w (N, KH, KW, C); bias (N) or NULL. */
+typedef void qkv_k_conv_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real *w,
+                           const qkv_real *bias, const qkv_k_conv_args *args);
+typedef void qkv_k_conv_bwd_data_fn(const qkv_exec *e, qkv_real *dx, const qkv_real *dy,
+                                    const qkv_real *w, const qkv_k_conv_args *args, bool acc);
+typedef void qkv_k_conv_bwd_weights_fn(const qkv_exec *e, qkv_real *dw, const qkv_real *dy,
+                                       const qkv_real *x, const qkv_k_conv_args *args, bool acc);
+
 /* ---- elementwise ------------------------------------------------------------------------- */
 
 typedef void qkv_k_axpy_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x, double alpha,
@@ -273,6 +289,9 @@ typedef void qkv_k_update_fn(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_r
 typedef struct {
     qkv_k_gemm_fn *gemm;
     qkv_k_gemv_fn *gemv;
+    qkv_k_conv_fn *conv;
+    qkv_k_conv_bwd_data_fn *conv_bwd_data;
+    qkv_k_conv_bwd_weights_fn *conv_bwd_weights;
     qkv_k_axpy_fn *axpy;
     qkv_k_add_fn *add;
     qkv_k_mul_fn *mul;
@@ -319,6 +338,7 @@ void qkv__kernels_ref_pointwise(qkv_kernels *k); /* exp, 1/x, pointwise losses *
 void qkv__kernels_ref_rows(qkv_kernels *k); /* norms, softmax, cross-entropy, rows by index */
 void qkv__kernels_ref_attention(qkv_kernels *k);
 void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv */
+void qkv__kernels_ref_conv(qkv_kernels *k);
 void qkv__kernels_ref_update(qkv_kernels *k);
 void qkv__kernels_elementwise_avx2(qkv_kernels *k);
 void qkv__kernels_rows_avx2(qkv_kernels *k);
@@ -333,6 +353,7 @@ void qkv__kernels_attention_avx512(qkv_kernels *k);
 void qkv__kernels_gemv_avx512(qkv_kernels *k);
 void qkv__kernels_update_avx512(qkv_kernels *k);
 void qkv__kernels_dnnl(qkv_kernels *k); /* gemm */
+void qkv__kernels_dnnl_conv(qkv_kernels *k);
 void qkv__kernels_dry(qkv_kernels *k);  /* all of it */
 
 #endif

@@ -17,6 +17,7 @@ static void fill_reference(qkv_kernels *k)
     qkv__kernels_ref_rows(k);
     qkv__kernels_ref_attention(k);
     qkv__kernels_ref_gemm(k);
+    qkv__kernels_ref_conv(k);
     qkv__kernels_ref_update(k);
 }
 
@@ -76,6 +77,7 @@ static void fill_all(void)
 #endif
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);
+        qkv__kernels_dnnl_conv(k);
 #endif
         fill_dry(isa, usable);
     }

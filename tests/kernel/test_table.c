@@ -21,7 +21,8 @@ static const struct {
     bool everywhere; /* must have a version of its own in every instruction set */
 } slots[] = {
 #define SLOT(name, everywhere) {#name, offsetof(qkv_kernels, name), everywhere}
-    SLOT(gemm, false), SLOT(gemv, true),
+    SLOT(gemm, false), SLOT(gemv, true), SLOT(conv, false), SLOT(conv_bwd_data, false),
+    SLOT(conv_bwd_weights, false),
     SLOT(axpy, true), SLOT(add, true), SLOT(mul, true),
     SLOT(exp, false), SLOT(reciprocal, false),
     SLOT(act, true), SLOT(act_bwd, true), SLOT(gated, true), SLOT(gated_bwd, true),

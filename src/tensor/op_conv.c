@@ -1,0 +1,67 @@
+/* op_conv.c - two-dimensional convolution of pictures, channels last. */
+#include "tensor/tape.h"
+
+typedef struct {
+    qkv_k_conv_args args;
+} conv_params;
+
+static void conv_backward(qkv_tape *t, const qkv__node *n)
+{
+    const qkv_k_conv_args *a = &((const conv_params *)n->params)->args;
+    qkv_tensor *x = n->in[0], *w = n->in[1], *b = n->in[2];
+    const qkv_real *dy = qkv__grad_out(t, n, 0);
+    bool acc;
+    qkv_real *dx = qkv__grad(t, x, &acc);
+    if (dx)
+        t->k->conv_bwd_data(&t->exec, dx, dy, qkv__real(w), a, acc);
+    qkv_real *dw = qkv__grad(t, w, &acc);
+    if (dw)
+        t->k->conv_bwd_weights(&t->exec, dw, dy, qkv__real(x), a, acc);
+    qkv_real *db = b ? qkv__grad(t, b, &acc) : NULL;
+    if (db)
+        t->k->sum_rows(&t->exec, db, dy, a->N, acc, a->B * a->OH * a->OW, a->N);
+}
+
+static const qkv_op conv_op = {"conv2d", conv_backward};
+
+/* Outputs along an axis; 0: the window does not fit. */
+static size_t outputs(size_t size, size_t window, size_t stride, size_t before, size_t after)
+{
+    size_t padded = size + before + after;
+    return padded < window ? 0 : (padded - window) / stride + 1;
+}
+
+qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
+                       const qkv_conv_options *options)
+{
+    static const qkv_conv_options plain = {0};
+    const qkv_conv_options *o = options ? options : &plain;
+    qkv_tensor *in[] = {x, w, b};
+    if (!qkv__ready_reals(t, "conv2d", b ? 3 : 2, in))
+        return NULL;
+    in[0] = x = qkv__dense_input(t, x);
+    in[1] = w = qkv__dense_input(t, w);
+    if (!x || !w)
+        return NULL;
+    if (x->ndim != 4 || w->ndim != 4 || x->shape[3] != w->shape[3] ||
+        (b && (b->ndim != 1 || b->shape[0] != w->shape[0])))
+        return qkv__op_fail(t, "conv2d", "x %s, weight %s and bias %s do not fit",
+                            qkv__shape_text(t, x), qkv__shape_text(t, w),
+                            b ? qkv__shape_text(t, b) : "none");
+    size_t stride = o->stride ? o->stride : 1;
+    conv_params p = {{.B = x->shape[0], .H = x->shape[1], .W = x->shape[2], .C = x->shape[3],
+                      .N = w->shape[0], .KH = w->shape[1], .KW = w->shape[2], .stride = stride,
+                      .top = o->top, .left = o->left,
+                      .OH = outputs(x->shape[1], w->shape[1], stride, o->top, o->bottom),
+                      .OW = outputs(x->shape[2], w->shape[2], stride, o->left, o->right)}};
+    if (!p.args.OH || !p.args.OW)
+        return qkv__op_fail(t, "conv2d", "x %s is smaller than the window of %s with its padding",
+                            qkv__shape_text(t, x), qkv__shape_text(t, w));
+    size_t shape[] = {p.args.B, p.args.OH, p.args.OW, p.args.N};
+    qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
+    if (!y)
+        return NULL;
+    t->k->conv(&t->exec, qkv__real(y), qkv__real(x), qkv__real(w), b ? qkv__real(b) : NULL,
+               &p.args);
+    return qkv__record(t, &conv_op, 3, in, 1, &y, &p, sizeof p);
+}
