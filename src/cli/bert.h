@@ -31,7 +31,8 @@ qkv_status cli_bert_create(cli_job *j, const qkv_model_type *type, qkv_bert_conf
                            const char *preset);
 
 /* The tokenizer of --init, and its model with the head that `type` has: a new one, for `classes`
- * classes (0: as many as there were), if it had another. --set can change its dropout, no more. */
+ * classes (0: as many as there were), if it had another. --set can change its dropout, no more.
+ * config's positions are --length: an error when it was given and the model has fewer. */
 qkv_status cli_bert_init(cli_job *j, const qkv_model_type *type, const qkv_bert_config *config,
                          size_t classes);
 

@@ -98,9 +98,9 @@ static qkv_status collect_labels(job *j)
 static qkv_status make_model(job *j)
 {
     cli_job *base = &j->base;
+    j->config.positions = j->s.length;
     if (base->o.init)
         return cli_bert_init(base, &qkv_bert_classifier_type, &j->config, j->labels.count);
-    j->config.positions = j->s.length;
     j->config.classes = j->labels.count;
     qkv_status status = make_vocabulary(j);
     return status ? status

@@ -51,6 +51,7 @@ static qkv_status read_data(cli_job *base)
     qkv_status status = cli_split_open(x, base->c, &j->s.data, j->s.valid, j->s.valid_last);
     if (status)
         return status;
+    j->config.positions = j->s.length;
     if (base->o.init)
         return cli_bert_init(base, &qkv_bert_masked_type, &j->config, 0);
     status = cli_vocabulary_train(base->c, &j->vocabulary, CLI_BERT_ROLES, x->data.parts,
@@ -58,7 +59,6 @@ static qkv_status read_data(cli_job *base)
     if (!status && qkv_tokenizer_special(base->tokenizer, QKV_TOKEN_MASK) < 0)
         status = qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--tokenizer: wordpiece, bpe or char "
                            "expected, which have a token to hide words with");
-    j->config.positions = j->s.length;
     return status ? status
                   : cli_bert_create(base, &qkv_bert_masked_type, &j->config, j->s.model);
 }
