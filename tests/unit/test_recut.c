@@ -123,7 +123,7 @@ static void test_what_stays(void **state)
     ids.count = 6;
     ids.data[0] = qkv_tokenizer_id(t, "\xe2\x96\x81", 3);
     for (size_t i = 0; i < 5; i++)
-        ids.data[i + 1] = qkv_tokenizer_id(t, "widow" + i, 1);
+        ids.data[i + 1] = qkv_tokenizer_id(t, &"widow"[i], 1);
     assert_int_equal(qkv_tokenizer_recut(t, ids.data, ids.count, 0, 0.01, 1, &drawn), QKV_OK);
     assert_true(equal(&ids, &drawn));
     encode(t, 0, &ids);
