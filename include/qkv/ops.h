@@ -80,6 +80,14 @@ typedef struct {
 qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        const qkv_conv_options *options);
 
+/* The largest, or the mean, of every window x window pixels, channel by channel: x (B, H, W, C) ->
+ * (B, OH, OW, C). Stride 0 is the window's. Padding, less than the window, counts as nothing for
+ * the largest and as zeros for the mean: PyTorch's MaxPool2d and AvgPool2d. */
+qkv_tensor *qkv_max_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
+                           const qkv_conv_options *options);
+qkv_tensor *qkv_mean_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
+                            const qkv_conv_options *options);
+
 /* ---- norms, over the last axis --------------------------------------------------------------- */
 typedef enum {
     QKV_NORM_LAYER, /* (x - mean) / sqrt(var + eps) * weight + bias, biased variance

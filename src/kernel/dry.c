@@ -64,6 +64,22 @@ static void dry_conv_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, co
                          const qkv_k_conv_args *args, bool acc)
 {}
 
+static void dry_max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x, const
+                         qkv_k_conv_args *args)
+{}
+
+static void dry_max_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, const int32_t
+                             *from, const qkv_k_conv_args *args, bool acc)
+{}
+
+static void dry_mean_pool(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_k_conv_args
+                          *args)
+{}
+
+static void dry_mean_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, const
+                              qkv_k_conv_args *args, bool acc)
+{}
+
 static void dry_move(const qkv_exec *e, qkv_real *x, size_t row, const size_t *to, const size_t
                      *from, size_t moves, size_t n)
 {}
@@ -160,6 +176,10 @@ void qkv__kernels_dry(qkv_kernels *k)
         .sum_squares = dry_sum,
         .copy = dry_copy,
         .move = dry_move,
+        .max_pool = dry_max_pool,
+        .max_pool_bwd = dry_max_pool_bwd,
+        .mean_pool = dry_mean_pool,
+        .mean_pool_bwd = dry_mean_pool_bwd,
         .conv = dry_conv,
         .conv_bwd_data = dry_conv_bwd,
         .conv_bwd_weights = dry_conv_bwd,

@@ -64,6 +64,18 @@ typedef void qkv_k_conv_bwd_data_fn(const qkv_exec *e, qkv_real *dx, const qkv_r
 typedef void qkv_k_conv_bwd_weights_fn(const qkv_exec *e, qkv_real *dw, const qkv_real *dy,
                                        const qkv_real *x, const qkv_k_conv_args *args, bool acc);
 
+/* Windows as in a convolution, for each of C channels; a window that lies beside the picture gives
+ * -infinity, or 0. from (B, OH, OW, C): which pixel, row x W + column, was the largest, the first
+ * of equals; -1: none. The mean counts the zeros around the picture. */
+typedef void qkv_k_max_pool_fn(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x,
+                               const qkv_k_conv_args *args);
+typedef void qkv_k_max_pool_bwd_fn(const qkv_exec *e, qkv_real *dx, const qkv_real *dy,
+                                   const int32_t *from, const qkv_k_conv_args *args, bool acc);
+typedef void qkv_k_mean_pool_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x,
+                                const qkv_k_conv_args *args);
+typedef void qkv_k_mean_pool_bwd_fn(const qkv_exec *e, qkv_real *dx, const qkv_real *dy,
+                                    const qkv_k_conv_args *args, bool acc);
+
 /* ---- elementwise ------------------------------------------------------------------------- */
 
 typedef void qkv_k_axpy_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x, double alpha,
@@ -292,6 +304,10 @@ typedef struct {
     qkv_k_conv_fn *conv;
     qkv_k_conv_bwd_data_fn *conv_bwd_data;
     qkv_k_conv_bwd_weights_fn *conv_bwd_weights;
+    qkv_k_max_pool_fn *max_pool;
+    qkv_k_max_pool_bwd_fn *max_pool_bwd;
+    qkv_k_mean_pool_fn *mean_pool;
+    qkv_k_mean_pool_bwd_fn *mean_pool_bwd;
     qkv_k_axpy_fn *axpy;
     qkv_k_add_fn *add;
     qkv_k_mul_fn *mul;
@@ -339,6 +355,7 @@ void qkv__kernels_ref_rows(qkv_kernels *k); /* norms, softmax, cross-entropy, ro
 void qkv__kernels_ref_attention(qkv_kernels *k);
 void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv */
 void qkv__kernels_ref_conv(qkv_kernels *k);
+void qkv__kernels_ref_pool(qkv_kernels *k);
 void qkv__kernels_ref_update(qkv_kernels *k);
 void qkv__kernels_elementwise_avx2(qkv_kernels *k);
 void qkv__kernels_rows_avx2(qkv_kernels *k);

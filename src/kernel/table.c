@@ -18,6 +18,7 @@ static void fill_reference(qkv_kernels *k)
     qkv__kernels_ref_attention(k);
     qkv__kernels_ref_gemm(k);
     qkv__kernels_ref_conv(k);
+    qkv__kernels_ref_pool(k);
     qkv__kernels_ref_update(k);
 }
 

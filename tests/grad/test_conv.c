@@ -1,4 +1,4 @@
-/* test_conv.c - convolution: its gradients, and its values against sums over pixels. */
+/* test_conv.c - convolution and pools: gradients, and values against sums over pixels. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,6 +43,56 @@ static void test_gradients(void **state)
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         gradcheck(&cases[i]);
+}
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+static int max_pool(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    out[0] = qkv_max_pool2d(t, in[0], 3, user);
+    return 1;
+}
+
+static int mean_pool(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    out[0] = qkv_mean_pool2d(t, in[0], 3, user);
+    return 1;
+}
+
+static void test_pool_gradients(void **state)
+{
+    (void)state;
+    const qkv_conv_options *options[] = {NULL, &same, &halved, &lopsided};
+    for (size_t i = 0; i < COUNT(options); i++) {
+        gradcheck(&(gradcheck_case){.name = "max", .fn = max_pool, .user = options[i], .inputs = 1,
+                                    .input = {{4, {2, 5, 6, 2}}}});
+        gradcheck(&(gradcheck_case){.name = "mean", .fn = mean_pool, .user = options[i],
+                                    .inputs = 1, .input = {{4, {2, 5, 6, 2}}}});
+    }
+}
+
+static void test_pool_values(void **state)
+{
+    (void)state;
+    const qkv_conv_options one = {1, 1, 1, 0, 0};
+    const size_t shape[] = {1, 3, 3, 1};
+    const double x[] = {1, -2, 3, 4, -5, 6, 7, 8, -9};
+    const double largest[] = {1, 1, 3, 4, 4, 6, 7, 8, 8};
+    const double mean[] = {0.25, -0.25, 0.25, 1.25, -0.5, 0.5, 2.75, 3.5, 0};
+    qkv_context *ctx;
+    qkv_tape *t;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_tensor *p = qkv_tensor_from(t, x, 4, shape);
+    qkv_tensor *y = qkv_max_pool2d(t, p, 2, &one), *z = qkv_mean_pool2d(t, p, 2, &one);
+    for (size_t i = 0; i < 9; i++) {
+        assert_true(fabs(qkv_data(t, y)[i] - largest[i]) <= 1e-12);
+        assert_true(fabs(qkv_data(t, z)[i] - mean[i]) <= 1e-12);
+    }
+    assert_null(qkv_max_pool2d(t, p, 4, NULL));
+    assert_int_equal(qkv_tape_status(t), QKV_E_SHAPE);
+    qkv_tape_destroy(t);
+    qkv_context_destroy(ctx);
 }
 
 /* Against the definition, a pixel at a time. */
@@ -115,6 +165,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_pool_gradients),
+        cmocka_unit_test(test_pool_values),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

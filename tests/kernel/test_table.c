@@ -22,7 +22,8 @@ static const struct {
 } slots[] = {
 #define SLOT(name, everywhere) {#name, offsetof(qkv_kernels, name), everywhere}
     SLOT(gemm, false), SLOT(gemv, true), SLOT(conv, false), SLOT(conv_bwd_data, false),
-    SLOT(conv_bwd_weights, false),
+    SLOT(conv_bwd_weights, false), SLOT(max_pool, false), SLOT(max_pool_bwd, false),
+    SLOT(mean_pool, false), SLOT(mean_pool_bwd, false),
     SLOT(axpy, true), SLOT(add, true), SLOT(mul, true),
     SLOT(exp, false), SLOT(reciprocal, false),
     SLOT(act, true), SLOT(act_bwd, true), SLOT(gated, true), SLOT(gated_bwd, true),
