@@ -7,7 +7,7 @@
 #include "qkv/records.h"
 
 enum { ALPHABET_PAIRS = 2000, HOLD_OUT_EVERY = 10, STREAM_TRAIN = 0x70 };
-enum { LAYERS = 2, WIDTH = 64, HEADS = 4, BUDGET = 2048 /* ids in an update */ };
+enum { LAYERS = 2, WIDTH = 64, HEADS = 4, BUDGET = 3072 /* ids in an update: 65 numbers */ };
 /* So many that few are met twice; but no more than so many in all. */
 static const double PAIRS_PER_SECOND = 3000, MOST_PAIRS = 500000;
 static const double TRAINING_SHARE = 0.9; /* of the chapter's time; the rest is judging */
