@@ -230,7 +230,7 @@ static void test_bad_models(void **state)
         size_t size;
         const char *message;
     } bad[] = {
-        {"", 0, "no piece stands for what is unknown"},
+        {"", 0, "stands for what is unknown"},
         {"\x0a\x7f\x0a", 3, "a field breaks off at byte 0 of 3"},
         {"\x0a\x03\x0a\x05" "a", 5, "a piece breaks off at byte 2 of 5"},
         {"\x0a\x03\x0a\x01" "a\x0a\x03\x0a\x01" "a", 10, "stands there twice"},
