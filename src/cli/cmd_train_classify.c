@@ -38,7 +38,6 @@ typedef struct {
     qkv_bert_config config;
     cli_split texts;
     qkv_labels labels;
-    qkv_records *train, *valid;
 } job;
 
 /* ---- texts ------------------------------------------------------------------------------- */
@@ -156,17 +155,10 @@ static qkv_status write_data(cli_job *base)
     job *j = (job *)base;
     const cli_split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.parts, x->train_count, "train/train.records", &j->train);
+        pack(j, x->data.parts, x->train_count, CLI_JOB_TRAIN, &base->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, "train/valid.records", &j->valid);
+        status = pack(j, x->held, x->held_count, CLI_JOB_VALID, &base->valid);
     return status;
-}
-
-static qkv_status open_data(cli_job *base)
-{
-    job *j = (job *)base;
-    qkv_status status = cli_job_records(base, "train/train.records", true, 3, &j->train);
-    return status ? status : cli_job_records(base, "train/valid.records", false, 3, &j->valid);
 }
 
 /* A model that knows its words learns in smaller steps. */
@@ -177,7 +169,7 @@ static qkv_status begin(cli_job *base)
     job *j = (job *)base;
     cli *c = base->c;
     qkv_classify_options o = {j->s.smoothing, j->s.drop};
-    qkv_status status = qkv_task_classify(&base->task, base->model, j->train, j->valid,
+    qkv_status status = qkv_task_classify(&base->task, base->model, base->train, base->valid,
                                           base->tokenizer, &o, c->common.seed);
     if (status)
         return qkv__fail_prefix(c->ctx, j->s.data);
@@ -186,24 +178,23 @@ static qkv_status begin(cli_job *base)
     cli_job_rate(base, config->width, base->o.init ? TUNING * rate : rate);
     cli_note(c, "bert, %zu parameters, %zu tokens in its vocabulary, %zu classes; %zu texts to "
              "learn from, %zu held out", qkv_params_elements(qkv_model_params(base->model)),
-             config->vocab, config->classes, qkv_records_count(j->train),
-             j->valid ? qkv_records_count(j->valid) : 0);
+             config->vocab, config->classes, qkv_records_count(base->train),
+             base->valid ? qkv_records_count(base->valid) : 0);
     return QKV_OK;
 }
 
 static void close_data(cli_job *base)
 {
     job *j = (job *)base;
-    qkv_records_close(j->train);
-    qkv_records_close(j->valid);
     if (j->labels.ctx)
         qkv_labels_free(&j->labels);
     cli_split_close(&j->texts);
 }
 
 static const char *const fixed[] = {"model", NULL};
-static const cli_job_type job_type = {"classify", eval_takes_classify, read_data, write_data,
-                                      open_data, begin, close_data, true, fixed};
+static const cli_job_type job_type = {
+    .name = "classify", .takes = eval_takes_classify, .read = read_data, .write = write_data,
+    .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -312,8 +312,9 @@ static void close_data(cli_job *base)
 
 static const char *const fixed[] = {"context", "horizon", "patch", "normalize", "linear", "loss",
                                     "season", "columns", "target", "decoder", NULL};
-static const cli_job_type job_type = {"forecast", qkv_model_is_forecaster, read_data, write_data,
-                                      open_data, begin, close_data, false, fixed};
+static const cli_job_type job_type = {
+    .name = "forecast", .takes = qkv_model_is_forecaster, .read = read_data, .write = write_data,
+    .open = open_data, .begin = begin, .close = close_data, .has_text = false, .fixed = fixed};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -225,8 +225,9 @@ static void close_data(cli_job *base)
 }
 
 static const char *const fixed[] = {"layout", "positions", "model", NULL};
-static const cli_job_type job_type = {"lm", qkv_model_is_lm, read_data, write_data, open_data,
-                                      begin, close_data, true, fixed};
+static const cli_job_type job_type = {
+    .name = "lm", .takes = qkv_model_is_lm, .read = read_data, .write = write_data,
+    .open = open_data, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
 
 /* The layout decides which table of fields --set reaches, so it is looked for first. */
 static const qkv_model_type *layout_of(int argc, char **argv)

@@ -41,7 +41,6 @@ typedef struct {
     cli_vocabulary vocabulary;
     qkv_bert_config config;
     cli_split texts;
-    qkv_records *train, *valid;
 } job;
 
 static qkv_status read_data(cli_job *base)
@@ -87,17 +86,10 @@ static qkv_status write_data(cli_job *base)
     job *j = (job *)base;
     const cli_split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.parts, x->train_count, "train/train.records", &j->train);
+        pack(j, x->data.parts, x->train_count, CLI_JOB_TRAIN, &base->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, "train/valid.records", &j->valid);
+        status = pack(j, x->held, x->held_count, CLI_JOB_VALID, &base->valid);
     return status;
-}
-
-static qkv_status open_data(cli_job *base)
-{
-    job *j = (job *)base;
-    qkv_status status = cli_job_records(base, "train/train.records", true, 1, &j->train);
-    return status ? status : cli_job_records(base, "train/valid.records", false, 1, &j->valid);
 }
 
 static qkv_status begin(cli_job *base)
@@ -105,7 +97,7 @@ static qkv_status begin(cli_job *base)
     job *j = (job *)base;
     cli *c = base->c;
     qkv_mlm_options o = {j->s.tokens, j->s.mask};
-    qkv_status status = qkv_task_mlm(&base->task, base->model, j->train, j->valid,
+    qkv_status status = qkv_task_mlm(&base->task, base->model, base->train, base->valid,
                                      base->tokenizer, &o, c->common.seed);
     if (status)
         return qkv__fail_prefix(c->ctx, j->s.data.items[0]);
@@ -113,21 +105,21 @@ static qkv_status begin(cli_job *base)
     cli_job_rate(base, config->width, cli_training_rate(config->width));
     cli_note(c, "bert, %zu parameters, %zu tokens in its vocabulary; %zu tokens to learn from, "
              "%zu held out", qkv_params_elements(qkv_model_params(base->model)), config->vocab,
-             qkv_records_ids(j->train, 0), j->valid ? qkv_records_ids(j->valid, 0) : 0);
+             qkv_records_ids(base->train, 0),
+             base->valid ? qkv_records_ids(base->valid, 0) : 0);
     return QKV_OK;
 }
 
 static void close_data(cli_job *base)
 {
     job *j = (job *)base;
-    qkv_records_close(j->train);
-    qkv_records_close(j->valid);
     cli_split_close(&j->texts);
 }
 
 static const char *const fixed[] = {"model", NULL};
-static const cli_job_type job_type = {"mlm", eval_takes_mlm, read_data, write_data, open_data,
-                                      begin, close_data, true, fixed};
+static const cli_job_type job_type = {
+    .name = "mlm", .takes = eval_takes_mlm, .read = read_data, .write = write_data,
+    .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
 
 static int run(cli *c, int argc, char **argv)
 {

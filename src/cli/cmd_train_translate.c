@@ -55,7 +55,6 @@ typedef struct {
     qkv_marian_config config;
     cli_pairs data, valid_data;
     size_t train_lines; /* of data; what follows them is held out */
-    qkv_records *train, *valid;
 } job;
 
 static qkv_status open_data(job *j)
@@ -184,17 +183,10 @@ static qkv_status write_data(cli_job *base)
     const cli_pairs *valid = j->s.valid_source ? &j->valid_data : &j->data;
     size_t from = j->s.valid_source ? 0 : j->train_lines;
     qkv_status status =
-        write_pairs(j, &j->data, 0, j->train_lines, "train/train.records", &j->train);
+        write_pairs(j, &j->data, 0, j->train_lines, CLI_JOB_TRAIN, &base->train);
     if (!status && from < valid->lines)
-        status = write_pairs(j, valid, from, valid->lines, "train/valid.records", &j->valid);
+        status = write_pairs(j, valid, from, valid->lines, CLI_JOB_VALID, &base->valid);
     return status;
-}
-
-static qkv_status open_records(cli_job *base)
-{
-    job *j = (job *)base;
-    qkv_status status = cli_job_records(base, "train/train.records", true, 2, &j->train);
-    return status ? status : cli_job_records(base, "train/valid.records", false, 2, &j->valid);
 }
 
 static qkv_status begin(cli_job *base)
@@ -203,32 +195,32 @@ static qkv_status begin(cli_job *base)
     const qkv_translate_options o = {.budget = j->s.tokens, .smoothing = j->s.smoothing,
                                      .sampling = j->s.sampling, .tokenizer = base->tokenizer};
     const qkv_marian_config *config = qkv_model_config(base->model);
-    qkv_status status = qkv_task_translate(&base->task, base->model, j->train, j->valid, &o,
+    qkv_status status = qkv_task_translate(&base->task, base->model, base->train, base->valid, &o,
                                            base->c->common.seed);
     if (status)
         return status;
     cli_job_rate(base, config->width, RATE_TIMES_WIDTH / (double)config->width);
+    double pairs = (double)qkv_records_count(base->train);
     cli_note(base->c, "%s, %zu parameters; %zu pairs of %.1f and %.1f tokens to learn from, "
              "%zu held out", qkv_model_type_name(qkv_model_type_of(base->model)),
-             qkv_params_elements(qkv_model_params(base->model)), qkv_records_count(j->train),
-             (double)qkv_records_ids(j->train, CLI_SOURCE) / (double)qkv_records_count(j->train),
-             (double)qkv_records_ids(j->train, CLI_TARGET) / (double)qkv_records_count(j->train),
-             j->valid ? qkv_records_count(j->valid) : 0);
+             qkv_params_elements(qkv_model_params(base->model)), qkv_records_count(base->train),
+             (double)qkv_records_ids(base->train, CLI_SOURCE) / pairs,
+             (double)qkv_records_ids(base->train, CLI_TARGET) / pairs,
+             base->valid ? qkv_records_count(base->valid) : 0);
     return QKV_OK;
 }
 
 static void close_data(cli_job *base)
 {
     job *j = (job *)base;
-    qkv_records_close(j->train);
-    qkv_records_close(j->valid);
     cli_pairs_close(&j->data);
     cli_pairs_close(&j->valid_data);
 }
 
 static const char *const fixed[] = {"norm", "model", "separate", NULL};
-static const cli_job_type job_type = {"translate", qkv_model_is_translator, read_data, write_data,
-                                      open_records, begin, close_data, true, fixed};
+static const cli_job_type job_type = {
+    .name = "translate", .takes = qkv_model_is_translator, .read = read_data, .write = write_data,
+    .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -64,8 +64,9 @@ qkv_status cli_records_open(qkv_records **out, qkv_context *ctx, const char *pat
     return status;
 }
 
-qkv_status cli_job_records(const cli_job *j, const char *name, bool required, size_t fields,
-                           qkv_records **out)
+/* The records in OUT/name; *out stays NULL when there is no such file and it is not required. */
+static qkv_status open_records(const cli_job *j, const char *name, bool required, size_t fields,
+                               qkv_records **out)
 {
     char *path = cli_job_path(j, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
@@ -75,6 +76,14 @@ qkv_status cli_job_records(const cli_job *j, const char *name, bool required, si
         status = qkv__fail(j->c->ctx, QKV_E_IO, "%s is missing", path);
     qkv__free(j->c->ctx, path);
     return status;
+}
+
+static qkv_status open_data(cli_job *j, const cli_job_type *type)
+{
+    if (!type->fields)
+        return type->open(j);
+    qkv_status status = open_records(j, CLI_JOB_TRAIN, true, type->fields, &j->train);
+    return status ? status : open_records(j, CLI_JOB_VALID, false, type->fields, &j->valid);
 }
 
 /* Nothing is written before all that can be checked without writing is, and what was written is
@@ -112,7 +121,7 @@ static qkv_status reopen(cli_job *j, const cli_job_type *type)
     if (!status && type->has_text)
         status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->o.out);
     if (!status)
-        status = type->open(j);
+        status = open_data(j, type);
     return status ? status : type->begin(j);
 }
 
@@ -132,6 +141,8 @@ static void clean_up(cli_job *j, const cli_job_type *type)
     qkv_task_destroy(&j->task);
     qkv_model_destroy(j->model);
     type->close(j);
+    qkv_records_close(j->train);
+    qkv_records_close(j->valid);
     qkv_tokenizer_destroy(j->tokenizer);
 }
 

@@ -31,16 +31,22 @@ typedef struct {
     qkv_model *model;
     qkv_tokenizer *tokenizer; /* NULL where there is no text */
     qkv_task task;
+    qkv_records *train, *valid; /* of jobs on records; valid NULL: nothing is held out */
 } cli_job;
 
+#define CLI_JOB_TRAIN "train/train.records"
+#define CLI_JOB_VALID "train/valid.records"
+
 /* What a command brings. In this order, for a new run: read, write, begin; for one that goes on:
- * open, begin; in the end close. */
+ * open, begin; in the end close. Those that are NULL have nothing to do. */
 typedef struct {
     const char *name;                  /* train NAME */
     bool (*takes)(const qkv_model *m); /* it makes such models */
     qkv_status (*read)(cli_job *j);  /* opens the data; makes tokenizer and model. Writes nothing */
     qkv_status (*write)(cli_job *j); /* puts what --resume needs of the data into OUT/train */
-    qkv_status (*open)(cli_job *j);  /* opens that; the tokenizer and the model are there already */
+    size_t fields; /* of the records that write makes, CLI_JOB_TRAIN and perhaps CLI_JOB_VALID:
+                      the job opens and closes them. 0: no records, `open` opens what there is */
+    qkv_status (*open)(cli_job *j);  /* the tokenizer and the model are there already */
     qkv_status (*begin)(cli_job *j); /* makes the task and calls cli_job_rate */
     void (*close)(cli_job *j);       /* frees what is the command's own */
     bool has_text;                   /* there is a tokenizer */
@@ -64,10 +70,5 @@ char *cli_job_path(const cli_job *j, const char *name);
  * first two of which are tokens. */
 qkv_status cli_records_open(qkv_records **out, qkv_context *ctx, const char *path, size_t fields,
                             const qkv_tokenizer *tokenizer);
-
-/* For `open`: the same of OUT/name; *out stays NULL when there is no such file and it is not
- * required. */
-qkv_status cli_job_records(const cli_job *j, const char *name, bool required, size_t fields,
-                           qkv_records **out);
 
 #endif
