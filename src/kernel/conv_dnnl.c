@@ -32,7 +32,10 @@ static struct {
     dnnl_engine_t engine;
     uint64_t now;
     plan plans[PLANS];
-    qkv_kernels reference;
+    /* Of every table alike. */
+    qkv_k_conv_fn *conv;
+    qkv_k_conv_bwd_data_fn *conv_bwd_data;
+    qkv_k_conv_bwd_weights_fn *conv_bwd_weights;
 } conv_cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- what differs between the library's versions ------------------------------------------ */
@@ -321,11 +324,12 @@ static void conv(const qkv_exec *e, float *y, const float *x, const float *w, co
                  const qkv_k_conv_args *a)
 {
     if (!work(e, FORWARD, x, w, bias, y, a))
-        conv_cache.reference.conv(e, y, x, w, bias, a);
+        conv_cache.conv(e, y, x, w, bias, a);
 }
 
-static void add(float *y, const float *x, size_t n)
+static void add(const qkv_exec *e, float *y, const float *x, size_t n)
 {
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, n)
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
 }
@@ -339,9 +343,9 @@ static void conv_bwd_data(const qkv_exec *e, float *dx, const float *dy, const f
     if (!to)
         return; /* the scratch knows */
     if (!work(e, BACKWARD_DATA, to, w, NULL, dy, a))
-        conv_cache.reference.conv_bwd_data(e, dx, dy, w, a, acc);
+        conv_cache.conv_bwd_data(e, dx, dy, w, a, acc);
     else if (acc)
-        add(dx, to, n);
+        add(e, dx, to, n);
     qkv__arena_release(e->scratch, mark);
 }
 
@@ -354,15 +358,17 @@ static void conv_bwd_weights(const qkv_exec *e, float *dw, const float *dy, cons
     if (!to)
         return;
     if (!work(e, BACKWARD_WEIGHTS, x, to, NULL, dy, a))
-        conv_cache.reference.conv_bwd_weights(e, dw, dy, x, a, acc);
+        conv_cache.conv_bwd_weights(e, dw, dy, x, a, acc);
     else if (acc)
-        add(dw, to, n);
+        add(e, dw, to, n);
     qkv__arena_release(e->scratch, mark);
 }
 
 void qkv__kernels_dnnl_conv(qkv_kernels *k)
 {
-    conv_cache.reference = *k;
+    conv_cache.conv = k->conv;
+    conv_cache.conv_bwd_data = k->conv_bwd_data;
+    conv_cache.conv_bwd_weights = k->conv_bwd_weights;
     k->conv = conv;
     k->conv_bwd_data = conv_bwd_data;
     k->conv_bwd_weights = conv_bwd_weights;
