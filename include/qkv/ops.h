@@ -241,7 +241,9 @@ typedef struct {
 } qkv_cross_entropy_options;
 
 /* logits (.., V), targets i32 (..) -> (). No options: the defaults. When every target is
- * ignored the loss is 0. */
+ * ignored the loss is 0. Targets may also be reals of the logits' shape: every row a distribution
+ * over the classes (mixed pictures); no row is ignored then, row_loss is -sum target log p, and
+ * nothing flows back to the targets. */
 qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targets,
                               const qkv_cross_entropy_options *options);
 /* Cross-entropy of x W^T + b, with the logits never all in memory: x (.., C), w (V, C),

@@ -107,6 +107,11 @@ static void dry_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *
                      *args)
 {}
 
+static void dry_xent_soft(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
+                          qkv_real *dlogits, const qkv_real *logits, const qkv_real *targets, const
+                          qkv_k_xent_args *args)
+{}
+
 static void dry_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x, const
                     qkv_k_top_args *args)
 {}
@@ -188,6 +193,7 @@ void qkv__kernels_dry(qkv_kernels *k)
         .softmax = dry_softmax,
         .softmax_bwd = dry_softmax_bwd,
         .xent = dry_xent,
+        .xent_soft = dry_xent_soft,
         .top = dry_top,
         .loss = dry_loss,
         .loss_bwd = dry_loss_bwd,

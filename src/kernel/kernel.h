@@ -165,6 +165,11 @@ typedef struct {
 typedef void qkv_k_xent_fn(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
                            qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
                            const qkv_k_xent_args *args);
+/* The same where every row's target is a distribution, targets (N, V): q = off + (on - off) of it,
+ * no row is ignored, and nll[r] = -<target, log p>. */
+typedef void qkv_k_xent_soft_fn(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
+                                qkv_real *dlogits, const qkv_real *logits,
+                                const qkv_real *targets, const qkv_k_xent_args *args);
 
 /* For rows of logits x (N, V): id[r,:] are the k largest columns that are not banned, the largest
  * first (of equals the lower column), value[r,:] their log-probabilities; id -1 and -inf where
@@ -325,6 +330,7 @@ typedef struct {
     qkv_k_softmax_fn *softmax;
     qkv_k_softmax_bwd_fn *softmax_bwd;
     qkv_k_xent_fn *xent;
+    qkv_k_xent_soft_fn *xent_soft;
     qkv_k_top_fn *top;
     qkv_k_loss_fn *loss;
     qkv_k_loss_bwd_fn *loss_bwd;

@@ -197,6 +197,45 @@ static void ref_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *
                  dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r], args);
 }
 
+/* loss = (sum q) log sum exp z - sum q z, z as above. */
+static void xent_soft_row(qkv_real *loss, qkv_real *nll, int32_t *argmax, qkv_real *dlogits,
+                          const qkv_real *x, const qkv_real *target, const qkv_k_xent_args *a)
+{
+    size_t best = first_largest(x, a->V);
+    qkv_real max = x[best];
+    if (argmax)
+        *argmax = (int32_t)best;
+    double sum = 0, sum_target = 0, hard = 0, all = 0;
+    for (size_t v = 0; v < a->V; v++) {
+        double z = (double)(x[v] - max);
+        sum += (double)real_exp(x[v] - max);
+        sum_target += (double)target[v];
+        hard += target[v] == 0 ? 0 : (double)target[v] * z; /* 0 log 0 is 0 */
+        all += a->off == 0 ? 0 : a->off * z;
+    }
+    double spread = a->on - a->off, log_sum = log(sum);
+    double sum_q = a->off * (double)a->V + spread * sum_target;
+    *loss = (qkv_real)(sum_q * log_sum - spread * hard - all);
+    if (nll)
+        *nll = (qkv_real)(sum_target * log_sum - hard);
+    for (size_t v = 0; dlogits && v < a->V; v++) {
+        double q = a->off + spread * (double)target[v];
+        dlogits[v] = (qkv_real)(a->scale * (sum_q * (double)real_exp(x[v] - max) / sum - q));
+    }
+}
+
+static void ref_xent_soft(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
+                          qkv_real *dlogits, const qkv_real *logits, const qkv_real *targets,
+                          const qkv_k_xent_args *args)
+{
+    const size_t V = args->V;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(loss, nll, argmax, dlogits, logits, targets, args, V) if (args->N * V >= REF_GRAIN)
+    for (size_t r = 0; r < args->N; r++)
+        xent_soft_row(loss + r, nll ? nll + r : NULL, argmax ? argmax + r : NULL,
+                      dlogits ? dlogits + r * V : NULL, logits + r * V, targets + r * V, args);
+}
+
 /* ---- the likeliest ----------------------------------------------------------------------- */
 
 static void top_row(const qkv__top *t, const qkv_real *x, const qkv_k_top_args *a)
@@ -305,6 +344,7 @@ void qkv__kernels_ref_rows(qkv_kernels *k)
     k->softmax = ref_softmax;
     k->softmax_bwd = ref_softmax_bwd;
     k->xent = ref_xent;
+    k->xent_soft = ref_xent_soft;
     k->top = ref_top;
     k->embed = ref_embed;
     k->embed_bwd = ref_embed_bwd;

@@ -1,5 +1,5 @@
 /* op_cross_entropy.c - cross-entropy of logits that are there; op_classifier.c is the one that
- * never makes them all. The backward pass computes the softmax again, right into the gradient. */
+ * never makes them all. Targets are classes or distributions. The backward pass computes the softmax again, right into the gradient. */
 #include "tensor/cross_entropy.h"
 
 /* ---- what both losses share -------------------------------------------------------------- */
@@ -22,23 +22,15 @@ static size_t count_targets(qkv_tape *t, const char *op, const qkv_tensor *targe
     return counted;
 }
 
-bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
-                             const qkv_tensor *targets, size_t N, size_t V,
-                             const qkv_cross_entropy_options *o)
+/* args for targets of which `counted` count. */
+static bool plan(qkv_tape *t, const char *op, qkv_k_xent_args *args, size_t counted, size_t N,
+                 size_t V, const qkv_cross_entropy_options *o)
 {
-    if (V == 0 || targets->dtype != QKV_I32 || qkv_count(targets) != N) {
-        qkv__op_fail(t, op, "targets %s are not one i32 per row of logits (%zu, %zu)",
-                     qkv__shape_text(t, targets), N, V);
-        return false;
-    }
     if (!(o->smoothing >= 0 && o->smoothing < 1)) {
         qkv__op_fail(t, op, "smoothing %g is not in [0, 1)", o->smoothing);
         return false;
     }
     int32_t ignore = o->has_ignore ? o->ignore : QKV_IGNORED;
-    size_t counted = count_targets(t, op, targets, V, ignore);
-    if (counted == SIZE_MAX)
-        return false;
     double divisor = o->reduction == QKV_REDUCE_SUM || !counted ? 1.0 : (double)counted;
     if (o->normalizer > 0)
         divisor = o->normalizer;
@@ -50,7 +42,33 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
     return true;
 }
 
+bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
+                             const qkv_tensor *targets, size_t N, size_t V,
+                             const qkv_cross_entropy_options *o)
+{
+    if (V == 0 || targets->dtype != QKV_I32 || qkv_count(targets) != N) {
+        qkv__op_fail(t, op, "targets %s are not one i32 per row of logits (%zu, %zu)",
+                     qkv__shape_text(t, targets), N, V);
+        return false;
+    }
+    size_t counted = count_targets(t, op, targets, V, o->has_ignore ? o->ignore : QKV_IGNORED);
+    return counted != SIZE_MAX && plan(t, op, args, counted, N, V, o);
+}
+
 /* ---- the op ------------------------------------------------------------------------------ */
+
+/* The kernel that the targets' type asks for; any of the outputs but loss may be NULL. */
+static void compute(qkv_tape *t, qkv_real *loss, qkv_real *nll, int32_t *argmax, qkv_real *dlogits,
+                    const qkv_tensor *logits, const qkv_tensor *targets,
+                    const qkv_k_xent_args *args)
+{
+    if (targets->dtype == QKV_I32)
+        t->k->xent(&t->exec, loss, nll, argmax, dlogits, qkv__real(logits), qkv__ids(targets),
+                   args);
+    else
+        t->k->xent_soft(&t->exec, loss, nll, argmax, dlogits, qkv__real(logits),
+                        qkv__real(targets), args);
+}
 
 static void cross_entropy_backward(qkv_tape *t, const qkv__node *n)
 {
@@ -65,7 +83,7 @@ static void cross_entropy_backward(qkv_tape *t, const qkv__node *n)
     qkv_real *loss = qkv__scratch(t, args.N);
     qkv_real *d = acc ? qkv__scratch(t, args.N * args.V) : dx;
     if (loss && d) {
-        t->k->xent(&t->exec, loss, NULL, NULL, d, qkv__real(logits), qkv__ids(n->in[1]), &args);
+        compute(t, loss, NULL, NULL, d, logits, n->in[1], &args);
         if (d != dx)
             t->k->axpy(&t->exec, dx, d, 1.0, true, args.N * args.V);
     }
@@ -85,16 +103,19 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
         return qkv__op_fail(t, "cross_entropy", "logits () have no classes");
     in[0] = qkv__dense_input(t, logits);
     in[1] = qkv__dense_input(t, targets);
+    if (t->status)
+        return NULL;
     qkv_k_xent_args args;
-    if (t->status || !qkv__cross_entropy_plan(t, "cross_entropy", &args, in[1], qkv__rows(logits),
-                                              qkv__channels(logits), &o))
+    size_t N = qkv__rows(logits), V = qkv__channels(logits);
+    bool soft = V && targets->dtype == QKV_REAL && qkv__same_shape(logits, targets);
+    if (soft ? !plan(t, "cross_entropy", &args, N, N, V, &o)
+             : !qkv__cross_entropy_plan(t, "cross_entropy", &args, in[1], N, V, &o))
         return NULL;
     qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     qkv_real *loss = qkv__scratch(t, args.N);
     if (y && loss) {
-        t->k->xent(&t->exec, loss, o.row_loss, o.row_argmax, NULL, qkv__real(in[0]),
-                   qkv__ids(in[1]), &args);
+        compute(t, loss, o.row_loss, o.row_argmax, NULL, in[0], in[1], &args);
         qkv__real(y)[0] = (qkv_real)(args.scale * t->k->sum(&t->exec, loss, args.N));
     }
     qkv__arena_release(t->exec.scratch, mark);

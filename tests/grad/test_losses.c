@@ -31,6 +31,17 @@ static int classifier(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void
     return 2;
 }
 
+/* Targets that are distributions; one row is not, and sums to 1.5. */
+static int soft_cross_entropy(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    static const qkv_real mixed[ROWS * CLASSES] = {
+        1, 0, 0, 0, 0, 0.3, 0.7, 0, 0, 0, 0.2, 0.2, 0.2, 0.2, 0.2,
+        0, 0, 0.9, 0, 0.1, 0.5, 0, 0, 0.5, 0.5, 0, 0, 0, 0, 1};
+    out[0] = qkv_cross_entropy(t, in[0], qkv_tensor_from(t, mixed, 3, (size_t[]){2, 3, CLASSES}),
+                               user);
+    return 1;
+}
+
 static const qkv_cross_entropy_options options[] = {
     {.has_ignore = true, .ignore = IGNORED},
     {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.1},
@@ -46,6 +57,8 @@ static void test_cross_entropy(void **state)
         const gradcheck_case cases[] = {
             {.name = "cross-entropy", .fn = cross_entropy, .user = &options[i], .inputs = 1,
              .seed = i, .input = {{3, {2, 3, CLASSES}, -3, 3}}},
+            {.name = "soft cross-entropy", .fn = soft_cross_entropy, .user = &options[i],
+             .inputs = 1, .seed = i, .input = {{3, {2, 3, CLASSES}, -3, 3}}},
             {.name = "classifier", .fn = classifier, .user = &options[i], .inputs = 3, .seed = i,
              .input = {{3, {2, 3, 4}}, {2, {CLASSES, 4}}, {1, {CLASSES}}}},
         };

@@ -151,6 +151,13 @@ static int cross_entropy(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const v
     return 1;
 }
 
+/* The targets are the second input, whose gradient is not wanted. */
+static int soft_targets(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    out[0] = qkv_cross_entropy(t, in[0], in[1], user);
+    return 1;
+}
+
 static int classifier(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
 {
     const size_t rows = COUNT(answers);
@@ -246,6 +253,8 @@ static const golden_case cases[] = {
     {"cross_entropy.smooth", cross_entropy, 1, &smooth},
     {"cross_entropy.paper", cross_entropy, 1, &paper},
     {"cross_entropy.sum", cross_entropy, 1, &summed},
+    {"cross_entropy.soft", soft_targets, 2, NULL},
+    {"cross_entropy.soft_smooth", soft_targets, 2, &smooth},
     {"classifier", classifier, 3, &smooth},
     {"mse", binary, 2, &mse},
     {"l1", binary, 2, &l1},

@@ -195,6 +195,15 @@ torch.manual_seed(8)
 case("attention.everything", everything, rand(70, 4, 8), rand(90, 2, 8), rand(90, 2, 6),
      rand(3, 4, 31, 50))
 
+# ---- targets that are distributions -----------------------------------------------------------
+
+torch.manual_seed(9)
+case("cross_entropy.soft", lambda x, y: F.cross_entropy(x, y.detach()),
+     rand(6, 11, scale=3), rand(6, 11).softmax(-1))
+case("cross_entropy.soft_smooth",
+     lambda x, y: F.cross_entropy(x, y.detach(), label_smoothing=0.1),
+     rand(6, 11, scale=3), 0.75 * torch.eye(6, 11) + 0.25 * torch.eye(6, 11).roll(5, 1))
+
 # ---- positions --------------------------------------------------------------------------------
 
 
