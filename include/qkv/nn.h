@@ -65,6 +65,9 @@ typedef struct {
     bool causal;        /* false */
     bool cross;         /* attends to a memory as well                           false */
     bool attention_bias, ff_bias; /* biases of the dense layers                   true */
+    bool plain_qkv;     /* but none of query, key and value                      false */
+    bool norm_stream;   /* pre-norm: the feed-forward layer's input takes the stream's
+                           place, as in CCT (Hassani et al. 2021)                false */
     double attention_scale;       /* 0: 1/sqrt(head_width)                           0 */
     double rotary_base; /* 0: no rotary positions                                    0 */
     double dropout;     /* of each sublayer's output                                 0 */

@@ -113,7 +113,7 @@ qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, cons
     bool made =
         make_norm(ps, &p->norm1_weight, &p->norm1_bias, name, "norm1", c) &&
         make_dense(ps, &p->qkv_weight, &p->qkv_bias, name, "attn.qkv", q + 2 * kv, c->width,
-                   c->attention_bias) &&
+                   c->attention_bias && !c->plain_qkv) &&
         make_dense(ps, &p->out_weight, &p->out_bias, name, "attn.out", c->width, q,
                    c->attention_bias) &&
         (!c->cross || make_cross(ps, b)) &&
@@ -311,6 +311,8 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
     }
     if (fine) {
         x = enter(b, t, s, p->norm2_weight, p->norm2_bias, before);
+        if (b->c.norm_stream)
+            s->x = x;
         y = qkv_probe(t, "ff", feed_forward(b, t, x));
         fine = leave(b, t, s, y, p->norm2_weight, p->norm2_bias, b->site + SITE_FF);
     }

@@ -178,6 +178,8 @@ static const block_case cases[] = {
      .packed = true},
     {"dropout, post-norm", {BASE, BIASES, .act = QKV_ACT_TANH, .post_norm = true, .dropout = 0.2,
                             .attention_dropout = 0.3, .ff_dropout = 0.1}, .packed = false},
+    {"cct", {BASE, BIASES, .act = QKV_ACT_GELU, .plain_qkv = true, .norm_stream = true,
+             .dropout = 0.2}, .packed = false},
     {"narrow heads", {BASE, .head_width = 3, .norm_bias = true, .ff_bias = true,
                       .act = QKV_ACT_QUICK_GELU, .attention_scale = 1}, .bias = true},
     {"no norm", {BASE, .norm = QKV_NORM_NONE, .act = QKV_ACT_SIGMOID, .attention_bias = true},
