@@ -24,6 +24,7 @@
 #include <qkv/bert.h>
 #include <qkv/marian.h>
 #include <qkv/forecast.h>
+#include <qkv/vit.h>
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/train.h>

@@ -9,11 +9,12 @@
 #include "qkv/forecast.h"
 #include "qkv/gpt.h"
 #include "qkv/marian.h"
+#include "qkv/vit.h"
 
 static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
                                               &qkv_bert_masked_type, &qkv_bert_classifier_type,
                                               &qkv_marian_type, &qkv_translator_type,
-                                              &qkv_forecast_type};
+                                              &qkv_forecast_type, &qkv_vit_type};
 
 const char *const qkv__activation_names[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
                                              "silu", "sigmoid", "tanh", NULL};
@@ -179,8 +180,10 @@ const char *qkv__size_name(const qkv__named_size *list, size_t i, const char **s
 
 /* ---- visiting ------------------------------------------------------------------------------- */
 
-static void call(qkv__visit *v, qkv_row *row, const char *name)
+void qkv__visit_row(qkv__visit *v, qkv_row *row, const char *name)
 {
+    if (v->status)
+        return;
     char full[sizeof v->name + 128];
     snprintf(full, sizeof full, "%s%s", v->name, name);
     row->name = full;
@@ -201,7 +204,7 @@ void qkv__visit_rows(qkv__visit *v, const char *name, qkv_param *p, size_t from,
         row.shape[0] = columns;
         row.shape[1] = rows;
     }
-    call(v, &row, name);
+    qkv__visit_row(v, &row, name);
 }
 
 void qkv__visit_dense(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
@@ -244,7 +247,7 @@ void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind
         row.shape[i] = qkv_param_dim(p, i);
         row.perm[i] = i;
     }
-    call(v, &row, name);
+    qkv__visit_row(v, &row, name);
 }
 
 /* ---- language models ------------------------------------------------------------------------- */

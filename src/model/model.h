@@ -87,6 +87,8 @@ typedef struct {
     char name[256]; /* of the layer, say "h.3."; put before each row's name */
 } qkv__visit;
 
+/* The row under that name, unless a row failed before. */
+void qkv__visit_row(qkv__visit *v, qkv_row *row, const char *name);
 /* A row for rows [from, from + rows) of a matrix (out, in), or of a vector when columns is 0;
  * transposed: the file holds (in, out). Does nothing when p is NULL or a row failed before. */
 void qkv__visit_rows(qkv__visit *v, const char *name, qkv_param *p, size_t from, size_t rows,

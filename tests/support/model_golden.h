@@ -2,9 +2,9 @@
  * of it (recipe: tools/make-golden/models.py).
  *
  * A tensor may be off by 1e-5 of its largest number, or of 1e-3 of the largest gradient of its
- * layer where that is more: the gradient of a key bias is zero by mathematics. In post-norm
- * layers what is left of it is rounding beyond even that (PyTorch's own, in float: 3.5e-5 of it),
- * so a key bias may be off by 1e-5 of 1e-2. */
+ * layer where that is more: the gradient of a key bias is zero by mathematics. What is left of it
+ * is rounding beyond even that (PyTorch's own, in float: 3.5e-5 of 1e-3 in post-norm layers, 2.1e-7
+ * of the largest in ViT's), so a key bias may be off by 1e-5 of 5e-2. */
 #ifndef MODEL_GOLDEN_H
 #define MODEL_GOLDEN_H
 
@@ -128,11 +128,18 @@ static double largest_of_layer(const fixture *f, const char *name)
     return most;
 }
 
-/* The number of the row's region that the file has at (i, j). */
-static double element(const qkv_row *row, const qkv_real *region, size_t i, size_t j)
+/* The number of the row's region that the file has as its e-th. */
+static double element(const qkv_row *row, const qkv_real *region, size_t e)
 {
-    bool transposed = row->ndim == 2 && row->perm[0] == 1;
-    return (double)region[transposed ? j * row->shape[0] + i : i * row->shape[1] + j];
+    size_t dim[QKV_MAX_DIMS], at[QKV_MAX_DIMS], place = 0;
+    for (int i = row->ndim - 1; i >= 0; i--) {
+        dim[row->perm[i]] = row->shape[i];
+        at[row->perm[i]] = e % row->shape[i];
+        e /= row->shape[i];
+    }
+    for (int i = 0; i < row->ndim; i++)
+        place = place * dim[i] + at[i];
+    return (double)region[place];
 }
 
 static qkv_status compare_gradient(void *user, const qkv_row *row)
@@ -143,22 +150,20 @@ static qkv_status compare_gradient(void *user, const qkv_row *row)
         return QKV_OK;
     (void)snprintf(golden, sizeof golden, "grad.%s", row->name);
     const qkv_real *grad = qkv_param_grad(row->param);
-    size_t rows = row->ndim == 2 ? row->shape[0] : 1, columns = row->shape[row->ndim - 1], n;
-    qkv_row flat = *row;
-    flat.shape[0] = rows;
-    flat.shape[1] = columns;
+    size_t count = 1, n;
+    for (int i = 0; i < row->ndim; i++)
+        count *= row->shape[i];
     qkv_real *expected = take(f, golden, &n);
     assert_non_null(grad);
-    assert_int_equal(n, rows * columns);
+    assert_int_equal(n, count);
     double error = 0;
     for (size_t i = 0; i < n; i++) {
-        double got = element(&flat, grad + row->offset, i / columns, i % columns);
-        double e = fabs(got - (double)expected[i]);
+        double e = fabs(element(row, grad + row->offset, i) - (double)expected[i]);
         if (!(e <= error))
             error = e;
     }
     bool key_bias = strstr(row->name, "key.bias") || strstr(row->name, "k_proj.bias");
-    double least = key_bias ? 1e-2 : 1e-3;
+    double least = key_bias ? 5e-2 : 1e-3;
     check(f, golden, error, fmax(largest(expected, n), least * largest_of_layer(f, row->name)));
     free(expected);
     return QKV_OK;
