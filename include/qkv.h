@@ -9,6 +9,7 @@
 #include <qkv/image.h>
 #include <qkv/pictures.h>
 #include <qkv/resize.h>
+#include <qkv/pixels.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
 #include <qkv/corpus.h>

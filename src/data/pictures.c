@@ -1,5 +1,5 @@
 /* pictures.c - what pictures there are below a path, and the class of each. */
-#include "qkv/pictures.h"
+#include "data/pictures.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -274,24 +274,29 @@ const char *qkv_pictures_class_name(const qkv_pictures *p, size_t class_)
 }
 
 /* Pixels as they lie in an idx file. */
-static qkv_status copy_pixels(const qkv_pictures *p, const item *i, qkv_image *out,
-                              const qkv_image_options *options)
+static qkv_status copy_pixels(const qkv_pictures *p, qkv_context *ctx, const item *i,
+                              qkv_image *out, const qkv_image_options *options)
 {
     const size_t *s = p->images.shape;
-    qkv_status status =
-        qkv_image_create(out, p->ctx, s[2], s[1], p->images.ndim == 4 ? s[3] : 1);
+    qkv_status status = qkv_image_create(out, ctx, s[2], s[1], p->images.ndim == 4 ? s[3] : 1);
     if (status)
         return status;
     memcpy(out->data, i->data, i->size);
-    return qkv_image_channels(out, p->ctx, options ? options->channels : 3);
+    return qkv_image_channels(out, ctx, options ? options->channels : 3);
 }
 
-qkv_status qkv_pictures_read(const qkv_pictures *p, size_t at, qkv_image *out,
-                             const qkv_image_options *options)
+qkv_status qkv__pictures_read(const qkv_pictures *p, qkv_context *ctx, size_t at, qkv_image *out,
+                              const qkv_image_options *options)
 {
     const item *i = &p->items[at];
     if (p->images.data)
-        return copy_pixels(p, i, out, options);
-    return i->data ? qkv_image_decode(out, p->ctx, i->data, i->size, i->name, options)
-                   : qkv_image_read(out, p->ctx, i->name, options);
+        return copy_pixels(p, ctx, i, out, options);
+    return i->data ? qkv_image_decode(out, ctx, i->data, i->size, i->name, options)
+                   : qkv_image_read(out, ctx, i->name, options);
+}
+
+qkv_status qkv_pictures_read(const qkv_pictures *p, size_t i, qkv_image *out,
+                             const qkv_image_options *options)
+{
+    return qkv__pictures_read(p, p->ctx, i, out, options);
 }

@@ -56,3 +56,13 @@ with open(f"{out}/pairs.records", "wb") as f:
     f.write(np.pad(ids, (0, len(ids) % 2)).tobytes())
     f.write(np.cumsum([len(field) for field in fields]).astype("<u8").tobytes() + b"qkvrecrd")
     f.write(np.array([1, 2], "<u4").tobytes() + np.array([len(rows), len(ids)], "<u8").tobytes())
+
+# Pixels: three pictures of 2 x 1 in grey, their classes, names' ends, names, the trailer.
+names = [b"a/x.png\0", b"b/y-1.png\0", b"z.png\0", b"a\0", b"b\0"]
+text = b"".join(names)
+with open(f"{out}/pictures.pixels", "wb") as f:
+    for part in (bytes(range(6)), np.array([0, 1, -1], "<i4").tobytes(),
+                 np.cumsum([len(name) for name in names]).astype("<u8").tobytes(), text):
+        f.write(part + bytes(-len(part) % 8))
+    f.write(b"qkvpixel" + np.array([1, 1, 2, 1], "<u4").tobytes())
+    f.write(np.array([3, 2, len(text)], "<u8").tobytes())

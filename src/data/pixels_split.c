@@ -1,0 +1,147 @@
+/* pixels_split.c - which pictures of a set are trained on and which judge. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "io/file.h"
+#include "qkv/pixels.h"
+
+/* Pictures whose names begin alike share a key. */
+typedef struct {
+    uint64_t key;
+    size_t picture;
+} keyed;
+
+/* What is said of each picture while the parts are made. */
+enum { TRAIN, VALID, NEITHER };
+
+static bool sorted_by_class(const qkv_pixels *p)
+{
+    for (size_t i = 0; i < qkv_pixels_count(p); i++)
+        if (qkv_pixels_class(p, i) < (i ? qkv_pixels_class(p, i - 1) : 0))
+            return false;
+    return qkv_pixels_classes(p) > 0;
+}
+
+static void hold_last(const qkv_pixels *p, uint8_t *part, size_t valid)
+{
+    for (size_t i = qkv_pixels_count(p); valid && i--;)
+        if (part[i] == TRAIN) {
+            part[i] = VALID;
+            valid--;
+        }
+}
+
+/* The first classes hold one more where they do not share equally. */
+static qkv_status hold_classes(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, size_t valid)
+{
+    size_t classes = qkv_pixels_classes(p);
+    if (!classes)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the pictures have no classes to hold out some of");
+    size_t *left = qkv__calloc(ctx, classes, sizeof *left);
+    if (!left)
+        return QKV_E_MEMORY;
+    for (size_t c = 0; c < classes; c++)
+        left[c] = valid / classes + (c < valid % classes);
+    for (size_t i = qkv_pixels_count(p); i--;) {
+        int32_t class_ = qkv_pixels_class(p, i);
+        if (part[i] == TRAIN && class_ >= 0 && left[class_]) {
+            part[i] = VALID;
+            left[class_]--;
+        }
+    }
+    qkv__free(ctx, left);
+    return QKV_OK;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const keyed *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return x->picture < y->picture ? -1 : x->picture > y->picture;
+}
+
+/* Groups in the order of their keys, as long as they fit. */
+static qkv_status hold_groups(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, size_t valid)
+{
+    size_t n = qkv_pixels_count(p), held = 0;
+    keyed *keys = qkv__calloc(ctx, n, sizeof *keys);
+    if (!keys)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = qkv__path_name(qkv_pixels_name(p, i));
+        keys[i] = (keyed){qkv__hash64(name, strcspn(name, "-.")), i};
+    }
+    qsort(keys, n, sizeof *keys, by_key);
+    for (size_t i = 0, end; i < n; i = end) {
+        size_t size = 0;
+        for (end = i; end < n && keys[end].key == keys[i].key; end++)
+            size += part[keys[end].picture] == TRAIN;
+        bool fits = size <= valid - held;
+        for (size_t k = i; fits && k < end; k++)
+            if (part[keys[k].picture] == TRAIN)
+                part[keys[k].picture] = VALID;
+        held += fits ? size : 0;
+    }
+    qkv__free(ctx, keys);
+    return QKV_OK;
+}
+
+static qkv_status hold(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, size_t valid,
+                       qkv_split_by by)
+{
+    if (by == QKV_SPLIT_AUTO)
+        by = sorted_by_class(p) ? QKV_SPLIT_CLASS : QKV_SPLIT_LAST;
+    if (by == QKV_SPLIT_CLASS)
+        return hold_classes(ctx, p, part, valid);
+    if (by == QKV_SPLIT_NAME)
+        return hold_groups(ctx, p, part, valid);
+    hold_last(p, part, valid);
+    return QKV_OK;
+}
+
+static qkv_status list(qkv_split *s, const uint8_t *part, size_t n)
+{
+    s->train = qkv__calloc(s->ctx, n, sizeof *s->train);
+    s->valid = qkv__calloc(s->ctx, n, sizeof *s->valid);
+    if (!s->train || !s->valid)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        if (part[i] == TRAIN)
+            s->train[s->train_count++] = i;
+        else if (part[i] == VALID)
+            s->valid[s->valid_count++] = i;
+    return QKV_OK;
+}
+
+qkv_status qkv_pixels_split(qkv_split *out, qkv_context *ctx, const qkv_pixels *p, size_t valid,
+                            qkv_split_by by, bool labelled)
+{
+    size_t n = qkv_pixels_count(p);
+    *out = (qkv_split){.ctx = ctx};
+    uint8_t *part = qkv__malloc(ctx, n);
+    if (!part)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        part[i] = labelled && qkv_pixels_class(p, i) < 0 ? NEITHER : TRAIN;
+    qkv_status status = valid ? hold(ctx, p, part, valid, by) : QKV_OK;
+    if (!status)
+        status = list(out, part, n);
+    qkv__free(ctx, part);
+    if (!status && valid && !out->valid_count)
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "no %zu of %zu pictures can be held out", valid, n);
+    else if (!status && !out->train_count)
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%zu pictures held out of %zu leave none to train "
+                           "on", valid, out->valid_count);
+    if (status)
+        qkv_split_free(out);
+    return status;
+}
+
+void qkv_split_free(qkv_split *s)
+{
+    qkv__free(s->ctx, s->train);
+    qkv__free(s->ctx, s->valid);
+    *s = (qkv_split){0};
+}
