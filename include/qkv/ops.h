@@ -236,6 +236,11 @@ typedef struct {
     int32_t ignore;
     double normalizer;       /* > 0: divides the sum instead of the mean's count (ranks,
                                 accumulation)                                    0     */
+    /* > 0: rows N/2 on are second readings of the first half (under another dropout, say) and have
+     * its targets; to the sum over all rows each pair adds agreement (KL(p||q) + KL(q||p)) / 2, as
+     * in R-Drop (Liang et al. 2021). Goes with targets that are
+     * classes, and without row_loss and row_argmax.                                 0 */
+    double agreement;
     qkv_real *row_loss;      /* (N) or NULL: -log p of each target (0 where ignored) */
     int32_t *row_argmax;     /* (N) or NULL: the most likely class of each row */
 } qkv_cross_entropy_options;

@@ -76,6 +76,9 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
 typedef struct {
     size_t budget;    /* ids in a sample, source and target: as many pairs as fit */
     double smoothing; /* of the labels, PyTorch's                       [0, 1)    0.1 */
+    /* > 0: each pair is read twice, with other dropout, and both readings are to agree, as in
+     * qkv_cross_entropy_options. The budget holds half as many pairs then.         0 */
+    double agreement;
     /* Training reads each sentence cut anew, as by qkv_tokenizer_recut with this amount (the budget
      * counts the records' ids); 0: as it is in the records                        0 */
     double sampling;
@@ -138,6 +141,8 @@ qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *record
 typedef struct {
     double smoothing; /* of the labels                                     [0, 1)    0 */
     double drop;      /* share of the words that training puts [MASK] over [0, 1)    0 */
+    double agreement; /* > 0: each text is read twice, with other words dropped, and both readings
+                         are to agree, as in qkv_cross_entropy_options              0 */
 } qkv_classify_options;
 
 /* Records of 3 fields: a text's ids with its special tokens; those of a second text, or none; the

@@ -9,7 +9,7 @@
 typedef struct {
     const char *data, *valid, *valid_last, *model;
     size_t length;
-    double smoothing, drop;
+    double smoothing, drop, agreement;
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
@@ -28,6 +28,9 @@ static const qkv_option rows[] = {
      .initial = "0", .help = "label smoothing"},
     {.flag = "drop-words", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(drop),
      .initial = "0", .help = "share of the words that training hides"},
+    {.flag = "agreement", .type = QKV_OPT_REAL, .max = 1000, FIELD(agreement), .initial = "0",
+     .help = "read each text twice, with other dropout, and pull both readings together "
+             "(R-Drop): about 1"},
 };
 static const qkv_option_table table = {"Classifier", rows, sizeof rows / sizeof *rows};
 
@@ -168,7 +171,7 @@ static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
     cli *c = base->c;
-    qkv_classify_options o = {j->s.smoothing, j->s.drop};
+    qkv_classify_options o = {j->s.smoothing, j->s.drop, j->s.agreement};
     qkv_status status = qkv_task_classify(&base->task, base->model, base->train, base->valid,
                                           base->tokenizer, &o, c->common.seed);
     if (status)

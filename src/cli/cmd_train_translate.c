@@ -11,7 +11,7 @@ typedef struct {
     const char *source, *target, *valid_source, *valid_target, *valid_last, *model;
     int norm;
     size_t tokens;
-    double smoothing, sampling;
+    double smoothing, agreement, sampling;
     bool separate;
 } settings;
 
@@ -38,6 +38,9 @@ static const qkv_option rows[] = {
      .initial = "8192", .help = "tokens in a sample, both sides: as many pairs as fit"},
     {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
      FIELD(smoothing), .initial = "0.1", .help = "of the labels, in the training loss"},
+    {.flag = "agreement", .type = QKV_OPT_REAL, .max = 1000, FIELD(agreement), .initial = "0",
+     .help = "read each pair twice, with other dropout, and pull both readings together "
+             "(R-Drop): about 5"},
     {.flag = "separate", .type = QKV_OPT_BOOL, FIELD(separate),
      .help = "each language learns pieces of its own, up to --vocab (unigram, sentencepiece-bpe)"},
     {.flag = "subword-sampling", .type = QKV_OPT_REAL, .max = 1000, FIELD(sampling),
@@ -193,6 +196,7 @@ static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
     const qkv_translate_options o = {.budget = j->s.tokens, .smoothing = j->s.smoothing,
+                                     .agreement = j->s.agreement,
                                      .sampling = j->s.sampling, .tokenizer = base->tokenizer};
     const qkv_marian_config *config = qkv_model_config(base->model);
     qkv_status status = qkv_task_translate(&base->task, base->model, base->train, base->valid, &o,

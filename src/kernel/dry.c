@@ -112,6 +112,11 @@ static void dry_xent_soft(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int3
                           qkv_k_xent_args *args)
 {}
 
+static void dry_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_real *db, const
+                          qkv_real *a, const qkv_real *b, const int32_t *targets, const
+                          qkv_k_xent_args *args)
+{}
+
 static void dry_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x, const
                     qkv_k_top_args *args)
 {}
@@ -194,6 +199,7 @@ void qkv__kernels_dry(qkv_kernels *k)
         .softmax_bwd = dry_softmax_bwd,
         .xent = dry_xent,
         .xent_soft = dry_xent_soft,
+        .xent_pair = dry_xent_pair,
         .top = dry_top,
         .loss = dry_loss,
         .loss_bwd = dry_loss_bwd,

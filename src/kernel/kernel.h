@@ -161,6 +161,7 @@ typedef struct {
     double on, off, scale;
     int32_t ignore;
     size_t N, V;
+    double agreement; /* of xent_pair */
 } qkv_k_xent_args;
 typedef void qkv_k_xent_fn(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
                            qkv_real *dlogits, const qkv_real *logits, const int32_t *targets,
@@ -170,6 +171,13 @@ typedef void qkv_k_xent_fn(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int
 typedef void qkv_k_xent_soft_fn(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *argmax,
                                 qkv_real *dlogits, const qkv_real *logits,
                                 const qkv_real *targets, const qkv_k_xent_args *args);
+
+/* The same for two readings p and q of every row: logits a and b, each (N, V). loss[r] is the sum
+ * of both cross-entropies and of agreement (KL(p||q) + KL(q||p)) / 2; da and db, both or neither
+ * NULL, get scale times its gradients and may be a and b. */
+typedef void qkv_k_xent_pair_fn(const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_real *db,
+                                const qkv_real *a, const qkv_real *b, const int32_t *targets,
+                                const qkv_k_xent_args *args);
 
 /* For rows of logits x (N, V): id[r,:] are the k largest columns that are not banned, the largest
  * first (of equals the lower column), value[r,:] their log-probabilities; id -1 and -inf where
@@ -331,6 +339,7 @@ typedef struct {
     qkv_k_softmax_bwd_fn *softmax_bwd;
     qkv_k_xent_fn *xent;
     qkv_k_xent_soft_fn *xent_soft;
+    qkv_k_xent_pair_fn *xent_pair;
     qkv_k_top_fn *top;
     qkv_k_loss_fn *loss;
     qkv_k_loss_bwd_fn *loss_bwd;

@@ -236,6 +236,60 @@ static void ref_xent_soft(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int3
                       dlogits ? dlogits + r * V : NULL, logits + r * V, targets + r * V, args);
 }
 
+/* log sum exp of x, and the cross-entropy with the target. */
+static double reading(double *loss, const qkv_real *x, size_t target, const qkv_k_xent_args *a)
+{
+    double max = (double)x[first_largest(x, a->V)], sum = 0, others = 0;
+    for (size_t v = 0; v < a->V; v++) {
+        sum += (double)real_exp((qkv_real)((double)x[v] - max));
+        if (a->off != 0 && v != target)
+            others += (double)x[v] - max;
+    }
+    *loss = log(sum) - a->on * ((double)x[target] - max) - a->off * others;
+    return max + log(sum);
+}
+
+/* With p and q the probabilities and d = log p - log q: KL(p||q) = sum p d, whose gradients are
+ * p (d - KL(p||q)) for the logits of p and q - p for those of q. */
+static void xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, const qkv_real *a,
+                          const qkv_real *b, int32_t target, const qkv_k_xent_args *args)
+{
+    size_t V = args->V, t = (size_t)target;
+    *loss = 0;
+    if (target == args->ignore) {
+        for (size_t v = 0; v < V && da; v++)
+            da[v] = db[v] = 0;
+        return;
+    }
+    double of_a, of_b, za = reading(&of_a, a, t, args), zb = reading(&of_b, b, t, args);
+    double pq = 0, qp = 0, half = args->agreement / 2;
+    for (size_t v = 0; v < V; v++) {
+        double d = ((double)a[v] - za) - ((double)b[v] - zb);
+        pq += (double)real_exp((qkv_real)((double)a[v] - za)) * d;
+        qp -= (double)real_exp((qkv_real)((double)b[v] - zb)) * d;
+    }
+    *loss = (qkv_real)(of_a + of_b + half * (pq + qp));
+    for (size_t v = 0; v < V && da; v++) {
+        double y = v == t ? args->on : args->off, d = ((double)a[v] - za) - ((double)b[v] - zb);
+        double p = (double)real_exp((qkv_real)((double)a[v] - za));
+        double q = (double)real_exp((qkv_real)((double)b[v] - zb));
+        da[v] = (qkv_real)(args->scale * (p - y + half * (p * (d - pq) + p - q)));
+        db[v] = (qkv_real)(args->scale * (q - y + half * (q * (-d - qp) + q - p)));
+    }
+}
+
+static void ref_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_real *db,
+                          const qkv_real *a, const qkv_real *b, const int32_t *targets,
+                          const qkv_k_xent_args *args)
+{
+    size_t N = args->N, V = args->V;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(loss, da, db, a, b, targets, args, N, V) if (N * V >= REF_GRAIN)
+    for (size_t r = 0; r < N; r++)
+        xent_pair_row(loss + r, da ? da + r * V : NULL, da ? db + r * V : NULL, a + r * V,
+                      b + r * V, targets[r], args);
+}
+
 /* ---- the likeliest ----------------------------------------------------------------------- */
 
 static void top_row(const qkv__top *t, const qkv_real *x, const qkv_k_top_args *a)
@@ -345,6 +399,7 @@ void qkv__kernels_ref_rows(qkv_kernels *k)
     k->softmax_bwd = ref_softmax_bwd;
     k->xent = ref_xent;
     k->xent_soft = ref_xent_soft;
+    k->xent_pair = ref_xent_pair;
     k->top = ref_top;
     k->embed = ref_embed;
     k->embed_bwd = ref_embed_bwd;

@@ -219,6 +219,88 @@ static void simd_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t 
                  dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r], args);
 }
 
+/* ---- cross-entropy of two readings ------------------------------------------------------- */
+
+/* A row of logits and its log sum exp. */
+typedef struct {
+    const float *x;
+    float z;
+} reading;
+
+static reading read_row(double *loss, const float *x, int32_t target, const qkv_k_xent_args *a)
+{
+    xent_stats s = row_stats(x, a->off != 0, a->V);
+    double z = (double)x[target] - (double)s.max, log_sum = log(s.sum);
+    double others = a->off == 0 ? 0 : s.total - (double)a->V * (double)s.max - z;
+    *loss = log_sum - a->on * z - a->off * others;
+    return (reading){x, (float)((double)s.max + log_sum)};
+}
+
+/* Sum of p (log p - log q). */
+static float divergence(reading p, reading q, size_t V)
+{
+    const vf zp = vf_set1(p.z), zq = vf_set1(q.z);
+    vf sum = vf_zero();
+    for (size_t i = 0; i < V; i += VF) {
+        size_t n = V - i < VF ? V - i : VF;
+        vf a = vf_get(p.x + i, n) - zp, b = vf_get(q.x + i, n) - zq;
+        vf term = vf_exp(a) * (a - b);
+        sum += n < VF ? vf_where(vm_first(n), term) : term;
+    }
+    return vf_sum(sum);
+}
+
+/* Both gradients but for what the target has over the other classes; see ref_rows.c. */
+static void pair_gradients(float *da, float *db, reading p, reading q, float pq, float qp,
+                           const qkv_k_xent_args *args)
+{
+    const vf za = vf_set1(p.z), zb = vf_set1(q.z), h = vf_set1((float)(args->agreement / 2));
+    const vf kl = vf_set1(pq), lk = vf_set1(qp);
+    const vf scale = vf_set1((float)args->scale), off = vf_set1((float)args->off);
+    for (size_t i = 0; i < args->V; i += VF) {
+        size_t n = args->V - i < VF ? args->V - i : VF;
+        vf a = vf_get(p.x + i, n) - za, b = vf_get(q.x + i, n) - zb, d = a - b;
+        a = vf_exp(a);
+        b = vf_exp(b);
+        vf_put(da + i, scale * (a - off + h * (a * (d - kl) + a - b)), n);
+        vf_put(db + i, scale * (b - off + h * (b - a - b * (d + lk))), n);
+    }
+}
+
+static void xent_pair_row(float *loss, float *da, float *db, const float *a, const float *b,
+                          int32_t target, const qkv_k_xent_args *args)
+{
+    *loss = 0;
+    if (target == args->ignore) {
+        if (da)
+            zero(da, args->V);
+        if (da)
+            zero(db, args->V);
+        return;
+    }
+    double of_a, of_b, gold = args->scale * (args->on - args->off);
+    reading p = read_row(&of_a, a, target, args), q = read_row(&of_b, b, target, args);
+    float pq = divergence(p, q, args->V), qp = divergence(q, p, args->V);
+    *loss = (float)(of_a + of_b + args->agreement / 2 * ((double)pq + (double)qp));
+    if (!da)
+        return;
+    pair_gradients(da, db, p, q, pq, qp, args);
+    da[target] -= (float)gold;
+    db[target] -= (float)gold;
+}
+
+static void simd_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_real *db,
+                           const qkv_real *a, const qkv_real *b, const int32_t *targets,
+                           const qkv_k_xent_args *args)
+{
+    size_t N = args->N, V = args->V;
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(loss, da, db, a, b, targets, args, N, V) if (N * V >= GRAIN)
+    for (size_t r = 0; r < N; r++)
+        xent_pair_row(loss + r, da ? da + r * V : NULL, da ? db + r * V : NULL, a + r * V,
+                      b + r * V, targets[r], args);
+}
+
 /* ---- the likeliest ----------------------------------------------------------------------- */
 
 /* Those of x (n; columns first ..) that are among the largest so far. */
@@ -279,5 +361,6 @@ void QKV_SIMD(qkv__kernels_softmax)(qkv_kernels *k)
     k->softmax = simd_softmax;
     k->softmax_bwd = simd_softmax_bwd;
     k->xent = simd_xent;
+    k->xent_pair = simd_xent_pair;
     k->top = simd_top;
 }

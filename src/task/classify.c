@@ -14,8 +14,8 @@ typedef struct {
     uint64_t seed;
     qkv_classify_options o;
     qkv__masking masking; /* when words are dropped */
-    qkv__packed texts;    /* of the part at hand */
-    int32_t *labels;      /* (texts) */
+    qkv__packed texts[2]; /* of the part at hand; the second reading, where there is one */
+    int32_t *labels;      /* (texts), once for every reading */
     size_t room;
 } classify;
 
@@ -64,25 +64,41 @@ static bool make_room(classify *s, size_t count)
     return true;
 }
 
+static size_t readings(const classify *s)
+{
+    return s->o.agreement > 0 ? 2 : 1;
+}
+
+/* Adds reading 0 or 1 of the part's texts. */
+static void add_part(classify *s, const qkv_task_part *part, size_t reading)
+{
+    for (size_t i = 0; i < part->count; i++) {
+        uint64_t sample = part->step * part->total + part->first + i;
+        qkv__packed *p = &s->texts[reading];
+        size_t record = record_of(s, sample), row = p->rows;
+        qkv__packed_record(p, s->train, record, 2);
+        s->labels[reading * part->count + i] = label_of(s->train, record);
+        if (s->masking.share > 0 && !p->failed)
+            qkv__masking_drop(&s->masking, sample | (uint64_t)reading << 63, p->ids + row,
+                              p->rows - row);
+    }
+}
+
 /* Fills in the part's texts; *first_row: ids of the update's samples before it. */
 static bool make_part(classify *s, const qkv_task_part *part, size_t *first_row)
 {
-    uint64_t begin = part->step * part->total;
     *first_row = 0;
     for (size_t i = 0; i < part->first; i++)
-        *first_row += record_ids(s->train, record_of(s, begin + i));
-    qkv__packed_clear(&s->texts);
-    if (!make_room(s, part->count))
+        *first_row += record_ids(s->train, record_of(s, part->step * part->total + i));
+    if (!make_room(s, readings(s) * part->count))
         return false;
-    for (size_t i = 0; i < part->count; i++) {
-        uint64_t sample = begin + part->first + i;
-        size_t record = record_of(s, sample), row = s->texts.rows;
-        qkv__packed_record(&s->texts, s->train, record, 2);
-        s->labels[i] = label_of(s->train, record);
-        if (s->masking.share > 0 && !s->texts.failed)
-            qkv__masking_drop(&s->masking, sample, s->texts.ids + row, s->texts.rows - row);
+    bool failed = false;
+    for (size_t i = 0; i < readings(s); i++) {
+        qkv__packed_clear(&s->texts[i]);
+        add_part(s, part, i);
+        failed = failed || s->texts[i].failed;
     }
-    return !s->texts.failed;
+    return !failed;
 }
 
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
@@ -93,11 +109,17 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
         return NULL;
     qkv_randomness r = {.seed = s->seed, .step = part->step, .first_row = first_row,
                         .samples = part->count};
-    qkv_tape_randomness(t, &r);
-    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing,
-                                   .normalizer = (double)part->total};
-    qkv_tensor *y = logits(&s->texts, s->model, t);
-    return qkv_cross_entropy(t, y, qkv_tensor_ids(t, s->labels, 1, &part->count), &o);
+    qkv_tensor *y[2];
+    for (size_t i = 0; i < readings(s); i++) {
+        r.seed = s->seed ^ (uint64_t)i << 63;
+        qkv_tape_randomness(t, &r);
+        y[i] = logits(&s->texts[i], s->model, t);
+    }
+    size_t count = readings(s) * part->count;
+    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .agreement = s->o.agreement,
+                                   .normalizer = (double)(readings(s) * part->total)};
+    return qkv_cross_entropy(t, readings(s) == 1 ? y[0] : qkv_concat(t, 0, 2, y),
+                             qkv_tensor_ids(t, s->labels, 1, &count), &o);
 }
 
 /* ---- evaluation -------------------------------------------------------------------------- */
@@ -215,7 +237,7 @@ static double flops(void *self)
     classify *s = self;
     size_t rows = (qkv_records_ids(s->train, 0) + qkv_records_ids(s->train, 1)) /
                   qkv_records_count(s->train);
-    return qkv_bert_flops(s->model, rows, rows, 1);
+    return (double)readings(s) * qkv_bert_flops(s->model, rows, rows, 1);
 }
 
 static void destroy(void *self)
@@ -223,7 +245,8 @@ static void destroy(void *self)
     classify *s = self;
     qkv_context *ctx = s->ctx;
     qkv__masking_free(&s->masking, ctx);
-    qkv__packed_free(&s->texts);
+    for (size_t i = 0; i < 2; i++)
+        qkv__packed_free(&s->texts[i]);
     qkv__free(ctx, s->labels);
     qkv__free(ctx, s);
 }
@@ -236,6 +259,8 @@ static const qkv_task_type classify_type_no_valid = {"classify", "texts", 1, los
 static qkv_status check_options(qkv_context *ctx, const qkv_classify_options *o,
                                 const qkv_tokenizer *tokenizer)
 {
+    if (!(o->agreement >= 0))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "agreement is 0 or more, not %g", o->agreement);
     if (!(o->drop >= 0 && o->drop < 1))
         return qkv__fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
                          o->drop);
@@ -262,7 +287,7 @@ qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records 
     if (!s)
         return QKV_E_MEMORY;
     *s = (classify){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed,
-                    .o = o, .texts.ctx = ctx};
+                    .o = o, .texts = {{.ctx = ctx}, {.ctx = ctx}}};
     const qkv_bert_config *c = qkv_model_config(model);
     if (o.drop > 0)
         status = qkv__masking_init(&s->masking, ctx, tokenizer, c->vocab, o.drop, seed);

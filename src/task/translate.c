@@ -17,7 +17,7 @@ typedef struct {
     qkv_translate_options o;
     uint64_t seed;
     qkv_ids cut; /* what was drawn last */
-    double pairs, source, target; /* means: pairs in a sample, ids of a source and a target */
+    double pairs, source, target; /* means: pairs read in a sample, ids of a source and a target */
 } translate;
 
 /* ---- batches ------------------------------------------------------------------------------ */
@@ -34,7 +34,7 @@ typedef struct {
     size_t pairs;
     int32_t *offsets[FIELDS]; /* (pairs + 1) */
     int32_t *ids[FIELDS];     /* the decoder's inputs for TARGET */
-    int32_t *targets;
+    int32_t *targets;         /* once for every reading */
 } batch;
 
 static pair get_pair(const qkv_records *r, uint64_t record)
@@ -45,8 +45,13 @@ static pair get_pair(const qkv_records *r, uint64_t record)
     return p;
 }
 
+static size_t readings_of(double agreement)
+{
+    return agreement > 0 ? 2 : 1;
+}
+
 /* False when memory is out. */
-static bool make_batch(batch *b, qkv_tape *t, const pair *all, size_t pairs)
+static bool make_batch(batch *b, qkv_tape *t, const pair *all, size_t pairs, size_t readings)
 {
     b->pairs = pairs;
     for (size_t f = 0; f < FIELDS; f++) {
@@ -58,12 +63,14 @@ static bool make_batch(batch *b, qkv_tape *t, const pair *all, size_t pairs)
             b->offsets[f][i + 1] = b->offsets[f][i] + (int32_t)all[i].size[f];
         b->ids[f] = qkv__step_alloc(t, ((size_t)b->offsets[f][pairs] + 1) * sizeof(int32_t));
     }
-    b->targets = qkv__step_alloc(t, ((size_t)b->offsets[TARGET][pairs] + 1) * sizeof(int32_t));
+    b->targets = qkv__step_alloc(
+        t, (readings * (size_t)b->offsets[TARGET][pairs] + 1) * sizeof(int32_t));
     return b->ids[SOURCE] && b->ids[TARGET] && b->targets;
 }
 
-static void fill_batch(batch *b, const pair *all, int32_t start)
+static void fill_batch(batch *b, const pair *all, int32_t start, size_t readings)
 {
+    size_t targets = (size_t)b->offsets[TARGET][b->pairs];
     for (size_t i = 0; i < b->pairs; i++) {
         const pair *p = &all[i];
         const int32_t *target = p->ids[TARGET];
@@ -75,6 +82,8 @@ static void fill_batch(batch *b, const pair *all, int32_t start)
         in[0] = start;
         memcpy(in + 1, target, (n - 1) * sizeof *target);
     }
+    if (readings == 2)
+        memcpy(b->targets + targets, b->targets, targets * sizeof *b->targets);
 }
 
 static qkv_marian_side side(qkv_tape *t, const batch *b, size_t field)
@@ -84,26 +93,45 @@ static qkv_marian_side side(qkv_tape *t, const batch *b, size_t field)
                              .sequences = b->pairs, .offsets = b->offsets[field]};
 }
 
-/* Cross-entropy of the pairs' targets. before: rows of each side that the update has before these
- * (dropout counts on), and its randomness; NULL: nothing is dropped. NULL once anything failed. */
+/* The decoder's output (1, rows, width). before: see batch_loss. */
+static qkv_tensor *read_batch(qkv_model *m, qkv_tape *t, const batch *b,
+                              const qkv_randomness before[FIELDS], size_t reading)
+{
+    qkv_marian_side sides[FIELDS];
+    qkv_tensor *y[FIELDS] = {NULL};
+    for (size_t f = 0; f < FIELDS; f++) {
+        sides[f] = side(t, b, f);
+        if (before) {
+            qkv_randomness r = before[f];
+            r.seed ^= (uint64_t)reading << 63;
+            qkv_tape_randomness(t, &r);
+        }
+        y[f] = f == SOURCE ? qkv_marian_encode(m, t, &sides[SOURCE])
+                           : qkv_marian_decode(m, t, &sides[TARGET], y[SOURCE], &sides[SOURCE],
+                                               NULL);
+    }
+    return y[TARGET];
+}
+
+/* Cross-entropy of the pairs' targets, read twice where o asks for agreement. before: rows of each
+ * side that the update has before these (dropout counts on), and its randomness; NULL: nothing is
+ * dropped. NULL once anything failed. */
 static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const pair *all, size_t pairs,
                               const qkv_randomness before[FIELDS],
                               const qkv_cross_entropy_options *o)
 {
     const qkv_marian_config *c = qkv_model_config(m);
+    size_t readings = readings_of(o->agreement);
+    qkv_tensor *hidden[2];
     batch b;
-    if (!make_batch(&b, t, all, pairs))
+    if (!make_batch(&b, t, all, pairs, readings))
         return NULL;
-    fill_batch(&b, all, c->start);
-    qkv_marian_side source = side(t, &b, SOURCE), target = side(t, &b, TARGET);
-    size_t shape[] = {1, (size_t)b.offsets[TARGET][pairs]};
-    if (before)
-        qkv_tape_randomness(t, &before[SOURCE]);
-    qkv_tensor *memory = qkv_marian_encode(m, t, &source);
-    if (before)
-        qkv_tape_randomness(t, &before[TARGET]);
-    qkv_tensor *hidden = qkv_marian_decode(m, t, &target, memory, &source, NULL);
-    return qkv_marian_loss(m, t, hidden, qkv_tensor_ids(t, b.targets, 2, shape), o);
+    fill_batch(&b, all, c->start, readings);
+    for (size_t i = 0; i < readings; i++)
+        hidden[i] = read_batch(m, t, &b, before, i);
+    size_t shape[] = {1, readings * (size_t)b.offsets[TARGET][pairs]};
+    return qkv_marian_loss(m, t, readings == 1 ? hidden[0] : qkv_concat(t, 1, 2, hidden),
+                           qkv_tensor_ids(t, b.targets, 2, shape), o);
 }
 
 /* ---- training ----------------------------------------------------------------------------- */
@@ -185,7 +213,9 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     update u;
     if (!read_update(s, t, part, &u))
         return NULL;
-    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .normalizer = (double)u.tokens};
+    double rows = (double)(u.tokens * readings_of(s->o.agreement));
+    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .agreement = s->o.agreement,
+                                   .normalizer = rows};
     return batch_loss(s->model, t, u.all, u.pairs, u.before, &o);
 }
 
@@ -337,12 +367,13 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
     *s = (translate){.model = model, .train = train, .valid = valid, .o = *options, .seed = seed,
                      .source = (double)qkv_records_ids(train, SOURCE) / n,
                      .target = (double)qkv_records_ids(train, TARGET) / n};
-    status = qkv_packs_create(&s->packs, ctx, train, options->budget, seed);
+    size_t readings = readings_of(options->agreement);
+    status = qkv_packs_create(&s->packs, ctx, train, options->budget / readings, seed);
     if (status) {
         qkv__free(ctx, s);
         return status;
     }
-    s->pairs = n / (double)qkv_packs_per_epoch(s->packs);
+    s->pairs = (double)readings * n / (double)qkv_packs_per_epoch(s->packs);
     *out = (qkv_task){valid ? &type : &type_no_valid, s, model, seed};
     return QKV_OK;
 }

@@ -45,30 +45,54 @@ static qkv_real *wanted_memory(qkv_tape *t, bool recording, const qkv_tensor *x,
     return recording && x && x->root->needs_grad ? qkv__step_alloc(t, *n * sizeof(qkv_real)) : NULL;
 }
 
-/* One block of rows: logits, loss, and the gradients that p wants. */
-static void block(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p, size_t from,
-                  size_t rows, qkv_real *logits, qkv_real *loss, qkv_k_xent_args *args,
-                  const qkv_cross_entropy_options *o)
+/* Some rows of x, from `from` on: their logits. */
+static void make_logits(qkv_tape *t, qkv_tensor *const *in, size_t from, size_t rows, size_t V,
+                        qkv_real *logits)
 {
-    size_t C = qkv__channels(in[0]), V = args->V;
-    const qkv_real *x = qkv__real(in[0]) + from * C, *w = qkv__real(in[1]);
-    t->k->gemm(&t->exec, logits, x, w,
+    size_t C = qkv__channels(in[0]);
+    t->k->gemm(&t->exec, logits, qkv__real(in[0]) + from * C, qkv__real(in[1]),
                &(qkv_k_gemm_args){false, true, false, rows, V, C, C, C, V,
                                   in[2] ? qkv__real(in[2]) : NULL});
-    bool gradients = p->dx || p->dw || p->db;
-    args->N = rows;
-    t->k->xent(&t->exec, loss, o->row_loss ? o->row_loss + from : NULL,
-               o->row_argmax ? o->row_argmax + from : NULL, gradients ? logits : NULL, logits,
-               qkv__ids(in[3]) + from, args);
-    bool acc = from > 0;
+}
+
+/* What their gradients d add to those that p wants; first: nothing was added yet. */
+static void pass_back(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p, size_t from,
+                      size_t rows, size_t V, const qkv_real *d, bool first)
+{
+    size_t C = qkv__channels(in[0]);
     if (p->dx)
-        t->k->gemm(&t->exec, p->dx + from * C, logits, w,
+        t->k->gemm(&t->exec, p->dx + from * C, d, qkv__real(in[1]),
                    &(qkv_k_gemm_args){false, false, false, rows, C, V, V, C, C, NULL});
     if (p->dw)
-        t->k->gemm(&t->exec, p->dw, logits, x,
-                   &(qkv_k_gemm_args){true, false, acc, V, C, rows, V, C, C, NULL});
+        t->k->gemm(&t->exec, p->dw, d, qkv__real(in[0]) + from * C,
+                   &(qkv_k_gemm_args){true, false, !first, V, C, rows, V, C, C, NULL});
     if (p->db)
-        t->k->sum_rows(&t->exec, p->db, logits, V, acc, rows, V);
+        t->k->sum_rows(&t->exec, p->db, d, V, !first, rows, V);
+}
+
+/* One block of rows, and of their second readings when there are some: logits, losses, and the
+ * gradients that p wants. */
+static void block(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p, size_t from,
+                  qkv_real *logits, qkv_real *loss, const qkv_k_xent_args *args,
+                  const qkv_cross_entropy_options *o, size_t second)
+{
+    size_t rows = args->N, V = args->V;
+    qkv_real *other = second ? logits + rows * V : NULL;
+    bool gradients = p->dx || p->dw || p->db;
+    const int32_t *targets = qkv__ids(in[3]) + from;
+    make_logits(t, in, from, rows, V, logits);
+    if (second) {
+        make_logits(t, in, second + from, rows, V, other);
+        t->k->xent_pair(&t->exec, loss, gradients ? logits : NULL, gradients ? other : NULL,
+                        logits, other, targets, args);
+    } else {
+        t->k->xent(&t->exec, loss, o->row_loss ? o->row_loss + from : NULL,
+                   o->row_argmax ? o->row_argmax + from : NULL, gradients ? logits : NULL, logits,
+                   targets, args);
+    }
+    pass_back(t, in, p, from, rows, V, logits, !from);
+    if (second)
+        pass_back(t, in, p, second + from, rows, V, other, false);
 }
 
 static size_t block_rows(size_t N, size_t V)
@@ -106,18 +130,19 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     p.dx = wanted_memory(t, recording, in[0], &p.nx);
     p.dw = wanted_memory(t, recording, in[1], &p.nw);
     p.db = wanted_memory(t, recording, in[2], &p.nb);
-    size_t rows = block_rows(N, V);
+    size_t readings = o.agreement > 0 ? 2 : 1, count = N / readings;
+    size_t rows = block_rows(count, V);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *loss = qkv__scratch(t, N), *logits = qkv__scratch(t, rows * V);
+    qkv_real *loss = qkv__scratch(t, count), *logits = qkv__scratch(t, readings * rows * V);
     size_t from = 0;
     do { /* once even without rows: the gradients are zeros then */
+        args.N = count - from < rows ? count - from : rows;
         if (!t->status)
-            block(t, in, &p, from, N - from < rows ? N - from : rows, logits, loss + from, &args,
-                  &o);
+            block(t, in, &p, from, logits, loss + from, &args, &o, count * (readings - 1));
         from += rows;
-    } while (from < N);
+    } while (from < count);
     if (!t->status)
-        qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, N) * args.scale);
+        qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, count) * args.scale);
     qkv__arena_release(t->exec.scratch, mark);
     return qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
 }

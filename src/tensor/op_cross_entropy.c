@@ -30,6 +30,12 @@ static bool plan(qkv_tape *t, const char *op, qkv_k_xent_args *args, size_t coun
         qkv__op_fail(t, op, "smoothing %g is not in [0, 1)", o->smoothing);
         return false;
     }
+    if (!(o->agreement >= 0 && o->agreement <= 1e6) ||
+        (o->agreement > 0 && (N % 2 || o->row_loss || o->row_argmax))) {
+        qkv__op_fail(t, op, "agreement %g: from 0 on, of an even number of rows, not %zu, and "
+                     "nothing said of single rows", o->agreement, N);
+        return false;
+    }
     int32_t ignore = o->has_ignore ? o->ignore : QKV_IGNORED;
     double divisor = o->reduction == QKV_REDUCE_SUM || !counted ? 1.0 : (double)counted;
     if (o->normalizer > 0)
@@ -38,7 +44,7 @@ static bool plan(qkv_tape *t, const char *op, qkv_k_xent_args *args, size_t coun
     double off = o->smoothing_kind == QKV_SMOOTH_TORCH ? o->smoothing / (double)V
                  : V > 1                               ? o->smoothing / others
                                                        : 0;
-    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, ignore, N, V};
+    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, ignore, N, V, o->agreement};
     return true;
 }
 
@@ -57,36 +63,43 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
 
 /* ---- the op ------------------------------------------------------------------------------ */
 
-/* The kernel that the targets' type asks for; any of the outputs but loss may be NULL. */
-static void compute(qkv_tape *t, qkv_real *loss, qkv_real *nll, int32_t *argmax, qkv_real *dlogits,
-                    const qkv_tensor *logits, const qkv_tensor *targets,
-                    const qkv_k_xent_args *args)
+/* Losses of all rows, or of pairs of them, by the kernel that the targets' type asks for: returns
+ * their sum. d may be NULL or logits. */
+static double rows(qkv_tape *t, qkv_real *d, const qkv_tensor *logits, const qkv_tensor *targets,
+                   qkv_k_xent_args args, const qkv_cross_entropy_options *o)
 {
-    if (targets->dtype == QKV_I32)
-        t->k->xent(&t->exec, loss, nll, argmax, dlogits, qkv__real(logits), qkv__ids(targets),
-                   args);
-    else
-        t->k->xent_soft(&t->exec, loss, nll, argmax, dlogits, qkv__real(logits),
-                        qkv__real(targets), args);
+    const qkv_real *x = qkv__real(logits);
+    qkv_real *loss = qkv__scratch(t, args.N);
+    if (!loss)
+        return 0;
+    if (args.agreement > 0) {
+        args.N /= 2;
+        size_t half = args.N * args.V;
+        t->k->xent_pair(&t->exec, loss, d, d ? d + half : NULL, x, x + half, qkv__ids(targets),
+                        &args);
+    } else if (targets->dtype == QKV_I32) {
+        t->k->xent(&t->exec, loss, o->row_loss, o->row_argmax, d, x, qkv__ids(targets), &args);
+    } else {
+        t->k->xent_soft(&t->exec, loss, o->row_loss, o->row_argmax, d, x, qkv__real(targets),
+                        &args);
+    }
+    return t->k->sum(&t->exec, loss, args.N);
 }
 
 static void cross_entropy_backward(qkv_tape *t, const qkv__node *n)
 {
     qkv_k_xent_args args = *(const qkv_k_xent_args *)n->params;
-    const qkv_tensor *logits = n->in[0];
     args.scale *= (double)qkv__grad_out(t, n, 0)[0];
     bool acc;
     qkv_real *dx = qkv__grad(t, n->in[0], &acc);
     if (!dx)
         return;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *loss = qkv__scratch(t, args.N);
     qkv_real *d = acc ? qkv__scratch(t, args.N * args.V) : dx;
-    if (loss && d) {
-        compute(t, loss, NULL, NULL, d, logits, n->in[1], &args);
-        if (d != dx)
-            t->k->axpy(&t->exec, dx, d, 1.0, true, args.N * args.V);
-    }
+    if (d)
+        (void)rows(t, d, n->in[0], n->in[1], args, &(qkv_cross_entropy_options){0});
+    if (d != dx && !t->status)
+        t->k->axpy(&t->exec, dx, d, 1.0, true, args.N * args.V);
     qkv__arena_release(t->exec.scratch, mark);
 }
 
@@ -108,16 +121,15 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
     qkv_k_xent_args args;
     size_t N = qkv__rows(logits), V = qkv__channels(logits);
     bool soft = V && targets->dtype == QKV_REAL && qkv__same_shape(logits, targets);
+    if (soft && o.agreement > 0)
+        return qkv__op_fail(t, "cross_entropy", "agreement goes with targets that are classes");
     if (soft ? !plan(t, "cross_entropy", &args, N, N, V, &o)
              : !qkv__cross_entropy_plan(t, "cross_entropy", &args, in[1], N, V, &o))
         return NULL;
     qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *loss = qkv__scratch(t, args.N);
-    if (y && loss) {
-        compute(t, loss, o.row_loss, o.row_argmax, NULL, in[0], in[1], &args);
-        qkv__real(y)[0] = (qkv_real)(args.scale * t->k->sum(&t->exec, loss, args.N));
-    }
+    if (y)
+        qkv__real(y)[0] = (qkv_real)(args.scale * rows(t, NULL, in[0], in[1], args, &o));
     qkv__arena_release(t->exec.scratch, mark);
     if (t->status)
         return NULL;

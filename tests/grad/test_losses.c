@@ -48,6 +48,8 @@ static const qkv_cross_entropy_options options[] = {
     {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.2, .smoothing_kind = QKV_SMOOTH_PAPER},
     {.has_ignore = true, .ignore = IGNORED, .reduction = QKV_REDUCE_SUM},
     {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.1, .normalizer = 17},
+    {.has_ignore = true, .ignore = IGNORED, .agreement = 5},
+    {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.1, .normalizer = 17, .agreement = 0.7},
 };
 
 static void test_cross_entropy(void **state)

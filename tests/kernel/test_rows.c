@@ -344,6 +344,66 @@ static void check_xent(const kernel_case *c)
     }
 }
 
+/* log p of all classes, and the cross-entropy. */
+static double log_row(double *y, const float *x, size_t t, const qkv_k_xent_args *a)
+{
+    double max = row_max(x, a->V), log_sum = log(row_exp_sum(x, max, a->V)) + max, loss = 0;
+    for (size_t v = 0; v < a->V; v++) {
+        y[v] = (double)x[v] - log_sum;
+        loss -= (v == t ? a->on : a->off) * y[v];
+    }
+    return loss;
+}
+
+static void check_pair_row(const xent_problem *p, const float *a, const float *b, size_t r,
+                           float loss, const float *da, const float *db)
+{
+    const size_t V = p->a.V, t = (size_t)p->targets[r];
+    bool ignored = p->targets[r] == p->a.ignore;
+    double *la = calloc(V, sizeof *la), *lb = calloc(V, sizeof *lb), pq = 0, qp = 0;
+    assert_true(la && lb);
+    double want = ignored ? 0 : log_row(la, a + r * V, t, &p->a) + log_row(lb, b + r * V, t, &p->a);
+    for (size_t v = 0; v < V && !ignored; v++) {
+        pq += exp(la[v]) * (la[v] - lb[v]);
+        qp += exp(lb[v]) * (lb[v] - la[v]);
+    }
+    want += p->a.agreement / 2 * (pq + qp);
+    near_at("loss", r, loss, want, 1e-5, ignored ? 0 : 1);
+    for (size_t v = 0; v < V && da; v++) {
+        double y = v == t ? p->a.on : p->a.off, h = p->a.agreement / 2, d = la[v] - lb[v];
+        double pa = exp(la[v]), pb = exp(lb[v]);
+        double ga = ignored ? 0 : p->a.scale * (pa - y + h * (pa * (d - pq) + pa - pb));
+        double gb = ignored ? 0 : p->a.scale * (pb - y + h * (pb * (-d - qp) + pb - pa));
+        near_at("da", v, da[r * V + v], ga, 2e-5, ignored ? 0 : 1);
+        near_at("db", v, db[r * V + v], gb, 2e-5, ignored ? 0 : 1);
+    }
+    free(la);
+    free(lb);
+}
+
+static void check_xent_pair(const kernel_case *c)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        xent_problem p = random_xent(2); /* its classes are all there where they are smoothed */
+        const size_t n = p.a.N * p.a.V;
+        for (size_t i = 0; i < n; i++)
+            p.x[i] = isinf(p.x[i]) ? 40 : p.x[i];
+        float *b = randoms(n), *loss = poisoned(p.a.N);
+        for (size_t i = 0; i < n; i++)
+            b[i] = p.x[i] + b[i];
+        p.a.agreement = coin() ? 5 : 0.3;
+        bool wanted = often(), in_place = coin();
+        float *a = in_place ? copied(p.x, n) : p.x, *second = in_place ? copied(b, n) : b;
+        float *da = in_place ? a : poisoned(n), *db = in_place ? second : poisoned(n);
+        c->k->xent_pair(&c->e, loss, wanted ? da : NULL, wanted ? db : NULL, a, second, p.targets,
+                        &p.a);
+        for (size_t r = 0; r < p.a.N; r++)
+            check_pair_row(&p, p.x, b, r, loss[r], wanted ? da : NULL, db);
+        free(p.targets);
+        free_arrays();
+    }
+}
+
 /* NaN in a row that counts is seen in the loss; in an ignored row it is not. */
 static void check_xent_nan(const kernel_case *c)
 {
@@ -460,6 +520,7 @@ int main(void)
         KERNEL_CHECK(check_softmax),
         KERNEL_CHECK(check_softmax_bwd),
         KERNEL_CHECK(check_xent),
+        KERNEL_CHECK(check_xent_pair),
         KERNEL_CHECK(check_xent_nan),
         KERNEL_CHECK(check_embed),
         KERNEL_CHECK(check_rotary),

@@ -94,12 +94,11 @@ static double whole(qkv_task *task, size_t parts, double *norm)
     return sum;
 }
 
-static void test_parts_add_up(void **state)
+static void check_parts_add_up(double agreement)
 {
-    (void)state;
     qkv_records *r = make_records(2, VOCAB - 2, 5);
     qkv_model *m = make_model(0.3);
-    qkv_translate_options o = {.budget = 40, .smoothing = 0.1};
+    qkv_translate_options o = {.budget = 40, .smoothing = 0.1, .agreement = agreement};
     qkv_task task;
     double norm[3], loss[3];
     assert_int_equal(qkv_task_translate(&task, m, r, NULL, &o, 9), QKV_OK);
@@ -113,6 +112,39 @@ static void test_parts_add_up(void **state)
     assert_null(task.type->evaluate);
     qkv_task_destroy(&task);
     qkv_model_destroy(m);
+    qkv_records_close(r);
+}
+
+static void test_parts_add_up(void **state)
+{
+    (void)state;
+    check_parts_add_up(0);
+    check_parts_add_up(5);
+}
+
+/* Two readings without dropout agree: the loss is that of one. With dropout they do not. */
+static void test_two_readings(void **state)
+{
+    (void)state;
+    qkv_records *r = make_records(2, VOCAB - 2, 5);
+    for (int dropout = 0; dropout < 2; dropout++) {
+        qkv_model *m = make_model(dropout ? 0.3 : 0);
+        double loss[3], norm[3];
+        for (int i = 0; i < 3; i++) {
+            qkv_translate_options o = {.budget = i ? 80 : 40, .smoothing = 0.1,
+                                       .agreement = i * 50};
+            qkv_task task;
+            assert_int_equal(qkv_task_translate(&task, m, r, NULL, &o, 9), QKV_OK);
+            loss[i] = whole(&task, 1, &norm[i]);
+            qkv_task_destroy(&task);
+        }
+        if (!dropout)
+            assert_true(fabs(loss[1] - loss[0]) <= 1e-5 * loss[0] &&
+                        fabs(norm[1] - norm[0]) <= 1e-4 * norm[0]);
+        else
+            assert_true(loss[2] - loss[1] > 0.1 * loss[0] && norm[2] > norm[1]);
+        qkv_model_destroy(m);
+    }
     qkv_records_close(r);
 }
 
@@ -170,7 +202,7 @@ static void test_refuses_what_does_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_parts_add_up), cmocka_unit_test(test_two_readings),
         cmocka_unit_test(test_packed_is_each_alone),
         cmocka_unit_test(test_refuses_what_does_not_fit),
     };

@@ -193,7 +193,7 @@ static double gradient(qkv_task *task, qkv_tape *t, size_t batch, size_t parts, 
     return sum;
 }
 
-static void check_parts(qkv_task *task, size_t batch)
+static double check_parts(qkv_task *task, size_t batch) /* returns the loss */
 {
     qkv_tape *t;
     double one, three;
@@ -203,6 +203,7 @@ static void check_parts(qkv_task *task, size_t batch)
     if (!(fabs(whole - parts) < 1e-3 * fabs(whole)))
         fail_msg("gradients %g in one part, %g in three", whole, parts);
     qkv_tape_destroy(t);
+    return one;
 }
 
 static double learn(qkv_task *task, size_t steps, size_t batch, qkv_train_result *r)
@@ -259,7 +260,13 @@ static void test_classify(void **state)
     qkv_records *r = records(24, true);
     qkv_task task;
     check(qkv_task_classify(&task, m, r, r, NULL, NULL, 1));
-    check_parts(&task, 11);
+    double once = check_parts(&task, 11);
+    qkv_task twice;
+    qkv_classify_options read_twice = {.drop = 0.2, .agreement = 3};
+    check(qkv_task_classify(&twice, m, r, r, tokenizer, &read_twice, 1));
+    double two = check_parts(&twice, 11); /* a mean over both readings: hardly more */
+    assert_true(two > 0.8 * once && two < 1.5 * once);
+    qkv_task_destroy(&twice);
     qkv_train_result result;
     double loss = learn(&task, 100, 24, &result);
     assert_true(loss < 0.05);
