@@ -90,21 +90,21 @@ typedef enum {
     QKV_SPLIT_NAME,  /* whole groups whose files' names agree up to the first '-' or '.' (one
                         person's skin tones), in an order drawn from the names alone */
     QKV_SPLITS
-} qkv_split_by;
+} qkv_held_out_by;
 
-/* Numbers of pictures, rising. Freed with qkv_split_free. */
+/* Numbers of pictures, rising. Freed with qkv_held_out_free. */
 typedef struct {
     qkv_context *ctx;
     size_t *train, *valid;
     size_t train_count, valid_count;
-} qkv_split;
+} qkv_held_out;
 
 /* Holds `valid` pictures out (QKV_SPLIT_NAME: at most so many). labelled: pictures without a
  * class are in neither part. QKV_E_ARGUMENT when nothing is left to train on or nothing can be
  * held out; then *out is empty. */
-qkv_status qkv_pixels_split(qkv_split *out, qkv_context *ctx, const qkv_pixels *p, size_t valid,
-                            qkv_split_by by, bool labelled);
-void qkv_split_free(qkv_split *s); /* a zeroed one is allowed */
+qkv_status qkv_pixels_split(qkv_held_out *out, qkv_context *ctx, const qkv_pixels *p, size_t valid,
+                            qkv_held_out_by by, bool labelled);
+void qkv_held_out_free(qkv_held_out *s); /* a zeroed one is allowed */
 
 /* Mean and standard deviation of each channel over pictures (count) numbered `pictures` (NULL:
  * the first count), of values in [0, 1]. */

@@ -89,7 +89,7 @@ static qkv_status hold_groups(qkv_context *ctx, const qkv_pixels *p, uint8_t *pa
 }
 
 static qkv_status hold(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, size_t valid,
-                       qkv_split_by by)
+                       qkv_held_out_by by)
 {
     if (by == QKV_SPLIT_AUTO)
         by = sorted_by_class(p) ? QKV_SPLIT_CLASS : QKV_SPLIT_LAST;
@@ -101,7 +101,7 @@ static qkv_status hold(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, siz
     return QKV_OK;
 }
 
-static qkv_status list(qkv_split *s, const uint8_t *part, size_t n)
+static qkv_status list(qkv_held_out *s, const uint8_t *part, size_t n)
 {
     s->train = qkv__calloc(s->ctx, n, sizeof *s->train);
     s->valid = qkv__calloc(s->ctx, n, sizeof *s->valid);
@@ -115,11 +115,11 @@ static qkv_status list(qkv_split *s, const uint8_t *part, size_t n)
     return QKV_OK;
 }
 
-qkv_status qkv_pixels_split(qkv_split *out, qkv_context *ctx, const qkv_pixels *p, size_t valid,
-                            qkv_split_by by, bool labelled)
+qkv_status qkv_pixels_split(qkv_held_out *out, qkv_context *ctx, const qkv_pixels *p, size_t valid,
+                            qkv_held_out_by by, bool labelled)
 {
     size_t n = qkv_pixels_count(p);
-    *out = (qkv_split){.ctx = ctx};
+    *out = (qkv_held_out){.ctx = ctx};
     uint8_t *part = qkv__malloc(ctx, n);
     if (!part)
         return QKV_E_MEMORY;
@@ -135,13 +135,13 @@ qkv_status qkv_pixels_split(qkv_split *out, qkv_context *ctx, const qkv_pixels *
         status = qkv__fail(ctx, QKV_E_ARGUMENT, "%zu pictures held out of %zu leave none to train "
                            "on", valid, out->valid_count);
     if (status)
-        qkv_split_free(out);
+        qkv_held_out_free(out);
     return status;
 }
 
-void qkv_split_free(qkv_split *s)
+void qkv_held_out_free(qkv_held_out *s)
 {
     qkv__free(s->ctx, s->train);
     qkv__free(s->ctx, s->valid);
-    *s = (qkv_split){0};
+    *s = (qkv_held_out){0};
 }

@@ -7,7 +7,7 @@
 static qkv_status read_pixels(qkv_context *ctx, const char *path)
 {
     qkv_pixels *p;
-    qkv_split split;
+    qkv_held_out split;
     double mean[3], std[3];
     size_t sum = 0;
     qkv_status status = qkv_pixels_open(&p, ctx, path);
@@ -23,8 +23,8 @@ static qkv_status read_pixels(qkv_context *ctx, const char *path)
     if (sum == SIZE_MAX || mean[0] < 0) /* or else nobody needs them */
         puts("");
     for (int by = 0; by < QKV_SPLITS; by++)
-        if (!qkv_pixels_split(&split, ctx, p, 2, (qkv_split_by)by, by % 2))
-            qkv_split_free(&split);
+        if (!qkv_pixels_split(&split, ctx, p, 2, (qkv_held_out_by)by, by % 2))
+            qkv_held_out_free(&split);
     qkv_pixels_close(p);
     return QKV_OK;
 }

@@ -259,7 +259,7 @@ static void test_fit(void **state)
 
 static size_t group_of(size_t i) { return i / 3; } /* as the names have it */
 
-static void check_parts(const qkv_split *s, size_t train, size_t valid)
+static void check_parts(const qkv_held_out *s, size_t train, size_t valid)
 {
     bool seen[COUNT] = {false};
     assert_int_equal(s->train_count, train);
@@ -274,7 +274,7 @@ static void check_parts(const qkv_split *s, size_t train, size_t valid)
 static void test_split(void **state)
 {
     (void)state;
-    qkv_split s;
+    qkv_held_out s;
     qkv_pixels *p = made(NULL, true), *mixed = made(NULL, false);
     size_t held[CLASSES] = {0};
     assert_int_equal(qkv_pixels_split(&s, ctx, p, 10, QKV_SPLIT_AUTO, true), QKV_OK);
@@ -284,20 +284,20 @@ static void test_split(void **state)
     assert_int_equal(held[0], 3);
     assert_int_equal(held[3], 2);
     assert_int_equal(s.valid[2], 14); /* the last of its class */
-    qkv_split_free(&s);
+    qkv_held_out_free(&s);
     assert_int_equal(qkv_pixels_split(&s, ctx, mixed, 10, QKV_SPLIT_AUTO, true), QKV_OK);
     check_parts(&s, COUNT - 16, 10); /* 6 have no class */
     assert_int_equal(s.valid[0], 49 - 1);
-    qkv_split_free(&s);
+    qkv_held_out_free(&s);
     assert_int_equal(qkv_pixels_split(&s, ctx, mixed, 10, QKV_SPLIT_NAME, false), QKV_OK);
     check_parts(&s, COUNT - 9, 9); /* whole groups of three */
     for (size_t i = 0; i < s.valid_count; i++)
         for (size_t k = 0; k < s.train_count; k++)
             assert_true(group_of(s.valid[i]) != group_of(s.train[k]));
-    qkv_split_free(&s);
+    qkv_held_out_free(&s);
     assert_int_equal(qkv_pixels_split(&s, ctx, p, 0, QKV_SPLIT_AUTO, false), QKV_OK);
     check_parts(&s, COUNT, 0);
-    qkv_split_free(&s);
+    qkv_held_out_free(&s);
     assert_int_equal(qkv_pixels_split(&s, ctx, p, COUNT, QKV_SPLIT_LAST, false), QKV_E_ARGUMENT);
     assert_int_equal(qkv_pixels_split(&s, ctx, p, 2, QKV_SPLIT_NAME, false), QKV_E_ARGUMENT);
     assert_null(s.train);
