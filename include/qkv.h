@@ -26,6 +26,7 @@
 #include <qkv/marian.h>
 #include <qkv/forecast.h>
 #include <qkv/vit.h>
+#include <qkv/dense.h>
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/train.h>

@@ -1,0 +1,36 @@
+/* dense.h - pictures in, numbers for every pixel out: a class each (segmenting), or the colour that
+ * a grey picture lacks.
+ * Layer: model */
+#ifndef QKV_DENSE_H
+#define QKV_DENSE_H
+
+#include <qkv/vit.h>
+
+QKV_BEGIN_DECLS
+
+/* The trunk of vit.h without a first token; a dense layer on each patch's token makes the numbers
+ * of its pixels. Ranges and defaults: qkv_model_type_config. */
+typedef struct {
+    qkv_patches_config trunk;
+    size_t outputs; /* of a pixel: classes; a colourer's are 2 */
+    bool tanh;      /* colours end in a tanh */
+} qkv_dense_config;
+
+/* model_type "qkv_segmenter": logits of each pixel's class. */
+extern const qkv_model_type qkv_segmenter_type;
+
+/* model_type "qkv_colorizer": a pixel's a and b of Lab, over 110, from 4 numbers of each pixel:
+ * its (L - 50) / 100; a and b, over 110, where they are known, else 0; whether they are, 1 or 0
+ * (the input of iColoriT, Yun et al. 2023). */
+extern const qkv_model_type qkv_colorizer_type;
+enum { QKV_COLORIZER_INPUTS = 4 };
+
+/* pixels (B, H, W, channels) -> (B, H, W, outputs). NULL once anything on the tape has failed. */
+qkv_tensor *qkv_dense_forward(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
+
+/* FLOPs of a training step on so many pictures of the size that positions are learnt for; counted
+ * as qkv_vit_flops does. */
+double qkv_dense_flops(const qkv_model *m, size_t pictures);
+
+QKV_END_DECLS
+#endif

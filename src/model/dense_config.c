@@ -1,0 +1,20 @@
+/* dense_config.c - fields of the models of every pixel: the trunk's, in Hugging Face's names. */
+#include "model/dense.h"
+
+#define CONFIG qkv_dense_config
+#include "model/config_rows.h"
+#include "model/patches.h"
+
+static const qkv_option segmenter_rows[] = {
+    PATCHES_ROWS(trunk),
+    SIZE_ROW("num_labels", outputs, 1, "2", "classes"),
+};
+const qkv_option_table qkv__segmenter_config = {
+    "Segmenter", segmenter_rows, sizeof segmenter_rows / sizeof *segmenter_rows};
+
+static const qkv_option colorizer_rows[] = {
+    PATCHES_ROWS(trunk),
+    BOOL_ROW("tanh", tanh, "false", "colours end in a tanh"),
+};
+const qkv_option_table qkv__colorizer_config = {
+    "Colourer", colorizer_rows, sizeof colorizer_rows / sizeof *colorizer_rows};

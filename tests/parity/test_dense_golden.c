@@ -1,0 +1,72 @@
+/* test_dense_golden.c - models of every pixel against a torch module of the same wiring: a
+ * directory in qkv's names, loaded here, gives the same outputs, loss and gradient of every tensor,
+ * and is saved again with the same tensors. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "isas.h"
+#include "model_golden.h"
+#include "qkv/dense.h"
+
+static const char *const models[] = {"segmenter", "colorizer"};
+enum { MODELS = sizeof models / sizeof *models, PIXELS = 3 * 12 * 12 };
+
+/* The golden tensor (.., H, W, C) of that name. */
+static qkv_tensor *pictures(fixture *f, const char *name)
+{
+    const qkv_safetensor *s = qkv_safetensors_find(f->golden, name);
+    size_t n;
+    qkv_real *data = take(f, name, &n);
+    qkv_tensor *x = qkv_tensor_from(f->t, data, 4, s->shape);
+    free(data);
+    return x;
+}
+
+static qkv_tensor *pixel_classes(fixture *f)
+{
+    const qkv_safetensor *s = qkv_safetensors_find(f->golden, "pixel_classes");
+    int64_t wide[PIXELS];
+    int32_t ids[PIXELS];
+    assert_non_null(s);
+    assert_int_equal(qkv_safetensors_read_ints(f->golden, s, 0, PIXELS, wide), QKV_OK);
+    for (size_t i = 0; i < PIXELS; i++)
+        ids[i] = (int32_t)wide[i];
+    return qkv_tensor_ids(f->t, ids, 3, s->shape);
+}
+
+static void train_step(const char *name, unsigned isa)
+{
+    fixture f;
+    open_fixture(&f, name, isa);
+    qkv_tape_mode(f.t, true, false);
+    qkv_tensor *y = qkv_dense_forward(f.model, f.t, pictures(&f, "pixels"));
+    bool classes = qkv_model_type_of(f.model) == &qkv_segmenter_type;
+    compare_step(&f, y, classes ? qkv_cross_entropy(f.t, y, pixel_classes(&f), NULL)
+                                : qkv_huber_loss(f.t, y, pictures(&f, "colors"), 0.3));
+    close_fixture(&f);
+}
+
+static void run_all(unsigned isa)
+{
+    for (int i = 0; i < MODELS; i++)
+        train_step(models[i], isa);
+}
+
+static void test_saved_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * MODELS; i++)
+        check_saved_again(models[i / 2], i % 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference), cmocka_unit_test(test_avx2), cmocka_unit_test(test_all),
+        cmocka_unit_test(test_saved_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
