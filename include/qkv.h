@@ -10,6 +10,7 @@
 #include <qkv/pictures.h>
 #include <qkv/resize.h>
 #include <qkv/pixels.h>
+#include <qkv/color.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
 #include <qkv/corpus.h>

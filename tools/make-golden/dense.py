@@ -2,8 +2,8 @@
 torch module makes of them. Run: python tools/make-golden/dense.py
 
 NAME/               config.json and model.safetensors (F32), in qkv's own names
-NAME.safetensors    pixels (B, H, W, channels), pixel_classes (B, H, W) or colors (B, H, W, 2), logits
-                    (B, H, W, outputs), loss, and grad.TENSOR, the gradient of every tensor;
+NAME.safetensors    pixels (B, H, W, channels), pixel_classes (B, H, W) or colors (B, H, W, 2),
+                    logits (B, H, W, outputs), loss, and grad.TENSOR, the gradient of every tensor;
                     computed in double precision
 
 What could be wired wrongly has a value that is not the default."""

@@ -1,0 +1,17 @@
+/* color.h - sRGB and CIE Lab.
+ * Layer: data */
+#ifndef QKV_COLOR_H
+#define QKV_COLOR_H
+
+#include <qkv/base.h>
+
+QKV_BEGIN_DECLS
+
+/* n pixels of 3 numbers: sRGB (IEC 61966-2-1) in [0, 1] <-> Lab of the white D65: lightness in
+ * [0, 100]; a from green to red and b from blue to yellow, within +-110 for colours that sRGB has.
+ * The constants are scikit-image's. Colours that sRGB has not are clipped. In place is allowed. */
+void qkv_srgb_to_lab(qkv_real *lab, const qkv_real *rgb, size_t n);
+void qkv_lab_to_srgb(qkv_real *rgb, const qkv_real *lab, size_t n);
+
+QKV_END_DECLS
+#endif

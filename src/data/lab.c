@@ -1,0 +1,60 @@
+/* lab.c - sRGB and CIE Lab, by way of XYZ. */
+#include <math.h>
+
+#include "qkv/color.h"
+
+static const double white[3] = {0.95047, 1, 1.08883};
+static const double to_xyz[3][3] = {{0.412453, 0.357580, 0.180423},
+                                    {0.212671, 0.715160, 0.072169},
+                                    {0.019334, 0.119193, 0.950227}};
+/* The inverse of to_xyz. */
+static const double to_linear[3][3] = {
+    {3.240481343200527, -1.537151516271318, -0.498536326168888},
+    {-0.969254949996568, 1.875990001489891, 0.041555926558293},
+    {0.055646639135177, -0.204041338366511, 1.057311069645344}};
+
+static double linear(double c)
+{
+    return c <= 0.04045 ? c / 12.92 : pow((c + 0.055) / 1.055, 2.4);
+}
+
+static double gamma_coded(double c)
+{
+    c = c < 0 ? 0 : c > 1 ? 1 : c;
+    return c <= 0.0031308 ? 12.92 * c : 1.055 * pow(c, 1 / 2.4) - 0.055;
+}
+
+/* The cube root, but a line near 0; and its inverse. */
+static const double BEND = 0.008856, SLOPE = 7.787, RISE = 16.0 / 116;
+static double root(double t) { return t > BEND ? cbrt(t) : SLOPE * t + RISE; }
+static double power(double f) { return f > cbrt(BEND) ? f * f * f : (f - RISE) / SLOPE; }
+
+void qkv_srgb_to_lab(qkv_real *lab, const qkv_real *rgb, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double f[3], c[3];
+        for (int k = 0; k < 3; k++)
+            c[k] = linear((double)rgb[3 * i + (size_t)k]);
+        for (int k = 0; k < 3; k++)
+            f[k] = root((to_xyz[k][0] * c[0] + to_xyz[k][1] * c[1] + to_xyz[k][2] * c[2]) /
+                        white[k]);
+        lab[3 * i] = (qkv_real)(116 * f[1] - 16);
+        lab[3 * i + 1] = (qkv_real)(500 * (f[0] - f[1]));
+        lab[3 * i + 2] = (qkv_real)(200 * (f[1] - f[2]));
+    }
+}
+
+void qkv_lab_to_srgb(qkv_real *rgb, const qkv_real *lab, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double y = ((double)lab[3 * i] + 16) / 116, f[3];
+        f[0] = y + (double)lab[3 * i + 1] / 500;
+        f[1] = y;
+        f[2] = y - (double)lab[3 * i + 2] / 200;
+        for (int k = 0; k < 3; k++)
+            f[k] = white[k] * power(f[k]);
+        for (int k = 0; k < 3; k++)
+            rgb[3 * i + (size_t)k] = (qkv_real)gamma_coded(
+                to_linear[k][0] * f[0] + to_linear[k][1] * f[1] + to_linear[k][2] * f[2]);
+    }
+}
