@@ -1,5 +1,6 @@
-/* vit.h - pictures read as sequences of patches: the Vision Transformer (Dosovitskiy et al. 2020)
- * in Hugging Face's names and configuration.
+/* vit.h - pictures read as sequences of tokens: the Vision Transformer (Dosovitskiy et al. 2020) in
+ * Hugging Face's names and configuration, and the compact one with convolutions in place of
+ * patches (Hassani et al. 2021).
  * Layer: model */
 #ifndef QKV_VIT_H
 #define QKV_VIT_H
@@ -22,30 +23,42 @@ typedef struct {
 } qkv_patches_config;
 
 /* model_type "vit", architecture ViTForImageClassification: a first token of its own, learned
- * positions, a pre-norm stack, and a dense layer that reads the class off the first token. The
- * configuration is qkv_vit_config; ranges and defaults: qkv_model_type_config. */
+ * positions, a pre-norm stack, and a dense layer that reads the class off the first token. */
 extern const qkv_model_type qkv_vit_type;
 
+/* model_type "qkv_cct": convolutions, each with ReLU and a pool that halves the picture, make the
+ * tokens; blocks are pre-norm, but their second norm takes the stream's place; the class is read
+ * off a mixture of all tokens, with weights that a dense layer gives them. Names of tensors as in
+ * the authors' files. */
+extern const qkv_model_type qkv_cct_type;
+
+/* The configuration of both types; ranges and defaults: qkv_model_type_config. */
 typedef struct {
     qkv_patches_config trunk;
     size_t classes;
-    size_t stride; /* "encoder_stride": nothing here reads it, files have it */
+    size_t stride; /* vit, "encoder_stride": nothing here reads it, files have it */
+    /* cct, whose patch is always 1 pixel: */
+    size_t convolutions;
+    size_t conv_channels; /* of all but the last, which has the trunk's width */
+    bool positions;       /* learned; else none */
 } qkv_vit_config;
 
-/* Sets width, layers and heads of a named size; false if there is none of that name. */
-bool qkv_vit_preset(const char *name, qkv_vit_config *config);
-/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
-const char *qkv_vit_preset_name(size_t i, const char **summary);
+bool qkv_model_is_vit(const qkv_model *m); /* of one of these types */
 
-/* pixels (B, H, W, channels) -> the normed output of the last block, (B, 1 + patches, width): the
- * token that classes are read off, then the patches, row by row. NULL once anything on the tape
- * has failed. */
+/* Sets width, layers and heads of a size that the type has; false if there is none of that name. */
+bool qkv_vit_preset(const qkv_model_type *type, const char *name, qkv_vit_config *config);
+/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
+const char *qkv_vit_preset_name(const qkv_model_type *type, size_t i, const char **summary);
+
+/* pixels (B, H, W, channels) -> the normed output of the last block, (B, tokens, width): of a vit
+ * first the token that classes are read off, then the patches, row by row. NULL once anything on
+ * the tape has failed. */
 qkv_tensor *qkv_vit_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 /* pixels -> logits (B, classes). */
 qkv_tensor *qkv_vit_logits(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 
 /* FLOPs of a training step on so many pictures of that size: 6 per parameter used in products and
- * token (4 in the patches' layer: pixels get no gradient), 14 T^2 width a layer for attention. */
+ * token (4 in the first layer: pixels get no gradient), 14 T^2 width a layer for attention. */
 double qkv_vit_flops(const qkv_model *m, size_t pictures, size_t height, size_t width);
 
 QKV_END_DECLS

@@ -47,12 +47,15 @@ static size_t patch_numbers(const qkv_patches_config *c)
 }
 
 /* Rows of the grid that positions are for. */
-static size_t grid(const qkv_patches_config *c) { return c->image / c->patch; }
+static size_t grid(const qkv__patches *p)
+{
+    return p->kind.side ? p->kind.side : p->c->image / p->c->patch;
+}
 
 static qkv_status make_positions(qkv__patches *p, qkv_model *m)
 {
     const qkv_patches_config *c = p->c;
-    size_t first = !p->kind.no_first, side = grid(c);
+    size_t first = !p->kind.no_first, side = grid(p);
     p->positions = qkv__matrix(m->params, "positions", first + side * side, c->width);
     if (!p->positions)
         return qkv_context_status(m->ctx);
@@ -68,12 +71,15 @@ qkv_status qkv__patches_make(qkv__patches *p, qkv_model *m, const qkv_patches_co
 {
     qkv_params *ps = m->params;
     qkv_block_config config = qkv__patches_block(c);
+    config.norm_stream = kind.side > 0;
     *p = (qkv__patches){.c = c, .kind = kind};
-    p->patch_weight = qkv__matrix(ps, "patches.weight", c->width, patch_numbers(c));
-    p->patch_bias = qkv__vector(ps, "patches.bias", c->width);
+    if (!kind.side) {
+        p->patch_weight = qkv__matrix(ps, "patches.weight", c->width, patch_numbers(c));
+        p->patch_bias = qkv__vector(ps, "patches.bias", c->width);
+    }
     if (!kind.no_first)
         p->first = qkv__matrix(ps, "first", 1, c->width);
-    qkv_status status = make_positions(p, m);
+    qkv_status status = kind.no_positions ? QKV_OK : make_positions(p, m);
     if (status)
         return status;
     p->blocks = qkv__stack_create(ps, &config, "layer", c->layers, 0, false);
@@ -94,8 +100,7 @@ double qkv__patches_numbers(const qkv_patches_config *c)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* A row of the file's shape (1, 1, .., rows, columns) for a whole matrix, which does not decay. */
-static void visit_table(qkv__visit *v, const char *name, qkv_param *p, int ndim, double std)
+void qkv__visit_positions(qkv__visit *v, const char *name, qkv_param *p, int ndim, double std)
 {
     qkv_row row = {.param = p, .ndim = ndim, .init = QKV_INIT_NORMAL, .scale = std};
     row.kind = qkv_param_frozen(p) ? QKV_ROW_FIXED : QKV_ROW_PARAM;
@@ -108,13 +113,12 @@ static void visit_table(qkv__visit *v, const char *name, qkv_param *p, int ndim,
     qkv__visit_row(v, &row, name);
 }
 
-/* Files keep the layer as a convolution: (width, channels, patch, patch). */
-static void visit_patch_weight(const qkv__patches *p, qkv__visit *v, const char *name)
+void qkv__visit_convolution(qkv__visit *v, const char *name, qkv_param *p, size_t outputs,
+                            size_t inputs, size_t window, double std)
 {
-    const qkv_patches_config *c = p->c;
-    qkv_row row = {.kind = QKV_ROW_PARAM, .param = p->patch_weight, .ndim = 4,
-                   .shape = {c->width, c->channels, c->patch, c->patch}, .perm = {0, 3, 1, 2},
-                   .init = QKV_INIT_NORMAL, .scale = c->init_range, .decay = true};
+    qkv_row row = {.kind = QKV_ROW_PARAM, .param = p, .ndim = 4,
+                   .shape = {outputs, inputs, window, window}, .perm = {0, 3, 1, 2},
+                   .init = QKV_INIT_NORMAL, .scale = std, .decay = true};
     qkv__visit_row(v, &row, name);
 }
 
@@ -137,9 +141,10 @@ void qkv__patches_visit(const qkv__patches *p, qkv__visit *v)
     const qkv_patches_config *c = p->c;
     snprintf(v->name, sizeof v->name, "vit.embeddings.");
     if (p->first)
-        visit_table(v, "cls_token", p->first, 3, c->init_range);
-    visit_table(v, "position_embeddings", p->positions, 3, c->init_range);
-    visit_patch_weight(p, v, "patch_embeddings.projection.weight");
+        qkv__visit_positions(v, "cls_token", p->first, 3, c->init_range);
+    qkv__visit_positions(v, "position_embeddings", p->positions, 3, c->init_range);
+    qkv__visit_convolution(v, "patch_embeddings.projection.weight", p->patch_weight, c->width,
+                           c->channels, c->patch, c->init_range);
     qkv__visit_rows(v, "patch_embeddings.projection.bias", p->patch_bias, 0, c->width, 0, false,
                     QKV_INIT_ZEROS, 0);
     for (size_t i = 0; i < c->layers; i++) {
@@ -175,9 +180,9 @@ qkv_tensor *qkv__patches_embed(const qkv__patches *p, qkv_tape *t, qkv_tensor *p
 qkv_tensor *qkv__patches_place(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,
                                size_t columns)
 {
-    size_t first = !p->kind.no_first, side = grid(p->c);
-    if (!x)
-        return NULL;
+    size_t first = !p->kind.no_first, side = grid(p);
+    if (!x || !p->positions)
+        return x;
     if (rows != side || columns != side)
         return qkv__op_fail(t, "patches", "there are positions for %zu x %zu patches, not for "
                             "%zu x %zu", side, side, rows, columns);

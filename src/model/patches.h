@@ -37,16 +37,19 @@
 typedef struct {
     bool no_first;  /* no token of its own before the patches */
     bool sinusoids; /* MAE's fixed table instead of learned positions, zeros for the first token */
+    /* Tokens come from elsewhere, in a square grid of so many rows, and blocks are CCT's. */
+    size_t side;
+    bool no_positions;
     uint32_t site;  /* of the trunk's own two dropouts: one that no block has */
 } qkv__patches_kind;
 
 typedef struct {
     const qkv_patches_config *c; /* completed; lives as long as the model */
     qkv__patches_kind kind;
-    qkv_param *patch_weight; /* (width, patch * patch * channels), channels last */
+    qkv_param *patch_weight; /* (width, patch * patch * channels), channels last, or NULL */
     qkv_param *patch_bias;
     qkv_param *first;     /* (1, width) or NULL */
-    qkv_param *positions; /* (first token and patches, width) */
+    qkv_param *positions; /* (first token and patches, width) or NULL */
     qkv_block **blocks;
     qkv_param *norm_weight, *norm_bias;
 } qkv__patches;
@@ -65,6 +68,14 @@ double qkv__patches_numbers(const qkv_patches_config *c);
 void qkv__patches_visit(const qkv__patches *p, qkv__visit *v);
 /* Those of one block of any stack: v->name is its name and a dot. */
 void qkv__patches_visit_block(qkv__visit *v, const qkv_block *b, double std);
+
+/* A row for a table of positions or of other tokens, which does not decay; the file's shape is
+ * (1, .., rows, columns) with ndim axes. */
+void qkv__visit_positions(qkv__visit *v, const char *name, qkv_param *p, int ndim, double std);
+/* A row for the weight of a convolution, which files keep as (outputs, inputs, window, window) and
+ * memory as (outputs, window, window, inputs). */
+void qkv__visit_convolution(qkv__visit *v, const char *name, qkv_param *p, size_t outputs,
+                            size_t inputs, size_t window, double std);
 
 /* pixels (B, H, W, channels) -> (B, H W / patch^2, width). */
 qkv_tensor *qkv__patches_embed(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels);

@@ -1,19 +1,44 @@
-/* vit_config.c - the Vision Transformer's fields, under the names that Hugging Face gives them. */
+/* vit_config.c - fields of Vision Transformers, under the names that Hugging Face gives them. */
 #include "model/vit.h"
 
 #define CONFIG qkv_vit_config
 #include "model/config_rows.h"
 #include "model/patches.h"
 
-static const qkv_option rows[] = {
+static const qkv_option vit_rows[] = {
     PATCHES_ROWS(trunk),
     SIZE_ROW("num_labels", classes, 1, "2", "classes"),
     SIZE_ROW("encoder_stride", stride, 1, "16", "kept for other programs"),
 };
-const qkv_option_table qkv__vit_config = {"Vision Transformer", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__vit_config = {"Vision Transformer", vit_rows,
+                                          sizeof vit_rows / sizeof *vit_rows};
+
+static const qkv_option cct_rows[] = {
+    SIZE_ROW("image_size", trunk.image, 1, "32", "side of the pictures in pixels"),
+    SIZE_ROW("num_channels", trunk.channels, 1, "3", "channels of a pixel"),
+    SIZE_ROW("num_conv_layers", convolutions, 1, "2", "convolutions; each halves the picture"),
+    SIZE_ROW("conv_channels", conv_channels, 1, "64", "channels of all of them but the last"),
+    BOOL_ROW("use_positions", positions, "true", "learn a vector for every place"),
+    SIZE_ROW("hidden_size", trunk.width, 1, "256", "width of the residual stream"),
+    SIZE_ROW("num_hidden_layers", trunk.layers, 1, "7", "transformer blocks"),
+    SIZE_ROW("num_attention_heads", trunk.heads, 1, "4", "attention heads"),
+    SIZE_ROW("intermediate_size", trunk.ff_width, 0, "0",
+             "feed-forward width; 0: twice hidden_size"),
+    ENUM_ROW("hidden_act", trunk.act, qkv__activation_names, "gelu",
+             "activation of the feed-forward layer"),
+    BOOL_ROW("qkv_bias", trunk.qkv_bias, "false", "biases of query, key and value"),
+    RATE_ROW("hidden_dropout_prob", trunk.dropout, "0", "dropout of each sublayer's output"),
+    RATE_ROW("attention_probs_dropout_prob", trunk.attention_dropout, "0.1",
+             "dropout of attention weights"),
+    REAL_ROW("layer_norm_eps", trunk.norm_eps, 1, "1e-5", "added to the variance in LayerNorm"),
+    INIT_ROW("initializer_range", trunk.init_range, "1 / sqrt(width)"),
+    SIZE_ROW("num_labels", classes, 1, "2", "classes"),
+};
+const qkv_option_table qkv__cct_config = {"Compact transformer", cct_rows,
+                                          sizeof cct_rows / sizeof *cct_rows};
 
 /* From "tiny" on the sizes of Touvron et al. 2021 and Dosovitskiy et al. 2020. */
-static const qkv__named_size presets[] = {
+static const qkv__named_size vit_presets[] = {
     {"nano", "2 layers of 64: a smoke test", 64, 2, 2},
     {"micro", "4 layers of 128: minutes on two cores, with small pictures", 128, 4, 4},
     {"mini", "6 layers of 192: an hour, with small pictures", 192, 6, 3},
@@ -24,13 +49,28 @@ static const qkv__named_size presets[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
-bool qkv_vit_preset(const char *name, qkv_vit_config *config)
+/* From "mini" on the sizes of Hassani et al. 2021. */
+static const qkv__named_size cct_presets[] = {
+    {"nano", "2 layers of 64: a smoke test", 64, 2, 2},
+    {"micro", "4 layers of 128: minutes on two cores", 128, 4, 4},
+    {"mini", "6 layers of 256: CCT-6's 3.3M", 256, 6, 4},
+    {"tiny", "7 layers of 256: CCT-7's 3.9M", 256, 7, 4},
+    {"small", "14 layers of 384: CCT-14's 22M", 384, 14, 6},
+    {NULL, NULL, 0, 0, 0},
+};
+
+static const qkv__named_size *presets_of(const qkv_model_type *type)
 {
-    qkv_patches_config *c = &config->trunk;
-    return qkv__size_take(presets, name, &c->width, &c->layers, &c->heads);
+    return type == &qkv_cct_type ? cct_presets : vit_presets;
 }
 
-const char *qkv_vit_preset_name(size_t i, const char **summary)
+bool qkv_vit_preset(const qkv_model_type *type, const char *name, qkv_vit_config *config)
 {
-    return qkv__size_name(presets, i, summary);
+    qkv_patches_config *c = &config->trunk;
+    return qkv__size_take(presets_of(type), name, &c->width, &c->layers, &c->heads);
+}
+
+const char *qkv_vit_preset_name(const qkv_model_type *type, size_t i, const char **summary)
+{
+    return qkv__size_name(presets_of(type), i, summary);
 }

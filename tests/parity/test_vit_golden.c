@@ -1,4 +1,4 @@
-/* test_vit_golden.c - models of pictures against transformers: a directory it saved, loaded here,
+/* test_vit_golden.c - models of pictures against transformers and torch: a directory, loaded here,
  * gives the same logits, loss and gradient of every tensor, and is saved again with the same
  * tensors. */
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include "model_golden.h"
 #include "qkv/vit.h"
 
-static const char *const models[] = {"vit", "vit-grey"};
+static const char *const models[] = {"vit", "vit-grey", "cct", "cct-plain"};
 enum { MODELS = sizeof models / sizeof *models };
 
 /* The golden tensor (.., H, W, C) of that name. */
