@@ -8,9 +8,10 @@
 
 QKV_BEGIN_DECLS
 
-/* Reads config.json, makes the model it describes and fills it from model.safetensors (or its
- * shards). Every tensor must be there with its shape, and none that the model has no use for.
- * On failure *out is NULL and the context names file and field. */
+/* Reads config.json (and preprocessor_config.json, where there is one), makes the model it
+ * describes and fills it from model.safetensors (or its shards). Every tensor must be there with
+ * its shape, and none that the model has no use for. On failure *out is NULL and the context names
+ * file and field. */
 qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir);
 
 /* The same without weights: zeros. */
@@ -31,8 +32,8 @@ typedef struct {
 } qkv_hub_save_options;
 qkv_hub_save_options qkv_hub_save_defaults(void);
 
-/* Writes config.json, generation_config.json and the weights, each atomically; makes the
- * directory. options may be NULL. */
+/* Writes config.json, generation_config.json, preprocessor_config.json (of a model that says how it
+ * wants pictures) and the weights, each atomically; makes the directory. options may be NULL. */
 qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_options *options);
 
 /* ---- how a directory says that its model is to be searched ------------------------------ */

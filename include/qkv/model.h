@@ -51,6 +51,19 @@ enum { QKV_LM_ENDS = 8 };
 void qkv_model_set_ends(qkv_model *m, const int32_t *ids, size_t count);
 size_t qkv_model_end_count(const qkv_model *m); /* of those that were set */
 
+/* How a model that reads pictures wants them: preprocessor_config.json. */
+typedef struct {
+    size_t height, width;
+    size_t channels;        /* 1 or 3: so many of the numbers below */
+    bool crop;              /* the largest part in the middle that has the shape, else all of it */
+    int resample;           /* Pillow's number: 2 bilinear, 3 bicubic, 4 box */
+    double mean[3], std[3]; /* a pixel in [0, 1] becomes (pixel - mean) / std */
+} qkv_picture_format;
+/* Copied; saved with the model from now on. */
+void qkv_model_set_pictures(qkv_model *m, const qkv_picture_format *format);
+/* NULL: nobody has said so. Lives as long as the model. */
+const qkv_picture_format *qkv_model_pictures(const qkv_model *m);
+
 /* Every tensor of the model's files, once, in a fixed order. Returns what fn returned last. */
 qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user);
 

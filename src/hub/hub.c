@@ -3,9 +3,21 @@
 
 #include "io/file.h"
 
+static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *dir, bool weights)
+{
+    qkv_status status = qkv__hub_read_config(out, ctx, dir, weights);
+    if (!status)
+        status = qkv__hub_read_preprocessor(*out, dir);
+    if (status) {
+        qkv_model_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *dir)
 {
-    return qkv__hub_read_config(out, ctx, dir, false);
+    return read_settings(out, ctx, dir, false);
 }
 
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
@@ -20,7 +32,7 @@ qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir)
 
 qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
 {
-    qkv_status status = qkv__hub_read_config(out, ctx, dir, true);
+    qkv_status status = read_settings(out, ctx, dir, true);
     if (!status)
         status = qkv__hub_read_weights(*out, dir, false);
     if (status) {
@@ -47,5 +59,7 @@ qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_option
     qkv_status status = qkv__dir_create(ctx, dir);
     if (!status)
         status = qkv__hub_write_config(m, dir, o.store);
+    if (!status)
+        status = qkv__hub_write_preprocessor(m, dir);
     return status ? status : qkv__hub_write_weights(m, dir, &o);
 }

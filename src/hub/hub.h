@@ -20,6 +20,11 @@ qkv_status qkv__hub_count_labels(const qkv__json *config, size_t *count);
 qkv_status qkv__hub_read_labels(qkv_model *m, const qkv__json *config);
 void qkv__hub_write_labels(qkv__json_out *w, const qkv_model *m);
 
+/* preprocessor.c: preprocessor_config.json, where the directory has one, and where the model says
+ * how it wants pictures. */
+qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir);
+qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir);
+
 /* weights.c */
 qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);

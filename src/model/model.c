@@ -118,6 +118,16 @@ void qkv_model_set_ends(qkv_model *m, const int32_t *ids, size_t count)
 
 size_t qkv_model_end_count(const qkv_model *m) { return m->end_count; }
 
+void qkv_model_set_pictures(qkv_model *m, const qkv_picture_format *format)
+{
+    m->pictures = *format;
+}
+
+const qkv_picture_format *qkv_model_pictures(const qkv_model *m)
+{
+    return m->pictures.height ? &m->pictures : NULL;
+}
+
 qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user)
 {
     return m->type->visit(m, fn, user);

@@ -44,6 +44,7 @@ struct qkv_model {
     size_t label_count;
     int32_t ends[QKV_LM_ENDS]; /* (end_count) tokens that end a text; 0: the configuration's */
     size_t end_count;
+    qkv_picture_format pictures; /* height 0: not set */
 };
 
 struct qkv_lm_cache {

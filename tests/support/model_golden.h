@@ -3,8 +3,9 @@
  *
  * A tensor may be off by 1e-5 of its largest number, or of 1e-3 of the largest gradient of its
  * layer where that is more: the gradient of a key bias is zero by mathematics, as is that of the
- * bias of weights which sum to 1. What is left of it is rounding beyond even that (PyTorch's own, in float: 3.5e-5 of 1e-3 in post-norm layers, 2.1e-7
- * of the largest in ViT's), so such a bias may be off by 1e-5 of 5e-2. */
+ * bias of weights which sum to 1. What is left of it is rounding beyond even that (PyTorch's own,
+ * in float: 3.5e-5 of 1e-3 in post-norm layers, 2.1e-7 of the largest in ViT's), so such a bias
+ * may be off by 1e-5 of 5e-2. */
 #ifndef MODEL_GOLDEN_H
 #define MODEL_GOLDEN_H
 

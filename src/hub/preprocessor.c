@@ -1,0 +1,199 @@
+/* preprocessor.c - preprocessor_config.json: how a model wants its pictures, in the words of
+ * Hugging Face's ViTImageProcessor. What asks for another preparation than resizing to one shape,
+ * dividing by 255 and normalising is refused. */
+#include <math.h>
+#include <string.h>
+
+#include "hub/hub.h"
+#include "io/file.h"
+
+enum { MOST_PIXELS = 65536, BILINEAR = 2, BOX = 4 };
+static const double DEFAULT_MEAN = 0.5, DEFAULT_STD = 0.5; /* ViTImageProcessor's */
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* One number for both sides, {"height", "width"}, or {"shortest_edge"}. */
+static qkv_status read_shape(const qkv__json *j, const char *key, size_t shape[2])
+{
+    int64_t side[2] = {(int64_t)shape[0], (int64_t)shape[1]};
+    qkv__json size;
+    qkv_status status = QKV_OK;
+    if (!qkv__json_has(j, key))
+        return QKV_OK;
+    if (json_is_object(json_object_get(j->value, key))) {
+        status = qkv__json_get_object(j, key, &size);
+        bool edge = !status && qkv__json_has(&size, "shortest_edge");
+        if (!status)
+            status = qkv__json_get_int(&size, edge ? "shortest_edge" : "height", 1, MOST_PIXELS,
+                                       &side[0]);
+        if (!status)
+            status = qkv__json_get_int(&size, edge ? "shortest_edge" : "width", 1, MOST_PIXELS,
+                                       &side[1]);
+    } else {
+        status = qkv__json_get_int(j, key, 1, MOST_PIXELS, &side[0]);
+        side[1] = side[0];
+    }
+    shape[0] = (size_t)side[0];
+    shape[1] = (size_t)side[1];
+    return status;
+}
+
+/* Up to three numbers, or one; *count: how many, as it was when the key is absent. */
+static qkv_status read_numbers(const qkv__json *j, const char *key, double least, double out[3],
+                               size_t *count)
+{
+    qkv__json list, item;
+    qkv_status status = QKV_OK;
+    if (!qkv__json_has(j, key))
+        return QKV_OK;
+    if (json_is_number(json_object_get(j->value, key))) {
+        status = qkv__json_get_real(j, key, least, 1e6, &out[0]);
+        out[1] = out[2] = out[0];
+        return status;
+    }
+    status = qkv__json_get_array(j, key, &list);
+    *count = status ? 1 : qkv__json_count(&list);
+    if (!status && *count != 1 && *count != 3)
+        return qkv__json_fail(j, key, "1 or 3 numbers expected, found %zu", *count);
+    for (size_t i = 0; i < *count && !status; i++) {
+        qkv__json_item(&list, i, &item);
+        status = qkv__json_get_real(&item, NULL, least, 1e6, &out[i]);
+    }
+    return status;
+}
+
+static qkv_status read_colours(const qkv__json *j, qkv_picture_format *f)
+{
+    size_t means = 3, stds = 3;
+    bool normalize = true, rescale = true;
+    double factor = 1 / 255.0;
+    for (int i = 0; i < 3; i++) {
+        f->mean[i] = DEFAULT_MEAN;
+        f->std[i] = DEFAULT_STD;
+    }
+    qkv_status status = read_numbers(j, "image_mean", -1e6, f->mean, &means);
+    if (!status)
+        status = read_numbers(j, "image_std", 1e-6, f->std, &stds);
+    if (!status)
+        status = qkv__json_opt_bool(j, "do_normalize", &normalize);
+    if (!status)
+        status = qkv__json_opt_bool(j, "do_rescale", &rescale);
+    if (!status)
+        status = qkv__json_opt_real(j, "rescale_factor", 0, 1e6, &factor);
+    if (status)
+        return status;
+    if (means != stds)
+        return qkv__json_fail(j, "image_std", "%zu numbers, but image_mean has %zu", stds, means);
+    if (!rescale || fabs(factor * 255 - 1) > 1e-3)
+        return qkv__json_fail(j, "rescale_factor", "pixels that are not divided by 255 are not "
+                              "supported");
+    for (int i = 0; i < 3 && !normalize; i++) {
+        f->mean[i] = 0;
+        f->std[i] = 1;
+    }
+    f->channels = means;
+    return QKV_OK;
+}
+
+static qkv_status read_format(const qkv__json *j, qkv_picture_format *f)
+{
+    size_t size[2] = {224, 224}, cropped[2] = {0, 0};
+    int64_t resample = BILINEAR;
+    qkv_status status = read_shape(j, "size", size);
+    if (!status)
+        status = qkv__json_opt_bool(j, "do_center_crop", &f->crop);
+    if (!status && f->crop)
+        status = read_shape(j, "crop_size", cropped);
+    if (!status)
+        status = qkv__json_opt_int(j, "resample", 0, 5, &resample);
+    if (!status)
+        status = read_colours(j, f);
+    if (status)
+        return status;
+    if (resample < BILINEAR || resample > BOX)
+        return qkv__json_fail(j, "resample", "2 (bilinear), 3 (bicubic) or 4 (box) expected, found "
+                              "%d", (int)resample);
+    f->height = f->crop && cropped[0] ? cropped[0] : size[0];
+    f->width = f->crop && cropped[1] ? cropped[1] : size[1];
+    size_t shorter = f->height < f->width ? f->height : f->width;
+    if (f->crop && size[0] == size[1] && size[0] != shorter)
+        return qkv__json_fail(j, "crop_size", "a crop smaller than the resized picture (%zu) is "
+                              "not supported", size[0]);
+    f->resample = (int)resample;
+    return QKV_OK;
+}
+
+qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    char *path = qkv__path_join(ctx, dir, "preprocessor_config.json");
+    qkv__json j = {0};
+    qkv_picture_format f = {0};
+    if (!path)
+        return QKV_E_MEMORY;
+    qkv_status status = QKV_OK;
+    if (qkv__file_exists(path)) {
+        status = qkv__json_load(&j, ctx, path);
+        if (!status)
+            status = read_format(&j, &f);
+        if (!status)
+            qkv_model_set_pictures(m, &f);
+    }
+    qkv__json_free(&j);
+    qkv__free(ctx, path);
+    return status;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void put_numbers(qkv__json_out *w, const char *key, const double *x, size_t count)
+{
+    qkv__json_begin_array(w, key);
+    for (size_t i = 0; i < count; i++)
+        qkv__json_put_real(w, NULL, x[i]);
+    qkv__json_end_array(w);
+}
+
+static void put_shape(qkv__json_out *w, const char *key, size_t height, size_t width)
+{
+    qkv__json_begin_object(w, key);
+    qkv__json_put_int(w, "height", (int64_t)height);
+    qkv__json_put_int(w, "width", (int64_t)width);
+    qkv__json_end_object(w);
+}
+
+qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
+{
+    const qkv_picture_format *f = qkv_model_pictures(m);
+    qkv_context *ctx = qkv_model_context(m);
+    if (!f)
+        return QKV_OK;
+    char *path = qkv__path_join(ctx, dir, "preprocessor_config.json");
+    if (!path)
+        return QKV_E_MEMORY;
+    qkv__json_out w;
+    qkv__json_out_init(&w, ctx, 2);
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_put_string(&w, "image_processor_type", "ViTImageProcessor");
+    qkv__json_put_bool(&w, "do_resize", true);
+    if (f->crop) {
+        qkv__json_begin_object(&w, "size");
+        qkv__json_put_int(&w, "shortest_edge",
+                          (int64_t)(f->height < f->width ? f->height : f->width));
+        qkv__json_end_object(&w);
+        put_shape(&w, "crop_size", f->height, f->width);
+    } else {
+        put_shape(&w, "size", f->height, f->width);
+    }
+    qkv__json_put_bool(&w, "do_center_crop", f->crop);
+    qkv__json_put_int(&w, "resample", f->resample);
+    qkv__json_put_bool(&w, "do_rescale", true);
+    qkv__json_put_real(&w, "rescale_factor", 1 / 255.0);
+    qkv__json_put_bool(&w, "do_normalize", true);
+    put_numbers(&w, "image_mean", f->mean, f->channels);
+    put_numbers(&w, "image_std", f->std, f->channels);
+    qkv__json_end_object(&w);
+    qkv_status status = qkv__json_out_save(&w, path);
+    qkv__free(ctx, path);
+    return status;
+}
