@@ -28,6 +28,7 @@
 #include <qkv/forecast.h>
 #include <qkv/vit.h>
 #include <qkv/dense.h>
+#include <qkv/mae.h>
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/train.h>

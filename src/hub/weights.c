@@ -1,4 +1,5 @@
 /* weights.c - a model's rows, out of safetensors files and into them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "hub/hub.h"
@@ -67,19 +68,24 @@ static const qkv_safetensor *find_prefixed(const loader *l, const char *name)
     return t;
 }
 
-/* The first BERT's files say LayerNorm.gamma and LayerNorm.beta. */
-static const qkv_safetensor *find_old(const loader *l, const char *name)
+/* Parts of names that some files spell otherwise: those of the first BERT; of masked autoencoders
+ * that transformers 5 saved. */
+static const char *const spellings[][2] = {
+    {"LayerNorm.weight", "LayerNorm.gamma"},
+    {"LayerNorm.bias", "LayerNorm.beta"},
+    {"decoder.decoder_layers.", "decoder.decoder_encoder.layer."},
+};
+
+static const qkv_safetensor *find_other(const loader *l, const char *name)
 {
-    static const char *const now[] = {"LayerNorm.weight", "LayerNorm.bias"};
-    static const char *const then[] = {"LayerNorm.gamma", "LayerNorm.beta"};
-    char old[256];
-    for (int i = 0; i < 2; i++) {
-        size_t n = strlen(name), m = strlen(now[i]);
-        if (n < m || n >= sizeof old || strcmp(name + n - m, now[i]) != 0)
+    char other[256];
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+        const char *at = strstr(name, spellings[i][0]);
+        if (!at)
             continue;
-        memcpy(old, name, n - m);
-        memcpy(old + n - m, then[i], strlen(then[i]) + 1);
-        return find_prefixed(l, old);
+        int n = snprintf(other, sizeof other, "%.*s%s%s", (int)(at - name), name, spellings[i][1],
+                         at + strlen(spellings[i][0]));
+        return n < (int)sizeof other ? find_prefixed(l, other) : NULL;
     }
     return NULL;
 }
@@ -89,7 +95,7 @@ static const qkv_safetensor *find(loader *l, const char *name)
 {
     const qkv_safetensor *t = find_prefixed(l, name);
     if (!t)
-        t = find_old(l, name);
+        t = find_other(l, name);
     if (t)
         l->used[t - qkv_safetensors_at(l->file, 0)] = true;
     return t;

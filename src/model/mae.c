@@ -1,0 +1,333 @@
+/* mae.c - the masked autoencoder: a trunk of patches that sees some of them, and a decoder that
+ * gets all places, those that were hidden as one learned token. */
+#include "model/mae.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "model/patches.h"
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+typedef struct {
+    qkv_model base;
+    qkv_mae_config *c; /* base.config */
+    qkv__patches trunk;
+    qkv_patches_config decoder;          /* as if it were a trunk: its width, layers, .. */
+    qkv_param *into_weight, *into_bias;  /* encoder's width -> decoder's */
+    qkv_param *mask;                     /* (1, decoder width) */
+    qkv_param *positions;                /* (1 + patches, decoder width), fixed */
+    qkv_block **blocks;
+    qkv_param *norm_weight, *norm_bias;
+    qkv_param *pred_weight, *pred_bias;  /* decoder's width -> a patch's numbers */
+} mae;
+
+static const uint32_t TRUNK_SITES = 0xE1000000u, NORM_SITE = 0xE1000010u;
+static const double PATCH_EPS = 1e-6; /* beside the variance of a patch that is normed */
+
+static size_t side(const mae *m) { return m->c->trunk.image / m->c->trunk.patch; }
+static size_t patches(const mae *m) { return side(m) * side(m); }
+static size_t patch_numbers(const mae *m)
+{
+    return m->c->trunk.patch * m->c->trunk.patch * m->c->trunk.channels;
+}
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static qkv_status complete(mae *m)
+{
+    qkv_mae_config *c = m->c;
+    qkv_context *ctx = m->base.ctx;
+    double range = c->trunk.init_range;
+    qkv_status status = qkv__patches_complete(ctx, &c->trunk, "vit_mae");
+    if (status)
+        return status;
+    m->decoder = c->trunk;
+    m->decoder.width = c->decoder_width;
+    m->decoder.layers = c->decoder_layers;
+    m->decoder.heads = c->decoder_heads;
+    m->decoder.ff_width = c->decoder_ff_width;
+    m->decoder.init_range = range;
+    status = qkv__patches_complete(ctx, &m->decoder, "vit_mae, decoder");
+    if (status)
+        return status;
+    c->decoder_ff_width = m->decoder.ff_width;
+    if (c->trunk.width % 4 || c->decoder_width % 4)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "vit_mae: widths %zu and %zu: multiples of 4 "
+                         "expected, for the sinusoids of two axes", c->trunk.width,
+                         c->decoder_width);
+    return QKV_OK;
+}
+
+static qkv_status make_decoder(mae *m)
+{
+    qkv_params *ps = m->base.params;
+    const qkv_patches_config *c = &m->c->trunk;
+    size_t d = m->decoder.width, L = patches(m);
+    qkv_block_config config = qkv__patches_block(&m->decoder);
+    m->into_weight = qkv__matrix(ps, "decoder.into.weight", d, c->width);
+    m->into_bias = qkv__vector(ps, "decoder.into.bias", d);
+    m->mask = qkv__matrix(ps, "decoder.mask", 1, d);
+    m->positions = qkv__matrix(ps, "decoder.positions", 1 + L, d);
+    m->blocks = m->positions ? qkv__stack_create(ps, &config, "decoder.layer", m->decoder.layers,
+                                                 (uint32_t)c->layers, false)
+                             : NULL;
+    if (!m->blocks)
+        return qkv_context_status(m->base.ctx);
+    qkv_param_freeze(m->positions, true);
+    m->norm_weight = qkv__vector(ps, "decoder.norm.weight", d);
+    m->norm_bias = qkv__vector(ps, "decoder.norm.bias", d);
+    m->pred_weight = qkv__matrix(ps, "decoder.pred.weight", patch_numbers(m), d);
+    m->pred_bias = qkv__vector(ps, "decoder.pred.bias", patch_numbers(m));
+    qkv_status status = qkv__params_status(ps);
+    return status ? status
+                  : qkv_sinusoid_table(m->base.ctx, qkv_param_data(m->positions) + d, L, d,
+                                       QKV_SINUSOID_MAE_2D, 0, side(m));
+}
+
+static qkv_status make(qkv_model *base)
+{
+    mae *m = (mae *)base;
+    const qkv__patches_kind kind = {.sinusoids = true, .site = TRUNK_SITES};
+    m->c = base->config;
+    qkv_status status = complete(m);
+    if (!status)
+        status = qkv__patches_make(&m->trunk, base, &m->c->trunk, kind);
+    return status ? status : make_decoder(m);
+}
+
+/* The decoder's, without the trunk. */
+static double numbers(const qkv_model_type *type, const void *config)
+{
+    const qkv_mae_config *c = config;
+    double d = (double)c->decoder_width;
+    double ff = c->decoder_ff_width ? (double)c->decoder_ff_width : 4 * d;
+    (void)type;
+    return qkv__patches_numbers(&c->trunk) + (double)c->decoder_layers * (4 * d * d + 2 * d * ff);
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+static void visit_table(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,
+                        double std)
+{
+    qkv_row row = {.kind = kind, .param = p, .ndim = 3, .perm = {0, 1, 2},
+                   .shape = {1, qkv_param_dim(p, 0), qkv_param_dim(p, 1)}, .scale = std,
+                   .init = kind == QKV_ROW_FIXED ? QKV_INIT_KEEP : QKV_INIT_NORMAL};
+    qkv__visit_row(v, &row, name);
+}
+
+static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+{
+    mae *m = (mae *)base;
+    size_t d = m->decoder.width;
+    double std = m->decoder.init_range;
+    qkv__visit v = {.fn = fn, .user = user};
+    qkv__patches_visit(&m->trunk, &v);
+    snprintf(v.name, sizeof v.name, "decoder.");
+    visit_table(&v, "mask_token", m->mask, QKV_ROW_PARAM, std);
+    visit_table(&v, "decoder_pos_embed", m->positions, QKV_ROW_FIXED, 0);
+    qkv__visit_dense(&v, "decoder_embed", m->into_weight, m->into_bias, 0, d, m->c->trunk.width,
+                     m->c->trunk.init_range);
+    for (size_t i = 0; i < m->decoder.layers; i++) {
+        snprintf(v.name, sizeof v.name, "decoder.decoder_layers.%zu.", i);
+        qkv__patches_visit_block(&v, m->blocks[i], std);
+    }
+    snprintf(v.name, sizeof v.name, "decoder.");
+    qkv__visit_norm(&v, "decoder_norm", m->norm_weight, m->norm_bias, d);
+    qkv__visit_dense(&v, "decoder_pred", m->pred_weight, m->pred_bias, 0, patch_numbers(m), d,
+                     std);
+    return v.status;
+}
+
+/* ---- which patches are seen --------------------------------------------------------------- */
+
+size_t qkv_mae_kept(size_t count, double ratio)
+{
+    size_t kept = (size_t)((double)count * (1 - ratio));
+    return kept < 1 ? 1 : kept < count ? kept : count;
+}
+
+void qkv_mae_order(int32_t *order, const qkv_real *noise, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i;
+        for (; at > 0 && noise[order[at - 1]] > noise[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = (int32_t)i;
+    }
+}
+
+void qkv_mae_shuffle(int32_t *order, size_t count, uint64_t seed, uint64_t sample)
+{
+    qkv__rng r;
+    qkv__rng_init(&r, seed, qkv__hash64("mae", 3) + sample);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = qkv__rng_below(&r, (uint32_t)(i + 1));
+        order[i] = order[at];
+        order[at] = (int32_t)i;
+    }
+}
+
+static bool masks_fit(const mae *m, qkv_tape *t, const qkv_tensor *x, const qkv_mae_masks *masks)
+{
+    if (!x || qkv_tape_status(t))
+        return false;
+    bool fit = masks->pictures == qkv_dim(x, 0) && masks->patches == patches(m) &&
+               masks->kept >= 1 && masks->kept <= masks->patches;
+    for (size_t i = 0; fit && i < masks->pictures * masks->patches; i++)
+        fit = masks->order[i] >= 0 && (size_t)masks->order[i] < masks->patches;
+    if (!fit)
+        qkv__op_fail(t, "masks", "masks of %zu pictures, %zu of %zu patches seen, do not fit %s: "
+                     "%zu patches expected", masks->pictures, masks->kept, masks->patches,
+                     qkv__shape_text(t, x), patches(m));
+    return fit;
+}
+
+/* i32 (pictures, to - from): the rows of those patches where every picture has `stride` rows. */
+static qkv_tensor *patch_rows(qkv_tape *t, const qkv_mae_masks *masks, size_t from, size_t to,
+                              size_t stride, size_t first)
+{
+    size_t shape[] = {masks->pictures, to - from}, n = 0;
+    int32_t *ids = qkv__step_alloc(t, (shape[0] * shape[1] + 1) * sizeof *ids);
+    for (size_t b = 0; ids && b < masks->pictures; b++)
+        for (size_t i = from; i < to; i++)
+            ids[n++] = (int32_t)(b * stride + first) + masks->order[b * masks->patches + i];
+    return ids ? qkv_tensor_ids(t, ids, 2, shape) : NULL;
+}
+
+/* Rows of x (.., width) -> ids' shape and width. */
+static qkv_tensor *pick(qkv_tape *t, qkv_tensor *x, qkv_tensor *ids)
+{
+    if (!x || !ids)
+        return NULL;
+    size_t width = qkv_dim(x, -1), shape[] = {qkv_count(x) / width, width};
+    return qkv_embedding(t, ids, qkv_reshape(t, x, 2, shape), 1, NULL, NULL);
+}
+
+/* ---- forward ------------------------------------------------------------------------------ */
+
+qkv_tensor *qkv_mae_encode(qkv_model *base, qkv_tape *t, qkv_tensor *pixels,
+                           const qkv_mae_masks *masks)
+{
+    mae *m = (mae *)base;
+    size_t patch = m->c->trunk.patch;
+    qkv_tensor *x = qkv__patches_embed(&m->trunk, t, pixels);
+    if (!x)
+        return NULL;
+    x = qkv__patches_place(&m->trunk, t, x, qkv_dim(pixels, 1) / patch, qkv_dim(pixels, 2) / patch);
+    if (!masks_fit(m, t, x, masks))
+        return NULL;
+    x = pick(t, x, patch_rows(t, masks, 0, masks->kept, masks->patches, 0));
+    return qkv__patches_encode(&m->trunk, t, qkv__patches_begin(&m->trunk, t, x));
+}
+
+/* For every place of the decoder the row of its token: those of each picture in the encoder's
+ * order, and after all of them the one that stands for hidden patches. And its position. */
+static bool decoder_rows(qkv_tape *t, const qkv_mae_masks *masks, qkv_tensor **ids,
+                         qkv_tensor **positions)
+{
+    size_t L = masks->patches, shape[] = {masks->pictures, 1 + L}, rows = 1 + masks->kept;
+    int32_t *id = qkv__step_alloc(t, shape[0] * shape[1] * sizeof *id);
+    int32_t *position = qkv__step_alloc(t, shape[0] * shape[1] * sizeof *position);
+    if (!id || !position)
+        return false;
+    for (size_t b = 0; b < shape[0]; b++) {
+        const int32_t *order = masks->order + b * L;
+        int32_t *row = id + b * shape[1];
+        row[0] = (int32_t)(b * rows);
+        for (size_t i = 0; i < L; i++)
+            row[1 + order[i]] = (int32_t)(i < masks->kept ? b * rows + 1 + i : shape[0] * rows);
+        for (size_t i = 0; i <= L; i++)
+            position[b * shape[1] + i] = (int32_t)i;
+    }
+    *ids = qkv_tensor_ids(t, id, 2, shape);
+    *positions = qkv_tensor_ids(t, position, 2, shape);
+    return *ids && *positions;
+}
+
+qkv_tensor *qkv_mae_decode(qkv_model *base, qkv_tape *t, qkv_tensor *encoded,
+                           const qkv_mae_masks *masks)
+{
+    mae *m = (mae *)base;
+    qkv_tensor *ids, *positions;
+    if (!masks_fit(m, t, encoded, masks))
+        return NULL;
+    qkv_tensor *x = qkv_linear(t, encoded, qkv_use(t, m->into_weight), qkv_use(t, m->into_bias),
+                               QKV_ACT_NONE);
+    if (!x || !decoder_rows(t, masks, &ids, &positions))
+        return NULL;
+    size_t shape[] = {qkv_dim(x, 0) * qkv_dim(x, 1), m->decoder.width};
+    qkv_tensor *parts[] = {qkv_reshape(t, x, 2, shape), qkv_use(t, m->mask)};
+    x = qkv_embedding(t, ids, qkv_concat(t, 0, 2, parts), 1, positions, qkv_use(t, m->positions));
+    qkv_sequence seq = {0};
+    qkv_stream s = {x, NULL};
+    if (!x || !qkv__stack_forward(t, m->blocks, m->decoder.layers, &s, &seq, NULL))
+        return NULL;
+    return qkv_stream_norm(t, &s, QKV_NORM_LAYER, m->norm_weight, m->norm_bias,
+                           m->decoder.norm_eps, m->decoder.dropout, NORM_SITE);
+}
+
+static qkv_tensor *predict(const mae *m, qkv_tape *t, qkv_tensor *x)
+{
+    return qkv_linear(t, x, qkv_use(t, m->pred_weight), qkv_use(t, m->pred_bias), QKV_ACT_NONE);
+}
+
+qkv_tensor *qkv_mae_patches(qkv_model *base, qkv_tape *t, qkv_tensor *decoded)
+{
+    if (!decoded)
+        return NULL;
+    return predict((mae *)base, t, qkv_slice(t, decoded, 1, 1, qkv_dim(decoded, 1)));
+}
+
+qkv_tensor *qkv_mae_targets(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+{
+    const mae *m = (mae *)base;
+    const qkv_patches_config *c = &m->c->trunk;
+    if (!pixels || qkv_tape_status(t))
+        return NULL;
+    if (qkv_ndim(pixels) != 4 || qkv_dim(pixels, 1) != c->image ||
+        qkv_dim(pixels, 2) != c->image || qkv_dim(pixels, 3) != c->channels)
+        return qkv__op_fail(t, "targets", "pictures %s: %zu x %zu x %zu expected",
+                            qkv__shape_text(t, pixels), c->image, c->image, c->channels);
+    size_t cut[] = {qkv_dim(pixels, 0), side(m), c->patch, side(m), c->patch, c->channels};
+    size_t joined[] = {cut[0], patches(m), patch_numbers(m)};
+    static const int together[] = {0, 1, 3, 2, 4, 5};
+    qkv_tensor *x = qkv_permute(t, qkv_reshape(t, pixels, 6, cut), together);
+    x = qkv_reshape(t, x, 3, joined);
+    if (!m->c->norm_pix)
+        return x;
+    double n = (double)joined[2], share = n > 1 ? (n - 1) / n : 1;
+    return qkv_scale(t, qkv_norm(t, QKV_NORM_LAYER, x, NULL, NULL, PATCH_EPS * share),
+                     sqrt(share));
+}
+
+qkv_tensor *qkv_mae_loss(qkv_model *base, qkv_tape *t, qkv_tensor *decoded, qkv_tensor *pixels,
+                         const qkv_mae_masks *masks)
+{
+    mae *m = (mae *)base;
+    if (!decoded || !masks_fit(m, t, decoded, masks))
+        return NULL;
+    if (masks->kept == masks->patches)
+        return qkv_scale(t, qkv_mean(t, decoded), 0);
+    size_t from = masks->kept, L = masks->patches;
+    qkv_tensor *x = pick(t, decoded, patch_rows(t, masks, from, L, 1 + L, 1));
+    qkv_tensor *y = qkv_mae_targets(base, t, pixels);
+    return qkv_mse_loss(t, predict(m, t, x), pick(t, y, patch_rows(t, masks, from, L, L, 0)));
+}
+
+double qkv_mae_flops(const qkv_model *base, size_t pictures)
+{
+    const mae *m = (const mae *)base;
+    double B = (double)pictures, d = (double)m->decoder.width;
+    size_t L = patches(m), kept = qkv_mae_kept(L, m->c->mask_ratio);
+    double into = 6 * B * (double)(1 + kept) * (double)m->c->trunk.width * d;
+    double out = 6 * B * (double)(L - kept) * d * (double)patch_numbers(m);
+    return qkv__patches_embed_flops(&m->c->trunk, pictures * L) + into + out +
+           qkv__patches_stack_flops(&m->c->trunk, pictures * (1 + kept), 1 + kept) +
+           qkv__patches_stack_flops(&m->decoder, pictures * (1 + L), 1 + L);
+}
+
+const qkv_model_type qkv_mae_type = {
+    "vit_mae", "ViTMAEForPreTraining", "", &qkv__mae_config, sizeof(qkv_mae_config), sizeof(mae),
+    numbers, make, visit, NULL};

@@ -1,0 +1,74 @@
+/* test_mae_golden.c - masked autoencoders against transformers, the masks given: a directory it
+ * saved, loaded here, gives the same patches, loss and gradient of every tensor, and is saved again
+ * with the same tensors. The second has the names that transformers 5 gives a decoder. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "isas.h"
+#include "model_golden.h"
+#include "qkv/mae.h"
+
+static const char *const models[] = {"mae", "mae-normed"};
+enum { MODELS = sizeof models / sizeof *models, PICTURES = 3, PATCHES = 9 };
+
+static qkv_tensor *pictures(fixture *f)
+{
+    const qkv_safetensor *s = qkv_safetensors_find(f->golden, "pixels");
+    size_t n;
+    qkv_real *data = take(f, "pixels", &n);
+    qkv_tensor *x = qkv_tensor_from(f->t, data, 4, s->shape);
+    free(data);
+    return x;
+}
+
+/* Masks of the golden noise. */
+static qkv_mae_masks masks_of(const fixture *f, int32_t *order)
+{
+    const qkv_mae_config *c = qkv_model_config(f->model);
+    size_t n;
+    qkv_real *noise = take(f, "noise", &n);
+    assert_int_equal(n, PICTURES * PATCHES);
+    for (size_t i = 0; i < PICTURES; i++)
+        qkv_mae_order(order + i * PATCHES, noise + i * PATCHES, PATCHES);
+    free(noise);
+    return (qkv_mae_masks){PICTURES, PATCHES, qkv_mae_kept(PATCHES, c->mask_ratio), order};
+}
+
+static void train_step(const char *name, unsigned isa)
+{
+    fixture f;
+    int32_t order[PICTURES * PATCHES];
+    open_fixture(&f, name, isa);
+    qkv_mae_masks masks = masks_of(&f, order);
+    qkv_tape_mode(f.t, true, false);
+    qkv_tensor *x = pictures(&f);
+    qkv_tensor *h = qkv_mae_decode(f.model, f.t, qkv_mae_encode(f.model, f.t, x, &masks), &masks);
+    qkv_tensor *loss = qkv_mae_loss(f.model, f.t, h, x, &masks);
+    compare_step(&f, qkv_mae_patches(f.model, f.t, h), loss);
+    close_fixture(&f);
+}
+
+static void run_all(unsigned isa)
+{
+    for (int i = 0; i < MODELS; i++)
+        train_step(models[i], isa);
+}
+
+static void test_saved_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        check_saved_again("mae", i);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference), cmocka_unit_test(test_avx2), cmocka_unit_test(test_all),
+        cmocka_unit_test(test_saved_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
