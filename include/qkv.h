@@ -11,6 +11,7 @@
 #include <qkv/resize.h>
 #include <qkv/pixels.h>
 #include <qkv/color.h>
+#include <qkv/augment.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
 #include <qkv/corpus.h>

@@ -1,0 +1,78 @@
+/* augment.h - batches of pictures as numbers, each picture changed by chance every time it is seen.
+ * Layer: data
+ *
+ * What a sample is follows from (set, options, seed, its number in the run) alone: neither the
+ * number of threads nor how samples are cut into batches changes a bit of it. */
+#ifndef QKV_AUGMENT_H
+#define QKV_AUGMENT_H
+
+#include <qkv/options.h>
+#include <qkv/pixels.h>
+
+QKV_BEGIN_DECLS
+
+/* What is done to a picture, in this order; zeroed: nothing. Ranges, defaults and flags:
+ * qkv_augment_table. What lies beyond a picture's edge is of the mean colour. */
+typedef struct {
+    double crop_scale; /* 0: none. A part of at least this share of the area, of shape 3/4 to 4/3,
+                          becomes the picture (Szegedy et al. 2015) */
+    size_t crop_pad;   /* moved by up to so many pixels each way */
+    bool flip;         /* left and right exchanged, every other time */
+    size_t randaugment;      /* so many changes, each drawn from the 14 of RandAugment (Cubuk et
+                                al. 2020): see qkv_augment_names */
+    double magnitude;        /* their strength, of 10 */
+    double magnitude_spread; /* its standard deviation */
+    double erase;  /* probability that a part, 2 to 33 % of the area and of shape 0.3 to 3.3,
+                      becomes the mean colour (Zhong et al. 2017) */
+    double mixup;  /* 0: none. A sample and its partner are added, weights from Beta(a, a) (Zhang
+                      et al. 2018) */
+    double cutmix; /* 0: none. A part of the partner, its share from Beta(a, a), lies over the
+                      sample (Yun et al. 2019) */
+    double mix;    /* probability of one of the two; with both given, either is as likely.
+                      Samples 2i and 2i + 1 of a run are partners, each with a share of its own */
+} qkv_augment_options;
+extern const qkv_option_table qkv_augment_table;
+qkv_augment_options qkv_augment_defaults(void);
+
+/* RandAugment's changes, with what the magnitude m makes of them; +-: either, by chance:
+ *   identity, autocontrast, equalize    (no strength)
+ *   rotate          +-3 m degrees, bilinear
+ *   solarize        values of at least 256 - 25.6 m are inverted
+ *   color, contrast, brightness, sharpness      factor 1 +- 0.09 m
+ *   posterize       8 - floor(0.4 m) bits are kept
+ *   shear-x, shear-y            by +-0.03 m
+ *   translate-x, translate-y    by +-4.5 m % of the width, the height
+ * NULL ends the list. */
+extern const char *const qkv_augment_names[];
+
+typedef struct qkv_batches qkv_batches;
+
+typedef struct {
+    const size_t *pictures;  /* the pictures of an epoch; NULL: the first count of the set */
+    size_t count;
+    double mean[3], std[3];  /* of each channel, of values in [0, 1]; std above 0 */
+    double smoothing;        /* of targets: this share goes to all classes alike, [0, 1) */
+    uint64_t seed;
+    qkv_augment_options augment;
+} qkv_batches_options;
+
+/* Batches that go through the pictures in an order shuffled anew for every epoch. pixels and
+ * options->pictures must outlive them. On failure *out is NULL. */
+qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pixels *pixels,
+                              const qkv_batches_options *options);
+void qkv_batches_destroy(qkv_batches *b); /* NULL is allowed */
+
+/* Samples first .. first + n - 1 of the run: x (n, height, width, channels), (value - mean) / std;
+ * targets (n, classes), each row sums to 1, may be NULL when nothing is mixed; numbers (n) of the
+ * pictures, may be NULL. A picture without a class and targets: QKV_E_ARGUMENT. On the context's
+ * team; memory is taken once. */
+qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x,
+                           qkv_real *targets, size_t *numbers);
+
+/* Pictures as they are: x (n, height, width, channels), (value - mean) / std, of those numbered
+ * pictures (n). */
+void qkv_pixels_values(qkv_real *x, qkv_context *ctx, const qkv_pixels *p, const size_t *pictures,
+                       size_t n, const double mean[3], const double std[3]);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,55 @@
+/* augment.h - the steps of augmentation: changes of a picture, and mixtures of two. */
+#ifndef QKV_SRC_DATA_AUGMENT_H
+#define QKV_SRC_DATA_AUGMENT_H
+
+#include "base/base.h"
+#include "qkv/augment.h"
+
+/* ---- adjust.c: one change of a picture, as Pillow makes it -------------------------------- */
+
+/* out and in have one size, 1 or 3 channels, and memory of their own. fill: the colour of what
+ * comes from beyond the edge. */
+typedef void qkv__adjust_fn(qkv_image *out, const qkv_image *in, double value,
+                            const uint8_t fill[3]);
+qkv__adjust_fn qkv__autocontrast;  /* each channel stretched to 0 .. 255; value unused */
+qkv__adjust_fn qkv__equalize;      /* each channel's histogram made flat; value unused */
+qkv__adjust_fn qkv__rotate;        /* degrees, counter-clockwise, about the middle; bilinear */
+qkv__adjust_fn qkv__solarize;      /* values >= value are inverted */
+qkv__adjust_fn qkv__posterize;     /* value bits are kept, rounded up */
+qkv__adjust_fn qkv__saturate;      /* 0: grey, 1: as it is, above: more colour */
+qkv__adjust_fn qkv__contrast;      /* 0: the mean grey */
+qkv__adjust_fn qkv__brightness;    /* 0: black */
+qkv__adjust_fn qkv__sharpness;     /* 0: smoothed, 2: sharpened */
+qkv__adjust_fn qkv__shear_x;       /* rows move left by value * their number */
+qkv__adjust_fn qkv__shear_y;
+qkv__adjust_fn qkv__translate_x;   /* left, a share of the width */
+qkv__adjust_fn qkv__translate_y;
+
+/* ---- change.c: what happens to one sample ------------------------------------------------- */
+
+/* Memory for one thread's work. */
+typedef struct {
+    qkv_context *ctx; /* of this thread alone */
+    qkv_image spare;
+} qkv__augmenter;
+
+/* Changes `from` as the options say, by the numbers of r, into out; both have one size. */
+qkv_status qkv__augment(qkv_image *out, const qkv_image *from, const qkv_augment_options *o,
+                        const uint8_t fill[3], qkv__rng *r, qkv__augmenter *a);
+
+/* ---- mix.c: mixup and cutmix --------------------------------------------------------------- */
+
+/* What a sample is made of. Rows top .. bottom - 1 and columns left .. right - 1 are its partner's
+ * (an empty box: none); all else is the sample's with weight keep and the partner's with
+ * 1 - pixel_keep. */
+typedef struct {
+    double keep;       /* the sample's share of the target */
+    double pixel_keep; /* of its pixels outside the box: 1, but for mixup */
+    size_t top, bottom, left, right;
+} qkv__mixture;
+
+qkv__mixture qkv__draw_mixture(const qkv_augment_options *o, size_t height, size_t width,
+                               qkv__rng *r);
+double qkv__rng_beta(qkv__rng *r, double a); /* Beta(a, a), a > 0 */
+
+#endif
