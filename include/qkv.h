@@ -32,6 +32,7 @@
 #include <qkv/mae.h>
 #include <qkv/hub.h>
 #include <qkv/task.h>
+#include <qkv/colorize.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
 

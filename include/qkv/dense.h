@@ -13,7 +13,10 @@ QKV_BEGIN_DECLS
 typedef struct {
     qkv_patches_config trunk;
     size_t outputs; /* of a pixel: classes; a colourer's are 2 */
-    bool tanh;      /* colours end in a tanh */
+    /* Of colourers: */
+    bool tanh;   /* colours end in a tanh */
+    size_t cell; /* a side in pixels of what a hint colours; 0: a 16th of the picture's */
+    double mean_a, mean_b; /* the training pictures', of Lab: what knows nothing else would say */
 } qkv_dense_config;
 
 /* model_type "qkv_segmenter": logits of each pixel's class. */

@@ -23,6 +23,7 @@ static const judge judges[] = {
     {eval_takes_mlm, eval_mlm, "words", true, false},
     {eval_takes_classify, eval_classify, "texts", true, false},
     {qkv_model_is_forecaster, eval_forecast, "windows", false, false},
+    {eval_takes_colorize, eval_colorize, "pictures", false, false},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -153,5 +154,8 @@ const cli_command cli_eval = {
                        "Forecasters: from every row on, the first of which are only looked back "
                        "on; squared error in deviations of the training rows (loss) and in the "
                        "data's units (mse), absolute error (mae), the squared errors of the "
-                       "naive forecasts, and the ratio of loss to the better one's."},
+                       "naive forecasts, and the ratio of loss to the better one's.\n\n"
+                       "Colourers: squared error of a and b of Lab in dB below 255^2, without "
+                       "hints (psnr) and with 10 random ones (psnr_hints); that of the training "
+                       "pictures' mean colour, and of the nearest hint's."},
     .run = run};

@@ -11,6 +11,7 @@
     X(train_mlm) \
     X(train_classify) \
     X(train_forecast) \
+    X(train_colorize) \
     X(train_tokenizer) \
     X(generate) \
     X(translate) \

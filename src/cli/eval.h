@@ -20,9 +20,10 @@ typedef struct {
 
 /* Fills the measures; scored counts what was judged, in the row's unit. */
 typedef qkv_status eval_fn(eval *e, qkv_measures *out);
-eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast;
+eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize;
 bool eval_takes_mlm(const qkv_model *m);
 bool eval_takes_classify(const qkv_model *m);
+bool eval_takes_colorize(const qkv_model *m);
 
 void eval_add(qkv_measures *m, const char *name, double value);
 

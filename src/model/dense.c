@@ -13,7 +13,7 @@ typedef struct {
     qkv_param *head_weight, *head_bias; /* rows: row in the patch, column, output */
 } dense;
 
-enum { COLORS = 2 }; /* a and b */
+enum { COLORS = 2, CELLS = 16 }; /* a and b; hints that fit side by side */
 
 static size_t head_rows(const qkv_dense_config *c)
 {
@@ -29,6 +29,11 @@ static qkv_status check(const qkv_model *base, qkv_dense_config *c)
             return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: num_channels: %d expected (lightness, "
                              "a, b, whether they are known), found %zu", name,
                              (int)QKV_COLORIZER_INPUTS, c->trunk.channels);
+        if (!c->cell)
+            c->cell = c->trunk.image < CELLS ? 1 : c->trunk.image / CELLS;
+        if (c->trunk.image % c->cell)
+            return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: hint_size %zu does not divide "
+                             "image_size %zu", name, c->cell, c->trunk.image);
     }
     return c->outputs ? QKV_OK : qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", name);
 }

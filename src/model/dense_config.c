@@ -12,9 +12,15 @@ static const qkv_option segmenter_rows[] = {
 const qkv_option_table qkv__segmenter_config = {
     "Segmenter", segmenter_rows, sizeof segmenter_rows / sizeof *segmenter_rows};
 
+#define COLOR_ROW(key_, member, help_)                                                          \
+    {.key = key_, .type = QKV_OPT_REAL, .min = -128, .max = 128, FIELD(member), .initial = "0",  \
+     .help = help_}
 static const qkv_option colorizer_rows[] = {
     PATCHES_ROWS(trunk),
     BOOL_ROW("tanh", tanh, "false", "colours end in a tanh"),
+    SIZE_ROW("hint_size", cell, 0, "0", "side of what a hint colours; 0: image_size / 16"),
+    COLOR_ROW("mean_a", mean_a, "mean of a in the training pictures"),
+    COLOR_ROW("mean_b", mean_b, "mean of b"),
 };
 const qkv_option_table qkv__colorizer_config = {
     "Colourer", colorizer_rows, sizeof colorizer_rows / sizeof *colorizer_rows};

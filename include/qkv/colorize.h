@@ -1,0 +1,60 @@
+/* colorize.h - colours for grey pictures, with hints or without: learning to give them, judging
+ * them, giving them.
+ * Layer: task */
+#ifndef QKV_COLORIZE_H
+#define QKV_COLORIZE_H
+
+#include <qkv/dense.h>
+#include <qkv/pixels.h>
+#include <qkv/task.h>
+
+QKV_BEGIN_DECLS
+
+typedef struct {
+    double huber;  /* errors of a and b, over 110, count squared up to here           0.05 */
+    size_t hints;  /* most hints that training gives; small numbers, and none, are likelier  64 */
+    size_t shift;  /* pictures are moved by up to so many pixels each way                     0 */
+    bool mirror;   /* and mirrored, every other time                                       true */
+} qkv_colorize_options;
+extern const qkv_option_table qkv_colorize_table;
+qkv_colorize_options qkv_colorize_defaults(void);
+
+/* Means of a and b over all pixels, for the model's configuration. */
+void qkv_colorize_mean(const qkv_pixels *p, double *a, double *b);
+
+/* Tell a and b of each pixel from lightness and a random number of hints: cells of the picture
+ * whose mean colour is told. Pictures have the model's size and 3 channels; train, valid (NULL:
+ * nothing is held out) and the model, a qkv_colorizer, must outlive the task. options may be NULL.
+ * On failure out->self is NULL. */
+qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
+                             const qkv_pixels *valid, const qkv_colorize_options *options,
+                             uint64_t seed);
+
+enum { QKV_COLORIZE_HINTS = 10 };
+/* Mean squared errors of a and b over all pixels, as 10 log10(255^2 / error) dB. */
+typedef struct {
+    double psnr;       /* without hints */
+    double psnr_hints; /* with 10 random hints, the same for every model */
+    double mean;       /* of the training pictures' mean, without hints */
+    double nearest;    /* of the nearest of those hints' colour */
+    size_t pictures;
+} qkv_colorize_score;
+
+/* limit: so many pictures, evenly over all (0: all). t is reset and used without recording. */
+qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pictures,
+                                 size_t limit, qkv_colorize_score *out);
+
+/* What is known: the colour at a pixel. */
+typedef struct {
+    size_t x, y;
+    uint8_t rgb[3];
+} qkv_color_hint;
+
+/* A picture of any size with 3 channels: its lightness with the model's colours, made at the size
+ * that the model knows and stretched over it. A hint beyond the picture: QKV_E_ARGUMENT. t is reset
+ * and used without recording. On failure *out is empty. */
+qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_image *in,
+                        const qkv_color_hint *hints, size_t count);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,477 @@
+/* colorize.c - colours for grey pictures: hints by chance to learn from, the same hints for every
+ * model to judge it by, and a user's. */
+#include "qkv/colorize.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "qkv/color.h"
+#include "task/views.h"
+
+enum { IN = QKV_COLORIZER_INPUTS, EVAL_PICTURES = 64 };
+static const double AB = 110; /* numbers of a and b are over this */
+static const double PEAK = 255;
+
+#define FIELD(member) .offset = offsetof(qkv_colorize_options, member)
+static const qkv_option rows[] = {
+    {.flag = "huber", .key = "huber", .type = QKV_OPT_REAL, .min = 1e-4, .max = 10, FIELD(huber),
+     .initial = "0.05", .help = "errors (of a and b, over 110) count squared up to here"},
+    {.flag = "hints", .key = "hints", .type = QKV_OPT_SIZE, .max = 65536, FIELD(hints),
+     .initial = "64", .help = "most hints that training gives a picture"},
+    {.flag = "shift", .key = "shift", .type = QKV_OPT_SIZE, .max = 4096, FIELD(shift),
+     .initial = "0", .help = "pictures are moved by up to so many pixels"},
+    {.flag = "mirror", .key = "mirror", .type = QKV_OPT_BOOL, FIELD(mirror), .initial = "true",
+     .help = "pictures are mirrored, every other time"},
+};
+const qkv_option_table qkv_colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows};
+
+qkv_colorize_options qkv_colorize_defaults(void)
+{
+    qkv_colorize_options o = {0};
+    qkv_option_defaults(&qkv_colorize_table, &o);
+    return o;
+}
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_pixels *train, *valid;
+    qkv_colorize_options o;
+    uint64_t seed;
+    uint8_t *rgb;  /* (room, H, W, 3) */
+    qkv_real *lab; /* the same */
+    size_t room;
+} colorize;
+
+/* ---- pictures and hints -------------------------------------------------------------------- */
+
+static void lab_of(qkv_real *lab, const uint8_t *rgb, size_t pixels)
+{
+    for (size_t i = 0; i < 3 * pixels; i++)
+        lab[i] = (qkv_real)rgb[i] / 255;
+    qkv_srgb_to_lab(lab, lab, pixels);
+}
+
+/* A model's input without hints, in (pixels, 4). */
+static void put_lightness(qkv_real *in, const qkv_real *lab, size_t pixels)
+{
+    memset(in, 0, pixels * IN * sizeof *in);
+    for (size_t i = 0; i < pixels; i++)
+        in[IN * i] = (lab[3 * i] - 50) / 100;
+}
+
+static size_t cells(const qkv_dense_config *c) { return c->trunk.image / c->cell; } /* in a row */
+
+/* Tells a and b, over 110, of a cell. */
+static void put_hint(qkv_real *in, const qkv_dense_config *c, size_t cell, const double ab[2])
+{
+    size_t top = cell / cells(c) * c->cell, left = cell % cells(c) * c->cell;
+    for (size_t y = top; y < top + c->cell; y++)
+        for (size_t x = left; x < left + c->cell; x++) {
+            qkv_real *pixel = in + IN * (y * c->trunk.image + x);
+            pixel[1] = (qkv_real)ab[0];
+            pixel[2] = (qkv_real)ab[1];
+            pixel[3] = 1;
+        }
+}
+
+/* The mean colour of a cell, over 110. */
+static void cell_color(double ab[2], const qkv_dense_config *c, const qkv_real *lab, size_t cell)
+{
+    size_t top = cell / cells(c) * c->cell, left = cell % cells(c) * c->cell;
+    double n = (double)(c->cell * c->cell) * AB;
+    ab[0] = ab[1] = 0;
+    for (size_t y = top; y < top + c->cell; y++)
+        for (size_t x = left; x < left + c->cell; x++)
+            for (size_t k = 0; k < 2; k++)
+                ab[k] += (double)lab[3 * (y * c->trunk.image + x) + 1 + k] / n;
+}
+
+/* Hint i of a picture whose hints are drawn with r: a cell of its own. */
+static size_t hint_cell(const qkv_dense_config *c, size_t i, uint64_t order)
+{
+    size_t n = cells(c) * cells(c);
+    return (size_t)qkv_shuffled(i, n, order);
+}
+
+static uint64_t draw_order(qkv__rng *r)
+{
+    uint64_t high = (uint64_t)qkv__rng_u32(r) << 32;
+    return high | qkv__rng_u32(r);
+}
+
+static void put_hints(qkv_real *in, const qkv_dense_config *c, const qkv_real *lab, size_t count,
+                      uint64_t order)
+{
+    for (size_t i = 0; i < count; i++) {
+        double ab[2];
+        size_t cell = hint_cell(c, i, order);
+        cell_color(ab, c, lab, cell);
+        put_hint(in, c, cell, ab);
+    }
+}
+
+void qkv_colorize_mean(const qkv_pixels *p, double *a, double *b)
+{
+    size_t n = qkv_pixels_height(p) * qkv_pixels_width(p), count = qkv_pixels_count(p);
+    *a = *b = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *rgb = qkv_pixels_data(p, i);
+        for (size_t j = 0; j < n; j++) {
+            qkv_real lab[3];
+            lab_of(lab, rgb + 3 * j, 1);
+            *a += (double)lab[1];
+            *b += (double)lab[2];
+        }
+    }
+    *a /= (double)(n * count);
+    *b /= (double)(n * count);
+}
+
+/* ---- training ---------------------------------------------------------------------------- */
+
+static bool make_room(colorize *s, size_t count, size_t pixels)
+{
+    if (count <= s->room)
+        return true;
+    qkv__free(s->ctx, s->rgb);
+    qkv__free(s->ctx, s->lab);
+    s->room = 0;
+    s->rgb = qkv__malloc(s->ctx, count * pixels * 3);
+    s->lab = qkv__malloc(s->ctx, count * pixels * 3 * sizeof *s->lab);
+    if (!s->rgb || !s->lab)
+        return false;
+    s->room = count;
+    return true;
+}
+
+/* in (pixels, 4) and what it should become, ab (pixels, 2), of a sample; number i of its part. */
+static void make_sample(const colorize *s, size_t i, uint64_t sample, qkv_real *in, qkv_real *ab)
+{
+    const qkv_dense_config *c = qkv_model_config(s->model);
+    size_t pixels = c->trunk.image * c->trunk.image, n = cells(c) * cells(c);
+    qkv_real *lab = s->lab + i * pixels * 3;
+    qkv__view v = qkv__view_of(qkv_pixels_count(s->train), s->seed, sample, s->o.shift,
+                               s->o.mirror);
+    qkv__view_take(s->rgb + i * pixels * 3, s->train, &v);
+    lab_of(lab, s->rgb + i * pixels * 3, pixels);
+    put_lightness(in, lab, pixels);
+    for (size_t j = 0; j < pixels; j++)
+        for (size_t k = 0; k < 2; k++)
+            ab[2 * j + k] = lab[3 * j + 1 + k] / (qkv_real)AB;
+    qkv__rng r;
+    qkv__rng_init(&r, s->seed, qkv__hash64("hints", 5) + sample);
+    size_t most = s->o.hints < n ? s->o.hints : n;
+    size_t count = (size_t)pow(1 + (double)most, qkv__rng_uniform(&r)) - 1;
+    put_hints(in, c, lab, count, draw_order(&r));
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    colorize *s = self;
+    const qkv_dense_config *c = qkv_model_config(s->model);
+    size_t B = part->count, side = c->trunk.image, pixels = side * side;
+    size_t in_shape[] = {B, side, side, IN}, ab_shape[] = {B, side, side, 2};
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, in_shape);
+    qkv_tensor *y = qkv_tensor_from(t, NULL, 4, ab_shape);
+    if (!x || !y || !make_room(s, B, pixels))
+        return NULL;
+    qkv_real *in = qkv_tensor_fill(x), *ab = qkv_tensor_fill(y);
+    uint64_t first = part->step * part->total + part->first;
+    int threads = qkv_context_threads(s->ctx);
+#pragma omp parallel for num_threads(threads) default(none) shared(s, B, pixels, in, ab, first)
+    for (size_t i = 0; i < B; i++)
+        make_sample(s, i, first + i, in + i * pixels * IN, ab + i * pixels * 2);
+    qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
+                        .samples = B};
+    qkv_tape_randomness(t, &r);
+    y = qkv_huber_loss(t, qkv_dense_forward(s->model, t, x), y, s->o.huber);
+    return B == part->total ? y : qkv_scale(t, y, (double)B / (double)part->total);
+}
+
+/* ---- judging ------------------------------------------------------------------------------- */
+
+/* Squared errors of a and b. */
+typedef struct {
+    double none, hints, mean, nearest;
+} errors;
+
+static double squared(const qkv_real *lab, double a, double b)
+{
+    double da = a - (double)lab[1], db = b - (double)lab[2];
+    return da * da + db * db;
+}
+
+static double add_predicted(const qkv_real *ab, const qkv_real *lab, size_t pixels)
+{
+    double sum = 0;
+    for (size_t i = 0; i < pixels; i++)
+        sum += squared(lab + 3 * i, AB * (double)ab[2 * i], AB * (double)ab[2 * i + 1]);
+    return sum;
+}
+
+/* Of the hint whose middle is nearest to each pixel. */
+static double add_nearest(const qkv_dense_config *c, const qkv_real *lab, size_t count,
+                          uint64_t order)
+{
+    size_t side = c->trunk.image;
+    double sum = 0, ab[QKV_COLORIZE_HINTS][2], middle[QKV_COLORIZE_HINTS][2];
+    for (size_t h = 0; h < count; h++) {
+        size_t cell = hint_cell(c, h, order);
+        cell_color(ab[h], c, lab, cell);
+        for (size_t k = 0; k < 2; k++)
+            middle[h][k] = ((double)(k ? cell / cells(c) : cell % cells(c)) + 0.5) *
+                               (double)c->cell - 0.5;
+    }
+    for (size_t i = 0; i < side * side; i++) {
+        size_t best = 0;
+        double least = INFINITY;
+        for (size_t h = 0; h < count; h++) {
+            double d = hypot(middle[h][0] - (double)(i % side), middle[h][1] - (double)(i / side));
+            if (d < least) {
+                least = d;
+                best = h;
+            }
+        }
+        sum += squared(lab + 3 * i, AB * ab[best][0], AB * ab[best][1]);
+    }
+    return sum;
+}
+
+/* The colours of B pictures (side, side, 4) at in; NULL on failure. */
+static const qkv_real *predict(qkv_model *m, qkv_tape *t, qkv_real *in, size_t B)
+{
+    const qkv_dense_config *c = qkv_model_config(m);
+    size_t shape[] = {B, c->trunk.image, c->trunk.image, IN};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    return qkv_data(t, qkv_dense_forward(m, t, qkv_tensor_wrap(t, in, 4, shape)));
+}
+
+/* Which pictures: `count`, evenly over all; and memory for a batch. */
+typedef struct {
+    const qkv_pixels *pictures;
+    size_t count;
+    qkv_real *in, *lab;
+} judged;
+
+static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const judged *j, size_t done, size_t B,
+                              errors *sum)
+{
+    const qkv_dense_config *c = qkv_model_config(m);
+    size_t pixels = c->trunk.image * c->trunk.image, all = qkv_pixels_count(j->pictures);
+    size_t n = cells(c) * cells(c), hints = n < QKV_COLORIZE_HINTS ? n : QKV_COLORIZE_HINTS;
+    for (size_t i = 0; i < B; i++) {
+        qkv_real *lab = j->lab + i * pixels * 3;
+        lab_of(lab, qkv_pixels_data(j->pictures, (done + i) * all / j->count), pixels);
+        put_lightness(j->in + i * pixels * IN, lab, pixels);
+    }
+    const qkv_real *ab = predict(m, t, j->in, B);
+    for (size_t i = 0; i < B && ab; i++)
+        sum->none += add_predicted(ab + i * pixels * 2, j->lab + i * pixels * 3, pixels);
+    for (size_t i = 0; i < B && ab; i++) {
+        const qkv_real *lab = j->lab + i * pixels * 3;
+        qkv__rng r;
+        qkv__rng_init(&r, 0, qkv__hash64("judge", 5) + (done + i) * all / j->count);
+        uint64_t order = draw_order(&r);
+        put_hints(j->in + i * pixels * IN, c, lab, hints, order);
+        sum->nearest += add_nearest(c, lab, hints, order);
+        for (size_t k = 0; k < pixels; k++)
+            sum->mean += squared(lab + 3 * k, c->mean_a, c->mean_b);
+    }
+    ab = ab ? predict(m, t, j->in, B) : NULL;
+    for (size_t i = 0; i < B && ab; i++)
+        sum->hints += add_predicted(ab + i * pixels * 2, j->lab + i * pixels * 3, pixels);
+    return ab ? QKV_OK : qkv_tape_status(t);
+}
+
+static double decibels(double squares, double n)
+{
+    return 10 * log10(PEAK * PEAK * n / fmax(squares, 1e-9));
+}
+
+static qkv_status check_pictures(const qkv_model *m, const qkv_pixels *p, const char *what)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    if (qkv_model_type_of(m) != &qkv_colorizer_type)
+        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not colour pictures",
+                         qkv_model_type_name(qkv_model_type_of(m)));
+    const qkv_dense_config *c = qkv_model_config(m);
+    if (qkv_pixels_height(p) != c->trunk.image || qkv_pixels_width(p) != c->trunk.image ||
+        qkv_pixels_channels(p) != 3)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s pictures are %zu x %zu with %zu channels, "
+                         "the model's %zu x %zu with 3", what, qkv_pixels_width(p),
+                         qkv_pixels_height(p), qkv_pixels_channels(p), c->trunk.image,
+                         c->trunk.image);
+    return QKV_OK;
+}
+
+qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pictures,
+                                 size_t limit, qkv_colorize_score *out)
+{
+    *out = (qkv_colorize_score){0};
+    qkv_status status = check_pictures(m, pictures, "held-out");
+    if (status)
+        return status;
+    const qkv_dense_config *c = qkv_model_config(m);
+    qkv_context *ctx = qkv_model_context(m);
+    size_t all = qkv_pixels_count(pictures), pixels = c->trunk.image * c->trunk.image;
+    judged j = {.pictures = pictures, .count = limit && limit < all ? limit : all};
+    errors sum = {0};
+    j.in = qkv__malloc(ctx, EVAL_PICTURES * pixels * IN * sizeof *j.in);
+    j.lab = qkv__malloc(ctx, EVAL_PICTURES * pixels * 3 * sizeof *j.lab);
+    status = j.in && j.lab ? QKV_OK : QKV_E_MEMORY;
+    for (size_t done = 0, B; done < j.count && !status; done += B) {
+        B = j.count - done < EVAL_PICTURES ? j.count - done : EVAL_PICTURES;
+        status = judge_batch(m, t, &j, done, B, &sum);
+    }
+    qkv_tape_reset(t);
+    qkv__free(ctx, j.in);
+    qkv__free(ctx, j.lab);
+    double n = 2 * (double)(j.count * pixels);
+    *out = (qkv_colorize_score){decibels(sum.none, n), decibels(sum.hints, n),
+                                decibels(sum.mean, n), decibels(sum.nearest, n), j.count};
+    return status;
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    colorize *s = self;
+    qkv_colorize_score score;
+    qkv_status status = qkv_colorize_evaluate(s->model, t, s->valid, limit, &score);
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"psnr", score.psnr}, {"psnr_hints", score.psnr_hints}, {"psnr_mean", score.mean},
+               {"psnr_nearest", score.nearest}};
+    *out = (qkv_measures){.more_is_better = true, .scored = score.pictures,
+                          .units = qkv_pixels_count(s->valid)};
+    for (; out->count < (int)(sizeof all / sizeof *all); out->count++) {
+        out->item[out->count].name = all[out->count].name;
+        out->item[out->count].value = all[out->count].value;
+    }
+    return status;
+}
+
+/* ---- colouring ------------------------------------------------------------------------------ */
+
+static qkv_status read_hints(qkv_real *in, qkv_model *m, const qkv_image *image,
+                             const qkv_color_hint *hints, size_t count)
+{
+    const qkv_dense_config *c = qkv_model_config(m);
+    for (size_t i = 0; i < count; i++) {
+        const qkv_color_hint *h = hints + i;
+        qkv_real lab[3];
+        if (h->x >= image->width || h->y >= image->height)
+            return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "hint %zu,%zu: the picture is "
+                             "%zu x %zu", h->x, h->y, image->width, image->height);
+        size_t x = h->x * cells(c) / image->width, y = h->y * cells(c) / image->height;
+        lab_of(lab, h->rgb, 1);
+        const double ab[2] = {(double)lab[1] / AB, (double)lab[2] / AB};
+        put_hint(in, c, y * cells(c) + x, ab);
+    }
+    return QKV_OK;
+}
+
+/* A pixel of that lightness and these colours. */
+static void put_pixel(uint8_t *rgb, qkv_real L, qkv_real a, qkv_real b)
+{
+    qkv_real lab[3] = {L, a, b};
+    qkv_lab_to_srgb(lab, lab, 1);
+    for (size_t k = 0; k < 3; k++)
+        rgb[k] = (uint8_t)(255 * lab[k] + (qkv_real)0.5);
+}
+
+/* Gives `small`, which has the model's size, the model's colours. */
+static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const qkv_image *whole,
+                              const qkv_color_hint *hints, size_t count)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    size_t n = small->width * small->height;
+    qkv_real *lab = qkv__malloc(ctx, n * (3 + IN) * sizeof *lab), *in = lab + 3 * n;
+    if (!lab)
+        return QKV_E_MEMORY;
+    lab_of(lab, small->data, n);
+    put_lightness(in, lab, n);
+    qkv_status status = read_hints(in, m, whole, hints, count);
+    const qkv_real *ab = status ? NULL : predict(m, t, in, 1);
+    if (!status && !ab)
+        status = qkv_tape_status(t);
+    for (size_t i = 0; i < n && ab; i++)
+        put_pixel(small->data + 3 * i, lab[3 * i], (qkv_real)AB * ab[2 * i],
+                  (qkv_real)AB * ab[2 * i + 1]);
+    qkv__free(ctx, lab);
+    return status;
+}
+
+/* Gives `colored` the lightness of `in`, of its size. */
+static void take_lightness(qkv_image *colored, const qkv_image *in)
+{
+    for (size_t i = 0; i < in->width * in->height; i++) {
+        qkv_real light[3], color[3];
+        lab_of(light, in->data + 3 * i, 1);
+        lab_of(color, colored->data + 3 * i, 1);
+        put_pixel(colored->data + 3 * i, light[0], color[1], color[2]);
+    }
+}
+
+qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_image *in,
+                        const qkv_color_hint *hints, size_t count)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_dense_config *c = qkv_model_config(m);
+    qkv_image small = {0};
+    *out = (qkv_image){0};
+    if (qkv_model_type_of(m) != &qkv_colorizer_type || in->channels != 3)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s model does not colour a picture of %zu "
+                         "channels", qkv_model_type_name(qkv_model_type_of(m)), in->channels);
+    size_t side = c->trunk.image;
+    qkv_status status = qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BICUBIC, NULL);
+    if (!status)
+        status = color_small(&small, m, t, in, hints, count);
+    if (!status)
+        status = qkv_image_resize(out, ctx, &small, in->width, in->height, QKV_RESIZE_BICUBIC,
+                                  NULL);
+    if (!status && (in->width != side || in->height != side))
+        take_lightness(out, in);
+    qkv_image_free(&small, ctx);
+    return status;
+}
+
+/* ---- the task ------------------------------------------------------------------------------ */
+
+static size_t units(void *self) { return (void)self, 1; }
+static double flops(void *self) { return qkv_dense_flops(((colorize *)self)->model, 1); }
+
+static void destroy(void *self)
+{
+    colorize *s = self;
+    qkv__free(s->ctx, s->rgb);
+    qkv__free(s->ctx, s->lab);
+    qkv__free(s->ctx, s);
+}
+
+static const qkv_task_type colorize_type = {"colorize", "pictures", 1, loss, evaluate, units,
+                                            flops, destroy};
+static const qkv_task_type colorize_type_no_valid = {"colorize", "pictures", 1, loss, NULL, units,
+                                                     flops, destroy};
+
+qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
+                             const qkv_pixels *valid, const qkv_colorize_options *options,
+                             uint64_t seed)
+{
+    *out = (qkv_task){0};
+    qkv_context *ctx = qkv_model_context(model);
+    qkv_status status = check_pictures(model, train, "training");
+    if (!status && valid)
+        status = check_pictures(model, valid, "held-out");
+    if (status)
+        return status;
+    colorize *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (colorize){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed,
+                    .o = options ? *options : qkv_colorize_defaults()};
+    *out = (qkv_task){valid ? &colorize_type : &colorize_type_no_valid, s, model, seed};
+    return QKV_OK;
+}
