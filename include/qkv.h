@@ -33,6 +33,7 @@
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/colorize.h>
+#include <qkv/reconstruct.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
 

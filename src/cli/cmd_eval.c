@@ -24,6 +24,7 @@ static const judge judges[] = {
     {eval_takes_classify, eval_classify, "texts", true, false},
     {qkv_model_is_forecaster, eval_forecast, "windows", false, false},
     {eval_takes_colorize, eval_colorize, "pictures", false, false},
+    {eval_takes_reconstruct, eval_reconstruct, "pictures", false, false},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -41,6 +42,9 @@ static const qkv_option rows[] = {
      .help = "BLEU counts words between blanks, as `qkv score bleu --tokenized`"},
     {.flag = "lines", .type = QKV_OPT_BOOL, FIELD(lines),
      .help = "of models that guess hidden words: each line of the file is a text"},
+    {.flag = "mask", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
+     FIELD(mask), .initial = "-1", .value = "R",
+     .help = "of models that fill in pictures: share hidden; below 0: as in training"},
 };
 static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows};
 
@@ -157,5 +161,9 @@ const cli_command cli_eval = {
                        "naive forecasts, and the ratio of loss to the better one's.\n\n"
                        "Colourers: squared error of a and b of Lab in dB below 255^2, without "
                        "hints (psnr) and with 10 random ones (psnr_hints); that of the training "
-                       "pictures' mean colour, and of the nearest hint's."},
+                       "pictures' mean colour, and of the nearest hint's.\n\n"
+                       "Models that fill in pictures: squared error of the hidden patches, the "
+                       "same each time, in dB below that of black for white (psnr), as training "
+                       "has it (loss); dB of each picture's mean visible colour (psnr_mean) and "
+                       "of the nearest visible pixel (psnr_nearest)."},
     .run = run};

@@ -12,12 +12,14 @@
     X(train_classify) \
     X(train_forecast) \
     X(train_colorize) \
+    X(train_reconstruct) \
     X(train_tokenizer) \
     X(generate) \
     X(translate) \
     X(fill) \
     X(classify) \
     X(forecast) \
+    X(reconstruct) \
     X(eval)     \
     X(score)    \
     X(tokenize) \

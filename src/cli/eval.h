@@ -13,6 +13,7 @@ typedef struct {
     bool lines; /* each line of the file is a text */
     bool tokenized; /* BLEU of words between blanks */
     size_t beam;    /* 0: as the directory says */
+    double mask;    /* share of the patches hidden; below 0: as in training */
     qkv_model *model;
     qkv_tokenizer *tokenizer; /* NULL for models without text */
     qkv_tape *tape;
@@ -21,9 +22,11 @@ typedef struct {
 /* Fills the measures; scored counts what was judged, in the row's unit. */
 typedef qkv_status eval_fn(eval *e, qkv_measures *out);
 eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize;
+eval_fn eval_reconstruct;
 bool eval_takes_mlm(const qkv_model *m);
 bool eval_takes_classify(const qkv_model *m);
 bool eval_takes_colorize(const qkv_model *m);
+bool eval_takes_reconstruct(const qkv_model *m);
 
 void eval_add(qkv_measures *m, const char *name, double value);
 

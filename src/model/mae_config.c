@@ -25,14 +25,15 @@ static const qkv__named_size encoders[] = {
      4, 4},
     {"mini", "6 layers of 192, decoder 4 of 128: half an hour", 192, 6, 6},
     {"tiny", "12 layers of 192, decoder 4 of 192: hours", 192, 12, 6},
+    {"small", "12 layers of 384, decoder 8 of 256: a day", 384, 12, 6},
     {"base", "12 layers of 768, decoder 8 of 512: ViT-B's 112M", 768, 12, 12},
     {"large", "24 layers of 1024, decoder 8 of 512: ViT-L's 330M", 1024, 24, 16},
     {NULL, NULL, 0, 0, 0},
 };
 static const qkv__named_size decoders[] = {
-    {"nano", NULL, 64, 1, 2},   {"micro", NULL, 128, 2, 4},  {"mini", NULL, 128, 4, 4},
-    {"tiny", NULL, 192, 4, 6},  {"base", NULL, 512, 8, 16},  {"large", NULL, 512, 8, 16},
-    {NULL, NULL, 0, 0, 0},
+    {"nano", NULL, 64, 1, 2},   {"micro", NULL, 128, 2, 4}, {"mini", NULL, 128, 4, 4},
+    {"tiny", NULL, 192, 4, 6},  {"small", NULL, 256, 8, 8}, {"base", NULL, 512, 8, 16},
+    {"large", NULL, 512, 8, 16}, {NULL, NULL, 0, 0, 0},
 };
 
 bool qkv_mae_preset(const char *name, qkv_mae_config *config)

@@ -1,0 +1,468 @@
+/* reconstruct.c - filling in the hidden patches of pictures. */
+#include "qkv/reconstruct.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { EVAL_BATCH = 32, GREY = 128 };
+static const uint64_t EVAL_SEED = 0x68696464656E0ull; /* all models are asked the same patches */
+static const double PATCH_EPS = 1e-6; /* as in qkv_mae_targets */
+
+/* Where the patches of a picture are. */
+typedef struct {
+    size_t image, patch, channels, side; /* side: patches in a row */
+} grid;
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_pixels *train, *valid;
+    qkv_batches *batches;
+    int32_t *order; /* (room, patches) of the part at hand */
+    size_t room;
+    uint64_t seed;
+} reconstruct;
+
+static const qkv_mae_config *config_of(const qkv_model *m) { return qkv_model_config(m); }
+
+static grid grid_of(const qkv_model *m)
+{
+    const qkv_patches_config *c = &config_of(m)->trunk;
+    return (grid){c->image, c->patch, c->channels, c->image / c->patch};
+}
+
+static size_t patches(const grid *g) { return g->side * g->side; }
+static size_t numbers(const grid *g) { return g->patch * g->patch * g->channels; }
+
+/* Where in a picture value i of patch p is: rows, columns, channels of a patch. */
+static size_t place(const grid *g, size_t p, size_t i)
+{
+    size_t channel = i % g->channels, pixel = i / g->channels;
+    size_t y = p / g->side * g->patch + pixel / g->patch;
+    size_t x = p % g->side * g->patch + pixel % g->patch;
+    return (y * g->image + x) * g->channels + channel;
+}
+
+/* ---- training ---------------------------------------------------------------------------- */
+
+/* Uninitialised room for n pictures. */
+static qkv_tensor *room_for(qkv_tape *t, const grid *g, size_t n)
+{
+    size_t shape[] = {n, g->image, g->image, g->channels};
+    return qkv_tensor_from(t, NULL, 4, shape);
+}
+
+/* The orders of samples first, first + 1, ..; false when memory is out. */
+static bool draw_masks(reconstruct *s, uint64_t first, size_t n, size_t count)
+{
+    if (n > s->room) {
+        qkv__free(s->ctx, s->order);
+        s->room = 0;
+        s->order = qkv__calloc(s->ctx, n * count, sizeof *s->order);
+        if (!s->order)
+            return false;
+        s->room = n;
+    }
+    for (size_t i = 0; i < n; i++)
+        qkv_mae_shuffle(s->order + i * count, count, s->seed, first + i);
+    return true;
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    reconstruct *s = self;
+    grid g = grid_of(s->model);
+    uint64_t first = part->step * part->total + part->first;
+    qkv_tensor *x = room_for(t, &g, part->count);
+    if (!x || !draw_masks(s, first, part->count, patches(&g)) ||
+        qkv_batches_get(s->batches, first, part->count, qkv_tensor_fill(x), NULL, NULL))
+        return NULL;
+    qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
+                        .samples = part->count};
+    qkv_tape_randomness(t, &r);
+    qkv_mae_masks masks = {part->count, patches(&g),
+                           qkv_mae_kept(patches(&g), config_of(s->model)->mask_ratio), s->order};
+    qkv_tensor *y = qkv_mae_decode(s->model, t, qkv_mae_encode(s->model, t, x, &masks), &masks);
+    return qkv_scale(t, qkv_mae_loss(s->model, t, y, x, &masks),
+                     (double)part->count / (double)part->total);
+}
+
+/* ---- filling in --------------------------------------------------------------------------- */
+
+/* What takes a patch as the model has learnt it back to pixels as it gets them. */
+static void patch_scale(const grid *g, const qkv_real *picture, size_t p, double *shift,
+                        double *scale)
+{
+    size_t n = numbers(g);
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)picture[place(g, p, i)];
+    *shift = sum / (double)n;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)picture[place(g, p, i)] - *shift;
+        squares += d * d;
+    }
+    *scale = sqrt(squares / (double)(n > 1 ? n - 1 : 1) + PATCH_EPS);
+}
+
+/* Patches (n, patches, numbers) as learnt -> pictures (n, image, image, channels) in [0, 1]. x: the
+ * true pictures as the model gets them. */
+static void to_pictures(const qkv_model *m, const qkv_real *learnt, const qkv_real *x, size_t n,
+                        qkv_real *out)
+{
+    grid g = grid_of(m);
+    const qkv_picture_format *f = qkv_model_pictures(m);
+    size_t size = g.image * g.image * g.channels;
+    bool normed = config_of(m)->norm_pix;
+    for (size_t b = 0; b < n; b++)
+        for (size_t p = 0; p < patches(&g); p++) {
+            double shift = 0, scale = 1;
+            if (normed)
+                patch_scale(&g, x + b * size, p, &shift, &scale);
+            for (size_t i = 0; i < numbers(&g); i++, learnt++) {
+                size_t c = i % g.channels;
+                double v = ((double)*learnt * scale + shift) * f->std[c] + f->mean[c];
+                v = v > 0 ? v : 0; /* and what is no number */
+                out[b * size + place(&g, p, i)] = (qkv_real)(v < 1 ? v : 1);
+            }
+        }
+}
+
+/* pixels x (n, ..) on the tape -> out (n, image, image, channels), the caller's, in [0, 1];
+ * *share: the loss, unless NULL. */
+static qkv_status fill_in(qkv_model *m, qkv_tape *t, qkv_tensor *x, const qkv_mae_masks *masks,
+                          qkv_real *out, double *share)
+{
+    qkv_tensor *y = qkv_mae_decode(m, t, qkv_mae_encode(m, t, x, masks), masks);
+    if (share)
+        *share = (double)qkv_item(t, qkv_mae_loss(m, t, y, x, masks));
+    const qkv_real *learnt = qkv_data(t, qkv_mae_patches(m, t, y)), *pixels = qkv_data(t, x);
+    if (!qkv_tape_status(t))
+        to_pictures(m, learnt, pixels, masks->pictures, out);
+    return qkv_tape_status(t);
+}
+
+/* ---- evaluation -------------------------------------------------------------------------- */
+
+typedef struct {
+    qkv_model *model;
+    qkv_tape *tape;
+    const qkv_pixels *pixels;
+    grid g;
+    size_t kept;
+    int32_t order[EVAL_BATCH * 4096]; /* (batch, patches) */
+    bool seen[4096];                  /* of the picture at hand */
+    qkv_real *filled;                 /* (EVAL_BATCH pictures) */
+    double error[3], loss;            /* sums of squares: model, mean, nearest; of losses */
+} judge;
+enum { MODEL, MEAN, NEAREST };
+
+/* The mean visible colour. */
+static void mean_colour(const judge *j, const uint8_t *picture, double mean[3])
+{
+    const grid *g = &j->g;
+    double sum[3] = {0, 0, 0}, count = 0;
+    for (size_t p = 0; p < patches(g); p++)
+        for (size_t i = 0; i < numbers(g) && j->seen[p]; i++) {
+            sum[i % g->channels] += picture[place(g, p, i)];
+            count += i % g->channels == 0;
+        }
+    for (size_t c = 0; c < 3; c++)
+        mean[c] = sum[c] / count;
+}
+
+/* How far v is from first .. first + patch - 1, and the nearest of them. */
+static size_t into(size_t v, size_t first, size_t patch, size_t *nearest)
+{
+    *nearest = v < first ? first : v >= first + patch ? first + patch - 1 : v;
+    return v > *nearest ? v - *nearest : *nearest - v;
+}
+
+/* The visible pixel nearest to (x, y). */
+static size_t nearest_pixel(const judge *j, size_t x, size_t y)
+{
+    const grid *g = &j->g;
+    size_t best = SIZE_MAX, at = 0;
+    for (size_t p = 0; p < patches(g); p++) {
+        size_t px, py;
+        if (!j->seen[p])
+            continue;
+        size_t dx = into(x, p % g->side * g->patch, g->patch, &px);
+        size_t dy = into(y, p / g->side * g->patch, g->patch, &py);
+        if (dx * dx + dy * dy >= best)
+            continue;
+        best = dx * dx + dy * dy;
+        at = (py * g->image + px) * g->channels;
+    }
+    return at;
+}
+
+/* Adds up the errors of the picture's hidden patches; order: its own. */
+static void judge_picture(judge *j, const uint8_t *picture, const qkv_real *filled,
+                          const int32_t *order)
+{
+    const grid *g = &j->g;
+    double mean[3];
+    for (size_t p = 0; p < patches(g); p++)
+        j->seen[order[p]] = p < j->kept;
+    mean_colour(j, picture, mean);
+    for (size_t p = 0; p < patches(g); p++)
+        for (size_t i = 0; i < numbers(g) && !j->seen[p]; i += g->channels) {
+            size_t at = place(g, p, i), pixel = at / g->channels;
+            size_t near = nearest_pixel(j, pixel % g->image, pixel / g->image);
+            for (size_t c = 0; c < g->channels; c++) {
+                double v = picture[at + c];
+                double off[] = {255 * (double)filled[at + c] - v, mean[c] - v,
+                                picture[near + c] - v};
+                for (int k = 0; k < 3; k++)
+                    j->error[k] += off[k] * off[k];
+            }
+        }
+}
+
+/* Pictures begin .. begin + n - 1 of `count` evenly over all. */
+static qkv_status judge_batch(judge *j, size_t begin, size_t n, size_t count)
+{
+    const qkv_picture_format *f = qkv_model_pictures(j->model);
+    size_t number[EVAL_BATCH], L = patches(&j->g), total = qkv_pixels_count(j->pixels);
+    size_t size = j->g.image * j->g.image * j->g.channels;
+    double share;
+    for (size_t i = 0; i < n; i++) {
+        number[i] = (size_t)((double)(begin + i) * (double)total / (double)count);
+        qkv_mae_shuffle(j->order + i * L, L, EVAL_SEED, number[i]);
+    }
+    qkv_tape_reset(j->tape);
+    qkv_tape_mode(j->tape, false, false);
+    qkv_tensor *x = room_for(j->tape, &j->g, n);
+    if (!x)
+        return qkv_tape_status(j->tape);
+    qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(j->model), j->pixels, number, n,
+                      f->mean, f->std);
+    qkv_mae_masks masks = {n, L, j->kept, j->order};
+    qkv_status status = fill_in(j->model, j->tape, x, &masks, j->filled, &share);
+    j->loss += status ? 0 : share * (double)n;
+    for (size_t i = 0; i < n && !status; i++)
+        judge_picture(j, qkv_pixels_data(j->pixels, number[i]), j->filled + i * size,
+                      j->order + i * L);
+    return status;
+}
+
+static double decibels(double squares, double values)
+{
+    return -10 * log10(squares / values / (255.0 * 255.0));
+}
+
+static qkv_status judge_all(judge *j, size_t limit, qkv_reconstruct_score *out)
+{
+    size_t n = qkv_pixels_count(j->pixels), count = limit && limit < n ? limit : n;
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i += EVAL_BATCH)
+        status = judge_batch(j, i, count - i < EVAL_BATCH ? count - i : EVAL_BATCH, count);
+    if (status)
+        return status;
+    double values = (double)(count * (patches(&j->g) - j->kept) * numbers(&j->g));
+    *out = (qkv_reconstruct_score){
+        .psnr = decibels(j->error[MODEL], values), .loss = j->loss / (double)count,
+        .mean = decibels(j->error[MEAN], values), .nearest = decibels(j->error[NEAREST], values),
+        .pictures = count};
+    return QKV_OK;
+}
+
+static qkv_status check_model(const qkv_model *m)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    if (qkv_model_type_of(m) != &qkv_mae_type)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s does not fill in hidden patches",
+                         qkv_model_type_architecture(qkv_model_type_of(m)));
+    const qkv_picture_format *f = qkv_model_pictures(m);
+    grid g = grid_of(m);
+    if (!f || f->channels != g.channels)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
+                         "%zu", g.channels, f ? f->channels : 0);
+    if (patches(&g) > 4096 || patches(&g) < 2)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "2 to 4096 patches in a picture expected, found %zu",
+                         patches(&g));
+    return QKV_OK;
+}
+
+static qkv_status check(const qkv_model *m, const qkv_pixels *p, const char *what)
+{
+    qkv_status status = check_model(m);
+    if (status)
+        return status;
+    grid g = grid_of(m);
+    if (qkv_pixels_height(p) == g.image && qkv_pixels_width(p) == g.image &&
+        qkv_pixels_channels(p) == g.channels)
+        return QKV_OK;
+    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s pictures are %zu x %zu x %zu, "
+                     "the model's %zu x %zu x %zu", what, qkv_pixels_height(p),
+                     qkv_pixels_width(p), qkv_pixels_channels(p), g.image, g.image, g.channels);
+}
+
+qkv_status qkv_reconstruct_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                                    double ratio, size_t limit, qkv_reconstruct_score *out)
+{
+    *out = (qkv_reconstruct_score){0};
+    qkv_context *ctx = qkv_model_context(m);
+    qkv_status status = check(m, pixels, "held-out");
+    if (status)
+        return status;
+    judge *j = qkv__calloc(ctx, 1, sizeof *j);
+    if (!j)
+        return QKV_E_MEMORY;
+    j->model = m;
+    j->tape = t;
+    j->pixels = pixels;
+    j->g = grid_of(m);
+    j->kept = qkv_mae_kept(patches(&j->g), ratio < 0 ? config_of(m)->mask_ratio : ratio);
+    j->filled = qkv__calloc(ctx, EVAL_BATCH * patches(&j->g), numbers(&j->g) * sizeof(qkv_real));
+    status = j->filled ? QKV_OK : QKV_E_MEMORY;
+    if (!status && j->kept == patches(&j->g))
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "no patch is hidden: there is nothing to judge");
+    if (!status)
+        status = judge_all(j, limit, out);
+    qkv_tape_reset(t);
+    qkv__free(ctx, j->filled);
+    qkv__free(ctx, j);
+    return status;
+}
+
+/* ---- one picture --------------------------------------------------------------------------- */
+
+/* Puts grey over what is hidden; into filled goes what the model says, or (paste) the truth where
+ * it was seen. */
+static void paint(const grid *g, const uint8_t *picture, const qkv_real *values,
+                  const qkv_mae_masks *masks, bool paste, uint8_t *hidden, uint8_t *filled)
+{
+    for (size_t k = 0; k < masks->patches; k++)
+        for (size_t i = 0; i < numbers(g); i++) {
+            size_t at = place(g, (size_t)masks->order[k], i);
+            bool seen = k < masks->kept;
+            hidden[at] = seen ? picture[at] : GREY;
+            filled[at] = seen && paste ? picture[at]
+                                       : (uint8_t)(255 * (double)values[at] + 0.5);
+        }
+}
+
+static qkv_tensor *one_picture(qkv_tape *t, const qkv_model *m, const uint8_t *picture)
+{
+    const qkv_picture_format *f = qkv_model_pictures(m);
+    grid g = grid_of(m);
+    qkv_tensor *x = room_for(t, &g, 1);
+    qkv_real *values = qkv_tensor_fill(x);
+    for (size_t i = 0; values && i < patches(&g) * numbers(&g); i++) {
+        size_t c = i % g.channels;
+        values[i] = (qkv_real)((picture[i] / 255.0 - f->mean[c]) / f->std[c]);
+    }
+    return x;
+}
+
+qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *picture, double ratio,
+                           uint64_t seed, bool paste, uint8_t *hidden, uint8_t *filled)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    qkv_status status = check_model(m);
+    if (status)
+        return status;
+    if (!(ratio >= 0 && ratio < 1))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the share of hidden patches is in [0, 1), not %g",
+                         ratio);
+    grid g = grid_of(m);
+    size_t L = patches(&g);
+    int32_t *order = qkv__calloc(ctx, L, sizeof *order);
+    qkv_real *values = qkv__calloc(ctx, L, numbers(&g) * sizeof *values);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    status = order && values ? QKV_OK : QKV_E_MEMORY;
+    qkv_mae_masks masks = {1, L, qkv_mae_kept(L, ratio), order};
+    if (!status) {
+        qkv_mae_shuffle(order, L, seed, 0);
+        status = fill_in(m, t, one_picture(t, m, picture), &masks, values, NULL);
+    }
+    if (!status)
+        paint(&g, picture, values, &masks, paste, hidden, filled);
+    qkv_tape_reset(t);
+    qkv__free(ctx, values);
+    qkv__free(ctx, order);
+    return status;
+}
+
+/* ---- the task ---------------------------------------------------------------------------- */
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    reconstruct *s = self;
+    qkv_reconstruct_score score;
+    *out = (qkv_measures){0};
+    qkv_status status = qkv_reconstruct_evaluate(s->model, t, s->valid, -1, limit, &score);
+    if (status)
+        return status;
+    out->item[0].name = "psnr";
+    out->item[0].value = score.psnr;
+    out->item[1].name = "loss";
+    out->item[1].value = score.loss;
+    out->count = 2;
+    out->more_is_better = true;
+    out->scored = score.pictures;
+    out->units = qkv_pixels_count(s->valid);
+    return QKV_OK;
+}
+
+static size_t units(void *self)
+{
+    (void)self;
+    return 1;
+}
+
+static double flops(void *self) { return qkv_mae_flops(((reconstruct *)self)->model, 1); }
+
+static void destroy(void *self)
+{
+    reconstruct *s = self;
+    qkv_batches_destroy(s->batches);
+    qkv__free(s->ctx, s->order);
+    qkv__free(s->ctx, s);
+}
+
+static const qkv_task_type reconstruct_type = {"reconstruct", "pictures", 1, loss, evaluate,
+                                               units, flops, destroy};
+static const qkv_task_type reconstruct_type_no_valid = {"reconstruct", "pictures", 1, loss, NULL,
+                                                        units, flops, destroy};
+
+qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixels *train,
+                                const qkv_pixels *valid, const qkv_augment_options *augment,
+                                uint64_t seed)
+{
+    qkv_context *ctx = qkv_model_context(model);
+    *out = (qkv_task){0};
+    qkv_status status = check(model, train, "training");
+    if (!status && valid)
+        status = check(model, valid, "held-out");
+    if (status)
+        return status;
+    grid g = grid_of(model);
+    if (qkv_mae_kept(patches(&g), config_of(model)->mask_ratio) == patches(&g))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "mask_ratio %g: no patch is hidden",
+                         config_of(model)->mask_ratio);
+    if (augment && augment->mix > 0 && (augment->mixup > 0 || augment->cutmix > 0))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures that are to be filled in are not mixed");
+    reconstruct *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (reconstruct){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed};
+    const qkv_picture_format *f = qkv_model_pictures(model);
+    qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed};
+    if (augment)
+        b.augment = *augment;
+    memcpy(b.mean, f->mean, sizeof b.mean);
+    memcpy(b.std, f->std, sizeof b.std);
+    status = qkv_batches_create(&s->batches, ctx, train, &b);
+    if (status) {
+        destroy(s);
+        return status;
+    }
+    *out = (qkv_task){valid ? &reconstruct_type : &reconstruct_type_no_valid, s, model, seed};
+    return QKV_OK;
+}
