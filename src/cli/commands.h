@@ -18,6 +18,7 @@
     X(translate) \
     X(fill) \
     X(classify) \
+    X(colorize) \
     X(forecast) \
     X(reconstruct) \
     X(eval)     \
