@@ -16,6 +16,7 @@ QKV_BEGIN_DECLS
 typedef struct {
     double crop_scale; /* 0: none. A part of at least this share of the area, of shape 3/4 to 4/3,
                           becomes the picture (Szegedy et al. 2015) */
+    qkv_resize_filter crop_filter;
     size_t crop_pad;   /* moved by up to so many pixels each way */
     bool flip;         /* left and right exchanged, every other time */
     size_t randaugment;      /* so many changes, each drawn from the 14 of RandAugment (Cubuk et

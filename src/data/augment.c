@@ -10,9 +10,12 @@
 
 #define FIELD(member) .offset = offsetof(qkv_augment_options, member)
 
+static const char *const filters[] = {"box", "bilinear", "bicubic", NULL};
 static const qkv_option rows[] = {
     {.flag = "crop-scale", .key = "crop_scale", .type = QKV_OPT_REAL, .max = 1, FIELD(crop_scale),
      .initial = "0", .help = "smallest share of a picture that is cut out and seen; 0: all"},
+    {.flag = "crop-filter", .key = "crop_filter", .type = QKV_OPT_ENUM, FIELD(crop_filter),
+     .names = filters, .initial = "bicubic", .help = "how such a part is resized"},
     {.flag = "crop-pad", .key = "crop_pad", .type = QKV_OPT_SIZE, .max = 1024, FIELD(crop_pad),
      .initial = "0", .help = "most pixels that a picture is moved by"},
     {.flag = "flip", .key = "flip", .type = QKV_OPT_BOOL, FIELD(flip), .initial = "false",

@@ -37,17 +37,17 @@ static bool draw_part(part *p, const qkv_image *of, double low, double high, dou
 }
 
 /* A part becomes the whole. */
-static qkv_status crop(qkv_image *out, const qkv_image *in, double scale, qkv__rng *r,
-                       qkv__augmenter *a)
+static qkv_status crop(qkv_image *out, const qkv_image *in, const qkv_augment_options *o,
+                       qkv__rng *r, qkv__augmenter *a)
 {
     part p;
     qkv_image made;
-    if (!draw_part(&p, in, scale, 1, 3.0 / 4, 4.0 / 3, r))
+    if (!draw_part(&p, in, o->crop_scale, 1, 3.0 / 4, 4.0 / 3, r))
         p = (part){0, 0, in->width, in->height};
     const qkv_box box = {(double)p.left, (double)p.top, (double)(p.left + p.width),
                          (double)(p.top + p.height)};
     qkv_status status = qkv_image_resize(&made, a->ctx, in, out->width, out->height,
-                                         QKV_RESIZE_BICUBIC, &box);
+                                         o->crop_filter, &box);
     if (status)
         return status;
     memcpy(out->data, made.data, made.width * made.height * made.channels);
@@ -166,7 +166,7 @@ qkv_status qkv__augment(qkv_image *out, const qkv_image *from, const qkv_augment
     size_t size = from->width * from->height * from->channels;
     const qkv_image *in = from;
     if (o->crop_scale > 0) {
-        qkv_status status = crop(out, in, o->crop_scale, r, a);
+        qkv_status status = crop(out, in, o, r, a);
         if (status)
             return status;
         in = out;
