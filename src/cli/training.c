@@ -53,8 +53,9 @@ bool cli_training_exists(cli *c, const char *dir)
 /* All that a run writes before its first checkpoint. */
 static const char *const first_files[] = {
     "train/metrics.jsonl", "train/train.tokens", "train/valid.tokens", "train/train.records",
-    "train/valid.records", "train/train.npy", "train/valid.npy", "tokenizer.json", "vocab.txt",
-    "source.spm", "target.spm", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    "train/valid.records", "train/train.npy", "train/valid.npy", "train/train.pixels",
+    "train/valid.pixels", "preprocessor_config.json", "tokenizer.json", "vocab.txt", "source.spm",
+    "target.spm", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
     "merges.txt", "config.json", "generation_config.json", "model.safetensors"};
 enum { FIRST_FILES = sizeof first_files / sizeof *first_files };
 
