@@ -34,6 +34,7 @@
 #include <qkv/task.h>
 #include <qkv/colorize.h>
 #include <qkv/reconstruct.h>
+#include <qkv/recognize.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
 

@@ -8,6 +8,7 @@
 #include "qkv/hub.h"
 #include "qkv/marian.h"
 #include "qkv/run.h"
+#include "qkv/vit.h"
 
 /* Who judges what: the first row whose `takes` is true. */
 typedef struct {
@@ -22,6 +23,7 @@ static const judge judges[] = {
     {qkv_model_is_translator, eval_translate, "tokens", true, true},
     {eval_takes_mlm, eval_mlm, "words", true, false},
     {eval_takes_classify, eval_classify, "texts", true, false},
+    {qkv_model_is_vit, eval_recognize, "pictures", false, false},
     {qkv_model_is_forecaster, eval_forecast, "windows", false, false},
     {eval_takes_colorize, eval_colorize, "pictures", false, false},
     {eval_takes_reconstruct, eval_reconstruct, "pictures", false, false},
@@ -155,6 +157,8 @@ const cli_command cli_eval = {
                        "Classifiers of texts: lines of label, tab, text, perhaps tab, second "
                        "text. Loss, accuracy, and F1: with two classes of the second, else the "
                        "plain mean over the classes.\n\n"
+                       "Classifiers of pictures: a folder, a tar or idx file as in training. "
+                       "Accuracy and loss.\n\n"
                        "Forecasters: from every row on, the first of which are only looked back "
                        "on; squared error in deviations of the training rows (loss) and in the "
                        "data's units (mse), absolute error (mae), the squared errors of the "
