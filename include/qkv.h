@@ -11,6 +11,7 @@
 #include <qkv/resize.h>
 #include <qkv/pixels.h>
 #include <qkv/color.h>
+#include <qkv/masks.h>
 #include <qkv/augment.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
@@ -33,8 +34,8 @@
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/colorize.h>
+#include <qkv/segment.h>
 #include <qkv/reconstruct.h>
-#include <qkv/recognize.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
 

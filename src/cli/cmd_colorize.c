@@ -1,5 +1,5 @@
-/* cmd_colorize.c - `qkv colorize`: a picture in the colours that a model gives it, and where a patch
- * of it looked for them. */
+/* cmd_colorize.c - `qkv colorize`: a picture in the colours that a model gives it, and where a
+ * patch of it looked for them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,10 @@
 #include "qkv/hub.h"
 #include "qkv/marian.h"
 #include "qkv/run.h"
-#include "qkv/vit.h"
+
+/* What data is named with. */
+enum { ON_FILE, ON_PAIRS, ON_MASKS };
+static const char *const data_flags[] = {"--file", "--source and --target", "--images and --masks"};
 
 /* Who judges what: the first row whose `takes` is true. */
 typedef struct {
@@ -16,17 +19,17 @@ typedef struct {
     eval_fn *judge;
     const char *unit;
     bool has_text; /* there is a tokenizer */
-    bool in_pairs; /* on --source and --target, the others on --file */
+    int data;      /* ON_FILE, .. */
 } judge;
 static const judge judges[] = {
-    {qkv_model_is_lm, eval_lm, "tokens", true, false},
-    {qkv_model_is_translator, eval_translate, "tokens", true, true},
-    {eval_takes_mlm, eval_mlm, "words", true, false},
-    {eval_takes_classify, eval_classify, "texts", true, false},
-    {qkv_model_is_vit, eval_recognize, "pictures", false, false},
-    {qkv_model_is_forecaster, eval_forecast, "windows", false, false},
-    {eval_takes_colorize, eval_colorize, "pictures", false, false},
-    {eval_takes_reconstruct, eval_reconstruct, "pictures", false, false},
+    {qkv_model_is_lm, eval_lm, "tokens", true, ON_FILE},
+    {qkv_model_is_translator, eval_translate, "tokens", true, ON_PAIRS},
+    {eval_takes_mlm, eval_mlm, "words", true, ON_FILE},
+    {eval_takes_classify, eval_classify, "texts", true, ON_FILE},
+    {qkv_model_is_forecaster, eval_forecast, "windows", false, ON_FILE},
+    {eval_takes_colorize, eval_colorize, "pictures", false, ON_FILE},
+    {eval_takes_reconstruct, eval_reconstruct, "pictures", false, ON_FILE},
+    {eval_takes_segment, eval_segment, "pictures", false, ON_MASKS},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -38,6 +41,10 @@ static const qkv_option rows[] = {
      .help = "the same for translators: sentences to translate"},
     {.flag = "target", .type = QKV_OPT_STRING, FIELD(target), .value = "FILE",
      .help = "and their translations"},
+    {.flag = "images", .type = QKV_OPT_STRING, FIELD(images), .value = "D",
+     .help = "the same for models of pixels' classes: pictures"},
+    {.flag = "masks", .type = QKV_OPT_STRING, FIELD(masks), .value = "D",
+     .help = "and their masks"},
     {.flag = "beam", .type = QKV_OPT_SIZE, .max = QKV_BEAMS, FIELD(beam), .value = "N",
      .initial = "0", .help = "hypotheses kept in translating; 0: as the directory says"},
     {.flag = "tokenized", .type = QKV_OPT_BOOL, FIELD(tokenized),
@@ -101,13 +108,16 @@ static const judge *find_judge(const eval *e)
 /* Data that would not be read is a mistake. */
 static qkv_status check_data(const eval *e, const judge *j)
 {
-    bool pairs = e->source || e->target;
-    if (j->in_pairs ? !e->file : !pairs)
+    const char *const named[] = {e->file, e->source ? e->source : e->target,
+                                 e->images ? e->images : e->masks};
+    int other = 0;
+    while (other <= ON_MASKS && (other == j->data || !named[other]))
+        other++;
+    if (other > ON_MASKS)
         return QKV_OK;
     return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s", e->dir,
                      qkv_model_type_name(qkv_model_type_of(e->model)),
-                     j->in_pairs ? "--source and --target" : "--file",
-                     j->in_pairs ? "--file" : e->source ? "--source" : "--target");
+                     data_flags[j->data], data_flags[other]);
 }
 
 static int run(cli *c, int argc, char **argv)
@@ -139,7 +149,8 @@ static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv eval runs/book", "qkv eval runs/book --file other.txt --json",
     "qkv eval runs/ende --source en.txt --target de.txt",
-    "qkv eval runs/load --file new.csv", NULL};
+    "qkv eval runs/load --file new.csv",
+    "qkv eval runs/seg --images photos --masks masks --json", NULL};
 
 const cli_command cli_eval = {
     .manual = {.name = "eval", .summary = "judge a model on held-out data",
@@ -157,8 +168,6 @@ const cli_command cli_eval = {
                        "Classifiers of texts: lines of label, tab, text, perhaps tab, second "
                        "text. Loss, accuracy, and F1: with two classes of the second, else the "
                        "plain mean over the classes.\n\n"
-                       "Classifiers of pictures: a folder, a tar or idx file as in training. "
-                       "Accuracy and loss.\n\n"
                        "Forecasters: from every row on, the first of which are only looked back "
                        "on; squared error in deviations of the training rows (loss) and in the "
                        "data's units (mse), absolute error (mae), the squared errors of the "
@@ -166,6 +175,9 @@ const cli_command cli_eval = {
                        "Colourers: squared error of a and b of Lab in dB below 255^2, without "
                        "hints (psnr) and with 10 random ones (psnr_hints); that of the training "
                        "pictures' mean colour, and of the nearest hint's.\n\n"
+                       "Models of pixels' classes: mean intersection over union of the classes "
+                       "(miou), share of the pixels (accuracy), loss; pictures and masks are "
+                       "judged at the model's size.\n\n"
                        "Models that fill in pictures: squared error of the hidden patches, the "
                        "same each time, in dB below that of black for white (psnr), as training "
                        "has it (loss); dB of each picture's mean visible colour (psnr_mean) and "

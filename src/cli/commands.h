@@ -12,6 +12,7 @@
     X(train_classify) \
     X(train_forecast) \
     X(train_colorize) \
+    X(train_segment) \
     X(train_reconstruct) \
     X(train_tokenizer) \
     X(generate) \
@@ -19,6 +20,7 @@
     X(fill) \
     X(classify) \
     X(colorize) \
+    X(segment) \
     X(forecast) \
     X(reconstruct) \
     X(eval)     \

@@ -9,7 +9,7 @@
 typedef struct {
     cli *c;
     const char *dir;
-    const char *file, *source, *target; /* data that was named; NULL: not */
+    const char *file, *source, *target, *images, *masks; /* data that was named; NULL: not */
     bool lines; /* each line of the file is a text */
     bool tokenized; /* BLEU of words between blanks */
     size_t beam;    /* 0: as the directory says */
@@ -21,11 +21,12 @@ typedef struct {
 
 /* Fills the measures; scored counts what was judged, in the row's unit. */
 typedef qkv_status eval_fn(eval *e, qkv_measures *out);
-eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize;
-eval_fn eval_reconstruct, eval_recognize;
+eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize, eval_segment;
+eval_fn eval_reconstruct;
 bool eval_takes_mlm(const qkv_model *m);
 bool eval_takes_classify(const qkv_model *m);
 bool eval_takes_colorize(const qkv_model *m);
+bool eval_takes_segment(const qkv_model *m);
 bool eval_takes_reconstruct(const qkv_model *m);
 
 void eval_add(qkv_measures *m, const char *name, double value);

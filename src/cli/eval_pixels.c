@@ -1,12 +1,15 @@
 /* eval_pixels.c - judging models of every pixel. */
 #include "cli/eval.h"
+#include "cli/masks.h"
 #include "cli/pixels.h"
 #include "qkv/colorize.h"
 #include "qkv/reconstruct.h"
+#include "qkv/segment.h"
 
 enum { RGB = 3 };
 
 bool eval_takes_colorize(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_colorizer_type; }
+bool eval_takes_segment(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_segmenter_type; }
 bool eval_takes_reconstruct(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_mae_type; }
 
 /* The pictures of the file, or those that training held out. */
@@ -56,5 +59,37 @@ qkv_status eval_reconstruct(eval *e, qkv_measures *out)
     eval_add(out, "psnr_nearest", s.nearest);
     out->scored = s.pictures;
     qkv_pixels_close(pictures);
+    return status;
+}
+
+static qkv_status open_masks(eval *e, cli_masks *out)
+{
+    const qkv_dense_config *c = qkv_model_config(e->model);
+    qkv_mask_palette palette;
+    if (!e->images != !e->masks)
+        return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "--images and --masks: both expected, found "
+                         "one of them");
+    if (e->images) {
+        qkv_status status = cli_masks_of_model(&palette, e->model);
+        return status ? status : cli_masks_read(out, e->c, e->images, e->masks, &palette,
+                                                c->trunk.image);
+    }
+    qkv_status status = open_pictures(e, NULL, "valid.pixels", 0, 0, &out->images);
+    return status ? status : open_pictures(e, NULL, "valid-masks.pixels", 0, 0, &out->classes);
+}
+
+qkv_status eval_segment(eval *e, qkv_measures *out)
+{
+    cli_masks data = {0};
+    qkv_segment_score s = {0};
+    qkv_status status = open_masks(e, &data);
+    const qkv_segment_data held_out = {data.images, data.classes};
+    if (!status)
+        status = qkv_segment_evaluate(e->model, e->tape, &held_out, 0, &s);
+    eval_add(out, "miou", s.miou);
+    eval_add(out, "accuracy", s.accuracy);
+    eval_add(out, "loss", s.loss);
+    out->scored = s.pictures;
+    cli_masks_close(&data);
     return status;
 }

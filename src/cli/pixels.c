@@ -24,22 +24,30 @@ static const qkv_option rows[] = {
 };
 const qkv_option_table cli_pixels_table = {"Pictures", rows, sizeof rows / sizeof *rows};
 
-typedef struct {
-    cli *c;
-    cli_progress line;
-    size_t skipped;
-} reading;
-
-static bool show(void *user, const qkv_pixels_event *event)
+void cli_reading_begin(cli_reading *r, cli *c)
 {
-    reading *r = user;
+    *r = (cli_reading){.c = c};
+    cli_progress_begin(&r->line, c, "reading", "pictures", 0);
+}
+
+bool cli_reading_show(void *user, const qkv_pixels_event *event)
+{
+    cli_reading *r = user;
     if (event->bad) {
         cli_progress_hide(&r->line);
         cli_note(r->c, "%s: left out", event->bad);
     }
     r->skipped = event->skipped;
+    r->count = event->count;
     cli_progress_show(&r->line, event->done, event->count, NULL);
     return !cli_stopped();
+}
+
+void cli_reading_end(cli_reading *r, const char *path)
+{
+    cli_progress_end(&r->line);
+    if (r->skipped)
+        cli_note(r->c, "%s: %zu of %zu pictures could not be read", path, r->skipped, r->count);
 }
 
 qkv_status cli_pixels_read(qkv_pixels **out, cli *c, const char *path, size_t side,
@@ -50,17 +58,14 @@ qkv_status cli_pixels_read(qkv_pixels **out, cli *c, const char *path, size_t si
     o.channels = channels;
     o.fit = QKV_FIT_CROP;
     qkv_pictures *pictures = NULL;
-    reading r = {.c = c};
+    cli_reading r;
     *out = NULL;
     qkv_status status = qkv_pictures_open(&pictures, c->ctx, path);
     if (status)
         return status;
-    cli_progress_begin(&r.line, c, "reading", "pictures", 0);
-    status = qkv_pixels_read(out, c->ctx, pictures, NULL, &o, show, &r);
-    cli_progress_end(&r.line);
-    if (!status && r.skipped)
-        cli_note(c, "%s: %zu of %zu pictures could not be read", path, r.skipped,
-                 qkv_pictures_count(pictures));
+    cli_reading_begin(&r, c);
+    status = qkv_pixels_read(out, c->ctx, pictures, NULL, &o, cli_reading_show, &r);
+    cli_reading_end(&r, path);
     qkv_pictures_close(pictures);
     return status;
 }

@@ -18,6 +18,16 @@ extern const qkv_option_table cli_pixels_table;
 #define CLI_PIXELS_TRAIN "train/train.pixels"
 #define CLI_PIXELS_VALID "train/valid.pixels"
 
+/* The progress of reading pictures: cli_reading_show is called with one. */
+typedef struct {
+    cli *c;
+    cli_progress line;
+    size_t skipped, count;
+} cli_reading;
+void cli_reading_begin(cli_reading *r, cli *c);
+bool cli_reading_show(void *user, const qkv_pixels_event *event);
+void cli_reading_end(cli_reading *r, const char *path); /* says how many were left out */
+
 /* Decodes what path holds, into memory, as pictures of side x side; those that cannot be read are
  * named and left out. On failure *out is NULL. */
 qkv_status cli_pixels_read(qkv_pixels **out, cli *c, const char *path, size_t side,

@@ -54,7 +54,8 @@ bool cli_training_exists(cli *c, const char *dir)
 static const char *const first_files[] = {
     "train/metrics.jsonl", "train/train.tokens", "train/valid.tokens", "train/train.records",
     "train/valid.records", "train/train.npy", "train/valid.npy", "train/train.pixels",
-    "train/valid.pixels", "preprocessor_config.json", "tokenizer.json", "vocab.txt", "source.spm",
+    "train/valid.pixels", "train/train-masks.pixels", "train/valid-masks.pixels",
+    "preprocessor_config.json", "tokenizer.json", "vocab.txt", "source.spm",
     "target.spm", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
     "merges.txt", "config.json", "generation_config.json", "model.safetensors"};
 enum { FIRST_FILES = sizeof first_files / sizeof *first_files };

@@ -1,0 +1,341 @@
+/* segment.c - the class of every pixel. */
+#include "qkv/segment.h"
+
+#include <string.h>
+
+#include "task/views.h"
+
+enum { EVAL_PICTURES = 32, RGB = 3 };
+
+#define FIELD(member) .offset = offsetof(qkv_segment_options, member)
+static const qkv_option rows[] = {
+    {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
+     .max = 1, FIELD(smoothing), .initial = "0", .help = "label smoothing"},
+    {.flag = "shift", .key = "shift", .type = QKV_OPT_SIZE, .max = 4096, FIELD(shift),
+     .initial = "4", .help = "pictures are moved by up to so many pixels"},
+    {.flag = "mirror", .key = "mirror", .type = QKV_OPT_BOOL, FIELD(mirror), .initial = "true",
+     .help = "pictures are mirrored, every other time"},
+};
+const qkv_option_table qkv_segment_table = {"Segmenting", rows, sizeof rows / sizeof *rows};
+
+qkv_segment_options qkv_segment_defaults(void)
+{
+    qkv_segment_options o = {0};
+    qkv_option_defaults(&qkv_segment_table, &o);
+    return o;
+}
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    qkv_segment_data train, valid;
+    qkv_segment_options o;
+    uint64_t seed;
+    uint8_t *bytes;   /* (room, H, W, 3 + 1): pixels, then classes, of each sample */
+    int32_t *targets; /* (room, H, W) */
+    size_t room;
+} segment;
+
+static size_t side_of(const qkv_model *m)
+{
+    return ((const qkv_dense_config *)qkv_model_config(m))->trunk.image;
+}
+
+static void put_values(qkv_real *out, const qkv_model *m, const uint8_t *rgb, size_t pixels)
+{
+    static const qkv_picture_format plain = {.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
+    const qkv_picture_format *f = qkv_model_pictures(m) ? qkv_model_pictures(m) : &plain;
+    for (size_t i = 0; i < pixels * RGB; i++)
+        out[i] = (qkv_real)(((double)rgb[i] / 255 - f->mean[i % RGB]) / f->std[i % RGB]);
+}
+
+/* ---- training ---------------------------------------------------------------------------- */
+
+static bool make_room(segment *s, size_t count, size_t pixels)
+{
+    if (count <= s->room)
+        return true;
+    qkv__free(s->ctx, s->bytes);
+    qkv__free(s->ctx, s->targets);
+    s->room = 0;
+    s->bytes = qkv__malloc(s->ctx, count * pixels * (RGB + 1));
+    s->targets = qkv__malloc(s->ctx, count * pixels * sizeof *s->targets);
+    if (!s->bytes || !s->targets)
+        return false;
+    s->room = count;
+    return true;
+}
+
+/* Number i of its part: x (pixels, 3), and its targets. */
+static void make_sample(const segment *s, size_t i, uint64_t sample, qkv_real *x, size_t pixels)
+{
+    uint8_t *rgb = s->bytes + i * pixels * (RGB + 1), *classes = rgb + pixels * RGB;
+    qkv__view v = qkv__view_of(qkv_pixels_count(s->train.images), s->seed, sample, s->o.shift,
+                               s->o.mirror);
+    qkv__view_take(rgb, s->train.images, &v);
+    qkv__view_take(classes, s->train.classes, &v);
+    put_values(x, s->model, rgb, pixels);
+    for (size_t j = 0; j < pixels; j++)
+        s->targets[i * pixels + j] = classes[j];
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    segment *s = self;
+    size_t B = part->count, side = side_of(s->model), pixels = side * side;
+    size_t shape[] = {B, side, side, RGB};
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
+    if (!x || !make_room(s, B, pixels))
+        return NULL;
+    qkv_real *values = qkv_tensor_fill(x);
+    uint64_t first = part->step * part->total + part->first;
+    int threads = qkv_context_threads(s->ctx);
+#pragma omp parallel for num_threads(threads) default(none) shared(s, B, pixels, values, first)
+    for (size_t i = 0; i < B; i++)
+        make_sample(s, i, first + i, values + i * pixels * RGB, pixels);
+    qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
+                        .samples = B};
+    qkv_tape_randomness(t, &r);
+    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing,
+                                   .normalizer = (double)(part->total * pixels)};
+    qkv_tensor *targets = qkv_tensor_ids(t, s->targets, 3, shape);
+    return qkv_cross_entropy(t, qkv_dense_forward(s->model, t, x), targets, &o);
+}
+
+/* ---- judging ------------------------------------------------------------------------------- */
+
+/* Pixels of each class; (QKV_MASK_CLASSES) each. */
+typedef struct {
+    size_t truth[QKV_MASK_CLASSES], guess[QKV_MASK_CLASSES], both[QKV_MASK_CLASSES];
+} counts;
+
+static void count_pixels(counts *c, const int32_t *truth, const int32_t *guess, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        c->truth[truth[i]]++;
+        c->guess[guess[i]]++;
+        c->both[truth[i]] += truth[i] == guess[i];
+    }
+}
+
+static double mean_iou(const counts *c)
+{
+    double sum = 0;
+    size_t classes = 0;
+    for (size_t k = 0; k < QKV_MASK_CLASSES; k++) {
+        size_t either = c->truth[k] + c->guess[k] - c->both[k];
+        if (either) {
+            sum += (double)c->both[k] / (double)either;
+            classes++;
+        }
+    }
+    return classes ? sum / (double)classes : 0;
+}
+
+/* Memory for a batch to judge. */
+typedef struct {
+    qkv_real *x;            /* (EVAL_PICTURES, pixels, 3) */
+    int32_t *truth, *guess; /* (EVAL_PICTURES, pixels) */
+    double loss;
+} judged;
+
+/* B pictures, the first of which is number `done` of `count` evenly over all. */
+static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data *data, judged *j,
+                              size_t done, size_t B, size_t count)
+{
+    size_t side = side_of(m), pixels = side * side, shape[] = {B, side, side, RGB};
+    for (size_t i = 0; i < B; i++) {
+        size_t at = (done + i) * qkv_pixels_count(data->images) / count;
+        const uint8_t *classes = qkv_pixels_data(data->classes, at);
+        put_values(j->x + i * pixels * RGB, m, qkv_pixels_data(data->images, at), pixels);
+        for (size_t k = 0; k < pixels; k++)
+            j->truth[i * pixels + k] = classes[k];
+    }
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = j->guess};
+    qkv_tensor *y = qkv_dense_forward(m, t, qkv_tensor_wrap(t, j->x, 4, shape));
+    y = qkv_cross_entropy(t, y, qkv_tensor_ids(t, j->truth, 3, shape), &o);
+    j->loss += (double)qkv_item(t, y);
+    return qkv_tape_status(t);
+}
+
+static qkv_status check_set(const qkv_model *m, const qkv_pixels *p, size_t channels,
+                            const char *what)
+{
+    size_t side = side_of(m);
+    if (qkv_pixels_height(p) == side && qkv_pixels_width(p) == side &&
+        qkv_pixels_channels(p) == channels)
+        return QKV_OK;
+    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s are %zu x %zu with %zu "
+                     "channels, the model's %zu x %zu with %zu", what, qkv_pixels_width(p),
+                     qkv_pixels_height(p), qkv_pixels_channels(p), side, side, channels);
+}
+
+static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    if (qkv_model_type_of(m) != &qkv_segmenter_type)
+        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not tell pixels' classes",
+                         qkv_model_type_name(qkv_model_type_of(m)));
+    qkv_status status = check_set(m, data->images, RGB, "pictures");
+    if (!status)
+        status = check_set(m, data->classes, 1, "masks");
+    size_t count = qkv_pixels_count(data->images), side = side_of(m);
+    const qkv_dense_config *c = qkv_model_config(m);
+    if (!status && qkv_pixels_count(data->classes) != count)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu pictures and %zu masks", count,
+                         qkv_pixels_count(data->classes));
+    for (size_t i = 0; i < count && !status; i++) {
+        const uint8_t *classes = qkv_pixels_data(data->classes, i);
+        for (size_t k = 0; k < side * side && !status; k++)
+            if (classes[k] >= c->outputs)
+                status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: class %d, the model has %zu",
+                                   qkv_pixels_name(data->classes, i), classes[k], c->outputs);
+    }
+    return status;
+}
+
+static qkv_status judge(qkv_model *m, qkv_tape *t, const qkv_segment_data *data, size_t count,
+                        counts *c, double *total)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    size_t pixels = side_of(m) * side_of(m), room = EVAL_PICTURES * pixels;
+    judged j = {.x = qkv__malloc(ctx, room * RGB * sizeof *j.x),
+                .truth = qkv__malloc(ctx, room * sizeof *j.truth),
+                .guess = qkv__malloc(ctx, room * sizeof *j.guess)};
+    qkv_status status = j.x && j.truth && j.guess ? QKV_OK : QKV_E_MEMORY;
+    for (size_t done = 0, B; done < count && !status; done += B) {
+        B = count - done < EVAL_PICTURES ? count - done : EVAL_PICTURES;
+        status = judge_batch(m, t, data, &j, done, B, count);
+        if (!status)
+            count_pixels(c, j.truth, j.guess, B * pixels);
+    }
+    qkv_tape_reset(t);
+    *total = j.loss;
+    qkv__free(ctx, j.x);
+    qkv__free(ctx, j.truth);
+    qkv__free(ctx, j.guess);
+    return status;
+}
+
+qkv_status qkv_segment_evaluate(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
+                                size_t limit, qkv_segment_score *out)
+{
+    *out = (qkv_segment_score){0};
+    qkv_status status = check_data(m, data);
+    if (status)
+        return status;
+    size_t all = qkv_pixels_count(data->images), count = limit && limit < all ? limit : all;
+    counts c = {0};
+    double total = 0, right = 0, n = (double)count * (double)(side_of(m) * side_of(m));
+    status = judge(m, t, data, count, &c, &total);
+    for (size_t k = 0; k < QKV_MASK_CLASSES; k++)
+        right += (double)c.both[k];
+    *out = (qkv_segment_score){mean_iou(&c), right / n, total / n, count};
+    return status;
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    segment *s = self;
+    qkv_segment_score score;
+    qkv_status status = qkv_segment_evaluate(s->model, t, &s->valid, limit, &score);
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"miou", score.miou}, {"accuracy", score.accuracy}, {"loss", score.loss}};
+    *out = (qkv_measures){.more_is_better = true, .scored = score.pictures,
+                          .units = qkv_pixels_count(s->valid.images)};
+    for (; out->count < (int)(sizeof all / sizeof *all); out->count++) {
+        out->item[out->count].name = all[out->count].name;
+        out->item[out->count].value = all[out->count].value;
+    }
+    return status;
+}
+
+/* ---- telling ------------------------------------------------------------------------------- */
+
+/* Of logits (n, C). */
+static void largest(uint8_t *out, const qkv_real *logits, size_t n, size_t C)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t best = 0;
+        for (size_t k = 1; k < C; k++)
+            if (logits[i * C + k] > logits[i * C + best])
+                best = k;
+        out[i] = (uint8_t)best;
+    }
+}
+
+qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_image *in)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_dense_config *c = qkv_model_config(m);
+    if (qkv_model_type_of(m) != &qkv_segmenter_type || in->channels != RGB ||
+        c->outputs > QKV_MASK_CLASSES)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s model does not tell the classes of a picture "
+                         "of %zu channels", qkv_model_type_name(qkv_model_type_of(m)),
+                         in->channels);
+    size_t side = side_of(m), shape[] = {1, side, side, RGB};
+    qkv_image small;
+    qkv_status status =
+        qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BILINEAR, NULL);
+    uint8_t *guess = status ? NULL : qkv__malloc(ctx, side * side);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *x = guess ? qkv_tensor_from(t, NULL, 4, shape) : NULL;
+    if (x)
+        put_values(qkv_tensor_fill(x), m, small.data, side * side);
+    const qkv_real *logits = x ? qkv_data(t, qkv_dense_forward(m, t, x)) : NULL;
+    if (logits)
+        largest(guess, logits, side * side, c->outputs);
+    for (size_t i = 0; i < in->width * in->height && logits; i++)
+        classes[i] = guess[i / in->width * side / in->height * side +
+                           i % in->width * side / in->width];
+    if (!status && !logits)
+        status = guess ? qkv_tape_status(t) : QKV_E_MEMORY;
+    qkv__free(ctx, guess);
+    qkv_image_free(&small, ctx);
+    return status;
+}
+
+/* ---- the task ------------------------------------------------------------------------------ */
+
+static size_t units(void *self) { return (void)self, 1; }
+static double flops(void *self) { return qkv_dense_flops(((segment *)self)->model, 1); }
+
+static void destroy(void *self)
+{
+    segment *s = self;
+    qkv__free(s->ctx, s->bytes);
+    qkv__free(s->ctx, s->targets);
+    qkv__free(s->ctx, s);
+}
+
+static const qkv_task_type segment_type = {"segment", "pictures", 1, loss, evaluate, units, flops,
+                                           destroy};
+static const qkv_task_type segment_type_no_valid = {"segment", "pictures", 1, loss, NULL, units,
+                                                    flops, destroy};
+
+qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_data *train,
+                            const qkv_segment_data *valid, const qkv_segment_options *options,
+                            uint64_t seed)
+{
+    *out = (qkv_task){0};
+    qkv_context *ctx = qkv_model_context(model);
+    qkv_status status = check_data(model, train);
+    if (!status && valid)
+        status = check_data(model, valid);
+    if (status)
+        return status;
+    segment *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (segment){.ctx = ctx, .model = model, .train = *train, .seed = seed,
+                   .o = options ? *options : qkv_segment_defaults()};
+    if (valid)
+        s->valid = *valid;
+    *out = (qkv_task){valid ? &segment_type : &segment_type_no_valid, s, model, seed};
+    return QKV_OK;
+}
