@@ -36,6 +36,7 @@
 #include <qkv/colorize.h>
 #include <qkv/segment.h>
 #include <qkv/reconstruct.h>
+#include <qkv/recognize.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
 

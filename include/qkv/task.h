@@ -26,6 +26,8 @@ typedef struct {
     uint64_t step; /* of the update, from 0 */
     int phase;
     size_t first, count, total;
+    double *data_seconds; /* a task adds the time that it takes to make the batch; NULL: nobody
+                             asks */
 } qkv_task_part;
 
 /* A task is these functions and a struct of its own; programs may bring their own. */

@@ -8,6 +8,7 @@
 #include "qkv/hub.h"
 #include "qkv/marian.h"
 #include "qkv/run.h"
+#include "qkv/vit.h"
 
 /* What data is named with. */
 enum { ON_FILE, ON_PAIRS, ON_MASKS };
@@ -26,6 +27,7 @@ static const judge judges[] = {
     {qkv_model_is_translator, eval_translate, "tokens", true, ON_PAIRS},
     {eval_takes_mlm, eval_mlm, "words", true, ON_FILE},
     {eval_takes_classify, eval_classify, "texts", true, ON_FILE},
+    {qkv_model_is_vit, eval_recognize, "pictures", false, ON_FILE},
     {qkv_model_is_forecaster, eval_forecast, "windows", false, ON_FILE},
     {eval_takes_colorize, eval_colorize, "pictures", false, ON_FILE},
     {eval_takes_reconstruct, eval_reconstruct, "pictures", false, ON_FILE},
@@ -168,6 +170,8 @@ const cli_command cli_eval = {
                        "Classifiers of texts: lines of label, tab, text, perhaps tab, second "
                        "text. Loss, accuracy, and F1: with two classes of the second, else the "
                        "plain mean over the classes.\n\n"
+                       "Classifiers of pictures: a folder, a tar or idx file as in training. "
+                       "Accuracy and loss.\n\n"
                        "Forecasters: from every row on, the first of which are only looked back "
                        "on; squared error in deviations of the training rows (loss) and in the "
                        "data's units (mse), absolute error (mae), the squared errors of the "

@@ -1,41 +1,56 @@
-/* cmd_train_classify.c - `qkv train classify`: labelled texts become a BERT that labels others. */
+/* cmd_train_classify.c - `qkv train classify`: labelled texts become a BERT that labels others;
+ * pictures: train_recognize.c. */
+#include <string.h>
+
 #include "cli/bert.h"
+#include "cli/classify.h"
 #include "cli/commands.h"
 #include "cli/eval.h"
+#include "cli/pictures.h"
 #include "cli/vocabulary.h"
 #include "model/bert.h"
+#include "qkv/augment.h"
 #include "qkv/corpus.h"
 
 typedef struct {
-    const char *data, *valid, *valid_last, *model;
     size_t length;
-    double smoothing, drop, agreement;
+    double drop, agreement;
 } settings;
+
+#define FIELD(member) .offset = offsetof(cli_classify_options, member)
+static const qkv_option common_rows[] = {
+    {.flag = "data", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(data),
+     .value = "DATA", .help = "lines of label, tab, text; perhaps tab, second text. Or pictures: a "
+                              "folder with a folder for each class, a tar of such, an idx file"},
+    {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "DATA",
+     .help = "the same to judge on, never trained on"},
+    {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
+     .initial = "10%", .help = "else: lines, pictures or share held out at the end of the data"},
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
+     .help = "size, of texts: nano tiny mini small medium base large; of pictures, where micro is "
+             "the default: nano micro mini tiny small, with patches base large"},
+    {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(smoothing),
+     .initial = "0", .help = "label smoothing"},
+};
+const qkv_option_table cli_classify_table = {"Classifier", common_rows,
+                                             sizeof common_rows / sizeof *common_rows};
+#undef FIELD
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "data", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(data),
-     .value = "TSV", .help = "lines of label, tab, text; perhaps tab, second text"},
-    {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "TSV",
-     .help = "lines to judge on, never trained on"},
-    {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
-     .initial = "10%", .help = "else: lines or share held out at the end of the data"},
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
-     .help = "size: nano tiny mini small medium base large"},
     {.flag = "length", .type = QKV_OPT_SIZE, .min = 3, .max = 1048576, FIELD(length),
      .initial = "128", .help = "tokens that are read of a text"},
-    {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(smoothing),
-     .initial = "0", .help = "label smoothing"},
     {.flag = "drop-words", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(drop),
      .initial = "0", .help = "share of the words that training hides"},
     {.flag = "agreement", .type = QKV_OPT_REAL, .max = 1000, FIELD(agreement), .initial = "0",
      .help = "read each text twice, with other dropout, and pull both readings together "
              "(R-Drop): about 1"},
 };
-static const qkv_option_table table = {"Classifier", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Texts", rows, sizeof rows / sizeof *rows};
 
 typedef struct {
     cli_job base;
+    cli_classify_options c;
     settings s;
     cli_vocabulary vocabulary;
     qkv_bert_config config;
@@ -91,7 +106,7 @@ static qkv_status collect_labels(job *j)
         status = qkv_labels_collect(&j->labels, &j->texts.data.parts[i]);
     if (!status && j->labels.count < 2)
         status = qkv__fail(j->base.c->ctx, QKV_E_FORMAT, "%s: at least 2 labels expected to learn "
-                           "from, found %zu", j->s.data, j->labels.count);
+                           "from, found %zu", j->c.data, j->labels.count);
     return status;
 }
 
@@ -106,15 +121,15 @@ static qkv_status make_model(job *j)
     j->config.classes = j->labels.count;
     qkv_status status = make_vocabulary(j);
     return status ? status
-                  : cli_bert_create(base, &qkv_bert_classifier_type, &j->config, j->s.model);
+                  : cli_bert_create(base, &qkv_bert_classifier_type, &j->config, j->c.model);
 }
 
 static qkv_status read_data(cli_job *base)
 {
     job *j = (job *)base;
-    const qkv_strings data = {.items = &j->s.data, .count = 1};
+    const qkv_strings data = {.items = &j->c.data, .count = 1};
     j->labels.ctx = base->c->ctx;
-    qkv_status status = cli_split_open(&j->texts, base->c, &data, j->s.valid, j->s.valid_last);
+    qkv_status status = cli_split_open(&j->texts, base->c, &data, j->c.valid, j->c.valid_last);
     if (!status)
         status = collect_labels(j);
     if (!status)
@@ -171,11 +186,11 @@ static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
     cli *c = base->c;
-    qkv_classify_options o = {j->s.smoothing, j->s.drop, j->s.agreement};
+    qkv_classify_options o = {j->c.smoothing, j->s.drop, j->s.agreement};
     qkv_status status = qkv_task_classify(&base->task, base->model, base->train, base->valid,
                                           base->tokenizer, &o, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, j->s.data);
+        return qkv__fail_prefix(c->ctx, j->c.data);
     const qkv_bert_config *config = qkv_model_config(base->model);
     double rate = cli_training_rate(config->width);
     cli_job_rate(base, config->width, base->o.init ? TUNING * rate : rate);
@@ -199,9 +214,24 @@ static const cli_job_type job_type = {
     .name = "classify", .takes = eval_takes_classify, .read = read_data, .write = write_data,
     .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
 
+/* What --data names, looked for before options are read: they depend on it. "" for nothing. */
+static const char *data_of(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--data=", 7) == 0)
+            return argv[i] + 7;
+        if (strcmp(argv[i], "--data") == 0 && i + 1 < argc)
+            return argv[i + 1];
+    }
+    return "";
+}
+
 static int run(cli *c, int argc, char **argv)
 {
+    if (cli_is_pictures(data_of(argc, argv)))
+        return cli_train_recognize(c, argc, argv);
     job j = {.base.c = c};
+    cli_bind(c, &cli_classify_table, &j.c);
     cli_bind(c, &table, &j.s);
     cli_bind(c, &cli_vocabulary_table, &j.vocabulary);
     cli_job_bind(&j.base);
@@ -212,12 +242,16 @@ static int run(cli *c, int argc, char **argv)
 }
 
 static const qkv_option_table *const tables[] = {
-    &table, &cli_vocabulary_table, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
-    &qkv_schedule_table, &qkv__bert_config, NULL};
+    &cli_classify_table, &table, &cli_vocabulary_table, &cli_recognize_table,
+    &qkv_augment_table, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
+    &qkv_schedule_table, &qkv__bert_config, &cli_recognizer_table, NULL};
 static const char *const examples[] = {
     "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
     "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",
-    "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs", NULL};
+    "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs",
+    "qkv train classify --data photos --flip --crop-pad 4 --minutes 30 --out runs/photos",
+    "qkv train classify --data train-images-idx3-ubyte.gz --valid-last 5000 --out b",
+    NULL};
 
 static const qkv__preset presets[] = {
     {"tokenizer", "wordpiece", NULL},
@@ -230,13 +264,22 @@ static const qkv__preset presets[] = {
 };
 
 const cli_command cli_train_classify = {
-    .manual = {.name = "train classify", .summary = "train a BERT to label texts",
-               .usage = "--data TSV --out DIR [options]", .examples = examples,
-               .text = "Learns from lines of a label, a tab and a text, or a label and two texts; "
-                       "labels are any words. --init goes on from a model that learnt to guess "
-                       "hidden words (qkv train mlm) or from a classifier. Judges on what it "
+    .manual = {.name = "train classify", .summary = "train a model to label texts or pictures",
+               .usage = "--data TSV|DIR|TAR|IDX --out DIR [options]", .examples = examples,
+               .text = "Texts: learns from lines of a label, a tab and a text, or a label and two "
+                       "texts; labels are any words. --init goes on from a model that learnt to "
+                       "guess hidden words (qkv train mlm) or from a classifier. Judges on what it "
                        "holds out: accuracy, by which the model is chosen; loss; F1, with two "
                        "classes of the second in the order of their labels' bytes, else the plain "
-                       "mean over the classes. Without --steps or --minutes it takes 5 minutes.",
+                       "mean over the classes.\n\n"
+                       "Pictures: their classes are the folders they lie in, or an idx file's "
+                       "numbers. A compact transformer with convolutions at first (qkv_cct) "
+                       "below 64 pixels, else a Vision Transformer (vit) as others load it. All "
+                       "are brought to one size. --init goes on from such a model, whatever its "
+                       "classes, or from one that learnt to reconstruct (qkv train reconstruct). "
+                       "Here --model is micro, --batch 128, --weight-decay 0.05, --warmup 200, "
+                       "--lr 0.384 / hidden_size, but 1e-3 at most. Judges on accuracy and "
+                       "loss.\n\n"
+                       "Without --steps or --minutes it takes 5 minutes.",
                .tables = tables, .presets = presets},
     .run = run};

@@ -21,8 +21,8 @@ typedef struct {
 
 /* Fills the measures; scored counts what was judged, in the row's unit. */
 typedef qkv_status eval_fn(eval *e, qkv_measures *out);
-eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize, eval_segment;
-eval_fn eval_reconstruct;
+eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize;
+eval_fn eval_reconstruct, eval_recognize, eval_segment;
 bool eval_takes_mlm(const qkv_model *m);
 bool eval_takes_classify(const qkv_model *m);
 bool eval_takes_colorize(const qkv_model *m);

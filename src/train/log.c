@@ -47,6 +47,8 @@ qkv_status qkv__log_step(qkv__loop *l)
     qkv__json_put_real(&w, "loss", l->last_loss);
     qkv__json_put_real(&w, "lr", l->last_lr);
     qkv__json_put_real(&w, "norm", l->last_norm);
+    if (l->data_time > 0)
+        qkv__json_put_real(&w, "data_wait", l->data_time / l->update_time);
     qkv__json_end_object(&w);
     return append(l, &w);
 }

@@ -72,7 +72,7 @@ static qkv_status update(qkv__loop *l)
         qkv_params_zero_grad(l->params);
         for (size_t i = 0; i < o->parts && !status; i++) {
             size_t from = o->batch * i / o->parts, to = o->batch * (i + 1) / o->parts;
-            qkv_task_part part = {l->step, phase, from, to - from, o->batch};
+            qkv_task_part part = {l->step, phase, from, to - from, o->batch, &l->data_time};
             if (to > from)
                 status = pass(l, &part, &loss);
         }
@@ -121,6 +121,7 @@ static qkv_status one_step(qkv__loop *l)
         return status;
     double took = qkv__now() - begun;
     l->updates++;
+    l->update_time += took;
     if (l->recent_time > 5) { /* rates of the last few seconds */
         l->recent_time /= 2;
         l->recent_updates = (l->recent_updates + 1) / 2;

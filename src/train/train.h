@@ -48,6 +48,7 @@ typedef struct {
     double judge_time;    /* estimate of an evaluation on all that is held out */
     double last_save, save_time;
     double recent_time;   /* for rates */
+    double update_time, data_time; /* of all updates; of which tasks say that they made batches */
     uint64_t recent_updates;
     double last_norm, last_lr, last_loss;
     bool stop;

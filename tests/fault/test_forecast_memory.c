@@ -52,7 +52,7 @@ static qkv_status make(fixture *f, bool decoder)
 static bool train(fixture *f)
 {
     for (uint64_t i = 0; i < 4; i++) {
-        const qkv_task_part some = {i / 2, 0, i % 2, 1, 2};
+        const qkv_task_part some = {i / 2, 0, i % 2, 1, 2, NULL};
         qkv_tape_reset(f->tape);
         qkv_tape_mode(f->tape, true, true);
         qkv_params_zero_grad(qkv_model_params(f->model));

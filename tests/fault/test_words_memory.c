@@ -88,7 +88,7 @@ static double train(fixture *f)
 {
     double loss = 0;
     for (uint64_t i = 0; i < 4; i++) {
-        const qkv_task_part some = {i / 2, 0, i % 2, 1, 2};
+        const qkv_task_part some = {i / 2, 0, i % 2, 1, 2, NULL};
         qkv_tape_reset(f->tape);
         qkv_tape_mode(f->tape, true, true);
         qkv_tensor *y = f->task.type->loss(f->task.self, f->tape, &some);

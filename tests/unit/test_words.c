@@ -177,7 +177,7 @@ static double gradient(qkv_task *task, qkv_tape *t, size_t batch, size_t parts, 
     *loss = 0;
     for (size_t i = 0; i < parts; i++) {
         size_t from = batch * i / parts, to = batch * (i + 1) / parts;
-        qkv_task_part part = {2, 0, from, to - from, batch};
+        qkv_task_part part = {2, 0, from, to - from, batch, NULL};
         qkv_tape_reset(t);
         qkv_tape_mode(t, true, true);
         qkv_tensor *y = task->type->loss(task->self, t, &part);

@@ -1,0 +1,41 @@
+/* recognize.h - learning to choose a class for a picture.
+ * Layer: task */
+#ifndef QKV_RECOGNIZE_H
+#define QKV_RECOGNIZE_H
+
+#include <qkv/augment.h>
+#include <qkv/task.h>
+#include <qkv/vit.h>
+
+QKV_BEGIN_DECLS
+
+typedef struct {
+    double smoothing; /* of the labels                       [0, 1)    0 */
+    qkv_augment_options augment;
+} qkv_recognize_options;
+
+/* Pictures of one size, whose classes are numbered as the model's. A sample is one picture,
+ * changed as options say; every epoch has another order. The model is a vit or a qkv_cct that
+ * knows how it wants pictures (qkv_model_set_pictures); it, train and valid (NULL: nothing is held
+ * out) must outlive the task. Measures: accuracy, loss. options may be NULL. On failure out->self
+ * is NULL. */
+qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
+                              const qkv_pixels *valid, const qkv_recognize_options *options,
+                              uint64_t seed);
+
+typedef struct {
+    double accuracy;
+    double loss; /* mean -log p of the class, nats; labels are not smoothed */
+    size_t pictures;
+} qkv_recognize_score;
+
+/* limit: so many pictures, evenly over the set (0: all). t is reset and used without recording. */
+qkv_status qkv_recognize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                                  size_t limit, qkv_recognize_score *out);
+
+/* Probabilities (n, classes), the caller's, of the pictures numbered `pictures` (n). The same. */
+qkv_status qkv_recognize(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                         const size_t *pictures, size_t n, qkv_real *probs);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,146 @@
+/* pictures.c - labelled pictures, from files into sets. */
+#include "cli/pictures.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/file.h"
+
+/* How files begin: idx of bytes, gzip, PNG, JPEG; and what a tar archive has further on. */
+static const struct {
+    size_t at, size;
+    const char *bytes;
+} MARKS[] = {{0, 3, "\0\0\x08"}, {0, 2, "\x1f\x8b"}, {0, 4, "\x89PNG"}, {0, 2, "\xff\xd8"},
+             {257, 5, "ustar"}};
+
+bool cli_is_pictures(const char *path)
+{
+    char head[512] = {0};
+    if (qkv__dir_exists(path))
+        return true;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return false;
+    size_t size = fread(head, 1, sizeof head, f);
+    (void)fclose(f);
+    for (size_t i = 0; i < sizeof MARKS / sizeof *MARKS; i++)
+        if (size >= MARKS[i].at + MARKS[i].size &&
+            memcmp(head + MARKS[i].at, MARKS[i].bytes, MARKS[i].size) == 0)
+            return true;
+    return false;
+}
+
+qkv_status cli_pictures_format(qkv_picture_format *out, cli *c, const char *path, size_t most)
+{
+    qkv_image_options o = qkv_image_defaults();
+    qkv_pictures *pictures = NULL;
+    qkv_image image = {0};
+    *out = (qkv_picture_format){.resample = 2, .std = {1, 1, 1}};
+    o.channels = 0;
+    qkv_status status = qkv_pictures_open(&pictures, c->ctx, path), bad = QKV_E_FORMAT;
+    for (size_t i = 0; !status && bad && i < qkv_pictures_count(pictures); i++)
+        bad = qkv_pictures_read(pictures, i, &image, &o);
+    size_t shorter = image.width < image.height ? image.width : image.height;
+    out->height = out->width = shorter < most ? shorter : most;
+    out->crop = image.width != image.height;
+    out->channels = image.channels;
+    qkv_image_free(&image, c->ctx);
+    qkv_pictures_close(pictures);
+    return status ? status : bad;
+}
+
+typedef struct {
+    cli *c;
+    cli_progress line;
+    size_t skipped;
+} reading;
+
+static bool show(void *user, const qkv_pixels_event *event)
+{
+    reading *r = user;
+    if (event->bad) {
+        cli_progress_hide(&r->line);
+        cli_note(r->c, "%s: left out", event->bad);
+    }
+    r->skipped = event->skipped;
+    cli_progress_show(&r->line, event->done, event->count, NULL);
+    return !cli_stopped();
+}
+
+qkv_status cli_pictures_read(qkv_pixels **out, cli *c, const char *path,
+                             const qkv_picture_format *format)
+{
+    static const qkv_resize_filter filters[] = {QKV_RESIZE_BILINEAR, QKV_RESIZE_BICUBIC,
+                                                QKV_RESIZE_BOX}; /* Pillow's 2, 3, 4 */
+    qkv_pixels_options o = qkv_pixels_defaults();
+    qkv_pictures *pictures = NULL;
+    reading r = {.c = c};
+    *out = NULL;
+    o.height = format->height;
+    o.width = format->width;
+    o.channels = format->channels;
+    o.fit = format->crop ? QKV_FIT_CROP : QKV_FIT_SQUASH;
+    if (format->resample >= 2 && format->resample <= 4)
+        o.filter = filters[format->resample - 2];
+    qkv_status status = qkv_pictures_open(&pictures, c->ctx, path);
+    if (status)
+        return status;
+    cli_progress_begin(&r.line, c, "reading", "pictures", 0);
+    status = qkv_pixels_read(out, c->ctx, pictures, NULL, &o, show, &r);
+    cli_progress_end(&r.line);
+    if (!status && r.skipped)
+        cli_note(c, "%s: %zu of %zu pictures could not be read", path, r.skipped,
+                 qkv_pictures_count(pictures));
+    qkv_pictures_close(pictures);
+    return status;
+}
+
+/* The model's class for every class of the set; freed with qkv__free. */
+static qkv_status map_classes(cli *c, const qkv_pixels *p, const qkv_model *m, int32_t **out)
+{
+    size_t classes = qkv_pixels_classes(p), labels = qkv_model_label_count(m);
+    int32_t *map = *out = qkv__malloc(c->ctx, (classes + 1) * sizeof *map);
+    for (size_t i = 0; map && i < classes; i++) {
+        map[i] = -1;
+        for (size_t k = 0; k < labels && map[i] < 0; k++)
+            if (strcmp(qkv_pixels_class_name(p, i), qkv_model_label(m, k)) == 0)
+                map[i] = (int32_t)k;
+    }
+    return map ? QKV_OK : QKV_E_MEMORY;
+}
+
+static qkv_status add(cli *c, qkv_pixels_writer *w, const qkv_pixels *from, size_t i,
+                      const int32_t *map, const char *where)
+{
+    int32_t class_ = qkv_pixels_class(from, i);
+    if (class_ < 0)
+        return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: %s has no class: it lies in no folder", where,
+                         qkv_pixels_name(from, i));
+    if (map[class_] < 0)
+        return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: the model has no class \"%.60s\"", where,
+                         qkv_pixels_class_name(from, (size_t)class_));
+    return qkv_pixels_add(w, qkv_pixels_data(from, i), map[class_], qkv_pixels_name(from, i));
+}
+
+qkv_status cli_pictures_copy(qkv_pixels **out, cli *c, const char *path, const qkv_pixels *from,
+                             const size_t *numbers, size_t count, const qkv_model *m,
+                             const char *where)
+{
+    qkv_pixels_writer *w = NULL;
+    int32_t *map = NULL;
+    *out = NULL;
+    qkv_status status = qkv_pixels_create(&w, c->ctx, path, qkv_pixels_height(from),
+                                          qkv_pixels_width(from), qkv_pixels_channels(from));
+    if (!status)
+        status = map_classes(c, from, m, &map);
+    for (size_t i = 0; i < qkv_model_label_count(m) && !status; i++)
+        status = qkv_pixels_add_class(w, qkv_model_label(m, i));
+    for (size_t i = 0; i < count && !status; i++)
+        status = add(c, w, from, numbers ? numbers[i] : i, map, where);
+    if (status)
+        qkv_pixels_abandon(w);
+    else
+        status = qkv_pixels_finish(w, out);
+    qkv__free(c->ctx, map);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* copy.c - the parameters of one model that another has too. */
+#include <string.h>
+
+#include "model/model.h"
+#include "tensor/param.h"
+
+typedef struct {
+    qkv_model *from;
+    const qkv_row *wanted;
+    size_t copied;
+} copying;
+
+static size_t row_count(const qkv_row *row)
+{
+    size_t n = 1;
+    for (int i = 0; i < row->ndim; i++)
+        n *= row->shape[i];
+    return n;
+}
+
+static bool has_values(const qkv_row *row)
+{
+    return row->kind == QKV_ROW_PARAM || row->kind == QKV_ROW_FIXED;
+}
+
+/* Copies the row when it is the wanted one. */
+static qkv_status offer(void *user, const qkv_row *row)
+{
+    copying *c = user;
+    const qkv_row *to = c->wanted;
+    if (!has_values(row) || row->ndim != to->ndim || strcmp(row->name, to->name) != 0 ||
+        memcmp(row->shape, to->shape, (size_t)row->ndim * sizeof *row->shape) != 0 ||
+        memcmp(row->perm, to->perm, (size_t)row->ndim * sizeof *row->perm) != 0)
+        return QKV_OK;
+    memcpy(qkv_param_data(to->param) + to->offset, qkv_param_data(row->param) + row->offset,
+           row_count(row) * sizeof(qkv_real));
+    qkv_param_touch(to->param);
+    c->copied++;
+    return QKV_OK;
+}
+
+static qkv_status want(void *user, const qkv_row *row)
+{
+    copying *c = user;
+    c->wanted = row;
+    return has_values(row) ? qkv_model_visit(c->from, offer, c) : QKV_OK;
+}
+
+size_t qkv_model_copy(qkv_model *to, qkv_model *from)
+{
+    copying c = {.from = from};
+    (void)qkv_model_visit(to, want, &c);
+    return c.copied;
+}

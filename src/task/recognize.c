@@ -1,0 +1,229 @@
+/* recognize.c - choosing a class for a picture. */
+#include "qkv/recognize.h"
+
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/score.h"
+
+enum { EVAL_PIXELS = 1 << 18 }; /* in one evaluation batch, at least one picture */
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_pixels *train, *valid;
+    qkv_batches *batches;
+} recognize;
+
+static const qkv_vit_config *config_of(const qkv_model *m) { return qkv_model_config(m); }
+
+/* ---- training ---------------------------------------------------------------------------- */
+
+/* Uninitialised room for n pictures, (n, height, width, channels). */
+static qkv_tensor *room_for(qkv_tape *t, const qkv_pixels *p, size_t n)
+{
+    size_t shape[] = {n, qkv_pixels_height(p), qkv_pixels_width(p), qkv_pixels_channels(p)};
+    return qkv_tensor_from(t, NULL, 4, shape);
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    recognize *s = self;
+    double begun = qkv__now();
+    size_t shape[] = {part->count, config_of(s->model)->classes};
+    qkv_tensor *x = room_for(t, s->train, part->count);
+    qkv_tensor *targets = qkv_tensor_from(t, NULL, 2, shape);
+    uint64_t first = part->step * part->total + part->first;
+    if (!x || !targets || qkv_batches_get(s->batches, first, part->count, qkv_tensor_fill(x),
+                                          qkv_tensor_fill(targets), NULL))
+        return NULL;
+    if (part->data_seconds)
+        *part->data_seconds += qkv__now() - begun;
+    qkv_cross_entropy_options o = {.normalizer = (double)part->total};
+    return qkv_cross_entropy(t, qkv_vit_logits(s->model, t, x), targets, &o);
+}
+
+/* ---- without training -------------------------------------------------------------------- */
+
+/* Of the pictures numbered so (n), which fit into one batch. */
+static qkv_tensor *logits(qkv_model *m, qkv_tape *t, const qkv_pixels *p, const size_t *pictures,
+                          size_t n)
+{
+    const qkv_picture_format *f = qkv_model_pictures(m);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *x = room_for(t, p, n);
+    if (!x)
+        return NULL;
+    qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(m), p, pictures, n, f->mean, f->std);
+    return qkv_vit_logits(m, t, x);
+}
+
+static size_t batch_of(const qkv_pixels *p)
+{
+    size_t size = qkv_pixels_height(p) * qkv_pixels_width(p);
+    return size < EVAL_PIXELS ? EVAL_PIXELS / size : 1;
+}
+
+/* One batch: classes, guesses (n) and the sum of the losses, which is added. */
+static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
+                              const size_t *pictures, size_t n, int32_t *labels,
+                              int32_t *guesses, double *sum)
+{
+    for (size_t i = 0; i < n; i++)
+        labels[i] = qkv_pixels_class(p, pictures[i]);
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
+    qkv_tensor *y = logits(m, t, p, pictures, n);
+    *sum += (double)qkv_item(t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &n), &o));
+    return qkv_tape_status(t);
+}
+
+static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, size_t limit,
+                               qkv_recognize_score *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    size_t n = qkv_pixels_count(p), count = limit && limit < n ? limit : n, batch = batch_of(p);
+    size_t *pictures = qkv__malloc(ctx, count * sizeof *pictures);
+    int32_t *labels = qkv__malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
+    qkv_status status = pictures && labels ? QKV_OK : QKV_E_MEMORY;
+    double sum = 0;
+    *out = (qkv_recognize_score){.pictures = count};
+    for (size_t i = 0; i < count && !status; i++)
+        pictures[i] = (size_t)((double)i * (double)n / (double)count);
+    for (size_t i = 0; i < count && !status; i += batch)
+        status = judge_batch(m, t, p, pictures + i, count - i < batch ? count - i : batch,
+                             labels + i, guesses + i, &sum);
+    if (!status) {
+        out->accuracy = qkv_accuracy(guesses, labels, count);
+        out->loss = sum / (double)count;
+    }
+    qkv_tape_reset(t);
+    qkv__free(ctx, pictures);
+    qkv__free(ctx, labels);
+    return status;
+}
+
+/* ---- the task ---------------------------------------------------------------------------- */
+
+/* labelled: every picture has one of the model's classes. */
+static qkv_status check(qkv_model *m, const qkv_pixels *p, const char *what, bool labelled)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    if (!qkv_model_is_vit(m))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s does not classify pictures",
+                         qkv_model_type_architecture(qkv_model_type_of(m)));
+    const qkv_vit_config *c = config_of(m);
+    const qkv_picture_format *f = qkv_model_pictures(m);
+    if (!f || f->channels != c->trunk.channels || qkv_pixels_channels(p) != c->trunk.channels)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
+                         "%zu, and the %s pictures have %zu", c->trunk.channels,
+                         f ? f->channels : 0, what, qkv_pixels_channels(p));
+    if (qkv_pixels_height(p) % c->trunk.patch || qkv_pixels_width(p) % c->trunk.patch)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s pictures, %zu x %zu pixels, cannot be cut "
+                         "into patches of %zu", what, qkv_pixels_width(p), qkv_pixels_height(p),
+                         c->trunk.patch);
+    for (size_t i = 0; i < qkv_pixels_count(p) && labelled; i++)
+        if (qkv_pixels_class(p, i) < 0 || (size_t)qkv_pixels_class(p, i) >= c->classes)
+            return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: class %d, and the model has %zu",
+                             qkv_pixels_name(p, i), (int)qkv_pixels_class(p, i), c->classes);
+    return QKV_OK;
+}
+
+qkv_status qkv_recognize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                                  size_t limit, qkv_recognize_score *out)
+{
+    *out = (qkv_recognize_score){0};
+    qkv_status status = check(m, pixels, "held-out", true);
+    return status ? status : evaluate_all(m, t, pixels, limit, out);
+}
+
+qkv_status qkv_recognize(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                         const size_t *pictures, size_t n, qkv_real *probs)
+{
+    size_t batch = batch_of(pixels);
+    qkv_status status = check(m, pixels, "given", false);
+    size_t classes = status ? 0 : config_of(m)->classes;
+    for (size_t i = 0; i < n && !status; i += batch) {
+        size_t count = n - i < batch ? n - i : batch;
+        qkv_tensor *y = qkv_softmax(t, logits(m, t, pixels, pictures + i, count));
+        const qkv_real *p = qkv_data(t, y);
+        status = qkv_tape_status(t);
+        if (!status)
+            memcpy(probs + i * classes, p, count * classes * sizeof *p);
+    }
+    qkv_tape_reset(t);
+    return status;
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    recognize *s = self;
+    qkv_recognize_score score;
+    *out = (qkv_measures){0};
+    qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
+    if (status)
+        return status;
+    out->item[0].name = "accuracy";
+    out->item[0].value = score.accuracy;
+    out->item[1].name = "loss";
+    out->item[1].value = score.loss;
+    out->count = 2;
+    out->more_is_better = true;
+    out->scored = score.pictures;
+    out->units = qkv_pixels_count(s->valid);
+    return QKV_OK;
+}
+
+static size_t units(void *self)
+{
+    (void)self;
+    return 1;
+}
+
+static double flops(void *self)
+{
+    recognize *s = self;
+    return qkv_vit_flops(s->model, 1, qkv_pixels_height(s->train), qkv_pixels_width(s->train));
+}
+
+static void destroy(void *self)
+{
+    recognize *s = self;
+    qkv_batches_destroy(s->batches);
+    qkv__free(s->ctx, s);
+}
+
+static const qkv_task_type recognize_type = {"recognize", "pictures", 1, loss, evaluate, units,
+                                             flops, destroy};
+static const qkv_task_type recognize_type_no_valid = {"recognize", "pictures", 1, loss, NULL,
+                                                      units, flops, destroy};
+
+qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
+                              const qkv_pixels *valid, const qkv_recognize_options *options,
+                              uint64_t seed)
+{
+    qkv_recognize_options o = options ? *options : (qkv_recognize_options){0};
+    qkv_context *ctx = qkv_model_context(model);
+    *out = (qkv_task){0};
+    qkv_status status = check(model, train, "training", true);
+    if (!status && valid)
+        status = check(model, valid, "held-out", true);
+    if (status)
+        return status;
+    recognize *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (recognize){.ctx = ctx, .model = model, .train = train, .valid = valid};
+    const qkv_picture_format *f = qkv_model_pictures(model);
+    qkv_batches_options b = {.count = qkv_pixels_count(train), .smoothing = o.smoothing,
+                             .seed = seed, .augment = o.augment};
+    memcpy(b.mean, f->mean, sizeof b.mean);
+    memcpy(b.std, f->std, sizeof b.std);
+    status = qkv_batches_create(&s->batches, ctx, train, &b);
+    if (status) {
+        destroy(s);
+        return status;
+    }
+    *out = (qkv_task){valid ? &recognize_type : &recognize_type_no_valid, s, model, seed};
+    return QKV_OK;
+}

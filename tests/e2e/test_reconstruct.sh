@@ -1,0 +1,149 @@
+#!/bin/sh
+# test_reconstruct.sh - `qkv train reconstruct`, `reconstruct` and `eval`: what they learn, say and
+# write, and what they refuse.
+set -u
+failed=0
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+cd "$out" || exit 1
+
+# fail WORDS : shows what went wrong and goes on.
+fail() {
+    echo "$*"
+    failed=1
+}
+
+# field NAME FILE : the number of that name in the last line of JSON.
+field() {
+    tail -1 "$2" | sed -n 's/.*"'"$1"'": \([-+0-9.e]*\).*/\1/p'
+}
+
+# above A B : is A > B?
+above() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 > b + 0) }'
+}
+
+# refused CODE SENTENCE COMMAND... : it fails with the code and says so in one line.
+refused() {
+    code=$1 sentence=$2
+    shift 2
+    "$QKV" "$@" >answer 2>notes </dev/null
+    [ $? -eq "$code" ] || fail "$*: another exit code than $code"
+    [ ! -s answer ] || fail "$*: an answer"
+    [ "$(wc -l <notes)" -eq 1 ] || fail "$*: not one line: $(cat notes)"
+    grep -qF -- "$sentence" notes || fail "$*: expected \"$sentence\", found: $(cat notes)"
+}
+
+# 160 pictures of 16 x 16 in colour: a bar across or up and down, somewhere, in a colour of its own
+# on the opposite one.
+draw() {
+    LC_ALL=C awk -v seed="$1" 'BEGIN {
+        srand(seed)
+        for (i = 0; i < 160; i++) {
+            top = int(rand() * 12); r = rand(); across = rand() < 0.5
+            for (y = 0; y < 16; y++)
+                for (x = 0; x < 16; x++) {
+                    v = across ? y : x
+                    on = v >= top && v < top + 5
+                    printf "%c%c%c", 1 + int(120 * (on ? r : 1 - r)),
+                           1 + int(120 * (on ? 1 - r : r)), on ? 110 : 10
+                }
+        }
+    }' >"$2.body"
+    printf '\000\000\010\004\000\000\000\240\000\000\000\020\000\000\000\020\000\000\000\003' >"$2"
+    cat "$2.body" >>"$2"
+}
+draw 1 train.idx
+draw 2 other.idx
+picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
+run="--model nano --threads 1 --batch 16 --lr 3e-3 --json"
+
+# Learns what it sees. (Options are words: they are split on purpose.)
+# shellcheck disable=SC2086
+"$QKV" train reconstruct --images train.idx --valid-last 32 $run --crop-scale 0 --steps 150 --out a \
+    >answer 2>notes || fail "train reconstruct: $(cat notes)"
+grep -q '^vit_mae, .* of 16 x 16 in patches of 2, 75 % of them hidden; 128 .*, 32 held out$' \
+    notes || fail "what it says: $(cat notes)"
+grep -q '"model_type": "vit_mae"' a/config.json || fail "no vit_mae"
+grep -q '"image_mean"' a/preprocessor_config.json || fail "no preprocessor_config.json"
+
+# Judged on other data, and on what was held out; beside what takes no learning.
+"$QKV" eval a --file other.idx --json >answer 2>notes || fail "eval: $(cat notes)"
+[ "$(field pictures answer)" = 160 ] || fail "eval: pictures: $(cat answer)"
+above "$(field psnr answer)" "$(field psnr_mean answer)" || fail "eval: $(cat answer)"
+above "$(field psnr answer)" 16 || fail "eval: $(cat answer)"
+above "$(field psnr_nearest answer)" 8 || fail "eval: $(cat answer)"
+"$QKV" eval a --file other.idx --mask 0.98 --json >harder 2>notes || fail "eval: $(cat notes)"
+above "$(field psnr answer)" "$(field psnr harder)" || fail "98 % is no harder: $(cat harder)"
+"$QKV" eval a >answer 2>notes || fail "eval of what was held out: $(cat notes)"
+grep -q '^pictures *32$' answer || fail "eval: $(cat answer)"
+
+# side FROM FILE : the number that a PNG has there.
+side() {
+    od -An -tu1 -j "$1" -N 4 "$2" | awk '{ print ($1 * 256 + $2) * 65536 + $3 * 256 + $4 }'
+}
+
+# Three pictures of 16 x 12 pixels a row; the same for the same seed; as it is when nothing is
+# hidden.
+"$QKV" reconstruct a "$picture" --mask 25,75,90,98 --out four.png 2>notes ||
+    fail "reconstruct: $(cat notes)"
+[ "$(side 16 four.png)x$(side 20 four.png)" = 592x788 ] || fail "reconstruct: another size"
+"$QKV" reconstruct a "$picture" --mask 0.25 --mask 75 --mask 0.9 --mask 98 --out again.png --json \
+    >answer 2>notes || fail "reconstruct: $(cat notes)"
+[ "$(cat answer)" = '{"out": "again.png", "masks": [0.25, 0.75, 0.9, 0.98]}' ] ||
+    fail "reconstruct: $(cat answer)"
+cmp four.png again.png || fail "reconstruct: not the same"
+"$QKV" reconstruct a "$picture" four.png --mask 75 --paste --seed 2 --out two.png 2>notes ||
+    fail "reconstruct: $(cat notes)"
+[ "$(side 20 two.png)" = 396 ] || fail "reconstruct of two: another size"
+
+# A run that stops and goes on ends with the same bits; one that is finished stays.
+# shellcheck disable=SC2086
+"$QKV" train reconstruct --images train.idx --set norm_pix_loss=true $run --steps 30 --out b \
+    >answer 2>notes || fail "train: $(cat notes)"
+# shellcheck disable=SC2086
+"$QKV" train reconstruct --images train.idx --set norm_pix_loss=true $run --steps 30 --out c \
+    --save-every 5 >answer 2>notes &
+child=$!
+while kill -0 $child 2>/dev/null && ! [ -s c/train/state.safetensors ]; do sleep 0.05; done
+kill -INT $child 2>/dev/null
+wait $child
+# shellcheck disable=SC2086
+"$QKV" train reconstruct --images train.idx --set norm_pix_loss=true $run --steps 30 --out c \
+    --save-every 5 --resume >answer 2>notes || fail "resume: $(cat notes)"
+cmp b/model.safetensors c/model.safetensors || fail "stop and resume: other bits"
+"$QKV" reconstruct b "$picture" --out normed.png 2>notes || fail "normed: $(cat notes)"
+
+# From one model to the next.
+"$QKV" train reconstruct --images other.idx --init a --threads 1 --batch 8 --steps 2 --out d \
+    >answer 2>notes || fail "train --init: $(cat notes)"
+
+# What cannot be.
+mkdir none
+printf 'no picture' >text.png
+# shellcheck disable=SC2086
+{
+    refused 1 'none' train reconstruct --images none $run --out new --quiet
+    refused 1 'text.png' train reconstruct --images text.png $run --out new --quiet
+    refused 1 'cannot be cut' train reconstruct --images train.idx --set patch_size=5 $run \
+        --out new --quiet
+    refused 1 'no preset "giant"' train reconstruct --images train.idx $run --model giant \
+        --out new --quiet
+    refused 1 'multiples of 4' train reconstruct --images train.idx --set hidden_size=34 $run \
+        --out new --quiet
+    refused 1 'num_channels' train reconstruct --images train.idx --set num_channels=2 $run \
+        --out new --quiet
+    refused 1 'not mixed' train reconstruct --images train.idx --mixup 1 $run --out new --quiet
+    refused 2 'mask_ratio' train reconstruct --images train.idx --set mask_ratio=1 $run --out new
+    refused 1 'no patch is hidden' train reconstruct --images train.idx --set mask_ratio=0 $run \
+        --out new --quiet
+}
+[ ! -e new ] || fail "something was written"
+refused 1 'text.png' reconstruct a text.png --out o.png
+refused 1 '--mask' reconstruct a "$picture" --mask 100 --out o.png
+refused 1 '--mask' reconstruct a "$picture" --mask 25,,75 --out o.png
+refused 1 'nowhere' reconstruct nowhere "$picture" --out o.png
+refused 2 '--out' reconstruct a "$picture"
+refused 1 'nothing to judge' eval a --mask 0
+[ ! -e o.png ] || fail "a picture was written"
+exit $failed
