@@ -59,7 +59,7 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
 
 size_t qkv_params_count(const qkv_params *ps);               /* parameters */
 size_t qkv_params_elements(const qkv_params *ps);            /* numbers in all of them */
-size_t qkv_params_bytes(const qkv_params *ps); /* of them and of the gradients made so far */
+size_t qkv_params_bytes(const qkv_params *ps); /* and of gradients and copies made so far */
 qkv_param *qkv_params_at(const qkv_params *ps, size_t i);           /* NULL past the last */
 qkv_param *qkv_params_find(const qkv_params *ps, const char *name); /* NULL if absent */
 
@@ -96,6 +96,12 @@ qkv_status qkv_tape_status(const qkv_tape *t);
 
 /* record: note how to go backward (true at first). train: dropout drops (false at first). */
 void qkv_tape_mode(qkv_tape *t, bool record, bool train);
+
+/* For many steps that record nothing, while parameters stay as they are (false at first): a weight
+ * that linear layers have used a few times is copied once, as large as it is, into the order in
+ * which products read it best. The copy stays, and serves every tape that asks so, until the
+ * parameters are destroyed; it is made anew when the weight has changed. */
+void qkv_tape_pack(qkv_tape *t, bool pack);
 
 /* What dropout depends on, and nothing else does: the seed, the step, which dropout of the
  * model it is, and the index of the sample in the global batch (this tape holds `samples`

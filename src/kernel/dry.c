@@ -12,6 +12,9 @@ static void dry_gemv(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real 
                      const qkv_real *w, const qkv_real *bias, size_t m, size_t n, size_t k)
 {}
 
+static void dry_pack(const qkv_exec *e, qkv_real *packed, const qkv_real *w, size_t n, size_t k)
+{}
+
 static void dry_axpy(const qkv_exec *e, qkv_real *y, const qkv_real *x, double alpha, bool acc,
                      size_t n)
 {}
@@ -172,6 +175,8 @@ void qkv__kernels_dry(qkv_kernels *k)
     *k = (qkv_kernels){
         .gemm = dry_gemm,
         .gemv = dry_gemv,
+        .pack = dry_pack,
+        .packed = dry_gemv,
         .axpy = dry_axpy,
         .add = dry_add,
         .mul = dry_mul,

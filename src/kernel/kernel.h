@@ -48,6 +48,12 @@ typedef void qkv_k_gemv_fn(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv
                            size_t ldx, const qkv_real *w, const qkv_real *bias, size_t m,
                            size_t n, size_t k);
 
+/* Weights w (n, k) in the order in which products of many rows read them: groups of QKV_K_PACKED
+ * rows of w, each turned; packed (n / QKV_K_PACKED rounded up, k, QKV_K_PACKED), 0 past row n. */
+enum { QKV_K_PACKED = 16 };
+typedef void qkv_k_pack_fn(const qkv_exec *e, qkv_real *packed, const qkv_real *w, size_t n,
+                           size_t k);
+
 /* ---- convolution: pictures (B, H, W, C), channels last -------------------------------------- */
 
 /* Windows KH x KW, `stride` apart, over the picture with `top` rows and `left` columns of zeros
@@ -314,6 +320,8 @@ typedef void qkv_k_update_fn(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_r
 typedef struct {
     qkv_k_gemm_fn *gemm;
     qkv_k_gemv_fn *gemv;
+    qkv_k_pack_fn *pack;
+    qkv_k_gemv_fn *packed; /* as gemv, for more rows, w packed */
     qkv_k_conv_fn *conv;
     qkv_k_conv_bwd_data_fn *conv_bwd_data;
     qkv_k_conv_bwd_weights_fn *conv_bwd_weights;
@@ -368,7 +376,7 @@ void qkv__kernels_ref_elementwise(qkv_kernels *k);
 void qkv__kernels_ref_pointwise(qkv_kernels *k); /* exp, 1/x, pointwise losses */
 void qkv__kernels_ref_rows(qkv_kernels *k); /* norms, softmax, cross-entropy, rows by index */
 void qkv__kernels_ref_attention(qkv_kernels *k);
-void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv */
+void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv, pack, packed */
 void qkv__kernels_ref_conv(qkv_kernels *k);
 void qkv__kernels_ref_pool(qkv_kernels *k);
 void qkv__kernels_ref_update(qkv_kernels *k);
@@ -377,12 +385,14 @@ void qkv__kernels_rows_avx2(qkv_kernels *k);
 void qkv__kernels_softmax_avx2(qkv_kernels *k);
 void qkv__kernels_attention_avx2(qkv_kernels *k);
 void qkv__kernels_gemv_avx2(qkv_kernels *k);
+void qkv__kernels_packed_avx2(qkv_kernels *k);
 void qkv__kernels_update_avx2(qkv_kernels *k);
 void qkv__kernels_elementwise_avx512(qkv_kernels *k);
 void qkv__kernels_rows_avx512(qkv_kernels *k);
 void qkv__kernels_softmax_avx512(qkv_kernels *k);
 void qkv__kernels_attention_avx512(qkv_kernels *k);
 void qkv__kernels_gemv_avx512(qkv_kernels *k);
+void qkv__kernels_packed_avx512(qkv_kernels *k);
 void qkv__kernels_update_avx512(qkv_kernels *k);
 void qkv__kernels_dnnl(qkv_kernels *k); /* gemm */
 void qkv__kernels_dnnl_conv(qkv_kernels *k);

@@ -115,8 +115,57 @@ static void gemv(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, 
     }
 }
 
+static void pack(const qkv_exec *e, qkv_real *packed, const qkv_real *w, size_t n, size_t k)
+{
+    size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED;
+#pragma omp parallel for num_threads(e->threads) if (n * k > worth_threads) schedule(static)       \
+    default(none) shared(packed, w, n, k, groups)
+    for (size_t g = 0; g < groups; g++) {
+        qkv_real *to = packed + g * k * QKV_K_PACKED;
+        const qkv_real *from = w + g * k * QKV_K_PACKED;
+        size_t rows = min_size(QKV_K_PACKED, n - g * QKV_K_PACKED);
+        for (size_t p = 0; p < k; p++) {
+            for (size_t i = 0; i < QKV_K_PACKED; i++) {
+                to[p * QKV_K_PACKED + i] = i < rows ? from[i * k + p] : 0;
+            }
+        }
+    }
+}
+
+/* Row i of y in the columns of one group of w. */
+static void packed_row(qkv_real *y, const qkv_real *x, const qkv_real *w, const qkv_real *bias,
+                       size_t columns, size_t k)
+{
+    qkv_real sum[QKV_K_PACKED] = {0};
+    for (size_t p = 0; p < k; p++) {
+        for (size_t j = 0; j < QKV_K_PACKED; j++) {
+            sum[j] += x[p] * w[p * QKV_K_PACKED + j];
+        }
+    }
+    for (size_t j = 0; j < columns; j++) {
+        y[j] = sum[j] + (bias ? bias[j] : 0);
+    }
+}
+
+static void packed(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
+                   const qkv_real *w, const qkv_real *bias, size_t m, size_t n, size_t k)
+{
+    size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED;
+#pragma omp parallel for num_threads(e->threads) if (m * n * k > worth_threads) schedule(static)   \
+    default(none) shared(y, ldy, x, ldx, w, bias, m, n, k, groups)
+    for (size_t g = 0; g < groups; g++) {
+        size_t j = g * QKV_K_PACKED;
+        for (size_t i = 0; i < m; i++) {
+            packed_row(y + i * ldy + j, x + i * ldx, w + j * k, bias ? bias + j : NULL,
+                       min_size(QKV_K_PACKED, n - j), k);
+        }
+    }
+}
+
 void qkv__kernels_ref_gemm(qkv_kernels *k)
 {
     k->gemm = gemm;
     k->gemv = gemv;
+    k->pack = pack;
+    k->packed = packed;
 }

@@ -85,6 +85,8 @@ qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv
     status = find_most(s);
     if (!status)
         status = qkv_tape_create(&s->tape, ctx);
+    if (!status)
+        qkv_tape_pack(s->tape, true);
     if (status) {
         qkv_beam_search_destroy(s);
         return status;

@@ -3,9 +3,10 @@
  * The value before the activation is kept for the backward pass; without an activation, or when
  * nothing is recorded, nothing is kept. A few rows without a tape (decoding) are bound by the
  * speed at which the weights are read and take their own kernel. */
+#include "tensor/param.h"
 #include "tensor/tape.h"
 
-enum { GEMV_ROWS = 32 };
+enum { GEMV_ROWS = 32, PACKED_ROWS = 4 };
 
 typedef struct {
     qkv_activation act;
@@ -39,6 +40,23 @@ static void linear_backward(qkv_tape *t, const qkv__node *n)
     if (db)
         t->k->sum_rows(&t->exec, db, dy, N, acc, M, N);
     qkv__arena_release(t->exec.scratch, mark);
+}
+
+/* y (M, N) = x (M, K) w^T + bias where no backward pass follows. */
+static void infer(qkv_tape *t, qkv_real *y, const qkv_tensor *x, const qkv_tensor *w,
+                  const qkv_real *bias, size_t M, size_t N, size_t K)
+{
+    const qkv_real *packed = NULL;
+    if (t->pack && w->root == w && w->param && M >= PACKED_ROWS &&
+        !qkv__param_packed(&packed, w->param, t->k, &t->exec))
+        t->status = QKV_E_MEMORY;
+    if (packed)
+        t->k->packed(&t->exec, y, N, qkv__real(x), K, packed, bias, M, N, K);
+    else if (M <= GEMV_ROWS)
+        t->k->gemv(&t->exec, y, N, qkv__real(x), K, qkv__real(w), bias, M, N, K);
+    else
+        t->k->gemm(&t->exec, y, qkv__real(x), qkv__real(w),
+                   &(qkv_k_gemm_args){false, true, false, M, N, K, K, K, N, bias});
 }
 
 static const qkv_op linear_op = {"linear", linear_backward};
@@ -75,8 +93,8 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
         out = qkv__real(params.before);
     }
     const qkv_real *bias = b ? qkv__real(b) : NULL;
-    if (M <= GEMV_ROWS && !recording)
-        t->k->gemv(&t->exec, out, N, qkv__real(x), K, qkv__real(w), bias, M, N, K);
+    if (!recording)
+        infer(t, out, x, w, bias, M, N, K);
     else
         t->k->gemm(&t->exec, out, qkv__real(x), qkv__real(w),
                    &(qkv_k_gemm_args){false, true, false, M, N, K, K, K, N, bias});

@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+/* Packing a matrix takes as long as four products of 4 rows or a sixth of one of 256, and saves a
+ * quarter or a twentieth of those that follow. */
+enum { PACK_AFTER = 3 };
+
 struct qkv_params {
     qkv_context *ctx;
     qkv__arena *memory, *scratch;
@@ -173,4 +177,36 @@ qkv_real *qkv__param_grad_memory(qkv_param *p)
     if (!p->grad)
         p->grad = qkv__arena_alloc(p->owner->memory, p->count * sizeof *p->grad);
     return p->grad;
+}
+
+static bool pack(qkv_param *p, const qkv_kernels *k, const qkv_exec *e)
+{
+    size_t n = p->shape[0], width = p->shape[1];
+    size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED;
+    if (!p->packed)
+        p->packed = qkv__arena_alloc(p->owner->memory,
+                                     groups * QKV_K_PACKED * width * sizeof *p->packed);
+    if (!p->packed)
+        return false;
+    k->pack(e, p->packed, p->data, n, width);
+    p->has_packed = true;
+    return true;
+}
+
+bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
+                       const qkv_exec *e)
+{
+    *out = NULL;
+    if (p->packed_version != p->version) {
+        p->packed_version = p->version;
+        p->has_packed = false;
+        p->unpacked_uses = 0;
+    }
+    if (!p->has_packed && p->unpacked_uses < PACK_AFTER)
+        p->unpacked_uses++;
+    else if (!p->has_packed && !pack(p, k, e))
+        return false;
+    if (p->has_packed)
+        *out = p->packed;
+    return true;
 }

@@ -15,6 +15,10 @@ struct qkv_param {
     bool has_grad;  /* grad holds something since the last zero_grad */
     bool frozen;
     uint64_t version; /* counts changes of data */
+    qkv_real *packed; /* a copy in the order of qkv_k_pack_fn; made on first use */
+    uint64_t packed_version;
+    bool has_packed;    /* packed is of packed_version, which is the last that products saw */
+    int unpacked_uses;  /* of packed_version, before it was packed */
     /* The leaf on the tape that used the parameter last. */
     const qkv_tape *leaf_tape;
     uint64_t leaf_epoch;
@@ -33,6 +37,11 @@ qkv_status qkv__params_status(const qkv_params *ps);
 /* Kernels and threads to work on parameters with, outside any tape. */
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps);
 qkv_exec qkv__params_exec(const qkv_params *ps);
+
+/* A matrix as kernels for packed weights take it; *out is NULL until products have asked for its
+ * present values so often that the copy will pay. False: no memory. */
+bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
+                       const qkv_exec *e);
 
 /* The gradient's memory, made if need be; NULL on failure. */
 qkv_real *qkv__param_grad_memory(qkv_param *p);

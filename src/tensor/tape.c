@@ -63,6 +63,8 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train)
     t->train = train;
 }
 
+void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
+
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
 size_t qkv_tape_used(const qkv_tape *t) { return qkv__arena_used(t->step); }
 size_t qkv_tape_high_water(const qkv_tape *t) { return qkv__arena_high_water(t->step); }

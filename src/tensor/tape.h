@@ -97,7 +97,7 @@ struct qkv_tape {
     const qkv_kernels *k;
     qkv_exec exec;
     qkv__arena *step;
-    bool record, train;
+    bool record, train, pack;
     qkv_status status;
     uint64_t epoch; /* counts resets, over all tapes: a parameter's leaf belongs to one */
     qkv__node *first, *last;

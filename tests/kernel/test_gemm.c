@@ -1,4 +1,4 @@
-/* test_gemm.c - gemm and gemv of every table against sums in double.
+/* test_gemm.c - gemm, gemv and packed of every table against sums in double.
  *
  * Each entry of c is a sum of k products, so rounding may move it by a few eps times the sum
  * of the products' sizes: that, and not the result, is what the error is measured by. */
@@ -228,8 +228,30 @@ static void test_repeats(void **state)
     free(again);
 }
 
+/* w as `packed` reads it, by the table's own pack, GUARD elements into memory to be freed. */
+static float *pack(const qkv_kernels *kernels, const qkv_exec *e, const float *w, size_t n,
+                   size_t k)
+{
+    size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED, size = groups * k * QKV_K_PACKED;
+    float *all = nan_array(size + 2 * GUARD);
+    uint32_t untouched;
+    memcpy(&untouched, all, sizeof untouched);
+    kernels->pack(e, all + GUARD, w, n, k);
+    for (size_t i = 0; i < size; i++) {
+        size_t row = i / (k * QKV_K_PACKED) * QKV_K_PACKED + i % QKV_K_PACKED;
+        float want = row < n ? w[row * k + i / QKV_K_PACKED % k] : 0;
+        assert_memory_equal(&all[GUARD + i], &want, sizeof want);
+    }
+    for (size_t i = 0; i < GUARD; i++) {
+        assert_memory_equal(&all[i], &untouched, sizeof untouched);
+        assert_memory_equal(&all[GUARD + size + i], &untouched, sizeof untouched);
+    }
+    return all;
+}
+
+/* gemv, or packed. */
 static void check_gemv(fixture *f, unsigned isa, int threads, size_t m, size_t n, size_t k,
-                       bool with_bias, size_t pad)
+                       bool with_bias, size_t pad, bool packed)
 {
     size_t ldx = k + pad, ldy = n + pad, size = m * ldy + 2 * GUARD;
     float *x = random_array(f, m * ldx), *w = random_array(f, n * k);
@@ -237,7 +259,11 @@ static void check_gemv(fixture *f, unsigned isa, int threads, size_t m, size_t n
     uint32_t untouched;
     memcpy(&untouched, y, sizeof untouched);
     qkv_exec e = {.threads = threads, .scratch = f->scratch};
-    qkv__kernels(isa)->gemv(&e, y + GUARD, ldy, x, ldx, w, with_bias ? bias : NULL, m, n, k);
+    const qkv_kernels *kernels = qkv__kernels(isa);
+    float *copy = packed ? pack(kernels, &e, w, n, k) : NULL;
+    qkv_k_gemv_fn *fn = packed ? kernels->packed : kernels->gemv;
+    fn(&e, y + GUARD, ldy, x, ldx, packed ? copy + GUARD : w, with_bias ? bias : NULL, m, n, k);
+    free(copy);
     for (size_t i = 0; i < size; i++) {
         size_t at = i - GUARD;
         if (i >= GUARD && at < m * ldy && at % ldy < n) {
@@ -261,9 +287,32 @@ static void test_gemv(void **state)
         for (size_t s = 0; s < sizeof rows / sizeof *rows; s++) {
             for (unsigned i = 0; i < 12; i++) {
                 check_gemv(f, tables[t], teams[i % 3], rows[s], awkward_size(f), awkward_size(f),
-                           i & 1, i & 2 ? 5 : 0);
+                           i & 1, i & 2 ? 5 : 0, false);
             }
-            check_gemv(f, tables[t], 2, rows[s], 1009, 768, true, 0);
+            check_gemv(f, tables[t], 2, rows[s], 1009, 768, true, 0, false);
+        }
+    }
+}
+
+/* Every height of a tile, one and many of them, with 1 to 3 groups of columns left over, the last
+ * one cut anywhere, and rows of x in more blocks than one. */
+static void test_packed(void **state)
+{
+    static const size_t big[][3] = {{300, 97, 700}, {5, 2001, 64}, {20, 50, 9000}};
+    fixture *f = *state;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (size_t m = 1; m <= 20; m++) {
+            for (unsigned i = 0; i < 6; i++) {
+                check_gemv(f, tables[t], teams[i % 3], m, 1 + qkv__rng_below(&f->rng, 130),
+                           awkward_size(f), i & 1, i & 2 ? 5 : 0, true);
+            }
+        }
+        for (size_t s = 0; s < 9; s++) {
+            check_gemv(f, tables[t], teams[s % 3], big[s / 3][0], big[s / 3][1], big[s / 3][2],
+                       true, s & 1, true);
+        }
+        for (int threads = 1; threads <= 17; threads += 4) {
+            check_gemv(f, tables[t], threads, 67, 211, 31, true, 0, true);
         }
     }
 }
@@ -273,7 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_awkward_shapes), cmocka_unit_test(test_big_shapes),
         cmocka_unit_test(test_empty_sum),      cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_gemv),
+        cmocka_unit_test(test_gemv),           cmocka_unit_test(test_packed),
     };
     return run_each(tests, sizeof tests / sizeof *tests, setup, teardown);
 }

@@ -21,8 +21,9 @@ static const struct {
     bool everywhere; /* must have a version of its own in every instruction set */
 } slots[] = {
 #define SLOT(name, everywhere) {#name, offsetof(qkv_kernels, name), everywhere}
-    SLOT(gemm, false), SLOT(gemv, true), SLOT(conv, false), SLOT(conv_bwd_data, false),
-    SLOT(conv_bwd_weights, false), SLOT(max_pool, false), SLOT(max_pool_bwd, false),
+    SLOT(gemm, false), SLOT(gemv, true), SLOT(pack, false), SLOT(packed, true),
+    SLOT(conv, false), SLOT(conv_bwd_data, false), SLOT(conv_bwd_weights, false),
+    SLOT(max_pool, false), SLOT(max_pool_bwd, false),
     SLOT(mean_pool, false), SLOT(mean_pool_bwd, false),
     SLOT(axpy, true), SLOT(add, true), SLOT(mul, true),
     SLOT(exp, false), SLOT(reciprocal, false),

@@ -1,6 +1,6 @@
-/* test_ops.c - what must hold of softmax, attention and positions whatever the numbers are, on
- * each instruction set. Where the mathematics says "the same", the same bits are asked for if
- * the same sums are done, else a few roundings are allowed. */
+/* test_ops.c - what must hold of softmax, attention, packed weights and positions whatever the
+ * numbers are, on each instruction set. Where the mathematics says "the same", the same bits are
+ * asked for if the same sums are done, else a few roundings are allowed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -189,6 +189,58 @@ static void test_heads(void **state)
     with_each_isa(heads);
 }
 
+/* ---- packed weights ---------------------------------------------------------------------- */
+
+enum { PACKED_IN = 33, PACKED_OUT = 50 };
+
+static const qkv_real *many_rows(fixture *f, qkv_param *w, const qkv_real *x, bool pack)
+{
+    const size_t shape[] = {100, PACKED_IN};
+    qkv_tape_reset(f->t);
+    qkv_tape_mode(f->t, false, false);
+    qkv_tape_pack(f->t, pack);
+    qkv_tensor *y = qkv_linear(f->t, qkv_tensor_from(f->t, x, 2, shape), qkv_use(f->t, w), NULL,
+                               QKV_ACT_NONE);
+    return qkv_data(f->t, y);
+}
+
+/* A weight that is used again and again is copied once, as large as groups of 16 rows of it; its
+ * products stay what they were, and follow its changes. */
+static void packing(fixture *f)
+{
+    enum { M = 100, TIMES = 12, BYTES = 64 * PACKED_IN * sizeof(qkv_real) };
+    const size_t shape[] = {PACKED_OUT, PACKED_IN}, in[] = {M, PACKED_IN};
+    static qkv_real x[M * PACKED_IN], plain[M * PACKED_OUT];
+    qkv_params *ps;
+    assert_int_equal(qkv_params_create(&ps, f->ctx), QKV_OK);
+    qkv_param *w = qkv_param_create(ps, "w", 2, shape);
+    assert_non_null(w);
+    memcpy(x, qkv_data(f->t, noise(f, 2, in)), sizeof x);
+    size_t bytes = qkv_params_bytes(ps);
+    for (int value = 0; value < 2; value++) {
+        memcpy(qkv_param_data(w), qkv_data(f->t, noise(f, 2, shape)),
+               qkv_param_count(w) * sizeof(qkv_real));
+        qkv_param_touch(w);
+        const qkv_real *y = many_rows(f, w, x, false);
+        assert_non_null(y);
+        memcpy(plain, y, sizeof plain);
+        for (int i = 0; i < TIMES; i++)
+            assert_non_null(many_rows(f, w, x, false));
+        assert_int_equal(qkv_params_bytes(ps), bytes + (value ? BYTES : 0));
+        for (int i = 0; i < TIMES; i++)
+            expect_near(many_rows(f, w, x, true), plain, M * PACKED_OUT, 1e-4);
+        assert_int_equal(qkv_params_bytes(ps), bytes + BYTES);
+    }
+    qkv_tape_reset(f->t);
+    qkv_params_destroy(ps);
+}
+
+static void test_packing(void **state)
+{
+    (void)state;
+    with_each_isa(packing);
+}
+
 /* ---- positions --------------------------------------------------------------------------- */
 
 /* In every layout of sines and cosines |row p|^2 is C/2, and rows p and p+k are as far apart
@@ -293,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_causality),          cmocka_unit_test(test_padding),
         cmocka_unit_test(test_heads),              cmocka_unit_test(test_sinusoid_distances),
         cmocka_unit_test(test_rotary_distance),    cmocka_unit_test(test_dropout_place),
+        cmocka_unit_test(test_packing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
