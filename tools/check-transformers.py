@@ -19,7 +19,7 @@ import time
 import torch
 import transformers
 
-from check_transformers import bert, judge, lm, marian
+from check_transformers import bert, judge, lm, mae, marian
 
 # Every part: name, what it checks, in which function.
 PARTS = [
@@ -29,6 +29,8 @@ PARTS = [
     ("bert-made", "BERT of both heads, small and base, and old files of it", bert.made),
     ("marian-trained", "translators with tokenizers of every kind", marian.trained),
     ("marian-made", "translators, small and of opus-mt's size, and an old file", marian.made),
+    ("mae-trained", "masked autoencoders, colour and grey", mae.trained),
+    ("mae-made", "masked autoencoders, small and base", mae.made),
 ]
 
 

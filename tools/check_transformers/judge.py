@@ -66,9 +66,16 @@ class MarianSide(ctypes.Structure):
                 ("begins", ctypes.c_void_p)]
 
 
+class MaeMasks(ctypes.Structure):
+    _fields_ = [("pictures", ctypes.c_size_t), ("patches", ctypes.c_size_t),
+                ("kept", ctypes.c_size_t), ("order", ctypes.POINTER(ctypes.c_int32))]
+
+
 POINTERS = ("qkv_context_message", "qkv_tensor_ids", "qkv_lm_hidden", "qkv_lm_logits",
             "qkv_bert_hidden", "qkv_bert_word_logits", "qkv_bert_class_logits",
-            "qkv_marian_encode", "qkv_marian_decode", "qkv_marian_logits", "qkv_data")
+            "qkv_marian_encode", "qkv_marian_decode", "qkv_marian_logits", "qkv_data",
+            "qkv_tensor_from", "qkv_mae_encode", "qkv_mae_decode", "qkv_mae_patches",
+            "qkv_mae_loss")
 
 
 def int32s(numbers):
@@ -99,6 +106,13 @@ class Tape:
         shape = (ctypes.c_size_t * array.ndim)(*array.shape)
         return ctypes.c_void_p(self.lib.qkv_tensor_ids(
             self.tape, int32s(array.flatten().tolist()), array.ndim, shape))
+
+    def reals(self, array):
+        """A copy of an array of floats."""
+        array = np.ascontiguousarray(array, np.float32)
+        shape = (ctypes.c_size_t * array.ndim)(*array.shape)
+        return ctypes.c_void_p(self.lib.qkv_tensor_from(
+            self.tape, ctypes.c_void_p(array.ctypes.data), array.ndim, shape))
 
     def lengths(self, numbers):
         self.kept.append(int32s(numbers))
@@ -206,13 +220,14 @@ def tensors_of(folder):
     return out
 
 
-def convert(qkv, folder, scratch, dtype, shard, torch_type):
-    """Takes the directory through `qkv convert`: the same tensors, bit by bit, in another."""
+def convert(qkv, folder, scratch, dtype, shard, torch_type, tensors=None):
+    """Takes the directory through `qkv convert`: the same tensors (or those named so), bit by bit,
+    in another."""
     print(f" convert --dtype {dtype} --shard {shard}")
     out = os.path.join(scratch, "converted")
     shutil.rmtree(out, ignore_errors=True)
     qkv.run("convert", folder, out, "--dtype", dtype, "--shard", shard)
-    before, after = tensors_of(folder), tensors_of(out)
+    before, after = tensors or tensors_of(folder), tensors_of(out)
     odd = before.keys() ^ after.keys()
     check("the same keys", not odd, f"{len(after)} tensors, {sorted(odd)[:3] if odd else 'all'}")
     check("bit-equal tensors", all(
