@@ -1,0 +1,319 @@
+/* test_segment.c - masks as classes, and their pairs; what a part of an update adds, what is judged
+ * and told. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "fixture.h"
+#include "qkv/segment.h"
+
+enum { SIDE = 8, PIXELS = SIDE * SIDE, COUNT = 20 };
+
+/* ---- masks --------------------------------------------------------------------------------- */
+
+/* A picture FOLDER/NAME of one channel or three, the left half of one colour, the right of
+ * another. */
+static void write_halves(const char *name, size_t width, size_t height, size_t channels,
+                         uint32_t left, uint32_t right)
+{
+    qkv_image image;
+    assert_int_equal(qkv_image_create(&image, ctx, width, height, channels), QKV_OK);
+    for (size_t i = 0; i < width * height; i++) {
+        uint32_t color = i % width < width / 2 ? left : right;
+        for (size_t k = 0; k < channels; k++)
+            image.data[i * channels + k] = (uint8_t)(color >> (16 - 8 * k));
+    }
+    assert_int_equal(qkv_image_write(&image, ctx, in(folder, name)), QKV_OK);
+    qkv_image_free(&image, ctx);
+}
+
+static void make_folders(void)
+{
+    assert_int_equal(mkdir(in(folder, "images"), 0700), 0);
+    assert_int_equal(mkdir(in(folder, "masks"), 0700), 0);
+}
+
+static qkv_pictures *opened(const char *name)
+{
+    qkv_pictures *p;
+    assert_int_equal(qkv_pictures_open(&p, ctx, in(folder, name)), QKV_OK);
+    return p;
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t color;
+        const char *name;
+    } cases[] = {{0, "0"}, {0xffffff, "255"}, {0x111111, "17"}, {0xff0000, "#ff0000"},
+                 {0x00000a, "#00000a"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[QKV_MASK_NAME];
+        uint32_t back;
+        qkv_mask_name(name, cases[i].color);
+        assert_string_equal(name, cases[i].name);
+        assert_true(qkv_mask_color(name, &back));
+        assert_int_equal(back, cases[i].color);
+    }
+    uint32_t none;
+    static const char *const wrong[] = {"", "256", "#ff", "#ffffff", "sky", "-1", "#FF0000"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(qkv_mask_color(wrong[i], &none));
+}
+
+/* Reads images and masks at SIDE; the status. */
+static qkv_status read_pairs(qkv_pixels **images, qkv_pixels **classes,
+                             const qkv_mask_palette *palette)
+{
+    qkv_pictures *a = opened("images"), *b = opened("masks");
+    qkv_status status =
+        qkv_masks_read(images, classes, ctx, a, b, palette, SIDE, NULL, NULL);
+    qkv_pictures_close(a);
+    qkv_pictures_close(b);
+    return status;
+}
+
+static qkv_mask_palette palette_of_masks(void)
+{
+    qkv_mask_palette p;
+    qkv_pictures *masks = opened("masks");
+    assert_int_equal(qkv_mask_palette_read(&p, ctx, masks), QKV_OK);
+    qkv_pictures_close(masks);
+    return p;
+}
+
+/* Grey and colours in one set, another size than the model's, names with other folders. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    qkv_pixels *images, *classes;
+    make_folders();
+    write_halves("images/a.b.png", 20, 12, 3, 0x102030, 0x405060);
+    write_halves("images/c.png", SIDE, SIDE, 1, 0x500000, 0x500000);
+    write_halves("masks/a.b.png", 20, 12, 3, 0xff0000, 0x010101);
+    write_halves("masks/c.png", SIDE, SIDE, 1, 0, 0xff0000);
+    qkv_mask_palette p = palette_of_masks();
+    static const uint32_t expected[] = {0, 0x010101, 0xff0000, 0xffffff};
+    assert_int_equal(p.count, 4);
+    assert_memory_equal(p.color, expected, sizeof expected);
+    assert_int_equal(read_pairs(&images, &classes, &p), QKV_OK);
+    assert_int_equal(qkv_pixels_count(images), 2);
+    assert_int_equal(qkv_pixels_channels(images), 3);
+    assert_int_equal(qkv_pixels_channels(classes), 1);
+    for (size_t i = 0; i < PIXELS; i++) {
+        bool left = i % SIDE < SIDE / 2;
+        assert_int_equal(qkv_pixels_data(classes, 0)[i], left ? 2 : 1);
+        assert_int_equal(qkv_pixels_data(classes, 1)[i], left ? 0 : 3);
+    }
+    qkv_pixels_close(images);
+    qkv_pixels_close(classes);
+}
+
+static void expect_refused(const qkv_mask_palette *p, const char *file, const char *words)
+{
+    qkv_pixels *images, *classes;
+    assert_int_not_equal(read_pairs(&images, &classes, p), QKV_OK);
+    assert_null(images);
+    assert_null(classes);
+    if (!strstr(qkv_context_message(ctx), file) || !strstr(qkv_context_message(ctx), words))
+        fail_msg("%s, %s expected: %s", file, words, qkv_context_message(ctx));
+}
+
+static void test_bad_masks(void **state)
+{
+    (void)state;
+    make_folders();
+    write_halves("images/a.png", SIDE, SIDE, 3, 1, 2);
+    write_halves("masks/b.png", SIDE, SIDE, 3, 1, 2);
+    qkv_mask_palette p = palette_of_masks();
+    expect_refused(&p, "images/a.png", "no mask \"a\"");
+    write_halves("masks/a.png", SIDE, SIDE + 1, 3, 1, 2);
+    expect_refused(&p, "masks/a.png", "8 x 8 pixels expected");
+    write_halves("masks/a.png", SIDE, SIDE, 3, 1, 3);
+    expect_refused(&p, "masks/a.png", "4,0 is #000003");
+    FILE *broken = fopen(in(folder, "masks/a.png"), "wb");
+    assert_non_null(broken);
+    assert_int_equal(fputs("no picture", broken) >= 0, true);
+    assert_int_equal(fclose(broken), 0);
+    expect_refused(&p, "masks/a.png", "");
+    broken = fopen(in(folder, "images/a.png"), "wb");
+    assert_non_null(broken);
+    assert_int_equal(fclose(broken), 0);
+    expect_refused(&p, "none of 1", "");
+}
+
+static void test_too_many_colors(void **state)
+{
+    (void)state;
+    qkv_image image;
+    qkv_mask_palette p;
+    make_folders();
+    assert_int_equal(qkv_image_create(&image, ctx, 257, 1, 3), QKV_OK);
+    for (size_t i = 0; i < 257 * 3; i++)
+        image.data[i] = (uint8_t)(i % 3 ? i / 3 : i / 3 / 256);
+    assert_int_equal(qkv_image_write(&image, ctx, in(folder, "masks/a.png")), QKV_OK);
+    qkv_image_free(&image, ctx);
+    qkv_pictures *masks = opened("masks");
+    assert_int_equal(qkv_mask_palette_read(&p, ctx, masks), QKV_E_FORMAT);
+    assert_int_equal(p.count, 0);
+    assert_non_null(strstr(qkv_context_message(ctx), "more than 256 colours"));
+    qkv_pictures_close(masks);
+}
+
+/* ---- the task ------------------------------------------------------------------------------ */
+
+static qkv_model *made_model(size_t classes)
+{
+    qkv_dense_config c;
+    qkv_model *m;
+    qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
+    c.trunk.image = SIDE;
+    c.trunk.patch = 2;
+    c.trunk.width = 16;
+    c.trunk.layers = 1;
+    c.trunk.heads = 2;
+    c.trunk.ff_width = 0;
+    c.outputs = classes;
+    assert_int_equal(qkv_model_create(&m, ctx, &qkv_segmenter_type, &c), QKV_OK);
+    assert_int_equal(qkv_model_init(m, 1), QKV_OK);
+    return m;
+}
+
+static qkv_pixels *made_pixels(uint8_t (*of)(size_t picture, size_t k), size_t channels)
+{
+    qkv_pixels_writer *w;
+    qkv_pixels *p;
+    uint8_t data[3 * PIXELS];
+    assert_int_equal(qkv_pixels_create(&w, ctx, NULL, SIDE, SIDE, channels), QKV_OK);
+    for (size_t i = 0; i < COUNT; i++) {
+        for (size_t k = 0; k < PIXELS * channels; k++)
+            data[k] = of(i, k);
+        assert_int_equal(qkv_pixels_add(w, data, -1, "a"), QKV_OK);
+    }
+    assert_int_equal(qkv_pixels_finish(w, &p), QKV_OK);
+    return p;
+}
+
+static uint8_t mixed(size_t picture, size_t k) { return (uint8_t)(picture * 31 + k * k * 7); }
+static uint8_t thirds(size_t picture, size_t k) { return (uint8_t)((picture + k) % 3); }
+/* A quarter is class 1, the rest class 0. */
+static uint8_t quarter(size_t picture, size_t k) { return (void)picture, k % 4 == 0; }
+
+static double part_loss(qkv_task *task, qkv_tape *t, size_t first, size_t count)
+{
+    qkv_task_part part = {.step = 5, .first = first, .count = count, .total = 8};
+    qkv_tape_reset(t);
+    double loss = (double)qkv_item(t, task->type->loss(task->self, t, &part));
+    assert_int_equal(qkv_tape_status(t), QKV_OK);
+    return loss;
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(3);
+    qkv_pixels *x = made_pixels(mixed, 3), *y = made_pixels(thirds, 1);
+    const qkv_segment_data data = {x, y};
+    qkv_tape *t;
+    qkv_task task;
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    assert_int_equal(qkv_task_segment(&task, m, &data, &data, NULL, 9), QKV_OK);
+    double all = part_loss(&task, t, 0, 8);
+    double sum = part_loss(&task, t, 0, 3) + part_loss(&task, t, 3, 5);
+    assert_true(fabs(all - log(3)) < 0.5 && fabs(sum - all) <= 1e-5 * all);
+    assert_true(fabs(part_loss(&task, t, 7, 1) - part_loss(&task, t, 6, 1)) > 1e-7);
+    qkv_measures measures;
+    assert_int_equal(task.type->evaluate(task.self, t, 7, &measures), QKV_OK);
+    assert_string_equal(measures.item[0].name, "miou");
+    assert_true(measures.more_is_better);
+    assert_int_equal(measures.scored, 7);
+    assert_int_equal(measures.units, COUNT);
+    qkv_task_destroy(&task);
+    qkv_tape_destroy(t);
+    qkv_pixels_close(x);
+    qkv_pixels_close(y);
+    qkv_model_destroy(m);
+}
+
+/* A model that says class 0 everywhere: 3/4 of class 0's union and nothing of class 1's. */
+static void test_judged(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(3);
+    qkv_pixels *x = made_pixels(mixed, 3), *y = made_pixels(quarter, 1);
+    const qkv_segment_data data = {x, y};
+    qkv_tape *t;
+    qkv_segment_score s;
+    qkv_param *w = qkv_params_find(qkv_model_params(m), "head.weight");
+    assert_non_null(w);
+    memset(qkv_param_data(w), 0, qkv_param_count(w) * sizeof(qkv_real));
+    qkv_param_touch(w);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    assert_int_equal(qkv_segment_evaluate(m, t, &data, 0, &s), QKV_OK);
+    assert_int_equal(s.pictures, COUNT);
+    assert_true(fabs(s.miou - 0.375) < 1e-9 && fabs(s.accuracy - 0.75) < 1e-9);
+    assert_true(fabs(s.loss - log(3)) < 1e-5);
+    qkv_tape_destroy(t);
+    qkv_pixels_close(x);
+    qkv_pixels_close(y);
+    qkv_model_destroy(m);
+}
+
+/* Of another size: what is told for the small picture, each pixel stretched. */
+static void test_told(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(3);
+    qkv_tape *t;
+    qkv_image small, large;
+    uint8_t a[PIXELS], b[6 * PIXELS];
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    assert_int_equal(qkv_image_create(&small, ctx, SIDE, SIDE, 3), QKV_OK);
+    assert_int_equal(qkv_image_create(&large, ctx, 3 * SIDE, 2 * SIDE, 3), QKV_OK);
+    for (size_t k = 0; k < 3 * PIXELS; k++)
+        small.data[k] = 90;
+    memset(large.data, 90, 18 * PIXELS);
+    assert_int_equal(qkv_segment(a, m, t, &small), QKV_OK);
+    assert_int_equal(qkv_segment(b, m, t, &large), QKV_OK);
+    for (size_t y = 0; y < 2 * SIDE; y++)
+        for (size_t x = 0; x < 3 * SIDE; x++)
+            assert_int_equal(b[y * 3 * SIDE + x], a[y / 2 * SIDE + x / 3]);
+    qkv_image_free(&small, ctx);
+    qkv_image_free(&large, ctx);
+    qkv_tape_destroy(t);
+    qkv_model_destroy(m);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(2);
+    qkv_pixels *x = made_pixels(mixed, 3), *y = made_pixels(thirds, 1);
+    const qkv_segment_data data = {x, y}, swapped = {y, x};
+    qkv_task task;
+    assert_int_equal(qkv_task_segment(&task, m, &data, NULL, NULL, 1), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "class 2"));
+    assert_int_equal(qkv_task_segment(&task, m, &swapped, NULL, NULL, 1), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "channels"));
+    assert_null(task.self);
+    qkv_pixels_close(x);
+    qkv_pixels_close(y);
+    qkv_model_destroy(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),   cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_bad_masks), cmocka_unit_test(test_too_many_colors),
+        cmocka_unit_test(test_parts),   cmocka_unit_test(test_judged),
+        cmocka_unit_test(test_told),    cmocka_unit_test(test_refused),
+    };
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
+}
