@@ -138,6 +138,15 @@ qkv_status cli_pixels_open(qkv_pixels **out, const cli_job *j, const char *name,
     return status;
 }
 
+/* The smallest that cuts the side into at most 8. */
+static size_t patch_of(size_t side)
+{
+    size_t patch = 1;
+    while (side % patch || side / patch > STEP)
+        patch++;
+    return patch;
+}
+
 qkv_status cli_pixels_trunk(cli *c, const cli_pixels_options *o, size_t side,
                             qkv_patches_config *trunk)
 {
@@ -151,7 +160,7 @@ qkv_status cli_pixels_trunk(cli *c, const cli_pixels_options *o, size_t side,
     if (!qkv_options_given(c->options, "num_attention_heads"))
         trunk->heads = sizes.trunk.heads;
     if (!qkv_options_given(c->options, "patch_size"))
-        trunk->patch = side < STEP || side % STEP ? 1 : side / STEP;
+        trunk->patch = patch_of(side);
     trunk->image = side;
     return QKV_OK;
 }

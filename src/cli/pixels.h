@@ -49,7 +49,7 @@ qkv_status cli_pixels_write(qkv_pixels **out, const cli_job *j, const char *name
 qkv_status cli_pixels_open(qkv_pixels **out, const cli_job *j, const char *name, bool required);
 
 /* Fills a trunk's fields that --set has not given: width, layers and heads of the preset --model,
- * the side, and patches that cut it into 8 x 8. */
+ * the side, and the smallest patches that cut it into 8 x 8 at most. */
 qkv_status cli_pixels_trunk(cli *c, const cli_pixels_options *o, size_t side,
                             qkv_patches_config *trunk);
 
