@@ -104,7 +104,8 @@ typedef struct {
     size_t (*ids)(const bench_training *b);
     qkv_tensor *(*loss)(const bench_training *b);
     double (*flops)(const bench_training *b);
-    size_t sides; /* 2: as many tokens again are read by a decoder */
+    size_t (*tokens)(const bench_training *b); /* of a step, all that are read */
+    const char *what; /* after the batch's size, for people: "" or " pairs" */
 } bench_network;
 extern const bench_network bench_networks[]; /* bench_networks.c */
 
@@ -113,7 +114,7 @@ struct bench_training {
     qkv_context *ctx;
     const bench_network *network;
     char name[48];        /* for people */
-    size_t batch, length; /* sequences, and tokens in each */
+    size_t batch, length; /* sequences, and tokens in each; pictures, and the pixels of a side */
     double dropout;
     size_t vocab;
     qkv_model *model;
@@ -121,15 +122,16 @@ struct bench_training {
     qkv_optimizer *optimizer;
     int32_t *ids; /* (id_count) zeros until somebody draws them */
     size_t id_count;
+    qkv_real *pixels; /* (pixel_count) of a network of pictures; else NULL */
+    size_t pixel_count;
     int32_t *rows; /* of a masked language model: which rows it guesses; else NULL */
 };
 
 /* Makes all of it; bench_training_free is due after a failure too. */
 qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step);
 void bench_training_free(bench_training *b);
-/* Random parameters, and random ids. */
+/* Random parameters, ids and pixels. */
 qkv_status bench_training_fill(bench_training *b, uint64_t seed);
-size_t bench_training_tokens(const bench_training *b); /* of a step, of both sides */
 /* "bert-base, batch 8 x 128, dropout 0.1" */
 void bench_training_title(const bench_training *b, char *out, size_t size);
 /* Forward, backward, clipping and the update. */

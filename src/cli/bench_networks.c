@@ -1,16 +1,19 @@
 /* bench_networks.c - the networks whose training steps are timed: what each is, what it reads, its
- * loss and its arithmetic. Texts are made up and of equal length. */
+ * loss and its arithmetic. Texts and pictures are made up and of equal size. */
 #include <stdio.h>
 
 #include "cli/bench.h"
 #include "qkv/bert.h"
 #include "qkv/marian.h"
+#include "qkv/vit.h"
 
 static qkv_tensor *matrix(const bench_training *b, const int32_t *ids, size_t length)
 {
     size_t shape[] = {b->batch, length};
     return qkv_tensor_ids(b->tape, ids, 2, shape);
 }
+
+static size_t tokens(const bench_training *b) { return b->batch * b->length; }
 
 /* ---- a GPT: a token's target is the next one ------------------------------------------------ */
 
@@ -126,9 +129,53 @@ static double transformer_flops(const bench_training *b)
     return qkv_marian_flops(b->model, b->batch, b->length, b->length);
 }
 
+static size_t transformer_tokens(const bench_training *b) { return 2 * b->batch * b->length; }
+
+/* ---- ViT-B/16 (Dosovitskiy et al. 2020) ------------------------------------------------------- */
+
+static qkv_status vit_create(bench_training *b, const bench_step *step)
+{
+    qkv_vit_config config;
+    qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &config);
+    config.trunk.image = b->length;
+    config.trunk.dropout = b->dropout;
+    config.classes = b->vocab = 1000;
+    (void)snprintf(b->name, sizeof b->name, "%s", step->model);
+    qkv_status status = qkv_model_create(&b->model, b->ctx, &qkv_vit_type, &config);
+    if (status)
+        return status;
+    b->pixel_count = b->batch * b->length * b->length * config.trunk.channels;
+    b->pixels = qkv__calloc(b->ctx, b->pixel_count, sizeof *b->pixels);
+    return b->pixels ? QKV_OK : QKV_E_MEMORY;
+}
+
+/* The classes. */
+static size_t vit_ids(const bench_training *b) { return b->batch; }
+
+static qkv_tensor *vit_loss(const bench_training *b)
+{
+    size_t shape[] = {b->batch, b->length, b->length, b->pixel_count / b->batch / b->length /
+                      b->length};
+    qkv_tensor *x = qkv_tensor_wrap(b->tape, b->pixels, 4, shape);
+    return qkv_cross_entropy(b->tape, qkv_vit_logits(b->model, b->tape, x),
+                             qkv_tensor_ids(b->tape, b->ids, 1, &b->batch), NULL);
+}
+
+static double vit_flops(const bench_training *b)
+{
+    return qkv_vit_flops(b->model, b->batch, b->length, b->length);
+}
+
+static size_t vit_tokens(const bench_training *b)
+{
+    size_t side = b->length / ((const qkv_vit_config *)qkv_model_config(b->model))->trunk.patch;
+    return b->batch * (1 + side * side);
+}
+
 const bench_network bench_networks[] = {
-    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, 1},
+    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, tokens, ""},
     {"transformer-base", 128, 32, 0.1, transformer_create, transformer_ids, transformer_loss,
-     transformer_flops, 2},
-    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, 1},
+     transformer_flops, transformer_tokens, " pairs"},
+    {"vit-base", 8, 224, 0, vit_create, vit_ids, vit_loss, vit_flops, vit_tokens, " pixels"},
+    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, tokens, ""},
 };

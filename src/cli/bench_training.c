@@ -1,4 +1,4 @@
-/* bench_training.c - a training step on made-up text: timed by `qkv bench train`, only laid out in
+/* bench_training.c - a training step on made-up text or pictures: timed by `qkv bench train`, only laid out in
  * memory by `qkv info --predict`. */
 #include <stdio.h>
 #include <string.h>
@@ -8,17 +8,19 @@
 #define FIELD(member) .offset = offsetof(bench_step, member)
 static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "NAME", .initial = "gpt2",
-     .help = "bert-base, transformer-base, or the size of a GPT: nano tiny mini small medium "
-             "large gpt2 .."},
+     .help = "bert-base, transformer-base, vit-base, or the size of a GPT: nano tiny mini small "
+             "medium large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
-     .help = "sequences in a step; 0: 4, of bert-base 8, of transformer-base 128"},
+     .help = "sequences or pictures in a step; 0: 4, of bert-base and vit-base 8, of "
+             "transformer-base 128"},
     {.flag = "length", .type = QKV_OPT_SIZE, .max = 1048576, FIELD(length), .initial = "0",
-     .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32"},
+     .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32. Of "
+             "vit-base the pictures' side in pixels; 0: 224"},
     {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
      FIELD(dropout), .initial = "-1",
-     .help = "below 0: what the model is trained with: 0.1, of a GPT 0"},
+     .help = "below 0: what the model is trained with: 0.1, of a GPT and vit-base 0"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows};
 
@@ -53,6 +55,7 @@ qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const benc
 
 void bench_training_free(bench_training *b)
 {
+    qkv__free(b->ctx, b->pixels);
     qkv__free(b->ctx, b->rows);
     qkv__free(b->ctx, b->ids);
     qkv_optimizer_destroy(b->optimizer);
@@ -62,19 +65,18 @@ void bench_training_free(bench_training *b)
 
 qkv_status bench_training_fill(bench_training *b, uint64_t seed)
 {
+    qkv__rng r;
+    qkv__rng_init(&r, seed, 1);
     bench_random_ids(b->ids, b->id_count, b->vocab, seed);
+    for (size_t i = 0; i < b->pixel_count; i++)
+        b->pixels[i] = (qkv_real)(2 * qkv__rng_uniform(&r) - 1);
     return qkv_model_init(b->model, seed);
-}
-
-size_t bench_training_tokens(const bench_training *b)
-{
-    return b->batch * b->length * b->network->sides;
 }
 
 void bench_training_title(const bench_training *b, char *out, size_t size)
 {
     (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g", b->name,
-                   b->batch, b->length, b->network->sides > 1 ? " pairs" : "", b->dropout);
+                   b->batch, b->length, b->network->what, b->dropout);
 }
 
 qkv_status bench_training_step(bench_training *b)

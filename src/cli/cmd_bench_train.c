@@ -63,7 +63,7 @@ static void report(job *j, bench_report *r)
 {
     const bench_training *b = &j->training;
     double seconds = bench_median(j->seconds, j->s.steps);
-    double rate = b->network->flops(b) / seconds, tokens = (double)bench_training_tokens(b);
+    double rate = b->network->flops(b) / seconds, tokens = (double)b->network->tokens(b);
     const bench_figure figures[] = {
         {"step_s", "step", "s", BENCH_REAL, seconds, 0},
         {"tokens_per_s", "tokens", "/s", BENCH_REAL, tokens / seconds, 0},
@@ -113,10 +113,11 @@ const cli_command cli_bench_train = {
     .manual = {.name = "bench train", .summary = "time a training step",
                .usage = "[--model PRESET] [options]", .examples = examples, .tables = tables,
                .text = "Median of the timed steps of a model with random parameters on random "
-                       "text: forward, backward, clipping and AdamW. A GPT has 50257 tokens; "
+                       "data: forward, backward, clipping and AdamW. A GPT has 50257 tokens; "
                        "bert-base guesses 15 % of its words, and its output layer sees (and "
                        "counts) those alone; transformer-base is 6 + 6 blocks of width 512 with "
-                       "32001 tokens, on pairs of sentences of --length tokens each. The limit "
+                       "32001 tokens, on pairs of sentences of --length tokens each; vit-base is "
+                       "ViT-B/16 with 1000 classes, on pictures. The limit "
                        "is the best of ten products of 2048 x 2048 matrices, five before and "
                        "five after."},
     .run = run};

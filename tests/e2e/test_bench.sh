@@ -49,6 +49,11 @@ for name in bert-base transformer-base; do
     bench "$out/$name" train --model $name --batch 1 --length 4 --steps 1 --json
     fields "$out/$name" $train threads
 done
+# shellcheck disable=SC2086
+{
+    bench "$out/vit-base" train --model vit-base --batch 1 --length 16 --steps 1 --json
+    fields "$out/vit-base" $train threads
+}
 
 : >"$out/empty"
 "$QKV" bench tokenize --file "$out/empty" >/dev/null 2>"$out/err"
