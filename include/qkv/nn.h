@@ -72,6 +72,7 @@ typedef struct {
     double rotary_base; /* 0: no rotary positions                                    0 */
     double dropout;     /* of each sublayer's output                                 0 */
     double attention_dropout, ff_dropout; /* of weights; after the activation         0 */
+    double drop_path;   /* stochastic depth: whole branches of a sample              0 */
 } qkv_block_config;
 
 qkv_block_config qkv_block_defaults(void);

@@ -116,6 +116,13 @@ qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t site);
 qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, double p,
                             uint32_t site);
 
+/* Stochastic depth: drops all of a sample with probability p, p in [0, 1), and scales the others by
+ * 1/(1-p) while the tape trains; else x itself. Samples are what x's first axis counts; or, given
+ * offsets (host memory, as in qkv_attention_options), sequences of rows: x (.., C). site: as in
+ * qkv_dropout. (Huang et al. 2016.) */
+qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t site, size_t sequences,
+                          const int32_t *offsets);
+
 /* ---- positions ------------------------------------------------------------- */
 /* Rotates the first `width` (even) of D channels of x (.., H, D): pairs (i, i+width/2), angle
  * position * base^(-2i/width). positions i32, one per row of the dimensions before H.

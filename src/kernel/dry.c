@@ -26,6 +26,10 @@ static void dry_mul(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qkv
                     size_t n)
 {}
 
+static void dry_scale_rows(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_real
+                           *factor, bool acc, size_t N, size_t C)
+{}
+
 static void dry_map(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t n)
 {}
 
@@ -180,6 +184,7 @@ void qkv__kernels_dry(qkv_kernels *k)
         .axpy = dry_axpy,
         .add = dry_add,
         .mul = dry_mul,
+        .scale_rows = dry_scale_rows,
         .exp = dry_map,
         .reciprocal = dry_map,
         .act = dry_act,

@@ -91,6 +91,10 @@ typedef void qkv_k_add_fn(const qkv_exec *e, qkv_real *y, const qkv_real *a, con
 typedef void qkv_k_mul_fn(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qkv_real *b,
                           bool acc, size_t n); /* y = [y +] a b; y may be a or b */
 
+/* y (N, C) = [y +] factor[n] x, and not looked at where the factor is 0. */
+typedef void qkv_k_scale_rows_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x,
+                                 const qkv_real *factor, bool acc, size_t N, size_t C);
+
 typedef void qkv_k_map_fn(const qkv_exec *e, qkv_real *y, const qkv_real *x,
                           size_t n); /* y = exp x, or 1/x; y may be x */
 
@@ -332,6 +336,7 @@ typedef struct {
     qkv_k_axpy_fn *axpy;
     qkv_k_add_fn *add;
     qkv_k_mul_fn *mul;
+    qkv_k_scale_rows_fn *scale_rows;
     qkv_k_map_fn *exp, *reciprocal;
     qkv_k_act_fn *act;
     qkv_k_act_bwd_fn *act_bwd;
@@ -373,7 +378,7 @@ qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch);
  * once in the vector types of simd.h and compiled once per instruction set, whose name ends
  * the function's. */
 void qkv__kernels_ref_elementwise(qkv_kernels *k);
-void qkv__kernels_ref_pointwise(qkv_kernels *k); /* exp, 1/x, pointwise losses */
+void qkv__kernels_ref_pointwise(qkv_kernels *k); /* scaled rows, exp, 1/x, losses */
 void qkv__kernels_ref_rows(qkv_kernels *k); /* norms, softmax, cross-entropy, rows by index */
 void qkv__kernels_ref_attention(qkv_kernels *k);
 void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv, pack, packed */

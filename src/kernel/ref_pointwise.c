@@ -1,8 +1,25 @@
-/* ref_pointwise.c - loops over elements that no model's step spends time in: exp, 1/x and the
- * pointwise losses. There are no vector versions. */
+/* ref_pointwise.c - loops over elements that no model's step spends time in: scaled rows, exp,
+ * 1/x and the pointwise losses. There are no vector versions. */
+#include <string.h>
+
 #include "kernel/ref_math.h"
 
 enum { SUM_BLOCKS = 1024 };
+
+static void ref_scale_rows(const qkv_exec *e, qkv_real *y, const qkv_real *x,
+                           const qkv_real *factor, bool acc, size_t N, size_t C)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, factor, acc, N, C) \
+    if (N * C >= REF_GRAIN)
+    for (size_t r = 0; r < N; r++) {
+        qkv_real k = factor[r], *to = y + r * C;
+        const qkv_real *from = x + r * C;
+        if (k == 0 && !acc)
+            memset(to, 0, C * sizeof *to);
+        for (size_t c = 0; c < C && k != 0; c++)
+            to[c] = acc ? to[c] + k * from[c] : k * from[c];
+    }
+}
 
 static void ref_exp(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t n)
 {
@@ -77,6 +94,7 @@ static void ref_loss_bwd(const qkv_exec *e, qkv_real *d, const qkv_real *x,
 
 void qkv__kernels_ref_pointwise(qkv_kernels *k)
 {
+    k->scale_rows = ref_scale_rows;
     k->exp = ref_exp;
     k->reciprocal = ref_reciprocal;
     k->loss = ref_loss;

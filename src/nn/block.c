@@ -11,7 +11,9 @@
 
 /* Dropout sites of a block, counted from its index: two dropouts of a model never share one. */
 enum {
-    SITE_ATTN_WEIGHTS, SITE_ATTN, SITE_CROSS_WEIGHTS, SITE_CROSS, SITE_ACT, SITE_FF, SITES = 16
+    SITE_ATTN_WEIGHTS, SITE_ATTN, SITE_CROSS_WEIGHTS, SITE_CROSS, SITE_ACT, SITE_FF,
+    PATH = 8, /* from the dropout of a branch to what drops all of it */
+    SITES = 16
 };
 
 struct qkv_block {
@@ -284,9 +286,12 @@ static qkv_tensor *enter(qkv_block *b, qkv_tape *t, qkv_stream *s, qkv_param *we
     return qkv_stream_norm(t, s, c->norm, weight, bias, c->norm_eps, c->dropout, site);
 }
 
-static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, qkv_tensor *branch, qkv_param *weight,
-                  qkv_param *bias, uint32_t site)
+static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
+                  qkv_tensor *branch, qkv_param *weight, qkv_param *bias, uint32_t site)
 {
+    if (b->c.drop_path > 0)
+        branch = qkv_drop_path(t, branch, b->c.drop_path, site + PATH, seq->sequences,
+                               seq->offsets);
     s->branch = branch;
     if (b->c.post_norm && branch)
         s->x = qkv_stream_norm(t, s, b->c.norm, weight, bias, b->c.norm_eps, b->c.dropout, site);
@@ -301,12 +306,12 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
     uint32_t before = b->site - SITES + SITE_FF; /* the branch that the block before left */
     qkv_tensor *x = enter(b, t, s, p->norm1_weight, p->norm1_bias, before);
     qkv_tensor *y = self_attention(b, t, x, seq, cache ? cache->self : NULL);
-    bool fine = leave(b, t, s, y, p->norm1_weight, p->norm1_bias, b->site + SITE_ATTN);
+    bool fine = leave(b, t, s, seq, y, p->norm1_weight, p->norm1_bias, b->site + SITE_ATTN);
     before = b->site + SITE_ATTN;
     if (fine && b->c.cross) {
         x = enter(b, t, s, p->norm_x_weight, p->norm_x_bias, before);
         y = cross_attention(b, t, x, seq, cache ? cache->cross : NULL);
-        fine = leave(b, t, s, y, p->norm_x_weight, p->norm_x_bias, b->site + SITE_CROSS);
+        fine = leave(b, t, s, seq, y, p->norm_x_weight, p->norm_x_bias, b->site + SITE_CROSS);
         before = b->site + SITE_CROSS;
     }
     if (fine) {
@@ -314,7 +319,7 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
         if (b->c.norm_stream)
             s->x = x;
         y = qkv_probe(t, "ff", feed_forward(b, t, x));
-        fine = leave(b, t, s, y, p->norm2_weight, p->norm2_bias, b->site + SITE_FF);
+        fine = leave(b, t, s, seq, y, p->norm2_weight, p->norm2_bias, b->site + SITE_FF);
     }
     qkv_name_pop(t);
     return fine;

@@ -1,5 +1,6 @@
 /* op_cross_entropy.c - cross-entropy of logits that are there; op_classifier.c is the one that
- * never makes them all. Targets are classes or distributions. The backward pass computes the softmax again, right into the gradient. */
+ * never makes them all. Targets are classes or distributions. The backward pass computes the
+ * softmax again, right into the gradient. */
 #include "tensor/cross_entropy.h"
 
 /* ---- what both losses share -------------------------------------------------------------- */

@@ -1,7 +1,7 @@
-/* op_dropout.c - dropout, alone or with a residual added in the same pass.
+/* op_dropout.c - dropout, alone or with a residual added in the same pass; and of whole samples.
  *
- * Nothing is remembered: the backward pass draws the same numbers again, from the seed, the
- * step, the site and the place of each element in the global batch. */
+ * Of dropout nothing is remembered: the backward pass draws the same numbers again, from the seed,
+ * the step, the site and the place of each element in the global batch. */
 #include "tensor/tape.h"
 
 static void dropout_backward(qkv_tape *t, const qkv__node *n)
@@ -66,4 +66,70 @@ qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, do
                             qkv__shape_text(t, residual));
     return t->train && p > 0 ? drop(t, &dropout_add_op, x, residual, p, site)
                              : qkv_add(t, residual, x);
+}
+
+/* ---- whole samples ------------------------------------------------------------------------- */
+
+typedef struct {
+    const qkv_real *factor; /* (N) */
+    size_t N, C;
+} path_params;
+
+static void drop_path_backward(qkv_tape *t, const qkv__node *n)
+{
+    const path_params *p = n->params;
+    bool acc;
+    qkv_real *dx = qkv__grad(t, n->in[0], &acc);
+    if (dx)
+        t->k->scale_rows(&t->exec, dx, qkv__grad_out(t, n, 0), p->factor, acc, p->N, p->C);
+}
+
+static const qkv_op drop_path_op = {"drop_path", drop_path_backward};
+
+/* 0, or 1/(1-p): of one sample of the global batch. */
+static qkv_real fate(const qkv_tape *t, double p, uint32_t site, uint64_t sample)
+{
+    const uint32_t key[] = {(uint32_t)t->random.seed, (uint32_t)(t->random.seed >> 32)};
+    const uint32_t counter[] = {(uint32_t)(sample / 4), (uint32_t)(sample / 4 >> 32),
+                                (uint32_t)t->random.step, site};
+    uint32_t word[4];
+    qkv__philox(word, counter, key);
+    return word[sample % 4] >= qkv__dropout_threshold(p) ? (qkv_real)(1 / (1 - p)) : 0;
+}
+
+/* The sequences' rows, which make up all N. */
+static bool in_order(size_t N, size_t sequences, const int32_t *offsets)
+{
+    bool fine = offsets[0] == 0 && (size_t)offsets[sequences] == N;
+    for (size_t s = 0; s < sequences; s++)
+        fine = fine && offsets[s] <= offsets[s + 1];
+    return fine;
+}
+
+qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t site, size_t sequences,
+                          const int32_t *offsets)
+{
+    if (!qkv__ready_reals(t, "drop_path", 1, &x) || !possible(t, "drop_path", p))
+        return NULL;
+    if (!t->train || p == 0 || qkv_count(x) == 0)
+        return x;
+    size_t N = offsets ? qkv__rows(x) : x->ndim ? x->shape[0] : 1;
+    if (offsets && !in_order(N, sequences, offsets))
+        return qkv__op_fail(t, "drop_path", "the offsets of %zu sequences do not cut up x %s",
+                            sequences, qkv__shape_text(t, x));
+    qkv_tensor *in = qkv__dense_input(t, x), *y = qkv__new_like(t, x);
+    qkv_real *factor = qkv__step_alloc(t, N * sizeof *factor);
+    if (t->status)
+        return NULL;
+    size_t samples = t->random.samples && !offsets ? t->random.samples : N;
+    uint64_t first = t->random.first_sample * (samples == N ? 1 : N / samples);
+    for (size_t s = 0; s < (offsets ? sequences : N); s++) {
+        size_t row = offsets ? (size_t)offsets[s] : s;
+        size_t end = offsets ? (size_t)offsets[s + 1] : s + 1;
+        for (qkv_real f = fate(t, p, site, first + s); row < end; row++)
+            factor[row] = f;
+    }
+    path_params params = {factor, N, qkv_count(x) / N};
+    t->k->scale_rows(&t->exec, qkv__real(y), qkv__real(in), factor, false, N, params.C);
+    return qkv__record(t, &drop_path_op, 1, &in, 1, &y, &params, sizeof params);
 }

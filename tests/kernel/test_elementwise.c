@@ -369,6 +369,26 @@ static void check_dropout_parts(const kernel_case *c)
     }
 }
 
+static void check_scale_rows(const kernel_case *c)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t N = random_size() % 300, C = 1 + random_size() % 300;
+        bool acc = coin();
+        float *x = randoms(N * C), *factor = randoms(N), *y = output(N * C, acc);
+        float *was = copied(y, N * C);
+        for (size_t r = 0; r < N; r += 3) { /* what is dropped is not looked at */
+            factor[r] = 0;
+            x[r * C] = NAN;
+        }
+        c->k->scale_rows(&c->e, y, x, factor, acc, N, C);
+        for (size_t i = 0; i < N * C; i++) {
+            double v = factor[i / C] == 0 ? 0 : (double)factor[i / C] * (double)x[i];
+            near_at("scale_rows", i, y[i], (acc ? (double)was[i] : 0) + v, 3e-7, 1 + fabs(v));
+        }
+        free_arrays();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +403,7 @@ int main(void)
         KERNEL_CHECK(check_copy_slices),
         KERNEL_CHECK(check_dropout),
         KERNEL_CHECK(check_dropout_parts),
+        KERNEL_CHECK(check_scale_rows),
     };
     return run_each(tests, sizeof tests / sizeof *tests, kernel_setup, kernel_teardown);
 }

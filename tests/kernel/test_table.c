@@ -33,7 +33,7 @@ static const struct {
     SLOT(norm, true), SLOT(norm_bwd, true),
     SLOT(softmax, true), SLOT(softmax_bwd, true), SLOT(xent, true),
     SLOT(xent_soft, false), SLOT(xent_pair, false), SLOT(top, true),
-    SLOT(loss, false), SLOT(loss_bwd, false),
+    SLOT(loss, false), SLOT(loss_bwd, false), SLOT(scale_rows, false),
     SLOT(embed, true), SLOT(embed_bwd, true), SLOT(rotary, true), SLOT(dropout, true),
     SLOT(attention, true), SLOT(attention_bwd, true), SLOT(attention_rows, true),
     SLOT(sgd, true), SLOT(rmsprop, true), SLOT(adam, true), SLOT(adamw, true),

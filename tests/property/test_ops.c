@@ -332,6 +332,46 @@ static void dropout_place(fixture *f)
     assert_memory_not_equal(y + n / 2, other, n / 2 * sizeof *y);
 }
 
+/* Whole samples are dropped or kept, whether they are rows of a batch or packed, in one batch or
+ * in two; the share is 1-p; nothing is dropped at evaluation. */
+static void drop_path_place(fixture *f)
+{
+    enum { N = 400, ROWS = 3, WIDE = 8 };
+    const size_t shape[] = {N, ROWS, WIDE}, rows[] = {1, N * ROWS, WIDE}, half = N / 2;
+    const size_t part[] = {N / 2, ROWS, WIDE};
+    int32_t offsets[N + 1];
+    for (int i = 0; i <= N; i++)
+        offsets[i] = i * ROWS;
+    qkv_tensor *x = noise(f, 3, shape);
+    assert_ptr_equal(qkv_drop_path(f->t, x, 0.25, 5, 0, NULL), x);
+    qkv_tape_mode(f->t, false, true);
+    qkv_tape_randomness(f->t, &(qkv_randomness){.seed = 3, .step = 9});
+    const qkv_real *y = qkv_data(f->t, qkv_drop_path(f->t, x, 0.25, 5, 0, NULL));
+    const qkv_real *from = qkv_data(f->t, x);
+    assert_non_null(y);
+    size_t kept = 0, size = ROWS * WIDE;
+    for (size_t b = 0; b < N; b++) {
+        bool keep = y[b * size] != 0;
+        kept += keep;
+        for (size_t i = b * size; i < (b + 1) * size; i++)
+            assert_true(keep ? fabs((double)y[i] - (double)from[i] / 0.75) < 1e-6 : y[i] == 0);
+    }
+    assert_true(fabs((double)kept / N - 0.75) < 0.06);
+    qkv_tensor *packed = qkv_reshape(f->t, x, 3, rows);
+    const qkv_real *z = qkv_data(f->t, qkv_drop_path(f->t, packed, 0.25, 5, N, offsets));
+    assert_memory_equal(y, z, N * size * sizeof *y);
+    qkv_tape_randomness(f->t, &(qkv_randomness){.seed = 3, .step = 9, .first_sample = half});
+    z = qkv_data(f->t, qkv_drop_path(f->t, qkv_tensor_from(f->t, from + half * size, 3, part), 0.25,
+                                     5, 0, NULL));
+    assert_memory_equal(y + half * size, z, half * size * sizeof *y);
+}
+
+static void test_drop_path_place(void **state)
+{
+    (void)state;
+    with_each_isa(drop_path_place);
+}
+
 static void test_dropout_place(void **state)
 {
     (void)state;
@@ -346,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_heads),              cmocka_unit_test(test_sinusoid_distances),
         cmocka_unit_test(test_rotary_distance),    cmocka_unit_test(test_dropout_place),
         cmocka_unit_test(test_packing),
+        cmocka_unit_test(test_drop_path_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
