@@ -38,6 +38,7 @@ typedef struct {
     qkv_init init;
     double scale;
     bool decay; /* weight decay applies (matrices, not biases and norms) */
+    bool integer; /* I64 in the file: a count */
 } qkv_row;
 
 /* Called for each row in a fixed order; anything but QKV_OK ends the visit and is returned. */
@@ -46,6 +47,24 @@ typedef qkv_status qkv_row_fn(void *user, const qkv_row *row);
 /* Fills the row's region from the stream (seed, name): the same numbers for the same name,
  * whatever other rows there are. Nothing for QKV_INIT_KEEP. */
 void qkv_row_init(const qkv_row *row, uint64_t seed);
+
+/* ---- batch norm ------------------------------------------------------------------------------ */
+
+/* The tensors of PyTorch's layer; the last three are frozen. */
+typedef struct {
+    qkv_param *weight, *bias;   /* (C) */
+    qkv_param *mean, *variance; /* (C) running_mean, running_var */
+    qkv_param *batches;         /* (1) num_batches_tracked */
+} qkv_batch_norm_layer;
+
+/* As a new layer is, under name.weight and so on: ones and zeros. false on failure (the context
+ * says why). */
+bool qkv_batch_norm_create(qkv_batch_norm_layer *out, qkv_params *ps, const char *name, size_t C);
+/* x (.., C) -> (.., C), with PyTorch's eps 1e-5 and momentum 0.1. */
+qkv_tensor *qkv_batch_norm_forward(const qkv_batch_norm_layer *b, qkv_tape *t, qkv_tensor *x);
+/* Its rows, in PyTorch's names after name and a dot. */
+qkv_status qkv_batch_norm_visit(const qkv_batch_norm_layer *b, const char *name, qkv_row_fn *fn,
+                                void *user);
 
 /* ---- the block ------------------------------------------------------------------------------- */
 

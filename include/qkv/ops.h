@@ -57,7 +57,8 @@ qkv_tensor *qkv_softmax(qkv_tape *t, qkv_tensor *x); /* over the last axis */
 qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act);
 
-/* Row ids[i] of table (V, C), times scale; plus row positions[i] of position_table (P, C) if
+/* Row ids[i] of table (V, C), which may be any tensor (tokens to be picked or put in another
+ * order), times scale; plus row positions[i] of position_table (P, C) if
  * both are given (else NULL). ids and positions i32 of one shape (..) -> (.., C). An id that has
  * no row is an error that names it. */
 qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
@@ -88,6 +89,28 @@ qkv_tensor *qkv_max_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
 qkv_tensor *qkv_mean_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
                             const qkv_conv_options *options);
 
+/* Pictures x (B, H, W, C) as rows of patches, row by row: (B, H W / patch^2, patch patch C), inside
+ * a patch by row, column, channel; patch divides H and W. And back, from rows x columns patches:
+ * (B, rows patch, columns patch, C). qkv_linear on patches with a weight (N, patch patch C) is
+ * qkv_conv2d with that weight as (N, patch, patch, C) and stride patch. */
+qkv_tensor *qkv_patchify(qkv_tape *t, qkv_tensor *x, size_t patch);
+qkv_tensor *qkv_unpatchify(qkv_tape *t, qkv_tensor *x, size_t patch, size_t rows, size_t columns);
+
+typedef enum {
+    QKV_BILINEAR, /* between 2 x 2 values */
+    QKV_BICUBIC   /* between 4 x 4 values, a = -0.75 (Keys 1981) */
+} qkv_interpolation;
+
+/* x (B, H, W, C) -> (B, rows, columns, C): PyTorch's interpolate with align_corners and antialias
+ * off. For maps and tables, not photographs: smaller ones are not averaged. */
+qkv_tensor *qkv_interpolate(qkv_tape *t, qkv_tensor *x, qkv_interpolation how, size_t rows,
+                            size_t columns);
+/* A table of positions (first + from_rows from_columns, C) for pictures of another size:
+ * (first + rows columns, C). The first rows, which are no places (of a class token), stay. */
+qkv_tensor *qkv_interpolate_positions(qkv_tape *t, qkv_tensor *table, qkv_interpolation how,
+                                      size_t first, size_t from_rows, size_t from_columns,
+                                      size_t rows, size_t columns);
+
 /* ---- norms, over the last axis --------------------------------------------------------------- */
 typedef enum {
     QKV_NORM_LAYER, /* (x - mean) / sqrt(var + eps) * weight + bias, biased variance
@@ -106,6 +129,21 @@ qkv_tensor *qkv_residual_norm(qkv_tape *t, qkv_norm_kind kind, qkv_tensor *x,
                               double eps, qkv_tensor **sum);
 /* x / sqrt(sum x^2 + eps) over the last axis: rows of length 1. */
 qkv_tensor *qkv_l2_normalize(qkv_tape *t, qkv_tensor *x, double eps);
+
+/* What batch norm keeps of the batches it was trained on: frozen parameters, changed in place. */
+typedef struct {
+    qkv_param *mean, *variance; /* (C), of all rows of a batch; the variance is unbiased */
+    qkv_param *batches;         /* (1) how many there were; may be NULL */
+    double momentum;            /* share of a new batch; 0: 0.1; below 0: 1/batches, a plain mean */
+} qkv_running;
+
+/* (x - mean) / sqrt(var + eps) * weight + bias, channel by channel, over all rows of x (.., C):
+ * pictures (B, H, W, C) are PyTorch's BatchNorm2d, rows (N, C) its BatchNorm1d. While the tape
+ * trains, or without `running`, by the batch's mean and biased variance, of at least 2 rows, which
+ * running then takes in; else by what running has kept. weight, bias (C) or NULL. (Ioffe and
+ * Szegedy 2015.) */
+qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
+                           const qkv_running *running, double eps);
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 /* Keeps with probability 1-p, p in [0, 1), and scales by 1/(1-p) while the tape trains; else x

@@ -108,6 +108,11 @@ static bool floating(qkv_store store)
            store == QKV_STORE_F64;
 }
 
+static bool integral(qkv_store store)
+{
+    return !floating(store) && store != QKV_STORE_NONE && store != QKV_STORE_OTHER;
+}
+
 static qkv_status read_region(loader *l, const qkv_row *row, const qkv_safetensor *t)
 {
     qkv_real *region = qkv_param_data(row->param) + row->offset;
@@ -136,9 +141,11 @@ static qkv_status load_row(void *user, const qkv_row *row)
     const qkv_safetensor *same = NULL;
     qkv_status status = qkv_safetensors_get(l->file, t ? t->name : row->name, row->ndim,
                                             row->shape, &same);
-    if (!status && !floating(same->store))
-        status = qkv__fail(l->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected F32, F16, BF16 or "
-                           "F64, found %s", same->file, same->name, same->dtype);
+    if (!status && !(row->integer ? integral(same->store) : floating(same->store)))
+        status = qkv__fail(l->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s, found %s",
+                           same->file, same->name, row->integer ? "I64, I32 or another integer"
+                                                                : "F32, F16, BF16 or F64",
+                           same->dtype);
     if (!status)
         status = read_region(l, row, same);
     if (!status)
@@ -223,6 +230,17 @@ static qkv_status fill(void *user, size_t begin, size_t count, qkv_real *out)
     return QKV_OK;
 }
 
+static qkv_status fill_integers(void *user, size_t begin, size_t count, void *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        qkv_real value;
+        (void)fill(user, begin + i, 1, &value);
+        int64_t word = (int64_t)value;
+        memcpy((char *)out + i * sizeof word, &word, sizeof word);
+    }
+    return QKV_OK;
+}
+
 static qkv_status add_row(void *user, const qkv_row *row)
 {
     saver *s = user;
@@ -234,7 +252,11 @@ static qkv_status add_row(void *user, const qkv_row *row)
     qkv_safetensors_entry *e = &s->entries[s->count++];
     *e = (qkv_safetensors_entry){.ndim = row->ndim, .shape = k->row.shape, .store = s->store};
     e->name = qkv__strdup(s->ctx, row->name);
-    if (in_order(row)) {
+    if (row->integer) {
+        e->store = QKV_STORE_I64;
+        e->fill_raw = fill_integers;
+        e->user = k;
+    } else if (in_order(row)) {
         e->data = qkv_param_data(row->param) + row->offset;
     } else {
         e->fill = fill;

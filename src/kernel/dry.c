@@ -102,6 +102,14 @@ static void dry_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *dw
                          qkv_real *dy, const qkv_real *dsum, const qkv_k_norm_args *args)
 {}
 
+static void dry_channel_dot(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qkv_real *x,
+                            const qkv_real *m, size_t N, size_t C)
+{}
+
+static void dry_channel_map(const qkv_exec *e, qkv_real *y, bool acc, const qkv_real *x, const
+                            qkv_k_channel_map_args *args, size_t N, size_t C)
+{}
+
 static void dry_softmax(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t N, size_t C)
 {}
 
@@ -205,6 +213,8 @@ void qkv__kernels_dry(qkv_kernels *k)
         .conv_bwd_weights = dry_conv_bwd,
         .norm = dry_norm,
         .norm_bwd = dry_norm_bwd,
+        .channel_dot = dry_channel_dot,
+        .channel_map = dry_channel_map,
         .softmax = dry_softmax,
         .softmax_bwd = dry_softmax_bwd,
         .xent = dry_xent,

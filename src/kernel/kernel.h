@@ -154,6 +154,19 @@ typedef void qkv_k_norm_bwd_fn(const qkv_exec *e, qkv_real *dx, bool acc, qkv_re
                                const qkv_real *weight, const qkv_real *dy, const qkv_real *dsum,
                                const qkv_k_norm_args *args);
 
+/* ---- channel by channel, over all rows ------------------------------------------------- */
+
+/* y[c] = sum over n of (x[n,c] - m[c]) a[n,c]; a NULL: of its square. */
+typedef void qkv_k_channel_dot_fn(const qkv_exec *e, qkv_real *y, const qkv_real *a,
+                                  const qkv_real *x, const qkv_real *m, size_t N, size_t C);
+/* y[n,c] = [y +] (x[n,c] - m[c]) q[c] + p[c] u[n,c] + r[c]; without m, u and p, r where they are
+ * NULL. y may be x or u when storing. */
+typedef struct {
+    const qkv_real *m, *q, *u, *p, *r;
+} qkv_k_channel_map_args;
+typedef void qkv_k_channel_map_fn(const qkv_exec *e, qkv_real *y, bool acc, const qkv_real *x,
+                                  const qkv_k_channel_map_args *args, size_t N, size_t C);
+
 /* ---- softmax and cross-entropy --------------------------------------------- */
 
 /* y[r,:] = exp(x[r,:] - max) / sum. A row of all -inf gives zeros. y may be x. */
@@ -348,6 +361,8 @@ typedef struct {
     qkv_k_move_fn *move;
     qkv_k_norm_fn *norm;
     qkv_k_norm_bwd_fn *norm_bwd;
+    qkv_k_channel_dot_fn *channel_dot;
+    qkv_k_channel_map_fn *channel_map;
     qkv_k_softmax_fn *softmax;
     qkv_k_softmax_bwd_fn *softmax_bwd;
     qkv_k_xent_fn *xent;
@@ -380,6 +395,7 @@ qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch);
 void qkv__kernels_ref_elementwise(qkv_kernels *k);
 void qkv__kernels_ref_pointwise(qkv_kernels *k); /* scaled rows, exp, 1/x, losses */
 void qkv__kernels_ref_rows(qkv_kernels *k); /* norms, softmax, cross-entropy, rows by index */
+void qkv__kernels_ref_channels(qkv_kernels *k);
 void qkv__kernels_ref_attention(qkv_kernels *k);
 void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv, pack, packed */
 void qkv__kernels_ref_conv(qkv_kernels *k);
@@ -387,6 +403,7 @@ void qkv__kernels_ref_pool(qkv_kernels *k);
 void qkv__kernels_ref_update(qkv_kernels *k);
 void qkv__kernels_elementwise_avx2(qkv_kernels *k);
 void qkv__kernels_rows_avx2(qkv_kernels *k);
+void qkv__kernels_channels_avx2(qkv_kernels *k);
 void qkv__kernels_softmax_avx2(qkv_kernels *k);
 void qkv__kernels_attention_avx2(qkv_kernels *k);
 void qkv__kernels_gemv_avx2(qkv_kernels *k);
@@ -394,6 +411,7 @@ void qkv__kernels_packed_avx2(qkv_kernels *k);
 void qkv__kernels_update_avx2(qkv_kernels *k);
 void qkv__kernels_elementwise_avx512(qkv_kernels *k);
 void qkv__kernels_rows_avx512(qkv_kernels *k);
+void qkv__kernels_channels_avx512(qkv_kernels *k);
 void qkv__kernels_softmax_avx512(qkv_kernels *k);
 void qkv__kernels_attention_avx512(qkv_kernels *k);
 void qkv__kernels_gemv_avx512(qkv_kernels *k);

@@ -30,7 +30,7 @@ static const struct {
     SLOT(act, true), SLOT(act_bwd, true), SLOT(gated, true), SLOT(gated_bwd, true),
     SLOT(sum_rows, true), SLOT(sum, true), SLOT(sum_squares, true),
     SLOT(copy, false), SLOT(move, false), /* memory moves: plain C is as fast */
-    SLOT(norm, true), SLOT(norm_bwd, true),
+    SLOT(norm, true), SLOT(norm_bwd, true), SLOT(channel_dot, true), SLOT(channel_map, true),
     SLOT(softmax, true), SLOT(softmax_bwd, true), SLOT(xent, true),
     SLOT(xent_soft, false), SLOT(xent_pair, false), SLOT(top, true),
     SLOT(loss, false), SLOT(loss_bwd, false), SLOT(scale_rows, false),

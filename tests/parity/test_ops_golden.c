@@ -187,6 +187,54 @@ static int ntxent(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *us
     return 1;
 }
 
+static int conv(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    out[0] = qkv_conv2d(t, in[0], in[1], in[2], user);
+    return 1;
+}
+
+typedef struct {
+    qkv_tensor *(*fn)(qkv_tape *t, qkv_tensor *x, size_t window, const qkv_conv_options *o);
+} pool_op;
+static const qkv_conv_options halved = {2, 1, 1, 1, 1};
+static int pool(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    out[0] = ((const pool_op *)user)->fn(t, in[0], 3, &halved);
+    return 1;
+}
+
+static int patchify(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    (void)user;
+    out[0] = qkv_patchify(t, in[0], 2);
+    return 1;
+}
+
+typedef struct {
+    qkv_interpolation how;
+    size_t rows, columns;
+} grid;
+static int interpolate(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    const grid *g = user;
+    out[0] = qkv_interpolate(t, in[0], g->how, g->rows, g->columns);
+    return 1;
+}
+
+static int positions(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    const grid *g = user;
+    out[0] = qkv_interpolate_positions(t, in[0], g->how, 1, 4, 3, g->rows, g->columns);
+    return 1;
+}
+
+static int batch_norm(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    (void)user;
+    out[0] = qkv_batch_norm(t, in[0], in[1], in[2], NULL, 1e-5);
+    return 1;
+}
+
 static int attention(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
 {
     out[0] = qkv_attention(t, in[0], in[1], in[2], user);
@@ -210,6 +258,9 @@ static const qkv_cross_entropy_options smooth = {.smoothing = 0.1};
 static const qkv_cross_entropy_options paper = {.smoothing = 0.1,
                                                 .smoothing_kind = QKV_SMOOTH_PAPER};
 static const qkv_cross_entropy_options summed = {.reduction = QKV_REDUCE_SUM};
+static const pool_op largest_of = {qkv_max_pool2d}, mean_of = {qkv_mean_pool2d};
+static const grid grids[] = {{QKV_BILINEAR, 5, 7}, {QKV_BILINEAR, 2, 3},
+                             {QKV_BICUBIC, 5, 7}, {QKV_BICUBIC, 2, 3}};
 static const qkv_attention_options plain = {0}, causal = {.causal = true}, unscaled = {.scale = 1};
 static const qkv_attention_options short_keys = {.k_lengths = lengths};
 static const qkv_attention_options packed = {.sequences = 3, .q_offsets = q_offsets,
@@ -262,6 +313,17 @@ static const golden_case cases[] = {
     {"binary", binary, 2, &bce},
     {"infonce", infonce, 2, NULL},
     {"ntxent", ntxent, 2, NULL},
+    {"conv2d", conv, 3, &halved},
+    {"max_pool2d", pool, 1, &largest_of},
+    {"mean_pool2d", pool, 1, &mean_of},
+    {"patchify", patchify, 1, NULL},
+    {"interpolate.bilinear5", interpolate, 1, &grids[0]},
+    {"interpolate.bilinear2", interpolate, 1, &grids[1]},
+    {"interpolate.bicubic5", interpolate, 1, &grids[2]},
+    {"interpolate.bicubic2", interpolate, 1, &grids[3]},
+    {"positions.bilinear", positions, 1, &grids[0]},
+    {"positions.bicubic", positions, 1, &grids[2]},
+    {"batch_norm", batch_norm, 3, NULL},
     {"attention.self", attention, 3, &plain},
     {"attention.cross", attention, 3, &plain},
     {"attention.causal", attention, 3, &causal},

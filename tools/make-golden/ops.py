@@ -204,6 +204,49 @@ case("cross_entropy.soft_smooth",
      lambda x, y: F.cross_entropy(x, y.detach(), label_smoothing=0.1),
      rand(6, 11, scale=3), 0.75 * torch.eye(6, 11) + 0.25 * torch.eye(6, 11).roll(5, 1))
 
+# ---- pictures: (B, H, W, C), channels last, as in qkv -----------------------------------------
+
+
+def first(x):
+    return x.permute(0, 3, 1, 2)
+
+
+def last(x):
+    return x.permute(0, 2, 3, 1)
+
+
+def patchify(x, p):
+    B, H, W, C = x.shape
+    x = x.reshape(B, H // p, p, W // p, p, C).transpose(2, 3)
+    return x.reshape(B, (H // p) * (W // p), p * p * C)
+
+
+def positions(table, how):
+    grid = first(table[1:].reshape(1, 4, 3, -1))
+    grid = last(F.interpolate(grid, size=(5, 7), mode=how, align_corners=False))
+    return torch.cat([table[:1], grid.flatten(0, 2)])
+
+
+torch.manual_seed(10)
+case("conv2d", lambda x, w, b: last(F.conv2d(first(x), first(w), b, stride=2, padding=1)),
+     rand(2, 6, 5, 3), rand(4, 3, 3, 3), rand(4))
+case("max_pool2d", lambda x: last(F.max_pool2d(first(x), 3, 2, 1)), rand(2, 6, 5, 3))
+case("mean_pool2d", lambda x: last(F.avg_pool2d(first(x), 3, 2, 1)), rand(2, 6, 5, 3))
+case("patchify", lambda x: patchify(x, 2), rand(2, 4, 6, 3))
+for how in "bilinear", "bicubic":
+    for size in (5, 7), (2, 3):
+        case(f"interpolate.{how}{size[0]}", lambda x: last(F.interpolate(
+            first(x), size=size, mode=how, align_corners=False)), rand(2, 3, 4, 2))
+    case(f"positions.{how}", lambda x: positions(x, how), rand(13, 4))
+case("batch_norm", lambda x, w, b: last(F.batch_norm(first(x), None, None, w, b, True)),
+     rand(2, 4, 3, 5), rand(5), rand(5))
+layer = torch.nn.BatchNorm2d(5).double()
+for i in range(2):
+    layer(first(out["batch_norm.in0"].double() + i))
+for name in "running_mean", "running_var":
+    out[f"batch_norm.{name}"] = layer.state_dict()[name].float()
+out["batch_norm.eval"] = last(layer.eval()(first(out["batch_norm.in0"].double()))).detach().float()
+
 # ---- positions --------------------------------------------------------------------------------
 
 

@@ -1,0 +1,63 @@
+/* batch_norm.c - batch norm with the five tensors that PyTorch's layer has. */
+#include <stdio.h>
+
+#include "base/base.h"
+#include "qkv/nn.h"
+#include "tensor/param.h"
+
+static qkv_param *make(qkv_params *ps, const char *layer, const char *name, size_t n)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s.%s", layer, name);
+    return qkv_param_create(ps, full, 1, &n);
+}
+
+bool qkv_batch_norm_create(qkv_batch_norm_layer *out, qkv_params *ps, const char *name, size_t C)
+{
+    *out = (qkv_batch_norm_layer){.weight = make(ps, name, "weight", C),
+                                  .bias = make(ps, name, "bias", C),
+                                  .mean = make(ps, name, "running_mean", C),
+                                  .variance = make(ps, name, "running_var", C),
+                                  .batches = make(ps, name, "num_batches_tracked", 1)};
+    if (!out->weight || !out->bias || !out->mean || !out->variance || !out->batches)
+        return false;
+    qkv_param_freeze(out->mean, true);
+    qkv_param_freeze(out->variance, true);
+    qkv_param_freeze(out->batches, true);
+    for (size_t c = 0; c < C; c++)
+        qkv_param_data(out->weight)[c] = qkv_param_data(out->variance)[c] = 1;
+    return true;
+}
+
+qkv_tensor *qkv_batch_norm_forward(const qkv_batch_norm_layer *b, qkv_tape *t, qkv_tensor *x)
+{
+    const qkv_running kept = {.mean = b->mean, .variance = b->variance, .batches = b->batches};
+    return qkv_batch_norm(t, x, qkv_use(t, b->weight), qkv_use(t, b->bias), &kept, 1e-5);
+}
+
+qkv_status qkv_batch_norm_visit(const qkv_batch_norm_layer *b, const char *name, qkv_row_fn *fn,
+                                void *user)
+{
+    const struct {
+        const char *name;
+        qkv_param *param;
+        qkv_row_kind kind;
+        qkv_init init;
+        bool integer; /* one number, without an axis in the file */
+    } rows[] = {{"weight", b->weight, QKV_ROW_PARAM, QKV_INIT_ONES, false},
+                {"bias", b->bias, QKV_ROW_PARAM, QKV_INIT_ZEROS, false},
+                {"running_mean", b->mean, QKV_ROW_FIXED, QKV_INIT_KEEP, false},
+                {"running_var", b->variance, QKV_ROW_FIXED, QKV_INIT_KEEP, false},
+                {"num_batches_tracked", b->batches, QKV_ROW_FIXED, QKV_INIT_KEEP, true}};
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && !status; i++) {
+        char full[256];
+        snprintf(full, sizeof full, "%s.%s", name, rows[i].name);
+        const qkv_row row = {.name = full, .kind = rows[i].kind, .param = rows[i].param,
+                             .ndim = rows[i].integer ? 0 : 1, .init = rows[i].init,
+                             .shape = {qkv_param_count(rows[i].param)},
+                             .integer = rows[i].integer};
+        status = fn(user, &row);
+    }
+    return status;
+}
