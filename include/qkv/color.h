@@ -11,6 +11,7 @@ QKV_BEGIN_DECLS
  * [0, 100]; a from green to red and b from blue to yellow, within +-110 for colours that sRGB has.
  * The constants are scikit-image's. Colours that sRGB has not are clipped. In place is allowed. */
 void qkv_srgb_to_lab(qkv_real *lab, const qkv_real *rgb, size_t n);
+void qkv_bytes_to_lab(qkv_real *lab, const uint8_t *rgb, size_t n); /* of 0 .. 255 */
 void qkv_lab_to_srgb(qkv_real *rgb, const qkv_real *lab, size_t n);
 
 QKV_END_DECLS

@@ -19,8 +19,10 @@ typedef struct {
 extern const qkv_option_table qkv_colorize_table;
 qkv_colorize_options qkv_colorize_defaults(void);
 
-/* Means of a and b over all pixels, for the model's configuration. */
-void qkv_colorize_mean(const qkv_pixels *p, double *a, double *b);
+/* Means of a and b over the pixels of pictures (count; NULL: the first count), for the model's
+ * configuration. QKV_E_MEMORY. */
+qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t *pictures,
+                             size_t count, double mean[2]);
 
 /* Tell a and b of each pixel from lightness and a random number of hints: cells of the picture
  * whose mean colour is told. Pictures have the model's size and 3 channels; train, valid (NULL:

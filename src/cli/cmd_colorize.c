@@ -258,7 +258,7 @@ static int run(cli *c, int argc, char **argv)
 static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv colorize runs/color old.jpg --out new.png",
-    "qkv colorize runs/color old.jpg --hint 12,40,#c03020 --hint 90,8,#80b0ff --out n.png",
+    "qkv colorize runs/color old.jpg --hint 12,40,#c03020 --out new.png",
     "qkv colorize runs/color old.jpg --attention 12,40 --out new.png", NULL};
 
 const cli_command cli_colorize = {

@@ -23,9 +23,14 @@ static qkv_status make_model(job *j, size_t side)
     cli *c = j->base.c;
     qkv_status status = cli_pixels_trunk(c, &j->s, side, &j->config.trunk);
     j->config.trunk.channels = QKV_COLORIZER_INPUTS;
-    qkv_colorize_mean(j->all, &j->config.mean_a, &j->config.mean_b);
+    double mean[2];
     if (!status)
-        status = qkv_model_create(&j->base.model, c->ctx, &qkv_colorizer_type, &j->config);
+        status = qkv_colorize_mean(c->ctx, j->all, j->split.train, j->split.train_count, mean);
+    if (status)
+        return status;
+    j->config.mean_a = mean[0];
+    j->config.mean_b = mean[1];
+    status = qkv_model_create(&j->base.model, c->ctx, &qkv_colorizer_type, &j->config);
     return status ? status : qkv_model_init(j->base.model, c->common.seed);
 }
 

@@ -29,18 +29,36 @@ static const double BEND = 0.008856, SLOPE = 7.787, RISE = 16.0 / 116;
 static double root(double t) { return t > BEND ? cbrt(t) : SLOPE * t + RISE; }
 static double power(double f) { return f > cbrt(BEND) ? f * f * f : (f - RISE) / SLOPE; }
 
+/* Of linear red, green and blue. */
+static void put_lab(qkv_real lab[3], const double c[3])
+{
+    double f[3];
+    for (int k = 0; k < 3; k++)
+        f[k] = root((to_xyz[k][0] * c[0] + to_xyz[k][1] * c[1] + to_xyz[k][2] * c[2]) / white[k]);
+    lab[0] = (qkv_real)(116 * f[1] - 16);
+    lab[1] = (qkv_real)(500 * (f[0] - f[1]));
+    lab[2] = (qkv_real)(200 * (f[1] - f[2]));
+}
+
 void qkv_srgb_to_lab(qkv_real *lab, const qkv_real *rgb, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        double f[3], c[3];
-        for (int k = 0; k < 3; k++)
-            c[k] = linear((double)rgb[3 * i + (size_t)k]);
-        for (int k = 0; k < 3; k++)
-            f[k] = root((to_xyz[k][0] * c[0] + to_xyz[k][1] * c[1] + to_xyz[k][2] * c[2]) /
-                        white[k]);
-        lab[3 * i] = (qkv_real)(116 * f[1] - 16);
-        lab[3 * i + 1] = (qkv_real)(500 * (f[0] - f[1]));
-        lab[3 * i + 2] = (qkv_real)(200 * (f[1] - f[2]));
+    for (size_t i = 0; i < 3 * n; i += 3) {
+        const double c[3] = {linear((double)rgb[i]), linear((double)rgb[i + 1]),
+                             linear((double)rgb[i + 2])};
+        put_lab(lab + i, c);
+    }
+}
+
+void qkv_bytes_to_lab(qkv_real *lab, const uint8_t *rgb, size_t n)
+{
+    double levels[256];
+    for (int i = 0; i < 256 && n > 64; i++) /* fewer pixels need fewer powers */
+        levels[i] = linear(i / 255.0);
+    for (size_t i = 0; i < 3 * n; i += 3) {
+        double c[3];
+        for (size_t k = 0; k < 3; k++)
+            c[k] = n > 64 ? levels[rgb[i + k]] : linear(rgb[i + k] / 255.0);
+        put_lab(lab + i, c);
     }
 }
 

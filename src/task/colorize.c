@@ -45,13 +45,6 @@ typedef struct {
 
 /* ---- pictures and hints -------------------------------------------------------------------- */
 
-static void lab_of(qkv_real *lab, const uint8_t *rgb, size_t pixels)
-{
-    for (size_t i = 0; i < 3 * pixels; i++)
-        lab[i] = (qkv_real)rgb[i] / 255;
-    qkv_srgb_to_lab(lab, lab, pixels);
-}
-
 /* A model's input without hints, in (pixels, 4). */
 static void put_lightness(qkv_real *in, const qkv_real *lab, size_t pixels)
 {
@@ -111,21 +104,22 @@ static void put_hints(qkv_real *in, const qkv_dense_config *c, const qkv_real *l
     }
 }
 
-void qkv_colorize_mean(const qkv_pixels *p, double *a, double *b)
+qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t *pictures,
+                             size_t count, double mean[2])
 {
-    size_t n = qkv_pixels_height(p) * qkv_pixels_width(p), count = qkv_pixels_count(p);
-    *a = *b = 0;
+    size_t n = qkv_pixels_height(p) * qkv_pixels_width(p);
+    qkv_real *lab = qkv__malloc(ctx, 3 * n * sizeof *lab);
+    mean[0] = mean[1] = 0;
+    if (!lab)
+        return QKV_E_MEMORY;
     for (size_t i = 0; i < count; i++) {
-        const uint8_t *rgb = qkv_pixels_data(p, i);
-        for (size_t j = 0; j < n; j++) {
-            qkv_real lab[3];
-            lab_of(lab, rgb + 3 * j, 1);
-            *a += (double)lab[1];
-            *b += (double)lab[2];
-        }
+        qkv_bytes_to_lab(lab, qkv_pixels_data(p, pictures ? pictures[i] : i), n);
+        for (size_t j = 0; j < n; j++)
+            for (size_t k = 0; k < 2; k++)
+                mean[k] += (double)lab[3 * j + 1 + k] / (double)(n * count);
     }
-    *a /= (double)(n * count);
-    *b /= (double)(n * count);
+    qkv__free(ctx, lab);
+    return QKV_OK;
 }
 
 /* ---- training ---------------------------------------------------------------------------- */
@@ -154,7 +148,7 @@ static void make_sample(const colorize *s, size_t i, uint64_t sample, qkv_real *
     qkv__view v = qkv__view_of(qkv_pixels_count(s->train), s->seed, sample, s->o.shift,
                                s->o.mirror);
     qkv__view_take(s->rgb + i * pixels * 3, s->train, &v);
-    lab_of(lab, s->rgb + i * pixels * 3, pixels);
+    qkv_bytes_to_lab(lab, s->rgb + i * pixels * 3, pixels);
     put_lightness(in, lab, pixels);
     for (size_t j = 0; j < pixels; j++)
         for (size_t k = 0; k < 2; k++)
@@ -263,7 +257,7 @@ static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const judged *j, size_t
     size_t n = cells(c) * cells(c), hints = n < QKV_COLORIZE_HINTS ? n : QKV_COLORIZE_HINTS;
     for (size_t i = 0; i < B; i++) {
         qkv_real *lab = j->lab + i * pixels * 3;
-        lab_of(lab, qkv_pixels_data(j->pictures, (done + i) * all / j->count), pixels);
+        qkv_bytes_to_lab(lab, qkv_pixels_data(j->pictures, (done + i) * all / j->count), pixels);
         put_lightness(j->in + i * pixels * IN, lab, pixels);
     }
     const qkv_real *ab = predict(m, t, j->in, B);
@@ -366,7 +360,7 @@ static qkv_status read_hints(qkv_real *in, qkv_model *m, const qkv_image *image,
             return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "hint %zu,%zu: the picture is "
                              "%zu x %zu", h->x, h->y, image->width, image->height);
         size_t x = h->x * cells(c) / image->width, y = h->y * cells(c) / image->height;
-        lab_of(lab, h->rgb, 1);
+        qkv_bytes_to_lab(lab, h->rgb, 1);
         const double ab[2] = {(double)lab[1] / AB, (double)lab[2] / AB};
         put_hint(in, c, y * cells(c) + x, ab);
     }
@@ -391,7 +385,7 @@ static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const
     qkv_real *lab = qkv__malloc(ctx, n * (3 + IN) * sizeof *lab), *in = lab + 3 * n;
     if (!lab)
         return QKV_E_MEMORY;
-    lab_of(lab, small->data, n);
+    qkv_bytes_to_lab(lab, small->data, n);
     put_lightness(in, lab, n);
     qkv_status status = read_hints(in, m, whole, hints, count);
     const qkv_real *ab = status ? NULL : predict(m, t, in, 1);
@@ -409,8 +403,8 @@ static void take_lightness(qkv_image *colored, const qkv_image *in)
 {
     for (size_t i = 0; i < in->width * in->height; i++) {
         qkv_real light[3], color[3];
-        lab_of(light, in->data + 3 * i, 1);
-        lab_of(color, colored->data + 3 * i, 1);
+        qkv_bytes_to_lab(light, in->data + 3 * i, 1);
+        qkv_bytes_to_lab(color, colored->data + 3 * i, 1);
         put_pixel(colored->data + 3 * i, light[0], color[1], color[2]);
     }
 }

@@ -50,6 +50,25 @@ static void test_there_and_back(void **state)
     }
 }
 
+/* Bytes, few or many at once, are the same as numbers. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    uint8_t bytes[3 * N];
+    float rgb[3 * N], lab[3 * N], few[3 * N];
+    for (size_t i = 0; i < 3 * N; i++) {
+        bytes[i] = (uint8_t)(i * 77);
+        rgb[i] = (float)bytes[i] / 255;
+    }
+    qkv_srgb_to_lab(rgb, rgb, N);
+    qkv_bytes_to_lab(lab, bytes, N);
+    qkv_bytes_to_lab(few, bytes, 10);
+    assert_memory_equal(few, lab, 30 * sizeof *lab);
+    for (size_t i = 0; i < 3 * N; i++)
+        assert_true(fabsf(lab[i] - rgb[i]) <= 1e-3f);
+}
+
 static void test_clipped(void **state)
 {
     (void)state;
@@ -64,7 +83,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known), cmocka_unit_test(test_there_and_back),
-        cmocka_unit_test(test_clipped),
+        cmocka_unit_test(test_bytes), cmocka_unit_test(test_clipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
