@@ -23,6 +23,7 @@ typedef struct {
 } mae;
 
 static const uint32_t TRUNK_SITES = 0xE1000000u, NORM_SITE = 0xE1000010u;
+static const double LAST = 0.1; /* of the last layer's initial weights, what others would have */
 static const double PATCH_EPS = 1e-6; /* beside the variance of a patch that is normed */
 
 static size_t side(const mae *m) { return m->c->trunk.image / m->c->trunk.patch; }
@@ -108,15 +109,7 @@ static double numbers(const qkv_model_type *type, const void *config)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-static void visit_table(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,
-                        double std)
-{
-    qkv_row row = {.kind = kind, .param = p, .ndim = 3, .perm = {0, 1, 2},
-                   .shape = {1, qkv_param_dim(p, 0), qkv_param_dim(p, 1)}, .scale = std,
-                   .init = kind == QKV_ROW_FIXED ? QKV_INIT_KEEP : QKV_INIT_NORMAL};
-    qkv__visit_row(v, &row, name);
-}
-
+/* Small weights at the end: training begins with the mean colour everywhere, not with noise. */
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
     mae *m = (mae *)base;
@@ -125,8 +118,8 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
     snprintf(v.name, sizeof v.name, "decoder.");
-    visit_table(&v, "mask_token", m->mask, QKV_ROW_PARAM, std);
-    visit_table(&v, "decoder_pos_embed", m->positions, QKV_ROW_FIXED, 0);
+    qkv__visit_positions(&v, "mask_token", m->mask, 3, std);
+    qkv__visit_positions(&v, "decoder_pos_embed", m->positions, 3, std);
     qkv__visit_dense(&v, "decoder_embed", m->into_weight, m->into_bias, 0, d, m->c->trunk.width,
                      m->c->trunk.init_range);
     for (size_t i = 0; i < m->decoder.layers; i++) {
@@ -136,7 +129,7 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
     snprintf(v.name, sizeof v.name, "decoder.");
     qkv__visit_norm(&v, "decoder_norm", m->norm_weight, m->norm_bias, d);
     qkv__visit_dense(&v, "decoder_pred", m->pred_weight, m->pred_bias, 0, patch_numbers(m), d,
-                     std);
+                     LAST * std);
     return v.status;
 }
 

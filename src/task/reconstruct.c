@@ -73,12 +73,15 @@ static bool draw_masks(reconstruct *s, uint64_t first, size_t n, size_t count)
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 {
     reconstruct *s = self;
+    double begun = qkv__now();
     grid g = grid_of(s->model);
     uint64_t first = part->step * part->total + part->first;
     qkv_tensor *x = room_for(t, &g, part->count);
     if (!x || !draw_masks(s, first, part->count, patches(&g)) ||
         qkv_batches_get(s->batches, first, part->count, qkv_tensor_fill(x), NULL, NULL))
         return NULL;
+    if (part->data_seconds)
+        *part->data_seconds += qkv__now() - begun;
     qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
                         .samples = part->count};
     qkv_tape_randomness(t, &r);

@@ -34,13 +34,13 @@ refused() {
     grep -qF -- "$sentence" notes || fail "$*: expected \"$sentence\", found: $(cat notes)"
 }
 
-# 160 pictures of 16 x 16 in colour: a bar across or up and down, somewhere, in a colour of its own
-# on the opposite one.
+# 160 pictures of 16 x 16 in colour: a bar across or up and down, which is their class, somewhere,
+# in a colour of its own on the opposite one.
 draw() {
     LC_ALL=C awk -v seed="$1" 'BEGIN {
         srand(seed)
         for (i = 0; i < 160; i++) {
-            top = int(rand() * 12); r = rand(); across = rand() < 0.5
+            top = int(rand() * 12); r = rand(); across = i % 2
             for (y = 0; y < 16; y++)
                 for (x = 0; x < 16; x++) {
                     v = across ? y : x
@@ -53,27 +53,34 @@ draw() {
     printf '\000\000\010\004\000\000\000\240\000\000\000\020\000\000\000\020\000\000\000\003' >"$2"
     cat "$2.body" >>"$2"
 }
-draw 1 train.idx
-draw 2 other.idx
+draw 1 train-images-idx3-ubyte
+draw 2 other-images-idx3-ubyte
+printf '\000\000\010\001\000\000\000\240' >train-labels-idx1-ubyte
+for _ in 0 1 2 3 4 5 6 7; do
+    printf '\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001'
+done >>train-labels-idx1-ubyte
+images='train-images-idx3-ubyte'
+other='other-images-idx3-ubyte'
 picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
 run="--model nano --threads 1 --batch 16 --lr 3e-3 --json"
 
 # Learns what it sees. (Options are words: they are split on purpose.)
 # shellcheck disable=SC2086
-"$QKV" train reconstruct --images train.idx --valid-last 32 $run --crop-scale 0 --steps 150 --out a \
-    >answer 2>notes || fail "train reconstruct: $(cat notes)"
+"$QKV" train reconstruct --images $images --valid-last 32 $run --crop-scale 0 \
+    --steps 150 --out a >answer 2>notes || fail "train reconstruct: $(cat notes)"
 grep -q '^vit_mae, .* of 16 x 16 in patches of 2, 75 % of them hidden; 128 .*, 32 held out$' \
     notes || fail "what it says: $(cat notes)"
 grep -q '"model_type": "vit_mae"' a/config.json || fail "no vit_mae"
 grep -q '"image_mean"' a/preprocessor_config.json || fail "no preprocessor_config.json"
+grep -q '"data_wait": 0\.' a/train/metrics.jsonl || fail "no data_wait in the log"
 
 # Judged on other data, and on what was held out; beside what takes no learning.
-"$QKV" eval a --file other.idx --json >answer 2>notes || fail "eval: $(cat notes)"
+"$QKV" eval a --file $other --json >answer 2>notes || fail "eval: $(cat notes)"
 [ "$(field pictures answer)" = 160 ] || fail "eval: pictures: $(cat answer)"
 above "$(field psnr answer)" "$(field psnr_mean answer)" || fail "eval: $(cat answer)"
 above "$(field psnr answer)" 16 || fail "eval: $(cat answer)"
 above "$(field psnr_nearest answer)" 8 || fail "eval: $(cat answer)"
-"$QKV" eval a --file other.idx --mask 0.98 --json >harder 2>notes || fail "eval: $(cat notes)"
+"$QKV" eval a --file $other --mask 0.98 --json >harder 2>notes || fail "eval: $(cat notes)"
 above "$(field psnr answer)" "$(field psnr harder)" || fail "98 % is no harder: $(cat harder)"
 "$QKV" eval a >answer 2>notes || fail "eval of what was held out: $(cat notes)"
 grep -q '^pictures *32$' answer || fail "eval: $(cat answer)"
@@ -99,24 +106,28 @@ cmp four.png again.png || fail "reconstruct: not the same"
 
 # A run that stops and goes on ends with the same bits; one that is finished stays.
 # shellcheck disable=SC2086
-"$QKV" train reconstruct --images train.idx --set norm_pix_loss=true $run --steps 30 --out b \
+"$QKV" train reconstruct --images $images --set norm_pix_loss=true $run --steps 30 --out b \
     >answer 2>notes || fail "train: $(cat notes)"
 # shellcheck disable=SC2086
-"$QKV" train reconstruct --images train.idx --set norm_pix_loss=true $run --steps 30 --out c \
+"$QKV" train reconstruct --images $images --set norm_pix_loss=true $run --steps 30 --out c \
     --save-every 5 >answer 2>notes &
 child=$!
 while kill -0 $child 2>/dev/null && ! [ -s c/train/state.safetensors ]; do sleep 0.05; done
 kill -INT $child 2>/dev/null
 wait $child
 # shellcheck disable=SC2086
-"$QKV" train reconstruct --images train.idx --set norm_pix_loss=true $run --steps 30 --out c \
+"$QKV" train reconstruct --images $images --set norm_pix_loss=true $run --steps 30 --out c \
     --save-every 5 --resume >answer 2>notes || fail "resume: $(cat notes)"
 cmp b/model.safetensors c/model.safetensors || fail "stop and resume: other bits"
 "$QKV" reconstruct b "$picture" --out normed.png 2>notes || fail "normed: $(cat notes)"
 
-# From one model to the next.
-"$QKV" train reconstruct --images other.idx --init a --threads 1 --batch 8 --steps 2 --out d \
-    >answer 2>notes || fail "train --init: $(cat notes)"
+# From one model to the next; from its encoder to a classifier.
+"$QKV" train reconstruct --images $other --init a --threads 1 --batch 8 --steps 2 \
+    --out d >answer 2>notes || fail "train --init: $(cat notes)"
+"$QKV" train classify --data $images --valid-last 32 --init a --threads 1 \
+    --batch 16 --steps 4 --out e >answer 2>notes || fail "train classify --init: $(cat notes)"
+grep -q '"model_type": "vit"' e/config.json || fail "no vit"
+"$QKV" eval e >answer 2>notes || fail "eval of the classifier: $(cat notes)"
 
 # What cannot be.
 mkdir none
@@ -125,17 +136,17 @@ printf 'no picture' >text.png
 {
     refused 1 'none' train reconstruct --images none $run --out new --quiet
     refused 1 'text.png' train reconstruct --images text.png $run --out new --quiet
-    refused 1 'cannot be cut' train reconstruct --images train.idx --set patch_size=5 $run \
+    refused 1 'cannot be cut' train reconstruct --images $images --set patch_size=5 $run \
         --out new --quiet
-    refused 1 'no preset "giant"' train reconstruct --images train.idx $run --model giant \
+    refused 1 'no preset "giant"' train reconstruct --images $images $run --model giant \
         --out new --quiet
-    refused 1 'multiples of 4' train reconstruct --images train.idx --set hidden_size=34 $run \
+    refused 1 'multiples of 4' train reconstruct --images $images --set hidden_size=34 $run \
         --out new --quiet
-    refused 1 'num_channels' train reconstruct --images train.idx --set num_channels=2 $run \
+    refused 1 'num_channels' train reconstruct --images $images --set num_channels=2 $run \
         --out new --quiet
-    refused 1 'not mixed' train reconstruct --images train.idx --mixup 1 $run --out new --quiet
-    refused 2 'mask_ratio' train reconstruct --images train.idx --set mask_ratio=1 $run --out new
-    refused 1 'no patch is hidden' train reconstruct --images train.idx --set mask_ratio=0 $run \
+    refused 1 'not mixed' train reconstruct --images $images --mixup 1 $run --out new --quiet
+    refused 2 'mask_ratio' train reconstruct --images $images --set mask_ratio=1 $run --out new
+    refused 1 'no patch is hidden' train reconstruct --images $images --set mask_ratio=0 $run \
         --out new --quiet
 }
 [ ! -e new ] || fail "something was written"
