@@ -39,14 +39,24 @@ static void on_read(png_structp png, png_bytep to, size_t n)
     d->read += n;
 }
 
+/* Where libpng's memory comes from, and whether it gave out. */
+typedef struct {
+    qkv_context *ctx;
+    bool gone;
+} memory;
+
 static png_voidp on_malloc(png_structp png, png_alloc_size_t n)
 {
-    return qkv__malloc(png_get_mem_ptr(png), n);
+    memory *m = png_get_mem_ptr(png);
+    void *p = qkv__malloc(m->ctx, n);
+    m->gone = m->gone || !p;
+    return p;
 }
 
 static void on_free(png_structp png, png_voidp p)
 {
-    qkv__free(png_get_mem_ptr(png), p);
+    const memory *m = png_get_mem_ptr(png);
+    qkv__free(m->ctx, p);
 }
 
 /* The nearest to (a colour + (255 - a) background) / 255. */
@@ -129,14 +139,16 @@ static qkv_status decode(decoder *d, png_structp png, png_infop info)
 qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)
 {
     decoder d = {.p = p, .out = out};
+    memory m = {p->ctx, false};
     png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &d, on_error, on_warning,
-                                               p->ctx, on_malloc, on_free);
+                                               &m, on_malloc, on_free);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     qkv_status status = QKV_E_MEMORY;
     if (info && setjmp(png_jmpbuf(png)) == 0)
         status = decode(&d, png, info);
     else if (info)
-        status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->name, d.why);
+        status = qkv__fail(p->ctx, m.gone ? QKV_E_MEMORY : QKV_E_FORMAT, "%s: %s", p->name,
+                           d.why);
     png_destroy_read_struct(&png, &info, NULL);
     qkv__free(p->ctx, d.row);
     return status;
@@ -163,8 +175,9 @@ qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
                            bool (*put)(void *user, const void *data, size_t size), void *user)
 {
     encoder e = {.put = put, .user = user};
+    memory m = {ctx, false};
     png_structp png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &e, on_error, on_warning,
-                                                ctx, on_malloc, on_free);
+                                                &m, on_malloc, on_free);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     bool done = false;
     if (info && setjmp(png_jmpbuf(png)) == 0) {
