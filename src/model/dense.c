@@ -78,11 +78,8 @@ qkv_tensor *qkv_dense_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
         return NULL;
     x = qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias),
                    c->tanh ? QKV_ACT_TANH : QKV_ACT_NONE);
-    size_t B = qkv_dim(pixels, 0), H = qkv_dim(pixels, 1), W = qkv_dim(pixels, 2);
-    size_t p = c->trunk.patch, picture[] = {B, H, W, c->outputs};
-    size_t cut[] = {B, H / p, W / p, p, p, c->outputs};
-    static const int by_row[] = {0, 1, 3, 2, 4, 5};
-    return qkv_reshape(t, qkv_permute(t, qkv_reshape(t, x, 6, cut), by_row), 4, picture);
+    size_t p = c->trunk.patch;
+    return qkv_unpatchify(t, x, p, qkv_dim(pixels, 1) / p, qkv_dim(pixels, 2) / p);
 }
 
 double qkv_dense_flops(const qkv_model *base, size_t pictures)
