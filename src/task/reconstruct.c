@@ -155,6 +155,7 @@ typedef struct {
     const qkv_pixels *pixels;
     grid g;
     size_t kept;
+    bool others; /* judge the mean and the nearest pixel as well */
     int32_t order[EVAL_BATCH * 4096]; /* (batch, patches) */
     bool seen[4096];                  /* of the picture at hand */
     qkv_real *filled;                 /* (EVAL_BATCH pictures) */
@@ -207,14 +208,16 @@ static void judge_picture(judge *j, const uint8_t *picture, const qkv_real *fill
                           const int32_t *order)
 {
     const grid *g = &j->g;
-    double mean[3];
+    double mean[3] = {0, 0, 0};
     for (size_t p = 0; p < patches(g); p++)
         j->seen[order[p]] = p < j->kept;
-    mean_colour(j, picture, mean);
+    if (j->others)
+        mean_colour(j, picture, mean);
     for (size_t p = 0; p < patches(g); p++)
         for (size_t i = 0; i < numbers(g) && !j->seen[p]; i += g->channels) {
             size_t at = place(g, p, i), pixel = at / g->channels;
-            size_t near = nearest_pixel(j, pixel % g->image, pixel / g->image);
+            size_t near =
+                j->others ? nearest_pixel(j, pixel % g->image, pixel / g->image) : at;
             for (size_t c = 0; c < g->channels; c++) {
                 double v = picture[at + c];
                 double off[] = {255 * (double)filled[at + c] - v, mean[c] - v,
@@ -304,20 +307,19 @@ static qkv_status check(const qkv_model *m, const qkv_pixels *p, const char *wha
                      qkv_pixels_width(p), qkv_pixels_channels(p), g.image, g.image, g.channels);
 }
 
-qkv_status qkv_reconstruct_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
-                                    double ratio, size_t limit, qkv_reconstruct_score *out)
+/* others: fill in the score's mean and nearest as well. */
+static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, double ratio,
+                                bool others, size_t limit, qkv_reconstruct_score *out)
 {
-    *out = (qkv_reconstruct_score){0};
     qkv_context *ctx = qkv_model_context(m);
-    qkv_status status = check(m, pixels, "held-out");
-    if (status)
-        return status;
+    qkv_status status = QKV_OK;
     judge *j = qkv__calloc(ctx, 1, sizeof *j);
     if (!j)
         return QKV_E_MEMORY;
     j->model = m;
     j->tape = t;
     j->pixels = pixels;
+    j->others = others;
     j->g = grid_of(m);
     j->kept = qkv_mae_kept(patches(&j->g), ratio < 0 ? config_of(m)->mask_ratio : ratio);
     j->filled = qkv__calloc(ctx, EVAL_BATCH * patches(&j->g), numbers(&j->g) * sizeof(qkv_real));
@@ -330,6 +332,14 @@ qkv_status qkv_reconstruct_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels 
     qkv__free(ctx, j->filled);
     qkv__free(ctx, j);
     return status;
+}
+
+qkv_status qkv_reconstruct_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                                    double ratio, size_t limit, qkv_reconstruct_score *out)
+{
+    *out = (qkv_reconstruct_score){0};
+    qkv_status status = check(m, pixels, "held-out");
+    return status ? status : evaluate_with(m, t, pixels, ratio, true, limit, out);
 }
 
 /* ---- one picture --------------------------------------------------------------------------- */
@@ -399,7 +409,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     reconstruct *s = self;
     qkv_reconstruct_score score;
     *out = (qkv_measures){0};
-    qkv_status status = qkv_reconstruct_evaluate(s->model, t, s->valid, -1, limit, &score);
+    qkv_status status = evaluate_with(s->model, t, s->valid, -1, false, limit, &score);
     if (status)
         return status;
     out->item[0].name = "psnr";
