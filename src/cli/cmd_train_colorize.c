@@ -154,8 +154,9 @@ const cli_command cli_train_colorize = {
                        "from hints: cells of the picture, a 16th of its side, whose colour is "
                        "known. Training gives a random number of them, often none. Judges on "
                        "held-out pictures, by the squared error of a and b in dB below 255^2: "
-                       "without hints (psnr), by which the model is chosen, and with 10 random "
-                       "ones (psnr_hints); beside them the mean colour of the training pictures "
-                       "and the nearest hint's. Without --steps or --minutes it takes 5 minutes.",
+                       "without hints (psnr) and with 10 random ones (psnr_hints), by whose "
+                       "mean (psnr_both) the model is chosen; beside them the mean colour of the "
+                       "training pictures and the nearest hint's. Without --steps or --minutes it "
+                       "takes 5 minutes.",
                .tables = tables, .presets = presets},
     .run = run};

@@ -336,7 +336,10 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     const struct {
         const char *name;
         double value;
-    } all[] = {{"psnr", score.psnr}, {"psnr_hints", score.psnr_hints}, {"psnr_mean", score.mean},
+    } all[] = {{"psnr_both", (score.psnr + score.psnr_hints) / 2}, /* serves either use */
+               {"psnr", score.psnr},
+               {"psnr_hints", score.psnr_hints},
+               {"psnr_mean", score.mean},
                {"psnr_nearest", score.nearest}};
     *out = (qkv_measures){.more_is_better = true, .scored = score.pictures,
                           .units = qkv_pixels_count(s->valid)};

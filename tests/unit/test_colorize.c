@@ -88,7 +88,9 @@ static void test_parts(void **state)
     assert_true(fabs(part_loss(&task, t, 7, 1) - part_loss(&task, t, 6, 1)) > 1e-6);
     qkv_measures measures;
     assert_int_equal(task.type->evaluate(task.self, t, 7, &measures), QKV_OK);
-    assert_string_equal(measures.item[0].name, "psnr");
+    assert_string_equal(measures.item[0].name, "psnr_both");
+    double both = (measures.item[1].value + measures.item[2].value) / 2;
+    assert_true(fabs(measures.item[0].value - both) < 1e-9);
     assert_true(measures.more_is_better);
     assert_int_equal(measures.scored, 7);
     assert_int_equal(measures.units, COUNT);

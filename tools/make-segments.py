@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""make-segments.py - pictures and masks for docs/recipes/pixels.md. Needs Pillow.
+
+    make-segments.py shapes OUT [COUNT]       six shapes that overlap, in colours that tell nothing
+    make-segments.py emoji OUT EMOJI PHOTOS   emoji with alpha over photos; the alpha is the mask
+
+OUT gets images/ and masks/ to learn from, valid-images/ and valid-masks/ to judge on: a tenth of
+the shapes; emoji whose first code point is in no training picture, over the last 400 photos. The
+same pictures each time, whatever the machine."""
+
+import glob
+import hashlib
+import os
+import random
+import sys
+
+from PIL import Image, ImageDraw
+
+SIDE = 64
+GREY = 40  # between the levels of two classes
+SHAPES = 6
+
+
+def save(out, name, picture, mask, valid):
+    for folder, image in (("images", picture), ("masks", mask)):
+        folder = f"{out}/valid-{folder}" if valid else f"{out}/{folder}"
+        os.makedirs(folder, exist_ok=True)
+        image.save(f"{folder}/{name}.png")
+
+
+def outline(kind, x, y, r):
+    """Polygons, the last of which is a hole; of a disc its box."""
+    if kind == 1:  # square
+        return [[(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)]]
+    if kind == 2:  # triangle
+        return [[(x, y - r), (x + r, y + r), (x - r, y + r)]]
+    if kind == 3:  # diamond
+        return [[(x, y - r), (x + r, y), (x, y + r), (x - r, y)]]
+    t = r / 3  # cross
+    return [[(x - t, y - r), (x + t, y - r), (x + t, y - t), (x + r, y - t), (x + r, y + t),
+             (x + t, y + t), (x + t, y + r), (x - t, y + r), (x - t, y + t), (x - r, y + t),
+             (x - r, y - t), (x - t, y - t)]]
+
+
+def stamp(kind, x, y, r):
+    """Where a shape is, as a picture of one bit."""
+    where = Image.new("1", (SIDE, SIDE))
+    draw = ImageDraw.Draw(where)
+    if kind in (0, 5):  # disc, ring
+        draw.ellipse([x - r, y - r, x + r, y + r], fill=1)
+        if kind == 5:
+            draw.ellipse([x - r / 2, y - r / 2, x + r / 2, y + r / 2], fill=0)
+    else:
+        for polygon in outline(kind, x, y, r):
+            draw.polygon(polygon, fill=1)
+    return where
+
+
+def shapes(out, count):
+    rng = random.Random(1)
+
+    def color():
+        return tuple(rng.randrange(256) for _ in range(3))
+
+    for i in range(count):
+        picture, mask = Image.new("RGB", (SIDE, SIDE), color()), Image.new("L", (SIDE, SIDE))
+        for _ in range(rng.randrange(3, 7)):
+            kind, r = rng.randrange(SHAPES), rng.uniform(8, 17)
+            where = stamp(kind, rng.uniform(6, SIDE - 6), rng.uniform(6, SIDE - 6), r)
+            picture.paste(color(), (0, 0), where)
+            mask.paste(GREY * (kind + 1), (0, 0), where)
+        save(out, f"{i:05}", picture, mask, i % 10 == 9)
+
+
+def is_held_out(name):
+    """By the first code point, so that skin tones of one person stay on one side."""
+    return hashlib.sha256(name.split("-")[0].encode()).digest()[0] < 26
+
+
+def emoji(out, emoji_folder, photo_folder):
+    rng = random.Random(1)
+    photos = sorted(glob.glob(f"{photo_folder}/*.png"))
+    for path in sorted(glob.glob(f"{emoji_folder}/*.png")):
+        name = os.path.basename(path)[:-4]
+        valid, sign = is_held_out(name), Image.open(path).convert("RGBA")
+        for k in range(2):
+            photo = rng.choice(photos[-400:] if valid else photos[:-400])
+            side = rng.randrange(14, 29)
+            place = (rng.randrange(33 - side), rng.randrange(33 - side))
+            small = sign.resize((side, side), Image.BICUBIC)
+            picture, mask = Image.open(photo).convert("RGB"), Image.new("L", (32, 32))
+            picture.paste(small, place, small)
+            mask.paste(small.getchannel("A").point(lambda a: 255 * (a > 127)), place)
+            save(out, f"{name}-{k}", picture, mask, valid)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) in (3, 4) and sys.argv[1] == "shapes":
+        shapes(sys.argv[2], int(sys.argv[3]) if len(sys.argv) == 4 else 4000)
+    elif len(sys.argv) == 5 and sys.argv[1] == "emoji":
+        emoji(*sys.argv[2:])
+    else:
+        sys.exit(__doc__)
