@@ -283,14 +283,10 @@ qkv_tensor *qkv_mae_targets(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
         qkv_dim(pixels, 2) != c->image || qkv_dim(pixels, 3) != c->channels)
         return qkv__op_fail(t, "targets", "pictures %s: %zu x %zu x %zu expected",
                             qkv__shape_text(t, pixels), c->image, c->image, c->channels);
-    size_t cut[] = {qkv_dim(pixels, 0), side(m), c->patch, side(m), c->patch, c->channels};
-    size_t joined[] = {cut[0], patches(m), patch_numbers(m)};
-    static const int together[] = {0, 1, 3, 2, 4, 5};
-    qkv_tensor *x = qkv_permute(t, qkv_reshape(t, pixels, 6, cut), together);
-    x = qkv_reshape(t, x, 3, joined);
+    qkv_tensor *x = qkv_patchify(t, pixels, c->patch);
     if (!m->c->norm_pix)
         return x;
-    double n = (double)joined[2], share = n > 1 ? (n - 1) / n : 1;
+    double n = (double)patch_numbers(m), share = n > 1 ? (n - 1) / n : 1;
     return qkv_scale(t, qkv_norm(t, QKV_NORM_LAYER, x, NULL, NULL, PATCH_EPS * share),
                      sqrt(share));
 }
