@@ -1,8 +1,7 @@
 /* arena.c - memory handed out front to back, given back together.
  *
  * A chain of blocks while the need is still unknown; reset joins them into one block of the
- * high-water mark, so that a steady state of equal steps allocates nothing. Large blocks are
- * marked for huge pages, whose page-table walks a big model would otherwise pay for. */
+ * high-water mark, so that a steady state of equal steps allocates nothing. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -29,6 +28,16 @@ struct qkv__arena {
     bool failed;
 };
 
+void qkv__huge_pages(const qkv_context *ctx, void *p, size_t bytes)
+{
+    const size_t page = (size_t)2 << 20;
+    if (bytes < HUGE_FROM || qkv__context_dry(ctx))
+        return;
+    uintptr_t from = ((uintptr_t)p + page - 1) / page * page;
+    uintptr_t to = ((uintptr_t)p + bytes) / page * page;
+    madvise((void *)from, to - from, MADV_HUGEPAGE); /* a hint: failure does not matter */
+}
+
 static bool add_block(qkv__arena *a, size_t at_least)
 {
     if (a->count == MAX_BLOCKS)
@@ -44,12 +53,7 @@ static bool add_block(qkv__arena *a, size_t at_least)
     char *data = qkv__malloc(a->ctx, size);
     if (!data)
         return false;
-    if (size >= HUGE_FROM && !qkv__context_dry(a->ctx)) {
-        size_t page = (size_t)2 << 20;
-        uintptr_t from = ((uintptr_t)data + page - 1) / page * page;
-        uintptr_t to = ((uintptr_t)data + size) / page * page;
-        madvise((void *)from, to - from, MADV_HUGEPAGE); /* a hint: failure does not matter */
-    }
+    qkv__huge_pages(a->ctx, data, size);
     a->blocks[a->count++] = (block){data, size, 0};
     return true;
 }

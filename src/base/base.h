@@ -39,6 +39,10 @@ void *qkv__realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes);
 void qkv__free(qkv_context *ctx, void *p);
 char *qkv__strdup(qkv_context *ctx, const char *s);
 
+/* Says that such memory, if it is much, should come as huge pages: fewer faults when it is new, and
+ * fewer page-table walks ever after. */
+void qkv__huge_pages(const qkv_context *ctx, void *p, size_t bytes);
+
 /* a*b and a+b for sizes; false when the result does not fit. */
 bool qkv__mul_size(size_t a, size_t b, size_t *out);
 bool qkv__add_size(size_t a, size_t b, size_t *out);

@@ -43,8 +43,10 @@ QKV_INLINE void micro(const job *t, size_t i, size_t j, const size_t M, const si
                 sum[r][v] = vf_fma(a, row[v], sum[r][v]);
         }
     }
-    for (size_t v = 0; v < G * GROUP_V && j + v * VF < t->n; v++) {
-        size_t at = j + v * VF, lanes = at_most(t->n - at, VF);
+    for (size_t v = 0; v < G * GROUP_V; v++) {
+        size_t at = j + v * VF, lanes = at < t->n ? at_most(t->n - at, VF) : 0;
+        if (!lanes)
+            continue;
         vf bias = t->bias ? vf_get(t->bias + at, lanes) : vf_zero();
         for (size_t r = 0; r < M; r++)
             vf_put(t->y + (i + r) * t->ldy + at, sum[r][v] + bias, lanes);

@@ -25,8 +25,11 @@ static qkv_status allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k,
                          c->most, capacity);
     *k = qkv__malloc(c->ctx, k_bytes);
     *v = *k ? qkv__malloc(c->ctx, v_bytes) : NULL;
-    if (*v)
+    if (*v) {
+        qkv__huge_pages(c->ctx, *k, k_bytes);
+        qkv__huge_pages(c->ctx, *v, v_bytes);
         return QKV_OK;
+    }
     qkv__free(c->ctx, *k);
     *k = NULL;
     return QKV_E_MEMORY;
