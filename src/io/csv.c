@@ -1,5 +1,5 @@
-/* csv.c - matrices as text: numbers in rows. Quotes around a field are taken off; what separates
- * fields separates them within quotes too. */
+/* csv.c - matrices as text: numbers in rows. Within quotes nothing separates fields, and "" is one
+ * quote (RFC 4180); but a row is a line. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,11 +53,39 @@ static char *trim(char *field)
     return field;
 }
 
+/* What a field in quotes says, cut off; *line moves on. NULL when it is not one: nothing but blanks
+ * may follow the second quote. */
+static char *quoted_field(char separator, char **line)
+{
+    bool blank = separator == ' ';
+    const char *blanks = separator == '\t' ? " " : " \t";
+    char *from = *line + strspn(*line, blanks), *end = from + 1;
+    if (*from != '"')
+        return NULL;
+    while (*end && (*end != '"' || end[1] == '"'))
+        end += *end == '"' ? 2 : 1;
+    if (!*end)
+        return NULL;
+    size_t gap = strspn(end + 1, blanks);
+    char *stop = end + 1 + (blank ? 0 : gap);
+    if (*stop && (blank ? !gap : *stop != separator))
+        return NULL;
+    *line = *stop ? stop + 1 : NULL;
+    char *to = from;
+    for (char *p = from + 1; p < end; p += *p == '"' ? 2 : 1)
+        *to++ = *p;
+    *to = 0;
+    return from;
+}
+
 /* Cuts the next field off the line; NULL when there is none. */
 static char *next_field(const reader *r, char **line)
 {
     if (!*line)
         return NULL;
+    char *quoted = quoted_field(r->separator, line);
+    if (quoted)
+        return quoted;
     if (r->separator == ' ') {
         char *field = *line + strspn(*line, " \t");
         size_t length = strcspn(field, " \t");
@@ -80,11 +108,20 @@ static bool is_number(const char *field, double *value)
     return end != field && !*end;
 }
 
+/* Of what is not in quotes, unless one of them has no second. */
 static char find_separator(const char *line)
 {
-    for (const char *s = ",;\t"; *s; s++)
-        if (strchr(line, *s))
-            return *s;
+    size_t quotes = 0;
+    for (const char *p = line; *p; p++)
+        quotes += *p == '"';
+    for (const char *s = ",;\t"; *s; s++) {
+        bool inside = false;
+        for (const char *p = line; *p; p++) {
+            inside ^= *p == '"' && quotes % 2 == 0;
+            if (*p == *s && !inside)
+                return *s;
+        }
+    }
     return ' ';
 }
 

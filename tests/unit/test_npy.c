@@ -208,6 +208,12 @@ static void columns_that_were_asked_for(void **state)
         {"a,b,day\n2.5,-300,monday\n4,5,\n", {"b", "a"}, NULL, {"b", "a"}},
         {"\"\",\"a b\",\"c\"\n\"1\",\"2.5\",-300\n\"2\",4,5\n", {"c", "a b"}, NULL,
          {"c", "a b"}},
+        {"\"a, b\" ,\"the \"\"c\"\"\",d\n2.5, \"-300\" ,\"x,\"\",y\"\n4,5,\"\"\n",
+         {"the \"c\"", "a, b"}, NULL, {"the \"c\"", "a, b"}},
+        {"\"a,b;c\"\t\"d\"\n2.5\t\"-300\"\n", {"d", "a,b;c"}, NULL, {"d", "a,b;c"}},
+        {"\"a b\" \"c,d\"  e\n2.5 \"-300\" \"\"\n", {"c,d", "a b"}, NULL, {"c,d", "a b"}},
+        {"5\",\"x\"y,z\n2.5,-300,1\n", {"\"x\"y", "5\""}, NULL, {"\"x\"y", "5\""}},
+        {"\"a,b\n-300,2.5\n", {"\"a", "b"}, NULL, {"\"a", "b"}}, /* no second quote */
         {"2.5;-300;7\n4;5;6\n", {"2", "1"}, NULL, {NULL}},
         {"3,b,1\n2.5,-300,7\n", {"2", "3"}, NULL, {"b", "3"}}, /* a name before a number */
         {"-300,2.5\n4,5\n", {"b", "a"}, NULL, {NULL}},
