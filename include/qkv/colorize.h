@@ -11,7 +11,7 @@
 QKV_BEGIN_DECLS
 
 typedef struct {
-    double huber;  /* errors of a and b, over 110, count squared up to here           0.05 */
+    double huber;  /* errors of a and b, over 110, count squared up to here              1 */
     size_t hints;  /* most hints that training gives; small numbers, and none, are likelier  64 */
     size_t shift;  /* pictures are moved by up to so many pixels each way                     0 */
     bool mirror;   /* and mirrored, every other time                                       true */

@@ -15,7 +15,7 @@ static const double PEAK = 255;
 #define FIELD(member) .offset = offsetof(qkv_colorize_options, member)
 static const qkv_option rows[] = {
     {.flag = "huber", .key = "huber", .type = QKV_OPT_REAL, .min = 1e-4, .max = 10, FIELD(huber),
-     .initial = "0.05", .help = "errors (of a and b, over 110) count squared up to here"},
+     .initial = "1", .help = "errors (of a and b, over 110) count squared up to here"},
     {.flag = "hints", .key = "hints", .type = QKV_OPT_SIZE, .max = 65536, FIELD(hints),
      .initial = "64", .help = "most hints that training gives a picture"},
     {.flag = "shift", .key = "shift", .type = QKV_OPT_SIZE, .max = 4096, FIELD(shift),
