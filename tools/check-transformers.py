@@ -19,7 +19,7 @@ import time
 import torch
 import transformers
 
-from check_transformers import bert, judge, lm, mae, marian
+from check_transformers import bert, judge, lm, mae, marian, vit
 
 # Every part: name, what it checks, in which function.
 PARTS = [
@@ -29,6 +29,8 @@ PARTS = [
     ("bert-made", "BERT of both heads, small and base, and old files of it", bert.made),
     ("marian-trained", "translators with tokenizers of every kind", marian.trained),
     ("marian-made", "translators, small and of opus-mt's size, and an old file", marian.made),
+    ("vit-trained", "classifiers of pictures, colour and grey", vit.trained),
+    ("vit-made", "classifiers of pictures, small and ViT-B/16", vit.made),
     ("mae-trained", "masked autoencoders, colour and grey", mae.trained),
     ("mae-made", "masked autoencoders, small and base", mae.made),
 ]
