@@ -20,6 +20,7 @@ typedef struct {
     bool qkv_bias; /* query, key and value have biases */
     double norm_eps, init_range; /* 0: 1 / sqrt(width) */
     double dropout, attention_dropout;
+    double drop_path; /* stochastic depth of the last block, growing from 0 in the first */
 } qkv_patches_config;
 
 /* model_type "vit", architecture ViTForImageClassification: a first token of its own, learned

@@ -131,7 +131,7 @@ static double transformer_flops(const bench_training *b)
 
 static size_t transformer_tokens(const bench_training *b) { return 2 * b->batch * b->length; }
 
-/* ---- ViT-B/16 (Dosovitskiy et al. 2020) ------------------------------------------------------- */
+/* ---- ViT-B/16 (Dosovitskiy et al. 2020) ---------------------------------------------------- */
 
 static qkv_status vit_create(bench_training *b, const bench_step *step)
 {

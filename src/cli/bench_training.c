@@ -1,5 +1,5 @@
-/* bench_training.c - a training step on made-up text or pictures: timed by `qkv bench train`, only laid out in
- * memory by `qkv info --predict`. */
+/* bench_training.c - a training step on made-up text or pictures: timed by `qkv bench train`, only
+ * laid out in memory by `qkv info --predict`. */
 #include <stdio.h>
 #include <string.h>
 

@@ -57,7 +57,9 @@ static const qkv_option model_rows[] = {
     BOOL_ROW("qkv_bias", trunk.qkv_bias, "true", "biases of query, key and value; cct: false"),
     RATE_ROW("hidden_dropout_prob", trunk.dropout, "0", "dropout of each sublayer's output"),
     RATE_ROW("attention_probs_dropout_prob", trunk.attention_dropout, "0",
-             "dropout of attention weights; cct: 0.1"),
+             "dropout of attention weights"),
+    RATE_ROW("drop_path_rate", trunk.drop_path, "0",
+             "share of the last block's branches left out; less before it"),
 };
 const qkv_option_table cli_recognizer_table = {"Model of pictures", model_rows,
                                                sizeof model_rows / sizeof *model_rows};
@@ -177,6 +179,8 @@ static qkv_status tune_model(job *j, qkv_model *old)
         c.trunk.dropout = j->given.trunk.dropout;
     if (qkv_options_given(base->c->options, "attention_probs_dropout_prob"))
         c.trunk.attention_dropout = j->given.trunk.attention_dropout;
+    if (qkv_options_given(base->c->options, "drop_path_rate"))
+        c.trunk.drop_path = j->given.trunk.drop_path;
     qkv_status status = qkv_model_create(&base->model, ctx, type, &c);
     if (!status)
         status = qkv_model_init(base->model, base->c->common.seed);

@@ -109,7 +109,8 @@ void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind
 
 /* ---- stack.c -------------------------------------------------------------------------------- */
 
-/* Blocks name.0, name.1, ..; numbers from first on tell them apart where they draw at random.
+/* Blocks name.0, name.1, .., with config's stochastic depth in the last, growing from 0 in the
+ * first; numbers from first on tell them apart where they draw at random.
  * scale_by_layer: the i-th one's attention scale, which config then gives, is over i + 1.
  * NULL, and the context says why, when one cannot be made. */
 qkv_block **qkv__stack_create(qkv_params *ps, const qkv_block_config *config, const char *name,

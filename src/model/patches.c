@@ -38,6 +38,7 @@ qkv_block_config qkv__patches_block(const qkv_patches_config *c)
     b.plain_qkv = !c->qkv_bias;
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
+    b.drop_path = c->drop_path;
     return b;
 }
 
@@ -162,18 +163,14 @@ qkv_tensor *qkv__patches_embed(const qkv__patches *p, qkv_tape *t, qkv_tensor *p
     const qkv_patches_config *c = p->c;
     if (!pixels || qkv_tape_status(t))
         return NULL;
-    size_t B = qkv_dim(pixels, 0), rows = qkv_dim(pixels, 1) / c->patch;
+    size_t rows = qkv_dim(pixels, 1) / c->patch;
     size_t columns = qkv_dim(pixels, 2) / c->patch;
     if (qkv_ndim(pixels) != 4 || qkv_dim(pixels, 3) != c->channels || rows == 0 || columns == 0 ||
         qkv_dim(pixels, 1) % c->patch || qkv_dim(pixels, 2) % c->patch)
         return qkv__op_fail(t, "patches", "pictures %s cannot be cut into patches of %zu x %zu "
                             "pixels with %zu channels", qkv__shape_text(t, pixels), c->patch,
                             c->patch, c->channels);
-    size_t cut[] = {B, rows, c->patch, columns, c->patch, c->channels};
-    size_t joined[] = {B, rows * columns, patch_numbers(c)};
-    static const int together[] = {0, 1, 3, 2, 4, 5};
-    qkv_tensor *x = qkv_permute(t, qkv_reshape(t, pixels, 6, cut), together);
-    return qkv_linear(t, qkv_reshape(t, x, 3, joined), qkv_use(t, p->patch_weight),
+    return qkv_linear(t, qkv_patchify(t, pixels, c->patch), qkv_use(t, p->patch_weight),
                       qkv_use(t, p->patch_bias), QKV_ACT_NONE);
 }
 
@@ -183,11 +180,10 @@ qkv_tensor *qkv__patches_place(const qkv__patches *p, qkv_tape *t, qkv_tensor *x
     size_t first = !p->kind.no_first, side = grid(p);
     if (!x || !p->positions)
         return x;
-    if (rows != side || columns != side)
-        return qkv__op_fail(t, "patches", "there are positions for %zu x %zu patches, not for "
-                            "%zu x %zu", side, side, rows, columns);
     qkv_tensor *table = qkv_use(t, p->positions);
-    return qkv_add(t, x, qkv_slice(t, table, 0, first, first + side * side));
+    if (rows != side || columns != side)
+        table = qkv_interpolate_positions(t, table, QKV_BICUBIC, first, side, side, rows, columns);
+    return qkv_add(t, x, qkv_slice(t, table, 0, first, first + rows * columns));
 }
 
 qkv_tensor *qkv__patches_begin(const qkv__patches *p, qkv_tape *t, qkv_tensor *x)

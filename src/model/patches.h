@@ -29,6 +29,8 @@
     RATE_ROW("hidden_dropout_prob", member.dropout, "0", "dropout of each sublayer's output"),   \
     RATE_ROW("attention_probs_dropout_prob", member.attention_dropout, "0",                      \
              "dropout of attention weights"),                                                    \
+    RATE_ROW("drop_path_rate", member.drop_path, "0",                                            \
+             "share of the last block's branches left out; less before it"),                     \
     REAL_ROW("layer_norm_eps", member.norm_eps, 1, "1e-12",                                      \
              "added to the variance in LayerNorm"),                                              \
     INIT_ROW("initializer_range", member.init_range, "1 / sqrt(width)")
@@ -79,7 +81,8 @@ void qkv__visit_convolution(qkv__visit *v, const char *name, qkv_param *p, size_
 
 /* pixels (B, H, W, channels) -> (B, H W / patch^2, width). */
 qkv_tensor *qkv__patches_embed(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels);
-/* x (B, rows * columns, width) plus the positions of such a grid. */
+/* x (B, rows * columns, width) plus the positions of such a grid, interpolated from those that
+ * there are as Hugging Face does it. */
 qkv_tensor *qkv__patches_place(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,
                                size_t columns);
 /* x (B, n, width), any patches -> (B, 1 + n, width), or x where there is no first token; then

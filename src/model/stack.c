@@ -14,6 +14,7 @@ qkv_block **qkv__stack_create(qkv_params *ps, const qkv_block_config *config, co
         qkv_block_config c = *config;
         if (scale_by_layer)
             c.attention_scale /= (double)(i + 1);
+        c.drop_path *= count > 1 ? (double)i / (double)(count - 1) : 0;
         snprintf(full, sizeof full, "%s.%zu", name, i);
         blocks[i] = qkv_block_create(ps, &c, full, first + (uint32_t)i);
         if (!blocks[i])

@@ -42,6 +42,20 @@ static void run_all(unsigned isa)
         train_step(models[i], isa);
 }
 
+/* A picture of another shape than positions were learnt for. */
+static void test_interpolated(void **state)
+{
+    (void)state;
+    fixture f;
+    open_fixture(&f, "vit", QKV_ISA_ALL);
+    qkv_tape_mode(f.t, false, false);
+    qkv_tensor *y = qkv_vit_logits(f.model, f.t, pictures(&f, "wide"));
+    if (!y)
+        fail_msg("%s", qkv_context_message(f.ctx));
+    compare(&f, "logits of a wide picture", "wide_logits", qkv_data(f.t, y), qkv_count(y));
+    close_fixture(&f);
+}
+
 static void test_saved_again(void **state)
 {
     (void)state;
@@ -53,7 +67,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference), cmocka_unit_test(test_avx2), cmocka_unit_test(test_all),
-        cmocka_unit_test(test_saved_again),
+        cmocka_unit_test(test_interpolated), cmocka_unit_test(test_saved_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
