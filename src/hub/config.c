@@ -247,7 +247,7 @@ static qkv_status save(qkv__json_out *w, qkv_context *ctx, const char *dir, cons
     return status;
 }
 
-/* Token ids that generation stops at or starts with, as config.json has them. */
+/* For models that write text: ids that they stop at or start with, as config.json has them. */
 static qkv_status write_generation(qkv_model *m, const char *dir)
 {
     static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id", NULL};
@@ -295,5 +295,6 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
     qkv__hub_write_labels(w, m);
     qkv__json_end_object(w);
     qkv_status status = save(w, qkv_model_context(m), dir, "config.json");
-    return status ? status : write_generation(m, dir);
+    bool generates = qkv_model_is_lm(m) || qkv__hub_is_searched(m);
+    return status || !generates ? status : write_generation(m, dir);
 }
