@@ -13,6 +13,9 @@
  * AVX-512 has twice as many. */
 enum { MR = VF == 16 ? 8 : 6, GROUPS = VF == 16 ? 3 : 1, GROUP_V = QKV_K_PACKED / VF,
        NV = GROUPS * GROUP_V };
+/* One group of columns is one stream of lines, which the processor follows to the end of a page and
+ * no further; three of them hide that. Few rows were 10 to 15 % slower without. */
+enum { AHEAD = 32 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
 static const size_t block_numbers = 1u << 17; /* of x: half of the second cache */
 
@@ -37,6 +40,8 @@ QKV_INLINE void micro(const job *t, size_t i, size_t j, const size_t M, const si
         vf row[NV];
         for (size_t v = 0; v < G * GROUP_V; v++)
             row[v] = vf_load(w + (v / GROUP_V * t->k + p) * QKV_K_PACKED + v % GROUP_V * VF);
+        if (GROUPS == 1)
+            __builtin_prefetch(w + (p + AHEAD) * QKV_K_PACKED);
         for (size_t r = 0; r < M; r++) {
             vf a = vf_set1(x[r * t->ldx + p]);
             for (size_t v = 0; v < G * GROUP_V; v++)
