@@ -249,7 +249,7 @@ static const char *const examples[] = {
     "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
     "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",
     "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs",
-    "qkv train classify --data photos --flip --crop-pad 4 --minutes 30 --out runs/photos",
+    "qkv train classify --data photos --flip --crop-pad 4 --out runs/photos",
     "qkv train classify --data train-images-idx3-ubyte.gz --valid-last 5000 --out b",
     NULL};
 

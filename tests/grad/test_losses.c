@@ -59,12 +59,13 @@ static void test_cross_entropy(void **state)
         const gradcheck_case cases[] = {
             {.name = "cross-entropy", .fn = cross_entropy, .user = &options[i], .inputs = 1,
              .seed = i, .input = {{3, {2, 3, CLASSES}, -3, 3}}},
-            {.name = "soft cross-entropy", .fn = soft_cross_entropy, .user = &options[i],
-             .inputs = 1, .seed = i, .input = {{3, {2, 3, CLASSES}, -3, 3}}},
             {.name = "classifier", .fn = classifier, .user = &options[i], .inputs = 3, .seed = i,
              .input = {{3, {2, 3, 4}}, {2, {CLASSES, 4}}, {1, {CLASSES}}}},
+            {.name = "soft cross-entropy", .fn = soft_cross_entropy, .user = &options[i],
+             .inputs = 1, .seed = i, .input = {{3, {2, 3, CLASSES}, -3, 3}}},
         };
-        gradcheck_all(cases, COUNT(cases));
+        bool soft = options[i].agreement == 0; /* two readings have a class for target */
+        gradcheck_all(cases, soft ? COUNT(cases) : COUNT(cases) - 1);
     }
 }
 
