@@ -1,38 +1,8 @@
 #!/bin/sh
 # test_reconstruct.sh - `qkv train reconstruct`, `reconstruct` and `eval`: what they learn, say and
 # write, and what they refuse.
-set -u
-failed=0
-out=$(mktemp -d) || exit 1
-trap 'rm -rf "$out"' EXIT
-cd "$out" || exit 1
-
-# fail WORDS : shows what went wrong and goes on.
-fail() {
-    echo "$*"
-    failed=1
-}
-
-# field NAME FILE : the number of that name in the last line of JSON.
-field() {
-    tail -1 "$2" | sed -n 's/.*"'"$1"'": \([-+0-9.e]*\).*/\1/p'
-}
-
-# above A B : is A > B?
-above() {
-    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 > b + 0) }'
-}
-
-# refused CODE SENTENCE COMMAND... : it fails with the code and says so in one line.
-refused() {
-    code=$1 sentence=$2
-    shift 2
-    "$QKV" "$@" >answer 2>notes </dev/null
-    [ $? -eq "$code" ] || fail "$*: another exit code than $code"
-    [ ! -s answer ] || fail "$*: an answer"
-    [ "$(wc -l <notes)" -eq 1 ] || fail "$*: not one line: $(cat notes)"
-    grep -qF -- "$sentence" notes || fail "$*: expected \"$sentence\", found: $(cat notes)"
-}
+# shellcheck source=tests/support/commands.sh
+. "$QKV_SOURCE/tests/support/commands.sh"
 
 # 160 pictures of 16 x 16 in colour: a bar across or up and down, which is their class, somewhere,
 # in a colour of its own on the opposite one.

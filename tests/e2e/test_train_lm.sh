@@ -1,28 +1,14 @@
 #!/bin/sh
 # test_train_lm.sh - what `qkv train lm` says and writes while it trains, fine-tuning, early
 # stopping, a diverging run; and that `qkv eval` afterwards says the same.
-set -u
-failed=0
-out=$(mktemp -d) || exit 1
-trap 'rm -rf "$out"' EXIT
-cd "$out" || exit 1
+# shellcheck source=tests/support/commands.sh
+. "$QKV_SOURCE/tests/support/commands.sh"
 cat "$QKV_SOURCE"/src/train/*.c | head -c 20000 >text
-
-# fail WORDS : shows what went wrong and goes on.
-fail() {
-    echo "$*"
-    failed=1
-}
 
 # train OPTION... : its answer in `answer`, its notes in `notes`; succeeds when it does.
 train() {
     "$QKV" train lm --data text --tokenizer char --model nano --length 16 --batch 2 --threads 1 \
         --json "$@" >answer 2>notes </dev/null
-}
-
-# field NAME FILE : the number of that name in the last line of JSON.
-field() {
-    tail -1 "$2" | sed -n 's/.*"'"$1"'": \([-+0-9.e]*\).*/\1/p'
 }
 
 # first_loss DIR : of the model that a run began with.
