@@ -1,4 +1,4 @@
-/* pictures.h - sets of pictures: folders, tar archives, idx files; with classes or without.
+/* pictures.h - sets of pictures: folders, tar archives, idx files, fonts; with classes or without.
  * Layer: data */
 #ifndef QKV_PICTURES_H
 #define QKV_PICTURES_H
@@ -15,6 +15,8 @@ typedef struct qkv_pictures qkv_pictures;
  *   an idx file of pictures (gzipped or not): (count, rows, columns), or with channels behind them.
  *     Its classes are in the file beside it whose name has "labels" and "idx1" for "images" and
  *     "idx3", where there is one, and are named by their number;
+ *   a font with coloured bitmaps (tables CBLC and CBDT): its characters, sequences left out; the
+ *     class is what they show: animals, faces, food .. or, where nothing else fits, things;
  *   a picture: itself.
  * No picture at all is an error. On failure *out is NULL and the context names the file. */
 qkv_status qkv_pictures_open(qkv_pictures **out, qkv_context *ctx, const char *path);

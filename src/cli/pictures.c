@@ -6,12 +6,12 @@
 
 #include "io/file.h"
 
-/* How files begin: idx of bytes, gzip, PNG, JPEG; and what a tar archive has further on. */
+/* How files begin: idx of bytes, gzip, PNG, JPEG, font; and what a tar archive has further on. */
 static const struct {
     size_t at, size;
     const char *bytes;
 } MARKS[] = {{0, 3, "\0\0\x08"}, {0, 2, "\x1f\x8b"}, {0, 4, "\x89PNG"}, {0, 2, "\xff\xd8"},
-             {257, 5, "ustar"}};
+             {0, 4, "\0\1\0\0"}, {257, 5, "ustar"}};
 
 bool cli_is_pictures(const char *path)
 {

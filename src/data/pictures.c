@@ -6,13 +6,15 @@
 #include <string.h>
 #include <strings.h>
 
+#include "data/emoji_groups.h"
+#include "io/emoji_font.h"
 #include "io/file.h"
 #include "io/idx.h"
 #include "io/tar.h"
 
 typedef struct {
     const char *name, *group; /* group: the class by name, or NULL */
-    const uint8_t *data;      /* of a file in an archive, or of pixels; NULL: the file `name` */
+    const uint8_t *data;      /* in an archive or font, or pixels; NULL: of the file `name` */
     size_t size;
     int32_t class_;
 } item;
@@ -20,7 +22,7 @@ typedef struct {
 struct qkv_pictures {
     qkv_context *ctx;
     qkv__arena *arena; /* names */
-    qkv__map map;      /* the archive */
+    qkv__map map;      /* the archive or font */
     qkv__idx images, labels;
     item *items;
     size_t count, room;
@@ -117,6 +119,26 @@ static qkv_status add_tar(qkv_pictures *p, const char *path)
             return status;
     }
     return QKV_OK;
+}
+
+/* ---- fonts -------------------------------------------------------------------------------- */
+
+/* A character's group is its folder, its code its name: "font.ttf/faces/1f600". */
+static qkv_status add_font(qkv_pictures *p, const char *path)
+{
+    qkv__emoji *emoji;
+    size_t count;
+    qkv_status status = qkv__emoji_font_read(&emoji, &count, p->ctx, path, p->map.data,
+                                             p->map.size);
+    for (size_t i = 0; i < count && !status; i++) {
+        char name[4096];
+        const char *group = qkv__emoji_group(emoji[i].code);
+        snprintf(name, sizeof name, "%s/%s/%04x", path, group, (unsigned)emoji[i].code);
+        status = add(p, (item){.name = keep(p, name, strlen(name)), .group = group,
+                               .data = emoji[i].data, .size = emoji[i].size});
+    }
+    qkv__free(p->ctx, emoji);
+    return status;
 }
 
 /* ---- idx ---------------------------------------------------------------------------------- */
@@ -219,6 +241,8 @@ static qkv_status add_file(qkv_pictures *p, const char *path)
         return add(p, (item){.name = keep(p, path, strlen(path))});
     if (qkv__tar_begins(p->map.data, p->map.size))
         return add_tar(p, path);
+    if (qkv__font_begins(p->map.data, p->map.size))
+        return add_font(p, path);
     return add_idx(p, path);
 }
 

@@ -127,6 +127,47 @@ static void test_tar(void **state)
     free(data);
 }
 
+/* Of the larger size; without characters that have no picture, and without a second one of the same
+ * picture. */
+static void test_font(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"animals/1f43b", "faces/1f600", "hearts/2764"};
+    static const uint8_t colours[3][3] = {{90, 60, 30}, {255, 200, 0}, {200, 0, 0}};
+    qkv_pictures *p;
+    qkv_image image;
+    assert_int_equal(qkv_pictures_open(&p, ctx, GOLDEN "/io/emoji.ttf"), QKV_OK);
+    assert_int_equal(qkv_pictures_count(p), 3);
+    assert_int_equal(qkv_pictures_classes(p), 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_non_null(strstr(qkv_pictures_name(p, i), names[i]));
+        assert_int_equal(qkv_pictures_class(p, i), i);
+        assert_int_equal(qkv_pictures_read(p, i, &image, NULL), QKV_OK);
+        assert_int_equal(image.width, 4);
+        assert_memory_equal(image.data, colours[i], 3);
+        qkv_image_free(&image, ctx);
+    }
+    qkv_pictures_close(p);
+}
+
+/* Cut anywhere, it is refused with its name; so is a font without pictures. */
+static void test_bad_font(void **state)
+{
+    (void)state;
+    qkv_pictures *p;
+    size_t size;
+    char *data = take_file(GOLDEN "/io/emoji.ttf", &size);
+    for (size_t n = 4; n + 4 < size; n += 3) { /* up to 3 bytes at the end fill a word */
+        put_file(in(folder, "x.ttf"), data, n);
+        assert_int_not_equal(qkv_pictures_open(&p, ctx, in(folder, "x.ttf")), QKV_OK);
+        assert_non_null(strstr(qkv_context_message(ctx), "x.ttf"));
+    }
+    memcpy(data + 12, "glyf", 4);
+    put_file(in(folder, "x.ttf"), data, size);
+    assert_int_equal(qkv_pictures_open(&p, ctx, in(folder, "x.ttf")), QKV_E_UNSUPPORTED);
+    free(data);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -153,6 +194,8 @@ int main(void)
         cmocka_unit_test(test_folder),
         cmocka_unit_test(test_idx),
         cmocka_unit_test(test_tar),
+        cmocka_unit_test(test_font),
+        cmocka_unit_test(test_bad_font),
         cmocka_unit_test(test_refused),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
