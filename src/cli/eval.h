@@ -4,6 +4,7 @@
 #define QKV_CLI_EVAL_H
 
 #include "cli/cli.h"
+#include "qkv/pixels.h"
 #include "qkv/task.h"
 
 typedef struct {
@@ -34,5 +35,6 @@ void eval_add(qkv_measures *m, const char *name, double value);
 /* DIR/train/name, where training keeps what it held out, to be freed with qkv__free; an error when
  * there is no such file. */
 qkv_status eval_held_out(const eval *e, const char *name, char **path);
+qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out); /* opened */
 
 #endif

@@ -1,7 +1,6 @@
 /* eval_pixels.c - judging models of every pixel. */
 #include "cli/eval.h"
 #include "cli/masks.h"
-#include "cli/pixels.h"
 #include "qkv/colorize.h"
 #include "qkv/reconstruct.h"
 #include "qkv/segment.h"
@@ -12,18 +11,22 @@ bool eval_takes_colorize(const qkv_model *m) { return qkv_model_type_of(m) == &q
 bool eval_takes_segment(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_segmenter_type; }
 bool eval_takes_reconstruct(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_mae_type; }
 
+qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out)
+{
+    char *path = NULL;
+    qkv_status status = eval_held_out(e, name, &path);
+    if (!status)
+        status = qkv_pixels_open(out, e->c->ctx, path);
+    qkv__free(e->c->ctx, path);
+    return status;
+}
+
 /* The pictures of the file, or those that training held out. */
 static qkv_status open_pictures(eval *e, const char *path, const char *held_out, size_t side,
                                 size_t channels, qkv_pixels **out)
 {
-    char *kept = NULL;
-    if (path)
-        return cli_pixels_read(out, e->c, path, side, channels);
-    qkv_status status = eval_held_out(e, held_out, &kept);
-    if (!status)
-        status = qkv_pixels_open(out, e->c->ctx, kept);
-    qkv__free(e->c->ctx, kept);
-    return status;
+    const qkv_picture_format f = cli_pictures_square(side, channels);
+    return path ? cli_pictures_read(out, e->c, path, &f) : eval_kept_pictures(e, held_out, out);
 }
 
 qkv_status eval_colorize(eval *e, qkv_measures *out)
@@ -62,7 +65,7 @@ qkv_status eval_reconstruct(eval *e, qkv_measures *out)
     return status;
 }
 
-static qkv_status open_masks(eval *e, cli_masks *out)
+static qkv_status open_masks(eval *e, cli_picture_set *out)
 {
     const qkv_dense_config *c = qkv_model_config(e->model);
     qkv_mask_palette palette;
@@ -80,7 +83,7 @@ static qkv_status open_masks(eval *e, cli_masks *out)
 
 qkv_status eval_segment(eval *e, qkv_measures *out)
 {
-    cli_masks data = {0};
+    cli_picture_set data = {0};
     qkv_segment_score s = {0};
     qkv_status status = open_masks(e, &data);
     const qkv_segment_data held_out = {data.images, data.classes};
@@ -90,6 +93,6 @@ qkv_status eval_segment(eval *e, qkv_measures *out)
     eval_add(out, "accuracy", s.accuracy);
     eval_add(out, "loss", s.loss);
     out->scored = s.pictures;
-    cli_masks_close(&data);
+    cli_picture_set_close(&data);
     return status;
 }

@@ -1,15 +1,14 @@
 /* masks.c - pictures with their masks, and a model's classes as colours. */
 #include "cli/masks.h"
 
-#include "cli/pixels.h"
 #include "qkv/dense.h"
 
-qkv_status cli_masks_read(cli_masks *out, cli *c, const char *images, const char *masks,
+qkv_status cli_masks_read(cli_picture_set *out, cli *c, const char *images, const char *masks,
                           const qkv_mask_palette *palette, size_t side)
 {
     qkv_pictures *pictures = NULL, *of_classes = NULL;
     cli_reading r;
-    *out = (cli_masks){0};
+    *out = (cli_picture_set){0};
     qkv_status status = qkv_pictures_open(&pictures, c->ctx, images);
     if (!status)
         status = qkv_pictures_open(&of_classes, c->ctx, masks);
@@ -17,17 +16,10 @@ qkv_status cli_masks_read(cli_masks *out, cli *c, const char *images, const char
     if (!status)
         status = qkv_masks_read(&out->images, &out->classes, c->ctx, pictures, of_classes,
                                 palette, side, cli_reading_show, &r);
-    cli_reading_end(&r, images);
+    cli_reading_end(&r, status ? NULL : images);
     qkv_pictures_close(pictures);
     qkv_pictures_close(of_classes);
     return status;
-}
-
-void cli_masks_close(cli_masks *m)
-{
-    qkv_pixels_close(m->images);
-    qkv_pixels_close(m->classes);
-    *m = (cli_masks){0};
 }
 
 qkv_status cli_masks_palette(qkv_mask_palette *out, qkv_context *ctx, const char *path)

@@ -3,18 +3,12 @@
 #ifndef QKV_CLI_MASKS_H
 #define QKV_CLI_MASKS_H
 
-#include "cli/cli.h"
+#include "cli/pictures.h"
 #include "qkv/masks.h"
-#include "qkv/model.h"
-
-typedef struct {
-    qkv_pixels *images, *classes;
-} cli_masks;
 
 /* Both, side x side, in memory. On failure out is empty. */
-qkv_status cli_masks_read(cli_masks *out, cli *c, const char *images, const char *masks,
+qkv_status cli_masks_read(cli_picture_set *out, cli *c, const char *images, const char *masks,
                           const qkv_mask_palette *palette, size_t side);
-void cli_masks_close(cli_masks *m); /* an empty one is allowed */
 
 /* The colours of the masks at path; of a model's classes. */
 qkv_status cli_masks_palette(qkv_mask_palette *out, qkv_context *ctx, const char *path);

@@ -1,4 +1,4 @@
-/* pictures.c - labelled pictures, from files into sets. */
+/* pictures.c - pictures, from files into sets. */
 #include "cli/pictures.h"
 
 #include <stdio.h>
@@ -30,41 +30,60 @@ bool cli_is_pictures(const char *path)
     return false;
 }
 
-qkv_status cli_pictures_format(qkv_picture_format *out, cli *c, const char *path, size_t most)
+void cli_picture_set_close(cli_picture_set *s)
 {
-    qkv_image_options o = qkv_image_defaults();
-    qkv_pictures *pictures = NULL;
-    qkv_image image = {0};
-    *out = (qkv_picture_format){.resample = 2, .std = {1, 1, 1}};
-    o.channels = 0;
-    qkv_status status = qkv_pictures_open(&pictures, c->ctx, path), bad = QKV_E_FORMAT;
-    for (size_t i = 0; !status && bad && i < qkv_pictures_count(pictures); i++)
-        bad = qkv_pictures_read(pictures, i, &image, &o);
-    size_t shorter = image.width < image.height ? image.width : image.height;
-    out->height = out->width = shorter < most ? shorter : most;
-    out->crop = image.width != image.height;
-    out->channels = image.channels;
-    qkv_image_free(&image, c->ctx);
-    qkv_pictures_close(pictures);
-    return status ? status : bad;
+    qkv_pixels_close(s->images);
+    qkv_pixels_close(s->classes);
+    *s = (cli_picture_set){0};
 }
 
-typedef struct {
-    cli *c;
-    cli_progress line;
-    size_t skipped;
-} reading;
-
-static bool show(void *user, const qkv_pixels_event *event)
+void cli_reading_begin(cli_reading *r, cli *c)
 {
-    reading *r = user;
+    *r = (cli_reading){.c = c};
+    cli_progress_begin(&r->line, c, "reading", "pictures", 0);
+}
+
+bool cli_reading_show(void *user, const qkv_pixels_event *event)
+{
+    cli_reading *r = user;
     if (event->bad) {
         cli_progress_hide(&r->line);
         cli_note(r->c, "%s: left out", event->bad);
     }
     r->skipped = event->skipped;
+    r->count = event->count;
     cli_progress_show(&r->line, event->done, event->count, NULL);
     return !cli_stopped();
+}
+
+void cli_reading_end(cli_reading *r, const char *path)
+{
+    cli_progress_end(&r->line);
+    if (path && r->skipped)
+        cli_note(r->c, "%s: %zu of %zu pictures could not be read", path, r->skipped, r->count);
+}
+
+qkv_picture_format cli_pictures_square(size_t side, size_t channels)
+{
+    return (qkv_picture_format){.height = side, .width = side, .channels = channels, .crop = true,
+                                .resample = 2, .std = {1, 1, 1}};
+}
+
+qkv_status cli_pictures_format(qkv_picture_format *out, cli *c, const char *path, size_t most)
+{
+    qkv_image_options o = qkv_image_defaults();
+    qkv_pictures *pictures = NULL;
+    qkv_image image = {0};
+    o.channels = 0;
+    qkv_status status = qkv_pictures_open(&pictures, c->ctx, path), bad = QKV_E_FORMAT;
+    for (size_t i = 0; !status && bad && i < qkv_pictures_count(pictures); i++)
+        bad = qkv_pictures_read(pictures, i, &image, &o);
+    size_t shorter = image.width < image.height ? image.width : image.height;
+    *out = cli_pictures_square(shorter < most ? shorter : most, image.channels);
+    out->crop = image.width != image.height;
+    qkv_image_free(&image, c->ctx);
+    qkv_pictures_close(pictures);
+    return status ? status : bad;
 }
 
 qkv_status cli_pictures_read(qkv_pixels **out, cli *c, const char *path,
@@ -74,7 +93,7 @@ qkv_status cli_pictures_read(qkv_pixels **out, cli *c, const char *path,
                                                 QKV_RESIZE_BOX}; /* Pillow's 2, 3, 4 */
     qkv_pixels_options o = qkv_pixels_defaults();
     qkv_pictures *pictures = NULL;
-    reading r = {.c = c};
+    cli_reading r;
     *out = NULL;
     o.height = format->height;
     o.width = format->width;
@@ -85,12 +104,9 @@ qkv_status cli_pictures_read(qkv_pixels **out, cli *c, const char *path,
     qkv_status status = qkv_pictures_open(&pictures, c->ctx, path);
     if (status)
         return status;
-    cli_progress_begin(&r.line, c, "reading", "pictures", 0);
-    status = qkv_pixels_read(out, c->ctx, pictures, NULL, &o, show, &r);
-    cli_progress_end(&r.line);
-    if (!status && r.skipped)
-        cli_note(c, "%s: %zu of %zu pictures could not be read", path, r.skipped,
-                 qkv_pictures_count(pictures));
+    cli_reading_begin(&r, c);
+    status = qkv_pixels_read(out, c->ctx, pictures, NULL, &o, cli_reading_show, &r);
+    cli_reading_end(&r, status ? NULL : path);
     qkv_pictures_close(pictures);
     return status;
 }
@@ -109,17 +125,19 @@ static qkv_status map_classes(cli *c, const qkv_pixels *p, const qkv_model *m, i
     return map ? QKV_OK : QKV_E_MEMORY;
 }
 
+/* map NULL: without its class. */
 static qkv_status add(cli *c, qkv_pixels_writer *w, const qkv_pixels *from, size_t i,
                       const int32_t *map, const char *where)
 {
-    int32_t class_ = qkv_pixels_class(from, i);
-    if (class_ < 0)
+    int32_t class_ = map ? qkv_pixels_class(from, i) : -1;
+    if (map && class_ < 0)
         return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: %s has no class: it lies in no folder", where,
                          qkv_pixels_name(from, i));
-    if (map[class_] < 0)
+    if (map && map[class_] < 0)
         return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: the model has no class \"%.60s\"", where,
                          qkv_pixels_class_name(from, (size_t)class_));
-    return qkv_pixels_add(w, qkv_pixels_data(from, i), map[class_], qkv_pixels_name(from, i));
+    return qkv_pixels_add(w, qkv_pixels_data(from, i), map ? map[class_] : -1,
+                          qkv_pixels_name(from, i));
 }
 
 qkv_status cli_pictures_copy(qkv_pixels **out, cli *c, const char *path, const qkv_pixels *from,
@@ -131,9 +149,9 @@ qkv_status cli_pictures_copy(qkv_pixels **out, cli *c, const char *path, const q
     *out = NULL;
     qkv_status status = qkv_pixels_create(&w, c->ctx, path, qkv_pixels_height(from),
                                           qkv_pixels_width(from), qkv_pixels_channels(from));
-    if (!status)
+    if (!status && m)
         status = map_classes(c, from, m, &map);
-    for (size_t i = 0; i < qkv_model_label_count(m) && !status; i++)
+    for (size_t i = 0; m && i < qkv_model_label_count(m) && !status; i++)
         status = qkv_pixels_add_class(w, qkv_model_label(m, i));
     for (size_t i = 0; i < count && !status; i++)
         status = add(c, w, from, numbers ? numbers[i] : i, map, where);

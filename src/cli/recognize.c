@@ -111,15 +111,9 @@ static qkv_status open_pictures(eval *e, qkv_pixels **out)
 {
     qkv_picture_format f;
     qkv_pixels *read = NULL;
-    char *kept = NULL;
     format_of(e->model, &f);
-    if (!e->file) {
-        qkv_status status = eval_held_out(e, "valid.pixels", &kept);
-        if (!status)
-            status = qkv_pixels_open(out, e->c->ctx, kept);
-        qkv__free(e->c->ctx, kept);
-        return status;
-    }
+    if (!e->file)
+        return eval_kept_pictures(e, "valid.pixels", out);
     qkv_status status = cli_pictures_read(&read, e->c, e->file, &f);
     if (!status)
         status = cli_pictures_copy(out, e->c, NULL, read, NULL, qkv_pixels_count(read), e->model,
