@@ -19,7 +19,7 @@ import time
 import torch
 import transformers
 
-from check_transformers import bert, judge, lm, mae, marian, vit
+from check_transformers import bert, judge, lm, mae, marian, named, vit
 
 # Every part: name, what it checks, in which function.
 PARTS = [
@@ -33,6 +33,8 @@ PARTS = [
     ("vit-made", "classifiers of pictures, small and ViT-B/16", vit.made),
     ("mae-trained", "masked autoencoders, colour and grey", mae.trained),
     ("mae-made", "masked autoencoders, small and base", mae.made),
+    ("timm", "timm's names, both ways (needs timm)", named.timms),
+    ("mae-named", "names of facebookresearch/mae, both ways", named.maes),
 ]
 
 

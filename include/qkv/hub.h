@@ -36,6 +36,28 @@ qkv_hub_save_options qkv_hub_save_defaults(void);
  * wants pictures) and the weights, each atomically; makes the directory. options may be NULL. */
 qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_options *options);
 
+/* ---- files of other libraries: timm's names, or facebookresearch/mae's ------------------ */
+
+/* What shapes do not tell. Zeroed: the defaults. */
+typedef struct {
+    const char *under;    /* what stands beneath that name; NULL: the one model in it */
+    bool skip_objects;    /* of a PyTorch file: leave out objects of unknown classes     false */
+    size_t heads;         /* 0: the width over 64                                            0 */
+    size_t decoder_heads; /* 0: the decoder's width over 32                                  0 */
+    double norm_eps;      /* 0: 1e-6, as both libraries have it                              0 */
+    bool norm_pix;        /* it learnt each patch less its mean, over its deviation      false */
+} qkv_hub_import_options;
+
+/* The model in a .safetensors file, or in one that PyTorch saved, whose tensors have such names: a
+ * vit (without a head in the file: of two classes, all zeros), or a vit_mae when there is a
+ * decoder. QKV_OK and *out NULL: other names. options may be NULL. */
+qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
+                          const qkv_hub_import_options *options);
+
+/* Writes the weights of a vit or vit_mae as one .safetensors file with such names, which has no
+ * place for heads and norm_eps. QKV_E_UNSUPPORTED for other models. options may be NULL. */
+qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_options *options);
+
 /* ---- how a directory says that its model is to be searched ------------------------------ */
 
 /* When is a sentence finished that has as many finished hypotheses as beams? */

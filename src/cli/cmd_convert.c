@@ -1,19 +1,26 @@
 /* cmd_convert.c - `qkv convert`: a model directory, read and written again in another number
- * type or in shards; or a file of PyTorch's, made such a directory. It changes how a model is
- * stored, never what it is. */
+ * type or in shards, or as a file with another library's names; or a file of PyTorch's or with
+ * such names, made such a directory. It changes how a model is stored, never what it is. */
 #include <string.h>
 
 #include "cli/commands.h"
 #include "io/file.h"
 #include "io/pytorch.h"
 #include "qkv/hub.h"
+#include "qkv/mae.h"
 
 typedef struct {
-    int dtype;
+    int dtype, to;
     size_t shard;
     const char *under;
     bool skip_objects;
+    size_t heads, decoder_heads;
+    double norm_eps;
+    bool norm_pix;
 } settings;
+
+enum { TO_DIRECTORY, TO_TIMM, TO_MAE };
+static const char *const targets[] = {"directory", "timm", "mae", NULL};
 
 static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
 static const qkv_store stores[] = {QKV_STORE_F32, QKV_STORE_F16, QKV_STORE_BF16};
@@ -27,6 +34,18 @@ static const qkv_option rows[] = {
      .value = "NAME", .help = "of a FILE, only the tensors beneath that name: state_dict"},
     {.flag = "skip-objects", .type = QKV_OPT_BOOL, .offset = offsetof(settings, skip_objects),
      .help = "of a FILE, leave out objects of unknown classes instead of refusing it"},
+    {.flag = "to", .type = QKV_OPT_ENUM, .offset = offsetof(settings, to), .names = targets,
+     .initial = "directory", .help = "what OUT is: a directory, or a .safetensors file with the "
+                                     "names of timm or of facebookresearch/mae"},
+    {.key = "num_attention_heads", .type = QKV_OPT_SIZE, .max = 1e6, .initial = "0",
+     .offset = offsetof(settings, heads), .help = "of such a FILE; 0: hidden_size / 64"},
+    {.key = "decoder_num_attention_heads", .type = QKV_OPT_SIZE, .max = 1e6, .initial = "0",
+     .offset = offsetof(settings, decoder_heads), .help = "0: decoder_hidden_size / 32"},
+    {.key = "layer_norm_eps", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1,
+     .initial = "1e-6", .offset = offsetof(settings, norm_eps),
+     .help = "added to the variance in LayerNorm"},
+    {.key = "norm_pix_loss", .type = QKV_OPT_BOOL, .offset = offsetof(settings, norm_pix),
+     .help = "it learnt each patch less its mean, over its deviation"},
 };
 static const qkv_option_table table = {"Converting", rows, sizeof rows / sizeof *rows};
 
@@ -112,7 +131,67 @@ static qkv_status copy_neighbours(qkv_context *ctx, const char *file, const char
     return status;
 }
 
-static int convert_file(cli *c, const settings *s, const char *from, const char *to)
+/* ---- another library's names ------------------------------------------------------------- */
+
+/* Says what was taken to be so because no shape tells it. */
+static void note_guesses(const cli *c, const settings *s, const qkv_model *m)
+{
+    bool mae = qkv_model_type_of(m) == &qkv_mae_type;
+    const qkv_mae_config *full = qkv_model_config(m);
+    const qkv_vit_config *vit = qkv_model_config(m);
+    const qkv_patches_config *t = mae ? &full->trunk : &vit->trunk;
+    const qkv_picture_format *p = qkv_model_pictures(m);
+    if (!s->heads)
+        cli_note(c, "num_attention_heads is taken to be %zu, hidden_size / 64: --set "
+                 "num_attention_heads=N says otherwise", t->heads);
+    if (mae && !s->decoder_heads)
+        cli_note(c, "decoder_num_attention_heads is taken to be %zu, decoder_hidden_size / 32",
+                 full->decoder_heads);
+    if (p)
+        cli_note(c, "preprocessor_config.json: pictures are taken to be normalised with mean %g "
+                 "and deviation %g of red", p->mean[0], p->std[0]);
+}
+
+static int save_imported(cli *c, const settings *s, qkv_model *m, const char *to)
+{
+    qkv_hub_save_options o = qkv_hub_save_defaults();
+    o.store = stores[s->dtype];
+    o.shard_bytes = s->shard * 1000000;
+    if (qkv_hub_save(m, to, &o))
+        return cli_error(c);
+    cli_note(c, "%s: a %s of %zu numbers", to, qkv_model_type_name(qkv_model_type_of(m)),
+             qkv_params_elements(qkv_model_params(m)));
+    note_guesses(c, s, m);
+    return CLI_DONE;
+}
+
+/* The shape of a vit or vit_mae is what the other library's code makes by itself. */
+static int convert_out(cli *c, const settings *s, const char *from, const char *to)
+{
+    qkv_model *m = NULL;
+    qkv_hub_save_options o = qkv_hub_save_defaults();
+    o.store = stores[s->dtype];
+    o.shard_bytes = s->shard * 1000000;
+    const qkv_model_type *type = s->to == TO_MAE ? &qkv_mae_type : &qkv_vit_type;
+    if (qkv_hub_load(&m, c->ctx, from))
+        return cli_error(c);
+    const char *name = qkv_model_type_name(qkv_model_type_of(m));
+    int code = CLI_DONE;
+    if (qkv_model_type_of(m) != type)
+        code = cli_fail("%s: --to %s writes a %s, found a %s", from, targets[s->to],
+                        qkv_model_type_name(type), name);
+    else if (qkv_hub_export(m, to, &o))
+        code = cli_error(c);
+    else
+        cli_note(c, "%s: %zu numbers; num_attention_heads and layer_norm_eps are not in it", to,
+                 qkv_params_elements(qkv_model_params(m)));
+    qkv_model_destroy(m);
+    return code;
+}
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+static int convert_pytorch(cli *c, const settings *s, const char *from, const char *to)
 {
     qkv__pytorch *p = NULL;
     qkv__pytorch_options o = {.under = s->under, .skip_objects = s->skip_objects};
@@ -136,6 +215,24 @@ static int convert_file(cli *c, const settings *s, const char *from, const char 
     return status ? cli_error(c) : CLI_DONE;
 }
 
+static int convert_file(cli *c, const settings *s, const char *from, const char *to)
+{
+    static const char end[] = ".safetensors";
+    size_t n = strlen(from), k = sizeof end - 1;
+    qkv_model *m = NULL;
+    const qkv_hub_import_options o = {s->under,    s->skip_objects, s->heads, s->decoder_heads,
+                                      s->norm_eps, s->norm_pix};
+    if (qkv_hub_import(&m, c->ctx, from, &o))
+        return cli_error(c);
+    int code = m                                          ? save_imported(c, s, m, to)
+               : n >= k && strcmp(from + n - k, end) == 0 ? cli_fail(
+                     "%s: expected the names of timm or of facebookresearch/mae "
+                     "(patch_embed.proj.weight), found others", from)
+                                                          : convert_pytorch(c, s, from, to);
+    qkv_model_destroy(m);
+    return code;
+}
+
 static int run(cli *c, int argc, char **argv)
 {
     settings s;
@@ -147,6 +244,12 @@ static int run(cli *c, int argc, char **argv)
     if (code)
         return code;
     bool file = qkv__file_exists(from) && !qkv__dir_exists(from);
+    if (s.to && file)
+        return cli_usage(c, "--to %s: %s is no model directory", targets[s.to], from);
+    if (s.to && qkv__file_exists(to))
+        return cli_fail("%s is there already: name another file", to);
+    if (s.to)
+        return convert_out(c, &s, from, to);
     if (!file && (s.under || s.skip_objects))
         return cli_usage(c, "%s: %s is no file", s.under ? "--under" : "--skip-objects", from);
     return file ? convert_file(c, &s, from, to) : convert_directory(c, &s, from, to);
@@ -157,7 +260,9 @@ static const char *const examples[] = {
     "qkv convert runs/book runs/book-bf16 --dtype bf16",
     "qkv convert runs/book runs/book-shards --shard 1",
     "qkv convert gpt2/pytorch_model.bin gpt2-new",
-    "qkv convert last.ckpt vqgan --under state_dict --skip-objects", NULL};
+    "qkv convert last.ckpt vqgan --under state_dict --skip-objects",
+    "qkv convert vit_tiny.safetensors runs/tiny",
+    "qkv convert runs/digits digits.safetensors --to timm", NULL};
 
 const cli_command cli_convert = {
     .manual = {.name = "convert", .summary = "store a model in another number type, or in shards",
@@ -169,6 +274,9 @@ const cli_command cli_convert = {
                        "tokeniser files beside it are copied. Code in it is never run: a file "
                        "that asks for any class or function but those that make tensors and "
                        "containers is refused by that name, or with --skip-objects read without "
-                       "what it asked for.",
+                       "what it asked for. A FILE whose tensors have the names of timm's Vision "
+                       "Transformer or of facebookresearch/mae, .safetensors too, becomes a "
+                       "directory with a config.json derived from shapes; --to timm and --to mae "
+                       "write such a file.",
                .examples = examples, .tables = tables},
     .run = run};

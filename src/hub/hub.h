@@ -30,4 +30,13 @@ qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o);
 
+/* The same of one file with another library's names, those of the model all behind `under`; what
+ * stands elsewhere in the file is left out. A head that the file lacks stays as it is. */
+qkv_status qkv__hub_read_named(qkv_model *m, const qkv_safetensors *file, const char *under);
+qkv_status qkv__hub_write_named(qkv_model *m, const char *path, const qkv_hub_save_options *o);
+
+/* names.c: the model's rows as other libraries have them: their names, each behind `under`, and
+ * query, key and value as one tensor. Rows that those do not have are not visited. */
+qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_row_fn *fn, void *user);
+
 #endif

@@ -53,6 +53,7 @@ typedef struct {
     qkv_context *ctx;
     const qkv_safetensors *file;
     const char *prefix, *type;
+    const char *under; /* of another library's names; NULL: they are Hugging Face's */
     bool *used; /* one per tensor of the file */
     bool partial;   /* rows that the file lacks stay as they are */
     size_t matched; /* rows read */
@@ -130,13 +131,20 @@ static qkv_status read_region(loader *l, const qkv_row *row, const qkv_safetenso
     return status;
 }
 
+static bool may_lack(const loader *l, const char *name)
+{
+    static const char head[] = "head.";
+    return l->partial ||
+           (l->under && strncmp(name + strlen(l->under), head, sizeof head - 1) == 0);
+}
+
 static qkv_status load_row(void *user, const qkv_row *row)
 {
     loader *l = user;
     const qkv_safetensor *t = find(l, row->name);
     if (row->kind == QKV_ROW_TIED || row->kind == QKV_ROW_IGNORED)
         return QKV_OK;
-    if (!t && l->partial)
+    if (!t && may_lack(l, row->name))
         return QKV_OK;
     const qkv_safetensor *same = NULL;
     qkv_status status = qkv_safetensors_get(l->file, t ? t->name : row->name, row->ndim,
@@ -173,30 +181,43 @@ static qkv_status check_used(const loader *l, const char *dir)
                          dir, l->type);
     for (size_t i = 0; i < qkv_safetensors_count(l->file) && !l->partial; i++) {
         const qkv_safetensor *t = qkv_safetensors_at(l->file, i);
-        if (!l->used[i])
+        bool outside = l->under && strncmp(t->name, l->under, strlen(l->under)) != 0;
+        if (!l->used[i] && !outside)
             return qkv__fail(l->ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s model",
                              t->file, t->name, l->type);
     }
     return QKV_OK;
 }
 
-qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial)
+static qkv_status read_file(qkv_model *m, const qkv_safetensors *file, const char *said,
+                            const char *under, bool partial)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
-    qkv_safetensors *file = NULL;
-    loader l = {.ctx = qkv_model_context(m), .prefix = qkv_model_type_prefix(type),
-                .type = qkv_model_type_name(type), .partial = partial};
-    qkv_status status = qkv_safetensors_open(&file, l.ctx, dir);
-    if (status)
-        return status;
-    l.file = file;
+    loader l = {.ctx = qkv_model_context(m), .file = file, .prefix = qkv_model_type_prefix(type),
+                .type = qkv_model_type_name(type), .under = under, .partial = partial};
     l.used = qkv__calloc(l.ctx, qkv_safetensors_count(file) + 1, sizeof *l.used);
-    status = l.used ? qkv_model_visit(m, load_row, &l) : QKV_E_MEMORY;
+    qkv_status status = !l.used ? QKV_E_MEMORY
+                        : under ? qkv__hub_visit_named(m, under, load_row, &l)
+                                : qkv_model_visit(m, load_row, &l);
     if (!status)
-        status = check_used(&l, dir);
+        status = check_used(&l, said);
     qkv__free(l.ctx, l.used);
+    return status;
+}
+
+qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial)
+{
+    qkv_safetensors *file = NULL;
+    qkv_status status = qkv_safetensors_open(&file, qkv_model_context(m), dir);
+    if (!status)
+        status = read_file(m, file, dir, NULL, partial);
     qkv_safetensors_close(file);
     return status;
+}
+
+qkv_status qkv__hub_read_named(qkv_model *m, const qkv_safetensors *file, const char *under)
+{
+    return read_file(m, file, "", under, false);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -265,17 +286,22 @@ static qkv_status add_row(void *user, const qkv_row *row)
     return e->name ? QKV_OK : QKV_E_MEMORY;
 }
 
-qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o)
+static qkv_status visit_all(qkv_model *m, bool named, qkv_row_fn *fn, saver *s)
+{
+    return named ? qkv__hub_visit_named(m, "", fn, s) : qkv_model_visit(m, fn, s);
+}
+
+static qkv_status write_file(qkv_model *m, const char *path, const qkv_hub_save_options *o,
+                             bool named)
 {
     saver s = {.ctx = qkv_model_context(m), .store = o->store};
-    qkv_status status = qkv_model_visit(m, count_row, &s);
-    char *path = qkv__path_join(s.ctx, dir, "model.safetensors");
+    qkv_status status = visit_all(m, named, count_row, &s);
     s.entries = qkv__calloc(s.ctx, s.room + 1, sizeof *s.entries);
     s.rows = qkv__calloc(s.ctx, s.room + 1, sizeof *s.rows);
-    if (!path || !s.entries || !s.rows)
+    if (!s.entries || !s.rows)
         status = QKV_E_MEMORY;
     if (!status)
-        status = qkv_model_visit(m, add_row, &s);
+        status = visit_all(m, named, add_row, &s);
     qkv_safetensors_options options = {.shard_bytes = o->shard_bytes};
     if (!status)
         status = qkv_safetensors_save(s.ctx, path, s.entries, s.count, &options);
@@ -283,6 +309,18 @@ qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_s
         qkv__free(s.ctx, (char *)(uintptr_t)s.entries[i].name);
     qkv__free(s.ctx, s.rows);
     qkv__free(s.ctx, s.entries);
-    qkv__free(s.ctx, path);
     return status;
+}
+
+qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o)
+{
+    char *path = qkv__path_join(qkv_model_context(m), dir, "model.safetensors");
+    qkv_status status = path ? write_file(m, path, o, false) : QKV_E_MEMORY;
+    qkv__free(qkv_model_context(m), path);
+    return status;
+}
+
+qkv_status qkv__hub_write_named(qkv_model *m, const char *path, const qkv_hub_save_options *o)
+{
+    return write_file(m, path, o, true);
 }

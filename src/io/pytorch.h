@@ -47,4 +47,7 @@ void qkv__pytorch_gather(const qkv__pytorch_tensor *t, size_t begin, size_t coun
 qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store store,
                              size_t shard_bytes);
 
+/* The same tensors for those who read safetensors; p outlives it. On failure *out is NULL. */
+qkv_status qkv__pytorch_view(qkv_safetensors **out, const qkv__pytorch *p);
+
 #endif

@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_convert.sh - `qkv convert` of a PyTorch file: the directory loads as the model that the same
-# weights in safetensors are, in every number type and in shards.
+# weights in safetensors are, in every number type and in shards; and models of pictures to the
+# names of timm and facebookresearch/mae and back.
 set -eu
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT INT TERM
@@ -32,3 +33,46 @@ same again16 expected16
 grep -q '7 tensors; [0-9]* other values left out' "$out/note" || fail "$(cat "$out/note")"
 "$QKV" convert "$model" "$out/none" --under x 2>"$out/note" && fail "--under of a directory"
 grep -q 'is no file' "$out/note" || fail "$(cat "$out/note")"
+
+# refused CODE SENTENCE ARGUMENTS... : it fails with the code and says so in one line.
+refused() {
+    code=$1 sentence=$2
+    shift 2
+    found=0
+    "$QKV" convert "$@" 2>"$out/note" || found=$?
+    [ "$found" -eq "$code" ] || fail "$*: exit $found"
+    [ "$(wc -l <"$out/note")" -eq 1 ] || fail "$*: not one line: $(cat "$out/note")"
+    grep -qF -- "$sentence" "$out/note" || fail "$*: expected \"$sentence\": $(cat "$out/note")"
+}
+
+# 60 pictures of 8 x 8, of any bytes, and their labels.
+{ printf '\000\000\010\003\000\000\000\074\000\000\000\010\000\000\000\010'
+  head -c 3840 "$QKV_SOURCE/src/hub/config.c"; } >"$out/images-idx3-ubyte"
+{ printf '\000\000\010\001\000\000\000\074'
+  for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\001\002\000\001\002'; done
+} >"$out/labels-idx1-ubyte"
+small="--model nano --set patch_size=4 --steps 1 --threads 1 --quiet"
+"$QKV" train classify --data "$out/images-idx3-ubyte" --type vit --out "$out/vit" $small ||
+    fail "train classify"
+"$QKV" train reconstruct --images "$out/images-idx3-ubyte" --out "$out/mae" $small \
+    --set num_channels=1 || fail "train reconstruct"
+convert "$out/vit" "$out/timm.safetensors" --to timm
+convert "$out/timm.safetensors" "$out/vit2" --set num_attention_heads=2
+same vit2 vit
+convert "$out/mae" "$out/mae.safetensors" --to mae
+convert "$out/mae.safetensors" "$out/mae2" --set num_attention_heads=2 \
+    --set decoder_num_attention_heads=2
+same mae2 mae
+"$QKV" convert "$out/mae.safetensors" "$out/mae3" 2>"$out/note"
+grep -q 'num_attention_heads is taken to be 1, hidden_size / 64' "$out/note" ||
+    fail "$(cat "$out/note")"
+"$QKV" classify "$out/vit2" "$out/images-idx3-ubyte" --json >/dev/null || fail "classify vit2"
+
+refused 1 'vit: --to mae writes a vit_mae, found a vit' "$out/vit" "$out/x.safetensors" --to mae
+refused 1 'mae: --to timm writes a vit, found a vit_mae' "$out/mae" "$out/x.safetensors" --to timm
+refused 1 'timm.safetensors is there already' "$out/vit" "$out/timm.safetensors" --to timm
+refused 2 'is no model directory' "$out/timm.safetensors" "$out/x" --to timm
+refused 1 'expected the names of timm' "$out/vit/model.safetensors" "$out/x"
+refused 1 '3 heads do not divide the width 64' "$out/timm.safetensors" "$out/x" \
+    --set num_attention_heads=3
+if [ -e "$out/x" ] || [ -e "$out/x.safetensors" ]; then fail "what was refused was written"; fi

@@ -1,0 +1,239 @@
+/* foreign.c - models out of files with other libraries' names, and into them. Such a file has no
+ * configuration: it is derived from shapes, as far as they tell. */
+#include <stdio.h>
+#include <string.h>
+
+#include "hub/hub.h"
+#include "io/pytorch.h"
+#include "model/model.h"
+#include "qkv/mae.h"
+
+enum { NAME = 512, HEAD_WIDTH = 64, DECODER_HEAD_WIDTH = 32, BICUBIC = 3 };
+static const double NORM_EPS = 1e-6, INIT_RANGE = 0.02;
+
+typedef struct {
+    qkv_context *ctx;
+    const char *path;
+    qkv__pytorch *pytorch; /* what tensors is a view of, or NULL */
+    qkv_safetensors *tensors;
+    char under[NAME]; /* stands before every name of the model */
+    size_t numbers;   /* of all tensors */
+} foreign;
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static qkv_status open_file(foreign *f, const qkv_hub_import_options *o)
+{
+    if (ends_in(f->path, ".safetensors"))
+        return qkv_safetensors_open(&f->tensors, f->ctx, f->path);
+    qkv__pytorch_options options = {.under = o->under, .skip_objects = o->skip_objects};
+    qkv_status status = qkv__pytorch_open(&f->pytorch, f->ctx, f->path, &options);
+    return status ? status : qkv__pytorch_view(&f->tensors, f->pytorch);
+}
+
+static void close_file(foreign *f)
+{
+    qkv_safetensors_close(f->tensors);
+    qkv__pytorch_close(f->pytorch);
+}
+
+/* The model's tensor of that name, or NULL. */
+static const qkv_safetensor *find(const foreign *f, const char *name)
+{
+    char whole[2 * NAME];
+    snprintf(whole, sizeof whole, "%s%s", f->under, name);
+    return qkv_safetensors_find(f->tensors, whole);
+}
+
+/* Finds what stands before the names; *known is false when they are of no such model. */
+static qkv_status recognise(foreign *f, const char *under, bool *known)
+{
+    static const char end[] = "patch_embed.proj.weight";
+    size_t beneath = under && !f->pytorch ? strlen(under) : 0;
+    *known = false;
+    for (size_t i = 0; i < qkv_safetensors_count(f->tensors); i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(f->tensors, i);
+        size_t n = strlen(t->name);
+        f->numbers += t->count;
+        if (!ends_in(t->name, end) || n >= NAME)
+            continue;
+        n -= sizeof end - 1;
+        if ((n && t->name[n - 1] != '.') ||
+            (beneath && (n < beneath || strncmp(t->name, under, beneath) != 0 ||
+                         t->name[beneath] != '.')))
+            continue;
+        if (*known)
+            return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: two models, beneath \"%s\" and \"%.*s\": "
+                             "one must be named", f->path, f->under, (int)n, t->name);
+        snprintf(f->under, sizeof f->under, "%.*s", (int)n, t->name);
+        *known = find(f, "blocks.0.attn.qkv.weight") != NULL;
+    }
+    return QKV_OK;
+}
+
+/* ---- the configuration ---------------------------------------------------------------------- */
+
+/* shape[i] of the model's tensor, which must be there with ndim axes, none of them 0. */
+static qkv_status measure(const foreign *f, const char *name, int ndim, int axis, size_t *out)
+{
+    const qkv_safetensor *t = find(f, name);
+    if (!t || t->ndim != ndim || t->count == 0)
+        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%s%s\": expected %d axes, found %s",
+                         f->path, f->under, name, ndim, t ? "another shape" : "no such tensor");
+    *out = t->shape[axis];
+    return QKV_OK;
+}
+
+/* How many blocks there are, of that name. */
+static size_t count_blocks(const foreign *f, const char *stem)
+{
+    char name[64];
+    for (size_t n = 0;; n++) {
+        snprintf(name, sizeof name, "%s.%zu.norm1.weight", stem, n);
+        if (!find(f, name))
+            return n;
+    }
+}
+
+static qkv_status choose_heads(const foreign *f, size_t width, size_t head, const char *key,
+                               size_t given, size_t *out)
+{
+    *out = given ? given : width / head;
+    if (*out && width % *out == 0 && (given || width % head == 0))
+        return QKV_OK;
+    if (given)
+        return qkv__fail(f->ctx, QKV_E_ARGUMENT, "%s: %s: %zu heads do not divide the width %zu",
+                         f->path, key, given, width);
+    return qkv__fail(f->ctx, QKV_E_ARGUMENT, "%s: %s: shapes do not tell it, and the width %zu is "
+                     "no multiple of %zu: it must be given", f->path, key, width, head);
+}
+
+static qkv_status derive_trunk(const foreign *f, const qkv_hub_import_options *o,
+                               qkv_patches_config *c)
+{
+    size_t rows = 0, side = 0;
+    qkv_status status = measure(f, "patch_embed.proj.weight", 4, 0, &c->width);
+    if (!status)
+        status = measure(f, "patch_embed.proj.weight", 4, 1, &c->channels);
+    if (!status)
+        status = measure(f, "patch_embed.proj.weight", 4, 2, &c->patch);
+    if (!status)
+        status = measure(f, "pos_embed", 3, 1, &rows);
+    if (!status)
+        status = measure(f, "blocks.0.mlp.fc1.weight", 2, 0, &c->ff_width);
+    if (status)
+        return status;
+    while ((side + 1) * (side + 1) < rows)
+        side++;
+    if (side == 0 || side * side + 1 != rows)
+        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%spos_embed\": expected rows for a "
+                         "first token and a square of patches, found %zu", f->path, f->under,
+                         rows);
+    if (!qkv__mul_size(side, c->patch, &c->image))
+        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: patches of %zu pixels", f->path, c->patch);
+    c->layers = count_blocks(f, "blocks");
+    c->qkv_bias = find(f, "blocks.0.attn.qkv.bias") != NULL;
+    c->norm_eps = o->norm_eps > 0 ? o->norm_eps : NORM_EPS;
+    c->init_range = INIT_RANGE;
+    return choose_heads(f, c->width, HEAD_WIDTH, "num_attention_heads", o->heads, &c->heads);
+}
+
+static qkv_status derive_decoder(const foreign *f, const qkv_hub_import_options *o,
+                                 qkv_mae_config *c)
+{
+    qkv_status status = measure(f, "decoder_embed.weight", 2, 0, &c->decoder_width);
+    if (!status)
+        status = measure(f, "decoder_blocks.0.mlp.fc1.weight", 2, 0, &c->decoder_ff_width);
+    if (status)
+        return status;
+    c->decoder_layers = count_blocks(f, "decoder_blocks");
+    c->norm_pix = o->norm_pix;
+    return choose_heads(f, c->decoder_width, DECODER_HEAD_WIDTH, "decoder_num_attention_heads",
+                        o->decoder_heads, &c->decoder_heads);
+}
+
+/* ---- the model ------------------------------------------------------------------------------ */
+
+/* What either library does to pictures, unless a model of it says otherwise. */
+static void set_pictures(qkv_model *m, const qkv_patches_config *c)
+{
+    static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
+    qkv_picture_format p = {.height = c->image, .width = c->image, .resample = BICUBIC,
+                            .channels = c->channels == 1 ? 1 : 3};
+    bool mae = qkv_model_type_of(m) == &qkv_mae_type;
+    for (int i = 0; i < 3; i++) {
+        p.mean[i] = mae ? mean[i] : 0.5;
+        p.std[i] = mae ? std[i] : 0.5;
+    }
+    if (c->channels == 1 || c->channels == 3)
+        qkv_model_set_pictures(m, &p);
+}
+
+static qkv_status make(qkv_model **out, const foreign *f, const qkv_model_type *type,
+                       const void *config)
+{
+    double numbers = type->numbers(type, config);
+    if (numbers > (double)f->numbers)
+        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: shapes of a model of %.0f numbers or more, "
+                         "the file has %zu", f->path, numbers, f->numbers);
+    qkv_status status = qkv_model_create(out, f->ctx, type, config);
+    return status ? status : qkv__hub_read_named(*out, f->tensors, f->under);
+}
+
+static qkv_status import(qkv_model **out, const foreign *f, const qkv_hub_import_options *o)
+{
+    bool mae = find(f, "decoder_embed.weight") != NULL;
+    qkv_vit_config vit;
+    qkv_mae_config full;
+    qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &vit);
+    qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &full);
+    qkv_patches_config *trunk = mae ? &full.trunk : &vit.trunk;
+    qkv_status status = derive_trunk(f, o, trunk);
+    if (!status && mae)
+        status = derive_decoder(f, o, &full);
+    if (!status && !mae && find(f, "head.weight"))
+        status = measure(f, "head.weight", 2, 0, &vit.classes);
+    if (!status)
+        status = mae ? make(out, f, &qkv_mae_type, &full) : make(out, f, &qkv_vit_type, &vit);
+    if (!status)
+        set_pictures(*out, trunk);
+    return status;
+}
+
+qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
+                          const qkv_hub_import_options *options)
+{
+    qkv_hub_import_options o = options ? *options : (qkv_hub_import_options){0};
+    foreign f = {.ctx = ctx, .path = path};
+    bool known = false;
+    *out = NULL;
+    qkv_status status = open_file(&f, &o);
+    if (!status)
+        status = recognise(&f, o.under, &known);
+    if (!status && known)
+        status = import(out, &f, &o);
+    close_file(&f);
+    if (status) {
+        qkv_model_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_options *options)
+{
+    qkv_hub_save_options o = options ? *options : qkv_hub_save_defaults();
+    const qkv_model_type *type = qkv_model_type_of(m);
+    if (type != &qkv_vit_type && type != &qkv_mae_type)
+        return qkv__fail(qkv_model_context(m), QKV_E_UNSUPPORTED, "other libraries' names are "
+                         "known for vit and vit_mae, not for %s", qkv_model_type_name(type));
+    if (!o.store)
+        o.store = QKV_STORE_F32;
+    return qkv__hub_write_named(m, path, &o);
+}

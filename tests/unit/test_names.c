@@ -1,0 +1,336 @@
+/* test_names.c - files with the names of timm and facebookresearch/mae: what is written and read
+ * again is the same model; what is missing, odd or told by no shape is one sentence. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "qkv/hub.h"
+#include "qkv/mae.h"
+
+static qkv_model *make_vit(size_t width, bool biases)
+{
+    qkv_vit_config c;
+    qkv_model *m;
+    qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &c);
+    c.trunk.image = 12;
+    c.trunk.patch = 4;
+    c.trunk.width = width;
+    c.trunk.layers = 2;
+    c.trunk.heads = 2;
+    c.trunk.ff_width = 24;
+    c.trunk.qkv_bias = biases;
+    c.trunk.norm_eps = 1e-6;
+    c.classes = 5;
+    assert_int_equal(qkv_model_create(&m, ctx, &qkv_vit_type, &c), QKV_OK);
+    return m;
+}
+
+static qkv_model *make_mae(void)
+{
+    qkv_mae_config c;
+    qkv_model *m;
+    qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
+    c.trunk.image = 8;
+    c.trunk.patch = 4;
+    c.trunk.channels = 1;
+    c.trunk.width = 64;
+    c.trunk.layers = 1;
+    c.trunk.heads = 1;
+    c.trunk.norm_eps = 1e-6;
+    c.decoder_width = 32;
+    c.decoder_layers = 2;
+    c.decoder_heads = 1;
+    assert_int_equal(qkv_model_create(&m, ctx, &qkv_mae_type, &c), QKV_OK);
+    return m;
+}
+
+/* No two numbers alike, but for fixed tables, which stay. */
+static void number(qkv_model *m)
+{
+    qkv_params *ps = qkv_model_params(m);
+    int next = 0;
+    for (size_t i = 0; i < qkv_params_count(ps); i++) {
+        qkv_param *p = qkv_params_at(ps, i);
+        for (size_t j = 0; j < qkv_param_count(p) && !qkv_param_frozen(p); j++)
+            qkv_param_data(p)[j] = (qkv_real)++next;
+    }
+}
+
+static void assert_same(qkv_model *a, qkv_model *b)
+{
+    qkv_params *pa = qkv_model_params(a), *pb = qkv_model_params(b);
+    assert_ptr_equal(qkv_model_type_of(a), qkv_model_type_of(b));
+    assert_int_equal(qkv_params_count(pa), qkv_params_count(pb));
+    for (size_t i = 0; i < qkv_params_count(pa); i++) {
+        const qkv_param *x = qkv_params_at(pa, i), *y = qkv_params_at(pb, i);
+        assert_int_equal(qkv_param_count(x), qkv_param_count(y));
+        assert_memory_equal(qkv_param_data(qkv_params_at(pa, i)),
+                            qkv_param_data(qkv_params_at(pb, i)),
+                            qkv_param_count(x) * sizeof(qkv_real));
+    }
+}
+
+/* ---- files ----------------------------------------------------------------------- */
+
+/* How a copy of a file differs from it. */
+typedef struct {
+    const char *prefix;      /* put before every name */
+    const char *drop;        /* names that begin so are left out */
+    const char *extra;       /* a vector of one number more */
+    const char *cut;         /* of that tensor, the first `rows` rows of axis 1 */
+    size_t rows;
+} change;
+
+static void copy_changed(const char *from, const char *to, const change *c)
+{
+    static char names[128][96];
+    static size_t shapes[128][4];
+    qkv_safetensors *s;
+    qkv_safetensors_entry entries[128] = {0};
+    const qkv_real one = 1;
+    const size_t single = 1;
+    size_t n = 0;
+    assert_int_equal(qkv_safetensors_open(&s, ctx, from), QKV_OK);
+    for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(s, i);
+        if (c->drop && strncmp(t->name, c->drop, strlen(c->drop)) == 0)
+            continue;
+        assert_true(n < 120 && t->ndim <= 4);
+        (void)snprintf(names[n], sizeof names[n], "%s%s", c->prefix ? c->prefix : "", t->name);
+        memcpy(shapes[n], t->shape, (size_t)t->ndim * sizeof *t->shape);
+        if (c->cut && strcmp(t->name, c->cut) == 0)
+            shapes[n][1] = c->rows;
+        entries[n] = (qkv_safetensors_entry){.name = names[n], .ndim = t->ndim, .shape = shapes[n],
+                                             .store = t->store, .raw = t->data};
+        n++;
+    }
+    if (c->extra)
+        entries[n++] = (qkv_safetensors_entry){.name = c->extra, .ndim = 1, .shape = &single,
+                                               .store = QKV_STORE_F32, .data = &one};
+    assert_int_equal(qkv_safetensors_save(ctx, to, entries, n, NULL), QKV_OK);
+    qkv_safetensors_close(s);
+}
+
+static qkv_model *import(const char *name, const qkv_hub_import_options *o)
+{
+    qkv_model *m;
+    if (qkv_hub_import(&m, ctx, in(folder, name), o))
+        fail_msg("%s", qkv_context_message(ctx));
+    return m;
+}
+
+static void export(qkv_model *m, const char *name)
+{
+    if (qkv_hub_export(m, in(folder, name), NULL))
+        fail_msg("%s", qkv_context_message(ctx));
+}
+
+/* ---- cases ----------------------------------------------------------------------- */
+
+static void vits_come_back(void **state)
+{
+    (void)state;
+    for (int biases = 0; biases < 2; biases++) {
+        qkv_model *m = make_vit(32, biases);
+        const qkv_hub_import_options two = {.heads = 2};
+        number(m);
+        export(m, "a.safetensors");
+        qkv_model *again = import("a.safetensors", &two);
+        const qkv_vit_config *c = qkv_model_config(again);
+        assert_int_equal(c->trunk.image, 12);
+        assert_int_equal(c->trunk.ff_width, 24);
+        assert_int_equal(c->trunk.qkv_bias, biases);
+        assert_true(c->trunk.norm_eps == 1e-6);
+        assert_int_equal(c->classes, 5);
+        assert_int_equal(qkv_model_pictures(again)->width, 12);
+        assert_same(m, again);
+        qkv_model_destroy(again);
+        qkv_model_destroy(m);
+    }
+}
+
+/* The packed tensor is query, key and value as Hugging Face's file has them, one after another. */
+static void query_key_and_value_are_one(void **state)
+{
+    static const char *const parts[] = {"query", "key", "value"};
+    (void)state;
+    qkv_model *m = make_vit(32, true);
+    qkv_safetensors *ours, *theirs;
+    char name[128];
+    number(m);
+    export(m, "a.safetensors");
+    assert_int_equal(qkv_hub_save(m, in(folder, "dir"), NULL), QKV_OK);
+    assert_int_equal(qkv_safetensors_open(&ours, ctx, in(folder, "dir")), QKV_OK);
+    assert_int_equal(qkv_safetensors_open(&theirs, ctx, in(folder, "a.safetensors")), QKV_OK);
+    const qkv_safetensor *packed = qkv_safetensors_find(theirs, "blocks.1.attn.qkv.weight");
+    assert_non_null(packed);
+    assert_int_equal(packed->shape[0], 96);
+    assert_int_equal(packed->shape[1], 32);
+    for (size_t i = 0; i < 3; i++) {
+        (void)snprintf(name, sizeof name, "vit.encoder.layer.1.attention.attention.%s.weight",
+                       parts[i]);
+        const qkv_safetensor *t = qkv_safetensors_find(ours, name);
+        assert_non_null(t);
+        assert_memory_equal((const char *)packed->data + i * t->bytes, t->data, t->bytes);
+    }
+    qkv_safetensors_close(ours);
+    qkv_safetensors_close(theirs);
+    qkv_model_destroy(m);
+}
+
+/* Beneath a name, beside things of the training's; heads of both stacks from the widths. */
+static void masked_autoencoders_come_back(void **state)
+{
+    (void)state;
+    qkv_model *m = make_mae();
+    const change c = {.prefix = "model.", .extra = "optimizer.step"};
+    const qkv_hub_import_options o = {.norm_pix = true}, beneath = {.under = "model"};
+    number(m);
+    export(m, "a.safetensors");
+    copy_changed(in(folder, "a.safetensors"), in(folder, "b.safetensors"), &c);
+    qkv_model *again = import("b.safetensors", &o), *third = import("b.safetensors", &beneath);
+    const qkv_mae_config *full = qkv_model_config(again);
+    assert_same(m, again);
+    assert_same(m, third);
+    assert_int_equal(full->trunk.heads, 1);
+    assert_int_equal(full->decoder_heads, 1);
+    assert_true(full->norm_pix);
+    qkv_model_destroy(third);
+    qkv_model_destroy(again);
+    qkv_model_destroy(m);
+}
+
+static void a_trunk_alone_gets_an_empty_head(void **state)
+{
+    (void)state;
+    qkv_model *m = make_vit(64, true);
+    const change c = {.drop = "head."};
+    number(m);
+    export(m, "a.safetensors");
+    copy_changed(in(folder, "a.safetensors"), in(folder, "b.safetensors"), &c);
+    qkv_model *again = import("b.safetensors", NULL);
+    const qkv_vit_config *config = qkv_model_config(again);
+    assert_int_equal(config->classes, 2);
+    qkv_params *ps = qkv_model_params(again);
+    for (size_t i = 0; i < qkv_params_count(ps); i++) {
+        qkv_param *p = qkv_params_at(ps, i);
+        bool head = strncmp(qkv_param_name(p), "head.", 5) == 0;
+        assert_int_equal(qkv_param_data(p)[0] == 0, head);
+    }
+    qkv_model_destroy(again);
+    qkv_model_destroy(m);
+}
+
+static void other_names_are_nobodys(void **state)
+{
+    (void)state;
+    qkv_model *m = make_vit(64, true);
+    assert_int_equal(qkv_hub_save(m, in(folder, "dir"), NULL), QKV_OK);
+    qkv_model_destroy(m);
+    assert_null(import("dir/model.safetensors", NULL));
+    const qkv_hub_import_options beneath = {.under = "ema"};
+    m = make_vit(64, true);
+    export(m, "a.safetensors");
+    qkv_model_destroy(m);
+    assert_null(import("a.safetensors", &beneath));
+}
+
+static const struct {
+    const char *name;
+    size_t width; /* 0: 64 */
+    change change;
+    qkv_hub_import_options options;
+    const char *words;
+} bad[] = {
+    {"a tensor missing", 0, {.drop = "blocks.1.norm2.bias"}, {0},
+     "\"blocks.1.norm2.bias\" is missing"},
+    {"no positions", 0, {.drop = "pos_embed"}, {0}, "\"pos_embed\": expected 3 axes"},
+    {"a tensor more", 0, {.extra = "blocks.0.ls1.gamma"}, {0},
+     "blocks.0.ls1.gamma has no place in this vit"},
+    {"no square", 0, {.cut = "pos_embed", .rows = 6}, {0}, "expected rows for a first token and a "
+                                                           "square of patches, found 6"},
+    {"a fourth of the pictures", 0, {.cut = "head.weight", .rows = 16}, {0},
+     "\"head.weight\": expected shape (5, 64), found (5, 16)"},
+    {"heads by no shape", 48, {0}, {0}, "num_attention_heads: shapes do not tell it"},
+    {"heads that do not divide", 0, {0}, {.heads = 3}, "3 heads do not divide the width 64"},
+};
+
+static void bad_files_are_one_sentence(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        qkv_model *m = make_vit(bad[i].width ? bad[i].width : 64, true);
+        export(m, "a.safetensors");
+        qkv_model_destroy(m);
+        copy_changed(in(folder, "a.safetensors"), in(folder, "b.safetensors"), &bad[i].change);
+        m = (qkv_model *)&folder;
+        qkv_status status = qkv_hub_import(&m, ctx, in(folder, "b.safetensors"), &bad[i].options);
+        const char *message = qkv_context_message(ctx);
+        if (!status || !strstr(message, bad[i].words) || !strstr(message, "b.safetensors") ||
+            strchr(message, '\n'))
+            fail_msg("%s: \"%s\" expected, found: %s", bad[i].name, bad[i].words,
+                     status ? message : "no error");
+        assert_null(m);
+        assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
+    }
+}
+
+static void two_models_must_be_told_apart(void **state)
+{
+    (void)state;
+    qkv_safetensors_entry entries[4] = {0};
+    static const char *const names[] = {
+        "a.patch_embed.proj.weight", "a.blocks.0.attn.qkv.weight", "b.patch_embed.proj.weight",
+        "b.blocks.0.attn.qkv.weight"};
+    const qkv_real one = 1;
+    const size_t single = 1;
+    for (size_t i = 0; i < 4; i++)
+        entries[i] = (qkv_safetensors_entry){.name = names[i], .ndim = 1, .shape = &single,
+                                             .store = QKV_STORE_F32, .data = &one};
+    const char *path = in(folder, "two.safetensors");
+    assert_int_equal(qkv_safetensors_save(ctx, path, entries, 4, NULL), QKV_OK);
+    qkv_model *m;
+    assert_int_equal(qkv_hub_import(&m, ctx, path, NULL), QKV_E_FORMAT);
+    assert_non_null(strstr(qkv_context_message(ctx), "two models, beneath \"a.\" and \"b.\""));
+}
+
+static void every_allocation_fails_once(void **state)
+{
+    (void)state;
+    qkv_model *m = make_mae();
+    export(m, "a.safetensors");
+    qkv_model_destroy(m);
+    for (size_t n = 0;; n++) {
+        memory.left = n;
+        qkv_status status = qkv_hub_import(&m, ctx, in(folder, "a.safetensors"), NULL);
+        bool happened = memory.left == SIZE_MAX;
+        memory.left = SIZE_MAX;
+        if (!status && !happened)
+            break;
+        assert_true(n < 10000);
+        if (status)
+            assert_null(m);
+        qkv_model_destroy(m);
+        assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
+    }
+    qkv_model_destroy(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(vits_come_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(query_key_and_value_are_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(masked_autoencoders_come_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_trunk_alone_gets_an_empty_head, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_names_are_nobodys, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bad_files_are_one_sentence, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(two_models_must_be_told_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_allocation_fails_once, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
