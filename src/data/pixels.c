@@ -14,25 +14,23 @@
  *       24     8  how many pictures
  *       32     8  how many classes
  *       40     8  bytes of text
- * All in the order of the machine's bytes: the file belongs to a run on one machine, and one
- * written in another order has another version. */
+ * All in the order of the machine's bytes: the file belongs to a run on one machine. */
 #include "qkv/pixels.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
-#include "io/file.h"
+#include "io/store.h"
 
-enum { TRAILER = 48, VERSION = 1, MAX_SIDE = 1 << 16 };
-static const char magic[8] = {'q', 'k', 'v', 'p', 'i', 'x', 'e', 'l'};
+enum { TRAILER = 48, MAX_SIDE = 1 << 16 };
+static const qkv__trailer trailer = {
+    .kind = "pixel", .magic = {'q', 'k', 'v', 'p', 'i', 'x', 'e', 'l'}, .version = 1,
+    .size = TRAILER};
 
 struct qkv_pixels {
     qkv_context *ctx;
-    qkv__map map; /* of the file, or nothing */
-    void *owned;  /* what was made in memory, or NULL */
+    qkv__map map; /* begins with the pictures */
     size_t height, width, channels, count, classes;
-    const uint8_t *data;
     const int32_t *ids;   /* (count): classes */
     const uint64_t *ends; /* (count + classes) */
     const char *text;
@@ -40,64 +38,29 @@ struct qkv_pixels {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* An array that grows. */
-typedef struct {
-    char *data;
-    size_t size, capacity; /* bytes */
-} buffer;
-
-typedef struct {
-    buffer text, ends;
-    uint64_t count;
-} names;
+/* What follows the pictures, in the order of the file. */
+enum { CLASSES, ENDS, CLASS_ENDS, TEXT, CLASS_TEXT, PARTS };
 
 struct qkv_pixels_writer {
     qkv_context *ctx;
-    qkv__writer *file; /* NULL: in memory */
-    char *path;        /* NULL: in memory */
+    qkv__store store;
     size_t height, width, channels;
+    uint64_t count, classes;
     int32_t largest; /* class; -1: none */
-    buffer kept;     /* the file when in memory */
-    buffer ids;
-    names pictures, classes;
+    qkv__str part[PARTS];
 };
 
-static qkv_status append(qkv_context *ctx, buffer *b, const void *data, size_t size)
+static qkv_status append(qkv_pixels_writer *w, int part, const void *data, size_t size)
 {
-    if (size > b->capacity - b->size) {
-        size_t capacity = 2 * (b->size + size) + 4096;
-        char *grown = qkv__realloc(ctx, b->data, b->size, capacity);
-        if (!grown)
-            return QKV_E_MEMORY;
-        b->data = grown;
-        b->capacity = capacity;
-    }
-    if (size)
-        memcpy(b->data + b->size, data, size);
-    b->size += size;
-    return QKV_OK;
+    qkv__str_add(&w->part[part], data, size);
+    return w->part[part].failed ? QKV_E_MEMORY : QKV_OK;
 }
 
-static qkv_status put(qkv_pixels_writer *w, const void *data, size_t size)
+static qkv_status add_name(qkv_pixels_writer *w, int text, int ends, const char *name)
 {
-    return w->file ? qkv__writer_put(w->file, data, size) : append(w->ctx, &w->kept, data, size);
-}
-
-static uint64_t padded(uint64_t size) { return (size + 7) / 8 * 8; }
-
-/* What makes `size` bytes a multiple of 8. */
-static qkv_status pad(qkv_pixels_writer *w, uint64_t size)
-{
-    static const char zeros[8] = {0};
-    return put(w, zeros, (size_t)(padded(size) - size));
-}
-
-static qkv_status add_name(qkv_pixels_writer *w, names *n, const char *name)
-{
-    qkv_status status = append(w->ctx, &n->text, name, strlen(name) + 1);
-    uint64_t end = n->text.size;
-    n->count++;
-    return status ? status : append(w->ctx, &n->ends, &end, sizeof end);
+    qkv_status status = append(w, text, name, strlen(name) + 1);
+    uint64_t end = w->part[text].len;
+    return status ? status : append(w, ends, &end, sizeof end);
 }
 
 qkv_status qkv_pixels_create(qkv_pixels_writer **out, qkv_context *ctx, const char *path,
@@ -111,16 +74,11 @@ qkv_status qkv_pixels_create(qkv_pixels_writer **out, qkv_context *ctx, const ch
     qkv_pixels_writer *w = qkv__calloc(ctx, 1, sizeof *w);
     if (!w)
         return QKV_E_MEMORY;
-    w->ctx = ctx;
-    w->height = height;
-    w->width = width;
-    w->channels = channels;
-    w->largest = -1;
-    qkv_status status = QKV_OK;
-    if (path) {
-        w->path = qkv__strdup(ctx, path);
-        status = w->path ? qkv__writer_open(&w->file, ctx, path) : QKV_E_MEMORY;
-    }
+    *w = (qkv_pixels_writer){.ctx = ctx, .height = height, .width = width, .channels = channels,
+                             .largest = -1};
+    for (int i = 0; i < PARTS; i++)
+        qkv__str_init(&w->part[i], ctx);
+    qkv_status status = qkv__store_begin(&w->store, ctx, path);
     if (status) {
         qkv_pixels_abandon(w);
         return status;
@@ -131,7 +89,8 @@ qkv_status qkv_pixels_create(qkv_pixels_writer **out, qkv_context *ctx, const ch
 
 qkv_status qkv_pixels_add_class(qkv_pixels_writer *w, const char *name)
 {
-    return add_name(w, &w->classes, name);
+    w->classes++;
+    return add_name(w, CLASS_TEXT, CLASS_ENDS, name);
 }
 
 qkv_status qkv_pixels_add(qkv_pixels_writer *w, const uint8_t *data, int32_t class_,
@@ -140,20 +99,22 @@ qkv_status qkv_pixels_add(qkv_pixels_writer *w, const uint8_t *data, int32_t cla
     if (class_ < -1)
         return qkv__fail(w->ctx, QKV_E_ARGUMENT, "%s: class %d", name, (int)class_);
     w->largest = class_ > w->largest ? class_ : w->largest;
-    qkv_status status = put(w, data, w->height * w->width * w->channels);
+    qkv_status status =
+        qkv__store_put(&w->store, data, w->height * w->width * w->channels);
+    w->count++;
     if (!status)
-        status = append(w->ctx, &w->ids, &class_, sizeof class_);
-    return status ? status : add_name(w, &w->pictures, name);
+        status = append(w, CLASSES, &class_, sizeof class_);
+    return status ? status : add_name(w, TEXT, ENDS, name);
 }
 
 /* Classes' names follow the pictures' names. */
 static void shift_ends(qkv_pixels_writer *w)
 {
-    for (uint64_t i = 0; i < w->classes.count; i++) {
+    for (uint64_t i = 0; i < w->classes; i++) {
         uint64_t end;
-        char *at = w->classes.ends.data + i * sizeof end;
+        char *at = w->part[CLASS_ENDS].data + i * sizeof end;
         memcpy(&end, at, sizeof end);
-        end += w->pictures.text.size;
+        end += w->part[TEXT].len;
         memcpy(at, &end, sizeof end);
     }
 }
@@ -161,66 +122,42 @@ static void shift_ends(qkv_pixels_writer *w)
 /* All that follows the pixels. */
 static qkv_status put_end(qkv_pixels_writer *w)
 {
-    uint32_t four[4] = {VERSION, (uint32_t)w->channels, (uint32_t)w->height, (uint32_t)w->width};
-    uint64_t three[3] = {w->pictures.count, w->classes.count,
-                         w->pictures.text.size + w->classes.text.size};
+    uint32_t four[4] = {trailer.version, (uint32_t)w->channels, (uint32_t)w->height,
+                        (uint32_t)w->width};
+    uint64_t three[3] = {w->count, w->classes, w->part[TEXT].len + w->part[CLASS_TEXT].len};
     char h[TRAILER];
-    memcpy(h, magic, sizeof magic);
+    memcpy(h, trailer.magic, sizeof trailer.magic);
     memcpy(h + 8, four, sizeof four);
     memcpy(h + 24, three, sizeof three);
     shift_ends(w);
-    const buffer *const parts[] = {&w->ids, &w->pictures.ends, &w->classes.ends,
-                                   &w->pictures.text, &w->classes.text};
-    uint64_t size = three[0] * w->height * w->width * w->channels;
-    qkv_status status = pad(w, size);
-    for (size_t i = 0; !status && i < sizeof parts / sizeof *parts; i++) {
-        status = put(w, parts[i]->data, parts[i]->size);
-        if (!status && i == 0)
-            status = pad(w, parts[i]->size);
+    qkv_status status = qkv__store_pad(&w->store);
+    for (int i = 0; !status && i < PARTS; i++) {
+        status = qkv__store_put(&w->store, w->part[i].data, w->part[i].len);
+        if (!status && i == CLASSES)
+            status = qkv__store_pad(&w->store);
     }
     if (!status)
-        status = pad(w, three[2]);
-    return status ? status : put(w, h, sizeof h);
+        status = qkv__store_pad(&w->store);
+    return status ? status : qkv__store_put(&w->store, h, sizeof h);
 }
 
-static qkv_status read_trailer(qkv_pixels *p, const uint8_t *data, size_t size, const char *name);
-
-/* Takes what was kept in memory. */
-static qkv_status adopt(qkv_pixels_writer *w, qkv_pixels **out)
-{
-    qkv_pixels *p = qkv__calloc(w->ctx, 1, sizeof *p);
-    if (!p)
-        return QKV_E_MEMORY;
-    p->ctx = w->ctx;
-    p->owned = w->kept.data;
-    w->kept.data = NULL;
-    qkv_status status = read_trailer(p, p->owned, w->kept.size, "pictures");
-    if (status)
-        qkv_pixels_close(p);
-    else
-        *out = p;
-    return status;
-}
+static qkv_status take(qkv_pixels **out, qkv__map *map, const char *name);
 
 qkv_status qkv_pixels_finish(qkv_pixels_writer *w, qkv_pixels **out)
 {
     qkv_status status = QKV_OK;
     if (out)
         *out = NULL;
-    if (w->largest >= 0 && (uint64_t)w->largest >= w->classes.count)
+    if (w->largest >= 0 && (uint64_t)w->largest >= w->classes)
         status = qkv__fail(w->ctx, QKV_E_ARGUMENT, "a picture of class %d, and %llu classes",
-                           (int)w->largest, (unsigned long long)w->classes.count);
+                           (int)w->largest, (unsigned long long)w->classes);
     if (!status)
         status = put_end(w);
-    if (!status && w->file) {
-        qkv__writer *file = w->file;
-        w->file = NULL;
-        status = qkv__writer_close(file);
-        if (!status && out)
-            status = qkv_pixels_open(out, w->ctx, w->path);
-    } else if (!status && out) {
-        status = adopt(w, out);
-    }
+    qkv__map map;
+    if (!status)
+        status = qkv__store_finish(&w->store, out ? &map : NULL);
+    if (!status && out)
+        status = take(out, &map, w->store.path ? w->store.path : "pictures");
     qkv_pixels_abandon(w);
     return status;
 }
@@ -229,12 +166,9 @@ void qkv_pixels_abandon(qkv_pixels_writer *w)
 {
     if (!w)
         return;
-    qkv__writer_abandon(w->file);
-    buffer *const all[] = {&w->kept, &w->ids, &w->pictures.text, &w->pictures.ends,
-                           &w->classes.text, &w->classes.ends};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        qkv__free(w->ctx, all[i]->data);
-    qkv__free(w->ctx, w->path);
+    qkv__store_abandon(&w->store);
+    for (int i = 0; i < PARTS; i++)
+        qkv__str_free(&w->part[i]);
     qkv__free(w->ctx, w);
 }
 
@@ -260,18 +194,18 @@ static bool classes_fit(const qkv_pixels *p)
     return true;
 }
 
-static qkv_status read_trailer(qkv_pixels *p, const uint8_t *data, size_t size, const char *name)
+static uint64_t padded(uint64_t size) { return (size + 7) / 8 * 8; }
+
+static qkv_status read_trailer(qkv_pixels *p, const char *name)
 {
     uint32_t four[4];  /* version, channels, height, width */
     uint64_t three[3]; /* pictures, classes, bytes of text */
-    if (size < TRAILER || memcmp(data + size - TRAILER, magic, sizeof magic))
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: not a qkv pixel file, or cut short", name);
-    memcpy(four, data + size - TRAILER + 8, sizeof four);
-    memcpy(three, data + size - TRAILER + 24, sizeof three);
-    if (four[0] != VERSION)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: version %d expected, %u found", name, VERSION,
-                         (unsigned)four[0]);
-    uint64_t body = size - TRAILER, n = three[0], classes = three[1], text = three[2];
+    const uint8_t *h = qkv__trailer_of(&p->map, &trailer, name), *data = p->map.data;
+    if (!h)
+        return QKV_E_FORMAT;
+    memcpy(four, h + 8, sizeof four);
+    memcpy(three, h + 24, sizeof three);
+    uint64_t body = p->map.size - TRAILER, n = three[0], classes = three[1], text = three[2];
     bool sane = (four[1] == 1 || four[1] == 3) && four[2] >= 1 && four[2] <= MAX_SIDE &&
                 four[3] >= 1 && four[3] <= MAX_SIDE;
     uint64_t one = sane ? (uint64_t)four[1] * four[2] * four[3] : 1;
@@ -287,7 +221,6 @@ static qkv_status read_trailer(qkv_pixels *p, const uint8_t *data, size_t size, 
     p->width = four[3];
     p->count = (size_t)n;
     p->classes = (size_t)classes;
-    p->data = data;
     data += padded(n * one);
     p->ids = (const int32_t *)(const void *)data;
     data += padded(4 * n);
@@ -301,22 +234,30 @@ static qkv_status read_trailer(qkv_pixels *p, const uint8_t *data, size_t size, 
     return QKV_OK;
 }
 
+/* The map is the set's, or closed. */
+static qkv_status take(qkv_pixels **out, qkv__map *map, const char *name)
+{
+    qkv_pixels *p = qkv__calloc(map->ctx, 1, sizeof *p);
+    if (!p) {
+        qkv__map_close(map);
+        return QKV_E_MEMORY;
+    }
+    p->ctx = map->ctx;
+    p->map = *map;
+    qkv_status status = read_trailer(p, name);
+    if (status)
+        qkv_pixels_close(p);
+    else
+        *out = p;
+    return status;
+}
+
 qkv_status qkv_pixels_open(qkv_pixels **out, qkv_context *ctx, const char *path)
 {
+    qkv__map map;
     *out = NULL;
-    qkv_pixels *p = qkv__calloc(ctx, 1, sizeof *p);
-    if (!p)
-        return QKV_E_MEMORY;
-    p->ctx = ctx;
-    qkv_status status = qkv__map_open(&p->map, ctx, path);
-    if (!status)
-        status = read_trailer(p, p->map.data, p->map.size, path);
-    if (status) {
-        qkv_pixels_close(p);
-        return status;
-    }
-    *out = p;
-    return QKV_OK;
+    qkv_status status = qkv__map_open(&map, ctx, path);
+    return status ? status : take(out, &map, path);
 }
 
 void qkv_pixels_close(qkv_pixels *p)
@@ -324,7 +265,6 @@ void qkv_pixels_close(qkv_pixels *p)
     if (!p)
         return;
     qkv__map_close(&p->map);
-    qkv__free(p->ctx, p->owned);
     qkv__free(p->ctx, p);
 }
 
@@ -336,7 +276,7 @@ size_t qkv_pixels_classes(const qkv_pixels *p) { return p->classes; }
 
 const uint8_t *qkv_pixels_data(const qkv_pixels *p, size_t i)
 {
-    return p->data + i * p->height * p->width * p->channels;
+    return p->map.data + i * p->height * p->width * p->channels;
 }
 
 int32_t qkv_pixels_class(const qkv_pixels *p, size_t i) { return p->ids[i]; }

@@ -8,22 +8,21 @@
  *       12     4  sequences in a record
  *       16     8  how many records
  *       24     8  how many ids
- * All in the order of the machine's bytes: the file belongs to a run on one machine, and one
- * written in another order has another version. */
+ * All in the order of the machine's bytes: the file belongs to a run on one machine. */
 #include "qkv/records.h"
 
 #include <string.h>
 
-#include "base/base.h"
-#include "io/file.h"
+#include "io/store.h"
 
-enum { TRAILER = 32, VERSION = 1, MAX_FIELDS = 64 };
-static const char magic[8] = {'q', 'k', 'v', 'r', 'e', 'c', 'r', 'd'};
+enum { TRAILER = 32, MAX_FIELDS = 64 };
+static const qkv__trailer trailer = {
+    .kind = "record", .magic = {'q', 'k', 'v', 'r', 'e', 'c', 'r', 'd'}, .version = 1,
+    .size = TRAILER};
 
 struct qkv_records {
     qkv_context *ctx;
-    qkv__map map; /* of the file, or nothing */
-    void *owned;  /* what was made in memory, or NULL */
+    qkv__map map;
     const int32_t *ids;
     const uint64_t *ends; /* (count fields) */
     size_t fields, count;
@@ -31,39 +30,13 @@ struct qkv_records {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* An array that grows. */
-typedef struct {
-    char *data;
-    size_t size, capacity; /* bytes */
-} buffer;
-
 struct qkv_records_writer {
     qkv_context *ctx;
-    qkv__writer *file; /* NULL: in memory */
-    char *path;        /* NULL: in memory */
+    qkv__store store;
     size_t fields, sequences;
     uint64_t ids;
-    buffer kept, ends; /* ids when in memory */
+    qkv__str ends;
 };
-
-static qkv_status append(qkv_context *ctx, buffer *b, const void *data, size_t size)
-{
-    if (size > b->capacity - b->size) {
-        size_t capacity = 2 * (b->size + size) + 4096;
-        char *grown = qkv__malloc(ctx, capacity);
-        if (!grown)
-            return QKV_E_MEMORY;
-        if (b->size)
-            memcpy(grown, b->data, b->size);
-        qkv__free(ctx, b->data);
-        b->data = grown;
-        b->capacity = capacity;
-    }
-    if (size)
-        memcpy(b->data + b->size, data, size);
-    b->size += size;
-    return QKV_OK;
-}
 
 qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const char *path,
                               size_t fields)
@@ -77,70 +50,42 @@ qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const 
         return QKV_E_MEMORY;
     w->ctx = ctx;
     w->fields = fields;
-    qkv_status status = QKV_OK;
-    if (path) {
-        w->path = qkv__malloc(ctx, strlen(path) + 1);
-        status = w->path ? qkv__writer_open(&w->file, ctx, path) : QKV_E_MEMORY;
-    }
+    qkv__str_init(&w->ends, ctx);
+    qkv_status status = qkv__store_begin(&w->store, ctx, path);
     if (status) {
         qkv_records_abandon(w);
         return status;
     }
-    if (path)
-        memcpy(w->path, path, strlen(path) + 1);
     *out = w;
     return QKV_OK;
-}
-
-static qkv_status put(qkv_records_writer *w, const void *data, size_t size)
-{
-    return w->file ? qkv__writer_put(w->file, data, size) : append(w->ctx, &w->kept, data, size);
 }
 
 qkv_status qkv_records_add(qkv_records_writer *w, const int32_t *ids, size_t n)
 {
     w->ids += n;
     w->sequences++;
-    qkv_status status = put(w, ids, n * sizeof *ids);
-    return status ? status : append(w->ctx, &w->ends, &w->ids, sizeof w->ids);
+    qkv__str_add(&w->ends, (const char *)&w->ids, sizeof w->ids);
+    return w->ends.failed ? QKV_E_MEMORY : qkv__store_put(&w->store, ids, n * sizeof *ids);
 }
 
 /* All that follows the ids. */
 static qkv_status put_end(qkv_records_writer *w)
 {
-    static const char pad[8] = {0};
-    uint32_t version = VERSION, fields = (uint32_t)w->fields;
+    uint32_t fields = (uint32_t)w->fields;
     uint64_t count = w->sequences / w->fields;
     char h[TRAILER];
-    memcpy(h, magic, sizeof magic);
-    memcpy(h + 8, &version, 4);
+    memcpy(h, trailer.magic, sizeof trailer.magic);
+    memcpy(h + 8, &trailer.version, 4);
     memcpy(h + 12, &fields, 4);
     memcpy(h + 16, &count, 8);
     memcpy(h + 24, &w->ids, 8);
-    qkv_status status = put(w, pad, w->ids % 2 * 4);
+    qkv_status status = qkv__store_pad(&w->store);
     if (!status)
-        status = put(w, w->ends.data, w->ends.size);
-    return status ? status : put(w, h, sizeof h);
+        status = qkv__store_put(&w->store, w->ends.data, w->ends.len);
+    return status ? status : qkv__store_put(&w->store, h, sizeof h);
 }
 
-static qkv_status read_trailer(qkv_records *r, const uint8_t *data, size_t size, const char *name);
-
-/* Takes what was kept in memory. */
-static qkv_status adopt(qkv_records_writer *w, qkv_records **out)
-{
-    qkv_records *r = qkv__calloc(w->ctx, 1, sizeof *r);
-    if (!r)
-        return QKV_E_MEMORY;
-    r->ctx = w->ctx;
-    r->owned = w->kept.data;
-    w->kept.data = NULL;
-    qkv_status status = read_trailer(r, r->owned, w->kept.size, "records");
-    if (status)
-        qkv_records_close(r);
-    else
-        *out = r;
-    return status;
-}
+static qkv_status take(qkv_records **out, qkv__map *map, const char *name);
 
 qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out)
 {
@@ -152,15 +97,11 @@ qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out)
                            w->sequences, w->fields);
     if (!status)
         status = put_end(w);
-    if (!status && w->file) {
-        qkv__writer *file = w->file;
-        w->file = NULL;
-        status = qkv__writer_close(file);
-        if (!status && out)
-            status = qkv_records_open(out, w->ctx, w->path);
-    } else if (!status && out) {
-        status = adopt(w, out);
-    }
+    qkv__map map;
+    if (!status)
+        status = qkv__store_finish(&w->store, out ? &map : NULL);
+    if (!status && out)
+        status = take(out, &map, w->store.path ? w->store.path : "records");
     qkv_records_abandon(w);
     return status;
 }
@@ -169,10 +110,8 @@ void qkv_records_abandon(qkv_records_writer *w)
 {
     if (!w)
         return;
-    qkv__writer_abandon(w->file);
-    qkv__free(w->ctx, w->path);
-    qkv__free(w->ctx, w->kept.data);
-    qkv__free(w->ctx, w->ends.data);
+    qkv__store_abandon(&w->store);
+    qkv__str_free(&w->ends);
     qkv__free(w->ctx, w);
 }
 
@@ -190,21 +129,17 @@ static bool ends_rise(const qkv_records *r, uint64_t ids)
     return before == ids;
 }
 
-static qkv_status read_trailer(qkv_records *r, const uint8_t *data, size_t size, const char *name)
+static qkv_status read_trailer(qkv_records *r, const char *name)
 {
-    uint32_t version, fields;
+    uint32_t fields;
     uint64_t count, ids;
-    if (size < TRAILER || memcmp(data + size - TRAILER, magic, sizeof magic))
-        return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: not a qkv record file, or cut short", name);
-    const uint8_t *h = data + size - TRAILER;
-    memcpy(&version, h + 8, 4);
+    const uint8_t *h = qkv__trailer_of(&r->map, &trailer, name), *data = r->map.data;
+    if (!h)
+        return QKV_E_FORMAT;
     memcpy(&fields, h + 12, 4);
     memcpy(&count, h + 16, 8);
     memcpy(&ids, h + 24, 8);
-    if (version != VERSION)
-        return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: version %d expected, %u found", name, VERSION,
-                         (unsigned)version);
-    uint64_t body = size - TRAILER;
+    uint64_t body = r->map.size - TRAILER;
     if (fields < 1 || fields > MAX_FIELDS || count > body / 8 / fields || ids > body / 4 ||
         (ids + ids % 2) * 4 + count * fields * 8 != body)
         return qkv__fail(r->ctx, QKV_E_FORMAT,
@@ -221,22 +156,30 @@ static qkv_status read_trailer(qkv_records *r, const uint8_t *data, size_t size,
     return QKV_OK;
 }
 
+/* The map is the records', or closed. */
+static qkv_status take(qkv_records **out, qkv__map *map, const char *name)
+{
+    qkv_records *r = qkv__calloc(map->ctx, 1, sizeof *r);
+    if (!r) {
+        qkv__map_close(map);
+        return QKV_E_MEMORY;
+    }
+    r->ctx = map->ctx;
+    r->map = *map;
+    qkv_status status = read_trailer(r, name);
+    if (status)
+        qkv_records_close(r);
+    else
+        *out = r;
+    return status;
+}
+
 qkv_status qkv_records_open(qkv_records **out, qkv_context *ctx, const char *path)
 {
+    qkv__map map;
     *out = NULL;
-    qkv_records *r = qkv__calloc(ctx, 1, sizeof *r);
-    if (!r)
-        return QKV_E_MEMORY;
-    r->ctx = ctx;
-    qkv_status status = qkv__map_open(&r->map, ctx, path);
-    if (!status)
-        status = read_trailer(r, r->map.data, r->map.size, path);
-    if (status) {
-        qkv_records_close(r);
-        return status;
-    }
-    *out = r;
-    return QKV_OK;
+    qkv_status status = qkv__map_open(&map, ctx, path);
+    return status ? status : take(out, &map, path);
 }
 
 void qkv_records_close(qkv_records *r)
@@ -244,7 +187,6 @@ void qkv_records_close(qkv_records *r)
     if (!r)
         return;
     qkv__map_close(&r->map);
-    qkv__free(r->ctx, r->owned);
     qkv__free(r->ctx, r);
 }
 
