@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/tour.h"
+#include "cli/tour_pictures.h"
 #include "io/file.h"
 
 #ifndef QKV_SOURCE_DIR
@@ -23,6 +23,7 @@
     X(numbers, 160, "An encoder-decoder reads numbers in words")                               \
     X(bert, 150, "A BERT fills in blanks, and tells code from prose")                          \
     X(forecast, 40, "A transformer forecasts a series, beside the naive forecasts")            \
+    X(classify, 90, "A small transformer tells what is in a picture")                          \
     X(gpt, 300, "A GPT reads source code and writes some")
 
 static const struct {
@@ -41,7 +42,7 @@ enum { CHAPTERS = sizeof chapters / sizeof *chapters };
 static const char marker[] = "tour.txt"; /* only a folder with this file is made anew */
 
 typedef struct {
-    const char *out, *source;
+    const char *out, *source, *pictures;
     double minutes;
 } settings;
 
@@ -53,6 +54,9 @@ static const qkv_option rows[] = {
      .help = "time for all chapters together; 0: what each is worth, up to 5"},
     {.flag = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "DIR",
      .help = "folder of .c, .h and .md files to learn from; qkv's own"},
+    {.flag = "pictures", .type = QKV_OPT_STRING, FIELD(pictures), .value = "PATH",
+     .help = "pictures to learn from, with classes: a folder, an archive, a font; else the emoji "
+             "font of this machine, or drawn ones"},
 };
 static const qkv_option_table table = {"Tour", rows, sizeof rows / sizeof *rows};
 
@@ -123,7 +127,8 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
     if (!status)
         status = qkv__dir_create(p->c->ctx, dir);
     if (!status) {
-        tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, seconds};
+        tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, s->pictures,
+                  seconds};
         page_begin(p, chapters[i].name, chapters[i].title);
         page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);
         qkv_tape_reset(p->t);
@@ -198,6 +203,8 @@ static int run(cli *c, int argc, char **argv)
     if (open_folder(c->ctx, s.out) || qkv_tape_create(&p.t, c->ctx))
         return cli_error(c);
     qkv_tape_mode(p.t, false, false);
+    if (!s.pictures)
+        s.pictures = tour_pictures_find(c->ctx);
     if (p.json) {
         qkv__json_out_init(&json, c->ctx, 0);
         qkv__json_begin_object(&json, NULL);
@@ -227,7 +234,8 @@ const cli_command cli_tour = {
                .usage = "[CHAPTER...] [options]",
                .text = "Shows what qkv does with nothing but what is here: attention by numbers, "
                        "embeddings that find each other, an encoder-decoder that learns to read "
-                       "dates and numbers, and a GPT that learns from source text and writes. "
+                       "dates and numbers, a GPT that learns from source text and writes, and "
+                       "small models of pictures. "
                        "Each chapter says what was learnt, and against what. Chapters:"
                        TOUR_CHAPTERS(TOUR_NAME),
                .examples = examples, .tables = tables},

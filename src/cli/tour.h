@@ -12,14 +12,15 @@ typedef struct {
     page *page;
     const char *dir;    /* the chapter's own folder: there and empty; the reader may use it later */
     const char *source; /* the folder that texts are looked for in; NULL: none */
+    const char *pictures; /* the set that pictures are taken from; NULL: drawn ones */
     double seconds;     /* what the chapter may take */
 } tour;
 
 /* Takes about t->seconds. On failure the context says why. */
 typedef qkv_status tour_fn(tour *t);
 
-tour_fn tour_attention, tour_bert, tour_contrastive, tour_dates, tour_forecast, tour_gpt,
-    tour_numbers;
+tour_fn tour_attention, tour_bert, tour_classify, tour_contrastive, tour_dates, tour_forecast,
+    tour_gpt, tour_numbers;
 
 /* ---- texts: tour_text.c --------------------------------------------------------------------- */
 

@@ -19,7 +19,7 @@ awk '/mean of -log of the diagonal/ { a = $NF } /^ *qkv_infonce_loss/ { b = $NF 
     { echo "the loss of attention's rows is not qkv_infonce_loss"; failed=1; }
 has "$out/text" 'reads dates'
 has "$out/text" 'reads numbers'
-[ "$(grep -c 'What was learnt:' "$out/text")" -eq 6 ] ||
+[ "$(grep -c 'What was learnt:' "$out/text")" -eq 7 ] ||
     { echo "not every chapter says what it learnt"; failed=1; }
 if LC_ALL=C sed 's/[\x80-\xbf]//g' "$out/text" | grep -q '.\{81\}'; then
     echo "more than 80 columns"
@@ -31,6 +31,9 @@ has "$out/made" '"ids"'
 has "$out/made" '"token"'
 "$QKV" forecast "$out/t/forecast" --horizon 3 <"$out/t/forecast/past.csv" >"$out/made" 2>&1
 has "$out/made" 'load'
+"$QKV" classify "$out/t/classify" "$out/t/classify/picture.png" --json >"$out/made" 2>&1
+has "$out/made" '"probs"'
+[ -s "$out/t/classify/said.png" ] || { echo "no sheet of pictures"; failed=1; }
 echo 'march 3, 1998' | "$QKV" translate "$out/t/dates" --beam 1 >"$out/made" 2>&1
 [ "$(wc -l <"$out/made")" -eq 1 ] || { echo "no line for a line: $(cat "$out/made")"; failed=1; }
 
@@ -41,6 +44,12 @@ mkdir "$out/empty"
 has "$out/json" '"uniform"'
 has "$out/json" '"pair"'
 
+# Pictures of the reader's: an emoji font with hardly any; one that is none.
+"$QKV" tour classify --minutes 0.02 --pictures "$QKV_SOURCE/tests/golden/io/emoji.ttf" \
+    --out "$out/t" >"$out/text" 2>"$out/err"
+[ $? -eq 1 ] || { echo "three pictures are enough: $(cat "$out/text")"; failed=1; }
+has "$out/err" 'at least 8 pictures'
+
 # A folder of someone else stays as it is.
 mkdir "$out/mine" && echo mine >"$out/mine/file"
 "$QKV" tour --minutes 0.05 --out "$out/mine" >/dev/null 2>"$out/err"
@@ -50,5 +59,5 @@ has "$out/mine/file" 'mine'
 
 "$QKV" tour nowhere >/dev/null 2>"$out/err"
 [ $? -eq 2 ] || { echo "an unknown chapter is no usage error"; failed=1; }
-has "$out/err" 'attention, contrastive, dates, numbers, bert, forecast, gpt'
+has "$out/err" 'attention, contrastive, dates, numbers, bert, forecast, classify, gpt'
 exit "$failed"
