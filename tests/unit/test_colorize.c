@@ -6,19 +6,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <math.h>
-#include <string.h>
-
-#include "fixture.h"
+#include "drawn.h"
 #include "qkv/color.h"
 #include "qkv/colorize.h"
 
-enum { SIDE = 16, C = 3, BYTES = SIDE * SIDE * C, COUNT = 40 };
+enum { SIDE = 16, C = 3, COUNT = 40 };
 
 static qkv_model *made_model(size_t image)
 {
     qkv_dense_config c;
-    qkv_model *m;
     qkv_option_defaults(qkv_model_type_config(&qkv_colorizer_type), &c);
     c.trunk.image = image;
     c.trunk.patch = 4;
@@ -27,75 +23,26 @@ static qkv_model *made_model(size_t image)
     c.trunk.layers = 1;
     c.trunk.heads = 2;
     c.trunk.ff_width = 0;
-    assert_int_equal(qkv_model_create(&m, ctx, &qkv_colorizer_type, &c), QKV_OK);
-    assert_int_equal(qkv_model_init(m, 1), QKV_OK);
-    return m;
+    return made(&qkv_colorizer_type, &c);
 }
 
-/* The model that always says a = b = 0. */
-static void silence(qkv_model *m)
-{
-    qkv_param *w = qkv_params_find(qkv_model_params(m), "head.weight");
-    assert_non_null(w);
-    memset(qkv_param_data(w), 0, qkv_param_count(w) * sizeof(qkv_real));
-    qkv_param_touch(w);
-}
-
-/* Pictures whose value at k is of(picture, k). */
-static qkv_pixels *made_pixels(uint8_t (*of)(size_t picture, size_t k))
-{
-    qkv_pixels_writer *w;
-    qkv_pixels *p;
-    uint8_t data[BYTES];
-    assert_int_equal(qkv_pixels_create(&w, ctx, NULL, SIDE, SIDE, C), QKV_OK);
-    for (size_t i = 0; i < COUNT; i++) {
-        for (size_t k = 0; k < BYTES; k++)
-            data[k] = of(i, k);
-        assert_int_equal(qkv_pixels_add(w, data, -1, "a"), QKV_OK);
-    }
-    assert_int_equal(qkv_pixels_finish(w, &p), QKV_OK);
-    return p;
-}
-
-static uint8_t mixed(size_t picture, size_t k) { return (uint8_t)(picture * 31 + k * k * 7); }
 static uint8_t red(size_t picture, size_t k) { return (void)picture, k % C ? 0 : 255; }
 static uint8_t grey(size_t picture, size_t k) { return (void)k, (uint8_t)(6 * picture); }
 
-static double part_loss(qkv_task *task, qkv_tape *t, size_t first, size_t count)
-{
-    qkv_task_part part = {.step = 5, .first = first, .count = count, .total = 8};
-    qkv_tape_reset(t);
-    double loss = (double)qkv_item(t, task->type->loss(task->self, t, &part));
-    assert_int_equal(qkv_tape_status(t), QKV_OK);
-    return loss;
-}
-
-/* Parts of an update add up to it, whatever they are; other samples are other pictures. */
 static void test_parts(void **state)
 {
     (void)state;
     qkv_model *m = made_model(SIDE);
-    qkv_pixels *p = made_pixels(mixed);
-    qkv_tape *t;
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 0, mixed);
     qkv_task task;
     qkv_colorize_options o = qkv_colorize_defaults();
     o.shift = 2;
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     assert_int_equal(qkv_task_colorize(&task, m, p, p, &o, 9), QKV_OK);
-    double all = part_loss(&task, t, 0, 8);
-    double sum = part_loss(&task, t, 0, 3) + part_loss(&task, t, 3, 5);
-    assert_true(all > 0 && fabs(sum - all) <= 1e-5 * all);
-    assert_true(fabs(part_loss(&task, t, 7, 1) - part_loss(&task, t, 6, 1)) > 1e-6);
-    qkv_measures measures;
-    assert_int_equal(task.type->evaluate(task.self, t, 7, &measures), QKV_OK);
-    assert_string_equal(measures.item[0].name, "psnr_both");
+    expect_parts(&task);
+    const qkv_measures measures = expect_judged(&task, "psnr_both", COUNT);
     double both = (measures.item[1].value + measures.item[2].value) / 2;
     assert_true(fabs(measures.item[0].value - both) < 1e-9);
-    assert_true(measures.more_is_better);
-    assert_int_equal(measures.scored, 7);
-    assert_int_equal(measures.units, COUNT);
     qkv_task_destroy(&task);
-    qkv_tape_destroy(t);
     qkv_pixels_close(p);
     qkv_model_destroy(m);
 }
@@ -106,22 +53,19 @@ static void test_judged(void **state)
 {
     (void)state;
     qkv_model *m = made_model(SIDE);
-    qkv_pixels *p = made_pixels(red);
-    qkv_tape *t;
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 0, red);
     qkv_colorize_score s, again;
     double mean[2], squares = (80.0925 * 80.0925 + 67.2032 * 67.2032) / 2;
     double expected = 10 * log10(255 * 255 / squares);
-    silence(m);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    assert_int_equal(qkv_colorize_evaluate(m, t, p, 0, &s), QKV_OK);
+    set_to_zero(m, "head.weight"); /* says a = b = 0 */
+    assert_int_equal(qkv_colorize_evaluate(m, tape, p, 0, &s), QKV_OK);
     assert_int_equal(s.pictures, COUNT);
     assert_true(fabs(s.psnr - expected) < 0.001 && fabs(s.psnr_hints - expected) < 0.001);
     assert_true(fabs(s.mean - expected) < 0.001 && s.nearest > 80);
     assert_int_equal(qkv_colorize_mean(ctx, p, NULL, COUNT, mean), QKV_OK);
     assert_true(fabs(mean[0] - 80.0925) < 0.01 && fabs(mean[1] - 67.2032) < 0.01);
-    assert_int_equal(qkv_colorize_evaluate(m, t, p, 0, &again), QKV_OK);
+    assert_int_equal(qkv_colorize_evaluate(m, tape, p, 0, &again), QKV_OK);
     assert_memory_equal(&s, &again, sizeof s);
-    qkv_tape_destroy(t);
     qkv_pixels_close(p);
     qkv_model_destroy(m);
 }
@@ -131,15 +75,12 @@ static void test_hints_matter(void **state)
 {
     (void)state;
     qkv_model *m = made_model(SIDE);
-    qkv_pixels *p = made_pixels(red), *q = made_pixels(grey);
-    qkv_tape *t;
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 0, red), *q = drawn(COUNT, SIDE, C, 0, grey);
     qkv_colorize_score s;
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    assert_int_equal(qkv_colorize_evaluate(m, t, p, 0, &s), QKV_OK);
+    assert_int_equal(qkv_colorize_evaluate(m, tape, p, 0, &s), QKV_OK);
     assert_true(fabs(s.psnr - s.psnr_hints) > 1e-4);
-    assert_int_equal(qkv_colorize_evaluate(m, t, q, 0, &s), QKV_OK);
+    assert_int_equal(qkv_colorize_evaluate(m, tape, q, 0, &s), QKV_OK);
     assert_true(s.nearest > 60 && s.mean > 60); /* grey has no colour */
-    qkv_tape_destroy(t);
     qkv_pixels_close(p);
     qkv_pixels_close(q);
     qkv_model_destroy(m);
@@ -151,15 +92,13 @@ static void test_colored(void **state)
 {
     (void)state;
     qkv_model *m = made_model(SIDE);
-    qkv_tape *t;
     qkv_image in, out;
     const qkv_color_hint hints[] = {{3, 4, {200, 30, 40}}, {40, 20, {0, 0, 255}}};
-    silence(m);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    set_to_zero(m, "head.weight"); /* says a = b = 0 */
     assert_int_equal(qkv_image_create(&in, ctx, 41, 23, C), QKV_OK);
     for (size_t i = 0; i < (size_t)41 * 23 * C; i++)
         in.data[i] = (uint8_t)(40 + i / C % 41 * 4 + 20 * (i % C));
-    assert_int_equal(qkv_colorize(&out, m, t, &in, hints, 2), QKV_OK);
+    assert_int_equal(qkv_colorize(&out, m, tape, &in, hints, 2), QKV_OK);
     assert_int_equal(out.width, 41);
     assert_int_equal(out.height, 23);
     for (size_t i = 0; i < (size_t)41 * 23; i++) {
@@ -174,10 +113,9 @@ static void test_colored(void **state)
     }
     qkv_image_free(&out, ctx);
     const qkv_color_hint beyond = {41, 0, {0, 0, 0}};
-    assert_int_equal(qkv_colorize(&out, m, t, &in, &beyond, 1), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_colorize(&out, m, tape, &in, &beyond, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "41 x 23"));
     qkv_image_free(&in, ctx);
-    qkv_tape_destroy(t);
     qkv_model_destroy(m);
 }
 
@@ -185,7 +123,7 @@ static void test_refused(void **state)
 {
     (void)state;
     qkv_model *m = made_model(2 * SIDE);
-    qkv_pixels *p = made_pixels(mixed);
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 0, mixed);
     qkv_task task;
     assert_int_equal(qkv_task_colorize(&task, m, p, NULL, NULL, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "16 x 16"));
@@ -210,5 +148,5 @@ int main(void)
         cmocka_unit_test(test_hints_matter),  cmocka_unit_test(test_colored),
         cmocka_unit_test(test_refused),
     };
-    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }

@@ -1,15 +1,12 @@
-/* Filling in hidden patches: which are hidden, what a part of an update adds, what is judged and
- * shown. */
+/* test_reconstruct.c - filling in hidden patches: which are hidden, what a part of an update adds,
+ * what is judged and shown. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <math.h>
-#include <string.h>
-
-#include "fixture.h"
+#include "drawn.h"
 #include "qkv/reconstruct.h"
 
 enum { SIDE = 8, PATCH = 2, L = 16, C = 3, BYTES = SIDE * SIDE * C, COUNT = 40 };
@@ -18,7 +15,6 @@ enum { SIDE = 8, PATCH = 2, L = 16, C = 3, BYTES = SIDE * SIDE * C, COUNT = 40 }
 static qkv_model *made_model(bool normed)
 {
     qkv_mae_config c;
-    qkv_model *m;
     qkv_picture_format f = {.height = SIDE, .width = SIDE, .channels = C, .resample = 2,
                             .mean = {0.5, 0.4, 0.3}, .std = {0.2, 0.3, 0.4}};
     qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
@@ -28,29 +24,11 @@ static qkv_model *made_model(bool normed)
     c.trunk.width = c.decoder_width = 16;
     c.decoder_ff_width = c.trunk.ff_width = 0;
     c.norm_pix = normed;
-    assert_int_equal(qkv_model_create(&m, ctx, &qkv_mae_type, &c), QKV_OK);
-    assert_int_equal(qkv_model_init(m, 1), QKV_OK);
+    qkv_model *m = made(&qkv_mae_type, &c);
     qkv_model_set_pictures(m, &f);
     return m;
 }
 
-/* Pictures whose value at k is of(picture, k). */
-static qkv_pixels *made_pixels(uint8_t (*of)(size_t picture, size_t k), size_t side)
-{
-    qkv_pixels_writer *w;
-    qkv_pixels *p;
-    uint8_t data[4 * BYTES];
-    assert_int_equal(qkv_pixels_create(&w, ctx, NULL, side, side, C), QKV_OK);
-    for (size_t i = 0; i < COUNT; i++) {
-        for (size_t k = 0; k < side * side * C; k++)
-            data[k] = of(i, k);
-        assert_int_equal(qkv_pixels_add(w, data, -1, "a"), QKV_OK);
-    }
-    assert_int_equal(qkv_pixels_finish(w, &p), QKV_OK);
-    return p;
-}
-
-static uint8_t mixed(size_t picture, size_t k) { return (uint8_t)(picture * 31 + k * k * 7); }
 /* Left half 50, right half 250: the nearest pixel is right but at the edge of what is seen. */
 static uint8_t halves(size_t picture, size_t k)
 {
@@ -96,42 +74,19 @@ static void test_orders(void **state)
     assert_memory_not_equal(order, again, sizeof order);
 }
 
-static double part_loss(qkv_task *task, qkv_tape *t, size_t first, size_t count)
-{
-    qkv_task_part part = {.step = 5, .first = first, .count = count, .total = 8};
-    qkv_tape_reset(t);
-    double loss = (double)qkv_item(t, task->type->loss(task->self, t, &part));
-    assert_int_equal(qkv_tape_status(t), QKV_OK);
-    return loss;
-}
-
-/* Parts of an update add up to it, whatever they are; other steps are other pictures and masks. */
 static void test_parts(void **state)
 {
     (void)state;
     qkv_model *m = made_model(false);
-    qkv_pixels *p = made_pixels(mixed, SIDE);
-    qkv_tape *t;
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 0, mixed);
     qkv_task task;
     qkv_augment_options o = qkv_augment_defaults();
     o.crop_scale = 0.5;
     o.flip = true;
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     assert_int_equal(qkv_task_reconstruct(&task, m, p, p, &o, 9), QKV_OK);
-    double all = part_loss(&task, t, 0, 8);
-    assert_true(all > 0);
-    double sum = part_loss(&task, t, 0, 3) + part_loss(&task, t, 3, 5);
-    assert_true(fabs(sum - all) <= 1e-5 * all);
-    double last = part_loss(&task, t, 7, 1);
-    assert_true(fabs(last - part_loss(&task, t, 6, 1)) > 1e-6);
-    qkv_measures measures;
-    assert_int_equal(task.type->evaluate(task.self, t, 7, &measures), QKV_OK);
-    assert_string_equal(measures.item[0].name, "psnr");
-    assert_true(measures.more_is_better);
-    assert_int_equal(measures.scored, 7);
-    assert_int_equal(measures.units, COUNT);
+    expect_parts(&task);
+    expect_judged(&task, "psnr", COUNT);
     qkv_task_destroy(&task);
-    qkv_tape_destroy(t);
     qkv_pixels_close(p);
     qkv_model_destroy(m);
 }
@@ -141,26 +96,23 @@ static void test_judged(void **state)
 {
     (void)state;
     qkv_model *m = made_model(false);
-    qkv_pixels *p = made_pixels(halves, SIDE);
-    qkv_tape *t;
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 0, halves);
     qkv_reconstruct_score s, again, few;
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    assert_int_equal(qkv_reconstruct_evaluate(m, t, p, -1, 0, &s), QKV_OK);
+    assert_int_equal(qkv_reconstruct_evaluate(m, tape, p, -1, 0, &s), QKV_OK);
     assert_int_equal(s.pictures, COUNT);
     /* A mean of a mixture of 50 and 250 errs by 100 at least on the whole. */
     assert_true(s.mean < 20 * log10(255 / 100.0) + 0.01 && s.mean > 4);
     assert_true(s.nearest > s.mean);
     assert_true(s.psnr > 0 && s.psnr < 20 && s.loss > 0);
-    assert_int_equal(qkv_reconstruct_evaluate(m, t, p, 0.75, 0, &again), QKV_OK);
+    assert_int_equal(qkv_reconstruct_evaluate(m, tape, p, 0.75, 0, &again), QKV_OK);
     assert_memory_equal(&s, &again, sizeof s);
     /* Where little is hidden, what is next to it nearly always tells it. */
-    assert_int_equal(qkv_reconstruct_evaluate(m, t, p, 0.2, 0, &few), QKV_OK);
+    assert_int_equal(qkv_reconstruct_evaluate(m, tape, p, 0.2, 0, &few), QKV_OK);
     assert_true(few.nearest > s.nearest + 1);
     /* One hidden: 8 of the 15 others are of the other half, so their mean errs by 320 / 3. */
-    assert_int_equal(qkv_reconstruct_evaluate(m, t, p, 0.01, 0, &few), QKV_OK);
+    assert_int_equal(qkv_reconstruct_evaluate(m, tape, p, 0.01, 0, &few), QKV_OK);
     assert_true(fabs(few.mean - 20 * log10(255 * 3 / 320.0)) < 1e-6);
-    assert_int_equal(qkv_reconstruct_evaluate(m, t, p, 0, 0, &few), QKV_E_ARGUMENT);
-    qkv_tape_destroy(t);
+    assert_int_equal(qkv_reconstruct_evaluate(m, tape, p, 0, 0, &few), QKV_E_ARGUMENT);
     qkv_pixels_close(p);
     qkv_model_destroy(m);
 }
@@ -168,18 +120,16 @@ static void test_judged(void **state)
 static void test_shown(void **state)
 {
     (void)state;
-    qkv_tape *t;
     uint8_t picture[BYTES], hidden[BYTES], filled[BYTES], pasted[BYTES];
     for (size_t k = 0; k < BYTES; k++)
         picture[k] = mixed(3, k);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     for (int normed = 0; normed < 2; normed++) {
         qkv_model *m = made_model(normed);
-        assert_int_equal(qkv_reconstruct(m, t, picture, 0, 1, true, hidden, filled), QKV_OK);
+        assert_int_equal(qkv_reconstruct(m, tape, picture, 0, 1, true, hidden, filled), QKV_OK);
         assert_memory_equal(hidden, picture, BYTES);
         assert_memory_equal(filled, picture, BYTES);
-        assert_int_equal(qkv_reconstruct(m, t, picture, 0.75, 1, false, hidden, filled), QKV_OK);
-        assert_int_equal(qkv_reconstruct(m, t, picture, 0.75, 1, true, hidden, pasted), QKV_OK);
+        assert_int_equal(qkv_reconstruct(m, tape, picture, 0.75, 1, false, hidden, filled), QKV_OK);
+        assert_int_equal(qkv_reconstruct(m, tape, picture, 0.75, 1, true, hidden, pasted), QKV_OK);
         size_t grey = 0;
         for (size_t y = 0; y < SIDE; y += PATCH)
             for (size_t x = 0; x < SIDE; x += PATCH) {
@@ -193,7 +143,6 @@ static void test_shown(void **state)
         assert_int_equal(grey, 12);
         qkv_model_destroy(m);
     }
-    qkv_tape_destroy(t);
 }
 
 /* A normed patch goes back to the true mean: the model without weights says all is 0. */
@@ -201,13 +150,8 @@ static void test_unnormed(void **state)
 {
     (void)state;
     qkv_model *m = made_model(true);
-    qkv_params *ps = qkv_model_params(m);
-    qkv_tape *t;
     uint8_t picture[BYTES], hidden[BYTES], filled[BYTES];
-    qkv_param *w = qkv_params_find(ps, "decoder.pred.weight");
-    assert_non_null(w);
-    memset(qkv_param_data(w), 0, qkv_param_count(w) * sizeof(qkv_real));
-    qkv_param_touch(w);
+    set_to_zero(m, "decoder.pred.weight");
     for (size_t k = 0; k < BYTES; k++)
         picture[k] = (uint8_t)(102 + k % C); /* patches are of one colour */
     qkv_picture_format f = *qkv_model_pictures(m);
@@ -216,11 +160,9 @@ static void test_unnormed(void **state)
     for (size_t c = 0; c < C; c++)
         f.mean[c] = 0.5;
     qkv_model_set_pictures(m, &f);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    assert_int_equal(qkv_reconstruct(m, t, picture, 0.75, 1, false, hidden, filled), QKV_OK);
+    assert_int_equal(qkv_reconstruct(m, tape, picture, 0.75, 1, false, hidden, filled), QKV_OK);
     for (size_t k = 0; k < BYTES; k++)
         assert_int_equal(filled[k], 103);
-    qkv_tape_destroy(t);
     qkv_model_destroy(m);
 }
 
@@ -228,21 +170,18 @@ static void test_refused(void **state)
 {
     (void)state;
     qkv_model *m = made_model(false);
-    qkv_pixels *p = made_pixels(mixed, 2 * SIDE), *good = made_pixels(mixed, SIDE);
+    qkv_pixels *p = drawn(COUNT, 2 * SIDE, C, 0, mixed), *good = drawn(COUNT, SIDE, C, 0, mixed);
     qkv_task task;
-    qkv_tape *t;
     uint8_t picture[BYTES] = {0}, a[BYTES], b[BYTES];
     qkv_augment_options o = qkv_augment_defaults();
     o.mixup = 0.8;
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     assert_int_equal(qkv_task_reconstruct(&task, m, p, NULL, NULL, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "16 x 16"));
     assert_int_equal(qkv_task_reconstruct(&task, m, good, p, NULL, 1), QKV_E_ARGUMENT);
     assert_int_equal(qkv_task_reconstruct(&task, m, good, NULL, &o, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "mixed"));
-    assert_int_equal(qkv_reconstruct(m, t, picture, 1, 1, false, a, b), QKV_E_ARGUMENT);
-    assert_int_equal(qkv_reconstruct(m, t, picture, NAN, 1, false, a, b), QKV_E_ARGUMENT);
-    qkv_tape_destroy(t);
+    assert_int_equal(qkv_reconstruct(m, tape, picture, 1, 1, false, a, b), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_reconstruct(m, tape, picture, NAN, 1, false, a, b), QKV_E_ARGUMENT);
     qkv_pixels_close(p);
     qkv_pixels_close(good);
     qkv_model_destroy(m);
@@ -256,5 +195,5 @@ int main(void)
         cmocka_unit_test(test_shown),  cmocka_unit_test(test_unnormed),
         cmocka_unit_test(test_refused),
     };
-    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }

@@ -6,10 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <math.h>
-#include <string.h>
-
-#include "fixture.h"
+#include "drawn.h"
 #include "qkv/segment.h"
 
 enum { SIDE = 8, PIXELS = SIDE * SIDE, COUNT = 20 };
@@ -171,7 +168,6 @@ static void test_too_many_colors(void **state)
 static qkv_model *made_model(size_t classes)
 {
     qkv_dense_config c;
-    qkv_model *m;
     qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
     c.trunk.image = SIDE;
     c.trunk.patch = 2;
@@ -180,62 +176,24 @@ static qkv_model *made_model(size_t classes)
     c.trunk.heads = 2;
     c.trunk.ff_width = 0;
     c.outputs = classes;
-    assert_int_equal(qkv_model_create(&m, ctx, &qkv_segmenter_type, &c), QKV_OK);
-    assert_int_equal(qkv_model_init(m, 1), QKV_OK);
-    return m;
+    return made(&qkv_segmenter_type, &c);
 }
 
-static qkv_pixels *made_pixels(uint8_t (*of)(size_t picture, size_t k), size_t channels)
-{
-    qkv_pixels_writer *w;
-    qkv_pixels *p;
-    uint8_t data[3 * PIXELS];
-    assert_int_equal(qkv_pixels_create(&w, ctx, NULL, SIDE, SIDE, channels), QKV_OK);
-    for (size_t i = 0; i < COUNT; i++) {
-        for (size_t k = 0; k < PIXELS * channels; k++)
-            data[k] = of(i, k);
-        assert_int_equal(qkv_pixels_add(w, data, -1, "a"), QKV_OK);
-    }
-    assert_int_equal(qkv_pixels_finish(w, &p), QKV_OK);
-    return p;
-}
-
-static uint8_t mixed(size_t picture, size_t k) { return (uint8_t)(picture * 31 + k * k * 7); }
 static uint8_t thirds(size_t picture, size_t k) { return (uint8_t)((picture + k) % 3); }
 /* A quarter is class 1, the rest class 0. */
 static uint8_t quarter(size_t picture, size_t k) { return (void)picture, k % 4 == 0; }
-
-static double part_loss(qkv_task *task, qkv_tape *t, size_t first, size_t count)
-{
-    qkv_task_part part = {.step = 5, .first = first, .count = count, .total = 8};
-    qkv_tape_reset(t);
-    double loss = (double)qkv_item(t, task->type->loss(task->self, t, &part));
-    assert_int_equal(qkv_tape_status(t), QKV_OK);
-    return loss;
-}
 
 static void test_parts(void **state)
 {
     (void)state;
     qkv_model *m = made_model(3);
-    qkv_pixels *x = made_pixels(mixed, 3), *y = made_pixels(thirds, 1);
+    qkv_pixels *x = drawn(COUNT, SIDE, 3, 0, mixed), *y = drawn(COUNT, SIDE, 1, 0, thirds);
     const qkv_segment_data data = {x, y};
-    qkv_tape *t;
     qkv_task task;
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     assert_int_equal(qkv_task_segment(&task, m, &data, &data, NULL, 9), QKV_OK);
-    double all = part_loss(&task, t, 0, 8);
-    double sum = part_loss(&task, t, 0, 3) + part_loss(&task, t, 3, 5);
-    assert_true(fabs(all - log(3)) < 0.5 && fabs(sum - all) <= 1e-5 * all);
-    assert_true(fabs(part_loss(&task, t, 7, 1) - part_loss(&task, t, 6, 1)) > 1e-7);
-    qkv_measures measures;
-    assert_int_equal(task.type->evaluate(task.self, t, 7, &measures), QKV_OK);
-    assert_string_equal(measures.item[0].name, "miou");
-    assert_true(measures.more_is_better);
-    assert_int_equal(measures.scored, 7);
-    assert_int_equal(measures.units, COUNT);
+    assert_true(fabs(expect_parts(&task) - log(3)) < 0.5);
+    expect_judged(&task, "miou", COUNT);
     qkv_task_destroy(&task);
-    qkv_tape_destroy(t);
     qkv_pixels_close(x);
     qkv_pixels_close(y);
     qkv_model_destroy(m);
@@ -246,20 +204,14 @@ static void test_judged(void **state)
 {
     (void)state;
     qkv_model *m = made_model(3);
-    qkv_pixels *x = made_pixels(mixed, 3), *y = made_pixels(quarter, 1);
+    qkv_pixels *x = drawn(COUNT, SIDE, 3, 0, mixed), *y = drawn(COUNT, SIDE, 1, 0, quarter);
     const qkv_segment_data data = {x, y};
-    qkv_tape *t;
     qkv_segment_score s;
-    qkv_param *w = qkv_params_find(qkv_model_params(m), "head.weight");
-    assert_non_null(w);
-    memset(qkv_param_data(w), 0, qkv_param_count(w) * sizeof(qkv_real));
-    qkv_param_touch(w);
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    assert_int_equal(qkv_segment_evaluate(m, t, &data, 0, &s), QKV_OK);
+    set_to_zero(m, "head.weight");
+    assert_int_equal(qkv_segment_evaluate(m, tape, &data, 0, &s), QKV_OK);
     assert_int_equal(s.pictures, COUNT);
     assert_true(fabs(s.miou - 0.375) < 1e-9 && fabs(s.accuracy - 0.75) < 1e-9);
     assert_true(fabs(s.loss - log(3)) < 1e-5);
-    qkv_tape_destroy(t);
     qkv_pixels_close(x);
     qkv_pixels_close(y);
     qkv_model_destroy(m);
@@ -270,23 +222,20 @@ static void test_told(void **state)
 {
     (void)state;
     qkv_model *m = made_model(3);
-    qkv_tape *t;
     qkv_image small, large;
     uint8_t a[PIXELS], b[6 * PIXELS];
-    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     assert_int_equal(qkv_image_create(&small, ctx, SIDE, SIDE, 3), QKV_OK);
     assert_int_equal(qkv_image_create(&large, ctx, 3 * SIDE, 2 * SIDE, 3), QKV_OK);
     for (size_t k = 0; k < 3 * PIXELS; k++)
         small.data[k] = 90;
     memset(large.data, 90, 18 * PIXELS);
-    assert_int_equal(qkv_segment(a, m, t, &small), QKV_OK);
-    assert_int_equal(qkv_segment(b, m, t, &large), QKV_OK);
+    assert_int_equal(qkv_segment(a, m, tape, &small), QKV_OK);
+    assert_int_equal(qkv_segment(b, m, tape, &large), QKV_OK);
     for (size_t y = 0; y < 2 * SIDE; y++)
         for (size_t x = 0; x < 3 * SIDE; x++)
             assert_int_equal(b[y * 3 * SIDE + x], a[y / 2 * SIDE + x / 3]);
     qkv_image_free(&small, ctx);
     qkv_image_free(&large, ctx);
-    qkv_tape_destroy(t);
     qkv_model_destroy(m);
 }
 
@@ -294,7 +243,7 @@ static void test_refused(void **state)
 {
     (void)state;
     qkv_model *m = made_model(2);
-    qkv_pixels *x = made_pixels(mixed, 3), *y = made_pixels(thirds, 1);
+    qkv_pixels *x = drawn(COUNT, SIDE, 3, 0, mixed), *y = drawn(COUNT, SIDE, 1, 0, thirds);
     const qkv_segment_data data = {x, y}, swapped = {y, x};
     qkv_task task;
     assert_int_equal(qkv_task_segment(&task, m, &data, NULL, NULL, 1), QKV_E_ARGUMENT);
@@ -315,5 +264,5 @@ int main(void)
         cmocka_unit_test(test_parts),   cmocka_unit_test(test_judged),
         cmocka_unit_test(test_told),    cmocka_unit_test(test_refused),
     };
-    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
+    return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }
