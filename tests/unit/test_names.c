@@ -291,7 +291,7 @@ static const struct {
                                                            "square of patches, found 6"},
     {"a fourth of the pictures", 0, {.cut = "head.weight", .rows = 16}, {0},
      "\"head.weight\": expected shape (5, 64), found (5, 16)"},
-    {"heads by no shape", 48, {0}, {0}, "num_attention_heads: shapes do not tell it"},
+    {"heads by no shape", 96, {0}, {0}, "num_attention_heads: shapes do not tell it"},
     {"heads that do not divide", 0, {0}, {.heads = 3}, "3 heads do not divide the width 64"},
 };
 
