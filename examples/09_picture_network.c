@@ -135,7 +135,7 @@ static qkv_tensor *read_batch(const network *n, qkv_tape *t, const picture *pict
                               size_t count, int32_t classes[BATCH])
 {
     static qkv_real pixels[BATCH * SIDE * SIDE]; /* lives as long as the step */
-    const size_t B = count - from < BATCH ? count - from : BATCH;
+    const size_t left = count - from, B = left < BATCH ? left : (size_t)BATCH;
     const size_t shape[4] = {B, SIDE, SIDE, 1};
     for (size_t i = 0; i < B; i++) {
         memcpy(pixels + i * SIDE * SIDE, pictures[from + i].pixels, sizeof pictures->pixels);
