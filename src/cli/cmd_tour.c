@@ -24,6 +24,9 @@
     X(bert, 150, "A BERT fills in blanks, and tells code from prose")                          \
     X(forecast, 40, "A transformer forecasts a series, beside the naive forecasts")            \
     X(classify, 90, "A small transformer tells what is in a picture")                          \
+    X(segment, 60, "Which pixels are the picture, and which the background")                   \
+    X(reconstruct, 120, "A masked autoencoder fills in what is hidden of pictures")            \
+    X(colorize, 90, "Patches that lack their colour attend to the others")                     \
     X(gpt, 300, "A GPT reads source code and writes some")
 
 static const struct {
@@ -128,7 +131,7 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
         status = qkv__dir_create(p->c->ctx, dir);
     if (!status) {
         tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, s->pictures,
-                  seconds};
+                  seconds, qkv__now()};
         page_begin(p, chapters[i].name, chapters[i].title);
         page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);
         qkv_tape_reset(p->t);
@@ -227,6 +230,7 @@ static int run(cli *c, int argc, char **argv)
 
 static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv tour", "qkv tour dates", "qkv tour gpt --minutes 10",
+                                       "qkv tour reconstruct --pictures photos",
                                        "qkv tour --minutes 2 --out runs/short", NULL};
 
 const cli_command cli_tour = {

@@ -12,15 +12,16 @@ typedef struct {
     page *page;
     const char *dir;    /* the chapter's own folder: there and empty; the reader may use it later */
     const char *source; /* the folder that texts are looked for in; NULL: none */
-    const char *pictures; /* the set that pictures are taken from; NULL: drawn ones */
+    const char *pictures; /* the set that they are taken from; NULL: drawn ones */
     double seconds;     /* what the chapter may take */
+    double begun;       /* when it began: of qkv__now */
 } tour;
 
 /* Takes about t->seconds. On failure the context says why. */
 typedef qkv_status tour_fn(tour *t);
 
-tour_fn tour_attention, tour_bert, tour_classify, tour_contrastive, tour_dates, tour_forecast,
-    tour_gpt, tour_numbers;
+tour_fn tour_attention, tour_bert, tour_classify, tour_colorize, tour_contrastive, tour_dates,
+    tour_forecast, tour_gpt, tour_numbers, tour_reconstruct, tour_segment;
 
 /* ---- texts: tour_text.c --------------------------------------------------------------------- */
 

@@ -8,7 +8,6 @@
 #include "qkv/recognize.h"
 
 enum { BATCH = 32, SHIFT = 3, COLUMNS = 12, LISTED = 9 };
-static const double TRAINING_SHARE = 0.85;
 static const double SMOOTHING = 0.1, RATE = 1e-3, DECAY = 0.05;
 
 /* What so many seconds are enough for, on two Zen 4 cores. */
@@ -43,7 +42,6 @@ static qkv_status label(chapter *h)
 static qkv_status make_model(chapter *h)
 {
     qkv_vit_config c;
-    qkv_picture_format f = {.height = TOUR_SIDE, .width = TOUR_SIDE, .channels = 3, .resample = 2};
     size_t i = 0;
     while (h->t->seconds < sizes[i].seconds)
         i++;
@@ -60,8 +58,7 @@ static qkv_status make_model(chapter *h)
         status = qkv_model_init(h->model, h->t->page->c->common.seed);
     if (status)
         return status;
-    qkv_pixels_stats(h->p.train, NULL, qkv_pixels_count(h->p.train), f.mean, f.std);
-    qkv_model_set_pictures(h->model, &f);
+    tour_pictures_format(&h->p, h->model);
     page_text(h->t->page, "The model: %zu convolutions make %d x %d tokens of a picture, %zu "
                           "blocks of %zu channels follow, %zu parameters.",
               c.convolutions, TOUR_SIDE >> c.convolutions, TOUR_SIDE >> c.convolutions,
@@ -82,8 +79,7 @@ static qkv_status learn(chapter *h)
     qkv_status status = qkv_task_recognize(&task, h->model, h->p.train, NULL, &o,
                                            h->t->page->c->common.seed);
     if (!status)
-        status = tour_train(&h->training, h->t, &task, &s, h->t->dir,
-                            TRAINING_SHARE * h->t->seconds);
+        status = tour_train(&h->training, h->t, &task, &s, h->t->dir, tour_pictures_time(h->t));
     qkv_task_destroy(&task);
     return status;
 }

@@ -135,6 +135,21 @@ void tour_pictures_close(tour_pictures *p)
     *p = (tour_pictures){0};
 }
 
+double tour_pictures_time(const tour *t)
+{
+    static const double share = 0.87, least = 0.2; /* of the chapter; seconds */
+    double left = share * t->seconds - (qkv__now() - t->begun);
+    return left > least ? left : least;
+}
+
+void tour_pictures_format(const tour_pictures *p, qkv_model *m)
+{
+    size_t side = qkv_pixels_height(p->train);
+    qkv_picture_format f = {.height = side, .width = side, .channels = 3, .resample = 2};
+    qkv_pixels_stats(p->train, NULL, qkv_pixels_count(p->train), f.mean, f.std);
+    qkv_model_set_pictures(m, &f);
+}
+
 void tour_pictures_tell(const tour_pictures *p, const tour *t)
 {
     size_t side = qkv_pixels_height(p->train);

@@ -3,6 +3,7 @@
 #define QKV_CLI_TOUR_PICTURES_H
 
 #include "cli/tour.h"
+#include "qkv/model.h"
 #include "qkv/pixels.h"
 
 enum { TOUR_SIDE = 32 };
@@ -21,6 +22,12 @@ typedef struct {
  * the same order whatever the two are. On failure *out is empty. */
 qkv_status tour_pictures_read(tour_pictures *out, const tour *t, size_t side, uint8_t background);
 void tour_pictures_close(tour_pictures *p); /* an empty one is allowed */
+
+/* Seconds that training may take after that: most of what is left of the chapter's. */
+double tour_pictures_time(const tour *t);
+
+/* How pictures of the size are wanted, normalised by those learnt from. */
+void tour_pictures_format(const tour_pictures *p, qkv_model *m);
 
 /* Says what they are, how many, and of what size. */
 void tour_pictures_tell(const tour_pictures *p, const tour *t);
