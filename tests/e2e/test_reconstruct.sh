@@ -108,7 +108,8 @@ printf 'no picture' >text.png
     refused 1 'text.png' train reconstruct --images text.png $run --out new --quiet
     refused 1 'cannot be cut' train reconstruct --images $images --set patch_size=5 $run \
         --out new --quiet
-    refused 1 'no preset "giant"' train reconstruct --images $images $run --model giant \
+    # before a picture is read
+    refused 1 'no preset "giant"' train reconstruct --images text.png $run --model giant \
         --out new --quiet
     refused 1 'multiples of 4' train reconstruct --images $images --set hidden_size=34 $run \
         --out new --quiet
