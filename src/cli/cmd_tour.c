@@ -24,7 +24,7 @@
     X(bert, 150, "A BERT fills in blanks, and tells code from prose")                          \
     X(forecast, 40, "A transformer forecasts a series, beside the naive forecasts")            \
     X(classify, 90, "A small transformer tells what is in a picture")                          \
-    X(segment, 60, "Which pixels are the picture, and which the background")                   \
+    X(segment, 80, "Which pixels are the picture, and which the background")                   \
     X(reconstruct, 120, "A masked autoencoder fills in what is hidden of pictures")            \
     X(colorize, 90, "Patches that lack their colour attend to the others")                     \
     X(gpt, 300, "A GPT reads source code and writes some")

@@ -150,7 +150,8 @@ static void test_font(void **state)
     qkv_pictures_close(p);
 }
 
-/* Cut anywhere, it is refused with its name; so is a font without pictures. */
+/* Cut anywhere, it is refused with its name; so is a font without pictures. Without memory nothing
+ * is left behind. */
 static void test_bad_font(void **state)
 {
     (void)state;
@@ -166,6 +167,13 @@ static void test_bad_font(void **state)
     put_file(in(folder, "x.ttf"), data, size);
     assert_int_equal(qkv_pictures_open(&p, ctx, in(folder, "x.ttf")), QKV_E_UNSUPPORTED);
     free(data);
+    for (size_t n = 0; n < 12; n++) {
+        memory.left = n;
+        if (qkv_pictures_open(&p, ctx, GOLDEN "/io/emoji.ttf") == QKV_OK)
+            n = 12;
+        qkv_pictures_close(p);
+    }
+    memory.left = SIZE_MAX;
 }
 
 static void test_refused(void **state)
