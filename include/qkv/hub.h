@@ -54,8 +54,9 @@ typedef struct {
 qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
                           const qkv_hub_import_options *options);
 
-/* Writes the weights of a vit or vit_mae as one .safetensors file with such names, which has no
- * place for heads and norm_eps. QKV_E_UNSUPPORTED for other models. options may be NULL. */
+/* Writes the weights of a vit or vit_mae with such names, as a .safetensors file or, when path ends
+ * in .pth, as {"model": ..} for torch.load, at most 2 GiB. Heads and norm_eps have no place there.
+ * QKV_E_UNSUPPORTED for other models. options may be NULL. */
 qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_options *options);
 
 /* ---- how a directory says that its model is to be searched ------------------------------ */

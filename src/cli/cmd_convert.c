@@ -35,8 +35,8 @@ static const qkv_option rows[] = {
     {.flag = "skip-objects", .type = QKV_OPT_BOOL, .offset = offsetof(settings, skip_objects),
      .help = "of a FILE, leave out objects of unknown classes instead of refusing it"},
     {.flag = "to", .type = QKV_OPT_ENUM, .offset = offsetof(settings, to), .names = targets,
-     .initial = "directory", .help = "what OUT is: a directory, or a .safetensors file with the "
-                                     "names of timm or of facebookresearch/mae"},
+     .initial = "directory", .help = "what OUT is: a directory, or a .safetensors or .pth file "
+                                     "with the names of timm or of facebookresearch/mae"},
     {.key = "num_attention_heads", .type = QKV_OPT_SIZE, .max = 1e6, .initial = "0",
      .offset = offsetof(settings, heads), .help = "of such a FILE; 0: hidden_size / 64"},
     {.key = "decoder_num_attention_heads", .type = QKV_OPT_SIZE, .max = 1e6, .initial = "0",
@@ -262,7 +262,8 @@ static const char *const examples[] = {
     "qkv convert gpt2/pytorch_model.bin gpt2-new",
     "qkv convert last.ckpt vqgan --under state_dict --skip-objects",
     "qkv convert vit_tiny.safetensors runs/tiny",
-    "qkv convert runs/digits digits.safetensors --to timm", NULL};
+    "qkv convert runs/digits digits.safetensors --to timm",
+    "qkv convert runs/mae mae.pth --to mae", NULL};
 
 const cli_command cli_convert = {
     .manual = {.name = "convert", .summary = "store a model in another number type, or in shards",

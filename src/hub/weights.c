@@ -4,6 +4,7 @@
 
 #include "hub/hub.h"
 #include "io/file.h"
+#include "io/pytorch.h"
 
 static size_t row_count(const qkv_row *row)
 {
@@ -291,6 +292,12 @@ static qkv_status visit_all(qkv_model *m, bool named, qkv_row_fn *fn, saver *s)
     return named ? qkv__hub_visit_named(m, "", fn, s) : qkv_model_visit(m, fn, s);
 }
 
+static bool ends_in_pth(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 4 && strcmp(path + n - 4, ".pth") == 0;
+}
+
 static qkv_status write_file(qkv_model *m, const char *path, const qkv_hub_save_options *o,
                              bool named)
 {
@@ -304,7 +311,9 @@ static qkv_status write_file(qkv_model *m, const char *path, const qkv_hub_save_
         status = visit_all(m, named, add_row, &s);
     qkv_safetensors_options options = {.shard_bytes = o->shard_bytes};
     if (!status)
-        status = qkv_safetensors_save(s.ctx, path, s.entries, s.count, &options);
+        status = named && ends_in_pth(path)
+                     ? qkv__pytorch_write(s.ctx, path, "model", s.entries, s.count)
+                     : qkv_safetensors_save(s.ctx, path, s.entries, s.count, &options);
     for (size_t i = 0; s.entries && i < s.count; i++)
         qkv__free(s.ctx, (char *)(uintptr_t)s.entries[i].name);
     qkv__free(s.ctx, s.rows);

@@ -1,4 +1,4 @@
-/* pytorch.h - what torch.save wrote (.pth, .pt, .bin, .ckpt), as named tensors.
+/* pytorch.h - what torch.save wrote (.pth, .pt, .bin, .ckpt), as named tensors; and the like of it.
  *
  * Both formats are read: the zip archive, and the pickles one after another of before 1.6. Only
  * tensors and containers are built; a file that asks for any other class or function is refused
@@ -49,5 +49,10 @@ qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store 
 
 /* The same tensors for those who read safetensors; p outlives it. On failure *out is NULL. */
 qkv_status qkv__pytorch_view(qkv_safetensors **out, const qkv__pytorch *p);
+
+/* Writes {under: {name: tensor}} to path, atomically, for torch.load. Entries are F32, F16 or BF16,
+ * from data or fill. QKV_E_UNSUPPORTED beyond 2 GiB. */
+qkv_status qkv__pytorch_write(qkv_context *ctx, const char *path, const char *under,
+                              const qkv_safetensors_entry *entries, size_t count);
 
 #endif

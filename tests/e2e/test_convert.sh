@@ -63,6 +63,14 @@ convert "$out/mae" "$out/mae.safetensors" --to mae
 convert "$out/mae.safetensors" "$out/mae2" --set num_attention_heads=2 \
     --set decoder_num_attention_heads=2
 same mae2 mae
+convert "$out/mae" "$out/mae.pth" --to mae
+convert "$out/mae.pth" "$out/mae4" --set num_attention_heads=2 --set decoder_num_attention_heads=2
+same mae4 mae
+convert "$out/mae" "$out/half.pth" --to mae --dtype bf16
+convert "$out/half.pth" "$out/half" --set num_attention_heads=2 \
+    --set decoder_num_attention_heads=2 --dtype bf16
+convert "$out/mae" "$out/expected-half" --dtype bf16
+same half expected-half
 "$QKV" convert "$out/mae.safetensors" "$out/mae3" 2>"$out/note"
 grep -q 'num_attention_heads is taken to be 1, hidden_size / 64' "$out/note" ||
     fail "$(cat "$out/note")"

@@ -334,6 +334,29 @@ static void two_models_must_be_told_apart(void **state)
     assert_non_null(strstr(qkv_context_message(ctx), "two models, beneath \"a.\" and \"b.\""));
 }
 
+/* Nothing stays of a file that could not be written. */
+static void every_allocation_of_an_archive_fails_once(void **state)
+{
+    (void)state;
+    qkv_model *m = make_mae(), *again;
+    const char *path = in(folder, "a.pth");
+    number(m);
+    for (size_t n = 0;; n++) {
+        memory.left = n;
+        qkv_status status = qkv_hub_export(m, path, NULL);
+        memory.left = SIZE_MAX;
+        assert_true(n < 10000);
+        if (!status)
+            break;
+        assert_int_equal(status, QKV_E_MEMORY);
+        assert_int_equal(files_in(folder), 0);
+    }
+    again = import("a.pth", NULL);
+    assert_same(m, again);
+    qkv_model_destroy(again);
+    qkv_model_destroy(m);
+}
+
 static void every_allocation_fails_once(void **state)
 {
     (void)state;
@@ -366,6 +389,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_names_are_nobodys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_one_sentence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_models_must_be_told_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_allocation_of_an_archive_fails_once, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(every_allocation_fails_once, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 """named.py - other libraries' names: timm's, and those of facebookresearch/mae."""
 import os
+import zipfile
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -95,10 +96,14 @@ def maes(qkv, _, scratch):
                  "--set", f"norm_pix_loss={str(c.norm_pix_loss).lower()}"]
         right = {k.replace("decoder_encoder.layer", "decoder_layers"): x
                  for k, x in tensors_of(made).items()}
-        pth = os.path.join(folder, "there.pth")
+        pth, own = os.path.join(folder, "there.pth"), os.path.join(folder, "own.pth")
         torch.save({"model": load_file(there), "epoch": 7}, pth)
-        for path in there, pth:
-            back = os.path.join(folder, "back" + os.path.splitext(path)[1])
+        qkv.run("convert", made, own, "--to", "mae")
+        check_same("torch.load", torch.load(own)["model"], load_file(there))
+        check_same("torch.load, mapped", torch.load(own, mmap=True)["model"], load_file(there))
+        check("a sound archive", zipfile.ZipFile(own).testzip() is None)
+        for path in there, pth, own:
+            back = os.path.join(folder, "back-" + os.path.basename(path))
             qkv.run("convert", path, back, *heads)
             check_same(f"{os.path.basename(path)} and back", tensors_of(back), right)
         check_patches(qkv, back, open_model(ViTMAEForPreTraining, back))
