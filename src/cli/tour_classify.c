@@ -43,7 +43,8 @@ static qkv_status make_model(chapter *h)
 {
     qkv_vit_config c;
     size_t i = 0;
-    while (h->t->seconds < sizes[i].seconds)
+    double effort = tour_pictures_effort(h->t);
+    while (effort < sizes[i].seconds)
         i++;
     qkv_option_defaults(qkv_model_type_config(&qkv_cct_type), &c);
     c.trunk.image = TOUR_SIDE;

@@ -29,7 +29,8 @@ static qkv_status make_model(chapter *h)
     qkv_dense_config c;
     double mean[2];
     size_t i = 0;
-    while (h->t->seconds < sizes[i].seconds)
+    double effort = tour_pictures_effort(h->t);
+    while (effort < sizes[i].seconds)
         i++;
     qkv_option_defaults(qkv_model_type_config(&qkv_colorizer_type), &c);
     c.trunk.image = TOUR_SIDE;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "qkv/machine.h"
 
 enum { HOLD_OUT_EVERY = 8, MOST = 4000 };
 
@@ -140,6 +141,14 @@ double tour_pictures_time(const tour *t)
     static const double share = 0.87, least = 0.2; /* of the chapter; seconds */
     double left = share * t->seconds - (qkv__now() - t->begun);
     return left > least ? left : least;
+}
+
+double tour_pictures_effort(const tour *t)
+{
+    static const double reference = 230e9, few = 30; /* operations a second; seconds */
+    return t->seconds < few
+               ? t->seconds
+               : t->seconds * qkv_machine_peak_flops(t->page->c->ctx, 1) / reference;
 }
 
 void tour_pictures_format(const tour_pictures *p, qkv_model *m)

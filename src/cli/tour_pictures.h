@@ -26,6 +26,9 @@ void tour_pictures_close(tour_pictures *p); /* an empty one is allowed */
 /* Seconds that training may take after that: most of what is left of the chapter's. */
 double tour_pictures_time(const tour *t);
 
+/* The chapter's seconds, as many as two Zen 4 cores would need for the same work. */
+double tour_pictures_effort(const tour *t);
+
 /* How pictures of the size are wanted, normalised by those learnt from. */
 void tour_pictures_format(const tour_pictures *p, qkv_model *m);
 

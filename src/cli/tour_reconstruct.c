@@ -25,7 +25,8 @@ static qkv_status make_model(chapter *h)
 {
     qkv_mae_config c;
     size_t i = 0;
-    while (h->t->seconds < sizes[i].seconds)
+    double effort = tour_pictures_effort(h->t);
+    while (effort < sizes[i].seconds)
         i++;
     qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
     (void)qkv_mae_preset(sizes[i].preset, &c);

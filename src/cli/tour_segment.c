@@ -122,7 +122,8 @@ static qkv_status make_model(chapter *h)
     static const char *const names[CLASSES] = {"0", "255"}; /* of a mask's greys */
     qkv_dense_config c;
     size_t i = 0;
-    while (h->t->seconds < sizes[i].seconds)
+    double effort = tour_pictures_effort(h->t);
+    while (effort < sizes[i].seconds)
         i++;
     qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
     c.trunk.image = TOUR_SIDE;
