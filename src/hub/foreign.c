@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "hub/hub.h"
+#include "io/file.h"
 #include "io/pytorch.h"
 #include "model/model.h"
 #include "qkv/mae.h"
 
-enum { NAME = 512, HEAD_WIDTH = 64, DECODER_HEAD_WIDTH = 32, BICUBIC = 3 };
+enum { NAME = 512, HEAD_WIDTH = 64, DECODER_HEAD_WIDTH = 32, BILINEAR = 2, BICUBIC };
 static const double NORM_EPS = 1e-6, INIT_RANGE = 0.02;
 
 typedef struct {
@@ -160,19 +161,70 @@ static qkv_status derive_decoder(const foreign *f, const qkv_hub_import_options 
 
 /* ---- the model ------------------------------------------------------------------------------ */
 
+/* As many numbers as the picture has channels; absent: they stay. */
+static qkv_status read_channels(const qkv__json *j, const char *key, double least, size_t count,
+                                double *out)
+{
+    qkv__json list, item;
+    if (!qkv__json_has(j, key))
+        return QKV_OK;
+    qkv_status status = qkv__json_get_array(j, key, &list);
+    if (!status && qkv__json_count(&list) != count)
+        return qkv__json_fail(j, key, "expected %zu numbers, found %zu", count,
+                              qkv__json_count(&list));
+    for (size_t i = 0; i < count && !status; i++) {
+        qkv__json_item(&list, i, &item);
+        status = qkv__json_get_real(&item, NULL, least, 1e6, &out[i]);
+    }
+    return status;
+}
+
+/* timm's own config.json beside the file says how that model wants pictures. */
+static qkv_status read_neighbour(const foreign *f, const char *path, qkv_picture_format *p)
+{
+    qkv__json root, j;
+    const char *filter = "bicubic";
+    qkv_status status = qkv__json_load(&root, f->ctx, path);
+    if (status)
+        return status;
+    if (qkv__json_has(&root, "pretrained_cfg")) {
+        status = qkv__json_get_object(&root, "pretrained_cfg", &j);
+        if (!status)
+            status = read_channels(&j, "mean", -1e6, p->channels, p->mean);
+        if (!status)
+            status = read_channels(&j, "std", 1e-6, p->channels, p->std);
+        if (!status)
+            status = qkv__json_opt_string(&j, "interpolation", &filter);
+        p->resample = !status && strcmp(filter, "bilinear") == 0 ? BILINEAR : BICUBIC;
+    }
+    qkv__json_free(&root);
+    return status;
+}
+
 /* What either library does to pictures, unless a model of it says otherwise. */
-static void set_pictures(qkv_model *m, const qkv_patches_config *c)
+static qkv_status set_pictures(const foreign *f, qkv_model *m, const qkv_patches_config *c)
 {
     static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
     qkv_picture_format p = {.height = c->image, .width = c->image, .resample = BICUBIC,
-                            .channels = c->channels == 1 ? 1 : 3};
+                            .channels = c->channels};
     bool mae = qkv_model_type_of(m) == &qkv_mae_type;
+    if (c->channels != 1 && c->channels != 3)
+        return QKV_OK;
     for (int i = 0; i < 3; i++) {
         p.mean[i] = mae ? mean[i] : 0.5;
         p.std[i] = mae ? std[i] : 0.5;
     }
-    if (c->channels == 1 || c->channels == 3)
+    qkv__str path;
+    qkv__str_init(&path, f->ctx);
+    qkv__str_add(&path, f->path, (size_t)(qkv__path_name(f->path) - f->path));
+    qkv__str_puts(&path, "config.json");
+    qkv_status status = path.failed ? QKV_E_MEMORY : QKV_OK;
+    if (!status && qkv__file_exists(path.data))
+        status = read_neighbour(f, path.data, &p);
+    qkv__str_free(&path);
+    if (!status)
         qkv_model_set_pictures(m, &p);
+    return status;
 }
 
 static qkv_status make(qkv_model **out, const foreign *f, const qkv_model_type *type,
@@ -201,9 +253,7 @@ static qkv_status import(qkv_model **out, const foreign *f, const qkv_hub_import
         status = measure(f, "head.weight", 2, 0, &vit.classes);
     if (!status)
         status = mae ? make(out, f, &qkv_mae_type, &full) : make(out, f, &qkv_vit_type, &vit);
-    if (!status)
-        set_pictures(*out, trunk);
-    return status;
+    return status ? status : set_pictures(f, *out, trunk);
 }
 
 qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,

@@ -240,6 +240,33 @@ static void masked_autoencoders_come_back(void **state)
     qkv_model_destroy(m);
 }
 
+/* timm's own config.json, as it lies beside its files. */
+static void pictures_are_as_the_neighbour_says(void **state)
+{
+    static const char text[] =
+        "{\"architecture\": \"deit_tiny\", \"pretrained_cfg\": {\"mean\": [0.485, 0.456, 0.406], "
+        "\"std\": [0.229, 0.224, 0.225], \"interpolation\": \"bilinear\"}}";
+    static const char bad_text[] = "{\"pretrained_cfg\": {\"mean\": [0.485, 0.456]}}";
+    (void)state;
+    qkv_model *m = make_vit(64, true);
+    export(m, "a.safetensors");
+    qkv_model_destroy(m);
+    m = import("a.safetensors", NULL);
+    assert_true(qkv_model_pictures(m)->mean[0] == 0.5);
+    assert_int_equal(qkv_model_pictures(m)->resample, 3);
+    qkv_model_destroy(m);
+    put_file(in(folder, "config.json"), text, strlen(text));
+    m = import("a.safetensors", NULL);
+    assert_true(qkv_model_pictures(m)->mean[2] == 0.406);
+    assert_true(qkv_model_pictures(m)->std[1] == 0.224);
+    assert_int_equal(qkv_model_pictures(m)->resample, 2);
+    qkv_model_destroy(m);
+    put_file(in(folder, "config.json"), bad_text, strlen(bad_text));
+    assert_int_equal(qkv_hub_import(&m, ctx, in(folder, "a.safetensors"), NULL), QKV_E_FORMAT);
+    assert_null(m);
+    assert_non_null(strstr(qkv_context_message(ctx), "expected 3 numbers, found 2"));
+}
+
 static void a_trunk_alone_gets_an_empty_head(void **state)
 {
     (void)state;
@@ -385,6 +412,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(vits_come_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_are_theirs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(masked_autoencoders_come_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pictures_are_as_the_neighbour_says, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trunk_alone_gets_an_empty_head, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_names_are_nobodys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_one_sentence, set_up, tear_down),
