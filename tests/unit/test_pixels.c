@@ -305,6 +305,32 @@ static void test_split(void **state)
     qkv_pixels_close(mixed);
 }
 
+/* Of 400 names that count up, 80 are held out: about as many from every hundred. */
+static void test_names_are_drawn_from_all(void **state)
+{
+    (void)state;
+    qkv_pixels_writer *w;
+    qkv_pixels *p;
+    qkv_held_out s;
+    const uint8_t pixel = 0;
+    char name[24];
+    assert_int_equal(qkv_pixels_create(&w, ctx, NULL, 1, 1, 1), QKV_OK);
+    for (unsigned i = 0; i < 400; i++) {
+        snprintf(name, sizeof name, "set/1f%03u.png", i);
+        assert_int_equal(qkv_pixels_add(w, &pixel, -1, name), QKV_OK);
+    }
+    assert_int_equal(qkv_pixels_finish(w, &p), QKV_OK);
+    assert_int_equal(qkv_pixels_split(&s, ctx, p, 80, QKV_SPLIT_NAME, false), QKV_OK);
+    size_t held[4] = {0};
+    for (size_t i = 0; i < s.valid_count; i++)
+        held[s.valid[i] / 100]++;
+    for (size_t i = 0; i < 4; i++)
+        if (held[i] < 10 || held[i] > 30)
+            fail_msg("%zu of 80 from hundred %zu", held[i], i);
+    qkv_held_out_free(&s);
+    qkv_pixels_close(p);
+}
+
 static void test_stats(void **state)
 {
     (void)state;
@@ -328,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_comes_out_as_put_in),
         cmocka_unit_test(test_format),
+        cmocka_unit_test(test_names_are_drawn_from_all),
         cmocka_unit_test(test_writing_fails_cleanly),
         cmocka_unit_test(test_refuses_what_lies),
         cmocka_unit_test(test_pictures),
