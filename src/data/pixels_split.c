@@ -62,7 +62,8 @@ static int by_key(const void *a, const void *b)
     return x->picture < y->picture ? -1 : x->picture > y->picture;
 }
 
-/* FNV-1a alone leaves names that begin alike together: its high bits hardly know the last letters. */
+/* FNV-1a alone leaves names that begin alike together: its high bits hardly know the last
+ * letters. */
 static uint64_t group_key(const char *name)
 {
     qkv__rng r;

@@ -158,31 +158,46 @@ static void ref_softmax_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *y,
     }
 }
 
-/* With m the largest logit and z_v = x_v - m:
- *     loss = log sum exp z - on z_t - off sum_{v != t} z_v. */
+/* Sum of exp(x - x[best]), x[best] being the largest. */
+static double exp_sum(const qkv_real *x, size_t best, size_t V)
+{
+    double sum = 1;
+    for (size_t v = 0; v < V; v++)
+        sum += v == best ? 0 : (double)real_exp(x[v] - x[best]);
+    return sum;
+}
+
+/* Returns z = log sum exp x. The loss, -sum q log p, is with m the largest logit
+ *     log sum exp(x - m) - on (x_t - m) - off sum_{v != t} (x_v - m). */
+static double reading(double *loss, const qkv_real *x, size_t target, const qkv_k_xent_args *a)
+{
+    size_t best = first_largest(x, a->V);
+    double max = (double)x[best], log_sum = log(exp_sum(x, best, a->V)), others = 0;
+    for (size_t v = 0; a->off != 0 && v < a->V; v++)
+        others += v == target ? 0 : (double)x[v] - max;
+    *loss = log_sum - a->on * ((double)x[target] - max) - a->off * others;
+    return max + log_sum;
+}
+
+static double probability(qkv_real x, double z)
+{
+    return (double)real_exp((qkv_real)((double)x - z));
+}
+
 static void xent_row(qkv_real *loss, qkv_real *nll, int32_t *argmax, qkv_real *dlogits,
                      const qkv_real *x, int32_t target, const qkv_k_xent_args *a)
 {
-    size_t best = first_largest(x, a->V), t = (size_t)target;
+    size_t t = (size_t)target;
     bool counts = target != a->ignore;
-    qkv_real max = x[best];
     if (argmax)
-        *argmax = (int32_t)best;
-    double sum = 0, others = 0;
-    for (size_t v = 0; counts && v < a->V; v++) {
-        sum += (double)real_exp(x[v] - max);
-        if (a->off != 0 && v != t)
-            others += (double)(x[v] - max);
-    }
-    double z = counts ? (double)(x[t] - max) : 0, log_sum = counts ? log(sum) : 0;
-    *loss = (qkv_real)(counts ? log_sum - a->on * z - a->off * others : 0);
+        *argmax = (int32_t)first_largest(x, a->V);
+    double sum = 0, z = counts ? reading(&sum, x, t, a) : 0;
+    *loss = (qkv_real)sum;
     if (nll)
-        *nll = (qkv_real)(log_sum - z);
-    if (!dlogits)
-        return;
-    for (size_t v = 0; v < a->V; v++) {
+        *nll = (qkv_real)(counts ? z - (double)x[t] : 0);
+    for (size_t v = 0; dlogits && v < a->V; v++) {
         double q = v == t ? a->on : a->off;
-        dlogits[v] = counts ? (qkv_real)(a->scale * ((double)real_exp(x[v] - max) / sum - q)) : 0;
+        dlogits[v] = (qkv_real)(counts ? a->scale * (probability(x[v], z) - q) : 0);
     }
 }
 
@@ -205,10 +220,9 @@ static void xent_soft_row(qkv_real *loss, qkv_real *nll, int32_t *argmax, qkv_re
     qkv_real max = x[best];
     if (argmax)
         *argmax = (int32_t)best;
-    double sum = 0, sum_target = 0, hard = 0, all = 0;
+    double sum = exp_sum(x, best, a->V), sum_target = 0, hard = 0, all = 0;
     for (size_t v = 0; v < a->V; v++) {
         double z = (double)(x[v] - max);
-        sum += (double)real_exp(x[v] - max);
         sum_target += (double)target[v];
         hard += target[v] == 0 ? 0 : (double)target[v] * z; /* 0 log 0 is 0 */
         all += a->off == 0 ? 0 : a->off * z;
@@ -236,19 +250,6 @@ static void ref_xent_soft(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int3
                       dlogits ? dlogits + r * V : NULL, logits + r * V, targets + r * V, args);
 }
 
-/* log sum exp of x, and the cross-entropy with the target. */
-static double reading(double *loss, const qkv_real *x, size_t target, const qkv_k_xent_args *a)
-{
-    double max = (double)x[first_largest(x, a->V)], sum = 0, others = 0;
-    for (size_t v = 0; v < a->V; v++) {
-        sum += (double)real_exp((qkv_real)((double)x[v] - max));
-        if (a->off != 0 && v != target)
-            others += (double)x[v] - max;
-    }
-    *loss = log(sum) - a->on * ((double)x[target] - max) - a->off * others;
-    return max + log(sum);
-}
-
 /* With p and q the probabilities and d = log p - log q: KL(p||q) = sum p d, whose gradients are
  * p (d - KL(p||q)) for the logits of p and q - p for those of q. */
 static void xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, const qkv_real *a,
@@ -265,14 +266,13 @@ static void xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, const qkv_
     double pq = 0, qp = 0, half = args->agreement / 2;
     for (size_t v = 0; v < V; v++) {
         double d = ((double)a[v] - za) - ((double)b[v] - zb);
-        pq += (double)real_exp((qkv_real)((double)a[v] - za)) * d;
-        qp -= (double)real_exp((qkv_real)((double)b[v] - zb)) * d;
+        pq += probability(a[v], za) * d;
+        qp -= probability(b[v], zb) * d;
     }
     *loss = (qkv_real)(of_a + of_b + half * (pq + qp));
     for (size_t v = 0; v < V && da; v++) {
         double y = v == t ? args->on : args->off, d = ((double)a[v] - za) - ((double)b[v] - zb);
-        double p = (double)real_exp((qkv_real)((double)a[v] - za));
-        double q = (double)real_exp((qkv_real)((double)b[v] - zb));
+        double p = probability(a[v], za), q = probability(b[v], zb);
         da[v] = (qkv_real)(args->scale * (p - y + half * (p * (d - pq) + p - q)));
         db[v] = (qkv_real)(args->scale * (q - y + half * (q * (-d - qp) + q - p)));
     }

@@ -178,8 +178,14 @@ static xent_stats row_stats(const float *x, bool want_total, size_t V)
     return s;
 }
 
-/* With m the largest logit and z_v = x_v - m:
+/* With m the largest logit and z_v = x_v - m, z being z_t:
  *     loss = log sum exp z - on z_t - off sum_{v != t} z_v. */
+static double row_loss(const xent_stats *s, double log_sum, double z, const qkv_k_xent_args *a)
+{
+    double others = a->off == 0 ? 0 : s->total - (double)a->V * (double)s->max - z;
+    return log_sum - a->on * z - a->off * others;
+}
+
 static void xent_row(float *loss, float *nll, int32_t *argmax, float *dlogits, const float *x,
                      int32_t target, const qkv_k_xent_args *a)
 {
@@ -198,8 +204,7 @@ static void xent_row(float *loss, float *nll, int32_t *argmax, float *dlogits, c
         return;
     }
     double z = (double)x[target] - (double)s.max, log_sum = log(s.sum);
-    double others = a->off == 0 ? 0 : s.total - (double)a->V * (double)s.max - z;
-    *loss = (float)(log_sum - a->on * z - a->off * others);
+    *loss = (float)row_loss(&s, log_sum, z, a);
     if (nll)
         *nll = (float)(log_sum - z);
     if (!dlogits)
@@ -231,8 +236,7 @@ static reading read_row(double *loss, const float *x, int32_t target, const qkv_
 {
     xent_stats s = row_stats(x, a->off != 0, a->V);
     double z = (double)x[target] - (double)s.max, log_sum = log(s.sum);
-    double others = a->off == 0 ? 0 : s.total - (double)a->V * (double)s.max - z;
-    *loss = log_sum - a->on * z - a->off * others;
+    *loss = row_loss(&s, log_sum, z, a);
     return (reading){x, (float)((double)s.max + log_sum)};
 }
 
@@ -272,10 +276,10 @@ static void xent_pair_row(float *loss, float *da, float *db, const float *a, con
 {
     *loss = 0;
     if (target == args->ignore) {
-        if (da)
+        if (da) {
             zero(da, args->V);
-        if (da)
             zero(db, args->V);
+        }
         return;
     }
     double of_a, of_b, gold = args->scale * (args->on - args->off);

@@ -385,9 +385,10 @@ static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const
 {
     qkv_context *ctx = qkv_model_context(m);
     size_t n = small->width * small->height;
-    qkv_real *lab = qkv__malloc(ctx, n * (3 + IN) * sizeof *lab), *in = lab + 3 * n;
+    qkv_real *lab = qkv__malloc(ctx, n * (3 + IN) * sizeof *lab);
     if (!lab)
         return QKV_E_MEMORY;
+    qkv_real *in = lab + 3 * n;
     qkv_bytes_to_lab(lab, small->data, n);
     put_lightness(in, lab, n);
     qkv_status status = read_hints(in, m, whole, hints, count);

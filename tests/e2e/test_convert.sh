@@ -49,13 +49,14 @@ refused() {
 { printf '\000\000\010\003\000\000\000\074\000\000\000\010\000\000\000\010'
   head -c 3840 "$QKV_SOURCE/src/hub/config.c"; } >"$out/images-idx3-ubyte"
 { printf '\000\000\010\001\000\000\000\074'
-  for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\001\002\000\001\002'; done
+  printf '\000\001\002\000\001\002%.0s' 1 2 3 4 5 6 7 8 9 10
 } >"$out/labels-idx1-ubyte"
-small="--model nano --set patch_size=4 --steps 1 --threads 1 --quiet"
-"$QKV" train classify --data "$out/images-idx3-ubyte" --type vit --out "$out/vit" $small ||
-    fail "train classify"
-"$QKV" train reconstruct --images "$out/images-idx3-ubyte" --out "$out/mae" $small \
-    --set num_channels=1 || fail "train reconstruct"
+train_small() {
+    "$QKV" train "$@" --model nano --set patch_size=4 --steps 1 --threads 1 --quiet ||
+        fail "train $*"
+}
+train_small classify --data "$out/images-idx3-ubyte" --type vit --out "$out/vit"
+train_small reconstruct --images "$out/images-idx3-ubyte" --out "$out/mae" --set num_channels=1
 convert "$out/vit" "$out/timm.safetensors" --to timm
 convert "$out/timm.safetensors" "$out/vit2" --set num_attention_heads=2
 same vit2 vit
