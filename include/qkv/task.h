@@ -10,16 +10,21 @@
 
 QKV_BEGIN_DECLS
 
+enum { QKV_MEASURES = 8 }; /* of one evaluation, at most */
+
 /* Named results of an evaluation; the first is the one that checkpoints are chosen by. */
 typedef struct {
     struct {
         const char *name; /* "loss", "perplexity", "accuracy"; static */
         double value;
-    } item[8];
+    } item[QKV_MEASURES];
     int count;
     bool more_is_better;   /* of the first */
     size_t scored, units;  /* how much of the held-out data was judged, and all there is */
 } qkv_measures;
+
+/* name is not copied. One measure more than there is room for is left out. */
+void qkv_measures_add(qkv_measures *m, const char *name, double value);
 
 /* Which samples of an update's batch a call is about: first .. first+count-1 of `total`. */
 typedef struct {
@@ -38,9 +43,10 @@ typedef struct {
     /* The part's share of the batch's mean loss: the shares of all parts add up to it. Recorded
      * on t. NULL on failure (the tape says why). */
     qkv_tensor *(*loss)(void *self, qkv_tape *t, const qkv_task_part *part);
-    /* Measures on held-out data, on at most `limit` units (0: all). NULL: nothing is held out. */
+    /* Measures on held-out data, on at most `limit` units (0: all). Asked only of tasks that have
+     * such data; NULL: none ever has. */
     qkv_status (*evaluate)(void *self, qkv_tape *t, size_t limit, qkv_measures *out);
-    size_t (*units)(void *self); /* in a sample */
+    size_t (*units)(void *self); /* in a sample; NULL: 1 */
     double (*flops)(void *self); /* of a training step, for one sample */
     void (*destroy)(void *self); /* NULL: nothing to free */
 } qkv_task_type;
@@ -50,7 +56,10 @@ typedef struct {
     void *self;
     qkv_model *model;
     uint64_t seed; /* of batches and dropout */
+    bool held_out; /* there are data to judge on */
 } qkv_task;
+
+void qkv_task_destroy(qkv_task *task);
 
 /* ---- continuing text ----------------------------------------------------------------------- */
 
@@ -58,7 +67,6 @@ typedef struct {
  * and the model must outlive the task. On failure out->self is NULL. */
 qkv_status qkv_task_lm(qkv_task *out, qkv_model *model, const qkv_tokens *train,
                        const qkv_tokens *valid, size_t length, uint64_t seed);
-void qkv_task_destroy(qkv_task *task);
 
 typedef struct {
     double loss;       /* mean -log p of a token, nats */

@@ -59,12 +59,6 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows};
 
-void eval_add(qkv_measures *m, const char *name, double value)
-{
-    m->item[m->count].name = name;
-    m->item[m->count++].value = value;
-}
-
 qkv_status eval_held_out(const eval *e, const char *name, char **path)
 {
     qkv_context *ctx = e->c->ctx;

@@ -30,8 +30,6 @@ bool eval_takes_colorize(const qkv_model *m);
 bool eval_takes_segment(const qkv_model *m);
 bool eval_takes_reconstruct(const qkv_model *m);
 
-void eval_add(qkv_measures *m, const char *name, double value);
-
 /* DIR/train/name, where training keeps what it held out, to be freed with qkv__free; an error when
  * there is no such file. */
 qkv_status eval_held_out(const eval *e, const char *name, char **path);

@@ -21,13 +21,13 @@ qkv_status eval_forecast(eval *e, qkv_measures *out)
     qkv_series series = cli_series(&rows);
     if (!status && qkv_forecast_evaluate(e->model, e->tape, &series, 0, &s))
         status = qkv__fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
-    eval_add(out, "loss", s.loss);
-    eval_add(out, "mse", s.mse);
-    eval_add(out, "mae", s.mae);
-    eval_add(out, "persistence", s.persistence);
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "mse", s.mse);
+    qkv_measures_add(out, "mae", s.mae);
+    qkv_measures_add(out, "persistence", s.persistence);
     if (isfinite(s.seasonal))
-        eval_add(out, "seasonal", s.seasonal);
-    eval_add(out, "ratio", s.ratio);
+        qkv_measures_add(out, "seasonal", s.seasonal);
+    qkv_measures_add(out, "ratio", s.ratio);
     out->scored = s.windows;
     qkv_array_free(&rows);
     return status;

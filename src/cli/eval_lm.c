@@ -32,9 +32,9 @@ qkv_status eval_lm(eval *e, qkv_measures *out)
     status = qkv_lm_evaluate(e->model, e->tape, tokens, qkv_lm_positions(e->model), 0, &s);
     if (status)
         qkv__fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
-    eval_add(out, "loss", s.loss);
-    eval_add(out, "perplexity", s.perplexity);
-    eval_add(out, "bits_per_byte", s.bits_per_byte);
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "perplexity", s.perplexity);
+    qkv_measures_add(out, "bits_per_byte", s.bits_per_byte);
     out->scored = s.tokens;
     qkv_tokens_close(tokens);
     return status;

@@ -38,10 +38,10 @@ qkv_status eval_colorize(eval *e, qkv_measures *out)
                                       &pictures);
     if (!status)
         status = qkv_colorize_evaluate(e->model, e->tape, pictures, 0, &s);
-    eval_add(out, "psnr", s.psnr);
-    eval_add(out, "psnr_hints", s.psnr_hints);
-    eval_add(out, "psnr_mean", s.mean);
-    eval_add(out, "psnr_nearest", s.nearest);
+    qkv_measures_add(out, "psnr", s.psnr);
+    qkv_measures_add(out, "psnr_hints", s.psnr_hints);
+    qkv_measures_add(out, "psnr_mean", s.mean);
+    qkv_measures_add(out, "psnr_nearest", s.nearest);
     out->scored = s.pictures;
     qkv_pixels_close(pictures);
     return status;
@@ -56,10 +56,10 @@ qkv_status eval_reconstruct(eval *e, qkv_measures *out)
                                       c->trunk.channels, &pictures);
     if (!status)
         status = qkv_reconstruct_evaluate(e->model, e->tape, pictures, e->mask, 0, &s);
-    eval_add(out, "psnr", s.psnr);
-    eval_add(out, "loss", s.loss);
-    eval_add(out, "psnr_mean", s.mean);
-    eval_add(out, "psnr_nearest", s.nearest);
+    qkv_measures_add(out, "psnr", s.psnr);
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "psnr_mean", s.mean);
+    qkv_measures_add(out, "psnr_nearest", s.nearest);
     out->scored = s.pictures;
     qkv_pixels_close(pictures);
     return status;
@@ -89,9 +89,9 @@ qkv_status eval_segment(eval *e, qkv_measures *out)
     const qkv_segment_data held_out = {data.images, data.classes};
     if (!status)
         status = qkv_segment_evaluate(e->model, e->tape, &held_out, 0, &s);
-    eval_add(out, "miou", s.miou);
-    eval_add(out, "accuracy", s.accuracy);
-    eval_add(out, "loss", s.loss);
+    qkv_measures_add(out, "miou", s.miou);
+    qkv_measures_add(out, "accuracy", s.accuracy);
+    qkv_measures_add(out, "loss", s.loss);
     out->scored = s.pictures;
     cli_picture_set_close(&data);
     return status;

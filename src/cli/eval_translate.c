@@ -131,8 +131,8 @@ static qkv_status compare(judge *j, qkv_measures *out)
         return status;
     qkv_bleu_result(j->bleu, &bleu);
     qkv_chrf_result(j->chrf, &chrf);
-    eval_add(out, "bleu", bleu.bleu);
-    eval_add(out, "chrf", chrf.chrf);
+    qkv_measures_add(out, "bleu", bleu.bleu);
+    qkv_measures_add(out, "chrf", chrf.chrf);
     return QKV_OK;
 }
 
@@ -157,8 +157,8 @@ qkv_status eval_translate(eval *e, qkv_measures *out)
     qkv_status status = open_data(&j);
     if (!status)
         status = qkv_translate_evaluate(e->model, e->tape, j.records, 0, &s);
-    eval_add(out, "loss", s.loss);
-    eval_add(out, "perplexity", s.perplexity);
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "perplexity", s.perplexity);
     out->scored = s.tokens;
     if (!status)
         status = translate(&j);

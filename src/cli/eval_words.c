@@ -69,9 +69,9 @@ qkv_status eval_mlm(eval *e, qkv_measures *out)
     qkv_status status = open_records(e, &records);
     if (!status)
         status = qkv_mlm_evaluate(e->model, e->tape, records, e->tokenizer, NULL, 0, &s);
-    eval_add(out, "loss", s.loss);
-    eval_add(out, "perplexity", s.perplexity);
-    eval_add(out, "accuracy", s.accuracy);
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "perplexity", s.perplexity);
+    qkv_measures_add(out, "accuracy", s.accuracy);
     out->scored = s.words;
     qkv_records_close(records);
     return status;
@@ -84,9 +84,9 @@ qkv_status eval_classify(eval *e, qkv_measures *out)
     qkv_status status = open_records(e, &records);
     if (!status)
         status = qkv_classify_evaluate(e->model, e->tape, records, 0, &s);
-    eval_add(out, "loss", s.loss);
-    eval_add(out, "accuracy", s.accuracy);
-    eval_add(out, "f1", s.f1);
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "accuracy", s.accuracy);
+    qkv_measures_add(out, "f1", s.f1);
     out->scored = s.texts;
     qkv_records_close(records);
     return status;

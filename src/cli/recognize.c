@@ -129,8 +129,8 @@ qkv_status eval_recognize(eval *e, qkv_measures *out)
     qkv_status status = open_pictures(e, &pixels);
     if (!status)
         status = qkv_recognize_evaluate(e->model, e->tape, pixels, 0, &s);
-    eval_add(out, "accuracy", s.accuracy);
-    eval_add(out, "loss", s.loss);
+    qkv_measures_add(out, "accuracy", s.accuracy);
+    qkv_measures_add(out, "loss", s.loss);
     out->scored = s.pictures;
     qkv_pixels_close(pixels);
     return status;

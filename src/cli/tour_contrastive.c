@@ -93,19 +93,13 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     return qkv_infonce_loss(t, q, k, TEMPERATURE);
 }
 
-static size_t units(void *self)
-{
-    (void)self;
-    return 1;
-}
-
 static double flops(void *self)
 {
     enum { TEXT = 19 }; /* tokens, about */
     return qkv_bert_flops(((chapter *)self)->reader.model, 2 * TEXT, TEXT, 2);
 }
 
-static const qkv_task_type type = {"contrastive", "pairs", 1, loss, NULL, units, flops, NULL};
+static const qkv_task_type type = {"contrastive", "pairs", 1, loss, NULL, NULL, flops, NULL};
 
 static qkv_status make_model(chapter *h)
 {
@@ -129,7 +123,7 @@ static qkv_status make_model(chapter *h)
 static qkv_status learn(chapter *h)
 {
     tour *t = h->reader.t;
-    qkv_task task = {&type, h, h->reader.model, h->reader.seed};
+    qkv_task task = {&type, h, h->reader.model, h->reader.seed, false};
     cli_training s;
     cli_training_defaults(&s);
     s.loop.batch = BATCH;

@@ -213,23 +213,13 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
     if (status)
         return status;
-    out->item[0].name = "accuracy";
-    out->item[0].value = score.accuracy;
-    out->item[1].name = "loss";
-    out->item[1].value = score.loss;
-    out->item[2].name = "f1";
-    out->item[2].value = score.f1;
-    out->count = 3;
+    qkv_measures_add(out, "accuracy", score.accuracy);
+    qkv_measures_add(out, "loss", score.loss);
+    qkv_measures_add(out, "f1", score.f1);
     out->more_is_better = true;
     out->scored = score.texts;
     out->units = qkv_records_count(s->valid);
     return QKV_OK;
-}
-
-static size_t units(void *self)
-{
-    (void)self;
-    return 1;
 }
 
 static double flops(void *self)
@@ -251,10 +241,8 @@ static void destroy(void *self)
     qkv__free(ctx, s);
 }
 
-static const qkv_task_type classify_type = {"classify", "texts", 1, loss, evaluate, units, flops,
+static const qkv_task_type classify_type = {"classify", "texts", 1, loss, evaluate, NULL, flops,
                                             destroy};
-static const qkv_task_type classify_type_no_valid = {"classify", "texts", 1, loss, NULL, units,
-                                                     flops, destroy};
 
 static qkv_status check_options(qkv_context *ctx, const qkv_classify_options *o,
                                 const qkv_tokenizer *tokenizer)
@@ -295,6 +283,6 @@ qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records 
         destroy(s);
         return status;
     }
-    *out = (qkv_task){valid ? &classify_type : &classify_type_no_valid, s, model, seed};
+    *out = (qkv_task){&classify_type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

@@ -332,22 +332,19 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
 {
     colorize *s = self;
     qkv_colorize_score score;
+    *out = (qkv_measures){0};
     qkv_status status = qkv_colorize_evaluate(s->model, t, s->valid, limit, &score);
-    const struct {
-        const char *name;
-        double value;
-    } all[] = {{"psnr_both", (score.psnr + score.psnr_hints) / 2}, /* serves either use */
-               {"psnr", score.psnr},
-               {"psnr_hints", score.psnr_hints},
-               {"psnr_mean", score.mean},
-               {"psnr_nearest", score.nearest}};
-    *out = (qkv_measures){.more_is_better = true, .scored = score.pictures,
-                          .units = qkv_pixels_count(s->valid)};
-    for (; out->count < (int)(sizeof all / sizeof *all); out->count++) {
-        out->item[out->count].name = all[out->count].name;
-        out->item[out->count].value = all[out->count].value;
-    }
-    return status;
+    if (status)
+        return status;
+    qkv_measures_add(out, "psnr_both", (score.psnr + score.psnr_hints) / 2); /* serves either use */
+    qkv_measures_add(out, "psnr", score.psnr);
+    qkv_measures_add(out, "psnr_hints", score.psnr_hints);
+    qkv_measures_add(out, "psnr_mean", score.mean);
+    qkv_measures_add(out, "psnr_nearest", score.nearest);
+    out->more_is_better = true;
+    out->scored = score.pictures;
+    out->units = qkv_pixels_count(s->valid);
+    return QKV_OK;
 }
 
 /* ---- colouring ------------------------------------------------------------------------------ */
@@ -438,7 +435,6 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
-static size_t units(void *self) { return (void)self, 1; }
 static double flops(void *self) { return qkv_dense_flops(((colorize *)self)->model, 1); }
 
 static void destroy(void *self)
@@ -449,10 +445,8 @@ static void destroy(void *self)
     qkv__free(s->ctx, s);
 }
 
-static const qkv_task_type colorize_type = {"colorize", "pictures", 1, loss, evaluate, units,
+static const qkv_task_type colorize_type = {"colorize", "pictures", 1, loss, evaluate, NULL,
                                             flops, destroy};
-static const qkv_task_type colorize_type_no_valid = {"colorize", "pictures", 1, loss, NULL, units,
-                                                     flops, destroy};
 
 qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                              const qkv_pixels *valid, const qkv_colorize_options *options,
@@ -470,6 +464,6 @@ qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *
         return QKV_E_MEMORY;
     *s = (colorize){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed,
                     .o = options ? *options : qkv_colorize_defaults()};
-    *out = (qkv_task){valid ? &colorize_type : &colorize_type_no_valid, s, model, seed};
+    *out = (qkv_task){&colorize_type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

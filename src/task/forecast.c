@@ -267,15 +267,11 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     qkv_status status = qkv_forecast_evaluate(f->model, t, &f->valid, limit, &s);
     if (status)
         return status;
-    const struct {
-        const char *name;
-        double value;
-    } all[] = {{"loss", s.loss}, {"mse", s.mse}, {"mae", s.mae}, {"persistence", s.persistence},
-               {"ratio", s.ratio}};
-    for (; out->count < (int)(sizeof all / sizeof *all); out->count++) {
-        out->item[out->count].name = all[out->count].name;
-        out->item[out->count].value = all[out->count].value;
-    }
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "mse", s.mse);
+    qkv_measures_add(out, "mae", s.mae);
+    qkv_measures_add(out, "persistence", s.persistence);
+    qkv_measures_add(out, "ratio", s.ratio);
     out->scored = s.rows;
     out->units = s.all;
     return QKV_OK;
@@ -294,8 +290,6 @@ static void destroy(void *self)
 
 static const qkv_task_type forecast_type = {"forecast", "rows", 1, loss, evaluate, units, flops,
                                             destroy};
-static const qkv_task_type forecast_type_no_valid = {"forecast", "rows", 1, loss, NULL, units,
-                                                     flops, destroy};
 
 qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *train,
                              const qkv_series *valid, uint64_t seed)
@@ -315,6 +309,6 @@ qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *
                     .seed = seed};
     if (judged_)
         f->valid = *valid;
-    *out = (qkv_task){judged_ ? &forecast_type : &forecast_type_no_valid, f, model, seed};
+    *out = (qkv_task){&forecast_type, f, model, seed, judged_};
     return QKV_OK;
 }

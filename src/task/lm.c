@@ -136,13 +136,9 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     qkv_status status = qkv_lm_evaluate(s->model, t, s->valid, s->length, limit, &score_);
     if (status)
         return status;
-    out->item[0].name = "loss";
-    out->item[0].value = score_.loss;
-    out->item[1].name = "perplexity";
-    out->item[1].value = score_.perplexity;
-    out->item[2].name = "bits_per_byte";
-    out->item[2].value = score_.bits_per_byte;
-    out->count = 3;
+    qkv_measures_add(out, "loss", score_.loss);
+    qkv_measures_add(out, "perplexity", score_.perplexity);
+    qkv_measures_add(out, "bits_per_byte", score_.bits_per_byte);
     out->scored = score_.tokens;
     out->units = qkv_tokens_count(s->valid) - 1;
     return QKV_OK;
@@ -165,8 +161,6 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type lm_type = {"lm", "tokens", 1, loss, evaluate, units, flops, destroy};
-static const qkv_task_type lm_type_no_valid = {"lm", "tokens", 1, loss, NULL, units, flops,
-                                               destroy};
 
 static qkv_status check_tokens(qkv_context *ctx, const qkv_model *m, const qkv_tokens *tokens,
                                const char *what, size_t least)
@@ -196,13 +190,6 @@ qkv_status qkv_task_lm(qkv_task *out, qkv_model *model, const qkv_tokens *train,
         return QKV_E_MEMORY;
     *s = (lm){.ctx = ctx, .model = model, .train = train, .valid = valid, .length = length,
               .seed = seed};
-    *out = (qkv_task){valid ? &lm_type : &lm_type_no_valid, s, model, seed};
+    *out = (qkv_task){&lm_type, s, model, seed, valid != NULL};
     return QKV_OK;
-}
-
-void qkv_task_destroy(qkv_task *task)
-{
-    if (task->self && task->type->destroy)
-        task->type->destroy(task->self);
-    *task = (qkv_task){0};
 }

@@ -292,13 +292,9 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     qkv_status status = evaluate_with(s->model, t, s->valid, &fixed, limit, &score);
     if (status)
         return status;
-    out->item[0].name = "loss";
-    out->item[0].value = score.loss;
-    out->item[1].name = "perplexity";
-    out->item[1].value = score.perplexity;
-    out->item[2].name = "accuracy";
-    out->item[2].value = score.accuracy;
-    out->count = 3;
+    qkv_measures_add(out, "loss", score.loss);
+    qkv_measures_add(out, "perplexity", score.perplexity);
+    qkv_measures_add(out, "accuracy", score.accuracy);
     out->scored = score.tokens;
     out->units = qkv_records_ids(s->valid, 0);
     return QKV_OK;
@@ -333,8 +329,6 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type mlm_type = {"mlm", "tokens", 1, loss, evaluate, units, flops, destroy};
-static const qkv_task_type mlm_type_no_valid = {"mlm", "tokens", 1, loss, NULL, units, flops,
-                                                destroy};
 
 qkv_mlm_options qkv_mlm_defaults(void) { return (qkv_mlm_options){.budget = 4096, .share = 0.15}; }
 
@@ -368,6 +362,6 @@ qkv_status qkv_task_mlm(qkv_task *out, qkv_model *model, const qkv_records *trai
         destroy(s);
         return status;
     }
-    *out = (qkv_task){valid ? &mlm_type : &mlm_type_no_valid, s, model, seed};
+    *out = (qkv_task){&mlm_type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

@@ -163,21 +163,12 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
     if (status)
         return status;
-    out->item[0].name = "accuracy";
-    out->item[0].value = score.accuracy;
-    out->item[1].name = "loss";
-    out->item[1].value = score.loss;
-    out->count = 2;
+    qkv_measures_add(out, "accuracy", score.accuracy);
+    qkv_measures_add(out, "loss", score.loss);
     out->more_is_better = true;
     out->scored = score.pictures;
     out->units = qkv_pixels_count(s->valid);
     return QKV_OK;
-}
-
-static size_t units(void *self)
-{
-    (void)self;
-    return 1;
 }
 
 static double flops(void *self)
@@ -193,10 +184,8 @@ static void destroy(void *self)
     qkv__free(s->ctx, s);
 }
 
-static const qkv_task_type recognize_type = {"recognize", "pictures", 1, loss, evaluate, units,
+static const qkv_task_type recognize_type = {"recognize", "pictures", 1, loss, evaluate, NULL,
                                              flops, destroy};
-static const qkv_task_type recognize_type_no_valid = {"recognize", "pictures", 1, loss, NULL,
-                                                      units, flops, destroy};
 
 qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                               const qkv_pixels *valid, const qkv_recognize_options *options,
@@ -224,6 +213,6 @@ qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels 
         destroy(s);
         return status;
     }
-    *out = (qkv_task){valid ? &recognize_type : &recognize_type_no_valid, s, model, seed};
+    *out = (qkv_task){&recognize_type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

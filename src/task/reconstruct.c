@@ -412,21 +412,12 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     qkv_status status = evaluate_with(s->model, t, s->valid, -1, false, limit, &score);
     if (status)
         return status;
-    out->item[0].name = "psnr";
-    out->item[0].value = score.psnr;
-    out->item[1].name = "loss";
-    out->item[1].value = score.loss;
-    out->count = 2;
+    qkv_measures_add(out, "psnr", score.psnr);
+    qkv_measures_add(out, "loss", score.loss);
     out->more_is_better = true;
     out->scored = score.pictures;
     out->units = qkv_pixels_count(s->valid);
     return QKV_OK;
-}
-
-static size_t units(void *self)
-{
-    (void)self;
-    return 1;
 }
 
 static double flops(void *self) { return qkv_mae_flops(((reconstruct *)self)->model, 1); }
@@ -440,9 +431,7 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type reconstruct_type = {"reconstruct", "pictures", 1, loss, evaluate,
-                                               units, flops, destroy};
-static const qkv_task_type reconstruct_type_no_valid = {"reconstruct", "pictures", 1, loss, NULL,
-                                                        units, flops, destroy};
+                                               NULL, flops, destroy};
 
 qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                                 const qkv_pixels *valid, const qkv_augment_options *augment,
@@ -476,6 +465,6 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
         destroy(s);
         return status;
     }
-    *out = (qkv_task){valid ? &reconstruct_type : &reconstruct_type_no_valid, s, model, seed};
+    *out = (qkv_task){&reconstruct_type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

@@ -240,18 +240,17 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
 {
     segment *s = self;
     qkv_segment_score score;
+    *out = (qkv_measures){0};
     qkv_status status = qkv_segment_evaluate(s->model, t, &s->valid, limit, &score);
-    const struct {
-        const char *name;
-        double value;
-    } all[] = {{"miou", score.miou}, {"accuracy", score.accuracy}, {"loss", score.loss}};
-    *out = (qkv_measures){.more_is_better = true, .scored = score.pictures,
-                          .units = qkv_pixels_count(s->valid.images)};
-    for (; out->count < (int)(sizeof all / sizeof *all); out->count++) {
-        out->item[out->count].name = all[out->count].name;
-        out->item[out->count].value = all[out->count].value;
-    }
-    return status;
+    if (status)
+        return status;
+    qkv_measures_add(out, "miou", score.miou);
+    qkv_measures_add(out, "accuracy", score.accuracy);
+    qkv_measures_add(out, "loss", score.loss);
+    out->more_is_better = true;
+    out->scored = score.pictures;
+    out->units = qkv_pixels_count(s->valid.images);
+    return QKV_OK;
 }
 
 /* ---- telling ------------------------------------------------------------------------------- */
@@ -302,7 +301,6 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
-static size_t units(void *self) { return (void)self, 1; }
 static double flops(void *self) { return qkv_dense_flops(((segment *)self)->model, 1); }
 
 static void destroy(void *self)
@@ -313,10 +311,8 @@ static void destroy(void *self)
     qkv__free(s->ctx, s);
 }
 
-static const qkv_task_type segment_type = {"segment", "pictures", 1, loss, evaluate, units, flops,
+static const qkv_task_type segment_type = {"segment", "pictures", 1, loss, evaluate, NULL, flops,
                                            destroy};
-static const qkv_task_type segment_type_no_valid = {"segment", "pictures", 1, loss, NULL, units,
-                                                    flops, destroy};
 
 qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_data *train,
                             const qkv_segment_data *valid, const qkv_segment_options *options,
@@ -336,6 +332,6 @@ qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_d
                    .o = options ? *options : qkv_segment_defaults()};
     if (valid)
         s->valid = *valid;
-    *out = (qkv_task){valid ? &segment_type : &segment_type_no_valid, s, model, seed};
+    *out = (qkv_task){&segment_type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

@@ -286,11 +286,8 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     qkv_status status = qkv_translate_evaluate(s->model, t, s->valid, limit, &r);
     if (status)
         return status;
-    out->item[0].name = "loss";
-    out->item[0].value = r.loss;
-    out->item[1].name = "perplexity";
-    out->item[1].value = r.perplexity;
-    out->count = 2;
+    qkv_measures_add(out, "loss", r.loss);
+    qkv_measures_add(out, "perplexity", r.perplexity);
     out->scored = r.tokens;
     out->units = qkv_records_ids(s->valid, TARGET);
     return QKV_OK;
@@ -307,8 +304,6 @@ static void destroy(void *self)
 
 static const qkv_task_type type = {"translate", "tokens", 1, loss, evaluate, units, flops,
                                    destroy};
-static const qkv_task_type type_no_valid = {"translate", "tokens", 1, loss, NULL, units, flops,
-                                            destroy};
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -374,6 +369,6 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
         return status;
     }
     s->pairs = (double)readings * n / (double)qkv_packs_per_epoch(s->packs);
-    *out = (qkv_task){valid ? &type : &type_no_valid, s, model, seed};
+    *out = (qkv_task){&type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

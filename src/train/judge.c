@@ -18,7 +18,7 @@ void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool be
                          .measures = m, .best = best};
     if (l->recent_time > 0) {
         double samples = (double)(l->recent_updates * l->o.batch) / l->recent_time;
-        e.units_per_s = samples * (double)type->units(l->task->self);
+        e.units_per_s = samples * (type->units ? (double)type->units(l->task->self) : 1);
         e.gflops = samples * type->flops(l->task->self) * 1e-9;
     }
     if (!l->event(l->user, &e))
@@ -43,7 +43,8 @@ static qkv_status measure(qkv__loop *l, size_t units, qkv_measures *m)
     const qkv_task_type *type = l->task->type;
     double begun = qkv__now();
     *m = (qkv_measures){0};
-    qkv_status status = type->evaluate ? type->evaluate(l->task->self, l->tape, units, m) : QKV_OK;
+    qkv_status status =
+        l->task->held_out ? type->evaluate(l->task->self, l->tape, units, m) : QKV_OK;
     if (!status && m->count && !isfinite(m->item[0].value)) {
         status = qkv__check_finite(l);
         if (!status)
@@ -113,7 +114,7 @@ qkv_status qkv__judge_first(qkv__loop *l)
 {
     l->has_best = false; /* a run that was stopped before its first update begins again */
     l->bad_evals = 0;
-    qkv_status status = !l->o.steps && l->task->type->evaluate ? bound_evaluation(l) : QKV_OK;
+    qkv_status status = !l->o.steps && l->task->held_out ? bound_evaluation(l) : QKV_OK;
     double begun = qkv__now();
     if (!status)
         status = qkv__judge(l);

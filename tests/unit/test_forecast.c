@@ -268,7 +268,7 @@ static void test_parts(void **state)
     qkv_model *m = make(&c, true);
     check(qkv_tape_create(&t, ctx));
     check(qkv_task_forecast(&task, m, &series, NULL, 1));
-    assert_null(task.type->evaluate);
+    assert_false(task.held_out);
     double all = 0, sum = 0;
     for (size_t i = 0; i < 3; i++) {
         const size_t first[] = {0, 0, 3}, count[] = {8, 3, 5};

@@ -41,7 +41,7 @@ static void parts_of(const qkv_model_type *type)
     qkv_recognize_options o = {.smoothing = 0.1, .augment = {.flip = true, .crop_pad = 1,
                                                              .mixup = 0.8, .mix = 1}};
     assert_int_equal(qkv_task_recognize(&task, m, p, NULL, &o, 5), QKV_OK);
-    assert_null(task.type->evaluate);
+    assert_false(task.held_out);
     expect_parts(&task);
     part_loss(&task, 0, 8, &seconds);
     assert_true(seconds > 0);

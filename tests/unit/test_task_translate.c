@@ -109,7 +109,7 @@ static void check_parts_add_up(double agreement)
         assert_true(fabs(loss[i] - loss[0]) <= 1e-5 * loss[0]);
         assert_true(fabs(norm[i] - norm[0]) <= 1e-4 * norm[0]);
     }
-    assert_null(task.type->evaluate);
+    assert_false(task.held_out);
     qkv_task_destroy(&task);
     qkv_model_destroy(m);
     qkv_records_close(r);

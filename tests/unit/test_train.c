@@ -63,16 +63,9 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     script *s = self;
     (void)t;
     (void)limit;
-    *out = (qkv_measures){.count = 1, .scored = 1, .units = 1};
-    out->item[0].name = "loss";
-    out->item[0].value = s->values[s->evaluations++];
+    *out = (qkv_measures){.scored = 1, .units = 1};
+    qkv_measures_add(out, "loss", s->values[s->evaluations++]);
     return QKV_OK;
-}
-
-static size_t units(void *self)
-{
-    (void)self;
-    return 1;
 }
 
 static double flops(void *self)
@@ -94,9 +87,8 @@ static bool on_event(void *user, const qkv_train_event *e)
 
 static qkv_status learn(script *s, const qkv_train_options *o, qkv_train_result *r)
 {
-    qkv_task_type type = {"script", "items", 1, loss, s->values ? evaluate : NULL, units, flops,
-                          NULL};
-    qkv_task task = {&type, s, s->model, 1};
+    qkv_task_type type = {"script", "items", 1, loss, evaluate, NULL, flops, NULL};
+    qkv_task task = {&type, s, s->model, 1, s->values != NULL};
     qkv_optimizer_options sgd = qkv_optimizer_defaults(QKV_OPTIMIZER_SGD);
     qkv_schedule constant = qkv_schedule_defaults(QKV_SCHEDULE_CONSTANT);
     return qkv_train(&task, o, &sgd, &constant, NULL, false, on_event, s, r);

@@ -1,0 +1,17 @@
+/* task.c - what every task has: its end, and a list of measures. */
+#include "qkv/task.h"
+
+void qkv_measures_add(qkv_measures *m, const char *name, double value)
+{
+    if (m->count == QKV_MEASURES)
+        return;
+    m->item[m->count].name = name;
+    m->item[m->count++].value = value;
+}
+
+void qkv_task_destroy(qkv_task *task)
+{
+    if (task->self && task->type->destroy)
+        task->type->destroy(task->self);
+    *task = (qkv_task){0};
+}
