@@ -249,8 +249,8 @@ static const char *const examples[] = {
     "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
     "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",
     "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs",
-    "qkv train classify --data photos --flip --crop-pad 4 --out runs/photos",
-    "qkv train classify --data train-images-idx3-ubyte.gz --valid-last 5000 --out b",
+    "qkv train classify --data photos --minutes 60 --out runs/photos",
+    "qkv train classify --data train-images-idx3-ubyte.gz --no-flip --out runs/digits",
     NULL};
 
 static const qkv__preset presets[] = {
@@ -278,8 +278,10 @@ const cli_command cli_train_classify = {
                        "are brought to one size. --init goes on from such a model, whatever its "
                        "classes, or from one that learnt to reconstruct (qkv train reconstruct). "
                        "Here --model is micro, --batch 128, --weight-decay 0.05, --warmup 200, "
-                       "--lr 0.384 / hidden_size, but 1e-3 at most. Judges on accuracy and "
-                       "loss.\n\n"
+                       "--lr 0.384 / hidden_size, but 1e-3 at most, and pictures are changed each "
+                       "time: --crop-pad 4, --flip (--no-flip where left and right differ, as in "
+                       "letters), --cutmix 1 for half of them (--mix 0.5). Judges on accuracy "
+                       "and loss.\n\n"
                        "Without --steps or --minutes it takes 5 minutes.",
                .tables = tables, .presets = presets},
     .run = run};

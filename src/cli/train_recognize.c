@@ -292,6 +292,10 @@ static const qkv__preset presets[] = {
     {"batch", "128", NULL},
     {"weight-decay", "0.05", NULL},
     {"warmup", "200", NULL},
+    {"crop-pad", "4", NULL},
+    {"flip", "true", NULL},
+    {"cutmix", "1", NULL},
+    {"mix", "0.5", NULL},
     {NULL, NULL, NULL},
 };
 
