@@ -46,7 +46,7 @@ qkv_status qkv__cct_make(qkv__cct *x, qkv_model *m, const qkv_vit_config *c)
 {
     x->c = c;
     for (size_t i = 0; i < c->convolutions; i++) {
-        char name[32];
+        char name[40];
         size_t shape[] = {outputs(c, i), WINDOW, WINDOW, inputs(c, i)};
         snprintf(name, sizeof name, "convolution.%zu", i);
         x->convolution[i] = qkv_param_create(m->params, name, 4, shape);
@@ -62,7 +62,7 @@ void qkv__cct_visit(const qkv__cct *x, qkv__visit *v)
 {
     const qkv_vit_config *c = x->c;
     for (size_t i = 0; i < c->convolutions; i++) {
-        char name[48];
+        char name[56];
         double std = sqrt(2.0 / (double)(WINDOW * WINDOW * inputs(c, i))); /* He et al. 2015 */
         snprintf(name, sizeof name, "tokenizer.conv_layers.%zu.0.weight", i);
         qkv__visit_convolution(v, name, x->convolution[i], outputs(c, i), inputs(c, i), WINDOW,
