@@ -12,7 +12,10 @@
 QKV_BEGIN_DECLS
 
 /* What is done to a picture, in this order; zeroed: nothing. Ranges, defaults and flags:
- * qkv_augment_table. What lies beyond a picture's edge is of the mean colour. */
+ * qkv_augment_table and, of what mixes pictures, qkv_mix_table. What lies beyond a picture's edge
+ * is of the mean colour. A mask goes where its picture goes: crop_scale, crop_pad, flip and what
+ * randaugment does to places change both, the mask by its nearest pixels; all else changes the
+ * picture alone. */
 typedef struct {
     double crop_scale; /* 0: none. A part of at least this share of the area, of shape 3/4 to 4/3,
                           becomes the picture (Szegedy et al. 2015) */
@@ -32,8 +35,9 @@ typedef struct {
     double mix;    /* probability of one of the two; with both given, either is as likely.
                       Samples 2i and 2i + 1 of a run are partners, each with a share of its own */
 } qkv_augment_options;
-extern const qkv_option_table qkv_augment_table;
+extern const qkv_option_table qkv_augment_table, qkv_mix_table;
 qkv_augment_options qkv_augment_defaults(void);
+bool qkv_augment_mixes(const qkv_augment_options *o); /* mixup or cutmix */
 
 /* RandAugment's changes, with what the magnitude m makes of them; +-: either, by chance:
  *   identity, autocontrast, equalize    (no strength)
@@ -46,6 +50,8 @@ qkv_augment_options qkv_augment_defaults(void);
  * NULL ends the list. */
 extern const char *const qkv_augment_names[];
 
+enum { QKV_BEYOND = -1 }; /* the class of what lies beyond a picture's edge */
+
 typedef struct qkv_batches qkv_batches;
 
 typedef struct {
@@ -55,10 +61,12 @@ typedef struct {
     double smoothing;        /* of targets: this share goes to all classes alike, [0, 1) */
     uint64_t seed;
     qkv_augment_options augment;
+    const qkv_pixels *masks; /* of the same pictures, as from qkv_masks_read; NULL: none. Such
+                                pictures are not mixed */
 } qkv_batches_options;
 
-/* Batches that go through the pictures in an order shuffled anew for every epoch. pixels and
- * options->pictures must outlive them. On failure *out is NULL. */
+/* Batches that go through the pictures in an order shuffled anew for every epoch. pixels,
+ * options->pictures and options->masks must outlive them. On failure *out is NULL. */
 qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pixels *pixels,
                               const qkv_batches_options *options);
 void qkv_batches_destroy(qkv_batches *b); /* NULL is allowed */
@@ -69,6 +77,12 @@ void qkv_batches_destroy(qkv_batches *b); /* NULL is allowed */
  * team; memory is taken once. */
 qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x,
                            qkv_real *targets, size_t *numbers);
+
+/* The same as bytes, (n, height, width, channels), and, classes NULL or not, the classes of their
+ * pixels, (n, height, width): the masks' or QKV_BEYOND; NULL without masks. They are b's, until its
+ * next batch. Mixed pictures: QKV_E_ARGUMENT. */
+qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uint8_t **pixels,
+                             const int32_t **classes);
 
 /* Pictures as they are: x (n, height, width, channels), (value - mean) / std, of those numbered
  * pictures (n). */

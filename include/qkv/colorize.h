@@ -4,17 +4,16 @@
 #ifndef QKV_COLORIZE_H
 #define QKV_COLORIZE_H
 
+#include <qkv/augment.h>
 #include <qkv/dense.h>
-#include <qkv/pixels.h>
 #include <qkv/task.h>
 
 QKV_BEGIN_DECLS
 
 typedef struct {
-    double huber;  /* errors of a and b, over 110, count squared up to here              1 */
-    size_t hints;  /* most hints that training gives; small numbers, and none, are likelier  64 */
-    size_t shift;  /* pictures are moved by up to so many pixels each way                     0 */
-    bool mirror;   /* and mirrored, every other time                                       true */
+    double huber; /* errors of a and b, over 110, count squared up to here                  1 */
+    size_t hints; /* most hints that training gives; small numbers, and none, are likelier  64 */
+    qkv_augment_options augment; /* nothing is mixed                                      none */
 } qkv_colorize_options;
 extern const qkv_option_table qkv_colorize_table;
 qkv_colorize_options qkv_colorize_defaults(void);

@@ -3,6 +3,7 @@
 #ifndef QKV_SEGMENT_H
 #define QKV_SEGMENT_H
 
+#include <qkv/augment.h>
 #include <qkv/dense.h>
 #include <qkv/masks.h>
 #include <qkv/task.h>
@@ -10,9 +11,8 @@
 QKV_BEGIN_DECLS
 
 typedef struct {
-    double smoothing; /* of the classes                                           [0, 1)     0 */
-    size_t shift;     /* pictures are moved by up to so many pixels each way                 4 */
-    bool mirror;      /* and mirrored, every other time                                   true */
+    double smoothing;            /* of the classes                        [0, 1)    0 */
+    qkv_augment_options augment; /* of pictures and masks; nothing is mixed      none */
 } qkv_segment_options;
 extern const qkv_option_table qkv_segment_table;
 qkv_segment_options qkv_segment_defaults(void);
@@ -24,7 +24,8 @@ typedef struct {
 
 /* Tell each pixel's class. Pictures have the model's size and 3 channels; what train and valid
  * (NULL: nothing is held out) point to and the model, a qkv_segmenter, must outlive the task.
- * options may be NULL. On failure out->self is NULL. */
+ * What lies beyond a changed picture's edge has no class and is not judged. options may be NULL. On
+ * failure out->self is NULL. */
 qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_data *train,
                             const qkv_segment_data *valid, const qkv_segment_options *options,
                             uint64_t seed);

@@ -243,8 +243,8 @@ static int run(cli *c, int argc, char **argv)
 
 static const qkv_option_table *const tables[] = {
     &cli_classify_table, &table, &cli_vocabulary_table, &cli_recognize_table,
-    &qkv_augment_table, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
-    &qkv_schedule_table, &qkv__bert_config, &cli_recognizer_table, NULL};
+    &qkv_augment_table, &qkv_mix_table, &cli_job_table, &qkv_train_table,
+    &qkv_optimizer_table, &qkv_schedule_table, &qkv__bert_config, &cli_recognizer_table, NULL};
 static const char *const examples[] = {
     "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
     "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",

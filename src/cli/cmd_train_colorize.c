@@ -84,6 +84,7 @@ static int run(cli *c, int argc, char **argv)
     job j = {.p.base.c = c};
     cli_bind(c, &cli_picture_table, &j.p.s);
     cli_bind(c, &qkv_colorize_table, &j.o);
+    cli_bind(c, &qkv_augment_table, &j.o.augment);
     cli_job_bind(&j.p.base);
     cli_bind(c, &qkv__colorizer_config, &j.config);
     if (cli_parse(c, argc, argv, 0, 0))
@@ -92,8 +93,8 @@ static int run(cli *c, int argc, char **argv)
 }
 
 static const qkv_option_table *const tables[] = {
-    &cli_picture_table, &qkv_colorize_table, &cli_job_table, &qkv_train_table,
-    &qkv_optimizer_table, &qkv_schedule_table, &qkv__colorizer_config, NULL};
+    &cli_picture_table, &qkv_colorize_table, &qkv_augment_table, &cli_job_table,
+    &qkv_train_table, &qkv_optimizer_table, &qkv_schedule_table, &qkv__colorizer_config, NULL};
 static const char *const examples[] = {
     "qkv train colorize --images photos --minutes 15 --out runs/color",
     "qkv train colorize --images emoji --split name --size 64 --out runs/emoji",
@@ -102,6 +103,7 @@ static const char *const examples[] = {
 static const qkv__preset presets[] = {
     {"batch", "64", NULL},
     {"weight-decay", "0.05", NULL},
+    {"flip", "true", NULL},
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
     {"lr", NULL, "0.384 / hidden_size"},
     {"num_channels", "4", NULL},

@@ -115,6 +115,7 @@ static int run(cli *c, int argc, char **argv)
     cli_bind(c, &cli_picture_table, &j.p.s);
     cli_bind(c, &table, &j.p.s);
     cli_bind(c, &qkv_segment_table, &j.o);
+    cli_bind(c, &qkv_augment_table, &j.o.augment);
     cli_job_bind(&j.p.base);
     cli_bind(c, &qkv__segmenter_config, &j.config);
     if (cli_parse(c, argc, argv, 0, 0))
@@ -123,8 +124,8 @@ static int run(cli *c, int argc, char **argv)
 }
 
 static const qkv_option_table *const tables[] = {
-    &cli_picture_table, &table, &qkv_segment_table, &cli_job_table, &qkv_train_table,
-    &qkv_optimizer_table, &qkv_schedule_table, &qkv__segmenter_config, NULL};
+    &cli_picture_table, &table, &qkv_segment_table, &qkv_augment_table, &cli_job_table,
+    &qkv_train_table, &qkv_optimizer_table, &qkv_schedule_table, &qkv__segmenter_config, NULL};
 static const char *const examples[] = {
     "qkv train segment --images photos --masks masks --minutes 15 --out runs/seg",
     "qkv train segment --images a --masks b --size 64 --model mini --out runs/seg",
@@ -133,6 +134,8 @@ static const char *const examples[] = {
 static const qkv__preset presets[] = {
     {"batch", "32", NULL},
     {"weight-decay", "0.05", NULL},
+    {"crop-pad", "4", NULL},
+    {"flip", "true", NULL},
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
     {"lr", NULL, "0.384 / hidden_size"},
     {"minutes", NULL, "5 without --steps"},

@@ -58,13 +58,15 @@ static qkv_status make_model(chapter *h)
 
 static qkv_status learn(chapter *h)
 {
+    qkv_colorize_options o = qkv_colorize_defaults();
     qkv_task task = {0};
     cli_training s;
     cli_training_defaults(&s);
     s.loop.batch = BATCH;
     s.schedule.lr = RATE;
     s.optimizer.weight_decay = DECAY;
-    qkv_status status = qkv_task_colorize(&task, h->model, h->p.train, NULL, NULL,
+    o.augment.flip = true;
+    qkv_status status = qkv_task_colorize(&task, h->model, h->p.train, NULL, &o,
                                           h->t->page->c->common.seed);
     if (!status)
         status = tour_train(&h->training, h->t, &task, &s, h->t->dir, tour_pictures_time(h->t));

@@ -152,13 +152,14 @@ static qkv_status make_model(chapter *h)
 static qkv_status learn(chapter *h)
 {
     const qkv_segment_data train = {h->train.images, h->train.classes};
+    const qkv_segment_options o = {.augment = {.crop_pad = 4, .flip = true}};
     qkv_task task = {0};
     cli_training s;
     cli_training_defaults(&s);
     s.loop.batch = BATCH;
     s.schedule.lr = RATE;
     s.optimizer.weight_decay = DECAY;
-    qkv_status status = qkv_task_segment(&task, h->model, &train, NULL, NULL,
+    qkv_status status = qkv_task_segment(&task, h->model, &train, NULL, &o,
                                          h->t->page->c->common.seed);
     if (!status)
         status = tour_train(&h->training, h->t, &task, &s, h->t->dir, tour_pictures_time(h->t));

@@ -276,6 +276,7 @@ static int run(cli *c, int argc, char **argv)
     cli_bind(c, &cli_classify_table, &j.o);
     cli_bind(c, &cli_recognize_table, &j.s);
     cli_bind(c, &qkv_augment_table, &j.augment);
+    cli_bind(c, &qkv_mix_table, &j.augment);
     cli_job_bind(&j.p.base);
     cli_bind(c, &cli_recognizer_table, &j.given);
     if (cli_parse(c, argc, argv, 0, 0))

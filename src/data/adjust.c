@@ -174,23 +174,27 @@ void qkv__sharpness(qkv_image *out, const qkv_image *in, double value, const uin
 
 /* ---- geometry ------------------------------------------------------------------------------- */
 
-/* Where a pixel of the result comes from: x' = m[0] x + m[1] y + m[2], y' = m[3] x + m[4] y + m[5],
- * between the middles of pixels. */
-static void transform(qkv_image *out, const qkv_image *in, const double m[6],
-                      const uint8_t fill[3])
+bool qkv__place(double at[2], const double m[6], const qkv_image *of, size_t x, size_t y)
+{
+    double px = (double)x + 0.5, py = (double)y + 0.5;
+    at[0] = m[0] * px + m[1] * py + m[2];
+    at[1] = m[3] * px + m[4] * py + m[5];
+    return at[0] >= 0 && at[0] < (double)of->width && at[1] >= 0 && at[1] < (double)of->height;
+}
+
+void qkv__transform(qkv_image *out, const qkv_image *in, const double m[6], const uint8_t fill[3])
 {
     size_t W = in->width, H = in->height, C = in->channels;
     uint8_t *to = out->data;
     for (size_t y = 0; y < H; y++)
         for (size_t x = 0; x < W; x++, to += C) {
-            double px = (double)x + 0.5, py = (double)y + 0.5;
-            double fx = m[0] * px + m[1] * py + m[2], fy = m[3] * px + m[4] * py + m[5];
-            if (!(fx >= 0 && fx < (double)W && fy >= 0 && fy < (double)H)) {
+            double f[2];
+            if (!qkv__place(f, m, in, x, y)) {
                 memcpy(to, fill, C);
                 continue;
             }
-            double left = floor(fx - 0.5), top = floor(fy - 0.5);
-            double dx = fx - 0.5 - left, dy = fy - 0.5 - top;
+            double left = floor(f[0] - 0.5), top = floor(f[1] - 0.5);
+            double dx = f[0] - 0.5 - left, dy = f[1] - 0.5 - top;
             size_t x0 = left < 0 ? 0 : (size_t)left, x1 = (size_t)(left + 1);
             size_t y0 = top < 0 ? 0 : (size_t)top, y1 = (size_t)(top + 1);
             const uint8_t *a = in->data + y0 * W * C, *b = y1 < H ? in->data + y1 * W * C : a;
@@ -203,34 +207,37 @@ static void transform(qkv_image *out, const qkv_image *in, const double m[6],
         }
 }
 
-void qkv__rotate(qkv_image *out, const qkv_image *in, double value, const uint8_t fill[3])
+static void set_place(double m[6], double a, double b, double c, double d, double e, double f)
+{
+    const double all[6] = {a, b, c, d, e, f};
+    memcpy(m, all, sizeof all);
+}
+
+void qkv__rotate(double m[6], const qkv_image *of, double value)
 {
     double turn = -value * 0.017453292519943295, c = cos(turn), s = sin(turn);
-    double x = (double)in->width / 2, y = (double)in->height / 2;
-    const double m[6] = {c, s, x - c * x - s * y, -s, c, y + s * x - c * y};
-    transform(out, in, m, fill);
+    double x = (double)of->width / 2, y = (double)of->height / 2;
+    set_place(m, c, s, x - c * x - s * y, -s, c, y + s * x - c * y);
 }
 
-void qkv__shear_x(qkv_image *out, const qkv_image *in, double value, const uint8_t fill[3])
+void qkv__shear_x(double m[6], const qkv_image *of, double value)
 {
-    const double m[6] = {1, value, 0, 0, 1, 0};
-    transform(out, in, m, fill);
+    (void)of;
+    set_place(m, 1, value, 0, 0, 1, 0);
 }
 
-void qkv__shear_y(qkv_image *out, const qkv_image *in, double value, const uint8_t fill[3])
+void qkv__shear_y(double m[6], const qkv_image *of, double value)
 {
-    const double m[6] = {1, 0, 0, value, 1, 0};
-    transform(out, in, m, fill);
+    (void)of;
+    set_place(m, 1, 0, 0, value, 1, 0);
 }
 
-void qkv__translate_x(qkv_image *out, const qkv_image *in, double value, const uint8_t fill[3])
+void qkv__translate_x(double m[6], const qkv_image *of, double value)
 {
-    const double m[6] = {1, 0, value * (double)in->width, 0, 1, 0};
-    transform(out, in, m, fill);
+    set_place(m, 1, 0, value * (double)of->width, 0, 1, 0);
 }
 
-void qkv__translate_y(qkv_image *out, const qkv_image *in, double value, const uint8_t fill[3])
+void qkv__translate_y(double m[6], const qkv_image *of, double value)
 {
-    const double m[6] = {1, 0, 0, 0, 1, value * (double)in->height};
-    transform(out, in, m, fill);
+    set_place(m, 1, 0, 0, 0, 1, value * (double)of->height);
 }

@@ -1,4 +1,4 @@
-/* augment.c - batches of augmented pictures. */
+/* augment.c - batches of augmented pictures, and of the classes of their pixels. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -28,6 +28,9 @@ static const qkv_option rows[] = {
      FIELD(magnitude_spread), .initial = "0.5", .help = "standard deviation of the strength"},
     {.flag = "erase", .key = "erase", .type = QKV_OPT_REAL, .max = 1, FIELD(erase), .initial = "0",
      .help = "probability that a part of a picture is blanked"},
+};
+
+static const qkv_option mix_rows[] = {
     {.flag = "mixup", .key = "mixup", .type = QKV_OPT_REAL, .max = 1000, FIELD(mixup),
      .initial = "0", .help = "alpha of mixup's Beta distribution; 0: none"},
     {.flag = "cutmix", .key = "cutmix", .type = QKV_OPT_REAL, .max = 1000, FIELD(cutmix),
@@ -37,12 +40,19 @@ static const qkv_option rows[] = {
 };
 
 const qkv_option_table qkv_augment_table = {"Augmentation", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv_mix_table = {"Mixing", mix_rows, sizeof mix_rows / sizeof *mix_rows};
 
 qkv_augment_options qkv_augment_defaults(void)
 {
     qkv_augment_options o = {0};
     qkv_option_defaults(&qkv_augment_table, &o);
+    qkv_option_defaults(&qkv_mix_table, &o);
     return o;
+}
+
+bool qkv_augment_mixes(const qkv_augment_options *o)
+{
+    return (o->mixup > 0 || o->cutmix > 0) && o->mix > 0;
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -92,6 +102,7 @@ struct qkv_batches {
     int threads;
     qkv__augmenter *workers; /* (threads) */
     uint8_t *data;           /* (room, size): the samples of a batch before they are mixed */
+    int32_t *classes;        /* (room, height, width), where there are masks */
     size_t *numbers;         /* (room): of their pictures */
     size_t room;
 };
@@ -104,41 +115,70 @@ static qkv_status make_workers(qkv_batches *b)
     if (!b->workers)
         return QKV_E_MEMORY;
     for (int i = 0; i < b->threads; i++) {
-        qkv_status status = qkv_image_create(&b->workers[i].spare, b->ctx, b->width, b->height,
-                                             b->channels);
-        if (!status && qkv_context_create(&b->workers[i].ctx, &one))
+        qkv__augmenter *a = &b->workers[i];
+        qkv_status status = qkv_image_create(&a->spare, b->ctx, b->width, b->height, b->channels);
+        if (!status && qkv_context_create(&a->ctx, &one))
             status = qkv__fail(b->ctx, QKV_E_MEMORY, "out of memory");
+        if (!status && b->o.masks) {
+            a->from = qkv__malloc(b->ctx, b->height * b->width * sizeof *a->from);
+            a->spare_from = qkv__malloc(b->ctx, b->height * b->width * sizeof *a->from);
+            status = a->from && a->spare_from ? QKV_OK : QKV_E_MEMORY;
+        }
         if (status)
             return status;
     }
     return QKV_OK;
 }
 
-qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pixels *pixels,
-                              const qkv_batches_options *options)
+static qkv_status check_masks(qkv_context *ctx, const qkv_pixels *p, const qkv_batches_options *o)
 {
-    const qkv_augment_options *a = &options->augment;
-    size_t height = qkv_pixels_height(pixels), width = qkv_pixels_width(pixels);
-    *out = NULL;
+    if (qkv_pixels_count(o->masks) != qkv_pixels_count(p) ||
+        qkv_pixels_height(o->masks) != qkv_pixels_height(p) ||
+        qkv_pixels_width(o->masks) != qkv_pixels_width(p) || qkv_pixels_channels(o->masks) != 1)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu masks of %zu x %zu with %zu channels, expected "
+                         "%zu of %zu x %zu with 1", qkv_pixels_count(o->masks),
+                         qkv_pixels_height(o->masks), qkv_pixels_width(o->masks),
+                         qkv_pixels_channels(o->masks), qkv_pixels_count(p), qkv_pixels_height(p),
+                         qkv_pixels_width(p));
+    if (qkv_augment_mixes(&o->augment))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures with masks are not mixed");
+    return QKV_OK;
+}
+
+static qkv_status check_options(qkv_context *ctx, const qkv_pixels *p,
+                                const qkv_batches_options *o)
+{
+    const qkv_augment_options *a = &o->augment;
+    size_t height = qkv_pixels_height(p), width = qkv_pixels_width(p);
     if (a->crop_pad && (a->crop_pad >= height || a->crop_pad >= width))
         return qkv__fail(ctx, QKV_E_ARGUMENT, "crop_pad: %zu x %zu pixels cannot be moved by %zu",
                          height, width, a->crop_pad);
-    if (!options->count || (!options->pictures && options->count > qkv_pixels_count(pixels)))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "batches from %zu of %zu pictures", options->count,
-                         qkv_pixels_count(pixels));
-    for (size_t c = 0; c < qkv_pixels_channels(pixels); c++)
-        if (!(options->std[c] > 0))
+    if (!o->count || (!o->pictures && o->count > qkv_pixels_count(p)))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "batches from %zu of %zu pictures", o->count,
+                         qkv_pixels_count(p));
+    for (size_t c = 0; c < qkv_pixels_channels(p); c++)
+        if (!(o->std[c] > 0))
             return qkv__fail(ctx, QKV_E_ARGUMENT, "a standard deviation of %g: above 0 expected",
-                             options->std[c]);
+                             o->std[c]);
+    return o->masks ? check_masks(ctx, p, o) : QKV_OK;
+}
+
+qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pixels *pixels,
+                              const qkv_batches_options *options)
+{
+    *out = NULL;
+    qkv_status status = check_options(ctx, pixels, options);
+    if (status)
+        return status;
     qkv_batches *b = qkv__calloc(ctx, 1, sizeof *b);
     if (!b)
         return QKV_E_MEMORY;
     b->ctx = ctx;
     b->pixels = pixels;
     b->o = *options;
-    b->mixes = (a->mixup > 0 || a->cutmix > 0) && a->mix > 0;
-    b->height = height;
-    b->width = width;
+    b->mixes = qkv_augment_mixes(&options->augment);
+    b->height = qkv_pixels_height(pixels);
+    b->width = qkv_pixels_width(pixels);
     b->channels = qkv_pixels_channels(pixels);
     b->size = b->height * b->width * b->channels;
     b->threads = qkv_context_threads(ctx);
@@ -147,7 +187,7 @@ qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pix
         double m = options->mean[c] * 255 + 0.5;
         b->fill[c] = (uint8_t)(m < 0 ? 0 : m > 255 ? 255 : m);
     }
-    qkv_status status = make_workers(b);
+    status = make_workers(b);
     if (status) {
         qkv_batches_destroy(b);
         return status;
@@ -163,9 +203,12 @@ void qkv_batches_destroy(qkv_batches *b)
     for (int i = 0; b->workers && i < b->threads; i++) {
         qkv_image_free(&b->workers[i].spare, b->ctx);
         qkv_context_destroy(b->workers[i].ctx);
+        qkv__free(b->ctx, b->workers[i].from);
+        qkv__free(b->ctx, b->workers[i].spare_from);
     }
     qkv__free(b->ctx, b->workers);
     qkv__free(b->ctx, b->data);
+    qkv__free(b->ctx, b->classes);
     qkv__free(b->ctx, b->numbers);
     qkv__free(b->ctx, b);
 }
@@ -177,11 +220,14 @@ static qkv_status make_room(qkv_batches *b, size_t n)
     if (n <= b->room)
         return QKV_OK;
     qkv__free(b->ctx, b->data);
+    qkv__free(b->ctx, b->classes);
     qkv__free(b->ctx, b->numbers);
     b->room = 0;
     b->data = qkv__calloc(b->ctx, n, b->size);
+    b->classes = b->o.masks ? qkv__calloc(b->ctx, n, b->height * b->width * sizeof *b->classes)
+                            : NULL;
     b->numbers = qkv__calloc(b->ctx, n, sizeof *b->numbers);
-    if (!b->data || !b->numbers)
+    if (!b->data || !b->numbers || (b->o.masks && !b->classes))
         return QKV_E_MEMORY;
     b->room = n;
     return QKV_OK;
@@ -198,6 +244,15 @@ static size_t picture_of(const qkv_batches *b, uint64_t sample)
     return b->o.pictures ? b->o.pictures[place] : place;
 }
 
+/* Of the sample at place k, which a has just made. */
+static void put_classes(const qkv_batches *b, size_t k, const qkv__augmenter *a)
+{
+    size_t n = b->height * b->width;
+    const uint8_t *mask = qkv_pixels_data(b->o.masks, b->numbers[k]);
+    for (size_t i = 0; i < n; i++)
+        b->classes[k * n + i] = a->from[i] < 0 ? QKV_BEYOND : mask[a->from[i]];
+}
+
 /* Sample number `sample`, at place k of the batch's memory. */
 static qkv_status change_one(const qkv_batches *b, uint64_t sample, size_t k, qkv__augmenter *a)
 {
@@ -209,7 +264,10 @@ static qkv_status change_one(const qkv_batches *b, uint64_t sample, size_t k, qk
     const qkv_image in = {b->width, b->height, b->channels, (uint8_t *)(uintptr_t)data};
     b->numbers[k] = number;
     qkv__rng_init(&r, b->o.seed, qkv__hash64("augment", 7) + sample);
-    return qkv__augment(&out, &in, &b->o.augment, b->fill, &r, a);
+    qkv_status status = qkv__augment(&out, &in, &b->o.augment, b->fill, &r, a);
+    if (!status && b->o.masks)
+        put_classes(b, k, a);
+    return status;
 }
 
 /* The sample at place k, mixed with the one at place `partner`. */
@@ -310,4 +368,18 @@ qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x
     if (numbers)
         memcpy(numbers, b->numbers + skip, n * sizeof *numbers);
     return QKV_OK;
+}
+
+qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uint8_t **pixels,
+                             const int32_t **classes)
+{
+    if (b->mixes)
+        return qkv__fail(b->ctx, QKV_E_ARGUMENT, "mixed pictures are no bytes");
+    qkv_status status = make_room(b, n);
+    if (!status)
+        status = change_all(b, first, n);
+    *pixels = status ? NULL : b->data;
+    if (classes)
+        *classes = status ? NULL : b->classes;
+    return status;
 }

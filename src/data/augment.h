@@ -13,17 +13,27 @@ typedef void qkv__adjust_fn(qkv_image *out, const qkv_image *in, double value,
                             const uint8_t fill[3]);
 qkv__adjust_fn qkv__autocontrast;  /* each channel stretched to 0 .. 255; value unused */
 qkv__adjust_fn qkv__equalize;      /* each channel's histogram made flat; value unused */
-qkv__adjust_fn qkv__rotate;        /* degrees, counter-clockwise, about the middle; bilinear */
 qkv__adjust_fn qkv__solarize;      /* values >= value are inverted */
 qkv__adjust_fn qkv__posterize;     /* value bits are kept, rounded up */
 qkv__adjust_fn qkv__saturate;      /* 0: grey, 1: as it is, above: more colour */
 qkv__adjust_fn qkv__contrast;      /* 0: the mean grey */
 qkv__adjust_fn qkv__brightness;    /* 0: black */
 qkv__adjust_fn qkv__sharpness;     /* 0: smoothed, 2: sharpened */
-qkv__adjust_fn qkv__shear_x;       /* rows move left by value * their number */
-qkv__adjust_fn qkv__shear_y;
-qkv__adjust_fn qkv__translate_x;   /* left, a share of the width */
-qkv__adjust_fn qkv__translate_y;
+
+/* Where the pixels of a changed picture come from, x and y between pixels' corners:
+ * x' = m[0] x + m[1] y + m[2], y' = m[3] x + m[4] y + m[5]. */
+typedef void qkv__place_fn(double m[6], const qkv_image *of, double value);
+qkv__place_fn qkv__rotate;         /* degrees, counter-clockwise, about the middle */
+qkv__place_fn qkv__shear_x;        /* rows move left by value * their number */
+qkv__place_fn qkv__shear_y;
+qkv__place_fn qkv__translate_x;    /* left, a share of the width */
+qkv__place_fn qkv__translate_y;
+
+/* Is the place that m has for the middle of pixel (x, y) inside of? Then at is that place. */
+bool qkv__place(double at[2], const double m[6], const qkv_image *of, size_t x, size_t y);
+/* Bilinear. */
+void qkv__transform(qkv_image *out, const qkv_image *in, const double m[6],
+                    const uint8_t fill[3]);
 
 /* ---- change.c: what happens to one sample ------------------------------------------------- */
 
@@ -31,6 +41,9 @@ qkv__adjust_fn qkv__translate_y;
 typedef struct {
     qkv_context *ctx; /* of this thread alone */
     qkv_image spare;
+    int32_t *from;       /* (height, width) of the sample made last: the number of the pixel that
+                            each was, or -1 when it lies beyond the edge; NULL: nobody asks */
+    int32_t *spare_from; /* the same size */
 } qkv__augmenter;
 
 /* Changes `from` as the options say, by the numbers of r, into out; both have one size. */

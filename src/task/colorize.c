@@ -5,8 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "qkv/color.h"
-#include "task/views.h"
+#include "qkv/tokens.h"
 
 enum { IN = QKV_COLORIZER_INPUTS, EVAL_PICTURES = 64 };
 static const double AB = 110; /* numbers of a and b are over this */
@@ -18,10 +19,6 @@ static const qkv_option rows[] = {
      .initial = "1", .help = "errors (of a and b, over 110) count squared up to here"},
     {.flag = "hints", .key = "hints", .type = QKV_OPT_SIZE, .max = 65536, FIELD(hints),
      .initial = "64", .help = "most hints that training gives a picture"},
-    {.flag = "shift", .key = "shift", .type = QKV_OPT_SIZE, .max = 4096, FIELD(shift),
-     .initial = "0", .help = "pictures are moved by up to so many pixels"},
-    {.flag = "mirror", .key = "mirror", .type = QKV_OPT_BOOL, FIELD(mirror), .initial = "true",
-     .help = "pictures are mirrored, every other time"},
 };
 const qkv_option_table qkv_colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows};
 
@@ -29,17 +26,18 @@ qkv_colorize_options qkv_colorize_defaults(void)
 {
     qkv_colorize_options o = {0};
     qkv_option_defaults(&qkv_colorize_table, &o);
+    o.augment = qkv_augment_defaults();
     return o;
 }
 
 typedef struct {
     qkv_context *ctx;
     qkv_model *model;
-    const qkv_pixels *train, *valid;
+    const qkv_pixels *valid;
     qkv_colorize_options o;
     uint64_t seed;
-    uint8_t *rgb;  /* (room, H, W, 3) */
-    qkv_real *lab; /* the same */
+    qkv_batches *batches;
+    qkv_real *lab; /* (room, H, W, 3) */
     size_t room;
 } colorize;
 
@@ -128,27 +126,23 @@ static bool make_room(colorize *s, size_t count, size_t pixels)
 {
     if (count <= s->room)
         return true;
-    qkv__free(s->ctx, s->rgb);
     qkv__free(s->ctx, s->lab);
     s->room = 0;
-    s->rgb = qkv__malloc(s->ctx, count * pixels * 3);
     s->lab = qkv__malloc(s->ctx, count * pixels * 3 * sizeof *s->lab);
-    if (!s->rgb || !s->lab)
+    if (!s->lab)
         return false;
     s->room = count;
     return true;
 }
 
-/* in (pixels, 4) and what it should become, ab (pixels, 2), of a sample; number i of its part. */
-static void make_sample(const colorize *s, size_t i, uint64_t sample, qkv_real *in, qkv_real *ab)
+/* in (pixels, 4) and what it should become, ab (pixels, 2), of a sample (pixels, 3), by way of its
+ * Lab. */
+static void make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb, qkv_real *lab,
+                        qkv_real *in, qkv_real *ab)
 {
     const qkv_dense_config *c = qkv_model_config(s->model);
     size_t pixels = c->trunk.image * c->trunk.image, n = cells(c) * cells(c);
-    qkv_real *lab = s->lab + i * pixels * 3;
-    qkv__view v = qkv__view_of(qkv_pixels_count(s->train), s->seed, sample, s->o.shift,
-                               s->o.mirror);
-    qkv__view_take(s->rgb + i * pixels * 3, s->train, &v);
-    qkv_bytes_to_lab(lab, s->rgb + i * pixels * 3, pixels);
+    qkv_bytes_to_lab(lab, rgb, pixels);
     put_lightness(in, lab, pixels);
     for (size_t j = 0; j < pixels; j++)
         for (size_t k = 0; k < 2; k++)
@@ -166,16 +160,23 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     const qkv_dense_config *c = qkv_model_config(s->model);
     size_t B = part->count, side = c->trunk.image, pixels = side * side;
     size_t in_shape[] = {B, side, side, IN}, ab_shape[] = {B, side, side, 2};
+    double begun = qkv__now();
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, in_shape);
     qkv_tensor *y = qkv_tensor_from(t, NULL, 4, ab_shape);
-    if (!x || !y || !make_room(s, B, pixels))
+    const uint8_t *rgb;
+    uint64_t first = part->step * part->total + part->first;
+    if (!x || !y || !make_room(s, B, pixels) ||
+        qkv_batches_bytes(s->batches, first, B, &rgb, NULL))
         return NULL;
     qkv_real *in = qkv_tensor_fill(x), *ab = qkv_tensor_fill(y);
-    uint64_t first = part->step * part->total + part->first;
     int threads = qkv_context_threads(s->ctx);
-#pragma omp parallel for num_threads(threads) default(none) shared(s, B, pixels, in, ab, first)
+#pragma omp parallel for num_threads(threads) default(none) \
+    shared(s, B, pixels, rgb, in, ab, first)
     for (size_t i = 0; i < B; i++)
-        make_sample(s, i, first + i, in + i * pixels * IN, ab + i * pixels * 2);
+        make_sample(s, first + i, rgb + i * pixels * 3, s->lab + i * pixels * 3,
+                    in + i * pixels * IN, ab + i * pixels * 2);
+    if (part->data_seconds)
+        *part->data_seconds += qkv__now() - begun;
     qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
                         .samples = B};
     qkv_tape_randomness(t, &r);
@@ -440,7 +441,7 @@ static double flops(void *self) { return qkv_dense_flops(((colorize *)self)->mod
 static void destroy(void *self)
 {
     colorize *s = self;
-    qkv__free(s->ctx, s->rgb);
+    qkv_batches_destroy(s->batches);
     qkv__free(s->ctx, s->lab);
     qkv__free(s->ctx, s);
 }
@@ -459,11 +460,21 @@ qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *
         status = check_pictures(model, valid, "held-out");
     if (status)
         return status;
+    qkv_colorize_options o = options ? *options : qkv_colorize_defaults();
+    if (qkv_augment_mixes(&o.augment))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures that are to be coloured are not mixed");
     colorize *s = qkv__calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
-    *s = (colorize){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed,
-                    .o = options ? *options : qkv_colorize_defaults()};
+    *s = (colorize){.ctx = ctx, .model = model, .valid = valid, .seed = seed, .o = o};
+    const qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed,
+                                   .augment = o.augment, .mean = {0.5, 0.5, 0.5},
+                                   .std = {1, 1, 1}};
+    status = qkv_batches_create(&s->batches, ctx, train, &b);
+    if (status) {
+        destroy(s);
+        return status;
+    }
     *out = (qkv_task){&colorize_type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

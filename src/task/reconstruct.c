@@ -448,7 +448,7 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
     if (qkv_mae_kept(patches(&g), config_of(model)->mask_ratio) == patches(&g))
         return qkv__fail(ctx, QKV_E_ARGUMENT, "mask_ratio %g: no patch is hidden",
                          config_of(model)->mask_ratio);
-    if (augment && augment->mix > 0 && (augment->mixup > 0 || augment->cutmix > 0))
+    if (augment && qkv_augment_mixes(augment))
         return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures that are to be filled in are not mixed");
     reconstruct *s = qkv__calloc(ctx, 1, sizeof *s);
     if (!s)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "task/views.h"
+#include "base/base.h"
 
 enum { EVAL_PICTURES = 32, RGB = 3 };
 
@@ -11,10 +11,6 @@ enum { EVAL_PICTURES = 32, RGB = 3 };
 static const qkv_option rows[] = {
     {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
      .max = 1, FIELD(smoothing), .initial = "0", .help = "label smoothing"},
-    {.flag = "shift", .key = "shift", .type = QKV_OPT_SIZE, .max = 4096, FIELD(shift),
-     .initial = "4", .help = "pictures are moved by up to so many pixels"},
-    {.flag = "mirror", .key = "mirror", .type = QKV_OPT_BOOL, FIELD(mirror), .initial = "true",
-     .help = "pictures are mirrored, every other time"},
 };
 const qkv_option_table qkv_segment_table = {"Segmenting", rows, sizeof rows / sizeof *rows};
 
@@ -22,18 +18,17 @@ qkv_segment_options qkv_segment_defaults(void)
 {
     qkv_segment_options o = {0};
     qkv_option_defaults(&qkv_segment_table, &o);
+    o.augment = qkv_augment_defaults();
     return o;
 }
 
 typedef struct {
     qkv_context *ctx;
     qkv_model *model;
-    qkv_segment_data train, valid;
-    qkv_segment_options o;
+    qkv_segment_data valid;
+    double smoothing;
     uint64_t seed;
-    uint8_t *bytes;   /* (room, H, W, 3 + 1): pixels, then classes, of each sample */
-    int32_t *targets; /* (room, H, W) */
-    size_t room;
+    qkv_batches *batches;
 } segment;
 
 static size_t side_of(const qkv_model *m)
@@ -41,65 +36,48 @@ static size_t side_of(const qkv_model *m)
     return ((const qkv_dense_config *)qkv_model_config(m))->trunk.image;
 }
 
-static void put_values(qkv_real *out, const qkv_model *m, const uint8_t *rgb, size_t pixels)
+static const qkv_picture_format *format_of(const qkv_model *m)
 {
     static const qkv_picture_format plain = {.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
-    const qkv_picture_format *f = qkv_model_pictures(m) ? qkv_model_pictures(m) : &plain;
+    return qkv_model_pictures(m) ? qkv_model_pictures(m) : &plain;
+}
+
+static void put_values(qkv_real *out, const qkv_model *m, const uint8_t *rgb, size_t pixels)
+{
+    const qkv_picture_format *f = format_of(m);
     for (size_t i = 0; i < pixels * RGB; i++)
         out[i] = (qkv_real)(((double)rgb[i] / 255 - f->mean[i % RGB]) / f->std[i % RGB]);
 }
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-static bool make_room(segment *s, size_t count, size_t pixels)
-{
-    if (count <= s->room)
-        return true;
-    qkv__free(s->ctx, s->bytes);
-    qkv__free(s->ctx, s->targets);
-    s->room = 0;
-    s->bytes = qkv__malloc(s->ctx, count * pixels * (RGB + 1));
-    s->targets = qkv__malloc(s->ctx, count * pixels * sizeof *s->targets);
-    if (!s->bytes || !s->targets)
-        return false;
-    s->room = count;
-    return true;
-}
-
-/* Number i of its part: x (pixels, 3), and its targets. */
-static void make_sample(const segment *s, size_t i, uint64_t sample, qkv_real *x, size_t pixels)
-{
-    uint8_t *rgb = s->bytes + i * pixels * (RGB + 1), *classes = rgb + pixels * RGB;
-    qkv__view v = qkv__view_of(qkv_pixels_count(s->train.images), s->seed, sample, s->o.shift,
-                               s->o.mirror);
-    qkv__view_take(rgb, s->train.images, &v);
-    qkv__view_take(classes, s->train.classes, &v);
-    put_values(x, s->model, rgb, pixels);
-    for (size_t j = 0; j < pixels; j++)
-        s->targets[i * pixels + j] = classes[j];
-}
-
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 {
     segment *s = self;
     size_t B = part->count, side = side_of(s->model), pixels = side * side;
     size_t shape[] = {B, side, side, RGB};
+    double begun = qkv__now();
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
-    if (!x || !make_room(s, B, pixels))
+    const uint8_t *rgb;
+    const int32_t *targets;
+    uint64_t first = part->step * part->total + part->first;
+    if (!x || qkv_batches_bytes(s->batches, first, B, &rgb, &targets))
         return NULL;
     qkv_real *values = qkv_tensor_fill(x);
-    uint64_t first = part->step * part->total + part->first;
     int threads = qkv_context_threads(s->ctx);
-#pragma omp parallel for num_threads(threads) default(none) shared(s, B, pixels, values, first)
+#pragma omp parallel for num_threads(threads) default(none) shared(s, B, pixels, values, rgb)
     for (size_t i = 0; i < B; i++)
-        make_sample(s, i, first + i, values + i * pixels * RGB, pixels);
+        put_values(values + i * pixels * RGB, s->model, rgb + i * pixels * RGB, pixels);
+    if (part->data_seconds)
+        *part->data_seconds += qkv__now() - begun;
     qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
                         .samples = B};
     qkv_tape_randomness(t, &r);
-    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing,
+    qkv_cross_entropy_options o = {.smoothing = s->smoothing, .has_ignore = true,
+                                   .ignore = QKV_BEYOND,
                                    .normalizer = (double)(part->total * pixels)};
-    qkv_tensor *targets = qkv_tensor_ids(t, s->targets, 3, shape);
-    return qkv_cross_entropy(t, qkv_dense_forward(s->model, t, x), targets, &o);
+    return qkv_cross_entropy(t, qkv_dense_forward(s->model, t, x),
+                             qkv_tensor_ids(t, targets, 3, shape), &o);
 }
 
 /* ---- judging ------------------------------------------------------------------------------- */
@@ -306,8 +284,7 @@ static double flops(void *self) { return qkv_dense_flops(((segment *)self)->mode
 static void destroy(void *self)
 {
     segment *s = self;
-    qkv__free(s->ctx, s->bytes);
-    qkv__free(s->ctx, s->targets);
+    qkv_batches_destroy(s->batches);
     qkv__free(s->ctx, s);
 }
 
@@ -328,10 +305,19 @@ qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_d
     segment *s = qkv__calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
-    *s = (segment){.ctx = ctx, .model = model, .train = *train, .seed = seed,
-                   .o = options ? *options : qkv_segment_defaults()};
+    qkv_segment_options o = options ? *options : qkv_segment_defaults();
+    *s = (segment){.ctx = ctx, .model = model, .smoothing = o.smoothing, .seed = seed};
     if (valid)
         s->valid = *valid;
+    qkv_batches_options b = {.count = qkv_pixels_count(train->images), .seed = seed,
+                             .augment = o.augment, .masks = train->classes};
+    memcpy(b.mean, format_of(model)->mean, sizeof b.mean);
+    memcpy(b.std, format_of(model)->std, sizeof b.std);
+    status = qkv_batches_create(&s->batches, ctx, train->images, &b);
+    if (status) {
+        destroy(s);
+        return status;
+    }
     *out = (qkv_task){&segment_type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

@@ -102,7 +102,7 @@ static void test_segment(void **state)
 {
     (void)state;
     draw_set();
-    works("train segment --images images --masks masks --valid-last 8 --split last --shift 1"
+    works("train segment --images images --masks masks --valid-last 8 --split last --crop-pad 1"
           " --steps 60 --out m " FAST);
     works("eval m --json");
     assert_true(number("miou") > 0.85 && number("accuracy") > 0.9);

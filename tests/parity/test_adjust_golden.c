@@ -14,19 +14,30 @@
 
 static const struct {
     const char *name;
-    qkv__adjust_fn *apply;
+    qkv__adjust_fn *adjust; /* or */
+    qkv__place_fn *place;
     double value;
 } cases[] = {
-    {"autocontrast", qkv__autocontrast, 0},   {"equalize", qkv__equalize, 0},
-    {"rotate", qkv__rotate, 27},              {"rotate", qkv__rotate, -13.5},
-    {"solarize", qkv__solarize, 26},          {"solarize", qkv__solarize, 128},
-    {"posterize", qkv__posterize, 4.4},       {"color", qkv__saturate, 0.19},
-    {"color", qkv__saturate, 1.81},           {"contrast", qkv__contrast, 0.19},
-    {"contrast", qkv__contrast, 1.81},        {"brightness", qkv__brightness, 0.19},
-    {"brightness", qkv__brightness, 1.81},    {"sharpness", qkv__sharpness, 0.19},
-    {"sharpness", qkv__sharpness, 1.81},      {"shear-x", qkv__shear_x, 0.27},
-    {"shear-x", qkv__shear_x, -0.15},         {"shear-y", qkv__shear_y, 0.27},
-    {"translate-x", qkv__translate_x, 0.405}, {"translate-y", qkv__translate_y, -0.13},
+    {"autocontrast", qkv__autocontrast, NULL, 0},
+    {"equalize", qkv__equalize, NULL, 0},
+    {"rotate", NULL, qkv__rotate, 27},
+    {"rotate", NULL, qkv__rotate, -13.5},
+    {"solarize", qkv__solarize, NULL, 26},
+    {"solarize", qkv__solarize, NULL, 128},
+    {"posterize", qkv__posterize, NULL, 4.4},
+    {"color", qkv__saturate, NULL, 0.19},
+    {"color", qkv__saturate, NULL, 1.81},
+    {"contrast", qkv__contrast, NULL, 0.19},
+    {"contrast", qkv__contrast, NULL, 1.81},
+    {"brightness", qkv__brightness, NULL, 0.19},
+    {"brightness", qkv__brightness, NULL, 1.81},
+    {"sharpness", qkv__sharpness, NULL, 0.19},
+    {"sharpness", qkv__sharpness, NULL, 1.81},
+    {"shear-x", NULL, qkv__shear_x, 0.27},
+    {"shear-x", NULL, qkv__shear_x, -0.15},
+    {"shear-y", NULL, qkv__shear_y, 0.27},
+    {"translate-x", NULL, qkv__translate_x, 0.405},
+    {"translate-y", NULL, qkv__translate_y, -0.13},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -44,7 +55,13 @@ static void check(const char *path, size_t channels)
     assert_int_equal(qkv_image_create(&out, ctx, in.width, in.height, channels), QKV_OK);
     for (size_t i = 0; i < CASES; i++) {
         const uint8_t *want = stack.data + (i + 1) * size;
-        cases[i].apply(&out, &in, cases[i].value, fill);
+        if (cases[i].adjust) {
+            cases[i].adjust(&out, &in, cases[i].value, fill);
+        } else {
+            double m[6];
+            cases[i].place(m, &in, cases[i].value);
+            qkv__transform(&out, &in, m, fill);
+        }
         for (size_t k = 0; k < size; k++)
             if (out.data[k] != want[k])
                 fail_msg("%s %g of %zu channels at %zu: %d, not %d", cases[i].name,

@@ -321,6 +321,130 @@ static void test_beta(void **state)
     }
 }
 
+/* ---- masks ---------------------------------------------------------------------------------- */
+
+enum { SIDE = 16, PLACES = SIDE * SIDE };
+
+/* One picture whose red and green say where a pixel is, in 16ths, and whose blue says that it is
+ * one at all (C channels); or the number of each pixel (1 channel). */
+static qkv_pixels *places(size_t channels)
+{
+    qkv_pixels_writer *w;
+    qkv_pixels *p;
+    uint8_t data[PLACES * C];
+    for (size_t i = 0; i < PLACES; i++) {
+        const size_t values[C] = {i % SIDE * SIDE, i / SIDE * SIDE, 255};
+        for (size_t c = 0; c < channels; c++)
+            data[i * channels + c] = (uint8_t)(channels == 1 ? i : values[c]);
+    }
+    assert_int_equal(qkv_pixels_create(&w, ctx, NULL, SIDE, SIDE, channels), QKV_OK);
+    assert_int_equal(qkv_pixels_add(w, data, -1, "a.png"), QKV_OK);
+    assert_int_equal(qkv_pixels_finish(w, &p), QKV_OK);
+    return p;
+}
+
+static bool in_place(const int32_t *classes)
+{
+    for (int32_t i = 0; i < PLACES; i++)
+        if (classes[i] != i)
+            return false;
+    return true;
+}
+
+/* Do the pixels show the places that their classes are, to `error` of a pixel, and beyond the edge
+ * the black that stands there? */
+static bool is_aligned(const uint8_t *pixels, const int32_t *classes, double error)
+{
+    for (size_t i = 0; i < PLACES; i++) {
+        const uint8_t *rgb = pixels + i * C;
+        if ((rgb[2] == 0) != (classes[i] == QKV_BEYOND))
+            return false;
+        if (rgb[2] < 255) /* mixed with what is beyond */
+            continue;
+        if (fabs((double)rgb[0] / SIDE - classes[i] % SIDE) > error ||
+            fabs((double)rgb[1] / SIDE - classes[i] / SIDE) > error)
+            return false;
+    }
+    return true;
+}
+
+/* Some of N samples stay where they were; in the others the mask is where the picture is. */
+static void test_masks(void **state)
+{
+    (void)state;
+    static const struct {
+        qkv_augment_options augment;
+        double error;
+        size_t least, most; /* samples that stay in place */
+    } cases[] = {
+        {{0}, 0, N, N},
+        {{.flip = true}, 0, N / 4, 3 * N / 4},
+        {{.crop_pad = 3}, 0, 0, N / 8},
+        {{.crop_pad = 3, .flip = true}, 0, 0, N / 8},
+        {{.crop_scale = 0.3, .crop_filter = QKV_RESIZE_BILINEAR}, 0.6, 0, N / 8},
+        {{.crop_scale = 0.3, .crop_filter = QKV_RESIZE_BILINEAR, .crop_pad = 2, .flip = true}, 0.6,
+         0, N / 8},
+        {{.randaugment = 1, .magnitude = 9, .magnitude_spread = 0.5}, 0.6, N / 3, 3 * N / 4},
+        {{.erase = 1}, 0, N, N},
+    };
+    qkv_pixels *p = places(C), *masks = places(1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const qkv_batches_options o = {.count = 1, .std = {1, 1, 1}, .seed = 5, .masks = masks,
+                                       .augment = cases[i].augment};
+        const uint8_t *pixels;
+        const int32_t *classes;
+        qkv_batches *b = batches(p, &o);
+        size_t still = 0;
+        assert_int_equal(qkv_batches_bytes(b, 1, N, &pixels, &classes), QKV_OK);
+        for (size_t k = 0; k < N; k++) {
+            bool stays = in_place(classes + k * PLACES);
+            still += stays;
+            if (!stays && !is_aligned(pixels + k * PLACES * C, classes + k * PLACES,
+                                      cases[i].error))
+                fail_msg("case %zu: sample %zu and its mask disagree", i, k);
+        }
+        if (still < cases[i].least || still > cases[i].most)
+            fail_msg("case %zu: %zu of %d samples are in place", i, still, (int)N);
+        qkv_batches_destroy(b);
+    }
+    qkv_pixels_close(p);
+    qkv_pixels_close(masks);
+}
+
+static void test_masks_refused(void **state)
+{
+    (void)state;
+    qkv_batches *b;
+    const uint8_t *pixels;
+    const int32_t *classes;
+    qkv_pixels *p = places(C), *masks = places(1), *other = made(plain);
+    qkv_batches_options o = {.count = 1, .std = {1, 1, 1}, .masks = p};
+    assert_int_equal(qkv_batches_create(&b, ctx, p, &o), QKV_E_ARGUMENT);
+    o.masks = other;
+    assert_int_equal(qkv_batches_create(&b, ctx, p, &o), QKV_E_ARGUMENT);
+    o.masks = masks;
+    o.augment = (qkv_augment_options){.cutmix = 1, .mix = 1};
+    assert_int_equal(qkv_batches_create(&b, ctx, p, &o), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "not mixed"));
+    o.masks = NULL;
+    b = batches(p, &o);
+    assert_int_equal(qkv_batches_bytes(b, 0, 1, &pixels, &classes), QKV_E_ARGUMENT);
+    qkv_batches_destroy(b);
+    o.masks = masks;
+    o.augment = (qkv_augment_options){.crop_scale = 0.5, .crop_pad = 1};
+    for (size_t n = 0; n < 16; n++) {
+        memory.left = n;
+        if (qkv_batches_create(&b, ctx, p, &o) == QKV_OK &&
+            qkv_batches_bytes(b, 0, 2, &pixels, &classes) != QKV_OK)
+            assert_null(pixels);
+        qkv_batches_destroy(b);
+    }
+    memory.left = SIZE_MAX;
+    qkv_pixels_close(p);
+    qkv_pixels_close(masks);
+    qkv_pixels_close(other);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -368,6 +492,8 @@ int main(void)
         cmocka_unit_test(test_erase_and_crop),
         cmocka_unit_test(test_randaugment),
         cmocka_unit_test(test_beta),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_masks_refused),
         cmocka_unit_test(test_refused),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);

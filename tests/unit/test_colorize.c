@@ -36,7 +36,8 @@ static void test_parts(void **state)
     qkv_pixels *p = drawn(COUNT, SIDE, C, 0, mixed);
     qkv_task task;
     qkv_colorize_options o = qkv_colorize_defaults();
-    o.shift = 2;
+    o.augment.crop_pad = 2;
+    o.augment.flip = true;
     assert_int_equal(qkv_task_colorize(&task, m, p, p, &o, 9), QKV_OK);
     expect_parts(&task);
     const qkv_measures measures = expect_judged(&task, "psnr_both", COUNT);

@@ -190,7 +190,8 @@ static void test_parts(void **state)
     qkv_pixels *x = drawn(COUNT, SIDE, 3, 0, mixed), *y = drawn(COUNT, SIDE, 1, 0, thirds);
     const qkv_segment_data data = {x, y};
     qkv_task task;
-    assert_int_equal(qkv_task_segment(&task, m, &data, &data, NULL, 9), QKV_OK);
+    const qkv_segment_options o = {.augment = {.crop_pad = 1, .flip = true}};
+    assert_int_equal(qkv_task_segment(&task, m, &data, &data, &o, 9), QKV_OK);
     assert_true(fabs(expect_parts(&task) - log(3)) < 0.5);
     expect_judged(&task, "miou", COUNT);
     qkv_task_destroy(&task);
@@ -251,6 +252,13 @@ static void test_refused(void **state)
     assert_int_equal(qkv_task_segment(&task, m, &swapped, NULL, NULL, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "channels"));
     assert_null(task.self);
+    qkv_pixels *z = drawn(COUNT, SIDE, 1, 0, quarter);
+    const qkv_segment_data fine = {x, z};
+    const qkv_segment_options mixing = {.augment = {.mixup = 1, .mix = 1}};
+    assert_int_equal(qkv_task_segment(&task, m, &fine, NULL, &mixing, 1), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "not mixed"));
+    assert_null(task.self);
+    qkv_pixels_close(z);
     qkv_pixels_close(x);
     qkv_pixels_close(y);
     qkv_model_destroy(m);
