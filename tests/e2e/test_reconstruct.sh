@@ -115,7 +115,7 @@ printf 'no picture' >text.png
         --out new --quiet
     refused 1 'num_channels' train reconstruct --images $images --set num_channels=2 $run \
         --out new --quiet
-    refused 1 'not mixed' train reconstruct --images $images --mixup 1 $run --out new --quiet
+    refused 2 'unknown option --mixup' train reconstruct --images $images --mixup 1 $run --out new
     refused 2 'mask_ratio' train reconstruct --images $images --set mask_ratio=1 $run --out new
     refused 1 'no patch is hidden' train reconstruct --images $images --set mask_ratio=0 $run \
         --out new --quiet
