@@ -17,11 +17,12 @@ typedef struct {
 typedef struct {
     size_t channels;       /* 1 or 3: what the picture becomes; 0: as it is in the file   3 */
     uint8_t background[3]; /* red, green, blue: what shows through                    white */
-    size_t most;           /* pixels; a larger picture is an error                     2^28 */
+    size_t most;           /* pixels; a larger picture is an error, and so is one of more than
+                              65536 on a side                                          2^26 */
 } qkv_image_options;
 qkv_image_options qkv_image_defaults(void);
 
-/* Reads a PNG (any colour type and depth; transparent parts show the background; 16 bits become
+/* Reads a file, not a pipe: a PNG (any colour type and depth; transparent parts show the background; 16 bits become
  * the nearest 8) or a JPEG (grey, YCbCr, RGB, CMYK; turned as its Exif data says). What it is says
  * the content, not the name. Grey of colours is 0.299 red + 0.587 green + 0.114 blue. options may
  * be NULL. On failure *out is empty and the context names the file: QKV_E_IO, QKV_E_FORMAT,

@@ -20,17 +20,17 @@ typedef struct {
 void qkv_mask_name(char out[QKV_MASK_NAME], uint32_t color);
 bool qkv_mask_color(const char *name, uint32_t *color);
 
-/* The colours of all masks. More than 256, and a mask that cannot be read, are errors that name the
- * file. On failure *out is empty. */
+/* The colours of all masks that can be read. None, and more than 256 colours, are errors that name
+ * a file. On failure *out is empty. */
 qkv_status qkv_mask_palette_read(qkv_mask_palette *out, qkv_context *ctx,
                                  const qkv_pictures *masks);
 
 /* Reads pictures and the masks of the same names, but for what is behind the last dot, into memory,
  * all of them side x side: pictures squashed, with 3 channels; of masks the nearest pixel's class
- * (1 channel). Pictures that cannot be read are told to event (may be NULL) and left out; when none
- * is left, that is an error. So are, and the sentence names the file: a picture without a mask or
- * of another size than its mask, a mask that cannot be read or has a colour that the palette has
- * not. On failure *images and *classes are NULL. */
+ * (1 channel). A pair of which one cannot be read is told to event (may be NULL) and left out; when
+ * none is left, that is an error, with the last one's sentence. So are, and the sentence names the
+ * file: a picture without a mask or of another size than its mask, a mask with a colour that the
+ * palette has not. On failure *images and *classes are NULL. */
 qkv_status qkv_masks_read(qkv_pixels **images, qkv_pixels **classes, qkv_context *ctx,
                           const qkv_pictures *pictures, const qkv_pictures *masks,
                           const qkv_mask_palette *palette, size_t side, qkv_pixels_fn *event,

@@ -110,6 +110,9 @@ qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_l
 {
     char text[MESSAGE_BYTES]; /* fmt's arguments may point into the old message */
     vsnprintf(text, sizeof text, fmt, args);
+    for (char *p = text; *p; p++) /* one line, whatever the names in it hold */
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = '?';
     memcpy(ctx->message, text, sizeof text);
     ctx->status = status;
     return status;

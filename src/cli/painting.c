@@ -4,10 +4,14 @@
 #include <math.h>
 #include <string.h>
 
+enum { MOST_SIDE = 8192 }; /* of an enlarged picture */
+
 qkv_status cli_enlarge(qkv_image *out, qkv_context *ctx, const qkv_image *in, size_t least)
 {
     size_t shorter = in->width < in->height ? in->width : in->height, C = in->channels;
     size_t n = shorter < least ? (least + shorter - 1) / shorter : 1;
+    size_t longer = in->width > in->height ? in->width : in->height, most = MOST_SIDE / longer;
+    n = n <= most ? n : most ? most : 1; /* a line of pixels stays thin */
     qkv_status status = qkv_image_create(out, ctx, n * in->width, n * in->height, C);
     for (size_t y = 0; y < out->height && !status; y++)
         for (size_t x = 0; x < out->width; x++)

@@ -41,6 +41,13 @@ static int answer_json(const cli *c, const qkv_model *m, const char *file, const
     return cli_answer(c, &w);
 }
 
+/* A name from a file, which may hold anything: control characters as '?'. */
+static void put_name(const char *name)
+{
+    for (; *name; name++)
+        putchar((unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name);
+}
+
 /* "file  cat 0.93  dog 0.04", the likeliest first. */
 static int answer(const cli *c, const qkv_model *m, const char *file, const qkv_real *p,
                   size_t classes)
@@ -59,9 +66,12 @@ static int answer(const cli *c, const qkv_model *m, const char *file, const qkv_
     }
     if (c->common.json)
         return answer_json(c, m, file, p, classes, top[0]);
-    printf("%s", file);
-    for (size_t i = 0; i < count; i++)
-        printf("\t%s %.4f", cli_label(m, top[i], room), (double)p[top[i]]);
+    put_name(file);
+    for (size_t i = 0; i < count; i++) {
+        putchar('\t');
+        put_name(cli_label(m, top[i], room));
+        printf(" %.4f", (double)p[top[i]]);
+    }
     putchar('\n');
     return CLI_DONE;
 }

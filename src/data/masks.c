@@ -7,7 +7,10 @@
 
 #include "base/base.h"
 
-enum { GREY_LEVELS = 0x010101 }; /* a grey colour is its level times this */
+enum {
+    GREY_LEVELS = 0x010101, /* a grey colour is its level times this */
+    MESSAGE_BYTES = 1024
+};
 
 /* ---- colours ------------------------------------------------------------------------------ */
 
@@ -87,15 +90,19 @@ static qkv_status collect(qkv_mask_palette *p, qkv_context *ctx, const qkv_image
 qkv_status qkv_mask_palette_read(qkv_mask_palette *out, qkv_context *ctx,
                                  const qkv_pictures *masks)
 {
-    qkv_status status = QKV_OK;
+    qkv_status status = QKV_OK, read = QKV_E_FORMAT;
     *out = (qkv_mask_palette){0};
     for (size_t i = 0; i < qkv_pictures_count(masks) && !status; i++) {
         qkv_image mask = {0};
-        status = read_mask(masks, i, &mask);
-        if (!status)
+        read = read_mask(masks, i, &mask);
+        if (!read)
             status = collect(out, ctx, &mask, qkv_pictures_name(masks, i));
+        else if (read == QKV_E_MEMORY)
+            status = read;
         qkv_image_free(&mask, ctx);
     }
+    if (!status && !out->count) /* the last one's sentence is there */
+        status = read;
     if (status)
         *out = (qkv_mask_palette){0};
     return status;
@@ -133,6 +140,7 @@ typedef struct {
     uint8_t *classes; /* (side, side) */
     qkv_pixels_writer *images_out, *classes_out;
     qkv_pixels_event state;
+    char last[MESSAGE_BYTES]; /* why the last pair was left out */
     qkv_pixels_fn *event;
     void *user;
 } reading;
@@ -156,7 +164,8 @@ static qkv_status shrink(reading *r, const qkv_image *mask, const char *name)
     return QKV_OK;
 }
 
-static qkv_status add_mask(reading *r, const qkv_image *image, const char *name)
+/* The mask of a picture: one of its name and size. *bad: it cannot be read, as the context says. */
+static qkv_status add_mask(reading *r, const qkv_image *image, const char *name, bool *bad)
 {
     stem wanted = stem_of(name, 0);
     const stem *found =
@@ -167,6 +176,7 @@ static qkv_status add_mask(reading *r, const qkv_image *image, const char *name)
     const char *mask_name = qkv_pictures_name(r->masks, found->mask);
     qkv_image mask = {0};
     qkv_status status = read_mask(r->masks, found->mask, &mask);
+    *bad = status && status != QKV_E_MEMORY;
     if (!status && (mask.width != image->width || mask.height != image->height))
         status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels expected, as in %s, found "
                            "%zu x %zu", mask_name, image->width, image->height, name, mask.width,
@@ -183,6 +193,8 @@ static qkv_status tell(reading *r, const char *bad)
 {
     r->state.bad = bad;
     r->state.skipped += bad != NULL;
+    if (bad)
+        snprintf(r->last, sizeof r->last, "%s", bad);
     if (r->event && !r->event(r->user, &r->state))
         return qkv__fail(r->ctx, QKV_E_CANCELLED, "stopped while pictures were read");
     return QKV_OK;
@@ -195,16 +207,16 @@ static qkv_status add_pair(reading *r, size_t i)
     const char *name = qkv_pictures_name(r->pictures, i);
     qkv_image image = {0};
     qkv_status status = qkv_pictures_read(r->pictures, i, &image, NULL);
+    bool bad = status && status != QKV_E_MEMORY;
     r->state.done++;
-    if (status)
-        return status == QKV_E_MEMORY ? status : tell(r, qkv_context_message(r->ctx));
-    status = add_mask(r, &image, name);
+    if (!status)
+        status = add_mask(r, &image, name, &bad);
     if (!status)
         status = qkv_image_fit(&image, r->ctx, &o);
     if (!status)
         status = qkv_pixels_add(r->images_out, image.data, -1, name);
     qkv_image_free(&image, r->ctx);
-    return status ? status : tell(r, NULL);
+    return status && !bad ? status : tell(r, bad ? qkv_context_message(r->ctx) : NULL);
 }
 
 static qkv_status begin(reading *r)
@@ -256,6 +268,7 @@ qkv_status qkv_masks_read(qkv_pixels **images, qkv_pixels **classes, qkv_context
     for (size_t i = 0; i < r.state.count && !status; i++)
         status = add_pair(&r, i);
     if (!status && r.state.skipped == r.state.count)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "none of %zu pictures can be read", r.state.count);
+        status = qkv__fail(ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the last: %s",
+                           r.state.count, r.last);
     return finish(&r, status, images, classes);
 }

@@ -10,7 +10,10 @@
 #include "io/emoji_font.h"
 #include "io/file.h"
 #include "io/idx.h"
+#include "io/image.h"
 #include "io/tar.h"
+
+enum { MOST_IN_IDX = 1 << 23 }; /* pictures: each takes 112 bytes and more of memory */
 
 typedef struct {
     const char *name, *group; /* group: the class by name, or NULL */
@@ -95,13 +98,17 @@ static qkv_status add_folder(qkv_pictures *p, const char *path, const char *grou
 
 /* ---- archives ----------------------------------------------------------------------------- */
 
-/* The folder that a/b/c.png lies in directly, b; NULL when there is none. */
+/* The folder that a/b/c.png lies in directly, b; NULL when there is none, or none with a name. */
 static const char *last_folder(qkv_pictures *p, const char *name)
 {
     const char *end = strrchr(name, '/'), *begin = end;
-    while (begin && begin > name && begin[-1] != '/')
+    if (!end)
+        return NULL;
+    while (begin > name && begin[-1] != '/')
         begin--;
-    return end > begin ? keep(p, begin, (size_t)(end - begin)) : NULL;
+    size_t n = (size_t)(end - begin);
+    bool dots = n && n <= 2 && strspn(begin, ".") >= n;
+    return n && !dots ? keep(p, begin, n) : NULL;
 }
 
 static qkv_status add_tar(qkv_pictures *p, const char *path)
@@ -168,25 +175,35 @@ static qkv_status open_labels(qkv_pictures *p, const char *path)
     return status;
 }
 
-static qkv_status add_idx(qkv_pictures *p, const char *path)
+static qkv_status open_idx(qkv_pictures *p, const char *path)
 {
     qkv_status status = qkv__idx_open(&p->images, p->ctx, path);
     const size_t *s = p->images.shape;
     if (!status && (p->images.ndim < 3 || (p->images.ndim == 4 && s[3] != 1 && s[3] != 3)))
-        status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: pictures expected, (count, rows, columns), "
-                           "found %zu dimensions", path, p->images.ndim);
-    if (!status)
-        status = open_labels(p, path);
+        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: pictures expected, (count, rows, columns), "
+                         "found %zu dimensions", path, p->images.ndim);
+    if (!status && s[0] > MOST_IN_IDX)
+        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pictures expected, found %zu", path,
+                         (int)MOST_IN_IDX, s[0]);
+    return status ? status : open_labels(p, path);
+}
+
+static qkv_status add_idx(qkv_pictures *p, const char *path)
+{
+    const char *labels[256] = {NULL};
+    qkv_status status = open_idx(p, path);
+    const size_t *s = p->images.shape;
     size_t size = status ? 0 : s[1] * s[2] * (p->images.ndim == 4 ? s[3] : 1);
     for (size_t i = 0; !status && i < s[0]; i++) {
         char name[4096], group[8];
-        const char *label = NULL;
+        const char **label = p->labels.data ? &labels[p->labels.data[i]] : NULL;
         snprintf(name, sizeof name, "%s, picture %zu", path, i + 1);
-        if (p->labels.data) { /* of one length, so that their order is that of numbers */
+        if (label && !*label) { /* of one length, so that their order is that of numbers */
             snprintf(group, sizeof group, "%3d", p->labels.data[i]);
-            label = keep(p, group, strlen(group));
+            *label = keep(p, group, strlen(group));
         }
-        status = add(p, (item){.name = keep(p, name, strlen(name)), .group = label,
+        status = add(p, (item){.name = keep(p, name, strlen(name)),
+                               .group = label ? *label : NULL,
                                .data = p->images.data + i * size, .size = size});
     }
     return status;
@@ -234,16 +251,19 @@ static qkv_status number_classes(qkv_pictures *p)
 
 static qkv_status add_file(qkv_pictures *p, const char *path)
 {
-    qkv_status status = qkv__map_open(&p->map, p->ctx, path);
+    qkv_status status = qkv__map_file(&p->map, p->ctx, path);
     if (status)
         return status;
-    if (is_picture(path))
+    if (is_picture(path) || qkv__image_begins(p->map.data, p->map.size))
         return add(p, (item){.name = keep(p, path, strlen(path))});
     if (qkv__tar_begins(p->map.data, p->map.size))
         return add_tar(p, path);
     if (qkv__font_begins(p->map.data, p->map.size))
         return add_font(p, path);
-    return add_idx(p, path);
+    if (qkv__idx_begins(p->map.data, p->map.size))
+        return add_idx(p, path);
+    return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: a folder, a tar archive, an idx file, a font or a "
+                     "picture, PNG or JPEG, expected, found something else", path);
 }
 
 qkv_status qkv_pictures_open(qkv_pictures **out, qkv_context *ctx, const char *path)
@@ -302,11 +322,14 @@ static qkv_status copy_pixels(const qkv_pictures *p, qkv_context *ctx, const ite
                               qkv_image *out, const qkv_image_options *options)
 {
     const size_t *s = p->images.shape;
-    qkv_status status = qkv_image_create(out, ctx, s[2], s[1], p->images.ndim == 4 ? s[3] : 1);
+    const qkv__picture picture = {ctx, i->name, i->data, i->size,
+                                  options ? *options : qkv_image_defaults()};
+    qkv_status status =
+        qkv__picture_create(&picture, out, s[2], s[1], p->images.ndim == 4 ? s[3] : 1);
     if (status)
         return status;
     memcpy(out->data, i->data, i->size);
-    return qkv_image_channels(out, ctx, options ? options->channels : 3);
+    return qkv_image_channels(out, ctx, picture.o.channels);
 }
 
 qkv_status qkv__pictures_read(const qkv_pictures *p, qkv_context *ctx, size_t at, qkv_image *out,

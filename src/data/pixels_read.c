@@ -9,7 +9,6 @@
 
 enum {
     MESSAGE_BYTES = 1024,
-    MOST_PIXELS = 1 << 26,  /* of a picture: 200 MB a thread */
     CHUNK_BYTES = 32 << 20, /* of pictures that are decoded before they are written */
     CHUNK_MOST = 256
 };
@@ -204,7 +203,6 @@ qkv_status qkv_pixels_read(qkv_pixels **out, qkv_context *ctx, const qkv_picture
     r.o = options ? *options : qkv_pixels_defaults();
     r.decode = qkv_image_defaults();
     r.decode.channels = r.o.channels;
-    r.decode.most = MOST_PIXELS;
     memcpy(r.decode.background, r.o.background, sizeof r.o.background);
     r.state.count = qkv_pictures_count(pictures);
     qkv_status status = begin(&r);

@@ -11,10 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opens a file for reading, refusing folders. Returns -1 after recording why. */
-static int open_for_reading(qkv_context *ctx, const char *path, struct stat *info)
+/* Opens a file for reading, refusing folders. flags: more of open's. Returns -1 after recording
+ * why. */
+static int open_for_reading(qkv_context *ctx, const char *path, int flags, struct stat *info)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (fd < 0) {
         qkv__fail(ctx, QKV_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
         return -1;
@@ -78,7 +79,7 @@ qkv_status qkv__file_read(qkv_context *ctx, const char *path, size_t limit, char
     struct stat info;
     *data = NULL;
     *size = 0;
-    int fd = open_for_reading(ctx, path, &info);
+    int fd = open_for_reading(ctx, path, 0, &info);
     if (fd < 0)
         return QKV_E_IO;
     size_t guess = S_ISREG(info.st_mode) ? (size_t)info.st_size : 0;
@@ -92,21 +93,18 @@ qkv_status qkv__file_read(qkv_context *ctx, const char *path, size_t limit, char
     return status;
 }
 
-qkv_status qkv__map_open(qkv__map *m, qkv_context *ctx, const char *path)
+/* What is behind fd, which is closed. */
+static qkv_status map_all(qkv__map *m, qkv_context *ctx, const char *path, int fd,
+                          const struct stat *info)
 {
-    struct stat info;
-    *m = (qkv__map){.ctx = ctx};
-    int fd = open_for_reading(ctx, path, &info);
-    if (fd < 0)
-        return QKV_E_IO;
     qkv_status status = QKV_OK;
-    if (S_ISREG(info.st_mode) && info.st_size > 0) {
-        void *p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (S_ISREG(info->st_mode) && info->st_size > 0) {
+        void *p = mmap(NULL, (size_t)info->st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED) {
             status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be mapped: %s", path, strerror(errno));
         } else {
             m->data = p;
-            m->size = (size_t)info.st_size;
+            m->size = (size_t)info->st_size;
             m->mapped = true;
         }
     } else {
@@ -116,6 +114,27 @@ qkv_status qkv__map_open(qkv__map *m, qkv_context *ctx, const char *path)
     }
     close(fd);
     return status;
+}
+
+qkv_status qkv__map_open(qkv__map *m, qkv_context *ctx, const char *path)
+{
+    struct stat info;
+    *m = (qkv__map){.ctx = ctx};
+    int fd = open_for_reading(ctx, path, 0, &info);
+    return fd < 0 ? QKV_E_IO : map_all(m, ctx, path, fd, &info);
+}
+
+qkv_status qkv__map_file(qkv__map *m, qkv_context *ctx, const char *path)
+{
+    struct stat info;
+    *m = (qkv__map){.ctx = ctx};
+    int fd = open_for_reading(ctx, path, O_NONBLOCK, &info); /* or a pipe makes us wait */
+    if (fd < 0)
+        return QKV_E_IO;
+    if (S_ISREG(info.st_mode))
+        return map_all(m, ctx, path, fd, &info);
+    close(fd);
+    return qkv__fail(ctx, QKV_E_IO, "%s: expected a file, found a pipe or a device", path);
 }
 
 void qkv__map_close(qkv__map *m)

@@ -25,6 +25,9 @@ typedef struct {
 } qkv__map;
 
 qkv_status qkv__map_open(qkv__map *m, qkv_context *ctx, const char *path);
+/* The same of a file alone: pipes and devices, which may never end, are refused and not waited
+ * for. */
+qkv_status qkv__map_file(qkv__map *m, qkv_context *ctx, const char *path);
 void qkv__map_close(qkv__map *m); /* a zeroed or closed one is allowed */
 
 /* ---- writing ---------------------------------------------------------------------------- */

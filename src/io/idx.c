@@ -2,15 +2,23 @@
  * most significant first; then the numbers. */
 #include "io/idx.h"
 
+#include <stdio.h>
+
 #include "io/gzip.h"
 
-enum { BYTES = 8 }; /* the type */
-static const size_t LIMIT = (size_t)1 << 34; /* bytes, uncompressed */
+enum { BYTES = 8, HEADER = 4 + 4 * QKV__IDX_DIMS, WORDS = 64 }; /* the type; the longest header */
+static const size_t LIMIT = (size_t)1 << 31; /* bytes that a gzipped one may unfold to */
 
-static qkv_status read_header(qkv__idx *x, qkv_context *ctx, const char *path, const uint8_t *data,
-                              size_t size)
+bool qkv__idx_begins(const uint8_t *data, size_t size)
 {
-    size_t count = 1;
+    return qkv__gzip_begins(data, size) || (size >= 2 && data[0] == 0 && data[1] == 0);
+}
+
+/* The sizes, of a file that begins with `size` bytes of data; *bytes: of all of it. */
+static qkv_status read_header(qkv__idx *x, qkv_context *ctx, const char *path, const uint8_t *data,
+                              size_t size, size_t *bytes)
+{
+    *bytes = 1;
     if (size < 4 || data[0] || data[1])
         return qkv__fail(ctx, QKV_E_FORMAT, "%s: not an idx file, or cut short", path);
     if (data[2] != BYTES || data[3] < 1 || data[3] > QKV__IDX_DIMS)
@@ -23,29 +31,64 @@ static qkv_status read_header(qkv__idx *x, qkv_context *ctx, const char *path, c
     for (size_t i = 0; i < x->ndim; i++) {
         const uint8_t *p = data + 4 + 4 * i;
         x->shape[i] = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
-        fits = fits && (x->shape[i] || i == 0) && qkv__mul_size(count, x->shape[i], &count);
+        fits = fits && (x->shape[i] || i == 0) && qkv__mul_size(*bytes, x->shape[i], bytes);
     }
-    x->data = data + 4 + 4 * x->ndim;
-    if (!fits || count != size - 4 - 4 * x->ndim)
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: its sizes do not make the %zu bytes that follow",
-                         path, size - 4 - 4 * x->ndim);
-    return QKV_OK;
+    return fits && qkv__add_size(*bytes, 4 + 4 * x->ndim, bytes)
+               ? QKV_OK
+               : qkv__fail(ctx, QKV_E_FORMAT, "%s: one of its sizes is 0, or they are too large",
+                           path);
+}
+
+/* found: bytes that there are, at most one more than expected when they were gzipped. */
+static qkv_status check_size(const qkv__idx *x, qkv_context *ctx, const char *path,
+                             size_t expected, size_t found)
+{
+    char sizes[WORDS] = "";
+    if (found == expected)
+        return QKV_OK;
+    for (size_t i = 0, n = 0; i < x->ndim; i++)
+        n += (size_t)snprintf(sizes + n, sizeof sizes - n, "%s%zu", i ? " x " : "", x->shape[i]);
+    return qkv__fail(ctx, QKV_E_FORMAT, "%s: %zu bytes expected, for sizes of %s, found %s%zu",
+                     path, expected, sizes, x->owned && found > expected ? "at least " : "",
+                     found);
+}
+
+/* Unfolds what the header says there is, and at most one byte more. */
+static qkv_status unfold(qkv__idx *x, qkv_context *ctx, const char *path)
+{
+    uint8_t head[HEADER];
+    size_t size, bytes;
+    qkv_status status =
+        qkv__gunzip(ctx, path, x->map.data, x->map.size, head, sizeof head, &size);
+    if (!status)
+        status = read_header(x, ctx, path, head, size, &bytes);
+    if (!status && bytes > LIMIT)
+        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: at most %zu bytes expected in a gzip file, "
+                           "found %zu; gunzip it first", path, LIMIT, bytes);
+    if (status)
+        return status;
+    x->owned = qkv__malloc(ctx, bytes + 1);
+    if (!x->owned)
+        return QKV_E_MEMORY;
+    status = qkv__gunzip(ctx, path, x->map.data, x->map.size, x->owned, bytes + 1, &size);
+    return status ? status : check_size(x, ctx, path, bytes, size);
 }
 
 qkv_status qkv__idx_open(qkv__idx *x, qkv_context *ctx, const char *path)
 {
+    size_t bytes;
     *x = (qkv__idx){0};
-    qkv_status status = qkv__map_open(&x->map, ctx, path);
+    qkv_status status = qkv__map_file(&x->map, ctx, path);
     if (status)
         return status;
-    const uint8_t *data = x->map.data;
-    size_t size = x->map.size;
-    if (qkv__gzip_begins(data, size)) {
-        status = qkv__gunzip(ctx, path, data, size, LIMIT, &x->owned, &size);
-        data = x->owned;
+    if (qkv__gzip_begins(x->map.data, x->map.size)) {
+        status = unfold(x, ctx, path);
+    } else {
+        status = read_header(x, ctx, path, x->map.data, x->map.size, &bytes);
+        if (!status)
+            status = check_size(x, ctx, path, bytes, x->map.size);
     }
-    if (!status)
-        status = read_header(x, ctx, path, data, size);
+    x->data = (x->owned ? x->owned : x->map.data) + 4 + 4 * x->ndim;
     if (status)
         qkv__idx_close(x);
     return status;

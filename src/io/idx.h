@@ -13,6 +13,9 @@ typedef struct {
     const uint8_t *data; /* (shape) */
 } qkv__idx;
 
+/* True when the bytes begin as an idx file or a gzip file does. */
+bool qkv__idx_begins(const uint8_t *data, size_t size);
+
 /* Unsigned bytes of 1 to 4 dimensions, none 0 but the first. On failure nothing is open. */
 qkv_status qkv__idx_open(qkv__idx *x, qkv_context *ctx, const char *path);
 void qkv__idx_close(qkv__idx *x); /* a zeroed one is allowed */

@@ -5,11 +5,11 @@
 
 #include "io/file.h"
 
-static const size_t MOST = (size_t)1 << 28; /* pixels */
+enum { MOST_SIDE = 1 << 16, MOST_PIXELS = 1 << 26 };
 
 qkv_image_options qkv_image_defaults(void)
 {
-    return (qkv_image_options){.channels = 3, .background = {255, 255, 255}, .most = MOST};
+    return (qkv_image_options){.channels = 3, .background = {255, 255, 255}, .most = MOST_PIXELS};
 }
 
 qkv_status qkv_image_create(qkv_image *out, qkv_context *ctx, size_t width, size_t height,
@@ -37,9 +37,11 @@ void qkv_image_free(qkv_image *image, qkv_context *ctx)
 qkv_status qkv__picture_create(const qkv__picture *p, qkv_image *out, size_t width, size_t height,
                                size_t channels)
 {
-    if (!width || !height || width > p->o.most / height)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels, at most %zu in all expected",
-                         p->name, width, height, p->o.most);
+    if (!width || !height || width > MOST_SIDE || height > MOST_SIDE ||
+        width > p->o.most / height)
+        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pixels a side and %zu in all "
+                         "expected, found %zu x %zu", p->name, (int)MOST_SIDE, p->o.most, width,
+                         height);
     return qkv_image_create(out, p->ctx, width, height, channels);
 }
 
@@ -93,16 +95,28 @@ static const struct {
     {"\xff\xd8\xff", 3, qkv__jpeg_decode},
 };
 
+/* Of the file; its number in kinds, or how many there are. */
+static size_t kind_of(const uint8_t *data, size_t size)
+{
+    size_t kind = 0, count = sizeof kinds / sizeof *kinds;
+    while (kind < count &&
+           (size < kinds[kind].size || memcmp(data, kinds[kind].magic, kinds[kind].size) != 0))
+        kind++;
+    return kind;
+}
+
+bool qkv__image_begins(const uint8_t *data, size_t size)
+{
+    return kind_of(data, size) < sizeof kinds / sizeof *kinds;
+}
+
 qkv_status qkv_image_decode(qkv_image *out, qkv_context *ctx, const void *data, size_t size,
                             const char *name, const qkv_image_options *options)
 {
     qkv__picture p = {ctx, name, data, size, options ? *options : qkv_image_defaults()};
-    size_t kind = 0, count = sizeof kinds / sizeof *kinds;
+    size_t kind = kind_of(data, size);
     *out = (qkv_image){0};
-    while (kind < count &&
-           (size < kinds[kind].size || memcmp(data, kinds[kind].magic, kinds[kind].size) != 0))
-        kind++;
-    if (kind == count)
+    if (!qkv__image_begins(data, size))
         return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG picture", name);
     qkv_status status = kinds[kind].decode(&p, out);
     if (!status)
@@ -116,7 +130,7 @@ qkv_status qkv_image_read(qkv_image *out, qkv_context *ctx, const char *path,
 {
     qkv__map m = {0};
     *out = (qkv_image){0};
-    qkv_status status = qkv__map_open(&m, ctx, path);
+    qkv_status status = qkv__map_file(&m, ctx, path);
     if (!status)
         status = qkv_image_decode(out, ctx, m.data, m.size, path, options);
     qkv__map_close(&m);

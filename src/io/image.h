@@ -18,6 +18,9 @@ typedef struct {
 qkv_status qkv__picture_create(const qkv__picture *p, qkv_image *out, size_t width, size_t height,
                                size_t channels);
 
+/* True when the bytes begin as a picture of a kind below does. */
+bool qkv__image_begins(const uint8_t *data, size_t size);
+
 /* On failure *out may hold memory: the caller frees it. */
 qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out);
 qkv_status qkv__jpeg_decode(const qkv__picture *p, qkv_image *out);

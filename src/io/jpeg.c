@@ -9,8 +9,11 @@
 #include <jpeglib.h>
 #include <setjmp.h>
 
+enum { MOST_SCANS = 256 }; /* of a progressive picture: each costs as much time as all of it */
+
 typedef struct {
     struct jpeg_error_mgr base; /* first: libjpeg hands out pointers to it */
+    struct jpeg_progress_mgr progress;
     jmp_buf jump;
     char why[JMSG_LENGTH_MAX];
     const qkv__picture *p;
@@ -26,7 +29,22 @@ static void on_error(j_common_ptr c)
     longjmp(d->jump, 1);
 }
 
-static void on_message(j_common_ptr c) { (void)c; }
+/* Warnings have a level below 0: data that are not as they should be. */
+static void on_message(j_common_ptr c, int level)
+{
+    if (level < 0)
+        on_error(c);
+}
+
+static void on_progress(j_common_ptr c)
+{
+    decoder *d = (decoder *)(void *)c->err;
+    const struct jpeg_decompress_struct *j = (const void *)c;
+    if (j->input_scan_number <= MOST_SCANS)
+        return;
+    (void)snprintf(d->why, sizeof d->why, "at most %d scans expected, found more", MOST_SCANS);
+    longjmp(d->jump, 1);
+}
 
 /* ---- Exif: which way is up ---------------------------------------------------------------- */
 
@@ -153,17 +171,16 @@ qkv_status qkv__jpeg_decode(const qkv__picture *p, qkv_image *out)
     decoder d = {.p = p, .out = out, .turn = 1};
     struct jpeg_decompress_struct j = {.err = jpeg_std_error(&d.base)};
     d.base.error_exit = on_error;
-    d.base.output_message = on_message;
+    d.base.emit_message = on_message;
+    d.progress.progress_monitor = on_progress;
     qkv_status status;
     if (setjmp(d.jump) == 0) {
         jpeg_create_decompress(&j);
+        j.progress = &d.progress;
         status = decode(&d, &j);
     } else {
         status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->name, d.why);
     }
-    if (!status && d.base.num_warnings)
-        status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: the picture is damaged or cut short",
-                           p->name);
     jpeg_destroy_decompress(&j);
     qkv__free(p->ctx, d.row);
     if (!status && d.turn != 1)

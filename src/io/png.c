@@ -123,17 +123,23 @@ static qkv_status decode(decoder *d, png_structp png, png_infop info)
 {
     png_set_read_fn(png, d, on_read);
     png_set_user_limits(png, 0x7fffffff, 0x7fffffff);
+    /* A few bytes of texts, profiles and palettes to suggest can unfold to gigabytes. */
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, info);
     int type = png_get_color_type(png, info);
-    bool alpha = (type & PNG_COLOR_MASK_ALPHA) || png_get_valid(png, info, PNG_INFO_tRNS);
+    bool clear = (type & PNG_COLOR_MASK_ALPHA) || png_get_valid(png, info, PNG_INFO_tRNS);
     const uint8_t *b = d->p->o.background; /* makes grey colourful where it shows through */
-    bool colour = (type & PNG_COLOR_MASK_COLOR) || (alpha && (b[0] != b[1] || b[1] != b[2]));
+    bool colour = (type & PNG_COLOR_MASK_COLOR) || (clear && (b[0] != b[1] || b[1] != b[2]));
     qkv_status status = qkv__picture_create(d->p, d->out, png_get_image_width(png, info),
                                             png_get_image_height(png, info), colour ? 3 : 1);
     if (status)
         return status;
     int passes = set_transforms(png, info, colour);
-    return read_rows(d, png, png_get_rowbytes(png, info), alpha, passes);
+    bool alpha = png_get_channels(png, info) > d->out->channels;
+    status = read_rows(d, png, png_get_rowbytes(png, info), alpha, passes);
+    if (!status)
+        png_read_end(png, NULL); /* is it all there? */
+    return status;
 }
 
 qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)

@@ -44,7 +44,8 @@ static bool checksum_fits(const uint8_t *h)
 
 bool qkv__tar_begins(const uint8_t *data, size_t size)
 {
-    return size >= BLOCK && data[0] && checksum_fits(data);
+    return size >= BLOCK && (memcmp(data + MAGIC, "ustar", 5) == 0 ||
+                             (data[0] && checksum_fits(data)));
 }
 
 static bool is_zero(const uint8_t *h)
@@ -124,5 +125,8 @@ qkv_status qkv__tar_next(qkv__tar *t, qkv__tar_entry *e, bool *more)
             *longer = 0; /* it was a folder's */
         }
     }
+    if (t->at < t->size && t->size - t->at < BLOCK)
+        return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: cut short: a header of %d bytes at %zu, %zu "
+                         "are left", t->path, (int)BLOCK, t->at, t->size - t->at);
     return QKV_OK;
 }

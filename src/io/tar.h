@@ -20,10 +20,11 @@ typedef struct {
     size_t size, at; /* at: where the next header is */
 } qkv__tar;
 
-/* True when the bytes begin as an archive does. */
+/* True when the bytes begin as an archive does, or as one whose first header is damaged. */
 bool qkv__tar_begins(const uint8_t *data, size_t size);
 
-/* The next file; folders and links are passed over. *more is false at the end. Names may be of any
+/* The next file; folders, links and devices are passed over, and nothing is ever written under a
+ * name. *more is false at the end. Names may be of any
  * of the formats: ustar, GNU, pax. */
 qkv_status qkv__tar_next(qkv__tar *t, qkv__tar_entry *e, bool *more);
 

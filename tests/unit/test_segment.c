@@ -138,11 +138,49 @@ static void test_bad_masks(void **state)
     assert_non_null(broken);
     assert_int_equal(fputs("no picture", broken) >= 0, true);
     assert_int_equal(fclose(broken), 0);
-    expect_refused(&p, "masks/a.png", "");
+    expect_refused(&p, "none of 1", "masks/a.png");
     broken = fopen(in(folder, "images/a.png"), "wb");
     assert_non_null(broken);
     assert_int_equal(fclose(broken), 0);
-    expect_refused(&p, "none of 1", "");
+    expect_refused(&p, "none of 1", "images/a.png");
+}
+
+static bool count_bad(void *user, const qkv_pixels_event *event)
+{
+    size_t *bad = user;
+    *bad += event->bad != NULL;
+    return true;
+}
+
+/* One of three masks, and another's picture, cannot be read: one pair is left, and its colours. */
+static void test_some_broken(void **state)
+{
+    (void)state;
+    qkv_pixels *images, *classes;
+    size_t bad = 0;
+    make_folders();
+    for (uint32_t i = 0; i < 3; i++) {
+        const char *const pictures[] = {"images/a.png", "images/b.png", "images/c.png"};
+        const char *const masks[] = {"masks/a.png", "masks/b.png", "masks/c.png"};
+        write_halves(pictures[i], SIDE, SIDE, 3, 1, 2);
+        write_halves(masks[i], SIDE, SIDE, 3, i, 7);
+    }
+    put_file(in(folder, "masks/a.png"), "no picture", 10);
+    put_file(in(folder, "images/b.png"), "no picture", 10);
+    qkv_mask_palette p = palette_of_masks();
+    assert_int_equal(p.count, 3); /* of b and c */
+    qkv_pictures *x = opened("images"), *y = opened("masks");
+    assert_int_equal(qkv_masks_read(&images, &classes, ctx, x, y, &p, SIDE, count_bad, &bad),
+                     QKV_OK);
+    assert_int_equal(bad, 2);
+    assert_int_equal(qkv_pixels_count(images), 1);
+    assert_int_equal(qkv_pixels_count(classes), 1);
+    assert_non_null(strstr(qkv_pixels_name(images, 0), "c.png"));
+    assert_non_null(strstr(qkv_pixels_name(classes, 0), "c.png"));
+    qkv_pictures_close(x);
+    qkv_pictures_close(y);
+    qkv_pixels_close(images);
+    qkv_pixels_close(classes);
 }
 
 static void test_too_many_colors(void **state)
@@ -268,7 +306,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),   cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_bad_masks), cmocka_unit_test(test_too_many_colors),
+        cmocka_unit_test(test_bad_masks), cmocka_unit_test(test_some_broken),
+        cmocka_unit_test(test_too_many_colors),
         cmocka_unit_test(test_parts),   cmocka_unit_test(test_judged),
         cmocka_unit_test(test_told),    cmocka_unit_test(test_refused),
     };
