@@ -72,10 +72,10 @@ typedef struct {
 typedef bool qkv_pixels_fn(void *user, const qkv_pixels_event *event);
 
 /* Decodes all pictures, on the context's team, into a set at path (NULL: in memory), with their
- * classes, and opens it. Those that cannot be read, or have more pixels than qkv_image_defaults
- * allows, are told to event (may be NULL), in order, and left out; when none is left that is an
- * error, with the last one's sentence. Stopped by event: QKV_E_CANCELLED. After a failure *out is NULL and there
- * is no file. options may be NULL. */
+ * classes, and opens it. Those that cannot be read, or are larger than qkv_image_defaults allows,
+ * are told to event (may be NULL), in order, and left out; when none is left that is an error,
+ * with the last one's sentence. Stopped by event: QKV_E_CANCELLED. After a failure *out is NULL
+ * and there is no file. options may be NULL. */
 qkv_status qkv_pixels_read(qkv_pixels **out, qkv_context *ctx, const qkv_pictures *pictures,
                            const char *path, const qkv_pixels_options *options,
                            qkv_pixels_fn *event, void *user);
