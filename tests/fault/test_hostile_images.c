@@ -305,69 +305,70 @@ static void make_jpeg(const char *name, const char *recipe)
         change(word);
 }
 
+static const struct {
+    const char *from, *recipe, *words;
+} jpegs[] = {
+    {"colour-444", "", NULL},
+    {"print", "", NULL},
+    {"", "S100", NULL},
+    {"", "S300", "at most 256 scans"},
+    {"progressive", "S1", "progression"},
+    {"colour-444", "A500", NULL},
+    /* lengths of segments: quantisation, size, Huffman codes, scan */
+    {"colour-444", "Ldb,0", "marker length"},
+    {"colour-444", "Ldb,1", "marker length"},
+    {"colour-444", "Ldb,2", "extraneous"},
+    {"colour-444", "Ldb,3", "marker length"},
+    {"colour-444", "Ldb,65535", "DQT"},
+    {"colour-444", "Lc0,2", "marker length"},
+    {"colour-444", "Lc0,65535", "marker length"},
+    {"colour-444", "Lc4,3", "marker length"},
+    {"colour-444", "Lc4,65535", "Huffman"},
+    {"colour-444", "Lda,2", "marker length"},
+    {"colour-444", "Lda,65535", "marker length"},
+    {"colour-444", "Le0,1", "extraneous"},
+    {"colour-444", "Le0,65535", "Premature end"},
+    /* what is missing */
+    {"colour-444", "Rdb", "Quantization"},
+    {"colour-444", "Rc4", NULL}, /* the usual codes are known */
+    {"colour-444", "Rc0", "SOS before SOF"},
+    {"colour-444", "Rda", "extraneous"},
+    {"progressive", "Rc2", "SOS before SOF"},
+    /* the size: bits, height, width, colours, sampling */
+    {"colour-444", "Bc0,0,12", "precision 12"},
+    {"colour-444", "Bc0,0,1", "precision 1"},
+    {"colour-444", "Bc0,1,0 Bc0,2,0", "Empty"},
+    {"colour-444", "Bc0,3,0 Bc0,4,0", "Empty"},
+    {"colour-444", "Bc0,1,255 Bc0,2,220 Bc0,3,255 Bc0,4,220", "found 65500 x 65500"},
+    {"colour-444", "Bc0,1,32 Bc0,3,32", "found 8232 x 8216"},
+    {"colour-444", "Bc0,5,0", "Empty"},
+    {"colour-444", "Bc0,5,2", "marker length"},
+    {"colour-444", "Bc0,5,255", "marker length"},
+    {"colour-444", "Bc0,7,0", "sampling"},
+    {"colour-444", "Bc0,7,85", "sampling"},
+    {"colour-444", "Bc0,8,3", "Quantization"},
+    {"grey", "Bc0,5,4", "marker length"},
+    /* ends */
+    {"colour-444", "C1", "Premature end"},
+    {"colour-444", "C2", "Premature end"},
+    {"colour-444", "C200", "Premature end"},
+    {"print", "C100", "Premature end"},
+    {"progressive", "C100", "Premature end"},
+    /* which way is up: offsets and counts that lead nowhere */
+    {"turn6", "Be1,10,255 Be1,11,255", NULL},
+    {"turn6", "Be1,13,255", NULL},
+    {"turn6", "Be1,14,255 Be1,15,255", NULL},
+    {"turn6", "Le1,8", "extraneous"},
+};
+
 static void test_jpeg(void **state)
 {
     (void)state;
-    static const struct {
-        const char *from, *recipe, *words;
-    } cases[] = {
-        {"colour-444", "", NULL},
-        {"print", "", NULL},
-        {"", "S100", NULL},
-        {"", "S300", "at most 256 scans"},
-        {"progressive", "S1", "progression"},
-        {"colour-444", "A500", NULL},
-        /* lengths of segments: quantisation, size, Huffman codes, scan */
-        {"colour-444", "Ldb,0", "marker length"},
-        {"colour-444", "Ldb,1", "marker length"},
-        {"colour-444", "Ldb,2", "extraneous"},
-        {"colour-444", "Ldb,3", "marker length"},
-        {"colour-444", "Ldb,65535", "DQT"},
-        {"colour-444", "Lc0,2", "marker length"},
-        {"colour-444", "Lc0,65535", "marker length"},
-        {"colour-444", "Lc4,3", "marker length"},
-        {"colour-444", "Lc4,65535", "Huffman"},
-        {"colour-444", "Lda,2", "marker length"},
-        {"colour-444", "Lda,65535", "marker length"},
-        {"colour-444", "Le0,1", "extraneous"},
-        {"colour-444", "Le0,65535", "Premature end"},
-        /* what is missing */
-        {"colour-444", "Rdb", "Quantization"},
-        {"colour-444", "Rc4", NULL}, /* the usual codes are known */
-        {"colour-444", "Rc0", "SOS before SOF"},
-        {"colour-444", "Rda", "extraneous"},
-        {"progressive", "Rc2", "SOS before SOF"},
-        /* the size: bits, height, width, colours, sampling */
-        {"colour-444", "Bc0,0,12", "precision 12"},
-        {"colour-444", "Bc0,0,1", "precision 1"},
-        {"colour-444", "Bc0,1,0 Bc0,2,0", "Empty"},
-        {"colour-444", "Bc0,3,0 Bc0,4,0", "Empty"},
-        {"colour-444", "Bc0,1,255 Bc0,2,220 Bc0,3,255 Bc0,4,220", "found 65500 x 65500"},
-        {"colour-444", "Bc0,1,32 Bc0,3,32", "found 8232 x 8216"},
-        {"colour-444", "Bc0,5,0", "Empty"},
-        {"colour-444", "Bc0,5,2", "marker length"},
-        {"colour-444", "Bc0,5,255", "marker length"},
-        {"colour-444", "Bc0,7,0", "sampling"},
-        {"colour-444", "Bc0,7,85", "sampling"},
-        {"colour-444", "Bc0,8,3", "Quantization"},
-        {"grey", "Bc0,5,4", "marker length"},
-        /* ends */
-        {"colour-444", "C1", "Premature end"},
-        {"colour-444", "C2", "Premature end"},
-        {"colour-444", "C200", "Premature end"},
-        {"print", "C100", "Premature end"},
-        {"progressive", "C100", "Premature end"},
-        /* which way is up: offsets and counts that lead nowhere */
-        {"turn6", "Be1,10,255 Be1,11,255", NULL},
-        {"turn6", "Be1,13,255", NULL},
-        {"turn6", "Be1,14,255 Be1,15,255", NULL},
-        {"turn6", "Le1,8", "extraneous"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof jpegs / sizeof *jpegs; i++) {
         char what[64];
-        snprintf(what, sizeof what, "%s %s", cases[i].from, cases[i].recipe);
-        make_jpeg(cases[i].from, cases[i].recipe);
-        expect(what, cases[i].words, "x.jpg");
+        snprintf(what, sizeof what, "%s %s", jpegs[i].from, jpegs[i].recipe);
+        make_jpeg(jpegs[i].from, jpegs[i].recipe);
+        expect(what, jpegs[i].words, "x.jpg");
     }
 }
 
