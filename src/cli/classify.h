@@ -22,7 +22,8 @@ int cli_train_recognize(cli *c, int argc, char **argv);
 /* Their own options, and the fields of their models. */
 extern const qkv_option_table cli_recognize_table, cli_recognizer_table;
 
-/* Answers for each of the paths (count): pictures, or what holds some. An exit code. */
+/* Answers for each of the paths (count): pictures, or what holds some. Those that cannot be read
+ * are named and passed over. An exit code: CLI_FAILED when there were any. */
 int cli_recognize(cli *c, qkv_model *m, const char *const *paths, size_t count);
 
 #endif

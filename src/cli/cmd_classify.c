@@ -188,6 +188,7 @@ const cli_command cli_classify = {
                        "{\"label\", \"probs\": {label: probability}}.\n\n"
                        "With a model of pictures: of each PNG or JPEG, and of all pictures of "
                        "each folder, tar or idx file, the 5 likeliest labels; --json: objects "
-                       "that begin with \"file\".",
+                       "that begin with \"file\". What cannot be read is named and passed "
+                       "over; the exit code is 1 then.",
                .presets = presets},
     .run = run};

@@ -46,6 +46,8 @@ void cli_reading_begin(cli_reading *r, cli *c)
 bool cli_reading_show(void *user, const qkv_pixels_event *event)
 {
     cli_reading *r = user;
+    if (event->count == 1) /* it is read at once, or the sentence at the end is of it */
+        return !cli_stopped();
     if (event->bad) {
         cli_progress_hide(&r->line);
         cli_note(r->c, "%s: left out", event->bad);

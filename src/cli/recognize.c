@@ -76,7 +76,8 @@ static int answer(const cli *c, const qkv_model *m, const char *file, const qkv_
     return CLI_DONE;
 }
 
-static int recognize_path(cli *c, qkv_model *m, qkv_tape *t, const char *path)
+/* Answers for what is at the path. *why: why there are none; said already. */
+static int recognize_path(cli *c, qkv_model *m, qkv_tape *t, const char *path, qkv_status *why)
 {
     const qkv_vit_config *config = qkv_model_config(m);
     qkv_picture_format f;
@@ -95,6 +96,7 @@ static int recognize_path(cli *c, qkv_model *m, qkv_tape *t, const char *path)
     if (!status)
         status = qkv_recognize(m, t, pixels, numbers, n, probs);
     int code = status ? cli_error(c) : CLI_DONE;
+    *why = status;
     for (size_t i = 0; i < n && code == CLI_DONE; i++)
         code = answer(c, m, qkv_pixels_name(pixels, i), probs + i * config->classes,
                       config->classes);
@@ -108,10 +110,19 @@ int cli_recognize(cli *c, qkv_model *m, const char *const *paths, size_t count)
 {
     qkv_tape *t = NULL;
     int code = qkv_tape_create(&t, c->ctx) ? cli_error(c) : CLI_DONE;
-    for (size_t i = 0; i < count && code == CLI_DONE && !cli_stopped(); i++)
-        code = recognize_path(c, m, t, paths[i]);
+    size_t bad = 0;
+    for (size_t i = 0; i < count && code == CLI_DONE && !cli_stopped(); i++) {
+        qkv_status why;
+        code = recognize_path(c, m, t, paths[i], &why);
+        if (why == QKV_E_IO || why == QKV_E_FORMAT || why == QKV_E_UNSUPPORTED) {
+            code = CLI_DONE;
+            bad++;
+        }
+    }
     qkv_tape_destroy(t);
-    return code;
+    if (bad && count > 1)
+        cli_note(c, "%zu of %zu could not be read", bad, count);
+    return code == CLI_DONE && bad ? CLI_FAILED : code;
 }
 
 /* ---- judging ------------------------------------------------------------------------------- */

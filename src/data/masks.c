@@ -268,7 +268,9 @@ qkv_status qkv_masks_read(qkv_pixels **images, qkv_pixels **classes, qkv_context
     for (size_t i = 0; i < r.state.count && !status; i++)
         status = add_pair(&r, i);
     if (!status && r.state.skipped == r.state.count)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the last: %s",
-                           r.state.count, r.last);
+        status = r.state.count == 1
+                     ? qkv__fail(ctx, QKV_E_FORMAT, "%s", r.last)
+                     : qkv__fail(ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the last: "
+                                 "%s", r.state.count, r.last);
     return finish(&r, status, images, classes);
 }

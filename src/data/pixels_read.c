@@ -188,8 +188,10 @@ static qkv_status write_all(reading *r, qkv_pixels_writer *w)
         status = write_chunk(r, w, first, n);
     }
     if (!status && r->state.skipped == r->state.count)
-        status = qkv__fail(r->ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the last: %s",
-                           r->state.count, r->last);
+        status = r->state.count == 1
+                     ? qkv__fail(r->ctx, QKV_E_FORMAT, "%s", r->last)
+                     : qkv__fail(r->ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the "
+                                 "last: %s", r->state.count, r->last);
     return status;
 }
 

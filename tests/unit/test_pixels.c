@@ -231,9 +231,15 @@ static void test_none_left(void **state)
     assert_int_equal(qkv_pixels_read(&p, ctx, pictures, in(folder, "x"), NULL, NULL, NULL),
                      QKV_E_FORMAT);
     assert_null(p);
-    assert_non_null(strstr(qkv_context_message(ctx), "none of 1 pictures"));
-    assert_non_null(strstr(qkv_context_message(ctx), "2.png"));
+    assert_non_null(strstr(qkv_context_message(ctx), "2.png: "));
     assert_int_equal(files_in(folder), 1);
+    qkv_pictures_close(pictures);
+    copy(GOLDEN "/images/type2-8bit.png", in(folder, "3.png"), 90);
+    assert_int_equal(qkv_pictures_open(&pictures, ctx, folder), QKV_OK);
+    assert_int_equal(qkv_pixels_read(&p, ctx, pictures, in(folder, "x"), NULL, NULL, NULL),
+                     QKV_E_FORMAT);
+    assert_non_null(strstr(qkv_context_message(ctx), "none of 2 pictures"));
+    assert_non_null(strstr(qkv_context_message(ctx), "3.png: "));
     qkv_pictures_close(pictures);
 }
 
