@@ -250,7 +250,7 @@ static const char *const examples[] = {
     "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",
     "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs",
     "qkv train classify --data photos --minutes 60 --out runs/photos",
-    "qkv train classify --data train-images-idx3-ubyte.gz --no-flip --out runs/digits",
+    "qkv train classify --data train-images-idx3-ubyte.gz --no-flip --out digits",
     NULL};
 
 static const qkv__preset presets[] = {
