@@ -360,7 +360,7 @@ static void test_gzip(void **state)
         {"two pictures", NULL, {2, 3, 4}, 24, 1},
         {"100 MB in place of 24 bytes", "found at least 41", {2, 3, 4}, 100000000, 1},
         {"a byte too few", "found 39", {2, 3, 4}, 23, 1},
-        {"1 GB that is not there", "found 40", {1, 32768, 32768}, 24, 1},
+        {"256 MB that are not there", "found 40", {1, 16384, 16384}, 24, 1},
         {"2 GB", "found 2147483664", {2, 32768, 32768}, 24, 1},
         {"sizes that overflow", "too large", {0xffffffff, 0xffffffff, 0xffffffff}, 24, 1},
         {"gzipped twice", "not an idx file", {2, 3, 4}, 24, 2},
