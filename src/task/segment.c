@@ -42,11 +42,26 @@ static const qkv_picture_format *format_of(const qkv_model *m)
     return qkv_model_pictures(m) ? qkv_model_pictures(m) : &plain;
 }
 
-static void put_values(qkv_real *out, const qkv_model *m, const uint8_t *rgb, size_t pixels)
+/* What the model gets for a byte of each channel. */
+typedef struct {
+    qkv_real of[RGB][256];
+} values;
+
+static values values_of(const qkv_model *m)
 {
     const qkv_picture_format *f = format_of(m);
-    for (size_t i = 0; i < pixels * RGB; i++)
-        out[i] = (qkv_real)(((double)rgb[i] / 255 - f->mean[i % RGB]) / f->std[i % RGB]);
+    values v;
+    for (size_t c = 0; c < RGB; c++)
+        for (size_t i = 0; i < 256; i++)
+            v.of[c][i] = (qkv_real)(((double)i / 255 - f->mean[c]) / f->std[c]);
+    return v;
+}
+
+static void put_values(qkv_real *out, const values *v, const uint8_t *rgb, size_t pixels)
+{
+    for (size_t i = 0; i < pixels * RGB; i += RGB)
+        for (size_t c = 0; c < RGB; c++)
+            out[i + c] = v->of[c][rgb[i + c]];
 }
 
 /* ---- training ---------------------------------------------------------------------------- */
@@ -63,11 +78,12 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     uint64_t first = part->step * part->total + part->first;
     if (!x || qkv_batches_bytes(s->batches, first, B, &rgb, &targets))
         return NULL;
-    qkv_real *values = qkv_tensor_fill(x);
+    const values v = values_of(s->model);
+    qkv_real *room = qkv_tensor_fill(x);
     int threads = qkv_context_threads(s->ctx);
-#pragma omp parallel for num_threads(threads) default(none) shared(s, B, pixels, values, rgb)
+#pragma omp parallel for num_threads(threads) default(none) shared(v, B, pixels, room, rgb)
     for (size_t i = 0; i < B; i++)
-        put_values(values + i * pixels * RGB, s->model, rgb + i * pixels * RGB, pixels);
+        put_values(room + i * pixels * RGB, &v, rgb + i * pixels * RGB, pixels);
     if (part->data_seconds)
         *part->data_seconds += qkv__now() - begun;
     qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
@@ -122,10 +138,11 @@ static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data 
                               size_t done, size_t B, size_t count)
 {
     size_t side = side_of(m), pixels = side * side, shape[] = {B, side, side, RGB};
+    const values v = values_of(m);
     for (size_t i = 0; i < B; i++) {
         size_t at = (done + i) * qkv_pixels_count(data->images) / count;
         const uint8_t *classes = qkv_pixels_data(data->classes, at);
-        put_values(j->x + i * pixels * RGB, m, qkv_pixels_data(data->images, at), pixels);
+        put_values(j->x + i * pixels * RGB, &v, qkv_pixels_data(data->images, at), pixels);
         for (size_t k = 0; k < pixels; k++)
             j->truth[i * pixels + k] = classes[k];
     }
@@ -262,8 +279,9 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *x = guess ? qkv_tensor_from(t, NULL, 4, shape) : NULL;
+    const values v = values_of(m);
     if (x)
-        put_values(qkv_tensor_fill(x), m, small.data, side * side);
+        put_values(qkv_tensor_fill(x), &v, small.data, side * side);
     const qkv_real *logits = x ? qkv_data(t, qkv_dense_forward(m, t, x)) : NULL;
     if (logits)
         largest(guess, logits, side * side, c->outputs);
