@@ -13,6 +13,7 @@ struct qkv_context {
     qkv_context_options options;
     int threads;
     unsigned isa;
+    bool bf16;
     qkv_status status;
     char message[MESSAGE_BYTES];
     qkv_memory_stats memory;
@@ -89,6 +90,7 @@ qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *opti
     ctx->options = o;
     ctx->threads = o.threads ? o.threads : omp_get_num_procs();
     ctx->isa = qkv__cpu_isa() & ((o.isa ? o.isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
+    ctx->bf16 = o.bf16 && (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
     *out = ctx;
     return QKV_OK;
 }
@@ -103,6 +105,7 @@ const char *qkv_context_message(const qkv_context *ctx) { return ctx->message; }
 qkv_status qkv_context_status(const qkv_context *ctx) { return ctx->status; }
 int qkv_context_threads(const qkv_context *ctx) { return ctx->threads; }
 unsigned qkv_context_isa(const qkv_context *ctx) { return ctx->isa; }
+bool qkv_context_bf16(const qkv_context *ctx) { return ctx->bf16; }
 bool qkv__context_dry(const qkv_context *ctx) { return ctx->options.dry; }
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 

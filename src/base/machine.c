@@ -35,6 +35,18 @@ unsigned qkv__cpu_isa(void)
     return isa;
 }
 
+bool qkv__cpu_bf16(void)
+{
+#if defined(__x86_64__)
+    enum { FEATURES = 7, FURTHER = 1, BF16 = 1 << 5 };
+    unsigned a, b, c, d;
+    return (qkv__cpu_isa() & QKV_ISA_AVX512) &&
+           __get_cpuid_count(FEATURES, FURTHER, &a, &b, &c, &d) && (a & BF16);
+#else
+    return false;
+#endif
+}
+
 /* The value after "key : " in a file of /proc, the first one; "" without any. */
 static void proc_value(char *out, size_t size, const char *file, const char *key)
 {

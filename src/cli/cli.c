@@ -16,6 +16,8 @@ static const qkv_option common_rows[] = {
      .max = 1024, .initial = "0", .help = "threads to use; 0: one per core"},
     {.flag = "isa", .type = QKV_OPT_ENUM, .offset = offsetof(cli_common, isa),
      .names = isa_names, .initial = "all", .help = "largest instruction set to use"},
+    {.flag = "bf16", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, bf16),
+     .help = "round the operands of matrix products to bf16 where the processor can"},
     {.flag = "quiet", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, quiet),
      .help = "no progress line, no notes"},
 };
@@ -46,10 +48,15 @@ static qkv_status make_context(cli *c)
     qkv_context_options options = qkv_context_defaults();
     options.threads = c->common.threads;
     options.isa = masks[c->common.isa];
+    options.bf16 = c->common.bf16;
     if (c->ctx)
         return QKV_OK;
     qkv_status status = qkv_context_create(&c->ctx, &options);
-    return status ? qkv__fail(c->parsing, status, "%s", qkv_status_text(status)) : QKV_OK;
+    if (status)
+        return qkv__fail(c->parsing, status, "%s", qkv_status_text(status));
+    if (options.bf16 && !qkv_context_bf16(c->ctx))
+        cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
+    return QKV_OK;
 }
 
 void cli_bind(cli *c, const qkv_option_table *table, void *target)

@@ -27,7 +27,7 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* exit codes */
 
 /* Options of every command. */
 typedef struct {
-    bool json, quiet;
+    bool json, quiet, bf16;
     uint64_t seed;
     int threads; /* 0: one per core */
     int isa;     /* an index: reference, avx2, avx512, all */

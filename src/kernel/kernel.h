@@ -381,7 +381,11 @@ typedef struct {
     qkv_k_update_fn *sgd, *rmsprop, *adam, *adamw;
 } qkv_kernels;
 
-/* The table for the given QKV_ISA_* bits; built on first use, never freed, safe to share. */
+/* The table for the given QKV_ISA_* bits, and QKV__BF16: products of QKV__BF16_LEAST
+ * multiplications or more (gemm) with operands rounded to bf16, to nearest, ties to even, where the
+ * processor has instructions for them (AVX512_BF16). Built on first use, never freed, safe to
+ * share. */
+enum { QKV__BF16 = 1 << 2, QKV__BF16_LEAST = 1 << 15 };
 const qkv_kernels *qkv__kernels(unsigned isa);
 
 /* What work of this context runs on: kernels that compute, or those of a dry context, which do
@@ -417,6 +421,7 @@ void qkv__kernels_attention_avx512(qkv_kernels *k);
 void qkv__kernels_gemv_avx512(qkv_kernels *k);
 void qkv__kernels_packed_avx512(qkv_kernels *k);
 void qkv__kernels_update_avx512(qkv_kernels *k);
+void qkv__kernels_bf16_avx512(qkv_kernels *k); /* gemm, over what serves f32 */
 void qkv__kernels_dnnl(qkv_kernels *k); /* gemm */
 void qkv__kernels_dnnl_conv(qkv_kernels *k);
 void qkv__kernels_dry(qkv_kernels *k);  /* all of it */

@@ -4,7 +4,7 @@
 
 #include "kernel/kernel.h"
 
-enum { ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512, TABLES = ISA_BITS + 1 };
+enum { ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16, TABLES = ISA_BITS + 1 };
 
 /* By isa bits; written once, under `once`. */
 static qkv_kernels tables[TABLES], dry_tables[TABLES];
@@ -49,7 +49,7 @@ static void fill_avx512(qkv_kernels *k)
 }
 #endif
 
-/* A dry table: nothing is done, but attention of the faster files takes its scratch. */
+/* A dry table: nothing is done, but what takes much scratch in the faster files takes it. */
 static void fill_dry(unsigned isa, unsigned usable)
 {
     qkv_kernels *k = &dry_tables[isa];
@@ -58,17 +58,21 @@ static void fill_dry(unsigned isa, unsigned usable)
         k->attention = tables[isa].attention;
         k->attention_bwd = tables[isa].attention_bwd;
     }
+    if (usable & QKV__BF16)
+        k->gemm = tables[isa].gemm;
 }
 
 /* A fill function is itself compiled for its instruction set, so it runs only on a machine
  * that has it. */
 static void fill_all(void)
 {
-    unsigned machine = qkv__cpu_isa();
+    unsigned machine = qkv__cpu_isa() | (qkv__cpu_bf16() ? QKV__BF16 : 0);
     for (unsigned isa = 0; isa < TABLES; isa++) {
         qkv_kernels *k = &tables[isa];
         fill_reference(k);
         unsigned usable = isa & machine;
+        if (!(usable & QKV_ISA_AVX512))
+            usable &= ~(unsigned)QKV__BF16;
         if (!usable) {
             fill_dry(isa, usable);
             continue;
@@ -85,6 +89,10 @@ static void fill_all(void)
         qkv__kernels_dnnl(k);
         qkv__kernels_dnnl_conv(k);
 #endif
+#ifdef QKV_HAVE_SIMD
+        if (usable & QKV__BF16)
+            qkv__kernels_bf16_avx512(k);
+#endif
         fill_dry(isa, usable);
     }
 }
@@ -97,7 +105,7 @@ const qkv_kernels *qkv__kernels(unsigned isa)
 
 const qkv_kernels *qkv__kernels_of(const qkv_context *ctx)
 {
-    unsigned isa = qkv_context_isa(ctx);
+    unsigned isa = qkv_context_isa(ctx) | (qkv_context_bf16(ctx) ? QKV__BF16 : 0);
     const qkv_kernels *k = qkv__kernels(isa);
     return qkv__context_dry(ctx) ? &dry_tables[isa & ISA_BITS] : k;
 }

@@ -1,4 +1,5 @@
-/* test_gemm.c - gemm, gemv and packed of every table against sums in double.
+/* test_gemm.c - gemm, gemv and packed of every table against sums in double, of operands that are
+ * rounded to bf16 first where the table does that.
  *
  * Each entry of c is a sum of k products, so rounding may move it by a few eps times the sum
  * of the products' sizes: that, and not the result, is what the error is measured by. */
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "each.h"
+#include "io/convert.h"
 #include "kernel/kernel.h"
 
 enum { GUARD = 16 };
@@ -25,7 +27,8 @@ typedef struct {
     qkv__rng rng;
 } fixture;
 
-static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512};
+static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512,
+                                  QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16};
 static const int teams[] = {1, 2, 3};
 static const size_t awkward[] = {1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 47, 64, 97, 127, 131, 257};
 
@@ -86,6 +89,15 @@ static void check_entry(double got, const float *a, size_t step_a, const float *
     }
 }
 
+/* What a table that rounds to bf16 makes of x, in products that are large enough. */
+static void round_operands(float *x, size_t n, unsigned isa, const qkv_k_gemm_args *g)
+{
+    bool rounded = (isa & QKV__BF16) && qkv__cpu_bf16() && g->m * g->n * g->k >= QKV__BF16_LEAST;
+    for (size_t i = 0; i < n && rounded; i++) {
+        x[i] = qkv__from_bf16(qkv__to_bf16(x[i]));
+    }
+}
+
 typedef struct {
     size_t pad_a, pad_b, pad_c; /* how much longer rows are than they need be */
     bool bias;
@@ -111,6 +123,8 @@ static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g,
 
     qkv_exec e = {.threads = threads, .scratch = f->scratch};
     qkv__kernels(isa)->gemm(&e, c + GUARD, a, b, &g);
+    round_operands(a, rows_a * g.lda, isa, &g);
+    round_operands(b, rows_b * g.ldb, isa, &g);
 
     for (size_t i = 0; i < size; i++) {
         size_t at = i - GUARD;
