@@ -5,6 +5,7 @@
 #include "cli/tour.h"
 #include "qkv/model.h"
 #include "qkv/pixels.h"
+#include "qkv/vit.h"
 
 enum { TOUR_SIDE = 32 };
 
@@ -60,5 +61,43 @@ void tour_sheet_free(tour_sheet *s);
 
 /* One picture (side, side, 3) as the chapter's file of that name: for the reader to try. */
 qkv_status tour_picture_write(const tour *t, const char *name, const uint8_t *rgb, size_t side);
+
+/* ---- lessons: tour_lesson.c ------------------------------------------------------------------ */
+
+/* A trunk for pictures of TOUR_SIDE: so many blocks, each of as many heads of 32 channels. */
+void tour_trunk_set(qkv_patches_config *trunk, size_t blocks);
+
+/* Who learns, and from what. A chapter that keeps more begins a struct of its own with one. Start
+ * with t and p; the chapter closes p, tour_lesson_give destroys the model. */
+typedef struct {
+    tour *t;
+    tour_pictures p; /* TOUR_SIDE x TOUR_SIDE, as the model gets them */
+    qkv_model *model;
+    tour_training training;
+} tour_pupil;
+
+qkv_status tour_pupil_create(tour_pupil *h, const qkv_model_type *type, const void *config);
+
+/* What a chapter teaches, and how it is judged. */
+typedef struct {
+    qkv_status (*make_model)(tour_pupil *h); /* and says what it is */
+    qkv_status (*make_task)(qkv_task *task, const tour_pupil *h);
+    size_t batch;
+    double rate, beta2; /* beta2 0: the default */
+    /* Says what it reaches and writes a sheet. Is it better than what it is compared with? */
+    qkv_status (*judge)(const tour_pupil *h, bool *better);
+    const char *learnt, *not_learnt; /* what is said when it is, when it is not */
+    const char *verb, *options;      /* qkv VERB DIR PICTURE OPTIONS asks the model */
+} tour_lesson;
+
+/* Makes the model, trains it in t->dir and, unless the reader has had enough, reports. */
+qkv_status tour_lesson_give(const tour_lesson *l, tour_pupil *h);
+/* The same on the tour's pictures over white; says what they are. */
+qkv_status tour_lesson_on_pictures(const tour_lesson *l, tour *t);
+
+/* A sheet of some held-out pictures, one a row: put fills the row of the i-th. */
+typedef qkv_status tour_row_fn(const tour_pupil *h, tour_sheet *s, size_t row, size_t i);
+qkv_status tour_pupil_sheet(const tour_pupil *h, size_t columns, tour_row_fn *put,
+                            const char *name, const char *caption);
 
 #endif

@@ -3,29 +3,20 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/pictures.h"
 #include "cli/tour_pictures.h"
 #include "qkv/segment.h"
 
-enum { BATCH = 32, PATCH = 4, ROWS = 8, PIXELS = TOUR_SIDE * TOUR_SIDE };
+enum { PATCH = 4, PIXELS = TOUR_SIDE * TOUR_SIDE };
 enum { SMALL = 24, ROOM = TOUR_SIDE - SMALL }; /* a picture's side; how far it may lie */
 enum { TIMES = 3, STREAM_BACKGROUND = 0xc0 };  /* backgrounds for each picture learnt from */
 enum { BACKGROUND, PICTURE, CLASSES };
-static const double RATE = 1e-3, DECAY = 0.05;
-
-/* What so many seconds are enough for, on two Zen 4 cores. */
-static const struct {
-    double seconds;
-    size_t width, layers, heads;
-} sizes[] = {{40, 96, 3, 3}, {0, 64, 2, 2}};
+static const char *const names[CLASSES] = {"0", "255"}; /* of a mask's greys */
+static const double LONG = 40; /* seconds that the larger model needs */
 
 typedef struct {
-    tour *t;
-    qkv_context *ctx;
-    tour_pictures white, black; /* the same pictures over either */
-    cli_picture_set train, valid;
-    qkv_model *model;
-    tour_training training;
+    tour_pupil pupil;           /* its pictures are composed of those below */
+    tour_pictures masks;        /* the class of each of their pixels */
+    tour_pictures white, black; /* the tour's pictures over either */
 } chapter;
 
 /* ---- pictures and masks ------------------------------------------------------------------- */
@@ -65,120 +56,96 @@ static void compose(uint8_t *rgb, uint8_t *mask, const qkv_pixels *white, const 
     }
 }
 
-static qkv_status add(qkv_pixels_writer *images, qkv_pixels_writer *classes, const chapter *h,
-                      bool train, size_t times)
+static qkv_status compose_all(qkv_pixels_writer *images, qkv_pixels_writer *masks,
+                              const chapter *h, bool train)
 {
     static uint8_t rgb[PIXELS * 3], mask[PIXELS];
     const qkv_pixels *white = train ? h->white.train : h->white.valid;
     const qkv_pixels *black = train ? h->black.train : h->black.valid;
+    size_t n = qkv_pixels_count(white), times = train ? TIMES : 1;
     qkv_status status = QKV_OK;
     qkv__rng r;
-    qkv__rng_init(&r, h->t->page->c->common.seed, STREAM_BACKGROUND + !train);
-    for (size_t i = 0; i < times * qkv_pixels_count(white) && !status; i++) {
-        size_t n = i % qkv_pixels_count(white);
-        compose(rgb, mask, white, black, n, &r);
-        status = qkv_pixels_add(images, rgb, -1, qkv_pixels_name(white, n));
+    qkv__rng_init(&r, h->pupil.t->page->c->common.seed, STREAM_BACKGROUND + !train);
+    for (size_t i = 0; i < times * n && !status; i++) {
+        compose(rgb, mask, white, black, i % n, &r);
+        status = qkv_pixels_add(images, rgb, -1, qkv_pixels_name(white, i % n));
         if (!status)
-            status = qkv_pixels_add(classes, mask, -1, qkv_pixels_name(white, n));
+            status = qkv_pixels_add(masks, mask, -1, qkv_pixels_name(white, i % n));
     }
     return status;
 }
 
-static qkv_status make_data(cli_picture_set *out, const chapter *h, bool train, size_t times)
+static qkv_status make_set(qkv_pixels **images, qkv_pixels **masks, const chapter *h, bool train)
 {
-    static const char *const names[CLASSES] = {"0", "255"};
-    qkv_pixels_writer *images = NULL, *classes = NULL;
-    qkv_status status = qkv_pixels_create(&images, h->ctx, NULL, TOUR_SIDE, TOUR_SIDE, 3);
+    qkv_context *ctx = h->pupil.t->page->c->ctx;
+    qkv_pixels_writer *to_images = NULL, *to_masks = NULL;
+    qkv_status status = qkv_pixels_create(&to_images, ctx, NULL, TOUR_SIDE, TOUR_SIDE, 3);
     if (!status)
-        status = qkv_pixels_create(&classes, h->ctx, NULL, TOUR_SIDE, TOUR_SIDE, 1);
+        status = qkv_pixels_create(&to_masks, ctx, NULL, TOUR_SIDE, TOUR_SIDE, 1);
     for (size_t k = 0; k < CLASSES && !status; k++)
-        status = qkv_pixels_add_class(classes, names[k]);
+        status = qkv_pixels_add_class(to_masks, names[k]);
     if (!status)
-        status = add(images, classes, h, train, times);
+        status = compose_all(to_images, to_masks, h, train);
     if (status) {
-        qkv_pixels_abandon(images);
-        qkv_pixels_abandon(classes);
+        qkv_pixels_abandon(to_images);
+        qkv_pixels_abandon(to_masks);
         return status;
     }
-    status = qkv_pixels_finish(images, &out->images);
-    qkv_status second = qkv_pixels_finish(classes, &out->classes);
+    status = qkv_pixels_finish(to_images, images);
+    qkv_status second = qkv_pixels_finish(to_masks, masks);
     return status ? status : second;
 }
 
-static qkv_status read_data(chapter *h)
+static qkv_status make_data(chapter *h)
 {
-    qkv_status status = tour_pictures_read(&h->white, h->t, SMALL, UINT8_MAX);
+    tour_pictures *p = &h->pupil.p;
+    qkv_status status = tour_pictures_read(&h->white, h->pupil.t, SMALL, UINT8_MAX);
     if (!status)
-        status = tour_pictures_read(&h->black, h->t, SMALL, 0);
+        status = tour_pictures_read(&h->black, h->pupil.t, SMALL, 0);
     if (!status)
-        status = make_data(&h->train, h, true, TIMES);
-    return status ? status : make_data(&h->valid, h, false, 1);
+        status = make_set(&p->train, &h->masks.train, h, true);
+    return status ? status : make_set(&p->valid, &h->masks.valid, h, false);
 }
 
 /* ---- learning ----------------------------------------------------------------------------- */
 
-static qkv_status make_model(chapter *h)
+static qkv_status make_model(tour_pupil *h)
 {
-    static const char *const names[CLASSES] = {"0", "255"}; /* of a mask's greys */
     qkv_dense_config c;
-    size_t i = 0;
-    double effort = tour_pictures_effort(h->t);
-    while (effort < sizes[i].seconds)
-        i++;
     qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
-    c.trunk.image = TOUR_SIDE;
+    tour_trunk_set(&c.trunk, tour_pictures_effort(h->t) < LONG ? 2 : 3);
     c.trunk.patch = PATCH;
-    c.trunk.channels = 3;
-    c.trunk.width = sizes[i].width;
-    c.trunk.layers = sizes[i].layers;
-    c.trunk.heads = sizes[i].heads;
     c.outputs = CLASSES;
-    qkv_status status = qkv_model_create(&h->model, h->ctx, &qkv_segmenter_type, &c);
-    if (!status)
-        status = qkv_model_init(h->model, h->t->page->c->common.seed);
-    if (!status)
-        status = qkv_model_set_labels(h->model, names, CLASSES);
-    if (!status) {
-        const tour_pictures p = {h->train.images, h->valid.images};
-        tour_pictures_format(&p, h->model);
-    }
     page_text(h->t->page, "Each lies somewhere over a background of two colours, and the model "
                           "says of every pixel which of the two it is: %d x %d patches, %zu "
                           "blocks of %zu channels.",
               TOUR_SIDE / PATCH, TOUR_SIDE / PATCH, c.trunk.layers, c.trunk.width);
-    return status;
+    qkv_status status = tour_pupil_create(h, &qkv_segmenter_type, &c);
+    if (status)
+        return status;
+    tour_pictures_format(&h->p, h->model);
+    return qkv_model_set_labels(h->model, names, CLASSES);
 }
 
-static qkv_status learn(chapter *h)
+static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 {
-    const qkv_segment_data train = {h->train.images, h->train.classes};
+    const qkv_segment_data train = {h->p.train, ((const chapter *)h)->masks.train};
     const qkv_segment_options o = {.augment = {.crop_pad = 4, .flip = true}};
-    qkv_task task = {0};
-    cli_training s;
-    cli_training_defaults(&s);
-    s.loop.batch = BATCH;
-    s.schedule.lr = RATE;
-    s.optimizer.weight_decay = DECAY;
-    qkv_status status = qkv_task_segment(&task, h->model, &train, NULL, &o,
-                                         h->t->page->c->common.seed);
-    if (!status)
-        status = tour_train(&h->training, h->t, &task, &s, h->t->dir, tour_pictures_time(h->t));
-    qkv_task_destroy(&task);
-    return status;
+    return qkv_task_segment(task, h->model, &train, NULL, &o, h->t->page->c->common.seed);
 }
 
 /* ---- the report --------------------------------------------------------------------------- */
 
 /* Mean intersection over union when each pixel is said to be what it most often is in training. */
-static double judge_place(const chapter *h)
+static double judge_place(const tour_pictures *masks)
 {
     static size_t often[PIXELS];
-    size_t both[CLASSES] = {0}, either[CLASSES] = {0}, n = qkv_pixels_count(h->train.classes);
+    size_t both[CLASSES] = {0}, either[CLASSES] = {0}, n = qkv_pixels_count(masks->train);
     memset(often, 0, sizeof often);
     for (size_t i = 0; i < n * PIXELS; i++)
-        often[i % PIXELS] += qkv_pixels_data(h->train.classes, i / PIXELS)[i % PIXELS] == PICTURE;
-    for (size_t i = 0; i < qkv_pixels_count(h->valid.classes) * PIXELS; i++) {
-        size_t truth = qkv_pixels_data(h->valid.classes, i / PIXELS)[i % PIXELS];
+        often[i % PIXELS] += qkv_pixels_data(masks->train, i / PIXELS)[i % PIXELS] == PICTURE;
+    for (size_t i = 0; i < qkv_pixels_count(masks->valid) * PIXELS; i++) {
+        size_t truth = qkv_pixels_data(masks->valid, i / PIXELS)[i % PIXELS];
         size_t guess = 2 * often[i % PIXELS] > n ? PICTURE : BACKGROUND;
         for (size_t k = 0; k < CLASSES; k++) {
             both[k] += truth == k && guess == k;
@@ -191,58 +158,47 @@ static double judge_place(const chapter *h)
     return sum / CLASSES;
 }
 
-/* A mask as a picture; with `of`, what is background turns pale. */
-static void paint(uint8_t *rgb, const uint8_t *mask, const uint8_t *of)
+/* Puts a mask as a picture; with `of`, what is background turns pale. */
+static void put_mask(tour_sheet *sheet, size_t row, size_t column, const uint8_t *mask,
+                     const uint8_t *of)
 {
+    static uint8_t rgb[PIXELS * 3];
     for (size_t i = 0; i < PIXELS; i++)
         for (size_t k = 0; k < 3; k++)
             rgb[3 * i + k] = of && mask[i] == PICTURE ? of[3 * i + k]
                              : of                     ? UINT8_MAX
                                                       : (uint8_t)(UINT8_MAX * mask[i]);
+    tour_sheet_put(sheet, row, column, rgb, NULL);
 }
 
 /* The picture, the true mask, the model's, what it cuts out. */
-static qkv_status show_sheet(const chapter *h)
+static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
 {
-    static uint8_t mask[PIXELS], painted[PIXELS * 3], seen[PIXELS * 3];
+    static uint8_t mask[PIXELS], seen[PIXELS * 3];
     const qkv_image in = {TOUR_SIDE, TOUR_SIDE, 3, seen};
-    size_t n = qkv_pixels_count(h->valid.images), rows = n < ROWS ? n : ROWS;
-    tour_sheet sheet;
-    qkv_status status = tour_sheet_create(&sheet, h->ctx, rows, 4, TOUR_SIDE);
-    for (size_t row = 0; row < rows && !status; row++) {
-        size_t i = (2 * row + 1) * n / (2 * rows);
-        const uint8_t *rgb = qkv_pixels_data(h->valid.images, i);
-        memcpy(seen, rgb, sizeof seen);
-        status = qkv_segment(mask, h->model, h->t->page->t, &in);
-        if (status)
-            break;
-        tour_sheet_put(&sheet, row, 0, rgb, NULL);
-        paint(painted, qkv_pixels_data(h->valid.classes, i), NULL);
-        tour_sheet_put(&sheet, row, 1, painted, NULL);
-        paint(painted, mask, NULL);
-        tour_sheet_put(&sheet, row, 2, painted, NULL);
-        paint(painted, mask, rgb);
-        tour_sheet_put(&sheet, row, 3, painted, NULL);
-    }
-    if (!status)
-        status = tour_sheet_write(&sheet, h->t, "masks.png",
-                                  "held-out pictures over backgrounds of their own, one a row: "
-                                  "what the model sees; the true mask; the model's; what it cuts "
-                                  "out.");
-    tour_sheet_free(&sheet);
-    return status;
+    const uint8_t *rgb = qkv_pixels_data(h->p.valid, i);
+    memcpy(seen, rgb, sizeof seen);
+    qkv_status status = qkv_segment(mask, h->model, h->t->page->t, &in);
+    if (status)
+        return status;
+    tour_sheet_put(sheet, row, 0, rgb, NULL);
+    put_mask(sheet, row, 1, qkv_pixels_data(((const chapter *)h)->masks.valid, i), NULL);
+    put_mask(sheet, row, 2, mask, NULL);
+    put_mask(sheet, row, 3, mask, rgb);
+    return QKV_OK;
 }
 
-static qkv_status report(chapter *h)
+static qkv_status judge(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
-    const qkv_segment_data valid = {h->valid.images, h->valid.classes};
+    const tour_pictures *masks = &((const chapter *)h)->masks;
+    const qkv_segment_data valid = {h->p.valid, masks->valid};
     qkv_segment_score s;
-    double place = judge_place(h);
+    double place = judge_place(masks);
     qkv_status status = qkv_segment_evaluate(h->model, p->t, &valid, 0, &s);
     if (status)
         return status;
-    tour_training_show(&h->training, p, "Training loss over the time:");
+    *better = s.miou > place;
     page_text(p, "How well masks fit, over the held-out pictures: the pixels that are in both, of "
                  "those that are in either, the mean of picture and background:");
     page_space(p);
@@ -250,36 +206,32 @@ static qkv_status report(chapter *h)
     page_line(p, "this transformer                     %6.3f", s.miou);
     page_number(p, "place", place);
     page_number(p, "miou", s.miou);
-    status = show_sheet(h);
-    if (!status)
-        status = tour_picture_write(h->t, "picture.png", qkv_pixels_data(h->valid.images, 0),
-                                    TOUR_SIDE);
-    if (s.miou > place)
-        page_text(p, "What was learnt: where a thing ends that it never saw before, over a "
-                     "background that it never saw before.");
-    else
-        page_text(p, "What was learnt: no more than that things lie in the middle. The time was "
-                     "short; give it more with --minutes.");
-    page_text(p, "Ask it yourself: qkv segment %s %s/picture.png --out mask.png", h->t->dir,
-              h->t->dir);
-    return status;
+    return tour_pupil_sheet(h, 4, put_row, "masks.png",
+                            "held-out pictures over backgrounds of their own, one a row: what the "
+                            "model sees; the true mask; the model's; what it cuts out.");
 }
+
+/* ---- the chapter -------------------------------------------------------------------------- */
+
+static const tour_lesson lesson = {
+    .make_model = make_model, .make_task = make_task, .judge = judge,
+    .batch = 32, .rate = 1e-3,
+    .learnt = "where a thing ends that it never saw before, over a background that it never saw "
+              "before",
+    .not_learnt = "no more than that things lie in the middle",
+    .verb = "segment", .options = " --out mask.png",
+};
 
 qkv_status tour_segment(tour *t)
 {
-    chapter h = {.t = t, .ctx = t->page->c->ctx};
-    qkv_status status = read_data(&h);
+    chapter h = {.pupil = {.t = t}};
+    qkv_status status = make_data(&h);
     if (!status) {
         tour_pictures_tell(&h.white, t);
-        status = make_model(&h);
+        status = tour_lesson_give(&lesson, &h.pupil);
     }
-    if (!status)
-        status = learn(&h);
-    if (!status && !h.training.result.stopped)
-        status = report(&h);
-    qkv_model_destroy(h.model);
-    cli_picture_set_close(&h.train);
-    cli_picture_set_close(&h.valid);
+    tour_pictures_close(&h.pupil.p);
+    tour_pictures_close(&h.masks);
     tour_pictures_close(&h.white);
     tour_pictures_close(&h.black);
     return status;
