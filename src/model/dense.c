@@ -37,6 +37,8 @@ static qkv_status check(const qkv_model *base, qkv_dense_config *c)
         if (c->trunk.image % c->cell)
             return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: hint_size %zu does not divide "
                              "image_size %zu", name, c->cell, c->trunk.image);
+    } else {
+        c->tanh = false; /* its table has no such field, so nobody has set it */
     }
     return c->outputs ? QKV_OK : qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", name);
 }

@@ -214,7 +214,16 @@ static qkv_model *made_model(size_t classes)
     c.trunk.heads = 2;
     c.trunk.ff_width = 0;
     c.outputs = classes;
+    c.tanh = true; /* whatever the memory held: a segmenter's defaults do not set it */
     return made(&qkv_segmenter_type, &c);
+}
+
+static void test_logits_are_not_bounded(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(3);
+    assert_false(((const qkv_dense_config *)qkv_model_config(m))->tanh);
+    qkv_model_destroy(m);
 }
 
 static uint8_t thirds(size_t picture, size_t k) { return (uint8_t)((picture + k) % 3); }
@@ -308,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_names),   cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_bad_masks), cmocka_unit_test(test_some_broken),
         cmocka_unit_test(test_too_many_colors),
+        cmocka_unit_test(test_logits_are_not_bounded),
         cmocka_unit_test(test_parts),   cmocka_unit_test(test_judged),
         cmocka_unit_test(test_told),    cmocka_unit_test(test_refused),
     };
