@@ -412,6 +412,7 @@ void qkv__kernels_softmax_avx2(qkv_kernels *k);
 void qkv__kernels_attention_avx2(qkv_kernels *k);
 void qkv__kernels_gemv_avx2(qkv_kernels *k);
 void qkv__kernels_packed_avx2(qkv_kernels *k);
+void qkv__kernels_pool_avx2(qkv_kernels *k);
 void qkv__kernels_update_avx2(qkv_kernels *k);
 void qkv__kernels_elementwise_avx512(qkv_kernels *k);
 void qkv__kernels_rows_avx512(qkv_kernels *k);
@@ -420,6 +421,7 @@ void qkv__kernels_softmax_avx512(qkv_kernels *k);
 void qkv__kernels_attention_avx512(qkv_kernels *k);
 void qkv__kernels_gemv_avx512(qkv_kernels *k);
 void qkv__kernels_packed_avx512(qkv_kernels *k);
+void qkv__kernels_pool_avx512(qkv_kernels *k);
 void qkv__kernels_update_avx512(qkv_kernels *k);
 void qkv__kernels_bf16_avx512(qkv_kernels *k); /* gemm, over what serves f32 */
 void qkv__kernels_dnnl(qkv_kernels *k); /* gemm */

@@ -2,46 +2,18 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/kernel.h"
-
-static const size_t worth_threads = 1u << 16; /* numbers read that pay for waking a team */
-
-static bool threaded(const qkv_k_conv_args *a)
-{
-    return a->B * a->OH * a->OW * a->C * a->KH * a->KW > worth_threads;
-}
-
-/* Rows or columns first .. end-1 of the picture, those that window `at` covers; none when it lies
- * beside it. */
-typedef struct {
-    size_t first, end;
-} range;
-
-static range covered(size_t at, size_t stride, size_t window, size_t before, size_t size)
-{
-    size_t begin = at * stride, end = begin + window;
-    range r = {begin < before ? 0 : begin - before, end < before ? 0 : end - before};
-    if (r.end > size)
-        r.end = size;
-    if (r.first > r.end)
-        r.first = r.end;
-    return r;
-}
-
-/* Of output row r, counted through all pictures, and of output column j. */
-#define ROWS_OF(a, r) covered((r) % (a)->OH, (a)->stride, (a)->KH, (a)->top, (a)->H)
-#define COLUMNS_OF(a, j) covered(j, (a)->stride, (a)->KW, (a)->left, (a)->W)
+#include "kernel/pool.h"
 
 static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x,
                      const qkv_k_conv_args *a)
 {
-#pragma omp parallel for num_threads(e->threads) if (threaded(a)) default(none) \
+#pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
     shared(y, from, x, a)
     for (size_t r = 0; r < a->B * a->OH; r++) {
         const qkv_real *picture = x + r / a->OH * a->H * a->W * a->C;
-        range rows = ROWS_OF(a, r);
+        qkv__range rows = qkv__pool_rows(a, r);
         for (size_t j = 0; j < a->OW; j++) {
-            range columns = COLUMNS_OF(a, j);
+            qkv__range columns = qkv__pool_columns(a, j);
             qkv_real *to = y + (r * a->OW + j) * a->C;
             int32_t *place = from + (r * a->OW + j) * a->C;
             for (size_t c = 0; c < a->C; c++) {
@@ -66,7 +38,7 @@ static void max_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, co
                          const qkv_k_conv_args *a, bool acc)
 {
     size_t in = a->H * a->W * a->C, out = a->OH * a->OW * a->C;
-#pragma omp parallel for num_threads(e->threads) if (threaded(a)) default(none) \
+#pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
     shared(dx, dy, from, a, acc, in, out)
     for (size_t b = 0; b < a->B; b++) {
         if (!acc)
@@ -82,12 +54,12 @@ static qkv_real share(const qkv_k_conv_args *a) { return 1 / (qkv_real)(a->KH * 
 
 static void mean_pool(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_k_conv_args *a)
 {
-#pragma omp parallel for num_threads(e->threads) if (threaded(a)) default(none) shared(y, x, a)
+#pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) shared(y, x, a)
     for (size_t r = 0; r < a->B * a->OH; r++) {
         const qkv_real *picture = x + r / a->OH * a->H * a->W * a->C;
-        range rows = ROWS_OF(a, r);
+        qkv__range rows = qkv__pool_rows(a, r);
         for (size_t j = 0; j < a->OW; j++) {
-            range columns = COLUMNS_OF(a, j);
+            qkv__range columns = qkv__pool_columns(a, j);
             qkv_real *to = y + (r * a->OW + j) * a->C;
             memset(to, 0, a->C * sizeof *to);
             for (size_t p = rows.first; p < rows.end; p++)
@@ -104,14 +76,15 @@ static void mean_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy,
                           const qkv_k_conv_args *a, bool acc)
 {
     size_t in = a->H * a->W * a->C;
-#pragma omp parallel for num_threads(e->threads) if (threaded(a)) default(none) \
+#pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
     shared(dx, dy, a, acc, in)
     for (size_t b = 0; b < a->B; b++) {
         qkv_real *picture = dx + b * in;
         if (!acc)
             memset(picture, 0, in * sizeof *dx);
         for (size_t i = 0; i < a->OH * a->OW; i++) {
-            range rows = ROWS_OF(a, i / a->OW), columns = COLUMNS_OF(a, i % a->OW);
+            qkv__range rows = qkv__pool_rows(a, i / a->OW);
+            qkv__range columns = qkv__pool_columns(a, i % a->OW);
             const qkv_real *g = dy + (b * a->OH * a->OW + i) * a->C;
             for (size_t p = rows.first; p < rows.end; p++)
                 for (size_t q = columns.first; q < columns.end; q++)

@@ -33,6 +33,7 @@ static void fill_avx2(qkv_kernels *k)
     qkv__kernels_attention_avx2(k);
     qkv__kernels_gemv_avx2(k);
     qkv__kernels_packed_avx2(k);
+    qkv__kernels_pool_avx2(k);
     qkv__kernels_update_avx2(k);
 }
 
@@ -45,6 +46,7 @@ static void fill_avx512(qkv_kernels *k)
     qkv__kernels_attention_avx512(k);
     qkv__kernels_gemv_avx512(k);
     qkv__kernels_packed_avx512(k);
+    qkv__kernels_pool_avx512(k);
     qkv__kernels_update_avx512(k);
 }
 #endif

@@ -1,6 +1,6 @@
-/* test_conv.c - convolution of every table against the plain one, which the double build holds
- * against the definition: random sizes, windows, strides and padding, outputs stored and added
- * to; more shapes than the fast one keeps plans for. */
+/* test_conv.c - convolution and pooling of every table against the plain one, which the double
+ * build holds against the definition: random sizes, windows, strides and padding, outputs stored
+ * and added to; more shapes than the fast one keeps plans for. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -74,10 +74,32 @@ static void random_shapes(const kernel_case *c)
         one(c, &first[i]);
 }
 
+/* Of few different numbers, so that many are equal, and of some that are none. */
+static void largest(const kernel_case *c)
+{
+    enum { SHAPES = 60 };
+    static const float levels[] = {-1, 0, 0.5f, 2, -INFINITY, NAN};
+    for (size_t s = 0; s < SHAPES; s++) {
+        qkv_k_conv_args a = random_args();
+        size_t nx = a.B * a.H * a.W * a.C, ny = a.B * a.OH * a.OW * a.C;
+        float *x = randoms(nx), *y = poisoned(ny), *y0 = poisoned(ny);
+        int32_t *from = (int32_t *)(void *)poisoned(ny), *from0 = (int32_t *)(void *)poisoned(ny);
+        for (size_t i = 0; i < nx && s % 2; i++)
+            x[i] = levels[among(0, s % 3 ? 4 : 5)];
+        c->k->max_pool(&c->e, y, from, x, &a);
+        qkv__kernels(QKV_ISA_REFERENCE)->max_pool(&c->e, y0, from0, x, &a);
+        assert_memory_equal(from, from0, ny * sizeof *from);
+        for (size_t i = 0; i < ny; i++)
+            assert_true(y[i] == y0[i] || (isnan(y[i]) && isnan(y0[i])));
+        free_arrays();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         KERNEL_CHECK(random_shapes),
+        KERNEL_CHECK(largest),
     };
     return run_each(tests, sizeof tests / sizeof *tests, kernel_setup, kernel_teardown);
 }
