@@ -35,7 +35,7 @@ static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
      .help = "size: nano tiny small base big"},
     {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216, FIELD(tokens),
-     .initial = "8192", .help = "tokens in a sample, both sides: as many pairs as fit"},
+     .initial = "4096", .help = "tokens in a sample, both sides: as many pairs as fit"},
     {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
      FIELD(smoothing), .initial = "0.1", .help = "of the labels, in the training loss"},
     {.flag = "agreement", .type = QKV_OPT_REAL, .max = 1000, FIELD(agreement), .initial = "0",
@@ -49,7 +49,7 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Translation", rows, sizeof rows / sizeof *rows};
 
-static const double RATE_TIMES_WIDTH = 0.64; /* 5e-3 at 128 channels */
+static const double RATE_TIMES_WIDTH = 0.45; /* 3.5e-3 at 128 channels */
 
 typedef struct {
     cli_job base;
@@ -243,14 +243,14 @@ static const qkv_option_table *const tables[] = {
     &qkv_schedule_table, &qkv__marian_config, NULL};
 static const qkv__preset presets[] = {
     {"tokenizer", "sentencepiece-bpe", NULL},
-    {"vocab", "6000", NULL},
+    {"vocab", "10000", NULL},
     {"batch", "1", NULL},
     {"ema", "0.999", NULL},
     {"optimizer", "adam", NULL},
     {"weight-decay", "0", NULL},
     {"beta2", "0.98", NULL},
     {"warmup", "1000", "1000, or a tenth of the steps if they are fewer than 10000"},
-    {"lr", NULL, "0.64 / channels"},
+    {"lr", NULL, "0.45 / channels"},
     {"minutes", NULL, "5 without --steps"},
     {"dropout", "0.3", NULL},
     {"activation_function", "relu", NULL},

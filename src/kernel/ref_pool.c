@@ -54,7 +54,8 @@ static qkv_real share(const qkv_k_conv_args *a) { return 1 / (qkv_real)(a->KH * 
 
 static void mean_pool(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_k_conv_args *a)
 {
-#pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) shared(y, x, a)
+#pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
+    shared(y, x, a)
     for (size_t r = 0; r < a->B * a->OH; r++) {
         const qkv_real *picture = x + r / a->OH * a->H * a->W * a->C;
         qkv__range rows = qkv__pool_rows(a, r);

@@ -1,5 +1,5 @@
-/* simd_pool.c - the largest of every window, in vector types. Where it stood is remembered, so plain
- * C compares number by number; here a vector of channels goes through the window. */
+/* simd_pool.c - the largest of every window, in vector types. Where it stood is remembered, so
+ * plain C compares number by number; here a vector of channels goes through the window. */
 #include <math.h>
 
 #include "kernel/pool.h"
