@@ -1,4 +1,5 @@
-/* conv_dnnl.c - convolution from oneDNN, 2.x and 3.x alike, in f32.
+/* conv_dnnl.c - convolution from oneDNN, 2.x and 3.x alike: in f32, or of pictures in bf16, where
+ * the sums, what comes out and our weights stay f32.
  *
  * Pictures stay channels last; weights go into the library's own format and back at every call,
  * which costs as much as a pixel or two. What the library plans for a shape is kept, with its
@@ -12,14 +13,15 @@
 #include "kernel/kernel.h"
 
 enum { PLANS = 64, DIMS = 4 };
-enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS }; /* what a plan does */
 enum { SRC, WEIGHTS, BIAS, DST, SCRATCH, OPERANDS };
+typedef enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS } kind; /* what a plan does */
 
 typedef struct {
     bool used, busy;
-    int what, threads;
-    bool has_bias;
-    qkv_k_conv_args args; /* the key, with the three before it */
+    kind what;
+    int threads;
+    bool bf16, has_bias;
+    qkv_k_conv_args args; /* the key, with the four before it */
     uint64_t last;        /* when it was asked for */
     dnnl_primitive_t work, pack; /* pack: between our weights and the library's */
     dnnl_memory_t mem[OPERANDS], plain; /* plain: our weights */
@@ -36,6 +38,7 @@ static struct {
     qkv_k_conv_fn *conv;
     qkv_k_conv_bwd_data_fn *conv_bwd_data;
     qkv_k_conv_bwd_weights_fn *conv_bwd_weights;
+    qkv_k_round_fn *round; /* set before anything asks for bf16 */
 } conv_cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- what differs between the library's versions ------------------------------------------ */
@@ -43,9 +46,10 @@ static struct {
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t desc;
 
-static bool make_desc(desc *d, int ndims, const dnnl_dim_t *dims, dnnl_format_tag_t tag)
+static bool make_desc(desc *d, int ndims, const dnnl_dim_t *dims, bool bf16, dnnl_format_tag_t tag)
 {
-    return dnnl_memory_desc_create_with_tag(d, ndims, dims, dnnl_f32, tag) == dnnl_success;
+    return dnnl_memory_desc_create_with_tag(d, ndims, dims, bf16 ? dnnl_bf16 : dnnl_f32, tag) ==
+           dnnl_success;
 }
 
 static void free_desc(desc *d)
@@ -58,7 +62,7 @@ static void free_desc(desc *d)
 static const_dnnl_memory_desc_t ref(const desc *d) { return *d; }
 static size_t bytes_of(const_dnnl_memory_desc_t d) { return dnnl_memory_desc_get_size(d); }
 
-static bool describe(dnnl_primitive_desc_t *pd, int what, const desc *m, bool has_bias,
+static bool describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool has_bias,
                      const dnnl_dim_t *stride, const dnnl_dim_t *before, const dnnl_dim_t *after,
                      const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
 {
@@ -81,16 +85,17 @@ static bool describe(dnnl_primitive_desc_t *pd, int what, const desc *m, bool ha
 typedef dnnl_memory_desc_t desc;
 typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
 
-static bool make_desc(desc *d, int ndims, const dnnl_dim_t *dims, dnnl_format_tag_t tag)
+static bool make_desc(desc *d, int ndims, const dnnl_dim_t *dims, bool bf16, dnnl_format_tag_t tag)
 {
-    return dnnl_memory_desc_init_by_tag(d, ndims, dims, dnnl_f32, tag) == dnnl_success;
+    return dnnl_memory_desc_init_by_tag(d, ndims, dims, bf16 ? dnnl_bf16 : dnnl_f32, tag) ==
+           dnnl_success;
 }
 
 static void free_desc(desc *d) { (void)d; }
 static const_dnnl_memory_desc_t ref(const desc *d) { return d; }
 static size_t bytes_of(const_dnnl_memory_desc_t d) { return dnnl_memory_desc_get_size(d); }
 
-static bool describe(dnnl_primitive_desc_t *pd, int what, const desc *m, bool has_bias,
+static bool describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool has_bias,
                      const dnnl_dim_t *stride, const dnnl_dim_t *before, const dnnl_dim_t *after,
                      const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
 {
@@ -137,8 +142,9 @@ static bool make_memory(dnnl_memory_t *m, const_dnnl_memory_desc_t d)
 /* The library's weights and scratch, as it chose them. */
 static bool make_memories(plan *p, const_dnnl_primitive_desc_t pd, const desc *m)
 {
+    bool back = p->what == BACKWARD_WEIGHTS;
     const_dnnl_memory_desc_t weights = dnnl_primitive_desc_query_md(
-        pd, p->what == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+        pd, back ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     const_dnnl_memory_desc_t scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md,
                                                                     0);
     if (!weights || !scratch)
@@ -153,9 +159,9 @@ static bool make_memories(plan *p, const_dnnl_primitive_desc_t pd, const desc *m
 /* Our weights (N, KH, KW, C) to the library's; the other way for their gradient. */
 static bool make_pack(plan *p, const_dnnl_primitive_desc_t pd, const desc *ours)
 {
-    const_dnnl_memory_desc_t theirs = dnnl_primitive_desc_query_md(
-        pd, p->what == BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     bool back = p->what == BACKWARD_WEIGHTS;
+    const_dnnl_memory_desc_t theirs = dnnl_primitive_desc_query_md(
+        pd, back ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     dnnl_engine_t e = conv_cache.engine;
     dnnl_primitive_desc_t rd = NULL;
     bool fine = dnnl_reorder_primitive_desc_create(&rd, back ? theirs : ref(ours), e,
@@ -165,6 +171,22 @@ static bool make_pack(plan *p, const_dnnl_primitive_desc_t pd, const desc *ours)
     if (rd)
         dnnl_primitive_desc_destroy(rd);
     return fine && make_memory(&p->plain, ref(ours));
+}
+
+/* The pictures x and y, with the library's own weights between them, and a bias. */
+static bool make_descs(desc *m, const dnnl_dim_t *x, const dnnl_dim_t *w, const dnnl_dim_t *y,
+                       bool x_bf16, bool w_bf16, bool y_bf16)
+{
+    return make_desc(&m[SRC], DIMS, x, x_bf16, dnnl_nhwc) &&
+           make_desc(&m[DST], DIMS, y, y_bf16, dnnl_nhwc) &&
+           make_desc(&m[WEIGHTS], DIMS, w, w_bf16, dnnl_format_tag_any) &&
+           make_desc(&m[BIAS], 1, w, false, dnnl_a);
+}
+
+static void free_descs(desc *m)
+{
+    for (int i = 0; i < OPERANDS; i++)
+        free_desc(&m[i]);
 }
 
 static bool build(plan *p)
@@ -181,7 +203,8 @@ static bool build(plan *p)
     /* What the windows need behind the picture; negative: its last rows are in none. */
     const dnnl_dims_t after = {(y[2] - 1) * stride[0] + w[2] - x[2] - before[0],
                                 (y[3] - 1) * stride[1] + w[3] - x[3] - before[1]};
-    desc m[OPERANDS] = {0}, ours = {0};
+    const bool forward = p->what == FORWARD, weights = p->what == BACKWARD_WEIGHTS;
+    desc m[OPERANDS] = {0}, plain[OPERANDS] = {0}, ours = {0};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t hint = NULL, pd = NULL;
     bool fine = dnnl_stream_create(&p->stream, conv_cache.engine, dnnl_stream_default_flags) ==
@@ -189,16 +212,17 @@ static bool build(plan *p)
                 dnnl_primitive_attr_create(&attr) == dnnl_success &&
                 dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) ==
                     dnnl_success &&
-                make_desc(&m[SRC], DIMS, x, dnnl_nhwc) && make_desc(&m[DST], DIMS, y, dnnl_nhwc) &&
-                make_desc(&m[WEIGHTS], DIMS, w, dnnl_format_tag_any) &&
-                make_desc(&m[BIAS], 1, w, dnnl_a) && make_desc(&ours, DIMS, w, dnnl_ohwi) &&
-                (p->what == FORWARD || describe(&hint, FORWARD, m, false, stride, before, after,
-                                                attr, NULL)) &&
+                make_descs(m, x, w, y, p->bf16 && (forward || weights), p->bf16 && !weights,
+                           p->bf16 && !forward) &&
+                make_desc(&ours, DIMS, w, false, dnnl_ohwi) &&
+                (forward || (make_descs(plain, x, w, y, false, false, false) &&
+                             describe(&hint, FORWARD, plain, false, stride, before, after, attr,
+                                      NULL))) &&
                 describe(&pd, p->what, m, p->has_bias, stride, before, after, attr, hint) &&
                 dnnl_primitive_create(&p->work, pd) == dnnl_success && make_memories(p, pd, m) &&
                 make_pack(p, pd, &ours);
-    for (int i = 0; i < OPERANDS; i++)
-        free_desc(&m[i]);
+    free_descs(m);
+    free_descs(plain);
     free_desc(&ours);
     if (attr)
         dnnl_primitive_attr_destroy(attr);
@@ -209,14 +233,16 @@ static bool build(plan *p)
     return fine;
 }
 
-static bool is_for(const plan *p, int what, int threads, bool has_bias, const qkv_k_conv_args *a)
+/* What p must be made for. */
+static bool is_for(const plan *p, const plan *key)
 {
-    return p->used && p->what == what && p->threads == threads && p->has_bias == has_bias &&
-           memcmp(&p->args, a, sizeof *a) == 0;
+    return p->used && p->what == key->what && p->threads == key->threads &&
+           p->bf16 == key->bf16 && p->has_bias == key->has_bias &&
+           memcmp(&p->args, &key->args, sizeof key->args) == 0;
 }
 
 /* A plan that nobody else has until it is put back, or NULL. */
-static plan *take(int what, int threads, bool has_bias, const qkv_k_conv_args *a)
+static plan *take(const plan *key)
 {
     plan *p = NULL, *oldest = NULL;
     pthread_mutex_lock(&conv_cache.lock);
@@ -225,14 +251,14 @@ static plan *take(int what, int threads, bool has_bias, const qkv_k_conv_args *a
         conv_cache.engine = NULL;
     for (int i = 0; i < PLANS && conv_cache.engine && !p; i++) {
         plan *q = &conv_cache.plans[i];
-        if (!q->busy && is_for(q, what, threads, has_bias, a))
+        if (!q->busy && is_for(q, key))
             p = q;
         else if (!q->busy && (!oldest || q->last < oldest->last))
             oldest = q;
     }
     if (!p && oldest) {
         free_plan(oldest);
-        *oldest = (plan){.what = what, .threads = threads, .has_bias = has_bias, .args = *a};
+        *oldest = *key;
         oldest->used = build(oldest);
         p = oldest->used ? oldest : NULL;
         if (!p)
@@ -296,13 +322,16 @@ static bool compute(plan *p)
     return run(p->work, p, 4, weights) && move_weights(p);
 }
 
-/* False when the library does not do it: nothing is written then, or all will be again. */
-static bool work(const qkv_exec *e, int what, const void *x, const void *w, const void *bias,
-                 const void *y, const qkv_k_conv_args *a)
+/* y from x, w and bias, x from y and w, or w from x and y. bf16: those of x and y that are read
+ * hold bf16; all else is f32. False when the library does not do it: what is written means nothing
+ * then. */
+static bool run_plan(const qkv_exec *e, kind what, bool bf16, const void *x,
+                     const void *w, const void *bias, const void *y, const qkv_k_conv_args *a)
 {
     int before = omp_get_max_threads();
     omp_set_num_threads(e->threads); /* plans are cut for it */
-    plan *p = take(what, e->threads, bias != NULL, a);
+    plan *p = take(&(plan){.what = what, .threads = e->threads, .bf16 = bf16,
+                           .has_bias = bias != NULL, .args = *a});
     if (!p) {
         omp_set_num_threads(before);
         return false;
@@ -320,11 +349,45 @@ static bool work(const qkv_exec *e, int what, const void *x, const void *w, cons
     return fine;
 }
 
-static void conv(const qkv_exec *e, float *y, const float *x, const float *w, const float *bias,
-                 const qkv_k_conv_args *a)
+typedef struct {
+    size_t x, w, y;
+} sizes;
+
+static sizes sizes_of(const qkv_k_conv_args *a)
 {
-    if (!work(e, FORWARD, x, w, bias, y, a))
-        conv_cache.conv(e, y, x, w, bias, a);
+    return (sizes){a->B * a->H * a->W * a->C, a->N * a->KH * a->KW * a->C,
+                   a->B * a->OH * a->OW * a->N};
+}
+
+/* The library's bf16 kernels want their channels in vectors; of windows larger than the picture
+ * (2.6, 3 threads, the weights' gradient) they make nonsense. */
+static bool suits_bf16(const qkv_k_conv_args *a)
+{
+    enum { LANES = 16 };
+    return a->C % LANES == 0 && a->N % LANES == 0 && a->H >= a->KH && a->W >= a->KW;
+}
+
+/* n numbers of x, rounded; NULL: the scratch knows. */
+static const void *rounded(const qkv_exec *e, const float *x, size_t n)
+{
+    uint16_t *y = qkv__arena_alloc(e->scratch, n * sizeof *y);
+    if (y)
+        conv_cache.round(e, y, x, n);
+    return y;
+}
+
+/* As qkv__conv_dnnl, x and y being f32: rounded first where they are read. */
+static bool work(const qkv_exec *e, kind what, bool bf16, const float *x,
+                 const float *w, const float *bias, const float *y, const qkv_k_conv_args *a)
+{
+    const sizes n = sizes_of(a);
+    qkv__mark mark = qkv__arena_mark(e->scratch);
+    bf16 = bf16 && suits_bf16(a);
+    const void *from = bf16 && what != BACKWARD_DATA ? rounded(e, x, n.x) : x;
+    const void *to = bf16 && what != FORWARD ? rounded(e, y, n.y) : y;
+    bool fine = from && to && run_plan(e, what, bf16, from, w, bias, to, a);
+    qkv__arena_release(e->scratch, mark);
+    return fine || (bf16 && run_plan(e, what, false, x, w, bias, y, a));
 }
 
 static void add(const qkv_exec *e, float *y, const float *x, size_t n)
@@ -334,42 +397,72 @@ static void add(const qkv_exec *e, float *y, const float *x, size_t n)
         y[i] += x[i];
 }
 
-static void conv_bwd_data(const qkv_exec *e, float *dx, const float *dy, const float *w,
+static void forward(const qkv_exec *e, bool bf16, float *y, const float *x, const float *w,
+                    const float *bias, const qkv_k_conv_args *a)
+{
+    if (!work(e, FORWARD, bf16, x, w, bias, y, a))
+        conv_cache.conv(e, y, x, w, bias, a);
+}
+
+static void backward_data(const qkv_exec *e, bool bf16, float *dx, const float *dy, const float *w,
                           const qkv_k_conv_args *a, bool acc)
 {
-    size_t n = a->B * a->H * a->W * a->C;
+    size_t n = sizes_of(a).x;
     qkv__mark mark = qkv__arena_mark(e->scratch);
     float *to = acc ? qkv__arena_alloc(e->scratch, n * sizeof *to) : dx;
     if (!to)
         return; /* the scratch knows */
-    if (!work(e, BACKWARD_DATA, to, w, NULL, dy, a))
+    if (!work(e, BACKWARD_DATA, bf16, to, w, NULL, dy, a))
         conv_cache.conv_bwd_data(e, dx, dy, w, a, acc);
     else if (acc)
         add(e, dx, to, n);
     qkv__arena_release(e->scratch, mark);
 }
 
-static void conv_bwd_weights(const qkv_exec *e, float *dw, const float *dy, const float *x,
-                             const qkv_k_conv_args *a, bool acc)
+static void backward_weights(const qkv_exec *e, bool bf16, float *dw, const float *dy,
+                             const float *x, const qkv_k_conv_args *a, bool acc)
 {
-    size_t n = a->N * a->KH * a->KW * a->C;
+    size_t n = sizes_of(a).w;
     qkv__mark mark = qkv__arena_mark(e->scratch);
     float *to = acc ? qkv__arena_alloc(e->scratch, n * sizeof *to) : dw;
     if (!to)
         return;
-    if (!work(e, BACKWARD_WEIGHTS, x, to, NULL, dy, a))
+    if (!work(e, BACKWARD_WEIGHTS, bf16, x, to, NULL, dy, a))
         conv_cache.conv_bwd_weights(e, dw, dy, x, a, acc);
     else if (acc)
         add(e, dw, to, n);
     qkv__arena_release(e->scratch, mark);
 }
 
-void qkv__kernels_dnnl_conv(qkv_kernels *k)
+/* The table's functions: in f32, and of pictures that are rounded to bf16 first. */
+#define CONVOLUTIONS(suffix, bf16)                                                               \
+    static void conv_##suffix(const qkv_exec *e, float *y, const float *x, const float *w,       \
+                              const float *bias, const qkv_k_conv_args *a)                       \
+    {                                                                                            \
+        forward(e, bf16, y, x, w, bias, a);                                                      \
+    }                                                                                            \
+    static void conv_bwd_data_##suffix(const qkv_exec *e, float *dx, const float *dy,            \
+                                       const float *w, const qkv_k_conv_args *a, bool acc)       \
+    {                                                                                            \
+        backward_data(e, bf16, dx, dy, w, a, acc);                                               \
+    }                                                                                            \
+    static void conv_bwd_weights_##suffix(const qkv_exec *e, float *dw, const float *dy,         \
+                                          const float *x, const qkv_k_conv_args *a, bool acc)    \
+    {                                                                                            \
+        backward_weights(e, bf16, dw, dy, x, a, acc);                                            \
+    }
+CONVOLUTIONS(f32, false)
+CONVOLUTIONS(bf16, true)
+
+void qkv__kernels_dnnl_conv(qkv_kernels *k, qkv_k_round_fn *round)
 {
-    conv_cache.conv = k->conv;
-    conv_cache.conv_bwd_data = k->conv_bwd_data;
-    conv_cache.conv_bwd_weights = k->conv_bwd_weights;
-    k->conv = conv;
-    k->conv_bwd_data = conv_bwd_data;
-    k->conv_bwd_weights = conv_bwd_weights;
+    if (!round) { /* the first time: what serves is the reference */
+        conv_cache.conv = k->conv;
+        conv_cache.conv_bwd_data = k->conv_bwd_data;
+        conv_cache.conv_bwd_weights = k->conv_bwd_weights;
+    }
+    conv_cache.round = round ? round : conv_cache.round;
+    k->conv = round ? conv_bf16 : conv_f32;
+    k->conv_bwd_data = round ? conv_bwd_data_bf16 : conv_bwd_data_f32;
+    k->conv_bwd_weights = round ? conv_bwd_weights_bf16 : conv_bwd_weights_f32;
 }

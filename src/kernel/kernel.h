@@ -424,8 +424,12 @@ void qkv__kernels_packed_avx512(qkv_kernels *k);
 void qkv__kernels_pool_avx512(qkv_kernels *k);
 void qkv__kernels_update_avx512(qkv_kernels *k);
 void qkv__kernels_bf16_avx512(qkv_kernels *k); /* gemm, over what serves f32 */
+/* y (n) = x in bf16, to nearest, ties to even. */
+typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);
+qkv_k_round_fn qkv__round_bf16_avx512;
 void qkv__kernels_dnnl(qkv_kernels *k); /* gemm */
-void qkv__kernels_dnnl_conv(qkv_kernels *k);
+/* conv*; round not NULL: of pictures that it rounds to bf16. First without. */
+void qkv__kernels_dnnl_conv(qkv_kernels *k, qkv_k_round_fn *round);
 void qkv__kernels_dry(qkv_kernels *k);  /* all of it */
 
 #endif

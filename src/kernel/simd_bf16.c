@@ -215,6 +215,18 @@ static void gemm(const qkv_exec *e, float *c, const float *a, const float *b,
     qkv__arena_release(e->scratch, mark);
 }
 
+void QKV_SIMD(qkv__round_bf16)(const qkv_exec *e, uint16_t *y, const float *x, size_t n)
+{
+#pragma omp parallel for num_threads(e->threads) if (n > worth_threads) default(none) \
+    shared(y, x, n)
+    for (size_t i = 0; i < n; i += 2 * VF) {
+        size_t low = at_most(n - i, VF), high = at_most(n - i - low, VF);
+        vf a = vf_get(x + i, low), b = high ? vf_get(x + i + VF, high) : vf_zero();
+        _mm512_mask_storeu_epi16(y + i, (__mmask32)((1ull << (low + high)) - 1),
+                                 (__m512i)_mm512_cvtne2ps_pbh(b, a));
+    }
+}
+
 void QKV_SIMD(qkv__kernels_bf16)(qkv_kernels *k)
 {
     in_f32 = k->gemm;

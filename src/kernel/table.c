@@ -89,11 +89,15 @@ static void fill_all(void)
 #endif
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);
-        qkv__kernels_dnnl_conv(k);
+        qkv__kernels_dnnl_conv(k, NULL);
 #endif
 #ifdef QKV_HAVE_SIMD
-        if (usable & QKV__BF16)
+        if (usable & QKV__BF16) {
             qkv__kernels_bf16_avx512(k);
+#ifdef QKV_HAVE_DNNL
+            qkv__kernels_dnnl_conv(k, qkv__round_bf16_avx512);
+#endif
+        }
 #endif
         fill_dry(isa, usable);
     }
