@@ -215,7 +215,7 @@ static bool build(plan *p)
                 make_descs(m, x, w, y, p->bf16 && (forward || weights), p->bf16 && !weights,
                            p->bf16 && !forward) &&
                 make_desc(&ours, DIMS, w, false, dnnl_ohwi) &&
-                (forward || (make_descs(plain, x, w, y, false, false, false) &&
+                (forward || (make_descs(plain, x, w, y, p->bf16, p->bf16, p->bf16) &&
                              describe(&hint, FORWARD, plain, false, stride, before, after, attr,
                                       NULL))) &&
                 describe(&pd, p->what, m, p->has_bias, stride, before, after, attr, hint) &&

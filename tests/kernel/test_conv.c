@@ -136,7 +136,7 @@ static void rounded(void **state)
         free_arrays();
     }
     for (int k = 0; k < 3; k++)
-        assert_true(differ[k] > SHAPES / 2);
+        assert_true(differ[k] > SHAPES / 2 || !differ[k]); /* 0: there is no such library */
 }
 
 /* Of few different numbers, so that many are equal, and of some that are none. */
