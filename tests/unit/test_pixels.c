@@ -133,6 +133,19 @@ static void test_refuses_what_lies(void **state)
     put_file(path, data, size);
     assert_int_equal(qkv_pixels_open(&p, ctx, path), QKV_E_FORMAT);
     assert_non_null(strstr(qkv_context_message(ctx), "a class beyond the 4"));
+    data[ids] = 0;
+    size_t ends = ids + (4 * COUNT + 7) / 8 * 8, text = ends + 8 * (COUNT + CLASSES);
+    uint64_t first, none = 0;
+    memcpy(&first, data + ends, sizeof first);
+    memcpy(data + ends, &none, sizeof none); /* a name without even its 0 */
+    put_file(path, data, size);
+    assert_int_equal(qkv_pixels_open(&p, ctx, path), QKV_E_FORMAT);
+    memcpy(data + ends, &first, sizeof first);
+    assert_int_equal(data[text + first - 1], 0);
+    data[text + first - 1] = 'x'; /* one that runs on into the next */
+    put_file(path, data, size);
+    assert_int_equal(qkv_pixels_open(&p, ctx, path), QKV_E_FORMAT);
+    assert_non_null(strstr(qkv_context_message(ctx), "one after another"));
     free(data);
 }
 
