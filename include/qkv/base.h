@@ -76,8 +76,9 @@ enum {
 typedef struct {
     int threads;  /* OpenMP team size; 0: one per core                 [0, 1024]  0 */
     unsigned isa; /* QKV_ISA_* that may be used; 0: all                           0 */
-    bool bf16;    /* matrix products round their operands to bf16 and add up in f32: half the
-                     time, where the processor can (AVX512_BF16); else f32 stays   false   */
+    bool bf16;    /* steps that a tape records (training) round the operands of products and
+                     convolutions to bf16 and add up in f32: about 0.6 of the time, where the
+                     processor can (AVX512_BF16); else f32 stays           false        */
     bool dry;     /* compute nothing and only reserve memory, so that a step shows what it would
                      take; values mean nothing                         false        */
     /* Where memory comes from; NULL: malloc and free. alloc returns 64-byte aligned
@@ -108,7 +109,7 @@ int qkv_context_threads(const qkv_context *ctx); /* the team's size, >= 1 */
 /* QKV_ISA_* bits in use: what the machine has and the options allow; REFERENCE always. */
 unsigned qkv_context_isa(const qkv_context *ctx);
 
-/* Do products round their operands to bf16? What the options ask for and the machine can. */
+/* Does training round to bf16? What the options ask for and the machine can. */
 bool qkv_context_bf16(const qkv_context *ctx);
 
 /* What the context's allocator has handed out; libraries' own memory is not in it. */

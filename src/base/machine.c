@@ -37,7 +37,7 @@ unsigned qkv__cpu_isa(void)
 
 bool qkv__cpu_bf16(void)
 {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(QKV_HAVE_SIMD)
     enum { FEATURES = 7, FURTHER = 1, BF16 = 1 << 5 };
     unsigned a, b, c, d;
     return (qkv__cpu_isa() & QKV_ISA_AVX512) &&

@@ -17,7 +17,7 @@ static const qkv_option common_rows[] = {
     {.flag = "isa", .type = QKV_OPT_ENUM, .offset = offsetof(cli_common, isa),
      .names = isa_names, .initial = "all", .help = "largest instruction set to use"},
     {.flag = "bf16", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, bf16),
-     .help = "round the operands of matrix products to bf16 where the processor can"},
+     .help = "training rounds the operands of products to bf16 where the processor can"},
     {.flag = "quiet", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, quiet),
      .help = "no progress line, no notes"},
 };
@@ -54,7 +54,7 @@ static qkv_status make_context(cli *c)
     qkv_status status = qkv_context_create(&c->ctx, &options);
     if (status)
         return qkv__fail(c->parsing, status, "%s", qkv_status_text(status));
-    if (options.bf16 && !qkv_context_bf16(c->ctx))
+    if (qkv_options_given(c->options, "bf16") && options.bf16 && !qkv_context_bf16(c->ctx))
         cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
     return QKV_OK;
 }

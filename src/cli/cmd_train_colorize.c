@@ -108,6 +108,7 @@ static const qkv__preset presets[] = {
     {"lr", NULL, "0.384 / hidden_size"},
     {"num_channels", "4", NULL},
     {"minutes", NULL, "5 without --steps"},
+    {"bf16", "true", NULL},
     {NULL, NULL, NULL},
 };
 

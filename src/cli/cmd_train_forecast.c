@@ -338,6 +338,7 @@ static const qkv__preset presets[] = {
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
     {"lr", "1e-3", NULL},
     {"minutes", NULL, "5 without --steps"},
+    {"bf16", "true", NULL},
     {NULL, NULL, NULL},
 };
 static const char *const examples[] = {

@@ -114,6 +114,7 @@ static const qkv__preset presets[] = {
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
     {"lr", NULL, "0.384 / hidden_size"},
     {"minutes", NULL, "5 without --steps"},
+    {"bf16", "true", NULL},
     {NULL, NULL, NULL},
 };
 

@@ -254,6 +254,7 @@ static const qkv__preset presets[] = {
     {"minutes", NULL, "5 without --steps"},
     {"dropout", "0.3", NULL},
     {"activation_function", "relu", NULL},
+    {"bf16", "true", NULL},
     {NULL, NULL, NULL},
 };
 static const char *const examples[] = {

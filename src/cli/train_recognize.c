@@ -297,6 +297,7 @@ static const qkv__preset presets[] = {
     {"flip", "true", NULL},
     {"cutmix", "1", NULL},
     {"mix", "0.5", NULL},
+    {"bf16", "true", NULL},
     {NULL, NULL, NULL},
 };
 

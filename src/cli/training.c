@@ -16,6 +16,7 @@ const qkv__preset cli_training_presets[] = {
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
     {"lr", NULL, "0.384 / channels"},
     {"minutes", NULL, "5 without --steps"},
+    {"bf16", "true", NULL},
     {NULL, NULL, NULL},
 };
 

@@ -389,8 +389,9 @@ enum { QKV__BF16 = 1 << 2, QKV__BF16_LEAST = 1 << 15 };
 const qkv_kernels *qkv__kernels(unsigned isa);
 
 /* What work of this context runs on: kernels that compute, or those of a dry context, which do
- * nothing but take the scratch memory that computing would. */
-const qkv_kernels *qkv__kernels_of(const qkv_context *ctx);
+ * nothing but take the scratch memory that computing would. training: of steps that are recorded,
+ * which may be in bf16. */
+const qkv_kernels *qkv__kernels_of(const qkv_context *ctx, bool training);
 qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch);
 
 /* Fill or overwrite slots: one function per file of kernels. The simd_*.c files are written

@@ -109,9 +109,9 @@ const qkv_kernels *qkv__kernels(unsigned isa)
     return &tables[isa & ISA_BITS];
 }
 
-const qkv_kernels *qkv__kernels_of(const qkv_context *ctx)
+const qkv_kernels *qkv__kernels_of(const qkv_context *ctx, bool training)
 {
-    unsigned isa = qkv_context_isa(ctx) | (qkv_context_bf16(ctx) ? QKV__BF16 : 0);
+    unsigned isa = qkv_context_isa(ctx) | (training && qkv_context_bf16(ctx) ? QKV__BF16 : 0);
     const qkv_kernels *k = qkv__kernels(isa);
     return qkv__context_dry(ctx) ? &dry_tables[isa & ISA_BITS] : k;
 }

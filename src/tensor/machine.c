@@ -33,7 +33,7 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
     }
     qkv_real *c = qkv__malloc(ctx, 3 * n * sizeof *c);
     if (c) {
-        const qkv_kernels *k = qkv__kernels_of(ctx);
+        const qkv_kernels *k = qkv__kernels_of(ctx, true);
         qkv_k_gemm_args args = {
             .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size};
         fill(c, 3 * n, e.threads);

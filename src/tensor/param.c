@@ -164,7 +164,7 @@ qkv_status qkv__params_status(const qkv_params *ps) { return ps->status; }
 
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps)
 {
-    return qkv__kernels_of(ps->ctx);
+    return qkv__kernels_of(ps->ctx, false);
 }
 
 qkv_exec qkv__params_exec(const qkv_params *ps)

@@ -17,7 +17,7 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     if (!t)
         return QKV_E_MEMORY;
     t->ctx = ctx;
-    t->k = qkv__kernels_of(ctx);
+    t->k = qkv__kernels_of(ctx, true);
     t->exec = qkv__exec_of(ctx, NULL);
     t->record = true;
     t->epoch = next_epoch();
@@ -61,6 +61,7 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train)
 {
     t->record = record;
     t->train = train;
+    t->k = qkv__kernels_of(t->ctx, record);
 }
 
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }

@@ -72,7 +72,7 @@ static void test_dry_is_complete(void **state)
     qkv_context_options o = qkv_context_defaults();
     o.dry = true;
     assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
-    const char *table = (const char *)qkv__kernels_of(ctx);
+    const char *table = (const char *)qkv__kernels_of(ctx, false);
     for (size_t i = 0; i < SLOTS; i++) {
         any_fn *fn;
         memcpy(&fn, table + slots[i].offset, sizeof fn);

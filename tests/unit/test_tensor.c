@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "qkv/ops.h"
 #include "tapes.h"
 
@@ -187,12 +188,50 @@ static void test_errors_are_sticky(void **state)
     assert_non_null(strstr(qkv_context_message(f->ctx), "softmax: input 0 is NULL"));
 }
 
+/* (64, 64) of numbers that bf16 does not have, times itself, as a tape does it that records or
+ * does not. */
+static void square(qkv_real *y, bool bf16, bool record)
+{
+    enum { N = 64 };
+    qkv_context *ctx;
+    qkv_tape *t;
+    qkv_context_options o = {.threads = 1, .bf16 = bf16};
+    assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_tape_mode(t, record, false);
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 2, (const size_t[]){N, N});
+    for (size_t i = 0; i < N * N; i++)
+        qkv_tensor_fill(x)[i] = 1 + (qkv_real)(i % 251) / 1024;
+    memcpy(y, qkv_data(t, qkv_matmul(t, x, false, x, false)), N * N * sizeof *y);
+    qkv_tape_destroy(t);
+    qkv_context_destroy(ctx);
+}
+
+/* Only what is recorded is rounded, and only if somebody asked. */
+static void test_bf16_is_for_training(void **state)
+{
+    enum { N = 64 * 64 };
+    qkv_real f32[N], y[N];
+    (void)state;
+    square(f32, false, true);
+    square(y, true, false);
+    assert_memory_equal(y, f32, sizeof y);
+    square(y, true, true);
+    size_t differ = 0;
+    for (size_t i = 0; i < N; i++) {
+        differ += y[i] != f32[i];
+        assert_true(fabs((double)(y[i] - f32[i])) < 0x1p-8 * (double)f32[i]);
+    }
+    assert_true(differ > 0 || !qkv__cpu_bf16());
+}
+
 int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_small_views), TEST(test_ids),                TEST(test_patchify),
         TEST(test_eight_axes),  TEST(test_errors_name_shapes), TEST(test_errors_are_sticky),
+        cmocka_unit_test(test_bf16_is_for_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
