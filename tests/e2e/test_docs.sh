@@ -141,7 +141,10 @@ for document in $documents; do
     while read -r span; do
         case $span in
         *' '*) ;;
-        --[a-z]*) grep -qx -- "$span" "$work/flags" || bad "$document: no flag $span" ;;
+        --[a-z]*) # --no-x turns x off
+            grep -qx -e "$span" -e "--${span#--no-}" "$work/flags" ||
+                bad "$document: no flag $span"
+            ;;
         *.c | *.h | *.md | *.sh | *.py | src/* | docs/* | tests/* | tools/* | include/*)
             file_exists "$span" || bad "$document: no file $span" ;;
         *[!A-Za-z0-9_]*) ;;
