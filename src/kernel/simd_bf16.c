@@ -49,7 +49,7 @@ static void pack_rows(uint32_t *to, size_t width, const float *x, size_t ld, siz
             }
             vf_transpose(word);
             for (size_t r = 0; r < VF && p + r < words; r++)
-                vf_store((float *)(at + r * width), word[r]);
+                _mm512_storeu_si512(at + r * width, (__m512i)word[r]);
         }
 }
 

@@ -22,7 +22,7 @@ QKV_INLINE void largest(float *y, int32_t *from, const float *x, const qkv_k_con
             place = vf_select(number, kept, here);
         }
     vf_put(y, best, lanes);
-    vf_put((float *)from, place, lanes);
+    vf_put((float *)(void *)from, place, lanes);
 }
 
 static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x,
