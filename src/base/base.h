@@ -107,7 +107,7 @@ uint64_t qkv__hash64(const void *data, size_t len); /* FNV-1a, for stream names 
 /* ---- the machine ---------------------------------------------------------------- */
 
 unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has, REFERENCE among them */
-bool qkv__cpu_bf16(void); /* has it AVX512_BF16 beside AVX-512, and kernels for that? */
+bool qkv__cpu_bf16(void);               /* AVX512_BF16 beside AVX-512, and kernels for it? */
 const char *qkv__cpu_name(void);        /* model name, family and model; never NULL */
 double qkv__now(void);                  /* seconds, monotonic */
 size_t qkv__rss(void);                  /* bytes of memory in use; 0 where unknown */

@@ -376,7 +376,7 @@ static const void *rounded(const qkv_exec *e, const float *x, size_t n)
     return y;
 }
 
-/* As qkv__conv_dnnl, x and y being f32: rounded first where they are read. */
+/* As run_plan, x and y being f32: rounded first where they are read, if bf16. */
 static bool work(const qkv_exec *e, kind what, bool bf16, const float *x,
                  const float *w, const float *bias, const float *y, const qkv_k_conv_args *a)
 {
