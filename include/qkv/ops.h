@@ -43,6 +43,7 @@ typedef enum {
     QKV_ACT_SILU,       /* x sigmoid(x) */
     QKV_ACT_SIGMOID,
     QKV_ACT_TANH,
+    QKV_ACT_LEAKY_RELU, /* x, or 0.2 x below 0 (as Radford et al. 2016 have it) */
     QKV_ACT_COUNT
 } qkv_activation;
 
@@ -68,6 +69,11 @@ qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, doubl
 qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
                                  qkv_tensor *positions, qkv_tensor *position_table, int32_t pad);
 
+/* Which row of codes (K, C) lies nearest to each row of x (.., C), the first of equals: i32 (..).
+ * In full precision even where products are not; nothing is differentiated. A row that is not
+ * finite gets 0. (Vector quantisation: van den Oord et al. 2017.) */
+qkv_tensor *qkv_nearest(qkv_tape *t, qkv_tensor *x, qkv_tensor *codes);
+
 /* ---- pictures: (B, H, W, C), channels last ------------------------------------------------- */
 /* Zeroed: every place of the window, nothing added around the picture. */
 typedef struct {
@@ -88,6 +94,10 @@ qkv_tensor *qkv_max_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
                            const qkv_conv_options *options);
 qkv_tensor *qkv_mean_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
                             const qkv_conv_options *options);
+
+/* Every pixel `factor` times in both directions: x (B, H, W, C) -> (B, factor H, factor W, C):
+ * PyTorch's interpolate to the nearest. */
+qkv_tensor *qkv_upsample(qkv_tape *t, qkv_tensor *x, size_t factor);
 
 /* Pictures x (B, H, W, C) as rows of patches, row by row: (B, H W / patch^2, patch patch C), inside
  * a patch by row, column, channel; patch divides H and W. And back, from rows x columns patches:
@@ -144,6 +154,12 @@ typedef struct {
  * Szegedy 2015.) */
 qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
                            const qkv_running *running, double eps);
+
+/* Channels in `groups` equal groups of neighbours, each normalised over all places of a picture:
+ * x (B, .., C), weight, bias (C) -> (B, .., C); groups divides C. PyTorch's GroupNorm; silu: then
+ * y sigmoid(y), in the same pass. (Wu and He 2018.) */
+qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
+                           size_t groups, double eps, bool silu);
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 /* Keeps with probability 1-p, p in [0, 1), and scales by 1/(1-p) while the tape trains; else x

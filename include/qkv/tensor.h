@@ -38,6 +38,8 @@ qkv_dtype qkv_tensor_dtype(const qkv_tensor *x);
 /* The elements, dense and row-major, valid as long as x. Copies a strided view into step memory
  * first. NULL for a NULL tensor and for one that does not hold reals. */
 const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x);
+/* The same of whole numbers; NULL too for a strided view. */
+const int32_t *qkv_data_ids(const qkv_tensor *x);
 /* The one element; NaN when x is NULL or has another number of them. */
 qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x);
 

@@ -1,5 +1,7 @@
 /* dry.c - kernels that do nothing, for contexts that only want to know how much memory a step
  * takes. What an op reads back (sums, losses) is zero. */
+#include <string.h>
+
 #include "kernel/kernel.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -110,6 +112,17 @@ static void dry_channel_map(const qkv_exec *e, qkv_real *y, bool acc, const qkv_
                             qkv_k_channel_map_args *args, size_t N, size_t C)
 {}
 
+static void dry_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_real *rstd, const
+                           qkv_real *x, const qkv_real *weight, const qkv_real *bias, const
+                           qkv_k_group_norm_args *args)
+{}
+
+static void dry_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *dweight,
+                               qkv_real *dbias, const qkv_real *dy, const qkv_real *x, const
+                               qkv_real *mean, const qkv_real *rstd, const qkv_real *weight, const
+                               qkv_real *bias, const qkv_k_group_norm_args *args)
+{}
+
 static void dry_softmax(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t N, size_t C)
 {}
 
@@ -154,6 +167,12 @@ static void dry_embed(const qkv_exec *e, qkv_real *y, const int32_t *ids, const 
 static void dry_embed_bwd(const qkv_exec *e, qkv_real *dtable, const int32_t *ids, const qkv_real
                           *dy, double scale, size_t N, size_t C)
 {}
+
+static void dry_nearest(const qkv_exec *e, int32_t *id, const qkv_real *products, const qkv_real
+                        *x2, const qkv_real *code2, size_t N, size_t K)
+{
+    memset(id, 0, N * sizeof *id);
+}
 
 static void dry_rotary(const qkv_exec *e, qkv_real *y, const qkv_real *x, const int32_t *positions,
                        const qkv_k_rotary_args *args)
@@ -215,6 +234,8 @@ void qkv__kernels_dry(qkv_kernels *k)
         .norm_bwd = dry_norm_bwd,
         .channel_dot = dry_channel_dot,
         .channel_map = dry_channel_map,
+        .group_norm = dry_group_norm,
+        .group_norm_bwd = dry_group_norm_bwd,
         .softmax = dry_softmax,
         .softmax_bwd = dry_softmax_bwd,
         .xent = dry_xent,
@@ -225,6 +246,7 @@ void qkv__kernels_dry(qkv_kernels *k)
         .loss_bwd = dry_loss_bwd,
         .embed = dry_embed,
         .embed_bwd = dry_embed_bwd,
+        .nearest = dry_nearest,
         .rotary = dry_rotary,
         .dropout = dry_dropout,
         .attention = dry_attention,

@@ -27,7 +27,7 @@ typedef struct {
 /* Elementwise functions; the order is qkv_activation's (ops.h). */
 typedef enum {
     QKV_K_NONE, QKV_K_RELU, QKV_K_GELU, QKV_K_GELU_TANH, QKV_K_QUICK_GELU, QKV_K_SILU,
-    QKV_K_SIGMOID, QKV_K_TANH, QKV_K_ACT_COUNT
+    QKV_K_SIGMOID, QKV_K_TANH, QKV_K_LEAKY_RELU, QKV_K_ACT_COUNT
 } qkv_k_act;
 
 /* ---- products ------------------------------------------------------------------------- */
@@ -167,6 +167,26 @@ typedef struct {
 typedef void qkv_k_channel_map_fn(const qkv_exec *e, qkv_real *y, bool acc, const qkv_real *x,
                                   const qkv_k_channel_map_args *args, size_t N, size_t C);
 
+/* ---- groups of channels, picture by picture ----------------------------------------------- */
+
+/* Of B pictures (N places, C channels), C/G neighbouring channels are a group: y = act(u) with
+ * u = (x - mean) rstd weight + bias, mean and rstd (B, G) of the group's N C/G numbers; both are
+ * written. weight, bias (C). */
+typedef struct {
+    size_t B, N, C, G;
+    double eps;
+    bool silu; /* act(u) = u sigmoid(u); else u */
+} qkv_k_group_norm_args;
+typedef void qkv_k_group_norm_fn(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_real *rstd,
+                                 const qkv_real *x, const qkv_real *weight, const qkv_real *bias,
+                                 const qkv_k_group_norm_args *args);
+/* dx as in other kernels; dweight and dbias (C) are stored. Each may be NULL. */
+typedef void qkv_k_group_norm_bwd_fn(const qkv_exec *e, qkv_real *dx, bool acc, qkv_real *dweight,
+                                     qkv_real *dbias, const qkv_real *dy, const qkv_real *x,
+                                     const qkv_real *mean, const qkv_real *rstd,
+                                     const qkv_real *weight, const qkv_real *bias,
+                                     const qkv_k_group_norm_args *args);
+
 /* ---- softmax and cross-entropy --------------------------------------------- */
 
 /* y[r,:] = exp(x[r,:] - max) / sum. A row of all -inf gives zeros. y may be x. */
@@ -240,6 +260,11 @@ typedef void qkv_k_embed_fn(const qkv_exec *e, qkv_real *y, const int32_t *ids,
 /* dtable[ids[r],:] += scale dy[r,:], rows in increasing order for every channel. */
 typedef void qkv_k_embed_bwd_fn(const qkv_exec *e, qkv_real *dtable, const int32_t *ids,
                                 const qkv_real *dy, double scale, size_t N, size_t C);
+
+/* id[n]: the column of products (N, K) for which x2[n] + code2[k] - 2 products[n,k] is least, the
+ * first of equals: with products <x, code>, x2 = |x|^2 and code2 = |code|^2, the nearest code. */
+typedef void qkv_k_nearest_fn(const qkv_exec *e, int32_t *id, const qkv_real *products,
+                              const qkv_real *x2, const qkv_real *code2, size_t N, size_t K);
 
 /* ---- rotary ----------------------------------------------------------------------- */
 
@@ -363,6 +388,8 @@ typedef struct {
     qkv_k_norm_bwd_fn *norm_bwd;
     qkv_k_channel_dot_fn *channel_dot;
     qkv_k_channel_map_fn *channel_map;
+    qkv_k_group_norm_fn *group_norm;
+    qkv_k_group_norm_bwd_fn *group_norm_bwd;
     qkv_k_softmax_fn *softmax;
     qkv_k_softmax_bwd_fn *softmax_bwd;
     qkv_k_xent_fn *xent;
@@ -373,6 +400,7 @@ typedef struct {
     qkv_k_loss_bwd_fn *loss_bwd;
     qkv_k_embed_fn *embed;
     qkv_k_embed_bwd_fn *embed_bwd;
+    qkv_k_nearest_fn *nearest;
     qkv_k_rotary_fn *rotary;
     qkv_k_dropout_fn *dropout;
     qkv_k_attention_fn *attention;
@@ -401,6 +429,7 @@ void qkv__kernels_ref_elementwise(qkv_kernels *k);
 void qkv__kernels_ref_pointwise(qkv_kernels *k); /* scaled rows, exp, 1/x, losses */
 void qkv__kernels_ref_rows(qkv_kernels *k); /* norms, softmax, cross-entropy, rows by index */
 void qkv__kernels_ref_channels(qkv_kernels *k);
+void qkv__kernels_ref_group_norm(qkv_kernels *k);
 void qkv__kernels_ref_attention(qkv_kernels *k);
 void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv, pack, packed */
 void qkv__kernels_ref_conv(qkv_kernels *k);
@@ -409,6 +438,7 @@ void qkv__kernels_ref_update(qkv_kernels *k);
 void qkv__kernels_elementwise_avx2(qkv_kernels *k);
 void qkv__kernels_rows_avx2(qkv_kernels *k);
 void qkv__kernels_channels_avx2(qkv_kernels *k);
+void qkv__kernels_group_norm_avx2(qkv_kernels *k);
 void qkv__kernels_softmax_avx2(qkv_kernels *k);
 void qkv__kernels_attention_avx2(qkv_kernels *k);
 void qkv__kernels_gemv_avx2(qkv_kernels *k);
@@ -418,6 +448,7 @@ void qkv__kernels_update_avx2(qkv_kernels *k);
 void qkv__kernels_elementwise_avx512(qkv_kernels *k);
 void qkv__kernels_rows_avx512(qkv_kernels *k);
 void qkv__kernels_channels_avx512(qkv_kernels *k);
+void qkv__kernels_group_norm_avx512(qkv_kernels *k);
 void qkv__kernels_softmax_avx512(qkv_kernels *k);
 void qkv__kernels_attention_avx512(qkv_kernels *k);
 void qkv__kernels_gemv_avx512(qkv_kernels *k);

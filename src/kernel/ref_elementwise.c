@@ -11,6 +11,7 @@ enum { STRIP = 64, SUM_BLOCKS = 1024 };
 #define GELU_SCALE ((qkv_real)1.59576912160573071176) /* 2 sqrt(2/pi) */
 #define GELU_CUBIC ((qkv_real)0.044715)
 #define QUICK ((qkv_real)1.702)
+#define LEAK ((qkv_real)0.2)
 
 static qkv_real sigmoid(qkv_real x) { return 1 / (1 + real_exp(-x)); }
 
@@ -30,6 +31,7 @@ static qkv_real act_value(qkv_real x, qkv_k_act act)
     case QKV_K_SILU: return x * sigmoid(x);
     case QKV_K_SIGMOID: return sigmoid(x);
     case QKV_K_TANH: return real_tanh(x);
+    case QKV_K_LEAKY_RELU: return x < 0 ? LEAK * x : x;
     case QKV_K_NONE:
     case QKV_K_ACT_COUNT: break;
     }
@@ -65,6 +67,7 @@ static qkv_real act_slope(qkv_real x, qkv_k_act act)
         qkv_real t = real_tanh(x);
         return 1 - t * t;
     }
+    case QKV_K_LEAKY_RELU: return x > 0 ? 1 : x != x ? x : LEAK;
     case QKV_K_NONE:
     case QKV_K_ACT_COUNT: break;
     }

@@ -391,6 +391,26 @@ static void ref_rotary(const qkv_exec *e, qkv_real *y, const qkv_real *x,
         rotate_row(y + r * args->sy, x + r * args->sx, positions[r], args);
 }
 
+/* ---- the nearest code ------------------------------------------------------------------- */
+
+static void ref_nearest(const qkv_exec *e, int32_t *id, const qkv_real *products,
+                        const qkv_real *x2, const qkv_real *code2, size_t N, size_t K)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(id, products, x2, code2, N, K) if (N * K >= REF_GRAIN)
+    for (size_t n = 0; n < N; n++) {
+        qkv_real least = INFINITY;
+        id[n] = 0;
+        for (size_t k = 0; k < K; k++) {
+            qkv_real d = x2[n] + code2[k] - 2 * products[n * K + k];
+            if (d < least) {
+                least = d;
+                id[n] = (int32_t)k;
+            }
+        }
+    }
+}
+
 void qkv__kernels_ref_rows(qkv_kernels *k)
 {
     k->norm = ref_norm;
@@ -403,5 +423,6 @@ void qkv__kernels_ref_rows(qkv_kernels *k)
     k->top = ref_top;
     k->embed = ref_embed;
     k->embed_bwd = ref_embed_bwd;
+    k->nearest = ref_nearest;
     k->rotary = ref_rotary;
 }

@@ -73,6 +73,13 @@ QKV_INLINE vf tangent(vf x, vf *slope)
     return t;
 }
 
+QKV_INLINE vf leaky_relu(vf x, vf *slope)
+{
+    vf leak = vf_set1(0.2f), step = vf_select(vf_lt(vf_zero(), x), vf_set1(1.0f), leak);
+    *slope = vf_select(vf_ge(vf_abs(x), vf_zero()), step, x); /* NaN stays */
+    return vf_select(vf_lt(x, vf_zero()), leak * x, x);
+}
+
 /* y = f(x), slope = f'(x); NULL: not wanted. */
 QKV_INLINE void map(float *y, float *slope, const float *x, size_t n, act_fn *f)
 {
@@ -96,6 +103,7 @@ QKV_INLINE void act_map(float *y, float *slope, const float *x, size_t n, qkv_k_
     case QKV_K_SILU: map(y, slope, x, n, silu); return;
     case QKV_K_SIGMOID: map(y, slope, x, n, sigmoid); return;
     case QKV_K_TANH: map(y, slope, x, n, tangent); return;
+    case QKV_K_LEAKY_RELU: map(y, slope, x, n, leaky_relu); return;
     case QKV_K_NONE:
     case QKV_K_ACT_COUNT: map(y, slope, x, n, none);
     }

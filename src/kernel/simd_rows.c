@@ -333,11 +333,54 @@ static void simd_rotary(const qkv_exec *e, qkv_real *y, const qkv_real *x,
     }
 }
 
+/* ---- the nearest code ------------------------------------------------------------------- */
+
+/* Every lane keeps its first least; of the lanes the lowest column wins. */
+static int32_t nearest_of(const float *products, float x2, const float *code2, size_t K)
+{
+    const vf here = vf_set1(x2), two = vf_set1(2.0f), far = vf_set1(INFINITY);
+    float value[VF];
+    uint32_t place[VF], column[VF];
+    for (uint32_t i = 0; i < VF; i++)
+        column[i] = i;
+    vf least = far, at = (vf)vi_set1(0);
+    vi now = vi_load(column);
+    for (size_t k = 0; k < K; k += VF, now = vi_add(now, vi_set1(VF))) {
+        size_t w = K - k < VF ? K - k : VF;
+        vf d = vf_fnma(two, vf_get(products + k, w), here + vf_get(code2 + k, w));
+        if (w < VF) {
+            vf_store(value, far);
+            vf_put(value, d, w);
+            d = vf_load(value);
+        }
+        vm nearer = vf_lt(d, least);
+        least = vf_select(nearer, d, least);
+        at = vf_select(nearer, (vf)now, at);
+    }
+    vf_store(value, least);
+    vi_store(place, (vi)at);
+    size_t best = 0;
+    for (size_t i = 1; i < VF; i++)
+        if (value[i] < value[best] || (value[i] == value[best] && place[i] < place[best]))
+            best = i;
+    return (int32_t)place[best];
+}
+
+static void simd_nearest(const qkv_exec *e, int32_t *id, const qkv_real *products,
+                         const qkv_real *x2, const qkv_real *code2, size_t N, size_t K)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) \
+    shared(id, products, x2, code2, N, K) if (N * K >= GRAIN)
+    for (size_t n = 0; n < N; n++)
+        id[n] = nearest_of(products + n * K, x2[n], code2, K);
+}
+
 void QKV_SIMD(qkv__kernels_rows)(qkv_kernels *k)
 {
     k->norm = simd_norm;
     k->norm_bwd = simd_norm_bwd;
     k->embed = simd_embed;
     k->embed_bwd = simd_embed_bwd;
+    k->nearest = simd_nearest;
     k->rotary = simd_rotary;
 }

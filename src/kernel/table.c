@@ -16,6 +16,7 @@ static void fill_reference(qkv_kernels *k)
     qkv__kernels_ref_pointwise(k);
     qkv__kernels_ref_rows(k);
     qkv__kernels_ref_channels(k);
+    qkv__kernels_ref_group_norm(k);
     qkv__kernels_ref_attention(k);
     qkv__kernels_ref_gemm(k);
     qkv__kernels_ref_conv(k);
@@ -29,6 +30,7 @@ static void fill_avx2(qkv_kernels *k)
     qkv__kernels_elementwise_avx2(k);
     qkv__kernels_rows_avx2(k);
     qkv__kernels_channels_avx2(k);
+    qkv__kernels_group_norm_avx2(k);
     qkv__kernels_softmax_avx2(k);
     qkv__kernels_attention_avx2(k);
     qkv__kernels_gemv_avx2(k);
@@ -42,6 +44,7 @@ static void fill_avx512(qkv_kernels *k)
     qkv__kernels_elementwise_avx512(k);
     qkv__kernels_rows_avx512(k);
     qkv__kernels_channels_avx512(k);
+    qkv__kernels_group_norm_avx512(k);
     qkv__kernels_softmax_avx512(k);
     qkv__kernels_attention_avx512(k);
     qkv__kernels_gemv_avx512(k);

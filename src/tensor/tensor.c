@@ -136,6 +136,11 @@ const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x)
     return qkv__real(y);
 }
 
+const int32_t *qkv_data_ids(const qkv_tensor *x)
+{
+    return x && x->dtype == QKV_I32 && qkv__is_dense(x) ? qkv__ids(x) : NULL;
+}
+
 qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x)
 {
     const qkv_real *data = x && qkv_count(x) == 1 ? qkv_data(t, x) : NULL;

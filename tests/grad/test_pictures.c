@@ -38,6 +38,21 @@ static int positions(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void 
     return 2;
 }
 
+static int group_norm(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    const bool *silu = user;
+    out[0] = qkv_group_norm(t, in[0], in[1], in[2], 3, 1e-3, *silu);
+    return 1;
+}
+
+static int upsample(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    (void)user;
+    out[0] = qkv_upsample(t, in[0], 2);
+    out[1] = qkv_upsample(t, in[0], 3);
+    return 2;
+}
+
 /* Two samples of four tokens: two of each are kept, then put back with one token in the gaps. */
 static int hide(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
 {
@@ -64,6 +79,11 @@ static void test_gradients(void **state)
         {.name = "patches", .fn = patches, .inputs = 2,
          .input = {{4, {2, 4, 6, 3}}, {3, {2, 6, 12}}}},
         {.name = "hide", .fn = hide, .inputs = 2, .input = {{3, {2, 4, 3}}, {2, {1, 3}}}},
+        {.name = "group norm", .fn = group_norm, .user = &(bool){false}, .inputs = 3,
+         .input = {{4, {2, 3, 2, 6}}, {1, {6}}, {1, {6}}}},
+        {.name = "group norm and silu", .fn = group_norm, .user = &(bool){true}, .inputs = 3,
+         .input = {{4, {2, 3, 2, 6}}, {1, {6}}, {1, {6}}}},
+        {.name = "upsample", .fn = upsample, .inputs = 1, .input = {{4, {2, 3, 2, 3}}}},
     };
     gradcheck_all(cases, COUNT(cases));
     for (size_t i = 0; i < COUNT(sizes); i++) {

@@ -25,6 +25,7 @@ static double act_value(double x, qkv_k_act act)
     case QKV_K_SILU: return x * sigmoid(x);
     case QKV_K_SIGMOID: return sigmoid(x);
     case QKV_K_TANH: return tanh(x);
+    case QKV_K_LEAKY_RELU: return x < 0 ? 0.2 * x : x;
     default: return x;
     }
 }
@@ -35,6 +36,8 @@ static double act_slope(double x, qkv_k_act act)
     double h = 1e-5;
     if (act == QKV_K_RELU || act == QKV_K_NONE)
         return act == QKV_K_NONE || x > 0;
+    if (act == QKV_K_LEAKY_RELU)
+        return x > 0 ? 1 : 0.2;
     return (act_value(x + h, act) - act_value(x - h, act)) / (2 * h);
 }
 

@@ -31,10 +31,12 @@ static const struct {
     SLOT(sum_rows, true), SLOT(sum, true), SLOT(sum_squares, true),
     SLOT(copy, false), SLOT(move, false), /* memory moves: plain C is as fast */
     SLOT(norm, true), SLOT(norm_bwd, true), SLOT(channel_dot, true), SLOT(channel_map, true),
+    SLOT(group_norm, true), SLOT(group_norm_bwd, true),
     SLOT(softmax, true), SLOT(softmax_bwd, true), SLOT(xent, true),
     SLOT(xent_soft, false), SLOT(xent_pair, false), SLOT(top, true),
     SLOT(loss, false), SLOT(loss_bwd, false),
-    SLOT(embed, true), SLOT(embed_bwd, true), SLOT(rotary, true), SLOT(dropout, true),
+    SLOT(embed, true), SLOT(embed_bwd, true), SLOT(nearest, true),
+    SLOT(rotary, true), SLOT(dropout, true),
     SLOT(attention, true), SLOT(attention_bwd, true), SLOT(attention_rows, true),
     SLOT(sgd, true), SLOT(rmsprop, true), SLOT(adam, true), SLOT(adamw, true),
 #undef SLOT

@@ -235,6 +235,19 @@ static int batch_norm(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void
     return 1;
 }
 
+static int group_norm(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    out[0] = qkv_group_norm(t, in[0], in[1], in[2], 3, 1e-6, user != NULL);
+    return 1;
+}
+
+static int upsample(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
+{
+    (void)user;
+    out[0] = qkv_upsample(t, in[0], 2);
+    return 1;
+}
+
 static int attention(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
 {
     out[0] = qkv_attention(t, in[0], in[1], in[2], user);
@@ -253,7 +266,7 @@ static const binary_op add = {qkv_add}, sub = {qkv_sub}, mul = {qkv_mul}, divide
 static const binary_op mse = {qkv_mse_loss}, l1 = {qkv_l1_loss}, bce = {qkv_binary_loss};
 static const qkv_activation acts[] = {QKV_ACT_NONE, QKV_ACT_RELU, QKV_ACT_GELU,
                                       QKV_ACT_GELU_TANH, QKV_ACT_QUICK_GELU, QKV_ACT_SILU,
-                                      QKV_ACT_SIGMOID, QKV_ACT_TANH};
+                                      QKV_ACT_SIGMOID, QKV_ACT_TANH, QKV_ACT_LEAKY_RELU};
 static const qkv_cross_entropy_options smooth = {.smoothing = 0.1};
 static const qkv_cross_entropy_options paper = {.smoothing = 0.1,
                                                 .smoothing_kind = QKV_SMOOTH_PAPER};
@@ -290,6 +303,7 @@ static const golden_case cases[] = {
     {"activate.silu", activate, 1, &acts[5]},
     {"activate.sigmoid", activate, 1, &acts[6]},
     {"activate.tanh", activate, 1, &acts[7]},
+    {"activate.leaky_relu", activate, 1, &acts[8]},
     {"gated", gated, 2, NULL},
     {"softmax", softmax, 1, NULL},
     {"linear", linear, 3, &acts[0]},
@@ -324,6 +338,9 @@ static const golden_case cases[] = {
     {"positions.bilinear", positions, 1, &grids[0]},
     {"positions.bicubic", positions, 1, &grids[2]},
     {"batch_norm", batch_norm, 3, NULL},
+    {"group_norm", group_norm, 3, NULL},
+    {"group_norm.silu", group_norm, 3, &acts},
+    {"upsample", upsample, 1, NULL},
     {"attention.self", attention, 3, &plain},
     {"attention.cross", attention, 3, &plain},
     {"attention.causal", attention, 3, &causal},

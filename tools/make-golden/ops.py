@@ -266,4 +266,13 @@ freq = 10000 ** (-torch.arange(C // 4, dtype=torch.float64) / (C // 4))
 at = torch.arange(12, dtype=torch.float64)
 out["sinusoid.mae"] = torch.cat([halves(at % 4, freq), halves(at // 4, freq)], 1).float()
 
+# ---- of VQGAN --------------------------------------------------------------------------------
+
+torch.manual_seed(11)
+for name, after in ("group_norm", torch.clone), ("group_norm.silu", F.silu):
+    case(name, lambda x, w, b: last(after(F.group_norm(first(x), 3, w, b, 1e-6))),
+         rand(2, 3, 5, 6), rand(6), rand(6))
+case("upsample", lambda x: last(F.interpolate(first(x), scale_factor=2.0)), rand(2, 3, 2, 3))
+case("activate.leaky_relu", lambda x: F.leaky_relu(x, 0.2), rand(5, 7))
+
 save_file({k: v.contiguous() for k, v in out.items()}, "tests/golden/ops.safetensors")

@@ -1,0 +1,72 @@
+/* op_group_norm.c - group norm: neighbouring channels of a picture normalised together, over all
+ * its places (Wu and He 2018), and the SiLU that often follows it, in one pass. */
+#include "tensor/tape.h"
+
+typedef struct {
+    qkv_k_group_norm_args args;
+    const qkv_real *mean, *rstd; /* (B, groups) */
+} group_params;
+
+static void pass_channels(qkv_tape *t, qkv_tensor *w, const qkv_real *d, size_t C)
+{
+    bool acc;
+    qkv_real *dw = qkv__grad(t, w, &acc);
+    if (dw)
+        t->k->axpy(&t->exec, dw, d, 1.0, acc, C);
+}
+
+static void group_norm_backward(qkv_tape *t, const qkv__node *n)
+{
+    const group_params *p = n->params;
+    qkv_tensor *x = n->in[0], *weight = n->in[1], *bias = n->in[2];
+    const qkv_real *dy = qkv__grad_out(t, n, 0);
+    const size_t C = p->args.C;
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *dweight = qkv__wants(t, weight) ? qkv__scratch(t, C) : NULL;
+    qkv_real *dbias = qkv__wants(t, bias) ? qkv__scratch(t, C) : NULL;
+    bool acc = false;
+    qkv_real *dx = qkv__grad(t, x, &acc);
+    if (!t->status)
+        t->k->group_norm_bwd(&t->exec, dx, acc, dweight, dbias, dy, qkv__real(x), p->mean, p->rstd,
+                             qkv__real(weight), qkv__real(bias), &p->args);
+    if (dweight && !t->status)
+        pass_channels(t, weight, dweight, C);
+    if (dbias && !t->status)
+        pass_channels(t, bias, dbias, C);
+    qkv__arena_release(t->exec.scratch, mark);
+}
+
+static const qkv_op group_norm_op = {"group_norm", group_norm_backward};
+
+static bool of_channels(const qkv_tensor *w, size_t C)
+{
+    return w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C && qkv__is_dense(w);
+}
+
+qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
+                           size_t groups, double eps, bool silu)
+{
+    qkv_tensor *in[] = {x, weight, bias};
+    if (!qkv__ready_reals(t, "group_norm", 3, in))
+        return NULL;
+    size_t C = qkv__channels(x);
+    if (x->ndim < 2 || !qkv_count(x) || !groups || C % groups || !of_channels(weight, C) ||
+        !of_channels(bias, C))
+        return qkv__op_fail(t, "group_norm", "x %s, weight %s, bias %s and %zu groups of channels "
+                            "do not fit", qkv__shape_text(t, x), qkv__shape_text(t, weight),
+                            qkv__shape_text(t, bias), groups);
+    in[0] = qkv__dense_input(t, x);
+    size_t B = x->shape[0];
+    group_params p = {.args = {.B = B, .N = qkv__rows(x) / B, .C = C, .G = groups, .eps = eps,
+                               .silu = silu}};
+    qkv_tensor *y = qkv__new_like(t, x);
+    qkv_real *mean = qkv__step_alloc(t, B * groups * sizeof *mean);
+    qkv_real *rstd = qkv__step_alloc(t, B * groups * sizeof *rstd);
+    if (t->status)
+        return NULL;
+    p.mean = mean;
+    p.rstd = rstd;
+    t->k->group_norm(&t->exec, qkv__real(y), mean, rstd, qkv__real(in[0]), qkv__real(weight),
+                     qkv__real(bias), &p.args);
+    return qkv__record(t, &group_norm_op, 3, in, 1, &y, &p, sizeof p);
+}

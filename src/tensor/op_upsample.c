@@ -1,0 +1,61 @@
+/* op_upsample.c - every pixel several times: nearest-neighbour upsampling. Seen as (B, H, factor,
+ * W, factor, C), two axes of the larger picture repeat what the smaller one has once. */
+#include "tensor/tape.h"
+
+enum { AXES = 6 };
+
+typedef struct {
+    size_t factor;
+} upsample_params;
+
+/* The larger picture's axes, and its strides over itself and over the smaller one. */
+typedef struct {
+    size_t shape[AXES], large[AXES], small[AXES];
+} axes;
+
+static axes axes_of(const qkv_tensor *x, size_t factor)
+{
+    const size_t *s = x->shape, W = s[2], C = s[3], row = W * factor * C;
+    return (axes){.shape = {s[0], s[1], factor, W, factor, C},
+                  .large = {s[1] * factor * row, factor * row, row, factor * C, C, 1},
+                  .small = {s[1] * W * C, W * C, 0, C, 0, 1}};
+}
+
+/* dx is the sum over the factor x factor copies of each pixel. */
+static void upsample_backward(qkv_tape *t, const qkv__node *n)
+{
+    const upsample_params *p = n->params;
+    axes a = axes_of(n->in[0], p->factor);
+    const qkv_real *dy = qkv__grad_out(t, n, 0);
+    bool acc;
+    qkv_real *dx = qkv__grad(t, n->in[0], &acc);
+    a.shape[2] = a.shape[4] = 1;
+    for (size_t i = 0; dx && i < p->factor; i++)
+        for (size_t j = 0; j < p->factor; j++, acc = true)
+            t->k->copy(&t->exec, dx, a.small, dy + i * a.large[2] + j * a.large[4], a.large,
+                       a.shape, AXES, acc);
+}
+
+static const qkv_op upsample_op = {"upsample", upsample_backward};
+
+qkv_tensor *qkv_upsample(qkv_tape *t, qkv_tensor *x, size_t factor)
+{
+    size_t shape[4];
+    if (!qkv__ready_reals(t, "upsample", 1, &x))
+        return NULL;
+    if (x->ndim != 4 || !factor || !qkv__mul_size(x->shape[1], factor, &shape[1]) ||
+        !qkv__mul_size(x->shape[2], factor, &shape[2]))
+        return qkv__op_fail(t, "upsample", "x %s does not grow %zu times", qkv__shape_text(t, x),
+                            factor);
+    if (!(x = qkv__dense_input(t, x)))
+        return NULL;
+    shape[0] = x->shape[0];
+    shape[3] = x->shape[3];
+    qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
+    if (!y)
+        return NULL;
+    const upsample_params p = {factor};
+    const axes a = axes_of(x, factor);
+    t->k->copy(&t->exec, qkv__real(y), a.large, qkv__real(x), a.small, a.shape, AXES, false);
+    return qkv__record(t, &upsample_op, 1, &x, 1, &y, &p, sizeof p);
+}
