@@ -29,7 +29,8 @@ typedef enum {
     QKV_OPT_BOOL,   /* bool; --flag, --no-flag */
     QKV_OPT_STRING, /* const char *; NULL: none */
     QKV_OPT_ENUM,   /* an enum with values 0, 1, ..: one of names */
-    QKV_OPT_LIST    /* qkv_strings; --data a b c, up to the next flag */
+    QKV_OPT_LIST,   /* qkv_strings; --data a b c, up to the next flag */
+    QKV_OPT_SIZES   /* qkv_sizes; 1,2,4, in JSON as such a text */
 } qkv_option_type;
 
 /* Strings in order; memory as whoever filled it says. */
@@ -37,6 +38,12 @@ typedef struct {
     const char **items;
     size_t count;
 } qkv_strings;
+
+/* A few whole numbers in order, each in the row's range. */
+enum { QKV_SIZES = 8 };
+typedef struct {
+    size_t count, item[QKV_SIZES];
+} qkv_sizes;
 
 enum {
     QKV_OPT_REQUIRED = 1u << 0, /* must be given on the command line */

@@ -23,7 +23,8 @@ void qkv__option_range(const qkv_option *row, double *min, double *max)
     double low = -DBL_MAX, high = DBL_MAX;
     switch (row->type) {
     case QKV_OPT_INT: low = INT_MIN, high = INT_MAX; break;
-    case QKV_OPT_SIZE: low = 0, high = max_size; break;
+    case QKV_OPT_SIZE:
+    case QKV_OPT_SIZES: low = 0, high = max_size; break;
     case QKV_OPT_U64: low = 0, high = max_u64; break;
     default: break;
     }
@@ -130,6 +131,24 @@ static bool assign_bool(const qkv_option *row, void *target, const char *text)
     return false;
 }
 
+static bool assign_sizes(const qkv_option *row, void *target, const char *text)
+{
+    qkv_sizes sizes = {0};
+    for (bool more = *text != 0; more; text++) {
+        char *end;
+        errno = 0;
+        long long value = strtoll(text, &end, 10);
+        if (errno || end == text || (*end && *end != ',') || !in_range(row, (double)value) ||
+            sizes.count == QKV_SIZES)
+            return false;
+        sizes.item[sizes.count++] = (size_t)value;
+        more = *end == ',';
+        text = end;
+    }
+    *(qkv_sizes *)member(row, target) = sizes;
+    return true;
+}
+
 bool qkv__option_assign(const qkv_option *row, void *target, const char *text)
 {
     int found;
@@ -145,6 +164,7 @@ bool qkv__option_assign(const qkv_option *row, void *target, const char *text)
         if (found >= 0)
             put_enum(row, target, found);
         return found >= 0;
+    case QKV_OPT_SIZES: return assign_sizes(row, target, text);
     case QKV_OPT_LIST: break;
     }
     return false;
@@ -172,6 +192,15 @@ static void real_text(double value, char out[QKV__OPTION_TEXT])
     }
 }
 
+static void sizes_text(const qkv_sizes *sizes, char out[QKV__OPTION_TEXT])
+{
+    char number[32];
+    for (size_t i = 0; i < sizes->count; i++) {
+        snprintf(number, sizeof number, "%s%zu", i ? "," : "", sizes->item[i]);
+        append(out, number);
+    }
+}
+
 void qkv__option_text(const qkv_option *row, const void *target, char out[QKV__OPTION_TEXT])
 {
     const void *p = const_member(row, target);
@@ -193,6 +222,7 @@ void qkv__option_text(const qkv_option *row, const void *target, char out[QKV__O
             append(out, list->items[i]);
         }
         break;
+    case QKV_OPT_SIZES: sizes_text(p, out); break;
     }
 }
 
@@ -236,6 +266,8 @@ void qkv__option_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
             append(out, i ? ", " : "");
             append(out, row->names[i]);
         }
+    } else if (row->type == QKV_OPT_SIZES) {
+        append(out, "up to 8 integers with commas between them");
     } else {
         append(out, row->type == QKV_OPT_BOOL ? "true or false" : "text");
     }
@@ -243,7 +275,8 @@ void qkv__option_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
 
 const char *qkv__option_value_name(const qkv_option *row)
 {
-    static const char *const names[] = {"N", "N", "N", "X", "", "TEXT", "NAME", "TEXT..."};
+    static const char *const names[] = {"N", "N", "N", "X", "", "TEXT", "NAME", "TEXT...",
+                                        "N,N.."};
     return row->value ? row->value : names[row->type];
 }
 
@@ -275,6 +308,7 @@ void qkv_option_defaults(const qkv_option_table *table, void *target)
         case QKV_OPT_STRING: *(const char **)member(row, target) = NULL; break;
         case QKV_OPT_ENUM: put_enum(row, target, 0); break;
         case QKV_OPT_LIST: *(qkv_strings *)member(row, target) = (qkv_strings){0}; break;
+        case QKV_OPT_SIZES: *(qkv_sizes *)member(row, target) = (qkv_sizes){0}; break;
         default: put_integer(row, target, 0); break;
         }
         if (row->initial)
@@ -311,6 +345,7 @@ static bool is_zero(const qkv_option *row, const void *target)
     case QKV_OPT_STRING: return !*(const char *const *)p;
     case QKV_OPT_ENUM: return get_enum(row, target) == 0;
     case QKV_OPT_LIST: return ((const qkv_strings *)p)->count == 0;
+    case QKV_OPT_SIZES: return ((const qkv_sizes *)p)->count == 0;
     default: return get_integer(row, target) == 0;
     }
 }
@@ -318,7 +353,7 @@ static bool is_zero(const qkv_option *row, const void *target)
 void qkv_option_write(const qkv_option_table *table, const void *target,
                       const qkv_option_sink *sink)
 {
-    char key[QKV__OPTION_TEXT];
+    char key[QKV__OPTION_TEXT], text[QKV__OPTION_TEXT];
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         const void *p = const_member(row, target);
@@ -337,6 +372,10 @@ void qkv_option_write(const qkv_option_table *table, const void *target,
             sink->text(sink->user, key, row->names[get_enum(row, target)]);
             break;
         case QKV_OPT_LIST: sink->list(sink->user, key, p); break;
+        case QKV_OPT_SIZES:
+            qkv__option_text(row, target, text);
+            sink->text(sink->user, key, text);
+            break;
         default: sink->integer(sink->user, key, get_integer(row, target)); break;
         }
     }

@@ -398,6 +398,7 @@ static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_
         return status;
     case QKV_OPT_STRING:
     case QKV_OPT_ENUM:
+    case QKV_OPT_SIZES:
         status = src->text(src->user, key, text);
         if (!status && p.row->type == QKV_OPT_STRING && !(*text = copy_text(o, *text)))
             return QKV_E_MEMORY;
