@@ -31,12 +31,16 @@
 #include <qkv/vit.h>
 #include <qkv/dense.h>
 #include <qkv/mae.h>
+#include <qkv/vqgan.h>
+#include <qkv/perceptual.h>
 #include <qkv/hub.h>
 #include <qkv/task.h>
 #include <qkv/colorize.h>
 #include <qkv/segment.h>
 #include <qkv/reconstruct.h>
 #include <qkv/recognize.h>
+#include <qkv/codes.h>
+#include <qkv/looks.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
 

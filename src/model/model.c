@@ -11,14 +11,17 @@
 #include "qkv/gpt.h"
 #include "qkv/mae.h"
 #include "qkv/marian.h"
+#include "qkv/perceptual.h"
 #include "qkv/vit.h"
+#include "qkv/vqgan.h"
 
 static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
                                               &qkv_bert_masked_type, &qkv_bert_classifier_type,
                                               &qkv_marian_type, &qkv_translator_type,
                                               &qkv_forecast_type, &qkv_vit_type, &qkv_cct_type,
                                               &qkv_segmenter_type, &qkv_colorizer_type,
-                                              &qkv_mae_type};
+                                              &qkv_mae_type, &qkv_vqgan_type,
+                                              &qkv_perceptual_type};
 
 const char *const qkv__activation_names[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
                                              "silu", "sigmoid", "tanh", NULL};

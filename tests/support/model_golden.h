@@ -219,7 +219,7 @@ static void compare_files(qkv_context *ctx, const char *expected, const char *go
 
 /* Saved whole or in shards: the tensors are the original's, byte for byte; the configuration,
  * read again, is the same. */
-static void check_saved_again(const char *name, bool shards)
+static inline void check_saved_again(const char *name, bool shards)
 {
     fixture f;
     char folder[PATH_BYTES];

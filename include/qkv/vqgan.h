@@ -1,0 +1,70 @@
+/* vqgan.h - pictures to a grid of codes and back: an encoder and a decoder of convolutions about a
+ * table of codes, and the discriminator that tells patches of real pictures from decoded ones
+ * (Esser et al. 2021), in the names of taming-transformers.
+ * Layer: model */
+#ifndef QKV_VQGAN_H
+#define QKV_VQGAN_H
+
+#include <qkv/model.h>
+
+QKV_BEGIN_DECLS
+
+/* model_type "qkv_vqgan". Pixels are in [-1, 1]. */
+extern const qkv_model_type qkv_vqgan_type;
+
+/* Ranges and defaults, which are the published f16 model's: qkv_model_type_config. */
+typedef struct {
+    size_t channels;      /* of the first level; a multiple of 32 */
+    qkv_sizes multiples;  /* of them, of each level; the picture is halved between two levels */
+    size_t blocks;        /* in a level of the encoder; the decoder's have one more */
+    qkv_sizes attention;  /* sides of the levels whose blocks are followed by attention .. */
+    size_t image;         /* .. where pictures have this side; others may have any */
+    size_t colors;        /* channels of a pixel */
+    size_t z_channels;    /* between encoder and codes */
+    size_t code_width;    /* of a code's vector */
+    size_t codes;
+    double dropout;
+    size_t judge_channels; /* the discriminator's first; at most 8 times as many in its others */
+    size_t judge_layers;   /* its strided convolutions; 0: there is none */
+} qkv_vqgan_config;
+
+/* Sets the fields of a named size for pictures of config->image, which stays, as do their colors;
+ * false if there is none of that name. */
+bool qkv_vqgan_preset(const char *name, qkv_vqgan_config *config);
+/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
+const char *qkv_vqgan_preset_name(size_t i, const char **summary);
+
+/* A side of the pixels that one code stands for: pictures' sides are multiples of it. */
+size_t qkv_vqgan_factor(const qkv_model *m);
+
+/* ---- the network; NULL once anything on the tape has failed --------------------------------- */
+
+/* pixels (B, H, W, colors) -> what is to be coded, (B, H / factor, W / factor, code width). */
+qkv_tensor *qkv_vqgan_encode(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
+/* That -> the nearest codes, i32 (B, H / factor, W / factor). */
+qkv_tensor *qkv_vqgan_codes(qkv_model *m, qkv_tape *t, qkv_tensor *z);
+/* Codes -> their vectors, (.., code width). */
+qkv_tensor *qkv_vqgan_vectors(qkv_model *m, qkv_tape *t, qkv_tensor *codes);
+/* Vectors (B, h, w, code width) -> pixels (B, factor h, factor w, colors), not clipped. */
+qkv_tensor *qkv_vqgan_decode(qkv_model *m, qkv_tape *t, qkv_tensor *vectors);
+/* pixels -> how real the discriminator takes each patch to be, (B, h, w, 1). */
+qkv_tensor *qkv_vqgan_judge(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
+
+/* The weight of the last layer, at which the losses' gradients are weighed. */
+qkv_param *qkv_vqgan_last(qkv_model *m);
+/* Whether a parameter is the discriminator's. */
+bool qkv_vqgan_judges(const qkv_param *p);
+/* The table of codes (codes, code width). */
+qkv_param *qkv_vqgan_table(qkv_model *m);
+/* (codes), frozen, zeros at first and no part of the model's files: how often training has met each
+ * code lately. Whoever trains keeps it. */
+qkv_param *qkv_vqgan_usage(qkv_model *m);
+
+/* FLOPs of a training step of encoder, codes and decoder on so many pictures of a size; of a step
+ * of the discriminator on as many, real or decoded: 6 a multiplication, 4 where no input has a
+ * gradient. */
+double qkv_vqgan_flops(const qkv_model *m, size_t pictures, size_t height, size_t width);
+double qkv_vqgan_judge_flops(const qkv_model *m, size_t pictures, size_t height, size_t width);
+
+QKV_END_DECLS
+#endif
