@@ -41,7 +41,8 @@ qkv_status qkv_csv_load(qkv_array *out, qkv_context *ctx, const char *path);
 qkv_status qkv_csv_load_columns(qkv_array *out, qkv_context *ctx, const char *path,
                                 const char *const *columns, size_t count);
 
-/* Writes an .npy file of version 1, atomically. store: F16, F32 or F64. */
+/* Writes an .npy file of version 1, atomically. store: F16, F32, F64, or I32 for
+ * whole numbers that fit. */
 qkv_status qkv_npy_save(qkv_context *ctx, const char *path, int ndim, const size_t *shape,
                         const qkv_real *data, qkv_store store);
 

@@ -86,5 +86,12 @@ double qkv_f1(const int32_t *predicted, const int32_t *labels, size_t N, int32_t
  * counts alike, however rare. */
 double qkv_f1_macro(const int32_t *predicted, const int32_t *labels, size_t N, size_t classes);
 
+/* ---- pictures ------------------------------------------------------------------------------- */
+
+/* Structural similarity (Wang et al. 2004) of two pictures (height, width, channels): the mean over
+ * all 11 x 11 windows with Gaussian weights (deviation 1.5) and over the channels, 1 when they are
+ * equal. NaN for pictures that no window fits into. */
+double qkv_ssim(const uint8_t *a, const uint8_t *b, size_t height, size_t width, size_t channels);
+
 QKV_END_DECLS
 #endif

@@ -48,6 +48,9 @@ typedef struct {
     qkv_status (*evaluate)(void *self, qkv_tape *t, size_t limit, qkv_measures *out);
     size_t (*units)(void *self); /* in a sample; NULL: 1 */
     double (*flops)(void *self); /* of a training step, for one sample */
+    /* Whether a phase has nothing to do in that update: no loss is asked for, nothing moves. NULL:
+     * never. */
+    bool (*idle)(void *self, uint64_t step, int phase);
     void (*destroy)(void *self); /* NULL: nothing to free */
 } qkv_task_type;
 

@@ -32,6 +32,7 @@ static const judge judges[] = {
     {eval_takes_colorize, eval_colorize, "pictures", false, ON_FILE},
     {eval_takes_reconstruct, eval_reconstruct, "pictures", false, ON_FILE},
     {eval_takes_segment, eval_segment, "pictures", false, ON_MASKS},
+    {eval_takes_codes, eval_codes, "pictures", false, ON_FILE},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -179,5 +180,9 @@ const cli_command cli_eval = {
                        "Models that fill in pictures: squared error of the hidden patches, the "
                        "same each time, in dB below that of black for white (psnr), as training "
                        "has it (loss); dB of each picture's mean visible colour (psnr_mean) and "
-                       "of the nearest visible pixel (psnr_nearest)."},
+                       "of the nearest visible pixel (psnr_nearest).\n\n"
+                       "Models that code pictures: mean absolute error of values in [-1, 1] "
+                       "(loss), 8-bit values in dB (psnr), structural similarity (ssim), share "
+                       "of the codes that occur (codes_used), 2^entropy of their frequencies "
+                       "(perplexity)."},
     .run = run};

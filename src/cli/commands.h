@@ -14,6 +14,7 @@
     X(train_colorize) \
     X(train_segment) \
     X(train_reconstruct) \
+    X(train_vqgan) \
     X(train_tokenizer) \
     X(generate) \
     X(translate) \
@@ -23,6 +24,8 @@
     X(segment) \
     X(forecast) \
     X(reconstruct) \
+    X(encode) \
+    X(decode) \
     X(eval)     \
     X(score)    \
     X(tokenize) \

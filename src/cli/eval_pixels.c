@@ -1,6 +1,7 @@
 /* eval_pixels.c - judging models of every pixel. */
 #include "cli/eval.h"
 #include "cli/masks.h"
+#include "qkv/codes.h"
 #include "qkv/colorize.h"
 #include "qkv/reconstruct.h"
 #include "qkv/segment.h"
@@ -9,6 +10,7 @@ enum { RGB = 3 };
 
 bool eval_takes_colorize(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_colorizer_type; }
 bool eval_takes_segment(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_segmenter_type; }
+bool eval_takes_codes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_vqgan_type; }
 bool eval_takes_reconstruct(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_mae_type; }
 
 qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out)
@@ -60,6 +62,24 @@ qkv_status eval_reconstruct(eval *e, qkv_measures *out)
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "psnr_mean", s.mean);
     qkv_measures_add(out, "psnr_nearest", s.nearest);
+    out->scored = s.pictures;
+    qkv_pixels_close(pictures);
+    return status;
+}
+
+qkv_status eval_codes(eval *e, qkv_measures *out)
+{
+    const qkv_vqgan_config *c = qkv_model_config(e->model);
+    qkv_pixels *pictures = NULL;
+    qkv_codes_score s = {0};
+    qkv_status status = open_pictures(e, e->file, "valid.pixels", c->image, c->colors, &pictures);
+    if (!status)
+        status = qkv_codes_evaluate(e->model, NULL, 0, e->tape, pictures, 0, &s);
+    qkv_measures_add(out, "psnr", s.psnr);
+    qkv_measures_add(out, "ssim", s.ssim);
+    qkv_measures_add(out, "codes_used", s.used);
+    qkv_measures_add(out, "perplexity", s.perplexity);
+    qkv_measures_add(out, "loss", s.loss);
     out->scored = s.pictures;
     qkv_pixels_close(pictures);
     return status;

@@ -36,7 +36,7 @@ static const qkv_option rows[] = {
 };
 const qkv_option_table cli_picture_table = {"Pictures", rows, sizeof rows / sizeof *rows};
 
-static qkv_status choose_side(const cli_picture_job *p, size_t *side)
+qkv_status cli_picture_side(const cli_picture_job *p, size_t *side)
 {
     qkv_picture_format f;
     *side = p->s.size;
@@ -68,7 +68,7 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
         trunk->layers = size->layers;
     if (!qkv_options_given(c->options, "num_attention_heads"))
         trunk->heads = size->heads;
-    qkv_status status = choose_side(p, &trunk->image);
+    qkv_status status = cli_picture_side(p, &trunk->image);
     if (!status && !qkv_options_given(c->options, "patch_size"))
         trunk->patch = patch_of(trunk->image);
     return status;

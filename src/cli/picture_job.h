@@ -37,6 +37,9 @@ typedef struct {
 qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config *size,
                              qkv_patches_config *trunk);
 
+/* The side of the pictures, as above. */
+qkv_status cli_picture_side(const cli_picture_job *p, size_t *side);
+
 /* Reads --images and --valid, side x side, and splits; palette: that of the masks, NULL without. */
 qkv_status cli_picture_read(cli_picture_job *p, size_t side, size_t channels,
                             const qkv_mask_palette *palette);

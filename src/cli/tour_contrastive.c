@@ -99,7 +99,8 @@ static double flops(void *self)
     return qkv_bert_flops(((chapter *)self)->reader.model, 2 * TEXT, TEXT, 2);
 }
 
-static const qkv_task_type type = {"contrastive", "pairs", 1, loss, NULL, NULL, flops, NULL};
+static const qkv_task_type type = {.name = "contrastive", .unit = "pairs", .phases = 1,
+                                   .loss = loss, .flops = flops};
 
 static qkv_status make_model(chapter *h)
 {

@@ -55,7 +55,7 @@ bool cli_training_exists(cli *c, const char *dir)
 static const char *const first_files[] = {
     "train/metrics.jsonl", "train/train.tokens", "train/valid.tokens", "train/train.records",
     "train/valid.records", "train/train.npy", "train/valid.npy", "train/train.pixels",
-    "train/valid.pixels", "train/train-masks.pixels", "train/valid-masks.pixels",
+    "train/valid.pixels", "train/train-masks.pixels", "train/valid-masks.pixels", "train/looks",
     "preprocessor_config.json", "tokenizer.json", "vocab.txt", "source.spm",
     "target.spm", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
     "merges.txt", "config.json", "generation_config.json", "model.safetensors"};
@@ -254,19 +254,39 @@ static void say(const cli *c, const qkv_train_result *r, const char *dir, const 
         cli_note(c, "held out: %s %.4f", r->measures.item[i].name, r->measures.item[i].value);
 }
 
+static qkv_status train(shower *s, cli *c, const cli_training *t, qkv_task *task, const char *dir,
+                        bool resume, const char *what, qkv_train_result *r)
+{
+    qkv_train_options loop = t->loop;
+    *s = (shower){.c = c, .unit = task->type->unit};
+    cli_catch_signals();
+    cli_progress_begin(&s->line, c, what, "steps", 0);
+    s->line.rate = -1; /* the words behind it say it */
+    loop.spent = qkv__now() - c->began;
+    qkv_status status = qkv_train(task, &loop, &t->optimizer, &t->schedule, dir, resume, show, s,
+                                  r);
+    cli_progress_end(&s->line);
+    return status;
+}
+
+qkv_status cli_training_lesson(cli *c, const cli_training *t, qkv_task *task, const char *dir,
+                               const char *what)
+{
+    shower s;
+    qkv_train_result r;
+    qkv_status status = train(&s, c, t, task, dir, true, what, &r);
+    if (!status && r.stopped)
+        status = qkv__fail(c->ctx, QKV_E_CANCELLED, "stopped while %s, after %llu steps, and "
+                           "saved; the same command with --resume goes on", what,
+                           (unsigned long long)r.step);
+    return status;
+}
+
 int cli_training_run(cli *c, const cli_training *t, qkv_task *task, const char *dir, bool resume)
 {
-    shower s = {.c = c, .unit = task->type->unit};
-    qkv_train_options loop = t->loop;
+    shower s;
     qkv_train_result r;
-    cli_catch_signals();
-    cli_progress_begin(&s.line, c, "training", "steps", 0);
-    s.line.rate = -1; /* the words behind it say it */
-    loop.spent = qkv__now() - c->began;
-    qkv_status status = qkv_train(task, &loop, &t->optimizer, &t->schedule, dir, resume, show, &s,
-                                  &r);
-    cli_progress_end(&s.line);
-    if (status)
+    if (train(&s, c, t, task, dir, resume, "training", &r))
         return cli_error(c);
     say(c, &r, dir, s.unit);
     return c->common.json ? answer_json(c, &r) : CLI_DONE;

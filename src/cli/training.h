@@ -35,6 +35,11 @@ qkv_status cli_training_dir(cli *c, const char *dir);
  * directory itself. Call it only after cli_training_dir has succeeded. */
 void cli_training_undo(cli *c, const char *dir, bool existed);
 
+/* Trains a part of what a command makes, in dir, which is there; goes on where it was. what: the
+ * progress line's word. QKV_E_CANCELLED, with a sentence, when it was stopped. */
+qkv_status cli_training_lesson(cli *c, const cli_training *t, qkv_task *task, const char *dir,
+                               const char *what);
+
 /* Trains, shows progress, answers. An exit code. */
 int cli_training_run(cli *c, const cli_training *t, qkv_task *task, const char *dir, bool resume);
 

@@ -304,8 +304,8 @@ qkv_status qkv_npy_load(qkv_array *out, qkv_context *ctx, const char *path)
 static void make_header(qkv__str *s, int ndim, const size_t *shape, qkv_store store)
 {
     char first[24] = "";
-    qkv__str_printf(s, "{'descr': '<f%zu', 'fortran_order': False, 'shape': (",
-                    qkv_store_bytes(store));
+    qkv__str_printf(s, "{'descr': '<%c%zu', 'fortran_order': False, 'shape': (",
+                    store == QKV_STORE_I32 ? 'i' : 'f', qkv_store_bytes(store));
     for (int d = 0; d < ndim; d++)
         qkv__str_printf(s, "%s%zu%s", d ? ", " : "", shape[d], ndim == 1 ? "," : "");
     qkv__str_puts(s, "), }");
@@ -319,6 +319,14 @@ static void make_header(qkv__str *s, int ndim, const size_t *shape, qkv_store st
     qkv__str_puts(s, "\n");
 }
 
+static void put_whole(unsigned char *out, const qkv_real *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t whole = (int32_t)x[i];
+        memcpy(out + sizeof whole * i, &whole, sizeof whole);
+    }
+}
+
 static qkv_status write_numbers(qkv_context *ctx, qkv__writer *w, const qkv_real *data,
                                 size_t count, qkv_store store)
 {
@@ -326,7 +334,10 @@ static qkv_status write_numbers(qkv_context *ctx, qkv__writer *w, const qkv_real
     qkv_status status = buffer ? QKV_OK : QKV_E_MEMORY;
     for (size_t at = 0; at < count && !status; at += CHUNK) {
         size_t n = count - at < CHUNK ? count - at : CHUNK;
-        (void)qkv__store_write(buffer, data + at, store, n);
+        if (store == QKV_STORE_I32)
+            put_whole(buffer, data + at, n);
+        else
+            (void)qkv__store_write(buffer, data + at, store, n);
         status = qkv__writer_put(w, buffer, n * qkv_store_bytes(store));
     }
     qkv__free(ctx, buffer);
@@ -359,7 +370,8 @@ qkv_status qkv_npy_save(qkv_context *ctx, const char *path, int ndim, const size
 {
     qkv__str header;
     size_t count = 1;
-    bool known = store == QKV_STORE_F16 || store == QKV_STORE_F32 || store == QKV_STORE_F64;
+    bool known = store == QKV_STORE_F16 || store == QKV_STORE_F32 || store == QKV_STORE_F64 ||
+                 store == QKV_STORE_I32;
     if (!known || ndim < 0 || ndim > QKV_ARRAY_DIMS)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: %d dimensions of %s cannot be written", path,
                          ndim, qkv_store_name(store));

@@ -241,8 +241,9 @@ static void destroy(void *self)
     qkv__free(ctx, s);
 }
 
-static const qkv_task_type classify_type = {"classify", "texts", 1, loss, evaluate, NULL, flops,
-                                            destroy};
+static const qkv_task_type classify_type = {.name = "classify", .unit = "texts", .phases = 1,
+                                            .loss = loss, .evaluate = evaluate, .flops = flops,
+                                            .destroy = destroy};
 
 static qkv_status check_options(qkv_context *ctx, const qkv_classify_options *o,
                                 const qkv_tokenizer *tokenizer)

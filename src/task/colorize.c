@@ -446,8 +446,9 @@ static void destroy(void *self)
     qkv__free(s->ctx, s);
 }
 
-static const qkv_task_type colorize_type = {"colorize", "pictures", 1, loss, evaluate, NULL,
-                                            flops, destroy};
+static const qkv_task_type colorize_type = {.name = "colorize", .unit = "pictures", .phases = 1,
+                                            .loss = loss, .evaluate = evaluate, .flops = flops,
+                                            .destroy = destroy};
 
 qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                              const qkv_pixels *valid, const qkv_colorize_options *options,

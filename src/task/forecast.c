@@ -288,8 +288,9 @@ static void destroy(void *self)
     qkv__free(f->ctx, f);
 }
 
-static const qkv_task_type forecast_type = {"forecast", "rows", 1, loss, evaluate, units, flops,
-                                            destroy};
+static const qkv_task_type forecast_type = {.name = "forecast", .unit = "rows", .phases = 1,
+                                            .loss = loss, .evaluate = evaluate, .units = units,
+                                            .flops = flops, .destroy = destroy};
 
 qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *train,
                              const qkv_series *valid, uint64_t seed)

@@ -160,7 +160,9 @@ static void destroy(void *self)
     qkv__free(s->ctx, s);
 }
 
-static const qkv_task_type lm_type = {"lm", "tokens", 1, loss, evaluate, units, flops, destroy};
+static const qkv_task_type lm_type = {.name = "lm", .unit = "tokens", .phases = 1, .loss = loss,
+                                      .evaluate = evaluate, .units = units, .flops = flops,
+                                      .destroy = destroy};
 
 static qkv_status check_tokens(qkv_context *ctx, const qkv_model *m, const qkv_tokens *tokens,
                                const char *what, size_t least)

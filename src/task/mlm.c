@@ -328,7 +328,9 @@ static void destroy(void *self)
     qkv__free(ctx, s);
 }
 
-static const qkv_task_type mlm_type = {"mlm", "tokens", 1, loss, evaluate, units, flops, destroy};
+static const qkv_task_type mlm_type = {.name = "mlm", .unit = "tokens", .phases = 1, .loss = loss,
+                                       .evaluate = evaluate, .units = units, .flops = flops,
+                                       .destroy = destroy};
 
 qkv_mlm_options qkv_mlm_defaults(void) { return (qkv_mlm_options){.budget = 4096, .share = 0.15}; }
 

@@ -184,8 +184,9 @@ static void destroy(void *self)
     qkv__free(s->ctx, s);
 }
 
-static const qkv_task_type recognize_type = {"recognize", "pictures", 1, loss, evaluate, NULL,
-                                             flops, destroy};
+static const qkv_task_type recognize_type = {.name = "recognize", .unit = "pictures", .phases = 1,
+                                             .loss = loss, .evaluate = evaluate, .flops = flops,
+                                             .destroy = destroy};
 
 qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                               const qkv_pixels *valid, const qkv_recognize_options *options,

@@ -430,8 +430,9 @@ static void destroy(void *self)
     qkv__free(s->ctx, s);
 }
 
-static const qkv_task_type reconstruct_type = {"reconstruct", "pictures", 1, loss, evaluate,
-                                               NULL, flops, destroy};
+static const qkv_task_type reconstruct_type = {.name = "reconstruct", .unit = "pictures",
+                                               .phases = 1, .loss = loss, .evaluate = evaluate,
+                                               .flops = flops, .destroy = destroy};
 
 qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                                 const qkv_pixels *valid, const qkv_augment_options *augment,

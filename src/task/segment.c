@@ -306,8 +306,9 @@ static void destroy(void *self)
     qkv__free(s->ctx, s);
 }
 
-static const qkv_task_type segment_type = {"segment", "pictures", 1, loss, evaluate, NULL, flops,
-                                           destroy};
+static const qkv_task_type segment_type = {.name = "segment", .unit = "pictures", .phases = 1,
+                                           .loss = loss, .evaluate = evaluate, .flops = flops,
+                                           .destroy = destroy};
 
 qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_data *train,
                             const qkv_segment_data *valid, const qkv_segment_options *options,

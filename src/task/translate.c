@@ -302,8 +302,9 @@ static void destroy(void *self)
     qkv__free(ctx, s);
 }
 
-static const qkv_task_type type = {"translate", "tokens", 1, loss, evaluate, units, flops,
-                                   destroy};
+static const qkv_task_type type = {.name = "translate", .unit = "tokens", .phases = 1,
+                                   .loss = loss, .evaluate = evaluate, .units = units,
+                                   .flops = flops, .destroy = destroy};
 
 /* ---- making ------------------------------------------------------------------------------- */
 

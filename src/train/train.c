@@ -69,6 +69,8 @@ static qkv_status update(qkv__loop *l)
     if (l->plan_count && schedule.warmup > l->plans[0].steps / 10)
         schedule.warmup = l->plans[0].steps / 10;
     for (int phase = 0; phase < l->task->type->phases && !status; phase++) {
+        if (l->task->type->idle && l->task->type->idle(l->task->self, l->step, phase))
+            continue;
         qkv_params_zero_grad(l->params);
         for (size_t i = 0; i < o->parts && !status; i++) {
             size_t from = o->batch * i / o->parts, to = o->batch * (i + 1) / o->parts;

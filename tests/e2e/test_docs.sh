@@ -126,7 +126,8 @@ command_exists() {
     [ -e "$work/flags.$command" ] || { bad "$where: no command $command"; return 0; }
     for word; do
         case $word in
-        --*) grep -qx -- "${word%%=*}" "$work/flags.$command" ||
+        --*) flag=${word%%=*}
+            grep -qx -e "$flag" -e "--${flag#--no-}" "$work/flags.$command" || # --no-x: x off
             bad "$where: $command has no $word" ;;
         esac
     done

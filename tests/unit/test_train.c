@@ -87,7 +87,8 @@ static bool on_event(void *user, const qkv_train_event *e)
 
 static qkv_status learn(script *s, const qkv_train_options *o, qkv_train_result *r)
 {
-    qkv_task_type type = {"script", "items", 1, loss, evaluate, NULL, flops, NULL};
+    qkv_task_type type = {.name = "script", .unit = "items", .phases = 1, .loss = loss,
+                          .evaluate = evaluate, .flops = flops};
     qkv_task task = {&type, s, s->model, 1, s->values != NULL};
     qkv_optimizer_options sgd = qkv_optimizer_defaults(QKV_OPTIMIZER_SGD);
     qkv_schedule constant = qkv_schedule_defaults(QKV_SCHEDULE_CONSTANT);

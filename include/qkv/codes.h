@@ -1,0 +1,63 @@
+/* codes.h - pictures as grids of codes: learning them, judging them, coding and decoding.
+ * Layer: task */
+#ifndef QKV_CODES_H
+#define QKV_CODES_H
+
+#include <qkv/augment.h>
+#include <qkv/perceptual.h>
+#include <qkv/task.h>
+#include <qkv/vqgan.h>
+
+QKV_BEGIN_DECLS
+
+typedef enum { QKV_JUDGE_HINGE, QKV_JUDGE_VANILLA, QKV_JUDGES } qkv_judge_loss;
+
+/* What is minimised (Esser et al. 2021, and the code that its authors published). Ranges, defaults
+ * and flags: qkv_codes_table. */
+typedef struct {
+    double codebook;    /* weight of the codes' loss */
+    double commitment;  /* beta: what z pays against what codes pay for lying apart */
+    bool legacy;        /* beta weighs what codes pay, as the authors' code has it */
+    double perceptual;  /* weight of the perceptual distance beside the absolute error */
+    double adversarial; /* weight of the discriminator, beside the ratio of gradients; 0: none */
+    uint64_t judge_start; /* steps before it takes part */
+    uint64_t judge_ramp;  /* over so many steps its share grows to all of it; 0: at once */
+    qkv_judge_loss judge;
+    bool second;        /* the discriminator sees pictures decoded anew after the update */
+    bool revive;        /* codes that are not met become what is to be coded */
+    qkv_augment_options augment;
+} qkv_codes_options;
+extern const qkv_option_table qkv_codes_table;
+
+/* Learn codes for pictures of the model's side and colours, with a discriminator in a phase of its
+ * own if `adversarial`. looks: a qkv_perceptual, which stays as it is; NULL: the absolute
+ * error is all. train, valid (NULL: nothing is held out), the models must outlive the task; options
+ * may be NULL. On failure out->self is NULL. */
+qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
+                          const qkv_pixels *train, const qkv_pixels *valid,
+                          const qkv_codes_options *options, uint64_t seed);
+
+typedef struct {
+    double loss;       /* mean absolute error, of values in [-1, 1], and the weighed distance */
+    double psnr;       /* dB, of 8-bit values */
+    double ssim;       /* see qkv_ssim; NaN where pictures are too small for it */
+    double used;       /* share of the codes that occur */
+    double perplexity; /* 2^entropy of their frequencies */
+    size_t pictures;
+} qkv_codes_score;
+
+/* limit: so many pictures, evenly over the set (0: all). looks as in training, or NULL. t is reset
+ * and used without recording. */
+qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual, qkv_tape *t,
+                              const qkv_pixels *pixels, size_t limit, qkv_codes_score *out);
+
+/* picture (height, width, colors), sides multiples of qkv_vqgan_factor -> codes (height / factor,
+ * width / factor); and back. The arrays are the caller's; t is reset and used without recording. */
+qkv_status qkv_picture_encode(qkv_model *m, qkv_tape *t, const uint8_t *picture, size_t height,
+                              size_t width, int32_t *codes);
+/* QKV_E_ARGUMENT for a code that the model does not have, with its place. */
+qkv_status qkv_picture_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, size_t rows,
+                              size_t columns, uint8_t *picture);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,384 @@
+/* codes.c - learning codes for pictures: phase 0 updates encoder, codes and decoder, phase 1 the
+ * discriminator. */
+#include "task/codes.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+
+#define FIELD(member) .offset = offsetof(qkv_codes_options, member)
+static const char *const judges[] = {"hinge", "vanilla", NULL};
+static const qkv_option rows[] = {
+    {.flag = "codebook-weight", .key = "codebook_weight", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(codebook), .initial = "1", .help = "of what the codes' distance costs"},
+    {.flag = "commitment", .key = "beta", .type = QKV_OPT_REAL, .max = 1000, FIELD(commitment),
+     .initial = "0.25", .help = "share of it that moves the encoder"},
+    {.flag = "legacy", .key = "legacy", .type = QKV_OPT_BOOL, FIELD(legacy), .initial = "false",
+     .help = "that share moves the codes instead, as in the authors' code"},
+    {.flag = "perceptual", .key = "perceptual_weight", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(perceptual), .initial = "1", .help = "weight of how unlike pictures look"},
+    {.flag = "adversarial", .key = "disc_weight", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(adversarial), .initial = "0.8", .help = "weight of the discriminator; 0: none"},
+    {.flag = "judge-start", .key = "disc_start", .type = QKV_OPT_U64, .max = 1e12,
+     FIELD(judge_start), .initial = "0", .help = "steps before it takes part"},
+    {.flag = "judge-ramp", .key = "disc_ramp", .type = QKV_OPT_U64, .max = 1e12, FIELD(judge_ramp),
+     .initial = "0", .help = "steps over which its share grows; 0: at once"},
+    {.flag = "judge-loss", .key = "disc_loss", .type = QKV_OPT_ENUM, FIELD(judge), .names = judges,
+     .initial = "hinge", .help = "what the discriminator minimises"},
+    {.flag = "second-forward", .key = "second_forward", .type = QKV_OPT_BOOL, FIELD(second),
+     .initial = "false", .help = "it sees pictures decoded anew after the update"},
+    {.flag = "revive", .key = "revive", .type = QKV_OPT_BOOL, FIELD(revive), .initial = "true",
+     .help = "codes that are not met become what is to be coded"},
+};
+const qkv_option_table qkv_codes_table = {"Codes", rows, sizeof rows / sizeof *rows};
+
+enum { GENERATOR, DISCRIMINATOR };
+
+/* A code is met again within about USAGE_STEPS steps, or becomes another. */
+static const double USAGE_DECAY = 0.99, RARE = 0.03;
+static const double RATIO_EPS = 1e-4, MOST_RATIO = 1e4; /* of the two gradients */
+
+/* ---- the codes ---------------------------------------------------------------------------- */
+
+/* Counts the codes of this batch; rare ones, at first all, are moved onto vectors drawn from it.
+ * *moved: any. */
+static void revive(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n, uint64_t step,
+                   bool *moved)
+{
+    qkv_param *table = qkv_vqgan_table(s->model), *usage = qkv_vqgan_usage(s->model);
+    size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
+    qkv_real *met = qkv_param_data(usage), *vectors = qkv_param_data(table);
+    qkv__rng r;
+    bool first = true;
+    qkv__rng_init(&r, s->seed, qkv__hash64("revive", 6) + step);
+    for (size_t k = 0; k < K; k++) {
+        first = first && met[k] == 0;
+        met[k] *= (qkv_real)USAGE_DECAY;
+    }
+    for (size_t i = 0; i < n && !first; i++)
+        met[ids[i]] += (qkv_real)(1 - USAGE_DECAY);
+    *moved = false;
+    for (size_t k = 0; k < K; k++) {
+        uint32_t from = qkv__rng_below(&r, (uint32_t)n);
+        if ((double)met[k] >= RARE * (1 - USAGE_DECAY))
+            continue;
+        memcpy(vectors + k * width, z + from * width, width * sizeof *z);
+        met[k] = (qkv_real)(1 - USAGE_DECAY);
+        *moved = true;
+    }
+    qkv_param_touch(usage);
+    qkv_param_touch(table);
+}
+
+/* What is to be coded -> its codes. */
+static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, uint64_t step)
+{
+    qkv_tensor *ids = qkv_vqgan_codes(s->model, t, z);
+    bool moved = false;
+    if (ids && s->o.revive)
+        revive(s, qkv_data(t, z), qkv_data_ids(ids), qkv_count(ids), step, &moved);
+    return moved ? qkv_vqgan_codes(s->model, t, z) : ids;
+}
+
+static qkv_tensor *from_fixed(qkv_tape *t, qkv_tensor *moves, qkv_tensor *stays)
+{
+    return qkv_mse_loss(t, moves, stays ? qkv_detach(t, stays) : NULL);
+}
+
+/* The decoded pictures; *price: what the codes' distance costs. The decoder's gradient goes past
+ * the codes, straight to the encoder. */
+static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x, uint64_t step,
+                               qkv_tensor **price)
+{
+    const qkv_codes_options *o = &s->o;
+    qkv_tensor *z = qkv_vqgan_encode(s->model, t, x);
+    qkv_tensor *vectors = qkv_vqgan_vectors(s->model, t, choose(s, t, z, step));
+    if (!vectors)
+        return NULL;
+    qkv_tensor *of_z = from_fixed(t, z, vectors), *of_codes = from_fixed(t, vectors, z);
+    of_z = o->legacy ? of_z : qkv_scale(t, of_z, o->commitment);
+    of_codes = o->legacy ? qkv_scale(t, of_codes, o->commitment) : of_codes;
+    *price = qkv_scale(t, qkv_add(t, of_z, of_codes), o->codebook);
+    return qkv_vqgan_decode(s->model, t,
+                            qkv_add(t, z, qkv_detach(t, qkv_sub(t, vectors, z))));
+}
+
+qkv_tensor *qkv__codes_unlike(qkv_model *looks, double weight, qkv_tape *t, qkv_tensor *y,
+                              qkv_tensor *x)
+{
+    qkv_tensor *error = qkv_l1_loss(t, y, x);
+    if (!looks || weight == 0)
+        return error;
+    return qkv_add(t, error, qkv_scale(t, qkv_perceptual_distance(looks, t, y, x), weight));
+}
+
+/* ---- the generator ------------------------------------------------------------------------ */
+
+/* The share of the discriminator in this step, in [0, 1]. */
+static double share_at(const codes_task *s, uint64_t step)
+{
+    const qkv_codes_options *o = &s->o;
+    if (o->adversarial == 0 || step < o->judge_start)
+        return 0;
+    uint64_t into = step - o->judge_start + 1;
+    return into < o->judge_ramp ? (double)into / (double)o->judge_ramp : 1;
+}
+
+static void freeze(codes_task *s, int phase)
+{
+    qkv_params *ps = qkv_model_params(s->model);
+    for (size_t i = 0; i < qkv_params_count(ps); i++) {
+        qkv_param *p = qkv_params_at(ps, i);
+        if (s->trains[i])
+            qkv_param_freeze(p, qkv_vqgan_judges(p) == (phase == GENERATOR));
+    }
+}
+
+/* A copy of d(loss)/dx; the notes stay. */
+static qkv_tensor *slope(qkv_tape *t, qkv_tensor *loss, qkv_tensor *x)
+{
+    const qkv_backward_args args = {.n = 1, .outputs = &loss, .n_wrt = 1, .wrt = &x, .keep = true};
+    if (!loss || qkv_backward_from(t, &args))
+        return NULL;
+    const qkv_tensor *d = qkv_grad_of(t, x);
+    size_t shape[QKV_MAX_DIMS];
+    for (int i = 0; i < qkv_ndim(x); i++)
+        shape[i] = qkv_dim(x, i);
+    return qkv_tensor_from(t, qkv_data(t, d), qkv_ndim(x), shape);
+}
+
+/* The norm of what the gradient dy of the pictures does to the last layer's weight. */
+static double norm_at_last(codes_task *s, qkv_tape *t, qkv_tensor *y, const qkv_tensor *dy)
+{
+    qkv_tensor *last = qkv_use(t, qkv_vqgan_last(s->model));
+    const qkv_backward_args args = {.n = 1, .outputs = &y, .gradients = &dy, .n_wrt = 1,
+                                    .wrt = &last, .keep = true};
+    if (!dy || qkv_backward_from(t, &args))
+        return 0;
+    const qkv_tensor *d = qkv_grad_of(t, last);
+    const qkv_real *g = qkv_data(t, d);
+    double sum = 0;
+    for (size_t i = 0; g && i < qkv_count(d); i++)
+        sum += (double)g[i] * (double)g[i];
+    return sqrt(sum);
+}
+
+static double limited(double x) { return x < MOST_RATIO ? x : MOST_RATIO; }
+
+/* unlike + w share g, where g = -mean of what the discriminator says, and w the ratio of the two
+ * gradients at the last layer. Both are brought back to the pictures once; from there on their sum
+ * goes on, as the gradient of <y, sum>, whose value is then put right. */
+static qkv_tensor *judged(codes_task *s, qkv_tape *t, qkv_tensor *y, qkv_tensor *unlike,
+                          double share)
+{
+    qkv_tensor *g = qkv_scale(t, qkv_mean(t, qkv_vqgan_judge(s->model, t, y)), -1);
+    qkv_tensor *of_unlike = slope(t, unlike, y), *of_g = slope(t, g, y);
+    if (!of_unlike || !of_g)
+        return NULL;
+    double ratio = norm_at_last(s, t, y, of_unlike) / (norm_at_last(s, t, y, of_g) + RATIO_EPS);
+    s->weight = limited(ratio) * s->o.adversarial * share;
+    qkv_tensor *both = qkv_add(t, of_unlike, qkv_scale(t, of_g, s->weight));
+    qkv_tensor *along = qkv_sum(t, qkv_mul(t, y, both));
+    qkv_real value = qkv_item(t, unlike) + (qkv_real)s->weight * qkv_item(t, g) -
+                     qkv_item(t, along);
+    return qkv_add(t, along, qkv_tensor_from(t, &value, 0, NULL));
+}
+
+/* Keeps what was decoded for the discriminator's phase. */
+static bool remember(codes_task *s, qkv_tape *t, qkv_tensor *y, size_t first, size_t total)
+{
+    size_t n = qkv_count(y), each = n / qkv_dim(y, 0);
+    if (total * each > s->room) {
+        qkv__free(s->ctx, s->decoded);
+        s->room = 0;
+        s->decoded = qkv__malloc(s->ctx, total * each * sizeof *s->decoded);
+        if (!s->decoded)
+            return false;
+        s->room = total * each;
+    }
+    memcpy(s->decoded + first * each, qkv_data(t, y), n * sizeof *s->decoded);
+    return true;
+}
+
+static qkv_tensor *generator(codes_task *s, qkv_tape *t, qkv_tensor *x, const qkv_task_part *part)
+{
+    double share = share_at(s, part->step);
+    qkv_tensor *price, *y;
+    freeze(s, GENERATOR);
+    y = reconstruct(s, t, x, part->step, &price);
+    if (!y)
+        return NULL;
+    qkv_tensor *unlike = qkv__codes_unlike(s->looks, s->o.perceptual, t, y, x);
+    if (share > 0 && !s->o.second && !remember(s, t, y, part->first, part->total))
+        return NULL;
+    return qkv_add(t, share > 0 ? judged(s, t, y, unlike, share) : unlike, price);
+}
+
+/* ---- the discriminator -------------------------------------------------------------------- */
+
+/* mean max(0, 1 - sign x), or mean log(1 + e^(-sign x)) */
+static qkv_tensor *doubt(const codes_task *s, qkv_tape *t, qkv_tensor *x, double sign)
+{
+    if (!x)
+        return NULL;
+    if (s->o.judge == QKV_JUDGE_VANILLA) {
+        size_t shape[QKV_MAX_DIMS];
+        for (int i = 0; i < qkv_ndim(x); i++)
+            shape[i] = qkv_dim(x, i);
+        qkv_tensor *truth = qkv_tensor_from(t, NULL, qkv_ndim(x), shape);
+        for (size_t i = 0; truth && i < qkv_count(truth); i++)
+            qkv_tensor_fill(truth)[i] = sign > 0;
+        return qkv_binary_loss(t, x, truth);
+    }
+    const qkv_real one = 1;
+    qkv_tensor *y = qkv_add(t, qkv_scale(t, x, -sign), qkv_tensor_from(t, &one, 0, NULL));
+    return qkv_mean(t, qkv_activate(t, y, QKV_ACT_RELU));
+}
+
+static qkv_tensor *discriminator(codes_task *s, qkv_tape *t, qkv_tensor *x,
+                                 const qkv_task_part *part)
+{
+    qkv_tensor *y = NULL, *price;
+    freeze(s, DISCRIMINATOR);
+    if (s->o.second) {
+        y = reconstruct(s, t, x, part->step, &price);
+        y = y ? qkv_detach(t, y) : NULL;
+    } else {
+        size_t shape[] = {part->count, qkv_dim(x, 1), qkv_dim(x, 2), qkv_dim(x, 3)};
+        size_t each = shape[1] * shape[2] * shape[3];
+        y = qkv_tensor_from(t, s->decoded + part->first * each, 4, shape);
+    }
+    qkv_tensor *loss = qkv_add(t, doubt(s, t, qkv_vqgan_judge(s->model, t, x), 1),
+                               doubt(s, t, qkv_vqgan_judge(s->model, t, y), -1));
+    return qkv_scale(t, loss, 0.5 * (share_at(s, part->step) > 0));
+}
+
+/* ---- the task ----------------------------------------------------------------------------- */
+
+/* The authors' code goes through the motions before the discriminator takes part, and so counts
+ * its optimiser's steps. */
+static bool idle(void *self, uint64_t step, int phase)
+{
+    const codes_task *s = self;
+    return phase == DISCRIMINATOR && !s->o.second && share_at(s, step) == 0;
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    codes_task *s = self;
+    double begun = qkv__now();
+    size_t shape[] = {part->count, qkv_pixels_height(s->train), qkv_pixels_width(s->train),
+                      qkv_pixels_channels(s->train)};
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
+    if (!x || qkv_batches_get(s->batches, part->step * part->total + part->first, part->count,
+                              qkv_tensor_fill(x), NULL, NULL))
+        return NULL;
+    if (part->data_seconds)
+        *part->data_seconds += qkv__now() - begun;
+    qkv_tensor *y = part->phase == GENERATOR ? generator(s, t, x, part)
+                                             : discriminator(s, t, x, part);
+    return qkv_scale(t, y, (double)part->count / (double)part->total);
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+{
+    codes_task *s = self;
+    qkv_codes_score score;
+    *out = (qkv_measures){0};
+    qkv_status status = qkv_codes_evaluate(s->model, s->looks, s->o.perceptual, t, s->valid, limit,
+                                           &score);
+    if (status)
+        return status;
+    qkv_measures_add(out, "loss", score.loss);
+    qkv_measures_add(out, "psnr", score.psnr);
+    qkv_measures_add(out, "ssim", score.ssim);
+    qkv_measures_add(out, "codes_used", score.used);
+    qkv_measures_add(out, "perplexity", score.perplexity);
+    out->scored = score.pictures;
+    out->units = qkv_pixels_count(s->valid);
+    return QKV_OK;
+}
+
+static double flops(void *self)
+{
+    const codes_task *s = self;
+    size_t height = qkv_pixels_height(s->train), width = qkv_pixels_width(s->train);
+    double sum = qkv_vqgan_flops(s->model, 1, height, width);
+    if (s->looks && s->o.perceptual > 0)
+        sum += qkv_perceptual_flops(s->looks, 1, height, width, true) +
+               qkv_perceptual_flops(s->looks, 1, height, width, false);
+    return sum;
+}
+
+static void destroy(void *self)
+{
+    codes_task *s = self;
+    qkv_params *ps = qkv_model_params(s->model);
+    for (size_t i = 0; s->trains && i < qkv_params_count(ps); i++)
+        qkv_param_freeze(qkv_params_at(ps, i), !s->trains[i]);
+    qkv_batches_destroy(s->batches);
+    qkv__free(s->ctx, s->trains);
+    qkv__free(s->ctx, s->decoded);
+    qkv__free(s->ctx, s);
+}
+
+static const qkv_task_type codes_type = {.name = "codes", .unit = "pictures", .phases = 2,
+                                         .loss = loss, .evaluate = evaluate, .flops = flops,
+                                         .idle = idle, .destroy = destroy};
+
+/* Which parameters move at all. */
+static bool find_moving(codes_task *s)
+{
+    qkv_params *ps = qkv_model_params(s->model);
+    s->trains = qkv__calloc(s->ctx, qkv_params_count(ps) + 1, sizeof *s->trains);
+    for (size_t i = 0; s->trains && i < qkv_params_count(ps); i++)
+        s->trains[i] = !qkv_param_frozen(qkv_params_at(ps, i));
+    return s->trains != NULL;
+}
+
+static qkv_status check_options(const codes_task *s)
+{
+    const qkv_vqgan_config *c = qkv_model_config(s->model);
+    if (qkv_augment_mixes(&s->o.augment))
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "pictures that are to be coded are not mixed");
+    if (s->o.adversarial > 0 && !c->judge_layers)
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "an adversarial weight of %g, and the model has "
+                         "no discriminator (disc_num_layers 0)", s->o.adversarial);
+    if (s->looks && qkv_model_type_of(s->looks) != &qkv_perceptual_type)
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "a perceptual network expected, found a %s",
+                         qkv_model_type_name(qkv_model_type_of(s->looks)));
+    return QKV_OK;
+}
+
+qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
+                          const qkv_pixels *train, const qkv_pixels *valid,
+                          const qkv_codes_options *options, uint64_t seed)
+{
+    qkv_context *ctx = qkv_model_context(model);
+    *out = (qkv_task){0};
+    qkv_status status = qkv__codes_check(model, train, "training");
+    if (!status && valid)
+        status = qkv__codes_check(model, valid, "held-out");
+    codes_task *s = status ? NULL : qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return status ? status : QKV_E_MEMORY;
+    *s = (codes_task){.ctx = ctx, .model = model, .looks = looks, .train = train, .valid = valid,
+                      .seed = seed};
+    qkv_option_defaults(&qkv_codes_table, &s->o);
+    if (options)
+        s->o = *options;
+    qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed,
+                             .augment = s->o.augment};
+    for (size_t i = 0; i < 3; i++)
+        b.mean[i] = b.std[i] = 0.5;
+    status = check_options(s);
+    if (!status)
+        status = find_moving(s) ? qkv_batches_create(&s->batches, ctx, train, &b) : QKV_E_MEMORY;
+    if (status) {
+        destroy(s);
+        return status;
+    }
+    *out = (qkv_task){&codes_type, s, model, seed, valid != NULL};
+    return QKV_OK;
+}

@@ -1,0 +1,179 @@
+/* codes_judge.c - coding pictures, decoding them, and judging what comes back. */
+#include <math.h>
+
+#include "base/base.h"
+#include "qkv/score.h"
+#include "task/codes.h"
+
+enum { EVAL_BATCH = 16, MOST_COLORS = 3 };
+static const double PIXEL[MOST_COLORS] = {0.5, 0.5, 0.5}; /* mean and deviation: to [-1, 1] */
+
+qkv_status qkv__codes_check(qkv_model *m, const qkv_pixels *p, const char *what)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    if (qkv_model_type_of(m) != &qkv_vqgan_type)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s has no codes for pictures",
+                         qkv_model_type_name(qkv_model_type_of(m)));
+    const qkv_vqgan_config *c = qkv_model_config(m);
+    size_t factor = qkv_vqgan_factor(m), height = qkv_pixels_height(p);
+    size_t width = qkv_pixels_width(p);
+    if (qkv_pixels_channels(p) != c->colors || c->colors > MOST_COLORS || height % factor ||
+        width % factor)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s pictures, %zu x %zu pixels of %zu channels: "
+                         "multiples of %zu with %zu channels expected", what, width, height,
+                         qkv_pixels_channels(p), factor, c->colors);
+    return QKV_OK;
+}
+
+/* Values in [-1, 1] as 8 bits: what is no number becomes 0. */
+static void to_bytes(uint8_t *out, const qkv_real *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double v = ((double)x[i] + 1) * 127.5;
+        v = v > 0 ? v : 0;
+        out[i] = (uint8_t)(v < 255 ? v + 0.5 : 255);
+    }
+}
+
+static void from_bytes(qkv_real *out, const uint8_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (qkv_real)((double)x[i] / 127.5 - 1);
+}
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+typedef struct {
+    qkv_model *model, *looks;
+    double perceptual;
+    qkv_tape *t;
+    const qkv_pixels *pixels;
+    size_t each;    /* numbers of a picture */
+    size_t *met;    /* (codes) how often */
+    uint8_t *bytes; /* (2, EVAL_BATCH, each): the true ones, the decoded ones */
+    double unlike, squares, ssim;
+} judging;
+
+static void add_pictures(judging *j, size_t n)
+{
+    const uint8_t *a = j->bytes, *b = j->bytes + EVAL_BATCH * j->each;
+    size_t height = qkv_pixels_height(j->pixels), width = qkv_pixels_width(j->pixels);
+    for (size_t i = 0; i < n * j->each; i++)
+        j->squares += (a[i] - b[i]) * (a[i] - b[i]);
+    for (size_t i = 0; i < n; i++)
+        j->ssim += qkv_ssim(a + i * j->each, b + i * j->each, height, width,
+                            qkv_pixels_channels(j->pixels));
+}
+
+static qkv_status judge_batch(judging *j, const size_t *pictures, size_t n)
+{
+    qkv_tape *t = j->t;
+    const size_t shape[] = {n, qkv_pixels_height(j->pixels), qkv_pixels_width(j->pixels),
+                            qkv_pixels_channels(j->pixels)};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
+    if (!x)
+        return qkv_tape_status(t);
+    qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(j->model), j->pixels, pictures, n,
+                      PIXEL, PIXEL);
+    qkv_tensor *codes = qkv_vqgan_codes(j->model, t, qkv_vqgan_encode(j->model, t, x));
+    qkv_tensor *y = qkv_vqgan_decode(j->model, t, qkv_vqgan_vectors(j->model, t, codes));
+    qkv_tensor *unlike = qkv__codes_unlike(j->looks, j->perceptual, t, y, x);
+    if (qkv_tape_status(t))
+        return qkv_tape_status(t);
+    j->unlike += (double)n * (double)qkv_item(t, unlike);
+    for (size_t i = 0; i < qkv_count(codes); i++)
+        j->met[qkv_data_ids(codes)[i]]++;
+    to_bytes(j->bytes, qkv_data(t, x), n * j->each);
+    to_bytes(j->bytes + EVAL_BATCH * j->each, qkv_data(t, y), n * j->each);
+    add_pictures(j, n);
+    return QKV_OK;
+}
+
+static void sum_up(const judging *j, size_t count, size_t codes, qkv_codes_score *out)
+{
+    double all = 0, entropy = 0, n = (double)count;
+    for (size_t k = 0; k < codes; k++) {
+        all += (double)j->met[k];
+        out->used += (j->met[k] > 0) / (double)codes;
+    }
+    for (size_t k = 0; k < codes; k++)
+        if (j->met[k])
+            entropy -= (double)j->met[k] / all * log2((double)j->met[k] / all);
+    out->perplexity = exp2(entropy);
+    out->loss = j->unlike / n;
+    out->psnr = 10 * log10(255.0 * 255.0 * n * (double)j->each / j->squares);
+    out->ssim = j->ssim / n;
+    out->pictures = count;
+}
+
+qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual, qkv_tape *t,
+                              const qkv_pixels *pixels, size_t limit, qkv_codes_score *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    *out = (qkv_codes_score){0};
+    qkv_status status = qkv__codes_check(m, pixels, "held-out");
+    if (status)
+        return status;
+    const qkv_vqgan_config *c = qkv_model_config(m);
+    size_t n = qkv_pixels_count(pixels), count = limit && limit < n ? limit : n;
+    judging j = {.model = m, .looks = looks, .perceptual = perceptual, .t = t, .pixels = pixels};
+    j.each = qkv_pixels_height(pixels) * qkv_pixels_width(pixels) * c->colors;
+    j.met = qkv__calloc(ctx, c->codes, sizeof *j.met);
+    j.bytes = qkv__malloc(ctx, 2 * EVAL_BATCH * j.each);
+    status = j.met && j.bytes ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < count && !status; i += EVAL_BATCH) {
+        size_t pictures[EVAL_BATCH], b = count - i < EVAL_BATCH ? count - i : EVAL_BATCH;
+        for (size_t k = 0; k < b; k++)
+            pictures[k] = (size_t)((double)(i + k) * (double)n / (double)count);
+        status = judge_batch(&j, pictures, b);
+    }
+    if (!status)
+        sum_up(&j, count, c->codes, out);
+    qkv_tape_reset(t);
+    qkv__free(ctx, j.bytes);
+    qkv__free(ctx, j.met);
+    return status;
+}
+
+/* ---- one picture -------------------------------------------------------------------------- */
+
+qkv_status qkv_picture_encode(qkv_model *m, qkv_tape *t, const uint8_t *picture, size_t height,
+                              size_t width, int32_t *codes)
+{
+    const size_t shape[] = {1, height, width,
+                            ((const qkv_vqgan_config *)qkv_model_config(m))->colors};
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
+    if (x)
+        from_bytes(qkv_tensor_fill(x), picture, qkv_count(x));
+    qkv_tensor *ids = qkv_vqgan_codes(m, t, qkv_vqgan_encode(m, t, x));
+    for (size_t i = 0; ids && i < qkv_count(ids); i++)
+        codes[i] = qkv_data_ids(ids)[i];
+    qkv_status status = qkv_tape_status(t);
+    qkv_tape_reset(t);
+    return status;
+}
+
+qkv_status qkv_picture_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, size_t rows,
+                              size_t columns, uint8_t *picture)
+{
+    const qkv_vqgan_config *c = qkv_model_config(m);
+    const size_t shape[] = {1, rows, columns};
+    for (size_t i = 0; i < rows * columns; i++)
+        if (codes[i] < 0 || (size_t)codes[i] >= c->codes)
+            return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "row %zu, column %zu: code %d; "
+                             "0 to %zu expected", i / columns, i % columns, (int)codes[i],
+                             c->codes - 1);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *ids = qkv_tensor_ids(t, codes, 3, shape);
+    qkv_tensor *y = qkv_vqgan_decode(m, t, qkv_vqgan_vectors(m, t, ids));
+    if (y)
+        to_bytes(picture, qkv_data(t, y), qkv_count(y));
+    qkv_status status = qkv_tape_status(t);
+    qkv_tape_reset(t);
+    return status;
+}

@@ -1,0 +1,98 @@
+#!/bin/sh
+# test_vqgan.sh - `qkv train vqgan`, `encode`, `decode` and `eval`: what they learn, say and write,
+# and what they refuse.
+# shellcheck source=tests/support/commands.sh
+. "$QKV_SOURCE/tests/support/commands.sh"
+
+# 96 pictures of 16 x 16: a bar across or up and down, somewhere, in a colour of its own.
+LC_ALL=C awk 'BEGIN {
+    srand(1)
+    for (i = 0; i < 96; i++) {
+        top = int(rand() * 12); r = rand()
+        for (y = 0; y < 16; y++)
+            for (x = 0; x < 16; x++) {
+                v = i % 2 ? y : x
+                on = v >= top && v < top + 5
+                printf "%c%c%c", 1 + int(120 * (on ? r : 1 - r)), 1 + int(120 * (on ? 1 - r : r)),
+                       on ? 110 : 10
+            }
+    }
+}' >body
+printf '\000\000\010\004\000\000\000\140\000\000\000\020\000\000\000\020\000\000\000\003' >set
+cat body >>set
+picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
+run="--images set --valid-last 16 --threads 1 --batch 8 --json --set n_embed=64"
+small="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
+
+# Learns what pictures look like, then codes for them.
+# shellcheck disable=SC2086
+"$QKV" train vqgan $run $small --steps 60 --looks-steps 10 --judge-start 40 --lr 1e-3 --out a \
+    >answer 2>notes || fail "train vqgan: $(cat notes)"
+grep -q 'a network that learnt their colours' notes || fail "what it says: $(cat notes)"
+grep -q '^qkv_vqgan, .* of 16 x 16 as 8 x 8 of 64 codes; 80 .*, 16 held out$' notes ||
+    fail "what it says: $(cat notes)"
+above "$(field psnr answer)" 15 || fail "nothing was learnt: $(cat answer)"
+above "$(field codes_used answer)" 0.3 || fail "codes: $(cat answer)"
+"$QKV" eval a --json >answer 2>notes || fail "eval: $(cat notes)"
+[ "$(field pictures answer)" = 16 ] || fail "eval: $(cat answer)"
+above "$(field ssim answer)" 0.3 || fail "eval: $(cat answer)"
+above "$(field perplexity answer)" 5 || fail "eval: $(cat answer)"
+"$QKV" eval a --file set --json >answer 2>notes || fail "eval of a file: $(cat notes)"
+[ "$(field pictures answer)" = 96 ] || fail "eval of a file: $(cat answer)"
+
+# To codes and back. What comes back has codes too, mostly the same.
+"$QKV" encode a "$picture" --out codes.npy --json >answer 2>notes || fail "encode: $(cat notes)"
+rows=$(field rows answer) columns=$(field columns answer)
+[ "$(wc -c <codes.npy)" -eq $((128 + 4 * rows * columns)) ] || fail "encode: $(cat answer)"
+"$QKV" decode a codes.npy --out back.png --json >answer 2>notes || fail "decode: $(cat notes)"
+[ "$(cat answer)" = "{\"out\": \"back.png\", \"rows\": $rows, \"columns\": $columns}" ] ||
+    fail "decode: $(cat answer)"
+"$QKV" encode a back.png --out again.npy --json >answer 2>notes || fail "encode: $(cat notes)"
+[ "$(field rows answer)" = "$rows" ] || fail "encode of what was decoded: $(cat answer)"
+printf '1,2,3\n4,5,63\n' >codes.csv
+"$QKV" decode a codes.csv --out six.png 2>notes || fail "decode of text: $(cat notes)"
+
+# A run that stops and goes on ends with the same bits, whichever phase it is in.
+# shellcheck disable=SC2086
+"$QKV" train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5 --judge-ramp 3 --out b \
+    >answer 2>notes || fail "train: $(cat notes)"
+# shellcheck disable=SC2086
+"$QKV" train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5 --judge-ramp 3 --out c \
+    --save-every 2 >answer 2>notes &
+child=$!
+while kill -0 $child 2>/dev/null && ! [ -s c/train/state.safetensors ]; do sleep 0.05; done
+kill -INT $child 2>/dev/null
+wait $child
+# shellcheck disable=SC2086
+"$QKV" train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5 --judge-ramp 3 --out c \
+    --save-every 2 --resume >answer 2>notes || fail "resume: $(cat notes)"
+cmp b/model.safetensors c/model.safetensors || fail "stop and resume: other bits"
+
+# As the authors' code has it; from one model to the next.
+# shellcheck disable=SC2086
+"$QKV" train vqgan $run --init b --steps 2 --perceptual 0 --legacy --second-forward --clip 0 \
+    --ema 0 --judge-loss vanilla --no-revive --out d >answer 2>notes ||
+    fail "train --init: $(cat notes)"
+
+# What cannot be.
+printf '1,2\n3,64\n' >beyond.csv
+printf '1,2.5\n' >half.csv
+# shellcheck disable=SC2086
+{
+    refused 1 'no preset "giant"' train vqgan $run --model giant --out new --quiet
+    refused 1 'ch: a multiple of 32' train vqgan $run --model nano --set ch=40 --out new --quiet
+    refused 2 'ch_mult' train vqgan $run --model nano --set ch_mult=1,,2 --out new --quiet
+    refused 1 'cannot be halved' train vqgan $run --model nano --set resolution=6 --out new --quiet
+    refused 1 'no discriminator' train vqgan $run --model nano --set disc_num_layers=0 \
+        --perceptual 0 --out new --quiet
+    refused 2 'unknown option --mixup' train vqgan $run --mixup 1 --out new
+}
+[ ! -e new ] || fail "something was written"
+refused 1 'row 1, column 1: code 64; 0 to 63 expected' decode a beyond.csv --out o.png
+refused 1 'whole numbers' decode a half.csv --out o.png
+refused 1 'set' decode a set --out o.png
+refused 1 'codes.csv' encode a codes.csv --out o.npy
+refused 1 'no codes' encode a/train/looks "$picture" --out o.npy
+refused 2 '--out' encode a "$picture"
+[ ! -e o.png ] && [ ! -e o.npy ] || fail "something was written"
+exit $failed

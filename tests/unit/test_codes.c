@@ -1,0 +1,311 @@
+/* test_codes.c - learning codes: that going back once, from the pictures on, is the gradient of the
+ * loss as it is written down; what each phase moves; which codes are revived. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "drawn.h"
+#include "qkv/codes.h"
+#include "qkv/looks.h"
+
+enum { SIDE = 16, C = 3, COUNT = 6, CODES = 24, WIDTH = 8 };
+static const double tolerance = 2e-4;
+
+static qkv_model *made_model(void)
+{
+    qkv_vqgan_config c;
+    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
+    c.channels = 32;
+    c.multiples = (qkv_sizes){2, {1, 1}};
+    c.blocks = 1;
+    c.attention = (qkv_sizes){0};
+    c.image = SIDE;
+    c.z_channels = c.code_width = WIDTH;
+    c.codes = CODES;
+    c.judge_channels = 4;
+    c.judge_layers = 2;
+    return made(&qkv_vqgan_type, &c);
+}
+
+static qkv_model *made_looks(void)
+{
+    const qkv_perceptual_config c = {.channels = {2, {4, 6}}, .convolutions = {2, {1, 2}}};
+    qkv_model *m = made(&qkv_perceptual_type, &c);
+    for (size_t i = 0; i < qkv_params_count(qkv_model_params(m)); i++)
+        qkv_param_freeze(qkv_params_at(qkv_model_params(m), i), true);
+    return m;
+}
+
+typedef struct {
+    qkv_model *model, *looks;
+    qkv_pixels *pixels;
+    qkv_codes_options o;
+    qkv_task task;
+} setting;
+
+static void open_setting(setting *s)
+{
+    s->model = made_model();
+    s->looks = made_looks();
+    s->pixels = drawn(COUNT, SIDE, C, 0, mixed);
+    qkv_option_defaults(&qkv_codes_table, &s->o);
+    s->o.augment = qkv_augment_defaults();
+    s->o.adversarial = 0.7;
+    s->o.perceptual = 0.3;
+    s->o.revive = false;
+}
+
+static void start(setting *s)
+{
+    if (qkv_task_codes(&s->task, s->model, s->looks, s->pixels, s->pixels, &s->o, 3))
+        fail_msg("%s", qkv_context_message(ctx));
+}
+
+static void close_setting(setting *s)
+{
+    qkv_task_destroy(&s->task);
+    qkv_pixels_close(s->pixels);
+    qkv_model_destroy(s->looks);
+    qkv_model_destroy(s->model);
+}
+
+/* A phase of a step on all pictures, and back. */
+static double step(setting *s, int phase, uint64_t number)
+{
+    const qkv_task_part part = {.step = number, .phase = phase, .count = COUNT, .total = COUNT};
+    qkv_params_zero_grad(qkv_model_params(s->model));
+    qkv_tape_reset(tape);
+    qkv_tape_mode(tape, true, true);
+    qkv_tensor *loss = s->task.type->loss(s->task.self, tape, &part);
+    if (!loss || qkv_backward(tape, loss))
+        fail_msg("%s", qkv_context_message(ctx));
+    return (double)qkv_item(tape, loss);
+}
+
+/* ---- the loss as it is written down ------------------------------------------------------- */
+
+static qkv_tensor *pictures(const setting *s)
+{
+    static const double half[] = {0.5, 0.5, 0.5};
+    const size_t shape[] = {COUNT, SIDE, SIDE, C};
+    size_t numbers[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        numbers[i] = i;
+    qkv_tensor *x = qkv_tensor_from(tape, NULL, 4, shape);
+    qkv_pixels_values(qkv_tensor_fill(x), ctx, s->pixels, numbers, COUNT, half, half);
+    return x;
+}
+
+static double norm_at_last(const setting *s, qkv_tensor *loss)
+{
+    qkv_tensor *last = qkv_use(tape, qkv_vqgan_last(s->model));
+    const qkv_backward_args args = {.n = 1, .outputs = &loss, .n_wrt = 1, .wrt = &last,
+                                    .keep = true};
+    assert_int_equal(qkv_backward_from(tape, &args), QKV_OK);
+    const qkv_tensor *d = qkv_grad_of(tape, last);
+    const qkv_real *g = qkv_data(tape, d);
+    double sum = 0;
+    for (size_t i = 0; i < qkv_count(d); i++)
+        sum += (double)g[i] * (double)g[i];
+    return sqrt(sum);
+}
+
+static void freeze_judge(const setting *s, bool frozen)
+{
+    qkv_params *ps = qkv_model_params(s->model);
+    for (size_t i = 0; i < qkv_params_count(ps); i++)
+        if (qkv_vqgan_judges(qkv_params_at(ps, i)) && qkv_param_ndim(qkv_params_at(ps, i)) == 4)
+            qkv_param_freeze(qkv_params_at(ps, i), frozen);
+}
+
+static qkv_tensor *half_square(qkv_tensor *a, qkv_tensor *b)
+{
+    return qkv_mse_loss(tape, a, qkv_detach(tape, b));
+}
+
+/* Esser et al. 2021, with the weight that the ratio of gradients gives; and back. */
+static double written_down(const setting *s, double share)
+{
+    const qkv_codes_options *o = &s->o;
+    qkv_params_zero_grad(qkv_model_params(s->model));
+    qkv_tape_reset(tape);
+    qkv_tape_mode(tape, true, true);
+    qkv_tensor *x = pictures(s), *z = qkv_vqgan_encode(s->model, tape, x);
+    qkv_tensor *v = qkv_vqgan_vectors(s->model, tape, qkv_vqgan_codes(s->model, tape, z));
+    qkv_tensor *through = qkv_add(tape, z, qkv_detach(tape, qkv_sub(tape, v, z)));
+    qkv_tensor *y = qkv_vqgan_decode(s->model, tape, through);
+    qkv_tensor *unlike = qkv_add(tape, qkv_l1_loss(tape, y, x),
+                                 qkv_scale(tape, qkv_perceptual_distance(s->looks, tape, y, x),
+                                           o->perceptual));
+    qkv_tensor *g = qkv_scale(tape, qkv_mean(tape, qkv_vqgan_judge(s->model, tape, y)), -1);
+    double weight = norm_at_last(s, unlike) / (norm_at_last(s, g) + 1e-4);
+    qkv_tensor *price = qkv_add(tape, qkv_scale(tape, half_square(z, v), o->legacy ? 1
+                                                                          : o->commitment),
+                                qkv_scale(tape, half_square(v, z), o->legacy ? o->commitment : 1));
+    qkv_tensor *loss = qkv_add(tape, unlike, qkv_scale(tape, g, weight * o->adversarial * share));
+    loss = qkv_add(tape, loss, qkv_scale(tape, price, o->codebook));
+    assert_int_equal(qkv_backward(tape, loss), QKV_OK);
+    return (double)qkv_item(tape, loss);
+}
+
+static void test_gradient(void **state)
+{
+    (void)state;
+    for (int legacy = 0; legacy < 2; legacy++) {
+        setting s;
+        open_setting(&s);
+        s.o.legacy = legacy;
+        s.o.codebook = 1.5;
+        s.o.judge_start = 2;
+        s.o.judge_ramp = 4;
+        start(&s);
+        qkv_params *ps = qkv_model_params(s.model);
+        size_t n = qkv_params_count(ps), moved = 0;
+        double got = step(&s, 0, 3), largest = 0; /* half of the ramp */
+        qkv_real **kept = calloc(n, sizeof *kept);
+        assert_non_null(kept);
+        for (size_t i = 0; i < n; i++) {
+            qkv_param *p = qkv_params_at(ps, i);
+            assert_true(!qkv_param_grad(p) || !qkv_vqgan_judges(p));
+            if (!qkv_param_grad(p))
+                continue;
+            moved++;
+            kept[i] = malloc(qkv_param_count(p) * sizeof **kept);
+            assert_non_null(kept[i]);
+            memcpy(kept[i], qkv_param_grad(p), qkv_param_count(p) * sizeof **kept);
+            for (size_t k = 0; k < qkv_param_count(p); k++)
+                largest = fmax(largest, fabs((double)kept[i][k]));
+        }
+        freeze_judge(&s, true);
+        double expected = written_down(&s, 0.5);
+        assert_true(fabs(got - expected) <= tolerance * fabs(expected));
+        assert_true(moved > 40);
+        for (size_t i = 0; i < n; i++) {
+            qkv_param *p = qkv_params_at(ps, i);
+            double most = 1e-3 * largest; /* many biases have no gradient by mathematics */
+            for (size_t k = 0; kept[i] && k < qkv_param_count(p); k++)
+                most = fmax(most, fabs((double)qkv_param_grad(p)[k]));
+            for (size_t k = 0; kept[i] && k < qkv_param_count(p); k++)
+                if (!(fabs((double)kept[i][k] - (double)qkv_param_grad(p)[k]) <=
+                      tolerance * most))
+                    fail_msg("%s[%zu]: %g, not %g", qkv_param_name(p), k, (double)kept[i][k],
+                             (double)qkv_param_grad(p)[k]);
+            free(kept[i]);
+        }
+        free(kept);
+        close_setting(&s);
+    }
+}
+
+/* ---- phases ------------------------------------------------------------------------------- */
+
+/* The discriminator's loss by hand, and nobody else moves. */
+static void test_discriminator(void **state)
+{
+    (void)state;
+    for (int vanilla = 0; vanilla < 2; vanilla++) {
+        setting s;
+        open_setting(&s);
+        s.o.judge = vanilla ? QKV_JUDGE_VANILLA : QKV_JUDGE_HINGE;
+        start(&s);
+        (void)step(&s, 0, 0);
+        double got = step(&s, 1, 0), expected = 0;
+        for (size_t i = 0; i < qkv_params_count(qkv_model_params(s.model)); i++) {
+            qkv_param *p = qkv_params_at(qkv_model_params(s.model), i);
+            if (!qkv_vqgan_judges(p))
+                assert_null(qkv_param_grad(p));
+            else if (qkv_param_ndim(p) == 4)
+                assert_non_null(qkv_param_grad(p));
+        }
+        qkv_tape_reset(tape);
+        qkv_tensor *x = pictures(&s), *z = qkv_vqgan_encode(s.model, tape, x);
+        qkv_tensor *v = qkv_vqgan_vectors(s.model, tape, qkv_vqgan_codes(s.model, tape, z));
+        qkv_tensor *y = qkv_vqgan_decode(s.model, tape, v);
+        for (int real = 0; real < 2; real++) {
+            qkv_tensor *said = qkv_vqgan_judge(s.model, tape, real ? x : y);
+            const qkv_real *data = qkv_data(tape, said);
+            for (size_t i = 0; i < qkv_count(said); i++) {
+                double d = real ? -(double)data[i] : (double)data[i];
+                expected += (vanilla ? log1p(exp(d)) : fmax(0, 1 + d)) / 2 /
+                            (double)qkv_count(said);
+            }
+        }
+        assert_true(fabs(got - expected) <= 1e-5 * expected);
+        close_setting(&s);
+    }
+}
+
+static void test_idle(void **state)
+{
+    (void)state;
+    setting s;
+    open_setting(&s);
+    s.o.judge_start = 5;
+    start(&s);
+    assert_true(s.task.type->idle(s.task.self, 4, 1));
+    assert_false(s.task.type->idle(s.task.self, 5, 1));
+    assert_false(s.task.type->idle(s.task.self, 4, 0));
+    qkv_task_destroy(&s.task);
+    s.o.second = true; /* as the authors: idle steps are made too */
+    start(&s);
+    assert_false(s.task.type->idle(s.task.self, 4, 1));
+    (void)step(&s, 0, 4);
+    assert_true(step(&s, 1, 4) == 0);
+    assert_true(step(&s, 1, 5) > 0);
+    close_setting(&s);
+}
+
+static bool equal_rows(const qkv_real *a, const qkv_real *b)
+{
+    double off = 0;
+    for (size_t i = 0; i < WIDTH; i++)
+        off = fmax(off, fabs((double)a[i] - (double)b[i]));
+    return off < 1e-4;
+}
+
+/* At first no code has been met: all become vectors that are to be coded, so that these are coded
+ * as they are. */
+static void test_revived(void **state)
+{
+    (void)state;
+    setting s;
+    open_setting(&s);
+    s.o.revive = true;
+    s.o.adversarial = 0;
+    start(&s);
+    qkv_param *table = qkv_vqgan_table(s.model), *usage = qkv_vqgan_usage(s.model);
+    (void)step(&s, 0, 0);
+    qkv_tape_reset(tape);
+    qkv_tape_mode(tape, false, false);
+    const qkv_tensor *z = qkv_vqgan_encode(s.model, tape, pictures(&s));
+    const qkv_real *rows = qkv_data(tape, z);
+    for (size_t k = 0; k < CODES; k++) {
+        bool found = false;
+        for (size_t i = 0; i < qkv_count(z) / WIDTH && !found; i++)
+            found = equal_rows(rows + i * WIDTH, qkv_param_data(table) + k * WIDTH);
+        assert_true(found);
+        assert_true(qkv_param_data(usage)[k] > 0);
+    }
+    /* One that is met stays, one that is not any more is moved. */
+    for (size_t k = 0; k < CODES; k++)
+        for (size_t i = 0; i < WIDTH; i++)
+            qkv_param_data(table)[k * WIDTH + i] = k ? 1000 : 0;
+    qkv_param_touch(table);
+    for (size_t k = 0; k < CODES; k++)
+        qkv_param_data(usage)[k] = k == 5 ? (qkv_real)1e-9 : 1;
+    (void)step(&s, 0, 1);
+    assert_true(qkv_param_data(table)[0] == 0 && qkv_param_data(table)[4 * WIDTH] == 1000);
+    assert_true(fabs((double)qkv_param_data(table)[5 * WIDTH]) < 100);
+    close_setting(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradient), cmocka_unit_test(test_discriminator),
+        cmocka_unit_test(test_idle), cmocka_unit_test(test_revived),
+    };
+    return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
+}
