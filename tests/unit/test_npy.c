@@ -248,11 +248,33 @@ static void columns_that_were_asked_for(void **state)
     }
 }
 
+/* As NumPy writes an int32 array of 2 x 3: read again, it is the same. */
+static void whole_numbers_are_saved_as_such(void **state)
+{
+    (void)state;
+    const size_t shape[] = {2, 3};
+    const qkv_real numbers[] = {0, 1, -2, 3, 16777215, 70000};
+    qkv_array a;
+    size_t size;
+    assert_int_equal(qkv_npy_save(ctx, in(folder, "i"), 2, shape, numbers, QKV_STORE_I32), QKV_OK);
+    char *file = take_file(in(folder, "i"), &size);
+    assert_int_equal(size, 128 + 6 * 4);
+    assert_non_null(strstr(file + 10, "'descr': '<i4'"));
+    const int32_t last = 70000;
+    assert_memory_equal(file + size - 4, &last, 4);
+    free(file);
+    assert_int_equal(qkv_npy_load(&a, ctx, in(folder, "i")), QKV_OK);
+    assert_true(a.ndim == 2 && a.shape[1] == 3);
+    assert_memory_equal(a.data, numbers, sizeof numbers);
+    qkv_array_free(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_type_order_and_version, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_writer_gives_numpys_bytes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(whole_numbers_are_saved_as_such, set_up, tear_down),
         cmocka_unit_test_setup_teardown(headers_in_other_clothes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(malformed_headers_get_one_sentence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(text_between_separators, set_up, tear_down),

@@ -259,6 +259,54 @@ static void distances_count_swaps(void **state)
     assert_int_equal(qkv__edit_distance("kitten", "sitting"), 3);
 }
 
+/* 1,2,4: from the command line, as a default, in JSON; and what is none. */
+static void lists_of_sizes_go_both_ways(void **state)
+{
+    (void)state;
+    typedef struct {
+        qkv_sizes mult, none;
+    } network;
+    static const qkv_option fields[] = {
+        {.flag = "mult", .key = "ch_mult", .type = QKV_OPT_SIZES, .min = 1, .max = 9,
+         .offset = offsetof(network, mult), .initial = "1,2", .help = "of channels"},
+        {.key = "none", .type = QKV_OPT_SIZES, .offset = offsetof(network, none), .help = "none"},
+    };
+    static const qkv_option_table levels = {"Levels", fields, 2};
+    static const char *const bad[] = {"1,,2", "1,2,", ",1", "0", "10", "1 2", "x",
+                                      "1,1,1,1,1,1,1,1,1"};
+    qkv_context *ctx;
+    qkv_options *o;
+    network n, back;
+    qkv__json_out w;
+    qkv__json j;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_options_create(&o, ctx), QKV_OK);
+    assert_int_equal(qkv_options_bind(o, &levels, &n), QKV_OK);
+    assert_true(n.mult.count == 2 && n.mult.item[1] == 2 && n.none.count == 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(qkv_options_set(o, "mult", bad[i]), QKV_E_ARGUMENT);
+        assert_non_null(strstr(qkv_context_message(ctx), "integers with commas"));
+    }
+    assert_true(n.mult.count == 2 && n.mult.item[1] == 2);
+    assert_int_equal(qkv_options_set(o, "mult", "1,1,9"), QKV_OK);
+    qkv__json_out_init(&w, ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_put_options(&w, &levels, &n);
+    qkv__json_end_object(&w);
+    assert_string_equal(qkv__json_out_text(&w), "{\"ch_mult\": \"1,1,9\", \"none\": \"\"}");
+    assert_int_equal(qkv_options_bind(o, &levels, &back), QKV_OK);
+    assert_int_equal(qkv__json_parse(&j, ctx, "c.json", qkv__json_out_text(&w),
+                                     strlen(qkv__json_out_text(&w))), QKV_OK);
+    assert_int_equal(qkv__json_get_options(&j, o, NULL), QKV_OK);
+    assert_memory_equal(&back.mult, &n.mult, sizeof n.mult);
+    assert_int_equal(back.none.count, 0);
+    qkv__json_free(&j);
+    qkv__json_out_free(&w);
+    qkv_options_destroy(o);
+    assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
+    qkv_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +318,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(json_is_written_in_order_and_read_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_mistakes_name_file_and_field, set_up, tear_down),
         cmocka_unit_test(distances_count_swaps),
+        cmocka_unit_test(lists_of_sizes_go_both_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,12 +258,36 @@ static void test_classes(void **state)
     assert_true(qkv_f1_macro(labels, labels, 0, 3) == 0);
 }
 
+/* Flat pictures differ by their means alone; a pattern and its inverse have nothing in common. */
+static void test_ssim(void **state)
+{
+    (void)state;
+    enum { SIDE = 16, C = 3, N = SIDE * SIDE * C };
+    static uint8_t a[N], b[N], p[N], q[N];
+    for (size_t i = 0; i < N; i++) {
+        bool odd = (i / C % SIDE + i / C / SIDE) % 2;
+        a[i] = 100;
+        b[i] = 150;
+        p[i] = odd ? 150 : 50;
+        q[i] = odd ? 50 : 150;
+    }
+    const double c1 = 0.01 * 255 * 0.01 * 255;
+    assert_true(near(qkv_ssim(a, a, SIDE, SIDE, C), 1) && near(qkv_ssim(p, p, SIDE, SIDE, C), 1));
+    double flat = qkv_ssim(a, b, SIDE, SIDE, C);
+    assert_true(fabs(flat - (2 * 100 * 150 + c1) / (100 * 100 + 150 * 150 + c1)) < 1e-9);
+    assert_true(qkv_ssim(p, q, SIDE, SIDE, C) < -0.95);
+    double one = qkv_ssim(p, a, 11, SIDE, C);
+    assert_true(one > 0 && one < 0.1);
+    assert_true(isnan(qkv_ssim(p, a, 10, SIDE, C)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bleu_by_hand),   cmocka_unit_test(test_bleu_edges),
         cmocka_unit_test(test_bleu_line_by_line), cmocka_unit_test(test_chrf_by_hand),
         cmocka_unit_test(test_chrf_edges),     cmocka_unit_test(test_sentences),
-        cmocka_unit_test(test_failing_allocations), cmocka_unit_test(test_classes)};
+        cmocka_unit_test(test_failing_allocations), cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_ssim)};
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }
