@@ -18,10 +18,10 @@ LC_ALL=C awk 'BEGIN {
             }
     }
 }' >body
-printf '\000\000\010\004\000\000\000\140\000\000\000\020\000\000\000\020\000\000\000\003' >set
-cat body >>set
+printf '\000\000\010\004\000\000\000\140\000\000\000\020\000\000\000\020\000\000\000\003' >bars
+cat body >>bars
 picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
-run="--images set --valid-last 16 --threads 1 --batch 8 --json --set n_embed=64"
+run="--images bars --valid-last 16 --threads 1 --batch 8 --json --set n_embed=64"
 small="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
 
 # Learns what pictures look like, then codes for them.
@@ -37,7 +37,7 @@ above "$(field codes_used answer)" 0.3 || fail "codes: $(cat answer)"
 [ "$(field pictures answer)" = 16 ] || fail "eval: $(cat answer)"
 above "$(field ssim answer)" 0.3 || fail "eval: $(cat answer)"
 above "$(field perplexity answer)" 5 || fail "eval: $(cat answer)"
-"$QKV" eval a --file set --json >answer 2>notes || fail "eval of a file: $(cat notes)"
+"$QKV" eval a --file bars --json >answer 2>notes || fail "eval of a file: $(cat notes)"
 [ "$(field pictures answer)" = 96 ] || fail "eval of a file: $(cat answer)"
 
 # To codes and back. What comes back has codes too, mostly the same.
@@ -90,9 +90,9 @@ printf '1,2.5\n' >half.csv
 [ ! -e new ] || fail "something was written"
 refused 1 'row 1, column 1: code 64; 0 to 63 expected' decode a beyond.csv --out o.png
 refused 1 'whole numbers' decode a half.csv --out o.png
-refused 1 'set' decode a set --out o.png
+refused 1 'bars' decode a bars --out o.png
 refused 1 'codes.csv' encode a codes.csv --out o.npy
 refused 1 'no codes' encode a/train/looks "$picture" --out o.npy
 refused 2 '--out' encode a "$picture"
-[ ! -e o.png ] && [ ! -e o.npy ] || fail "something was written"
+{ [ ! -e o.png ] && [ ! -e o.npy ]; } || fail "something was written"
 exit $failed
