@@ -1,35 +1,23 @@
 """tests/golden/vqgan.safetensors: what a plain torch module of VQGAN's wiring, under
 taming-transformers' names, makes of parameters and pictures that both sides compute by a rule
-(noise below), so that the file holds results alone. Run: python tools/make-golden/vqgan.py
+(rule.py), so that the file holds results alone. Run: python tools/make-golden/vqgan.py
 
 z, codes, decoded     of 2 pictures of 16 x 16, channels last
 logits                what the discriminator says of the pictures, in training
 loss                  mean |decoded - picture| + 2 quantiser's - 0.1 mean discriminator's of decoded
-grad.TENSOR           of that loss: 64 of its numbers (all, if there are fewer), then the largest
-dot.TENSOR            the gradient times noise("dot.TENSOR")
+grad.TENSOR, dot.TENSOR   of that loss: samples of the gradient, and a product with it
 
 All in double precision."""
 
-import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
+from rule import fill, noise, samples
+
 CH, MULT, BLOCKS, ATTENTION, SIZE, Z, WIDTH, CODES = 32, [1, 2], 1, [8], 16, 24, 16, 40
-NDF, LAYERS, BETA, SAMPLES = 8, 2, 0.25, 64
-
-
-def noise(name, *shape):
-    """Evenly in [-1, 1): a hash of the number's place, mixed with that of the name."""
-    h = 2166136261
-    for byte in name.encode():
-        h = (h ^ byte) * 16777619 & 0xFFFFFFFF
-    x = np.arange(np.prod(shape, dtype=int), dtype=np.uint64) * 0x9E3779B1 & 0xFFFFFFFF ^ h
-    x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
-    x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
-    x = x ^ x >> 16
-    return torch.from_numpy((x.astype(np.float64) / 2**31 - 1).astype(np.float32).reshape(shape))
+NDF, LAYERS, BETA = 8, 2, 0.25
 
 
 def norm(c):
@@ -143,10 +131,7 @@ def last(x):
 
 
 model = VQModel()
-for name, p in model.named_parameters():
-    scale = 0.3 if p.ndim == 1 else 1.7 * p[0].numel() ** -0.5
-    is_norm = p.ndim == 1 and name.endswith("weight")
-    p.data = noise(name, *p.shape) * np.float32(scale) + np.float32(is_norm)
+fill(model)
 model.double()
 pixels = noise("pixels", 2, SIZE, SIZE, 3).permute(0, 3, 1, 2).double()
 judge = model.loss["discriminator"]["main"]
@@ -165,11 +150,7 @@ loss = (decoded - pixels).abs().mean() + 2 * quantiser - 0.1 * judge(decoded).me
 loss.backward()
 out = {"z": z, "decoded": last(decoded), "logits": last(logits), "loss": loss}
 for name, p in model.named_parameters():
-    g = p.grad.flatten()
-    n = len(g)
-    at = [i * n // SAMPLES for i in range(SAMPLES)] if n > SAMPLES else list(range(n))
-    out[f"grad.{name}"] = torch.cat([g[at], g.abs().max()[None]])
-    out[f"dot.{name}"] = g @ noise(f"dot.{name}", n).double()
+    out |= samples(name, p.grad)
 out = {k: v.detach().float().contiguous() for k, v in out.items()}
 out["codes"] = codes.int()
 save_file(out, "tests/golden/vqgan.safetensors")

@@ -1,0 +1,154 @@
+/* rule.h - parameters and gradients of models that are larger than what is compared: both sides
+ * compute the numbers by a rule (tools/make-golden/rule.py), golden files hold results alone.
+ * Include after model_golden.h. */
+#ifndef QKV_TESTS_RULE_H
+#define QKV_TESTS_RULE_H
+
+#include "model_golden.h"
+
+enum { RULE_SAMPLES = 64, RULE_ROWS = 256 };
+
+/* Number i under that name, evenly in [-1, 1). */
+static float noise(const char *name, size_t i)
+{
+    uint32_t h = 2166136261u, x = (uint32_t)i * 0x9E3779B1u;
+    for (; *name; name++)
+        h = (h ^ (uint8_t)*name) * 16777619u;
+    x ^= h;
+    x = (x ^ x >> 16) * 0x7FEB352Du;
+    x = (x ^ x >> 15) * 0x846CA68Bu;
+    x ^= x >> 16;
+    return (float)((double)x / 2147483648.0 - 1);
+}
+
+typedef struct {
+    qkv_safetensors_entry entry[RULE_ROWS];
+    size_t shape[RULE_ROWS][QKV_MAX_DIMS];
+    char name[RULE_ROWS][128];
+    size_t count;
+} rule_rows;
+
+static size_t numbers_of(const qkv_row *row)
+{
+    size_t n = 1;
+    for (int i = 0; i < row->ndim; i++)
+        n *= row->shape[i];
+    return n;
+}
+
+/* Number k of a row. What batch norm keeps is as a new layer has it, the weights of LPIPS' distance
+ * are absolute values. */
+static float rule_number(const qkv_row *row, size_t k)
+{
+    bool flat = row->ndim <= 1, norm = flat && strstr(row->name, "weight");
+    if (strstr(row->name, "running_") || row->integer)
+        return strstr(row->name, "running_var") ? 1 : 0;
+    if (row->kind == QKV_ROW_FIXED)
+        return fabsf(noise(row->name, k));
+    float scale = flat ? 0.3f : (float)(1.7 / sqrt((double)(numbers_of(row) / row->shape[0])));
+    return noise(row->name, k) * scale + (norm ? 1 : 0);
+}
+
+static qkv_status add_rule_row(void *user, const qkv_row *row)
+{
+    static const int64_t none = 0;
+    rule_rows *r = user;
+    if (row->kind == QKV_ROW_IGNORED)
+        return QKV_OK;
+    size_t n = numbers_of(row), i = r->count++;
+    float *data = malloc(n * sizeof *data);
+    assert_true(data && r->count < RULE_ROWS);
+    for (size_t k = 0; k < n; k++)
+        data[k] = rule_number(row, k);
+    memcpy(r->shape[i], row->shape, sizeof r->shape[i]);
+    (void)snprintf(r->name[i], sizeof r->name[i], "%s", row->name);
+    r->entry[i] = (qkv_safetensors_entry){.name = r->name[i], .ndim = row->ndim,
+                                          .shape = r->shape[i], .data = data,
+                                          .raw = row->integer ? &none : NULL,
+                                          .store = row->integer ? QKV_STORE_I64 : QKV_STORE_F32};
+    return QKV_OK;
+}
+
+/* A directory as qkv saves such a model, but with the rule's tensors. */
+static void make_rule_directory(char folder[PATH_BYTES], const qkv_model_type *type,
+                                const void *config)
+{
+    static rule_rows r;
+    qkv_context *ctx;
+    qkv_model *m;
+    r.count = 0;
+    make_folder(folder);
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_model_create(&m, ctx, type, config), QKV_OK);
+    assert_int_equal(qkv_hub_save(m, folder, NULL), QKV_OK);
+    assert_int_equal(qkv_model_visit(m, add_rule_row, &r), QKV_OK);
+    assert_int_equal(qkv_safetensors_save(ctx, in(folder, "model.safetensors"), r.entry, r.count,
+                                          NULL), QKV_OK);
+    for (size_t i = 0; i < r.count; i++)
+        free((void *)(uintptr_t)r.entry[i].data);
+    qkv_model_destroy(m);
+    qkv_context_destroy(ctx);
+}
+
+/* That directory's model, beside tests/golden/NAME.safetensors. */
+static void open_rule_model(fixture *f, const char *folder, const char *name, unsigned isa)
+{
+    char path[PATH_BYTES];
+    qkv_context_options o = qkv_context_defaults();
+    o.isa = isa;
+    o.threads = 2;
+    *f = (fixture){.name = name};
+    assert_int_equal(qkv_context_create(&f->ctx, &o), QKV_OK);
+    assert_int_equal(qkv_tape_create(&f->t, f->ctx), QKV_OK);
+    if (qkv_hub_load(&f->model, f->ctx, folder))
+        fail_msg("%s", qkv_context_message(f->ctx));
+    (void)snprintf(path, sizeof path, QKV_SOURCE_DIR "/tests/golden/%s.safetensors", name);
+    assert_int_equal(qkv_safetensors_open(&f->golden, f->ctx, path), QKV_OK);
+}
+
+static inline void compare_tensor(fixture *f, const char *name, const qkv_tensor *x)
+{
+    if (qkv_tape_status(f->t))
+        fail_msg("%s", qkv_context_message(f->ctx));
+    compare(f, name, name, qkv_data(f->t, x), qkv_count(x));
+}
+
+/* Pictures (2, side, side, 3) of the rule. */
+static inline qkv_tensor *rule_pictures(fixture *f, const char *name, size_t side)
+{
+    const size_t shape[] = {2, side, side, 3};
+    qkv_tensor *x = qkv_tensor_from(f->t, NULL, 4, shape);
+    assert_non_null(x);
+    for (size_t i = 0; i < qkv_count(x); i++)
+        qkv_tensor_fill(x)[i] = noise(name, i);
+    return x;
+}
+
+/* A gradient of n numbers, number e by `at`, against grad.NAME and dot.NAME. least: what may be off
+ * as if the largest were so large. */
+static void compare_rule_gradient(fixture *f, const char *name, size_t n, double least,
+                                  double (*at)(const void *user, size_t e), const void *user)
+{
+    char full[160];
+    size_t got, samples = n < RULE_SAMPLES ? n : RULE_SAMPLES;
+    double error = 0, dot = 0;
+    (void)snprintf(full, sizeof full, "grad.%s", name);
+    qkv_real *expected = take(f, full, &got);
+    assert_int_equal(got, samples + 1);
+    double size = fmax((double)expected[samples], least);
+    for (size_t i = 0; i < samples; i++) {
+        double e = fabs(at(user, n > RULE_SAMPLES ? i * n / RULE_SAMPLES : i) -
+                        (double)expected[i]);
+        error = e <= error ? error : e;
+    }
+    check(f, full, error, size);
+    free(expected);
+    (void)snprintf(full, sizeof full, "dot.%s", name);
+    for (size_t i = 0; i < n; i++)
+        dot += at(user, i) * (double)noise(full, i);
+    expected = take(f, full, &got);
+    check(f, full, fabs(dot - (double)expected[0]), size * sqrt((double)n));
+    free(expected);
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* test_looks.c - teaching a perceptual network: what is asked of it, that it learns, what is
+ * refused. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "drawn.h"
+#include "qkv/color.h"
+#include "qkv/looks.h"
+
+enum { SIDE = 16, C = 3, COUNT = 24 };
+
+/* Odd pictures are red and even ones blue, all over, each of its own brightness. */
+static uint8_t red_or_blue(size_t picture, size_t k)
+{
+    return k % C == (picture % 2 ? 0 : 2) ? (uint8_t)(120 + 5 * picture) : 20;
+}
+
+static void test_config(void **state)
+{
+    (void)state;
+    qkv_perceptual_config c = qkv_looks_config(32, 10);
+    assert_int_equal(c.answers, 10);
+    assert_int_equal(c.channels.count, 3); /* 32, 16, 8 */
+    assert_int_equal(c.convolutions.count, 3);
+    assert_int_equal(qkv_looks_config(32, 1).answers, 2);
+    assert_int_equal(qkv_looks_config(4, 0).channels.count, 1);
+    assert_int_equal(qkv_looks_config(256, 0).channels.count, 5);
+}
+
+/* The colour of a place, which grey pictures do not show: nothing but their means can be learnt
+ * first. By hand, with zeros for weights: the mean square of what is to be told. */
+static void test_colors(void **state)
+{
+    (void)state;
+    qkv_perceptual_config c = {.channels = {2, {4, 4}}, .convolutions = {2, {1, 1}}, .answers = 2};
+    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_pixels *p = drawn(1, SIDE, C, 0, red_or_blue);
+    const uint8_t blue[] = {20, 20, 120};
+    qkv_real lab[3];
+    qkv_task task;
+    set_to_zero(m, "head.weight");
+    set_to_zero(m, "head.bias");
+    qkv_bytes_to_lab(lab, blue, 1);
+    assert_int_equal(qkv_task_looks(&task, m, p, NULL, 1), QKV_OK);
+    double a = (double)lab[1] / 110, b = (double)lab[2] / 110;
+    assert_true(fabs(part_loss(&task, 0, 8, NULL) - (a * a + b * b) / 2) < 1e-5);
+    qkv_task_destroy(&task);
+    qkv_pixels_close(p);
+    qkv_model_destroy(m);
+}
+
+/* Classes that one look at the colour tells apart: at first the loss is that of a guess. */
+static void test_classes(void **state)
+{
+    (void)state;
+    qkv_perceptual_config c = qkv_looks_config(SIDE, 2);
+    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 2, red_or_blue);
+    qkv_task task;
+    assert_int_equal(qkv_task_looks(&task, m, p, NULL, 1), QKV_OK);
+    assert_false(task.held_out);
+    assert_true(fabs(part_loss(&task, 0, 8, NULL) - log(2)) < 0.2);
+    assert_true(fabs(part_loss(&task, 0, 3, NULL) + part_loss(&task, 3, 5, NULL) -
+                     part_loss(&task, 0, 8, NULL)) < 1e-5);
+    qkv_task_destroy(&task);
+    qkv_pixels_close(p);
+    qkv_model_destroy(m);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    qkv_perceptual_config c = qkv_looks_config(SIDE, 3);
+    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 2, red_or_blue), *grey = drawn(COUNT, SIDE, 1, 0, mixed);
+    qkv_task task;
+    assert_int_equal(qkv_task_looks(&task, m, p, NULL, 1), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "3 answers for pictures of 2 classes"));
+    assert_null(task.self);
+    assert_int_equal(qkv_task_looks(&task, m, grey, NULL, 1), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "1 channels"));
+    qkv_pixels_close(grey);
+    qkv_pixels_close(p);
+    qkv_model_destroy(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config), cmocka_unit_test(test_colors),
+        cmocka_unit_test(test_classes), cmocka_unit_test(test_refused),
+    };
+    return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
+}
