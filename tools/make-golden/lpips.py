@@ -1,6 +1,6 @@
 """tests/golden/lpips.safetensors: LPIPS (Zhang et al. 2018) as taming-transformers has it, of a
-tiny VGG and of two pairs of pictures of 16 x 16, all by the rule of rule.py. The weights of the distance
-are the rule's absolute values. Run: python tools/make-golden/lpips.py
+tiny VGG and of two pairs of pictures of 16 x 16, all by the rule of rule.py. The weights of the
+distance are the rule's absolute values. Run: python tools/make-golden/lpips.py
 
 features, distance    of the first pictures, channels last; the mean over the pairs
 grad.pixels, dot.pixels   the distance's gradient at the first pictures
