@@ -41,6 +41,7 @@
 #include <qkv/recognize.h>
 #include <qkv/codes.h>
 #include <qkv/looks.h>
+#include <qkv/grids.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
 

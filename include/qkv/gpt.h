@@ -10,6 +10,9 @@ QKV_BEGIN_DECLS
 
 extern const qkv_model_type qkv_gpt2_type;  /* configuration: qkv_gpt_config */
 extern const qkv_model_type qkv_llama_type; /* configuration: qkv_gpt_config */
+/* Over the codes of pictures, as taming-transformers' minGPT: gpt2 with exact GELU, an output layer
+ * of its own and other names. Configuration: qkv_gpt_config. */
+extern const qkv_model_type qkv_prior_type;
 
 typedef enum {
     QKV_POSITIONS_LEARNED,

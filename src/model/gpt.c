@@ -1,10 +1,12 @@
 /* gpt.c - GPT: token embedding (and positions), blocks, final norm, output layer. The layouts
- * gpt2 and llama differ in the block's settings and in the names of tensors, nothing else. */
+ * gpt2, llama and that of a prior on codes differ in the block's settings and in the names of
+ * tensors, nothing else. */
 #include "model/gpt.h"
 
 #include <math.h>
 #include <stdio.h>
 
+#include "model/patches.h"
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
@@ -24,8 +26,16 @@ static bool is_llama(const qkv_model *m) { return m->type == &qkv_llama_type; }
 /* ---- making ------------------------------------------------------------------------------- */
 
 /* Fields that are 0 because others give them, or that the layout has no say in. */
-static void complete_config(qkv_gpt_config *c, bool llama)
+static void complete_config(qkv_gpt_config *c, const qkv_model_type *type)
 {
+    bool llama = type == &qkv_llama_type;
+    if (type == &qkv_prior_type) {
+        c->position_kind = QKV_POSITIONS_LEARNED;
+        c->scale_attention = true;
+        c->tie = c->scale_by_layer = false;
+        c->ff_width = 0;
+        c->bos = c->eos = c->pad = -1;
+    }
     if (!c->ff_width)
         c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);
@@ -71,7 +81,7 @@ static double numbers(const qkv_model_type *type, const void *config)
 {
     qkv_gpt_config c = *(const qkv_gpt_config *)config;
     bool llama = type == &qkv_llama_type;
-    complete_config(&c, llama);
+    complete_config(&c, type);
     double rows = (double)c.vocab * (c.tie ? 1 : 2) + (llama ? 0 : (double)c.positions);
     return rows * (double)c.width + (double)c.layers * block_numbers(&c, llama);
 }
@@ -120,10 +130,12 @@ static qkv_status make(qkv_model *base)
 {
     gpt *m = (gpt *)base;
     m->c = base->config;
+    if (base->type == &qkv_prior_type)
+        m->c->position_kind = QKV_POSITIONS_LEARNED; /* not in its table, which check reads */
     qkv_status status = check_config(base->ctx, m->c, is_llama(base));
     if (status)
         return status;
-    complete_config(m->c, is_llama(base));
+    complete_config(m->c, base->type);
     const qkv_gpt_config *c = m->c;
     qkv_params *ps = base->params;
     qkv_block_config config = block_config(m);
@@ -219,6 +231,36 @@ static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
     return v.status;
 }
 
+/* minGPT's names (Karpathy 2020), beneath the one that taming-transformers gives it. Positions
+ * begin at zero there. */
+static qkv_status visit_prior(qkv_model *base, qkv_row_fn *fn, void *user)
+{
+    gpt *m = (gpt *)base;
+    const qkv_gpt_config *c = m->c;
+    size_t d = c->width, ff = c->ff_width;
+    double std = c->init_range;
+    qkv__visit v = {.fn = fn, .user = user, .name = "transformer."};
+    qkv__visit_table(&v, "tok_emb.weight", m->token_table, false, std);
+    qkv__visit_positions(&v, "pos_emb", m->position_table, 3, 0);
+    for (size_t i = 0; i < c->layers; i++) {
+        const qkv_block_params *p = qkv_block_parameters(m->blocks[i]);
+        snprintf(v.name, sizeof v.name, "transformer.blocks.%zu.", i);
+        qkv__visit_norm(&v, "ln1", p->norm1_weight, p->norm1_bias, d);
+        qkv__visit_dense(&v, "attn.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
+        qkv__visit_dense(&v, "attn.key", p->qkv_weight, p->qkv_bias, d, d, d, std);
+        qkv__visit_dense(&v, "attn.value", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
+        qkv__visit_dense(&v, "attn.proj", p->out_weight, p->out_bias, 0, d, d, std);
+        qkv__visit_norm(&v, "ln2", p->norm2_weight, p->norm2_bias, d);
+        qkv__visit_dense(&v, "mlp.0", p->up_weight, p->up_bias, 0, ff, d, std);
+        qkv__visit_dense(&v, "mlp.2", p->down_weight, p->down_bias, 0, d, ff, std);
+        qkv__visit_kind(&v, "attn.mask", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+    }
+    snprintf(v.name, sizeof v.name, "transformer.");
+    qkv__visit_norm(&v, "ln_f", m->norm_weight, m->norm_bias, d);
+    qkv__visit_table(&v, "head.weight", m->head, false, std);
+    return v.status;
+}
+
 /* ---- forward ------------------------------------------------------------------------------ */
 
 static qkv_tensor *embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *position)
@@ -285,3 +327,6 @@ const qkv_model_type qkv_gpt2_type = {
 const qkv_model_type qkv_llama_type = {
     "llama", "LlamaForCausalLM", "", &qkv__llama_config, sizeof(qkv_gpt_config), sizeof(gpt),
     numbers, make, visit_llama, &lm};
+const qkv_model_type qkv_prior_type = {
+    "qkv_prior", "Net2NetTransformer", "", &qkv__prior_config, sizeof(qkv_gpt_config), sizeof(gpt),
+    numbers, make, visit_prior, &lm};

@@ -5,6 +5,6 @@
 #include "model/model.h"
 #include "qkv/gpt.h"
 
-extern const qkv_option_table qkv__gpt2_config, qkv__llama_config;
+extern const qkv_option_table qkv__gpt2_config, qkv__llama_config, qkv__prior_config;
 
 #endif

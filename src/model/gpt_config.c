@@ -58,6 +58,24 @@ static const qkv_option llama_rows[] = {
     TOKEN_ROW("pad_token_id", pad, "-1", "id of the padding token; -1: none"),
 };
 
+/* What the others choose is fixed: learned positions, a layer of its own at the end. */
+static const qkv_option prior_rows[] = {
+    SIZE_ROW("vocab_size", vocab, 1, "1024", "codes, of the picture and of what it hangs on"),
+    SIZE_ROW("block_size", positions, 1, "256", "codes a prediction can look back on, and one"),
+    SIZE_ROW("n_embd", width, 1, "256", "width of the residual stream"),
+    SIZE_ROW("n_layer", layers, 1, "8", "transformer blocks"),
+    SIZE_ROW("n_head", heads, 1, "8", "attention heads"),
+    ENUM_ROW("activation_function", act, qkv__activation_names, "gelu",
+             "activation of the feed-forward layer"),
+    RATE_ROW("resid_pdrop", dropout, "0", "dropout of each sublayer's output"),
+    RATE_ROW("embd_pdrop", embd_dropout, "0", "dropout of the embedding"),
+    RATE_ROW("attn_pdrop", attention_dropout, "0", "dropout of attention weights"),
+    REAL_ROW("layer_norm_epsilon", norm_eps, 1, "1e-5", "added to the variance in LayerNorm"),
+    INIT_ROW("initializer_range", init_range, "1 / sqrt(width)"),
+};
+
+const qkv_option_table qkv__prior_config = {"Prior on codes", prior_rows,
+                                            sizeof prior_rows / sizeof *prior_rows};
 const qkv_option_table qkv__gpt2_config = {"GPT-2 model", gpt2_rows,
                                            sizeof gpt2_rows / sizeof *gpt2_rows};
 const qkv_option_table qkv__llama_config = {"Llama model", llama_rows,

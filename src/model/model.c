@@ -21,7 +21,7 @@ static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
                                               &qkv_forecast_type, &qkv_vit_type, &qkv_cct_type,
                                               &qkv_segmenter_type, &qkv_colorizer_type,
                                               &qkv_mae_type, &qkv_vqgan_type,
-                                              &qkv_perceptual_type};
+                                              &qkv_perceptual_type, &qkv_prior_type};
 
 const char *const qkv__activation_names[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
                                              "silu", "sigmoid", "tanh", NULL};

@@ -1,0 +1,42 @@
+/* grids.h - a GPT over the codes of pictures: learning what grids of codes are like, judging it
+ * (Esser et al. 2021).
+ * Layer: task */
+#ifndef QKV_GRIDS_H
+#define QKV_GRIDS_H
+
+#include <qkv/gpt.h>
+#include <qkv/task.h>
+
+QKV_BEGIN_DECLS
+
+/* Grids of codes, row by row, each after what it hangs on: a start token (0), a class, the codes of
+ * another picture. All arrays are the caller's. */
+typedef struct {
+    size_t count;
+    size_t codes;              /* of a grid */
+    size_t before;             /* tokens before it, 1 or more */
+    const int32_t *grids;      /* (count, codes) */
+    const int32_t *conditions; /* (count, before); NULL: a start token each */
+} qkv_grids;
+
+/* Tell each code from what stands before it. keep: the share of the codes that training reads as
+ * they are; others become any of the vocabulary, which is what is told then nonetheless (pkeep of
+ * the authors). train, valid (NULL: nothing is held out) and the model, which predicts tokens and
+ * has before + codes - 1 positions at least, must outlive the task. QKV_E_ARGUMENT: grids that do
+ * not fit it. On failure out->self is NULL. */
+qkv_status qkv_task_grids(qkv_task *out, qkv_model *model, const qkv_grids *train,
+                          const qkv_grids *valid, double keep, uint64_t seed);
+
+typedef struct {
+    double loss;          /* mean -log p of a code, nats */
+    double bits_per_code; /* the same in bits */
+    size_t codes;         /* scored */
+} qkv_grids_score;
+
+/* limit: grids of about so many codes, evenly over all (0: all). t is reset and used without
+ * recording. */
+qkv_status qkv_grids_evaluate(qkv_model *m, qkv_tape *t, const qkv_grids *grids, size_t limit,
+                              qkv_grids_score *out);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,131 @@
+/* test_grids.c - learning grids of codes: what is told from what, what a part of an update adds,
+ * what is judged, what is refused. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "drawn.h"
+#include "qkv/grids.h"
+
+enum { VOCAB = 20, CODES = 6, BEFORE = 2, COUNT = 9 };
+static int32_t codes[COUNT * CODES], conditions[COUNT * BEFORE];
+
+static qkv_grids made_grids(void)
+{
+    for (size_t i = 0; i < COUNT * CODES; i++)
+        codes[i] = (int32_t)(i * i * 7 % VOCAB);
+    for (size_t i = 0; i < COUNT * BEFORE; i++)
+        conditions[i] = (int32_t)(i * 3 % VOCAB);
+    return (qkv_grids){.count = COUNT, .codes = CODES, .before = BEFORE, .grids = codes,
+                       .conditions = conditions};
+}
+
+static qkv_model *made_prior(void)
+{
+    qkv_gpt_config c;
+    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
+    c.vocab = VOCAB;
+    c.positions = BEFORE + CODES - 1;
+    c.width = 16;
+    c.layers = c.heads = 2;
+    return made(&qkv_prior_type, &c);
+}
+
+/* -log p of grid i's codes, one after another, from the tokens before each alone. */
+static double by_hand(qkv_model *m, const qkv_grids *g, size_t i)
+{
+    int32_t ids[BEFORE + CODES];
+    double sum = 0;
+    memcpy(ids, g->conditions + i * BEFORE, BEFORE * sizeof *ids);
+    memcpy(ids + BEFORE, g->grids + i * CODES, CODES * sizeof *ids);
+    for (size_t k = 0; k < CODES; k++) {
+        const size_t shape[] = {1, BEFORE + k};
+        double total = 0;
+        qkv_tape_reset(tape);
+        qkv_tape_mode(tape, false, false);
+        qkv_tensor *h = qkv_lm_hidden(m, tape, qkv_tensor_ids(tape, ids, 2, shape), 0, NULL, NULL);
+        const qkv_real *logits = qkv_data(tape, qkv_lm_logits(m, tape, h));
+        assert_non_null(logits);
+        logits += (BEFORE + k - 1) * VOCAB;
+        for (size_t v = 0; v < VOCAB; v++)
+            total += exp((double)logits[v]);
+        sum += log(total) - (double)logits[ids[BEFORE + k]];
+    }
+    return sum;
+}
+
+static void test_judged(void **state)
+{
+    (void)state;
+    qkv_grids g = made_grids();
+    qkv_model *m = made_prior();
+    qkv_grids_score score;
+    double sum = 0;
+    for (size_t i = 0; i < COUNT; i++)
+        sum += by_hand(m, &g, i);
+    assert_int_equal(qkv_grids_evaluate(m, tape, &g, 0, &score), QKV_OK);
+    assert_int_equal(score.codes, COUNT * CODES);
+    assert_true(fabs(score.loss - sum / (COUNT * CODES)) < 1e-5);
+    assert_true(fabs(score.bits_per_code - score.loss / log(2)) < 1e-12);
+    assert_int_equal(qkv_grids_evaluate(m, tape, &g, 3 * CODES, &score), QKV_OK);
+    sum = by_hand(m, &g, 0) + by_hand(m, &g, 3) + by_hand(m, &g, 6);
+    assert_int_equal(score.codes, 3 * CODES);
+    assert_true(fabs(score.loss - sum / (3 * CODES)) < 1e-5);
+    qkv_model_destroy(m);
+}
+
+/* Parts add up; codes that are exchanged stay what is to be told; a start token is 0. */
+static void test_training(void **state)
+{
+    (void)state;
+    qkv_grids g = made_grids();
+    qkv_model *m = made_prior();
+    qkv_task plain, blurred, started;
+    assert_int_equal(qkv_task_grids(&plain, m, &g, &g, 1, 1), QKV_OK);
+    assert_int_equal(qkv_task_grids(&blurred, m, &g, &g, 0.5, 1), QKV_OK);
+    double loss = expect_parts(&plain), other = expect_parts(&blurred);
+    assert_true(fabs(loss - other) > 1e-4);
+    g.conditions = NULL;
+    assert_int_equal(qkv_task_grids(&started, m, &g, NULL, 1, 1), QKV_OK);
+    assert_true(plain.held_out && !started.held_out);
+    double before = part_loss(&started, 0, 8, NULL);
+    memset(conditions, 0, sizeof conditions);
+    assert_true(fabs(part_loss(&plain, 0, 8, NULL) - before) < 1e-6);
+    qkv_task_destroy(&started);
+    qkv_task_destroy(&blurred);
+    qkv_task_destroy(&plain);
+    qkv_model_destroy(m);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    qkv_grids g = made_grids(), wide = g;
+    qkv_model *m = made_prior();
+    qkv_task task;
+    wide.codes = CODES + 1;
+    wide.count = 2;
+    assert_int_equal(qkv_task_grids(&task, m, &wide, NULL, 1, 1), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "7 positions"));
+    assert_int_equal(qkv_task_grids(&task, m, &g, NULL, 0, 1), QKV_E_ARGUMENT);
+    codes[CODES * 4 + 1] = VOCAB;
+    assert_int_equal(qkv_task_grids(&task, m, &g, NULL, 1, 1), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "training grid 4: code 20"));
+    codes[CODES * 4 + 1] = 0;
+    conditions[3] = -1;
+    assert_int_equal(qkv_task_grids(&task, m, &g, NULL, 1, 1), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "hangs on token -1"));
+    assert_null(task.self);
+    qkv_model_destroy(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_judged), cmocka_unit_test(test_training),
+        cmocka_unit_test(test_refused),
+    };
+    return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
+}
