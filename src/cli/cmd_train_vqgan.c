@@ -72,6 +72,12 @@ static qkv_status read_data(cli_job *base)
     if (!status && j->config.colors != COLORS && j->config.colors != 1)
         status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
                            j->config.colors);
+    if (!status && j->config.colors == 1 && j->o.perceptual > 0)
+        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
+                           "channel, which no such network looks at, found %g", j->o.perceptual);
+    if (!status && j->o.adversarial > 0 && !j->config.judge_layers)
+        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
+                           "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
     if (!status)
         status = cli_picture_read(&j->p, j->config.image, j->config.colors, NULL);
     if (!status && !base->o.init)

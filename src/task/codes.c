@@ -35,7 +35,7 @@ const qkv_option_table qkv_codes_table = {"Codes", rows, sizeof rows / sizeof *r
 
 enum { GENERATOR, DISCRIMINATOR };
 
-/* A code is met again within about USAGE_STEPS steps, or becomes another. */
+/* A code that is not met for 350 steps becomes another: 0.99^350 is 0.03. */
 static const double USAGE_DECAY = 0.99, RARE = 0.03;
 static const double RATIO_EPS = 1e-4, MOST_RATIO = 1e4; /* of the two gradients */
 
@@ -71,13 +71,13 @@ static void revive(codes_task *s, const qkv_real *z, const int32_t *ids, size_t 
     qkv_param_touch(table);
 }
 
-/* What is to be coded -> its codes. */
-static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, uint64_t step)
+/* What is to be coded -> its codes. The discriminator's phase leaves the codes as they are. */
+static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_task_part *part)
 {
     qkv_tensor *ids = qkv_vqgan_codes(s->model, t, z);
     bool moved = false;
-    if (ids && s->o.revive)
-        revive(s, qkv_data(t, z), qkv_data_ids(ids), qkv_count(ids), step, &moved);
+    if (ids && s->o.revive && part->phase == GENERATOR)
+        revive(s, qkv_data(t, z), qkv_data_ids(ids), qkv_count(ids), part->step, &moved);
     return moved ? qkv_vqgan_codes(s->model, t, z) : ids;
 }
 
@@ -88,12 +88,12 @@ static qkv_tensor *from_fixed(qkv_tape *t, qkv_tensor *moves, qkv_tensor *stays)
 
 /* The decoded pictures; *price: what the codes' distance costs. The decoder's gradient goes past
  * the codes, straight to the encoder. */
-static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x, uint64_t step,
-                               qkv_tensor **price)
+static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
+                               const qkv_task_part *part, qkv_tensor **price)
 {
     const qkv_codes_options *o = &s->o;
     qkv_tensor *z = qkv_vqgan_encode(s->model, t, x);
-    qkv_tensor *vectors = qkv_vqgan_vectors(s->model, t, choose(s, t, z, step));
+    qkv_tensor *vectors = qkv_vqgan_vectors(s->model, t, choose(s, t, z, part));
     if (!vectors)
         return NULL;
     qkv_tensor *of_z = from_fixed(t, z, vectors), *of_codes = from_fixed(t, vectors, z);
@@ -177,11 +177,10 @@ static qkv_tensor *judged(codes_task *s, qkv_tape *t, qkv_tensor *y, qkv_tensor 
     if (!of_unlike || !of_g)
         return NULL;
     double ratio = norm_at_last(s, t, y, of_unlike) / (norm_at_last(s, t, y, of_g) + RATIO_EPS);
-    s->weight = limited(ratio) * s->o.adversarial * share;
-    qkv_tensor *both = qkv_add(t, of_unlike, qkv_scale(t, of_g, s->weight));
+    double weight = limited(ratio) * s->o.adversarial * share;
+    qkv_tensor *both = qkv_add(t, of_unlike, qkv_scale(t, of_g, weight));
     qkv_tensor *along = qkv_sum(t, qkv_mul(t, y, both));
-    qkv_real value = qkv_item(t, unlike) + (qkv_real)s->weight * qkv_item(t, g) -
-                     qkv_item(t, along);
+    qkv_real value = qkv_item(t, unlike) + (qkv_real)weight * qkv_item(t, g) - qkv_item(t, along);
     return qkv_add(t, along, qkv_tensor_from(t, &value, 0, NULL));
 }
 
@@ -206,7 +205,7 @@ static qkv_tensor *generator(codes_task *s, qkv_tape *t, qkv_tensor *x, const qk
     double share = share_at(s, part->step);
     qkv_tensor *price, *y;
     freeze(s, GENERATOR);
-    y = reconstruct(s, t, x, part->step, &price);
+    y = reconstruct(s, t, x, part, &price);
     if (!y)
         return NULL;
     qkv_tensor *unlike = qkv__codes_unlike(s->looks, s->o.perceptual, t, y, x);
@@ -242,7 +241,7 @@ static qkv_tensor *discriminator(codes_task *s, qkv_tape *t, qkv_tensor *x,
     qkv_tensor *y = NULL, *price;
     freeze(s, DISCRIMINATOR);
     if (s->o.second) {
-        y = reconstruct(s, t, x, part->step, &price);
+        y = reconstruct(s, t, x, part, &price);
         y = y ? qkv_detach(t, y) : NULL;
     } else {
         size_t shape[] = {part->count, qkv_dim(x, 1), qkv_dim(x, 2), qkv_dim(x, 3)};

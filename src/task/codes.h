@@ -14,7 +14,6 @@ typedef struct {
     bool *trains;      /* (parameters) those that no phase but the other's freezes */
     qkv_real *decoded; /* (room) of the whole batch, for the discriminator */
     size_t room;
-    double weight;     /* of the discriminator in the last step */
 } codes_task;
 
 /* Absolute error of decoded y and, with a network, weight times how unlike it looks. */

@@ -84,7 +84,9 @@ printf '1,2.5\n' >half.csv
     refused 2 'ch_mult' train vqgan $run --model nano --set ch_mult=1,,2 --out new --quiet
     refused 1 'cannot be halved' train vqgan $run --model nano --set resolution=6 --out new --quiet
     refused 1 'no discriminator' train vqgan $run --model nano --set disc_num_layers=0 \
-        --perceptual 0 --out new --quiet
+        --out new --quiet
+    refused 1 'pictures of 1 channel' train vqgan $run --model nano --set in_channels=1 \
+        --out new --quiet
     refused 2 'unknown option --mixup' train vqgan $run --mixup 1 --out new
 }
 [ ! -e new ] || fail "something was written"

@@ -301,11 +301,30 @@ static void test_revived(void **state)
     close_setting(&s);
 }
 
+/* The discriminator's phase decodes anew, but neither counts codes nor moves them. */
+static void test_left_alone(void **state)
+{
+    (void)state;
+    setting s;
+    open_setting(&s);
+    s.o.revive = s.o.second = true;
+    start(&s);
+    (void)step(&s, 0, 0);
+    qkv_real met[CODES], table[CODES * WIDTH];
+    memcpy(met, qkv_param_data(qkv_vqgan_usage(s.model)), sizeof met);
+    memcpy(table, qkv_param_data(qkv_vqgan_table(s.model)), sizeof table);
+    (void)step(&s, 1, 0);
+    assert_memory_equal(met, qkv_param_data(qkv_vqgan_usage(s.model)), sizeof met);
+    assert_memory_equal(table, qkv_param_data(qkv_vqgan_table(s.model)), sizeof table);
+    close_setting(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_discriminator),
         cmocka_unit_test(test_idle), cmocka_unit_test(test_revived),
+        cmocka_unit_test(test_left_alone),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }
