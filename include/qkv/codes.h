@@ -51,13 +51,14 @@ typedef struct {
 qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual, qkv_tape *t,
                               const qkv_pixels *pixels, size_t limit, qkv_codes_score *out);
 
-/* picture (height, width, colors), sides multiples of qkv_vqgan_factor -> codes (height / factor,
- * width / factor); and back. The arrays are the caller's; t is reset and used without recording. */
-qkv_status qkv_picture_encode(qkv_model *m, qkv_tape *t, const uint8_t *picture, size_t height,
-                              size_t width, int32_t *codes);
+/* pictures (n, height, width, colors), sides multiples of qkv_vqgan_factor -> codes (n, height /
+ * factor, width / factor); and back. The arrays are the caller's; t is reset and used without
+ * recording. */
+qkv_status qkv_pictures_encode(qkv_model *m, qkv_tape *t, const uint8_t *pictures, size_t n,
+                               size_t height, size_t width, int32_t *codes);
 /* QKV_E_ARGUMENT for a code that the model does not have, with its place. */
-qkv_status qkv_picture_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, size_t rows,
-                              size_t columns, uint8_t *picture);
+qkv_status qkv_pictures_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, size_t n,
+                               size_t rows, size_t columns, uint8_t *pictures);
 
 QKV_END_DECLS
 #endif

@@ -35,6 +35,9 @@ typedef struct {
     bool scale_attention; /* scores by 1/sqrt(head_width), as llama always does */
     bool scale_by_layer;  /* and by 1/(1 + index of the layer) */
     int bos, eos, pad; /* token ids; -1: none */
+    size_t rows, columns; /* of a prior: the grid of codes, row by row .. */
+    size_t before;        /* .. and the tokens before it: a start token or a class, or the codes of
+                             another picture */
 } qkv_gpt_config;
 
 /* Sizes by name: sets width, layers and heads. False when there is no such name, and config is

@@ -107,8 +107,8 @@ static qkv_status encode(job *j)
     if (!status)
         codes = qkv__calloc(ctx, j->rows * j->columns, sizeof *codes);
     if (!status)
-        status = codes ? qkv_picture_encode(j->model, j->tape, picture.data, picture.height,
-                                            picture.width, codes)
+        status = codes ? qkv_pictures_encode(j->model, j->tape, picture.data, 1,
+                                             picture.height, picture.width, codes)
                        : QKV_E_MEMORY;
     if (!status)
         status = write_codes(j, codes);
@@ -117,7 +117,7 @@ static qkv_status encode(job *j)
     return status;
 }
 
-/* Codes are whole numbers that a model has; which, qkv_picture_decode says. */
+/* Codes are whole numbers that a model has; which, qkv_pictures_decode says. */
 static qkv_status read_codes(job *j, int32_t **out)
 {
     qkv_context *ctx = j->c->ctx;
@@ -154,7 +154,8 @@ static qkv_status decode(job *j)
         status = qkv_image_create(&picture, ctx, j->columns * j->factor, j->rows * j->factor,
                                   j->colors);
     if (!status) {
-        status = qkv_picture_decode(j->model, j->tape, codes, j->rows, j->columns, picture.data);
+        status = qkv_pictures_decode(j->model, j->tape, codes, 1, j->rows, j->columns,
+                                     picture.data);
         if (status)
             qkv__fail_prefix(ctx, j->c->args.items[1]);
     }

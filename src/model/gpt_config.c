@@ -72,6 +72,9 @@ static const qkv_option prior_rows[] = {
     RATE_ROW("attn_pdrop", attention_dropout, "0", "dropout of attention weights"),
     REAL_ROW("layer_norm_epsilon", norm_eps, 1, "1e-5", "added to the variance in LayerNorm"),
     INIT_ROW("initializer_range", init_range, "1 / sqrt(width)"),
+    SIZE_ROW("grid_rows", rows, 1, "16", "rows of codes of a picture"),
+    SIZE_ROW("grid_columns", columns, 1, "16", "columns of codes of a picture"),
+    SIZE_ROW("condition_length", before, 1, "1", "tokens before a picture's codes"),
 };
 
 const qkv_option_table qkv__prior_config = {"Prior on codes", prior_rows,

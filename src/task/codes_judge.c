@@ -139,16 +139,16 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual,
 
 /* ---- one picture -------------------------------------------------------------------------- */
 
-qkv_status qkv_picture_encode(qkv_model *m, qkv_tape *t, const uint8_t *picture, size_t height,
-                              size_t width, int32_t *codes)
+qkv_status qkv_pictures_encode(qkv_model *m, qkv_tape *t, const uint8_t *pictures, size_t n,
+                               size_t height, size_t width, int32_t *codes)
 {
-    const size_t shape[] = {1, height, width,
+    const size_t shape[] = {n, height, width,
                             ((const qkv_vqgan_config *)qkv_model_config(m))->colors};
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
     if (x)
-        from_bytes(qkv_tensor_fill(x), picture, qkv_count(x));
+        from_bytes(qkv_tensor_fill(x), pictures, qkv_count(x));
     qkv_tensor *ids = qkv_vqgan_codes(m, t, qkv_vqgan_encode(m, t, x));
     for (size_t i = 0; ids && i < qkv_count(ids); i++)
         codes[i] = qkv_data_ids(ids)[i];
@@ -157,22 +157,22 @@ qkv_status qkv_picture_encode(qkv_model *m, qkv_tape *t, const uint8_t *picture,
     return status;
 }
 
-qkv_status qkv_picture_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, size_t rows,
-                              size_t columns, uint8_t *picture)
+qkv_status qkv_pictures_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, size_t n,
+                               size_t rows, size_t columns, uint8_t *pictures)
 {
     const qkv_vqgan_config *c = qkv_model_config(m);
-    const size_t shape[] = {1, rows, columns};
-    for (size_t i = 0; i < rows * columns; i++)
+    const size_t shape[] = {n, rows, columns};
+    for (size_t i = 0; i < n * rows * columns; i++)
         if (codes[i] < 0 || (size_t)codes[i] >= c->codes)
             return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "row %zu, column %zu: code %d; "
-                             "0 to %zu expected", i / columns, i % columns, (int)codes[i],
+                             "0 to %zu expected", i / columns % rows, i % columns, (int)codes[i],
                              c->codes - 1);
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *ids = qkv_tensor_ids(t, codes, 3, shape);
     qkv_tensor *y = qkv_vqgan_decode(m, t, qkv_vqgan_vectors(m, t, ids));
     if (y)
-        to_bytes(picture, qkv_data(t, y), qkv_count(y));
+        to_bytes(pictures, qkv_data(t, y), qkv_count(y));
     qkv_status status = qkv_tape_status(t);
     qkv_tape_reset(t);
     return status;
