@@ -60,29 +60,6 @@ static bool idle(const char *name)
     return end && strcmp(end, ".bias") == 0 && !strstr(name, "norm");
 }
 
-typedef struct {
-    const qkv_row *row;
-    const qkv_real *grad; /* of its region */
-} row_gradient;
-
-static double number_at(const void *user, size_t e)
-{
-    const row_gradient *g = user;
-    return element(g->row, g->grad, e);
-}
-
-static qkv_status compare_samples(void *user, const qkv_row *row)
-{
-    fixture *f = user;
-    if (row->kind != QKV_ROW_PARAM)
-        return QKV_OK;
-    assert_non_null(qkv_param_grad(row->param));
-    const row_gradient g = {row, qkv_param_grad(row->param) + row->offset};
-    double least = (idle(row->name) ? 5e-2 : 1e-3) * largest_of_layer(f, row->name);
-    compare_rule_gradient(f, row->name, numbers_of(row), least, number_at, &g);
-    return QKV_OK;
-}
-
 /* mean (a - b)^2, where b does not move */
 static qkv_tensor *distance(fixture *f, qkv_tensor *a, qkv_tensor *b)
 {
@@ -112,7 +89,7 @@ static void train_step(const char *folder, unsigned isa)
     compare_tensor(&f, "logits", logits);
     compare_tensor(&f, "loss", loss);
     assert_int_equal(qkv_backward(t, loss), QKV_OK);
-    assert_int_equal(qkv_model_visit(f.model, compare_samples, &f), QKV_OK);
+    compare_rule_gradients(&f, "gradients", idle);
     print_message("vqgan: at worst %.3g of what is allowed\n", f.worst);
     close_fixture(&f);
 }

@@ -6,7 +6,7 @@
 
 #include "model_golden.h"
 
-enum { RULE_SAMPLES = 64, RULE_ROWS = 256 };
+enum { RULE_SAMPLES = 14, RULE_NUMBERS = RULE_SAMPLES + 2, RULE_ROWS = 256 };
 
 /* Number i under that name, evenly in [-1, 1). */
 static float noise(const char *name, size_t i)
@@ -19,6 +19,12 @@ static float noise(const char *name, size_t i)
     x = (x ^ x >> 15) * 0x846CA68Bu;
     x ^= x >> 16;
     return (float)((double)x / 2147483648.0 - 1);
+}
+
+/* A whole number from 0 to vocab - 1. */
+static inline int32_t rule_id(const char *name, size_t i, size_t vocab)
+{
+    return (int32_t)(((double)noise(name, i) + 1) / 2 * (double)vocab);
 }
 
 typedef struct {
@@ -124,31 +130,95 @@ static inline qkv_tensor *rule_pictures(fixture *f, const char *name, size_t sid
     return x;
 }
 
-/* A gradient of n numbers, number e by `at`, against grad.NAME and dot.NAME. least: what may be off
- * as if the largest were so large. */
-static void compare_rule_gradient(fixture *f, const char *name, size_t n, double least,
-                                  double (*at)(const void *user, size_t e), const void *user)
+/* ---- golden tables: a row for each tensor -------------------------------------------------- */
+
+typedef double rule_at(const void *user, size_t e); /* number e of a tensor */
+
+static inline size_t rule_place(size_t sample, size_t n) { return sample * n / RULE_SAMPLES; }
+
+/* A tensor of n numbers, number e by `at`, against its row: some of them and, for all the others,
+ * a product with a vector. least: what may be off as if the largest were so large. */
+static void compare_rule_numbers(fixture *f, const char *name, const qkv_real *row, size_t n,
+                                 double least, rule_at *at, const void *user)
 {
     char full[160];
-    size_t got, samples = n < RULE_SAMPLES ? n : RULE_SAMPLES;
-    double error = 0, dot = 0;
-    (void)snprintf(full, sizeof full, "grad.%s", name);
-    qkv_real *expected = take(f, full, &got);
-    assert_int_equal(got, samples + 1);
-    double size = fmax((double)expected[samples], least);
-    for (size_t i = 0; i < samples; i++) {
-        double e = fabs(at(user, n > RULE_SAMPLES ? i * n / RULE_SAMPLES : i) -
-                        (double)expected[i]);
+    double error = 0, dot = 0, size = fmax((double)row[RULE_SAMPLES], least);
+    for (size_t i = 0; i < RULE_SAMPLES; i++) {
+        double e = fabs(at(user, rule_place(i, n)) - (double)row[i]);
         error = e <= error ? error : e;
     }
-    check(f, full, error, size);
-    free(expected);
+    check(f, name, error, size);
     (void)snprintf(full, sizeof full, "dot.%s", name);
     for (size_t i = 0; i < n; i++)
         dot += at(user, i) * (double)noise(full, i);
-    expected = take(f, full, &got);
-    check(f, full, fabs(dot - (double)expected[0]), size * sqrt((double)n));
-    free(expected);
+    check(f, full, fabs(dot - (double)row[RULE_SAMPLES + 1]), size * sqrt((double)n));
+}
+
+/* The tensors of a model, by name. */
+typedef struct {
+    qkv_row row[RULE_ROWS];
+    char name[RULE_ROWS][128];
+    size_t count;
+} rule_tensors;
+
+static qkv_status add_rule_tensor(void *user, const qkv_row *row)
+{
+    rule_tensors *r = user;
+    size_t i = r->count;
+    if (row->kind != QKV_ROW_PARAM || !qkv_param_grad(row->param))
+        return QKV_OK;
+    assert_true(r->count < RULE_ROWS);
+    for (; i > 0 && strcmp(r->name[i - 1], row->name) > 0; i--) {
+        r->row[i] = r->row[i - 1];
+        memcpy(r->name[i], r->name[i - 1], sizeof r->name[i]);
+    }
+    r->row[i] = *row;
+    (void)snprintf(r->name[i], sizeof r->name[i], "%s", row->name);
+    r->count++;
+    return QKV_OK;
+}
+
+typedef struct {
+    const qkv_row *row;
+    const qkv_real *region;
+} rule_region;
+
+static double rule_number_at(const void *user, size_t e)
+{
+    const rule_region *r = user;
+    return element(r->row, r->region, e);
+}
+
+/* The largest of a golden table within the layer of that name. */
+static double rule_largest_of_layer(const rule_tensors *r, const qkv_real *table, const char *name)
+{
+    double most = 0;
+    for (size_t i = 0; i < r->count; i++)
+        if (strncmp(r->name[i], name, layer_part(name)) == 0)
+            most = fmax(most, (double)table[i * RULE_NUMBERS + RULE_SAMPLES]);
+    return most;
+}
+
+/* All gradients that there are, and no other, against a golden table. Where `idle`, there is none
+ * by mathematics. */
+static inline void compare_rule_gradients(fixture *f, const char *golden,
+                                          bool (*idle)(const char *name))
+{
+    static rule_tensors r;
+    size_t n;
+    r.count = 0;
+    assert_int_equal(qkv_model_visit(f->model, add_rule_tensor, &r), QKV_OK);
+    qkv_real *table = take(f, golden, &n);
+    assert_int_equal(n, r.count * RULE_NUMBERS);
+    for (size_t i = 0; i < r.count; i++) {
+        const qkv_row *row = &r.row[i];
+        const rule_region region = {row, qkv_param_grad(row->param) + row->offset};
+        double least = (idle(r.name[i]) ? 5e-2 : 1e-3) *
+                       rule_largest_of_layer(&r, table, r.name[i]);
+        compare_rule_numbers(f, r.name[i], table + i * RULE_NUMBERS, numbers_of(row), least,
+                             rule_number_at, &region);
+    }
+    free(table);
 }
 
 #endif

@@ -3,16 +3,15 @@ tiny VGG and of two pairs of pictures of 16 x 16, all by the rule of rule.py. Th
 distance are the rule's absolute values. Run: python tools/make-golden/lpips.py
 
 features, distance    of the first pictures, channels last; the mean over the pairs
-grad.pixels, dot.pixels   the distance's gradient at the first pictures
+gradients             the distance's at the first pictures: one row (rule.py)
 
 In double precision."""
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
-from rule import fill, noise, samples
+from rule import fill, noise, save, table
 
 CHANNELS, CONVOLUTIONS, SIZE = [6, 8, 10], [1, 2, 3], 16
 
@@ -52,13 +51,16 @@ def pictures(name):
     return noise(name, 2, SIZE, SIZE, 3).permute(0, 3, 1, 2).double()
 
 
-model = LPIPS()
-fill(model)
-model.double()
-a, b = pictures("pixels").requires_grad_(), pictures("others")
-distance = model(a, b)
-distance.backward()
-out = {"features": list(model.levels(a))[-1].permute(0, 2, 3, 1), "distance": distance}
-out |= samples("pixels", a.grad.permute(0, 2, 3, 1))
-save_file({k: v.detach().float().contiguous() for k, v in out.items()},
-          "tests/golden/lpips.safetensors")
+def main():
+    model = LPIPS()
+    fill(model)
+    model.double()
+    a, b = pictures("pixels").requires_grad_(), pictures("others")
+    distance = model(a, b)
+    distance.backward()
+    save({"features": list(model.levels(a))[-1].permute(0, 2, 3, 1), "distance": distance,
+          "gradients": table({"pixels": a.grad.permute(0, 2, 3, 1)})}, "lpips")
+
+
+if __name__ == "__main__":
+    main()

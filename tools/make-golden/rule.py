@@ -3,8 +3,9 @@ sides compute them, and golden files hold results alone (tests/support/rule.h)."
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
-SAMPLES = 64
+SAMPLES = 14
 
 
 def noise(name, *shape):
@@ -27,11 +28,29 @@ def fill(model):
         p.data = noise(name, *p.shape) * np.float32(scale) + np.float32(is_norm)
 
 
-def samples(name, gradient):
-    """What is kept of a gradient: 64 of its numbers (all, if there are fewer) and the largest; its
-    product with noise("dot." + name)."""
-    g = gradient.flatten()
-    n = len(g)
-    at = [i * n // SAMPLES for i in range(SAMPLES)] if n > SAMPLES else list(range(n))
-    return {f"grad.{name}": torch.cat([g[at], g.abs().max()[None]]),
-            f"dot.{name}": g @ noise(f"dot.{name}", n).double()}
+def ids(name, vocab, *shape):
+    """Whole numbers from 0 to vocab - 1."""
+    return ((noise(name, *shape).double() + 1) / 2 * vocab).long()
+
+
+def row(name, tensor):
+    """What is kept of a tensor: 14 of its numbers and the largest; its product with noise("dot." +
+    name)."""
+    x = tensor.detach().double().flatten()
+    n = len(x)
+    at = [i * n // SAMPLES for i in range(SAMPLES)]
+    return torch.cat([x[at], x.abs().max()[None], (x @ noise(f"dot.{name}", n).double())[None]])
+
+
+def table(tensors):
+    """A row of each, in the order of their names."""
+    return torch.stack([row(name, tensors[name]) for name in sorted(tensors)])
+
+
+def gradients(model):
+    return table({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+
+
+def save(tensors, name):
+    tensors = {k: v if v.dtype == torch.int32 else v.detach().float() for k, v in tensors.items()}
+    save_file({k: v.contiguous() for k, v in tensors.items()}, f"tests/golden/{name}.safetensors")

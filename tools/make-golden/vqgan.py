@@ -5,16 +5,14 @@ taming-transformers' names, makes of parameters and pictures that both sides com
 z, codes, decoded     of 2 pictures of 16 x 16, channels last
 logits                what the discriminator says of the pictures, in training
 loss                  mean |decoded - picture| + 2 quantiser's - 0.1 mean discriminator's of decoded
-grad.TENSOR, dot.TENSOR   of that loss: samples of the gradient, and a product with it
+gradients             of that loss: a row of each tensor's (rule.py)
 
 All in double precision."""
 
-import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
-from rule import fill, noise, samples
+from rule import fill, gradients, noise, save
 
 CH, MULT, BLOCKS, ATTENTION, SIZE, Z, WIDTH, CODES = 32, [1, 2], 1, [8], 16, 24, 16, 40
 NDF, LAYERS, BETA = 8, 2, 0.25
@@ -130,27 +128,39 @@ def last(x):
     return x.permute(0, 2, 3, 1)
 
 
-model = VQModel()
-fill(model)
-model.double()
-pixels = noise("pixels", 2, SIZE, SIZE, 3).permute(0, 3, 1, 2).double()
-judge = model.loss["discriminator"]["main"]
-table = model.quantize["embedding"].weight
-z = last(model.quant_conv(model.encoder(pixels)))
-distance = (z**2).sum(-1, keepdim=True) + (table**2).sum(1) - 2 * z @ table.T
-codes = distance.argmin(-1)
-near = distance.sort(-1).values
-print("codes used", len(codes.unique()), "least gap", (near[..., 1] - near[..., 0]).min().item())
-vectors = table[codes]
-quantiser = ((vectors.detach() - z) ** 2).mean() + BETA * ((vectors - z.detach()) ** 2).mean()
-through = z + (vectors - z).detach()
-decoded = model.decoder(model.post_quant_conv(through.permute(0, 3, 1, 2)))
-logits = judge(pixels)
-loss = (decoded - pixels).abs().mean() + 2 * quantiser - 0.1 * judge(decoded).mean()
-loss.backward()
-out = {"z": z, "decoded": last(decoded), "logits": last(logits), "loss": loss}
-for name, p in model.named_parameters():
-    out |= samples(name, p.grad)
-out = {k: v.detach().float().contiguous() for k, v in out.items()}
-out["codes"] = codes.int()
-save_file(out, "tests/golden/vqgan.safetensors")
+def first(x):
+    return x.permute(0, 3, 1, 2)
+
+
+def coded(model, pixels):
+    """What is to be coded, its codes, what those cost, and the picture, whose gradient goes past
+    the codes."""
+    table = model.quantize["embedding"].weight
+    z = last(model.quant_conv(model.encoder(pixels)))
+    distance = (z**2).sum(-1, keepdim=True) + (table**2).sum(1) - 2 * z @ table.T
+    codes = distance.argmin(-1)
+    near = distance.sort(-1).values
+    gap = (near[..., 1] - near[..., 0]).min().item()
+    print("codes used", len(codes.unique()), "least gap", gap)
+    vectors = table[codes]
+    price = ((vectors.detach() - z) ** 2).mean() + BETA * ((vectors - z.detach()) ** 2).mean()
+    through = z + (vectors - z).detach()
+    return z, codes, price, model.decoder(model.post_quant_conv(first(through)))
+
+
+def main():
+    model = VQModel()
+    fill(model)
+    model.double()
+    pixels = first(noise("pixels", 2, SIZE, SIZE, 3)).double()
+    judge = model.loss["discriminator"]["main"]
+    z, codes, price, decoded = coded(model, pixels)
+    logits = judge(pixels)
+    loss = (decoded - pixels).abs().mean() + 2 * price - 0.1 * judge(decoded).mean()
+    loss.backward()
+    save({"z": z, "codes": codes.int(), "decoded": last(decoded), "logits": last(logits),
+          "loss": loss, "gradients": gradients(model)}, "vqgan")
+
+
+if __name__ == "__main__":
+    main()
