@@ -99,6 +99,48 @@ static void test_training(void **state)
     qkv_model_destroy(m);
 }
 
+/* Mean -log p of both codes when the second is told from `read` instead of the first. */
+static double loss_of_pair(qkv_model *m, const int32_t *pair, int32_t read)
+{
+    const int32_t ids[] = {0, read};
+    const size_t shape[] = {1, 2};
+    qkv_tape_reset(tape);
+    qkv_tensor *h = qkv_lm_hidden(m, tape, qkv_tensor_ids(tape, ids, 2, shape), 0, NULL, NULL);
+    return (double)qkv_item(tape, qkv_lm_loss(m, tape, h, qkv_tensor_ids(tape, pair, 2, shape),
+                                              NULL));
+}
+
+/* The one code that is read is itself in half of all samples and any code in the others: which one
+ * the loss shows, and that the grid's own are what is told. */
+static void test_exchanged(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 400 };
+    const int32_t pair[] = {7, 3};
+    const qkv_grids g = {.count = 1, .codes = 2, .before = 1, .grids = pair};
+    qkv_model *m = made_prior();
+    qkv_task task;
+    double loss[VOCAB];
+    size_t met[VOCAB] = {0};
+    for (int32_t v = 0; v < VOCAB; v++)
+        loss[v] = loss_of_pair(m, pair, v);
+    assert_int_equal(qkv_task_grids(&task, m, &g, NULL, 0.5, 1), QKV_OK);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        const qkv_task_part part = {.step = i, .count = 1, .total = 1};
+        qkv_tape_reset(tape);
+        double got = (double)qkv_item(tape, task.type->loss(task.self, tape, &part));
+        size_t nearest = 0;
+        for (size_t v = 1; v < VOCAB; v++)
+            nearest = fabs(loss[v] - got) < fabs(loss[nearest] - got) ? v : nearest;
+        assert_true(fabs(loss[nearest] - got) < 1e-6);
+        met[nearest]++;
+    }
+    for (size_t v = 0; v < VOCAB; v++)
+        assert_true(v == 7 ? met[v] > 170 && met[v] < 250 : met[v] > 1 && met[v] < 25);
+    qkv_task_destroy(&task);
+    qkv_model_destroy(m);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -125,7 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_judged), cmocka_unit_test(test_training),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_exchanged), cmocka_unit_test(test_refused),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }
