@@ -248,9 +248,10 @@ static qkv_tensor *discriminator(codes_task *s, qkv_tape *t, qkv_tensor *x,
         size_t each = shape[1] * shape[2] * shape[3];
         y = qkv_tensor_from(t, s->decoded + part->first * each, 4, shape);
     }
-    qkv_tensor *loss = qkv_add(t, doubt(s, t, qkv_vqgan_judge(s->model, t, x), 1),
-                               doubt(s, t, qkv_vqgan_judge(s->model, t, y), -1));
-    return qkv_scale(t, loss, 0.5 * (share_at(s, part->step) > 0));
+    /* What batch norms keep depends on the order: the true ones first, as by the authors. */
+    qkv_tensor *of_true = doubt(s, t, qkv_vqgan_judge(s->model, t, x), 1);
+    qkv_tensor *of_decoded = doubt(s, t, qkv_vqgan_judge(s->model, t, y), -1);
+    return qkv_scale(t, qkv_add(t, of_true, of_decoded), 0.5 * (share_at(s, part->step) > 0));
 }
 
 /* ---- the task ----------------------------------------------------------------------------- */
