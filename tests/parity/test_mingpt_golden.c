@@ -1,7 +1,7 @@
 /* test_mingpt_golden.c - the GPT over grids of codes against a torch module of minGPT's wiring,
  * from a directory in taming-transformers' names: what it says, the loss and every gradient, also
- * where codes that it reads have become others (recipe: tools/make-golden/mingpt.py). Which ones training
- * draws, test_grids.c looks at. */
+ * where codes that it reads have become others (recipe: tools/make-golden/mingpt.py). Which ones
+ * training draws, test_grids.c looks at. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -10,31 +10,12 @@
 #include <cmocka.h>
 
 #include "isas.h"
-#include "qkv/vqgan.h"
 #include "rule.h"
-
-enum { SIDE = 16 };
-
-static qkv_vqgan_config tiny(void)
-{
-    qkv_vqgan_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
-    c.channels = 32;
-    c.multiples = (qkv_sizes){2, {1, 2}};
-    c.blocks = 1;
-    c.attention = (qkv_sizes){1, {8}};
-    c.image = SIDE;
-    c.z_channels = 24;
-    c.code_width = 16;
-    c.codes = 40;
-    c.judge_channels = 8;
-    c.judge_layers = 2;
-    return c;
-}
+#include "tiny_vqgan.h"
 
 static void make_directory(char folder[PATH_BYTES])
 {
-    const qkv_vqgan_config c = tiny();
+    const qkv_vqgan_config c = tiny_vqgan();
     make_rule_directory(folder, &qkv_vqgan_type, &c);
 }
 
@@ -50,14 +31,6 @@ static void compare_codes(fixture *f, const qkv_tensor *codes)
     assert_int_equal(qkv_safetensors_read_ints(f->golden, s, 0, s->count, expected), QKV_OK);
     for (size_t i = 0; i < s->count; i++)
         assert_int_equal(qkv_data_ids(codes)[i], expected[i]);
-}
-
-/* What a bias adds to all pixels of a channel, a norm whose groups are one channel takes away, so
- * many of them have no gradient by mathematics; keys' never have one. */
-static bool idle(const char *name)
-{
-    const char *end = strrchr(name, '.');
-    return end && strcmp(end, ".bias") == 0 && !strstr(name, "norm");
 }
 
 /* mean (a - b)^2, where b does not move */

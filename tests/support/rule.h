@@ -154,8 +154,9 @@ static void compare_rule_numbers(fixture *f, const char *name, const qkv_real *r
     check(f, full, fabs(dot - (double)row[RULE_SAMPLES + 1]), size * sqrt((double)n));
 }
 
-/* The tensors of a model, by name. */
+/* Some tensors of a model, by name. */
 typedef struct {
+    bool (*wants)(const qkv_row *row);
     qkv_row row[RULE_ROWS];
     char name[RULE_ROWS][128];
     size_t count;
@@ -165,7 +166,7 @@ static qkv_status add_rule_tensor(void *user, const qkv_row *row)
 {
     rule_tensors *r = user;
     size_t i = r->count;
-    if (row->kind != QKV_ROW_PARAM || !qkv_param_grad(row->param))
+    if (!r->wants(row))
         return QKV_OK;
     assert_true(r->count < RULE_ROWS);
     for (; i > 0 && strcmp(r->name[i - 1], row->name) > 0; i--) {
@@ -176,6 +177,11 @@ static qkv_status add_rule_tensor(void *user, const qkv_row *row)
     (void)snprintf(r->name[i], sizeof r->name[i], "%s", row->name);
     r->count++;
     return QKV_OK;
+}
+
+static bool has_gradient(const qkv_row *row)
+{
+    return row->kind == QKV_ROW_PARAM && qkv_param_grad(row->param);
 }
 
 typedef struct {
@@ -206,6 +212,7 @@ static inline void compare_rule_gradients(fixture *f, const char *golden,
 {
     static rule_tensors r;
     size_t n;
+    r.wants = has_gradient;
     r.count = 0;
     assert_int_equal(qkv_model_visit(f->model, add_rule_tensor, &r), QKV_OK);
     qkv_real *table = take(f, golden, &n);

@@ -17,10 +17,10 @@ CHANNELS, CONVOLUTIONS, SIZE = [6, 8, 10], [1, 2, 3], 16
 
 
 class LPIPS(nn.Module):
-    def __init__(self):
+    def __init__(self, channels, convolutions):
         super().__init__()
-        self.net, cin, place = nn.ModuleDict(), 3, 0
-        for s, (c, n) in enumerate(zip(CHANNELS, CONVOLUTIONS)):
+        self.channels, self.net, cin, place = channels, nn.ModuleDict(), 3, 0
+        for s, (c, n) in enumerate(zip(channels, convolutions)):
             stage = nn.ModuleDict()
             for _ in range(n):
                 stage[str(place)] = nn.Conv2d(cin, c, 3, 1, 1)
@@ -42,7 +42,7 @@ class LPIPS(nn.Module):
         sum_ = 0
         for s, (x, y) in enumerate(zip(self.levels(a), self.levels(b))):
             x, y = (v / (v.pow(2).sum(1, keepdim=True).sqrt() + 1e-10) for v in (x, y))
-            weight = noise(f"lin{s}.model.1.weight", CHANNELS[s]).double().abs()
+            weight = noise(f"lin{s}.model.1.weight", self.channels[s]).double().abs()
             sum_ += ((x - y) ** 2 * weight[:, None, None]).sum(1).mean((1, 2))
         return sum_.mean()
 
@@ -52,7 +52,7 @@ def pictures(name):
 
 
 def main():
-    model = LPIPS()
+    model = LPIPS(CHANNELS, CONVOLUTIONS)
     fill(model)
     model.double()
     a, b = pictures("pixels").requires_grad_(), pictures("others")
