@@ -44,5 +44,6 @@
 #include <qkv/grids.h>
 #include <qkv/train.h>
 #include <qkv/run.h>
+#include <qkv/imagine.h>
 
 #endif

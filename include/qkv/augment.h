@@ -78,11 +78,11 @@ void qkv_batches_destroy(qkv_batches *b); /* NULL is allowed */
 qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x,
                            qkv_real *targets, size_t *numbers);
 
-/* The same as bytes, (n, height, width, channels), and, classes NULL or not, the classes of their
- * pixels, (n, height, width): the masks' or QKV_BEYOND; NULL without masks. They are b's, until its
- * next batch. Mixed pictures: QKV_E_ARGUMENT. */
+/* The same as bytes, (n, height, width, channels), and, each NULL or not, the classes of their
+ * pixels, (n, height, width): the masks' or QKV_BEYOND, NULL without masks; and the numbers of the
+ * pictures (n). They are b's, until its next batch. Mixed pictures: QKV_E_ARGUMENT. */
 qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uint8_t **pixels,
-                             const int32_t **classes);
+                             const int32_t **classes, const size_t **numbers);
 
 /* Pictures as they are: x (n, height, width, channels), (value - mean) / std, of those numbered
  * pictures (n). */

@@ -14,6 +14,7 @@ QKV_BEGIN_DECLS
 typedef struct {
     size_t count;
     size_t codes;              /* of a grid */
+    size_t columns;            /* of its rows; 0: it is one row */
     size_t before;             /* tokens before it, 1 or more */
     const int32_t *grids;      /* (count, codes) */
     const int32_t *conditions; /* (count, before); NULL: a start token each */
@@ -23,7 +24,7 @@ typedef struct {
  * they are; others become any of the vocabulary, which is what is told then nonetheless (pkeep of
  * the authors). train, valid (NULL: nothing is held out) and the model, which predicts tokens and
  * has before + codes - 1 positions at least, must outlive the task. QKV_E_ARGUMENT: grids that do
- * not fit it. On failure out->self is NULL. */
+ * not fit it. On failure out->self is NULL. Measures: bits_per_code, bits_bigram, loss. */
 qkv_status qkv_task_grids(qkv_task *out, qkv_model *model, const qkv_grids *train,
                           const qkv_grids *valid, double keep, uint64_t seed);
 
@@ -37,6 +38,13 @@ typedef struct {
  * recording. */
 qkv_status qkv_grids_evaluate(qkv_model *m, qkv_tape *t, const qkv_grids *grids, size_t limit,
                               qkv_grids_score *out);
+
+/* What a prior has to beat: bits per held-out code where a code is told from its left neighbour
+ * alone, the shares of the pairs in train interpolated with those of the single codes (add-one),
+ * which are all there is in the first column. The weight is the best for the last tenth of train,
+ * counted without it. vocab: codes that there are. */
+qkv_status qkv_grids_bigram(qkv_context *ctx, const qkv_grids *train, const qkv_grids *valid,
+                            size_t vocab, double *bits);
 
 QKV_END_DECLS
 #endif

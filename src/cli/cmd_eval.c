@@ -23,6 +23,7 @@ typedef struct {
     int data;      /* ON_FILE, .. */
 } judge;
 static const judge judges[] = {
+    {eval_takes_grids, eval_grids, "codes", false, ON_FILE},
     {qkv_model_is_lm, eval_lm, "tokens", true, ON_FILE},
     {qkv_model_is_translator, eval_translate, "tokens", true, ON_PAIRS},
     {eval_takes_mlm, eval_mlm, "words", true, ON_FILE},
@@ -184,5 +185,8 @@ const cli_command cli_eval = {
                        "Models that code pictures: mean absolute error of values in [-1, 1] "
                        "(loss), 8-bit values in dB (psnr), structural similarity (ssim), share "
                        "of the codes that occur (codes_used), 2^entropy of their frequencies "
-                       "(perplexity)."},
+                       "(perplexity).\n\n"
+                       "Priors on codes: -log2 p of a code of held-out pictures, each told from "
+                       "those before it (bits_per_code) and from its left neighbour alone, as "
+                       "the training pictures' codes were counted (bits_bigram)."},
     .run = run};

@@ -101,6 +101,8 @@ static const char *const examples[] = {
     "qkv train colorize --images photos --minutes 30 --out runs/color --resume", NULL};
 
 static const qkv__preset presets[] = {
+    CLI_PICTURE_SIZE,
+    CLI_PICTURE_MODEL,
     {"batch", "64", NULL},
     {"weight-decay", "0.05", NULL},
     {"flip", "true", NULL},

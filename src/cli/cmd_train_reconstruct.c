@@ -106,6 +106,8 @@ static const char *const examples[] = {
     "qkv train classify --data labelled --init runs/mae --out runs/classes", NULL};
 
 static const qkv__preset presets[] = {
+    CLI_PICTURE_SIZE,
+    CLI_PICTURE_MODEL,
     {"batch", "64", NULL},
     {"weight-decay", "0.05", NULL},
     {"beta2", "0.95", NULL},

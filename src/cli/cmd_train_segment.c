@@ -132,6 +132,8 @@ static const char *const examples[] = {
     "qkv train segment --images a --masks b --valid c --valid-masks d --out runs/s", NULL};
 
 static const qkv__preset presets[] = {
+    CLI_PICTURE_SIZE,
+    CLI_PICTURE_MODEL,
     {"batch", "32", NULL},
     {"weight-decay", "0.05", NULL},
     {"crop-pad", "4", NULL},

@@ -211,6 +211,8 @@ static const char *const examples[] = {
     "qkv train vqgan --images emoji --model mini --split name --out runs/emoji", NULL};
 
 static const qkv__preset presets[] = {
+    CLI_PICTURE_SIZE,
+    {"model", "micro", "micro; others: nano mini f8 f16"},
     {"optimizer", "adam", NULL},
     {"beta1", "0.5", NULL},
     {"beta2", "0.9", NULL},

@@ -15,6 +15,7 @@
     X(train_segment) \
     X(train_reconstruct) \
     X(train_vqgan) \
+    X(train_imagine) \
     X(train_tokenizer) \
     X(generate) \
     X(translate) \
@@ -26,6 +27,7 @@
     X(reconstruct) \
     X(encode) \
     X(decode) \
+    X(imagine) \
     X(eval)     \
     X(score)    \
     X(tokenize) \

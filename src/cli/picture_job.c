@@ -30,9 +30,9 @@ static const qkv_option rows[] = {
      .initial = "auto",
      .help = "which: the last, the last of each class, files whose names begin alike"},
     {.flag = "size", .type = QKV_OPT_SIZE, .max = 4096, FIELD(size), .initial = "0",
-     .help = "side of the pictures in pixels; 0: the first one's, at most 64"},
+     .help = "side of the pictures in pixels"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "micro",
-     .help = "size: nano micro mini tiny small base large"},
+     .help = "size of the model, by name"},
 };
 const qkv_option_table cli_picture_table = {"Pictures", rows, sizeof rows / sizeof *rows};
 

@@ -58,8 +58,12 @@ static const char *const first_files[] = {
     "train/valid.pixels", "train/train-masks.pixels", "train/valid-masks.pixels", "train/looks",
     "preprocessor_config.json", "tokenizer.json", "vocab.txt", "source.spm",
     "target.spm", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt", "config.json", "generation_config.json", "model.safetensors"};
+    "merges.txt", "config.json", "generation_config.json", "model.safetensors",
+    "vqgan/config.json", "vqgan/preprocessor_config.json", "vqgan/model.safetensors",
+    "condition/config.json", "condition/preprocessor_config.json", "condition/model.safetensors"};
 enum { FIRST_FILES = sizeof first_files / sizeof *first_files };
+static const char *const folders[] = {"train", "vqgan", "condition"}; /* that these lie in */
+enum { FOLDERS = sizeof folders / sizeof *folders };
 
 /* Is the path inside a run's directory one of these, or the temporary of one? */
 static bool is_first_file(const char *folder, const char *name)
@@ -67,8 +71,8 @@ static bool is_first_file(const char *folder, const char *name)
     char temporary[80];
     for (size_t i = 0; i < FIRST_FILES; i++) {
         const char *first = first_files[i], *base = qkv__path_name(first);
-        bool here = (size_t)(base - first) == strlen(folder) &&
-                    strncmp(first, folder, strlen(folder)) == 0;
+        size_t len = base > first ? (size_t)(base - first) - 1 : 0; /* without the slash */
+        bool here = len == strlen(folder) && strncmp(first, folder, len) == 0;
         (void)snprintf(temporary, sizeof temporary, ".%s.tmp", base);
         if (here && (strcmp(name, base) == 0 || strcmp(name, temporary) == 0))
             return true;
@@ -76,8 +80,16 @@ static bool is_first_file(const char *folder, const char *name)
     return strcmp(name, ".state.safetensors.tmp") == 0 && *folder;
 }
 
-/* Are all files in `folder` ("" or "train/") of dir first files? *count: how many there are,
- * without "train" itself. */
+static bool is_folder(const char *name)
+{
+    for (size_t i = 0; i < FOLDERS; i++)
+        if (strcmp(name, folders[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Are all files in `folder` ("" or one of the folders) of dir first files? *count += how many there
+ * are, without the folders themselves. */
 static qkv_status only_first_files(cli *c, const char *dir, const char *folder, bool *only,
                                    size_t *count)
 {
@@ -86,9 +98,8 @@ static qkv_status only_first_files(cli *c, const char *dir, const char *folder, 
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && qkv__dir_exists(path))
         status = qkv__dir_list(&names, c->ctx, path);
-    *count = 0;
     for (size_t i = 0; i < names.count; i++) {
-        if (!*folder && strcmp(names.names[i], "train") == 0)
+        if (!*folder && is_folder(names.names[i]))
             continue;
         *only = *only && is_first_file(folder, names.names[i]);
         ++*count;
@@ -105,8 +116,10 @@ static int check_dir(cli *c, const char *dir, bool resume)
     size_t all = 0, begun = 0;
     if (!qkv__dir_exists(dir) || (resume && cli_training_exists(c, dir)))
         return 0;
-    if (only_first_files(c, dir, "", &only, &all) ||
-        only_first_files(c, dir, "train/", &only, &begun))
+    qkv_status status = only_first_files(c, dir, "", &only, &all);
+    for (size_t i = 0; i < FOLDERS && !status; i++)
+        status = only_first_files(c, dir, folders[i], &only, &begun);
+    if (status)
         return cli_error(c);
     if ((all || begun) && !resume)
         return cli_fail("%s is not empty: give --resume to go on there, or another --out", dir);
@@ -124,10 +137,12 @@ void cli_training_undo(cli *c, const char *dir, bool existed)
             (void)unlink(path);
         qkv__free(c->ctx, path);
     }
-    path = qkv__path_join(c->ctx, dir, "train");
-    if (path)
-        (void)rmdir(path);
-    qkv__free(c->ctx, path);
+    for (size_t i = 0; i < FOLDERS; i++) {
+        path = qkv__path_join(c->ctx, dir, folders[i]);
+        if (path)
+            (void)rmdir(path);
+        qkv__free(c->ctx, path);
+    }
     if (!existed)
         (void)rmdir(dir);
 }

@@ -371,7 +371,7 @@ qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x
 }
 
 qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uint8_t **pixels,
-                             const int32_t **classes)
+                             const int32_t **classes, const size_t **numbers)
 {
     if (b->mixes)
         return qkv__fail(b->ctx, QKV_E_ARGUMENT, "mixed pictures are no bytes");
@@ -381,5 +381,7 @@ qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uin
     *pixels = status ? NULL : b->data;
     if (classes)
         *classes = status ? NULL : b->classes;
+    if (numbers)
+        *numbers = status ? NULL : b->numbers;
     return status;
 }

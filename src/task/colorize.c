@@ -166,7 +166,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     const uint8_t *rgb;
     uint64_t first = part->step * part->total + part->first;
     if (!x || !y || !make_room(s, B, pixels) ||
-        qkv_batches_bytes(s->batches, first, B, &rgb, NULL))
+        qkv_batches_bytes(s->batches, first, B, &rgb, NULL, NULL))
         return NULL;
     qkv_real *in = qkv_tensor_fill(x), *ab = qkv_tensor_fill(y);
     int threads = qkv_context_threads(s->ctx);

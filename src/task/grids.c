@@ -13,6 +13,7 @@ typedef struct {
     qkv_model *model;
     const qkv_grids *train, *valid;
     double keep;
+    double bigram; /* bits per held-out code, see qkv_grids_bigram */
     uint64_t seed;
     int32_t *ids, *targets; /* (room, length), (room, codes) of the largest part so far */
     size_t room;
@@ -173,6 +174,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     if (status)
         return status;
     qkv_measures_add(out, "bits_per_code", score_.bits_per_code);
+    qkv_measures_add(out, "bits_bigram", s->bigram);
     qkv_measures_add(out, "loss", score_.loss);
     out->scored = score_.codes;
     out->units = s->valid->count * s->valid->codes;
@@ -216,6 +218,11 @@ qkv_status qkv_task_grids(qkv_task *out, qkv_model *model, const qkv_grids *trai
         return status ? status : QKV_E_MEMORY;
     *s = (grids_task){.ctx = ctx, .model = model, .train = train, .valid = valid, .keep = keep,
                       .seed = seed};
-    *out = (qkv_task){&grids_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    if (valid)
+        status = qkv_grids_bigram(ctx, train, valid, qkv_lm_vocab(model), &s->bigram);
+    if (status)
+        destroy(s);
+    else
+        *out = (qkv_task){&grids_type, s, model, seed, valid != NULL};
+    return status;
 }

@@ -63,7 +63,7 @@ static qkv_tensor *color_loss(looks *s, qkv_tape *t, uint64_t first, size_t coun
     const size_t out[] = {count, height >> deep, width >> deep, AB};
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, in), *y = qkv_tensor_from(t, NULL, 4, out);
     const uint8_t *bytes;
-    if (!x || !y || qkv_batches_bytes(s->batches, first, count, &bytes, NULL))
+    if (!x || !y || qkv_batches_bytes(s->batches, first, count, &bytes, NULL, NULL))
         return NULL;
     for (size_t i = 0; i < count; i++) {
         size_t each = height * width * COLORS;

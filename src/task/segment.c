@@ -76,7 +76,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     const uint8_t *rgb;
     const int32_t *targets;
     uint64_t first = part->step * part->total + part->first;
-    if (!x || qkv_batches_bytes(s->batches, first, B, &rgb, &targets))
+    if (!x || qkv_batches_bytes(s->batches, first, B, &rgb, &targets, NULL))
         return NULL;
     const values v = values_of(s->model);
     qkv_real *room = qkv_tensor_fill(x);

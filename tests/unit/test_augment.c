@@ -395,7 +395,7 @@ static void test_masks(void **state)
         const int32_t *classes;
         qkv_batches *b = batches(p, &o);
         size_t still = 0;
-        assert_int_equal(qkv_batches_bytes(b, 1, N, &pixels, &classes), QKV_OK);
+        assert_int_equal(qkv_batches_bytes(b, 1, N, &pixels, &classes, NULL), QKV_OK);
         for (size_t k = 0; k < N; k++) {
             bool stays = in_place(classes + k * PLACES);
             still += stays;
@@ -428,14 +428,14 @@ static void test_masks_refused(void **state)
     assert_non_null(strstr(qkv_context_message(ctx), "not mixed"));
     o.masks = NULL;
     b = batches(p, &o);
-    assert_int_equal(qkv_batches_bytes(b, 0, 1, &pixels, &classes), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_batches_bytes(b, 0, 1, &pixels, &classes, NULL), QKV_E_ARGUMENT);
     qkv_batches_destroy(b);
     o.masks = masks;
     o.augment = (qkv_augment_options){.crop_scale = 0.5, .crop_pad = 1};
     for (size_t n = 0; n < 16; n++) {
         memory.left = n;
         if (qkv_batches_create(&b, ctx, p, &o) == QKV_OK &&
-            qkv_batches_bytes(b, 0, 2, &pixels, &classes) != QKV_OK)
+            qkv_batches_bytes(b, 0, 2, &pixels, &classes, NULL) != QKV_OK)
             assert_null(pixels);
         qkv_batches_destroy(b);
     }

@@ -141,6 +141,55 @@ static void test_exchanged(void **state)
     qkv_model_destroy(m);
 }
 
+/* Of what neighbours tell: counted here over all weights at once, on other numbers. */
+static double neighbours_by_hand(const qkv_grids *train, const qkv_grids *valid, double w)
+{
+    double sum = 0;
+    for (size_t i = 0; i < valid->count * CODES; i++) {
+        double met = 0, pairs = 0, these = 0, total = (double)(train->count * CODES);
+        int32_t code = valid->grids[i], left = i % 3 ? valid->grids[i - 1] : -1;
+        for (size_t k = 0; k < train->count * CODES; k++) {
+            met += train->grids[k] == code;
+            bool after = k % 3 && left >= 0 && train->grids[k - 1] == left;
+            pairs += after;
+            these += after && train->grids[k] == code;
+        }
+        double alone = (met + 1) / (total + VOCAB);
+        sum -= log2(pairs > 0 ? w * these / pairs + (1 - w) * alone : alone);
+    }
+    return sum / (double)(valid->count * CODES);
+}
+
+static void test_neighbours(void **state)
+{
+    (void)state;
+    static int32_t train_codes[40 * CODES], valid_codes[5 * CODES];
+    for (size_t i = 0; i < 40 * CODES; i++)
+        train_codes[i] = i % 3 ? (train_codes[i - 1] * 3 + (int32_t)(i * i % 7 == 2)) % VOCAB
+                               : (int32_t)(i * 7 % VOCAB);
+    for (size_t i = 0; i < 5 * CODES; i++)
+        valid_codes[i] = i % 3 ? valid_codes[i - 1] * 3 % VOCAB : (int32_t)(i * 5 % VOCAB);
+    qkv_grids train = {.count = 40, .codes = CODES, .columns = 3, .before = 1};
+    qkv_grids valid = train, known = train, tail = train;
+    train.grids = known.grids = train_codes;
+    known.count = 36;
+    tail.count = 4;
+    tail.grids = train_codes + 36 * CODES;
+    valid.count = 5;
+    valid.grids = valid_codes;
+    double best = 0, least = INFINITY, bits;
+    for (int k = 0; k < 101; k++) {
+        double of_tail = neighbours_by_hand(&known, &tail, k / 101.0);
+        if (of_tail < least - 1e-12) {
+            least = of_tail;
+            best = k / 101.0;
+        }
+    }
+    assert_true(best > 0.1);
+    assert_int_equal(qkv_grids_bigram(ctx, &train, &valid, VOCAB, &bits), QKV_OK);
+    assert_true(fabs(bits - neighbours_by_hand(&train, &valid, best)) < 1e-9);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -167,7 +216,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_judged), cmocka_unit_test(test_training),
-        cmocka_unit_test(test_exchanged), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_exchanged), cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_refused),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }

@@ -1,0 +1,127 @@
+#!/bin/sh
+# test_imagine.sh - `qkv train imagine`, `imagine` and `eval`: what they learn, draw and write, and
+# what they refuse.
+# shellcheck source=tests/support/commands.sh
+. "$QKV_SOURCE/tests/support/commands.sh"
+
+# 96 pictures of 16 x 16 in two folders' worth of classes: a bar across (0) or up and down (1),
+# somewhere, in a colour of its own.
+LC_ALL=C awk 'BEGIN {
+    srand(1)
+    for (i = 0; i < 96; i++) {
+        top = int(rand() * 12); r = rand()
+        for (y = 0; y < 16; y++)
+            for (x = 0; x < 16; x++) {
+                v = i % 2 ? y : x
+                on = v >= top && v < top + 5
+                printf "%c%c%c", 1 + int(120 * (on ? r : 1 - r)), 1 + int(120 * (on ? 1 - r : r)),
+                       on ? 110 : 10
+            }
+    }
+}' >body
+printf '\000\000\010\004\000\000\000\140\000\000\000\020\000\000\000\020\000\000\000\003' \
+    >bars-images-idx3-ubyte
+cat body >>bars-images-idx3-ubyte
+printf '\000\000\010\001\000\000\000\140' >bars-labels-idx1-ubyte
+LC_ALL=C awk 'BEGIN { for (i = 0; i < 96; i++) printf "%s", i % 2 ? "b" : "a" }' |
+    tr 'ab' '\000\001' >>bars-labels-idx1-ubyte
+bars="bars-images-idx3-ubyte"
+picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
+small="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
+# shellcheck disable=SC2086
+"$QKV" train vqgan --images $bars --valid-last 16 --split last --threads 1 --batch 8 $small \
+    --set n_embed=32 --perceptual 0 --adversarial 0 --steps 60 --lr 1e-3 --out codes --quiet \
+    2>notes || fail "train vqgan: $(cat notes)"
+# shellcheck disable=SC2086
+"$QKV" train vqgan --images $bars --valid-last 16 --split last --threads 1 --batch 8 $small \
+    --set n_embed=40 --size 8 --perceptual 0 --adversarial 0 --steps 2 --out other --quiet \
+    2>notes || fail "train vqgan: $(cat notes)"
+run="--vqgan codes --images $bars --valid-last 16 --split last --threads 1 --model nano --json"
+
+# Learns what the codes are like: better than counting neighbours.
+# shellcheck disable=SC2086
+"$QKV" train imagine $run --classes --views 3 --crop-pad 1 --steps 80 --batch 16 --out prior \
+    >answer 2>notes || fail "train imagine: $(cat notes)"
+grep -q '^qkv_prior, .*, 8 x 8 of 32 codes, which hang on their classes; 240 grids .*, 16 held' \
+    notes || fail "what it says: $(cat notes)"
+bigram=$(field bits_bigram answer)
+above "$bigram" "$(field bits_per_code answer)" || fail "neighbours tell more: $(cat answer)"
+"$QKV" eval prior --json >again 2>notes || fail "eval: $(cat notes)"
+[ "$(field bits_per_code again)" = "$(field bits_per_code answer)" ] ||
+    fail "eval: $(cat again), not $(cat answer)"
+[ "$(field bits_bigram again)" = "$bigram" ] || fail "eval: $(cat again), not $(cat answer)"
+[ "$(field codes again)" = 1024 ] || fail "eval: $(cat again)"
+"$QKV" eval prior --file $bars --json >again 2>notes || fail "eval of a file: $(cat notes)"
+[ "$(field codes again)" = 6144 ] || fail "eval of a file: $(cat again)"
+
+# Draws: the same seed, the same pictures; what is kept of a picture is as its codes have it.
+"$QKV" imagine prior --count 5 --seed 3 --json --out a.png >answer 2>notes ||
+    fail "imagine: $(cat notes)"
+[ "$(field count answer)" = 5 ] || fail "imagine: $(cat answer)"
+"$QKV" imagine prior --count 5 --seed 3 --out b.png 2>notes || fail "imagine: $(cat notes)"
+cmp a.png b.png || fail "the same seed, other pictures"
+"$QKV" imagine prior --count 5 --seed 4 --out c.png 2>notes || fail "imagine: $(cat notes)"
+cmp a.png c.png >/dev/null && fail "another seed, the same pictures"
+"$QKV" imagine prior --count 1 --class 1 --complete "$picture" --keep 0.5 --json --out half.png \
+    >answer 2>notes || fail "imagine --complete: $(cat notes)"
+"$QKV" imagine prior --count 1 --class 1 --complete "$picture" --keep 0.99 --temperature 0 \
+    --json --out most.png >most 2>notes || fail "imagine --keep: $(cat notes)"
+first() { sed 's/.*"codes": \[\[//' "$1" | cut -d, -f1-32; }
+[ "$(first answer)" = "$(first most)" ] || fail "what is kept: $(cat answer), $(cat most)"
+"$QKV" imagine prior --count 2 --width 24 --height 20 --json --out wide.png >answer 2>notes ||
+    fail "imagine --width: $(cat notes)"
+[ "$(field rows answer),$(field columns answer)" = 10,12 ] || fail "imagine --width: $(cat answer)"
+"$QKV" imagine prior --count 2 --show-next 4 --at 3,2 --out next.png >answer 2>notes ||
+    fail "imagine --show-next: $(cat notes)"
+[ "$(grep -c '^row 3, column 2:  [0-9.]*% [0-9]*  [0-9.]*% ' answer)" = 2 ] ||
+    fail "imagine --show-next: $(cat answer)"
+
+# On the codes of another model. A run that stops and goes on ends with the same bits.
+more="--condition-vqgan other --pkeep 0.9 --steps 24 --save-every 2"
+# shellcheck disable=SC2086
+"$QKV" train imagine $run $more --out d >answer 2>notes || fail "train: $(cat notes)"
+grep -q 'of 40 codes, which hang on other codes' notes || fail "what it says: $(cat notes)"
+# shellcheck disable=SC2086
+"$QKV" train imagine $run $more --out e >answer 2>notes &
+child=$!
+while kill -0 $child 2>/dev/null && ! [ -s e/train/state.safetensors ]; do sleep 0.05; done
+kill -INT $child 2>/dev/null
+wait $child
+# shellcheck disable=SC2086
+"$QKV" train imagine $run $more --out e --resume >answer 2>notes || fail "resume: $(cat notes)"
+cmp d/model.safetensors e/model.safetensors || fail "stop and resume: other bits"
+"$QKV" imagine d --count 2 --condition "$picture" --out f.png 2>notes ||
+    fail "imagine --condition: $(cat notes)"
+# shellcheck disable=SC2086
+"$QKV" train imagine $run --condition-vqgan other --init d --steps 2 --out g >answer 2>notes ||
+    fail "train --init: $(cat notes)"
+
+# What cannot be.
+mkdir alone
+cp prior/config.json prior/model.safetensors alone
+# shellcheck disable=SC2086
+{
+    refused 1 'no preset "giant"' train imagine $run --model giant --out new --quiet
+    refused 1 'one of them expected' train imagine $run --classes --condition-vqgan other \
+        --out new --quiet
+    refused 1 'multiples of 2 expected' train imagine $run --size 15 --out new --quiet
+    refused 1 'no codes for pictures' train imagine $run --vqgan prior --out new --quiet
+    refused 1 'after 1 tokens expected' train imagine $run --init d --out new --quiet
+    refused 2 'pkeep' train imagine $run --pkeep 0 --out new
+}
+[ ! -e new ] || fail "something was written"
+refused 1 'alone/vqgan' imagine alone --out o.png
+refused 1 'imagines no pictures' imagine codes --out o.png
+refused 1 'knows no "9"; "0", say' imagine prior --class 9 --out o.png
+refused 1 'knows no classes' imagine d --class 1 --condition "$picture" --out o.png
+refused 1 'those of this model hang on one' imagine d --out o.png
+refused 1 'hang on no other' imagine prior --condition "$picture" --out o.png
+refused 1 'multiples of 2' imagine prior --width 25 --out o.png
+refused 1 'at least the trained 8' imagine prior --width 14 --out o.png
+refused 1 'from 0,0 to 7,7' imagine prior --show-next 3 --at 8,0 --out o.png
+refused 1 'answer' imagine prior --complete answer --out o.png
+refused 2 '--out' imagine prior
+[ ! -e o.png ] || fail "something was written"
+printf '1,2\n' >prior/train/valid.npy
+refused 1 'valid.npy' eval prior
+exit $failed
