@@ -19,7 +19,7 @@ import time
 import torch
 import transformers
 
-from check_transformers import bert, judge, lm, mae, marian, named, vit
+from check_transformers import bert, judge, lm, mae, marian, named, taming, vit
 
 # Every part: name, what it checks, in which function.
 PARTS = [
@@ -35,6 +35,8 @@ PARTS = [
     ("mae-made", "masked autoencoders, small and base", mae.made),
     ("timm", "timm's names, both ways (needs timm)", named.timms),
     ("mae-named", "names of facebookresearch/mae, both ways", named.maes),
+    ("taming", "taming-transformers' own code, both ways (its folder in PYTHONPATH)",
+     taming.all_of_it),
 ]
 
 

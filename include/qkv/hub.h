@@ -29,6 +29,8 @@ qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir);
 typedef struct {
     qkv_store store;    /* F32, F16 or BF16; QKV_STORE_NONE: F32                       F32 */
     size_t shard_bytes; /* 0: one file                                                   0 */
+    qkv_model *vqgan, *condition; /* qkv_hub_export of a prior: the VQGAN whose codes it knows, and
+                                     the one whose codes stand before them, to go with it NULL */
 } qkv_hub_save_options;
 qkv_hub_save_options qkv_hub_save_defaults(void);
 
@@ -36,7 +38,7 @@ qkv_hub_save_options qkv_hub_save_defaults(void);
  * wants pictures) and the weights, each atomically; makes the directory. options may be NULL. */
 qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_options *options);
 
-/* ---- files of other libraries: timm's names, or facebookresearch/mae's ------------------ */
+/* ---- files of other libraries: timm, facebookresearch/mae, taming-transformers, VGG16 ---- */
 
 /* What shapes do not tell. Zeroed: the defaults. */
 typedef struct {
@@ -44,19 +46,29 @@ typedef struct {
     bool skip_objects;    /* of a PyTorch file: leave out objects of unknown classes     false */
     size_t heads;         /* 0: the width over 64                                            0 */
     size_t decoder_heads; /* 0: the decoder's width over 32                                  0 */
-    double norm_eps;      /* 0: 1e-6, as both libraries have it                              0 */
+    double norm_eps;      /* 0: 1e-6, as both libraries of ViTs have it                      0 */
     bool norm_pix;        /* it learnt each patch less its mean, over its deviation      false */
+    size_t side;          /* of the pictures that a VQGAN learnt from; 0: 256                0 */
+    const char *distance; /* file with the weights of LPIPS' distance (lin0.model.1.weight),
+                             where the other holds VGG16 alone                            NULL */
+    const char *part;     /* of a prior's file: instead the VQGAN that stands beneath that name,
+                             "first_stage_model" or "cond_stage_model"                    NULL */
+    size_t before;        /* tokens before a prior's codes; 0: half its positions, where they are
+                             twice a square, else 1                                          0 */
+    size_t *left_out;     /* set: tensors that are no part of the VQGAN, prior or VGG16   NULL */
 } qkv_hub_import_options;
 
 /* The model in a .safetensors file, or in one that PyTorch saved, whose tensors have such names: a
  * vit (without a head in the file: of two classes, all zeros), or a vit_mae when there is a
- * decoder. QKV_OK and *out NULL: other names. options may be NULL. */
+ * decoder; a qkv_prior, a qkv_vqgan, with or without its discriminator, or the qkv_perceptual of
+ * LPIPS. QKV_OK and *out NULL: other names. options may be NULL. */
 qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
                           const qkv_hub_import_options *options);
 
 /* Writes the weights of a vit or vit_mae with such names, as a .safetensors file or, when path ends
- * in .pth, as {"model": ..} for torch.load, at most 2 GiB. Heads and norm_eps have no place there.
- * QKV_E_UNSUPPORTED for other models. options may be NULL. */
+ * in .pth, as {"model": ..} for torch.load; those of a qkv_vqgan or qkv_prior as {"state_dict": ..}
+ * for torch.load. At most 2 GiB of the latter. Heads, norm_eps and the pictures' side have no place
+ * there. QKV_E_UNSUPPORTED for other models. options may be NULL. */
 qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_options *options);
 
 /* ---- how a directory says that its model is to be searched ------------------------------ */

@@ -1,89 +1,99 @@
 /* foreign.c - models out of files with other libraries' names, and into them. Such a file has no
- * configuration: it is derived from shapes, as far as they tell. */
+ * configuration: it is derived from shapes, as far as they tell. Here are files of timm and of
+ * facebookresearch/mae, and what all have in common; taming.c has the others. */
+#include "hub/foreign.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/hub.h"
 #include "io/file.h"
-#include "io/pytorch.h"
 #include "model/model.h"
+#include "qkv/gpt.h"
 #include "qkv/mae.h"
+#include "qkv/vqgan.h"
 
-enum { NAME = 512, HEAD_WIDTH = 64, DECODER_HEAD_WIDTH = 32, BILINEAR = 2, BICUBIC };
+enum { NAME = QKV__FOREIGN_NAME, HEAD_WIDTH = 64, DECODER_HEAD_WIDTH = 32, BILINEAR = 2,
+       BICUBIC };
 static const double NORM_EPS = 1e-6, INIT_RANGE = 0.02;
-
-typedef struct {
-    qkv_context *ctx;
-    const char *path;
-    qkv__pytorch *pytorch; /* what tensors is a view of, or NULL */
-    qkv_safetensors *tensors;
-    char under[NAME]; /* stands before every name of the model */
-    size_t numbers;   /* of all tensors */
-} foreign;
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static bool ends_in(const char *text, const char *end)
+static bool ends_in(const char *text, size_t n, const char *end)
 {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
+    size_t m = strlen(end);
+    return n >= m && memcmp(text + n - m, end, m) == 0;
 }
 
-static qkv_status open_file(foreign *f, const qkv_hub_import_options *o)
+qkv_status qkv__foreign_open(qkv__foreign *f, const qkv_hub_import_options *o)
 {
-    if (ends_in(f->path, ".safetensors"))
-        return qkv_safetensors_open(&f->tensors, f->ctx, f->path);
-    qkv__pytorch_options options = {.under = o->under, .skip_objects = o->skip_objects};
-    qkv_status status = qkv__pytorch_open(&f->pytorch, f->ctx, f->path, &options);
-    return status ? status : qkv__pytorch_view(&f->tensors, f->pytorch);
+    qkv_status status;
+    if (ends_in(f->path, strlen(f->path), ".safetensors")) {
+        status = qkv_safetensors_open(&f->tensors, f->ctx, f->path);
+    } else {
+        qkv__pytorch_options options = {.under = o->under, .skip_objects = o->skip_objects};
+        status = qkv__pytorch_open(&f->pytorch, f->ctx, f->path, &options);
+        if (!status)
+            status = qkv__pytorch_view(&f->tensors, f->pytorch);
+    }
+    for (size_t i = 0; !status && i < qkv_safetensors_count(f->tensors); i++)
+        f->numbers += qkv_safetensors_at(f->tensors, i)->count;
+    return status;
 }
 
-static void close_file(foreign *f)
+void qkv__foreign_close(qkv__foreign *f)
 {
     qkv_safetensors_close(f->tensors);
     qkv__pytorch_close(f->pytorch);
 }
 
-/* The model's tensor of that name, or NULL. */
-static const qkv_safetensor *find(const foreign *f, const char *name)
+const qkv_safetensor *qkv__foreign_tensor(const qkv__foreign *f, const char *name)
 {
     char whole[2 * NAME];
     snprintf(whole, sizeof whole, "%s%s", f->under, name);
     return qkv_safetensors_find(f->tensors, whole);
 }
 
-/* Finds what stands before the names; *known is false when they are of no such model. */
-static qkv_status recognise(foreign *f, const char *under, bool *known)
+/* Whether the n bytes are a place that names stand beneath: whole words, with a dot behind. */
+static bool is_place(const char *name, size_t n, const char *within, const char *part)
 {
-    static const char end[] = "patch_embed.proj.weight";
-    size_t beneath = under && !f->pytorch ? strlen(under) : 0;
-    *known = false;
+    size_t m = within ? strlen(within) : 0, k = part ? strlen(part) + 1 : 0;
+    if ((n && name[n - 1] != '.') ||
+        (m && (n <= m || strncmp(name, within, m) != 0 || name[m] != '.')))
+        return false;
+    return !k || (n >= k && strncmp(name + n - k, part, k - 1) == 0 &&
+                  (n == k || name[n - k - 1] == '.'));
+}
+
+qkv_status qkv__foreign_find(qkv__foreign *f, const char *end, const char *beside,
+                             const char *within, const char *part, bool *found)
+{
+    char place[NAME];
+    *found = false;
+    f->under[0] = 0;
     for (size_t i = 0; i < qkv_safetensors_count(f->tensors); i++) {
-        const qkv_safetensor *t = qkv_safetensors_at(f->tensors, i);
-        size_t n = strlen(t->name);
-        f->numbers += t->count;
-        if (!ends_in(t->name, end) || n >= NAME)
+        const char *name = qkv_safetensors_at(f->tensors, i)->name;
+        size_t n = strlen(name);
+        if (n >= NAME || !ends_in(name, n, end))
             continue;
-        n -= sizeof end - 1;
-        if ((n && t->name[n - 1] != '.') ||
-            (beneath && (n < beneath || strncmp(t->name, under, beneath) != 0 ||
-                         t->name[beneath] != '.')))
+        n -= strlen(end);
+        if (!is_place(name, n, within, part))
             continue;
-        if (*known)
-            return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: two models, beneath \"%s\" and \"%.*s\": "
-                             "one must be named", f->path, f->under, (int)n, t->name);
-        snprintf(f->under, sizeof f->under, "%.*s", (int)n, t->name);
-        *known = find(f, "blocks.0.attn.qkv.weight") != NULL;
+        snprintf(place, sizeof place, "%.*s", (int)n, name);
+        if (*found)
+            return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: two models, beneath \"%s\" and \"%s\": "
+                             "one must be named", f->path, f->under, place);
+        snprintf(f->under, sizeof f->under, "%s", place);
+        *found = qkv__foreign_tensor(f, beside) != NULL;
     }
     return QKV_OK;
 }
 
-/* ---- the configuration ---------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------ */
 
-/* shape[i] of the model's tensor, which must be there with ndim axes, none of them 0. */
-static qkv_status measure(const foreign *f, const char *name, int ndim, int axis, size_t *out)
+qkv_status qkv__foreign_measure(const qkv__foreign *f, const char *name, int ndim, int axis,
+                                size_t *out)
 {
-    const qkv_safetensor *t = find(f, name);
+    const qkv_safetensor *t = qkv__foreign_tensor(f, name);
     if (!t || t->ndim != ndim || t->count == 0)
         return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%s%s\": expected %d axes, found %s",
                          f->path, f->under, name, ndim, t ? "another shape" : "no such tensor");
@@ -91,19 +101,19 @@ static qkv_status measure(const foreign *f, const char *name, int ndim, int axis
     return QKV_OK;
 }
 
-/* How many blocks there are, of that name. */
-static size_t count_blocks(const foreign *f, const char *stem)
+size_t qkv__foreign_count(const qkv__foreign *f, const char *stem, size_t first, size_t step,
+                          const char *end)
 {
-    char name[64];
+    char name[NAME];
     for (size_t n = 0;; n++) {
-        snprintf(name, sizeof name, "%s.%zu.norm1.weight", stem, n);
-        if (!find(f, name))
+        snprintf(name, sizeof name, "%s.%zu.%s", stem, first + n * step, end);
+        if (!qkv__foreign_tensor(f, name))
             return n;
     }
 }
 
-static qkv_status choose_heads(const foreign *f, size_t width, size_t head, const char *key,
-                               size_t given, size_t *out)
+qkv_status qkv__foreign_heads(const qkv__foreign *f, size_t width, size_t head, const char *key,
+                              size_t given, size_t *out)
 {
     *out = given ? given : width / head;
     if (*out && width % *out == 0 && (given || width % head == 0))
@@ -115,19 +125,32 @@ static qkv_status choose_heads(const foreign *f, size_t width, size_t head, cons
                      "no multiple of %zu: it must be given", f->path, key, width, head);
 }
 
-static qkv_status derive_trunk(const foreign *f, const qkv_hub_import_options *o,
+qkv_status qkv__foreign_make(qkv_model **out, const qkv__foreign *f, const qkv_model_type *type,
+                             const void *config)
+{
+    double numbers = type->numbers(type, config);
+    if (numbers > (double)f->numbers)
+        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: shapes of a model of %.0f numbers or more, "
+                         "the file has %zu", f->path, numbers, f->numbers);
+    return qkv_model_create(out, f->ctx, type, config) ? qkv__fail_prefix(f->ctx, f->path)
+                                                       : QKV_OK;
+}
+
+/* ---- timm's Vision Transformer, facebookresearch/mae --------------------------------------- */
+
+static qkv_status derive_trunk(const qkv__foreign *f, const qkv_hub_import_options *o,
                                qkv_patches_config *c)
 {
     size_t rows = 0, side = 0;
-    qkv_status status = measure(f, "patch_embed.proj.weight", 4, 0, &c->width);
+    qkv_status status = qkv__foreign_measure(f, "patch_embed.proj.weight", 4, 0, &c->width);
     if (!status)
-        status = measure(f, "patch_embed.proj.weight", 4, 1, &c->channels);
+        status = qkv__foreign_measure(f, "patch_embed.proj.weight", 4, 1, &c->channels);
     if (!status)
-        status = measure(f, "patch_embed.proj.weight", 4, 2, &c->patch);
+        status = qkv__foreign_measure(f, "patch_embed.proj.weight", 4, 2, &c->patch);
     if (!status)
-        status = measure(f, "pos_embed", 3, 1, &rows);
+        status = qkv__foreign_measure(f, "pos_embed", 3, 1, &rows);
     if (!status)
-        status = measure(f, "blocks.0.mlp.fc1.weight", 2, 0, &c->ff_width);
+        status = qkv__foreign_measure(f, "blocks.0.mlp.fc1.weight", 2, 0, &c->ff_width);
     if (status)
         return status;
     while ((side + 1) * (side + 1) < rows)
@@ -138,28 +161,27 @@ static qkv_status derive_trunk(const foreign *f, const qkv_hub_import_options *o
                          rows);
     if (!qkv__mul_size(side, c->patch, &c->image))
         return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: patches of %zu pixels", f->path, c->patch);
-    c->layers = count_blocks(f, "blocks");
-    c->qkv_bias = find(f, "blocks.0.attn.qkv.bias") != NULL;
+    c->layers = qkv__foreign_count(f, "blocks", 0, 1, "norm1.weight");
+    c->qkv_bias = qkv__foreign_tensor(f, "blocks.0.attn.qkv.bias") != NULL;
     c->norm_eps = o->norm_eps > 0 ? o->norm_eps : NORM_EPS;
     c->init_range = INIT_RANGE;
-    return choose_heads(f, c->width, HEAD_WIDTH, "num_attention_heads", o->heads, &c->heads);
+    return qkv__foreign_heads(f, c->width, HEAD_WIDTH, "num_attention_heads", o->heads, &c->heads);
 }
 
-static qkv_status derive_decoder(const foreign *f, const qkv_hub_import_options *o,
+static qkv_status derive_decoder(const qkv__foreign *f, const qkv_hub_import_options *o,
                                  qkv_mae_config *c)
 {
-    qkv_status status = measure(f, "decoder_embed.weight", 2, 0, &c->decoder_width);
+    qkv_status status = qkv__foreign_measure(f, "decoder_embed.weight", 2, 0, &c->decoder_width);
     if (!status)
-        status = measure(f, "decoder_blocks.0.mlp.fc1.weight", 2, 0, &c->decoder_ff_width);
+        status = qkv__foreign_measure(f, "decoder_blocks.0.mlp.fc1.weight", 2, 0,
+                                      &c->decoder_ff_width);
     if (status)
         return status;
-    c->decoder_layers = count_blocks(f, "decoder_blocks");
+    c->decoder_layers = qkv__foreign_count(f, "decoder_blocks", 0, 1, "norm1.weight");
     c->norm_pix = o->norm_pix;
-    return choose_heads(f, c->decoder_width, DECODER_HEAD_WIDTH, "decoder_num_attention_heads",
-                        o->decoder_heads, &c->decoder_heads);
+    return qkv__foreign_heads(f, c->decoder_width, DECODER_HEAD_WIDTH,
+                              "decoder_num_attention_heads", o->decoder_heads, &c->decoder_heads);
 }
-
-/* ---- the model ------------------------------------------------------------------------------ */
 
 /* As many numbers as the picture has channels; absent: they stay. */
 static qkv_status read_channels(const qkv__json *j, const char *key, double least, size_t count,
@@ -180,7 +202,7 @@ static qkv_status read_channels(const qkv__json *j, const char *key, double leas
 }
 
 /* timm's own config.json beside the file says how that model wants pictures. */
-static qkv_status read_neighbour(const foreign *f, const char *path, qkv_picture_format *p)
+static qkv_status read_neighbour(const qkv__foreign *f, const char *path, qkv_picture_format *p)
 {
     qkv__json root, j;
     const char *filter = "bicubic";
@@ -202,7 +224,7 @@ static qkv_status read_neighbour(const foreign *f, const char *path, qkv_picture
 }
 
 /* What either library does to pictures, unless a model of it says otherwise. */
-static qkv_status set_pictures(const foreign *f, qkv_model *m, const qkv_patches_config *c)
+static qkv_status set_pictures(const qkv__foreign *f, qkv_model *m, const qkv_patches_config *c)
 {
     static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
     qkv_picture_format p = {.height = c->image, .width = c->image, .resample = BICUBIC,
@@ -227,20 +249,17 @@ static qkv_status set_pictures(const foreign *f, qkv_model *m, const qkv_patches
     return status;
 }
 
-static qkv_status make(qkv_model **out, const foreign *f, const qkv_model_type *type,
-                       const void *config)
+static qkv_status make_patches(qkv_model **out, const qkv__foreign *f, const qkv_model_type *type,
+                               const void *config)
 {
-    double numbers = type->numbers(type, config);
-    if (numbers > (double)f->numbers)
-        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: shapes of a model of %.0f numbers or more, "
-                         "the file has %zu", f->path, numbers, f->numbers);
-    qkv_status status = qkv_model_create(out, f->ctx, type, config);
+    qkv_status status = qkv__foreign_make(out, f, type, config);
     return status ? status : qkv__hub_read_named(*out, f->tensors, f->under);
 }
 
-static qkv_status import(qkv_model **out, const foreign *f, const qkv_hub_import_options *o)
+static qkv_status import_patches(qkv_model **out, const qkv__foreign *f,
+                                 const qkv_hub_import_options *o)
 {
-    bool mae = find(f, "decoder_embed.weight") != NULL;
+    bool mae = qkv__foreign_tensor(f, "decoder_embed.weight") != NULL;
     qkv_vit_config vit;
     qkv_mae_config full;
     qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &vit);
@@ -249,26 +268,32 @@ static qkv_status import(qkv_model **out, const foreign *f, const qkv_hub_import
     qkv_status status = derive_trunk(f, o, trunk);
     if (!status && mae)
         status = derive_decoder(f, o, &full);
-    if (!status && !mae && find(f, "head.weight"))
-        status = measure(f, "head.weight", 2, 0, &vit.classes);
+    if (!status && !mae && qkv__foreign_tensor(f, "head.weight"))
+        status = qkv__foreign_measure(f, "head.weight", 2, 0, &vit.classes);
     if (!status)
-        status = mae ? make(out, f, &qkv_mae_type, &full) : make(out, f, &qkv_vit_type, &vit);
+        status = mae ? make_patches(out, f, &qkv_mae_type, &full)
+                     : make_patches(out, f, &qkv_vit_type, &vit);
     return status ? status : set_pictures(f, *out, trunk);
 }
+
+/* ---- public --------------------------------------------------------------------------------- */
 
 qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
                           const qkv_hub_import_options *options)
 {
     qkv_hub_import_options o = options ? *options : (qkv_hub_import_options){0};
-    foreign f = {.ctx = ctx, .path = path};
-    bool known = false;
+    qkv__foreign f = {.ctx = ctx, .path = path};
+    bool patches = false;
     *out = NULL;
-    qkv_status status = open_file(&f, &o);
+    qkv_status status = qkv__foreign_open(&f, &o);
+    if (f.pytorch)
+        o.under = NULL; /* names are without it already */
     if (!status)
-        status = recognise(&f, o.under, &known);
-    if (!status && known)
-        status = import(out, &f, &o);
-    close_file(&f);
+        status = qkv__foreign_find(&f, "patch_embed.proj.weight", "blocks.0.attn.qkv.weight",
+                                   o.under, NULL, &patches);
+    if (!status)
+        status = patches ? import_patches(out, &f, &o) : qkv__taming_import(out, &f, &o);
+    qkv__foreign_close(&f);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;
@@ -278,12 +303,16 @@ qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
 
 qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_options *options)
 {
+    static const qkv_model_type *const known[] = {&qkv_vit_type, &qkv_mae_type, &qkv_vqgan_type,
+                                                  &qkv_prior_type};
     qkv_hub_save_options o = options ? *options : qkv_hub_save_defaults();
     const qkv_model_type *type = qkv_model_type_of(m);
-    if (type != &qkv_vit_type && type != &qkv_mae_type)
-        return qkv__fail(qkv_model_context(m), QKV_E_UNSUPPORTED, "other libraries' names are "
-                         "known for vit and vit_mae, not for %s", qkv_model_type_name(type));
     if (!o.store)
         o.store = QKV_STORE_F32;
-    return qkv__hub_write_named(m, path, &o);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (type == known[i])
+            return qkv__hub_write_named(m, path, &o);
+    return qkv__fail(qkv_model_context(m), QKV_E_UNSUPPORTED, "other libraries' names are known "
+                     "for vit, vit_mae, qkv_vqgan and qkv_prior, not for %s",
+                     qkv_model_type_name(type));
 }

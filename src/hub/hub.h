@@ -35,8 +35,13 @@ qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_s
 qkv_status qkv__hub_read_named(qkv_model *m, const qkv_safetensors *file, const char *under);
 qkv_status qkv__hub_write_named(qkv_model *m, const char *path, const qkv_hub_save_options *o);
 
+/* Fills the row from the file's tensor of that name, which must have its shape. */
+qkv_status qkv__hub_read_row(const qkv_row *row, qkv_context *ctx, const qkv_safetensors *file,
+                             const char *name);
+
 /* names.c: the model's rows as other libraries have them: their names, each behind `under`, and
- * query, key and value as one tensor. Rows that those do not have are not visited. */
+ * query, key and value of a vit or vit_mae as one tensor. Rows that those do not have are not
+ * visited. */
 qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_row_fn *fn, void *user);
 
 #endif

@@ -1,9 +1,11 @@
 /* names.c - names that other libraries give to tensors of the models of pictures: timm, and
- * facebookresearch/mae, which is written upon it. One table serves both. */
+ * facebookresearch/mae, which is written upon it. One table serves both. The names that
+ * taming-transformers gives are those that its models have here too. */
 #include <stdio.h>
 #include <string.h>
 
 #include "hub/hub.h"
+#include "qkv/mae.h"
 
 /* A beginning of a name: ours, which is Hugging Face's, and the other library's. */
 typedef struct {
@@ -91,8 +93,20 @@ static qkv_status visit_row(void *user, const qkv_row *row)
     return v->fn(v->user, &theirs);
 }
 
+static qkv_status visit_same_row(void *user, const qkv_row *row)
+{
+    visitor *v = user;
+    char name[512];
+    qkv_row theirs = *row;
+    (void)snprintf(name, sizeof name, "%s%s", v->under, row->name);
+    theirs.name = name;
+    return v->fn(v->user, &theirs);
+}
+
 qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_row_fn *fn, void *user)
 {
+    const qkv_model_type *type = qkv_model_type_of(m);
+    bool other = type == &qkv_vit_type || type == &qkv_mae_type;
     visitor v = {under, fn, user};
-    return qkv_model_visit(m, visit_row, &v);
+    return qkv_model_visit(m, other ? visit_row : visit_same_row, &v);
 }

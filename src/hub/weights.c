@@ -5,6 +5,10 @@
 #include "hub/hub.h"
 #include "io/file.h"
 #include "io/pytorch.h"
+#include "qkv/gpt.h"
+#include "qkv/vqgan.h"
+
+enum { MASK_AXES = 4, STAGES = 3 };
 
 static size_t row_count(const qkv_row *row)
 {
@@ -115,20 +119,37 @@ static bool integral(qkv_store store)
     return !floating(store) && store != QKV_STORE_NONE && store != QKV_STORE_OTHER;
 }
 
-static qkv_status read_region(loader *l, const qkv_row *row, const qkv_safetensor *t)
+static qkv_status read_region(const qkv_row *row, qkv_context *ctx, const qkv_safetensors *file,
+                              const qkv_safetensor *t)
 {
     qkv_real *region = qkv_param_data(row->param) + row->offset;
     size_t count = row_count(row), stride[QKV_MAX_DIMS];
     if (in_order(row))
-        return qkv_safetensors_read(l->file, t, 0, count, region);
-    qkv_real *whole = qkv__malloc(l->ctx, count * sizeof *whole);
+        return qkv_safetensors_read(file, t, 0, count, region);
+    qkv_real *whole = qkv__malloc(ctx, count * sizeof *whole);
     if (!whole)
         return QKV_E_MEMORY;
-    qkv_status status = qkv_safetensors_read(l->file, t, 0, count, whole);
+    qkv_status status = qkv_safetensors_read(file, t, 0, count, whole);
     region_strides(row, stride);
     for (size_t e = 0; e < count && !status; e++)
         region[region_index(row, stride, e)] = whole[e];
-    qkv__free(l->ctx, whole);
+    qkv__free(ctx, whole);
+    return status;
+}
+
+qkv_status qkv__hub_read_row(const qkv_row *row, qkv_context *ctx, const qkv_safetensors *file,
+                             const char *name)
+{
+    const qkv_safetensor *t = NULL;
+    qkv_status status = qkv_safetensors_get(file, name, row->ndim, row->shape, &t);
+    if (!status && !(row->integer ? integral(t->store) : floating(t->store)))
+        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s, found %s", t->file,
+                           t->name, row->integer ? "I64, I32 or another integer"
+                                                 : "F32, F16, BF16 or F64", t->dtype);
+    if (!status)
+        status = read_region(row, ctx, file, t);
+    if (!status)
+        qkv_param_touch(row->param);
     return status;
 }
 
@@ -147,18 +168,7 @@ static qkv_status load_row(void *user, const qkv_row *row)
         return QKV_OK;
     if (!t && may_lack(l, row->name))
         return QKV_OK;
-    const qkv_safetensor *same = NULL;
-    qkv_status status = qkv_safetensors_get(l->file, t ? t->name : row->name, row->ndim,
-                                            row->shape, &same);
-    if (!status && !(row->integer ? integral(same->store) : floating(same->store)))
-        status = qkv__fail(l->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s, found %s",
-                           same->file, same->name, row->integer ? "I64, I32 or another integer"
-                                                                : "F32, F16, BF16 or F64",
-                           same->dtype);
-    if (!status)
-        status = read_region(l, row, same);
-    if (!status)
-        qkv_param_touch(row->param);
+    qkv_status status = qkv__hub_read_row(row, l->ctx, l->file, t ? t->name : row->name);
     l->matched += !status;
     return status;
 }
@@ -230,16 +240,29 @@ typedef struct {
 
 typedef struct {
     qkv_context *ctx;
+    qkv_model *models[STAGES]; /* the first, and those that go with it or NULL */
+    bool named;                /* with another library's names */
     qkv_safetensors_entry *entries;
     kept_row *rows;
     size_t count, room;
     qkv_store store;
 } saver;
 
+/* A buffer that says who attends to whom: other libraries keep it, for us it means nothing. */
+static bool is_mask(const saver *s, const qkv_row *row)
+{
+    return s->named && row->kind == QKV_ROW_IGNORED && row->ndim == MASK_AXES;
+}
+
+static bool is_written(const saver *s, const qkv_row *row)
+{
+    return row->kind == QKV_ROW_PARAM || row->kind == QKV_ROW_FIXED || is_mask(s, row);
+}
+
 static qkv_status count_row(void *user, const qkv_row *row)
 {
     saver *s = user;
-    s->room += row->kind == QKV_ROW_PARAM || row->kind == QKV_ROW_FIXED;
+    s->room += is_written(s, row);
     return QKV_OK;
 }
 
@@ -263,10 +286,20 @@ static qkv_status fill_integers(void *user, size_t begin, size_t count, void *ou
     return QKV_OK;
 }
 
+/* (1, 1, T, T): 1 where a row attends to a column. */
+static qkv_status fill_mask(void *user, size_t begin, size_t count, qkv_real *out)
+{
+    const kept_row *k = user;
+    size_t T = k->row.shape[MASK_AXES - 1];
+    for (size_t i = 0; i < count; i++)
+        out[i] = (begin + i) % T <= (begin + i) / T;
+    return QKV_OK;
+}
+
 static qkv_status add_row(void *user, const qkv_row *row)
 {
     saver *s = user;
-    if (row->kind != QKV_ROW_PARAM && row->kind != QKV_ROW_FIXED)
+    if (!is_written(s, row))
         return QKV_OK;
     kept_row *k = &s->rows[s->count];
     k->row = *row;
@@ -278,6 +311,9 @@ static qkv_status add_row(void *user, const qkv_row *row)
         e->store = QKV_STORE_I64;
         e->fill_raw = fill_integers;
         e->user = k;
+    } else if (is_mask(s, row)) {
+        e->fill = fill_mask;
+        e->user = k;
     } else if (in_order(row)) {
         e->data = qkv_param_data(row->param) + row->offset;
     } else {
@@ -287,9 +323,17 @@ static qkv_status add_row(void *user, const qkv_row *row)
     return e->name ? QKV_OK : QKV_E_MEMORY;
 }
 
-static qkv_status visit_all(qkv_model *m, bool named, qkv_row_fn *fn, saver *s)
+/* The others' names stand where a prior of taming-transformers has its VQGANs. */
+static qkv_status visit_all(saver *s, qkv_row_fn *fn)
 {
-    return named ? qkv__hub_visit_named(m, "", fn, s) : qkv_model_visit(m, fn, s);
+    static const char *const under[STAGES] = {"", "first_stage_model.", "cond_stage_model."};
+    qkv_status status = QKV_OK;
+    if (!s->named)
+        return qkv_model_visit(s->models[0], fn, s);
+    for (size_t i = 0; i < STAGES && !status; i++)
+        if (s->models[i])
+            status = qkv__hub_visit_named(s->models[i], under[i], fn, s);
+    return status;
 }
 
 static bool ends_in_pth(const char *path)
@@ -298,38 +342,51 @@ static bool ends_in_pth(const char *path)
     return n > 4 && strcmp(path + n - 4, ".pth") == 0;
 }
 
-static qkv_status write_file(qkv_model *m, const char *path, const qkv_hub_save_options *o,
-                             bool named)
+/* The key of a PyTorch file that its library reads; NULL: a .safetensors file. */
+static const char *key_of(const saver *s, const char *path)
 {
-    saver s = {.ctx = qkv_model_context(m), .store = o->store};
-    qkv_status status = visit_all(m, named, count_row, &s);
-    s.entries = qkv__calloc(s.ctx, s.room + 1, sizeof *s.entries);
-    s.rows = qkv__calloc(s.ctx, s.room + 1, sizeof *s.rows);
-    if (!s.entries || !s.rows)
+    const qkv_model_type *type = qkv_model_type_of(s->models[0]);
+    if (!s->named)
+        return NULL;
+    if (type == &qkv_vqgan_type || type == &qkv_prior_type)
+        return "state_dict";
+    return ends_in_pth(path) ? "model" : NULL;
+}
+
+static qkv_status write_file(saver *s, const char *path, const qkv_hub_save_options *o)
+{
+    s->ctx = qkv_model_context(s->models[0]);
+    s->store = o->store;
+    qkv_status status = visit_all(s, count_row);
+    s->entries = qkv__calloc(s->ctx, s->room + 1, sizeof *s->entries);
+    s->rows = qkv__calloc(s->ctx, s->room + 1, sizeof *s->rows);
+    if (!s->entries || !s->rows)
         status = QKV_E_MEMORY;
     if (!status)
-        status = visit_all(m, named, add_row, &s);
+        status = visit_all(s, add_row);
+    const char *key = key_of(s, path);
     qkv_safetensors_options options = {.shard_bytes = o->shard_bytes};
     if (!status)
-        status = named && ends_in_pth(path)
-                     ? qkv__pytorch_write(s.ctx, path, "model", s.entries, s.count)
-                     : qkv_safetensors_save(s.ctx, path, s.entries, s.count, &options);
-    for (size_t i = 0; s.entries && i < s.count; i++)
-        qkv__free(s.ctx, (char *)(uintptr_t)s.entries[i].name);
-    qkv__free(s.ctx, s.rows);
-    qkv__free(s.ctx, s.entries);
+        status = key ? qkv__pytorch_write(s->ctx, path, key, s->entries, s->count)
+                     : qkv_safetensors_save(s->ctx, path, s->entries, s->count, &options);
+    for (size_t i = 0; s->entries && i < s->count; i++)
+        qkv__free(s->ctx, (char *)(uintptr_t)s->entries[i].name);
+    qkv__free(s->ctx, s->rows);
+    qkv__free(s->ctx, s->entries);
     return status;
 }
 
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o)
 {
+    saver s = {.models = {m}};
     char *path = qkv__path_join(qkv_model_context(m), dir, "model.safetensors");
-    qkv_status status = path ? write_file(m, path, o, false) : QKV_E_MEMORY;
+    qkv_status status = path ? write_file(&s, path, o) : QKV_E_MEMORY;
     qkv__free(qkv_model_context(m), path);
     return status;
 }
 
 qkv_status qkv__hub_write_named(qkv_model *m, const char *path, const qkv_hub_save_options *o)
 {
-    return write_file(m, path, o, true);
+    saver s = {.models = {m, o->vqgan, o->condition}, .named = true};
+    return write_file(&s, path, o);
 }

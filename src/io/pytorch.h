@@ -51,7 +51,7 @@ qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store 
 qkv_status qkv__pytorch_view(qkv_safetensors **out, const qkv__pytorch *p);
 
 /* Writes {under: {name: tensor}} to path, atomically, for torch.load. Entries are F32, F16 or BF16,
- * from data or fill. QKV_E_UNSUPPORTED beyond 2 GiB. */
+ * from data or fill, or I64 from fill_raw. QKV_E_UNSUPPORTED beyond 2 GiB. */
 qkv_status qkv__pytorch_write(qkv_context *ctx, const char *path, const char *under,
                               const qkv_safetensors_entry *entries, size_t count);
 

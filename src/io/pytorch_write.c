@@ -58,6 +58,7 @@ static void put_tensor(qkv__str *s, const qkv_safetensors_entry *e, size_t numbe
 {
     const char *type = e->store == QKV_STORE_F32   ? "Float"
                        : e->store == QKV_STORE_F16 ? "Half"
+                       : e->store == QKV_STORE_I64 ? "Long"
                                                    : "BFloat16";
     char key[24];
     (void)snprintf(key, sizeof key, "%zu", number);
@@ -113,6 +114,8 @@ static qkv_status take(archive *a, const qkv_safetensors_entry *e, size_t begin,
         *out = (const uint8_t *)e->raw + begin * qkv_store_bytes(e->store);
         return QKV_OK;
     }
+    if (e->fill_raw)
+        return e->fill_raw(e->user, begin, n, a->stored);
     qkv_status status = e->data ? QKV_OK : e->fill(e->user, begin, n, a->reals);
     if (!status && !qkv__store_write(a->stored, from, e->store, n))
         status = qkv__fail(a->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": F32, F16 or BF16 expected",

@@ -253,7 +253,9 @@ static qkv_status visit_prior(qkv_model *base, qkv_row_fn *fn, void *user)
         qkv__visit_norm(&v, "ln2", p->norm2_weight, p->norm2_bias, d);
         qkv__visit_dense(&v, "mlp.0", p->up_weight, p->up_bias, 0, ff, d, std);
         qkv__visit_dense(&v, "mlp.2", p->down_weight, p->down_bias, 0, d, ff, std);
-        qkv__visit_kind(&v, "attn.mask", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+        qkv_row mask = {.kind = QKV_ROW_IGNORED, .init = QKV_INIT_KEEP, .ndim = 4,
+                        .shape = {1, 1, c->positions, c->positions}, .perm = {0, 1, 2, 3}};
+        qkv__visit_row(&v, &mask, "attn.mask");
     }
     snprintf(v.name, sizeof v.name, "transformer.");
     qkv__visit_norm(&v, "ln_f", m->norm_weight, m->norm_bias, d);

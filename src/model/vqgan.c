@@ -7,7 +7,8 @@
 #include "tensor/param.h"
 #include "tensor/tape.h"
 
-enum { GROUPS = 32, WINDOW = 9 }; /* of channels, in every norm; pixels of 3 x 3 */
+enum { GROUPS = 32 };                    /* of channels, in every norm */
+enum { WINDOW = 9, JUDGE_WINDOW = 16 }; /* pixels of 3 x 3, of 4 x 4 */
 
 typedef struct {
     qkv_model base;
@@ -69,17 +70,21 @@ static qkv_status make(qkv_model *base)
     return fine ? qkv__params_status(ps) : qkv_context_status(base->ctx);
 }
 
-/* In the 3 x 3 windows of blocks alone. */
+/* In the windows of blocks, in and out of the halves, and in the discriminator's second layer: all
+ * that a field alone makes large. */
 static double numbers(const qkv_model_type *type, const void *config)
 {
     const qkv_vqgan_config *c = config;
+    double n = (double)c->channels, judge = (double)c->judge_channels;
     double sum = (double)c->codes * (double)c->code_width;
     (void)type;
     for (size_t i = 0; i < c->multiples.count; i++) {
-        double n = (double)c->channels * (double)c->multiples.item[i];
+        n = (double)c->channels * (double)c->multiples.item[i];
         sum += (double)c->blocks * 4 * WINDOW * n * n / (i ? 1 : 2);
     }
-    return sum;
+    sum += 2 * (double)c->z_channels * (WINDOW * n + (double)c->code_width);
+    sum += 2 * (double)c->colors * WINDOW * (double)c->channels;
+    return sum + (c->judge_layers ? 2 * JUDGE_WINDOW * judge * judge : 0);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */

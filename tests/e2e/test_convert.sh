@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_convert.sh - `qkv convert` of a PyTorch file: the directory loads as the model that the same
 # weights in safetensors are, in every number type and in shards; and models of pictures to the
-# names of timm and facebookresearch/mae and back.
+# names of timm, facebookresearch/mae and taming-transformers and back.
 set -eu
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT INT TERM
@@ -77,6 +77,33 @@ grep -q 'num_attention_heads is taken to be 1, hidden_size / 64' "$out/note" ||
     fail "$(cat "$out/note")"
 "$QKV" classify "$out/vit2" "$out/images-idx3-ubyte" --json >/dev/null || fail "classify vit2"
 
+# What PyTorch Lightning saved of a VQGAN, in either format; and back.
+taming=$QKV_SOURCE/tests/golden/taming
+"$QKV" convert "$taming/last.ckpt" "$out/vq" --skip-objects 2>"$out/note"
+grep -q '3 tensors of the file are no part of it' "$out/note" || fail "$(cat "$out/note")"
+grep -q 'resolution is taken to be 256' "$out/note" || fail "$(cat "$out/note")"
+convert "$taming/last-legacy.ckpt" "$out/vq2" --skip-objects --set resolution=64
+same vq2 vq
+grep -q '"resolution": 64' "$out/vq2/config.json" || fail "$(cat "$out/vq2/config.json")"
+convert "$out/vq" "$out/vq.ckpt" --to taming
+convert "$out/vq.ckpt" "$out/vq3"
+same vq3 vq
+convert "$out/vq" "$out/half.ckpt" --to taming --dtype f16
+convert "$out/half.ckpt" "$out/vq4" --dtype f16
+convert "$out/vq" "$out/vq5" --dtype f16
+same vq4 vq5
+"$QKV" encode "$out/vq3" "$QKV_SOURCE/tests/golden/images/type2-8bit.png" --out "$out/codes.npy" ||
+    fail "encode vq3"
+"$QKV" decode "$out/vq3" "$out/codes.npy" --out "$out/again.png" || fail "decode vq3"
+
+refused 1 'asks for __main__.ModelCheckpoint' "$taming/last.ckpt" "$out/x"
+refused 2 'is to be called otherwise' "$out/vq" "$out/x.safetensors" --to taming
+refused 1 'vit: --to taming writes a qkv_vqgan or qkv_prior, found a vit' "$out/vit" "$out/x" \
+    --to taming
+refused 1 'vq: --to timm writes a vit, found a qkv_vqgan' "$out/vq" "$out/x" --to timm
+refused 1 'vq.ckpt: the names of VGG16 (features.0.weight) expected' "$out/vq.ckpt" "$out/x" \
+    --lpips "$taming/last.ckpt"
+refused 2 'is no file' "$out/vq" "$out/x" --lpips "$taming/last.ckpt"
 refused 1 'vit: --to mae writes a vit_mae, found a vit' "$out/vit" "$out/x.safetensors" --to mae
 refused 1 'mae: --to timm writes a vit, found a vit_mae' "$out/mae" "$out/x.safetensors" --to timm
 refused 1 'timm.safetensors is there already' "$out/vit" "$out/timm.safetensors" --to timm
