@@ -1,4 +1,5 @@
-/* score.h - how good an answer is: BLEU and chrF of translations, accuracy and F1 of classes.
+/* score.h - how good an answer is: BLEU and chrF of translations, accuracy and F1 of classes,
+ * structural similarity of pictures, the Frechet distance of features.
  * Layer: data
  *
  * BLEU and chrF take pairs of lines one by one and can be asked for the score at any time:
@@ -92,6 +93,23 @@ double qkv_f1_macro(const int32_t *predicted, const int32_t *labels, size_t N, s
  * all 11 x 11 windows with Gaussian weights (deviation 1.5) and over the channels, 1 when they are
  * equal. NaN for pictures that no window fits into. */
 double qkv_ssim(const uint8_t *a, const uint8_t *b, size_t height, size_t width, size_t channels);
+
+/* ---- what a network makes of pictures ------------------------------------------------------- */
+
+/* The Frechet distance of two sets of rows, which are taken for Gaussians with their means m and
+ * covariances S (divided by one less than the rows there are):
+ *     |m0 - m1|^2 + tr(S0 + S1 - 2 (S0 S1)^(1/2))
+ * 0 for equal sets; which is first does not matter; few rows make it larger. Of the features that
+ * Inception-v3 has of pictures it is FID (Heusel et al. 2017), of another network's it is not. */
+typedef struct qkv_frechet qkv_frechet;
+
+/* width: numbers in a row, at most 4096. On failure *out is NULL. */
+qkv_status qkv_frechet_create(qkv_frechet **out, qkv_context *ctx, size_t width);
+/* rows: (n, width) more of the first set or of the second. */
+void qkv_frechet_add(qkv_frechet *f, bool second, const qkv_real *rows, size_t n);
+/* Of all rows so far. QKV_E_ARGUMENT: fewer than 2 in a set; QKV_E_NUMERIC: not all are finite. */
+qkv_status qkv_frechet_distance(const qkv_frechet *f, double *out);
+void qkv_frechet_destroy(qkv_frechet *f); /* NULL is allowed */
 
 QKV_END_DECLS
 #endif
