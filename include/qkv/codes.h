@@ -51,6 +51,20 @@ typedef struct {
 qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual, qkv_tape *t,
                               const qkv_pixels *pixels, size_t limit, qkv_codes_score *out);
 
+/* How decoded pictures look to a network beside the true ones, both of 8-bit values. */
+typedef struct {
+    double lpips;   /* mean of qkv_perceptual_distance */
+    double frechet; /* qkv_frechet_distance of what the network's last stage makes of them, the
+                       mean over its pixels: true pictures first */
+    size_t features; /* numbers of such a mean */
+    size_t pictures;
+} qkv_codes_likeness;
+
+/* looks: a qkv_perceptual; the model's pictures have 3 channels, and there are 2 at least. t is
+ * reset and used without recording. */
+qkv_status qkv_codes_compare(qkv_model *m, qkv_model *looks, qkv_tape *t,
+                             const qkv_pixels *pixels, qkv_codes_likeness *out);
+
 /* pictures (n, height, width, colors), sides multiples of qkv_vqgan_factor -> codes (n, height /
  * factor, width / factor); and back. The arrays are the caller's; t is reset and used without
  * recording. */

@@ -1,5 +1,6 @@
 /* looks.h - teaching a perceptual network what to look for, where there is no published one: the
- * classes of pictures or, where they have none, the colours that their grey versions had.
+ * classes of pictures or, where they have none, the colours that their grey versions had; judging
+ * it.
  * Layer: task */
 #ifndef QKV_LOOKS_H
 #define QKV_LOOKS_H
@@ -19,6 +20,24 @@ qkv_perceptual_config qkv_looks_config(size_t side, size_t classes);
  * On failure out->self is NULL. */
 qkv_status qkv_task_looks(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                           const qkv_augment_options *augment, uint64_t seed);
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+enum { QKV_LOOKS_STRENGTHS = 4 };
+extern const double qkv_looks_blurs[QKV_LOOKS_STRENGTHS];  /* a Gaussian's deviation, pixels */
+extern const double qkv_looks_noises[QKV_LOOKS_STRENGTHS]; /* deviation, values in [0, 1] */
+
+/* The share of the pictures that the network ranks: each change is further from the picture than
+ * the weaker ones, and the weakest is not the picture itself. */
+typedef struct {
+    double blur, noise;
+    size_t pictures;
+} qkv_looks_score;
+
+/* pixels: any pictures of 3 channels that are large enough for the network's stages. t is reset and
+ * used without recording. */
+qkv_status qkv_looks_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                              qkv_looks_score *out);
 
 QKV_END_DECLS
 #endif

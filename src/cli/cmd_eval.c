@@ -34,6 +34,7 @@ static const judge judges[] = {
     {eval_takes_reconstruct, eval_reconstruct, "pictures", false, ON_FILE},
     {eval_takes_segment, eval_segment, "pictures", false, ON_MASKS},
     {eval_takes_codes, eval_codes, "pictures", false, ON_FILE},
+    {eval_takes_looks, eval_looks, "pictures", false, ON_FILE},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -49,6 +50,8 @@ static const qkv_option rows[] = {
      .help = "the same for models of pixels' classes: pictures"},
     {.flag = "masks", .type = QKV_OPT_STRING, FIELD(masks), .value = "D",
      .help = "and their masks"},
+    {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
+     .help = "of models that code pictures: a network that looks at what comes back"},
     {.flag = "beam", .type = QKV_OPT_SIZE, .max = QKV_BEAMS, FIELD(beam), .value = "N",
      .initial = "0", .help = "hypotheses kept in translating; 0: as the directory says"},
     {.flag = "tokenized", .type = QKV_OPT_BOOL, FIELD(tokenized),
@@ -79,6 +82,8 @@ static int answer(const eval *e, const qkv_measures *m, const char *unit)
     if (!e->c->common.json) {
         for (int i = 0; i < m->count; i++)
             printf("%-15s%.4f\n", m->item[i].name, m->item[i].value);
+        if (e->lpips)
+            printf("%-15s%s\n", "network", e->lpips);
         printf("%-15s%zu\n", unit, m->scored);
         return CLI_DONE;
     }
@@ -87,6 +92,8 @@ static int answer(const eval *e, const qkv_measures *m, const char *unit)
     qkv__json_begin_object(&w, NULL);
     for (int i = 0; i < m->count; i++)
         qkv__json_put_real(&w, m->item[i].name, m->item[i].value);
+    if (e->lpips) /* whose measures they are */
+        qkv__json_put_string(&w, "network", e->lpips);
     qkv__json_put_int(&w, unit, (int64_t)m->scored);
     qkv__json_end_object(&w);
     return cli_answer(e->c, &w);
@@ -103,9 +110,13 @@ static const judge *find_judge(const eval *e)
     return NULL;
 }
 
-/* Data that would not be read is a mistake. */
+/* Data that would not be read, or a network that would not be asked, is a mistake. */
 static qkv_status check_data(const eval *e, const judge *j)
 {
+    if (e->lpips && j->judge != eval_codes)
+        return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures "
+                         "expected, %s holds a %s", e->dir,
+                         qkv_model_type_name(qkv_model_type_of(e->model)));
     const char *const named[] = {e->file, e->source ? e->source : e->target,
                                  e->images ? e->images : e->masks};
     int other = 0;
@@ -148,7 +159,8 @@ static const char *const examples[] = {
     "qkv eval runs/book", "qkv eval runs/book --file other.txt --json",
     "qkv eval runs/ende --source en.txt --target de.txt",
     "qkv eval runs/load --file new.csv",
-    "qkv eval runs/seg --images photos --masks masks --json", NULL};
+    "qkv eval runs/seg --images photos --masks masks --json",
+    "qkv eval runs/codes --lpips runs/codes/train/looks", NULL};
 
 const cli_command cli_eval = {
     .manual = {.name = "eval", .summary = "judge a model on held-out data",
@@ -185,7 +197,15 @@ const cli_command cli_eval = {
                        "Models that code pictures: mean absolute error of values in [-1, 1] "
                        "(loss), 8-bit values in dB (psnr), structural similarity (ssim), share "
                        "of the codes that occur (codes_used), 2^entropy of their frequencies "
-                       "(perplexity).\n\n"
+                       "(perplexity). With --lpips, how unlike the true pictures they look to "
+                       "that network (lpips), and the Frechet distance of what its last stage "
+                       "makes of both (frechet); which one it is stands beside them "
+                       "(network).\n\n"
+                       "Networks that say how unlike pictures look, as train vqgan teaches one "
+                       "in OUT/train/looks: the share of the pictures that look the less like "
+                       "themselves the more they are blurred, by 0.5, 1, 2 and 4 pixels "
+                       "(ranks_blur), or the more noise there is, 0.02, 0.05, 0.1 and 0.2 of all "
+                       "values (ranks_noise).\n\n"
                        "Priors on codes: -log2 p of a code of held-out pictures, each told from "
                        "those before it (bits_per_code) and from its left neighbour alone, as "
                        "the training pictures' codes were counted (bits_bigram)."},

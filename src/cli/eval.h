@@ -11,6 +11,7 @@ typedef struct {
     cli *c;
     const char *dir;
     const char *file, *source, *target, *images, *masks; /* data that was named; NULL: not */
+    const char *lpips; /* a network that looks at decoded pictures; NULL: none */
     bool lines; /* each line of the file is a text */
     bool tokenized; /* BLEU of words between blanks */
     size_t beam;    /* 0: as the directory says */
@@ -24,12 +25,14 @@ typedef struct {
 typedef qkv_status eval_fn(eval *e, qkv_measures *out);
 eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize;
 eval_fn eval_reconstruct, eval_recognize, eval_segment, eval_codes, eval_grids;
+eval_fn eval_looks;
 bool eval_takes_mlm(const qkv_model *m);
 bool eval_takes_classify(const qkv_model *m);
 bool eval_takes_colorize(const qkv_model *m);
 bool eval_takes_segment(const qkv_model *m);
 bool eval_takes_reconstruct(const qkv_model *m);
 bool eval_takes_codes(const qkv_model *m);
+bool eval_takes_looks(const qkv_model *m);
 bool eval_takes_grids(const qkv_model *m);
 
 /* DIR/train/name, where training keeps what it held out, to be freed with qkv__free; an error when

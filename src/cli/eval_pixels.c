@@ -3,14 +3,17 @@
 #include "cli/masks.h"
 #include "qkv/codes.h"
 #include "qkv/colorize.h"
+#include "qkv/hub.h"
+#include "qkv/looks.h"
 #include "qkv/reconstruct.h"
 #include "qkv/segment.h"
 
-enum { RGB = 3 };
+enum { RGB = 3, MOST_SIDE = 256 };
 
 bool eval_takes_colorize(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_colorizer_type; }
 bool eval_takes_segment(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_segmenter_type; }
 bool eval_takes_codes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_vqgan_type; }
+bool eval_takes_looks(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_perceptual_type; }
 bool eval_takes_reconstruct(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_mae_type; }
 
 qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out)
@@ -67,6 +70,23 @@ qkv_status eval_reconstruct(eval *e, qkv_measures *out)
     return status;
 }
 
+/* What the network that was named says of decoded pictures. */
+static qkv_status look_at_decoded(eval *e, const qkv_pixels *pictures, qkv_measures *out)
+{
+    qkv_model *looks = NULL;
+    qkv_codes_likeness s = {0};
+    qkv_status status = qkv_hub_load(&looks, e->c->ctx, e->lpips);
+    if (!status) {
+        status = qkv_codes_compare(e->model, looks, e->tape, pictures, &s);
+        if (status)
+            qkv__fail_prefix(e->c->ctx, e->lpips);
+    }
+    qkv_measures_add(out, "lpips", s.lpips);
+    qkv_measures_add(out, "frechet", s.frechet);
+    qkv_model_destroy(looks);
+    return status;
+}
+
 qkv_status eval_codes(eval *e, qkv_measures *out)
 {
     const qkv_vqgan_config *c = qkv_model_config(e->model);
@@ -80,6 +100,34 @@ qkv_status eval_codes(eval *e, qkv_measures *out)
     qkv_measures_add(out, "codes_used", s.used);
     qkv_measures_add(out, "perplexity", s.perplexity);
     qkv_measures_add(out, "loss", s.loss);
+    if (!status && e->lpips)
+        status = look_at_decoded(e, pictures, out);
+    out->scored = s.pictures;
+    qkv_pixels_close(pictures);
+    return status;
+}
+
+/* A network that a VQGAN's training taught lies in the run's folder train, beside what that held
+ * out. It looks at pictures of any size. */
+static qkv_status open_looked_at(eval *e, qkv_pixels **out)
+{
+    qkv_picture_format f;
+    if (!e->file)
+        return eval_kept_pictures(e, "../../valid.pixels", out);
+    qkv_status status = cli_pictures_format(&f, e->c, e->file, MOST_SIDE);
+    f.channels = RGB;
+    return status ? status : cli_pictures_read(out, e->c, e->file, &f);
+}
+
+qkv_status eval_looks(eval *e, qkv_measures *out)
+{
+    qkv_pixels *pictures = NULL;
+    qkv_looks_score s = {0};
+    qkv_status status = open_looked_at(e, &pictures);
+    if (!status)
+        status = qkv_looks_evaluate(e->model, e->tape, pictures, &s);
+    qkv_measures_add(out, "ranks_blur", s.blur);
+    qkv_measures_add(out, "ranks_noise", s.noise);
     out->scored = s.pictures;
     qkv_pixels_close(pictures);
     return status;

@@ -1,11 +1,14 @@
 /* codes_judge.c - coding pictures, decoding them, and judging what comes back. */
 #include <math.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "qkv/score.h"
 #include "task/codes.h"
+#include "task/looks.h"
 
 enum { EVAL_BATCH = 16, MOST_COLORS = 3 };
+enum { MOST_PIXELS = 1 << 16 }; /* that a network looks at at once, unless one picture has more */
 static const double PIXEL[MOST_COLORS] = {0.5, 0.5, 0.5}; /* mean and deviation: to [-1, 1] */
 
 qkv_status qkv__codes_check(qkv_model *m, const qkv_pixels *p, const char *what)
@@ -137,7 +140,101 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual,
     return status;
 }
 
-/* ---- one picture -------------------------------------------------------------------------- */
+/* ---- how they look to a network ----------------------------------------------------------- */
+
+typedef struct {
+    qkv_model *model, *looks;
+    qkv_tape *t;
+    const qkv_pixels *pixels;
+    size_t each;       /* numbers of a picture */
+    uint8_t *bytes[2]; /* (batch, each): the true ones, the decoded ones */
+    int32_t *codes;
+    qkv_frechet *frechet;
+    double unlike;
+} comparing;
+
+/* Those bytes as a network sees them; what it makes of each picture, on the mean, is kept. */
+static qkv_tensor *look_at(comparing *c, size_t n, bool decoded)
+{
+    const size_t shape[] = {n, qkv_pixels_height(c->pixels), qkv_pixels_width(c->pixels),
+                            qkv_pixels_channels(c->pixels)};
+    qkv_tensor *x = qkv_tensor_from(c->t, NULL, 4, shape);
+    if (x)
+        from_bytes(qkv_tensor_fill(x), c->bytes[decoded], qkv_count(x));
+    qkv_tensor *features = qkv_perceptual_features(c->looks, c->t, x);
+    const qkv_tensor *means = qkv_mean_axis(c->t, qkv_mean_axis(c->t, features, 1), 1);
+    if (means)
+        qkv_frechet_add(c->frechet, decoded, qkv_data(c->t, means), n);
+    return x;
+}
+
+static qkv_status compare_batch(comparing *c, size_t first, size_t n)
+{
+    size_t height = qkv_pixels_height(c->pixels), width = qkv_pixels_width(c->pixels);
+    size_t factor = qkv_vqgan_factor(c->model);
+    for (size_t i = 0; i < n; i++)
+        memcpy(c->bytes[0] + i * c->each, qkv_pixels_data(c->pixels, first + i), c->each);
+    qkv_status status = qkv_pictures_encode(c->model, c->t, c->bytes[0], n, height, width,
+                                            c->codes);
+    if (!status)
+        status = qkv_pictures_decode(c->model, c->t, c->codes, n, height / factor, width / factor,
+                                     c->bytes[1]);
+    if (status)
+        return status;
+    qkv_tape_mode(c->t, false, false);
+    qkv_tensor *x = look_at(c, n, false), *y = look_at(c, n, true);
+    qkv_tensor *unlike = qkv_perceptual_distance(c->looks, c->t, y, x);
+    c->unlike += (double)n * (double)qkv_item(c->t, unlike);
+    status = qkv_tape_status(c->t);
+    qkv_tape_reset(c->t);
+    return status;
+}
+
+static qkv_status prepare(comparing *c, qkv_context *ctx, size_t batch, size_t features)
+{
+    size_t factor = qkv_vqgan_factor(c->model);
+    size_t codes = c->each / (factor * factor * qkv_pixels_channels(c->pixels));
+    c->bytes[0] = qkv__malloc(ctx, batch * c->each);
+    c->bytes[1] = qkv__malloc(ctx, batch * c->each);
+    c->codes = qkv__calloc(ctx, batch, codes * sizeof *c->codes);
+    return c->bytes[0] && c->bytes[1] && c->codes
+               ? qkv_frechet_create(&c->frechet, ctx, features)
+               : QKV_E_MEMORY;
+}
+
+qkv_status qkv_codes_compare(qkv_model *m, qkv_model *looks, qkv_tape *t,
+                             const qkv_pixels *pixels, qkv_codes_likeness *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    *out = (qkv_codes_likeness){0};
+    qkv_status status = qkv__codes_check(m, pixels, "held-out");
+    if (!status)
+        status = qkv__looks_check(looks, pixels);
+    if (status)
+        return status;
+    const qkv_perceptual_config *of_looks = qkv_model_config(looks);
+    size_t count = qkv_pixels_count(pixels);
+    size_t area = qkv_pixels_height(pixels) * qkv_pixels_width(pixels);
+    size_t batch = area < MOST_PIXELS / EVAL_BATCH ? EVAL_BATCH : MOST_PIXELS / area;
+    comparing c = {.model = m, .looks = looks, .t = t, .pixels = pixels,
+                   .each = area * qkv_pixels_channels(pixels)};
+    batch = batch ? batch : 1;
+    out->features = of_looks->channels.item[of_looks->channels.count - 1];
+    out->pictures = count;
+    status = prepare(&c, ctx, batch, out->features);
+    for (size_t i = 0; i < count && !status; i += batch)
+        status = compare_batch(&c, i, count - i < batch ? count - i : batch);
+    if (!status)
+        status = qkv_frechet_distance(c.frechet, &out->frechet);
+    out->lpips = c.unlike / (double)count;
+    qkv_frechet_destroy(c.frechet);
+    qkv__free(ctx, c.codes);
+    qkv__free(ctx, c.bytes[1]);
+    qkv__free(ctx, c.bytes[0]);
+    return status;
+}
+
+/* ---- pictures and codes ------------------------------------------------------------------- */
 
 qkv_status qkv_pictures_encode(qkv_model *m, qkv_tape *t, const uint8_t *pictures, size_t n,
                                size_t height, size_t width, int32_t *codes)

@@ -1,5 +1,5 @@
 /* looks.c - teaching a perceptual network. */
-#include "qkv/looks.h"
+#include "task/looks.h"
 
 #include "base/base.h"
 #include "qkv/color.h"
@@ -118,17 +118,13 @@ static void destroy(void *self)
 static const qkv_task_type looks_type = {.name = "looks", .unit = "pictures", .phases = 1,
                                          .loss = loss, .flops = flops, .destroy = destroy};
 
-static qkv_status check(qkv_model *m, const qkv_pixels *p)
+qkv_status qkv__looks_check(const qkv_model *m, const qkv_pixels *p)
 {
     qkv_context *ctx = qkv_model_context(m);
-    size_t classes = qkv_pixels_classes(p);
     if (qkv_model_type_of(m) != &qkv_perceptual_type || qkv_pixels_channels(p) != COLORS)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "a perceptual network for pictures of 3 channels "
                          "expected, found a %s and %zu channels",
                          qkv_model_type_name(qkv_model_type_of(m)), qkv_pixels_channels(p));
-    if (config_of(m)->answers != (classes > 1 ? classes : AB))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a network of %zu answers for pictures of %zu "
-                         "classes", config_of(m)->answers, classes);
     size_t least = (size_t)1 << (config_of(m)->channels.count - 1);
     if (qkv_pixels_height(p) < least || qkv_pixels_width(p) < least)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu pixels for a network of %zu "
@@ -137,12 +133,23 @@ static qkv_status check(qkv_model *m, const qkv_pixels *p)
     return QKV_OK;
 }
 
+static qkv_status check_answers(const qkv_model *m, const qkv_pixels *p)
+{
+    size_t classes = qkv_pixels_classes(p);
+    if (config_of(m)->answers == (classes > 1 ? classes : AB))
+        return QKV_OK;
+    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "a network of %zu answers for pictures "
+                     "of %zu classes", config_of(m)->answers, classes);
+}
+
 qkv_status qkv_task_looks(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                           const qkv_augment_options *augment, uint64_t seed)
 {
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
-    qkv_status status = check(model, train);
+    qkv_status status = qkv__looks_check(model, train);
+    if (!status)
+        status = check_answers(model, train);
     looks *s = status ? NULL : qkv__calloc(ctx, 1, sizeof *s);
     if (!s)
         return status ? status : QKV_E_MEMORY;

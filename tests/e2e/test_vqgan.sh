@@ -40,6 +40,21 @@ above "$(field perplexity answer)" 5 || fail "eval: $(cat answer)"
 "$QKV" eval a --file bars --json >answer 2>notes || fail "eval of a file: $(cat notes)"
 [ "$(field pictures answer)" = 96 ] || fail "eval of a file: $(cat answer)"
 
+# What a network says of decoded pictures, and how well it says it.
+"$QKV" eval a --lpips a/train/looks --json >answer 2>notes || fail "eval --lpips: $(cat notes)"
+grep -q '"network": "a/train/looks"' answer || fail "eval --lpips: $(cat answer)"
+above "$(field lpips answer)" 0 || fail "eval --lpips: $(cat answer)"
+above "$(field frechet answer)" 0 || fail "eval --lpips: $(cat answer)"
+"$QKV" eval a/train/looks --json >answer 2>notes || fail "eval of looks: $(cat notes)"
+[ "$(field pictures answer)" = 16 ] || fail "eval of looks: $(cat answer)"
+above "$(field ranks_noise answer)" 0.9 || fail "eval of looks: $(cat answer)"
+above "$(field ranks_blur answer)" 0.5 || fail "eval of looks: $(cat answer)"
+"$QKV" eval a/train/looks --file bars --json >answer 2>notes || fail "eval of looks: $(cat notes)"
+[ "$(field pictures answer)" = 96 ] || fail "eval of looks: $(cat answer)"
+refused 1 'a model that codes pictures expected' eval a/train/looks --lpips a/train/looks
+refused 1 'a: a perceptual network for pictures of 3 channels expected' eval a --lpips a
+refused 1 'new' eval a --lpips new
+
 # To codes and back. What comes back has codes too, mostly the same.
 "$QKV" encode a "$picture" --out codes.npy --json >answer 2>notes || fail "encode: $(cat notes)"
 rows=$(field rows answer) columns=$(field columns answer)

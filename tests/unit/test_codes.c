@@ -1,5 +1,6 @@
 /* test_codes.c - learning codes: that going back once, from the pictures on, is the gradient of the
- * loss as it is written down; what each phase moves; which codes are revived. */
+ * loss as it is written down; what each phase moves; which codes are revived; how decoded pictures
+ * look to a network. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 #include "drawn.h"
 #include "qkv/codes.h"
 #include "qkv/looks.h"
+#include "qkv/score.h"
 
 enum { SIDE = 16, C = 3, COUNT = 6, CODES = 24, WIDTH = 8 };
 static const double tolerance = 2e-4;
@@ -319,12 +321,65 @@ static void test_left_alone(void **state)
     close_setting(&s);
 }
 
+/* ---- how decoded pictures look ------------------------------------------------------------ */
+
+/* A picture, or what comes back of it, for the network. */
+static qkv_tensor *seen(const uint8_t *bytes)
+{
+    const size_t shape[] = {1, SIDE, SIDE, C};
+    qkv_tensor *x = qkv_tensor_from(tape, NULL, 4, shape);
+    for (size_t i = 0; i < qkv_count(x); i++)
+        qkv_tensor_fill(x)[i] = (qkv_real)(bytes[i] / 127.5 - 1);
+    return x;
+}
+
+/* One picture after another gives what all together give. */
+static void test_compared(void **state)
+{
+    (void)state;
+    enum { FEATURES = 6, FACTOR = 2 };
+    setting s;
+    qkv_codes_likeness got;
+    qkv_frechet *f;
+    double unlike = 0, far;
+    open_setting(&s);
+    assert_int_equal(qkv_codes_compare(s.model, s.looks, tape, s.pixels, &got), QKV_OK);
+    assert_int_equal(qkv_frechet_create(&f, ctx, FEATURES), QKV_OK);
+    for (size_t i = 0; i < COUNT; i++) {
+        const uint8_t *picture = qkv_pixels_data(s.pixels, i);
+        int32_t codes[SIDE / FACTOR * SIDE / FACTOR];
+        uint8_t back[SIDE * SIDE * C];
+        assert_int_equal(qkv_pictures_encode(s.model, tape, picture, 1, SIDE, SIDE, codes), QKV_OK);
+        assert_int_equal(qkv_pictures_decode(s.model, tape, codes, 1, SIDE / FACTOR, SIDE / FACTOR,
+                                             back), QKV_OK);
+        qkv_tensor *sides[] = {seen(picture), seen(back)};
+        unlike += (double)qkv_item(tape, qkv_perceptual_distance(s.looks, tape, sides[1],
+                                                                 sides[0])) / COUNT;
+        for (int k = 0; k < 2; k++) {
+            qkv_tensor *of = qkv_perceptual_features(s.looks, tape, sides[k]);
+            of = qkv_mean_axis(tape, qkv_mean_axis(tape, of, 1), 1);
+            assert_int_equal(qkv_count(of), FEATURES);
+            qkv_frechet_add(f, k, qkv_data(tape, of), 1);
+        }
+    }
+    assert_int_equal(qkv_frechet_distance(f, &far), QKV_OK);
+    assert_int_equal(got.features, FEATURES);
+    assert_int_equal(got.pictures, COUNT);
+    assert_true(unlike > 0 && fabs(got.lpips - unlike) < 1e-5 * unlike);
+    assert_true(far > 0 && fabs(got.frechet - far) < 1e-4 * far);
+    assert_int_equal(qkv_codes_compare(s.model, s.model, tape, s.pixels, &got), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "a perceptual network"));
+    qkv_frechet_destroy(f);
+    s.task = (qkv_task){0};
+    close_setting(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_discriminator),
         cmocka_unit_test(test_idle), cmocka_unit_test(test_revived),
-        cmocka_unit_test(test_left_alone),
+        cmocka_unit_test(test_left_alone), cmocka_unit_test(test_compared),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }

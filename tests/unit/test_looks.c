@@ -1,5 +1,5 @@
-/* test_looks.c - teaching a perceptual network: what is asked of it, that it learns, what is
- * refused. */
+/* test_looks.c - teaching a perceptual network: what is asked of it, that it learns, how it is
+ * judged, what is refused. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -70,6 +70,43 @@ static void test_classes(void **state)
     qkv_model_destroy(m);
 }
 
+/* ---- judging ------------------------------------------------------------------------------ */
+
+/* Of one colour, all over; or grey bars of chance, across or up and down. */
+static uint8_t half_bars(size_t picture, size_t k)
+{
+    size_t at = picture % 4 ? k / (SIDE * C) : k / C % SIDE;
+    return picture % 2 ? 90 : (uint8_t)((at * at + picture) * 89);
+}
+
+/* Bars are ranked even by weights at random; what is of one colour stays so when it is
+ * blurred, and looks no less like itself; what has no weights sees nothing. */
+static void test_ranks(void **state)
+{
+    (void)state;
+    qkv_perceptual_config c = qkv_looks_config(SIDE, 0);
+    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_pixels *p = drawn(COUNT, SIDE, C, 0, half_bars);
+    qkv_looks_score score, again;
+    assert_int_equal(qkv_looks_evaluate(m, tape, p, &score), QKV_OK);
+    assert_int_equal(score.pictures, COUNT);
+    assert_true(score.blur == 0.5 && score.noise == 1);
+    assert_int_equal(qkv_looks_evaluate(m, tape, p, &again), QKV_OK);
+    assert_memory_equal(&score, &again, sizeof score);
+    for (size_t i = 0; i < QKV_LOOKS_STRENGTHS; i++)
+        assert_true(!i || (qkv_looks_blurs[i] > qkv_looks_blurs[i - 1] &&
+                           qkv_looks_noises[i] > qkv_looks_noises[i - 1]));
+    set_to_zero(m, "stage.0.0.weight");
+    assert_int_equal(qkv_looks_evaluate(m, tape, p, &score), QKV_OK);
+    assert_true(score.blur == 0 && score.noise == 0);
+    qkv_pixels_close(p);
+    p = drawn(2, 1, C, 0, half_bars);
+    assert_int_equal(qkv_looks_evaluate(m, tape, p, &score), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "1 x 1 pixels"));
+    qkv_pixels_close(p);
+    qkv_model_destroy(m);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -91,7 +128,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config), cmocka_unit_test(test_colors),
-        cmocka_unit_test(test_classes), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_classes), cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_refused),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }
