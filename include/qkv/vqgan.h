@@ -60,11 +60,15 @@ qkv_param *qkv_vqgan_table(qkv_model *m);
  * code lately. Whoever trains keeps it. */
 qkv_param *qkv_vqgan_usage(qkv_model *m);
 
-/* FLOPs of a training step of encoder, codes and decoder on so many pictures of a size; of a step
- * of the discriminator on as many, real or decoded: 6 a multiplication, 4 where no input has a
- * gradient. */
-double qkv_vqgan_flops(const qkv_model *m, size_t pictures, size_t height, size_t width);
-double qkv_vqgan_judge_flops(const qkv_model *m, size_t pictures, size_t height, size_t width);
+/* FLOPs: 2 a multiplication, 2 more for each of the two gradients that it may have. Of encoder,
+ * codes and decoder on so many pictures of a size, with or without going back; of decoding so many
+ * grids of codes; of asking the discriminator about as many pictures, real or decoded, and going
+ * back to its weights or, where it is frozen, to the pixels. */
+double qkv_vqgan_flops(const qkv_model *m, size_t pictures, size_t height, size_t width,
+                       bool trains);
+double qkv_vqgan_decode_flops(const qkv_model *m, size_t pictures, size_t rows, size_t columns);
+double qkv_vqgan_judge_flops(const qkv_model *m, size_t pictures, size_t height, size_t width,
+                             bool frozen);
 
 QKV_END_DECLS
 #endif

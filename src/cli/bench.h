@@ -4,6 +4,7 @@
 #define QKV_CLI_BENCH_H
 
 #include "cli/cli.h"
+#include "qkv/codes.h"
 #include "qkv/gpt.h"
 #include "qkv/opt.h"
 
@@ -48,8 +49,8 @@ typedef struct {
 } bench_measure;
 enum { BENCH_SETTINGS = 128 };
 
-extern const bench_measure bench_train, bench_attention, bench_decode, bench_translate,
-    bench_tokenize;
+extern const bench_measure bench_train, bench_train_codes, bench_attention, bench_decode,
+    bench_picture, bench_translate, bench_tokenize;
 
 /* A command that is one measure: its options, the work, the answer. Exit code. */
 int bench_run(cli *c, int argc, char **argv, const bench_measure *m);
@@ -77,6 +78,10 @@ qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char
 
 /* The base model of "Attention Is All You Need", vocabulary 32,001 (bench_networks.c). The same. */
 qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout);
+
+/* A VQGAN of that preset for pictures of that side. Its parameters are zero. */
+qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, size_t side,
+                       double dropout);
 
 void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed);
 
@@ -125,6 +130,10 @@ struct bench_training {
     qkv_real *pixels; /* (pixel_count) of a network of pictures; else NULL */
     size_t pixel_count;
     int32_t *rows; /* of a masked language model: which rows it guesses; else NULL */
+    qkv_model *looks;     /* of a VQGAN: who says how unlike pictures look; else NULL */
+    qkv_pixels *pictures; /* of a VQGAN: as many as the batch has; else NULL */
+    qkv_codes_options codes;
+    qkv_task task;
 };
 
 /* Makes all of it; bench_training_free is due after a failure too. */

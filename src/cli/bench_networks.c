@@ -1,9 +1,11 @@
 /* bench_networks.c - the networks whose training steps are timed: what each is, what it reads, its
  * loss and its arithmetic. Texts and pictures are made up and of equal size. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/bench.h"
 #include "qkv/bert.h"
+#include "qkv/looks.h"
 #include "qkv/marian.h"
 #include "qkv/vit.h"
 
@@ -172,10 +174,109 @@ static size_t vit_tokens(const bench_training *b)
     return b->batch * (1 + side * side);
 }
 
+/* ---- VQGAN: the generator's phase of a step, the discriminator having its say ------------------ */
+
+enum { PUBLISHED_SIDE = 128 }; /* of pictures from here on VGG16 says how unlike they look */
+static const char vqgan_prefix[] = "vqgan-";
+
+qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, size_t side,
+                       double dropout)
+{
+    qkv_vqgan_config config;
+    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &config);
+    config.image = side;
+    config.dropout = dropout;
+    if (!qkv_vqgan_preset(preset, &config))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\" of a VQGAN", preset);
+    return qkv_model_create(out, ctx, &qkv_vqgan_type, &config);
+}
+
+/* LPIPS, or a network of our own as small pictures get one; it does not learn. */
+static qkv_status make_looks(bench_training *b)
+{
+    qkv_perceptual_config config = qkv_looks_config(b->length, 0);
+    if (b->length >= PUBLISHED_SIDE)
+        qkv_option_defaults(qkv_model_type_config(&qkv_perceptual_type), &config);
+    qkv_status status = qkv_model_create(&b->looks, b->ctx, &qkv_perceptual_type, &config);
+    qkv_params *ps = status ? NULL : qkv_model_params(b->looks);
+    for (size_t i = 0; ps && i < qkv_params_count(ps); i++)
+        qkv_param_freeze(qkv_params_at(ps, i), true);
+    return status;
+}
+
+static qkv_status make_pictures(bench_training *b)
+{
+    const size_t colors = 3, bytes = b->length * b->length * colors;
+    qkv_pixels_writer *w = NULL;
+    qkv__rng r;
+    qkv__rng_init(&r, 1, qkv__hash64("pictures", 8));
+    qkv_status status = qkv_pixels_create(&w, b->ctx, NULL, b->length, b->length, colors);
+    uint8_t *picture = status ? NULL : qkv__malloc(b->ctx, bytes);
+    if (!status && !picture)
+        status = QKV_E_MEMORY;
+    for (size_t i = 0; i < b->batch && !status; i++) {
+        for (size_t k = 0; k < bytes; k++)
+            picture[k] = (uint8_t)qkv__rng_below(&r, 256);
+        status = qkv_pixels_add(w, picture, -1, "made up");
+    }
+    qkv__free(b->ctx, picture);
+    if (!status)
+        return qkv_pixels_finish(w, &b->pictures);
+    qkv_pixels_abandon(w);
+    return status;
+}
+
+static qkv_status vqgan_create(bench_training *b, const bench_step *step)
+{
+    qkv_status status = bench_vqgan(b->ctx, &b->model, step->model + strlen(vqgan_prefix),
+                                    b->length, b->dropout);
+    if (!status)
+        status = make_looks(b);
+    if (!status)
+        status = make_pictures(b);
+    if (status)
+        return status;
+    (void)snprintf(b->name, sizeof b->name, "%s", step->model);
+    qkv_option_defaults(&qkv_codes_table, &b->codes);
+    b->codes.revive = false;
+    return qkv_task_codes(&b->task, b->model, b->looks, b->pictures, NULL, &b->codes, 1);
+}
+
+/* It reads the pictures that its task has. */
+static size_t vqgan_ids(const bench_training *b)
+{
+    (void)b;
+    return 0;
+}
+
+static qkv_tensor *vqgan_loss(const bench_training *b)
+{
+    const qkv_task_part part = {.count = b->batch, .total = b->batch};
+    return b->task.type->loss(b->task.self, b->tape, &part);
+}
+
+static double vqgan_flops(const bench_training *b)
+{
+    return (double)b->batch * qkv_codes_flops(b->model, b->looks, &b->codes, 0, b->length,
+                                              b->length);
+}
+
+static size_t vqgan_tokens(const bench_training *b)
+{
+    size_t side = b->length / qkv_vqgan_factor(b->model);
+    return b->batch * side * side;
+}
+
+#define VQGAN(name, batch, side)                                                                 \
+    {name, batch, side, 0, vqgan_create, vqgan_ids, vqgan_loss, vqgan_flops, vqgan_tokens,       \
+     " pixels"}
+
 const bench_network bench_networks[] = {
     {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, tokens, ""},
     {"transformer-base", 128, 32, 0.1, transformer_create, transformer_ids, transformer_loss,
      transformer_flops, transformer_tokens, " pairs"},
     {"vit-base", 8, 224, 0, vit_create, vit_ids, vit_loss, vit_flops, vit_tokens, " pixels"},
+    VQGAN("vqgan-nano", 16, 32), VQGAN("vqgan-micro", 16, 32), VQGAN("vqgan-mini", 16, 64),
+    VQGAN("vqgan-f8", 1, 256), VQGAN("vqgan-f16", 1, 256),
     {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, tokens, ""},
 };

@@ -8,19 +8,20 @@
 #define FIELD(member) .offset = offsetof(bench_step, member)
 static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "NAME", .initial = "gpt2",
-     .help = "bert-base, transformer-base, vit-base, or the size of a GPT: nano tiny mini small "
-             "medium large gpt2 .."},
+     .help = "bert-base, transformer-base, vit-base, vqgan-nano (-micro -mini -f8 -f16), or the "
+             "size of a GPT: nano tiny mini small medium large gpt2 .."},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
      .help = "sequences or pictures in a step; 0: 4, of bert-base and vit-base 8, of "
-             "transformer-base 128"},
+             "transformer-base 128, of a VQGAN 16, at 256 pixels 1"},
     {.flag = "length", .type = QKV_OPT_SIZE, .max = 1048576, FIELD(length), .initial = "0",
      .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32. Of "
-             "vit-base the pictures' side in pixels; 0: 224"},
+             "vit-base and VQGANs the pictures' side in pixels; 0: 224, and 32, of vqgan-mini 64, "
+             "of vqgan-f8 and -f16 256"},
     {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
      FIELD(dropout), .initial = "-1",
-     .help = "below 0: what the model is trained with: 0.1, of a GPT and vit-base 0"},
+     .help = "below 0: what the model is trained with: 0.1, of a GPT and of pictures' 0"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows};
 
@@ -49,7 +50,7 @@ qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const benc
     if (status)
         return status;
     b->id_count = network->ids(b);
-    b->ids = qkv__calloc(ctx, b->id_count, sizeof *b->ids);
+    b->ids = qkv__calloc(ctx, b->id_count + 1, sizeof *b->ids);
     return b->ids ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -60,6 +61,9 @@ void bench_training_free(bench_training *b)
     qkv__free(b->ctx, b->ids);
     qkv_optimizer_destroy(b->optimizer);
     qkv_tape_destroy(b->tape);
+    qkv_task_destroy(&b->task);
+    qkv_pixels_close(b->pictures);
+    qkv_model_destroy(b->looks);
     qkv_model_destroy(b->model);
 }
 
@@ -70,7 +74,8 @@ qkv_status bench_training_fill(bench_training *b, uint64_t seed)
     bench_random_ids(b->ids, b->id_count, b->vocab, seed);
     for (size_t i = 0; i < b->pixel_count; i++)
         b->pixels[i] = (qkv_real)(2 * qkv__rng_uniform(&r) - 1);
-    return qkv_model_init(b->model, seed);
+    qkv_status status = b->looks ? qkv_model_init(b->looks, seed) : QKV_OK;
+    return status ? status : qkv_model_init(b->model, seed);
 }
 
 void bench_training_title(const bench_training *b, char *out, size_t size)

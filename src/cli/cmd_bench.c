@@ -18,13 +18,14 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof *rows};
 
-static const bench_measure *const measures[] = {&bench_train, &bench_attention, &bench_decode,
-                                                &bench_translate, &bench_tokenize};
+static const bench_measure *const measures[] = {
+    &bench_train, &bench_train_codes, &bench_attention, &bench_decode,
+    &bench_picture, &bench_translate, &bench_tokenize};
 enum { MEASURES = sizeof measures / sizeof *measures };
 
 static void show(const bench_report *r)
 {
-    printf("%-53s %8.1f", r->title, r->reached);
+    printf("%-60s %8.1f", r->title, r->reached);
     if (r->limit > 0)
         printf(" %8.1f %5.1f %%", r->limit, 100 * r->reached / r->limit);
     else
@@ -45,7 +46,7 @@ static int run(cli *c, int argc, char **argv)
     qkv__json_out_init(&w, c->ctx, 0);
     qkv__json_begin_object(&w, NULL);
     if (!json)
-        printf("%s, %d threads\n\n%-53s %8s %8s %7s\n", qkv_machine_cpu(),
+        printf("%s, %d threads\n\n%-60s %8s %8s %7s\n", qkv_machine_cpu(),
                qkv_context_threads(c->ctx), "", "reached", "limit", "share");
     for (size_t i = 0; i < MEASURES && !status; i++) {
         (void)fflush(stdout);
@@ -72,13 +73,14 @@ static const char *const examples[] = {"qkv bench", "qkv bench --model small --j
 
 const cli_command cli_bench = {
     .manual = {.name = "bench", .summary = "what this machine allows and what qkv reaches of it",
-               .usage = "[train|attention|decode|translate|tokenize] [options]",
+               .usage = "[train|attention|decode|picture|translate|tokenize] [options]",
                .examples = examples,
                .tables = tables,
-               .text = "Runs all five measures, about a minute on two cores, and shows each rate "
+               .text = "Runs all of them, about two minutes on two cores, and shows each rate "
                        "beside the limit that this machine set at that moment: the best product "
                        "of matrices, or the speed of reading memory. The limits are measured "
                        "before and after the work, so figures of a busy machine come out low. "
                        "Each measure is a command of its own too: see qkv help bench train. In "
-                       "JSON there is an object for each, with that command's fields."},
+                       "JSON there is an object for each, with that command's fields; "
+                       "train_codes is bench train once more, of a VQGAN."},
     .run = run};

@@ -96,9 +96,18 @@ static void adapt(void *asked, const bench_request *request)
     s->steps = request->repeats;
 }
 
+/* A small request is one of somebody in a hurry. */
+static void adapt_codes(void *asked, const bench_request *request)
+{
+    settings *s = asked;
+    s->step.model = request->length < LENGTH ? "vqgan-nano" : "vqgan-mini";
+    s->steps = request->repeats;
+}
+
 static const qkv_option_table *const tables[] = {&bench_step_table, &table, NULL};
 _Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
 const bench_measure bench_train = {"train", tables, adapt, work};
+const bench_measure bench_train_codes = {"train_codes", tables, adapt_codes, work};
 
 static int run(cli *c, int argc, char **argv)
 {
@@ -107,7 +116,8 @@ static int run(cli *c, int argc, char **argv)
 
 static const char *const examples[] = {
     "qkv bench train --model gpt2 --batch 4 --length 256 --dtype f32 --json",
-    "qkv bench train --model transformer-base", NULL};
+    "qkv bench train --model transformer-base",
+    "qkv bench train --model vqgan-f16 --steps 3", NULL};
 
 const cli_command cli_bench_train = {
     .manual = {.name = "bench train", .summary = "time a training step",
@@ -117,7 +127,9 @@ const cli_command cli_bench_train = {
                        "bert-base guesses 15 % of its words, and its output layer sees (and "
                        "counts) those alone; transformer-base is 6 + 6 blocks of width 512 with "
                        "32001 tokens, on pairs of sentences of --length tokens each; vit-base is "
-                       "ViT-B/16 with 1000 classes, on pictures. The limit "
-                       "is the best of ten products of 2048 x 2048 matrices, five before and "
-                       "five after."},
+                       "ViT-B/16 with 1000 classes, on pictures. Of a VQGAN it is the generator's "
+                       "phase of a step: encoder, codes, decoder, a perceptual network (from 128 "
+                       "pixels on LPIPS's VGG16, below it one of qkv's own) and the discriminator "
+                       "that the gradient goes through. The limit is the best of ten products of "
+                       "2048 x 2048 matrices, five before and five after."},
     .run = run};

@@ -30,10 +30,11 @@ static qkv_status lay_out(bench_training *b, qkv_context *dry, const bench_step 
     if (status)
         return status;
     const qkv_params *params = qkv_model_params(b->model);
-    bytes[PARAMETERS] = qkv_params_bytes(params);
+    size_t before = qkv_params_bytes(params);
+    bytes[PARAMETERS] = before + (b->looks ? qkv_params_bytes(qkv_model_params(b->looks)) : 0);
     bytes[OPTIMIZER] = qkv_optimizer_bytes(b->optimizer);
     status = bench_training_step(b);
-    bytes[GRADIENTS] = qkv_params_bytes(params) - bytes[PARAMETERS];
+    bytes[GRADIENTS] = qkv_params_bytes(params) - before;
     bytes[ACTIVATIONS] = qkv_tape_high_water(b->tape);
     bytes[SCRATCH] = qkv_tape_scratch_high_water(b->tape);
     return status;

@@ -45,7 +45,7 @@ qkv_tensor *qkv__conv_forward(const qkv__conv *c, qkv_tape *t, qkv_tensor *x,
                          : qkv_linear(t, x, w, b, QKV_ACT_NONE);
 }
 
-double qkv__conv_flops(const qkv__conv *c, double pixels, bool input)
+double qkv__conv_flops(const qkv__conv *c, double pixels, int passes)
 {
-    return (input ? 6 : 4) * (double)(c->in * c->window * c->window * c->out) * pixels;
+    return 2 * passes * (double)(c->in * c->window * c->window * c->out) * pixels;
 }

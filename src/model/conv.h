@@ -23,8 +23,8 @@ qkv_tensor *qkv__conv_forward(const qkv__conv *c, qkv_tape *t, qkv_tensor *x,
                               const qkv_conv_options *options);
 extern const qkv_conv_options qkv__conv_same; /* 3 x 3 that keeps the picture's size */
 
-/* FLOPs of a training step on so many outputs, pixels and pictures together; input: d(loss)/dx is
- * wanted too. */
-double qkv__conv_flops(const qkv__conv *c, double pixels, bool input);
+/* FLOPs on so many outputs, pixels and pictures together. passes: 1, and one more for each gradient
+ * that is wanted, of the weights and of what comes in. */
+double qkv__conv_flops(const qkv__conv *c, double pixels, int passes);
 
 #endif

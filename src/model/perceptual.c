@@ -195,8 +195,8 @@ double qkv_perceptual_flops(const qkv_model *base, size_t pictures, size_t heigh
     double sum = 0;
     for (size_t s = 0; s < stages(m); s++, height /= 2, width /= 2)
         for (size_t k = 0; k < m->c->convolutions.item[s]; k++)
-            sum += qkv__conv_flops(&m->conv[s][k], (double)(pictures * height * width), back) *
-                   (back ? 2.0 / 3 : 0.5);
+            sum += qkv__conv_flops(&m->conv[s][k], (double)(pictures * height * width),
+                                   back ? 2 : 1);
     return sum;
 }
 

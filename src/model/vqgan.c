@@ -168,20 +168,36 @@ bool qkv_vqgan_judges(const qkv_param *p)
 
 /* ---- FLOPs -------------------------------------------------------------------------------- */
 
-double qkv_vqgan_flops(const qkv_model *base, size_t pictures, size_t height, size_t width)
+static double decoder_flops(const vqgan *m, double pictures, double codes, bool trains)
+{
+    double pixels = codes * pow(4, (double)(levels(m) - 1));
+    return qkv__conv_flops(&m->after, pictures * codes, trains ? 3 : 1) +
+           qkv__half_flops(&m->decoder, pictures, pixels, trains);
+}
+
+double qkv_vqgan_flops(const qkv_model *base, size_t pictures, size_t height, size_t width,
+                       bool trains)
 {
     const vqgan *m = (const vqgan *)base;
     double B = (double)pictures, pixels = (double)height * (double)width;
-    double codes = B * pixels / pow(4, (double)(levels(m) - 1));
-    return qkv__half_flops(&m->encoder, B, pixels) +
-           qkv__half_flops(&m->decoder, B, pixels) +
-           qkv__conv_flops(&m->before, codes, true) + qkv__conv_flops(&m->after, codes, true) +
-           2 * codes * (double)(m->c->codes * m->c->code_width);
+    double codes = pixels / pow(4, (double)(levels(m) - 1));
+    return qkv__half_flops(&m->encoder, B, pixels, trains) +
+           qkv__conv_flops(&m->before, B * codes, trains ? 3 : 1) +
+           2 * B * codes * (double)(m->c->codes * m->c->code_width) +
+           decoder_flops(m, B, codes, trains);
 }
 
-double qkv_vqgan_judge_flops(const qkv_model *base, size_t pictures, size_t height, size_t width)
+double qkv_vqgan_decode_flops(const qkv_model *base, size_t pictures, size_t rows, size_t columns)
 {
-    return qkv__judge_flops(&((const vqgan *)base)->judge, (double)pictures, height, width);
+    return decoder_flops((const vqgan *)base, (double)pictures, (double)rows * (double)columns,
+                         false);
+}
+
+double qkv_vqgan_judge_flops(const qkv_model *base, size_t pictures, size_t height, size_t width,
+                             bool frozen)
+{
+    return qkv__judge_flops(&((const vqgan *)base)->judge, (double)pictures, height, width,
+                            frozen);
 }
 
 const qkv_model_type qkv_vqgan_type = {

@@ -250,10 +250,26 @@ static void pass_level(walk *w, size_t i)
     qkv_name_pop(w->t);
 }
 
+/* A decoder's largest pictures come last, a residual block's six at once: where there is no room for
+ * them, nothing is begun that would take minutes to get there. */
+static bool has_room(const qkv__half *h, qkv_tape *t, const qkv_tensor *x)
+{
+    enum { PICTURES = 6 };
+    if (!x || !h->upward || t->record)
+        return true;
+    size_t pixels = x->shape[0] * x->shape[1] * x->shape[2] << 2 * (h->c->multiples.count - 1);
+    qkv__mark mark = qkv__arena_mark(t->step);
+    void *room = qkv__step_alloc(t, PICTURES * pixels * channels_of(h->c, 0) * sizeof(qkv_real));
+    qkv__arena_release(t->step, mark);
+    return room != NULL;
+}
+
 qkv_tensor *qkv__half_forward(const qkv__half *h, qkv_tape *t, qkv_tensor *x)
 {
     size_t n = h->c->multiples.count;
     walk w = {.h = h, .t = t, .scope = qkv_scope_begin(t)};
+    if (!has_room(h, t, x))
+        return NULL;
     qkv_name_push(t, "%s", h->name);
     pass(&w, convolve(&h->in, t, x));
     for (size_t i = 0; !h->upward && i < n; i++)
@@ -270,36 +286,39 @@ qkv_tensor *qkv__half_forward(const qkv__half *h, qkv_tape *t, qkv_tensor *x)
 
 /* ---- FLOPs -------------------------------------------------------------------------------- */
 
-static double residual_flops(const qkv__residual *r, double pixels)
+static double residual_flops(const qkv__residual *r, double pixels, int passes)
 {
-    return qkv__conv_flops(&r->conv1, pixels, true) + qkv__conv_flops(&r->conv2, pixels, true) +
-           (r->skip.weight ? qkv__conv_flops(&r->skip, pixels, true) : 0);
+    return qkv__conv_flops(&r->conv1, pixels, passes) + qkv__conv_flops(&r->conv2, pixels, passes) +
+           (r->skip.weight ? qkv__conv_flops(&r->skip, pixels, passes) : 0);
 }
 
-/* Four products of C x C a pixel; scores and mixtures 14 pixels^2 C a picture. */
-static double attention_flops(const qkv__pixel_attention *a, double pictures, double pixels)
+/* Four products of C x C a pixel; scores and mixtures 4 pixels^2 C a picture, 10 more backward. */
+static double attention_flops(const qkv__pixel_attention *a, double pictures, double pixels,
+                              int passes)
 {
     double C = (double)a->norm.channels;
-    return pictures * (24 * C * C * pixels + 14 * pixels * pixels * C);
+    return pictures * (8 * passes * C * C * pixels + (passes > 1 ? 14 : 4) * pixels * pixels * C);
 }
 
-double qkv__half_flops(const qkv__half *h, double pictures, double pixels)
+double qkv__half_flops(const qkv__half *h, double pictures, double pixels, bool trains)
 {
     size_t n = h->c->multiples.count;
+    int all = trains ? 3 : 1;
     double deepest = pixels / pow(4, (double)(n - 1));
-    double sum = residual_flops(&h->first, pictures * deepest) +
-                 residual_flops(&h->second, pictures * deepest) +
-                 attention_flops(&h->middle, pictures, deepest) +
-                 qkv__conv_flops(&h->in, pictures * (h->upward ? deepest : pixels), h->upward) +
-                 qkv__conv_flops(&h->out, pictures * (h->upward ? pixels : deepest), true);
+    double sum = residual_flops(&h->first, pictures * deepest, all) +
+                 residual_flops(&h->second, pictures * deepest, all) +
+                 attention_flops(&h->middle, pictures, deepest, all) +
+                 qkv__conv_flops(&h->in, pictures * (h->upward ? deepest : pixels),
+                                 trains && !h->upward ? 2 : all) +
+                 qkv__conv_flops(&h->out, pictures * (h->upward ? pixels : deepest), all);
     for (size_t i = 0; i < n; i++) {
         const qkv__level *l = &h->level[i];
         double here = pixels / pow(4, (double)i);
         for (size_t k = 0; k < l->count; k++)
-            sum += residual_flops(&l->block[k], pictures * here) +
-                   (l->attends ? attention_flops(&l->attention[k], pictures, here) : 0);
+            sum += residual_flops(&l->block[k], pictures * here, all) +
+                   (l->attends ? attention_flops(&l->attention[k], pictures, here, all) : 0);
         if (l->scales)
-            sum += qkv__conv_flops(&l->scale, pictures * (h->upward ? 4 * here : here / 4), true);
+            sum += qkv__conv_flops(&l->scale, pictures * (h->upward ? 4 * here : here / 4), all);
     }
     return sum;
 }

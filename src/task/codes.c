@@ -204,6 +204,7 @@ static qkv_tensor *generator(codes_task *s, qkv_tape *t, qkv_tensor *x, const qk
 {
     double share = share_at(s, part->step);
     qkv_tensor *price, *y;
+    s->judged = share > 0;
     freeze(s, GENERATOR);
     y = reconstruct(s, t, x, part, &price);
     if (!y)
@@ -300,14 +301,32 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     return QKV_OK;
 }
 
+double qkv_codes_flops(const qkv_model *m, const qkv_model *looks, const qkv_codes_options *o,
+                       int phase, size_t height, size_t width)
+{
+    bool judged = o->adversarial > 0;
+    if (phase == DISCRIMINATOR)
+        return !judged ? 0
+                       : qkv_vqgan_judge_flops(m, 2, height, width, false) +
+                             (o->second ? qkv_vqgan_flops(m, 1, height, width, false) : 0);
+    double sum = qkv_vqgan_flops(m, 1, height, width, true);
+    if (looks && o->perceptual > 0)
+        sum += qkv_perceptual_flops(looks, 1, height, width, true) +
+               qkv_perceptual_flops(looks, 1, height, width, false);
+    return judged ? sum + qkv_vqgan_judge_flops(m, 1, height, width, true) : sum;
+}
+
+/* As the last step was, whose discriminator may not have begun. */
 static double flops(void *self)
 {
     const codes_task *s = self;
     size_t height = qkv_pixels_height(s->train), width = qkv_pixels_width(s->train);
-    double sum = qkv_vqgan_flops(s->model, 1, height, width);
-    if (s->looks && s->o.perceptual > 0)
-        sum += qkv_perceptual_flops(s->looks, 1, height, width, true) +
-               qkv_perceptual_flops(s->looks, 1, height, width, false);
+    qkv_codes_options o = s->o;
+    double sum = 0;
+    if (!s->judged)
+        o.adversarial = 0;
+    for (int phase = GENERATOR; phase <= DISCRIMINATOR; phase++)
+        sum += qkv_codes_flops(s->model, s->looks, &o, phase, height, width);
     return sum;
 }
 

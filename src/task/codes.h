@@ -14,6 +14,7 @@ typedef struct {
     bool *trains;      /* (parameters) those that no phase but the other's freezes */
     qkv_real *decoded; /* (room) of the whole batch, for the discriminator */
     size_t room;
+    bool judged; /* the discriminator took part in the last step */
 } codes_task;
 
 /* Absolute error of decoded y and, with a network, weight times how unlike it looks. */

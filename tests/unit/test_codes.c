@@ -15,7 +15,7 @@
 enum { SIDE = 16, C = 3, COUNT = 6, CODES = 24, WIDTH = 8 };
 static const double tolerance = 2e-4;
 
-static qkv_model *made_model(void)
+static qkv_vqgan_config small(void)
 {
     qkv_vqgan_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
@@ -28,6 +28,12 @@ static qkv_model *made_model(void)
     c.codes = CODES;
     c.judge_channels = 4;
     c.judge_layers = 2;
+    return c;
+}
+
+static qkv_model *made_model(void)
+{
+    const qkv_vqgan_config c = small();
     return made(&qkv_vqgan_type, &c);
 }
 
@@ -374,12 +380,81 @@ static void test_compared(void **state)
     close_setting(&s);
 }
 
+/* ---- memory ------------------------------------------------------------------------------- */
+
+/* A grid whose picture has no room is refused before anything is computed: nothing much has been
+ * allocated by then. One that has room is decoded. */
+static void test_no_room(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 4096, MEGABYTE = 1 << 20 };
+    static int32_t codes[COLUMNS];
+    static uint8_t picture[COLUMNS * 4 * C];
+    qkv_model *m = made_model();
+    size_t before = qkv_context_memory(ctx).peak_bytes;
+    memory.largest = 8 * MEGABYTE; /* a layer's picture has 2 MB, six are wanted at once */
+    assert_int_equal(qkv_pictures_decode(m, tape, codes, 1, 1, COLUMNS, picture), QKV_E_MEMORY);
+    assert_non_null(strstr(qkv_context_message(ctx), "out of memory"));
+    assert_true(qkv_context_memory(ctx).peak_bytes < before + MEGABYTE);
+    memory.largest = 14 * MEGABYTE;
+    if (qkv_pictures_decode(m, tape, codes, 1, 1, COLUMNS, picture))
+        fail_msg("%s", qkv_context_message(ctx));
+    memory.largest = 0;
+    qkv_model_destroy(m);
+}
+
+/* ---- arithmetic --------------------------------------------------------------------------- */
+
+static void same(double found, double expected)
+{
+    if (!(fabs(found - expected) <= 1e-9 * expected))
+        fail_msg("%.0f operations expected, found %.0f", expected, found);
+}
+
+/* Multiplications counted by hand: window, channels in, channels out, pixels. Forward is 2 for each,
+ * every gradient 2 more; pictures have none, nor has what is frozen. */
+static void test_flops(void **state)
+{
+    (void)state;
+    setting s;
+    open_setting(&s);
+    const double deep = SIDE / 2 * (SIDE / 2), all = SIDE * SIDE; /* pixels */
+    const double residual = 2 * 9 * 32 * 32;                      /* a pixel */
+    const double products = 4 * 32 * 32 * deep, scores = 2 * deep * deep * 32; /* attention's */
+    const double decoder = WIDTH * WIDTH * deep + 9 * WIDTH * 32 * deep + 4 * residual * deep +
+                           products + 9 * 32 * 32 * all + 2 * residual * all + 9 * 32 * C * all;
+    const double first = 9 * C * 32 * all;
+    const double encoder = residual * all + 9 * 32 * 32 * deep + 3 * residual * deep + products +
+                           9 * 32 * WIDTH * deep + WIDTH * WIDTH * deep;
+    same(qkv_vqgan_decode_flops(s.model, 3, SIDE / 2, SIDE / 2), 3 * 2 * (decoder + scores));
+    same(qkv_vqgan_flops(s.model, 1, SIDE, SIDE, false),
+         2 * (decoder + first + encoder + 2 * scores + deep * CODES * WIDTH));
+    const double generator = 6 * (decoder + encoder) + 4 * first + 2 * 7 * scores +
+                             2 * deep * CODES * WIDTH;
+    same(qkv_vqgan_flops(s.model, 1, SIDE, SIDE, true), generator);
+    const double judge_first = 16 * C * 4 * 64;
+    const double judge = judge_first + 16 * (4 * 8 * 16 + 8 * 16 * 9 + 16 * 4);
+    same(qkv_vqgan_judge_flops(s.model, 1, SIDE, SIDE, true), 4 * judge);
+    same(qkv_vqgan_judge_flops(s.model, 2, SIDE, SIDE, false), 2 * (6 * judge - 2 * judge_first));
+    /* Two stages of 4 and 6 channels, 1 and 2 convolutions; pictures on both sides, and back. */
+    const double looks = 9 * (C * 4 * all + 4 * 6 * deep + 6 * 6 * deep);
+    start(&s);
+    s.o.adversarial = 0;
+    same(qkv_codes_flops(s.model, s.looks, &s.o, 0, SIDE, SIDE), generator + 6 * looks);
+    same(s.task.type->flops(s.task.self), generator + 6 * looks); /* nothing is judged yet */
+    (void)step(&s, 0, 0);
+    same(s.task.type->flops(s.task.self),
+         generator + 6 * looks + 4 * judge + 2 * (6 * judge - 2 * judge_first));
+    close_setting(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_discriminator),
         cmocka_unit_test(test_idle), cmocka_unit_test(test_revived),
         cmocka_unit_test(test_left_alone), cmocka_unit_test(test_compared),
+        cmocka_unit_test(test_no_room), cmocka_unit_test(test_flops),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }
