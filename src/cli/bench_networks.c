@@ -174,7 +174,7 @@ static size_t vit_tokens(const bench_training *b)
     return b->batch * (1 + side * side);
 }
 
-/* ---- VQGAN: the generator's phase of a step, the discriminator having its say ------------------ */
+/* ---- VQGAN: the generator's phase of a step, with a discriminator ---------------------------- */
 
 enum { PUBLISHED_SIDE = 128 }; /* of pictures from here on VGG16 says how unlike they look */
 static const char vqgan_prefix[] = "vqgan-";

@@ -250,8 +250,8 @@ static void pass_level(walk *w, size_t i)
     qkv_name_pop(w->t);
 }
 
-/* A decoder's largest pictures come last, a residual block's six at once: where there is no room for
- * them, nothing is begun that would take minutes to get there. */
+/* A decoder's largest pictures come last, a residual block's six at once: where there is no room
+ * for them, nothing is begun that would take minutes to get there. */
 static bool has_room(const qkv__half *h, qkv_tape *t, const qkv_tensor *x)
 {
     enum { PICTURES = 6 };

@@ -411,8 +411,8 @@ static void same(double found, double expected)
         fail_msg("%.0f operations expected, found %.0f", expected, found);
 }
 
-/* Multiplications counted by hand: window, channels in, channels out, pixels. Forward is 2 for each,
- * every gradient 2 more; pictures have none, nor has what is frozen. */
+/* Multiplications counted by hand: window, channels in, channels out, pixels. Forward is 2 for
+ * each, every gradient 2 more; pictures have none, nor has what is frozen. */
 static void test_flops(void **state)
 {
     (void)state;

@@ -339,11 +339,46 @@ static void test_attention_is_linear(void **state)
     }
 }
 
+/* A convolution and its gradients take less beside their tensors than the windows written out
+ * would, which is 9 times the picture. */
+static void test_convolution_unfolds_nothing(void **state)
+{
+    (void)state;
+    const size_t picture[] = {1, 96, 96, 64}, window[] = {64, 3, 3, 64};
+    const size_t unfolded = 9 * 96 * 96 * 64 * sizeof(qkv_real);
+    const qkv_conv_options same = {.top = 1, .left = 1, .bottom = 1, .right = 1};
+    qkv_context_options o = qkv_context_defaults();
+    o.threads = 2;
+    qkv_context *ctx;
+    qkv_tape *t;
+    assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    size_t rss = qkv__peak_rss();
+    qkv_tensor *in[] = {qkv_tensor_from(t, NULL, 4, picture), qkv_tensor_from(t, NULL, 4, window)};
+    for (size_t i = 0; i < 2; i++) {
+        qkv_require_grad(t, in[i]);
+        for (size_t n = 0; n < qkv_count(in[i]); n++)
+            qkv_tensor_fill(in[i])[n] = (qkv_real)((double)((n + i) * 37 % 101) / 50 - 1);
+    }
+    qkv_tensor *y = qkv_conv2d(t, in[0], in[1], NULL, &same);
+    assert_int_equal(qkv_backward_from(t, &(qkv_backward_args){.n = 1, .outputs = &y}), QKV_OK);
+    size_t scratch = qkv_tape_scratch_high_water(t), beside = qkv_tape_high_water(t);
+    size_t grown = qkv__peak_rss() - rss;
+    print_message("%zu bytes of scratch, %zu of tensors, peak grew by %zu; unfolded: %zu\n",
+                  scratch, beside, grown, unfolded);
+    assert_true(scratch < unfolded / 4);
+    if (COUNTS_CALLS) /* what the library might take for itself is in there */
+        assert_true(grown < beside + unfolded / 2);
+    qkv_tape_destroy(t);
+    qkv_context_destroy(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_500_steps),
         cmocka_unit_test(test_attention_is_linear),
+        cmocka_unit_test(test_convolution_unfolds_nothing),
         cmocka_unit_test(test_counting),
         cmocka_unit_test(test_steady_step),
     };
