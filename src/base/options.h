@@ -50,6 +50,11 @@ const qkv__preset *qkv__preset_find(const qkv__preset *presets, const qkv_option
 /* Sets the fields that the table has; other presets are passed over. */
 void qkv__preset_apply(const qkv__preset *presets, const qkv_option_table *table, void *target);
 
+/* recipes: lists of such, one for each name that the option --recipe has, in its order; NULL for a
+ * name that says nothing. Sets the fields that the chosen one has a value for and that nothing has
+ * set yet. */
+qkv_status qkv__recipe_apply(qkv_options *o, const qkv__preset *const *recipes);
+
 /* All that is said about one command. */
 typedef struct {
     const char *name;    /* "train lm" */
@@ -59,6 +64,7 @@ typedef struct {
     const char *const *examples; /* whole lines, NULL at the end; may be NULL */
     const qkv_option_table *const *tables; /* NULL at the end; may be NULL */
     const qkv__preset *presets; /* flag NULL at the end; may be NULL */
+    const qkv__preset *const *recipes; /* of a command with --recipe */
 } qkv__manual;
 
 void qkv__manual_help(qkv__str *out, const char *program, const qkv__manual *m);

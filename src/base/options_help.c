@@ -135,6 +135,50 @@ static bool has_keys(const qkv__manual *m)
     return false;
 }
 
+/* --recipe's names; NULL where the command has none. */
+static const char *const *recipe_names(const qkv__manual *m)
+{
+    for (size_t t = 0; m->recipes && m->tables[t]; t++)
+        for (size_t i = 0; i < m->tables[t]->count; i++)
+            if (m->tables[t]->rows[i].flag && strcmp(m->tables[t]->rows[i].flag, "recipe") == 0)
+                return m->tables[t]->rows[i].names;
+    return NULL;
+}
+
+/* "--lr 1e-3, --legacy, --no-flip": what the recipe sets. */
+static void recipe_text(const qkv__preset *p, qkv__str *out)
+{
+    for (bool first = true; p && p->flag; p++, first = false) {
+        bool no = p->value && strcmp(p->value, "false") == 0;
+        bool yes = p->value && strcmp(p->value, "true") == 0;
+        qkv__str_printf(out, "%s--%s%s", first ? "" : ", ", no ? "no-" : "", p->flag);
+        if (!no && !yes)
+            qkv__str_printf(out, " %s", p->said ? p->said : p->value);
+    }
+}
+
+/* Each recipe that says something through fn: its name and what it sets. */
+static void each_recipe(const qkv__manual *m, qkv__str *out,
+                        void (*fn)(qkv__str *out, const char *name, const char *text))
+{
+    const char *const *names = recipe_names(m);
+    for (size_t i = 0; names && names[i]; i++) {
+        qkv__str text;
+        qkv__str_init(&text, out->ctx);
+        recipe_text(m->recipes[i], &text);
+        if (text.data)
+            fn(out, names[i], text.data);
+        out->failed = out->failed || text.failed;
+        qkv__str_free(&text);
+    }
+}
+
+static void help_recipe(qkv__str *out, const char *name, const char *text)
+{
+    qkv__str_printf(out, "\nRecipe %s:\n", name);
+    qkv__wrap(out, text, 2, 0);
+}
+
 void qkv__manual_help(qkv__str *out, const char *program, const qkv__manual *m)
 {
     qkv__str_printf(out, "Usage: %s %s", program, m->name);
@@ -148,6 +192,7 @@ void qkv__manual_help(qkv__str *out, const char *program, const qkv__manual *m)
     if (has_keys(m))
         for (size_t t = 0; m->tables && m->tables[t]; t++)
             help_table(out, m, m->tables[t], false);
+    each_recipe(m, out, help_recipe);
     for (size_t i = 0; m->examples && m->examples[i]; i++)
         qkv__str_printf(out, "%s  %s\n", i ? "" : "\nExamples:\n", m->examples[i]);
 }
@@ -191,6 +236,15 @@ static void roff_table(qkv__str *out, const qkv__manual *m, const qkv_option_tab
     }
 }
 
+static void roff_recipe(qkv__str *out, const char *name, const char *text)
+{
+    qkv__str_puts(out, ".P\nRecipe ");
+    roff(out, name);
+    qkv__str_puts(out, ":\n");
+    roff(out, text);
+    qkv__str_puts(out, "\n");
+}
+
 static void roff_command(qkv__str *out, const char *program, const qkv__manual *m,
                          const qkv_option_table *common)
 {
@@ -206,6 +260,7 @@ static void roff_command(qkv__str *out, const char *program, const qkv__manual *
     for (size_t t = 0; m->tables && m->tables[t]; t++)
         if (m->tables[t] != common)
             roff_table(out, m, m->tables[t]);
+    each_recipe(m, out, roff_recipe);
     for (size_t i = 0; m->examples && m->examples[i]; i++) {
         qkv__str_puts(out, i ? ".br\n" : ".PP\nExamples:\n.PP\n.RS\n");
         roff(out, m->examples[i]);

@@ -73,6 +73,8 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
     qkv_status status = c->bind_status;
     if (!status)
         status = qkv_options_parse(c->options, argc, argv, max ? &c->args : NULL);
+    if (!status && c->command->manual.recipes)
+        status = qkv__recipe_apply(c->options, c->command->manual.recipes);
     if (!status && (c->args.count < min || c->args.count > max))
         status = qkv__fail(c->parsing, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
                            c->command->manual.name, usage ? usage : "", c->args.count);

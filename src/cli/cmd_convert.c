@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/prior.h"
 #include "io/file.h"
 #include "io/pytorch.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
 #include "qkv/mae.h"
-#include "qkv/vqgan.h"
 
 typedef struct {
     int dtype, to;
@@ -26,8 +26,8 @@ static const char *const targets[] = {"directory", "timm", "mae", "taming", NULL
 
 /* Where a prior's directory has its VQGANs, and where taming-transformers' file has them. */
 enum { VQGAN, CONDITION, CODERS };
-static const char *const coders[CODERS][2] = {{"vqgan", "first_stage_model"},
-                                              {"condition", "cond_stage_model"}};
+static const char *const coders[CODERS][2] = {{CLI_PRIOR_VQGAN, "first_stage_model"},
+                                              {CLI_PRIOR_CONDITION, "cond_stage_model"}};
 
 static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
 static const qkv_store stores[] = {QKV_STORE_F32, QKV_STORE_F16, QKV_STORE_BF16};

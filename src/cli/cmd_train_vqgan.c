@@ -10,9 +10,15 @@
 enum { COLORS = 3, LOOKS_BATCH = 64, LOOKS_STEPS = 1500 };
 static const double LOOKS_SHARE = 0.1, LOOKS_RATE = 1e-3, LOOKS_DECAY = 0.05;
 
+enum { OWN, TAMING };
+static const char *const recipe_names[] = {"own", "taming", NULL};
+static const double TAMING_RATE = 4.5e-6; /* times the batch */
+enum { TAMING_SIDE = 256 };
+
 typedef struct {
     cli_picture_job p;
     qkv_codes_options o;
+    int recipe;
     const char *lpips;  /* a directory, or NULL */
     size_t looks_steps; /* 0: as the run's length says */
     qkv_vqgan_config given, config; /* as --set says; of the model to be made */
@@ -20,6 +26,12 @@ typedef struct {
 } job;
 
 #define FIELD(member) .offset = offsetof(job, member)
+static const qkv_option recipe_rows[] = {
+    {.flag = "recipe", .type = QKV_OPT_ENUM, FIELD(recipe), .names = recipe_names,
+     .initial = "own",
+     .help = "settings that hold where no option says otherwise; taming: its authors', see below"},
+};
+static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1};
 static const qkv_option rows[] = {
     {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
      .help = "network that says how unlike pictures look; else one learns it first"},
@@ -138,17 +150,24 @@ static qkv_status learn_looks(job *j)
     return status;
 }
 
+static qkv_status load_looks(job *j)
+{
+    qkv_context *ctx = j->p.base.c->ctx;
+    qkv_status status = qkv_hub_load(&j->looks, ctx, j->lpips);
+    if (!status && qkv_model_type_of(j->looks) != &qkv_perceptual_type)
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
+                           qkv_model_type_name(&qkv_perceptual_type), j->lpips,
+                           qkv_model_type_name(qkv_model_type_of(j->looks)));
+    return status;
+}
+
 /* Opens the network that was named, or learns one; it stays as it is from then on. */
 static qkv_status find_looks(job *j)
 {
     cli *c = j->p.base.c;
-    qkv_status status = QKV_OK;
     if (j->o.perceptual == 0)
         return QKV_OK;
-    if (j->lpips)
-        status = qkv_hub_load(&j->looks, c->ctx, j->lpips);
-    else
-        status = learn_looks(j);
+    qkv_status status = j->lpips ? load_looks(j) : learn_looks(j);
     for (size_t i = 0; !status && i < qkv_params_count(qkv_model_params(j->looks)); i++)
         qkv_param_freeze(qkv_params_at(qkv_model_params(j->looks), i), true);
     bool classes = qkv_pixels_classes(j->p.train.images) > 1;
@@ -167,10 +186,10 @@ static qkv_status begin(cli_job *base)
     const qkv_vqgan_config *config = qkv_model_config(base->model);
     size_t side = config->image / qkv_vqgan_factor(base->model);
     qkv_status status = find_looks(j);
-    if (!status)
-        status = qkv_task_codes(&base->task, base->model, j->looks, j->p.train.images,
-                                j->p.valid.images, &j->o, c->common.seed);
     if (status)
+        return status;
+    if (qkv_task_codes(&base->task, base->model, j->looks, j->p.train.images, j->p.valid.images,
+                       &j->o, c->common.seed))
         return qkv__fail_prefix(c->ctx, base->o.out);
     cli_job_rate(base, config->channels, base->t.schedule.lr);
     cli_picture_tell(&j->p, "pictures of %zu x %zu as %zu x %zu of %zu codes", config->image,
@@ -189,9 +208,24 @@ static const cli_job_type job_type = {
     .name = "vqgan", .takes = eval_takes_codes, .read = read_data, .write = cli_picture_write,
     .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed};
 
+/* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
+static void complete_recipe(job *j)
+{
+    const qkv_options *o = j->p.base.c->options;
+    cli_training *t = &j->p.base.t;
+    if (!qkv_options_given(o, "lr"))
+        t->schedule.lr = TAMING_RATE * (double)t->loop.batch;
+    if (qkv_options_given(o, "model") || j->p.base.o.init)
+        return;
+    j->p.s.model = "f16";
+    if (!qkv_options_given(o, "size"))
+        j->p.s.size = TAMING_SIDE;
+}
+
 static int run(cli *c, int argc, char **argv)
 {
     job j = {.p.base.c = c};
+    cli_bind(c, &recipe_table, &j);
     cli_bind(c, &cli_picture_table, &j.p.s);
     cli_bind(c, &qkv_codes_table, &j.o);
     cli_bind(c, &table, &j);
@@ -200,15 +234,19 @@ static int run(cli *c, int argc, char **argv)
     cli_bind(c, &qkv__vqgan_config, &j.given);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
+    if (j.recipe == TAMING)
+        complete_recipe(&j);
     return cli_job_run(&j.p.base, &job_type);
 }
 
 static const qkv_option_table *const tables[] = {
-    &cli_picture_table, &qkv_codes_table, &table, &qkv_augment_table, &cli_job_table,
-    &qkv_train_table, &qkv_optimizer_table, &qkv_schedule_table, &qkv__vqgan_config, NULL};
+    &recipe_table, &cli_picture_table, &qkv_codes_table, &table, &qkv_augment_table,
+    &cli_job_table, &qkv_train_table, &qkv_optimizer_table, &qkv_schedule_table,
+    &qkv__vqgan_config, NULL};
 static const char *const examples[] = {
     "qkv train vqgan --images photos --minutes 60 --out runs/codes",
-    "qkv train vqgan --images emoji --model mini --split name --out runs/emoji", NULL};
+    "qkv train vqgan --images emoji --model mini --split name --out runs/emoji",
+    "qkv train vqgan --images photos --recipe taming --lpips runs/lpips --out f16", NULL};
 
 static const qkv__preset presets[] = {
     CLI_PICTURE_SIZE,
@@ -226,6 +264,37 @@ static const qkv__preset presets[] = {
     {NULL, NULL, NULL},
 };
 
+/* configs/custom_vqgan.yaml of taming-transformers, and what its code does by itself. Steps are
+ * counted alike: one a batch, the first is 0. */
+static const qkv__preset taming[] = {
+    {"model", NULL, "f16 and --size 256 unless one is named"},
+    {"batch", "5", NULL},
+    {"lr", NULL, "4.5e-6 times the batch"},
+    {"schedule", "constant", NULL},
+    {"warmup", "0", NULL},
+    {"optimizer", "adam", NULL},
+    {"beta1", "0.5", NULL},
+    {"beta2", "0.9", NULL},
+    {"eps", "1e-8", NULL},
+    {"weight-decay", "0", NULL},
+    {"clip", "0", NULL},
+    {"ema", "0", NULL},
+    {"flip", "false", NULL},
+    {"bf16", "false", NULL},
+    {"codebook-weight", "1", NULL},
+    {"commitment", "0.25", NULL},
+    {"legacy", "true", NULL},
+    {"revive", "false", NULL},
+    {"perceptual", "1", NULL},
+    {"adversarial", "0.8", NULL},
+    {"judge-start", "10000", NULL},
+    {"judge-ramp", "0", NULL},
+    {"judge-loss", "hinge", NULL},
+    {"second-forward", "true", NULL},
+    {NULL, NULL, NULL},
+};
+static const qkv__preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
+
 const cli_command cli_train_vqgan = {
     .manual = {.name = "train vqgan", .summary = "learn codes for pictures",
                .usage = "--images D --out DIR [options]", .examples = examples,
@@ -234,5 +303,5 @@ const cli_command cli_train_vqgan = {
                        "again. A discriminator, which learns to tell decoded patches from real "
                        "ones, makes it sharp. Judges on held-out pictures. qkv encode and qkv "
                        "decode go between pictures and codes.",
-               .tables = tables, .presets = presets},
+               .tables = tables, .presets = presets, .recipes = recipes},
     .run = run};

@@ -92,6 +92,23 @@ wait $child
 cmp d/model.safetensors e/model.safetensors || fail "stop and resume: other bits"
 "$QKV" imagine d --count 2 --condition "$picture" --out f.png 2>notes ||
     fail "imagine --condition: $(cat notes)"
+
+# To a file of taming-transformers and back, with both models that code: of pictures of one side, as
+# nothing in the file tells.
+"$QKV" convert d d.ckpt --to taming 2>notes || fail "convert --to taming: $(cat notes)"
+"$QKV" convert d.ckpt back --set num_attention_heads=2 --set resolution=16 \
+    --set condition_length=16 2>notes || fail "convert: $(cat notes)"
+grep -q 'taken to be 8 x 8 behind 16 others' notes || fail "convert: $(cat notes)"
+"$QKV" convert d copy --quiet || fail "convert of a prior"
+for part in . vqgan condition; do
+    cmp d/$part/model.safetensors back/$part/model.safetensors || fail "$part: not the same"
+    cmp d/$part/model.safetensors copy/$part/model.safetensors || fail "$part: not copied"
+done
+sed -i 's/"resolution": 16/"resolution": 8/' back/condition/config.json
+"$QKV" imagine back --count 2 --condition "$picture" --out g.png 2>notes ||
+    fail "imagine of what was converted: $(cat notes)"
+cmp f.png g.png || fail "other pictures"
+
 # shellcheck disable=SC2086
 "$QKV" train imagine $run --condition-vqgan other --init d --steps 2 --out g >answer 2>notes ||
     fail "train --init: $(cat notes)"

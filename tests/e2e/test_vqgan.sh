@@ -89,6 +89,20 @@ cmp b/model.safetensors c/model.safetensors || fail "stop and resume: other bits
     --ema 0 --judge-loss vanilla --no-revive --out d >answer 2>notes ||
     fail "train --init: $(cat notes)"
 
+# The authors' settings in one word; an option beside it holds.
+short="--images bars --valid-last 16 --threads 1 --quiet --steps 3 --looks-steps 2 --set n_embed=64"
+# shellcheck disable=SC2086
+{
+    "$QKV" train vqgan $short $small --recipe taming --out t1 2>notes || fail "taming: $(cat notes)"
+    "$QKV" train vqgan $short $small --batch 5 --lr 2.25e-5 --schedule constant --warmup 0 \
+        --clip 0 --no-flip --no-bf16 --legacy --no-revive --judge-start 10000 --second-forward \
+        --lpips t1/train/looks --out t2 2>notes || fail "as taming: $(cat notes)"
+    "$QKV" train vqgan $short $small --recipe taming --no-legacy --out t3 2>notes ||
+        fail "taming, not legacy: $(cat notes)"
+}
+cmp t1/model.safetensors t2/model.safetensors || fail "the recipe sets something else"
+cmp -s t1/model.safetensors t3/model.safetensors && fail "the recipe is not overruled"
+
 # What cannot be.
 printf '1,2\n3,64\n' >beyond.csv
 printf '1,2.5\n' >half.csv
@@ -101,6 +115,11 @@ printf '1,2.5\n' >half.csv
     refused 1 'no discriminator' train vqgan $run --model nano --set disc_num_layers=0 \
         --out new --quiet
     refused 1 'pictures of 1 channel' train vqgan $run --model nano --set in_channels=1 \
+        --out new --quiet
+    refused 1 '--lpips: a qkv_perceptual expected, a holds a qkv_vqgan' train vqgan $run \
+        --lpips a --out new --quiet
+    refused 1 'lpips/config.json' train vqgan $run --lpips lpips --out new --quiet
+    refused 1 '24 cannot be halved' train vqgan $run --recipe taming --set resolution=24 \
         --out new --quiet
     refused 2 'unknown option --mixup' train vqgan $run --mixup 1 --out new
 }

@@ -190,6 +190,50 @@ static void help_fits_80_columns_and_names_every_flag(void **state)
     qkv__str_free(&s);
 }
 
+static const char *const recipe_names[] = {"own", "quick", NULL};
+static const qkv_option recipe_rows[] = {
+    {.flag = "recipe", .type = QKV_OPT_ENUM, .names = recipe_names, .help = "settings by name"}};
+static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1};
+static const qkv__preset quick[] = {{"steps", "10", NULL},
+                                    {"tied", "false", NULL},
+                                    {"json", "true", NULL},
+                                    {"lr", NULL, "0.1 / steps"},
+                                    {NULL, NULL, NULL}};
+static const qkv__preset *const recipes[] = {NULL, quick};
+
+static void a_recipe_fills_what_was_not_given(void **state)
+{
+    static const qkv_option_table *const tables[] = {&recipe_table, &table, NULL};
+    static const qkv__manual manual = {.name = "train", .summary = "train", .usage = "[options]",
+                                       .tables = tables, .recipes = recipes};
+    static const char text[] = "\nRecipe quick:\n  --steps 10, --no-tied, --json, "
+                               "--lr 0.1 / steps\n";
+    static const qkv__preset wrong[] = {{"stesp", "10", NULL}, {NULL, NULL, NULL}};
+    static const qkv__preset *const odd[] = {NULL, wrong};
+    fixture *f = *state;
+    int recipe = 1;
+    qkv__str s;
+    assert_int_equal(qkv_options_bind(f->o, &recipe_table, &recipe), QKV_OK);
+    assert_int_equal(recipe, 0);
+    assert_int_equal(parse(f, "--data a --depth 3 --tied", NULL), QKV_OK);
+    assert_int_equal(qkv__recipe_apply(f->o, recipes), QKV_OK);
+    assert_int_equal(f->p.steps, 1000);
+    assert_int_equal(parse(f, "--recipe quick", NULL), QKV_OK);
+    assert_int_equal(qkv__recipe_apply(f->o, recipes), QKV_OK);
+    assert_int_equal(f->p.steps, 10);
+    assert_true(f->p.tied && f->p.json && f->p.depth == 3);
+    assert_true(f->p.lr == 1e-3 && !qkv_options_given(f->o, "lr"));
+    assert_int_equal(qkv__recipe_apply(f->o, odd), QKV_E_ARGUMENT);
+    qkv__str_init(&s, f->ctx);
+    qkv__manual_help(&s, "qkv", &manual);
+    assert_non_null(strstr(s.data, text));
+    const qkv__manual *all[] = {&manual};
+    qkv__manual_roff(&s, &manual, all, 1, "1.0");
+    assert_non_null(strstr(s.data, ".P\nRecipe quick:\n\\-\\-steps 10, "));
+    assert_false(s.failed);
+    qkv__str_free(&s);
+}
+
 static void json_is_written_in_order_and_read_back(void **state)
 {
     static const char expected[] =
@@ -315,6 +359,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(mistakes_get_one_sentence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(help_fits_80_columns_and_names_every_flag, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_recipe_fills_what_was_not_given, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_is_written_in_order_and_read_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_mistakes_name_file_and_field, set_up, tear_down),
         cmocka_unit_test(distances_count_swaps),
