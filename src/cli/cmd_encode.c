@@ -144,12 +144,27 @@ static qkv_status read_codes(job *j, int32_t **out)
     return status;
 }
 
+/* A picture that qkv would not read again is not begun: convolutions of such wide ones take memory
+ * beside it, and attention over as many places minutes. */
+static qkv_status check_size(const job *j)
+{
+    enum { MOST_SIDE = 65536 }; /* as qkv_image_read has it */
+    size_t most = MOST_SIDE / j->factor, all = qkv_image_defaults().most / j->factor / j->factor;
+    if (j->rows <= most && j->columns <= most && j->rows <= all / j->columns)
+        return QKV_OK;
+    return qkv__fail(j->c->ctx, QKV_E_FORMAT, "%s: at most %zu codes a side and %zu in all "
+                     "expected, found %zu x %zu", j->c->args.items[1], most, all, j->rows,
+                     j->columns);
+}
+
 static qkv_status decode(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_image picture = {0};
     int32_t *codes = NULL;
     qkv_status status = read_codes(j, &codes);
+    if (!status)
+        status = check_size(j);
     if (!status)
         status = qkv_image_create(&picture, ctx, j->columns * j->factor, j->rows * j->factor,
                                   j->colors);

@@ -106,6 +106,7 @@ cmp -s t1/model.safetensors t3/model.safetensors && fail "the recipe is not over
 # What cannot be.
 printf '1,2\n3,64\n' >beyond.csv
 printf '1,2.5\n' >half.csv
+awk 'BEGIN { for (i = 0; i < 40000; i++) printf "%s7", i ? "," : ""; print "" }' >wide.csv
 # shellcheck disable=SC2086
 {
     refused 1 'no preset "giant"' train vqgan $run --model giant --out new --quiet
@@ -126,6 +127,7 @@ printf '1,2.5\n' >half.csv
 [ ! -e new ] || fail "something was written"
 refused 1 'row 1, column 1: code 64; 0 to 63 expected' decode a beyond.csv --out o.png
 refused 1 'whole numbers' decode a half.csv --out o.png
+refused 1 'wide.csv: at most 32768 codes a side' decode a wide.csv --out o.png
 refused 1 'bars' decode a bars --out o.png
 refused 1 'codes.csv' encode a codes.csv --out o.npy
 refused 1 'no codes' encode a/train/looks "$picture" --out o.npy
