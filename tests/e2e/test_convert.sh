@@ -97,6 +97,10 @@ same vq4 vq5
 "$QKV" decode "$out/vq3" "$out/codes.npy" --out "$out/again.png" || fail "decode vq3"
 
 refused 1 'asks for __main__.ModelCheckpoint' "$taming/last.ckpt" "$out/x"
+head -c 9000 "$taming/last.ckpt" >"$out/cut.ckpt"
+refused 1 'cut.ckpt: ' "$out/cut.ckpt" "$out/x" --skip-objects
+head -c 9000 "$taming/last-legacy.ckpt" >"$out/cut.ckpt"
+refused 1 'cut.ckpt: ' "$out/cut.ckpt" "$out/x" --skip-objects
 refused 2 'is to be called otherwise' "$out/vq" "$out/x.safetensors" --to taming
 refused 1 'vit: --to taming writes a qkv_vqgan or qkv_prior, found a vit' "$out/vit" "$out/x" \
     --to taming

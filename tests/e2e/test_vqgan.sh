@@ -100,6 +100,9 @@ short="--images bars --valid-last 16 --threads 1 --quiet --steps 3 --looks-steps
     "$QKV" train vqgan $short $small --recipe taming --no-legacy --out t3 2>notes ||
         fail "taming, not legacy: $(cat notes)"
 }
+"$QKV" help train vqgan | tr '\n' ' ' | tr -s ' ' >notes
+grep -q 'Recipe taming: --model f16 .*--adversarial 0.8, --judge-start 10000, ' notes ||
+    fail "help: $(cat notes)"
 cmp t1/model.safetensors t2/model.safetensors || fail "the recipe sets something else"
 cmp -s t1/model.safetensors t3/model.safetensors && fail "the recipe is not overruled"
 
