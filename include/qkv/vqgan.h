@@ -19,7 +19,7 @@ typedef struct {
     size_t blocks;        /* in a level of the encoder; the decoder's have one more */
     qkv_sizes attention;  /* sides of the levels whose blocks are followed by attention .. */
     size_t image;         /* .. where pictures have this side; others may have any */
-    size_t colors;        /* channels of a pixel */
+    size_t colors;        /* channels of a pixel, 1 or 3 */
     size_t z_channels;    /* between encoder and codes */
     size_t code_width;    /* of a code's vector */
     size_t codes;

@@ -288,7 +288,7 @@ qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
     qkv_status status = qkv__foreign_open(&f, &o);
     if (f.pytorch)
         o.under = NULL; /* names are without it already */
-    if (!status)
+    if (!status && !o.distance && !o.part)
         status = qkv__foreign_find(&f, "patch_embed.proj.weight", "blocks.0.attn.qkv.weight",
                                    o.under, NULL, &patches);
     if (!status)

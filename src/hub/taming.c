@@ -176,7 +176,7 @@ static qkv_status import_vqgan(qkv_model **out, qkv__foreign *f, const qkv_hub_i
         status = derive_vqgan(f, o, &c);
     if (!status)
         status = load(out, &l, &qkv_vqgan_type, &c, parts, o->left_out);
-    if (status || (c.colors != 1 && c.colors != 3))
+    if (status)
         return status;
     qkv_picture_format p = {.height = c.image, .width = c.image, .channels = c.colors,
                             .crop = true, .resample = BILINEAR, .mean = {0.5, 0.5, 0.5},

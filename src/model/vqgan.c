@@ -34,6 +34,9 @@ static qkv_status check(const vqgan *m)
     if (c->channels % GROUPS)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: ch: a multiple of %d expected, found %zu", name,
                          GROUPS, c->channels);
+    if (c->colors != 1 && c->colors != 3)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: in_channels: 1 or 3 expected, found %zu", name,
+                         c->colors);
     if (c->blocks + 1 > QKV__HALF_BLOCKS)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: num_res_blocks: at most %d expected, found %zu",
                          name, QKV__HALF_BLOCKS - 1, c->blocks);

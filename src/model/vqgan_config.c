@@ -19,7 +19,7 @@ static const qkv_option rows[] = {
     SIZES_ROW("attn_resolutions", attention, 0, "16",
               "sides of pictures, in a level, whose blocks attend"),
     SIZE_ROW("resolution", image, 1, "256", "side of the pictures in pixels"),
-    SIZE_ROW("in_channels", colors, 1, "3", "channels of a pixel"),
+    SIZE_ROW("in_channels", colors, 1, "3", "channels of a pixel, 1 or 3"),
     SIZE_ROW("z_channels", z_channels, 1, "256", "channels between encoder and codes"),
     SIZE_ROW("embed_dim", code_width, 1, "256", "width of a code's vector"),
     SIZE_ROW("n_embed", codes, 1, "1024", "codes"),

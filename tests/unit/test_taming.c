@@ -425,6 +425,7 @@ static const struct {
     {{.flat = "loss.discriminator.main.2.weight"}, {0}, "expected shape (4, 2"},
     {{.flat = "encoder.down.1.block.0.conv1.weight"}, {0}, "shapes of a model of"},
     {{.flat = "quantize.embedding.weight"}, {0}, "\"quant_conv.weight\": expected"},
+    {{.cut = "encoder.conv_in.weight", .rows = 2}, {0}, "in_channels: 1 or 3 expected, found 2"},
     {{0}, {.side = 15}, "resolution 15 cannot be halved 1 times"},
 };
 
