@@ -63,19 +63,27 @@ def last(x):
     return x.permute(0, 2, 3, 1)
 
 
+def check_near(what, got, expected):
+    """Through the forty convolutions of f16's decoder, one behind another, rounding grows."""
+    error = ((got - expected).abs().max() / expected.abs().max()).item()
+    check(what, error <= 2e-5, f"{error:.2g} of the largest")
+
+
 def check_numbers(qkv, folder, model, side):
-    """Codes' vectors and decoded pictures, theirs and ours."""
+    """Codes' vectors and decoded pictures, theirs in double and ours. The model is in double from
+    then on."""
     pixels = torch.rand(2, 3, side, side) * 2 - 1
+    model.double()
     with torch.no_grad():
-        z = model.quant_conv(model.encoder(pixels))
-        decoded = model.decode(z)
+        z = model.quant_conv(model.encoder(pixels.double())).float()
+        decoded = model.decode(z.double()).float()
     b, c, h, w = z.shape
     with Tape(qkv.library, folder) as t:
         x = t.reals(last(pixels))
         ours = t.read(t.call("qkv_vqgan_encode", x), b, h, w, c)
-        check_close("encoded", ours, last(z))
+        check_near("encoded", ours, last(z))
         ours = t.read(t.call("qkv_vqgan_decode", t.reals(last(z))), b, side, side, 3)
-        check_close("decoded", ours, last(decoded))
+        check_near("decoded", ours, last(decoded))
 
 
 def check_back(maker, path, state):
