@@ -76,7 +76,7 @@ const cli_command cli_bench = {
                .usage = "[train|attention|decode|picture|translate|tokenize] [options]",
                .examples = examples,
                .tables = tables,
-               .text = "Runs all of them, about two minutes on two cores, and shows each rate "
+               .text = "Runs all of them, a minute and a half on two cores, and shows each rate "
                        "beside the limit that this machine set at that moment: the best product "
                        "of matrices, or the speed of reading memory. The limits are measured "
                        "before and after the work, so figures of a busy machine come out low. "

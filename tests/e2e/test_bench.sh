@@ -54,9 +54,6 @@ done
 {
     bench "$out/vit-base" train --model vit-base --batch 1 --length 16 --steps 1 --json
     fields "$out/vit-base" $train threads
-
-    bench "$out/vqgan-micro" train --model vqgan-micro --batch 1 --length 16 --steps 1 --json
-    fields "$out/vqgan-micro" $train threads
 }
 for at in '--model giant --size 16' '--size 250'; do
     # shellcheck disable=SC2086
