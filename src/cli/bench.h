@@ -134,6 +134,7 @@ struct bench_training {
     qkv_pixels *pictures; /* of a VQGAN: as many as the batch has; else NULL */
     qkv_codes_options codes;
     qkv_task task;
+    qkv_task_part part; /* all of the batch */
 };
 
 /* Makes all of it; bench_training_free is due after a failure too. */

@@ -239,6 +239,7 @@ static qkv_status vqgan_create(bench_training *b, const bench_step *step)
     (void)snprintf(b->name, sizeof b->name, "%s", step->model);
     qkv_option_defaults(&qkv_codes_table, &b->codes);
     b->codes.revive = false;
+    b->part = (qkv_task_part){.count = b->batch, .total = b->batch};
     return qkv_task_codes(&b->task, b->model, b->looks, b->pictures, NULL, &b->codes, 1);
 }
 
@@ -251,8 +252,7 @@ static size_t vqgan_ids(const bench_training *b)
 
 static qkv_tensor *vqgan_loss(const bench_training *b)
 {
-    const qkv_task_part part = {.count = b->batch, .total = b->batch};
-    return b->task.type->loss(b->task.self, b->tape, &part);
+    return b->task.type->loss(b->task.self, b->tape, &b->part);
 }
 
 static double vqgan_flops(const bench_training *b)
