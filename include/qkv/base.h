@@ -74,7 +74,8 @@ enum {
 
 /* Zeroed: the defaults. */
 typedef struct {
-    int threads;  /* OpenMP team size; 0: one per core                 [0, 1024]  0 */
+    int threads;  /* OpenMP team size; 0: one per core; OMP_THREAD_LIMIT at most
+                                                                       [0, 1024]  0 */
     unsigned isa; /* QKV_ISA_* that may be used; 0: all                           0 */
     bool bf16;    /* steps that a tape records (training) round the operands of products and
                      convolutions to bf16 and add up in f32: about 0.6 of the time, where the

@@ -89,6 +89,8 @@ qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *opti
     memset(ctx, 0, sizeof *ctx);
     ctx->options = o;
     ctx->threads = o.threads ? o.threads : omp_get_num_procs();
+    if (ctx->threads > omp_get_thread_limit()) /* work is cut for as many as there will be */
+        ctx->threads = omp_get_thread_limit();
     ctx->isa = qkv__cpu_isa() & ((o.isa ? o.isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
     ctx->bf16 = o.bf16 && (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
     *out = ctx;
