@@ -27,6 +27,7 @@
     X(segment, 80, "Which pixels are the picture, and which the background")                   \
     X(reconstruct, 120, "A masked autoencoder fills in what is hidden of pictures")            \
     X(colorize, 90, "Patches that lack their colour attend to the others")                     \
+    X(imagine, 270, "Pictures become codes, and a GPT imagines new ones")                      \
     X(gpt, 300, "A GPT reads source code and writes some")
 
 static const struct {

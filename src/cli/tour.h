@@ -21,7 +21,7 @@ typedef struct {
 typedef qkv_status tour_fn(tour *t);
 
 tour_fn tour_attention, tour_bert, tour_classify, tour_colorize, tour_contrastive, tour_dates,
-    tour_forecast, tour_gpt, tour_numbers, tour_reconstruct, tour_segment;
+    tour_forecast, tour_gpt, tour_imagine, tour_numbers, tour_reconstruct, tour_segment;
 
 /* ---- texts: tour_text.c --------------------------------------------------------------------- */
 

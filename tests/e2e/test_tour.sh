@@ -19,7 +19,7 @@ awk '/mean of -log of the diagonal/ { a = $NF } /^ *qkv_infonce_loss/ { b = $NF 
     { echo "the loss of attention's rows is not qkv_infonce_loss"; failed=1; }
 has "$out/text" 'reads dates'
 has "$out/text" 'reads numbers'
-[ "$(grep -c 'What was learnt:' "$out/text")" -eq 10 ] ||
+[ "$(grep -c 'What was learnt:' "$out/text")" -eq 12 ] ||
     { echo "not every chapter says what it learnt"; failed=1; }
 if LC_ALL=C sed 's/[\x80-\xbf]//g' "$out/text" | grep -q '.\{81\}'; then
     echo "more than 80 columns"
@@ -38,7 +38,10 @@ for verb in segment reconstruct colorize; do
         >"$out/made" 2>&1
     [ -s "$out/$verb.png" ] || { echo "no picture of $verb: $(cat "$out/made")"; failed=1; }
 done
-for sheet in classify/said segment/masks reconstruct/filled colorize/coloured; do
+"$QKV" imagine "$out/t/imagine" --count 2 --out "$out/two.png" >"$out/made" 2>&1
+[ -s "$out/two.png" ] || { echo "nothing imagined: $(cat "$out/made")"; failed=1; }
+for sheet in classify/said segment/masks reconstruct/filled colorize/coloured \
+    imagine/vqgan/decoded imagine/imagined; do
     [ -s "$out/t/$sheet.png" ] || { echo "no $sheet.png"; failed=1; }
 done
 echo 'march 3, 1998' | "$QKV" translate "$out/t/dates" --beam 1 >"$out/made" 2>&1
@@ -67,5 +70,5 @@ has "$out/mine/file" 'mine'
 "$QKV" tour nowhere >/dev/null 2>"$out/err"
 [ $? -eq 2 ] || { echo "an unknown chapter is no usage error"; failed=1; }
 has "$out/err" 'attention, contrastive, dates, numbers, bert, forecast, classify, segment'
-has "$out/err" 'reconstruct, colorize, gpt'
+has "$out/err" 'reconstruct, colorize, imagine, gpt'
 exit "$failed"
