@@ -41,6 +41,9 @@ typedef struct {
     bool integer; /* I64 in the file: a count */
 } qkv_row;
 
+/* Numbers of the tensor; of IGNORED rows of any shape 0. */
+size_t qkv_row_count(const qkv_row *row);
+
 /* Called for each row in a fixed order; anything but QKV_OK ends the visit and is returned. */
 typedef qkv_status qkv_row_fn(void *user, const qkv_row *row);
 

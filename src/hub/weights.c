@@ -10,14 +10,6 @@
 
 enum { MASK_AXES = 4, STAGES = 3 };
 
-static size_t row_count(const qkv_row *row)
-{
-    size_t count = 1;
-    for (int i = 0; i < row->ndim; i++)
-        count *= row->shape[i];
-    return count;
-}
-
 static bool in_order(const qkv_row *row)
 {
     for (int i = 0; i < row->ndim; i++)
@@ -123,7 +115,7 @@ static qkv_status read_region(const qkv_row *row, qkv_context *ctx, const qkv_sa
                               const qkv_safetensor *t)
 {
     qkv_real *region = qkv_param_data(row->param) + row->offset;
-    size_t count = row_count(row), stride[QKV_MAX_DIMS];
+    size_t count = qkv_row_count(row), stride[QKV_MAX_DIMS];
     if (in_order(row))
         return qkv_safetensors_read(file, t, 0, count, region);
     qkv_real *whole = qkv__malloc(ctx, count * sizeof *whole);

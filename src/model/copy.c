@@ -10,14 +10,6 @@ typedef struct {
     size_t copied;
 } copying;
 
-static size_t row_count(const qkv_row *row)
-{
-    size_t n = 1;
-    for (int i = 0; i < row->ndim; i++)
-        n *= row->shape[i];
-    return n;
-}
-
 static bool has_values(const qkv_row *row)
 {
     return row->kind == QKV_ROW_PARAM || row->kind == QKV_ROW_FIXED;
@@ -33,7 +25,7 @@ static qkv_status offer(void *user, const qkv_row *row)
         memcmp(row->perm, to->perm, (size_t)row->ndim * sizeof *row->perm) != 0)
         return QKV_OK;
     memcpy(qkv_param_data(to->param) + to->offset, qkv_param_data(row->param) + row->offset,
-           row_count(row) * sizeof(qkv_real));
+           qkv_row_count(row) * sizeof(qkv_real));
     qkv_param_touch(to->param);
     c->copied++;
     return QKV_OK;

@@ -25,17 +25,20 @@ static bool is_llama(const qkv_model *m) { return m->type == &qkv_llama_type; }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
+/* What a prior's table does not list is fixed. */
+static void fix_config(qkv_gpt_config *c)
+{
+    c->position_kind = QKV_POSITIONS_LEARNED;
+    c->scale_attention = true;
+    c->tie = c->scale_by_layer = false;
+    c->ff_width = 0;
+    c->bos = c->eos = c->pad = -1;
+}
+
 /* Fields that are 0 because others give them, or that the layout has no say in. */
 static void complete_config(qkv_gpt_config *c, const qkv_model_type *type)
 {
     bool llama = type == &qkv_llama_type;
-    if (type == &qkv_prior_type) {
-        c->position_kind = QKV_POSITIONS_LEARNED;
-        c->scale_attention = true;
-        c->tie = c->scale_by_layer = false;
-        c->ff_width = 0;
-        c->bos = c->eos = c->pad = -1;
-    }
     if (!c->ff_width)
         c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);
@@ -81,6 +84,8 @@ static double numbers(const qkv_model_type *type, const void *config)
 {
     qkv_gpt_config c = *(const qkv_gpt_config *)config;
     bool llama = type == &qkv_llama_type;
+    if (type == &qkv_prior_type)
+        fix_config(&c);
     complete_config(&c, type);
     double rows = (double)c.vocab * (c.tie ? 1 : 2) + (llama ? 0 : (double)c.positions);
     return rows * (double)c.width + (double)c.layers * block_numbers(&c, llama);
@@ -131,7 +136,7 @@ static qkv_status make(qkv_model *base)
     gpt *m = (gpt *)base;
     m->c = base->config;
     if (base->type == &qkv_prior_type)
-        m->c->position_kind = QKV_POSITIONS_LEARNED; /* not in its table, which check reads */
+        fix_config(m->c);
     qkv_status status = check_config(base->ctx, m->c, is_llama(base));
     if (status)
         return status;

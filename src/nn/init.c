@@ -33,11 +33,17 @@ static void random_values(qkv_real *p, const qkv_row *row, double scale, uint64_
     }
 }
 
-void qkv_row_init(const qkv_row *row, uint64_t seed)
+size_t qkv_row_count(const qkv_row *row)
 {
-    size_t count = 1, columns = row->ndim ? row->shape[row->ndim - 1] : 1;
+    size_t count = 1;
     for (int i = 0; i < row->ndim; i++)
         count *= row->shape[i];
+    return count;
+}
+
+void qkv_row_init(const qkv_row *row, uint64_t seed)
+{
+    size_t count = qkv_row_count(row), columns = row->ndim ? row->shape[row->ndim - 1] : 1;
     qkv_real *p = qkv_param_data(row->param) + row->offset;
     double scale = row->scale;
     if (row->init == QKV_INIT_KEEP)

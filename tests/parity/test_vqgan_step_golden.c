@@ -137,7 +137,7 @@ static void compare_parameters(fixture *f)
     assert_int_equal(n, r.count * AFTER);
     for (size_t i = 0; i < r.count; i++) {
         const rule_region region = values_of(&r.row[i]);
-        size_t numbers = numbers_of(&r.row[i]);
+        size_t numbers = qkv_row_count(&r.row[i]);
         double error = 0, size = 0;
         for (size_t k = 0; k < numbers; k++)
             size = fmax(size, fabs(rule_number_at(&region, k)));
@@ -166,7 +166,7 @@ static void compare_kept(fixture *f)
     assert_int_equal(n, r.count * RULE_NUMBERS);
     for (size_t i = 0; i < r.count; i++) {
         const rule_region region = values_of(&r.row[i]);
-        compare_rule_numbers(f, r.name[i], expected + i * RULE_NUMBERS, numbers_of(&r.row[i]), 0,
+        compare_rule_numbers(f, r.name[i], expected + i * RULE_NUMBERS, qkv_row_count(&r.row[i]), 0,
                              rule_number_at, &region);
     }
     free(expected);

@@ -157,9 +157,7 @@ static qkv_status compare_gradient(void *user, const qkv_row *row)
         return QKV_OK;
     (void)snprintf(golden, sizeof golden, "grad.%s", row->name);
     const qkv_real *grad = qkv_param_grad(row->param);
-    size_t count = 1, n;
-    for (int i = 0; i < row->ndim; i++)
-        count *= row->shape[i];
+    size_t count = qkv_row_count(row), n;
     qkv_real *expected = take(f, golden, &n);
     assert_non_null(grad);
     assert_int_equal(n, count);

@@ -34,14 +34,6 @@ typedef struct {
     size_t count;
 } rule_rows;
 
-static size_t numbers_of(const qkv_row *row)
-{
-    size_t n = 1;
-    for (int i = 0; i < row->ndim; i++)
-        n *= row->shape[i];
-    return n;
-}
-
 /* Number k of a row. What batch norm keeps is as a new layer has it, the weights of LPIPS' distance
  * are absolute values. */
 static float rule_number(const qkv_row *row, size_t k)
@@ -51,7 +43,7 @@ static float rule_number(const qkv_row *row, size_t k)
         return strstr(row->name, "running_var") ? 1 : 0;
     if (row->kind == QKV_ROW_FIXED)
         return fabsf(noise(row->name, k));
-    float scale = flat ? 0.3f : (float)(1.7 / sqrt((double)(numbers_of(row) / row->shape[0])));
+    float scale = flat ? 0.3f : (float)(1.7 / sqrt((double)(qkv_row_count(row) / row->shape[0])));
     return noise(row->name, k) * scale + (norm ? 1 : 0);
 }
 
@@ -61,7 +53,7 @@ static qkv_status add_rule_row(void *user, const qkv_row *row)
     rule_rows *r = user;
     if (row->kind == QKV_ROW_IGNORED)
         return QKV_OK;
-    size_t n = numbers_of(row), i = r->count++;
+    size_t n = qkv_row_count(row), i = r->count++;
     float *data = malloc(n * sizeof *data);
     assert_true(data && r->count < RULE_ROWS);
     for (size_t k = 0; k < n; k++)
@@ -222,7 +214,7 @@ static inline void compare_rule_gradients(fixture *f, const char *golden,
         const rule_region region = {row, qkv_param_grad(row->param) + row->offset};
         double least = (idle(r.name[i]) ? 5e-2 : 1e-3) *
                        rule_largest_of_layer(&r, table, r.name[i]);
-        compare_rule_numbers(f, r.name[i], table + i * RULE_NUMBERS, numbers_of(row), least,
+        compare_rule_numbers(f, r.name[i], table + i * RULE_NUMBERS, qkv_row_count(row), least,
                              rule_number_at, &region);
     }
     free(table);
