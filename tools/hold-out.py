@@ -27,8 +27,12 @@ def put(out, part, name, data):
         file.write(data)
 
 
+def pictures_of(folder):
+    return sorted(path for path in glob.glob(f"{folder}/*") if path.endswith((".png", ".jpg")))
+
+
 def last(count, folder, out):
-    paths = sorted(glob.glob(f"{folder}/*"))
+    paths = pictures_of(folder)
     for i, path in enumerate(paths):
         part = "judged" if i >= len(paths) - count else "train"
         os.makedirs(f"{out}/{part}", exist_ok=True)
@@ -37,7 +41,7 @@ def last(count, folder, out):
 
 def name(count, folder, out):
     groups = {}
-    for path in sorted(glob.glob(f"{folder}/*")):
+    for path in pictures_of(folder):
         groups.setdefault(re.split("[-.]", os.path.basename(path))[0], []).append(path)
     judged = 0
     for group in sorted(groups, key=lambda g: hashlib.sha256(g.encode()).digest()):
