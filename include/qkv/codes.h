@@ -24,6 +24,8 @@ typedef struct {
     uint64_t judge_ramp;  /* over so many steps its share grows to all of it; 0: at once */
     qkv_judge_loss judge;
     bool second;        /* the discriminator sees pictures decoded anew after the update */
+    double decay; /* codes are running means of what is coded with them, of such a decay a step (van
+                     den Oord et al. 2017); 0: gradients move them, as the authors have it */
     bool revive;        /* codes that are not met become what is to be coded */
     qkv_augment_options augment;
 } qkv_codes_options;

@@ -284,6 +284,7 @@ static const qkv__preset taming[] = {
     {"codebook-weight", "1", NULL},
     {"commitment", "0.25", NULL},
     {"legacy", "true", NULL},
+    {"code-decay", "0", NULL},
     {"revive", "false", NULL},
     {"perceptual", "1", NULL},
     {"adversarial", "0.8", NULL},

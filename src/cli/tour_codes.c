@@ -9,7 +9,7 @@
 
 enum { PATCH = 4, VALUES = PATCH * PATCH * 3, ACROSS = TOUR_SIDE / PATCH };
 enum { MOST_PATCHES = 20000, ROUNDS = 8, PAIRS = 4 };
-static const double LONG = 60;            /* seconds that the larger model needs */
+static const double LONG = 300; /* seconds that the larger model needs */
 static const double PATCHES_A_SECOND = 500; /* of the chapter: what clustering may cost */
 
 static qkv_status make_model(tour_pupil *h)
@@ -176,7 +176,7 @@ static qkv_status judge(const tour_pupil *h, bool *better)
 
 static const tour_lesson lesson = {
     .make_model = make_model, .make_task = make_task, .judge = judge,
-    .batch = 16, .rate = 1e-3, .beta2 = 0.95,
+    .batch = 8, .rate = 1e-3, .beta2 = 0.95,
     .learnt = "to say a picture in few words, and to paint by them: the parts join, since each is "
               "painted with those about it in view",
     .not_learnt = "words for pictures, but coarser ones than cut-outs are",

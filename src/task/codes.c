@@ -28,6 +28,9 @@ static const qkv_option rows[] = {
      .initial = "hinge", .help = "what the discriminator minimises"},
     {.flag = "second-forward", .key = "second_forward", .type = QKV_OPT_BOOL, FIELD(second),
      .initial = "false", .help = "it sees pictures decoded anew after the update"},
+    {.flag = "code-decay", .key = "code_decay", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
+     .max = 1, FIELD(decay), .initial = "0.99",
+     .help = "codes are running means of what they code; 0: gradients move them"},
     {.flag = "revive", .key = "revive", .type = QKV_OPT_BOOL, FIELD(revive), .initial = "true",
      .help = "codes that are not met become what is to be coded"},
 };
@@ -41,43 +44,82 @@ static const double RATIO_EPS = 1e-4, MOST_RATIO = 1e4; /* of the two gradients 
 
 /* ---- the codes ---------------------------------------------------------------------------- */
 
-/* Counts the codes of this batch; rare ones, at first all, are moved onto vectors drawn from it.
- * *moved: any. */
-static void revive(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n, uint64_t step,
-                   bool *moved)
+/* Counts the codes of this batch: met becomes a running mean. Is it the first one? */
+static bool count_codes(codes_task *s, const int32_t *ids, size_t n, double decay)
+{
+    qkv_param *usage = qkv_vqgan_usage(s->model);
+    size_t K = qkv_param_dim(usage, 0);
+    qkv_real *met = qkv_param_data(usage);
+    bool first = true;
+    for (size_t k = 0; k < K; k++) {
+        first = first && met[k] == 0;
+        met[k] *= (qkv_real)decay;
+    }
+    for (size_t i = 0; i < n && !first; i++)
+        met[ids[i]] += (qkv_real)(1 - decay);
+    qkv_param_touch(usage);
+    return first;
+}
+
+/* Each code met becomes sums over met, where both are running means: the code before it, moved by
+ * (1 - decay) n / met towards the mean of its n vectors. False: out of memory. */
+static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n, double decay)
+{
+    qkv_param *table = qkv_vqgan_table(s->model);
+    size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
+    const qkv_real *met = qkv_param_data(qkv_vqgan_usage(s->model));
+    qkv_real *vectors = qkv_param_data(table);
+    if (!s->moves)
+        s->moves = qkv__malloc(s->ctx, K * width * sizeof *s->moves);
+    if (!s->moves)
+        return false;
+    memset(s->moves, 0, K * width * sizeof *s->moves);
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0, at = (size_t)ids[i] * width; d < width; d++)
+            s->moves[at + d] += z[i * width + d] - vectors[at + d];
+    for (size_t i = 0; i < K * width; i++)
+        vectors[i] += (qkv_real)(1 - decay) * s->moves[i] /
+                      (met[i / width] > 0 ? met[i / width] : 1);
+    qkv_param_touch(table);
+    return true;
+}
+
+/* Rare codes, at first all, are moved onto vectors drawn from the batch. Any? */
+static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, double decay)
 {
     qkv_param *table = qkv_vqgan_table(s->model), *usage = qkv_vqgan_usage(s->model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
     qkv_real *met = qkv_param_data(usage), *vectors = qkv_param_data(table);
+    bool moved = false;
     qkv__rng r;
-    bool first = true;
     qkv__rng_init(&r, s->seed, qkv__hash64("revive", 6) + step);
     for (size_t k = 0; k < K; k++) {
-        first = first && met[k] == 0;
-        met[k] *= (qkv_real)USAGE_DECAY;
-    }
-    for (size_t i = 0; i < n && !first; i++)
-        met[ids[i]] += (qkv_real)(1 - USAGE_DECAY);
-    *moved = false;
-    for (size_t k = 0; k < K; k++) {
         uint32_t from = qkv__rng_below(&r, (uint32_t)n);
-        if ((double)met[k] >= RARE * (1 - USAGE_DECAY))
+        if ((double)met[k] >= RARE * (1 - decay))
             continue;
         memcpy(vectors + k * width, z + from * width, width * sizeof *z);
-        met[k] = (qkv_real)(1 - USAGE_DECAY);
-        *moved = true;
+        met[k] = (qkv_real)(1 - decay);
+        moved = true;
     }
     qkv_param_touch(usage);
     qkv_param_touch(table);
+    return moved;
 }
 
 /* What is to be coded -> its codes. The discriminator's phase leaves the codes as they are. */
 static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_task_part *part)
 {
+    const qkv_codes_options *o = &s->o;
     qkv_tensor *ids = qkv_vqgan_codes(s->model, t, z);
-    bool moved = false;
-    if (ids && s->o.revive && part->phase == GENERATOR)
-        revive(s, qkv_data(t, z), qkv_data_ids(ids), qkv_count(ids), part->step, &moved);
+    double decay = o->decay > 0 ? o->decay : USAGE_DECAY;
+    if (!ids || part->phase != GENERATOR || (!o->revive && o->decay == 0))
+        return ids;
+    const qkv_real *x = qkv_data(t, z);
+    size_t n = qkv_count(ids);
+    bool first = count_codes(s, qkv_data_ids(ids), n, decay);
+    if (o->decay > 0 && !first && !follow(s, x, qkv_data_ids(ids), n, decay))
+        return NULL;
+    bool moved = (first || o->revive) && revive(s, x, n, part->step, decay);
     return moved ? qkv_vqgan_codes(s->model, t, z) : ids;
 }
 
@@ -99,7 +141,8 @@ static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
     qkv_tensor *of_z = from_fixed(t, z, vectors), *of_codes = from_fixed(t, vectors, z);
     of_z = o->legacy ? of_z : qkv_scale(t, of_z, o->commitment);
     of_codes = o->legacy ? qkv_scale(t, of_codes, o->commitment) : of_codes;
-    *price = qkv_scale(t, qkv_add(t, of_z, of_codes), o->codebook);
+    of_z = o->decay > 0 ? of_z : qkv_add(t, of_z, of_codes);
+    *price = qkv_scale(t, of_z, o->codebook);
     return qkv_vqgan_decode(s->model, t,
                             qkv_add(t, z, qkv_detach(t, qkv_sub(t, vectors, z))));
 }
@@ -128,10 +171,11 @@ static double share_at(const codes_task *s, uint64_t step)
 static void freeze(codes_task *s, int phase)
 {
     qkv_params *ps = qkv_model_params(s->model);
+    const qkv_param *followed = s->o.decay > 0 ? qkv_vqgan_table(s->model) : NULL;
     for (size_t i = 0; i < qkv_params_count(ps); i++) {
         qkv_param *p = qkv_params_at(ps, i);
         if (s->trains[i])
-            qkv_param_freeze(p, qkv_vqgan_judges(p) == (phase == GENERATOR));
+            qkv_param_freeze(p, p == followed || qkv_vqgan_judges(p) == (phase == GENERATOR));
     }
 }
 
@@ -339,6 +383,7 @@ static void destroy(void *self)
     qkv_batches_destroy(s->batches);
     qkv__free(s->ctx, s->trains);
     qkv__free(s->ctx, s->decoded);
+    qkv__free(s->ctx, s->moves);
     qkv__free(s->ctx, s);
 }
 
@@ -346,13 +391,15 @@ static const qkv_task_type codes_type = {.name = "codes", .unit = "pictures", .p
                                          .loss = loss, .evaluate = evaluate, .flops = flops,
                                          .idle = idle, .destroy = destroy};
 
-/* Which parameters move at all. */
+/* Which parameters move at all. Codes that are running means are not the optimiser's. */
 static bool find_moving(codes_task *s)
 {
     qkv_params *ps = qkv_model_params(s->model);
     s->trains = qkv__calloc(s->ctx, qkv_params_count(ps) + 1, sizeof *s->trains);
     for (size_t i = 0; s->trains && i < qkv_params_count(ps); i++)
         s->trains[i] = !qkv_param_frozen(qkv_params_at(ps, i));
+    if (s->trains && s->o.decay > 0)
+        qkv_param_freeze(qkv_vqgan_table(s->model), true);
     return s->trains != NULL;
 }
 

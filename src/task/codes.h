@@ -14,6 +14,7 @@ typedef struct {
     bool *trains;      /* (parameters) those that no phase but the other's freezes */
     qkv_real *decoded; /* (room) of the whole batch, for the discriminator */
     size_t room;
+    qkv_real *moves; /* (codes, code width): what pulls at each code in this step */
     bool judged; /* the discriminator took part in the last step */
 } codes_task;
 

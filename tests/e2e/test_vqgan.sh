@@ -86,7 +86,7 @@ cmp b/model.safetensors c/model.safetensors || fail "stop and resume: other bits
 # As the authors' code has it; from one model to the next.
 # shellcheck disable=SC2086
 "$QKV" train vqgan $run --init b --steps 2 --perceptual 0 --legacy --second-forward --clip 0 \
-    --ema 0 --judge-loss vanilla --no-revive --out d >answer 2>notes ||
+    --ema 0 --judge-loss vanilla --no-revive --code-decay 0 --out d >answer 2>notes ||
     fail "train --init: $(cat notes)"
 
 # The authors' settings in one word; an option beside it holds.
@@ -95,8 +95,8 @@ short="--images bars --valid-last 16 --threads 1 --quiet --steps 3 --looks-steps
 {
     "$QKV" train vqgan $short $small --recipe taming --out t1 2>notes || fail "taming: $(cat notes)"
     "$QKV" train vqgan $short $small --batch 5 --lr 2.25e-5 --schedule constant --warmup 0 \
-        --clip 0 --no-flip --no-bf16 --legacy --no-revive --judge-start 10000 --second-forward \
-        --lpips t1/train/looks --out t2 2>notes || fail "as taming: $(cat notes)"
+        --clip 0 --no-flip --no-bf16 --legacy --no-revive --code-decay 0 --judge-start 10000 \
+        --second-forward --lpips t1/train/looks --out t2 2>notes || fail "as taming: $(cat notes)"
     "$QKV" train vqgan $short $small --recipe taming --no-legacy --out t3 2>notes ||
         fail "taming, not legacy: $(cat notes)"
 }

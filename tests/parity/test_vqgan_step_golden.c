@@ -58,6 +58,7 @@ static void open_setting(setting *s, unsigned isa, qkv_judge_loss judge)
     o.augment = (qkv_augment_options){0};
     o.legacy = o.second = true;
     o.revive = false;
+    o.decay = 0;
     o.judge = judge;
     if (qkv_task_codes(&s->task, s->f.model, s->looks, s->pixels, NULL, &o, 1))
         fail_msg("%s", qkv_context_message(s->f.ctx));

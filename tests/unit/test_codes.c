@@ -63,6 +63,7 @@ static void open_setting(setting *s)
     s->o.adversarial = 0.7;
     s->o.perceptual = 0.3;
     s->o.revive = false;
+    s->o.decay = 0;
 }
 
 static void start(setting *s)
@@ -309,6 +310,51 @@ static void test_revived(void **state)
     close_setting(&s);
 }
 
+/* Codes that are running means: of sums and counts, each of which keeps 0.9 of what it was. */
+static void test_followed(void **state)
+{
+    (void)state;
+    setting s;
+    double met[CODES], sums[CODES][WIDTH];
+    open_setting(&s);
+    s.o.decay = 0.9;
+    s.o.adversarial = 0;
+    start(&s);
+    qkv_param *table = qkv_vqgan_table(s.model), *usage = qkv_vqgan_usage(s.model);
+    assert_true(qkv_param_frozen(table)); /* no optimiser's */
+    for (size_t k = 0; k < CODES; k++) {
+        qkv_param_data(usage)[k] = (qkv_real)(1 + k % 3) / 4;
+        met[k] = 0.9 * (double)qkv_param_data(usage)[k];
+        for (size_t i = 0; i < WIDTH; i++)
+            sums[k][i] = met[k] * (double)qkv_param_data(table)[k * WIDTH + i];
+    }
+    qkv_tape_reset(tape);
+    qkv_tape_mode(tape, false, false);
+    qkv_tensor *z = qkv_vqgan_encode(s.model, tape, pictures(&s));
+    qkv_tensor *ids = qkv_vqgan_codes(s.model, tape, z);
+    const qkv_real *rows = qkv_data(tape, z);
+    size_t several = 0;
+    for (size_t i = 0; i < qkv_count(ids); i++) {
+        size_t k = (size_t)qkv_data_ids(ids)[i];
+        several += met[k] != 0.9 * (double)qkv_param_data(usage)[k];
+        met[k] += 0.1;
+        for (size_t d = 0; d < WIDTH; d++)
+            sums[k][d] += 0.1 * (double)rows[i * WIDTH + d];
+    }
+    assert_true(several > 0); /* some code is met more than once */
+    (void)step(&s, 0, 0);
+    for (size_t k = 0; k < CODES; k++) {
+        assert_true(fabs((double)qkv_param_data(usage)[k] / met[k] - 1) < 1e-5);
+        for (size_t i = 0; i < WIDTH; i++)
+            assert_true(fabs((double)qkv_param_data(table)[k * WIDTH + i] - sums[k][i] / met[k]) <
+                        1e-4);
+    }
+    assert_true(qkv_param_frozen(table));
+    qkv_task_destroy(&s.task);
+    assert_false(qkv_param_frozen(table));
+    close_setting(&s);
+}
+
 /* The discriminator's phase decodes anew, but neither counts codes nor moves them. */
 static void test_left_alone(void **state)
 {
@@ -316,6 +362,7 @@ static void test_left_alone(void **state)
     setting s;
     open_setting(&s);
     s.o.revive = s.o.second = true;
+    s.o.decay = 0.9;
     start(&s);
     (void)step(&s, 0, 0);
     qkv_real met[CODES], table[CODES * WIDTH];
@@ -453,6 +500,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_discriminator),
         cmocka_unit_test(test_idle), cmocka_unit_test(test_revived),
+        cmocka_unit_test(test_followed),
         cmocka_unit_test(test_left_alone), cmocka_unit_test(test_compared),
         cmocka_unit_test(test_no_room), cmocka_unit_test(test_flops),
     };
