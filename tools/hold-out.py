@@ -2,7 +2,7 @@
 """hold-out.py - pictures in two parts, one to learn from and one that judges once, at the end.
 
     hold-out.py last N FOLDER OUT       the last N, in the order of their names, judge
-    hold-out.py name N FOLDER OUT       about N: whole groups whose names agree up to the first - or .
+    hold-out.py name N FOLDER OUT       about N: groups whose names agree up to the first - or .
     hold-out.py class N ARCHIVE OUT     the last N of each class of a .tar; folders are classes
     hold-out.py idx N IMAGES.gz OUT     the last N of an idx file, and of the labels beside it
 

@@ -1,111 +1,17 @@
 /* test_codes.c - learning codes: that going back once, from the pictures on, is the gradient of the
- * loss as it is written down; what each phase moves; which codes are revived; how decoded pictures
- * look to a network. */
+ * loss as it is written down; what each phase moves; how decoded pictures look to a network. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "drawn.h"
-#include "qkv/codes.h"
-#include "qkv/looks.h"
+#include "codes_setting.h"
 #include "qkv/score.h"
 
-enum { SIDE = 16, C = 3, COUNT = 6, CODES = 24, WIDTH = 8 };
 static const double tolerance = 2e-4;
 
-static qkv_vqgan_config small(void)
-{
-    qkv_vqgan_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
-    c.channels = 32;
-    c.multiples = (qkv_sizes){2, {1, 1}};
-    c.blocks = 1;
-    c.attention = (qkv_sizes){0};
-    c.image = SIDE;
-    c.z_channels = c.code_width = WIDTH;
-    c.codes = CODES;
-    c.judge_channels = 4;
-    c.judge_layers = 2;
-    return c;
-}
-
-static qkv_model *made_model(void)
-{
-    const qkv_vqgan_config c = small();
-    return made(&qkv_vqgan_type, &c);
-}
-
-static qkv_model *made_looks(void)
-{
-    const qkv_perceptual_config c = {.channels = {2, {4, 6}}, .convolutions = {2, {1, 2}}};
-    qkv_model *m = made(&qkv_perceptual_type, &c);
-    for (size_t i = 0; i < qkv_params_count(qkv_model_params(m)); i++)
-        qkv_param_freeze(qkv_params_at(qkv_model_params(m), i), true);
-    return m;
-}
-
-typedef struct {
-    qkv_model *model, *looks;
-    qkv_pixels *pixels;
-    qkv_codes_options o;
-    qkv_task task;
-} setting;
-
-static void open_setting(setting *s)
-{
-    s->model = made_model();
-    s->looks = made_looks();
-    s->pixels = drawn(COUNT, SIDE, C, 0, mixed);
-    qkv_option_defaults(&qkv_codes_table, &s->o);
-    s->o.augment = qkv_augment_defaults();
-    s->o.adversarial = 0.7;
-    s->o.perceptual = 0.3;
-    s->o.revive = false;
-    s->o.decay = 0;
-}
-
-static void start(setting *s)
-{
-    if (qkv_task_codes(&s->task, s->model, s->looks, s->pixels, s->pixels, &s->o, 3))
-        fail_msg("%s", qkv_context_message(ctx));
-}
-
-static void close_setting(setting *s)
-{
-    qkv_task_destroy(&s->task);
-    qkv_pixels_close(s->pixels);
-    qkv_model_destroy(s->looks);
-    qkv_model_destroy(s->model);
-}
-
-/* A phase of a step on all pictures, and back. */
-static double step(setting *s, int phase, uint64_t number)
-{
-    const qkv_task_part part = {.step = number, .phase = phase, .count = COUNT, .total = COUNT};
-    qkv_params_zero_grad(qkv_model_params(s->model));
-    qkv_tape_reset(tape);
-    qkv_tape_mode(tape, true, true);
-    qkv_tensor *loss = s->task.type->loss(s->task.self, tape, &part);
-    if (!loss || qkv_backward(tape, loss))
-        fail_msg("%s", qkv_context_message(ctx));
-    return (double)qkv_item(tape, loss);
-}
-
 /* ---- the loss as it is written down ------------------------------------------------------- */
-
-static qkv_tensor *pictures(const setting *s)
-{
-    static const double half[] = {0.5, 0.5, 0.5};
-    const size_t shape[] = {COUNT, SIDE, SIDE, C};
-    size_t numbers[COUNT];
-    for (size_t i = 0; i < COUNT; i++)
-        numbers[i] = i;
-    qkv_tensor *x = qkv_tensor_from(tape, NULL, 4, shape);
-    qkv_pixels_values(qkv_tensor_fill(x), ctx, s->pixels, numbers, COUNT, half, half);
-    return x;
-}
 
 static double norm_at_last(const setting *s, qkv_tensor *loss)
 {
@@ -266,114 +172,6 @@ static void test_idle(void **state)
     close_setting(&s);
 }
 
-static bool equal_rows(const qkv_real *a, const qkv_real *b)
-{
-    double off = 0;
-    for (size_t i = 0; i < WIDTH; i++)
-        off = fmax(off, fabs((double)a[i] - (double)b[i]));
-    return off < 1e-4;
-}
-
-/* At first no code has been met: all become vectors that are to be coded, so that these are coded
- * as they are. */
-static void test_revived(void **state)
-{
-    (void)state;
-    setting s;
-    open_setting(&s);
-    s.o.revive = true;
-    s.o.adversarial = 0;
-    start(&s);
-    qkv_param *table = qkv_vqgan_table(s.model), *usage = qkv_vqgan_usage(s.model);
-    (void)step(&s, 0, 0);
-    qkv_tape_reset(tape);
-    qkv_tape_mode(tape, false, false);
-    const qkv_tensor *z = qkv_vqgan_encode(s.model, tape, pictures(&s));
-    const qkv_real *rows = qkv_data(tape, z);
-    for (size_t k = 0; k < CODES; k++) {
-        bool found = false;
-        for (size_t i = 0; i < qkv_count(z) / WIDTH && !found; i++)
-            found = equal_rows(rows + i * WIDTH, qkv_param_data(table) + k * WIDTH);
-        assert_true(found);
-        assert_true(qkv_param_data(usage)[k] > 0);
-    }
-    /* One that is met stays, one that is not any more is moved. */
-    for (size_t k = 0; k < CODES; k++)
-        for (size_t i = 0; i < WIDTH; i++)
-            qkv_param_data(table)[k * WIDTH + i] = k ? 1000 : 0;
-    qkv_param_touch(table);
-    for (size_t k = 0; k < CODES; k++)
-        qkv_param_data(usage)[k] = k == 5 ? (qkv_real)1e-9 : 1;
-    (void)step(&s, 0, 1);
-    assert_true(qkv_param_data(table)[0] == 0 && qkv_param_data(table)[4 * WIDTH] == 1000);
-    assert_true(fabs((double)qkv_param_data(table)[5 * WIDTH]) < 100);
-    close_setting(&s);
-}
-
-/* Codes that are running means: of sums and counts, each of which keeps 0.9 of what it was. */
-static void test_followed(void **state)
-{
-    (void)state;
-    setting s;
-    double met[CODES], sums[CODES][WIDTH];
-    open_setting(&s);
-    s.o.decay = 0.9;
-    s.o.adversarial = 0;
-    start(&s);
-    qkv_param *table = qkv_vqgan_table(s.model), *usage = qkv_vqgan_usage(s.model);
-    assert_true(qkv_param_frozen(table)); /* no optimiser's */
-    for (size_t k = 0; k < CODES; k++) {
-        qkv_param_data(usage)[k] = (qkv_real)(1 + k % 3) / 4;
-        met[k] = 0.9 * (double)qkv_param_data(usage)[k];
-        for (size_t i = 0; i < WIDTH; i++)
-            sums[k][i] = met[k] * (double)qkv_param_data(table)[k * WIDTH + i];
-    }
-    qkv_tape_reset(tape);
-    qkv_tape_mode(tape, false, false);
-    qkv_tensor *z = qkv_vqgan_encode(s.model, tape, pictures(&s));
-    qkv_tensor *ids = qkv_vqgan_codes(s.model, tape, z);
-    const qkv_real *rows = qkv_data(tape, z);
-    size_t several = 0;
-    for (size_t i = 0; i < qkv_count(ids); i++) {
-        size_t k = (size_t)qkv_data_ids(ids)[i];
-        several += met[k] != 0.9 * (double)qkv_param_data(usage)[k];
-        met[k] += 0.1;
-        for (size_t d = 0; d < WIDTH; d++)
-            sums[k][d] += 0.1 * (double)rows[i * WIDTH + d];
-    }
-    assert_true(several > 0); /* some code is met more than once */
-    (void)step(&s, 0, 0);
-    for (size_t k = 0; k < CODES; k++) {
-        assert_true(fabs((double)qkv_param_data(usage)[k] / met[k] - 1) < 1e-5);
-        for (size_t i = 0; i < WIDTH; i++)
-            assert_true(fabs((double)qkv_param_data(table)[k * WIDTH + i] - sums[k][i] / met[k]) <
-                        1e-4);
-    }
-    assert_true(qkv_param_frozen(table));
-    qkv_task_destroy(&s.task);
-    assert_false(qkv_param_frozen(table));
-    close_setting(&s);
-}
-
-/* The discriminator's phase decodes anew, but neither counts codes nor moves them. */
-static void test_left_alone(void **state)
-{
-    (void)state;
-    setting s;
-    open_setting(&s);
-    s.o.revive = s.o.second = true;
-    s.o.decay = 0.9;
-    start(&s);
-    (void)step(&s, 0, 0);
-    qkv_real met[CODES], table[CODES * WIDTH];
-    memcpy(met, qkv_param_data(qkv_vqgan_usage(s.model)), sizeof met);
-    memcpy(table, qkv_param_data(qkv_vqgan_table(s.model)), sizeof table);
-    (void)step(&s, 1, 0);
-    assert_memory_equal(met, qkv_param_data(qkv_vqgan_usage(s.model)), sizeof met);
-    assert_memory_equal(table, qkv_param_data(qkv_vqgan_table(s.model)), sizeof table);
-    close_setting(&s);
-}
-
 /* ---- how decoded pictures look ------------------------------------------------------------ */
 
 /* A picture, or what comes back of it, for the network. */
@@ -499,9 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_discriminator),
-        cmocka_unit_test(test_idle), cmocka_unit_test(test_revived),
-        cmocka_unit_test(test_followed),
-        cmocka_unit_test(test_left_alone), cmocka_unit_test(test_compared),
+        cmocka_unit_test(test_idle), cmocka_unit_test(test_compared),
         cmocka_unit_test(test_no_room), cmocka_unit_test(test_flops),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);

@@ -1,0 +1,102 @@
+/* codes_setting.h - a small VQGAN, a network that looks and pictures: for tests of learning codes. */
+#ifndef QKV_TESTS_CODES_SETTING_H
+#define QKV_TESTS_CODES_SETTING_H
+
+#include "drawn.h"
+#include "qkv/codes.h"
+#include "qkv/looks.h"
+
+enum { SIDE = 16, C = 3, COUNT = 6, CODES = 24, WIDTH = 8 };
+
+static inline qkv_vqgan_config small(void)
+{
+    qkv_vqgan_config c;
+    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
+    c.channels = 32;
+    c.multiples = (qkv_sizes){2, {1, 1}};
+    c.blocks = 1;
+    c.attention = (qkv_sizes){0};
+    c.image = SIDE;
+    c.z_channels = c.code_width = WIDTH;
+    c.codes = CODES;
+    c.judge_channels = 4;
+    c.judge_layers = 2;
+    return c;
+}
+
+static inline qkv_model *made_model(void)
+{
+    const qkv_vqgan_config c = small();
+    return made(&qkv_vqgan_type, &c);
+}
+
+static inline qkv_model *made_looks(void)
+{
+    const qkv_perceptual_config c = {.channels = {2, {4, 6}}, .convolutions = {2, {1, 2}}};
+    qkv_model *m = made(&qkv_perceptual_type, &c);
+    for (size_t i = 0; i < qkv_params_count(qkv_model_params(m)); i++)
+        qkv_param_freeze(qkv_params_at(qkv_model_params(m), i), true);
+    return m;
+}
+
+typedef struct {
+    qkv_model *model, *looks;
+    qkv_pixels *pixels;
+    qkv_codes_options o;
+    qkv_task task;
+} setting;
+
+static inline void open_setting(setting *s)
+{
+    s->model = made_model();
+    s->looks = made_looks();
+    s->pixels = drawn(COUNT, SIDE, C, 0, mixed);
+    qkv_option_defaults(&qkv_codes_table, &s->o);
+    s->o.augment = qkv_augment_defaults();
+    s->o.adversarial = 0.7;
+    s->o.perceptual = 0.3;
+    s->o.revive = false;
+    s->o.decay = 0;
+}
+
+static inline void start(setting *s)
+{
+    if (qkv_task_codes(&s->task, s->model, s->looks, s->pixels, s->pixels, &s->o, 3))
+        fail_msg("%s", qkv_context_message(ctx));
+}
+
+static inline void close_setting(setting *s)
+{
+    qkv_task_destroy(&s->task);
+    qkv_pixels_close(s->pixels);
+    qkv_model_destroy(s->looks);
+    qkv_model_destroy(s->model);
+}
+
+/* A phase of a step on all pictures, and back. */
+static inline double step(setting *s, int phase, uint64_t number)
+{
+    const qkv_task_part part = {.step = number, .phase = phase, .count = COUNT, .total = COUNT};
+    qkv_params_zero_grad(qkv_model_params(s->model));
+    qkv_tape_reset(tape);
+    qkv_tape_mode(tape, true, true);
+    qkv_tensor *loss = s->task.type->loss(s->task.self, tape, &part);
+    if (!loss || qkv_backward(tape, loss))
+        fail_msg("%s", qkv_context_message(ctx));
+    return (double)qkv_item(tape, loss);
+}
+
+/* As they are. */
+static inline qkv_tensor *pictures(const setting *s)
+{
+    static const double half[] = {0.5, 0.5, 0.5};
+    const size_t shape[] = {COUNT, SIDE, SIDE, C};
+    size_t numbers[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        numbers[i] = i;
+    qkv_tensor *x = qkv_tensor_from(tape, NULL, 4, shape);
+    qkv_pixels_values(qkv_tensor_fill(x), ctx, s->pixels, numbers, COUNT, half, half);
+    return x;
+}
+
+#endif
