@@ -59,6 +59,11 @@ typedef struct {
 qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual, qkv_tape *t,
                               const qkv_pixels *pixels, size_t limit, qkv_codes_score *out);
 
+/* The share of the pictures that are found again by what their codes show: of all the pictures, the
+ * nearest to that by squared error is the true one. Time goes with the square of their number. t is
+ * reset and used without recording. */
+qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, double *share);
+
 /* How decoded pictures look to a network beside the true ones, both of 8-bit values. */
 typedef struct {
     double lpips;   /* mean of qkv_perceptual_distance */

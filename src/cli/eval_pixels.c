@@ -8,7 +8,7 @@
 #include "qkv/reconstruct.h"
 #include "qkv/segment.h"
 
-enum { RGB = 3, MOST_SIDE = 256 };
+enum { RGB = 3, MOST_SIDE = 256, MOST_FOUND = 2000 }; /* pictures that are looked for */
 
 bool eval_takes_colorize(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_colorizer_type; }
 bool eval_takes_segment(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_segmenter_type; }
@@ -100,6 +100,11 @@ qkv_status eval_codes(eval *e, qkv_measures *out)
     qkv_measures_add(out, "codes_used", s.used);
     qkv_measures_add(out, "perplexity", s.perplexity);
     qkv_measures_add(out, "loss", s.loss);
+    if (!status && s.pictures <= MOST_FOUND) {
+        double found;
+        status = qkv_codes_find(e->model, e->tape, pictures, &found);
+        qkv_measures_add(out, "found_again", found);
+    }
     if (!status && e->lpips)
         status = look_at_decoded(e, pictures, out);
     out->scored = s.pictures;

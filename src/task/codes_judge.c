@@ -140,6 +140,56 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual,
     return status;
 }
 
+/* ---- finding them again ------------------------------------------------------------------- */
+
+/* Squared error of two pictures (n), or anything above `most` when it is more. */
+static uint64_t apart(const uint8_t *a, const uint8_t *b, size_t n, uint64_t most)
+{
+    enum { PIECE = 1024 };
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n && sum <= most; i += PIECE) {
+        int32_t piece = 0;
+        for (size_t k = i; k < n && k < i + PIECE; k++)
+            piece += (a[k] - b[k]) * (a[k] - b[k]);
+        sum += (uint64_t)piece;
+    }
+    return sum;
+}
+
+static bool is_nearest(const qkv_pixels *p, size_t picture, const uint8_t *decoded, size_t each)
+{
+    uint64_t own = apart(qkv_pixels_data(p, picture), decoded, each, UINT64_MAX);
+    for (size_t i = 0; i < qkv_pixels_count(p); i++)
+        if (i != picture && apart(qkv_pixels_data(p, i), decoded, each, own) <= own)
+            return false;
+    return true;
+}
+
+qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, double *share)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    *share = 0;
+    qkv_status status = qkv__codes_check(m, pixels, "held-out");
+    if (status)
+        return status;
+    size_t height = qkv_pixels_height(pixels), width = qkv_pixels_width(pixels);
+    size_t factor = qkv_vqgan_factor(m), rows = height / factor, columns = width / factor;
+    size_t each = height * width * qkv_pixels_channels(pixels), n = qkv_pixels_count(pixels);
+    uint8_t *decoded = qkv__malloc(ctx, each);
+    int32_t *codes = qkv__calloc(ctx, rows, columns * sizeof *codes);
+    status = decoded && codes ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < n && !status; i++) {
+        status = qkv_pictures_encode(m, t, qkv_pixels_data(pixels, i), 1, height, width, codes);
+        if (!status)
+            status = qkv_pictures_decode(m, t, codes, 1, rows, columns, decoded);
+        if (!status)
+            *share += is_nearest(pixels, i, decoded, each) / (double)n;
+    }
+    qkv__free(ctx, codes);
+    qkv__free(ctx, decoded);
+    return status;
+}
+
 /* ---- how they look to a network ----------------------------------------------------------- */
 
 typedef struct {

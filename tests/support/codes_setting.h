@@ -1,4 +1,4 @@
-/* codes_setting.h - a small VQGAN, a network that looks and pictures: for tests of learning codes. */
+/* codes_setting.h - a small VQGAN, a network that looks and pictures, for tests of codes. */
 #ifndef QKV_TESTS_CODES_SETTING_H
 #define QKV_TESTS_CODES_SETTING_H
 

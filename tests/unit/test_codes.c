@@ -225,6 +225,41 @@ static void test_compared(void **state)
     close_setting(&s);
 }
 
+static uint8_t levels(size_t picture, size_t k) { return (uint8_t)(40 * picture + k % 7); }
+
+/* What comes back is nearest to its own picture, or to another: told here by all distances. */
+static void test_found(void **state)
+{
+    (void)state;
+    static uint8_t decoded[SIDE * SIDE * C];
+    setting s;
+    int32_t codes[SIDE * SIDE / 4];
+    double share = -1, expected = 0;
+    open_setting(&s);
+    qkv_pixels_close(s.pixels);
+    s.pixels = drawn(COUNT, SIDE, C, 0, levels);
+    start(&s);
+    for (size_t i = 0; i < COUNT; i++) {
+        double least = INFINITY;
+        size_t nearest = COUNT;
+        assert_int_equal(qkv_pictures_encode(s.model, tape, qkv_pixels_data(s.pixels, i), 1, SIDE,
+                                             SIDE, codes), QKV_OK);
+        assert_int_equal(qkv_pictures_decode(s.model, tape, codes, 1, SIDE / 2, SIDE / 2, decoded),
+                         QKV_OK);
+        for (size_t k = 0; k < COUNT; k++) {
+            double sum = 0;
+            for (size_t v = 0; v < sizeof decoded; v++)
+                sum += pow((double)decoded[v] - qkv_pixels_data(s.pixels, k)[v], 2);
+            nearest = sum < least ? k : nearest;
+            least = fmin(least, sum);
+        }
+        expected += nearest == i ? 1.0 / COUNT : 0;
+    }
+    assert_int_equal(qkv_codes_find(s.model, tape, s.pixels, &share), QKV_OK);
+    assert_true(fabs(share - expected) < 1e-9 && expected > 0 && expected < 1);
+    close_setting(&s);
+}
+
 /* ---- memory ------------------------------------------------------------------------------- */
 
 /* A grid whose picture has no room is refused before anything is computed: nothing much has been
@@ -298,7 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_discriminator),
         cmocka_unit_test(test_idle), cmocka_unit_test(test_compared),
-        cmocka_unit_test(test_no_room), cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_found), cmocka_unit_test(test_no_room), cmocka_unit_test(test_flops),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }
