@@ -82,6 +82,7 @@ void qkv_params_zero_grad(qkv_params *ps); /* forgets all gradients; nothing is 
  * (qkv_use) from now on: a use before keeps what it was. */
 void qkv_param_freeze(qkv_param *p, bool frozen);
 bool qkv_param_frozen(const qkv_param *p);
+void qkv_params_freeze(qkv_params *ps, bool frozen); /* all of them */
 
 /* ---- the tape -------------------------------------------------------------------- */
 

@@ -198,9 +198,8 @@ static qkv_status make_looks(bench_training *b)
     if (b->length >= PUBLISHED_SIDE)
         qkv_option_defaults(qkv_model_type_config(&qkv_perceptual_type), &config);
     qkv_status status = qkv_model_create(&b->looks, b->ctx, &qkv_perceptual_type, &config);
-    qkv_params *ps = status ? NULL : qkv_model_params(b->looks);
-    for (size_t i = 0; ps && i < qkv_params_count(ps); i++)
-        qkv_param_freeze(qkv_params_at(ps, i), true);
+    if (!status)
+        qkv_params_freeze(qkv_model_params(b->looks), true);
     return status;
 }
 

@@ -83,6 +83,18 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
     return status ? usage_error(c) : 0;
 }
 
+void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target)
+{
+    char text[QKV__OPTION_TEXT];
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv_option *row = &table->rows[i];
+        if (!qkv_options_given(c->options, row->key))
+            continue;
+        qkv__option_text(row, given, text);
+        (void)qkv__option_assign(row, target, text); /* it has been parsed once */
+    }
+}
+
 int cli_error(const cli *c)
 {
     return cli_fail("%s", qkv_context_message(c->ctx));

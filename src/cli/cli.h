@@ -64,6 +64,10 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
  * after qkv_options_read, say. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 
+/* Puts what was given of the table's keys, as it was bound to `given`, into target, such as a
+ * preset. */
+void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target);
+
 /* ---- answers ---------------------------------------------------------------------------- */
 
 int cli_error(const cli *c); /* prints the context's sentence; CLI_FAILED */

@@ -49,17 +49,10 @@ typedef struct {
 static qkv_status choose_model(job *j)
 {
     const cli *c = j->p.base.c;
-    char text[QKV__OPTION_TEXT];
     qkv_option_defaults(&qkv__prior_config, &j->config);
     if (!qkv_gpt_preset(j->p.s.model, &j->config))
         return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
-    for (size_t i = 0; i < qkv__prior_config.count; i++) {
-        const qkv_option *row = &qkv__prior_config.rows[i];
-        if (!qkv_options_given(c->options, row->key))
-            continue;
-        qkv__option_text(row, &j->given, text);
-        (void)qkv__option_assign(row, &j->config, text); /* it has been parsed once */
-    }
+    cli_take_given(c, &qkv__prior_config, &j->given, &j->config);
     const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
     size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
     for (size_t i = 0; i < 2 && coders[i]; i++) {

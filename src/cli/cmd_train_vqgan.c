@@ -46,20 +46,13 @@ static const qkv_option_table table = {"Looks", rows, sizeof rows / sizeof *rows
 static qkv_status choose_model(job *j)
 {
     const cli *c = j->p.base.c;
-    char text[QKV__OPTION_TEXT];
     qkv_option_defaults(&qkv__vqgan_config, &j->config);
     qkv_status status = cli_picture_side(&j->p, &j->config.image);
     if (status)
         return status;
     if (!qkv_vqgan_preset(j->p.s.model, &j->config))
         return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
-    for (size_t i = 0; i < qkv__vqgan_config.count; i++) {
-        const qkv_option *row = &qkv__vqgan_config.rows[i];
-        if (!qkv_options_given(c->options, row->key))
-            continue;
-        qkv__option_text(row, &j->given, text);
-        (void)qkv__option_assign(row, &j->config, text); /* it has been parsed once */
-    }
+    cli_take_given(c, &qkv__vqgan_config, &j->given, &j->config);
     return QKV_OK;
 }
 
@@ -168,8 +161,8 @@ static qkv_status find_looks(job *j)
     if (j->o.perceptual == 0)
         return QKV_OK;
     qkv_status status = j->lpips ? load_looks(j) : learn_looks(j);
-    for (size_t i = 0; !status && i < qkv_params_count(qkv_model_params(j->looks)); i++)
-        qkv_param_freeze(qkv_params_at(qkv_model_params(j->looks), i), true);
+    if (!status)
+        qkv_params_freeze(qkv_model_params(j->looks), true);
     bool classes = qkv_pixels_classes(j->p.train.images) > 1;
     const char *own = classes ? "a network that learnt their classes"
                               : "a network that learnt their colours";

@@ -153,6 +153,12 @@ void qkv_params_zero_grad(qkv_params *ps)
 void qkv_param_freeze(qkv_param *p, bool frozen) { p->frozen = frozen; }
 bool qkv_param_frozen(const qkv_param *p) { return p->frozen; }
 
+void qkv_params_freeze(qkv_params *ps, bool frozen)
+{
+    for (size_t i = 0; i < ps->count; i++)
+        qkv_param_freeze(ps->list[i], frozen);
+}
+
 qkv_context *qkv__params_context(const qkv_params *ps) { return ps->ctx; }
 void *qkv__params_alloc(qkv_params *ps, size_t bytes)
 {

@@ -51,8 +51,7 @@ static void open_setting(setting *s, unsigned isa, qkv_judge_loss judge)
     make_rule_directory(s->looks_folder, &qkv_perceptual_type, &l);
     open_rule_model(&s->f, s->folder, "vqgan_step", isa);
     assert_int_equal(qkv_hub_load(&s->looks, s->f.ctx, s->looks_folder), QKV_OK);
-    for (size_t i = 0; i < qkv_params_count(qkv_model_params(s->looks)); i++)
-        qkv_param_freeze(qkv_params_at(qkv_model_params(s->looks), i), true);
+    qkv_params_freeze(qkv_model_params(s->looks), true);
     s->pixels = photos(s->f.ctx);
     qkv_option_defaults(&qkv_codes_table, &o);
     o.augment = (qkv_augment_options){0};

@@ -34,8 +34,7 @@ static inline qkv_model *made_looks(void)
 {
     const qkv_perceptual_config c = {.channels = {2, {4, 6}}, .convolutions = {2, {1, 2}}};
     qkv_model *m = made(&qkv_perceptual_type, &c);
-    for (size_t i = 0; i < qkv_params_count(qkv_model_params(m)); i++)
-        qkv_param_freeze(qkv_params_at(qkv_model_params(m), i), true);
+    qkv_params_freeze(qkv_model_params(m), true);
     return m;
 }
 
