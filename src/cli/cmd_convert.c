@@ -132,11 +132,7 @@ static qkv_status load_coders(qkv_model *out[CODERS], cli *c, const qkv_model *m
         char *path = qkv__path_join(c->ctx, dir, coders[i][0]);
         status = path ? QKV_OK : QKV_E_MEMORY;
         if (!status && qkv__dir_exists(path))
-            status = qkv_hub_load(&out[i], c->ctx, path);
-        if (!status && out[i] && qkv_model_type_of(out[i]) != &qkv_vqgan_type)
-            status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s expected, found a %s", path,
-                               qkv_model_type_name(&qkv_vqgan_type),
-                               qkv_model_type_name(qkv_model_type_of(out[i])));
+            status = cli_coder_load(&out[i], c->ctx, path);
         qkv__free(c->ctx, path);
     }
     return status;

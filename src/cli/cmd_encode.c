@@ -1,13 +1,9 @@
 /* cmd_encode.c - `qkv encode` and `qkv decode`: between a picture and a grid of codes in a file. */
-#include <math.h>
-
+#include "cli/coder.h"
 #include "cli/commands.h"
-#include "cli/eval.h"
 #include "qkv/codes.h"
-#include "qkv/hub.h"
 #include "qkv/image.h"
-#include "qkv/npy.h"
-#include "qkv/resize.h"
+#include "qkv/pixels.h"
 
 typedef struct {
     const char *out;
@@ -36,17 +32,12 @@ typedef struct {
 
 static qkv_status open_model(job *j)
 {
-    qkv_context *ctx = j->c->ctx;
-    const char *dir = j->c->args.items[0];
-    qkv_status status = qkv_hub_load(&j->model, ctx, dir);
-    if (!status && !eval_takes_codes(j->model))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s has no codes for pictures", dir,
-                         qkv_model_type_name(qkv_model_type_of(j->model)));
+    qkv_status status = cli_coder_load(&j->model, j->c->ctx, j->c->args.items[0]);
     if (status)
         return status;
     j->factor = qkv_vqgan_factor(j->model);
-    j->colors = ((const qkv_vqgan_config *)qkv_model_config(j->model))->colors;
-    return qkv_tape_create(&j->tape, ctx);
+    j->colors = cli_coder_config(j->model)->colors;
+    return qkv_tape_create(&j->tape, j->c->ctx);
 }
 
 /* {"out": .., "rows": .., "columns": ..} */
@@ -85,19 +76,6 @@ static qkv_status read_picture(job *j, qkv_image *out)
     return qkv_image_fit(out, ctx, &o);
 }
 
-static qkv_status write_codes(job *j, const int32_t *codes)
-{
-    qkv_context *ctx = j->c->ctx;
-    const size_t shape[] = {j->rows, j->columns}, n = j->rows * j->columns;
-    qkv_real *numbers = qkv__calloc(ctx, n, sizeof *numbers);
-    for (size_t i = 0; numbers && i < n; i++)
-        numbers[i] = (qkv_real)codes[i];
-    qkv_status status = numbers ? qkv_npy_save(ctx, j->s.out, 2, shape, numbers, QKV_STORE_I32)
-                                : QKV_E_MEMORY;
-    qkv__free(ctx, numbers);
-    return status;
-}
-
 static qkv_status encode(job *j)
 {
     qkv_context *ctx = j->c->ctx;
@@ -111,60 +89,21 @@ static qkv_status encode(job *j)
                                              picture.height, picture.width, codes)
                        : QKV_E_MEMORY;
     if (!status)
-        status = write_codes(j, codes);
+        status = cli_codes_save(ctx, j->s.out, codes, j->rows, j->columns);
     qkv__free(ctx, codes);
     qkv_image_free(&picture, ctx);
     return status;
 }
 
-/* Codes are whole numbers that a model has; which, qkv_pictures_decode says. */
-static qkv_status read_codes(job *j, int32_t **out)
-{
-    qkv_context *ctx = j->c->ctx;
-    const char *path = j->c->args.items[1];
-    qkv_array a = {0};
-    qkv_status status = qkv_array_load(&a, ctx, path);
-    if (!status && (a.ndim != 2 || !a.count))
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: rows x columns of codes expected, found an "
-                           "array of %d axes and %zu numbers", path, a.ndim, a.count);
-    *out = status ? NULL : qkv__calloc(ctx, a.count, sizeof **out);
-    if (!status && !*out)
-        status = QKV_E_MEMORY;
-    for (size_t i = 0; i < a.count && !status; i++) {
-        double v = (double)a.data[i];
-        if (!(v >= 0 && v <= INT32_MAX) || v != floor(v))
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: number %zu is %g; codes are whole numbers "
-                               "from 0 on", path, i, v);
-        else
-            (*out)[i] = (int32_t)v;
-    }
-    j->rows = a.ndim == 2 ? a.shape[0] : 0;
-    j->columns = a.ndim == 2 ? a.shape[1] : 0;
-    qkv_array_free(&a);
-    return status;
-}
-
-/* A picture that qkv would not read again is not begun: convolutions of such wide ones take memory
- * beside it, and attention over as many places minutes. */
-static qkv_status check_size(const job *j)
-{
-    enum { MOST_SIDE = 65536 }; /* as qkv_image_read has it */
-    size_t most = MOST_SIDE / j->factor, all = qkv_image_defaults().most / j->factor / j->factor;
-    if (j->rows <= most && j->columns <= most && j->rows <= all / j->columns)
-        return QKV_OK;
-    return qkv__fail(j->c->ctx, QKV_E_FORMAT, "%s: at most %zu codes a side and %zu in all "
-                     "expected, found %zu x %zu", j->c->args.items[1], most, all, j->rows,
-                     j->columns);
-}
-
 static qkv_status decode(job *j)
 {
     qkv_context *ctx = j->c->ctx;
+    const char *path = j->c->args.items[1];
     qkv_image picture = {0};
     int32_t *codes = NULL;
-    qkv_status status = read_codes(j, &codes);
+    qkv_status status = cli_codes_load(&codes, ctx, path, &j->rows, &j->columns);
     if (!status)
-        status = check_size(j);
+        status = cli_coder_size(j->model, ctx, path, j->rows, j->columns);
     if (!status)
         status = qkv_image_create(&picture, ctx, j->columns * j->factor, j->rows * j->factor,
                                   j->colors);
@@ -172,7 +111,7 @@ static qkv_status decode(job *j)
         status = qkv_pictures_decode(j->model, j->tape, codes, 1, j->rows, j->columns,
                                      picture.data);
         if (status)
-            qkv__fail_prefix(ctx, j->c->args.items[1]);
+            qkv__fail_prefix(ctx, path);
     }
     if (!status)
         status = qkv_image_write(&picture, ctx, j->s.out);

@@ -1,6 +1,4 @@
 /* cmd_train_imagine.c - `qkv train imagine`: pictures' codes become a prior that imagines more. */
-#include <string.h>
-
 #include "cli/commands.h"
 #include "cli/picture_job.h"
 #include "cli/prior.h"
@@ -8,7 +6,6 @@
 #include "model/gpt.h"
 #include "qkv/augment.h"
 
-enum { CODED = 32 }; /* pictures coded at once */
 static const char TRAIN[] = "train/train.npy", VALID[] = "train/valid.npy";
 
 typedef struct {
@@ -56,7 +53,7 @@ static qkv_status choose_model(job *j)
     const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
     size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
     for (size_t i = 0; i < 2 && coders[i]; i++) {
-        size_t codes = ((const qkv_vqgan_config *)qkv_model_config(coders[i]))->codes;
+        size_t codes = cli_coder_config(coders[i])->codes;
         vocab = codes > vocab ? codes : vocab;
     }
     j->config.vocab = vocab;
@@ -133,78 +130,6 @@ static qkv_status read_data(cli_job *base)
 
 /* ---- codes --------------------------------------------------------------------------------- */
 
-/* Where the coding of a set stands. */
-typedef struct {
-    job *j;
-    const qkv_pixels *pixels;
-    size_t views, length;
-    int32_t *tokens; /* (pictures, views, length) */
-    cli_progress line;
-    size_t done;
-} coding;
-
-/* View number `view` of n pictures; numbers (n) says which. */
-static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *numbers, size_t n,
-                             size_t view)
-{
-    job *j = k->j;
-    int32_t classes[CODED], *made = qkv__calloc(j->p.base.c->ctx, n, k->length * sizeof *made);
-    for (size_t i = 0; i < n; i++)
-        classes[i] = j->p.labelled ? qkv_pixels_class(k->pixels, numbers[i]) : 0;
-    qkv_status status = made ? cli_prior_tokens(&j->coders, pictures, n, classes, made)
-                             : QKV_E_MEMORY;
-    for (size_t i = 0; i < n && !status; i++)
-        memcpy(k->tokens + (numbers[i] * k->views + view) * k->length, made + i * k->length,
-               k->length * sizeof *made);
-    qkv__free(j->p.base.c->ctx, made);
-    k->done += n;
-    if (!status && cli_progress_due(&k->line))
-        cli_progress_show(&k->line, k->done, qkv_pixels_count(k->pixels) * k->views, NULL);
-    return status;
-}
-
-/* The pictures as they are. */
-static qkv_status code_plain(coding *k)
-{
-    size_t count = qkv_pixels_count(k->pixels), numbers[CODED];
-    size_t each = qkv_pixels_height(k->pixels) * qkv_pixels_width(k->pixels) *
-                  qkv_pixels_channels(k->pixels);
-    uint8_t *batch = qkv__calloc(k->j->p.base.c->ctx, CODED, each);
-    qkv_status status = batch ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; i < count && !status; i += CODED) {
-        size_t n = count - i < CODED ? count - i : CODED;
-        for (size_t b = 0; b < n; b++) {
-            numbers[b] = i + b;
-            memcpy(batch + b * each, qkv_pixels_data(k->pixels, i + b), each);
-        }
-        status = code_batch(k, batch, numbers, n, 0);
-    }
-    qkv__free(k->j->p.base.c->ctx, batch);
-    return status;
-}
-
-/* And changed, each once in every view. */
-static qkv_status code_changed(coding *k)
-{
-    cli *c = k->j->p.base.c;
-    size_t count = qkv_pixels_count(k->pixels);
-    const qkv_batches_options o = {.count = count, .mean = {0.5, 0.5, 0.5}, .std = {1, 1, 1},
-                                   .seed = c->common.seed, .augment = k->j->s.augment};
-    qkv_batches *b = NULL;
-    qkv_status status = qkv_batches_create(&b, c->ctx, k->pixels, &o);
-    for (size_t view = 1; view < k->views && !status; view++)
-        for (size_t i = 0; i < count && !status; i += CODED) {
-            const uint8_t *pictures;
-            const size_t *numbers;
-            size_t n = count - i < CODED ? count - i : CODED;
-            status = qkv_batches_bytes(b, (view - 1) * count + i, n, &pictures, NULL, &numbers);
-            if (!status)
-                status = code_batch(k, pictures, numbers, n, view);
-        }
-    qkv_batches_destroy(b);
-    return status;
-}
-
 /* Codes pictures of those numbers (NULL: the first count) into OUT/name. */
 static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers, size_t count,
                            size_t views, const char *where, const char *name)
@@ -213,23 +138,20 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
     cli *c = base->c;
     qkv_pixels *pixels = NULL;
     char *path = cli_job_path(base, name);
-    coding k = {.j = j, .views = views, .length = j->coders.before +
-                                                  j->coders.rows * j->coders.columns};
+    size_t length = j->coders.before + j->coders.rows * j->coders.columns;
+    const cli_coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
+                          .seed = c->common.seed};
+    int32_t *tokens = NULL;
     qkv_status status = path ? cli_pictures_copy(&pixels, c, NULL, from, numbers, count,
                                                  j->p.labelled ? base->model : NULL, where)
                              : QKV_E_MEMORY;
-    k.pixels = pixels;
-    if (!status && !(k.tokens = qkv__calloc(c->ctx, count, views * k.length * sizeof *k.tokens)))
+    if (!status && !(tokens = qkv__calloc(c->ctx, count, views * length * sizeof *tokens)))
         status = QKV_E_MEMORY;
-    cli_progress_begin(&k.line, c, "coding", "pictures", 0);
     if (!status)
-        status = code_plain(&k);
-    if (!status && views > 1)
-        status = code_changed(&k);
-    cli_progress_end(&k.line);
+        status = cli_prior_code(&j->coders, pixels, &o, tokens);
     if (!status)
-        status = cli_grids_save(c->ctx, path, k.tokens, count * views, k.length);
-    qkv__free(c->ctx, k.tokens);
+        status = cli_codes_save(c->ctx, path, tokens, count * views, length);
+    qkv__free(c->ctx, tokens);
     qkv__free(c->ctx, path);
     qkv_pixels_close(pixels);
     return status;

@@ -1,4 +1,5 @@
 /* cmd_train_vqgan.c - `qkv train vqgan`: pictures become a model that codes them. */
+#include "cli/coder.h"
 #include "cli/commands.h"
 #include "cli/eval.h"
 #include "cli/picture_job.h"
@@ -65,7 +66,7 @@ static qkv_status load_model(job *j)
                          "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
                          qkv_model_type_name(qkv_model_type_of(base->model)));
     if (!status)
-        j->config = *(const qkv_vqgan_config *)qkv_model_config(base->model);
+        j->config = *cli_coder_config(base->model);
     return status;
 }
 
@@ -175,8 +176,8 @@ static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
     cli *c = base->c;
-    j->config = *(const qkv_vqgan_config *)qkv_model_config(base->model);
-    const qkv_vqgan_config *config = qkv_model_config(base->model);
+    const qkv_vqgan_config *config = cli_coder_config(base->model);
+    j->config = *config;
     size_t side = config->image / qkv_vqgan_factor(base->model);
     qkv_status status = find_looks(j);
     if (status)

@@ -15,13 +15,8 @@ static qkv_status code_pictures(eval *e, cli_prior *p, const qkv_pixels *pixels,
     qkv_context *ctx = e->c->ctx;
     size_t count = qkv_pixels_count(pixels), length = p->before + p->rows * p->columns;
     int32_t *tokens = qkv__calloc(ctx, count, length * sizeof *tokens);
-    qkv_status status = tokens ? QKV_OK : QKV_E_MEMORY;
-    for (size_t i = 0; i < count && !status; i++) {
-        int32_t class_ = qkv_pixels_class(pixels, i);
-        status = cli_prior_tokens(p, qkv_pixels_data(pixels, i), 1,
-                                  qkv_model_label_count(p->prior) ? &class_ : NULL,
-                                  tokens + i * length);
-    }
+    const cli_coding o = {.views = 1, .classes = qkv_model_label_count(p->prior) > 0};
+    qkv_status status = tokens ? cli_prior_code(p, pixels, &o, tokens) : QKV_E_MEMORY;
     if (!status)
         status = cli_grids_take(out, ctx, tokens, count, p->prior);
     qkv__free(ctx, tokens);

@@ -1,48 +1,35 @@
 /* prior.c - opening a prior's directory; pictures as the tokens that it knows. */
 #include "cli/prior.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "io/file.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
-#include "qkv/npy.h"
-
-static const qkv_vqgan_config *config_of(const qkv_model *vqgan) { return qkv_model_config(vqgan); }
 
 /* ---- the models ---------------------------------------------------------------------------- */
 
-static qkv_status load_coder(qkv_model **out, qkv_context *ctx, const char *dir)
-{
-    qkv_status status = qkv_hub_load(out, ctx, dir);
-    if (!status && qkv_model_type_of(*out) != &qkv_vqgan_type)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s has no codes for pictures", dir,
-                           qkv_model_type_name(qkv_model_type_of(*out)));
-    return status;
-}
-
 size_t cli_prior_condition_side(const cli_prior *p)
 {
-    return config_of(p->condition)->image / qkv_vqgan_factor(p->condition);
+    return cli_coder_config(p->condition)->image / qkv_vqgan_factor(p->condition);
 }
 
 qkv_status cli_prior_coders(cli_prior *p, cli *c, const char *vqgan, const char *condition,
                             size_t height, size_t width)
 {
     p->c = c;
-    qkv_status status = load_coder(&p->vqgan, c->ctx, vqgan);
+    qkv_status status = cli_coder_load(&p->vqgan, c->ctx, vqgan);
     if (!status && condition)
-        status = load_coder(&p->condition, c->ctx, condition);
+        status = cli_coder_load(&p->condition, c->ctx, condition);
     if (!status)
         status = qkv_tape_create(&p->tape, c->ctx);
     if (status)
         return status;
     p->factor = qkv_vqgan_factor(p->vqgan);
-    p->colors = config_of(p->vqgan)->colors;
-    height = height ? height : config_of(p->vqgan)->image;
-    width = width ? width : config_of(p->vqgan)->image;
+    p->colors = cli_coder_config(p->vqgan)->colors;
+    height = height ? height : cli_coder_config(p->vqgan)->image;
+    width = width ? width : cli_coder_config(p->vqgan)->image;
     p->rows = height / p->factor;
     p->columns = width / p->factor;
     p->before = p->condition ? cli_prior_condition_side(p) * cli_prior_condition_side(p) : 1;
@@ -55,8 +42,8 @@ qkv_status cli_prior_coders(cli_prior *p, cli *c, const char *vqgan, const char 
 qkv_status cli_prior_fits(const cli_prior *p, const char *dir)
 {
     const qkv_gpt_config *g = qkv_model_config(p->prior);
-    size_t codes = config_of(p->vqgan)->codes;
-    size_t others = p->condition ? config_of(p->condition)->codes : 0;
+    size_t codes = cli_coder_config(p->vqgan)->codes;
+    size_t others = p->condition ? cli_coder_config(p->condition)->codes : 0;
     if (p->before != g->before || p->rows != g->rows || p->columns != g->columns)
         return qkv__fail(p->c->ctx, QKV_E_FORMAT, "%s: %zu x %zu codes after %zu tokens expected, "
                          "as those of the pictures, found %zu x %zu after %zu", dir, p->rows,
@@ -126,7 +113,7 @@ qkv_status cli_prior_condition(cli_prior *p, const qkv_image *picture, size_t ro
     memcpy(copy.data, picture->data, picture->width * picture->height * picture->channels);
     o.height = rows * factor;
     o.width = columns * factor;
-    o.channels = config_of(p->condition)->colors;
+    o.channels = cli_coder_config(p->condition)->colors;
     status = qkv_image_fit(&copy, ctx, &o);
     if (!status)
         status = qkv_pictures_encode(p->condition, p->tape, copy.data, 1, o.height, o.width, codes);
@@ -167,20 +154,98 @@ qkv_status cli_prior_tokens(cli_prior *p, const uint8_t *pictures, size_t n, con
     return status ? status : put_conditions(p, pictures, n, classes, length, tokens);
 }
 
-/* ---- grids in files ------------------------------------------------------------------------ */
+/* ---- sets of pictures ---------------------------------------------------------------------- */
 
-qkv_status cli_grids_save(qkv_context *ctx, const char *path, const int32_t *tokens, size_t count,
-                          size_t length)
+enum { CODED = 32 }; /* pictures coded at once */
+
+/* Where the coding of a set stands. */
+typedef struct {
+    cli_prior *p;
+    const qkv_pixels *pixels;
+    const cli_coding *o;
+    size_t length;   /* of a picture's tokens */
+    int32_t *tokens; /* (pictures, views, length) */
+    cli_progress line;
+    size_t done;
+} coding;
+
+/* View number `view` of n pictures; numbers (n) says which. */
+static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *numbers, size_t n,
+                             size_t view)
 {
-    const size_t shape[] = {count, length};
-    qkv_real *numbers = qkv__calloc(ctx, count, length * sizeof *numbers);
-    for (size_t i = 0; numbers && i < count * length; i++)
-        numbers[i] = (qkv_real)tokens[i];
-    qkv_status status = numbers ? qkv_npy_save(ctx, path, 2, shape, numbers, QKV_STORE_I32)
-                                : QKV_E_MEMORY;
-    qkv__free(ctx, numbers);
+    qkv_context *ctx = k->p->c->ctx;
+    int32_t classes[CODED], *made = qkv__calloc(ctx, n, k->length * sizeof *made);
+    for (size_t i = 0; i < n; i++)
+        classes[i] = qkv_pixels_class(k->pixels, numbers[i]);
+    qkv_status status = made ? cli_prior_tokens(k->p, pictures, n, k->o->classes ? classes : NULL,
+                                                made)
+                             : QKV_E_MEMORY;
+    for (size_t i = 0; i < n && !status; i++)
+        memcpy(k->tokens + (numbers[i] * k->o->views + view) * k->length, made + i * k->length,
+               k->length * sizeof *made);
+    qkv__free(ctx, made);
+    k->done += n;
+    if (!status && cli_progress_due(&k->line))
+        cli_progress_show(&k->line, k->done, qkv_pixels_count(k->pixels) * k->o->views, NULL);
     return status;
 }
+
+/* The pictures as they are. */
+static qkv_status code_plain(coding *k)
+{
+    qkv_context *ctx = k->p->c->ctx;
+    size_t count = qkv_pixels_count(k->pixels), numbers[CODED];
+    size_t each = qkv_pixels_height(k->pixels) * qkv_pixels_width(k->pixels) *
+                  qkv_pixels_channels(k->pixels);
+    uint8_t *batch = qkv__calloc(ctx, CODED, each);
+    qkv_status status = batch ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < count && !status; i += CODED) {
+        size_t n = count - i < CODED ? count - i : CODED;
+        for (size_t b = 0; b < n; b++) {
+            numbers[b] = i + b;
+            memcpy(batch + b * each, qkv_pixels_data(k->pixels, i + b), each);
+        }
+        status = code_batch(k, batch, numbers, n, 0);
+    }
+    qkv__free(ctx, batch);
+    return status;
+}
+
+/* And changed, each once in every view. */
+static qkv_status code_changed(coding *k)
+{
+    size_t count = qkv_pixels_count(k->pixels);
+    const qkv_batches_options o = {.count = count, .mean = {0.5, 0.5, 0.5}, .std = {1, 1, 1},
+                                   .seed = k->o->seed, .augment = k->o->augment};
+    qkv_batches *b = NULL;
+    qkv_status status = qkv_batches_create(&b, k->p->c->ctx, k->pixels, &o);
+    for (size_t view = 1; view < k->o->views && !status; view++)
+        for (size_t i = 0; i < count && !status; i += CODED) {
+            const uint8_t *pictures;
+            const size_t *numbers;
+            size_t n = count - i < CODED ? count - i : CODED;
+            status = qkv_batches_bytes(b, (view - 1) * count + i, n, &pictures, NULL, &numbers);
+            if (!status)
+                status = code_batch(k, pictures, numbers, n, view);
+        }
+    qkv_batches_destroy(b);
+    return status;
+}
+
+qkv_status cli_prior_code(cli_prior *p, const qkv_pixels *pixels, const cli_coding *o,
+                          int32_t *tokens)
+{
+    coding k = {.p = p, .pixels = pixels, .o = o, .tokens = tokens,
+                .length = p->before + p->rows * p->columns};
+    cli_progress_begin(&k.line, p->c, "coding", "pictures", 0);
+    qkv_status status = code_plain(&k);
+    if (!status && o->views > 1)
+        status = code_changed(&k);
+    cli_progress_end(&k.line);
+    return status;
+}
+
+/* ---- grids in files ------------------------------------------------------------------------ */
 
 qkv_status cli_grids_take(cli_grids *out, qkv_context *ctx, const int32_t *tokens, size_t count,
                           const qkv_model *prior)
@@ -208,27 +273,20 @@ qkv_status cli_grids_load(cli_grids *out, qkv_context *ctx, const char *path,
 {
     const qkv_gpt_config *c = qkv_model_config(prior);
     size_t length = c->before + c->rows * c->columns;
-    qkv_array a = {0};
+    size_t count, found;
+    int32_t *tokens;
     *out = (cli_grids){0};
-    qkv_status status = qkv_npy_load(&a, ctx, path);
-    if (!status && (a.ndim != 2 || !a.count || a.shape[1] != length))
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: rows of %zu tokens expected, found an array of "
-                           "%d axes and %zu numbers", path, length, a.ndim, a.count);
-    int32_t *tokens = status ? NULL : qkv__calloc(ctx, a.count, sizeof *tokens);
-    if (!status && !tokens)
-        status = QKV_E_MEMORY;
-    for (size_t i = 0; i < a.count && !status; i++) {
-        double v = (double)a.data[i];
-        if (!(v >= 0 && v < (double)c->vocab) || v != floor(v))
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: number %zu is %g; whole numbers below %zu "
-                               "expected", path, i, v, c->vocab);
-        else
-            tokens[i] = (int32_t)v;
-    }
+    qkv_status status = cli_codes_load(&tokens, ctx, path, &count, &found);
+    if (!status && found != length)
+        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: rows of %zu tokens expected, found %zu", path,
+                           length, found);
+    for (size_t i = 0; i < count * length && !status; i++)
+        if ((size_t)tokens[i] >= c->vocab)
+            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: number %zu is %d; whole numbers below %zu "
+                               "expected", path, i, (int)tokens[i], c->vocab);
     if (!status)
-        status = cli_grids_take(out, ctx, tokens, a.shape[0], prior);
+        status = cli_grids_take(out, ctx, tokens, count, prior);
     qkv__free(ctx, tokens);
-    qkv_array_free(&a);
     return status;
 }
 

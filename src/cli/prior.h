@@ -4,11 +4,11 @@
 #ifndef QKV_CLI_PRIOR_H
 #define QKV_CLI_PRIOR_H
 
-#include "cli/cli.h"
+#include "cli/coder.h"
+#include "qkv/augment.h"
 #include "qkv/grids.h"
 #include "qkv/image.h"
 #include "qkv/pixels.h"
-#include "qkv/vqgan.h"
 
 #define CLI_PRIOR_VQGAN "vqgan"
 #define CLI_PRIOR_CONDITION "condition"
@@ -41,12 +41,23 @@ qkv_status cli_prior_read(const cli_prior *p, const char *path, size_t height, s
  * from conditions and codes. classes (n): what the first token says, where there are classes. */
 qkv_status cli_prior_tokens(cli_prior *p, const uint8_t *pictures, size_t n, const int32_t *classes,
                             int32_t *tokens);
+
+/* How a set of pictures is coded. */
+typedef struct {
+    size_t views;                /* of each: as it is, then changed .. */
+    qkv_augment_options augment; /* .. in this way */
+    bool classes;                /* the first token is a picture's class */
+    uint64_t seed;               /* of the changes */
+} cli_coding;
+/* tokens: (pictures, views, before + rows x columns). Shows how far it is. */
+qkv_status cli_prior_code(cli_prior *p, const qkv_pixels *pixels, const cli_coding *o,
+                          int32_t *tokens);
 /* The condition's codes of a picture, stretched to rows x columns of them. */
 qkv_status cli_prior_condition(cli_prior *p, const qkv_image *picture, size_t rows, size_t columns,
                                int32_t *codes);
 size_t cli_prior_condition_side(const cli_prior *p); /* rows, and columns, that it was trained on */
 
-/* Grids in a file of (count, before + codes) whole numbers, to be freed with cli_grids_free. */
+/* Grids in a file of cli_codes_save, (count, before + codes); to be freed with cli_grids_free. */
 typedef struct {
     qkv_grids g;
     qkv_context *ctx;
@@ -54,8 +65,6 @@ typedef struct {
 } cli_grids;
 qkv_status cli_grids_load(cli_grids *out, qkv_context *ctx, const char *path,
                           const qkv_model *prior);
-qkv_status cli_grids_save(qkv_context *ctx, const char *path, const int32_t *tokens, size_t count,
-                          size_t length);
 /* tokens (count, before + codes) are read only. */
 qkv_status cli_grids_take(cli_grids *out, qkv_context *ctx, const int32_t *tokens, size_t count,
                           const qkv_model *prior);

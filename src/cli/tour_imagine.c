@@ -62,11 +62,10 @@ static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_opt
 static qkv_status make_prior(pupil *h)
 {
     const page *p = h->t->page;
-    const qkv_vqgan_config *v = qkv_model_config(h->p.vqgan);
     qkv_gpt_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
     (void)qkv_gpt_preset(tour_pictures_effort(h->t) < LONG ? "nano" : "mini", &c);
-    c.vocab = v->codes;
+    c.vocab = cli_coder_config(h->p.vqgan)->codes;
     c.rows = h->p.rows;
     c.columns = h->p.columns;
     c.before = h->p.before;
@@ -110,7 +109,7 @@ static qkv_status draw(const pupil *h, tour_sheet *sheet, size_t row, size_t cou
     size_t n = h->p.rows * h->p.columns;
     const qkv_imagine_options o = {
         .count = count, .given = given, .seed = h->t->page->c->common.seed, .first = row * COLUMNS,
-        .codes = ((const qkv_vqgan_config *)qkv_model_config(h->p.vqgan))->codes,
+        .codes = cli_coder_config(h->p.vqgan)->codes,
         .sampling = {.temperature = 1, .top_k = TOP_K, .top_p = 1}};
     int32_t *codes = qkv__calloc(ctx, count, n * sizeof *codes);
     qkv_status status = codes ? qkv_imagine(h->prior, &o, NULL, NULL, codes) : QKV_E_MEMORY;
