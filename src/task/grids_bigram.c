@@ -76,13 +76,15 @@ static void chances(const counts *c, const qkv_grids *g, size_t i, double *alone
         *after = (double)these / (double)all;
 }
 
-/* sums (WEIGHTS) += -log2 p of the grids' codes from number `first` on, with weights 0 to 1. */
-static void add_bits(const counts *c, const qkv_grids *g, size_t first, double *sums)
+/* sums[from .. to) += -log2 p of the codes of the grids from number `first` on, with those of the
+ * weights, which go from 0 to 1. */
+static void add_bits(const counts *c, const qkv_grids *g, size_t first, size_t from, size_t to,
+                     double *sums)
 {
     for (size_t i = first * g->codes; i < g->count * g->codes; i++) {
         double alone, after;
         chances(c, g, i, &alone, &after);
-        for (size_t k = 0; k < WEIGHTS; k++) {
+        for (size_t k = from; k < to; k++) {
             double w = after < 0 ? 0 : (double)k / WEIGHTS; /* below 1: no code is impossible */
             sums[k] -= log2(w * after + (1 - w) * alone);
         }
@@ -94,18 +96,19 @@ qkv_status qkv_grids_bigram(qkv_context *ctx, const qkv_grids *train, const qkv_
 {
     size_t columns = train->columns ? train->columns : train->codes;
     counts part = {.ctx = ctx, .vocab = vocab, .columns = columns}, all = part;
-    double tried[WEIGHTS] = {0}, sums[WEIGHTS] = {0};
+    double sums[WEIGHTS] = {0};
     size_t best = 0, known = train->count - train->count / LEFT_OUT;
     *bits = NAN;
     qkv_status status = count_codes(&part, train, known);
     if (!status) {
-        add_bits(&part, train, known, tried);
+        add_bits(&part, train, known, 0, WEIGHTS, sums);
         for (size_t k = 0; k < WEIGHTS; k++)
-            best = tried[k] < tried[best] ? k : best;
+            best = sums[k] < sums[best] ? k : best;
         status = count_codes(&all, train, train->count);
     }
     if (!status) {
-        add_bits(&all, valid, 0, sums);
+        sums[best] = 0;
+        add_bits(&all, valid, 0, best, best + 1, sums);
         *bits = sums[best] / (double)(valid->count * valid->codes);
     }
     free_counts(&part);
