@@ -109,7 +109,8 @@ typedef struct {
     size_t (*ids)(const bench_training *b);
     qkv_tensor *(*loss)(const bench_training *b);
     double (*flops)(const bench_training *b);
-    size_t (*tokens)(const bench_training *b); /* of a step, all that are read */
+    size_t (*tokens)(const bench_training *b); /* of a step, all that are read or made */
+    const char *unit; /* what people call these: "tokens" or "codes" */
     const char *what; /* after the batch's size, for people: "" or " pairs" */
 } bench_network;
 extern const bench_network bench_networks[]; /* bench_networks.c */

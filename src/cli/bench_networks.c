@@ -268,14 +268,15 @@ static size_t vqgan_tokens(const bench_training *b)
 
 #define VQGAN(name, batch, side)                                                                 \
     {name, batch, side, 0, vqgan_create, vqgan_ids, vqgan_loss, vqgan_flops, vqgan_tokens,       \
-     " pixels"}
+     "codes", " pixels"}
 
 const bench_network bench_networks[] = {
-    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, tokens, ""},
+    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, tokens, "tokens", ""},
     {"transformer-base", 128, 32, 0.1, transformer_create, transformer_ids, transformer_loss,
-     transformer_flops, transformer_tokens, " pairs"},
-    {"vit-base", 8, 224, 0, vit_create, vit_ids, vit_loss, vit_flops, vit_tokens, " pixels"},
+     transformer_flops, transformer_tokens, "tokens", " pairs"},
+    {"vit-base", 8, 224, 0, vit_create, vit_ids, vit_loss, vit_flops, vit_tokens, "tokens",
+     " pixels"},
     VQGAN("vqgan-nano", 16, 32), VQGAN("vqgan-micro", 16, 32), VQGAN("vqgan-mini", 16, 64),
     VQGAN("vqgan-f8", 1, 256), VQGAN("vqgan-f16", 1, 256),
-    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, tokens, ""},
+    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, tokens, "tokens", ""},
 };

@@ -66,7 +66,7 @@ static void report(job *j, bench_report *r)
     double rate = b->network->flops(b) / seconds, tokens = (double)b->network->tokens(b);
     const bench_figure figures[] = {
         {"step_s", "step", "s", BENCH_REAL, seconds, 0},
-        {"tokens_per_s", "tokens", "/s", BENCH_REAL, tokens / seconds, 0},
+        {"tokens_per_s", b->network->unit, "/s", BENCH_REAL, tokens / seconds, 0},
         {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
         {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
         {"of_peak", "of the limit", "", BENCH_PERCENT, rate / j->peak, 0},

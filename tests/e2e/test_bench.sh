@@ -55,6 +55,8 @@ done
     bench "$out/vit-base" train --model vit-base --batch 1 --length 16 --steps 1 --json
     fields "$out/vit-base" $train threads
 }
+bench "$out/codes" train --model vqgan-nano --batch 1 --steps 1
+grep -qE '^ *codes +[0-9.]+ */s' "$out/codes" || { echo "no codes: $(cat "$out/codes")"; failed=1; }
 for at in '--model giant --size 16' '--size 250'; do
     # shellcheck disable=SC2086
     "$QKV" bench picture $at >/dev/null 2>"$out/err"
