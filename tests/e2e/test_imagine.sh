@@ -3,28 +3,12 @@
 # what they refuse.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
+# shellcheck source=tests/support/bars.sh
+. "$QKV_SOURCE/tests/support/bars.sh"
 
-# 96 pictures of 16 x 16 in two folders' worth of classes: a bar across (0) or up and down (1),
-# somewhere, in a colour of its own.
-LC_ALL=C awk 'BEGIN {
-    srand(1)
-    for (i = 0; i < 96; i++) {
-        top = int(rand() * 12); r = rand()
-        for (y = 0; y < 16; y++)
-            for (x = 0; x < 16; x++) {
-                v = i % 2 ? y : x
-                on = v >= top && v < top + 5
-                printf "%c%c%c", 1 + int(120 * (on ? r : 1 - r)), 1 + int(120 * (on ? 1 - r : r)),
-                       on ? 110 : 10
-            }
-    }
-}' >body
-printf '\000\000\010\004\000\000\000\140\000\000\000\020\000\000\000\020\000\000\000\003' \
-    >bars-images-idx3-ubyte
-cat body >>bars-images-idx3-ubyte
-printf '\000\000\010\001\000\000\000\140' >bars-labels-idx1-ubyte
-LC_ALL=C awk 'BEGIN { for (i = 0; i < 96; i++) printf "%s", i % 2 ? "b" : "a" }' |
-    tr 'ab' '\000\001' >>bars-labels-idx1-ubyte
+# Which way a bar goes is its class.
+draw_bars 1 96 bars-images-idx3-ubyte
+label_bars 96 bars-labels-idx1-ubyte
 bars="bars-images-idx3-ubyte"
 picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
 small="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
@@ -77,19 +61,8 @@ first() { sed 's/.*"codes": \[\[//' "$1" | cut -d, -f1-32; }
     fail "imagine --show-next: $(cat answer)"
 
 # On the codes of another model. A run that stops and goes on ends with the same bits.
-more="--condition-vqgan other --pkeep 0.9 --steps 24 --save-every 2"
 # shellcheck disable=SC2086
-"$QKV" train imagine $run $more --out d >answer 2>notes || fail "train: $(cat notes)"
-grep -q 'of 40 codes, which hang on other codes' notes || fail "what it says: $(cat notes)"
-# shellcheck disable=SC2086
-"$QKV" train imagine $run $more --out e >answer 2>notes &
-child=$!
-while kill -0 $child 2>/dev/null && ! [ -s e/train/state.safetensors ]; do sleep 0.05; done
-kill -INT $child 2>/dev/null
-wait $child
-# shellcheck disable=SC2086
-"$QKV" train imagine $run $more --out e --resume >answer 2>notes || fail "resume: $(cat notes)"
-cmp d/model.safetensors e/model.safetensors || fail "stop and resume: other bits"
+goes_on 2 d e train imagine $run --condition-vqgan other --pkeep 0.9 --steps 24
 "$QKV" imagine d --count 2 --condition "$picture" --out f.png 2>notes ||
     fail "imagine --condition: $(cat notes)"
 
@@ -112,6 +85,7 @@ cmp f.png g.png || fail "other pictures"
 # shellcheck disable=SC2086
 "$QKV" train imagine $run --condition-vqgan other --init d --steps 2 --out g >answer 2>notes ||
     fail "train --init: $(cat notes)"
+grep -q 'of 40 codes, which hang on other codes' notes || fail "what it says: $(cat notes)"
 
 # What cannot be.
 mkdir alone

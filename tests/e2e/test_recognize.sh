@@ -64,19 +64,7 @@ awk -F '\t' 'NF != 4 { exit 1 }' answer || fail "classify: not three labels: $(c
 
 # A run that stops and goes on ends with the same bits.
 # shellcheck disable=SC2086
-"$QKV" train classify --data $images --valid-last 30 $run --crop-pad 1 --mixup 0.8 --out b \
-    >answer 2>notes || fail "train: $(cat notes)"
-# shellcheck disable=SC2086
-"$QKV" train classify --data $images --valid-last 30 $run --crop-pad 1 --mixup 0.8 --out c \
-    --save-every 5 >answer 2>notes &
-child=$!
-while kill -0 $child 2>/dev/null && ! [ -s c/train/state.safetensors ]; do sleep 0.05; done
-kill -INT $child 2>/dev/null
-wait $child
-# shellcheck disable=SC2086
-"$QKV" train classify --data $images --valid-last 30 $run --crop-pad 1 --mixup 0.8 --out c \
-    --save-every 5 --resume >answer 2>notes || fail "resume: $(cat notes)"
-cmp b/model.safetensors c/model.safetensors || fail "stop and resume: other bits"
+goes_on 5 b c train classify --data $images --valid-last 30 $run --crop-pad 1 --mixup 0.8
 
 # Patches, on pictures of another size; then from that model to these classes.
 # shellcheck disable=SC2086

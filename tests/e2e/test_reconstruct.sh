@@ -3,32 +3,13 @@
 # write, and what they refuse.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
+# shellcheck source=tests/support/bars.sh
+. "$QKV_SOURCE/tests/support/bars.sh"
 
-# 160 pictures of 16 x 16 in colour: a bar across or up and down, which is their class, somewhere,
-# in a colour of its own on the opposite one.
-draw() {
-    LC_ALL=C awk -v seed="$1" 'BEGIN {
-        srand(seed)
-        for (i = 0; i < 160; i++) {
-            top = int(rand() * 12); r = rand(); across = i % 2
-            for (y = 0; y < 16; y++)
-                for (x = 0; x < 16; x++) {
-                    v = across ? y : x
-                    on = v >= top && v < top + 5
-                    printf "%c%c%c", 1 + int(120 * (on ? r : 1 - r)),
-                           1 + int(120 * (on ? 1 - r : r)), on ? 110 : 10
-                }
-        }
-    }' >"$2.body"
-    printf '\000\000\010\004\000\000\000\240\000\000\000\020\000\000\000\020\000\000\000\003' >"$2"
-    cat "$2.body" >>"$2"
-}
-draw 1 train-images-idx3-ubyte
-draw 2 other-images-idx3-ubyte
-printf '\000\000\010\001\000\000\000\240' >train-labels-idx1-ubyte
-for _ in 0 1 2 3 4 5 6 7; do
-    printf '\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001\000\001'
-done >>train-labels-idx1-ubyte
+# 160 pictures; which way a bar goes is its class.
+draw_bars 1 160 train-images-idx3-ubyte
+draw_bars 2 160 other-images-idx3-ubyte
+label_bars 160 train-labels-idx1-ubyte
 images='train-images-idx3-ubyte'
 other='other-images-idx3-ubyte'
 picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
@@ -76,19 +57,7 @@ cmp four.png again.png || fail "reconstruct: not the same"
 
 # A run that stops and goes on ends with the same bits; one that is finished stays.
 # shellcheck disable=SC2086
-"$QKV" train reconstruct --images $images --set norm_pix_loss=true $run --steps 30 --out b \
-    >answer 2>notes || fail "train: $(cat notes)"
-# shellcheck disable=SC2086
-"$QKV" train reconstruct --images $images --set norm_pix_loss=true $run --steps 30 --out c \
-    --save-every 5 >answer 2>notes &
-child=$!
-while kill -0 $child 2>/dev/null && ! [ -s c/train/state.safetensors ]; do sleep 0.05; done
-kill -INT $child 2>/dev/null
-wait $child
-# shellcheck disable=SC2086
-"$QKV" train reconstruct --images $images --set norm_pix_loss=true $run --steps 30 --out c \
-    --save-every 5 --resume >answer 2>notes || fail "resume: $(cat notes)"
-cmp b/model.safetensors c/model.safetensors || fail "stop and resume: other bits"
+goes_on 5 b c train reconstruct --images $images --set norm_pix_loss=true $run --steps 30
 "$QKV" reconstruct b "$picture" --out normed.png 2>notes || fail "normed: $(cat notes)"
 
 # From one model to the next; from its encoder to a classifier.

@@ -3,23 +3,10 @@
 # and what they refuse.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
+# shellcheck source=tests/support/bars.sh
+. "$QKV_SOURCE/tests/support/bars.sh"
 
-# 96 pictures of 16 x 16: a bar across or up and down, somewhere, in a colour of its own.
-LC_ALL=C awk 'BEGIN {
-    srand(1)
-    for (i = 0; i < 96; i++) {
-        top = int(rand() * 12); r = rand()
-        for (y = 0; y < 16; y++)
-            for (x = 0; x < 16; x++) {
-                v = i % 2 ? y : x
-                on = v >= top && v < top + 5
-                printf "%c%c%c", 1 + int(120 * (on ? r : 1 - r)), 1 + int(120 * (on ? 1 - r : r)),
-                       on ? 110 : 10
-            }
-    }
-}' >body
-printf '\000\000\010\004\000\000\000\140\000\000\000\020\000\000\000\020\000\000\000\003' >bars
-cat body >>bars
+draw_bars 1 96 bars
 picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
 run="--images bars --valid-last 16 --threads 1 --batch 8 --json --set n_embed=64"
 small="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
@@ -69,19 +56,7 @@ printf '1,2,3\n4,5,63\n' >codes.csv
 
 # A run that stops and goes on ends with the same bits, whichever phase it is in.
 # shellcheck disable=SC2086
-"$QKV" train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5 --judge-ramp 3 --out b \
-    >answer 2>notes || fail "train: $(cat notes)"
-# shellcheck disable=SC2086
-"$QKV" train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5 --judge-ramp 3 --out c \
-    --save-every 2 >answer 2>notes &
-child=$!
-while kill -0 $child 2>/dev/null && ! [ -s c/train/state.safetensors ]; do sleep 0.05; done
-kill -INT $child 2>/dev/null
-wait $child
-# shellcheck disable=SC2086
-"$QKV" train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5 --judge-ramp 3 --out c \
-    --save-every 2 --resume >answer 2>notes || fail "resume: $(cat notes)"
-cmp b/model.safetensors c/model.safetensors || fail "stop and resume: other bits"
+goes_on 2 b c train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5 --judge-ramp 3
 
 # As the authors' code has it; from one model to the next.
 # shellcheck disable=SC2086

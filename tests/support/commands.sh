@@ -33,3 +33,22 @@ refused() {
     [ "$(wc -l <notes)" -eq 1 ] || fail "$*: not one line: $(cat notes)"
     grep -qF -- "$sentence" notes || fail "$*: expected \"$sentence\", found: $(cat notes)"
 }
+
+# goes_on EVERY STRAIGHT STOPPED COMMAND... : a run into STRAIGHT ends with the same bits as one
+# into STOPPED that saves its state every so many steps, stops after the first time and goes on.
+goes_on() {
+    every=$1 straight=$2 stopped=$3
+    shift 3
+    "$QKV" "$@" --out "$straight" >answer 2>notes || fail "$*: $(cat notes)"
+    "$QKV" "$@" --out "$stopped" --save-every "$every" >answer 2>notes &
+    child=$!
+    while kill -0 $child 2>/dev/null && ! [ -s "$stopped/train/state.safetensors" ]; do
+        sleep 0.05
+    done
+    kill -INT $child 2>/dev/null
+    wait $child
+    "$QKV" "$@" --out "$stopped" --save-every "$every" --resume >answer 2>notes ||
+        fail "resume: $(cat notes)"
+    cmp "$straight/model.safetensors" "$stopped/model.safetensors" ||
+        fail "stop and resume: other bits"
+}
