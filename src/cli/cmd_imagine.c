@@ -18,7 +18,8 @@ static const qkv_option rows[] = {
     {.flag = "count", .type = QKV_OPT_SIZE, .min = 1, .max = 1e4, FIELD(count), .initial = "16",
      .help = "pictures"},
     {.flag = "class", .type = QKV_OPT_STRING, FIELD(class_), .value = "NAME",
-     .help = "of what, where classes were learnt; else of each in turn"},
+     .help = "of what, where classes were learnt, a number where they have no names; else of each "
+             "in turn"},
     {.flag = "condition", .type = QKV_OPT_STRING, FIELD(condition), .value = "IMG",
      .help = "the picture they hang on, where that was learnt"},
     {.flag = "complete", .type = QKV_OPT_STRING, FIELD(complete), .value = "IMG",
@@ -43,12 +44,19 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Imagining", rows, sizeof rows / sizeof *rows};
 
-static size_t codes_of(const imagining *j)
-{
-    return ((const qkv_vqgan_config *)qkv_model_config(j->p.vqgan))->codes;
-}
-
 /* ---- what is asked for --------------------------------------------------------------------- */
+
+static qkv_status check_asked(const imagining *j)
+{
+    const qkv_options *o = j->c->options;
+    if (qkv_options_given(o, "keep") && !j->s.complete)
+        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--keep: --complete expected beside it, with "
+                         "the picture of which a share stays");
+    if (qkv_options_given(o, "at") && !j->s.show_next)
+        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--at: --show-next expected beside it, with "
+                         "the number of codes to show at that place");
+    return QKV_OK;
+}
 
 static qkv_status choose_size(imagining *j)
 {
@@ -60,7 +68,7 @@ static qkv_status choose_size(imagining *j)
     if (j->height % f || j->width % f)
         return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--width and --height: multiples of %zu "
                          "expected, the side of a code, found %zu and %zu", f, j->width, j->height);
-    return QKV_OK;
+    return cli_coder_size(j->p.vqgan, j->c->ctx, "--width and --height", j->rows, j->columns);
 }
 
 /* The upper rows of the picture's codes, and the picture that all its codes make. */
@@ -90,6 +98,22 @@ static qkv_status read_given(imagining *j)
     return status;
 }
 
+/* Where classes have no names, as in a model from elsewhere, their numbers are the tokens. */
+static qkv_status read_class(const imagining *j, int32_t *out)
+{
+    size_t count = imagining_vocab(j);
+    const char *text = j->s.class_;
+    char *end;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || number >= count)
+        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s has no names of classes: a number "
+                         "from 0 to %zu expected, found \"%.60s\"", j->c->args.items[0],
+                         count - 1, text);
+    *out = (int32_t)number;
+    return QKV_OK;
+}
+
+/* -1: none was asked for. */
 static qkv_status find_class(const imagining *j, int32_t *out)
 {
     const qkv_model *m = j->p.prior;
@@ -99,6 +123,8 @@ static qkv_status find_class(const imagining *j, int32_t *out)
             *out = (int32_t)i;
     if (!j->s.class_ || *out >= 0)
         return QKV_OK;
+    if (!qkv_model_label_count(m) && j->p.before == 1 && !j->p.condition)
+        return read_class(j, out);
     if (!qkv_model_label_count(m))
         return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s knows no classes",
                          j->c->args.items[0]);
@@ -138,8 +164,8 @@ static qkv_status read_conditions(imagining *j)
         int32_t *own = j->conditions + i * j->tokens;
         if (j->p.condition && i)
             memcpy(own, j->conditions, j->tokens * sizeof *own);
-        else if (!j->p.condition && classes)
-            *own = class_ >= 0 ? class_ : (int32_t)(i % classes);
+        else if (!j->p.condition)
+            *own = class_ >= 0 ? class_ : classes ? (int32_t)(i % classes) : 0;
     }
     return status;
 }
@@ -168,7 +194,9 @@ static qkv_status find_place(imagining *j)
 static qkv_status prepare(imagining *j)
 {
     qkv_context *ctx = j->c->ctx;
-    qkv_status status = cli_prior_open(&j->p, j->c, j->c->args.items[0]);
+    qkv_status status = check_asked(j);
+    if (!status)
+        status = cli_prior_open(&j->p, j->c, j->c->args.items[0]);
     if (!status)
         status = choose_size(j);
     if (!status)
@@ -214,8 +242,9 @@ static qkv_status draw(imagining *j)
         size_t n = part_of(j, j->first);
         const qkv_imagine_options o = {
             .count = n, .rows = j->rows, .columns = j->columns, .given = j->given,
-            .conditions = j->conditions + j->first * j->tokens, .codes = codes_of(j),
-            .seed = j->c->common.seed, .first = j->first, .sampling = j->s.sampling};
+            .conditions = j->conditions + j->first * j->tokens,
+            .codes = cli_coder_config(j->p.vqgan)->codes, .seed = j->c->common.seed,
+            .first = j->first, .sampling = j->s.sampling};
         status = qkv_imagine(j->p.prior, &o, on_place, j, j->codes + j->first * size);
     }
     cli_progress_end(&j->line);

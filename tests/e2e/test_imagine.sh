@@ -87,6 +87,18 @@ cmp f.png g.png || fail "other pictures"
     fail "train --init: $(cat notes)"
 grep -q 'of 40 codes, which hang on other codes' notes || fail "what it says: $(cat notes)"
 
+# Classes of a model from elsewhere have no names: they go by number.
+"$QKV" convert prior prior.ckpt --to taming 2>notes || fail "convert --to taming: $(cat notes)"
+"$QKV" convert prior.ckpt nameless --set num_attention_heads=2 --set resolution=16 --quiet ||
+    fail "convert of classes"
+for class in 0 1; do
+    "$QKV" imagine prior --count 2 --class $class --out named$class.png --quiet || fail "by name"
+    "$QKV" imagine nameless --count 2 --class $class --out numbered$class.png --quiet ||
+        fail "by number"
+    cmp named$class.png numbered$class.png || fail "class $class by number: other pictures"
+done
+cmp -s numbered0.png numbered1.png && fail "both classes alike"
+
 # What cannot be.
 mkdir alone
 cp prior/config.json prior/model.safetensors alone
@@ -105,6 +117,11 @@ refused 1 'alone/vqgan' imagine alone --out o.png
 refused 1 'imagines no pictures' imagine codes --out o.png
 refused 1 'knows no "9"; "0", say' imagine prior --class 9 --out o.png
 refused 1 'knows no classes' imagine d --class 1 --condition "$picture" --out o.png
+refused 1 'a number from 0 to 31 expected, found "one"' imagine nameless --class one --out o.png
+refused 1 'a number from 0 to 31 expected, found "32"' imagine nameless --class 32 --out o.png
+refused 1 '--keep: --complete expected beside it' imagine prior --keep 0.3 --out o.png
+refused 1 '--at: --show-next expected beside it' imagine prior --at 0,0 --out o.png
+refused 1 'codes a side' imagine prior --width 65536 --height 65536 --out o.png
 refused 1 'those of this model hang on one' imagine d --out o.png
 refused 1 'hang on no other' imagine prior --condition "$picture" --out o.png
 refused 1 'multiples of 2' imagine prior --width 25 --out o.png
