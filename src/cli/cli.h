@@ -64,8 +64,8 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
  * after qkv_options_read, say. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 
-/* Puts what was given of the table's keys, as it was bound to `given`, into target, such as a
- * preset. */
+/* Copies the fields of a table that were given from `given`, to which it was bound, to target,
+ * which holds a preset, say. */
 void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target);
 
 /* ---- answers ---------------------------------------------------------------------------- */
