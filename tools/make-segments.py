@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """make-segments.py - pictures and masks for docs/recipes/pixels.md. Needs Pillow.
 
-    make-segments.py shapes OUT [COUNT]       six shapes that overlap, in colours that tell nothing
-    make-segments.py emoji OUT EMOJI PHOTOS   emoji with alpha over photos; the alpha is the mask
+    make-segments.py shapes OUT [COUNT]               six shapes that overlap, in colours that tell
+                                                      nothing
+    make-segments.py emoji OUT EMOJI PHOTOS [TIMES]   emoji with alpha over photos, each so many
+                                                      times; the alpha is the mask
 
 OUT gets images/ and masks/ to learn from, valid-images/ and valid-masks/ to judge on: a tenth of
-the shapes; emoji whose first code point is in no training picture, over the last 400 photos. The
-same pictures each time, whatever the machine."""
+the shapes; emoji whose first code point is in no training picture, each twice, over the last 400
+photos. The same pictures each time, whatever the machine."""
 
 import glob
 import hashlib
@@ -19,6 +21,7 @@ from PIL import Image, ImageDraw
 SIDE = 64
 GREY = 40  # between the levels of two classes
 SHAPES = 6
+VALID_TIMES = 2
 
 
 def save(out, name, picture, mask, valid):
@@ -77,13 +80,13 @@ def is_held_out(name):
     return hashlib.sha256(name.split("-")[0].encode()).digest()[0] < 26
 
 
-def emoji(out, emoji_folder, photo_folder):
-    rng = random.Random(1)
+def emoji(out, emoji_folder, photo_folder, times=20):
     photos = sorted(glob.glob(f"{photo_folder}/*.png"))
     for path in sorted(glob.glob(f"{emoji_folder}/*.png")):
         name = os.path.basename(path)[:-4]
         valid, sign = is_held_out(name), Image.open(path).convert("RGBA")
-        for k in range(2):
+        for k in range(VALID_TIMES if valid else int(times)):
+            rng = random.Random(f"{name}-{k}")
             photo = rng.choice(photos[-400:] if valid else photos[:-400])
             side = rng.randrange(14, 29)
             place = (rng.randrange(33 - side), rng.randrange(33 - side))
@@ -97,7 +100,7 @@ def emoji(out, emoji_folder, photo_folder):
 if __name__ == "__main__":
     if len(sys.argv) in (3, 4) and sys.argv[1] == "shapes":
         shapes(sys.argv[2], int(sys.argv[3]) if len(sys.argv) == 4 else 4000)
-    elif len(sys.argv) == 5 and sys.argv[1] == "emoji":
+    elif len(sys.argv) in (5, 6) and sys.argv[1] == "emoji":
         emoji(*sys.argv[2:])
     else:
         sys.exit(__doc__)
