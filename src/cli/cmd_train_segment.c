@@ -23,6 +23,7 @@ typedef struct {
     cli_picture_job p;
     qkv_segment_options o;
     qkv_dense_config config;
+    qkv_model *old; /* what the one to be made begins with, or NULL */
 } job;
 
 static qkv_status make_model(job *j, const qkv_mask_palette *palette)
@@ -39,38 +40,53 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
         status = cli_masks_label(*m, palette);
     const qkv_picture_format f = {.height = side, .width = side, .channels = CHANNELS,
                                   .resample = 2, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
-    if (!status)
-        qkv_model_set_pictures(*m, &f);
-    return status;
+    if (status)
+        return status;
+    qkv_model_set_pictures(*m, j->old && qkv_model_pictures(j->old) ? qkv_model_pictures(j->old)
+                                                                    : &f);
+    if (j->old)
+        qkv_model_copy(*m, j->old);
+    return QKV_OK;
 }
 
+/* A segmenter, or one to begin with: what cuts pictures into patches, under a new head. */
 static qkv_status load_model(job *j, qkv_mask_palette *palette)
 {
     cli_job *base = &j->p.base;
-    qkv_status status = qkv_hub_load(&base->model, base->c->ctx, base->o.init);
-    if (!status && qkv_model_type_of(base->model) != &qkv_segmenter_type)
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter model expected, "
-                         "%s holds a %s", base->o.init,
-                         qkv_model_type_name(qkv_model_type_of(base->model)));
-    if (!status)
+    qkv_status status = qkv_hub_load(&j->old, base->c->ctx, base->o.init);
+    if (status)
+        return status;
+    const qkv_patches_config *trunk = cli_picture_trunk_of(j->old);
+    if (qkv_model_type_of(j->old) == &qkv_segmenter_type) {
+        base->model = j->old;
+        j->old = NULL;
         j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
-    return status ? status : cli_masks_of_model(palette, base->model);
+        return cli_masks_of_model(palette, base->model);
+    }
+    if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == &qkv_cct_type)
+        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
+                         "model of pictures in colour expected, %s holds a %s", base->o.init,
+                         qkv_model_type_name(qkv_model_type_of(j->old)));
+    j->config.trunk = *trunk;
+    return QKV_OK;
 }
 
-/* Of a model to be made. */
-static qkv_status choose_model(job *j, qkv_mask_palette *palette)
+/* The classes of a model to be made. */
+static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
 {
-    qkv_vit_config sizes = {0};
-    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
     qkv_context *ctx = j->p.base.c->ctx;
-    qkv_status status =
-        cli_picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
-    if (!status)
-        status = cli_masks_palette(palette, ctx, j->p.s.masks);
+    qkv_status status = cli_masks_palette(palette, ctx, j->p.s.masks);
     if (!status && palette->count < 2)
         status = qkv__fail(ctx, QKV_E_FORMAT, "%s: masks of at least 2 colours expected, found "
                            "%zu", j->p.s.masks, palette->count);
     return status;
+}
+
+static qkv_status choose_model(job *j)
+{
+    qkv_vit_config sizes = {0};
+    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    return cli_picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
 static qkv_status read_data(cli_job *base)
@@ -80,10 +96,12 @@ static qkv_status read_data(cli_job *base)
     if (!j->p.s.valid != !j->p.s.valid_masks)
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
                          "found one of them");
-    qkv_status status = base->o.init ? load_model(j, &palette) : choose_model(j, &palette);
+    qkv_status status = base->o.init ? load_model(j, &palette) : choose_model(j);
+    if (!status && !base->model)
+        status = find_classes(j, &palette);
     if (!status)
         status = cli_picture_read(&j->p, j->config.trunk.image, CHANNELS, &palette);
-    return status || base->o.init ? status : make_model(j, &palette);
+    return status || base->model ? status : make_model(j, &palette);
 }
 
 static qkv_status begin(cli_job *base)
@@ -104,10 +122,16 @@ static qkv_status begin(cli_job *base)
     return QKV_OK;
 }
 
+static void close_job(cli_job *base)
+{
+    qkv_model_destroy(((job *)base)->old);
+    cli_picture_close(base);
+}
+
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
     .name = "segment", .takes = eval_takes_segment, .read = read_data, .write = cli_picture_write,
-    .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed};
+    .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed};
 
 static int run(cli *c, int argc, char **argv)
 {
@@ -151,9 +175,11 @@ const cli_command cli_train_segment = {
                .text = "Learns from pictures and masks, which are paired by the names of their "
                        "files without what is behind the last dot: photos/a.jpg and masks/a.png. "
                        "Each colour of the masks is a class, in the order of its number: "
-                       "levels of grey are named 0 to 255, colours #rrggbb. Judges on held-out "
-                       "pictures: mean intersection over union of the classes (miou), by which "
-                       "the model is chosen; share of the pixels (accuracy); loss. Without "
-                       "--steps or --minutes it takes 5 minutes.",
+                       "levels of grey are named 0 to 255, colours #rrggbb. --init goes on from "
+                       "such a model, or begins with one that learnt to reconstruct or to tell "
+                       "classes (vit_mae, vit). Judges on held-out pictures: mean intersection "
+                       "over union of the classes (miou), by which the model is chosen; share of "
+                       "the pixels (accuracy); loss. Without --steps or --minutes it takes 5 "
+                       "minutes.",
                .tables = tables, .presets = presets},
     .run = run};

@@ -6,6 +6,7 @@
 #include "cli/masks.h"
 #include "cli/texts.h"
 #include "io/file.h"
+#include "qkv/mae.h"
 
 enum { MOST_SIDE = 64, STEP = 8, WORDS = 160 };
 static const double FLAT = 1e-3; /* a channel that varies less than this is not stretched */
@@ -72,6 +73,15 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
     if (!status && !qkv_options_given(c->options, "patch_size"))
         trunk->patch = patch_of(trunk->image);
     return status;
+}
+
+const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m)
+{
+    if (qkv_model_is_vit(m))
+        return &((const qkv_vit_config *)qkv_model_config(m))->trunk;
+    if (qkv_model_type_of(m) == &qkv_mae_type)
+        return &((const qkv_mae_config *)qkv_model_config(m))->trunk;
+    return NULL;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

@@ -40,6 +40,10 @@ typedef struct {
 qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config *size,
                              qkv_patches_config *trunk);
 
+/* The trunk of a model that another one can begin with: of one that tells classes or what is
+ * hidden; NULL: it has none. */
+const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m);
+
 /* The side of the pictures, as above. */
 qkv_status cli_picture_side(const cli_picture_job *p, size_t *side);
 

@@ -6,7 +6,6 @@
 #include "cli/classify.h"
 #include "cli/picture_job.h"
 #include "model/vit.h"
-#include "qkv/mae.h"
 #include "qkv/recognize.h"
 
 enum { COMPACT_BELOW = 64, MOST_SIDE = 224, PATCH = 16, SMALL_PATCH = 4, SMALL = 96 };
@@ -72,17 +71,6 @@ typedef struct {
 
 /* ---- the model ----------------------------------------------------------------------------- */
 
-/* The trunk of a model that a classifier can begin with; NULL: there is none. */
-static const qkv_patches_config *trunk_of(const qkv_model *m)
-{
-    const qkv_model_type *type = qkv_model_type_of(m);
-    if (qkv_model_is_vit(m))
-        return &((const qkv_vit_config *)qkv_model_config(m))->trunk;
-    if (type == &qkv_mae_type)
-        return &((const qkv_mae_config *)qkv_model_config(m))->trunk;
-    return NULL;
-}
-
 /* Puts what was given on the command line into the fields of the type's configuration. */
 static qkv_status take_given(job *j)
 {
@@ -129,7 +117,7 @@ static void choose_as(job *j, const qkv_model *old)
     qkv_option_defaults(qkv_model_type_config(j->type), &j->config);
     if (qkv_model_is_vit(old))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
-    j->config.trunk = *trunk_of(old);
+    j->config.trunk = *cli_picture_trunk_of(old);
     if (qkv_options_given(o, "hidden_dropout_prob"))
         j->config.trunk.dropout = j->given.trunk.dropout;
     if (qkv_options_given(o, "attention_probs_dropout_prob"))
@@ -182,8 +170,8 @@ static qkv_status choose_format(job *j, const qkv_model *old)
     if (had)
         j->format = *had;
     if (old && !had) {
-        j->format.channels = trunk_of(old)->channels;
-        j->format.height = j->format.width = trunk_of(old)->image;
+        j->format.channels = cli_picture_trunk_of(old)->channels;
+        j->format.height = j->format.width = cli_picture_trunk_of(old)->image;
     }
     if (j->p.s.size)
         j->format.height = j->format.width = j->p.s.size;
@@ -225,7 +213,7 @@ static qkv_status read_data(cli_job *base)
     qkv_context *ctx = base->c->ctx;
     qkv_model *old = NULL;
     qkv_status status = base->o.init ? qkv_hub_load(&old, ctx, base->o.init) : QKV_OK;
-    if (!status && old && !trunk_of(old))
+    if (!status && old && !cli_picture_trunk_of(old))
         status = qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a model of pictures expected, %s holds a "
                            "%s", base->o.init, qkv_model_type_name(qkv_model_type_of(old)));
     if (!status)

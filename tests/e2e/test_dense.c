@@ -7,9 +7,11 @@
 #include <cmocka.h>
 
 #include <jansson.h>
+#include <math.h>
 #include <sys/wait.h>
 
 #include "fixture.h"
+#include "qkv/hub.h"
 #include "qkv/image.h"
 
 enum { SIDE = 16, COUNT = 40, OUTPUT_BYTES = 1 << 16 };
@@ -140,6 +142,31 @@ static void test_segment(void **state)
     refuses(2, "--out", "segment m large.png");
 }
 
+/* Begins with what a model has that guesses hidden patches, all but the head. */
+static void test_segment_on(void **state)
+{
+    (void)state;
+    qkv_model *old, *new;
+    draw_set();
+    works("train reconstruct --images images --valid-last 8 --split last --model nano --batch 8"
+          " --steps 2 --out hidden");
+    works("train colorize --images images --valid-last 8 --split last --model nano --batch 8"
+          " --steps 1 --out color");
+    works("train segment --images images --masks masks --valid-last 8 --split last --batch 8"
+          " --steps 1 --lr 1e-9 --init hidden --out m");
+    assert_int_equal(qkv_hub_load(&old, ctx, in(folder, "hidden")), QKV_OK);
+    assert_int_equal(qkv_hub_load(&new, ctx, in(folder, "m")), QKV_OK);
+    qkv_param *from = qkv_params_find(qkv_model_params(old), "patches.weight");
+    qkv_param *to = qkv_params_find(qkv_model_params(new), "patches.weight");
+    assert_int_equal(qkv_param_count(from), qkv_param_count(to));
+    for (size_t i = 0; i < qkv_param_count(from); i++)
+        assert_true(fabs((double)(qkv_param_data(from)[i] - qkv_param_data(to)[i])) < 1e-6);
+    qkv_model_destroy(old);
+    qkv_model_destroy(new);
+    refuses(1, "color holds a qkv_colorizer",
+            "train segment --images images --masks masks --steps 1 --out n --init color");
+}
+
 static void test_bad_masks(void **state)
 {
     (void)state;
@@ -206,8 +233,8 @@ static void test_colorize(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_segment), cmocka_unit_test(test_bad_masks),
-        cmocka_unit_test(test_colorize),
+        cmocka_unit_test(test_segment), cmocka_unit_test(test_segment_on),
+        cmocka_unit_test(test_bad_masks), cmocka_unit_test(test_colorize),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "drawn.h"
+#include "qkv/dense.h"
 #include "qkv/recognize.h"
 
 enum { SIDE = 8, CLASSES = 3, COUNT = 12 };
@@ -104,6 +105,25 @@ static void test_copy(void **state)
     qkv_model_destroy(other);
 }
 
+/* Places of a model without a first token are those of one that has it, less the first row. */
+static void test_copy_places(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(&qkv_vit_type);
+    qkv_dense_config c = {.trunk = ((const qkv_vit_config *)qkv_model_config(m))->trunk,
+                          .outputs = 2};
+    qkv_model *dense = made(&qkv_segmenter_type, &c);
+    enum { EMBEDDINGS = 3, BLOCK = 16, BLOCKS = 2, NORM = 2 };
+    assert_int_equal(qkv_model_copy(dense, m), EMBEDDINGS + BLOCKS * BLOCK + NORM);
+    qkv_param *from = qkv_params_find(qkv_model_params(m), "positions");
+    qkv_param *to = qkv_params_find(qkv_model_params(dense), "positions");
+    assert_int_equal(qkv_param_count(from), qkv_param_count(to) + c.trunk.width);
+    assert_memory_equal(qkv_param_data(from) + c.trunk.width, qkv_param_data(to),
+                        qkv_param_count(to) * sizeof(qkv_real));
+    qkv_model_destroy(m);
+    qkv_model_destroy(dense);
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -128,7 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts), cmocka_unit_test(test_judging), cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_copy_places), cmocka_unit_test(test_refuses),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }
