@@ -197,7 +197,7 @@ const cli_command cli_eval = {
                        "Models that code pictures: mean absolute error of values in [-1, 1] "
                        "(loss), 8-bit values in dB (psnr), structural similarity (ssim), share "
                        "of the codes that occur (codes_used), 2^entropy of their frequencies "
-                       "(perplexity); of at most 2000 pictures the share to which, of them "
+                       "(perplexity); where they are 2000 or fewer, the share to which, of "
                        "all, what comes back is nearest (found_again). With --lpips, how unlike "
                        "the true pictures they look to that network (lpips), and the Frechet "
                        "distance of what its last stage makes of both (frechet); which one it "

@@ -46,6 +46,8 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
                                                                     : &f);
     if (j->old)
         qkv_model_copy(*m, j->old);
+    qkv_model_destroy(j->old);
+    j->old = NULL;
     return QKV_OK;
 }
 
@@ -67,7 +69,7 @@ static qkv_status load_model(job *j, qkv_mask_palette *palette)
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
                          "model of pictures in colour expected, %s holds a %s", base->o.init,
                          qkv_model_type_name(qkv_model_type_of(j->old)));
-    j->config.trunk = *trunk;
+    j->config.trunk = cli_picture_trunk_as(&j->p, j->old, &j->config.trunk);
     return QKV_OK;
 }
 

@@ -112,18 +112,11 @@ static qkv_status choose_model(job *j)
 /* One that begins with what the one of --init has, but for its classes. */
 static void choose_as(job *j, const qkv_model *old)
 {
-    const qkv_options *o = j->p.base.c->options;
     j->type = qkv_model_is_vit(old) ? qkv_model_type_of(old) : &qkv_vit_type;
     qkv_option_defaults(qkv_model_type_config(j->type), &j->config);
     if (qkv_model_is_vit(old))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
-    j->config.trunk = *cli_picture_trunk_of(old);
-    if (qkv_options_given(o, "hidden_dropout_prob"))
-        j->config.trunk.dropout = j->given.trunk.dropout;
-    if (qkv_options_given(o, "attention_probs_dropout_prob"))
-        j->config.trunk.attention_dropout = j->given.trunk.attention_dropout;
-    if (qkv_options_given(o, "drop_path_rate"))
-        j->config.trunk.drop_path = j->given.trunk.drop_path;
+    j->config.trunk = cli_picture_trunk_as(&j->p, old, &j->given.trunk);
 }
 
 static qkv_status label(job *j)

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "fixture.h"
+#include "qkv/dense.h"
 #include "qkv/hub.h"
 #include "qkv/image.h"
 
@@ -153,7 +154,7 @@ static void test_segment_on(void **state)
     works("train colorize --images images --valid-last 8 --split last --model nano --batch 8"
           " --steps 1 --out color");
     works("train segment --images images --masks masks --valid-last 8 --split last --batch 8"
-          " --steps 1 --lr 1e-9 --init hidden --out m");
+          " --steps 1 --lr 1e-9 --init hidden --set hidden_dropout_prob=0.25 --out m");
     assert_int_equal(qkv_hub_load(&old, ctx, in(folder, "hidden")), QKV_OK);
     assert_int_equal(qkv_hub_load(&new, ctx, in(folder, "m")), QKV_OK);
     qkv_param *from = qkv_params_find(qkv_model_params(old), "patches.weight");
@@ -161,6 +162,8 @@ static void test_segment_on(void **state)
     assert_int_equal(qkv_param_count(from), qkv_param_count(to));
     for (size_t i = 0; i < qkv_param_count(from); i++)
         assert_true(fabs((double)(qkv_param_data(from)[i] - qkv_param_data(to)[i])) < 1e-6);
+    const qkv_dense_config *c = qkv_model_config(new);
+    assert_true(c->trunk.dropout == 0.25 && c->trunk.patch == 2);
     qkv_model_destroy(old);
     qkv_model_destroy(new);
     refuses(1, "color holds a qkv_colorizer",
