@@ -33,8 +33,9 @@ extern const qkv_option_table qkv_codes_table;
 
 /* Learn codes for pictures of the model's side and colours, with a discriminator in a phase of its
  * own if `adversarial`. looks: a qkv_perceptual, which stays as it is; NULL: the absolute
- * error is all. train, valid (NULL: nothing is held out), the models must outlive the task; options
- * may be NULL. On failure out->self is NULL. */
+ * error is all. Of what is held out, the error and the weighed distance choose the model, until the
+ * discriminator takes part: from then on the newest is kept. train, valid (NULL: nothing is held
+ * out), the models must outlive the task; options may be NULL. On failure out->self is NULL. */
 qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
                           const qkv_pixels *train, const qkv_pixels *valid,
                           const qkv_codes_options *options, uint64_t seed);

@@ -12,7 +12,8 @@ QKV_BEGIN_DECLS
 
 enum { QKV_MEASURES = 8 }; /* of one evaluation, at most */
 
-/* Named results of an evaluation; the first is the one that checkpoints are chosen by. */
+/* Named results of an evaluation; the first is the one that checkpoints are chosen by, but for
+ * `newest`. */
 typedef struct {
     struct {
         const char *name; /* "loss", "perplexity", "accuracy"; static */
@@ -20,6 +21,7 @@ typedef struct {
     } item[QKV_MEASURES];
     int count;
     bool more_is_better;   /* of the first */
+    bool newest;           /* the first does not say which model is better: the newest one is kept */
     size_t scored, units;  /* how much of the held-out data was judged, and all there is */
 } qkv_measures;
 

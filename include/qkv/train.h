@@ -39,7 +39,7 @@ typedef struct {
     double seconds, left;  /* spent, `spent` included; estimated to remain (< 0: not known yet) */
     double units_per_s, gflops; /* recent */
     const qkv_measures *measures;
-    bool best;             /* this evaluation is the best so far */
+    bool best;             /* this evaluation's model is the one to keep so far */
     const char *text;
 } qkv_train_event;
 
@@ -59,7 +59,8 @@ typedef struct {
 } qkv_train_result;
 
 /* Trains the task's model. With a directory (else NULL: nothing is written) it keeps there
- *   the best model so far (the last one when nothing is held out), as qkv_hub_save does,
+ *   the best model so far (the last one when nothing is held out or qkv_measures says so), as
+ *   qkv_hub_save does,
  *   train/state.safetensors: weights, optimiser and place of the last checkpoint,
  *   train/metrics.jsonl: one object per evaluation and every few updates.
  * resume: goes on from train/state.safetensors if there is one. The run then ends with the same

@@ -296,7 +296,8 @@ const cli_command cli_train_vqgan = {
                .text = "An encoder makes a small grid of vectors of a picture; each becomes the "
                        "nearest of a table of codes; a decoder makes a picture of the codes "
                        "again. A discriminator, which learns to tell decoded patches from real "
-                       "ones, makes it sharp. Judges on held-out pictures. qkv encode and qkv "
-                       "decode go between pictures and codes.",
+                       "ones, makes it sharp. Judges on held-out pictures; the model that is least "
+                       "unlike them is kept, but once the discriminator takes part the "
+                       "newest is. qkv encode and qkv decode go between pictures and codes.",
                .tables = tables, .presets = presets, .recipes = recipes},
     .run = run};

@@ -208,8 +208,9 @@ static void show_eval(shower *s, const qkv_train_event *e)
     char train[CLI_NUMBER] = "";
     if (e->step)
         (void)snprintf(train, sizeof train, "train %.4f  ", e->loss);
+    const char *kept = e->measures->newest ? "  (kept)" : "  (best)";
     cli_note(s->c, "step %llu  %sheld out %s %.4f%s", (unsigned long long)e->step, train,
-             e->measures->item[0].name, e->measures->item[0].value, e->best ? "  (best)" : "");
+             e->measures->item[0].name, e->measures->item[0].value, e->best ? kept : "");
 }
 
 static bool show(void *user, const qkv_train_event *e)

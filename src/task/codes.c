@@ -340,6 +340,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     qkv_measures_add(out, "ssim", score.ssim);
     qkv_measures_add(out, "codes_used", score.used);
     qkv_measures_add(out, "perplexity", score.perplexity);
+    out->newest = s->judged; /* what it asks for costs distance; how much it may cost says nobody */
     out->scored = score.pictures;
     out->units = qkv_pixels_count(s->valid);
     return QKV_OK;

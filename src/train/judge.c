@@ -60,7 +60,8 @@ static qkv_status measure(qkv__loop *l, size_t units, qkv_measures *m)
 static bool is_best(qkv__loop *l, const qkv_measures *m)
 {
     double value = m->item[0].value;
-    bool best = !l->has_best || (m->more_is_better ? value > l->best : value < l->best);
+    bool best = !l->has_best || m->newest ||
+                (m->more_is_better ? value > l->best : value < l->best);
     if (best)
         l->best = value;
     l->has_best = true;

@@ -172,6 +172,24 @@ static void test_idle(void **state)
     close_setting(&s);
 }
 
+/* Once the discriminator takes part, the distance no longer chooses the model. */
+static void test_newest(void **state)
+{
+    (void)state;
+    qkv_measures m;
+    setting s;
+    open_setting(&s);
+    s.o.judge_start = 5;
+    start(&s);
+    for (uint64_t n = 4; n <= 5; n++) {
+        (void)step(&s, 0, n);
+        assert_int_equal(s.task.type->evaluate(s.task.self, tape, 0, &m), QKV_OK);
+        assert_string_equal(m.item[0].name, "loss");
+        assert_int_equal(m.newest, n == 5);
+    }
+    close_setting(&s);
+}
+
 /* ---- how decoded pictures look ------------------------------------------------------------ */
 
 /* A picture, or what comes back of it, for the network. */
@@ -332,8 +350,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_discriminator),
-        cmocka_unit_test(test_idle), cmocka_unit_test(test_compared),
-        cmocka_unit_test(test_found), cmocka_unit_test(test_no_room), cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_idle), cmocka_unit_test(test_newest),
+        cmocka_unit_test(test_compared), cmocka_unit_test(test_found),
+        cmocka_unit_test(test_no_room), cmocka_unit_test(test_flops),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }

@@ -41,7 +41,7 @@ static qkv_model *gpt(bool random)
 typedef struct {
     qkv_model *model;
     const double *values; /* of the evaluations, one after another; NULL: none */
-    size_t evaluations, events;
+    size_t evaluations, events, newest_from; /* 0: none */
     uint64_t nan_at, stop_at, best_step;
     char note[200];
 } script;
@@ -63,7 +63,8 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     script *s = self;
     (void)t;
     (void)limit;
-    *out = (qkv_measures){.scored = 1, .units = 1};
+    *out = (qkv_measures){.scored = 1, .units = 1, .newest = s->newest_from &&
+                                                            s->evaluations >= s->newest_from};
     qkv_measures_add(out, "loss", s->values[s->evaluations++]);
     return QKV_OK;
 }
@@ -112,6 +113,24 @@ static void test_early_stopping(void **state)
     assert_int_equal(r.best_step, 2 * 6);
     assert_int_equal(s.best_step, 2 * 6);
     assert_int_equal(s.evaluations, 11); /* and once more at the end */
+    qkv_model_destroy(s.model);
+}
+
+/* From the fourth evaluation on the newest counts, whatever its value. */
+static void test_newest(void **state)
+{
+    (void)state;
+    static const double values[] = {9, 5, 6, 7, 8, 6, 6};
+    script s = {.model = gpt(true), .values = values, .newest_from = 3};
+    qkv_train_options o = qkv_train_defaults();
+    qkv_train_result r;
+    o.steps = 10;
+    o.eval_every = 2;
+    check(learn(&s, &o, &r));
+    assert_int_equal(r.best_step, 10);
+    s = (script){.model = s.model, .values = values, .newest_from = 6};
+    check(learn(&s, &o, &r));
+    assert_int_equal(r.best_step, 2);
     qkv_model_destroy(s.model);
 }
 
@@ -321,6 +340,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_early_stopping),
+        cmocka_unit_test(test_newest),
         cmocka_unit_test(test_evaluates_in_rhythm),
         cmocka_unit_test(test_warns_without_gradient),
         cmocka_unit_test(test_stops_when_told),
