@@ -21,7 +21,7 @@ typedef struct {
     } item[QKV_MEASURES];
     int count;
     bool more_is_better;   /* of the first */
-    bool newest;           /* the first does not say which model is better: the newest one is kept */
+    bool newest; /* the first does not say which model is better: the newest one is kept */
     size_t scored, units;  /* how much of the held-out data was judged, and all there is */
 } qkv_measures;
 
