@@ -7,8 +7,10 @@
                                                       times; the alpha is the mask
 
 OUT gets images/ and masks/ to learn from, valid-images/ and valid-masks/ to judge on: a tenth of
-the shapes; emoji whose first code point is in no training picture, each twice, over the last 400
-photos. The same pictures each time, whatever the machine."""
+the shapes; emoji whose first code point is in no other picture, each twice, over the last 400
+photos. Others like them, over the other photos, choose the model: choose-images/, choose-masks/.
+Those to learn from are varied: turned, of other hues and lightness, over another emoji. The same
+pictures each time, whatever the machine."""
 
 import glob
 import hashlib
@@ -24,9 +26,9 @@ SHAPES = 6
 VALID_TIMES = 2
 
 
-def save(out, name, picture, mask, valid):
+def save(out, name, picture, mask, part):
     for folder, image in (("images", picture), ("masks", mask)):
-        folder = f"{out}/valid-{folder}" if valid else f"{out}/{folder}"
+        folder = f"{out}/{part}{folder}"
         os.makedirs(folder, exist_ok=True)
         image.save(f"{folder}/{name}.png")
 
@@ -72,29 +74,55 @@ def shapes(out, count):
             where = stamp(kind, rng.uniform(6, SIDE - 6), rng.uniform(6, SIDE - 6), r)
             picture.paste(color(), (0, 0), where)
             mask.paste(GREY * (kind + 1), (0, 0), where)
-        save(out, f"{i:05}", picture, mask, i % 10 == 9)
+        save(out, f"{i:05}", picture, mask, "valid-" * (i % 10 == 9))
 
 
-def is_held_out(name):
-    """By the first code point, so that skin tones of one person stay on one side."""
-    return hashlib.sha256(name.split("-")[0].encode()).digest()[0] < 26
+def part_of(name):
+    """By the first code point, so that skin tones of one person stay in one part."""
+    byte = hashlib.sha256(name.split("-")[0].encode()).digest()[0]
+    return "valid-" if byte < 26 else "choose-" if byte < 39 else ""
+
+
+def varied(sign, rng):
+    """Of another hue and lightness, and turned, each at times: its colours are not to be learnt."""
+    alpha = sign.getchannel("A")
+    if rng.random() < 0.7:
+        turn, light = rng.randrange(256), rng.uniform(0.6, 1.4)
+        hue, saturation, value = sign.convert("RGB").convert("HSV").split()
+        hue = hue.point(lambda v: (v + turn) % 256)
+        value = value.point(lambda v: min(255, int(v * light)))
+        sign = Image.merge("HSV", (hue, saturation, value)).convert("RGB")
+        sign.putalpha(alpha)
+    if rng.random() < 0.5:
+        sign = sign.rotate(rng.uniform(-40, 40), Image.BICUBIC)
+    return sign
+
+
+def lay(sign, side, rng, picture, mask):
+    place = (rng.randrange(33 - side), rng.randrange(33 - side))
+    small = sign.resize((side, side), Image.BICUBIC)
+    where = small.getchannel("A").point(lambda a: 255 * (a > 127))
+    picture.paste(small, place, small)
+    mask.paste(where, place, where)
 
 
 def emoji(out, emoji_folder, photo_folder, times=20):
     photos = sorted(glob.glob(f"{photo_folder}/*.png"))
-    for path in sorted(glob.glob(f"{emoji_folder}/*.png")):
-        name = os.path.basename(path)[:-4]
-        valid, sign = is_held_out(name), Image.open(path).convert("RGBA")
-        for k in range(VALID_TIMES if valid else int(times)):
+    signs = {os.path.basename(path)[:-4]: Image.open(path).convert("RGBA")
+             for path in sorted(glob.glob(f"{emoji_folder}/*.png"))}
+    others = [name for name in signs if not part_of(name)]
+    for name, sign in signs.items():
+        part = part_of(name)
+        for k in range(VALID_TIMES if part else int(times)):
             rng = random.Random(f"{name}-{k}")
-            photo = rng.choice(photos[-400:] if valid else photos[:-400])
+            photo = rng.choice(photos[-400:] if part == "valid-" else photos[:-400])
             side = rng.randrange(14, 29)
-            place = (rng.randrange(33 - side), rng.randrange(33 - side))
-            small = sign.resize((side, side), Image.BICUBIC)
             picture, mask = Image.open(photo).convert("RGB"), Image.new("L", (32, 32))
-            picture.paste(small, place, small)
-            mask.paste(small.getchannel("A").point(lambda a: 255 * (a > 127)), place)
-            save(out, f"{name}-{k}", picture, mask, valid)
+            if not part and rng.random() < 0.3:
+                other = varied(signs[rng.choice(others)], rng)
+                lay(other, rng.randrange(8, 25), rng, picture, mask)
+            lay(sign if part else varied(sign, rng), side, rng, picture, mask)
+            save(out, f"{name}-{k}", picture, mask, part)
 
 
 if __name__ == "__main__":

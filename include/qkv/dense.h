@@ -9,9 +9,12 @@
 QKV_BEGIN_DECLS
 
 /* The trunk of vit.h without a first token; a dense layer on each patch's token makes the numbers
- * of its pixels. Ranges and defaults: qkv_model_type_config. */
+ * of its pixels. With convolutions (3 x 3, ReLU) a pixel sees its surroundings first: what they say
+ * of a patch's pixels is added to its token, and what the token says to each of them, before two
+ * more make the numbers. Ranges and defaults: qkv_model_type_config. */
 typedef struct {
     qkv_patches_config trunk;
+    size_t convolutions, conv_channels; /* before the trunk; 0: none before or behind it */
     size_t outputs; /* of a pixel: classes; a colourer's are 2 */
     /* Of colourers: */
     bool tanh;   /* colours end in a tanh */

@@ -162,6 +162,7 @@ static const qkv__preset presets[] = {
     CLI_PICTURE_MODEL,
     {"batch", "32", NULL},
     {"weight-decay", "0.05", NULL},
+    {"num_conv_layers", "2", NULL},
     {"crop-pad", "4", NULL},
     {"flip", "true", NULL},
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},

@@ -1,16 +1,26 @@
 /* dense.c - models of every pixel: the trunk of patches, and a dense layer that makes of each token
- * the numbers of its patch's pixels. It knows nothing of what they mean. */
+ * the numbers of its patch's pixels; around them convolutions, if there are any. It knows nothing
+ * of what the numbers mean. */
 #include "model/dense.h"
 
+#include <math.h>
+#include <stdio.h>
+
+#include "model/conv.h"
 #include "model/patches.h"
 #include "tensor/param.h"
 #include "tensor/tape.h"
+
+enum { MOST_CONVOLUTIONS = 8, WINDOW = 3 };
 
 typedef struct {
     qkv_model base;
     qkv_dense_config *c; /* base.config */
     qkv__patches trunk;
-    qkv_param *head_weight, *head_bias; /* rows: row in the patch, column, output */
+    qkv_param *head_weight, *head_bias; /* rows: row in the patch, column, number */
+    /* With convolutions: */
+    qkv__conv stem[MOST_CONVOLUTIONS], merge, out;
+    qkv_param *detail_weight; /* (width, patch * patch * conv_channels) */
 } dense;
 
 enum { COLORS = 2, CELLS = 16 }; /* a and b; hints that fit side by side */
@@ -18,9 +28,15 @@ enum { COLORS = 2, CELLS = 16 }; /* a and b; hints that fit side by side */
 /* Of the initial deviation: first guesses near nothing. */
 static const double HEAD_SHARE = 0.1;
 
+/* Numbers of a pixel that a token makes. */
+static size_t numbers_of_pixel(const qkv_dense_config *c)
+{
+    return c->convolutions ? c->conv_channels : c->outputs;
+}
+
 static size_t head_rows(const qkv_dense_config *c)
 {
-    return c->trunk.patch * c->trunk.patch * c->outputs;
+    return c->trunk.patch * c->trunk.patch * numbers_of_pixel(c);
 }
 
 static qkv_status check(const qkv_model *base, qkv_dense_config *c)
@@ -40,7 +56,25 @@ static qkv_status check(const qkv_model *base, qkv_dense_config *c)
     } else {
         c->tanh = false; /* its table has no such field, so nobody has set it */
     }
+    if (c->convolutions > MOST_CONVOLUTIONS || (c->convolutions && !c->conv_channels))
+        return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: %zu convolutions with %zu channels: 0 to "
+                         "%d expected, none without channels", name, c->convolutions,
+                         c->conv_channels, MOST_CONVOLUTIONS);
     return c->outputs ? QKV_OK : qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", name);
+}
+
+static void make_convolutions(dense *m, qkv_params *ps)
+{
+    const qkv_dense_config *c = m->c;
+    size_t k = c->conv_channels, patch = c->trunk.patch;
+    for (size_t i = 0; i < c->convolutions; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "stem.%zu", i);
+        (void)qkv__conv_make(&m->stem[i], ps, name, i ? k : c->trunk.channels, k, WINDOW, true);
+    }
+    m->detail_weight = qkv__matrix(ps, "detail.weight", c->trunk.width, patch * patch * k);
+    (void)qkv__conv_make(&m->merge, ps, "merge", k, k, WINDOW, true);
+    (void)qkv__conv_make(&m->out, ps, "out", k, c->outputs, WINDOW, true);
 }
 
 static qkv_status make(qkv_model *base)
@@ -57,7 +91,30 @@ static qkv_status make(qkv_model *base)
         return status;
     m->head_weight = qkv__matrix(base->params, "head.weight", head_rows(c), c->trunk.width);
     m->head_bias = qkv__vector(base->params, "head.bias", head_rows(c));
+    if (c->convolutions)
+        make_convolutions(m, base->params);
     return qkv__params_status(base->params);
+}
+
+/* He et al. 2015, for what a ReLU follows. */
+static double deviation(const qkv__conv *c)
+{
+    return sqrt(2.0 / (double)(WINDOW * WINDOW * c->in));
+}
+
+static void visit_convolutions(const dense *m, qkv__visit *v)
+{
+    const qkv_dense_config *c = m->c;
+    size_t patch = c->trunk.patch;
+    for (size_t i = 0; i < c->convolutions; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "stem.%zu", i);
+        qkv__visit_conv(v, name, &m->stem[i], deviation(&m->stem[i]));
+    }
+    qkv__visit_convolution(v, "detail.weight", m->detail_weight, c->trunk.width, c->conv_channels,
+                           patch, c->trunk.init_range);
+    qkv__visit_conv(v, "merge", &m->merge, deviation(&m->merge));
+    qkv__visit_conv(v, "out", &m->out, HEAD_SHARE * deviation(&m->out));
 }
 
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
@@ -67,39 +124,80 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
     qkv__visit_dense(&v, "head", m->head_weight, m->head_bias, 0, head_rows(c), c->trunk.width,
-                     HEAD_SHARE * c->trunk.init_range);
+                     (c->convolutions ? 1 : HEAD_SHARE) * c->trunk.init_range);
+    if (c->convolutions)
+        visit_convolutions(m, &v);
     return v.status;
+}
+
+/* What the surroundings of each pixel say, (B, H, W, conv_channels); NULL: no convolutions. */
+static qkv_tensor *look_around(const dense *m, qkv_tape *t, qkv_tensor *x)
+{
+    for (size_t i = 0; i < m->c->convolutions; i++)
+        x = qkv_activate(t, qkv__conv_forward(&m->stem[i], t, x, &qkv__conv_same), QKV_ACT_RELU);
+    return m->c->convolutions ? x : NULL;
+}
+
+/* pixels, what is around them or NULL -> the trunk's tokens. */
+static qkv_tensor *tokens(const dense *m, qkv_tape *t, qkv_tensor *pixels, qkv_tensor *around)
+{
+    const qkv__patches *p = &m->trunk;
+    size_t patch = m->c->trunk.patch;
+    qkv_tensor *x = qkv__patches_embed(p, t, pixels);
+    if (!x)
+        return NULL;
+    if (around)
+        x = qkv_add(t, x, qkv_linear(t, qkv_patchify(t, around, patch),
+                                     qkv_use(t, m->detail_weight), NULL, QKV_ACT_NONE));
+    x = qkv__patches_place(p, t, x, qkv_dim(pixels, 1) / patch, qkv_dim(pixels, 2) / patch);
+    return qkv__patches_encode(p, t, qkv__patches_begin(p, t, x));
 }
 
 qkv_tensor *qkv_dense_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
     dense *m = (dense *)base;
     const qkv_dense_config *c = m->c;
-    qkv_tensor *x = qkv__patches_forward(&m->trunk, t, pixels);
+    qkv_activation last = c->tanh ? QKV_ACT_TANH : QKV_ACT_NONE;
+    qkv_tensor *around = look_around(m, t, pixels), *x = tokens(m, t, pixels, around);
     if (!x)
         return NULL;
     x = qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias),
-                   c->tanh ? QKV_ACT_TANH : QKV_ACT_NONE);
+                   around ? QKV_ACT_NONE : last);
     size_t p = c->trunk.patch;
-    return qkv_unpatchify(t, x, p, qkv_dim(pixels, 1) / p, qkv_dim(pixels, 2) / p);
+    x = qkv_unpatchify(t, x, p, qkv_dim(pixels, 1) / p, qkv_dim(pixels, 2) / p);
+    if (!around)
+        return x;
+    x = qkv__conv_forward(&m->merge, t, qkv_add(t, x, around), &qkv__conv_same);
+    x = qkv__conv_forward(&m->out, t, qkv_activate(t, x, QKV_ACT_RELU), &qkv__conv_same);
+    return c->tanh ? qkv_activate(t, x, last) : x;
 }
 
 double qkv_dense_flops(const qkv_model *base, size_t pictures)
 {
+    const dense *m = (const dense *)base;
     const qkv_dense_config *c = base->config;
     size_t side = c->trunk.image / c->trunk.patch, tokens = side * side;
-    return qkv__patches_embed_flops(&c->trunk, pictures * tokens) +
-           qkv__patches_stack_flops(&c->trunk, pictures * tokens, tokens) +
-           6 * (double)(pictures * tokens) * (double)c->trunk.width * (double)head_rows(c);
+    double pixels = (double)(pictures * c->trunk.image * c->trunk.image);
+    double sum = qkv__patches_embed_flops(&c->trunk, pictures * tokens) +
+                 qkv__patches_stack_flops(&c->trunk, pictures * tokens, tokens) +
+                 6 * (double)(pictures * tokens) * (double)c->trunk.width * (double)head_rows(c);
+    for (size_t i = 0; i < c->convolutions; i++)
+        sum += qkv__conv_flops(&m->stem[i], pixels, i ? 3 : 2);
+    return !c->convolutions ? sum : sum + qkv__conv_flops(&m->merge, pixels, 3) +
+           qkv__conv_flops(&m->out, pixels, 3) +
+           6 * (double)c->trunk.width * (double)c->conv_channels * pixels;
 }
 
 static double numbers(const qkv_model_type *type, const void *config)
 {
     const qkv_dense_config *c = config;
     double patch = (double)c->trunk.patch, of_pixel = (double)c->outputs;
+    double k = c->convolutions ? (double)c->conv_channels : 0;
     if (type == &qkv_colorizer_type)
         of_pixel = COLORS;
-    return qkv__patches_numbers(&c->trunk) + patch * patch * of_pixel * (double)c->trunk.width;
+    double of_token = patch * patch * (k > 0 ? 2 * k : of_pixel); /* detail and head */
+    return qkv__patches_numbers(&c->trunk) + of_token * (double)c->trunk.width +
+           WINDOW * WINDOW * k * (of_pixel + k * (double)c->convolutions);
 }
 
 const qkv_model_type qkv_segmenter_type = {

@@ -5,8 +5,14 @@
 #include "model/config_rows.h"
 #include "model/patches.h"
 
+#define CONVOLUTION_ROWS                                                                         \
+    SIZE_ROW("num_conv_layers", convolutions, 0, "0",                                            \
+             "convolutions before the trunk, and two behind it; 0: none"),                       \
+    SIZE_ROW("conv_channels", conv_channels, 1, "32", "their channels")
+
 static const qkv_option segmenter_rows[] = {
     PATCHES_ROWS(trunk),
+    CONVOLUTION_ROWS,
     SIZE_ROW("num_labels", outputs, 1, "2", "classes"),
 };
 const qkv_option_table qkv__segmenter_config = {
@@ -17,6 +23,7 @@ const qkv_option_table qkv__segmenter_config = {
      .help = help_}
 static const qkv_option colorizer_rows[] = {
     PATCHES_ROWS(trunk),
+    CONVOLUTION_ROWS,
     BOOL_ROW("tanh", tanh, "false", "colours end in a tanh"),
     SIZE_ROW("hint_size", cell, 0, "0", "side of what a hint colours; 0: image_size / 16"),
     COLOR_ROW("mean_a", mean_a, "mean of a in the training pictures"),

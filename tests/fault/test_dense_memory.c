@@ -31,7 +31,7 @@ static qkv_status make_model(fixture *f, const qkv_model_type *type, size_t chan
     const qkv_dense_config c = {
         .trunk = {.image = SIDE, .patch = 4, .channels = channels, .width = 8, .layers = 1,
                   .heads = 2, .act = QKV_ACT_GELU, .qkv_bias = true, .norm_eps = 1e-6},
-        .outputs = outputs};
+        .convolutions = 1, .conv_channels = 4, .outputs = outputs};
     qkv_status status = qkv_model_create(&f->model, f->ctx, type, &c);
     return status ? status : qkv_model_init(f->model, 1);
 }

@@ -11,7 +11,7 @@
 #include "model_golden.h"
 #include "qkv/dense.h"
 
-static const char *const models[] = {"segmenter", "colorizer"};
+static const char *const models[] = {"segmenter", "colorizer", "convolutions"};
 enum { MODELS = sizeof models / sizeof *models, PIXELS = 3 * 12 * 12 };
 
 /* The golden tensor (.., H, W, C) of that name. */

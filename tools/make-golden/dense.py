@@ -1,5 +1,5 @@
-"""tests/golden/models/{segmenter,colorizer}*: tiny random models of every pixel, and what a plain
-torch module makes of them. Run: python tools/make-golden/dense.py
+"""tests/golden/models/{segmenter,colorizer,convolutions}*: tiny random models of every pixel, and
+what a plain torch module makes of them. Run: python tools/make-golden/dense.py
 
 NAME/               config.json and model.safetensors (F32), in qkv's own names
 NAME.safetensors    pixels (B, H, W, channels), pixel_classes (B, H, W) or colors (B, H, W, 2),
@@ -62,24 +62,39 @@ class Embeddings(nn.Module):
 
 
 class Dense(nn.Module):
-    def __init__(self, channels, outputs, tanh):
+    def __init__(self, channels, outputs, tanh, convolutions, k):
         super().__init__()
         self.vit = nn.ModuleDict({
             "embeddings": Embeddings(channels),
             "encoder": nn.ModuleDict({"layer": nn.ModuleList(Block() for _ in range(LAYERS))}),
             "layernorm": nn.LayerNorm(D, EPS)})
-        self.head = nn.Linear(D, PATCH * PATCH * outputs)
-        self.tanh, self.outputs = tanh, outputs
+        numbers = k if convolutions else outputs
+        self.head = nn.Linear(D, PATCH * PATCH * numbers)
+        self.tanh, self.numbers, self.convolutions = tanh, numbers, convolutions
+        if convolutions:
+            self.stem = nn.ModuleList(nn.Conv2d(k if i else channels, k, 3, padding=1)
+                                      for i in range(convolutions))
+            self.detail = nn.Conv2d(k, D, PATCH, PATCH, bias=False)
+            self.merge = nn.Conv2d(k, k, 3, padding=1)
+            self.out = nn.Conv2d(k, outputs, 3, padding=1)
 
     def forward(self, pixels):
         x = self.vit["embeddings"](pixels)
+        if self.convolutions:
+            around = pixels
+            for layer in self.stem:
+                around = F.relu(layer(around))
+            x = x + self.detail(around).flatten(2).transpose(1, 2)
         for block in self.vit["encoder"]["layer"]:
             x = block(x)
         x = self.head(self.vit["layernorm"](x))
-        x = torch.tanh(x) if self.tanh else x
         n = SIZE // PATCH
-        x = x.reshape(-1, n, n, PATCH, PATCH, self.outputs)
-        return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, SIZE, SIZE, self.outputs)
+        x = x.reshape(-1, n, n, PATCH, PATCH, self.numbers)
+        x = x.permute(0, 1, 3, 2, 4, 5).reshape(-1, SIZE, SIZE, self.numbers)
+        if self.convolutions:
+            x = F.relu(self.merge(x.permute(0, 3, 1, 2) + around))
+            x = self.out(x).permute(0, 2, 3, 1)
+        return torch.tanh(x) if self.tanh else x
 
 
 def randomize(model):
@@ -92,7 +107,8 @@ def randomize(model):
 
 
 def golden(name, channels, outputs, config):
-    model = Dense(channels, outputs, config.get("tanh", False))
+    model = Dense(channels, outputs, config.get("tanh", False), config.get("num_conv_layers", 0),
+                  config.get("conv_channels", 0))
     randomize(model)
     os.makedirs(f"{OUT}/{name}", exist_ok=True)
     config |= {"image_size": SIZE, "patch_size": PATCH, "num_channels": channels,
@@ -131,3 +147,6 @@ golden("segmenter", 3, 4, {
     "label2id": {n: i for i, n in enumerate(["sky", "tree", "cat", "dog"])}})
 golden("colorizer", 4, 2, {
     "model_type": "qkv_colorizer", "architectures": ["QkvColorizer"], "tanh": True})
+golden("convolutions", 4, 2, {
+    "model_type": "qkv_colorizer", "architectures": ["QkvColorizer"], "tanh": True,
+    "num_conv_layers": 2, "conv_channels": 5})
