@@ -57,6 +57,15 @@ static qkv_status choose_model(job *j)
     return QKV_OK;
 }
 
+/* The codes that there are, as if each had been met: training begins with those that none was. */
+static void keep_codes(qkv_model *m)
+{
+    qkv_param *usage = qkv_vqgan_usage(m);
+    for (size_t i = 0; i < qkv_param_count(usage); i++)
+        qkv_param_data(usage)[i] = 1;
+    qkv_param_touch(usage);
+}
+
 static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
@@ -65,9 +74,11 @@ static qkv_status load_model(job *j)
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
                          "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
                          qkv_model_type_name(qkv_model_type_of(base->model)));
-    if (!status)
-        j->config = *cli_coder_config(base->model);
-    return status;
+    if (status)
+        return status;
+    j->config = *cli_coder_config(base->model);
+    keep_codes(base->model);
+    return QKV_OK;
 }
 
 static qkv_status read_data(cli_job *base)

@@ -64,6 +64,15 @@ goes_on 2 b c train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5
     --ema 0 --judge-loss vanilla --no-revive --code-decay 0 --out d >answer 2>notes ||
     fail "train --init: $(cat notes)"
 
+# Its codes stay what they are in a step that moves nothing; the newest model is kept.
+# shellcheck disable=SC2086
+"$QKV" train vqgan $run --init a --steps 1 --perceptual 0 --lr 1e-9 --quiet \
+    --out stays >answer 2>notes || fail "train --init: $(cat notes)"
+"$QKV" encode a "$picture" --out codes.npy --quiet && "$QKV" encode stays "$picture" --out e.npy \
+    --quiet || fail "encode"
+differ=$(cmp -l codes.npy e.npy | wc -l)
+[ "$differ" -le $((rows * columns / 10)) ] || fail "$differ of $((rows * columns)) codes changed"
+
 # The authors' settings in one word; an option beside it holds.
 short="--images bars --valid-last 16 --threads 1 --quiet --steps 3 --looks-steps 2 --set n_embed=64"
 # shellcheck disable=SC2086
