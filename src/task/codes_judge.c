@@ -175,6 +175,7 @@ qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, d
     size_t height = qkv_pixels_height(pixels), width = qkv_pixels_width(pixels);
     size_t factor = qkv_vqgan_factor(m), rows = height / factor, columns = width / factor;
     size_t each = height * width * qkv_pixels_channels(pixels), n = qkv_pixels_count(pixels);
+    size_t found = 0;
     uint8_t *decoded = qkv__malloc(ctx, each);
     int32_t *codes = qkv__calloc(ctx, rows, columns * sizeof *codes);
     status = decoded && codes ? QKV_OK : QKV_E_MEMORY;
@@ -183,8 +184,9 @@ qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, d
         if (!status)
             status = qkv_pictures_decode(m, t, codes, 1, rows, columns, decoded);
         if (!status)
-            *share += is_nearest(pixels, i, decoded, each) / (double)n;
+            found += is_nearest(pixels, i, decoded, each);
     }
+    *share = status ? 0 : (double)found / (double)n;
     qkv__free(ctx, codes);
     qkv__free(ctx, decoded);
     return status;
