@@ -105,7 +105,6 @@ static const qkv__preset presets[] = {
     CLI_PICTURE_MODEL,
     {"batch", "64", NULL},
     {"weight-decay", "0.05", NULL},
-    {"num_conv_layers", "2", NULL},
     {"flip", "true", NULL},
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
     {"lr", NULL, "0.384 / hidden_size"},
