@@ -61,12 +61,13 @@ goes_on 2 b c train vqgan $run $small --steps 14 --looks-steps 4 --judge-start 5
 # As the authors' code has it; from one model to the next.
 # shellcheck disable=SC2086
 "$QKV" train vqgan $run --init b --steps 2 --perceptual 0 --legacy --second-forward --clip 0 \
-    --ema 0 --judge-loss vanilla --no-revive --code-decay 0 --out d >answer 2>notes ||
+    --ema 0 --judge-start 0 --judge-ramp 0 --judge-loss vanilla --no-revive --code-decay 0 --out d \
+    >answer 2>notes ||
     fail "train --init: $(cat notes)"
 
 # Its codes stay what they are in a step that moves nothing; the newest model is kept.
 # shellcheck disable=SC2086
-"$QKV" train vqgan $run --init a --steps 1 --perceptual 0 --lr 1e-9 --quiet \
+"$QKV" train vqgan $run --init a --steps 1 --perceptual 0 --judge-start 0 --lr 1e-9 --quiet \
     --out stays >answer 2>notes || fail "train --init: $(cat notes)"
 "$QKV" encode a "$picture" --out codes.npy --quiet && "$QKV" encode stays "$picture" --out e.npy \
     --quiet || fail "encode"
@@ -79,7 +80,8 @@ short="--images bars --valid-last 16 --threads 1 --quiet --steps 3 --looks-steps
 {
     "$QKV" train vqgan $short $small --recipe taming --out t1 2>notes || fail "taming: $(cat notes)"
     "$QKV" train vqgan $short $small --batch 5 --lr 2.25e-5 --schedule constant --warmup 0 \
-        --clip 0 --no-flip --no-bf16 --legacy --no-revive --code-decay 0 --judge-start 10000 \
+        --clip 0 --no-flip --no-bf16 --legacy --no-revive --code-decay 0 --adversarial 0.8 \
+        --judge-start 10000 --judge-ramp 0 --beta1 0.5 --beta2 0.9 \
         --second-forward --lpips t1/train/looks --out t2 2>notes || fail "as taming: $(cat notes)"
     "$QKV" train vqgan $short $small --recipe taming --no-legacy --out t3 2>notes ||
         fail "taming, not legacy: $(cat notes)"
