@@ -18,6 +18,7 @@ typedef struct {
     double codebook;    /* weight of the codes' loss */
     double commitment;  /* beta: what z pays against what codes pay for lying apart */
     bool legacy;        /* beta weighs what codes pay, as the authors' code has it */
+    double squared;     /* weight of the squared error beside the absolute one */
     double perceptual;  /* weight of the perceptual distance beside the absolute error */
     double adversarial; /* weight of the discriminator, beside the ratio of gradients; 0: none */
     uint64_t judge_start; /* steps before it takes part */

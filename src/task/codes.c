@@ -16,6 +16,8 @@ static const qkv_option rows[] = {
      .initial = "0.25", .help = "share of it that moves the encoder"},
     {.flag = "legacy", .key = "legacy", .type = QKV_OPT_BOOL, FIELD(legacy), .initial = "false",
      .help = "that share moves the codes instead, as in the authors' code"},
+    {.flag = "squared", .key = "squared_weight", .type = QKV_OPT_REAL, .max = 1000, FIELD(squared),
+     .initial = "0", .help = "weight of the squared error beside the absolute one"},
     {.flag = "perceptual", .key = "perceptual_weight", .type = QKV_OPT_REAL, .max = 1000,
      FIELD(perceptual), .initial = "1", .help = "weight of how unlike pictures look"},
     {.flag = "adversarial", .key = "disc_weight", .type = QKV_OPT_REAL, .max = 1000,
@@ -254,6 +256,8 @@ static qkv_tensor *generator(codes_task *s, qkv_tape *t, qkv_tensor *x, const qk
     if (!y)
         return NULL;
     qkv_tensor *unlike = qkv__codes_unlike(s->looks, s->o.perceptual, t, y, x);
+    if (s->o.squared > 0)
+        unlike = qkv_add(t, unlike, qkv_scale(t, qkv_mse_loss(t, y, x), s->o.squared));
     if (share > 0 && !s->o.second && !remember(s, t, y, part->first, part->total))
         return NULL;
     return qkv_add(t, share > 0 ? judged(s, t, y, unlike, share) : unlike, price);

@@ -54,6 +54,7 @@ static inline void open_setting(setting *s)
     s->o.augment = qkv_augment_defaults();
     s->o.adversarial = 0.7;
     s->o.perceptual = 0.3;
+    s->o.squared = 0.6;
     s->o.revive = false;
     s->o.decay = 0;
 }

@@ -54,6 +54,7 @@ static double written_down(const setting *s, double share)
     qkv_tensor *unlike = qkv_add(tape, qkv_l1_loss(tape, y, x),
                                  qkv_scale(tape, qkv_perceptual_distance(s->looks, tape, y, x),
                                            o->perceptual));
+    unlike = qkv_add(tape, unlike, qkv_scale(tape, qkv_mse_loss(tape, y, x), o->squared));
     qkv_tensor *g = qkv_scale(tape, qkv_mean(tape, qkv_vqgan_judge(s->model, tape, y)), -1);
     double weight = norm_at_last(s, unlike) / (norm_at_last(s, g) + 1e-4);
     qkv_tensor *price = qkv_add(tape, qkv_scale(tape, half_square(z, v), o->legacy ? 1
