@@ -141,16 +141,15 @@ static qkv_tensor *look_around(const dense *m, qkv_tape *t, qkv_tensor *x)
 /* pixels, what is around them or NULL -> the trunk's tokens. */
 static qkv_tensor *tokens(const dense *m, qkv_tape *t, qkv_tensor *pixels, qkv_tensor *around)
 {
-    const qkv__patches *p = &m->trunk;
     size_t patch = m->c->trunk.patch;
-    qkv_tensor *x = qkv__patches_embed(p, t, pixels);
+    qkv_tensor *x = qkv__patches_embed(&m->trunk, t, pixels);
     if (!x)
         return NULL;
     if (around)
         x = qkv_add(t, x, qkv_linear(t, qkv_patchify(t, around, patch),
                                      qkv_use(t, m->detail_weight), NULL, QKV_ACT_NONE));
-    x = qkv__patches_place(p, t, x, qkv_dim(pixels, 1) / patch, qkv_dim(pixels, 2) / patch);
-    return qkv__patches_encode(p, t, qkv__patches_begin(p, t, x));
+    return qkv__patches_through(&m->trunk, t, x, qkv_dim(pixels, 1) / patch,
+                                qkv_dim(pixels, 2) / patch);
 }
 
 qkv_tensor *qkv_dense_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)

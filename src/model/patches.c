@@ -212,12 +212,18 @@ qkv_tensor *qkv__patches_encode(const qkv__patches *p, qkv_tape *t, qkv_tensor *
                            c->dropout, p->kind.site + NORM_SITE);
 }
 
+qkv_tensor *qkv__patches_through(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,
+                                 size_t columns)
+{
+    x = qkv__patches_place(p, t, x, rows, columns);
+    return qkv__patches_encode(p, t, qkv__patches_begin(p, t, x));
+}
+
 qkv_tensor *qkv__patches_forward(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels)
 {
     qkv_tensor *x = qkv__patches_embed(p, t, pixels);
-    size_t rows = x ? qkv_dim(pixels, 1) / p->c->patch : 0;
-    x = qkv__patches_place(p, t, x, rows, x ? qkv_dim(pixels, 2) / p->c->patch : 0);
-    return qkv__patches_encode(p, t, qkv__patches_begin(p, t, x));
+    return !x ? NULL : qkv__patches_through(p, t, x, qkv_dim(pixels, 1) / p->c->patch,
+                                            qkv_dim(pixels, 2) / p->c->patch);
 }
 
 double qkv__patches_stack_flops(const qkv_patches_config *c, size_t rows, size_t length)

@@ -90,6 +90,9 @@ qkv_tensor *qkv__patches_place(const qkv__patches *p, qkv_tape *t, qkv_tensor *x
 qkv_tensor *qkv__patches_begin(const qkv__patches *p, qkv_tape *t, qkv_tensor *x);
 /* x (B, n, width) -> the same through the blocks and the last norm. */
 qkv_tensor *qkv__patches_encode(const qkv__patches *p, qkv_tape *t, qkv_tensor *x);
+/* Placed, begun and encoded: x (B, rows * columns, width) -> (B, tokens, width). */
+qkv_tensor *qkv__patches_through(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,
+                                 size_t columns);
 /* All of them: pixels (B, H, W, channels) -> (B, tokens, width). */
 qkv_tensor *qkv__patches_forward(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels);
 

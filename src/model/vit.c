@@ -107,8 +107,7 @@ qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
         return NULL;
     size_t rows = qkv_dim(x, 1), columns = qkv_dim(x, 2);
     size_t shape[] = {qkv_dim(x, 0), rows * columns, qkv_dim(x, 3)};
-    x = qkv__patches_place(&m->trunk, t, qkv_reshape(t, x, 3, shape), rows, columns);
-    return qkv__patches_encode(&m->trunk, t, qkv__patches_begin(&m->trunk, t, x));
+    return qkv__patches_through(&m->trunk, t, qkv_reshape(t, x, 3, shape), rows, columns);
 }
 
 qkv_tensor *qkv_vit_logits(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
