@@ -57,7 +57,8 @@ bool qkv_vqgan_judges(const qkv_param *p);
 /* The table of codes (codes, code width). */
 qkv_param *qkv_vqgan_table(qkv_model *m);
 /* (codes), frozen, zeros at first and no part of the model's files: how often training has met each
- * code lately. Whoever trains keeps it; zeros: training begins with codes drawn from a batch. */
+ * code lately. Whoever trains keeps it. Zeros: training begins with codes drawn from a batch; ones:
+ * with those that there are. */
 qkv_param *qkv_vqgan_usage(qkv_model *m);
 
 /* FLOPs: 2 a multiplication, 2 more for each of the two gradients that it may have. Of encoder,
