@@ -17,6 +17,14 @@ qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir);
 /* The same without weights: zeros. */
 qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *dir);
 
+/* Both, but for fields that have the values of changes, each "key=value": dropout, say. Keys that
+ * the model's type does not have are passed over; a size that the weights do not have is an error,
+ * as in config.json. */
+qkv_status qkv_hub_load_changed(qkv_model **out, qkv_context *ctx, const char *dir,
+                                qkv_strings changes);
+qkv_status qkv_hub_load_config_changed(qkv_model **out, qkv_context *ctx, const char *dir,
+                                       qkv_strings changes);
+
 /* Fills an existing model from the weights in dir. On failure the model may be half filled. */
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir);
 

@@ -132,6 +132,8 @@ qkv_status qkv_options_parse(qkv_options *o, int argc, char *const *argv, qkv_st
 
 /* Whether the field was set by parse or set. */
 bool qkv_options_given(const qkv_options *o, const char *name);
+/* Every "key=value" that parse found behind --set; o owns them. */
+qkv_strings qkv_options_pairs(const qkv_options *o);
 
 /* Fills the fields of one bound table (NULL: of all) from JSON. */
 qkv_status qkv_options_read(qkv_options *o, const qkv_option_table *table,

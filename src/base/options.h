@@ -28,6 +28,9 @@ const char *qkv__option_value_name(const qkv_option *row); /* "N", "DIR"; "" for
 /* The first n'th alternative of "a|b": copies it to out, false when there is none. */
 bool qkv__option_key(const qkv_option *row, size_t n, char out[QKV__OPTION_TEXT]);
 
+/* Whether qkv_options_set finds the field. */
+bool qkv__options_know(const qkv_options *o, const char *name);
+
 /* Insertions, deletions, changes and swaps of neighbours between two words (both at most 63
  * bytes; longer ones count as far). */
 size_t qkv__edit_distance(const char *a, const char *b);

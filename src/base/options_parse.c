@@ -18,6 +18,7 @@ struct qkv_options {
     qkv__arena *arena; /* strings, lists and the given flags */
     binding bound[MAX_TABLES];
     size_t count;
+    qkv_strings pairs; /* what --set said */
 };
 
 typedef struct {
@@ -124,11 +125,9 @@ static char *copy_text(qkv_options *o, const char *text)
     return copy;
 }
 
-static qkv_status append_item(qkv_options *o, place p, const char *text)
+/* Lets the list's first `count` items be followed by a copy of text. */
+static qkv_status add_text(qkv_options *o, qkv_strings *list, size_t count, const char *text)
 {
-    qkv_strings *list = (qkv_strings *)(void *)((char *)p.b->target + p.row->offset);
-    bool *given = &p.b->given[p.row - p.b->table->rows];
-    size_t count = *given ? list->count : 0; /* the first one replaces the default */
     const char **items = qkv__arena_alloc(o->arena, (count + 1) * sizeof *items);
     char *copy = copy_text(o, text);
     if (!items || !copy)
@@ -137,8 +136,16 @@ static qkv_status append_item(qkv_options *o, place p, const char *text)
         memcpy(items, list->items, count * sizeof *items);
     items[count] = copy;
     *list = (qkv_strings){items, count + 1};
-    *given = true;
     return QKV_OK;
+}
+
+static qkv_status append_item(qkv_options *o, place p, const char *text)
+{
+    qkv_strings *list = (qkv_strings *)(void *)((char *)p.b->target + p.row->offset);
+    bool *given = &p.b->given[p.row - p.b->table->rows];
+    qkv_status status = add_text(o, list, *given ? list->count : 0, text); /* no default stays */
+    *given = *given || !status;
+    return status;
 }
 
 /* said: how the user named the field, "--steps" or "--set steps". */
@@ -182,7 +189,8 @@ static qkv_status set_pair(scanner *s, const char *pair)
                          pair);
     memcpy(key, pair, length);
     key[length] = 0;
-    return qkv_options_set(s->o, key, pair + length + 1);
+    qkv_status status = qkv_options_set(s->o, key, pair + length + 1);
+    return status ? status : add_text(s->o, &s->o->pairs, s->o->pairs.count, pair);
 }
 
 /* The value of --flag: after '=' or the next argument. NULL after recording what is missing. */
@@ -341,6 +349,16 @@ qkv_status qkv_options_parse(qkv_options *o, int argc, char *const *argv, qkv_st
     if (rest)
         *rest = (qkv_strings){s.rest, s.rest_count};
     return check_required(o);
+}
+
+qkv_strings qkv_options_pairs(const qkv_options *o)
+{
+    return o->pairs;
+}
+
+bool qkv__options_know(const qkv_options *o, const char *name)
+{
+    return find(o, name, true).row;
 }
 
 bool qkv_options_given(const qkv_options *o, const char *name)

@@ -66,18 +66,6 @@ qkv_status cli_bert_create(cli_job *j, const qkv_model_type *type, qkv_bert_conf
     return status ? status : qkv_model_init(j->model, j->c->common.seed);
 }
 
-/* What was given of the fields that may change between two trainings. */
-static void change_dropout(const cli_job *j, qkv_bert_config *to, const qkv_bert_config *from)
-{
-    const qkv_options *o = j->c->options;
-    if (qkv_options_given(o, "hidden_dropout_prob"))
-        to->dropout = from->dropout;
-    if (qkv_options_given(o, "attention_probs_dropout_prob"))
-        to->attention_dropout = from->attention_dropout;
-    if (qkv_options_given(o, "classifier_dropout"))
-        to->classifier_dropout = from->classifier_dropout;
-}
-
 /* The labels of one model for another. */
 static qkv_status copy_labels(qkv_model *to, const qkv_model *from)
 {
@@ -93,12 +81,11 @@ static qkv_status copy_labels(qkv_model *to, const qkv_model *from)
     return status;
 }
 
-static qkv_status make_like(cli_job *j, const qkv_model_type *type, const qkv_bert_config *config,
-                            size_t classes, const qkv_model *old)
+static qkv_status make_like(cli_job *j, const qkv_model_type *type, size_t classes,
+                            const qkv_model *old)
 {
     qkv_bert_config c = *(const qkv_bert_config *)qkv_model_config(old);
     bool same = qkv_model_type_of(old) == type;
-    change_dropout(j, &c, config);
     if (!same && classes)
         c.classes = classes;
     qkv_status status = qkv_model_create(&j->model, j->c->ctx, type, &c);
@@ -116,7 +103,8 @@ qkv_status cli_bert_init(cli_job *j, const qkv_model_type *type, const qkv_bert_
 {
     qkv_context *ctx = j->c->ctx;
     qkv_model *old = NULL;
-    qkv_status status = qkv_hub_load_config(&old, ctx, j->o.init);
+    qkv_status status = qkv_hub_load_config_changed(&old, ctx, j->o.init,
+                                                    qkv_options_pairs(j->c->options));
     if (!status && strcmp(qkv_model_type_name(qkv_model_type_of(old)),
                           qkv_model_type_name(type)) != 0)
         status = qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
@@ -129,7 +117,7 @@ qkv_status cli_bert_init(cli_job *j, const qkv_model_type *type, const qkv_bert_
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, j->o.init);
     if (!status)
-        status = make_like(j, type, config, classes, old);
+        status = make_like(j, type, classes, old);
     qkv_model_destroy(old);
     return status;
 }

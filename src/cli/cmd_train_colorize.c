@@ -33,7 +33,7 @@ static qkv_status make_model(job *j)
 static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
-    qkv_status status = qkv_hub_load(&base->model, base->c->ctx, base->o.init);
+    qkv_status status = cli_job_load(base, &base->model);
     if (!status && qkv_model_type_of(base->model) != &qkv_colorizer_type)
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures",
                          base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));

@@ -223,7 +223,7 @@ static qkv_status read_data(cli_job *base)
     qkv_context *ctx = base->c->ctx;
     qkv_status status = QKV_OK;
     if (base->o.init) {
-        status = qkv_hub_load(&base->model, ctx, base->o.init);
+        status = cli_job_load(base, &base->model);
         if (!status && !qkv_model_is_forecaster(base->model))
             status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
                                base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));

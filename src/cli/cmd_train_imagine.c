@@ -94,7 +94,7 @@ static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
     qkv_context *ctx = base->c->ctx;
-    qkv_status status = qkv_hub_load(&base->model, ctx, base->o.init);
+    qkv_status status = cli_job_load(base, &base->model);
     if (status)
         return status;
     if (!takes(base->model))

@@ -29,7 +29,7 @@ static qkv_status choose_model(job *j)
 static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
-    qkv_status status = qkv_hub_load(&base->model, base->c->ctx, base->o.init);
+    qkv_status status = cli_job_load(base, &base->model);
     if (!status && !eval_takes_reconstruct(base->model))
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
                          "holds a %s", base->o.init,

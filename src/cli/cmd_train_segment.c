@@ -55,7 +55,7 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
 static qkv_status load_model(job *j, qkv_mask_palette *palette)
 {
     cli_job *base = &j->p.base;
-    qkv_status status = qkv_hub_load(&j->old, base->c->ctx, base->o.init);
+    qkv_status status = cli_job_load(base, &j->old);
     if (status)
         return status;
     const qkv_patches_config *trunk = cli_picture_trunk_of(j->old);
@@ -69,7 +69,7 @@ static qkv_status load_model(job *j, qkv_mask_palette *palette)
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
                          "model of pictures in colour expected, %s holds a %s", base->o.init,
                          qkv_model_type_name(qkv_model_type_of(j->old)));
-    j->config.trunk = cli_picture_trunk_as(&j->p, j->old, &j->config.trunk);
+    j->config.trunk = *trunk;
     return QKV_OK;
 }
 

@@ -69,7 +69,7 @@ static void keep_codes(qkv_model *m)
 static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
-    qkv_status status = qkv_hub_load(&base->model, base->c->ctx, base->o.init);
+    qkv_status status = cli_job_load(base, &base->model);
     if (!status && !eval_takes_codes(base->model))
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
                          "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,

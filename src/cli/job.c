@@ -11,7 +11,8 @@ static const qkv_option rows[] = {
     {.flag = "resume", .type = QKV_OPT_BOOL, FIELD(resume),
      .help = "go on from the last checkpoint in --out"},
     {.flag = "init", .type = QKV_OPT_STRING, FIELD(init), .value = "DIR",
-     .help = "start from this model and its tokenizer"},
+     .help = "start from this model and its tokenizer; --set may change what the weights do "
+             "not depend on"},
 };
 const qkv_option_table cli_job_table = {"Run", rows, sizeof rows / sizeof *rows};
 
@@ -26,10 +27,17 @@ char *cli_job_path(const cli_job *j, const char *name)
     return qkv__path_join(j->c->ctx, j->o.out, name);
 }
 
+qkv_status cli_job_load(cli_job *j, qkv_model **out)
+{
+    qkv_strings set = qkv_options_pairs(j->c->options);
+    qkv_status status = qkv_hub_load_changed(out, j->c->ctx, j->o.init, set);
+    return status && set.count ? qkv__fail_prefix(j->c->ctx, "--init with --set") : status;
+}
+
 qkv_status cli_job_init(cli_job *j)
 {
     qkv_status status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->o.init);
-    return status ? status : qkv_hub_load(&j->model, j->c->ctx, j->o.init);
+    return status ? status : cli_job_load(j, &j->model);
 }
 
 void cli_job_rate(cli_job *j, size_t width, double lr)

@@ -57,7 +57,9 @@ typedef struct {
 void cli_job_bind(cli_job *j);
 int cli_job_run(cli_job *j, const cli_job_type *type); /* an exit code */
 
-/* For `read`: the model and the tokenizer that --init names. */
+/* For `read`: the model that --init names, with the fields that --set gives; and one that is to be
+ * j->model, with its tokenizer. */
+qkv_status cli_job_load(cli_job *j, qkv_model **out);
 qkv_status cli_job_init(cli_job *j);
 
 /* The peak learning rate of a model of that width, unless --lr gave one; and noam's width. */

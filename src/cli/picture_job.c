@@ -84,20 +84,6 @@ const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m)
     return NULL;
 }
 
-qkv_patches_config cli_picture_trunk_as(const cli_picture_job *p, const qkv_model *m,
-                                        const qkv_patches_config *given)
-{
-    const qkv_options *o = p->base.c->options;
-    qkv_patches_config trunk = *cli_picture_trunk_of(m);
-    if (qkv_options_given(o, "hidden_dropout_prob"))
-        trunk.dropout = given->dropout;
-    if (qkv_options_given(o, "attention_probs_dropout_prob"))
-        trunk.attention_dropout = given->attention_dropout;
-    if (qkv_options_given(o, "drop_path_rate"))
-        trunk.drop_path = given->drop_path;
-    return trunk;
-}
-
 /* ---- reading ------------------------------------------------------------------------------- */
 
 static qkv_status read_set(cli_picture_set *out, cli *c, const char *images, const char *masks,

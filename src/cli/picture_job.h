@@ -43,9 +43,6 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
 /* The trunk of a model that another one can begin with: of one that tells classes or what is
  * hidden; NULL: it has none. */
 const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m);
-/* That trunk, with what is left out by chance as --set says in `given`, where it does. */
-qkv_patches_config cli_picture_trunk_as(const cli_picture_job *p, const qkv_model *m,
-                                        const qkv_patches_config *given);
 
 /* The side of the pictures, as above. */
 qkv_status cli_picture_side(const cli_picture_job *p, size_t *side);

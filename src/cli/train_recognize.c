@@ -116,7 +116,7 @@ static void choose_as(job *j, const qkv_model *old)
     qkv_option_defaults(qkv_model_type_config(j->type), &j->config);
     if (qkv_model_is_vit(old))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
-    j->config.trunk = cli_picture_trunk_as(&j->p, old, &j->given.trunk);
+    j->config.trunk = *cli_picture_trunk_of(old);
 }
 
 static qkv_status label(job *j)
@@ -205,7 +205,7 @@ static qkv_status read_data(cli_job *base)
     job *j = (job *)base;
     qkv_context *ctx = base->c->ctx;
     qkv_model *old = NULL;
-    qkv_status status = base->o.init ? qkv_hub_load(&old, ctx, base->o.init) : QKV_OK;
+    qkv_status status = base->o.init ? cli_job_load(base, &old) : QKV_OK;
     if (!status && old && !cli_picture_trunk_of(old))
         status = qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a model of pictures expected, %s holds a "
                            "%s", base->o.init, qkv_model_type_name(qkv_model_type_of(old)));

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "hub/hub.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -127,8 +128,22 @@ static qkv_status take_ends(const qkv__json *j, const qkv_model_type *type,
     return status;
 }
 
+/* Sets those of changes, "key=value", that o knows. */
+static qkv_status change_fields(qkv_options *o, qkv_strings changes)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < changes.count && !status; i++) {
+        char key[QKV__OPTION_TEXT];
+        size_t length = strcspn(changes.items[i], "=");
+        snprintf(key, sizeof key, "%.*s", (int)length, changes.items[i]);
+        if (changes.items[i][length] && qkv__options_know(o, key))
+            status = qkv_options_set(o, key, changes.items[i] + length + 1);
+    }
+    return status;
+}
+
 static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_model_type *type,
-                              size_t most)
+                              qkv_strings changes, size_t most)
 {
     const qkv_option_table *table = qkv_model_type_config(type);
     void *config = qkv__calloc(j->ctx, 1, qkv_model_type_config_size(type));
@@ -142,6 +157,8 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
         status = take_ends(j, type, ends, &end_count);
     if (!status)
         status = qkv__json_get_options(j, o, table);
+    if (!status)
+        status = change_fields(o, changes);
     if (!status)
         status = classes_from_labels(j, o, table);
     if (!status)
@@ -159,7 +176,8 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     return status;
 }
 
-qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir, bool weights)
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir,
+                                qkv_strings changes, bool weights)
 {
     *out = NULL;
     char *path = qkv__path_join(ctx, dir, "config.json");
@@ -176,7 +194,7 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
     if (!status && weights)
         status = qkv__hub_count_weights(&most, ctx, dir);
     if (!status)
-        status = read_fields(out, &j, type, most);
+        status = read_fields(out, &j, type, changes, most);
     qkv__json_free(&j);
     qkv__free(ctx, path);
     return status;

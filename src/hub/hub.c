@@ -3,9 +3,10 @@
 
 #include "io/file.h"
 
-static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *dir, bool weights)
+static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *dir,
+                                qkv_strings changes, bool weights)
 {
-    qkv_status status = qkv__hub_read_config(out, ctx, dir, weights);
+    qkv_status status = qkv__hub_read_config(out, ctx, dir, changes, weights);
     if (!status)
         status = qkv__hub_read_preprocessor(*out, dir);
     if (status) {
@@ -15,9 +16,15 @@ static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *d
     return status;
 }
 
+qkv_status qkv_hub_load_config_changed(qkv_model **out, qkv_context *ctx, const char *dir,
+                                       qkv_strings changes)
+{
+    return read_settings(out, ctx, dir, changes, false);
+}
+
 qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *dir)
 {
-    return read_settings(out, ctx, dir, false);
+    return qkv_hub_load_config_changed(out, ctx, dir, (qkv_strings){0});
 }
 
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
@@ -30,9 +37,10 @@ qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir)
     return qkv__hub_read_weights(m, dir, true);
 }
 
-qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
+qkv_status qkv_hub_load_changed(qkv_model **out, qkv_context *ctx, const char *dir,
+                                qkv_strings changes)
 {
-    qkv_status status = read_settings(out, ctx, dir, true);
+    qkv_status status = read_settings(out, ctx, dir, changes, true);
     if (!status)
         status = qkv__hub_read_weights(*out, dir, false);
     if (status) {
@@ -40,6 +48,11 @@ qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
         *out = NULL;
     }
     return status;
+}
+
+qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
+{
+    return qkv_hub_load_changed(out, ctx, dir, (qkv_strings){0});
 }
 
 qkv_hub_save_options qkv_hub_save_defaults(void)

@@ -6,9 +6,10 @@
 #include "io/json.h"
 #include "qkv/hub.h"
 
-/* config.c: makes the model that dir/config.json describes; weights: only if those in dir have as
- * many numbers, since a file can claim any size. */
-qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir, bool weights);
+/* config.c: makes the model that dir/config.json and changes ("key=value") describe; weights: only
+ * if those in dir have as many numbers, since a file can claim any size. */
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir,
+                                qkv_strings changes, bool weights);
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store);
 
 /* generation.c: the members of generation_config.json, for a model that it is about. */

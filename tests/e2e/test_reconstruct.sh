@@ -66,6 +66,10 @@ goes_on 5 b c train reconstruct --images $images --set norm_pix_loss=true $run -
 "$QKV" train classify --data $images --valid-last 32 --init a --threads 1 \
     --batch 16 --steps 4 --out e >answer 2>notes || fail "train classify --init: $(cat notes)"
 grep -q '"model_type": "vit"' e/config.json || fail "no vit"
+"$QKV" train classify --data $images --valid-last 32 --init a --threads 1 --batch 16 \
+    --set drop_path_rate=0.125 --steps 1 --out f >answer 2>notes ||
+    fail "train classify --init --set: $(cat notes)"
+grep -q '"drop_path_rate": 0.125' f/config.json || fail "$(grep drop f/config.json)"
 "$QKV" eval e >answer 2>notes || fail "eval of the classifier: $(cat notes)"
 
 # What cannot be.

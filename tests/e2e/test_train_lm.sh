@@ -71,6 +71,12 @@ grep -q '^--model has no effect' notes || fail "--model beside --init: $(cat not
 train --init a --steps 5 --length 8 --out shorter || fail "--init --length: $(cat notes)"
 cmp a/tokenizer.json b/tokenizer.json || failed=1
 cmp a/config.json b/config.json || failed=1
+# What --set says then stands in place of what the run had; a size that the weights lack is refused.
+train --init a --steps 1 --set resid_pdrop=0.25 --out dropped || fail "--init --set: $(cat notes)"
+grep -q '"resid_pdrop": 0.25' dropped/config.json || fail "$(grep pdrop dropped/config.json)"
+train --init a --steps 1 --set num_hidden_layers=9 --out taller && fail "9 layers of fewer"
+grep -q '^qkv: --init with --set: a/config.json: describes a model of' notes || fail "$(cat notes)"
+[ ! -e taller ] || fail "a refused run left its directory"
 diff -r a before || fail "--init changed the model it started from"
 
 # Nothing held out: no evaluations, the last model is kept.
