@@ -8,6 +8,12 @@
 
 QKV_BEGIN_DECLS
 
+/* Fields that a task takes, as a table describes them. */
+typedef struct {
+    const qkv_option_table *table;
+    const void *target;
+} qkv_train_settings;
+
 /* Ranges, defaults and flags of the fields: qkv_train_table. */
 typedef struct {
     size_t steps;      /* updates; 0: as many as fit into `minutes` */
@@ -22,6 +28,8 @@ typedef struct {
     size_t save_every; /* steps between checkpoints; 0: at evaluations and once a minute */
     double spent;      /* seconds used before the call (reading text ..), part of `minutes`;
                           no flag */
+    const qkv_train_settings *also; /* (also_count) whose rows with flag and key are kept beside */
+    size_t also_count;              /* the loop's own. No flags */
 } qkv_train_options;
 extern const qkv_option_table qkv_train_table;
 qkv_train_options qkv_train_defaults(void);
@@ -64,12 +72,13 @@ typedef struct {
  *   train/state.safetensors: weights, optimiser and place of the last checkpoint,
  *   train/metrics.jsonl: one object per evaluation and every few updates.
  * resume: goes on from train/state.safetensors if there is one. The run then ends with the same
- * bits as one that never stopped. With `minutes` instead of `steps` the number of steps is
- * planned once the rate is known, and again at 50, 90 and 97 % of the time; the plans, and what
- * an evaluation may cost, are stored, so this holds from the last stored plan on. A warm-up is
- * cut to a tenth of the first plan. event may be NULL. On failure (QKV_E_NUMERIC: a loss, a
- * gradient or a weight is not finite; the sentence has step and parameter) the last checkpoint
- * stays: what is saved is always finite. */
+ * bits as one that never stopped; a note tells each setting of the loop, the optimiser, the
+ * schedule and options->also, and the task's seed, that is not what it was. With `minutes` instead
+ * of `steps` the number of steps is planned once the rate is known, and again at 50, 90 and 97 % of
+ * the time; the plans, and what an evaluation may cost, are stored, so this holds from the last
+ * stored plan on. A warm-up is cut to a tenth of the first plan. event may be NULL. On failure
+ * (QKV_E_NUMERIC: a loss, a gradient or a weight is not finite; the sentence has step and
+ * parameter) the last checkpoint stays: what is saved is always finite. */
 qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
                      const qkv_optimizer_options *optimizer, const qkv_schedule *schedule,
                      const char *dir, bool resume, qkv_train_fn *event, void *user,

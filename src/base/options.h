@@ -28,6 +28,9 @@ const char *qkv__option_value_name(const qkv_option *row); /* "N", "DIR"; "" for
 /* The first n'th alternative of "a|b": copies it to out, false when there is none. */
 bool qkv__option_key(const qkv_option *row, size_t n, char out[QKV__OPTION_TEXT]);
 
+/* What the table is bound to; NULL: it is not. */
+const void *qkv__options_target(const qkv_options *o, const qkv_option_table *table);
+
 /* Whether qkv_options_set finds the field. */
 bool qkv__options_know(const qkv_options *o, const char *name);
 

@@ -356,6 +356,14 @@ qkv_strings qkv_options_pairs(const qkv_options *o)
     return o->pairs;
 }
 
+const void *qkv__options_target(const qkv_options *o, const qkv_option_table *table)
+{
+    for (size_t t = 0; t < o->count; t++)
+        if (o->bound[t].table == table)
+            return o->bound[t].target;
+    return NULL;
+}
+
 bool qkv__options_know(const qkv_options *o, const char *name)
 {
     return find(o, name, true).row;

@@ -29,7 +29,8 @@ static const qkv_option common_rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
      .help = "size, of texts: nano tiny mini small medium base large; of pictures, where micro is "
              "the default: nano micro mini tiny small, with patches base large"},
-    {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(smoothing),
+    {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
+     .max = 1, FIELD(smoothing),
      .initial = "0", .help = "label smoothing"},
 };
 const qkv_option_table cli_classify_table = {"Classifier", common_rows,
@@ -40,9 +41,11 @@ const qkv_option_table cli_classify_table = {"Classifier", common_rows,
 static const qkv_option rows[] = {
     {.flag = "length", .type = QKV_OPT_SIZE, .min = 3, .max = 1048576, FIELD(length),
      .initial = "128", .help = "tokens that are read of a text"},
-    {.flag = "drop-words", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1, FIELD(drop),
+    {.flag = "drop-words", .key = "drop_words", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
+     .max = 1, FIELD(drop),
      .initial = "0", .help = "share of the words that training hides"},
-    {.flag = "agreement", .type = QKV_OPT_REAL, .max = 1000, FIELD(agreement), .initial = "0",
+    {.flag = "agreement", .key = "agreement", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(agreement), .initial = "0",
      .help = "read each text twice, with other dropout, and pull both readings together "
              "(R-Drop): about 1"},
 };
@@ -209,10 +212,12 @@ static void close_data(cli_job *base)
     cli_split_close(&j->texts);
 }
 
+static const qkv_option_table *const lesson[] = {&cli_classify_table, &table, NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
     .name = "classify", .takes = eval_takes_classify, .read = read_data, .write = write_data,
-    .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
+    .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .lesson = lesson};
 
 /* What --data names, looked for before options are read: they depend on it. "" for nothing. */
 static const char *data_of(int argc, char **argv)

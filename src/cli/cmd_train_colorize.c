@@ -23,9 +23,12 @@ static qkv_status make_model(job *j)
         qkv_colorize_mean(c->ctx, j->p.all.images, s->train, s->train_count, mean);
     if (status)
         return status;
-    j->config.trunk.channels = QKV_COLORIZER_INPUTS;
-    j->config.mean_a = mean[0];
-    j->config.mean_b = mean[1];
+    if (!qkv_options_given(c->options, "mean_a"))
+        j->config.mean_a = mean[0];
+    if (!qkv_options_given(c->options, "mean_b"))
+        j->config.mean_b = mean[1];
+    if (!qkv_options_given(c->options, "num_channels"))
+        j->config.trunk.channels = QKV_COLORIZER_INPUTS;
     status = qkv_model_create(&j->p.base.model, c->ctx, &qkv_colorizer_type, &j->config);
     return status ? status : qkv_model_init(j->p.base.model, c->common.seed);
 }
@@ -74,10 +77,12 @@ static qkv_status begin(cli_job *base)
     return QKV_OK;
 }
 
+static const qkv_option_table *const lesson[] = {&qkv_colorize_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
     .name = "colorize", .takes = eval_takes_colorize, .read = read_data, .write = cli_picture_write,
-    .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed};
+    .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed,
+    .lesson = lesson};
 
 static int run(cli *c, int argc, char **argv)
 {
@@ -98,7 +103,7 @@ static const qkv_option_table *const tables[] = {
 static const char *const examples[] = {
     "qkv train colorize --images photos --minutes 15 --out runs/color",
     "qkv train colorize --images emoji --split name --size 64 --out runs/emoji",
-    "qkv train colorize --images photos --minutes 30 --out runs/color --resume", NULL};
+    "qkv train colorize --images photos --minutes 15 --out runs/color --resume", NULL};
 
 static const qkv__preset presets[] = {
     CLI_PICTURE_SIZE,

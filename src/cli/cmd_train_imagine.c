@@ -26,7 +26,8 @@ static const qkv_option rows[] = {
      .help = "it hangs on the codes that this other model has for it"},
     {.flag = "views", .type = QKV_OPT_SIZE, .min = 1, .max = 1e4, FIELD(views), .initial = "2",
      .help = "codings of each picture: as it is, then changed as below"},
-    {.flag = "pkeep", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1, FIELD(keep),
+    {.flag = "pkeep", .key = "pkeep", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1,
+     FIELD(keep),
      .initial = "1", .help = "share of the codes read as they are; others become any"},
 };
 static const qkv_option_table table = {"Codes", rows, sizeof rows / sizeof *rows};
@@ -240,10 +241,12 @@ static void close_job(cli_job *base)
     cli_picture_close(base);
 }
 
+static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
     .name = "imagine", .takes = takes, .read = read_data, .write = write_data, .open = open_data,
-    .begin = begin, .close = close_job, .fixed = fixed};
+    .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -32,8 +32,8 @@ static const qkv_option rows[] = {
      .initial = "learned", .help = "of the gpt2 layout"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
      .help = "size: nano tiny mini small medium large gpt2 .."},
-    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576, FIELD(length),
-     .initial = "128", .help = "tokens in a training sample"},
+    {.flag = "length", .key = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576,
+     FIELD(length), .initial = "128", .help = "tokens in a training sample"},
 };
 static const qkv_option_table table = {"Language model", rows, sizeof rows / sizeof *rows};
 
@@ -224,10 +224,12 @@ static void close_data(cli_job *base)
     cli_texts_close(&j->valid_file);
 }
 
+static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const fixed[] = {"layout", "positions", "model", NULL};
 static const cli_job_type job_type = {
     .name = "lm", .takes = qkv_model_is_lm, .read = read_data, .write = write_data,
-    .open = open_data, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
+    .open = open_data, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .lesson = lesson};
 
 /* The layout decides which table of fields --set reaches, so it is looked for first. */
 static const qkv_model_type *layout_of(int argc, char **argv)

@@ -28,9 +28,10 @@ static const qkv_option rows[] = {
      .initial = "128", .help = "most tokens in a text: longer ones are cut up"},
     {.flag = "lines", .type = QKV_OPT_BOOL, FIELD(lines),
      .help = "each line is a text; else lines are joined up to --length"},
-    {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216, FIELD(tokens),
+    {.flag = "tokens", .key = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216,
+     FIELD(tokens),
      .initial = "512", .help = "tokens in a sample: as many texts as fit"},
-    {.flag = "mask", .type = QKV_OPT_REAL, .max = 1, FIELD(mask), .initial = "0.15",
+    {.flag = "mask", .key = "mask", .type = QKV_OPT_REAL, .max = 1, FIELD(mask), .initial = "0.15",
      .help = "share of the words that are hidden"},
 };
 static const qkv_option_table table = {"Hidden words", rows, sizeof rows / sizeof *rows};
@@ -116,10 +117,12 @@ static void close_data(cli_job *base)
     cli_split_close(&j->texts);
 }
 
+static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
     .name = "mlm", .takes = eval_takes_mlm, .read = read_data, .write = write_data,
-    .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
+    .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .lesson = lesson};
 
 static int run(cli *c, int argc, char **argv)
 {

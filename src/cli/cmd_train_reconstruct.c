@@ -78,11 +78,13 @@ static qkv_status begin(cli_job *base)
     return QKV_OK;
 }
 
+static const qkv_option_table *const lesson[] = {&qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
     .name = "reconstruct", .takes = eval_takes_reconstruct, .read = read_data,
     .write = cli_picture_write, .open = cli_picture_open, .begin = begin,
-    .close = cli_picture_close, .fixed = fixed};
+    .close = cli_picture_close, .fixed = fixed,
+    .lesson = lesson};
 
 static int run(cli *c, int argc, char **argv)
 {

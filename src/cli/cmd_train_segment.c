@@ -31,9 +31,11 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
     cli *c = j->p.base.c;
     qkv_model **m = &j->p.base.model;
     size_t side = j->config.trunk.image;
-    j->config.trunk.channels = CHANNELS;
-    j->config.outputs = palette->count;
-    qkv_status status = qkv_model_create(m, c->ctx, &qkv_segmenter_type, &j->config);
+    qkv_status status = cli_picture_given(c, "num_channels", &j->config.trunk.channels, CHANNELS);
+    if (!status)
+        status = cli_picture_given(c, "num_labels", &j->config.outputs, palette->count);
+    if (!status)
+        status = qkv_model_create(m, c->ctx, &qkv_segmenter_type, &j->config);
     if (!status)
         status = qkv_model_init(*m, c->common.seed);
     if (!status)
@@ -130,10 +132,12 @@ static void close_job(cli_job *base)
     cli_picture_close(base);
 }
 
+static const qkv_option_table *const lesson[] = {&qkv_segment_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
     .name = "segment", .takes = eval_takes_segment, .read = read_data, .write = cli_picture_write,
-    .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed};
+    .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -34,18 +34,21 @@ static const qkv_option rows[] = {
      .help = "behind each sublayer (marian, as in the paper) or before it"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
      .help = "size: nano tiny small base big"},
-    {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216, FIELD(tokens),
+    {.flag = "tokens", .key = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216,
+     FIELD(tokens),
      .initial = "4096", .help = "tokens in a sample, both sides: as many pairs as fit"},
-    {.flag = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
-     FIELD(smoothing), .initial = "0.1", .help = "of the labels, in the training loss"},
-    {.flag = "agreement", .type = QKV_OPT_REAL, .max = 1000, FIELD(agreement), .initial = "0",
+    {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
+     .max = 1, FIELD(smoothing), .initial = "0.1", .help = "of the labels, in the training loss"},
+    {.flag = "agreement", .key = "agreement", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(agreement), .initial = "0",
      .help = "read each pair twice, with other dropout, and pull both readings together "
              "(R-Drop): about 5"},
     {.flag = "separate", .type = QKV_OPT_BOOL, FIELD(separate),
      .help = "each language learns pieces of its own, up to --vocab (unigram, sentencepiece-bpe)"},
-    {.flag = "subword-sampling", .type = QKV_OPT_REAL, .max = 1000, FIELD(sampling),
-     .initial = "0", .help = "cut words into tokens anew each time: bpe: share of merges left out, "
-                             "about 0.1; unigram: sharpness, about 0.2; 0: always the best cut"},
+    {.flag = "subword-sampling", .key = "subword_sampling", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(sampling), .initial = "0",
+     .help = "cut words into tokens anew each time: bpe: share of merges left out, about 0.1; "
+             "unigram: sharpness, about 0.2; 0: always the best cut"},
 };
 static const qkv_option_table table = {"Translation", rows, sizeof rows / sizeof *rows};
 
@@ -221,10 +224,12 @@ static void close_data(cli_job *base)
     cli_pairs_close(&j->valid_data);
 }
 
+static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const fixed[] = {"norm", "model", "separate", NULL};
 static const cli_job_type job_type = {
     .name = "translate", .takes = qkv_model_is_translator, .read = read_data, .write = write_data,
-    .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed};
+    .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .lesson = lesson};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -208,10 +208,12 @@ static void close_job(cli_job *base)
     cli_picture_close(base);
 }
 
+static const qkv_option_table *const lesson[] = {&qkv_codes_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
     .name = "vqgan", .takes = eval_takes_codes, .read = read_data, .write = cli_picture_write,
-    .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed};
+    .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson};
 
 /* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
 static void complete_recipe(job *j)

@@ -31,7 +31,12 @@ qkv_status cli_job_load(cli_job *j, qkv_model **out)
 {
     qkv_strings set = qkv_options_pairs(j->c->options);
     qkv_status status = qkv_hub_load_changed(out, j->c->ctx, j->o.init, set);
-    return status && set.count ? qkv__fail_prefix(j->c->ctx, "--init with --set") : status;
+    if (!status || !set.count)
+        return status;
+    char prefix[QKV__OPTION_TEXT];
+    snprintf(prefix, sizeof prefix, "--init with --set %s%s", set.items[0],
+             set.count > 1 ? " and more" : "");
+    return qkv__fail_prefix(j->c->ctx, prefix);
 }
 
 qkv_status cli_job_init(cli_job *j)
@@ -116,7 +121,7 @@ static qkv_status begin(cli_job *j, const cli_job_type *type)
     return status;
 }
 
-/* What a run that is there already has: nothing but the run's place is read from flags. */
+/* What a run that is there already has: data and model are those it began with. */
 static qkv_status reopen(cli_job *j, const cli_job_type *type)
 {
     qkv_status status = cli_training_dir(j->c, j->o.out);
@@ -154,6 +159,16 @@ static void clean_up(cli_job *j, const cli_job_type *type)
     qkv_tokenizer_destroy(j->tokenizer);
 }
 
+static void keep_settings(cli_job *j, const cli_job_type *type)
+{
+    size_t n = 0;
+    for (; type->lesson && type->lesson[n]; n++)
+        j->kept[n] = (qkv_train_settings){type->lesson[n], qkv__options_target(j->c->options,
+                                                                               type->lesson[n])};
+    j->t.loop.also = j->kept;
+    j->t.loop.also_count = n;
+}
+
 int cli_job_run(cli_job *j, const cli_job_type *type)
 {
     int code = cli_training_check(j->c, &j->t, j->o.out, j->o.resume);
@@ -164,6 +179,7 @@ int cli_job_run(cli_job *j, const cli_job_type *type)
         code = cli_error(j->c);
     if (!code) {
         note_unused(j, type);
+        keep_settings(j, type);
         code = cli_training_run(j->c, &j->t, &j->task, j->o.out, j->o.resume);
     }
     clean_up(j, type);

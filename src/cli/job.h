@@ -32,6 +32,7 @@ typedef struct {
     qkv_tokenizer *tokenizer; /* NULL where there is no text */
     qkv_task task;
     qkv_records *train, *valid; /* of jobs on records; valid NULL: nothing is held out */
+    qkv_train_settings kept[4]; /* the type's `lesson`, with what is bound to it */
 } cli_job;
 
 #define CLI_JOB_TRAIN "train/train.records"
@@ -52,6 +53,9 @@ typedef struct {
     bool has_text;                   /* there is a tokenizer */
     const char *const *fixed;        /* flags without effect beside --init, but for those of a
                                     vocabulary; ends in NULL */
+    const qkv_option_table *const *lesson; /* what decides how it is learnt, beside the loop's: a
+                                              resumed run is told where it differs; 4 at most,
+                                              NULL at the end; NULL: nothing */
 } cli_job_type;
 
 void cli_job_bind(cli_job *j);

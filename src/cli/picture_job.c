@@ -69,10 +69,23 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
         trunk->layers = size->layers;
     if (!qkv_options_given(c->options, "num_attention_heads"))
         trunk->heads = size->heads;
-    qkv_status status = cli_picture_side(p, &trunk->image);
+    bool chosen = qkv_options_given(c->options, "image_size");
+    if (chosen && p->s.size)
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
+                         "expected, found both");
+    qkv_status status = chosen ? QKV_OK : cli_picture_side(p, &trunk->image);
     if (!status && !qkv_options_given(c->options, "patch_size"))
         trunk->patch = patch_of(trunk->image);
     return status;
+}
+
+qkv_status cli_picture_given(const cli *c, const char *key, size_t *field, size_t found)
+{
+    if (qkv_options_given(c->options, key) && *field != found)
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--set %s: %zu expected, as the data say, found "
+                         "%zu", key, found, *field);
+    *field = found;
+    return QKV_OK;
 }
 
 const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m)
@@ -169,6 +182,8 @@ qkv_status cli_picture_write(cli_job *base)
     if (!status && p->held.images)
         status = write_set(p, &p->valid, &VALID, &p->held, NULL,
                            qkv_pixels_count(p->held.images));
+    cli_picture_set_close(&p->all); /* training reads what was written */
+    cli_picture_set_close(&p->held);
     return status;
 }
 

@@ -40,6 +40,9 @@ typedef struct {
 qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config *size,
                              qkv_patches_config *trunk);
 
+/* A field that is as the data say: an error if --set says something else. */
+qkv_status cli_picture_given(const cli *c, const char *key, size_t *field, size_t found);
+
 /* The trunk of a model that another one can begin with: of one that tells classes or what is
  * hidden; NULL: it has none. */
 const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m);

@@ -117,6 +117,8 @@ static void choose_as(job *j, const qkv_model *old)
     if (qkv_model_is_vit(old))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
     j->config.trunk = *cli_picture_trunk_of(old);
+    if (j->p.s.size)
+        j->config.trunk.image = j->p.s.size;
 }
 
 static qkv_status label(job *j)
@@ -179,12 +181,16 @@ static qkv_status read_pictures(job *j)
     cli *c = j->p.base.c;
     qkv_status status = cli_pictures_read(&j->p.all.images, c, j->p.s.images, &j->format);
     if (!status && qkv_pixels_classes(j->p.all.images) < 2)
-        status = qkv__fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures) "
-                           "expected to learn from, found %zu", j->p.s.images,
-                           qkv_pixels_classes(j->p.all.images));
-    if (!status)
-        status = cli_picture_split(&j->p);
-    return status;
+        status = qkv__fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, "
+                           "or an idx file's labels beside it) expected to learn from, found fewer",
+                           j->p.s.images);
+    size_t without = 0;
+    for (size_t i = 0; !status && i < qkv_pixels_count(j->p.all.images); i++)
+        without += qkv_pixels_class(j->p.all.images, i) < 0;
+    if (without)
+        cli_note(c, "%zu of %zu pictures have no class and are left out",
+                 without, qkv_pixels_count(j->p.all.images));
+    return status ? status : cli_picture_split(&j->p);
 }
 
 /* Before anything is written: its classes must be the model's. */
@@ -246,10 +252,13 @@ static qkv_status begin(cli_job *base)
     return QKV_OK;
 }
 
+static const qkv_option_table *const lesson[] = {&cli_classify_table, &qkv_augment_table,
+                                                 &qkv_mix_table, NULL};
 static const char *const fixed[] = {"model", "type", NULL};
 static const cli_job_type job_type = {
     .name = "classify", .takes = qkv_model_is_vit, .read = read_data, .write = cli_picture_write,
-    .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed};
+    .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed,
+    .lesson = lesson};
 
 static int run(cli *c, int argc, char **argv)
 {

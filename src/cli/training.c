@@ -30,6 +30,7 @@ void cli_training_defaults(cli_training *t)
     const qkv_option_table *const tables[] = {&qkv_train_table, &qkv_optimizer_table,
                                               &qkv_schedule_table};
     void *const targets[] = {&t->loop, &t->optimizer, &t->schedule};
+    *t = (cli_training){0}; /* fields that no table has, too */
     for (int i = 0; i < 3; i++) {
         qkv_option_defaults(tables[i], targets[i]);
         qkv__preset_apply(cli_training_presets, tables[i], targets[i]);
@@ -154,6 +155,9 @@ int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume)
         return code;
     if (t->loop.steps && t->loop.minutes > 0)
         return cli_usage(c, "--steps and --minutes: one of them expected, found both");
+    if (t->loop.parts > t->loop.batch)
+        return cli_usage(c, "--parts: at most the batch, %zu, expected, found %zu", t->loop.batch,
+                         t->loop.parts);
     if (!t->loop.steps && t->loop.minutes <= 0)
         t->loop.minutes = 5;
     if (!qkv_options_given(c->options, "warmup") && t->loop.steps && t->loop.steps < 1000)
@@ -249,7 +253,8 @@ static int answer_json(cli *c, const qkv_train_result *r)
 static void say(const cli *c, const qkv_train_result *r, const char *dir, const char *unit)
 {
     if (r->was_finished) {
-        cli_note(c, "%s is finished (%llu steps); nothing was changed", dir,
+        cli_note(c, "%s is finished (%llu steps); nothing was changed (--init goes on from its "
+                 "model, in another --out)", dir,
                  (unsigned long long)r->step);
         return;
     }

@@ -5,31 +5,53 @@
 #include "base/options.h"
 #include "train/train.h"
 
-enum { TABLES = 3 };
+enum { OWN = 3 };
 
-static const qkv_option_table *table_at(const qkv__loop *l, int i, const void **target)
+/* The i-th table, and what it describes; NULL past the last. */
+static const qkv_option_table *table_at(const qkv__loop *l, size_t i, const void **target)
 {
-    const qkv_option_table *const tables[TABLES] = {&qkv_train_table, &qkv_optimizer_table,
-                                                    &qkv_schedule_table};
-    const void *const targets[TABLES] = {&l->o, &l->optimizer_options, &l->schedule};
-    *target = targets[i];
-    return tables[i];
+    const qkv_train_settings own[OWN] = {{&qkv_train_table, &l->o},
+                                         {&qkv_optimizer_table, &l->optimizer_options},
+                                         {&qkv_schedule_table, &l->schedule}};
+    if (i >= OWN + l->o.also_count)
+        return NULL;
+    const qkv_train_settings *s = i < OWN ? &own[i] : &l->o.also[i - OWN];
+    *target = s->target;
+    return s->table;
+}
+
+/* The settings one after another. Begin with zeros. */
+typedef struct {
+    size_t table, row;
+    const char *flag;
+    char value[QKV__OPTION_TEXT];
+} setting;
+
+static bool next(const qkv__loop *l, setting *s)
+{
+    const void *target;
+    for (const qkv_option_table *t; (t = table_at(l, s->table, &target)); s->table++, s->row = 0)
+        for (; s->row < t->count; s->row++) {
+            const qkv_option *row = &t->rows[s->row];
+            if (!row->flag || !row->key)
+                continue;
+            s->flag = row->flag;
+            qkv__option_text(row, target, s->value);
+            s->row++;
+            return true;
+        }
+    bool seed = s->table == OWN + l->o.also_count;
+    s->table += seed;
+    s->flag = "seed";
+    snprintf(s->value, sizeof s->value, "%llu", (unsigned long long)l->task->seed);
+    return seed;
 }
 
 void qkv__settings_put(const qkv__loop *l, qkv__json_out *w)
 {
     qkv__json_begin_object(w, "settings");
-    for (int i = 0; i < TABLES; i++) {
-        const void *target;
-        const qkv_option_table *table = table_at(l, i, &target);
-        for (size_t r = 0; r < table->count; r++) {
-            char text[QKV__OPTION_TEXT];
-            if (!table->rows[r].flag)
-                continue;
-            qkv__option_text(&table->rows[r], target, text);
-            qkv__json_put_string(w, table->rows[r].flag, text);
-        }
-    }
+    for (setting s = {0}; next(l, &s);)
+        qkv__json_put_string(w, s.flag, s.value);
     qkv__json_end_object(w);
 }
 
@@ -46,19 +68,11 @@ qkv_status qkv__settings_compare(const qkv__loop *l, const qkv__json *place)
 {
     qkv__json saved;
     qkv_status status = qkv__json_get_object(place, "settings", &saved);
-    for (int i = 0; i < TABLES && !status; i++) {
-        const void *target;
-        const qkv_option_table *table = table_at(l, i, &target);
-        for (size_t r = 0; r < table->count && !status; r++) {
-            const char *flag = table->rows[r].flag, *was = NULL;
-            char is[QKV__OPTION_TEXT];
-            if (!flag)
-                continue;
-            qkv__option_text(&table->rows[r], target, is);
-            status = qkv__json_opt_string(&saved, flag, &was);
-            if (!status && was && strcmp(was, is) != 0)
-                tell(l, flag, was, is);
-        }
+    for (setting s = {0}; !status && next(l, &s);) {
+        const char *was = NULL;
+        status = qkv__json_opt_string(&saved, s.flag, &was);
+        if (!status && was && strcmp(was, s.value) != 0)
+            tell(l, s.flag, was, s.value);
     }
     return status;
 }

@@ -164,9 +164,11 @@ start "$out/other" $plain
 kill -s TERM "$pid"
 wait "$pid"
 # shellcheck disable=SC2086
-train --out "$out/other" --resume $plain --batch 3 --lr 0.002
+train --out "$out/other" --resume $plain --batch 3 --lr 0.002 --length 12 --seed 4
 if ! grep -q 'note: --batch is 3, was 2' "$out/errors" ||
-    [ "$(grep -c '^note:' "$out/errors")" -ne 2 ]; then
+    ! grep -q 'note: --length is 12, was 16' "$out/errors" ||
+    ! grep -q 'note: --seed is 4, was 3' "$out/errors" ||
+    [ "$(grep -c '^note:' "$out/errors")" -ne 4 ]; then
     cat "$out/errors"
     failed=1
 fi

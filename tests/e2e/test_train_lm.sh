@@ -75,7 +75,8 @@ cmp a/config.json b/config.json || failed=1
 train --init a --steps 1 --set resid_pdrop=0.25 --out dropped || fail "--init --set: $(cat notes)"
 grep -q '"resid_pdrop": 0.25' dropped/config.json || fail "$(grep pdrop dropped/config.json)"
 train --init a --steps 1 --set num_hidden_layers=9 --out taller && fail "9 layers of fewer"
-grep -q '^qkv: --init with --set: a/config.json: describes a model of' notes || fail "$(cat notes)"
+grep -q '^qkv: --init with --set num_hidden_layers=9: a/config.json: describes a model' notes ||
+    fail "$(cat notes)"
 [ ! -e taller ] || fail "a refused run left its directory"
 diff -r a before || fail "--init changed the model it started from"
 
