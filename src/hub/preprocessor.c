@@ -1,6 +1,7 @@
 /* preprocessor.c - preprocessor_config.json: how a model wants its pictures, in the words of
- * Hugging Face's ViTImageProcessor. What asks for another preparation than resizing to one shape,
- * dividing by 255 and normalising is refused. */
+ * Hugging Face's ViTImageProcessor, or of its CLIPImageProcessor where they are cut to shape. What
+ * asks for another preparation than resizing to one shape, dividing by 255 and normalising is
+ * refused. */
 #include <math.h>
 #include <string.h>
 
@@ -174,7 +175,11 @@ qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
     qkv__json_out w;
     qkv__json_out_init(&w, ctx, 2);
     qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "image_processor_type", "ViTImageProcessor");
+    /* ViT's does not crop; CLIP's, which does, would make three channels of one. */
+    qkv__json_put_string(&w, "image_processor_type",
+                         f->crop ? "CLIPImageProcessor" : "ViTImageProcessor");
+    if (f->crop)
+        qkv__json_put_bool(&w, "do_convert_rgb", f->channels == 3);
     qkv__json_put_bool(&w, "do_resize", true);
     if (f->crop) {
         qkv__json_begin_object(&w, "size");

@@ -23,6 +23,7 @@ grep -q '^vit_mae, .* of 16 x 16 in patches of 2, 75 % of them hidden; 128 .*, 3
     notes || fail "what it says: $(cat notes)"
 grep -q '"model_type": "vit_mae"' a/config.json || fail "no vit_mae"
 grep -q '"image_mean"' a/preprocessor_config.json || fail "no preprocessor_config.json"
+grep -q '"CLIPImageProcessor"' a/preprocessor_config.json || fail "who cuts pictures to shape?"
 grep -q '"data_wait": 0\.' a/train/metrics.jsonl || fail "no data_wait in the log"
 
 # Judged on other data, and on what was held out; beside what takes no learning.

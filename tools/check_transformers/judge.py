@@ -9,7 +9,9 @@ import subprocess
 
 import numpy as np
 import torch
+from PIL import Image
 from safetensors import safe_open
+from transformers import AutoImageProcessor
 
 TOLERANCE = 1e-5
 failures = []
@@ -24,6 +26,14 @@ def check(what, fine, detail=""):
 def check_close(what, got, expected):
     error = ((got - expected).abs().max() / expected.abs().max()).item()
     check(what, error <= TOLERANCE, f"{error:.2g} of the largest")
+
+
+def check_prepared(folder, side):
+    """That transformers can prepare a picture in colour, of another shape, for the model."""
+    picture = np.random.default_rng(3).integers(0, 256, (side + 4, 2 * side, 3), np.uint8)
+    processor = AutoImageProcessor.from_pretrained(folder)
+    shape = processor(Image.fromarray(picture), return_tensors="np")["pixel_values"].shape
+    check("prepared by transformers", shape == (1, 3, side, side), str(shape))
 
 
 def write(folder, name, text):

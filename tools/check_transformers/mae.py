@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
-from .judge import (MaeMasks, Tape, check_close, convert, empty_folder, int32s, open_model,
-                    tensors_of)
+from .judge import (MaeMasks, Tape, check_close, check_prepared, convert, empty_folder, int32s,
+                    open_model, tensors_of)
 
 
 def qkv_patches(qkv, folder, pixels, noise, kept):
@@ -60,6 +60,8 @@ def trained(qkv, _, scratch):
         qkv.run("train", "reconstruct", "--images", write_pictures(scratch, channels), "--out",
                 folder, "--model", "nano", "--steps", 10, *flags)
         check_patches(qkv, folder, open_model(ViTMAEForPreTraining, folder))
+        if channels == 3: # its processors read no grey ones
+            check_prepared(folder, 16)
 
 
 # ---- made by transformers  ---------------------------------------------

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from transformers import ViTConfig, ViTForImageClassification
 
-from .judge import Tape, check_close, convert, empty_folder, open_model, tensors_of
+from .judge import Tape, check_close, check_prepared, convert, empty_folder, open_model, tensors_of
 
 
 def qkv_logits(qkv, folder, pixels, classes):
@@ -71,6 +71,8 @@ def trained(qkv, _, scratch):
         model = open_model(ViTForImageClassification, folder)
         check_logits(qkv, folder, model)
         check_probabilities(qkv, folder, model, scratch, data[0])
+        if channels == 3: # its processors read no grey ones
+            check_prepared(folder, 16)
 
 
 # ---- made by transformers  ---------------------------------------------
