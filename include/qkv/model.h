@@ -70,8 +70,9 @@ qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user);
 /* Fills every parameter as its row says; the same seed gives the same model. */
 qkv_status qkv_model_init(qkv_model *m, uint64_t seed);
 
-/* Copies the tensors that both models have, by name in the file and shape, and places without that
- * of a first token which `to` lacks; the others stay. Returns how many. */
+/* Copies the tensors that both models have, by name in the file and shape; the others stay. Tables
+ * of positions may differ in whether there is a first token, and in their grid: they are
+ * interpolated (bicubic). Returns how many. */
 size_t qkv_model_copy(qkv_model *to, qkv_model *from);
 
 /* ---- models that continue text --------------------------------------------------------- */

@@ -49,7 +49,7 @@ enum {
     QKV_OPT_REQUIRED = 1u << 0, /* must be given on the command line */
     QKV_OPT_ABOVE = 1u << 1,    /* the value must be above min, not at it */
     QKV_OPT_BELOW = 1u << 2,    /* the value must be below max, not at it */
-    QKV_OPT_NULL = 1u << 3,     /* zero is written as JSON null */
+    QKV_OPT_NULL = 1u << 3,     /* JSON null stands for 0; for less, where min is less */
     QKV_OPT_HIDDEN = 1u << 4    /* not in --help */
 };
 

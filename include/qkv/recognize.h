@@ -14,11 +14,11 @@ typedef struct {
     qkv_augment_options augment;
 } qkv_recognize_options;
 
-/* Pictures of one size, whose classes are numbered as the model's. A sample is one picture,
- * changed as options say; every epoch has another order. The model is a vit or a qkv_cct that
- * knows how it wants pictures (qkv_model_set_pictures); it, train and valid (NULL: nothing is held
- * out) must outlive the task. Measures: accuracy, loss. options may be NULL. On failure out->self
- * is NULL. */
+/* Pictures of one size, whose classes are the model's, those of valid among them. A sample is one
+ * picture, changed as options say; every epoch has another order. The model is a vit or a qkv_cct
+ * that knows how it wants pictures (qkv_model_set_pictures); it, train and valid (NULL: nothing is
+ * held out) must outlive the task. Measures: accuracy, loss. options may be NULL. On failure
+ * out->self is NULL. */
 qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                               const qkv_pixels *valid, const qkv_recognize_options *options,
                               uint64_t seed);

@@ -89,6 +89,10 @@ double qkv_f1_macro(const int32_t *predicted, const int32_t *labels, size_t N, s
 
 /* ---- pictures ------------------------------------------------------------------------------- */
 
+/* Peak signal-to-noise ratio, 10 log10(255^2 values / squares) dB, of so many values from 0 to 255
+ * whose errors' squares add up to so much; what is exactly right counts as 1e-9 would. */
+double qkv_psnr(double squares, double values);
+
 /* Structural similarity (Wang et al. 2004) of two pictures (height, width, channels): the mean over
  * all 11 x 11 windows with Gaussian weights (deviation 1.5) and over the channels, 1 when they are
  * equal. NaN for pictures that no window fits into. */

@@ -336,17 +336,19 @@ void qkv__preset_apply(const qkv__preset *presets, const qkv_option_table *table
     }
 }
 
-static bool is_zero(const qkv_option *row, const void *target)
+/* Whether a QKV_OPT_NULL row holds what stands for nothing. */
+static bool is_none(const qkv_option *row, const void *target)
 {
     const void *p = const_member(row, target);
     switch (row->type) {
-    case QKV_OPT_REAL: return *(const double *)p == 0;
+    case QKV_OPT_REAL:
+        return row->min < 0 ? *(const double *)p < 0 : *(const double *)p == 0;
     case QKV_OPT_BOOL: return !*(const bool *)p;
     case QKV_OPT_STRING: return !*(const char *const *)p;
     case QKV_OPT_ENUM: return get_enum(row, target) == 0;
     case QKV_OPT_LIST: return ((const qkv_strings *)p)->count == 0;
     case QKV_OPT_SIZES: return ((const qkv_sizes *)p)->count == 0;
-    default: return get_integer(row, target) == 0;
+    default: return row->min < 0 ? get_integer(row, target) < 0 : get_integer(row, target) == 0;
     }
 }
 
@@ -360,7 +362,7 @@ void qkv_option_write(const qkv_option_table *table, const void *target,
         if (!qkv__option_key(row, 0, key))
             continue;
         bool none = row->type == QKV_OPT_STRING && !*(const char *const *)p;
-        if (none || (row->flags & QKV_OPT_NULL && is_zero(row, target))) {
+        if (none || (row->flags & QKV_OPT_NULL && is_none(row, target))) {
             sink->null(sink->user, key);
             continue;
         }

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/painting.h"
+#include "cli/pictures.h"
 #include "qkv/colorize.h"
 #include "qkv/hub.h"
 
@@ -243,7 +244,7 @@ static int run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     cli_bind(c, &table, &j.s);
-    if (cli_parse(c, argc, argv, 2, 2))
+    if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, j.s.out))
         return CLI_USAGE;
     int code = color(&j) ? cli_error(c) : answer(&j);
     qkv_image_free(&j.in, c->ctx);

@@ -1,6 +1,7 @@
 /* cmd_encode.c - `qkv encode` and `qkv decode`: between a picture and a grid of codes in a file. */
 #include "cli/coder.h"
 #include "cli/commands.h"
+#include "cli/pictures.h"
 #include "qkv/codes.h"
 #include "qkv/image.h"
 #include "qkv/pixels.h"
@@ -125,7 +126,7 @@ static int run(cli *c, int argc, char **argv, const qkv_option_table *table,
 {
     job j = {.c = c};
     cli_bind(c, table, &j.s);
-    if (cli_parse(c, argc, argv, 2, 2))
+    if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, j.s.out))
         return CLI_USAGE;
     qkv_status status = open_model(&j);
     if (!status)

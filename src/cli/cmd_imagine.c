@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/imagining.h"
+#include "cli/pictures.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
 #include "qkv/imagine.h"
@@ -325,7 +326,7 @@ static int run(cli *c, int argc, char **argv)
 {
     imagining j = {.c = c};
     cli_bind(c, &table, &j.s);
-    if (cli_parse(c, argc, argv, 1, 1))
+    if (cli_parse(c, argc, argv, 1, 1) || cli_png_only(c, j.s.out))
         return CLI_USAGE;
     cli_catch_signals();
     qkv_status status = prepare(&j);

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/eval.h"
+#include "cli/pictures.h"
 #include "qkv/hub.h"
 #include "qkv/reconstruct.h"
 #include "qkv/resize.h"
@@ -160,7 +161,7 @@ static int run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     cli_bind(c, &table, &j.s);
-    if (cli_parse(c, argc, argv, 2, SIZE_MAX))
+    if (cli_parse(c, argc, argv, 2, SIZE_MAX) || cli_png_only(c, j.s.out))
         return CLI_USAGE;
     size_t pictures = c->args.count - 1;
     qkv_status status = read_options(&j);

@@ -113,7 +113,7 @@ static int run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     cli_bind(c, &table, &j.s);
-    if (cli_parse(c, argc, argv, 2, 2))
+    if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, j.s.out))
         return CLI_USAGE;
     int code = segment(&j) ? cli_error(c) : answer(&j);
     qkv_image_free(&j.in, c->ctx);

@@ -1,17 +1,19 @@
-/* pictures.c - pictures, from files into sets. */
+/* pictures.c - pictures, from files into sets; names of those that are written. */
 #include "cli/pictures.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "io/file.h"
 
-/* How files begin: idx of bytes, gzip, PNG, JPEG, font; and what a tar archive has further on. */
+/* How files begin: idx or a tar archive of nothing, gzip, PNG, JPEG, font; what a tar archive has
+ * further on; and what is refused, but not as text: zip, WebP. */
 static const struct {
     size_t at, size;
     const char *bytes;
-} MARKS[] = {{0, 3, "\0\0\x08"}, {0, 2, "\x1f\x8b"}, {0, 4, "\x89PNG"}, {0, 2, "\xff\xd8"},
-             {0, 4, "\0\1\0\0"}, {257, 5, "ustar"}};
+} MARKS[] = {{0, 2, "\0\0"},       {0, 2, "\x1f\x8b"}, {0, 4, "\x89PNG"}, {0, 2, "\xff\xd8"},
+             {0, 4, "\0\1\0\0"}, {257, 5, "ustar"},  {0, 4, "PK\3\4"},  {0, 4, "RIFF"}};
 
 bool cli_is_pictures(const char *path)
 {
@@ -28,6 +30,15 @@ bool cli_is_pictures(const char *path)
             memcmp(head + MARKS[i].at, MARKS[i].bytes, MARKS[i].size) == 0)
             return true;
     return false;
+}
+
+int cli_png_only(const cli *c, const char *out)
+{
+    const char *end = strrchr(out, '.');
+    if (!end || (strcasecmp(end, ".jpg") != 0 && strcasecmp(end, ".jpeg") != 0))
+        return 0;
+    return cli_usage(c, "--out: pictures are written as PNG: a name with .png expected, found "
+                     "%.200s", out);
 }
 
 void cli_picture_set_close(cli_picture_set *s)

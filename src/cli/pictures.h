@@ -9,6 +9,8 @@
 
 /* Is there a folder, an archive, an idx file or a picture at the path, by its content? */
 bool cli_is_pictures(const char *path);
+/* A picture is to be written there: 0, or an exit code after a message if the name says JPEG. */
+int cli_png_only(const cli *c, const char *out);
 
 /* Pictures, and the class of each of their pixels or NULL. */
 typedef struct {

@@ -7,6 +7,7 @@
 
 #include "cli/coder.h"
 #include "qkv/codes.h"
+#include "qkv/score.h"
 
 enum { PATCH = 4, VALUES = PATCH * PATCH * 3, ACROSS = TOUR_SIDE / PATCH };
 enum { MOST_PATCHES = 20000, ROUNDS = 8, PAIRS = 4 };
@@ -121,7 +122,7 @@ static qkv_status judge_clusters(const tour_pupil *h, size_t count, double *psnr
         (void)nearest(centres, count, x, &squared);
         sum += (double)squared;
     }
-    *psnr = 10 * log10(255.0 * 255 * VALUES * (double)judged / sum);
+    *psnr = qkv_psnr(sum, VALUES * (double)judged);
     qkv__free(ctx, centres);
     qkv__free(ctx, met);
     return status;

@@ -57,19 +57,15 @@ bool qkv_augment_mixes(const qkv_augment_options *o)
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* Of channel c, value v: (v / 255 - mean) / std. */
-typedef struct {
-    qkv_real of[3][256];
-} values;
-
-static void make_values(values *t, const double mean[3], const double std[3])
+void qkv__values_make(qkv__values *t, const double mean[3], const double std[3])
 {
     for (size_t c = 0; c < 3; c++)
         for (int v = 0; v < 256; v++)
             t->of[c][v] = (qkv_real)((v / 255.0 - mean[c]) / std[c]);
 }
 
-static void put_values(qkv_real *x, const uint8_t *data, size_t size, size_t C, const values *t)
+void qkv__values_put(qkv_real *x, const uint8_t *data, size_t size, size_t C,
+                     const qkv__values *t)
 {
     for (size_t i = 0; i < size; i += C)
         for (size_t c = 0; c < C; c++)
@@ -81,12 +77,12 @@ void qkv_pixels_values(qkv_real *x, qkv_context *ctx, const qkv_pixels *p, const
 {
     size_t C = qkv_pixels_channels(p), size = qkv_pixels_height(p) * qkv_pixels_width(p) * C;
     int threads = qkv_context_threads(ctx);
-    values t;
-    make_values(&t, mean, std);
+    qkv__values t;
+    qkv__values_make(&t, mean, std);
 #pragma omp parallel for num_threads(threads) if (n > 1) default(none) \
     shared(x, p, pictures, n, C, size, t)
     for (size_t i = 0; i < n; i++)
-        put_values(x + i * size, qkv_pixels_data(p, pictures[i]), size, C, &t);
+        qkv__values_put(x + i * size, qkv_pixels_data(p, pictures[i]), size, C, &t);
 }
 
 /* ---- batches -------------------------------------------------------------------------------- */
@@ -97,7 +93,7 @@ struct qkv_batches {
     qkv_batches_options o;
     bool mixes;
     size_t height, width, channels, size; /* size: values of a picture */
-    values table;
+    qkv__values table;
     uint8_t fill[3]; /* the mean colour */
     int threads;
     qkv__augmenter *workers; /* (threads) */
@@ -182,7 +178,7 @@ qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pix
     b->channels = qkv_pixels_channels(pixels);
     b->size = b->height * b->width * b->channels;
     b->threads = qkv_context_threads(ctx);
-    make_values(&b->table, options->mean, options->std);
+    qkv__values_make(&b->table, options->mean, options->std);
     for (size_t c = 0; c < 3; c++) {
         double m = options->mean[c] * 255 + 0.5;
         b->fill[c] = (uint8_t)(m < 0 ? 0 : m > 255 ? 255 : m);
@@ -276,10 +272,10 @@ static void mix_one(const qkv_batches *b, const qkv__mixture *m, size_t k, size_
 {
     const uint8_t *own = b->data + k * b->size, *other = b->data + partner * b->size;
     size_t C = b->channels, row = b->width * C;
-    put_values(x, own, b->size, C, &b->table);
+    qkv__values_put(x, own, b->size, C, &b->table);
     for (size_t y = m->top; y < m->bottom; y++) {
         size_t at = y * row + m->left * C;
-        put_values(x + at, other + at, (m->right - m->left) * C, C, &b->table);
+        qkv__values_put(x + at, other + at, (m->right - m->left) * C, C, &b->table);
     }
     if (m->pixel_keep >= 1)
         return;

@@ -35,6 +35,18 @@ bool qkv__place(double at[2], const double m[6], const qkv_image *of, size_t x, 
 void qkv__transform(qkv_image *out, const qkv_image *in, const double m[6],
                     const uint8_t fill[3]);
 
+/* ---- augment.c: what models get ------------------------------------------------------------ */
+
+/* For value v of channel c: (v / 255 - mean) / std. */
+typedef struct {
+    qkv_real of[3][256];
+} qkv__values;
+
+void qkv__values_make(qkv__values *t, const double mean[3], const double std[3]);
+/* `size` values of C channels. */
+void qkv__values_put(qkv_real *x, const uint8_t *data, size_t size, size_t C,
+                     const qkv__values *t);
+
 /* ---- change.c: what happens to one sample ------------------------------------------------- */
 
 /* Memory for one thread's work. */

@@ -43,7 +43,7 @@ static double between(qkv__rng *r, double low, double high)
 }
 
 /* A part of share [low, high] of the area whose width is its height times a ratio in
- * [1 / shape, shape], equally likely by logarithm. false when ten tries did not fit. */
+ * [least, most], equally likely by logarithm. false when ten tries did not fit. */
 static bool draw_part(part *p, const qkv_image *of, double low, double high, double least,
                       double most, qkv__rng *r)
 {

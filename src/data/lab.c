@@ -20,7 +20,7 @@ static double linear(double c)
 
 static double gamma_coded(double c)
 {
-    c = c < 0 ? 0 : c > 1 ? 1 : c;
+    c = c > 0 ? c < 1 ? c : 1 : 0; /* no number: 0 */
     return c <= 0.0031308 ? 12.92 * c : 1.055 * pow(c, 1 / 2.4) - 0.055;
 }
 

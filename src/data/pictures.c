@@ -31,6 +31,7 @@ struct qkv_pictures {
     size_t count, room;
     const char **classes;
     size_t class_count;
+    const char *deeper; /* a folder too deep to be looked into, or NULL */
 };
 
 /* ---- the list ----------------------------------------------------------------------------- */
@@ -86,8 +87,10 @@ static qkv_status add_folder(qkv_pictures *p, const char *path, const char *grou
         char *file = qkv__path_join(p->ctx, path, names.names[i]);
         if (!file)
             status = QKV_E_MEMORY;
-        else if (inside && qkv__dir_exists(file))
+        else if (qkv__dir_exists(file) && inside)
             status = add_folder(p, file, keep(p, names.names[i], strlen(names.names[i])), false);
+        else if (qkv__dir_exists(file))
+            p->deeper = p->deeper ? p->deeper : keep(p, file, strlen(file));
         else if (is_picture(names.names[i]))
             status = add(p, (item){.name = keep(p, file, strlen(file)), .group = group});
         qkv__free(p->ctx, file);
@@ -279,7 +282,11 @@ qkv_status qkv_pictures_open(qkv_pictures **out, qkv_context *ctx, const char *p
         status = folder ? add_folder(p, path, NULL, true) : add_file(p, path);
     if (!status && qkv__arena_failed(p->arena))
         status = QKV_E_MEMORY;
-    if (!status && !p->count)
+    if (!status && !p->count && p->deeper)
+        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG pictures in it or its folders, "
+                           "and %s is deeper: the folder whose folders are the classes expected",
+                           path, p->deeper);
+    else if (!status && !p->count)
         status = qkv__fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG pictures in it", path);
     if (!status && !p->images.data)
         qsort(p->items, p->count, sizeof *p->items, by_name);

@@ -15,12 +15,22 @@ typedef struct {
 /* What is said of each picture while the parts are made. */
 enum { TRAIN, VALID, NEITHER };
 
-static bool sorted_by_class(const qkv_pixels *p)
+/* Whether the pictures of each class stand together, as they do in folders; false without memory
+ * to find out. Pictures without a class may stand anywhere. */
+static bool sorted_by_class(qkv_context *ctx, const qkv_pixels *p)
 {
-    for (size_t i = 0; i < qkv_pixels_count(p); i++)
-        if (qkv_pixels_class(p, i) < (i ? qkv_pixels_class(p, i - 1) : 0))
-            return false;
-    return qkv_pixels_classes(p) > 0;
+    size_t classes = qkv_pixels_classes(p);
+    bool *met = qkv__calloc(ctx, classes + 1, sizeof *met), sorted = met && classes;
+    for (size_t i = 0, last = SIZE_MAX; i < qkv_pixels_count(p) && sorted; i++) {
+        if (qkv_pixels_class(p, i) < 0)
+            continue;
+        size_t class_ = (size_t)qkv_pixels_class(p, i);
+        sorted = class_ == last || !met[class_];
+        met[class_] = true;
+        last = class_;
+    }
+    qkv__free(ctx, met);
+    return sorted;
 }
 
 static void hold_last(const qkv_pixels *p, uint8_t *part, size_t valid)
@@ -101,7 +111,7 @@ static qkv_status hold(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, siz
                        qkv_held_out_by by)
 {
     if (by == QKV_SPLIT_AUTO)
-        by = sorted_by_class(p) ? QKV_SPLIT_CLASS : QKV_SPLIT_LAST;
+        by = sorted_by_class(ctx, p) ? QKV_SPLIT_CLASS : QKV_SPLIT_LAST;
     if (by == QKV_SPLIT_CLASS)
         return hold_classes(ctx, p, part, valid);
     if (by == QKV_SPLIT_NAME)

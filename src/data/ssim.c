@@ -1,4 +1,4 @@
-/* ssim.c - structural similarity of two pictures (Wang et al. 2004). */
+/* ssim.c - how alike two pictures are: structural similarity (Wang et al. 2004), and decibels. */
 #include <math.h>
 
 #include "base/base.h"
@@ -49,4 +49,9 @@ double qkv_ssim(const uint8_t *a, const uint8_t *b, size_t height, size_t width,
         for (size_t j = 0; j < columns * channels; j++)
             sum += of_window(a + i * row + j, b + i * row + j, row, channels, w);
     return sum / (double)(rows * columns * channels);
+}
+
+double qkv_psnr(double squares, double values)
+{
+    return 10 * log10(RANGE * RANGE * values / fmax(squares, 1e-9));
 }

@@ -158,9 +158,9 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     if (!status)
         status = qkv__json_get_options(j, o, table);
     if (!status)
-        status = change_fields(o, changes);
-    if (!status)
         status = classes_from_labels(j, o, table);
+    if (!status)
+        status = change_fields(o, changes);
     if (!status)
         status = make_model(out, j, type, config, most);
     if (!status)
@@ -207,15 +207,13 @@ typedef struct {
     qkv_model *m;
 } config_writer;
 
-/* The model's list where it has one. Numbers below 0 stand for "none", in files null. */
+/* The model's list where it has one. */
 static void put_integer(void *user, const char *key, int64_t value)
 {
     config_writer *c = user;
     size_t count = qkv_model_end_count(c->m);
     int32_t ends[QKV_LM_ENDS];
-    if (value < 0) {
-        qkv__json_put_null(&c->w, key);
-    } else if (count == 0 || strcmp(key, "eos_token_id") != 0) {
+    if (count == 0 || strcmp(key, "eos_token_id") != 0) {
         qkv__json_put_int(&c->w, key, value);
     } else {
         (void)qkv_lm_ends(c->m, ends);
@@ -224,15 +222,6 @@ static void put_integer(void *user, const char *key, int64_t value)
             qkv__json_put_int(&c->w, NULL, ends[i]);
         qkv__json_end_array(&c->w);
     }
-}
-
-static void put_real(void *user, const char *key, double value)
-{
-    config_writer *c = user;
-    if (value < 0)
-        qkv__json_put_null(&c->w, key);
-    else
-        qkv__json_put_real(&c->w, key, value);
 }
 
 /* The rotary base a second time, under the names of transformers 5. */
@@ -307,7 +296,6 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
     qkv__json_put_string(w, "torch_dtype", dtype);
     qkv_option_sink sink = qkv__json_option_sink(w);
     sink.integer = put_integer;
-    sink.real = put_real;
     qkv_option_write(qkv_model_type_config(type), qkv_model_config(m), &sink);
     put_rope(w, m);
     qkv__hub_write_labels(w, m);

@@ -16,11 +16,12 @@ bool qkv__idx_begins(const uint8_t *data, size_t size)
 
 /* The sizes, of a file that begins with `size` bytes of data; *bytes: of all of it. */
 static qkv_status read_header(qkv__idx *x, qkv_context *ctx, const char *path, const uint8_t *data,
-                              size_t size, size_t *bytes)
+                              size_t size, bool zipped, size_t *bytes)
 {
     *bytes = 1;
     if (size < 4 || data[0] || data[1])
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: not an idx file, or cut short", path);
+        return qkv__fail(ctx, QKV_E_FORMAT, "%s: not an idx file, or cut short%s", path,
+                         zipped ? " (an archive is read when it is a plain tar)" : "");
     if (data[2] != BYTES || data[3] < 1 || data[3] > QKV__IDX_DIMS)
         return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%s: bytes (type 8) in 1 to %d dimensions "
                          "expected, found type %d in %d", path, QKV__IDX_DIMS, data[2], data[3]);
@@ -61,7 +62,7 @@ static qkv_status unfold(qkv__idx *x, qkv_context *ctx, const char *path)
     qkv_status status =
         qkv__gunzip(ctx, path, x->map.data, x->map.size, head, sizeof head, &size);
     if (!status)
-        status = read_header(x, ctx, path, head, size, &bytes);
+        status = read_header(x, ctx, path, head, size, true, &bytes);
     if (!status && bytes > LIMIT)
         status = qkv__fail(ctx, QKV_E_FORMAT, "%s: at most %zu bytes expected in a gzip file, "
                            "found %zu; gunzip it first", path, LIMIT, bytes);
@@ -84,7 +85,7 @@ qkv_status qkv__idx_open(qkv__idx *x, qkv_context *ctx, const char *path)
     if (qkv__gzip_begins(x->map.data, x->map.size)) {
         status = unfold(x, ctx, path);
     } else {
-        status = read_header(x, ctx, path, x->map.data, x->map.size, &bytes);
+        status = read_header(x, ctx, path, x->map.data, x->map.size, false, &bytes);
         if (!status)
             status = check_size(x, ctx, path, bytes, x->map.size);
     }

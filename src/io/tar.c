@@ -42,18 +42,18 @@ static bool checksum_fits(const uint8_t *h)
     return number(h, CHECKSUM, CHECKSUM_END, &want) && want == sum;
 }
 
-bool qkv__tar_begins(const uint8_t *data, size_t size)
-{
-    return size >= BLOCK && (memcmp(data + MAGIC, "ustar", 5) == 0 ||
-                             (data[0] && checksum_fits(data)));
-}
-
 static bool is_zero(const uint8_t *h)
 {
     for (size_t i = 0; i < BLOCK; i++)
         if (h[i])
             return false;
     return true;
+}
+
+bool qkv__tar_begins(const uint8_t *data, size_t size)
+{
+    return size >= BLOCK && (memcmp(data + MAGIC, "ustar", 5) == 0 || is_zero(data) ||
+                             (data[0] && checksum_fits(data)));
 }
 
 /* Appends at most n bytes, up to a 0. */

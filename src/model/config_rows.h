@@ -25,8 +25,8 @@ enum { QKV__MOST_SIZE = 16777216 };
      .help = help_}
 /* A token id; -1: none. */
 #define TOKEN_ROW(key_, member, initial_, help_)                                               \
-    {.key = key_, .type = QKV_OPT_INT, .min = -1, .max = QKV__MOST_SIZE - 1, FIELD(member),    \
-     .initial = initial_, .help = help_}
+    {.key = key_, .type = QKV_OPT_INT, .flags = QKV_OPT_NULL, .min = -1,                       \
+     .max = QKV__MOST_SIZE - 1, FIELD(member), .initial = initial_, .help = help_}
 /* What qkv__init_range makes of it is written back. */
 #define INIT_ROW(key_, member, rule)                                                           \
     REAL_ROW(key_, member, 10, "0", "deviation of initial weights; 0: " rule)

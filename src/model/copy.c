@@ -1,7 +1,9 @@
 /* copy.c - the parameters of one model that another has too. */
+#include <math.h>
 #include <string.h>
 
 #include "model/model.h"
+#include "qkv/ops.h"
 #include "tensor/param.h"
 
 typedef struct {
@@ -15,12 +17,42 @@ static bool has_values(const qkv_row *row)
     return row->kind == QKV_ROW_PARAM || row->kind == QKV_ROW_FIXED;
 }
 
-/* (1, places + 1, width): the first row is that of a token which a table of (1, places, width) does
- * not know. */
-static bool has_first(const qkv_row *from, const qkv_row *to)
+/* A table of positions, (1, first + side^2, width): first is 1 where a token that is no place comes
+ * before the places, else 0. Only one of the two can be. */
+typedef struct {
+    size_t first, side, width;
+} places;
+
+static bool is_places(const qkv_row *row, places *out)
 {
-    return from->ndim == 3 && from->shape[0] == 1 && to->shape[0] == 1 &&
-           from->shape[1] == to->shape[1] + 1 && from->shape[2] == to->shape[2];
+    if (row->ndim != 3 || row->shape[0] != 1)
+        return false;
+    size_t n = row->shape[1], side = (size_t)(sqrt((double)n) + 0.5);
+    bool whole = side * side == n;
+    if (!whole)
+        side = (size_t)(sqrt((double)(n - 1)) + 0.5);
+    *out = (places){!whole, side, row->shape[2]};
+    return whole || side * side + 1 == n;
+}
+
+/* The places of one grid for another, as for pictures of another size. */
+static void copy_places(qkv_context *ctx, const qkv_row *to, const places *t, const qkv_row *from,
+                        const places *f)
+{
+    qkv_real *out = qkv_param_data(to->param) + to->offset + t->first * t->width;
+    qkv_real *in = qkv_param_data(from->param) + from->offset;
+    size_t shape[] = {f->first + f->side * f->side, f->width}, n = t->side * t->side * t->width;
+    qkv_tape *tape;
+    if (qkv_tape_create(&tape, ctx))
+        return;
+    const qkv_real *table = qkv_data(
+        tape, qkv_interpolate_positions(tape, qkv_tensor_from(tape, in, 2, shape), QKV_BICUBIC,
+                                        f->first, f->side, f->side, t->side, t->side));
+    if (table)
+        memcpy(out, table + f->first * f->width, n * sizeof *out);
+    if (table && t->first && f->first)
+        memcpy(out - t->width, in, t->width * sizeof *out);
+    qkv_tape_destroy(tape);
 }
 
 /* Copies the row when it is the wanted one. */
@@ -28,15 +60,18 @@ static qkv_status offer(void *user, const qkv_row *row)
 {
     copying *c = user;
     const qkv_row *to = c->wanted;
+    places a, b;
     if (!has_values(row) || row->ndim != to->ndim || strcmp(row->name, to->name) != 0 ||
         memcmp(row->perm, to->perm, (size_t)row->ndim * sizeof *row->perm) != 0)
         return QKV_OK;
-    bool first = has_first(row, to);
-    if (!first && memcmp(row->shape, to->shape, (size_t)row->ndim * sizeof *row->shape) != 0)
+    bool same = memcmp(row->shape, to->shape, (size_t)row->ndim * sizeof *row->shape) == 0;
+    if (!same && !(is_places(to, &a) && is_places(row, &b) && a.width == b.width))
         return QKV_OK;
-    memcpy(qkv_param_data(to->param) + to->offset,
-           qkv_param_data(row->param) + row->offset + (first ? row->shape[2] : 0),
-           qkv_row_count(to) * sizeof(qkv_real));
+    if (same)
+        memcpy(qkv_param_data(to->param) + to->offset, qkv_param_data(row->param) + row->offset,
+               qkv_row_count(to) * sizeof(qkv_real));
+    else
+        copy_places(qkv_model_context(c->from), to, &a, row, &b);
     qkv_param_touch(to->param);
     c->copied++;
     return QKV_OK;

@@ -48,8 +48,11 @@ static qkv_status check(const qkv_model *base, qkv_dense_config *c)
             return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: num_channels: %d expected (lightness, "
                              "a, b, whether they are known), found %zu", name,
                              (int)QKV_COLORIZER_INPUTS, c->trunk.channels);
-        if (!c->cell)
+        bool given = c->cell;
+        if (!given)
             c->cell = c->trunk.image < CELLS ? 1 : c->trunk.image / CELLS;
+        while (!given && c->trunk.image % c->cell)
+            c->cell--;
         if (c->trunk.image % c->cell)
             return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: hint_size %zu does not divide "
                              "image_size %zu", name, c->cell, c->trunk.image);

@@ -97,7 +97,7 @@ static qkv_status make(qkv_model *base)
     return status ? status : make_decoder(m);
 }
 
-/* The decoder's, without the trunk. */
+/* The trunk's and the decoder's blocks'. */
 static double numbers(const qkv_model_type *type, const void *config)
 {
     const qkv_mae_config *c = config;
@@ -211,6 +211,9 @@ qkv_tensor *qkv_mae_encode(qkv_model *base, qkv_tape *t, qkv_tensor *pixels,
     x = qkv__patches_place(&m->trunk, t, x, qkv_dim(pixels, 1) / patch, qkv_dim(pixels, 2) / patch);
     if (!masks_fit(m, t, x, masks))
         return NULL;
+    if (qkv_dim(x, 1) != masks->patches)
+        return qkv__op_fail(t, "masks", "masks of %zu patches do not fit %s", masks->patches,
+                            qkv__shape_text(t, x));
     x = pick(t, x, patch_rows(t, masks, 0, masks->kept, masks->patches, 0));
     return qkv__patches_encode(&m->trunk, t, qkv__patches_begin(&m->trunk, t, x));
 }

@@ -106,7 +106,7 @@ static void sum_up(const judging *j, size_t count, size_t codes, qkv_codes_score
             entropy -= (double)j->met[k] / all * log2((double)j->met[k] / all);
     out->perplexity = exp2(entropy);
     out->loss = j->unlike / n;
-    out->psnr = 10 * log10(255.0 * 255.0 * n * (double)j->each / j->squares);
+    out->psnr = qkv_psnr(j->squares, n * (double)j->each);
     out->ssim = j->ssim / n;
     out->pictures = count;
 }

@@ -7,11 +7,11 @@
 
 #include "base/base.h"
 #include "qkv/color.h"
+#include "qkv/score.h"
 #include "qkv/tokens.h"
 
 enum { IN = QKV_COLORIZER_INPUTS, EVAL_PICTURES = 64 };
 static const double AB = 110; /* numbers of a and b are over this */
-static const double PEAK = 255;
 
 #define FIELD(member) .offset = offsetof(qkv_colorize_options, member)
 static const qkv_option rows[] = {
@@ -177,9 +177,6 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
                     in + i * pixels * IN, ab + i * pixels * 2);
     if (part->data_seconds)
         *part->data_seconds += qkv__now() - begun;
-    qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
-                        .samples = B};
-    qkv_tape_randomness(t, &r);
     y = qkv_huber_loss(t, qkv_dense_forward(s->model, t, x), y, s->o.huber);
     return B == part->total ? y : qkv_scale(t, y, (double)B / (double)part->total);
 }
@@ -280,11 +277,6 @@ static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const judged *j, size_t
     return ab ? QKV_OK : qkv_tape_status(t);
 }
 
-static double decibels(double squares, double n)
-{
-    return 10 * log10(PEAK * PEAK * n / fmax(squares, 1e-9));
-}
-
 static qkv_status check_pictures(const qkv_model *m, const qkv_pixels *p, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
@@ -324,8 +316,8 @@ qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pi
     qkv__free(ctx, j.in);
     qkv__free(ctx, j.lab);
     double n = 2 * (double)(j.count * pixels);
-    *out = (qkv_colorize_score){decibels(sum.none, n), decibels(sum.hints, n),
-                                decibels(sum.mean, n), decibels(sum.nearest, n), j.count};
+    *out = (qkv_colorize_score){qkv_psnr(sum.none, n), qkv_psnr(sum.hints, n),
+                                qkv_psnr(sum.mean, n), qkv_psnr(sum.nearest, n), j.count};
     return status;
 }
 

@@ -196,6 +196,9 @@ qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels 
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
     qkv_status status = check(model, train, "training", true);
+    if (!status && qkv_pixels_classes(train) != config_of(model)->classes)
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "the training pictures have %zu classes, the model "
+                           "%zu", qkv_pixels_classes(train), config_of(model)->classes);
     if (!status && valid)
         status = check(model, valid, "held-out", true);
     if (status)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "qkv/score.h"
 
 enum { EVAL_BATCH = 32, GREY = 128 };
 static const uint64_t EVAL_SEED = 0x68696464656E0ull; /* all models are asked the same patches */
@@ -18,7 +19,7 @@ typedef struct {
 typedef struct {
     qkv_context *ctx;
     qkv_model *model;
-    const qkv_pixels *train, *valid;
+    const qkv_pixels *valid;
     qkv_batches *batches;
     int32_t *order; /* (room, patches) of the part at hand */
     size_t room;
@@ -82,9 +83,6 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
         return NULL;
     if (part->data_seconds)
         *part->data_seconds += qkv__now() - begun;
-    qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
-                        .samples = part->count};
-    qkv_tape_randomness(t, &r);
     qkv_mae_masks masks = {part->count, patches(&g),
                            qkv_mae_kept(patches(&g), config_of(s->model)->mask_ratio), s->order};
     qkv_tensor *y = qkv_mae_decode(s->model, t, qkv_mae_encode(s->model, t, x, &masks), &masks);
@@ -255,11 +253,6 @@ static qkv_status judge_batch(judge *j, size_t begin, size_t n, size_t count)
     return status;
 }
 
-static double decibels(double squares, double values)
-{
-    return -10 * log10(squares / values / (255.0 * 255.0));
-}
-
 static qkv_status judge_all(judge *j, size_t limit, qkv_reconstruct_score *out)
 {
     size_t n = qkv_pixels_count(j->pixels), count = limit && limit < n ? limit : n;
@@ -270,8 +263,8 @@ static qkv_status judge_all(judge *j, size_t limit, qkv_reconstruct_score *out)
         return status;
     double values = (double)(count * (patches(&j->g) - j->kept) * numbers(&j->g));
     *out = (qkv_reconstruct_score){
-        .psnr = decibels(j->error[MODEL], values), .loss = j->loss / (double)count,
-        .mean = decibels(j->error[MEAN], values), .nearest = decibels(j->error[NEAREST], values),
+        .psnr = qkv_psnr(j->error[MODEL], values), .loss = j->loss / (double)count,
+        .mean = qkv_psnr(j->error[MEAN], values), .nearest = qkv_psnr(j->error[NEAREST], values),
         .pictures = count};
     return QKV_OK;
 }
@@ -454,7 +447,7 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
     reconstruct *s = qkv__calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
-    *s = (reconstruct){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed};
+    *s = (reconstruct){.ctx = ctx, .model = model, .valid = valid, .seed = seed};
     const qkv_picture_format *f = qkv_model_pictures(model);
     qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed};
     if (augment)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "data/augment.h"
 
 enum { EVAL_PICTURES = 32, RGB = 3 };
 
@@ -43,25 +44,12 @@ static const qkv_picture_format *format_of(const qkv_model *m)
 }
 
 /* What the model gets for a byte of each channel. */
-typedef struct {
-    qkv_real of[RGB][256];
-} values;
-
-static values values_of(const qkv_model *m)
+static qkv__values values_of(const qkv_model *m)
 {
     const qkv_picture_format *f = format_of(m);
-    values v;
-    for (size_t c = 0; c < RGB; c++)
-        for (size_t i = 0; i < 256; i++)
-            v.of[c][i] = (qkv_real)(((double)i / 255 - f->mean[c]) / f->std[c]);
+    qkv__values v;
+    qkv__values_make(&v, f->mean, f->std);
     return v;
-}
-
-static void put_values(qkv_real *out, const values *v, const uint8_t *rgb, size_t pixels)
-{
-    for (size_t i = 0; i < pixels * RGB; i += RGB)
-        for (size_t c = 0; c < RGB; c++)
-            out[i + c] = v->of[c][rgb[i + c]];
 }
 
 /* ---- training ---------------------------------------------------------------------------- */
@@ -78,17 +66,14 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     uint64_t first = part->step * part->total + part->first;
     if (!x || qkv_batches_bytes(s->batches, first, B, &rgb, &targets, NULL))
         return NULL;
-    const values v = values_of(s->model);
+    const qkv__values v = values_of(s->model);
     qkv_real *room = qkv_tensor_fill(x);
     int threads = qkv_context_threads(s->ctx);
 #pragma omp parallel for num_threads(threads) default(none) shared(v, B, pixels, room, rgb)
     for (size_t i = 0; i < B; i++)
-        put_values(room + i * pixels * RGB, &v, rgb + i * pixels * RGB, pixels);
+        qkv__values_put(room + i * pixels * RGB, rgb + i * pixels * RGB, pixels * RGB, RGB, &v);
     if (part->data_seconds)
         *part->data_seconds += qkv__now() - begun;
-    qkv_randomness r = {.seed = s->seed, .step = part->step, .first_sample = part->first,
-                        .samples = B};
-    qkv_tape_randomness(t, &r);
     qkv_cross_entropy_options o = {.smoothing = s->smoothing, .has_ignore = true,
                                    .ignore = QKV_BEYOND,
                                    .normalizer = (double)(part->total * pixels)};
@@ -138,11 +123,12 @@ static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data 
                               size_t done, size_t B, size_t count)
 {
     size_t side = side_of(m), pixels = side * side, shape[] = {B, side, side, RGB};
-    const values v = values_of(m);
+    const qkv__values v = values_of(m);
     for (size_t i = 0; i < B; i++) {
         size_t at = (done + i) * qkv_pixels_count(data->images) / count;
         const uint8_t *classes = qkv_pixels_data(data->classes, at);
-        put_values(j->x + i * pixels * RGB, &v, qkv_pixels_data(data->images, at), pixels);
+        qkv__values_put(j->x + i * pixels * RGB, qkv_pixels_data(data->images, at), pixels * RGB,
+                        RGB, &v);
         for (size_t k = 0; k < pixels; k++)
             j->truth[i * pixels + k] = classes[k];
     }
@@ -173,11 +159,14 @@ static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
     if (qkv_model_type_of(m) != &qkv_segmenter_type)
         return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not tell pixels' classes",
                          qkv_model_type_name(qkv_model_type_of(m)));
+    const qkv_dense_config *c = qkv_model_config(m);
+    if (c->outputs > QKV_MASK_CLASSES)
+        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%zu classes: masks tell up to %d", c->outputs,
+                         (int)QKV_MASK_CLASSES);
     qkv_status status = check_set(m, data->images, RGB, "pictures");
     if (!status)
         status = check_set(m, data->classes, 1, "masks");
     size_t count = qkv_pixels_count(data->images), side = side_of(m);
-    const qkv_dense_config *c = qkv_model_config(m);
     if (!status && qkv_pixels_count(data->classes) != count)
         return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu pictures and %zu masks", count,
                          qkv_pixels_count(data->classes));
@@ -279,9 +268,9 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *x = guess ? qkv_tensor_from(t, NULL, 4, shape) : NULL;
-    const values v = values_of(m);
+    const qkv__values v = values_of(m);
     if (x)
-        put_values(qkv_tensor_fill(x), &v, small.data, side * side);
+        qkv__values_put(qkv_tensor_fill(x), small.data, side * side * RGB, RGB, &v);
     const qkv_real *logits = x ? qkv_data(t, qkv_dense_forward(m, t, x)) : NULL;
     if (logits)
         largest(guess, logits, side * side, c->outputs);

@@ -66,6 +66,11 @@ head -c 1000 set.tar >cut.tar
 (head -c 148 set.tar && printf '000000' && tail -c +155 set.tar) >sum.tar
 ln -s "$out/set/a/0.png" none/0.txt
 tar -cf links.tar none
+tar -cf empty.tar -T /dev/null
+gzip -c set.tar >set.tar.gz
+printf 'PK\003\004' >set.zip
+mkdir -p deep/part
+cp -r set/a set/b deep/part
 # Masks.
 cp masks/0.png small/0.png
 cp "$images/grey.jpg" odd/0.png
@@ -107,6 +112,13 @@ no class of the model|eval mask --images set/a/0.png --masks grey
 cut.idx|eval mask --images set --masks cut.idx
 nothing.png: neither|classify label nothing.png
 cut.png: the file is cut short|classify label cut.png
+empty.tar: no PNG or JPEG pictures|train classify --data empty.tar FAST
+an archive is read when it is a plain tar|train classify --data set.tar.gz FAST
+set.zip: a folder, a tar archive|train classify --data set.zip FAST
+real.idx: bytes (type 8)|train classify --data real.idx FAST
+deep/part/a is deeper|train classify --data deep FAST
+2--out: pictures are written as PNG|colorize color set/a/0.png --out new.jpg
+2--parts: at most the batch|train colorize --images set FAST --parts 3
 found 30000 x 30000|segment mask giant.png --out new.png
 TABLE
 } >table

@@ -182,6 +182,10 @@ static void test_bad_masks(void **state)
     refuses(1, "both expected",
             "train segment --images images --masks masks --valid images --steps 2 --out m");
     draw("masks/05.png", 5, SIDE, true);
+    refuses(1, "num_labels: 2 expected",
+            "train segment --images images --masks masks --steps 2 --out m --set num_labels=9");
+    refuses(1, "num_channels: 3 expected",
+            "train segment --images images --masks masks --steps 2 --out m --set num_channels=1");
     refuses(1, "cannot be cut into patches of 3",
             "train segment --images images --masks masks --steps 2 --out m --set patch_size=3");
 }
@@ -224,6 +228,17 @@ static void test_colorize(void **state)
     qkv_image_free(&a, ctx);
     works("colorize m large.png --attention 20,30 --out c.png");
     assert_non_null(strstr(output, " of the patch at "));
+    works("train colorize --images images --valid-last 8 --split last --model nano --batch 8"
+          " --steps 1 --set image_size=8 --set mean_a=3 --out small");
+    qkv_model *small;
+    assert_int_equal(qkv_hub_load(&small, ctx, in(folder, "small")), QKV_OK);
+    const qkv_dense_config *config = qkv_model_config(small);
+    assert_true(config->trunk.image == 8 && config->mean_a == 3 && config->mean_b != 0);
+    qkv_model_destroy(small);
+    refuses(1, "num_channels: 4 expected",
+            "train colorize --images images --steps 1 --set num_channels=3 --out n");
+    refuses(1, "one of them expected",
+            "train colorize --images images --steps 1 --set image_size=8 --size 16 --out n");
     refuses(1, "x,y,#rrggbb expected", "colorize m large.png --hint 1,2,red --out d.png");
     refuses(1, "x,y,#rrggbb expected", "colorize m large.png --hint 1,#ff0000 --out d.png");
     refuses(1, "48 x 48", "colorize m large.png --hint 48,2,#ff0000 --out d.png");

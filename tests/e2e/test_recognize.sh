@@ -76,6 +76,19 @@ above "$(field accuracy answer)" 0.6 || fail "vit: accuracy: $(cat answer)"
     --valid-last 60 --out w >answer 2>notes || fail "train --init: $(cat notes)"
 "$QKV" eval w >answer || fail "eval of the tuned one"
 
+# Classes are held out alike, although one picture has none.
+mkdir -p stray/cat stray/dog
+for i in 1 2 3 4; do
+    cp "$pictures/grey.jpg" stray/cat/$i.jpg
+    cp "$pictures/print.jpg" stray/dog/$i.jpg
+done
+cp "$pictures/grey.jpg" stray/0.jpg
+"$QKV" train classify --data stray --size 16 --valid-last 2 --threads 1 --steps 1 --batch 2 \
+    --out s >answer 2>notes || fail "train with a stray picture: $(cat notes)"
+grep -q '^1 of 9 pictures have no class' notes || fail "the stray picture: $(cat notes)"
+tr '\0' '\n' <s/train/valid.pixels | grep -a -o 'stray/[a-z]*' | sort -u >held
+[ "$(wc -l <held)" -eq 2 ] || fail "held out: $(cat held)"
+
 # What cannot be.
 mkdir -p one/cat two/cat two/dog none broken/cat broken/dog
 cp "$pictures/grey.jpg" one/cat

@@ -51,6 +51,21 @@ static void train_step(const char *name, unsigned isa)
     close_fixture(&f);
 }
 
+/* Masks are about the patches of the pictures that the model learnt from. */
+static void test_larger(void **state)
+{
+    (void)state;
+    fixture f;
+    int32_t order[PICTURES * PATCHES];
+    open_fixture(&f, models[0], QKV_ISA_ALL);
+    qkv_mae_masks masks = masks_of(&f, order);
+    const qkv_mae_config *c = qkv_model_config(f.model);
+    const size_t shape[] = {PICTURES, 2 * c->trunk.image, c->trunk.image, c->trunk.channels};
+    assert_null(qkv_mae_encode(f.model, f.t, qkv_tensor_from(f.t, NULL, 4, shape), &masks));
+    assert_int_equal(qkv_tape_status(f.t), QKV_E_SHAPE);
+    close_fixture(&f);
+}
+
 static void run_all(unsigned isa)
 {
     for (int i = 0; i < MODELS; i++)
@@ -68,7 +83,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference), cmocka_unit_test(test_avx2), cmocka_unit_test(test_all),
-        cmocka_unit_test(test_saved_again),
+        cmocka_unit_test(test_saved_again), cmocka_unit_test(test_larger),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

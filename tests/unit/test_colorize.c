@@ -9,6 +9,7 @@
 #include "drawn.h"
 #include "qkv/color.h"
 #include "qkv/colorize.h"
+#include "qkv/hub.h"
 
 enum { SIDE = 16, C = 3, COUNT = 40 };
 
@@ -120,6 +121,33 @@ static void test_colored(void **state)
     qkv_model_destroy(m);
 }
 
+/* A 16th of 56 pixels would be 3, which does not divide them. */
+static void test_hint_size(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(56);
+    assert_int_equal(((const qkv_dense_config *)qkv_model_config(m))->cell, 2);
+    qkv_model_destroy(m);
+}
+
+/* Means below 0 are numbers, and no "none". */
+static void test_saved_means(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(SIDE), *again;
+    qkv_dense_config c = *(const qkv_dense_config *)qkv_model_config(m);
+    qkv_model_destroy(m);
+    c.mean_a = -2.5;
+    c.mean_b = -1;
+    m = made(&qkv_colorizer_type, &c);
+    assert_int_equal(qkv_hub_save(m, folder, NULL), QKV_OK);
+    assert_int_equal(qkv_hub_load(&again, ctx, folder), QKV_OK);
+    const qkv_dense_config *read = qkv_model_config(again);
+    assert_true(read->mean_a == -2.5 && read->mean_b == -1);
+    qkv_model_destroy(m);
+    qkv_model_destroy(again);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -147,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),         cmocka_unit_test(test_judged),
         cmocka_unit_test(test_hints_matter),  cmocka_unit_test(test_colored),
+        cmocka_unit_test(test_hint_size),     cmocka_unit_test(test_saved_means),
         cmocka_unit_test(test_refused),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);

@@ -290,6 +290,31 @@ static void check_parts(const qkv_held_out *s, size_t train, size_t valid)
     }
 }
 
+/* Folders need not come in the order of their names: "dog-toy/1.png" is before "dog/1.png". Nor has
+ * every picture a class. */
+static void test_split_folders(void **state)
+{
+    (void)state;
+    static const int32_t classes[] = {2, 2, 2, 2, -1, 0, 0, 0, 0, 1, 1, 1, 1, -1};
+    qkv_pixels_writer *w;
+    qkv_pixels *p;
+    qkv_held_out s;
+    static const uint8_t data[BYTES];
+    assert_int_equal(qkv_pixels_create(&w, ctx, NULL, H, W, C), QKV_OK);
+    for (size_t c = 0; c < 3; c++)
+        assert_int_equal(qkv_pixels_add_class(w, (char[]){(char)('a' + c), 0}), QKV_OK);
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        assert_int_equal(qkv_pixels_add(w, data, classes[i], "x"), QKV_OK);
+    assert_int_equal(qkv_pixels_finish(w, &p), QKV_OK);
+    assert_int_equal(qkv_pixels_split(&s, ctx, p, 3, QKV_SPLIT_AUTO, true), QKV_OK);
+    assert_int_equal(s.valid_count, 3);
+    assert_int_equal(s.valid[0], 3);
+    assert_int_equal(s.valid[1], 8);
+    assert_int_equal(s.valid[2], 12);
+    qkv_held_out_free(&s);
+    qkv_pixels_close(p);
+}
+
 static void test_split(void **state)
 {
     (void)state;
@@ -380,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_none_left),
         cmocka_unit_test(test_fit),
         cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_folders),
         cmocka_unit_test(test_stats),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);

@@ -124,6 +124,30 @@ static void test_copy_places(void **state)
     qkv_model_destroy(dense);
 }
 
+/* A model of larger pictures has the places of the smaller one, spread: what is alike everywhere
+ * stays so, and the first token's row comes as it is. */
+static void test_copy_larger(void **state)
+{
+    (void)state;
+    qkv_model *m = made_model(&qkv_vit_type);
+    qkv_vit_config c = *(const qkv_vit_config *)qkv_model_config(m);
+    c.trunk.image = 3 * SIDE;
+    qkv_model *large = made(&qkv_vit_type, &c);
+    qkv_param *from = qkv_params_find(qkv_model_params(m), "positions");
+    qkv_param *to = qkv_params_find(qkv_model_params(large), "positions");
+    size_t width = c.trunk.width;
+    for (size_t i = 0; i < qkv_param_count(from); i++)
+        qkv_param_data(from)[i] = (qkv_real)(i < width ? 9 + i : i % width);
+    assert_int_equal(qkv_param_count(to), (1 + 9 * (qkv_param_count(from) / width - 1)) * width);
+    assert_int_equal(qkv_model_copy(large, m), 4 + 2 * 16 + 2 + 2);
+    for (size_t i = 0; i < qkv_param_count(to); i++) {
+        double expected = (double)(i < width ? 9 + i : i % width);
+        assert_true(fabs((double)qkv_param_data(to)[i] - expected) < 1e-4 * (1 + expected));
+    }
+    qkv_model_destroy(m);
+    qkv_model_destroy(large);
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -135,6 +159,10 @@ static void test_refuses(void **state)
     assert_non_null(strstr(qkv_context_message(ctx), "cannot be cut into patches of 4"));
     assert_null(task.self);
     qkv_pixels_close(odd);
+    qkv_pixels *fewer = drawn(COUNT, SIDE, 1, CLASSES - 1, waves);
+    assert_int_equal(qkv_task_recognize(&task, m, fewer, NULL, NULL, 0), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "have 2 classes, the model 3"));
+    qkv_pixels_close(fewer);
     static const qkv_picture_format colour = {SIDE, SIDE, 3, false, 2, {0}, {1, 1, 1}};
     qkv_model_set_pictures(m, &colour);
     assert_int_equal(qkv_task_recognize(&task, m, p, NULL, NULL, 0),
@@ -148,7 +176,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts), cmocka_unit_test(test_judging), cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_copy_places), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_copy_places), cmocka_unit_test(test_copy_larger),
+        cmocka_unit_test(test_refuses),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }

@@ -296,6 +296,11 @@ static void test_refused(void **state)
     qkv_task task;
     assert_int_equal(qkv_task_segment(&task, m, &data, NULL, NULL, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "class 2"));
+    qkv_model *many = made_model(QKV_MASK_CLASSES + 1);
+    qkv_segment_score score;
+    assert_int_equal(qkv_segment_evaluate(many, tape, &data, 0, &score), QKV_E_UNSUPPORTED);
+    assert_non_null(strstr(qkv_context_message(ctx), "257 classes"));
+    qkv_model_destroy(many);
     assert_int_equal(qkv_task_segment(&task, m, &swapped, NULL, NULL, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "channels"));
     assert_null(task.self);
