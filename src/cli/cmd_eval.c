@@ -58,9 +58,10 @@ static const qkv_option rows[] = {
      .help = "BLEU counts words between blanks, as `qkv score bleu --tokenized`"},
     {.flag = "lines", .type = QKV_OPT_BOOL, FIELD(lines),
      .help = "of models that guess hidden words: each line of the file is a text"},
-    {.flag = "mask", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
+    {.flag = "mask", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 100,
      FIELD(mask), .initial = "-1", .value = "R",
-     .help = "of models that fill in pictures: share hidden; below 0: as in training"},
+     .help = "of models that fill in pictures: share hidden, 0.75 or 75 (per cent); below 0: as in "
+             "training"},
 };
 static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows};
 
@@ -136,6 +137,7 @@ static int run(cli *c, int argc, char **argv)
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
     e.dir = c->args.items[0];
+    e.mask = e.mask >= 1 ? e.mask / 100 : e.mask; /* per cent */
     qkv_measures m = {0};
     qkv_status status = qkv_hub_load(&e.model, c->ctx, e.dir);
     const judge *j = status ? NULL : find_judge(&e);

@@ -33,6 +33,8 @@ above "$(field psnr answer)" "$(field psnr_mean answer)" || fail "eval: $(cat an
 above "$(field psnr answer)" 16 || fail "eval: $(cat answer)"
 above "$(field psnr_nearest answer)" 8 || fail "eval: $(cat answer)"
 "$QKV" eval a --file $other --mask 0.98 --json >harder 2>notes || fail "eval: $(cat notes)"
+"$QKV" eval a --file $other --mask 98 --json >percent 2>notes || fail "eval: $(cat notes)"
+cmp harder percent || fail "98 per cent: $(cat percent)"
 above "$(field psnr answer)" "$(field psnr harder)" || fail "98 % is no harder: $(cat harder)"
 "$QKV" eval a >answer 2>notes || fail "eval of what was held out: $(cat notes)"
 grep -q '^pictures *32$' answer || fail "eval: $(cat answer)"
