@@ -43,7 +43,7 @@ typedef enum {
 typedef struct {
     qkv_train_kind kind;
     uint64_t step, steps;  /* updates done; planned (0: not known yet) */
-    double loss, lr, norm; /* of the last update */
+    double loss, lr, norm; /* of the last update; after an evaluation the smoothed loss */
     double seconds, left;  /* spent, `spent` included; estimated to remain (< 0: not known yet) */
     double units_per_s, gflops; /* recent */
     const qkv_measures *measures;

@@ -213,11 +213,13 @@ static void close_data(cli_job *base)
 }
 
 static const qkv_option_table *const lesson[] = {&cli_classify_table, &table, NULL};
+static const char *const decided[] = {"vocab_size", "max_position_embeddings",
+                                      "pad_token_id", "num_labels", NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
     .name = "classify", .takes = eval_takes_classify, .read = read_data, .write = write_data,
     .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson};
+    .lesson = lesson, .decided = decided};
 
 /* What --data names, looked for before options are read: they depend on it. "" for nothing. */
 static const char *data_of(int argc, char **argv)

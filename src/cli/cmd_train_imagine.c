@@ -104,6 +104,9 @@ static qkv_status load_model(job *j)
                          qkv_model_type_name(qkv_model_type_of(base->model)));
     if (j->p.labelled && !qkv_model_label_count(base->model))
         return qkv__fail(ctx, QKV_E_ARGUMENT, "--classes: %s knows none", base->o.init);
+    if (!j->p.labelled && qkv_model_label_count(base->model))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
+                         base->o.init);
     j->coders.prior = base->model;
     return cli_prior_fits(&j->coders, base->o.init);
 }
@@ -242,11 +245,12 @@ static void close_job(cli_job *base)
 }
 
 static const qkv_option_table *const lesson[] = {&table, NULL};
+static const char *const decided[] = {"vocab_size", "block_size", NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
     .name = "imagine", .takes = takes, .read = read_data, .write = write_data, .open = open_data,
     .begin = begin, .close = close_job, .fixed = fixed,
-    .lesson = lesson};
+    .lesson = lesson, .decided = decided};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -195,11 +195,12 @@ static qkv_status begin(cli_job *base)
     job *j = (job *)base;
     cli *c = base->c;
     size_t most = qkv_lm_positions(base->model), T = most;
-    if (base->o.init && qkv_options_given(c->options, "length"))
+    if (qkv_options_given(c->options, "length"))
         T = j->s.length;
     if (T > most)
         return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions "
-                         "of %s, found %zu", most, base->o.init, T);
+                         "of %s, found %zu", most, base->o.init ? base->o.init : base->o.out, T);
+    j->s.length = T; /* as the run will keep it */
     qkv_status status =
         qkv_task_lm(&base->task, base->model, j->train, j->valid, T, c->common.seed);
     bool valid = j->s.valid && qkv_tokens_count(j->train) > T; /* then that one is too short */
@@ -225,11 +226,13 @@ static void close_data(cli_job *base)
 }
 
 static const qkv_option_table *const lesson[] = {&table, NULL};
+static const char *const decided[] = {"vocab_size", "max_position_embeddings", "n_positions",
+                                      "bos_token_id", "eos_token_id", NULL};
 static const char *const fixed[] = {"layout", "positions", "model", NULL};
 static const cli_job_type job_type = {
     .name = "lm", .takes = qkv_model_is_lm, .read = read_data, .write = write_data,
     .open = open_data, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson};
+    .lesson = lesson, .decided = decided};
 
 /* The layout decides which table of fields --set reaches, so it is looked for first. */
 static const qkv_model_type *layout_of(int argc, char **argv)

@@ -118,11 +118,13 @@ static void close_data(cli_job *base)
 }
 
 static const qkv_option_table *const lesson[] = {&table, NULL};
+static const char *const decided[] = {"vocab_size",
+                                      "max_position_embeddings", "pad_token_id", NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
     .name = "mlm", .takes = eval_takes_mlm, .read = read_data, .write = write_data,
     .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson};
+    .lesson = lesson, .decided = decided};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -225,11 +225,13 @@ static void close_data(cli_job *base)
 }
 
 static const qkv_option_table *const lesson[] = {&table, NULL};
+static const char *const decided[] = {"vocab_size", "eos_token_id",
+                                      "pad_token_id", "decoder_start_token_id", NULL};
 static const char *const fixed[] = {"norm", "model", "separate", NULL};
 static const cli_job_type job_type = {
     .name = "translate", .takes = qkv_model_is_translator, .read = read_data, .write = write_data,
     .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson};
+    .lesson = lesson, .decided = decided};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -99,12 +99,24 @@ static qkv_status open_data(cli_job *j, const cli_job_type *type)
     return status ? status : open_records(j, CLI_JOB_VALID, false, type->fields, &j->valid);
 }
 
+static qkv_status check_decided(const cli_job *j, const cli_job_type *type)
+{
+    const char *const *key = type->decided;
+    for (; key && *key && !j->o.init; key++)
+        if (qkv_options_given(j->c->options, *key))
+            return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--set %s: it follows from the data and "
+                             "from other options", *key);
+    return QKV_OK;
+}
+
 /* Nothing is written before all that can be checked without writing is, and what was written is
  * removed again if the rest fails. */
 static qkv_status begin(cli_job *j, const cli_job_type *type)
 {
     bool existed = qkv__dir_exists(j->o.out);
-    qkv_status status = type->read(j);
+    qkv_status status = check_decided(j, type);
+    if (!status)
+        status = type->read(j);
     if (!status)
         status = cli_training_dir(j->c, j->o.out);
     if (status)

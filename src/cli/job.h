@@ -53,6 +53,8 @@ typedef struct {
     bool has_text;                   /* there is a tokenizer */
     const char *const *fixed;        /* flags without effect beside --init, but for those of a
                                     vocabulary; ends in NULL */
+    const char *const *decided; /* keys of the configuration that a new run has from its data and
+                                   from flags, so that --set may not; ends in NULL; NULL: none */
     const qkv_option_table *const *lesson; /* what decides how it is learnt, beside the loop's: a
                                               resumed run is told where it differs; 4 at most,
                                               NULL at the end; NULL: nothing */

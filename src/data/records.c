@@ -153,6 +153,10 @@ static qkv_status read_trailer(qkv_records *r, const char *name)
     if (!ends_rise(r, ids))
         return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: sequences that do not lie one after another",
                          name);
+    for (size_t i = 0; i < ids; i++)
+        if (r->ids[i] < 0)
+            return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: id %zu: 0 or more expected, found %d", name,
+                             i, (int)r->ids[i]);
     return QKV_OK;
 }
 

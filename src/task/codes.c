@@ -46,8 +46,20 @@ static const double RATIO_EPS = 1e-4, MOST_RATIO = 1e4; /* of the two gradients 
 
 /* ---- the codes ---------------------------------------------------------------------------- */
 
-/* Counts the codes of this batch: met becomes a running mean. Is it the first one? */
-static bool count_codes(codes_task *s, const int32_t *ids, size_t n, double decay)
+/* How much one vector weighs, and what came before, where a part of an update is a share of it: as
+ * many parts together weigh as much as the whole would. */
+typedef struct {
+    double decay, weight;
+} rule;
+
+static rule rule_of(const qkv_task_part *part, double decay)
+{
+    double share = (double)part->count / (double)part->total, kept = pow(decay, share);
+    return (rule){kept, (1 - kept) / share};
+}
+
+/* Counts the codes of this part: met becomes a running mean. Is it the first one? */
+static bool count_codes(codes_task *s, const int32_t *ids, size_t n, const rule *r)
 {
     qkv_param *usage = qkv_vqgan_usage(s->model);
     size_t K = qkv_param_dim(usage, 0);
@@ -55,17 +67,17 @@ static bool count_codes(codes_task *s, const int32_t *ids, size_t n, double deca
     bool first = true;
     for (size_t k = 0; k < K; k++) {
         first = first && met[k] == 0;
-        met[k] *= (qkv_real)decay;
+        met[k] *= (qkv_real)r->decay;
     }
     for (size_t i = 0; i < n && !first; i++)
-        met[ids[i]] += (qkv_real)(1 - decay);
+        met[ids[i]] += (qkv_real)r->weight;
     qkv_param_touch(usage);
     return first;
 }
 
 /* Each code met becomes sums over met, where both are running means: the code before it, moved by
- * (1 - decay) n / met towards the mean of its n vectors. False: out of memory. */
-static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n, double decay)
+ * weight n / met towards the mean of its n vectors. False: out of memory. */
+static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n, const rule *r)
 {
     qkv_param *table = qkv_vqgan_table(s->model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
@@ -80,7 +92,7 @@ static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t 
         for (size_t d = 0, at = (size_t)ids[i] * width; d < width; d++)
             s->moves[at + d] += z[i * width + d] - vectors[at + d];
     for (size_t i = 0; i < K * width; i++)
-        vectors[i] += (qkv_real)(1 - decay) * s->moves[i] /
+        vectors[i] += (qkv_real)r->weight * s->moves[i] /
                       (met[i / width] > 0 ? met[i / width] : 1);
     qkv_param_touch(table);
     return true;
@@ -118,10 +130,12 @@ static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_t
         return ids;
     const qkv_real *x = qkv_data(t, z);
     size_t n = qkv_count(ids);
-    bool first = count_codes(s, qkv_data_ids(ids), n, decay);
-    if (o->decay > 0 && !first && !follow(s, x, qkv_data_ids(ids), n, decay))
+    const rule r = rule_of(part, decay);
+    bool first = count_codes(s, qkv_data_ids(ids), n, &r);
+    bool last = part->first + part->count == part->total;
+    if (o->decay > 0 && !first && !follow(s, x, qkv_data_ids(ids), n, &r))
         return NULL;
-    bool moved = (first || o->revive) && revive(s, x, n, part->step, decay);
+    bool moved = (first || (o->revive && last)) && revive(s, x, n, part->step, decay);
     return moved ? qkv_vqgan_codes(s->model, t, z) : ids;
 }
 

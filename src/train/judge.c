@@ -97,6 +97,8 @@ qkv_status qkv__judge(qkv__loop *l)
         status = measure(l, l->eval_units, &m);
     if (!status && m.count)
         best = is_best(l, &m);
+    if (!status && best)
+        status = qkv__check_finite(l);
     if (!status && best) {
         l->best_step = l->step;
         if (l->dir)

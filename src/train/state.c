@@ -138,7 +138,8 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
         status = qkv__json_get_bool(&j, "finished", &l->finished);
     if (!status && !l->finished)
         status = qkv__settings_compare(l, &j);
-    l->eval_units = (size_t)eval_units;
+    if (!l->o.steps) /* what a time budget allowed */
+        l->eval_units = (size_t)eval_units;
     qkv__json_free(&j);
     return status;
 }

@@ -53,6 +53,7 @@ cmp -s "$out/text" "$out/filed" || fail "--file is not --prompt"
 # A line a token, the likeliest first.
 q generate "$out/m" --prompt 'The ' --tokens 4 --show-next 3 >"$out/next"
 [ "$(wc -l <"$out/next")" -eq 4 ] || fail "--show-next: $(cat "$out/next")"
+"$QKV" generate "$out/m" --prompt "The " --show-next 3 --json 2>"$out/err" && fail "both printed"
 [ "$(head -1 "$out/next" | grep -o '%' | wc -l)" -eq 3 ] || fail "--show-next 3: $(cat "$out/next")"
 refused "no tokens" generate "$out/m" --prompt '' --tokens 4
 

@@ -109,6 +109,8 @@ cp prior/config.json prior/model.safetensors alone
         --out new --quiet
     refused 1 'multiples of 2 expected' train imagine $run --size 15 --out new --quiet
     refused 1 'no codes for pictures' train imagine $run --vqgan prior --out new --quiet
+    refused 1 '--classes expected: what prior makes' train imagine $run --init prior --out new \
+        --quiet
     refused 1 'after 1 tokens expected' train imagine $run --init d --out new --quiet
     refused 2 'pkeep' train imagine $run --pkeep 0 --out new
 }

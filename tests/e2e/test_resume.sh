@@ -173,6 +173,17 @@ if ! grep -q 'note: --batch is 3, was 2' "$out/errors" ||
     failed=1
 fi
 
+# Resumed without --length, it goes on with the length that it had, and nothing is told.
+# shellcheck disable=SC2086
+start "$out/short" $plain
+kill -s TERM "$pid"
+wait "$pid"
+# shellcheck disable=SC2086 # no --length
+"$QKV" $(echo "$common" | sed 's/--length 16//') --out "$out/short" --resume $plain \
+    2>"$out/errors" || { cat "$out/errors"; failed=1; }
+grep '^note:' "$out/errors" && failed=1
+same "resumed without its length" "$out/short"
+
 # Two runs in one folder: the second is refused.
 # shellcheck disable=SC2086
 start "$out/two" $plain --batch 64

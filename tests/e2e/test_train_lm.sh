@@ -71,6 +71,9 @@ grep -q '^--model has no effect' notes || fail "--model beside --init: $(cat not
 train --init a --steps 5 --length 8 --out shorter || fail "--init --length: $(cat notes)"
 cmp a/tokenizer.json b/tokenizer.json || failed=1
 cmp a/config.json b/config.json || failed=1
+train --steps 1 --set vocab_size=300 --out wider && fail "--set vocab_size is not refused"
+grep -q '^qkv: --set vocab_size: it follows from the data' notes || fail "$(cat notes)"
+
 # What --set says then stands in place of what the run had; a size that the weights lack is refused.
 train --init a --steps 1 --set resid_pdrop=0.25 --out dropped || fail "--init --set: $(cat notes)"
 grep -q '"resid_pdrop": 0.25' dropped/config.json || fail "$(grep pdrop dropped/config.json)"

@@ -18,8 +18,11 @@ static qkv_status read_records(qkv_context *ctx, const char *path)
         for (size_t i = 0; i < qkv_records_count(r); i++) {
             const int32_t *ids;
             size_t n = qkv_records_get(r, i, f, &ids);
-            while (n--)
+            while (n--) {
+                if (ids[n] < 0)
+                    abort();
                 sum += (uint64_t)ids[n];
+            }
         }
     }
     if (sum == UINT64_MAX) /* or else nobody needs the sum */

@@ -98,6 +98,39 @@ static void test_followed(void **state)
     close_setting(&s);
 }
 
+/* How often codes have been met in all, after an update done in so many parts. */
+static double met_after(size_t parts)
+{
+    setting s;
+    double sum = 0;
+    open_setting(&s);
+    s.o.decay = 0.9;
+    s.o.adversarial = 0;
+    start(&s);
+    qkv_param *usage = qkv_vqgan_usage(s.model);
+    for (size_t k = 0; k < CODES; k++)
+        qkv_param_data(usage)[k] = 1;
+    for (size_t i = 0; i < parts; i++) {
+        const qkv_task_part part = {.first = i * COUNT / parts, .count = COUNT / parts,
+                                    .total = COUNT};
+        qkv_tape_reset(tape);
+        qkv_tape_mode(tape, true, true);
+        assert_non_null(s.task.type->loss(s.task.self, tape, &part));
+    }
+    for (size_t k = 0; k < CODES; k++)
+        sum += (double)qkv_param_data(usage)[k];
+    close_setting(&s);
+    return sum;
+}
+
+static void test_in_parts(void **state)
+{
+    (void)state;
+    double whole = met_after(1);
+    assert_true(fabs(met_after(2) - whole) < 1e-4 * whole);
+    assert_true(fabs(met_after(COUNT) - whole) < 1e-4 * whole);
+}
+
 /* The discriminator's phase decodes anew, but neither counts codes nor moves them. */
 static void test_left_alone(void **state)
 {
@@ -121,7 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_revived), cmocka_unit_test(test_followed),
-        cmocka_unit_test(test_left_alone),
+        cmocka_unit_test(test_in_parts), cmocka_unit_test(test_left_alone),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);
 }
