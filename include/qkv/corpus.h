@@ -38,7 +38,7 @@ typedef struct {
     const char *label; /* NULL: there is no more line */
     size_t label_len;
     qkv_text_pair pair;
-    size_t line; /* its number in the part, from 1 */
+    size_t line; /* its number in the file, from 1 */
 } qkv_labelled_text;
 
 /* Reads a part line by line; empty lines are passed over. All lines are UTF-8 and have as many

@@ -14,6 +14,7 @@ typedef struct {
     const char *data;
     size_t len;
     const char *name; /* the file's, for the sentence when it cannot be encoded; may be NULL */
+    size_t before;    /* lines of that file before this stretch, for the same sentence */
 } qkv_text_part;
 
 /* Encodes the parts one after another, with the tokenizer's end-of-text token (if it has one)

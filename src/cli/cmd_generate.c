@@ -185,6 +185,8 @@ static int run(cli *c, int argc, char **argv)
         return CLI_USAGE;
     if (j.s.show_next && c->common.json)
         return cli_usage(c, "--json and --show-next: one of them expected, found both");
+    if (j.s.file && qkv_options_given(c->options, "prompt"))
+        return cli_usage(c, "--prompt and --file: one of them expected, found both");
     cli_catch_signals();
     int code = open_all(&j, c->args.items[0]) ? cli_error(c) : CLI_DONE;
     for (size_t i = 0; i < j.s.count && code == CLI_DONE && !cli_stopped(); i++)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/texts.h"
 #include "io/file.h"
 #include "qkv/tokenizer.h"
 
@@ -46,12 +47,9 @@ static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv__json_out *w, const ch
 {
     qkv_status status = QKV_OK;
     qkv__json_begin_array(w, "ids");
-    for (size_t at = 0; at < size && !status;) {
-        const char *end = memchr(text + at, '\n', size - at);
-        size_t len = end ? (size_t)(end - text) - at : size - at;
-        status = put(c, t, w, NULL, text + at, len);
-        at += len + 1;
-    }
+    const char *at = text;
+    for (cli_line line; !status && cli_next_line(&at, text + size, &line);)
+        status = put(c, t, w, NULL, line.data, line.len);
     qkv__json_end_array(w);
     return status;
 }

@@ -76,8 +76,9 @@ static qkv_status list_texts(job *j, qkv_text_part *parts, size_t *count)
         qkv_labelled_begin(&r, j->base.c->ctx, part);
         while (!(status = qkv_labelled_next(&r, &x)) && x.label) {
             if (parts) {
-                parts[*count] = (qkv_text_part){x.pair.text, x.pair.len, part->name};
-                parts[*count + 1] = (qkv_text_part){x.pair.second, x.pair.second_len, part->name};
+                parts[*count] = (qkv_text_part){x.pair.text, x.pair.len, part->name, 0};
+                parts[*count + 1] = (qkv_text_part){x.pair.second, x.pair.second_len, part->name,
+                                                    0};
             }
             *count += x.pair.second ? 2 : 1;
         }

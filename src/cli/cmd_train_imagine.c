@@ -124,9 +124,6 @@ static qkv_status read_data(cli_job *base)
     if (!status)
         status = cli_picture_read(&j->p, j->coders.columns * j->coders.factor, j->coders.colors,
                                   NULL);
-    if (!status && j->s.classes && qkv_pixels_classes(j->p.all.images) < 2)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "--classes: %s: pictures in two folders at "
-                           "least expected", j->p.s.images);
     if (!status)
         status = base->o.init ? load_model(j) : make_model(j);
     return status;

@@ -64,7 +64,7 @@ static void cut_end(job *j, size_t bytes)
         keep++; /* not within a character */
     if (keep < cut->len)
         j->valid_parts[j->valid_count++] =
-            (qkv_text_part){cut->data + keep, cut->len - keep, cut->name};
+            (qkv_text_part){cut->data + keep, cut->len - keep, cut->name, 0};
     cut->len = keep;
     for (size_t n = i; n < j->train_count; n++)
         j->valid_parts[j->valid_count++] = parts[n];

@@ -149,6 +149,8 @@ static qkv_status read_all(job *j)
     qkv__str_init(&text, ctx);
     for (;;) {
         ssize_t len = cli_stopped() ? -1 : getline(&line, &room, j->in);
+        if (len >= 2 && line[len - 2] == '\r' && line[len - 1] == '\n')
+            line[--len - 1] = '\n';
         if (len >= 0) {
             qkv__str_add(&text, line, (size_t)len);
             lines++;

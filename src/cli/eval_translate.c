@@ -70,7 +70,8 @@ static qkv_text_part side(const judge *j, int which)
 {
     if (j->e->source)
         return j->pairs.text[which].parts[0];
-    return (qkv_text_part){j->text[which].data, j->text[which].len, "held-out text"};
+    return (qkv_text_part){j->text[which].data, j->text[which].len, "held-out text",
+                           0};
 }
 
 /* ---- translations ------------------------------------------------------------------------- */
@@ -116,7 +117,7 @@ static qkv_status compare(judge *j, qkv_measures *out)
 {
     qkv_context *ctx = j->e->c->ctx;
     const qkv_bleu_options o = {.tokenized = j->e->tokenized};
-    qkv_text_part found = {j->found.data, j->found.len, "the translations"};
+    qkv_text_part found = {j->found.data, j->found.len, "the translations", 0};
     qkv_text_part target = side(j, CLI_TARGET);
     qkv_bleu_score bleu;
     qkv_chrf_score chrf;

@@ -126,6 +126,10 @@ qkv_status cli_picture_split(cli_picture_job *p)
     const qkv_pixels *all = p->all.images;
     size_t held = 0, count = qkv_pixels_count(all);
     p->split.ctx = c->ctx;
+    if (p->labelled && qkv_pixels_classes(all) < 2)
+        return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, or an "
+                         "idx file's labels beside it) expected to learn from, found fewer",
+                         s->images);
     qkv_status status =
         s->valid ? QKV_OK : cli_held_out(c, s->valid_last, count, "pictures", &held);
     if (status)

@@ -5,6 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The file's text, without the mark that it is UTF-8 (a "BOM"), where it begins with one. */
+static qkv_text_part part_of(const qkv__map *m, const char *name)
+{
+    const char *text = (const char *)m->data;
+    size_t mark = m->size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    return (qkv_text_part){.data = text + mark, .len = m->size - mark, .name = name};
+}
+
 qkv_status cli_texts_open(cli_texts *x, qkv_context *ctx, const qkv_strings *paths)
 {
     *x = (cli_texts){.ctx = ctx};
@@ -14,13 +22,13 @@ qkv_status cli_texts_open(cli_texts *x, qkv_context *ctx, const qkv_strings *pat
     for (size_t i = 0; i < paths->count && !status; i++) {
         qkv__map *m = &x->maps[i];
         status = qkv__map_open(m, ctx, paths->items[i]);
-        if (!status && m->size == 0) {
+        if (!status)
+            x->parts[x->count] = part_of(m, paths->items[i]);
+        if (!status && x->parts[x->count].len == 0) {
             status = qkv__fail(ctx, QKV_E_FORMAT, "%s: the file is empty", paths->items[i]);
             qkv__map_close(m);
         }
-        if (!status)
-            x->parts[x->count++] = (qkv_text_part){(const char *)m->data, m->size,
-                                                   paths->items[i]};
+        x->count += !status;
     }
     if (status)
         cli_texts_close(x);
@@ -97,7 +105,7 @@ size_t cli_cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text
         cli_line line;
         for (size_t k = lines; k < here; k++)
             (void)cli_next_line(&at, end, &line);
-        held[n++] = (qkv_text_part){at, (size_t)(end - at), cut->name};
+        held[n++] = (qkv_text_part){at, (size_t)(end - at), cut->name, cut->before + here - lines};
         cut->len = (size_t)(at - cut->data);
     }
     *count = i;

@@ -42,7 +42,7 @@ typedef struct {
 static qkv_status make_tokenizer(chapter *h)
 {
     const cli_vocabulary v = {.kind = QKV_TOKENIZER_WORDPIECE, .vocab = VOCAB};
-    const qkv_text_part part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL};
+    const qkv_text_part part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL, 0};
     qkv_status status = cli_vocabulary_train(h->t->page->c, &v, CLI_BERT_ROLES, &part, 1, NULL, 0,
                                              &h->tokenizer);
     return status ? status : qkv_tokenizer_save(h->tokenizer, h->words_dir);
@@ -70,7 +70,7 @@ static qkv_status make_model(chapter *h, const qkv_model_type *type)
 static qkv_status pack(const chapter *h, int split, bool labelled, qkv_records **out)
 {
     const qkv__str *text = labelled ? &h->lines[split].labelled : &h->lines[split].text;
-    const qkv_text_part part = {text->data, text->len, "lines"};
+    const qkv_text_part part = {text->data, text->len, "lines", 0};
     qkv_records_writer *w = NULL;
     size_t cut = 0;
     qkv_status status = qkv_records_create(&w, h->ctx, NULL, labelled ? 3 : 1);

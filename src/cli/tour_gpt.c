@@ -38,7 +38,7 @@ typedef struct {
 
 static qkv_status pack(chapter *h, const qkv__str *text, const char *name, qkv_tokens **out)
 {
-    qkv_text_part part = {text->data, text->len, NULL};
+    qkv_text_part part = {text->data, text->len, NULL, 0};
     char *path = qkv__path_join(h->ctx, h->t->dir, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status)

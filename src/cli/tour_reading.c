@@ -81,7 +81,7 @@ qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *scr
         qkv__str_add(&text, p.source.data, p.source.len);
         qkv__str_add(&text, p.target.data, p.target.len);
     }
-    const qkv_text_part part = {text.data, text.len, NULL};
+    const qkv_text_part part = {text.data, text.len, NULL, 0};
     qkv_status status = text.failed ? QKV_E_MEMORY
                                     : cli_vocabulary_train(t->page->c, &kind, roles, &part, 1,
                                                            NULL, 0, &reader->tokenizer);

@@ -180,14 +180,10 @@ static qkv_status read_pictures(job *j)
 {
     cli *c = j->p.base.c;
     qkv_status status = cli_pictures_read(&j->p.all.images, c, j->p.s.images, &j->format);
-    if (!status && qkv_pixels_classes(j->p.all.images) < 2)
-        status = qkv__fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, "
-                           "or an idx file's labels beside it) expected to learn from, found fewer",
-                           j->p.s.images);
     size_t without = 0;
     for (size_t i = 0; !status && i < qkv_pixels_count(j->p.all.images); i++)
         without += qkv_pixels_class(j->p.all.images, i) < 0;
-    if (without)
+    if (without && without < qkv_pixels_count(j->p.all.images))
         cli_note(c, "%zu of %zu pictures have no class and are left out",
                  without, qkv_pixels_count(j->p.all.images));
     return status ? status : cli_picture_split(&j->p);

@@ -79,7 +79,7 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
     begin_record(&f);
     qkv_ids ids = {0};
     line l;
-    size_t at = 0, number = 0;
+    size_t at = 0, number = part->before;
     qkv_status status = QKV_OK;
     while (!status && next_line(part, &at, &l)) {
         char prefix[48];
@@ -164,7 +164,7 @@ qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_
 
 void qkv_labelled_begin(qkv_labelled_reader *r, qkv_context *ctx, const qkv_text_part *part)
 {
-    *r = (qkv_labelled_reader){.ctx = ctx, .part = part};
+    *r = (qkv_labelled_reader){.ctx = ctx, .part = part, .line = part->before};
 }
 
 static qkv_status fail_at(const qkv_labelled_reader *r, const char *expected, size_t found)

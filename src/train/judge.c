@@ -1,5 +1,6 @@
 /* judge.c - evaluations: what they may cost, which model is kept, what is said. */
 #include <math.h>
+#include <stdio.h>
 
 #include "qkv/hub.h"
 #include "train/train.h"
@@ -97,8 +98,11 @@ qkv_status qkv__judge(qkv__loop *l)
         status = measure(l, l->eval_units, &m);
     if (!status && m.count)
         best = is_best(l, &m);
-    if (!status && best)
-        status = qkv__check_finite(l);
+    if (!status && best && l->dir && qkv__check_finite(l)) {
+        char prefix[48];
+        snprintf(prefix, sizeof prefix, "step %llu", (unsigned long long)l->step);
+        status = qkv__fail_prefix(l->ctx, prefix);
+    }
     if (!status && best) {
         l->best_step = l->step;
         if (l->dir)

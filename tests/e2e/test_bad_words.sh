@@ -41,6 +41,7 @@ printf 'yes a\nno b\n' >no-tab
 printf '\ta\nno\tb\n' >no-label
 printf 'yes\ta\nyes\tb\n' >one-label
 printf 'yes\ta\tb\tc\n' >four
+{ printf 'yes\ta\nno\tb\n%.0s' 1 2 3 4 5 6 7 8 9; cat four; } >late
 sed '10s/.*/1,two/' rows.csv >word.csv
 sed '10s/.*/1,2,3/' rows.csv >ragged.csv
 sed '10s/.*/1,nan/' rows.csv >nan.csv
@@ -111,6 +112,7 @@ valid.records: records of 2 fields expected|copy train/valid.records ../words/tr
 en has 36 lines and short has 35|eval mt --source en --target short
 no-tab: line 1: 2 or 3 columns|train classify --data no-tab --out new FAST
 no-label: line 1: a label|train classify --data no-label --valid-last 0 --out new FAST
+late: line 19: 2 or 3 columns|train classify --data late --valid-last 3 --out new FAST
 four: line 1: 2 or 3 columns|train classify --data four --valid-last 0 --out new FAST
 latin1: line 1: text in UTF-8 expected, found the byte 0xe9|
     train classify --data latin1 --valid-last 0 --out new FAST

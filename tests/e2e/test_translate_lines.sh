@@ -37,6 +37,7 @@ awk 'BEGIN {
 # What it learnt, in the order of the lines: empty ones, blank ones, no newline at the end.
 t m <s >all
 [ "$(paste -d'|' all t | awk -F'|' '$1 == $2' | wc -l)" -ge 38 ] || fail "learnt: $(head -3 all)"
+sed 's/$/\r/' s | t m | cmp -s - all || fail "lines that end in CR LF are translated differently"
 { head -3 s; echo; echo '   '; head -30 s | tail -27; printf '4 4 4'; } >in
 t m <in >out
 [ "$(wc -l <out)" -eq 33 ] || fail "$(wc -l <out) lines for 33"

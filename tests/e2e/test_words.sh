@@ -59,6 +59,12 @@ grep -q '"1": "yes"' classes/config.json || fail "no label in config.json"
     --vocab 99 --out tuned >answer 2>notes || fail "train classify --init: $(cat notes)"
 grep -q -- '--vocab has no effect: with --init it is as in words' notes || fail "$(cat notes)"
 above "$(field accuracy answer)" 0.9 || fail "classify --init words: $(cat answer)"
+# Neither the mark of UTF-8 in front nor another end of lines makes another class.
+{ printf '\357\273\277'; sed 's/$/\r/' texts.tsv; } >marked.tsv
+"$QKV" eval classes --file texts.tsv --json --threads 1 >plain || fail "eval"
+"$QKV" eval classes --file marked.tsv --json --threads 1 >marked 2>notes || fail "$(cat notes)"
+cmp plain marked || fail "marked: $(cat plain marked)"
+
 # shellcheck disable=SC2086
 "$QKV" train classify --data texts.tsv --init classes $common --steps 5 --out on >answer 2>notes ||
     fail "train classify --init classes: $(cat notes)"

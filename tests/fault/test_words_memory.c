@@ -17,7 +17,7 @@
 
 static const char text[] = "yes\tthe cat sat\ta cat\nno\tthe dog sat there on the mat\ta dog\n"
                            "no\tthe mat\tthe cat\nyes\ton the mat\tthe mat\n";
-static const qkv_text_part part = {text, sizeof text - 1, "text"};
+static const qkv_text_part part = {text, sizeof text - 1, "text", 0};
 static const char *const names[] = {"no", "yes"};
 
 typedef struct {

@@ -33,7 +33,7 @@ static const char *spelled(qkv_tokenizer *t, const qkv_records *r, size_t record
 
 static qkv_text_part part_of(const char *text)
 {
-    return (qkv_text_part){text, strlen(text), "some.txt"};
+    return (qkv_text_part){text, strlen(text), "some.txt", 0};
 }
 
 static void check_lines(bool join, size_t count, const char *const *expected)

@@ -15,7 +15,7 @@ static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fmax(1, fab
 
 static qkv_text_part part(const char *text, const char *name)
 {
-    return (qkv_text_part){text, strlen(text), name};
+    return (qkv_text_part){text, strlen(text), name, 0};
 }
 
 /* One call for texts; QKV_OK fills *out. */

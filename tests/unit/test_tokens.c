@@ -44,7 +44,7 @@ static void test_packs_text(void **state)
     qkv_tokenizer *kinds[] = {trained_chars(), trained_bpe()};
     for (int k = 0; k < 2; k++) {
         qkv_ids ids = {0};
-        qkv_text_part part = {lines, strlen(lines), NULL};
+        qkv_text_part part = {lines, strlen(lines), NULL, 0};
         check(qkv_tokenizer_encode(kinds[k], lines, part.len, 0, &ids));
         qkv_tokens *t = packed(kinds[k], in(folder, "t"), &part, 1), *m;
         assert_holds(t, &ids);
@@ -72,7 +72,7 @@ static void test_packs_parts(void **state)
     make_folder(folder);
     qkv_tokenizer *tk = trained_bpe();
     int32_t eos = qkv_tokenizer_special(tk, QKV_TOKEN_EOS);
-    qkv_text_part parts[] = {{"the cat", 7, NULL}, {"sat", 3, NULL}};
+    qkv_text_part parts[] = {{"the cat", 7, NULL, 0}, {"sat", 3, NULL, 0}};
     qkv_ids a = {0}, b = {0};
     check(qkv_tokenizer_encode(tk, "the cat", 7, 0, &a));
     check(qkv_tokenizer_encode(tk, "sat", 3, 0, &b));
@@ -114,7 +114,7 @@ static void test_packs_pieces(void **state)
     char *text = test_malloc(times * len);
     for (size_t i = 0; i < times; i++)
         memcpy(text + i * len, lines, len);
-    qkv_text_part part = {text, times * len, NULL};
+    qkv_text_part part = {text, times * len, NULL, 0};
     qkv_ids ids = {0};
     check(qkv_tokenizer_encode(tk, text, part.len, 0, &ids));
     qkv_tokens *t = packed(tk, in(folder, "t"), &part, 1);
@@ -155,7 +155,7 @@ static void test_refuses_hostile_files(void **state)
     char folder[PATH_BYTES];
     make_folder(folder);
     qkv_tokenizer *tk = trained_chars();
-    qkv_text_part part = {"the cat sat", 11, NULL};
+    qkv_text_part part = {"the cat sat", 11, NULL, 0};
     qkv_tokens_close(packed(tk, in(folder, "t"), &part, 1));
     size_t size;
     char *good = take_file(in(folder, "t"), &size);
@@ -203,7 +203,7 @@ static void test_windows(void **state)
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_CHAR);
     text[N - 1] = 0;
     qkv_tokenizer *tk = trained(&o, text);
-    qkv_text_part part = {text, N - 1, NULL};
+    qkv_text_part part = {text, N - 1, NULL, 0};
     qkv_tokens *t;
     check(qkv_tokens_pack_memory(&t, ctx, tk, &part, 1));
     int32_t all[N], ids[T], next[T], again[T];
@@ -237,7 +237,7 @@ static void test_one_window(void **state)
 {
     (void)state;
     qkv_tokenizer *tk = trained_chars();
-    qkv_text_part part = {"the c", 5, NULL};
+    qkv_text_part part = {"the c", 5, NULL, 0};
     qkv_tokens *t;
     check(qkv_tokens_pack_memory(&t, ctx, tk, &part, 1));
     int32_t all[5], ids[4], next[4];

@@ -236,7 +236,7 @@ static qkv_tokens *letters(size_t n)
         text[i] = (char)('a' + i * i % V);
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_CHAR);
     qkv_tokenizer *tk = trained(&o, "abcdefghijk");
-    qkv_text_part part = {text, n, NULL};
+    qkv_text_part part = {text, n, NULL, 0};
     qkv_tokens *t;
     check(qkv_tokens_pack_memory(&t, ctx, tk, &part, 1));
     qkv_tokenizer_destroy(tk);
