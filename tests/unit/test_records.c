@@ -94,6 +94,12 @@ static void test_refuses_what_lies(void **state)
         assert_int_equal(qkv_records_open(&r, ctx, path), QKV_E_FORMAT);
         assert_null(r);
     }
+    qkv_records *negative;
+    data[3] = (char)(data[3] ^ 0x80); /* the sign of the first id */
+    put_file(path, data, size);
+    assert_int_equal(qkv_records_open(&negative, ctx, path), QKV_E_FORMAT);
+    assert_non_null(strstr(qkv_context_message(ctx), "id 0: 0 or more expected"));
+    data[3] = (char)(data[3] ^ 0x80);
     for (size_t at = size - TRAILER - 64; at < size; at++) {
         qkv_records *r;
         data[at] = (char)(data[at] ^ 0x10);
