@@ -28,7 +28,6 @@ typedef struct {
     qkv_model *model;
     qkv_segment_data valid;
     double smoothing;
-    uint64_t seed;
     qkv_batches *batches;
 } segment;
 
@@ -314,7 +313,7 @@ qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_d
     if (!s)
         return QKV_E_MEMORY;
     qkv_segment_options o = options ? *options : qkv_segment_defaults();
-    *s = (segment){.ctx = ctx, .model = model, .smoothing = o.smoothing, .seed = seed};
+    *s = (segment){.ctx = ctx, .model = model, .smoothing = o.smoothing};
     if (valid)
         s->valid = *valid;
     qkv_batches_options b = {.count = qkv_pixels_count(train->images), .seed = seed,

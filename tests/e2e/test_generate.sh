@@ -54,6 +54,8 @@ cmp -s "$out/text" "$out/filed" || fail "--file is not --prompt"
 q generate "$out/m" --prompt 'The ' --tokens 4 --show-next 3 >"$out/next"
 [ "$(wc -l <"$out/next")" -eq 4 ] || fail "--show-next: $(cat "$out/next")"
 "$QKV" generate "$out/m" --prompt "The " --show-next 3 --json 2>"$out/err" && fail "both printed"
+"$QKV" generate "$out/m" --prompt 'The ' --file "$out/next" 2>"$out/err" && fail "one is lost"
+grep -q 'one of them expected, found both' "$out/err" || fail "$(cat "$out/err")"
 [ "$(head -1 "$out/next" | grep -o '%' | wc -l)" -eq 3 ] || fail "--show-next 3: $(cat "$out/next")"
 refused "no tokens" generate "$out/m" --prompt '' --tokens 4
 

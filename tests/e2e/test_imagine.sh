@@ -107,6 +107,11 @@ cp prior/config.json prior/model.safetensors alone
     refused 1 'no preset "giant"' train imagine $run --model giant --out new --quiet
     refused 1 'one of them expected' train imagine $run --classes --condition-vqgan other \
         --out new --quiet
+    mkdir flat
+    cp "$picture" flat/a.png
+    cp "$picture" flat/b.png
+    refused 1 'flat: at least 2 classes' train imagine --vqgan codes --images flat --classes \
+        --valid-last 1 --out new --quiet
     refused 1 'multiples of 2 expected' train imagine $run --size 15 --out new --quiet
     refused 1 'no codes for pictures' train imagine $run --vqgan prior --out new --quiet
     refused 1 '--classes expected: what prior makes' train imagine $run --init prior --out new \

@@ -164,11 +164,15 @@ start "$out/other" $plain
 kill -s TERM "$pid"
 wait "$pid"
 # shellcheck disable=SC2086
-train --out "$out/other" --resume $plain --batch 3 --lr 0.002 --length 12 --seed 4
+train --out "$out/other" --resume $plain --batch 3 --lr 0.002 --length 12 --seed 4 --eval-units 48
+if ! grep -a -q 'eval_units[^,0-9]*48,' "$out/other/train/state.safetensors"; then
+    echo "--eval-units 48: $(grep -a -o 'eval_units[^,]*' "$out/other/train/state.safetensors")"
+    failed=1
+fi
 if ! grep -q 'note: --batch is 3, was 2' "$out/errors" ||
     ! grep -q 'note: --length is 12, was 16' "$out/errors" ||
     ! grep -q 'note: --seed is 4, was 3' "$out/errors" ||
-    [ "$(grep -c '^note:' "$out/errors")" -ne 4 ]; then
+    [ "$(grep -c '^note:' "$out/errors")" -ne 5 ]; then
     cat "$out/errors"
     failed=1
 fi

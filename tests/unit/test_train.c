@@ -8,7 +8,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "qkv/gpt.h"
 #include "qkv/ops.h"
@@ -86,14 +88,21 @@ static bool on_event(void *user, const qkv_train_event *e)
     return !(s->stop_at && e->kind == QKV_TRAIN_STEP && e->step == s->stop_at);
 }
 
-static qkv_status learn(script *s, const qkv_train_options *o, qkv_train_result *r)
+/* In dir; NULL: nothing is written. */
+static qkv_status learn_in(const char *dir, script *s, const qkv_train_options *o,
+                           qkv_train_result *r)
 {
     qkv_task_type type = {.name = "script", .unit = "items", .phases = 1, .loss = loss,
                           .evaluate = evaluate, .flops = flops};
     qkv_task task = {&type, s, s->model, 1, s->values != NULL};
     qkv_optimizer_options sgd = qkv_optimizer_defaults(QKV_OPTIMIZER_SGD);
     qkv_schedule constant = qkv_schedule_defaults(QKV_SCHEDULE_CONSTANT);
-    return qkv_train(&task, o, &sgd, &constant, NULL, false, on_event, s, r);
+    return qkv_train(&task, o, &sgd, &constant, dir, false, on_event, s, r);
+}
+
+static qkv_status learn(script *s, const qkv_train_options *o, qkv_train_result *r)
+{
+    return learn_in(NULL, s, o, r);
 }
 
 static void test_early_stopping(void **state)
@@ -194,6 +203,15 @@ static void test_not_finite(void **state)
     weight.nan_at = 2;
     assert_int_equal(learn(&weight, &o, &r), QKV_E_NUMERIC);
     expect_message("step 2: head is not finite");
+
+    /* Nor is it saved as the best so far. */
+    char dir[] = "/tmp/qkv-train-XXXXXX", path[64];
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(learn_in(dir, &weight, &o, &r), QKV_E_NUMERIC);
+    expect_message("step 0: head is not finite");
+    snprintf(path, sizeof path, "%s/train", dir);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(dir), 0);
     qkv_param_data(p)[5] = 0;
 
     script held_out = {.model = gradient.model, .values = nan_value};
