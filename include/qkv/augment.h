@@ -1,5 +1,5 @@
 /* augment.h - batches of pictures as numbers, each picture changed by chance every time it is seen.
- * Layer: data
+ * Layer: image
  *
  * What a sample is follows from (set, options, seed, its number in the run) alone: neither the
  * number of threads nor how samples are cut into batches changes a bit of it. */

@@ -1,5 +1,5 @@
 /* color.h - sRGB and CIE Lab.
- * Layer: data */
+ * Layer: image */
 #ifndef QKV_COLOR_H
 #define QKV_COLOR_H
 

@@ -1,5 +1,5 @@
 /* corpus.h - texts as records: lines to learn words from, texts with labels.
- * Layer: data */
+ * Layer: text */
 #ifndef QKV_CORPUS_H
 #define QKV_CORPUS_H
 

@@ -1,5 +1,5 @@
 /* imagine.h - grids of codes out of a prior, one code after another (Esser et al. 2021).
- * Layer: run */
+ * Layer: infer */
 #ifndef QKV_IMAGINE_H
 #define QKV_IMAGINE_H
 

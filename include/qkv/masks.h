@@ -1,5 +1,5 @@
 /* masks.h - pictures whose pixels say what is there: a colour, or a level of grey, for each class.
- * Layer: data */
+ * Layer: image */
 #ifndef QKV_MASKS_H
 #define QKV_MASKS_H
 

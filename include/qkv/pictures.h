@@ -1,5 +1,5 @@
 /* pictures.h - sets of pictures: folders, tar archives, idx files, fonts; with classes or without.
- * Layer: data */
+ * Layer: image */
 #ifndef QKV_PICTURES_H
 #define QKV_PICTURES_H
 

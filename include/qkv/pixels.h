@@ -1,6 +1,6 @@
 /* pixels.h - sets of pictures of one size, decoded once into a mapped file; parts of them to train
  * and to judge on.
- * Layer: data */
+ * Layer: image */
 #ifndef QKV_PIXELS_H
 #define QKV_PIXELS_H
 

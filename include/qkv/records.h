@@ -1,6 +1,6 @@
 /* records.h - a mapped file of records, each some sequences of ids: sentence pairs, labelled
  * texts; and the packs of them that training reads.
- * Layer: data */
+ * Layer: text */
 #ifndef QKV_RECORDS_H
 #define QKV_RECORDS_H
 

@@ -1,5 +1,5 @@
 /* resize.h - pictures in other sizes.
- * Layer: data */
+ * Layer: image */
 #ifndef QKV_RESIZE_H
 #define QKV_RESIZE_H
 

@@ -1,5 +1,5 @@
 /* run.h - models at work: continuing text and series, translating.
- * Layer: run */
+ * Layer: infer */
 #ifndef QKV_RUN_H
 #define QKV_RUN_H
 

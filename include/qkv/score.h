@@ -1,6 +1,6 @@
 /* score.h - how good an answer is: BLEU and chrF of translations, accuracy and F1 of classes,
  * structural similarity of pictures, the Frechet distance of features.
- * Layer: data
+ * Layer: metrics
  *
  * BLEU and chrF take pairs of lines one by one and can be asked for the score at any time:
  *

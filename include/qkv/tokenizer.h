@@ -1,6 +1,6 @@
 /* tokenizer.h - text to token ids and back: characters, byte-level BPE, WordPiece, SentencePiece's
  * unigram and BPE, trained here or read from the files that other libraries write.
- * Layer: data
+ * Layer: tokenizer
  *
  * Text is bytes with a length. Byte-level BPE takes any bytes and gives the same bytes back;
  * a byte that is no UTF-8 counts as a symbol of its own. A character tokenizer takes UTF-8 made

@@ -1,5 +1,5 @@
 /* tokens.h - a text as a mapped file of token ids, and the windows of it that training reads.
- * Layer: data */
+ * Layer: text */
 #ifndef QKV_TOKENS_H
 #define QKV_TOKENS_H
 

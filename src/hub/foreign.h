@@ -3,7 +3,7 @@
 #define QKV_SRC_HUB_FOREIGN_H
 
 #include "hub/hub.h"
-#include "io/pytorch.h"
+#include "pytorch/pytorch.h"
 
 enum { QKV__FOREIGN_NAME = 512 };
 

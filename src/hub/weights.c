@@ -4,7 +4,7 @@
 
 #include "hub/hub.h"
 #include "io/file.h"
-#include "io/pytorch.h"
+#include "pytorch/pytorch.h"
 #include "qkv/gpt.h"
 #include "qkv/vqgan.h"
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/patches.h"
+#include "nn/patches.h"
 #include "model/vit.h"
 #include "tensor/param.h"
 #include "tensor/tape.h"

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/conv.h"
-#include "model/patches.h"
+#include "nn/conv.h"
+#include "nn/patches.h"
 #include "tensor/param.h"
 #include "tensor/tape.h"
 

@@ -3,7 +3,7 @@
 
 #define CONFIG qkv_dense_config
 #include "model/config_rows.h"
-#include "model/patches.h"
+#include "nn/patches.h"
 
 #define CONVOLUTION_ROWS                                                                         \
     SIZE_ROW("num_conv_layers", convolutions, 0, "0",                                            \

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/patches.h"
+#include "nn/patches.h"
 #include "tensor/param.h"
 #include "tensor/tape.h"
 

@@ -3,7 +3,7 @@
 
 #define CONFIG qkv_mae_config
 #include "model/config_rows.h"
-#include "model/patches.h"
+#include "nn/patches.h"
 
 static const qkv_option rows[] = {
     PATCHES_ROWS(trunk),

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/conv.h"
+#include "nn/conv.h"
 #include "tensor/param.h"
 #include "tensor/tape.h"
 

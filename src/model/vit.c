@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "model/patches.h"
+#include "nn/patches.h"
 #include "tensor/param.h"
 #include "tensor/tape.h"
 

@@ -2,7 +2,7 @@
 #ifndef QKV_SRC_MODEL_VQGAN_H
 #define QKV_SRC_MODEL_VQGAN_H
 
-#include "model/conv.h"
+#include "nn/conv.h"
 #include "qkv/vqgan.h"
 
 extern const qkv_option_table qkv__vqgan_config;

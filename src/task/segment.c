@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "data/augment.h"
+#include "image/augment.h"
 
 enum { EVAL_PICTURES = 32, RGB = 3 };
 

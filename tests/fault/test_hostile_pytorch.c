@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "io/pytorch.h"
+#include "pytorch/pytorch.h"
 
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/pytorch"
 

@@ -7,7 +7,7 @@
 
 #include "fixture.h"
 
-#include "data/augment.h"
+#include "image/augment.h"
 #include "qkv/image.h"
 
 #define IMAGES QKV_SOURCE_DIR "/tests/golden/images/adjust"

@@ -9,7 +9,7 @@
 
 #include "fixture.h"
 #include "golden.h"
-#include "io/pytorch.h"
+#include "pytorch/pytorch.h"
 #include "qkv/safetensors.h"
 
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/pytorch"

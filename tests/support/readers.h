@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "io/json_options.h"
-#include "io/pytorch.h"
+#include "pytorch/pytorch.h"
 #include "qkv/npy.h"
 #include "qkv/safetensors.h"
 #include "qkv/tokenizer.h"

@@ -10,7 +10,7 @@
 
 #include "fixture.h"
 
-#include "data/augment.h"
+#include "image/augment.h"
 
 enum { COUNT = 21, H = 9, W = 11, C = 3, BYTES = H * W * C, CLASSES = 7, N = 64 };
 

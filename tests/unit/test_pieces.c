@@ -11,7 +11,7 @@
 
 #include "tokenizers.h"
 
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "io/file.h"
 
 #define SAVED QKV_BINARY_DIR "/tests/pieces"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "changed.h"
-#include "io/pytorch.h"
+#include "pytorch/pytorch.h"
 #include "qkv/gpt.h"
 #include "qkv/perceptual.h"
 #include "qkv/vqgan.h"

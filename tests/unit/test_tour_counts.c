@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cli/tour_lines_counts.c"
+#include "tour/lines_counts.c"
 #include "fixture.h"
 
 enum { V = 8, CLS = 0, SEP = 1 };

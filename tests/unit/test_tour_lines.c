@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cli/texts.c"
-#include "cli/tour_lines.c"
+#include "train/texts.c"
+#include "tour/lines.c"
 #include "fixture.h"
 
 static bool with_source; /* else there is the help alone */

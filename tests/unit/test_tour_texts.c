@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/tour_dates.c"
-#include "cli/tour_numbers.c"
+#include "tour/dates.c"
+#include "tour/numbers.c"
 #include "fixture.h"
 
 enum { TEXTS = 60000, KNOWN_TEXTS = 3000, WORDS = 24, WORD = 24 };

@@ -1,0 +1,86 @@
+/* all.c - `qkv bench`: every measure once, in one table against this machine's limits. */
+#include <stdio.h>
+
+#include "bench/bench.h"
+#include "core/commands.h"
+#include "qkv/machine.h"
+
+static const qkv_option rows[] = {
+    {.flag = "model", .type = QKV_OPT_STRING, .offset = offsetof(bench_request, model),
+     .value = "PRESET", .initial = "gpt2",
+     .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576,
+     .offset = offsetof(bench_request, length), .initial = "2048",
+     .help = "tokens that attend to each other; training takes 256 at most"},
+    {.flag = "repeats", .type = QKV_OPT_SIZE, .min = 1, .max = 1000,
+     .offset = offsetof(bench_request, repeats), .initial = "5",
+     .help = "steps and passes timed, after two that are not"},
+};
+static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof *rows};
+
+static const bench_measure *const measures[] = {
+    &bench_train, &bench_train_codes, &bench_attention, &bench_decode,
+    &bench_picture, &bench_translate, &bench_tokenize};
+enum { MEASURES = sizeof measures / sizeof *measures };
+
+static void show(const bench_report *r)
+{
+    printf("%-60s %8.1f", r->title, r->reached);
+    if (r->limit > 0)
+        printf(" %8.1f %5.1f %%", r->limit, 100 * r->reached / r->limit);
+    else
+        printf(" %8s %7s", "", "");
+    printf("  %s\n", r->unit);
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    bench_request request;
+    bench_report found;
+    qkv__json_out w;
+    qkv_status status = QKV_OK;
+    cli_bind(c, &table, &request);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    bool json = c->common.json;
+    qkv__json_out_init(&w, c->ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    if (!json)
+        printf("%s, %d threads\n\n%-60s %8s %8s %7s\n", qkv_machine_cpu(),
+               qkv_context_threads(c->ctx), "", "reached", "limit", "share");
+    for (size_t i = 0; i < MEASURES && !status; i++) {
+        (void)fflush(stdout);
+        status = bench_part(c, measures[i], &request, &found);
+        if (status)
+            break;
+        qkv__json_begin_object(&w, measures[i]->name);
+        bench_put(&w, &found);
+        qkv__json_end_object(&w);
+        if (!json)
+            show(&found);
+    }
+    qkv__json_put_string(&w, "cpu", qkv_machine_cpu());
+    qkv__json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    qkv__json_end_object(&w);
+    if (json && !status)
+        return cli_answer(c, &w);
+    qkv__json_out_free(&w);
+    return status ? cli_error(c) : CLI_DONE;
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+static const char *const examples[] = {"qkv bench", "qkv bench --model small --json", NULL};
+
+const cli_command cli_bench = {
+    .manual = {.name = "bench", .summary = "what this machine allows and what qkv reaches of it",
+               .usage = "[train|attention|decode|picture|translate|tokenize] [options]",
+               .examples = examples,
+               .tables = tables,
+               .text = "Runs all of them, a minute and a half on two cores, and shows each rate "
+                       "beside the limit that this machine set at that moment: the best product "
+                       "of matrices, or the speed of reading memory. The limits are measured "
+                       "before and after the work, so figures of a busy machine come out low. "
+                       "Each measure is a command of its own too: see qkv help bench train. In "
+                       "JSON there is an object for each, with that command's fields; "
+                       "train_codes is bench train once more, of a VQGAN."},
+    .run = run};

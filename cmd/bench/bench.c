@@ -1,0 +1,132 @@
+/* bench.c - what the commands of `qkv bench` share. */
+#include "bench/bench.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "qkv/machine.h"
+
+const char *const bench_layouts[] = {"gpt2", "llama", NULL};
+
+enum { GPT2_VOCAB = 50257, GPT2_POSITIONS = 1024 };
+
+static void show(const bench_figure *f)
+{
+    double value = f->value / (f->shown > 0 ? f->shown : 1);
+    printf("%-24s", f->label);
+    if (f->kind == BENCH_PERCENT)
+        printf(" %12.1f %%\n", 100 * value);
+    else
+        printf(" %12.*f%s%s\n", f->kind == BENCH_COUNT ? 0 : value < 10 ? 3 : 1, value,
+               f->unit[0] ? " " : "", f->unit);
+}
+
+void bench_add_all(bench_report *r, const bench_figure *figures, size_t count)
+{
+    for (size_t i = 0; i < count && r->count < BENCH_FIGURES; i++)
+        r->figures[r->count++] = figures[i];
+}
+
+void bench_put(qkv__json_out *w, const bench_report *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const bench_figure *f = &r->figures[i];
+        if (f->kind == BENCH_COUNT)
+            qkv__json_put_int(w, f->key, (int64_t)f->value);
+        else
+            qkv__json_put_real(w, f->key, f->value);
+    }
+}
+
+int bench_answer(const cli *c, const bench_report *r)
+{
+    if (!c->common.json) {
+        printf("%s\n%s, %d threads\n\n", r->title, qkv_machine_cpu(),
+               qkv_context_threads(c->ctx));
+        for (size_t i = 0; i < r->count; i++)
+            show(&r->figures[i]);
+        return CLI_DONE;
+    }
+    qkv__json_out w;
+    qkv__json_out_init(&w, c->ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    bench_put(&w, r);
+    qkv__json_put_string(&w, "cpu", qkv_machine_cpu());
+    qkv__json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    qkv__json_end_object(&w);
+    return cli_answer(c, &w);
+}
+
+/* ---- measures ------------------------------------------------------------------------------- */
+
+typedef union {
+    max_align_t align;
+    unsigned char bytes[BENCH_SETTINGS];
+} settings;
+
+int bench_run(cli *c, int argc, char **argv, const bench_measure *m)
+{
+    settings s;
+    bench_report found;
+    for (size_t i = 0; m->tables[i]; i++)
+        cli_bind(c, m->tables[i], &s);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    return m->measure(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
+}
+
+qkv_status bench_part(cli *c, const bench_measure *m, const bench_request *request,
+                      bench_report *out)
+{
+    settings s;
+    for (size_t i = 0; m->tables[i]; i++)
+        qkv_option_defaults(m->tables[i], &s);
+    if (m->adapt)
+        m->adapt(&s, request);
+    return m->measure(c, &s, out);
+}
+
+/* ---- what measures share -------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+double bench_median(double *seconds, size_t n)
+{
+    qsort(seconds, n, sizeof *seconds, ascending);
+    return (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
+}
+
+qkv_status bench_peak(const cli *c, double *peak)
+{
+    double now = qkv_machine_peak_flops(c->ctx, BENCH_PEAK_PRODUCTS);
+    if (now > *peak)
+        *peak = now;
+    return now > 0 ? QKV_OK : qkv_context_status(c->ctx);
+}
+
+qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
+                       size_t positions, double dropout)
+{
+    const qkv_model_type *type = layout ? &qkv_llama_type : &qkv_gpt2_type;
+    qkv_gpt_config config;
+    qkv_option_defaults(qkv_model_type_config(type), &config);
+    if (!qkv_gpt_preset(preset, &config))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
+    config.vocab = GPT2_VOCAB;
+    config.positions = positions > GPT2_POSITIONS ? positions : GPT2_POSITIONS;
+    config.dropout = config.embd_dropout = config.attention_dropout = dropout;
+    return qkv_model_create(out, ctx, type, &config);
+}
+
+void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed)
+{
+    qkv__rng r;
+    qkv__rng_init(&r, seed, qkv__hash64("bench", 5));
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)qkv__rng_below(&r, (uint32_t)vocab);
+}

@@ -1,0 +1,151 @@
+/* bench.h - what the commands of `qkv bench` share: how figures are shown, medians, random
+ * models and numbers; and what a measure is, of which `qkv bench` alone runs all. */
+#ifndef QKV_CMD_BENCH_BENCH_H
+#define QKV_CMD_BENCH_BENCH_H
+
+#include "core/cli.h"
+#include "qkv/codes.h"
+#include "qkv/gpt.h"
+#include "qkv/opt.h"
+
+enum { BENCH_PEAK_PRODUCTS = 5 }; /* timed before the work and again after it */
+
+typedef enum { BENCH_REAL, BENCH_COUNT, BENCH_PERCENT } bench_kind;
+
+enum { BENCH_FIGURES = 8 };
+
+/* One figure of a measure. */
+typedef struct {
+    const char *key;   /* in JSON: "of_peak", in base units */
+    const char *label; /* in the table: "of the peak" */
+    const char *unit;  /* in the table; "" for none */
+    bench_kind kind;
+    double value;
+    double shown; /* the table divides by it: 1e6 for megabytes; 0 means 1 */
+} bench_figure;
+
+/* What one measure found. */
+typedef struct {
+    char title[96];
+    bench_figure figures[BENCH_FIGURES];
+    size_t count;
+    double reached, limit; /* the one rate that it is about; limit 0: none is known */
+    const char *unit;      /* of both */
+} bench_report;
+
+/* What `qkv bench` asks of the measures, each of which takes what concerns it. */
+typedef struct {
+    const char *model;
+    size_t length, repeats;
+} bench_request;
+
+/* A measure: a command of its own, and a part of `qkv bench`. */
+typedef struct {
+    const char *name;                      /* of its object in JSON, and of the command */
+    const qkv_option_table *const *tables; /* NULL at the end; all fill one struct, the settings,
+                                              of at most BENCH_SETTINGS bytes */
+    void (*adapt)(void *settings, const bench_request *request); /* NULL: takes nothing */
+    qkv_status (*measure)(cli *c, const void *settings, bench_report *out);
+} bench_measure;
+enum { BENCH_SETTINGS = 128 };
+
+extern const bench_measure bench_train, bench_train_codes, bench_attention, bench_decode,
+    bench_picture, bench_translate, bench_tokenize;
+
+/* A command that is one measure: its options, the work, the answer. Exit code. */
+int bench_run(cli *c, int argc, char **argv, const bench_measure *m);
+/* The measure with its defaults, adapted. */
+qkv_status bench_part(cli *c, const bench_measure *m, const bench_request *request,
+                      bench_report *out);
+
+void bench_add_all(bench_report *r, const bench_figure *figures, size_t count);
+
+/* The figures, as JSON or as a table under the title and the processor's name. Exit code. */
+int bench_answer(const cli *c, const bench_report *r);
+void bench_put(qkv__json_out *w, const bench_report *r); /* as fields of the object begun */
+
+double bench_median(double *seconds, size_t n); /* sorts them */
+
+/* The products' limit so far: the larger of *peak and what is measured now. */
+qkv_status bench_peak(const cli *c, double *peak);
+
+extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
+
+/* A GPT of that layout and size with GPT-2's vocabulary and at least `positions` positions. Its
+ * parameters are zero. */
+qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
+                       size_t positions, double dropout);
+
+/* The base model of "Attention Is All You Need", vocabulary 32,001 (bench_networks.c). The same. */
+qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout);
+
+/* A VQGAN of that preset for pictures of that side. Its parameters are zero. */
+qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, size_t side,
+                       double dropout);
+
+void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed);
+
+/* ---- a training step (bench_training.c) ------------------------------------------------------ */
+
+/* Which step: of which model, on how many sequences of how many tokens. */
+typedef struct {
+    int layout;        /* of a GPT: an index into bench_layouts */
+    const char *model; /* a row of bench_networks, or a GPT's preset */
+    size_t batch, length; /* 0: the network's own */
+    double dropout;       /* below 0: the network's own */
+} bench_step;
+extern const qkv_option_table bench_step_table; /* its flags */
+
+typedef struct bench_training bench_training;
+
+/* A kind of network whose steps can be timed. */
+typedef struct {
+    const char *name; /* --model; NULL, in the last row: every preset of a GPT */
+    size_t batch, length;
+    double dropout;
+    /* Makes b->model, with parameters of zero. */
+    qkv_status (*create)(bench_training *b, const bench_step *step);
+    /* How many ids it wants in b->ids, all below b->vocab. */
+    size_t (*ids)(const bench_training *b);
+    qkv_tensor *(*loss)(const bench_training *b);
+    double (*flops)(const bench_training *b);
+    size_t (*tokens)(const bench_training *b); /* of a step, all that are read or made */
+    const char *unit; /* what people call these: "tokens" or "codes" */
+    const char *what; /* after the batch's size, for people: "" or " pairs" */
+} bench_network;
+extern const bench_network bench_networks[]; /* bench_networks.c */
+
+/* What steps need: zeroed at first, and parameters are zero until somebody fills them. */
+struct bench_training {
+    qkv_context *ctx;
+    const bench_network *network;
+    char name[48];        /* for people */
+    size_t batch, length; /* sequences, and tokens in each; pictures, and the pixels of a side */
+    double dropout;
+    size_t vocab;
+    qkv_model *model;
+    qkv_tape *tape;
+    qkv_optimizer *optimizer;
+    int32_t *ids; /* (id_count) zeros until somebody draws them */
+    size_t id_count;
+    qkv_real *pixels; /* (pixel_count) of a network of pictures; else NULL */
+    size_t pixel_count;
+    int32_t *rows; /* of a masked language model: which rows it guesses; else NULL */
+    qkv_model *looks;     /* of a VQGAN: who says how unlike pictures look; else NULL */
+    qkv_pixels *pictures; /* of a VQGAN: as many as the batch has; else NULL */
+    qkv_codes_options codes;
+    qkv_task task;
+    qkv_task_part part; /* all of the batch */
+};
+
+/* Makes all of it; bench_training_free is due after a failure too. */
+qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step);
+void bench_training_free(bench_training *b);
+/* Random parameters, ids and pixels. */
+qkv_status bench_training_fill(bench_training *b, uint64_t seed);
+/* "bert-base, batch 8 x 128, dropout 0.1" */
+void bench_training_title(const bench_training *b, char *out, size_t size);
+/* Forward, backward, clipping and the update. */
+qkv_status bench_training_step(bench_training *b);
+
+#endif

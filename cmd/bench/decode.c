@@ -1,0 +1,147 @@
+/* decode.c - `qkv bench decode`: generating one text, against reading the weights. */
+#include <stdio.h>
+
+#include "bench/bench.h"
+#include "core/commands.h"
+#include "qkv/machine.h"
+#include "qkv/run.h"
+
+enum { WARM_UPS = 2 };
+
+typedef struct {
+    const char *model;
+    size_t prompt, tokens;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "gpt2",
+     .help = "size: nano tiny mini small medium large gpt2 .."},
+    {.flag = "prompt", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(prompt),
+     .initial = "16", .help = "tokens that are there already"},
+    {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(tokens),
+     .initial = "64", .help = "tokens timed, after the prompt and two more"},
+};
+static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows};
+
+typedef struct {
+    cli *c;
+    settings s;
+    qkv_model *model;
+    int32_t *prompt; /* (s.prompt) */
+    double *seconds; /* (tokens) from one token to the next */
+    size_t made;
+    double last;      /* when the last token came */
+    double bandwidth; /* bytes/s */
+} job;
+
+static bool on_token(void *user, int32_t id, const qkv_real *probabilities, size_t V)
+{
+    (void)id, (void)probabilities, (void)V;
+    job *j = user;
+    double now = qkv__now();
+    if (j->made >= WARM_UPS)
+        j->seconds[j->made - WARM_UPS] = now - j->last;
+    j->last = now;
+    j->made++;
+    return true;
+}
+
+static qkv_status read_bandwidth(job *j)
+{
+    double now = qkv_machine_read_bandwidth(j->c->ctx);
+    if (now > j->bandwidth)
+        j->bandwidth = now;
+    return now > 0 ? QKV_OK : qkv_context_status(j->c->ctx);
+}
+
+static qkv_status generate(job *j)
+{
+    qkv_context *ctx = j->c->ctx;
+    j->prompt = qkv__calloc(ctx, j->s.prompt, sizeof *j->prompt);
+    j->seconds = qkv__calloc(ctx, j->s.tokens, sizeof *j->seconds);
+    if (!j->prompt || !j->seconds)
+        return QKV_E_MEMORY;
+    bench_random_ids(j->prompt, j->s.prompt, qkv_lm_vocab(j->model), j->c->common.seed);
+    qkv_generate_options o = {.tokens = WARM_UPS + j->s.tokens,
+                              .sampling = qkv_sampling_defaults()};
+    o.sampling.temperature = 0;
+    qkv_ids out = {0};
+    qkv_status status = qkv_generate(j->model, j->prompt, j->s.prompt, &o, on_token, j, &out);
+    qkv_ids_free(ctx, &out);
+    return status;
+}
+
+static qkv_status measure(job *j)
+{
+    qkv_status status = read_bandwidth(j);
+    if (!status)
+        status = bench_model(j->c->ctx, &j->model, 0, j->s.model,
+                             j->s.prompt + WARM_UPS + j->s.tokens, 0);
+    if (!status)
+        status = qkv_model_init(j->model, j->c->common.seed);
+    if (!status)
+        status = generate(j);
+    return status ? status : read_bandwidth(j);
+}
+
+/* All parameters are read for every token, the embedding table once as the output layer; of the
+ * table of positions one row. */
+static double weight_bytes(const job *j)
+{
+    const qkv_gpt_config *config = qkv_model_config(j->model);
+    size_t numbers = qkv_params_elements(qkv_model_params(j->model));
+    return (double)((numbers - config->positions * config->width) * sizeof(qkv_real));
+}
+
+static void report(job *j, bench_report *r)
+{
+    double rate = 1 / bench_median(j->seconds, j->s.tokens), bytes = weight_bytes(j);
+    const bench_figure figures[] = {
+        {"tokens_per_s", "tokens", "/s", BENCH_REAL, rate, 0},
+        {"weight_bytes", "weights read per token", "MB", BENCH_COUNT, bytes, 1e6},
+        {"bandwidth", "limit: reading memory", "GB/s", BENCH_REAL, j->bandwidth, 1e9},
+        {"of_bandwidth", "of the limit", "", BENCH_PERCENT, rate * bytes / j->bandwidth, 0},
+    };
+    *r = (bench_report){.reached = rate, .limit = j->bandwidth / bytes, .unit = "tokens/s"};
+    bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, f32", j->s.model);
+}
+
+static qkv_status work(cli *c, const void *asked, bench_report *out)
+{
+    job j = {.c = c, .s = *(const settings *)asked};
+    qkv_status status = measure(&j);
+    if (!status)
+        report(&j, out);
+    qkv__free(c->ctx, j.seconds);
+    qkv__free(c->ctx, j.prompt);
+    qkv_model_destroy(j.model);
+    return status;
+}
+
+static void adapt(void *asked, const bench_request *request)
+{
+    settings *s = asked;
+    s->model = request->model;
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
+const bench_measure bench_decode = {"decode", tables, adapt, work};
+
+static int run(cli *c, int argc, char **argv)
+{
+    return bench_run(c, argc, argv, &bench_decode);
+}
+
+static const char *const examples[] = {"qkv bench decode --model gpt2 --json", NULL};
+
+const cli_command cli_bench_decode = {
+    .manual = {.name = "bench decode", .summary = "time generating, token by token",
+               .usage = "[--model PRESET] [options]", .examples = examples, .tables = tables,
+               .text = "Median time of a token, greedily chosen, by a GPT in the gpt2 layout with "
+                       "50257 tokens and random parameters. The limit is the time it takes to "
+                       "read the weights: the best of ten readings of 256 MB, five before and "
+                       "five after."},
+    .run = run};

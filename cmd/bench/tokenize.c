@@ -1,0 +1,212 @@
+/* tokenize.c - `qkv bench tokenize`: learning byte pairs and encoding, on given text or
+ * on text that is made up. */
+#include <math.h>
+#include <stdio.h>
+
+#include "bench/bench.h"
+#include "core/commands.h"
+#include "io/file.h"
+#include "qkv/tokenizer.h"
+
+enum { BYTES = 256, PASSES = 5 };
+
+typedef struct {
+    qkv_strings file;
+    size_t merges;
+} settings;
+
+static const qkv_option rows[] = {
+    {.flag = "file", .type = QKV_OPT_LIST, .offset = offsetof(settings, file), .value = "FILE",
+     .help = "text, one file or more; 4 MB of made-up words"},
+    {.flag = "merges", .type = QKV_OPT_SIZE, .min = 0, .max = 16000000,
+     .offset = offsetof(settings, merges), .initial = "10000",
+     .help = "pairs that become tokens, beside 256 bytes and the end of text"},
+};
+static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows};
+
+typedef struct {
+    const char *data;
+    size_t size;
+} text;
+
+typedef struct {
+    cli *c;
+    settings s;
+    qkv__map *maps; /* (s.file.count) */
+    text *texts;    /* (count): the files, or `made` */
+    size_t count;
+    qkv__str made;
+    qkv_tokenizer *tokenizer;
+    size_t bytes, vocab, tokens;
+    double train, first, again; /* seconds */
+} job;
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* A language of so many words, the n-th of which is used 1/n times as often as the first (Zipf's
+ * law), is enough for 10,000 pairs; so much of its text is as long as the Multi30k captions. */
+enum { WORDS = 30000, MADE_BYTES = 4000000, SENTENCE = 12 };
+
+/* The n-th word: the same in every run. Common words are short. */
+static void add_word(qkv__str *out, uint64_t seed, size_t n)
+{
+    static const char begin[] = "bcdfghjklmnprstvwz", middle[] = "aeiou", end[] = "lmnrst";
+    qkv__rng r;
+    qkv__rng_init(&r, seed, n + 1);
+    uint32_t syllables = (n > 3000 ? 3 : n > 100 ? 2 : 1) + qkv__rng_below(&r, 2);
+    for (uint32_t i = 0; i < syllables; i++) {
+        qkv__str_add(out, &begin[qkv__rng_below(&r, sizeof begin - 1)], 1);
+        qkv__str_add(out, &middle[qkv__rng_below(&r, sizeof middle - 1)], 1);
+        if (qkv__rng_below(&r, 3) == 0)
+            qkv__str_add(out, &end[qkv__rng_below(&r, sizeof end - 1)], 1);
+    }
+}
+
+static qkv_status make_text(job *j)
+{
+    qkv__rng r;
+    uint64_t seed = j->c->common.seed;
+    qkv__rng_init(&r, seed, 0);
+    qkv__str_init(&j->made, j->c->ctx);
+    while (j->made.len < MADE_BYTES && !j->made.failed) {
+        add_word(&j->made, seed, (size_t)pow(WORDS, qkv__rng_uniform(&r)) - 1);
+        uint32_t after = qkv__rng_below(&r, SENTENCE);
+        qkv__str_puts(&j->made, after == 0 ? ".\n" : after == 1 ? ", " : " ");
+    }
+    j->texts[0] = (text){j->made.data, j->made.len};
+    return j->made.failed ? QKV_E_MEMORY : QKV_OK;
+}
+
+static qkv_status open_files(job *j)
+{
+    qkv_context *ctx = j->c->ctx;
+    qkv_status status = QKV_OK;
+    j->maps = qkv__calloc(ctx, j->count, sizeof *j->maps);
+    if (!j->maps)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < j->count && !status; i++) {
+        status = qkv__map_open(&j->maps[i], ctx, j->s.file.items[i]);
+        j->texts[i] = (text){(const char *)j->maps[i].data, j->maps[i].size};
+    }
+    return status;
+}
+
+static qkv_status read_texts(job *j)
+{
+    qkv_context *ctx = j->c->ctx;
+    j->count = j->s.file.count ? j->s.file.count : 1;
+    j->texts = qkv__calloc(ctx, j->count, sizeof *j->texts);
+    if (!j->texts)
+        return QKV_E_MEMORY;
+    qkv_status status = j->s.file.count ? open_files(j) : make_text(j);
+    for (size_t i = 0; i < j->count; i++)
+        j->bytes += j->texts[i].size;
+    if (!status && j->bytes == 0)
+        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: the file is empty", j->s.file.items[0]);
+    return status;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+static qkv_status train(job *j)
+{
+    qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_BPE);
+    o.vocab = BYTES + 1 + j->s.merges;
+    qkv_tokenizer_trainer *tr = NULL;
+    double start = qkv__now();
+    qkv_status status = qkv_tokenizer_trainer_create(&tr, j->c->ctx, &o);
+    for (size_t i = 0; i < j->count && !status; i++)
+        status = qkv_tokenizer_trainer_add(tr, j->texts[i].data, j->texts[i].size);
+    if (!status)
+        status = qkv_tokenizer_trainer_finish(tr, &j->tokenizer);
+    j->train = qkv__now() - start;
+    qkv_tokenizer_trainer_destroy(tr);
+    if (!status)
+        j->vocab = qkv_tokenizer_vocab_size(j->tokenizer);
+    return status;
+}
+
+static qkv_status encode(job *j, qkv_ids *ids, double *seconds)
+{
+    qkv_status status = QKV_OK;
+    double start = qkv__now();
+    ids->count = 0;
+    for (size_t i = 0; i < j->count && !status; i++)
+        status = qkv_tokenizer_encode(j->tokenizer, j->texts[i].data, j->texts[i].size,
+                                      QKV_ENCODE_PLAIN, ids);
+    *seconds = qkv__now() - start;
+    return status;
+}
+
+static qkv_status measure(job *j)
+{
+    qkv_ids ids = {0};
+    double seconds[PASSES];
+    qkv_status status = read_texts(j);
+    if (!status)
+        status = train(j);
+    if (!status)
+        status = encode(j, &ids, &j->first);
+    for (size_t i = 0; i < PASSES && !status; i++)
+        status = encode(j, &ids, &seconds[i]);
+    if (!status)
+        j->again = bench_median(seconds, PASSES);
+    j->tokens = ids.count;
+    qkv_ids_free(j->c->ctx, &ids);
+    return status;
+}
+
+static void report(const job *j, bench_report *r)
+{
+    double bytes = (double)j->bytes;
+    const bench_figure figures[] = {
+        {"bytes", "text", "bytes", BENCH_COUNT, bytes, 0},
+        {"vocab", "vocabulary", "tokens", BENCH_COUNT, (double)j->vocab, 0},
+        {"train_s", "learning it", "s", BENCH_REAL, j->train, 0},
+        {"encode_mb_per_s", "encoding", "MB/s", BENCH_REAL, bytes / j->first / 1e6, 0},
+        {"encode_again_mb_per_s", "encoding it again", "MB/s", BENCH_REAL,
+         bytes / j->again / 1e6, 0},
+        {"tokens", "encoded", "tokens", BENCH_COUNT, (double)j->tokens, 0},
+        {"bytes_per_token", "bytes in a token", "", BENCH_REAL,
+         bytes / (double)(j->tokens ? j->tokens : 1), 0},
+    };
+    *r = (bench_report){.reached = bytes / j->first / 1e6, .unit = "MB/s"};
+    bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    (void)snprintf(r->title, sizeof r->title, "byte pairs, %zu learnt in %.2f s: encoding",
+                   j->vocab > BYTES ? j->vocab - BYTES - 1 : 0, j->train);
+}
+
+static qkv_status work(cli *c, const void *asked, bench_report *out)
+{
+    job j = {.c = c, .s = *(const settings *)asked};
+    qkv_status status = measure(&j);
+    if (!status)
+        report(&j, out);
+    qkv_tokenizer_destroy(j.tokenizer);
+    for (size_t i = 0; j.maps && i < j.count; i++)
+        qkv__map_close(&j.maps[i]);
+    qkv__free(c->ctx, j.maps);
+    qkv__free(c->ctx, j.texts);
+    qkv__str_free(&j.made);
+    return status;
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
+const bench_measure bench_tokenize = {"tokenize", tables, NULL, work};
+
+static int run(cli *c, int argc, char **argv)
+{
+    return bench_run(c, argc, argv, &bench_tokenize);
+}
+
+static const char *const examples[] = {"qkv bench tokenize --file book.txt --merges 10000", NULL};
+
+const cli_command cli_bench_tokenize = {
+    .manual = {.name = "bench tokenize", .summary = "time learning and using byte pairs",
+               .usage = "[--file FILE...] [--merges N]", .examples = examples, .tables = tables,
+               .text = "Learns a byte-pair vocabulary from the text and encodes the text with it: "
+                       "once, and again when the pieces are known (median of five). Without a "
+                       "file the text is made of 30000 invented words, which follow Zipf's law "
+                       "as those of languages do."},
+    .run = run};

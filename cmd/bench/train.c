@@ -1,0 +1,135 @@
+/* train.c - `qkv bench train`: a training step against the machine's best products. */
+#include <stdio.h>
+
+#include "bench/bench.h"
+#include "core/commands.h"
+
+enum { WARM_UPS = 2, LENGTH = 256 /* at most, as a part of `qkv bench` */ };
+
+typedef struct {
+    bench_step step; /* first: bench_step_table fills it */
+    size_t steps;
+    int dtype;
+} settings;
+
+static const char *const dtypes[] = {"f32", NULL};
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "dtype", .type = QKV_OPT_ENUM, FIELD(dtype), .names = dtypes, .initial = "f32",
+     .help = "type of the numbers"},
+    {.flag = "steps", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(steps), .initial = "10",
+     .help = "steps timed, after two that are not"},
+};
+static const qkv_option_table table = {"Timing", rows, sizeof rows / sizeof *rows};
+
+typedef struct {
+    cli *c;
+    settings s;
+    bench_training training;
+    double *seconds; /* (steps) */
+    double peak;     /* flop/s */
+    size_t rss;      /* bytes */
+} job;
+
+static qkv_status prepare(job *j)
+{
+    qkv_context *ctx = j->c->ctx;
+    qkv_status status = bench_training_create(&j->training, ctx, &j->s.step);
+    if (!status)
+        status = bench_training_fill(&j->training, j->c->common.seed);
+    if (status)
+        return status;
+    j->seconds = qkv__calloc(ctx, j->s.steps, sizeof *j->seconds);
+    return j->seconds ? QKV_OK : QKV_E_MEMORY;
+}
+
+static qkv_status measure(job *j)
+{
+    qkv_status status = bench_peak(j->c, &j->peak);
+    if (!status)
+        status = prepare(j);
+    for (size_t i = 0; i < WARM_UPS + j->s.steps && !status; i++) {
+        double start = qkv__now();
+        status = bench_training_step(&j->training);
+        if (i >= WARM_UPS)
+            j->seconds[i - WARM_UPS] = qkv__now() - start;
+    }
+    j->rss = qkv__peak_rss(); /* the second measure of the limit is no part of training */
+    return status ? status : bench_peak(j->c, &j->peak);
+}
+
+static void report(job *j, bench_report *r)
+{
+    const bench_training *b = &j->training;
+    double seconds = bench_median(j->seconds, j->s.steps);
+    double rate = b->network->flops(b) / seconds, tokens = (double)b->network->tokens(b);
+    const bench_figure figures[] = {
+        {"step_s", "step", "s", BENCH_REAL, seconds, 0},
+        {"tokens_per_s", b->network->unit, "/s", BENCH_REAL, tokens / seconds, 0},
+        {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},
+        {"peak_gflops", "limit: best product", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
+        {"of_peak", "of the limit", "", BENCH_PERCENT, rate / j->peak, 0},
+        {"peak_rss_bytes", "memory, most", "MB", BENCH_COUNT, (double)j->rss, 1e6},
+    };
+    *r = (bench_report){.reached = rate / 1e9, .limit = j->peak / 1e9, .unit = "GFLOP/s"};
+    bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    bench_training_title(b, r->title, sizeof r->title);
+}
+
+static qkv_status work(cli *c, const void *asked, bench_report *out)
+{
+    job j = {.c = c, .s = *(const settings *)asked};
+    qkv_status status = measure(&j);
+    if (!status)
+        report(&j, out);
+    qkv__free(c->ctx, j.seconds);
+    bench_training_free(&j.training);
+    return status;
+}
+
+static void adapt(void *asked, const bench_request *request)
+{
+    settings *s = asked;
+    s->step.model = request->model;
+    s->step.length = request->length < LENGTH ? request->length : LENGTH;
+    s->steps = request->repeats;
+}
+
+/* A small request is one of somebody in a hurry. */
+static void adapt_codes(void *asked, const bench_request *request)
+{
+    settings *s = asked;
+    s->step.model = request->length < LENGTH ? "vqgan-nano" : "vqgan-mini";
+    s->steps = request->repeats;
+}
+
+static const qkv_option_table *const tables[] = {&bench_step_table, &table, NULL};
+_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
+const bench_measure bench_train = {"train", tables, adapt, work};
+const bench_measure bench_train_codes = {"train_codes", tables, adapt_codes, work};
+
+static int run(cli *c, int argc, char **argv)
+{
+    return bench_run(c, argc, argv, &bench_train);
+}
+
+static const char *const examples[] = {
+    "qkv bench train --model gpt2 --batch 4 --length 256 --dtype f32 --json",
+    "qkv bench train --model transformer-base",
+    "qkv bench train --model vqgan-f16 --steps 3", NULL};
+
+const cli_command cli_bench_train = {
+    .manual = {.name = "bench train", .summary = "time a training step",
+               .usage = "[--model PRESET] [options]", .examples = examples, .tables = tables,
+               .text = "Median of the timed steps of a model with random parameters on random "
+                       "data: forward, backward, clipping and AdamW. A GPT has 50257 tokens; "
+                       "bert-base guesses 15 % of its words, and its output layer sees (and "
+                       "counts) those alone; transformer-base is 6 + 6 blocks of width 512 with "
+                       "32001 tokens, on pairs of sentences of --length tokens each; vit-base is "
+                       "ViT-B/16 with 1000 classes, on pictures. Of a VQGAN it is the generator's "
+                       "phase of a step: encoder, codes, decoder, a perceptual network (from 128 "
+                       "pixels on LPIPS's VGG16, below it one of qkv's own) and the discriminator "
+                       "that the gradient goes through. The limit is the best of ten products of "
+                       "2048 x 2048 matrices, five before and five after."},
+    .run = run};

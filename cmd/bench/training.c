@@ -1,0 +1,98 @@
+/* training.c - a training step on made-up text or pictures: timed by `qkv bench train`, only
+ * laid out in memory by `qkv info --predict`. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/bench.h"
+
+#define FIELD(member) .offset = offsetof(bench_step, member)
+static const qkv_option rows[] = {
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "NAME", .initial = "gpt2",
+     .help = "bert-base, transformer-base, vit-base, vqgan-nano (-micro -mini -f8 -f16), or the "
+             "size of a GPT: nano tiny mini small medium large gpt2 .."},
+    {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
+     .initial = "gpt2", .help = "of a GPT"},
+    {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
+     .help = "sequences or pictures in a step; 0: 4, of bert-base and vit-base 8, of "
+             "transformer-base 128, of a VQGAN 16, at 256 pixels 1"},
+    {.flag = "length", .type = QKV_OPT_SIZE, .max = 1048576, FIELD(length), .initial = "0",
+     .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32. Of "
+             "vit-base and VQGANs the pictures' side in pixels; 0: 224, and 32, of vqgan-mini 64, "
+             "of vqgan-f8 and -f16 256"},
+    {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
+     FIELD(dropout), .initial = "-1",
+     .help = "below 0: what the model is trained with: 0.1, of a GPT and of pictures' 0"},
+};
+const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows};
+
+static const bench_network *find(const char *name)
+{
+    const bench_network *n = bench_networks;
+    while (n->name && strcmp(n->name, name))
+        n++;
+    return n;
+}
+
+qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
+{
+    const bench_network *network = find(step->model);
+    *b = (bench_training){.ctx = ctx, .network = network,
+                          .batch = step->batch ? step->batch : network->batch,
+                          .length = step->length ? step->length : network->length,
+                          .dropout = step->dropout < 0 ? network->dropout : step->dropout};
+    qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
+    qkv_status status = network->create(b, step);
+    if (!status)
+        status = qkv_tape_create(&b->tape, ctx);
+    if (!status)
+        status = qkv_optimizer_create(&b->optimizer, qkv_model_params(b->model), &o,
+                                      qkv_optimizer_decay_matrices, 1);
+    if (status)
+        return status;
+    b->id_count = network->ids(b);
+    b->ids = qkv__calloc(ctx, b->id_count + 1, sizeof *b->ids);
+    return b->ids ? QKV_OK : QKV_E_MEMORY;
+}
+
+void bench_training_free(bench_training *b)
+{
+    qkv__free(b->ctx, b->pixels);
+    qkv__free(b->ctx, b->rows);
+    qkv__free(b->ctx, b->ids);
+    qkv_optimizer_destroy(b->optimizer);
+    qkv_tape_destroy(b->tape);
+    qkv_task_destroy(&b->task);
+    qkv_pixels_close(b->pictures);
+    qkv_model_destroy(b->looks);
+    qkv_model_destroy(b->model);
+}
+
+qkv_status bench_training_fill(bench_training *b, uint64_t seed)
+{
+    qkv__rng r;
+    qkv__rng_init(&r, seed, 1);
+    bench_random_ids(b->ids, b->id_count, b->vocab, seed);
+    for (size_t i = 0; i < b->pixel_count; i++)
+        b->pixels[i] = (qkv_real)(2 * qkv__rng_uniform(&r) - 1);
+    qkv_status status = b->looks ? qkv_model_init(b->looks, seed) : QKV_OK;
+    return status ? status : qkv_model_init(b->model, seed);
+}
+
+void bench_training_title(const bench_training *b, char *out, size_t size)
+{
+    (void)snprintf(out, size, "training step of %s, batch %zu x %zu%s, dropout %g", b->name,
+                   b->batch, b->length, b->network->what, b->dropout);
+}
+
+qkv_status bench_training_step(bench_training *b)
+{
+    qkv_tape *t = b->tape;
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, true, true);
+    qkv_status status = qkv_backward(t, b->network->loss(b));
+    qkv_optimizer_step_args args = {.lr = 1e-4, .max_norm = 1};
+    if (!status)
+        status = qkv_optimizer_step(b->optimizer, &args, NULL);
+    qkv_params_zero_grad(qkv_model_params(b->model));
+    return status;
+}

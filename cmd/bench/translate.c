@@ -1,0 +1,177 @@
+/* translate.c - `qkv bench translate`: beam search with the base transformer, against the
+ * limit of products. */
+#include <stdio.h>
+
+#include "bench/bench.h"
+#include "core/commands.h"
+#include "qkv/machine.h"
+#include "qkv/marian.h"
+#include "qkv/run.h"
+
+typedef struct {
+    size_t sentences, length, tokens, beams, repeats;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "sentences", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(sentences),
+     .initial = "64", .help = "translated at once"},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(length),
+     .initial = "25", .help = "tokens of a sentence"},
+    {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(tokens),
+     .initial = "25", .help = "tokens of its translation"},
+    {.flag = "beam", .type = QKV_OPT_SIZE, .min = 1, .max = QKV_BEAMS, FIELD(beams), .value = "N",
+     .initial = "4", .help = "hypotheses kept of each sentence"},
+    {.flag = "repeats", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(repeats),
+     .initial = "3", .help = "searches timed, after one that is not"},
+};
+static const qkv_option_table table = {"Translating", rows, sizeof rows / sizeof *rows};
+
+typedef struct {
+    cli *c;
+    settings s;
+    qkv_model *model;
+    qkv_beam_search *search;
+    int32_t *ids, *offsets; /* (sentences length), (sentences + 1) */
+    double *seconds;        /* (repeats) */
+    double peak;
+    qkv_beam_stats stats; /* of one search */
+} job;
+
+static qkv_status prepare(job *j)
+{
+    qkv_context *ctx = j->c->ctx;
+    const settings *s = &j->s;
+    size_t longest = s->length > s->tokens ? s->length : s->tokens;
+    qkv_generation g;
+    j->ids = qkv__calloc(ctx, s->sentences, s->length * sizeof *j->ids);
+    j->offsets = qkv__calloc(ctx, s->sentences + 1, sizeof *j->offsets);
+    j->seconds = qkv__calloc(ctx, s->repeats, sizeof *j->seconds);
+    if (!j->ids || !j->offsets || !j->seconds)
+        return QKV_E_MEMORY;
+    qkv_status status = bench_transformer(ctx, &j->model, longest, 0);
+    if (!status)
+        status = qkv_model_init(j->model, j->c->common.seed);
+    if (status)
+        return status;
+    const qkv_marian_config *config = qkv_model_config(j->model);
+    bench_random_ids(j->ids, s->sentences * s->length, config->vocab - 1, j->c->common.seed);
+    for (size_t i = 0; i <= s->sentences; i++)
+        j->offsets[i] = (int32_t)(i * s->length);
+    qkv_generation_defaults(&g, j->model);
+    g.beams = s->beams;
+    g.end_count = 0; /* every translation is as long as asked for */
+    g.forced_end = -1;
+    g.max_new_tokens = s->tokens;
+    return qkv_beam_search_create(&j->search, j->model, &g);
+}
+
+static qkv_status measure(job *j)
+{
+    qkv_status status = prepare(j);
+    if (!status)
+        status = bench_peak(j->c, &j->peak);
+    for (size_t i = 0; i <= j->s.repeats && !status; i++) {
+        double begun = qkv__now();
+        status = qkv_beam_search_run(j->search, j->ids, j->offsets, j->s.sentences);
+        if (i)
+            j->seconds[i - 1] = qkv__now() - begun;
+        else
+            j->stats = qkv_beam_search_stats(j->search);
+    }
+    return status ? status : bench_peak(j->c, &j->peak);
+}
+
+/* Rows that go through the decoder: one for the first token, then one a hypothesis. */
+static double rows_needed(const settings *s)
+{
+    return (double)s->sentences * (1 + (double)(s->tokens - 1) * (double)s->beams);
+}
+
+/* FLOPs: 2 a row and parameter multiplied with; attention's two products, 4 a row, key and
+ * channel. */
+static double flops_of(const job *j)
+{
+    const qkv_marian_config *c = qkv_model_config(j->model);
+    const settings *s = &j->s;
+    double d = (double)c->width, layers = (double)c->decoder_layers, length = (double)s->length;
+    double source = (double)s->sentences * length, out = rows_needed(s);
+    double encoder = (double)c->encoder_layers *
+                     (4 * d * d + 2 * d * (double)c->encoder_ff_width + 2 * length * d);
+    double decoder = layers * (6 * d * d + 2 * d * (double)c->decoder_ff_width +
+                               2 * d * (length + ((double)s->tokens + 1) / 2)) +
+                     d * (double)c->vocab;
+    return 2 * (source * (encoder + layers * 2 * d * d) + out * decoder);
+}
+
+static void report(job *j, bench_report *r)
+{
+    const settings *s = &j->s;
+    double seconds = bench_median(j->seconds, s->repeats), flops = flops_of(j);
+    double tokens = (double)s->sentences * (double)s->tokens, source =
+        (double)s->sentences * (double)s->length;
+    double needed = source + rows_needed(s);
+    double computed = (double)(j->stats.source_rows + j->stats.rows);
+    const bench_figure figures[] = {
+        {"tokens_per_s", "tokens", "tokens/s", BENCH_REAL, tokens / seconds, 0},
+        {"sentences_per_s", "sentences", "1/s", BENCH_REAL, (double)s->sentences / seconds, 0},
+        {"rows", "rows computed", "", BENCH_COUNT, computed, 0},
+        {"rows_of_needed", "of the rows needed", "", BENCH_PERCENT, computed / needed, 0},
+        {"gflops", "arithmetic", "GFLOP/s", BENCH_REAL, flops / seconds / 1e9, 0},
+        {"peak_gflops", "limit: products", "GFLOP/s", BENCH_REAL, j->peak / 1e9, 0},
+        {"of_peak", "of the limit", "", BENCH_PERCENT, flops / seconds / j->peak, 0},
+    };
+    *r = (bench_report){.reached = tokens / seconds, .unit = "tokens/s",
+                        .limit = tokens / (flops / j->peak)};
+    bench_add_all(r, figures, sizeof figures / sizeof *figures);
+    (void)snprintf(r->title, sizeof r->title, "translating %zu x %zu, beam %zu, f32",
+                   s->sentences, s->tokens, s->beams);
+}
+
+static qkv_status work(cli *c, const void *asked, bench_report *out)
+{
+    job j = {.c = c, .s = *(const settings *)asked};
+    qkv_status status = measure(&j);
+    if (!status)
+        report(&j, out);
+    qkv_beam_search_destroy(j.search);
+    qkv_model_destroy(j.model);
+    qkv__free(c->ctx, j.ids);
+    qkv__free(c->ctx, j.offsets);
+    qkv__free(c->ctx, j.seconds);
+    return status;
+}
+
+/* A small request is one of somebody in a hurry. */
+static void adapt(void *asked, const bench_request *request)
+{
+    settings *s = asked;
+    s->repeats = request->repeats < s->repeats ? request->repeats : s->repeats;
+    if (request->length < s->length) {
+        s->length = s->tokens = request->length;
+        s->sentences = 2;
+    }
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
+const bench_measure bench_translate = {"translate", tables, adapt, work};
+
+static int run(cli *c, int argc, char **argv)
+{
+    return bench_run(c, argc, argv, &bench_translate);
+}
+
+static const char *const examples[] = {"qkv bench translate --json",
+                                       "qkv bench translate --beam 1 --sentences 1", NULL};
+
+const cli_command cli_bench_translate = {
+    .manual = {.name = "bench translate", .summary = "time translating by beam search",
+               .usage = "[options]", .examples = examples, .tables = tables,
+               .text = "Median time of a search with the base model of \"Attention Is All You "
+                       "Need\" (6 + 6 layers of 512, 32001 tokens, random parameters), all "
+                       "sentences of one length and no translation ending early. Rows are tokens "
+                       "that go through the encoder or the decoder; needed are those of the "
+                       "sentences, one for the first token of a translation, and one a hypothesis "
+                       "for the others."},
+    .run = run};

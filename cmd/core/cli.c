@@ -1,0 +1,141 @@
+/* cli.c - options, answers, errors and signals of every command. */
+#include "core/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const isa_names[] = {"reference", "avx2", "avx512", "all", NULL};
+
+static const qkv_option common_rows[] = {
+    {.flag = "json", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, json),
+     .help = "answer in JSON, one object per answer"},
+    {.flag = "seed", .type = QKV_OPT_U64, .offset = offsetof(cli_common, seed), .initial = "0",
+     .help = "of everything random"},
+    {.flag = "threads", .type = QKV_OPT_INT, .offset = offsetof(cli_common, threads),
+     .max = 1024, .initial = "0", .help = "threads to use; 0: one per core"},
+    {.flag = "isa", .type = QKV_OPT_ENUM, .offset = offsetof(cli_common, isa),
+     .names = isa_names, .initial = "all", .help = "largest instruction set to use"},
+    {.flag = "bf16", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, bf16),
+     .help = "training rounds the operands of products to bf16 where the processor can"},
+    {.flag = "quiet", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, quiet),
+     .help = "no progress line, no notes"},
+};
+
+const qkv_option_table cli_common_table = {"Common options", common_rows,
+                                           sizeof common_rows / sizeof *common_rows};
+
+/* Two kinds of sentence: "qkv: ..." and, for notes, the text alone. */
+static void say(const char *fmt, va_list args)
+{
+    fputs("qkv: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+}
+
+static int usage_error(const cli *c)
+{
+    fprintf(stderr, "qkv: %s (see qkv help %s)\n", qkv_context_message(c->parsing),
+            c->command->manual.name);
+    return CLI_USAGE;
+}
+
+/* The asked context; a second parse keeps the one there is when nothing changed. */
+static qkv_status make_context(cli *c)
+{
+    static const unsigned masks[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2,
+                                     QKV_ISA_AVX2 | QKV_ISA_AVX512, QKV_ISA_ALL};
+    qkv_context_options options = qkv_context_defaults();
+    options.threads = c->common.threads;
+    options.isa = masks[c->common.isa];
+    options.bf16 = c->common.bf16;
+    if (c->ctx)
+        return QKV_OK;
+    qkv_status status = qkv_context_create(&c->ctx, &options);
+    if (status)
+        return qkv__fail(c->parsing, status, "%s", qkv_status_text(status));
+    if (qkv_options_given(c->options, "bf16") && options.bf16 && !qkv_context_bf16(c->ctx))
+        cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
+    return QKV_OK;
+}
+
+void cli_bind(cli *c, const qkv_option_table *table, void *target)
+{
+    if (!c->bind_status)
+        c->bind_status = qkv_options_bind(c->options, table, target);
+    if (!c->bind_status)
+        qkv__preset_apply(c->command->manual.presets, table, target);
+}
+
+int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
+{
+    const char *usage = c->command->manual.usage;
+    qkv_status status = c->bind_status;
+    if (!status)
+        status = qkv_options_parse(c->options, argc, argv, max ? &c->args : NULL);
+    if (!status && c->command->manual.recipes)
+        status = qkv__recipe_apply(c->options, c->command->manual.recipes);
+    if (!status && (c->args.count < min || c->args.count > max))
+        status = qkv__fail(c->parsing, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
+                           c->command->manual.name, usage ? usage : "", c->args.count);
+    if (!status)
+        status = make_context(c);
+    return status ? usage_error(c) : 0;
+}
+
+void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target)
+{
+    char text[QKV__OPTION_TEXT];
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv_option *row = &table->rows[i];
+        if (!qkv_options_given(c->options, row->key))
+            continue;
+        qkv__option_text(row, given, text);
+        (void)qkv__option_assign(row, target, text); /* it has been parsed once */
+    }
+}
+
+int cli_error(const cli *c)
+{
+    return cli_fail("%s", qkv_context_message(c->ctx));
+}
+
+int cli_fail(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    say(fmt, args);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+int cli_usage(const cli *c, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    qkv__vfail(c->parsing, QKV_E_ARGUMENT, fmt, args);
+    va_end(args);
+    return usage_error(c);
+}
+
+void cli_note(const cli *c, const char *fmt, ...)
+{
+    va_list args;
+    if (c->common.quiet)
+        return;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+int cli_answer(const cli *c, qkv__json_out *w)
+{
+    (void)c;
+    const char *text = qkv__json_out_text(w);
+    int code = text ? CLI_DONE : cli_fail("out of memory while writing the answer");
+    if (text && (puts(text) == EOF || fflush(stdout) != 0))
+        code = cli_fail("the answer cannot be written to the standard output");
+    qkv__json_out_free(w);
+    return code;
+}

@@ -1,0 +1,171 @@
+/* help.c - the commands by name, and everything that is said about them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/commands.h"
+
+enum { MAX_TABLES = 16 };
+
+static const cli_command *const commands[] = {
+#define CLI_ENTRY(name) &cli_##name,
+    CLI_COMMANDS(CLI_ENTRY)
+#undef CLI_ENTRY
+};
+static const size_t command_count = sizeof commands / sizeof *commands;
+
+static const qkv_option_table *const program_tables[] = {&cli_common_table, NULL};
+static const qkv__manual program = {
+    .name = "qkv",
+    .summary = "transformers, trained, run and looked into",
+    .usage = "COMMAND [options]",
+    .text = "qkv trains, runs and looks inside transformers. Models are directories as Hugging "
+            "Face's transformers writes and reads them.",
+    .tables = program_tables};
+
+/* A command's manual with the common options behind its own. */
+typedef struct {
+    qkv__manual manual;
+    const qkv_option_table *tables[MAX_TABLES + 2];
+} full_manual;
+
+static void complete(full_manual *full, const cli_command *command)
+{
+    size_t n = 0;
+    full->manual = command->manual;
+    for (; n < MAX_TABLES && command->manual.tables && command->manual.tables[n]; n++)
+        full->tables[n] = command->manual.tables[n];
+    full->tables[n] = &cli_common_table;
+    full->tables[n + 1] = NULL;
+    full->manual.tables = full->tables;
+}
+
+/* Prints what make wrote into a growing string; the context is made for it alone. */
+typedef void make_fn(qkv__str *out, const void *user);
+static int print_made(make_fn *make, const void *user)
+{
+    qkv_context *ctx;
+    qkv__str out;
+    if (qkv_context_create(&ctx, NULL))
+        return cli_fail("out of memory");
+    qkv__str_init(&out, ctx);
+    make(&out, user);
+    bool failed = out.failed || fputs(out.data, stdout) == EOF;
+    qkv__str_free(&out);
+    qkv_context_destroy(ctx);
+    return failed ? cli_fail("the help cannot be written") : CLI_DONE;
+}
+
+static void make_help(qkv__str *out, const void *command)
+{
+    full_manual full;
+    complete(&full, command);
+    qkv__manual_help(out, program.name, &full.manual);
+}
+
+static void make_overview(qkv__str *out, const void *unused)
+{
+    (void)unused;
+    qkv__str_printf(out, "Usage: %s %s\n\n", program.name, program.usage);
+    qkv__wrap(out, program.text, 0, 0);
+    qkv__str_puts(out, "\nCommands:\n");
+    for (size_t i = 0; i < command_count; i++) {
+        const qkv__manual *m = &commands[i]->manual;
+        qkv__str_printf(out, "  %-18s", m->name);
+        qkv__wrap(out, m->summary, 21, 20 > strlen(m->name) + 2 ? 20 : strlen(m->name) + 2);
+    }
+    qkv__str_puts(out, "\nqkv help COMMAND shows its options and examples; qkv --version the "
+                       "version.\n");
+}
+
+/* All manuals, for what describes the whole program. */
+typedef void make_all_fn(qkv__str *out, const qkv__manual *const *all);
+static void make_all(qkv__str *out, const void *user)
+{
+    static full_manual full[sizeof commands / sizeof *commands];
+    static const qkv__manual *all[sizeof commands / sizeof *commands];
+    for (size_t i = 0; i < command_count; i++) {
+        complete(&full[i], commands[i]);
+        all[i] = &full[i].manual;
+    }
+    make_all_fn *const *make = user;
+    (*make)(out, all);
+}
+
+static void make_roff(qkv__str *out, const qkv__manual *const *all)
+{
+    char version[40];
+    (void)snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
+                   QKV_VERSION_PATCH);
+    qkv__manual_roff(out, &program, all, command_count, version);
+}
+
+static void make_bash(qkv__str *out, const qkv__manual *const *all)
+{
+    qkv__manual_bash(out, program.name, all, command_count);
+}
+
+static void make_zsh(qkv__str *out, const qkv__manual *const *all)
+{
+    qkv__manual_zsh(out, program.name, all, command_count);
+}
+
+const cli_command *cli_find(const char *name)
+{
+    for (size_t i = 0; i < command_count; i++)
+        if (strcmp(commands[i]->manual.name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+const char *cli_nearest(const char *word)
+{
+    const char *nearest = NULL;
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < command_count; i++) {
+        const char *name = commands[i]->manual.name, *second = strchr(name, ' ');
+        if (qkv__nearer(word, name, &best) || (second && qkv__nearer(word, second + 1, &best)))
+            nearest = name;
+    }
+    return nearest;
+}
+
+void cli_print_overview(void)
+{
+    print_made(make_overview, NULL);
+}
+
+void cli_print_help(const cli_command *command)
+{
+    print_made(make_help, command);
+}
+
+int cli_help(int argc, char **argv)
+{
+    static const struct {
+        const char *first, *second;
+        make_all_fn *make;
+    } whole[] = {{"--man", NULL, make_roff},
+                 {"--completion", "bash", make_bash},
+                 {"--completion", "zsh", make_zsh}};
+    char name[64];
+    if (argc == 0) {
+        cli_print_overview();
+        return CLI_DONE;
+    }
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strcmp(argv[0], whole[i].first) == 0 &&
+            (!whole[i].second || (argc > 1 && strcmp(argv[1], whole[i].second) == 0)))
+            return print_made(make_all, &whole[i].make);
+    (void)snprintf(name, sizeof name, "%s%s%s", argv[0], argc > 1 ? " " : "",
+                   argc > 1 ? argv[1] : "");
+    const cli_command *command = cli_find(name);
+    if (command) {
+        cli_print_help(command);
+        return CLI_DONE;
+    }
+    const char *nearest = cli_nearest(name);
+    cli_fail("no command \"%s\"%s%s%s", name, nearest ? "; did you mean qkv help " : "",
+             nearest ? nearest : "", nearest ? "?" : "");
+    return CLI_USAGE;
+}

@@ -1,0 +1,104 @@
+/* main.c - finds the command, gives it what it needs, and is the only place that exits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/commands.h"
+
+/* "train lm" of argv[1] and argv[2], or argv[1] alone. *words: how many were taken. */
+static const cli_command *find(int argc, char **argv, int *words)
+{
+    char name[64];
+    if (argc > 2) {
+        (void)snprintf(name, sizeof name, "%s %s", argv[1], argv[2]);
+        const cli_command *command = cli_find(name);
+        *words = 2;
+        if (command)
+            return command;
+    }
+    *words = 1;
+    return cli_find(argv[1]);
+}
+
+static int unknown_command(int argc, char **argv)
+{
+    char pair[64];
+    (void)snprintf(pair, sizeof pair, "%s %s", argv[1], argc > 2 ? argv[2] : "");
+    const char *nearest = argc > 2 ? cli_nearest(pair) : NULL;
+    if (!nearest)
+        nearest = cli_nearest(argv[1]);
+    if (nearest)
+        cli_fail("no command \"%s\"; did you mean qkv %s?", argv[1], nearest);
+    else
+        cli_fail("no command \"%s\"; qkv --help lists them all", argv[1]);
+    return CLI_USAGE;
+}
+
+static bool wants_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+/* GCC's OpenMP lets waiting threads spin for milliseconds, which on a busy machine takes the core
+ * from the very thread that is waited for: training ran four times slower there. It reads its
+ * setting before main, so the command starts itself once more with a short spin, unless the user
+ * has chosen. Returns when that is done or cannot be. */
+static void shorten_spin(char **argv)
+{
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
+        return;
+    char path[4096]; /* not the link itself: ps and top show the name that was started */
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0 || setenv("GOMP_SPINCOUNT", "10000", 1) != 0)
+        return;
+    path[length] = 0;
+    execv(path, argv);
+}
+
+static int run(const cli_command *command, int argc, char **argv)
+{
+    cli c = {.command = command, .began = qkv__now()};
+    if (qkv_context_create(&c.parsing, NULL) || qkv_options_create(&c.options, c.parsing))
+        return cli_fail("out of memory");
+    cli_bind(&c, &cli_common_table, &c.common);
+    int code = command->run(&c, argc, argv);
+    qkv_context_destroy(c.ctx);
+    qkv_options_destroy(c.options);
+    qkv_context_destroy(c.parsing);
+    if (fflush(stdout) != 0 && code == CLI_DONE)
+        code = cli_fail("the answer cannot be written to the standard output");
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    int words;
+    if (argc < 2) {
+        cli_print_overview();
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("qkv %d.%d.%d\n", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+        return CLI_DONE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return cli_help(0, NULL);
+    if (strcmp(argv[1], "help") == 0)
+        return cli_help(argc - 2, argv + 2);
+    const cli_command *command = find(argc, argv, &words);
+    if (!command)
+        return unknown_command(argc, argv);
+    if (wants_help(argc - 1 - words, argv + 1 + words)) {
+        cli_print_help(command);
+        return CLI_DONE;
+    }
+    shorten_spin(argv);
+    cli_watch_signals();
+    argc -= 1 + words;
+    argv += 1 + words;
+    return run(command, argc, argv);
+}

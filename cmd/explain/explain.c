@@ -1,0 +1,155 @@
+/* explain.c - `qkv explain`: attention with every matrix on the page, on the worked example
+ * or on the user's own matrices. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/commands.h"
+#include "explain/explain.h"
+
+typedef void section_fn(page *p);
+
+static const struct {
+    const char *name;
+    section_fn *show;
+    bool usual; /* shown when no section is named */
+} sections[] = {
+    {"head", explain_one_head, true},    {"heads", explain_two_heads, true},
+    {"positions", explain_positions, true}, {"select", explain_select, false},
+    {"plain", explain_plain, false},     {"cosine", explain_cosine, false},
+    {"order", explain_order, false},     {"optimizers", explain_optimizers, false},
+};
+enum { SECTIONS = sizeof sections / sizeof *sections };
+
+typedef struct {
+    explain_own own;
+    bool permute, optimizers;
+} settings;
+
+#define OWN(field) .offset = offsetof(settings, own.field)
+static const qkv_option rows[] = {
+    {.flag = "q", .type = QKV_OPT_STRING, OWN(q), .value = "FILE",
+     .help = "queries (T, D), .npy or CSV"},
+    {.flag = "k", .type = QKV_OPT_STRING, OWN(k), .value = "FILE", .help = "keys (S, D)"},
+    {.flag = "v", .type = QKV_OPT_STRING, OWN(v), .value = "FILE", .help = "values (S, D')"},
+    {.flag = "x", .type = QKV_OPT_STRING, OWN(x), .value = "FILE",
+     .help = "rows that queries, keys and values are made of"},
+    {.flag = "wq", .type = QKV_OPT_STRING, OWN(wq), .value = "FILE",
+     .help = "Q = X W_Q; without it Q = X"},
+    {.flag = "wk", .type = QKV_OPT_STRING, OWN(wk), .value = "FILE",
+     .help = "K = X W_K; without it K = X"},
+    {.flag = "wv", .type = QKV_OPT_STRING, OWN(wv), .value = "FILE",
+     .help = "V = X W_V; without it V = X"},
+    {.flag = "heads", .type = QKV_OPT_SIZE, OWN(heads), .min = 1, .max = 1024, .initial = "1",
+     .help = "heads that the columns are cut into"},
+    {.flag = "causal", .type = QKV_OPT_BOOL, OWN(causal),
+     .help = "hide from each row the keys after it"},
+    {.flag = "scale", .type = QKV_OPT_REAL, OWN(scale), .max = 1e6, .initial = "0",
+     .help = "factor of the scores; 0: 1/sqrt(width of a head); 1: unscaled"},
+    {.flag = "permute", .type = QKV_OPT_BOOL, .offset = offsetof(settings, permute),
+     .help = "the section order: shuffled words, with positions and without"},
+    {.flag = "optimizers", .type = QKV_OPT_BOOL, .offset = offsetof(settings, optimizers),
+     .help = "the section optimizers: five ways down one valley"},
+};
+static const qkv_option_table table = {"Own matrices and sections", rows,
+                                       sizeof rows / sizeof *rows};
+
+/* Marks the sections that args and flags ask for; false after an unknown name. */
+static bool choose(const cli *c, const settings *s, bool wanted[SECTIONS])
+{
+    bool any = s->permute || s->optimizers;
+    for (size_t i = 0; i < c->args.count; i++) {
+        bool all = strcmp(c->args.items[i], "all") == 0, known = all;
+        for (int j = 0; j < SECTIONS; j++)
+            if (all || strcmp(c->args.items[i], sections[j].name) == 0)
+                wanted[j] = known = true;
+        if (!known)
+            return false;
+        any = true;
+    }
+    for (int j = 0; j < SECTIONS; j++)
+        wanted[j] = wanted[j] || (!any && sections[j].usual) ||
+                    (s->permute && sections[j].show == explain_order) ||
+                    (s->optimizers && sections[j].show == explain_optimizers);
+    return true;
+}
+
+static bool wants_own(const cli *c)
+{
+    for (size_t i = 0; i < table.count; i++)
+        if (rows[i].offset < offsetof(settings, permute) &&
+            qkv_options_given(c->options, rows[i].flag))
+            return true;
+    return false;
+}
+
+static void show_sections(page *p, const bool wanted[SECTIONS])
+{
+    bool all = true;
+    for (int i = 0; i < SECTIONS && !page_failed(p); i++) {
+        all = all && wanted[i];
+        if (!wanted[i])
+            continue;
+        qkv_tape_reset(p->t);
+        sections[i].show(p);
+    }
+    if (!all)
+        page_text(p, "More: qkv explain select, plain, cosine, order, optimizers, or all; qkv "
+                     "explain "
+                     "--q FILE --k FILE --v FILE for your own matrices.");
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    settings s;
+    bool wanted[SECTIONS] = {false};
+    cli_bind(c, &table, &s);
+    if (cli_parse(c, argc, argv, 0, SECTIONS))
+        return CLI_USAGE;
+    if (!choose(c, &s, wanted))
+        return cli_usage(c, "no such section; there are head, heads, positions, select, plain, "
+                            "cosine, order, optimizers and all");
+    qkv__json_out json;
+    page p = {.c = c, .json = c->common.json ? &json : NULL,
+              .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
+    if (qkv_tape_create(&p.t, c->ctx))
+        return cli_error(c);
+    qkv_tape_mode(p.t, false, false);
+    if (p.json) {
+        qkv__json_out_init(&json, c->ctx, 0);
+        qkv__json_begin_object(&json, NULL);
+    }
+    if (wants_own(c))
+        explain_own_matrices(&p, &s.own);
+    else
+        show_sections(&p, wanted);
+    bool failed = page_failed(&p);
+    qkv_tape_destroy(p.t);
+    if (p.json)
+        qkv__json_end_object(&json);
+    if (failed) {
+        if (p.json)
+            qkv__json_out_free(&json);
+        return cli_error(c);
+    }
+    return p.json ? cli_answer(c, &json) : CLI_DONE;
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+static const char *const examples[] = {
+    "qkv explain", "qkv explain select cosine", "qkv explain --optimizers",
+    "printf '1,0\\n0,1\\n1,1\\n' > x.csv; qkv explain --x x.csv --causal",
+    "qkv explain --q q.npy --k k.npy --v v.npy --heads 2 --json", NULL};
+
+const cli_command cli_explain = {
+    .manual = {.name = "explain",
+               .summary = "attention, every matrix printed",
+               .usage = "[SECTION...] [--q FILE --k FILE --v FILE | --x FILE] [options]",
+               .text = "Works through attention with numbers: one head, two heads and positions; "
+                       "further sections: select (hard choice as the limit of attention), plain "
+                       "(Q = K = V = X), cosine, order, optimizers; all shows them all. With "
+                       "matrices of your own, or with --heads, --causal or --scale alone, it "
+                       "works through those.",
+               .examples = examples,
+               .tables = tables},
+    .run = run};

@@ -1,0 +1,162 @@
+/* info.c - `qkv info`: what qkv is and runs on, what tensors a file holds, or what memory
+ * training takes. */
+#include <jansson.h>
+#include <stdio.h>
+
+#include "core/commands.h"
+#include "files/info.h"
+#include "qkv/safetensors.h"
+
+static const struct {
+    unsigned bit;
+    const char *name;
+} sets[] = {{QKV_ISA_AVX2, "avx2"}, {QKV_ISA_AVX512, "avx512"}};
+
+typedef struct {
+    const char *name, *version;
+} library;
+
+static const library libraries[] = {
+    {"jansson", JANSSON_VERSION},
+#ifdef QKV_DNNL_VERSION
+    {"oneDNN", QKV_DNNL_VERSION},
+#endif
+};
+
+static int answer_json(cli *c)
+{
+    char version[40];
+    qkv__json_out w;
+    (void)snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
+                   QKV_VERSION_PATCH);
+    qkv__json_out_init(&w, c->ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_put_string(&w, "version", version);
+    qkv__json_put_string(&w, "cpu", qkv__cpu_name());
+    qkv__json_begin_array(&w, "isa");
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (qkv_context_isa(c->ctx) & sets[i].bit)
+            qkv__json_put_string(&w, NULL, sets[i].name);
+    qkv__json_end_array(&w);
+    qkv__json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    qkv__json_begin_object(&w, "libraries");
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        qkv__json_put_string(&w, libraries[i].name, libraries[i].version);
+    qkv__json_end_object(&w);
+    qkv__json_end_object(&w);
+    return cli_answer(c, &w);
+}
+
+static int answer_machine(cli *c)
+{
+    if (c->common.json)
+        return answer_json(c);
+    printf("qkv        %d.%d.%d\n", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+    printf("CPU        %s\n", qkv__cpu_name());
+    printf("kernels    plain C");
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (qkv_context_isa(c->ctx) & sets[i].bit)
+            printf(", %s", sets[i].name);
+    printf("\nthreads    %d\nlibraries ", qkv_context_threads(c->ctx));
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        printf("%s %s %s", i ? "," : "", libraries[i].name, libraries[i].version);
+    printf("\n");
+    return CLI_DONE;
+}
+
+/* ---- what a file holds ------------------------------------------------------------------- */
+
+static int answer_tensors_json(cli *c, const qkv_safetensors *s, size_t numbers, size_t bytes)
+{
+    qkv__json_out w;
+    qkv__json_out_init(&w, c->ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_put_int(&w, "numbers", (int64_t)numbers);
+    qkv__json_put_int(&w, "bytes", (int64_t)bytes);
+    qkv__json_begin_array(&w, "tensors");
+    for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
+        const qkv_safetensor *t = qkv_safetensors_at(s, i);
+        qkv__json_begin_object(&w, NULL);
+        qkv__json_put_string(&w, "name", t->name);
+        qkv__json_put_string(&w, "dtype", t->dtype);
+        qkv__json_begin_array(&w, "shape");
+        for (int d = 0; d < t->ndim; d++)
+            qkv__json_put_int(&w, NULL, (int64_t)t->shape[d]);
+        qkv__json_end_array(&w);
+        qkv__json_end_object(&w);
+    }
+    qkv__json_end_array(&w);
+    qkv__json_end_object(&w);
+    return cli_answer(c, &w);
+}
+
+static int answer_tensors(cli *c, const char *path)
+{
+    qkv_safetensors *s;
+    size_t numbers = 0, bytes = 0;
+    if (qkv_safetensors_open(&s, c->ctx, path))
+        return cli_error(c);
+    for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
+        numbers += qkv_safetensors_at(s, i)->count;
+        bytes += qkv_safetensors_at(s, i)->bytes;
+    }
+    int code = CLI_DONE;
+    if (c->common.json) {
+        code = answer_tensors_json(c, s, numbers, bytes);
+    } else {
+        for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
+            const qkv_safetensor *t = qkv_safetensors_at(s, i);
+            printf("%-4s  %s (", t->dtype, t->name);
+            for (int d = 0; d < t->ndim; d++)
+                printf("%s%zu", d ? ", " : "", t->shape[d]);
+            printf(")\n");
+        }
+        printf("%zu tensors, %zu numbers, %zu bytes\n", qkv_safetensors_count(s), numbers, bytes);
+    }
+    qkv_safetensors_close(s);
+    return code;
+}
+
+/* ---- the command ------------------------------------------------------------------------- */
+
+typedef struct {
+    bool predict;
+    bench_step step;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "predict", .type = QKV_OPT_BOOL, FIELD(predict),
+     .help = "say how much memory a training step takes, without taking it"},
+};
+static const qkv_option_table table = {"Memory", rows, sizeof rows / sizeof *rows};
+
+static int run(cli *c, int argc, char **argv)
+{
+    settings s;
+    cli_bind(c, &table, &s);
+    cli_bind(c, &bench_step_table, &s.step);
+    if (cli_parse(c, argc, argv, 0, 1))
+        return CLI_USAGE;
+    if (s.predict && c->args.count)
+        return cli_usage(c, "--predict is about presets: it takes no file");
+    if (s.predict)
+        return info_predict(c, &s.step);
+    return c->args.count ? answer_tensors(c, c->args.items[0]) : answer_machine(c);
+}
+
+static const qkv_option_table *const tables[] = {&table, &bench_step_table, NULL};
+static const char *const examples[] = {
+    "qkv info", "qkv info runs/book", "qkv info runs/book/model.safetensors --json",
+    "qkv info --predict --model gpt2 --batch 4 --length 256 --json", NULL};
+
+const cli_command cli_info = {
+    .manual = {.name = "info", .summary = "this machine, the tensors of a model, memory",
+               .usage = "[FILE|DIR] [options]",
+               .text = "Without an argument: the version, the processor, the instruction sets and "
+                       "threads in use, the libraries. With a safetensors file, an index of "
+                       "shards or a model directory: its tensors, their types and shapes. With "
+                       "--predict: the memory that qkv bench train would take for the same step, "
+                       "part by part.",
+               .examples = examples, .tables = tables},
+    .run = run};

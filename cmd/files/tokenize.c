@@ -1,0 +1,111 @@
+/* tokenize.c - `qkv tokenize`: text to token ids. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/commands.h"
+#include "train/texts.h"
+#include "io/file.h"
+#include "qkv/tokenizer.h"
+
+typedef struct {
+    const char *file;
+    bool lines;
+} settings;
+
+static const qkv_option rows[] = {
+    {.flag = "file", .type = QKV_OPT_STRING, .offset = offsetof(settings, file), .value = "FILE",
+     .help = "text to tokenise"},
+    {.flag = "lines", .type = QKV_OPT_BOOL, .offset = offsetof(settings, lines),
+     .help = "each line alone, without its newline"},
+};
+static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows};
+
+/* The ids of one text: a JSON array under key, or a line. */
+static qkv_status put(cli *c, qkv_tokenizer *t, qkv__json_out *w, const char *key, const char *text,
+                      size_t size)
+{
+    qkv_ids ids = {0};
+    qkv_status status = qkv_tokenizer_encode(t, text, size, 0, &ids);
+    if (c->common.json)
+        qkv__json_begin_array(w, key);
+    for (size_t i = 0; i < ids.count && !status; i++) {
+        if (c->common.json)
+            qkv__json_put_int(w, NULL, ids.data[i]);
+        else
+            printf("%s%d", i ? " " : "", (int)ids.data[i]);
+    }
+    if (c->common.json)
+        qkv__json_end_array(w);
+    else if (!status)
+        printf("\n");
+    qkv_ids_free(c->ctx, &ids);
+    return status;
+}
+
+static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv__json_out *w, const char *text,
+                            size_t size)
+{
+    qkv_status status = QKV_OK;
+    qkv__json_begin_array(w, "ids");
+    const char *at = text;
+    for (cli_line line; !status && cli_next_line(&at, text + size, &line);)
+        status = put(c, t, w, NULL, line.data, line.len);
+    qkv__json_end_array(w);
+    return status;
+}
+
+/* name: of the file, for messages; NULL: the text is an argument. */
+static int tokenize(cli *c, qkv_tokenizer *t, const settings *s, const char *name,
+                    const char *text, size_t size)
+{
+    qkv__json_out w;
+    qkv__json_out_init(&w, c->ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    qkv_status status = s->lines ? put_lines(c, t, &w, text, size)
+                                 : put(c, t, &w, "ids", text, size);
+    qkv__json_end_object(&w);
+    if (!status && c->common.json)
+        return cli_answer(c, &w);
+    qkv__json_out_free(&w);
+    if (status && name)
+        qkv__fail_prefix(c->ctx, name);
+    return status ? cli_error(c) : CLI_DONE;
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    settings s;
+    cli_bind(c, &table, &s);
+    if (cli_parse(c, argc, argv, 1, 2))
+        return CLI_USAGE;
+    const char *given = c->args.count == 2 ? c->args.items[1] : NULL;
+    if (given && s.file)
+        return cli_usage(c, "TEXT and --file: only one can be tokenised");
+    const char *name = given ? NULL : s.file ? s.file : "/dev/stdin";
+    qkv_tokenizer *t = NULL;
+    char *text = NULL;
+    size_t size = given ? strlen(given) : 0;
+    qkv_status status = qkv_tokenizer_load(&t, c->ctx, c->args.items[0]);
+    if (!status && name)
+        status = qkv__file_read(c->ctx, name, 0, &text, &size);
+    int code = status ? cli_error(c) : tokenize(c, t, &s, name, given ? given : text, size);
+    qkv__free(c->ctx, text);
+    qkv_tokenizer_destroy(t);
+    return code;
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+static const char *const examples[] = {"qkv tokenize runs/book --file book.txt --json",
+                                       "qkv tokenize runs/book 'To be, or not to be'",
+                                       "head book.txt | qkv tokenize runs/book --lines", NULL};
+
+static const qkv__preset presets[] = {{"file", NULL, "standard input"},
+                                      {NULL, NULL, NULL}};
+
+const cli_command cli_tokenize = {
+    .manual = {.name = "tokenize", .summary = "turn text into token ids",
+               .usage = "DIR [TEXT | --file FILE]", .examples = examples, .tables = tables,
+               .text = "Prints the ids of the text, newlines and all. DIR need hold nothing but a "
+                       "tokenizer's files.",
+               .presets = presets},
+    .run = run};

@@ -1,0 +1,103 @@
+/* train_tokenizer.c - `qkv train tokenizer`: a vocabulary alone, for models that come later. */
+#include "train/bert.h"
+#include "core/commands.h"
+#include "train/vocabulary.h"
+
+typedef struct {
+    qkv_strings data;
+    const char *out;
+    int model;
+} settings;
+
+/* The models that vocabularies are for: their special tokens, and what a token is by default. */
+static const char *const models[] = {"lm", "mlm", "translate", NULL};
+static const struct {
+    unsigned roles;
+    qkv_tokenizer_kind kind;
+} needs[] = {
+    {0, QKV_TOKENIZER_BPE},
+    {CLI_BERT_ROLES, QKV_TOKENIZER_WORDPIECE},
+    {CLI_TRANSLATE_ROLES, QKV_TOKENIZER_SENTENCEPIECE_BPE},
+};
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "data", .type = QKV_OPT_LIST, .flags = QKV_OPT_REQUIRED, FIELD(data), .value = "FILE",
+     .help = "text to learn from, one file or more: both languages of a translator"},
+    {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(out), .value = "DIR",
+     .help = "where the tokenizer goes"},
+    {.flag = "for", .type = QKV_OPT_ENUM, FIELD(model), .names = models, .initial = "lm",
+     .help = "which `qkv train` it is for: the special tokens that needs (classify: mlm's)"},
+};
+static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *rows};
+
+static qkv_status make(cli *c, const settings *s, cli_vocabulary *v, qkv_tokenizer **t)
+{
+    cli_texts x;
+    if (!qkv_options_given(c->options, "tokenizer"))
+        v->kind = (int)needs[s->model].kind;
+    qkv_status status = cli_texts_open(&x, c->ctx, &s->data);
+    if (status)
+        return status;
+    status = cli_vocabulary_train(c, v, needs[s->model].roles, x.parts, x.count, NULL, 0, t);
+    cli_texts_close(&x);
+    return status ? status : qkv_tokenizer_save(*t, s->out);
+}
+
+static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
+{
+    size_t tokens = qkv_tokenizer_vocab_size(t);
+    cli_note(c, "%s: %s, %zu tokens", dir, qkv_tokenizer_model(t), tokens);
+    if (!c->common.json)
+        return CLI_DONE;
+    qkv__json_out w;
+    qkv__json_out_init(&w, c->ctx, 0);
+    qkv__json_begin_object(&w, NULL);
+    qkv__json_put_string(&w, "model", qkv_tokenizer_model(t));
+    qkv__json_put_int(&w, "vocab", (int64_t)tokens);
+    qkv__json_end_object(&w);
+    return cli_answer(c, &w);
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    settings s;
+    cli_vocabulary v;
+    qkv__names there = {0};
+    qkv_tokenizer *t = NULL;
+    cli_bind(c, &table, &s);
+    cli_bind(c, &cli_vocabulary_table, &v);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    bool taken = qkv__dir_exists(s.out);
+    qkv_status status = taken ? qkv__dir_list(&there, c->ctx, s.out) : QKV_OK;
+    taken = there.count > 0;
+    qkv__names_free(&there);
+    if (taken)
+        return cli_fail("%s is not empty: give another --out", s.out);
+    if (!status)
+        status = make(c, &s, &v, &t);
+    int code = status ? cli_error(c) : answer(c, t, s.out);
+    qkv_tokenizer_destroy(t);
+    return code;
+}
+
+static const qkv_option_table *const tables[] = {&table, &cli_vocabulary_table, NULL};
+static const char *const examples[] = {
+    "qkv train tokenizer --data book.txt --vocab 8192 --out runs/words",
+    "qkv train tokenizer --data en.txt de.txt --for translate --out runs/words",
+    "qkv train lm --data book.txt --tokenizer-from runs/words --out runs/book", NULL};
+static const qkv__preset presets[] = {
+    {"tokenizer", NULL, "bpe; for mlm wordpiece, for translate sentencepiece-bpe"},
+    {NULL, NULL, NULL},
+};
+
+const cli_command cli_train_tokenizer = {
+    .manual = {.name = "train tokenizer", .summary = "train a vocabulary alone",
+               .usage = "--data FILE... --out DIR [options]", .examples = examples,
+               .tables = tables, .presets = presets,
+               .text = "Every `qkv train` of texts makes its own vocabulary of what it learns "
+                       "from. One that several models share, or that learns from more text than "
+                       "they do, is made here and given to them with --tokenizer-from. --out "
+                       "becomes a folder that Hugging Face's AutoTokenizer reads."},
+    .run = run};

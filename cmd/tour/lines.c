@@ -1,0 +1,132 @@
+/* lines.c - lines of C and of documents, told apart by where they stand: what a comment is,
+ * and what a code example, is seen from marks that are then taken off. */
+#include <ctype.h>
+#include <string.h>
+
+#include "train/texts.h"
+#include "tour/lines.h"
+
+enum { CODE, COMMENT, PROSE };
+enum { SHORTEST = 16, VALID_BYTES = 200000 };
+const char *const tour_kinds[TOUR_KINDS] = {"code", "comment", "prose"};
+
+typedef struct {
+    tour_lines *out;
+    size_t count[TOUR_KINDS]; /* labelled */
+} taker;
+
+static void strip(cli_line *l)
+{
+    while (l->len && isspace((unsigned char)l->data[0]))
+        l->data++, l->len--;
+    while (l->len && isspace((unsigned char)l->data[l->len - 1]))
+        l->len--;
+}
+
+static bool begins(const cli_line *l, const char *with)
+{
+    return l->len >= strlen(with) && memcmp(l->data, with, strlen(with)) == 0;
+}
+
+static bool has(const cli_line *l, const char *what)
+{
+    size_t n = strlen(what);
+    for (size_t i = 0; i + n <= l->len; i++)
+        if (memcmp(l->data + i, what, n) == 0)
+            return true;
+    return false;
+}
+
+static void take(taker *k, int kind, cli_line l)
+{
+    strip(&l);
+    if (l.len < SHORTEST || begins(&l, "---") || memchr(l.data, '\t', l.len))
+        return;
+    qkv__str_add(&k->out->text, l.data, l.len);
+    qkv__str_puts(&k->out->text, "\n");
+    k->out->count++;
+    if (kind == CODE && k->count[CODE] > k->count[COMMENT])
+        return; /* there would be little else */
+    qkv__str_printf(&k->out->labelled, "%s\t%.*s\n", tour_kinds[kind], (int)l.len, l.data);
+    k->count[kind]++;
+}
+
+/* The text of a comment's line, without what marks it as one. */
+static cli_line unmark(cli_line l)
+{
+    if (begins(&l, "/*"))
+        l.data += 2, l.len -= 2;
+    else if (begins(&l, "*") && !begins(&l, "*/"))
+        l.data++, l.len--;
+    if (l.len >= 2 && memcmp(l.data + l.len - 2, "*/", 2) == 0)
+        l.len -= 2;
+    return l;
+}
+
+static void take_c(taker *k, const qkv__str *text)
+{
+    bool inside = false; /* a comment */
+    const char *at = text->data, *end = text->data + text->len;
+    for (cli_line l; cli_next_line(&at, end, &l);) {
+        strip(&l);
+        bool opens = begins(&l, "/*");
+        take(k, inside || opens ? COMMENT : CODE, inside || opens ? unmark(l) : l);
+        inside = (inside || has(&l, "/*")) && !has(&l, "*/");
+    }
+}
+
+static void take_documents(taker *k, const qkv__str *text)
+{
+    bool fenced = false;
+    const char *at = text->data, *end = text->data + text->len;
+    for (cli_line l; cli_next_line(&at, end, &l);) {
+        bool fence = begins(&l, "```");
+        fenced = fenced != fence;
+        if (!fence && !fenced && !begins(&l, "    ") && !begins(&l, "|") && !begins(&l, "#"))
+            take(k, PROSE, unmark(l)); /* a list's asterisk, too */
+    }
+}
+
+/* Lines of one kind of file into both splits. */
+static qkv_status collect(tour_lines out[2], taker k[2], const tour *t, const char *const *endings,
+                          void (*take_all)(taker *k, const qkv__str *text))
+{
+    tour_text x = {0};
+    qkv_status status = tour_text_collect(&x, t, endings, VALID_BYTES);
+    if (!status && x.files) {
+        take_all(&k[0], &x.train);
+        take_all(&k[1], &x.valid);
+        out[0].files += x.files - x.held_out;
+        out[1].files += x.held_out;
+    } else if (!status && !out[0].files) { /* the help, as it is */
+        qkv__str_add(&out[0].text, x.train.data, x.train.len);
+        qkv__str_add(&out[1].text, x.valid.data, x.valid.len);
+    }
+    tour_text_free(&x);
+    return status;
+}
+
+qkv_status tour_lines_collect(tour_lines out[2], const tour *t)
+{
+    static const char *const c[] = {".c", ".h", NULL}, *const documents[] = {".md", NULL};
+    qkv_context *ctx = t->page->c->ctx;
+    taker k[2] = {{&out[0], {0}}, {&out[1], {0}}};
+    for (int i = 0; i < 2; i++) {
+        out[i] = (tour_lines){0};
+        qkv__str_init(&out[i].text, ctx);
+        qkv__str_init(&out[i].labelled, ctx);
+    }
+    qkv_status status = collect(out, k, t, c, take_c);
+    if (!status && out[0].files)
+        status = collect(out, k, t, documents, take_documents);
+    for (int i = 0; i < 2 && !status; i++)
+        if (out[i].text.failed || out[i].labelled.failed)
+            status = QKV_E_MEMORY;
+    return status;
+}
+
+void tour_lines_free(tour_lines *x)
+{
+    qkv__str_free(&x->text);
+    qkv__str_free(&x->labelled);
+}

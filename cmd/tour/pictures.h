@@ -1,0 +1,103 @@
+/* pictures.h - what the tour's chapters on pictures share: pictures, and sheets of them. */
+#ifndef QKV_CMD_TOUR_PICTURES_H
+#define QKV_CMD_TOUR_PICTURES_H
+
+#include "tour/tour.h"
+#include "qkv/model.h"
+#include "qkv/pixels.h"
+#include "qkv/vit.h"
+
+enum { TOUR_SIDE = 32 };
+
+/* ---- the pictures: tour_pictures.c, tour_drawn.c --------------------------------------------- */
+
+/* The emoji font of this machine, where there is one that can be read; else NULL. */
+const char *tour_pictures_find(qkv_context *ctx);
+
+/* Colour pictures with classes, of one size; no picture is in both. Zeroed: none. */
+typedef struct {
+    qkv_pixels *train, *valid;
+} tour_pictures;
+
+/* Those of t->pictures, or drawn ones, side x side, over a grey of that level; the same pictures in
+ * the same order whatever the two are. On failure *out is empty. */
+qkv_status tour_pictures_read(tour_pictures *out, const tour *t, size_t side, uint8_t background);
+void tour_pictures_close(tour_pictures *p); /* an empty one is allowed */
+
+/* Seconds that training may take after that: most of what is left of the chapter's. */
+double tour_pictures_time(const tour *t);
+
+/* The chapter's seconds, as many as two Zen 4 cores would need for the same work. */
+double tour_pictures_effort(const tour *t);
+
+/* How pictures of the size are wanted, normalised by those learnt from. */
+void tour_pictures_format(const tour_pictures *p, qkv_model *m);
+
+/* Says what they are, how many, and of what size. */
+void tour_pictures_tell(const tour_pictures *p, const tour *t);
+
+/* Pictures that this program draws: shapes in colours that go with them. Picture i is the same
+ * each time but for its size and background. */
+qkv_status tour_drawn_create(qkv_pixels **out, qkv_context *ctx, size_t side, uint8_t background);
+
+/* ---- sheets: tour_sheet.c -------------------------------------------------------------------- */
+
+/* Pictures side by side. Zeroed: none. */
+typedef struct {
+    qkv_context *ctx;
+    qkv_image image;
+    size_t side; /* of the pictures in it */
+} tour_sheet;
+
+qkv_status tour_sheet_create(tour_sheet *s, qkv_context *ctx, size_t rows, size_t columns,
+                             size_t side);
+/* rgb (side, side, 3), several pixels a side for each. frame: a colour around it, or NULL. */
+void tour_sheet_put(tour_sheet *s, size_t row, size_t column, const uint8_t *rgb,
+                    const uint8_t *frame);
+/* Writes the chapter's file of that name, says where it is and what one sees, and frees the sheet.
+ * A build that writes no pictures says so. */
+qkv_status tour_sheet_write(tour_sheet *s, const tour *t, const char *name, const char *caption);
+void tour_sheet_free(tour_sheet *s);
+
+/* One picture (side, side, 3) as the chapter's file of that name: for the reader to try. */
+qkv_status tour_picture_write(const tour *t, const char *name, const uint8_t *rgb, size_t side);
+
+/* ---- lessons: tour_lesson.c ------------------------------------------------------------------ */
+
+/* A trunk for pictures of TOUR_SIDE: so many blocks, each of as many heads of 32 channels. */
+void tour_trunk_set(qkv_patches_config *trunk, size_t blocks);
+
+/* Who learns, and from what. A chapter that keeps more begins a struct of its own with one. Start
+ * with t and p; the chapter closes p, tour_lesson_give destroys the model. */
+typedef struct {
+    tour *t;
+    tour_pictures p; /* TOUR_SIDE x TOUR_SIDE, as the model gets them */
+    qkv_model *model;
+    tour_training training;
+} tour_pupil;
+
+qkv_status tour_pupil_create(tour_pupil *h, const qkv_model_type *type, const void *config);
+
+/* What a chapter teaches, and how it is judged. */
+typedef struct {
+    qkv_status (*make_model)(tour_pupil *h); /* and says what it is */
+    qkv_status (*make_task)(qkv_task *task, const tour_pupil *h);
+    size_t batch;
+    double rate, beta2; /* beta2 0: the default */
+    /* Says what it reaches and writes a sheet. Is it better than what it is compared with? */
+    qkv_status (*judge)(const tour_pupil *h, bool *better);
+    const char *learnt, *not_learnt; /* what is said when it is, when it is not */
+    const char *verb, *options;      /* qkv VERB DIR PICTURE OPTIONS asks the model */
+} tour_lesson;
+
+/* Makes the model, trains it in t->dir and, unless the reader has had enough, reports. */
+qkv_status tour_lesson_give(const tour_lesson *l, tour_pupil *h);
+/* The same on the tour's pictures over white; says what they are. */
+qkv_status tour_lesson_on_pictures(const tour_lesson *l, tour *t);
+
+/* A sheet of some held-out pictures, one a row: put fills the row of the i-th. */
+typedef qkv_status tour_row_fn(const tour_pupil *h, tour_sheet *s, size_t row, size_t i);
+qkv_status tour_pupil_sheet(const tour_pupil *h, size_t columns, tour_row_fn *put,
+                            const char *name, const char *caption);
+
+#endif

@@ -1,0 +1,247 @@
+/* tour.c - `qkv tour`: every system, small, one chapter after another. A chapter is a row
+ * here and a file tour_NAME.c. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/commands.h"
+#include "tour/pictures.h"
+#include "io/file.h"
+
+#ifndef QKV_SOURCE_DIR
+#define QKV_SOURCE_DIR NULL
+#endif
+
+/* X(name, seconds that it is worth, title) */
+#define TOUR_CHAPTERS(X)                                                                       \
+    X(attention, 1, "Attention, by numbers: The cat sat on the mat")                           \
+    X(contrastive, 30, "Texts of one day find each other: the loss is attention")              \
+    X(dates, 150, "An encoder-decoder reads dates, however they are written")                  \
+    X(numbers, 160, "An encoder-decoder reads numbers in words")                               \
+    X(bert, 150, "A BERT fills in blanks, and tells code from prose")                          \
+    X(forecast, 40, "A transformer forecasts a series, beside the naive forecasts")            \
+    X(classify, 90, "A small transformer tells what is in a picture")                          \
+    X(segment, 80, "Which pixels are the picture, and which the background")                   \
+    X(reconstruct, 120, "A masked autoencoder fills in what is hidden of pictures")            \
+    X(colorize, 90, "Patches that lack their colour attend to the others")                     \
+    X(imagine, 270, "Pictures become codes, and a GPT imagines new ones")                      \
+    X(gpt, 300, "A GPT reads source code and writes some")
+
+static const struct {
+    const char *name;
+    double seconds;
+    const char *title;
+    tour_fn *show;
+} chapters[] = {
+#define TOUR_ROW(name, seconds, title) {#name, seconds, title, tour_##name},
+    TOUR_CHAPTERS(TOUR_ROW)
+#undef TOUR_ROW
+};
+#define TOUR_NAME(name, seconds, title) " " #name
+enum { CHAPTERS = sizeof chapters / sizeof *chapters };
+
+static const char marker[] = "tour.txt"; /* only a folder with this file is made anew */
+
+typedef struct {
+    const char *out, *source, *pictures;
+    double minutes;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "out", .type = QKV_OPT_STRING, FIELD(out), .value = "DIR", .initial = "runs/tour",
+     .help = "where the chapters' models go; made anew"},
+    {.flag = "minutes", .type = QKV_OPT_REAL, .max = 1e4, FIELD(minutes), .initial = "0",
+     .help = "time for all chapters together; 0: what each is worth, up to 5"},
+    {.flag = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "DIR",
+     .help = "folder of .c, .h and .md files to learn from; qkv's own"},
+    {.flag = "pictures", .type = QKV_OPT_STRING, FIELD(pictures), .value = "PATH",
+     .help = "pictures to learn from, with classes: a folder, an archive, a font; else the emoji "
+             "font of this machine, or drawn ones"},
+};
+static const qkv_option_table table = {"Tour", rows, sizeof rows / sizeof *rows};
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* Removes what the tour wrote. Links are removed, not followed. */
+static qkv_status remove_all(qkv_context *ctx, const char *path)
+{
+    qkv__names names = {0};
+    if (unlink(path) == 0 || errno == ENOENT)
+        return QKV_OK;
+    qkv_status status = qkv__dir_list(&names, ctx, path);
+    for (size_t i = 0; i < names.count && !status; i++) {
+        char *inner = qkv__path_join(ctx, path, names.names[i]);
+        status = inner ? remove_all(ctx, inner) : QKV_E_MEMORY;
+        qkv__free(ctx, inner);
+    }
+    qkv__names_free(&names);
+    if (!status && rmdir(path) != 0)
+        status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return status;
+}
+
+/* Makes the tour's folder, or takes one that an earlier tour made. */
+static qkv_status open_folder(qkv_context *ctx, const char *out)
+{
+    static const char text[] = "This folder was made by qkv tour, which makes it anew each time.\n";
+    qkv__names names = {0};
+    char *path = qkv__path_join(ctx, out, marker);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && qkv__dir_exists(out) && !qkv__file_exists(path)) {
+        status = qkv__dir_list(&names, ctx, out);
+        if (!status && names.count)
+            status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s is not empty and no tour made it: give "
+                                                    "another --out", out);
+        qkv__names_free(&names);
+    }
+    if (!status)
+        status = qkv__dir_create(ctx, out);
+    if (!status)
+        status = qkv__file_write(ctx, path, text, sizeof text - 1);
+    qkv__free(ctx, path);
+    return status;
+}
+
+/* ---- chapters -------------------------------------------------------------------------------- */
+
+typedef struct {
+    char text[40];
+} time_text;
+
+static time_text in_words(double seconds)
+{
+    time_text t;
+    if (seconds < 1.5)
+        (void)snprintf(t.text, sizeof t.text, "a second");
+    else if (seconds < 90)
+        (void)snprintf(t.text, sizeof t.text, "%.0f seconds", seconds);
+    else
+        (void)snprintf(t.text, sizeof t.text, "%.1f minutes", seconds / 60);
+    return t;
+}
+
+static qkv_status show_chapter(page *p, const settings *s, int i, double seconds)
+{
+    char *dir = qkv__path_join(p->c->ctx, s->out, chapters[i].name);
+    qkv_status status = dir ? remove_all(p->c->ctx, dir) : QKV_E_MEMORY;
+    if (!status)
+        status = qkv__dir_create(p->c->ctx, dir);
+    if (!status) {
+        tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, s->pictures,
+                  seconds, qkv__now()};
+        page_begin(p, chapters[i].name, chapters[i].title);
+        page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);
+        qkv_tape_reset(p->t);
+        qkv_tape_mode(p->t, false, false);
+        status = chapters[i].show(&t);
+        page_end(p);
+    }
+    qkv__free(p->c->ctx, dir);
+    return status;
+}
+
+/* What a chapter leaves of its time goes to those after it. */
+static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CHAPTERS])
+{
+    double worth = 0;
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < CHAPTERS; i++)
+        worth += wanted[i] ? chapters[i].seconds : 0;
+    double begin = qkv__now(), time = s->minutes > 0 ? 60 * s->minutes : worth;
+    for (int i = 0; i < CHAPTERS && !status && !cli_stopped(); i++) {
+        if (!wanted[i])
+            continue;
+        double left = fmax(1, begin + time - qkv__now());
+        status = show_chapter(p, s, i, left * chapters[i].seconds / worth);
+        worth -= chapters[i].seconds;
+    }
+    if (!status && !cli_stopped()) {
+        double spent = qkv__now() - begin;
+        page_text(p, "The tour took %s, of %s.", in_words(spent).text, in_words(time).text);
+        page_number(p, "seconds", spent);
+    }
+    return status;
+}
+
+static bool choose(const cli *c, bool wanted[CHAPTERS])
+{
+    for (int i = 0; i < CHAPTERS; i++)
+        wanted[i] = c->args.count == 0;
+    for (size_t k = 0; k < c->args.count; k++) {
+        bool known = false;
+        for (int i = 0; i < CHAPTERS; i++)
+            if (strcmp(c->args.items[k], chapters[i].name) == 0)
+                wanted[i] = known = true;
+        if (!known)
+            return false;
+    }
+    return true;
+}
+
+static int unknown(const cli *c)
+{
+    char names[256] = "";
+    for (int i = 0; i < CHAPTERS; i++) {
+        size_t n = strlen(names);
+        (void)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", chapters[i].name);
+    }
+    return cli_usage(c, "no such chapter; there are %s", names);
+}
+
+static int run(cli *c, int argc, char **argv)
+{
+    settings s;
+    bool wanted[CHAPTERS];
+    cli_bind(c, &table, &s);
+    if (cli_parse(c, argc, argv, 0, CHAPTERS))
+        return CLI_USAGE;
+    if (!choose(c, wanted))
+        return unknown(c);
+    qkv__json_out json;
+    page p = {.c = c, .json = c->common.json ? &json : NULL,
+              .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
+    if (open_folder(c->ctx, s.out) || qkv_tape_create(&p.t, c->ctx))
+        return cli_error(c);
+    qkv_tape_mode(p.t, false, false);
+    if (!s.pictures)
+        s.pictures = tour_pictures_find(c->ctx);
+    if (p.json) {
+        qkv__json_out_init(&json, c->ctx, 0);
+        qkv__json_begin_object(&json, NULL);
+    }
+    cli_catch_signals();
+    qkv_status status = show_chapters(&p, &s, wanted);
+    qkv_tape_destroy(p.t);
+    if (p.json)
+        qkv__json_end_object(&json);
+    if (status && p.json)
+        qkv__json_out_free(&json);
+    if (status)
+        return cli_error(c);
+    if (cli_stopped())
+        cli_note(c, "the tour was stopped");
+    if (p.json)
+        return cli_answer(c, &json);
+    return fflush(stdout) ? cli_fail("the tour cannot be written") : CLI_DONE;
+}
+
+static const qkv_option_table *const tables[] = {&table, NULL};
+static const char *const examples[] = {"qkv tour", "qkv tour dates", "qkv tour gpt --minutes 10",
+                                       "qkv tour reconstruct --pictures photos",
+                                       "qkv tour --minutes 2 --out runs/short", NULL};
+
+const cli_command cli_tour = {
+    .manual = {.name = "tour", .summary = "watch small models learn, chapter by chapter",
+               .usage = "[CHAPTER...] [options]",
+               .text = "Shows what qkv does with nothing but what is here: attention by numbers, "
+                       "embeddings that find each other, an encoder-decoder that learns to read "
+                       "dates and numbers, a GPT that learns from source text and writes, and "
+                       "small models of pictures. "
+                       "Each chapter says what was learnt, and against what. Chapters:"
+                       TOUR_CHAPTERS(TOUR_NAME),
+               .examples = examples, .tables = tables},
+    .run = run};

@@ -1,0 +1,297 @@
+/* imagine.c - `qkv train imagine`: pictures' codes become a prior that imagines more. */
+#include "core/commands.h"
+#include "train/picture_job.h"
+#include "use/prior.h"
+#include "io/file.h"
+#include "model/gpt.h"
+#include "qkv/augment.h"
+
+static const char TRAIN[] = "train/train.npy", VALID[] = "train/valid.npy";
+
+typedef struct {
+    const char *vqgan, *condition;
+    bool classes;
+    size_t views;
+    double keep;
+    qkv_augment_options augment;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "vqgan", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(vqgan),
+     .value = "DIR", .help = "model of train vqgan, whose codes are learnt"},
+    {.flag = "classes", .type = QKV_OPT_BOOL, FIELD(classes),
+     .help = "each picture hangs on its class: the folder it lies in, an idx file's number"},
+    {.flag = "condition-vqgan", .type = QKV_OPT_STRING, FIELD(condition), .value = "DIR",
+     .help = "it hangs on the codes that this other model has for it"},
+    {.flag = "views", .type = QKV_OPT_SIZE, .min = 1, .max = 1e4, FIELD(views), .initial = "2",
+     .help = "codings of each picture: as it is, then changed as below"},
+    {.flag = "pkeep", .key = "pkeep", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1,
+     FIELD(keep),
+     .initial = "1", .help = "share of the codes read as they are; others become any"},
+};
+static const qkv_option_table table = {"Codes", rows, sizeof rows / sizeof *rows};
+#undef FIELD
+
+typedef struct {
+    cli_picture_job p;
+    settings s;
+    qkv_gpt_config given, config; /* as --set says; of the model to be made */
+    cli_prior coders;
+    cli_grids train, valid;
+} job;
+
+/* ---- the model ----------------------------------------------------------------------------- */
+
+/* The preset, with what was given in its place; then what pictures and coders say. */
+static qkv_status choose_model(job *j)
+{
+    const cli *c = j->p.base.c;
+    qkv_option_defaults(&qkv__prior_config, &j->config);
+    if (!qkv_gpt_preset(j->p.s.model, &j->config))
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+    cli_take_given(c, &qkv__prior_config, &j->given, &j->config);
+    const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
+    size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
+    for (size_t i = 0; i < 2 && coders[i]; i++) {
+        size_t codes = cli_coder_config(coders[i])->codes;
+        vocab = codes > vocab ? codes : vocab;
+    }
+    j->config.vocab = vocab;
+    j->config.rows = j->coders.rows;
+    j->config.columns = j->coders.columns;
+    j->config.before = j->coders.before;
+    j->config.positions = j->coders.before + j->coders.rows * j->coders.columns - 1;
+    return QKV_OK;
+}
+
+static qkv_status name_classes(job *j)
+{
+    cli *c = j->p.base.c;
+    const qkv_pixels *p = j->p.all.images;
+    size_t count = qkv_pixels_classes(p);
+    const char **names = qkv__calloc(c->ctx, count, sizeof *names);
+    for (size_t i = 0; names && i < count; i++)
+        names[i] = qkv_pixels_class_name(p, i);
+    qkv_status status = names ? qkv_model_set_labels(j->p.base.model, names, count) : QKV_E_MEMORY;
+    qkv__free(c->ctx, names);
+    return status;
+}
+
+static qkv_status make_model(job *j)
+{
+    cli_job *base = &j->p.base;
+    qkv_status status = choose_model(j);
+    if (!status)
+        status = qkv_model_create(&base->model, base->c->ctx, &qkv_prior_type, &j->config);
+    if (!status && j->p.labelled)
+        status = name_classes(j);
+    return status ? status : qkv_model_init(base->model, base->c->common.seed);
+}
+
+static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_prior_type; }
+
+static qkv_status load_model(job *j)
+{
+    cli_job *base = &j->p.base;
+    qkv_context *ctx = base->c->ctx;
+    qkv_status status = cli_job_load(base, &base->model);
+    if (status)
+        return status;
+    if (!takes(base->model))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
+                         qkv_model_type_name(&qkv_prior_type), base->o.init,
+                         qkv_model_type_name(qkv_model_type_of(base->model)));
+    if (j->p.labelled && !qkv_model_label_count(base->model))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "--classes: %s knows none", base->o.init);
+    if (!j->p.labelled && qkv_model_label_count(base->model))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
+                         base->o.init);
+    j->coders.prior = base->model;
+    return cli_prior_fits(&j->coders, base->o.init);
+}
+
+static qkv_status read_data(cli_job *base)
+{
+    job *j = (job *)base;
+    cli *c = base->c;
+    j->p.labelled = j->s.classes;
+    qkv_status status = QKV_OK;
+    if (j->s.classes && j->s.condition)
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
+                         "expected, found both");
+    status = cli_prior_coders(&j->coders, c, j->s.vqgan, j->s.condition, j->p.s.size, j->p.s.size);
+    if (!status)
+        status = cli_picture_read(&j->p, j->coders.columns * j->coders.factor, j->coders.colors,
+                                  NULL);
+    if (!status)
+        status = base->o.init ? load_model(j) : make_model(j);
+    return status;
+}
+
+/* ---- codes --------------------------------------------------------------------------------- */
+
+/* Codes pictures of those numbers (NULL: the first count) into OUT/name. */
+static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers, size_t count,
+                           size_t views, const char *where, const char *name)
+{
+    cli_job *base = &j->p.base;
+    cli *c = base->c;
+    qkv_pixels *pixels = NULL;
+    char *path = cli_job_path(base, name);
+    size_t length = j->coders.before + j->coders.rows * j->coders.columns;
+    const cli_coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
+                          .seed = c->common.seed};
+    int32_t *tokens = NULL;
+    qkv_status status = path ? cli_pictures_copy(&pixels, c, NULL, from, numbers, count,
+                                                 j->p.labelled ? base->model : NULL, where)
+                             : QKV_E_MEMORY;
+    if (!status && !(tokens = qkv__calloc(c->ctx, count, views * length * sizeof *tokens)))
+        status = QKV_E_MEMORY;
+    if (!status)
+        status = cli_prior_code(&j->coders, pixels, &o, tokens);
+    if (!status)
+        status = cli_codes_save(c->ctx, path, tokens, count * views, length);
+    qkv__free(c->ctx, tokens);
+    qkv__free(c->ctx, path);
+    qkv_pixels_close(pixels);
+    return status;
+}
+
+/* ---- the run ------------------------------------------------------------------------------- */
+
+static qkv_status open_grids(job *j, const char *name, bool required, cli_grids *out)
+{
+    cli_job *base = &j->p.base;
+    char *path = cli_job_path(base, name);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && (required || qkv__file_exists(path)))
+        status = cli_grids_load(out, base->c->ctx, path, base->model);
+    qkv__free(base->c->ctx, path);
+    return status;
+}
+
+static qkv_status open_data(cli_job *base)
+{
+    job *j = (job *)base;
+    qkv_status status = open_grids(j, TRAIN, true, &j->train);
+    return status ? status : open_grids(j, VALID, false, &j->valid);
+}
+
+static qkv_status save_coder(const job *j, qkv_model *m, const char *name)
+{
+    char *path = cli_job_path(&j->p.base, name);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && m)
+        status = qkv_hub_save(m, path, NULL);
+    qkv__free(j->p.base.c->ctx, path);
+    return status;
+}
+
+static qkv_status write_data(cli_job *base)
+{
+    job *j = (job *)base;
+    const qkv_held_out *s = &j->p.split;
+    const cli_picture_set *all = &j->p.all, *held = &j->p.held;
+    const char *images = j->p.s.images;
+    qkv_status status = save_coder(j, j->coders.vqgan, CLI_PRIOR_VQGAN);
+    if (!status)
+        status = save_coder(j, j->coders.condition, CLI_PRIOR_CONDITION);
+    if (!status)
+        status = code_set(j, all->images, s->train, s->train_count, j->s.views, images, TRAIN);
+    if (!status && s->valid_count)
+        status = code_set(j, all->images, s->valid, s->valid_count, 1, images, VALID);
+    if (!status && held->images)
+        status = code_set(j, held->images, NULL, qkv_pixels_count(held->images), 1, j->p.s.valid,
+                          VALID);
+    return status ? status : open_data(base);
+}
+
+static const char *basis(const job *j)
+{
+    if (qkv_model_label_count(j->p.base.model))
+        return "their classes";
+    const qkv_gpt_config *c = qkv_model_config(j->p.base.model);
+    return c->before > 1 ? "other codes" : "nothing";
+}
+
+static qkv_status begin(cli_job *base)
+{
+    job *j = (job *)base;
+    const qkv_gpt_config *c = qkv_model_config(base->model);
+    const qkv_grids *train = &j->train.g, *valid = j->valid.g.count ? &j->valid.g : NULL;
+    qkv_status status = qkv_task_grids(&base->task, base->model, train, valid, j->s.keep,
+                                       base->c->common.seed);
+    if (status)
+        return qkv__fail_prefix(base->c->ctx, base->o.out);
+    cli_job_rate(base, c->width, cli_training_rate(c->width));
+    cli_note(base->c, "%s, %zu parameters, %zu x %zu of %zu codes, which hang on %s; %zu grids to "
+             "learn from, %zu held out", qkv_model_type_name(&qkv_prior_type),
+             qkv_params_elements(qkv_model_params(base->model)), c->rows, c->columns, c->vocab,
+             basis(j), train->count, valid ? valid->count : 0);
+    return QKV_OK;
+}
+
+static void close_job(cli_job *base)
+{
+    job *j = (job *)base;
+    cli_prior_close(&j->coders);
+    cli_grids_free(&j->train);
+    cli_grids_free(&j->valid);
+    cli_picture_close(base);
+}
+
+static const qkv_option_table *const lesson[] = {&table, NULL};
+static const char *const decided[] = {"vocab_size", "block_size", NULL};
+static const char *const fixed[] = {"model", NULL};
+static const cli_job_type job_type = {
+    .name = "imagine", .takes = takes, .read = read_data, .write = write_data, .open = open_data,
+    .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson, .decided = decided};
+
+static int run(cli *c, int argc, char **argv)
+{
+    job j = {.p.base.c = c};
+    cli_bind(c, &cli_picture_table, &j.p.s);
+    cli_bind(c, &table, &j.s);
+    cli_bind(c, &qkv_augment_table, &j.s.augment);
+    cli_job_bind(&j.p.base);
+    cli_bind(c, &qkv__prior_config, &j.given);
+    if (cli_parse(c, argc, argv, 0, 0))
+        return CLI_USAGE;
+    return cli_job_run(&j.p.base, &job_type);
+}
+
+static const qkv_option_table *const tables[] = {
+    &cli_picture_table, &table, &qkv_augment_table, &cli_job_table, &qkv_train_table,
+    &qkv_optimizer_table, &qkv_schedule_table, &qkv__prior_config, NULL};
+static const char *const examples[] = {
+    "qkv train imagine --vqgan runs/codes --images photos --out runs/prior",
+    "qkv train imagine --vqgan runs/codes --images animals --classes --out runs/zoo",
+    "qkv train imagine --vqgan runs/codes --images photos \\\n"
+    "      --condition-vqgan runs/grey --out runs/tint", NULL};
+
+static const qkv__preset presets[] = {
+    {"model", "small", "small; others: nano tiny mini medium large gpt2"},
+    {"size", "0", "the VQGAN's own"},
+    {"weight-decay", "0.3", NULL},
+    {"beta2", "0.95", NULL},
+    {"batch", "32", NULL},
+    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    {"lr", NULL, "0.384 / channels"},
+    {"flip", "true", NULL},
+    {"minutes", NULL, "5 without --steps"},
+    {"bf16", "true", NULL},
+    {NULL, NULL, NULL},
+};
+
+const cli_command cli_train_imagine = {
+    .manual = {.name = "train imagine", .summary = "learn what pictures' codes are like",
+               .usage = "--vqgan DIR --images D --out DIR [options]", .examples = examples,
+               .text = "A GPT reads the codes that a model of train vqgan has for pictures, row by "
+                       "row, and learns to tell each from those before it. qkv imagine then draws "
+                       "new ones. Judges on held-out pictures: bits_per_code, beside those of "
+                       "telling a code from its left neighbour alone (bits_bigram). The models "
+                       "that code are copied into OUT.",
+               .tables = tables, .presets = presets},
+    .run = run};

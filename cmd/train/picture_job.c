@@ -1,0 +1,242 @@
+/* picture_job.c - pictures to train on. */
+#include "train/picture_job.h"
+
+#include <stdio.h>
+
+#include "use/masks.h"
+#include "train/texts.h"
+#include "io/file.h"
+#include "qkv/mae.h"
+
+enum { MOST_SIDE = 64, STEP = 8, WORDS = 160 };
+static const double FLAT = 1e-3; /* a channel that varies less than this is not stretched */
+
+/* Files of a part of the data in OUT. */
+typedef struct {
+    const char *images, *classes;
+} file_names;
+static const file_names TRAIN = {"train/train.pixels", "train/train-masks.pixels"};
+static const file_names VALID = {"train/valid.pixels", "train/valid-masks.pixels"};
+
+const char *const cli_picture_splits[] = {"auto", "last", "class", "name", NULL};
+#define FIELD(member) .offset = offsetof(cli_picture_options, member)
+static const qkv_option rows[] = {
+    {.flag = "images", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(images),
+     .value = "D", .help = "pictures: a folder, a tar or idx file"},
+    {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "DATA",
+     .help = "pictures to judge on, never trained on"},
+    {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
+     .initial = "10%", .help = "else: pictures or share held out"},
+    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = cli_picture_splits,
+     .initial = "auto",
+     .help = "which: the last, the last of each class, files whose names begin alike"},
+    {.flag = "size", .type = QKV_OPT_SIZE, .max = 4096, FIELD(size), .initial = "0",
+     .help = "side of the pictures in pixels"},
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "micro",
+     .help = "size of the model, by name"},
+};
+const qkv_option_table cli_picture_table = {"Pictures", rows, sizeof rows / sizeof *rows};
+
+qkv_status cli_picture_side(const cli_picture_job *p, size_t *side)
+{
+    qkv_picture_format f;
+    *side = p->s.size;
+    if (*side)
+        return QKV_OK;
+    qkv_status status = cli_pictures_format(&f, p->base.c, p->s.images, MOST_SIDE);
+    *side = f.height > STEP ? f.height / STEP * STEP : STEP;
+    return status;
+}
+
+/* The smallest that cuts the side into at most 8. */
+static size_t patch_of(size_t side)
+{
+    size_t patch = 1;
+    while (side % patch || side / patch > STEP)
+        patch++;
+    return patch;
+}
+
+qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config *size,
+                             qkv_patches_config *trunk)
+{
+    const cli *c = p->base.c;
+    if (!size)
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
+    if (!qkv_options_given(c->options, "hidden_size"))
+        trunk->width = size->width;
+    if (!qkv_options_given(c->options, "num_hidden_layers"))
+        trunk->layers = size->layers;
+    if (!qkv_options_given(c->options, "num_attention_heads"))
+        trunk->heads = size->heads;
+    bool chosen = qkv_options_given(c->options, "image_size");
+    if (chosen && p->s.size)
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
+                         "expected, found both");
+    qkv_status status = chosen ? QKV_OK : cli_picture_side(p, &trunk->image);
+    if (!status && !qkv_options_given(c->options, "patch_size"))
+        trunk->patch = patch_of(trunk->image);
+    return status;
+}
+
+qkv_status cli_picture_given(const cli *c, const char *key, size_t *field, size_t found)
+{
+    if (qkv_options_given(c->options, key) && *field != found)
+        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--set %s: %zu expected, as the data say, found "
+                         "%zu", key, found, *field);
+    *field = found;
+    return QKV_OK;
+}
+
+const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m)
+{
+    if (qkv_model_is_vit(m))
+        return &((const qkv_vit_config *)qkv_model_config(m))->trunk;
+    if (qkv_model_type_of(m) == &qkv_mae_type)
+        return &((const qkv_mae_config *)qkv_model_config(m))->trunk;
+    return NULL;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static qkv_status read_set(cli_picture_set *out, cli *c, const char *images, const char *masks,
+                           const qkv_picture_format *format, const qkv_mask_palette *palette)
+{
+    return palette ? cli_masks_read(out, c, images, masks, palette, format->height)
+                   : cli_pictures_read(&out->images, c, images, format);
+}
+
+qkv_status cli_picture_read(cli_picture_job *p, size_t side, size_t channels,
+                            const qkv_mask_palette *palette)
+{
+    const cli_picture_options *s = &p->s;
+    const qkv_picture_format f = cli_pictures_square(side, channels);
+    qkv_status status = read_set(&p->all, p->base.c, s->images, s->masks, &f, palette);
+    if (!status)
+        status = cli_picture_split(p);
+    if (!status && s->valid)
+        status = read_set(&p->held, p->base.c, s->valid, s->valid_masks, &f, palette);
+    return status;
+}
+
+qkv_status cli_picture_split(cli_picture_job *p)
+{
+    cli *c = p->base.c;
+    const cli_picture_options *s = &p->s;
+    const qkv_pixels *all = p->all.images;
+    size_t held = 0, count = qkv_pixels_count(all);
+    p->split.ctx = c->ctx;
+    if (p->labelled && qkv_pixels_classes(all) < 2)
+        return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, or an "
+                         "idx file's labels beside it) expected to learn from, found fewer",
+                         s->images);
+    qkv_status status =
+        s->valid ? QKV_OK : cli_held_out(c, s->valid_last, count, "pictures", &held);
+    if (status)
+        return status;
+    if (held)
+        return qkv_pixels_split(&p->split, c->ctx, all, held, (qkv_held_out_by)s->split,
+                                p->labelled);
+    p->split.train = qkv__calloc(c->ctx, count, sizeof *p->split.train);
+    for (size_t i = 0; i < count && p->split.train; i++)
+        if (!p->labelled || qkv_pixels_class(all, i) >= 0)
+            p->split.train[p->split.train_count++] = i;
+    return p->split.train ? QKV_OK : QKV_E_MEMORY;
+}
+
+void cli_picture_measure(const cli_picture_job *p, qkv_picture_format *format)
+{
+    qkv_pixels_stats(p->all.images, p->split.train, p->split.train_count, format->mean,
+                     format->std);
+    for (size_t i = 0; i < 3; i++)
+        format->std[i] = format->std[i] > FLAT ? format->std[i] : 1;
+}
+
+/* ---- OUT/train ----------------------------------------------------------------------------- */
+
+static qkv_status write_file(const cli_picture_job *p, qkv_pixels **out, const char *name,
+                             const qkv_pixels *from, const size_t *numbers, size_t count)
+{
+    const cli_job *j = &p->base;
+    const char *where = from == p->held.images ? p->s.valid : p->s.images;
+    char *path = cli_job_path(j, name);
+    qkv_status status = path ? cli_pictures_copy(out, j->c, path, from, numbers, count,
+                                                 p->labelled ? j->model : NULL, where)
+                             : QKV_E_MEMORY;
+    qkv__free(j->c->ctx, path);
+    return status;
+}
+
+static qkv_status write_set(const cli_picture_job *p, cli_picture_set *out, const file_names *names,
+                            const cli_picture_set *from, const size_t *numbers, size_t count)
+{
+    qkv_status status = write_file(p, &out->images, names->images, from->images, numbers, count);
+    if (!status && from->classes)
+        status = write_file(p, &out->classes, names->classes, from->classes, numbers, count);
+    return status;
+}
+
+qkv_status cli_picture_write(cli_job *base)
+{
+    cli_picture_job *p = (cli_picture_job *)base;
+    const qkv_held_out *s = &p->split;
+    qkv_status status = write_set(p, &p->train, &TRAIN, &p->all, s->train, s->train_count);
+    if (!status && s->valid_count)
+        status = write_set(p, &p->valid, &VALID, &p->all, s->valid, s->valid_count);
+    if (!status && p->held.images)
+        status = write_set(p, &p->valid, &VALID, &p->held, NULL,
+                           qkv_pixels_count(p->held.images));
+    cli_picture_set_close(&p->all); /* training reads what was written */
+    cli_picture_set_close(&p->held);
+    return status;
+}
+
+/* *out stays NULL when there is no such file and it is not required. */
+static qkv_status open_file(const cli_job *j, qkv_pixels **out, const char *name, bool required)
+{
+    char *path = cli_job_path(j, name);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && (required || qkv__file_exists(path)))
+        status = qkv_pixels_open(out, j->c->ctx, path);
+    qkv__free(j->c->ctx, path);
+    return status;
+}
+
+static qkv_status open_set(const cli_picture_job *p, cli_picture_set *out, const file_names *names,
+                           bool required)
+{
+    qkv_status status = open_file(&p->base, &out->images, names->images, required);
+    if (!status && out->images && p->s.masks)
+        status = open_file(&p->base, &out->classes, names->classes, true);
+    return status;
+}
+
+qkv_status cli_picture_open(cli_job *base)
+{
+    cli_picture_job *p = (cli_picture_job *)base;
+    qkv_status status = open_set(p, &p->train, &TRAIN, true);
+    return status ? status : open_set(p, &p->valid, &VALID, false);
+}
+
+void cli_picture_close(cli_job *base)
+{
+    cli_picture_job *p = (cli_picture_job *)base;
+    cli_picture_set *const all[] = {&p->all, &p->held, &p->train, &p->valid};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        cli_picture_set_close(all[i]);
+    qkv_held_out_free(&p->split);
+}
+
+void cli_picture_tell(const cli_picture_job *p, const char *words, ...)
+{
+    qkv_model *m = p->base.model;
+    char text[WORDS];
+    va_list args;
+    va_start(args, words);
+    (void)vsnprintf(text, sizeof text, words, args);
+    va_end(args);
+    cli_note(p->base.c, "%s, %zu parameters, %s; %zu pictures to learn from, %zu held out",
+             qkv_model_type_name(qkv_model_type_of(m)), qkv_params_elements(qkv_model_params(m)),
+             text, qkv_pixels_count(p->train.images),
+             p->valid.images ? qkv_pixels_count(p->valid.images) : 0);
+}

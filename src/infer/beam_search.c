@@ -1,0 +1,350 @@
+/* beam_search.c - beam search over a batch of sentences: what runs of all of them are the rows of
+ * one pass of the decoder. A sentence that is finished leaves, and the last one takes its rows. */
+#include <math.h>
+#include <string.h>
+
+#include "qkv/marian.h"
+#include "infer/beam.h"
+
+enum { FIRST_CAPACITY = 32 }; /* positions that caches have room for at first */
+
+struct qkv_beam_search {
+    qkv_context *ctx;
+    qkv_model *model;
+    qkv_generation g;
+    size_t k, most; /* tokens asked for of each row; tokens of the longest answer */
+    qkv_tape *tape;
+    qkv_lm_cache *cache; /* of the batch that runs */
+    qkv__tree tree;
+    qkv_beam_stats stats;
+
+    /* Room for `sentences` sentences and their beams. */
+    size_t sentences;
+    qkv__sentence *sentence;  /* (sentences): the first `active` run, the others are done */
+    qkv__beam *beams;         /* (sentences, 2, beams), and k candidates behind them */
+    int32_t *begins, *lengths, *queries; /* (sentences), (sentences), (sentences + 1) */
+    int32_t *tokens, *ids;    /* (rows), (rows, k) */
+    qkv_real *log_p;          /* (rows, k) */
+    size_t *picks;            /* (rows): the row that each was one step before */
+    size_t active;
+
+    qkv_hypothesis *found; /* (asked, beams): by sentence and rank */
+    int32_t *said;         /* their ids */
+    size_t asked;          /* sentences of the last run */
+};
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static qkv_status check(const qkv_model *m, const qkv_generation *g)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_model_type *type = qkv_model_type_of(m);
+    if (!qkv_model_is_translator(m))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s model does not translate: it has no decoder "
+                         "that reads an encoder", qkv_model_type_name(type));
+    const qkv_marian_config *c = qkv_model_config(m);
+    if (g->beams < 1 || g->beams > QKV_BEAMS || 2 * g->beams + g->ban_count > c->vocab)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu beams: 1 to %d are possible, and no more than "
+                         "half of the %zu tokens", g->beams, QKV_BEAMS, c->vocab);
+    if (g->start < 0 || (size_t)g->start >= c->vocab ||
+        (g->forced_end >= 0 && (size_t)g->forced_end >= c->vocab))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "token %d to start with, %d to end with: the "
+                         "vocabulary has %zu", g->start, g->forced_end, c->vocab);
+    if (!isfinite(g->length_penalty))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "the length penalty is not a number");
+    return QKV_OK;
+}
+
+/* How many tokens an answer may have. */
+static qkv_status find_most(qkv_beam_search *s)
+{
+    const qkv_marian_config *c = qkv_model_config(s->model);
+    const qkv_generation *g = &s->g;
+    size_t most = g->max_new_tokens ? g->max_new_tokens
+                  : g->max_length   ? g->max_length - 1
+                                    : c->positions;
+    if (most < 1 || most > c->positions)
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "answers of %zu tokens: the model has positions "
+                         "for 1 to %zu", most, c->positions);
+    s->most = most;
+    return QKV_OK;
+}
+
+qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv_generation *g)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    *out = NULL;
+    qkv_status status = check(m, g);
+    if (status)
+        return status;
+    qkv_beam_search *s = qkv__calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (qkv_beam_search){.ctx = ctx, .model = m, .g = *g, .tree.ctx = ctx};
+    s->k = (g->end_count > 1 ? 1 + g->end_count : 2) * g->beams;
+    status = find_most(s);
+    if (!status)
+        status = qkv_tape_create(&s->tape, ctx);
+    if (!status)
+        qkv_tape_pack(s->tape, true);
+    if (status) {
+        qkv_beam_search_destroy(s);
+        return status;
+    }
+    *out = s;
+    return QKV_OK;
+}
+
+static void free_room(qkv_beam_search *s)
+{
+    void *all[] = {s->sentence, s->beams, s->begins, s->tokens, s->ids, s->log_p, s->picks};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        qkv__free(s->ctx, all[i]);
+    s->sentence = NULL;
+    s->beams = NULL;
+    s->begins = s->tokens = s->ids = NULL;
+    s->log_p = NULL;
+    s->picks = NULL;
+    s->sentences = 0;
+}
+
+static void free_found(qkv_beam_search *s)
+{
+    qkv__free(s->ctx, s->found);
+    qkv__free(s->ctx, s->said);
+    s->found = NULL;
+    s->said = NULL;
+    s->asked = 0;
+}
+
+void qkv_beam_search_destroy(qkv_beam_search *s)
+{
+    if (!s)
+        return;
+    free_room(s);
+    free_found(s);
+    qkv_lm_cache_destroy(s->cache);
+    qkv_tape_destroy(s->tape);
+    qkv__free(s->ctx, s->tree.nodes);
+    qkv__free(s->ctx, s);
+}
+
+static qkv_status make_room(qkv_beam_search *s, size_t n)
+{
+    size_t beams = s->g.beams, rows = n * beams;
+    if (n <= s->sentences)
+        return QKV_OK;
+    free_room(s);
+    s->sentence = qkv__calloc(s->ctx, n, sizeof *s->sentence);
+    s->beams = qkv__calloc(s->ctx, 2 * rows + s->k + 1, sizeof *s->beams);
+    s->begins = qkv__calloc(s->ctx, 3 * n + 1, sizeof *s->begins);
+    s->tokens = qkv__calloc(s->ctx, rows, sizeof *s->tokens);
+    s->ids = qkv__calloc(s->ctx, rows, s->k * sizeof *s->ids);
+    s->log_p = qkv__calloc(s->ctx, rows, s->k * sizeof *s->log_p);
+    s->picks = qkv__calloc(s->ctx, rows, sizeof *s->picks);
+    if (!s->sentence || !s->beams || !s->begins || !s->tokens || !s->ids || !s->log_p || !s->picks)
+        return QKV_E_MEMORY;
+    s->lengths = s->begins + n;
+    s->queries = s->lengths + n;
+    s->sentences = n;
+    return QKV_OK;
+}
+
+/* ---- the batch ------------------------------------------------------------------------------ */
+
+static qkv_status begin(qkv_beam_search *s, const int32_t *offsets, size_t n)
+{
+    size_t beams = s->g.beams, capacity = s->most < FIRST_CAPACITY ? s->most : FIRST_CAPACITY;
+    if (n == 0 || offsets[0] != 0)
+        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "no sentences, or none that begins at 0");
+    for (size_t i = 0; i < n; i++)
+        if (offsets[i + 1] <= offsets[i])
+            return qkv__fail(s->ctx, QKV_E_ARGUMENT, "sentence %zu has no tokens", i);
+    qkv_status status = make_room(s, n);
+    if (!status)
+        status = qkv_marian_cache_create(&s->cache, s->model, n * beams, capacity,
+                                         (size_t)offsets[n], true);
+    for (size_t i = 0; i < n && !status; i++) {
+        qkv__beam *room = s->beams + 2 * i * beams;
+        s->sentence[i] = (qkv__sentence){1, 0, room, room + beams, i, i, false};
+        room[0] = (qkv__beam){.node = -1, .token = s->g.start};
+        s->picks[i] = i;
+    }
+    s->active = n;
+    s->tree.count = 0;
+    return status;
+}
+
+/* Runs the decoder on the last token of every row: log_p and ids of the likeliest ones. memory: the
+ * encoder's output, the first time. */
+static qkv_status look_ahead(qkv_beam_search *s, qkv_tensor *memory, const int32_t *offsets,
+                             size_t length)
+{
+    qkv_tape *t = s->tape;
+    size_t rows = 0;
+    for (size_t i = 0; i < s->active; i++) {
+        const qkv__sentence *x = &s->sentence[i];
+        s->begins[i] = offsets[x->index];
+        s->lengths[i] = offsets[x->index + 1] - offsets[x->index];
+        s->queries[i] = (int32_t)rows;
+        for (size_t b = 0; b < x->running; b++)
+            s->tokens[rows++] = x->run[b].token;
+    }
+    s->queries[s->active] = (int32_t)rows;
+    qkv_marian_side source = {.sequences = s->active, .begins = s->begins, .lengths = s->lengths,
+                              .queries = s->queries};
+    qkv_marian_side target = {.ids = qkv_tensor_ids(t, s->tokens, 2, (size_t[]){rows, 1})};
+    const qkv_top_options top = {.k = s->k, .banned = s->g.banned, .bans = s->g.ban_count,
+                                 .renormalize = s->g.renormalize};
+    size_t capacity = FIRST_CAPACITY;
+    while (capacity < length)
+        capacity *= 2;
+    (void)qkv_lm_cache_reserve(t, s->cache, capacity < s->most ? capacity : s->most);
+    qkv_tensor *h = qkv_marian_decode(s->model, t, &target, memory, &source, s->cache);
+    if (!qkv_top(t, qkv_marian_logits(s->model, t, h), &top, s->log_p, s->ids))
+        return qkv_tape_status(t);
+    s->stats.rows += rows;
+    s->stats.steps++;
+    for (size_t r = 0; r < rows; r++)
+        if (isnan(s->log_p[r * s->k]) || s->ids[r * s->k] < 0)
+            return qkv__fail(s->ctx, QKV_E_NUMERIC, "after %zu tokens no token is likelier than "
+                             "others: a logit is not a number", length - 1);
+    return QKV_OK;
+}
+
+/* The same where the last token is not the model's choice. */
+static void force_end(qkv_beam_search *s)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < s->active; i++)
+        rows += s->sentence[i].running;
+    for (size_t r = 0; r < rows; r++) {
+        s->log_p[r * s->k] = 0;
+        s->ids[r * s->k] = s->g.forced_end;
+        if (s->k > 1)
+            s->ids[r * s->k + 1] = -1;
+    }
+}
+
+/* Every sentence takes its step; those that are over change places with the last ones. */
+static qkv_status advance(qkv_beam_search *s, size_t length)
+{
+    qkv__beam_step step = {&s->g, s->k, length, s->most,
+                           s->beams + 2 * s->sentences * s->g.beams};
+    for (size_t i = 0; i < s->active; i++) {
+        qkv__sentence *x = &s->sentence[i];
+        qkv_status status = qkv__beam_advance(x, &s->tree, &step, s->log_p + x->row * s->k,
+                                              s->ids + x->row * s->k);
+        if (status)
+            return status;
+    }
+    for (size_t i = 0; i < s->active;) {
+        qkv__sentence leaves = s->sentence[i];
+        if (!leaves.over) {
+            i++;
+            continue;
+        }
+        s->sentence[i] = s->sentence[--s->active];
+        s->sentence[s->active] = leaves;
+    }
+    return QKV_OK;
+}
+
+/* The caches follow: row by row, which row of the last step it goes on from. */
+static qkv_status follow(qkv_beam_search *s)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < s->active; i++) {
+        qkv__sentence *x = &s->sentence[i];
+        for (size_t b = 0; b < x->running; b++)
+            s->picks[rows + b] = x->row + x->run[b].from;
+        x->row = rows;
+        rows += x->running;
+    }
+    return qkv_lm_cache_select(s->tape, s->cache, s->picks, rows) ? QKV_OK
+                                                                  : qkv_tape_status(s->tape);
+}
+
+/* ---- what was found -------------------------------------------------------------------- */
+
+static size_t length_of(const qkv__tree *t, int32_t node)
+{
+    size_t n = 0;
+    for (; node >= 0; node = t->nodes[node].parent)
+        n++;
+    return n;
+}
+
+static qkv_status collect(qkv_beam_search *s, size_t n)
+{
+    size_t total = 0, beams = s->g.beams;
+    for (size_t i = 0; i < n; i++)
+        for (size_t b = 0; b < s->sentence[i].finished; b++)
+            total += length_of(&s->tree, s->sentence[i].done[b].node);
+    s->found = qkv__calloc(s->ctx, n * beams, sizeof *s->found);
+    s->said = qkv__calloc(s->ctx, total + 1, sizeof *s->said);
+    if (!s->found || !s->said)
+        return QKV_E_MEMORY;
+    int32_t *to = s->said;
+    for (size_t i = 0; i < n; i++)
+        for (size_t b = 0; b < s->sentence[i].finished; b++) {
+            const qkv__beam *done = &s->sentence[i].done[b];
+            size_t count = length_of(&s->tree, done->node), at = count;
+            for (int32_t node = done->node; node >= 0; node = s->tree.nodes[node].parent)
+                to[--at] = s->tree.nodes[node].token;
+            s->found[s->sentence[i].index * beams + b] =
+                (qkv_hypothesis){to, count, (double)done->log_p, (double)done->score};
+            to += count;
+        }
+    s->asked = n;
+    s->stats.sentences += n;
+    return QKV_OK;
+}
+
+static qkv_status search(qkv_beam_search *s, const int32_t *ids, const int32_t *offsets, size_t n)
+{
+    size_t shape[] = {1, (size_t)offsets[n]};
+    qkv_tape_reset(s->tape);
+    qkv_tape_mode(s->tape, false, false);
+    qkv_marian_side source = {.ids = qkv_tensor_ids(s->tape, ids, 2, shape), .sequences = n,
+                              .offsets = offsets};
+    qkv_tensor *memory = qkv_marian_encode(s->model, s->tape, &source);
+    qkv_status status = QKV_OK;
+    (void)qkv_lm_cache_select(s->tape, s->cache, s->picks, n);
+    s->stats.source_rows += shape[1];
+    for (size_t length = 1; s->active && !status; length++) {
+        if (length == s->most && s->g.forced_end >= 0)
+            force_end(s);
+        else
+            status = look_ahead(s, memory, offsets, length);
+        if (!status)
+            status = advance(s, length);
+        memory = NULL;
+        qkv_tape_reset(s->tape);
+        qkv_tape_mode(s->tape, false, false);
+        if (!status)
+            status = follow(s);
+    }
+    return status ? status : collect(s, n);
+}
+
+qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int32_t *offsets,
+                               size_t n)
+{
+    free_found(s);
+    qkv_status status = begin(s, offsets, n);
+    if (!status)
+        status = search(s, ids, offsets, n);
+    qkv_lm_cache_destroy(s->cache);
+    s->cache = NULL;
+    return status;
+}
+
+const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sentence, size_t rank)
+{
+    const qkv_hypothesis *h = s->found + sentence * s->g.beams + rank;
+    return sentence < s->asked && rank < s->g.beams && h->ids ? h : NULL;
+}
+
+qkv_beam_stats qkv_beam_search_stats(const qkv_beam_search *s) { return s->stats; }
+qkv_model *qkv_beam_search_model(const qkv_beam_search *s) { return s->model; }

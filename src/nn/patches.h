@@ -1,0 +1,104 @@
+/* patches.h - the trunk of all models that cut pictures into patches: a dense layer on each patch,
+ * positions, perhaps a first token of its own, a pre-norm stack and its last norm.
+ *
+ *     x = qkv__patches_embed(p, t, pixels);            (B, patches, width)
+ *     x = qkv__patches_place(p, t, x, rows, columns);  positions added
+ *     x = qkv__patches_begin(p, t, x);                 the first token put before them
+ *     x = qkv__patches_encode(p, t, x);                blocks, last norm
+ *
+ * Who hides patches takes them away between placing and beginning. */
+#ifndef QKV_SRC_NN_PATCHES_H
+#define QKV_SRC_NN_PATCHES_H
+
+#include "model/model.h"
+#include "qkv/vit.h"
+
+/* The rows of a trunk's fields, for the table of a configuration that has it as `member`. */
+#define PATCHES_ROWS(member)                                                                     \
+    SIZE_ROW("image_size", member.image, 1, "224", "side of the pictures in pixels"),            \
+    SIZE_ROW("patch_size", member.patch, 1, "16", "side of a patch in pixels"),                  \
+    SIZE_ROW("num_channels", member.channels, 1, "3", "channels of a pixel"),                    \
+    SIZE_ROW("hidden_size", member.width, 1, "768", "width of the residual stream"),             \
+    SIZE_ROW("num_hidden_layers", member.layers, 1, "12", "transformer blocks"),                 \
+    SIZE_ROW("num_attention_heads", member.heads, 1, "12", "attention heads"),                   \
+    SIZE_ROW("intermediate_size", member.ff_width, 0, "0",                                       \
+             "feed-forward width; 0: 4 times hidden_size"),                                      \
+    ENUM_ROW("hidden_act", member.act, qkv__activation_names, "gelu",                            \
+             "activation of the feed-forward layer"),                                            \
+    BOOL_ROW("qkv_bias", member.qkv_bias, "true", "biases of query, key and value"),             \
+    RATE_ROW("hidden_dropout_prob", member.dropout, "0", "dropout of each sublayer's output"),   \
+    RATE_ROW("attention_probs_dropout_prob", member.attention_dropout, "0",                      \
+             "dropout of attention weights"),                                                    \
+    RATE_ROW("drop_path_rate", member.drop_path, "0",                                            \
+             "share of the last block's branches left out; less before it"),                     \
+    REAL_ROW("layer_norm_eps", member.norm_eps, 1, "1e-12",                                      \
+             "added to the variance in LayerNorm"),                                              \
+    INIT_ROW("initializer_range", member.init_range, "1 / sqrt(width)")
+
+/* Zeroed: ViT's. */
+typedef struct {
+    bool no_first;  /* no token of its own before the patches */
+    bool sinusoids; /* MAE's fixed table instead of learned positions, zeros for the first token */
+    /* Tokens come from elsewhere, in a square grid of so many rows, and blocks are CCT's. */
+    size_t side;
+    bool no_positions;
+    uint32_t site;  /* of the trunk's own two dropouts: one that no block has */
+} qkv__patches_kind;
+
+typedef struct {
+    const qkv_patches_config *c; /* completed; lives as long as the model */
+    qkv__patches_kind kind;
+    qkv_param *patch_weight; /* (width, patch * patch * channels), channels last, or NULL */
+    qkv_param *patch_bias;
+    qkv_param *first;     /* (1, width) or NULL */
+    qkv_param *positions; /* (first token and patches, width) or NULL */
+    qkv_block **blocks;
+    qkv_param *norm_weight, *norm_bias;
+} qkv__patches;
+
+/* Fills in what is derived; an error, which names the model, for a trunk that cannot be. */
+qkv_status qkv__patches_complete(qkv_context *ctx, qkv_patches_config *c, const char *model);
+/* How its blocks are. */
+qkv_block_config qkv__patches_block(const qkv_patches_config *c);
+/* The parameters, of a completed configuration, which must outlive p. */
+qkv_status qkv__patches_make(qkv__patches *p, qkv_model *m, const qkv_patches_config *c,
+                             qkv__patches_kind kind);
+/* Numbers in the matrices at least, of a configuration that need not be completed. */
+double qkv__patches_numbers(const qkv_patches_config *c);
+
+/* Its rows, in Hugging Face's names, under "vit.". */
+void qkv__patches_visit(const qkv__patches *p, qkv__visit *v);
+/* Those of one block of any stack: v->name is its name and a dot. */
+void qkv__patches_visit_block(qkv__visit *v, const qkv_block *b, double std);
+
+/* A row for a table of positions or of other tokens, which does not decay; the file's shape is
+ * (1, .., rows, columns) with ndim axes. */
+void qkv__visit_positions(qkv__visit *v, const char *name, qkv_param *p, int ndim, double std);
+/* A row for the weight of a convolution, which files keep as (outputs, inputs, window, window) and
+ * memory as (outputs, window, window, inputs). */
+void qkv__visit_convolution(qkv__visit *v, const char *name, qkv_param *p, size_t outputs,
+                            size_t inputs, size_t window, double std);
+
+/* pixels (B, H, W, channels) -> (B, H W / patch^2, width). */
+qkv_tensor *qkv__patches_embed(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels);
+/* x (B, rows * columns, width) plus the positions of such a grid, interpolated from those that
+ * there are as Hugging Face does it. */
+qkv_tensor *qkv__patches_place(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,
+                               size_t columns);
+/* x (B, n, width), any patches -> (B, 1 + n, width), or x where there is no first token; then
+ * dropout. */
+qkv_tensor *qkv__patches_begin(const qkv__patches *p, qkv_tape *t, qkv_tensor *x);
+/* x (B, n, width) -> the same through the blocks and the last norm. */
+qkv_tensor *qkv__patches_encode(const qkv__patches *p, qkv_tape *t, qkv_tensor *x);
+/* Placed, begun and encoded: x (B, rows * columns, width) -> (B, tokens, width). */
+qkv_tensor *qkv__patches_through(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,
+                                 size_t columns);
+/* All of them: pixels (B, H, W, channels) -> (B, tokens, width). */
+qkv_tensor *qkv__patches_forward(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels);
+
+/* FLOPs of a training step on rows of tokens, in sequences of `length`, in such a stack; and in
+ * the layer that makes them of pixels. */
+double qkv__patches_stack_flops(const qkv_patches_config *c, size_t rows, size_t length);
+double qkv__patches_embed_flops(const qkv_patches_config *c, size_t rows);
+
+#endif

@@ -1,0 +1,329 @@
+/* corpus.c - texts as records. */
+#include "qkv/corpus.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tokenizer/tokenizer.h"
+
+typedef struct {
+    const char *data;
+    size_t len;
+} line;
+
+/* The line at *at, without its end ("\n" or "\r\n"); false when there is none. */
+static bool next_line(const qkv_text_part *part, size_t *at, line *out)
+{
+    if (*at >= part->len)
+        return false;
+    const char *begin = part->data + *at, *stop = memchr(begin, '\n', part->len - *at);
+    size_t len = stop ? (size_t)(stop - begin) : part->len - *at;
+    *at += len + (stop != NULL);
+    if (len && begin[len - 1] == '\r')
+        len--;
+    *out = (line){begin, len};
+    return true;
+}
+
+/* ---- lines ------------------------------------------------------------------------------- */
+
+/* A record that is being filled: [CLS] at first, room for [SEP] at the end. */
+typedef struct {
+    qkv_records_writer *w;
+    int32_t cls, sep; /* -1: none */
+    int32_t *ids;     /* (length) */
+    size_t count, length;
+} filler;
+
+static void begin_record(filler *f)
+{
+    f->count = 0;
+    if (f->cls >= 0)
+        f->ids[f->count++] = f->cls;
+}
+
+/* Ends the record unless it is empty. */
+static qkv_status end_record(filler *f)
+{
+    if (f->count == (f->cls >= 0))
+        return QKV_OK;
+    if (f->sep >= 0)
+        f->ids[f->count++] = f->sep;
+    qkv_status status = qkv_records_add(f->w, f->ids, f->count);
+    begin_record(f);
+    return status;
+}
+
+static qkv_status fill(filler *f, const qkv_ids *ids)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < ids->count && !status; i++) {
+        f->ids[f->count++] = ids->data[i];
+        if (f->count + (f->sep >= 0) == f->length)
+            status = end_record(f);
+    }
+    return status;
+}
+
+qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
+                                const qkv_text_part *part, size_t length, bool join)
+{
+    filler f = {.w = w, .cls = qkv_tokenizer_special(t, QKV_TOKEN_CLS),
+                .sep = qkv_tokenizer_special(t, QKV_TOKEN_SEP), .length = length};
+    if (length < 3)
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "records of %zu ids: at least 3 expected", length);
+    f.ids = qkv__malloc(ctx, length * sizeof *f.ids);
+    if (!f.ids)
+        return QKV_E_MEMORY;
+    begin_record(&f);
+    qkv_ids ids = {0};
+    line l;
+    size_t at = 0, number = part->before;
+    qkv_status status = QKV_OK;
+    while (!status && next_line(part, &at, &l)) {
+        char prefix[48];
+        number++;
+        ids.count = 0;
+        status = qkv_tokenizer_encode(t, l.data, l.len, QKV_ENCODE_PLAIN, &ids);
+        if (status) {
+            (void)snprintf(prefix, sizeof prefix, "line %zu", number);
+            (void)qkv__fail_prefix(ctx, prefix);
+        }
+        if (!status)
+            status = fill(&f, &ids);
+        if (!status && !join)
+            status = end_record(&f);
+    }
+    if (!status)
+        status = end_record(&f);
+    qkv_ids_free(ctx, &ids);
+    qkv__free(ctx, f.ids);
+    return status && part->name ? qkv__fail_prefix(ctx, part->name) : status;
+}
+
+/* ---- one text or two --------------------------------------------------------------------- */
+
+/* The ids of a pair and where the second text's begin. */
+static qkv_status encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
+                         qkv_ids *out, size_t *second)
+{
+    qkv_ids types = {0};
+    out->count = 0;
+    qkv_status status =
+        qkv_tokenizer_encode_pair(t, pair->text, pair->len, pair->second, pair->second_len,
+                                  QKV_ENCODE_ADD_SPECIAL | QKV_ENCODE_PLAIN, out, &types);
+    *second = 0;
+    while (!status && *second < types.count && types.data[*second] == 0)
+        ++*second;
+    qkv_ids_free(ctx, &types);
+    return status;
+}
+
+/* Takes the last n ids of the text out of a part, ids begin .. end-1; around (count) are the
+ * special tokens that stand before and after a text there. */
+static void take_out(qkv_ids *ids, size_t begin, size_t end, size_t n, const int32_t *around,
+                     size_t count)
+{
+    size_t before = 0;
+    while (before < count && ids->data[begin + before] == around[before])
+        before++;
+    size_t stop = end - (count - before);
+    memmove(ids->data + stop - n, ids->data + stop, (ids->count - stop) * sizeof *ids->data);
+    ids->count -= n;
+}
+
+qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
+                             size_t length, qkv_ids *out, size_t *second, bool *cut)
+{
+    qkv_status status = encode(t, ctx, pair, out, second);
+    *cut = !status && out->count > length;
+    if (!*cut)
+        return status;
+    const qkv_text_pair none = {"", 0, pair->second ? "" : NULL, 0};
+    qkv_ids around = {0};
+    size_t middle = 0;
+    status = encode(t, ctx, &none, &around, &middle);
+    if (!status && around.count > length)
+        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%zu tokens are not enough for a text", length);
+    if (!status) {
+        size_t a = *second - middle, b = out->count - *second - (around.count - middle);
+        size_t room = length - around.count, shorter = a < b ? a : b;
+        shorter = shorter < room / 2 ? shorter : room / 2; /* the odd one is the longer text's */
+        size_t from_a = a - (a > b ? room - shorter : shorter);
+        size_t from_b = b - (a > b ? shorter : room - shorter);
+        take_out(out, *second, out->count, from_b, around.data + middle, around.count - middle);
+        take_out(out, 0, *second, from_a, around.data, middle);
+        *second -= from_a;
+    }
+    qkv_ids_free(ctx, &around);
+    return status;
+}
+
+/* ---- labelled texts ---------------------------------------------------------------------- */
+
+void qkv_labelled_begin(qkv_labelled_reader *r, qkv_context *ctx, const qkv_text_part *part)
+{
+    *r = (qkv_labelled_reader){.ctx = ctx, .part = part, .line = part->before};
+}
+
+static qkv_status fail_at(const qkv_labelled_reader *r, const char *expected, size_t found)
+{
+    const char *name = r->part->name ? r->part->name : "text";
+    return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: %s expected, found %zu", name, r->line,
+                     expected, found);
+}
+
+static qkv_status check_utf8(const qkv_labelled_reader *r, const line *l)
+{
+    int32_t point;
+    for (size_t i = 0; i < l->len;) {
+        size_t n = qkv__utf8_next(l->data + i, l->len - i, &point);
+        if (point < 0)
+            return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: text in UTF-8 expected, found "
+                             "the byte 0x%02x in place %zu", r->part->name ? r->part->name : "text",
+                             r->line, (unsigned)(unsigned char)l->data[i], i + 1);
+        i += n;
+    }
+    return QKV_OK;
+}
+
+enum { COLUMNS = 3 };
+
+qkv_status qkv_labelled_next(qkv_labelled_reader *r, qkv_labelled_text *out)
+{
+    line l, field[COLUMNS] = {{0}};
+    *out = (qkv_labelled_text){0};
+    do {
+        if (!next_line(r->part, &r->at, &l))
+            return QKV_OK;
+        r->line++;
+    } while (l.len == 0);
+    size_t columns = 0;
+    const char *at = l.data, *end = l.data + l.len;
+    for (const char *tab = at; tab; at = tab ? tab + 1 : at) {
+        tab = memchr(at, '\t', (size_t)(end - at));
+        if (columns < COLUMNS)
+            field[columns] = (line){at, (size_t)((tab ? tab : end) - at)};
+        columns++;
+    }
+    if (columns < 2 || columns > COLUMNS)
+        return fail_at(r, "2 or 3 columns (label, text, second text) with tabs between", columns);
+    if (r->columns && columns != r->columns)
+        return fail_at(r, r->columns == 2 ? "2 columns as before" : "3 columns as before",
+                       columns);
+    if (!field[0].len)
+        return fail_at(r, "a label before the first tab, characters", 0);
+    if (check_utf8(r, &l))
+        return QKV_E_FORMAT;
+    r->columns = columns;
+    *out = (qkv_labelled_text){field[0].data, field[0].len,
+                               {field[1].data, field[1].len, columns > 2 ? field[2].data : NULL,
+                                field[2].len}, r->line};
+    return QKV_OK;
+}
+
+/* Where the label stands among names, or would stand: *found says which. */
+static size_t place_of(const char *const *names, size_t count, const qkv_labelled_text *x,
+                       bool sorted, bool *found)
+{
+    *found = false;
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(names[i]), both = len < x->label_len ? len : x->label_len;
+        int order = memcmp(names[i], x->label, both);
+        if (order == 0 && len == x->label_len) {
+            *found = true;
+            return i;
+        }
+        if (sorted && (order > 0 || (order == 0 && len > x->label_len)))
+            return i;
+    }
+    return count;
+}
+
+static qkv_status insert(qkv_labels *l, size_t place, const qkv_labelled_text *x)
+{
+    if (l->count == l->capacity) {
+        size_t capacity = 2 * l->capacity + 8;
+        char **names = qkv__realloc(l->ctx, l->names, l->capacity * sizeof *names,
+                                    capacity * sizeof *names);
+        if (!names)
+            return QKV_E_MEMORY;
+        l->names = names;
+        l->capacity = capacity;
+    }
+    char *name = qkv__malloc(l->ctx, x->label_len + 1);
+    if (!name)
+        return QKV_E_MEMORY;
+    memcpy(name, x->label, x->label_len);
+    name[x->label_len] = 0;
+    memmove(l->names + place + 1, l->names + place, (l->count - place) * sizeof *l->names);
+    l->names[place] = name;
+    l->count++;
+    return QKV_OK;
+}
+
+qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_part *part)
+{
+    qkv_labelled_reader r;
+    qkv_labelled_text x;
+    qkv_labelled_begin(&r, l->ctx, part);
+    qkv_status status = qkv_labelled_next(&r, &x);
+    while (!status && x.label) {
+        bool found;
+        size_t place = place_of((const char *const *)l->names, l->count, &x, true, &found);
+        if (memchr(x.label, 0, x.label_len))
+            status = qkv__fail(l->ctx, QKV_E_FORMAT, "%s: line %zu: the label has a zero byte",
+                               part->name ? part->name : "text", x.line);
+        if (!status && !found)
+            status = insert(l, place, &x);
+        if (!status)
+            status = qkv_labelled_next(&r, &x);
+    }
+    return status;
+}
+
+void qkv_labels_free(qkv_labels *l)
+{
+    for (size_t i = 0; i < l->count; i++)
+        qkv__free(l->ctx, l->names[i]);
+    qkv__free(l->ctx, l->names);
+    *l = (qkv_labels){.ctx = l->ctx};
+}
+
+static qkv_status add_record(qkv_records_writer *w, const qkv_ids *ids, size_t second,
+                             int32_t label)
+{
+    qkv_status status = qkv_records_add(w, ids->data, second);
+    if (!status)
+        status = qkv_records_add(w, ids->data + second, ids->count - second);
+    return status ? status : qkv_records_add(w, &label, 1);
+}
+
+qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
+                                   const qkv_text_part *part, const char *const *names,
+                                   size_t count, size_t length, size_t *cut)
+{
+    qkv_labelled_reader r;
+    qkv_labelled_text x;
+    qkv_ids ids = {0};
+    qkv_labelled_begin(&r, ctx, part);
+    qkv_status status = qkv_labelled_next(&r, &x);
+    while (!status && x.label) {
+        bool found, shorter = false;
+        size_t second = 0, label = place_of(names, count, &x, false, &found);
+        if (!found)
+            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: line %zu: the label \"%.*s\" is none of the "
+                               "model's %zu", part->name ? part->name : "text", x.line,
+                               (int)(x.label_len < 80 ? x.label_len : 80), x.label, count);
+        if (!status)
+            status = qkv_corpus_encode(t, ctx, &x.pair, length, &ids, &second, &shorter);
+        *cut += shorter;
+        if (!status)
+            status = add_record(w, &ids, second, (int32_t)label);
+        if (!status)
+            status = qkv_labelled_next(&r, &x);
+    }
+    qkv_ids_free(ctx, &ids);
+    return status;
+}

@@ -1,0 +1,83 @@
+/* json.c - tokenizer.json: every part by its name. */
+#include <string.h>
+
+#include "tokenizer/tokenizer.h"
+
+static const qkv__model_kind *const models[] = {&qkv__model_bpe, &qkv__model_words,
+                                                &qkv__model_wordpiece, &qkv__model_unigram};
+
+static qkv_status read_model(qkv_tokenizer *t, const qkv__json *at)
+{
+    const char *type = NULL;
+    qkv__json vocab;
+    qkv_status status = qkv__json_opt_string(at, "type", &type);
+    if (status)
+        return status;
+    if (!type) /* old files do not say it: only BPE has merges */
+        type = qkv__json_has(at, "merges") ? "BPE" : "nothing";
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        if (strcmp(type, models[i]->name) != 0)
+            continue;
+        if (!models[i]->writes_vocab)
+            status = t->files ? qkv__json_get_object(&t->files->vocab, NULL, &vocab)
+                              : qkv__json_get_object(at, "vocab", &vocab);
+        if (!status && !models[i]->writes_vocab)
+            status = qkv__vocab_read(&t->vocab, &vocab);
+        return status ? status : models[i]->read(t, at);
+    }
+    return qkv__json_fail(at, "type", "\"%.40s\" is no tokenizer model that qkv knows", type);
+}
+
+static qkv_status read_normalizer(qkv_tokenizer *t, const qkv__json *at)
+{
+    return qkv__normalizer_read(&t->normalizer, at);
+}
+
+static qkv_status read_decoder(qkv_tokenizer *t, const qkv__json *at)
+{
+    t->decoder.spaced = false;
+    return qkv__decoder_read(&t->decoder, t->ctx, at);
+}
+
+static qkv_status read_splitter(qkv_tokenizer *t, const qkv__json *at)
+{
+    return qkv__splitter_read(&t->splitter, t->ctx, at);
+}
+
+/* In the order in which they need each other: the model asks the splitter whether pieces are
+ * bytes, a template asks for tokens. */
+static const struct {
+    const char *key;
+    qkv_status (*read)(qkv_tokenizer *t, const qkv__json *at);
+} parts[] = {
+    {"normalizer", read_normalizer}, {"pre_tokenizer", read_splitter}, {"model", read_model},
+    {"post_processor", qkv__template_read}, {"decoder", read_decoder},
+};
+
+qkv_status qkv__tokenizer_read_spec(qkv_tokenizer *t)
+{
+    qkv__json at;
+    qkv_status status = qkv__json_get_object(&t->spec, "model", &at);
+    t->decoder.spaced = true;
+    for (size_t i = 0; !status && i < sizeof parts / sizeof *parts; i++) {
+        bool is_model = strcmp(parts[i].key, "model") == 0;
+        if (!qkv__json_has(&t->spec, parts[i].key))
+            continue;
+        status = qkv__json_get_object(&t->spec, parts[i].key, &at);
+        if (!status)
+            status = parts[i].read(t, &at);
+        if (!status && is_model && qkv__json_has(&t->spec, "added_tokens")) {
+            status = qkv__json_get_array(&t->spec, "added_tokens", &at);
+            if (!status)
+                status = qkv__added_read(&t->added, &t->vocab, &t->normalizer, &at);
+        }
+    }
+    if (!status)
+        status = qkv__template_default(t);
+    if (status)
+        return status;
+    json_t *model = json_object_get(t->spec.value, "model");
+    json_object_del(model, "vocab");
+    json_object_del(model, "merges");
+    return QKV_OK;
+}

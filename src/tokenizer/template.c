@@ -1,0 +1,223 @@
+/* template.c - post-processors: the tokens put around a text or a pair of texts, and
+ * which part of a pair each token belongs to. */
+#include <string.h>
+
+#include "tokenizer/tokenizer.h"
+
+static qkv_status add(qkv__template *x, qkv_context *ctx, int32_t id, int32_t type)
+{
+    if (!qkv__grow(ctx, &x->items, &x->capacity, x->count + 1, sizeof *x->items))
+        return QKV_E_MEMORY;
+    x->items[x->count++] = (struct qkv__template_item){id, type};
+    return QKV_OK;
+}
+
+void qkv__template_free(qkv__template *x, qkv_context *ctx)
+{
+    qkv__free(ctx, x->items);
+    *x = (qkv__template){0};
+}
+
+/* ---- TemplateProcessing -------------------------------------------------------------- */
+
+/* The ids that a special token of a template stands for. */
+static qkv_status read_token(qkv_tokenizer *t, qkv__template *x, const qkv__json *tokens,
+                             const qkv__json *use, int32_t type)
+{
+    const char *name = NULL;
+    qkv__json token, ids;
+    qkv_status status = qkv__json_get_string(use, "id", &name);
+    if (!status)
+        status = qkv__json_get_object(tokens, name, &token);
+    if (!status)
+        status = qkv__json_get_array(&token, "ids", &ids);
+    size_t count = status ? 0 : qkv__json_count(&ids);
+    for (size_t i = 0; !status && i < count; i++) {
+        qkv__json item;
+        int64_t id = 0;
+        qkv__json_item(&ids, i, &item);
+        status = qkv__json_get_int(&item, NULL, 0, QKV_TOKENIZER_ID_LIMIT - 1, &id);
+        if (!status && !qkv_tokenizer_token(t, (int32_t)id, NULL))
+            status = qkv__json_fail(&item, NULL, "%d is the id of no token", (int)id);
+        if (!status)
+            status = add(x, t->ctx, (int32_t)id, type);
+    }
+    return status;
+}
+
+static qkv_status read_item(qkv_tokenizer *t, qkv__template *x, const qkv__json *tokens,
+                            const qkv__json *item)
+{
+    bool text = qkv__json_has(item, "Sequence");
+    const char *which = "A";
+    qkv__json use;
+    int64_t type = 0;
+    qkv_status status = qkv__json_get_object(item, text ? "Sequence" : "SpecialToken", &use);
+    if (!status)
+        status = qkv__json_opt_int(&use, "type_id", 0, 255, &type);
+    if (!status && !text)
+        return read_token(t, x, tokens, &use, (int32_t)type);
+    if (!status)
+        status = qkv__json_opt_string(&use, "id", &which);
+    if (!status && strcmp(which, "A") != 0 && strcmp(which, "B") != 0)
+        status = qkv__json_fail(&use, "id", "expected \"A\" or \"B\", found \"%.40s\"", which);
+    return status ? status
+                  : add(x, t->ctx, *which == 'A' ? QKV__TEXT_A : QKV__TEXT_B, (int32_t)type);
+}
+
+/* texts: how many texts there must be, each once. */
+static qkv_status read_list(qkv_tokenizer *t, qkv__template *x, const qkv__json *at,
+                            const qkv__json *list, int texts)
+{
+    qkv__json tokens;
+    qkv_status status = qkv__json_get_object(at, "special_tokens", &tokens);
+    size_t count = status ? 0 : qkv__json_count(list);
+    qkv__template_free(x, t->ctx);
+    for (size_t i = 0; !status && i < count; i++) {
+        qkv__json item;
+        qkv__json_item(list, i, &item);
+        status = read_item(t, x, &tokens, &item);
+    }
+    int found[2] = {0, 0};
+    for (size_t i = 0; !status && i < x->count; i++)
+        if (x->items[i].id < 0)
+            found[x->items[i].id == QKV__TEXT_B]++;
+    if (!status && (found[0] != 1 || found[1] != texts - 1))
+        status = qkv__json_fail(list, NULL,
+                                "each text stands in the template once; found A %d times, B %d",
+                                found[0], found[1]);
+    return status;
+}
+
+static qkv_status read_template(qkv_tokenizer *t, const qkv__json *at)
+{
+    qkv__json list;
+    qkv_status status = qkv__json_get_array(at, "single", &list);
+    if (!status)
+        status = read_list(t, &t->single, at, &list, 1);
+    if (status || !qkv__json_has(at, "pair"))
+        return status;
+    status = qkv__json_get_array(at, "pair", &list);
+    return status ? status : read_list(t, &t->pair, at, &list, 2);
+}
+
+/* ---- the fixed ones ------------------------------------------------------------------ */
+
+/* ["[SEP]", 102] */
+static qkv_status read_fixed(qkv_tokenizer *t, const qkv__json *at, const char *key, int32_t *id)
+{
+    qkv__json pair, item;
+    int64_t value = 0;
+    qkv_status status = qkv__json_get_array(at, key, &pair);
+    if (status)
+        return status;
+    if (qkv__json_count(&pair) != 2)
+        return qkv__json_fail(at, key, "expected a token and its id");
+    qkv__json_item(&pair, 1, &item);
+    status = qkv__json_get_int(&item, NULL, 0, QKV_TOKENIZER_ID_LIMIT - 1, &value);
+    *id = (int32_t)value;
+    if (!status && !qkv_tokenizer_token(t, *id, NULL))
+        status = qkv__json_fail(at, key, "%d is the id of no token", (int)*id);
+    return status;
+}
+
+/* CLS A SEP, and CLS A SEP [SEP] B SEP: twice is for two SEP between the texts; second: the type
+ * of the second text. */
+static qkv_status put_fixed(qkv_tokenizer *t, const qkv__json *at, bool twice, int32_t second)
+{
+    int32_t cls = 0, sep = 0;
+    qkv_status status = read_fixed(t, at, "cls", &cls);
+    if (!status)
+        status = read_fixed(t, at, "sep", &sep);
+    const struct qkv__template_item items[] = {{cls, 0},    {QKV__TEXT_A, 0},      {sep, 0},
+                                               {sep, 0},    {QKV__TEXT_B, second}, {sep, second}};
+    qkv__template_free(&t->single, t->ctx);
+    qkv__template_free(&t->pair, t->ctx);
+    for (size_t i = 0; i < 3 && !status; i++)
+        status = add(&t->single, t->ctx, items[i].id, items[i].type);
+    for (size_t i = 0; i < 6 && !status; i++)
+        if (i != 3 || twice)
+            status = add(&t->pair, t->ctx, items[i].id, items[i].type);
+    return status;
+}
+
+static qkv_status read_bert(qkv_tokenizer *t, const qkv__json *at)
+{
+    return put_fixed(t, at, false, 1);
+}
+
+static qkv_status read_roberta(qkv_tokenizer *t, const qkv__json *at)
+{
+    return put_fixed(t, at, true, 0);
+}
+
+/* ByteLevel only moves offsets, which qkv does not give. */
+static qkv_status read_nothing(qkv_tokenizer *t, const qkv__json *at)
+{
+    (void)t;
+    (void)at;
+    return QKV_OK;
+}
+
+static const struct {
+    const char *name;
+    qkv_status (*read)(qkv_tokenizer *t, const qkv__json *at);
+} kinds[] = {
+    {"TemplateProcessing", read_template},
+    {"BertProcessing", read_bert},
+    {"RobertaProcessing", read_roberta},
+    {"ByteLevel", read_nothing},
+};
+
+static qkv_status read_one(qkv_tokenizer *t, const qkv__json *at)
+{
+    const char *type;
+    qkv_status status = qkv__json_get_string(at, "type", &type);
+    if (status)
+        return status;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(type, kinds[i].name) == 0)
+            return kinds[i].read(t, at);
+    return qkv__json_fail(at, "type", "\"%.40s\" is no post-processor that qkv knows", type);
+}
+
+qkv_status qkv__template_read(qkv_tokenizer *t, const qkv__json *at)
+{
+    const char *type;
+    qkv__json list;
+    qkv_status status = qkv__json_get_string(at, "type", &type);
+    if (status || strcmp(type, "Sequence") != 0)
+        return status ? status : read_one(t, at);
+    status = qkv__json_get_array(at, "processors", &list);
+    size_t count = status ? 0 : qkv__json_count(&list);
+    for (size_t i = 0; !status && i < count; i++) {
+        qkv__json item;
+        qkv__json_item(&list, i, &item);
+        status = read_one(t, &item);
+    }
+    return status;
+}
+
+qkv_status qkv__template_default(qkv_tokenizer *t)
+{
+    qkv_status status = QKV_OK;
+    if (!t->single.count)
+        status = add(&t->single, t->ctx, QKV__TEXT_A, 0);
+    if (!status && !t->pair.count)
+        status = add(&t->pair, t->ctx, QKV__TEXT_A, 0);
+    if (!status && t->pair.count == 1)
+        status = add(&t->pair, t->ctx, QKV__TEXT_B, 1);
+    return status;
+}
+
+qkv_status qkv__template_suffix(qkv_tokenizer *t, int32_t id)
+{
+    qkv_status status = add(&t->single, t->ctx, QKV__TEXT_A, 0);
+    if (!status)
+        status = add(&t->single, t->ctx, id, 0);
+    if (!status)
+        status = add(&t->pair, t->ctx, QKV__TEXT_A, 0);
+    if (!status)
+        status = add(&t->pair, t->ctx, QKV__TEXT_B, 0);
+    return status ? status : add(&t->pair, t->ctx, id, 0);
+}

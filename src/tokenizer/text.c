@@ -1,0 +1,289 @@
+/* text.c - characters, their classes, GPT-2's byte alphabet, lists that grow.
+ *
+ * Classes are utf8proc's, which may know an older Unicode than the libraries that ids are
+ * compared with: letters and numbers assigned since Unicode 14.0 stand in a table. */
+#include <string.h>
+#include <utf8proc.h>
+
+#include "tokenizer/tokenizer.h"
+
+typedef struct {
+    int32_t first, last;
+    qkv__char_class class;
+} class_range;
+
+/* Unicode 15.0 to 16.0. */
+static const class_range recent[] = {
+    {0x1c89, 0x1c8a, QKV__LETTER},       {0xa7cb, 0xa7cd, QKV__LETTER},
+    {0xa7da, 0xa7dc, QKV__LETTER},       {0x105c0, 0x105f3, QKV__LETTER},
+    {0x10d40, 0x10d49, QKV__NUMBER},     {0x10d4a, 0x10d65, QKV__LETTER},
+    {0x10d6f, 0x10d85, QKV__LETTER},     {0x10ec2, 0x10ec4, QKV__LETTER},
+    {0x1123f, 0x11240, QKV__LETTER},     {0x11380, 0x11389, QKV__LETTER},
+    {0x1138b, 0x1138b, QKV__LETTER},     {0x1138e, 0x1138e, QKV__LETTER},
+    {0x11390, 0x113b5, QKV__LETTER},     {0x113b7, 0x113b7, QKV__LETTER},
+    {0x113d1, 0x113d1, QKV__LETTER},     {0x113d3, 0x113d3, QKV__LETTER},
+    {0x116d0, 0x116e3, QKV__NUMBER},     {0x11bc0, 0x11be0, QKV__LETTER},
+    {0x11bf0, 0x11bf9, QKV__NUMBER},     {0x11f02, 0x11f02, QKV__LETTER},
+    {0x11f04, 0x11f10, QKV__LETTER},     {0x11f12, 0x11f33, QKV__LETTER},
+    {0x11f50, 0x11f59, QKV__NUMBER},     {0x1342f, 0x1342f, QKV__LETTER},
+    {0x13441, 0x13446, QKV__LETTER},     {0x13460, 0x143fa, QKV__LETTER},
+    {0x16100, 0x1611d, QKV__LETTER},     {0x16130, 0x16139, QKV__NUMBER},
+    {0x16d40, 0x16d6c, QKV__LETTER},     {0x16d70, 0x16d79, QKV__NUMBER},
+    {0x18cff, 0x18cff, QKV__LETTER},     {0x1b132, 0x1b132, QKV__LETTER},
+    {0x1b155, 0x1b155, QKV__LETTER},     {0x1ccf0, 0x1ccf9, QKV__NUMBER},
+    {0x1d2c0, 0x1d2d3, QKV__NUMBER},     {0x1df25, 0x1df2a, QKV__LETTER},
+    {0x1e030, 0x1e06d, QKV__LETTER},     {0x1e4d0, 0x1e4eb, QKV__LETTER},
+    {0x1e4f0, 0x1e4f9, QKV__NUMBER},     {0x1e5d0, 0x1e5ed, QKV__LETTER},
+    {0x1e5f0, 0x1e5f0, QKV__LETTER},     {0x1e5f1, 0x1e5fa, QKV__NUMBER},
+    {0x2b739, 0x2b739, QKV__LETTER},     {0x2ebf0, 0x2ee5d, QKV__LETTER},
+    {0x31350, 0x323af, QKV__LETTER},
+};
+
+/* Well-formed sequences as in Unicode table 3-7. Returns the bytes, 0 when there is none. */
+static size_t sequence(const unsigned char *s, size_t len)
+{
+    if (s[0] < 0x80)
+        return 1;
+    if (s[0] < 0xc2 || s[0] > 0xf4)
+        return 0;
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (len < 2)
+        return 0;
+    unsigned low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (n > len || s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
+size_t qkv__utf8_next(const char *s, size_t len, int32_t *cp)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    static const unsigned char lead[5] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    size_t n = sequence(u, len);
+    if (n == 0) {
+        *cp = -1;
+        return 1;
+    }
+    int32_t c = u[0] & lead[n];
+    for (size_t i = 1; i < n; i++)
+        c = c * 64 + (u[i] & 0x3f);
+    *cp = c;
+    return n;
+}
+
+size_t qkv__utf8_put(char out[4], int32_t cp)
+{
+    if (cp < 0x80) {
+        out[0] = (char)cp;
+        return 1;
+    }
+    size_t n = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    static const int lead[5] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = n - 1; i > 0; i--) {
+        out[i] = (char)(0x80 | (cp & 0x3f));
+        cp >>= 6;
+    }
+    out[0] = (char)(lead[n] | cp);
+    return n;
+}
+
+size_t qkv__utf8_before(const char *s, size_t at, int32_t *cp)
+{
+    size_t start = at - 1;
+    while (start > 0 && at - start < 4 && ((unsigned char)s[start] & 0xc0) == 0x80)
+        start--;
+    if (qkv__utf8_next(s + start, at - start, cp) == at - start)
+        return start;
+    *cp = -1;
+    return at - 1;
+}
+
+size_t qkv__utf8_unfinished(const char *s, size_t len)
+{
+    /* A prefix of a well-formed sequence becomes one when continuation bytes are added: the
+     * second byte's range, which alone depends on the first, is tried at both ends. */
+    static const char *const endings[] = {"\x80\x80\x80", "\xbf\xbf\xbf"};
+    for (size_t n = len < 3 ? len : 3; n > 0; n--) {
+        char whole[7];
+        memcpy(whole, s + len - n, n);
+        for (size_t e = 0; e < 2; e++) {
+            memcpy(whole + n, endings[e], 3);
+            if (sequence((unsigned char *)whole, n + 3) > n)
+                return n;
+        }
+    }
+    return 0;
+}
+
+static bool is_space(int32_t c)
+{
+    if (c < 0x1680)
+        return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0;
+    return c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+static qkv__char_class recent_class(int32_t cp)
+{
+    for (size_t i = 0; i < sizeof recent / sizeof *recent; i++)
+        if (cp >= recent[i].first && cp <= recent[i].last)
+            return recent[i].class;
+    return QKV__OTHER;
+}
+
+qkv__char_class qkv__class_of(int32_t cp)
+{
+    if (cp < 0)
+        return QKV__OTHER;
+    if (is_space(cp))
+        return QKV__SPACE;
+    switch (utf8proc_category(cp)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO: return QKV__LETTER;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO: return QKV__NUMBER;
+    case UTF8PROC_CATEGORY_CN: return recent_class(cp);
+    default: return QKV__OTHER;
+    }
+}
+
+void qkv__class_ranges(qkv__str *out, qkv__char_class class)
+{
+    if (class == QKV__SPACE)
+        qkv__str_puts(out, "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
+                           "\\x{2029}\\x{202f}\\x{205f}\\x{3000}");
+    for (size_t i = 0; i < sizeof recent / sizeof *recent; i++)
+        if (recent[i].class == class)
+            qkv__str_printf(out, "\\x{%x}-\\x{%x}", (unsigned)recent[i].first,
+                            (unsigned)recent[i].last);
+}
+
+bool qkv__is_word(int32_t cp)
+{
+    if (cp < 0)
+        return false;
+    if (qkv__class_of(cp) == QKV__LETTER || recent_class(cp) == QKV__NUMBER)
+        return true;
+    switch (utf8proc_category(cp)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: return cp == 0x200c || cp == 0x200d; /* joiners (UTS 18, \w) */
+    }
+}
+
+static bool stands_for_itself(int c)
+{
+    return (c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) || c >= 0xae;
+}
+
+/* The other 68 bytes get U+0100 onward: 0 to 0x20, 0x7f to 0xa0, 0xad. */
+int32_t qkv__byte_char(uint8_t byte)
+{
+    if (stands_for_itself(byte))
+        return byte;
+    if (byte <= 0x20)
+        return 0x100 + byte;
+    return byte == 0xad ? 0x143 : 0x121 + (byte - 0x7f);
+}
+
+int qkv__char_byte(int32_t cp)
+{
+    if (cp < 0 || cp > 0x143)
+        return -1;
+    if (cp < 0x100)
+        return stands_for_itself(cp) ? (int)cp : -1;
+    if (cp <= 0x120)
+        return (int)cp - 0x100;
+    return cp == 0x143 ? 0xad : (int)cp - 0x121 + 0x7f;
+}
+
+int qkv__fallback_byte(const char *piece, size_t len)
+{
+    static const char digits[] = "0123456789ABCDEF0123456789abcdef";
+    if (len != 6 || memcmp(piece, "<0x", 3) != 0 || piece[5] != '>')
+        return -1;
+    const char *high = memchr(digits, piece[3], 32), *low = memchr(digits, piece[4], 32);
+    return high && low ? (int)((high - digits) % 16 * 16 + (low - digits) % 16) : -1;
+}
+
+void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        char c[4];
+        qkv__str_add(out, c, qkv__utf8_put(c, qkv__byte_char((uint8_t)bytes[i])));
+    }
+}
+
+bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, size_t size)
+{
+    void *old, *p;
+    size_t more = *capacity ? *capacity * 2 : 16, bytes;
+    if (need <= *capacity)
+        return true;
+    if (more < need)
+        more = need;
+    if (!qkv__mul_size(more, size, &bytes)) {
+        (void)qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu tokens do not fit", need);
+        return false;
+    }
+    memcpy(&old, array, sizeof old); /* array is the address of some T * */
+    p = old ? qkv__realloc(ctx, old, *capacity * size, bytes) : qkv__malloc(ctx, bytes);
+    if (!p)
+        return false;
+    memcpy(array, &p, sizeof p);
+    *capacity = more;
+    return true;
+}
+
+bool qkv__ids_reserve(qkv_context *ctx, qkv_ids *ids, size_t count)
+{
+    return qkv__grow(ctx, &ids->data, &ids->capacity, ids->count + count, sizeof *ids->data);
+}
+
+bool qkv__ids_push(qkv_context *ctx, qkv_ids *ids, int32_t id)
+{
+    if (ids->count == ids->capacity && !qkv__ids_reserve(ctx, ids, 1))
+        return false;
+    ids->data[ids->count++] = id;
+    return true;
+}
+
+bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t len)
+{
+    if (!qkv__grow(ctx, &text->data, &text->capacity, text->len + len + 1, 1))
+        return false;
+    if (len)
+        memcpy(text->data + text->len, data, len);
+    text->len += len;
+    text->data[text->len] = 0;
+    return true;
+}
+
+qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id)
+{
+    return qkv__ids_push(ctx, ids, id) ? QKV_OK : QKV_E_MEMORY;
+}
+
+void qkv_ids_free(qkv_context *ctx, qkv_ids *ids)
+{
+    qkv__free(ctx, ids->data);
+    *ids = (qkv_ids){0};
+}
+
+void qkv_text_free(qkv_context *ctx, qkv_text *text)
+{
+    qkv__free(ctx, text->data);
+    *text = (qkv_text){0};
+}
