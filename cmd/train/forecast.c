@@ -5,7 +5,7 @@
 #include "core/commands.h"
 #include "train/job.h"
 #include "use/series.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "io/file.h"
 #include "model/forecast.h"
 
@@ -168,7 +168,7 @@ static qkv_status hold_out(job *j)
 {
     cli *c = j->base.c;
     size_t tail, C = j->train.columns;
-    qkv_status status = cli_held_out(c, j->s.valid_last, j->train.rows, "rows", &tail);
+    qkv_status status = qkv__held_out(c->ctx, j->s.valid_last, j->train.rows, "rows", &tail);
     if (status || !tail)
         return status;
     if (tail < j->config.horizon)

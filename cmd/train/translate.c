@@ -3,7 +3,7 @@
 #include "core/commands.h"
 #include "train/job.h"
 #include "train/pairs.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "train/vocabulary.h"
 #include "model/marian.h"
 
@@ -75,7 +75,7 @@ static qkv_status open_data(job *j)
     if (!status && s->valid_source)
         status = cli_pairs_open(&j->valid_data, c, s->valid_source, s->valid_target);
     else if (!status)
-        status = cli_held_out(c, s->valid_last, j->data.lines, "pairs", &held);
+        status = qkv__held_out(c->ctx, s->valid_last, j->data.lines, "pairs", &held);
     j->train_lines = j->data.lines - held;
     return status;
 }
