@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no block has */
 static const uint32_t CLASSIFIER_SITE = 0xE0000002u;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #include "nn/patches.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no block has */
 static const uint32_t FINAL_SITE = 0xE0000001u;

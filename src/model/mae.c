@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "nn/patches.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 typedef struct {
     qkv_model base;
@@ -93,7 +93,7 @@ static qkv_status make(qkv_model *base)
     m->c = base->config;
     qkv_status status = complete(m);
     if (!status)
-        status = qkv__patches_make(&m->trunk, base, &m->c->trunk, kind);
+        status = qkv__patches_make(&m->trunk, base->params, &m->c->trunk, kind);
     return status ? status : make_decoder(m);
 }
 

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
 static const uint32_t SITES = 0xE0000000u; /* dropout sites that no block has */

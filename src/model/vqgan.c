@@ -4,8 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "tensor/make.h"
 
 enum { GROUPS = 32 };                    /* of channels, in every norm */
 enum { WINDOW = 9, JUDGE_WINDOW = 16 }; /* pixels of 3 x 3, of 4 x 4 */

@@ -2,6 +2,7 @@
 #ifndef QKV_SRC_MODEL_VQGAN_H
 #define QKV_SRC_MODEL_VQGAN_H
 
+#include "model/model.h"
 #include "nn/conv.h"
 #include "qkv/vqgan.h"
 

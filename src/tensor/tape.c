@@ -64,6 +64,8 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train)
     t->k = qkv__kernels_of(t->ctx, record);
 }
 
+bool qkv__records(const qkv_tape *t) { return t->record; }
+bool qkv__trains(const qkv_tape *t) { return t->train; }
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
 
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
@@ -89,6 +91,12 @@ void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...)
     t->status = qkv__fail(t->ctx, QKV_E_SHAPE, "%s%s%s: %s", op, t->name[0] ? " at " : "", t->name,
                           text);
     return NULL;
+}
+
+bool qkv__take_status(qkv_tape *t, qkv_status status)
+{
+    t->status = t->status ? t->status : status;
+    return !status;
 }
 
 bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
@@ -143,6 +151,14 @@ void *qkv__step_alloc(qkv_tape *t, size_t bytes)
     if (!p && !t->status)
         t->status = QKV_E_MEMORY;
     return p;
+}
+
+bool qkv__step_room(qkv_tape *t, size_t bytes)
+{
+    qkv__mark mark = qkv__arena_mark(t->step);
+    void *room = qkv__step_alloc(t, bytes);
+    qkv__arena_release(t->step, mark);
+    return room != NULL;
 }
 
 /* ---- notes -------------------------------------------------------------------------------- */
