@@ -52,7 +52,7 @@ qkv_status cli_bert_create(cli_job *j, const qkv_model_type *type, qkv_bert_conf
 {
     const qkv_options *o = j->c->options;
     qkv_bert_config *c = config, sizes = *config;
-    if (!qkv_bert_preset(preset, &sizes))
+    if (!qkv_model_type_preset(&qkv_bert_masked_type, preset, &sizes))
         return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
     if (!qkv_options_given(o, "hidden_size"))
         c->width = sizes.width;

@@ -218,7 +218,7 @@ static const char *const decided[] = {"vocab_size", "max_position_embeddings",
                                       "pad_token_id", "num_labels", NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
-    .name = "classify", .takes = eval_takes_classify, .read = read_data, .write = write_data,
+    .name = "classify", .can = QKV_CAN_CLASSIFY_TEXT, .read = read_data, .write = write_data,
     .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};
 

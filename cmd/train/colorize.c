@@ -48,7 +48,7 @@ static qkv_status load_model(job *j)
 static qkv_status choose_model(job *j)
 {
     qkv_vit_config sizes = {0};
-    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
     return cli_picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
@@ -80,7 +80,7 @@ static qkv_status begin(cli_job *base)
 static const qkv_option_table *const lesson[] = {&qkv_colorize_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
-    .name = "colorize", .takes = eval_takes_colorize, .read = read_data, .write = cli_picture_write,
+    .name = "colorize", .can = QKV_CAN_COLORIZE, .read = read_data, .write = cli_picture_write,
     .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed,
     .lesson = lesson};
 

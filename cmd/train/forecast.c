@@ -224,7 +224,7 @@ static qkv_status read_data(cli_job *base)
     qkv_status status = QKV_OK;
     if (base->o.init) {
         status = cli_job_load(base, &base->model);
-        if (!status && !qkv_model_is_forecaster(base->model))
+        if (!status && !qkv_model_can(base->model, QKV_CAN_FORECAST))
             status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
                                base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
         if (!status)
@@ -313,7 +313,7 @@ static void close_data(cli_job *base)
 static const char *const fixed[] = {"context", "horizon", "patch", "normalize", "linear", "loss",
                                     "season", "columns", "target", "decoder", NULL};
 static const cli_job_type job_type = {
-    .name = "forecast", .takes = qkv_model_is_forecaster, .read = read_data, .write = write_data,
+    .name = "forecast", .can = QKV_CAN_FORECAST, .read = read_data, .write = write_data,
     .open = open_data, .begin = begin, .close = close_data, .has_text = false, .fixed = fixed};
 
 static int run(cli *c, int argc, char **argv)

@@ -48,7 +48,7 @@ static qkv_status choose_model(job *j)
 {
     const cli *c = j->p.base.c;
     qkv_option_defaults(&qkv__prior_config, &j->config);
-    if (!qkv_gpt_preset(j->p.s.model, &j->config))
+    if (!qkv_model_type_preset(&qkv_prior_type, j->p.s.model, &j->config))
         return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     cli_take_given(c, &qkv__prior_config, &j->given, &j->config);
     const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
@@ -89,8 +89,6 @@ static qkv_status make_model(job *j)
     return status ? status : qkv_model_init(base->model, base->c->common.seed);
 }
 
-static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_prior_type; }
-
 static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
@@ -98,7 +96,7 @@ static qkv_status load_model(job *j)
     qkv_status status = cli_job_load(base, &base->model);
     if (status)
         return status;
-    if (!takes(base->model))
+    if (!qkv_model_can(base->model, QKV_CAN_SAMPLE_CODES))
         return qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
                          qkv_model_type_name(&qkv_prior_type), base->o.init,
                          qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -245,8 +243,8 @@ static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "block_size", NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
-    .name = "imagine", .takes = takes, .read = read_data, .write = write_data, .open = open_data,
-    .begin = begin, .close = close_job, .fixed = fixed,
+    .name = "imagine", .can = QKV_CAN_SAMPLE_CODES, .read = read_data, .write = write_data,
+    .open = open_data, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson, .decided = decided};
 
 static int run(cli *c, int argc, char **argv)

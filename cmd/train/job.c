@@ -139,7 +139,7 @@ static qkv_status reopen(cli_job *j, const cli_job_type *type)
     qkv_status status = cli_training_dir(j->c, j->o.out);
     if (!status)
         status = qkv_hub_load_config(&j->model, j->c->ctx, j->o.out);
-    if (!status && !type->takes(j->model))
+    if (!status && !qkv_model_can(j->model, type->can))
         status = qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
                            "does not make", j->o.out,
                            qkv_model_type_architecture(qkv_model_type_of(j->model)), type->name);

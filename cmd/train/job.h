@@ -42,7 +42,7 @@ typedef struct {
  * open, begin; in the end close. Those that are NULL have nothing to do. */
 typedef struct {
     const char *name;                  /* train NAME */
-    bool (*takes)(const qkv_model *m); /* it makes such models */
+    unsigned can; /* QKV_CAN_* of the models that it makes */
     qkv_status (*read)(cli_job *j);  /* opens the data; makes tokenizer and model. Writes nothing */
     qkv_status (*write)(cli_job *j); /* puts what --resume needs of the data into OUT/train */
     size_t fields; /* of the records that write makes, CLI_JOB_TRAIN and perhaps CLI_JOB_VALID:

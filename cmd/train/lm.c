@@ -126,7 +126,7 @@ static bool given(const job *j, const char *llama_key, const char *gpt2_key)
 static bool set_sizes(const job *j, qkv_gpt_config *c)
 {
     qkv_gpt_config preset = *c;
-    if (!qkv_gpt_preset(j->s.model, &preset))
+    if (!qkv_model_type_preset(&qkv_gpt2_type, j->s.model, &preset))
         return false;
     if (!given(j, "hidden_size", "n_embd"))
         c->width = preset.width;
@@ -230,7 +230,7 @@ static const char *const decided[] = {"vocab_size", "max_position_embeddings", "
                                       "bos_token_id", "eos_token_id", NULL};
 static const char *const fixed[] = {"layout", "positions", "model", NULL};
 static const cli_job_type job_type = {
-    .name = "lm", .takes = qkv_model_is_lm, .read = read_data, .write = write_data,
+    .name = "lm", .can = QKV_CAN_GENERATE, .read = read_data, .write = write_data,
     .open = open_data, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};
 

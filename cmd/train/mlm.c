@@ -122,7 +122,7 @@ static const char *const decided[] = {"vocab_size",
                                       "max_position_embeddings", "pad_token_id", NULL};
 static const char *const fixed[] = {"model", NULL};
 static const cli_job_type job_type = {
-    .name = "mlm", .takes = eval_takes_mlm, .read = read_data, .write = write_data,
+    .name = "mlm", .can = QKV_CAN_FILL_MASK, .read = read_data, .write = write_data,
     .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};
 

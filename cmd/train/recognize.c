@@ -81,7 +81,7 @@ static qkv_status take_given(job *j)
     qkv_status status = qkv_options_create(&o, ctx);
     if (!status)
         status = qkv_options_bind(o, table, &j->config);
-    if (!status && !qkv_vit_preset(j->type, j->p.s.model, &j->config))
+    if (!status && !qkv_model_type_preset(j->type, j->p.s.model, &j->config))
         status = qkv__fail(ctx, QKV_E_ARGUMENT, "--model: %s has no size \"%.40s\"",
                            qkv_model_type_name(j->type), j->p.s.model);
     for (size_t i = 0; i < cli_recognizer_table.count && !status; i++) {
@@ -112,9 +112,9 @@ static qkv_status choose_model(job *j)
 /* One that begins with what the one of --init has, but for its classes. */
 static void choose_as(job *j, const qkv_model *old)
 {
-    j->type = qkv_model_is_vit(old) ? qkv_model_type_of(old) : &qkv_vit_type;
+    j->type = qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES) ? qkv_model_type_of(old) : &qkv_vit_type;
     qkv_option_defaults(qkv_model_type_config(j->type), &j->config);
-    if (qkv_model_is_vit(old))
+    if (qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
     j->config.trunk = *cli_picture_trunk_of(old);
     if (j->p.s.size)
@@ -252,8 +252,9 @@ static const qkv_option_table *const lesson[] = {&cli_classify_table, &qkv_augme
                                                  &qkv_mix_table, NULL};
 static const char *const fixed[] = {"model", "type", NULL};
 static const cli_job_type job_type = {
-    .name = "classify", .takes = qkv_model_is_vit, .read = read_data, .write = cli_picture_write,
-    .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed,
+    .name = "classify", .can = QKV_CAN_CLASSIFY_IMAGES, .read = read_data,
+    .write = cli_picture_write, .open = cli_picture_open, .begin = begin,
+    .close = cli_picture_close, .fixed = fixed,
     .lesson = lesson};
 
 static int run(cli *c, int argc, char **argv)

@@ -16,7 +16,7 @@ static qkv_status choose_model(job *j)
 {
     const qkv_options *o = j->p.base.c->options;
     qkv_mae_config sizes = j->config;
-    bool known = qkv_mae_preset(j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_mae_type, j->p.s.model, &sizes);
     if (!qkv_options_given(o, "decoder_hidden_size"))
         j->config.decoder_width = sizes.decoder_width;
     if (!qkv_options_given(o, "decoder_num_hidden_layers"))
@@ -30,7 +30,7 @@ static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
     qkv_status status = cli_job_load(base, &base->model);
-    if (!status && !eval_takes_reconstruct(base->model))
+    if (!status && !qkv_model_can(base->model, QKV_CAN_RECONSTRUCT))
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
                          "holds a %s", base->o.init,
                          qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -81,7 +81,7 @@ static qkv_status begin(cli_job *base)
 static const qkv_option_table *const lesson[] = {&qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
-    .name = "reconstruct", .takes = eval_takes_reconstruct, .read = read_data,
+    .name = "reconstruct", .can = QKV_CAN_RECONSTRUCT, .read = read_data,
     .write = cli_picture_write, .open = cli_picture_open, .begin = begin,
     .close = cli_picture_close, .fixed = fixed,
     .lesson = lesson};

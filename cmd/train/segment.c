@@ -89,7 +89,7 @@ static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
 static qkv_status choose_model(job *j)
 {
     qkv_vit_config sizes = {0};
-    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
     return cli_picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
@@ -135,7 +135,7 @@ static void close_job(cli_job *base)
 static const qkv_option_table *const lesson[] = {&qkv_segment_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
-    .name = "segment", .takes = eval_takes_segment, .read = read_data, .write = cli_picture_write,
+    .name = "segment", .can = QKV_CAN_SEGMENT, .read = read_data, .write = cli_picture_write,
     .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson};
 

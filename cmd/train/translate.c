@@ -103,7 +103,7 @@ static bool given(const job *j, const char *key)
 static bool set_sizes(const job *j, qkv_marian_config *c)
 {
     qkv_marian_config preset = *c;
-    if (!qkv_marian_preset(j->s.model, &preset))
+    if (!qkv_model_type_preset(&qkv_marian_type, j->s.model, &preset))
         return false;
     const struct {
         const char *key;
@@ -139,7 +139,7 @@ static qkv_status make_model(job *j)
 
 static qkv_status check_init(const job *j)
 {
-    if (qkv_model_is_translator(j->base.model))
+    if (qkv_model_can(j->base.model, QKV_CAN_TRANSLATE))
         return QKV_OK;
     return qkv__fail(j->base.c->ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
                      "is a %s model", j->base.o.init,
@@ -229,7 +229,7 @@ static const char *const decided[] = {"vocab_size", "eos_token_id",
                                       "pad_token_id", "decoder_start_token_id", NULL};
 static const char *const fixed[] = {"norm", "model", "separate", NULL};
 static const cli_job_type job_type = {
-    .name = "translate", .takes = qkv_model_is_translator, .read = read_data, .write = write_data,
+    .name = "translate", .can = QKV_CAN_TRANSLATE, .read = read_data, .write = write_data,
     .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};
 

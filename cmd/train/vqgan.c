@@ -51,7 +51,7 @@ static qkv_status choose_model(job *j)
     qkv_status status = cli_picture_side(&j->p, &j->config.image);
     if (status)
         return status;
-    if (!qkv_vqgan_preset(j->p.s.model, &j->config))
+    if (!qkv_model_type_preset(&qkv_vqgan_type, j->p.s.model, &j->config))
         return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     cli_take_given(c, &qkv__vqgan_config, &j->given, &j->config);
     return QKV_OK;
@@ -70,7 +70,7 @@ static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
     qkv_status status = cli_job_load(base, &base->model);
-    if (!status && !eval_takes_codes(base->model))
+    if (!status && !qkv_model_can(base->model, QKV_CAN_ENCODE_IMAGES))
         return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
                          "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
                          qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -211,7 +211,7 @@ static void close_job(cli_job *base)
 static const qkv_option_table *const lesson[] = {&qkv_codes_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
-    .name = "vqgan", .takes = eval_takes_codes, .read = read_data, .write = cli_picture_write,
+    .name = "vqgan", .can = QKV_CAN_ENCODE_IMAGES, .read = read_data, .write = cli_picture_write,
     .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson};
 

@@ -18,6 +18,12 @@
 #define QKV_VISIBLE_PUSH
 #define QKV_VISIBLE_POP
 #endif
+/* A function like printf: the format's argument and the first of what it formats, from 1. */
+#if defined(__GNUC__)
+#define QKV_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define QKV_PRINTF(fmt, args)
+#endif
 #ifdef __cplusplus
 #define QKV_BEGIN_DECLS extern "C" { QKV_VISIBLE_PUSH
 #define QKV_END_DECLS QKV_VISIBLE_POP }
@@ -104,6 +110,10 @@ const char *qkv_context_message(const qkv_context *ctx);
 
 /* Status of the last failure, QKV_OK when nothing failed yet. */
 qkv_status qkv_context_status(const qkv_context *ctx);
+
+/* For a program's own functions that the library calls: records the sentence (printf's fmt) and
+ * returns status, so that they can write return qkv_fail(ctx, QKV_E_FORMAT, ".."). */
+qkv_status qkv_fail(qkv_context *ctx, qkv_status status, const char *fmt, ...) QKV_PRINTF(3, 4);
 
 int qkv_context_threads(const qkv_context *ctx); /* the team's size, >= 1 */
 

@@ -19,6 +19,8 @@ struct qkv_context {
     qkv_memory_stats memory;
     qkv_event_fn *listener; /* NULL: nobody */
     void *listening;        /* its user */
+    const struct qkv_model_type **types; /* (type_count) a program's own */
+    size_t type_count;
 };
 
 static void *default_alloc(void *user, size_t bytes)
@@ -118,8 +120,26 @@ qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *op
 
 void qkv_context_destroy(qkv_context *ctx)
 {
-    if (ctx)
-        ctx->options.free(ctx->options.user, ctx);
+    if (!ctx)
+        return;
+    qkv__free(ctx, ctx->types);
+    ctx->options.free(ctx->options.user, ctx);
+}
+
+const struct qkv_model_type *qkv__context_type_at(const qkv_context *ctx, size_t i)
+{
+    return i < ctx->type_count ? ctx->types[i] : NULL;
+}
+
+qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *type)
+{
+    size_t held = ctx->type_count * sizeof type;
+    const struct qkv_model_type **types = qkv__realloc(ctx, ctx->types, held, held + sizeof type);
+    if (!types)
+        return QKV_E_MEMORY;
+    types[ctx->type_count++] = type;
+    ctx->types = types;
+    return QKV_OK;
 }
 
 const char *qkv_context_message(const qkv_context *ctx) { return ctx->message; }
@@ -143,6 +163,15 @@ qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_l
 }
 
 qkv_status qkv__fail(qkv_context *ctx, qkv_status status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    qkv__vfail(ctx, status, fmt, args);
+    va_end(args);
+    return status;
+}
+
+qkv_status qkv_fail(qkv_context *ctx, qkv_status status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);

@@ -23,6 +23,11 @@ void qkv__option_range(const qkv_option *row, double *min, double *max);
  * pointers: the caller has copied them. */
 bool qkv__option_assign(const qkv_option *row, void *target, const char *text);
 
+/* QKV_OK when every field of target is what its row takes, as text would have had to be; else
+ * QKV_E_ARGUMENT, and the sentence begins with `what`. */
+qkv_status qkv__options_check(qkv_context *ctx, const qkv_option_table *table, const void *target,
+                              const char *what);
+
 const char *qkv__option_value_name(const qkv_option *row); /* "N", "DIR"; "" for a bool */
 
 /* The first n'th alternative of "a|b": copies it to out, false when there is none. */

@@ -8,6 +8,9 @@
 
 extern const qkv_option_table qkv__vqgan_config;
 
+const char *qkv__vqgan_preset(const qkv_model_type *type, size_t i, const char **summary,
+                              void *config);
+
 /* ---- vqgan_half.c: encoder or decoder ------------------------------------------------------- */
 
 enum { QKV__HALF_BLOCKS = 8 }; /* of a level, at most */
@@ -56,9 +59,9 @@ bool qkv__half_make(qkv__half *h, qkv_params *ps, const qkv_vqgan_config *c, con
 void qkv__half_visit(const qkv__half *h, qkv__visit *v);
 /* In inference each layer's memory is released as soon as the next has it. */
 qkv_tensor *qkv__half_forward(const qkv__half *h, qkv_tape *t, qkv_tensor *x);
-/* Of so many pictures of so many pixels each, at the side of the pictures; trains: with all
- * gradients but the encoder's pictures'. */
-double qkv__half_flops(const qkv__half *h, double pictures, double pixels, bool trains);
+/* Of so many pictures of so many pixels each, at the side of the pictures. passes: as of
+ * qkv__conv_flops; 3: all gradients but the encoder's pictures'. */
+double qkv__half_flops(const qkv__half *h, double pictures, double pixels, int passes);
 
 /* ---- discriminator.c ------------------------------------------------------------------------ */
 
@@ -75,8 +78,8 @@ extern const char qkv__judge_prefix[]; /* of its parameters' names and of its ro
 bool qkv__judge_make(qkv__judge_net *j, qkv_params *ps, const qkv_vqgan_config *c);
 void qkv__judge_visit(const qkv__judge_net *j, qkv__visit *v);
 qkv_tensor *qkv__judge_forward(const qkv__judge_net *j, qkv_tape *t, qkv_tensor *pixels);
-/* frozen: back to the pixels alone; else to the weights alone. */
+/* passes 2: back to the pixels alone; 3: to the weights alone. */
 double qkv__judge_flops(const qkv__judge_net *j, double pictures, size_t height, size_t width,
-                        bool frozen);
+                        int passes);
 
 #endif
