@@ -27,7 +27,7 @@ eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_co
 eval_fn eval_reconstruct, eval_recognize, eval_segment, eval_codes, eval_grids;
 eval_fn eval_looks;
 
-/* DIR/train/name, where training keeps what it held out, to be freed with qkv__free; an error when
+/* DIR/train/name, where training keeps what it held out, to be freed with qkv_free; an error when
  * there is no such file. */
 qkv_status eval_held_out(const eval *e, const char *name, char **path);
 qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out); /* opened */

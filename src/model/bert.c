@@ -30,8 +30,8 @@ static qkv_status complete_config(bert *m)
 {
     qkv_bert_config *c = m->c;
     if (c->width % c->heads)
-        return qkv__fail(m->base->ctx, QKV_E_ARGUMENT, "bert: the heads (%zu) must divide the "
-                         "width (%zu)", c->heads, c->width);
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "bert: the heads (%zu) must divide the "
+                        "width (%zu)", c->heads, c->width);
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);

@@ -30,13 +30,13 @@ qkv_status qkv_model_create(qkv_model **out, qkv_context *ctx, const qkv_model_t
 {
     *out = NULL;
     qkv_status status = qkv__model_type_check(ctx, type);
-    qkv_model *m = status ? NULL : qkv__calloc(ctx, 1, sizeof *m);
+    qkv_model *m = status ? NULL : qkv_calloc(ctx, 1, sizeof *m);
     if (!m)
         return status ? status : QKV_E_MEMORY;
     m->type = type;
     m->ctx = ctx;
-    m->config = qkv__calloc(ctx, 1, type->config_size);
-    m->self = m->config ? qkv__calloc(ctx, 1, type->self_size) : NULL;
+    m->config = qkv_calloc(ctx, 1, type->config_size);
+    m->self = m->config ? qkv_calloc(ctx, 1, type->self_size) : NULL;
     status = m->self ? qkv_params_create(&m->params, ctx) : QKV_E_MEMORY;
     if (!status)
         status = build(m, config);
@@ -54,9 +54,9 @@ void qkv_model_destroy(qkv_model *m)
         return;
     qkv_model_set_labels(m, NULL, 0);
     qkv_params_destroy(m->params);
-    qkv__free(m->ctx, m->self);
-    qkv__free(m->ctx, m->config);
-    qkv__free(m->ctx, m);
+    qkv_free(m->ctx, m->self);
+    qkv_free(m->ctx, m->config);
+    qkv_free(m->ctx, m);
 }
 
 const qkv_model_type *qkv_model_type_of(const qkv_model *m) { return m->type; }
@@ -74,24 +74,24 @@ double qkv_model_flops(const qkv_model *m, const qkv_workload *w)
 {
     if (m->type->flops && (w->part == QKV_PART_WHOLE || m->type->can & QKV_CAN_ENCODE_IMAGES))
         return m->type->flops(m, w);
-    qkv__fail(m->ctx, QKV_E_UNSUPPORTED, "qkv_model_flops: %s models do not count %s",
-              m->type->name, m->type->flops ? "parts" : "operations");
+    qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "qkv_model_flops: %s models do not count %s",
+             m->type->name, m->type->flops ? "parts" : "operations");
     return 0;
 }
 
 qkv_status qkv_model_set_labels(qkv_model *m, const char *const *names, size_t count)
 {
-    char **copy = count ? qkv__calloc(m->ctx, count, sizeof *copy) : NULL;
+    char **copy = count ? qkv_calloc(m->ctx, count, sizeof *copy) : NULL;
     qkv_status status = count && !copy ? QKV_E_MEMORY : QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
-        copy[i] = qkv__strdup(m->ctx, names[i]);
+        copy[i] = qkv_strdup(m->ctx, names[i]);
         status = copy[i] ? QKV_OK : QKV_E_MEMORY;
     }
     char **old = status ? copy : m->labels;
     size_t old_count = status ? count : m->label_count;
     for (size_t i = 0; old && i < old_count; i++)
-        qkv__free(m->ctx, old[i]);
-    qkv__free(m->ctx, old);
+        qkv_free(m->ctx, old[i]);
+    qkv_free(m->ctx, old);
     if (!status) {
         m->labels = copy;
         m->label_count = count;
@@ -203,10 +203,10 @@ qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers
                              size_t capacity)
 {
     *out = NULL;
-    qkv_lm_cache *c = qkv__calloc(ctx, 1, sizeof *c);
-    qkv_block_cache *blocks = c ? qkv__calloc(ctx, layers, sizeof *blocks) : NULL;
+    qkv_lm_cache *c = qkv_calloc(ctx, 1, sizeof *c);
+    qkv_block_cache *blocks = c ? qkv_calloc(ctx, layers, sizeof *blocks) : NULL;
     if (!blocks) {
-        qkv__free(ctx, c);
+        qkv_free(ctx, c);
         return QKV_E_MEMORY;
     }
     *c = (qkv_lm_cache){.ctx = ctx, .layers = layers, .capacity = capacity, .blocks = blocks};
@@ -237,8 +237,8 @@ void qkv_lm_cache_destroy(qkv_lm_cache *c)
         qkv_kv_cache_destroy(c->blocks[i].self);
         qkv_kv_cache_destroy(c->blocks[i].cross);
     }
-    qkv__free(c->ctx, c->blocks);
-    qkv__free(c->ctx, c);
+    qkv_free(c->ctx, c->blocks);
+    qkv_free(c->ctx, c);
 }
 
 size_t qkv_lm_cache_length(const qkv_lm_cache *c) { return c->length; }

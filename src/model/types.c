@@ -56,14 +56,14 @@ static bool is_ours(const qkv_model_type *type)
 qkv_status qkv__model_type_check(qkv_context *ctx, const qkv_model_type *type)
 {
     if (!type || !type->name || !type->make)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "model type %s: a name and make are required",
-                         type && type->name ? type->name : "?");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "model type %s: a name and make are required",
+                        type && type->name ? type->name : "?");
     if ((type->can || type->lm) && !is_ours(type))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "model type %s: can and lm are for the library's own "
-                         "types: 0 expected", type->name);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "model type %s: can and lm are for the library's own "
+                        "types: 0 expected", type->name);
     if (type->config_size && !type->config)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "model type %s: a configuration of %zu bytes without "
-                         "a table that describes it", type->name, type->config_size);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "model type %s: a configuration of %zu bytes without "
+                        "a table that describes it", type->name, type->config_size);
     return QKV_OK;
 }
 
@@ -76,8 +76,8 @@ qkv_status qkv_model_type_register(qkv_context *ctx, const qkv_model_type *type)
     if (status || other == type)
         return status;
     if (other && strcmp(qkv_model_type_architecture(other), architecture) == 0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "model type %s: there is one with this architecture",
-                         type->name);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "model type %s: there is one with this architecture",
+                        type->name);
     return qkv__context_add_type(ctx, type);
 }
 
@@ -145,8 +145,8 @@ void *qkv__model_as(const qkv_model *m, qkv_tape *t, const char *function, unsig
             n += (size_t)snprintf(takes + n, sizeof takes - n, "%s%s", n ? " or " : "",
                                   types[i]->architecture);
     if (!t || !qkv_tape_status(t)) {
-        qkv_status status = qkv__fail(m->ctx, QKV_E_ARGUMENT, "%s takes a %s, not a %s", function,
-                                      takes, qkv_model_type_architecture(m->type));
+        qkv_status status = qkv_fail(m->ctx, QKV_E_ARGUMENT, "%s takes a %s, not a %s", function,
+                                     takes, qkv_model_type_architecture(m->type));
         if (t)
             (void)qkv__take_status(t, status);
     }
