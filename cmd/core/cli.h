@@ -55,7 +55,7 @@ typedef struct {
     const cli_command *command;
     qkv_context *parsing; /* the context of options: it outlives ctx */
     qkv_status bind_status;
-    double began; /* qkv__now() when the command started */
+    double began; /* qkv_now() when the command started */
     cli_progress line; /* of what the library is at */
     char label[40], unit[40]; /* of that */
 } cli;
@@ -92,7 +92,7 @@ void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr
 int cli_png_only(const cli *c, const char *out);
 
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */
-int cli_answer(const cli *c, qkv__json_out *w);
+int cli_answer(const cli *c, qkv_json_writer *w);
 
 /* ---- long work -------------------------------------------------------------------------- */
 

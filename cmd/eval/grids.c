@@ -15,12 +15,12 @@ static qkv_status code_pictures(eval *e, qkv__prior *p, const qkv_pixels *pixels
 {
     qkv_context *ctx = e->c->ctx;
     size_t count = qkv_pixels_count(pixels), length = p->before + p->rows * p->columns;
-    int32_t *tokens = qkv__calloc(ctx, count, length * sizeof *tokens);
+    int32_t *tokens = qkv_calloc(ctx, count, length * sizeof *tokens);
     const qkv__coding o = {.views = 1, .classes = qkv_model_label_count(p->prior) > 0};
     qkv_status status = tokens ? qkv__prior_code(p, pixels, &o, tokens) : QKV_E_MEMORY;
     if (!status)
         status = qkv__grid_set_take(out, ctx, tokens, count, p->prior);
-    qkv__free(ctx, tokens);
+    qkv_free(ctx, tokens);
     return status;
 }
 
@@ -53,7 +53,7 @@ static qkv_status read_kept(eval *e, const char *name, qkv__grid_set *out)
     qkv_status status = eval_held_out(e, name, &path);
     if (!status)
         status = qkv__grid_set_load(out, e->c->ctx, path, e->model);
-    qkv__free(e->c->ctx, path);
+    qkv_free(e->c->ctx, path);
     return status;
 }
 
@@ -61,18 +61,18 @@ static qkv_status read_kept(eval *e, const char *name, qkv__grid_set *out)
 static qkv_status count_bigrams(eval *e, const qkv_grids *valid, double *bits)
 {
     qkv__grid_set train = {0};
-    qkv__str path;
+    qkv_str path;
     *bits = NAN;
-    qkv__str_init(&path, e->c->ctx);
-    qkv__str_printf(&path, "%s/train/train.npy", e->dir);
+    qkv_str_init(&path, e->c->ctx);
+    qkv_str_printf(&path, "%s/train/train.npy", e->dir);
     qkv_status status = path.data ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__file_exists(path.data)) {
+    if (!status && qkv_file_exists(path.data)) {
         status = qkv__grid_set_load(&train, e->c->ctx, path.data, e->model);
         if (!status)
             status = qkv_grids_bigram(e->c->ctx, &train.g, valid, qkv_lm_vocab(e->model), bits);
     }
     qkv__grid_set_free(&train);
-    qkv__str_free(&path);
+    qkv_str_free(&path);
     return status;
 }
 

@@ -85,12 +85,12 @@ qkv_status qkv__pictures_load(qkv_pixels **out, qkv_context *ctx, const char *pa
     return status;
 }
 
-/* The model's class for every class of the set; freed with qkv__free. */
+/* The model's class for every class of the set; freed with qkv_free. */
 static qkv_status map_classes(qkv_context *ctx, const qkv_pixels *p, const qkv_model *m,
                               int32_t **out)
 {
     size_t classes = qkv_pixels_classes(p), labels = qkv_model_label_count(m);
-    int32_t *map = *out = qkv__malloc(ctx, (classes + 1) * sizeof *map);
+    int32_t *map = *out = qkv_malloc(ctx, (classes + 1) * sizeof *map);
     for (size_t i = 0; map && i < classes; i++) {
         map[i] = -1;
         for (size_t k = 0; k < labels && map[i] < 0; k++)
@@ -106,10 +106,10 @@ static qkv_status add(qkv_context *ctx, qkv_pixels_writer *w, const qkv_pixels *
 {
     int32_t class_ = map ? qkv_pixels_class(from, i) : -1;
     if (map && class_ < 0)
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: %s has no class: it lies in no folder", where,
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s: %s has no class: it lies in no folder", where,
                          qkv_pixels_name(from, i));
     if (map && map[class_] < 0)
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: the model has no class \"%.60s\"", where,
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s: the model has no class \"%.60s\"", where,
                          qkv_pixels_class_name(from, (size_t)class_));
     return qkv_pixels_add(w, qkv_pixels_data(from, i), map ? map[class_] : -1,
                           qkv_pixels_name(from, i));
@@ -134,6 +134,6 @@ qkv_status qkv__pixels_copy(qkv_pixels **out, qkv_context *ctx, const char *path
         qkv_pixels_abandon(w);
     else
         status = qkv_pixels_finish(w, out);
-    qkv__free(ctx, map);
+    qkv_free(ctx, map);
     return status;
 }

@@ -34,7 +34,7 @@ qkv_status qkv__prior_codecs(qkv__prior *p, qkv_context *ctx, const char *vqgan,
     p->columns = width / p->factor;
     p->before = p->condition ? qkv__prior_condition_side(p) * qkv__prior_condition_side(p) : 1;
     if (height % p->factor || width % p->factor)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu x %zu pixels: multiples of %zu expected, the "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu x %zu pixels: multiples of %zu expected, the "
                          "side of a code of %s", width, height, p->factor, vqgan);
     return QKV_OK;
 }
@@ -45,11 +45,11 @@ qkv_status qkv__prior_fits(const qkv__prior *p, const char *dir)
     size_t codes = qkv__codec_config(p->vqgan)->codes;
     size_t others = p->condition ? qkv__codec_config(p->condition)->codes : 0;
     if (p->before != g->before || p->rows != g->rows || p->columns != g->columns)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %zu x %zu codes after %zu tokens expected, "
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %zu x %zu codes after %zu tokens expected, "
                          "as those of the pictures, found %zu x %zu after %zu", dir, p->rows,
                          p->columns, p->before, g->rows, g->columns, g->before);
     if (codes > g->vocab || others > g->vocab)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: vocab_size: at least %zu expected, the "
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: vocab_size: at least %zu expected, the "
                          "codes of the pictures, found %zu", dir, codes > others ? codes : others,
                          g->vocab);
     return QKV_OK;
@@ -59,21 +59,21 @@ qkv_status qkv__prior_open(qkv__prior *p, qkv_context *ctx, const char *dir)
 {
     qkv_status status = qkv_hub_load(&p->prior, ctx, dir);
     if (!status && qkv_model_type_of(p->prior) != &qkv_prior_type)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s imagines no pictures", dir,
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s imagines no pictures", dir,
                            qkv_model_type_name(qkv_model_type_of(p->prior)));
     if (status)
         return status;
     const qkv_gpt_config *g = qkv_model_config(p->prior);
-    char *vqgan = qkv__path_join(ctx, dir, QKV__PRIOR_VQGAN);
-    char *condition = qkv__path_join(ctx, dir, QKV__PRIOR_CONDITION);
+    char *vqgan = qkv_path_join(ctx, dir, QKV__PRIOR_VQGAN);
+    char *condition = qkv_path_join(ctx, dir, QKV__PRIOR_CONDITION);
     status = vqgan && condition ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = qkv__prior_codecs(p, ctx, vqgan, qkv__dir_exists(condition) ? condition : NULL,
+        status = qkv__prior_codecs(p, ctx, vqgan, qkv_dir_exists(condition) ? condition : NULL,
                                    0, 0);
     p->rows = g->rows; /* whatever size the VQGAN has learnt on */
     p->columns = g->columns;
-    qkv__free(ctx, vqgan);
-    qkv__free(ctx, condition);
+    qkv_free(ctx, vqgan);
+    qkv_free(ctx, condition);
     return status ? status : qkv__prior_fits(p, dir);
 }
 
@@ -144,14 +144,14 @@ qkv_status qkv__prior_tokens(qkv__prior *p, const uint8_t *pictures, size_t n,
                              const int32_t *classes, int32_t *tokens)
 {
     size_t codes = p->rows * p->columns, length = p->before + codes;
-    int32_t *found = qkv__calloc(p->ctx, n, codes * sizeof *found);
+    int32_t *found = qkv_calloc(p->ctx, n, codes * sizeof *found);
     qkv_status status = found ? QKV_OK : QKV_E_MEMORY;
     if (!status)
         status = qkv_pictures_encode(p->vqgan, p->tape, pictures, n, p->rows * p->factor,
                                      p->columns * p->factor, found);
     for (size_t i = 0; i < n && !status; i++)
         memcpy(tokens + i * length + p->before, found + i * codes, codes * sizeof *found);
-    qkv__free(p->ctx, found);
+    qkv_free(p->ctx, found);
     return status ? status : put_conditions(p, pictures, n, classes, length, tokens);
 }
 
@@ -180,7 +180,7 @@ static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *n
                              size_t view)
 {
     qkv_context *ctx = k->p->ctx;
-    int32_t classes[CODED], *made = qkv__calloc(ctx, n, k->length * sizeof *made);
+    int32_t classes[CODED], *made = qkv_calloc(ctx, n, k->length * sizeof *made);
     for (size_t i = 0; i < n; i++)
         classes[i] = qkv_pixels_class(k->pixels, numbers[i]);
     qkv_status status = made ? qkv__prior_tokens(k->p, pictures, n, k->o->classes ? classes : NULL,
@@ -189,7 +189,7 @@ static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *n
     for (size_t i = 0; i < n && !status; i++)
         memcpy(k->tokens + (numbers[i] * k->o->views + view) * k->length, made + i * k->length,
                k->length * sizeof *made);
-    qkv__free(ctx, made);
+    qkv_free(ctx, made);
     k->done += n;
     return status ? status : tell(k);
 }
@@ -201,7 +201,7 @@ static qkv_status code_plain(coding *k)
     size_t count = qkv_pixels_count(k->pixels), numbers[CODED];
     size_t each = qkv_pixels_height(k->pixels) * qkv_pixels_width(k->pixels) *
                   qkv_pixels_channels(k->pixels);
-    uint8_t *batch = qkv__calloc(ctx, CODED, each);
+    uint8_t *batch = qkv_calloc(ctx, CODED, each);
     qkv_status status = batch ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i += CODED) {
         size_t n = count - i < CODED ? count - i : CODED;
@@ -211,7 +211,7 @@ static qkv_status code_plain(coding *k)
         }
         status = code_batch(k, batch, numbers, n, 0);
     }
-    qkv__free(ctx, batch);
+    qkv_free(ctx, batch);
     return status;
 }
 
@@ -255,8 +255,8 @@ qkv_status qkv__grid_set_take(qkv__grid_set *out, qkv_context *ctx, const int32_
     const qkv_gpt_config *c = qkv_model_config(prior);
     size_t codes = c->rows * c->columns, length = c->before + codes;
     *out = (qkv__grid_set){.ctx = ctx};
-    out->grids = qkv__calloc(ctx, count, codes * sizeof *out->grids);
-    out->conditions = qkv__calloc(ctx, count, c->before * sizeof *out->conditions);
+    out->grids = qkv_calloc(ctx, count, codes * sizeof *out->grids);
+    out->conditions = qkv_calloc(ctx, count, c->before * sizeof *out->conditions);
     if (!out->grids || !out->conditions) {
         qkv__grid_set_free(out);
         return QKV_E_MEMORY;
@@ -280,21 +280,21 @@ qkv_status qkv__grid_set_load(qkv__grid_set *out, qkv_context *ctx, const char *
     *out = (qkv__grid_set){0};
     qkv_status status = qkv__codes_load(&tokens, ctx, path, &count, &found);
     if (!status && found != length)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: rows of %zu tokens expected, found %zu", path,
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: rows of %zu tokens expected, found %zu", path,
                            length, found);
     for (size_t i = 0; i < count * length && !status; i++)
         if ((size_t)tokens[i] >= c->vocab)
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: number %zu is %d; whole numbers below %zu "
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: number %zu is %d; whole numbers below %zu "
                                "expected", path, i, (int)tokens[i], c->vocab);
     if (!status)
         status = qkv__grid_set_take(out, ctx, tokens, count, prior);
-    qkv__free(ctx, tokens);
+    qkv_free(ctx, tokens);
     return status;
 }
 
 void qkv__grid_set_free(qkv__grid_set *g)
 {
-    qkv__free(g->ctx, g->grids);
-    qkv__free(g->ctx, g->conditions);
+    qkv_free(g->ctx, g->grids);
+    qkv_free(g->ctx, g->conditions);
     *g = (qkv__grid_set){0};
 }
