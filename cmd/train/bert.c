@@ -108,12 +108,12 @@ qkv_status cli_bert_init(cli_job *j, const qkv_model_type *type, const qkv_bert_
     if (!status && strcmp(qkv_model_type_name(qkv_model_type_of(old)),
                           qkv_model_type_name(type)) != 0)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
-                          qkv_model_type_name(type), j->o.init,
-                          qkv_model_type_name(qkv_model_type_of(old)));
+                           qkv_model_type_name(type), j->o.init,
+                           qkv_model_type_name(qkv_model_type_of(old)));
     const qkv_bert_config *had = status ? NULL : qkv_model_config(old);
     if (had && qkv_options_given(j->c->options, "length") && config->positions > had->positions)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions of "
-                          "%s, found %zu", had->positions, j->o.init, config->positions);
+                           "%s, found %zu", had->positions, j->o.init, config->positions);
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, j->o.init);
     if (!status)

@@ -185,7 +185,7 @@ static qkv_status open_data(cli_job *base)
         status = pack(j, NULL, 0, "train/valid.tokens", &j->valid);
     if (!status && !j->train)
         status = qkv_fail(base->c->ctx, QKV_E_IO, "%s/train/train.tokens is missing",
-                          base->o.out);
+                           base->o.out);
     return status;
 }
 
@@ -199,7 +199,7 @@ static qkv_status begin(cli_job *base)
         T = j->s.length;
     if (T > most)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions "
-                        "of %s, found %zu", most, base->o.init ? base->o.init : base->o.out, T);
+                         "of %s, found %zu", most, base->o.init ? base->o.init : base->o.out, T);
     j->s.length = T; /* as the run will keep it */
     qkv_status status =
         qkv_task_lm(&base->task, base->model, j->train, j->valid, T, c->common.seed);

@@ -18,18 +18,19 @@
 #define QKV_VISIBLE_PUSH
 #define QKV_VISIBLE_POP
 #endif
-/* A function like printf: the format's argument and the first of what it formats, from 1. */
-#if defined(__GNUC__)
-#define QKV_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#else
-#define QKV_PRINTF(fmt, args)
-#endif
 #ifdef __cplusplus
 #define QKV_BEGIN_DECLS extern "C" { QKV_VISIBLE_PUSH
 #define QKV_END_DECLS QKV_VISIBLE_POP }
 #else
 #define QKV_BEGIN_DECLS QKV_VISIBLE_PUSH
 #define QKV_END_DECLS QKV_VISIBLE_POP
+#endif
+
+/* fmt and its arguments are numbered from 1. */
+#if defined(__GNUC__)
+#define QKV_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define QKV_PRINTF(fmt, args)
 #endif
 
 QKV_BEGIN_DECLS
@@ -111,8 +112,9 @@ const char *qkv_context_message(const qkv_context *ctx);
 /* Status of the last failure, QKV_OK when nothing failed yet. */
 qkv_status qkv_context_status(const qkv_context *ctx);
 
-/* For a program's own functions that the library calls: records the sentence (printf's fmt) and
- * returns status, so that they can write return qkv_fail(ctx, QKV_E_FORMAT, ".."). */
+/* Records the sentence and returns status, so that callers write
+ *     return qkv_fail(ctx, QKV_E_FORMAT, "%s: header length %zu exceeds the file", ...);
+ * The sentence names file and field, what was expected and what was found. */
 qkv_status qkv_fail(qkv_context *ctx, qkv_status status, const char *fmt, ...) QKV_PRINTF(3, 4);
 
 int qkv_context_threads(const qkv_context *ctx); /* the team's size, >= 1 */

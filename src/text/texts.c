@@ -58,12 +58,12 @@ qkv_status qkv__held_out(qkv_context *ctx, const char *text, size_t total, const
     bool percent = strcmp(end, "%") == 0;
     if (end == text || (*end && !percent) || !(n >= 0) || (percent && n >= 100))
         return qkv_fail(ctx, QKV_E_ARGUMENT,
-                        "--valid-last: %s or a share below 100%% expected, %s found", unit, text);
+                         "--valid-last: %s or a share below 100%% expected, %s found", unit, text);
     if (percent)
         n = (double)total - floor((double)total * (1 - n / 100));
     if (n >= (double)total)
         return qkv_fail(ctx, QKV_E_ARGUMENT,
-                        "--valid-last: %.0f %s to hold out, there are only %zu", n, unit, total);
+                         "--valid-last: %.0f %s to hold out, there are only %zu", n, unit, total);
     *count = (size_t)n;
     return QKV_OK;
 }
