@@ -307,6 +307,9 @@ qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_opt
                                                   &qkv_prior_type};
     qkv_hub_save_options o = options ? *options : qkv_hub_save_defaults();
     const qkv_model_type *type = qkv_model_type_of(m);
+    if ((o.vqgan && !qkv__model_as(o.vqgan, NULL, __func__, QKV_CAN_ENCODE_IMAGES)) ||
+        (o.condition && !qkv__model_as(o.condition, NULL, __func__, QKV_CAN_ENCODE_IMAGES)))
+        return QKV_E_ARGUMENT;
     if (!o.store)
         o.store = QKV_STORE_F32;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

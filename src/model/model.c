@@ -278,9 +278,8 @@ qkv_tensor *qkv_lm_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t seq
                           const int32_t *offsets, qkv_lm_cache *cache)
 {
     const qkv_lm_type *lm = lm_of(m, t, __func__);
-    if (lm && cache && cache->layers != lm->layers(m))
-        return qkv__op_fail(t, "qkv_lm_hidden", "a cache of %zu layers for a model of %zu",
-                            cache->layers, lm->layers(m));
+    if (lm && cache && (cache->layers != lm->layers(m) || cache->blocks[0].cross))
+        return qkv__op_fail(t, __func__, "a cache of another model");
     return lm ? lm->hidden(m, t, ids, sequences, offsets, cache) : NULL;
 }
 

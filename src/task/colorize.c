@@ -412,9 +412,9 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
     *out = (qkv_image){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_COLORIZE))
         return QKV_E_ARGUMENT;
-    if (qkv_model_type_of(m) != &qkv_colorizer_type || in->channels != 3)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not colour a picture of %zu "
-                        "channels", qkv_model_type_name(qkv_model_type_of(m)), in->channels);
+    if (in->channels != 3)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a picture of %zu channels: 3 expected",
+                        in->channels);
     size_t side = c->trunk.image;
     qkv_status status = qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BICUBIC, NULL);
     if (!status)

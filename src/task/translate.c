@@ -252,11 +252,11 @@ static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t 
 qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
                                   size_t limit, qkv_translate_score *out)
 {
-    size_t count = qkv_records_count(records), all = qkv_records_ids(records, TARGET);
-    size_t judged = count;
     *out = (qkv_translate_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
         return QKV_E_ARGUMENT;
+    size_t count = qkv_records_count(records), all = qkv_records_ids(records, TARGET);
+    size_t judged = count;
     if (!count)
         return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "no sentence pairs to judge on");
     if (limit && limit < all)
