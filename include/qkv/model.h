@@ -89,6 +89,10 @@ struct qkv_model_type {
     const qkv_lm_type *lm; /* NULL in a program's own type                             NULL */
 };
 
+/* A type with what is required, and the defaults of the rest. */
+qkv_model_type qkv_model_type_defaults(const char *name, qkv_status (*make)(qkv_model *m),
+                                       size_t self_size);
+
 /* The type of that name (and, where several share it, of that architecture; NULL or an unknown
  * one: the first of the name), among the library's and those registered on ctx (may be NULL). NULL
  * when no type has the name. */

@@ -81,6 +81,12 @@ qkv_status qkv_model_type_register(qkv_context *ctx, const qkv_model_type *type)
     return qkv__context_add_type(ctx, type);
 }
 
+qkv_model_type qkv_model_type_defaults(const char *name, qkv_status (*make)(qkv_model *m),
+                                       size_t self_size)
+{
+    return (qkv_model_type){.name = name, .make = make, .self_size = self_size};
+}
+
 /* ---- what a type says of itself ------------------------------------------------------------- */
 
 const char *qkv_model_type_name(const qkv_model_type *type) { return type->name; }
