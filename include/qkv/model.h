@@ -102,8 +102,8 @@ const qkv_model_type *qkv_model_type_find(const qkv_context *ctx, const char *na
  * last. */
 const qkv_model_type *qkv_model_type_at(const qkv_context *ctx, size_t i);
 /* Lets directories be opened on ctx (qkv_hub_load) whose config.json names the type, which must
- * outlive ctx. QKV_E_ARGUMENT: a REQUIRED slot is NULL, or another type has the name and
- * architecture. QKV_E_MEMORY. */
+ * outlive ctx. QKV_E_ARGUMENT: a REQUIRED slot is NULL, another type has the name and architecture,
+ * or it is the 33rd. */
 qkv_status qkv_model_type_register(qkv_context *ctx, const qkv_model_type *type);
 
 const char *qkv_model_type_name(const qkv_model_type *type);

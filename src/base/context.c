@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 
-enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64 };
+enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64, TYPES = 32 };
 
 struct qkv_context {
     qkv_context_options options;
@@ -19,7 +19,7 @@ struct qkv_context {
     qkv_memory_stats memory;
     qkv_event_fn *listener; /* NULL: nobody */
     void *listening;        /* its user */
-    const struct qkv_model_type **types; /* (type_count) a program's own */
+    const struct qkv_model_type *types[TYPES]; /* (type_count) a program's own */
     size_t type_count;
 };
 
@@ -120,10 +120,8 @@ qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *op
 
 void qkv_context_destroy(qkv_context *ctx)
 {
-    if (!ctx)
-        return;
-    qkv_free(ctx, ctx->types);
-    ctx->options.free(ctx->options.user, ctx);
+    if (ctx)
+        ctx->options.free(ctx->options.user, ctx);
 }
 
 const struct qkv_model_type *qkv__context_type_at(const qkv_context *ctx, size_t i)
@@ -133,12 +131,9 @@ const struct qkv_model_type *qkv__context_type_at(const qkv_context *ctx, size_t
 
 qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *type)
 {
-    size_t held = ctx->type_count * sizeof type;
-    const struct qkv_model_type **types = qkv_realloc(ctx, ctx->types, held, held + sizeof type);
-    if (!types)
-        return QKV_E_MEMORY;
-    types[ctx->type_count++] = type;
-    ctx->types = types;
+    if (ctx->type_count == TYPES)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "at most %d types of models", TYPES);
+    ctx->types[ctx->type_count++] = type;
     return QKV_OK;
 }
 
