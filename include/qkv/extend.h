@@ -92,13 +92,13 @@ typedef struct {
     size_t checked;    /* numbers that were moved */
 } qkv_gradient_result;
 
-/* Compares the backward pass of fn, from a random cotangent c, with differences of <c, fn> of fourth
- * order, (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, for every parameter of ps that is not frozen.
- * Values are as before in the end. In f32 a right gradient of a smooth function is off by 1e-3 or
- * less, rounding over step; kinks (ReLU, a max) that a step crosses show as errors. QKV_E_NUMERIC,
- * with parameter, place and both numbers: the tolerance is exceeded; or what fn fails with. Gradients
- * are forgotten in the end. Not for a context that rounds to bf16 (qkv_context_options). options and
- * result may be NULL. */
+/* Compares the backward pass of fn, from a random cotangent c, with differences of fourth order of
+ * f = <c, fn>, (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, for every parameter of ps that is not
+ * frozen. Values are as before in the end, gradients are forgotten. In f32 a right gradient of a
+ * smooth function is off by 1e-3 or less; kinks (ReLU, a max) that a step crosses show as errors.
+ * Not for a context that rounds to bf16 (qkv_context_options). QKV_E_NUMERIC, with parameter, place
+ * and both numbers: the tolerance is exceeded; or what fn fails with. options and result may be
+ * NULL. */
 qkv_status qkv_gradient_check(qkv_params *ps, qkv_function *fn, void *user,
                               const qkv_gradient_options *options, qkv_gradient_result *result);
 

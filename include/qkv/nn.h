@@ -51,7 +51,7 @@ typedef qkv_status qkv_row_fn(void *user, const qkv_row *row);
  * whatever other rows there are. Nothing for QKV_INIT_KEEP. */
 void qkv_row_init(const qkv_row *row, uint64_t seed);
 
-/* ---- dense layers ----------------------------------------------------------------------------- */
+/* ---- dense layers --------------------------------------------------------------------------- */
 
 /* y = act(x W^T + b): weight (out, in), bias (out). */
 typedef struct {

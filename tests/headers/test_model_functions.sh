@@ -3,7 +3,8 @@
 # tests/unit/test_wrong_kind.c, or takes any model and stands here.
 set -eu
 any="qkv_model_create qkv_model_destroy qkv_model_type_of qkv_model_config qkv_model_self
-qkv_model_params qkv_model_context qkv_model_can qkv_model_flops qkv_model_set_labels
+qkv_model_type_defaults qkv_model_params qkv_model_context
+qkv_model_can qkv_model_flops qkv_model_set_labels
 qkv_model_label_count qkv_model_label qkv_model_set_ends qkv_model_end_count
 qkv_model_set_pictures qkv_model_pictures qkv_model_visit qkv_model_init qkv_model_copy
 qkv_hub_load qkv_hub_load_config qkv_hub_load_changed qkv_hub_load_config_changed
@@ -11,8 +12,9 @@ qkv_hub_load_weights qkv_hub_load_matching qkv_hub_save qkv_hub_import"
 
 # Declarations, one a line, without comments; of these the names in front of a parameter list with a
 # model in it.
-functions=$(cat "$QKV_SOURCE"/include/qkv/*.h | tr '\n' ' ' | sed 's,/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/,,g' |
-    tr ';{}' '\n\n\n' | sed -n 's/.*[ *]\(qkv_[a-z0-9_]*\)(.*qkv_model \*.*/\1/p' | sort -u)
+comment='/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/'
+functions=$(cat "$QKV_SOURCE"/include/qkv/*.h | tr '\n' ' ' | sed "s,$comment,,g" |
+    tr ';' '\n' | tr '{' '\n' | tr '}' '\n' | sed -n 's/.*[ *]\(qkv_[a-z0-9_]*\)(.*qkv_model \*.*/\1/p' | sort -u)
 [ "$(echo "$functions" | wc -l)" -gt 100 ] || { echo "too few found: $functions"; exit 1; }
 code=0
 for f in $functions; do

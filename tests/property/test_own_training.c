@@ -1,6 +1,7 @@
-/* A network and a loss of a program's own, with an op of its own and dropout, get from the loop what
- * the library's have: a run that is stopped and resumed ends with the bits of one that was not, in
- * one pass a batch or several; what was saved is what was judged best; probes see its tensors. */
+/* A network and a loss of a program's own, with an op of its own and dropout, get from the loop
+ * what the library's have: a run that is stopped and resumed ends with the bits of one that was
+ * not, in one pass a batch or several; what was saved is what was judged best; probes see its
+ * tensors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -162,7 +162,7 @@ static void same_as_the_library(void **state)
     qkv_params_destroy(ps);
 }
 
-/* ---- an op that gets one input twice ---------------------------------------------------------- */
+/* ---- an op that gets one input twice -------------------------------------------------------- */
 
 static void product_forward(const qkv_op_call *c)
 {
@@ -262,7 +262,7 @@ static void gradients_are_checked(void **state)
     qkv_params_destroy(ps);
 }
 
-/* ---- model types ------------------------------------------------------------------------------ */
+/* ---- model types ---------------------------------------------------------------------------- */
 
 typedef struct {
     size_t width;
@@ -366,7 +366,7 @@ static void own_models_are_saved(void **state)
     qkv_model_destroy(m);
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------ */
+/* ---- tasks ---------------------------------------------------------------------------------- */
 
 static qkv_tensor *silent_loss(void *self, qkv_tape *tape, const qkv_task_part *part)
 {
