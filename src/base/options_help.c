@@ -273,7 +273,7 @@ void qkv__manual_roff(qkv_str *out, const qkv__manual *program, const qkv__manua
 {
     const qkv_option_table *common = program->tables ? program->tables[0] : NULL;
     qkv_str_printf(out, ".TH %s 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- ", program->name,
-                    program->name, version, program->name);
+                   program->name, version, program->name);
     roff(out, program->summary);
     qkv_str_printf(out, "\n.SH SYNOPSIS\n.B %s\n", program->name);
     roff(out, program->usage);

@@ -159,7 +159,7 @@ static qkv_status assign(qkv_options *o, place p, const char *said, const char *
     if (!qkv_option_assign(p.row, p.b->target, text)) {
         qkv_option_expects(p.row, expects);
         return qkv_fail(o->ctx, QKV_E_ARGUMENT, "%s: expected %s, found \"%s\"", said, expects,
-                         text);
+                        text);
     }
     p.b->given[p.row - p.b->table->rows] = true;
     return QKV_OK;
@@ -186,7 +186,7 @@ static qkv_status set_pair(scanner *s, const char *pair)
     size_t length = strcspn(pair, "=");
     if (!pair[length] || length == 0 || length >= sizeof key)
         return qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "--set: expected key=value, found \"%s\"",
-                         pair);
+                        pair);
     memcpy(key, pair, length);
     key[length] = 0;
     qkv_status status = qkv_options_set(s->o, key, pair + length + 1);
@@ -202,7 +202,7 @@ static const char *take_value(scanner *s, const char *flag, const char *attached
     if (s->i < s->argc && !looks_like_flag(s->argv[s->i]))
         return s->argv[s->i++];
     qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "--%s: expected %s, found %s", flag, expects,
-              s->i < s->argc ? s->argv[s->i] : "nothing");
+             s->i < s->argc ? s->argv[s->i] : "nothing");
     return NULL;
 }
 
@@ -258,7 +258,7 @@ qkv_status qkv__options_complete(qkv_options *o)
             const qkv_option *row = &b->table->rows[i];
             if (row->flags & QKV_OPT_REQUIRED && !b->given[i])
                 return qkv_fail(o->ctx, QKV_E_ARGUMENT, "--%s %s is missing: %s", row->flag,
-                                 qkv_option_value_name(row), row->help);
+                                qkv_option_value_name(row), row->help);
         }
     }
     return QKV_OK;

@@ -20,7 +20,7 @@ qkv_status qkv_image_create(qkv_image *out, qkv_context *ctx, size_t width, size
     if (!width || !height || (channels != 1 && channels != 3) ||
         !qkv__mul_size(width, height, &bytes) || !qkv__mul_size(bytes, channels, &bytes))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "there is no picture of %zu x %zu pixels with %zu "
-                         "channels", width, height, channels);
+                        "channels", width, height, channels);
     uint8_t *data = qkv_malloc(ctx, bytes);
     if (!data)
         return QKV_E_MEMORY;
@@ -40,8 +40,8 @@ qkv_status qkv__picture_create(const qkv__picture *p, qkv_image *out, size_t wid
     if (!width || !height || width > MOST_SIDE || height > MOST_SIDE ||
         width > p->o.most / height)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pixels a side and %zu in all "
-                         "expected, found %zu x %zu", p->name, (int)MOST_SIDE, p->o.most, width,
-                         height);
+                        "expected, found %zu x %zu", p->name, (int)MOST_SIDE, p->o.most, width,
+                        height);
     return qkv_image_create(out, p->ctx, width, height, channels);
 }
 

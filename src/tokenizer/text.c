@@ -163,7 +163,7 @@ void qkv__class_ranges(qkv_str *out, qkv__char_class class)
     for (size_t i = 0; i < sizeof recent / sizeof *recent; i++)
         if (recent[i].class == class)
             qkv_str_printf(out, "\\x{%x}-\\x{%x}", (unsigned)recent[i].first,
-                            (unsigned)recent[i].last);
+                           (unsigned)recent[i].last);
 }
 
 bool qkv__is_word(int32_t cp)

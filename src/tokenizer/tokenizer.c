@@ -195,14 +195,14 @@ qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len)
         (void)snprintf(place, sizeof place, " at byte %zu", (size_t)(at - t->text));
     if (cp < 0)
         return qkv_fail(t->ctx, QKV_E_FORMAT, "byte 0x%02x%s of the text is not UTF-8",
-                         (unsigned)(unsigned char)*at, place);
+                        (unsigned)(unsigned char)*at, place);
     if (n < len)
         return qkv_fail(t->ctx, QKV_E_FORMAT, "\"%.*s\"%s of the text is not in the vocabulary",
-                         len < 60 ? (int)len : 60, at, place);
+                        len < 60 ? (int)len : 60, at, place);
     return qkv_fail(t->ctx, QKV_E_FORMAT,
-                     "the character \"%.*s\" (U+%04X)%s of the text is none of the %zu that the "
-                     "tokenizer knows",
-                     (int)n, at, (unsigned)cp, place, t->vocab.used);
+                    "the character \"%.*s\" (U+%04X)%s of the text is none of the %zu that the "
+                    "tokenizer knows",
+                    (int)n, at, (unsigned)cp, place, t->vocab.used);
 }
 
 void qkv_tokenizer_destroy(qkv_tokenizer *t)
@@ -256,7 +256,7 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
     qkv_status status = QKV_OK;
     if (types && types_before != before)
         return qkv_fail(t->ctx, QKV_E_ARGUMENT, "%zu types stand beside %zu ids", types_before,
-                         before);
+                        before);
     for (size_t i = 0; i < x->count && !status; i++) {
         int32_t id = x->items[i].id;
         if (id >= 0 && !(flags & QKV_ENCODE_ADD_SPECIAL))
@@ -278,10 +278,10 @@ qkv_status qkv_tokenizer_sample(qkv_tokenizer *t, double amount, uint64_t seed)
     bool bpe = t->kind == &qkv__model_bpe || t->kind == &qkv__model_spm_bpe;
     if (!bpe && t->kind != &qkv__model_unigram)
         return qkv_fail(t->ctx, QKV_E_UNSUPPORTED, "a tokenizer of the model %s draws nothing",
-                         t->kind->name);
+                        t->kind->name);
     if (!(amount >= 0 && amount <= (bpe ? 1 : 1000)))
         return qkv_fail(t->ctx, QKV_E_ARGUMENT, "sampling %g: expected 0 to %d", amount,
-                         bpe ? 1 : 1000);
+                        bpe ? 1 : 1000);
     for (; t; t = t->target) {
         t->sampling.amount = amount;
         qkv_rng_init(&t->sampling.rng, seed, qkv_hash64("tokenizer", 9));
