@@ -17,6 +17,19 @@
 
 QKV_BEGIN_DECLS
 
+/* ---- how jobs train by default, for programs that call qkv_train themselves ---------------- */
+
+typedef struct {
+    qkv_train_options loop;
+    qkv_optimizer_options optimizer;
+    qkv_schedule schedule;
+} qkv_training;
+qkv_training qkv_training_defaults(void);
+/* The usual peak learning rate of a model of that width: narrow models take larger steps. */
+double qkv_training_rate(size_t width);
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
 typedef struct qkv_job qkv_job;
 
 /* The name of the i-th kind of job: "lm", "translate", "mlm", "classify", "forecast", "colorize",
@@ -50,6 +63,9 @@ const qkv_option_table *qkv_job_table(const char *kind, size_t i);
 const qkv_preset *qkv_job_presets(const char *kind);
 const qkv_preset *const *qkv_job_recipes(const char *kind);
 
+/* The setting "out"; NULL: not set. */
+const char *qkv_job_directory(const qkv_job *j);
+
 /* Whether the settings are complete and agree with each other: QKV_E_ARGUMENT, with a sentence, if
  * not. qkv_job_run asks this first. */
 qkv_status qkv_job_check(qkv_job *j);
@@ -57,9 +73,9 @@ qkv_status qkv_job_check(qkv_job *j);
 /* Prepares the data, makes or opens the model and trains it, as qkv_train does, into the directory
  * of the setting "out", a model directory as Hugging Face lays it out; train/ in it keeps what
  * resuming needs. One job at a time works in a directory. A directory that is not empty is refused
- * unless "resume" is set; then a run in it goes on to the same bits, and one that was stopped before
- * its first checkpoint begins anew. What a new run has written is removed again when it fails before
- * its first checkpoint. event gets what qkv_train tells; it and result may be NULL. Notes and the
+ * unless "resume" is set; then a run in it goes on to the same bits, and one that was stopped
+ * before its first checkpoint begins anew. What a new run has written is removed again when it
+ * fails before it trains. event gets what qkv_train tells; it and result may be NULL. Notes and the
  * progress of reading data go to the context's listener. Once for a job. */
 qkv_status qkv_job_run(qkv_job *j, qkv_train_fn *event, void *user, qkv_train_result *result);
 

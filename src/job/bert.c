@@ -19,8 +19,8 @@ static qkv_status hold_out(qkv__split *x, qkv_context *ctx, const char *last)
     return status;
 }
 
-qkv_status qkv__split_open(qkv__split *x, qkv_context *ctx, const qkv_strings *data, const char *valid,
-                          const char *last)
+qkv_status qkv__split_open(qkv__split *x, qkv_context *ctx, const qkv_strings *data,
+                           const char *valid, const char *last)
 {
     qkv_status status = qkv__texts_open(&x->data, ctx, data);
     x->train_count = x->data.count;

@@ -22,8 +22,8 @@ typedef struct {
 
 /* Opens the files and holds out those of `valid`, or, with valid NULL, `last` lines ("N" or
  * "N%") at the end. qkv__split_close frees it, after a failure too. */
-qkv_status qkv__split_open(qkv__split *x, qkv_context *ctx, const qkv_strings *data, const char *valid,
-                          const char *last);
+qkv_status qkv__split_open(qkv__split *x, qkv_context *ctx, const qkv_strings *data,
+                           const char *valid, const char *last);
 void qkv__split_close(qkv__split *x);
 
 /* A new model for j->tokenizer, with the sizes of a preset but for those that --set gave. */

@@ -9,6 +9,7 @@
 #include "model/bert.h"
 #include "qkv/augment.h"
 #include "qkv/corpus.h"
+#include "qkv/pictures.h"
 
 typedef struct {
     size_t length;
@@ -95,8 +96,8 @@ static qkv_status make_vocabulary(job *j)
     if (!status)
         status = list_texts(j, parts, &count);
     if (!status)
-        status = qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__BERT_ROLES, parts, count, NULL, 0,
-                                      &j->base.tokenizer);
+        status = qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__BERT_ROLES, parts,
+                                       count, NULL, 0, &j->base.tokenizer);
     qkv_free(ctx, parts);
     return status;
 }
@@ -163,8 +164,9 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
     else
         status = qkv_records_finish(w, out);
     if (!status && cut)
-        qkv__note(j->base.ctx, "%zu of %zu texts are longer than %zu tokens: their ends are not read",
-                 cut, qkv_records_count(*out), length);
+        qkv__note(j->base.ctx,
+                  "%zu of %zu texts are longer than %zu tokens: their ends are not read", cut,
+                  qkv_records_count(*out), length);
     qkv_free(ctx, labels);
     qkv_free(ctx, path);
     return status;
@@ -194,7 +196,7 @@ static qkv_status begin(qkv__run *base)
     if (status)
         return qkv_fail_prefix(ctx, j->c.data);
     const qkv_bert_config *config = qkv_model_config(base->model);
-    double rate = qkv__width_rate(config->width);
+    double rate = qkv_training_rate(config->width);
     qkv__run_rate(base, config->width, base->o.init ? TUNING * rate : rate);
     qkv__note(ctx, "bert, %zu parameters, %zu tokens in its vocabulary, %zu classes; %zu texts to "
              "learn from, %zu held out", qkv_params_elements(qkv_model_params(base->model)),
@@ -219,10 +221,9 @@ static const qkv_preset presets[] = {
     {"tokenizer", "wordpiece", NULL},
     {"batch", "32", NULL},
     {"weight-decay", "0.01", NULL},
-    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    QKV__WARMUP_PRESET,
     {"lr", NULL, "0.384 / hidden_size, a quarter of it with --init"},
-    {"minutes", NULL, "5 without --steps"},
-    {"bf16", "true", NULL},
+    QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
 
@@ -233,7 +234,7 @@ static bool takes(const qkv_model *m)
 
 const qkv__job_kind *qkv__job_classify_variant(const char *data)
 {
-    return &qkv__job_classify;
+    return *data && qkv_is_pictures(data) ? &qkv__job_classify_pictures : &qkv__job_classify;
 }
 
 static const qkv__job_table tables[] = {

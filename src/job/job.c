@@ -243,9 +243,13 @@ qkv_status qkv_job_parse(qkv_job *j, int argc, char *const *argv, const qkv_opti
     qkv_status status = *value ? choose(j, value) : QKV_OK;
     if (!status && also)
         status = qkv_options_bind(j->run->options, also, target);
+    if (!status && also)
+        qkv_preset_apply(j->kind->presets, also, target);
     j->parsed = true;
     return status ? status : qkv_options_parse(j->run->options, argc, argv, NULL);
 }
+
+const char *qkv_job_directory(const qkv_job *j) { return j->run->o.out; }
 
 /* ---- running ------------------------------------------------------------------------------- */
 

@@ -24,9 +24,7 @@ typedef struct {
     qkv_context *ctx;
     qkv_options *options; /* all tables are bound to it */
     qkv__run_options o;
-    qkv_train_options loop;
-    qkv_optimizer_options optimizer;
-    qkv_schedule schedule;
+    qkv_training t;
     double began;        /* qkv_now() when the job was made */
     qkv_train_fn *event; /* NULL: nobody is told */
     void *user;
@@ -48,9 +46,20 @@ typedef struct {
 
 /* The tables of every job, for a kind's list; a qkv__run is the first member of its struct. */
 #define QKV__RUN_TABLES                                                                            \
-    {&qkv__run_table, offsetof(qkv__run, o)}, {&qkv_train_table, offsetof(qkv__run, loop)},        \
-        {&qkv_optimizer_table, offsetof(qkv__run, optimizer)},                                     \
-        {&qkv_schedule_table, offsetof(qkv__run, schedule)}
+    {&qkv__run_table, offsetof(qkv__run, o)}, {&qkv_train_table, offsetof(qkv__run, t.loop)},      \
+        {&qkv_optimizer_table, offsetof(qkv__run, t.optimizer)},                                   \
+    {                                                                                              \
+        &qkv_schedule_table, offsetof(qkv__run, t.schedule)                                        \
+    }
+
+/* Defaults that kinds share, for their lists of presets: those of a GPT, of all. */
+#define QKV__RUN_PRESETS {"weight-decay", "0.3", NULL}, {"beta2", "0.95", NULL}, QKV__WARMUP_PRESET
+#define QKV__WARMUP_PRESET                                                                         \
+    {                                                                                              \
+        "warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"                \
+    }
+#define QKV__COMMON_PRESETS                                                                        \
+    {"minutes", NULL, "5 without --steps"}, { "bf16", "true", NULL }
 
 /* What a kind brings. In this order, for a new run: read, write, begin; for one that goes on: open,
  * begin; in the end close. Those that are NULL have nothing to do. */
@@ -66,7 +75,7 @@ struct qkv__job_kind {
     bool (*takes)(const qkv_model *m); /* it makes such models */
     qkv_status (*check)(qkv__run *r);  /* do settings of its own agree? Fills those that follow
                                           from others */
-    qkv_status (*read)(qkv__run *r);  /* opens the data; makes tokenizer and model. Writes nothing */
+    qkv_status (*read)(qkv__run *r); /* opens the data; makes tokenizer and model. Writes nothing */
     qkv_status (*write)(qkv__run *r); /* puts what resuming needs of the data into OUT/train */
     size_t fields; /* of the records that write makes, QKV__RUN_TRAIN and perhaps QKV__RUN_VALID:
                       the job opens and closes them. 0: no records, `open` opens what there is */
@@ -100,8 +109,6 @@ qkv_status qkv__run_init(qkv__run *r);
 
 /* The peak learning rate of a model of that width, unless --lr gave one; and noam's width. */
 void qkv__run_rate(qkv__run *r, size_t width, double lr);
-/* The usual one: narrow models take larger steps. */
-double qkv__width_rate(size_t width);
 
 /* OUT/name, to be freed with qkv_free; NULL when memory is out. */
 char *qkv__run_path(const qkv__run *r, const char *name);
@@ -115,11 +122,7 @@ void qkv__run_take_given(const qkv__run *r, const qkv_option_table *table, const
 
 /* Trains a part of what a job makes, in dir, which is there; goes on where it was. what names it
  * ("learning words") in events. QKV_E_CANCELLED, with a sentence, when it was stopped. */
-qkv_status qkv__run_lesson(qkv__run *r, qkv_task *task, const char *dir, const char *what);
-
-/* Records that training kept: an error that names the file unless they have so many fields, the
- * first two of which are tokens. */
-qkv_status qkv__run_records(qkv_records **out, qkv_context *ctx, const char *path, size_t fields,
-                            const qkv_tokenizer *tokenizer);
+qkv_status qkv__run_lesson(qkv__run *r, const qkv_training *training, qkv_task *task,
+                           const char *dir, const char *what);
 
 #endif

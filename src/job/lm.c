@@ -167,8 +167,9 @@ static qkv_status read_data(qkv__run *base)
         return status;
     if (base->o.init)
         return qkv__run_init(base);
-    status = qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, 0, j->data.parts, j->train_count,
-                                  j->valid_parts, j->valid_count, &base->tokenizer);
+    status =
+        qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, 0, j->data.parts,
+                              j->train_count, j->valid_parts, j->valid_count, &base->tokenizer);
     return status ? status : make_model(j);
 }
 
@@ -211,7 +212,7 @@ static qkv_status begin(qkv__run *base)
     if (status)
         return qkv_fail_prefix(ctx, valid ? j->s.valid : j->s.data.items[0]);
     const qkv_gpt_config *config = qkv_model_config(base->model);
-    qkv__run_rate(base, config->width, qkv__width_rate(config->width));
+    qkv__run_rate(base, config->width, qkv_training_rate(config->width));
     qkv__note(ctx, "%s, %zu parameters; %zu tokens to learn from, %zu held out",
              qkv_model_type_name(qkv_model_type_of(base->model)),
              qkv_params_elements(qkv_model_params(base->model)), qkv_tokens_count(j->train),
@@ -234,12 +235,9 @@ static const char *const decided[] = {"vocab_size", "max_position_embeddings", "
                                       "bos_token_id", "eos_token_id", NULL};
 static const char *const fixed[] = {"layout", "positions", "model", NULL};
 static const qkv_preset presets[] = {
-    {"weight-decay", "0.3", NULL},
-    {"beta2", "0.95", NULL},
-    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    QKV__RUN_PRESETS,
     {"lr", NULL, "0.384 / channels"},
-    {"minutes", NULL, "5 without --steps"},
-    {"bf16", "true", NULL},
+    QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
 

@@ -53,8 +53,9 @@ static qkv_status read_data(qkv__run *base)
     j->config.positions = j->s.length;
     if (base->o.init)
         return qkv__bert_init(base, &qkv_bert_masked_type, &j->config, 0);
-    status = qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, QKV__BERT_ROLES, x->data.parts,
-                                  x->train_count, x->held, x->held_count, &base->tokenizer);
+    status = qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, QKV__BERT_ROLES,
+                                   x->data.parts, x->train_count, x->held, x->held_count,
+                                   &base->tokenizer);
     if (!status && qkv_tokenizer_special(base->tokenizer, QKV_TOKEN_MASK) < 0)
         status = qkv_fail(base->ctx, QKV_E_ARGUMENT, "--tokenizer: wordpiece, bpe or char "
                            "expected, which have a token to hide words with");
@@ -102,7 +103,7 @@ static qkv_status begin(qkv__run *base)
     if (status)
         return qkv_fail_prefix(ctx, j->s.data.items[0]);
     const qkv_bert_config *config = qkv_model_config(base->model);
-    qkv__run_rate(base, config->width, qkv__width_rate(config->width));
+    qkv__run_rate(base, config->width, qkv_training_rate(config->width));
     qkv__note(ctx, "bert, %zu parameters, %zu tokens in its vocabulary; %zu tokens to learn from, "
              "%zu held out", qkv_params_elements(qkv_model_params(base->model)), config->vocab,
              qkv_records_ids(base->train, 0),
@@ -124,10 +125,9 @@ static const qkv_preset presets[] = {
     {"tokenizer", "wordpiece", NULL},
     {"weight-decay", "0.01", NULL},
     {"beta2", "0.98", NULL},
-    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    QKV__WARMUP_PRESET,
     {"lr", NULL, "0.384 / hidden_size"},
-    {"minutes", NULL, "5 without --steps"},
-    {"bf16", "true", NULL},
+    QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
 static bool takes(const qkv_model *m)

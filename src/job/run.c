@@ -5,6 +5,7 @@
 #include "job/directory.h"
 #include "job/job.h"
 #include "job/vocabulary.h"
+#include "text/texts.h"
 
 #define FIELD(member) .offset = offsetof(qkv__run_options, member)
 static const qkv_option rows[] = {
@@ -22,7 +23,7 @@ const qkv_option_table qkv__run_table = {"Run", rows, sizeof rows / sizeof *rows
 
 static const double RATE_TIMES_WIDTH = 0.384; /* 3e-3 at 128 channels */
 
-double qkv__width_rate(size_t width)
+double qkv_training_rate(size_t width)
 {
     return RATE_TIMES_WIDTH / (double)width;
 }
@@ -70,7 +71,7 @@ qkv_status qkv__run_init(qkv__run *r)
 
 void qkv__run_rate(qkv__run *r, size_t width, double lr)
 {
-    qkv_schedule *s = &r->schedule;
+    qkv_schedule *s = &r->t.schedule;
     if (!qkv_options_given(r->options, "lr"))
         s->lr = s->kind == QKV_SCHEDULE_NOAM ? 1 : lr;
     if (!qkv_options_given(r->options, "width"))
@@ -79,29 +80,6 @@ void qkv__run_rate(qkv__run *r, size_t width, double lr)
 
 /* ---- records ------------------------------------------------------------------------------- */
 
-qkv_status qkv__run_records(qkv_records **out, qkv_context *ctx, const char *path, size_t fields,
-                            const qkv_tokenizer *tokenizer)
-{
-    qkv_status status = qkv_records_open(out, ctx, path);
-    if (status)
-        return status;
-    size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
-    if (qkv_records_fields(*out) != fields)
-        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
-                           fields, qkv_records_fields(*out));
-    for (size_t f = 0; f < fields && f < 2 && !status; f++) {
-        int64_t max = qkv_records_max(*out, f);
-        if (max >= (int64_t)vocab)
-            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
-                               "found %lld", path, vocab, (long long)max);
-    }
-    if (!status)
-        return QKV_OK;
-    qkv_records_close(*out);
-    *out = NULL;
-    return status;
-}
-
 /* The records in OUT/name; *out stays NULL when there is no such file and it is not required. */
 static qkv_status open_records(const qkv__run *r, const char *name, bool required, size_t fields,
                                qkv_records **out)
@@ -109,7 +87,7 @@ static qkv_status open_records(const qkv__run *r, const char *name, bool require
     char *path = qkv__run_path(r, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && qkv_file_exists(path))
-        status = qkv__run_records(out, r->ctx, path, fields, r->tokenizer);
+        status = qkv__records_open_of(out, r->ctx, path, fields, r->tokenizer);
     else if (!status && required)
         status = qkv_fail(r->ctx, QKV_E_IO, "%s is missing", path);
     qkv_free(r->ctx, path);
@@ -128,7 +106,7 @@ static qkv_status open_data(qkv__run *r, const qkv__job_kind *kind)
 
 qkv_status qkv__run_check(qkv__run *r, const qkv__job_kind *kind)
 {
-    qkv_train_options *loop = &r->loop;
+    qkv_train_options *loop = &r->t.loop;
     qkv_status status = qkv__options_complete(r->options);
     if (!status && kind->recipes)
         status = qkv_recipe_apply(r->options, kind->recipes);
@@ -143,7 +121,7 @@ qkv_status qkv__run_check(qkv__run *r, const qkv__job_kind *kind)
     if (!status && !loop->steps && loop->minutes <= 0)
         loop->minutes = 5;
     if (!status && !qkv_options_given(r->options, "warmup") && loop->steps && loop->steps < 1000)
-        r->schedule.warmup = loop->steps / 10;
+        r->t.schedule.warmup = loop->steps / 10;
     return status;
 }
 
@@ -174,11 +152,25 @@ static void keep_settings(qkv__run *r, const qkv__job_kind *kind)
     for (; kind->lesson && kind->lesson[n]; n++)
         r->kept[n] = (qkv_train_settings){kind->lesson[n],
                                           qkv_options_target(r->options, kind->lesson[n])};
-    r->loop.also = r->kept;
-    r->loop.also_count = n;
+    r->t.loop.also = r->kept;
+    r->t.loop.also_count = n;
 }
 
 /* ---- training -------------------------------------------------------------------------------- */
+
+qkv_training qkv_training_defaults(void)
+{
+    static const qkv_preset presets[] = {QKV__RUN_PRESETS, {NULL, NULL, NULL}};
+    const qkv_option_table *const tables[] = {&qkv_train_table, &qkv_optimizer_table,
+                                              &qkv_schedule_table};
+    qkv_training t = {0}; /* fields that no table has, too */
+    void *const targets[] = {&t.loop, &t.optimizer, &t.schedule};
+    for (int i = 0; i < 3; i++) {
+        qkv_option_defaults(tables[i], targets[i]);
+        qkv_preset_apply(presets, tables[i], targets[i]);
+    }
+    return t;
+}
 
 typedef struct {
     const qkv__run *run;
@@ -195,20 +187,21 @@ static bool tell(void *user, const qkv_train_event *event)
     return t->run->event(t->run->user, &e);
 }
 
-static qkv_status train(qkv__run *r, qkv_task *task, const char *dir, bool resume,
-                        const char *what, qkv_train_result *result)
+static qkv_status train(const qkv__run *r, const qkv_training *training, qkv_task *task,
+                        const char *dir, bool resume, const char *what, qkv_train_result *result)
 {
-    qkv_train_options loop = r->loop;
+    qkv_train_options loop = training->loop;
     teller t = {r, what};
     loop.spent = qkv_now() - r->began;
-    return qkv_train(task, &loop, &r->optimizer, &r->schedule, dir, resume,
+    return qkv_train(task, &loop, &training->optimizer, &training->schedule, dir, resume,
                      r->event ? tell : NULL, &t, result);
 }
 
-qkv_status qkv__run_lesson(qkv__run *r, qkv_task *task, const char *dir, const char *what)
+qkv_status qkv__run_lesson(qkv__run *r, const qkv_training *training, qkv_task *task,
+                           const char *dir, const char *what)
 {
     qkv_train_result result;
-    qkv_status status = train(r, task, dir, true, what, &result);
+    qkv_status status = train(r, training, task, dir, true, what, &result);
     if (!status && result.stopped)
         status = qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while %s, after %llu steps, and "
                            "saved; the same command with --resume goes on", what,
@@ -279,7 +272,7 @@ qkv_status qkv__run_all(qkv__run *r, const qkv__job_kind *kind, qkv_train_result
     if (!status) {
         note_unused(r, kind);
         keep_settings(r, kind);
-        status = train(r, &r->task, r->o.out, r->o.resume, "training", result);
+        status = train(r, &r->t, &r->task, r->o.out, r->o.resume, "training", result);
     }
     clean_up(r, kind);
     qkv__run_dir_close(&dir);

@@ -1,7 +1,7 @@
 /* translate.c - `qkv train translate`: two files, line by line translations of each
  * other, become an encoder-decoder. */
 #include "job/kinds.h"
-#include "job/pairs.h"
+#include "text/pairs.h"
 #include "text/texts.h"
 #include "job/vocabulary.h"
 #include "model/marian.h"
@@ -85,8 +85,9 @@ static qkv_status write_pairs(job *j, const qkv__pairs *p, size_t from, size_t t
     char *path = qkv__run_path(&j->base, name);
     if (!path)
         return QKV_E_MEMORY;
-    qkv_status status = qkv__pairs_records(p, j->base.ctx, j->base.model, j->base.tokenizer, from, to,
-                                          path, out);
+    const qkv_marian_config *c = qkv_model_config(j->base.model);
+    const qkv__pairs_coding coding = {j->base.tokenizer, c->eos, c->positions};
+    qkv_status status = qkv__pairs_records(out, p, &coding, from, to, path);
     qkv_free(j->base.ctx, path);
     return status;
 }
@@ -156,11 +157,11 @@ static qkv_status make_tokenizer(job *j)
     for (int i = 0; i < QKV__SIDES; i++)
         train[i] = qkv__pairs_text(&j->data, i, j->train_lines);
     if (!j->s.separate || j->vocabulary.from)
-        return qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__TRANSLATE_ROLES, train, QKV__SIDES, NULL,
-                                    0, &j->base.tokenizer);
+        return qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__TRANSLATE_ROLES,
+                                     train, QKV__SIDES, NULL, 0, &j->base.tokenizer);
     for (int i = 0; i < QKV__SIDES && !status; i++)
-        status = qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__TRANSLATE_ROLES, &train[i], 1, NULL,
-                                      0, &each[i]);
+        status = qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__TRANSLATE_ROLES,
+                                       &train[i], 1, NULL, 0, &each[i]);
     if (!status && qkv_tokenizer_join(&j->base.tokenizer, each[0], each[1]))
         status = qkv_fail_prefix(ctx, "--separate");
     for (int i = 0; i < QKV__SIDES; i++)

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/job.h"
-#include "use/series.h"
+#include "job/kinds.h"
+#include "pipeline/series.h"
 #include "text/texts.h"
 #include "io/file.h"
 #include "model/forecast.h"
@@ -130,7 +130,7 @@ static qkv_status targets_first(job *j, const names *targets)
             at++;
         if (at == j->count)
             return qkv_fail(j->base.ctx, QKV_E_ARGUMENT, "--target: %s has no column "
-                             "\"%.40s\", or it is named twice", j->s.data, targets->items[k]);
+                            "\"%.40s\", or it is named twice", j->s.data, targets->items[k]);
         swap_columns(j, k, at);
         j->named = true;
     }
@@ -172,8 +172,8 @@ static qkv_status hold_out(job *j)
         return status;
     if (tail < j->config.horizon)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--valid-last: %zu of %zu rows of %s are fewer "
-                         "than the horizon's %zu", tail, j->train.rows, j->s.data,
-                         j->config.horizon);
+                        "than the horizon's %zu", tail, j->train.rows, j->s.data,
+                        j->config.horizon);
     j->train.rows -= tail;
     j->valid = (qkv_series){j->train.data + j->train.rows * C, tail, C};
     return QKV_OK;
@@ -225,23 +225,23 @@ static qkv_status read_data(qkv__run *base)
         status = qkv__run_load(base, &base->model);
         if (!status && !qkv_model_is_forecaster(base->model))
             status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
-                               base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
+                              base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
         if (!status)
-            status = cli_series_load(&j->data, base->model, j->s.data);
+            status = qkv__series_load(&j->data, base->model, j->s.data);
         if (!status)
             j->config = *(const qkv_forecast_config *)qkv_model_config(base->model);
     } else {
         status = read_columns(j);
     }
-    j->train = cli_series(&j->data);
+    j->train = qkv__series(&j->data);
     if (!status && !j->s.valid)
         status = hold_out(j);
     if (!status && !base->o.init)
         status = make_model(j);
     if (!status && j->s.valid)
-        status = cli_series_load(&j->valid_file, base->model, j->s.valid);
+        status = qkv__series_load(&j->valid_file, base->model, j->s.valid);
     if (!status && j->s.valid)
-        j->valid = cli_series(&j->valid_file);
+        j->valid = qkv__series(&j->valid_file);
     else if (!status && j->valid.data)
         look_back(j, qkv_model_config(base->model));
     return status;
@@ -268,13 +268,13 @@ static qkv_status write_data(qkv__run *base)
 static qkv_status open_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = cli_series_open(&j->data, base->ctx, base->o.out, "train/train.npy",
+    qkv_status status = qkv__series_open(&j->data, base->ctx, base->o.out, "train/train.npy",
                                         true);
     if (!status)
-        status = cli_series_open(&j->valid_file, base->ctx, base->o.out, "train/valid.npy",
+        status = qkv__series_open(&j->valid_file, base->ctx, base->o.out, "train/valid.npy",
                                  false);
-    j->train = cli_series(&j->data);
-    j->valid = cli_series(&j->valid_file);
+    j->train = qkv__series(&j->data);
+    j->valid = qkv__series(&j->valid_file);
     return status;
 }
 
@@ -311,48 +311,24 @@ static void close_data(qkv__run *base)
 
 static const char *const fixed[] = {"context", "horizon", "patch", "normalize", "linear", "loss",
                                     "season", "columns", "target", "decoder", NULL};
-static const qkv__job_kind job_type = {
-    .name = "forecast", .takes = qkv_model_is_forecaster, .read = read_data, .write = write_data,
-    .open = open_data, .begin = begin, .close = close_data, .has_text = false, .fixed = fixed};
-
-static int run(qkv_context *ctx, int argc, char **argv)
-{
-    job j = {.base.ctx = c};
-    cli_bind(c, &table, &j.s);
-    cli_job_bind(&j.base);
-    cli_bind(c, &qkv__forecast_config, &j.config);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return cli_job_run(&j.base, &job_type);
-}
-
-static const qkv_option_table *const tables[] = {
-    &table, &qkv__forecast_config, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
-    &qkv_schedule_table, NULL};
 static const qkv_preset presets[] = {
     {"batch", "64", NULL},
     {"ema", "0.995", NULL},
     {"weight-decay", "0.1", NULL},
     {"beta2", "0.99", NULL},
-    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    QKV__WARMUP_PRESET,
     {"lr", "1e-3", NULL},
-    {"minutes", NULL, "5 without --steps"},
-    {"bf16", "true", NULL},
+    QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
-static const char *const examples[] = {
-    "qkv train forecast --data load.csv --context 168 --minutes 2 --out runs/a",
-    "qkv train forecast --data load.csv --columns load,wind --target load --out b",
-    "qkv train forecast --data load.csv --decoder --patch 8 --out runs/c",
-    "qkv train forecast --data load.csv --minutes 2 --out runs/a --resume", NULL};
 
-const cli_command cli_train_forecast = {
-    .manual = {.name = "train forecast", .summary = "train a forecaster on rows of numbers",
-               .usage = "--data CSV --out DIR [options]", .examples = examples,
-               .text = "Learns to predict the rows that follow a window of rows, and judges on "
-                       "the last rows of the data, beside the naive forecasts: the last row "
-                       "again, and the row of a season before. The first line may name the "
-                       "columns. --out becomes a model directory; train/ in it keeps what "
-                       "--resume needs. Without --steps or --minutes it takes 5 minutes.",
-               .tables = tables, .presets = presets},
-    .run = run};
+static const qkv__job_table tables[] = {
+    {&table, offsetof(job, s)},
+    {&qkv__forecast_config, offsetof(job, config)},
+    QKV__RUN_TABLES,
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_forecast = {
+    .name = "forecast", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = qkv_model_is_forecaster, .read = read_data, .write = write_data,
+    .open = open_data, .begin = begin, .close = close_data, .has_text = false, .fixed = fixed};

@@ -1,12 +1,12 @@
 /* pairs.c - two files of sentences become records of ids. */
-#include "job/pairs.h"
+#include "text/pairs.h"
 
-#include "qkv/marian.h"
-
-qkv_status qkv__pairs_open(qkv__pairs *p, qkv_context *ctx, const char *source, const char *target)
+qkv_status qkv__pairs_open(qkv__pairs *p, qkv_context *ctx, const char *source,
+                           const char *target)
 {
     const char *const paths[] = {source, target};
     size_t lines[QKV__SIDES] = {0};
+    p->ctx = ctx;
     for (int i = 0; i < QKV__SIDES; i++) {
         qkv_status status = qkv__texts_open_one(&p->text[i], ctx, paths[i]);
         if (status)
@@ -42,8 +42,7 @@ qkv_text_part qkv__pairs_text(const qkv__pairs *p, int side, size_t lines)
 
 typedef struct {
     qkv_context *ctx;
-    const qkv_marian_config *config;
-    qkv_tokenizer *tokenizer;
+    qkv__pairs_coding coding;
     qkv_records_writer *out;
     qkv_ids ids[QKV__SIDES];
     size_t kept, empty, longer; /* pairs; left out for an empty side; for a side too long */
@@ -55,18 +54,18 @@ static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv__l
 {
     qkv_ids *ids = &e->ids[side];
     ids->count = 0;
-    qkv_status status = qkv_tokenizer_encode(e->tokenizer, line->data, line->len,
+    qkv_status status = qkv_tokenizer_encode(e->coding.tokenizer, line->data, line->len,
                                              side == QKV__TARGET ? QKV_ENCODE_TARGET : 0, ids);
     if (status)
         return qkv_fail(e->ctx, status, "%s, line %zu: %s", p->text[side].parts[0].name,
                          number, qkv_context_message(e->ctx));
-    return qkv_ids_add(e->ctx, ids, e->config->eos);
+    return qkv_ids_add(e->ctx, ids, e->coding.eos);
 }
 
 static qkv_status add(encoder *e)
 {
     const qkv_ids *s = &e->ids[QKV__SOURCE], *t = &e->ids[QKV__TARGET];
-    size_t most = e->config->positions;
+    size_t most = e->coding.positions;
     if (s->count < 2 || t->count < 2) {
         e->empty++;
         return QKV_OK;
@@ -101,26 +100,26 @@ static qkv_status add_lines(encoder *e, const qkv__pairs *p, size_t from, size_t
     return status;
 }
 
-qkv_status qkv__pairs_records(const qkv__pairs *p, qkv_context *ctx, const qkv_model *model,
-                             qkv_tokenizer *tokenizer, size_t from, size_t to, const char *path,
-                             qkv_records **out)
+qkv_status qkv__pairs_records(qkv_records **out, const qkv__pairs *p,
+                              const qkv__pairs_coding *coding, size_t from, size_t to,
+                              const char *path)
 {
-    encoder e = {.ctx = ctx, .config = qkv_model_config(model), .tokenizer = tokenizer};
+    encoder e = {.ctx = p->ctx, .coding = *coding};
     const char *name = p->text[QKV__SOURCE].parts[0].name;
-    qkv_status status = qkv_records_create(&e.out, ctx, path, QKV__SIDES);
+    qkv_status status = qkv_records_create(&e.out, p->ctx, path, QKV__SIDES);
     if (!status)
         status = add_lines(&e, p, from, to);
     if (!status && !e.kept)
-        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: no pair of 1 to %zu tokens a side is left",
-                           name, e.config->positions - 1);
+        status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: no pair of 1 to %zu tokens a side is left",
+                           name, coding->positions - 1);
     if (status)
         qkv_records_abandon(e.out);
     else
         status = qkv_records_finish(e.out, out);
     for (int i = 0; i < QKV__SIDES; i++)
-        qkv_ids_free(ctx, &e.ids[i]);
+        qkv_ids_free(p->ctx, &e.ids[i]);
     if (!status && e.empty + e.longer)
-        qkv__note(ctx, "%s: %zu pairs with an empty side and %zu of more than %zu tokens are left out",
-                 name, e.empty, e.longer, e.config->positions);
+        qkv__note(p->ctx, "%s: %zu pairs with an empty side and %zu of more than %zu tokens are "
+                  "left out", name, e.empty, e.longer, coding->positions);
     return status;
 }
