@@ -52,7 +52,7 @@ static qkv_status choose_model(job *j)
     if (status)
         return status;
     if (!qkv_vqgan_preset(j->p.s.model, &j->config))
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     cli_take_given(c, &qkv__vqgan_config, &j->given, &j->config);
     return QKV_OK;
 }
@@ -71,9 +71,9 @@ static qkv_status load_model(job *j)
     cli_job *base = &j->p.base;
     qkv_status status = cli_job_load(base, &base->model);
     if (!status && !eval_takes_codes(base->model))
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
-                         "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
-                         qkv_model_type_name(qkv_model_type_of(base->model)));
+        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
+                        "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
     if (status)
         return status;
     j->config = *cli_coder_config(base->model);
@@ -87,14 +87,14 @@ static qkv_status read_data(cli_job *base)
     cli *c = base->c;
     qkv_status status = base->o.init ? load_model(j) : choose_model(j);
     if (!status && j->config.colors != COLORS && j->config.colors != 1)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
-                           j->config.colors);
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
+                          j->config.colors);
     if (!status && j->config.colors == 1 && j->o.perceptual > 0)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
-                           "channel, which no such network looks at, found %g", j->o.perceptual);
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
+                          "channel, which no such network looks at, found %g", j->o.perceptual);
     if (!status && j->o.adversarial > 0 && !j->config.judge_layers)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
-                           "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
+                          "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
     if (!status)
         status = cli_picture_read(&j->p, j->config.image, j->config.colors, NULL);
     if (!status && !base->o.init)
@@ -122,7 +122,7 @@ static cli_training lesson_of(const job *j)
     t.loop.ema = 0;
     t.loop.steps = j->looks_steps;
     if (!t.loop.steps && o->minutes > 0)
-        t.loop.minutes = (qkv__now() - j->p.base.c->began) / 60 + LOOKS_SHARE * o->minutes;
+        t.loop.minutes = (qkv_now() - j->p.base.c->began) / 60 + LOOKS_SHARE * o->minutes;
     else if (!t.loop.steps)
         t.loop.steps = LOOKS_STEPS;
     t.schedule.lr = LOOKS_RATE;
@@ -141,7 +141,7 @@ static qkv_status learn_looks(job *j)
     const cli_training t = lesson_of(j);
     qkv_task task = {0};
     char *dir = cli_job_path(base, "train/looks");
-    qkv_status status = dir ? qkv__dir_create(c->ctx, dir) : QKV_E_MEMORY;
+    qkv_status status = dir ? qkv_dir_create(c->ctx, dir) : QKV_E_MEMORY;
     if (!status)
         status = qkv_model_create(&j->looks, c->ctx, &qkv_perceptual_type, &config);
     if (!status)
@@ -151,7 +151,7 @@ static qkv_status learn_looks(job *j)
     if (!status)
         status = cli_training_lesson(c, &t, &task, dir, "learning looks");
     qkv_task_destroy(&task);
-    qkv__free(c->ctx, dir);
+    qkv_free(c->ctx, dir);
     return status;
 }
 
@@ -160,9 +160,9 @@ static qkv_status load_looks(job *j)
     qkv_context *ctx = j->p.base.c->ctx;
     qkv_status status = qkv_hub_load(&j->looks, ctx, j->lpips);
     if (!status && qkv_model_type_of(j->looks) != &qkv_perceptual_type)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
-                           qkv_model_type_name(&qkv_perceptual_type), j->lpips,
-                           qkv_model_type_name(qkv_model_type_of(j->looks)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
+                          qkv_model_type_name(&qkv_perceptual_type), j->lpips,
+                          qkv_model_type_name(qkv_model_type_of(j->looks)));
     return status;
 }
 
@@ -195,7 +195,7 @@ static qkv_status begin(cli_job *base)
         return status;
     if (qkv_task_codes(&base->task, base->model, j->looks, j->p.train.images, j->p.valid.images,
                        &j->o, c->common.seed))
-        return qkv__fail_prefix(c->ctx, base->o.out);
+        return qkv_fail_prefix(c->ctx, base->o.out);
     cli_job_rate(base, config->channels, base->t.schedule.lr);
     cli_picture_tell(&j->p, "pictures of %zu x %zu as %zu x %zu of %zu codes", config->image,
                      config->image, side, side, config->codes);
@@ -255,7 +255,7 @@ static const char *const examples[] = {
     "qkv train vqgan --images emoji --model mini --split name --out runs/emoji",
     "qkv train vqgan --images photos --recipe taming --lpips runs/lpips --out f16", NULL};
 
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     CLI_PICTURE_SIZE,
     {"model", "micro", "micro; others: nano mini f8 f16"},
     {"optimizer", "adam", NULL},
@@ -276,7 +276,7 @@ static const qkv__preset presets[] = {
 
 /* configs/custom_vqgan.yaml of taming-transformers, and what its code does by itself. Steps are
  * counted alike: one a batch, the first is 0. */
-static const qkv__preset taming[] = {
+static const qkv_preset taming[] = {
     {"model", NULL, "f16 and --size 256 unless one is named"},
     {"batch", "5", NULL},
     {"lr", NULL, "4.5e-6 times the batch"},
@@ -304,7 +304,7 @@ static const qkv__preset taming[] = {
     {"second-forward", "true", NULL},
     {NULL, NULL, NULL},
 };
-static const qkv__preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
+static const qkv_preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
 
 const cli_command cli_train_vqgan = {
     .manual = {.name = "train vqgan", .summary = "learn codes for pictures",

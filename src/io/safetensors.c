@@ -21,8 +21,8 @@ static qkv_status sort_tensors(qkv_safetensors *s)
         qsort(s->tensors, s->count, sizeof *s->tensors, by_name);
     for (size_t i = 1; i < s->count; i++)
         if (by_name(&s->tensors[i - 1], &s->tensors[i]) == 0)
-            return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is in %s too",
-                             s->tensors[i].file, s->tensors[i].name, s->tensors[i - 1].file);
+            return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is in %s too",
+                            s->tensors[i].file, s->tensors[i].name, s->tensors[i - 1].file);
     return QKV_OK;
 }
 
@@ -56,7 +56,7 @@ static qkv_status check_map(qkv_safetensors *s, const qkv__json *map)
     json_t *value;
     json_object_foreach(map->value, name, value) {
         const qkv_safetensor *t = qkv_safetensors_find(s, name);
-        if (!t || strcmp(qkv__path_name(t->file), json_string_value(value)) != 0)
+        if (!t || strcmp(qkv_path_name(t->file), json_string_value(value)) != 0)
             return qkv__json_fail(map, name, "expected the tensor in %s, found none",
                                   json_string_value(value));
     }
@@ -77,14 +77,14 @@ static qkv_status open_shards(qkv_safetensors *s, const qkv__json *map, const ch
             return status;
         if (!plain_name(file))
             return qkv__json_fail(map, name, "expected a plain file name, found \"%.80s\"", file);
-        size_t folder = (size_t)(qkv__path_name(index) - index);
-        char *path = qkv__malloc(s->ctx, folder + strlen(file) + 1);
+        size_t folder = (size_t)(qkv_path_name(index) - index);
+        char *path = qkv_malloc(s->ctx, folder + strlen(file) + 1);
         if (!path)
             return QKV_E_MEMORY;
         memcpy(path, index, folder);
         strcpy(path + folder, file);
         status = add_shard(s, path, NULL);
-        qkv__free(s->ctx, path);
+        qkv_free(s->ctx, path);
         if (status)
             return status;
     }
@@ -114,15 +114,15 @@ static qkv_status open_file(qkv_safetensors *s, const char *path, qkv__map *map)
 
 static qkv_status open_folder(qkv_safetensors *s, const char *path)
 {
-    char *file = qkv__path_join(s->ctx, path, "model.safetensors");
-    char *index = qkv__path_join(s->ctx, path, "model.safetensors.index.json");
+    char *file = qkv_path_join(s->ctx, path, "model.safetensors");
+    char *index = qkv_path_join(s->ctx, path, "model.safetensors.index.json");
     qkv_status status = QKV_E_MEMORY;
     if (file && index) {
-        bool sharded = !qkv__file_exists(file) && qkv__file_exists(index);
+        bool sharded = !qkv_file_exists(file) && qkv_file_exists(index);
         status = sharded ? open_index(s, index) : open_file(s, file, NULL);
     }
-    qkv__free(s->ctx, file);
-    qkv__free(s->ctx, index);
+    qkv_free(s->ctx, file);
+    qkv_free(s->ctx, index);
     return status;
 }
 
@@ -133,14 +133,14 @@ static qkv_status open_any(qkv_safetensors **out, qkv_context *ctx, const char *
                            qkv__map *map)
 {
     *out = NULL;
-    qkv_safetensors *s = qkv__calloc(ctx, 1, sizeof *s);
+    qkv_safetensors *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     s->ctx = ctx;
     size_t length = strlen(path);
     bool is_index = length > 5 && strcmp(path + length - 5, ".json") == 0;
     qkv_status status = qkv__arena_create(&s->arena, ctx, "safetensors");
-    if (!status && !map && qkv__dir_exists(path))
+    if (!status && !map && qkv_dir_exists(path))
         status = open_folder(s, path);
     else if (!status)
         status = is_index && !map ? open_index(s, path) : open_file(s, path, map);
@@ -172,7 +172,7 @@ void qkv_safetensors_close(qkv_safetensors *s)
         qkv__map_close(&s->shards[i].map);
     if (s->arena)
         qkv__arena_destroy(s->arena);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s);
 }
 
 size_t qkv_safetensors_count(const qkv_safetensors *s)
@@ -205,7 +205,7 @@ static const qkv_safetensor *find_or_fail(const qkv_safetensors *s, const char *
 {
     const qkv_safetensor *t = qkv_safetensors_find(s, name);
     if (!t)
-        qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing",
+        qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing",
                   s->shard_count ? s->shards[0].path : "safetensors", name);
     return t;
 }
@@ -218,7 +218,7 @@ qkv_status qkv__safetensors_expect(const qkv_safetensors *s, const char *name, q
     if (!t)
         return QKV_E_FORMAT;
     if (t->store != store || t->ndim != ndim)
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s of %d dimensions, "
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s of %d dimensions, "
                          "found %s of %d", t->file, name, qkv_store_name(store), ndim, t->dtype,
                          t->ndim);
     return QKV_OK;
@@ -238,8 +238,8 @@ qkv_status qkv_safetensors_get(const qkv_safetensors *s, const char *name, int n
     if (!same) {
         qkv__file_shape_text(expected, sizeof expected, ndim, shape);
         qkv__file_shape_text(actual, sizeof actual, t->ndim, t->shape);
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected shape %s, found %s",
-                         t->file, name, expected, actual);
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected shape %s, found %s",
+                        t->file, name, expected, actual);
     }
     *out = t;
     return QKV_OK;
@@ -249,9 +249,9 @@ static qkv_status check_span(const qkv_safetensors *s, const qkv_safetensor *t, 
                              size_t count)
 {
     if (begin > t->count || count > t->count - begin)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT,
-                         "%s: tensor \"%s\": %zu numbers from %zu wanted, found %zu in all",
-                         t->file, t->name, count, begin, t->count);
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT,
+                        "%s: tensor \"%s\": %zu numbers from %zu wanted, found %zu in all",
+                        t->file, t->name, count, begin, t->count);
     return QKV_OK;
 }
 
@@ -263,8 +263,8 @@ qkv_status qkv_safetensors_read(const qkv_safetensors *s, const qkv_safetensor *
         return status;
     const char *p = (const char *)tensor->data + begin * qkv_store_bytes(tensor->store);
     if (!qkv__store_read(out, p, tensor->store, count))
-        return qkv__fail(s->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%s\": type %s cannot be read",
-                         tensor->file, tensor->name, tensor->dtype);
+        return qkv_fail(s->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%s\": type %s cannot be read",
+                        tensor->file, tensor->name, tensor->dtype);
     return QKV_OK;
 }
 
@@ -276,7 +276,7 @@ qkv_status qkv_safetensors_read_ints(const qkv_safetensors *s, const qkv_safeten
         return status;
     const char *p = (const char *)tensor->data + begin * qkv_store_bytes(tensor->store);
     if (!qkv__store_read_ints(out, p, tensor->store, count))
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected integers, found %s",
-                         tensor->file, tensor->name, tensor->dtype);
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected integers, found %s",
+                        tensor->file, tensor->name, tensor->dtype);
     return QKV_OK;
 }

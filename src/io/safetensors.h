@@ -52,7 +52,7 @@ typedef struct {
     qkv_context *ctx;
     qkv__writer *file; /* NULL: in memory */
     char *path;        /* NULL: in memory */
-    qkv__str kept;     /* the file's bytes when in memory */
+    qkv_str kept;      /* the file's bytes when in memory */
 } qkv__stream;
 
 /* path NULL: in memory. On failure the stream is to be abandoned like any other. */

@@ -47,19 +47,19 @@ static qkv_status check_entry(const save *s, const qkv_safetensors_entry *e, ite
                     e->store == QKV_STORE_F32 || e->store == QKV_STORE_F64;
     *out = (item){.entry = e};
     if (!e->name || strcmp(e->name, "__metadata__") == 0)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: a tensor cannot be named %s", s->path,
-                         e->name ? e->name : "NULL");
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: a tensor cannot be named %s", s->path,
+                        e->name ? e->name : "NULL");
     if (!e->store || e->store >= QKV_STORE_OTHER || e->ndim < 0 ||
         (!floating && !e->raw && !e->fill_raw))
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": cannot be written as %s",
-                         s->path, e->name, qkv_store_name(e->store));
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": cannot be written as %s",
+                        s->path, e->name, qkv_store_name(e->store));
     if (!qkv__file_shape_count(e->ndim, e->shape, &out->count) ||
         !qkv__mul_size(out->count, qkv_store_bytes(e->store), &out->bytes))
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" is too large", s->path,
-                         e->name);
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" is too large", s->path,
+                        e->name);
     if (out->count && !e->data && !e->raw && !e->fill && !e->fill_raw)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" has no data", s->path,
-                         e->name);
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" has no data", s->path,
+                        e->name);
     return QKV_OK;
 }
 
@@ -78,56 +78,56 @@ static size_t assign_shards(save *s, size_t limit)
     return shard + 1;
 }
 
-static void put_header(qkv__json_out *w, const save *s, const item *items, size_t count)
+static void put_header(qkv_json_writer *w, const save *s, const item *items, size_t count)
 {
     size_t at = 0;
-    qkv__json_begin_object(w, NULL);
-    qkv__json_begin_object(w, "__metadata__");
+    qkv_json_begin_object(w, NULL);
+    qkv_json_begin_object(w, "__metadata__");
     for (size_t i = 0; s->metadata[i]; i += 2)
-        qkv__json_put_string(w, s->metadata[i], s->metadata[i + 1]);
-    qkv__json_end_object(w);
+        qkv_json_put_string(w, s->metadata[i], s->metadata[i + 1]);
+    qkv_json_end_object(w);
     for (size_t i = 0; i < count; i++) {
         const qkv_safetensors_entry *e = items[i].entry;
-        qkv__json_begin_object(w, e->name);
-        qkv__json_put_string(w, "dtype", qkv_store_name(e->store));
-        qkv__json_begin_array(w, "shape");
+        qkv_json_begin_object(w, e->name);
+        qkv_json_put_string(w, "dtype", qkv_store_name(e->store));
+        qkv_json_begin_array(w, "shape");
         for (int d = 0; d < e->ndim; d++)
-            qkv__json_put_int(w, NULL, (int64_t)e->shape[d]);
-        qkv__json_end_array(w);
-        qkv__json_begin_array(w, "data_offsets");
-        qkv__json_put_int(w, NULL, (int64_t)at);
+            qkv_json_put_int(w, NULL, (int64_t)e->shape[d]);
+        qkv_json_end_array(w);
+        qkv_json_begin_array(w, "data_offsets");
+        qkv_json_put_int(w, NULL, (int64_t)at);
         at += items[i].bytes;
-        qkv__json_put_int(w, NULL, (int64_t)at);
-        qkv__json_end_array(w);
-        qkv__json_end_object(w);
+        qkv_json_put_int(w, NULL, (int64_t)at);
+        qkv_json_end_array(w);
+        qkv_json_end_object(w);
     }
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
 /* Its length and text, to be freed on success and failure alike; padded to a multiple of 8 bytes,
  * or to room, which is one (0: as long as it gets). */
-static qkv_status make_header(qkv__str *out, const save *s, const item *items, size_t count,
+static qkv_status make_header(qkv_str *out, const save *s, const item *items, size_t count,
                               size_t room)
 {
-    qkv__json_out w;
-    qkv__str_init(out, s->ctx);
-    qkv__json_out_init(&w, s->ctx, -1);
+    qkv_json_writer w;
+    qkv_str_init(out, s->ctx);
+    qkv_json_writer_init(&w, s->ctx, -1);
     put_header(&w, s, items, count);
-    bool fine = qkv__json_out_text(&w);
+    bool fine = qkv_json_writer_text(&w);
     uint64_t length = (w.text.len + 7) / 8 * 8, most = QKV__MAX_HEADER;
     if (room) {
         most = room - sizeof length;
         length = w.text.len <= most ? most : length;
     }
-    qkv__str_add(out, (const char *)&length, sizeof length);
-    qkv__str_add(out, w.text.data, w.text.len);
+    qkv_str_add(out, (const char *)&length, sizeof length);
+    qkv_str_add(out, w.text.data, w.text.len);
     for (size_t pad = (size_t)length - w.text.len; pad; pad--)
-        qkv__str_puts(out, " ");
-    qkv__json_out_free(&w);
+        qkv_str_puts(out, " ");
+    qkv_json_writer_free(&w);
     if (!fine || out->failed)
         return QKV_E_MEMORY;
     if (length > most)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: the header would have %zu bytes", s->path,
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: the header would have %zu bytes", s->path,
                          (size_t)length);
     return QKV_OK;
 }
@@ -157,14 +157,14 @@ static qkv_status write_item(const save *s, qkv__writer *out, const item *it)
 static qkv_status write_file(const save *s, const char *path, const item *items, size_t count)
 {
     qkv__writer *out;
-    qkv__str header;
+    qkv_str header;
     qkv_status status = qkv__writer_open(&out, s->ctx, path);
     if (status)
         return status;
     status = make_header(&header, s, items, count, 0);
     if (!status)
         status = qkv__writer_put(out, header.data, header.len);
-    qkv__str_free(&header);
+    qkv_str_free(&header);
     for (size_t i = 0; i < count && !status; i++)
         status = write_item(s, out, &items[i]);
     if (!status)
@@ -174,51 +174,51 @@ static qkv_status write_file(const save *s, const char *path, const item *items,
 }
 
 /* "DIR/model-00001-of-00003.safetensors" beside "DIR/model.safetensors". */
-static void shard_path(qkv__str *out, const char *path, size_t shard, size_t shards)
+static void shard_path(qkv_str *out, const char *path, size_t shard, size_t shards)
 {
-    const char *name = qkv__path_name(path), *dot = strrchr(name, '.');
+    const char *name = qkv_path_name(path), *dot = strrchr(name, '.');
     size_t stem = dot ? (size_t)(dot - path) : strlen(path);
-    qkv__str_clear(out);
-    qkv__str_add(out, path, stem);
-    qkv__str_printf(out, "-%05zu-of-%05zu%s", shard + 1, shards, dot ? dot : "");
+    qkv_str_clear(out);
+    qkv_str_add(out, path, stem);
+    qkv_str_printf(out, "-%05zu-of-%05zu%s", shard + 1, shards, dot ? dot : "");
 }
 
 static qkv_status write_index(save *s, const char *path, const char *index, size_t shards)
 {
-    qkv__json_out w;
-    qkv__str name;
+    qkv_json_writer w;
+    qkv_str name;
     int64_t total = 0;
-    qkv__str_init(&name, s->ctx);
-    qkv__json_out_init(&w, s->ctx, 2);
+    qkv_str_init(&name, s->ctx);
+    qkv_json_writer_init(&w, s->ctx, 2);
     for (size_t i = 0; i < s->count; i++)
         total += (int64_t)s->items[i].bytes;
     qsort(s->items, s->count, sizeof *s->items, by_name);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_begin_object(&w, "metadata");
-    qkv__json_put_int(&w, "total_size", total);
-    qkv__json_end_object(&w);
-    qkv__json_begin_object(&w, "weight_map");
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_begin_object(&w, "metadata");
+    qkv_json_put_int(&w, "total_size", total);
+    qkv_json_end_object(&w);
+    qkv_json_begin_object(&w, "weight_map");
     for (size_t i = 0; i < s->count && !name.failed; i++) {
         shard_path(&name, path, s->items[i].shard, shards);
         if (!name.failed)
-            qkv__json_put_string(&w, s->items[i].entry->name, qkv__path_name(name.data));
+            qkv_json_put_string(&w, s->items[i].entry->name, qkv_path_name(name.data));
     }
-    qkv__json_end_object(&w);
-    qkv__json_end_object(&w);
+    qkv_json_end_object(&w);
+    qkv_json_end_object(&w);
     bool failed = name.failed;
-    qkv__str_free(&name);
+    qkv_str_free(&name);
     if (!failed)
-        return qkv__json_out_save(&w, index);
-    qkv__json_out_free(&w);
+        return qkv_json_writer_save(&w, index);
+    qkv_json_writer_free(&w);
     return QKV_E_MEMORY;
 }
 
 static qkv_status write_shards(save *s, const char *path, const char *index, size_t shards)
 {
-    qkv__str name;
+    qkv_str name;
     qkv_status status = QKV_OK;
     size_t first = 0;
-    qkv__str_init(&name, s->ctx);
+    qkv_str_init(&name, s->ctx);
     for (size_t i = 0; i < shards && !status; i++) {
         size_t end = first;
         while (end < s->count && s->items[end].shard == i)
@@ -228,7 +228,7 @@ static qkv_status write_shards(save *s, const char *path, const char *index, siz
                              : write_file(s, name.data, s->items + first, end - first);
         first = end;
     }
-    qkv__str_free(&name);
+    qkv_str_free(&name);
     if (!status)
         status = write_index(s, path, index, shards);
     return status ? status : qkv__file_remove(s->ctx, path);
@@ -236,9 +236,9 @@ static qkv_status write_shards(save *s, const char *path, const char *index, siz
 
 static qkv_status write_all(save *s, const char *path, size_t shard_bytes)
 {
-    qkv__str index;
-    qkv__str_init(&index, s->ctx);
-    qkv__str_printf(&index, "%s.index.json", path);
+    qkv_str index;
+    qkv_str_init(&index, s->ctx);
+    qkv_str_printf(&index, "%s.index.json", path);
     size_t shards = assign_shards(s, shard_bytes);
     if (s->count)
         qsort(s->items, s->count, sizeof *s->items, by_place);
@@ -252,7 +252,7 @@ static qkv_status write_all(save *s, const char *path, size_t shard_bytes)
         if (!status)
             status = qkv__file_remove(s->ctx, index.data);
     }
-    qkv__str_free(&index);
+    qkv_str_free(&index);
     return status;
 }
 
@@ -267,8 +267,8 @@ static qkv_status check_entries(save *s, const qkv_safetensors_entry *entries)
         qsort(s->items, s->count, sizeof *s->items, by_name);
     for (size_t i = 1; i < s->count; i++)
         if (by_name(&s->items[i - 1], &s->items[i]) == 0)
-            return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: two tensors are named \"%s\"", s->path,
-                             s->items[i].entry->name);
+            return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: two tensors are named \"%s\"", s->path,
+                            s->items[i].entry->name);
     for (size_t i = 0; i < s->count; i++) /* the caller's order again, for shards */
         (void)check_entry(s, &entries[i], &s->items[i]);
     return QKV_OK;
@@ -282,17 +282,17 @@ qkv_status qkv_safetensors_save(qkv_context *ctx, const char *path,
     save s = {.ctx = ctx, .path = path, .count = count, .metadata = torch};
     if (options && options->metadata)
         s.metadata = options->metadata;
-    s.items = qkv__calloc(ctx, count + 1, sizeof *s.items);
-    s.reals = qkv__malloc(ctx, CHUNK * sizeof *s.reals);
-    s.stored = qkv__malloc(ctx, CHUNK * 8);
+    s.items = qkv_calloc(ctx, count + 1, sizeof *s.items);
+    s.reals = qkv_malloc(ctx, CHUNK * sizeof *s.reals);
+    s.stored = qkv_malloc(ctx, CHUNK * 8);
     qkv_status status = s.items && s.reals && s.stored ? QKV_OK : QKV_E_MEMORY;
     if (!status)
         status = check_entries(&s, entries);
     if (!status)
         status = write_all(&s, path, options ? options->shard_bytes : 0);
-    qkv__free(ctx, s.items);
-    qkv__free(ctx, s.reals);
-    qkv__free(ctx, s.stored);
+    qkv_free(ctx, s.items);
+    qkv_free(ctx, s.reals);
+    qkv_free(ctx, s.stored);
     return status;
 }
 
@@ -305,9 +305,9 @@ qkv_status qkv__stream_begin(qkv__stream *s, qkv_context *ctx, const char *path)
     static const char room[ROOM] = {0};
     qkv_status status = QKV_OK;
     *s = (qkv__stream){.ctx = ctx};
-    qkv__str_init(&s->kept, ctx);
+    qkv_str_init(&s->kept, ctx);
     if (path) {
-        s->path = qkv__strdup(ctx, path);
+        s->path = qkv_strdup(ctx, path);
         status = s->path ? qkv__writer_open(&s->file, ctx, path) : QKV_E_MEMORY;
     }
     return status ? status : qkv__stream_put(s, room, sizeof room);
@@ -317,20 +317,20 @@ qkv_status qkv__stream_put(qkv__stream *s, const void *data, size_t size)
 {
     if (s->file)
         return qkv__writer_put(s->file, data, size);
-    qkv__str_add(&s->kept, data, size);
+    qkv_str_add(&s->kept, data, size);
     return s->kept.failed ? QKV_E_MEMORY : QKV_OK;
 }
 
 /* The header in its room, which qkv__stream_begin left. */
 static qkv_status put_room(qkv__stream *s, const save *all)
 {
-    qkv__str header;
+    qkv_str header;
     qkv_status status = make_header(&header, all, all->items, all->count, ROOM);
     if (!status && s->file)
         status = qkv__writer_put_at(s->file, 0, header.data, header.len);
     else if (!status)
         memcpy(s->kept.data, header.data, header.len);
-    qkv__str_free(&header);
+    qkv_str_free(&header);
     return status;
 }
 
@@ -358,13 +358,13 @@ qkv_status qkv__stream_finish(qkv__stream *s, const qkv_safetensors_entry *entri
     if (status || !out)
         return status;
     qkv__map map = {.ctx = s->ctx, .data = (uint8_t *)s->kept.data, .size = s->kept.len};
-    qkv__str_init(&s->kept, s->ctx);
+    qkv_str_init(&s->kept, s->ctx);
     return qkv__safetensors_take(out, &map, all.path);
 }
 
 void qkv__stream_abandon(qkv__stream *s)
 {
     qkv__writer_abandon(s->file);
-    qkv__str_free(&s->kept);
-    qkv__free(s->ctx, s->path);
+    qkv_str_free(&s->kept);
+    qkv_free(s->ctx, s->path);
 }
