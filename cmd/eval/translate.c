@@ -57,7 +57,7 @@ static qkv_status open_data(judge *j)
                                        j->pairs.lines, NULL, &j->records);
         return status;
     }
-    status = eval_held_out(e, "valid.records", &path);
+    status = eval_held_out(e, "valid-records.safetensors", &path);
     if (!status)
         status = cli_records_open(&j->records, e->c->ctx, path, CLI_SIDES, e->tokenizer);
     if (!status)

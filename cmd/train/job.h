@@ -35,8 +35,8 @@ typedef struct {
     qkv_train_settings kept[4]; /* the type's `lesson`, with what is bound to it */
 } cli_job;
 
-#define CLI_JOB_TRAIN "train/train.records"
-#define CLI_JOB_VALID "train/valid.records"
+#define CLI_JOB_TRAIN "train/train-records.safetensors"
+#define CLI_JOB_VALID "train/valid-records.safetensors"
 
 /* What a command brings. In this order, for a new run: read, write, begin; for one that goes on:
  * open, begin; in the end close. Those that are NULL have nothing to do. */

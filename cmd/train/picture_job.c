@@ -15,8 +15,10 @@ static const double FLAT = 1e-3; /* a channel that varies less than this is not 
 typedef struct {
     const char *images, *classes;
 } file_names;
-static const file_names TRAIN = {"train/train.pixels", "train/train-masks.pixels"};
-static const file_names VALID = {"train/valid.pixels", "train/valid-masks.pixels"};
+static const file_names TRAIN = {"train/train-images.safetensors",
+                                 "train/train-masks.safetensors"};
+static const file_names VALID = {"train/valid-images.safetensors",
+                                 "train/valid-masks.safetensors"};
 
 const char *const cli_picture_splits[] = {"auto", "last", "class", "name", NULL};
 #define FIELD(member) .offset = offsetof(cli_picture_options, member)

@@ -54,9 +54,10 @@ bool cli_training_exists(cli *c, const char *dir)
 
 /* All that a run writes before its first checkpoint. */
 static const char *const first_files[] = {
-    "train/metrics.jsonl", "train/train.tokens", "train/valid.tokens", "train/train.records",
-    "train/valid.records", "train/train.npy", "train/valid.npy", "train/train.pixels",
-    "train/valid.pixels", "train/train-masks.pixels", "train/valid-masks.pixels", "train/looks",
+    "train/metrics.jsonl", CLI_TRAIN_TOKENS, CLI_VALID_TOKENS, "train/train-records.safetensors",
+    "train/valid-records.safetensors", "train/train-images.safetensors",
+    "train/valid-images.safetensors", "train/train-masks.safetensors",
+    "train/valid-masks.safetensors", "train/train.npy", "train/valid.npy", "train/looks",
     "preprocessor_config.json", "tokenizer.json", "vocab.txt", "source.spm",
     "target.spm", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
     "merges.txt", "config.json", "generation_config.json", "model.safetensors",
@@ -110,14 +111,37 @@ static qkv_status only_first_files(cli *c, const char *dir, const char *folder, 
     return status;
 }
 
+qkv_status cli_training_readable(cli *c, const char *dir, const char *advice)
+{
+    static const char *const old[] = {"train/train.tokens", "train/train.records",
+                                      "train/train.pixels"};
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < sizeof old / sizeof *old && !status; i++) {
+        char *path = qkv_path_join(c->ctx, dir, old[i]);
+        if (!path)
+            return QKV_E_MEMORY;
+        if (qkv_file_exists(path))
+            status = qkv_fail(c->ctx, QKV_E_UNSUPPORTED, "%s: written by an earlier version of qkv, "
+                              "in a format that this one does not read: %s", path, advice);
+        qkv_free(c->ctx, path);
+    }
+    return status;
+}
+
 /* A directory that is not empty must hold a run: a checkpoint, or the beginning of one. */
 static int check_dir(cli *c, const char *dir, bool resume)
 {
     bool only = true;
     size_t all = 0, begun = 0;
-    if (!qkv_dir_exists(dir) || (resume && cli_training_exists(c, dir)))
+    if (!qkv_dir_exists(dir))
         return 0;
-    qkv_status status = only_first_files(c, dir, "", &only, &all);
+    qkv_status status = resume ? cli_training_readable(c, dir, "start a new run; --init with this "
+                                                       "one's directory keeps the weights")
+                               : QKV_OK;
+    if (!status && resume && cli_training_exists(c, dir))
+        return 0;
+    if (!status)
+        status = only_first_files(c, dir, "", &only, &all);
     for (size_t i = 0; i < FOLDERS && !status; i++)
         status = only_first_files(c, dir, folders[i], &only, &begun);
     if (status)

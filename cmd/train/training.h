@@ -21,6 +21,13 @@ double cli_training_rate(size_t width);
 void cli_training_defaults(cli_training *t); /* presets and all; where there is no command line */
 void cli_training_bind(cli *c, cli_training *t);
 
+/* Files of a language model's run. */
+#define CLI_TRAIN_TOKENS "train/train-tokens.safetensors"
+#define CLI_VALID_TOKENS "train/valid-tokens.safetensors"
+
+/* Fails when dir holds the data of a run in a format of old; the sentence ends with the advice. */
+qkv_status cli_training_readable(cli *c, const char *dir, const char *advice);
+
 /* Is there a checkpoint in dir? */
 bool cli_training_exists(cli *c, const char *dir);
 
