@@ -59,7 +59,7 @@ static qkv_status open_data(judge *j)
             status = qkv__pairs_records(&j->records, &j->pairs, &coding, 0, j->pairs.lines, NULL);
         return status;
     }
-    status = eval_held_out(e, "valid.records", &path);
+    status = eval_held_out(e, "valid-records.safetensors", &path);
     if (!status)
         status = qkv__records_open_of(&j->records, e->c->ctx, path, QKV__SIDES, e->tokenizer);
     if (!status)
