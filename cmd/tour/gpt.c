@@ -66,8 +66,9 @@ static qkv_status make_tokens(chapter *h)
     if (!status)
         status = qkv_tokenizer_save(h->tokenizer, h->t->dir);
     if (!status)
-        status = pack(h, &h->text.train, CLI_TRAIN_TOKENS, &h->train);
-    return status ? status : pack(h, &h->text.valid, CLI_VALID_TOKENS, &h->valid);
+        status = pack(h, &h->text.train, "train/train-tokens.safetensors", &h->train);
+    return status ? status
+                  : pack(h, &h->text.valid, "train/valid-tokens.safetensors", &h->valid);
 }
 
 static qkv_status make_model(chapter *h)
@@ -117,10 +118,9 @@ static void introduce(const chapter *h)
 static qkv_status learn(chapter *h)
 {
     const qkv_gpt_config *c = qkv_model_config(h->model);
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.eval_units = 8192;
-    s.schedule.lr = cli_training_rate(c->width);
+    s.schedule.lr = qkv_training_rate(c->width);
     return tour_train(&h->training, h->t, &h->task, &s, h->t->dir, h->seconds);
 }
 

@@ -32,7 +32,8 @@ qkv_status qkv__safetensors_take(qkv_safetensors **out, qkv__map *map, const cha
 qkv_status qkv__safetensors_expect(const qkv_safetensors *s, const char *name, qkv_store store,
                                    int ndim, const qkv_safetensor **out);
 
-/* Maps the shard's file unless it is mapped, checks it, and appends its tensors and metadata to s. */
+/* Maps the shard's file unless it is mapped, checks it, and appends its tensors and metadata to
+ * s. */
 qkv_status qkv__shard_read(qkv_safetensors *s, qkv__shard *from);
 
 /* A copy in s->arena; NULL when memory is out. */
