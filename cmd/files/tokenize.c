@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "io/file.h"
 #include "qkv/tokenizer.h"
 
@@ -48,7 +48,7 @@ static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv__json_out *w, const ch
     qkv_status status = QKV_OK;
     qkv__json_begin_array(w, "ids");
     const char *at = text;
-    for (cli_line line; !status && cli_next_line(&at, text + size, &line);)
+    for (qkv__line line; !status && qkv__next_line(&at, text + size, &line);)
         status = put(c, t, w, NULL, line.data, line.len);
     qkv__json_end_array(w);
     return status;
@@ -99,7 +99,7 @@ static const char *const examples[] = {"qkv tokenize runs/book --file book.txt -
                                        "qkv tokenize runs/book 'To be, or not to be'",
                                        "head book.txt | qkv tokenize runs/book --lines", NULL};
 
-static const qkv__preset presets[] = {{"file", NULL, "standard input"},
+static const qkv_preset presets[] = {{"file", NULL, "standard input"},
                                       {NULL, NULL, NULL}};
 
 const cli_command cli_tokenize = {

@@ -33,14 +33,14 @@ static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *
 
 static qkv_status make(cli *c, const settings *s, cli_vocabulary *v, qkv_tokenizer **t)
 {
-    cli_texts x;
+    qkv__texts x;
     if (!qkv_options_given(c->options, "tokenizer"))
         v->kind = (int)needs[s->model].kind;
-    qkv_status status = cli_texts_open(&x, c->ctx, &s->data);
+    qkv_status status = qkv__texts_open(&x, c->ctx, &s->data);
     if (status)
         return status;
     status = cli_vocabulary_train(c, v, needs[s->model].roles, x.parts, x.count, NULL, 0, t);
-    cli_texts_close(&x);
+    qkv__texts_close(&x);
     return status ? status : qkv_tokenizer_save(*t, s->out);
 }
 
@@ -87,7 +87,7 @@ static const char *const examples[] = {
     "qkv train tokenizer --data book.txt --vocab 8192 --out runs/words",
     "qkv train tokenizer --data en.txt de.txt --for translate --out runs/words",
     "qkv train lm --data book.txt --tokenizer-from runs/words --out runs/book", NULL};
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"tokenizer", NULL, "bpe; for mlm wordpiece, for translate sentencepiece-bpe"},
     {NULL, NULL, NULL},
 };

@@ -151,11 +151,11 @@ static qkv_status show_blanks(const chapter *h)
     page_space(h->t->page);
     for (size_t i = 0; i < BLANKS && !status; i++) {
         const char *at = text->data + i * text->len / BLANKS, *end = text->data + text->len;
-        cli_line line;
+        qkv__line line;
         size_t word = 0, n = 0;
         if (i)
-            cli_next_line(&at, end, &line); /* the rest of one */
-        while (!n && cli_next_line(&at, end, &line))
+            qkv__next_line(&at, end, &line); /* the rest of one */
+        while (!n && qkv__next_line(&at, end, &line))
             if (line.len > COLUMNS / 2 && line.len < COLUMNS)
                 n = pick_word(h, line.data, line.len, line.len / 3, &word);
         if (n)
@@ -249,10 +249,10 @@ static bool labelled_line(const chapter *h, size_t i, size_t n, qkv_labelled_tex
     const qkv__str *all = &h->lines[JUDGE].labelled;
     const char *at = all->data + i * all->len / n, *end = all->data + all->len;
     const char *tab;
-    cli_line line;
+    qkv__line line;
     if (i)
-        cli_next_line(&at, end, &line); /* the rest of one */
-    if (!cli_next_line(&at, end, &line) || !(tab = memchr(line.data, '\t', line.len)))
+        qkv__next_line(&at, end, &line); /* the rest of one */
+    if (!qkv__next_line(&at, end, &line) || !(tab = memchr(line.data, '\t', line.len)))
         return false;
     *out = (qkv_labelled_text){.label = line.data, .label_len = (size_t)(tab - line.data)};
     out->pair = (qkv_text_pair){tab + 1, line.len - out->label_len - 1, NULL, 0};

@@ -9,24 +9,24 @@ static qkv_status hold_out(cli_split *x, cli *c, const char *last)
 {
     size_t total = 0, lines;
     for (size_t i = 0; i < x->train_count; i++)
-        total += cli_count_lines(&x->data.parts[i]);
+        total += qkv__count_lines(&x->data.parts[i]);
     x->held = qkv__calloc(c->ctx, x->train_count, sizeof *x->held);
     if (!x->held)
         return QKV_E_MEMORY;
-    qkv_status status = cli_held_out(c, last, total, "lines", &lines);
+    qkv_status status = qkv__held_out(c->ctx, last, total, "lines", &lines);
     if (!status)
-        x->held_count = cli_cut_lines(x->data.parts, &x->train_count, lines, x->held);
+        x->held_count = qkv__cut_lines(x->data.parts, &x->train_count, lines, x->held);
     return status;
 }
 
 qkv_status cli_split_open(cli_split *x, cli *c, const qkv_strings *data, const char *valid,
                           const char *last)
 {
-    qkv_status status = cli_texts_open(&x->data, c->ctx, data);
+    qkv_status status = qkv__texts_open(&x->data, c->ctx, data);
     x->train_count = x->data.count;
     if (status || !valid)
         return status ? status : hold_out(x, c, last);
-    status = cli_texts_open_one(&x->valid_file, c->ctx, valid);
+    status = qkv__texts_open_one(&x->valid_file, c->ctx, valid);
     x->held = qkv__calloc(c->ctx, 1, sizeof *x->held);
     if (!status && !x->held)
         status = QKV_E_MEMORY;
@@ -39,8 +39,8 @@ void cli_split_close(cli_split *x)
 {
     if (x->data.ctx)
         qkv__free(x->data.ctx, x->held);
-    cli_texts_close(&x->data);
-    cli_texts_close(&x->valid_file);
+    qkv__texts_close(&x->data);
+    qkv__texts_close(&x->valid_file);
     x->held = NULL;
     x->held_count = x->train_count = 0;
 }

@@ -3,7 +3,7 @@
 #define QKV_CMD_TRAIN_BERT_H
 
 #include "train/job.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "qkv/bert.h"
 
 /* Special tokens that its vocabulary must have. */
@@ -14,7 +14,7 @@ enum {
 
 /* The texts of a run: what is learnt from, and what is held out. Zeroed: none. */
 typedef struct {
-    cli_texts data, valid_file;
+    qkv__texts data, valid_file;
     size_t train_count;  /* of data.parts */
     qkv_text_part *held; /* (held_count) */
     size_t held_count;

@@ -5,7 +5,7 @@
 #include "core/commands.h"
 #include "train/job.h"
 #include "use/series.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "io/file.h"
 #include "model/forecast.h"
 
@@ -168,7 +168,7 @@ static qkv_status hold_out(job *j)
 {
     cli *c = j->base.c;
     size_t tail, C = j->train.columns;
-    qkv_status status = cli_held_out(c, j->s.valid_last, j->train.rows, "rows", &tail);
+    qkv_status status = qkv__held_out(c->ctx, j->s.valid_last, j->train.rows, "rows", &tail);
     if (status || !tail)
         return status;
     if (tail < j->config.horizon)
@@ -330,7 +330,7 @@ static int run(cli *c, int argc, char **argv)
 static const qkv_option_table *const tables[] = {
     &table, &qkv__forecast_config, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
     &qkv_schedule_table, NULL};
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"batch", "64", NULL},
     {"ema", "0.995", NULL},
     {"weight-decay", "0.1", NULL},

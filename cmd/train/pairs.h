@@ -2,7 +2,8 @@
 #ifndef QKV_CMD_TRAIN_PAIRS_H
 #define QKV_CMD_TRAIN_PAIRS_H
 
-#include "train/texts.h"
+#include "core/cli.h"
+#include "text/texts.h"
 #include "qkv/model.h"
 #include "qkv/records.h"
 
@@ -10,7 +11,7 @@ enum { CLI_SOURCE, CLI_TARGET, CLI_SIDES };
 
 /* Zeroed: none. */
 typedef struct {
-    cli_texts text[CLI_SIDES];
+    qkv__texts text[CLI_SIDES];
     size_t lines; /* of each */
 } cli_pairs;
 

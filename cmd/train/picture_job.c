@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "use/masks.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "io/file.h"
 #include "qkv/mae.h"
 
@@ -131,7 +131,7 @@ qkv_status cli_picture_split(cli_picture_job *p)
                          "idx file's labels beside it) expected to learn from, found fewer",
                          s->images);
     qkv_status status =
-        s->valid ? QKV_OK : cli_held_out(c, s->valid_last, count, "pictures", &held);
+        s->valid ? QKV_OK : qkv__held_out(c->ctx, s->valid_last, count, "pictures", &held);
     if (status)
         return status;
     if (held)

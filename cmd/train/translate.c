@@ -3,7 +3,7 @@
 #include "core/commands.h"
 #include "train/job.h"
 #include "train/pairs.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "train/vocabulary.h"
 #include "model/marian.h"
 
@@ -75,7 +75,7 @@ static qkv_status open_data(job *j)
     if (!status && s->valid_source)
         status = cli_pairs_open(&j->valid_data, c, s->valid_source, s->valid_target);
     else if (!status)
-        status = cli_held_out(c, s->valid_last, j->data.lines, "pairs", &held);
+        status = qkv__held_out(c->ctx, s->valid_last, j->data.lines, "pairs", &held);
     j->train_lines = j->data.lines - held;
     return status;
 }
@@ -248,7 +248,7 @@ static int run(cli *c, int argc, char **argv)
 static const qkv_option_table *const tables[] = {
     &table, &cli_vocabulary_table, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
     &qkv_schedule_table, &qkv__marian_config, NULL};
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"tokenizer", "sentencepiece-bpe", NULL},
     {"vocab", "10000", NULL},
     {"batch", "1", NULL},

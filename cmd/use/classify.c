@@ -4,7 +4,7 @@
 
 #include "use/classify.h"
 #include "core/commands.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "qkv/bert.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
@@ -93,17 +93,17 @@ static int add(job *j, const char *text, size_t len)
 
 static int classify_file(job *j, const char *file)
 {
-    cli_texts x = {0};
-    cli_line line;
-    if (cli_texts_open_one(&x, j->c->ctx, file))
+    qkv__texts x = {0};
+    qkv__line line;
+    if (qkv__texts_open_one(&x, j->c->ctx, file))
         return cli_error(j->c);
     const char *at = x.parts[0].data, *end = at + x.parts[0].len;
     int code = CLI_DONE;
-    while (code == CLI_DONE && !cli_stopped() && cli_next_line(&at, end, &line))
+    while (code == CLI_DONE && !cli_stopped() && qkv__next_line(&at, end, &line))
         code = add(j, line.data, line.len);
     if (code == CLI_DONE)
         code = flush_texts(j);
-    cli_texts_close(&x);
+    qkv__texts_close(&x);
     return code;
 }
 
@@ -176,7 +176,7 @@ static const char *const examples[] = {
     "qkv classify runs/reviews --file texts.txt --json > answers.jsonl",
     "qkv classify runs/photos cat.jpg dog.png", NULL};
 
-static const qkv__preset presets[] = {{"file", NULL, "standard input without texts"},
+static const qkv_preset presets[] = {{"file", NULL, "standard input without texts"},
                                       {NULL, NULL, NULL}};
 
 const cli_command cli_classify = {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "train/texts.c"
+#include "text/texts.c"
 #include "tour/lines.c"
 #include "fixture.h"
 

@@ -1,5 +1,5 @@
 /* texts.c - text files in memory, held-out shares, lines. */
-#include "train/texts.h"
+#include "text/texts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@ static qkv_text_part part_of(const qkv__map *m, const char *name)
     return (qkv_text_part){.data = text + mark, .len = m->size - mark, .name = name};
 }
 
-qkv_status cli_texts_open(cli_texts *x, qkv_context *ctx, const qkv_strings *paths)
+qkv_status qkv__texts_open(qkv__texts *x, qkv_context *ctx, const qkv_strings *paths)
 {
-    *x = (cli_texts){.ctx = ctx};
+    *x = (qkv__texts){.ctx = ctx};
     x->maps = qkv__calloc(ctx, paths->count, sizeof *x->maps);
     x->parts = qkv__calloc(ctx, paths->count, sizeof *x->parts);
     qkv_status status = x->maps && x->parts ? QKV_OK : QKV_E_MEMORY;
@@ -31,43 +31,44 @@ qkv_status cli_texts_open(cli_texts *x, qkv_context *ctx, const qkv_strings *pat
         x->count += !status;
     }
     if (status)
-        cli_texts_close(x);
+        qkv__texts_close(x);
     return status;
 }
 
-qkv_status cli_texts_open_one(cli_texts *x, qkv_context *ctx, const char *path)
+qkv_status qkv__texts_open_one(qkv__texts *x, qkv_context *ctx, const char *path)
 {
     const qkv_strings one = {.items = &path, .count = 1};
-    return cli_texts_open(x, ctx, &one);
+    return qkv__texts_open(x, ctx, &one);
 }
 
-void cli_texts_close(cli_texts *x)
+void qkv__texts_close(qkv__texts *x)
 {
     for (size_t i = 0; i < x->count; i++)
         qkv__map_close(&x->maps[i]);
     qkv__free(x->ctx, x->maps);
     qkv__free(x->ctx, x->parts);
-    *x = (cli_texts){0};
+    *x = (qkv__texts){0};
 }
 
-qkv_status cli_held_out(cli *c, const char *text, size_t total, const char *unit, size_t *count)
+qkv_status qkv__held_out(qkv_context *ctx, const char *text, size_t total, const char *unit,
+                         size_t *count)
 {
     char *end;
     double n = strtod(text, &end);
     bool percent = strcmp(end, "%") == 0;
     if (end == text || (*end && !percent) || !(n >= 0) || (percent && n >= 100))
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT,
+        return qkv__fail(ctx, QKV_E_ARGUMENT,
                          "--valid-last: %s or a share below 100%% expected, %s found", unit, text);
     if (percent)
         n = (double)total - floor((double)total * (1 - n / 100));
     if (n >= (double)total)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT,
+        return qkv__fail(ctx, QKV_E_ARGUMENT,
                          "--valid-last: %.0f %s to hold out, there are only %zu", n, unit, total);
     *count = (size_t)n;
     return QKV_OK;
 }
 
-bool cli_next_line(const char **at, const char *end, cli_line *line)
+bool qkv__next_line(const char **at, const char *end, qkv__line *line)
 {
     if (*at >= end)
         return false;
@@ -77,34 +78,34 @@ bool cli_next_line(const char **at, const char *end, cli_line *line)
         stop = end;
     if (stop > *at && stop[-1] == '\r')
         stop--;
-    *line = (cli_line){*at, (size_t)(stop - *at)};
+    *line = (qkv__line){*at, (size_t)(stop - *at)};
     *at = next;
     return true;
 }
 
-size_t cli_count_lines(const qkv_text_part *part)
+size_t qkv__count_lines(const qkv_text_part *part)
 {
     const char *at = part->data;
-    cli_line line;
+    qkv__line line;
     size_t n = 0;
-    while (cli_next_line(&at, part->data + part->len, &line))
+    while (qkv__next_line(&at, part->data + part->len, &line))
         n++;
     return n;
 }
 
-size_t cli_cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text_part *held)
+size_t qkv__cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text_part *held)
 {
     size_t i = *count, n = 0, all = i, here = 0;
-    while (i > 0 && (here = cli_count_lines(&parts[i - 1])) <= lines) {
+    while (i > 0 && (here = qkv__count_lines(&parts[i - 1])) <= lines) {
         lines -= here;
         i--;
     }
     if (i > 0 && lines > 0) {
         qkv_text_part *cut = &parts[i - 1];
         const char *at = cut->data, *end = cut->data + cut->len;
-        cli_line line;
+        qkv__line line;
         for (size_t k = lines; k < here; k++)
-            (void)cli_next_line(&at, end, &line);
+            (void)qkv__next_line(&at, end, &line);
         held[n++] = (qkv_text_part){at, (size_t)(end - at), cut->name, cut->before + here - lines};
         cut->len = (size_t)(at - cut->data);
     }
