@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "image/augment.h"
-#include "qkv/tokens.h"
 
 /* ---- options -------------------------------------------------------------------------------- */
 

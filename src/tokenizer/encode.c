@@ -1,9 +1,10 @@
-/* tokenizer.c - the whole: text to ids through all parts, and what is known about tokens.
- * Not here: files (tokenizer_files.c), ids to text (tokenizer_decode.c). */
-#include "tokenizer/tokenizer.h"
+/* encode.c - text to ids through all parts.
+ * Not here: files (files.c), ids to text (decode.c). */
+#include "tokenizer/encode.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "base/utf8.h"
 
 /* ---- encoding ------------------------------------------------------------------------ */
 
@@ -122,13 +123,27 @@ static qkv_status put_type(encoding *e, qkv_ids *types, int32_t type)
     return ok ? QKV_OK : QKV_E_MEMORY;
 }
 
+/* Bytes of a code like >>de<< that begins the text, and its id; 0: there is none. */
+static size_t language_code(const qkv_tokenizer *t, const char *text, size_t len, int32_t *id)
+{
+    if (!t->marian || len < 4 || memcmp(text, ">>", 2) != 0)
+        return 0;
+    for (size_t i = 2; i + 1 < len; i++)
+        if (text[i] == '<' && text[i + 1] == '<') {
+            int32_t code = qkv__vocab_find(&t->vocab, text, i + 2);
+            *id = code < 0 ? t->special[QKV_TOKEN_UNK] : code;
+            return i + 2;
+        }
+    return 0;
+}
+
 /* One of the texts, or one token. */
 static qkv_status encode_item(encoding *e, int32_t id, const char *text, size_t len)
 {
     if (id >= 0)
         return qkv__ids_push(e->t->ctx, e->out, id) ? QKV_OK : QKV_E_MEMORY;
     int32_t code;
-    size_t taken = qkv__language_code(e->t, text, len, &code);
+    size_t taken = language_code(e->t, text, len, &code);
     if (taken && !qkv__ids_push(e->t->ctx, e->out, code))
         return QKV_E_MEMORY;
     text += taken;
@@ -173,60 +188,6 @@ static bool word_ends(const char *text, size_t place)
 
 /* ---- public -------------------------------------------------------------------------- */
 
-qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx)
-{
-    qkv_tokenizer *t = qkv__calloc(ctx, 1, sizeof *t);
-    if (!t)
-        return NULL;
-    t->ctx = ctx;
-    qkv__vocab_init(&t->vocab, ctx);
-    qkv__added_init(&t->added, ctx);
-    for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
-        t->special[i] = -1;
-    return t;
-}
-
-qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len)
-{
-    char place[48] = "";
-    int32_t cp;
-    size_t n = qkv__utf8_next(at, len, &cp);
-    if (t->text && at >= t->text && at < t->text + t->text_len)
-        (void)snprintf(place, sizeof place, " at byte %zu", (size_t)(at - t->text));
-    if (cp < 0)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "byte 0x%02x%s of the text is not UTF-8",
-                         (unsigned)(unsigned char)*at, place);
-    if (n < len)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "\"%.*s\"%s of the text is not in the vocabulary",
-                         len < 60 ? (int)len : 60, at, place);
-    return qkv__fail(t->ctx, QKV_E_FORMAT,
-                     "the character \"%.*s\" (U+%04X)%s of the text is none of the %zu that the "
-                     "tokenizer knows",
-                     (int)n, at, (unsigned)cp, place, t->vocab.used);
-}
-
-void qkv_tokenizer_destroy(qkv_tokenizer *t)
-{
-    if (!t)
-        return;
-    if (t->model)
-        t->kind->destroy(t);
-    qkv__pieces_free(&t->pieces, t->ctx);
-    qkv__json_free(&t->spec);
-    qkv__json_free(&t->config);
-    qkv__vocab_free(&t->vocab);
-    qkv__added_free(&t->added);
-    qkv__splitter_free(&t->splitter, t->ctx);
-    qkv__normalizer_free(&t->normalizer, t->ctx);
-    qkv__decoder_free(&t->decoder, t->ctx);
-    qkv__template_free(&t->single, t->ctx);
-    qkv__template_free(&t->pair, t->ctx);
-    qkv__spm_destroy(t->spm);
-    qkv__free(t->ctx, t->piece_ids);
-    qkv_tokenizer_destroy(t->target);
-    qkv__free(t->ctx, t);
-}
-
 qkv_status qkv__tokenizer_pieces(qkv_tokenizer *t, const char *text, size_t len,
                                  const qkv__sink *sink)
 {
@@ -251,7 +212,7 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
     size_t before = out->count, types_before = types ? types->count : 0;
     if ((flags & QKV_ENCODE_TARGET) && t->target)
         t = t->target;
-    const qkv__template *x = b ? &t->pair : &t->single;
+    const qkv__template *x = b ? &t->templates.pair : &t->templates.single;
     encoding e = {t, flags, out};
     qkv_status status = QKV_OK;
     if (types && types_before != before)
@@ -275,13 +236,12 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
 
 qkv_status qkv_tokenizer_sample(qkv_tokenizer *t, double amount, uint64_t seed)
 {
-    bool bpe = t->kind == &qkv__model_bpe || t->kind == &qkv__model_spm_bpe;
-    if (!bpe && t->kind != &qkv__model_unigram)
+    if (!t->kind->most_sampling)
         return qkv__fail(t->ctx, QKV_E_UNSUPPORTED, "a tokenizer of the model %s draws nothing",
                          t->kind->name);
-    if (!(amount >= 0 && amount <= (bpe ? 1 : 1000)))
+    if (!(amount >= 0 && amount <= t->kind->most_sampling))
         return qkv__fail(t->ctx, QKV_E_ARGUMENT, "sampling %g: expected 0 to %d", amount,
-                         bpe ? 1 : 1000);
+                         t->kind->most_sampling);
     for (; t; t = t->target) {
         t->sampling.amount = amount;
         qkv__rng_init(&t->sampling.rng, seed, qkv__hash64("tokenizer", 9));
@@ -304,38 +264,4 @@ size_t qkv_tokenizer_cut(const qkv_tokenizer *t, const char *text, size_t len)
             return place;
     }
     return 0;
-}
-
-size_t qkv_tokenizer_vocab_size(const qkv_tokenizer *t)
-{
-    return t->vocab.count > t->added.names.count ? t->vocab.count : t->added.names.count;
-}
-
-const char *qkv_tokenizer_token(const qkv_tokenizer *t, int32_t id, size_t *len)
-{
-    size_t unused;
-    const char *text = qkv__vocab_text(&t->added.names, id, len ? len : &unused);
-    return text ? text : qkv__vocab_text(&t->vocab, id, len ? len : &unused);
-}
-
-int32_t qkv_tokenizer_id(const qkv_tokenizer *t, const char *token, size_t len)
-{
-    int32_t id = qkv__vocab_find(&t->added.names, token, len);
-    return id >= 0 ? id : qkv__vocab_find(&t->vocab, token, len);
-}
-
-int32_t qkv_tokenizer_special(const qkv_tokenizer *t, qkv_token_role role)
-{
-    return (unsigned)role < QKV_TOKEN_ROLES ? t->special[role] : -1;
-}
-
-bool qkv_tokenizer_is_special(const qkv_tokenizer *t, int32_t id)
-{
-    const qkv__added_token *token = qkv__added_find(&t->added, id);
-    return token && token->special;
-}
-
-const char *qkv_tokenizer_model(const qkv_tokenizer *t)
-{
-    return t->kind->name;
 }

@@ -1,11 +1,11 @@
-/* text.c - characters, their classes, GPT-2's byte alphabet, lists that grow.
+/* utf8.c - characters and their classes.
  *
  * Classes are utf8proc's, which may know an older Unicode than the libraries that ids are
  * compared with: letters and numbers assigned since Unicode 14.0 stand in a table. */
 #include <string.h>
 #include <utf8proc.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
 
 typedef struct {
     int32_t first, last;
@@ -181,109 +181,4 @@ bool qkv__is_word(int32_t cp)
     case UTF8PROC_CATEGORY_PC: return true;
     default: return cp == 0x200c || cp == 0x200d; /* joiners (UTS 18, \w) */
     }
-}
-
-static bool stands_for_itself(int c)
-{
-    return (c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) || c >= 0xae;
-}
-
-/* The other 68 bytes get U+0100 onward: 0 to 0x20, 0x7f to 0xa0, 0xad. */
-int32_t qkv__byte_char(uint8_t byte)
-{
-    if (stands_for_itself(byte))
-        return byte;
-    if (byte <= 0x20)
-        return 0x100 + byte;
-    return byte == 0xad ? 0x143 : 0x121 + (byte - 0x7f);
-}
-
-int qkv__char_byte(int32_t cp)
-{
-    if (cp < 0 || cp > 0x143)
-        return -1;
-    if (cp < 0x100)
-        return stands_for_itself(cp) ? (int)cp : -1;
-    if (cp <= 0x120)
-        return (int)cp - 0x100;
-    return cp == 0x143 ? 0xad : (int)cp - 0x121 + 0x7f;
-}
-
-int qkv__fallback_byte(const char *piece, size_t len)
-{
-    static const char digits[] = "0123456789ABCDEF0123456789abcdef";
-    if (len != 6 || memcmp(piece, "<0x", 3) != 0 || piece[5] != '>')
-        return -1;
-    const char *high = memchr(digits, piece[3], 32), *low = memchr(digits, piece[4], 32);
-    return high && low ? (int)((high - digits) % 16 * 16 + (low - digits) % 16) : -1;
-}
-
-void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        char c[4];
-        qkv__str_add(out, c, qkv__utf8_put(c, qkv__byte_char((uint8_t)bytes[i])));
-    }
-}
-
-bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, size_t size)
-{
-    void *old, *p;
-    size_t more = *capacity ? *capacity * 2 : 16, bytes;
-    if (need <= *capacity)
-        return true;
-    if (more < need)
-        more = need;
-    if (!qkv__mul_size(more, size, &bytes)) {
-        (void)qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu tokens do not fit", need);
-        return false;
-    }
-    memcpy(&old, array, sizeof old); /* array is the address of some T * */
-    p = old ? qkv__realloc(ctx, old, *capacity * size, bytes) : qkv__malloc(ctx, bytes);
-    if (!p)
-        return false;
-    memcpy(array, &p, sizeof p);
-    *capacity = more;
-    return true;
-}
-
-bool qkv__ids_reserve(qkv_context *ctx, qkv_ids *ids, size_t count)
-{
-    return qkv__grow(ctx, &ids->data, &ids->capacity, ids->count + count, sizeof *ids->data);
-}
-
-bool qkv__ids_push(qkv_context *ctx, qkv_ids *ids, int32_t id)
-{
-    if (ids->count == ids->capacity && !qkv__ids_reserve(ctx, ids, 1))
-        return false;
-    ids->data[ids->count++] = id;
-    return true;
-}
-
-bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t len)
-{
-    if (!qkv__grow(ctx, &text->data, &text->capacity, text->len + len + 1, 1))
-        return false;
-    if (len)
-        memcpy(text->data + text->len, data, len);
-    text->len += len;
-    text->data[text->len] = 0;
-    return true;
-}
-
-qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id)
-{
-    return qkv__ids_push(ctx, ids, id) ? QKV_OK : QKV_E_MEMORY;
-}
-
-void qkv_ids_free(qkv_context *ctx, qkv_ids *ids)
-{
-    qkv__free(ctx, ids->data);
-    *ids = (qkv_ids){0};
-}
-
-void qkv_text_free(qkv_context *ctx, qkv_text *text)
-{
-    qkv__free(ctx, text->data);
-    *text = (qkv_text){0};
 }

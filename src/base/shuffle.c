@@ -1,7 +1,6 @@
 /* shuffle.c - a random order that needs no memory: where index i goes is computed, so a training
  * run's place in its data is one number. */
 #include "base/base.h"
-#include "qkv/tokens.h"
 
 /* A Feistel network over 2 * half bits permutes [0, 4^half); indices that fall outside [0, n) are
  * walked on until they fall inside (Black and Rogaway 2002). */
