@@ -7,6 +7,7 @@
 #include "eval/eval.h"
 #include "use/pictures.h"
 #include "qkv/hub.h"
+#include "qkv/image_file.h"
 #include "qkv/reconstruct.h"
 #include "qkv/resize.h"
 

@@ -1,6 +1,6 @@
-/* safetensors.h - what the files of the reader, and the writer, share. */
-#ifndef QKV_SRC_IO_SAFETENSORS_H
-#define QKV_SRC_IO_SAFETENSORS_H
+/* safetensors_header.h - what the files of the reader, and the writer, share. */
+#ifndef QKV_SRC_IO_SAFETENSORS_HEADER_H
+#define QKV_SRC_IO_SAFETENSORS_HEADER_H
 
 #include "base/base.h"
 #include "io/file.h"

@@ -1,6 +1,6 @@
-/* image.h - the kinds of picture files, one function each. */
-#ifndef QKV_SRC_IO_IMAGE_H
-#define QKV_SRC_IO_IMAGE_H
+/* picture.h - the kinds of picture files, one function each. */
+#ifndef QKV_SRC_IO_PICTURE_H
+#define QKV_SRC_IO_PICTURE_H
 
 #include "base/base.h"
 #include "qkv/image.h"
@@ -17,9 +17,6 @@ typedef struct {
 /* Makes out as large as the file says, after a look at the limits. */
 qkv_status qkv__picture_create(const qkv__picture *p, qkv_image *out, size_t width, size_t height,
                                size_t channels);
-
-/* True when the bytes begin as a picture of a kind below does. */
-bool qkv__image_begins(const uint8_t *data, size_t size);
 
 /* On failure *out may hold memory: the caller frees it. */
 qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out);
