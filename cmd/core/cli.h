@@ -44,7 +44,7 @@ typedef struct {
     const cli_command *command;
     qkv_context *parsing; /* the context of options: it outlives ctx */
     qkv_status bind_status;
-    double began; /* qkv__now() when the command started */
+    double began; /* qkv_now() when the command started */
 } cli;
 
 struct cli_command {
@@ -76,7 +76,7 @@ int cli_usage(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* the same;
 void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr, unless quiet */
 
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */
-int cli_answer(const cli *c, qkv__json_out *w);
+int cli_answer(const cli *c, qkv_json_writer *w);
 
 /* ---- long work -------------------------------------------------------------------------- */
 

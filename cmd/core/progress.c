@@ -30,7 +30,7 @@ static int width(const cli_progress *p)
 
 static double rate_of(const cli_progress *p, size_t done)
 {
-    double spent = qkv__now() - p->begun;
+    double spent = qkv_now() - p->begun;
     if (p->rate != 0)
         return p->rate;
     return spent >= least_spent && done > p->first ? (double)(done - p->first) / spent : 0;
@@ -49,7 +49,7 @@ static void QKV_PRINTF(2, 3) add(char line[LINE], const char *fmt, ...)
 void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const char *unit,
                         size_t done_before)
 {
-    *p = (cli_progress){.label = label, .unit = unit, .begun = qkv__now(), .first = done_before,
+    *p = (cli_progress){.label = label, .unit = unit, .begun = qkv_now(), .first = done_before,
                         .terminal = isatty(STDERR_FILENO) != 0, .silent = c->common.quiet};
     p->shown = p->begun;
 }
@@ -57,7 +57,7 @@ void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const 
 bool cli_progress_due(const cli_progress *p)
 {
     return !p->silent &&
-           qkv__now() - p->shown >= (p->terminal ? terminal_interval : file_interval);
+           qkv_now() - p->shown >= (p->terminal ? terminal_interval : file_interval);
 }
 
 void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *fmt, ...)
@@ -66,7 +66,7 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
     bool last = total && done >= total;
     if (p->silent || (!last && !cli_progress_due(p)))
         return;
-    p->shown = qkv__now();
+    p->shown = qkv_now();
     if (fmt) {
         va_list args;
         va_start(args, fmt);

@@ -17,10 +17,10 @@ qkv_status eval_forecast(eval *e, qkv_measures *out)
         if (!status)
             status = cli_series_open(&rows, e->c->ctx, e->dir, "train/valid.npy", true);
     }
-    qkv__free(e->c->ctx, path);
+    qkv_free(e->c->ctx, path);
     qkv_series series = cli_series(&rows);
     if (!status && qkv_forecast_evaluate(e->model, e->tape, &series, 0, &s))
-        status = qkv__fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
+        status = qkv_fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "mse", s.mse);
     qkv_measures_add(out, "mae", s.mae);

@@ -14,12 +14,12 @@ static qkv_status code_pictures(eval *e, cli_prior *p, const qkv_pixels *pixels,
 {
     qkv_context *ctx = e->c->ctx;
     size_t count = qkv_pixels_count(pixels), length = p->before + p->rows * p->columns;
-    int32_t *tokens = qkv__calloc(ctx, count, length * sizeof *tokens);
+    int32_t *tokens = qkv_calloc(ctx, count, length * sizeof *tokens);
     const cli_coding o = {.views = 1, .classes = qkv_model_label_count(p->prior) > 0};
     qkv_status status = tokens ? cli_prior_code(p, pixels, &o, tokens) : QKV_E_MEMORY;
     if (!status)
         status = cli_grids_take(out, ctx, tokens, count, p->prior);
-    qkv__free(ctx, tokens);
+    qkv_free(ctx, tokens);
     return status;
 }
 
@@ -52,7 +52,7 @@ static qkv_status read_kept(eval *e, const char *name, cli_grids *out)
     qkv_status status = eval_held_out(e, name, &path);
     if (!status)
         status = cli_grids_load(out, e->c->ctx, path, e->model);
-    qkv__free(e->c->ctx, path);
+    qkv_free(e->c->ctx, path);
     return status;
 }
 
@@ -60,18 +60,18 @@ static qkv_status read_kept(eval *e, const char *name, cli_grids *out)
 static qkv_status count_bigrams(eval *e, const qkv_grids *valid, double *bits)
 {
     cli_grids train = {0};
-    qkv__str path;
+    qkv_str path;
     *bits = NAN;
-    qkv__str_init(&path, e->c->ctx);
-    qkv__str_printf(&path, "%s/train/train.npy", e->dir);
+    qkv_str_init(&path, e->c->ctx);
+    qkv_str_printf(&path, "%s/train/train.npy", e->dir);
     qkv_status status = path.data ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__file_exists(path.data)) {
+    if (!status && qkv_file_exists(path.data)) {
         status = cli_grids_load(&train, e->c->ctx, path.data, e->model);
         if (!status)
             status = qkv_grids_bigram(e->c->ctx, &train.g, valid, qkv_lm_vocab(e->model), bits);
     }
     cli_grids_free(&train);
-    qkv__str_free(&path);
+    qkv_str_free(&path);
     return status;
 }
 

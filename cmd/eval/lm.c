@@ -17,7 +17,7 @@ static qkv_status open_tokens(eval *e, qkv_tokens **out)
         if (!status)
             status = qkv_tokens_open(out, e->c->ctx, path);
     }
-    qkv__free(e->c->ctx, path);
+    qkv_free(e->c->ctx, path);
     qkv__texts_close(&text);
     return status;
 }
@@ -31,7 +31,7 @@ qkv_status eval_lm(eval *e, qkv_measures *out)
         return status;
     status = qkv_lm_evaluate(e->model, e->tape, tokens, qkv_lm_positions(e->model), 0, &s);
     if (status)
-        qkv__fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
+        qkv_fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "perplexity", s.perplexity);
     qkv_measures_add(out, "bits_per_byte", s.bits_per_byte);

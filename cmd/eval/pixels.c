@@ -22,7 +22,7 @@ qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out)
     qkv_status status = eval_held_out(e, name, &path);
     if (!status)
         status = qkv_pixels_open(out, e->c->ctx, path);
-    qkv__free(e->c->ctx, path);
+    qkv_free(e->c->ctx, path);
     return status;
 }
 
@@ -79,7 +79,7 @@ static qkv_status look_at_decoded(eval *e, const qkv_pixels *pictures, qkv_measu
     if (!status) {
         status = qkv_codes_compare(e->model, looks, e->tape, pictures, &s);
         if (status)
-            qkv__fail_prefix(e->c->ctx, e->lpips);
+            qkv_fail_prefix(e->c->ctx, e->lpips);
     }
     qkv_measures_add(out, "lpips", s.lpips);
     qkv_measures_add(out, "frechet", s.frechet);
@@ -143,7 +143,7 @@ static qkv_status open_masks(eval *e, cli_picture_set *out)
     const qkv_dense_config *c = qkv_model_config(e->model);
     qkv_mask_palette palette;
     if (!e->images != !e->masks)
-        return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "--images and --masks: both expected, found "
+        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "--images and --masks: both expected, found "
                          "one of them");
     if (e->images) {
         qkv_status status = cli_masks_of_model(&palette, e->model);

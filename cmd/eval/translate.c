@@ -11,8 +11,8 @@ typedef struct {
     eval *e;
     cli_pairs pairs; /* named files, or nothing */
     qkv_records *records;
-    qkv__str text[CLI_SIDES]; /* lines of the records: when there are no files */
-    qkv__str found;           /* the model's lines */
+    qkv_str text[CLI_SIDES]; /* lines of the records: when there are no files */
+    qkv_str found;           /* the model's lines */
     qkv_bleu *bleu;
     qkv_chrf *chrf;
     cli_progress progress;
@@ -29,11 +29,11 @@ static qkv_status decode_records(judge *j)
     for (size_t i = 0; i < CLI_SIDES * qkv_records_count(j->records) && !status; i++) {
         const int32_t *ids;
         size_t n = qkv_records_get(j->records, i / CLI_SIDES, i % CLI_SIDES, &ids);
-        qkv__str *text = &j->text[i % CLI_SIDES];
+        qkv_str *text = &j->text[i % CLI_SIDES];
         line.len = 0;
         status = qkv_tokenizer_decode(j->e->tokenizer, ids, n, QKV_DECODE_SKIP_SPECIAL, &line);
-        qkv__str_add(text, line.data ? line.data : "", line.len);
-        qkv__str_puts(text, "\n");
+        qkv_str_add(text, line.data ? line.data : "", line.len);
+        qkv_str_puts(text, "\n");
         if (!status && text->failed)
             status = QKV_E_MEMORY;
     }
@@ -48,7 +48,7 @@ static qkv_status open_data(judge *j)
     char *path = NULL;
     qkv_status status;
     if (!e->source != !e->target)
-        return qkv__fail(e->c->ctx, QKV_E_ARGUMENT,
+        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT,
                          "--source and --target: both or none expected, found one");
     if (e->source) {
         status = cli_pairs_open(&j->pairs, e->c, e->source, e->target);
@@ -62,7 +62,7 @@ static qkv_status open_data(judge *j)
         status = cli_records_open(&j->records, e->c->ctx, path, CLI_SIDES, e->tokenizer);
     if (!status)
         status = decode_records(j);
-    qkv__free(e->c->ctx, path);
+    qkv_free(e->c->ctx, path);
     return status;
 }
 
@@ -81,8 +81,8 @@ static void on_line(void *user, size_t line, const qkv_translated *found)
     judge *j = user;
     (void)line;
     const qkv_text *text = &found->best[0].text;
-    qkv__str_add(&j->found, text->data ? text->data : "", text->len);
-    qkv__str_puts(&j->found, "\n");
+    qkv_str_add(&j->found, text->data ? text->data : "", text->len);
+    qkv_str_puts(&j->found, "\n");
 }
 
 static bool on_progress(void *user, size_t lines)
@@ -141,9 +141,9 @@ static void clean_up(judge *j)
 {
     qkv_records_close(j->records);
     cli_pairs_close(&j->pairs);
-    qkv__str_free(&j->text[CLI_SOURCE]);
-    qkv__str_free(&j->text[CLI_TARGET]);
-    qkv__str_free(&j->found);
+    qkv_str_free(&j->text[CLI_SOURCE]);
+    qkv_str_free(&j->text[CLI_TARGET]);
+    qkv_str_free(&j->found);
     qkv_bleu_destroy(j->bleu);
     qkv_chrf_destroy(j->chrf);
 }
@@ -151,9 +151,9 @@ static void clean_up(judge *j)
 qkv_status eval_translate(eval *e, qkv_measures *out)
 {
     judge j = {.e = e};
-    qkv__str_init(&j.text[CLI_SOURCE], e->c->ctx);
-    qkv__str_init(&j.text[CLI_TARGET], e->c->ctx);
-    qkv__str_init(&j.found, e->c->ctx);
+    qkv_str_init(&j.text[CLI_SOURCE], e->c->ctx);
+    qkv_str_init(&j.text[CLI_TARGET], e->c->ctx);
+    qkv_str_init(&j.found, e->c->ctx);
     qkv_translate_score s = {0};
     qkv_status status = open_data(&j);
     if (!status)

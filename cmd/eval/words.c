@@ -12,10 +12,10 @@ bool eval_takes_classify(const qkv_model *m)
     return qkv_model_type_of(m) == &qkv_bert_classifier_type;
 }
 
-/* The names of all classes; freed with qkv__free. NULL when memory is out. */
+/* The names of all classes; freed with qkv_free. NULL when memory is out. */
 static const char **labels_of(const eval *e, size_t classes)
 {
-    const char **names = qkv__calloc(e->c->ctx, classes, sizeof *names);
+    const char **names = qkv_calloc(e->c->ctx, classes, sizeof *names);
     for (size_t i = 0; i < classes && names; i++)
         names[i] = qkv_model_label(e->model, i) ? qkv_model_label(e->model, i) : "";
     return names;
@@ -31,7 +31,7 @@ static qkv_status add_text(eval *e, qkv_records_writer *w, const qkv_text_part *
     qkv_status status = names ? qkv_corpus_add_labelled(w, e->c->ctx, e->tokenizer, part, names,
                                                         c->classes, c->positions, &cut)
                               : QKV_E_MEMORY;
-    qkv__free(e->c->ctx, names);
+    qkv_free(e->c->ctx, names);
     return status;
 }
 
@@ -44,7 +44,7 @@ static qkv_status open_records(eval *e, qkv_records **out)
         if (!status)
             status = cli_records_open(out, e->c->ctx, path, eval_takes_mlm(e->model) ? 1 : 3,
                                       e->tokenizer);
-        qkv__free(e->c->ctx, path);
+        qkv_free(e->c->ctx, path);
         return status;
     }
     qkv__texts text = {0};

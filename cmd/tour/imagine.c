@@ -40,9 +40,9 @@ static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_opt
                                    .mean = {1, 1, 1}, .std = {1, 1, 1}}; /* white beyond an edge */
     size_t all = o.count * views, done = 0, length = h->p.before + h->p.rows * h->p.columns;
     qkv_batches *b = NULL;
-    int32_t *tokens = qkv__calloc(ctx, all, length * sizeof *tokens);
+    int32_t *tokens = qkv_calloc(ctx, all, length * sizeof *tokens);
     qkv_status status = tokens ? qkv_batches_create(&b, ctx, pixels, &o) : QKV_E_MEMORY;
-    while (done < all && !status && (!done || qkv__now() < until)) {
+    while (done < all && !status && (!done || qkv_now() < until)) {
         size_t n = all - done < CODED ? all - done : CODED;
         const uint8_t *batch;
         status = qkv_batches_bytes(b, done, n, &batch, NULL, NULL);
@@ -53,7 +53,7 @@ static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_opt
     if (!status)
         status = cli_grids_take(out, ctx, tokens, done, h->prior);
     qkv_batches_destroy(b);
-    qkv__free(ctx, tokens);
+    qkv_free(ctx, tokens);
     return status;
 }
 
@@ -111,14 +111,14 @@ static qkv_status draw(const pupil *h, tour_sheet *sheet, size_t row, size_t cou
         .count = count, .given = given, .seed = h->t->page->c->common.seed, .first = row * COLUMNS,
         .codes = cli_coder_config(h->p.vqgan)->codes,
         .sampling = {.temperature = 1, .top_k = TOP_K, .top_p = 1}};
-    int32_t *codes = qkv__calloc(ctx, count, n * sizeof *codes);
+    int32_t *codes = qkv_calloc(ctx, count, n * sizeof *codes);
     qkv_status status = codes ? qkv_imagine(h->prior, &o, NULL, NULL, codes) : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
         status = qkv_pictures_decode(h->p.vqgan, h->t->page->t, codes + i * n, 1, h->p.rows,
                                      h->p.columns, picture);
         tour_sheet_put(sheet, row + (column + i) / COLUMNS, (column + i) % COLUMNS, picture, NULL);
     }
-    qkv__free(ctx, codes);
+    qkv_free(ctx, codes);
     return status;
 }
 
@@ -191,7 +191,7 @@ static qkv_status learn_prior(pupil *h, const char *vqgan)
 {
     const page *p = h->t->page;
     const qkv_augment_options none = {0}, changed = {.crop_pad = MOVED, .flip = true};
-    double until = qkv__now() + CODING_SHARE * h->t->seconds;
+    double until = qkv_now() + CODING_SHARE * h->t->seconds;
     qkv_status status = cli_prior_coders(&h->p, p->c, vqgan, NULL, 0, 0);
     if (!status)
         status = make_prior(h);
@@ -210,10 +210,10 @@ qkv_status tour_imagine(tour *t)
     qkv_context *ctx = t->page->c->ctx;
     bool stopped = false;
     tour part = *t;
-    char *dir = qkv__path_join(ctx, t->dir, CLI_PRIOR_VQGAN);
+    char *dir = qkv_path_join(ctx, t->dir, CLI_PRIOR_VQGAN);
     part.dir = dir;
     part.seconds = CODES_SHARE * t->seconds;
-    qkv_status status = dir ? qkv__dir_create(ctx, dir) : QKV_E_MEMORY;
+    qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
     if (!status)
         status = tour_pictures_read(&h.pictures, t, TOUR_SIDE, UINT8_MAX);
     if (!status) {
@@ -227,6 +227,6 @@ qkv_status tour_imagine(tour *t)
     cli_prior_close(&h.p);
     qkv_model_destroy(h.prior);
     tour_pictures_close(&h.pictures);
-    qkv__free(ctx, dir);
+    qkv_free(ctx, dir);
     return status;
 }

@@ -49,7 +49,7 @@ static qkv_status choose_model(job *j)
     const cli *c = j->p.base.c;
     qkv_option_defaults(&qkv__prior_config, &j->config);
     if (!qkv_gpt_preset(j->p.s.model, &j->config))
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     cli_take_given(c, &qkv__prior_config, &j->given, &j->config);
     const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
     size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
@@ -70,11 +70,11 @@ static qkv_status name_classes(job *j)
     cli *c = j->p.base.c;
     const qkv_pixels *p = j->p.all.images;
     size_t count = qkv_pixels_classes(p);
-    const char **names = qkv__calloc(c->ctx, count, sizeof *names);
+    const char **names = qkv_calloc(c->ctx, count, sizeof *names);
     for (size_t i = 0; names && i < count; i++)
         names[i] = qkv_pixels_class_name(p, i);
     qkv_status status = names ? qkv_model_set_labels(j->p.base.model, names, count) : QKV_E_MEMORY;
-    qkv__free(c->ctx, names);
+    qkv_free(c->ctx, names);
     return status;
 }
 
@@ -99,13 +99,13 @@ static qkv_status load_model(job *j)
     if (status)
         return status;
     if (!takes(base->model))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
                          qkv_model_type_name(&qkv_prior_type), base->o.init,
                          qkv_model_type_name(qkv_model_type_of(base->model)));
     if (j->p.labelled && !qkv_model_label_count(base->model))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--classes: %s knows none", base->o.init);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes: %s knows none", base->o.init);
     if (!j->p.labelled && qkv_model_label_count(base->model))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
                          base->o.init);
     j->coders.prior = base->model;
     return cli_prior_fits(&j->coders, base->o.init);
@@ -118,7 +118,7 @@ static qkv_status read_data(cli_job *base)
     j->p.labelled = j->s.classes;
     qkv_status status = QKV_OK;
     if (j->s.classes && j->s.condition)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
                          "expected, found both");
     status = cli_prior_coders(&j->coders, c, j->s.vqgan, j->s.condition, j->p.s.size, j->p.s.size);
     if (!status)
@@ -146,14 +146,14 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
     qkv_status status = path ? cli_pictures_copy(&pixels, c, NULL, from, numbers, count,
                                                  j->p.labelled ? base->model : NULL, where)
                              : QKV_E_MEMORY;
-    if (!status && !(tokens = qkv__calloc(c->ctx, count, views * length * sizeof *tokens)))
+    if (!status && !(tokens = qkv_calloc(c->ctx, count, views * length * sizeof *tokens)))
         status = QKV_E_MEMORY;
     if (!status)
         status = cli_prior_code(&j->coders, pixels, &o, tokens);
     if (!status)
         status = cli_codes_save(c->ctx, path, tokens, count * views, length);
-    qkv__free(c->ctx, tokens);
-    qkv__free(c->ctx, path);
+    qkv_free(c->ctx, tokens);
+    qkv_free(c->ctx, path);
     qkv_pixels_close(pixels);
     return status;
 }
@@ -165,9 +165,9 @@ static qkv_status open_grids(job *j, const char *name, bool required, cli_grids 
     cli_job *base = &j->p.base;
     char *path = cli_job_path(base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && (required || qkv__file_exists(path)))
+    if (!status && (required || qkv_file_exists(path)))
         status = cli_grids_load(out, base->c->ctx, path, base->model);
-    qkv__free(base->c->ctx, path);
+    qkv_free(base->c->ctx, path);
     return status;
 }
 
@@ -184,7 +184,7 @@ static qkv_status save_coder(const job *j, qkv_model *m, const char *name)
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && m)
         status = qkv_hub_save(m, path, NULL);
-    qkv__free(j->p.base.c->ctx, path);
+    qkv_free(j->p.base.c->ctx, path);
     return status;
 }
 
@@ -223,7 +223,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_grids(&base->task, base->model, train, valid, j->s.keep,
                                        base->c->common.seed);
     if (status)
-        return qkv__fail_prefix(base->c->ctx, base->o.out);
+        return qkv_fail_prefix(base->c->ctx, base->o.out);
     cli_job_rate(base, c->width, cli_training_rate(c->width));
     cli_note(base->c, "%s, %zu parameters, %zu x %zu of %zu codes, which hang on %s; %zu grids to "
              "learn from, %zu held out", qkv_model_type_name(&qkv_prior_type),

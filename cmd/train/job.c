@@ -24,7 +24,7 @@ void cli_job_bind(cli_job *j)
 
 char *cli_job_path(const cli_job *j, const char *name)
 {
-    return qkv__path_join(j->c->ctx, j->o.out, name);
+    return qkv_path_join(j->c->ctx, j->o.out, name);
 }
 
 qkv_status cli_job_load(cli_job *j, qkv_model **out)
@@ -36,7 +36,7 @@ qkv_status cli_job_load(cli_job *j, qkv_model **out)
     char prefix[QKV__OPTION_TEXT];
     snprintf(prefix, sizeof prefix, "--init with --set %s%s", set.items[0],
              set.count > 1 ? " and more" : "");
-    return qkv__fail_prefix(j->c->ctx, prefix);
+    return qkv_fail_prefix(j->c->ctx, prefix);
 }
 
 qkv_status cli_job_init(cli_job *j)
@@ -62,12 +62,12 @@ qkv_status cli_records_open(qkv_records **out, qkv_context *ctx, const char *pat
         return status;
     size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
     if (qkv_records_fields(*out) != fields)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
                            fields, qkv_records_fields(*out));
     for (size_t f = 0; f < fields && f < 2 && !status; f++) {
         int64_t max = qkv_records_max(*out, f);
         if (max >= (int64_t)vocab)
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
                                "found %lld", path, vocab, (long long)max);
     }
     if (!status)
@@ -83,11 +83,11 @@ static qkv_status open_records(const cli_job *j, const char *name, bool required
 {
     char *path = cli_job_path(j, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__file_exists(path))
+    if (!status && qkv_file_exists(path))
         status = cli_records_open(out, j->c->ctx, path, fields, j->tokenizer);
     else if (!status && required)
-        status = qkv__fail(j->c->ctx, QKV_E_IO, "%s is missing", path);
-    qkv__free(j->c->ctx, path);
+        status = qkv_fail(j->c->ctx, QKV_E_IO, "%s is missing", path);
+    qkv_free(j->c->ctx, path);
     return status;
 }
 
@@ -104,7 +104,7 @@ static qkv_status check_decided(const cli_job *j, const cli_job_type *type)
     const char *const *key = type->decided;
     for (; key && *key && !j->o.init; key++)
         if (qkv_options_given(j->c->options, *key))
-            return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--set %s: it follows from the data and "
+            return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--set %s: it follows from the data and "
                              "from other options", *key);
     return QKV_OK;
 }
@@ -113,7 +113,7 @@ static qkv_status check_decided(const cli_job *j, const cli_job_type *type)
  * removed again if the rest fails. */
 static qkv_status begin(cli_job *j, const cli_job_type *type)
 {
-    bool existed = qkv__dir_exists(j->o.out);
+    bool existed = qkv_dir_exists(j->o.out);
     qkv_status status = check_decided(j, type);
     if (!status)
         status = type->read(j);
@@ -140,7 +140,7 @@ static qkv_status reopen(cli_job *j, const cli_job_type *type)
     if (!status)
         status = qkv_hub_load_config(&j->model, j->c->ctx, j->o.out);
     if (!status && !type->takes(j->model))
-        status = qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
+        status = qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
                            "does not make", j->o.out,
                            qkv_model_type_architecture(qkv_model_type_of(j->model)), type->name);
     if (!status && type->has_text)
@@ -175,7 +175,7 @@ static void keep_settings(cli_job *j, const cli_job_type *type)
 {
     size_t n = 0;
     for (; type->lesson && type->lesson[n]; n++)
-        j->kept[n] = (qkv_train_settings){type->lesson[n], qkv__options_target(j->c->options,
+        j->kept[n] = (qkv_train_settings){type->lesson[n], qkv_options_target(j->c->options,
                                                                                type->lesson[n])};
     j->t.loop.also = j->kept;
     j->t.loop.also_count = n;

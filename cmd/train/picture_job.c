@@ -62,7 +62,7 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
 {
     const cli *c = p->base.c;
     if (!size)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
     if (!qkv_options_given(c->options, "hidden_size"))
         trunk->width = size->width;
     if (!qkv_options_given(c->options, "num_hidden_layers"))
@@ -71,7 +71,7 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
         trunk->heads = size->heads;
     bool chosen = qkv_options_given(c->options, "image_size");
     if (chosen && p->s.size)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
                          "expected, found both");
     qkv_status status = chosen ? QKV_OK : cli_picture_side(p, &trunk->image);
     if (!status && !qkv_options_given(c->options, "patch_size"))
@@ -82,7 +82,7 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
 qkv_status cli_picture_given(const cli *c, const char *key, size_t *field, size_t found)
 {
     if (qkv_options_given(c->options, key) && *field != found)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--set %s: %zu expected, as the data say, found "
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--set %s: %zu expected, as the data say, found "
                          "%zu", key, found, *field);
     *field = found;
     return QKV_OK;
@@ -127,7 +127,7 @@ qkv_status cli_picture_split(cli_picture_job *p)
     size_t held = 0, count = qkv_pixels_count(all);
     p->split.ctx = c->ctx;
     if (p->labelled && qkv_pixels_classes(all) < 2)
-        return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, or an "
+        return qkv_fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, or an "
                          "idx file's labels beside it) expected to learn from, found fewer",
                          s->images);
     qkv_status status =
@@ -137,7 +137,7 @@ qkv_status cli_picture_split(cli_picture_job *p)
     if (held)
         return qkv_pixels_split(&p->split, c->ctx, all, held, (qkv_held_out_by)s->split,
                                 p->labelled);
-    p->split.train = qkv__calloc(c->ctx, count, sizeof *p->split.train);
+    p->split.train = qkv_calloc(c->ctx, count, sizeof *p->split.train);
     for (size_t i = 0; i < count && p->split.train; i++)
         if (!p->labelled || qkv_pixels_class(all, i) >= 0)
             p->split.train[p->split.train_count++] = i;
@@ -163,7 +163,7 @@ static qkv_status write_file(const cli_picture_job *p, qkv_pixels **out, const c
     qkv_status status = path ? cli_pictures_copy(out, j->c, path, from, numbers, count,
                                                  p->labelled ? j->model : NULL, where)
                              : QKV_E_MEMORY;
-    qkv__free(j->c->ctx, path);
+    qkv_free(j->c->ctx, path);
     return status;
 }
 
@@ -196,9 +196,9 @@ static qkv_status open_file(const cli_job *j, qkv_pixels **out, const char *name
 {
     char *path = cli_job_path(j, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && (required || qkv__file_exists(path)))
+    if (!status && (required || qkv_file_exists(path)))
         status = qkv_pixels_open(out, j->c->ctx, path);
-    qkv__free(j->c->ctx, path);
+    qkv_free(j->c->ctx, path);
     return status;
 }
 

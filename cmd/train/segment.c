@@ -68,7 +68,7 @@ static qkv_status load_model(job *j, qkv_mask_palette *palette)
         return cli_masks_of_model(palette, base->model);
     }
     if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == &qkv_cct_type)
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
+        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
                          "model of pictures in colour expected, %s holds a %s", base->o.init,
                          qkv_model_type_name(qkv_model_type_of(j->old)));
     j->config.trunk = *trunk;
@@ -81,7 +81,7 @@ static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
     qkv_context *ctx = j->p.base.c->ctx;
     qkv_status status = cli_masks_palette(palette, ctx, j->p.s.masks);
     if (!status && palette->count < 2)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: masks of at least 2 colours expected, found "
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: masks of at least 2 colours expected, found "
                            "%zu", j->p.s.masks, palette->count);
     return status;
 }
@@ -98,7 +98,7 @@ static qkv_status read_data(cli_job *base)
     job *j = (job *)base;
     qkv_mask_palette palette = {0};
     if (!j->p.s.valid != !j->p.s.valid_masks)
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
+        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
                          "found one of them");
     qkv_status status = base->o.init ? load_model(j, &palette) : choose_model(j);
     if (!status && !base->model)
@@ -117,7 +117,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_segment(&base->task, base->model, &train,
                                          valid.images ? &valid : NULL, &j->o, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, base->o.out);
+        return qkv_fail_prefix(c->ctx, base->o.out);
     const qkv_dense_config *config = qkv_model_config(base->model);
     const qkv_patches_config *t = &config->trunk;
     cli_job_rate(base, t->width, cli_training_rate(t->width));

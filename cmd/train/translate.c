@@ -69,7 +69,7 @@ static qkv_status open_data(job *j)
     cli *c = j->base.c;
     size_t held = 0;
     if (!s->valid_source != !s->valid_target)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT,
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT,
                          "--valid-source and --valid-target: both or none expected, found one");
     qkv_status status = cli_pairs_open(&j->data, c, s->source, s->target);
     if (!status && s->valid_source)
@@ -88,7 +88,7 @@ static qkv_status write_pairs(job *j, const cli_pairs *p, size_t from, size_t to
         return QKV_E_MEMORY;
     qkv_status status = cli_pairs_records(p, j->base.c, j->base.model, j->base.tokenizer, from, to,
                                           path, out);
-    qkv__free(j->base.c->ctx, path);
+    qkv_free(j->base.c->ctx, path);
     return status;
 }
 
@@ -127,7 +127,7 @@ static qkv_status make_model(job *j)
     qkv_tokenizer *tokenizer = j->base.tokenizer;
     qkv_marian_config *m = &j->config;
     if (!set_sizes(j, m))
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
     m->vocab = qkv_tokenizer_vocab_size(tokenizer);
     m->eos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_EOS);
     m->pad = qkv_tokenizer_special(tokenizer, QKV_TOKEN_PAD);
@@ -141,7 +141,7 @@ static qkv_status check_init(const job *j)
 {
     if (qkv_model_is_translator(j->base.model))
         return QKV_OK;
-    return qkv__fail(j->base.c->ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
+    return qkv_fail(j->base.c->ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
                      "is a %s model", j->base.o.init,
                      qkv_model_type_name(qkv_model_type_of(j->base.model)));
 }
@@ -163,7 +163,7 @@ static qkv_status make_tokenizer(job *j)
         status = cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, &train[i], 1, NULL,
                                       0, &each[i]);
     if (!status && qkv_tokenizer_join(&j->base.tokenizer, each[0], each[1]))
-        status = qkv__fail_prefix(c->ctx, "--separate");
+        status = qkv_fail_prefix(c->ctx, "--separate");
     for (int i = 0; i < CLI_SIDES; i++)
         qkv_tokenizer_destroy(each[i]);
     return status;

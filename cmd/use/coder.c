@@ -12,7 +12,7 @@ qkv_status cli_coder_load(qkv_model **out, qkv_context *ctx, const char *dir)
     qkv_status status = qkv_hub_load(out, ctx, dir);
     if (status || qkv_model_type_of(*out) == &qkv_vqgan_type)
         return status;
-    status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s has no codes for pictures", dir,
+    status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s has no codes for pictures", dir,
                        qkv_model_type_name(qkv_model_type_of(*out)));
     qkv_model_destroy(*out);
     *out = NULL;
@@ -31,7 +31,7 @@ qkv_status cli_coder_size(const qkv_model *vqgan, qkv_context *ctx, const char *
     size_t most = MOST_SIDE / factor, all = qkv_image_defaults().most / factor / factor;
     if (rows <= most && columns <= most && rows <= all / columns)
         return QKV_OK;
-    return qkv__fail(ctx, QKV_E_FORMAT, "%s: at most %zu codes a side and %zu in all expected, "
+    return qkv_fail(ctx, QKV_E_FORMAT, "%s: at most %zu codes a side and %zu in all expected, "
                      "found %zu x %zu", what, most, all, rows, columns);
 }
 
@@ -41,15 +41,15 @@ qkv_status cli_codes_load(int32_t **out, qkv_context *ctx, const char *path, siz
     qkv_array a = {0};
     qkv_status status = qkv_array_load(&a, ctx, path);
     if (!status && (a.ndim != 2 || !a.count))
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: rows x columns of codes expected, found an "
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: rows x columns of codes expected, found an "
                            "array of %d axes and %zu numbers", path, a.ndim, a.count);
-    *out = status ? NULL : qkv__calloc(ctx, a.count, sizeof **out);
+    *out = status ? NULL : qkv_calloc(ctx, a.count, sizeof **out);
     if (!status && !*out)
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < a.count && !status; i++) {
         double v = (double)a.data[i];
         if (!(v >= 0 && v <= INT32_MAX) || v != floor(v))
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: number %zu is %g; codes are whole numbers "
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: number %zu is %g; codes are whole numbers "
                                "from 0 on", path, i, v);
         else
             (*out)[i] = (int32_t)v;
@@ -59,7 +59,7 @@ qkv_status cli_codes_load(int32_t **out, qkv_context *ctx, const char *path, siz
     qkv_array_free(&a);
     if (!status)
         return QKV_OK;
-    qkv__free(ctx, *out);
+    qkv_free(ctx, *out);
     *out = NULL;
     return status;
 }
@@ -68,11 +68,11 @@ qkv_status cli_codes_save(qkv_context *ctx, const char *path, const int32_t *cod
                           size_t columns)
 {
     const size_t shape[] = {rows, columns};
-    qkv_real *numbers = qkv__calloc(ctx, rows, columns * sizeof *numbers);
+    qkv_real *numbers = qkv_calloc(ctx, rows, columns * sizeof *numbers);
     for (size_t i = 0; numbers && i < rows * columns; i++)
         numbers[i] = (qkv_real)codes[i];
     qkv_status status = numbers ? qkv_npy_save(ctx, path, 2, shape, numbers, QKV_STORE_I32)
                                 : QKV_E_MEMORY;
-    qkv__free(ctx, numbers);
+    qkv_free(ctx, numbers);
     return status;
 }

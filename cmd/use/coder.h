@@ -15,7 +15,7 @@ qkv_status cli_coder_size(const qkv_model *vqgan, qkv_context *ctx, const char *
                           size_t columns);
 
 /* Whole numbers from 0 on, (rows, columns), of a NumPy file or of rows with commas; *out is to be
- * freed with qkv__free, and NULL on failure. */
+ * freed with qkv_free, and NULL on failure. */
 qkv_status cli_codes_load(int32_t **out, qkv_context *ctx, const char *path, size_t *rows,
                           size_t *columns);
 /* The same as a NumPy file. */

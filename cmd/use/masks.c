@@ -38,14 +38,14 @@ qkv_status cli_masks_of_model(qkv_mask_palette *out, const qkv_model *m)
     const qkv_dense_config *c = qkv_model_config(m);
     *out = (qkv_mask_palette){0};
     if (c->outputs > QKV_MASK_CLASSES || qkv_model_label_count(m) != c->outputs)
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "the model's %zu classes have %zu names; so many, "
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "the model's %zu classes have %zu names; so many, "
                          "at most %d, expected", c->outputs, qkv_model_label_count(m),
                          (int)QKV_MASK_CLASSES);
     for (size_t i = 0; i < c->outputs; i++) {
         const char *name = qkv_model_label(m, i);
         if (!qkv_mask_color(name, &out->color[i]) ||
             (i && out->color[i] <= out->color[i - 1]))
-            return qkv__fail(ctx, QKV_E_UNSUPPORTED, "the model's class \"%.40s\" is no colour in "
+            return qkv_fail(ctx, QKV_E_UNSUPPORTED, "the model's class \"%.40s\" is no colour in "
                              "rising order, as #rrggbb or 0 to 255", name);
     }
     out->count = c->outputs;

@@ -18,7 +18,7 @@ static const struct {
 bool cli_is_pictures(const char *path)
 {
     char head[512] = {0};
-    if (qkv__dir_exists(path))
+    if (qkv_dir_exists(path))
         return true;
     FILE *f = fopen(path, "rb");
     if (!f)
@@ -124,11 +124,11 @@ qkv_status cli_pictures_read(qkv_pixels **out, cli *c, const char *path,
     return status;
 }
 
-/* The model's class for every class of the set; freed with qkv__free. */
+/* The model's class for every class of the set; freed with qkv_free. */
 static qkv_status map_classes(cli *c, const qkv_pixels *p, const qkv_model *m, int32_t **out)
 {
     size_t classes = qkv_pixels_classes(p), labels = qkv_model_label_count(m);
-    int32_t *map = *out = qkv__malloc(c->ctx, (classes + 1) * sizeof *map);
+    int32_t *map = *out = qkv_malloc(c->ctx, (classes + 1) * sizeof *map);
     for (size_t i = 0; map && i < classes; i++) {
         map[i] = -1;
         for (size_t k = 0; k < labels && map[i] < 0; k++)
@@ -144,10 +144,10 @@ static qkv_status add(cli *c, qkv_pixels_writer *w, const qkv_pixels *from, size
 {
     int32_t class_ = map ? qkv_pixels_class(from, i) : -1;
     if (map && class_ < 0)
-        return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: %s has no class: it lies in no folder", where,
+        return qkv_fail(c->ctx, QKV_E_FORMAT, "%s: %s has no class: it lies in no folder", where,
                          qkv_pixels_name(from, i));
     if (map && map[class_] < 0)
-        return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: the model has no class \"%.60s\"", where,
+        return qkv_fail(c->ctx, QKV_E_FORMAT, "%s: the model has no class \"%.60s\"", where,
                          qkv_pixels_class_name(from, (size_t)class_));
     return qkv_pixels_add(w, qkv_pixels_data(from, i), map ? map[class_] : -1,
                           qkv_pixels_name(from, i));
@@ -172,6 +172,6 @@ qkv_status cli_pictures_copy(qkv_pixels **out, cli *c, const char *path, const q
         qkv_pixels_abandon(w);
     else
         status = qkv_pixels_finish(w, out);
-    qkv__free(c->ctx, map);
+    qkv_free(c->ctx, map);
     return status;
 }

@@ -35,7 +35,7 @@ qkv_status cli_prior_coders(cli_prior *p, cli *c, const char *vqgan, const char 
     p->columns = width / p->factor;
     p->before = p->condition ? cli_prior_condition_side(p) * cli_prior_condition_side(p) : 1;
     if (height % p->factor || width % p->factor)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "%zu x %zu pixels: multiples of %zu expected, the "
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "%zu x %zu pixels: multiples of %zu expected, the "
                          "side of a code of %s", width, height, p->factor, vqgan);
     return QKV_OK;
 }
@@ -46,11 +46,11 @@ qkv_status cli_prior_fits(const cli_prior *p, const char *dir)
     size_t codes = cli_coder_config(p->vqgan)->codes;
     size_t others = p->condition ? cli_coder_config(p->condition)->codes : 0;
     if (p->before != g->before || p->rows != g->rows || p->columns != g->columns)
-        return qkv__fail(p->c->ctx, QKV_E_FORMAT, "%s: %zu x %zu codes after %zu tokens expected, "
+        return qkv_fail(p->c->ctx, QKV_E_FORMAT, "%s: %zu x %zu codes after %zu tokens expected, "
                          "as those of the pictures, found %zu x %zu after %zu", dir, p->rows,
                          p->columns, p->before, g->rows, g->columns, g->before);
     if (codes > g->vocab || others > g->vocab)
-        return qkv__fail(p->c->ctx, QKV_E_FORMAT, "%s: vocab_size: at least %zu expected, the "
+        return qkv_fail(p->c->ctx, QKV_E_FORMAT, "%s: vocab_size: at least %zu expected, the "
                          "codes of the pictures, found %zu", dir, codes > others ? codes : others,
                          g->vocab);
     return QKV_OK;
@@ -60,20 +60,20 @@ qkv_status cli_prior_open(cli_prior *p, cli *c, const char *dir)
 {
     qkv_status status = qkv_hub_load(&p->prior, c->ctx, dir);
     if (!status && qkv_model_type_of(p->prior) != &qkv_prior_type)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s imagines no pictures", dir,
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s imagines no pictures", dir,
                            qkv_model_type_name(qkv_model_type_of(p->prior)));
     if (status)
         return status;
     const qkv_gpt_config *g = qkv_model_config(p->prior);
-    char *vqgan = qkv__path_join(c->ctx, dir, CLI_PRIOR_VQGAN);
-    char *condition = qkv__path_join(c->ctx, dir, CLI_PRIOR_CONDITION);
+    char *vqgan = qkv_path_join(c->ctx, dir, CLI_PRIOR_VQGAN);
+    char *condition = qkv_path_join(c->ctx, dir, CLI_PRIOR_CONDITION);
     status = vqgan && condition ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = cli_prior_coders(p, c, vqgan, qkv__dir_exists(condition) ? condition : NULL, 0, 0);
+        status = cli_prior_coders(p, c, vqgan, qkv_dir_exists(condition) ? condition : NULL, 0, 0);
     p->rows = g->rows; /* whatever size the VQGAN has learnt on */
     p->columns = g->columns;
-    qkv__free(c->ctx, vqgan);
-    qkv__free(c->ctx, condition);
+    qkv_free(c->ctx, vqgan);
+    qkv_free(c->ctx, condition);
     return status ? status : cli_prior_fits(p, dir);
 }
 
@@ -144,14 +144,14 @@ qkv_status cli_prior_tokens(cli_prior *p, const uint8_t *pictures, size_t n, con
                             int32_t *tokens)
 {
     size_t codes = p->rows * p->columns, length = p->before + codes;
-    int32_t *found = qkv__calloc(p->c->ctx, n, codes * sizeof *found);
+    int32_t *found = qkv_calloc(p->c->ctx, n, codes * sizeof *found);
     qkv_status status = found ? QKV_OK : QKV_E_MEMORY;
     if (!status)
         status = qkv_pictures_encode(p->vqgan, p->tape, pictures, n, p->rows * p->factor,
                                      p->columns * p->factor, found);
     for (size_t i = 0; i < n && !status; i++)
         memcpy(tokens + i * length + p->before, found + i * codes, codes * sizeof *found);
-    qkv__free(p->c->ctx, found);
+    qkv_free(p->c->ctx, found);
     return status ? status : put_conditions(p, pictures, n, classes, length, tokens);
 }
 
@@ -175,7 +175,7 @@ static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *n
                              size_t view)
 {
     qkv_context *ctx = k->p->c->ctx;
-    int32_t classes[CODED], *made = qkv__calloc(ctx, n, k->length * sizeof *made);
+    int32_t classes[CODED], *made = qkv_calloc(ctx, n, k->length * sizeof *made);
     for (size_t i = 0; i < n; i++)
         classes[i] = qkv_pixels_class(k->pixels, numbers[i]);
     qkv_status status = made ? cli_prior_tokens(k->p, pictures, n, k->o->classes ? classes : NULL,
@@ -184,7 +184,7 @@ static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *n
     for (size_t i = 0; i < n && !status; i++)
         memcpy(k->tokens + (numbers[i] * k->o->views + view) * k->length, made + i * k->length,
                k->length * sizeof *made);
-    qkv__free(ctx, made);
+    qkv_free(ctx, made);
     k->done += n;
     if (!status && cli_progress_due(&k->line))
         cli_progress_show(&k->line, k->done, qkv_pixels_count(k->pixels) * k->o->views, NULL);
@@ -198,7 +198,7 @@ static qkv_status code_plain(coding *k)
     size_t count = qkv_pixels_count(k->pixels), numbers[CODED];
     size_t each = qkv_pixels_height(k->pixels) * qkv_pixels_width(k->pixels) *
                   qkv_pixels_channels(k->pixels);
-    uint8_t *batch = qkv__calloc(ctx, CODED, each);
+    uint8_t *batch = qkv_calloc(ctx, CODED, each);
     qkv_status status = batch ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i += CODED) {
         size_t n = count - i < CODED ? count - i : CODED;
@@ -208,7 +208,7 @@ static qkv_status code_plain(coding *k)
         }
         status = code_batch(k, batch, numbers, n, 0);
     }
-    qkv__free(ctx, batch);
+    qkv_free(ctx, batch);
     return status;
 }
 
@@ -254,8 +254,8 @@ qkv_status cli_grids_take(cli_grids *out, qkv_context *ctx, const int32_t *token
     const qkv_gpt_config *c = qkv_model_config(prior);
     size_t codes = c->rows * c->columns, length = c->before + codes;
     *out = (cli_grids){.ctx = ctx};
-    out->grids = qkv__calloc(ctx, count, codes * sizeof *out->grids);
-    out->conditions = qkv__calloc(ctx, count, c->before * sizeof *out->conditions);
+    out->grids = qkv_calloc(ctx, count, codes * sizeof *out->grids);
+    out->conditions = qkv_calloc(ctx, count, c->before * sizeof *out->conditions);
     if (!out->grids || !out->conditions) {
         cli_grids_free(out);
         return QKV_E_MEMORY;
@@ -279,21 +279,21 @@ qkv_status cli_grids_load(cli_grids *out, qkv_context *ctx, const char *path,
     *out = (cli_grids){0};
     qkv_status status = cli_codes_load(&tokens, ctx, path, &count, &found);
     if (!status && found != length)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: rows of %zu tokens expected, found %zu", path,
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: rows of %zu tokens expected, found %zu", path,
                            length, found);
     for (size_t i = 0; i < count * length && !status; i++)
         if ((size_t)tokens[i] >= c->vocab)
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: number %zu is %d; whole numbers below %zu "
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: number %zu is %d; whole numbers below %zu "
                                "expected", path, i, (int)tokens[i], c->vocab);
     if (!status)
         status = cli_grids_take(out, ctx, tokens, count, prior);
-    qkv__free(ctx, tokens);
+    qkv_free(ctx, tokens);
     return status;
 }
 
 void cli_grids_free(cli_grids *g)
 {
-    qkv__free(g->ctx, g->grids);
-    qkv__free(g->ctx, g->conditions);
+    qkv_free(g->ctx, g->grids);
+    qkv_free(g->ctx, g->conditions);
     *g = (cli_grids){0};
 }

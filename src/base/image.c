@@ -19,9 +19,9 @@ qkv_status qkv_image_create(qkv_image *out, qkv_context *ctx, size_t width, size
     *out = (qkv_image){0};
     if (!width || !height || (channels != 1 && channels != 3) ||
         !qkv__mul_size(width, height, &bytes) || !qkv__mul_size(bytes, channels, &bytes))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "there is no picture of %zu x %zu pixels with %zu "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "there is no picture of %zu x %zu pixels with %zu "
                          "channels", width, height, channels);
-    uint8_t *data = qkv__malloc(ctx, bytes);
+    uint8_t *data = qkv_malloc(ctx, bytes);
     if (!data)
         return QKV_E_MEMORY;
     *out = (qkv_image){width, height, channels, data};
@@ -30,7 +30,7 @@ qkv_status qkv_image_create(qkv_image *out, qkv_context *ctx, size_t width, size
 
 void qkv_image_free(qkv_image *image, qkv_context *ctx)
 {
-    qkv__free(ctx, image->data);
+    qkv_free(ctx, image->data);
     *image = (qkv_image){0};
 }
 

@@ -12,11 +12,11 @@ bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, siz
     if (more < need)
         more = need;
     if (!qkv__mul_size(more, size, &bytes)) {
-        (void)qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu tokens do not fit", need);
+        (void)qkv_fail(ctx, QKV_E_MEMORY, "out of memory: %zu tokens do not fit", need);
         return false;
     }
     memcpy(&old, array, sizeof old); /* array is the address of some T * */
-    p = old ? qkv__realloc(ctx, old, *capacity * size, bytes) : qkv__malloc(ctx, bytes);
+    p = old ? qkv_realloc(ctx, old, *capacity * size, bytes) : qkv_malloc(ctx, bytes);
     if (!p)
         return false;
     memcpy(array, &p, sizeof p);
@@ -55,12 +55,12 @@ qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id)
 
 void qkv_ids_free(qkv_context *ctx, qkv_ids *ids)
 {
-    qkv__free(ctx, ids->data);
+    qkv_free(ctx, ids->data);
     *ids = (qkv_ids){0};
 }
 
 void qkv_text_free(qkv_context *ctx, qkv_text *text)
 {
-    qkv__free(ctx, text->data);
+    qkv_free(ctx, text->data);
     *text = (qkv_text){0};
 }

@@ -155,14 +155,14 @@ qkv__char_class qkv__class_of(int32_t cp)
     }
 }
 
-void qkv__class_ranges(qkv__str *out, qkv__char_class class)
+void qkv__class_ranges(qkv_str *out, qkv__char_class class)
 {
     if (class == QKV__SPACE)
-        qkv__str_puts(out, "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
+        qkv_str_puts(out, "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
                            "\\x{2029}\\x{202f}\\x{205f}\\x{3000}");
     for (size_t i = 0; i < sizeof recent / sizeof *recent; i++)
         if (recent[i].class == class)
-            qkv__str_printf(out, "\\x{%x}-\\x{%x}", (unsigned)recent[i].first,
+            qkv_str_printf(out, "\\x{%x}-\\x{%x}", (unsigned)recent[i].first,
                             (unsigned)recent[i].last);
 }
 

@@ -17,7 +17,7 @@ typedef enum { QKV__OTHER, QKV__LETTER, QKV__NUMBER, QKV__SPACE } qkv__char_clas
 qkv__char_class qkv__class_of(int32_t cp); /* -1 is QKV__OTHER */
 /* Appends, for a regular expression's [...]: all of QKV__SPACE; of letters and numbers those
  * that a library's Unicode may be too old for. */
-void qkv__class_ranges(qkv__str *out, qkv__char_class class);
+void qkv__class_ranges(qkv_str *out, qkv__char_class class);
 bool qkv__is_word(int32_t cp);             /* what \w matches in Unicode */
 
 #endif

@@ -6,10 +6,10 @@
 void qkv_array_free(qkv_array *a)
 {
     for (size_t i = 0; a->names && i < a->shape[1]; i++)
-        qkv__free(a->ctx, a->names[i]);
+        qkv_free(a->ctx, a->names[i]);
     if (a->names)
-        qkv__free(a->ctx, a->names);
+        qkv_free(a->ctx, a->names);
     if (a->data)
-        qkv__free(a->ctx, a->data);
+        qkv_free(a->ctx, a->data);
     *a = (qkv_array){0};
 }

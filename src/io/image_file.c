@@ -37,7 +37,7 @@ qkv_status qkv_image_decode(qkv_image *out, qkv_context *ctx, const void *data, 
     size_t kind = kind_of(data, size);
     *out = (qkv_image){0};
     if (!qkv__image_begins(data, size))
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG picture", name);
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG picture", name);
     qkv_status status = kinds[kind].decode(&p, out);
     if (!status)
         return qkv_image_channels(out, ctx, p.o.channels);

@@ -8,7 +8,7 @@ qkv_status qkv__picture_create(const qkv__picture *p, qkv_image *out, size_t wid
 {
     if (!width || !height || width > MOST_SIDE || height > MOST_SIDE ||
         width > p->o.most / height)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pixels a side and %zu in all "
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pixels a side and %zu in all "
                          "expected, found %zu x %zu", p->name, (int)MOST_SIDE, p->o.most, width,
                          height);
     return qkv_image_create(out, p->ctx, width, height, channels);

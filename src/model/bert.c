@@ -31,7 +31,7 @@ static qkv_status complete_config(bert *m)
     qkv_bert_config *c = m->c;
     if (!c->vocab || !c->positions || !c->segments || !c->width || !c->layers || !c->heads ||
         c->width % c->heads || (is_classifier(&m->base) && !c->classes))
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT,
                          "bert: vocabulary %zu, %zu positions, %zu segments, %zu layers, "
                          "width %zu, %zu classes: none may be 0, and the heads (%zu) must divide "
                          "the width",

@@ -34,7 +34,7 @@ typedef struct {
 
 static inline qkv_status broken(const machine *m, const char *what)
 {
-    return qkv__fail(m->ctx, QKV_E_FORMAT, "%s: pickle: byte %zu: %s", m->path,
+    return qkv_fail(m->ctx, QKV_E_FORMAT, "%s: pickle: byte %zu: %s", m->path,
                      (size_t)(m->p - m->begin), what);
 }
 

@@ -9,6 +9,6 @@ bool qkv__bert_punctuation(int32_t cp);
 bool qkv__bert_accent(int32_t cp);
 bool qkv__bert_ideograph(int32_t cp);
 bool qkv__is_mark(int32_t cp); /* what StripAccents takes away */
-void qkv__put_lower(qkv__str *out, int32_t cp);
+void qkv__put_lower(qkv_str *out, int32_t cp);
 
 #endif

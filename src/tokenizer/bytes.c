@@ -40,10 +40,10 @@ int qkv__fallback_byte(const char *piece, size_t len)
     return high && low ? (int)((high - digits) % 16 * 16 + (low - digits) % 16) : -1;
 }
 
-void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len)
+void qkv__bytes_to_chars(qkv_str *out, const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         char c[4];
-        qkv__str_add(out, c, qkv__utf8_put(c, qkv__byte_char((uint8_t)bytes[i])));
+        qkv_str_add(out, c, qkv__utf8_put(c, qkv__byte_char((uint8_t)bytes[i])));
     }
 }

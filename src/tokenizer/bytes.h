@@ -10,6 +10,6 @@ int qkv__char_byte(int32_t cp); /* -1: stands for no byte */
 /* The byte that the piece <0xXX> stands for, or -1. */
 int qkv__fallback_byte(const char *piece, size_t len);
 /* Appends the bytes' characters. */
-void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len);
+void qkv__bytes_to_chars(qkv_str *out, const char *bytes, size_t len);
 
 #endif

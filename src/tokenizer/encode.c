@@ -70,22 +70,22 @@ static qkv_status cut_added(encoding *e, const char *text, size_t len, bool norm
 /* Bytes of the normalised text that come from the first character of text: what stands before the
  * longest ending that it shares with the text normalised with another letter first. */
 static qkv_status first_part(const encoding *e, const char *text, size_t len,
-                             const qkv__str *normal, size_t *first)
+                             const qkv_str *normal, size_t *first)
 {
     /* Two that join with no accent: text may begin with one of them, in some form. */
     static const char *const letters[] = {"Q", "\xe1\x83\x90", NULL}; /* Georgian an */
     size_t skip = qkv__scan_char(text, len);
-    qkv__str other, result;
+    qkv_str other, result;
     qkv_status status = QKV_OK;
-    qkv__str_init(&other, e->t->ctx);
-    qkv__str_init(&result, e->t->ctx);
+    qkv_str_init(&other, e->t->ctx);
+    qkv_str_init(&result, e->t->ctx);
     *first = 0;
     for (size_t i = 0; letters[i] && !*first && !status; i++) {
         size_t same = 0;
-        qkv__str_clear(&other);
-        qkv__str_clear(&result);
-        qkv__str_puts(&other, letters[i]);
-        qkv__str_add(&other, text + skip, len - skip);
+        qkv_str_clear(&other);
+        qkv_str_clear(&result);
+        qkv_str_puts(&other, letters[i]);
+        qkv_str_add(&other, text + skip, len - skip);
         status = other.failed ? QKV_E_MEMORY
                               : qkv__normalize(&e->t->normalizer, e->t->ctx, other.data,
                                                other.len, &result);
@@ -94,8 +94,8 @@ static qkv_status first_part(const encoding *e, const char *text, size_t len,
             same++;
         *first = normal->len - same;
     }
-    qkv__str_free(&other);
-    qkv__str_free(&result);
+    qkv_str_free(&other);
+    qkv_str_free(&result);
     return status;
 }
 
@@ -103,14 +103,14 @@ static qkv_status encode_normalized(encoding *e, const char *text, size_t len, s
 {
     if (!e->t->normalizer.count)
         return cut_added(e, text, len, true, first, encode_stretch);
-    qkv__str normal;
-    qkv__str_init(&normal, e->t->ctx);
+    qkv_str normal;
+    qkv_str_init(&normal, e->t->ctx);
     qkv_status status = qkv__normalize(&e->t->normalizer, e->t->ctx, text, len, &normal);
     if (!status && first && e->t->splitter.asks_first)
         status = first_part(e, text, len, &normal, &first);
     if (!status)
         status = cut_added(e, normal.data, normal.len, true, first, encode_stretch);
-    qkv__str_free(&normal);
+    qkv_str_free(&normal);
     return status;
 }
 
@@ -191,12 +191,12 @@ static bool word_ends(const char *text, size_t place)
 qkv_status qkv__tokenizer_pieces(qkv_tokenizer *t, const char *text, size_t len,
                                  const qkv__sink *sink)
 {
-    qkv__str normal;
-    qkv__str_init(&normal, t->ctx);
+    qkv_str normal;
+    qkv_str_init(&normal, t->ctx);
     qkv_status status = qkv__normalize(&t->normalizer, t->ctx, text, len, &normal);
     if (!status && normal.len)
         status = qkv__split(&t->splitter, t->ctx, normal.data, normal.len, 1, sink);
-    qkv__str_free(&normal);
+    qkv_str_free(&normal);
     return status;
 }
 
@@ -216,7 +216,7 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
     encoding e = {t, flags, out};
     qkv_status status = QKV_OK;
     if (types && types_before != before)
-        return qkv__fail(t->ctx, QKV_E_ARGUMENT, "%zu types stand beside %zu ids", types_before,
+        return qkv_fail(t->ctx, QKV_E_ARGUMENT, "%zu types stand beside %zu ids", types_before,
                          before);
     for (size_t i = 0; i < x->count && !status; i++) {
         int32_t id = x->items[i].id;
@@ -237,14 +237,14 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
 qkv_status qkv_tokenizer_sample(qkv_tokenizer *t, double amount, uint64_t seed)
 {
     if (!t->kind->most_sampling)
-        return qkv__fail(t->ctx, QKV_E_UNSUPPORTED, "a tokenizer of the model %s draws nothing",
+        return qkv_fail(t->ctx, QKV_E_UNSUPPORTED, "a tokenizer of the model %s draws nothing",
                          t->kind->name);
     if (!(amount >= 0 && amount <= t->kind->most_sampling))
-        return qkv__fail(t->ctx, QKV_E_ARGUMENT, "sampling %g: expected 0 to %d", amount,
+        return qkv_fail(t->ctx, QKV_E_ARGUMENT, "sampling %g: expected 0 to %d", amount,
                          t->kind->most_sampling);
     for (; t; t = t->target) {
         t->sampling.amount = amount;
-        qkv__rng_init(&t->sampling.rng, seed, qkv__hash64("tokenizer", 9));
+        qkv_rng_init(&t->sampling.rng, seed, qkv_hash64("tokenizer", 9));
     }
     return QKV_OK;
 }

@@ -15,7 +15,7 @@ typedef struct {
     uint64_t *heap; /* scratch: rank << 32 | place */
     size_t heap_count, heap_cap;
     double drop; /* probability that a merge is left out */
-    qkv__rng *rng;
+    qkv_rng *rng;
 } qkv__merges;
 
 qkv_status qkv__merges_add(qkv__merges *b, qkv_context *ctx, int32_t left, int32_t right,

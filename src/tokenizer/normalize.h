@@ -16,6 +16,6 @@ qkv_status qkv__normalizer_add_spm(qkv__normalizer *n, qkv_context *ctx, const q
 void qkv__normalizer_free(qkv__normalizer *n, qkv_context *ctx);
 /* out: empty before. */
 qkv_status qkv__normalize(const qkv__normalizer *n, qkv_context *ctx, const char *text, size_t len,
-                          qkv__str *out);
+                          qkv_str *out);
 
 #endif

@@ -14,7 +14,7 @@ const char *const qkv__role_keys[QKV_TOKEN_ROLES] = {
 
 qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx)
 {
-    qkv_tokenizer *t = qkv__calloc(ctx, 1, sizeof *t);
+    qkv_tokenizer *t = qkv_calloc(ctx, 1, sizeof *t);
     if (!t)
         return NULL;
     t->ctx = ctx;
@@ -33,12 +33,12 @@ qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len)
     if (t->text && at >= t->text && at < t->text + t->text_len)
         (void)snprintf(place, sizeof place, " at byte %zu", (size_t)(at - t->text));
     if (cp < 0)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "byte 0x%02x%s of the text is not UTF-8",
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "byte 0x%02x%s of the text is not UTF-8",
                          (unsigned)(unsigned char)*at, place);
     if (n < len)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "\"%.*s\"%s of the text is not in the vocabulary",
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "\"%.*s\"%s of the text is not in the vocabulary",
                          len < 60 ? (int)len : 60, at, place);
-    return qkv__fail(t->ctx, QKV_E_FORMAT,
+    return qkv_fail(t->ctx, QKV_E_FORMAT,
                      "the character \"%.*s\" (U+%04X)%s of the text is none of the %zu that the "
                      "tokenizer knows",
                      (int)n, at, (unsigned)cp, place, t->vocab.used);
@@ -60,9 +60,9 @@ void qkv_tokenizer_destroy(qkv_tokenizer *t)
     qkv__decoder_free(&t->decoder, t->ctx);
     qkv__templates_free(&t->templates, t->ctx);
     qkv__spm_destroy(t->spm);
-    qkv__free(t->ctx, t->piece_ids);
+    qkv_free(t->ctx, t->piece_ids);
     qkv_tokenizer_destroy(t->target);
-    qkv__free(t->ctx, t);
+    qkv_free(t->ctx, t);
 }
 
 size_t qkv_tokenizer_vocab_size(const qkv_tokenizer *t)

@@ -27,7 +27,7 @@ typedef struct {
     /* Appends a piece's ids. */
     qkv_status (*encode)(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out);
     /* Writes what read takes besides plain fields; NULL: nothing. */
-    void (*write)(const qkv_tokenizer *t, qkv__json_out *w);
+    void (*write)(const qkv_tokenizer *t, qkv_json_writer *w);
     void (*destroy)(qkv_tokenizer *t);
 } qkv__model_kind;
 
@@ -59,7 +59,7 @@ struct qkv_tokenizer {
     qkv_tokenizer *target;            /* Marian: for the other language, or NULL */
     struct {
         double amount; /* 0: none */
-        qkv__rng rng;
+        qkv_rng rng;
     } sampling;
     const qkv__bpe_files *files;      /* while the two files of old are read */
     const char *text;                 /* being encoded, for messages */

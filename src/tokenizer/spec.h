@@ -9,13 +9,13 @@
  * model's plain fields: vocabulary and merges, and two closing brackets, are to follow.
  * special: added tokens and their ids. unk: NULL where there is none. begin, end: of special, what
  * begins and ends every text; NULL for none, never begin alone. */
-void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
+void qkv__tokenizer_begin_spec(qkv_json_writer *w, qkv_tokenizer_kind kind,
                                const char *const *special, const int32_t *ids, size_t count,
                                const char *unk, const char *begin, const char *end);
-void qkv__put_added(qkv__json_out *w, const char *text, int32_t id);
+void qkv__put_added(qkv_json_writer *w, const char *text, int32_t id);
 /* A post-processor: begin A end, and begin A end B end for a pair; with begin NULL A end, A B
  * end. */
-void qkv__put_template(qkv__json_out *w, const char *key, const char *begin, int32_t begin_id,
+void qkv__put_template(qkv_json_writer *w, const char *key, const char *begin, int32_t begin_id,
                        const char *end, int32_t end_id);
 
 #endif

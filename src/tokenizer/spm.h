@@ -28,8 +28,8 @@ typedef struct {
     double coverage;
     qkv__charsmap map;
     qkv__trie fixed;      /* pieces of the user: found before anything else */
-    qkv__str unk_surface; /* what an unknown piece decodes to */
-    qkv__str file;        /* the protocol buffer */
+    qkv_str unk_surface; /* what an unknown piece decodes to */
+    qkv_str file;        /* the protocol buffer */
 } qkv__spm;
 
 qkv__spm *qkv__spm_new(qkv_context *ctx); /* NULL: memory */
@@ -44,6 +44,6 @@ qkv_status qkv__spm_parse(qkv__spm **out, qkv_context *ctx, const char *name, co
 /* Fills m->file from the rest. */
 qkv_status qkv__spm_write(qkv__spm *m);
 /* Appends the text as pieces are looked for in it. */
-void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv__str *out);
+void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv_str *out);
 
 #endif

@@ -18,6 +18,6 @@ qkv_status qkv__decoder_read(qkv__decoder *d, qkv_context *ctx, const qkv__json 
 qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__spm *spm);
 void qkv__decoder_free(qkv__decoder *d, qkv_context *ctx);
 /* Changes a token's text in place; first: nothing came before. */
-qkv_status qkv__decoder_run(const qkv__decoder *d, qkv__str *token, bool first);
+qkv_status qkv__decoder_run(const qkv__decoder *d, qkv_str *token, bool first);
 
 #endif

@@ -29,7 +29,7 @@ static int by_code(const void *x, const void *y)
 /* Characters and how often they come, by code point. */
 static int64_t *count_alphabet(const qkv_tokenizer_trainer *tr)
 {
-    int64_t *counts = qkv__calloc(tr->ctx, CODE_POINTS, sizeof *counts);
+    int64_t *counts = qkv_calloc(tr->ctx, CODE_POINTS, sizeof *counts);
     for (size_t i = 0; i < tr->words.count && counts; i++) {
         size_t len;
         int32_t cp;
@@ -52,7 +52,7 @@ qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
         count += counts[cp] > 0;
         total += counts[cp];
     }
-    list = counts ? qkv__malloc(tr->ctx, (count + 1) * sizeof *list) : NULL;
+    list = counts ? qkv_malloc(tr->ctx, (count + 1) * sizeof *list) : NULL;
     qkv_status status = list ? QKV_OK : QKV_E_MEMORY;
     count = 0;
     for (int32_t cp = 0; cp < CODE_POINTS && list; cp++)
@@ -70,8 +70,8 @@ qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
         if (qkv__vocab_find(v, c, len) < 0)
             status = qkv__vocab_add(v, c, len, (int32_t)v->count);
     }
-    qkv__free(tr->ctx, counts);
-    qkv__free(tr->ctx, list);
+    qkv_free(tr->ctx, counts);
+    qkv_free(tr->ctx, list);
     return status;
 }
 
@@ -81,7 +81,7 @@ qkv_status qkv__train_count_word(qkv_tokenizer_trainer *tr, const char *word, si
     if (id < 0) {
         id = (int32_t)tr->words.count;
         if (id == INT32_MAX || len >= UINT32_MAX)
-            return qkv__fail(tr->ctx, QKV_E_UNSUPPORTED, "more distinct words than 2^31");
+            return qkv_fail(tr->ctx, QKV_E_UNSUPPORTED, "more distinct words than 2^31");
         if (!qkv__grow(tr->ctx, &tr->counts, &tr->count_cap, (size_t)id + 1,
                        sizeof *tr->counts) ||
             qkv__vocab_add(&tr->words, word, len, id))
