@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const isa_names[] = {"reference", "avx2", "avx512", "all", NULL};
 
@@ -54,6 +55,7 @@ static qkv_status make_context(cli *c)
     qkv_status status = qkv_context_create(&c->ctx, &options);
     if (status)
         return qkv_fail(c->parsing, status, "%s", qkv_status_text(status));
+    qkv_context_on_event(c->ctx, cli_listen, c);
     if (qkv_options_given(c->options, "bf16") && options.bf16 && !qkv_context_bf16(c->ctx))
         cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
     return QKV_OK;
@@ -77,7 +79,7 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
         status = qkv_recipe_apply(c->options, c->command->manual.recipes);
     if (!status && (c->args.count < min || c->args.count > max))
         status = qkv_fail(c->parsing, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
-                           c->command->manual.name, usage ? usage : "", c->args.count);
+                          c->command->manual.name, usage ? usage : "", c->args.count);
     if (!status)
         status = make_context(c);
     return status ? usage_error(c) : 0;
@@ -85,7 +87,7 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
 
 void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target)
 {
-    char text[QKV__OPTION_TEXT];
+    char text[QKV_OPTION_TEXT];
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         if (!qkv_options_given(c->options, row->key))
@@ -95,8 +97,9 @@ void cli_take_given(const cli *c, const qkv_option_table *table, const void *giv
     }
 }
 
-int cli_error(const cli *c)
+int cli_error(cli *c)
 {
+    cli_progress_end(&c->line);
     return cli_fail("%s", qkv_context_message(c->ctx));
 }
 
@@ -127,6 +130,15 @@ void cli_note(const cli *c, const char *fmt, ...)
     vfprintf(stderr, fmt, args);
     va_end(args);
     fputc('\n', stderr);
+}
+
+int cli_png_only(const cli *c, const char *out)
+{
+    const char *end = strrchr(out, '.');
+    if (!end || (strcasecmp(end, ".jpg") != 0 && strcasecmp(end, ".jpeg") != 0))
+        return 0;
+    return cli_usage(c, "--out: pictures are written as PNG: a name with .png expected, found "
+                     "%.200s", out);
 }
 
 int cli_answer(const cli *c, qkv_json_writer *w)

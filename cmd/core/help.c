@@ -124,7 +124,8 @@ const char *cli_nearest(const char *word)
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < command_count; i++) {
         const char *name = commands[i]->manual.name, *second = strchr(name, ' ');
-        if (qkv_option_nearer(word, name, &best) || (second && qkv_option_nearer(word, second + 1, &best)))
+        if (qkv_option_nearer(word, name, &best) ||
+            (second && qkv_option_nearer(word, second + 1, &best)))
             nearest = name;
     }
     return nearest;

@@ -107,7 +107,7 @@ static const judge *find_judge(const eval *e)
         if (judges[i].takes(e->model))
             return &judges[i];
     qkv_fail(e->c->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", e->dir,
-              qkv_model_type_name(qkv_model_type_of(e->model)));
+             qkv_model_type_name(qkv_model_type_of(e->model)));
     return NULL;
 }
 
@@ -116,8 +116,8 @@ static qkv_status check_data(const eval *e, const judge *j)
 {
     if (e->lpips && j->judge != eval_codes)
         return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures "
-                         "expected, %s holds a %s", e->dir,
-                         qkv_model_type_name(qkv_model_type_of(e->model)));
+                        "expected, %s holds a %s", e->dir,
+                        qkv_model_type_name(qkv_model_type_of(e->model)));
     const char *const named[] = {e->file, e->source ? e->source : e->target,
                                  e->images ? e->images : e->masks};
     int other = 0;
@@ -126,8 +126,8 @@ static qkv_status check_data(const eval *e, const judge *j)
     if (other > ON_MASKS)
         return QKV_OK;
     return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s", e->dir,
-                     qkv_model_type_name(qkv_model_type_of(e->model)),
-                     data_flags[j->data], data_flags[other]);
+                    qkv_model_type_name(qkv_model_type_of(e->model)),
+                    data_flags[j->data], data_flags[other]);
 }
 
 static int run(cli *c, int argc, char **argv)

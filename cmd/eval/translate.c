@@ -49,7 +49,7 @@ static qkv_status open_data(judge *j)
     qkv_status status;
     if (!e->source != !e->target)
         return qkv_fail(e->c->ctx, QKV_E_ARGUMENT,
-                         "--source and --target: both or none expected, found one");
+                        "--source and --target: both or none expected, found one");
     if (e->source) {
         status = cli_pairs_open(&j->pairs, e->c, e->source, e->target);
         if (!status)

@@ -21,8 +21,8 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows};
 
 /* The ids of one text: a JSON array under key, or a line. */
-static qkv_status put(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *key, const char *text,
-                      size_t size)
+static qkv_status put(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *key,
+                      const char *text, size_t size)
 {
     qkv_ids ids = {0};
     qkv_status status = qkv_tokenizer_encode(t, text, size, 0, &ids);

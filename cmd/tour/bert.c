@@ -131,7 +131,7 @@ static qkv_status show_blank(const chapter *h, const char *line, size_t len, siz
             for (size_t k = 0; k < n && right; k++)
                 right = word[k] == tolower((unsigned char)line[at + k]);
             qkv_str_printf(&text, "   %s %.0f%%%s", word, 100 * guess[i].prob,
-                            right ? " ✓" : "");
+                           right ? " ✓" : "");
         }
         page_line(p, "%.*s____%.*s", (int)at, line, (int)(len - at - n), line + at + n);
         page_line(p, "   %.*s:%s", (int)n, line + at, text.failed ? "" : text.data);

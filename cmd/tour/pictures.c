@@ -94,7 +94,7 @@ static qkv_status deal_out(qkv_context *ctx, const qkv_pixels *from, qkv_pixels_
     qkv_free(ctx, number);
     if (!status && taken < HOLD_OUT_EVERY)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--pictures: at least %d pictures expected, found "
-                           "%zu", HOLD_OUT_EVERY, taken);
+                          "%zu", HOLD_OUT_EVERY, taken);
     return status;
 }
 

@@ -39,7 +39,7 @@ static qkv_status load_model(job *j)
     qkv_status status = cli_job_load(base, &base->model);
     if (!status && qkv_model_type_of(base->model) != &qkv_colorizer_type)
         return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures",
-                         base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
+                        base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
     if (!status)
         j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
     return status;

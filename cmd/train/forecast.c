@@ -131,7 +131,7 @@ static qkv_status targets_first(job *j, const names *targets)
             at++;
         if (at == j->count)
             return qkv_fail(j->base.c->ctx, QKV_E_ARGUMENT, "--target: %s has no column "
-                             "\"%.40s\", or it is named twice", j->s.data, targets->items[k]);
+                            "\"%.40s\", or it is named twice", j->s.data, targets->items[k]);
         swap_columns(j, k, at);
         j->named = true;
     }
@@ -173,8 +173,8 @@ static qkv_status hold_out(job *j)
         return status;
     if (tail < j->config.horizon)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--valid-last: %zu of %zu rows of %s are fewer "
-                         "than the horizon's %zu", tail, j->train.rows, j->s.data,
-                         j->config.horizon);
+                        "than the horizon's %zu", tail, j->train.rows, j->s.data,
+                        j->config.horizon);
     j->train.rows -= tail;
     j->valid = (qkv_series){j->train.data + j->train.rows * C, tail, C};
     return QKV_OK;
@@ -226,7 +226,7 @@ static qkv_status read_data(cli_job *base)
         status = cli_job_load(base, &base->model);
         if (!status && !qkv_model_is_forecaster(base->model))
             status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
-                               base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
+                              base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
         if (!status)
             status = cli_series_load(&j->data, base->model, j->s.data);
         if (!status)

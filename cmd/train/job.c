@@ -33,7 +33,7 @@ qkv_status cli_job_load(cli_job *j, qkv_model **out)
     qkv_status status = qkv_hub_load_changed(out, j->c->ctx, j->o.init, set);
     if (!status || !set.count)
         return status;
-    char prefix[QKV__OPTION_TEXT];
+    char prefix[QKV_OPTION_TEXT];
     snprintf(prefix, sizeof prefix, "--init with --set %s%s", set.items[0],
              set.count > 1 ? " and more" : "");
     return qkv_fail_prefix(j->c->ctx, prefix);
@@ -63,12 +63,12 @@ qkv_status cli_records_open(qkv_records **out, qkv_context *ctx, const char *pat
     size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
     if (qkv_records_fields(*out) != fields)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
-                           fields, qkv_records_fields(*out));
+                          fields, qkv_records_fields(*out));
     for (size_t f = 0; f < fields && f < 2 && !status; f++) {
         int64_t max = qkv_records_max(*out, f);
         if (max >= (int64_t)vocab)
             status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
-                               "found %lld", path, vocab, (long long)max);
+                              "found %lld", path, vocab, (long long)max);
     }
     if (!status)
         return QKV_OK;
@@ -105,7 +105,7 @@ static qkv_status check_decided(const cli_job *j, const cli_job_type *type)
     for (; key && *key && !j->o.init; key++)
         if (qkv_options_given(j->c->options, *key))
             return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--set %s: it follows from the data and "
-                             "from other options", *key);
+                            "from other options", *key);
     return QKV_OK;
 }
 
@@ -141,8 +141,8 @@ static qkv_status reopen(cli_job *j, const cli_job_type *type)
         status = qkv_hub_load_config(&j->model, j->c->ctx, j->o.out);
     if (!status && !type->takes(j->model))
         status = qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
-                           "does not make", j->o.out,
-                           qkv_model_type_architecture(qkv_model_type_of(j->model)), type->name);
+                          "does not make", j->o.out,
+                          qkv_model_type_architecture(qkv_model_type_of(j->model)), type->name);
     if (!status && type->has_text)
         status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->o.out);
     if (!status)
@@ -176,7 +176,7 @@ static void keep_settings(cli_job *j, const cli_job_type *type)
     size_t n = 0;
     for (; type->lesson && type->lesson[n]; n++)
         j->kept[n] = (qkv_train_settings){type->lesson[n], qkv_options_target(j->c->options,
-                                                                               type->lesson[n])};
+                                                                              type->lesson[n])};
     j->t.loop.also = j->kept;
     j->t.loop.also_count = n;
 }

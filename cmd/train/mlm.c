@@ -58,7 +58,7 @@ static qkv_status read_data(cli_job *base)
                                   x->train_count, x->held, x->held_count, &base->tokenizer);
     if (!status && qkv_tokenizer_special(base->tokenizer, QKV_TOKEN_MASK) < 0)
         status = qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--tokenizer: wordpiece, bpe or char "
-                           "expected, which have a token to hide words with");
+                          "expected, which have a token to hide words with");
     return status ? status
                   : cli_bert_create(base, &qkv_bert_masked_type, &j->config, j->s.model);
 }

@@ -16,8 +16,8 @@ qkv_status cli_pairs_open(cli_pairs *p, cli *c, const char *source, const char *
     p->lines = lines[CLI_SOURCE];
     if (lines[CLI_SOURCE] != lines[CLI_TARGET])
         return qkv_fail(c->ctx, QKV_E_FORMAT, "%s has %zu lines and %s has %zu: as many expected, "
-                         "each the translation of the same line", source, lines[CLI_SOURCE],
-                         target, lines[CLI_TARGET]);
+                        "each the translation of the same line", source, lines[CLI_SOURCE],
+                        target, lines[CLI_TARGET]);
     return QKV_OK;
 }
 
@@ -59,7 +59,7 @@ static qkv_status encode(encoder *e, const cli_pairs *p, int side, const qkv__li
                                              side == CLI_TARGET ? QKV_ENCODE_TARGET : 0, ids);
     if (status)
         return qkv_fail(e->c->ctx, status, "%s, line %zu: %s", p->text[side].parts[0].name,
-                         number, qkv_context_message(e->c->ctx));
+                        number, qkv_context_message(e->c->ctx));
     return qkv_ids_add(e->c->ctx, ids, e->config->eos);
 }
 
@@ -112,7 +112,7 @@ qkv_status cli_pairs_records(const cli_pairs *p, cli *c, const qkv_model *model,
         status = add_lines(&e, p, from, to);
     if (!status && !e.kept)
         status = qkv_fail(c->ctx, QKV_E_FORMAT, "%s: no pair of 1 to %zu tokens a side is left",
-                           name, e.config->positions - 1);
+                          name, e.config->positions - 1);
     if (status)
         qkv_records_abandon(e.out);
     else

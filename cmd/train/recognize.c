@@ -77,13 +77,13 @@ static qkv_status take_given(job *j)
     qkv_context *ctx = j->p.base.c->ctx;
     const qkv_option_table *table = qkv_model_type_config(j->type);
     qkv_options *o = NULL;
-    char text[QKV__OPTION_TEXT];
+    char text[QKV_OPTION_TEXT];
     qkv_status status = qkv_options_create(&o, ctx);
     if (!status)
         status = qkv_options_bind(o, table, &j->config);
     if (!status && !qkv_vit_preset(j->type, j->p.s.model, &j->config))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--model: %s has no size \"%.40s\"",
-                           qkv_model_type_name(j->type), j->p.s.model);
+                          qkv_model_type_name(j->type), j->p.s.model);
     for (size_t i = 0; i < cli_recognizer_table.count && !status; i++) {
         const qkv_option *row = &cli_recognizer_table.rows[i];
         if (!qkv_options_given(j->p.base.c->options, row->key))
@@ -159,7 +159,7 @@ static qkv_status choose_format(job *j, const qkv_model *old)
     cli *c = j->p.base.c;
     const qkv_picture_format *had = old ? qkv_model_pictures(old) : NULL;
     size_t most = j->p.s.size ? j->p.s.size : MOST_SIDE;
-    qkv_status status = cli_pictures_format(&j->format, c, j->p.s.images, most);
+    qkv_status status = qkv__pictures_format(&j->format, c->ctx, j->p.s.images, most);
     if (status)
         return status;
     if (had)
@@ -179,7 +179,7 @@ static qkv_status choose_format(job *j, const qkv_model *old)
 static qkv_status read_pictures(job *j)
 {
     cli *c = j->p.base.c;
-    qkv_status status = cli_pictures_read(&j->p.all.images, c, j->p.s.images, &j->format);
+    qkv_status status = qkv__pictures_load(&j->p.all.images, c->ctx, j->p.s.images, &j->format);
     size_t without = 0;
     for (size_t i = 0; !status && i < qkv_pixels_count(j->p.all.images); i++)
         without += qkv_pixels_class(j->p.all.images, i) < 0;
@@ -194,10 +194,10 @@ static qkv_status read_valid(job *j)
 {
     cli *c = j->p.base.c;
     qkv_pixels *read = NULL;
-    qkv_status status = cli_pictures_read(&read, c, j->p.s.valid, &j->format);
+    qkv_status status = qkv__pictures_load(&read, c->ctx, j->p.s.valid, &j->format);
     if (!status)
-        status = cli_pictures_copy(&j->p.held.images, c, NULL, read, NULL, qkv_pixels_count(read),
-                                   j->p.base.model, j->p.s.valid);
+        status = qkv__pixels_copy(&j->p.held.images, c->ctx, NULL, read, NULL,
+                                  qkv_pixels_count(read), j->p.base.model, j->p.s.valid);
     qkv_pixels_close(read);
     return status;
 }
@@ -210,7 +210,7 @@ static qkv_status read_data(cli_job *base)
     qkv_status status = base->o.init ? cli_job_load(base, &old) : QKV_OK;
     if (!status && old && !cli_picture_trunk_of(old))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a model of pictures expected, %s holds a "
-                           "%s", base->o.init, qkv_model_type_name(qkv_model_type_of(old)));
+                          "%s", base->o.init, qkv_model_type_name(qkv_model_type_of(old)));
     if (!status)
         status = choose_format(j, old);
     if (!status && !old)

@@ -32,8 +32,8 @@ static qkv_status load_model(job *j)
     qkv_status status = cli_job_load(base, &base->model);
     if (!status && !eval_takes_reconstruct(base->model))
         return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
-                         "holds a %s", base->o.init,
-                         qkv_model_type_name(qkv_model_type_of(base->model)));
+                        "holds a %s", base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
     if (!status)
         j->config = *(const qkv_mae_config *)qkv_model_config(base->model);
     return status;
@@ -47,7 +47,7 @@ static qkv_status read_data(cli_job *base)
     size_t side = j->config.trunk.image, channels = j->config.trunk.channels;
     if (!status && channels != 1 && channels != 3)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "num_channels: 1 or 3 expected, found %zu",
-                           channels);
+                          channels);
     if (!status)
         status = cli_picture_read(&j->p, side, channels, NULL);
     if (!status && !base->o.init)
@@ -55,7 +55,7 @@ static qkv_status read_data(cli_job *base)
     if (!status && !base->o.init)
         status = qkv_model_init(base->model, c->common.seed);
     if (!status && !qkv_model_pictures(base->model)) {
-        qkv_picture_format f = cli_pictures_square(side, channels);
+        qkv_picture_format f = qkv__pictures_square(side, channels);
         cli_picture_measure(&j->p, &f);
         qkv_model_set_pictures(base->model, &f);
     }

@@ -298,8 +298,8 @@ qkv_status cli_training_lesson(cli *c, const cli_training *t, qkv_task *task, co
     qkv_status status = train(&s, c, t, task, dir, true, what, &r);
     if (!status && r.stopped)
         status = qkv_fail(c->ctx, QKV_E_CANCELLED, "stopped while %s, after %llu steps, and "
-                           "saved; the same command with --resume goes on", what,
-                           (unsigned long long)r.step);
+                          "saved; the same command with --resume goes on", what,
+                          (unsigned long long)r.step);
     return status;
 }
 

@@ -70,7 +70,7 @@ static qkv_status open_data(job *j)
     size_t held = 0;
     if (!s->valid_source != !s->valid_target)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT,
-                         "--valid-source and --valid-target: both or none expected, found one");
+                        "--valid-source and --valid-target: both or none expected, found one");
     qkv_status status = cli_pairs_open(&j->data, c, s->source, s->target);
     if (!status && s->valid_source)
         status = cli_pairs_open(&j->valid_data, c, s->valid_source, s->valid_target);
@@ -142,8 +142,8 @@ static qkv_status check_init(const job *j)
     if (qkv_model_is_translator(j->base.model))
         return QKV_OK;
     return qkv_fail(j->base.c->ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
-                     "is a %s model", j->base.o.init,
-                     qkv_model_type_name(qkv_model_type_of(j->base.model)));
+                    "is a %s model", j->base.o.init,
+                    qkv_model_type_name(qkv_model_type_of(j->base.model)));
 }
 
 /* ---- the run ------------------------------------------------------------------------------ */

@@ -42,7 +42,7 @@ static qkv_status load(cli *c, const char *dir, unsigned roles, qkv_tokenizer **
     for (int i = 0; i < QKV_TOKEN_ROLES && !status; i++)
         if ((roles >> i & 1) && qkv_tokenizer_special(*out, (qkv_token_role)i) < 0)
             status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--" FROM ": the tokenizer in %s has no %s",
-                               dir, role_keys[i]);
+                              dir, role_keys[i]);
     return status;
 }
 

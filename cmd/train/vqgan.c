@@ -1,5 +1,5 @@
 /* vqgan.c - `qkv train vqgan`: pictures become a model that codes them. */
-#include "use/coder.h"
+#include "pipeline/codec.h"
 #include "core/commands.h"
 #include "eval/eval.h"
 #include "train/picture_job.h"
@@ -72,11 +72,11 @@ static qkv_status load_model(job *j)
     qkv_status status = cli_job_load(base, &base->model);
     if (!status && !eval_takes_codes(base->model))
         return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
-                         "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
-                         qkv_model_type_name(qkv_model_type_of(base->model)));
+                        "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
     if (status)
         return status;
-    j->config = *cli_coder_config(base->model);
+    j->config = *qkv__codec_config(base->model);
     keep_codes(base->model);
     return QKV_OK;
 }
@@ -88,13 +88,13 @@ static qkv_status read_data(cli_job *base)
     qkv_status status = base->o.init ? load_model(j) : choose_model(j);
     if (!status && j->config.colors != COLORS && j->config.colors != 1)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
-                           j->config.colors);
+                          j->config.colors);
     if (!status && j->config.colors == 1 && j->o.perceptual > 0)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
-                           "channel, which no such network looks at, found %g", j->o.perceptual);
+                          "channel, which no such network looks at, found %g", j->o.perceptual);
     if (!status && j->o.adversarial > 0 && !j->config.judge_layers)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
-                           "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
+                          "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
     if (!status)
         status = cli_picture_read(&j->p, j->config.image, j->config.colors, NULL);
     if (!status && !base->o.init)
@@ -103,7 +103,7 @@ static qkv_status read_data(cli_job *base)
         status = qkv_model_init(base->model, c->common.seed);
     if (status)
         return status;
-    qkv_picture_format f = cli_pictures_square(j->config.image, j->config.colors);
+    qkv_picture_format f = qkv__pictures_square(j->config.image, j->config.colors);
     for (size_t i = 0; i < COLORS; i++)
         f.mean[i] = f.std[i] = 0.5;
     qkv_model_set_pictures(base->model, &f);
@@ -161,8 +161,8 @@ static qkv_status load_looks(job *j)
     qkv_status status = qkv_hub_load(&j->looks, ctx, j->lpips);
     if (!status && qkv_model_type_of(j->looks) != &qkv_perceptual_type)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
-                           qkv_model_type_name(&qkv_perceptual_type), j->lpips,
-                           qkv_model_type_name(qkv_model_type_of(j->looks)));
+                          qkv_model_type_name(&qkv_perceptual_type), j->lpips,
+                          qkv_model_type_name(qkv_model_type_of(j->looks)));
     return status;
 }
 
@@ -187,7 +187,7 @@ static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
     cli *c = base->c;
-    const qkv_vqgan_config *config = cli_coder_config(base->model);
+    const qkv_vqgan_config *config = qkv__codec_config(base->model);
     j->config = *config;
     size_t side = config->image / qkv_vqgan_factor(base->model);
     qkv_status status = find_looks(j);

@@ -114,7 +114,7 @@ static qkv_status open_texts(job *j, const char *dir)
     qkv_status status = QKV_OK;
     if (qkv_model_type_of(j->model) != &qkv_bert_classifier_type)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not classify texts", dir,
-                           qkv_model_type_architecture(qkv_model_type_of(j->model)));
+                          qkv_model_type_architecture(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     if (status)

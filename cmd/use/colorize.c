@@ -6,7 +6,7 @@
 
 #include "core/commands.h"
 #include "use/painting.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/colorize.h"
 #include "qkv/hub.h"
 #include "qkv/image_file.h"
@@ -85,7 +85,7 @@ static qkv_status read_hints(job *j)
         qkv_color_hint *h = j->hints + i;
         if (!read_place(&at, &h->x, &h->y) || *at++ != ',' || !read_color(at, h->rgb))
             return qkv_fail(ctx, QKV_E_ARGUMENT, "--hint: x,y,#rrggbb expected, found %.60s",
-                             j->s.hints.items[i]);
+                            j->s.hints.items[i]);
     }
     return QKV_OK;
 }
@@ -110,10 +110,10 @@ static qkv_status watch(job *j)
     size_t x, y;
     if (!read_place(&at, &x, &y) || *at || x >= j->in.width || y >= j->in.height)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--attention: x,y in a picture of %zu x %zu "
-                         "expected, found %.60s", j->in.width, j->in.height, j->s.attention);
+                        "expected, found %.60s", j->in.width, j->in.height, j->s.attention);
     if (j->s.layer > c->layers)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--layer: the model has %zu layers, found %zu",
-                         c->layers, j->s.layer);
+                        c->layers, j->s.layer);
     char name[64];
     (void)snprintf(name, sizeof name, "layer.%zu.attn",
                    (j->s.layer ? j->s.layer : c->layers) - 1);
@@ -225,7 +225,7 @@ static qkv_status color(job *j)
         status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && qkv_model_type_of(j->model) != &qkv_colorizer_type)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures", dir,
-                           qkv_model_type_name(qkv_model_type_of(j->model)));
+                          qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_image_read(&j->in, ctx, j->c->args.items[1], NULL);
     if (!status)

@@ -33,14 +33,14 @@ static qkv_status encode(job *j, const char *text, int32_t *mask)
     *mask = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_MASK);
     if (*mask < 0)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: the tokenizer has no mask token",
-                         j->c->args.items[0]);
+                        j->c->args.items[0]);
     qkv_status status = qkv_tokenizer_encode(j->tokenizer, text, strlen(text),
                                              QKV_ENCODE_ADD_SPECIAL, &j->ids);
     for (size_t i = 0; i < j->ids.count; i++)
         j->masks += j->ids.data[i] == *mask;
     if (!status && j->masks == 0)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the text has no %s to fill in",
-                           qkv_tokenizer_token(j->tokenizer, *mask, NULL));
+                          qkv_tokenizer_token(j->tokenizer, *mask, NULL));
     return status;
 }
 
@@ -52,7 +52,7 @@ static qkv_status work(job *j)
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && qkv_model_type_of(j->model) != &qkv_bert_masked_type)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not guess hidden words", dir,
-                           qkv_model_type_architecture(qkv_model_type_of(j->model)));
+                          qkv_model_type_architecture(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     if (!status)

@@ -92,7 +92,7 @@ static int run(cli *c, int argc, char **argv)
     qkv_status status = qkv_hub_load(&m, c->ctx, dir);
     if (!status && !qkv_model_is_forecaster(m))
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast", dir,
-                           qkv_model_type_name(qkv_model_type_of(m)));
+                          qkv_model_type_name(qkv_model_type_of(m)));
     if (!status)
         status = cli_series_load(&history, m, s.file);
     const qkv_forecast_config *config = status ? NULL : qkv_model_config(m);

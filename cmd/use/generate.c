@@ -160,7 +160,7 @@ static qkv_status open_all(job *j, const char *dir)
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && !qkv_model_is_lm(j->model))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not continue text", dir,
-                           qkv_model_type_name(qkv_model_type_of(j->model)));
+                          qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     char *text = NULL;

@@ -5,7 +5,7 @@
 
 #include "core/commands.h"
 #include "use/imagining.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
 #include "qkv/image_file.h"
@@ -53,10 +53,10 @@ static qkv_status check_asked(const imagining *j)
     const qkv_options *o = j->c->options;
     if (qkv_options_given(o, "keep") && !j->s.complete)
         return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--keep: --complete expected beside it, with "
-                         "the picture of which a share stays");
+                        "the picture of which a share stays");
     if (qkv_options_given(o, "at") && !j->s.show_next)
         return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--at: --show-next expected beside it, with "
-                         "the number of codes to show at that place");
+                        "the number of codes to show at that place");
     return QKV_OK;
 }
 
@@ -69,8 +69,8 @@ static qkv_status choose_size(imagining *j)
     j->columns = j->width / f;
     if (j->height % f || j->width % f)
         return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--width and --height: multiples of %zu "
-                         "expected, the side of a code, found %zu and %zu", f, j->width, j->height);
-    return cli_coder_size(j->p.vqgan, j->c->ctx, "--width and --height", j->rows, j->columns);
+                        "expected, the side of a code, found %zu and %zu", f, j->width, j->height);
+    return qkv__codec_size(j->p.vqgan, j->c->ctx, "--width and --height", j->rows, j->columns);
 }
 
 /* The upper rows of the picture's codes, and the picture that all its codes make. */
@@ -87,7 +87,7 @@ static qkv_status read_given(imagining *j)
     j->kept = qkv_calloc(ctx, 1, imagining_bytes(j));
     qkv_status status = j->given && j->kept ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = cli_prior_read(&j->p, j->s.complete, j->height, j->width, &picture);
+        status = qkv__prior_read(&j->p, j->s.complete, j->height, j->width, &picture);
     if (!status)
         status = qkv_pictures_encode(j->p.vqgan, j->p.tape, picture.data, 1, j->height, j->width,
                                      j->given);
@@ -109,8 +109,8 @@ static qkv_status read_class(const imagining *j, int32_t *out)
     unsigned long long number = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || number >= count)
         return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s has no names of classes: a number "
-                         "from 0 to %zu expected, found \"%.60s\"", j->c->args.items[0],
-                         count - 1, text);
+                        "from 0 to %zu expected, found \"%.60s\"", j->c->args.items[0],
+                        count - 1, text);
     *out = (int32_t)number;
     return QKV_OK;
 }
@@ -129,9 +129,9 @@ static qkv_status find_class(const imagining *j, int32_t *out)
         return read_class(j, out);
     if (!qkv_model_label_count(m))
         return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s knows no classes",
-                         j->c->args.items[0]);
+                        j->c->args.items[0]);
     return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s knows no \"%.60s\"; \"%.60s\", say",
-                     j->c->args.items[0], j->s.class_, qkv_model_label(m, 0));
+                    j->c->args.items[0], j->s.class_, qkv_model_label(m, 0));
 }
 
 /* A class each; or the codes of the other picture, the same ones for all. */
@@ -143,12 +143,12 @@ static qkv_status read_conditions(imagining *j)
     qkv_status status = find_class(j, &class_);
     if (!status && !j->s.condition != !j->p.condition)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--condition: %s", j->p.condition
-                         ? "a picture expected: those of this model hang on one"
-                         : "none expected: this model's pictures hang on no other");
+                        ? "a picture expected: those of this model hang on one"
+                        : "none expected: this model's pictures hang on no other");
     if (status)
         return status;
     if (j->p.condition)
-        side = cli_prior_condition_side(&j->p);
+        side = qkv__prior_condition_side(&j->p);
     bool larger = j->p.condition && (j->rows > j->p.rows || j->columns > j->p.columns);
     size_t high = larger ? j->rows : side, wide = larger ? j->columns : side;
     j->tokens = high * wide;
@@ -159,7 +159,7 @@ static qkv_status read_conditions(imagining *j)
         qkv_image picture = {0};
         status = qkv_image_read(&picture, ctx, j->s.condition, NULL);
         if (!status)
-            status = cli_prior_condition(&j->p, &picture, high, wide, j->conditions);
+            status = qkv__prior_condition(&j->p, &picture, high, wide, j->conditions);
         qkv_image_free(&picture, ctx);
     }
     for (size_t i = 0; i < j->s.count && !status; i++) {
@@ -186,8 +186,8 @@ static qkv_status find_place(imagining *j)
         if (*end != ',' || last == end + 1 || *last || end == j->s.at || row >= j->rows ||
             column >= j->columns || row < j->given_rows)
             return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--at: row,column expected, from %zu,0 to "
-                             "%zu,%zu, found %.60s", j->given_rows, j->rows - 1, j->columns - 1,
-                             j->s.at);
+                            "%zu,%zu, found %.60s", j->given_rows, j->rows - 1, j->columns - 1,
+                            j->s.at);
     }
     j->place = row * j->columns + column;
     return QKV_OK;
@@ -198,7 +198,7 @@ static qkv_status prepare(imagining *j)
     qkv_context *ctx = j->c->ctx;
     qkv_status status = check_asked(j);
     if (!status)
-        status = cli_prior_open(&j->p, j->c, j->c->args.items[0]);
+        status = qkv__prior_open(&j->p, j->c->ctx, j->c->args.items[0]);
     if (!status)
         status = choose_size(j);
     if (!status)
@@ -245,7 +245,7 @@ static qkv_status draw(imagining *j)
         const qkv_imagine_options o = {
             .count = n, .rows = j->rows, .columns = j->columns, .given = j->given,
             .conditions = j->conditions + j->first * j->tokens,
-            .codes = cli_coder_config(j->p.vqgan)->codes, .seed = j->c->common.seed,
+            .codes = qkv__codec_config(j->p.vqgan)->codes, .seed = j->c->common.seed,
             .first = j->first, .sampling = j->s.sampling};
         status = qkv_imagine(j->p.prior, &o, on_place, j, j->codes + j->first * size);
     }
@@ -342,7 +342,7 @@ static int run(cli *c, int argc, char **argv)
     qkv_free(c->ctx, j.codes);
     qkv_free(c->ctx, j.pictures);
     qkv_free(c->ctx, j.chances);
-    cli_prior_close(&j.p);
+    qkv__prior_close(&j.p);
     qkv_model_destroy(j.p.prior);
     return code;
 }

@@ -5,7 +5,7 @@
 
 #include "core/commands.h"
 #include "eval/eval.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/hub.h"
 #include "qkv/image_file.h"
 #include "qkv/reconstruct.h"
@@ -52,10 +52,10 @@ static qkv_status read_ratios(job *j, const char *text)
         r = r >= 1 ? r / 100 : r;
         if (end == at || (*end && *end != ',') || !(r >= 0 && r < 1))
             return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--mask: shares in [0, 1) or per cent "
-                             "below 100 expected, found \"%.40s\"", text);
+                            "below 100 expected, found \"%.40s\"", text);
         if (j->ratio_count == MOST_ROWS)
             return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--mask: at most %d shares expected",
-                             (int)MOST_ROWS);
+                            (int)MOST_ROWS);
         j->ratios[j->ratio_count++] = r;
         at = *end ? end + 1 : end;
     } while (*at);
@@ -78,7 +78,7 @@ static qkv_status open_model(job *j, const char *dir)
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && !eval_takes_reconstruct(j->model))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not fill in hidden patches", dir,
-                         qkv_model_type_architecture(qkv_model_type_of(j->model)));
+                        qkv_model_type_architecture(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tape_create(&j->tape, ctx);
     if (status)

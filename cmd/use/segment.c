@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "use/masks.h"
+#include "pipeline/masks.h"
 #include "use/painting.h"
 #include "qkv/hub.h"
 #include "qkv/image_file.h"
@@ -45,7 +45,7 @@ static qkv_status paint(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_mask_palette palette = {0};
-    qkv_status status = j->s.mask ? cli_masks_of_model(&palette, j->model) : QKV_OK;
+    qkv_status status = j->s.mask ? qkv__masks_of_model(&palette, j->model) : QKV_OK;
     if (!status)
         status = qkv_image_create(&j->out, ctx, j->in.width, j->in.height, 3);
     for (size_t i = 0; i < j->in.width * j->in.height && !status; i++) {
@@ -66,7 +66,7 @@ static qkv_status segment(job *j)
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && qkv_model_type_of(j->model) != &qkv_segmenter_type)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not tell pixels' classes",
-                           dir, qkv_model_type_name(qkv_model_type_of(j->model)));
+                          dir, qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_image_read(&j->in, ctx, j->c->args.items[1], NULL);
     if (!status)

@@ -169,7 +169,7 @@ static qkv_status read_all(job *j)
     }
     if (!status && ferror(j->in))
         status = qkv_fail(ctx, QKV_E_IO, "%s: cannot be read",
-                           j->s.file ? j->s.file : "the standard input");
+                          j->s.file ? j->s.file : "the standard input");
     free(line);
     qkv_str_free(&text);
     return status;
@@ -200,7 +200,7 @@ static qkv_status open_search(job *j, const char *dir)
     g.gnmt = j->s.gnmt;
     if (j->s.n_best > g.beams)
         return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--n-best: at most as many as there are beams, "
-                         "%zu, expected, found %zu", g.beams, j->s.n_best);
+                        "%zu, expected, found %zu", g.beams, j->s.n_best);
     status = qkv_beam_search_create(&j->search, j->model, &g);
     return status ? qkv_fail_prefix(j->c->ctx, dir) : QKV_OK;
 }
@@ -211,7 +211,7 @@ static qkv_status open_all(job *j, const char *dir)
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && !qkv_model_is_translator(j->model))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not translate", dir,
-                           qkv_model_type_name(qkv_model_type_of(j->model)));
+                          qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     if (!status)

@@ -88,7 +88,7 @@ void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
         a->current = a->count ? a->count - 1 : 0;
         a->failed = true;
         qkv_fail(a->ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s memory wanted, %zu in use",
-                  bytes, a->name, a->total);
+                 bytes, a->name, a->total);
         return NULL;
     }
     block *b = &a->blocks[a->current];

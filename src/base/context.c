@@ -111,7 +111,7 @@ qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *op
 {
     if (!valid_threads(options->threads))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "threads: 0 to 1024 expected, found %d",
-                         options->threads);
+                        options->threads);
     configure(ctx, options);
     return QKV_OK;
 }
@@ -192,7 +192,7 @@ void *qkv_malloc(qkv_context *ctx, size_t bytes)
         p = ctx->options.alloc(ctx->options.user, total);
     if (!p) {
         qkv_fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes wanted, %zu in use", bytes,
-                  ctx->memory.live_bytes);
+                 ctx->memory.live_bytes);
         return NULL;
     }
     memcpy(p, &bytes, sizeof bytes);

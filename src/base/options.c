@@ -170,29 +170,29 @@ bool qkv_option_assign(const qkv_option *row, void *target, const char *text)
     return false;
 }
 
-static void append(char out[QKV__OPTION_TEXT], const char *text)
+static void append(char out[QKV_OPTION_TEXT], const char *text)
 {
     size_t used = strlen(out);
-    while (*text && used + 1 < QKV__OPTION_TEXT)
+    while (*text && used + 1 < QKV_OPTION_TEXT)
         out[used++] = *text++;
     out[used] = 0;
 }
 
 /* The fewest digits that read back as the same number. */
-static void real_text(double value, char out[QKV__OPTION_TEXT])
+static void real_text(double value, char out[QKV_OPTION_TEXT])
 {
     if (value == floor(value) && fabs(value) < 1e6) {
-        snprintf(out, QKV__OPTION_TEXT, "%.0f", value);
+        snprintf(out, QKV_OPTION_TEXT, "%.0f", value);
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(out, QKV__OPTION_TEXT, "%.*g", digits, value);
+        snprintf(out, QKV_OPTION_TEXT, "%.*g", digits, value);
         if (strtod(out, NULL) == value)
             break;
     }
 }
 
-static void sizes_text(const qkv_sizes *sizes, char out[QKV__OPTION_TEXT])
+static void sizes_text(const qkv_sizes *sizes, char out[QKV_OPTION_TEXT])
 {
     char number[32];
     for (size_t i = 0; i < sizes->count; i++) {
@@ -201,7 +201,7 @@ static void sizes_text(const qkv_sizes *sizes, char out[QKV__OPTION_TEXT])
     }
 }
 
-void qkv_option_text(const qkv_option *row, const void *target, char out[QKV__OPTION_TEXT])
+void qkv_option_text(const qkv_option *row, const void *target, char out[QKV_OPTION_TEXT])
 {
     const void *p = const_member(row, target);
     const qkv_strings *list = p;
@@ -210,7 +210,7 @@ void qkv_option_text(const qkv_option *row, const void *target, char out[QKV__OP
     case QKV_OPT_INT:
     case QKV_OPT_SIZE:
     case QKV_OPT_U64:
-        snprintf(out, QKV__OPTION_TEXT, "%lld", (long long)get_integer(row, target));
+        snprintf(out, QKV_OPTION_TEXT, "%lld", (long long)get_integer(row, target));
         break;
     case QKV_OPT_REAL: real_text(*(const double *)p, out); break;
     case QKV_OPT_BOOL: append(out, *(const bool *)p ? "true" : "false"); break;
@@ -226,10 +226,10 @@ void qkv_option_text(const qkv_option *row, const void *target, char out[QKV__OP
     }
 }
 
-static void number_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
+static void number_expects(const qkv_option *row, char out[QKV_OPTION_TEXT])
 {
     double min, max;
-    char low[QKV__OPTION_TEXT], high[QKV__OPTION_TEXT];
+    char low[QKV_OPTION_TEXT], high[QKV_OPTION_TEXT];
     qkv_option_range(row, &min, &max);
     real_text(min, low);
     real_text(max, high);
@@ -255,7 +255,7 @@ static void number_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
     }
 }
 
-void qkv_option_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
+void qkv_option_expects(const qkv_option *row, char out[QKV_OPTION_TEXT])
 {
     out[0] = 0;
     if (is_number(row)) {
@@ -280,7 +280,7 @@ const char *qkv_option_value_name(const qkv_option *row)
     return row->value ? row->value : names[row->type];
 }
 
-bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV__OPTION_TEXT])
+bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV_OPTION_TEXT])
 {
     const char *key = row->key;
     for (; key && n; n--) {
@@ -290,7 +290,7 @@ bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV__OPTION_TEXT])
     if (!key)
         return false;
     size_t length = strcspn(key, "|");
-    length = length < QKV__OPTION_TEXT ? length : QKV__OPTION_TEXT - 1;
+    length = length < QKV_OPTION_TEXT ? length : QKV_OPTION_TEXT - 1;
     memcpy(out, key, length);
     out[length] = 0;
     return true;
@@ -318,7 +318,7 @@ void qkv_option_defaults(const qkv_option_table *table, void *target)
 
 const qkv_preset *qkv_preset_find(const qkv_preset *presets, const qkv_option *row)
 {
-    char key[QKV__OPTION_TEXT] = "";
+    char key[QKV_OPTION_TEXT] = "";
     if (!row->flag)
         qkv_option_key(row, 0, key);
     for (const qkv_preset *p = presets; p && p->flag; p++)
@@ -355,7 +355,7 @@ static bool is_none(const qkv_option *row, const void *target)
 void qkv_option_write(const qkv_option_table *table, const void *target,
                       const qkv_option_sink *sink)
 {
-    char key[QKV__OPTION_TEXT], text[QKV__OPTION_TEXT];
+    char key[QKV_OPTION_TEXT], text[QKV_OPTION_TEXT];
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         const void *p = const_member(row, target);

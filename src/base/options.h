@@ -10,11 +10,11 @@
 
 /* The value of one field as text: what --set would take. "" for none. Lists are joined by
  * spaces; longer text is cut. */
-enum { QKV__OPTION_TEXT = 256 };
-void qkv_option_text(const qkv_option *row, const void *target, char out[QKV__OPTION_TEXT]);
+enum { QKV_OPTION_TEXT = 256 };
+void qkv_option_text(const qkv_option *row, const void *target, char out[QKV_OPTION_TEXT]);
 
 /* "an integer from 1 to 8", "one of char, bpe": what the row takes. */
-void qkv_option_expects(const qkv_option *row, char out[QKV__OPTION_TEXT]);
+void qkv_option_expects(const qkv_option *row, char out[QKV_OPTION_TEXT]);
 
 /* The numbers that the row takes, type and range together. */
 void qkv_option_range(const qkv_option *row, double *min, double *max);
@@ -26,7 +26,7 @@ bool qkv_option_assign(const qkv_option *row, void *target, const char *text);
 const char *qkv_option_value_name(const qkv_option *row); /* "N", "DIR"; "" for a bool */
 
 /* The first n'th alternative of "a|b": copies it to out, false when there is none. */
-bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV__OPTION_TEXT]);
+bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV_OPTION_TEXT]);
 
 /* What the table is bound to; NULL: it is not. */
 const void *qkv_options_target(const qkv_options *o, const qkv_option_table *table);

@@ -44,7 +44,7 @@ static void bash_command(qkv_str *out, const qkv__manual *m)
             qkv_str_puts(out, "' ;;\n");
         } else if (row->type != QKV_OPT_BOOL) {
             qkv_str_printf(out, "        --%s) kind=%s ;;\n", row->flag,
-                            takes_dir(row) ? "-d" : "-f");
+                           takes_dir(row) ? "-d" : "-f");
         }
     }
     qkv_str_puts(out, "        esac ;;\n");
@@ -54,15 +54,15 @@ void qkv__manual_bash(qkv_str *out, const char *program, const qkv__manual *cons
                       size_t count)
 {
     qkv_str_printf(out, "# bash completion for %s; made from its option tables\n_%s()\n{\n"
-                    "    local current=\"${COMP_WORDS[COMP_CWORD]}\"\n"
-                    "    local previous=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
-                    "    local one=\"${COMP_WORDS[1]}\" two=\"${COMP_WORDS[1]} ${COMP_WORDS[2]}\"\n"
-                    "    local command= flags= choices= kind=\n    COMPREPLY=()\n"
-                    "    case \"$two\" in\n", program, program);
+                   "    local current=\"${COMP_WORDS[COMP_CWORD]}\"\n"
+                   "    local previous=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
+                   "    local one=\"${COMP_WORDS[1]}\" two=\"${COMP_WORDS[1]} ${COMP_WORDS[2]}\"\n"
+                   "    local command= flags= choices= kind=\n    COMPREPLY=()\n"
+                   "    case \"$two\" in\n", program, program);
     for (size_t i = 0; i < count; i++)
         if (strchr(all[i]->name, ' '))
             qkv_str_printf(out, "    '%s') [ $COMP_CWORD -gt 2 ] && command=$two ;;\n",
-                            all[i]->name);
+                           all[i]->name);
     qkv_str_puts(out, "    esac\n    [ -z \"$command\" ] && [ $COMP_CWORD -gt 1 ] && "
                        "command=$one\n    case \"$command\" in\n    '') flags='help");
     for (size_t i = 0; i < count; i++) {
@@ -78,19 +78,19 @@ void qkv__manual_bash(qkv_str *out, const char *program, const qkv__manual *cons
         const char *space = strchr(all[i]->name, ' ');
         if (space)
             qkv_str_printf(out, "        %.*s) flags=\"$flags %s\" ;;&\n",
-                            (int)(space - all[i]->name), all[i]->name, space + 1);
+                           (int)(space - all[i]->name), all[i]->name, space + 1);
     }
     qkv_str_printf(out,
-                    "        esac ;;\n    esac\n"
-                    "    if [ -n \"$choices\" ]; then\n"
-                    "        COMPREPLY=($(compgen -W \"$choices\" -- \"$current\"))\n"
-                    "    elif [ -n \"$kind\" ] || { [[ $current != -* ]] && "
-                    "[ -z \"${flags%%%%--*}\" ]; }; then\n"
-                    "        compopt -o filenames 2>/dev/null\n"
-                    "        COMPREPLY=($(compgen ${kind:--f} -- \"$current\"))\n"
-                    "    else\n"
-                    "        COMPREPLY=($(compgen -W \"$flags\" -- \"$current\"))\n"
-                    "    fi\n}\ncomplete -F _%s %s\n", program, program);
+                   "        esac ;;\n    esac\n"
+                   "    if [ -n \"$choices\" ]; then\n"
+                   "        COMPREPLY=($(compgen -W \"$choices\" -- \"$current\"))\n"
+                   "    elif [ -n \"$kind\" ] || { [[ $current != -* ]] && "
+                   "[ -z \"${flags%%%%--*}\" ]; }; then\n"
+                   "        compopt -o filenames 2>/dev/null\n"
+                   "        COMPREPLY=($(compgen ${kind:--f} -- \"$current\"))\n"
+                   "    else\n"
+                   "        COMPREPLY=($(compgen -W \"$flags\" -- \"$current\"))\n"
+                   "    fi\n}\ncomplete -F _%s %s\n", program, program);
 }
 
 /* Inside '...' of an _arguments specification. */
@@ -112,7 +112,7 @@ static void zsh_command(qkv_str *out, const qkv__manual *m)
     qkv_str_printf(out, "    '%s')\n        _arguments '--help[show help]'", m->name);
     for (size_t t = 0, r = 0; (row = next_flag(m, &t, &r));) {
         qkv_str_printf(out, " \\\n            '%s--%s[", row->type == QKV_OPT_LIST ? "*" : "",
-                        row->flag);
+                       row->flag);
         zsh_text(out, row->help);
         qkv_str_puts(out, "]");
         if (row->type == QKV_OPT_ENUM) {
@@ -131,8 +131,8 @@ void qkv__manual_zsh(qkv_str *out, const char *program, const qkv__manual *const
                      size_t count)
 {
     qkv_str_printf(out, "#compdef %s\n# zsh completion for %s; made from its option tables\n"
-                    "_%s()\n{\n    local -a commands\n    commands=(\n        'help:show help'\n",
-                    program, program, program);
+                   "_%s()\n{\n    local -a commands\n    commands=(\n        'help:show help'\n",
+                   program, program, program);
     for (size_t i = 0; i < count; i++) {
         qkv_str_puts(out, "        '");
         zsh_text(out, all[i]->name);

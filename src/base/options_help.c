@@ -56,7 +56,7 @@ void qkv__wrap(qkv_str *out, const char *text, size_t indent, size_t column)
 /* "--length N", "--data FILE...", "--json"; "key=N" for fields without a flag. */
 static void row_name(const qkv_option *row, char *out, size_t size)
 {
-    char key[QKV__OPTION_TEXT] = "";
+    char key[QKV_OPTION_TEXT] = "";
     const char *value = qkv_option_value_name(row);
     if (row->flag) {
         snprintf(out, size, "--%s%s%s", row->flag, *value ? " " : "", value);
@@ -80,7 +80,7 @@ static const char *default_text(const qkv__manual *m, const qkv_option *row)
 /* "learning rate at the peak (above 0, default 0.001)" */
 static void row_text(const qkv__manual *m, const qkv_option *row, char *out, size_t size)
 {
-    char expects[QKV__OPTION_TEXT];
+    char expects[QKV_OPTION_TEXT];
     const char *initial = default_text(m, row);
     qkv_option_expects(row, expects);
     const char *choices = row->type == QKV_OPT_ENUM ? expects : NULL;
@@ -95,7 +95,7 @@ static void row_text(const qkv__manual *m, const qkv_option *row, char *out, siz
 
 static void help_row(qkv_str *out, const qkv__manual *m, const qkv_option *row)
 {
-    char name[2 * QKV__OPTION_TEXT], text[4 * QKV__OPTION_TEXT];
+    char name[2 * QKV_OPTION_TEXT], text[4 * QKV_OPTION_TEXT];
     row_name(row, name, sizeof name);
     row_text(m, row, text, sizeof text);
     qkv_str_printf(out, "  %s", name);
@@ -218,7 +218,7 @@ static void roff(qkv_str *out, const char *text)
 
 static void roff_table(qkv_str *out, const qkv__manual *m, const qkv_option_table *table)
 {
-    char text[4 * QKV__OPTION_TEXT];
+    char text[4 * QKV_OPTION_TEXT];
     qkv_str_puts(out, ".P\n.I ");
     roff(out, table->title);
     qkv_str_puts(out, "\n");
@@ -273,7 +273,7 @@ void qkv__manual_roff(qkv_str *out, const qkv__manual *program, const qkv__manua
 {
     const qkv_option_table *common = program->tables ? program->tables[0] : NULL;
     qkv_str_printf(out, ".TH %s 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- ", program->name,
-                    program->name, version, program->name);
+                   program->name, version, program->name);
     roff(out, program->summary);
     qkv_str_printf(out, "\n.SH SYNOPSIS\n.B %s\n", program->name);
     roff(out, program->usage);

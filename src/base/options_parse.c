@@ -28,7 +28,7 @@ typedef struct {
 
 static bool has_key(const qkv_option *row, const char *name)
 {
-    char key[QKV__OPTION_TEXT];
+    char key[QKV_OPTION_TEXT];
     for (size_t n = 0; qkv_option_key(row, n, key); n++)
         if (strcmp(key, name) == 0)
             return true;
@@ -97,7 +97,7 @@ size_t qkv__edit_distance(const char *a, const char *b)
 /* "unknown option --stesp; did you mean --steps?" */
 static qkv_status unknown(qkv_options *o, const char *name, bool by_key)
 {
-    char nearest[QKV__OPTION_TEXT] = "", key[QKV__OPTION_TEXT];
+    char nearest[QKV_OPTION_TEXT] = "", key[QKV_OPTION_TEXT];
     size_t best = SIZE_MAX;
     for (size_t t = 0; t < o->count; t++) {
         const qkv_option_table *table = o->bound[t].table;
@@ -151,7 +151,7 @@ static qkv_status append_item(qkv_options *o, place p, const char *text)
 /* said: how the user named the field, "--steps" or "--set steps". */
 static qkv_status assign(qkv_options *o, place p, const char *said, const char *text)
 {
-    char expects[QKV__OPTION_TEXT];
+    char expects[QKV_OPTION_TEXT];
     if (p.row->type == QKV_OPT_LIST)
         return append_item(o, p, text);
     if (p.row->type == QKV_OPT_STRING && !(text = copy_text(o, text)))
@@ -159,7 +159,7 @@ static qkv_status assign(qkv_options *o, place p, const char *said, const char *
     if (!qkv_option_assign(p.row, p.b->target, text)) {
         qkv_option_expects(p.row, expects);
         return qkv_fail(o->ctx, QKV_E_ARGUMENT, "%s: expected %s, found \"%s\"", said, expects,
-                         text);
+                        text);
     }
     p.b->given[p.row - p.b->table->rows] = true;
     return QKV_OK;
@@ -182,11 +182,11 @@ static bool looks_like_flag(const char *arg)
 
 static qkv_status set_pair(scanner *s, const char *pair)
 {
-    char key[QKV__OPTION_TEXT];
+    char key[QKV_OPTION_TEXT];
     size_t length = strcspn(pair, "=");
     if (!pair[length] || length == 0 || length >= sizeof key)
         return qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "--set: expected key=value, found \"%s\"",
-                         pair);
+                        pair);
     memcpy(key, pair, length);
     key[length] = 0;
     qkv_status status = qkv_options_set(s->o, key, pair + length + 1);
@@ -202,7 +202,7 @@ static const char *take_value(scanner *s, const char *flag, const char *attached
     if (s->i < s->argc && !looks_like_flag(s->argv[s->i]))
         return s->argv[s->i++];
     qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "--%s: expected %s, found %s", flag, expects,
-              s->i < s->argc ? s->argv[s->i] : "nothing");
+             s->i < s->argc ? s->argv[s->i] : "nothing");
     return NULL;
 }
 
@@ -218,7 +218,7 @@ static qkv_status take_list(scanner *s, place p, const char *flag, const char *a
 
 static qkv_status take_flag(scanner *s, const char *arg)
 {
-    char flag[QKV__OPTION_TEXT], said[QKV__OPTION_TEXT + 2], expects[QKV__OPTION_TEXT];
+    char flag[QKV_OPTION_TEXT], said[QKV_OPTION_TEXT + 2], expects[QKV_OPTION_TEXT];
     size_t length = strcspn(arg, "=");
     const char *attached = arg[length] ? arg + length + 1 : NULL;
     if (length >= sizeof flag)
@@ -258,7 +258,7 @@ static qkv_status check_required(qkv_options *o)
             const qkv_option *row = &b->table->rows[i];
             if (row->flags & QKV_OPT_REQUIRED && !b->given[i])
                 return qkv_fail(o->ctx, QKV_E_ARGUMENT, "--%s %s is missing: %s", row->flag,
-                                 qkv_option_value_name(row), row->help);
+                                qkv_option_value_name(row), row->help);
         }
     }
     return QKV_OK;
@@ -316,7 +316,7 @@ qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void 
 
 qkv_status qkv_options_set(qkv_options *o, const char *name, const char *value)
 {
-    char said[QKV__OPTION_TEXT];
+    char said[QKV_OPTION_TEXT];
     place p = find(o, name, true);
     if (!p.row)
         return unknown(o, name, true);
@@ -415,7 +415,7 @@ static qkv_status read_list(qkv_options *o, place p, const char *key, const qkv_
 
 /* Numbers go through text, so that ranges are checked in one place. */
 static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_option_source *src,
-                            char buffer[QKV__OPTION_TEXT], const char **text)
+                            char buffer[QKV_OPTION_TEXT], const char **text)
 {
     double min, max, real;
     int64_t whole;
@@ -427,7 +427,7 @@ static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_
     case QKV_OPT_REAL:
         status = src->real(src->user, key, min, max, &real);
         if (!status)
-            snprintf(buffer, QKV__OPTION_TEXT, "%.17g", real);
+            snprintf(buffer, QKV_OPTION_TEXT, "%.17g", real);
         return status;
     case QKV_OPT_BOOL:
         status = src->boolean(src->user, key, &truth);
@@ -444,7 +444,7 @@ static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_
     default:
         status = src->integer(src->user, key, (int64_t)min, (int64_t)max, &whole);
         if (!status)
-            snprintf(buffer, QKV__OPTION_TEXT, "%lld", (long long)whole);
+            snprintf(buffer, QKV_OPTION_TEXT, "%lld", (long long)whole);
         return status;
     }
 }
@@ -452,7 +452,7 @@ static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_
 static qkv_status read_field(qkv_options *o, place p, const char *key,
                              const qkv_option_source *src)
 {
-    char buffer[QKV__OPTION_TEXT], expects[QKV__OPTION_TEXT], message[3 * QKV__OPTION_TEXT];
+    char buffer[QKV_OPTION_TEXT], expects[QKV_OPTION_TEXT], message[3 * QKV_OPTION_TEXT];
     const char *text;
     if (p.row->type == QKV_OPT_LIST)
         return read_list(o, p, key, src);
@@ -467,7 +467,7 @@ static qkv_status read_field(qkv_options *o, place p, const char *key,
 qkv_status qkv_options_read(qkv_options *o, const qkv_option_table *table,
                             const qkv_option_source *source)
 {
-    char key[QKV__OPTION_TEXT];
+    char key[QKV_OPTION_TEXT];
     for (size_t t = 0; t < o->count; t++) {
         binding *b = &o->bound[t];
         if (table && b->table != table)

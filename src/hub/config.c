@@ -133,7 +133,7 @@ static qkv_status change_fields(qkv_options *o, qkv_strings changes)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < changes.count && !status; i++) {
-        char key[QKV__OPTION_TEXT];
+        char key[QKV_OPTION_TEXT];
         size_t length = strcspn(changes.items[i], "=");
         snprintf(key, sizeof key, "%.*s", (int)length, changes.items[i]);
         if (changes.items[i][length] && qkv_options_know(o, key))

@@ -81,7 +81,7 @@ qkv_status qkv__foreign_find(qkv__foreign *f, const char *end, const char *besid
         snprintf(place, sizeof place, "%.*s", (int)n, name);
         if (*found)
             return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: two models, beneath \"%s\" and \"%s\": "
-                             "one must be named", f->path, f->under, place);
+                            "one must be named", f->path, f->under, place);
         snprintf(f->under, sizeof f->under, "%s", place);
         *found = qkv__foreign_tensor(f, beside) != NULL;
     }
@@ -96,7 +96,7 @@ qkv_status qkv__foreign_measure(const qkv__foreign *f, const char *name, int ndi
     const qkv_safetensor *t = qkv__foreign_tensor(f, name);
     if (!t || t->ndim != ndim || t->count == 0)
         return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%s%s\": expected %d axes, found %s",
-                         f->path, f->under, name, ndim, t ? "another shape" : "no such tensor");
+                        f->path, f->under, name, ndim, t ? "another shape" : "no such tensor");
     *out = t->shape[axis];
     return QKV_OK;
 }
@@ -120,9 +120,9 @@ qkv_status qkv__foreign_heads(const qkv__foreign *f, size_t width, size_t head, 
         return QKV_OK;
     if (given)
         return qkv_fail(f->ctx, QKV_E_ARGUMENT, "%s: %s: %zu heads do not divide the width %zu",
-                         f->path, key, given, width);
+                        f->path, key, given, width);
     return qkv_fail(f->ctx, QKV_E_ARGUMENT, "%s: %s: shapes do not tell it, and the width %zu is "
-                     "no multiple of %zu: it must be given", f->path, key, width, head);
+                    "no multiple of %zu: it must be given", f->path, key, width, head);
 }
 
 qkv_status qkv__foreign_make(qkv_model **out, const qkv__foreign *f, const qkv_model_type *type,
@@ -131,7 +131,7 @@ qkv_status qkv__foreign_make(qkv_model **out, const qkv__foreign *f, const qkv_m
     double numbers = type->numbers(type, config);
     if (numbers > (double)f->numbers)
         return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: shapes of a model of %.0f numbers or more, "
-                         "the file has %zu", f->path, numbers, f->numbers);
+                        "the file has %zu", f->path, numbers, f->numbers);
     return qkv_model_create(out, f->ctx, type, config) ? qkv_fail_prefix(f->ctx, f->path)
                                                        : QKV_OK;
 }
@@ -157,8 +157,8 @@ static qkv_status derive_trunk(const qkv__foreign *f, const qkv_hub_import_optio
         side++;
     if (side == 0 || side * side + 1 != rows)
         return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%spos_embed\": expected rows for a "
-                         "first token and a square of patches, found %zu", f->path, f->under,
-                         rows);
+                        "first token and a square of patches, found %zu", f->path, f->under,
+                        rows);
     if (!qkv__mul_size(side, c->patch, &c->image))
         return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: patches of %zu pixels", f->path, c->patch);
     c->layers = qkv__foreign_count(f, "blocks", 0, 1, "norm1.weight");
@@ -313,6 +313,6 @@ qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_opt
         if (type == known[i])
             return qkv__hub_write_named(m, path, &o);
     return qkv_fail(qkv_model_context(m), QKV_E_UNSUPPORTED, "other libraries' names are known "
-                     "for vit, vit_mae, qkv_vqgan and qkv_prior, not for %s",
-                     qkv_model_type_name(type));
+                    "for vit, vit_mae, qkv_vqgan and qkv_prior, not for %s",
+                    qkv_model_type_name(type));
 }

@@ -177,14 +177,14 @@ qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
     qkv_json_begin_object(&w, NULL);
     /* ViT's does not crop; CLIP's, which does, would make three channels of one. */
     qkv_json_put_string(&w, "image_processor_type",
-                         f->crop ? "CLIPImageProcessor" : "ViTImageProcessor");
+                        f->crop ? "CLIPImageProcessor" : "ViTImageProcessor");
     if (f->crop)
         qkv_json_put_bool(&w, "do_convert_rgb", f->channels == 3);
     qkv_json_put_bool(&w, "do_resize", true);
     if (f->crop) {
         qkv_json_begin_object(&w, "size");
         qkv_json_put_int(&w, "shortest_edge",
-                          (int64_t)(f->height < f->width ? f->height : f->width));
+                         (int64_t)(f->height < f->width ? f->height : f->width));
         qkv_json_end_object(&w);
         put_shape(&w, "crop_size", f->height, f->width);
     } else {

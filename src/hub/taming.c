@@ -64,8 +64,8 @@ static qkv_status check_used(const loader *l, const qkv_model *m, const char *co
         for (size_t k = 0; under && parts[k]; k++)
             if (strncmp(t->name + n, parts[k], strlen(parts[k])) == 0)
                 return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s "
-                                 "model", t->file, t->name,
-                                 qkv_model_type_name(qkv_model_type_of(m)));
+                                "model", t->file, t->name,
+                                qkv_model_type_name(qkv_model_type_of(m)));
         count++;
     }
     if (left_out)
@@ -96,10 +96,10 @@ static qkv_status refuse_quantiser(const qkv__foreign *f)
 {
     if (qkv__foreign_tensor(f, "quantize.proj.weight"))
         return qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: a Gumbel quantiser (%squantize.proj."
-                         "weight); one of nearest codes expected", f->path, f->under);
+                        "weight); one of nearest codes expected", f->path, f->under);
     if (qkv__foreign_tensor(f, "quantize.used"))
         return qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: a remapped codebook (%squantize.used); "
-                         "one without other numbers for its codes expected", f->path, f->under);
+                        "one without other numbers for its codes expected", f->path, f->under);
     return QKV_OK;
 }
 
@@ -109,7 +109,7 @@ static qkv_status derive_levels(const qkv__foreign *f, qkv_vqgan_config *c)
     size_t levels = qkv__foreign_count(f, "encoder.down", 0, 1, "block.0.norm1.weight"), out = 0;
     if (!levels || levels > QKV_SIZES)
         return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: %zu levels in %sencoder.down; 1 to %d "
-                         "expected", f->path, levels, f->under, QKV_SIZES);
+                        "expected", f->path, levels, f->under, QKV_SIZES);
     c->multiples = (qkv_sizes){.count = levels};
     c->attention = (qkv_sizes){0};
     for (size_t i = 0; i < levels; i++) {
@@ -118,8 +118,8 @@ static qkv_status derive_levels(const qkv__foreign *f, qkv_vqgan_config *c)
         qkv_status status = qkv__foreign_measure(f, name, 4, 0, &out);
         if (!status && out % c->channels)
             status = qkv_fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%s%s\": a multiple of %zu "
-                               "channels expected, found %zu", f->path, f->under, name,
-                               c->channels, out);
+                              "channels expected, found %zu", f->path, f->under, name,
+                              c->channels, out);
         if (status)
             return status;
         c->multiples.item[i] = out / c->channels;
@@ -141,7 +141,7 @@ static qkv_status derive_judge(const qkv__foreign *f, qkv_vqgan_config *c)
         return QKV_OK;
     if (behind < 2)
         return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: %zu convolutions in %s%s; 3 at least expected",
-                         f->path, behind + 1, f->under, stem);
+                        f->path, behind + 1, f->under, stem);
     c->judge_layers = behind - 1;
     return qkv__foreign_measure(f, "loss.discriminator.main.0.weight", 4, 0, &c->judge_channels);
 }
@@ -197,7 +197,7 @@ static qkv_status check_mask(const qkv__foreign *f)
     qkv_status status = qkv_safetensors_read(f->tensors, t, 1, 1, &ahead);
     if (!status && ahead != 0)
         status = qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: tensor %s: codes attend to later ones "
-                           "(n_unmasked); a causal model expected", f->path, t->name);
+                          "(n_unmasked); a causal model expected", f->path, t->name);
     return status;
 }
 
@@ -278,7 +278,7 @@ static qkv_status import_trunk(qkv_model **out, qkv__foreign *f, bool trunk,
                                    NULL, &found);
     if (!status && !found)
         status = qkv_fail(f->ctx, QKV_E_FORMAT, "%s: the weights of LPIPS' distance expected "
-                           "(lin0.model.1.weight), found other names", o->distance);
+                          "(lin0.model.1.weight), found other names", o->distance);
     loader l = {.f = f, .distance = &distance, .trunk = trunk};
     if (!status)
         status = import_perceptual(out, &l, o);
@@ -301,7 +301,7 @@ static qkv_status find_trunk(qkv_model **out, qkv__foreign *f, const qkv_hub_imp
     }
     if (!status && !found)
         status = qkv_fail(f->ctx, QKV_E_FORMAT, "%s: the names of VGG16 (features.0.weight) "
-                           "expected, found others", f->path);
+                          "expected, found others", f->path);
     return status ? status : import_trunk(out, f, trunk, o);
 }
 

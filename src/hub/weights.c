@@ -136,7 +136,7 @@ qkv_status qkv__hub_read_row(const qkv_row *row, qkv_context *ctx, const qkv_saf
     qkv_status status = qkv_safetensors_get(file, name, row->ndim, row->shape, &t);
     if (!status && !(row->integer ? integral(t->store) : floating(t->store)))
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s, found %s", t->file,
-                           t->name, row->integer ? "I64, I32 or another integer"
+                          t->name, row->integer ? "I64, I32 or another integer"
                                                  : "F32, F16, BF16 or F64", t->dtype);
     if (!status)
         status = read_region(row, ctx, file, t);
@@ -181,13 +181,13 @@ static qkv_status check_used(const loader *l, const char *dir)
 {
     if (l->partial && !l->matched)
         return qkv_fail(l->ctx, QKV_E_FORMAT, "%s: no tensor has a name that this %s model has",
-                         dir, l->type);
+                        dir, l->type);
     for (size_t i = 0; i < qkv_safetensors_count(l->file) && !l->partial; i++) {
         const qkv_safetensor *t = qkv_safetensors_at(l->file, i);
         bool outside = l->under && strncmp(t->name, l->under, strlen(l->under)) != 0;
         if (!l->used[i] && !outside)
             return qkv_fail(l->ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s model",
-                             t->file, t->name, l->type);
+                            t->file, t->name, l->type);
     }
     return QKV_OK;
 }

@@ -131,10 +131,10 @@ static qkv_status check_masks(qkv_context *ctx, const qkv_pixels *p, const qkv_b
         qkv_pixels_height(o->masks) != qkv_pixels_height(p) ||
         qkv_pixels_width(o->masks) != qkv_pixels_width(p) || qkv_pixels_channels(o->masks) != 1)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu masks of %zu x %zu with %zu channels, expected "
-                         "%zu of %zu x %zu with 1", qkv_pixels_count(o->masks),
-                         qkv_pixels_height(o->masks), qkv_pixels_width(o->masks),
-                         qkv_pixels_channels(o->masks), qkv_pixels_count(p), qkv_pixels_height(p),
-                         qkv_pixels_width(p));
+                        "%zu of %zu x %zu with 1", qkv_pixels_count(o->masks),
+                        qkv_pixels_height(o->masks), qkv_pixels_width(o->masks),
+                        qkv_pixels_channels(o->masks), qkv_pixels_count(p), qkv_pixels_height(p),
+                        qkv_pixels_width(p));
     if (qkv_augment_mixes(&o->augment))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures with masks are not mixed");
     return QKV_OK;
@@ -147,14 +147,14 @@ static qkv_status check_options(qkv_context *ctx, const qkv_pixels *p,
     size_t height = qkv_pixels_height(p), width = qkv_pixels_width(p);
     if (a->crop_pad && (a->crop_pad >= height || a->crop_pad >= width))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "crop_pad: %zu x %zu pixels cannot be moved by %zu",
-                         height, width, a->crop_pad);
+                        height, width, a->crop_pad);
     if (!o->count || (!o->pictures && o->count > qkv_pixels_count(p)))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "batches from %zu of %zu pictures", o->count,
-                         qkv_pixels_count(p));
+                        qkv_pixels_count(p));
     for (size_t c = 0; c < qkv_pixels_channels(p); c++)
         if (!(o->std[c] > 0))
             return qkv_fail(ctx, QKV_E_ARGUMENT, "a standard deviation of %g: above 0 expected",
-                             o->std[c]);
+                            o->std[c]);
     return o->masks ? check_masks(ctx, p, o) : QKV_OK;
 }
 
@@ -332,7 +332,7 @@ static qkv_status check_classes(const qkv_batches *b, size_t n)
     for (size_t k = 0; k < n; k++)
         if (qkv_pixels_class(b->pixels, b->numbers[k]) < 0)
             return qkv_fail(b->ctx, QKV_E_ARGUMENT, "%s has no class",
-                             qkv_pixels_name(b->pixels, b->numbers[k]));
+                            qkv_pixels_name(b->pixels, b->numbers[k]));
     return QKV_OK;
 }
 

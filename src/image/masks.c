@@ -78,7 +78,7 @@ static qkv_status collect(qkv_mask_palette *p, qkv_context *ctx, const qkv_image
             continue;
         if (p->count == QKV_MASK_CLASSES)
             return qkv_fail(ctx, QKV_E_FORMAT, "%s: the masks have more than %d colours, one for "
-                             "each class expected", name, (int)QKV_MASK_CLASSES);
+                            "each class expected", name, (int)QKV_MASK_CLASSES);
         memmove(p->color + place + 1, p->color + place,
                 (p->count - place) * sizeof *p->color);
         p->color[place] = color;
@@ -157,7 +157,7 @@ static qkv_status shrink(reading *r, const qkv_image *mask, const char *name)
         if (!has(r->palette, place, color)) {
             qkv_mask_name(text, color);
             return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: the pixel at %zu,%zu is %s, which is no "
-                             "class of the model", name, x, y, text);
+                            "class of the model", name, x, y, text);
         }
         r->classes[i] = (uint8_t)place;
     }
@@ -172,15 +172,15 @@ static qkv_status add_mask(reading *r, const qkv_image *image, const char *name,
         bsearch(&wanted, r->stems, qkv_pictures_count(r->masks), sizeof wanted, by_text);
     if (!found)
         return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: there is no mask \"%.*s\" for it", name,
-                         (int)wanted.len, wanted.text);
+                        (int)wanted.len, wanted.text);
     const char *mask_name = qkv_pictures_name(r->masks, found->mask);
     qkv_image mask = {0};
     qkv_status status = read_mask(r->masks, found->mask, &mask);
     *bad = status && status != QKV_E_MEMORY;
     if (!status && (mask.width != image->width || mask.height != image->height))
         status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels expected, as in %s, found "
-                           "%zu x %zu", mask_name, image->width, image->height, name, mask.width,
-                           mask.height);
+                          "%zu x %zu", mask_name, image->width, image->height, name, mask.width,
+                          mask.height);
     if (!status)
         status = shrink(r, &mask, mask_name);
     if (!status)
@@ -271,6 +271,6 @@ qkv_status qkv_masks_read(qkv_pixels **images, qkv_pixels **classes, qkv_context
         status = r.state.count == 1
                      ? qkv_fail(ctx, QKV_E_FORMAT, "%s", r.last)
                      : qkv_fail(ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the last: "
-                                 "%s", r.state.count, r.last);
+                                "%s", r.state.count, r.last);
     return finish(&r, status, images, classes);
 }

@@ -54,7 +54,7 @@ static qkv_status add(qkv_pictures *p, item i)
     if (p->count == p->room) {
         size_t room = p->room ? 2 * p->room : 64;
         item *items = qkv_realloc(p->ctx, p->items, p->room * sizeof *items,
-                                   room * sizeof *items);
+                                  room * sizeof *items);
         if (!items)
             return QKV_E_MEMORY;
         p->items = items;
@@ -174,8 +174,8 @@ static qkv_status open_labels(qkv_pictures *p, const char *path)
     qkv_status status = qkv__idx_open(&p->labels, p->ctx, labels);
     if (!status && (p->labels.ndim != 1 || p->labels.shape[0] != p->images.shape[0]))
         status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %zu labels expected, one for each picture "
-                           "of %s, found %zu in %zu dimensions", labels, p->images.shape[0], path,
-                           p->labels.shape[0], p->labels.ndim);
+                          "of %s, found %zu in %zu dimensions", labels, p->images.shape[0], path,
+                          p->labels.shape[0], p->labels.ndim);
     return status;
 }
 
@@ -185,10 +185,10 @@ static qkv_status open_idx(qkv_pictures *p, const char *path)
     const size_t *s = p->images.shape;
     if (!status && (p->images.ndim < 3 || (p->images.ndim == 4 && s[3] != 1 && s[3] != 3)))
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: pictures expected, (count, rows, columns), "
-                         "found %zu dimensions", path, p->images.ndim);
+                        "found %zu dimensions", path, p->images.ndim);
     if (!status && s[0] > MOST_IN_IDX)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pictures expected, found %zu", path,
-                         (int)MOST_IN_IDX, s[0]);
+                        (int)MOST_IN_IDX, s[0]);
     return status ? status : open_labels(p, path);
 }
 
@@ -267,7 +267,7 @@ static qkv_status add_file(qkv_pictures *p, const char *path)
     if (qkv__idx_begins(p->map.data, p->map.size))
         return add_idx(p, path);
     return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a folder, a tar archive, an idx file, a font or a "
-                     "picture, PNG or JPEG, expected, found something else", path);
+                    "picture, PNG or JPEG, expected, found something else", path);
 }
 
 qkv_status qkv_pictures_open(qkv_pictures **out, qkv_context *ctx, const char *path)
@@ -285,8 +285,8 @@ qkv_status qkv_pictures_open(qkv_pictures **out, qkv_context *ctx, const char *p
         status = QKV_E_MEMORY;
     if (!status && !p->count && p->deeper)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG pictures in it or its folders, "
-                           "and %s is deeper: the folder whose folders are the classes expected",
-                           path, p->deeper);
+                          "and %s is deeper: the folder whose folders are the classes expected",
+                          path, p->deeper);
     else if (!status && !p->count)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG pictures in it", path);
     if (!status && !p->images.data)
@@ -354,4 +354,29 @@ qkv_status qkv_pictures_read(const qkv_pictures *p, size_t i, qkv_image *out,
                              const qkv_image_options *options)
 {
     return qkv__pictures_read(p, p->ctx, i, out, options);
+}
+
+/* How files begin: idx or a tar archive of nothing, gzip, PNG, JPEG, font; what a tar archive has
+ * further on; and what is refused, but not as text: zip, WebP. */
+static const struct {
+    size_t at, size;
+    const char *bytes;
+} MARKS[] = {{0, 2, "\0\0"},       {0, 2, "\x1f\x8b"}, {0, 4, "\x89PNG"}, {0, 2, "\xff\xd8"},
+             {0, 4, "\0\1\0\0"}, {257, 5, "ustar"},  {0, 4, "PK\3\4"},  {0, 4, "RIFF"}};
+
+bool qkv_is_pictures(const char *path)
+{
+    char head[512] = {0};
+    if (qkv_dir_exists(path))
+        return true;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return false;
+    size_t size = fread(head, 1, sizeof head, f);
+    (void)fclose(f);
+    for (size_t i = 0; i < sizeof MARKS / sizeof *MARKS; i++)
+        if (size >= MARKS[i].at + MARKS[i].size &&
+            memcmp(head + MARKS[i].at, MARKS[i].bytes, MARKS[i].size) == 0)
+            return true;
+    return false;
 }

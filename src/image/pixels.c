@@ -70,7 +70,7 @@ qkv_status qkv_pixels_create(qkv_pixels_writer **out, qkv_context *ctx, const ch
     if (height < 1 || height > MAX_SIDE || width < 1 || width > MAX_SIDE ||
         (channels != 1 && channels != 3))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu with %zu channels: sides up "
-                         "to %d and 1 or 3 channels expected", height, width, channels, MAX_SIDE);
+                        "to %d and 1 or 3 channels expected", height, width, channels, MAX_SIDE);
     qkv_pixels_writer *w = qkv_calloc(ctx, 1, sizeof *w);
     if (!w)
         return QKV_E_MEMORY;
@@ -150,7 +150,7 @@ qkv_status qkv_pixels_finish(qkv_pixels_writer *w, qkv_pixels **out)
         *out = NULL;
     if (w->largest >= 0 && (uint64_t)w->largest >= w->classes)
         status = qkv_fail(w->ctx, QKV_E_ARGUMENT, "a picture of class %d, and %llu classes",
-                           (int)w->largest, (unsigned long long)w->classes);
+                          (int)w->largest, (unsigned long long)w->classes);
     if (!status)
         status = put_end(w);
     qkv__map map;
@@ -212,10 +212,10 @@ static qkv_status read_trailer(qkv_pixels *p, const char *name)
     if (!sane || n > body / one || n > body / 12 || classes > body / 8 || text > body ||
         padded(n * one) + padded(4 * n) + 8 * (n + classes) + padded(text) != body)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %llu pictures of %u x %u with %u channels, %llu"
-                         " classes and %llu bytes of names do not fill %llu bytes", name,
-                         (unsigned long long)n, (unsigned)four[2], (unsigned)four[3],
-                         (unsigned)four[1], (unsigned long long)classes, (unsigned long long)text,
-                         (unsigned long long)body);
+                        " classes and %llu bytes of names do not fill %llu bytes", name,
+                        (unsigned long long)n, (unsigned)four[2], (unsigned)four[3],
+                        (unsigned)four[1], (unsigned long long)classes, (unsigned long long)text,
+                        (unsigned long long)body);
     p->channels = four[1];
     p->height = four[2];
     p->width = four[3];
@@ -230,7 +230,7 @@ static qkv_status read_trailer(qkv_pixels *p, const char *name)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: names that do not lie one after another", name);
     if (!classes_fit(p))
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a picture of a class beyond the %llu that "
-                         "there are", name, (unsigned long long)classes);
+                        "there are", name, (unsigned long long)classes);
     return QKV_OK;
 }
 

@@ -191,7 +191,7 @@ static qkv_status write_all(reading *r, qkv_pixels_writer *w)
         status = r->state.count == 1
                      ? qkv_fail(r->ctx, QKV_E_FORMAT, "%s", r->last)
                      : qkv_fail(r->ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the "
-                                 "last: %s", r->state.count, r->last);
+                                "last: %s", r->state.count, r->last);
     return status;
 }
 

@@ -152,7 +152,7 @@ qkv_status qkv_pixels_split(qkv_held_out *out, qkv_context *ctx, const qkv_pixel
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "no %zu of %zu pictures can be held out", valid, n);
     else if (!status && !out->train_count)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%zu pictures held out of %zu leave none to train "
-                           "on", valid, out->valid_count);
+                          "on", valid, out->valid_count);
     if (status)
         qkv_held_out_free(out);
     return status;

@@ -166,8 +166,8 @@ qkv_status qkv_image_resize(qkv_image *out, qkv_context *ctx, const qkv_image *i
     if (!width || !height || !(b.left >= 0 && b.left < b.right && b.right <= (double)in->width) ||
         !(b.top >= 0 && b.top < b.bottom && b.bottom <= (double)in->height))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%g to %g and %g to %g of %zu x %zu pixels cannot "
-                         "become %zu x %zu", b.left, b.right, b.top, b.bottom, in->width,
-                         in->height, width, height);
+                        "become %zu x %zu", b.left, b.right, b.top, b.bottom, in->width,
+                        in->height, width, height);
     double wide = (double)width / (b.right - b.left), tall = (double)height / (b.bottom - b.top);
     bool down_first = tall < 1 && tall < wide;
     qkv_status status = make_axis(&x, ctx, in->width, b.left, b.right, width, filter);

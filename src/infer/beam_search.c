@@ -41,15 +41,15 @@ static qkv_status check(const qkv_model *m, const qkv_generation *g)
     const qkv_model_type *type = qkv_model_type_of(m);
     if (!qkv_model_is_translator(m))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not translate: it has no decoder "
-                         "that reads an encoder", qkv_model_type_name(type));
+                        "that reads an encoder", qkv_model_type_name(type));
     const qkv_marian_config *c = qkv_model_config(m);
     if (g->beams < 1 || g->beams > QKV_BEAMS || 2 * g->beams + g->ban_count > c->vocab)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu beams: 1 to %d are possible, and no more than "
-                         "half of the %zu tokens", g->beams, QKV_BEAMS, c->vocab);
+                        "half of the %zu tokens", g->beams, QKV_BEAMS, c->vocab);
     if (g->start < 0 || (size_t)g->start >= c->vocab ||
         (g->forced_end >= 0 && (size_t)g->forced_end >= c->vocab))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "token %d to start with, %d to end with: the "
-                         "vocabulary has %zu", g->start, g->forced_end, c->vocab);
+                        "vocabulary has %zu", g->start, g->forced_end, c->vocab);
     if (!isfinite(g->length_penalty))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the length penalty is not a number");
     return QKV_OK;
@@ -65,7 +65,7 @@ static qkv_status find_most(qkv_beam_search *s)
                                     : c->positions;
     if (most < 1 || most > c->positions)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "answers of %zu tokens: the model has positions "
-                         "for 1 to %zu", most, c->positions);
+                        "for 1 to %zu", most, c->positions);
     s->most = most;
     return QKV_OK;
 }
@@ -208,7 +208,7 @@ static qkv_status look_ahead(qkv_beam_search *s, qkv_tensor *memory, const int32
     for (size_t r = 0; r < rows; r++)
         if (isnan(s->log_p[r * s->k]) || s->ids[r * s->k] < 0)
             return qkv_fail(s->ctx, QKV_E_NUMERIC, "after %zu tokens no token is likelier than "
-                             "others: a logit is not a number", length - 1);
+                            "others: a logit is not a number", length - 1);
     return QKV_OK;
 }
 

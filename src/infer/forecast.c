@@ -10,18 +10,18 @@ static qkv_status check(const qkv_model *m, const qkv_series *history, size_t ho
     qkv_context *ctx = qkv_model_context(m);
     if (!qkv_model_is_forecaster(m))
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_forecast_config *c = qkv_model_config(m);
     if (history->columns != c->columns)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "rows of %zu numbers expected, found %zu",
-                         c->columns, history->columns);
+                        c->columns, history->columns);
     if (history->rows < c->context)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the model forecasts from %zu rows, the history has "
-                         "only %zu", c->context, history->rows);
+                        "only %zu", c->context, history->rows);
     if (horizon > c->horizon && c->targets < c->columns)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the model forecasts %zu rows, not %zu: it needs all "
-                         "%zu columns to go on, and forecasts %zu", c->horizon, horizon,
-                         c->columns, c->targets);
+                        "%zu columns to go on, and forecasts %zu", c->horizon, horizon,
+                        c->columns, c->targets);
     return QKV_OK;
 }
 
@@ -41,7 +41,7 @@ static qkv_status one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t 
             qkv_real value = y[i * c->targets + j] * deviation[j] + mean[j];
             if (!isfinite(value))
                 return qkv_fail(qkv_model_context(m), QKV_E_NUMERIC, "the forecast is %g",
-                                 (double)value);
+                                (double)value);
             out[i * c->targets + j] = value;
         }
     return QKV_OK;

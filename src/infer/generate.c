@@ -21,7 +21,7 @@ static qkv_status push(generator *g, int32_t id)
     if (g->all.count == g->all.capacity) {
         size_t capacity = g->all.capacity ? 2 * g->all.capacity : 256;
         int32_t *data = qkv_realloc(g->ctx, g->all.data, g->all.count * sizeof *data,
-                                     capacity * sizeof *data);
+                                    capacity * sizeof *data);
         if (!data)
             return QKV_E_MEMORY;
         g->all.data = data;
@@ -47,7 +47,7 @@ static qkv_status step(generator *g, const int32_t *ids, size_t n)
     for (size_t i = 0; i < g->V; i++)
         if (isnan(logits[i]))
             return qkv_fail(g->ctx, QKV_E_NUMERIC, "after %zu tokens the model's logit of token "
-                             "%zu is not a number", qkv_lm_cache_length(g->cache), i);
+                            "%zu is not a number", qkv_lm_cache_length(g->cache), i);
     return QKV_OK;
 }
 
@@ -84,7 +84,7 @@ static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
     for (size_t i = 0; i < n; i++)
         if (prompt[i] < 0 || (size_t)prompt[i] >= g->V)
             return qkv_fail(g->ctx, QKV_E_ARGUMENT, "token %d of the prompt is not below %zu",
-                             (int)prompt[i], g->V);
+                            (int)prompt[i], g->V);
     qkv_status status = qkv_tape_create(&g->tape, g->ctx);
     if (!status)
         status = qkv_lm_cache_create(&g->cache, g->model, 1, capacity);
@@ -141,7 +141,7 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
     if (!status && g.all.count > n && out) {
         size_t made = g.all.count - n;
         int32_t *data = qkv_realloc(g.ctx, out->data, out->count * sizeof *data,
-                                     (out->count + made) * sizeof *data);
+                                    (out->count + made) * sizeof *data);
         if (data) {
             memcpy(data + out->count, g.all.data + n, made * sizeof *data);
             out->data = data;

@@ -65,7 +65,7 @@ static qkv_status step(imagining *g, size_t length)
     for (size_t i = 0; i < g->n * g->V; i++)
         if (isnan(logits[i]))
             return qkv_fail(g->ctx, QKV_E_NUMERIC, "after %zu tokens the model's logit of code "
-                             "%zu is not a number", length, i % g->V);
+                            "%zu is not a number", length, i % g->V);
     return QKV_OK;
 }
 
@@ -99,7 +99,7 @@ static qkv_status draw(imagining *g, size_t row, size_t column, qkv_rng *rngs,
         int32_t id = qkv_sampling_draw(g->logits + i * g->V, g->V, qkv_rng_uniform(&rngs[i]));
         if (id < 0)
             status = qkv_fail(g->ctx, QKV_E_NUMERIC, "row %zu, column %zu: no code is possible",
-                               row, column);
+                              row, column);
         g->codes[i * size + at] = id;
     }
     return status;
@@ -131,7 +131,7 @@ static qkv_status check_tokens(const imagining *g, const int32_t *ids, size_t n,
     for (size_t i = 0; ids && i < n; i++)
         if (ids[i] < least || (int64_t)ids[i] >= (int64_t)g->V)
             return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%s %zu is %d; below %zu expected", what, i,
-                             (int)ids[i], g->V);
+                            (int)ids[i], g->V);
     return QKV_OK;
 }
 
@@ -141,19 +141,19 @@ static qkv_status check(imagining *g, const qkv_gpt_config *c)
     bool grid = g->before == c->rows * c->columns && g->before > 1;
     if (c->before + c->rows * c->columns > c->positions + 1)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "block_size: %zu expected for %zu tokens and %zu "
-                         "x %zu codes, found %zu", c->before + c->rows * c->columns - 1, c->before,
-                         c->rows, c->columns, c->positions);
+                        "x %zu codes, found %zu", c->before + c->rows * c->columns - 1, c->before,
+                        c->rows, c->columns, c->positions);
     if (g->columns < c->columns)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%zu columns of codes; at least the trained %zu "
-                         "expected", g->columns, c->columns);
+                        "expected", g->columns, c->columns);
     if (larger && g->before > 1 && !grid)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%zu x %zu codes: after %zu tokens, which are no "
-                         "grid like theirs, at most %zu x %zu expected", g->rows, g->columns,
-                         g->before, c->rows, c->columns);
+                        "grid like theirs, at most %zu x %zu expected", g->rows, g->columns,
+                        g->before, c->rows, c->columns);
     g->follows = larger && grid;
     if (g->follows && g->rows < c->rows)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%zu rows of codes, more across than trained: at "
-                         "least the trained %zu expected after a grid", g->rows, c->rows);
+                        "least the trained %zu expected after a grid", g->rows, c->rows);
     size_t tokens = g->follows ? g->rows * g->columns : g->before;
     qkv_status status = check_tokens(g, g->o->conditions, g->n * tokens, "condition", 0);
     return status ? status : check_tokens(g, g->o->given, g->rows * g->columns, "given code", -1);
@@ -163,7 +163,7 @@ static qkv_status set_up(imagining *g)
 {
     if (qkv_model_type_of(g->model) != &qkv_prior_type)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "a %s imagines no codes",
-                         qkv_model_type_name(qkv_model_type_of(g->model)));
+                        qkv_model_type_name(qkv_model_type_of(g->model)));
     const qkv_gpt_config *c = qkv_model_config(g->model);
     g->n = g->o->count ? g->o->count : 1;
     g->V = c->vocab;

@@ -52,7 +52,7 @@ static qkv_status encode(job *j, line *l, const char *text, size_t len)
     qkv_status status = qkv_tokenizer_encode(j->tokenizer, text, len, 0, &j->ids);
     if (status)
         return qkv_fail(j->ctx, status, "line %zu: %s", l->index + j->o.first_line,
-                         qkv_context_message(j->ctx));
+                        qkv_context_message(j->ctx));
     if (j->ids.count == l->first)
         return QKV_OK;
     l->cut = j->ids.count - l->first + 1 > most;
@@ -61,8 +61,8 @@ static qkv_status encode(job *j, line *l, const char *text, size_t len)
     for (size_t i = l->first; i < j->ids.count; i++)
         if ((size_t)j->ids.data[i] >= j->config->vocab)
             return qkv_fail(j->ctx, QKV_E_ARGUMENT, "line %zu: token %d is not below the model's "
-                             "%zu: tokenizer and model do not belong together",
-                             l->index + j->o.first_line, (int)j->ids.data[i], j->config->vocab);
+                            "%zu: tokenizer and model do not belong together",
+                            l->index + j->o.first_line, (int)j->ids.data[i], j->config->vocab);
     status = qkv_ids_add(j->ctx, &j->ids, j->config->eos);
     l->count = j->ids.count - l->first;
     return status;
@@ -206,7 +206,7 @@ qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text,
              .config = qkv_model_config(m)};
     if (!j.o.batch || !j.o.n_best)
         return qkv_fail(j.ctx, QKV_E_ARGUMENT, "batches of %zu lines, %zu answers a line: neither "
-                         "may be 0", j.o.batch, j.o.n_best);
+                        "may be 0", j.o.batch, j.o.n_best);
     qkv_status status = set_up(&j, text, len);
     if (!status)
         status = search_all(&j);

@@ -10,7 +10,7 @@ static qkv_status check_type(qkv_model *m, const qkv_model_type *type, const cha
     if (qkv_model_type_of(m) == type)
         return QKV_OK;
     return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not %s",
-                     qkv_model_type_architecture(qkv_model_type_of(m)), what);
+                    qkv_model_type_architecture(qkv_model_type_of(m)), what);
 }
 
 /* ---- hidden words -------------------------------------------------------------------------- */
@@ -35,14 +35,14 @@ static qkv_status check_ids(qkv_model *m, const int32_t *ids, size_t n, size_t k
     const qkv_bert_config *c = qkv_model_config(m);
     if (n > c->positions)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the text has %zu tokens, the model only %zu "
-                         "positions", n, c->positions);
+                        "positions", n, c->positions);
     if (k < 1 || k > c->vocab)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the best %zu tokens: 1 to %zu expected", k,
-                         c->vocab);
+                        c->vocab);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (size_t)ids[i] >= c->vocab)
             return qkv_fail(ctx, QKV_E_ARGUMENT, "the text has token %d, the model only %zu",
-                             (int)ids[i], c->vocab);
+                            (int)ids[i], c->vocab);
     return QKV_OK;
 }
 

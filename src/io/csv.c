@@ -180,8 +180,8 @@ static qkv_status no_column(const reader *r, const char *wanted)
     for (size_t i = 0; r->array->names && i < r->columns && i < 20; i++)
         qkv_str_printf(&names, "%s%s", i ? ", " : ": ", r->array->names[i]);
     qkv_status status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: no column \"%.40s\", there are %zu%s",
-                                  r->path, wanted, r->columns,
-                                  names.data ? names.data : " without names");
+                                 r->path, wanted, r->columns,
+                                 names.data ? names.data : " without names");
     qkv_str_free(&names);
     return status;
 }
@@ -201,7 +201,7 @@ static qkv_status find_columns(reader *r)
         for (size_t k = 0; k < i; k++)
             if (r->place[k] == r->place[i])
                 return qkv_fail(r->ctx, QKV_E_ARGUMENT, "%s: column \"%.40s\" is named twice",
-                                 r->path, r->wanted[i]);
+                                r->path, r->wanted[i]);
     }
     return QKV_OK;
 }
@@ -234,7 +234,7 @@ static qkv_status grow(reader *r)
         return QKV_OK;
     size_t capacity = r->capacity * 2 + 64;
     qkv_real *data = qkv_realloc(r->ctx, a->data, a->count * sizeof *data,
-                                  capacity * sizeof *data);
+                                 capacity * sizeof *data);
     if (!data)
         return QKV_E_MEMORY;
     a->data = data;
@@ -249,9 +249,9 @@ static qkv_status append(reader *r, size_t column, const char *field)
     bool number = is_number(field, &value);
     if (!number || (r->finite && !isfinite(value)))
         return qkv_fail(r->ctx, QKV_E_FORMAT,
-                         "%s: line %zu, column %zu%s%.40s%s: expected a %snumber, found \"%.40s\"",
-                         r->path, r->line, column + 1, name ? " (" : "", name ? name : "",
-                         name ? ")" : "", number ? "finite " : "", field);
+                        "%s: line %zu, column %zu%s%.40s%s: expected a %snumber, found \"%.40s\"",
+                        r->path, r->line, column + 1, name ? " (" : "", name ? name : "",
+                        name ? ")" : "", number ? "finite " : "", field);
     qkv_status status = grow(r);
     if (!status)
         r->array->data[r->array->count++] = (qkv_real)value;
@@ -287,7 +287,7 @@ static qkv_status read_row(reader *r, char *line)
     size_t found = cut(r, line, fields, r->columns), n = r->taken ? r->taken : r->columns;
     if (found != r->columns)
         status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: expected %zu columns, found %zu",
-                           r->path, r->line, r->columns, found);
+                          r->path, r->line, r->columns, found);
     for (size_t i = 0; i < n && !status; i++) {
         size_t column = r->taken ? r->place[i] : i;
         status = append(r, column, fields[column]);
@@ -317,7 +317,7 @@ static qkv_status read_text(reader *r, char *text, size_t size)
     }
     if (!status && !r->rows)
         status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected rows of numbers, found none",
-                           r->path);
+                          r->path);
     return status;
 }
 

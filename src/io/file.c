@@ -62,7 +62,7 @@ static qkv_status read_all(qkv_context *ctx, int fd, const char *path, size_t gu
         if (limit && used > limit) {
             qkv_free(ctx, buffer);
             return qkv_fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found more",
-                             path, limit);
+                            path, limit);
         }
         if (got == 0)
             break;
@@ -74,7 +74,7 @@ static qkv_status read_all(qkv_context *ctx, int fd, const char *path, size_t gu
 }
 
 qkv_status qkv_file_read(qkv_context *ctx, const char *path, size_t limit, char **data,
-                          size_t *size)
+                         size_t *size)
 {
     struct stat info;
     *data = NULL;
@@ -86,7 +86,7 @@ qkv_status qkv_file_read(qkv_context *ctx, const char *path, size_t limit, char 
     qkv_status status;
     if (limit && guess > limit)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found %zu", path,
-                           limit, guess);
+                          limit, guess);
     else /* one byte more than the file, so that its end is seen without growing */
         status = read_all(ctx, fd, path, guess + 1, limit, data, size);
     close(fd);
@@ -180,7 +180,7 @@ qkv_status qkv_dir_create(qkv_context *ctx, const char *path)
         *p = 0;
         if (*part && mkdir(part, 0777) != 0 && !qkv_dir_exists(part))
             status = qkv_fail(ctx, QKV_E_IO, "%s: the folder cannot be made: %s", part,
-                               strerror(errno == EEXIST ? ENOTDIR : errno));
+                              strerror(errno == EEXIST ? ENOTDIR : errno));
         *p = end;
         if (end == 0)
             break;
@@ -194,7 +194,7 @@ qkv_status qkv__dir_lock(int *lock, qkv_context *ctx, const char *path)
     *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0)
         return qkv_fail(ctx, QKV_E_IO, "%s: the folder cannot be opened: %s", path,
-                         strerror(errno));
+                        strerror(errno));
     if (flock(*lock, LOCK_EX | LOCK_NB) == 0)
         return QKV_OK;
     bool taken = errno == EWOULDBLOCK;
@@ -219,7 +219,7 @@ static qkv_status add_name(qkv_names *out, const char *name)
     if (out->count == out->capacity) {
         size_t capacity = out->capacity * 2 + 16;
         char **names = qkv_realloc(out->ctx, out->names, out->capacity * sizeof *names,
-                                    capacity * sizeof *names);
+                                   capacity * sizeof *names);
         if (!names)
             return QKV_E_MEMORY;
         out->names = names;
@@ -238,7 +238,7 @@ qkv_status qkv_dir_list(qkv_names *out, qkv_context *ctx, const char *path)
     DIR *dir = opendir(path);
     if (!dir)
         return qkv_fail(ctx, QKV_E_IO, "%s: the folder cannot be opened: %s", path,
-                         strerror(errno));
+                        strerror(errno));
     qkv_status status = QKV_OK;
     while (!status) {
         errno = 0;
@@ -246,7 +246,7 @@ qkv_status qkv_dir_list(qkv_names *out, qkv_context *ctx, const char *path)
         if (!entry) {
             if (errno)
                 status = qkv_fail(ctx, QKV_E_IO, "%s: the folder cannot be read: %s", path,
-                                   strerror(errno));
+                                  strerror(errno));
             break;
         }
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)

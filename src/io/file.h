@@ -13,7 +13,7 @@
  * is an error (0: no limit). Pipes are read to their end. *data is freed with qkv_free; on
  * failure it is NULL. */
 qkv_status qkv_file_read(qkv_context *ctx, const char *path, size_t limit, char **data,
-                          size_t *size);
+                         size_t *size);
 
 /* A file seen as memory, read-only: mapped, or read when it cannot be (a pipe). The file must
  * not shrink while it is open. */

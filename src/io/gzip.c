@@ -58,7 +58,7 @@ qkv_status qkv__gunzip(qkv_context *ctx, const char *name, const uint8_t *data, 
     if (code == Z_STREAM_END)
         return QKV_OK;
     return qkv_fail(ctx, code == Z_MEM_ERROR ? QKV_E_MEMORY : QKV_E_FORMAT,
-                     "%s: the gzip data are damaged or cut short", name);
+                    "%s: the gzip data are damaged or cut short", name);
 }
 
 #else

@@ -21,10 +21,10 @@ static qkv_status read_header(qkv__idx *x, qkv_context *ctx, const char *path, c
     *bytes = 1;
     if (size < 4 || data[0] || data[1])
         return qkv_fail(ctx, QKV_E_FORMAT, "%s: not an idx file, or cut short%s", path,
-                         zipped ? " (an archive is read when it is a plain tar)" : "");
+                        zipped ? " (an archive is read when it is a plain tar)" : "");
     if (data[2] != BYTES || data[3] < 1 || data[3] > QKV__IDX_DIMS)
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: bytes (type 8) in 1 to %d dimensions "
-                         "expected, found type %d in %d", path, QKV__IDX_DIMS, data[2], data[3]);
+                        "expected, found type %d in %d", path, QKV__IDX_DIMS, data[2], data[3]);
     x->ndim = data[3];
     if (size < 4 + 4 * x->ndim)
         return qkv_fail(ctx, QKV_E_FORMAT, "%s: cut short within its sizes", path);
@@ -37,7 +37,7 @@ static qkv_status read_header(qkv__idx *x, qkv_context *ctx, const char *path, c
     return fits && qkv__add_size(*bytes, 4 + 4 * x->ndim, bytes)
                ? QKV_OK
                : qkv_fail(ctx, QKV_E_FORMAT, "%s: one of its sizes is 0, or they are too large",
-                           path);
+                          path);
 }
 
 /* found: bytes that there are, at most one more than expected when they were gzipped. */
@@ -50,8 +50,8 @@ static qkv_status check_size(const qkv__idx *x, qkv_context *ctx, const char *pa
     for (size_t i = 0, n = 0; i < x->ndim; i++)
         n += (size_t)snprintf(sizes + n, sizeof sizes - n, "%s%zu", i ? " x " : "", x->shape[i]);
     return qkv_fail(ctx, QKV_E_FORMAT, "%s: %zu bytes expected, for sizes of %s, found %s%zu",
-                     path, expected, sizes, x->owned && found > expected ? "at least " : "",
-                     found);
+                    path, expected, sizes, x->owned && found > expected ? "at least " : "",
+                    found);
 }
 
 /* Unfolds what the header says there is, and at most one byte more. */
@@ -65,7 +65,7 @@ static qkv_status unfold(qkv__idx *x, qkv_context *ctx, const char *path)
         status = read_header(x, ctx, path, head, size, true, &bytes);
     if (!status && bytes > LIMIT)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: at most %zu bytes expected in a gzip file, "
-                           "found %zu; gunzip it first", path, LIMIT, bytes);
+                          "found %zu; gunzip it first", path, LIMIT, bytes);
     if (status)
         return status;
     x->owned = qkv_malloc(ctx, bytes + 1);

@@ -96,7 +96,7 @@ qkv_status qkv__json_parse(qkv__json *out, qkv_context *ctx, const char *name, c
     if (json_error_code(&error) == json_error_out_of_memory)
         return qkv_fail(ctx, QKV_E_MEMORY, "%s: out of memory while reading JSON", name);
     return qkv_fail(ctx, QKV_E_FORMAT, "%s: not JSON: line %d, column %d: %s", name, error.line,
-                     error.column, error.text);
+                    error.column, error.text);
 }
 
 void qkv__json_free(qkv__json *document)

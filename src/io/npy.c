@@ -56,7 +56,7 @@ static qkv_status malformed(reader *r, const char *expected)
     else if (r->p < r->end)
         (void)snprintf(found, sizeof found, "byte 0x%02x", (unsigned char)*r->p);
     return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: header: expected %s, found %s", r->path, expected,
-                     found);
+                    found);
 }
 
 /* A string in single or double quotes, without escapes. */
@@ -90,8 +90,8 @@ static qkv_status take_descr(reader *r)
         i++;
     if (!ordered || i == n)
         return qkv_fail(r->ctx, QKV_E_UNSUPPORTED,
-                         "%s: header: 'descr': expected one of <f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 "
-                         "<u4 <u8 |b1, found %s", r->path, descr);
+                        "%s: header: 'descr': expected one of <f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 "
+                        "<u4 <u8 |b1, found %s", r->path, descr);
     r->store = types[i].store;
     r->has_descr = true;
     return QKV_OK;
@@ -195,18 +195,18 @@ static qkv_status find_header(reader *r, const qkv__map *m)
 {
     if (m->size < MAGIC + 4 || memcmp(m->data, magic, MAGIC) != 0)
         return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected an .npy file, found other bytes",
-                         r->path);
+                        r->path);
     unsigned version = m->data[MAGIC];
     if (version < 1 || version > 3)
         return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "%s: expected .npy version 1 to 3, found %u",
-                         r->path, version);
+                        r->path, version);
     size_t bytes = version == 1 ? 2 : 4, begin = MAGIC + 2 + bytes, length = 0;
     if (m->size >= begin)
         memcpy(&length, m->data + MAGIC + 2, bytes); /* little-endian, as this machine */
     if (m->size < begin || length > m->size - begin)
         return qkv_fail(r->ctx, QKV_E_FORMAT,
-                         "%s: expected a header of %zu bytes, found a file of %zu", r->path,
-                         length, m->size);
+                        "%s: expected a header of %zu bytes, found a file of %zu", r->path,
+                        length, m->size);
     r->p = (const char *)m->data + begin;
     r->end = r->p + length;
     return QKV_OK;
@@ -241,7 +241,7 @@ static qkv_status read_numbers(reader *r, const qkv__map *m)
             return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: header: 'shape' is too large", r->path);
     if (!qkv__mul_size(a->count, qkv_store_bytes(r->store), &bytes) || bytes != left)
         return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected %zu numbers of %zu bytes, found %zu "
-                         "bytes", r->path, a->count, qkv_store_bytes(r->store), left);
+                        "bytes", r->path, a->count, qkv_store_bytes(r->store), left);
     a->data = qkv_calloc(r->ctx, a->count, sizeof *a->data);
     qkv_real *in_order = r->fortran && a->ndim > 1
                              ? qkv_calloc(r->ctx, a->count, sizeof *in_order) : a->data;
@@ -294,7 +294,7 @@ static void make_header(qkv_str *s, int ndim, const size_t *shape, qkv_store sto
 {
     char first[24] = "";
     qkv_str_printf(s, "{'descr': '<%c%zu', 'fortran_order': False, 'shape': (",
-                    store == QKV_STORE_I32 ? 'i' : 'f', qkv_store_bytes(store));
+                   store == QKV_STORE_I32 ? 'i' : 'f', qkv_store_bytes(store));
     for (int d = 0; d < ndim; d++)
         qkv_str_printf(s, "%s%zu%s", d ? ", " : "", shape[d], ndim == 1 ? "," : "");
     qkv_str_puts(s, "), }");
@@ -363,7 +363,7 @@ qkv_status qkv_npy_save(qkv_context *ctx, const char *path, int ndim, const size
                  store == QKV_STORE_I32;
     if (!known || ndim < 0 || ndim > QKV_ARRAY_DIMS)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %d dimensions of %s cannot be written", path,
-                         ndim, qkv_store_name(store));
+                        ndim, qkv_store_name(store));
     for (int d = 0; d < ndim; d++)
         count *= shape[d]; /* the data is in memory: it fits */
     qkv_str_init(&header, ctx);

@@ -154,7 +154,7 @@ qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)
         status = decode(&d, png, info);
     else if (info)
         status = qkv_fail(p->ctx, m.gone ? QKV_E_MEMORY : QKV_E_FORMAT, "%s: %s", p->name,
-                           d.why);
+                          d.why);
     png_destroy_read_struct(&png, &info, NULL);
     qkv_free(p->ctx, d.row);
     return status;

@@ -22,7 +22,7 @@ static qkv_status sort_tensors(qkv_safetensors *s)
     for (size_t i = 1; i < s->count; i++)
         if (by_name(&s->tensors[i - 1], &s->tensors[i]) == 0)
             return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is in %s too",
-                             s->tensors[i].file, s->tensors[i].name, s->tensors[i - 1].file);
+                            s->tensors[i].file, s->tensors[i].name, s->tensors[i - 1].file);
     return QKV_OK;
 }
 
@@ -192,7 +192,7 @@ qkv_status qkv_safetensors_get(const qkv_safetensors *s, const char *name, int n
     *out = NULL;
     if (!t)
         return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing",
-                         s->shard_count ? s->shards[0].path : "safetensors", name);
+                        s->shard_count ? s->shards[0].path : "safetensors", name);
     bool same = t->ndim == ndim;
     for (int i = 0; i < ndim && same; i++)
         same = t->shape[i] == shape[i];
@@ -200,7 +200,7 @@ qkv_status qkv_safetensors_get(const qkv_safetensors *s, const char *name, int n
         qkv__file_shape_text(expected, sizeof expected, ndim, shape);
         qkv__file_shape_text(actual, sizeof actual, t->ndim, t->shape);
         return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected shape %s, found %s",
-                         t->file, name, expected, actual);
+                        t->file, name, expected, actual);
     }
     *out = t;
     return QKV_OK;
@@ -211,8 +211,8 @@ static qkv_status check_span(const qkv_safetensors *s, const qkv_safetensor *t, 
 {
     if (begin > t->count || count > t->count - begin)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT,
-                         "%s: tensor \"%s\": %zu numbers from %zu wanted, found %zu in all",
-                         t->file, t->name, count, begin, t->count);
+                        "%s: tensor \"%s\": %zu numbers from %zu wanted, found %zu in all",
+                        t->file, t->name, count, begin, t->count);
     return QKV_OK;
 }
 
@@ -225,7 +225,7 @@ qkv_status qkv_safetensors_read(const qkv_safetensors *s, const qkv_safetensor *
     const char *p = (const char *)tensor->data + begin * qkv_store_bytes(tensor->store);
     if (!qkv__store_read(out, p, tensor->store, count))
         return qkv_fail(s->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%s\": type %s cannot be read",
-                         tensor->file, tensor->name, tensor->dtype);
+                        tensor->file, tensor->name, tensor->dtype);
     return QKV_OK;
 }
 
@@ -238,6 +238,6 @@ qkv_status qkv_safetensors_read_ints(const qkv_safetensors *s, const qkv_safeten
     const char *p = (const char *)tensor->data + begin * qkv_store_bytes(tensor->store);
     if (!qkv__store_read_ints(out, p, tensor->store, count))
         return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected integers, found %s",
-                         tensor->file, tensor->name, tensor->dtype);
+                        tensor->file, tensor->name, tensor->dtype);
     return QKV_OK;
 }

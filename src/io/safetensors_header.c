@@ -264,19 +264,19 @@ qkv_status qkv__shard_read(qkv_safetensors *s, qkv__shard *from)
         return status;
     if (from->map.size < 8)
         return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: expected a header, found %zu bytes in all",
-                         from->path, from->map.size);
+                        from->path, from->map.size);
     memcpy(&header, from->map.data, 8);
     if (header > QKV__MAX_HEADER)
         return qkv_fail(s->ctx, QKV_E_FORMAT,
-                         "%s: expected a header of at most %d bytes, found the length %llu",
-                         from->path, QKV__MAX_HEADER, (unsigned long long)header);
+                        "%s: expected a header of at most %d bytes, found the length %llu",
+                        from->path, QKV__MAX_HEADER, (unsigned long long)header);
     if (header > from->map.size - 8)
         return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: expected a header of %llu bytes, found %zu",
-                         from->path, (unsigned long long)header, from->map.size - 8);
+                        from->path, (unsigned long long)header, from->map.size - 8);
     const char *text = (const char *)from->map.data + 8;
     if (header == 0 || text[0] != '{')
         return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: expected a header that begins with {",
-                         from->path);
+                        from->path);
     status = qkv__json_parse(&root, s->ctx, from->path, text, (size_t)header);
     if (status)
         return status;

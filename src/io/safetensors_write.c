@@ -48,18 +48,18 @@ static qkv_status check_entry(const save *s, const qkv_safetensors_entry *e, ite
     *out = (item){.entry = e};
     if (!e->name || strcmp(e->name, "__metadata__") == 0)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: a tensor cannot be named %s", s->path,
-                         e->name ? e->name : "NULL");
+                        e->name ? e->name : "NULL");
     if (!e->store || e->store >= QKV_STORE_OTHER || e->ndim < 0 ||
         (!floating && !e->raw && !e->fill_raw))
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": cannot be written as %s",
-                         s->path, e->name, qkv_store_name(e->store));
+                        s->path, e->name, qkv_store_name(e->store));
     if (!qkv__file_shape_count(e->ndim, e->shape, &out->count) ||
         !qkv__mul_size(out->count, qkv_store_bytes(e->store), &out->bytes))
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" is too large", s->path,
-                         e->name);
+                        e->name);
     if (out->count && !e->data && !e->raw && !e->fill && !e->fill_raw)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" has no data", s->path,
-                         e->name);
+                        e->name);
     return QKV_OK;
 }
 
@@ -115,7 +115,7 @@ static qkv_status write_header(const save *s, qkv__writer *out, const item *item
     qkv_status status = qkv_json_writer_text(&w) ? QKV_OK : QKV_E_MEMORY;
     if (!status && length > QKV__MAX_HEADER)
         status = qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: the header would have %zu bytes", s->path,
-                           w.text.len);
+                          w.text.len);
     if (!status)
         status = qkv__writer_put(out, &length, sizeof length);
     if (!status)
@@ -256,7 +256,7 @@ static qkv_status check_entries(save *s, const qkv_safetensors_entry *entries)
     for (size_t i = 1; i < s->count; i++)
         if (by_name(&s->items[i - 1], &s->items[i]) == 0)
             return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: two tensors are named \"%s\"", s->path,
-                             s->items[i].entry->name);
+                            s->items[i].entry->name);
     for (size_t i = 0; i < s->count; i++) /* the caller's order again, for shards */
         (void)check_entry(s, &entries[i], &s->items[i]);
     return QKV_OK;

@@ -64,6 +64,6 @@ const uint8_t *qkv__trailer_of(const qkv__map *m, const qkv__trailer *t, const c
     if (version == t->version)
         return at;
     qkv_fail(m->ctx, QKV_E_FORMAT, "%s: version %u expected, %u found", name,
-              (unsigned)t->version, (unsigned)version);
+             (unsigned)t->version, (unsigned)version);
     return NULL;
 }

@@ -101,11 +101,11 @@ qkv_status qkv__tar_next(qkv__tar *t, qkv__tar_entry *e, bool *more)
         uint64_t size;
         if (!checksum_fits(h) || !number(h, SIZE, SIZE_END, &size))
             return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: byte %zu: a damaged tar header", t->path,
-                             t->at);
+                            t->at);
         size_t left = t->size - t->at - BLOCK;
         if (size > left)
             return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: cut short: %llu bytes at %zu, %zu are left",
-                             t->path, (unsigned long long)size, t->at + BLOCK, left);
+                            t->path, (unsigned long long)size, t->at + BLOCK, left);
         size_t blocks = ((size_t)size + BLOCK - 1) / BLOCK * BLOCK;
         *e = (qkv__tar_entry){.data = h + BLOCK, .size = (size_t)size};
         t->at += BLOCK + (blocks < left ? blocks : left);
@@ -127,6 +127,6 @@ qkv_status qkv__tar_next(qkv__tar *t, qkv__tar_entry *e, bool *more)
     }
     if (t->at < t->size && t->size - t->at < BLOCK)
         return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: cut short: a header of %d bytes at %zu, %zu "
-                         "are left", t->path, (int)BLOCK, t->at, t->size - t->at);
+                        "are left", t->path, (int)BLOCK, t->at, t->size - t->at);
     return QKV_OK;
 }

@@ -142,10 +142,10 @@ static qkv_status take_entry(const reader *r, const uint8_t **at, qkv__zip_entry
         return broken(r, "an entry's zip64 field is damaged");
     if (get(p + 8, 2) & ENCRYPTED)
         return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "%s: zip archive: its entries are encrypted",
-                         r->path);
+                        r->path);
     if (get(p + 10, 2) != 0)
         return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "%s: zip archive: expected stored entries, "
-                         "found compression method %d", r->path, (int)get(p + 10, 2));
+                        "found compression method %d", r->path, (int)get(p + 10, 2));
     if (packed != size || size > SIZE_MAX)
         return broken(r, "a stored entry has two sizes");
     *out = (qkv__zip_entry){.name = (const char *)p + CENTRAL, .name_length = name,

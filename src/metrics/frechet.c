@@ -34,7 +34,7 @@ qkv_status qkv_frechet_create(qkv_frechet **out, qkv_context *ctx, size_t width)
     *out = NULL;
     if (!width || width > MOST_WIDTH)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "rows of %zu numbers: 1 to %d expected", width,
-                         MOST_WIDTH);
+                        MOST_WIDTH);
     qkv_frechet *f = qkv_calloc(ctx, 1, sizeof *f);
     if (!f)
         return QKV_E_MEMORY;
@@ -196,7 +196,7 @@ qkv_status qkv_frechet_distance(const qkv_frechet *f, double *out)
     *out = NAN;
     if (s[0].rows < 2 || s[1].rows < 2)
         return qkv_fail(f->ctx, QKV_E_ARGUMENT, "Frechet distance of %zu rows and %zu: 2 at least "
-                         "expected of either", s[0].rows, s[1].rows);
+                        "expected of either", s[0].rows, s[1].rows);
     double *work = qkv_malloc(f->ctx, (3 * C + 1) * C * sizeof *work), apart = 0;
     if (!work)
         return QKV_E_MEMORY;
@@ -216,5 +216,5 @@ qkv_status qkv_frechet_distance(const qkv_frechet *f, double *out)
     }
     qkv_free(f->ctx, work);
     return isfinite(*out) ? QKV_OK : qkv_fail(f->ctx, QKV_E_NUMERIC, "Frechet distance of rows "
-                                               "that are not all finite");
+                                              "that are not all finite");
 }

@@ -117,12 +117,12 @@ qkv_status qkv__score_line(qkv_str *out, const char *text, size_t len, bool lowe
     size_t valid = valid_bytes(text, len);
     if (valid < len)
         return qkv_fail(out->ctx, QKV_E_FORMAT,
-                         "the %s is not UTF-8: expected a character at byte %zu, found 0x%02x",
-                         side, valid, (unsigned char)text[valid]);
+                        "the %s is not UTF-8: expected a character at byte %zu, found 0x%02x",
+                        side, valid, (unsigned char)text[valid]);
     if (len >= MOST_BYTES)
         return qkv_fail(out->ctx, QKV_E_UNSUPPORTED,
-                         "the %s: expected a line of less than %d bytes, found %zu", side,
-                         MOST_BYTES, len);
+                        "the %s: expected a line of less than %d bytes, found %zu", side,
+                        MOST_BYTES, len);
     qkv_str_clear(out);
     if (lowercase)
         qkv__lower(out, text, len);
@@ -163,11 +163,11 @@ qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_part *hyp, const qk
     size_t h_lines = count_lines(h), r_lines = count_lines(r), h_len, r_len;
     if (h_lines != r_lines)
         return qkv_fail(ctx, QKV_E_FORMAT,
-                         "expected a line for every reference, found %zu in %s and %zu in %s",
-                         h_lines, h_name, r_lines, r_name);
+                        "expected a line for every reference, found %zu in %s and %zu in %s",
+                        h_lines, h_name, r_lines, r_name);
     if (h_lines == 0)
         return qkv_fail(ctx, QKV_E_FORMAT, "%s and %s are empty: there is nothing to score",
-                         h_name, r_name);
+                        h_name, r_name);
     for (size_t i = 1; next_line(&h, &h_line, &h_len) && next_line(&r, &r_line, &r_len); i++) {
         const char *name = valid_bytes(h_line, h_len) < h_len ? h_name : r_name;
         qkv_status status = add(user, h_line, h_len, r_line, r_len);

@@ -55,8 +55,8 @@ static qkv_status complete(mae *m)
     c->decoder_ff_width = m->decoder.ff_width;
     if (c->trunk.width % 4 || c->decoder_width % 4)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "vit_mae: widths %zu and %zu: multiples of 4 "
-                         "expected, for the sinusoids of two axes", c->trunk.width,
-                         c->decoder_width);
+                        "expected, for the sinusoids of two axes", c->trunk.width,
+                        c->decoder_width);
     return QKV_OK;
 }
 

@@ -53,7 +53,7 @@ qkv_status qkv_average_create(qkv_average **out, qkv_params *params,
     *out = NULL;
     if (!(options->decay >= 0.0 && options->decay < 1.0))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "average: decay is %g; 0 <= decay < 1 expected",
-                         options->decay);
+                        options->decay);
     qkv_average *a = qkv_calloc(ctx, 1, sizeof *a);
     if (!a)
         return QKV_E_MEMORY;

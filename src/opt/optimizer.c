@@ -58,23 +58,23 @@ static qkv_status check(qkv_context *ctx, const qkv_optimizer_options *o)
     for (size_t i = 0; i < sizeof not_negative / sizeof *not_negative; i++)
         if (!(not_negative[i].value >= 0.0) || isinf(not_negative[i].value))
             return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 or more expected",
-                             name, not_negative[i].field, not_negative[i].value);
+                            name, not_negative[i].field, not_negative[i].value);
     const double betas[] = {o->beta1, o->beta2};
     for (size_t i = 0; i < 2; i++)
         if (!(betas[i] >= 0.0 && betas[i] < 1.0))
             return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 <= %s < 1 expected",
-                             name, adam_fields[i], betas[i], adam_fields[i]);
+                            name, adam_fields[i], betas[i], adam_fields[i]);
     if (o->kind != QKV_OPTIMIZER_SGD && o->eps == 0.0)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: eps is 0, and a gradient of 0 would "
-                         "be divided by it; start from qkv_optimizer_defaults", name);
+                        "be divided by it; start from qkv_optimizer_defaults", name);
     if (o->alpha > 1.0)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: alpha is %g; at most 1 expected",
-                         name, o->alpha);
+                        name, o->alpha);
     if (o->kind == QKV_OPTIMIZER_SGD && o->nesterov && (o->momentum == 0.0 || o->dampening != 0.0))
         return qkv_fail(ctx, QKV_E_ARGUMENT,
-                         "optimiser sgd: nesterov needs a momentum and no dampening; found "
-                         "momentum %g, dampening %g",
-                         o->momentum, o->dampening);
+                        "optimiser sgd: nesterov needs a momentum and no dampening; found "
+                        "momentum %g, dampening %g",
+                        o->momentum, o->dampening);
     return QKV_OK;
 }
 
@@ -221,7 +221,7 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
             *norm = total;
         if (!isfinite(total))
             return qkv_fail(o->ctx, QKV_E_NUMERIC, "the gradient of %s is not finite",
-                             qkv_param_name(bad));
+                            qkv_param_name(bad));
         if (args->max_norm > 0.0)
             scale *= fmin(1.0, args->max_norm / (total + 1e-6));
     }

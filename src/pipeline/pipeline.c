@@ -50,5 +50,5 @@ qkv_tokenizer *qkv_pipeline_tokenizer(const qkv_pipeline *p) { return p->tokeniz
 qkv_status qkv__pipeline_refuse(const qkv_pipeline *p, const char *what)
 {
     return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s model does not %s", p->dir,
-                     qkv_model_type_name(qkv_model_type_of(p->model)), what);
+                    qkv_model_type_name(qkv_model_type_of(p->model)), what);
 }

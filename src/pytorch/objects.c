@@ -265,8 +265,8 @@ static qkv_status find_global(void *user, const char *module, const char *name, 
         return QKV_OK;
     }
     return qkv_fail(o->ctx, QKV_E_UNSUPPORTED, "%s: refused: its pickle asks for %s.%s; only "
-                     "tensors and containers are read, and no code is run", o->path, module,
-                     name);
+                    "tensors and containers are read, and no code is run", o->path, module,
+                    name);
 }
 
 static qkv_status call_global(void *user, const qkv__value *callable, const qkv__value *args,
@@ -276,7 +276,7 @@ static qkv_status call_global(void *user, const qkv__value *callable, const qkv_
     const global *g = callable->as.object;
     if (!g->call)
         return qkv_fail(o->ctx, QKV_E_UNSUPPORTED, "%s: refused: its pickle calls %s.%s",
-                         o->path, g->module, g->name);
+                        o->path, g->module, g->name);
     return g->call(o, args, out);
 }
 

@@ -330,7 +330,7 @@ static qkv_status op_build(machine *m, unsigned unused)
         return QKV_OK;
     if (top(m)->kind != QKV__VALUE_DICT || state->kind != QKV__VALUE_DICT)
         return qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: it sets the state of %s; only "
-                         "tensors and containers are read", m->path, qkv__value_name(top(m)));
+                        "tensors and containers are read", m->path, qkv__value_name(top(m)));
     return QKV_OK;
 }
 
@@ -341,7 +341,7 @@ static qkv_status op_protocol(machine *m, unsigned unused)
     qkv_status status = take_number(m, 1, &version);
     if (!status && version > NEWEST)
         status = qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: expected protocol 2 to %d, "
-                           "found %d", m->path, NEWEST, (int)version);
+                          "found %d", m->path, NEWEST, (int)version);
     return status;
 }
 
@@ -391,8 +391,8 @@ static qkv_status run(machine *m)
             return QKV_OK;
         if (!opcodes[code].run)
             return qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: byte %zu: opcode 0x%02x is "
-                             "none of those that model files need", m->path,
-                             (size_t)(m->p - m->begin) - 1, code);
+                            "none of those that model files need", m->path,
+                            (size_t)(m->p - m->begin) - 1, code);
         qkv_status status = opcodes[code].run(m, opcodes[code].operand);
         if (status)
             return status;

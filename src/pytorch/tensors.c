@@ -51,12 +51,12 @@ static qkv_status check_tensor(qkv__pytorch *p, const qkv__pickled_tensor *from,
         !qkv__add_size(p->unfolded, bytes, &p->unfolded) ||
         (p->unfolded > UNFOLDED_BYTES && p->unfolded / UNFOLDED_TIMES > p->map.size))
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": it and those before it are far "
-                         "larger than the file", p->path, p->name);
+                        "larger than the file", p->path, p->name);
     if (out->count == 0)
         return QKV_OK;
     if (!inside(from, unit) || !from->storage->data)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": it reaches beyond its storage",
-                         p->path, p->name);
+                        p->path, p->name);
     out->data = from->storage->data + from->storage->skip + from->offset * unit;
     out->dense = is_dense(from);
     return QKV_OK;
@@ -108,12 +108,12 @@ static qkv_status visit_part(qkv__pytorch *p, const qkv__value *v, const char *p
     size_t dot = length ? 1 : 0;
     if (n > QKV__LONGEST_NAME - length - dot)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a name beneath \"%s\" is too long", p->path,
-                         p->name);
+                        p->name);
     for (size_t i = 0, step; i < n; i += step) {
         step = qkv__utf8_length((const unsigned char *)part + i, n - i);
         if (!step || (unsigned char)part[i] < ' ')
             return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a name beneath \"%s\" is not text",
-                             p->path, p->name);
+                            p->path, p->name);
     }
     if (dot)
         p->name[length] = '.';
@@ -156,8 +156,8 @@ static qkv_status visit_all(qkv__pytorch *p, const qkv__value *v, size_t length,
             status = visit_part(p, part, key->as.text.data, key->as.text.length, length, depth);
         else
             status = qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a key beneath \"%s\" is %s; "
-                               "expected a text or an integer", p->path, p->name,
-                               qkv__value_name(key));
+                              "expected a text or an integer", p->path, p->name,
+                              qkv__value_name(key));
     }
     return status;
 }
@@ -167,12 +167,12 @@ static qkv_status visit(qkv__pytorch *p, const qkv__value *v, size_t length, int
 {
     if (depth > DEEPEST)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: its containers are nested more than %d deep, "
-                         "or hold themselves", p->path, DEEPEST);
+                        "or hold themselves", p->path, DEEPEST);
     p->visited += 1 + (v->kind >= QKV__VALUE_TUPLE && v->kind <= QKV__VALUE_DICT
                            ? v->as.list.count : 0);
     if (p->visited > MOST_VALUES)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: its containers hold too many values",
-                         p->path);
+                        p->path);
     if (v->kind >= QKV__VALUE_TUPLE && v->kind <= QKV__VALUE_DICT)
         return visit_all(p, v, length, depth);
     if (v->kind == QKV__VALUE_OBJECT && v->what == QKV__IS_TENSOR)
@@ -197,7 +197,7 @@ static qkv_status refuse_equal_names(const qkv__pytorch *p)
     for (size_t i = 1; i < p->count; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
             return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: two tensors are named \"%s\"", p->path,
-                             names[i]);
+                            names[i]);
     return QKV_OK;
 }
 
@@ -206,7 +206,7 @@ qkv_status qkv__pytorch_collect(qkv__pytorch *p, const qkv__value *root)
     qkv_status status = visit(p, root, 0, 0);
     if (!status && p->count == 0)
         status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: it holds no tensors%s%s", p->path,
-                           p->under ? " beneath " : "", p->under ? p->under : "");
+                          p->under ? " beneath " : "", p->under ? p->under : "");
     return status ? status : refuse_equal_names(p);
 }
 

@@ -119,7 +119,7 @@ static qkv_status take(archive *a, const qkv_safetensors_entry *e, size_t begin,
     qkv_status status = e->data ? QKV_OK : e->fill(e->user, begin, n, a->reals);
     if (!status && !qkv__store_write(a->stored, from, e->store, n))
         status = qkv_fail(a->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": F32, F16 or BF16 expected",
-                           a->path, e->name);
+                          a->path, e->name);
     return status;
 }
 
@@ -187,7 +187,7 @@ static qkv_status add_record(archive *a, const char *name, const qkv_safetensors
     qkv_str local;
     if (bytes > UINT32_MAX / 2 || a->at > UINT32_MAX / 2 || a->records > MOST_RECORDS)
         return qkv_fail(a->ctx, QKV_E_UNSUPPORTED, "%s: too large for such an archive; a "
-                         ".safetensors file has no limit", a->path);
+                        ".safetensors file has no limit", a->path);
     qkv_status status = walk(a, e, false, &crc);
     if (status)
         return status;

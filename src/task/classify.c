@@ -188,12 +188,12 @@ static qkv_status check(qkv_model *m, const qkv_records *r, const char *what)
     const qkv_bert_config *c = qkv_model_config(m);
     if (qkv_model_type_of(m) != &qkv_bert_classifier_type)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not classify texts",
-                         qkv_model_type_architecture(qkv_model_type_of(m)));
+                        qkv_model_type_architecture(qkv_model_type_of(m)));
     if (qkv_records_fields(r) != FIELDS || qkv_records_ids(r, LABEL) != qkv_records_count(r))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data are no labelled texts", what);
     if (qkv_records_max(r, LABEL) >= (int64_t)c->classes)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have class %d, the model only %zu",
-                         what, (int)qkv_records_max(r, LABEL), c->classes);
+                        what, (int)qkv_records_max(r, LABEL), c->classes);
     return qkv__packed_check(m, r, 2, what);
 }
 
@@ -252,7 +252,7 @@ static qkv_status check_options(qkv_context *ctx, const qkv_classify_options *o,
         return qkv_fail(ctx, QKV_E_ARGUMENT, "agreement is 0 or more, not %g", o->agreement);
     if (!(o->drop >= 0 && o->drop < 1))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
-                         o->drop);
+                        o->drop);
     if (o->drop > 0 && !tokenizer)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "dropping words needs the tokenizer");
     return QKV_OK;

@@ -429,10 +429,10 @@ static qkv_status check_options(const codes_task *s)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "pictures that are to be coded are not mixed");
     if (s->o.adversarial > 0 && !c->judge_layers)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "an adversarial weight of %g, and the model has "
-                         "no discriminator (disc_num_layers 0)", s->o.adversarial);
+                        "no discriminator (disc_num_layers 0)", s->o.adversarial);
     if (s->looks && qkv_model_type_of(s->looks) != &qkv_perceptual_type)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "a perceptual network expected, found a %s",
-                         qkv_model_type_name(qkv_model_type_of(s->looks)));
+                        qkv_model_type_name(qkv_model_type_of(s->looks)));
     return QKV_OK;
 }
 

@@ -16,15 +16,15 @@ qkv_status qkv__codes_check(qkv_model *m, const qkv_pixels *p, const char *what)
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_vqgan_type)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s has no codes for pictures",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_vqgan_config *c = qkv_model_config(m);
     size_t factor = qkv_vqgan_factor(m), height = qkv_pixels_height(p);
     size_t width = qkv_pixels_width(p);
     if (qkv_pixels_channels(p) != c->colors || c->colors > MOST_COLORS || height % factor ||
         width % factor)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s pictures, %zu x %zu pixels of %zu channels: "
-                         "multiples of %zu with %zu channels expected", what, width, height,
-                         qkv_pixels_channels(p), factor, c->colors);
+                        "multiples of %zu with %zu channels expected", what, width, height,
+                        qkv_pixels_channels(p), factor, c->colors);
     return QKV_OK;
 }
 
@@ -314,8 +314,8 @@ qkv_status qkv_pictures_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, 
     for (size_t i = 0; i < n * rows * columns; i++)
         if (codes[i] < 0 || (size_t)codes[i] >= c->codes)
             return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "row %zu, column %zu: code %d; "
-                             "0 to %zu expected", i / columns % rows, i % columns, (int)codes[i],
-                             c->codes - 1);
+                            "0 to %zu expected", i / columns % rows, i % columns, (int)codes[i],
+                            c->codes - 1);
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *ids = qkv_tensor_ids(t, codes, 3, shape);

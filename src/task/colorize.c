@@ -281,14 +281,14 @@ static qkv_status check_pictures(const qkv_model *m, const qkv_pixels *p, const 
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_colorizer_type)
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not colour pictures",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_dense_config *c = qkv_model_config(m);
     if (qkv_pixels_height(p) != c->trunk.image || qkv_pixels_width(p) != c->trunk.image ||
         qkv_pixels_channels(p) != 3)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s pictures are %zu x %zu with %zu channels, "
-                         "the model's %zu x %zu with 3", what, qkv_pixels_width(p),
-                         qkv_pixels_height(p), qkv_pixels_channels(p), c->trunk.image,
-                         c->trunk.image);
+                        "the model's %zu x %zu with 3", what, qkv_pixels_width(p),
+                        qkv_pixels_height(p), qkv_pixels_channels(p), c->trunk.image,
+                        c->trunk.image);
     return QKV_OK;
 }
 
@@ -350,7 +350,7 @@ static qkv_status read_hints(qkv_real *in, qkv_model *m, const qkv_image *image,
         qkv_real lab[3];
         if (h->x >= image->width || h->y >= image->height)
             return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "hint %zu,%zu: the picture is "
-                             "%zu x %zu", h->x, h->y, image->width, image->height);
+                            "%zu x %zu", h->x, h->y, image->width, image->height);
         size_t x = h->x * cells(c) / image->width, y = h->y * cells(c) / image->height;
         qkv_bytes_to_lab(lab, h->rgb, 1);
         const double ab[2] = {(double)lab[1] / AB, (double)lab[2] / AB};
@@ -411,7 +411,7 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
     *out = (qkv_image){0};
     if (qkv_model_type_of(m) != &qkv_colorizer_type || in->channels != 3)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not colour a picture of %zu "
-                         "channels", qkv_model_type_name(qkv_model_type_of(m)), in->channels);
+                        "channels", qkv_model_type_name(qkv_model_type_of(m)), in->channels);
     size_t side = c->trunk.image;
     qkv_status status = qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BICUBIC, NULL);
     if (!status)

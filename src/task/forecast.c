@@ -219,14 +219,14 @@ static qkv_status check_series(const qkv_model *m, const qkv_series *s, const ch
     qkv_context *ctx = qkv_model_context(m);
     if (!qkv_model_is_forecaster(m))
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+                        qkv_model_type_name(qkv_model_type_of(m)));
     if (s->columns != c->columns)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu columns, the model %zu", what,
-                         s->columns, c->columns);
+                        s->columns, c->columns);
     if (s->rows < c->context + c->horizon)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu rows; at least %zu are "
-                         "needed, %zu of context and %zu to forecast", what, s->rows,
-                         c->context + c->horizon, c->context, c->horizon);
+                        "needed, %zu of context and %zu to forecast", what, s->rows,
+                        c->context + c->horizon, c->context, c->horizon);
     return QKV_OK;
 }
 

@@ -97,21 +97,21 @@ static qkv_status check(const qkv_model *m, const qkv_grids *g, const char *what
     qkv_context *ctx = qkv_model_context(m);
     if (!qkv_model_is_lm(m))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not tell what comes next",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+                        qkv_model_type_name(qkv_model_type_of(m)));
     size_t vocab = qkv_lm_vocab(m), positions = qkv_lm_positions(m);
     if (!g->count || !g->codes || !g->before ||
         (qkv_lm_has_horizon(m) && length_of(g) > positions))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu %s grids of %zu codes after %zu tokens, and "
-                         "the model has %zu positions", g->count, what, g->codes, g->before,
-                         positions);
+                        "the model has %zu positions", g->count, what, g->codes, g->before,
+                        positions);
     for (size_t i = 0; i < g->count * g->codes; i++)
         if (g->grids[i] < 0 || (size_t)g->grids[i] >= vocab)
             return qkv_fail(ctx, QKV_E_ARGUMENT, "%s grid %zu: code %d, and the model has %zu",
-                             what, i / g->codes, (int)g->grids[i], vocab);
+                            what, i / g->codes, (int)g->grids[i], vocab);
     for (size_t i = 0; g->conditions && i < g->count * g->before; i++)
         if (g->conditions[i] < 0 || (size_t)g->conditions[i] >= vocab)
             return qkv_fail(ctx, QKV_E_ARGUMENT, "%s grid %zu: it hangs on token %d, and the "
-                             "model has %zu", what, i / g->before, (int)g->conditions[i], vocab);
+                            "model has %zu", what, i / g->before, (int)g->conditions[i], vocab);
     return QKV_OK;
 }
 
@@ -212,7 +212,7 @@ qkv_status qkv_task_grids(qkv_task *out, qkv_model *model, const qkv_grids *trai
         status = check(model, valid, "held-out");
     if (!status && !(keep > 0 && keep <= 1))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the share of codes to keep is in (0, 1], not %g",
-                           keep);
+                          keep);
     grids_task *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return status ? status : QKV_E_MEMORY;

@@ -99,7 +99,7 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
     size_t all = qkv_tokens_count(tokens);
     if (all < 2)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "held-out text of %zu tokens: at least 2 are needed",
-                         all);
+                        all);
     all -= 1; /* to score */
     windows w = {tokens, T, all / T, all / T};
     size_t rest = all % T; /* the last window is short */
@@ -169,11 +169,11 @@ static qkv_status check_tokens(qkv_context *ctx, const qkv_model *m, const qkv_t
 {
     if (qkv_tokens_count(tokens) < least)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s text has %zu tokens; at least %zu are needed",
-                         what, qkv_tokens_count(tokens), least);
+                        what, qkv_tokens_count(tokens), least);
     int32_t max = qkv_tokens_max(tokens);
     if (max < 0 || (size_t)max >= qkv_lm_vocab(m))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s text has token %d, the model only %zu",
-                         what, (int)max, qkv_lm_vocab(m));
+                        what, (int)max, qkv_lm_vocab(m));
     return QKV_OK;
 }
 

@@ -123,13 +123,13 @@ qkv_status qkv__looks_check(const qkv_model *m, const qkv_pixels *p)
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_perceptual_type || qkv_pixels_channels(p) != COLORS)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a perceptual network for pictures of 3 channels "
-                         "expected, found a %s and %zu channels",
-                         qkv_model_type_name(qkv_model_type_of(m)), qkv_pixels_channels(p));
+                        "expected, found a %s and %zu channels",
+                        qkv_model_type_name(qkv_model_type_of(m)), qkv_pixels_channels(p));
     size_t least = (size_t)1 << (config_of(m)->channels.count - 1);
     if (qkv_pixels_height(p) < least || qkv_pixels_width(p) < least)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu pixels for a network of %zu "
-                         "stages", qkv_pixels_width(p), qkv_pixels_height(p),
-                         config_of(m)->channels.count);
+                        "stages", qkv_pixels_width(p), qkv_pixels_height(p),
+                        config_of(m)->channels.count);
     return QKV_OK;
 }
 
@@ -139,7 +139,7 @@ static qkv_status check_answers(const qkv_model *m, const qkv_pixels *p)
     if (config_of(m)->answers == (classes > 1 ? classes : AB))
         return QKV_OK;
     return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a network of %zu answers for pictures "
-                     "of %zu classes", config_of(m)->answers, classes);
+                    "of %zu classes", config_of(m)->answers, classes);
 }
 
 qkv_status qkv_task_looks(qkv_task *out, qkv_model *model, const qkv_pixels *train,

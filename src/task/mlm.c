@@ -257,7 +257,7 @@ static qkv_status check_model(qkv_model *m)
     if (qkv_model_type_of(m) == &qkv_bert_masked_type)
         return QKV_OK;
     return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not guess hidden words",
-                     qkv_model_type_architecture(qkv_model_type_of(m)));
+                    qkv_model_type_architecture(qkv_model_type_of(m)));
 }
 
 qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
@@ -344,7 +344,7 @@ qkv_status qkv_task_mlm(qkv_task *out, qkv_model *model, const qkv_records *trai
     qkv_status status = check_model(model);
     if (!status && !(o.share > 0 && o.share <= 1))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the share of hidden words is above 0 and at most "
-                           "1, not %g", o.share);
+                          "1, not %g", o.share);
     if (!status)
         status = qkv__packed_check(model, train, 1, "training");
     if (!status && valid)

@@ -110,13 +110,13 @@ qkv_status qkv__packed_check(const qkv_model *m, const qkv_records *r, size_t fi
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of no tokens", what);
     if (most > c->positions)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of %zu tokens, the model "
-                         "only %zu positions", what, most, c->positions);
+                        "only %zu positions", what, most, c->positions);
     if (fields > c->segments && qkv_records_ids(r, 1))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have pairs of texts, the model only "
-                         "%zu kind of segment", what, c->segments);
+                        "%zu kind of segment", what, c->segments);
     for (size_t f = 0; f < fields; f++)
         if (qkv_records_max(r, f) >= (int64_t)c->vocab)
             return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have token %d, the model only %zu",
-                             what, (int)qkv_records_max(r, f), c->vocab);
+                            what, (int)qkv_records_max(r, f), c->vocab);
     return QKV_OK;
 }

@@ -111,21 +111,21 @@ static qkv_status check(qkv_model *m, const qkv_pixels *p, const char *what, boo
     qkv_context *ctx = qkv_model_context(m);
     if (!qkv_model_is_vit(m))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not classify pictures",
-                         qkv_model_type_architecture(qkv_model_type_of(m)));
+                        qkv_model_type_architecture(qkv_model_type_of(m)));
     const qkv_vit_config *c = config_of(m);
     const qkv_picture_format *f = qkv_model_pictures(m);
     if (!f || f->channels != c->trunk.channels || qkv_pixels_channels(p) != c->trunk.channels)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
-                         "%zu, and the %s pictures have %zu", c->trunk.channels,
-                         f ? f->channels : 0, what, qkv_pixels_channels(p));
+                        "%zu, and the %s pictures have %zu", c->trunk.channels,
+                        f ? f->channels : 0, what, qkv_pixels_channels(p));
     if (qkv_pixels_height(p) % c->trunk.patch || qkv_pixels_width(p) % c->trunk.patch)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s pictures, %zu x %zu pixels, cannot be cut "
-                         "into patches of %zu", what, qkv_pixels_width(p), qkv_pixels_height(p),
-                         c->trunk.patch);
+                        "into patches of %zu", what, qkv_pixels_width(p), qkv_pixels_height(p),
+                        c->trunk.patch);
     for (size_t i = 0; i < qkv_pixels_count(p) && labelled; i++)
         if (qkv_pixels_class(p, i) < 0 || (size_t)qkv_pixels_class(p, i) >= c->classes)
             return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: class %d, and the model has %zu",
-                             qkv_pixels_name(p, i), (int)qkv_pixels_class(p, i), c->classes);
+                            qkv_pixels_name(p, i), (int)qkv_pixels_class(p, i), c->classes);
     return QKV_OK;
 }
 
@@ -198,7 +198,7 @@ qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels 
     qkv_status status = check(model, train, "training", true);
     if (!status && qkv_pixels_classes(train) != config_of(model)->classes)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the training pictures have %zu classes, the model "
-                           "%zu", qkv_pixels_classes(train), config_of(model)->classes);
+                          "%zu", qkv_pixels_classes(train), config_of(model)->classes);
     if (!status && valid)
         status = check(model, valid, "held-out", true);
     if (status)

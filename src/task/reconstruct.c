@@ -274,15 +274,15 @@ static qkv_status check_model(const qkv_model *m)
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_mae_type)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not fill in hidden patches",
-                         qkv_model_type_architecture(qkv_model_type_of(m)));
+                        qkv_model_type_architecture(qkv_model_type_of(m)));
     const qkv_picture_format *f = qkv_model_pictures(m);
     grid g = grid_of(m);
     if (!f || f->channels != g.channels)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
-                         "%zu", g.channels, f ? f->channels : 0);
+                        "%zu", g.channels, f ? f->channels : 0);
     if (patches(&g) > 4096 || patches(&g) < 2)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "2 to 4096 patches in a picture expected, found %zu",
-                         patches(&g));
+                        patches(&g));
     return QKV_OK;
 }
 
@@ -296,8 +296,8 @@ static qkv_status check(const qkv_model *m, const qkv_pixels *p, const char *wha
         qkv_pixels_channels(p) == g.channels)
         return QKV_OK;
     return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s pictures are %zu x %zu x %zu, "
-                     "the model's %zu x %zu x %zu", what, qkv_pixels_height(p),
-                     qkv_pixels_width(p), qkv_pixels_channels(p), g.image, g.image, g.channels);
+                    "the model's %zu x %zu x %zu", what, qkv_pixels_height(p),
+                    qkv_pixels_width(p), qkv_pixels_channels(p), g.image, g.image, g.channels);
 }
 
 /* others: fill in the score's mean and nearest as well. */
@@ -374,7 +374,7 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *picture, do
         return status;
     if (!(ratio >= 0 && ratio < 1))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of hidden patches is in [0, 1), not %g",
-                         ratio);
+                        ratio);
     grid g = grid_of(m);
     size_t L = patches(&g);
     int32_t *order = qkv_calloc(ctx, L, sizeof *order);
@@ -441,7 +441,7 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
     grid g = grid_of(model);
     if (qkv_mae_kept(patches(&g), config_of(model)->mask_ratio) == patches(&g))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "mask_ratio %g: no patch is hidden",
-                         config_of(model)->mask_ratio);
+                        config_of(model)->mask_ratio);
     if (augment && qkv_augment_mixes(augment))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures that are to be filled in are not mixed");
     reconstruct *s = qkv_calloc(ctx, 1, sizeof *s);

@@ -148,8 +148,8 @@ static qkv_status check_set(const qkv_model *m, const qkv_pixels *p, size_t chan
         qkv_pixels_channels(p) == channels)
         return QKV_OK;
     return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s are %zu x %zu with %zu "
-                     "channels, the model's %zu x %zu with %zu", what, qkv_pixels_width(p),
-                     qkv_pixels_height(p), qkv_pixels_channels(p), side, side, channels);
+                    "channels, the model's %zu x %zu with %zu", what, qkv_pixels_width(p),
+                    qkv_pixels_height(p), qkv_pixels_channels(p), side, side, channels);
 }
 
 static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
@@ -157,24 +157,24 @@ static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_segmenter_type)
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not tell pixels' classes",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_dense_config *c = qkv_model_config(m);
     if (c->outputs > QKV_MASK_CLASSES)
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%zu classes: masks tell up to %d", c->outputs,
-                         (int)QKV_MASK_CLASSES);
+                        (int)QKV_MASK_CLASSES);
     qkv_status status = check_set(m, data->images, RGB, "pictures");
     if (!status)
         status = check_set(m, data->classes, 1, "masks");
     size_t count = qkv_pixels_count(data->images), side = side_of(m);
     if (!status && qkv_pixels_count(data->classes) != count)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu pictures and %zu masks", count,
-                         qkv_pixels_count(data->classes));
+                        qkv_pixels_count(data->classes));
     for (size_t i = 0; i < count && !status; i++) {
         const uint8_t *classes = qkv_pixels_data(data->classes, i);
         for (size_t k = 0; k < side * side && !status; k++)
             if (classes[k] >= c->outputs)
                 status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: class %d, the model has %zu",
-                                   qkv_pixels_name(data->classes, i), classes[k], c->outputs);
+                                  qkv_pixels_name(data->classes, i), classes[k], c->outputs);
     }
     return status;
 }
@@ -257,8 +257,8 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
     if (qkv_model_type_of(m) != &qkv_segmenter_type || in->channels != RGB ||
         c->outputs > QKV_MASK_CLASSES)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not tell the classes of a picture "
-                         "of %zu channels", qkv_model_type_name(qkv_model_type_of(m)),
-                         in->channels);
+                        "of %zu channels", qkv_model_type_name(qkv_model_type_of(m)),
+                        in->channels);
     size_t side = side_of(m), shape[] = {1, side, side, RGB};
     qkv_image small;
     qkv_status status =

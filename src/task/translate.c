@@ -315,19 +315,19 @@ static qkv_status check_records(const qkv_model *m, const qkv_records *r, const 
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_records_fields(r) != FIELDS || !qkv_records_count(r))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data: sentence pairs expected, found %zu "
-                         "records of %zu sequences", what, qkv_records_count(r),
-                         qkv_records_fields(r));
+                        "records of %zu sequences", what, qkv_records_count(r),
+                        qkv_records_fields(r));
     for (size_t f = 0; f < FIELDS; f++) {
         int32_t max = qkv_records_max(r, f);
         if (max >= 0 && (size_t)max >= c->vocab)
             return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data has token %d, the model only %zu",
-                             what, (int)max, c->vocab);
+                            what, (int)max, c->vocab);
         for (size_t i = 0; i < qkv_records_count(r); i++) {
             size_t n = get_pair(r, i).size[f];
             if (n < 1 || n > c->positions)
                 return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data, pair %zu: its %s has %zu "
-                                 "tokens, 1 to %zu expected", what, i + 1, names[f], n,
-                                 c->positions);
+                                "tokens, 1 to %zu expected", what, i + 1, names[f], n,
+                                c->positions);
         }
     }
     return QKV_OK;

@@ -227,12 +227,12 @@ static qkv_status check(qkv_tape *t, const qkv_backward_args *a)
             return t->status = qkv_fail(t->ctx, QKV_E_ARGUMENT, "backward: output %d is NULL", i);
         if (!y->root->needs_grad)
             return t->status = qkv_fail(t->ctx, QKV_E_ARGUMENT,
-                                         "backward: output %d depends on nothing that has a "
-                                         "gradient, or was not recorded", i);
+                                        "backward: output %d depends on nothing that has a "
+                                        "gradient, or was not recorded", i);
         if (g && !qkv__same_shape(y, g))
             return t->status = qkv_fail(t->ctx, QKV_E_SHAPE,
-                                         "backward: output %d is %s, its gradient %s", i,
-                                         qkv__shape_text(t, y), qkv__shape_text(t, g));
+                                        "backward: output %d is %s, its gradient %s", i,
+                                        qkv__shape_text(t, y), qkv__shape_text(t, g));
     }
     for (int i = 0; i < a->n_wrt; i++)
         if (!a->wrt[i])
@@ -347,7 +347,7 @@ qkv_status qkv_backward(qkv_tape *t, qkv_tensor *loss)
 {
     if (loss && qkv_count(loss) != 1 && !t->status)
         return t->status = qkv_fail(t->ctx, QKV_E_SHAPE, "backward: the loss is %s, not a scalar",
-                                     qkv__shape_text(t, loss));
+                                    qkv__shape_text(t, loss));
     return qkv_backward_from(t, &(qkv_backward_args){.n = 1, .outputs = &loss});
 }
 

@@ -22,7 +22,7 @@ static qkv_status allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k,
                 qkv__mul_size(rows, c->Dv * sizeof(qkv_real), &v_bytes);
     if (!fits)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size",
-                         c->most, capacity);
+                        c->most, capacity);
     *k = qkv_malloc(c->ctx, k_bytes);
     *v = *k ? qkv_malloc(c->ctx, v_bytes) : NULL;
     if (*v) {

@@ -6,11 +6,6 @@
 enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
-const char *qkv_machine_cpu(void)
-{
-    return qkv_machine_cpu();
-}
-
 static void fill(qkv_real *x, size_t n, int threads)
 {
 #pragma omp parallel for num_threads(threads) default(none) shared(x, n)

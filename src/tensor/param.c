@@ -55,14 +55,14 @@ static size_t shape_count(qkv_context *ctx, const char *name, int ndim, const si
     size_t count = 1;
     if (ndim < 0 || ndim > QKV_MAX_DIMS) {
         qkv_fail(ctx, QKV_E_SHAPE, "parameter %s: %d dimensions; at most %d are possible", name,
-                  ndim, QKV_MAX_DIMS);
+                 ndim, QKV_MAX_DIMS);
         return 0;
     }
     for (int i = 0; i < ndim; i++)
         if (!shape[i] || !qkv__mul_size(count, shape[i], &count) ||
             count > SIZE_MAX / 2 / sizeof(qkv_real)) {
             qkv_fail(ctx, QKV_E_SHAPE, "parameter %s: dimension %d is %zu: no such size", name, i,
-                      shape[i]);
+                     shape[i]);
             return 0;
         }
     return count;

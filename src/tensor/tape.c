@@ -89,7 +89,7 @@ void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     t->status = qkv_fail(t->ctx, QKV_E_SHAPE, "%s%s%s: %s", op, t->name[0] ? " at " : "", t->name,
-                          text);
+                         text);
     return NULL;
 }
 

@@ -171,7 +171,7 @@ static qkv_status fail_at(const qkv_labelled_reader *r, const char *expected, si
 {
     const char *name = r->part->name ? r->part->name : "text";
     return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: %s expected, found %zu", name, r->line,
-                     expected, found);
+                    expected, found);
 }
 
 static qkv_status check_utf8(const qkv_labelled_reader *r, const line *l)
@@ -181,8 +181,8 @@ static qkv_status check_utf8(const qkv_labelled_reader *r, const line *l)
         size_t n = qkv__utf8_next(l->data + i, l->len - i, &point);
         if (point < 0)
             return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: text in UTF-8 expected, found "
-                             "the byte 0x%02x in place %zu", r->part->name ? r->part->name : "text",
-                             r->line, (unsigned)(unsigned char)l->data[i], i + 1);
+                            "the byte 0x%02x in place %zu", r->part->name ? r->part->name : "text",
+                            r->line, (unsigned)(unsigned char)l->data[i], i + 1);
         i += n;
     }
     return QKV_OK;
@@ -246,7 +246,7 @@ static qkv_status insert(qkv_labels *l, size_t place, const qkv_labelled_text *x
     if (l->count == l->capacity) {
         size_t capacity = 2 * l->capacity + 8;
         char **names = qkv_realloc(l->ctx, l->names, l->capacity * sizeof *names,
-                                    capacity * sizeof *names);
+                                   capacity * sizeof *names);
         if (!names)
             return QKV_E_MEMORY;
         l->names = names;
@@ -274,7 +274,7 @@ qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_part *part)
         size_t place = place_of((const char *const *)l->names, l->count, &x, true, &found);
         if (memchr(x.label, 0, x.label_len))
             status = qkv_fail(l->ctx, QKV_E_FORMAT, "%s: line %zu: the label has a zero byte",
-                               part->name ? part->name : "text", x.line);
+                              part->name ? part->name : "text", x.line);
         if (!status && !found)
             status = insert(l, place, &x);
         if (!status)
@@ -314,8 +314,8 @@ qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_
         size_t second = 0, label = place_of(names, count, &x, false, &found);
         if (!found)
             status = qkv_fail(ctx, QKV_E_FORMAT, "%s: line %zu: the label \"%.*s\" is none of the "
-                               "model's %zu", part->name ? part->name : "text", x.line,
-                               (int)(x.label_len < 80 ? x.label_len : 80), x.label, count);
+                              "model's %zu", part->name ? part->name : "text", x.line,
+                              (int)(x.label_len < 80 ? x.label_len : 80), x.label, count);
         if (!status)
             status = qkv_corpus_encode(t, ctx, &x.pair, length, &ids, &second, &shorter);
         *cut += shorter;

@@ -44,7 +44,7 @@ qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const 
     *out = NULL;
     if (fields < 1 || fields > MAX_FIELDS)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "records of %zu sequences: 1 to %d expected", fields,
-                         MAX_FIELDS);
+                        MAX_FIELDS);
     qkv_records_writer *w = qkv_calloc(ctx, 1, sizeof *w);
     if (!w)
         return QKV_E_MEMORY;
@@ -94,7 +94,7 @@ qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out)
         *out = NULL;
     if (w->sequences % w->fields)
         status = qkv_fail(w->ctx, QKV_E_ARGUMENT, "%zu sequences do not make records of %zu",
-                           w->sequences, w->fields);
+                          w->sequences, w->fields);
     if (!status)
         status = put_end(w);
     qkv__map map;
@@ -143,20 +143,20 @@ static qkv_status read_trailer(qkv_records *r, const char *name)
     if (fields < 1 || fields > MAX_FIELDS || count > body / 8 / fields || ids > body / 4 ||
         (ids + ids % 2) * 4 + count * fields * 8 != body)
         return qkv_fail(r->ctx, QKV_E_FORMAT,
-                         "%s: %llu records of %u sequences with %llu ids do not fill %llu bytes",
-                         name, (unsigned long long)count, (unsigned)fields,
-                         (unsigned long long)ids, (unsigned long long)body);
+                        "%s: %llu records of %u sequences with %llu ids do not fill %llu bytes",
+                        name, (unsigned long long)count, (unsigned)fields,
+                        (unsigned long long)ids, (unsigned long long)body);
     r->fields = fields;
     r->count = (size_t)count;
     r->ids = (const int32_t *)(const void *)data;
     r->ends = (const uint64_t *)(const void *)(data + (ids + ids % 2) * 4);
     if (!ends_rise(r, ids))
         return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: sequences that do not lie one after another",
-                         name);
+                        name);
     for (size_t i = 0; i < ids; i++)
         if (r->ids[i] < 0)
             return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: id %zu: 0 or more expected, found %d", name,
-                             i, (int)r->ids[i]);
+                            i, (int)r->ids[i]);
     return QKV_OK;
 }
 

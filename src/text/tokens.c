@@ -197,11 +197,11 @@ static qkv_status read_trailer(qkv_tokens *t, const char *path)
     uint64_t version = get_le(h + 8, 4), width = get_le(h + 12, 4), count = get_le(h + 16, 8);
     if (version != VERSION)
         return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: version %d expected, %llu found", path, VERSION,
-                         (unsigned long long)version);
+                        (unsigned long long)version);
     size_t body = t->map.size - TRAILER;
     if ((width != 2 && width != 4) || count > body / width || count * width != body)
         return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: %llu ids of %llu bytes do not fill %zu bytes",
-                         path, (unsigned long long)count, (unsigned long long)width, body);
+                        path, (unsigned long long)count, (unsigned long long)width, body);
     t->width = (size_t)width;
     t->count = (size_t)count;
     t->bytes = (size_t)get_le(h + 24, 8);

@@ -92,7 +92,7 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
         return qkv__ids_push(t->ctx, out, id) ? QKV_OK : QKV_E_MEMORY;
     if (len > INT32_MAX)
         return qkv_fail(t->ctx, QKV_E_UNSUPPORTED,
-                         "a word of %zu bytes: at most %d can be encoded", len, INT32_MAX);
+                        "a word of %zu bytes: at most %d can be encoded", len, INT32_MAX);
     qkv_status status = add_symbols(t, piece, len, out);
     size_t count = out->count - before;
     b->merges.drop = t->sampling.amount;
@@ -139,8 +139,8 @@ static qkv_status add_merge(qkv_tokenizer *t, const char *file, const char *wher
     for (int i = 0; i < 2; i++)
         if (pair[i] < 0)
             return qkv_fail(t->ctx, QKV_E_FORMAT,
-                             "%s: %s: merge of \"%.*s\", which is not in the vocabulary", file,
-                             where, shown(i ? right_len : left_len), i ? right : left);
+                            "%s: %s: merge of \"%.*s\", which is not in the vocabulary", file,
+                            where, shown(i ? right_len : left_len), i ? right : left);
     qkv_str_init(&joined, t->ctx);
     qkv_str_add(&joined, left, left_len);
     qkv_str_add(&joined, right, right_len);
@@ -148,8 +148,8 @@ static qkv_status add_merge(qkv_tokenizer *t, const char *file, const char *wher
     qkv_status status = joined.failed ? QKV_E_MEMORY : QKV_OK;
     if (!status && made < 0)
         status = qkv_fail(t->ctx, QKV_E_FORMAT,
-                           "%s: %s: merge gives \"%.60s\", which is not in the vocabulary", file,
-                           where, joined.data);
+                          "%s: %s: merge gives \"%.60s\", which is not in the vocabulary", file,
+                          where, joined.data);
     qkv_str_free(&joined);
     if (status)
         return status;
@@ -206,7 +206,7 @@ static qkv_status read_lines(qkv_tokenizer *t, const qkv__bpe_files *files)
         if (stop > p && !comment) {
             if (!space || memchr(space + 1, ' ', (size_t)(stop - space - 1)))
                 return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: %s: expected two tokens",
-                                 files->merges_file, where);
+                                files->merges_file, where);
             status = add_merge(t, files->merges_file, where, p, (size_t)(space - p), space + 1,
                                (size_t)(stop - space - 1));
         }

@@ -29,8 +29,8 @@ qkv_status qkv__charsmap_init(qkv__charsmap *m, qkv_context *ctx, const char *na
                                     (size_t)b[3] << 24;
     if (trie < 4 || trie % 4 || trie >= len - 4 || blob[len - 1] != 0)
         return qkv_fail(ctx, QKV_E_FORMAT,
-                         "%s: the map of characters is broken: %zu bytes, of which the trie "
-                         "takes %zu", name, len, trie);
+                        "%s: the map of characters is broken: %zu bytes, of which the trie "
+                        "takes %zu", name, len, trie);
     m->blob = qkv_malloc(ctx, len);
     if (!m->blob)
         return QKV_E_MEMORY;

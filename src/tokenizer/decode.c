@@ -22,7 +22,7 @@ static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags,
     const char *text = qkv_tokenizer_token(t, id, &len);
     if (!text)
         return qkv_fail(t->ctx, QKV_E_ARGUMENT, "id %d is no token: the vocabulary has %zu ids",
-                         (int)id, qkv_tokenizer_vocab_size(t));
+                        (int)id, qkv_tokenizer_vocab_size(t));
     if ((flags & QKV_DECODE_SKIP_SPECIAL) && qkv_tokenizer_is_special(t, id))
         return QKV_OK;
     qkv_str_clear(token);

@@ -107,8 +107,8 @@ static qkv_status check_bytes(qkv_context *ctx, const qkv__json *vocab)
         (void)qkv__utf8_put(c, qkv__byte_char((uint8_t)i));
         if (!json_object_get(vocab->value, c))
             return qkv_fail(ctx, QKV_E_UNSUPPORTED,
-                             "%s: no byte-level vocabulary: token \"%s\" (byte 0x%02x) is missing",
-                             vocab->file, c, (unsigned)i);
+                            "%s: no byte-level vocabulary: token \"%s\" (byte 0x%02x) is missing",
+                            vocab->file, c, (unsigned)i);
     }
     return QKV_OK;
 }
@@ -157,7 +157,7 @@ qkv_status qkv_tokenizer_load_bpe(qkv_tokenizer **out, qkv_context *ctx, const c
         status = check_bytes(ctx, &files.vocab);
     if (!status)
         status = qkv_file_read(ctx, merges_file, (size_t)1 << 30, &files.merges,
-                                &files.merges_len);
+                               &files.merges_len);
     if (!status)
         status = build_bpe(out, ctx, &files);
     qkv__json_free(&files.vocab);
@@ -224,9 +224,9 @@ qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char 
         return status;
     if (!*out)
         return qkv_fail(ctx, QKV_E_IO,
-                         "%s: no tokenizer: there is neither tokenizer.json, nor vocab.json with "
-                         "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt, nor "
-                         "source.spm, nor spiece.model", dir);
+                        "%s: no tokenizer: there is neither tokenizer.json, nor vocab.json with "
+                        "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt, nor "
+                        "source.spm, nor spiece.model", dir);
     status = load_roles(*out, dir);
     if (status) {
         qkv_tokenizer_destroy(*out);

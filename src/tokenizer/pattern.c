@@ -149,7 +149,7 @@ qkv_status qkv__pattern_next(const qkv__pattern *p, qkv_context *ctx, const char
             PCRE2_UCHAR why[120];
             pcre2_get_error_message(found, why, sizeof why);
             return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a pattern failed on the text: %s",
-                             (const char *)why);
+                            (const char *)why);
         }
         if (span[1] > span[0]) {
             *start = span[0];

@@ -202,7 +202,7 @@ static qkv_status save_text(const qkv_tokenizer *t, const char *path,
     put(t, &text);
     qkv_status status = text.failed ? QKV_E_MEMORY
                                     : qkv_file_write(t->ctx, path, text.data ? text.data : "",
-                                                      text.len);
+                                                     text.len);
     qkv_str_free(&text);
     return status;
 }

@@ -29,8 +29,8 @@ typedef struct {
 static qkv_status bad_message(const reader *r, const qkv__proto *p, const char *what)
 {
     return qkv_fail(r->m->ctx, QKV_E_FORMAT, "%s: no SentencePiece model: %s breaks off at byte "
-                     "%zu of %zu", r->name, what, (size_t)(p->at - p->start),
-                     (size_t)(r->file.end - r->file.start));
+                    "%zu of %zu", r->name, what, (size_t)(p->at - p->start),
+                    (size_t)(r->file.end - r->file.start));
 }
 
 static qkv_status read_piece(reader *r, const qkv__proto_field *at)
@@ -54,10 +54,10 @@ static qkv_status read_piece(reader *r, const qkv__proto_field *at)
         return qkv_fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu has no text", r->name, id);
     if (!piece.type || isnan(piece.score))
         return qkv_fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu has no type or score known to qkv",
-                         r->name, id);
+                        r->name, id);
     if (qkv__vocab_find(&m->pieces, text.data, text.len) >= 0)
         return qkv_fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu: \"%.*s\" stands there twice",
-                         r->name, id, text.len < 60 ? (int)text.len : 60, text.data);
+                        r->name, id, text.len < 60 ? (int)text.len : 60, text.data);
     return qkv__spm_add(m, text.data, text.len, piece.score, piece.type);
 }
 
@@ -161,7 +161,7 @@ qkv_status qkv__spm_add(qkv__spm *m, const char *text, size_t len, float score, 
     size_t id = m->pieces.count;
     if (id >= QKV_TOKENIZER_ID_LIMIT)
         return qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "a model of more than %d pieces",
-                         QKV_TOKENIZER_ID_LIMIT);
+                        QKV_TOKENIZER_ID_LIMIT);
     if (!qkv__grow(m->ctx, &m->info, &m->info_cap, id + 1, sizeof *m->info))
         return QKV_E_MEMORY;
     m->info[id] = (struct qkv__spm_piece){score, type};
@@ -178,23 +178,23 @@ qkv_status qkv__spm_finish(qkv__spm *m, const char *name)
             m->unk = (int32_t)i;
         else if (m->info[i].type == QKV__PIECE_UNKNOWN)
             status = qkv_fail(m->ctx, QKV_E_FORMAT, "%s: two pieces stand for what is unknown",
-                               name);
+                              name);
         if (m->info[i].type == QKV__PIECE_BYTE && qkv__fallback_byte(text, len) < 0)
             status = qkv_fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu, \"%.40s\", is no byte", name,
-                               i, text);
+                              i, text);
         if (m->info[i].type == QKV__PIECE_USER)
             status = qkv__trie_add(&m->fixed, m->ctx, text, len, (int32_t)i);
     }
     if (!status && m->unk < 0)
         status = qkv_fail(m->ctx, QKV_E_FORMAT, "%s: no SentencePiece model: none of %zu pieces "
-                           "stands for what is unknown", name, m->pieces.count);
+                          "stands for what is unknown", name, m->pieces.count);
     if (!status && m->kind != QKV__SPM_UNIGRAM && m->kind != QKV__SPM_BPE)
         status = qkv_fail(m->ctx, QKV_E_UNSUPPORTED,
-                           "%s: a model of type %d: qkv reads unigram (1) and BPE (2)", name,
-                           m->kind);
+                          "%s: a model of type %d: qkv reads unigram (1) and BPE (2)", name,
+                          m->kind);
     if (!status && m->denormalizes)
         status = qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: rules for decoded text are not "
-                           "supported", name);
+                          "supported", name);
     return status;
 }
 

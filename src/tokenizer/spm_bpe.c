@@ -170,7 +170,7 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
     qkv_status status = QKV_OK;
     if (len >= INT32_MAX)
         return qkv_fail(t->ctx, QKV_E_UNSUPPORTED, "a text of %zu bytes: at most %d", len,
-                         INT32_MAX - 1);
+                        INT32_MAX - 1);
     if (!qkv__grow(t->ctx, &b->symbols, &b->symbol_cap, len + 1, sizeof *b->symbols) ||
         !join(t, piece, cut_symbols(t, piece, len)))
         return QKV_E_MEMORY;

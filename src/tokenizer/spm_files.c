@@ -151,7 +151,7 @@ static qkv_status add_specials(qkv_tokenizer *t, const char *name)
     for (int i = 0; i < 2 && !status; i++)
         if (t->special[specials[i].role] < 0)
             status = qkv_fail(t->ctx, QKV_E_FORMAT, "%s: the token \"%s\" is missing", name,
-                               specials[i].text);
+                              specials[i].text);
     return status;
 }
 

@@ -141,8 +141,8 @@ static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t sp
     qkv_status status = add_bytes(v);
     if (!status && v->count > tr->options.vocab)
         status = qkv_fail(tr->ctx, QKV_E_ARGUMENT,
-                           "a BPE vocabulary of %zu tokens: the bytes and special tokens alone "
-                           "are %zu", tr->options.vocab, v->count);
+                          "a BPE vocabulary of %zu tokens: the bytes and special tokens alone "
+                          "are %zu", tr->options.vocab, v->count);
     const qkv__bpe_training how = {true, "", tr->options.vocab, tr->options.min_count};
     if (!status)
         status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, &how, &merges);
@@ -210,8 +210,8 @@ static qkv_status count_chars(qkv_tokenizer_trainer *tr, const char *text, size_
         size_t n = qkv__utf8_next(text + i, len - i, &cp);
         if (cp <= 0)
             return qkv_fail(tr->ctx, QKV_E_FORMAT,
-                             "byte 0x%02x at %zu is not text: a character tokenizer needs UTF-8",
-                             (unsigned)(unsigned char)text[i], i);
+                            "byte 0x%02x at %zu is not text: a character tokenizer needs UTF-8",
+                            (unsigned)(unsigned char)text[i], i);
         tr->seen[cp / 8] |= (uint8_t)(1u << (cp % 8));
         i += n;
     }
@@ -282,27 +282,27 @@ static qkv_status check_options(qkv_context *ctx, const qkv_tokenizer_options *o
 {
     if ((size_t)o->kind >= KINDS)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "tokenizer kind %d: there are 0 to %d",
-                         (int)o->kind, KINDS - 1);
+                        (int)o->kind, KINDS - 1);
     size_t least = kinds[o->kind].least;
     bool fixed = kinds[o->kind].prepare == qkv__train_spm_prepare;
     for (size_t i = 0; i < QKV_TOKEN_ROLES && fixed; i++)
         if (o->special[i])
             return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: this kind has special tokens of its own",
-                             qkv__role_keys[i]);
+                            qkv__role_keys[i]);
     if (least && (o->vocab < least || o->vocab >= QKV_TOKENIZER_ID_LIMIT))
         return qkv_fail(ctx, QKV_E_ARGUMENT,
-                         "such a vocabulary has from %zu to %d tokens, not %zu", least,
-                         QKV_TOKENIZER_ID_LIMIT - 1, o->vocab);
+                        "such a vocabulary has from %zu to %d tokens, not %zu", least,
+                        QKV_TOKENIZER_ID_LIMIT - 1, o->vocab);
     if (o->ends && !fixed && !o->special[QKV_TOKEN_EOS])
         return qkv_fail(ctx, QKV_E_ARGUMENT, "texts end in eos_token, which is missing");
     if (!(o->coverage > 0 && o->coverage <= 1))
         return qkv_fail(ctx, QKV_E_ARGUMENT,
-                         "coverage %g: the share of the text's characters is above 0, at most 1",
-                         o->coverage);
+                        "coverage %g: the share of the text's characters is above 0, at most 1",
+                        o->coverage);
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
         if (o->special[i] && (!*o->special[i] || strlen(o->special[i]) > 1000))
             return qkv_fail(ctx, QKV_E_ARGUMENT, "%s has %zu bytes: expected 1 to 1000",
-                             qkv__role_keys[i], strlen(o->special[i]));
+                            qkv__role_keys[i], strlen(o->special[i]));
     return QKV_OK;
 }
 

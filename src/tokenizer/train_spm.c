@@ -156,7 +156,7 @@ qkv_status qkv_tokenizer_join(qkv_tokenizer **out, const qkv_tokenizer *source,
     *out = NULL;
     if (!source->marian || !target->marian)
         return qkv_fail(source->ctx, QKV_E_UNSUPPORTED, "a model for each language: two "
-                         "tokenizers with SentencePiece models expected");
+                        "tokenizers with SentencePiece models expected");
     qkv_status status = copy_model(&models[0], source->spm);
     if (!status)
         status = copy_model(&models[1], target->spm);
@@ -192,8 +192,8 @@ static qkv_status check_room(const qkv_tokenizer_trainer *tr, size_t characters)
     if (characters <= room(tr))
         return QKV_OK;
     return qkv_fail(tr->ctx, QKV_E_ARGUMENT,
-                     "a vocabulary of %zu tokens: the characters and special tokens alone are %zu",
-                     tr->options.vocab, characters + 3);
+                    "a vocabulary of %zu tokens: the characters and special tokens alone are %zu",
+                    tr->options.vocab, characters + 3);
 }
 
 qkv_status qkv__train_spm_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,

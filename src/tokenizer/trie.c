@@ -46,7 +46,7 @@ qkv_status qkv__trie_add(qkv__trie *t, qkv_context *ctx, const char *text, size_
             return QKV_E_MEMORY;
         if (t->nodes >= (uint32_t)1 << 24)
             return qkv_fail(ctx, QKV_E_UNSUPPORTED, "the pieces have more than %d beginnings",
-                             1 << 24);
+                            1 << 24);
         uint32_t key = node << 8 | (unsigned char)text[i];
         struct qkv__trie_edge *e = slot_of(t, key);
         if (!e->to) {

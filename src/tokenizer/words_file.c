@@ -86,7 +86,7 @@ void qkv__put_bert_config(const qkv_tokenizer *t, qkv_json_writer *w)
     else
         qkv_json_put_null(w, "strip_accents");
     qkv_json_put_bool(w, "tokenize_chinese_chars",
-                       !json_is_false(json_object_get(n, "handle_chinese_chars")));
+                      !json_is_false(json_object_get(n, "handle_chinese_chars")));
     qkv_json_put_string(w, "tokenizer_class", "BertTokenizer");
 }
 
@@ -114,15 +114,15 @@ static qkv_status read_lines(qkv__vocab *v, const char *path, const char *text, 
             i += qkv__utf8_next(p + i, n - i, &cp);
             if (cp <= 0)
                 return qkv_fail(v->ctx, QKV_E_FORMAT, "%s: line %zu is not text in UTF-8", path,
-                                 v->count + 1);
+                                v->count + 1);
         }
         if (old >= 0)
             return qkv_fail(v->ctx, QKV_E_FORMAT,
-                             "%s: line %zu: the token \"%.*s\" stands in line %d already", path,
-                             v->count + 1, n < 60 ? (int)n : 60, p, (int)old + 1);
+                            "%s: line %zu: the token \"%.*s\" stands in line %d already", path,
+                            v->count + 1, n < 60 ? (int)n : 60, p, (int)old + 1);
         if (v->count == QKV_TOKENIZER_ID_LIMIT)
             return qkv_fail(v->ctx, QKV_E_UNSUPPORTED, "%s: more than %d tokens", path,
-                             QKV_TOKENIZER_ID_LIMIT);
+                            QKV_TOKENIZER_ID_LIMIT);
         status = qkv__vocab_add(v, p, n, (int32_t)v->count);
         p = next;
     }

@@ -50,7 +50,7 @@ static qkv_status measure(qkv__loop *l, size_t units, qkv_measures *m)
         status = qkv__check_finite(l);
         if (!status)
             status = qkv_fail(l->ctx, QKV_E_NUMERIC, "the %s on what is held out is %g",
-                               m->item[0].name, m->item[0].value);
+                              m->item[0].name, m->item[0].value);
     }
     l->judge_time = qkv_now() - begun;
     if (m->scored)

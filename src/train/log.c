@@ -23,7 +23,7 @@ static qkv_status append(qkv__loop *l, qkv_json_writer *w)
         written = false;
     if (path && !written)
         status = qkv_fail(l->ctx, QKV_E_IO, "%s: cannot be appended to: %s", path,
-                           strerror(errno));
+                          strerror(errno));
     qkv_free(l->ctx, path);
     qkv_json_writer_free(w);
     return status;

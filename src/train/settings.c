@@ -24,7 +24,7 @@ static const qkv_option_table *table_at(const qkv__loop *l, size_t i, const void
 typedef struct {
     size_t table, row;
     const char *flag;
-    char value[QKV__OPTION_TEXT];
+    char value[QKV_OPTION_TEXT];
 } setting;
 
 static bool next(const qkv__loop *l, setting *s)
@@ -57,7 +57,7 @@ void qkv__settings_put(const qkv__loop *l, qkv_json_writer *w)
 
 static void tell(const qkv__loop *l, const char *flag, const char *was, const char *is)
 {
-    char text[3 * QKV__OPTION_TEXT];
+    char text[3 * QKV_OPTION_TEXT];
     snprintf(text, sizeof text, "note: --%s is %s, was %s when this run was saved", flag, is, was);
     if (l->event)
         l->event(l->user, &(qkv_train_event){.kind = QKV_TRAIN_NOTE, .step = l->step,

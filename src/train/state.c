@@ -200,7 +200,7 @@ static qkv_status read_entry(qkv_context *ctx, const char *path, const qkv_safet
         status = qkv_safetensors_read_ints(file, t, i, 1, &value);
         if (!status && (value < 0 || value > INT32_MAX))
             status = qkv_fail(ctx, QKV_E_FORMAT, "%s: %s: a count expected, %lld found", path,
-                               e->name, (long long)value);
+                              e->name, (long long)value);
         out[i] = (int32_t)value;
     }
     return status;
@@ -214,7 +214,7 @@ qkv_status qkv__state_load(qkv__loop *l)
     const char *text = file ? qkv_safetensors_metadata(file, "qkv") : NULL;
     if (!status && !text)
         status = qkv_fail(l->ctx, QKV_E_FORMAT, "%s: no metadata \"qkv\": not a training state",
-                           path);
+                          path);
     if (!status)
         status = get_place(l, path, text);
     size_t n = entry_count(l);

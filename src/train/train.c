@@ -180,7 +180,7 @@ static qkv_status check(qkv__loop *l)
         return qkv_fail(l->ctx, QKV_E_ARGUMENT, "training needs a number of steps or of minutes");
     if (!l->o.batch || !l->o.parts || l->o.parts > l->o.batch)
         return qkv_fail(l->ctx, QKV_E_ARGUMENT, "a batch of %zu cannot be done in %zu parts",
-                         l->o.batch, l->o.parts);
+                        l->o.batch, l->o.parts);
     return QKV_OK;
 }
 
