@@ -8,7 +8,7 @@
 #include "eval/eval.h"
 #include "pipeline/pictures.h"
 #include "train/vocabulary.h"
-#include "model/bert.h"
+#include "model/bert_config.h"
 #include "qkv/augment.h"
 #include "qkv/corpus.h"
 

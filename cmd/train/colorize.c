@@ -3,7 +3,7 @@
 #include "core/commands.h"
 #include "eval/eval.h"
 #include "train/picture_job.h"
-#include "model/dense.h"
+#include "model/dense_config.h"
 #include "qkv/colorize.h"
 
 enum { CHANNELS = 3 };

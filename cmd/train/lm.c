@@ -5,7 +5,7 @@
 #include "train/job.h"
 #include "text/texts.h"
 #include "train/vocabulary.h"
-#include "model/gpt.h"
+#include "model/gpt_config.h"
 #include "qkv/gpt.h"
 
 typedef struct {

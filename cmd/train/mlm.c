@@ -3,7 +3,7 @@
 #include "core/commands.h"
 #include "eval/eval.h"
 #include "train/vocabulary.h"
-#include "model/bert.h"
+#include "model/bert_config.h"
 #include "qkv/corpus.h"
 
 typedef struct {

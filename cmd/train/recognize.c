@@ -5,7 +5,7 @@
 
 #include "use/classify.h"
 #include "train/picture_job.h"
-#include "model/vit.h"
+#include "model/vit_config.h"
 #include "qkv/recognize.h"
 
 enum { COMPACT_BELOW = 64, MOST_SIDE = 224, PATCH = 16, SMALL_PATCH = 4, SMALL = 96 };

@@ -3,7 +3,7 @@
 #include "core/commands.h"
 #include "eval/eval.h"
 #include "train/picture_job.h"
-#include "model/mae.h"
+#include "model/mae_config.h"
 #include "qkv/reconstruct.h"
 
 typedef struct {

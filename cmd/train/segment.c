@@ -4,7 +4,7 @@
 #include "eval/eval.h"
 #include "pipeline/masks.h"
 #include "train/picture_job.h"
-#include "model/dense.h"
+#include "model/dense_config.h"
 #include "qkv/segment.h"
 
 #define FIELD(member) .offset = offsetof(cli_picture_options, member)

@@ -5,7 +5,7 @@
 #include "train/pairs.h"
 #include "text/texts.h"
 #include "train/vocabulary.h"
-#include "model/marian.h"
+#include "model/marian_config.h"
 
 typedef struct {
     const char *source, *target, *valid_source, *valid_target, *valid_last, *model;

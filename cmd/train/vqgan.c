@@ -4,7 +4,7 @@
 #include "eval/eval.h"
 #include "train/picture_job.h"
 #include "io/file.h"
-#include "model/vqgan.h"
+#include "model/vqgan_config.h"
 #include "qkv/codes.h"
 #include "qkv/looks.h"
 

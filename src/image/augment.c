@@ -3,7 +3,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "image/augment.h"
+#include "image/augment_steps.h"
 
 /* ---- options -------------------------------------------------------------------------------- */
 

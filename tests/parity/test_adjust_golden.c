@@ -7,7 +7,7 @@
 
 #include "fixture.h"
 
-#include "image/augment.h"
+#include "image/augment_steps.h"
 #include "qkv/image_file.h"
 
 #define IMAGES QKV_SOURCE_DIR "/tests/golden/images/adjust"

@@ -1,6 +1,6 @@
-/* gpt.h - the two files of GPT: fields, and the network. */
-#ifndef QKV_SRC_MODEL_GPT_H
-#define QKV_SRC_MODEL_GPT_H
+/* gpt_config.h - the two files of GPT: fields, and the network. */
+#ifndef QKV_SRC_MODEL_GPT_CONFIG_H
+#define QKV_SRC_MODEL_GPT_CONFIG_H
 
 #include "model/model.h"
 #include "qkv/gpt.h"

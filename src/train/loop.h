@@ -1,6 +1,6 @@
-/* train.h - the loop's own state, shared by the files that plan, save and log. */
-#ifndef QKV_SRC_TRAIN_TRAIN_H
-#define QKV_SRC_TRAIN_TRAIN_H
+/* loop.h - the loop's own state, shared by the files that plan, save and log. */
+#ifndef QKV_SRC_TRAIN_LOOP_H
+#define QKV_SRC_TRAIN_LOOP_H
 
 #include "base/base.h"
 #include "io/json.h"

@@ -1,14 +1,9 @@
-/* vqgan.h - the files of VQGAN: fields, its two halves, the discriminator. */
-#ifndef QKV_SRC_MODEL_VQGAN_H
-#define QKV_SRC_MODEL_VQGAN_H
+/* vqgan_half.h - encoder or decoder of a VQGAN. */
+#ifndef QKV_SRC_MODEL_VQGAN_HALF_H
+#define QKV_SRC_MODEL_VQGAN_HALF_H
 
-#include "model/model.h"
 #include "nn/conv.h"
 #include "qkv/vqgan.h"
-
-extern const qkv_option_table qkv__vqgan_config;
-
-/* ---- vqgan_half.c: encoder or decoder ------------------------------------------------------- */
 
 enum { QKV__HALF_BLOCKS = 8 }; /* of a level, at most */
 
@@ -59,24 +54,5 @@ qkv_tensor *qkv__half_forward(const qkv__half *h, qkv_tape *t, qkv_tensor *x);
 /* Of so many pictures of so many pixels each, at the side of the pictures; trains: with all
  * gradients but the encoder's pictures'. */
 double qkv__half_flops(const qkv__half *h, double pictures, double pixels, bool trains);
-
-/* ---- discriminator.c ------------------------------------------------------------------------ */
-
-enum { QKV__JUDGE_LAYERS = 8 }; /* strided convolutions at most */
-
-typedef struct {
-    size_t layers;                               /* strided; 0: there is none */
-    qkv__conv conv[QKV__JUDGE_LAYERS + 2];       /* strided ones, one without, the answer */
-    qkv_batch_norm_layer norm[QKV__JUDGE_LAYERS + 1]; /* behind all but the first and the last */
-} qkv__judge_net;
-
-extern const char qkv__judge_prefix[]; /* of its parameters' names and of its rows */
-
-bool qkv__judge_make(qkv__judge_net *j, qkv_params *ps, const qkv_vqgan_config *c);
-void qkv__judge_visit(const qkv__judge_net *j, qkv__visit *v);
-qkv_tensor *qkv__judge_forward(const qkv__judge_net *j, qkv_tape *t, qkv_tensor *pixels);
-/* frozen: back to the pixels alone; else to the weights alone. */
-double qkv__judge_flops(const qkv__judge_net *j, double pictures, size_t height, size_t width,
-                        bool frozen);
 
 #endif

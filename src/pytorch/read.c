@@ -1,4 +1,4 @@
-/* pytorch.c - opening what torch.save wrote: which format it is, and where the bytes of its
+/* read.c - opening what torch.save wrote: which format it is, and where the bytes of its
  * storages are.
  *
  * zip (since 1.6): FOLDER/data.pkl, FOLDER/data/KEY for every storage, FOLDER/byteorder.

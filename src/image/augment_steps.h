@@ -1,6 +1,6 @@
-/* augment.h - the steps of augmentation: changes of a picture, and mixtures of two. */
-#ifndef QKV_SRC_IMAGE_AUGMENT_H
-#define QKV_SRC_IMAGE_AUGMENT_H
+/* augment_steps.h - the steps of augmentation: changes of a picture, and mixtures of two. */
+#ifndef QKV_SRC_IMAGE_AUGMENT_STEPS_H
+#define QKV_SRC_IMAGE_AUGMENT_STEPS_H
 
 #include "base/base.h"
 #include "qkv/augment.h"

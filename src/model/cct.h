@@ -1,13 +1,9 @@
-/* vit.h - the files of the Vision Transformers: fields, the network, the compact one's tokens. */
-#ifndef QKV_SRC_MODEL_VIT_H
-#define QKV_SRC_MODEL_VIT_H
+/* cct.h - the beginning and the end of the compact Vision Transformer. */
+#ifndef QKV_SRC_MODEL_CCT_H
+#define QKV_SRC_MODEL_CCT_H
 
 #include "model/model.h"
 #include "qkv/vit.h"
-
-extern const qkv_option_table qkv__vit_config, qkv__cct_config;
-
-/* ---- cct.c: the beginning and the end of the compact one ------------------------------------- */
 
 enum { QKV__CONVOLUTIONS = 8 };
 

@@ -1,6 +1,6 @@
-/* hub.h - the two halves of a model directory: config.json and the weights. */
-#ifndef QKV_SRC_HUB_HUB_H
-#define QKV_SRC_HUB_HUB_H
+/* parts.h - the two halves of a model directory: config.json and the weights. */
+#ifndef QKV_SRC_HUB_PARTS_H
+#define QKV_SRC_HUB_PARTS_H
 
 #include "base/base.h"
 #include "io/json.h"
