@@ -1,4 +1,4 @@
-/* vit_config.h - the files of the Vision Transformers: fields, the network, the compact one's tokens. */
+/* vit_config.h - the two files of the Vision Transformers: fields, and the network. */
 #ifndef QKV_SRC_MODEL_VIT_CONFIG_H
 #define QKV_SRC_MODEL_VIT_CONFIG_H
 
