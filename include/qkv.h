@@ -49,5 +49,6 @@
 #include <qkv/run.h>
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
+#include <qkv/job.h>
 
 #endif
