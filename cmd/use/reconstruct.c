@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "pipeline/pictures.h"
 #include "qkv/hub.h"
 #include "qkv/image_file.h"

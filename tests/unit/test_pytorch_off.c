@@ -1,4 +1,4 @@
-/* test_pytorch_off.c - of builds with QKV_PYTORCH=OFF: what is PyTorch's is refused in a sentence. */
+/* test_pytorch_off.c - builds with QKV_PYTORCH=OFF refuse PyTorch's files in a sentence. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* cli.c - options, answers, errors and signals of every command. */
+/* answers.c - options, answers and errors of every command. */
 #include "core/cli.h"
 
 #include <stdio.h>

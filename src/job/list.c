@@ -1,4 +1,4 @@
-/* kinds.c - every kind of training job; variants of one stand together. */
+/* list.c - every kind of training job; variants of one stand together. */
 #include "job/kinds.h"
 
 static const qkv__job_kind *const kinds[] = {

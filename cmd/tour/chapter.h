@@ -1,9 +1,9 @@
-/* tour.h - what the chapters of `qkv tour` share: the frame, the texts, a curve. A chapter is a
+/* chapter.h - what the chapters of `qkv tour` share: the frame, the texts, a curve. A chapter is a
  * file tour_NAME.c with a function, and a row in cmd_tour.c. */
-#ifndef QKV_CMD_TOUR_TOUR_H
-#define QKV_CMD_TOUR_TOUR_H
+#ifndef QKV_CMD_TOUR_CHAPTER_H
+#define QKV_CMD_TOUR_CHAPTER_H
 
-#include "explain/explain.h"
+#include "explain/page.h"
 #include "qkv/job.h"
 #include "qkv/tokens.h"
 

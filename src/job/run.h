@@ -1,9 +1,9 @@
-/* job.h - one run of a training job, from its settings to its end: what every kind shares.
+/* run.h - one run of a training job, from its settings to its end: what every kind shares.
  *
  * A kind is a file NAME.c with a table of its settings, a struct that begins with a qkv__run, and
  * one qkv__job_kind, which has a row in kinds.c. */
-#ifndef QKV_SRC_JOB_JOB_H
-#define QKV_SRC_JOB_JOB_H
+#ifndef QKV_SRC_JOB_RUN_H
+#define QKV_SRC_JOB_RUN_H
 
 #include "base/base.h"
 #include "base/options.h"
@@ -71,7 +71,7 @@ struct qkv__job_kind {
     const qkv_preset *presets;    /* its own defaults */
     const qkv_preset *const *recipes; /* as in qkv_recipe_apply; NULL: none */
     const char *decides; /* the setting whose value decides between variants; NULL: there is one */
-    const qkv__job_kind *(*variant)(const char *value); /* value "": not set */
+    size_t (*variant)(const char *value); /* its number, as in list.c; value "": not set */
     bool (*takes)(const qkv_model *m); /* it makes such models */
     qkv_status (*check)(qkv__run *r);  /* do settings of its own agree? Fills those that follow
                                           from others */

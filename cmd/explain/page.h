@@ -1,7 +1,7 @@
-/* explain.h - `qkv explain` in parts: the page that matrices are printed on, the attention that
+/* page.h - `qkv explain` in parts: the page that matrices are printed on, the attention that
  * fills it, the sections it is made of. Everything shown is a tensor that the library computed. */
-#ifndef QKV_CMD_EXPLAIN_EXPLAIN_H
-#define QKV_CMD_EXPLAIN_EXPLAIN_H
+#ifndef QKV_CMD_EXPLAIN_PAGE_H
+#define QKV_CMD_EXPLAIN_PAGE_H
 
 #include "core/cli.h"
 #include "qkv/ops.h"

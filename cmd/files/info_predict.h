@@ -1,6 +1,6 @@
-/* info.h - what the files of `qkv info` share. */
-#ifndef QKV_CMD_FILES_INFO_H
-#define QKV_CMD_FILES_INFO_H
+/* info_predict.h - what the files of `qkv info` share. */
+#ifndef QKV_CMD_FILES_INFO_PREDICT_H
+#define QKV_CMD_FILES_INFO_PREDICT_H
 
 #include "bench/bench.h"
 

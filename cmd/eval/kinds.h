@@ -1,7 +1,7 @@
-/* eval.h - what the judges of `qkv eval` share. A judge is a function for some kinds of models, in
+/* kinds.h - what the judges of `qkv eval` share. A judge is a function for some kinds of models, in
  * a file eval_NAME.c, and a row in cmd_eval.c. */
-#ifndef QKV_CMD_EVAL_EVAL_H
-#define QKV_CMD_EVAL_EVAL_H
+#ifndef QKV_CMD_EVAL_KINDS_H
+#define QKV_CMD_EVAL_KINDS_H
 
 #include "core/cli.h"
 #include "qkv/pixels.h"

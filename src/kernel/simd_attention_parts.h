@@ -1,5 +1,5 @@
-/* simd_attention.h - what the attention files share: a tile of keys x queries, and the products
- * that fill and empty it.
+/* simd_attention_parts.h - what the attention files share: a tile of keys x queries, and
+ * the products that fill and empty it.
  *
  * A tile is stored by key, with the TQ queries of its block along the lanes:
  *     tile[j * TQ + i]: key j (at most TK), query i (at most TQ).
