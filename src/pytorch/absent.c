@@ -19,56 +19,33 @@ qkv_status qkv__pytorch_open(qkv__pytorch **out, qkv_context *ctx, const char *p
 qkv_status qkv__pytorch_write(qkv_context *ctx, const char *path, const char *under,
                               const qkv_safetensors_entry *entries, size_t count)
 {
-    (void)under;
-    (void)entries;
-    (void)count;
+    (void)under, (void)entries, (void)count;
     return refuse(ctx, path);
 }
 
-/* What follows takes an open file, of which there is none. */
+/* The others take an open file, of which there is none. */
 
 void qkv__pytorch_close(qkv__pytorch *p) { (void)p; }
-
-size_t qkv__pytorch_count(const qkv__pytorch *p)
-{
-    (void)p;
-    return 0;
-}
+size_t qkv__pytorch_count(const qkv__pytorch *p) { return (void)p, 0; }
+size_t qkv__pytorch_left_out(const qkv__pytorch *p) { return (void)p, 0; }
 
 const qkv__pytorch_tensor *qkv__pytorch_at(const qkv__pytorch *p, size_t i)
 {
-    (void)p;
-    (void)i;
-    return NULL;
-}
-
-size_t qkv__pytorch_left_out(const qkv__pytorch *p)
-{
-    (void)p;
-    return 0;
+    return (void)p, (void)i, NULL;
 }
 
 void qkv__pytorch_gather(const qkv__pytorch_tensor *t, size_t begin, size_t count, void *out)
 {
-    (void)t;
-    (void)begin;
-    (void)count;
-    (void)out;
+    (void)t, (void)begin, (void)count, (void)out;
 }
 
 qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store store,
                              size_t shard_bytes)
 {
-    (void)p;
-    (void)path;
-    (void)store;
-    (void)shard_bytes;
-    return QKV_E_UNSUPPORTED;
+    return (void)p, (void)path, (void)store, (void)shard_bytes, QKV_E_UNSUPPORTED;
 }
 
 qkv_status qkv__pytorch_view(qkv_safetensors **out, const qkv__pytorch *p)
 {
-    (void)p;
-    *out = NULL;
-    return QKV_E_UNSUPPORTED;
+    return (void)p, *out = NULL, QKV_E_UNSUPPORTED;
 }
