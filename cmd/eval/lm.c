@@ -1,5 +1,5 @@
 /* lm.c - judging models that continue text. */
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "text/texts.h"
 
 /* Tokens of the file, or those that training kept in the model's directory. */

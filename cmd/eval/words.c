@@ -1,5 +1,5 @@
 /* words.c - judging BERT: by the words it guesses, or by the labels it gives. */
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "text/texts.h"
 #include "text/texts.h"
 #include "io/file.h"

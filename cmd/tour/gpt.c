@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 #include "io/file.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"

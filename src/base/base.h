@@ -91,6 +91,15 @@ void qkv_str_add(qkv_str *s, const char *data, size_t len);
 void qkv_str_puts(qkv_str *s, const char *text);
 void qkv_str_printf(qkv_str *s, const char *fmt, ...) QKV_PRINTF(2, 3);
 
+/* ---- lists that grow ------------------------------------------------------------ */
+
+/* Room for count more; false when memory is out (recorded). */
+bool qkv__ids_reserve(qkv_context *ctx, qkv_ids *ids, size_t count);
+bool qkv__ids_push(qkv_context *ctx, qkv_ids *ids, int32_t id);
+bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t len);
+/* Doubles an array so that it holds at least need elements; false when memory is out. */
+bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, size_t size);
+
 /* ---- randomness: Philox4x32-10 (Salmon et al. 2011) ------------------------------ */
 
 /* Four words that depend on (key, counter) alone. */
@@ -111,6 +120,12 @@ uint32_t qkv_rng_below(qkv_rng *r, uint32_t n); /* uniform in [0, n), unbiased; 
 double qkv_rng_uniform(qkv_rng *r);             /* [0, 1), 53 bits */
 double qkv_rng_normal(qkv_rng *r);              /* mean 0, variance 1 (Box-Muller) */
 uint64_t qkv_hash64(const void *data, size_t len); /* FNV-1a, for stream names */
+/* Spreads a number's bits: for hash tables. */
+static inline uint64_t qkv__mix(uint64_t x)
+{
+    x *= 0x9e3779b97f4a7c15u;
+    return x ^ (x >> 32);
+}
 
 /* ---- the machine ---------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include "text/texts.h"
 #include "job/kinds.h"
 #include "job/vocabulary.h"
-#include "model/gpt.h"
+#include "model/gpt_config.h"
 #include "pipeline/run_data.h"
 #include "qkv/gpt.h"
 
@@ -243,10 +243,7 @@ static const qkv_preset presets[] = {
 };
 
 /* The layout decides which fields --set reaches. */
-static const qkv__job_kind *variant(const char *layout)
-{
-    return strcmp(layout, "gpt2") == 0 ? &qkv__job_lm_gpt2 : &qkv__job_lm;
-}
+static size_t variant(const char *layout) { return strcmp(layout, "gpt2") == 0; }
 
 #define TABLES(config_table)                                                                       \
     {                                                                                              \

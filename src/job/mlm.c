@@ -2,7 +2,7 @@
 #include "job/kinds.h"
 #include "job/bert.h"
 #include "job/vocabulary.h"
-#include "model/bert.h"
+#include "model/bert_config.h"
 #include "qkv/corpus.h"
 
 typedef struct {

@@ -4,7 +4,7 @@
 #include "text/pairs.h"
 #include "text/texts.h"
 #include "job/vocabulary.h"
-#include "model/marian.h"
+#include "model/marian_config.h"
 
 typedef struct {
     const char *source, *target, *valid_source, *valid_target, *valid_last, *model;
