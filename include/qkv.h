@@ -3,7 +3,12 @@
 #define QKV_H
 
 #include <qkv/base.h>
+#include <qkv/string.h>
+#include <qkv/random.h>
+#include <qkv/machine.h>
 #include <qkv/options.h>
+#include <qkv/file.h>
+#include <qkv/json.h>
 #include <qkv/safetensors.h>
 #include <qkv/npy.h>
 #include <qkv/image.h>
@@ -15,10 +20,10 @@
 #include <qkv/augment.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
+#include <qkv/texts.h>
 #include <qkv/corpus.h>
 #include <qkv/records.h>
 #include <qkv/score.h>
-#include <qkv/machine.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
 #include <qkv/nn.h>

@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "explain/explain.h"
-#include "qkv/npy.h"
 
 enum { KEY_BYTES = 40 };
 

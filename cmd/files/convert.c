@@ -5,11 +5,7 @@
 
 #include "core/commands.h"
 #include "use/prior.h"
-#include "io/file.h"
 #include "pytorch/pytorch.h"
-#include "qkv/gpt.h"
-#include "qkv/hub.h"
-#include "qkv/mae.h"
 
 typedef struct {
     int dtype, to;

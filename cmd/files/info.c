@@ -5,7 +5,6 @@
 
 #include "core/commands.h"
 #include "files/info.h"
-#include "qkv/safetensors.h"
 
 static const struct {
     unsigned bit;

@@ -33,14 +33,14 @@ static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *
 
 static qkv_status make(cli *c, const settings *s, cli_vocabulary *v, qkv_tokenizer **t)
 {
-    qkv__texts x;
+    qkv_texts x;
     if (!qkv_options_given(c->options, "tokenizer"))
         v->kind = (int)needs[s->model].kind;
-    qkv_status status = qkv__texts_open(&x, c->ctx, &s->data);
+    qkv_status status = qkv_texts_open(&x, c->ctx, &s->data);
     if (status)
         return status;
     status = cli_vocabulary_train(c, v, needs[s->model].roles, x.parts, x.count, NULL, 0, t);
-    qkv__texts_close(&x);
+    qkv_texts_close(&x);
     return status ? status : qkv_tokenizer_save(*t, s->out);
 }
 

@@ -7,9 +7,6 @@
 #include "train/bert.h"
 #include "tour/lines.h"
 #include "train/vocabulary.h"
-#include "qkv/corpus.h"
-#include "qkv/machine.h"
-#include "qkv/run.h"
 
 enum { COLUMNS = 76, LENGTH = 80 }; /* what fits the page; its tokens at most, special ones too */
 enum { VOCAB = 2048, BUDGET = 2048, TEXTS = 64 /* in an update of the classifier */ };
@@ -151,11 +148,11 @@ static qkv_status show_blanks(const chapter *h)
     page_space(h->t->page);
     for (size_t i = 0; i < BLANKS && !status; i++) {
         const char *at = text->data + i * text->len / BLANKS, *end = text->data + text->len;
-        qkv__line line;
+        qkv_line line;
         size_t word = 0, n = 0;
         if (i)
-            qkv__next_line(&at, end, &line); /* the rest of one */
-        while (!n && qkv__next_line(&at, end, &line))
+            qkv_next_line(&at, end, &line); /* the rest of one */
+        while (!n && qkv_next_line(&at, end, &line))
             if (line.len > COLUMNS / 2 && line.len < COLUMNS)
                 n = pick_word(h, line.data, line.len, line.len / 3, &word);
         if (n)
@@ -249,10 +246,10 @@ static bool labelled_line(const chapter *h, size_t i, size_t n, qkv_labelled_tex
     const qkv_str *all = &h->lines[JUDGE].labelled;
     const char *at = all->data + i * all->len / n, *end = all->data + all->len;
     const char *tab;
-    qkv__line line;
+    qkv_line line;
     if (i)
-        qkv__next_line(&at, end, &line); /* the rest of one */
-    if (!qkv__next_line(&at, end, &line) || !(tab = memchr(line.data, '\t', line.len)))
+        qkv_next_line(&at, end, &line); /* the rest of one */
+    if (!qkv_next_line(&at, end, &line) || !(tab = memchr(line.data, '\t', line.len)))
         return false;
     *out = (qkv_labelled_text){.label = line.data, .label_len = (size_t)(tab - line.data)};
     out->pair = (qkv_text_pair){tab + 1, line.len - out->label_len - 1, NULL, 0};

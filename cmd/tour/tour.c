@@ -9,7 +9,6 @@
 
 #include "core/commands.h"
 #include "tour/pictures.h"
-#include "io/file.h"
 
 #ifndef QKV_SOURCE_DIR
 #define QKV_SOURCE_DIR NULL

@@ -5,7 +5,6 @@
 
 #include "explain/explain.h"
 #include "train/training.h"
-#include "qkv/tokens.h"
 
 /* One chapter's view of the tour. What it says goes to the page. */
 typedef struct {

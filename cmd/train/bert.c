@@ -22,11 +22,11 @@ static qkv_status hold_out(cli_split *x, cli *c, const char *last)
 qkv_status cli_split_open(cli_split *x, cli *c, const qkv_strings *data, const char *valid,
                           const char *last)
 {
-    qkv_status status = qkv__texts_open(&x->data, c->ctx, data);
+    qkv_status status = qkv_texts_open(&x->data, c->ctx, data);
     x->train_count = x->data.count;
     if (status || !valid)
         return status ? status : hold_out(x, c, last);
-    status = qkv__texts_open_one(&x->valid_file, c->ctx, valid);
+    status = qkv_texts_open_one(&x->valid_file, c->ctx, valid);
     x->held = qkv_calloc(c->ctx, 1, sizeof *x->held);
     if (!status && !x->held)
         status = QKV_E_MEMORY;
@@ -39,8 +39,8 @@ void cli_split_close(cli_split *x)
 {
     if (x->data.ctx)
         qkv_free(x->data.ctx, x->held);
-    qkv__texts_close(&x->data);
-    qkv__texts_close(&x->valid_file);
+    qkv_texts_close(&x->data);
+    qkv_texts_close(&x->valid_file);
     x->held = NULL;
     x->held_count = x->train_count = 0;
 }

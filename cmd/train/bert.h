@@ -14,7 +14,7 @@ enum {
 
 /* The texts of a run: what is learnt from, and what is held out. Zeroed: none. */
 typedef struct {
-    qkv__texts data, valid_file;
+    qkv_texts data, valid_file;
     size_t train_count;  /* of data.parts */
     qkv_text_part *held; /* (held_count) */
     size_t held_count;

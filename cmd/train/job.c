@@ -1,6 +1,8 @@
 /* job.c - the way of a training run through its directory. */
 #include "train/job.h"
 
+#include <stdio.h>
+
 #include "train/vocabulary.h"
 #include "io/file.h"
 

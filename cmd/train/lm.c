@@ -43,7 +43,7 @@ typedef struct {
     cli_vocabulary vocabulary;
     qkv_gpt_config config;
     const qkv_model_type *type;
-    qkv__texts data, valid_file;
+    qkv_texts data, valid_file;
     qkv_text_part *valid_parts; /* (valid_count) of the held-out text */
     size_t train_count, valid_count;
     qkv_tokens *train, *valid;
@@ -85,7 +85,7 @@ static qkv_status hold_out(job *j)
 static qkv_status open_texts(job *j)
 {
     qkv_context *ctx = j->base.c->ctx;
-    qkv_status status = qkv__texts_open(&j->data, ctx, &j->s.data);
+    qkv_status status = qkv_texts_open(&j->data, ctx, &j->s.data);
     if (status)
         return status;
     j->train_count = j->data.count;
@@ -94,7 +94,7 @@ static qkv_status open_texts(job *j)
         return QKV_E_MEMORY;
     if (!j->s.valid)
         return hold_out(j);
-    status = qkv__texts_open_one(&j->valid_file, ctx, j->s.valid);
+    status = qkv_texts_open_one(&j->valid_file, ctx, j->s.valid);
     if (!status)
         j->valid_parts[j->valid_count++] = j->valid_file.parts[0];
     return status;
@@ -221,8 +221,8 @@ static void close_data(cli_job *base)
     qkv_tokens_close(j->train);
     qkv_tokens_close(j->valid);
     qkv_free(base->c->ctx, j->valid_parts);
-    qkv__texts_close(&j->data);
-    qkv__texts_close(&j->valid_file);
+    qkv_texts_close(&j->data);
+    qkv_texts_close(&j->valid_file);
 }
 
 static const qkv_option_table *const lesson[] = {&table, NULL};

@@ -8,7 +8,7 @@ qkv_status cli_pairs_open(cli_pairs *p, cli *c, const char *source, const char *
     const char *const paths[] = {source, target};
     size_t lines[CLI_SIDES] = {0};
     for (int i = 0; i < CLI_SIDES; i++) {
-        qkv_status status = qkv__texts_open_one(&p->text[i], c->ctx, paths[i]);
+        qkv_status status = qkv_texts_open_one(&p->text[i], c->ctx, paths[i]);
         if (status)
             return status;
         lines[i] = qkv__count_lines(&p->text[i].parts[0]);
@@ -24,16 +24,16 @@ qkv_status cli_pairs_open(cli_pairs *p, cli *c, const char *source, const char *
 void cli_pairs_close(cli_pairs *p)
 {
     for (int i = 0; i < CLI_SIDES; i++)
-        qkv__texts_close(&p->text[i]);
+        qkv_texts_close(&p->text[i]);
 }
 
 qkv_text_part cli_pairs_text(const cli_pairs *p, int side, size_t lines)
 {
     qkv_text_part part = p->text[side].parts[0];
     const char *at = part.data;
-    qkv__line l;
+    qkv_line l;
     for (size_t i = 0; i < lines; i++)
-        qkv__next_line(&at, part.data + part.len, &l);
+        qkv_next_line(&at, part.data + part.len, &l);
     part.len = (size_t)(at - part.data);
     return part;
 }
@@ -50,7 +50,7 @@ typedef struct {
 } encoder;
 
 /* The ids of one side's line and the token that ends it. */
-static qkv_status encode(encoder *e, const cli_pairs *p, int side, const qkv__line *line,
+static qkv_status encode(encoder *e, const cli_pairs *p, int side, const qkv_line *line,
                          size_t number)
 {
     qkv_ids *ids = &e->ids[side];
@@ -91,8 +91,8 @@ static qkv_status add_lines(encoder *e, const cli_pairs *p, size_t from, size_t 
     }
     for (size_t k = from; k < to && !status; k++) {
         for (int i = 0; i < CLI_SIDES && !status; i++) {
-            qkv__line line;
-            qkv__next_line(&at[i], end[i], &line);
+            qkv_line line;
+            qkv_next_line(&at[i], end[i], &line);
             status = encode(e, p, i, &line, k + 1);
         }
         if (!status)

@@ -11,7 +11,7 @@ enum { CLI_SOURCE, CLI_TARGET, CLI_SIDES };
 
 /* Zeroed: none. */
 typedef struct {
-    qkv__texts text[CLI_SIDES];
+    qkv_texts text[CLI_SIDES];
     size_t lines; /* of each */
 } cli_pairs;
 
