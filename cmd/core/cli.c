@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const isa_names[] = {"reference", "avx2", "avx512", "all", NULL};
 
@@ -41,7 +42,7 @@ static int usage_error(const cli *c)
 }
 
 /* Gives the context the threads and instruction sets that were asked for. */
-static qkv_status configure(const cli *c)
+static qkv_status configure(cli *c)
 {
     static const unsigned masks[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2,
                                      QKV_ISA_AVX2 | QKV_ISA_AVX512, QKV_ISA_ALL};
@@ -50,6 +51,7 @@ static qkv_status configure(const cli *c)
     options.isa = masks[c->common.isa];
     options.bf16 = c->common.bf16;
     qkv_status status = qkv_context_configure(c->ctx, &options);
+    qkv_context_on_event(c->ctx, cli_listen, c);
     if (!status && options.bf16 && !qkv_context_bf16(c->ctx) &&
         qkv_options_given(c->options, "bf16"))
         cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
@@ -92,8 +94,9 @@ void cli_take_given(const cli *c, const qkv_option_table *table, const void *giv
     }
 }
 
-int cli_error(const cli *c)
+int cli_error(cli *c)
 {
+    cli_progress_end(&c->line);
     return cli_fail("%s", qkv_context_message(c->ctx));
 }
 
@@ -124,6 +127,15 @@ void cli_note(const cli *c, const char *fmt, ...)
     vfprintf(stderr, fmt, args);
     va_end(args);
     fputc('\n', stderr);
+}
+
+int cli_png_only(const cli *c, const char *out)
+{
+    const char *end = strrchr(out, '.');
+    if (!end || (strcasecmp(end, ".jpg") != 0 && strcasecmp(end, ".jpeg") != 0))
+        return 0;
+    return cli_usage(c, "--out: pictures are written as PNG: a name with .png expected, found "
+                     "%.200s", out);
 }
 
 int cli_answer(const cli *c, qkv_json_writer *w)

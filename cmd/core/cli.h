@@ -33,6 +33,17 @@ typedef struct {
 
 typedef struct cli_command cli_command;
 
+/* One line on the standard error that is written over (a terminal, ten times a second) or
+ * repeated (a file, every ten seconds). */
+typedef struct {
+    const char *label, *unit; /* "training", "steps" */
+    double begun, shown;      /* seconds */
+    size_t first;             /* what was done before: a resumed run's rate is its own */
+    bool terminal, silent, open;
+    double rate; /* units/s: 0: found here; negative: not shown */
+    double left; /* seconds to go, from callers that know; 0: found here */
+} cli_progress;
+
 /* One run of a command. */
 typedef struct {
     qkv_context *ctx; /* of the asked threads and instruction sets once cli_parse succeeded */
@@ -42,6 +53,8 @@ typedef struct {
     const cli_command *command;
     qkv_status bind_status;
     double began; /* qkv_now() when the command started */
+    cli_progress line; /* of what the library is at */
+    char label[40], unit[40]; /* of that */
 } cli;
 
 struct cli_command {
@@ -66,10 +79,13 @@ void cli_take_given(const cli *c, const qkv_option_table *table, const void *giv
 
 /* ---- answers ---------------------------------------------------------------------------- */
 
-int cli_error(const cli *c); /* prints the context's sentence; CLI_FAILED */
+int cli_error(cli *c); /* prints the context's sentence; CLI_FAILED */
 int cli_fail(const char *fmt, ...) QKV_PRINTF(1, 2);  /* prints "qkv: sentence"; CLI_FAILED */
 int cli_usage(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* the same; CLI_USAGE */
 void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr, unless quiet */
+
+/* A picture is to be written there: 0, or an exit code after a message if the name says JPEG. */
+int cli_png_only(const cli *c, const char *out);
 
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */
 int cli_answer(const cli *c, qkv_json_writer *w);
@@ -82,17 +98,6 @@ void cli_watch_signals(void);
 void cli_catch_signals(void);
 bool cli_stopped(void);
 
-/* One line on the standard error that is written over (a terminal, ten times a second) or
- * repeated (a file, every ten seconds). */
-typedef struct {
-    const char *label, *unit; /* "training", "steps" */
-    double begun, shown;      /* seconds */
-    size_t first;             /* what was done before: a resumed run's rate is its own */
-    bool terminal, silent, open;
-    double rate; /* units/s: 0: found here; negative: not shown */
-    double left; /* seconds to go, from callers that know; 0: found here */
-} cli_progress;
-
 void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const char *unit,
                         size_t done_before);
 /* "training  120/5000 steps  35.1 steps/s  loss 2.31  ETA 2:19". total 0: unknown. fmt adds
@@ -103,6 +108,8 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
 bool cli_progress_due(const cli_progress *p);
 void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note in between */
 void cli_progress_end(cli_progress *p);  /* leaves the line */
+/* A qkv_event_fn, with a cli: notes and progress of the library; false once cli_stopped. */
+bool cli_listen(void *user, const qkv_event *event);
 
 /* 1234567 -> "1.23M"; three digits are what a rate is good for. */
 enum { CLI_NUMBER = 32 };

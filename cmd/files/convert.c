@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "use/prior.h"
+#include "pipeline/prior.h"
 #include "pytorch/pytorch.h"
 
 typedef struct {
@@ -22,8 +22,8 @@ static const char *const targets[] = {"directory", "timm", "mae", "taming", NULL
 
 /* Where a prior's directory has its VQGANs, and where taming-transformers' file has them. */
 enum { VQGAN, CONDITION, CODERS };
-static const char *const coders[CODERS][2] = {{CLI_PRIOR_VQGAN, "first_stage_model"},
-                                              {CLI_PRIOR_CONDITION, "cond_stage_model"}};
+static const char *const coders[CODERS][2] = {{QKV__PRIOR_VQGAN, "first_stage_model"},
+                                              {QKV__PRIOR_CONDITION, "cond_stage_model"}};
 
 static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
 static const qkv_store stores[] = {QKV_STORE_F32, QKV_STORE_F16, QKV_STORE_BF16};
@@ -128,7 +128,7 @@ static qkv_status load_coders(qkv_model *out[CODERS], cli *c, const qkv_model *m
         char *path = qkv_path_join(c->ctx, dir, coders[i][0]);
         status = path ? QKV_OK : QKV_E_MEMORY;
         if (!status && qkv_dir_exists(path))
-            status = cli_coder_load(&out[i], c->ctx, path);
+            status = qkv__codec_load(&out[i], c->ctx, path);
         qkv_free(c->ctx, path);
     }
     return status;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "use/prior.h"
+#include "pipeline/prior.h"
 #include "tour/codes.h"
 
 enum { CODED = 32, VIEWS = 16, MOVED = 4, ROWS = 6, COLUMNS = 8, COMPLETED = 2 };
@@ -16,9 +16,9 @@ enum { TOP_K = 100 };
 typedef struct {
     tour *t;
     tour_pictures pictures;
-    cli_prior p;
+    qkv__prior p;
     qkv_model *prior;
-    cli_grids train, valid;
+    qkv__grid_set train, valid;
     tour_training training;
 } pupil;
 
@@ -27,7 +27,7 @@ typedef struct {
 /* Codes up to `views` views of every picture, changed as `augment` says, as many as there is time
  * for. */
 static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_options *augment,
-                       size_t views, double until, cli_grids *out)
+                       size_t views, double until, qkv__grid_set *out)
 {
     qkv_context *ctx = h->t->page->c->ctx;
     const qkv_batches_options o = {.count = qkv_pixels_count(pixels), .augment = *augment,
@@ -41,11 +41,11 @@ static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_opt
         const uint8_t *batch;
         status = qkv_batches_bytes(b, done, n, &batch, NULL, NULL);
         if (!status)
-            status = cli_prior_tokens(&h->p, batch, n, NULL, tokens + done * length);
+            status = qkv__prior_tokens(&h->p, batch, n, NULL, tokens + done * length);
         done += n;
     }
     if (!status)
-        status = cli_grids_take(out, ctx, tokens, done, h->prior);
+        status = qkv__grid_set_take(out, ctx, tokens, done, h->prior);
     qkv_batches_destroy(b);
     qkv_free(ctx, tokens);
     return status;
@@ -59,7 +59,7 @@ static qkv_status make_prior(pupil *h)
     qkv_gpt_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
     (void)qkv_gpt_preset(tour_pictures_effort(h->t) < LONG ? "nano" : "mini", &c);
-    c.vocab = cli_coder_config(h->p.vqgan)->codes;
+    c.vocab = qkv__codec_config(h->p.vqgan)->codes;
     c.rows = h->p.rows;
     c.columns = h->p.columns;
     c.before = h->p.before;
@@ -103,7 +103,7 @@ static qkv_status draw(const pupil *h, tour_sheet *sheet, size_t row, size_t cou
     size_t n = h->p.rows * h->p.columns;
     const qkv_imagine_options o = {
         .count = count, .given = given, .seed = h->t->page->c->common.seed, .first = row * COLUMNS,
-        .codes = cli_coder_config(h->p.vqgan)->codes,
+        .codes = qkv__codec_config(h->p.vqgan)->codes,
         .sampling = {.temperature = 1, .top_k = TOP_K, .top_p = 1}};
     int32_t *codes = qkv_calloc(ctx, count, n * sizeof *codes);
     qkv_status status = codes ? qkv_imagine(h->prior, &o, NULL, NULL, codes) : QKV_E_MEMORY;
@@ -186,7 +186,7 @@ static qkv_status learn_prior(pupil *h, const char *vqgan)
     const page *p = h->t->page;
     const qkv_augment_options none = {0}, changed = {.crop_pad = MOVED, .flip = true};
     double until = qkv_now() + CODING_SHARE * h->t->seconds;
-    qkv_status status = cli_prior_coders(&h->p, p->c, vqgan, NULL, 0, 0);
+    qkv_status status = qkv__prior_codecs(&h->p, p->c->ctx, vqgan, NULL, 0, 0);
     if (!status)
         status = make_prior(h);
     if (!status)
@@ -204,7 +204,7 @@ qkv_status tour_imagine(tour *t)
     qkv_context *ctx = t->page->c->ctx;
     bool stopped = false;
     tour part = *t;
-    char *dir = qkv_path_join(ctx, t->dir, CLI_PRIOR_VQGAN);
+    char *dir = qkv_path_join(ctx, t->dir, QKV__PRIOR_VQGAN);
     part.dir = dir;
     part.seconds = CODES_SHARE * t->seconds;
     qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
@@ -216,9 +216,9 @@ qkv_status tour_imagine(tour *t)
     }
     if (!status && !stopped)
         status = learn_prior(&h, dir);
-    cli_grids_free(&h.train);
-    cli_grids_free(&h.valid);
-    cli_prior_close(&h.p);
+    qkv__grid_set_free(&h.train);
+    qkv__grid_set_free(&h.valid);
+    qkv__prior_close(&h.p);
     qkv_model_destroy(h.prior);
     tour_pictures_close(&h.pictures);
     qkv_free(ctx, dir);

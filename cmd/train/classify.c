@@ -6,7 +6,7 @@
 #include "use/classify.h"
 #include "core/commands.h"
 #include "eval/eval.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "train/vocabulary.h"
 #include "model/bert.h"
 #include "qkv/augment.h"
@@ -236,7 +236,7 @@ static const char *data_of(int argc, char **argv)
 
 static int run(cli *c, int argc, char **argv)
 {
-    if (cli_is_pictures(data_of(argc, argv)))
+    if (qkv_is_pictures(data_of(argc, argv)))
         return cli_train_recognize(c, argc, argv);
     job j = {.base.c = c};
     cli_bind(c, &cli_classify_table, &j.c);

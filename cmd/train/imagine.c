@@ -1,7 +1,7 @@
 /* imagine.c - `qkv train imagine`: pictures' codes become a prior that imagines more. */
 #include "core/commands.h"
 #include "train/picture_job.h"
-#include "use/prior.h"
+#include "pipeline/prior.h"
 #include "io/file.h"
 #include "model/gpt.h"
 #include "qkv/augment.h"
@@ -37,8 +37,8 @@ typedef struct {
     cli_picture_job p;
     settings s;
     qkv_gpt_config given, config; /* as --set says; of the model to be made */
-    cli_prior coders;
-    cli_grids train, valid;
+    qkv__prior coders;
+    qkv__grid_set train, valid;
 } job;
 
 /* ---- the model ----------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static qkv_status choose_model(job *j)
     const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
     size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
     for (size_t i = 0; i < 2 && coders[i]; i++) {
-        size_t codes = cli_coder_config(coders[i])->codes;
+        size_t codes = qkv__codec_config(coders[i])->codes;
         vocab = codes > vocab ? codes : vocab;
     }
     j->config.vocab = vocab;
@@ -108,7 +108,7 @@ static qkv_status load_model(job *j)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
                         base->o.init);
     j->coders.prior = base->model;
-    return cli_prior_fits(&j->coders, base->o.init);
+    return qkv__prior_fits(&j->coders, base->o.init);
 }
 
 static qkv_status read_data(cli_job *base)
@@ -120,7 +120,8 @@ static qkv_status read_data(cli_job *base)
     if (j->s.classes && j->s.condition)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
                         "expected, found both");
-    status = cli_prior_coders(&j->coders, c, j->s.vqgan, j->s.condition, j->p.s.size, j->p.s.size);
+    status = qkv__prior_codecs(&j->coders, c->ctx, j->s.vqgan, j->s.condition, j->p.s.size,
+                               j->p.s.size);
     if (!status)
         status = cli_picture_read(&j->p, j->coders.columns * j->coders.factor, j->coders.colors,
                                   NULL);
@@ -140,18 +141,18 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
     qkv_pixels *pixels = NULL;
     char *path = cli_job_path(base, name);
     size_t length = j->coders.before + j->coders.rows * j->coders.columns;
-    const cli_coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
+    const qkv__coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
                           .seed = c->common.seed};
     int32_t *tokens = NULL;
-    qkv_status status = path ? cli_pictures_copy(&pixels, c, NULL, from, numbers, count,
+    qkv_status status = path ? qkv__pixels_copy(&pixels, c->ctx, NULL, from, numbers, count,
                                                  j->p.labelled ? base->model : NULL, where)
                              : QKV_E_MEMORY;
     if (!status && !(tokens = qkv_calloc(c->ctx, count, views * length * sizeof *tokens)))
         status = QKV_E_MEMORY;
     if (!status)
-        status = cli_prior_code(&j->coders, pixels, &o, tokens);
+        status = qkv__prior_code(&j->coders, pixels, &o, tokens);
     if (!status)
-        status = cli_codes_save(c->ctx, path, tokens, count * views, length);
+        status = qkv__codes_save(c->ctx, path, tokens, count * views, length);
     qkv_free(c->ctx, tokens);
     qkv_free(c->ctx, path);
     qkv_pixels_close(pixels);
@@ -160,13 +161,13 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static qkv_status open_grids(job *j, const char *name, bool required, cli_grids *out)
+static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_set *out)
 {
     cli_job *base = &j->p.base;
     char *path = cli_job_path(base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && (required || qkv_file_exists(path)))
-        status = cli_grids_load(out, base->c->ctx, path, base->model);
+        status = qkv__grid_set_load(out, base->c->ctx, path, base->model);
     qkv_free(base->c->ctx, path);
     return status;
 }
@@ -192,11 +193,11 @@ static qkv_status write_data(cli_job *base)
 {
     job *j = (job *)base;
     const qkv_held_out *s = &j->p.split;
-    const cli_picture_set *all = &j->p.all, *held = &j->p.held;
+    const qkv__picture_set *all = &j->p.all, *held = &j->p.held;
     const char *images = j->p.s.images;
-    qkv_status status = save_coder(j, j->coders.vqgan, CLI_PRIOR_VQGAN);
+    qkv_status status = save_coder(j, j->coders.vqgan, QKV__PRIOR_VQGAN);
     if (!status)
-        status = save_coder(j, j->coders.condition, CLI_PRIOR_CONDITION);
+        status = save_coder(j, j->coders.condition, QKV__PRIOR_CONDITION);
     if (!status)
         status = code_set(j, all->images, s->train, s->train_count, j->s.views, images, TRAIN);
     if (!status && s->valid_count)
@@ -235,9 +236,9 @@ static qkv_status begin(cli_job *base)
 static void close_job(cli_job *base)
 {
     job *j = (job *)base;
-    cli_prior_close(&j->coders);
-    cli_grids_free(&j->train);
-    cli_grids_free(&j->valid);
+    qkv__prior_close(&j->coders);
+    qkv__grid_set_free(&j->train);
+    qkv__grid_set_free(&j->valid);
     cli_picture_close(base);
 }
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "use/masks.h"
+#include "pipeline/masks.h"
 #include "text/texts.h"
 #include "io/file.h"
 #include "qkv/mae.h"
@@ -43,7 +43,7 @@ qkv_status cli_picture_side(const cli_picture_job *p, size_t *side)
     *side = p->s.size;
     if (*side)
         return QKV_OK;
-    qkv_status status = cli_pictures_format(&f, p->base.c, p->s.images, MOST_SIDE);
+    qkv_status status = qkv__pictures_format(&f, p->base.c->ctx, p->s.images, MOST_SIDE);
     *side = f.height > STEP ? f.height / STEP * STEP : STEP;
     return status;
 }
@@ -99,18 +99,18 @@ const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static qkv_status read_set(cli_picture_set *out, cli *c, const char *images, const char *masks,
+static qkv_status read_set(qkv__picture_set *out, cli *c, const char *images, const char *masks,
                            const qkv_picture_format *format, const qkv_mask_palette *palette)
 {
-    return palette ? cli_masks_read(out, c, images, masks, palette, format->height)
-                   : cli_pictures_read(&out->images, c, images, format);
+    return palette ? qkv__masks_load(out, c->ctx, images, masks, palette, format->height)
+                   : qkv__pictures_load(&out->images, c->ctx, images, format);
 }
 
 qkv_status cli_picture_read(cli_picture_job *p, size_t side, size_t channels,
                             const qkv_mask_palette *palette)
 {
     const cli_picture_options *s = &p->s;
-    const qkv_picture_format f = cli_pictures_square(side, channels);
+    const qkv_picture_format f = qkv__pictures_square(side, channels);
     qkv_status status = read_set(&p->all, p->base.c, s->images, s->masks, &f, palette);
     if (!status)
         status = cli_picture_split(p);
@@ -160,15 +160,16 @@ static qkv_status write_file(const cli_picture_job *p, qkv_pixels **out, const c
     const cli_job *j = &p->base;
     const char *where = from == p->held.images ? p->s.valid : p->s.images;
     char *path = cli_job_path(j, name);
-    qkv_status status = path ? cli_pictures_copy(out, j->c, path, from, numbers, count,
+    qkv_status status = path ? qkv__pixels_copy(out, j->c->ctx, path, from, numbers, count,
                                                  p->labelled ? j->model : NULL, where)
                              : QKV_E_MEMORY;
     qkv_free(j->c->ctx, path);
     return status;
 }
 
-static qkv_status write_set(const cli_picture_job *p, cli_picture_set *out, const file_names *names,
-                            const cli_picture_set *from, const size_t *numbers, size_t count)
+static qkv_status write_set(const cli_picture_job *p, qkv__picture_set *out,
+                            const file_names *names, const qkv__picture_set *from,
+                            const size_t *numbers, size_t count)
 {
     qkv_status status = write_file(p, &out->images, names->images, from->images, numbers, count);
     if (!status && from->classes)
@@ -186,8 +187,8 @@ qkv_status cli_picture_write(cli_job *base)
     if (!status && p->held.images)
         status = write_set(p, &p->valid, &VALID, &p->held, NULL,
                            qkv_pixels_count(p->held.images));
-    cli_picture_set_close(&p->all); /* training reads what was written */
-    cli_picture_set_close(&p->held);
+    qkv__picture_set_close(&p->all); /* training reads what was written */
+    qkv__picture_set_close(&p->held);
     return status;
 }
 
@@ -202,7 +203,7 @@ static qkv_status open_file(const cli_job *j, qkv_pixels **out, const char *name
     return status;
 }
 
-static qkv_status open_set(const cli_picture_job *p, cli_picture_set *out, const file_names *names,
+static qkv_status open_set(const cli_picture_job *p, qkv__picture_set *out, const file_names *names,
                            bool required)
 {
     qkv_status status = open_file(&p->base, &out->images, names->images, required);
@@ -221,9 +222,9 @@ qkv_status cli_picture_open(cli_job *base)
 void cli_picture_close(cli_job *base)
 {
     cli_picture_job *p = (cli_picture_job *)base;
-    cli_picture_set *const all[] = {&p->all, &p->held, &p->train, &p->valid};
+    qkv__picture_set *const all[] = {&p->all, &p->held, &p->train, &p->valid};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        cli_picture_set_close(all[i]);
+        qkv__picture_set_close(all[i]);
     qkv_held_out_free(&p->split);
 }
 

@@ -159,7 +159,7 @@ static qkv_status choose_format(job *j, const qkv_model *old)
     cli *c = j->p.base.c;
     const qkv_picture_format *had = old ? qkv_model_pictures(old) : NULL;
     size_t most = j->p.s.size ? j->p.s.size : MOST_SIDE;
-    qkv_status status = cli_pictures_format(&j->format, c, j->p.s.images, most);
+    qkv_status status = qkv__pictures_format(&j->format, c->ctx, j->p.s.images, most);
     if (status)
         return status;
     if (had)
@@ -179,7 +179,7 @@ static qkv_status choose_format(job *j, const qkv_model *old)
 static qkv_status read_pictures(job *j)
 {
     cli *c = j->p.base.c;
-    qkv_status status = cli_pictures_read(&j->p.all.images, c, j->p.s.images, &j->format);
+    qkv_status status = qkv__pictures_load(&j->p.all.images, c->ctx, j->p.s.images, &j->format);
     size_t without = 0;
     for (size_t i = 0; !status && i < qkv_pixels_count(j->p.all.images); i++)
         without += qkv_pixels_class(j->p.all.images, i) < 0;
@@ -194,10 +194,10 @@ static qkv_status read_valid(job *j)
 {
     cli *c = j->p.base.c;
     qkv_pixels *read = NULL;
-    qkv_status status = cli_pictures_read(&read, c, j->p.s.valid, &j->format);
+    qkv_status status = qkv__pictures_load(&read, c->ctx, j->p.s.valid, &j->format);
     if (!status)
-        status = cli_pictures_copy(&j->p.held.images, c, NULL, read, NULL, qkv_pixels_count(read),
-                                   j->p.base.model, j->p.s.valid);
+        status = qkv__pixels_copy(&j->p.held.images, c->ctx, NULL, read, NULL,
+                                  qkv_pixels_count(read), j->p.base.model, j->p.s.valid);
     qkv_pixels_close(read);
     return status;
 }

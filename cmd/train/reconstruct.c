@@ -55,7 +55,7 @@ static qkv_status read_data(cli_job *base)
     if (!status && !base->o.init)
         status = qkv_model_init(base->model, c->common.seed);
     if (!status && !qkv_model_pictures(base->model)) {
-        qkv_picture_format f = cli_pictures_square(side, channels);
+        qkv_picture_format f = qkv__pictures_square(side, channels);
         cli_picture_measure(&j->p, &f);
         qkv_model_set_pictures(base->model, &f);
     }

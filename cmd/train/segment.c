@@ -2,7 +2,7 @@
  * of every pixel. */
 #include "core/commands.h"
 #include "eval/eval.h"
-#include "use/masks.h"
+#include "pipeline/masks.h"
 #include "train/picture_job.h"
 #include "model/dense.h"
 #include "qkv/segment.h"
@@ -39,7 +39,7 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
     if (!status)
         status = qkv_model_init(*m, c->common.seed);
     if (!status)
-        status = cli_masks_label(*m, palette);
+        status = qkv__masks_label(*m, palette);
     const qkv_picture_format f = {.height = side, .width = side, .channels = CHANNELS,
                                   .resample = 2, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
     if (status)
@@ -65,7 +65,7 @@ static qkv_status load_model(job *j, qkv_mask_palette *palette)
         base->model = j->old;
         j->old = NULL;
         j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
-        return cli_masks_of_model(palette, base->model);
+        return qkv__masks_of_model(palette, base->model);
     }
     if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == &qkv_cct_type)
         return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
@@ -79,7 +79,7 @@ static qkv_status load_model(job *j, qkv_mask_palette *palette)
 static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
 {
     qkv_context *ctx = j->p.base.c->ctx;
-    qkv_status status = cli_masks_palette(palette, ctx, j->p.s.masks);
+    qkv_status status = qkv__masks_palette(palette, ctx, j->p.s.masks);
     if (!status && palette->count < 2)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: masks of at least 2 colours expected, found "
                           "%zu", j->p.s.masks, palette->count);

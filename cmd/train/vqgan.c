@@ -1,5 +1,5 @@
 /* vqgan.c - `qkv train vqgan`: pictures become a model that codes them. */
-#include "use/coder.h"
+#include "pipeline/codec.h"
 #include "core/commands.h"
 #include "eval/eval.h"
 #include "train/picture_job.h"
@@ -76,7 +76,7 @@ static qkv_status load_model(job *j)
                         qkv_model_type_name(qkv_model_type_of(base->model)));
     if (status)
         return status;
-    j->config = *cli_coder_config(base->model);
+    j->config = *qkv__codec_config(base->model);
     keep_codes(base->model);
     return QKV_OK;
 }
@@ -103,7 +103,7 @@ static qkv_status read_data(cli_job *base)
         status = qkv_model_init(base->model, c->common.seed);
     if (status)
         return status;
-    qkv_picture_format f = cli_pictures_square(j->config.image, j->config.colors);
+    qkv_picture_format f = qkv__pictures_square(j->config.image, j->config.colors);
     for (size_t i = 0; i < COLORS; i++)
         f.mean[i] = f.std[i] = 0.5;
     qkv_model_set_pictures(base->model, &f);
@@ -187,7 +187,7 @@ static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
     cli *c = base->c;
-    const qkv_vqgan_config *config = cli_coder_config(base->model);
+    const qkv_vqgan_config *config = qkv__codec_config(base->model);
     j->config = *config;
     size_t side = config->image / qkv_vqgan_factor(base->model);
     qkv_status status = find_looks(j);

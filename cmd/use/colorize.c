@@ -6,7 +6,7 @@
 
 #include "core/commands.h"
 #include "use/painting.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/colorize.h"
 #include "qkv/hub.h"
 

@@ -1,7 +1,7 @@
 /* encode.c - `qkv encode` and `qkv decode`: between a picture and a grid of codes in a file. */
-#include "use/coder.h"
+#include "pipeline/codec.h"
 #include "core/commands.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/codes.h"
 #include "qkv/image.h"
 #include "qkv/pixels.h"
@@ -33,11 +33,11 @@ typedef struct {
 
 static qkv_status open_model(job *j)
 {
-    qkv_status status = cli_coder_load(&j->model, j->c->ctx, j->c->args.items[0]);
+    qkv_status status = qkv__codec_load(&j->model, j->c->ctx, j->c->args.items[0]);
     if (status)
         return status;
     j->factor = qkv_vqgan_factor(j->model);
-    j->colors = cli_coder_config(j->model)->colors;
+    j->colors = qkv__codec_config(j->model)->colors;
     return qkv_tape_create(&j->tape, j->c->ctx);
 }
 
@@ -90,7 +90,7 @@ static qkv_status encode(job *j)
                                              picture.height, picture.width, codes)
                        : QKV_E_MEMORY;
     if (!status)
-        status = cli_codes_save(ctx, j->s.out, codes, j->rows, j->columns);
+        status = qkv__codes_save(ctx, j->s.out, codes, j->rows, j->columns);
     qkv_free(ctx, codes);
     qkv_image_free(&picture, ctx);
     return status;
@@ -102,9 +102,9 @@ static qkv_status decode(job *j)
     const char *path = j->c->args.items[1];
     qkv_image picture = {0};
     int32_t *codes = NULL;
-    qkv_status status = cli_codes_load(&codes, ctx, path, &j->rows, &j->columns);
+    qkv_status status = qkv__codes_load(&codes, ctx, path, &j->rows, &j->columns);
     if (!status)
-        status = cli_coder_size(j->model, ctx, path, j->rows, j->columns);
+        status = qkv__codec_size(j->model, ctx, path, j->rows, j->columns);
     if (!status)
         status = qkv_image_create(&picture, ctx, j->columns * j->factor, j->rows * j->factor,
                                   j->colors);

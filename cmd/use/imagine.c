@@ -5,7 +5,7 @@
 
 #include "core/commands.h"
 #include "use/imagining.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
 #include "qkv/imagine.h"
@@ -69,7 +69,7 @@ static qkv_status choose_size(imagining *j)
     if (j->height % f || j->width % f)
         return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--width and --height: multiples of %zu "
                         "expected, the side of a code, found %zu and %zu", f, j->width, j->height);
-    return cli_coder_size(j->p.vqgan, j->c->ctx, "--width and --height", j->rows, j->columns);
+    return qkv__codec_size(j->p.vqgan, j->c->ctx, "--width and --height", j->rows, j->columns);
 }
 
 /* The upper rows of the picture's codes, and the picture that all its codes make. */
@@ -86,7 +86,7 @@ static qkv_status read_given(imagining *j)
     j->kept = qkv_calloc(ctx, 1, imagining_bytes(j));
     qkv_status status = j->given && j->kept ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = cli_prior_read(&j->p, j->s.complete, j->height, j->width, &picture);
+        status = qkv__prior_read(&j->p, j->s.complete, j->height, j->width, &picture);
     if (!status)
         status = qkv_pictures_encode(j->p.vqgan, j->p.tape, picture.data, 1, j->height, j->width,
                                      j->given);
@@ -147,7 +147,7 @@ static qkv_status read_conditions(imagining *j)
     if (status)
         return status;
     if (j->p.condition)
-        side = cli_prior_condition_side(&j->p);
+        side = qkv__prior_condition_side(&j->p);
     bool larger = j->p.condition && (j->rows > j->p.rows || j->columns > j->p.columns);
     size_t high = larger ? j->rows : side, wide = larger ? j->columns : side;
     j->tokens = high * wide;
@@ -158,7 +158,7 @@ static qkv_status read_conditions(imagining *j)
         qkv_image picture = {0};
         status = qkv_image_read(&picture, ctx, j->s.condition, NULL);
         if (!status)
-            status = cli_prior_condition(&j->p, &picture, high, wide, j->conditions);
+            status = qkv__prior_condition(&j->p, &picture, high, wide, j->conditions);
         qkv_image_free(&picture, ctx);
     }
     for (size_t i = 0; i < j->s.count && !status; i++) {
@@ -197,7 +197,7 @@ static qkv_status prepare(imagining *j)
     qkv_context *ctx = j->c->ctx;
     qkv_status status = check_asked(j);
     if (!status)
-        status = cli_prior_open(&j->p, j->c, j->c->args.items[0]);
+        status = qkv__prior_open(&j->p, j->c->ctx, j->c->args.items[0]);
     if (!status)
         status = choose_size(j);
     if (!status)
@@ -244,7 +244,7 @@ static qkv_status draw(imagining *j)
         const qkv_imagine_options o = {
             .count = n, .rows = j->rows, .columns = j->columns, .given = j->given,
             .conditions = j->conditions + j->first * j->tokens,
-            .codes = cli_coder_config(j->p.vqgan)->codes, .seed = j->c->common.seed,
+            .codes = qkv__codec_config(j->p.vqgan)->codes, .seed = j->c->common.seed,
             .first = j->first, .sampling = j->s.sampling};
         status = qkv_imagine(j->p.prior, &o, on_place, j, j->codes + j->first * size);
     }
@@ -341,7 +341,7 @@ static int run(cli *c, int argc, char **argv)
     qkv_free(c->ctx, j.codes);
     qkv_free(c->ctx, j.pictures);
     qkv_free(c->ctx, j.chances);
-    cli_prior_close(&j.p);
+    qkv__prior_close(&j.p);
     qkv_model_destroy(j.p.prior);
     return code;
 }

@@ -3,7 +3,7 @@
 
 #include "use/classify.h"
 #include "eval/eval.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/recognize.h"
 
 enum { TOP = 5 };
@@ -85,7 +85,7 @@ static int recognize_path(cli *c, qkv_model *m, qkv_tape *t, const char *path, q
     size_t *numbers = NULL;
     qkv_real *probs = NULL;
     format_of(m, &f);
-    qkv_status status = cli_pictures_read(&pixels, c, path, &f);
+    qkv_status status = qkv__pictures_load(&pixels, c->ctx, path, &f);
     size_t n = status ? 0 : qkv_pixels_count(pixels);
     numbers = status ? NULL : qkv_malloc(c->ctx, n * sizeof *numbers);
     probs = status ? NULL : qkv_malloc(c->ctx, n * config->classes * sizeof *probs);
@@ -135,10 +135,10 @@ static qkv_status open_pictures(eval *e, qkv_pixels **out)
     format_of(e->model, &f);
     if (!e->file)
         return eval_kept_pictures(e, "valid.pixels", out);
-    qkv_status status = cli_pictures_read(&read, e->c, e->file, &f);
+    qkv_status status = qkv__pictures_load(&read, e->c->ctx, e->file, &f);
     if (!status)
-        status = cli_pictures_copy(out, e->c, NULL, read, NULL, qkv_pixels_count(read), e->model,
-                                   e->file);
+        status = qkv__pixels_copy(out, e->c->ctx, NULL, read, NULL, qkv_pixels_count(read),
+                                  e->model, e->file);
     qkv_pixels_close(read);
     return status;
 }

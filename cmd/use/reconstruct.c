@@ -5,7 +5,7 @@
 
 #include "core/commands.h"
 #include "eval/eval.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/hub.h"
 #include "qkv/reconstruct.h"
 #include "qkv/resize.h"

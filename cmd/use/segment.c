@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "use/masks.h"
+#include "pipeline/masks.h"
 #include "use/painting.h"
 #include "qkv/hub.h"
 #include "qkv/segment.h"
@@ -44,7 +44,7 @@ static qkv_status paint(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_mask_palette palette = {0};
-    qkv_status status = j->s.mask ? cli_masks_of_model(&palette, j->model) : QKV_OK;
+    qkv_status status = j->s.mask ? qkv__masks_of_model(&palette, j->model) : QKV_OK;
     if (!status)
         status = qkv_image_create(&j->out, ctx, j->in.width, j->in.height, 3);
     for (size_t i = 0; i < j->in.width * j->in.height && !status; i++) {

@@ -354,3 +354,28 @@ qkv_status qkv_pictures_read(const qkv_pictures *p, size_t i, qkv_image *out,
 {
     return qkv__pictures_read(p, p->ctx, i, out, options);
 }
+
+/* How files begin: idx or a tar archive of nothing, gzip, PNG, JPEG, font; what a tar archive has
+ * further on; and what is refused, but not as text: zip, WebP. */
+static const struct {
+    size_t at, size;
+    const char *bytes;
+} MARKS[] = {{0, 2, "\0\0"},       {0, 2, "\x1f\x8b"}, {0, 4, "\x89PNG"}, {0, 2, "\xff\xd8"},
+             {0, 4, "\0\1\0\0"}, {257, 5, "ustar"},  {0, 4, "PK\3\4"},  {0, 4, "RIFF"}};
+
+bool qkv_is_pictures(const char *path)
+{
+    char head[512] = {0};
+    if (qkv_dir_exists(path))
+        return true;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return false;
+    size_t size = fread(head, 1, sizeof head, f);
+    (void)fclose(f);
+    for (size_t i = 0; i < sizeof MARKS / sizeof *MARKS; i++)
+        if (size >= MARKS[i].at + MARKS[i].size &&
+            memcmp(head + MARKS[i].at, MARKS[i].bytes, MARKS[i].size) == 0)
+            return true;
+    return false;
+}

@@ -1,5 +1,5 @@
-/* coder.c - opening VQGANs; grids of codes in files. */
-#include "use/coder.h"
+/* codec.c - opening VQGANs; grids of codes in files. */
+#include "pipeline/codec.h"
 
 #include <math.h>
 
@@ -7,7 +7,7 @@
 #include "qkv/image.h"
 #include "qkv/npy.h"
 
-qkv_status cli_coder_load(qkv_model **out, qkv_context *ctx, const char *dir)
+qkv_status qkv__codec_load(qkv_model **out, qkv_context *ctx, const char *dir)
 {
     qkv_status status = qkv_hub_load(out, ctx, dir);
     if (status || qkv_model_type_of(*out) == &qkv_vqgan_type)
@@ -19,11 +19,11 @@ qkv_status cli_coder_load(qkv_model **out, qkv_context *ctx, const char *dir)
     return status;
 }
 
-const qkv_vqgan_config *cli_coder_config(const qkv_model *vqgan) { return qkv_model_config(vqgan); }
+const qkv_vqgan_config *qkv__codec_config(const qkv_model *m) { return qkv_model_config(m); }
 
 /* Convolutions of larger pictures take memory beside them, and attention over as many places
  * minutes. */
-qkv_status cli_coder_size(const qkv_model *vqgan, qkv_context *ctx, const char *what, size_t rows,
+qkv_status qkv__codec_size(const qkv_model *vqgan, qkv_context *ctx, const char *what, size_t rows,
                           size_t columns)
 {
     enum { MOST_SIDE = 65536 }; /* as qkv_image_read has it */
@@ -35,7 +35,7 @@ qkv_status cli_coder_size(const qkv_model *vqgan, qkv_context *ctx, const char *
                     "found %zu x %zu", what, most, all, rows, columns);
 }
 
-qkv_status cli_codes_load(int32_t **out, qkv_context *ctx, const char *path, size_t *rows,
+qkv_status qkv__codes_load(int32_t **out, qkv_context *ctx, const char *path, size_t *rows,
                           size_t *columns)
 {
     qkv_array a = {0};
@@ -64,7 +64,7 @@ qkv_status cli_codes_load(int32_t **out, qkv_context *ctx, const char *path, siz
     return status;
 }
 
-qkv_status cli_codes_save(qkv_context *ctx, const char *path, const int32_t *codes, size_t rows,
+qkv_status qkv__codes_save(qkv_context *ctx, const char *path, const int32_t *codes, size_t rows,
                           size_t columns)
 {
     const size_t shape[] = {rows, columns};

@@ -1,28 +1,30 @@
 /* masks.c - pictures with their masks, and a model's classes as colours. */
-#include "use/masks.h"
+#include "pipeline/masks.h"
 
 #include "qkv/dense.h"
 
-qkv_status cli_masks_read(cli_picture_set *out, cli *c, const char *images, const char *masks,
-                          const qkv_mask_palette *palette, size_t side)
+qkv_status qkv__masks_load(qkv__picture_set *out, qkv_context *ctx, const char *images,
+                           const char *masks, const qkv_mask_palette *palette, size_t side)
 {
     qkv_pictures *pictures = NULL, *of_classes = NULL;
-    cli_reading r;
-    *out = (cli_picture_set){0};
-    qkv_status status = qkv_pictures_open(&pictures, c->ctx, images);
+    qkv__reading r;
+    *out = (qkv__picture_set){0};
+    qkv_status status = qkv_pictures_open(&pictures, ctx, images);
     if (!status)
-        status = qkv_pictures_open(&of_classes, c->ctx, masks);
-    cli_reading_begin(&r, c);
+        status = qkv_pictures_open(&of_classes, ctx, masks);
+    if (!status) {
+        qkv__reading_begin(&r, ctx, pictures);
+        status = qkv_masks_read(&out->images, &out->classes, ctx, pictures, of_classes,
+                                palette, side, qkv__reading_event, &r);
+    }
     if (!status)
-        status = qkv_masks_read(&out->images, &out->classes, c->ctx, pictures, of_classes,
-                                palette, side, cli_reading_show, &r);
-    cli_reading_end(&r, status ? NULL : images);
+        qkv__reading_end(&r, images);
     qkv_pictures_close(pictures);
     qkv_pictures_close(of_classes);
     return status;
 }
 
-qkv_status cli_masks_palette(qkv_mask_palette *out, qkv_context *ctx, const char *path)
+qkv_status qkv__masks_palette(qkv_mask_palette *out, qkv_context *ctx, const char *path)
 {
     qkv_pictures *masks = NULL;
     qkv_status status = qkv_pictures_open(&masks, ctx, path);
@@ -32,7 +34,7 @@ qkv_status cli_masks_palette(qkv_mask_palette *out, qkv_context *ctx, const char
     return status;
 }
 
-qkv_status cli_masks_of_model(qkv_mask_palette *out, const qkv_model *m)
+qkv_status qkv__masks_of_model(qkv_mask_palette *out, const qkv_model *m)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_dense_config *c = qkv_model_config(m);
@@ -52,7 +54,7 @@ qkv_status cli_masks_of_model(qkv_mask_palette *out, const qkv_model *m)
     return QKV_OK;
 }
 
-qkv_status cli_masks_label(qkv_model *m, const qkv_mask_palette *palette)
+qkv_status qkv__masks_label(qkv_model *m, const qkv_mask_palette *palette)
 {
     char text[QKV_MASK_CLASSES][QKV_MASK_NAME];
     const char *names[QKV_MASK_CLASSES];
