@@ -51,5 +51,6 @@
 #include <qkv/run.h>
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
+#include <qkv/convert.h>
 
 #endif

@@ -58,7 +58,8 @@ typedef struct {
 } cli;
 
 struct cli_command {
-    cli_manual manual; /* tables: the command's own; the common one is added */
+    cli_manual manual; /* tables: the command's own; the others are added */
+    const qkv_option_table *(*table)(void); /* of a call that the command makes; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
 

@@ -26,7 +26,7 @@ static const cli_manual program = {
 /* A command's manual with the common options behind its own. */
 typedef struct {
     cli_manual manual;
-    const qkv_option_table *tables[MAX_TABLES + 2];
+    const qkv_option_table *tables[MAX_TABLES + 3];
 } full_manual;
 
 static void complete(full_manual *full, const cli_command *command)
@@ -35,8 +35,10 @@ static void complete(full_manual *full, const cli_command *command)
     full->manual = command->manual;
     for (; n < MAX_TABLES && command->manual.tables && command->manual.tables[n]; n++)
         full->tables[n] = command->manual.tables[n];
-    full->tables[n] = &cli_common_table;
-    full->tables[n + 1] = NULL;
+    if (command->table)
+        full->tables[n++] = command->table();
+    full->tables[n++] = &cli_common_table;
+    full->tables[n] = NULL;
     full->manual.tables = full->tables;
 }
 
