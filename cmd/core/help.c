@@ -96,10 +96,7 @@ static void make_all(qkv_str *out, const void *user)
 
 static void make_roff(qkv_str *out, const cli_manual *const *all)
 {
-    char version[40];
-    (void)snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
-                   QKV_VERSION_PATCH);
-    cli_manual_roff(out, &program, all, command_count, version);
+    cli_manual_roff(out, &program, all, command_count, qkv_version(NULL));
 }
 
 static void make_bash(qkv_str *out, const cli_manual *const *all)

@@ -36,9 +36,14 @@
 
 QKV_BEGIN_DECLS
 
+/* The version of these headers, and the one place that it is written in: the build reads it here.
+ * What a new version may change: docs/abi.md. */
 #define QKV_VERSION_MAJOR 0
 #define QKV_VERSION_MINOR 1
 #define QKV_VERSION_PATCH 0
+
+/* "0.1.0": the version of the library that runs. numbers, unless NULL, gets its three parts. */
+const char *qkv_version(int numbers[3]);
 
 /* The type of every real number in a tensor. The double build (QKV_F64) exists so that
  * gradient checks can demand 1e-7; programs use the float build. */

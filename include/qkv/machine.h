@@ -11,6 +11,10 @@ QKV_BEGIN_DECLS
 /* Model name, family and model of the processor; never NULL. */
 const char *qkv_machine_cpu(void);
 
+/* Name of the i-th library below this one that decides what it computes or reads, NULL past the
+ * last; *version is set: "oneDNN", "2.6.3". */
+const char *qkv_machine_library(size_t i, const char **version);
+
 double qkv_now(void); /* seconds of a clock that only goes forward */
 
 /* Bytes of memory that this process has now, and the most that it has had; 0 where unknown. */
