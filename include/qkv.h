@@ -52,5 +52,6 @@
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
 #include <qkv/convert.h>
+#include <qkv/job.h>
 
 #endif

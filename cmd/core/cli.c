@@ -11,8 +11,6 @@ static const char *const isa_names[] = {"reference", "avx2", "avx512", "all", NU
 static const qkv_option common_rows[] = {
     {.flag = "json", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, json),
      .help = "answer in JSON, one object per answer"},
-    {.flag = "seed", .type = QKV_OPT_U64, .offset = offsetof(cli_common, seed), .initial = "0",
-     .help = "of everything random"},
     {.flag = "threads", .type = QKV_OPT_INT, .offset = offsetof(cli_common, threads),
      .max = 1024, .initial = "0", .help = "threads to use; 0: one per core"},
     {.flag = "isa", .type = QKV_OPT_ENUM, .offset = offsetof(cli_common, isa),
@@ -21,10 +19,13 @@ static const qkv_option common_rows[] = {
      .help = "training rounds the operands of products to bf16 where the processor can"},
     {.flag = "quiet", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, quiet),
      .help = "no progress line, no notes"},
+    {.flag = "seed", .type = QKV_OPT_U64, .offset = offsetof(cli_common, seed), .initial = "0",
+     .help = "of everything random"},
 };
+enum { COMMON_ROWS = sizeof common_rows / sizeof *common_rows };
 
-const qkv_option_table cli_common_table = {"Common options", common_rows,
-                                           sizeof common_rows / sizeof *common_rows};
+const qkv_option_table cli_common_table = {"Common options", common_rows, COMMON_ROWS};
+const qkv_option_table cli_job_common_table = {"Common options", common_rows, COMMON_ROWS - 1};
 
 /* Two kinds of sentence: "qkv: ..." and, for notes, the text alone. */
 static void say(const char *fmt, va_list args)
@@ -41,8 +42,7 @@ static int usage_error(const cli *c)
     return CLI_USAGE;
 }
 
-/* Gives the context the threads and instruction sets that were asked for. */
-static qkv_status configure(cli *c)
+qkv_status cli_configure(const cli *c)
 {
     static const unsigned masks[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2,
                                      QKV_ISA_AVX2 | QKV_ISA_AVX512, QKV_ISA_ALL};
@@ -51,7 +51,6 @@ static qkv_status configure(cli *c)
     options.isa = masks[c->common.isa];
     options.bf16 = c->common.bf16;
     qkv_status status = qkv_context_configure(c->ctx, &options);
-    qkv_context_on_event(c->ctx, cli_listen, c);
     if (!status && options.bf16 && !qkv_context_bf16(c->ctx) &&
         qkv_options_given(c->options, "bf16"))
         cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
@@ -78,7 +77,7 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
                           c->command->manual.name, usage ? usage : "", c->args.count);
     if (!status)
-        status = configure(c);
+        status = cli_configure(c);
     return status ? usage_error(c) : 0;
 }
 

@@ -60,10 +60,13 @@ typedef struct {
 struct cli_command {
     cli_manual manual; /* tables: the command's own; the others are added */
     const qkv_option_table *(*table)(void); /* of a call that the command makes; NULL: none */
+    const char *job; /* the kind of training job whose settings it has; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
 
 extern const qkv_option_table cli_common_table;
+/* The same but the seed, which is a setting of each training job. */
+extern const qkv_option_table cli_job_common_table;
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -73,6 +76,9 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
 /* Fills what was bound, collects args (min to max of them; their names are in manual.usage) and
  * configures c->ctx. On failure prints the sentence and returns CLI_USAGE. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
+
+/* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
+qkv_status cli_configure(const cli *c);
 
 /* Copies the fields of a table that were given from `given`, to which it was bound, to target,
  * which holds a preset, say. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/commands.h"
+#include "qkv/job.h"
 
 enum { MAX_TABLES = 16 };
 
@@ -33,11 +34,17 @@ static void complete(full_manual *full, const cli_command *command)
 {
     size_t n = 0;
     full->manual = command->manual;
+    if (command->job) {
+        full->manual.presets = qkv_job_presets(command->job);
+        full->manual.recipes = qkv_job_recipes(command->job);
+        while (n < MAX_TABLES && (full->tables[n] = qkv_job_table(command->job, n)))
+            n++;
+    }
     for (; n < MAX_TABLES && command->manual.tables && command->manual.tables[n]; n++)
         full->tables[n] = command->manual.tables[n];
     if (command->table)
         full->tables[n++] = command->table();
-    full->tables[n++] = &cli_common_table;
+    full->tables[n++] = command->job ? &cli_job_common_table : &cli_common_table;
     full->tables[n] = NULL;
     full->manual.tables = full->tables;
 }

@@ -64,6 +64,7 @@ static int run(const cli_command *command, int argc, char **argv)
     cli c = {.command = command, .began = qkv_now()};
     if (qkv_context_create(&c.ctx, NULL) || qkv_options_create(&c.options, c.ctx))
         return cli_fail("out of memory");
+    qkv_context_on_event(c.ctx, cli_listen, &c);
     cli_bind(&c, &cli_common_table, &c.common);
     int code = command->run(&c, argc, argv);
     qkv_options_destroy(c.options);

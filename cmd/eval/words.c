@@ -1,7 +1,6 @@
 /* words.c - judging BERT: by the words it guesses, or by the labels it gives. */
 #include "eval/eval.h"
-#include "train/job.h"
-#include "qkv/texts.h"
+#include "text/texts.h"
 #include "io/file.h"
 #include "qkv/bert.h"
 #include "qkv/corpus.h"
@@ -42,7 +41,7 @@ static qkv_status open_records(eval *e, qkv_records **out)
     if (!e->file) {
         qkv_status status = eval_held_out(e, "valid.records", &path);
         if (!status)
-            status = cli_records_open(out, e->c->ctx, path, eval_takes_mlm(e->model) ? 1 : 3,
+            status = qkv__records_open_of(out, e->c->ctx, path, eval_takes_mlm(e->model) ? 1 : 3,
                                       e->tokenizer);
         qkv_free(e->c->ctx, path);
         return status;

@@ -47,4 +47,6 @@ qkv_status qkv__file_remove(qkv_context *ctx, const char *path); /* absent alrea
 qkv_status qkv__dir_lock(int *lock, qkv_context *ctx, const char *path);
 void qkv__dir_unlock(int lock); /* -1 is allowed */
 
+qkv_status qkv__names_add(qkv_names *out, const char *name); /* a copy; out->ctx is set */
+
 #endif

@@ -1,14 +1,14 @@
 /* series.c - series of numbers from CSV files. */
-#include "use/series.h"
+#include "pipeline/series.h"
 
 #include "io/file.h"
 
-qkv_series cli_series(const qkv_array *a)
+qkv_series qkv__series(const qkv_array *a)
 {
     return (qkv_series){a->data, a->shape[0], a->shape[1]};
 }
 
-qkv_status cli_series_load(qkv_array *out, const qkv_model *m, const char *path)
+qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_forecast_config *c = qkv_model_config(m);
@@ -21,13 +21,13 @@ qkv_status cli_series_load(qkv_array *out, const qkv_model *m, const char *path)
     qkv_free(ctx, names);
     if (!status && out->shape[1] != c->columns) {
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the model has %zu columns, found %zu", path,
-                          c->columns, out->shape[1]);
+                           c->columns, out->shape[1]);
         qkv_array_free(out);
     }
     return status;
 }
 
-qkv_status cli_series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
+qkv_status qkv__series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
                            bool required)
 {
     char *path = qkv_path_join(ctx, dir, name);
@@ -37,7 +37,7 @@ qkv_status cli_series_open(qkv_array *out, qkv_context *ctx, const char *dir, co
         status = qkv_npy_load(out, ctx, path);
     if (!status && out->data && out->ndim != 2) {
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: 2 dimensions expected, found %d", path,
-                          out->ndim);
+                           out->ndim);
         qkv_array_free(out);
     }
     qkv_free(ctx, path);
