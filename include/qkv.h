@@ -52,6 +52,7 @@
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
 #include <qkv/convert.h>
+#include <qkv/vocabulary.h>
 #include <qkv/job.h>
 
 #endif

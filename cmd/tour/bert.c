@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/bert.h"
 #include "tour/lines.h"
-#include "job/vocabulary.h"
 
 enum { COLUMNS = 76, LENGTH = 80 }; /* what fits the page; its tokens at most, special ones too */
 enum { VOCAB = 2048, BUDGET = 2048, TEXTS = 64 /* in an update of the classifier */ };
@@ -38,10 +36,11 @@ typedef struct {
 
 static qkv_status make_tokenizer(chapter *h)
 {
-    const qkv__vocabulary v = {.kind = QKV_TOKENIZER_WORDPIECE, .vocab = VOCAB};
+    qkv_vocabulary v = qkv_vocabulary_defaults(QKV_VOCABULARY_MLM);
     const qkv_text_part part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL, 0};
-    qkv_status status = qkv__vocabulary_train(h->t->page->c->ctx, &v, NULL, QKV__BERT_ROLES, &part,
-                                              1, NULL, 0, &h->tokenizer);
+    v.vocab = VOCAB;
+    qkv_status status = qkv_train_tokenizer(&h->tokenizer, h->t->page->c->ctx, &part, 1,
+                                            QKV_VOCABULARY_MLM, &v, NULL);
     return status ? status : qkv_tokenizer_save(h->tokenizer, h->words_dir);
 }
 

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "tour/reading.h"
-#include "job/vocabulary.h"
 
 enum { ALPHABET_PAIRS = 2000, HOLD_OUT_EVERY = 10, STREAM_TRAIN = 0x70 };
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, BUDGET = 3072 /* ids in an update: 65 numbers */ };
@@ -65,8 +64,7 @@ qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader)
 /* The alphabet is the characters of the first pairs: all there are. */
 qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *script)
 {
-    const qkv__vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
-    const unsigned roles = QKV__TRANSLATE_ROLES;
+    const qkv_vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
     qkv_str text;
     qkv_rng r;
     tour_pair p;
@@ -82,8 +80,8 @@ qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *scr
     }
     const qkv_text_part part = {text.data, text.len, NULL, 0};
     qkv_status status = text.failed ? QKV_E_MEMORY
-                                    : qkv__vocabulary_train(t->page->c->ctx, &kind, NULL, roles,
-                                                            &part, 1, NULL, 0, &reader->tokenizer);
+                                    : qkv_train_tokenizer(&reader->tokenizer, reader->ctx, &part, 1,
+                                                          QKV_VOCABULARY_TRANSLATE, &kind, NULL);
     if (!status) {
         reader->eos = qkv_tokenizer_special(reader->tokenizer, QKV_TOKEN_EOS);
         reader->pad = qkv_tokenizer_special(reader->tokenizer, QKV_TOKEN_PAD);

@@ -41,7 +41,7 @@ static const qkv_option_table table = {"Language model", rows, sizeof rows / siz
 typedef struct {
     qkv__run base;
     settings s;
-    qkv__vocabulary vocabulary;
+    qkv_vocabulary vocabulary;
     qkv_gpt_config config;
     qkv_texts data, valid_file;
     qkv_text_part *valid_parts; /* (valid_count) of the held-out text */
