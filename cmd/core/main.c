@@ -62,13 +62,13 @@ static void shorten_spin(char **argv)
 static int run(const cli_command *command, int argc, char **argv)
 {
     cli c = {.command = command, .began = qkv_now()};
-    if (qkv_context_create(&c.parsing, NULL) || qkv_options_create(&c.options, c.parsing))
+    if (qkv_context_create(&c.ctx, NULL) || qkv_options_create(&c.options, c.ctx))
         return cli_fail("out of memory");
+    qkv_context_on_event(c.ctx, cli_listen, &c);
     cli_bind(&c, &cli_common_table, &c.common);
     int code = command->run(&c, argc, argv);
-    qkv_context_destroy(c.ctx);
     qkv_options_destroy(c.options);
-    qkv_context_destroy(c.parsing);
+    qkv_context_destroy(c.ctx);
     if (fflush(stdout) != 0 && code == CLI_DONE)
         code = cli_fail("the answer cannot be written to the standard output");
     return code;
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("qkv %d.%d.%d\n", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+        printf("qkv %s\n", qkv_version(NULL));
         return CLI_DONE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

@@ -1,6 +1,5 @@
 /* words.c - judging BERT: by the words it guesses, or by the labels it gives. */
-#include "eval/eval.h"
-#include "train/job.h"
+#include "eval/kinds.h"
 #include "text/texts.h"
 #include "io/file.h"
 #include "qkv/bert.h"
@@ -40,15 +39,15 @@ static qkv_status open_records(eval *e, qkv_records **out)
 {
     char *path = NULL;
     if (!e->file) {
-        qkv_status status = eval_held_out(e, "valid.records", &path);
+        qkv_status status = eval_held_out(e, "valid-records.safetensors", &path);
         if (!status)
-            status = cli_records_open(out, e->c->ctx, path, fields_of(e), e->tokenizer);
+            status = qkv__records_open_of(out, e->c->ctx, path, fields_of(e), e->tokenizer);
         qkv_free(e->c->ctx, path);
         return status;
     }
-    qkv__texts text = {0};
+    qkv_texts text = {0};
     qkv_records_writer *w = NULL;
-    qkv_status status = qkv__texts_open_one(&text, e->c->ctx, e->file);
+    qkv_status status = qkv_texts_open_one(&text, e->c->ctx, e->file);
     if (!status)
         status = qkv_records_create(&w, e->c->ctx, NULL, fields_of(e));
     if (!status)
@@ -57,7 +56,7 @@ static qkv_status open_records(eval *e, qkv_records **out)
         qkv_records_abandon(w);
     else
         status = qkv_records_finish(w, out);
-    qkv__texts_close(&text);
+    qkv_texts_close(&text);
     return status;
 }
 

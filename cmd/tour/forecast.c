@@ -4,10 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/tour.h"
-#include "io/file.h"
-#include "qkv/hub.h"
-#include "qkv/run.h"
+#include "tour/chapter.h"
 
 enum { DAY = 24, WEEK = 7 * DAY, STREAM_SERIES = 0x90 };
 /* Rows to learn from, to choose the best model by, and to judge by. */
@@ -93,11 +90,10 @@ static qkv_status learn(chapter *h)
 {
     const qkv_series train = {h->y, TRAIN, 1}, choose = part(h, TRAIN, CHOOSE);
     qkv_task task = {0};
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = BATCH;
     s.loop.eval_units = CHOOSE * HORIZON;
-    s.schedule.lr = cli_training_rate(WIDTH) / 4;
+    s.schedule.lr = qkv_training_rate(WIDTH) / 4;
     qkv_status status =
         qkv_task_forecast(&task, h->model, &train, &choose, h->t->page->c->common.seed);
     if (!status)

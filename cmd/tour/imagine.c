@@ -5,12 +5,6 @@
 
 #include "pipeline/prior.h"
 #include "tour/codes.h"
-#include "io/file.h"
-#include "qkv/augment.h"
-#include "qkv/codes.h"
-#include "qkv/gpt.h"
-#include "qkv/hub.h"
-#include "qkv/imagine.h"
 
 enum { CODED = 32, VIEWS = 16, MOVED = 4, ROWS = 6, COLUMNS = 8, COMPLETED = 2 };
 static const double CODES_SHARE = 0.55; /* of the chapter, for the VQGAN */
@@ -88,9 +82,8 @@ static qkv_status train_prior(pupil *h)
     const cli *c = h->t->page->c;
     const qkv_gpt_config *g = qkv_model_config(h->prior);
     qkv_task task = {0};
-    cli_training s;
-    cli_training_defaults(&s);
-    s.schedule.lr = cli_training_rate(g->width);
+    qkv_training s = qkv_training_defaults();
+    s.schedule.lr = qkv_training_rate(g->width);
     qkv_status status = qkv_task_grids(&task, h->prior, &h->train.g, &h->valid.g, KEEP,
                                        c->common.seed);
     if (!status)

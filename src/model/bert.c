@@ -1,6 +1,6 @@
 /* bert.c - BERT: word, position and segment embeddings, a post-norm stack, one of two heads. The
  * types share everything but the head. */
-#include "model/bert.h"
+#include "model/bert_config.h"
 
 #include <stdio.h>
 

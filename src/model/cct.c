@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "nn/patches.h"
-#include "model/vit.h"
+#include "model/cct.h"
 #include "tensor/make.h"
 
 static const qkv_conv_options SAME = {.stride = 1, .top = 1, .left = 1, .bottom = 1, .right = 1};

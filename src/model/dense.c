@@ -1,7 +1,7 @@
 /* dense.c - models of every pixel: the trunk of patches, and a dense layer that makes of each token
  * the numbers of its patch's pixels; around them convolutions, if there are any. It knows nothing
  * of what the numbers mean. */
-#include "model/dense.h"
+#include "model/dense_config.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* forecast.c - rows of numbers in, rows of numbers out: patches of rows through a dense layer, a
  * pre-norm stack of the one block, and a dense layer over all tokens (the encoder alone) or over
  * each token of a second stack with cross-attention. */
-#include "model/forecast.h"
+#include "model/forecast_config.h"
 
 #include <math.h>
 #include <stdio.h>

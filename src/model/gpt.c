@@ -1,7 +1,7 @@
 /* gpt.c - GPT: token embedding (and positions), blocks, final norm, output layer. The layouts
  * gpt2, llama and that of a prior on codes differ in the block's settings and in the names of
  * tensors, nothing else. */
-#include "model/gpt.h"
+#include "model/gpt_config.h"
 
 #include <math.h>
 #include <stdio.h>

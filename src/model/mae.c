@@ -1,6 +1,6 @@
 /* mae.c - the masked autoencoder: a trunk of patches that sees some of them, and a decoder that
  * gets all places, those that were hidden as one learned token. */
-#include "model/mae.h"
+#include "model/mae_config.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* marian.c - the encoder-decoder: two stacks of the one block, the second with cross-attention. The
  * types marian and qkv_translator differ in where the norms are, nothing else. */
-#include "model/marian.h"
+#include "model/marian_config.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* vit.c - the Vision Transformer, with patches or with convolutions before the trunk. */
-#include "model/vit.h"
+#include "model/vit_config.h"
 
 #include <stdio.h>
 
+#include "model/cct.h"
 #include "nn/patches.h"
 #include "tensor/make.h"
 

@@ -1,5 +1,5 @@
 /* vit_config.c - fields of Vision Transformers, under the names that Hugging Face gives them. */
-#include "model/vit.h"
+#include "model/vit_config.h"
 
 #define CONFIG qkv_vit_config
 #include "model/config_rows.h"
@@ -64,7 +64,7 @@ static const qkv__named_size cct_presets[] = {
 const char *qkv__vit_preset(const qkv_model_type *type, size_t i, const char **summary,
                             void *config)
 {
-    const qkv__named_size *list = type == &qkv_cct_type ? cct_presets : vit_presets;
+    const qkv__named_size *list = type->config == &qkv__cct_config ? cct_presets : vit_presets;
     const qkv__named_size *size = qkv__size_at(list, i, summary);
     if (size && config) {
         qkv_patches_config *c = &((qkv_vit_config *)config)->trunk;

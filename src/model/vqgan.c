@@ -1,9 +1,11 @@
 /* vqgan.c - VQGAN: encoder, table of codes, decoder and discriminator put together. */
-#include "model/vqgan.h"
+#include "model/vqgan_config.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "model/discriminator.h"
+#include "model/vqgan_half.h"
 #include "tensor/make.h"
 
 enum { GROUPS = 32 };                    /* of channels, in every norm */

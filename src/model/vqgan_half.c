@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/vqgan.h"
+#include "model/vqgan_half.h"
 #include "tensor/make.h"
 
 enum { GROUPS = 32, WINDOW = 3 };

@@ -5,7 +5,7 @@
 
 #include "io/file.h"
 #include "qkv/hub.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 static const double SAVE_SECONDS = 60; /* between checkpoints, unless evaluations come sooner */
 static const double NEWEST = 0.02;     /* share of an update in the training loss shown */
@@ -246,6 +246,7 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     result->seconds = result->was_finished ? l.seconds : qkv__seconds(&l);
     result->best_step = l.best_step;
     result->train_loss = l.smooth_loss;
+    result->unit = task->type->unit;
     qkv_tape_destroy(l.tape);
     qkv_average_destroy(l.average);
     qkv_optimizer_destroy(l.optimizer);

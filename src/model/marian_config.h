@@ -1,0 +1,13 @@
+/* marian_config.h - the two files of the encoder-decoder: fields, and the network. */
+#ifndef QKV_SRC_MODEL_MARIAN_CONFIG_H
+#define QKV_SRC_MODEL_MARIAN_CONFIG_H
+
+#include "model/model.h"
+#include "qkv/marian.h"
+
+extern const qkv_option_table qkv__marian_config;
+
+const char *qkv__marian_preset(const qkv_model_type *type, size_t i, const char **summary,
+                               void *config);
+
+#endif

@@ -1,0 +1,13 @@
+/* vit_config.h - the two files of the Vision Transformers: fields, and the network. */
+#ifndef QKV_SRC_MODEL_VIT_CONFIG_H
+#define QKV_SRC_MODEL_VIT_CONFIG_H
+
+#include "model/model.h"
+#include "qkv/vit.h"
+
+extern const qkv_option_table qkv__vit_config, qkv__cct_config;
+
+const char *qkv__vit_preset(const qkv_model_type *type, size_t i, const char **summary,
+                            void *config);
+
+#endif

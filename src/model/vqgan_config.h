@@ -1,0 +1,13 @@
+/* vqgan_config.h - the files of VQGAN: fields, its two halves, the discriminator. */
+#ifndef QKV_SRC_MODEL_VQGAN_CONFIG_H
+#define QKV_SRC_MODEL_VQGAN_CONFIG_H
+
+#include "model/model.h"
+#include "qkv/vqgan.h"
+
+extern const qkv_option_table qkv__vqgan_config;
+
+const char *qkv__vqgan_preset(const qkv_model_type *type, size_t i, const char **summary,
+                              void *config);
+
+#endif
