@@ -61,7 +61,11 @@ static qkv_status look_at_decoded(eval *e, const qkv_pixels *pictures, qkv_measu
     qkv_model *looks = NULL;
     qkv_codes_likeness s = {0};
     qkv_status status = qkv_hub_load(&looks, e->c->ctx, e->lpips);
-    if (!status) {
+    if (!status && !qkv_model_can(looks, QKV_CAN_COMPARE_IMAGES)) {
+        status = qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "%s: a perceptual network for pictures of 3 "
+                          "channels expected, found a %s", e->lpips,
+                          qkv_model_type_name(qkv_model_type_of(looks)));
+    } else if (!status) {
         status = qkv_codes_compare(e->model, looks, e->tape, pictures, &s);
         if (status)
             qkv_fail_prefix(e->c->ctx, e->lpips);

@@ -54,8 +54,8 @@ typedef struct {
     size_t height, width; /* of a picture, or of the decoder's grid of codes; 0: the model's own */
 } qkv_workload;
 
-/* What a model that predicts the next token provides: the library's own types alone. */
-typedef struct qkv_lm_type qkv_lm_type;
+/* What the library's functions need of the library's own types: what these can do, and how. */
+typedef struct qkv_builtin_type qkv_builtin_type;
 
 /* A type is this struct; it must outlive its models. A program may bring its own. REQUIRED: name
  * and make. The rest is OPTIONAL: zeroed, it has the default that its comment gives. */
@@ -85,8 +85,7 @@ struct qkv_model_type {
      * are none. */
     const char *(*preset)(const qkv_model_type *type, size_t i, const char **summary,
                           void *config);
-    unsigned can;          /* QKV_CAN_*: 0 in a program's own type                             0 */
-    const qkv_lm_type *lm; /* NULL in a program's own type                             NULL */
+    const qkv_builtin_type *builtin; /* NULL: a program's own type, which has no QKV_CAN_* */
 };
 
 /* A type with what is required, and the defaults of the rest. */

@@ -109,7 +109,8 @@ static qkv_status take_ends(const qkv__json *j, const qkv_model_type *type,
 {
     qkv__json list, item;
     *count = 0;
-    if (!type->lm || !json_is_array(json_object_get(j->value, "eos_token_id")))
+    if (!type->builtin || !type->builtin->lm ||
+        !json_is_array(json_object_get(j->value, "eos_token_id")))
         return QKV_OK;
     qkv_status status = qkv__json_get_array(j, "eos_token_id", &list);
     size_t n = status ? 0 : qkv__json_count(&list);

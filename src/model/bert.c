@@ -261,12 +261,15 @@ static double numbers(const qkv_model_type *type, const void *config)
     return d * (table_rows + (double)c->layers * (4 * d + 2 * ff));
 }
 
-#define BERT(architecture_, can_)                                                              \
+#define BERT(architecture_, builtin_)                                                          \
     .name = "bert", .architecture = architecture_, .prefix = "bert.",                          \
     .config = &qkv__bert_config, .config_size = sizeof(qkv_bert_config),                       \
     .self_size = sizeof(bert), .numbers = numbers, .make = make, .visit = visit,               \
-    .flops = flops, .preset = qkv__bert_preset, .can = can_
+    .flops = flops, .preset = qkv__bert_preset, .builtin = builtin_
 
-const qkv_model_type qkv_bert_masked_type = {BERT("BertForMaskedLM", QKV_CAN_FILL_MASK)};
+static const qkv_builtin_type masked = {.can = QKV_CAN_FILL_MASK};
+static const qkv_builtin_type classifier = {.can = QKV_CAN_CLASSIFY_TEXT};
+
+const qkv_model_type qkv_bert_masked_type = {BERT("BertForMaskedLM", &masked)};
 const qkv_model_type qkv_bert_classifier_type = {
-    BERT("BertForSequenceClassification", QKV_CAN_CLASSIFY_TEXT)};
+    BERT("BertForSequenceClassification", &classifier)};

@@ -206,12 +206,15 @@ static double numbers(const qkv_model_type *type, const void *config)
            WINDOW * WINDOW * k * (of_pixel + k * (double)c->convolutions);
 }
 
+static const qkv_builtin_type segmenter = {.can = QKV_CAN_SEGMENT};
+static const qkv_builtin_type colorizer = {.can = QKV_CAN_COLORIZE};
+
 #define DENSE(name_, architecture_, table)                                                     \
     .name = name_, .architecture = architecture_, .config = table,                             \
     .config_size = sizeof(qkv_dense_config), .self_size = sizeof(dense), .numbers = numbers,   \
     .make = make, .visit = visit, .flops = flops
 
 const qkv_model_type qkv_segmenter_type = {
-    DENSE("qkv_segmenter", "QkvSegmenter", &qkv__segmenter_config), .can = QKV_CAN_SEGMENT};
+    DENSE("qkv_segmenter", "QkvSegmenter", &qkv__segmenter_config), .builtin = &segmenter};
 const qkv_model_type qkv_colorizer_type = {
-    DENSE("qkv_colorizer", "QkvColorizer", &qkv__colorizer_config), .can = QKV_CAN_COLORIZE};
+    DENSE("qkv_colorizer", "QkvColorizer", &qkv__colorizer_config), .builtin = &colorizer};

@@ -410,7 +410,9 @@ static double numbers(const qkv_model_type *type, const void *config)
            embed + positions + (double)outputs * (double)inputs + (c->linear ? linear : 0);
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_FORECAST};
+
 const qkv_model_type qkv_forecast_type = {
     .name = "qkv_forecast", .architecture = "QkvForecaster", .config = &qkv__forecast_config,
     .config_size = sizeof(qkv_forecast_config), .self_size = sizeof(forecaster),
-    .numbers = numbers, .make = make, .visit = visit, .flops = flops, .can = QKV_CAN_FORECAST};
+    .numbers = numbers, .make = make, .visit = visit, .flops = flops, .builtin = &builtin};

@@ -323,19 +323,22 @@ static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, si
                                c->head_width);
 }
 
-static const qkv_lm_type lm = {vocab, horizon, eos, has_horizon, layers, block_cache, hidden,
+static const qkv__lm lm = {vocab, horizon, eos, has_horizon, layers, block_cache, hidden,
                                head};
 
 #define GPT(name_, architecture_, table, visit_)                                               \
     .name = name_, .architecture = architecture_, .config = table,                             \
     .config_size = sizeof(qkv_gpt_config), .self_size = sizeof(gpt), .numbers = numbers,       \
-    .make = make, .visit = visit_, .flops = flops, .preset = qkv__gpt_preset, .lm = &lm
+    .make = make, .visit = visit_, .flops = flops, .preset = qkv__gpt_preset
+
+static const qkv_builtin_type text = {QKV_CAN_GENERATE, &lm};
+static const qkv_builtin_type codes = {QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, &lm};
 
 const qkv_model_type qkv_gpt2_type = {
     GPT("gpt2", "GPT2LMHeadModel", &qkv__gpt2_config, visit_gpt2), .prefix = "transformer.",
-    .can = QKV_CAN_GENERATE};
+    .builtin = &text};
 const qkv_model_type qkv_llama_type = {
-    GPT("llama", "LlamaForCausalLM", &qkv__llama_config, visit_llama), .can = QKV_CAN_GENERATE};
+    GPT("llama", "LlamaForCausalLM", &qkv__llama_config, visit_llama), .builtin = &text};
 const qkv_model_type qkv_prior_type = {
     GPT("qkv_prior", "Net2NetTransformer", &qkv__prior_config, visit_prior),
-    .can = QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES};
+    .builtin = &codes};

@@ -325,8 +325,10 @@ static double flops(const qkv_model *base, const qkv_workload *w)
            qkv__patches_stack_flops(&m->decoder, passes, B, 1 + L);
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_RECONSTRUCT};
+
 const qkv_model_type qkv_mae_type = {
     .name = "vit_mae", .architecture = "ViTMAEForPreTraining", .config = &qkv__mae_config,
     .config_size = sizeof(qkv_mae_config), .self_size = sizeof(mae), .numbers = numbers,
     .make = make, .visit = visit, .flops = flops, .preset = qkv__mae_preset,
-    .can = QKV_CAN_RECONSTRUCT};
+    .builtin = &builtin};

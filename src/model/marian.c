@@ -299,11 +299,13 @@ static double numbers(const qkv_model_type *type, const void *config)
                 (double)c->decoder_layers * (8 * d + 2 * decoder));
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE};
+
 #define MARIAN(name_, architecture_)                                                           \
     .name = name_, .architecture = architecture_, .config = &qkv__marian_config,               \
     .config_size = sizeof(qkv_marian_config), .self_size = sizeof(marian),                     \
     .numbers = numbers, .make = make, .visit = visit, .flops = flops,                          \
-    .preset = qkv__marian_preset, .can = QKV_CAN_TRANSLATE
+    .preset = qkv__marian_preset, .builtin = &builtin
 
 const qkv_model_type qkv_marian_type = {MARIAN("marian", "MarianMTModel")};
 const qkv_model_type qkv_translator_type = {MARIAN("qkv_translator", "QkvTranslator")};

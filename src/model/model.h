@@ -7,7 +7,7 @@
 #include "qkv/model.h"
 
 /* What a model that predicts the next token provides; see qkv_lm_* in the public header. */
-struct qkv_lm_type {
+typedef struct {
     size_t (*vocab)(const qkv_model *m);
     size_t (*positions)(const qkv_model *m);
     int32_t (*eos)(const qkv_model *m);
@@ -17,6 +17,11 @@ struct qkv_lm_type {
     qkv_tensor *(*hidden)(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
                           const int32_t *offsets, qkv_lm_cache *cache);
     qkv_param *(*head)(qkv_model *m); /* (vocab, width) */
+} qkv__lm;
+
+struct qkv_builtin_type {
+    unsigned can;      /* QKV_CAN_* */
+    const qkv__lm *lm; /* with QKV_CAN_GENERATE */
 };
 
 /* Hugging Face's, in the order of qkv_activation, NULL at the end. */
@@ -40,7 +45,7 @@ struct qkv_model {
  * unless NULL, has failed. The check of every public function that takes a model. */
 void *qkv__model_as(const qkv_model *m, qkv_tape *t, const char *function, unsigned capabilities);
 
-/* QKV_OK when the type can be made a model of; else QKV_E_ARGUMENT and a sentence. */
+/* QKV_OK when models of the type can be made; else QKV_E_ARGUMENT and a sentence. */
 qkv_status qkv__model_type_check(qkv_context *ctx, const qkv_model_type *type);
 
 struct qkv_lm_cache {

@@ -207,8 +207,10 @@ static double flops(const qkv_model *base, const qkv_workload *w)
     return sum;
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_COMPARE_IMAGES};
+
 const qkv_model_type qkv_perceptual_type = {
     .name = "qkv_perceptual", .architecture = "LPIPS", .config = &table,
     .config_size = sizeof(qkv_perceptual_config), .self_size = sizeof(perceptual),
     .numbers = numbers, .make = make, .visit = visit, .flops = flops,
-    .can = QKV_CAN_COMPARE_IMAGES};
+    .builtin = &builtin};

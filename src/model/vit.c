@@ -154,9 +154,11 @@ static double numbers_compact(const qkv_model_type *type, const void *config)
     return d * (double)c->layers * (4 * d + 2 * ff);
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_CLASSIFY_IMAGES};
+
 #define VIT(table)                                                                             \
     .config = table, .config_size = sizeof(qkv_vit_config), .self_size = sizeof(vit),          \
-    .make = make, .flops = flops, .preset = qkv__vit_preset, .can = QKV_CAN_CLASSIFY_IMAGES
+    .make = make, .flops = flops, .preset = qkv__vit_preset, .builtin = &builtin
 
 const qkv_model_type qkv_vit_type = {
     VIT(&qkv__vit_config), .name = "vit", .architecture = "ViTForImageClassification",

@@ -217,8 +217,10 @@ static double flops(const qkv_model *base, const qkv_workload *w)
            decoder_flops(m, B, codes, passes);
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_ENCODE_IMAGES};
+
 const qkv_model_type qkv_vqgan_type = {
     .name = "qkv_vqgan", .architecture = "VQModel", .config = &qkv__vqgan_config,
     .config_size = sizeof(qkv_vqgan_config), .self_size = sizeof(vqgan), .numbers = numbers,
     .make = make, .visit = visit, .flops = flops, .preset = qkv__vqgan_preset,
-    .can = QKV_CAN_ENCODE_IMAGES};
+    .builtin = &builtin};

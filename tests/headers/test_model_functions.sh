@@ -14,7 +14,8 @@ qkv_hub_load_weights qkv_hub_load_matching qkv_hub_save qkv_hub_import"
 # model in it.
 comment='/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/'
 functions=$(cat "$QKV_SOURCE"/include/qkv/*.h | tr '\n' ' ' | sed "s,$comment,,g" |
-    tr ';' '\n' | tr '{' '\n' | tr '}' '\n' | sed -n 's/.*[ *]\(qkv_[a-z0-9_]*\)(.*qkv_model \*.*/\1/p' | sort -u)
+    tr ';' '\n' | tr '{' '\n' | tr '}' '\n' |
+    sed -n 's/.*[ *]\(qkv_[a-z0-9_]*\)(.*qkv_model \*.*/\1/p' | sort -u)
 [ "$(echo "$functions" | wc -l)" -gt 100 ] || { echo "too few found: $functions"; exit 1; }
 code=0
 for f in $functions; do

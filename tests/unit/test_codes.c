@@ -238,7 +238,7 @@ static void test_compared(void **state)
     assert_true(unlike > 0 && fabs(got.lpips - unlike) < 1e-5 * unlike);
     assert_true(far > 0 && fabs(got.frechet - far) < 1e-4 * far);
     assert_int_equal(qkv_codes_compare(s.model, s.model, tape, s.pixels, &got), QKV_E_ARGUMENT);
-    assert_non_null(strstr(qkv_context_message(ctx), "takes a LPIPS, not a VQModel"));
+    assert_non_null(strstr(qkv_context_message(ctx), "compares images: a VQModel does not"));
     qkv_frechet_destroy(f);
     s.task = (qkv_task){0};
     close_setting(&s);
