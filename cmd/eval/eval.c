@@ -3,8 +3,8 @@
 
 #include "core/commands.h"
 #include "eval/eval.h"
+#include "pipeline/run_data.h"
 #include "io/file.h"
-#include "job/directory.h"
 #include "qkv/forecast.h"
 #include "qkv/hub.h"
 #include "qkv/marian.h"
@@ -76,7 +76,7 @@ qkv_status eval_held_out(const eval *e, const char *name, char **path)
         return QKV_E_MEMORY;
     if (qkv_file_exists(*path))
         return QKV_OK;
-    qkv_status status = qkv__run_dir_readable(ctx, e->dir, "name the data to evaluate on");
+    qkv_status status = qkv__run_data_readable(e->c->ctx, e->dir, "name the data to evaluate on");
     return status ? status
                   : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
 }

@@ -93,8 +93,8 @@ qkv_status eval_codes(eval *e, qkv_measures *out)
     const qkv_vqgan_config *c = qkv_model_config(e->model);
     qkv_pixels *pictures = NULL;
     qkv_codes_score s = {0};
-    qkv_status status = open_pictures(e, e->file, "valid-images.safetensors", c->image, c->colors,
-                                      &pictures);
+    qkv_status status =
+        open_pictures(e, e->file, "valid-images.safetensors", c->image, c->colors, &pictures);
     if (!status)
         status = qkv_codes_evaluate(e->model, NULL, 0, e->tape, pictures, 0, &s);
     qkv_measures_add(out, "psnr", s.psnr);
@@ -153,8 +153,7 @@ static qkv_status open_masks(eval *e, qkv__picture_set *out)
                                                 c->trunk.image);
     }
     qkv_status status = open_pictures(e, NULL, "valid-images.safetensors", 0, 0, &out->images);
-    return status ? status
-                  : open_pictures(e, NULL, "valid-masks.safetensors", 0, 0, &out->classes);
+    return status ? status : open_pictures(e, NULL, "valid-masks.safetensors", 0, 0, &out->classes);
 }
 
 qkv_status eval_segment(eval *e, qkv_measures *out)

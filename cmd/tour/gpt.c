@@ -67,8 +67,7 @@ static qkv_status make_tokens(chapter *h)
         status = qkv_tokenizer_save(h->tokenizer, h->t->dir);
     if (!status)
         status = pack(h, &h->text.train, "train/train-tokens.safetensors", &h->train);
-    return status ? status
-                  : pack(h, &h->text.valid, "train/valid-tokens.safetensors", &h->valid);
+    return status ? status : pack(h, &h->text.valid, "train/valid-tokens.safetensors", &h->valid);
 }
 
 static qkv_status make_model(chapter *h)

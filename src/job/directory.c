@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/run_data.h"
+
 #define MARK "train/job"
 #define CHECKPOINT "train/state.safetensors"
 
@@ -23,17 +25,6 @@ bool qkv__run_dir_has_checkpoint(qkv_context *ctx, const char *path)
     return has(ctx, path, CHECKPOINT);
 }
 
-qkv_status qkv__run_dir_readable(qkv_context *ctx, const char *path, const char *advice)
-{
-    static const char *const old[] = {"train/train.tokens", "train/train.records",
-                                      "train/train.pixels"};
-    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
-        if (has(ctx, path, old[i]))
-            return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s/%s: written by an earlier version of qkv, "
-                            "in a format that this one does not read: %s", path, old[i], advice);
-    return QKV_OK;
-}
-
 qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume)
 {
     qkv_names names = {0};
@@ -47,11 +38,14 @@ qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume)
     if (!resume)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s is not empty: give --resume to go on there, or "
                          "another --out", path);
+    status = qkv__run_data_readable(ctx, path, "start a new run; --init with this one's directory "
+                                               "keeps the weights");
+    if (status)
+        return status;
     if (!has(ctx, path, CHECKPOINT) && !has(ctx, path, MARK))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s holds something else than a training run: give "
                          "another --out", path);
-    return qkv__run_dir_readable(ctx, path, "start a new run; --init with this one's directory "
-                                 "keeps the weights");
+    return QKV_OK;
 }
 
 /* Adds what is in the folder path/under and, to that depth, in those below it; parents first. */

@@ -15,9 +15,6 @@ typedef struct {
 /* Is there a checkpoint in it? */
 bool qkv__run_dir_has_checkpoint(qkv_context *ctx, const char *path);
 
-/* An error for a run whose data lie in the formats of before; the sentence ends with the advice. */
-qkv_status qkv__run_dir_readable(qkv_context *ctx, const char *path, const char *advice);
-
 /* An error for a directory with something in it, unless resume is set and that is a run. */
 qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume);
 

@@ -5,6 +5,7 @@
 #include "job/kinds.h"
 #include "job/vocabulary.h"
 #include "model/gpt.h"
+#include "pipeline/run_data.h"
 #include "qkv/gpt.h"
 
 typedef struct {
@@ -13,9 +14,6 @@ typedef struct {
     int layout, positions;
     size_t length;
 } settings;
-
-static const char TRAIN[] = "train/train-tokens.safetensors";
-static const char VALID[] = "train/valid-tokens.safetensors";
 
 enum { LLAMA, GPT2 };
 static const char *const layouts[] = {"llama", "gpt2", NULL};
@@ -179,20 +177,21 @@ static qkv_status read_data(qkv__run *base)
 static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = pack(j, j->data.parts, j->train_count, TRAIN, &j->train);
+    qkv_status status = pack(j, j->data.parts, j->train_count, QKV__TRAIN_TOKENS, &j->train);
     if (!status && j->valid_count)
-        status = pack(j, j->valid_parts, j->valid_count, VALID, &j->valid);
+        status = pack(j, j->valid_parts, j->valid_count, QKV__VALID_TOKENS, &j->valid);
     return status;
 }
 
 static qkv_status open_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = pack(j, NULL, 0, TRAIN, &j->train);
+    qkv_status status = pack(j, NULL, 0, QKV__TRAIN_TOKENS, &j->train);
     if (!status)
-        status = pack(j, NULL, 0, VALID, &j->valid);
+        status = pack(j, NULL, 0, QKV__VALID_TOKENS, &j->valid);
     if (!status && !j->train)
-        status = qkv_fail(base->ctx, QKV_E_IO, "%s/%s is missing", base->o.out, TRAIN);
+        status = qkv_fail(base->ctx, QKV_E_IO, "%s/" QKV__TRAIN_TOKENS " is missing",
+                           base->o.out);
     return status;
 }
 

@@ -122,7 +122,7 @@ static bool describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool h
     dnnl_primitive_desc_iterator_t it = NULL;
     if (status || dnnl_primitive_desc_iterator_create(&it, &d, attr, conv_cache.engine, hint))
         return false;
-    do { /* the best first; the one for AMX (2.6), forward with a stride, crashes at a window that
+    do { /* the best first; the forward one for AMX (2.6) with a stride crashes at a window that
           * lies in the padding alone, and now and then errs at others */
         *pd = dnnl_primitive_desc_iterator_fetch(it);
         if (*pd && (what != FORWARD || stride[0] == 1 || !is_for_amx(*pd)))

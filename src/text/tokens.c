@@ -130,8 +130,10 @@ static qkv_status check(qkv_tokens *t, const char *name)
     const char *text = qkv_safetensors_metadata(t->file, "bytes");
     char *end = NULL;
     if (!ids || ids->ndim != 1 || (ids->store != QKV_STORE_U16 && ids->store != QKV_STORE_I32))
-        return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: not a file of tokens: a tensor \"tokens\" of "
-                        "one dimension, U16 or I32, expected", name);
+        return qkv_fail(t->ctx, QKV_E_FORMAT,
+                        "%s: not a file of tokens: a tensor \"tokens\" of one "
+                        "dimension, U16 or I32, expected",
+                        name);
     errno = 0;
     unsigned long long bytes = text && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
     if (!end || *end || errno || (ids->count && !bytes))
