@@ -2,8 +2,7 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "eval/eval.h"
-#include "pipeline/run_data.h"
+#include "eval/kinds.h"
 #include "io/file.h"
 #include "qkv/forecast.h"
 #include "qkv/hub.h"
@@ -65,21 +64,6 @@ static const qkv_option rows[] = {
              "training"},
 };
 static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows};
-
-qkv_status eval_held_out(const eval *e, const char *name, char **path)
-{
-    qkv_context *ctx = e->c->ctx;
-    char *folder = qkv_path_join(ctx, e->dir, "train");
-    *path = folder ? qkv_path_join(ctx, folder, name) : NULL;
-    qkv_free(ctx, folder);
-    if (!*path)
-        return QKV_E_MEMORY;
-    if (qkv_file_exists(*path))
-        return QKV_OK;
-    qkv_status status = qkv__run_data_readable(e->c->ctx, e->dir, "name the data to evaluate on");
-    return status ? status
-                  : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
-}
 
 static int answer(const eval *e, const qkv_measures *m, const char *unit)
 {

@@ -1,6 +1,6 @@
 /* translate.c - judging translators: the loss of the reference, and how near the model's own
  * translations come to it. */
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "text/texts.h"
 #include "text/pairs.h"
 #include "qkv/marian.h"
