@@ -201,7 +201,7 @@ static int run(qkv_tape *t, qkv_params *ps)
     for (int i = 0; i < TRAIN; i++) draw(&train[i], &random);
     for (int i = 0; i < HELD; i++) draw(&held[i], &random);
     if (create_network(&n, ps) &&
-        qkv_optimizer_create(&o, ps, &adamw, qkv_optimizer_decay_matrices, 1) == QKV_OK &&
+        qkv_optimizer_create(&o, ps, &adamw, qkv_optimizer_decay_matrices(), 1) == QKV_OK &&
         learn(&n, t, ps, o))
         accuracy = judge(&n, t, held, HELD);
     qkv_optimizer_destroy(o);
