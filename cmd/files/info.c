@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "files/info.h"
+#include "files/info_predict.h"
 
 static const struct {
     unsigned bit;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "tour/tour.h"
+#include "tour/chapter.h"
 
 enum { HOLD_OUT_EVERY = 10, DEEPEST = 8 };
 static const size_t largest_file = 1u << 20, most_text = 1u << 25; /* bytes */

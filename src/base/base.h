@@ -51,10 +51,26 @@ bool qkv__arena_failed(const qkv__arena *a);
 size_t qkv__arena_used(const qkv__arena *a);       /* bytes handed out now */
 size_t qkv__arena_high_water(const qkv__arena *a); /* the most there has been */
 
+/* ---- lists that grow ------------------------------------------------------------ */
+
+/* Room for count more; false when memory is out (recorded). */
+bool qkv__ids_reserve(qkv_context *ctx, qkv_ids *ids, size_t count);
+bool qkv__ids_push(qkv_context *ctx, qkv_ids *ids, int32_t id);
+bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t len);
+/* Doubles an array so that it holds at least need elements; false when memory is out. */
+bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, size_t size);
+
 /* ---- randomness: Philox4x32-10 (Salmon et al. 2011) ------------------------------ */
 
 /* Four words that depend on (key, counter) alone. */
 void qkv__philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
+
+/* Spreads a number's bits: for hash tables. */
+static inline uint64_t qkv__mix(uint64_t x)
+{
+    x *= 0x9e3779b97f4a7c15u;
+    return x ^ (x >> 32);
+}
 
 /* ---- the machine ---------------------------------------------------------------- */
 

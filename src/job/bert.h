@@ -2,15 +2,9 @@
 #ifndef QKV_SRC_JOB_BERT_H
 #define QKV_SRC_JOB_BERT_H
 
-#include "job/job.h"
+#include "job/run.h"
 #include "text/texts.h"
 #include "qkv/bert.h"
-
-/* Special tokens that its vocabulary must have. */
-enum {
-    QKV__BERT_ROLES = 1 << QKV_TOKEN_PAD | 1 << QKV_TOKEN_UNK | 1 << QKV_TOKEN_CLS |
-                     1 << QKV_TOKEN_SEP | 1 << QKV_TOKEN_MASK
-};
 
 /* The texts of a run: what is learnt from, and what is held out. Zeroed: none. */
 typedef struct {

@@ -6,7 +6,7 @@
 #include "job/classify.h"
 #include "job/kinds.h"
 #include "job/picture_job.h"
-#include "model/vit.h"
+#include "model/vit_config.h"
 #include "qkv/recognize.h"
 
 enum { COMPACT_BELOW = 64, MOST_SIDE = 224, PATCH = 16, SMALL_PATCH = 4, SMALL = 96 };
@@ -37,7 +37,7 @@ static const qkv_option_table pictures_table = {"Pictures", rows, sizeof rows / 
 /* The fields of either type; what --set gives goes into the chosen one's. */
 #define CONFIG qkv_vit_config
 #include "model/config_rows.h"
-#include "image/augment.h"
+#include "image/augment_steps.h"
 static const qkv_option model_rows[] = {
     SIZE_ROW("patch_size", trunk.patch, 1, "16", "vit: side of a patch; below 96 pixels 4"),
     SIZE_ROW("num_conv_layers", convolutions, 1, "2", "cct: convolutions; each halves the picture"),

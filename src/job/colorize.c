@@ -2,9 +2,9 @@
  * ones. */
 #include "job/kinds.h"
 #include "job/picture_job.h"
-#include "model/dense.h"
+#include "model/dense_config.h"
 #include "qkv/colorize.h"
-#include "image/augment.h"
+#include "image/augment_steps.h"
 #include "task/tables.h"
 
 enum { CHANNELS = 3 };

@@ -3,9 +3,9 @@
 #include "job/picture_job.h"
 #include "pipeline/prior.h"
 #include "io/file.h"
-#include "model/gpt.h"
+#include "model/gpt_config.h"
 #include "qkv/augment.h"
-#include "image/augment.h"
+#include "image/augment_steps.h"
 
 static const char TRAIN[] = "train/train.npy", VALID[] = "train/valid.npy";
 

@@ -2,9 +2,9 @@
  * fills in what it does not see. */
 #include "job/kinds.h"
 #include "job/picture_job.h"
-#include "model/mae.h"
+#include "model/mae_config.h"
 #include "qkv/reconstruct.h"
-#include "image/augment.h"
+#include "image/augment_steps.h"
 
 typedef struct {
     qkv__picture_job p;

@@ -3,11 +3,11 @@
 
 #include "io/file.h"
 #include "job/directory.h"
-#include "job/job.h"
+#include "job/run.h"
 #include "job/vocabulary.h"
 #include "text/texts.h"
 #include "opt/tables.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 #define FIELD(member) .offset = offsetof(qkv__run_options, member)
 static const qkv_option rows[] = {
@@ -100,8 +100,8 @@ static qkv_status open_data(qkv__run *r, const qkv__job_kind *kind)
 {
     if (!kind->fields)
         return kind->open(r);
-    qkv_status status = open_records(r, QKV__RUN_TRAIN, true, kind->fields, &r->train);
-    return status ? status : open_records(r, QKV__RUN_VALID, false, kind->fields, &r->valid);
+    qkv_status status = open_records(r, QKV__TRAIN_RECORDS, true, kind->fields, &r->train);
+    return status ? status : open_records(r, QKV__VALID_RECORDS, false, kind->fields, &r->valid);
 }
 
 /* ---- settings ------------------------------------------------------------------------------ */

@@ -3,9 +3,9 @@
 #include "pipeline/masks.h"
 #include "job/kinds.h"
 #include "job/picture_job.h"
-#include "model/dense.h"
+#include "model/dense_config.h"
 #include "qkv/segment.h"
-#include "image/augment.h"
+#include "image/augment_steps.h"
 #include "task/tables.h"
 
 #define FIELD(member) .offset = offsetof(qkv__picture_options, member)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "io/file.h"
-#include "job/bert.h"
 
 /* In the order of qkv_tokenizer_kind. */
 static const char *const kinds[] = {"char", "bpe", "wordpiece", "unigram", "sentencepiece-bpe",

@@ -6,7 +6,11 @@
 
 extern const qkv_option_table qkv__vocabulary_table;
 
-/* Special tokens of translators. */
+/* Special tokens of a BERT, and of translators. */
+enum {
+    QKV__BERT_ROLES = 1 << QKV_TOKEN_PAD | 1 << QKV_TOKEN_UNK | 1 << QKV_TOKEN_CLS |
+                      1 << QKV_TOKEN_SEP | 1 << QKV_TOKEN_MASK
+};
 enum { QKV__TRANSLATE_ROLES = 1 << QKV_TOKEN_EOS | 1 << QKV_TOKEN_PAD | 1 << QKV_TOKEN_UNK };
 
 /* Learns from `train`; characters must all be known, so those of `valid` are added. roles: bits

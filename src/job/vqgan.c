@@ -3,10 +3,10 @@
 #include "job/kinds.h"
 #include "job/picture_job.h"
 #include "io/file.h"
-#include "model/vqgan.h"
+#include "model/vqgan_config.h"
 #include "qkv/codes.h"
 #include "qkv/looks.h"
-#include "image/augment.h"
+#include "image/augment_steps.h"
 #include "task/tables.h"
 
 enum { COLORS = 3, LOOKS_BATCH = 64, LOOKS_STEPS = 1500 };

@@ -1,6 +1,6 @@
 /* options.c - the loop's settings, as a table. */
 #include "qkv/train.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 #define FIELD(member) .offset = offsetof(qkv_train_options, member)
 
