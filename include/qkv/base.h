@@ -193,9 +193,9 @@ typedef struct {
     size_t len, capacity;
 } qkv_text;
 
-qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id); /* at the end */
-void qkv_ids_free(qkv_context *ctx, qkv_ids *ids);
-void qkv_text_free(qkv_context *ctx, qkv_text *text);
+qkv_status qkv_ids_add(qkv_ids *ids, qkv_context *ctx, int32_t id); /* at the end */
+void qkv_ids_free(qkv_ids *ids, qkv_context *ctx);
+void qkv_text_free(qkv_text *text, qkv_context *ctx);
 
 /* A stretch of text in memory. */
 typedef struct {

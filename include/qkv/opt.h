@@ -2,7 +2,7 @@
  * Layer: opt
  *
  *     qkv_optimizer_options oo = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
- *     qkv_optimizer_create(&o, params, &oo, qkv_optimizer_decay_matrices, 1);
+ *     qkv_optimizer_create(&o, params, &oo, qkv_optimizer_decay_matrices(), 1);
  *     for (uint64_t i = 0; i < sched.steps; i++) {
  *         ... qkv_backward(t, loss) ...
  *         qkv_optimizer_step_args step = {.lr = qkv_schedule_lr(&sched, i), .max_norm = 1.0};
