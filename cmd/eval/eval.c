@@ -14,27 +14,27 @@
 enum { ON_FILE, ON_PAIRS, ON_MASKS };
 static const char *const data_flags[] = {"--file", "--source and --target", "--images and --masks"};
 
-/* Who judges what: the first row whose `takes` is true. */
+/* Who judges what: the first row whose capability the model has. */
 typedef struct {
-    bool (*takes)(const qkv_model *m);
+    unsigned can; /* QKV_CAN_* */
     eval_fn *judge;
     const char *unit;
     bool has_text; /* there is a tokenizer */
     int data;      /* ON_FILE, .. */
 } judge;
 static const judge judges[] = {
-    {eval_takes_grids, eval_grids, "codes", false, ON_FILE},
-    {qkv_model_is_lm, eval_lm, "tokens", true, ON_FILE},
-    {qkv_model_is_translator, eval_translate, "tokens", true, ON_PAIRS},
-    {eval_takes_mlm, eval_mlm, "words", true, ON_FILE},
-    {eval_takes_classify, eval_classify, "texts", true, ON_FILE},
-    {qkv_model_is_vit, eval_recognize, "pictures", false, ON_FILE},
-    {qkv_model_is_forecaster, eval_forecast, "windows", false, ON_FILE},
-    {eval_takes_colorize, eval_colorize, "pictures", false, ON_FILE},
-    {eval_takes_reconstruct, eval_reconstruct, "pictures", false, ON_FILE},
-    {eval_takes_segment, eval_segment, "pictures", false, ON_MASKS},
-    {eval_takes_codes, eval_codes, "pictures", false, ON_FILE},
-    {eval_takes_looks, eval_looks, "pictures", false, ON_FILE},
+    {QKV_CAN_SAMPLE_CODES, eval_grids, "codes", false, ON_FILE},
+    {QKV_CAN_GENERATE, eval_lm, "tokens", true, ON_FILE},
+    {QKV_CAN_TRANSLATE, eval_translate, "tokens", true, ON_PAIRS},
+    {QKV_CAN_FILL_MASK, eval_mlm, "words", true, ON_FILE},
+    {QKV_CAN_CLASSIFY_TEXT, eval_classify, "texts", true, ON_FILE},
+    {QKV_CAN_CLASSIFY_IMAGES, eval_recognize, "pictures", false, ON_FILE},
+    {QKV_CAN_FORECAST, eval_forecast, "windows", false, ON_FILE},
+    {QKV_CAN_COLORIZE, eval_colorize, "pictures", false, ON_FILE},
+    {QKV_CAN_RECONSTRUCT, eval_reconstruct, "pictures", false, ON_FILE},
+    {QKV_CAN_SEGMENT, eval_segment, "pictures", false, ON_MASKS},
+    {QKV_CAN_ENCODE_IMAGES, eval_codes, "pictures", false, ON_FILE},
+    {QKV_CAN_COMPARE_IMAGES, eval_looks, "pictures", false, ON_FILE},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
 
@@ -91,7 +91,7 @@ static int answer(const eval *e, const qkv_measures *m, const char *unit)
 static const judge *find_judge(const eval *e)
 {
     for (int i = 0; i < JUDGES; i++)
-        if (judges[i].takes(e->model))
+        if (qkv_model_can(e->model, judges[i].can))
             return &judges[i];
     qkv_fail(e->c->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", e->dir,
              qkv_model_type_name(qkv_model_type_of(e->model)));

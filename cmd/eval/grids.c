@@ -7,8 +7,6 @@
 #include "io/file.h"
 #include "qkv/gpt.h"
 
-bool eval_takes_grids(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_prior_type; }
-
 /* The pictures' tokens. */
 static qkv_status code_pictures(eval *e, qkv__prior *p, const qkv_pixels *pixels,
                                 qkv__grid_set *out)

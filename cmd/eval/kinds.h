@@ -26,14 +26,6 @@ typedef qkv_status eval_fn(eval *e, qkv_measures *out);
 eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize;
 eval_fn eval_reconstruct, eval_recognize, eval_segment, eval_codes, eval_grids;
 eval_fn eval_looks;
-bool eval_takes_mlm(const qkv_model *m);
-bool eval_takes_classify(const qkv_model *m);
-bool eval_takes_colorize(const qkv_model *m);
-bool eval_takes_segment(const qkv_model *m);
-bool eval_takes_reconstruct(const qkv_model *m);
-bool eval_takes_codes(const qkv_model *m);
-bool eval_takes_looks(const qkv_model *m);
-bool eval_takes_grids(const qkv_model *m);
 
 /* DIR/train/name, where training keeps what it held out, to be freed with qkv_free; an error when
  * there is no such file. */

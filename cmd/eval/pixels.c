@@ -10,12 +10,6 @@
 
 enum { RGB = 3, MOST_SIDE = 256, MOST_FOUND = 2000 }; /* pictures that are looked for */
 
-bool eval_takes_colorize(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_colorizer_type; }
-bool eval_takes_segment(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_segmenter_type; }
-bool eval_takes_codes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_vqgan_type; }
-bool eval_takes_looks(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_perceptual_type; }
-bool eval_takes_reconstruct(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_mae_type; }
-
 /* The pictures of the file, or those that training held out. */
 static qkv_status open_pictures(eval *e, const char *path, const char *held_out, size_t side,
                                 size_t channels, qkv_pixels **out)

@@ -5,12 +5,6 @@
 #include "qkv/bert.h"
 #include "qkv/corpus.h"
 
-bool eval_takes_mlm(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_bert_masked_type; }
-bool eval_takes_classify(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_bert_classifier_type;
-}
-
 /* The names of all classes; freed with qkv_free. NULL when memory is out. */
 static const char **labels_of(const eval *e, size_t classes)
 {
@@ -24,7 +18,7 @@ static qkv_status add_text(eval *e, qkv_records_writer *w, const qkv_text_part *
 {
     const qkv_bert_config *c = qkv_model_config(e->model);
     size_t cut = 0;
-    if (eval_takes_mlm(e->model))
+    if (qkv_model_can(e->model, QKV_CAN_FILL_MASK))
         return qkv_corpus_add_lines(w, e->c->ctx, e->tokenizer, part, c->positions, !e->lines);
     const char **names = labels_of(e, c->classes);
     qkv_status status = names ? qkv_corpus_add_labelled(w, e->c->ctx, e->tokenizer, part, names,
@@ -34,6 +28,12 @@ static qkv_status add_text(eval *e, qkv_records_writer *w, const qkv_text_part *
     return status;
 }
 
+/* Fields of a record: a text; or two and a class. */
+static size_t fields_of(const eval *e)
+{
+    return qkv_model_can(e->model, QKV_CAN_FILL_MASK) ? 1 : 3;
+}
+
 /* Records of the file, or those that training kept in the model's directory. */
 static qkv_status open_records(eval *e, qkv_records **out)
 {
@@ -41,8 +41,7 @@ static qkv_status open_records(eval *e, qkv_records **out)
     if (!e->file) {
         qkv_status status = eval_held_out(e, "valid-records.safetensors", &path);
         if (!status)
-            status = qkv__records_open_of(out, e->c->ctx, path, eval_takes_mlm(e->model) ? 1 : 3,
-                                      e->tokenizer);
+            status = qkv__records_open_of(out, e->c->ctx, path, fields_of(e), e->tokenizer);
         qkv_free(e->c->ctx, path);
         return status;
     }
@@ -50,7 +49,7 @@ static qkv_status open_records(eval *e, qkv_records **out)
     qkv_records_writer *w = NULL;
     qkv_status status = qkv_texts_open_one(&text, e->c->ctx, e->file);
     if (!status)
-        status = qkv_records_create(&w, e->c->ctx, NULL, eval_takes_mlm(e->model) ? 1 : 3);
+        status = qkv_records_create(&w, e->c->ctx, NULL, fields_of(e));
     if (!status)
         status = add_text(e, w, &text.parts[0]);
     if (status)

@@ -18,7 +18,8 @@ static qkv_status make_model(tour_pupil *h)
     qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
     c.image = TOUR_SIDE;
     c.colors = 3;
-    (void)qkv_vqgan_preset(tour_pictures_effort(h->t) < LONG ? "nano" : "micro", &c);
+    (void)qkv_model_type_preset(&qkv_vqgan_type,
+                                tour_pictures_effort(h->t) < LONG ? "nano" : "micro", &c);
     c.judge_layers = 0;
     qkv_picture_format f = {.height = TOUR_SIDE, .width = TOUR_SIDE, .channels = 3, .resample = 2,
                             .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};

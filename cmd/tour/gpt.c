@@ -73,7 +73,7 @@ static qkv_status make_model(chapter *h)
     while (sizes[i].seconds > h->t->seconds * speed)
         i++;
     qkv_option_defaults(qkv_model_type_config(&qkv_llama_type), &c);
-    (void)qkv_gpt_preset(sizes[i].preset, &c);
+    (void)qkv_model_type_preset(&qkv_gpt2_type, sizes[i].preset, &c);
     c.vocab = qkv_tokenizer_vocab_size(h->tokenizer);
     c.positions = LENGTH;
     c.position_kind = QKV_POSITIONS_ROTARY;

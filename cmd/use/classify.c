@@ -156,7 +156,8 @@ static int run(cli *c, int argc, char **argv)
     if (qkv_hub_load(&j.model, c->ctx, c->args.items[0]))
         code = cli_error(c);
     else
-        code = qkv_model_is_vit(j.model) ? classify_pictures(&j, &s) : classify_texts(&j, &s);
+        code = qkv_model_can(j.model, QKV_CAN_CLASSIFY_IMAGES) ? classify_pictures(&j, &s)
+                                                               : classify_texts(&j, &s);
     qkv_free(c->ctx, j.probs);
     qkv_model_destroy(j.model);
     qkv_tokenizer_destroy(j.tokenizer);

@@ -90,7 +90,7 @@ static int run(cli *c, int argc, char **argv)
     qkv_array history = {0};
     qkv_real *y = NULL;
     qkv_status status = qkv_hub_load(&m, c->ctx, dir);
-    if (!status && !qkv_model_is_forecaster(m))
+    if (!status && !qkv_model_can(m, QKV_CAN_FORECAST))
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast", dir,
                           qkv_model_type_name(qkv_model_type_of(m)));
     if (!status)

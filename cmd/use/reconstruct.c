@@ -76,7 +76,7 @@ static qkv_status open_model(job *j, const char *dir)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
-    if (!status && !eval_takes_reconstruct(j->model))
+    if (!status && !qkv_model_can(j->model, QKV_CAN_RECONSTRUCT))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not fill in hidden patches", dir,
                         qkv_model_type_architecture(qkv_model_type_of(j->model)));
     if (!status)

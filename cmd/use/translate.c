@@ -209,7 +209,7 @@ static qkv_status open_all(job *j, const char *dir)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
-    if (!status && !qkv_model_is_translator(j->model))
+    if (!status && !qkv_model_can(j->model, QKV_CAN_TRANSLATE))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not translate", dir,
                           qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)

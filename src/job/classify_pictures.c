@@ -83,7 +83,7 @@ static qkv_status take_given(job *j)
     qkv_status status = qkv_options_create(&o, ctx);
     if (!status)
         status = qkv_options_bind(o, table, &j->config);
-    if (!status && !qkv_vit_preset(j->type, j->p.s.model, &j->config))
+    if (!status && !qkv_model_type_preset(j->type, j->p.s.model, &j->config))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--model: %s has no size \"%.40s\"",
                           qkv_model_type_name(j->type), j->p.s.model);
     for (size_t i = 0; i < model_table.count && !status; i++) {
@@ -114,9 +114,9 @@ static qkv_status choose_model(job *j)
 /* One that begins with what the one of --init has, but for its classes. */
 static void choose_as(job *j, const qkv_model *old)
 {
-    j->type = qkv_model_is_vit(old) ? qkv_model_type_of(old) : &qkv_vit_type;
+    j->type = qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES) ? qkv_model_type_of(old) : &qkv_vit_type;
     qkv_option_defaults(qkv_model_type_config(j->type), &j->config);
-    if (qkv_model_is_vit(old))
+    if (qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
     j->config.trunk = *qkv__picture_trunk_of(old);
     if (j->p.s.size)
@@ -289,6 +289,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_classify_pictures = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
     .decides = "data", .variant = qkv__job_classify_variant, .check = take_common,
-    .takes = qkv_model_is_vit, .read = read_data, .write = qkv__picture_write,
+    .can = QKV_CAN_CLASSIFY_IMAGES, .read = read_data, .write = qkv__picture_write,
     .open = qkv__picture_open, .begin = begin, .close = qkv__picture_close, .fixed = fixed,
     .lesson = lesson};

@@ -15,11 +15,6 @@ typedef struct {
     qkv_dense_config config;
 } job;
 
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_colorizer_type;
-}
-
 static qkv_status make_model(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
@@ -54,7 +49,7 @@ static qkv_status load_model(job *j)
 static qkv_status choose_model(job *j)
 {
     qkv_vit_config sizes = {0};
-    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
     return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
@@ -108,6 +103,6 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_colorize = {
     .name = "colorize", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .can = QKV_CAN_COLORIZE, .read = read_data, .write = qkv__picture_write,
     .open = qkv__picture_open, .begin = begin, .close = qkv__picture_close, .fixed = fixed,
     .lesson = lesson};

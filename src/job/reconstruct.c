@@ -12,16 +12,11 @@ typedef struct {
     qkv_mae_config config;
 } job;
 
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_mae_type;
-}
-
 static qkv_status choose_model(job *j)
 {
     const qkv_options *o = j->p.base.options;
     qkv_mae_config sizes = j->config;
-    bool known = qkv_mae_preset(j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_mae_type, j->p.s.model, &sizes);
     if (!qkv_options_given(o, "decoder_hidden_size"))
         j->config.decoder_width = sizes.decoder_width;
     if (!qkv_options_given(o, "decoder_num_hidden_layers"))
@@ -35,7 +30,7 @@ static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &base->model);
-    if (!status && !takes(base->model))
+    if (!status && !qkv_model_can(base->model, QKV_CAN_RECONSTRUCT))
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
                         "holds a %s", base->o.init,
                         qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -108,7 +103,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_reconstruct = {
     .name = "reconstruct", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = takes, .read = read_data,
+    .can = QKV_CAN_RECONSTRUCT, .read = read_data,
     .write = qkv__picture_write, .open = qkv__picture_open, .begin = begin,
     .close = qkv__picture_close, .fixed = fixed,
     .lesson = lesson};

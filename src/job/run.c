@@ -242,7 +242,7 @@ static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *d
     qkv_status status = qkv__run_dir_open(dir, r->ctx, r->o.out);
     if (!status)
         status = qkv_hub_load_config(&r->model, r->ctx, r->o.out);
-    if (!status && !kind->takes(r->model))
+    if (!status && !qkv_model_can(r->model, kind->can))
         status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
                            "does not make", r->o.out,
                            qkv_model_type_architecture(qkv_model_type_of(r->model)), kind->name);

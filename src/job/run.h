@@ -72,7 +72,7 @@ struct qkv__job_kind {
     const qkv_preset *const *recipes; /* as in qkv_recipe_apply; NULL: none */
     const char *decides; /* the setting whose value decides between variants; NULL: there is one */
     size_t (*variant)(const char *value); /* its number, as in list.c; value "": not set */
-    bool (*takes)(const qkv_model *m); /* it makes such models */
+    unsigned can; /* QKV_CAN_* of the models that it makes */
     qkv_status (*check)(qkv__run *r);  /* do settings of its own agree? Fills those that follow
                                           from others */
     qkv_status (*read)(qkv__run *r); /* opens the data; makes tokenizer and model. Writes nothing */

@@ -27,11 +27,6 @@ typedef struct {
     qkv_model *old; /* what the one to be made begins with, or NULL */
 } job;
 
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_segmenter_type;
-}
-
 static qkv_status make_model(job *j, const qkv_mask_palette *palette)
 {
     qkv_context *ctx = j->p.base.ctx;
@@ -96,7 +91,7 @@ static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
 static qkv_status choose_model(job *j)
 {
     qkv_vit_config sizes = {0};
-    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
     return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
@@ -166,6 +161,6 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_segment = {
     .name = "segment", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .can = QKV_CAN_SEGMENT, .read = read_data, .write = qkv__picture_write,
     .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson};

@@ -6,7 +6,7 @@
 
 extern const qkv_option_table qkv__vocabulary_table;
 
-/* Special tokens of a BERT, and of translators. */
+/* Special tokens that vocabularies of BERTs and of translators must have. */
 enum {
     QKV__BERT_ROLES = 1 << QKV_TOKEN_PAD | 1 << QKV_TOKEN_UNK | 1 << QKV_TOKEN_CLS |
                       1 << QKV_TOKEN_SEP | 1 << QKV_TOKEN_MASK

@@ -27,11 +27,6 @@ typedef struct {
     qkv_model *looks;
 } job;
 
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_vqgan_type;
-}
-
 #define FIELD(member) .offset = offsetof(job, member)
 static const qkv_option recipe_rows[] = {
     {.flag = "recipe", .type = QKV_OPT_ENUM, FIELD(recipe), .names = recipe_names,
@@ -57,7 +52,7 @@ static qkv_status choose_model(job *j)
     qkv_status status = qkv__picture_side(&j->p, &j->config.image);
     if (status)
         return status;
-    if (!qkv_vqgan_preset(j->p.s.model, &j->config))
+    if (!qkv_model_type_preset(&qkv_vqgan_type, j->p.s.model, &j->config))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     qkv__run_take_given(&j->p.base, &qkv__vqgan_config, &j->given, &j->config);
     return QKV_OK;
@@ -76,7 +71,7 @@ static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &base->model);
-    if (!status && !takes(base->model))
+    if (!status && !qkv_model_can(base->model, QKV_CAN_ENCODE_IMAGES))
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
                         "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
                         qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -295,6 +290,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_vqgan = {
     .name = "vqgan", .size = sizeof(job), .tables = tables, .presets = presets,
     .recipes = recipes, .check = complete_recipe,
-    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .can = QKV_CAN_ENCODE_IMAGES, .read = read_data, .write = qkv__picture_write,
     .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson};

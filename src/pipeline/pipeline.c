@@ -1,16 +1,12 @@
 /* pipeline.c - opening a model directory whole. */
 #include "pipeline/pipeline.h"
 
-#include "qkv/bert.h"
-#include "qkv/gpt.h"
-#include "qkv/marian.h"
-
 /* Does the model read text? A prior continues codes of pictures. */
 static bool reads_text(const qkv_model *m)
 {
-    const qkv_model_type *type = qkv_model_type_of(m);
-    return (qkv_model_is_lm(m) && type != &qkv_prior_type) || qkv_model_is_translator(m) ||
-           type == &qkv_bert_masked_type || type == &qkv_bert_classifier_type;
+    return qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE | QKV_CAN_FILL_MASK |
+                                QKV_CAN_CLASSIFY_TEXT) &&
+           !qkv_model_can(m, QKV_CAN_SAMPLE_CODES);
 }
 
 qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *dir)

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "model/model.h"
 #include "task/looks.h"
 
 enum { COLORS = 3, STRENGTHS = QKV_LOOKS_STRENGTHS, REACHES = 3, MOST_REACH = 12 };
@@ -97,8 +98,10 @@ qkv_status qkv_looks_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixel
 {
     static const double half[] = {0.5, 0.5, 0.5}; /* mean and deviation: to [-1, 1] */
     qkv_context *ctx = qkv_model_context(m);
-    size_t n = qkv_pixels_count(pixels), blurs = 0, noises = 0;
     *out = (qkv_looks_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_COMPARE_IMAGES))
+        return QKV_E_ARGUMENT;
+    size_t n = qkv_pixels_count(pixels), blurs = 0, noises = 0;
     qkv_status status = qkv__looks_check(m, pixels);
     if (status)
         return status;

@@ -21,7 +21,7 @@ static qkv_model *make_model(qkv_context *ctx, const qkv_model_type *type, size_
     qkv_gpt_config c;
     qkv_model *m = NULL;
     qkv_option_defaults(qkv_model_type_config(type), &c);
-    assert_true(qkv_gpt_preset("nano", &c));
+    assert_true(qkv_model_type_preset(type, "nano", &c));
     c.layers = layers;
     c.vocab = VOCAB;
     c.positions = WINDOW;

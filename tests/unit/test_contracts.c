@@ -94,11 +94,11 @@ static void test_zeroed_configurations(void **state)
     assert_non_null(strstr(qkv_context_message(f->ctx), "norm_eps"));
     qkv_params_destroy(ps);
     const qkv_gpt_config zeros = {0};
-    for (size_t i = 0; qkv_model_type_at(i); i++) {
+    for (size_t i = 0; qkv_model_type_at(NULL, i); i++) {
         qkv_model *m;
-        if (qkv_model_type_config_size(qkv_model_type_at(i)) != sizeof zeros)
+        if (qkv_model_type_config_size(qkv_model_type_at(NULL, i)) != sizeof zeros)
             continue;
-        assert_int_equal(qkv_model_create(&m, f->ctx, qkv_model_type_at(i), &zeros),
+        assert_int_equal(qkv_model_create(&m, f->ctx, qkv_model_type_at(NULL, i), &zeros),
                          QKV_E_ARGUMENT);
         assert_null(m);
     }

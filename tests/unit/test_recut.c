@@ -153,7 +153,7 @@ static qkv_model *make_model(const qkv_tokenizer *t)
     qkv_marian_config c;
     qkv_model *m;
     qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &c);
-    assert_true(qkv_marian_preset("nano", &c));
+    assert_true(qkv_model_type_preset(&qkv_marian_type, "nano", &c));
     c.vocab = qkv_tokenizer_vocab_size(t);
     c.positions = 80;
     c.eos = qkv_tokenizer_special(t, QKV_TOKEN_EOS);
