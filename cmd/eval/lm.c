@@ -1,6 +1,6 @@
 /* lm.c - judging models that continue text. */
 #include "eval/kinds.h"
-#include "text/texts.h"
+#include "qkv/texts.h"
 
 /* Tokens of the file, or those that training kept in the model's directory. */
 static qkv_status open_tokens(eval *e, qkv_tokens **out)

@@ -133,7 +133,7 @@ static qkv_status show_blank(const chapter *h, const char *line, size_t len, siz
         page_line(p, "   %.*s:%s", (int)n, line + at, text.failed ? "" : text.data);
     }
     qkv_str_free(&text);
-    qkv_ids_free(h->ctx, &ids);
+    qkv_ids_free(&ids, h->ctx);
     return status;
 }
 

@@ -238,7 +238,7 @@ static qkv_status list(const chapter *h)
         else if (!status)
             text.data[text.len++] = 0;
     }
-    qkv_text_free(h->reader.ctx, &text);
+    qkv_text_free(&text, h->reader.ctx);
     return status;
 }
 

@@ -87,7 +87,7 @@ static int put_json(const job *j, const qkv_guess *g)
         qkv_json_put_bytes(&w, "token", token.data ? token.data : "", token.len);
         qkv_json_put_real(&w, "prob", g[i].prob);
         qkv_json_end_object(&w);
-        qkv_text_free(j->c->ctx, &token);
+        qkv_text_free(&token, j->c->ctx);
     }
     qkv_json_end_array(&w);
     qkv_json_end_object(&w);
@@ -99,7 +99,7 @@ static void put_lines(const job *j, const qkv_guess *g)
     for (size_t i = 0; i < j->top; i++) {
         qkv_text token = spelled(j, g[i].id);
         printf("%.4f  %s\n", g[i].prob, token.data ? token.data : "");
-        qkv_text_free(j->c->ctx, &token);
+        qkv_text_free(&token, j->c->ctx);
     }
 }
 
@@ -122,7 +122,7 @@ static int run(cli *c, int argc, char **argv)
         put_lines(&j, g);
     }
     qkv_free(c->ctx, j.guesses);
-    qkv_ids_free(c->ctx, &j.ids);
+    qkv_ids_free(&j.ids, c->ctx);
     qkv_model_destroy(j.model);
     qkv_tokenizer_destroy(j.tokenizer);
     return code;

@@ -85,7 +85,7 @@ static void show_next(const job *j, const qkv_real *p, size_t V)
             for (size_t i = 0; i < text.len; i++)
                 (void)fputs(text.data[i] == '\n' ? "\\n" : (char[]){text.data[i], 0}, stdout);
         }
-        qkv_text_free(j->c->ctx, &text);
+        qkv_text_free(&text, j->c->ctx);
         last = best;
         bound = (double)p[best];
     }
@@ -118,7 +118,7 @@ static int answer_json(job *j, const qkv_ids *ids)
         qkv_json_put_int(&w, NULL, ids->data[i]);
     qkv_json_end_array(&w);
     qkv_json_end_object(&w);
-    qkv_text_free(j->c->ctx, &text);
+    qkv_text_free(&text, j->c->ctx);
     return cli_answer(j->c, &w);
 }
 
@@ -150,7 +150,7 @@ static int one(job *j, size_t index)
         print_piece(j);
         printf("\n%s", index + 1 < j->s.count ? "\n" : "");
     }
-    qkv_ids_free(j->c->ctx, &ids);
+    qkv_ids_free(&ids, j->c->ctx);
     return code;
 }
 
@@ -192,8 +192,8 @@ static int run(cli *c, int argc, char **argv)
     for (size_t i = 0; i < j.s.count && code == CLI_DONE && !cli_stopped(); i++)
         code = one(&j, i);
     qkv_tokenizer_stream_destroy(j.stream);
-    qkv_text_free(c->ctx, &j.piece);
-    qkv_ids_free(c->ctx, &j.prompt);
+    qkv_text_free(&j.piece, c->ctx);
+    qkv_ids_free(&j.prompt, c->ctx);
     qkv_model_destroy(j.model);
     qkv_tokenizer_destroy(j.tokenizer);
     return code;

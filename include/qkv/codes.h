@@ -30,7 +30,7 @@ typedef struct {
     bool revive;        /* codes that are not met become what is to be coded */
     qkv_augment_options augment;
 } qkv_codes_options;
-extern const qkv_option_table qkv_codes_table;
+const qkv_option_table *qkv_codes_table(void);
 
 /* Learn codes for pictures of the model's side and colours, with a discriminator in a phase of its
  * own if `adversarial`. looks: a qkv_perceptual, which stays as it is; NULL: the absolute

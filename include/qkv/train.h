@@ -31,7 +31,7 @@ typedef struct {
     const qkv_train_settings *also; /* (also_count) whose rows with flag and key are kept beside */
     size_t also_count;              /* the loop's own. No flags */
 } qkv_train_options;
-extern const qkv_option_table qkv_train_table;
+const qkv_option_table *qkv_train_table(void);
 qkv_train_options qkv_train_defaults(void);
 
 typedef enum {

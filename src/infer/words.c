@@ -143,6 +143,6 @@ qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *tex
         *cut = shorter;
     qkv_tape_destroy(tape);
     qkv__packed_free(&p);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     return status;
 }

@@ -37,6 +37,7 @@ static const qkv_option_table pictures_table = {"Pictures", rows, sizeof rows / 
 /* The fields of either type; what --set gives goes into the chosen one's. */
 #define CONFIG qkv_vit_config
 #include "model/config_rows.h"
+#include "image/augment_steps.h"
 static const qkv_option model_rows[] = {
     SIZE_ROW("patch_size", trunk.patch, 1, "16", "vit: side of a patch; below 96 pixels 4"),
     SIZE_ROW("num_conv_layers", convolutions, 1, "2", "cct: convolutions; each halves the picture"),
@@ -260,8 +261,8 @@ static qkv_status take_common(qkv__run *base)
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&qkv__classify_table, &qkv_augment_table,
-                                                 &qkv_mix_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__classify_table, &qkv__augment_table,
+                                                 &qkv__mix_table, NULL};
 static const char *const fixed[] = {"model", "type", NULL};
 static const qkv_preset presets[] = {
     {"model", "micro", NULL},
@@ -279,8 +280,8 @@ static const qkv_preset presets[] = {
 static const qkv__job_table tables[] = {
     {&qkv__classify_table, offsetof(job, o)},
     {&pictures_table, offsetof(job, s)},
-    {&qkv_augment_table, offsetof(job, augment)},
-    {&qkv_mix_table, offsetof(job, augment)},
+    {&qkv__augment_table, offsetof(job, augment)},
+    {&qkv__mix_table, offsetof(job, augment)},
     QKV__RUN_TABLES,
     {&model_table, offsetof(job, given)},
     {NULL, 0}};

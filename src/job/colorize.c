@@ -4,6 +4,8 @@
 #include "job/picture_job.h"
 #include "model/dense_config.h"
 #include "qkv/colorize.h"
+#include "image/augment_steps.h"
+#include "task/tables.h"
 
 enum { CHANNELS = 3 };
 
@@ -76,7 +78,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&qkv_colorize_table, &qkv_augment_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__colorize_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__PICTURE_SIZE,
@@ -93,8 +95,8 @@ static const qkv_preset presets[] = {
 
 static const qkv__job_table tables[] = {
     {&qkv__picture_table, offsetof(job, p.s)},
-    {&qkv_colorize_table, offsetof(job, o)},
-    {&qkv_augment_table, offsetof(job, o.augment)},
+    {&qkv__colorize_table, offsetof(job, o)},
+    {&qkv__augment_table, offsetof(job, o.augment)},
     QKV__RUN_TABLES,
     {&qkv__colorizer_config, offsetof(job, config)},
     {NULL, 0}};

@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "model/gpt_config.h"
 #include "qkv/augment.h"
+#include "image/augment_steps.h"
 
 static const char TRAIN[] = "train/train.npy", VALID[] = "train/valid.npy";
 
@@ -261,7 +262,7 @@ static const qkv_preset presets[] = {
 static const qkv__job_table tables[] = {
     {&qkv__picture_table, offsetof(job, p.s)},
     {&table, offsetof(job, s)},
-    {&qkv_augment_table, offsetof(job, s.augment)},
+    {&qkv__augment_table, offsetof(job, s.augment)},
     QKV__RUN_TABLES,
     {&qkv__prior_config, offsetof(job, given)},
     {NULL, 0}};

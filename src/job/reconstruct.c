@@ -4,6 +4,7 @@
 #include "job/picture_job.h"
 #include "model/mae_config.h"
 #include "qkv/reconstruct.h"
+#include "image/augment_steps.h"
 
 typedef struct {
     qkv__picture_job p;
@@ -77,7 +78,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&qkv_augment_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__PICTURE_SIZE,
@@ -95,7 +96,7 @@ static const qkv_preset presets[] = {
 
 static const qkv__job_table tables[] = {
     {&qkv__picture_table, offsetof(job, p.s)},
-    {&qkv_augment_table, offsetof(job, augment)},
+    {&qkv__augment_table, offsetof(job, augment)},
     QKV__RUN_TABLES,
     {&qkv__mae_config, offsetof(job, config)},
     {NULL, 0}};

@@ -6,6 +6,8 @@
 #include "job/run.h"
 #include "job/vocabulary.h"
 #include "text/texts.h"
+#include "opt/tables.h"
+#include "train/loop.h"
 
 #define FIELD(member) .offset = offsetof(qkv__run_options, member)
 static const qkv_option rows[] = {
@@ -161,8 +163,8 @@ static void keep_settings(qkv__run *r, const qkv__job_kind *kind)
 qkv_training qkv_training_defaults(void)
 {
     static const qkv_preset presets[] = {QKV__RUN_PRESETS, {NULL, NULL, NULL}};
-    const qkv_option_table *const tables[] = {&qkv_train_table, &qkv_optimizer_table,
-                                              &qkv_schedule_table};
+    const qkv_option_table *const tables[] = {&qkv__train_table, &qkv__optimizer_table,
+                                              &qkv__schedule_table};
     qkv_training t = {0}; /* fields that no table has, too */
     void *const targets[] = {&t.loop, &t.optimizer, &t.schedule};
     for (int i = 0; i < 3; i++) {

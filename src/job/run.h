@@ -12,6 +12,8 @@
 #include "qkv/job.h"
 #include "qkv/records.h"
 #include "qkv/tokens.h"
+#include "opt/tables.h"
+#include "train/loop.h"
 
 /* Settings of every job. */
 typedef struct {
@@ -44,10 +46,10 @@ typedef struct {
 
 /* The tables of every job, for a kind's list; a qkv__run is the first member of its struct. */
 #define QKV__RUN_TABLES                                                                            \
-    {&qkv__run_table, offsetof(qkv__run, o)}, {&qkv_train_table, offsetof(qkv__run, t.loop)},      \
-        {&qkv_optimizer_table, offsetof(qkv__run, t.optimizer)},                                   \
+    {&qkv__run_table, offsetof(qkv__run, o)}, {&qkv__train_table, offsetof(qkv__run, t.loop)},     \
+        {&qkv__optimizer_table, offsetof(qkv__run, t.optimizer)},                                  \
     {                                                                                              \
-        &qkv_schedule_table, offsetof(qkv__run, t.schedule)                                        \
+        &qkv__schedule_table, offsetof(qkv__run, t.schedule)                                       \
     }
 
 /* Defaults that kinds share, for their lists of presets: those of a GPT, of all. */

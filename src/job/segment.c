@@ -5,6 +5,8 @@
 #include "job/picture_job.h"
 #include "model/dense_config.h"
 #include "qkv/segment.h"
+#include "image/augment_steps.h"
+#include "task/tables.h"
 
 #define FIELD(member) .offset = offsetof(qkv__picture_options, member)
 static const qkv_option rows[] = {
@@ -132,7 +134,7 @@ static void close_job(qkv__run *base)
     qkv__picture_close(base);
 }
 
-static const qkv_option_table *const lesson[] = {&qkv_segment_table, &qkv_augment_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__segment_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__PICTURE_SIZE,
@@ -151,8 +153,8 @@ static const qkv_preset presets[] = {
 static const qkv__job_table tables[] = {
     {&qkv__picture_table, offsetof(job, p.s)},
     {&table, offsetof(job, p.s)},
-    {&qkv_segment_table, offsetof(job, o)},
-    {&qkv_augment_table, offsetof(job, o.augment)},
+    {&qkv__segment_table, offsetof(job, o)},
+    {&qkv__augment_table, offsetof(job, o.augment)},
     QKV__RUN_TABLES,
     {&qkv__segmenter_config, offsetof(job, config)},
     {NULL, 0}};

@@ -6,6 +6,8 @@
 #include "model/vqgan_config.h"
 #include "qkv/codes.h"
 #include "qkv/looks.h"
+#include "image/augment_steps.h"
+#include "task/tables.h"
 
 enum { COLORS = 3, LOOKS_BATCH = 64, LOOKS_STEPS = 1500 };
 static const double LOOKS_SHARE = 0.1, LOOKS_RATE = 1e-3, LOOKS_DECAY = 0.05;
@@ -206,7 +208,7 @@ static void close_job(qkv__run *base)
     qkv__picture_close(base);
 }
 
-static const qkv_option_table *const lesson[] = {&qkv_codes_table, &qkv_augment_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__codes_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 
 /* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
@@ -278,9 +280,9 @@ static const qkv_preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
 static const qkv__job_table tables[] = {
     {&recipe_table, 0},
     {&qkv__picture_table, offsetof(job, p.s)},
-    {&qkv_codes_table, offsetof(job, o)},
+    {&qkv__codes_table, offsetof(job, o)},
     {&table, 0},
-    {&qkv_augment_table, offsetof(job, o.augment)},
+    {&qkv__augment_table, offsetof(job, o.augment)},
     QKV__RUN_TABLES,
     {&qkv__vqgan_config, offsetof(job, given)},
     {NULL, 0}};

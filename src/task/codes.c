@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "task/tables.h"
 #include "model/model.h"
 
 typedef struct {
@@ -51,7 +52,8 @@ static const qkv_option rows[] = {
     {.flag = "revive", .key = "revive", .type = QKV_OPT_BOOL, FIELD(revive), .initial = "true",
      .help = "codes that are not met become what is to be coded"},
 };
-const qkv_option_table qkv_codes_table = {"Codes", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__codes_table = {"Codes", rows, sizeof rows / sizeof *rows};
+const qkv_option_table *qkv_codes_table(void) { return &qkv__codes_table; }
 
 enum { GENERATOR, DISCRIMINATOR };
 
@@ -449,7 +451,7 @@ qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
         return status ? status : QKV_E_MEMORY;
     *s = (codes_task){.ctx = ctx, .model = model, .looks = looks, .train = train, .valid = valid,
                       .seed = seed};
-    qkv_option_defaults(&qkv_codes_table, &s->o);
+    qkv_option_defaults(&qkv__codes_table, &s->o);
     if (options)
         s->o = *options;
     qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed,

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "qkv/color.h"
 #include "qkv/score.h"
+#include "task/tables.h"
 
 enum { IN = QKV_COLORIZER_INPUTS, EVAL_PICTURES = 64 };
 static const double AB = 110; /* numbers of a and b are over this */
@@ -20,12 +21,13 @@ static const qkv_option rows[] = {
     {.flag = "hints", .key = "hints", .type = QKV_OPT_SIZE, .max = 65536, FIELD(hints),
      .initial = "64", .help = "most hints that training gives a picture"},
 };
-const qkv_option_table qkv_colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows};
+const qkv_option_table *qkv_colorize_table(void) { return &qkv__colorize_table; }
 
 qkv_colorize_options qkv_colorize_defaults(void)
 {
     qkv_colorize_options o = {0};
-    qkv_option_defaults(&qkv_colorize_table, &o);
+    qkv_option_defaults(&qkv__colorize_table, &o);
     o.augment = qkv_augment_defaults();
     return o;
 }

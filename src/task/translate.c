@@ -301,7 +301,7 @@ static void destroy(void *self)
     translate *s = self;
     qkv_context *ctx = qkv_model_context(s->model);
     qkv_packs_destroy(s->packs);
-    qkv_ids_free(ctx, &s->cut);
+    qkv_ids_free(&s->cut, ctx);
     qkv_free(ctx, s);
 }
 

@@ -208,7 +208,7 @@ static qkv_status set_up(qkv__loop *l, bool resume)
     qkv_status status = check(l);
     if (!status)
         status = qkv_optimizer_create(&l->optimizer, l->params, &l->optimizer_options,
-                                      qkv_optimizer_decay_matrices, 1);
+                                      qkv_optimizer_decay_matrices(), 1);
     if (!status && l->o.ema > 0)
         status = qkv_average_create(&l->average, l->params, &average);
     if (!status)

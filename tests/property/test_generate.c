@@ -72,7 +72,7 @@ static void rotary_goes_on_with_the_last_window(void **state)
             assert_int_equal(out.data[i], likeliest(m, f->t, all + from, n - from));
             all[n] = out.data[i];
         }
-        qkv_ids_free(f->ctx, &out);
+        qkv_ids_free(&out, f->ctx);
     }
     qkv_model_destroy(m);
 }
@@ -94,7 +94,7 @@ static void learned_positions_read_the_last_half_again(void **state)
         assert_int_equal(out.data[i], likeliest(m, f->t, all + from, n - from));
         all[n] = out.data[i];
     }
-    qkv_ids_free(f->ctx, &out);
+    qkv_ids_free(&out, f->ctx);
     qkv_model_destroy(m);
 }
 

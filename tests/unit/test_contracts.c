@@ -150,8 +150,8 @@ static void test_zeroed_generation_and_save(void **state)
     const qkv_generate_options stopped = {.tokens = 6, .stop = stop, .stops = 2};
     assert_int_equal(qkv_generate(m, prompt, 1, &stopped, NULL, NULL, &cut), QKV_OK);
     assert_true(cut.count <= 2);
-    qkv_ids_free(f->ctx, &all);
-    qkv_ids_free(f->ctx, &cut);
+    qkv_ids_free(&all, f->ctx);
+    qkv_ids_free(&cut, f->ctx);
     char dir[] = "/tmp/qkv-contracts-XXXXXX", path[64];
     assert_non_null(mkdtemp(dir));
     const qkv_hub_save_options zeros = {0};
