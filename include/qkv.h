@@ -12,6 +12,7 @@
 #include <qkv/pixels.h>
 #include <qkv/color.h>
 #include <qkv/masks.h>
+#include <qkv/painting.h>
 #include <qkv/augment.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
@@ -46,5 +47,6 @@
 #include <qkv/run.h>
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
+#include <qkv/pipeline_pictures.h>
 
 #endif

@@ -60,8 +60,13 @@ typedef struct {
     char label[40], unit[40]; /* of that */
 } cli;
 
+/* A table that the library describes settings with. */
+typedef const qkv_option_table *cli_table_fn(void);
+enum { CLI_LIBRARY = 2 };
+
 struct cli_command {
-    qkv__manual manual; /* tables: the command's own; the common one is added */
+    qkv__manual manual; /* tables: the command's own; the library's and the common one follow */
+    cli_table_fn *library[CLI_LIBRARY]; /* NULL: no more */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
 

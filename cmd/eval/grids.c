@@ -28,7 +28,7 @@ static qkv_status read_pictures(eval *e, qkv__grid_set *out)
 {
     qkv__prior p = {0};
     qkv_pixels *all = NULL, *pixels = NULL;
-    qkv_status status = qkv__prior_open(&p, e->c->ctx, e->dir);
+    qkv_status status = qkv__prior_open(&p, e->model, e->dir);
     qkv_picture_format f = qkv__pictures_square(0, p.colors);
     f.height = p.rows * p.factor;
     f.width = p.columns * p.factor;
@@ -36,13 +36,12 @@ static qkv_status read_pictures(eval *e, qkv__grid_set *out)
         status = qkv__pictures_load(&all, e->c->ctx, e->file, &f);
     if (!status)
         status = qkv__pixels_copy(&pixels, e->c->ctx, NULL, all, NULL, qkv_pixels_count(all),
-                                   qkv_model_label_count(p.prior) ? p.prior : NULL, e->file);
+                                   qkv_model_label_count(e->model) ? e->model : NULL, e->file);
     if (!status)
         status = code_pictures(e, &p, pixels, out);
     qkv_pixels_close(pixels);
     qkv_pixels_close(all);
     qkv__prior_close(&p);
-    qkv_model_destroy(p.prior);
     return status;
 }
 

@@ -1,10 +1,12 @@
 /* pixels.c - judging models of every pixel. */
 #include "eval/eval.h"
 #include "pipeline/masks.h"
+#include "pipeline/picture.h"
 #include "qkv/codes.h"
 #include "qkv/colorize.h"
 #include "qkv/hub.h"
 #include "qkv/looks.h"
+#include "qkv/recognize.h"
 #include "qkv/reconstruct.h"
 #include "qkv/segment.h"
 
@@ -168,5 +170,34 @@ qkv_status eval_segment(eval *e, qkv_measures *out)
     qkv_measures_add(out, "loss", s.loss);
     out->scored = s.pictures;
     qkv__picture_set_close(&data);
+    return status;
+}
+
+/* The pictures of the file, with the model's classes, or those that training held out. */
+static qkv_status open_labelled(eval *e, qkv_pixels **out)
+{
+    qkv_pixels *read = NULL;
+    if (!e->file)
+        return eval_kept_pictures(e, "valid.pixels", out);
+    qkv_status status = qkv__pictures_load(&read, e->c->ctx, e->file,
+                                           qkv__picture_format_of(e->model));
+    if (!status)
+        status = qkv__pixels_copy(out, e->c->ctx, NULL, read, NULL, qkv_pixels_count(read),
+                                  e->model, e->file);
+    qkv_pixels_close(read);
+    return status;
+}
+
+qkv_status eval_recognize(eval *e, qkv_measures *out)
+{
+    qkv_pixels *pixels = NULL;
+    qkv_recognize_score s = {0};
+    qkv_status status = open_labelled(e, &pixels);
+    if (!status)
+        status = qkv_recognize_evaluate(e->model, e->tape, pixels, 0, &s);
+    qkv_measures_add(out, "accuracy", s.accuracy);
+    qkv_measures_add(out, "loss", s.loss);
+    out->scored = s.pictures;
+    qkv_pixels_close(pixels);
     return status;
 }

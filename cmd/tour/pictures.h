@@ -4,6 +4,7 @@
 
 #include "tour/tour.h"
 #include "qkv/model.h"
+#include "qkv/painting.h"
 #include "qkv/pixels.h"
 #include "qkv/vit.h"
 
@@ -45,8 +46,7 @@ qkv_status tour_drawn_create(qkv_pixels **out, qkv_context *ctx, size_t side, ui
 /* Pictures side by side. Zeroed: none. */
 typedef struct {
     qkv_context *ctx;
-    qkv_image image;
-    size_t side; /* of the pictures in it */
+    qkv_sheet s;
 } tour_sheet;
 
 qkv_status tour_sheet_create(tour_sheet *s, qkv_context *ctx, size_t rows, size_t columns,

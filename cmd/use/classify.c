@@ -6,7 +6,7 @@
 #include "core/commands.h"
 #include "text/texts.h"
 #include "qkv/bert.h"
-#include "qkv/hub.h"
+#include "qkv/pipeline_pictures.h"
 #include "qkv/run.h"
 #include "qkv/vit.h"
 
@@ -24,8 +24,7 @@ static const qkv_option_table table = {"Classifying", rows, sizeof rows / sizeof
 
 typedef struct {
     cli *c;
-    qkv_model *model;
-    qkv_tokenizer *tokenizer;
+    qkv_pipeline *p;
     size_t classes;
     qkv_text_pair texts[TEXTS];
     size_t count, cut;
@@ -40,32 +39,23 @@ static qkv_text_pair pair_of(const char *text, size_t len)
     return (qkv_text_pair){text, first, tab ? tab + 1 : NULL, tab ? len - first - 1 : 0};
 }
 
-const char *cli_label(const qkv_model *m, size_t i, char room[CLI_LABEL])
-{
-    if (i < qkv_model_label_count(m))
-        return qkv_model_label(m, i);
-    (void)snprintf(room, CLI_LABEL, "LABEL_%zu", i); /* Hugging Face's name for one without */
-    return room;
-}
-
 static int answer(const job *j, const qkv_real *p)
 {
-    char room[CLI_LABEL];
     size_t best = 0;
     for (size_t i = 1; i < j->classes; i++)
         if (p[i] > p[best])
             best = i;
     if (!j->c->common.json) {
-        printf("%s\t%.4f\n", cli_label(j->model, best, room), (double)p[best]);
+        printf("%s\t%.4f\n", qkv_pipeline_label(j->p, best), (double)p[best]);
         return CLI_DONE;
     }
     qkv_json_writer w;
     qkv_json_writer_init(&w, j->c->ctx, 0);
     qkv_json_begin_object(&w, NULL);
-    qkv_json_put_string(&w, "label", cli_label(j->model, best, room));
+    qkv_json_put_string(&w, "label", qkv_pipeline_label(j->p, best));
     qkv_json_begin_object(&w, "probs");
     for (size_t i = 0; i < j->classes; i++)
-        qkv_json_put_real(&w, cli_label(j->model, i, room), (double)p[i]);
+        qkv_json_put_real(&w, qkv_pipeline_label(j->p, i), (double)p[i]);
     qkv_json_end_object(&w);
     qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
@@ -76,7 +66,8 @@ static int flush_texts(job *j)
 {
     size_t cut = 0;
     int code = CLI_DONE;
-    if (qkv_classify(j->model, j->tokenizer, j->texts, j->count, j->probs, &cut))
+    if (qkv_classify(qkv_pipeline_model(j->p), qkv_pipeline_tokenizer(j->p), j->texts, j->count,
+                     j->probs, &cut))
         return cli_error(j->c);
     for (size_t i = 0; i < j->count && code == CLI_DONE; i++)
         code = answer(j, j->probs + i * j->classes);
@@ -110,17 +101,12 @@ static int classify_file(job *j, const char *file)
 /* Of texts. */
 static qkv_status open_texts(job *j, const char *dir)
 {
-    qkv_context *ctx = j->c->ctx;
-    qkv_status status = QKV_OK;
-    if (qkv_model_type_of(j->model) != &qkv_bert_classifier_type)
-        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not classify texts", dir,
-                          qkv_model_type_architecture(qkv_model_type_of(j->model)));
-    if (!status)
-        status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
-    if (status)
-        return status;
-    j->classes = ((const qkv_bert_config *)qkv_model_config(j->model))->classes;
-    j->probs = qkv_calloc(ctx, TEXTS * j->classes, sizeof *j->probs);
+    const qkv_model *m = qkv_pipeline_model(j->p);
+    if (qkv_model_type_of(m) != &qkv_bert_classifier_type)
+        return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "%s: a %s does not classify texts", dir,
+                        qkv_model_type_architecture(qkv_model_type_of(m)));
+    j->classes = ((const qkv_bert_config *)qkv_model_config(m))->classes;
+    j->probs = qkv_calloc(j->c->ctx, TEXTS * j->classes, sizeof *j->probs);
     return j->probs ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -143,10 +129,10 @@ static int classify_pictures(job *j, const settings *s)
 {
     const qkv_strings *args = &j->c->args;
     if (s->file)
-        return cli_recognize(j->c, j->model, &s->file, 1);
+        return cli_recognize(j->c, j->p, &s->file, 1);
     if (args->count < 2)
         return cli_usage(j->c, "%s labels pictures: none is named", args->items[0]);
-    return cli_recognize(j->c, j->model, args->items + 1, args->count - 1);
+    return cli_recognize(j->c, j->p, args->items + 1, args->count - 1);
 }
 
 static int run(cli *c, int argc, char **argv)
@@ -160,13 +146,13 @@ static int run(cli *c, int argc, char **argv)
     job j = {.c = c};
     cli_catch_signals();
     int code = CLI_DONE;
-    if (qkv_hub_load(&j.model, c->ctx, c->args.items[0]))
+    if (qkv_pipeline_open(&j.p, c->ctx, c->args.items[0]))
         code = cli_error(c);
     else
-        code = qkv_model_is_vit(j.model) ? classify_pictures(&j, &s) : classify_texts(&j, &s);
+        code = qkv_model_is_vit(qkv_pipeline_model(j.p)) ? classify_pictures(&j, &s)
+                                                         : classify_texts(&j, &s);
     qkv_free(c->ctx, j.probs);
-    qkv_model_destroy(j.model);
-    qkv_tokenizer_destroy(j.tokenizer);
+    qkv_pipeline_close(j.p);
     return code;
 }
 

@@ -3,7 +3,7 @@
 #define QKV_CMD_USE_CLASSIFY_H
 
 #include "core/cli.h"
-#include "qkv/model.h"
+#include "qkv/pipeline.h"
 
 /* Options of both kinds of training. */
 typedef struct {
@@ -11,10 +11,6 @@ typedef struct {
     double smoothing;
 } cli_classify_options;
 extern const qkv_option_table cli_classify_table;
-
-/* The name of class i, made up in room where the model has none. */
-enum { CLI_LABEL = 32 };
-const char *cli_label(const qkv_model *m, size_t i, char room[CLI_LABEL]);
 
 /* ---- pictures: train_recognize.c, recognize.c ----------------------------------------------- */
 
@@ -24,6 +20,6 @@ extern const qkv_option_table cli_recognize_table, cli_recognizer_table;
 
 /* Answers for each of the paths (count): pictures, or what holds some. Those that cannot be read
  * are named and passed over. An exit code: CLI_FAILED when there were any. */
-int cli_recognize(cli *c, qkv_model *m, const char *const *paths, size_t count);
+int cli_recognize(cli *c, qkv_pipeline *p, const char *const *paths, size_t count);
 
 #endif
