@@ -33,6 +33,17 @@ typedef struct {
     int isa;     /* an index: reference, avx2, avx512, all */
 } cli_common;
 
+/* One line on the standard error that is written over (a terminal, ten times a second) or
+ * repeated (a file, every ten seconds). */
+typedef struct {
+    const char *label, *unit; /* "training", "steps" */
+    double begun, shown;      /* seconds */
+    size_t first;             /* what was done before: a resumed run's rate is its own */
+    bool terminal, silent, open;
+    double rate; /* units/s: 0: found here; negative: not shown */
+    double left; /* seconds to go, from callers that know; 0: found here */
+} cli_progress;
+
 typedef struct cli_command cli_command;
 
 /* One run of a command. */
@@ -45,10 +56,21 @@ typedef struct {
     qkv_context *parsing; /* the context of options: it outlives ctx */
     qkv_status bind_status;
     double began; /* qkv__now() when the command started */
+    struct {
+        cli_progress line;
+        char label[32], unit[32]; /* of the work that the line shows */
+        bool progress;
+    } heard; /* what the library has told: see cli_listen */
 } cli;
 
+/* A table that the library describes settings with. */
+typedef const qkv_option_table *cli_table_fn(void);
+enum { CLI_LIBRARY = 2 };
+
 struct cli_command {
-    qkv__manual manual; /* tables: the command's own; the common one is added */
+    qkv__manual manual; /* tables: the command's own; the library's stand before them, the common
+                           one behind */
+    cli_table_fn *library[CLI_LIBRARY]; /* NULL: no more */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
 
@@ -86,17 +108,6 @@ void cli_watch_signals(void);
 void cli_catch_signals(void);
 bool cli_stopped(void);
 
-/* One line on the standard error that is written over (a terminal, ten times a second) or
- * repeated (a file, every ten seconds). */
-typedef struct {
-    const char *label, *unit; /* "training", "steps" */
-    double begun, shown;      /* seconds */
-    size_t first;             /* what was done before: a resumed run's rate is its own */
-    bool terminal, silent, open;
-    double rate; /* units/s: 0: found here; negative: not shown */
-    double left; /* seconds to go, from callers that know; 0: found here */
-} cli_progress;
-
 void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const char *unit,
                         size_t done_before);
 /* "training  120/5000 steps  35.1 steps/s  loss 2.31  ETA 2:19". total 0: unknown. fmt adds
@@ -107,6 +118,11 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
 bool cli_progress_due(const cli_progress *p);
 void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note in between */
 void cli_progress_end(cli_progress *p);  /* leaves the line */
+
+/* From now on the notes of the library's long work are printed, its progress too unless that is
+ * false, and cli_stopped ends it. */
+void cli_listen(cli *c, bool progress);
+void cli_listen_end(cli *c); /* leaves the line of work that did not say how much there is */
 
 /* 1234567 -> "1.23M"; three digits are what a rate is good for. */
 enum { CLI_NUMBER = 32 };

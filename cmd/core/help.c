@@ -32,9 +32,12 @@ typedef struct {
 static void complete(full_manual *full, const cli_command *command)
 {
     size_t n = 0;
+    const qkv_option_table *const *own = command->manual.tables;
     full->manual = command->manual;
-    for (; n < MAX_TABLES && command->manual.tables && command->manual.tables[n]; n++)
-        full->tables[n] = command->manual.tables[n];
+    for (; n < CLI_LIBRARY && command->library[n]; n++)
+        full->tables[n] = command->library[n]();
+    for (; n < MAX_TABLES && own && *own; n++)
+        full->tables[n] = *own++;
     full->tables[n] = &cli_common_table;
     full->tables[n + 1] = NULL;
     full->manual.tables = full->tables;

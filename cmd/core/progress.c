@@ -106,6 +106,46 @@ void cli_progress_end(cli_progress *p)
     p->open = false;
 }
 
+/* ---- what the library tells ---------------------------------------------------------------- */
+
+static void show_work(cli *c, const qkv_event *e)
+{
+    cli_progress *line = &c->heard.line;
+    if (strcmp(c->heard.label, e->text) != 0) {
+        cli_listen_end(c);
+        (void)snprintf(c->heard.label, sizeof c->heard.label, "%s", e->text);
+        (void)snprintf(c->heard.unit, sizeof c->heard.unit, "%s", e->unit);
+        cli_progress_begin(line, c, c->heard.label, c->heard.unit, e->done);
+    }
+    cli_progress_show(line, e->done, e->total, NULL);
+    if (e->total && e->done >= e->total)
+        cli_listen_end(c);
+}
+
+static bool on_event(void *user, const qkv_event *e)
+{
+    cli *c = user;
+    if (e->kind == QKV_EVENT_NOTE) {
+        cli_progress_hide(&c->heard.line);
+        cli_note(c, "%s", e->text);
+    } else if (c->heard.progress) {
+        show_work(c, e);
+    }
+    return !cli_stopped();
+}
+
+void cli_listen(cli *c, bool progress)
+{
+    c->heard.progress = progress;
+    qkv_context_on_event(c->ctx, on_event, c);
+}
+
+void cli_listen_end(cli *c)
+{
+    cli_progress_end(&c->heard.line);
+    c->heard.label[0] = 0;
+}
+
 const char *cli_short_number(double value, char out[CLI_NUMBER])
 {
     static const char *const suffixes[] = {"", "k", "M", "G", "T"};

@@ -9,8 +9,9 @@ struct qkv_pipeline {
     qkv_context *ctx;
     char *dir;
     qkv_model *model;
-    qkv_tokenizer *tokenizer; /* NULL: the model reads no text */
-    qkv_tape *tape;           /* never records */
+    qkv_tokenizer *tokenizer;  /* NULL: the model reads no text */
+    qkv_generation generation; /* of translators */
+    qkv_tape *tape;            /* never records */
 };
 
 /* Records that the model of p does not do that ("continue text") and returns QKV_E_UNSUPPORTED. */
