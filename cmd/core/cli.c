@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const isa_names[] = {"reference", "avx2", "avx512", "all", NULL};
 
@@ -53,7 +54,8 @@ static qkv_status make_context(cli *c)
         return QKV_OK;
     qkv_status status = qkv_context_create(&c->ctx, &options);
     if (status)
-        return qkv__fail(c->parsing, status, "%s", qkv_status_text(status));
+        return qkv_fail(c->parsing, status, "%s", qkv_status_text(status));
+    qkv_context_on_event(c->ctx, cli_listen, c);
     if (qkv_options_given(c->options, "bf16") && options.bf16 && !qkv_context_bf16(c->ctx))
         cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
     return QKV_OK;
@@ -64,7 +66,7 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target)
     if (!c->bind_status)
         c->bind_status = qkv_options_bind(c->options, table, target);
     if (!c->bind_status)
-        qkv__preset_apply(c->command->manual.presets, table, target);
+        qkv_preset_apply(c->command->manual.presets, table, target);
 }
 
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
@@ -74,10 +76,10 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
     if (!status)
         status = qkv_options_parse(c->options, argc, argv, max ? &c->args : NULL);
     if (!status && c->command->manual.recipes)
-        status = qkv__recipe_apply(c->options, c->command->manual.recipes);
+        status = qkv_recipe_apply(c->options, c->command->manual.recipes);
     if (!status && (c->args.count < min || c->args.count > max))
-        status = qkv__fail(c->parsing, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
-                           c->command->manual.name, usage ? usage : "", c->args.count);
+        status = qkv_fail(c->parsing, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
+                          c->command->manual.name, usage ? usage : "", c->args.count);
     if (!status)
         status = make_context(c);
     return status ? usage_error(c) : 0;
@@ -85,18 +87,19 @@ int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
 
 void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target)
 {
-    char text[QKV__OPTION_TEXT];
+    char text[QKV_OPTION_TEXT];
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         if (!qkv_options_given(c->options, row->key))
             continue;
-        qkv__option_text(row, given, text);
-        (void)qkv__option_assign(row, target, text); /* it has been parsed once */
+        qkv_option_text(row, given, text);
+        (void)qkv_option_assign(row, target, text); /* it has been parsed once */
     }
 }
 
-int cli_error(const cli *c)
+int cli_error(cli *c)
 {
+    cli_progress_end(&c->line);
     return cli_fail("%s", qkv_context_message(c->ctx));
 }
 
@@ -113,7 +116,7 @@ int cli_usage(const cli *c, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    qkv__vfail(c->parsing, QKV_E_ARGUMENT, fmt, args);
+    qkv_vfail(c->parsing, QKV_E_ARGUMENT, fmt, args);
     va_end(args);
     return usage_error(c);
 }
@@ -129,13 +132,22 @@ void cli_note(const cli *c, const char *fmt, ...)
     fputc('\n', stderr);
 }
 
-int cli_answer(const cli *c, qkv__json_out *w)
+int cli_png_only(const cli *c, const char *out)
+{
+    const char *end = strrchr(out, '.');
+    if (!end || (strcasecmp(end, ".jpg") != 0 && strcasecmp(end, ".jpeg") != 0))
+        return 0;
+    return cli_usage(c, "--out: pictures are written as PNG: a name with .png expected, found "
+                     "%.200s", out);
+}
+
+int cli_answer(const cli *c, qkv_json_writer *w)
 {
     (void)c;
-    const char *text = qkv__json_out_text(w);
+    const char *text = qkv_json_writer_text(w);
     int code = text ? CLI_DONE : cli_fail("out of memory while writing the answer");
     if (text && (puts(text) == EOF || fflush(stdout) != 0))
         code = cli_fail("the answer cannot be written to the standard output");
-    qkv__json_out_free(w);
+    qkv_json_writer_free(w);
     return code;
 }

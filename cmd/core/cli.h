@@ -33,6 +33,8 @@ typedef struct {
     int isa;     /* an index: reference, avx2, avx512, all */
 } cli_common;
 
+typedef struct cli_command cli_command;
+
 /* One line on the standard error that is written over (a terminal, ten times a second) or
  * repeated (a file, every ten seconds). */
 typedef struct {
@@ -44,8 +46,6 @@ typedef struct {
     double left; /* seconds to go, from callers that know; 0: found here */
 } cli_progress;
 
-typedef struct cli_command cli_command;
-
 /* One run of a command. */
 typedef struct {
     qkv_context *ctx; /* of the asked threads and instruction sets; once cli_parse succeeded */
@@ -55,12 +55,9 @@ typedef struct {
     const cli_command *command;
     qkv_context *parsing; /* the context of options: it outlives ctx */
     qkv_status bind_status;
-    double began; /* qkv__now() when the command started */
-    struct {
-        cli_progress line;
-        char label[32], unit[32]; /* of the work that the line shows */
-        bool progress;
-    } heard; /* what the library has told: see cli_listen */
+    double began; /* qkv_now() when the command started */
+    cli_progress line; /* of what the library is at */
+    char label[40], unit[40]; /* of that */
 } cli;
 
 /* A table that the library describes settings with. */
@@ -92,13 +89,16 @@ void cli_take_given(const cli *c, const qkv_option_table *table, const void *giv
 
 /* ---- answers ---------------------------------------------------------------------------- */
 
-int cli_error(const cli *c); /* prints the context's sentence; CLI_FAILED */
+int cli_error(cli *c); /* prints the context's sentence; CLI_FAILED */
 int cli_fail(const char *fmt, ...) QKV_PRINTF(1, 2);  /* prints "qkv: sentence"; CLI_FAILED */
 int cli_usage(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* the same; CLI_USAGE */
 void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr, unless quiet */
 
+/* A picture is to be written there: 0, or an exit code after a message if the name says JPEG. */
+int cli_png_only(const cli *c, const char *out);
+
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */
-int cli_answer(const cli *c, qkv__json_out *w);
+int cli_answer(const cli *c, qkv_json_writer *w);
 
 /* ---- long work -------------------------------------------------------------------------- */
 
@@ -118,11 +118,8 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
 bool cli_progress_due(const cli_progress *p);
 void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note in between */
 void cli_progress_end(cli_progress *p);  /* leaves the line */
-
-/* From now on the notes of the library's long work are printed, its progress too unless that is
- * false, and cli_stopped ends it. */
-void cli_listen(cli *c, bool progress);
-void cli_listen_end(cli *c); /* leaves the line of work that did not say how much there is */
+/* A qkv_event_fn, with a cli: notes and progress of the library; false once cli_stopped. */
+bool cli_listen(void *user, const qkv_event *event);
 
 /* 1234567 -> "1.23M"; three digits are what a rate is good for. */
 enum { CLI_NUMBER = 32 };

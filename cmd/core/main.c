@@ -61,7 +61,7 @@ static void shorten_spin(char **argv)
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    cli c = {.command = command, .began = qkv__now()};
+    cli c = {.command = command, .began = qkv_now()};
     if (qkv_context_create(&c.parsing, NULL) || qkv_options_create(&c.options, c.parsing))
         return cli_fail("out of memory");
     cli_bind(&c, &cli_common_table, &c.common);

@@ -28,14 +28,14 @@ enum { JUDGES = sizeof judges / sizeof *judges };
 qkv_status eval_held_out(const eval *e, const char *name, char **path)
 {
     qkv_context *ctx = e->c->ctx;
-    char *folder = qkv__path_join(ctx, e->dir, "train");
-    *path = folder ? qkv__path_join(ctx, folder, name) : NULL;
-    qkv__free(ctx, folder);
+    char *folder = qkv_path_join(ctx, e->dir, "train");
+    *path = folder ? qkv_path_join(ctx, folder, name) : NULL;
+    qkv_free(ctx, folder);
     if (!*path)
         return QKV_E_MEMORY;
-    return qkv__file_exists(*path)
+    return qkv_file_exists(*path)
                ? QKV_OK
-               : qkv__fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
+               : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
 }
 
 static int answer(cli *c, const qkv_measures *m, const char *network)
@@ -48,15 +48,15 @@ static int answer(cli *c, const qkv_measures *m, const char *network)
         printf("%-15s%zu\n", m->unit, m->scored);
         return CLI_DONE;
     }
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
     for (int i = 0; i < m->count; i++)
-        qkv__json_put_real(&w, m->item[i].name, m->item[i].value);
+        qkv_json_put_real(&w, m->item[i].name, m->item[i].value);
     if (network) /* whose measures they are */
-        qkv__json_put_string(&w, "network", network);
-    qkv__json_put_int(&w, m->unit, (int64_t)m->scored);
-    qkv__json_end_object(&w);
+        qkv_json_put_string(&w, "network", network);
+    qkv_json_put_int(&w, m->unit, (int64_t)m->scored);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -68,12 +68,12 @@ static qkv_status check_data(const eval *e, const judge *j)
     const char *const named[] = {e->file, e->images ? e->images : e->masks,
                                  e->source ? e->source : e->target};
     if (e->lpips && j->judge != eval_codes)
-        return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures "
-                         "expected, %s holds a %s", e->dir, kind);
+        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures "
+                        "expected, %s holds a %s", e->dir, kind);
     for (int i = 0; i < 3; i++)
         if (named[i] && i != j->masks)
-            return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s",
-                             e->dir, kind, flags[j->masks], flags[i]);
+            return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s",
+                            e->dir, kind, flags[j->masks], flags[i]);
     return QKV_OK;
 }
 
@@ -102,14 +102,12 @@ static int run(cli *c, int argc, char **argv)
     cli_bind(c, qkv_pipeline_evaluate_table(), &o);
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
-    cli_listen(c, true);
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     while (p && j < JUDGES && !judges[j].takes(qkv_pipeline_model(p)))
         j++;
     if (p)
         status = j < JUDGES ? judge_pictures(c, p, &judges[j], &o, &m)
                             : qkv_pipeline_evaluate(p, &o, &m);
-    cli_listen_end(c);
     int code = status ? cli_error(c) : answer(c, &m, o.lpips);
     qkv_pipeline_close(p);
     return code;

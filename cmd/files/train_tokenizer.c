@@ -50,12 +50,12 @@ static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
     cli_note(c, "%s: %s, %zu tokens", dir, qkv_tokenizer_model(t), tokens);
     if (!c->common.json)
         return CLI_DONE;
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "model", qkv_tokenizer_model(t));
-    qkv__json_put_int(&w, "vocab", (int64_t)tokens);
-    qkv__json_end_object(&w);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "model", qkv_tokenizer_model(t));
+    qkv_json_put_int(&w, "vocab", (int64_t)tokens);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -63,16 +63,16 @@ static int run(cli *c, int argc, char **argv)
 {
     settings s;
     cli_vocabulary v;
-    qkv__names there = {0};
+    qkv_names there = {0};
     qkv_tokenizer *t = NULL;
     cli_bind(c, &table, &s);
     cli_bind(c, &cli_vocabulary_table, &v);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
-    bool taken = qkv__dir_exists(s.out);
-    qkv_status status = taken ? qkv__dir_list(&there, c->ctx, s.out) : QKV_OK;
+    bool taken = qkv_dir_exists(s.out);
+    qkv_status status = taken ? qkv_dir_list(&there, c->ctx, s.out) : QKV_OK;
     taken = there.count > 0;
-    qkv__names_free(&there);
+    qkv_names_free(&there);
     if (taken)
         return cli_fail("%s is not empty: give another --out", s.out);
     if (!status)

@@ -69,7 +69,7 @@ static qkv_status make_model(chapter *h, const qkv_model_type *type)
 
 static qkv_status pack(const chapter *h, int split, bool labelled, qkv_records **out)
 {
-    const qkv__str *text = labelled ? &h->lines[split].labelled : &h->lines[split].text;
+    const qkv_str *text = labelled ? &h->lines[split].labelled : &h->lines[split].text;
     const qkv_text_part part = {text->data, text->len, "lines", 0};
     qkv_records_writer *w = NULL;
     size_t cut = 0;
@@ -114,29 +114,29 @@ static qkv_status show_blank(const chapter *h, const char *line, size_t len, siz
     const page *p = h->t->page;
     qkv_guess guess[GUESSES];
     qkv_ids ids = {0};
-    qkv__str text;
+    qkv_str text;
     int32_t mask = qkv_tokenizer_special(h->tokenizer, QKV_TOKEN_MASK);
-    qkv__str_init(&text, h->ctx);
-    qkv__str_printf(&text, "%.*s[MASK]%.*s", (int)at, line, (int)(len - at - n), line + at + n);
+    qkv_str_init(&text, h->ctx);
+    qkv_str_printf(&text, "%.*s[MASK]%.*s", (int)at, line, (int)(len - at - n), line + at + n);
     qkv_status status = text.failed ? QKV_E_MEMORY
                                     : qkv_tokenizer_encode(h->tokenizer, text.data, text.len,
                                                            QKV_ENCODE_ADD_SPECIAL, &ids);
     if (!status)
         status = qkv_fill(h->model, ids.data, ids.count, mask, GUESSES, guess);
     if (!status) {
-        qkv__str_clear(&text);
+        qkv_str_clear(&text);
         for (int i = 0; i < GUESSES; i++) {
             const char *word = qkv_tokenizer_token(h->tokenizer, guess[i].id, NULL);
             bool right = strlen(word) == n;
             for (size_t k = 0; k < n && right; k++)
                 right = word[k] == tolower((unsigned char)line[at + k]);
-            qkv__str_printf(&text, "   %s %.0f%%%s", word, 100 * guess[i].prob,
-                            right ? " ✓" : "");
+            qkv_str_printf(&text, "   %s %.0f%%%s", word, 100 * guess[i].prob,
+                           right ? " ✓" : "");
         }
         page_line(p, "%.*s____%.*s", (int)at, line, (int)(len - at - n), line + at + n);
         page_line(p, "   %.*s:%s", (int)n, line + at, text.failed ? "" : text.data);
     }
-    qkv__str_free(&text);
+    qkv_str_free(&text);
     qkv_ids_free(h->ctx, &ids);
     return status;
 }
@@ -144,7 +144,7 @@ static qkv_status show_blank(const chapter *h, const char *line, size_t len, siz
 /* Some held-out lines, evenly over all of them. */
 static qkv_status show_blanks(const chapter *h)
 {
-    const qkv__str *text = &h->lines[JUDGE].text;
+    const qkv_str *text = &h->lines[JUDGE].text;
     qkv_status status = QKV_OK;
     page_text(h->t->page, "Held-out lines with a word hidden, the word, and what it would write "
                           "there:");
@@ -246,7 +246,7 @@ static void show_classes(const page *p, const qkv_classify_score *score, const q
 /* The i-th of about `n` lines, evenly over the held-out labelled ones. */
 static bool labelled_line(const chapter *h, size_t i, size_t n, qkv_labelled_text *out)
 {
-    const qkv__str *all = &h->lines[JUDGE].labelled;
+    const qkv_str *all = &h->lines[JUDGE].labelled;
     const char *at = all->data + i * all->len / n, *end = all->data + all->len;
     const char *tab;
     qkv__line line;
@@ -378,8 +378,8 @@ static void conclude(const chapter *h)
 qkv_status tour_bert(tour *t)
 {
     chapter h = {.t = t, .ctx = t->page->c->ctx};
-    h.words_dir = qkv__path_join(h.ctx, t->dir, "words");
-    qkv_status status = h.words_dir ? qkv__dir_create(h.ctx, h.words_dir) : QKV_E_MEMORY;
+    h.words_dir = qkv_path_join(h.ctx, t->dir, "words");
+    qkv_status status = h.words_dir ? qkv_dir_create(h.ctx, h.words_dir) : QKV_E_MEMORY;
     if (!status)
         status = tour_lines_collect(h.lines, t);
     if (!status)
@@ -399,6 +399,6 @@ qkv_status tour_bert(tour *t)
     qkv_tokenizer_destroy(h.tokenizer);
     for (int i = 0; i < SPLITS; i++)
         tour_lines_free(&h.lines[i]);
-    qkv__free(h.ctx, h.words_dir);
+    qkv_free(h.ctx, h.words_dir);
     return status;
 }

@@ -10,7 +10,7 @@ static qkv_status hold_out(cli_split *x, cli *c, const char *last)
     size_t total = 0, lines;
     for (size_t i = 0; i < x->train_count; i++)
         total += qkv__count_lines(&x->data.parts[i]);
-    x->held = qkv__calloc(c->ctx, x->train_count, sizeof *x->held);
+    x->held = qkv_calloc(c->ctx, x->train_count, sizeof *x->held);
     if (!x->held)
         return QKV_E_MEMORY;
     qkv_status status = qkv__held_out(c->ctx, last, total, "lines", &lines);
@@ -27,7 +27,7 @@ qkv_status cli_split_open(cli_split *x, cli *c, const qkv_strings *data, const c
     if (status || !valid)
         return status ? status : hold_out(x, c, last);
     status = qkv__texts_open_one(&x->valid_file, c->ctx, valid);
-    x->held = qkv__calloc(c->ctx, 1, sizeof *x->held);
+    x->held = qkv_calloc(c->ctx, 1, sizeof *x->held);
     if (!status && !x->held)
         status = QKV_E_MEMORY;
     if (!status)
@@ -38,7 +38,7 @@ qkv_status cli_split_open(cli_split *x, cli *c, const qkv_strings *data, const c
 void cli_split_close(cli_split *x)
 {
     if (x->data.ctx)
-        qkv__free(x->data.ctx, x->held);
+        qkv_free(x->data.ctx, x->held);
     qkv__texts_close(&x->data);
     qkv__texts_close(&x->valid_file);
     x->held = NULL;
@@ -53,7 +53,7 @@ qkv_status cli_bert_create(cli_job *j, const qkv_model_type *type, qkv_bert_conf
     const qkv_options *o = j->c->options;
     qkv_bert_config *c = config, sizes = *config;
     if (!qkv_bert_preset(preset, &sizes))
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
+        return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
     if (!qkv_options_given(o, "hidden_size"))
         c->width = sizes.width;
     if (!qkv_options_given(o, "num_hidden_layers"))
@@ -71,13 +71,13 @@ static qkv_status copy_labels(qkv_model *to, const qkv_model *from)
 {
     qkv_context *ctx = qkv_model_context(to);
     size_t count = qkv_model_label_count(from);
-    const char **names = qkv__calloc(ctx, count + 1, sizeof *names);
+    const char **names = qkv_calloc(ctx, count + 1, sizeof *names);
     if (!names)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < count; i++)
         names[i] = qkv_model_label(from, i);
     qkv_status status = qkv_model_set_labels(to, names, count);
-    qkv__free(ctx, names);
+    qkv_free(ctx, names);
     return status;
 }
 
@@ -107,12 +107,12 @@ qkv_status cli_bert_init(cli_job *j, const qkv_model_type *type, const qkv_bert_
                                                     qkv_options_pairs(j->c->options));
     if (!status && strcmp(qkv_model_type_name(qkv_model_type_of(old)),
                           qkv_model_type_name(type)) != 0)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
                            qkv_model_type_name(type), j->o.init,
                            qkv_model_type_name(qkv_model_type_of(old)));
     const qkv_bert_config *had = status ? NULL : qkv_model_config(old);
     if (had && qkv_options_given(j->c->options, "length") && config->positions > had->positions)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions of "
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions of "
                            "%s, found %zu", had->positions, j->o.init, config->positions);
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, j->o.init);

@@ -5,7 +5,7 @@
 #include "train/bert.h"
 #include "use/classify.h"
 #include "core/commands.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "train/vocabulary.h"
 #include "model/bert.h"
 #include "qkv/augment.h"
@@ -90,7 +90,7 @@ static qkv_status make_vocabulary(job *j)
     cli *c = j->base.c;
     size_t count;
     qkv_status status = list_texts(j, NULL, &count);
-    qkv_text_part *parts = status ? NULL : qkv__calloc(c->ctx, count + 1, sizeof *parts);
+    qkv_text_part *parts = status ? NULL : qkv_calloc(c->ctx, count + 1, sizeof *parts);
     if (!status && !parts)
         status = QKV_E_MEMORY;
     if (!status)
@@ -98,7 +98,7 @@ static qkv_status make_vocabulary(job *j)
     if (!status)
         status = cli_vocabulary_train(c, &j->vocabulary, CLI_BERT_ROLES, parts, count, NULL, 0,
                                       &j->base.tokenizer);
-    qkv__free(c->ctx, parts);
+    qkv_free(c->ctx, parts);
     return status;
 }
 
@@ -108,8 +108,8 @@ static qkv_status collect_labels(job *j)
     for (size_t i = 0; i < j->texts.train_count && !status; i++)
         status = qkv_labels_collect(&j->labels, &j->texts.data.parts[i]);
     if (!status && j->labels.count < 2)
-        status = qkv__fail(j->base.c->ctx, QKV_E_FORMAT, "%s: at least 2 labels expected to learn "
-                           "from, found %zu", j->c.data, j->labels.count);
+        status = qkv_fail(j->base.c->ctx, QKV_E_FORMAT, "%s: at least 2 labels expected to learn "
+                          "from, found %zu", j->c.data, j->labels.count);
     return status;
 }
 
@@ -151,7 +151,7 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
     const qkv_bert_config *c = qkv_model_config(m);
     size_t length = j->s.length < c->positions ? j->s.length : c->positions, cut = 0;
     char *path = cli_job_path(&j->base, name);
-    const char **labels = qkv__calloc(ctx, c->classes, sizeof *labels);
+    const char **labels = qkv_calloc(ctx, c->classes, sizeof *labels);
     qkv_records_writer *w = NULL;
     qkv_status status = path && labels ? qkv_records_create(&w, ctx, path, 3) : QKV_E_MEMORY;
     for (size_t i = 0; i < c->classes && labels; i++)
@@ -166,8 +166,8 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
     if (!status && cut)
         cli_note(j->base.c, "%zu of %zu texts are longer than %zu tokens: their ends are not read",
                  cut, qkv_records_count(*out), length);
-    qkv__free(ctx, labels);
-    qkv__free(ctx, path);
+    qkv_free(ctx, labels);
+    qkv_free(ctx, path);
     return status;
 }
 
@@ -193,7 +193,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_classify(&base->task, base->model, base->train, base->valid,
                                           base->tokenizer, &o, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, j->c.data);
+        return qkv_fail_prefix(c->ctx, j->c.data);
     const qkv_bert_config *config = qkv_model_config(base->model);
     double rate = cli_training_rate(config->width);
     cli_job_rate(base, config->width, base->o.init ? TUNING * rate : rate);
@@ -237,7 +237,7 @@ static const char *data_of(int argc, char **argv)
 
 static int run(cli *c, int argc, char **argv)
 {
-    if (cli_is_pictures(data_of(argc, argv)))
+    if (qkv_is_pictures(data_of(argc, argv)))
         return cli_train_recognize(c, argc, argv);
     job j = {.base.c = c};
     cli_bind(c, &cli_classify_table, &j.c);

@@ -38,8 +38,8 @@ static qkv_status load_model(job *j)
     cli_job *base = &j->p.base;
     qkv_status status = cli_job_load(base, &base->model);
     if (!status && qkv_model_type_of(base->model) != &qkv_colorizer_type)
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures",
-                         base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
+        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures",
+                        base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
     if (!status)
         j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
     return status;
@@ -68,7 +68,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_colorize(&base->task, base->model, j->p.train.images,
                                           j->p.valid.images, &j->o, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, base->o.out);
+        return qkv_fail_prefix(c->ctx, base->o.out);
     const qkv_dense_config *config = qkv_model_config(base->model);
     const qkv_patches_config *t = &config->trunk;
     cli_job_rate(base, t->width, cli_training_rate(t->width));

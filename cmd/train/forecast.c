@@ -60,8 +60,8 @@ typedef struct {
 
 static void free_names(const job *j, names *n)
 {
-    qkv__free(j->base.c->ctx, n->text);
-    qkv__free(j->base.c->ctx, n->items);
+    qkv_free(j->base.c->ctx, n->text);
+    qkv_free(j->base.c->ctx, n->items);
 }
 
 /* list may be NULL: none. room: for so many more. */
@@ -69,8 +69,8 @@ static qkv_status cut_names(const job *j, names *n, const char *list, size_t roo
 {
     qkv_context *ctx = j->base.c->ctx;
     list = list ? list : "";
-    *n = (names){.text = qkv__strdup(ctx, list)};
-    n->items = qkv__calloc(ctx, strlen(list) + 1 + room, sizeof *n->items);
+    *n = (names){.text = qkv_strdup(ctx, list)};
+    n->items = qkv_calloc(ctx, strlen(list) + 1 + room, sizeof *n->items);
     if (!n->text || !n->items)
         return QKV_E_MEMORY;
     for (char *at = n->text, *comma; at && *n->text; at = comma) {
@@ -95,14 +95,14 @@ static qkv_status name_columns(job *j, const names *wanted)
 {
     qkv_context *ctx = j->base.c->ctx;
     size_t n = j->data.shape[1];
-    j->columns = qkv__calloc(ctx, n, sizeof *j->columns);
+    j->columns = qkv_calloc(ctx, n, sizeof *j->columns);
     j->count = j->columns ? n : 0;
     for (size_t i = 0; i < j->count; i++) {
         char number[24];
         (void)snprintf(number, sizeof number, "%zu", i + 1);
         const char *given = wanted->count ? wanted->items[i] : number;
-        j->columns[i].given = qkv__strdup(ctx, given);
-        j->columns[i].label = qkv__strdup(ctx, j->data.names ? j->data.names[i] : given);
+        j->columns[i].given = qkv_strdup(ctx, given);
+        j->columns[i].label = qkv_strdup(ctx, j->data.names ? j->data.names[i] : given);
         if (!j->columns[i].given || !j->columns[i].label)
             return QKV_E_MEMORY;
     }
@@ -130,8 +130,8 @@ static qkv_status targets_first(job *j, const names *targets)
                strcmp(j->columns[at].given, targets->items[k]) != 0)
             at++;
         if (at == j->count)
-            return qkv__fail(j->base.c->ctx, QKV_E_ARGUMENT, "--target: %s has no column "
-                             "\"%.40s\", or it is named twice", j->s.data, targets->items[k]);
+            return qkv_fail(j->base.c->ctx, QKV_E_ARGUMENT, "--target: %s has no column "
+                            "\"%.40s\", or it is named twice", j->s.data, targets->items[k]);
         swap_columns(j, k, at);
         j->named = true;
     }
@@ -172,9 +172,9 @@ static qkv_status hold_out(job *j)
     if (status || !tail)
         return status;
     if (tail < j->config.horizon)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--valid-last: %zu of %zu rows of %s are fewer "
-                         "than the horizon's %zu", tail, j->train.rows, j->s.data,
-                         j->config.horizon);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--valid-last: %zu of %zu rows of %s are fewer "
+                        "than the horizon's %zu", tail, j->train.rows, j->s.data,
+                        j->config.horizon);
     j->train.rows -= tail;
     j->valid = (qkv_series){j->train.data + j->train.rows * C, tail, C};
     return QKV_OK;
@@ -204,14 +204,14 @@ static qkv_status make_model(job *j)
         status = qkv_model_init(j->base.model, j->base.c->common.seed);
     if (!status)
         status = qkv_forecast_fit_scale(j->base.model, &j->train);
-    const char **labels = status || !j->named ? NULL : qkv__calloc(ctx, j->count, sizeof *labels);
+    const char **labels = status || !j->named ? NULL : qkv_calloc(ctx, j->count, sizeof *labels);
     for (size_t i = 0; labels && i < j->count; i++)
         labels[i] = j->columns[i].label;
     if (labels)
         status = qkv_model_set_labels(j->base.model, labels, j->count);
     else if (!status && j->named)
         status = QKV_E_MEMORY;
-    qkv__free(ctx, labels);
+    qkv_free(ctx, labels);
     return status;
 }
 
@@ -225,8 +225,8 @@ static qkv_status read_data(cli_job *base)
     if (base->o.init) {
         status = cli_job_load(base, &base->model);
         if (!status && !qkv_model_is_forecaster(base->model))
-            status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
-                               base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
+            status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
+                              base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
         if (!status)
             status = qkv__series_load(&j->data, base->model, j->s.data);
         if (!status)
@@ -255,7 +255,7 @@ static qkv_status save(const cli_job *base, const char *name, const qkv_series *
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status)
         status = qkv_npy_save(base->c->ctx, path, 2, shape, s->data, QKV_STORE_F32);
-    qkv__free(base->c->ctx, path);
+    qkv_free(base->c->ctx, path);
     return status;
 }
 
@@ -270,10 +270,10 @@ static qkv_status open_data(cli_job *base)
 {
     job *j = (job *)base;
     qkv_status status = qkv__series_open(&j->data, base->c->ctx, base->o.out, "train/train.npy",
-                                        true);
+                                         true);
     if (!status)
         status = qkv__series_open(&j->valid_file, base->c->ctx, base->o.out, "train/valid.npy",
-                                 false);
+                                  false);
     j->train = qkv__series(&j->data);
     j->valid = qkv__series(&j->valid_file);
     return status;
@@ -288,7 +288,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status =
         qkv_task_forecast(&base->task, base->model, &j->train, &j->valid, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, j->s.valid && enough ? j->s.valid : j->s.data);
+        return qkv_fail_prefix(c->ctx, j->s.valid && enough ? j->s.valid : j->s.data);
     cli_job_rate(base, config->width, RATE);
     cli_note(c, "%s, %zu parameters; %zu rows of %zu to learn from, %zu held out; season of the "
              "naive forecast: %zu rows", qkv_model_type_name(qkv_model_type_of(base->model)),
@@ -302,10 +302,10 @@ static void close_data(cli_job *base)
 {
     job *j = (job *)base;
     for (size_t i = 0; i < j->count; i++) {
-        qkv__free(base->c->ctx, j->columns[i].label);
-        qkv__free(base->c->ctx, j->columns[i].given);
+        qkv_free(base->c->ctx, j->columns[i].label);
+        qkv_free(base->c->ctx, j->columns[i].given);
     }
-    qkv__free(base->c->ctx, j->columns);
+    qkv_free(base->c->ctx, j->columns);
     qkv_array_free(&j->data);
     qkv_array_free(&j->valid_file);
 }

@@ -1,7 +1,7 @@
 /* imagine.c - `qkv train imagine`: pictures' codes become a prior that imagines more. */
 #include "core/commands.h"
 #include "train/picture_job.h"
-#include "use/prior.h"
+#include "pipeline/prior.h"
 #include "io/file.h"
 #include "model/gpt.h"
 #include "qkv/augment.h"
@@ -37,8 +37,8 @@ typedef struct {
     cli_picture_job p;
     settings s;
     qkv_gpt_config given, config; /* as --set says; of the model to be made */
-    cli_prior coders;
-    cli_grids train, valid;
+    qkv__prior coders;
+    qkv__grid_set train, valid;
 } job;
 
 /* ---- the model ----------------------------------------------------------------------------- */
@@ -49,12 +49,12 @@ static qkv_status choose_model(job *j)
     const cli *c = j->p.base.c;
     qkv_option_defaults(&qkv__prior_config, &j->config);
     if (!qkv_gpt_preset(j->p.s.model, &j->config))
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     cli_take_given(c, &qkv__prior_config, &j->given, &j->config);
     const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
     size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
     for (size_t i = 0; i < 2 && coders[i]; i++) {
-        size_t codes = cli_coder_config(coders[i])->codes;
+        size_t codes = qkv__codec_config(coders[i])->codes;
         vocab = codes > vocab ? codes : vocab;
     }
     j->config.vocab = vocab;
@@ -70,11 +70,11 @@ static qkv_status name_classes(job *j)
     cli *c = j->p.base.c;
     const qkv_pixels *p = j->p.all.images;
     size_t count = qkv_pixels_classes(p);
-    const char **names = qkv__calloc(c->ctx, count, sizeof *names);
+    const char **names = qkv_calloc(c->ctx, count, sizeof *names);
     for (size_t i = 0; names && i < count; i++)
         names[i] = qkv_pixels_class_name(p, i);
     qkv_status status = names ? qkv_model_set_labels(j->p.base.model, names, count) : QKV_E_MEMORY;
-    qkv__free(c->ctx, names);
+    qkv_free(c->ctx, names);
     return status;
 }
 
@@ -99,16 +99,16 @@ static qkv_status load_model(job *j)
     if (status)
         return status;
     if (!takes(base->model))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
-                         qkv_model_type_name(&qkv_prior_type), base->o.init,
-                         qkv_model_type_name(qkv_model_type_of(base->model)));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
+                        qkv_model_type_name(&qkv_prior_type), base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
     if (j->p.labelled && !qkv_model_label_count(base->model))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--classes: %s knows none", base->o.init);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes: %s knows none", base->o.init);
     if (!j->p.labelled && qkv_model_label_count(base->model))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
-                         base->o.init);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
+                        base->o.init);
     j->coders.prior = base->model;
-    return cli_prior_fits(&j->coders, base->o.init);
+    return qkv__prior_fits(&j->coders, base->o.init);
 }
 
 static qkv_status read_data(cli_job *base)
@@ -118,9 +118,10 @@ static qkv_status read_data(cli_job *base)
     j->p.labelled = j->s.classes;
     qkv_status status = QKV_OK;
     if (j->s.classes && j->s.condition)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
-                         "expected, found both");
-    status = cli_prior_coders(&j->coders, c, j->s.vqgan, j->s.condition, j->p.s.size, j->p.s.size);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
+                        "expected, found both");
+    status = qkv__prior_codecs(&j->coders, c->ctx, j->s.vqgan, j->s.condition, j->p.s.size,
+                               j->p.s.size);
     if (!status)
         status = cli_picture_read(&j->p, j->coders.columns * j->coders.factor, j->coders.colors,
                                   NULL);
@@ -140,34 +141,34 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
     qkv_pixels *pixels = NULL;
     char *path = cli_job_path(base, name);
     size_t length = j->coders.before + j->coders.rows * j->coders.columns;
-    const cli_coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
+    const qkv__coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
                           .seed = c->common.seed};
     int32_t *tokens = NULL;
-    qkv_status status = path ? cli_pictures_copy(&pixels, c, NULL, from, numbers, count,
+    qkv_status status = path ? qkv__pixels_copy(&pixels, c->ctx, NULL, from, numbers, count,
                                                  j->p.labelled ? base->model : NULL, where)
                              : QKV_E_MEMORY;
-    if (!status && !(tokens = qkv__calloc(c->ctx, count, views * length * sizeof *tokens)))
+    if (!status && !(tokens = qkv_calloc(c->ctx, count, views * length * sizeof *tokens)))
         status = QKV_E_MEMORY;
     if (!status)
-        status = cli_prior_code(&j->coders, pixels, &o, tokens);
+        status = qkv__prior_code(&j->coders, pixels, &o, tokens);
     if (!status)
-        status = cli_codes_save(c->ctx, path, tokens, count * views, length);
-    qkv__free(c->ctx, tokens);
-    qkv__free(c->ctx, path);
+        status = qkv__codes_save(c->ctx, path, tokens, count * views, length);
+    qkv_free(c->ctx, tokens);
+    qkv_free(c->ctx, path);
     qkv_pixels_close(pixels);
     return status;
 }
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static qkv_status open_grids(job *j, const char *name, bool required, cli_grids *out)
+static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_set *out)
 {
     cli_job *base = &j->p.base;
     char *path = cli_job_path(base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && (required || qkv__file_exists(path)))
-        status = cli_grids_load(out, base->c->ctx, path, base->model);
-    qkv__free(base->c->ctx, path);
+    if (!status && (required || qkv_file_exists(path)))
+        status = qkv__grid_set_load(out, base->c->ctx, path, base->model);
+    qkv_free(base->c->ctx, path);
     return status;
 }
 
@@ -184,7 +185,7 @@ static qkv_status save_coder(const job *j, qkv_model *m, const char *name)
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && m)
         status = qkv_hub_save(m, path, NULL);
-    qkv__free(j->p.base.c->ctx, path);
+    qkv_free(j->p.base.c->ctx, path);
     return status;
 }
 
@@ -192,11 +193,11 @@ static qkv_status write_data(cli_job *base)
 {
     job *j = (job *)base;
     const qkv_held_out *s = &j->p.split;
-    const cli_picture_set *all = &j->p.all, *held = &j->p.held;
+    const qkv__picture_set *all = &j->p.all, *held = &j->p.held;
     const char *images = j->p.s.images;
-    qkv_status status = save_coder(j, j->coders.vqgan, CLI_PRIOR_VQGAN);
+    qkv_status status = save_coder(j, j->coders.vqgan, QKV__PRIOR_VQGAN);
     if (!status)
-        status = save_coder(j, j->coders.condition, CLI_PRIOR_CONDITION);
+        status = save_coder(j, j->coders.condition, QKV__PRIOR_CONDITION);
     if (!status)
         status = code_set(j, all->images, s->train, s->train_count, j->s.views, images, TRAIN);
     if (!status && s->valid_count)
@@ -223,7 +224,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_grids(&base->task, base->model, train, valid, j->s.keep,
                                        base->c->common.seed);
     if (status)
-        return qkv__fail_prefix(base->c->ctx, base->o.out);
+        return qkv_fail_prefix(base->c->ctx, base->o.out);
     cli_job_rate(base, c->width, cli_training_rate(c->width));
     cli_note(base->c, "%s, %zu parameters, %zu x %zu of %zu codes, which hang on %s; %zu grids to "
              "learn from, %zu held out", qkv_model_type_name(&qkv_prior_type),
@@ -235,9 +236,9 @@ static qkv_status begin(cli_job *base)
 static void close_job(cli_job *base)
 {
     job *j = (job *)base;
-    cli_prior_close(&j->coders);
-    cli_grids_free(&j->train);
-    cli_grids_free(&j->valid);
+    qkv__prior_close(&j->coders);
+    qkv__grid_set_free(&j->train);
+    qkv__grid_set_free(&j->valid);
     cli_picture_close(base);
 }
 

@@ -24,7 +24,7 @@ void cli_job_bind(cli_job *j)
 
 char *cli_job_path(const cli_job *j, const char *name)
 {
-    return qkv__path_join(j->c->ctx, j->o.out, name);
+    return qkv_path_join(j->c->ctx, j->o.out, name);
 }
 
 qkv_status cli_job_load(cli_job *j, qkv_model **out)
@@ -33,10 +33,10 @@ qkv_status cli_job_load(cli_job *j, qkv_model **out)
     qkv_status status = qkv_hub_load_changed(out, j->c->ctx, j->o.init, set);
     if (!status || !set.count)
         return status;
-    char prefix[QKV__OPTION_TEXT];
+    char prefix[QKV_OPTION_TEXT];
     snprintf(prefix, sizeof prefix, "--init with --set %s%s", set.items[0],
              set.count > 1 ? " and more" : "");
-    return qkv__fail_prefix(j->c->ctx, prefix);
+    return qkv_fail_prefix(j->c->ctx, prefix);
 }
 
 qkv_status cli_job_init(cli_job *j)
@@ -60,11 +60,11 @@ static qkv_status open_records(const cli_job *j, const char *name, bool required
 {
     char *path = cli_job_path(j, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__file_exists(path))
+    if (!status && qkv_file_exists(path))
         status = qkv__records_open_of(out, j->c->ctx, path, fields, j->tokenizer);
     else if (!status && required)
-        status = qkv__fail(j->c->ctx, QKV_E_IO, "%s is missing", path);
-    qkv__free(j->c->ctx, path);
+        status = qkv_fail(j->c->ctx, QKV_E_IO, "%s is missing", path);
+    qkv_free(j->c->ctx, path);
     return status;
 }
 
@@ -81,8 +81,8 @@ static qkv_status check_decided(const cli_job *j, const cli_job_type *type)
     const char *const *key = type->decided;
     for (; key && *key && !j->o.init; key++)
         if (qkv_options_given(j->c->options, *key))
-            return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--set %s: it follows from the data and "
-                             "from other options", *key);
+            return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--set %s: it follows from the data and "
+                            "from other options", *key);
     return QKV_OK;
 }
 
@@ -90,7 +90,7 @@ static qkv_status check_decided(const cli_job *j, const cli_job_type *type)
  * removed again if the rest fails. */
 static qkv_status begin(cli_job *j, const cli_job_type *type)
 {
-    bool existed = qkv__dir_exists(j->o.out);
+    bool existed = qkv_dir_exists(j->o.out);
     qkv_status status = check_decided(j, type);
     if (!status)
         status = type->read(j);
@@ -117,9 +117,9 @@ static qkv_status reopen(cli_job *j, const cli_job_type *type)
     if (!status)
         status = qkv_hub_load_config(&j->model, j->c->ctx, j->o.out);
     if (!status && !type->takes(j->model))
-        status = qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
-                           "does not make", j->o.out,
-                           qkv_model_type_architecture(qkv_model_type_of(j->model)), type->name);
+        status = qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
+                          "does not make", j->o.out,
+                          qkv_model_type_architecture(qkv_model_type_of(j->model)), type->name);
     if (!status && type->has_text)
         status = qkv_tokenizer_load(&j->tokenizer, j->c->ctx, j->o.out);
     if (!status)
@@ -152,8 +152,8 @@ static void keep_settings(cli_job *j, const cli_job_type *type)
 {
     size_t n = 0;
     for (; type->lesson && type->lesson[n]; n++)
-        j->kept[n] = (qkv_train_settings){type->lesson[n], qkv__options_target(j->c->options,
-                                                                               type->lesson[n])};
+        j->kept[n] = (qkv_train_settings){type->lesson[n], qkv_options_target(j->c->options,
+                                                                              type->lesson[n])};
     j->t.loop.also = j->kept;
     j->t.loop.also_count = n;
 }

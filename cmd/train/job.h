@@ -72,7 +72,7 @@ qkv_status cli_job_init(cli_job *j);
 /* The peak learning rate of a model of that width, unless --lr gave one; and noam's width. */
 void cli_job_rate(cli_job *j, size_t width, double lr);
 
-/* OUT/name, to be freed with qkv__free; NULL when memory is out. */
+/* OUT/name, to be freed with qkv_free; NULL when memory is out. */
 char *cli_job_path(const cli_job *j, const char *name);
 
 #endif

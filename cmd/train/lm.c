@@ -89,7 +89,7 @@ static qkv_status open_texts(job *j)
     if (status)
         return status;
     j->train_count = j->data.count;
-    j->valid_parts = qkv__calloc(ctx, j->train_count, sizeof *j->valid_parts);
+    j->valid_parts = qkv_calloc(ctx, j->train_count, sizeof *j->valid_parts);
     if (!j->valid_parts)
         return QKV_E_MEMORY;
     if (!j->s.valid)
@@ -108,9 +108,9 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && count)
         status = qkv_tokens_pack(ctx, j->base.tokenizer, parts, count, path, NULL, NULL);
-    if (!status && (count || qkv__file_exists(path)))
+    if (!status && (count || qkv_file_exists(path)))
         status = qkv_tokens_open(out, ctx, path);
-    qkv__free(ctx, path);
+    qkv_free(ctx, path);
     return status;
 }
 
@@ -143,7 +143,7 @@ static qkv_status make_model(job *j)
     qkv_tokenizer *tokenizer = j->base.tokenizer;
     qkv_gpt_config *c = &j->config;
     if (!set_sizes(j, c))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
     c->vocab = qkv_tokenizer_vocab_size(tokenizer);
     c->positions = j->s.length;
     c->position_kind = (qkv_position_kind)j->s.positions;
@@ -184,7 +184,7 @@ static qkv_status open_data(cli_job *base)
     if (!status)
         status = pack(j, NULL, 0, "train/valid.tokens", &j->valid);
     if (!status && !j->train)
-        status = qkv__fail(base->c->ctx, QKV_E_IO, "%s/train/train.tokens is missing",
+        status = qkv_fail(base->c->ctx, QKV_E_IO, "%s/train/train.tokens is missing",
                            base->o.out);
     return status;
 }
@@ -198,14 +198,14 @@ static qkv_status begin(cli_job *base)
     if (qkv_options_given(c->options, "length"))
         T = j->s.length;
     if (T > most)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions "
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions "
                          "of %s, found %zu", most, base->o.init ? base->o.init : base->o.out, T);
     j->s.length = T; /* as the run will keep it */
     qkv_status status =
         qkv_task_lm(&base->task, base->model, j->train, j->valid, T, c->common.seed);
     bool valid = j->s.valid && qkv_tokens_count(j->train) > T; /* then that one is too short */
     if (status)
-        return qkv__fail_prefix(c->ctx, valid ? j->s.valid : j->s.data.items[0]);
+        return qkv_fail_prefix(c->ctx, valid ? j->s.valid : j->s.data.items[0]);
     const qkv_gpt_config *config = qkv_model_config(base->model);
     cli_job_rate(base, config->width, cli_training_rate(config->width));
     cli_note(c, "%s, %zu parameters; %zu tokens to learn from, %zu held out",
@@ -220,7 +220,7 @@ static void close_data(cli_job *base)
     job *j = (job *)base;
     qkv_tokens_close(j->train);
     qkv_tokens_close(j->valid);
-    qkv__free(base->c->ctx, j->valid_parts);
+    qkv_free(base->c->ctx, j->valid_parts);
     qkv__texts_close(&j->data);
     qkv__texts_close(&j->valid_file);
 }

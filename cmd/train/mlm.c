@@ -56,8 +56,8 @@ static qkv_status read_data(cli_job *base)
     status = cli_vocabulary_train(base->c, &j->vocabulary, CLI_BERT_ROLES, x->data.parts,
                                   x->train_count, x->held, x->held_count, &base->tokenizer);
     if (!status && qkv_tokenizer_special(base->tokenizer, QKV_TOKEN_MASK) < 0)
-        status = qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--tokenizer: wordpiece, bpe or char "
-                           "expected, which have a token to hide words with");
+        status = qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--tokenizer: wordpiece, bpe or char "
+                          "expected, which have a token to hide words with");
     return status ? status
                   : cli_bert_create(base, &qkv_bert_masked_type, &j->config, j->s.model);
 }
@@ -77,7 +77,7 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
         qkv_records_abandon(w);
     else
         status = qkv_records_finish(w, out);
-    qkv__free(ctx, path);
+    qkv_free(ctx, path);
     return status;
 }
 
@@ -100,7 +100,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_mlm(&base->task, base->model, base->train, base->valid,
                                      base->tokenizer, &o, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, j->s.data.items[0]);
+        return qkv_fail_prefix(c->ctx, j->s.data.items[0]);
     const qkv_bert_config *config = qkv_model_config(base->model);
     cli_job_rate(base, config->width, cli_training_rate(config->width));
     cli_note(c, "bert, %zu parameters, %zu tokens in its vocabulary; %zu tokens to learn from, "

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "use/masks.h"
+#include "pipeline/masks.h"
 #include "text/texts.h"
 #include "io/file.h"
 #include "qkv/mae.h"
@@ -43,7 +43,7 @@ qkv_status cli_picture_side(const cli_picture_job *p, size_t *side)
     *side = p->s.size;
     if (*side)
         return QKV_OK;
-    qkv_status status = cli_pictures_format(&f, p->base.c, p->s.images, MOST_SIDE);
+    qkv_status status = qkv__pictures_format(&f, p->base.c->ctx, p->s.images, MOST_SIDE);
     *side = f.height > STEP ? f.height / STEP * STEP : STEP;
     return status;
 }
@@ -62,7 +62,7 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
 {
     const cli *c = p->base.c;
     if (!size)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
     if (!qkv_options_given(c->options, "hidden_size"))
         trunk->width = size->width;
     if (!qkv_options_given(c->options, "num_hidden_layers"))
@@ -71,8 +71,8 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
         trunk->heads = size->heads;
     bool chosen = qkv_options_given(c->options, "image_size");
     if (chosen && p->s.size)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
-                         "expected, found both");
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
+                        "expected, found both");
     qkv_status status = chosen ? QKV_OK : cli_picture_side(p, &trunk->image);
     if (!status && !qkv_options_given(c->options, "patch_size"))
         trunk->patch = patch_of(trunk->image);
@@ -82,8 +82,8 @@ qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config 
 qkv_status cli_picture_given(const cli *c, const char *key, size_t *field, size_t found)
 {
     if (qkv_options_given(c->options, key) && *field != found)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--set %s: %zu expected, as the data say, found "
-                         "%zu", key, found, *field);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--set %s: %zu expected, as the data say, found "
+                        "%zu", key, found, *field);
     *field = found;
     return QKV_OK;
 }
@@ -99,18 +99,18 @@ const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static qkv_status read_set(cli_picture_set *out, cli *c, const char *images, const char *masks,
+static qkv_status read_set(qkv__picture_set *out, cli *c, const char *images, const char *masks,
                            const qkv_picture_format *format, const qkv_mask_palette *palette)
 {
-    return palette ? cli_masks_read(out, c, images, masks, palette, format->height)
-                   : cli_pictures_read(&out->images, c, images, format);
+    return palette ? qkv__masks_load(out, c->ctx, images, masks, palette, format->height)
+                   : qkv__pictures_load(&out->images, c->ctx, images, format);
 }
 
 qkv_status cli_picture_read(cli_picture_job *p, size_t side, size_t channels,
                             const qkv_mask_palette *palette)
 {
     const cli_picture_options *s = &p->s;
-    const qkv_picture_format f = cli_pictures_square(side, channels);
+    const qkv_picture_format f = qkv__pictures_square(side, channels);
     qkv_status status = read_set(&p->all, p->base.c, s->images, s->masks, &f, palette);
     if (!status)
         status = cli_picture_split(p);
@@ -127,9 +127,9 @@ qkv_status cli_picture_split(cli_picture_job *p)
     size_t held = 0, count = qkv_pixels_count(all);
     p->split.ctx = c->ctx;
     if (p->labelled && qkv_pixels_classes(all) < 2)
-        return qkv__fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, or an "
-                         "idx file's labels beside it) expected to learn from, found fewer",
-                         s->images);
+        return qkv_fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, or an "
+                        "idx file's labels beside it) expected to learn from, found fewer",
+                        s->images);
     qkv_status status =
         s->valid ? QKV_OK : qkv__held_out(c->ctx, s->valid_last, count, "pictures", &held);
     if (status)
@@ -137,7 +137,7 @@ qkv_status cli_picture_split(cli_picture_job *p)
     if (held)
         return qkv_pixels_split(&p->split, c->ctx, all, held, (qkv_held_out_by)s->split,
                                 p->labelled);
-    p->split.train = qkv__calloc(c->ctx, count, sizeof *p->split.train);
+    p->split.train = qkv_calloc(c->ctx, count, sizeof *p->split.train);
     for (size_t i = 0; i < count && p->split.train; i++)
         if (!p->labelled || qkv_pixels_class(all, i) >= 0)
             p->split.train[p->split.train_count++] = i;
@@ -160,15 +160,16 @@ static qkv_status write_file(const cli_picture_job *p, qkv_pixels **out, const c
     const cli_job *j = &p->base;
     const char *where = from == p->held.images ? p->s.valid : p->s.images;
     char *path = cli_job_path(j, name);
-    qkv_status status = path ? cli_pictures_copy(out, j->c, path, from, numbers, count,
+    qkv_status status = path ? qkv__pixels_copy(out, j->c->ctx, path, from, numbers, count,
                                                  p->labelled ? j->model : NULL, where)
                              : QKV_E_MEMORY;
-    qkv__free(j->c->ctx, path);
+    qkv_free(j->c->ctx, path);
     return status;
 }
 
-static qkv_status write_set(const cli_picture_job *p, cli_picture_set *out, const file_names *names,
-                            const cli_picture_set *from, const size_t *numbers, size_t count)
+static qkv_status write_set(const cli_picture_job *p, qkv__picture_set *out,
+                            const file_names *names, const qkv__picture_set *from,
+                            const size_t *numbers, size_t count)
 {
     qkv_status status = write_file(p, &out->images, names->images, from->images, numbers, count);
     if (!status && from->classes)
@@ -186,8 +187,8 @@ qkv_status cli_picture_write(cli_job *base)
     if (!status && p->held.images)
         status = write_set(p, &p->valid, &VALID, &p->held, NULL,
                            qkv_pixels_count(p->held.images));
-    cli_picture_set_close(&p->all); /* training reads what was written */
-    cli_picture_set_close(&p->held);
+    qkv__picture_set_close(&p->all); /* training reads what was written */
+    qkv__picture_set_close(&p->held);
     return status;
 }
 
@@ -196,13 +197,13 @@ static qkv_status open_file(const cli_job *j, qkv_pixels **out, const char *name
 {
     char *path = cli_job_path(j, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && (required || qkv__file_exists(path)))
+    if (!status && (required || qkv_file_exists(path)))
         status = qkv_pixels_open(out, j->c->ctx, path);
-    qkv__free(j->c->ctx, path);
+    qkv_free(j->c->ctx, path);
     return status;
 }
 
-static qkv_status open_set(const cli_picture_job *p, cli_picture_set *out, const file_names *names,
+static qkv_status open_set(const cli_picture_job *p, qkv__picture_set *out, const file_names *names,
                            bool required)
 {
     qkv_status status = open_file(&p->base, &out->images, names->images, required);
@@ -221,9 +222,9 @@ qkv_status cli_picture_open(cli_job *base)
 void cli_picture_close(cli_job *base)
 {
     cli_picture_job *p = (cli_picture_job *)base;
-    cli_picture_set *const all[] = {&p->all, &p->held, &p->train, &p->valid};
+    qkv__picture_set *const all[] = {&p->all, &p->held, &p->train, &p->valid};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        cli_picture_set_close(all[i]);
+        qkv__picture_set_close(all[i]);
     qkv_held_out_free(&p->split);
 }
 

@@ -7,7 +7,7 @@
 #define QKV_CMD_TRAIN_PICTURE_JOB_H
 
 #include "train/job.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/masks.h"
 #include "qkv/vit.h"
 
@@ -28,9 +28,9 @@ typedef struct {
     cli_job base;
     cli_picture_options s;
     bool labelled;             /* pictures have classes, which the model's labels name */
-    cli_picture_set all, held; /* as read: --images, --valid */
+    qkv__picture_set all, held; /* as read: --images, --valid */
     qkv_held_out split;        /* of all */
-    cli_picture_set train, valid; /* in OUT/train */
+    qkv__picture_set train, valid; /* in OUT/train */
 } cli_picture_job;
 
 /* What a model to be made is like, before anything is read: the side of its pictures is --size, or

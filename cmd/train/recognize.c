@@ -77,18 +77,18 @@ static qkv_status take_given(job *j)
     qkv_context *ctx = j->p.base.c->ctx;
     const qkv_option_table *table = qkv_model_type_config(j->type);
     qkv_options *o = NULL;
-    char text[QKV__OPTION_TEXT];
+    char text[QKV_OPTION_TEXT];
     qkv_status status = qkv_options_create(&o, ctx);
     if (!status)
         status = qkv_options_bind(o, table, &j->config);
     if (!status && !qkv_vit_preset(j->type, j->p.s.model, &j->config))
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "--model: %s has no size \"%.40s\"",
-                           qkv_model_type_name(j->type), j->p.s.model);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--model: %s has no size \"%.40s\"",
+                          qkv_model_type_name(j->type), j->p.s.model);
     for (size_t i = 0; i < cli_recognizer_table.count && !status; i++) {
         const qkv_option *row = &cli_recognizer_table.rows[i];
         if (!qkv_options_given(j->p.base.c->options, row->key))
             continue;
-        qkv__option_text(row, &j->given, text);
+        qkv_option_text(row, &j->given, text);
         status = qkv_options_set(o, row->key, text);
     }
     qkv_options_destroy(o);
@@ -125,11 +125,11 @@ static qkv_status label(job *j)
 {
     qkv_context *ctx = j->p.base.c->ctx;
     size_t count = qkv_pixels_classes(j->p.all.images);
-    const char **names = qkv__calloc(ctx, count + 1, sizeof *names);
+    const char **names = qkv_calloc(ctx, count + 1, sizeof *names);
     for (size_t i = 0; names && i < count; i++)
         names[i] = qkv_pixels_class_name(j->p.all.images, i);
     qkv_status status = names ? qkv_model_set_labels(j->p.base.model, names, count) : QKV_E_MEMORY;
-    qkv__free(ctx, names);
+    qkv_free(ctx, names);
     return status;
 }
 
@@ -159,7 +159,7 @@ static qkv_status choose_format(job *j, const qkv_model *old)
     cli *c = j->p.base.c;
     const qkv_picture_format *had = old ? qkv_model_pictures(old) : NULL;
     size_t most = j->p.s.size ? j->p.s.size : MOST_SIDE;
-    qkv_status status = cli_pictures_format(&j->format, c, j->p.s.images, most);
+    qkv_status status = qkv__pictures_format(&j->format, c->ctx, j->p.s.images, most);
     if (status)
         return status;
     if (had)
@@ -179,7 +179,7 @@ static qkv_status choose_format(job *j, const qkv_model *old)
 static qkv_status read_pictures(job *j)
 {
     cli *c = j->p.base.c;
-    qkv_status status = cli_pictures_read(&j->p.all.images, c, j->p.s.images, &j->format);
+    qkv_status status = qkv__pictures_load(&j->p.all.images, c->ctx, j->p.s.images, &j->format);
     size_t without = 0;
     for (size_t i = 0; !status && i < qkv_pixels_count(j->p.all.images); i++)
         without += qkv_pixels_class(j->p.all.images, i) < 0;
@@ -194,10 +194,10 @@ static qkv_status read_valid(job *j)
 {
     cli *c = j->p.base.c;
     qkv_pixels *read = NULL;
-    qkv_status status = cli_pictures_read(&read, c, j->p.s.valid, &j->format);
+    qkv_status status = qkv__pictures_load(&read, c->ctx, j->p.s.valid, &j->format);
     if (!status)
-        status = cli_pictures_copy(&j->p.held.images, c, NULL, read, NULL, qkv_pixels_count(read),
-                                   j->p.base.model, j->p.s.valid);
+        status = qkv__pixels_copy(&j->p.held.images, c->ctx, NULL, read, NULL,
+                                  qkv_pixels_count(read), j->p.base.model, j->p.s.valid);
     qkv_pixels_close(read);
     return status;
 }
@@ -209,8 +209,8 @@ static qkv_status read_data(cli_job *base)
     qkv_model *old = NULL;
     qkv_status status = base->o.init ? cli_job_load(base, &old) : QKV_OK;
     if (!status && old && !cli_picture_trunk_of(old))
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "--init: a model of pictures expected, %s holds a "
-                           "%s", base->o.init, qkv_model_type_name(qkv_model_type_of(old)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a model of pictures expected, %s holds a "
+                          "%s", base->o.init, qkv_model_type_name(qkv_model_type_of(old)));
     if (!status)
         status = choose_format(j, old);
     if (!status && !old)
@@ -237,7 +237,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_recognize(&base->task, base->model, j->p.train.images,
                                            j->p.valid.images, &o, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, j->p.s.images);
+        return qkv_fail_prefix(c->ctx, j->p.s.images);
     const qkv_vit_config *config = qkv_model_config(base->model);
     double rate = cli_training_rate(config->trunk.width);
     rate = rate < MOST_RATE ? rate : MOST_RATE;

@@ -31,9 +31,9 @@ static qkv_status load_model(job *j)
     cli_job *base = &j->p.base;
     qkv_status status = cli_job_load(base, &base->model);
     if (!status && !eval_takes_reconstruct(base->model))
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
-                         "holds a %s", base->o.init,
-                         qkv_model_type_name(qkv_model_type_of(base->model)));
+        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
+                        "holds a %s", base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
     if (!status)
         j->config = *(const qkv_mae_config *)qkv_model_config(base->model);
     return status;
@@ -46,8 +46,8 @@ static qkv_status read_data(cli_job *base)
     qkv_status status = base->o.init ? load_model(j) : choose_model(j);
     size_t side = j->config.trunk.image, channels = j->config.trunk.channels;
     if (!status && channels != 1 && channels != 3)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "num_channels: 1 or 3 expected, found %zu",
-                           channels);
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "num_channels: 1 or 3 expected, found %zu",
+                          channels);
     if (!status)
         status = cli_picture_read(&j->p, side, channels, NULL);
     if (!status && !base->o.init)
@@ -55,7 +55,7 @@ static qkv_status read_data(cli_job *base)
     if (!status && !base->o.init)
         status = qkv_model_init(base->model, c->common.seed);
     if (!status && !qkv_model_pictures(base->model)) {
-        qkv_picture_format f = cli_pictures_square(side, channels);
+        qkv_picture_format f = qkv__pictures_square(side, channels);
         cli_picture_measure(&j->p, &f);
         qkv_model_set_pictures(base->model, &f);
     }
@@ -69,7 +69,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_reconstruct(&base->task, base->model, j->p.train.images,
                                              j->p.valid.images, &j->augment, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, base->o.out);
+        return qkv_fail_prefix(c->ctx, base->o.out);
     const qkv_mae_config *config = qkv_model_config(base->model);
     const qkv_patches_config *t = &config->trunk;
     cli_job_rate(base, t->width, cli_training_rate(t->width));

@@ -2,7 +2,7 @@
  * of every pixel. */
 #include "core/commands.h"
 #include "eval/eval.h"
-#include "use/masks.h"
+#include "pipeline/masks.h"
 #include "train/picture_job.h"
 #include "model/dense.h"
 #include "qkv/segment.h"
@@ -39,7 +39,7 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
     if (!status)
         status = qkv_model_init(*m, c->common.seed);
     if (!status)
-        status = cli_masks_label(*m, palette);
+        status = qkv__masks_label(*m, palette);
     const qkv_picture_format f = {.height = side, .width = side, .channels = CHANNELS,
                                   .resample = 2, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
     if (status)
@@ -65,12 +65,12 @@ static qkv_status load_model(job *j, qkv_mask_palette *palette)
         base->model = j->old;
         j->old = NULL;
         j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
-        return cli_masks_of_model(palette, base->model);
+        return qkv__masks_of_model(palette, base->model);
     }
     if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == &qkv_cct_type)
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
-                         "model of pictures in colour expected, %s holds a %s", base->o.init,
-                         qkv_model_type_name(qkv_model_type_of(j->old)));
+        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
+                        "model of pictures in colour expected, %s holds a %s", base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(j->old)));
     j->config.trunk = *trunk;
     return QKV_OK;
 }
@@ -79,10 +79,10 @@ static qkv_status load_model(job *j, qkv_mask_palette *palette)
 static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
 {
     qkv_context *ctx = j->p.base.c->ctx;
-    qkv_status status = cli_masks_palette(palette, ctx, j->p.s.masks);
+    qkv_status status = qkv__masks_palette(palette, ctx, j->p.s.masks);
     if (!status && palette->count < 2)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: masks of at least 2 colours expected, found "
-                           "%zu", j->p.s.masks, palette->count);
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: masks of at least 2 colours expected, found "
+                          "%zu", j->p.s.masks, palette->count);
     return status;
 }
 
@@ -98,8 +98,8 @@ static qkv_status read_data(cli_job *base)
     job *j = (job *)base;
     qkv_mask_palette palette = {0};
     if (!j->p.s.valid != !j->p.s.valid_masks)
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
-                         "found one of them");
+        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
+                        "found one of them");
     qkv_status status = base->o.init ? load_model(j, &palette) : choose_model(j);
     if (!status && !base->model)
         status = find_classes(j, &palette);
@@ -117,7 +117,7 @@ static qkv_status begin(cli_job *base)
     qkv_status status = qkv_task_segment(&base->task, base->model, &train,
                                          valid.images ? &valid : NULL, &j->o, c->common.seed);
     if (status)
-        return qkv__fail_prefix(c->ctx, base->o.out);
+        return qkv_fail_prefix(c->ctx, base->o.out);
     const qkv_dense_config *config = qkv_model_config(base->model);
     const qkv_patches_config *t = &config->trunk;
     cli_job_rate(base, t->width, cli_training_rate(t->width));

@@ -33,7 +33,7 @@ void cli_training_defaults(cli_training *t)
     *t = (cli_training){0}; /* fields that no table has, too */
     for (int i = 0; i < 3; i++) {
         qkv_option_defaults(tables[i], targets[i]);
-        qkv__preset_apply(cli_training_presets, tables[i], targets[i]);
+        qkv_preset_apply(cli_training_presets, tables[i], targets[i]);
     }
 }
 
@@ -46,9 +46,9 @@ void cli_training_bind(cli *c, cli_training *t)
 
 bool cli_training_exists(cli *c, const char *dir)
 {
-    char *path = qkv__path_join(c->ctx, dir, "train/state.safetensors");
-    bool exists = path && qkv__file_exists(path);
-    qkv__free(c->ctx, path);
+    char *path = qkv_path_join(c->ctx, dir, "train/state.safetensors");
+    bool exists = path && qkv_file_exists(path);
+    qkv_free(c->ctx, path);
     return exists;
 }
 
@@ -71,7 +71,7 @@ static bool is_first_file(const char *folder, const char *name)
 {
     char temporary[80];
     for (size_t i = 0; i < FIRST_FILES; i++) {
-        const char *first = first_files[i], *base = qkv__path_name(first);
+        const char *first = first_files[i], *base = qkv_path_name(first);
         size_t len = base > first ? (size_t)(base - first) - 1 : 0; /* without the slash */
         bool here = len == strlen(folder) && strncmp(first, folder, len) == 0;
         (void)snprintf(temporary, sizeof temporary, ".%s.tmp", base);
@@ -94,19 +94,19 @@ static bool is_folder(const char *name)
 static qkv_status only_first_files(cli *c, const char *dir, const char *folder, bool *only,
                                    size_t *count)
 {
-    qkv__names names = {0};
-    char *path = qkv__path_join(c->ctx, dir, folder);
+    qkv_names names = {0};
+    char *path = qkv_path_join(c->ctx, dir, folder);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__dir_exists(path))
-        status = qkv__dir_list(&names, c->ctx, path);
+    if (!status && qkv_dir_exists(path))
+        status = qkv_dir_list(&names, c->ctx, path);
     for (size_t i = 0; i < names.count; i++) {
         if (!*folder && is_folder(names.names[i]))
             continue;
         *only = *only && is_first_file(folder, names.names[i]);
         ++*count;
     }
-    qkv__names_free(&names);
-    qkv__free(c->ctx, path);
+    qkv_names_free(&names);
+    qkv_free(c->ctx, path);
     return status;
 }
 
@@ -115,7 +115,7 @@ static int check_dir(cli *c, const char *dir, bool resume)
 {
     bool only = true;
     size_t all = 0, begun = 0;
-    if (!qkv__dir_exists(dir) || (resume && cli_training_exists(c, dir)))
+    if (!qkv_dir_exists(dir) || (resume && cli_training_exists(c, dir)))
         return 0;
     qkv_status status = only_first_files(c, dir, "", &only, &all);
     for (size_t i = 0; i < FOLDERS && !status; i++)
@@ -133,16 +133,16 @@ void cli_training_undo(cli *c, const char *dir, bool existed)
 {
     char *path = NULL;
     for (size_t i = 0; i < FIRST_FILES; i++) {
-        path = qkv__path_join(c->ctx, dir, first_files[i]);
+        path = qkv_path_join(c->ctx, dir, first_files[i]);
         if (path)
             (void)unlink(path);
-        qkv__free(c->ctx, path);
+        qkv_free(c->ctx, path);
     }
     for (size_t i = 0; i < FOLDERS; i++) {
-        path = qkv__path_join(c->ctx, dir, folders[i]);
+        path = qkv_path_join(c->ctx, dir, folders[i]);
         if (path)
             (void)rmdir(path);
-        qkv__free(c->ctx, path);
+        qkv_free(c->ctx, path);
     }
     if (!existed)
         (void)rmdir(dir);
@@ -167,12 +167,12 @@ int cli_training_check(cli *c, cli_training *t, const char *dir, bool resume)
 
 qkv_status cli_training_dir(cli *c, const char *dir)
 {
-    char *path = qkv__path_join(c->ctx, dir, "train");
-    qkv_status status = path ? qkv__dir_create(c->ctx, path) : QKV_E_MEMORY;
+    char *path = qkv_path_join(c->ctx, dir, "train");
+    qkv_status status = path ? qkv_dir_create(c->ctx, path) : QKV_E_MEMORY;
     int lock;
     if (!status)
         status = qkv__dir_lock(&lock, c->ctx, path);
-    qkv__free(c->ctx, path);
+    qkv_free(c->ctx, path);
     return status;
 }
 
@@ -194,7 +194,7 @@ static void show_step(shower *s, const qkv_train_event *e)
     bool last = e->steps && e->step >= e->steps;
     if (!last && !cli_progress_due(&s->line))
         return;
-    if (s->peak == 0 && qkv__now() - s->line.begun > PEAK_AFTER) {
+    if (s->peak == 0 && qkv_now() - s->line.begun > PEAK_AFTER) {
         s->peak = 1e-9 * qkv_machine_peak_flops(s->c->ctx, 1);
         if (s->peak <= 0)
             s->peak = -1;
@@ -236,17 +236,17 @@ static bool show(void *user, const qkv_train_event *e)
 
 static int answer_json(cli *c, const qkv_train_result *r)
 {
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_int(&w, "steps", (int64_t)r->step);
-    qkv__json_put_real(&w, "seconds", r->seconds);
-    qkv__json_put_bool(&w, "finished", !r->stopped);
-    qkv__json_put_int(&w, "best_step", (int64_t)r->best_step);
-    qkv__json_put_real(&w, "train_loss", r->train_loss);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_int(&w, "steps", (int64_t)r->step);
+    qkv_json_put_real(&w, "seconds", r->seconds);
+    qkv_json_put_bool(&w, "finished", !r->stopped);
+    qkv_json_put_int(&w, "best_step", (int64_t)r->best_step);
+    qkv_json_put_real(&w, "train_loss", r->train_loss);
     for (int i = 0; i < r->measures.count; i++)
-        qkv__json_put_real(&w, r->measures.item[i].name, r->measures.item[i].value);
-    qkv__json_end_object(&w);
+        qkv_json_put_real(&w, r->measures.item[i].name, r->measures.item[i].value);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -283,7 +283,7 @@ static qkv_status train(shower *s, cli *c, const cli_training *t, qkv_task *task
     cli_catch_signals();
     cli_progress_begin(&s->line, c, what, "steps", 0);
     s->line.rate = -1; /* the words behind it say it */
-    loop.spent = qkv__now() - c->began;
+    loop.spent = qkv_now() - c->began;
     qkv_status status = qkv_train(task, &loop, &t->optimizer, &t->schedule, dir, resume, show, s,
                                   r);
     cli_progress_end(&s->line);
@@ -297,9 +297,9 @@ qkv_status cli_training_lesson(cli *c, const cli_training *t, qkv_task *task, co
     qkv_train_result r;
     qkv_status status = train(&s, c, t, task, dir, true, what, &r);
     if (!status && r.stopped)
-        status = qkv__fail(c->ctx, QKV_E_CANCELLED, "stopped while %s, after %llu steps, and "
-                           "saved; the same command with --resume goes on", what,
-                           (unsigned long long)r.step);
+        status = qkv_fail(c->ctx, QKV_E_CANCELLED, "stopped while %s, after %llu steps, and "
+                          "saved; the same command with --resume goes on", what,
+                          (unsigned long long)r.step);
     return status;
 }
 

@@ -69,8 +69,8 @@ static qkv_status open_data(job *j)
     cli *c = j->base.c;
     size_t held = 0;
     if (!s->valid_source != !s->valid_target)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT,
-                         "--valid-source and --valid-target: both or none expected, found one");
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT,
+                        "--valid-source and --valid-target: both or none expected, found one");
     qkv_status status = qkv__pairs_open(&j->data, c->ctx, s->source, s->target);
     if (!status && s->valid_source)
         status = qkv__pairs_open(&j->valid_data, c->ctx, s->valid_source, s->valid_target);
@@ -89,7 +89,7 @@ static qkv_status write_pairs(job *j, const qkv__pairs *p, size_t from, size_t t
     const qkv_marian_config *config = qkv_model_config(j->base.model);
     const qkv__pairs_coding coding = {j->base.tokenizer, config->eos, config->positions};
     qkv_status status = qkv__pairs_records(out, p, &coding, from, to, path);
-    qkv__free(j->base.c->ctx, path);
+    qkv_free(j->base.c->ctx, path);
     return status;
 }
 
@@ -128,7 +128,7 @@ static qkv_status make_model(job *j)
     qkv_tokenizer *tokenizer = j->base.tokenizer;
     qkv_marian_config *m = &j->config;
     if (!set_sizes(j, m))
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
     m->vocab = qkv_tokenizer_vocab_size(tokenizer);
     m->eos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_EOS);
     m->pad = qkv_tokenizer_special(tokenizer, QKV_TOKEN_PAD);
@@ -142,9 +142,9 @@ static qkv_status check_init(const job *j)
 {
     if (qkv_model_is_translator(j->base.model))
         return QKV_OK;
-    return qkv__fail(j->base.c->ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
-                     "is a %s model", j->base.o.init,
-                     qkv_model_type_name(qkv_model_type_of(j->base.model)));
+    return qkv_fail(j->base.c->ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
+                    "is a %s model", j->base.o.init,
+                    qkv_model_type_name(qkv_model_type_of(j->base.model)));
 }
 
 /* ---- the run ------------------------------------------------------------------------------ */
@@ -164,7 +164,7 @@ static qkv_status make_tokenizer(job *j)
         status = cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, &train[i], 1, NULL,
                                       0, &each[i]);
     if (!status && qkv_tokenizer_join(&j->base.tokenizer, each[0], each[1]))
-        status = qkv__fail_prefix(c->ctx, "--separate");
+        status = qkv_fail_prefix(c->ctx, "--separate");
     for (int i = 0; i < QKV__SIDES; i++)
         qkv_tokenizer_destroy(each[i]);
     return status;
@@ -243,7 +243,6 @@ static int run(cli *c, int argc, char **argv)
     cli_bind(c, &qkv__marian_config, &j.config);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
-    cli_listen(c, false);
     return cli_job_run(&j.base, &job_type);
 }
 

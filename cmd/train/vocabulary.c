@@ -41,8 +41,8 @@ static qkv_status load(cli *c, const char *dir, unsigned roles, qkv_tokenizer **
     qkv_status status = qkv_tokenizer_load(out, c->ctx, dir);
     for (int i = 0; i < QKV_TOKEN_ROLES && !status; i++)
         if ((roles >> i & 1) && qkv_tokenizer_special(*out, (qkv_token_role)i) < 0)
-            status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "--" FROM ": the tokenizer in %s has no %s",
-                               dir, role_keys[i]);
+            status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--" FROM ": the tokenizer in %s has no %s",
+                              dir, role_keys[i]);
     return status;
 }
 
@@ -52,7 +52,7 @@ static qkv_status learn(cli *c, qkv_tokenizer_trainer *tr, const qkv_text_part *
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++)
         if (qkv_tokenizer_trainer_add(tr, parts[i].data, parts[i].len))
-            status = qkv__fail_prefix(c->ctx, parts[i].name);
+            status = qkv_fail_prefix(c->ctx, parts[i].name);
     return status;
 }
 

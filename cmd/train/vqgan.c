@@ -1,5 +1,5 @@
 /* vqgan.c - `qkv train vqgan`: pictures become a model that codes them. */
-#include "use/coder.h"
+#include "pipeline/codec.h"
 #include "core/commands.h"
 #include "eval/eval.h"
 #include "train/picture_job.h"
@@ -52,7 +52,7 @@ static qkv_status choose_model(job *j)
     if (status)
         return status;
     if (!qkv_vqgan_preset(j->p.s.model, &j->config))
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     cli_take_given(c, &qkv__vqgan_config, &j->given, &j->config);
     return QKV_OK;
 }
@@ -71,12 +71,12 @@ static qkv_status load_model(job *j)
     cli_job *base = &j->p.base;
     qkv_status status = cli_job_load(base, &base->model);
     if (!status && !eval_takes_codes(base->model))
-        return qkv__fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
-                         "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
-                         qkv_model_type_name(qkv_model_type_of(base->model)));
+        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
+                        "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
     if (status)
         return status;
-    j->config = *cli_coder_config(base->model);
+    j->config = *qkv__codec_config(base->model);
     keep_codes(base->model);
     return QKV_OK;
 }
@@ -87,14 +87,14 @@ static qkv_status read_data(cli_job *base)
     cli *c = base->c;
     qkv_status status = base->o.init ? load_model(j) : choose_model(j);
     if (!status && j->config.colors != COLORS && j->config.colors != 1)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
-                           j->config.colors);
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
+                          j->config.colors);
     if (!status && j->config.colors == 1 && j->o.perceptual > 0)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
-                           "channel, which no such network looks at, found %g", j->o.perceptual);
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
+                          "channel, which no such network looks at, found %g", j->o.perceptual);
     if (!status && j->o.adversarial > 0 && !j->config.judge_layers)
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
-                           "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
+                          "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
     if (!status)
         status = cli_picture_read(&j->p, j->config.image, j->config.colors, NULL);
     if (!status && !base->o.init)
@@ -103,7 +103,7 @@ static qkv_status read_data(cli_job *base)
         status = qkv_model_init(base->model, c->common.seed);
     if (status)
         return status;
-    qkv_picture_format f = cli_pictures_square(j->config.image, j->config.colors);
+    qkv_picture_format f = qkv__pictures_square(j->config.image, j->config.colors);
     for (size_t i = 0; i < COLORS; i++)
         f.mean[i] = f.std[i] = 0.5;
     qkv_model_set_pictures(base->model, &f);
@@ -122,7 +122,7 @@ static cli_training lesson_of(const job *j)
     t.loop.ema = 0;
     t.loop.steps = j->looks_steps;
     if (!t.loop.steps && o->minutes > 0)
-        t.loop.minutes = (qkv__now() - j->p.base.c->began) / 60 + LOOKS_SHARE * o->minutes;
+        t.loop.minutes = (qkv_now() - j->p.base.c->began) / 60 + LOOKS_SHARE * o->minutes;
     else if (!t.loop.steps)
         t.loop.steps = LOOKS_STEPS;
     t.schedule.lr = LOOKS_RATE;
@@ -141,7 +141,7 @@ static qkv_status learn_looks(job *j)
     const cli_training t = lesson_of(j);
     qkv_task task = {0};
     char *dir = cli_job_path(base, "train/looks");
-    qkv_status status = dir ? qkv__dir_create(c->ctx, dir) : QKV_E_MEMORY;
+    qkv_status status = dir ? qkv_dir_create(c->ctx, dir) : QKV_E_MEMORY;
     if (!status)
         status = qkv_model_create(&j->looks, c->ctx, &qkv_perceptual_type, &config);
     if (!status)
@@ -151,7 +151,7 @@ static qkv_status learn_looks(job *j)
     if (!status)
         status = cli_training_lesson(c, &t, &task, dir, "learning looks");
     qkv_task_destroy(&task);
-    qkv__free(c->ctx, dir);
+    qkv_free(c->ctx, dir);
     return status;
 }
 
@@ -160,9 +160,9 @@ static qkv_status load_looks(job *j)
     qkv_context *ctx = j->p.base.c->ctx;
     qkv_status status = qkv_hub_load(&j->looks, ctx, j->lpips);
     if (!status && qkv_model_type_of(j->looks) != &qkv_perceptual_type)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
-                           qkv_model_type_name(&qkv_perceptual_type), j->lpips,
-                           qkv_model_type_name(qkv_model_type_of(j->looks)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
+                          qkv_model_type_name(&qkv_perceptual_type), j->lpips,
+                          qkv_model_type_name(qkv_model_type_of(j->looks)));
     return status;
 }
 
@@ -187,7 +187,7 @@ static qkv_status begin(cli_job *base)
 {
     job *j = (job *)base;
     cli *c = base->c;
-    const qkv_vqgan_config *config = cli_coder_config(base->model);
+    const qkv_vqgan_config *config = qkv__codec_config(base->model);
     j->config = *config;
     size_t side = config->image / qkv_vqgan_factor(base->model);
     qkv_status status = find_looks(j);
@@ -195,7 +195,7 @@ static qkv_status begin(cli_job *base)
         return status;
     if (qkv_task_codes(&base->task, base->model, j->looks, j->p.train.images, j->p.valid.images,
                        &j->o, c->common.seed))
-        return qkv__fail_prefix(c->ctx, base->o.out);
+        return qkv_fail_prefix(c->ctx, base->o.out);
     cli_job_rate(base, config->channels, base->t.schedule.lr);
     cli_picture_tell(&j->p, "pictures of %zu x %zu as %zu x %zu of %zu codes", config->image,
                      config->image, side, side, config->codes);

@@ -50,7 +50,7 @@ static bool add_block(qkv__arena *a, size_t at_least)
         size = FIRST_BLOCK;
     if (size < at_least)
         size = at_least;
-    char *data = qkv__malloc(a->ctx, size);
+    char *data = qkv_malloc(a->ctx, size);
     if (!data)
         return false;
     qkv__huge_pages(a->ctx, data, size);
@@ -60,7 +60,7 @@ static bool add_block(qkv__arena *a, size_t at_least)
 
 qkv_status qkv__arena_create(qkv__arena **out, qkv_context *ctx, const char *name)
 {
-    *out = qkv__calloc(ctx, 1, sizeof **out);
+    *out = qkv_calloc(ctx, 1, sizeof **out);
     if (!*out)
         return QKV_E_MEMORY;
     (*out)->ctx = ctx;
@@ -73,8 +73,8 @@ void qkv__arena_destroy(qkv__arena *a)
     if (!a)
         return;
     for (size_t i = 0; i < a->count; i++)
-        qkv__free(a->ctx, a->blocks[i].data);
-    qkv__free(a->ctx, a);
+        qkv_free(a->ctx, a->blocks[i].data);
+    qkv_free(a->ctx, a);
 }
 
 void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
@@ -87,8 +87,8 @@ void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
     if (a->current == a->count && !add_block(a, need)) {
         a->current = a->count ? a->count - 1 : 0;
         a->failed = true;
-        qkv__fail(a->ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s memory wanted, %zu in use",
-                  bytes, a->name, a->total);
+        qkv_fail(a->ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s memory wanted, %zu in use",
+                 bytes, a->name, a->total);
         return NULL;
     }
     block *b = &a->blocks[a->current];
@@ -129,7 +129,7 @@ void qkv__arena_reset(qkv__arena *a)
         size_t size = 0; /* with the tails that did not fit: the next chain would need them */
         for (size_t i = 0; i < a->count; i++) {
             size += a->blocks[i].used;
-            qkv__free(a->ctx, a->blocks[i].data);
+            qkv_free(a->ctx, a->blocks[i].data);
         }
         if (size < a->high_water)
             size = a->high_water;

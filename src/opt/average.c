@@ -52,9 +52,9 @@ qkv_status qkv_average_create(qkv_average **out, qkv_params *params,
     qkv_context *ctx = qkv__params_context(params);
     *out = NULL;
     if (!(options->decay >= 0.0 && options->decay < 1.0))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "average: decay is %g; 0 <= decay < 1 expected",
-                         options->decay);
-    qkv_average *a = qkv__calloc(ctx, 1, sizeof *a);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "average: decay is %g; 0 <= decay < 1 expected",
+                        options->decay);
+    qkv_average *a = qkv_calloc(ctx, 1, sizeof *a);
     if (!a)
         return QKV_E_MEMORY;
     a->ctx = ctx;
@@ -74,7 +74,7 @@ void qkv_average_destroy(qkv_average *a)
     if (!a)
         return;
     qkv__arena_destroy(a->memory);
-    qkv__free(a->ctx, a);
+    qkv_free(a->ctx, a);
 }
 
 void qkv_average_add(qkv_average *a)
@@ -88,7 +88,7 @@ void qkv_average_add(qkv_average *a)
 qkv_status qkv_average_swap(qkv_average *a)
 {
     if (!a->count)
-        return qkv__fail(a->ctx, QKV_E_ARGUMENT, "average: nothing was added yet");
+        return qkv_fail(a->ctx, QKV_E_ARGUMENT, "average: nothing was added yet");
     for (size_t i = 0; i < a->n; i++)
         qkv__param_swap(a->mean[i], qkv_params_at(a->params, i));
     return QKV_OK;

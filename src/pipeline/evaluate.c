@@ -91,27 +91,27 @@ static qkv_status check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_
 {
     const char *kind = qkv_model_type_name(qkv_model_type_of(p->model));
     if (o->lpips && !j->lpips)
-        return qkv__fail(p->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures expected, "
-                         "%s holds a %s", p->dir, kind);
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures expected, "
+                        "%s holds a %s", p->dir, kind);
     const char *const named[] = {o->file, o->source ? o->source : o->target,
                                  o->images ? o->images : o->masks};
     for (int other = 0; other <= ON_MASKS; other++)
         if (other != j->data && named[other])
-            return qkv__fail(p->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s",
-                             p->dir, kind, data_flags[j->data], data_flags[other]);
+            return qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s",
+                            p->dir, kind, data_flags[j->data], data_flags[other]);
     return QKV_OK;
 }
 
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path)
 {
-    char *folder = qkv__path_join(p->ctx, p->dir, "train");
-    *path = folder ? qkv__path_join(p->ctx, folder, name) : NULL;
-    qkv__free(p->ctx, folder);
+    char *folder = qkv_path_join(p->ctx, p->dir, "train");
+    *path = folder ? qkv_path_join(p->ctx, folder, name) : NULL;
+    qkv_free(p->ctx, folder);
     if (!*path)
         return QKV_E_MEMORY;
-    return qkv__file_exists(*path)
+    return qkv_file_exists(*path)
                ? QKV_OK
-               : qkv__fail(p->ctx, QKV_E_IO, "%s holds no held-out data: name some", p->dir);
+               : qkv_fail(p->ctx, QKV_E_IO, "%s holds no held-out data: name some", p->dir);
 }
 
 qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *options,
@@ -121,8 +121,8 @@ qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_op
     const judge *j = find_judge(p);
     *out = (qkv_measures){0};
     if (!j)
-        return qkv__fail(p->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", p->dir,
-                         qkv_model_type_name(qkv_model_type_of(p->model)));
+        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", p->dir,
+                        qkv_model_type_name(qkv_model_type_of(p->model)));
     if (o.mask >= 1)
         o.mask /= 100;
     out->unit = j->unit;

@@ -12,7 +12,7 @@ typedef qkv_status qkv__evaluate_fn(qkv_pipeline *p, const qkv_pipeline_evaluate
 qkv__evaluate_fn qkv__evaluate_lm, qkv__evaluate_translate, qkv__evaluate_mlm,
     qkv__evaluate_classify, qkv__evaluate_forecast;
 
-/* DIR/train/name, where training keeps what it held out, to be freed with qkv__free; QKV_E_IO when
+/* DIR/train/name, where training keeps what it held out, to be freed with qkv_free; QKV_E_IO when
  * there is no such file. */
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path);
 

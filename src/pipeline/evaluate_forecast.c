@@ -19,10 +19,10 @@ qkv_status qkv__evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_o
         if (!status)
             status = qkv__series_open(&rows, p->ctx, p->dir, "train/valid.npy", true);
     }
-    qkv__free(p->ctx, path);
+    qkv_free(p->ctx, path);
     qkv_series series = qkv__series(&rows);
     if (!status && qkv_forecast_evaluate(p->model, p->tape, &series, 0, &s))
-        status = qkv__fail_prefix(p->ctx, o->file ? o->file : p->dir);
+        status = qkv_fail_prefix(p->ctx, o->file ? o->file : p->dir);
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "mse", s.mse);
     qkv_measures_add(out, "mae", s.mae);

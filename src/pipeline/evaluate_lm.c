@@ -18,7 +18,7 @@ static qkv_status open_tokens(qkv_pipeline *p, const char *file, qkv_tokens **ou
         if (!status)
             status = qkv_tokens_open(out, p->ctx, path);
     }
-    qkv__free(p->ctx, path);
+    qkv_free(p->ctx, path);
     qkv__texts_close(&text);
     return status;
 }
@@ -33,7 +33,7 @@ qkv_status qkv__evaluate_lm(qkv_pipeline *p, const qkv_pipeline_evaluate_options
         return status;
     status = qkv_lm_evaluate(p->model, p->tape, tokens, qkv_lm_positions(p->model), 0, &s);
     if (status)
-        qkv__fail_prefix(p->ctx, o->file ? o->file : p->dir);
+        qkv_fail_prefix(p->ctx, o->file ? o->file : p->dir);
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "perplexity", s.perplexity);
     qkv_measures_add(out, "bits_per_byte", s.bits_per_byte);

@@ -12,8 +12,8 @@ typedef struct {
     const qkv_pipeline_evaluate_options *o;
     qkv__pairs pairs; /* named files, or nothing */
     qkv_records *records;
-    qkv__str text[QKV__SIDES]; /* lines of the records: when there are no files */
-    qkv__str found;            /* the model's lines */
+    qkv_str text[QKV__SIDES]; /* lines of the records: when there are no files */
+    qkv_str found;            /* the model's lines */
     qkv_bleu *bleu;
     qkv_chrf *chrf;
 } judge;
@@ -29,11 +29,11 @@ static qkv_status decode_records(judge *j)
     for (size_t i = 0; i < QKV__SIDES * qkv_records_count(j->records) && !status; i++) {
         const int32_t *ids;
         size_t n = qkv_records_get(j->records, i / QKV__SIDES, i % QKV__SIDES, &ids);
-        qkv__str *text = &j->text[i % QKV__SIDES];
+        qkv_str *text = &j->text[i % QKV__SIDES];
         line.len = 0;
         status = qkv_tokenizer_decode(j->p->tokenizer, ids, n, QKV_DECODE_SKIP_SPECIAL, &line);
-        qkv__str_add(text, line.data ? line.data : "", line.len);
-        qkv__str_puts(text, "\n");
+        qkv_str_add(text, line.data ? line.data : "", line.len);
+        qkv_str_puts(text, "\n");
         if (!status && text->failed)
             status = QKV_E_MEMORY;
     }
@@ -49,8 +49,8 @@ static qkv_status open_data(judge *j)
     char *path = NULL;
     qkv_status status;
     if (!o->source != !o->target)
-        return qkv__fail(p->ctx, QKV_E_ARGUMENT,
-                         "--source and --target: both or none expected, found one");
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT,
+                        "--source and --target: both or none expected, found one");
     if (o->source) {
         const qkv_marian_config *c = qkv_model_config(p->model);
         const qkv__pairs_coding coding = {p->tokenizer, c->eos, c->positions};
@@ -64,7 +64,7 @@ static qkv_status open_data(judge *j)
         status = qkv__records_open_of(&j->records, p->ctx, path, QKV__SIDES, p->tokenizer);
     if (!status)
         status = decode_records(j);
-    qkv__free(p->ctx, path);
+    qkv_free(p->ctx, path);
     return status;
 }
 
@@ -82,8 +82,8 @@ static void on_line(void *user, size_t line, const qkv_translated *found)
     judge *j = user;
     (void)line;
     const qkv_text *text = &found->best[0].text;
-    qkv__str_add(&j->found, text->data ? text->data : "", text->len);
-    qkv__str_puts(&j->found, "\n");
+    qkv_str_add(&j->found, text->data ? text->data : "", text->len);
+    qkv_str_puts(&j->found, "\n");
 }
 
 static bool on_progress(void *user, size_t lines)
@@ -140,9 +140,9 @@ static void clean_up(judge *j)
 {
     qkv_records_close(j->records);
     qkv__pairs_close(&j->pairs);
-    qkv__str_free(&j->text[QKV__SOURCE]);
-    qkv__str_free(&j->text[QKV__TARGET]);
-    qkv__str_free(&j->found);
+    qkv_str_free(&j->text[QKV__SOURCE]);
+    qkv_str_free(&j->text[QKV__TARGET]);
+    qkv_str_free(&j->found);
     qkv_bleu_destroy(j->bleu);
     qkv_chrf_destroy(j->chrf);
 }
@@ -151,9 +151,9 @@ qkv_status qkv__evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluate_
                                    qkv_measures *out)
 {
     judge j = {.p = p, .o = o};
-    qkv__str_init(&j.text[QKV__SOURCE], p->ctx);
-    qkv__str_init(&j.text[QKV__TARGET], p->ctx);
-    qkv__str_init(&j.found, p->ctx);
+    qkv_str_init(&j.text[QKV__SOURCE], p->ctx);
+    qkv_str_init(&j.text[QKV__TARGET], p->ctx);
+    qkv_str_init(&j.found, p->ctx);
     qkv_translate_score s = {0};
     qkv_status status = open_data(&j);
     if (!status)

@@ -11,10 +11,10 @@ static bool labels(const qkv_pipeline *p)
     return qkv_model_type_of(p->model) == &qkv_bert_classifier_type;
 }
 
-/* The names of all classes; freed with qkv__free. NULL when memory is out. */
+/* The names of all classes; freed with qkv_free. NULL when memory is out. */
 static const char **labels_of(const qkv_pipeline *p, size_t classes)
 {
-    const char **names = qkv__calloc(p->ctx, classes, sizeof *names);
+    const char **names = qkv_calloc(p->ctx, classes, sizeof *names);
     for (size_t i = 0; i < classes && names; i++)
         names[i] = qkv_model_label(p->model, i) ? qkv_model_label(p->model, i) : "";
     return names;
@@ -31,7 +31,7 @@ static qkv_status add_text(qkv_pipeline *p, const qkv_text_part *part, bool join
     qkv_status status = names ? qkv_corpus_add_labelled(w, p->ctx, p->tokenizer, part, names,
                                                         c->classes, c->positions, &cut)
                               : QKV_E_MEMORY;
-    qkv__free(p->ctx, names);
+    qkv_free(p->ctx, names);
     return status;
 }
 
@@ -45,7 +45,7 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
         qkv_status status = qkv__evaluate_held_out(p, "valid.records", &path);
         if (!status)
             status = qkv__records_open_of(out, p->ctx, path, fields, p->tokenizer);
-        qkv__free(p->ctx, path);
+        qkv_free(p->ctx, path);
         return status;
     }
     qkv__texts text = {0};

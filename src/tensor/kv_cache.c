@@ -21,16 +21,16 @@ static qkv_status allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k,
                 qkv__mul_size(rows, c->D * sizeof(qkv_real), &k_bytes) &&
                 qkv__mul_size(rows, c->Dv * sizeof(qkv_real), &v_bytes);
     if (!fits)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size",
-                         c->most, capacity);
-    *k = qkv__malloc(c->ctx, k_bytes);
-    *v = *k ? qkv__malloc(c->ctx, v_bytes) : NULL;
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size",
+                        c->most, capacity);
+    *k = qkv_malloc(c->ctx, k_bytes);
+    *v = *k ? qkv_malloc(c->ctx, v_bytes) : NULL;
     if (*v) {
         qkv__huge_pages(c->ctx, *k, k_bytes);
         qkv__huge_pages(c->ctx, *v, v_bytes);
         return QKV_OK;
     }
-    qkv__free(c->ctx, *k);
+    qkv_free(c->ctx, *k);
     *k = NULL;
     return QKV_E_MEMORY;
 }
@@ -39,13 +39,13 @@ qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, s
                                size_t Hkv, size_t D, size_t Dv)
 {
     *out = NULL;
-    qkv_kv_cache *c = qkv__calloc(ctx, 1, sizeof *c);
+    qkv_kv_cache *c = qkv_calloc(ctx, 1, sizeof *c);
     if (!c)
         return QKV_E_MEMORY;
     *c = (qkv_kv_cache){.ctx = ctx, .B = B, .most = B, .heads = Hkv, .D = D, .Dv = Dv};
     qkv_status status = allocate(c, capacity, &c->k, &c->v);
     if (status) {
-        qkv__free(ctx, c);
+        qkv_free(ctx, c);
         return status;
     }
     c->capacity = capacity;
@@ -57,9 +57,9 @@ void qkv_kv_cache_destroy(qkv_kv_cache *c)
 {
     if (!c)
         return;
-    qkv__free(c->ctx, c->k);
-    qkv__free(c->ctx, c->v);
-    qkv__free(c->ctx, c);
+    qkv_free(c->ctx, c->k);
+    qkv_free(c->ctx, c->v);
+    qkv_free(c->ctx, c);
 }
 
 size_t qkv_kv_cache_length(const qkv_kv_cache *c) { return c->length; }
@@ -139,7 +139,7 @@ bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
         size_t row = c->heads * (i ? c->Dv : c->D), shape[] = {c->B, c->length * row};
         t->k->copy(&t->exec, new[i], (size_t[]){capacity * row, 1}, old[i],
                    (size_t[]){c->capacity * row, 1}, shape, 2, false);
-        qkv__free(c->ctx, old[i]);
+        qkv_free(c->ctx, old[i]);
     }
     c->k = new[0];
     c->v = new[1];

@@ -6,11 +6,6 @@
 enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
-const char *qkv_machine_cpu(void)
-{
-    return qkv__cpu_name();
-}
-
 static void fill(qkv_real *x, size_t n, int threads)
 {
 #pragma omp parallel for num_threads(threads) default(none) shared(x, n)
@@ -25,25 +20,25 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
     qkv_exec e = qkv__exec_of(ctx, NULL);
     double best = 0;
     if (repeats < 1) {
-        qkv__fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
+        qkv_fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
         return 0;
     }
     if (qkv__arena_create(&e.scratch, ctx, "scratch")) {
         return 0;
     }
-    qkv_real *c = qkv__malloc(ctx, 3 * n * sizeof *c);
+    qkv_real *c = qkv_malloc(ctx, 3 * n * sizeof *c);
     if (c) {
         const qkv_kernels *k = qkv__kernels_of(ctx, true);
         qkv_k_gemm_args args = {
             .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size};
         fill(c, 3 * n, e.threads);
         for (int i = 0; i <= repeats; i++) {
-            double start = qkv__now();
+            double start = qkv_now();
             k->gemm(&e, c, c + n, c + 2 * n, &args);
-            double rate = 2.0 * (double)n * (double)size / (qkv__now() - start);
+            double rate = 2.0 * (double)n * (double)size / (qkv_now() - start);
             best = i > 0 && rate > best ? rate : best;
         }
-        qkv__free(ctx, c);
+        qkv_free(ctx, c);
     }
     qkv__arena_destroy(e.scratch);
     return best;
@@ -90,9 +85,9 @@ double qkv_machine_read_bandwidth(qkv_context *ctx)
         }
         volatile uint64_t seen = 0;
         for (int i = 0; i < READ_PASSES; i++) {
-            double start = qkv__now();
+            double start = qkv_now();
             seen ^= read_all(x, run, threads);
-            double rate = (double)(words * sizeof *x) / (qkv__now() - start);
+            double rate = (double)(words * sizeof *x) / (qkv_now() - start);
             best = rate > best ? rate : best;
         }
         (void)seen; /* written, so that the reads are made */

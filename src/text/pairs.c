@@ -15,9 +15,9 @@ qkv_status qkv__pairs_open(qkv__pairs *p, qkv_context *ctx, const char *source,
     }
     p->lines = lines[QKV__SOURCE];
     if (lines[QKV__SOURCE] != lines[QKV__TARGET])
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s has %zu lines and %s has %zu: as many expected, "
-                         "each the translation of the same line", source, lines[QKV__SOURCE],
-                         target, lines[QKV__TARGET]);
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s has %zu lines and %s has %zu: as many expected, "
+                        "each the translation of the same line", source, lines[QKV__SOURCE],
+                        target, lines[QKV__TARGET]);
     return QKV_OK;
 }
 
@@ -57,8 +57,8 @@ static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv__l
     qkv_status status = qkv_tokenizer_encode(e->coding.tokenizer, line->data, line->len,
                                              side == QKV__TARGET ? QKV_ENCODE_TARGET : 0, ids);
     if (status)
-        return qkv__fail(e->ctx, status, "%s, line %zu: %s", p->text[side].parts[0].name,
-                         number, qkv_context_message(e->ctx));
+        return qkv_fail(e->ctx, status, "%s, line %zu: %s", p->text[side].parts[0].name,
+                        number, qkv_context_message(e->ctx));
     return qkv_ids_add(e->ctx, ids, e->coding.eos);
 }
 
@@ -110,8 +110,8 @@ qkv_status qkv__pairs_records(qkv_records **out, const qkv__pairs *p,
     if (!status)
         status = add_lines(&e, p, from, to);
     if (!status && !e.kept)
-        status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: no pair of 1 to %zu tokens a side is left",
-                           name, coding->positions - 1);
+        status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: no pair of 1 to %zu tokens a side is left",
+                          name, coding->positions - 1);
     if (status)
         qkv_records_abandon(e.out);
     else

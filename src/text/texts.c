@@ -16,8 +16,8 @@ static qkv_text_part part_of(const qkv__map *m, const char *name)
 qkv_status qkv__texts_open(qkv__texts *x, qkv_context *ctx, const qkv_strings *paths)
 {
     *x = (qkv__texts){.ctx = ctx};
-    x->maps = qkv__calloc(ctx, paths->count, sizeof *x->maps);
-    x->parts = qkv__calloc(ctx, paths->count, sizeof *x->parts);
+    x->maps = qkv_calloc(ctx, paths->count, sizeof *x->maps);
+    x->parts = qkv_calloc(ctx, paths->count, sizeof *x->parts);
     qkv_status status = x->maps && x->parts ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < paths->count && !status; i++) {
         qkv__map *m = &x->maps[i];
@@ -25,7 +25,7 @@ qkv_status qkv__texts_open(qkv__texts *x, qkv_context *ctx, const qkv_strings *p
         if (!status)
             x->parts[x->count] = part_of(m, paths->items[i]);
         if (!status && x->parts[x->count].len == 0) {
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: the file is empty", paths->items[i]);
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the file is empty", paths->items[i]);
             qkv__map_close(m);
         }
         x->count += !status;
@@ -45,8 +45,8 @@ void qkv__texts_close(qkv__texts *x)
 {
     for (size_t i = 0; i < x->count; i++)
         qkv__map_close(&x->maps[i]);
-    qkv__free(x->ctx, x->maps);
-    qkv__free(x->ctx, x->parts);
+    qkv_free(x->ctx, x->maps);
+    qkv_free(x->ctx, x->parts);
     *x = (qkv__texts){0};
 }
 
@@ -57,12 +57,12 @@ qkv_status qkv__held_out(qkv_context *ctx, const char *text, size_t total, const
     double n = strtod(text, &end);
     bool percent = strcmp(end, "%") == 0;
     if (end == text || (*end && !percent) || !(n >= 0) || (percent && n >= 100))
-        return qkv__fail(ctx, QKV_E_ARGUMENT,
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
                          "--valid-last: %s or a share below 100%% expected, %s found", unit, text);
     if (percent)
         n = (double)total - floor((double)total * (1 - n / 100));
     if (n >= (double)total)
-        return qkv__fail(ctx, QKV_E_ARGUMENT,
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
                          "--valid-last: %.0f %s to hold out, there are only %zu", n, unit, total);
     *count = (size_t)n;
     return QKV_OK;
@@ -123,13 +123,13 @@ qkv_status qkv__records_open_of(qkv_records **out, qkv_context *ctx, const char 
         return status;
     size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
     if (qkv_records_fields(*out) != fields)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
-                           fields, qkv_records_fields(*out));
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
+                          fields, qkv_records_fields(*out));
     for (size_t f = 0; f < fields && f < 2 && !status; f++) {
         int64_t max = qkv_records_max(*out, f);
         if (max >= (int64_t)vocab)
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
-                               "found %lld", path, vocab, (long long)max);
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
+                              "found %lld", path, vocab, (long long)max);
     }
     if (!status)
         return QKV_OK;
