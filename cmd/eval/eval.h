@@ -12,22 +12,15 @@ typedef struct {
     const char *dir;
     const char *file, *source, *target, *images, *masks; /* data that was named; NULL: not */
     const char *lpips; /* a network that looks at decoded pictures; NULL: none */
-    bool lines; /* each line of the file is a text */
-    bool tokenized; /* BLEU of words between blanks */
-    size_t beam;    /* 0: as the directory says */
-    double mask;    /* share of the patches hidden; below 0: as in training */
+    double mask;       /* share of the patches hidden; below 0: as in training */
     qkv_model *model;
-    qkv_tokenizer *tokenizer; /* NULL for models without text */
     qkv_tape *tape;
 } eval;
 
 /* Fills the measures; scored counts what was judged, in the row's unit. */
 typedef qkv_status eval_fn(eval *e, qkv_measures *out);
-eval_fn eval_lm, eval_translate, eval_mlm, eval_classify, eval_forecast, eval_colorize;
-eval_fn eval_reconstruct, eval_recognize, eval_segment, eval_codes, eval_grids;
+eval_fn eval_colorize, eval_reconstruct, eval_recognize, eval_segment, eval_codes, eval_grids;
 eval_fn eval_looks;
-bool eval_takes_mlm(const qkv_model *m);
-bool eval_takes_classify(const qkv_model *m);
 bool eval_takes_colorize(const qkv_model *m);
 bool eval_takes_segment(const qkv_model *m);
 bool eval_takes_reconstruct(const qkv_model *m);

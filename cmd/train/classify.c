@@ -5,7 +5,6 @@
 #include "train/bert.h"
 #include "use/classify.h"
 #include "core/commands.h"
-#include "eval/eval.h"
 #include "pipeline/pictures.h"
 #include "train/vocabulary.h"
 #include "model/bert.h"
@@ -217,8 +216,10 @@ static const qkv_option_table *const lesson[] = {&cli_classify_table, &table, NU
 static const char *const decided[] = {"vocab_size", "max_position_embeddings",
                                       "pad_token_id", "num_labels", NULL};
 static const char *const fixed[] = {"model", NULL};
+static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_bert_classifier_type; }
+
 static const cli_job_type job_type = {
-    .name = "classify", .takes = eval_takes_classify, .read = read_data, .write = write_data,
+    .name = "classify", .takes = takes, .read = read_data, .write = write_data,
     .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};
 

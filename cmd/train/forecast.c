@@ -4,7 +4,7 @@
 
 #include "core/commands.h"
 #include "train/job.h"
-#include "use/series.h"
+#include "pipeline/series.h"
 #include "text/texts.h"
 #include "io/file.h"
 #include "model/forecast.h"
@@ -228,21 +228,21 @@ static qkv_status read_data(cli_job *base)
             status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
                               base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
         if (!status)
-            status = cli_series_load(&j->data, base->model, j->s.data);
+            status = qkv__series_load(&j->data, base->model, j->s.data);
         if (!status)
             j->config = *(const qkv_forecast_config *)qkv_model_config(base->model);
     } else {
         status = read_columns(j);
     }
-    j->train = cli_series(&j->data);
+    j->train = qkv__series(&j->data);
     if (!status && !j->s.valid)
         status = hold_out(j);
     if (!status && !base->o.init)
         status = make_model(j);
     if (!status && j->s.valid)
-        status = cli_series_load(&j->valid_file, base->model, j->s.valid);
+        status = qkv__series_load(&j->valid_file, base->model, j->s.valid);
     if (!status && j->s.valid)
-        j->valid = cli_series(&j->valid_file);
+        j->valid = qkv__series(&j->valid_file);
     else if (!status && j->valid.data)
         look_back(j, qkv_model_config(base->model));
     return status;
@@ -269,13 +269,13 @@ static qkv_status write_data(cli_job *base)
 static qkv_status open_data(cli_job *base)
 {
     job *j = (job *)base;
-    qkv_status status = cli_series_open(&j->data, base->c->ctx, base->o.out, "train/train.npy",
-                                        true);
+    qkv_status status = qkv__series_open(&j->data, base->c->ctx, base->o.out, "train/train.npy",
+                                         true);
     if (!status)
-        status = cli_series_open(&j->valid_file, base->c->ctx, base->o.out, "train/valid.npy",
-                                 false);
-    j->train = cli_series(&j->data);
-    j->valid = cli_series(&j->valid_file);
+        status = qkv__series_open(&j->valid_file, base->c->ctx, base->o.out, "train/valid.npy",
+                                  false);
+    j->train = qkv__series(&j->data);
+    j->valid = qkv__series(&j->valid_file);
     return status;
 }
 

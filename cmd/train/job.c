@@ -54,29 +54,6 @@ void cli_job_rate(cli_job *j, size_t width, double lr)
         s->width = width;
 }
 
-qkv_status cli_records_open(qkv_records **out, qkv_context *ctx, const char *path, size_t fields,
-                            const qkv_tokenizer *tokenizer)
-{
-    qkv_status status = qkv_records_open(out, ctx, path);
-    if (status)
-        return status;
-    size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
-    if (qkv_records_fields(*out) != fields)
-        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
-                          fields, qkv_records_fields(*out));
-    for (size_t f = 0; f < fields && f < 2 && !status; f++) {
-        int64_t max = qkv_records_max(*out, f);
-        if (max >= (int64_t)vocab)
-            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
-                              "found %lld", path, vocab, (long long)max);
-    }
-    if (!status)
-        return QKV_OK;
-    qkv_records_close(*out);
-    *out = NULL;
-    return status;
-}
-
 /* The records in OUT/name; *out stays NULL when there is no such file and it is not required. */
 static qkv_status open_records(const cli_job *j, const char *name, bool required, size_t fields,
                                qkv_records **out)
@@ -84,7 +61,7 @@ static qkv_status open_records(const cli_job *j, const char *name, bool required
     char *path = cli_job_path(j, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && qkv_file_exists(path))
-        status = cli_records_open(out, j->c->ctx, path, fields, j->tokenizer);
+        status = qkv__records_open_of(out, j->c->ctx, path, fields, j->tokenizer);
     else if (!status && required)
         status = qkv_fail(j->c->ctx, QKV_E_IO, "%s is missing", path);
     qkv_free(j->c->ctx, path);

@@ -13,6 +13,7 @@
 #define QKV_CMD_TRAIN_JOB_H
 
 #include "train/training.h"
+#include "text/texts.h"
 #include "qkv/hub.h"
 #include "qkv/records.h"
 #include "qkv/tokens.h"
@@ -73,10 +74,5 @@ void cli_job_rate(cli_job *j, size_t width, double lr);
 
 /* OUT/name, to be freed with qkv_free; NULL when memory is out. */
 char *cli_job_path(const cli_job *j, const char *name);
-
-/* Records that training kept: an error that names the file unless they have so many fields, the
- * first two of which are tokens. */
-qkv_status cli_records_open(qkv_records **out, qkv_context *ctx, const char *path, size_t fields,
-                            const qkv_tokenizer *tokenizer);
 
 #endif

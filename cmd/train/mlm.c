@@ -1,7 +1,6 @@
 /* mlm.c - `qkv train mlm`: a text becomes a BERT that guesses its hidden words. */
 #include "train/bert.h"
 #include "core/commands.h"
-#include "eval/eval.h"
 #include "train/vocabulary.h"
 #include "model/bert.h"
 #include "qkv/corpus.h"
@@ -121,8 +120,10 @@ static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size",
                                       "max_position_embeddings", "pad_token_id", NULL};
 static const char *const fixed[] = {"model", NULL};
+static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_bert_masked_type; }
+
 static const cli_job_type job_type = {
-    .name = "mlm", .takes = eval_takes_mlm, .read = read_data, .write = write_data,
+    .name = "mlm", .takes = takes, .read = read_data, .write = write_data,
     .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};
 

@@ -2,7 +2,7 @@
  * other, become an encoder-decoder. */
 #include "core/commands.h"
 #include "train/job.h"
-#include "train/pairs.h"
+#include "text/pairs.h"
 #include "text/texts.h"
 #include "train/vocabulary.h"
 #include "model/marian.h"
@@ -59,7 +59,7 @@ typedef struct {
     settings s;
     cli_vocabulary vocabulary;
     qkv_marian_config config;
-    cli_pairs data, valid_data;
+    qkv__pairs data, valid_data;
     size_t train_lines; /* of data; what follows them is held out */
 } job;
 
@@ -71,23 +71,24 @@ static qkv_status open_data(job *j)
     if (!s->valid_source != !s->valid_target)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT,
                         "--valid-source and --valid-target: both or none expected, found one");
-    qkv_status status = cli_pairs_open(&j->data, c, s->source, s->target);
+    qkv_status status = qkv__pairs_open(&j->data, c->ctx, s->source, s->target);
     if (!status && s->valid_source)
-        status = cli_pairs_open(&j->valid_data, c, s->valid_source, s->valid_target);
+        status = qkv__pairs_open(&j->valid_data, c->ctx, s->valid_source, s->valid_target);
     else if (!status)
         status = qkv__held_out(c->ctx, s->valid_last, j->data.lines, "pairs", &held);
     j->train_lines = j->data.lines - held;
     return status;
 }
 
-static qkv_status write_pairs(job *j, const cli_pairs *p, size_t from, size_t to,
+static qkv_status write_pairs(job *j, const qkv__pairs *p, size_t from, size_t to,
                               const char *name, qkv_records **out)
 {
     char *path = cli_job_path(&j->base, name);
     if (!path)
         return QKV_E_MEMORY;
-    qkv_status status = cli_pairs_records(p, j->base.c, j->base.model, j->base.tokenizer, from, to,
-                                          path, out);
+    const qkv_marian_config *config = qkv_model_config(j->base.model);
+    const qkv__pairs_coding coding = {j->base.tokenizer, config->eos, config->positions};
+    qkv_status status = qkv__pairs_records(out, p, &coding, from, to, path);
     qkv_free(j->base.c->ctx, path);
     return status;
 }
@@ -151,20 +152,20 @@ static qkv_status check_init(const job *j)
 static qkv_status make_tokenizer(job *j)
 {
     cli *c = j->base.c;
-    qkv_text_part train[CLI_SIDES];
-    qkv_tokenizer *each[CLI_SIDES] = {NULL};
+    qkv_text_part train[QKV__SIDES];
+    qkv_tokenizer *each[QKV__SIDES] = {NULL};
     qkv_status status = QKV_OK;
-    for (int i = 0; i < CLI_SIDES; i++)
-        train[i] = cli_pairs_text(&j->data, i, j->train_lines);
+    for (int i = 0; i < QKV__SIDES; i++)
+        train[i] = qkv__pairs_text(&j->data, i, j->train_lines);
     if (!j->s.separate || j->vocabulary.from)
-        return cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, train, CLI_SIDES, NULL,
+        return cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, train, QKV__SIDES, NULL,
                                     0, &j->base.tokenizer);
-    for (int i = 0; i < CLI_SIDES && !status; i++)
+    for (int i = 0; i < QKV__SIDES && !status; i++)
         status = cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, &train[i], 1, NULL,
                                       0, &each[i]);
     if (!status && qkv_tokenizer_join(&j->base.tokenizer, each[0], each[1]))
         status = qkv_fail_prefix(c->ctx, "--separate");
-    for (int i = 0; i < CLI_SIDES; i++)
+    for (int i = 0; i < QKV__SIDES; i++)
         qkv_tokenizer_destroy(each[i]);
     return status;
 }
@@ -186,7 +187,7 @@ static qkv_status read_data(cli_job *base)
 static qkv_status write_data(cli_job *base)
 {
     job *j = (job *)base;
-    const cli_pairs *valid = j->s.valid_source ? &j->valid_data : &j->data;
+    const qkv__pairs *valid = j->s.valid_source ? &j->valid_data : &j->data;
     size_t from = j->s.valid_source ? 0 : j->train_lines;
     qkv_status status =
         write_pairs(j, &j->data, 0, j->train_lines, CLI_JOB_TRAIN, &base->train);
@@ -211,8 +212,8 @@ static qkv_status begin(cli_job *base)
     cli_note(base->c, "%s, %zu parameters; %zu pairs of %.1f and %.1f tokens to learn from, "
              "%zu held out", qkv_model_type_name(qkv_model_type_of(base->model)),
              qkv_params_elements(qkv_model_params(base->model)), qkv_records_count(base->train),
-             (double)qkv_records_ids(base->train, CLI_SOURCE) / pairs,
-             (double)qkv_records_ids(base->train, CLI_TARGET) / pairs,
+             (double)qkv_records_ids(base->train, QKV__SOURCE) / pairs,
+             (double)qkv_records_ids(base->train, QKV__TARGET) / pairs,
              base->valid ? qkv_records_count(base->valid) : 0);
     return QKV_OK;
 }
@@ -220,8 +221,8 @@ static qkv_status begin(cli_job *base)
 static void close_data(cli_job *base)
 {
     job *j = (job *)base;
-    cli_pairs_close(&j->data);
-    cli_pairs_close(&j->valid_data);
+    qkv__pairs_close(&j->data);
+    qkv__pairs_close(&j->valid_data);
 }
 
 static const qkv_option_table *const lesson[] = {&table, NULL};

@@ -3,7 +3,7 @@
 
 #include "core/commands.h"
 #include "tour/plot.h"
-#include "use/series.h"
+#include "pipeline/series.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
 
@@ -72,7 +72,7 @@ static qkv_status forecast(cli *c, qkv_model *m, const char *file, const qkv_arr
                            size_t n, qkv_real **out)
 {
     const qkv_forecast_config *config = qkv_model_config(m);
-    qkv_series series = cli_series(history);
+    qkv_series series = qkv__series(history);
     *out = qkv_calloc(c->ctx, n * config->targets, sizeof **out);
     if (!*out)
         return QKV_E_MEMORY;
@@ -94,7 +94,7 @@ static int run(cli *c, int argc, char **argv)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast", dir,
                           qkv_model_type_name(qkv_model_type_of(m)));
     if (!status)
-        status = cli_series_load(&history, m, s.file);
+        status = qkv__series_load(&history, m, s.file);
     const qkv_forecast_config *config = status ? NULL : qkv_model_config(m);
     size_t n = config && !s.horizon ? config->horizon : s.horizon;
     if (!status)

@@ -24,6 +24,8 @@ qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *d
     qkv_status status = p->dir ? qkv_hub_load(&p->model, ctx, dir) : QKV_E_MEMORY;
     if (!status && reads_text(p->model))
         status = qkv_tokenizer_load(&p->tokenizer, ctx, dir);
+    if (!status && qkv_model_is_translator(p->model))
+        status = qkv_hub_load_generation(&p->generation, p->model, dir);
     if (!status)
         status = qkv_tape_create(&p->tape, ctx);
     if (status)

@@ -10,10 +10,11 @@ struct qkv_pipeline {
     qkv_context *ctx;
     char *dir;
     qkv_model *model;
-    qkv_tokenizer *tokenizer; /* NULL: the model reads no text */
-    qkv_tape *tape;           /* never records */
-    qkv__prior codecs;        /* of a prior, once a call has asked for them */
-    char label[32];           /* of qkv_pipeline_label */
+    qkv_tokenizer *tokenizer;  /* NULL: the model reads no text */
+    qkv_generation generation; /* of translators */
+    qkv_tape *tape;            /* never records */
+    qkv__prior codecs;         /* of a prior, once a call has asked for them */
+    char label[32];            /* of qkv_pipeline_label */
 };
 
 /* Opens the VQGANs of a prior's directory, unless they are open. */

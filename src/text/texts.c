@@ -114,3 +114,26 @@ size_t qkv__cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_tex
         held[n++] = parts[i];
     return n;
 }
+
+qkv_status qkv__records_open_of(qkv_records **out, qkv_context *ctx, const char *path,
+                                size_t fields, const qkv_tokenizer *tokenizer)
+{
+    qkv_status status = qkv_records_open(out, ctx, path);
+    if (status)
+        return status;
+    size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
+    if (qkv_records_fields(*out) != fields)
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
+                          fields, qkv_records_fields(*out));
+    for (size_t f = 0; f < fields && f < 2 && !status; f++) {
+        int64_t max = qkv_records_max(*out, f);
+        if (max >= (int64_t)vocab)
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
+                              "found %lld", path, vocab, (long long)max);
+    }
+    if (!status)
+        return QKV_OK;
+    qkv_records_close(*out);
+    *out = NULL;
+    return status;
+}

@@ -4,6 +4,7 @@
 
 #include "io/file.h"
 #include "qkv/options.h"
+#include "qkv/records.h"
 #include "qkv/tokens.h"
 
 /* Zeroed: none. */
@@ -35,5 +36,10 @@ size_t qkv__count_lines(const qkv_text_part *part);
 /* Moves the last `lines` lines of parts (*count), fewer than there are, to held, in order: whole
  * parts and the end of one. held has room for as many parts; returns how many it got. */
 size_t qkv__cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text_part *held);
+
+/* Opens records that training kept: an error that names the file unless they have so many fields,
+ * the first two of which are ids of the tokenizer. On failure *out is NULL. */
+qkv_status qkv__records_open_of(qkv_records **out, qkv_context *ctx, const char *path,
+                                size_t fields, const qkv_tokenizer *tokenizer);
 
 #endif

@@ -1,21 +1,21 @@
-/* translate.c - judging translators: the loss of the reference, and how near the model's own
- * translations come to it. */
-#include "eval/eval.h"
-#include "train/job.h"
-#include "train/pairs.h"
-#include "qkv/hub.h"
+/* evaluate_translate.c - judging translators: the loss of the reference, and how near the model's
+ * own translations come to it. */
+#include "pipeline/evaluate.h"
+
+#include "text/pairs.h"
+#include "qkv/marian.h"
 #include "qkv/run.h"
 #include "qkv/score.h"
 
 typedef struct {
-    eval *e;
-    cli_pairs pairs; /* named files, or nothing */
+    qkv_pipeline *p;
+    const qkv_pipeline_evaluate_options *o;
+    qkv__pairs pairs; /* named files, or nothing */
     qkv_records *records;
-    qkv_str text[CLI_SIDES]; /* lines of the records: when there are no files */
-    qkv_str found;           /* the model's lines */
+    qkv_str text[QKV__SIDES]; /* lines of the records: when there are no files */
+    qkv_str found;            /* the model's lines */
     qkv_bleu *bleu;
     qkv_chrf *chrf;
-    cli_progress progress;
 } judge;
 
 /* ---- data --------------------------------------------------------------------------------- */
@@ -23,15 +23,15 @@ typedef struct {
 /* The held-out pairs' own text. */
 static qkv_status decode_records(judge *j)
 {
-    qkv_context *ctx = j->e->c->ctx;
+    qkv_context *ctx = j->p->ctx;
     qkv_text line = {0};
     qkv_status status = QKV_OK;
-    for (size_t i = 0; i < CLI_SIDES * qkv_records_count(j->records) && !status; i++) {
+    for (size_t i = 0; i < QKV__SIDES * qkv_records_count(j->records) && !status; i++) {
         const int32_t *ids;
-        size_t n = qkv_records_get(j->records, i / CLI_SIDES, i % CLI_SIDES, &ids);
-        qkv_str *text = &j->text[i % CLI_SIDES];
+        size_t n = qkv_records_get(j->records, i / QKV__SIDES, i % QKV__SIDES, &ids);
+        qkv_str *text = &j->text[i % QKV__SIDES];
         line.len = 0;
-        status = qkv_tokenizer_decode(j->e->tokenizer, ids, n, QKV_DECODE_SKIP_SPECIAL, &line);
+        status = qkv_tokenizer_decode(j->p->tokenizer, ids, n, QKV_DECODE_SKIP_SPECIAL, &line);
         qkv_str_add(text, line.data ? line.data : "", line.len);
         qkv_str_puts(text, "\n");
         if (!status && text->failed)
@@ -44,34 +44,35 @@ static qkv_status decode_records(judge *j)
 /* Pairs of the files, or those that training kept in the model's directory. */
 static qkv_status open_data(judge *j)
 {
-    eval *e = j->e;
+    qkv_pipeline *p = j->p;
+    const qkv_pipeline_evaluate_options *o = j->o;
     char *path = NULL;
     qkv_status status;
-    if (!e->source != !e->target)
-        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT,
+    if (!o->source != !o->target)
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT,
                         "--source and --target: both or none expected, found one");
-    if (e->source) {
-        status = cli_pairs_open(&j->pairs, e->c, e->source, e->target);
+    if (o->source) {
+        const qkv_marian_config *c = qkv_model_config(p->model);
+        const qkv__pairs_coding coding = {p->tokenizer, c->eos, c->positions};
+        status = qkv__pairs_open(&j->pairs, p->ctx, o->source, o->target);
         if (!status)
-            status = cli_pairs_records(&j->pairs, e->c, e->model, e->tokenizer, 0,
-                                       j->pairs.lines, NULL, &j->records);
+            status = qkv__pairs_records(&j->records, &j->pairs, &coding, 0, j->pairs.lines, NULL);
         return status;
     }
-    status = eval_held_out(e, "valid.records", &path);
+    status = qkv__evaluate_held_out(p, "valid.records", &path);
     if (!status)
-        status = cli_records_open(&j->records, e->c->ctx, path, CLI_SIDES, e->tokenizer);
+        status = qkv__records_open_of(&j->records, p->ctx, path, QKV__SIDES, p->tokenizer);
     if (!status)
         status = decode_records(j);
-    qkv_free(e->c->ctx, path);
+    qkv_free(p->ctx, path);
     return status;
 }
 
 static qkv_text_part side(const judge *j, int which)
 {
-    if (j->e->source)
+    if (j->o->source)
         return j->pairs.text[which].parts[0];
-    return (qkv_text_part){j->text[which].data, j->text[which].len, "held-out text",
-                           0};
+    return (qkv_text_part){j->text[which].data, j->text[which].len, "held-out text", 0};
 }
 
 /* ---- translations ------------------------------------------------------------------------- */
@@ -88,37 +89,35 @@ static void on_line(void *user, size_t line, const qkv_translated *found)
 static bool on_progress(void *user, size_t lines)
 {
     judge *j = user;
-    cli_progress_show(&j->progress, lines, qkv_records_count(j->records), NULL);
-    return true;
+    return !qkv__progress(j->p->ctx, "translating", "lines", lines,
+                          j->o->source ? j->pairs.lines : qkv_records_count(j->records));
 }
 
 static qkv_status translate(judge *j)
 {
     qkv_translate_text_options o = qkv_translate_text_defaults();
-    qkv_text_part source = side(j, CLI_SOURCE);
+    qkv_text_part source = side(j, QKV__SOURCE);
     qkv_beam_search *search = NULL;
-    qkv_generation g;
+    qkv_generation g = j->p->generation;
     o.progress = on_progress;
     o.user = j;
-    qkv_status status = qkv_hub_load_generation(&g, j->e->model, j->e->dir);
-    if (!status && j->e->beam)
-        g.beams = j->e->beam;
+    if (j->o->beam)
+        g.beams = j->o->beam;
+    qkv_status status = qkv_beam_search_create(&search, j->p->model, &g);
+    if (!status && !on_progress(j, 0))
+        status = QKV_E_CANCELLED;
     if (!status)
-        status = qkv_beam_search_create(&search, j->e->model, &g);
-    cli_progress_begin(&j->progress, j->e->c, "translating", "lines", 0);
-    if (!status)
-        status = qkv_translate(search, j->e->tokenizer, source.data, source.len, &o, on_line, j);
-    cli_progress_end(&j->progress);
+        status = qkv_translate(search, j->p->tokenizer, source.data, source.len, &o, on_line, j);
     qkv_beam_search_destroy(search);
     return !status && j->found.failed ? QKV_E_MEMORY : status;
 }
 
 static qkv_status compare(judge *j, qkv_measures *out)
 {
-    qkv_context *ctx = j->e->c->ctx;
-    const qkv_bleu_options o = {.tokenized = j->e->tokenized};
+    qkv_context *ctx = j->p->ctx;
+    const qkv_bleu_options o = {.tokenized = j->o->tokenized};
     qkv_text_part found = {j->found.data, j->found.len, "the translations", 0};
-    qkv_text_part target = side(j, CLI_TARGET);
+    qkv_text_part target = side(j, QKV__TARGET);
     qkv_bleu_score bleu;
     qkv_chrf_score chrf;
     qkv_status status = qkv_bleu_create(&j->bleu, ctx, &o);
@@ -140,24 +139,25 @@ static qkv_status compare(judge *j, qkv_measures *out)
 static void clean_up(judge *j)
 {
     qkv_records_close(j->records);
-    cli_pairs_close(&j->pairs);
-    qkv_str_free(&j->text[CLI_SOURCE]);
-    qkv_str_free(&j->text[CLI_TARGET]);
+    qkv__pairs_close(&j->pairs);
+    qkv_str_free(&j->text[QKV__SOURCE]);
+    qkv_str_free(&j->text[QKV__TARGET]);
     qkv_str_free(&j->found);
     qkv_bleu_destroy(j->bleu);
     qkv_chrf_destroy(j->chrf);
 }
 
-qkv_status eval_translate(eval *e, qkv_measures *out)
+qkv_status qkv__evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                   qkv_measures *out)
 {
-    judge j = {.e = e};
-    qkv_str_init(&j.text[CLI_SOURCE], e->c->ctx);
-    qkv_str_init(&j.text[CLI_TARGET], e->c->ctx);
-    qkv_str_init(&j.found, e->c->ctx);
+    judge j = {.p = p, .o = o};
+    qkv_str_init(&j.text[QKV__SOURCE], p->ctx);
+    qkv_str_init(&j.text[QKV__TARGET], p->ctx);
+    qkv_str_init(&j.found, p->ctx);
     qkv_translate_score s = {0};
     qkv_status status = open_data(&j);
     if (!status)
-        status = qkv_translate_evaluate(e->model, e->tape, j.records, 0, &s);
+        status = qkv_translate_evaluate(p->model, p->tape, j.records, 0, &s);
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "perplexity", s.perplexity);
     out->scored = s.tokens;

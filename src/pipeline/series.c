@@ -1,14 +1,14 @@
 /* series.c - series of numbers from CSV files. */
-#include "use/series.h"
+#include "pipeline/series.h"
 
 #include "io/file.h"
 
-qkv_series cli_series(const qkv_array *a)
+qkv_series qkv__series(const qkv_array *a)
 {
     return (qkv_series){a->data, a->shape[0], a->shape[1]};
 }
 
-qkv_status cli_series_load(qkv_array *out, const qkv_model *m, const char *path)
+qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_forecast_config *c = qkv_model_config(m);
@@ -27,8 +27,8 @@ qkv_status cli_series_load(qkv_array *out, const qkv_model *m, const char *path)
     return status;
 }
 
-qkv_status cli_series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
-                           bool required)
+qkv_status qkv__series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
+                            bool required)
 {
     char *path = qkv_path_join(ctx, dir, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
