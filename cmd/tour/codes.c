@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "pipeline/codec.h"
 #include "qkv/codes.h"
 #include "qkv/score.h"
 
@@ -154,7 +153,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
 static qkv_status judge(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
-    size_t codes = qkv__codec_config(h->model)->codes;
+    size_t codes = ((const qkv_vqgan_config *)qkv_model_config(h->model))->codes;
     qkv_codes_score s;
     double clusters;
     qkv_status status = qkv_codes_evaluate(h->model, NULL, 0, p->t, h->p.valid, 0, &s);

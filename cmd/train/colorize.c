@@ -1,10 +1,11 @@
 /* colorize.c - `qkv train colorize`: colour pictures become a model that colours grey
  * ones. */
 #include "core/commands.h"
-#include "eval/eval.h"
 #include "train/picture_job.h"
 #include "model/dense.h"
 #include "qkv/colorize.h"
+
+static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_colorizer_type; }
 
 enum { CHANNELS = 3 };
 
@@ -80,7 +81,7 @@ static qkv_status begin(cli_job *base)
 static const qkv_option_table *const lesson[] = {&qkv_colorize_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
-    .name = "colorize", .takes = eval_takes_colorize, .read = read_data, .write = cli_picture_write,
+    .name = "colorize", .takes = takes, .read = read_data, .write = cli_picture_write,
     .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed,
     .lesson = lesson};
 

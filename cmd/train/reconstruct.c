@@ -1,10 +1,11 @@
 /* reconstruct.c - `qkv train reconstruct`: pictures become a masked autoencoder, which
  * fills in what it does not see. */
 #include "core/commands.h"
-#include "eval/eval.h"
 #include "train/picture_job.h"
 #include "model/mae.h"
 #include "qkv/reconstruct.h"
+
+static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_mae_type; }
 
 typedef struct {
     cli_picture_job p;
@@ -30,7 +31,7 @@ static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
     qkv_status status = cli_job_load(base, &base->model);
-    if (!status && !eval_takes_reconstruct(base->model))
+    if (!status && !takes(base->model))
         return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
                         "holds a %s", base->o.init,
                         qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -81,7 +82,7 @@ static qkv_status begin(cli_job *base)
 static const qkv_option_table *const lesson[] = {&qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
-    .name = "reconstruct", .takes = eval_takes_reconstruct, .read = read_data,
+    .name = "reconstruct", .takes = takes, .read = read_data,
     .write = cli_picture_write, .open = cli_picture_open, .begin = begin,
     .close = cli_picture_close, .fixed = fixed,
     .lesson = lesson};

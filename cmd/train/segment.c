@@ -1,11 +1,12 @@
 /* segment.c - `qkv train segment`: pictures and masks become a model that tells the class
  * of every pixel. */
 #include "core/commands.h"
-#include "eval/eval.h"
 #include "pipeline/masks.h"
 #include "train/picture_job.h"
 #include "model/dense.h"
 #include "qkv/segment.h"
+
+static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_segmenter_type; }
 
 #define FIELD(member) .offset = offsetof(cli_picture_options, member)
 static const qkv_option rows[] = {
@@ -135,7 +136,7 @@ static void close_job(cli_job *base)
 static const qkv_option_table *const lesson[] = {&qkv_segment_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
-    .name = "segment", .takes = eval_takes_segment, .read = read_data, .write = cli_picture_write,
+    .name = "segment", .takes = takes, .read = read_data, .write = cli_picture_write,
     .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson};
 

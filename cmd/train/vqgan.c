@@ -1,12 +1,13 @@
 /* vqgan.c - `qkv train vqgan`: pictures become a model that codes them. */
 #include "pipeline/codec.h"
 #include "core/commands.h"
-#include "eval/eval.h"
 #include "train/picture_job.h"
 #include "io/file.h"
 #include "model/vqgan.h"
 #include "qkv/codes.h"
 #include "qkv/looks.h"
+
+static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_vqgan_type; }
 
 enum { COLORS = 3, LOOKS_BATCH = 64, LOOKS_STEPS = 1500 };
 static const double LOOKS_SHARE = 0.1, LOOKS_RATE = 1e-3, LOOKS_DECAY = 0.05;
@@ -70,7 +71,7 @@ static qkv_status load_model(job *j)
 {
     cli_job *base = &j->p.base;
     qkv_status status = cli_job_load(base, &base->model);
-    if (!status && !eval_takes_codes(base->model))
+    if (!status && !takes(base->model))
         return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
                         "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
                         qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -211,7 +212,7 @@ static void close_job(cli_job *base)
 static const qkv_option_table *const lesson[] = {&qkv_codes_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const cli_job_type job_type = {
-    .name = "vqgan", .takes = eval_takes_codes, .read = read_data, .write = cli_picture_write,
+    .name = "vqgan", .takes = takes, .read = read_data, .write = cli_picture_write,
     .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson};
 
