@@ -100,6 +100,9 @@ int cli_png_only(const cli *c, const char *out);
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */
 int cli_answer(const cli *c, qkv_json_writer *w);
 
+/* Flushes what was printed; CLI_FAILED, with a message, when it cannot be written. */
+int cli_flush(void);
+
 /* ---- long work -------------------------------------------------------------------------- */
 
 /* Before any other thread is made: main's part of what follows. */
@@ -120,6 +123,8 @@ void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note 
 void cli_progress_end(cli_progress *p);  /* leaves the line */
 /* A qkv_event_fn, with a cli: notes and progress of the library; false once cli_stopped. */
 bool cli_listen(void *user, const qkv_event *event);
+/* From now on the notes alone: for work that shows what it makes. */
+void cli_listen_notes(cli *c);
 
 /* 1234567 -> "1.23M"; three digits are what a rate is good for. */
 enum { CLI_NUMBER = 32 };

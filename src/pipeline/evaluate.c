@@ -67,14 +67,15 @@ typedef struct {
     qkv__evaluate_fn *evaluate;
     const char *unit;
     int data;   /* ON_FILE, .. */
+    bool text;  /* it wants a tokenizer */
     bool lpips; /* it can ask another network */
 } judge;
 static const judge judges[] = {
-    {is_lm, qkv__evaluate_lm, "tokens", ON_FILE, false},
-    {qkv_model_is_translator, qkv__evaluate_translate, "tokens", ON_PAIRS, false},
-    {is_masked, qkv__evaluate_mlm, "words", ON_FILE, false},
-    {is_classifier, qkv__evaluate_classify, "texts", ON_FILE, false},
-    {qkv_model_is_forecaster, qkv__evaluate_forecast, "windows", ON_FILE, false},
+    {is_lm, qkv__evaluate_lm, "tokens", ON_FILE, true, false},
+    {qkv_model_is_translator, qkv__evaluate_translate, "tokens", ON_PAIRS, true, false},
+    {is_masked, qkv__evaluate_mlm, "words", ON_FILE, true, false},
+    {is_classifier, qkv__evaluate_classify, "texts", ON_FILE, true, false},
+    {qkv_model_is_forecaster, qkv__evaluate_forecast, "windows", ON_FILE, false, false},
 };
 
 static const judge *find_judge(const qkv_pipeline *p)
@@ -127,5 +128,7 @@ qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_op
         o.mask /= 100;
     out->unit = j->unit;
     qkv_status status = check_data(p, &o, j);
+    if (!status && j->text)
+        status = qkv__pipeline_text(p);
     return status ? status : j->evaluate(p, &o, out);
 }
