@@ -47,5 +47,6 @@
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
 #include <qkv/pipeline_text.h>
+#include <qkv/job.h>
 
 #endif

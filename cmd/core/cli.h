@@ -53,7 +53,6 @@ typedef struct {
     qkv_strings args;     /* what was no flag */
     qkv_options *options; /* for qkv_options_given, qkv__json_get_options */
     const cli_command *command;
-    qkv_context *parsing; /* the context of options: it outlives ctx */
     qkv_status bind_status;
     double began; /* qkv_now() when the command started */
     cli_progress line; /* of what the library is at */
@@ -68,10 +67,13 @@ struct cli_command {
     qkv__manual manual; /* tables: the command's own; the library's stand before them, the common
                            one behind */
     cli_table_fn *library[CLI_LIBRARY]; /* NULL: no more */
+    const char *job; /* the kind of training job whose settings it has; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
 
 extern const qkv_option_table cli_common_table;
+/* The same but the seed, which is a setting of each training job. */
+extern const qkv_option_table cli_job_common_table;
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -82,6 +84,9 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
  * makes c->ctx. On failure prints the sentence and returns CLI_USAGE. It may be called again,
  * after qkv_options_read, say. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
+
+/* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
+qkv_status cli_configure(const cli *c);
 
 /* Copies the fields of a table that were given from `given`, to which it was bound, to target,
  * which holds a preset, say. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/commands.h"
+#include "qkv/job.h"
 
 enum { MAX_TABLES = 16 };
 
@@ -36,9 +37,15 @@ static void complete(full_manual *full, const cli_command *command)
     full->manual = command->manual;
     for (; n < CLI_LIBRARY && command->library[n]; n++)
         full->tables[n] = command->library[n]();
+    if (command->job) {
+        full->manual.presets = qkv_job_presets(command->job);
+        full->manual.recipes = qkv_job_recipes(command->job);
+        while (n < MAX_TABLES && (full->tables[n] = qkv_job_table(command->job, n)))
+            n++;
+    }
     for (; n < MAX_TABLES && own && *own; n++)
         full->tables[n] = *own++;
-    full->tables[n] = &cli_common_table;
+    full->tables[n] = command->job ? &cli_job_common_table : &cli_common_table;
     full->tables[n + 1] = NULL;
     full->manual.tables = full->tables;
 }
