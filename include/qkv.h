@@ -48,5 +48,7 @@
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
 #include <qkv/pipeline_pictures.h>
+#include <qkv/pipeline_text.h>
+#include <qkv/job.h>
 
 #endif

@@ -53,7 +53,6 @@ typedef struct {
     qkv_strings args;     /* what was no flag */
     qkv_options *options; /* for qkv_options_given, qkv__json_get_options */
     const cli_command *command;
-    qkv_context *parsing; /* the context of options: it outlives ctx */
     qkv_status bind_status;
     double began; /* qkv_now() when the command started */
     cli_progress line; /* of what the library is at */
@@ -62,15 +61,18 @@ typedef struct {
 
 /* A table that the library describes settings with. */
 typedef const qkv_option_table *cli_table_fn(void);
-enum { CLI_LIBRARY = 2 };
+enum { CLI_BEFORE, CLI_BEHIND, CLI_LIBRARY }; /* the command's own tables */
 
 struct cli_command {
-    qkv__manual manual; /* tables: the command's own; the library's and the common one follow */
-    cli_table_fn *library[CLI_LIBRARY]; /* NULL: no more */
+    qkv__manual manual; /* tables: the command's own; the common one is added */
+    cli_table_fn *library[CLI_LIBRARY]; /* NULL: none there */
+    const char *job; /* the kind of training job whose settings it has; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
 
 extern const qkv_option_table cli_common_table;
+/* The same but the seed, which is a setting of each training job. */
+extern const qkv_option_table cli_job_common_table;
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -81,6 +83,9 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
  * makes c->ctx. On failure prints the sentence and returns CLI_USAGE. It may be called again,
  * after qkv_options_read, say. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
+
+/* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
+qkv_status cli_configure(const cli *c);
 
 /* Copies the fields of a table that were given from `given`, to which it was bound, to target,
  * which holds a preset, say. */
@@ -98,6 +103,9 @@ int cli_png_only(const cli *c, const char *out);
 
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */
 int cli_answer(const cli *c, qkv_json_writer *w);
+
+/* Flushes what was printed; CLI_FAILED, with a message, when it cannot be written. */
+int cli_flush(void);
 
 /* ---- long work -------------------------------------------------------------------------- */
 
@@ -119,6 +127,8 @@ void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note 
 void cli_progress_end(cli_progress *p);  /* leaves the line */
 /* A qkv_event_fn, with a cli: notes and progress of the library; false once cli_stopped. */
 bool cli_listen(void *user, const qkv_event *event);
+/* From now on the notes alone: for work that shows what it makes. */
+void cli_listen_notes(cli *c);
 
 /* 1234567 -> "1.23M"; three digits are what a rate is good for. */
 enum { CLI_NUMBER = 32 };

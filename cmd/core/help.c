@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/commands.h"
+#include "qkv/job.h"
 
 enum { MAX_TABLES = 16 };
 
@@ -26,7 +27,7 @@ static const qkv__manual program = {
 /* A command's manual with the common options behind its own. */
 typedef struct {
     qkv__manual manual;
-    const qkv_option_table *tables[MAX_TABLES + 2];
+    const qkv_option_table *tables[MAX_TABLES + 3];
 } full_manual;
 
 static void complete(full_manual *full, const cli_command *command)
@@ -34,11 +35,19 @@ static void complete(full_manual *full, const cli_command *command)
     size_t n = 0;
     const qkv_option_table *const *own = command->manual.tables;
     full->manual = command->manual;
+    if (command->library[CLI_BEFORE])
+        full->tables[n++] = command->library[CLI_BEFORE]();
+    if (command->job) {
+        full->manual.presets = qkv_job_presets(command->job);
+        full->manual.recipes = qkv_job_recipes(command->job);
+        while (n < MAX_TABLES && (full->tables[n] = qkv_job_table(command->job, n)))
+            n++;
+    }
     for (; n < MAX_TABLES && own && *own; n++)
         full->tables[n] = *own++;
-    for (size_t i = 0; i < CLI_LIBRARY && n < MAX_TABLES && command->library[i]; i++)
-        full->tables[n++] = command->library[i]();
-    full->tables[n] = &cli_common_table;
+    if (command->library[CLI_BEHIND])
+        full->tables[n++] = command->library[CLI_BEHIND]();
+    full->tables[n] = command->job ? &cli_job_common_table : &cli_common_table;
     full->tables[n + 1] = NULL;
     full->manual.tables = full->tables;
 }

@@ -1,7 +1,7 @@
 /* train_tokenizer.c - `qkv train tokenizer`: a vocabulary alone, for models that come later. */
-#include "train/bert.h"
+#include "job/bert.h"
 #include "core/commands.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 
 typedef struct {
     qkv_strings data;
@@ -16,8 +16,8 @@ static const struct {
     qkv_tokenizer_kind kind;
 } needs[] = {
     {0, QKV_TOKENIZER_BPE},
-    {CLI_BERT_ROLES, QKV_TOKENIZER_WORDPIECE},
-    {CLI_TRANSLATE_ROLES, QKV_TOKENIZER_SENTENCEPIECE_BPE},
+    {QKV__BERT_ROLES, QKV_TOKENIZER_WORDPIECE},
+    {QKV__TRANSLATE_ROLES, QKV_TOKENIZER_SENTENCEPIECE_BPE},
 };
 
 #define FIELD(member) .offset = offsetof(settings, member)
@@ -31,7 +31,7 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *rows};
 
-static qkv_status make(cli *c, const settings *s, cli_vocabulary *v, qkv_tokenizer **t)
+static qkv_status make(cli *c, const settings *s, qkv__vocabulary *v, qkv_tokenizer **t)
 {
     qkv__texts x;
     if (!qkv_options_given(c->options, "tokenizer"))
@@ -39,7 +39,8 @@ static qkv_status make(cli *c, const settings *s, cli_vocabulary *v, qkv_tokeniz
     qkv_status status = qkv__texts_open(&x, c->ctx, &s->data);
     if (status)
         return status;
-    status = cli_vocabulary_train(c, v, needs[s->model].roles, x.parts, x.count, NULL, 0, t);
+    status = qkv__vocabulary_train(c->ctx, v, c->options, needs[s->model].roles, x.parts, x.count,
+                                   NULL, 0, t);
     qkv__texts_close(&x);
     return status ? status : qkv_tokenizer_save(*t, s->out);
 }
@@ -62,11 +63,11 @@ static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
 static int run(cli *c, int argc, char **argv)
 {
     settings s;
-    cli_vocabulary v;
+    qkv__vocabulary v;
     qkv_names there = {0};
     qkv_tokenizer *t = NULL;
     cli_bind(c, &table, &s);
-    cli_bind(c, &cli_vocabulary_table, &v);
+    cli_bind(c, &qkv__vocabulary_table, &v);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
     bool taken = qkv_dir_exists(s.out);
@@ -82,7 +83,7 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, &cli_vocabulary_table, NULL};
+static const qkv_option_table *const tables[] = {&table, &qkv__vocabulary_table, NULL};
 static const char *const examples[] = {
     "qkv train tokenizer --data book.txt --vocab 8192 --out runs/words",
     "qkv train tokenizer --data en.txt de.txt --for translate --out runs/words",

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/bert.h"
+#include "job/bert.h"
 #include "tour/lines.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 #include "qkv/corpus.h"
 #include "qkv/machine.h"
 #include "qkv/run.h"
@@ -41,10 +41,10 @@ typedef struct {
 
 static qkv_status make_tokenizer(chapter *h)
 {
-    const cli_vocabulary v = {.kind = QKV_TOKENIZER_WORDPIECE, .vocab = VOCAB};
+    const qkv__vocabulary v = {.kind = QKV_TOKENIZER_WORDPIECE, .vocab = VOCAB};
     const qkv_text_part part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL, 0};
-    qkv_status status = cli_vocabulary_train(h->t->page->c, &v, CLI_BERT_ROLES, &part, 1, NULL, 0,
-                                             &h->tokenizer);
+    qkv_status status = qkv__vocabulary_train(h->t->page->c->ctx, &v, NULL, QKV__BERT_ROLES, &part,
+                                              1, NULL, 0, &h->tokenizer);
     return status ? status : qkv_tokenizer_save(h->tokenizer, h->words_dir);
 }
 
@@ -186,8 +186,7 @@ static qkv_status words(chapter *h)
     tour_training training;
     qkv_mlm_score score;
     tour_guesses counted = {0};
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = 1; /* a pack of lines */
     qkv_status status = pack(h, LEARN, false, &learn);
     if (!status)
@@ -195,7 +194,7 @@ static qkv_status words(chapter *h)
     if (!status)
         status = qkv_task_mlm(&task, h->model, learn, NULL, h->tokenizer, &o,
                               p->c->common.seed);
-    s.schedule.lr = cli_training_rate(h->config.width);
+    s.schedule.lr = qkv_training_rate(h->config.width);
     if (!status)
         status = tour_train(&training, h->t, &task, &s, h->words_dir,
                             WORDS_SHARE * h->t->seconds);
@@ -313,10 +312,9 @@ static qkv_status classes(chapter *h)
     tour_training training;
     qkv_classify_score score;
     double bayes = 0;
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = TEXTS;
-    s.schedule.lr = cli_training_rate(h->config.width) / 4; /* it knows the words already */
+    s.schedule.lr = qkv_training_rate(h->config.width) / 4; /* it knows the words already */
     qkv_status status = make_classifier(h);
     if (!status)
         status = pack(h, LEARN, true, &learn);

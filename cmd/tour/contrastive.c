@@ -125,10 +125,9 @@ static qkv_status learn(chapter *h)
 {
     tour *t = h->reader.t;
     qkv_task task = {&type, h, h->reader.model, h->reader.seed, false};
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = BATCH;
-    s.schedule.lr = cli_training_rate(WIDTH);
+    s.schedule.lr = qkv_training_rate(WIDTH);
     return tour_train(&h->training, t, &task, &s, NULL, TRAINING_SHARE * t->seconds);
 }
 

@@ -93,11 +93,10 @@ static qkv_status learn(chapter *h)
 {
     const qkv_series train = {h->y, TRAIN, 1}, choose = part(h, TRAIN, CHOOSE);
     qkv_task task = {0};
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = BATCH;
     s.loop.eval_units = CHOOSE * HORIZON;
-    s.schedule.lr = cli_training_rate(WIDTH) / 4;
+    s.schedule.lr = qkv_training_rate(WIDTH) / 4;
     qkv_status status =
         qkv_task_forecast(&task, h->model, &train, &choose, h->t->page->c->common.seed);
     if (!status)

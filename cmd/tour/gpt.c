@@ -119,10 +119,9 @@ static void introduce(const chapter *h)
 static qkv_status learn(chapter *h)
 {
     const qkv_gpt_config *c = qkv_model_config(h->model);
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.eval_units = 8192;
-    s.schedule.lr = cli_training_rate(c->width);
+    s.schedule.lr = qkv_training_rate(c->width);
     return tour_train(&h->training, h->t, &h->task, &s, h->t->dir, h->seconds);
 }
 

@@ -96,9 +96,8 @@ static qkv_status train_prior(pupil *h)
     const cli *c = h->t->page->c;
     const qkv_gpt_config *g = qkv_model_config(h->prior);
     qkv_task task = {0};
-    cli_training s;
-    cli_training_defaults(&s);
-    s.schedule.lr = cli_training_rate(g->width);
+    qkv_training s = qkv_training_defaults();
+    s.schedule.lr = qkv_training_rate(g->width);
     qkv_status status = qkv_task_grids(&task, h->prior, &h->train.g, &h->valid.g, KEEP,
                                        c->common.seed);
     if (!status)

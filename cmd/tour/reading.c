@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "tour/reading.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 #include "qkv/records.h"
 
 enum { ALPHABET_PAIRS = 2000, HOLD_OUT_EVERY = 10, STREAM_TRAIN = 0x70 };
@@ -66,8 +66,8 @@ qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader)
 /* The alphabet is the characters of the first pairs: all there are. */
 qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *script)
 {
-    const cli_vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
-    const unsigned roles = CLI_TRANSLATE_ROLES;
+    const qkv__vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
+    const unsigned roles = QKV__TRANSLATE_ROLES;
     qkv_str text;
     qkv_rng r;
     tour_pair p;
@@ -83,8 +83,8 @@ qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *scr
     }
     const qkv_text_part part = {text.data, text.len, NULL, 0};
     qkv_status status = text.failed ? QKV_E_MEMORY
-                                    : cli_vocabulary_train(t->page->c, &kind, roles, &part, 1,
-                                                           NULL, 0, &reader->tokenizer);
+                                    : qkv__vocabulary_train(t->page->c->ctx, &kind, NULL, roles,
+                                                            &part, 1, NULL, 0, &reader->tokenizer);
     if (!status) {
         reader->eos = qkv_tokenizer_special(reader->tokenizer, QKV_TOKEN_EOS);
         reader->pad = qkv_tokenizer_special(reader->tokenizer, QKV_TOKEN_PAD);
@@ -167,10 +167,9 @@ static qkv_status learn(const tour_reader *reader)
     qkv_records *records = NULL;
     qkv_task task = {0};
     tour_training training;
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = 1; /* a pack of pairs */
-    s.schedule.lr = cli_training_rate(WIDTH);
+    s.schedule.lr = qkv_training_rate(WIDTH);
     const size_t pairs = (size_t)fmin(PAIRS_PER_SECOND * seconds, MOST_PAIRS);
     qkv_status status = make_records(reader, pairs, &records);
     if (!status)

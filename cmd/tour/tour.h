@@ -4,7 +4,7 @@
 #define QKV_CMD_TOUR_TOUR_H
 
 #include "explain/explain.h"
-#include "train/training.h"
+#include "qkv/job.h"
 #include "qkv/tokens.h"
 
 /* One chapter's view of the tour. What it says goes to the page. */
@@ -95,7 +95,7 @@ typedef struct {
 
 /* Trains for so many seconds, with a progress line; the best model is kept in dir (NULL: the last
  * one, in the task's model alone). result.stopped: the reader has had enough. */
-qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, cli_training *settings,
+qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_training *settings,
                       const char *dir, double seconds);
 void tour_training_show(const tour_training *x, const page *p, const char *title);
 

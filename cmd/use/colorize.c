@@ -105,4 +105,4 @@ const cli_command cli_colorize = {
                        "patch at a pixel mixed, with their weights (the mean over the heads), and "
                        "paints them. --json: {\"file\", \"out\", \"attention\": [{\"x\", \"y\", "
                        "\"weight\"}, ...]}, places as pixels of the picture."},
-    .library = {qkv_pipeline_colorize_table}, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_colorize_table, .run = run};

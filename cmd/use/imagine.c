@@ -119,4 +119,4 @@ const cli_command cli_imagine = {
                        "make there, and prints their probabilities. --json: {\"out\", \"count\", "
                        "\"rows\", \"columns\", \"codes\": [[..], ..], \"next\": [[{\"code\", "
                        "\"prob\"}, ..], ..]}."},
-    .library = {qkv_pipeline_sample_table}, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_sample_table, .run = run};

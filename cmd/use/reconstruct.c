@@ -150,4 +150,4 @@ const cli_command cli_reconstruct = {
                        "saw and what it makes of it side by side, a row for every share, one "
                        "picture below the other. A model that learnt normed patches "
                        "(norm_pix_loss) is told the mean and deviation of the true ones."},
-    .library = {qkv_pipeline_reconstruct_table}, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_reconstruct_table, .run = run};

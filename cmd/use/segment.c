@@ -75,4 +75,4 @@ const cli_command cli_segment = {
                .text = "Writes a picture of the same size with a colour for each class, and "
                        "prints how many pixels each class has, and its colour. --json: {\"file\", "
                        "\"out\", \"pixels\": {class: count}}."},
-    .library = {qkv_pipeline_segment_table}, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_segment_table, .run = run};

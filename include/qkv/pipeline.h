@@ -30,7 +30,12 @@ void qkv_pipeline_close(qkv_pipeline *p); /* NULL is allowed */
 
 /* The pipeline owns them; each lives as long as it does. */
 qkv_model *qkv_pipeline_model(const qkv_pipeline *p);
-qkv_tokenizer *qkv_pipeline_tokenizer(const qkv_pipeline *p); /* NULL: the model reads no text */
+/* NULL: the model reads no text, or its directory holds no tokenizer. */
+qkv_tokenizer *qkv_pipeline_tokenizer(const qkv_pipeline *p);
+
+/* The name of a class: "LABEL_2" where the model has none, as Hugging Face calls it. Valid until
+ * the next call. */
+const char *qkv_pipeline_label(qkv_pipeline *p, size_t i);
 
 /* ---- evaluation ---------------------------------------------------------------------------- */
 

@@ -29,9 +29,6 @@ typedef struct {
 
 /* ---- labels -------------------------------------------------------------------------------- */
 
-/* The name of a class; "LABEL_3" where the model has none. Valid until the next call. */
-const char *qkv_pipeline_label(qkv_pipeline *p, size_t class_);
-
 /* What is found of one picture. */
 typedef struct {
     size_t input;      /* number of the qkv_picture that it is or that holds it */

@@ -31,6 +31,9 @@ bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV_OPTION_TEXT]);
 /* What the table is bound to; NULL: it is not. */
 const void *qkv_options_target(const qkv_options *o, const qkv_option_table *table);
 
+/* QKV_E_ARGUMENT, with a sentence, while a required field was not given. */
+qkv_status qkv__options_complete(qkv_options *o);
+
 /* Whether qkv_options_set finds the field. */
 bool qkv_options_know(const qkv_options *o, const char *name);
 

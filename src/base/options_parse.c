@@ -250,7 +250,7 @@ static qkv_status take_flag(scanner *s, const char *arg)
     return value ? assign(s->o, p, said, value) : QKV_E_ARGUMENT;
 }
 
-static qkv_status check_required(qkv_options *o)
+qkv_status qkv__options_complete(qkv_options *o)
 {
     for (size_t t = 0; t < o->count; t++) {
         const binding *b = &o->bound[t];
@@ -348,7 +348,7 @@ qkv_status qkv_options_parse(qkv_options *o, int argc, char *const *argv, qkv_st
         return status;
     if (rest)
         *rest = (qkv_strings){s.rest, s.rest_count};
-    return check_required(o);
+    return qkv__options_complete(o);
 }
 
 qkv_strings qkv_options_pairs(const qkv_options *o)

@@ -214,7 +214,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static qkv_status add_name(qkv_names *out, const char *name)
+qkv_status qkv__names_add(qkv_names *out, const char *name)
 {
     if (out->count == out->capacity) {
         size_t capacity = out->capacity * 2 + 16;
@@ -250,7 +250,7 @@ qkv_status qkv_dir_list(qkv_names *out, qkv_context *ctx, const char *path)
             break;
         }
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            status = add_name(out, entry->d_name);
+            status = qkv__names_add(out, entry->d_name);
     }
     closedir(dir);
     if (status)

@@ -69,6 +69,7 @@ typedef struct {
     size_t count, capacity;
 } qkv_names;
 qkv_status qkv_dir_list(qkv_names *out, qkv_context *ctx, const char *path);
+qkv_status qkv__names_add(qkv_names *out, const char *name); /* a copy; out->ctx is set */
 void qkv_names_free(qkv_names *names); /* a zeroed one is allowed */
 
 /* "dir/name"; freed with qkv_free. NULL when memory is out. */

@@ -70,7 +70,7 @@ static qkv_status label_images(const labelling *l, const qkv_picture *pictures, 
     qkv_status status = qkv_pixels_create(&w, ctx, NULL, f->height, f->width, f->channels);
     for (size_t i = 0; i < n && !status; i++) {
         qkv_image image = {0};
-        status = qkv__picture_read(&image, ctx, pictures + i);
+        status = qkv__picture_load(&image, ctx, pictures + i);
         if (!status) /* first, as from a file */
             status = qkv_image_channels(&image, ctx, f->channels);
         if (!status)

@@ -36,7 +36,7 @@ static qkv_status read_picture(const qkv_pipeline *p, const qkv_picture *in, qkv
 {
     size_t factor = qkv_vqgan_factor(p->model);
     qkv_pixels_options o = qkv_pixels_defaults();
-    qkv_status status = qkv__picture_read(out, p->ctx, in);
+    qkv_status status = qkv__picture_load(out, p->ctx, in);
     if (status)
         return status;
     o.height = out->height / factor * factor;

@@ -162,7 +162,7 @@ qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_picture *in,
         return qkv__pipeline_refuse(p, "colour pictures");
     qkv_status status = read_hints(p->ctx, &o.hints, &hints);
     if (!status)
-        status = qkv__picture_read(&picture, p->ctx, in);
+        status = qkv__picture_load(&picture, p->ctx, in);
     if (!status && o.attention)
         status = watch(&w, p, &picture, &o);
     if (!status)

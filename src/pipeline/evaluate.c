@@ -63,22 +63,23 @@ typedef struct {
     qkv__evaluate_fn *evaluate;
     const char *unit;
     int data;   /* ON_FILE, .. */
+    bool text;  /* it wants a tokenizer */
     bool lpips; /* it can ask another network */
 } judge;
 /* The first one that takes the model. */
 static const judge judges[] = {
-    {&qkv_prior_type, NULL, qkv__evaluate_grids, "codes", ON_FILE, false},
-    {NULL, qkv_model_is_lm, qkv__evaluate_lm, "tokens", ON_FILE, false},
-    {NULL, qkv_model_is_translator, qkv__evaluate_translate, "tokens", ON_PAIRS, false},
-    {&qkv_bert_masked_type, NULL, qkv__evaluate_mlm, "words", ON_FILE, false},
-    {&qkv_bert_classifier_type, NULL, qkv__evaluate_classify, "texts", ON_FILE, false},
-    {NULL, qkv_model_is_vit, qkv__evaluate_recognize, "pictures", ON_FILE, false},
-    {NULL, qkv_model_is_forecaster, qkv__evaluate_forecast, "windows", ON_FILE, false},
-    {&qkv_colorizer_type, NULL, qkv__evaluate_colorize, "pictures", ON_FILE, false},
-    {&qkv_mae_type, NULL, qkv__evaluate_reconstruct, "pictures", ON_FILE, false},
-    {&qkv_segmenter_type, NULL, qkv__evaluate_segment, "pictures", ON_MASKS, false},
-    {&qkv_vqgan_type, NULL, qkv__evaluate_codes, "pictures", ON_FILE, true},
-    {&qkv_perceptual_type, NULL, qkv__evaluate_looks, "pictures", ON_FILE, false},
+    {&qkv_prior_type, NULL, qkv__evaluate_grids, "codes", ON_FILE, false, false},
+    {NULL, qkv_model_is_lm, qkv__evaluate_lm, "tokens", ON_FILE, true, false},
+    {NULL, qkv_model_is_translator, qkv__evaluate_translate, "tokens", ON_PAIRS, true, false},
+    {&qkv_bert_masked_type, NULL, qkv__evaluate_mlm, "words", ON_FILE, true, false},
+    {&qkv_bert_classifier_type, NULL, qkv__evaluate_classify, "texts", ON_FILE, true, false},
+    {NULL, qkv_model_is_vit, qkv__evaluate_recognize, "pictures", ON_FILE, false, false},
+    {NULL, qkv_model_is_forecaster, qkv__evaluate_forecast, "windows", ON_FILE, false, false},
+    {&qkv_colorizer_type, NULL, qkv__evaluate_colorize, "pictures", ON_FILE, false, false},
+    {&qkv_mae_type, NULL, qkv__evaluate_reconstruct, "pictures", ON_FILE, false, false},
+    {&qkv_segmenter_type, NULL, qkv__evaluate_segment, "pictures", ON_MASKS, false, false},
+    {&qkv_vqgan_type, NULL, qkv__evaluate_codes, "pictures", ON_FILE, false, true},
+    {&qkv_perceptual_type, NULL, qkv__evaluate_looks, "pictures", ON_FILE, false, false},
 };
 
 static const judge *find_judge(const qkv_pipeline *p)
@@ -132,5 +133,7 @@ qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_op
         o.mask /= 100;
     out->unit = j->unit;
     qkv_status status = check_data(p, &o, j);
+    if (!status && j->text)
+        status = qkv__pipeline_text(p);
     return status ? status : j->evaluate(p, &o, out);
 }

@@ -4,7 +4,7 @@
 
 #include "text/pairs.h"
 #include "qkv/marian.h"
-#include "qkv/run.h"
+#include "qkv/pipeline_text.h"
 #include "qkv/score.h"
 
 typedef struct {
@@ -77,38 +77,23 @@ static qkv_text_part side(const judge *j, int which)
 
 /* ---- translations ------------------------------------------------------------------------- */
 
-static void on_line(void *user, size_t line, const qkv_translated *found)
+static bool on_line(void *user, size_t line, const qkv_translated *found)
 {
     judge *j = user;
     (void)line;
     const qkv_text *text = &found->best[0].text;
     qkv_str_add(&j->found, text->data ? text->data : "", text->len);
     qkv_str_puts(&j->found, "\n");
-}
-
-static bool on_progress(void *user, size_t lines)
-{
-    judge *j = user;
-    return !qkv__progress(j->p->ctx, "translating", "lines", lines,
-                          j->o->source ? j->pairs.lines : qkv_records_count(j->records));
+    return !j->found.failed;
 }
 
 static qkv_status translate(judge *j)
 {
-    qkv_translate_text_options o = qkv_translate_text_defaults();
+    qkv_pipeline_translate_options o = qkv_pipeline_translate_defaults(j->p);
     qkv_text_part source = side(j, QKV__SOURCE);
-    qkv_beam_search *search = NULL;
-    qkv_generation g = j->p->generation;
-    o.progress = on_progress;
-    o.user = j;
     if (j->o->beam)
-        g.beams = j->o->beam;
-    qkv_status status = qkv_beam_search_create(&search, j->p->model, &g);
-    if (!status && !on_progress(j, 0))
-        status = QKV_E_CANCELLED;
-    if (!status)
-        status = qkv_translate(search, j->p->tokenizer, source.data, source.len, &o, on_line, j);
-    qkv_beam_search_destroy(search);
+        o.beams = j->o->beam;
+    qkv_status status = qkv_pipeline_translate(j->p, source.data, source.len, &o, on_line, j);
     return !status && j->found.failed ? QKV_E_MEMORY : status;
 }
 

@@ -1,7 +1,6 @@
 /* picture.c - single pictures, from a file or from memory. */
 #include "pipeline/picture.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +8,7 @@
 
 enum { RGB = 3 };
 
-qkv_status qkv__picture_read(qkv_image *out, qkv_context *ctx, const qkv_picture *in)
+qkv_status qkv__picture_load(qkv_image *out, qkv_context *ctx, const qkv_picture *in)
 {
     *out = (qkv_image){0};
     if (in->path)
@@ -32,7 +31,7 @@ qkv_status qkv__picture_fit(qkv_image *out, qkv_context *ctx, const qkv_picture 
     o.width = width;
     o.channels = channels;
     o.fit = QKV_FIT_CROP;
-    qkv_status status = qkv__picture_read(out, ctx, in);
+    qkv_status status = qkv__picture_load(out, ctx, in);
     return status ? status : qkv_image_fit(out, ctx, &o);
 }
 
@@ -60,12 +59,4 @@ const qkv_picture_format *qkv__picture_format_of(qkv_model *m)
     if (!qkv_model_pictures(m))
         qkv_model_set_pictures(m, &f);
     return qkv_model_pictures(m);
-}
-
-const char *qkv_pipeline_label(qkv_pipeline *p, size_t class_)
-{
-    if (class_ < qkv_model_label_count(p->model))
-        return qkv_model_label(p->model, class_);
-    (void)snprintf(p->label, sizeof p->label, "LABEL_%zu", class_); /* as Hugging Face has it */
-    return p->label;
 }

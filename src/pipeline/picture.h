@@ -8,7 +8,7 @@
 
 /* A copy with 3 channels, as from its file; to be freed with qkv_image_free. On failure *out is
  * empty. */
-qkv_status qkv__picture_read(qkv_image *out, qkv_context *ctx, const qkv_picture *in);
+qkv_status qkv__picture_load(qkv_image *out, qkv_context *ctx, const qkv_picture *in);
 
 /* The same, cut to the largest part in the middle that has the shape and resized to it. */
 qkv_status qkv__picture_fit(qkv_image *out, qkv_context *ctx, const qkv_picture *in, size_t height,

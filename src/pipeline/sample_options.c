@@ -152,7 +152,7 @@ static qkv_status code_condition(qkv__sampling_run *r, size_t rows_, size_t colu
 {
     qkv_context *ctx = r->p->ctx;
     qkv_image picture = {0};
-    qkv_status status = qkv__picture_read(&picture, ctx, &r->o.condition);
+    qkv_status status = qkv__picture_load(&picture, ctx, &r->o.condition);
     if (!status)
         status = qkv__prior_condition(&r->p->codecs, &picture, rows_, columns, r->conditions);
     for (size_t i = 1; i < r->o.count && !status; i++)

@@ -51,7 +51,7 @@ qkv_status qkv_pipeline_segment(qkv_pipeline *p, const qkv_picture *in,
     if (qkv_model_type_of(p->model) != &qkv_segmenter_type)
         return qkv__pipeline_refuse(p, "tell pixels' classes");
     out->classes = ((const qkv_dense_config *)qkv_model_config(p->model))->outputs;
-    qkv_status status = qkv__picture_read(&out->image, p->ctx, in);
+    qkv_status status = qkv__picture_load(&out->image, p->ctx, in);
     if (!status) {
         out->map = qkv_calloc(p->ctx, out->image.height, out->image.width);
         status = out->map ? QKV_OK : QKV_E_MEMORY;

@@ -13,7 +13,8 @@ void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool be
     if (!l->event)
         return;
     const qkv_task_type *type = l->task->type;
-    qkv_train_event e = {.kind = kind, .step = l->step, .steps = qkv__plan_steps(l),
+    qkv_train_event e = {.kind = kind, .text = "training", .unit = type->unit,
+                         .step = l->step, .steps = qkv__plan_steps(l),
                          .loss = l->smooth_loss, .lr = l->last_lr, .norm = l->last_norm,
                          .seconds = qkv__seconds(l), .left = qkv__seconds_left(l),
                          .measures = m, .best = best};

@@ -233,6 +233,7 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     result->seconds = result->was_finished ? l.seconds : qkv__seconds(&l);
     result->best_step = l.best_step;
     result->train_loss = l.smooth_loss;
+    result->unit = task->type->unit;
     qkv_tape_destroy(l.tape);
     qkv_average_destroy(l.average);
     qkv_optimizer_destroy(l.optimizer);

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "use/classify.h"
-#include "train/picture_job.h"
+#include "job/classify.h"
+#include "job/kinds.h"
+#include "job/picture_job.h"
 #include "model/vit.h"
 #include "qkv/recognize.h"
 
@@ -25,12 +26,12 @@ static const qkv_option rows[] = {
      .help = "side that pictures get, in pixels; 0: the first one's, at most 224"},
     {.flag = "type", .type = QKV_OPT_ENUM, FIELD(type), .names = kinds, .initial = "auto",
      .help = "convolutions or patches at first; auto: cct below 64 pixels"},
-    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = cli_picture_splits,
+    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = qkv__picture_splits,
      .initial = "auto",
      .help = "what --valid-last takes: the last, the last of each class, files whose names begin "
              "alike; auto: of each class where they lie sorted by it"},
 };
-const qkv_option_table cli_recognize_table = {"Pictures", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table pictures_table = {"Pictures", rows, sizeof rows / sizeof *rows};
 #undef FIELD
 
 /* The fields of either type; what --set gives goes into the chosen one's. */
@@ -55,12 +56,12 @@ static const qkv_option model_rows[] = {
     RATE_ROW("drop_path_rate", trunk.drop_path, "0",
              "share of the last block's branches left out; less before it"),
 };
-const qkv_option_table cli_recognizer_table = {"Model of pictures", model_rows,
+static const qkv_option_table model_table = {"Model of pictures", model_rows,
                                                sizeof model_rows / sizeof *model_rows};
 
 typedef struct {
-    cli_picture_job p; /* with options as in o and s */
-    cli_classify_options o;
+    qkv__picture_job p; /* with options as in o and s */
+    qkv__classify_options o;
     settings s;
     qkv_augment_options augment;
     qkv_vit_config given; /* what --set says */
@@ -74,7 +75,7 @@ typedef struct {
 /* Puts what was given on the command line into the fields of the type's configuration. */
 static qkv_status take_given(job *j)
 {
-    qkv_context *ctx = j->p.base.c->ctx;
+    qkv_context *ctx = j->p.base.ctx;
     const qkv_option_table *table = qkv_model_type_config(j->type);
     qkv_options *o = NULL;
     char text[QKV_OPTION_TEXT];
@@ -84,9 +85,9 @@ static qkv_status take_given(job *j)
     if (!status && !qkv_vit_preset(j->type, j->p.s.model, &j->config))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--model: %s has no size \"%.40s\"",
                           qkv_model_type_name(j->type), j->p.s.model);
-    for (size_t i = 0; i < cli_recognizer_table.count && !status; i++) {
-        const qkv_option *row = &cli_recognizer_table.rows[i];
-        if (!qkv_options_given(j->p.base.c->options, row->key))
+    for (size_t i = 0; i < model_table.count && !status; i++) {
+        const qkv_option *row = &model_table.rows[i];
+        if (!qkv__run_given(&j->p.base, row->key))
             continue;
         qkv_option_text(row, &j->given, text);
         status = qkv_options_set(o, row->key, text);
@@ -104,7 +105,7 @@ static qkv_status choose_model(job *j)
     qkv_status status = take_given(j);
     j->config.trunk.image = side;
     j->config.trunk.channels = j->format.channels;
-    if (!compact && !qkv_options_given(j->p.base.c->options, "patch_size"))
+    if (!compact && !qkv__run_given(&j->p.base, "patch_size"))
         j->config.trunk.patch = side < SMALL ? SMALL_PATCH : PATCH;
     return status;
 }
@@ -116,14 +117,14 @@ static void choose_as(job *j, const qkv_model *old)
     qkv_option_defaults(qkv_model_type_config(j->type), &j->config);
     if (qkv_model_is_vit(old))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
-    j->config.trunk = *cli_picture_trunk_of(old);
+    j->config.trunk = *qkv__picture_trunk_of(old);
     if (j->p.s.size)
         j->config.trunk.image = j->p.s.size;
 }
 
 static qkv_status label(job *j)
 {
-    qkv_context *ctx = j->p.base.c->ctx;
+    qkv_context *ctx = j->p.base.ctx;
     size_t count = qkv_pixels_classes(j->p.all.images);
     const char **names = qkv_calloc(ctx, count + 1, sizeof *names);
     for (size_t i = 0; names && i < count; i++)
@@ -136,17 +137,17 @@ static qkv_status label(job *j)
 /* old: the one of --init, or NULL. */
 static qkv_status make_model(job *j, qkv_model *old)
 {
-    cli_job *base = &j->p.base;
+    qkv__run *base = &j->p.base;
     j->config.classes = qkv_pixels_classes(j->p.all.images);
-    qkv_status status = qkv_model_create(&base->model, base->c->ctx, j->type, &j->config);
+    qkv_status status = qkv_model_create(&base->model, base->ctx, j->type, &j->config);
     if (!status)
-        status = qkv_model_init(base->model, base->c->common.seed);
+        status = qkv_model_init(base->model, base->o.seed);
     if (status)
         return status;
     if (old)
         qkv_model_copy(base->model, old);
     if (!old || !qkv_model_pictures(old))
-        cli_picture_measure(&j->p, &j->format);
+        qkv__picture_measure(&j->p, &j->format);
     qkv_model_set_pictures(base->model, &j->format);
     return label(j);
 }
@@ -156,17 +157,17 @@ static qkv_status make_model(job *j, qkv_model *old)
 /* The format that the model of --init wants, or that of the data. */
 static qkv_status choose_format(job *j, const qkv_model *old)
 {
-    cli *c = j->p.base.c;
+    qkv_context *ctx = j->p.base.ctx;
     const qkv_picture_format *had = old ? qkv_model_pictures(old) : NULL;
     size_t most = j->p.s.size ? j->p.s.size : MOST_SIDE;
-    qkv_status status = qkv__pictures_format(&j->format, c->ctx, j->p.s.images, most);
+    qkv_status status = qkv__pictures_format(&j->format, ctx, j->p.s.images, most);
     if (status)
         return status;
     if (had)
         j->format = *had;
     if (old && !had) {
-        j->format.channels = cli_picture_trunk_of(old)->channels;
-        j->format.height = j->format.width = cli_picture_trunk_of(old)->image;
+        j->format.channels = qkv__picture_trunk_of(old)->channels;
+        j->format.height = j->format.width = qkv__picture_trunk_of(old)->image;
     }
     if (j->p.s.size)
         j->format.height = j->format.width = j->p.s.size;
@@ -178,37 +179,37 @@ static qkv_status choose_format(job *j, const qkv_model *old)
 
 static qkv_status read_pictures(job *j)
 {
-    cli *c = j->p.base.c;
-    qkv_status status = qkv__pictures_load(&j->p.all.images, c->ctx, j->p.s.images, &j->format);
+    qkv_context *ctx = j->p.base.ctx;
+    qkv_status status = qkv__pictures_load(&j->p.all.images, ctx, j->p.s.images, &j->format);
     size_t without = 0;
     for (size_t i = 0; !status && i < qkv_pixels_count(j->p.all.images); i++)
         without += qkv_pixels_class(j->p.all.images, i) < 0;
     if (without && without < qkv_pixels_count(j->p.all.images))
-        cli_note(c, "%zu of %zu pictures have no class and are left out",
+        qkv__note(ctx, "%zu of %zu pictures have no class and are left out",
                  without, qkv_pixels_count(j->p.all.images));
-    return status ? status : cli_picture_split(&j->p);
+    return status ? status : qkv__picture_split(&j->p);
 }
 
 /* Before anything is written: its classes must be the model's. */
 static qkv_status read_valid(job *j)
 {
-    cli *c = j->p.base.c;
+    qkv_context *ctx = j->p.base.ctx;
     qkv_pixels *read = NULL;
-    qkv_status status = qkv__pictures_load(&read, c->ctx, j->p.s.valid, &j->format);
+    qkv_status status = qkv__pictures_load(&read, ctx, j->p.s.valid, &j->format);
     if (!status)
-        status = qkv__pixels_copy(&j->p.held.images, c->ctx, NULL, read, NULL,
+        status = qkv__pixels_copy(&j->p.held.images, ctx, NULL, read, NULL,
                                   qkv_pixels_count(read), j->p.base.model, j->p.s.valid);
     qkv_pixels_close(read);
     return status;
 }
 
-static qkv_status read_data(cli_job *base)
+static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_context *ctx = base->c->ctx;
+    qkv_context *ctx = base->ctx;
     qkv_model *old = NULL;
-    qkv_status status = base->o.init ? cli_job_load(base, &old) : QKV_OK;
-    if (!status && old && !cli_picture_trunk_of(old))
+    qkv_status status = base->o.init ? qkv__run_load(base, &old) : QKV_OK;
+    if (!status && old && !qkv__picture_trunk_of(old))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a model of pictures expected, %s holds a "
                           "%s", base->o.init, qkv_model_type_name(qkv_model_type_of(old)));
     if (!status)
@@ -229,51 +230,39 @@ static qkv_status read_data(cli_job *base)
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static qkv_status begin(cli_job *base)
+static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
-    cli *c = base->c;
+    qkv_context *ctx = base->ctx;
     qkv_recognize_options o = {.smoothing = j->o.smoothing, .augment = j->augment};
     qkv_status status = qkv_task_recognize(&base->task, base->model, j->p.train.images,
-                                           j->p.valid.images, &o, c->common.seed);
+                                           j->p.valid.images, &o, base->o.seed);
     if (status)
-        return qkv_fail_prefix(c->ctx, j->p.s.images);
+        return qkv_fail_prefix(ctx, j->p.s.images);
     const qkv_vit_config *config = qkv_model_config(base->model);
-    double rate = cli_training_rate(config->trunk.width);
+    double rate = qkv_training_rate(config->trunk.width);
     rate = rate < MOST_RATE ? rate : MOST_RATE;
-    cli_job_rate(base, config->trunk.width, base->o.init ? TUNING * rate : rate);
-    cli_picture_tell(&j->p, "pictures of %zu x %zu, %zu classes",
+    qkv__run_rate(base, config->trunk.width, base->o.init ? TUNING * rate : rate);
+    qkv__picture_tell(&j->p, "pictures of %zu x %zu, %zu classes",
                      qkv_pixels_width(j->p.train.images), qkv_pixels_height(j->p.train.images),
                      config->classes);
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&cli_classify_table, &qkv_augment_table,
-                                                 &qkv_mix_table, NULL};
-static const char *const fixed[] = {"model", "type", NULL};
-static const cli_job_type job_type = {
-    .name = "classify", .takes = qkv_model_is_vit, .read = read_data, .write = cli_picture_write,
-    .open = cli_picture_open, .begin = begin, .close = cli_picture_close, .fixed = fixed,
-    .lesson = lesson};
-
-static int run(cli *c, int argc, char **argv)
+/* What is common to all jobs on pictures, from settings of this one's. */
+static qkv_status take_common(qkv__run *base)
 {
-    job j = {.p = {.base.c = c, .labelled = true}};
-    cli_bind(c, &cli_classify_table, &j.o);
-    cli_bind(c, &cli_recognize_table, &j.s);
-    cli_bind(c, &qkv_augment_table, &j.augment);
-    cli_bind(c, &qkv_mix_table, &j.augment);
-    cli_job_bind(&j.p.base);
-    cli_bind(c, &cli_recognizer_table, &j.given);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    j.p.s = (cli_picture_options){.images = j.o.data, .valid = j.o.valid, .model = j.o.model,
-                                  .valid_last = j.o.valid_last, .split = j.s.split,
-                                  .size = j.s.size};
-    return cli_job_run(&j.p.base, &job_type);
+    job *j = (job *)base;
+    j->p.labelled = true;
+    j->p.s = (qkv__picture_options){.images = j->o.data, .valid = j->o.valid, .model = j->o.model,
+                                    .valid_last = j->o.valid_last, .split = j->s.split,
+                                    .size = j->s.size};
+    return QKV_OK;
 }
 
-/* What these defaults are the manual of `train classify` says in words. */
+static const qkv_option_table *const lesson[] = {&qkv__classify_table, &qkv_augment_table,
+                                                 &qkv_mix_table, NULL};
+static const char *const fixed[] = {"model", "type", NULL};
 static const qkv_preset presets[] = {
     {"model", "micro", NULL},
     {"batch", "128", NULL},
@@ -287,13 +276,18 @@ static const qkv_preset presets[] = {
     {NULL, NULL, NULL},
 };
 
-static const cli_command pictures = {
-    .manual = {.name = "train classify", .usage = "--data DIR|TAR|IDX --out DIR [options]",
-               .presets = presets},
-    .run = run};
+static const qkv__job_table tables[] = {
+    {&qkv__classify_table, offsetof(job, o)},
+    {&pictures_table, offsetof(job, s)},
+    {&qkv_augment_table, offsetof(job, augment)},
+    {&qkv_mix_table, offsetof(job, augment)},
+    QKV__RUN_TABLES,
+    {&model_table, offsetof(job, given)},
+    {NULL, 0}};
 
-int cli_train_recognize(cli *c, int argc, char **argv)
-{
-    c->command = &pictures;
-    return run(c, argc, argv);
-}
+const qkv__job_kind qkv__job_classify_pictures = {
+    .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
+    .decides = "data", .variant = qkv__job_classify_variant, .check = take_common,
+    .takes = qkv_model_is_vit, .read = read_data, .write = qkv__picture_write,
+    .open = qkv__picture_open, .begin = begin, .close = qkv__picture_close, .fixed = fixed,
+    .lesson = lesson};

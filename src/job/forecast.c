@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/commands.h"
-#include "train/job.h"
+#include "job/kinds.h"
 #include "pipeline/series.h"
 #include "text/texts.h"
 #include "io/file.h"
@@ -39,7 +38,7 @@ typedef struct {
 } column;
 
 typedef struct {
-    cli_job base;
+    qkv__run base;
     settings s;
     qkv_forecast_config config;
     qkv_array data, valid_file;
@@ -60,14 +59,14 @@ typedef struct {
 
 static void free_names(const job *j, names *n)
 {
-    qkv_free(j->base.c->ctx, n->text);
-    qkv_free(j->base.c->ctx, n->items);
+    qkv_free(j->base.ctx, n->text);
+    qkv_free(j->base.ctx, n->items);
 }
 
 /* list may be NULL: none. room: for so many more. */
 static qkv_status cut_names(const job *j, names *n, const char *list, size_t room)
 {
-    qkv_context *ctx = j->base.c->ctx;
+    qkv_context *ctx = j->base.ctx;
     list = list ? list : "";
     *n = (names){.text = qkv_strdup(ctx, list)};
     n->items = qkv_calloc(ctx, strlen(list) + 1 + room, sizeof *n->items);
@@ -93,7 +92,7 @@ static bool contains(const names *n, const char *name)
 /* wanted: as --columns says, empty when it says nothing. */
 static qkv_status name_columns(job *j, const names *wanted)
 {
-    qkv_context *ctx = j->base.c->ctx;
+    qkv_context *ctx = j->base.ctx;
     size_t n = j->data.shape[1];
     j->columns = qkv_calloc(ctx, n, sizeof *j->columns);
     j->count = j->columns ? n : 0;
@@ -130,7 +129,7 @@ static qkv_status targets_first(job *j, const names *targets)
                strcmp(j->columns[at].given, targets->items[k]) != 0)
             at++;
         if (at == j->count)
-            return qkv_fail(j->base.c->ctx, QKV_E_ARGUMENT, "--target: %s has no column "
+            return qkv_fail(j->base.ctx, QKV_E_ARGUMENT, "--target: %s has no column "
                             "\"%.40s\", or it is named twice", j->s.data, targets->items[k]);
         swap_columns(j, k, at);
         j->named = true;
@@ -150,7 +149,7 @@ static qkv_status read_columns(job *j)
         if (!contains(&wanted, targets.items[i]))
             wanted.items[wanted.count++] = targets.items[i];
     if (!status)
-        status = qkv_csv_load_columns(&j->data, j->base.c->ctx, j->s.data, wanted.items,
+        status = qkv_csv_load_columns(&j->data, j->base.ctx, j->s.data, wanted.items,
                                       wanted.count);
     if (!status)
         status = name_columns(j, &wanted);
@@ -166,13 +165,13 @@ static qkv_status read_columns(job *j)
 /* What is held out begins with rows of training that it is forecast from. */
 static qkv_status hold_out(job *j)
 {
-    cli *c = j->base.c;
+    qkv_context *ctx = j->base.ctx;
     size_t tail, C = j->train.columns;
-    qkv_status status = qkv__held_out(c->ctx, j->s.valid_last, j->train.rows, "rows", &tail);
+    qkv_status status = qkv__held_out(ctx, j->s.valid_last, j->train.rows, "rows", &tail);
     if (status || !tail)
         return status;
     if (tail < j->config.horizon)
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--valid-last: %zu of %zu rows of %s are fewer "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--valid-last: %zu of %zu rows of %s are fewer "
                         "than the horizon's %zu", tail, j->train.rows, j->s.data,
                         j->config.horizon);
     j->train.rows -= tail;
@@ -191,17 +190,17 @@ static void look_back(job *j, const qkv_forecast_config *c)
 
 static qkv_status make_model(job *j)
 {
-    qkv_context *ctx = j->base.c->ctx;
+    qkv_context *ctx = j->base.ctx;
     qkv_forecast_config *c = &j->config;
     c->columns = j->train.columns;
-    if (j->s.decoder && !qkv_options_given(j->base.c->options, "decoder_layers"))
+    if (j->s.decoder && !qkv__run_given(&j->base, "decoder_layers"))
         c->decoder_layers = c->layers;
     qkv_status status = c->season ? QKV_OK
                                   : qkv_forecast_find_season(&c->season, ctx, c, &j->train);
     if (!status)
         status = qkv_model_create(&j->base.model, ctx, &qkv_forecast_type, c);
     if (!status)
-        status = qkv_model_init(j->base.model, j->base.c->common.seed);
+        status = qkv_model_init(j->base.model, j->base.o.seed);
     if (!status)
         status = qkv_forecast_fit_scale(j->base.model, &j->train);
     const char **labels = status || !j->named ? NULL : qkv_calloc(ctx, j->count, sizeof *labels);
@@ -217,13 +216,13 @@ static qkv_status make_model(job *j)
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
-static qkv_status read_data(cli_job *base)
+static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_context *ctx = base->c->ctx;
+    qkv_context *ctx = base->ctx;
     qkv_status status = QKV_OK;
     if (base->o.init) {
-        status = cli_job_load(base, &base->model);
+        status = qkv__run_load(base, &base->model);
         if (!status && !qkv_model_is_forecaster(base->model))
             status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
                               base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -248,49 +247,49 @@ static qkv_status read_data(cli_job *base)
     return status;
 }
 
-static qkv_status save(const cli_job *base, const char *name, const qkv_series *s)
+static qkv_status save(const qkv__run *base, const char *name, const qkv_series *s)
 {
     const size_t shape[] = {s->rows, s->columns};
-    char *path = cli_job_path(base, name);
+    char *path = qkv__run_path(base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = qkv_npy_save(base->c->ctx, path, 2, shape, s->data, QKV_STORE_F32);
-    qkv_free(base->c->ctx, path);
+        status = qkv_npy_save(base->ctx, path, 2, shape, s->data, QKV_STORE_F32);
+    qkv_free(base->ctx, path);
     return status;
 }
 
-static qkv_status write_data(cli_job *base)
+static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = save(base, "train/train.npy", &j->train);
     return status || !j->valid.data ? status : save(base, "train/valid.npy", &j->valid);
 }
 
-static qkv_status open_data(cli_job *base)
+static qkv_status open_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = qkv__series_open(&j->data, base->c->ctx, base->o.out, "train/train.npy",
-                                         true);
+    qkv_status status = qkv__series_open(&j->data, base->ctx, base->o.out, "train/train.npy",
+                                        true);
     if (!status)
-        status = qkv__series_open(&j->valid_file, base->c->ctx, base->o.out, "train/valid.npy",
-                                  false);
+        status = qkv__series_open(&j->valid_file, base->ctx, base->o.out, "train/valid.npy",
+                                 false);
     j->train = qkv__series(&j->data);
     j->valid = qkv__series(&j->valid_file);
     return status;
 }
 
-static qkv_status begin(cli_job *base)
+static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
-    cli *c = base->c;
+    qkv_context *ctx = base->ctx;
     const qkv_forecast_config *config = qkv_model_config(base->model);
     bool enough = j->train.rows >= config->context + config->horizon;
     qkv_status status =
-        qkv_task_forecast(&base->task, base->model, &j->train, &j->valid, c->common.seed);
+        qkv_task_forecast(&base->task, base->model, &j->train, &j->valid, base->o.seed);
     if (status)
-        return qkv_fail_prefix(c->ctx, j->s.valid && enough ? j->s.valid : j->s.data);
-    cli_job_rate(base, config->width, RATE);
-    cli_note(c, "%s, %zu parameters; %zu rows of %zu to learn from, %zu held out; season of the "
+        return qkv_fail_prefix(ctx, j->s.valid && enough ? j->s.valid : j->s.data);
+    qkv__run_rate(base, config->width, RATE);
+    qkv__note(ctx, "%s, %zu parameters; %zu rows of %zu to learn from, %zu held out; season of the "
              "naive forecast: %zu rows", qkv_model_type_name(qkv_model_type_of(base->model)),
              qkv_params_elements(qkv_model_params(base->model)), j->train.rows, config->columns,
              j->valid.rows > qkv_forecast_lead(config)
@@ -298,62 +297,38 @@ static qkv_status begin(cli_job *base)
     return QKV_OK;
 }
 
-static void close_data(cli_job *base)
+static void close_data(qkv__run *base)
 {
     job *j = (job *)base;
     for (size_t i = 0; i < j->count; i++) {
-        qkv_free(base->c->ctx, j->columns[i].label);
-        qkv_free(base->c->ctx, j->columns[i].given);
+        qkv_free(base->ctx, j->columns[i].label);
+        qkv_free(base->ctx, j->columns[i].given);
     }
-    qkv_free(base->c->ctx, j->columns);
+    qkv_free(base->ctx, j->columns);
     qkv_array_free(&j->data);
     qkv_array_free(&j->valid_file);
 }
 
 static const char *const fixed[] = {"context", "horizon", "patch", "normalize", "linear", "loss",
                                     "season", "columns", "target", "decoder", NULL};
-static const cli_job_type job_type = {
-    .name = "forecast", .takes = qkv_model_is_forecaster, .read = read_data, .write = write_data,
-    .open = open_data, .begin = begin, .close = close_data, .has_text = false, .fixed = fixed};
-
-static int run(cli *c, int argc, char **argv)
-{
-    job j = {.base.c = c};
-    cli_bind(c, &table, &j.s);
-    cli_job_bind(&j.base);
-    cli_bind(c, &qkv__forecast_config, &j.config);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return cli_job_run(&j.base, &job_type);
-}
-
-static const qkv_option_table *const tables[] = {
-    &table, &qkv__forecast_config, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
-    &qkv_schedule_table, NULL};
 static const qkv_preset presets[] = {
     {"batch", "64", NULL},
     {"ema", "0.995", NULL},
     {"weight-decay", "0.1", NULL},
     {"beta2", "0.99", NULL},
-    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    QKV__WARMUP_PRESET,
     {"lr", "1e-3", NULL},
-    {"minutes", NULL, "5 without --steps"},
-    {"bf16", "true", NULL},
+    QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
-static const char *const examples[] = {
-    "qkv train forecast --data load.csv --context 168 --minutes 2 --out runs/a",
-    "qkv train forecast --data load.csv --columns load,wind --target load --out b",
-    "qkv train forecast --data load.csv --decoder --patch 8 --out runs/c",
-    "qkv train forecast --data load.csv --minutes 2 --out runs/a --resume", NULL};
 
-const cli_command cli_train_forecast = {
-    .manual = {.name = "train forecast", .summary = "train a forecaster on rows of numbers",
-               .usage = "--data CSV --out DIR [options]", .examples = examples,
-               .text = "Learns to predict the rows that follow a window of rows, and judges on "
-                       "the last rows of the data, beside the naive forecasts: the last row "
-                       "again, and the row of a season before. The first line may name the "
-                       "columns. --out becomes a model directory; train/ in it keeps what "
-                       "--resume needs. Without --steps or --minutes it takes 5 minutes.",
-               .tables = tables, .presets = presets},
-    .run = run};
+static const qkv__job_table tables[] = {
+    {&table, offsetof(job, s)},
+    {&qkv__forecast_config, offsetof(job, config)},
+    QKV__RUN_TABLES,
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_forecast = {
+    .name = "forecast", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = qkv_model_is_forecaster, .read = read_data, .write = write_data,
+    .open = open_data, .begin = begin, .close = close_data, .has_text = false, .fixed = fixed};

@@ -1,13 +1,11 @@
 /* vqgan.c - `qkv train vqgan`: pictures become a model that codes them. */
 #include "pipeline/codec.h"
-#include "core/commands.h"
-#include "train/picture_job.h"
+#include "job/kinds.h"
+#include "job/picture_job.h"
 #include "io/file.h"
 #include "model/vqgan.h"
 #include "qkv/codes.h"
 #include "qkv/looks.h"
-
-static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_vqgan_type; }
 
 enum { COLORS = 3, LOOKS_BATCH = 64, LOOKS_STEPS = 1500 };
 static const double LOOKS_SHARE = 0.1, LOOKS_RATE = 1e-3, LOOKS_DECAY = 0.05;
@@ -18,7 +16,7 @@ static const double TAMING_RATE = 4.5e-6; /* times the batch */
 enum { TAMING_SIDE = 256 };
 
 typedef struct {
-    cli_picture_job p;
+    qkv__picture_job p;
     qkv_codes_options o;
     int recipe;
     const char *lpips;  /* a directory, or NULL */
@@ -26,6 +24,11 @@ typedef struct {
     qkv_vqgan_config given, config; /* as --set says; of the model to be made */
     qkv_model *looks;
 } job;
+
+static bool takes(const qkv_model *m)
+{
+    return qkv_model_type_of(m) == &qkv_vqgan_type;
+}
 
 #define FIELD(member) .offset = offsetof(job, member)
 static const qkv_option recipe_rows[] = {
@@ -47,14 +50,14 @@ static const qkv_option_table table = {"Looks", rows, sizeof rows / sizeof *rows
 /* The preset, with what was given in its place. */
 static qkv_status choose_model(job *j)
 {
-    const cli *c = j->p.base.c;
+    qkv_context *ctx = j->p.base.ctx;
     qkv_option_defaults(&qkv__vqgan_config, &j->config);
-    qkv_status status = cli_picture_side(&j->p, &j->config.image);
+    qkv_status status = qkv__picture_side(&j->p, &j->config.image);
     if (status)
         return status;
     if (!qkv_vqgan_preset(j->p.s.model, &j->config))
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
-    cli_take_given(c, &qkv__vqgan_config, &j->given, &j->config);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+    qkv__run_take_given(&j->p.base, &qkv__vqgan_config, &j->given, &j->config);
     return QKV_OK;
 }
 
@@ -69,10 +72,10 @@ static void keep_codes(qkv_model *m)
 
 static qkv_status load_model(job *j)
 {
-    cli_job *base = &j->p.base;
-    qkv_status status = cli_job_load(base, &base->model);
+    qkv__run *base = &j->p.base;
+    qkv_status status = qkv__run_load(base, &base->model);
     if (!status && !takes(base->model))
-        return qkv_fail(base->c->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
                         "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
                         qkv_model_type_name(qkv_model_type_of(base->model)));
     if (status)
@@ -82,26 +85,26 @@ static qkv_status load_model(job *j)
     return QKV_OK;
 }
 
-static qkv_status read_data(cli_job *base)
+static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
-    cli *c = base->c;
+    qkv_context *ctx = base->ctx;
     qkv_status status = base->o.init ? load_model(j) : choose_model(j);
     if (!status && j->config.colors != COLORS && j->config.colors != 1)
-        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
                           j->config.colors);
     if (!status && j->config.colors == 1 && j->o.perceptual > 0)
-        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
                           "channel, which no such network looks at, found %g", j->o.perceptual);
     if (!status && j->o.adversarial > 0 && !j->config.judge_layers)
-        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
                           "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
     if (!status)
-        status = cli_picture_read(&j->p, j->config.image, j->config.colors, NULL);
+        status = qkv__picture_read(&j->p, j->config.image, j->config.colors, NULL);
     if (!status && !base->o.init)
-        status = qkv_model_create(&base->model, c->ctx, &qkv_vqgan_type, &j->config);
+        status = qkv_model_create(&base->model, ctx, &qkv_vqgan_type, &j->config);
     if (!status && !base->o.init)
-        status = qkv_model_init(base->model, c->common.seed);
+        status = qkv_model_init(base->model, base->o.seed);
     if (status)
         return status;
     qkv_picture_format f = qkv__pictures_square(j->config.image, j->config.colors);
@@ -114,16 +117,15 @@ static qkv_status read_data(cli_job *base)
 /* ---- what pictures look like --------------------------------------------------------------- */
 
 /* How long a network of our own learns, and how. */
-static cli_training lesson_of(const job *j)
+static qkv_training lesson_of(const job *j)
 {
     const qkv_train_options *o = &j->p.base.t.loop;
-    cli_training t;
-    cli_training_defaults(&t);
+    qkv_training t = qkv_training_defaults();
     t.loop.batch = LOOKS_BATCH;
     t.loop.ema = 0;
     t.loop.steps = j->looks_steps;
     if (!t.loop.steps && o->minutes > 0)
-        t.loop.minutes = (qkv_now() - j->p.base.c->began) / 60 + LOOKS_SHARE * o->minutes;
+        t.loop.minutes = (qkv_now() - j->p.base.began) / 60 + LOOKS_SHARE * o->minutes;
     else if (!t.loop.steps)
         t.loop.steps = LOOKS_STEPS;
     t.schedule.lr = LOOKS_RATE;
@@ -134,31 +136,31 @@ static cli_training lesson_of(const job *j)
 /* Learns it in OUT/train/looks, or finds it there. */
 static qkv_status learn_looks(job *j)
 {
-    cli_job *base = &j->p.base;
-    cli *c = base->c;
+    qkv__run *base = &j->p.base;
+    qkv_context *ctx = base->ctx;
     const qkv_pixels *pictures = j->p.train.images;
     size_t classes = qkv_pixels_classes(pictures);
     const qkv_perceptual_config config = qkv_looks_config(j->config.image, classes);
-    const cli_training t = lesson_of(j);
+    const qkv_training t = lesson_of(j);
     qkv_task task = {0};
-    char *dir = cli_job_path(base, "train/looks");
-    qkv_status status = dir ? qkv_dir_create(c->ctx, dir) : QKV_E_MEMORY;
+    char *dir = qkv__run_path(base, "train/looks");
+    qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
     if (!status)
-        status = qkv_model_create(&j->looks, c->ctx, &qkv_perceptual_type, &config);
+        status = qkv_model_create(&j->looks, ctx, &qkv_perceptual_type, &config);
     if (!status)
-        status = qkv_model_init(j->looks, c->common.seed);
+        status = qkv_model_init(j->looks, base->o.seed);
     if (!status)
-        status = qkv_task_looks(&task, j->looks, pictures, &j->o.augment, c->common.seed);
+        status = qkv_task_looks(&task, j->looks, pictures, &j->o.augment, base->o.seed);
     if (!status)
-        status = cli_training_lesson(c, &t, &task, dir, "learning looks");
+        status = qkv__run_lesson(base, &t, &task, dir, "learning looks");
     qkv_task_destroy(&task);
-    qkv_free(c->ctx, dir);
+    qkv_free(ctx, dir);
     return status;
 }
 
 static qkv_status load_looks(job *j)
 {
-    qkv_context *ctx = j->p.base.c->ctx;
+    qkv_context *ctx = j->p.base.ctx;
     qkv_status status = qkv_hub_load(&j->looks, ctx, j->lpips);
     if (!status && qkv_model_type_of(j->looks) != &qkv_perceptual_type)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
@@ -170,7 +172,7 @@ static qkv_status load_looks(job *j)
 /* Opens the network that was named, or learns one; it stays as it is from then on. */
 static qkv_status find_looks(job *j)
 {
-    cli *c = j->p.base.c;
+    qkv_context *ctx = j->p.base.ctx;
     if (j->o.perceptual == 0)
         return QKV_OK;
     qkv_status status = j->lpips ? load_looks(j) : learn_looks(j);
@@ -180,14 +182,14 @@ static qkv_status find_looks(job *j)
     const char *own = classes ? "a network that learnt their classes"
                               : "a network that learnt their colours";
     if (!status)
-        cli_note(c, "how unlike pictures look says %s", j->lpips ? j->lpips : own);
+        qkv__note(ctx, "how unlike pictures look says %s", j->lpips ? j->lpips : own);
     return status;
 }
 
-static qkv_status begin(cli_job *base)
+static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
-    cli *c = base->c;
+    qkv_context *ctx = base->ctx;
     const qkv_vqgan_config *config = qkv__codec_config(base->model);
     j->config = *config;
     size_t side = config->image / qkv_vqgan_factor(base->model);
@@ -195,69 +197,42 @@ static qkv_status begin(cli_job *base)
     if (status)
         return status;
     if (qkv_task_codes(&base->task, base->model, j->looks, j->p.train.images, j->p.valid.images,
-                       &j->o, c->common.seed))
-        return qkv_fail_prefix(c->ctx, base->o.out);
-    cli_job_rate(base, config->channels, base->t.schedule.lr);
-    cli_picture_tell(&j->p, "pictures of %zu x %zu as %zu x %zu of %zu codes", config->image,
+                       &j->o, base->o.seed))
+        return qkv_fail_prefix(ctx, base->o.out);
+    qkv__run_rate(base, config->channels, base->t.schedule.lr);
+    qkv__picture_tell(&j->p, "pictures of %zu x %zu as %zu x %zu of %zu codes", config->image,
                      config->image, side, side, config->codes);
     return QKV_OK;
 }
 
-static void close_job(cli_job *base)
+static void close_job(qkv__run *base)
 {
     qkv_model_destroy(((job *)base)->looks);
-    cli_picture_close(base);
+    qkv__picture_close(base);
 }
 
 static const qkv_option_table *const lesson[] = {&qkv_codes_table, &qkv_augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
-static const cli_job_type job_type = {
-    .name = "vqgan", .takes = takes, .read = read_data, .write = cli_picture_write,
-    .open = cli_picture_open, .begin = begin, .close = close_job, .fixed = fixed,
-    .lesson = lesson};
 
 /* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
-static void complete_recipe(job *j)
+static qkv_status complete_recipe(qkv__run *base)
 {
-    const qkv_options *o = j->p.base.c->options;
-    cli_training *t = &j->p.base.t;
-    if (!qkv_options_given(o, "lr"))
+    job *j = (job *)base;
+    qkv_training *t = &base->t;
+    if (j->recipe != TAMING)
+        return QKV_OK;
+    if (!qkv__run_given(base, "lr"))
         t->schedule.lr = TAMING_RATE * (double)t->loop.batch;
-    if (qkv_options_given(o, "model") || j->p.base.o.init)
-        return;
+    if (qkv__run_given(base, "model") || base->o.init)
+        return QKV_OK;
     j->p.s.model = "f16";
-    if (!qkv_options_given(o, "size"))
+    if (!qkv__run_given(base, "size"))
         j->p.s.size = TAMING_SIDE;
+    return QKV_OK;
 }
-
-static int run(cli *c, int argc, char **argv)
-{
-    job j = {.p.base.c = c};
-    cli_bind(c, &recipe_table, &j);
-    cli_bind(c, &cli_picture_table, &j.p.s);
-    cli_bind(c, &qkv_codes_table, &j.o);
-    cli_bind(c, &table, &j);
-    cli_bind(c, &qkv_augment_table, &j.o.augment);
-    cli_job_bind(&j.p.base);
-    cli_bind(c, &qkv__vqgan_config, &j.given);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    if (j.recipe == TAMING)
-        complete_recipe(&j);
-    return cli_job_run(&j.p.base, &job_type);
-}
-
-static const qkv_option_table *const tables[] = {
-    &recipe_table, &cli_picture_table, &qkv_codes_table, &table, &qkv_augment_table,
-    &cli_job_table, &qkv_train_table, &qkv_optimizer_table, &qkv_schedule_table,
-    &qkv__vqgan_config, NULL};
-static const char *const examples[] = {
-    "qkv train vqgan --images photos --minutes 60 --out runs/codes",
-    "qkv train vqgan --images emoji --model mini --split name --out runs/emoji",
-    "qkv train vqgan --images photos --recipe taming --lpips runs/lpips --out f16", NULL};
 
 static const qkv_preset presets[] = {
-    CLI_PICTURE_SIZE,
+    QKV__PICTURE_SIZE,
     {"model", "micro", "micro; others: nano mini f8 f16"},
     {"optimizer", "adam", NULL},
     {"beta1", "0.9", NULL},
@@ -265,16 +240,14 @@ static const qkv_preset presets[] = {
     {"weight-decay", "0", NULL},
     {"batch", "8", NULL},
     {"lr", "1e-3", NULL},
-    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    QKV__WARMUP_PRESET,
     {"adversarial", "0.5", NULL},
     {"judge-start", "2000", NULL},
     {"judge-ramp", "2000", NULL},
     {"flip", "true", NULL},
-    {"minutes", NULL, "5 without --steps"},
-    {"bf16", "true", NULL},
+    QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
-
 /* configs/custom_vqgan.yaml of taming-transformers, and what its code does by itself. Steps are
  * counted alike: one a batch, the first is 0. */
 static const qkv_preset taming[] = {
@@ -307,14 +280,19 @@ static const qkv_preset taming[] = {
 };
 static const qkv_preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
 
-const cli_command cli_train_vqgan = {
-    .manual = {.name = "train vqgan", .summary = "learn codes for pictures",
-               .usage = "--images D --out DIR [options]", .examples = examples,
-               .text = "An encoder makes a small grid of vectors of a picture; each becomes the "
-                       "nearest of a table of codes; a decoder makes a picture of the codes "
-                       "again. A discriminator, which learns to tell decoded patches from real "
-                       "ones, makes it sharp. Judges on held-out pictures; the model that is least "
-                       "unlike them is kept, but once the discriminator takes part the "
-                       "newest is. qkv encode and qkv decode go between pictures and codes.",
-               .tables = tables, .presets = presets, .recipes = recipes},
-    .run = run};
+static const qkv__job_table tables[] = {
+    {&recipe_table, 0},
+    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv_codes_table, offsetof(job, o)},
+    {&table, 0},
+    {&qkv_augment_table, offsetof(job, o.augment)},
+    QKV__RUN_TABLES,
+    {&qkv__vqgan_config, offsetof(job, given)},
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_vqgan = {
+    .name = "vqgan", .size = sizeof(job), .tables = tables, .presets = presets,
+    .recipes = recipes, .check = complete_recipe,
+    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson};

@@ -1,5 +1,5 @@
 /* picture_job.c - pictures to train on. */
-#include "train/picture_job.h"
+#include "job/picture_job.h"
 
 #include <stdio.h>
 
@@ -18,8 +18,8 @@ typedef struct {
 static const file_names TRAIN = {"train/train.pixels", "train/train-masks.pixels"};
 static const file_names VALID = {"train/valid.pixels", "train/valid-masks.pixels"};
 
-const char *const cli_picture_splits[] = {"auto", "last", "class", "name", NULL};
-#define FIELD(member) .offset = offsetof(cli_picture_options, member)
+const char *const qkv__picture_splits[] = {"auto", "last", "class", "name", NULL};
+#define FIELD(member) .offset = offsetof(qkv__picture_options, member)
 static const qkv_option rows[] = {
     {.flag = "images", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(images),
      .value = "D", .help = "pictures: a folder, a tar or idx file"},
@@ -27,7 +27,7 @@ static const qkv_option rows[] = {
      .help = "pictures to judge on, never trained on"},
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
      .initial = "10%", .help = "else: pictures or share held out"},
-    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = cli_picture_splits,
+    {.flag = "split", .type = QKV_OPT_ENUM, FIELD(split), .names = qkv__picture_splits,
      .initial = "auto",
      .help = "which: the last, the last of each class, files whose names begin alike"},
     {.flag = "size", .type = QKV_OPT_SIZE, .max = 4096, FIELD(size), .initial = "0",
@@ -35,15 +35,15 @@ static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "micro",
      .help = "size of the model, by name"},
 };
-const qkv_option_table cli_picture_table = {"Pictures", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__picture_table = {"Pictures", rows, sizeof rows / sizeof *rows};
 
-qkv_status cli_picture_side(const cli_picture_job *p, size_t *side)
+qkv_status qkv__picture_side(const qkv__picture_job *p, size_t *side)
 {
     qkv_picture_format f;
     *side = p->s.size;
     if (*side)
         return QKV_OK;
-    qkv_status status = qkv__pictures_format(&f, p->base.c->ctx, p->s.images, MOST_SIDE);
+    qkv_status status = qkv__pictures_format(&f, p->base.ctx, p->s.images, MOST_SIDE);
     *side = f.height > STEP ? f.height / STEP * STEP : STEP;
     return status;
 }
@@ -57,38 +57,38 @@ static size_t patch_of(size_t side)
     return patch;
 }
 
-qkv_status cli_picture_trunk(const cli_picture_job *p, const qkv_patches_config *size,
+qkv_status qkv__picture_trunk(const qkv__picture_job *p, const qkv_patches_config *size,
                              qkv_patches_config *trunk)
 {
-    const cli *c = p->base.c;
+    qkv_context *ctx = p->base.ctx;
     if (!size)
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
-    if (!qkv_options_given(c->options, "hidden_size"))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
+    if (!qkv__run_given(&p->base, "hidden_size"))
         trunk->width = size->width;
-    if (!qkv_options_given(c->options, "num_hidden_layers"))
+    if (!qkv__run_given(&p->base, "num_hidden_layers"))
         trunk->layers = size->layers;
-    if (!qkv_options_given(c->options, "num_attention_heads"))
+    if (!qkv__run_given(&p->base, "num_attention_heads"))
         trunk->heads = size->heads;
-    bool chosen = qkv_options_given(c->options, "image_size");
+    bool chosen = qkv__run_given(&p->base, "image_size");
     if (chosen && p->s.size)
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
                         "expected, found both");
-    qkv_status status = chosen ? QKV_OK : cli_picture_side(p, &trunk->image);
-    if (!status && !qkv_options_given(c->options, "patch_size"))
+    qkv_status status = chosen ? QKV_OK : qkv__picture_side(p, &trunk->image);
+    if (!status && !qkv__run_given(&p->base, "patch_size"))
         trunk->patch = patch_of(trunk->image);
     return status;
 }
 
-qkv_status cli_picture_given(const cli *c, const char *key, size_t *field, size_t found)
+qkv_status qkv__picture_given(const qkv__run *r, const char *key, size_t *field, size_t found)
 {
-    if (qkv_options_given(c->options, key) && *field != found)
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--set %s: %zu expected, as the data say, found "
+    if (qkv__run_given(r, key) && *field != found)
+        return qkv_fail(r->ctx, QKV_E_ARGUMENT, "--set %s: %zu expected, as the data say, found "
                         "%zu", key, found, *field);
     *field = found;
     return QKV_OK;
 }
 
-const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m)
+const qkv_patches_config *qkv__picture_trunk_of(const qkv_model *m)
 {
     if (qkv_model_is_vit(m))
         return &((const qkv_vit_config *)qkv_model_config(m))->trunk;
@@ -99,52 +99,53 @@ const qkv_patches_config *cli_picture_trunk_of(const qkv_model *m)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static qkv_status read_set(qkv__picture_set *out, cli *c, const char *images, const char *masks,
-                           const qkv_picture_format *format, const qkv_mask_palette *palette)
+static qkv_status read_set(qkv__picture_set *out, qkv_context *ctx, const char *images,
+                           const char *masks, const qkv_picture_format *format,
+                           const qkv_mask_palette *palette)
 {
-    return palette ? qkv__masks_load(out, c->ctx, images, masks, palette, format->height)
-                   : qkv__pictures_load(&out->images, c->ctx, images, format);
+    return palette ? qkv__masks_load(out, ctx, images, masks, palette, format->height)
+                   : qkv__pictures_load(&out->images, ctx, images, format);
 }
 
-qkv_status cli_picture_read(cli_picture_job *p, size_t side, size_t channels,
+qkv_status qkv__picture_read(qkv__picture_job *p, size_t side, size_t channels,
                             const qkv_mask_palette *palette)
 {
-    const cli_picture_options *s = &p->s;
+    const qkv__picture_options *s = &p->s;
     const qkv_picture_format f = qkv__pictures_square(side, channels);
-    qkv_status status = read_set(&p->all, p->base.c, s->images, s->masks, &f, palette);
+    qkv_status status = read_set(&p->all, p->base.ctx, s->images, s->masks, &f, palette);
     if (!status)
-        status = cli_picture_split(p);
+        status = qkv__picture_split(p);
     if (!status && s->valid)
-        status = read_set(&p->held, p->base.c, s->valid, s->valid_masks, &f, palette);
+        status = read_set(&p->held, p->base.ctx, s->valid, s->valid_masks, &f, palette);
     return status;
 }
 
-qkv_status cli_picture_split(cli_picture_job *p)
+qkv_status qkv__picture_split(qkv__picture_job *p)
 {
-    cli *c = p->base.c;
-    const cli_picture_options *s = &p->s;
+    qkv_context *ctx = p->base.ctx;
+    const qkv__picture_options *s = &p->s;
     const qkv_pixels *all = p->all.images;
     size_t held = 0, count = qkv_pixels_count(all);
-    p->split.ctx = c->ctx;
+    p->split.ctx = ctx;
     if (p->labelled && qkv_pixels_classes(all) < 2)
-        return qkv_fail(c->ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, or an "
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s: at least 2 classes (folders of pictures, or an "
                         "idx file's labels beside it) expected to learn from, found fewer",
                         s->images);
     qkv_status status =
-        s->valid ? QKV_OK : qkv__held_out(c->ctx, s->valid_last, count, "pictures", &held);
+        s->valid ? QKV_OK : qkv__held_out(ctx, s->valid_last, count, "pictures", &held);
     if (status)
         return status;
     if (held)
-        return qkv_pixels_split(&p->split, c->ctx, all, held, (qkv_held_out_by)s->split,
+        return qkv_pixels_split(&p->split, ctx, all, held, (qkv_held_out_by)s->split,
                                 p->labelled);
-    p->split.train = qkv_calloc(c->ctx, count, sizeof *p->split.train);
+    p->split.train = qkv_calloc(ctx, count, sizeof *p->split.train);
     for (size_t i = 0; i < count && p->split.train; i++)
         if (!p->labelled || qkv_pixels_class(all, i) >= 0)
             p->split.train[p->split.train_count++] = i;
     return p->split.train ? QKV_OK : QKV_E_MEMORY;
 }
 
-void cli_picture_measure(const cli_picture_job *p, qkv_picture_format *format)
+void qkv__picture_measure(const qkv__picture_job *p, qkv_picture_format *format)
 {
     qkv_pixels_stats(p->all.images, p->split.train, p->split.train_count, format->mean,
                      format->std);
@@ -154,20 +155,20 @@ void cli_picture_measure(const cli_picture_job *p, qkv_picture_format *format)
 
 /* ---- OUT/train ----------------------------------------------------------------------------- */
 
-static qkv_status write_file(const cli_picture_job *p, qkv_pixels **out, const char *name,
+static qkv_status write_file(const qkv__picture_job *p, qkv_pixels **out, const char *name,
                              const qkv_pixels *from, const size_t *numbers, size_t count)
 {
-    const cli_job *j = &p->base;
+    const qkv__run *j = &p->base;
     const char *where = from == p->held.images ? p->s.valid : p->s.images;
-    char *path = cli_job_path(j, name);
-    qkv_status status = path ? qkv__pixels_copy(out, j->c->ctx, path, from, numbers, count,
+    char *path = qkv__run_path(j, name);
+    qkv_status status = path ? qkv__pixels_copy(out, j->ctx, path, from, numbers, count,
                                                  p->labelled ? j->model : NULL, where)
                              : QKV_E_MEMORY;
-    qkv_free(j->c->ctx, path);
+    qkv_free(j->ctx, path);
     return status;
 }
 
-static qkv_status write_set(const cli_picture_job *p, qkv__picture_set *out,
+static qkv_status write_set(const qkv__picture_job *p, qkv__picture_set *out,
                             const file_names *names, const qkv__picture_set *from,
                             const size_t *numbers, size_t count)
 {
@@ -177,9 +178,9 @@ static qkv_status write_set(const cli_picture_job *p, qkv__picture_set *out,
     return status;
 }
 
-qkv_status cli_picture_write(cli_job *base)
+qkv_status qkv__picture_write(qkv__run *base)
 {
-    cli_picture_job *p = (cli_picture_job *)base;
+    qkv__picture_job *p = (qkv__picture_job *)base;
     const qkv_held_out *s = &p->split;
     qkv_status status = write_set(p, &p->train, &TRAIN, &p->all, s->train, s->train_count);
     if (!status && s->valid_count)
@@ -193,18 +194,18 @@ qkv_status cli_picture_write(cli_job *base)
 }
 
 /* *out stays NULL when there is no such file and it is not required. */
-static qkv_status open_file(const cli_job *j, qkv_pixels **out, const char *name, bool required)
+static qkv_status open_file(const qkv__run *j, qkv_pixels **out, const char *name, bool required)
 {
-    char *path = cli_job_path(j, name);
+    char *path = qkv__run_path(j, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && (required || qkv_file_exists(path)))
-        status = qkv_pixels_open(out, j->c->ctx, path);
-    qkv_free(j->c->ctx, path);
+        status = qkv_pixels_open(out, j->ctx, path);
+    qkv_free(j->ctx, path);
     return status;
 }
 
-static qkv_status open_set(const cli_picture_job *p, qkv__picture_set *out, const file_names *names,
-                           bool required)
+static qkv_status open_set(const qkv__picture_job *p, qkv__picture_set *out,
+                           const file_names *names, bool required)
 {
     qkv_status status = open_file(&p->base, &out->images, names->images, required);
     if (!status && out->images && p->s.masks)
@@ -212,23 +213,23 @@ static qkv_status open_set(const cli_picture_job *p, qkv__picture_set *out, cons
     return status;
 }
 
-qkv_status cli_picture_open(cli_job *base)
+qkv_status qkv__picture_open(qkv__run *base)
 {
-    cli_picture_job *p = (cli_picture_job *)base;
+    qkv__picture_job *p = (qkv__picture_job *)base;
     qkv_status status = open_set(p, &p->train, &TRAIN, true);
     return status ? status : open_set(p, &p->valid, &VALID, false);
 }
 
-void cli_picture_close(cli_job *base)
+void qkv__picture_close(qkv__run *base)
 {
-    cli_picture_job *p = (cli_picture_job *)base;
+    qkv__picture_job *p = (qkv__picture_job *)base;
     qkv__picture_set *const all[] = {&p->all, &p->held, &p->train, &p->valid};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         qkv__picture_set_close(all[i]);
     qkv_held_out_free(&p->split);
 }
 
-void cli_picture_tell(const cli_picture_job *p, const char *words, ...)
+void qkv__picture_tell(const qkv__picture_job *p, const char *words, ...)
 {
     qkv_model *m = p->base.model;
     char text[WORDS];
@@ -236,7 +237,7 @@ void cli_picture_tell(const cli_picture_job *p, const char *words, ...)
     va_start(args, words);
     (void)vsnprintf(text, sizeof text, words, args);
     va_end(args);
-    cli_note(p->base.c, "%s, %zu parameters, %s; %zu pictures to learn from, %zu held out",
+    qkv__note(p->base.ctx, "%s, %zu parameters, %s; %zu pictures to learn from, %zu held out",
              qkv_model_type_name(qkv_model_type_of(m)), qkv_params_elements(qkv_model_params(m)),
              text, qkv_pixels_count(p->train.images),
              p->valid.images ? qkv_pixels_count(p->valid.images) : 0);

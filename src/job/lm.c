@@ -1,10 +1,9 @@
-/* lm.c - `qkv train lm`: a text file becomes a GPT that continues it. */
+/* lm.c - text files become a GPT that continues text. */
 #include <string.h>
 
-#include "core/commands.h"
-#include "train/job.h"
 #include "text/texts.h"
-#include "train/vocabulary.h"
+#include "job/kinds.h"
+#include "job/vocabulary.h"
 #include "model/gpt.h"
 #include "qkv/gpt.h"
 
@@ -15,6 +14,7 @@ typedef struct {
     size_t length;
 } settings;
 
+enum { LLAMA, GPT2 };
 static const char *const layouts[] = {"llama", "gpt2", NULL};
 static const char *const positions[] = {"learned", "sinusoid", "none", NULL};
 
@@ -38,11 +38,10 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Language model", rows, sizeof rows / sizeof *rows};
 
 typedef struct {
-    cli_job base;
+    qkv__run base;
     settings s;
-    cli_vocabulary vocabulary;
+    qkv__vocabulary vocabulary;
     qkv_gpt_config config;
-    const qkv_model_type *type;
     qkv__texts data, valid_file;
     qkv_text_part *valid_parts; /* (valid_count) of the held-out text */
     size_t train_count, valid_count;
@@ -76,7 +75,7 @@ static qkv_status hold_out(job *j)
     size_t total = 0, bytes;
     for (size_t i = 0; i < j->train_count; i++)
         total += j->data.parts[i].len;
-    qkv_status status = qkv__held_out(j->base.c->ctx, j->s.valid_last, total, "bytes", &bytes);
+    qkv_status status = qkv__held_out(j->base.ctx, j->s.valid_last, total, "bytes", &bytes);
     if (!status)
         cut_end(j, bytes);
     return status;
@@ -84,7 +83,7 @@ static qkv_status hold_out(job *j)
 
 static qkv_status open_texts(job *j)
 {
-    qkv_context *ctx = j->base.c->ctx;
+    qkv_context *ctx = j->base.ctx;
     qkv_status status = qkv__texts_open(&j->data, ctx, &j->s.data);
     if (status)
         return status;
@@ -103,8 +102,8 @@ static qkv_status open_texts(job *j)
 static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const char *name,
                        qkv_tokens **out)
 {
-    qkv_context *ctx = j->base.c->ctx;
-    char *path = cli_job_path(&j->base, name);
+    qkv_context *ctx = j->base.ctx;
+    char *path = qkv__run_path(&j->base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && count)
         status = qkv_tokens_pack(ctx, j->base.tokenizer, parts, count, path, NULL, NULL);
@@ -118,8 +117,8 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
 
 static bool given(const job *j, const char *llama_key, const char *gpt2_key)
 {
-    return qkv_options_given(j->base.c->options, llama_key) ||
-           qkv_options_given(j->base.c->options, gpt2_key);
+    return qkv__run_given(&j->base, llama_key) ||
+           qkv__run_given(&j->base, gpt2_key);
 }
 
 /* The preset's sizes, but for those that --set gave. False when there is no such preset. */
@@ -137,9 +136,14 @@ static bool set_sizes(const job *j, qkv_gpt_config *c)
     return true;
 }
 
+static const qkv_model_type *layout_type(const job *j)
+{
+    return j->s.layout == GPT2 ? &qkv_gpt2_type : &qkv_llama_type;
+}
+
 static qkv_status make_model(job *j)
 {
-    qkv_context *ctx = j->base.c->ctx;
+    qkv_context *ctx = j->base.ctx;
     qkv_tokenizer *tokenizer = j->base.tokenizer;
     qkv_gpt_config *c = &j->config;
     if (!set_sizes(j, c))
@@ -149,26 +153,27 @@ static qkv_status make_model(job *j)
     c->position_kind = (qkv_position_kind)j->s.positions;
     c->bos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_BOS);
     c->eos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_EOS);
-    qkv_status status = qkv_model_create(&j->base.model, ctx, j->type, c);
-    return status ? status : qkv_model_init(j->base.model, j->base.c->common.seed);
+    qkv_status status = qkv_model_create(&j->base.model, ctx, layout_type(j), c);
+    return status ? status : qkv_model_init(j->base.model, j->base.o.seed);
 }
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
-static qkv_status read_data(cli_job *base)
+static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = open_texts(j);
     if (status)
         return status;
     if (base->o.init)
-        return cli_job_init(base);
-    status = cli_vocabulary_train(base->c, &j->vocabulary, 0, j->data.parts, j->train_count,
-                                  j->valid_parts, j->valid_count, &base->tokenizer);
+        return qkv__run_init(base);
+    status =
+        qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, 0, j->data.parts,
+                              j->train_count, j->valid_parts, j->valid_count, &base->tokenizer);
     return status ? status : make_model(j);
 }
 
-static qkv_status write_data(cli_job *base)
+static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = pack(j, j->data.parts, j->train_count, "train/train.tokens", &j->train);
@@ -177,50 +182,50 @@ static qkv_status write_data(cli_job *base)
     return status;
 }
 
-static qkv_status open_data(cli_job *base)
+static qkv_status open_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = pack(j, NULL, 0, "train/train.tokens", &j->train);
     if (!status)
         status = pack(j, NULL, 0, "train/valid.tokens", &j->valid);
     if (!status && !j->train)
-        status = qkv_fail(base->c->ctx, QKV_E_IO, "%s/train/train.tokens is missing",
+        status = qkv_fail(base->ctx, QKV_E_IO, "%s/train/train.tokens is missing",
                            base->o.out);
     return status;
 }
 
 /* Tokens in a sample: all positions, or fewer of a model that was there before. */
-static qkv_status begin(cli_job *base)
+static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
-    cli *c = base->c;
+    qkv_context *ctx = base->ctx;
     size_t most = qkv_lm_positions(base->model), T = most;
-    if (qkv_options_given(c->options, "length"))
+    if (qkv__run_given(base, "length"))
         T = j->s.length;
     if (T > most)
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--length: at most %zu expected, the positions "
                          "of %s, found %zu", most, base->o.init ? base->o.init : base->o.out, T);
     j->s.length = T; /* as the run will keep it */
     qkv_status status =
-        qkv_task_lm(&base->task, base->model, j->train, j->valid, T, c->common.seed);
+        qkv_task_lm(&base->task, base->model, j->train, j->valid, T, base->o.seed);
     bool valid = j->s.valid && qkv_tokens_count(j->train) > T; /* then that one is too short */
     if (status)
-        return qkv_fail_prefix(c->ctx, valid ? j->s.valid : j->s.data.items[0]);
+        return qkv_fail_prefix(ctx, valid ? j->s.valid : j->s.data.items[0]);
     const qkv_gpt_config *config = qkv_model_config(base->model);
-    cli_job_rate(base, config->width, cli_training_rate(config->width));
-    cli_note(c, "%s, %zu parameters; %zu tokens to learn from, %zu held out",
+    qkv__run_rate(base, config->width, qkv_training_rate(config->width));
+    qkv__note(ctx, "%s, %zu parameters; %zu tokens to learn from, %zu held out",
              qkv_model_type_name(qkv_model_type_of(base->model)),
              qkv_params_elements(qkv_model_params(base->model)), qkv_tokens_count(j->train),
              j->valid ? qkv_tokens_count(j->valid) : 0);
     return QKV_OK;
 }
 
-static void close_data(cli_job *base)
+static void close_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_tokens_close(j->train);
     qkv_tokens_close(j->valid);
-    qkv_free(base->c->ctx, j->valid_parts);
+    qkv_free(base->ctx, j->valid_parts);
     qkv__texts_close(&j->data);
     qkv__texts_close(&j->valid_file);
 }
@@ -229,49 +234,32 @@ static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "max_position_embeddings", "n_positions",
                                       "bos_token_id", "eos_token_id", NULL};
 static const char *const fixed[] = {"layout", "positions", "model", NULL};
-static const cli_job_type job_type = {
-    .name = "lm", .takes = qkv_model_is_lm, .read = read_data, .write = write_data,
-    .open = open_data, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson, .decided = decided};
+static const qkv_preset presets[] = {
+    QKV__RUN_PRESETS,
+    {"lr", NULL, "0.384 / channels"},
+    QKV__COMMON_PRESETS,
+    {NULL, NULL, NULL},
+};
 
-/* The layout decides which table of fields --set reaches, so it is looked for first. */
-static const qkv_model_type *layout_of(int argc, char **argv)
+/* The layout decides which fields --set reaches. */
+static const qkv__job_kind *variant(const char *layout)
 {
-    const qkv_model_type *type = &qkv_llama_type;
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--layout=gpt2") == 0 ||
-            (strcmp(argv[i], "--layout") == 0 && i + 1 < argc && strcmp(argv[i + 1], "gpt2") == 0))
-            type = &qkv_gpt2_type;
-    return type;
+    return strcmp(layout, "gpt2") == 0 ? &qkv__job_lm_gpt2 : &qkv__job_lm;
 }
 
-static int run(cli *c, int argc, char **argv)
-{
-    job j = {.base.c = c, .type = layout_of(argc, argv)};
-    cli_bind(c, &table, &j.s);
-    cli_bind(c, &cli_vocabulary_table, &j.vocabulary);
-    cli_job_bind(&j.base);
-    cli_bind(c, qkv_model_type_config(j.type), &j.config);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return cli_job_run(&j.base, &job_type);
-}
+#define TABLES(config_table)                                                                       \
+    {                                                                                              \
+        {&table, offsetof(job, s)}, {&qkv__vocabulary_table, offsetof(job, vocabulary)},           \
+            QKV__RUN_TABLES, {&config_table, offsetof(job, config)}, {NULL, 0}                     \
+    }
+static const qkv__job_table llama_tables[] = TABLES(qkv__llama_config);
+static const qkv__job_table gpt2_tables[] = TABLES(qkv__gpt2_config);
 
-static const qkv_option_table *const tables[] = {
-    &table, &cli_vocabulary_table, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
-    &qkv_schedule_table, &qkv__llama_config, &qkv__gpt2_config, NULL};
-static const char *const examples[] = {
-    "qkv train lm --data book.txt --tokenizer char --minutes 5 --out runs/book",
-    "qkv train lm --data book.txt --minutes 5 --out runs/book --resume",
-    "qkv train lm --data *.txt --vocab 8192 --model tiny --steps 500 --out runs/all",
-    "qkv train lm --data book.txt --init runs/all --minutes 2 --out runs/tuned",
-    "qkv train lm --data book.txt --set num_hidden_layers=2 --out runs/shallow", NULL};
-
-const cli_command cli_train_lm = {
-    .manual = {.name = "train lm", .summary = "train a GPT on text",
-               .usage = "--data FILE... --out DIR [options]", .examples = examples,
-               .text = "Trains on UTF-8 text and judges on what it holds out. --out becomes a "
-                       "model directory as Hugging Face lays it out; train/ in it keeps what "
-                       "--resume needs. Without --steps or --minutes it takes 5 minutes.",
-               .tables = tables, .presets = cli_training_presets},
-    .run = run};
+#define KIND(its_tables)                                                                           \
+    {                                                                                              \
+        .name = "lm", .size = sizeof(job), .tables = its_tables, .presets = presets,               \
+        .decides = "layout", .variant = variant, .takes = qkv_model_is_lm, .read = read_data,      \
+        .write = write_data, .open = open_data, .begin = begin, .close = close_data,               \
+        .has_text = true, .fixed = fixed, .lesson = lesson, .decided = decided                     \
+    }
+const qkv__job_kind qkv__job_lm = KIND(llama_tables), qkv__job_lm_gpt2 = KIND(gpt2_tables);

@@ -1,6 +1,6 @@
 /* imagine.c - `qkv train imagine`: pictures' codes become a prior that imagines more. */
-#include "core/commands.h"
-#include "train/picture_job.h"
+#include "job/kinds.h"
+#include "job/picture_job.h"
 #include "pipeline/prior.h"
 #include "io/file.h"
 #include "model/gpt.h"
@@ -34,7 +34,7 @@ static const qkv_option_table table = {"Codes", rows, sizeof rows / sizeof *rows
 #undef FIELD
 
 typedef struct {
-    cli_picture_job p;
+    qkv__picture_job p;
     settings s;
     qkv_gpt_config given, config; /* as --set says; of the model to be made */
     qkv__prior coders;
@@ -46,11 +46,11 @@ typedef struct {
 /* The preset, with what was given in its place; then what pictures and coders say. */
 static qkv_status choose_model(job *j)
 {
-    const cli *c = j->p.base.c;
+    qkv_context *ctx = j->p.base.ctx;
     qkv_option_defaults(&qkv__prior_config, &j->config);
     if (!qkv_gpt_preset(j->p.s.model, &j->config))
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
-    cli_take_given(c, &qkv__prior_config, &j->given, &j->config);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+    qkv__run_take_given(&j->p.base, &qkv__prior_config, &j->given, &j->config);
     const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
     size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
     for (size_t i = 0; i < 2 && coders[i]; i++) {
@@ -67,35 +67,35 @@ static qkv_status choose_model(job *j)
 
 static qkv_status name_classes(job *j)
 {
-    cli *c = j->p.base.c;
+    qkv_context *ctx = j->p.base.ctx;
     const qkv_pixels *p = j->p.all.images;
     size_t count = qkv_pixels_classes(p);
-    const char **names = qkv_calloc(c->ctx, count, sizeof *names);
+    const char **names = qkv_calloc(ctx, count, sizeof *names);
     for (size_t i = 0; names && i < count; i++)
         names[i] = qkv_pixels_class_name(p, i);
     qkv_status status = names ? qkv_model_set_labels(j->p.base.model, names, count) : QKV_E_MEMORY;
-    qkv_free(c->ctx, names);
+    qkv_free(ctx, names);
     return status;
 }
 
 static qkv_status make_model(job *j)
 {
-    cli_job *base = &j->p.base;
+    qkv__run *base = &j->p.base;
     qkv_status status = choose_model(j);
     if (!status)
-        status = qkv_model_create(&base->model, base->c->ctx, &qkv_prior_type, &j->config);
+        status = qkv_model_create(&base->model, base->ctx, &qkv_prior_type, &j->config);
     if (!status && j->p.labelled)
         status = name_classes(j);
-    return status ? status : qkv_model_init(base->model, base->c->common.seed);
+    return status ? status : qkv_model_init(base->model, base->o.seed);
 }
 
 static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_prior_type; }
 
 static qkv_status load_model(job *j)
 {
-    cli_job *base = &j->p.base;
-    qkv_context *ctx = base->c->ctx;
-    qkv_status status = cli_job_load(base, &base->model);
+    qkv__run *base = &j->p.base;
+    qkv_context *ctx = base->ctx;
+    qkv_status status = qkv__run_load(base, &base->model);
     if (status)
         return status;
     if (!takes(base->model))
@@ -111,19 +111,19 @@ static qkv_status load_model(job *j)
     return qkv__prior_fits(&j->coders, base->o.init);
 }
 
-static qkv_status read_data(cli_job *base)
+static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
-    cli *c = base->c;
+    qkv_context *ctx = base->ctx;
     j->p.labelled = j->s.classes;
     qkv_status status = QKV_OK;
     if (j->s.classes && j->s.condition)
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
                         "expected, found both");
-    status = qkv__prior_codecs(&j->coders, c->ctx, j->s.vqgan, j->s.condition, j->p.s.size,
+    status = qkv__prior_codecs(&j->coders, ctx, j->s.vqgan, j->s.condition, j->p.s.size,
                                j->p.s.size);
     if (!status)
-        status = cli_picture_read(&j->p, j->coders.columns * j->coders.factor, j->coders.colors,
+        status = qkv__picture_read(&j->p, j->coders.columns * j->coders.factor, j->coders.colors,
                                   NULL);
     if (!status)
         status = base->o.init ? load_model(j) : make_model(j);
@@ -136,25 +136,25 @@ static qkv_status read_data(cli_job *base)
 static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers, size_t count,
                            size_t views, const char *where, const char *name)
 {
-    cli_job *base = &j->p.base;
-    cli *c = base->c;
+    qkv__run *base = &j->p.base;
+    qkv_context *ctx = base->ctx;
     qkv_pixels *pixels = NULL;
-    char *path = cli_job_path(base, name);
+    char *path = qkv__run_path(base, name);
     size_t length = j->coders.before + j->coders.rows * j->coders.columns;
     const qkv__coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
-                          .seed = c->common.seed};
+                          .seed = base->o.seed};
     int32_t *tokens = NULL;
-    qkv_status status = path ? qkv__pixels_copy(&pixels, c->ctx, NULL, from, numbers, count,
+    qkv_status status = path ? qkv__pixels_copy(&pixels, ctx, NULL, from, numbers, count,
                                                  j->p.labelled ? base->model : NULL, where)
                              : QKV_E_MEMORY;
-    if (!status && !(tokens = qkv_calloc(c->ctx, count, views * length * sizeof *tokens)))
+    if (!status && !(tokens = qkv_calloc(ctx, count, views * length * sizeof *tokens)))
         status = QKV_E_MEMORY;
     if (!status)
         status = qkv__prior_code(&j->coders, pixels, &o, tokens);
     if (!status)
-        status = qkv__codes_save(c->ctx, path, tokens, count * views, length);
-    qkv_free(c->ctx, tokens);
-    qkv_free(c->ctx, path);
+        status = qkv__codes_save(ctx, path, tokens, count * views, length);
+    qkv_free(ctx, tokens);
+    qkv_free(ctx, path);
     qkv_pixels_close(pixels);
     return status;
 }
@@ -163,16 +163,16 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
 
 static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_set *out)
 {
-    cli_job *base = &j->p.base;
-    char *path = cli_job_path(base, name);
+    qkv__run *base = &j->p.base;
+    char *path = qkv__run_path(base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && (required || qkv_file_exists(path)))
-        status = qkv__grid_set_load(out, base->c->ctx, path, base->model);
-    qkv_free(base->c->ctx, path);
+        status = qkv__grid_set_load(out, base->ctx, path, base->model);
+    qkv_free(base->ctx, path);
     return status;
 }
 
-static qkv_status open_data(cli_job *base)
+static qkv_status open_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = open_grids(j, TRAIN, true, &j->train);
@@ -181,15 +181,15 @@ static qkv_status open_data(cli_job *base)
 
 static qkv_status save_coder(const job *j, qkv_model *m, const char *name)
 {
-    char *path = cli_job_path(&j->p.base, name);
+    char *path = qkv__run_path(&j->p.base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && m)
         status = qkv_hub_save(m, path, NULL);
-    qkv_free(j->p.base.c->ctx, path);
+    qkv_free(j->p.base.ctx, path);
     return status;
 }
 
-static qkv_status write_data(cli_job *base)
+static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_held_out *s = &j->p.split;
@@ -216,83 +216,60 @@ static const char *basis(const job *j)
     return c->before > 1 ? "other codes" : "nothing";
 }
 
-static qkv_status begin(cli_job *base)
+static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_gpt_config *c = qkv_model_config(base->model);
     const qkv_grids *train = &j->train.g, *valid = j->valid.g.count ? &j->valid.g : NULL;
     qkv_status status = qkv_task_grids(&base->task, base->model, train, valid, j->s.keep,
-                                       base->c->common.seed);
+                                       base->o.seed);
     if (status)
-        return qkv_fail_prefix(base->c->ctx, base->o.out);
-    cli_job_rate(base, c->width, cli_training_rate(c->width));
-    cli_note(base->c, "%s, %zu parameters, %zu x %zu of %zu codes, which hang on %s; %zu grids to "
-             "learn from, %zu held out", qkv_model_type_name(&qkv_prior_type),
-             qkv_params_elements(qkv_model_params(base->model)), c->rows, c->columns, c->vocab,
-             basis(j), train->count, valid ? valid->count : 0);
+        return qkv_fail_prefix(base->ctx, base->o.out);
+    qkv__run_rate(base, c->width, qkv_training_rate(c->width));
+    qkv__note(base->ctx,
+              "%s, %zu parameters, %zu x %zu of %zu codes, which hang on %s; %zu grids to "
+              "learn from, %zu held out",
+              qkv_model_type_name(&qkv_prior_type),
+              qkv_params_elements(qkv_model_params(base->model)), c->rows, c->columns, c->vocab,
+              basis(j), train->count, valid ? valid->count : 0);
     return QKV_OK;
 }
 
-static void close_job(cli_job *base)
+static void close_job(qkv__run *base)
 {
     job *j = (job *)base;
     qkv__prior_close(&j->coders);
     qkv__grid_set_free(&j->train);
     qkv__grid_set_free(&j->valid);
-    cli_picture_close(base);
+    qkv__picture_close(base);
 }
 
 static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "block_size", NULL};
 static const char *const fixed[] = {"model", NULL};
-static const cli_job_type job_type = {
-    .name = "imagine", .takes = takes, .read = read_data, .write = write_data, .open = open_data,
-    .begin = begin, .close = close_job, .fixed = fixed,
-    .lesson = lesson, .decided = decided};
-
-static int run(cli *c, int argc, char **argv)
-{
-    job j = {.p.base.c = c};
-    cli_bind(c, &cli_picture_table, &j.p.s);
-    cli_bind(c, &table, &j.s);
-    cli_bind(c, &qkv_augment_table, &j.s.augment);
-    cli_job_bind(&j.p.base);
-    cli_bind(c, &qkv__prior_config, &j.given);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return cli_job_run(&j.p.base, &job_type);
-}
-
-static const qkv_option_table *const tables[] = {
-    &cli_picture_table, &table, &qkv_augment_table, &cli_job_table, &qkv_train_table,
-    &qkv_optimizer_table, &qkv_schedule_table, &qkv__prior_config, NULL};
-static const char *const examples[] = {
-    "qkv train imagine --vqgan runs/codes --images photos --out runs/prior",
-    "qkv train imagine --vqgan runs/codes --images animals --classes --out runs/zoo",
-    "qkv train imagine --vqgan runs/codes --images photos \\\n"
-    "      --condition-vqgan runs/grey --out runs/tint", NULL};
-
 static const qkv_preset presets[] = {
     {"model", "small", "small; others: nano tiny mini medium large gpt2"},
     {"size", "0", "the VQGAN's own"},
     {"weight-decay", "0.3", NULL},
     {"beta2", "0.95", NULL},
     {"batch", "32", NULL},
-    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    QKV__WARMUP_PRESET,
     {"lr", NULL, "0.384 / channels"},
     {"flip", "true", NULL},
-    {"minutes", NULL, "5 without --steps"},
-    {"bf16", "true", NULL},
+    QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
 
-const cli_command cli_train_imagine = {
-    .manual = {.name = "train imagine", .summary = "learn what pictures' codes are like",
-               .usage = "--vqgan DIR --images D --out DIR [options]", .examples = examples,
-               .text = "A GPT reads the codes that a model of train vqgan has for pictures, row by "
-                       "row, and learns to tell each from those before it. qkv imagine then draws "
-                       "new ones. Judges on held-out pictures: bits_per_code, beside those of "
-                       "telling a code from its left neighbour alone (bits_bigram). The models "
-                       "that code are copied into OUT.",
-               .tables = tables, .presets = presets},
-    .run = run};
+static const qkv__job_table tables[] = {
+    {&qkv__picture_table, offsetof(job, p.s)},
+    {&table, offsetof(job, s)},
+    {&qkv_augment_table, offsetof(job, s.augment)},
+    QKV__RUN_TABLES,
+    {&qkv__prior_config, offsetof(job, given)},
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_imagine = {
+    .name = "imagine", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = takes, .read = read_data, .write = write_data, .open = open_data,
+    .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson, .decided = decided};

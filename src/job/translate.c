@@ -1,10 +1,9 @@
 /* translate.c - `qkv train translate`: two files, line by line translations of each
  * other, become an encoder-decoder. */
-#include "core/commands.h"
-#include "train/job.h"
+#include "job/kinds.h"
 #include "text/pairs.h"
 #include "text/texts.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 #include "model/marian.h"
 
 typedef struct {
@@ -55,9 +54,9 @@ static const qkv_option_table table = {"Translation", rows, sizeof rows / sizeof
 static const double RATE_TIMES_WIDTH = 0.45; /* 3.5e-3 at 128 channels */
 
 typedef struct {
-    cli_job base;
+    qkv__run base;
     settings s;
-    cli_vocabulary vocabulary;
+    qkv__vocabulary vocabulary;
     qkv_marian_config config;
     qkv__pairs data, valid_data;
     size_t train_lines; /* of data; what follows them is held out */
@@ -66,16 +65,16 @@ typedef struct {
 static qkv_status open_data(job *j)
 {
     const settings *s = &j->s;
-    cli *c = j->base.c;
+    qkv_context *ctx = j->base.ctx;
     size_t held = 0;
     if (!s->valid_source != !s->valid_target)
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT,
-                        "--valid-source and --valid-target: both or none expected, found one");
-    qkv_status status = qkv__pairs_open(&j->data, c->ctx, s->source, s->target);
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
+                         "--valid-source and --valid-target: both or none expected, found one");
+    qkv_status status = qkv__pairs_open(&j->data, ctx, s->source, s->target);
     if (!status && s->valid_source)
-        status = qkv__pairs_open(&j->valid_data, c->ctx, s->valid_source, s->valid_target);
+        status = qkv__pairs_open(&j->valid_data, ctx, s->valid_source, s->valid_target);
     else if (!status)
-        status = qkv__held_out(c->ctx, s->valid_last, j->data.lines, "pairs", &held);
+        status = qkv__held_out(ctx, s->valid_last, j->data.lines, "pairs", &held);
     j->train_lines = j->data.lines - held;
     return status;
 }
@@ -83,13 +82,13 @@ static qkv_status open_data(job *j)
 static qkv_status write_pairs(job *j, const qkv__pairs *p, size_t from, size_t to,
                               const char *name, qkv_records **out)
 {
-    char *path = cli_job_path(&j->base, name);
+    char *path = qkv__run_path(&j->base, name);
     if (!path)
         return QKV_E_MEMORY;
-    const qkv_marian_config *config = qkv_model_config(j->base.model);
-    const qkv__pairs_coding coding = {j->base.tokenizer, config->eos, config->positions};
+    const qkv_marian_config *c = qkv_model_config(j->base.model);
+    const qkv__pairs_coding coding = {j->base.tokenizer, c->eos, c->positions};
     qkv_status status = qkv__pairs_records(out, p, &coding, from, to, path);
-    qkv_free(j->base.c->ctx, path);
+    qkv_free(j->base.ctx, path);
     return status;
 }
 
@@ -97,7 +96,7 @@ static qkv_status write_pairs(job *j, const qkv__pairs *p, size_t from, size_t t
 
 static bool given(const job *j, const char *key)
 {
-    return qkv_options_given(j->base.c->options, key);
+    return qkv__run_given(&j->base, key);
 }
 
 /* The preset's sizes, but for those that --set gave. */
@@ -124,79 +123,79 @@ static bool set_sizes(const job *j, qkv_marian_config *c)
 
 static qkv_status make_model(job *j)
 {
-    cli *c = j->base.c;
+    qkv_context *ctx = j->base.ctx;
     qkv_tokenizer *tokenizer = j->base.tokenizer;
     qkv_marian_config *m = &j->config;
     if (!set_sizes(j, m))
-        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
     m->vocab = qkv_tokenizer_vocab_size(tokenizer);
     m->eos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_EOS);
     m->pad = qkv_tokenizer_special(tokenizer, QKV_TOKEN_PAD);
     m->start = m->pad;
     qkv_status status = qkv_model_create(
-        &j->base.model, c->ctx, j->s.norm == PRE_NORM ? &qkv_translator_type : &qkv_marian_type, m);
-    return status ? status : qkv_model_init(j->base.model, c->common.seed);
+        &j->base.model, ctx, j->s.norm == PRE_NORM ? &qkv_translator_type : &qkv_marian_type, m);
+    return status ? status : qkv_model_init(j->base.model, j->base.o.seed);
 }
 
 static qkv_status check_init(const job *j)
 {
     if (qkv_model_is_translator(j->base.model))
         return QKV_OK;
-    return qkv_fail(j->base.c->ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
-                    "is a %s model", j->base.o.init,
-                    qkv_model_type_name(qkv_model_type_of(j->base.model)));
+    return qkv_fail(j->base.ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
+                     "is a %s model", j->base.o.init,
+                     qkv_model_type_name(qkv_model_type_of(j->base.model)));
 }
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
 static qkv_status make_tokenizer(job *j)
 {
-    cli *c = j->base.c;
+    qkv_context *ctx = j->base.ctx;
     qkv_text_part train[QKV__SIDES];
     qkv_tokenizer *each[QKV__SIDES] = {NULL};
     qkv_status status = QKV_OK;
     for (int i = 0; i < QKV__SIDES; i++)
         train[i] = qkv__pairs_text(&j->data, i, j->train_lines);
     if (!j->s.separate || j->vocabulary.from)
-        return cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, train, QKV__SIDES, NULL,
-                                    0, &j->base.tokenizer);
+        return qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__TRANSLATE_ROLES,
+                                     train, QKV__SIDES, NULL, 0, &j->base.tokenizer);
     for (int i = 0; i < QKV__SIDES && !status; i++)
-        status = cli_vocabulary_train(c, &j->vocabulary, CLI_TRANSLATE_ROLES, &train[i], 1, NULL,
-                                      0, &each[i]);
+        status = qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__TRANSLATE_ROLES,
+                                       &train[i], 1, NULL, 0, &each[i]);
     if (!status && qkv_tokenizer_join(&j->base.tokenizer, each[0], each[1]))
-        status = qkv_fail_prefix(c->ctx, "--separate");
+        status = qkv_fail_prefix(ctx, "--separate");
     for (int i = 0; i < QKV__SIDES; i++)
         qkv_tokenizer_destroy(each[i]);
     return status;
 }
 
-static qkv_status read_data(cli_job *base)
+static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = open_data(j);
     if (status)
         return status;
     if (base->o.init) {
-        status = cli_job_init(base);
+        status = qkv__run_init(base);
         return status ? status : check_init(j);
     }
     status = make_tokenizer(j);
     return status ? status : make_model(j);
 }
 
-static qkv_status write_data(cli_job *base)
+static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv__pairs *valid = j->s.valid_source ? &j->valid_data : &j->data;
     size_t from = j->s.valid_source ? 0 : j->train_lines;
     qkv_status status =
-        write_pairs(j, &j->data, 0, j->train_lines, CLI_JOB_TRAIN, &base->train);
+        write_pairs(j, &j->data, 0, j->train_lines, QKV__RUN_TRAIN, &base->train);
     if (!status && from < valid->lines)
-        status = write_pairs(j, valid, from, valid->lines, CLI_JOB_VALID, &base->valid);
+        status = write_pairs(j, valid, from, valid->lines, QKV__RUN_VALID, &base->valid);
     return status;
 }
 
-static qkv_status begin(cli_job *base)
+static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_translate_options o = {.budget = j->s.tokens, .smoothing = j->s.smoothing,
@@ -204,12 +203,12 @@ static qkv_status begin(cli_job *base)
                                      .sampling = j->s.sampling, .tokenizer = base->tokenizer};
     const qkv_marian_config *config = qkv_model_config(base->model);
     qkv_status status = qkv_task_translate(&base->task, base->model, base->train, base->valid, &o,
-                                           base->c->common.seed);
+                                           base->o.seed);
     if (status)
         return status;
-    cli_job_rate(base, config->width, RATE_TIMES_WIDTH / (double)config->width);
+    qkv__run_rate(base, config->width, RATE_TIMES_WIDTH / (double)config->width);
     double pairs = (double)qkv_records_count(base->train);
-    cli_note(base->c, "%s, %zu parameters; %zu pairs of %.1f and %.1f tokens to learn from, "
+    qkv__note(base->ctx, "%s, %zu parameters; %zu pairs of %.1f and %.1f tokens to learn from, "
              "%zu held out", qkv_model_type_name(qkv_model_type_of(base->model)),
              qkv_params_elements(qkv_model_params(base->model)), qkv_records_count(base->train),
              (double)qkv_records_ids(base->train, QKV__SOURCE) / pairs,
@@ -218,7 +217,7 @@ static qkv_status begin(cli_job *base)
     return QKV_OK;
 }
 
-static void close_data(cli_job *base)
+static void close_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv__pairs_close(&j->data);
@@ -229,26 +228,6 @@ static const qkv_option_table *const lesson[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "eos_token_id",
                                       "pad_token_id", "decoder_start_token_id", NULL};
 static const char *const fixed[] = {"norm", "model", "separate", NULL};
-static const cli_job_type job_type = {
-    .name = "translate", .takes = qkv_model_is_translator, .read = read_data, .write = write_data,
-    .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson, .decided = decided};
-
-static int run(cli *c, int argc, char **argv)
-{
-    job j = {.base.c = c};
-    cli_bind(c, &table, &j.s);
-    cli_bind(c, &cli_vocabulary_table, &j.vocabulary);
-    cli_job_bind(&j.base);
-    cli_bind(c, &qkv__marian_config, &j.config);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return cli_job_run(&j.base, &job_type);
-}
-
-static const qkv_option_table *const tables[] = {
-    &table, &cli_vocabulary_table, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
-    &qkv_schedule_table, &qkv__marian_config, NULL};
 static const qkv_preset presets[] = {
     {"tokenizer", "sentencepiece-bpe", NULL},
     {"vocab", "10000", NULL},
@@ -265,19 +244,12 @@ static const qkv_preset presets[] = {
     {"bf16", "true", NULL},
     {NULL, NULL, NULL},
 };
-static const char *const examples[] = {
-    "qkv train translate --source en.txt --target de.txt --minutes 60 --out runs/m",
-    "qkv train translate --source en.txt --target de.txt --out runs/m --resume",
-    "qkv train translate --source en.txt --target de.txt --model base --out runs/b",
-    NULL};
+static const qkv__job_table tables[] = {
+    {&table, offsetof(job, s)}, {&qkv__vocabulary_table, offsetof(job, vocabulary)},
+    QKV__RUN_TABLES, {&qkv__marian_config, offsetof(job, config)}, {NULL, 0}};
 
-const cli_command cli_train_translate = {
-    .manual = {.name = "train translate", .summary = "train a translator on pairs of sentences",
-               .usage = "--source FILE --target FILE --out DIR [options]", .examples = examples,
-               .text = "Line i of the target is the translation of line i of the source. Trains "
-                       "an encoder-decoder, with one vocabulary for both, and judges on what it "
-                       "holds out. --out becomes a model directory as Hugging Face lays it out; "
-                       "train/ in it keeps what --resume needs. Without --steps or --minutes it "
-                       "takes 5 minutes.",
-               .tables = tables, .presets = presets},
-    .run = run};
+const qkv__job_kind qkv__job_translate = {
+    .name = "translate", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = qkv_model_is_translator, .read = read_data, .write = write_data,
+    .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .lesson = lesson, .decided = decided};

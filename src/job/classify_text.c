@@ -2,21 +2,21 @@
  * pictures: train_recognize.c. */
 #include <string.h>
 
-#include "train/bert.h"
-#include "use/classify.h"
-#include "core/commands.h"
-#include "pipeline/pictures.h"
-#include "train/vocabulary.h"
+#include "job/kinds.h"
+#include "job/bert.h"
+#include "job/classify.h"
+#include "job/vocabulary.h"
 #include "model/bert.h"
 #include "qkv/augment.h"
 #include "qkv/corpus.h"
+#include "qkv/pictures.h"
 
 typedef struct {
     size_t length;
     double drop, agreement;
 } settings;
 
-#define FIELD(member) .offset = offsetof(cli_classify_options, member)
+#define FIELD(member) .offset = offsetof(qkv__classify_options, member)
 static const qkv_option common_rows[] = {
     {.flag = "data", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(data),
      .value = "DATA", .help = "lines of label, tab, text; perhaps tab, second text. Or pictures: a "
@@ -32,7 +32,7 @@ static const qkv_option common_rows[] = {
      .max = 1, FIELD(smoothing),
      .initial = "0", .help = "label smoothing"},
 };
-const qkv_option_table cli_classify_table = {"Classifier", common_rows,
+const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
                                              sizeof common_rows / sizeof *common_rows};
 #undef FIELD
 
@@ -51,12 +51,12 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Texts", rows, sizeof rows / sizeof *rows};
 
 typedef struct {
-    cli_job base;
-    cli_classify_options c;
+    qkv__run base;
+    qkv__classify_options c;
     settings s;
-    cli_vocabulary vocabulary;
+    qkv__vocabulary vocabulary;
     qkv_bert_config config;
-    cli_split texts;
+    qkv__split texts;
     qkv_labels labels;
 } job;
 
@@ -72,7 +72,7 @@ static qkv_status list_texts(job *j, qkv_text_part *parts, size_t *count)
         const qkv_text_part *part = &j->texts.data.parts[i];
         qkv_labelled_reader r;
         qkv_labelled_text x;
-        qkv_labelled_begin(&r, j->base.c->ctx, part);
+        qkv_labelled_begin(&r, j->base.ctx, part);
         while (!(status = qkv_labelled_next(&r, &x)) && x.label) {
             if (parts) {
                 parts[*count] = (qkv_text_part){x.pair.text, x.pair.len, part->name, 0};
@@ -87,18 +87,18 @@ static qkv_status list_texts(job *j, qkv_text_part *parts, size_t *count)
 
 static qkv_status make_vocabulary(job *j)
 {
-    cli *c = j->base.c;
+    qkv_context *ctx = j->base.ctx;
     size_t count;
     qkv_status status = list_texts(j, NULL, &count);
-    qkv_text_part *parts = status ? NULL : qkv_calloc(c->ctx, count + 1, sizeof *parts);
+    qkv_text_part *parts = status ? NULL : qkv_calloc(ctx, count + 1, sizeof *parts);
     if (!status && !parts)
         status = QKV_E_MEMORY;
     if (!status)
         status = list_texts(j, parts, &count);
     if (!status)
-        status = cli_vocabulary_train(c, &j->vocabulary, CLI_BERT_ROLES, parts, count, NULL, 0,
-                                      &j->base.tokenizer);
-    qkv_free(c->ctx, parts);
+        status = qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__BERT_ROLES, parts,
+                                       count, NULL, 0, &j->base.tokenizer);
+    qkv_free(ctx, parts);
     return status;
 }
 
@@ -108,8 +108,8 @@ static qkv_status collect_labels(job *j)
     for (size_t i = 0; i < j->texts.train_count && !status; i++)
         status = qkv_labels_collect(&j->labels, &j->texts.data.parts[i]);
     if (!status && j->labels.count < 2)
-        status = qkv_fail(j->base.c->ctx, QKV_E_FORMAT, "%s: at least 2 labels expected to learn "
-                          "from, found %zu", j->c.data, j->labels.count);
+        status = qkv_fail(j->base.ctx, QKV_E_FORMAT, "%s: at least 2 labels expected to learn "
+                           "from, found %zu", j->c.data, j->labels.count);
     return status;
 }
 
@@ -117,22 +117,22 @@ static qkv_status collect_labels(job *j)
 
 static qkv_status make_model(job *j)
 {
-    cli_job *base = &j->base;
+    qkv__run *base = &j->base;
     j->config.positions = j->s.length;
     if (base->o.init)
-        return cli_bert_init(base, &qkv_bert_classifier_type, &j->config, j->labels.count);
+        return qkv__bert_init(base, &qkv_bert_classifier_type, &j->config, j->labels.count);
     j->config.classes = j->labels.count;
     qkv_status status = make_vocabulary(j);
     return status ? status
-                  : cli_bert_create(base, &qkv_bert_classifier_type, &j->config, j->c.model);
+                  : qkv__bert_create(base, &qkv_bert_classifier_type, &j->config, j->c.model);
 }
 
-static qkv_status read_data(cli_job *base)
+static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_strings data = {.items = &j->c.data, .count = 1};
-    j->labels.ctx = base->c->ctx;
-    qkv_status status = cli_split_open(&j->texts, base->c, &data, j->c.valid, j->c.valid_last);
+    j->labels.ctx = base->ctx;
+    qkv_status status = qkv__split_open(&j->texts, base->ctx, &data, j->c.valid, j->c.valid_last);
     if (!status)
         status = collect_labels(j);
     if (!status)
@@ -146,11 +146,11 @@ static qkv_status read_data(cli_job *base)
 static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const char *name,
                        qkv_records **out)
 {
-    qkv_context *ctx = j->base.c->ctx;
+    qkv_context *ctx = j->base.ctx;
     const qkv_model *m = j->base.model;
     const qkv_bert_config *c = qkv_model_config(m);
     size_t length = j->s.length < c->positions ? j->s.length : c->positions, cut = 0;
-    char *path = cli_job_path(&j->base, name);
+    char *path = qkv__run_path(&j->base, name);
     const char **labels = qkv_calloc(ctx, c->classes, sizeof *labels);
     qkv_records_writer *w = NULL;
     qkv_status status = path && labels ? qkv_records_create(&w, ctx, path, 3) : QKV_E_MEMORY;
@@ -164,134 +164,87 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
     else
         status = qkv_records_finish(w, out);
     if (!status && cut)
-        cli_note(j->base.c, "%zu of %zu texts are longer than %zu tokens: their ends are not read",
-                 cut, qkv_records_count(*out), length);
+        qkv__note(j->base.ctx,
+                  "%zu of %zu texts are longer than %zu tokens: their ends are not read", cut,
+                  qkv_records_count(*out), length);
     qkv_free(ctx, labels);
     qkv_free(ctx, path);
     return status;
 }
 
-static qkv_status write_data(cli_job *base)
+static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
-    const cli_split *x = &j->texts;
+    const qkv__split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.parts, x->train_count, CLI_JOB_TRAIN, &base->train);
+        pack(j, x->data.parts, x->train_count, QKV__RUN_TRAIN, &base->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, CLI_JOB_VALID, &base->valid);
+        status = pack(j, x->held, x->held_count, QKV__RUN_VALID, &base->valid);
     return status;
 }
 
 /* A model that knows its words learns in smaller steps. */
 static const double TUNING = 0.25;
 
-static qkv_status begin(cli_job *base)
+static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
-    cli *c = base->c;
+    qkv_context *ctx = base->ctx;
     qkv_classify_options o = {j->c.smoothing, j->s.drop, j->s.agreement};
     qkv_status status = qkv_task_classify(&base->task, base->model, base->train, base->valid,
-                                          base->tokenizer, &o, c->common.seed);
+                                          base->tokenizer, &o, base->o.seed);
     if (status)
-        return qkv_fail_prefix(c->ctx, j->c.data);
+        return qkv_fail_prefix(ctx, j->c.data);
     const qkv_bert_config *config = qkv_model_config(base->model);
-    double rate = cli_training_rate(config->width);
-    cli_job_rate(base, config->width, base->o.init ? TUNING * rate : rate);
-    cli_note(c, "bert, %zu parameters, %zu tokens in its vocabulary, %zu classes; %zu texts to "
+    double rate = qkv_training_rate(config->width);
+    qkv__run_rate(base, config->width, base->o.init ? TUNING * rate : rate);
+    qkv__note(ctx, "bert, %zu parameters, %zu tokens in its vocabulary, %zu classes; %zu texts to "
              "learn from, %zu held out", qkv_params_elements(qkv_model_params(base->model)),
              config->vocab, config->classes, qkv_records_count(base->train),
              base->valid ? qkv_records_count(base->valid) : 0);
     return QKV_OK;
 }
 
-static void close_data(cli_job *base)
+static void close_data(qkv__run *base)
 {
     job *j = (job *)base;
     if (j->labels.ctx)
         qkv_labels_free(&j->labels);
-    cli_split_close(&j->texts);
+    qkv__split_close(&j->texts);
 }
 
-static const qkv_option_table *const lesson[] = {&cli_classify_table, &table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__classify_table, &table, NULL};
 static const char *const decided[] = {"vocab_size", "max_position_embeddings",
                                       "pad_token_id", "num_labels", NULL};
 static const char *const fixed[] = {"model", NULL};
-static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_bert_classifier_type; }
-
-static const cli_job_type job_type = {
-    .name = "classify", .takes = takes, .read = read_data, .write = write_data,
-    .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson, .decided = decided};
-
-/* What --data names, looked for before options are read: they depend on it. "" for nothing. */
-static const char *data_of(int argc, char **argv)
-{
-    for (int i = 0; i < argc; i++) {
-        if (strncmp(argv[i], "--data=", 7) == 0)
-            return argv[i] + 7;
-        if (strcmp(argv[i], "--data") == 0 && i + 1 < argc)
-            return argv[i + 1];
-    }
-    return "";
-}
-
-static int run(cli *c, int argc, char **argv)
-{
-    if (qkv_is_pictures(data_of(argc, argv)))
-        return cli_train_recognize(c, argc, argv);
-    job j = {.base.c = c};
-    cli_bind(c, &cli_classify_table, &j.c);
-    cli_bind(c, &table, &j.s);
-    cli_bind(c, &cli_vocabulary_table, &j.vocabulary);
-    cli_job_bind(&j.base);
-    cli_bind(c, &qkv__bert_config, &j.config);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return cli_job_run(&j.base, &job_type);
-}
-
-static const qkv_option_table *const tables[] = {
-    &cli_classify_table, &table, &cli_vocabulary_table, &cli_recognize_table,
-    &qkv_augment_table, &qkv_mix_table, &cli_job_table, &qkv_train_table,
-    &qkv_optimizer_table, &qkv_schedule_table, &qkv__bert_config, &cli_recognizer_table, NULL};
-static const char *const examples[] = {
-    "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
-    "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",
-    "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs",
-    "qkv train classify --data photos --minutes 60 --out runs/photos",
-    "qkv train classify --data train-images-idx3-ubyte.gz --no-flip --out digits",
-    NULL};
-
 static const qkv_preset presets[] = {
     {"tokenizer", "wordpiece", NULL},
     {"batch", "32", NULL},
     {"weight-decay", "0.01", NULL},
-    {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},
+    QKV__WARMUP_PRESET,
     {"lr", NULL, "0.384 / hidden_size, a quarter of it with --init"},
-    {"minutes", NULL, "5 without --steps"},
-    {"bf16", "true", NULL},
+    QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
 
-const cli_command cli_train_classify = {
-    .manual = {.name = "train classify", .summary = "train a model to label texts or pictures",
-               .usage = "--data TSV|DIR|TAR|IDX --out DIR [options]", .examples = examples,
-               .text = "Texts: learns from lines of a label, a tab and a text, or a label and two "
-                       "texts; labels are any words. --init goes on from a model that learnt to "
-                       "guess hidden words (qkv train mlm) or from a classifier. Judges on what it "
-                       "holds out: accuracy, by which the model is chosen; loss; F1, with two "
-                       "classes of the second in the order of their labels' bytes, else the plain "
-                       "mean over the classes.\n\n"
-                       "Pictures: their classes are the folders they lie in, or an idx file's "
-                       "numbers. A compact transformer with convolutions at first (qkv_cct) "
-                       "below 64 pixels, else a Vision Transformer (vit) as others load it. All "
-                       "are brought to one size. --init goes on from such a model, whatever its "
-                       "classes, or from one that learnt to reconstruct (qkv train reconstruct). "
-                       "Here --model is micro, --batch 128, --weight-decay 0.05, --warmup 200, "
-                       "--lr 0.384 / hidden_size, but 1e-3 at most, and pictures are changed each "
-                       "time: --crop-pad 4, --flip (--no-flip where left and right differ, as in "
-                       "letters), --cutmix 1 for half of them (--mix 0.5). Judges on accuracy "
-                       "and loss.\n\n"
-                       "Without --steps or --minutes it takes 5 minutes.",
-               .tables = tables, .presets = presets},
-    .run = run};
+static bool takes(const qkv_model *m)
+{
+    return qkv_model_type_of(m) == &qkv_bert_classifier_type;
+}
+
+const qkv__job_kind *qkv__job_classify_variant(const char *data)
+{
+    return *data && qkv_is_pictures(data) ? &qkv__job_classify_pictures : &qkv__job_classify;
+}
+
+static const qkv__job_table tables[] = {
+    {&qkv__classify_table, offsetof(job, c)}, {&table, offsetof(job, s)},
+    {&qkv__vocabulary_table, offsetof(job, vocabulary)}, QKV__RUN_TABLES,
+    {&qkv__bert_config, offsetof(job, config)}, {NULL, 0}};
+
+const qkv__job_kind qkv__job_classify = {
+    .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
+    .decides = "data", .variant = qkv__job_classify_variant,
+    .takes = takes, .read = read_data, .write = write_data,
+    .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .lesson = lesson, .decided = decided};

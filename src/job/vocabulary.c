@@ -1,7 +1,9 @@
 /* vocabulary.c - vocabularies for a model that is about to be, trained or taken from a folder. */
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 
 #include <string.h>
+
+#include "base/base.h"
 
 /* In the order of qkv_tokenizer_kind. */
 static const char *const kinds[] = {"char", "bpe", "wordpiece", "unigram", "sentencepiece-bpe",
@@ -14,7 +16,7 @@ static const char *const spelled[QKV_TOKEN_ROLES] = {
     [QKV_TOKEN_MASK] = "[MASK]"};
 
 #define FROM "tokenizer-from"
-#define FIELD(member) .offset = offsetof(cli_vocabulary, member)
+#define FIELD(member) .offset = offsetof(qkv__vocabulary, member)
 static const qkv_option rows[] = {
     {.flag = "tokenizer", .type = QKV_OPT_ENUM, FIELD(kind), .names = kinds, .initial = "bpe",
      .help = "what a token is"},
@@ -28,7 +30,7 @@ static const qkv_option rows[] = {
     {.flag = FROM, .type = QKV_OPT_STRING, FIELD(from), .value = "DIR",
      .help = "train none: take the tokenizer that is there"},
 };
-const qkv_option_table cli_vocabulary_table = {"Vocabulary", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__vocabulary_table = {"Vocabulary", rows, sizeof rows / sizeof *rows};
 
 static const char *const role_keys[QKV_TOKEN_ROLES] = {
 #define ROLE_KEY(name, key) key,
@@ -36,34 +38,35 @@ static const char *const role_keys[QKV_TOKEN_ROLES] = {
 #undef ROLE_KEY
 };
 
-static qkv_status load(cli *c, const char *dir, unsigned roles, qkv_tokenizer **out)
+static qkv_status load(qkv_context *ctx, const char *dir, unsigned roles, qkv_tokenizer **out)
 {
-    qkv_status status = qkv_tokenizer_load(out, c->ctx, dir);
+    qkv_status status = qkv_tokenizer_load(out, ctx, dir);
     for (int i = 0; i < QKV_TOKEN_ROLES && !status; i++)
         if ((roles >> i & 1) && qkv_tokenizer_special(*out, (qkv_token_role)i) < 0)
-            status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--" FROM ": the tokenizer in %s has no %s",
-                              dir, role_keys[i]);
+            status = qkv_fail(ctx, QKV_E_ARGUMENT, "--" FROM ": the tokenizer in %s has no %s",
+                               dir, role_keys[i]);
     return status;
 }
 
-static qkv_status learn(cli *c, qkv_tokenizer_trainer *tr, const qkv_text_part *parts,
+static qkv_status learn(qkv_context *ctx, qkv_tokenizer_trainer *tr, const qkv_text_part *parts,
                         size_t count)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++)
         if (qkv_tokenizer_trainer_add(tr, parts[i].data, parts[i].len))
-            status = qkv_fail_prefix(c->ctx, parts[i].name);
+            status = qkv_fail_prefix(ctx, parts[i].name);
     return status;
 }
 
-qkv_status cli_vocabulary_train(cli *c, const cli_vocabulary *v, unsigned roles,
-                                const qkv_text_part *train, size_t train_count,
-                                const qkv_text_part *valid, size_t valid_count,
-                                qkv_tokenizer **out)
+qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv__vocabulary *v,
+                                 const qkv_options *options, unsigned roles,
+                                 const qkv_text_part *train, size_t train_count,
+                                 const qkv_text_part *valid, size_t valid_count,
+                                 qkv_tokenizer **out)
 {
     if (v->from) {
-        cli_vocabulary_unused(c, "--" FROM, v->from);
-        return load(c, v->from, roles, out);
+        qkv__vocabulary_unused(ctx, options, "--" FROM, v->from);
+        return load(ctx, v->from, roles, out);
     }
     qkv_tokenizer_options o = qkv_tokenizer_defaults((qkv_tokenizer_kind)v->kind);
     o.vocab = v->vocab;
@@ -77,22 +80,23 @@ qkv_status cli_vocabulary_train(cli *c, const cli_vocabulary *v, unsigned roles,
         else if (!o.special[i])
             o.special[i] = spelled[i];
     qkv_tokenizer_trainer *tr = NULL;
-    qkv_status status = qkv_tokenizer_trainer_create(&tr, c->ctx, &o);
+    qkv_status status = qkv_tokenizer_trainer_create(&tr, ctx, &o);
     if (!status)
-        status = learn(c, tr, train, train_count);
+        status = learn(ctx, tr, train, train_count);
     if (!status && o.kind == QKV_TOKENIZER_CHAR)
-        status = learn(c, tr, valid, valid_count);
+        status = learn(ctx, tr, valid, valid_count);
     if (!status)
         status = qkv_tokenizer_trainer_finish(tr, out);
     qkv_tokenizer_trainer_destroy(tr);
     return status;
 }
 
-void cli_vocabulary_unused(const cli *c, const char *why, const char *place)
+void qkv__vocabulary_unused(qkv_context *ctx, const qkv_options *options, const char *why,
+                            const char *place)
 {
-    for (size_t i = 0; i < cli_vocabulary_table.count; i++) {
+    for (size_t i = 0; i < qkv__vocabulary_table.count; i++) {
         const char *flag = rows[i].flag;
-        if (strcmp(why + 2, flag) && qkv_options_given(c->options, flag))
-            cli_note(c, "--%s has no effect: with %s it is as in %s", flag, why, place);
+        if (strcmp(why + 2, flag) && qkv_options_given(options, flag))
+            qkv__note(ctx, "--%s has no effect: with %s it is as in %s", flag, why, place);
     }
 }
