@@ -3,6 +3,7 @@
 
 #include "core/commands.h"
 #include "eval/eval.h"
+#include "pipeline/run_data.h"
 #include "io/file.h"
 #include "qkv/pipeline.h"
 #include "qkv/vit.h"
@@ -33,9 +34,11 @@ qkv_status eval_held_out(const eval *e, const char *name, char **path)
     qkv_free(ctx, folder);
     if (!*path)
         return QKV_E_MEMORY;
-    return qkv_file_exists(*path)
-               ? QKV_OK
-               : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
+    if (qkv_file_exists(*path))
+        return QKV_OK;
+    qkv_status status = qkv__run_data_readable(e->c->ctx, e->dir, "name the data to evaluate on");
+    return status ? status
+                  : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
 }
 
 static int answer(cli *c, const qkv_measures *m, const char *network)

@@ -134,7 +134,7 @@ static qkv_status open_pictures(eval *e, qkv_pixels **out)
     qkv_pixels *read = NULL;
     format_of(e->model, &f);
     if (!e->file)
-        return eval_kept_pictures(e, "valid.pixels", out);
+        return eval_kept_pictures(e, "valid-images.safetensors", out);
     qkv_status status = qkv__pictures_load(&read, e->c->ctx, e->file, &f);
     if (!status)
         status = qkv__pixels_copy(out, e->c->ctx, NULL, read, NULL, qkv_pixels_count(read),

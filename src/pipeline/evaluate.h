@@ -4,6 +4,7 @@
 #define QKV_SRC_PIPELINE_EVALUATE_H
 
 #include "pipeline/pipeline.h"
+#include "pipeline/run_data.h"
 
 /* Adds the measures to out; scored counts what was judged, in the row's unit. The data that o names
  * are of the row's kind. */
@@ -12,8 +13,8 @@ typedef qkv_status qkv__evaluate_fn(qkv_pipeline *p, const qkv_pipeline_evaluate
 qkv__evaluate_fn qkv__evaluate_lm, qkv__evaluate_translate, qkv__evaluate_mlm,
     qkv__evaluate_classify, qkv__evaluate_forecast;
 
-/* DIR/train/name, where training keeps what it held out, to be freed with qkv_free; QKV_E_IO when
- * there is no such file. */
+/* DIR/name, where name is what training held out (QKV__VALID_TOKENS, ..), to be freed with qkv_free.
+ * QKV_E_IO: there is no such file. */
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path);
 
 #endif
