@@ -6,7 +6,6 @@
 #include "model/gpt.h"
 #include "qkv/augment.h"
 
-
 typedef struct {
     const char *vqgan, *condition;
     bool classes;
@@ -198,7 +197,8 @@ static qkv_status write_data(qkv__run *base)
     if (!status)
         status = save_coder(j, j->coders.condition, QKV__PRIOR_CONDITION);
     if (!status)
-        status = code_set(j, all->images, s->train, s->train_count, j->s.views, images, QKV__TRAIN_ARRAY);
+        status = code_set(j, all->images, s->train, s->train_count, j->s.views, images,
+                          QKV__TRAIN_ARRAY);
     if (!status && s->valid_count)
         status = code_set(j, all->images, s->valid, s->valid_count, 1, images, QKV__VALID_ARRAY);
     if (!status && held->images)

@@ -13,8 +13,8 @@ typedef qkv_status qkv__evaluate_fn(qkv_pipeline *p, const qkv_pipeline_evaluate
 qkv__evaluate_fn qkv__evaluate_lm, qkv__evaluate_translate, qkv__evaluate_mlm,
     qkv__evaluate_classify, qkv__evaluate_forecast;
 
-/* DIR/name, where name is what training held out (QKV__VALID_TOKENS, ..), to be freed with qkv_free.
- * QKV_E_IO: there is no such file. */
+/* DIR/name, where name is what training held out (QKV__VALID_TOKENS, ..), to be freed with
+ * qkv_free. QKV_E_IO: there is no such file. */
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path);
 
 #endif
