@@ -177,9 +177,9 @@ static qkv_status write_data(qkv__run *base)
     job *j = (job *)base;
     const qkv__split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.parts, x->train_count, QKV__RUN_TRAIN, &base->train);
+        pack(j, x->data.parts, x->train_count, QKV__TRAIN_RECORDS, &base->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, QKV__RUN_VALID, &base->valid);
+        status = pack(j, x->held, x->held_count, QKV__VALID_RECORDS, &base->valid);
     return status;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "base/options.h"
+#include "pipeline/run_data.h"
 #include "qkv/hub.h"
 #include "qkv/job.h"
 #include "qkv/records.h"
@@ -34,9 +35,6 @@ typedef struct {
     qkv_records *train, *valid; /* of kinds on records; valid NULL: nothing is held out */
     qkv_train_settings kept[4]; /* the kind's `lesson`, with what is bound to it */
 } qkv__run;
-
-#define QKV__RUN_TRAIN "train/train.records"
-#define QKV__RUN_VALID "train/valid.records"
 
 /* A table and the member of the kind's struct that it fills. */
 typedef struct {
@@ -77,8 +75,9 @@ struct qkv__job_kind {
                                           from others */
     qkv_status (*read)(qkv__run *r); /* opens the data; makes tokenizer and model. Writes nothing */
     qkv_status (*write)(qkv__run *r); /* puts what resuming needs of the data into OUT/train */
-    size_t fields; /* of the records that write makes, QKV__RUN_TRAIN and perhaps QKV__RUN_VALID:
-                      the job opens and closes them. 0: no records, `open` opens what there is */
+    size_t fields; /* of the records that write makes, QKV__TRAIN_RECORDS and perhaps
+                      QKV__VALID_RECORDS: the job opens and closes them. 0: no records, `open` opens
+                      what there is */
     qkv_status (*open)(qkv__run *r);  /* the tokenizer and the model are there already */
     qkv_status (*begin)(qkv__run *r); /* makes the task and calls qkv__run_rate */
     void (*close)(qkv__run *r);       /* frees what is the kind's own */

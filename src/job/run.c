@@ -98,8 +98,8 @@ static qkv_status open_data(qkv__run *r, const qkv__job_kind *kind)
 {
     if (!kind->fields)
         return kind->open(r);
-    qkv_status status = open_records(r, QKV__RUN_TRAIN, true, kind->fields, &r->train);
-    return status ? status : open_records(r, QKV__RUN_VALID, false, kind->fields, &r->valid);
+    qkv_status status = open_records(r, QKV__TRAIN_RECORDS, true, kind->fields, &r->train);
+    return status ? status : open_records(r, QKV__VALID_RECORDS, false, kind->fields, &r->valid);
 }
 
 /* ---- settings ------------------------------------------------------------------------------ */

@@ -110,14 +110,14 @@ static qkv_status check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_
 
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path)
 {
-    char *folder = qkv_path_join(p->ctx, p->dir, "train");
-    *path = folder ? qkv_path_join(p->ctx, folder, name) : NULL;
-    qkv_free(p->ctx, folder);
+    *path = qkv_path_join(p->ctx, p->dir, name);
     if (!*path)
         return QKV_E_MEMORY;
-    return qkv_file_exists(*path)
-               ? QKV_OK
-               : qkv_fail(p->ctx, QKV_E_IO, "%s holds no held-out data: name some", p->dir);
+    if (qkv_file_exists(*path))
+        return QKV_OK;
+    qkv_status status = qkv__run_data_readable(p->ctx, p->dir, "name the data to evaluate on");
+    return status ? status
+                  : qkv_fail(p->ctx, QKV_E_IO, "%s holds no held-out data: name some", p->dir);
 }
 
 qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *options,

@@ -4,6 +4,7 @@
 #define QKV_SRC_PIPELINE_EVALUATE_H
 
 #include "pipeline/pipeline.h"
+#include "pipeline/run_data.h"
 #include "qkv/pixels.h"
 
 /* Adds the measures to out; scored counts what was judged, in the row's unit. The data that o names
@@ -15,8 +16,8 @@ qkv__evaluate_fn qkv__evaluate_lm, qkv__evaluate_translate, qkv__evaluate_mlm,
     qkv__evaluate_colorize, qkv__evaluate_reconstruct, qkv__evaluate_segment,
     qkv__evaluate_codes, qkv__evaluate_grids, qkv__evaluate_looks;
 
-/* DIR/train/name, where training keeps what it held out, to be freed with qkv_free; QKV_E_IO when
- * there is no such file. */
+/* DIR/name, where name is what training held out (QKV__VALID_TOKENS, ..), to be freed with
+ * qkv_free. QKV_E_IO: there is no such file. */
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path);
 /* Such a set of pictures, opened; on failure *out is NULL. */
 qkv_status qkv__evaluate_kept(const qkv_pipeline *p, const char *name, qkv_pixels **out);

@@ -111,7 +111,7 @@ static qkv_status count_bigrams(const qkv_pipeline *p, const qkv_grids *valid, d
     qkv_str path;
     *bits = NAN;
     qkv_str_init(&path, p->ctx);
-    qkv_str_printf(&path, "%s/train/train.npy", p->dir);
+    qkv_str_printf(&path, "%s/" QKV__TRAIN_ARRAY, p->dir);
     qkv_status status = path.data ? QKV_OK : QKV_E_MEMORY;
     if (!status && qkv_file_exists(path.data)) {
         status = qkv__grid_set_load(&train, p->ctx, path.data, p->model);
@@ -130,7 +130,7 @@ qkv_status qkv__evaluate_grids(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
     qkv_grids_score s = {0};
     double bigram = NAN;
     qkv_status status = o->file ? read_pictures(p, o->file, &grids)
-                                : read_kept(p, "valid.npy", &grids);
+                                : read_kept(p, QKV__VALID_ARRAY, &grids);
     if (!status)
         status = qkv_grids_evaluate(p->model, p->tape, &grids.g, 0, &s);
     if (!status)

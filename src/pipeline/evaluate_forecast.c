@@ -15,9 +15,9 @@ qkv_status qkv__evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_o
     if (o->file) {
         status = qkv__series_load(&rows, p->model, o->file);
     } else {
-        status = qkv__evaluate_held_out(p, "valid.npy", &path);
+        status = qkv__evaluate_held_out(p, QKV__VALID_ARRAY, &path);
         if (!status)
-            status = qkv__series_open(&rows, p->ctx, p->dir, "train/valid.npy", true);
+            status = qkv__series_open(&rows, p->ctx, p->dir, QKV__VALID_ARRAY, true);
     }
     qkv_free(p->ctx, path);
     qkv_series series = qkv__series(&rows);

@@ -12,9 +12,10 @@ static qkv_status open_tokens(qkv_pipeline *p, const char *file, qkv_tokens **ou
     if (file) {
         status = qkv__texts_open_one(&text, p->ctx, file);
         if (!status)
-            status = qkv_tokens_pack_memory(out, p->ctx, p->tokenizer, text.parts, 1);
+            status = qkv_tokens_pack(out, p->ctx, p->tokenizer, text.parts, 1, NULL, NULL,
+                                     NULL);
     } else {
-        status = qkv__evaluate_held_out(p, "valid.tokens", &path);
+        status = qkv__evaluate_held_out(p, QKV__VALID_TOKENS, &path);
         if (!status)
             status = qkv_tokens_open(out, p->ctx, path);
     }

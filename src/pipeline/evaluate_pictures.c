@@ -27,7 +27,7 @@ qkv_status qkv__evaluate_squares(const qkv_pipeline *p, const char *path, size_t
 {
     const qkv_picture_format f = qkv__pictures_square(side, channels);
     return path ? qkv__pictures_load(out, p->ctx, path, &f)
-                : qkv__evaluate_kept(p, "valid.pixels", out);
+                : qkv__evaluate_kept(p, QKV__VALID_IMAGES, out);
 }
 
 /* Those of the file with the model's classes. */
@@ -36,7 +36,7 @@ static qkv_status open_labelled(const qkv_pipeline *p, const char *file, qkv_pix
     qkv_pixels *read = NULL;
     const qkv_picture_format *f = qkv__picture_format_of(p->model);
     if (!file)
-        return qkv__evaluate_kept(p, "valid.pixels", out);
+        return qkv__evaluate_kept(p, QKV__VALID_IMAGES, out);
     qkv_status status = qkv__pictures_load(&read, p->ctx, file, f);
     if (!status)
         status = qkv__pixels_copy(out, p->ctx, NULL, read, NULL, qkv_pixels_count(read), p->model,
@@ -103,7 +103,7 @@ static qkv_status open_compared(const qkv_pipeline *p, const char *file, qkv_pix
 {
     qkv_picture_format f;
     if (!file)
-        return qkv__evaluate_kept(p, "../../valid.pixels", out);
+        return qkv__evaluate_kept(p, "../../" QKV__VALID_IMAGES, out);
     qkv_status status = qkv__pictures_format(&f, p->ctx, file, MOST_SIDE);
     f.channels = RGB;
     return status ? status : qkv__pictures_load(out, p->ctx, file, &f);
@@ -137,8 +137,8 @@ static qkv_status open_masks(const qkv_pipeline *p, const qkv_pipeline_evaluate_
         return status ? status : qkv__masks_load(out, p->ctx, o->images, o->masks, &palette,
                                                  c->trunk.image);
     }
-    qkv_status status = qkv__evaluate_kept(p, "valid.pixels", &out->images);
-    return status ? status : qkv__evaluate_kept(p, "valid-masks.pixels", &out->classes);
+    qkv_status status = qkv__evaluate_kept(p, QKV__VALID_IMAGES, &out->images);
+    return status ? status : qkv__evaluate_kept(p, QKV__VALID_MASKS, &out->classes);
 }
 
 qkv_status qkv__evaluate_segment(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,

@@ -59,7 +59,7 @@ static qkv_status open_data(judge *j)
             status = qkv__pairs_records(&j->records, &j->pairs, &coding, 0, j->pairs.lines, NULL);
         return status;
     }
-    status = qkv__evaluate_held_out(p, "valid.records", &path);
+    status = qkv__evaluate_held_out(p, QKV__VALID_RECORDS, &path);
     if (!status)
         status = qkv__records_open_of(&j->records, p->ctx, path, QKV__SIDES, p->tokenizer);
     if (!status)
