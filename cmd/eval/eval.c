@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "qkv/pipeline.h"
 
 static int answer(cli *c, const qkv_measures *m, const char *network)
 {

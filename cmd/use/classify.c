@@ -2,10 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "use/classify.h"
+#include "use/recognize.h"
 #include "core/commands.h"
-#include "qkv/pipeline_text.h"
-#include "qkv/vit.h"
 
 typedef struct {
     const char *file;

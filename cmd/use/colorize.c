@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "qkv/pipeline_pictures.h"
 
 typedef struct {
     const char *out;

@@ -1,6 +1,5 @@
 /* encode.c - `qkv encode` and `qkv decode`: between a picture and a grid of codes in a file. */
 #include "core/commands.h"
-#include "qkv/pipeline_pictures.h"
 
 typedef struct {
     const char *out;

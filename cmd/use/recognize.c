@@ -1,8 +1,7 @@
 /* recognize.c - labels for pictures. */
 #include <stdio.h>
 
-#include "use/classify.h"
-#include "qkv/pipeline_pictures.h"
+#include "use/recognize.h"
 
 enum { TOP = 5 };
 

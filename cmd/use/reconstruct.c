@@ -3,8 +3,6 @@
 #include <stdlib.h>
 
 #include "core/commands.h"
-#include "qkv/painting.h"
-#include "qkv/pipeline_pictures.h"
 
 enum { COLUMNS = 3, GAP = 4, TILE = 192, WHITE = 255, MOST_ROWS = 64 };
 

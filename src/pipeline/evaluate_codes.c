@@ -1,5 +1,6 @@
 /* evaluate_codes.c - judging models that code pictures, and priors on the codes. */
-#include "pipeline/evaluate.h"
+#include "pipeline/held_out.h"
+#include "pipeline/judges.h"
 #include "pipeline/pictures.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* evaluate_forecast.c - judging forecasters. */
-#include "pipeline/evaluate.h"
+#include "pipeline/held_out.h"
+#include "pipeline/judges.h"
 
 #include <math.h>
 

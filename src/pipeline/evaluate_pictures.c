@@ -1,6 +1,7 @@
 /* evaluate_pictures.c - judging models of pictures: labels, colours, hidden patches, classes of
  * pixels, and networks that compare pictures. */
-#include "pipeline/evaluate.h"
+#include "pipeline/held_out.h"
+#include "pipeline/judges.h"
 #include "pipeline/masks.h"
 #include "pipeline/picture.h"
 
@@ -11,24 +12,6 @@
 #include "qkv/segment.h"
 
 enum { RGB = 3, MOST_SIDE = 256 };
-
-qkv_status qkv__evaluate_kept(const qkv_pipeline *p, const char *name, qkv_pixels **out)
-{
-    char *path = NULL;
-    qkv_status status = qkv__evaluate_held_out(p, name, &path);
-    if (!status)
-        status = qkv_pixels_open(out, p->ctx, path);
-    qkv_free(p->ctx, path);
-    return status;
-}
-
-qkv_status qkv__evaluate_squares(const qkv_pipeline *p, const char *path, size_t side,
-                                 size_t channels, qkv_pixels **out)
-{
-    const qkv_picture_format f = qkv__pictures_square(side, channels);
-    return path ? qkv__pictures_load(out, p->ctx, path, &f)
-                : qkv__evaluate_kept(p, QKV__VALID_IMAGES, out);
-}
 
 /* Those of the file with the model's classes. */
 static qkv_status open_labelled(const qkv_pipeline *p, const char *file, qkv_pixels **out)

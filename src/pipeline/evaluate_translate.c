@@ -1,6 +1,7 @@
 /* evaluate_translate.c - judging translators: the loss of the reference, and how near the model's
  * own translations come to it. */
-#include "pipeline/evaluate.h"
+#include "pipeline/held_out.h"
+#include "pipeline/judges.h"
 
 #include "text/pairs.h"
 #include "qkv/marian.h"

@@ -1,5 +1,6 @@
 /* evaluate_words.c - judging BERT: by the words it guesses, or by the labels it gives. */
-#include "pipeline/evaluate.h"
+#include "pipeline/held_out.h"
+#include "pipeline/judges.h"
 
 #include "text/texts.h"
 #include "qkv/bert.h"
@@ -48,9 +49,9 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
         qkv_free(p->ctx, path);
         return status;
     }
-    qkv__texts text = {0};
+    qkv_texts text = {0};
     qkv_records_writer *w = NULL;
-    qkv_status status = qkv__texts_open_one(&text, p->ctx, o->file);
+    qkv_status status = qkv_texts_open_one(&text, p->ctx, o->file);
     if (!status)
         status = qkv_records_create(&w, p->ctx, NULL, fields);
     if (!status)
@@ -59,7 +60,7 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
         qkv_records_abandon(w);
     else
         status = qkv_records_finish(w, out);
-    qkv__texts_close(&text);
+    qkv_texts_close(&text);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "qkv/image_file.h"
 #include "qkv/vit.h"
 
 enum { RGB = 3 };

@@ -1,5 +1,5 @@
 /* sample.c - pictures that a prior draws, code by code. */
-#include "pipeline/sample.h"
+#include "pipeline/sampling_run.h"
 
 #include <string.h>
 
@@ -8,16 +8,6 @@
 #include "qkv/imagine.h"
 
 enum { AT_ONCE = 64 }; /* pictures drawn side by side */
-
-size_t qkv__sample_vocab(const qkv__sampling_run *r)
-{
-    return ((const qkv_gpt_config *)qkv_model_config(r->p->model))->vocab;
-}
-
-size_t qkv__sample_bytes(const qkv_sampled_pictures *s)
-{
-    return s->height * s->width * s->channels;
-}
 
 static size_t part_of(const qkv__sampling_run *r)
 {

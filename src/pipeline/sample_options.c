@@ -1,5 +1,5 @@
 /* sample_options.c - what pictures are asked for of a prior. */
-#include "pipeline/sample.h"
+#include "pipeline/sampling_run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +50,16 @@ qkv_pipeline_sample_options qkv_pipeline_sample_defaults(void)
     qkv_pipeline_sample_options o = {0}; /* pictures in memory have no row */
     qkv_option_defaults(&table, &o);
     return o;
+}
+
+size_t qkv__sample_vocab(const qkv__sampling_run *r)
+{
+    return ((const qkv_gpt_config *)qkv_model_config(r->p->model))->vocab;
+}
+
+size_t qkv__sample_bytes(const qkv_sampled_pictures *s)
+{
+    return s->height * s->width * s->channels;
 }
 
 static bool named(const qkv_picture *picture) { return picture->path || picture->image; }

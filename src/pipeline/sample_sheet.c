@@ -1,5 +1,5 @@
 /* sample_sheet.c - drawn codes as a sheet of pictures. */
-#include "pipeline/sample.h"
+#include "pipeline/sampling_run.h"
 
 #include <string.h>
 

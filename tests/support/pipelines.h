@@ -9,6 +9,7 @@
 #include "qkv/dense.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
+#include "qkv/image_file.h"
 #include "qkv/mae.h"
 #include "qkv/pipeline_pictures.h"
 #include "qkv/vit.h"
