@@ -137,13 +137,22 @@ int cli_png_only(const cli *c, const char *out)
                      "%.200s", out);
 }
 
+int cli_flush(void)
+{
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? CLI_DONE
+               : cli_fail("the answer cannot be written to the standard output");
+}
+
 int cli_answer(const cli *c, qkv_json_writer *w)
 {
     (void)c;
     const char *text = qkv_json_writer_text(w);
     int code = text ? CLI_DONE : cli_fail("out of memory while writing the answer");
-    if (text && (puts(text) == EOF || fflush(stdout) != 0))
-        code = cli_fail("the answer cannot be written to the standard output");
+    if (text)
+        (void)puts(text);
+    if (code == CLI_DONE)
+        code = cli_flush();
     qkv_json_writer_free(w);
     return code;
 }

@@ -57,9 +57,13 @@ typedef struct {
     char label[40], unit[40]; /* of that */
 } cli;
 
+/* A table that the library describes settings with. */
+typedef const qkv_option_table *cli_table_fn(void);
+enum { CLI_BEFORE, CLI_BEHIND, CLI_LIBRARY }; /* the command's own tables */
+
 struct cli_command {
-    cli_manual manual; /* tables: the command's own; the others are added */
-    const qkv_option_table *(*table)(void); /* of a call that the command makes; NULL: none */
+    cli_manual manual; /* tables: the command's own; the common one is added */
+    cli_table_fn *library[CLI_LIBRARY]; /* NULL: none there */
     const char *job; /* the kind of training job whose settings it has; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
@@ -97,6 +101,9 @@ int cli_png_only(const cli *c, const char *out);
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */
 int cli_answer(const cli *c, qkv_json_writer *w);
 
+/* Flushes what was printed; CLI_FAILED, with a message, when it cannot be written. */
+int cli_flush(void);
+
 /* ---- long work -------------------------------------------------------------------------- */
 
 /* Before any other thread is made: main's part of what follows. */
@@ -117,6 +124,8 @@ void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note 
 void cli_progress_end(cli_progress *p);  /* leaves the line */
 /* A qkv_event_fn, with a cli: notes and progress of the library; false once cli_stopped. */
 bool cli_listen(void *user, const qkv_event *event);
+/* From now on the notes alone: for work that shows what it makes. */
+void cli_listen_notes(cli *c);
 
 /* 1234567 -> "1.23M"; three digits are what a rate is good for. */
 enum { CLI_NUMBER = 32 };

@@ -25,3 +25,15 @@ bool cli_listen(void *user, const qkv_event *event)
     }
     return !cli_stopped();
 }
+
+static bool listen_notes(void *user, const qkv_event *event)
+{
+    if (event->kind == QKV_EVENT_NOTE)
+        (void)cli_listen(user, event);
+    return true;
+}
+
+void cli_listen_notes(cli *c)
+{
+    qkv_context_on_event(c->ctx, listen_notes, c);
+}

@@ -69,8 +69,8 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = command->run(&c, argc, argv);
     qkv_options_destroy(c.options);
     qkv_context_destroy(c.ctx);
-    if (fflush(stdout) != 0 && code == CLI_DONE)
-        code = cli_fail("the answer cannot be written to the standard output");
+    if (code == CLI_DONE)
+        code = cli_flush();
     return code;
 }
 

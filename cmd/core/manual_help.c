@@ -112,10 +112,16 @@ static bool shown(const qkv_option *row, bool flags)
     return !(row->flags & QKV_OPT_HIDDEN) && (row->flag != NULL) == flags;
 }
 
-static void help_table(qkv_str *out, const cli_manual *m, const qkv_option_table *table,
-                       bool flags)
+/* Has table t a title of its own? One that is as the table's before goes on below that. */
+static bool titled(const cli_manual *m, size_t t)
 {
-    bool any = false;
+    return !t || strcmp(m->tables[t]->title, m->tables[t - 1]->title) != 0;
+}
+
+static void help_table(qkv_str *out, const cli_manual *m, size_t t, bool flags)
+{
+    const qkv_option_table *table = m->tables[t];
+    bool any = !titled(m, t);
     for (size_t i = 0; i < table->count; i++) {
         if (!shown(&table->rows[i], flags))
             continue;
@@ -188,10 +194,10 @@ void cli_manual_help(qkv_str *out, const char *program, const cli_manual *m)
     qkv_str_puts(out, "\n");
     cli_wrap(out, m->text ? m->text : m->summary, 0, 0);
     for (size_t t = 0; m->tables && m->tables[t]; t++)
-        help_table(out, m, m->tables[t], true);
+        help_table(out, m, t, true);
     if (has_keys(m))
         for (size_t t = 0; m->tables && m->tables[t]; t++)
-            help_table(out, m, m->tables[t], false);
+            help_table(out, m, t, false);
     each_recipe(m, out, help_recipe);
     for (size_t i = 0; m->examples && m->examples[i]; i++)
         qkv_str_printf(out, "%s  %s\n", i ? "" : "\nExamples:\n", m->examples[i]);
@@ -216,12 +222,15 @@ static void roff(qkv_str *out, const char *text)
     }
 }
 
-static void roff_table(qkv_str *out, const cli_manual *m, const qkv_option_table *table)
+static void roff_table(qkv_str *out, const cli_manual *m, size_t t)
 {
+    const qkv_option_table *table = m->tables[t];
     char text[4 * QKV_OPTION_TEXT];
-    qkv_str_puts(out, ".P\n.I ");
-    roff(out, table->title);
-    qkv_str_puts(out, "\n");
+    if (titled(m, t)) {
+        qkv_str_puts(out, ".P\n.I ");
+        roff(out, table->title);
+        qkv_str_puts(out, "\n");
+    }
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         if (row->flags & QKV_OPT_HIDDEN)
@@ -259,7 +268,7 @@ static void roff_command(qkv_str *out, const char *program, const cli_manual *m,
     qkv_str_puts(out, "\n");
     for (size_t t = 0; m->tables && m->tables[t]; t++)
         if (m->tables[t] != common)
-            roff_table(out, m, m->tables[t]);
+            roff_table(out, m, t);
     each_recipe(m, out, roff_recipe);
     for (size_t i = 0; m->examples && m->examples[i]; i++) {
         qkv_str_puts(out, i ? ".br\n" : ".PP\nExamples:\n.PP\n.RS\n");
@@ -281,7 +290,7 @@ void cli_manual_roff(qkv_str *out, const cli_manual *program, const cli_manual *
     roff(out, program->text ? program->text : program->summary);
     if (common) {
         qkv_str_puts(out, "\n.SH OPTIONS OF EVERY COMMAND\n");
-        roff_table(out, program, common);
+        roff_table(out, program, 0);
     }
     qkv_str_puts(out, ".SH COMMANDS\n");
     for (size_t i = 0; i < count; i++)

@@ -2,148 +2,45 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "eval/kinds.h"
-#include "io/file.h"
-#include "qkv/forecast.h"
-#include "qkv/hub.h"
-#include "qkv/marian.h"
-#include "qkv/run.h"
-#include "qkv/vit.h"
 
-/* What data is named with. */
-enum { ON_FILE, ON_PAIRS, ON_MASKS };
-static const char *const data_flags[] = {"--file", "--source and --target", "--images and --masks"};
-
-/* Who judges what: the first row whose capability the model has. */
-typedef struct {
-    unsigned can; /* QKV_CAN_* */
-    eval_fn *judge;
-    const char *unit;
-    bool has_text; /* there is a tokenizer */
-    int data;      /* ON_FILE, .. */
-} judge;
-static const judge judges[] = {
-    {QKV_CAN_SAMPLE_CODES, eval_grids, "codes", false, ON_FILE},
-    {QKV_CAN_GENERATE, eval_lm, "tokens", true, ON_FILE},
-    {QKV_CAN_TRANSLATE, eval_translate, "tokens", true, ON_PAIRS},
-    {QKV_CAN_FILL_MASK, eval_mlm, "words", true, ON_FILE},
-    {QKV_CAN_CLASSIFY_TEXT, eval_classify, "texts", true, ON_FILE},
-    {QKV_CAN_CLASSIFY_IMAGES, eval_recognize, "pictures", false, ON_FILE},
-    {QKV_CAN_FORECAST, eval_forecast, "windows", false, ON_FILE},
-    {QKV_CAN_COLORIZE, eval_colorize, "pictures", false, ON_FILE},
-    {QKV_CAN_RECONSTRUCT, eval_reconstruct, "pictures", false, ON_FILE},
-    {QKV_CAN_SEGMENT, eval_segment, "pictures", false, ON_MASKS},
-    {QKV_CAN_ENCODE_IMAGES, eval_codes, "pictures", false, ON_FILE},
-    {QKV_CAN_COMPARE_IMAGES, eval_looks, "pictures", false, ON_FILE},
-};
-enum { JUDGES = sizeof judges / sizeof *judges };
-
-#define FIELD(member) .offset = offsetof(eval, member)
-static const qkv_option rows[] = {
-    {.flag = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "FILE",
-     .help = "data to judge on; else what was held out in training"},
-    {.flag = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "FILE",
-     .help = "the same for translators: sentences to translate"},
-    {.flag = "target", .type = QKV_OPT_STRING, FIELD(target), .value = "FILE",
-     .help = "and their translations"},
-    {.flag = "images", .type = QKV_OPT_STRING, FIELD(images), .value = "D",
-     .help = "the same for models of pixels' classes: pictures"},
-    {.flag = "masks", .type = QKV_OPT_STRING, FIELD(masks), .value = "D",
-     .help = "and their masks"},
-    {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
-     .help = "of models that code pictures: a network that looks at what comes back"},
-    {.flag = "beam", .type = QKV_OPT_SIZE, .max = QKV_BEAMS, FIELD(beam), .value = "N",
-     .initial = "0", .help = "hypotheses kept in translating; 0: as the directory says"},
-    {.flag = "tokenized", .type = QKV_OPT_BOOL, FIELD(tokenized),
-     .help = "BLEU counts words between blanks, as `qkv score bleu --tokenized`"},
-    {.flag = "lines", .type = QKV_OPT_BOOL, FIELD(lines),
-     .help = "of models that guess hidden words: each line of the file is a text"},
-    {.flag = "mask", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 100,
-     FIELD(mask), .initial = "-1", .value = "R",
-     .help = "of models that fill in pictures: share hidden, 0.75 or 75 (per cent); below 0: as in "
-             "training"},
-};
-static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows};
-
-static int answer(const eval *e, const qkv_measures *m, const char *unit)
+static int answer(cli *c, const qkv_measures *m, const char *network)
 {
-    if (!e->c->common.json) {
+    if (!c->common.json) {
         for (int i = 0; i < m->count; i++)
             printf("%-15s%.4f\n", m->item[i].name, m->item[i].value);
-        if (e->lpips)
-            printf("%-15s%s\n", "network", e->lpips);
-        printf("%-15s%zu\n", unit, m->scored);
+        if (network)
+            printf("%-15s%s\n", "network", network);
+        printf("%-15s%zu\n", m->unit, m->scored);
         return CLI_DONE;
     }
     qkv_json_writer w;
-    qkv_json_writer_init(&w, e->c->ctx, 0);
+    qkv_json_writer_init(&w, c->ctx, 0);
     qkv_json_begin_object(&w, NULL);
     for (int i = 0; i < m->count; i++)
         qkv_json_put_real(&w, m->item[i].name, m->item[i].value);
-    if (e->lpips) /* whose measures they are */
-        qkv_json_put_string(&w, "network", e->lpips);
-    qkv_json_put_int(&w, unit, (int64_t)m->scored);
+    if (network) /* whose measures they are */
+        qkv_json_put_string(&w, "network", network);
+    qkv_json_put_int(&w, m->unit, (int64_t)m->scored);
     qkv_json_end_object(&w);
-    return cli_answer(e->c, &w);
-}
-
-/* NULL, and the context says why, when nobody judges such a model. */
-static const judge *find_judge(const eval *e)
-{
-    for (int i = 0; i < JUDGES; i++)
-        if (qkv_model_can(e->model, judges[i].can))
-            return &judges[i];
-    qkv_fail(e->c->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", e->dir,
-             qkv_model_type_name(qkv_model_type_of(e->model)));
-    return NULL;
-}
-
-/* Data that would not be read, or a network that would not be asked, is a mistake. */
-static qkv_status check_data(const eval *e, const judge *j)
-{
-    if (e->lpips && j->judge != eval_codes)
-        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures "
-                        "expected, %s holds a %s", e->dir,
-                        qkv_model_type_name(qkv_model_type_of(e->model)));
-    const char *const named[] = {e->file, e->source ? e->source : e->target,
-                                 e->images ? e->images : e->masks};
-    int other = 0;
-    while (other <= ON_MASKS && (other == j->data || !named[other]))
-        other++;
-    if (other > ON_MASKS)
-        return QKV_OK;
-    return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s", e->dir,
-                    qkv_model_type_name(qkv_model_type_of(e->model)),
-                    data_flags[j->data], data_flags[other]);
+    return cli_answer(c, &w);
 }
 
 static int run(cli *c, int argc, char **argv)
 {
-    eval e = {.c = c};
-    cli_bind(c, &table, &e);
+    qkv_pipeline_evaluate_options o;
+    qkv_pipeline *p = NULL;
+    qkv_measures m = {0};
+    cli_bind(c, qkv_pipeline_evaluate_table(), &o);
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
-    e.dir = c->args.items[0];
-    e.mask = e.mask >= 1 ? e.mask / 100 : e.mask; /* per cent */
-    qkv_measures m = {0};
-    qkv_status status = qkv_hub_load(&e.model, c->ctx, e.dir);
-    const judge *j = status ? NULL : find_judge(&e);
-    if (j)
-        status = check_data(&e, j);
-    if (j && !status && j->has_text)
-        status = qkv_tokenizer_load(&e.tokenizer, c->ctx, e.dir);
-    if (j && !status)
-        status = qkv_tape_create(&e.tape, c->ctx);
-    if (j && !status)
-        status = j->judge(&e, &m);
-    int code = !j || status ? cli_error(c) : answer(&e, &m, j->unit);
-    qkv_tape_destroy(e.tape);
-    qkv_tokenizer_destroy(e.tokenizer);
-    qkv_model_destroy(e.model);
+    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    if (!status)
+        status = qkv_pipeline_evaluate(p, &o, &m);
+    int code = status ? cli_error(c) : answer(c, &m, o.lpips);
+    qkv_pipeline_close(p);
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv eval runs/book", "qkv eval runs/book --file other.txt --json",
     "qkv eval runs/ende --source en.txt --target de.txt",
@@ -154,7 +51,6 @@ static const char *const examples[] = {
 const cli_command cli_eval = {
     .manual = {.name = "eval", .summary = "judge a model on held-out data",
                .usage = "DIR [--file DATA | --source FILE --target FILE]", .examples = examples,
-               .tables = tables,
                .text = "Models that continue text: scores every token but the first once, each "
                        "from the tokens before it in its window of the training length. loss: "
                        "mean -log p of a token, in nats; perplexity: e^loss; bits per byte of "
@@ -199,4 +95,5 @@ const cli_command cli_eval = {
                        "Priors on codes: -log2 p of a code of held-out pictures, each told from "
                        "those before it (bits_per_code) and from its left neighbour alone, as "
                        "the training pictures' codes were counted (bits_bigram)."},
+    .library = {qkv_pipeline_evaluate_table},
     .run = run};

@@ -3,22 +3,17 @@
 
 #include "core/commands.h"
 #include "tour/plot.h"
-#include "pipeline/series.h"
-#include "qkv/hub.h"
-#include "qkv/run.h"
+#include "qkv/pipeline_text.h"
 
 #define STDIN "/dev/stdin"
 
 typedef struct {
-    size_t horizon;
     const char *file;
     bool plot;
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "horizon", .type = QKV_OPT_SIZE, .max = 1048576, FIELD(horizon), .initial = "0",
-     .help = "rows to forecast; 0: as many as it was trained for"},
     {.flag = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "CSV", .initial = STDIN,
      .help = "the history"},
     {.flag = "plot", .type = QKV_OPT_BOOL, FIELD(plot),
@@ -27,40 +22,39 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows};
 
 /* Seven digits: what a float is good for. */
-static void print_rows(const qkv_array *history, const qkv_real *y, size_t n, size_t targets)
+static void print_rows(const qkv_array *y)
 {
-    for (size_t j = 0; j < targets && history->names; j++)
-        printf("%s%s", history->names[j], j + 1 < targets ? "," : "\n");
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < targets; j++)
-            printf("%.7g%s", (double)y[i * targets + j], j + 1 < targets ? "," : "\n");
+    size_t targets = y->shape[1];
+    for (size_t j = 0; j < targets && y->names; j++)
+        printf("%s%s", y->names[j], j + 1 < targets ? "," : "\n");
+    for (size_t i = 0; i < y->count; i++)
+        printf("%.7g%s", (double)y->data[i], (i + 1) % targets ? "," : "\n");
 }
 
-static void plot(const qkv_array *history, const qkv_real *y, size_t n, size_t targets)
+static void plot(const qkv_array *history, const qkv_array *y)
 {
-    size_t C = history->shape[1];
-    for (size_t j = 0; j < targets; j++)
-        cli_plot(stderr, history->names ? history->names[j] : NULL, history->data + j,
-                 history->shape[0], C, y + j, n, targets);
+    for (size_t j = 0; j < y->shape[1]; j++)
+        cli_plot(stderr, y->names ? y->names[j] : NULL, history->data + j, history->shape[0],
+                 history->shape[1], y->data + j, y->shape[0], y->shape[1]);
 }
 
-static int answer_json(cli *c, const qkv_array *history, const qkv_real *y, size_t n,
-                       size_t targets)
+static int answer_json(cli *c, const qkv_array *y)
 {
+    size_t targets = y->shape[1];
     qkv_json_writer w;
     qkv_json_writer_init(&w, c->ctx, 0);
     qkv_json_begin_object(&w, NULL);
-    if (history->names) {
+    if (y->names) {
         qkv_json_begin_array(&w, "columns");
         for (size_t j = 0; j < targets; j++)
-            qkv_json_put_string(&w, NULL, history->names[j]);
+            qkv_json_put_string(&w, NULL, y->names[j]);
         qkv_json_end_array(&w);
     }
     qkv_json_begin_array(&w, "rows");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < y->shape[0]; i++) {
         qkv_json_begin_array(&w, NULL);
         for (size_t j = 0; j < targets; j++)
-            qkv_json_put_real(&w, NULL, (double)y[i * targets + j]);
+            qkv_json_put_real(&w, NULL, (double)y->data[i * targets + j]);
         qkv_json_end_array(&w);
     }
     qkv_json_end_array(&w);
@@ -68,47 +62,29 @@ static int answer_json(cli *c, const qkv_array *history, const qkv_real *y, size
     return cli_answer(c, &w);
 }
 
-static qkv_status forecast(cli *c, qkv_model *m, const char *file, const qkv_array *history,
-                           size_t n, qkv_real **out)
-{
-    const qkv_forecast_config *config = qkv_model_config(m);
-    qkv_series series = qkv__series(history);
-    *out = qkv_calloc(c->ctx, n * config->targets, sizeof **out);
-    if (!*out)
-        return QKV_E_MEMORY;
-    return qkv_forecast(m, &series, n, *out) ? qkv_fail_prefix(c->ctx, file) : QKV_OK;
-}
-
 static int run(cli *c, int argc, char **argv)
 {
     settings s;
+    qkv_pipeline_forecast_options o;
+    qkv_pipeline *p = NULL;
+    qkv_array history = {0}, y = {0};
+    cli_bind(c, qkv_pipeline_forecast_table(), &o);
     cli_bind(c, &table, &s);
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
-    const char *dir = c->args.items[0];
-    qkv_model *m = NULL;
-    qkv_array history = {0};
-    qkv_real *y = NULL;
-    qkv_status status = qkv_hub_load(&m, c->ctx, dir);
-    if (!status && !qkv_model_can(m, QKV_CAN_FORECAST))
-        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast", dir,
-                          qkv_model_type_name(qkv_model_type_of(m)));
+    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
-        status = qkv__series_load(&history, m, s.file);
-    const qkv_forecast_config *config = status ? NULL : qkv_model_config(m);
-    size_t n = config && !s.horizon ? config->horizon : s.horizon;
-    if (!status)
-        status = forecast(c, m, s.file, &history, n, &y);
+        status = qkv_pipeline_forecast_file(p, s.file, &o, &history, &y);
     int code = status ? cli_error(c) : CLI_DONE;
     if (!status && c->common.json)
-        code = answer_json(c, &history, y, n, config->targets);
+        code = answer_json(c, &y);
     else if (!status)
-        print_rows(&history, y, n, config->targets);
+        print_rows(&y);
     if (!status && s.plot)
-        plot(&history, y, n, config->targets);
-    qkv_free(c->ctx, y);
+        plot(&history, &y);
+    qkv_array_free(&y);
     qkv_array_free(&history);
-    qkv_model_destroy(m);
+    qkv_pipeline_close(p);
     return code;
 }
 
@@ -125,4 +101,5 @@ const cli_command cli_forecast = {
                        "if the history has one. Only the last rows are read, as many as the "
                        "model's context. A horizon beyond the trained one is rolled out: "
                        "forecasts become history."},
+    .library = {qkv_pipeline_forecast_table},
     .run = run};

@@ -25,6 +25,9 @@ typedef struct {
     size_t second_len;
 } qkv_text_pair;
 
+/* A text, or two with a tab between. The bytes stay the caller's. */
+qkv_text_pair qkv_text_pair_of(const char *text, size_t len);
+
 /* Sets *out to the ids with their special tokens; from *second on they are the second text's. Texts
  * with more ids than `length` lose their ends, the longer one first (Hugging Face's
  * "longest_first", as its fast tokenizers do it), and *cut is set. */

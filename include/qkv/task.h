@@ -22,6 +22,7 @@ typedef struct {
     int count;
     bool more_is_better;   /* of the first */
     bool newest; /* the first does not say which model is better: the newest one is kept */
+    const char *unit;      /* of what was judged: "tokens"; static; NULL: not set */
     size_t scored, units;  /* how much of the held-out data was judged, and all there is */
 } qkv_measures;
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "job/kinds.h"
+#include "pipeline/run_data.h"
 #include "pipeline/series.h"
 #include "text/texts.h"
 #include "io/file.h"
@@ -261,18 +262,18 @@ static qkv_status save(const qkv__run *base, const char *name, const qkv_series 
 static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = save(base, "train/train.npy", &j->train);
-    return status || !j->valid.data ? status : save(base, "train/valid.npy", &j->valid);
+    qkv_status status = save(base, QKV__TRAIN_ARRAY, &j->train);
+    return status || !j->valid.data ? status : save(base, QKV__VALID_ARRAY, &j->valid);
 }
 
 static qkv_status open_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = qkv__series_open(&j->data, base->ctx, base->o.out, "train/train.npy",
-                                        true);
+    qkv_status status = qkv__series_open(&j->data, base->ctx, base->o.out, QKV__TRAIN_ARRAY,
+                                         true);
     if (!status)
-        status = qkv__series_open(&j->valid_file, base->ctx, base->o.out, "train/valid.npy",
-                                 false);
+        status = qkv__series_open(&j->valid_file, base->ctx, base->o.out, QKV__VALID_ARRAY,
+                                  false);
     j->train = qkv__series(&j->data);
     j->valid = qkv__series(&j->valid_file);
     return status;

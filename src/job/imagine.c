@@ -7,8 +7,6 @@
 #include "qkv/augment.h"
 #include "image/augment_steps.h"
 
-static const char TRAIN[] = "train/train.npy", VALID[] = "train/valid.npy";
-
 typedef struct {
     const char *vqgan, *condition;
     bool classes;
@@ -174,8 +172,8 @@ static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_
 static qkv_status open_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = open_grids(j, TRAIN, true, &j->train);
-    return status ? status : open_grids(j, VALID, false, &j->valid);
+    qkv_status status = open_grids(j, QKV__TRAIN_ARRAY, true, &j->train);
+    return status ? status : open_grids(j, QKV__VALID_ARRAY, false, &j->valid);
 }
 
 static qkv_status save_coder(const job *j, qkv_model *m, const char *name)
@@ -198,12 +196,13 @@ static qkv_status write_data(qkv__run *base)
     if (!status)
         status = save_coder(j, j->coders.condition, QKV__PRIOR_CONDITION);
     if (!status)
-        status = code_set(j, all->images, s->train, s->train_count, j->s.views, images, TRAIN);
+        status = code_set(j, all->images, s->train, s->train_count, j->s.views, images,
+                          QKV__TRAIN_ARRAY);
     if (!status && s->valid_count)
-        status = code_set(j, all->images, s->valid, s->valid_count, 1, images, VALID);
+        status = code_set(j, all->images, s->valid, s->valid_count, 1, images, QKV__VALID_ARRAY);
     if (!status && held->images)
         status = code_set(j, held->images, NULL, qkv_pixels_count(held->images), 1, j->p.s.valid,
-                          VALID);
+                          QKV__VALID_ARRAY);
     return status ? status : open_data(base);
 }
 

@@ -1,12 +1,35 @@
 /* pipeline.c - opening a model directory whole. */
 #include "pipeline/pipeline.h"
 
+#include <stdio.h>
+
+#include "qkv/bert.h"
+#include "qkv/gpt.h"
+#include "qkv/marian.h"
+
 /* Does the model read text? A prior continues codes of pictures. */
 static bool reads_text(const qkv_model *m)
 {
     return qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE | QKV_CAN_FILL_MASK |
                                 QKV_CAN_CLASSIFY_TEXT) &&
            !qkv_model_can(m, QKV_CAN_SAMPLE_CODES);
+}
+
+/* A directory without a tokenizer is opened: its model can be used by itself. */
+static qkv_status load_tokenizer(qkv_pipeline *p)
+{
+    qkv_status status = qkv_tokenizer_load(&p->tokenizer, p->ctx, p->dir);
+    if (!status || status == QKV_E_MEMORY)
+        return status;
+    p->no_tokenizer_status = status;
+    p->no_tokenizer = qkv_strdup(p->ctx, qkv_context_message(p->ctx));
+    return p->no_tokenizer ? QKV_OK : QKV_E_MEMORY;
+}
+
+qkv_status qkv__pipeline_text(const qkv_pipeline *p)
+{
+    return p->tokenizer ? QKV_OK
+                        : qkv_fail(p->ctx, p->no_tokenizer_status, "%s", p->no_tokenizer);
 }
 
 qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *dir)
@@ -19,7 +42,9 @@ qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *d
     p->dir = qkv_strdup(ctx, dir);
     qkv_status status = p->dir ? qkv_hub_load(&p->model, ctx, dir) : QKV_E_MEMORY;
     if (!status && reads_text(p->model))
-        status = qkv_tokenizer_load(&p->tokenizer, ctx, dir);
+        status = load_tokenizer(p);
+    if (!status && qkv_model_can(p->model, QKV_CAN_TRANSLATE))
+        status = qkv_hub_load_generation(&p->generation, p->model, dir);
     if (!status)
         status = qkv_tape_create(&p->tape, ctx);
     if (status)
@@ -33,9 +58,11 @@ void qkv_pipeline_close(qkv_pipeline *p)
 {
     if (!p)
         return;
+    qkv__prior_close(&p->codecs);
     qkv_tape_destroy(p->tape);
     qkv_tokenizer_destroy(p->tokenizer);
     qkv_model_destroy(p->model);
+    qkv_free(p->ctx, p->no_tokenizer);
     qkv_free(p->ctx, p->dir);
     qkv_free(p->ctx, p);
 }
@@ -43,8 +70,32 @@ void qkv_pipeline_close(qkv_pipeline *p)
 qkv_model *qkv_pipeline_model(const qkv_pipeline *p) { return p->model; }
 qkv_tokenizer *qkv_pipeline_tokenizer(const qkv_pipeline *p) { return p->tokenizer; }
 
+qkv_status qkv__pipeline_codecs(qkv_pipeline *p)
+{
+    if (p->codecs.vqgan)
+        return QKV_OK;
+    qkv_status status = qkv__prior_open(&p->codecs, p->model, p->dir);
+    if (status)
+        qkv__prior_close(&p->codecs);
+    return status;
+}
+
+const char *qkv_pipeline_label(qkv_pipeline *p, size_t i)
+{
+    if (i < qkv_model_label_count(p->model))
+        return qkv_model_label(p->model, i);
+    (void)snprintf(p->label, sizeof p->label, "LABEL_%zu", i);
+    return p->label;
+}
+
 qkv_status qkv__pipeline_refuse(const qkv_pipeline *p, const char *what)
 {
     return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s model does not %s", p->dir,
                     qkv_model_type_name(qkv_model_type_of(p->model)), what);
+}
+
+qkv_status qkv__pipeline_refuse_head(const qkv_pipeline *p, const char *what)
+{
+    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s does not %s", p->dir,
+                    qkv_model_type_architecture(qkv_model_type_of(p->model)), what);
 }

@@ -3,17 +3,31 @@
 #define QKV_SRC_PIPELINE_PIPELINE_H
 
 #include "base/base.h"
+#include "pipeline/prior.h"
 #include "qkv/pipeline.h"
 
 struct qkv_pipeline {
     qkv_context *ctx;
     char *dir;
     qkv_model *model;
-    qkv_tokenizer *tokenizer; /* NULL: the model reads no text */
-    qkv_tape *tape;           /* never records */
+    qkv_tokenizer *tokenizer;  /* NULL: the model reads no text, or .. */
+    char *no_tokenizer;        /* .. why there is none, and the status of that */
+    qkv_status no_tokenizer_status;
+    char label[32];            /* the last name that was made up */
+    qkv_generation generation; /* of translators */
+    qkv_tape *tape;            /* never records */
+    qkv__prior codecs;         /* of a prior, once a call has asked for them */
 };
+
+/* Opens the VQGANs of a prior's directory, unless they are open. */
+qkv_status qkv__pipeline_codecs(qkv_pipeline *p);
+
+/* QKV_OK where there is a tokenizer, else why not. Of models that read text. */
+qkv_status qkv__pipeline_text(const qkv_pipeline *p);
 
 /* Records that the model of p does not do that ("continue text") and returns QKV_E_UNSUPPORTED. */
 qkv_status qkv__pipeline_refuse(const qkv_pipeline *p, const char *what);
+/* The same with the architecture in the sentence: where models of one kind differ by heads. */
+qkv_status qkv__pipeline_refuse_head(const qkv_pipeline *p, const char *what);
 
 #endif

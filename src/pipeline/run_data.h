@@ -9,6 +9,8 @@
 #define QKV__VALID_TOKENS "train/valid-tokens.safetensors"
 #define QKV__TRAIN_RECORDS "train/train-records.safetensors"
 #define QKV__VALID_RECORDS "train/valid-records.safetensors"
+#define QKV__TRAIN_ARRAY "train/train.npy" /* rows of a series; grids of codes */
+#define QKV__VALID_ARRAY "train/valid.npy"
 #define QKV__TRAIN_IMAGES "train/train-images.safetensors"
 #define QKV__VALID_IMAGES "train/valid-images.safetensors"
 #define QKV__TRAIN_MASKS "train/train-masks.safetensors"

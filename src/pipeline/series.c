@@ -21,14 +21,14 @@ qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path
     qkv_free(ctx, names);
     if (!status && out->shape[1] != c->columns) {
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the model has %zu columns, found %zu", path,
-                           c->columns, out->shape[1]);
+                          c->columns, out->shape[1]);
         qkv_array_free(out);
     }
     return status;
 }
 
 qkv_status qkv__series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
-                           bool required)
+                            bool required)
 {
     char *path = qkv_path_join(ctx, dir, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
@@ -37,7 +37,7 @@ qkv_status qkv__series_open(qkv_array *out, qkv_context *ctx, const char *dir, c
         status = qkv_npy_load(out, ctx, path);
     if (!status && out->data && out->ndim != 2) {
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: 2 dimensions expected, found %d", path,
-                           out->ndim);
+                          out->ndim);
         qkv_array_free(out);
     }
     qkv_free(ctx, path);

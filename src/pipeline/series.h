@@ -16,6 +16,6 @@ qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path
 /* Rows that training keeps in dir/name, an .npy file; none where it is not there and not
  * required. */
 qkv_status qkv__series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
-                           bool required);
+                            bool required);
 
 #endif

@@ -133,6 +133,13 @@ static void take_out(qkv_ids *ids, size_t begin, size_t end, size_t n, const int
     ids->count -= n;
 }
 
+qkv_text_pair qkv_text_pair_of(const char *text, size_t len)
+{
+    const char *tab = len ? memchr(text, '\t', len) : NULL;
+    size_t first = tab ? (size_t)(tab - text) : len;
+    return (qkv_text_pair){text, first, tab ? tab + 1 : NULL, tab ? len - first - 1 : 0};
+}
+
 qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
                              size_t length, qkv_ids *out, size_t *second, bool *cut)
 {

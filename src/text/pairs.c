@@ -16,8 +16,8 @@ qkv_status qkv__pairs_open(qkv__pairs *p, qkv_context *ctx, const char *source,
     p->lines = lines[QKV__SOURCE];
     if (lines[QKV__SOURCE] != lines[QKV__TARGET])
         return qkv_fail(ctx, QKV_E_FORMAT, "%s has %zu lines and %s has %zu: as many expected, "
-                         "each the translation of the same line", source, lines[QKV__SOURCE],
-                         target, lines[QKV__TARGET]);
+                        "each the translation of the same line", source, lines[QKV__SOURCE],
+                        target, lines[QKV__TARGET]);
     return QKV_OK;
 }
 
@@ -58,7 +58,7 @@ static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv_li
                                              side == QKV__TARGET ? QKV_ENCODE_TARGET : 0, ids);
     if (status)
         return qkv_fail(e->ctx, status, "%s, line %zu: %s", p->text[side].parts[0].name,
-                         number, qkv_context_message(e->ctx));
+                        number, qkv_context_message(e->ctx));
     return qkv_ids_add(ids, e->ctx, e->coding.eos);
 }
 
@@ -111,7 +111,7 @@ qkv_status qkv__pairs_records(qkv_records **out, const qkv__pairs *p,
         status = add_lines(&e, p, from, to);
     if (!status && !e.kept)
         status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: no pair of 1 to %zu tokens a side is left",
-                           name, coding->positions - 1);
+                          name, coding->positions - 1);
     if (status)
         qkv_records_abandon(e.out);
     else

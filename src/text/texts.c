@@ -127,12 +127,12 @@ qkv_status qkv__records_open_of(qkv_records **out, qkv_context *ctx, const char 
     size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
     if (qkv_records_fields(*out) != fields)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
-                           fields, qkv_records_fields(*out));
+                          fields, qkv_records_fields(*out));
     for (size_t f = 0; f < fields && f < 2 && !status; f++) {
         int64_t max = qkv_records_max(*out, f);
         if (max >= (int64_t)vocab)
             status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
-                               "found %lld", path, vocab, (long long)max);
+                              "found %lld", path, vocab, (long long)max);
     }
     if (!status)
         return QKV_OK;

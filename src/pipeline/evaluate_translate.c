@@ -1,22 +1,22 @@
-/* translate.c - judging translators: the loss of the reference, and how near the model's own
- * translations come to it. */
-#include "eval/kinds.h"
-#include "text/texts.h"
+/* evaluate_translate.c - judging translators: the loss of the reference, and how near the model's
+ * own translations come to it. */
+#include "pipeline/held_out.h"
+#include "pipeline/judges.h"
+
 #include "text/pairs.h"
 #include "qkv/marian.h"
-#include "qkv/hub.h"
-#include "qkv/run.h"
+#include "qkv/pipeline_text.h"
 #include "qkv/score.h"
 
 typedef struct {
-    eval *e;
+    qkv_pipeline *p;
+    const qkv_pipeline_evaluate_options *o;
     qkv__pairs pairs; /* named files, or nothing */
     qkv_records *records;
     qkv_str text[QKV__SIDES]; /* lines of the records: when there are no files */
-    qkv_str found;           /* the model's lines */
+    qkv_str found;            /* the model's lines */
     qkv_bleu *bleu;
     qkv_chrf *chrf;
-    cli_progress progress;
 } judge;
 
 /* ---- data --------------------------------------------------------------------------------- */
@@ -24,7 +24,7 @@ typedef struct {
 /* The held-out pairs' own text. */
 static qkv_status decode_records(judge *j)
 {
-    qkv_context *ctx = j->e->c->ctx;
+    qkv_context *ctx = j->p->ctx;
     qkv_text line = {0};
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < QKV__SIDES * qkv_records_count(j->records) && !status; i++) {
@@ -32,7 +32,7 @@ static qkv_status decode_records(judge *j)
         size_t n = qkv_records_get(j->records, i / QKV__SIDES, i % QKV__SIDES, &ids);
         qkv_str *text = &j->text[i % QKV__SIDES];
         line.len = 0;
-        status = qkv_tokenizer_decode(j->e->tokenizer, ids, n, QKV_DECODE_SKIP_SPECIAL, &line);
+        status = qkv_tokenizer_decode(j->p->tokenizer, ids, n, QKV_DECODE_SKIP_SPECIAL, &line);
         qkv_str_add(text, line.data ? line.data : "", line.len);
         qkv_str_puts(text, "\n");
         if (!status && text->failed)
@@ -45,80 +45,63 @@ static qkv_status decode_records(judge *j)
 /* Pairs of the files, or those that training kept in the model's directory. */
 static qkv_status open_data(judge *j)
 {
-    eval *e = j->e;
+    qkv_pipeline *p = j->p;
+    const qkv_pipeline_evaluate_options *o = j->o;
     char *path = NULL;
     qkv_status status;
-    const qkv_marian_config *config = qkv_model_config(e->model);
-    const qkv__pairs_coding coding = {e->tokenizer, config->eos, config->positions};
-    if (!e->source != !e->target)
-        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT,
+    if (!o->source != !o->target)
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT,
                         "--source and --target: both or none expected, found one");
-    if (e->source) {
-        status = qkv__pairs_open(&j->pairs, e->c->ctx, e->source, e->target);
+    if (o->source) {
+        const qkv_marian_config *c = qkv_model_config(p->model);
+        const qkv__pairs_coding coding = {p->tokenizer, c->eos, c->positions};
+        status = qkv__pairs_open(&j->pairs, p->ctx, o->source, o->target);
         if (!status)
             status = qkv__pairs_records(&j->records, &j->pairs, &coding, 0, j->pairs.lines, NULL);
         return status;
     }
-    status = eval_held_out(e, "valid-records.safetensors", &path);
+    status = qkv__evaluate_held_out(p, QKV__VALID_RECORDS, &path);
     if (!status)
-        status = qkv__records_open_of(&j->records, e->c->ctx, path, QKV__SIDES, e->tokenizer);
+        status = qkv__records_open_of(&j->records, p->ctx, path, QKV__SIDES, p->tokenizer);
     if (!status)
         status = decode_records(j);
-    qkv_free(e->c->ctx, path);
+    qkv_free(p->ctx, path);
     return status;
 }
 
 static qkv_text_part side(const judge *j, int which)
 {
-    if (j->e->source)
+    if (j->o->source)
         return j->pairs.text[which].parts[0];
-    return (qkv_text_part){j->text[which].data, j->text[which].len, "held-out text",
-                           0};
+    return (qkv_text_part){j->text[which].data, j->text[which].len, "held-out text", 0};
 }
 
 /* ---- translations ------------------------------------------------------------------------- */
 
-static void on_line(void *user, size_t line, const qkv_translated *found)
+static bool on_line(void *user, size_t line, const qkv_translated *found)
 {
     judge *j = user;
     (void)line;
     const qkv_text *text = &found->best[0].text;
     qkv_str_add(&j->found, text->data ? text->data : "", text->len);
     qkv_str_puts(&j->found, "\n");
-}
-
-static bool on_progress(void *user, size_t lines)
-{
-    judge *j = user;
-    cli_progress_show(&j->progress, lines, qkv_records_count(j->records), NULL);
-    return true;
+    return !j->found.failed;
 }
 
 static qkv_status translate(judge *j)
 {
-    qkv_translate_text_options o = qkv_translate_text_defaults();
+    qkv_pipeline_translate_options o = qkv_pipeline_translate_defaults(j->p);
     qkv_text_part source = side(j, QKV__SOURCE);
-    qkv_beam_search *search = NULL;
-    qkv_generation g;
-    o.progress = on_progress;
-    o.user = j;
-    qkv_status status = qkv_hub_load_generation(&g, j->e->model, j->e->dir);
-    if (!status && j->e->beam)
-        g.beams = j->e->beam;
-    if (!status)
-        status = qkv_beam_search_create(&search, j->e->model, &g);
-    cli_progress_begin(&j->progress, j->e->c, "translating", "lines", 0);
-    if (!status)
-        status = qkv_translate(search, j->e->tokenizer, source.data, source.len, &o, on_line, j);
-    cli_progress_end(&j->progress);
-    qkv_beam_search_destroy(search);
+    if (j->o->beam)
+        o.beams = j->o->beam;
+    qkv_status status = qkv_pipeline_translate(j->p, source.data, source.len, &o, on_line, j);
     return !status && j->found.failed ? QKV_E_MEMORY : status;
 }
 
 static qkv_status compare(judge *j, qkv_measures *out)
 {
-    qkv_context *ctx = j->e->c->ctx;
-    const qkv_bleu_options o = {.tokenized = j->e->tokenized};
+    qkv_context *ctx = j->p->ctx;
+    const qkv_bleu_options o = {.tokenized = j->o->tokenized};
     qkv_text_part found = {j->found.data, j->found.len, "the translations", 0};
     qkv_text_part target = side(j, QKV__TARGET);
     qkv_bleu_score bleu;
@@ -150,16 +133,17 @@ static void clean_up(judge *j)
     qkv_chrf_destroy(j->chrf);
 }
 
-qkv_status eval_translate(eval *e, qkv_measures *out)
+qkv_status qkv__evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                   qkv_measures *out)
 {
-    judge j = {.e = e};
-    qkv_str_init(&j.text[QKV__SOURCE], e->c->ctx);
-    qkv_str_init(&j.text[QKV__TARGET], e->c->ctx);
-    qkv_str_init(&j.found, e->c->ctx);
+    judge j = {.p = p, .o = o};
+    qkv_str_init(&j.text[QKV__SOURCE], p->ctx);
+    qkv_str_init(&j.text[QKV__TARGET], p->ctx);
+    qkv_str_init(&j.found, p->ctx);
     qkv_translate_score s = {0};
     qkv_status status = open_data(&j);
     if (!status)
-        status = qkv_translate_evaluate(e->model, e->tape, j.records, 0, &s);
+        status = qkv_translate_evaluate(p->model, p->tape, j.records, 0, &s);
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "perplexity", s.perplexity);
     out->scored = s.tokens;

@@ -1,0 +1,97 @@
+/* evaluate_words.c - judging BERT: by the words it guesses, or by the labels it gives. */
+#include "pipeline/held_out.h"
+#include "pipeline/judges.h"
+
+#include "text/texts.h"
+#include "qkv/bert.h"
+#include "qkv/corpus.h"
+
+/* Records have the ids of a text; a classifier's have a second text and a label beside them. */
+static bool labels(const qkv_pipeline *p)
+{
+    return qkv_model_type_of(p->model) == &qkv_bert_classifier_type;
+}
+
+/* The names of all classes; freed with qkv_free. NULL when memory is out. */
+static const char **labels_of(const qkv_pipeline *p, size_t classes)
+{
+    const char **names = qkv_calloc(p->ctx, classes, sizeof *names);
+    for (size_t i = 0; i < classes && names; i++)
+        names[i] = qkv_model_label(p->model, i) ? qkv_model_label(p->model, i) : "";
+    return names;
+}
+
+static qkv_status add_text(qkv_pipeline *p, const qkv_text_part *part, bool join,
+                           qkv_records_writer *w)
+{
+    const qkv_bert_config *c = qkv_model_config(p->model);
+    size_t cut = 0;
+    if (!labels(p))
+        return qkv_corpus_add_lines(w, p->ctx, p->tokenizer, part, c->positions, join);
+    const char **names = labels_of(p, c->classes);
+    qkv_status status = names ? qkv_corpus_add_labelled(w, p->ctx, p->tokenizer, part, names,
+                                                        c->classes, c->positions, &cut)
+                              : QKV_E_MEMORY;
+    qkv_free(p->ctx, names);
+    return status;
+}
+
+/* Records of the file, or those that training kept in the model's directory. */
+static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                               qkv_records **out)
+{
+    const size_t fields = labels(p) ? 3 : 1;
+    char *path = NULL;
+    if (!o->file) {
+        qkv_status status = qkv__evaluate_held_out(p, QKV__VALID_RECORDS, &path);
+        if (!status)
+            status = qkv__records_open_of(out, p->ctx, path, fields, p->tokenizer);
+        qkv_free(p->ctx, path);
+        return status;
+    }
+    qkv_texts text = {0};
+    qkv_records_writer *w = NULL;
+    qkv_status status = qkv_texts_open_one(&text, p->ctx, o->file);
+    if (!status)
+        status = qkv_records_create(&w, p->ctx, NULL, fields);
+    if (!status)
+        status = add_text(p, &text.parts[0], !o->lines, w);
+    if (status)
+        qkv_records_abandon(w);
+    else
+        status = qkv_records_finish(w, out);
+    qkv_texts_close(&text);
+    return status;
+}
+
+qkv_status qkv__evaluate_mlm(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                             qkv_measures *out)
+{
+    qkv_records *records = NULL;
+    qkv_mlm_score s = {0};
+    qkv_status status = open_records(p, o, &records);
+    if (!status)
+        status = qkv_mlm_evaluate(p->model, p->tape, records, p->tokenizer, NULL, 0, &s);
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "perplexity", s.perplexity);
+    qkv_measures_add(out, "accuracy", s.accuracy);
+    out->scored = s.words;
+    qkv_records_close(records);
+    return status;
+}
+
+qkv_status qkv__evaluate_classify(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                  qkv_measures *out)
+{
+    qkv_records *records = NULL;
+    qkv_classify_score s = {0};
+    qkv_status status = open_records(p, o, &records);
+    if (!status)
+        status = qkv_classify_evaluate(p->model, p->tape, records, 0, &s);
+    qkv_measures_add(out, "loss", s.loss);
+    qkv_measures_add(out, "accuracy", s.accuracy);
+    qkv_measures_add(out, "f1", s.f1);
+    out->scored = s.texts;
+    qkv_records_close(records);
+    return status;
+}

@@ -1,0 +1,162 @@
+/* generate.c - continuing a text, token by token. */
+#include <string.h>
+
+#include "io/file.h"
+#include "pipeline/pipeline.h"
+#include "qkv/gpt.h"
+#include "qkv/pipeline_text.h"
+
+#define FIELD(member) .offset = offsetof(qkv_pipeline_generate_options, member)
+static const qkv_option rows[] = {
+    {.flag = "prompt", .key = "prompt", .type = QKV_OPT_STRING, FIELD(prompt), .value = "TEXT",
+     .initial = "\n", .help = "text to continue"},
+    {.flag = "file", .key = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "FILE",
+     .help = "file with the text to continue"},
+    {.flag = "tokens", .key = "tokens", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(tokens),
+     .initial = "256", .help = "tokens to make at most"},
+    {.flag = "count", .key = "count", .type = QKV_OPT_SIZE, .min = 1, .max = 1e6, FIELD(count),
+     .initial = "1", .help = "continuations"},
+    {.flag = "greedy", .key = "greedy", .type = QKV_OPT_BOOL, FIELD(greedy),
+     .help = "always the likeliest token"},
+    {.flag = "temperature", .key = "temperature", .type = QKV_OPT_REAL, .max = 100,
+     FIELD(sampling.temperature), .initial = "0.8",
+     .help = "above 1 wilder, below 1 tamer; 0: greedy"},
+    {.flag = "top-k", .key = "top_k", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(sampling.top_k),
+     .initial = "0", .help = "only the k likeliest tokens; 0: all"},
+    {.flag = "top-p", .key = "top_p", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1,
+     FIELD(sampling.top_p), .initial = "1", .help = "only the likeliest that make up p together"},
+    {.flag = "min-p", .key = "min_p", .type = QKV_OPT_REAL, .max = 1, FIELD(sampling.min_p),
+     .initial = "0", .help = "only tokens above p times the likeliest"},
+    {.flag = "repetition-penalty", .key = "repetition_penalty", .type = QKV_OPT_REAL,
+     .flags = QKV_OPT_ABOVE, .max = 100, FIELD(sampling.repetition_penalty), .initial = "1",
+     .help = "above 1: what was there becomes less likely"},
+    {.flag = "no-repeat-ngram", .key = "no_repeat_ngram", .type = QKV_OPT_SIZE, .max = 1e6,
+     FIELD(sampling.no_repeat_ngram), .initial = "0", .help = "never the same n tokens twice"},
+    {.flag = "window", .key = "window", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(window),
+     .initial = "0", .help = "earlier tokens to look at; 0: as many as it was trained on"},
+    {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
+     .help = "of the tokens drawn"},
+};
+static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows};
+
+const qkv_option_table *qkv_pipeline_generate_table(void) { return &table; }
+
+qkv_pipeline_generate_options qkv_pipeline_generate_defaults(void)
+{
+    qkv_pipeline_generate_options o;
+    qkv_option_defaults(&table, &o);
+    return o;
+}
+
+typedef struct {
+    qkv_pipeline *p;
+    const qkv_pipeline_generate_options *o;
+    qkv_generated_fn *fn;
+    void *user;
+    qkv_tokenizer_stream *stream;
+    qkv_ids prompt, made;
+    qkv_text piece, whole;
+    size_t index;   /* of the continuation */
+    size_t tokens;  /* of it */
+    bool stopped;   /* by fn */
+    qkv_status why; /* of an end that the listener wanted */
+} job;
+
+/* Hands a piece on; its text is in j->piece. */
+static void tell(job *j, qkv_generated piece)
+{
+    piece.index = j->index;
+    piece.text = j->piece.data ? j->piece.data : "";
+    piece.len = j->piece.len;
+    j->stopped = !j->fn(j->user, &piece) || j->stopped;
+    j->piece.len = 0;
+}
+
+static qkv_status report(const job *j, size_t tokens)
+{
+    return qkv__progress(j->p->ctx, "generating", "tokens", j->index * j->o->tokens + tokens,
+                         j->o->count * j->o->tokens);
+}
+
+static bool on_token(void *user, int32_t id, const qkv_real *p, size_t V)
+{
+    job *j = user;
+    if (qkv_tokenizer_stream_put(j->stream, id, &j->piece))
+        j->piece.len = 0;
+    tell(j, (qkv_generated){.kind = QKV_GENERATED_TOKEN, .id = id, .probabilities = p, .vocab = V});
+    j->why = report(j, ++j->tokens);
+    return !j->stopped && !j->why;
+}
+
+static qkv_status one(job *j)
+{
+    const qkv_pipeline *p = j->p;
+    int32_t ends[QKV_LM_ENDS];
+    qkv_generate_options o = {.tokens = j->o->tokens, .window = j->o->window, .seed = j->o->seed,
+                              .index = j->index, .sampling = j->o->sampling, .stop = ends};
+    o.stops = qkv_lm_ends(p->model, ends);
+    if (!o.stops) {
+        ends[0] = qkv_tokenizer_special(p->tokenizer, QKV_TOKEN_EOS);
+        o.stops = ends[0] >= 0;
+    }
+    if (j->o->greedy)
+        o.sampling.temperature = 0;
+    j->tokens = j->made.count = j->whole.len = 0;
+    qkv_status status = qkv_tokenizer_decode(p->tokenizer, j->prompt.data, j->prompt.count,
+                                             QKV_DECODE_SKIP_SPECIAL, &j->piece);
+    if (status)
+        return status;
+    tell(j, (qkv_generated){.kind = QKV_GENERATED_PROMPT});
+    if (!j->stopped)
+        status = qkv_generate(p->model, j->prompt.data, j->prompt.count, &o, on_token, j,
+                              &j->made);
+    if (!status)
+        status = j->why;
+    if (!status)
+        status = qkv_tokenizer_decode(p->tokenizer, j->made.data, j->made.count,
+                                      QKV_DECODE_SKIP_SPECIAL | QKV_DECODE_VALID, &j->whole);
+    if (!status)
+        status = qkv_tokenizer_stream_end(j->stream, &j->piece);
+    if (!status)
+        tell(j, (qkv_generated){.kind = QKV_GENERATED_END, .ids = &j->made,
+                                .continuation = &j->whole});
+    return status ? status : report(j, j->o->tokens);
+}
+
+static qkv_status encode_prompt(job *j)
+{
+    qkv_context *ctx = j->p->ctx;
+    char *text = NULL;
+    size_t len = j->o->file ? 0 : strlen(j->o->prompt);
+    qkv_status status = j->o->file ? qkv_file_read(ctx, j->o->file, 0, &text, &len) : QKV_OK;
+    if (!status)
+        status = qkv_tokenizer_encode(j->p->tokenizer, text ? text : j->o->prompt, len,
+                                      QKV_ENCODE_ADD_SPECIAL, &j->prompt);
+    if (status && text)
+        qkv_fail_prefix(ctx, j->o->file);
+    qkv_free(ctx, text);
+    return status;
+}
+
+qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_options *options,
+                                 qkv_generated_fn *fn, void *user)
+{
+    const qkv_pipeline_generate_options o = options ? *options : qkv_pipeline_generate_defaults();
+    job j = {.p = p, .o = &o, .fn = fn, .user = user};
+    if (!qkv_model_can(p->model, QKV_CAN_GENERATE) ||
+        qkv_model_type_of(p->model) == &qkv_prior_type)
+        return qkv__pipeline_refuse(p, "continue text");
+    qkv_status status = qkv__pipeline_text(p);
+    if (!status)
+        status = encode_prompt(&j);
+    if (!status)
+        status = qkv_tokenizer_stream_create(&j.stream, p->tokenizer, QKV_DECODE_SKIP_SPECIAL);
+    for (; j.index < o.count && !status && !j.stopped; j.index++)
+        status = one(&j);
+    qkv_tokenizer_stream_destroy(j.stream);
+    qkv_ids_free(&j.prompt, p->ctx);
+    qkv_ids_free(&j.made, p->ctx);
+    qkv_text_free(&j.piece, p->ctx);
+    qkv_text_free(&j.whole, p->ctx);
+    return status;
+}

@@ -1,0 +1,183 @@
+/* translate.c - translating lines of a text in memory, or of a file of any length. */
+#include <stdlib.h>
+
+#include "pipeline/pipeline.h"
+#include "qkv/marian.h"
+#include "qkv/pipeline_text.h"
+#include "text/texts.h"
+
+enum { CHUNK_BYTES = 1 << 20 }; /* of a file's text, from which on no more lines are read */
+
+#define FIELD(member) .offset = offsetof(qkv_pipeline_translate_options, member)
+static const qkv_option rows[] = {
+    {.flag = "beam", .key = "beam", .type = QKV_OPT_SIZE, .min = 1, .max = QKV_BEAMS,
+     FIELD(beams), .value = "N", .initial = "4",
+     .help = "hypotheses kept of each line; 1: greedy"},
+    {.flag = "n-best", .key = "n_best", .type = QKV_OPT_SIZE, .min = 1,
+     .max = QKV_BEAMS, FIELD(n_best), .value = "N", .initial = "1",
+     .help = "answers to every line, with scores; --beam at most"},
+    {.flag = "length-penalty", .key = "length_penalty", .type = QKV_OPT_REAL, .min = -100,
+     .max = 100, FIELD(length_penalty), .value = "A", .initial = "1",
+     .help = "scores are log p / length^A: above 0 favours long answers"},
+    {.flag = "gnmt", .key = "gnmt", .type = QKV_OPT_BOOL, FIELD(gnmt),
+     .help = "scores are log p / ((5 + length) / 6)^A"},
+    {.flag = "max-length", .key = "max_length", .type = QKV_OPT_SIZE, .min = 2, .max = 16777216,
+     FIELD(max_length), .initial = "512",
+     .help = "most tokens of an answer, the first input counted"},
+    {.flag = "batch", .key = "batch", .type = QKV_OPT_SIZE, .min = 1, .max = 65536,
+     FIELD(batch), .initial = "64", .help = "lines searched at once"},
+    {.key = "lines", .type = QKV_OPT_SIZE, .flags = QKV_OPT_HIDDEN, .min = 1, .max = 1e9,
+     FIELD(lines), .initial = "4096", .help = "lines of a file read and sorted together"},
+};
+static const qkv_option_table table = {"Translating", rows, sizeof rows / sizeof *rows};
+
+const qkv_option_table *qkv_pipeline_translate_table(void) { return &table; }
+
+qkv_pipeline_translate_options qkv_pipeline_translate_defaults(const qkv_pipeline *p)
+{
+    qkv_pipeline_translate_options o;
+    qkv_option_defaults(&table, &o);
+    if (qkv_model_can(p->model, QKV_CAN_TRANSLATE)) {
+        o.beams = p->generation.beams;
+        o.length_penalty = p->generation.length_penalty;
+        o.max_length = 0;
+    }
+    return o;
+}
+
+typedef struct {
+    qkv_pipeline *p;
+    qkv_pipeline_translate_options o;
+    qkv_pipeline_translate_fn *fn;
+    void *user;
+    qkv_beam_search *search;
+    size_t lines; /* of the chunks before */
+    size_t total; /* lines; 0: not known */
+    size_t cut;   /* lines that were longer than the model reads */
+    bool stopped; /* by fn */
+} job;
+
+static qkv_status open_search(job *j)
+{
+    const qkv_pipeline_translate_options *o = &j->o;
+    qkv_generation g = j->p->generation;
+    if (!qkv_model_can(j->p->model, QKV_CAN_TRANSLATE))
+        return qkv__pipeline_refuse(j->p, "translate");
+    if (qkv__pipeline_text(j->p))
+        return j->p->no_tokenizer_status;
+    g.beams = o->beams;
+    g.length_penalty = o->length_penalty;
+    g.gnmt = o->gnmt;
+    if (o->max_length) {
+        g.max_length = o->max_length;
+        g.max_new_tokens = 0;
+    }
+    if (o->n_best > g.beams)
+        return qkv_fail(j->p->ctx, QKV_E_ARGUMENT, "--n-best: at most as many as there are beams, "
+                        "%zu, expected, found %zu", g.beams, o->n_best);
+    qkv_status status = qkv_beam_search_create(&j->search, j->p->model, &g);
+    return status ? qkv_fail_prefix(j->p->ctx, j->p->dir) : QKV_OK;
+}
+
+static void on_line(void *user, size_t line, const qkv_translated *found)
+{
+    job *j = user;
+    j->cut += found->cut;
+    if (!j->stopped)
+        j->stopped = !j->fn(j->user, j->lines + line, found);
+}
+
+static bool on_progress(void *user, size_t lines)
+{
+    job *j = user;
+    return !qkv__progress(j->p->ctx, "translating", "lines", j->lines + lines, j->total);
+}
+
+static qkv_status translate(job *j, const char *text, size_t len, size_t lines)
+{
+    qkv_translate_text_options o = qkv_translate_text_defaults();
+    o.batch = j->o.batch;
+    o.n_best = j->o.n_best;
+    o.first_line = j->lines + 1;
+    o.progress = on_progress;
+    o.user = j;
+    if (!on_progress(j, 0))
+        return QKV_E_CANCELLED;
+    qkv_status status = qkv_translate(j->search, j->p->tokenizer, text, len, &o, on_line, j);
+    j->lines += lines;
+    return status;
+}
+
+/* Ends the call: says what was cut. */
+static qkv_status end(job *j, qkv_status status)
+{
+    if (!status && j->cut)
+        qkv__note(j->p->ctx, "%zu lines were longer than the model can read: their ends are "
+                  "missing", j->cut);
+    qkv_beam_search_destroy(j->search);
+    return status;
+}
+
+static job begin(qkv_pipeline *p, const qkv_pipeline_translate_options *options,
+                 qkv_pipeline_translate_fn *fn, void *user)
+{
+    return (job){.p = p, .o = options ? *options : qkv_pipeline_translate_defaults(p), .fn = fn,
+                 .user = user};
+}
+
+qkv_status qkv_pipeline_translate(qkv_pipeline *p, const char *text, size_t len,
+                                  const qkv_pipeline_translate_options *options,
+                                  qkv_pipeline_translate_fn *fn, void *user)
+{
+    job j = begin(p, options, fn, user);
+    const qkv_text_part part = {.data = text, .len = len};
+    qkv_status status = open_search(&j);
+    j.total = qkv__count_lines(&part);
+    if (!status)
+        status = translate(&j, text, len, j.total);
+    return end(&j, status);
+}
+
+/* Lines of the file, translated as soon as there are enough. */
+static qkv_status translate_chunks(job *j, FILE *file, qkv_str *text)
+{
+    char *line = NULL;
+    size_t room = 0, lines = 0;
+    qkv_status status = QKV_OK;
+    ssize_t len = 0;
+    while (!status && !j->stopped && len >= 0) {
+        len = getline(&line, &room, file);
+        if (len >= 2 && line[len - 2] == '\r' && line[len - 1] == '\n')
+            line[--len - 1] = '\n';
+        if (len >= 0) {
+            qkv_str_add(text, line, (size_t)len);
+            lines++;
+        }
+        bool full = lines >= j->o.lines || text->len >= CHUNK_BYTES;
+        if (text->failed)
+            status = QKV_E_MEMORY;
+        else if (full || (len < 0 && lines)) {
+            status = translate(j, text->data, text->len, lines);
+            qkv_str_clear(text);
+            lines = 0;
+        }
+    }
+    free(line);
+    return status;
+}
+
+qkv_status qkv_pipeline_translate_file(qkv_pipeline *p, FILE *file, const char *name,
+                                       const qkv_pipeline_translate_options *options,
+                                       qkv_pipeline_translate_fn *fn, void *user)
+{
+    job j = begin(p, options, fn, user);
+    qkv_str text;
+    qkv_str_init(&text, p->ctx);
+    qkv_status status = open_search(&j);
+    if (!status)
+        status = translate_chunks(&j, file, &text);
+    if (!status && ferror(file))
+        status = qkv_fail(p->ctx, QKV_E_IO, "%s: cannot be read", name);
+    qkv_str_free(&text);
+    return end(&j, status);
+}
