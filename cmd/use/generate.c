@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "qkv/pipeline_text.h"
 
 typedef struct {
     size_t show_next;
