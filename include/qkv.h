@@ -3,10 +3,18 @@
 #define QKV_H
 
 #include <qkv/base.h>
+#include <qkv/string.h>
+#include <qkv/random.h>
+#include <qkv/machine.h>
 #include <qkv/options.h>
+#include <qkv/file.h>
+#include <qkv/json.h>
 #include <qkv/safetensors.h>
+#include <qkv/array.h>
+#include <qkv/csv.h>
 #include <qkv/npy.h>
 #include <qkv/image.h>
+#include <qkv/image_file.h>
 #include <qkv/pictures.h>
 #include <qkv/resize.h>
 #include <qkv/pixels.h>
@@ -15,10 +23,10 @@
 #include <qkv/augment.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
+#include <qkv/texts.h>
 #include <qkv/corpus.h>
 #include <qkv/records.h>
 #include <qkv/score.h>
-#include <qkv/machine.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
 #include <qkv/nn.h>
@@ -47,6 +55,8 @@
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
 #include <qkv/pipeline_text.h>
+#include <qkv/convert.h>
+#include <qkv/vocabulary.h>
 #include <qkv/job.h>
 
 #endif

@@ -2,9 +2,7 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "eval/eval.h"
-#include "pipeline/run_data.h"
-#include "io/file.h"
+#include "eval/kinds.h"
 #include "qkv/pipeline.h"
 #include "qkv/vit.h"
 
@@ -25,21 +23,6 @@ static const judge judges[] = {
     {eval_takes_looks, eval_looks, "pictures", false},
 };
 enum { JUDGES = sizeof judges / sizeof *judges };
-
-qkv_status eval_held_out(const eval *e, const char *name, char **path)
-{
-    qkv_context *ctx = e->c->ctx;
-    char *folder = qkv_path_join(ctx, e->dir, "train");
-    *path = folder ? qkv_path_join(ctx, folder, name) : NULL;
-    qkv_free(ctx, folder);
-    if (!*path)
-        return QKV_E_MEMORY;
-    if (qkv_file_exists(*path))
-        return QKV_OK;
-    qkv_status status = qkv__run_data_readable(e->c->ctx, e->dir, "name the data to evaluate on");
-    return status ? status
-                  : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
-}
 
 static int answer(cli *c, const qkv_measures *m, const char *network)
 {
@@ -170,5 +153,4 @@ const cli_command cli_eval = {
                        "Priors on codes: -log2 p of a code of held-out pictures, each told from "
                        "those before it (bits_per_code) and from its left neighbour alone, as "
                        "the training pictures' codes were counted (bits_bigram)."},
-    .library = {qkv_pipeline_evaluate_table},
-    .run = run};
+    .table = qkv_pipeline_evaluate_table, .run = run};

@@ -1,5 +1,5 @@
 /* pixels.c - judging models of every pixel. */
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "pipeline/masks.h"
 #include "qkv/codes.h"
 #include "qkv/colorize.h"
@@ -15,16 +15,6 @@ bool eval_takes_segment(const qkv_model *m) { return qkv_model_type_of(m) == &qk
 bool eval_takes_codes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_vqgan_type; }
 bool eval_takes_looks(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_perceptual_type; }
 bool eval_takes_reconstruct(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_mae_type; }
-
-qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out)
-{
-    char *path = NULL;
-    qkv_status status = eval_held_out(e, name, &path);
-    if (!status)
-        status = qkv_pixels_open(out, e->c->ctx, path);
-    qkv_free(e->c->ctx, path);
-    return status;
-}
 
 /* The pictures of the file, or those that training held out. */
 static qkv_status open_pictures(eval *e, const char *path, const char *held_out, size_t side,

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/explain.h"
-#include "qkv/opt.h"
+#include "explain/page.h"
 
 enum { WALKS = 5, STEPS = 40, PLOT_COLUMNS = 36, PLOT_ROWS = 11 };
 static const double start[2] = {-9.0, 2.5};

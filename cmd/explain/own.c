@@ -1,8 +1,7 @@
 /* own.c - attention on the user's own matrices: Q, K and V from files, or made from X. */
 #include <stdio.h>
 
-#include "explain/explain.h"
-#include "qkv/npy.h"
+#include "explain/page.h"
 
 enum { KEY_BYTES = 40 };
 

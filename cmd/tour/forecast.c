@@ -4,10 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/tour.h"
-#include "io/file.h"
-#include "qkv/hub.h"
-#include "qkv/run.h"
+#include "tour/chapter.h"
 
 enum { DAY = 24, WEEK = 7 * DAY, STREAM_SERIES = 0x90 };
 /* Rows to learn from, to choose the best model by, and to judge by. */

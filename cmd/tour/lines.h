@@ -3,8 +3,7 @@
 #ifndef QKV_CMD_TOUR_LINES_H
 #define QKV_CMD_TOUR_LINES_H
 
-#include "tour/tour.h"
-#include "qkv/records.h"
+#include "tour/chapter.h"
 
 enum { TOUR_KINDS = 3 };
 extern const char *const tour_kinds[TOUR_KINDS]; /* code, comment, prose */

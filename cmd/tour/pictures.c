@@ -1,11 +1,9 @@
 /* pictures.c - the pictures that the tour's chapters learn from: the emoji of a font, others
  * that the reader names, or drawn ones. */
+#include "tour/drawn.h"
 #include "tour/pictures.h"
 
 #include <string.h>
-
-#include "io/file.h"
-#include "qkv/machine.h"
 
 enum { HOLD_OUT_EVERY = 8, MOST = 4000 };
 

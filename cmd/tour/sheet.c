@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "tour/pictures.h"
-#include "io/file.h"
 
 enum { TILE = 96, GAP = 6, FRAME = 3, PAPER = 236 };
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "use/classify.h"
+#include "use/recognize.h"
 #include "core/commands.h"
 #include "qkv/pipeline_text.h"
 #include "qkv/vit.h"
@@ -22,14 +22,6 @@ typedef struct {
     qkv_pipeline *p;
     int code;
 } job;
-
-const char *cli_label(const qkv_model *m, size_t i, char room[CLI_LABEL])
-{
-    if (i < qkv_model_label_count(m))
-        return qkv_model_label(m, i);
-    (void)snprintf(room, CLI_LABEL, "LABEL_%zu", i); /* Hugging Face's name for one without */
-    return room;
-}
 
 static bool on_text(void *user, const qkv_classified *t)
 {

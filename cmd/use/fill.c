@@ -65,5 +65,4 @@ const cli_command cli_fill = {
                .text = "The likeliest tokens for every [MASK] in the text, one mask after "
                        "another, with their probabilities. --json: an object a mask, "
                        "{\"fills\": [{\"token\", \"prob\"}, ..]}."},
-    .library = {qkv_pipeline_fill_table},
-    .run = run};
+    .table = qkv_pipeline_fill_table, .run = run};

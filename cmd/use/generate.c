@@ -121,5 +121,4 @@ const cli_command cli_generate = {
                .text = "Prints the prompt and, as they are made, the tokens that the model draws "
                        "to continue it. The same --seed gives the same text.",
                .examples = examples, .tables = tables, .presets = presets},
-    .library = {qkv_pipeline_generate_table},
-    .run = run};
+    .table = qkv_pipeline_generate_table, .run = run};

@@ -1,8 +1,9 @@
 /* recognize.c - labels for pictures, and how good they are. */
 #include <stdio.h>
 
-#include "use/classify.h"
-#include "eval/eval.h"
+#include "use/label.h"
+#include "use/recognize.h"
+#include "eval/kinds.h"
 #include "pipeline/pictures.h"
 #include "qkv/recognize.h"
 

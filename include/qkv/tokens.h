@@ -9,14 +9,6 @@ QKV_BEGIN_DECLS
 
 typedef struct qkv_tokens qkv_tokens;
 
-/* A stretch of text in memory. */
-typedef struct {
-    const char *data;
-    size_t len;
-    const char *name; /* the file's, for the sentence when it cannot be encoded; may be NULL */
-    size_t before;    /* lines of that file before this stretch, for the same sentence */
-} qkv_text_part;
-
 /* Encodes the parts one after another, with the tokenizer's end-of-text token (if it has one)
  * between them, into a file of ids at path or, with path NULL, in memory, and opens it. The file is
  * a safetensors file with the tensor `tokens` (count), U16 when the vocabulary allows, else I32.
@@ -47,9 +39,6 @@ int32_t qkv_tokens_max(const qkv_tokens *t);
 void qkv_tokens_window(const qkv_tokens *t, uint64_t seed, uint64_t sample, size_t T, int32_t *ids,
                        int32_t *targets);
 size_t qkv_tokens_windows(const qkv_tokens *t, size_t T); /* in an epoch */
-
-/* A permutation of [0, n) that is a function of (seed, i): where index i goes. */
-uint64_t qkv_shuffled(uint64_t i, uint64_t n, uint64_t seed);
 
 QKV_END_DECLS
 #endif

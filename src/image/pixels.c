@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 enum { MAX_SIDE = 1 << 16 };
 

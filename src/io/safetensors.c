@@ -1,6 +1,6 @@
 /* safetensors.c - opening safetensors files and directories of shards; reading their numbers.
  * What is inside one file is checked in safetensors_header.c. */
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 #include <stdlib.h>
 #include <string.h>

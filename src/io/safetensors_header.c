@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "io/json.h"
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 /* The format's types: how many bits, and what they are here. */
 static const struct {

@@ -6,7 +6,7 @@
 
 #include "io/convert.h"
 #include "io/json.h"
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 enum { CHUNK = 16384 }; /* numbers converted at a time */
 

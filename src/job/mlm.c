@@ -2,7 +2,7 @@
 #include "job/kinds.h"
 #include "job/bert.h"
 #include "job/vocabulary.h"
-#include "model/bert.h"
+#include "model/bert_config.h"
 #include "qkv/corpus.h"
 
 typedef struct {
@@ -38,7 +38,7 @@ static const qkv_option_table table = {"Hidden words", rows, sizeof rows / sizeo
 typedef struct {
     qkv__run base;
     settings s;
-    qkv__vocabulary vocabulary;
+    qkv_vocabulary vocabulary;
     qkv_bert_config config;
     qkv__split texts;
 } job;

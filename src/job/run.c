@@ -3,7 +3,7 @@
 
 #include "io/file.h"
 #include "job/directory.h"
-#include "job/job.h"
+#include "job/run.h"
 #include "job/vocabulary.h"
 #include "text/texts.h"
 

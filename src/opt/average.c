@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "opt/state.h"
-#include "tensor/param.h"
+#include "tensor/make.h"
 #include "tensor/update.h"
 
 struct qkv_average {

@@ -5,7 +5,7 @@
 #include <fnmatch.h>
 #include <math.h>
 
-#include "tensor/param.h"
+#include "tensor/make.h"
 #include "tensor/update.h"
 
 typedef struct {

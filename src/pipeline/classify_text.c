@@ -70,20 +70,20 @@ qkv_status qkv_pipeline_classify_lines(qkv_pipeline *p, const char *path, qkv_cl
                                        void *user)
 {
     job j = {.p = p, .fn = fn, .user = user};
-    qkv__texts x = {0};
+    qkv_texts x = {0};
     qkv_text_pair texts[BATCH];
-    qkv__line line;
+    qkv_line line;
     qkv_status status = begin(&j);
     if (!status)
-        status = qkv__texts_open_one(&x, p->ctx, path);
+        status = qkv_texts_open_one(&x, p->ctx, path);
     const char *at = status ? NULL : x.parts[0].data;
     const char *text_end = status ? NULL : at + x.parts[0].len;
     while (!status && !j.stopped && at < text_end) {
         size_t n = 0;
-        while (n < BATCH && qkv__next_line(&at, text_end, &line))
+        while (n < BATCH && qkv_next_line(&at, text_end, &line))
             texts[n++] = qkv_text_pair_of(line.data, line.len);
         status = label(&j, texts, n);
     }
-    qkv__texts_close(&x);
+    qkv_texts_close(&x);
     return end(&j, status);
 }

@@ -1,7 +1,6 @@
 /* evaluate.c - what a model is judged by: the data it takes, and who judges it. */
-#include "pipeline/evaluate.h"
+#include "pipeline/judges.h"
 
-#include "io/file.h"
 #include "qkv/bert.h"
 #include "qkv/forecast.h"
 #include "qkv/gpt.h"
@@ -101,18 +100,6 @@ static qkv_status check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_
             return qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s",
                             p->dir, kind, data_flags[j->data], data_flags[other]);
     return QKV_OK;
-}
-
-qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path)
-{
-    *path = qkv_path_join(p->ctx, p->dir, name);
-    if (!*path)
-        return QKV_E_MEMORY;
-    if (qkv_file_exists(*path))
-        return QKV_OK;
-    qkv_status status = qkv__run_data_readable(p->ctx, p->dir, "name the data to evaluate on");
-    return status ? status
-                  : qkv_fail(p->ctx, QKV_E_IO, "%s holds no held-out data: name some", p->dir);
 }
 
 qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *options,

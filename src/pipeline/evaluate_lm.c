@@ -1,5 +1,5 @@
 /* evaluate_lm.c - judging models that continue text. */
-#include "pipeline/evaluate.h"
+#include "pipeline/judges.h"
 
 #include "text/texts.h"
 
@@ -7,20 +7,20 @@
 static qkv_status open_tokens(qkv_pipeline *p, const char *file, qkv_tokens **out)
 {
     char *path = NULL;
-    qkv__texts text = {0};
+    qkv_texts text = {0};
     qkv_status status;
     if (file) {
-        status = qkv__texts_open_one(&text, p->ctx, file);
+        status = qkv_texts_open_one(&text, p->ctx, file);
         if (!status)
             status = qkv_tokens_pack(out, p->ctx, p->tokenizer, text.parts, 1, NULL, NULL,
                                      NULL);
     } else {
-        status = qkv__evaluate_held_out(p, QKV__VALID_TOKENS, &path);
+        status = qkv__run_data_held_out(&path, p->ctx, p->dir, QKV__VALID_TOKENS);
         if (!status)
             status = qkv_tokens_open(out, p->ctx, path);
     }
     qkv_free(p->ctx, path);
-    qkv__texts_close(&text);
+    qkv_texts_close(&text);
     return status;
 }
 

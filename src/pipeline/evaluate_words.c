@@ -1,5 +1,5 @@
 /* evaluate_words.c - judging BERT: by the words it guesses, or by the labels it gives. */
-#include "pipeline/evaluate.h"
+#include "pipeline/judges.h"
 
 #include "text/texts.h"
 #include "qkv/bert.h"
@@ -42,15 +42,15 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
     const size_t fields = labels(p) ? 3 : 1;
     char *path = NULL;
     if (!o->file) {
-        qkv_status status = qkv__evaluate_held_out(p, QKV__VALID_RECORDS, &path);
+        qkv_status status = qkv__run_data_held_out(&path, p->ctx, p->dir, QKV__VALID_RECORDS);
         if (!status)
             status = qkv__records_open_of(out, p->ctx, path, fields, p->tokenizer);
         qkv_free(p->ctx, path);
         return status;
     }
-    qkv__texts text = {0};
+    qkv_texts text = {0};
     qkv_records_writer *w = NULL;
-    qkv_status status = qkv__texts_open_one(&text, p->ctx, o->file);
+    qkv_status status = qkv_texts_open_one(&text, p->ctx, o->file);
     if (!status)
         status = qkv_records_create(&w, p->ctx, NULL, fields);
     if (!status)
@@ -59,7 +59,7 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
         qkv_records_abandon(w);
     else
         status = qkv_records_finish(w, out);
-    qkv__texts_close(&text);
+    qkv_texts_close(&text);
     return status;
 }
 

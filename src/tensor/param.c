@@ -160,6 +160,7 @@ void qkv_params_freeze(qkv_params *ps, bool frozen)
 }
 
 qkv_context *qkv__params_context(const qkv_params *ps) { return ps->ctx; }
+qkv_context *qkv__param_context(const qkv_param *p) { return p->owner->ctx; }
 void *qkv__params_alloc(qkv_params *ps, size_t bytes)
 {
     void *p = qkv__arena_alloc(ps->memory, bytes);

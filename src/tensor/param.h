@@ -4,6 +4,7 @@
 
 #include "kernel/kernel.h"
 #include "qkv/tensor.h"
+#include "tensor/make.h"
 
 struct qkv_param {
     qkv_params *owner;
@@ -24,15 +25,6 @@ struct qkv_param {
     uint64_t leaf_epoch;
     qkv_tensor *leaf;
 };
-
-qkv_context *qkv__params_context(const qkv_params *ps);
-
-/* Memory that lives as long as the parameters (the model arena); not cleared. NULL on failure. */
-void *qkv__params_alloc(qkv_params *ps, size_t bytes);
-
-/* QKV_OK when every parameter and all memory that was asked for was made: many are asked for, one
- * check follows. */
-qkv_status qkv__params_status(const qkv_params *ps);
 
 /* Kernels and threads to work on parameters with, outside any tape. */
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps);

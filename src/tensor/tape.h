@@ -23,6 +23,7 @@
 #include "kernel/kernel.h"
 #include "qkv/ops.h"
 #include "qkv/tensor.h"
+#include "tensor/make.h"
 
 typedef struct qkv__node qkv__node;
 
@@ -136,13 +137,6 @@ bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
 /* Fails the tape when no activation has that number. */
 bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act);
 
-/* Records the first error as "op at name: sentence"; returns NULL. */
-void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF(3, 4);
-
-/* "(4, 128, 768)" in one of a few rotating static buffers' worth of tape memory. */
-const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x);
-
-void *qkv__step_alloc(qkv_tape *t, size_t bytes); /* NULL fails the tape */
 /* n reals for the duration of one op, which marks and releases t->exec.scratch. NULL fails the
  * tape. */
 qkv_real *qkv__scratch(qkv_tape *t, size_t n);

@@ -99,6 +99,26 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x)
     return qkv__new_over(t, x->dtype, NULL, x->ndim, x->shape);
 }
 
+qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
+                      const size_t *stride, size_t offset, int part)
+{
+    qkv_tensor *y = qkv__step_alloc(t, sizeof *y);
+    if (!y)
+        return NULL;
+    memset(y, 0, sizeof *y);
+    y->dtype = x->dtype;
+    y->ndim = ndim;
+    if (ndim) {
+        memcpy(y->shape, shape, (size_t)ndim * sizeof *shape);
+        memcpy(y->stride, stride, (size_t)ndim * sizeof *stride);
+    }
+    y->data = (char *)x->data + offset * qkv__dtype_size(x->dtype);
+    y->root = x->root;
+    y->offset = x->offset + offset;
+    y->part = part;
+    return y;
+}
+
 qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape)
 {
     qkv_tensor *x = qkv__new_over(t, QKV_REAL, NULL, ndim, shape);
@@ -190,10 +210,4 @@ qkv_tensor *qkv_require_grad(qkv_tape *t, qkv_tensor *x)
     x->root->needs_grad = true;
     x->root->required = true;
     return x;
-}
-
-qkv_tensor *qkv_detach(qkv_tape *t, qkv_tensor *x)
-{
-    x = qkv_contiguous(t, x); /* roots are dense */
-    return x ? qkv__new_over(t, x->dtype, x->data, x->ndim, x->shape) : NULL;
 }

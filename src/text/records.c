@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 enum { MAX_FIELDS = 64 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 static const size_t PIECE = (size_t)1 << 20; /* bytes of text encoded at a time */
 

@@ -5,7 +5,7 @@
 
 #include "io/file.h"
 #include "qkv/hub.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 static const double SAVE_SECONDS = 60; /* between checkpoints, unless evaluations come sooner */
 static const double NEWEST = 0.02;     /* share of an update in the training loss shown */
