@@ -20,6 +20,7 @@
 #include <qkv/pixels.h>
 #include <qkv/color.h>
 #include <qkv/masks.h>
+#include <qkv/painting.h>
 #include <qkv/augment.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
@@ -54,6 +55,7 @@
 #include <qkv/run.h>
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
+#include <qkv/pipeline_pictures.h>
 #include <qkv/pipeline_text.h>
 #include <qkv/convert.h>
 #include <qkv/vocabulary.h>

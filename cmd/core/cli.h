@@ -57,9 +57,13 @@ typedef struct {
     char label[40], unit[40]; /* of that */
 } cli;
 
+/* A table that the library describes settings with. */
+typedef const qkv_option_table *cli_table_fn(void);
+enum { CLI_BEFORE, CLI_BEHIND, CLI_LIBRARY }; /* the command's own tables */
+
 struct cli_command {
-    cli_manual manual; /* tables: the command's own; the others are added */
-    const qkv_option_table *(*table)(void); /* of a call that the command makes; NULL: none */
+    cli_manual manual; /* tables: the command's own; the common one is added */
+    cli_table_fn *library[CLI_LIBRARY]; /* NULL: none there */
     const char *job; /* the kind of training job whose settings it has; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };

@@ -35,22 +35,20 @@ static void complete(full_manual *full, const cli_command *command)
     size_t n = 0;
     const qkv_option_table *const *own = command->manual.tables;
     full->manual = command->manual;
+    if (command->library[CLI_BEFORE])
+        full->tables[n++] = command->library[CLI_BEFORE]();
     if (command->job) {
         full->manual.presets = qkv_job_presets(command->job);
         full->manual.recipes = qkv_job_recipes(command->job);
         while (n < MAX_TABLES && (full->tables[n] = qkv_job_table(command->job, n)))
             n++;
     }
-    /* A call's table stands before what the command adds to it. */
-    bool first = command->table && own && strcmp(command->table()->title, (*own)->title) == 0;
-    if (first)
-        full->tables[n++] = command->table();
-    while (n < MAX_TABLES && own && *own)
-        full->tables[n++] = *own++;
-    if (command->table && !first)
-        full->tables[n++] = command->table();
-    full->tables[n++] = command->job ? &cli_job_common_table : &cli_common_table;
-    full->tables[n] = NULL;
+    for (; n < MAX_TABLES && own && *own; n++)
+        full->tables[n] = *own++;
+    if (command->library[CLI_BEHIND])
+        full->tables[n++] = command->library[CLI_BEHIND]();
+    full->tables[n] = command->job ? &cli_job_common_table : &cli_common_table;
+    full->tables[n + 1] = NULL;
     full->manual.tables = full->tables;
 }
 

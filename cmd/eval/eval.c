@@ -2,27 +2,6 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "eval/kinds.h"
-#include "qkv/pipeline.h"
-#include "qkv/vit.h"
-
-/* The judges of pictures: the first row whose `takes` is true. */
-typedef struct {
-    bool (*takes)(const qkv_model *m);
-    eval_fn *judge;
-    const char *unit;
-    bool masks; /* data is named by --images and --masks, not by --file */
-} judge;
-static const judge judges[] = {
-    {eval_takes_grids, eval_grids, "codes", false},
-    {qkv_model_is_vit, eval_recognize, "pictures", false},
-    {eval_takes_colorize, eval_colorize, "pictures", false},
-    {eval_takes_reconstruct, eval_reconstruct, "pictures", false},
-    {eval_takes_segment, eval_segment, "pictures", true},
-    {eval_takes_codes, eval_codes, "pictures", false},
-    {eval_takes_looks, eval_looks, "pictures", false},
-};
-enum { JUDGES = sizeof judges / sizeof *judges };
 
 static int answer(cli *c, const qkv_measures *m, const char *network)
 {
@@ -46,54 +25,17 @@ static int answer(cli *c, const qkv_measures *m, const char *network)
     return cli_answer(c, &w);
 }
 
-/* Data that would not be read, or a network that would not be asked, is a mistake. */
-static qkv_status check_data(const eval *e, const judge *j)
-{
-    static const char *const flags[] = {"--file", "--images and --masks", "--source and --target"};
-    const char *kind = qkv_model_type_name(qkv_model_type_of(e->model));
-    const char *const named[] = {e->file, e->images ? e->images : e->masks,
-                                 e->source ? e->source : e->target};
-    if (e->lpips && j->judge != eval_codes)
-        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures "
-                        "expected, %s holds a %s", e->dir, kind);
-    for (int i = 0; i < 3; i++)
-        if (named[i] && i != j->masks)
-            return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s",
-                            e->dir, kind, flags[j->masks], flags[i]);
-    return QKV_OK;
-}
-
-static qkv_status judge_pictures(cli *c, qkv_pipeline *p, const judge *j,
-                                 const qkv_pipeline_evaluate_options *o, qkv_measures *m)
-{
-    eval e = {.c = c, .dir = c->args.items[0], .file = o->file, .source = o->source,
-              .target = o->target, .images = o->images, .masks = o->masks, .lpips = o->lpips,
-              .mask = o->mask >= 1 ? o->mask / 100 : o->mask, .model = qkv_pipeline_model(p)};
-    qkv_status status = check_data(&e, j);
-    m->unit = j->unit;
-    if (!status)
-        status = qkv_tape_create(&e.tape, c->ctx);
-    if (!status)
-        status = j->judge(&e, m);
-    qkv_tape_destroy(e.tape);
-    return status;
-}
-
 static int run(cli *c, int argc, char **argv)
 {
     qkv_pipeline_evaluate_options o;
     qkv_pipeline *p = NULL;
     qkv_measures m = {0};
-    int j = 0;
     cli_bind(c, qkv_pipeline_evaluate_table(), &o);
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
-    while (p && j < JUDGES && !judges[j].takes(qkv_pipeline_model(p)))
-        j++;
-    if (p)
-        status = j < JUDGES ? judge_pictures(c, p, &judges[j], &o, &m)
-                            : qkv_pipeline_evaluate(p, &o, &m);
+    if (!status)
+        status = qkv_pipeline_evaluate(p, &o, &m);
     int code = status ? cli_error(c) : answer(c, &m, o.lpips);
     qkv_pipeline_close(p);
     return code;
@@ -153,4 +95,5 @@ const cli_command cli_eval = {
                        "Priors on codes: -log2 p of a code of held-out pictures, each told from "
                        "those before it (bits_per_code) and from its left neighbour alone, as "
                        "the training pictures' codes were counted (bits_bigram)."},
-    .table = qkv_pipeline_evaluate_table, .run = run};
+    .library = {qkv_pipeline_evaluate_table},
+    .run = run};

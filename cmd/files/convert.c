@@ -43,4 +43,4 @@ const cli_command cli_convert = {
                        "such a file. With --lpips VGG16's own file becomes the network that qkv "
                        "train vqgan --lpips asks.",
                .examples = examples},
-    .table = qkv_convert_table, .run = run};
+    .library[CLI_BEHIND] = qkv_convert_table, .run = run};

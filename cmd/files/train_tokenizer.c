@@ -73,4 +73,4 @@ const cli_command cli_train_tokenizer = {
                        "from. One that several models share, or that learns from more text than "
                        "they do, is made here and given to them with --tokenizer-from. --out "
                        "becomes a folder that Hugging Face's AutoTokenizer reads."},
-    .table = qkv_vocabulary_table, .run = run};
+    .library[CLI_BEHIND] = qkv_vocabulary_table, .run = run};

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "pipeline/codec.h"
 
 enum { PATCH = 4, VALUES = PATCH * PATCH * 3, ACROSS = TOUR_SIDE / PATCH };
 enum { MOST_PATCHES = 20000, ROUNDS = 8, PAIRS = 4 };
@@ -152,7 +151,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
 static qkv_status judge(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
-    size_t codes = qkv__codec_config(h->model)->codes;
+    size_t codes = ((const qkv_vqgan_config *)qkv_model_config(h->model))->codes;
     qkv_codes_score s;
     double clusters;
     qkv_status status = qkv_codes_evaluate(h->model, NULL, 0, p->t, h->p.valid, 0, &s);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "pipeline/prior.h"
 #include "tour/codes.h"
 
 enum { CODED = 32, VIEWS = 16, MOVED = 4, ROWS = 6, COLUMNS = 8, COMPLETED = 2 };
@@ -14,40 +13,50 @@ static const double KEEP = 0.9, DROPOUT = 0.1;
 enum { TOP_K = 100 };
 
 typedef struct {
+    qkv_grids g;
+    int32_t *codes; /* of g */
+} coded;
+
+typedef struct {
     tour *t;
     tour_pictures pictures;
-    qkv__prior p;
-    qkv_model *prior;
-    qkv__grid_set train, valid;
+    qkv_model *vqgan, *prior;
+    size_t rows, columns; /* of a picture's codes */
+    coded train, valid;
     tour_training training;
 } pupil;
+
+static size_t codes_of(const pupil *h)
+{
+    return ((const qkv_vqgan_config *)qkv_model_config(h->vqgan))->codes;
+}
 
 /* ---- codes --------------------------------------------------------------------------------- */
 
 /* Codes up to `views` views of every picture, changed as `augment` says, as many as there is time
  * for. */
 static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_options *augment,
-                       size_t views, double until, qkv__grid_set *out)
+                       size_t views, double until, coded *out)
 {
     qkv_context *ctx = h->t->page->c->ctx;
     const qkv_batches_options o = {.count = qkv_pixels_count(pixels), .augment = *augment,
                                    .mean = {1, 1, 1}, .std = {1, 1, 1}}; /* white beyond an edge */
-    size_t all = o.count * views, done = 0, length = h->p.before + h->p.rows * h->p.columns;
+    size_t all = o.count * views, done = 0, length = h->rows * h->columns;
     qkv_batches *b = NULL;
-    int32_t *tokens = qkv_calloc(ctx, all, length * sizeof *tokens);
-    qkv_status status = tokens ? qkv_batches_create(&b, ctx, pixels, &o) : QKV_E_MEMORY;
+    out->codes = qkv_calloc(ctx, all, length * sizeof *out->codes);
+    qkv_status status = out->codes ? qkv_batches_create(&b, ctx, pixels, &o) : QKV_E_MEMORY;
     while (done < all && !status && (!done || qkv_now() < until)) {
         size_t n = all - done < CODED ? all - done : CODED;
         const uint8_t *batch;
         status = qkv_batches_bytes(b, done, n, &batch, NULL, NULL);
         if (!status)
-            status = qkv__prior_tokens(&h->p, batch, n, NULL, tokens + done * length);
+            status = qkv_pictures_encode(h->vqgan, h->t->page->t, batch, n, TOUR_SIDE, TOUR_SIDE,
+                                         out->codes + done * length);
         done += n;
     }
-    if (!status)
-        status = qkv__grid_set_take(out, ctx, tokens, done, h->prior);
+    out->g = (qkv_grids){.count = done, .codes = length, .columns = h->columns, .before = 1,
+                         .grids = out->codes};
     qkv_batches_destroy(b);
-    qkv_free(ctx, tokens);
     return status;
 }
 
@@ -59,16 +68,15 @@ static qkv_status make_prior(pupil *h)
     qkv_gpt_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
     (void)qkv_gpt_preset(tour_pictures_effort(h->t) < LONG ? "nano" : "mini", &c);
-    c.vocab = qkv__codec_config(h->p.vqgan)->codes;
-    c.rows = h->p.rows;
-    c.columns = h->p.columns;
-    c.before = h->p.before;
+    c.vocab = codes_of(h);
+    c.rows = h->rows;
+    c.columns = h->columns;
+    c.before = 1;
     c.positions = c.before + c.rows * c.columns - 1;
     c.dropout = c.embd_dropout = c.attention_dropout = DROPOUT;
     qkv_status status = qkv_model_create(&h->prior, p->c->ctx, &qkv_prior_type, &c);
     if (!status)
         status = qkv_model_init(h->prior, p->c->common.seed);
-    h->p.prior = h->prior;
     if (!status)
         page_text(p, "Then a GPT (%zu blocks of %zu channels) reads the codes of a picture row by "
                      "row, as it would read letters, and learns to tell the next one.",
@@ -99,16 +107,16 @@ static qkv_status draw(const pupil *h, tour_sheet *sheet, size_t row, size_t cou
 {
     static uint8_t picture[TOUR_SIDE * TOUR_SIDE * 3];
     qkv_context *ctx = h->t->page->c->ctx;
-    size_t n = h->p.rows * h->p.columns;
+    size_t n = h->rows * h->columns;
     const qkv_imagine_options o = {
         .count = count, .given = given, .seed = h->t->page->c->common.seed, .first = row * COLUMNS,
-        .codes = qkv__codec_config(h->p.vqgan)->codes,
+        .codes = codes_of(h),
         .sampling = {.temperature = 1, .top_k = TOP_K, .top_p = 1}};
     int32_t *codes = qkv_calloc(ctx, count, n * sizeof *codes);
     qkv_status status = codes ? qkv_imagine(h->prior, &o, NULL, NULL, codes) : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
-        status = qkv_pictures_decode(h->p.vqgan, h->t->page->t, codes + i * n, 1, h->p.rows,
-                                     h->p.columns, picture);
+        status = qkv_pictures_decode(h->vqgan, h->t->page->t, codes + i * n, 1, h->rows,
+                                     h->columns, picture);
         tour_sheet_put(sheet, row + (column + i) / COLUMNS, (column + i) % COLUMNS, picture, NULL);
     }
     qkv_free(ctx, codes);
@@ -123,7 +131,7 @@ static qkv_status complete(const pupil *h, tour_sheet *sheet, size_t row)
     int32_t given[ACROSS * ACROSS];
     size_t n = qkv_pixels_count(h->pictures.valid);
     const uint8_t *picture = qkv_pixels_data(h->pictures.valid, (2 * row + 1) * n / (2 * ROWS));
-    qkv_status status = qkv_pictures_encode(h->p.vqgan, h->t->page->t, picture, 1, TOUR_SIDE,
+    qkv_status status = qkv_pictures_encode(h->vqgan, h->t->page->t, picture, 1, TOUR_SIDE,
                                             TOUR_SIDE, given);
     if (status)
         return status;
@@ -185,9 +193,11 @@ static qkv_status learn_prior(pupil *h, const char *vqgan)
     const page *p = h->t->page;
     const qkv_augment_options none = {0}, changed = {.crop_pad = MOVED, .flip = true};
     double until = qkv_now() + CODING_SHARE * h->t->seconds;
-    qkv_status status = qkv__prior_codecs(&h->p, p->c->ctx, vqgan, NULL, 0, 0);
-    if (!status)
-        status = make_prior(h);
+    qkv_status status = qkv_hub_load(&h->vqgan, p->c->ctx, vqgan);
+    if (status)
+        return status;
+    h->rows = h->columns = TOUR_SIDE / qkv_vqgan_factor(h->vqgan);
+    status = make_prior(h);
     if (!status)
         status = code(h, h->pictures.valid, &none, 1, until, &h->valid);
     if (!status)
@@ -203,7 +213,7 @@ qkv_status tour_imagine(tour *t)
     qkv_context *ctx = t->page->c->ctx;
     bool stopped = false;
     tour part = *t;
-    char *dir = qkv_path_join(ctx, t->dir, QKV__PRIOR_VQGAN);
+    char *dir = qkv_path_join(ctx, t->dir, "vqgan");
     part.dir = dir;
     part.seconds = CODES_SHARE * t->seconds;
     qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
@@ -215,9 +225,9 @@ qkv_status tour_imagine(tour *t)
     }
     if (!status && !stopped)
         status = learn_prior(&h, dir);
-    qkv__grid_set_free(&h.train);
-    qkv__grid_set_free(&h.valid);
-    qkv__prior_close(&h.p);
+    qkv_free(ctx, h.train.codes);
+    qkv_free(ctx, h.valid.codes);
+    qkv_model_destroy(h.vqgan);
     qkv_model_destroy(h.prior);
     tour_pictures_close(&h.pictures);
     qkv_free(ctx, dir);

@@ -39,8 +39,7 @@ void tour_pictures_tell(const tour_pictures *p, const tour *t);
 /* Pictures side by side. Zeroed: none. */
 typedef struct {
     qkv_context *ctx;
-    qkv_image image;
-    size_t side; /* of the pictures in it */
+    qkv_sheet s;
 } tour_sheet;
 
 qkv_status tour_sheet_create(tour_sheet *s, qkv_context *ctx, size_t rows, size_t columns,

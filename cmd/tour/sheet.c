@@ -5,35 +5,22 @@
 
 enum { TILE = 96, GAP = 6, FRAME = 3, PAPER = 236 };
 
-static size_t zoom_of(const tour_sheet *s) { return s->side < TILE ? TILE / s->side : 1; }
-
-static void fill(tour_sheet *s, size_t x, size_t y, size_t side, const uint8_t rgb[3])
-{
-    for (size_t i = 0; i < side * side; i++)
-        memcpy(s->image.data + ((y + i / side) * s->image.width + x + i % side) * 3, rgb, 3);
-}
-
 qkv_status tour_sheet_create(tour_sheet *s, qkv_context *ctx, size_t rows, size_t columns,
                              size_t side)
 {
-    *s = (tour_sheet){.ctx = ctx, .side = side};
-    size_t step = side * zoom_of(s) + GAP;
-    qkv_status status =
-        qkv_image_create(&s->image, ctx, columns * step + GAP, rows * step + GAP, 3);
-    if (!status)
-        memset(s->image.data, PAPER, s->image.width * s->image.height * 3);
-    return status;
+    *s = (tour_sheet){.ctx = ctx, .s = {.height = side, .width = side, .gap = GAP, .margin = GAP,
+                                        .zoom = side < TILE ? TILE / side : 1}};
+    return qkv_sheet_create(&s->s, ctx, rows, columns, 3, PAPER);
 }
 
 void tour_sheet_put(tour_sheet *s, size_t row, size_t column, const uint8_t *rgb,
                     const uint8_t *frame)
 {
-    size_t zoom = zoom_of(s), tile = s->side * zoom;
-    size_t x = GAP + column * (tile + GAP), y = GAP + row * (tile + GAP);
-    if (frame)
-        fill(s, x - FRAME, y - FRAME, tile + 2 * FRAME, frame);
-    for (size_t i = 0; i < s->side * s->side; i++)
-        fill(s, x + i % s->side * zoom, y + i / s->side * zoom, zoom, rgb + 3 * i);
+    size_t tile = s->s.width * s->s.zoom, side = tile + 2 * FRAME;
+    size_t x = GAP + column * (tile + GAP) - FRAME, y = GAP + row * (tile + GAP) - FRAME;
+    for (size_t i = 0; frame && i < side * side; i++)
+        memcpy(s->s.image.data + ((y + i / side) * s->s.image.width + x + i % side) * 3, frame, 3);
+    qkv_sheet_put(&s->s, row, column, rgb, 3);
 }
 
 static qkv_status write_image(const tour *t, const char *name, const qkv_image *image,
@@ -54,7 +41,7 @@ static qkv_status write_image(const tour *t, const char *name, const qkv_image *
 
 qkv_status tour_sheet_write(tour_sheet *s, const tour *t, const char *name, const char *caption)
 {
-    qkv_status status = write_image(t, name, &s->image, caption);
+    qkv_status status = write_image(t, name, &s->s.image, caption);
     tour_sheet_free(s);
     return status;
 }
@@ -62,7 +49,7 @@ qkv_status tour_sheet_write(tour_sheet *s, const tour *t, const char *name, cons
 void tour_sheet_free(tour_sheet *s)
 {
     if (s->ctx)
-        qkv_image_free(&s->image, s->ctx);
+        qkv_image_free(&s->s.image, s->ctx);
     *s = (tour_sheet){0};
 }
 

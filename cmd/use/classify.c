@@ -4,8 +4,6 @@
 
 #include "use/recognize.h"
 #include "core/commands.h"
-#include "qkv/pipeline_text.h"
-#include "qkv/vit.h"
 
 typedef struct {
     const char *file;
@@ -63,12 +61,11 @@ static int classify_texts(job *j, const settings *s)
 static int classify_pictures(job *j, const settings *s)
 {
     const qkv_strings *args = &j->c->args;
-    qkv_model *model = qkv_pipeline_model(j->p);
     if (s->file)
-        return cli_recognize(j->c, model, &s->file, 1);
+        return cli_recognize(j->c, j->p, &s->file, 1);
     if (args->count < 2)
         return cli_usage(j->c, "%s labels pictures: none is named", args->items[0]);
-    return cli_recognize(j->c, model, args->items + 1, args->count - 1);
+    return cli_recognize(j->c, j->p, args->items + 1, args->count - 1);
 }
 
 static int run(cli *c, int argc, char **argv)

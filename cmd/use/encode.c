@@ -1,10 +1,5 @@
 /* encode.c - `qkv encode` and `qkv decode`: between a picture and a grid of codes in a file. */
-#include "pipeline/codec.h"
 #include "core/commands.h"
-#include "pipeline/pictures.h"
-#include "qkv/codes.h"
-#include "qkv/image_file.h"
-#include "qkv/pixels.h"
 
 typedef struct {
     const char *out;
@@ -22,118 +17,55 @@ static const qkv_option decode_rows[] = {
 static const qkv_option_table encode_table = {"Coding", encode_rows, 1};
 static const qkv_option_table decode_table = {"Decoding", decode_rows, 1};
 
-typedef struct {
-    cli *c;
-    settings s;
-    qkv_model *model;
-    qkv_tape *tape;
-    size_t factor, colors;
-    size_t rows, columns; /* of codes */
-} job;
-
-static qkv_status open_model(job *j)
-{
-    qkv_status status = qkv__codec_load(&j->model, j->c->ctx, j->c->args.items[0]);
-    if (status)
-        return status;
-    j->factor = qkv_vqgan_factor(j->model);
-    j->colors = qkv__codec_config(j->model)->colors;
-    return qkv_tape_create(&j->tape, j->c->ctx);
-}
-
 /* {"out": .., "rows": .., "columns": ..} */
-static int answer(const job *j)
+static int answer(const cli *c, const char *out, const qkv_code_grid *g)
 {
-    if (!j->c->common.json)
+    if (!c->common.json)
         return CLI_DONE;
     qkv_json_writer w;
-    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_writer_init(&w, c->ctx, 0);
     qkv_json_begin_object(&w, NULL);
-    qkv_json_put_string(&w, "out", j->s.out);
-    qkv_json_put_int(&w, "rows", (int64_t)j->rows);
-    qkv_json_put_int(&w, "columns", (int64_t)j->columns);
+    qkv_json_put_string(&w, "out", out);
+    qkv_json_put_int(&w, "rows", (int64_t)g->rows);
+    qkv_json_put_int(&w, "columns", (int64_t)g->columns);
     qkv_json_end_object(&w);
-    return cli_answer(j->c, &w);
+    return cli_answer(c, &w);
 }
 
-/* What does not fill a whole code at the right and the bottom is left out. */
-static qkv_status read_picture(job *j, qkv_image *out)
+static qkv_status encode(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid *g)
 {
-    qkv_context *ctx = j->c->ctx;
-    const char *path = j->c->args.items[1];
-    qkv_pixels_options o = qkv_pixels_defaults();
-    qkv_status status = qkv_image_read(out, ctx, path, NULL);
-    if (status)
-        return status;
-    j->rows = out->height / j->factor;
-    j->columns = out->width / j->factor;
-    if (!j->rows || !j->columns)
-        return qkv_fail(ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels; %zu x %zu at least expected",
-                        path, out->width, out->height, j->factor, j->factor);
-    o.height = j->rows * j->factor;
-    o.width = j->columns * j->factor;
-    o.channels = j->colors;
-    o.fit = QKV_FIT_CROP;
-    return qkv_image_fit(out, ctx, &o);
+    const qkv_picture in = {.path = c->args.items[1]};
+    qkv_status status = qkv_pipeline_encode(p, &in, g);
+    return status ? status : qkv_code_grid_save(g, out);
 }
 
-static qkv_status encode(job *j)
+static qkv_status decode(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid *g)
 {
-    qkv_context *ctx = j->c->ctx;
     qkv_image picture = {0};
-    int32_t *codes = NULL;
-    qkv_status status = read_picture(j, &picture);
+    qkv_status status = qkv_code_grid_load(g, c->ctx, c->args.items[1]);
     if (!status)
-        codes = qkv_calloc(ctx, j->rows * j->columns, sizeof *codes);
+        status = qkv_pipeline_decode(p, g, &picture);
     if (!status)
-        status = codes ? qkv_pictures_encode(j->model, j->tape, picture.data, 1,
-                                             picture.height, picture.width, codes)
-                       : QKV_E_MEMORY;
-    if (!status)
-        status = qkv__codes_save(ctx, j->s.out, codes, j->rows, j->columns);
-    qkv_free(ctx, codes);
-    qkv_image_free(&picture, ctx);
-    return status;
-}
-
-static qkv_status decode(job *j)
-{
-    qkv_context *ctx = j->c->ctx;
-    const char *path = j->c->args.items[1];
-    qkv_image picture = {0};
-    int32_t *codes = NULL;
-    qkv_status status = qkv__codes_load(&codes, ctx, path, &j->rows, &j->columns);
-    if (!status)
-        status = qkv__codec_size(j->model, ctx, path, j->rows, j->columns);
-    if (!status)
-        status = qkv_image_create(&picture, ctx, j->columns * j->factor, j->rows * j->factor,
-                                  j->colors);
-    if (!status) {
-        status = qkv_pictures_decode(j->model, j->tape, codes, 1, j->rows, j->columns,
-                                     picture.data);
-        if (status)
-            qkv_fail_prefix(ctx, path);
-    }
-    if (!status)
-        status = qkv_image_write(&picture, ctx, j->s.out);
-    qkv_free(ctx, codes);
-    qkv_image_free(&picture, ctx);
+        status = qkv_image_write(&picture, c->ctx, out);
+    qkv_image_free(&picture, c->ctx);
     return status;
 }
 
 static int run(cli *c, int argc, char **argv, const qkv_option_table *table,
-               qkv_status (*work)(job *j))
+               qkv_status (*work)(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid *g))
 {
-    job j = {.c = c};
-    cli_bind(c, table, &j.s);
-    if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, j.s.out))
+    settings s;
+    qkv_code_grid g = {0};
+    qkv_pipeline *p = NULL;
+    cli_bind(c, table, &s);
+    if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, s.out))
         return CLI_USAGE;
-    qkv_status status = open_model(&j);
+    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
-        status = work(&j);
-    int code = status ? cli_error(c) : answer(&j);
-    qkv_tape_destroy(j.tape);
-    qkv_model_destroy(j.model);
+        status = work(p, c, s.out, &g);
+    int code = status ? cli_error(c) : answer(c, s.out, &g);
+    qkv_code_grid_free(&g);
+    qkv_pipeline_close(p);
     return code;
 }
 

@@ -65,4 +65,5 @@ const cli_command cli_fill = {
                .text = "The likeliest tokens for every [MASK] in the text, one mask after "
                        "another, with their probabilities. --json: an object a mask, "
                        "{\"fills\": [{\"token\", \"prob\"}, ..]}."},
-    .table = qkv_pipeline_fill_table, .run = run};
+    .library = {qkv_pipeline_fill_table},
+    .run = run};

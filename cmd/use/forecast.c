@@ -101,4 +101,5 @@ const cli_command cli_forecast = {
                        "if the history has one. Only the last rows are read, as many as the "
                        "model's context. A horizon beyond the trained one is rolled out: "
                        "forecasts become history."},
-    .table = qkv_pipeline_forecast_table, .run = run};
+    .library = {qkv_pipeline_forecast_table},
+    .run = run};

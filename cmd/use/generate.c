@@ -121,4 +121,5 @@ const cli_command cli_generate = {
                .text = "Prints the prompt and, as they are made, the tokens that the model draws "
                        "to continue it. The same --seed gives the same text.",
                .examples = examples, .tables = tables, .presets = presets},
-    .table = qkv_pipeline_generate_table, .run = run};
+    .library = {qkv_pipeline_generate_table},
+    .run = run};

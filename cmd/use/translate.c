@@ -151,4 +151,5 @@ const cli_command cli_translate = {
                        "object a line, {\"text\"}, or with --n-best {\"hyps\": [{\"text\", "
                        "\"score\"}, ..]}; without it --n-best writes \"line ||| text ||| "
                        "score\", lines counted from 0."},
-    .table = qkv_pipeline_translate_table, .run = run};
+    .library = {qkv_pipeline_translate_table},
+    .run = run};

@@ -7,15 +7,24 @@
 #include "qkv/image_file.h"
 #include "qkv/npy.h"
 
+qkv_status qkv__codec_check(const qkv_model *m, const char *dir)
+{
+    const qkv_model_type *type = qkv_model_type_of(m);
+    return type == &qkv_vqgan_type
+               ? QKV_OK
+               : qkv_fail(qkv_model_context(m), QKV_E_UNSUPPORTED,
+                          "%s: a %s has no codes for pictures", dir, qkv_model_type_name(type));
+}
+
 qkv_status qkv__codec_load(qkv_model **out, qkv_context *ctx, const char *dir)
 {
     qkv_status status = qkv_hub_load(out, ctx, dir);
-    if (status || qkv_model_type_of(*out) == &qkv_vqgan_type)
-        return status;
-    status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s has no codes for pictures", dir,
-                      qkv_model_type_name(qkv_model_type_of(*out)));
-    qkv_model_destroy(*out);
-    *out = NULL;
+    if (!status)
+        status = qkv__codec_check(*out, dir);
+    if (status) {
+        qkv_model_destroy(*out);
+        *out = NULL;
+    }
     return status;
 }
 
@@ -24,7 +33,7 @@ const qkv_vqgan_config *qkv__codec_config(const qkv_model *m) { return qkv_model
 /* Convolutions of larger pictures take memory beside them, and attention over as many places
  * minutes. */
 qkv_status qkv__codec_size(const qkv_model *vqgan, qkv_context *ctx, const char *what, size_t rows,
-                          size_t columns)
+                           size_t columns)
 {
     enum { MOST_SIDE = 65536 }; /* as qkv_image_read has it */
     size_t factor = qkv_vqgan_factor(vqgan);
@@ -36,7 +45,7 @@ qkv_status qkv__codec_size(const qkv_model *vqgan, qkv_context *ctx, const char 
 }
 
 qkv_status qkv__codes_load(int32_t **out, qkv_context *ctx, const char *path, size_t *rows,
-                          size_t *columns)
+                           size_t *columns)
 {
     qkv_array a = {0};
     qkv_status status = qkv_array_load(&a, ctx, path);
@@ -65,7 +74,7 @@ qkv_status qkv__codes_load(int32_t **out, qkv_context *ctx, const char *path, si
 }
 
 qkv_status qkv__codes_save(qkv_context *ctx, const char *path, const int32_t *codes, size_t rows,
-                          size_t columns)
+                           size_t columns)
 {
     const size_t shape[] = {rows, columns};
     qkv_real *numbers = qkv_calloc(ctx, rows, columns * sizeof *numbers);

@@ -5,6 +5,8 @@
 #include "base/base.h"
 #include "qkv/vqgan.h"
 
+/* QKV_E_UNSUPPORTED, with the directory's name, unless the model is a VQGAN. */
+qkv_status qkv__codec_check(const qkv_model *m, const char *dir);
 /* The VQGAN of a directory; on failure *out is NULL. */
 qkv_status qkv__codec_load(qkv_model **out, qkv_context *ctx, const char *dir);
 const qkv_vqgan_config *qkv__codec_config(const qkv_model *m);

@@ -1,4 +1,5 @@
 /* evaluate_forecast.c - judging forecasters. */
+#include "pipeline/held_out.h"
 #include "pipeline/judges.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ qkv_status qkv__evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_o
     if (o->file) {
         status = qkv__series_load(&rows, p->model, o->file);
     } else {
-        status = qkv__run_data_held_out(&path, p->ctx, p->dir, QKV__VALID_ARRAY);
+        status = qkv__evaluate_held_out(p, QKV__VALID_ARRAY, &path);
         if (!status)
             status = qkv__series_open(&rows, p->ctx, p->dir, QKV__VALID_ARRAY, true);
     }

@@ -1,4 +1,5 @@
 /* evaluate_lm.c - judging models that continue text. */
+#include "pipeline/held_out.h"
 #include "pipeline/judges.h"
 
 #include "text/texts.h"
@@ -15,7 +16,7 @@ static qkv_status open_tokens(qkv_pipeline *p, const char *file, qkv_tokens **ou
             status = qkv_tokens_pack(out, p->ctx, p->tokenizer, text.parts, 1, NULL, NULL,
                                      NULL);
     } else {
-        status = qkv__run_data_held_out(&path, p->ctx, p->dir, QKV__VALID_TOKENS);
+        status = qkv__evaluate_held_out(p, QKV__VALID_TOKENS, &path);
         if (!status)
             status = qkv_tokens_open(out, p->ctx, path);
     }

@@ -1,5 +1,6 @@
 /* evaluate_translate.c - judging translators: the loss of the reference, and how near the model's
  * own translations come to it. */
+#include "pipeline/held_out.h"
 #include "pipeline/judges.h"
 
 #include "text/pairs.h"
@@ -59,7 +60,7 @@ static qkv_status open_data(judge *j)
             status = qkv__pairs_records(&j->records, &j->pairs, &coding, 0, j->pairs.lines, NULL);
         return status;
     }
-    status = qkv__run_data_held_out(&path, p->ctx, p->dir, QKV__VALID_RECORDS);
+    status = qkv__evaluate_held_out(p, QKV__VALID_RECORDS, &path);
     if (!status)
         status = qkv__records_open_of(&j->records, p->ctx, path, QKV__SIDES, p->tokenizer);
     if (!status)

@@ -1,4 +1,5 @@
 /* evaluate_words.c - judging BERT: by the words it guesses, or by the labels it gives. */
+#include "pipeline/held_out.h"
 #include "pipeline/judges.h"
 
 #include "text/texts.h"
@@ -42,7 +43,7 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
     const size_t fields = labels(p) ? 3 : 1;
     char *path = NULL;
     if (!o->file) {
-        qkv_status status = qkv__run_data_held_out(&path, p->ctx, p->dir, QKV__VALID_RECORDS);
+        qkv_status status = qkv__evaluate_held_out(p, QKV__VALID_RECORDS, &path);
         if (!status)
             status = qkv__records_open_of(out, p->ctx, path, fields, p->tokenizer);
         qkv_free(p->ctx, path);

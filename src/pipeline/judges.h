@@ -1,16 +1,17 @@
-/* judges.h - what the functions of evaluation share. Each judges some kinds of models and has a
+/* judges.h - the functions of evaluation. Each judges some kinds of models and has a
  * row in evaluate.c. */
 #ifndef QKV_SRC_PIPELINE_JUDGES_H
 #define QKV_SRC_PIPELINE_JUDGES_H
 
 #include "pipeline/pipeline.h"
-#include "pipeline/run_data.h"
 
 /* Adds the measures to out; scored counts what was judged, in the row's unit. The data that o names
  * are of the row's kind. */
 typedef qkv_status qkv__evaluate_fn(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                     qkv_measures *out);
 qkv__evaluate_fn qkv__evaluate_lm, qkv__evaluate_translate, qkv__evaluate_mlm,
-    qkv__evaluate_classify, qkv__evaluate_forecast;
+    qkv__evaluate_classify, qkv__evaluate_forecast, qkv__evaluate_recognize,
+    qkv__evaluate_colorize, qkv__evaluate_reconstruct, qkv__evaluate_segment,
+    qkv__evaluate_codes, qkv__evaluate_grids, qkv__evaluate_looks;
 
 #endif

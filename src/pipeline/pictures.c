@@ -59,21 +59,27 @@ qkv_status qkv__pictures_format(qkv_picture_format *out, qkv_context *ctx, const
     return status ? status : bad;
 }
 
-qkv_status qkv__pictures_load(qkv_pixels **out, qkv_context *ctx, const char *path,
-                              const qkv_picture_format *format)
+qkv_pixels_options qkv__pixels_options(const qkv_picture_format *format)
 {
     static const qkv_resize_filter filters[] = {QKV_RESIZE_BILINEAR, QKV_RESIZE_BICUBIC,
                                                 QKV_RESIZE_BOX}; /* Pillow's 2, 3, 4 */
     qkv_pixels_options o = qkv_pixels_defaults();
-    qkv_pictures *pictures = NULL;
-    qkv__reading r;
-    *out = NULL;
     o.height = format->height;
     o.width = format->width;
     o.channels = format->channels;
     o.fit = format->crop ? QKV_FIT_CROP : QKV_FIT_SQUASH;
     if (format->resample >= 2 && format->resample <= 4)
         o.filter = filters[format->resample - 2];
+    return o;
+}
+
+qkv_status qkv__pictures_load(qkv_pixels **out, qkv_context *ctx, const char *path,
+                              const qkv_picture_format *format)
+{
+    const qkv_pixels_options o = qkv__pixels_options(format);
+    qkv_pictures *pictures = NULL;
+    qkv__reading r;
+    *out = NULL;
     qkv_status status = qkv_pictures_open(&pictures, ctx, path);
     if (status)
         return status;
@@ -107,10 +113,10 @@ static qkv_status add(qkv_context *ctx, qkv_pixels_writer *w, const qkv_pixels *
     int32_t class_ = map ? qkv_pixels_class(from, i) : -1;
     if (map && class_ < 0)
         return qkv_fail(ctx, QKV_E_FORMAT, "%s: %s has no class: it lies in no folder", where,
-                         qkv_pixels_name(from, i));
+                        qkv_pixels_name(from, i));
     if (map && map[class_] < 0)
         return qkv_fail(ctx, QKV_E_FORMAT, "%s: the model has no class \"%.60s\"", where,
-                         qkv_pixels_class_name(from, (size_t)class_));
+                        qkv_pixels_class_name(from, (size_t)class_));
     return qkv_pixels_add(w, qkv_pixels_data(from, i), map ? map[class_] : -1,
                           qkv_pixels_name(from, i));
 }

@@ -31,6 +31,9 @@ qkv_picture_format qkv__pictures_square(size_t side, size_t channels);
 qkv_status qkv__pictures_format(qkv_picture_format *out, qkv_context *ctx, const char *path,
                                 size_t most);
 
+/* How pictures become such. */
+qkv_pixels_options qkv__pixels_options(const qkv_picture_format *format);
+
 /* Decodes all pictures at the path into memory, as the format says. Those that cannot be read are
  * named and left out. On failure *out is NULL. */
 qkv_status qkv__pictures_load(qkv_pixels **out, qkv_context *ctx, const char *path,

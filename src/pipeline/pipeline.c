@@ -58,6 +58,7 @@ void qkv_pipeline_close(qkv_pipeline *p)
 {
     if (!p)
         return;
+    qkv__prior_close(&p->codecs);
     qkv_tape_destroy(p->tape);
     qkv_tokenizer_destroy(p->tokenizer);
     qkv_model_destroy(p->model);
@@ -68,6 +69,16 @@ void qkv_pipeline_close(qkv_pipeline *p)
 
 qkv_model *qkv_pipeline_model(const qkv_pipeline *p) { return p->model; }
 qkv_tokenizer *qkv_pipeline_tokenizer(const qkv_pipeline *p) { return p->tokenizer; }
+
+qkv_status qkv__pipeline_codecs(qkv_pipeline *p)
+{
+    if (p->codecs.vqgan)
+        return QKV_OK;
+    qkv_status status = qkv__prior_open(&p->codecs, p->model, p->dir);
+    if (status)
+        qkv__prior_close(&p->codecs);
+    return status;
+}
 
 const char *qkv_pipeline_label(qkv_pipeline *p, size_t i)
 {

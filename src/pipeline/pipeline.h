@@ -3,6 +3,7 @@
 #define QKV_SRC_PIPELINE_PIPELINE_H
 
 #include "base/base.h"
+#include "pipeline/prior.h"
 #include "qkv/pipeline.h"
 
 struct qkv_pipeline {
@@ -15,7 +16,11 @@ struct qkv_pipeline {
     char label[32];            /* the last name that was made up */
     qkv_generation generation; /* of translators */
     qkv_tape *tape;            /* never records */
+    qkv__prior codecs;         /* of a prior, once a call has asked for them */
 };
+
+/* Opens the VQGANs of a prior's directory, unless they are open. */
+qkv_status qkv__pipeline_codecs(qkv_pipeline *p);
 
 /* QKV_OK where there is a tokenizer, else why not. Of models that read text. */
 qkv_status qkv__pipeline_text(const qkv_pipeline *p);

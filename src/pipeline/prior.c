@@ -6,8 +6,6 @@
 #include "io/file.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
-#include "qkv/hub.h"
-#include "qkv/image_file.h"
 
 /* ---- the models ---------------------------------------------------------------------------- */
 
@@ -47,8 +45,8 @@ qkv_status qkv__prior_fits(const qkv__prior *p, const char *dir)
     size_t others = p->condition ? qkv__codec_config(p->condition)->codes : 0;
     if (p->before != g->before || p->rows != g->rows || p->columns != g->columns)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %zu x %zu codes after %zu tokens expected, "
-                         "as those of the pictures, found %zu x %zu after %zu", dir, p->rows,
-                         p->columns, p->before, g->rows, g->columns, g->before);
+                        "as those of the pictures, found %zu x %zu after %zu", dir, p->rows,
+                        p->columns, p->before, g->rows, g->columns, g->before);
     if (codes > g->vocab || others > g->vocab)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: vocab_size: at least %zu expected, the "
                         "codes of the pictures, found %zu", dir, codes > others ? codes : others,
@@ -56,18 +54,14 @@ qkv_status qkv__prior_fits(const qkv__prior *p, const char *dir)
     return QKV_OK;
 }
 
-qkv_status qkv__prior_open(qkv__prior *p, qkv_context *ctx, const char *dir)
+qkv_status qkv__prior_open(qkv__prior *p, qkv_model *prior, const char *dir)
 {
-    qkv_status status = qkv_hub_load(&p->prior, ctx, dir);
-    if (!status && qkv_model_type_of(p->prior) != &qkv_prior_type)
-        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s imagines no pictures", dir,
-                          qkv_model_type_name(qkv_model_type_of(p->prior)));
-    if (status)
-        return status;
-    const qkv_gpt_config *g = qkv_model_config(p->prior);
+    qkv_context *ctx = qkv_model_context(prior);
+    const qkv_gpt_config *g = qkv_model_config(prior);
     char *vqgan = qkv_path_join(ctx, dir, QKV__PRIOR_VQGAN);
     char *condition = qkv_path_join(ctx, dir, QKV__PRIOR_CONDITION);
-    status = vqgan && condition ? QKV_OK : QKV_E_MEMORY;
+    qkv_status status = vqgan && condition ? QKV_OK : QKV_E_MEMORY;
+    *p = (qkv__prior){.prior = prior};
     if (!status)
         status = qkv__prior_codecs(p, ctx, vqgan, qkv_dir_exists(condition) ? condition : NULL,
                                    0, 0);
@@ -83,23 +77,10 @@ void qkv__prior_close(qkv__prior *p)
     qkv_tape_destroy(p->tape);
     qkv_model_destroy(p->vqgan);
     qkv_model_destroy(p->condition);
-    p->tape = NULL;
-    p->vqgan = p->condition = NULL;
+    *p = (qkv__prior){0};
 }
 
 /* ---- pictures ------------------------------------------------------------------------------ */
-
-qkv_status qkv__prior_read(const qkv__prior *p, const char *path, size_t height, size_t width,
-                          qkv_image *out)
-{
-    qkv_pixels_options o = qkv_pixels_defaults();
-    o.height = height;
-    o.width = width;
-    o.channels = p->colors;
-    o.fit = QKV_FIT_CROP;
-    qkv_status status = qkv_image_read(out, p->ctx, path, NULL);
-    return status ? status : qkv_image_fit(out, p->ctx, &o);
-}
 
 qkv_status qkv__prior_condition(qkv__prior *p, const qkv_image *picture, size_t rows,
                                 size_t columns, int32_t *codes)
@@ -185,7 +166,7 @@ static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *n
     for (size_t i = 0; i < n; i++)
         classes[i] = qkv_pixels_class(k->pixels, numbers[i]);
     qkv_status status = made ? qkv__prior_tokens(k->p, pictures, n, k->o->classes ? classes : NULL,
-                                                made)
+                                                 made)
                              : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
         memcpy(k->tokens + (numbers[i] * k->o->views + view) * k->length, made + i * k->length,
@@ -238,7 +219,7 @@ static qkv_status code_changed(coding *k)
 }
 
 qkv_status qkv__prior_code(qkv__prior *p, const qkv_pixels *pixels, const qkv__coding *o,
-                          int32_t *tokens)
+                           int32_t *tokens)
 {
     coding k = {.p = p, .pixels = pixels, .o = o, .tokens = tokens,
                 .length = p->before + p->rows * p->columns};
@@ -272,7 +253,7 @@ qkv_status qkv__grid_set_take(qkv__grid_set *out, qkv_context *ctx, const int32_
 }
 
 qkv_status qkv__grid_set_load(qkv__grid_set *out, qkv_context *ctx, const char *path,
-                          const qkv_model *prior)
+                              const qkv_model *prior)
 {
     const qkv_gpt_config *c = qkv_model_config(prior);
     size_t length = c->before + c->rows * c->columns;

@@ -23,8 +23,8 @@ typedef struct {
     size_t before;         /* tokens before it */
 } qkv__prior;
 
-/* What is in the directory, prior and all. */
-qkv_status qkv__prior_open(qkv__prior *p, qkv_context *ctx, const char *dir);
+/* The models in a prior's directory that code pictures for it. */
+qkv_status qkv__prior_open(qkv__prior *p, qkv_model *prior, const char *dir);
 /* The models that code, for pictures of height x width pixels (0: the VQGAN's own size). condition
  * NULL: none. */
 qkv_status qkv__prior_codecs(qkv__prior *p, qkv_context *ctx, const char *vqgan,
@@ -32,10 +32,6 @@ qkv_status qkv__prior_codecs(qkv__prior *p, qkv_context *ctx, const char *vqgan,
 /* The numbers of tokens must be what the prior says. */
 qkv_status qkv__prior_fits(const qkv__prior *p, const char *dir);
 void qkv__prior_close(qkv__prior *p); /* a zeroed one is allowed; not the prior */
-
-/* The picture, cut to height x width pixels, in the VQGAN's channels. */
-qkv_status qkv__prior_read(const qkv__prior *p, const char *path, size_t height, size_t width,
-                           qkv_image *out);
 
 /* What pictures (n, height, width, colors) are to the prior. tokens: (n, before + rows x columns),
  * from conditions and codes. classes (n): what the first token says, where there are classes. */

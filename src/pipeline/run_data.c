@@ -1,4 +1,4 @@
-/* run_data.c - finding what was held out; telling data that an earlier version kept. */
+/* run_data.c - telling data that an earlier version kept. */
 #include "pipeline/run_data.h"
 
 #include "io/file.h"
@@ -18,16 +18,4 @@ qkv_status qkv__run_data_readable(qkv_context *ctx, const char *dir, const char 
         qkv_free(ctx, path);
     }
     return status;
-}
-
-qkv_status qkv__run_data_held_out(char **path, qkv_context *ctx, const char *dir, const char *name)
-{
-    *path = qkv_path_join(ctx, dir, name);
-    if (!*path)
-        return QKV_E_MEMORY;
-    if (qkv_file_exists(*path))
-        return QKV_OK;
-    qkv_status status = qkv__run_data_readable(ctx, dir, "name the data to evaluate on");
-    return status ? status
-                  : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", dir);
 }

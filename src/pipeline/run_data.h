@@ -20,8 +20,4 @@
  * advice. */
 qkv_status qkv__run_data_readable(qkv_context *ctx, const char *dir, const char *advice);
 
-/* dir/name, where name is one of the above that training held out, to be freed with qkv_free, after
- * a failure too. QKV_E_IO: there is no such file. */
-qkv_status qkv__run_data_held_out(char **path, qkv_context *ctx, const char *dir, const char *name);
-
 #endif

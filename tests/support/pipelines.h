@@ -1,123 +1,208 @@
-/* pipelines.h - small model directories of text and series that know nothing, opened; over
- * fixture.h's set_up. */
+/* pipelines.h - a model directory of each kind of model of pictures, pictures as files and pixels,
+ * and a listener, for tests of pipelines. */
 #ifndef QKV_TESTS_PIPELINES_H
 #define QKV_TESTS_PIPELINES_H
 
-#include "fixture.h"
-#include "qkv/bert.h"
+#include <sys/stat.h>
+
+#include "codes_setting.h"
+#include "qkv/dense.h"
 #include "qkv/gpt.h"
-#include "qkv/marian.h"
-#include "qkv/pipeline_text.h"
+#include "qkv/hub.h"
+#include "qkv/image_file.h"
+#include "qkv/mae.h"
+#include "qkv/pipeline_pictures.h"
+#include "qkv/vit.h"
 
-static const char corpus[] = "the cat sat on the mat\nthe dog sat there on the mat\na cat, a dog\n";
+enum { CLASSES = 3, GRID = 4, PLACES = GRID * GRID };
 
-enum { LM, TRANSLATOR, MASKED, CLASSIFIER, FORECASTER, KINDS };
-static qkv_pipeline *pipelines[KINDS];
+/* ---- a directory of each kind ---------------------------------------------------------------- */
 
-static inline qkv_tokenizer *learn_words(qkv_tokenizer_kind kind)
+static const char *const names[CLASSES] = {"0", "17", "#ff0000"}; /* colours of masks, too */
+
+static inline void trunk(qkv_patches_config *t, size_t channels)
 {
-    qkv_tokenizer_options o = qkv_tokenizer_defaults(kind);
-    qkv_tokenizer_trainer *tr;
-    qkv_tokenizer *t;
-    o.vocab = kind == QKV_TOKENIZER_BPE ? 270 : 60;
-    assert_int_equal(qkv_tokenizer_trainer_create(&tr, ctx, &o), QKV_OK);
-    assert_int_equal(qkv_tokenizer_trainer_add(tr, corpus, sizeof corpus - 1), QKV_OK);
-    assert_int_equal(qkv_tokenizer_trainer_finish(tr, &t), QKV_OK);
-    qkv_tokenizer_trainer_destroy(tr);
-    return t;
+    t->image = SIDE;
+    t->patch = 4;
+    t->channels = channels;
+    t->width = 16;
+    t->layers = t->heads = 2;
+    t->ff_width = 32;
 }
 
-/* A model of that configuration, with the tokenizer that is given away (or none), saved, opened. */
-static inline qkv_pipeline *make(const char *name, const qkv_model_type *type, const void *config,
-                          qkv_tokenizer *t)
+static inline qkv_model *made_vit(void)
 {
-    qkv_model *m;
-    qkv_pipeline *p = NULL;
-    assert_int_equal(qkv_model_create(&m, ctx, type, config), QKV_OK);
-    assert_int_equal(qkv_model_init(m, 1), QKV_OK);
-    if (type == &qkv_forecast_type || type == &qkv_bert_classifier_type)
-        assert_int_equal(qkv_model_set_labels(m, (const char *const[]){"x", "y"}, 2), QKV_OK);
+    qkv_vit_config c;
+    qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &c);
+    trunk(&c.trunk, 3);
+    c.classes = CLASSES;
+    return made(&qkv_vit_type, &c);
+}
+
+static inline qkv_model *made_mae(void)
+{
+    qkv_mae_config c;
+    qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
+    trunk(&c.trunk, 3);
+    c.decoder_width = 16;
+    c.decoder_ff_width = 32;
+    c.decoder_layers = c.decoder_heads = 2;
+    return made(&qkv_mae_type, &c);
+}
+
+static inline qkv_model *made_dense(const qkv_model_type *type, size_t channels, size_t outputs)
+{
+    qkv_dense_config c;
+    qkv_option_defaults(qkv_model_type_config(type), &c);
+    trunk(&c.trunk, channels);
+    c.convolutions = 0;
+    c.outputs = outputs;
+    return made(type, &c);
+}
+
+static inline qkv_model *made_segmenter(void)
+{
+    return made_dense(&qkv_segmenter_type, 3, CLASSES);
+}
+static inline qkv_model *made_colorizer(void)
+{
+    return made_dense(&qkv_colorizer_type, QKV_COLORIZER_INPUTS, 2);
+}
+
+static inline qkv_model *made_coder(void)
+{
+    qkv_vqgan_config c = small();
+    c.image = 2 * GRID; /* a code is 2 x 2 pixels */
+    return made(&qkv_vqgan_type, &c);
+}
+
+static inline qkv_model *made_prior(void)
+{
+    qkv_gpt_config c;
+    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
+    c.vocab = CODES;
+    c.rows = c.columns = GRID;
+    c.before = 1;
+    c.positions = PLACES;
+    c.width = 16;
+    c.layers = c.heads = 2;
+    return made(&qkv_prior_type, &c);
+}
+
+enum { VIT, MAE, SEGMENTER, COLORIZER, CODER, LOOKS, PRIOR, KINDS };
+static qkv_model *(*const make[KINDS])(void) = {made_vit, made_mae, made_segmenter, made_colorizer,
+                                               made_coder, made_looks, made_prior};
+
+static inline void save(qkv_model *m, const char *name)
+{
     assert_int_equal(qkv_hub_save(m, in(folder, name), NULL), QKV_OK);
-    if (t)
-        assert_int_equal(qkv_tokenizer_save(t, in(folder, name)), QKV_OK);
-    qkv_tokenizer_destroy(t);
     qkv_model_destroy(m);
-    if (qkv_pipeline_open(&p, ctx, in(folder, name)))
-        fail_msg("%s", qkv_context_message(ctx));
+}
+
+static inline qkv_pipeline *opened(int kind)
+{
+    static const qkv_picture_format half = {SIDE, SIDE, 3, true, 2, {0.5, 0.5, 0.5},
+                                            {0.5, 0.5, 0.5}};
+    qkv_pipeline *p;
+    qkv_model *m = make[kind]();
+    if (kind == VIT || kind == SEGMENTER)
+        assert_int_equal(qkv_model_set_labels(m, names, CLASSES), QKV_OK);
+    if (kind == MAE)
+        qkv_model_set_pictures(m, &half);
+    save(m, "m");
+    if (kind == PRIOR)
+        save(made_coder(), "m/vqgan");
+    assert_int_equal(qkv_pipeline_open(&p, ctx, in(folder, "m")), QKV_OK);
     return p;
 }
 
-static inline qkv_pipeline *make_lm(void)
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+static inline void draw(qkv_image *image, size_t width, size_t height, size_t number)
 {
-    qkv_gpt_config c;
-    qkv_tokenizer *t = learn_words(QKV_TOKENIZER_BPE);
-    qkv_option_defaults(qkv_model_type_config(&qkv_gpt2_type), &c);
-    c.vocab = qkv_tokenizer_vocab_size(t);
-    c.positions = 16;
-    c.width = 8;
-    c.layers = 1;
-    c.heads = 2;
-    c.eos = c.bos = -1;
-    return make("lm", &qkv_gpt2_type, &c, t);
+    assert_int_equal(qkv_image_create(image, ctx, width, height, 3), QKV_OK);
+    for (size_t i = 0; i < width * height * 3; i++)
+        image->data[i] = mixed(number, i);
 }
 
-static inline qkv_pipeline *make_translator(void)
+/* FOLDER/name, and the same pixels. */
+static inline qkv_image drawn_file(const char *name, size_t width, size_t height, size_t number)
 {
-    qkv_marian_config c;
-    qkv_tokenizer *t = learn_words(QKV_TOKENIZER_UNIGRAM);
-    qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &c);
-    c.vocab = qkv_tokenizer_vocab_size(t);
-    c.positions = 12;
-    c.width = 8;
-    c.encoder_layers = c.decoder_layers = 1;
-    c.encoder_heads = c.decoder_heads = 2;
-    c.encoder_ff_width = c.decoder_ff_width = 16;
-    c.eos = qkv_tokenizer_special(t, QKV_TOKEN_EOS);
-    c.start = c.pad = qkv_tokenizer_special(t, QKV_TOKEN_PAD);
-    return make("mt", &qkv_marian_type, &c, t);
+    qkv_image image;
+    draw(&image, width, height, number);
+    assert_int_equal(qkv_image_write(&image, ctx, in(folder, name)), QKV_OK);
+    return image;
 }
 
-static inline qkv_pipeline *make_bert(const char *name, const qkv_model_type *type)
+static inline void drop(qkv_image *image) { qkv_image_free(image, ctx); }
+
+static inline void same_image(const qkv_image *a, const qkv_image *b)
 {
-    qkv_tokenizer *t = learn_words(QKV_TOKENIZER_WORDPIECE);
-    const qkv_bert_config c = {.vocab = qkv_tokenizer_vocab_size(t), .positions = 12, .segments = 2,
-                               .width = 8, .layers = 1, .heads = 2, .classes = 2, .norm_eps = 1e-5};
-    return make(name, type, &c, t);
+    assert_true(a->width == b->width && a->height == b->height && a->channels == b->channels);
+    assert_memory_equal(a->data, b->data, a->width * a->height * a->channels);
 }
 
-static inline qkv_pipeline *make_forecaster(void)
+/* A folder with two of a class each. */
+static inline void make_set(void)
 {
-    qkv_forecast_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_forecast_type), &c);
-    c.columns = c.targets = 2;
-    c.context = 4;
-    c.horizon = 3;
-    c.patch = 2;
-    c.width = 8;
-    c.layers = 1;
-    c.heads = 2;
-    return make("series", &qkv_forecast_type, &c, NULL);
-}
-
-/* Made when it is first asked for. */
-static inline qkv_pipeline *of(int kind)
-{
-    if (!pipelines[kind])
-        pipelines[kind] = kind == LM           ? make_lm()
-                          : kind == TRANSLATOR ? make_translator()
-                          : kind == MASKED     ? make_bert("words", &qkv_bert_masked_type)
-                          : kind == CLASSIFIER ? make_bert("classes", &qkv_bert_classifier_type)
-                                               : make_forecaster();
-    return pipelines[kind];
-}
-
-static inline int close_all(void **state)
-{
-    for (int i = 0; i < KINDS; i++) {
-        qkv_pipeline_close(pipelines[i]);
-        pipelines[i] = NULL;
+    static const char *const files[] = {"set/0/a.png", "set/0/b.png", "set/17/c.png",
+                                        "set/17/d.png"};
+    assert_int_equal(mkdir(in(folder, "set"), 0700), 0);
+    assert_int_equal(mkdir(in(folder, "set/0"), 0700), 0);
+    assert_int_equal(mkdir(in(folder, "set/17"), 0700), 0);
+    for (size_t i = 0; i < 4; i++) {
+        qkv_image image = drawn_file(files[i], SIDE, SIDE, i);
+        drop(&image);
     }
-    return tear_down(state);
+}
+
+static inline void expect_status(qkv_status found, qkv_status status, const char *sentence)
+{
+    assert_int_equal(found, status);
+    if (!strstr(qkv_context_message(ctx), sentence))
+        fail_msg("\"%s\" expected, found \"%s\"", sentence, qkv_context_message(ctx));
+}
+
+/* What the listener heard; it stops the work at the event of that number, from 1. */
+typedef struct {
+    size_t events, notes, stop_at;
+    char last[256];
+    bool finished;
+} heard;
+
+static inline bool listen(void *user, const qkv_event *event)
+{
+    heard *h = user;
+    if (event->kind == QKV_EVENT_NOTE) {
+        h->notes++;
+        snprintf(h->last, sizeof h->last, "%s", event->text);
+        return true;
+    }
+    h->finished = event->total && event->done == event->total;
+    return ++h->events != h->stop_at;
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t count, bad, stop_at, input[8];
+    qkv_real probabilities[8][CLASSES];
+    char name[8][256], error[256];
+} labels;
+
+static inline bool keep(void *user, const qkv_picture_labels *found)
+{
+    labels *l = user;
+    if (found->error) {
+        l->bad++;
+        snprintf(l->error, sizeof l->error, "%s", found->error);
+        return true;
+    }
+    assert_int_equal(found->classes, CLASSES);
+    l->input[l->count] = found->input;
+    snprintf(l->name[l->count], sizeof l->name[0], "%s", found->name);
+    memcpy(l->probabilities[l->count], found->probabilities, sizeof l->probabilities[0]);
+    return ++l->count != l->stop_at;
 }
 
 #endif

@@ -1,0 +1,146 @@
+/* evaluate_codes.c - judging models that code pictures, and priors on the codes. */
+#include "pipeline/held_out.h"
+#include "pipeline/judges.h"
+#include "pipeline/pictures.h"
+
+#include <math.h>
+
+#include "io/file.h"
+#include "qkv/codes.h"
+#include "qkv/gpt.h"
+#include "qkv/hub.h"
+
+enum { MOST_FOUND = 2000 }; /* pictures that are looked for */
+
+/* ---- VQGANs ---------------------------------------------------------------------------------- */
+
+/* What the network in a directory says of decoded pictures. */
+static qkv_status compare_decoded(qkv_pipeline *p, const char *dir, const qkv_pixels *pictures,
+                                  qkv_measures *out)
+{
+    qkv_model *looks = NULL;
+    qkv_codes_likeness s = {0};
+    qkv_status status = qkv_hub_load(&looks, p->ctx, dir);
+    if (!status) {
+        status = qkv_codes_compare(p->model, looks, p->tape, pictures, &s);
+        if (status)
+            qkv_fail_prefix(p->ctx, dir);
+    }
+    qkv_measures_add(out, "lpips", s.lpips);
+    qkv_measures_add(out, "frechet", s.frechet);
+    qkv_model_destroy(looks);
+    return status;
+}
+
+qkv_status qkv__evaluate_codes(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                               qkv_measures *out)
+{
+    const qkv_vqgan_config *c = qkv_model_config(p->model);
+    qkv_pixels *pictures = NULL;
+    qkv_codes_score s = {0};
+    qkv_status status = qkv__evaluate_squares(p, o->file, c->image, c->colors, &pictures);
+    if (!status)
+        status = qkv_codes_evaluate(p->model, NULL, 0, p->tape, pictures, 0, &s);
+    qkv_measures_add(out, "psnr", s.psnr);
+    qkv_measures_add(out, "ssim", s.ssim);
+    qkv_measures_add(out, "codes_used", s.used);
+    qkv_measures_add(out, "perplexity", s.perplexity);
+    qkv_measures_add(out, "loss", s.loss);
+    if (!status && s.pictures <= MOST_FOUND) {
+        double found;
+        status = qkv_codes_find(p->model, p->tape, pictures, &found);
+        qkv_measures_add(out, "found_again", found);
+    }
+    if (!status && o->lpips)
+        status = compare_decoded(p, o->lpips, pictures, out);
+    out->scored = s.pictures;
+    qkv_pixels_close(pictures);
+    return status;
+}
+
+/* ---- priors ---------------------------------------------------------------------------------- */
+
+/* The pictures' tokens. */
+static qkv_status code_pictures(qkv_pipeline *p, const qkv_pixels *pixels, qkv__grid_set *out)
+{
+    qkv__prior *c = &p->codecs;
+    size_t count = qkv_pixels_count(pixels), length = c->before + c->rows * c->columns;
+    int32_t *tokens = qkv_calloc(p->ctx, count, length * sizeof *tokens);
+    const qkv__coding o = {.views = 1, .classes = qkv_model_label_count(p->model) > 0};
+    qkv_status status = tokens ? qkv__prior_code(c, pixels, &o, tokens) : QKV_E_MEMORY;
+    if (!status)
+        status = qkv__grid_set_take(out, p->ctx, tokens, count, p->model);
+    qkv_free(p->ctx, tokens);
+    return status;
+}
+
+static qkv_status read_pictures(qkv_pipeline *p, const char *file, qkv__grid_set *out)
+{
+    qkv_pixels *all = NULL, *pixels = NULL;
+    qkv_status status = qkv__pipeline_codecs(p);
+    const qkv__prior *c = &p->codecs;
+    qkv_picture_format f = qkv__pictures_square(0, c->colors);
+    f.height = c->rows * c->factor;
+    f.width = c->columns * c->factor;
+    if (!status)
+        status = qkv__pictures_load(&all, p->ctx, file, &f);
+    if (!status)
+        status = qkv__pixels_copy(&pixels, p->ctx, NULL, all, NULL, qkv_pixels_count(all),
+                                  qkv_model_label_count(p->model) ? p->model : NULL, file);
+    if (!status)
+        status = code_pictures(p, pixels, out);
+    qkv_pixels_close(pixels);
+    qkv_pixels_close(all);
+    return status;
+}
+
+/* What training kept in DIR/train/name. */
+static qkv_status read_kept(const qkv_pipeline *p, const char *name, qkv__grid_set *out)
+{
+    char *path = NULL;
+    qkv_status status = qkv__evaluate_held_out(p, name, &path);
+    if (!status)
+        status = qkv__grid_set_load(out, p->ctx, path, p->model);
+    qkv_free(p->ctx, path);
+    return status;
+}
+
+/* The counted neighbours' bits, where what was counted is still there. */
+static qkv_status count_bigrams(const qkv_pipeline *p, const qkv_grids *valid, double *bits)
+{
+    qkv__grid_set train = {0};
+    qkv_str path;
+    *bits = NAN;
+    qkv_str_init(&path, p->ctx);
+    qkv_str_printf(&path, "%s/" QKV__TRAIN_ARRAY, p->dir);
+    qkv_status status = path.data ? QKV_OK : QKV_E_MEMORY;
+    if (!status && qkv_file_exists(path.data)) {
+        status = qkv__grid_set_load(&train, p->ctx, path.data, p->model);
+        if (!status)
+            status = qkv_grids_bigram(p->ctx, &train.g, valid, qkv_lm_vocab(p->model), bits);
+    }
+    qkv__grid_set_free(&train);
+    qkv_str_free(&path);
+    return status;
+}
+
+qkv_status qkv__evaluate_grids(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                               qkv_measures *out)
+{
+    qkv__grid_set grids = {0};
+    qkv_grids_score s = {0};
+    double bigram = NAN;
+    qkv_status status = o->file ? read_pictures(p, o->file, &grids)
+                                : read_kept(p, QKV__VALID_ARRAY, &grids);
+    if (!status)
+        status = qkv_grids_evaluate(p->model, p->tape, &grids.g, 0, &s);
+    if (!status)
+        status = count_bigrams(p, &grids.g, &bigram);
+    qkv_measures_add(out, "bits_per_code", s.bits_per_code);
+    if (!isnan(bigram))
+        qkv_measures_add(out, "bits_bigram", bigram);
+    qkv_measures_add(out, "loss", s.loss);
+    out->scored = s.codes;
+    qkv__grid_set_free(&grids);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* held_out.c - what training held out, and the pictures that stand for it. */
+#include "pipeline/held_out.h"
+
+#include "io/file.h"
+#include "pipeline/pictures.h"
+
+qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path)
+{
+    *path = qkv_path_join(p->ctx, p->dir, name);
+    if (!*path)
+        return QKV_E_MEMORY;
+    if (qkv_file_exists(*path))
+        return QKV_OK;
+    qkv_status status = qkv__run_data_readable(p->ctx, p->dir, "name the data to evaluate on");
+    return status ? status
+                  : qkv_fail(p->ctx, QKV_E_IO, "%s holds no held-out data: name some", p->dir);
+}
+
+qkv_status qkv__evaluate_kept(const qkv_pipeline *p, const char *name, qkv_pixels **out)
+{
+    char *path = NULL;
+    qkv_status status = qkv__evaluate_held_out(p, name, &path);
+    if (!status)
+        status = qkv_pixels_open(out, p->ctx, path);
+    qkv_free(p->ctx, path);
+    return status;
+}
+
+qkv_status qkv__evaluate_squares(const qkv_pipeline *p, const char *path, size_t side,
+                                 size_t channels, qkv_pixels **out)
+{
+    const qkv_picture_format f = qkv__pictures_square(side, channels);
+    return path ? qkv__pictures_load(out, p->ctx, path, &f)
+                : qkv__evaluate_kept(p, QKV__VALID_IMAGES, out);
+}

@@ -1,0 +1,77 @@
+/* segment.c - the class of every pixel of a picture. */
+#include "pipeline/masks.h"
+#include "pipeline/picture.h"
+
+#include "qkv/painting.h"
+#include "qkv/segment.h"
+
+#define FIELD(member) .offset = offsetof(qkv_pipeline_segment_options, member)
+static const qkv_option rows[] = {
+    {.flag = "mask", .key = "mask", .type = QKV_OPT_BOOL, FIELD(mask),
+     .help = "write them in the colours of the masks in training, not in ones that differ well"},
+};
+static const qkv_option_table table = {"Segmenting", rows, sizeof rows / sizeof *rows};
+
+const qkv_option_table *qkv_pipeline_segment_table(void) { return &table; }
+
+qkv_pipeline_segment_options qkv_pipeline_segment_defaults(void)
+{
+    qkv_pipeline_segment_options o;
+    qkv_option_defaults(&table, &o);
+    return o;
+}
+
+static qkv_status choose_colors(const qkv_pipeline *p, bool mask, qkv_segmentation *out)
+{
+    qkv_mask_palette palette = {0};
+    qkv_status status = mask ? qkv__masks_of_model(&palette, p->model) : QKV_OK;
+    for (size_t i = 0; i < out->classes && !status; i++) {
+        qkv_class_color(i, out->color[i]);
+        for (int k = 0; k < 3 && mask; k++)
+            out->color[i][k] = (uint8_t)(palette.color[i] >> (16 - 8 * k));
+    }
+    return status;
+}
+
+static void paint(qkv_segmentation *s)
+{
+    for (size_t i = 0; i < s->image.width * s->image.height; i++) {
+        size_t class_ = s->map[i];
+        s->pixels[class_]++;
+        for (int k = 0; k < 3; k++)
+            s->image.data[3 * i + (size_t)k] = s->color[class_][k];
+    }
+}
+
+qkv_status qkv_pipeline_segment(qkv_pipeline *p, const qkv_picture *in,
+                                const qkv_pipeline_segment_options *options,
+                                qkv_segmentation *out)
+{
+    *out = (qkv_segmentation){.ctx = p->ctx};
+    if (qkv_model_type_of(p->model) != &qkv_segmenter_type)
+        return qkv__pipeline_refuse(p, "tell pixels' classes");
+    out->classes = ((const qkv_dense_config *)qkv_model_config(p->model))->outputs;
+    qkv_status status = qkv__picture_load(&out->image, p->ctx, in);
+    if (!status) {
+        out->map = qkv_calloc(p->ctx, out->image.height, out->image.width);
+        status = out->map ? QKV_OK : QKV_E_MEMORY;
+    }
+    if (!status)
+        status = qkv_segment(out->map, p->model, p->tape, &out->image);
+    if (!status)
+        status = choose_colors(p, options && options->mask, out);
+    if (status)
+        qkv_segmentation_free(out);
+    else
+        paint(out);
+    return status;
+}
+
+void qkv_segmentation_free(qkv_segmentation *s)
+{
+    if (s->ctx) {
+        qkv_image_free(&s->image, s->ctx);
+        qkv_free(s->ctx, s->map);
+    }
+    *s = (qkv_segmentation){0};
+}
