@@ -1,91 +1,87 @@
-/* 02_train_dense.c - a small network learns y = sin(3 x), the update written by hand.
+/* 02_train_dense.c - a network, an activation and a loss of one's own learn y = sin(3 x).
  *
- * Parameters outlive steps; tensors live until qkv_tape_reset. Every step records
- * the forward pass, goes backward, and subtracts rate times gradient.             */
+ * Tensors live until the tape's next step, parameters as long as the model. An op is a forward and
+ * a backward function; its gradient is checked against differences before anything is trained. The
+ * library's loop does the rest.                                                                  */
 #include <math.h>
 #include <stdio.h>
 
 #include <qkv.h>
 
-enum { N = 64, HIDDEN = 32, STEPS = 1000 };
+enum { N = 64, HIDDEN = 32, STEPS = 600 };
 
-typedef struct {
-    qkv_param *w1, *b1, *w2, *b2;
-} network;
+typedef struct { qkv_linear_layer first, second; } network;
 
-static int create_network(network *net, qkv_params *ps)
+static qkv_status make(qkv_model *m)
 {
-    const size_t w1[2] = {HIDDEN, 1}, b1[1] = {HIDDEN}, w2[2] = {1, HIDDEN}, b2[1] = {1};
-    net->w1 = qkv_param_create(ps, "first.weight", 2, w1);
-    net->b1 = qkv_param_create(ps, "first.bias", 1, b1);
-    net->w2 = qkv_param_create(ps, "second.weight", 2, w2);
-    net->b2 = qkv_param_create(ps, "second.bias", 1, b2);
-    if (!net->w1 || !net->b1 || !net->w2 || !net->b2) return 1;
-    for (int i = 0; i < HIDDEN; i++) { /* spread over the inputs' range, in both directions */
-        qkv_param_data(net->w1)[i] = (qkv_real)(3 * cos(i));
-        qkv_param_data(net->b1)[i] = (qkv_real)(2 * sin(2 * i));
-        qkv_param_data(net->w2)[i] = (qkv_real)(0.3 * cos(3 * i));
+    network *n = (network *)qkv_model_self(m);
+    (void)qkv_linear_create(&n->first, qkv_model_params(m), "first", 1, HIDDEN);
+    (void)qkv_linear_create(&n->second, qkv_model_params(m), "second", HIDDEN, 1);
+    return QKV_OK;
+}
+
+/* y = x exp(-x^2), so dy/dx = (1 - 2 x^2) exp(-x^2). */
+static void forward_bump(const qkv_op_call *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        c->out[i] = c->in[0][i] * (qkv_real)exp(-(double)(c->in[0][i] * c->in[0][i]));
+}
+
+static void backward_bump(const qkv_op_call *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        const qkv_real square = c->in[0][i] * c->in[0][i];
+        c->grad_in[0][i] = c->grad_out[i] * (1 - 2 * square) * (qkv_real)exp(-(double)square);
     }
-    return 0;
 }
 
-/* x (N, 1) -> (N, 1) */
-static qkv_tensor *forward(const network *net, qkv_tape *t, qkv_tensor *x)
-{
-    qkv_tensor *h = qkv_linear(t, x, qkv_use(t, net->w1), qkv_use(t, net->b1), QKV_ACT_TANH);
-    return qkv_linear(t, h, qkv_use(t, net->w2), qkv_use(t, net->b2), QKV_ACT_NONE);
-}
+static const qkv_op_type bump = {"bump", NULL, forward_bump, backward_bump};
 
-static void descend(qkv_params *ps, qkv_real rate)
+/* The mean squared error at N points between -1 and 1. */
+static qkv_tensor *error(void *self, qkv_tape *t)
 {
-    for (size_t i = 0; i < qkv_params_count(ps); i++) {
-        qkv_param *p = qkv_params_at(ps, i);
-        const qkv_real *gradient = qkv_param_grad(p);
-        if (!gradient) continue;
-        for (size_t j = 0; j < qkv_param_count(p); j++)
-            qkv_param_data(p)[j] -= rate * gradient[j];
-        qkv_param_touch(p);
-    }
-    qkv_params_zero_grad(ps);
-}
-
-static int run(qkv_tape *t, qkv_params *ps)
-{
-    network net;
-    qkv_real x_data[N], y_data[N];
+    const network *n = (const network *)self;
     const size_t shape[2] = {N, 1};
-    double loss = 0;
-    if (create_network(&net, ps)) return 1;
+    qkv_real x[N], y[N];
     for (int i = 0; i < N; i++) {
-        x_data[i] = (qkv_real)(-1.0 + 2.0 * i / (N - 1));
-        y_data[i] = (qkv_real)sin(3 * (double)x_data[i]);
+        x[i] = (qkv_real)(-1.0 + 2.0 * i / (N - 1));
+        y[i] = (qkv_real)sin(3 * (double)x[i]);
     }
-    for (int step = 1; step <= STEPS; step++) {
-        qkv_tape_reset(t);
-        qkv_tensor *x = qkv_tensor_wrap(t, x_data, 2, shape);
-        qkv_tensor *y = qkv_tensor_wrap(t, y_data, 2, shape);
-        qkv_tensor *error = qkv_mse_loss(t, forward(&net, t, x), y);
-        if (qkv_backward(t, error) != QKV_OK) return 1;
-        loss = (double)qkv_item(t, error);
-        descend(ps, 0.05f);
-        if (step == 1 || step % 200 == 0) printf("step %4d  mean squared error %.6f\n", step, loss);
-    }
-    return loss <= 1e-3 ? 0 : 2;
+    qkv_tensor *h = qkv_tensor_from(t, x, 2, shape);
+    h = qkv_linear_forward(&n->first, t, h, QKV_ACT_NONE);
+    h = qkv_linear_forward(&n->second, t, qkv_apply(t, &bump, 1, &h, NULL, 0), QKV_ACT_NONE);
+    return qkv_mse_loss(t, h, qkv_tensor_from(t, y, 2, shape));
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+{
+    return part->count ? error(self, t) : NULL; /* all points are in every batch */
+}
+
+static qkv_status train(qkv_model *m, qkv_train_result *result)
+{
+    const qkv_task_type sine = qkv_task_type_defaults("sine", loss);
+    qkv_task task = {&sine, qkv_model_self(m), m, 1, false};
+    qkv_schedule schedule = qkv_schedule_defaults(QKV_SCHEDULE_COSINE);
+    qkv_train_options o = qkv_train_defaults();
+    schedule.lr = 0.02;
+    o.steps = STEPS;
+    return qkv_train(&task, &o, NULL, &schedule, NULL, false, NULL, NULL, result);
 }
 
 int main(void)
 {
+    const qkv_model_type type = qkv_model_type_defaults("bumps", make, sizeof(network));
     qkv_context *ctx = NULL;
-    qkv_tape *t = NULL;
-    qkv_params *ps = NULL;
-    if (qkv_context_create(&ctx, NULL) != QKV_OK) return 1;
-    int status = 1;
-    if (qkv_tape_create(&t, ctx) == QKV_OK && qkv_params_create(&ps, ctx) == QKV_OK)
-        status = run(t, ps);
-    if (status == 1) fprintf(stderr, "%s\n", qkv_context_message(ctx));
-    if (status == 2) fprintf(stderr, "the network did not learn the sine\n");
-    qkv_tape_destroy(t);
-    qkv_params_destroy(ps);
+    qkv_model *m = NULL;
+    qkv_train_result result;
+    if (qkv_context_create(&ctx, NULL)) return 1;
+    if (qkv_model_create(&m, ctx, &type, NULL) || qkv_model_init(m, 1) ||
+        qkv_gradient_check(qkv_model_params(m), error, qkv_model_self(m), NULL, NULL) ||
+        train(m, &result))
+        return fprintf(stderr, "%s\n", qkv_context_message(ctx)), 1;
+    printf("after %d steps the mean squared error is %.6f\n", STEPS, result.train_loss);
+    qkv_model_destroy(m);
     qkv_context_destroy(ctx);
-    return status;
+    return result.train_loss > 1e-3;
 }

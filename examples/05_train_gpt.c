@@ -89,7 +89,7 @@ int main(void)
     if (qkv_tape_create(&t, ctx) == QKV_OK &&
         qkv_model_create(&m, ctx, &qkv_llama_type, &config) == QKV_OK &&
         qkv_model_init(m, 1) == QKV_OK &&
-        qkv_optimizer_create(&o, qkv_model_params(m), &adamw, qkv_optimizer_decay_matrices,
+        qkv_optimizer_create(&o, qkv_model_params(m), &adamw, qkv_optimizer_decay_matrices(),
                              1) == QKV_OK &&
         train(m, t, o) == 0)
         status = recite(m, t);

@@ -60,7 +60,7 @@ static qkv_status ask(qkv_model *m, qkv_tape *t, qkv_tokenizer *words, const cha
     const int32_t mask = qkv_tokenizer_special(words, QKV_TOKEN_MASK);
     while (!classifier && row < (int32_t)ids.count && ids.data[row] != mask) row++;
     if (row == (int32_t)ids.count) {
-        qkv_ids_free(ctx, &ids);
+        qkv_ids_free(&ids, ctx);
         printf("%s\n  has no %s to fill in\n", text, qkv_tokenizer_token(words, mask, NULL));
         return QKV_OK;
     }
@@ -78,7 +78,7 @@ static qkv_status ask(qkv_model *m, qkv_tape *t, qkv_tokenizer *words, const cha
         const qkv_real *data = qkv_data(t, qkv_bert_word_logits(m, t, hidden, at));
         if (data) print_words(words, data, best);
     }
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     return qkv_tape_status(t);
 }
 
@@ -129,7 +129,7 @@ static qkv_status encode_lines(qkv_records **out, qkv_context *ctx, qkv_tokenize
                                       &ids);
         if (!status) status = qkv_records_add(w, ids.data, ids.count);
     }
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     if (!status) return qkv_records_finish(w, out);
     qkv_records_abandon(w);
     return status;

@@ -149,8 +149,8 @@ static qkv_status encode(qkv_records **out, qkv_context *ctx, qkv_tokenizer *wor
         status = qkv_records_add(w, source.data, source.count);
         if (!status) status = qkv_records_add(w, target.data, target.count);
     }
-    qkv_ids_free(ctx, &source);
-    qkv_ids_free(ctx, &target);
+    qkv_ids_free(&source, ctx);
+    qkv_ids_free(&target, ctx);
     if (!status) return qkv_records_finish(w, out);
     qkv_records_abandon(w);
     return status;

@@ -190,7 +190,7 @@ static qkv_status use(qkv_context *ctx, const char *dir, char *const *paths, int
     size_t best = 0;
     qkv_status status = qkv_tape_create(&t, ctx);
     if (!status) status = qkv_hub_load(&m, ctx, dir);
-    if (!status && (!qkv_model_is_vit(m) || !qkv_model_pictures(m))) {
+    if (!status && (!qkv_model_can(m, QKV_CAN_CLASSIFY_IMAGES) || !qkv_model_pictures(m))) {
         fprintf(stderr, "%s: no classifier of pictures with a preprocessor_config.json\n", dir);
         status = QKV_E_ARGUMENT;
     }

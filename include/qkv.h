@@ -30,6 +30,7 @@
 #include <qkv/score.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
+#include <qkv/extend.h>
 #include <qkv/nn.h>
 #include <qkv/opt.h>
 #include <qkv/model.h>

@@ -113,7 +113,7 @@ qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char
     const qkv_model_type *type = layout ? &qkv_llama_type : &qkv_gpt2_type;
     qkv_gpt_config config;
     qkv_option_defaults(qkv_model_type_config(type), &config);
-    if (!qkv_gpt_preset(preset, &config))
+    if (!qkv_model_type_preset(type, preset, &config))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
     config.vocab = GPT2_VOCAB;
     config.positions = positions > GPT2_POSITIONS ? positions : GPT2_POSITIONS;

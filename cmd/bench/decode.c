@@ -66,7 +66,7 @@ static qkv_status generate(job *j)
     o.sampling.temperature = 0;
     qkv_ids out = {0};
     qkv_status status = qkv_generate(j->model, j->prompt, j->s.prompt, &o, on_token, j, &out);
-    qkv_ids_free(ctx, &out);
+    qkv_ids_free(&out, ctx);
     return status;
 }
 

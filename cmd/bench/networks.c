@@ -38,7 +38,8 @@ static qkv_tensor *gpt_loss(const bench_training *b)
 
 static double gpt_flops(const bench_training *b)
 {
-    return (double)qkv_lm_flops(b->model, b->batch * b->length, b->length);
+    return qkv_model_flops(b->model, &(qkv_workload){.samples = (double)b->batch,
+                                                     .length = (double)b->length});
 }
 
 /* ---- BERT-base: 15 % of the words are guessed (Devlin et al. 2019, 3.1) ---------------------- */
@@ -81,7 +82,9 @@ static qkv_tensor *bert_loss(const bench_training *b)
 
 static double bert_flops(const bench_training *b)
 {
-    return qkv_bert_flops(b->model, b->batch * b->length, b->length, masked(b));
+    return qkv_model_flops(b->model, &(qkv_workload){.samples = (double)b->batch,
+                                                     .length = (double)b->length,
+                                                     .predictions = (double)masked(b)});
 }
 
 /* ---- the base model of "Attention Is All You Need" ------------------------------------------- */
@@ -124,7 +127,9 @@ static qkv_tensor *transformer_loss(const bench_training *b)
 
 static double transformer_flops(const bench_training *b)
 {
-    return qkv_marian_flops(b->model, b->batch, b->length, b->length);
+    return qkv_model_flops(b->model, &(qkv_workload){.samples = (double)b->batch,
+                                                     .length = (double)b->length,
+                                                     .target_length = (double)b->length});
 }
 
 static size_t transformer_tokens(const bench_training *b) { return 2 * b->batch * b->length; }
@@ -159,9 +164,18 @@ static qkv_tensor *vit_loss(const bench_training *b)
                              qkv_tensor_ids(b->tape, b->ids, 1, &b->batch), NULL);
 }
 
+/* Of a picture model and one of those passes, on the batch. */
+static double picture_flops(const bench_training *b, const qkv_model *m, qkv_pass pass,
+                            qkv_part part)
+{
+    return qkv_model_flops(m, &(qkv_workload){.pass = pass, .part = part,
+                                              .samples = (double)b->batch, .height = b->length,
+                                              .width = b->length});
+}
+
 static double vit_flops(const bench_training *b)
 {
-    return qkv_vit_flops(b->model, b->batch, b->length, b->length);
+    return picture_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
 }
 
 static size_t vit_tokens(const bench_training *b)
@@ -182,7 +196,7 @@ qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, si
     qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &config);
     config.image = side;
     config.dropout = dropout;
-    if (!qkv_vqgan_preset(preset, &config))
+    if (!qkv_model_type_preset(&qkv_vqgan_type, preset, &config))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\" of a VQGAN", preset);
     return qkv_model_create(out, ctx, &qkv_vqgan_type, &config);
 }
@@ -232,7 +246,7 @@ static qkv_status vqgan_create(bench_training *b, const bench_step *step)
     if (status)
         return status;
     (void)snprintf(b->name, sizeof b->name, "%s", step->model);
-    qkv_option_defaults(&qkv_codes_table, &b->codes);
+    qkv_option_defaults(qkv_codes_table(), &b->codes);
     b->codes.revive = false;
     b->part = (qkv_task_part){.count = b->batch, .total = b->batch};
     return qkv_task_codes(&b->task, b->model, b->looks, b->pictures, NULL, &b->codes, 1);
@@ -250,10 +264,13 @@ static qkv_tensor *vqgan_loss(const bench_training *b)
     return b->task.type->loss(b->task.self, b->tape, &b->part);
 }
 
+/* Of the generator's phase in a step in which the discriminator takes part. */
 static double vqgan_flops(const bench_training *b)
 {
-    return (double)b->batch * qkv_codes_flops(b->model, b->looks, &b->codes, 0, b->length,
-                                              b->length);
+    return picture_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE) +
+           picture_flops(b, b->looks, QKV_PASS_INPUT, QKV_PART_WHOLE) +
+           picture_flops(b, b->looks, QKV_PASS_FORWARD, QKV_PART_WHOLE) +
+           picture_flops(b, b->model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR);
 }
 
 static size_t vqgan_tokens(const bench_training *b)

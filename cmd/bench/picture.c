@@ -75,7 +75,9 @@ static qkv_status measure(job *j)
 static void report(job *j, bench_report *r)
 {
     double seconds = bench_median(j->seconds, j->s.repeats);
-    double rate = qkv_vqgan_decode_flops(j->model, 1, j->side, j->side) / seconds;
+    const qkv_workload w = {.pass = QKV_PASS_FORWARD, .part = QKV_PART_DECODER, .samples = 1,
+                            .height = j->side, .width = j->side};
+    double rate = qkv_model_flops(j->model, &w) / seconds;
     const bench_figure figures[] = {
         {"picture_s", "picture", "s", BENCH_REAL, seconds, 0},
         {"gflops", "reached", "GFLOP/s", BENCH_REAL, rate / 1e9, 0},

@@ -135,7 +135,7 @@ static qkv_status measure(job *j)
     if (!status)
         j->again = bench_median(seconds, PASSES);
     j->tokens = ids.count;
-    qkv_ids_free(j->c->ctx, &ids);
+    qkv_ids_free(&ids, j->c->ctx);
     return status;
 }
 

@@ -46,7 +46,7 @@ qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const benc
         status = qkv_tape_create(&b->tape, ctx);
     if (!status)
         status = qkv_optimizer_create(&b->optimizer, qkv_model_params(b->model), &o,
-                                      qkv_optimizer_decay_matrices, 1);
+                                      qkv_optimizer_decay_matrices(), 1);
     if (status)
         return status;
     b->id_count = network->ids(b);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "qkv/job.h"
 
 enum { MAX_TABLES = 16 };
 

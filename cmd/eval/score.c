@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "io/file.h"
-#include "qkv/score.h"
 
 #define SIGNATURE_BYTES 128
 #define STDIN "/dev/stdin"

@@ -35,7 +35,7 @@ static qkv_status put(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *
         qkv_json_end_array(w);
     else if (!status)
         printf("\n");
-    qkv_ids_free(c->ctx, &ids);
+    qkv_ids_free(&ids, c->ctx);
     return status;
 }
 

@@ -53,7 +53,7 @@ static qkv_status make_model(chapter *h, const qkv_model_type *type)
         i++;
     if (!c->vocab) {
         qkv_option_defaults(qkv_model_type_config(type), c);
-        (void)qkv_bert_preset(sizes[i].preset, c);
+        (void)qkv_model_type_preset(type, sizes[i].preset, c);
         c->vocab = qkv_tokenizer_vocab_size(h->tokenizer);
         c->pad = qkv_tokenizer_special(h->tokenizer, QKV_TOKEN_PAD);
         c->positions = LENGTH;
@@ -133,7 +133,7 @@ static qkv_status show_blank(const chapter *h, const char *line, size_t len, siz
         page_line(p, "   %.*s:%s", (int)n, line + at, text.failed ? "" : text.data);
     }
     qkv_str_free(&text);
-    qkv_ids_free(h->ctx, &ids);
+    qkv_ids_free(&ids, h->ctx);
     return status;
 }
 

@@ -17,7 +17,8 @@ static qkv_status make_model(tour_pupil *h)
     qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
     c.image = TOUR_SIDE;
     c.colors = 3;
-    (void)qkv_vqgan_preset(tour_pictures_effort(h->t) < LONG ? "nano" : "micro", &c);
+    (void)qkv_model_type_preset(&qkv_vqgan_type,
+                                tour_pictures_effort(h->t) < LONG ? "nano" : "micro", &c);
     c.judge_layers = 0;
     qkv_picture_format f = {.height = TOUR_SIDE, .width = TOUR_SIDE, .channels = 3, .resample = 2,
                             .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
@@ -36,7 +37,7 @@ static qkv_status make_model(tour_pupil *h)
 static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 {
     qkv_codes_options o;
-    qkv_option_defaults(&qkv_codes_table, &o);
+    qkv_option_defaults(qkv_codes_table(), &o);
     o.perceptual = o.adversarial = 0;
     o.augment = (qkv_augment_options){.crop_pad = PATCH, .flip = true};
     return qkv_task_codes(task, h->model, NULL, h->p.train, NULL, &o,

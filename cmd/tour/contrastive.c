@@ -95,7 +95,8 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 static double flops(void *self)
 {
     enum { TEXT = 19 }; /* tokens, about */
-    return qkv_bert_flops(((chapter *)self)->reader.model, 2 * TEXT, TEXT, 2);
+    return qkv_model_flops(((chapter *)self)->reader.model,
+                           &(qkv_workload){.samples = 2, .length = TEXT, .predictions = 2});
 }
 
 static const qkv_task_type type = {.name = "contrastive", .unit = "pairs", .phases = 1,
@@ -237,7 +238,7 @@ static qkv_status list(const chapter *h)
         else if (!status)
             text.data[text.len++] = 0;
     }
-    qkv_text_free(h->reader.ctx, &text);
+    qkv_text_free(&text, h->reader.ctx);
     return status;
 }
 

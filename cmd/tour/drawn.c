@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/base.h"
 #include "tour/drawn.h"
 
 enum { EACH = 120, STREAM_DRAWN = 0xa0, FINE = 4 /* samples along a side of a pixel */ };

@@ -2,7 +2,7 @@
 #ifndef QKV_CMD_TOUR_DRAWN_H
 #define QKV_CMD_TOUR_DRAWN_H
 
-#include "qkv/pixels.h"
+#include <qkv.h>
 
 /* Pictures that this program draws: shapes in colours that go with them. Picture i is the same
  * each time but for its size and background. */

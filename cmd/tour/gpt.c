@@ -73,7 +73,7 @@ static qkv_status make_model(chapter *h)
     while (sizes[i].seconds > h->t->seconds * speed)
         i++;
     qkv_option_defaults(qkv_model_type_config(&qkv_llama_type), &c);
-    (void)qkv_gpt_preset(sizes[i].preset, &c);
+    (void)qkv_model_type_preset(&qkv_gpt2_type, sizes[i].preset, &c);
     c.vocab = qkv_tokenizer_vocab_size(h->tokenizer);
     c.positions = LENGTH;
     c.position_kind = QKV_POSITIONS_ROTARY;
@@ -150,8 +150,8 @@ static qkv_status write_sample(chapter *h)
         status = qkv_tokenizer_decode(h->tokenizer, ids.data, ids.count, 0, &h->sample);
     if (!status)
         status = qkv_tokenizer_decode(h->tokenizer, made.data, made.count, 0, &h->sample);
-    qkv_ids_free(h->ctx, &ids);
-    qkv_ids_free(h->ctx, &made);
+    qkv_ids_free(&ids, h->ctx);
+    qkv_ids_free(&made, h->ctx);
     return status;
 }
 
@@ -237,7 +237,7 @@ qkv_status tour_gpt(tour *t)
     }
     if (!status && !h.training.result.stopped)
         status = report(&h);
-    qkv_text_free(h.ctx, &h.sample);
+    qkv_text_free(&h.sample, h.ctx);
     qkv_task_destroy(&h.task);
     qkv_model_destroy(h.model);
     qkv_tokens_close(h.train);

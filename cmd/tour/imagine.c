@@ -67,7 +67,8 @@ static qkv_status make_prior(pupil *h)
     const page *p = h->t->page;
     qkv_gpt_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
-    (void)qkv_gpt_preset(tour_pictures_effort(h->t) < LONG ? "nano" : "mini", &c);
+    (void)qkv_model_type_preset(&qkv_prior_type,
+                                tour_pictures_effort(h->t) < LONG ? "nano" : "mini", &c);
     c.vocab = codes_of(h);
     c.rows = h->rows;
     c.columns = h->columns;

@@ -22,8 +22,8 @@ void tour_pair_free(tour_pair *p, qkv_context *ctx)
 {
     qkv_str_free(&p->source);
     qkv_str_free(&p->target);
-    qkv_ids_free(ctx, &p->source_ids);
-    qkv_ids_free(ctx, &p->target_ids);
+    qkv_ids_free(&p->source_ids, ctx);
+    qkv_ids_free(&p->target_ids, ctx);
 }
 
 void tour_pair_draw(tour_pair *p, const tour_script *s, qkv_rng *r, bool held_out)
@@ -44,7 +44,7 @@ static qkv_status encode(const tour_reader *reader, const qkv_str *text, qkv_ids
     if (text->failed)
         return QKV_E_MEMORY;
     qkv_status status = qkv_tokenizer_encode(reader->tokenizer, text->data, text->len, 0, out);
-    return status ? status : qkv_ids_add(reader->ctx, out, reader->eos);
+    return status ? status : qkv_ids_add(out, reader->ctx, reader->eos);
 }
 
 qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader)

@@ -12,7 +12,8 @@ static qkv_status make_model(tour_pupil *h)
 {
     qkv_mae_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
-    (void)qkv_mae_preset(tour_pictures_effort(h->t) < LONG ? "nano" : "micro", &c);
+    (void)qkv_model_type_preset(&qkv_mae_type,
+                                tour_pictures_effort(h->t) < LONG ? "nano" : "micro", &c);
     c.trunk.image = TOUR_SIDE;
     c.trunk.patch = PATCH;
     c.mask_ratio = RATIOS[0];

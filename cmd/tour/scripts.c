@@ -3,8 +3,6 @@
 
 #include "tour/reading.h"
 #include "tour/reading_show.h"
-#include "job/vocabulary.h"
-#include "qkv/records.h"
 
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, BUDGET = 3072 /* ids in an update: 65 numbers */ };
 /* So many that few are met twice; but no more than so many in all. */

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "qkv/job.h"
-#include "qkv/machine.h"
 
 /* ---- progress -------------------------------------------------------------------------------- */
 

@@ -82,8 +82,9 @@ static int run(cli *c, int argc, char **argv)
     if (qkv_pipeline_open(&j.p, c->ctx, c->args.items[0]))
         code = cli_error(c);
     else
-        code = qkv_model_is_vit(qkv_pipeline_model(j.p)) ? classify_pictures(&j, &s)
-                                                         : classify_texts(&j, &s);
+        code = qkv_model_can(qkv_pipeline_model(j.p), QKV_CAN_CLASSIFY_IMAGES)
+                   ? classify_pictures(&j, &s)
+                   : classify_texts(&j, &s);
     qkv_pipeline_close(j.p);
     return code;
 }

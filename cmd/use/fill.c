@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "qkv/pipeline_text.h"
 
 typedef struct {
     cli *c;

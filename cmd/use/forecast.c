@@ -3,7 +3,6 @@
 
 #include "core/commands.h"
 #include "tour/plot.h"
-#include "qkv/pipeline_text.h"
 
 #define STDIN "/dev/stdin"
 

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "qkv/pipeline_text.h"
 
 typedef struct {
     size_t show_next;
@@ -45,7 +44,7 @@ static void show_next(const job *j, const qkv_real *p, size_t V)
             for (size_t i = 0; i < text.len; i++)
                 (void)fputs(text.data[i] == '\n' ? "\\n" : (char[]){text.data[i], 0}, stdout);
         }
-        qkv_text_free(j->c->ctx, &text);
+        qkv_text_free(&text, j->c->ctx);
         last = best;
         bound = (double)p[best];
     }

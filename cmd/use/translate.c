@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include "core/commands.h"
-#include "io/file.h"
-#include "qkv/pipeline_text.h"
 
 typedef struct {
     const char *file;

@@ -35,7 +35,8 @@ typedef struct {
     double mix;    /* probability of one of the two; with both given, either is as likely.
                       Samples 2i and 2i + 1 of a run are partners, each with a share of its own */
 } qkv_augment_options;
-extern const qkv_option_table qkv_augment_table, qkv_mix_table;
+const qkv_option_table *qkv_augment_table(void);
+const qkv_option_table *qkv_mix_table(void);
 qkv_augment_options qkv_augment_defaults(void);
 bool qkv_augment_mixes(const qkv_augment_options *o); /* mixup or cutmix */
 
@@ -48,7 +49,7 @@ bool qkv_augment_mixes(const qkv_augment_options *o); /* mixup or cutmix */
  *   shear-x, shear-y            by +-0.03 m
  *   translate-x, translate-y    by +-4.5 m % of the width, the height
  * NULL ends the list. */
-extern const char *const qkv_augment_names[];
+const char *const *qkv_augment_names(void);
 
 enum { QKV_BEYOND = -1 }; /* the class of what lies beyond a picture's edge */
 

@@ -170,6 +170,15 @@ typedef struct {
 
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx);
 
+/* Memory of the context's allocator: 64-byte aligned, not cleared. NULL on failure, and the context
+ * says so. bytes 0 gives a unique pointer too. The caller owns it until qkv_free. */
+void *qkv_malloc(qkv_context *ctx, size_t bytes);
+void *qkv_calloc(qkv_context *ctx, size_t count, size_t size); /* zeroed; overflow checked */
+/* As realloc: NULL on failure and p stays valid. old_bytes is what p holds now; p may be NULL. */
+void *qkv_realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes);
+char *qkv_strdup(qkv_context *ctx, const char *s);
+void qkv_free(qkv_context *ctx, void *p); /* of that context; NULL is allowed */
+
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 /* Where ids and text go: start from {0}; calls append; setting the count to 0 keeps the memory
@@ -184,9 +193,9 @@ typedef struct {
     size_t len, capacity;
 } qkv_text;
 
-qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id); /* at the end */
-void qkv_ids_free(qkv_context *ctx, qkv_ids *ids);
-void qkv_text_free(qkv_context *ctx, qkv_text *text);
+qkv_status qkv_ids_add(qkv_ids *ids, qkv_context *ctx, int32_t id); /* at the end */
+void qkv_ids_free(qkv_ids *ids, qkv_context *ctx);
+void qkv_text_free(qkv_text *text, qkv_context *ctx);
 
 /* A stretch of text in memory. */
 typedef struct {
@@ -198,14 +207,6 @@ typedef struct {
 
 /* A permutation of [0, n) that is a function of (seed, i): where index i goes. */
 uint64_t qkv_shuffled(uint64_t i, uint64_t n, uint64_t seed);
-/* Memory of the context's allocator: 64-byte aligned, not cleared. NULL on failure, and the context
- * says so. bytes 0 gives a unique pointer too. The caller owns it until qkv_free. */
-void *qkv_malloc(qkv_context *ctx, size_t bytes);
-void *qkv_calloc(qkv_context *ctx, size_t count, size_t size); /* zeroed; overflow checked */
-/* As realloc: NULL on failure and p stays valid. old_bytes is what p holds now; p may be NULL. */
-void *qkv_realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes);
-char *qkv_strdup(qkv_context *ctx, const char *s);
-void qkv_free(qkv_context *ctx, void *p); /* of that context; NULL is allowed */
 
 QKV_END_DECLS
 #endif

@@ -24,11 +24,6 @@ typedef struct {
     int pad;                   /* token id; -1: none */
 } qkv_bert_config;
 
-/* Sets width, layers and heads of a named size; false if there is none of that name. */
-bool qkv_bert_preset(const char *name, qkv_bert_config *config);
-/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
-const char *qkv_bert_preset_name(size_t i, const char **summary);
-
 /* What the encoder reads. Zero-initialise; set what applies. */
 typedef struct {
     qkv_tensor *ids;      /* i32 (B, T) */
@@ -51,10 +46,6 @@ qkv_tensor *qkv_bert_word_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qk
 /* Of the classifier type: logits (n, classes) from rows, i32 (n), where sequences begin. */
 qkv_tensor *qkv_bert_class_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden,
                                   qkv_tensor *rows);
-
-/* FLOPs of a training step (6 per parameter used in products and row; attention 14 T^2 width a
- * layer and sequence) on `rows` tokens in sequences of `length`, with the head at head_rows. */
-double qkv_bert_flops(const qkv_model *m, size_t rows, size_t length, size_t head_rows);
 
 QKV_END_DECLS
 #endif

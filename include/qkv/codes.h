@@ -30,7 +30,7 @@ typedef struct {
     bool revive;        /* codes that are not met become what is to be coded */
     qkv_augment_options augment;
 } qkv_codes_options;
-extern const qkv_option_table qkv_codes_table;
+const qkv_option_table *qkv_codes_table(void);
 
 /* Learn codes for pictures of the model's side and colours, with a discriminator in a phase of its
  * own if `adversarial`. looks: a qkv_perceptual, which stays as it is; NULL: the absolute
@@ -40,12 +40,6 @@ extern const qkv_option_table qkv_codes_table;
 qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
                           const qkv_pixels *train, const qkv_pixels *valid,
                           const qkv_codes_options *options, uint64_t seed);
-
-/* FLOPs of a phase, 0 the generator's, 1 the discriminator's, for one picture, as qkv_vqgan_flops
- * counts them, in a step in which the discriminator takes part (adversarial 0: in any, and phase 1
- * does not exist). looks as in training, or NULL. */
-double qkv_codes_flops(const qkv_model *m, const qkv_model *looks, const qkv_codes_options *o,
-                       int phase, size_t height, size_t width);
 
 typedef struct {
     double loss;       /* mean absolute error, of values in [-1, 1], and the weighed distance */

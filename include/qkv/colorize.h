@@ -15,7 +15,7 @@ typedef struct {
     size_t hints; /* most hints that training gives; small numbers, and none, are likelier  64 */
     qkv_augment_options augment; /* nothing is mixed                                      none */
 } qkv_colorize_options;
-extern const qkv_option_table qkv_colorize_table;
+const qkv_option_table *qkv_colorize_table(void);
 qkv_colorize_options qkv_colorize_defaults(void);
 
 /* Means of a and b over the pixels of pictures (count; NULL: the first count), for the model's

@@ -34,9 +34,5 @@ enum { QKV_COLORIZER_INPUTS = 4 };
 /* pixels (B, H, W, channels) -> (B, H, W, outputs). NULL once anything on the tape has failed. */
 qkv_tensor *qkv_dense_forward(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 
-/* FLOPs of a training step on so many pictures of the size that positions are learnt for; counted
- * as qkv_vit_flops does. */
-double qkv_dense_flops(const qkv_model *m, size_t pictures);
-
 QKV_END_DECLS
 #endif

@@ -10,7 +10,6 @@ QKV_BEGIN_DECLS
 
 /* model_type "qkv_forecast"; configuration: qkv_forecast_config. */
 extern const qkv_model_type qkv_forecast_type;
-bool qkv_model_is_forecaster(const qkv_model *m);
 
 /* What a window's numbers are measured from before the model sees them; all are undone on its
  * output. First every column is taken in deviations from the training rows' mean. */
@@ -66,7 +65,6 @@ qkv_tensor *qkv_forecast_loss(qkv_model *m, qkv_tape *t, qkv_tensor *forecast,
 
 /* FLOPs of a training step on B windows: 6 per parameter used in products and token, 3.5 times
  * attention's forward products. */
-double qkv_forecast_flops(const qkv_model *m, size_t B);
 
 QKV_END_DECLS
 #endif

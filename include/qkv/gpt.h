@@ -40,11 +40,5 @@ typedef struct {
                              another picture */
 } qkv_gpt_config;
 
-/* Sizes by name: sets width, layers and heads. False when there is no such name, and config is
- * unchanged. */
-bool qkv_gpt_preset(const char *name, qkv_gpt_config *config);
-/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
-const char *qkv_gpt_preset_name(size_t i, const char **summary);
-
 QKV_END_DECLS
 #endif

@@ -24,8 +24,8 @@ qkv_status qkv_task_looks(qkv_task *out, qkv_model *model, const qkv_pixels *tra
 /* ---- judging ------------------------------------------------------------------------------ */
 
 enum { QKV_LOOKS_STRENGTHS = 4 };
-extern const double qkv_looks_blurs[QKV_LOOKS_STRENGTHS];  /* a Gaussian's deviation, pixels */
-extern const double qkv_looks_noises[QKV_LOOKS_STRENGTHS]; /* deviation, values in [0, 1] */
+const double *qkv_looks_blurs(void);  /* (QKV_LOOKS_STRENGTHS) a Gaussian's deviation, pixels */
+const double *qkv_looks_noises(void); /* (QKV_LOOKS_STRENGTHS) deviation, values in [0, 1] */
 
 /* The share of the pictures that the network ranks: each change is further from the picture than
  * the weaker ones, and the weakest is not the picture itself. */

@@ -20,11 +20,6 @@ typedef struct {
     bool norm_pix;     /* learns each patch less its mean, over its deviation */
 } qkv_mae_config;
 
-/* Sets width, layers and heads of encoder and decoder of a named size; false if there is none. */
-bool qkv_mae_preset(const char *name, qkv_mae_config *config);
-/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
-const char *qkv_mae_preset_name(size_t i, const char **summary);
-
 /* ---- which patches are seen --------------------------------------------------------------- */
 
 /* Of every picture all patches, numbered row by row, in some order; the first `kept` are seen. */
@@ -58,10 +53,6 @@ qkv_tensor *qkv_mae_targets(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 /* Mean squared error of the hidden patches -> (); 0 when none is. */
 qkv_tensor *qkv_mae_loss(qkv_model *m, qkv_tape *t, qkv_tensor *decoded, qkv_tensor *pixels,
                          const qkv_mae_masks *masks);
-
-/* FLOPs of a training step on so many pictures of the model's size: 6 per parameter used in
- * products and token (4 in the patches' layer), 14 T^2 width a layer for attention. */
-double qkv_mae_flops(const qkv_model *m, size_t pictures);
 
 QKV_END_DECLS
 #endif

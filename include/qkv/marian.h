@@ -14,8 +14,6 @@ extern const qkv_model_type qkv_marian_type;
  * transformers has no such model. */
 extern const qkv_model_type qkv_translator_type;
 
-bool qkv_model_is_translator(const qkv_model *m); /* of one of these types */
-
 /* Configuration of both; ranges and defaults: qkv_model_type_config. */
 typedef struct {
     size_t vocab, positions, width;
@@ -29,10 +27,6 @@ typedef struct {
     bool tie;             /* the output layer is the target's table */
     int pad, eos, start;  /* token ids; start: the decoder's first input */
 } qkv_marian_config;
-
-/* Sizes by name: sets width, layers, heads and feed-forward widths. False when there is no such
- * name, and config is unchanged. */
-bool qkv_marian_preset(const char *name, qkv_marian_config *config);
 
 /* Token ids of one side. Zero-initialise; set what applies. */
 typedef struct {
@@ -69,10 +63,6 @@ qkv_tensor *qkv_marian_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qkv_t
  * one after another. On failure *out is NULL. */
 qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity,
                                    size_t source, bool packed);
-
-/* FLOPs of a training step on `pairs` sentence pairs of S source and T target tokens: 6 per
- * parameter used in products and row, 3.5 times attention's forward products. */
-double qkv_marian_flops(const qkv_model *m, size_t pairs, size_t S, size_t T);
 
 QKV_END_DECLS
 #endif

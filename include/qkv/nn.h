@@ -51,6 +51,20 @@ typedef qkv_status qkv_row_fn(void *user, const qkv_row *row);
  * whatever other rows there are. Nothing for QKV_INIT_KEEP. */
 void qkv_row_init(const qkv_row *row, uint64_t seed);
 
+/* ---- dense layers --------------------------------------------------------------------------- */
+
+/* y = act(x W^T + b): weight (out, in), bias (out). */
+typedef struct {
+    qkv_param *weight, *bias;
+} qkv_linear_layer;
+
+/* Parameters name.weight and name.bias. false on failure (the context says why). */
+bool qkv_linear_create(qkv_linear_layer *out, qkv_params *ps, const char *name, size_t in,
+                       size_t outputs);
+/* x (.., in) -> (.., out) */
+qkv_tensor *qkv_linear_forward(const qkv_linear_layer *l, qkv_tape *t, qkv_tensor *x,
+                               qkv_activation act);
+
 /* ---- batch norm ------------------------------------------------------------------------------ */
 
 /* The tensors of PyTorch's layer; the last three are frozen. */

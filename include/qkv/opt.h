@@ -2,7 +2,7 @@
  * Layer: opt
  *
  *     qkv_optimizer_options oo = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
- *     qkv_optimizer_create(&o, params, &oo, qkv_optimizer_decay_matrices, 1);
+ *     qkv_optimizer_create(&o, params, &oo, qkv_optimizer_decay_matrices(), 1);
  *     for (uint64_t i = 0; i < sched.steps; i++) {
  *         ... qkv_backward(t, loss) ...
  *         qkv_optimizer_step_args step = {.lr = qkv_schedule_lr(&sched, i), .max_norm = 1.0};
@@ -48,7 +48,7 @@ typedef struct {
 qkv_optimizer_options qkv_optimizer_defaults(qkv_optimizer_kind kind);
 
 /* The same fields as flags (--optimizer, --weight-decay ..); the defaults are adamw's. */
-extern const qkv_option_table qkv_optimizer_table;
+const qkv_option_table *qkv_optimizer_table(void);
 
 /* One row of a table of groups: a parameter belongs to the first row that matches it, and to
  * {lr_scale 1, the options' weight decay} when none does. */
@@ -61,7 +61,7 @@ typedef struct {
 } qkv_optimizer_rule;
 
 /* One row: parameters of one dimension (biases, norms) do not decay, matrices and tables do. */
-extern const qkv_optimizer_rule qkv_optimizer_decay_matrices[1];
+const qkv_optimizer_rule *qkv_optimizer_decay_matrices(void);
 
 typedef struct qkv_optimizer qkv_optimizer;
 
@@ -169,7 +169,7 @@ qkv_schedule qkv_schedule_defaults(qkv_schedule_kind kind);
 
 /* The same fields as flags (--schedule, --lr, --min-lr, --warmup ..); `steps` and `width` belong
  * to the run and the model and are set by their keys alone. The defaults are cosine's. */
-extern const qkv_option_table qkv_schedule_table;
+const qkv_option_table *qkv_schedule_table(void);
 
 /* The rate of update `step`. Noam: width 0 counts as 512. */
 double qkv_schedule_lr(const qkv_schedule *s, uint64_t step);

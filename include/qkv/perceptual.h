@@ -31,9 +31,5 @@ qkv_tensor *qkv_perceptual_answers(qkv_model *m, qkv_tape *t, qkv_tensor *featur
  * u: a pixel's channels behind the stage, brought to length 1. Nothing flows back into b. -> () */
 qkv_tensor *qkv_perceptual_distance(qkv_model *m, qkv_tape *t, qkv_tensor *a, qkv_tensor *b);
 
-/* FLOPs of features and, where wanted, of going back to the pixels, of so many pictures. */
-double qkv_perceptual_flops(const qkv_model *m, size_t pictures, size_t height, size_t width,
-                            bool back);
-
 QKV_END_DECLS
 #endif

@@ -14,7 +14,7 @@ typedef struct {
     double smoothing;            /* of the classes                        [0, 1)    0 */
     qkv_augment_options augment; /* of pictures and masks; nothing is mixed      none */
 } qkv_segment_options;
-extern const qkv_option_table qkv_segment_table;
+const qkv_option_table *qkv_segment_table(void);
 qkv_segment_options qkv_segment_defaults(void);
 
 /* Pictures and the classes of their pixels, as from qkv_masks_read. */

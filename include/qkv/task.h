@@ -38,29 +38,40 @@ typedef struct {
                              asks */
 } qkv_task_part;
 
-/* A task is these functions and a struct of its own; programs may bring their own. */
+/* A task is these functions and a struct of its own; programs may bring their own. REQUIRED: name,
+ * phases, loss, and evaluate where something is held out. The rest is OPTIONAL: zeroed, it has the
+ * default that its comment gives. What a loss depends on is its part (step, phase and samples), the
+ * task's seed and the parameters, nothing else: then a resumed run ends with the bits of one that
+ * never stopped. */
 typedef struct {
     const char *name;
-    const char *unit; /* what rates count: "tokens" */
+    const char *unit; /* what rates count, "tokens"; NULL: nobody shows them */
     int phases;       /* updates in one step, each with its own loss: 1 nearly always */
     /* The part's share of the batch's mean loss: the shares of all parts add up to it. Recorded
-     * on t. NULL on failure (the tape says why). */
+     * on t. NULL on failure, after qkv_tape_fail, qkv_fail or an op that failed. */
     qkv_tensor *(*loss)(void *self, qkv_tape *t, const qkv_task_part *part);
     /* Measures on held-out data, on at most `limit` units (0: all). Asked only of tasks that have
      * such data; NULL: none ever has. */
     qkv_status (*evaluate)(void *self, qkv_tape *t, size_t limit, qkv_measures *out);
     size_t (*units)(void *self); /* in a sample; NULL: 1 */
-    double (*flops)(void *self); /* of a training step, for one sample */
+    double (*flops)(void *self); /* of a training step, for one sample; NULL: not counted */
     /* Whether a phase has nothing to do in that update: no loss is asked for, nothing moves. NULL:
      * never. */
     bool (*idle)(void *self, uint64_t step, int phase);
     void (*destroy)(void *self); /* NULL: nothing to free */
 } qkv_task_type;
 
+/* A loss, one phase, and the defaults of the rest. */
+qkv_task_type qkv_task_type_defaults(const char *name,
+                                     qkv_tensor *(*loss)(void *self, qkv_tape *t,
+                                                         const qkv_task_part *part));
+
+
+/* What qkv_train trains: the library's tasks fill it in, and so may a program. */
 typedef struct {
     const qkv_task_type *type;
-    void *self;
-    qkv_model *model;
+    void *self;       /* what the type's functions get; may be NULL */
+    qkv_model *model; /* whose parameters move */
     uint64_t seed; /* of batches and dropout */
     bool held_out; /* there are data to judge on */
 } qkv_task;

@@ -31,7 +31,7 @@ typedef struct {
     const qkv_train_settings *also; /* (also_count) whose rows with flag and key are kept beside */
     size_t also_count;              /* the loop's own. No flags */
 } qkv_train_options;
-extern const qkv_option_table qkv_train_table;
+const qkv_option_table *qkv_train_table(void);
 qkv_train_options qkv_train_defaults(void);
 
 typedef enum {
@@ -78,7 +78,8 @@ typedef struct {
  * schedule and options->also, and the task's seed, that is not what it was. With `minutes` instead
  * of `steps` the number of steps is planned once the rate is known, and again at 50, 90 and 97 % of
  * the time; the plans, and what an evaluation may cost, are stored, so this holds from the last
- * stored plan on. A warm-up is cut to a tenth of the first plan. event may be NULL. On failure
+ * stored plan on. A warm-up is cut to a tenth of the first plan. optimizer (NULL: AdamW's
+ * defaults), schedule (NULL: cosine's), event and result may be NULL. On failure
  * (QKV_E_NUMERIC: a loss, a gradient or a weight is not finite; the sentence has step and
  * parameter) the last checkpoint stays: what is saved is always finite. */
 qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,

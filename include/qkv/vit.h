@@ -30,23 +30,12 @@ typedef struct {
     bool positions;       /* learned; else none */
 } qkv_vit_config;
 
-bool qkv_model_is_vit(const qkv_model *m); /* of one of these types */
-
-/* Sets width, layers and heads of a size that the type has; false if there is none of that name. */
-bool qkv_vit_preset(const qkv_model_type *type, const char *name, qkv_vit_config *config);
-/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
-const char *qkv_vit_preset_name(const qkv_model_type *type, size_t i, const char **summary);
-
 /* pixels (B, H, W, channels) -> the normed output of the last block, (B, tokens, width): of a vit
  * first the token that classes are read off, then the patches, row by row. NULL once anything on
  * the tape has failed. */
 qkv_tensor *qkv_vit_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 /* pixels -> logits (B, classes). */
 qkv_tensor *qkv_vit_logits(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
-
-/* FLOPs of a training step on so many pictures of that size: 6 per parameter used in products and
- * token (4 in the first layer: pixels get no gradient), 14 T^2 width a layer for attention. */
-double qkv_vit_flops(const qkv_model *m, size_t pictures, size_t height, size_t width);
 
 QKV_END_DECLS
 #endif

@@ -28,12 +28,6 @@ typedef struct {
     size_t judge_layers;   /* its strided convolutions; 0: there is none */
 } qkv_vqgan_config;
 
-/* Sets the fields of a named size for pictures of config->image, which stays, as do their colors;
- * false if there is none of that name. */
-bool qkv_vqgan_preset(const char *name, qkv_vqgan_config *config);
-/* Name of the i-th preset, smallest first, or NULL past the last; *summary says its size. */
-const char *qkv_vqgan_preset_name(size_t i, const char **summary);
-
 /* A side of the pixels that one code stands for: pictures' sides are multiples of it. */
 size_t qkv_vqgan_factor(const qkv_model *m);
 
@@ -60,16 +54,6 @@ qkv_param *qkv_vqgan_table(qkv_model *m);
  * code lately. Whoever trains keeps it. Zeros: training begins with codes drawn from a batch; ones:
  * with those that there are. */
 qkv_param *qkv_vqgan_usage(qkv_model *m);
-
-/* FLOPs: 2 a multiplication, 2 more for each of the two gradients that it may have. Of encoder,
- * codes and decoder on so many pictures of a size, with or without going back; of decoding so many
- * grids of codes; of asking the discriminator about as many pictures, real or decoded, and going
- * back to its weights or, where it is frozen, to the pixels. */
-double qkv_vqgan_flops(const qkv_model *m, size_t pictures, size_t height, size_t width,
-                       bool trains);
-double qkv_vqgan_decode_flops(const qkv_model *m, size_t pictures, size_t rows, size_t columns);
-double qkv_vqgan_judge_flops(const qkv_model *m, size_t pictures, size_t height, size_t width,
-                             bool frozen);
 
 QKV_END_DECLS
 #endif

@@ -18,6 +18,13 @@ void qkv__note(qkv_context *ctx, const char *fmt, ...) QKV_PRINTF(2, 3);
 qkv_status qkv__progress(qkv_context *ctx, const char *text, const char *unit, size_t done,
                          size_t total);
 
+/* ---- what a program brings ------------------------------------------------------ */
+
+/* Types of models that were registered on the context, in their order; NULL past the last. */
+struct qkv_model_type;
+const struct qkv_model_type *qkv__context_type_at(const qkv_context *ctx, size_t i);
+qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *type);
+
 /* ---- memory ------------------------------------------------------------------ */
 
 /* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */

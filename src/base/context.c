@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 
-enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64 };
+enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64, TYPES = 32 };
 
 struct qkv_context {
     qkv_context_options options;
@@ -19,6 +19,8 @@ struct qkv_context {
     qkv_memory_stats memory;
     qkv_event_fn *listener; /* NULL: nobody */
     void *listening;        /* its user */
+    const struct qkv_model_type *types[TYPES]; /* (type_count) a program's own */
+    size_t type_count;
 };
 
 static void *default_alloc(void *user, size_t bytes)
@@ -131,6 +133,19 @@ void qkv_context_destroy(qkv_context *ctx)
 {
     if (ctx)
         ctx->options.free(ctx->options.user, ctx);
+}
+
+const struct qkv_model_type *qkv__context_type_at(const qkv_context *ctx, size_t i)
+{
+    return i < ctx->type_count ? ctx->types[i] : NULL;
+}
+
+qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *type)
+{
+    if (ctx->type_count == TYPES)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "at most %d types of models", TYPES);
+    ctx->types[ctx->type_count++] = type;
+    return QKV_OK;
 }
 
 const char *qkv_context_message(const qkv_context *ctx) { return ctx->message; }

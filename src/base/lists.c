@@ -48,18 +48,18 @@ bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t le
     return true;
 }
 
-qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id)
+qkv_status qkv_ids_add(qkv_ids *ids, qkv_context *ctx, int32_t id)
 {
     return qkv__ids_push(ctx, ids, id) ? QKV_OK : QKV_E_MEMORY;
 }
 
-void qkv_ids_free(qkv_context *ctx, qkv_ids *ids)
+void qkv_ids_free(qkv_ids *ids, qkv_context *ctx)
 {
     qkv_free(ctx, ids->data);
     *ids = (qkv_ids){0};
 }
 
-void qkv_text_free(qkv_context *ctx, qkv_text *text)
+void qkv_text_free(qkv_text *text, qkv_context *ctx)
 {
     qkv_free(ctx, text->data);
     *text = (qkv_text){0};

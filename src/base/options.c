@@ -273,6 +273,50 @@ void qkv_option_expects(const qkv_option *row, char out[QKV_OPTION_TEXT])
     }
 }
 
+static bool fits(const qkv_option *row, const void *target)
+{
+    const qkv_sizes *sizes = const_member(row, target);
+    int names = 0;
+    switch (row->type) {
+    case QKV_OPT_INT:
+    case QKV_OPT_SIZE:
+    case QKV_OPT_U64: return in_range(row, (double)get_integer(row, target));
+    case QKV_OPT_REAL: {
+        double value = *(const double *)const_member(row, target);
+        return isfinite(value) && in_range(row, value);
+    }
+    case QKV_OPT_ENUM:
+        while (row->names[names])
+            names++;
+        return get_enum(row, target) >= 0 && get_enum(row, target) < names;
+    case QKV_OPT_SIZES:
+        for (size_t i = 0; sizes->count <= QKV_SIZES && i < sizes->count; i++)
+            if (!in_range(row, (double)sizes->item[i]))
+                return false;
+        return sizes->count <= QKV_SIZES;
+    default: return true;
+    }
+}
+
+qkv_status qkv__options_check(qkv_context *ctx, const qkv_option_table *table, const void *target,
+                              const char *what)
+{
+    char key[QKV_OPTION_TEXT] = "?", expected[QKV_OPTION_TEXT], found[QKV_OPTION_TEXT];
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv_option *row = &table->rows[i];
+        if (fits(row, target))
+            continue;
+        (void)qkv_option_key(row, 0, key);
+        qkv_option_expects(row, expected);
+        if (row->type == QKV_OPT_ENUM || row->type == QKV_OPT_SIZES)
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %s: %s expected", what, key, expected);
+        qkv_option_text(row, target, found);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %s: %s expected, found %s", what, key, expected,
+                        found);
+    }
+    return QKV_OK;
+}
+
 const char *qkv_option_value_name(const qkv_option *row)
 {
     static const char *const names[] = {"N", "N", "N", "X", "", "TEXT", "NAME", "TEXT...",

@@ -5,6 +5,11 @@
 #include "base/base.h"
 #include "qkv/options.h"
 
+/* QKV_OK when every field of target is what its row takes, as text would have had to be; else
+ * QKV_E_ARGUMENT, and the sentence begins with `what`. */
+qkv_status qkv__options_check(qkv_context *ctx, const qkv_option_table *table, const void *target,
+                              const char *what);
+
 /* QKV_E_ARGUMENT, with a sentence, while a required field was not given. */
 qkv_status qkv__options_complete(qkv_options *o);
 

@@ -53,14 +53,14 @@ static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
     }
     if (status)
         return status;
-    *out = qkv_model_type_find(name, architecture);
+    *out = qkv_model_type_find(j->ctx, name, architecture);
     if (*out)
         return QKV_OK;
     qkv_str known;
     qkv_str_init(&known, j->ctx);
     const char *last = "";
-    for (size_t i = 0; qkv_model_type_at(i); i++) {
-        const char *type = qkv_model_type_name(qkv_model_type_at(i));
+    for (size_t i = 0; qkv_model_type_at(j->ctx, i); i++) {
+        const char *type = qkv_model_type_name(qkv_model_type_at(j->ctx, i));
         if (strcmp(type, last) != 0) /* types of one name are neighbours */
             qkv_str_printf(&known, "%s%s", i ? ", " : "", type);
         last = type;
@@ -90,7 +90,7 @@ static qkv_status classes_from_labels(const qkv__json *j, qkv_options *o,
 static qkv_status make_model(qkv_model **out, const qkv__json *j, const qkv_model_type *type,
                              const void *config, size_t most)
 {
-    double numbers = type->numbers(type, config);
+    double numbers = type->numbers ? type->numbers(type, config) : 0;
     *out = NULL;
     if (numbers > (double)most)
         return qkv__json_fail(j, NULL, "describes a model of %.0f numbers or more, the weights "
@@ -109,7 +109,8 @@ static qkv_status take_ends(const qkv__json *j, const qkv_model_type *type,
 {
     qkv__json list, item;
     *count = 0;
-    if (!type->lm || !json_is_array(json_object_get(j->value, "eos_token_id")))
+    if (!type->builtin || !type->builtin->lm ||
+        !json_is_array(json_object_get(j->value, "eos_token_id")))
         return QKV_OK;
     qkv_status status = qkv__json_get_array(j, "eos_token_id", &list);
     size_t n = status ? 0 : qkv__json_count(&list);
@@ -212,14 +213,12 @@ static void put_integer(void *user, const char *key, int64_t value)
 {
     config_writer *c = user;
     size_t count = qkv_model_end_count(c->m);
-    int32_t ends[QKV_LM_ENDS];
     if (count == 0 || strcmp(key, "eos_token_id") != 0) {
         qkv_json_put_int(&c->w, key, value);
     } else {
-        (void)qkv_lm_ends(c->m, ends);
         qkv_json_begin_array(&c->w, key);
         for (size_t i = 0; i < count; i++)
-            qkv_json_put_int(&c->w, NULL, ends[i]);
+            qkv_json_put_int(&c->w, NULL, c->m->ends[i]);
         qkv_json_end_array(&c->w);
     }
 }
@@ -262,7 +261,7 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
     config_writer c = {.m = m};
     qkv_json_writer_init(&c.w, qkv_model_context(m), 2);
     qkv_json_begin_object(&c.w, NULL);
-    if (qkv__hub_is_searched(m))
+    if (qkv_model_can(m, QKV_CAN_TRANSLATE))
         qkv__hub_write_generation(&c.w, m);
     for (size_t k = 0; keys[k]; k++)
         for (size_t i = 0; i < table->count; i++) {
@@ -301,6 +300,6 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
     qkv__hub_write_labels(w, m);
     qkv_json_end_object(w);
     qkv_status status = save(w, qkv_model_context(m), dir, "config.json");
-    bool generates = qkv_model_is_lm(m) || qkv__hub_is_searched(m);
+    bool generates = qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE);
     return status || !generates ? status : write_generation(m, dir);
 }

@@ -60,24 +60,23 @@ static int64_t configured(const qkv_model *m, const char *key)
     return -1;
 }
 
-bool qkv__hub_is_searched(const qkv_model *m)
-{
-    return configured(m, "decoder_start_token_id") >= 0;
-}
-
 void qkv_generation_defaults(qkv_generation *g, const qkv_model *m)
 {
     int64_t end = configured(m, "eos_token_id"), pad = configured(m, "pad_token_id");
     int64_t positions = configured(m, "max_position_embeddings");
     *g = (qkv_generation){.early_stopping = QKV_STOP_UNLIKELY};
     qkv_option_defaults(&table, g);
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
+        return;
     g->start = (int)configured(m, "decoder_start_token_id");
     g->max_length = positions > 0 ? (size_t)positions : 0;
     g->forced_end = (int)end;
     g->end_count = end >= 0;
     g->ends[0] = (int32_t)end;
-    if (qkv_model_end_count(m))
-        g->end_count = qkv_lm_ends(m, g->ends);
+    if (m->end_count) {
+        g->end_count = m->end_count;
+        memcpy(g->ends, m->ends, sizeof m->ends);
+    }
     g->ban_count = pad >= 0 && pad != end;
     g->banned[0] = (int32_t)pad;
 }
@@ -261,6 +260,8 @@ static qkv_status read_all(qkv_generation *g, const qkv__json *j, int64_t vocab)
 
 qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const char *dir)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
     qkv_generation_defaults(g, m);
     char *path = qkv_path_join(ctx, dir, "generation_config.json");

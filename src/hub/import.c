@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "model/model.h"
 #include "qkv/gpt.h"
 #include "qkv/mae.h"
 #include "qkv/vqgan.h"
@@ -185,6 +186,9 @@ qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_opt
                                                   &qkv_prior_type};
     qkv_hub_save_options o = options ? *options : qkv_hub_save_defaults();
     const qkv_model_type *type = qkv_model_type_of(m);
+    if ((o.vqgan && !qkv__model_as(o.vqgan, NULL, __func__, QKV_CAN_ENCODE_IMAGES)) ||
+        (o.condition && !qkv__model_as(o.condition, NULL, __func__, QKV_CAN_ENCODE_IMAGES)))
+        return QKV_E_ARGUMENT;
     if (!o.store)
         o.store = QKV_STORE_F32;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

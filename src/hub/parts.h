@@ -13,7 +13,6 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store);
 
 /* generation.c: the members of generation_config.json, for a model that it is about. */
-bool qkv__hub_is_searched(const qkv_model *m);
 void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m);
 
 /* labels.c */

@@ -77,4 +77,7 @@ qkv__mixture qkv__draw_mixture(const qkv_augment_options *o, size_t height, size
                                qkv_rng *r);
 double qkv__rng_beta(qkv_rng *r, double a); /* Beta(a, a), a > 0 */
 
+/* The tables themselves, for lists that are constant. */
+extern const qkv_option_table qkv__augment_table, qkv__mix_table;
+
 #endif

@@ -166,10 +166,11 @@ static const struct {
 enum { CHANGES = sizeof changes / sizeof *changes };
 
 /* In the order of changes. */
-const char *const qkv_augment_names[CHANGES + 1] = {
+static const char *const names[CHANGES + 1] = {
     "identity",  "autocontrast", "equalize",   "rotate",    "solarize", "color",       "posterize",
     "contrast",  "brightness",   "sharpness",  "shear-x",   "shear-y",  "translate-x",
     "translate-y", NULL};
+const char *const *qkv_augment_names(void) { return names; }
 
 /* Leaves the result in image, whose memory may change places with the spare one's. */
 static void change(qkv_image *image, const qkv_augment_options *o, const uint8_t fill[3],

@@ -131,23 +131,20 @@ void qkv_pixels_abandon(qkv_pixels_writer *w)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Points at the names in the text, which must be `count`; text NULL: it counts them only. False
- * when something lies behind the last 0, or, given names, when there are more or fewer. */
-static bool find_names(const char **names, size_t *count, const qkv_safetensor *text)
+/* How many names the text holds; SIZE_MAX when the last one has no 0 behind it. */
+static size_t count_names(const qkv_safetensor *text)
 {
-    const char *at = text->data, *end = at + text->bytes;
+    const char *at = text->data;
     size_t n = 0;
-    for (; at < end; n++) {
-        const char *zero = memchr(at, 0, (size_t)(end - at));
-        if (!zero || (names && n == *count))
-            return false;
-        if (names)
-            names[n] = at;
-        at = zero + 1;
-    }
-    bool fine = !names || n == *count;
-    *count = n;
-    return fine;
+    for (size_t i = 0; i < text->bytes; i++)
+        n += !at[i];
+    return text->bytes && at[text->bytes - 1] ? SIZE_MAX : n;
+}
+
+static void point_at_names(const char **names, size_t count, const char *text)
+{
+    for (; count--; text += strlen(text) + 1)
+        *names++ = text;
 }
 
 /* The pictures' names and the classes', whose number is counted. */
@@ -159,18 +156,16 @@ static qkv_status read_names(qkv_pixels *p, const char *name)
         status = qkv__safetensors_expect(p->file, "classes", QKV_STORE_U8, 1, &classes);
     if (status)
         return status;
-    size_t count = p->count;
-    bool fine = find_names(NULL, &p->classes, classes) && count <= names->bytes;
-    if (fine) {
-        p->names = qkv_calloc(p->ctx, count + p->classes + 1, sizeof *p->names);
-        if (!p->names)
-            return QKV_E_MEMORY;
-        fine = find_names(p->names, &count, names) &&
-               find_names(p->names + count, &p->classes, classes);
-    }
-    return fine ? QKV_OK
-                : qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a name with a 0 behind it for each of %zu "
-                           "pictures, and for each class, expected", name, p->count);
+    p->classes = count_names(classes);
+    if (p->classes == SIZE_MAX || count_names(names) != p->count)
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a name with a 0 behind it for each of %zu "
+                        "pictures, and for each class, expected", name, p->count);
+    p->names = qkv_calloc(p->ctx, p->count + p->classes + 1, sizeof *p->names);
+    if (!p->names)
+        return QKV_E_MEMORY;
+    point_at_names(p->names, p->count, names->data);
+    point_at_names(p->names + p->count, p->classes, classes->data);
+    return QKV_OK;
 }
 
 static qkv_status check(qkv_pixels *p, const char *name)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/model.h"
 #include "qkv/marian.h"
 #include "infer/beam.h"
 
@@ -38,10 +39,6 @@ struct qkv_beam_search {
 static qkv_status check(const qkv_model *m, const qkv_generation *g)
 {
     qkv_context *ctx = qkv_model_context(m);
-    const qkv_model_type *type = qkv_model_type_of(m);
-    if (!qkv_model_is_translator(m))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not translate: it has no decoder "
-                        "that reads an encoder", qkv_model_type_name(type));
     const qkv_marian_config *c = qkv_model_config(m);
     if (g->beams < 1 || g->beams > QKV_BEAMS || 2 * g->beams + g->ban_count > c->vocab)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu beams: 1 to %d are possible, and no more than "
@@ -74,6 +71,8 @@ qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv
 {
     qkv_context *ctx = qkv_model_context(m);
     *out = NULL;
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(m, g);
     if (status)
         return status;

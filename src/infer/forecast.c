@@ -3,14 +3,12 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "model/model.h"
 #include "qkv/run.h"
 
 static qkv_status check(const qkv_model *m, const qkv_series *history, size_t horizon)
 {
     qkv_context *ctx = qkv_model_context(m);
-    if (!qkv_model_is_forecaster(m))
-        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
-                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_forecast_config *c = qkv_model_config(m);
     if (history->columns != c->columns)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "rows of %zu numbers expected, found %zu",
@@ -49,6 +47,8 @@ static qkv_status one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t 
 
 qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon, qkv_real *out)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_FORECAST))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(m, history, horizon);
     if (status)
         return status;

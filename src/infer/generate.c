@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "model/model.h"
 #include "qkv/run.h"
 
 typedef struct {
@@ -134,6 +135,8 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
                         const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
                         qkv_ids *out)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_GENERATE))
+        return QKV_E_ARGUMENT;
     generator g = {.ctx = qkv_model_context(m), .model = m};
     qkv_status status = set_up(&g, prompt, n, options);
     if (!status)

@@ -1,4 +1,5 @@
 /* imagine.c - drawing grids of codes, with keys and values kept while the window stands still. */
+#include "model/model.h"
 #include "qkv/imagine.h"
 
 #include <math.h>
@@ -161,9 +162,6 @@ static qkv_status check(imagining *g, const qkv_gpt_config *c)
 
 static qkv_status set_up(imagining *g)
 {
-    if (qkv_model_type_of(g->model) != &qkv_prior_type)
-        return qkv_fail(g->ctx, QKV_E_ARGUMENT, "a %s imagines no codes",
-                        qkv_model_type_name(qkv_model_type_of(g->model)));
     const qkv_gpt_config *c = qkv_model_config(g->model);
     g->n = g->o->count ? g->o->count : 1;
     g->V = c->vocab;
@@ -189,6 +187,8 @@ static qkv_status set_up(imagining *g)
 qkv_status qkv_imagine(qkv_model *m, const qkv_imagine_options *options, qkv_imagine_fn *fn,
                        void *user, int32_t *codes)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_SAMPLE_CODES))
+        return QKV_E_ARGUMENT;
     imagining g = {.ctx = qkv_model_context(m), .model = m, .o = options, .codes = codes};
     qkv_status status = set_up(&g);
     if (!status)

@@ -63,7 +63,7 @@ static qkv_status encode(job *j, line *l, const char *text, size_t len)
             return qkv_fail(j->ctx, QKV_E_ARGUMENT, "line %zu: token %d is not below the model's "
                             "%zu: tokenizer and model do not belong together",
                             l->index + j->o.first_line, (int)j->ids.data[i], j->config->vocab);
-    status = qkv_ids_add(j->ctx, &j->ids, j->config->eos);
+    status = qkv_ids_add(&j->ids, j->ctx, j->config->eos);
     l->count = j->ids.count - l->first;
     return status;
 }
@@ -128,7 +128,7 @@ static qkv_status search(job *j, size_t first, size_t n)
     for (size_t i = 0; i < n && !status; i++) {
         const line *l = &j->lines[first + i];
         for (size_t k = 0; k < l->count && !status; k++)
-            status = qkv_ids_add(j->ctx, &j->batch, j->ids.data[l->first + k]);
+            status = qkv_ids_add(&j->batch, j->ctx, j->ids.data[l->first + k]);
         j->offsets[i + 1] = (int32_t)j->batch.count;
     }
     if (!status)
@@ -187,9 +187,9 @@ static qkv_status set_up(job *j, const char *text, size_t len)
 static void clean_up(job *j)
 {
     for (size_t i = 0; j->found && i < j->count * j->o.n_best; i++)
-        qkv_text_free(j->ctx, &j->found[i].text);
-    qkv_ids_free(j->ctx, &j->ids);
-    qkv_ids_free(j->ctx, &j->batch);
+        qkv_text_free(&j->found[i].text, j->ctx);
+    qkv_ids_free(&j->ids, j->ctx);
+    qkv_ids_free(&j->batch, j->ctx);
     qkv_free(j->ctx, j->lines);
     qkv_free(j->ctx, j->answers);
     qkv_free(j->ctx, j->found);

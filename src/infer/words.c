@@ -1,17 +1,10 @@
 /* words.c - BERT at work: hidden words, classes of texts. */
+#include "model/model.h"
 #include "qkv/bert.h"
 #include "qkv/run.h"
 #include "task/packed.h"
 
 enum { BATCH_ROWS = 4096 }; /* ids that are classified at once */
-
-static qkv_status check_type(qkv_model *m, const qkv_model_type *type, const char *what)
-{
-    if (qkv_model_type_of(m) == type)
-        return QKV_OK;
-    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not %s",
-                    qkv_model_type_architecture(qkv_model_type_of(m)), what);
-}
 
 /* ---- hidden words -------------------------------------------------------------------------- */
 
@@ -62,10 +55,10 @@ static qkv_status guess(qkv_model *m, qkv_tape *t, qkv__packed *p, const int32_t
 qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, size_t k,
                     qkv_guess *out)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_FILL_MASK))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
-    qkv_status status = check_type(m, &qkv_bert_masked_type, "guess hidden words");
-    if (!status)
-        status = check_ids(m, ids, n, k);
+    qkv_status status = check_ids(m, ids, n, k);
     if (status)
         return status;
     qkv_tape *t = NULL;
@@ -130,14 +123,14 @@ static qkv_status add_text(qkv_model *m, qkv_tokenizer *t, qkv__packed *p,
 qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *texts, size_t count,
                         qkv_real *probs, size_t *cut)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_TEXT))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
     qkv_tape *tape = NULL;
     qkv__packed p = {.ctx = ctx};
     qkv_ids ids = {0};
     size_t done = 0, shorter = 0;
-    qkv_status status = check_type(m, &qkv_bert_classifier_type, "classify texts");
-    if (!status)
-        status = qkv_tape_create(&tape, ctx);
+    qkv_status status = qkv_tape_create(&tape, ctx);
     size_t classes = status ? 0 : ((const qkv_bert_config *)qkv_model_config(m))->classes;
     for (size_t i = 0; i < count && !status; i++) {
         status = add_text(m, t, &p, &texts[i], &ids, &shorter);
@@ -150,6 +143,6 @@ qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *tex
         *cut = shorter;
     qkv_tape_destroy(tape);
     qkv__packed_free(&p);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     return status;
 }

@@ -146,12 +146,9 @@ qkv_status qkv__writer_put(qkv__writer *w, const void *data, size_t size)
     return w->status;
 }
 
-qkv_status qkv__writer_put_at(qkv__writer *w, size_t at, const void *data, size_t size)
+qkv_status qkv__writer_rewind(qkv__writer *w)
 {
-    if (!w->status && lseek(w->fd, (off_t)at, SEEK_SET) < 0)
-        fail(w, "cannot be written", errno);
-    qkv__writer_put(w, data, size);
-    if (!w->status && lseek(w->fd, 0, SEEK_END) < 0)
+    if (!w->status && lseek(w->fd, 0, SEEK_SET) < 0)
         fail(w, "cannot be written", errno);
     return w->status;
 }

@@ -114,11 +114,8 @@ static qkv_status make_header(qkv_str *out, const save *s, const item *items, si
     qkv_json_writer_init(&w, s->ctx, -1);
     put_header(&w, s, items, count);
     bool fine = qkv_json_writer_text(&w);
-    uint64_t length = (w.text.len + 7) / 8 * 8, most = QKV__MAX_HEADER;
-    if (room) {
-        most = room - sizeof length;
-        length = w.text.len <= most ? most : length;
-    }
+    uint64_t length = (w.text.len + 7) / 8 * 8, most = room ? room - 8 : QKV__MAX_HEADER;
+    length = room && length < most ? most : length;
     qkv_str_add(out, (const char *)&length, sizeof length);
     qkv_str_add(out, w.text.data, w.text.len);
     for (size_t pad = (size_t)length - w.text.len; pad; pad--)
@@ -327,7 +324,9 @@ static qkv_status put_room(qkv__stream *s, const save *all)
     qkv_str header;
     qkv_status status = make_header(&header, all, all->items, all->count, ROOM);
     if (!status && s->file)
-        status = qkv__writer_put_at(s->file, 0, header.data, header.len);
+        status = qkv__writer_rewind(s->file);
+    if (!status && s->file)
+        status = qkv__writer_put(s->file, header.data, header.len);
     else if (!status)
         memcpy(s->kept.data, header.data, header.len);
     qkv_str_free(&header);

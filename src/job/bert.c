@@ -52,7 +52,7 @@ qkv_status qkv__bert_create(qkv__run *j, const qkv_model_type *type, qkv_bert_co
 {
     const qkv_options *o = j->options;
     qkv_bert_config *c = config, sizes = *config;
-    if (!qkv_bert_preset(preset, &sizes))
+    if (!qkv_model_type_preset(&qkv_bert_masked_type, preset, &sizes))
         return qkv_fail(j->ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
     if (!qkv_options_given(o, "hidden_size"))
         c->width = sizes.width;

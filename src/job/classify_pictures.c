@@ -37,6 +37,7 @@ static const qkv_option_table pictures_table = {"Pictures", rows, sizeof rows / 
 /* The fields of either type; what --set gives goes into the chosen one's. */
 #define CONFIG qkv_vit_config
 #include "model/config_rows.h"
+#include "image/augment_steps.h"
 static const qkv_option model_rows[] = {
     SIZE_ROW("patch_size", trunk.patch, 1, "16", "vit: side of a patch; below 96 pixels 4"),
     SIZE_ROW("num_conv_layers", convolutions, 1, "2", "cct: convolutions; each halves the picture"),
@@ -82,7 +83,7 @@ static qkv_status take_given(job *j)
     qkv_status status = qkv_options_create(&o, ctx);
     if (!status)
         status = qkv_options_bind(o, table, &j->config);
-    if (!status && !qkv_vit_preset(j->type, j->p.s.model, &j->config))
+    if (!status && !qkv_model_type_preset(j->type, j->p.s.model, &j->config))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--model: %s has no size \"%.40s\"",
                           qkv_model_type_name(j->type), j->p.s.model);
     for (size_t i = 0; i < model_table.count && !status; i++) {
@@ -113,9 +114,9 @@ static qkv_status choose_model(job *j)
 /* One that begins with what the one of --init has, but for its classes. */
 static void choose_as(job *j, const qkv_model *old)
 {
-    j->type = qkv_model_is_vit(old) ? qkv_model_type_of(old) : &qkv_vit_type;
+    j->type = qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES) ? qkv_model_type_of(old) : &qkv_vit_type;
     qkv_option_defaults(qkv_model_type_config(j->type), &j->config);
-    if (qkv_model_is_vit(old))
+    if (qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
     j->config.trunk = *qkv__picture_trunk_of(old);
     if (j->p.s.size)
@@ -260,8 +261,8 @@ static qkv_status take_common(qkv__run *base)
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&qkv__classify_table, &qkv_augment_table,
-                                                 &qkv_mix_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__classify_table, &qkv__augment_table,
+                                                 &qkv__mix_table, NULL};
 static const char *const fixed[] = {"model", "type", NULL};
 static const qkv_preset presets[] = {
     {"model", "micro", NULL},
@@ -279,8 +280,8 @@ static const qkv_preset presets[] = {
 static const qkv__job_table tables[] = {
     {&qkv__classify_table, offsetof(job, o)},
     {&pictures_table, offsetof(job, s)},
-    {&qkv_augment_table, offsetof(job, augment)},
-    {&qkv_mix_table, offsetof(job, augment)},
+    {&qkv__augment_table, offsetof(job, augment)},
+    {&qkv__mix_table, offsetof(job, augment)},
     QKV__RUN_TABLES,
     {&model_table, offsetof(job, given)},
     {NULL, 0}};
@@ -288,6 +289,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_classify_pictures = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
     .decides = "data", .variant = qkv__job_classify_variant, .check = take_common,
-    .takes = qkv_model_is_vit, .read = read_data, .write = qkv__picture_write,
+    .can = QKV_CAN_CLASSIFY_IMAGES, .read = read_data, .write = qkv__picture_write,
     .open = qkv__picture_open, .begin = begin, .close = qkv__picture_close, .fixed = fixed,
     .lesson = lesson};

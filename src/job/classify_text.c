@@ -207,11 +207,6 @@ static const qkv_preset presets[] = {
     {NULL, NULL, NULL},
 };
 
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_bert_classifier_type;
-}
-
 static const qkv__job_table tables[] = {
     {&qkv__classify_table, offsetof(job, c)}, {&table, offsetof(job, s)},
     {&qkv__vocabulary_table, offsetof(job, vocabulary)}, QKV__RUN_TABLES,
@@ -220,6 +215,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_classify = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
     .decides = "data", .variant = qkv__job_classify_variant,
-    .takes = takes, .read = read_data, .write = write_data,
+    .can = QKV_CAN_CLASSIFY_TEXT, .read = read_data, .write = write_data,
     .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};

@@ -4,6 +4,8 @@
 #include "job/picture_job.h"
 #include "model/dense_config.h"
 #include "qkv/colorize.h"
+#include "image/augment_steps.h"
+#include "task/tables.h"
 
 enum { CHANNELS = 3 };
 
@@ -12,11 +14,6 @@ typedef struct {
     qkv_colorize_options o;
     qkv_dense_config config;
 } job;
-
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_colorizer_type;
-}
 
 static qkv_status make_model(job *j)
 {
@@ -52,7 +49,7 @@ static qkv_status load_model(job *j)
 static qkv_status choose_model(job *j)
 {
     qkv_vit_config sizes = {0};
-    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
     return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
@@ -81,7 +78,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&qkv_colorize_table, &qkv_augment_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__colorize_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__PICTURE_SIZE,
@@ -98,14 +95,14 @@ static const qkv_preset presets[] = {
 
 static const qkv__job_table tables[] = {
     {&qkv__picture_table, offsetof(job, p.s)},
-    {&qkv_colorize_table, offsetof(job, o)},
-    {&qkv_augment_table, offsetof(job, o.augment)},
+    {&qkv__colorize_table, offsetof(job, o)},
+    {&qkv__augment_table, offsetof(job, o.augment)},
     QKV__RUN_TABLES,
     {&qkv__colorizer_config, offsetof(job, config)},
     {NULL, 0}};
 
 const qkv__job_kind qkv__job_colorize = {
     .name = "colorize", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .can = QKV_CAN_COLORIZE, .read = read_data, .write = qkv__picture_write,
     .open = qkv__picture_open, .begin = begin, .close = qkv__picture_close, .fixed = fixed,
     .lesson = lesson};

@@ -224,7 +224,7 @@ static qkv_status read_data(qkv__run *base)
     qkv_status status = QKV_OK;
     if (base->o.init) {
         status = qkv__run_load(base, &base->model);
-        if (!status && !qkv_model_is_forecaster(base->model))
+        if (!status && !qkv_model_can(base->model, QKV_CAN_FORECAST))
             status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast",
                               base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
         if (!status)
@@ -331,5 +331,5 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_forecast = {
     .name = "forecast", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = qkv_model_is_forecaster, .read = read_data, .write = write_data,
+    .can = QKV_CAN_FORECAST, .read = read_data, .write = write_data,
     .open = open_data, .begin = begin, .close = close_data, .has_text = false, .fixed = fixed};

@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "model/gpt_config.h"
 #include "qkv/augment.h"
+#include "image/augment_steps.h"
 
 typedef struct {
     const char *vqgan, *condition;
@@ -46,7 +47,7 @@ static qkv_status choose_model(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
     qkv_option_defaults(&qkv__prior_config, &j->config);
-    if (!qkv_gpt_preset(j->p.s.model, &j->config))
+    if (!qkv_model_type_preset(&qkv_prior_type, j->p.s.model, &j->config))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     qkv__run_take_given(&j->p.base, &qkv__prior_config, &j->given, &j->config);
     const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
@@ -87,8 +88,6 @@ static qkv_status make_model(job *j)
     return status ? status : qkv_model_init(base->model, base->o.seed);
 }
 
-static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_prior_type; }
-
 static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
@@ -96,7 +95,7 @@ static qkv_status load_model(job *j)
     qkv_status status = qkv__run_load(base, &base->model);
     if (status)
         return status;
-    if (!takes(base->model))
+    if (!qkv_model_can(base->model, QKV_CAN_SAMPLE_CODES))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
                         qkv_model_type_name(&qkv_prior_type), base->o.init,
                         qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -262,13 +261,13 @@ static const qkv_preset presets[] = {
 static const qkv__job_table tables[] = {
     {&qkv__picture_table, offsetof(job, p.s)},
     {&table, offsetof(job, s)},
-    {&qkv_augment_table, offsetof(job, s.augment)},
+    {&qkv__augment_table, offsetof(job, s.augment)},
     QKV__RUN_TABLES,
     {&qkv__prior_config, offsetof(job, given)},
     {NULL, 0}};
 
 const qkv__job_kind qkv__job_imagine = {
     .name = "imagine", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = takes, .read = read_data, .write = write_data, .open = open_data,
+    .can = QKV_CAN_SAMPLE_CODES, .read = read_data, .write = write_data, .open = open_data,
     .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson, .decided = decided};

@@ -127,7 +127,7 @@ static bool given(const job *j, const char *llama_key, const char *gpt2_key)
 static bool set_sizes(const job *j, qkv_gpt_config *c)
 {
     qkv_gpt_config preset = *c;
-    if (!qkv_gpt_preset(j->s.model, &preset))
+    if (!qkv_model_type_preset(&qkv_gpt2_type, j->s.model, &preset))
         return false;
     if (!given(j, "hidden_size", "n_embd"))
         c->width = preset.width;
@@ -257,7 +257,7 @@ static const qkv__job_table gpt2_tables[] = TABLES(qkv__gpt2_config);
 #define KIND(its_tables)                                                                           \
     {                                                                                              \
         .name = "lm", .size = sizeof(job), .tables = its_tables, .presets = presets,               \
-        .decides = "layout", .variant = variant, .takes = qkv_model_is_lm, .read = read_data,      \
+        .decides = "layout", .variant = variant, .can = QKV_CAN_GENERATE, .read = read_data,      \
         .write = write_data, .open = open_data, .begin = begin, .close = close_data,               \
         .has_text = true, .fixed = fixed, .lesson = lesson, .decided = decided                     \
     }

@@ -130,17 +130,12 @@ static const qkv_preset presets[] = {
     QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
 };
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_bert_masked_type;
-}
-
 static const qkv__job_table tables[] = {
     {&table, offsetof(job, s)}, {&qkv__vocabulary_table, offsetof(job, vocabulary)},
     QKV__RUN_TABLES, {&qkv__bert_config, offsetof(job, config)}, {NULL, 0}};
 
 const qkv__job_kind qkv__job_mlm = {
     .name = "mlm", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = takes, .read = read_data, .write = write_data,
+    .can = QKV_CAN_FILL_MASK, .read = read_data, .write = write_data,
     .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};

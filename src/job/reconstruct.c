@@ -4,6 +4,7 @@
 #include "job/picture_job.h"
 #include "model/mae_config.h"
 #include "qkv/reconstruct.h"
+#include "image/augment_steps.h"
 
 typedef struct {
     qkv__picture_job p;
@@ -11,16 +12,11 @@ typedef struct {
     qkv_mae_config config;
 } job;
 
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_mae_type;
-}
-
 static qkv_status choose_model(job *j)
 {
     const qkv_options *o = j->p.base.options;
     qkv_mae_config sizes = j->config;
-    bool known = qkv_mae_preset(j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_mae_type, j->p.s.model, &sizes);
     if (!qkv_options_given(o, "decoder_hidden_size"))
         j->config.decoder_width = sizes.decoder_width;
     if (!qkv_options_given(o, "decoder_num_hidden_layers"))
@@ -34,7 +30,7 @@ static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &base->model);
-    if (!status && !takes(base->model))
+    if (!status && !qkv_model_can(base->model, QKV_CAN_RECONSTRUCT))
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
                         "holds a %s", base->o.init,
                         qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -82,7 +78,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&qkv_augment_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__PICTURE_SIZE,
@@ -100,14 +96,14 @@ static const qkv_preset presets[] = {
 
 static const qkv__job_table tables[] = {
     {&qkv__picture_table, offsetof(job, p.s)},
-    {&qkv_augment_table, offsetof(job, augment)},
+    {&qkv__augment_table, offsetof(job, augment)},
     QKV__RUN_TABLES,
     {&qkv__mae_config, offsetof(job, config)},
     {NULL, 0}};
 
 const qkv__job_kind qkv__job_reconstruct = {
     .name = "reconstruct", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = takes, .read = read_data,
+    .can = QKV_CAN_RECONSTRUCT, .read = read_data,
     .write = qkv__picture_write, .open = qkv__picture_open, .begin = begin,
     .close = qkv__picture_close, .fixed = fixed,
     .lesson = lesson};

@@ -6,6 +6,8 @@
 #include "job/run.h"
 #include "job/vocabulary.h"
 #include "text/texts.h"
+#include "opt/tables.h"
+#include "train/loop.h"
 
 #define FIELD(member) .offset = offsetof(qkv__run_options, member)
 static const qkv_option rows[] = {
@@ -161,8 +163,8 @@ static void keep_settings(qkv__run *r, const qkv__job_kind *kind)
 qkv_training qkv_training_defaults(void)
 {
     static const qkv_preset presets[] = {QKV__RUN_PRESETS, {NULL, NULL, NULL}};
-    const qkv_option_table *const tables[] = {&qkv_train_table, &qkv_optimizer_table,
-                                              &qkv_schedule_table};
+    const qkv_option_table *const tables[] = {&qkv__train_table, &qkv__optimizer_table,
+                                              &qkv__schedule_table};
     qkv_training t = {0}; /* fields that no table has, too */
     void *const targets[] = {&t.loop, &t.optimizer, &t.schedule};
     for (int i = 0; i < 3; i++) {
@@ -240,7 +242,7 @@ static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *d
     qkv_status status = qkv__run_dir_open(dir, r->ctx, r->o.out);
     if (!status)
         status = qkv_hub_load_config(&r->model, r->ctx, r->o.out);
-    if (!status && !kind->takes(r->model))
+    if (!status && !qkv_model_can(r->model, kind->can))
         status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
                            "does not make", r->o.out,
                            qkv_model_type_architecture(qkv_model_type_of(r->model)), kind->name);

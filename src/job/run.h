@@ -12,6 +12,8 @@
 #include "qkv/job.h"
 #include "qkv/records.h"
 #include "qkv/tokens.h"
+#include "opt/tables.h"
+#include "train/loop.h"
 
 /* Settings of every job. */
 typedef struct {
@@ -44,10 +46,10 @@ typedef struct {
 
 /* The tables of every job, for a kind's list; a qkv__run is the first member of its struct. */
 #define QKV__RUN_TABLES                                                                            \
-    {&qkv__run_table, offsetof(qkv__run, o)}, {&qkv_train_table, offsetof(qkv__run, t.loop)},      \
-        {&qkv_optimizer_table, offsetof(qkv__run, t.optimizer)},                                   \
+    {&qkv__run_table, offsetof(qkv__run, o)}, {&qkv__train_table, offsetof(qkv__run, t.loop)},     \
+        {&qkv__optimizer_table, offsetof(qkv__run, t.optimizer)},                                  \
     {                                                                                              \
-        &qkv_schedule_table, offsetof(qkv__run, t.schedule)                                        \
+        &qkv__schedule_table, offsetof(qkv__run, t.schedule)                                       \
     }
 
 /* Defaults that kinds share, for their lists of presets: those of a GPT, of all. */
@@ -70,7 +72,7 @@ struct qkv__job_kind {
     const qkv_preset *const *recipes; /* as in qkv_recipe_apply; NULL: none */
     const char *decides; /* the setting whose value decides between variants; NULL: there is one */
     size_t (*variant)(const char *value); /* its number, as in list.c; value "": not set */
-    bool (*takes)(const qkv_model *m); /* it makes such models */
+    unsigned can; /* QKV_CAN_* of the models that it makes */
     qkv_status (*check)(qkv__run *r);  /* do settings of its own agree? Fills those that follow
                                           from others */
     qkv_status (*read)(qkv__run *r); /* opens the data; makes tokenizer and model. Writes nothing */

@@ -5,6 +5,8 @@
 #include "job/picture_job.h"
 #include "model/dense_config.h"
 #include "qkv/segment.h"
+#include "image/augment_steps.h"
+#include "task/tables.h"
 
 #define FIELD(member) .offset = offsetof(qkv__picture_options, member)
 static const qkv_option rows[] = {
@@ -24,11 +26,6 @@ typedef struct {
     qkv_dense_config config;
     qkv_model *old; /* what the one to be made begins with, or NULL */
 } job;
-
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_segmenter_type;
-}
 
 static qkv_status make_model(job *j, const qkv_mask_palette *palette)
 {
@@ -94,7 +91,7 @@ static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
 static qkv_status choose_model(job *j)
 {
     qkv_vit_config sizes = {0};
-    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
     return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
@@ -137,7 +134,7 @@ static void close_job(qkv__run *base)
     qkv__picture_close(base);
 }
 
-static const qkv_option_table *const lesson[] = {&qkv_segment_table, &qkv_augment_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__segment_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__PICTURE_SIZE,
@@ -156,14 +153,14 @@ static const qkv_preset presets[] = {
 static const qkv__job_table tables[] = {
     {&qkv__picture_table, offsetof(job, p.s)},
     {&table, offsetof(job, p.s)},
-    {&qkv_segment_table, offsetof(job, o)},
-    {&qkv_augment_table, offsetof(job, o.augment)},
+    {&qkv__segment_table, offsetof(job, o)},
+    {&qkv__augment_table, offsetof(job, o.augment)},
     QKV__RUN_TABLES,
     {&qkv__segmenter_config, offsetof(job, config)},
     {NULL, 0}};
 
 const qkv__job_kind qkv__job_segment = {
     .name = "segment", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .can = QKV_CAN_SEGMENT, .read = read_data, .write = qkv__picture_write,
     .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson};

@@ -103,7 +103,7 @@ static bool given(const job *j, const char *key)
 static bool set_sizes(const job *j, qkv_marian_config *c)
 {
     qkv_marian_config preset = *c;
-    if (!qkv_marian_preset(j->s.model, &preset))
+    if (!qkv_model_type_preset(&qkv_marian_type, j->s.model, &preset))
         return false;
     const struct {
         const char *key;
@@ -139,7 +139,7 @@ static qkv_status make_model(job *j)
 
 static qkv_status check_init(const job *j)
 {
-    if (qkv_model_is_translator(j->base.model))
+    if (qkv_model_can(j->base.model, QKV_CAN_TRANSLATE))
         return QKV_OK;
     return qkv_fail(j->base.ctx, QKV_E_UNSUPPORTED, "--init: an encoder-decoder expected, %s "
                      "is a %s model", j->base.o.init,
@@ -250,6 +250,6 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_translate = {
     .name = "translate", .size = sizeof(job), .tables = tables, .presets = presets,
-    .takes = qkv_model_is_translator, .read = read_data, .write = write_data,
+    .can = QKV_CAN_TRANSLATE, .read = read_data, .write = write_data,
     .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
     .lesson = lesson, .decided = decided};

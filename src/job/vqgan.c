@@ -6,6 +6,8 @@
 #include "model/vqgan_config.h"
 #include "qkv/codes.h"
 #include "qkv/looks.h"
+#include "image/augment_steps.h"
+#include "task/tables.h"
 
 enum { COLORS = 3, LOOKS_BATCH = 64, LOOKS_STEPS = 1500 };
 static const double LOOKS_SHARE = 0.1, LOOKS_RATE = 1e-3, LOOKS_DECAY = 0.05;
@@ -24,11 +26,6 @@ typedef struct {
     qkv_vqgan_config given, config; /* as --set says; of the model to be made */
     qkv_model *looks;
 } job;
-
-static bool takes(const qkv_model *m)
-{
-    return qkv_model_type_of(m) == &qkv_vqgan_type;
-}
 
 #define FIELD(member) .offset = offsetof(job, member)
 static const qkv_option recipe_rows[] = {
@@ -55,7 +52,7 @@ static qkv_status choose_model(job *j)
     qkv_status status = qkv__picture_side(&j->p, &j->config.image);
     if (status)
         return status;
-    if (!qkv_vqgan_preset(j->p.s.model, &j->config))
+    if (!qkv_model_type_preset(&qkv_vqgan_type, j->p.s.model, &j->config))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     qkv__run_take_given(&j->p.base, &qkv__vqgan_config, &j->given, &j->config);
     return QKV_OK;
@@ -74,7 +71,7 @@ static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &base->model);
-    if (!status && !takes(base->model))
+    if (!status && !qkv_model_can(base->model, QKV_CAN_ENCODE_IMAGES))
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
                         "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
                         qkv_model_type_name(qkv_model_type_of(base->model)));
@@ -211,7 +208,7 @@ static void close_job(qkv__run *base)
     qkv__picture_close(base);
 }
 
-static const qkv_option_table *const lesson[] = {&qkv_codes_table, &qkv_augment_table, NULL};
+static const qkv_option_table *const lesson[] = {&qkv__codes_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 
 /* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
@@ -283,9 +280,9 @@ static const qkv_preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
 static const qkv__job_table tables[] = {
     {&recipe_table, 0},
     {&qkv__picture_table, offsetof(job, p.s)},
-    {&qkv_codes_table, offsetof(job, o)},
+    {&qkv__codes_table, offsetof(job, o)},
     {&table, 0},
-    {&qkv_augment_table, offsetof(job, o.augment)},
+    {&qkv__augment_table, offsetof(job, o.augment)},
     QKV__RUN_TABLES,
     {&qkv__vqgan_config, offsetof(job, given)},
     {NULL, 0}};
@@ -293,6 +290,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_vqgan = {
     .name = "vqgan", .size = sizeof(job), .tables = tables, .presets = presets,
     .recipes = recipes, .check = complete_recipe,
-    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .can = QKV_CAN_ENCODE_IMAGES, .read = read_data, .write = qkv__picture_write,
     .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
     .lesson = lesson};

@@ -195,8 +195,8 @@ void qkv_bleu_destroy(qkv_bleu *b)
     if (!b)
         return;
     qkv__vocab_free(&b->words);
-    qkv_ids_free(b->ctx, &b->hyp);
-    qkv_ids_free(b->ctx, &b->ref);
+    qkv_ids_free(&b->hyp, b->ctx);
+    qkv_ids_free(&b->ref, b->ctx);
     qkv_str_free(&b->line);
     qkv_str_free(&b->other);
     qkv__overlap_free(&b->overlap, b->ctx);

@@ -42,8 +42,8 @@ void qkv_chrf_destroy(qkv_chrf *c)
 {
     if (!c)
         return;
-    qkv_ids_free(c->ctx, &c->hyp);
-    qkv_ids_free(c->ctx, &c->ref);
+    qkv_ids_free(&c->hyp, c->ctx);
+    qkv_ids_free(&c->ref, c->ctx);
     qkv_str_free(&c->line);
     qkv__overlap_free(&c->overlap, c->ctx);
     qkv_free(c->ctx, c);

@@ -11,8 +11,8 @@ static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no blo
 static const uint32_t CLASSIFIER_SITE = 0xE0000002u;
 
 typedef struct {
-    qkv_model base;
-    qkv_bert_config *c; /* base.config */
+    qkv_model *base;
+    qkv_bert_config *c; /* base->config */
     qkv_block **blocks;
     qkv_param *word_table, *position_table, *segment_table;
     qkv_param *norm_weight, *norm_bias;
@@ -29,14 +29,9 @@ static bool is_classifier(const qkv_model *m) { return m->type == &qkv_bert_clas
 static qkv_status complete_config(bert *m)
 {
     qkv_bert_config *c = m->c;
-    if (!c->vocab || !c->positions || !c->segments || !c->width || !c->layers || !c->heads ||
-        c->width % c->heads || (is_classifier(&m->base) && !c->classes))
-        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT,
-                        "bert: vocabulary %zu, %zu positions, %zu segments, %zu layers, "
-                        "width %zu, %zu classes: none may be 0, and the heads (%zu) must divide "
-                        "the width",
-                        c->vocab, c->positions, c->segments, c->layers, c->width, c->classes,
-                        c->heads);
+    if (c->width % c->heads)
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "bert: the heads (%zu) must divide the "
+                        "width (%zu)", c->heads, c->width);
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);
@@ -59,7 +54,8 @@ static qkv_block_config block_config(const qkv_bert_config *c)
 
 static qkv_status make(qkv_model *base)
 {
-    bert *m = (bert *)base;
+    bert *m = base->self;
+    m->base = base;
     m->c = base->config;
     qkv_status status = complete_config(m);
     if (status)
@@ -140,7 +136,7 @@ static void visit_masked_head(const bert *m, qkv__visit *v)
 
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    bert *m = (bert *)base;
+    bert *m = base->self;
     const qkv_bert_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     visit_embeddings(m, &v);
@@ -184,8 +180,8 @@ static qkv_tensor *embed(bert *m, qkv_tape *t, const qkv_bert_input *in)
 
 qkv_tensor *qkv_bert_hidden(qkv_model *base, qkv_tape *t, const qkv_bert_input *in)
 {
-    bert *m = (bert *)base;
-    if (!in->ids || qkv_tape_status(t))
+    bert *m = qkv__model_as(base, t, __func__, QKV_CAN_FILL_MASK | QKV_CAN_CLASSIFY_TEXT);
+    if (!m || !in->ids || qkv_tape_status(t))
         return NULL;
     qkv_sequence seq = {.sequences = in->sequences, .offsets = in->offsets,
                         .lengths = in->lengths};
@@ -213,24 +209,29 @@ static qkv_tensor *word_features(bert *m, qkv_tape *t, qkv_tensor *hidden, qkv_t
 qkv_tensor *qkv_bert_word_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidden,
                                  qkv_tensor *rows_)
 {
-    bert *m = (bert *)base;
-    return qkv_linear(t, word_features(m, t, hidden, rows_), qkv_use(t, m->word_table),
-                      qkv_use(t, m->head_bias), QKV_ACT_NONE);
+    bert *m = qkv__model_as(base, t, __func__, QKV_CAN_FILL_MASK);
+    return m ? qkv_linear(t, word_features(m, t, hidden, rows_), qkv_use(t, m->word_table),
+                          qkv_use(t, m->head_bias), QKV_ACT_NONE)
+             : NULL;
 }
 
 qkv_tensor *qkv_bert_word_loss(qkv_model *base, qkv_tape *t, qkv_tensor *hidden,
                                qkv_tensor *rows_, qkv_tensor *targets,
                                const qkv_cross_entropy_options *options)
 {
-    bert *m = (bert *)base;
-    return qkv_classifier_loss(t, word_features(m, t, hidden, rows_), qkv_use(t, m->word_table),
-                               qkv_use(t, m->head_bias), targets, options);
+    bert *m = qkv__model_as(base, t, __func__, QKV_CAN_FILL_MASK);
+    return m ? qkv_classifier_loss(t, word_features(m, t, hidden, rows_),
+                                   qkv_use(t, m->word_table), qkv_use(t, m->head_bias), targets,
+                                   options)
+             : NULL;
 }
 
 qkv_tensor *qkv_bert_class_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidden,
                                   qkv_tensor *rows_)
 {
-    bert *m = (bert *)base;
+    bert *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_TEXT);
+    if (!m)
+        return NULL;
     const qkv_bert_config *c = m->c;
     double p = c->classifier_dropout < 0 ? c->dropout : c->classifier_dropout;
     qkv_tensor *x = qkv_linear(t, gather(t, hidden, rows_), qkv_use(t, m->dense_weight),
@@ -240,15 +241,14 @@ qkv_tensor *qkv_bert_class_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidd
     return qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias), QKV_ACT_NONE);
 }
 
-double qkv_bert_flops(const qkv_model *base, size_t rows_, size_t length, size_t head_rows)
+static double flops(const qkv_model *base, const qkv_workload *w)
 {
-    const bert *m = (const bert *)base;
-    const qkv_bert_config *c = m->c;
-    double d = (double)c->width;
+    const qkv_bert_config *c = base->config;
+    double d = (double)c->width, L = (double)c->layers, rows_ = w->samples * w->length;
     double block = 4 * d * d + 2 * d * (double)c->ff_width;
     double head = d * d + d * (double)(is_classifier(base) ? c->classes : c->vocab);
-    return 6 * ((double)c->layers * block * (double)rows_ + head * (double)head_rows) +
-           14 * (double)c->layers * d * (double)rows_ * (double)length;
+    return qkv__flops(w->pass, L * block * rows_ + head * w->predictions,
+                      4 * L * d * rows_ * w->length);
 }
 
 /* Without the head, which a file need not have. */
@@ -261,9 +261,15 @@ static double numbers(const qkv_model_type *type, const void *config)
     return d * (table_rows + (double)c->layers * (4 * d + 2 * ff));
 }
 
-const qkv_model_type qkv_bert_masked_type = {
-    "bert", "BertForMaskedLM", "bert.", &qkv__bert_config, sizeof(qkv_bert_config), sizeof(bert),
-    numbers, make, visit, NULL};
+#define BERT(architecture_, builtin_)                                                          \
+    .name = "bert", .architecture = architecture_, .prefix = "bert.",                          \
+    .config = &qkv__bert_config, .config_size = sizeof(qkv_bert_config),                       \
+    .self_size = sizeof(bert), .numbers = numbers, .make = make, .visit = visit,               \
+    .flops = flops, .preset = qkv__bert_preset, .builtin = builtin_
+
+static const qkv_builtin_type masked = {.can = QKV_CAN_FILL_MASK};
+static const qkv_builtin_type classifier = {.can = QKV_CAN_CLASSIFY_TEXT};
+
+const qkv_model_type qkv_bert_masked_type = {BERT("BertForMaskedLM", &masked)};
 const qkv_model_type qkv_bert_classifier_type = {
-    "bert", "BertForSequenceClassification", "bert.", &qkv__bert_config, sizeof(qkv_bert_config),
-    sizeof(bert), numbers, make, visit, NULL};
+    BERT("BertForSequenceClassification", &classifier)};

@@ -40,12 +40,16 @@ static const qkv__named_size presets[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
-bool qkv_bert_preset(const char *name, qkv_bert_config *config)
+const char *qkv__bert_preset(const qkv_model_type *type, size_t i, const char **summary,
+                             void *config)
 {
-    return qkv__size_take(presets, name, &config->width, &config->layers, &config->heads);
-}
-
-const char *qkv_bert_preset_name(size_t i, const char **summary)
-{
-    return qkv__size_name(presets, i, summary);
+    const qkv__named_size *size = qkv__size_at(presets, i, summary);
+    qkv_bert_config *c = config;
+    (void)type;
+    if (size && c) {
+        c->width = size->width;
+        c->layers = size->layers;
+        c->heads = size->heads;
+    }
+    return size ? size->name : NULL;
 }

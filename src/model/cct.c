@@ -109,14 +109,16 @@ qkv_tensor *qkv__cct_pool(const qkv__cct *x, qkv_tape *t, qkv_tensor *tokens)
     return mixture ? qkv_reshape(t, mixture, 2, flat) : NULL;
 }
 
-double qkv__cct_flops(const qkv_vit_config *c, size_t pictures, size_t height, size_t width)
+double qkv__cct_flops(const qkv_vit_config *c, qkv_pass pass, double pictures, size_t height,
+                      size_t width)
 {
     double sum = 0;
     for (size_t i = 0; i < c->convolutions; i++) {
         double products = (double)(WINDOW * WINDOW * inputs(c, i) * outputs(c, i));
-        sum += (i ? 6 : 4) * products * (double)height * (double)width;
+        products *= pictures * (double)height * (double)width;
+        sum += qkv__flops(i || pass ? pass : QKV_PASS_INPUT, products, 0);
         height = (height + 1) / 2;
         width = (width + 1) / 2;
     }
-    return sum * (double)pictures;
+    return sum;
 }

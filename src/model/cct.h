@@ -24,6 +24,7 @@ void qkv__cct_visit_block(qkv__visit *v, const qkv_block *b, double std); /* "bl
 qkv_tensor *qkv__cct_tokens(const qkv__cct *x, qkv_tape *t, qkv_tensor *pixels);
 /* x (B, n, width) -> (B, width), the mixture. */
 qkv_tensor *qkv__cct_pool(const qkv__cct *x, qkv_tape *t, qkv_tensor *tokens);
-double qkv__cct_flops(const qkv_vit_config *c, size_t pictures, size_t height, size_t width);
+double qkv__cct_flops(const qkv_vit_config *c, qkv_pass pass, double pictures, size_t height,
+                      size_t width);
 
 #endif

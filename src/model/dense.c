@@ -13,8 +13,8 @@
 enum { MOST_CONVOLUTIONS = 8, WINDOW = 3 };
 
 typedef struct {
-    qkv_model base;
-    qkv_dense_config *c; /* base.config */
+    qkv_model *base;
+    qkv_dense_config *c; /* base->config */
     qkv__patches trunk;
     qkv_param *head_weight, *head_bias; /* rows: row in the patch, column, number */
     /* With convolutions: */
@@ -62,7 +62,7 @@ static qkv_status check(const qkv_model *base, qkv_dense_config *c)
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: %zu convolutions with %zu channels: 0 to "
                         "%d expected, none without channels", name, c->convolutions,
                         c->conv_channels, MOST_CONVOLUTIONS);
-    return c->outputs ? QKV_OK : qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", name);
+    return QKV_OK;
 }
 
 static void make_convolutions(dense *m, qkv_params *ps)
@@ -81,7 +81,8 @@ static void make_convolutions(dense *m, qkv_params *ps)
 
 static qkv_status make(qkv_model *base)
 {
-    dense *m = (dense *)base;
+    dense *m = base->self;
+    m->base = base;
     qkv_dense_config *c = m->c = base->config;
     static const qkv__patches_kind kind = {.no_first = true, .site = 0xE0000000u};
     qkv_status status = check(base, c);
@@ -121,7 +122,7 @@ static void visit_convolutions(const dense *m, qkv__visit *v)
 
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    dense *m = (dense *)base;
+    dense *m = base->self;
     const qkv_dense_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
@@ -156,7 +157,9 @@ static qkv_tensor *tokens(const dense *m, qkv_tape *t, qkv_tensor *pixels, qkv_t
 
 qkv_tensor *qkv_dense_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
-    dense *m = (dense *)base;
+    dense *m = qkv__model_as(base, t, __func__, QKV_CAN_SEGMENT | QKV_CAN_COLORIZE);
+    if (!m)
+        return NULL;
     const qkv_dense_config *c = m->c;
     qkv_activation last = c->tanh ? QKV_ACT_TANH : QKV_ACT_NONE;
     qkv_tensor *around = look_around(m, t, pixels), *x = tokens(m, t, pixels, around);
@@ -173,20 +176,22 @@ qkv_tensor *qkv_dense_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     return c->tanh ? qkv_activate(t, x, last) : x;
 }
 
-double qkv_dense_flops(const qkv_model *base, size_t pictures)
+static double flops(const qkv_model *base, const qkv_workload *w)
 {
-    const dense *m = (const dense *)base;
+    const dense *m = base->self;
     const qkv_dense_config *c = base->config;
     size_t side = c->trunk.image / c->trunk.patch, tokens = side * side;
-    double pixels = (double)(pictures * c->trunk.image * c->trunk.image);
-    double sum = qkv__patches_embed_flops(&c->trunk, pictures * tokens) +
-                 qkv__patches_stack_flops(&c->trunk, pictures * tokens, tokens) +
-                 6 * (double)(pictures * tokens) * (double)c->trunk.width * (double)head_rows(c);
+    int passes = qkv__passes(w->pass);
+    double pixels = w->samples * (double)(c->trunk.image * c->trunk.image);
+    double width = (double)c->trunk.width, rows = w->samples * (double)tokens;
+    double sum = qkv__patches_embed_flops(&c->trunk, passes, rows) +
+                 qkv__patches_stack_flops(&c->trunk, passes, w->samples, tokens) +
+                 qkv__flops(w->pass, rows * width * (double)head_rows(c), 0);
     for (size_t i = 0; i < c->convolutions; i++)
-        sum += qkv__conv_flops(&m->stem[i], pixels, i ? 3 : 2);
-    return !c->convolutions ? sum : sum + qkv__conv_flops(&m->merge, pixels, 3) +
-           qkv__conv_flops(&m->out, pixels, 3) +
-           6 * (double)c->trunk.width * (double)c->conv_channels * pixels;
+        sum += qkv__conv_flops(&m->stem[i], pixels, i || passes < 3 ? passes : 2);
+    return !c->convolutions ? sum : sum + qkv__conv_flops(&m->merge, pixels, passes) +
+           qkv__conv_flops(&m->out, pixels, passes) +
+           qkv__flops(w->pass, width * (double)c->conv_channels * pixels, 0);
 }
 
 static double numbers(const qkv_model_type *type, const void *config)
@@ -201,9 +206,15 @@ static double numbers(const qkv_model_type *type, const void *config)
            WINDOW * WINDOW * k * (of_pixel + k * (double)c->convolutions);
 }
 
+static const qkv_builtin_type segmenter = {.can = QKV_CAN_SEGMENT};
+static const qkv_builtin_type colorizer = {.can = QKV_CAN_COLORIZE};
+
+#define DENSE(name_, architecture_, table)                                                     \
+    .name = name_, .architecture = architecture_, .config = table,                             \
+    .config_size = sizeof(qkv_dense_config), .self_size = sizeof(dense), .numbers = numbers,   \
+    .make = make, .visit = visit, .flops = flops
+
 const qkv_model_type qkv_segmenter_type = {
-    "qkv_segmenter", "QkvSegmenter", "", &qkv__segmenter_config, sizeof(qkv_dense_config),
-    sizeof(dense), numbers, make, visit, NULL};
+    DENSE("qkv_segmenter", "QkvSegmenter", &qkv__segmenter_config), .builtin = &segmenter};
 const qkv_model_type qkv_colorizer_type = {
-    "qkv_colorizer", "QkvColorizer", "", &qkv__colorizer_config, sizeof(qkv_dense_config),
-    sizeof(dense), numbers, make, visit, NULL};
+    DENSE("qkv_colorizer", "QkvColorizer", &qkv__colorizer_config), .builtin = &colorizer};

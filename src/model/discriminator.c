@@ -75,14 +75,14 @@ qkv_tensor *qkv__judge_forward(const qkv__judge_net *j, qkv_tape *t, qkv_tensor 
 }
 
 double qkv__judge_flops(const qkv__judge_net *j, double pictures, size_t height, size_t width,
-                        bool frozen)
+                        int passes)
 {
     double sum = 0;
     for (size_t i = 0; j->layers && i < j->layers + 2; i++) {
         height = i < j->layers ? height / 2 : height - 1;
         width = i < j->layers ? width / 2 : width - 1;
         sum += qkv__conv_flops(&j->conv[i], pictures * (double)height * (double)width,
-                               frozen || i == 0 ? 2 : 3);
+                               i || passes < 3 ? passes : 2);
     }
     return sum;
 }

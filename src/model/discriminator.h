@@ -18,8 +18,8 @@ extern const char qkv__judge_prefix[]; /* of its parameters' names and of its ro
 bool qkv__judge_make(qkv__judge_net *j, qkv_params *ps, const qkv_vqgan_config *c);
 void qkv__judge_visit(const qkv__judge_net *j, qkv__visit *v);
 qkv_tensor *qkv__judge_forward(const qkv__judge_net *j, qkv_tape *t, qkv_tensor *pixels);
-/* frozen: back to the pixels alone; else to the weights alone. */
+/* passes 2: back to the pixels alone; 3: to the weights alone. */
 double qkv__judge_flops(const qkv__judge_net *j, double pictures, size_t height, size_t width,
-                        bool frozen);
+                        int passes);
 
 #endif

@@ -24,8 +24,8 @@ typedef struct {
 } stack;
 
 typedef struct {
-    qkv_model base;
-    qkv_forecast_config *c; /* base.config */
+    qkv_model *base;
+    qkv_forecast_config *c; /* base->config */
     stack encoder, decoder; /* decoder.layers 0: none */
     qkv_param *embed_weight, *embed_bias;   /* (width, patch columns) */
     qkv_param *head_weight, *head_bias;     /* (outputs, inputs) of head_shape */
@@ -38,20 +38,15 @@ typedef struct {
 static qkv_status complete_config(forecaster *m)
 {
     qkv_forecast_config *c = m->c;
-    if (!c->columns || !c->context || !c->horizon || !c->patch || !c->width || !c->layers ||
-        !c->heads || c->width % c->heads || (c->position_kind && c->width % 2))
-        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT,
-                        "qkv_forecast: %zu columns, context %zu, horizon %zu, patch %zu, %zu "
-                        "layers: none may be 0, and the heads (%zu) must divide the width (%zu, "
-                        "even with sinusoids)", c->columns, c->context, c->horizon, c->patch,
-                        c->layers, c->heads, c->width);
+    if (c->width % c->heads || (c->position_kind && c->width % 2))
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "qkv_forecast: the heads (%zu) must divide "
+                        "the width (%zu, even with sinusoids)", c->heads, c->width);
     if (c->context % c->patch)
-        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "qkv_forecast: a context of %zu rows cannot "
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "qkv_forecast: a context of %zu rows cannot "
                         "be cut into patches of %zu", c->context, c->patch);
-    if (c->targets > c->columns || (int)c->position_kind > (int)QKV_POSITIONS_SINUSOID)
-        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "qkv_forecast: %zu of %zu columns cannot be "
-                        "forecast, or positions are neither learned nor sinusoids", c->targets,
-                        c->columns);
+    if (c->targets > c->columns)
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "qkv_forecast: %zu of %zu columns cannot be "
+                        "forecast", c->targets, c->columns);
     if (!c->targets)
         c->targets = c->columns;
     if (!c->ff_width)
@@ -64,7 +59,7 @@ static qkv_status complete_config(forecaster *m)
 static qkv_status make_stack(forecaster *m, stack *s, size_t first)
 {
     const qkv_forecast_config *c = m->c;
-    qkv_params *ps = m->base.params;
+    qkv_params *ps = m->base->params;
     bool decoder = s == &m->decoder;
     qkv_block_config b = qkv_block_defaults();
     char name[48];
@@ -84,12 +79,12 @@ static qkv_status make_stack(forecaster *m, stack *s, size_t first)
     snprintf(name, sizeof name, "%s.norm.bias", s->name);
     s->norm_bias = qkv__vector(ps, name, c->width);
     if (!s->blocks)
-        return qkv_context_status(m->base.ctx);
+        return qkv_context_status(m->base->ctx);
     qkv_status status = qkv__params_status(ps);
     if (status || c->position_kind == QKV_POSITIONS_LEARNED)
         return status;
     qkv_param_freeze(s->positions, true);
-    return qkv_sinusoid_table(m->base.ctx, qkv_param_data(s->positions), s->tokens, c->width,
+    return qkv_sinusoid_table(m->base->ctx, qkv_param_data(s->positions), s->tokens, c->width,
                               QKV_SINUSOID_PAPER, first, 0);
 }
 
@@ -103,7 +98,8 @@ static void head_shape(const qkv_forecast_config *c, size_t *outputs, size_t *in
 
 static qkv_status make(qkv_model *base)
 {
-    forecaster *m = (forecaster *)base;
+    forecaster *m = base->self;
+    m->base = base;
     m->c = base->config;
     qkv_status status = complete_config(m);
     if (status)
@@ -183,7 +179,7 @@ static void visit_stack(const forecaster *m, qkv__visit *v, const stack *s)
 /* The last layers start at zero: the first forecast is what numbers are measured from. */
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    forecaster *m = (forecaster *)base;
+    forecaster *m = base->self;
     const qkv_forecast_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     size_t outputs, inputs, patch = c->patch * c->columns;
@@ -202,18 +198,18 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
     return v.status;
 }
 
-bool qkv_model_is_forecaster(const qkv_model *base) { return base->type == &qkv_forecast_type; }
-
 /* ---- scale --------------------------------------------------------------------------------- */
 
 const qkv_real *qkv_forecast_mean(const qkv_model *base)
 {
-    return qkv_param_data(((const forecaster *)base)->mean);
+    const forecaster *m = qkv__model_as(base, NULL, __func__, QKV_CAN_FORECAST);
+    return m ? qkv_param_data(m->mean) : NULL;
 }
 
 const qkv_real *qkv_forecast_deviation(const qkv_model *base)
 {
-    return qkv_param_data(((const forecaster *)base)->deviation);
+    const forecaster *m = qkv__model_as(base, NULL, __func__, QKV_CAN_FORECAST);
+    return m ? qkv_param_data(m->deviation) : NULL;
 }
 
 /* Mean and deviation of n numbers, `stride` apart. */
@@ -233,7 +229,9 @@ static void moments(const qkv_real *x, size_t n, size_t stride, double eps, doub
 
 qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
 {
-    forecaster *m = (forecaster *)base;
+    forecaster *m = qkv__model_as(base, NULL, __func__, QKV_CAN_FORECAST);
+    if (!m)
+        return QKV_E_ARGUMENT;
     if (s->columns != m->c->columns || !s->rows)
         return qkv_fail(base->ctx, QKV_E_SHAPE, "qkv_forecast: rows of %zu numbers expected, "
                         "found %zu rows of %zu", m->c->columns, s->rows, s->columns);
@@ -350,7 +348,9 @@ static qkv_tensor *network(forecaster *m, qkv_tape *t, qkv_tensor *x)
 qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *const *windows,
                                  size_t B)
 {
-    forecaster *m = (forecaster *)base;
+    forecaster *m = qkv__model_as(base, t, __func__, QKV_CAN_FORECAST);
+    if (!m)
+        return NULL;
     const qkv_forecast_config *c = m->c;
     view in;
     if (qkv_tape_status(t) || !look_at(m, t, windows, B, &in))
@@ -367,6 +367,8 @@ qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *c
 qkv_tensor *qkv_forecast_loss(qkv_model *base, qkv_tape *t, qkv_tensor *forecast,
                               qkv_tensor *target)
 {
+    if (!qkv__model_as(base, t, __func__, QKV_CAN_FORECAST))
+        return NULL;
     const qkv_forecast_config *c = base->config;
     if (c->loss == QKV_FORECAST_MAE)
         return qkv_l1_loss(t, forecast, target);
@@ -374,9 +376,9 @@ qkv_tensor *qkv_forecast_loss(qkv_model *base, qkv_tape *t, qkv_tensor *forecast
                                        : qkv_huber_loss(t, forecast, target, 1);
 }
 
-double qkv_forecast_flops(const qkv_model *base, size_t B)
+static double flops(const qkv_model *base, const qkv_workload *w)
 {
-    const forecaster *m = (const forecaster *)base;
+    const forecaster *m = base->self;
     const qkv_forecast_config *c = m->c;
     size_t outputs, inputs;
     head_shape(c, &outputs, &inputs);
@@ -389,7 +391,7 @@ double qkv_forecast_flops(const qkv_model *base, size_t B)
     if (c->linear)
         products += (double)(c->horizon * c->targets) * (double)(c->context * c->columns);
     double attention = L * 4 * T * T * d + L2 * (4 * D * D + 4 * D * T) * d;
-    return (double)B * (6 * products + 3.5 * attention);
+    return w->samples * qkv__flops(w->pass, products, attention);
 }
 
 static double numbers(const qkv_model_type *type, const void *config)
@@ -408,6 +410,9 @@ static double numbers(const qkv_model_type *type, const void *config)
            embed + positions + (double)outputs * (double)inputs + (c->linear ? linear : 0);
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_FORECAST};
+
 const qkv_model_type qkv_forecast_type = {
-    "qkv_forecast", "QkvForecaster", "", &qkv__forecast_config, sizeof(qkv_forecast_config),
-    sizeof(forecaster), numbers, make, visit, NULL};
+    .name = "qkv_forecast", .architecture = "QkvForecaster", .config = &qkv__forecast_config,
+    .config_size = sizeof(qkv_forecast_config), .self_size = sizeof(forecaster),
+    .numbers = numbers, .make = make, .visit = visit, .flops = flops, .builtin = &builtin};

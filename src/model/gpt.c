@@ -14,8 +14,8 @@ static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no blo
 static const uint32_t FINAL_SITE = 0xE0000001u;
 
 typedef struct {
-    qkv_model base;
-    qkv_gpt_config *c; /* base.config */
+    qkv_model *base;
+    qkv_gpt_config *c; /* base->config */
     qkv_block **blocks;
     qkv_param *token_table, *position_table, *head;
     qkv_param *norm_weight, *norm_bias;
@@ -59,10 +59,6 @@ static void complete_config(qkv_gpt_config *c, const qkv_model_type *type)
 
 static qkv_status check_config(qkv_context *ctx, const qkv_gpt_config *c, bool llama)
 {
-    if (!c->vocab || !c->positions || !c->width || !c->layers || !c->heads)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "vocabulary %zu, %zu positions, %zu layers of %zu "
-                        "heads, width %zu: none may be 0", c->vocab, c->positions, c->layers,
-                        c->heads, c->width);
     if (!llama && c->position_kind == QKV_POSITIONS_ROTARY)
         return qkv_fail(ctx, QKV_E_ARGUMENT,
                         "the gpt2 layout has no rotary positions: use the llama layout");
@@ -95,7 +91,7 @@ static double numbers(const qkv_model_type *type, const void *config)
 static qkv_block_config block_config(const gpt *m)
 {
     const qkv_gpt_config *c = m->c;
-    bool llama = is_llama(&m->base);
+    bool llama = is_llama(m->base);
     qkv_block_config b = qkv_block_defaults();
     b.width = c->width;
     b.heads = c->heads;
@@ -119,7 +115,7 @@ static qkv_block_config block_config(const gpt *m)
 static qkv_status make_positions(gpt *m)
 {
     const qkv_gpt_config *c = m->c;
-    m->position_table = qkv__matrix(m->base.params, "positions", c->positions, c->width);
+    m->position_table = qkv__matrix(m->base->params, "positions", c->positions, c->width);
     if (!m->position_table)
         return QKV_E_MEMORY;
     if (c->position_kind == QKV_POSITIONS_LEARNED)
@@ -127,13 +123,14 @@ static qkv_status make_positions(gpt *m)
     qkv_param_freeze(m->position_table, true);
     if (c->position_kind == QKV_POSITIONS_NONE)
         return QKV_OK;
-    return qkv_sinusoid_table(m->base.ctx, qkv_param_data(m->position_table), c->positions,
+    return qkv_sinusoid_table(m->base->ctx, qkv_param_data(m->position_table), c->positions,
                               c->width, QKV_SINUSOID_PAPER, 0, 0);
 }
 
 static qkv_status make(qkv_model *base)
 {
-    gpt *m = (gpt *)base;
+    gpt *m = base->self;
+    m->base = base;
     m->c = base->config;
     if (base->type == &qkv_prior_type)
         fix_config(m->c);
@@ -182,7 +179,7 @@ static void visit_gpt2_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
 
 static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    gpt *m = (gpt *)base;
+    gpt *m = base->self;
     const qkv_gpt_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     snprintf(v.name, sizeof v.name, "transformer.");
@@ -222,7 +219,7 @@ static void visit_llama_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
 
 static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    gpt *m = (gpt *)base;
+    gpt *m = base->self;
     const qkv_gpt_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__visit_table(&v, "model.embed_tokens.weight", m->token_table, false, c->init_range);
@@ -240,7 +237,7 @@ static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
  * begin at zero there. */
 static qkv_status visit_prior(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    gpt *m = (gpt *)base;
+    gpt *m = base->self;
     const qkv_gpt_config *c = m->c;
     size_t d = c->width, ff = c->ff_width;
     double std = c->init_range;
@@ -281,7 +278,7 @@ static qkv_tensor *embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *posit
 static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t sequences,
                           const int32_t *offsets, qkv_lm_cache *cache)
 {
-    gpt *m = (gpt *)base;
+    gpt *m = base->self;
     const qkv_gpt_config *c = m->c;
     if (!ids || qkv_tape_status(t))
         return NULL;
@@ -305,17 +302,18 @@ static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t 
 static size_t vocab(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->vocab; }
 static size_t horizon(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->positions; }
 static size_t layers(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->layers; }
-static qkv_param *head(qkv_model *m) { return ((gpt *)m)->head; }
+static qkv_param *head(qkv_model *m) { return ((gpt *)m->self)->head; }
 static int32_t eos(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->eos; }
 static bool has_horizon(const qkv_model *m) { return !is_llama(m); }
 
-static size_t flops(const qkv_model *m, size_t rows, size_t length)
+/* The tied head counts, look-ups do not; causal attention is 2 T^2 q, half of 4 T^2 q. */
+static double flops(const qkv_model *m, const qkv_workload *w)
 {
     const qkv_gpt_config *c = m->config;
-    size_t q = c->heads * c->head_width;
-    size_t weights = c->layers * (size_t)block_numbers(c, is_llama(m)) + c->vocab * c->width;
-    /* Causal attention: 2 T^2 q forward (half of 4 T^2 q), 2.5 times that backward. */
-    return 6 * weights * rows + c->layers * 7 * rows * length * q;
+    double L = (double)c->layers, rows = w->samples * w->length;
+    double weights = L * block_numbers(c, is_llama(m)) + (double)(c->vocab * c->width);
+    return qkv__flops(w->pass, weights * rows,
+                      L * 2 * rows * w->length * (double)(c->heads * c->head_width));
 }
 
 static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, size_t capacity)
@@ -325,15 +323,22 @@ static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, si
                                c->head_width);
 }
 
-static const qkv__lm lm = {vocab, horizon, eos, has_horizon, flops, layers, block_cache,
-                           hidden, head};
+static const qkv__lm lm = {vocab, horizon, eos, has_horizon, layers, block_cache, hidden,
+                               head};
+
+#define GPT(name_, architecture_, table, visit_)                                               \
+    .name = name_, .architecture = architecture_, .config = table,                             \
+    .config_size = sizeof(qkv_gpt_config), .self_size = sizeof(gpt), .numbers = numbers,       \
+    .make = make, .visit = visit_, .flops = flops, .preset = qkv__gpt_preset
+
+static const qkv_builtin_type text = {QKV_CAN_GENERATE, &lm};
+static const qkv_builtin_type codes = {QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, &lm};
 
 const qkv_model_type qkv_gpt2_type = {
-    "gpt2", "GPT2LMHeadModel", "transformer.", &qkv__gpt2_config, sizeof(qkv_gpt_config),
-    sizeof(gpt), numbers, make, visit_gpt2, &lm};
+    GPT("gpt2", "GPT2LMHeadModel", &qkv__gpt2_config, visit_gpt2), .prefix = "transformer.",
+    .builtin = &text};
 const qkv_model_type qkv_llama_type = {
-    "llama", "LlamaForCausalLM", "", &qkv__llama_config, sizeof(qkv_gpt_config), sizeof(gpt),
-    numbers, make, visit_llama, &lm};
+    GPT("llama", "LlamaForCausalLM", &qkv__llama_config, visit_llama), .builtin = &text};
 const qkv_model_type qkv_prior_type = {
-    "qkv_prior", "Net2NetTransformer", "", &qkv__prior_config, sizeof(qkv_gpt_config), sizeof(gpt),
-    numbers, make, visit_prior, &lm};
+    GPT("qkv_prior", "Net2NetTransformer", &qkv__prior_config, visit_prior),
+    .builtin = &codes};

@@ -7,4 +7,7 @@
 
 extern const qkv_option_table qkv__gpt2_config, qkv__llama_config, qkv__prior_config;
 
+const char *qkv__gpt_preset(const qkv_model_type *type, size_t i, const char **summary,
+                            void *config);
+
 #endif

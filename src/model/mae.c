@@ -10,8 +10,8 @@
 #include "tensor/make.h"
 
 typedef struct {
-    qkv_model base;
-    qkv_mae_config *c; /* base.config */
+    qkv_model *base;
+    qkv_mae_config *c; /* base->config */
     qkv__patches trunk;
     qkv_patches_config decoder;          /* as if it were a trunk: its width, layers, .. */
     qkv_param *into_weight, *into_bias;  /* encoder's width -> decoder's */
@@ -38,7 +38,7 @@ static size_t patch_numbers(const mae *m)
 static qkv_status complete(mae *m)
 {
     qkv_mae_config *c = m->c;
-    qkv_context *ctx = m->base.ctx;
+    qkv_context *ctx = m->base->ctx;
     double range = c->trunk.init_range;
     qkv_status status = qkv__patches_complete(ctx, &c->trunk, "vit_mae");
     if (status)
@@ -62,7 +62,7 @@ static qkv_status complete(mae *m)
 
 static qkv_status make_decoder(mae *m)
 {
-    qkv_params *ps = m->base.params;
+    qkv_params *ps = m->base->params;
     const qkv_patches_config *c = &m->c->trunk;
     size_t d = m->decoder.width, L = patches(m);
     qkv_block_config config = qkv__patches_block(&m->decoder);
@@ -74,7 +74,7 @@ static qkv_status make_decoder(mae *m)
                                                  (uint32_t)c->layers, false)
                              : NULL;
     if (!m->blocks)
-        return qkv_context_status(m->base.ctx);
+        return qkv_context_status(m->base->ctx);
     qkv_param_freeze(m->positions, true);
     m->norm_weight = qkv__vector(ps, "decoder.norm.weight", d);
     m->norm_bias = qkv__vector(ps, "decoder.norm.bias", d);
@@ -82,13 +82,14 @@ static qkv_status make_decoder(mae *m)
     m->pred_bias = qkv__vector(ps, "decoder.pred.bias", patch_numbers(m));
     qkv_status status = qkv__params_status(ps);
     return status ? status
-                  : qkv_sinusoid_table(m->base.ctx, qkv_param_data(m->positions) + d, L, d,
+                  : qkv_sinusoid_table(m->base->ctx, qkv_param_data(m->positions) + d, L, d,
                                        QKV_SINUSOID_MAE_2D, 0, side(m));
 }
 
 static qkv_status make(qkv_model *base)
 {
-    mae *m = (mae *)base;
+    mae *m = base->self;
+    m->base = base;
     const qkv__patches_kind kind = {.sinusoids = true, .site = TRUNK_SITES};
     m->c = base->config;
     qkv_status status = complete(m);
@@ -112,7 +113,7 @@ static double numbers(const qkv_model_type *type, const void *config)
 /* Small weights at the end: training begins with the mean colour everywhere, not with noise. */
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    mae *m = (mae *)base;
+    mae *m = base->self;
     size_t d = m->decoder.width;
     double std = m->decoder.init_range;
     qkv__visit v = {.fn = fn, .user = user};
@@ -203,11 +204,11 @@ static qkv_tensor *pick(qkv_tape *t, qkv_tensor *x, qkv_tensor *ids)
 qkv_tensor *qkv_mae_encode(qkv_model *base, qkv_tape *t, qkv_tensor *pixels,
                            const qkv_mae_masks *masks)
 {
-    mae *m = (mae *)base;
-    size_t patch = m->c->trunk.patch;
-    qkv_tensor *x = qkv__patches_embed(&m->trunk, t, pixels);
+    mae *m = qkv__model_as(base, t, __func__, QKV_CAN_RECONSTRUCT);
+    qkv_tensor *x = m ? qkv__patches_embed(&m->trunk, t, pixels) : NULL;
     if (!x)
         return NULL;
+    size_t patch = m->c->trunk.patch;
     x = qkv__patches_place(&m->trunk, t, x, qkv_dim(pixels, 1) / patch, qkv_dim(pixels, 2) / patch);
     if (!masks_fit(m, t, x, masks))
         return NULL;
@@ -245,9 +246,9 @@ static bool decoder_rows(qkv_tape *t, const qkv_mae_masks *masks, qkv_tensor **i
 qkv_tensor *qkv_mae_decode(qkv_model *base, qkv_tape *t, qkv_tensor *encoded,
                            const qkv_mae_masks *masks)
 {
-    mae *m = (mae *)base;
+    mae *m = qkv__model_as(base, t, __func__, QKV_CAN_RECONSTRUCT);
     qkv_tensor *ids, *positions;
-    if (!masks_fit(m, t, encoded, masks))
+    if (!m || !masks_fit(m, t, encoded, masks))
         return NULL;
     qkv_tensor *x = qkv_linear(t, encoded, qkv_use(t, m->into_weight), qkv_use(t, m->into_bias),
                                QKV_ACT_NONE);
@@ -271,17 +272,18 @@ static qkv_tensor *predict(const mae *m, qkv_tape *t, qkv_tensor *x)
 
 qkv_tensor *qkv_mae_patches(qkv_model *base, qkv_tape *t, qkv_tensor *decoded)
 {
-    if (!decoded)
+    const mae *m = qkv__model_as(base, t, __func__, QKV_CAN_RECONSTRUCT);
+    if (!m || !decoded)
         return NULL;
-    return predict((mae *)base, t, qkv_slice(t, decoded, 1, 1, qkv_dim(decoded, 1)));
+    return predict(m, t, qkv_slice(t, decoded, 1, 1, qkv_dim(decoded, 1)));
 }
 
 qkv_tensor *qkv_mae_targets(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
-    const mae *m = (mae *)base;
-    const qkv_patches_config *c = &m->c->trunk;
-    if (!pixels || qkv_tape_status(t))
+    const mae *m = qkv__model_as(base, t, __func__, QKV_CAN_RECONSTRUCT);
+    if (!m || !pixels || qkv_tape_status(t))
         return NULL;
+    const qkv_patches_config *c = &m->c->trunk;
     if (qkv_ndim(pixels) != 4 || qkv_dim(pixels, 1) != c->image ||
         qkv_dim(pixels, 2) != c->image || qkv_dim(pixels, 3) != c->channels)
         return qkv__op_fail(t, "targets", "pictures %s: %zu x %zu x %zu expected",
@@ -297,8 +299,8 @@ qkv_tensor *qkv_mae_targets(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 qkv_tensor *qkv_mae_loss(qkv_model *base, qkv_tape *t, qkv_tensor *decoded, qkv_tensor *pixels,
                          const qkv_mae_masks *masks)
 {
-    mae *m = (mae *)base;
-    if (!decoded || !masks_fit(m, t, decoded, masks))
+    mae *m = qkv__model_as(base, t, __func__, QKV_CAN_RECONSTRUCT);
+    if (!m || !decoded || !masks_fit(m, t, decoded, masks))
         return NULL;
     if (masks->kept == masks->patches)
         return qkv_scale(t, qkv_mean(t, decoded), 0);
@@ -308,18 +310,25 @@ qkv_tensor *qkv_mae_loss(qkv_model *base, qkv_tape *t, qkv_tensor *decoded, qkv_
     return qkv_mse_loss(t, predict(m, t, x), pick(t, y, patch_rows(t, masks, from, L, L, 0)));
 }
 
-double qkv_mae_flops(const qkv_model *base, size_t pictures)
+static double flops(const qkv_model *base, const qkv_workload *w)
 {
-    const mae *m = (const mae *)base;
-    double B = (double)pictures, d = (double)m->decoder.width;
+    const mae *m = base->self;
+    const qkv_patches_config *c = &m->c->trunk;
+    int passes = qkv__passes(w->pass);
+    double B = w->samples, d = (double)m->decoder.width;
     size_t L = patches(m), kept = qkv_mae_kept(L, m->c->mask_ratio);
-    double into = 6 * B * (double)(1 + kept) * (double)m->c->trunk.width * d;
-    double out = 6 * B * (double)(L - kept) * d * (double)patch_numbers(m);
-    return qkv__patches_embed_flops(&m->c->trunk, pictures * L) + into + out +
-           qkv__patches_stack_flops(&m->c->trunk, pictures * (1 + kept), 1 + kept) +
-           qkv__patches_stack_flops(&m->decoder, pictures * (1 + L), 1 + L);
+    double into = B * (double)(1 + kept) * (double)c->width * d;
+    double out = B * (double)(L - kept) * d * (double)patch_numbers(m);
+    return qkv__patches_embed_flops(c, passes, B * (double)L) +
+           qkv__flops(w->pass, into + out, 0) +
+           qkv__patches_stack_flops(c, passes, B, 1 + kept) +
+           qkv__patches_stack_flops(&m->decoder, passes, B, 1 + L);
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_RECONSTRUCT};
+
 const qkv_model_type qkv_mae_type = {
-    "vit_mae", "ViTMAEForPreTraining", "", &qkv__mae_config, sizeof(qkv_mae_config), sizeof(mae),
-    numbers, make, visit, NULL};
+    .name = "vit_mae", .architecture = "ViTMAEForPreTraining", .config = &qkv__mae_config,
+    .config_size = sizeof(qkv_mae_config), .self_size = sizeof(mae), .numbers = numbers,
+    .make = make, .visit = visit, .flops = flops, .preset = qkv__mae_preset,
+    .builtin = &builtin};

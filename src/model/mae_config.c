@@ -30,21 +30,24 @@ static const qkv__named_size encoders[] = {
     {"large", "24 layers of 1024, decoder 8 of 512: ViT-L's 330M", 1024, 24, 16},
     {NULL, NULL, 0, 0, 0},
 };
-static const qkv__named_size decoders[] = {
-    {"nano", NULL, 64, 1, 2},   {"micro", NULL, 128, 2, 4}, {"mini", NULL, 128, 4, 4},
-    {"tiny", NULL, 192, 4, 6},  {"small", NULL, 256, 8, 8}, {"base", NULL, 512, 8, 16},
-    {"large", NULL, 512, 8, 16}, {NULL, NULL, 0, 0, 0},
-};
+static const struct {
+    size_t width, layers, heads;
+} decoders[] = {{64, 1, 2},  {128, 2, 4}, {128, 4, 4}, {192, 4, 6},
+                {256, 8, 8}, {512, 8, 16}, {512, 8, 16}};
 
-bool qkv_mae_preset(const char *name, qkv_mae_config *config)
+const char *qkv__mae_preset(const qkv_model_type *type, size_t i, const char **summary,
+                            void *config)
 {
-    qkv_patches_config *c = &config->trunk;
-    return qkv__size_take(encoders, name, &c->width, &c->layers, &c->heads) &&
-           qkv__size_take(decoders, name, &config->decoder_width, &config->decoder_layers,
-                          &config->decoder_heads);
-}
-
-const char *qkv_mae_preset_name(size_t i, const char **summary)
-{
-    return qkv__size_name(encoders, i, summary);
+    const qkv__named_size *encoder = qkv__size_at(encoders, i, summary);
+    qkv_mae_config *c = config;
+    (void)type;
+    if (encoder && c) {
+        c->trunk.width = encoder->width;
+        c->trunk.layers = encoder->layers;
+        c->trunk.heads = encoder->heads;
+        c->decoder_width = decoders[i].width;
+        c->decoder_layers = decoders[i].layers;
+        c->decoder_heads = decoders[i].heads;
+    }
+    return encoder ? encoder->name : NULL;
 }

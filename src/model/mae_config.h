@@ -7,4 +7,7 @@
 
 extern const qkv_option_table qkv__mae_config;
 
+const char *qkv__mae_preset(const qkv_model_type *type, size_t i, const char **summary,
+                            void *config);
+
 #endif

@@ -24,16 +24,11 @@ typedef struct {
 enum { MOST_POSITIONS = 1 << 26 };
 
 typedef struct {
-    qkv_model base;
-    qkv_marian_config *c; /* base.config */
+    qkv_model *base;
+    qkv_marian_config *c; /* base->config */
     stack encoder, decoder;
     qkv_param *positions, *head, *head_bias; /* (positions, width), (vocab, width), (1, vocab) */
 } marian;
-
-bool qkv_model_is_translator(const qkv_model *m)
-{
-    return m->type == &qkv_marian_type || m->type == &qkv_translator_type;
-}
 
 static bool is_pre_norm(const qkv_model *m) { return m->type == &qkv_translator_type; }
 
@@ -42,24 +37,20 @@ static bool is_pre_norm(const qkv_model *m) { return m->type == &qkv_translator_
 static qkv_status complete_config(marian *m)
 {
     qkv_marian_config *c = m->c;
-    if (!c->vocab || !c->positions || !c->width || !c->encoder_layers || !c->decoder_layers ||
-        !c->encoder_heads || !c->decoder_heads || c->width % 2 || c->width % c->encoder_heads ||
-        c->width % c->decoder_heads)
-        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT,
-                        "%s: vocabulary %zu, %zu positions, %zu and %zu layers: none may be 0, "
-                        "and the heads (%zu and %zu) must divide the width (%zu, even)",
-                        m->base.type->name, c->vocab, c->positions, c->encoder_layers,
-                        c->decoder_layers, c->encoder_heads, c->decoder_heads, c->width);
+    if (c->width % 2 || c->width % c->encoder_heads || c->width % c->decoder_heads)
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "%s: the heads (%zu and %zu) must divide "
+                        "the width (%zu, even)", m->base->type->name, c->encoder_heads,
+                        c->decoder_heads, c->width);
     if (c->positions > MOST_POSITIONS / c->width)
-        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "%s: %zu positions of width %zu: at most "
-                        "%d numbers expected", m->base.type->name, c->positions, c->width,
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "%s: %zu positions of width %zu: at most "
+                        "%d numbers expected", m->base->type->name, c->positions, c->width,
                         MOST_POSITIONS);
     if (c->pad >= 0 && (size_t)c->pad >= c->vocab)
-        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "%s: pad_token_id %d is not below the "
-                        "vocabulary's %zu", m->base.type->name, c->pad, c->vocab);
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "%s: pad_token_id %d is not below the "
+                        "vocabulary's %zu", m->base->type->name, c->pad, c->vocab);
     if (c->eos >= 0 && (size_t)c->eos >= c->vocab)
-        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "%s: eos_token_id %d is not below the "
-                        "vocabulary's %zu", m->base.type->name, c->eos, c->vocab);
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "%s: eos_token_id %d is not below the "
+                        "vocabulary's %zu", m->base->type->name, c->eos, c->vocab);
     if (!c->encoder_ff_width)
         c->encoder_ff_width = 4 * c->width;
     if (!c->decoder_ff_width)
@@ -75,7 +66,7 @@ static qkv_block_config block_config(const marian *m, bool decoder)
     b.width = c->width;
     b.heads = decoder ? c->decoder_heads : c->encoder_heads;
     b.ff_width = decoder ? c->decoder_ff_width : c->encoder_ff_width;
-    b.post_norm = !is_pre_norm(&m->base);
+    b.post_norm = !is_pre_norm(m->base);
     b.act = c->act;
     b.causal = b.cross = decoder;
     b.dropout = c->dropout;
@@ -86,7 +77,7 @@ static qkv_block_config block_config(const marian *m, bool decoder)
 
 static qkv_status make_stack(marian *m, stack *s, bool decoder)
 {
-    qkv_params *ps = m->base.params;
+    qkv_params *ps = m->base->params;
     qkv_block_config config = block_config(m, decoder);
     const char *side = decoder ? "decoder" : "encoder";
     char name[48];
@@ -95,7 +86,7 @@ static qkv_status make_stack(marian *m, stack *s, bool decoder)
     s->norm_site = SITES + (decoder ? DECODER_SITE : ENCODER_SITE);
     s->blocks = qkv__stack_create(ps, &config, side, s->layers, decoder ? DECODER_INDEX : 0, false);
     if (!s->blocks)
-        return qkv_context_status(m->base.ctx);
+        return qkv_context_status(m->base->ctx);
     if (!config.post_norm) {
         snprintf(name, sizeof name, "%s.norm.weight", side);
         s->norm_weight = qkv__vector(ps, name, m->c->width);
@@ -107,7 +98,8 @@ static qkv_status make_stack(marian *m, stack *s, bool decoder)
 
 static qkv_status make(qkv_model *base)
 {
-    marian *m = (marian *)base;
+    marian *m = base->self;
+    m->base = base;
     m->c = base->config;
     qkv_status status = complete_config(m);
     if (status)
@@ -169,7 +161,7 @@ static void visit_stack(const marian *m, qkv__visit *v, const stack *s, const ch
 
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    marian *m = (marian *)base;
+    marian *m = base->self;
     const qkv_marian_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     if (c->share)
@@ -212,16 +204,20 @@ static qkv_tensor *run(marian *m, qkv_tape *t, const stack *s, const qkv_marian_
 
 qkv_tensor *qkv_marian_encode(qkv_model *base, qkv_tape *t, const qkv_marian_side *source)
 {
-    marian *m = (marian *)base;
+    marian *m = qkv__model_as(base, t, __func__, QKV_CAN_TRANSLATE);
     qkv_sequence seq = {0};
-    return run(m, t, &m->encoder, source, &seq, NULL);
+    return m ? run(m, t, &m->encoder, source, &seq, NULL) : NULL;
 }
 
 qkv_tensor *qkv_marian_decode(qkv_model *base, qkv_tape *t, const qkv_marian_side *target,
                               qkv_tensor *memory, const qkv_marian_side *source,
                               qkv_lm_cache *cache)
 {
-    marian *m = (marian *)base;
+    marian *m = qkv__model_as(base, t, __func__, QKV_CAN_TRANSLATE);
+    if (!m)
+        return NULL;
+    if (cache && (cache->layers != m->decoder.layers || !cache->blocks[0].cross))
+        return qkv__op_fail(t, __func__, "a cache of another model");
     qkv_sequence seq = {.memory = memory, .memory_offsets = source->offsets,
                         .memory_lengths = source->lengths, .memories = source->sequences,
                         .memory_queries = source->queries, .memory_begins = source->begins};
@@ -242,20 +238,25 @@ static qkv_tensor *head_bias(marian *m, qkv_tape *t)
 
 qkv_tensor *qkv_marian_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidden)
 {
-    marian *m = (marian *)base;
-    return qkv_linear(t, hidden, qkv_use(t, m->head), head_bias(m, t), QKV_ACT_NONE);
+    marian *m = qkv__model_as(base, t, __func__, QKV_CAN_TRANSLATE);
+    return m ? qkv_linear(t, hidden, qkv_use(t, m->head), head_bias(m, t), QKV_ACT_NONE) : NULL;
 }
 
 qkv_tensor *qkv_marian_loss(qkv_model *base, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *targets,
                             const qkv_cross_entropy_options *options)
 {
-    marian *m = (marian *)base;
-    return qkv_classifier_loss(t, hidden, qkv_use(t, m->head), head_bias(m, t), targets, options);
+    marian *m = qkv__model_as(base, t, __func__, QKV_CAN_TRANSLATE);
+    return m ? qkv_classifier_loss(t, hidden, qkv_use(t, m->head), head_bias(m, t), targets,
+                                   options)
+             : NULL;
 }
 
 qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *base, size_t B, size_t capacity,
                                    size_t source, bool packed)
 {
+    *out = NULL;
+    if (!qkv__model_as(base, NULL, __func__, QKV_CAN_TRANSLATE))
+        return QKV_E_ARGUMENT;
     const qkv_marian_config *c = base->config;
     size_t memories = packed ? 1 : B, D = c->width / c->decoder_heads;
     qkv_status status = qkv__cache_create(out, base->ctx, c->decoder_layers, capacity);
@@ -273,10 +274,10 @@ qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *base, size_t B
     return status;
 }
 
-double qkv_marian_flops(const qkv_model *base, size_t pairs, size_t S_, size_t T_)
+static double flops(const qkv_model *base, const qkv_workload *w)
 {
     const qkv_marian_config *c = base->config;
-    double d = (double)c->width, S = (double)S_, T = (double)T_;
+    double d = (double)c->width, S = w->length, T = w->target_length;
     double encoder = 4 * d * d + 2 * d * (double)c->encoder_ff_width;
     double decoder = 6 * d * d + 2 * d * (double)c->decoder_ff_width, memory = 2 * d * d;
     double products = (double)c->encoder_layers * S * encoder +
@@ -284,7 +285,7 @@ double qkv_marian_flops(const qkv_model *base, size_t pairs, size_t S_, size_t T
                       T * d * (double)c->vocab;
     double attention = (double)c->encoder_layers * 4 * S * S * d +
                        (double)c->decoder_layers * (2 * T * T + 4 * S * T) * d;
-    return (double)pairs * (6 * products + 3.5 * attention);
+    return w->samples * qkv__flops(w->pass, products, attention);
 }
 
 static double numbers(const qkv_model_type *type, const void *config)
@@ -298,9 +299,13 @@ static double numbers(const qkv_model_type *type, const void *config)
                 (double)c->decoder_layers * (8 * d + 2 * decoder));
 }
 
-const qkv_model_type qkv_marian_type = {
-    "marian", "MarianMTModel", "", &qkv__marian_config, sizeof(qkv_marian_config), sizeof(marian),
-    numbers, make, visit, NULL};
-const qkv_model_type qkv_translator_type = {
-    "qkv_translator", "QkvTranslator", "", &qkv__marian_config, sizeof(qkv_marian_config),
-    sizeof(marian), numbers, make, visit, NULL};
+static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE};
+
+#define MARIAN(name_, architecture_)                                                           \
+    .name = name_, .architecture = architecture_, .config = &qkv__marian_config,               \
+    .config_size = sizeof(qkv_marian_config), .self_size = sizeof(marian),                     \
+    .numbers = numbers, .make = make, .visit = visit, .flops = flops,                          \
+    .preset = qkv__marian_preset, .builtin = &builtin
+
+const qkv_model_type qkv_marian_type = {MARIAN("marian", "MarianMTModel")};
+const qkv_model_type qkv_translator_type = {MARIAN("qkv_translator", "QkvTranslator")};

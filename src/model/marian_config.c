@@ -1,6 +1,4 @@
 /* marian_config.c - an encoder-decoder's fields, under the names that Hugging Face gives them. */
-#include <string.h>
-
 #include "model/marian_config.h"
 
 #define CONFIG qkv_marian_config
@@ -39,25 +37,30 @@ const qkv_option_table qkv__marian_config = {"Translator", rows, sizeof rows / s
 
 /* Encoder and decoder alike. */
 static const struct {
-    const char *name;
+    const char *name, *summary;
     size_t width, layers, heads, ff_width;
 } presets[] = {
-    {"nano", 64, 2, 2, 128},
-    {"tiny", 128, 4, 4, 256}, /* fairseq's transformer_tiny, in the Multi30k literature */
-    {"small", 256, 4, 4, 1024},
-    {"base", 512, 6, 8, 2048}, /* the paper's */
-    {"big", 1024, 6, 16, 4096},
+    {"nano", "2 + 2 layers of 64: a smoke test", 64, 2, 2, 128},
+    {"tiny", "4 + 4 layers of 128: fairseq's transformer_tiny, an hour", 128, 4, 4, 256},
+    {"small", "4 + 4 layers of 256", 256, 4, 4, 1024},
+    {"base", "6 + 6 layers of 512: the paper's base", 512, 6, 8, 2048},
+    {"big", "6 + 6 layers of 1024: the paper's big", 1024, 6, 16, 4096},
 };
 
-bool qkv_marian_preset(const char *name, qkv_marian_config *c)
+const char *qkv__marian_preset(const qkv_model_type *type, size_t i, const char **summary,
+                               void *config)
 {
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (strcmp(presets[i].name, name) == 0) {
-            c->width = presets[i].width;
-            c->encoder_layers = c->decoder_layers = presets[i].layers;
-            c->encoder_heads = c->decoder_heads = presets[i].heads;
-            c->encoder_ff_width = c->decoder_ff_width = presets[i].ff_width;
-            return true;
-        }
-    return false;
+    qkv_marian_config *c = config;
+    (void)type;
+    if (i >= sizeof presets / sizeof *presets)
+        return NULL;
+    if (summary)
+        *summary = presets[i].summary;
+    if (c) {
+        c->width = presets[i].width;
+        c->encoder_layers = c->decoder_layers = presets[i].layers;
+        c->encoder_heads = c->decoder_heads = presets[i].heads;
+        c->encoder_ff_width = c->decoder_ff_width = presets[i].ff_width;
+    }
+    return presets[i].name;
 }

@@ -12,7 +12,6 @@ typedef struct {
     size_t (*positions)(const qkv_model *m);
     int32_t (*eos)(const qkv_model *m);
     bool (*has_horizon)(const qkv_model *m);
-    size_t (*flops)(const qkv_model *m, size_t rows, size_t length);
     size_t (*layers)(const qkv_model *m);
     qkv_status (*block_cache)(qkv_model *m, qkv_block_cache *c, size_t B, size_t capacity);
     qkv_tensor *(*hidden)(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
@@ -20,33 +19,34 @@ typedef struct {
     qkv_param *(*head)(qkv_model *m); /* (vocab, width) */
 } qkv__lm;
 
-struct qkv_model_type {
-    const char *name, *architecture, *prefix;
-    const qkv_option_table *config;
-    size_t config_size, model_size;
-    /* How many numbers the parameters hold at least. */
-    double (*numbers)(const qkv_model_type *type, const void *config);
-    /* Fills derived fields of the copied configuration and makes the parameters. */
-    qkv_status (*make)(qkv_model *m);
-    qkv_status (*visit)(qkv_model *m, qkv_row_fn *fn, void *user);
-    const qkv__lm *lm; /* NULL: no language model */
+struct qkv_builtin_type {
+    unsigned can;      /* QKV_CAN_* */
+    const qkv__lm *lm; /* with QKV_CAN_GENERATE */
 };
 
 /* Hugging Face's, in the order of qkv_activation, NULL at the end. */
 extern const char *const qkv__activation_names[];
 
-/* The first member of every model's struct. */
 struct qkv_model {
     const qkv_model_type *type;
     qkv_context *ctx;
     qkv_params *params;
     void *config;
+    void *self;    /* the type's own struct */
     char **labels; /* (label_count) names of classes */
     size_t label_count;
     int32_t ends[QKV_LM_ENDS]; /* (end_count) tokens that end a text; 0: the configuration's */
     size_t end_count;
     qkv_picture_format pictures; /* height 0: not set */
 };
+
+/* The model's own struct when its type has one of the QKV_CAN_* bits, which the library's types
+ * alone have; else NULL: then the context has a sentence that says what the function takes, and t,
+ * unless NULL, has failed. The check of every public function that takes a model. */
+void *qkv__model_as(const qkv_model *m, qkv_tape *t, const char *function, unsigned capabilities);
+
+/* QKV_OK when models of the type can be made; else QKV_E_ARGUMENT and a sentence. */
+qkv_status qkv__model_type_check(qkv_context *ctx, const qkv_model_type *type);
 
 struct qkv_lm_cache {
     qkv_context *ctx;
@@ -58,18 +58,20 @@ struct qkv_lm_cache {
 qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers,
                              size_t capacity);
 
-/* ---- sizes by name -------------------------------------------------------------------------- */
+/* ---- for types' tables ---------------------------------------------------------------------- */
 
-/* Of a list that ends with a NULL name. */
+/* Operations of so many products and sums with parameters, and of so many of attention forward. */
+double qkv__flops(qkv_pass pass, double products, double attention);
+/* Forward is 1, each gradient 1 more: what qkv__conv_flops takes. */
+int qkv__passes(qkv_pass pass);
+
+/* A preset of width, layers and heads; a list of them ends with a NULL name. */
 typedef struct {
     const char *name, *summary;
     size_t width, layers, heads;
 } qkv__named_size;
 
-/* False, and nothing is set, when there is no such name. */
-bool qkv__size_take(const qkv__named_size *list, const char *name, size_t *width, size_t *layers,
-                    size_t *heads);
-/* The i-th one's name, or NULL past the last; *summary, unless NULL, says its size. */
-const char *qkv__size_name(const qkv__named_size *list, size_t i, const char **summary);
+/* The i-th, or NULL past the last; *summary, unless NULL, says its size. */
+const qkv__named_size *qkv__size_at(const qkv__named_size *list, size_t i, const char **summary);
 
 #endif

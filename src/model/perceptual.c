@@ -30,8 +30,8 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Perceptual network", rows, sizeof rows / sizeof *rows};
 
 typedef struct {
-    qkv_model base;
-    const qkv_perceptual_config *c; /* base.config */
+    qkv_model *base;
+    const qkv_perceptual_config *c; /* base->config */
     qkv__conv conv[QKV_SIZES][MOST];
     qkv_param *weights[QKV_SIZES]; /* (1, channels) of the distance */
     qkv_param *head_weight, *head_bias;
@@ -48,9 +48,9 @@ static qkv_status check(const perceptual *m)
     for (size_t i = 0; i < c->convolutions.count; i++)
         fine = fine && c->convolutions.item[i] <= MOST;
     return fine ? QKV_OK
-                : qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "%s: channels of %zu stages and "
+                : qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "%s: channels of %zu stages and "
                            "convolutions of %zu, at most %d each: as many expected, one at least",
-                           m->base.type->name, c->channels.count, c->convolutions.count, MOST);
+                           m->base->type->name, c->channels.count, c->convolutions.count, MOST);
 }
 
 static bool make_stage(perceptual *m, size_t s)
@@ -61,11 +61,11 @@ static bool make_stage(perceptual *m, size_t s)
     bool fine = true;
     for (size_t k = 0; k < c->convolutions.item[s] && fine; k++) {
         snprintf(name, sizeof name, "stage.%zu.%zu", s, k);
-        fine = qkv__conv_make(&m->conv[s][k], m->base.params, name, k ? out : in, out, WINDOW,
+        fine = qkv__conv_make(&m->conv[s][k], m->base->params, name, k ? out : in, out, WINDOW,
                               true);
     }
     snprintf(name, sizeof name, "weights.%zu", s);
-    m->weights[s] = fine ? qkv__matrix(m->base.params, name, 1, out) : NULL;
+    m->weights[s] = fine ? qkv__matrix(m->base->params, name, 1, out) : NULL;
     if (!m->weights[s])
         return false;
     qkv_param_freeze(m->weights[s], true);
@@ -76,7 +76,8 @@ static bool make_stage(perceptual *m, size_t s)
 
 static qkv_status make(qkv_model *base)
 {
-    perceptual *m = (perceptual *)base;
+    perceptual *m = base->self;
+    m->base = base;
     m->c = base->config;
     qkv_status status = check(m);
     bool fine = !status;
@@ -108,7 +109,7 @@ static double numbers(const qkv_model_type *type, const void *config)
 /* Convolutions are counted as torchvision's VGG counts layers: ReLUs and pools between them. */
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    perceptual *m = (perceptual *)base;
+    perceptual *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
     char name[64];
     size_t place = 0;
@@ -154,7 +155,9 @@ static qkv_tensor *run_stage(const perceptual *m, qkv_tape *t, size_t s, qkv_ten
 
 qkv_tensor *qkv_perceptual_features(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
-    const perceptual *m = (const perceptual *)base;
+    const perceptual *m = qkv__model_as(base, t, __func__, QKV_CAN_COMPARE_IMAGES);
+    if (!m)
+        return NULL;
     qkv_tensor *x = scaled(t, pixels);
     for (size_t s = 0; s < stages(m); s++)
         x = run_stage(m, t, s, x);
@@ -163,7 +166,9 @@ qkv_tensor *qkv_perceptual_features(qkv_model *base, qkv_tape *t, qkv_tensor *pi
 
 qkv_tensor *qkv_perceptual_answers(qkv_model *base, qkv_tape *t, qkv_tensor *features, bool each)
 {
-    const perceptual *m = (const perceptual *)base;
+    const perceptual *m = qkv__model_as(base, t, __func__, QKV_CAN_COMPARE_IMAGES);
+    if (!m)
+        return NULL;
     if (!m->head_weight)
         return qkv__op_fail(t, "answers", "a perceptual network that is asked nothing");
     if (!each)
@@ -174,7 +179,9 @@ qkv_tensor *qkv_perceptual_answers(qkv_model *base, qkv_tape *t, qkv_tensor *fea
 
 qkv_tensor *qkv_perceptual_distance(qkv_model *base, qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
 {
-    const perceptual *m = (const perceptual *)base;
+    const perceptual *m = qkv__model_as(base, t, __func__, QKV_CAN_COMPARE_IMAGES);
+    if (!m)
+        return NULL;
     qkv_tensor *x = scaled(t, a), *y = scaled(t, b ? qkv_detach(t, b) : NULL), *sum = NULL;
     for (size_t s = 0; s < stages(m); s++) {
         x = run_stage(m, t, s, x);
@@ -188,18 +195,22 @@ qkv_tensor *qkv_perceptual_distance(qkv_model *base, qkv_tape *t, qkv_tensor *a,
     return sum;
 }
 
-double qkv_perceptual_flops(const qkv_model *base, size_t pictures, size_t height, size_t width,
-                            bool back)
+static double flops(const qkv_model *base, const qkv_workload *w)
 {
-    const perceptual *m = (const perceptual *)base;
+    const perceptual *m = base->self;
+    size_t height = w->height, width = w->width;
     double sum = 0;
     for (size_t s = 0; s < stages(m); s++, height /= 2, width /= 2)
         for (size_t k = 0; k < m->c->convolutions.item[s]; k++)
-            sum += qkv__conv_flops(&m->conv[s][k], (double)(pictures * height * width),
-                                   back ? 2 : 1);
+            sum += qkv__conv_flops(&m->conv[s][k], w->samples * (double)(height * width),
+                                   qkv__passes(w->pass));
     return sum;
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_COMPARE_IMAGES};
+
 const qkv_model_type qkv_perceptual_type = {
-    "qkv_perceptual", "LPIPS", "", &table, sizeof(qkv_perceptual_config), sizeof(perceptual),
-    numbers, make, visit, NULL};
+    .name = "qkv_perceptual", .architecture = "LPIPS", .config = &table,
+    .config_size = sizeof(qkv_perceptual_config), .self_size = sizeof(perceptual),
+    .numbers = numbers, .make = make, .visit = visit, .flops = flops,
+    .builtin = &builtin};

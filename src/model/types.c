@@ -1,4 +1,4 @@
-/* types.c - the list of model types. */
+/* types.c - the list of model types: the library's, and those that a program registers. */
 #include <string.h>
 
 #include "model/model.h"
@@ -19,21 +19,37 @@ static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
                                               &qkv_segmenter_type, &qkv_colorizer_type,
                                               &qkv_mae_type, &qkv_vqgan_type,
                                               &qkv_perceptual_type, &qkv_prior_type};
+enum { TYPES = sizeof types / sizeof *types };
 
-const qkv_model_type *qkv_model_type_at(size_t i)
+const qkv_model_type *qkv_model_type_at(const qkv_context *ctx, size_t i)
 {
-    return i < sizeof types / sizeof *types ? types[i] : NULL;
+    return i < TYPES ? types[i] : ctx ? qkv__context_type_at(ctx, i - TYPES) : NULL;
 }
 
-const qkv_model_type *qkv_model_type_find(const char *name, const char *architecture)
+const qkv_model_type *qkv_model_type_find(const qkv_context *ctx, const char *name,
+                                          const char *architecture)
 {
-    const qkv_model_type *first = NULL;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strcmp(types[i]->name, name) != 0)
+    const qkv_model_type *first = NULL, *type;
+    for (size_t i = 0; (type = qkv_model_type_at(ctx, i)); i++) {
+        if (strcmp(type->name, name) != 0)
             continue;
-        if (architecture && strcmp(types[i]->architecture, architecture) == 0)
-            return types[i];
-        first = first ? first : types[i];
+        if (architecture && strcmp(qkv_model_type_architecture(type), architecture) == 0)
+            return type;
+        first = first ? first : type;
     }
     return first;
+}
+
+qkv_status qkv_model_type_register(qkv_context *ctx, const qkv_model_type *type)
+{
+    qkv_status status = qkv__model_type_check(ctx, type);
+    const char *architecture = status ? NULL : qkv_model_type_architecture(type);
+    const qkv_model_type *other = status ? NULL
+                                         : qkv_model_type_find(ctx, type->name, architecture);
+    if (status || other == type)
+        return status;
+    if (other && strcmp(qkv_model_type_architecture(other), architecture) == 0)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "model type %s: there is one with this architecture",
+                        type->name);
+    return qkv__context_add_type(ctx, type);
 }

@@ -11,8 +11,8 @@ static const uint32_t TRUNK_SITE = 0xE0000000u; /* of dropouts that no block has
 static const double CCT_POSITION_STD = 0.2;
 
 typedef struct {
-    qkv_model base;
-    qkv_vit_config *c; /* base.config */
+    qkv_model *base;
+    qkv_vit_config *c; /* base->config */
     qkv__patches trunk;
     qkv__cct compact; /* of a cct */
     qkv_param *head_weight, *head_bias;
@@ -20,13 +20,11 @@ typedef struct {
 
 static bool is_compact(const qkv_model *m) { return m->type == &qkv_cct_type; }
 
-bool qkv_model_is_vit(const qkv_model *m) { return m->type == &qkv_vit_type || is_compact(m); }
-
 /* ---- making ------------------------------------------------------------------------------- */
 
 static qkv_status make_trunk(vit *m)
 {
-    qkv_model *base = &m->base;
+    qkv_model *base = m->base;
     qkv_vit_config *c = m->c;
     qkv__patches_kind kind = {.site = TRUNK_SITE};
     qkv_status status = is_compact(base) ? qkv__cct_complete(base->ctx, c) : QKV_OK;
@@ -43,10 +41,9 @@ static qkv_status make_trunk(vit *m)
 
 static qkv_status make(qkv_model *base)
 {
-    vit *m = (vit *)base;
+    vit *m = base->self;
+    m->base = base;
     qkv_vit_config *c = m->c = base->config;
-    if (!c->classes)
-        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", base->type->name);
     qkv_status status = make_trunk(m);
     if (status)
         return status;
@@ -67,7 +64,7 @@ static void visit_head(const vit *m, qkv__visit *v, const char *name)
 /* Files of ViTModel have a pooler, which is passed over. */
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    vit *m = (vit *)base;
+    vit *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
     visit_head(m, &v, "classifier");
@@ -78,7 +75,7 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 
 static qkv_status visit_compact(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    vit *m = (vit *)base;
+    vit *m = base->self;
     const qkv_patches_config *c = &m->c->trunk;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__cct_visit(&m->compact, &v);
@@ -99,7 +96,9 @@ static qkv_status visit_compact(qkv_model *base, qkv_row_fn *fn, void *user)
 
 qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
-    vit *m = (vit *)base;
+    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES);
+    if (!m)
+        return NULL;
     if (!is_compact(base))
         return qkv__patches_forward(&m->trunk, t, pixels);
     qkv_tensor *x = qkv__cct_tokens(&m->compact, t, pixels);
@@ -112,8 +111,8 @@ qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 
 qkv_tensor *qkv_vit_logits(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
-    vit *m = (vit *)base;
-    qkv_tensor *x = qkv_vit_hidden(base, t, pixels);
+    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES);
+    qkv_tensor *x = m ? qkv_vit_hidden(base, t, pixels) : NULL;
     if (!x)
         return NULL;
     size_t shape[] = {qkv_dim(x, 0), m->c->trunk.width};
@@ -122,18 +121,21 @@ qkv_tensor *qkv_vit_logits(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     return qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias), QKV_ACT_NONE);
 }
 
-double qkv_vit_flops(const qkv_model *base, size_t pictures, size_t height, size_t width)
+static double flops(const qkv_model *base, const qkv_workload *w)
 {
     const qkv_vit_config *c = base->config;
-    double head = 6 * (double)pictures * (double)c->trunk.width * (double)c->classes;
+    size_t height = w->height ? w->height : c->trunk.image;
+    size_t width = w->width ? w->width : c->trunk.image;
+    int passes = qkv__passes(w->pass);
+    double head = qkv__flops(w->pass, w->samples * (double)(c->trunk.width * c->classes), 0);
     if (is_compact(base)) {
         size_t tokens = qkv__cct_side(c, height) * qkv__cct_side(c, width);
-        return qkv__cct_flops(c, pictures, height, width) +
-               qkv__patches_stack_flops(&c->trunk, pictures * tokens, tokens) + head;
+        return qkv__cct_flops(c, w->pass, w->samples, height, width) +
+               qkv__patches_stack_flops(&c->trunk, passes, w->samples, tokens) + head;
     }
-    size_t patches = (height / c->trunk.patch) * (width / c->trunk.patch), length = 1 + patches;
-    return qkv__patches_embed_flops(&c->trunk, pictures * patches) +
-           qkv__patches_stack_flops(&c->trunk, pictures * length, length) + head;
+    size_t patches = (height / c->trunk.patch) * (width / c->trunk.patch);
+    return qkv__patches_embed_flops(&c->trunk, passes, w->samples * (double)patches) +
+           qkv__patches_stack_flops(&c->trunk, passes, w->samples, 1 + patches) + head;
 }
 
 /* Without the head, which a file need not have. */
@@ -152,9 +154,15 @@ static double numbers_compact(const qkv_model_type *type, const void *config)
     return d * (double)c->layers * (4 * d + 2 * ff);
 }
 
+static const qkv_builtin_type builtin = {.can = QKV_CAN_CLASSIFY_IMAGES};
+
+#define VIT(table)                                                                             \
+    .config = table, .config_size = sizeof(qkv_vit_config), .self_size = sizeof(vit),          \
+    .make = make, .flops = flops, .preset = qkv__vit_preset, .builtin = &builtin
+
 const qkv_model_type qkv_vit_type = {
-    "vit", "ViTForImageClassification", "vit.", &qkv__vit_config, sizeof(qkv_vit_config),
-    sizeof(vit), numbers, make, visit, NULL};
+    VIT(&qkv__vit_config), .name = "vit", .architecture = "ViTForImageClassification",
+    .prefix = "vit.", .numbers = numbers, .visit = visit};
 const qkv_model_type qkv_cct_type = {
-    "qkv_cct", "QkvCompactTransformer", "", &qkv__cct_config, sizeof(qkv_vit_config), sizeof(vit),
-    numbers_compact, make, visit_compact, NULL};
+    VIT(&qkv__cct_config), .name = "qkv_cct", .architecture = "QkvCompactTransformer",
+    .numbers = numbers_compact, .visit = visit_compact};

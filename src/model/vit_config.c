@@ -61,18 +61,16 @@ static const qkv__named_size cct_presets[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
-static const qkv__named_size *presets_of(const qkv_model_type *type)
+const char *qkv__vit_preset(const qkv_model_type *type, size_t i, const char **summary,
+                            void *config)
 {
-    return type->config == &qkv__cct_config ? cct_presets : vit_presets;
-}
-
-bool qkv_vit_preset(const qkv_model_type *type, const char *name, qkv_vit_config *config)
-{
-    qkv_patches_config *c = &config->trunk;
-    return qkv__size_take(presets_of(type), name, &c->width, &c->layers, &c->heads);
-}
-
-const char *qkv_vit_preset_name(const qkv_model_type *type, size_t i, const char **summary)
-{
-    return qkv__size_name(presets_of(type), i, summary);
+    const qkv__named_size *list = type->config == &qkv__cct_config ? cct_presets : vit_presets;
+    const qkv__named_size *size = qkv__size_at(list, i, summary);
+    if (size && config) {
+        qkv_patches_config *c = &((qkv_vit_config *)config)->trunk;
+        c->width = size->width;
+        c->layers = size->layers;
+        c->heads = size->heads;
+    }
+    return size ? size->name : NULL;
 }

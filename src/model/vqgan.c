@@ -12,8 +12,8 @@ enum { GROUPS = 32 };                    /* of channels, in every norm */
 enum { WINDOW = 9, JUDGE_WINDOW = 16 }; /* pixels of 3 x 3, of 4 x 4 */
 
 typedef struct {
-    qkv_model base;
-    const qkv_vqgan_config *c; /* base.config */
+    qkv_model *base;
+    const qkv_vqgan_config *c; /* base->config */
     qkv__half encoder, decoder;
     qkv__conv before, after; /* the codes: quant_conv, post_quant_conv */
     qkv_param *table;        /* (codes, code width) */
@@ -22,14 +22,15 @@ typedef struct {
 } vqgan;
 
 static size_t levels(const vqgan *m) { return m->c->multiples.count; }
+static size_t factor(const vqgan *m) { return (size_t)1 << (levels(m) - 1); }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
 static qkv_status check(const vqgan *m)
 {
     const qkv_vqgan_config *c = m->c;
-    qkv_context *ctx = m->base.ctx;
-    const char *name = m->base.type->name;
+    qkv_context *ctx = m->base->ctx;
+    const char *name = m->base->type->name;
     if (!c->multiples.count)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: ch_mult: one level at least expected", name);
     if (c->channels % GROUPS)
@@ -52,7 +53,8 @@ static qkv_status check(const vqgan *m)
 
 static qkv_status make(qkv_model *base)
 {
-    vqgan *m = (vqgan *)base;
+    vqgan *m = base->self;
+    m->base = base;
     qkv_params *ps = base->params;
     const qkv_vqgan_config *c = m->c = base->config;
     qkv_status status = check(m);
@@ -95,7 +97,7 @@ static double numbers(const qkv_model_type *type, const void *config)
 
 static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 {
-    vqgan *m = (vqgan *)base;
+    vqgan *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
     qkv_row table = {.kind = QKV_ROW_PARAM, .param = m->table, .ndim = 2,
                      .shape = {m->c->codes, m->c->code_width}, .perm = {0, 1},
@@ -113,57 +115,75 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
 
 size_t qkv_vqgan_factor(const qkv_model *base)
 {
-    return (size_t)1 << (levels((const vqgan *)base) - 1);
+    const vqgan *m = qkv__model_as(base, NULL, __func__, QKV_CAN_ENCODE_IMAGES);
+    return m ? factor(m) : 0;
 }
 
 static bool pictures_fit(const vqgan *m, qkv_tape *t, const qkv_tensor *x)
 {
-    size_t factor = qkv_vqgan_factor(&m->base);
+    size_t f = factor(m);
     if (!x || qkv_tape_status(t))
         return false;
-    if (qkv_ndim(x) == 4 && qkv_dim(x, 3) == m->c->colors && qkv_dim(x, 1) % factor == 0 &&
-        qkv_dim(x, 2) % factor == 0)
+    if (qkv_ndim(x) == 4 && qkv_dim(x, 3) == m->c->colors && qkv_dim(x, 1) % f == 0 &&
+        qkv_dim(x, 2) % f == 0)
         return true;
     qkv__op_fail(t, "vqgan", "pictures %s: sides that are multiples of %zu and %zu channels "
-                 "expected", qkv__shape_text(t, x), factor, m->c->colors);
+                 "expected", qkv__shape_text(t, x), f, m->c->colors);
     return false;
 }
 
 qkv_tensor *qkv_vqgan_encode(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
-    vqgan *m = (vqgan *)base;
-    if (!pictures_fit(m, t, pixels))
+    vqgan *m = qkv__model_as(base, t, __func__, QKV_CAN_ENCODE_IMAGES);
+    if (!m || !pictures_fit(m, t, pixels))
         return NULL;
     return qkv__conv_forward(&m->before, t, qkv__half_forward(&m->encoder, t, pixels), NULL);
 }
 
 qkv_tensor *qkv_vqgan_codes(qkv_model *base, qkv_tape *t, qkv_tensor *z)
 {
-    return qkv_nearest(t, z, qkv_use(t, ((vqgan *)base)->table));
+    vqgan *m = qkv__model_as(base, t, __func__, QKV_CAN_ENCODE_IMAGES);
+    return m ? qkv_nearest(t, z, qkv_use(t, m->table)) : NULL;
 }
 
 qkv_tensor *qkv_vqgan_vectors(qkv_model *base, qkv_tape *t, qkv_tensor *codes)
 {
-    return qkv_embedding(t, codes, qkv_use(t, ((vqgan *)base)->table), 1, NULL, NULL);
+    vqgan *m = qkv__model_as(base, t, __func__, QKV_CAN_ENCODE_IMAGES);
+    return m ? qkv_embedding(t, codes, qkv_use(t, m->table), 1, NULL, NULL) : NULL;
 }
 
 qkv_tensor *qkv_vqgan_decode(qkv_model *base, qkv_tape *t, qkv_tensor *vectors)
 {
-    vqgan *m = (vqgan *)base;
-    return qkv__half_forward(&m->decoder, t, qkv__conv_forward(&m->after, t, vectors, NULL));
+    vqgan *m = qkv__model_as(base, t, __func__, QKV_CAN_ENCODE_IMAGES);
+    return m ? qkv__half_forward(&m->decoder, t, qkv__conv_forward(&m->after, t, vectors, NULL))
+             : NULL;
 }
 
 qkv_tensor *qkv_vqgan_judge(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
-    const vqgan *m = (const vqgan *)base;
-    if (!m->judge.layers)
+    const vqgan *m = qkv__model_as(base, t, __func__, QKV_CAN_ENCODE_IMAGES);
+    if (m && !m->judge.layers)
         return qkv__op_fail(t, "judge", "a model without a discriminator (disc_num_layers 0)");
-    return qkv__judge_forward(&m->judge, t, pixels);
+    return m ? qkv__judge_forward(&m->judge, t, pixels) : NULL;
 }
 
-qkv_param *qkv_vqgan_last(qkv_model *base) { return ((vqgan *)base)->decoder.out.weight; }
-qkv_param *qkv_vqgan_usage(qkv_model *base) { return ((vqgan *)base)->usage; }
-qkv_param *qkv_vqgan_table(qkv_model *base) { return ((vqgan *)base)->table; }
+qkv_param *qkv_vqgan_last(qkv_model *base)
+{
+    const vqgan *m = qkv__model_as(base, NULL, __func__, QKV_CAN_ENCODE_IMAGES);
+    return m ? m->decoder.out.weight : NULL;
+}
+
+qkv_param *qkv_vqgan_usage(qkv_model *base)
+{
+    const vqgan *m = qkv__model_as(base, NULL, __func__, QKV_CAN_ENCODE_IMAGES);
+    return m ? m->usage : NULL;
+}
+
+qkv_param *qkv_vqgan_table(qkv_model *base)
+{
+    const vqgan *m = qkv__model_as(base, NULL, __func__, QKV_CAN_ENCODE_IMAGES);
+    return m ? m->table : NULL;
+}
 
 bool qkv_vqgan_judges(const qkv_param *p)
 {
@@ -172,38 +192,35 @@ bool qkv_vqgan_judges(const qkv_param *p)
 
 /* ---- FLOPs -------------------------------------------------------------------------------- */
 
-static double decoder_flops(const vqgan *m, double pictures, double codes, bool trains)
+static double decoder_flops(const vqgan *m, double pictures, double codes, int passes)
 {
-    double pixels = codes * pow(4, (double)(levels(m) - 1));
-    return qkv__conv_flops(&m->after, pictures * codes, trains ? 3 : 1) +
-           qkv__half_flops(&m->decoder, pictures, pixels, trains);
+    return qkv__conv_flops(&m->after, pictures * codes, passes) +
+           qkv__half_flops(&m->decoder, pictures, codes * pow(4, (double)(levels(m) - 1)), passes);
 }
 
-double qkv_vqgan_flops(const qkv_model *base, size_t pictures, size_t height, size_t width,
-                       bool trains)
+static double flops(const qkv_model *base, const qkv_workload *w)
 {
-    const vqgan *m = (const vqgan *)base;
-    double B = (double)pictures, pixels = (double)height * (double)width;
-    double codes = pixels / pow(4, (double)(levels(m) - 1));
-    return qkv__half_flops(&m->encoder, B, pixels, trains) +
-           qkv__conv_flops(&m->before, B * codes, trains ? 3 : 1) +
+    const vqgan *m = base->self;
+    size_t shrink = w->part == QKV_PART_DECODER ? factor(m) : 1;
+    size_t height = w->height ? w->height : m->c->image / shrink;
+    size_t width = w->width ? w->width : m->c->image / shrink;
+    double B = w->samples, places = (double)height * (double)width;
+    int passes = qkv__passes(w->pass);
+    if (w->part == QKV_PART_DECODER)
+        return decoder_flops(m, B, places, passes);
+    if (w->part == QKV_PART_DISCRIMINATOR)
+        return qkv__judge_flops(&m->judge, B, height, width, passes);
+    double codes = places / pow(4, (double)(levels(m) - 1));
+    return qkv__half_flops(&m->encoder, B, places, passes) +
+           qkv__conv_flops(&m->before, B * codes, passes) +
            2 * B * codes * (double)(m->c->codes * m->c->code_width) +
-           decoder_flops(m, B, codes, trains);
+           decoder_flops(m, B, codes, passes);
 }
 
-double qkv_vqgan_decode_flops(const qkv_model *base, size_t pictures, size_t rows, size_t columns)
-{
-    return decoder_flops((const vqgan *)base, (double)pictures, (double)rows * (double)columns,
-                         false);
-}
-
-double qkv_vqgan_judge_flops(const qkv_model *base, size_t pictures, size_t height, size_t width,
-                             bool frozen)
-{
-    return qkv__judge_flops(&((const vqgan *)base)->judge, (double)pictures, height, width,
-                            frozen);
-}
+static const qkv_builtin_type builtin = {.can = QKV_CAN_ENCODE_IMAGES};
 
 const qkv_model_type qkv_vqgan_type = {
-    "qkv_vqgan", "VQModel", "", &qkv__vqgan_config, sizeof(qkv_vqgan_config), sizeof(vqgan),
-    numbers, make, visit, NULL};
+    .name = "qkv_vqgan", .architecture = "VQModel", .config = &qkv__vqgan_config,
+    .config_size = sizeof(qkv_vqgan_config), .self_size = sizeof(vqgan), .numbers = numbers,
+    .make = make, .visit = visit, .flops = flops, .preset = qkv__vqgan_preset,
+    .builtin = &builtin};

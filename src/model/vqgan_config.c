@@ -1,6 +1,4 @@
 /* vqgan_config.c - VQGAN's fields, under the names that taming-transformers gives them. */
-#include <string.h>
-
 #include "model/vqgan_config.h"
 
 #define CONFIG qkv_vqgan_config
@@ -50,32 +48,26 @@ static const size_row sizes[] = {
     {"f16", "128 channels, 1024 codes: the published one of 72M", 128, {5, {1, 1, 2, 2, 4}}, 2,
      true, 256, 1024, 64, 3},
 };
-enum { SIZES = sizeof sizes / sizeof *sizes };
 
-bool qkv_vqgan_preset(const char *name, qkv_vqgan_config *c)
+const char *qkv__vqgan_preset(const qkv_model_type *type, size_t i, const char **summary,
+                              void *config)
 {
-    size_t i = 0;
-    while (i < SIZES && strcmp(sizes[i].name, name) != 0)
-        i++;
-    if (i == SIZES)
-        return false;
     const size_row *s = &sizes[i];
-    c->channels = s->channels;
-    c->multiples = s->multiples;
-    c->blocks = s->blocks;
-    c->attention = (qkv_sizes){s->attention, {c->image >> (s->multiples.count - 1)}};
-    c->z_channels = c->code_width = s->width;
-    c->codes = s->codes;
-    c->judge_channels = s->judge_channels;
-    c->judge_layers = s->judge_layers;
-    return true;
-}
-
-const char *qkv_vqgan_preset_name(size_t i, const char **summary)
-{
-    if (i >= SIZES)
+    qkv_vqgan_config *c = config;
+    (void)type;
+    if (i >= sizeof sizes / sizeof *sizes)
         return NULL;
     if (summary)
-        *summary = sizes[i].summary;
-    return sizes[i].name;
+        *summary = s->summary;
+    if (c) {
+        c->channels = s->channels;
+        c->multiples = s->multiples;
+        c->blocks = s->blocks;
+        c->attention = (qkv_sizes){s->attention, {c->image >> (s->multiples.count - 1)}};
+        c->z_channels = c->code_width = s->width;
+        c->codes = s->codes;
+        c->judge_channels = s->judge_channels;
+        c->judge_layers = s->judge_layers;
+    }
+    return s->name;
 }

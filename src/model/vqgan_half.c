@@ -298,25 +298,24 @@ static double attention_flops(const qkv__pixel_attention *a, double pictures, do
     return pictures * (8 * passes * C * C * pixels + (passes > 1 ? 14 : 4) * pixels * pixels * C);
 }
 
-double qkv__half_flops(const qkv__half *h, double pictures, double pixels, bool trains)
+double qkv__half_flops(const qkv__half *h, double pictures, double pixels, int passes)
 {
     size_t n = h->c->multiples.count;
-    int all = trains ? 3 : 1;
     double deepest = pixels / pow(4, (double)(n - 1));
-    double sum = residual_flops(&h->first, pictures * deepest, all) +
-                 residual_flops(&h->second, pictures * deepest, all) +
-                 attention_flops(&h->middle, pictures, deepest, all) +
+    double sum = residual_flops(&h->first, pictures * deepest, passes) +
+                 residual_flops(&h->second, pictures * deepest, passes) +
+                 attention_flops(&h->middle, pictures, deepest, passes) +
                  qkv__conv_flops(&h->in, pictures * (h->upward ? deepest : pixels),
-                                 trains && !h->upward ? 2 : all) +
-                 qkv__conv_flops(&h->out, pictures * (h->upward ? pixels : deepest), all);
+                                 passes == 3 && !h->upward ? 2 : passes) +
+                 qkv__conv_flops(&h->out, pictures * (h->upward ? pixels : deepest), passes);
     for (size_t i = 0; i < n; i++) {
         const qkv__level *l = &h->level[i];
         double here = pixels / pow(4, (double)i);
         for (size_t k = 0; k < l->count; k++)
-            sum += residual_flops(&l->block[k], pictures * here, all) +
-                   (l->attends ? attention_flops(&l->attention[k], pictures, here, all) : 0);
+            sum += residual_flops(&l->block[k], pictures * here, passes) +
+                   (l->attends ? attention_flops(&l->attention[k], pictures, here, passes) : 0);
         if (l->scales)
-            sum += qkv__conv_flops(&l->scale, pictures * (h->upward ? 4 * here : here / 4), all);
+            sum += qkv__conv_flops(&l->scale, pictures * (h->upward ? 4 * here : here / 4), passes);
     }
     return sum;
 }

@@ -51,8 +51,8 @@ bool qkv__half_make(qkv__half *h, qkv_params *ps, const qkv_vqgan_config *c, con
 void qkv__half_visit(const qkv__half *h, qkv__visit *v);
 /* In inference each layer's memory is released as soon as the next has it. */
 qkv_tensor *qkv__half_forward(const qkv__half *h, qkv_tape *t, qkv_tensor *x);
-/* Of so many pictures of so many pixels each, at the side of the pictures; trains: with all
- * gradients but the encoder's pictures'. */
-double qkv__half_flops(const qkv__half *h, double pictures, double pixels, bool trains);
+/* Of so many pictures of so many pixels each, at the side of the pictures. passes: as of
+ * qkv__conv_flops; 3: all gradients but the encoder's pictures'. */
+double qkv__half_flops(const qkv__half *h, double pictures, double pixels, int passes);
 
 #endif

@@ -227,14 +227,16 @@ qkv_tensor *qkv__patches_forward(const qkv__patches *p, qkv_tape *t, qkv_tensor 
                                             qkv_dim(pixels, 2) / p->c->patch);
 }
 
-double qkv__patches_stack_flops(const qkv_patches_config *c, size_t rows, size_t length)
+double qkv__patches_stack_flops(const qkv_patches_config *c, int passes, double sequences,
+                                size_t length)
 {
-    double d = (double)c->width;
-    double block = 6 * (4 * d * d + 2 * d * (double)c->ff_width) + 14 * d * (double)length;
-    return (double)c->layers * (double)rows * block;
+    double d = (double)c->width, rows = sequences * (double)length;
+    double block = 2 * passes * (4 * d * d + 2 * d * (double)c->ff_width) +
+                   (passes > 1 ? 14 : 4) * d * (double)length;
+    return (double)c->layers * rows * block;
 }
 
-double qkv__patches_embed_flops(const qkv_patches_config *c, size_t rows)
+double qkv__patches_embed_flops(const qkv_patches_config *c, int passes, double rows)
 {
-    return 4 * (double)rows * (double)c->width * (double)patch_numbers(c);
+    return (passes > 1 ? 4 : 2) * rows * (double)c->width * (double)patch_numbers(c);
 }

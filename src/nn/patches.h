@@ -73,9 +73,10 @@ qkv_tensor *qkv__patches_through(const qkv__patches *p, qkv_tape *t, qkv_tensor 
 /* All of them: pixels (B, H, W, channels) -> (B, tokens, width). */
 qkv_tensor *qkv__patches_forward(const qkv__patches *p, qkv_tape *t, qkv_tensor *pixels);
 
-/* FLOPs of a training step on rows of tokens, in sequences of `length`, in such a stack; and in
- * the layer that makes them of pixels. */
-double qkv__patches_stack_flops(const qkv_patches_config *c, size_t rows, size_t length);
-double qkv__patches_embed_flops(const qkv_patches_config *c, size_t rows);
+/* FLOPs on so many sequences of `length` in such a stack; and on rows in the layer that makes them
+ * of pixels. passes: as of qkv__conv_flops. */
+double qkv__patches_stack_flops(const qkv_patches_config *c, int passes, double sequences,
+                                size_t length);
+double qkv__patches_embed_flops(const qkv_patches_config *c, int passes, double rows);
 
 #endif

@@ -39,7 +39,8 @@ struct qkv_optimizer {
     qkv__arena *memory;
 };
 
-const qkv_optimizer_rule qkv_optimizer_decay_matrices[1] = {{NULL, 0, 1, 1.0, 0.0, false}};
+static const qkv_optimizer_rule decay_matrices = {NULL, 0, 1, 1.0, 0.0, false};
+const qkv_optimizer_rule *qkv_optimizer_decay_matrices(void) { return &decay_matrices; }
 
 static const char *const adam_fields[] = {"beta1", "beta2"};
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "qkv/opt.h"
+#include "opt/tables.h"
 
 static const char *const optimizers[QKV_OPTIMIZER_COUNT + 1] = {
     [QKV_OPTIMIZER_SGD] = "sgd",
@@ -60,8 +61,9 @@ static const qkv_option optimizer_rows[] = {
      .help = "rmsprop: divide by the deviation, not by the root of the squares"},
 };
 
-const qkv_option_table qkv_optimizer_table = {
+const qkv_option_table qkv__optimizer_table = {
     "Optimiser", optimizer_rows, sizeof optimizer_rows / sizeof *optimizer_rows};
+const qkv_option_table *qkv_optimizer_table(void) { return &qkv__optimizer_table; }
 
 static const qkv_option schedule_rows[] = {
     {.flag = "schedule", .key = "schedule", .type = QKV_OPT_ENUM, .names = schedules,
@@ -88,8 +90,9 @@ static const qkv_option schedule_rows[] = {
      .max = 1e9, .initial = "512", .help = "noam: the model's width"},
 };
 
-const qkv_option_table qkv_schedule_table = {"Learning rate", schedule_rows,
+const qkv_option_table qkv__schedule_table = {"Learning rate", schedule_rows,
                                              sizeof schedule_rows / sizeof *schedule_rows};
+const qkv_option_table *qkv_schedule_table(void) { return &qkv__schedule_table; }
 
 const char *qkv_optimizer_name(qkv_optimizer_kind kind) { return optimizers[kind]; }
 

@@ -94,7 +94,7 @@ qkv_status qkv_pipeline_classify_pictures(qkv_pipeline *p, const qkv_picture *pi
 {
     const labelling l = {p, fn, user};
     qkv_status status = QKV_OK;
-    if (!qkv_model_is_vit(p->model))
+    if (!qkv_model_can(p->model, QKV_CAN_CLASSIFY_IMAGES))
         return qkv__pipeline_refuse(p, "label pictures");
     for (size_t i = 0, n; i < count && !status; i += n) {
         for (n = 0; i + n < count && n < AT_ONCE && !pictures[i + n].path; n++)

@@ -1,15 +1,6 @@
 /* evaluate.c - what a model is judged by: the data it takes, and who judges it. */
 #include "pipeline/judges.h"
 
-#include "qkv/bert.h"
-#include "qkv/dense.h"
-#include "qkv/forecast.h"
-#include "qkv/gpt.h"
-#include "qkv/mae.h"
-#include "qkv/marian.h"
-#include "qkv/perceptual.h"
-#include "qkv/vit.h"
-#include "qkv/vqgan.h"
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -57,35 +48,33 @@ enum { ON_FILE, ON_PAIRS, ON_MASKS };
 static const char *const data_flags[] = {"--file", "--source and --target", "--images and --masks"};
 
 typedef struct {
-    const qkv_model_type *type;       /* of the models that it judges; NULL: .. */
-    bool (*takes)(const qkv_model *m); /* .. those that this is true of */
+    unsigned can; /* QKV_CAN_* of the models that it judges */
     qkv__evaluate_fn *evaluate;
     const char *unit;
     int data;   /* ON_FILE, .. */
     bool text;  /* it wants a tokenizer */
     bool lpips; /* it can ask another network */
 } judge;
-/* The first one that takes the model. */
+/* The first one that has the model's capability. */
 static const judge judges[] = {
-    {&qkv_prior_type, NULL, qkv__evaluate_grids, "codes", ON_FILE, false, false},
-    {NULL, qkv_model_is_lm, qkv__evaluate_lm, "tokens", ON_FILE, true, false},
-    {NULL, qkv_model_is_translator, qkv__evaluate_translate, "tokens", ON_PAIRS, true, false},
-    {&qkv_bert_masked_type, NULL, qkv__evaluate_mlm, "words", ON_FILE, true, false},
-    {&qkv_bert_classifier_type, NULL, qkv__evaluate_classify, "texts", ON_FILE, true, false},
-    {NULL, qkv_model_is_vit, qkv__evaluate_recognize, "pictures", ON_FILE, false, false},
-    {NULL, qkv_model_is_forecaster, qkv__evaluate_forecast, "windows", ON_FILE, false, false},
-    {&qkv_colorizer_type, NULL, qkv__evaluate_colorize, "pictures", ON_FILE, false, false},
-    {&qkv_mae_type, NULL, qkv__evaluate_reconstruct, "pictures", ON_FILE, false, false},
-    {&qkv_segmenter_type, NULL, qkv__evaluate_segment, "pictures", ON_MASKS, false, false},
-    {&qkv_vqgan_type, NULL, qkv__evaluate_codes, "pictures", ON_FILE, false, true},
-    {&qkv_perceptual_type, NULL, qkv__evaluate_looks, "pictures", ON_FILE, false, false},
+    {QKV_CAN_SAMPLE_CODES, qkv__evaluate_grids, "codes", ON_FILE, false, false},
+    {QKV_CAN_GENERATE, qkv__evaluate_lm, "tokens", ON_FILE, true, false},
+    {QKV_CAN_TRANSLATE, qkv__evaluate_translate, "tokens", ON_PAIRS, true, false},
+    {QKV_CAN_FILL_MASK, qkv__evaluate_mlm, "words", ON_FILE, true, false},
+    {QKV_CAN_CLASSIFY_TEXT, qkv__evaluate_classify, "texts", ON_FILE, true, false},
+    {QKV_CAN_CLASSIFY_IMAGES, qkv__evaluate_recognize, "pictures", ON_FILE, false, false},
+    {QKV_CAN_FORECAST, qkv__evaluate_forecast, "windows", ON_FILE, false, false},
+    {QKV_CAN_COLORIZE, qkv__evaluate_colorize, "pictures", ON_FILE, false, false},
+    {QKV_CAN_RECONSTRUCT, qkv__evaluate_reconstruct, "pictures", ON_FILE, false, false},
+    {QKV_CAN_SEGMENT, qkv__evaluate_segment, "pictures", ON_MASKS, false, false},
+    {QKV_CAN_ENCODE_IMAGES, qkv__evaluate_codes, "pictures", ON_FILE, false, true},
+    {QKV_CAN_COMPARE_IMAGES, qkv__evaluate_looks, "pictures", ON_FILE, false, false},
 };
 
 static const judge *find_judge(const qkv_pipeline *p)
 {
     for (size_t i = 0; i < sizeof judges / sizeof *judges; i++)
-        if (judges[i].takes ? judges[i].takes(p->model)
-                            : judges[i].type == qkv_model_type_of(p->model))
+        if (qkv_model_can(p->model, judges[i].can))
             return &judges[i];
     return NULL;
 }

@@ -38,7 +38,7 @@ static qkv_status decode_records(judge *j)
         if (!status && text->failed)
             status = QKV_E_MEMORY;
     }
-    qkv_text_free(ctx, &line);
+    qkv_text_free(&line, ctx);
     return status;
 }
 

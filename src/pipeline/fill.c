@@ -97,7 +97,7 @@ qkv_status qkv_pipeline_fill(qkv_pipeline *p, const char *const *texts, size_t c
                              const qkv_pipeline_fill_options *options, qkv_filled_fn *fn,
                              void *user)
 {
-    if (qkv_model_type_of(p->model) != &qkv_bert_masked_type)
+    if (!qkv_model_can(p->model, QKV_CAN_FILL_MASK))
         return qkv__pipeline_refuse_head(p, "guess hidden words");
     if (qkv__pipeline_text(p))
         return p->no_tokenizer_status;
@@ -111,7 +111,7 @@ qkv_status qkv_pipeline_fill(qkv_pipeline *p, const char *const *texts, size_t c
     qkv_status status = j.best ? fill(&j, texts, count, fn, user) : QKV_E_MEMORY;
     qkv_free(p->ctx, j.best);
     qkv_free(p->ctx, j.guesses);
-    qkv_ids_free(p->ctx, &j.ids);
-    qkv_text_free(p->ctx, &j.spelled);
+    qkv_ids_free(&j.ids, p->ctx);
+    qkv_text_free(&j.spelled, p->ctx);
     return status;
 }

@@ -37,7 +37,7 @@ qkv_status qkv_pipeline_forecast(qkv_pipeline *p, const qkv_array *history,
                                  const qkv_pipeline_forecast_options *options, qkv_array *out)
 {
     *out = (qkv_array){0};
-    if (!qkv_model_is_forecaster(p->model))
+    if (!qkv_model_can(p->model, QKV_CAN_FORECAST))
         return qkv__pipeline_refuse(p, "forecast");
     const qkv_forecast_config *c = qkv_model_config(p->model);
     size_t n = options && options->horizon ? options->horizon : c->horizon;
@@ -62,7 +62,7 @@ qkv_status qkv_pipeline_forecast_file(qkv_pipeline *p, const char *path,
     *out = (qkv_array){0};
     if (history)
         *history = (qkv_array){0};
-    if (!qkv_model_is_forecaster(p->model))
+    if (!qkv_model_can(p->model, QKV_CAN_FORECAST))
         return qkv__pipeline_refuse(p, "forecast");
     qkv_status status = qkv__series_load(&read, p->model, path);
     if (status)

@@ -143,7 +143,7 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
 {
     const qkv_pipeline_generate_options o = options ? *options : qkv_pipeline_generate_defaults();
     job j = {.p = p, .o = &o, .fn = fn, .user = user};
-    if (!qkv_model_is_lm(p->model) || qkv_model_type_of(p->model) == &qkv_prior_type)
+    if (!qkv_model_can(p->model, QKV_CAN_GENERATE) || qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
         return qkv__pipeline_refuse(p, "continue text");
     qkv_status status = qkv__pipeline_text(p);
     if (!status)
@@ -153,9 +153,9 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
     for (; j.index < o.count && !status && !j.stopped; j.index++)
         status = one(&j);
     qkv_tokenizer_stream_destroy(j.stream);
-    qkv_ids_free(p->ctx, &j.prompt);
-    qkv_ids_free(p->ctx, &j.made);
-    qkv_text_free(p->ctx, &j.piece);
-    qkv_text_free(p->ctx, &j.whole);
+    qkv_ids_free(&j.prompt, p->ctx);
+    qkv_ids_free(&j.made, p->ctx);
+    qkv_text_free(&j.piece, p->ctx);
+    qkv_text_free(&j.whole, p->ctx);
     return status;
 }

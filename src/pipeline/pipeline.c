@@ -3,16 +3,12 @@
 
 #include <stdio.h>
 
-#include "qkv/bert.h"
-#include "qkv/gpt.h"
-#include "qkv/marian.h"
-
 /* Does the model read text? A prior continues codes of pictures. */
 static bool reads_text(const qkv_model *m)
 {
-    const qkv_model_type *type = qkv_model_type_of(m);
-    return (qkv_model_is_lm(m) && type != &qkv_prior_type) || qkv_model_is_translator(m) ||
-           type == &qkv_bert_masked_type || type == &qkv_bert_classifier_type;
+    return qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE | QKV_CAN_FILL_MASK |
+                                QKV_CAN_CLASSIFY_TEXT) &&
+           !qkv_model_can(m, QKV_CAN_SAMPLE_CODES);
 }
 
 /* A directory without a tokenizer is opened: its model can be used by itself. */
@@ -43,7 +39,7 @@ qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *d
     qkv_status status = p->dir ? qkv_hub_load(&p->model, ctx, dir) : QKV_E_MEMORY;
     if (!status && reads_text(p->model))
         status = load_tokenizer(p);
-    if (!status && qkv_model_is_translator(p->model))
+    if (!status && qkv_model_can(p->model, QKV_CAN_TRANSLATE))
         status = qkv_hub_load_generation(&p->generation, p->model, dir);
     if (!status)
         status = qkv_tape_create(&p->tape, ctx);

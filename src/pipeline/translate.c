@@ -37,7 +37,7 @@ qkv_pipeline_translate_options qkv_pipeline_translate_defaults(const qkv_pipelin
 {
     qkv_pipeline_translate_options o;
     qkv_option_defaults(&table, &o);
-    if (qkv_model_is_translator(p->model)) {
+    if (qkv_model_can(p->model, QKV_CAN_TRANSLATE)) {
         o.beams = p->generation.beams;
         o.length_penalty = p->generation.length_penalty;
         o.max_length = 0;
@@ -61,7 +61,7 @@ static qkv_status open_search(job *j)
 {
     const qkv_pipeline_translate_options *o = &j->o;
     qkv_generation g = j->p->generation;
-    if (!qkv_model_is_translator(j->p->model))
+    if (!qkv_model_can(j->p->model, QKV_CAN_TRANSLATE))
         return qkv__pipeline_refuse(j->p, "translate");
     if (qkv__pipeline_text(j->p))
         return j->p->no_tokenizer_status;

@@ -1,4 +1,5 @@
 /* classify.c - choosing a class for a text, or for a pair of texts. */
+#include "model/model.h"
 #include "qkv/bert.h"
 #include "qkv/score.h"
 #include "qkv/task.h"
@@ -186,9 +187,6 @@ static qkv_status check(qkv_model *m, const qkv_records *r, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
-    if (qkv_model_type_of(m) != &qkv_bert_classifier_type)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not classify texts",
-                        qkv_model_type_architecture(qkv_model_type_of(m)));
     if (qkv_records_fields(r) != FIELDS || qkv_records_ids(r, LABEL) != qkv_records_count(r))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data are no labelled texts", what);
     if (qkv_records_max(r, LABEL) >= (int64_t)c->classes)
@@ -201,6 +199,8 @@ qkv_status qkv_classify_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *r
                                  size_t limit, qkv_classify_score *out)
 {
     *out = (qkv_classify_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_TEXT))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(m, records, "held-out");
     return status ? status : evaluate_all(m, t, records, limit, out);
 }
@@ -225,9 +225,11 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
 static double flops(void *self)
 {
     classify *s = self;
-    size_t rows = (qkv_records_ids(s->train, 0) + qkv_records_ids(s->train, 1)) /
-                  qkv_records_count(s->train);
-    return (double)readings(s) * qkv_bert_flops(s->model, rows, rows, 1);
+    double tokens = (double)(qkv_records_ids(s->train, 0) + qkv_records_ids(s->train, 1));
+    double n = (double)readings(s);
+    return qkv_model_flops(s->model,
+                           &(qkv_workload){.samples = n, .predictions = n,
+                                           .length = tokens / (double)qkv_records_count(s->train)});
 }
 
 static void destroy(void *self)
@@ -265,6 +267,8 @@ qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records 
     qkv_classify_options o = options ? *options : (qkv_classify_options){0};
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_CLASSIFY_TEXT))
+        return QKV_E_ARGUMENT;
     qkv_status status = check_options(ctx, &o, tokenizer);
     if (!status)
         status = check(model, train, "training");

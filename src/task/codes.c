@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "task/tables.h"
+#include "model/model.h"
 
 typedef struct {
     qkv_context *ctx;
@@ -50,7 +52,8 @@ static const qkv_option rows[] = {
     {.flag = "revive", .key = "revive", .type = QKV_OPT_BOOL, FIELD(revive), .initial = "true",
      .help = "codes that are not met become what is to be coded"},
 };
-const qkv_option_table qkv_codes_table = {"Codes", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__codes_table = {"Codes", rows, sizeof rows / sizeof *rows};
+const qkv_option_table *qkv_codes_table(void) { return &qkv__codes_table; }
 
 enum { GENERATOR, DISCRIMINATOR };
 
@@ -369,32 +372,25 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     return QKV_OK;
 }
 
-double qkv_codes_flops(const qkv_model *m, const qkv_model *looks, const qkv_codes_options *o,
-                       int phase, size_t height, size_t width)
+static double count(const codes_task *s, const qkv_model *m, qkv_pass pass, qkv_part part)
 {
-    bool judged = o->adversarial > 0;
-    if (phase == DISCRIMINATOR)
-        return !judged ? 0
-                       : qkv_vqgan_judge_flops(m, 2, height, width, false) +
-                             (o->second ? qkv_vqgan_flops(m, 1, height, width, false) : 0);
-    double sum = qkv_vqgan_flops(m, 1, height, width, true);
-    if (looks && o->perceptual > 0)
-        sum += qkv_perceptual_flops(looks, 1, height, width, true) +
-               qkv_perceptual_flops(looks, 1, height, width, false);
-    return judged ? sum + qkv_vqgan_judge_flops(m, 1, height, width, true) : sum;
+    return qkv_model_flops(m, &(qkv_workload){.pass = pass, .part = part, .samples = 1,
+                                              .height = qkv_pixels_height(s->train),
+                                              .width = qkv_pixels_width(s->train)});
 }
 
 /* As the last step was, whose discriminator may not have begun. */
 static double flops(void *self)
 {
     const codes_task *s = self;
-    size_t height = qkv_pixels_height(s->train), width = qkv_pixels_width(s->train);
-    qkv_codes_options o = s->o;
-    double sum = 0;
-    if (!s->judged)
-        o.adversarial = 0;
-    for (int phase = GENERATOR; phase <= DISCRIMINATOR; phase++)
-        sum += qkv_codes_flops(s->model, s->looks, &o, phase, height, width);
+    double sum = count(s, s->model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
+    if (s->looks && s->o.perceptual > 0)
+        sum += count(s, s->looks, QKV_PASS_INPUT, QKV_PART_WHOLE) +
+               count(s, s->looks, QKV_PASS_FORWARD, QKV_PART_WHOLE);
+    if (s->judged) /* asked in the generator's phase; about both pictures in its own */
+        sum += count(s, s->model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR) +
+               2 * count(s, s->model, QKV_PASS_TRAIN, QKV_PART_DISCRIMINATOR) +
+               (s->o.second ? count(s, s->model, QKV_PASS_FORWARD, QKV_PART_WHOLE) : 0);
     return sum;
 }
 
@@ -435,9 +431,6 @@ static qkv_status check_options(const codes_task *s)
     if (s->o.adversarial > 0 && !c->judge_layers)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "an adversarial weight of %g, and the model has "
                         "no discriminator (disc_num_layers 0)", s->o.adversarial);
-    if (s->looks && qkv_model_type_of(s->looks) != &qkv_perceptual_type)
-        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "a perceptual network expected, found a %s",
-                        qkv_model_type_name(qkv_model_type_of(s->looks)));
     return QKV_OK;
 }
 
@@ -447,6 +440,9 @@ qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
 {
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_ENCODE_IMAGES) ||
+        (looks && !qkv__model_as(looks, NULL, __func__, QKV_CAN_COMPARE_IMAGES)))
+        return QKV_E_ARGUMENT;
     qkv_status status = qkv__codes_check(model, train, "training");
     if (!status && valid)
         status = qkv__codes_check(model, valid, "held-out");
@@ -455,7 +451,7 @@ qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
         return status ? status : QKV_E_MEMORY;
     *s = (codes_task){.ctx = ctx, .model = model, .looks = looks, .train = train, .valid = valid,
                       .seed = seed};
-    qkv_option_defaults(&qkv_codes_table, &s->o);
+    qkv_option_defaults(&qkv__codes_table, &s->o);
     if (options)
         s->o = *options;
     qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed,

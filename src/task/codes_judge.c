@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "model/model.h"
 #include "qkv/score.h"
 #include "task/codes_judge.h"
 #include "task/looks.h"
@@ -23,9 +24,6 @@ qkv_tensor *qkv__codes_unlike(qkv_model *looks, double weight, qkv_tape *t, qkv_
 qkv_status qkv__codes_check(qkv_model *m, const qkv_pixels *p, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
-    if (qkv_model_type_of(m) != &qkv_vqgan_type)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s has no codes for pictures",
-                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_vqgan_config *c = qkv_model_config(m);
     size_t factor = qkv_vqgan_factor(m), height = qkv_pixels_height(p);
     size_t width = qkv_pixels_width(p);
@@ -125,6 +123,9 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual,
 {
     qkv_context *ctx = qkv_model_context(m);
     *out = (qkv_codes_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_ENCODE_IMAGES) ||
+        (looks && !qkv__model_as(looks, NULL, __func__, QKV_CAN_COMPARE_IMAGES)))
+        return QKV_E_ARGUMENT;
     qkv_status status = qkv__codes_check(m, pixels, "held-out");
     if (status)
         return status;
@@ -176,6 +177,8 @@ static bool is_nearest(const qkv_pixels *p, size_t picture, const uint8_t *decod
 
 qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, double *share)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_ENCODE_IMAGES))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
     *share = 0;
     qkv_status status = qkv__codes_check(m, pixels, "held-out");
@@ -268,6 +271,9 @@ qkv_status qkv_codes_compare(qkv_model *m, qkv_model *looks, qkv_tape *t,
 {
     qkv_context *ctx = qkv_model_context(m);
     *out = (qkv_codes_likeness){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_ENCODE_IMAGES) ||
+        !qkv__model_as(looks, NULL, __func__, QKV_CAN_COMPARE_IMAGES))
+        return QKV_E_ARGUMENT;
     qkv_status status = qkv__codes_check(m, pixels, "held-out");
     if (!status)
         status = qkv__looks_check(looks, pixels);
@@ -300,6 +306,8 @@ qkv_status qkv_codes_compare(qkv_model *m, qkv_model *looks, qkv_tape *t,
 qkv_status qkv_pictures_encode(qkv_model *m, qkv_tape *t, const uint8_t *pictures, size_t n,
                                size_t height, size_t width, int32_t *codes)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_ENCODE_IMAGES))
+        return QKV_E_ARGUMENT;
     const size_t shape[] = {n, height, width,
                             ((const qkv_vqgan_config *)qkv_model_config(m))->colors};
     qkv_tape_reset(t);
@@ -318,6 +326,8 @@ qkv_status qkv_pictures_encode(qkv_model *m, qkv_tape *t, const uint8_t *picture
 qkv_status qkv_pictures_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, size_t n,
                                size_t rows, size_t columns, uint8_t *pictures)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_ENCODE_IMAGES))
+        return QKV_E_ARGUMENT;
     const qkv_vqgan_config *c = qkv_model_config(m);
     const size_t shape[] = {n, rows, columns};
     for (size_t i = 0; i < n * rows * columns; i++)

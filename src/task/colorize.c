@@ -1,5 +1,6 @@
 /* colorize.c - colours for grey pictures: hints by chance to learn from, the same hints for every
  * model to judge it by, and a user's. */
+#include "model/model.h"
 #include "qkv/colorize.h"
 
 #include <math.h>
@@ -8,6 +9,7 @@
 #include "base/base.h"
 #include "qkv/color.h"
 #include "qkv/score.h"
+#include "task/tables.h"
 
 enum { IN = QKV_COLORIZER_INPUTS, EVAL_PICTURES = 64 };
 static const double AB = 110; /* numbers of a and b are over this */
@@ -19,12 +21,13 @@ static const qkv_option rows[] = {
     {.flag = "hints", .key = "hints", .type = QKV_OPT_SIZE, .max = 65536, FIELD(hints),
      .initial = "64", .help = "most hints that training gives a picture"},
 };
-const qkv_option_table qkv_colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows};
+const qkv_option_table *qkv_colorize_table(void) { return &qkv__colorize_table; }
 
 qkv_colorize_options qkv_colorize_defaults(void)
 {
     qkv_colorize_options o = {0};
-    qkv_option_defaults(&qkv_colorize_table, &o);
+    qkv_option_defaults(&qkv__colorize_table, &o);
     o.augment = qkv_augment_defaults();
     return o;
 }
@@ -279,9 +282,6 @@ static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const judged *j, size_t
 static qkv_status check_pictures(const qkv_model *m, const qkv_pixels *p, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
-    if (qkv_model_type_of(m) != &qkv_colorizer_type)
-        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not colour pictures",
-                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_dense_config *c = qkv_model_config(m);
     if (qkv_pixels_height(p) != c->trunk.image || qkv_pixels_width(p) != c->trunk.image ||
         qkv_pixels_channels(p) != 3)
@@ -296,6 +296,8 @@ qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pi
                                  size_t limit, qkv_colorize_score *out)
 {
     *out = (qkv_colorize_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_COLORIZE))
+        return QKV_E_ARGUMENT;
     qkv_status status = check_pictures(m, pictures, "held-out");
     if (status)
         return status;
@@ -409,9 +411,11 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
     const qkv_dense_config *c = qkv_model_config(m);
     qkv_image small = {0};
     *out = (qkv_image){0};
-    if (qkv_model_type_of(m) != &qkv_colorizer_type || in->channels != 3)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not colour a picture of %zu "
-                        "channels", qkv_model_type_name(qkv_model_type_of(m)), in->channels);
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_COLORIZE))
+        return QKV_E_ARGUMENT;
+    if (in->channels != 3)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a picture of %zu channels: 3 expected",
+                        in->channels);
     size_t side = c->trunk.image;
     qkv_status status = qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BICUBIC, NULL);
     if (!status)
@@ -427,7 +431,10 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
-static double flops(void *self) { return qkv_dense_flops(((colorize *)self)->model, 1); }
+static double flops(void *self)
+{
+    return qkv_model_flops(((colorize *)self)->model, &(qkv_workload){.samples = 1});
+}
 
 static void destroy(void *self)
 {
@@ -446,6 +453,8 @@ qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *
                              uint64_t seed)
 {
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_COLORIZE))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(model);
     qkv_status status = check_pictures(model, train, "training");
     if (!status && valid)

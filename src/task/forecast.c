@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "model/model.h"
 #include "qkv/task.h"
 
 enum { EVAL_WINDOWS = 64, SEASONS = 4096, SEASON_ROWS = 65536 };
@@ -217,9 +218,6 @@ static qkv_status check_series(const qkv_model *m, const qkv_series *s, const ch
 {
     const qkv_forecast_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
-    if (!qkv_model_is_forecaster(m))
-        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
-                        qkv_model_type_name(qkv_model_type_of(m)));
     if (s->columns != c->columns)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu columns, the model %zu", what,
                         s->columns, c->columns);
@@ -234,6 +232,8 @@ qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *se
                                  size_t limit, qkv_forecast_score *out)
 {
     *out = (qkv_forecast_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_FORECAST))
+        return QKV_E_ARGUMENT;
     qkv_status status = check_series(m, series, "held-out");
     if (status)
         return status;
@@ -280,7 +280,10 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
 /* ---- the task ------------------------------------------------------------------------------ */
 
 static size_t units(void *self) { return ((forecast *)self)->c->horizon; }
-static double flops(void *self) { return qkv_forecast_flops(((forecast *)self)->model, 1); }
+static double flops(void *self)
+{
+    return qkv_model_flops(((forecast *)self)->model, &(qkv_workload){.samples = 1});
+}
 
 static void destroy(void *self)
 {
@@ -296,6 +299,8 @@ qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *
                              const qkv_series *valid, uint64_t seed)
 {
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_FORECAST))
+        return QKV_E_ARGUMENT;
     bool judged_ = valid && valid->data;
     qkv_status status = check_series(model, train, "training");
     if (!status && judged_)

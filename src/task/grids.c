@@ -1,4 +1,5 @@
 /* grids.c - a GPT over the codes of pictures. */
+#include "model/model.h"
 #include "qkv/grids.h"
 
 #include <math.h>
@@ -95,9 +96,6 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 static qkv_status check(const qkv_model *m, const qkv_grids *g, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
-    if (!qkv_model_is_lm(m))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not tell what comes next",
-                        qkv_model_type_name(qkv_model_type_of(m)));
     size_t vocab = qkv_lm_vocab(m), positions = qkv_lm_positions(m);
     if (!g->count || !g->codes || !g->before ||
         (qkv_lm_has_horizon(m) && length_of(g) > positions))
@@ -136,6 +134,8 @@ qkv_status qkv_grids_evaluate(qkv_model *m, qkv_tape *t, const qkv_grids *g, siz
 {
     qkv_context *ctx = qkv_model_context(m);
     *out = (qkv_grids_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_GENERATE))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(m, g, "held-out");
     if (status)
         return status;
@@ -187,7 +187,7 @@ static double flops(void *self)
 {
     const grids_task *s = self;
     size_t T = length_of(s->train);
-    return (double)qkv_lm_flops(s->model, T, T);
+    return qkv_model_flops(s->model, &(qkv_workload){.samples = 1, .length = (double)T});
 }
 
 static void destroy(void *self)
@@ -207,6 +207,8 @@ qkv_status qkv_task_grids(qkv_task *out, qkv_model *model, const qkv_grids *trai
 {
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_GENERATE))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(model, train, "training");
     if (!status && valid)
         status = check(model, valid, "held-out");

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "model/model.h"
 #include "qkv/task.h"
 
 enum { EVAL_ROWS = 4096 }; /* tokens in one evaluation batch */
@@ -96,6 +97,8 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
 {
     qkv_context *ctx = qkv_model_context(m);
     *out = (qkv_lm_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_GENERATE))
+        return QKV_E_ARGUMENT;
     size_t all = qkv_tokens_count(tokens);
     if (all < 2)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "held-out text of %zu tokens: at least 2 are needed",
@@ -149,7 +152,8 @@ static size_t units(void *self) { return ((lm *)self)->length; }
 static double flops(void *self)
 {
     lm *s = self;
-    return (double)qkv_lm_flops(s->model, s->length, s->length);
+    return qkv_model_flops(s->model,
+                           &(qkv_workload){.samples = 1, .length = (double)s->length});
 }
 
 static void destroy(void *self)
@@ -181,6 +185,8 @@ qkv_status qkv_task_lm(qkv_task *out, qkv_model *model, const qkv_tokens *train,
                        const qkv_tokens *valid, size_t length, uint64_t seed)
 {
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_GENERATE))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(model);
     qkv_status status = check_tokens(ctx, model, train, "training", length + 1);
     if (!status && valid)

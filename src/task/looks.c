@@ -2,6 +2,7 @@
 #include "task/looks.h"
 
 #include "base/base.h"
+#include "model/model.h"
 #include "qkv/color.h"
 
 enum { COLORS = 3, AB = 2, LEAST_SIDE = 8 };
@@ -103,8 +104,9 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 static double flops(void *self)
 {
     const looks *s = self;
-    return 1.5 * qkv_perceptual_flops(s->model, 1, qkv_pixels_height(s->train),
-                                      qkv_pixels_width(s->train), true);
+    return qkv_model_flops(s->model,
+                           &(qkv_workload){.samples = 1, .height = qkv_pixels_height(s->train),
+                                           .width = qkv_pixels_width(s->train)});
 }
 
 static void destroy(void *self)
@@ -121,10 +123,9 @@ static const qkv_task_type looks_type = {.name = "looks", .unit = "pictures", .p
 qkv_status qkv__looks_check(const qkv_model *m, const qkv_pixels *p)
 {
     qkv_context *ctx = qkv_model_context(m);
-    if (qkv_model_type_of(m) != &qkv_perceptual_type || qkv_pixels_channels(p) != COLORS)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a perceptual network for pictures of 3 channels "
-                        "expected, found a %s and %zu channels",
-                        qkv_model_type_name(qkv_model_type_of(m)), qkv_pixels_channels(p));
+    if (qkv_pixels_channels(p) != COLORS)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures of %zu channels: 3 expected",
+                        qkv_pixels_channels(p));
     size_t least = (size_t)1 << (config_of(m)->channels.count - 1);
     if (qkv_pixels_height(p) < least || qkv_pixels_width(p) < least)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu pixels for a network of %zu "
@@ -147,6 +148,8 @@ qkv_status qkv_task_looks(qkv_task *out, qkv_model *model, const qkv_pixels *tra
 {
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_COMPARE_IMAGES))
+        return QKV_E_ARGUMENT;
     qkv_status status = qkv__looks_check(model, train);
     if (!status)
         status = check_answers(model, train);

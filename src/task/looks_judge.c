@@ -3,14 +3,17 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "model/model.h"
 #include "task/looks.h"
 
 enum { COLORS = 3, STRENGTHS = QKV_LOOKS_STRENGTHS, REACHES = 3, MOST_REACH = 12 };
 static const double VALUES = 2; /* from the darkest value to the brightest, -1 to 1 */
 static const uint64_t SEED = 0x6E6F697365ull; /* all networks see the same noise */
 
-const double qkv_looks_blurs[STRENGTHS] = {0.5, 1, 2, 4};
-const double qkv_looks_noises[STRENGTHS] = {0.02, 0.05, 0.1, 0.2};
+static const double blur_widths[STRENGTHS] = {0.5, 1, 2, 4};
+static const double noise_stds[STRENGTHS] = {0.02, 0.05, 0.1, 0.2};
+const double *qkv_looks_blurs(void) { return blur_widths; }
+const double *qkv_looks_noises(void) { return noise_stds; }
 
 typedef struct {
     qkv_model *model;
@@ -95,8 +98,10 @@ qkv_status qkv_looks_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixel
 {
     static const double half[] = {0.5, 0.5, 0.5}; /* mean and deviation: to [-1, 1] */
     qkv_context *ctx = qkv_model_context(m);
-    size_t n = qkv_pixels_count(pixels), blurs = 0, noises = 0;
     *out = (qkv_looks_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_COMPARE_IMAGES))
+        return QKV_E_ARGUMENT;
+    size_t n = qkv_pixels_count(pixels), blurs = 0, noises = 0;
     qkv_status status = qkv__looks_check(m, pixels);
     if (status)
         return status;
@@ -111,9 +116,9 @@ qkv_status qkv_looks_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixel
     for (size_t i = 0; i < n && !status; i++) {
         bool by_blur = false, by_noise = false;
         qkv_pixels_values(j.x, ctx, pixels, &i, 1, half, half);
-        status = rank(&j, blur, qkv_looks_blurs, i, &by_blur);
+        status = rank(&j, blur, blur_widths, i, &by_blur);
         if (!status)
-            status = rank(&j, add_noise, qkv_looks_noises, i, &by_noise);
+            status = rank(&j, add_noise, noise_stds, i, &by_noise);
         blurs += by_blur;
         noises += by_noise;
     }

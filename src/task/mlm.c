@@ -1,6 +1,7 @@
 /* mlm.c - guessing hidden words: masked language modelling. */
 #include <math.h>
 
+#include "model/model.h"
 #include "qkv/bert.h"
 #include "qkv/task.h"
 #include "task/masking.h"
@@ -252,24 +253,16 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_records *re
     return status;
 }
 
-static qkv_status check_model(qkv_model *m)
-{
-    if (qkv_model_type_of(m) == &qkv_bert_masked_type)
-        return QKV_OK;
-    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not guess hidden words",
-                    qkv_model_type_architecture(qkv_model_type_of(m)));
-}
-
 qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
                             const qkv_tokenizer *tokenizer, const qkv_mlm_options *options,
                             size_t limit, qkv_mlm_score *out)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_FILL_MASK))
+        return QKV_E_ARGUMENT;
     qkv_mlm_options o = options ? *options : qkv_mlm_defaults();
     qkv_context *ctx = qkv_model_context(m);
     qkv__masking masking = {0};
-    qkv_status status = check_model(m);
-    if (!status)
-        status = qkv__packed_check(m, records, 1, "held-out");
+    qkv_status status = qkv__packed_check(m, records, 1, "held-out");
     if (!status)
         status = qkv__masking_init(&masking, ctx, tokenizer,
                                    ((const qkv_bert_config *)qkv_model_config(m))->vocab, o.share,
@@ -310,10 +303,12 @@ static size_t units(void *self)
 static double flops(void *self)
 {
     mlm *s = self;
-    size_t rows = units(self);
-    return qkv_bert_flops(s->model, rows,
-                          qkv_records_ids(s->train, 0) / qkv_records_count(s->train),
-                          (size_t)(s->o.share * (double)rows));
+    double rows = (double)units(self);
+    qkv_workload w = {.length = (double)qkv_records_ids(s->train, 0) /
+                                (double)qkv_records_count(s->train),
+                      .predictions = s->o.share * rows};
+    w.samples = rows / w.length;
+    return qkv_model_flops(s->model, &w);
 }
 
 static void destroy(void *self)
@@ -341,8 +336,10 @@ qkv_status qkv_task_mlm(qkv_task *out, qkv_model *model, const qkv_records *trai
     qkv_mlm_options o = options ? *options : qkv_mlm_defaults();
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
-    qkv_status status = check_model(model);
-    if (!status && !(o.share > 0 && o.share <= 1))
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_FILL_MASK))
+        return QKV_E_ARGUMENT;
+    qkv_status status = QKV_OK;
+    if (!(o.share > 0 && o.share <= 1))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the share of hidden words is above 0 and at most "
                           "1, not %g", o.share);
     if (!status)

@@ -1,4 +1,5 @@
 /* recognize.c - choosing a class for a picture. */
+#include "model/model.h"
 #include "qkv/recognize.h"
 
 #include <string.h>
@@ -109,9 +110,6 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, s
 static qkv_status check(qkv_model *m, const qkv_pixels *p, const char *what, bool labelled)
 {
     qkv_context *ctx = qkv_model_context(m);
-    if (!qkv_model_is_vit(m))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not classify pictures",
-                        qkv_model_type_architecture(qkv_model_type_of(m)));
     const qkv_vit_config *c = config_of(m);
     const qkv_picture_format *f = qkv_model_pictures(m);
     if (!f || f->channels != c->trunk.channels || qkv_pixels_channels(p) != c->trunk.channels)
@@ -133,6 +131,8 @@ qkv_status qkv_recognize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *p
                                   size_t limit, qkv_recognize_score *out)
 {
     *out = (qkv_recognize_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(m, pixels, "held-out", true);
     return status ? status : evaluate_all(m, t, pixels, limit, out);
 }
@@ -140,6 +140,8 @@ qkv_status qkv_recognize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *p
 qkv_status qkv_recognize(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
                          const size_t *pictures, size_t n, qkv_real *probs)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
+        return QKV_E_ARGUMENT;
     size_t batch = batch_of(pixels);
     qkv_status status = check(m, pixels, "given", false);
     size_t classes = status ? 0 : config_of(m)->classes;
@@ -174,7 +176,9 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
 static double flops(void *self)
 {
     recognize *s = self;
-    return qkv_vit_flops(s->model, 1, qkv_pixels_height(s->train), qkv_pixels_width(s->train));
+    return qkv_model_flops(s->model,
+                           &(qkv_workload){.samples = 1, .height = qkv_pixels_height(s->train),
+                                           .width = qkv_pixels_width(s->train)});
 }
 
 static void destroy(void *self)
@@ -195,6 +199,8 @@ qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels 
     qkv_recognize_options o = options ? *options : (qkv_recognize_options){0};
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(model, train, "training", true);
     if (!status && qkv_pixels_classes(train) != config_of(model)->classes)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the training pictures have %zu classes, the model "

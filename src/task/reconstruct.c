@@ -1,4 +1,5 @@
 /* reconstruct.c - filling in the hidden patches of pictures. */
+#include "model/model.h"
 #include "qkv/reconstruct.h"
 
 #include <math.h>
@@ -272,9 +273,6 @@ static qkv_status judge_all(judge *j, size_t limit, qkv_reconstruct_score *out)
 static qkv_status check_model(const qkv_model *m)
 {
     qkv_context *ctx = qkv_model_context(m);
-    if (qkv_model_type_of(m) != &qkv_mae_type)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not fill in hidden patches",
-                        qkv_model_type_architecture(qkv_model_type_of(m)));
     const qkv_picture_format *f = qkv_model_pictures(m);
     grid g = grid_of(m);
     if (!f || f->channels != g.channels)
@@ -331,6 +329,8 @@ qkv_status qkv_reconstruct_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels 
                                     double ratio, size_t limit, qkv_reconstruct_score *out)
 {
     *out = (qkv_reconstruct_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_RECONSTRUCT))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(m, pixels, "held-out");
     return status ? status : evaluate_with(m, t, pixels, ratio, true, limit, out);
 }
@@ -368,6 +368,8 @@ static qkv_tensor *one_picture(qkv_tape *t, const qkv_model *m, const uint8_t *p
 qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *picture, double ratio,
                            uint64_t seed, bool paste, uint8_t *hidden, uint8_t *filled)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_RECONSTRUCT))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
     qkv_status status = check_model(m);
     if (status)
@@ -413,7 +415,10 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
     return QKV_OK;
 }
 
-static double flops(void *self) { return qkv_mae_flops(((reconstruct *)self)->model, 1); }
+static double flops(void *self)
+{
+    return qkv_model_flops(((reconstruct *)self)->model, &(qkv_workload){.samples = 1});
+}
 
 static void destroy(void *self)
 {
@@ -433,6 +438,8 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
 {
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_RECONSTRUCT))
+        return QKV_E_ARGUMENT;
     qkv_status status = check(model, train, "training");
     if (!status && valid)
         status = check(model, valid, "held-out");

@@ -1,10 +1,12 @@
 /* segment.c - the class of every pixel. */
+#include "model/model.h"
 #include "qkv/segment.h"
 
 #include <string.h>
 
 #include "base/base.h"
 #include "image/augment_steps.h"
+#include "task/tables.h"
 
 enum { EVAL_PICTURES = 32, RGB = 3 };
 
@@ -13,12 +15,13 @@ static const qkv_option rows[] = {
     {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
      .max = 1, FIELD(smoothing), .initial = "0", .help = "label smoothing"},
 };
-const qkv_option_table qkv_segment_table = {"Segmenting", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__segment_table = {"Segmenting", rows, sizeof rows / sizeof *rows};
+const qkv_option_table *qkv_segment_table(void) { return &qkv__segment_table; }
 
 qkv_segment_options qkv_segment_defaults(void)
 {
     qkv_segment_options o = {0};
-    qkv_option_defaults(&qkv_segment_table, &o);
+    qkv_option_defaults(&qkv__segment_table, &o);
     o.augment = qkv_augment_defaults();
     return o;
 }
@@ -155,9 +158,6 @@ static qkv_status check_set(const qkv_model *m, const qkv_pixels *p, size_t chan
 static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
 {
     qkv_context *ctx = qkv_model_context(m);
-    if (qkv_model_type_of(m) != &qkv_segmenter_type)
-        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not tell pixels' classes",
-                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_dense_config *c = qkv_model_config(m);
     if (c->outputs > QKV_MASK_CLASSES)
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%zu classes: masks tell up to %d", c->outputs,
@@ -206,6 +206,8 @@ qkv_status qkv_segment_evaluate(qkv_model *m, qkv_tape *t, const qkv_segment_dat
                                 size_t limit, qkv_segment_score *out)
 {
     *out = (qkv_segment_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_SEGMENT))
+        return QKV_E_ARGUMENT;
     qkv_status status = check_data(m, data);
     if (status)
         return status;
@@ -252,13 +254,14 @@ static void largest(uint8_t *out, const qkv_real *logits, size_t n, size_t C)
 
 qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_image *in)
 {
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_SEGMENT))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
     const qkv_dense_config *c = qkv_model_config(m);
-    if (qkv_model_type_of(m) != &qkv_segmenter_type || in->channels != RGB ||
-        c->outputs > QKV_MASK_CLASSES)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not tell the classes of a picture "
-                        "of %zu channels", qkv_model_type_name(qkv_model_type_of(m)),
-                        in->channels);
+    if (in->channels != RGB || c->outputs > QKV_MASK_CLASSES)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a model of %zu classes, at most %d expected, for a "
+                        "picture of %zu channels, %d expected", c->outputs,
+                        (int)QKV_MASK_CLASSES, in->channels, (int)RGB);
     size_t side = side_of(m), shape[] = {1, side, side, RGB};
     qkv_image small;
     qkv_status status =
@@ -285,7 +288,10 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
-static double flops(void *self) { return qkv_dense_flops(((segment *)self)->model, 1); }
+static double flops(void *self)
+{
+    return qkv_model_flops(((segment *)self)->model, &(qkv_workload){.samples = 1});
+}
 
 static void destroy(void *self)
 {
@@ -303,6 +309,8 @@ qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_d
                             uint64_t seed)
 {
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_SEGMENT))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(model);
     qkv_status status = check_data(model, train);
     if (!status && valid)

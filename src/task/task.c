@@ -9,6 +9,13 @@ void qkv_measures_add(qkv_measures *m, const char *name, double value)
     m->item[m->count++].value = value;
 }
 
+qkv_task_type qkv_task_type_defaults(const char *name,
+                                     qkv_tensor *(*loss)(void *self, qkv_tape *t,
+                                                         const qkv_task_part *part))
+{
+    return (qkv_task_type){.name = name, .phases = 1, .loss = loss};
+}
+
 void qkv_task_destroy(qkv_task *task)
 {
     if (task->self && task->type->destroy)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "model/model.h"
 #include "qkv/marian.h"
 #include "qkv/task.h"
 #include "tensor/make.h"
@@ -227,7 +228,8 @@ static size_t units(void *self)
 static double flops(void *self)
 {
     translate *s = self;
-    return s->pairs * qkv_marian_flops(s->model, 1, (size_t)s->source, (size_t)s->target);
+    return qkv_model_flops(s->model, &(qkv_workload){.samples = s->pairs, .length = s->source,
+                                                     .target_length = s->target});
 }
 
 /* ---- judging ------------------------------------------------------------------------------ */
@@ -250,9 +252,11 @@ static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t 
 qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
                                   size_t limit, qkv_translate_score *out)
 {
+    *out = (qkv_translate_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
+        return QKV_E_ARGUMENT;
     size_t count = qkv_records_count(records), all = qkv_records_ids(records, TARGET);
     size_t judged = count;
-    *out = (qkv_translate_score){0};
     if (!count)
         return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "no sentence pairs to judge on");
     if (limit && limit < all)
@@ -297,7 +301,7 @@ static void destroy(void *self)
     translate *s = self;
     qkv_context *ctx = qkv_model_context(s->model);
     qkv_packs_destroy(s->packs);
-    qkv_ids_free(ctx, &s->cut);
+    qkv_ids_free(&s->cut, ctx);
     qkv_free(ctx, s);
 }
 
@@ -347,6 +351,8 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
                               uint64_t seed)
 {
     *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_TRANSLATE))
+        return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(model);
     qkv_status status = check_records(model, train, "training");
     if (!status && valid)

@@ -97,7 +97,7 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
     }
     if (!status)
         status = end_record(&f);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     qkv_free(ctx, f.ids);
     return status && part->name ? qkv_fail_prefix(ctx, part->name) : status;
 }
@@ -116,7 +116,7 @@ static qkv_status encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair
     *second = 0;
     while (!status && *second < types.count && types.data[*second] == 0)
         ++*second;
-    qkv_ids_free(ctx, &types);
+    qkv_ids_free(&types, ctx);
     return status;
 }
 
@@ -163,7 +163,7 @@ qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_
         take_out(out, 0, *second, from_a, around.data, middle);
         *second -= from_a;
     }
-    qkv_ids_free(ctx, &around);
+    qkv_ids_free(&around, ctx);
     return status;
 }
 
@@ -331,6 +331,6 @@ qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_
         if (!status)
             status = qkv_labelled_next(&r, &x);
     }
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     return status;
 }

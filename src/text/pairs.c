@@ -59,7 +59,7 @@ static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv_li
     if (status)
         return qkv_fail(e->ctx, status, "%s, line %zu: %s", p->text[side].parts[0].name,
                         number, qkv_context_message(e->ctx));
-    return qkv_ids_add(e->ctx, ids, e->coding.eos);
+    return qkv_ids_add(ids, e->ctx, e->coding.eos);
 }
 
 static qkv_status add(encoder *e)
@@ -117,7 +117,7 @@ qkv_status qkv__pairs_records(qkv_records **out, const qkv__pairs *p,
     else
         status = qkv_records_finish(e.out, out);
     for (int i = 0; i < QKV__SIDES; i++)
-        qkv_ids_free(p->ctx, &e.ids[i]);
+        qkv_ids_free(&e.ids[i], p->ctx);
     if (!status && e.empty + e.longer)
         qkv__note(p->ctx, "%s: %zu pairs with an empty side and %zu of more than %zu tokens are "
                   "left out", name, e.empty, e.longer, coding->positions);

@@ -118,7 +118,7 @@ qkv_status qkv_tokens_pack(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *to
     if (!status)
         status = take(out, ctx, file, path);
     qkv__stream_abandon(&p.out);
-    qkv_ids_free(ctx, &p.ids);
+    qkv_ids_free(&p.ids, ctx);
     return status;
 }
 

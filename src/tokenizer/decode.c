@@ -92,7 +92,7 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, const int32_t *ids, size
         out->data[before] = 0;
     }
     qkv_str_free(&token);
-    qkv_text_free(t->ctx, &bytes);
+    qkv_text_free(&bytes, t->ctx);
     return status;
 }
 
@@ -126,6 +126,6 @@ void qkv_tokenizer_stream_destroy(qkv_tokenizer_stream *s)
     if (!s)
         return;
     qkv_str_free(&s->token);
-    qkv_text_free(s->t->ctx, &s->pending);
+    qkv_text_free(&s->pending, s->t->ctx);
     qkv_free(s->t->ctx, s);
 }

@@ -97,6 +97,6 @@ qkv_status qkv__pieces_keep(qkv__pieces *p, qkv_context *ctx, const char *piece,
 void qkv__pieces_free(qkv__pieces *p, qkv_context *ctx)
 {
     qkv_free(ctx, p->slots);
-    qkv_text_free(ctx, &p->keys);
-    qkv_ids_free(ctx, &p->ids);
+    qkv_text_free(&p->keys, ctx);
+    qkv_ids_free(&p->ids, ctx);
 }

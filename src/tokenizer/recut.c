@@ -65,6 +65,6 @@ qkv_status qkv_tokenizer_recut(qkv_tokenizer *t, const int32_t *ids, size_t coun
         status = append(t->ctx, out, ids + end, count - end);
     if (status)
         out->count = before;
-    qkv_text_free(t->ctx, &text);
+    qkv_text_free(&text, t->ctx);
     return status;
 }

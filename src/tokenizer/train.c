@@ -148,7 +148,7 @@ static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t sp
         status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, &how, &merges);
     if (!status)
         status = build_plain(tr, v, &merges, specials, out);
-    qkv_ids_free(tr->ctx, &merges);
+    qkv_ids_free(&merges, tr->ctx);
     return status;
 }
 
@@ -172,7 +172,7 @@ static qkv_status finish_wordpiece(qkv_tokenizer_trainer *tr, qkv__vocab *v, siz
     qkv_status status = qkv__train_alphabet(tr, v);
     if (!status)
         status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, &how, &merges);
-    qkv_ids_free(tr->ctx, &merges);
+    qkv_ids_free(&merges, tr->ctx);
     if (status)
         return status;
     qkv_json_writer_init(&w, tr->ctx, 0);

@@ -316,7 +316,7 @@ static qkv_status joiner_init(joiner *j, qkv_context *ctx, qkv__vocab *v, const 
 
 static void joiner_free(joiner *j)
 {
-    qkv_ids_free(j->ctx, &j->symbols);
+    qkv_ids_free(&j->symbols, j->ctx);
     qkv_free(j->ctx, j->words);
     qkv_free(j->ctx, j->pairs);
     qkv_free(j->ctx, j->slots);

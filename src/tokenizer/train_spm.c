@@ -216,7 +216,7 @@ qkv_status qkv__train_spm_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t s
         if (!reserved(text, len))
             status = qkv__spm_add(tr->spm, text, len, -(float)i, QKV__PIECE_NORMAL);
     }
-    qkv_ids_free(tr->ctx, &merges);
+    qkv_ids_free(&merges, tr->ctx);
     return status ? status : build(tr, out);
 }
 

@@ -21,7 +21,7 @@ void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool be
     if (l->recent_time > 0) {
         double samples = (double)(l->recent_updates * l->o.batch) / l->recent_time;
         e.units_per_s = samples * (type->units ? (double)type->units(l->task->self) : 1);
-        e.gflops = samples * type->flops(l->task->self) * 1e-9;
+        e.gflops = type->flops ? samples * type->flops(l->task->self) * 1e-9 : 0;
     }
     if (!l->event(l->user, &e))
         l->stop = true;

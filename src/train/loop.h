@@ -90,4 +90,6 @@ qkv_status qkv__log_trim(qkv__loop *l); /* drops what will be written again from
 qkv_status qkv__log_step(qkv__loop *l);
 qkv_status qkv__log_eval(qkv__loop *l, const qkv_measures *m);
 
+extern const qkv_option_table qkv__train_table; /* itself, for lists that are constant */
+
 #endif

@@ -1,5 +1,6 @@
 /* options.c - the loop's settings, as a table. */
 #include "qkv/train.h"
+#include "train/loop.h"
 
 #define FIELD(member) .offset = offsetof(qkv_train_options, member)
 
@@ -28,11 +29,12 @@ static const qkv_option rows[] = {
      .help = "steps between checkpoints; 0: at evaluations and once a minute"},
 };
 
-const qkv_option_table qkv_train_table = {"Training", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__train_table = {"Training", rows, sizeof rows / sizeof *rows};
+const qkv_option_table *qkv_train_table(void) { return &qkv__train_table; }
 
 qkv_train_options qkv_train_defaults(void)
 {
     qkv_train_options o = {0};
-    qkv_option_defaults(&qkv_train_table, &o);
+    qkv_option_defaults(&qkv__train_table, &o);
     return o;
 }

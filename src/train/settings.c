@@ -4,15 +4,16 @@
 
 #include "base/options.h"
 #include "train/loop.h"
+#include "opt/tables.h"
 
 enum { OWN = 3 };
 
 /* The i-th table, and what it describes; NULL past the last. */
 static const qkv_option_table *table_at(const qkv__loop *l, size_t i, const void **target)
 {
-    const qkv_train_settings own[OWN] = {{&qkv_train_table, &l->o},
-                                         {&qkv_optimizer_table, &l->optimizer_options},
-                                         {&qkv_schedule_table, &l->schedule}};
+    const qkv_train_settings own[OWN] = {{&qkv__train_table, &l->o},
+                                         {&qkv__optimizer_table, &l->optimizer_options},
+                                         {&qkv__schedule_table, &l->schedule}};
     if (i >= OWN + l->o.also_count)
         return NULL;
     const qkv_train_settings *s = i < OWN ? &own[i] : &l->o.also[i - OWN];

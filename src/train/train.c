@@ -23,8 +23,12 @@ static qkv_status pass(qkv__loop *l, const qkv_task_part *part, double *loss)
                         .first_sample = part->first, .samples = part->count};
     qkv_tape_randomness(l->tape, &r);
     qkv_tensor *y = type->loss(l->task->self, l->tape, part);
-    if (!y)
-        return qkv_tape_status(l->tape) ? qkv_tape_status(l->tape) : QKV_E_MEMORY;
+    if (!y && qkv_tape_status(l->tape))
+        return qkv_tape_status(l->tape);
+    if (!y) /* the context was told, or nobody was */
+        return qkv_context_status(l->ctx) ? qkv_context_status(l->ctx)
+                                          : qkv_fail(l->ctx, QKV_E_ARGUMENT, "task %s: the loss is "
+                                                     "NULL, and nothing says why", type->name);
     *loss += (double)qkv_item(l->tape, y);
     return qkv_backward(l->tape, y);
 }
@@ -176,6 +180,10 @@ static qkv_status run(qkv__loop *l, qkv_train_result *r)
 
 static qkv_status check(qkv__loop *l)
 {
+    const qkv_task_type *type = l->task->type;
+    if (!type->name || !type->loss || type->phases < 1 || (l->task->held_out && !type->evaluate))
+        return qkv_fail(l->ctx, QKV_E_ARGUMENT, "task %s: a name, a loss, one phase at least and, "
+                        "with data held out, evaluate are required", type->name ? type->name : "?");
     if (!l->o.steps && l->o.minutes <= 0)
         return qkv_fail(l->ctx, QKV_E_ARGUMENT, "training needs a number of steps or of minutes");
     if (!l->o.batch || !l->o.parts || l->o.parts > l->o.batch)
@@ -200,7 +208,7 @@ static qkv_status set_up(qkv__loop *l, bool resume)
     qkv_status status = check(l);
     if (!status)
         status = qkv_optimizer_create(&l->optimizer, l->params, &l->optimizer_options,
-                                      qkv_optimizer_decay_matrices, 1);
+                                      qkv_optimizer_decay_matrices(), 1);
     if (!status && l->o.ema > 0)
         status = qkv_average_create(&l->average, l->params, &average);
     if (!status)
@@ -217,11 +225,16 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
                      const char *dir, bool resume, qkv_train_fn *event, void *user,
                      qkv_train_result *result)
 {
+    qkv_train_result unasked;
+    result = result ? result : &unasked;
     *result = (qkv_train_result){0};
     qkv__loop l = {.task = task, .ctx = qkv_model_context(task->model),
-                   .params = qkv_model_params(task->model), .o = *options, .schedule = *schedule,
-                   .optimizer_options = *optimizer, .dir = dir, .event = event, .user = user,
-                   .eval_units = options->eval_units, .last_save = qkv_now()};
+                   .params = qkv_model_params(task->model), .o = *options,
+                   .schedule = schedule ? *schedule : qkv_schedule_defaults(QKV_SCHEDULE_COSINE),
+                   .optimizer_options = optimizer ? *optimizer
+                                                  : qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW),
+                   .dir = dir, .event = event, .user = user, .eval_units = options->eval_units,
+                   .last_save = qkv_now()};
     double called = qkv_now();
     qkv_status status = set_up(&l, resume);
     l.began = called - options->spent - l.seconds;

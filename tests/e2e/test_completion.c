@@ -34,7 +34,7 @@ static void save_prior(size_t codes)
     qkv_gpt_config g;
     qkv_model *prior;
     qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &g);
-    assert_true(qkv_gpt_preset("nano", &g));
+    assert_true(qkv_model_type_preset(&qkv_gpt2_type, "nano", &g));
     g.vocab = codes;
     g.rows = g.columns = TRAINED;
     g.before = 1;

@@ -171,7 +171,7 @@ static void test_run(void **state)
     oo.beta2 = 0.95;
     qkv_optimizer *o;
     assert_int_equal(
-        qkv_optimizer_create(&o, f->params, &oo, qkv_optimizer_decay_matrices, 1), QKV_OK);
+        qkv_optimizer_create(&o, f->params, &oo, qkv_optimizer_decay_matrices(), 1), QKV_OK);
     qkv_schedule s = gpt_schedule();
     for (size_t step = 0; step < STEPS; step++) {
         double norm;

@@ -61,8 +61,8 @@ static size_t differing(qkv_tokenizer *t, const char *ids_file, bool exact)
     assert_true(count > 2000);
     qkv_free(ctx, docs);
     qkv_free(ctx, golden);
-    qkv_ids_free(ctx, &ids);
-    qkv_text_free(ctx, &text);
+    qkv_ids_free(&ids, ctx);
+    qkv_text_free(&text, ctx);
     return bad;
 }
 

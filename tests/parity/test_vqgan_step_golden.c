@@ -53,7 +53,7 @@ static void open_setting(setting *s, unsigned isa, qkv_judge_loss judge)
     assert_int_equal(qkv_hub_load(&s->looks, s->f.ctx, s->looks_folder), QKV_OK);
     qkv_params_freeze(qkv_model_params(s->looks), true);
     s->pixels = photos(s->f.ctx);
-    qkv_option_defaults(&qkv_codes_table, &o);
+    qkv_option_defaults(qkv_codes_table(), &o);
     o.augment = (qkv_augment_options){0};
     o.legacy = o.second = true;
     o.revive = false;

@@ -21,7 +21,7 @@ static qkv_model *make_model(qkv_context *ctx, const qkv_model_type *type, size_
     qkv_gpt_config c;
     qkv_model *m = NULL;
     qkv_option_defaults(qkv_model_type_config(type), &c);
-    assert_true(qkv_gpt_preset("nano", &c));
+    assert_true(qkv_model_type_preset(type, "nano", &c));
     c.layers = layers;
     c.vocab = VOCAB;
     c.positions = WINDOW;
@@ -72,7 +72,7 @@ static void rotary_goes_on_with_the_last_window(void **state)
             assert_int_equal(out.data[i], likeliest(m, f->t, all + from, n - from));
             all[n] = out.data[i];
         }
-        qkv_ids_free(f->ctx, &out);
+        qkv_ids_free(&out, f->ctx);
     }
     qkv_model_destroy(m);
 }
@@ -94,7 +94,7 @@ static void learned_positions_read_the_last_half_again(void **state)
         assert_int_equal(out.data[i], likeliest(m, f->t, all + from, n - from));
         all[n] = out.data[i];
     }
-    qkv_ids_free(f->ctx, &out);
+    qkv_ids_free(&out, f->ctx);
     qkv_model_destroy(m);
 }
 

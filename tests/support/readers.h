@@ -58,8 +58,8 @@ static inline void use_tokenizer(qkv_context *c, qkv_tokenizer *t, const char *t
     qkv_text back = {0};
     if (!qkv_tokenizer_encode(t, text, len, QKV_ENCODE_ADD_SPECIAL, &ids))
         (void)qkv_tokenizer_decode(t, ids.data, ids.count, QKV_DECODE_VALID, &back);
-    qkv_ids_free(c, &ids);
-    qkv_text_free(c, &back);
+    qkv_ids_free(&ids, c);
+    qkv_text_free(&back, c);
     qkv_tokenizer_destroy(t);
 }
 

@@ -282,7 +282,7 @@ static void test_randaugment(void **state)
     qkv_pixels *p = made(numbered);
     qkv_batches_options o = options();
     size_t names = 0, same = 0;
-    while (qkv_augment_names[names])
+    while (qkv_augment_names()[names])
         names++;
     assert_int_equal(names, 14);
     o.augment.randaugment = 1;

@@ -238,7 +238,7 @@ static void test_compared(void **state)
     assert_true(unlike > 0 && fabs(got.lpips - unlike) < 1e-5 * unlike);
     assert_true(far > 0 && fabs(got.frechet - far) < 1e-4 * far);
     assert_int_equal(qkv_codes_compare(s.model, s.model, tape, s.pixels, &got), QKV_E_ARGUMENT);
-    assert_non_null(strstr(qkv_context_message(ctx), "a perceptual network"));
+    assert_non_null(strstr(qkv_context_message(ctx), "compares images: a VQModel does not"));
     qkv_frechet_destroy(f);
     s.task = (qkv_task){0};
     close_setting(&s);
@@ -310,6 +310,13 @@ static void same(double found, double expected)
         fail_msg("%.0f operations expected, found %.0f", expected, found);
 }
 
+/* The sides are the model's own. */
+static double flops_of(const setting *s, qkv_pass pass, qkv_part part, double pictures)
+{
+    const qkv_workload w = {.pass = pass, .part = part, .samples = pictures};
+    return qkv_model_flops(s->model, &w);
+}
+
 /* Multiplications counted by hand: window, channels in, channels out, pixels. Forward is 2 for
  * each, every gradient 2 more; pictures have none, nor has what is frozen. */
 static void test_flops(void **state)
@@ -325,21 +332,20 @@ static void test_flops(void **state)
     const double first = 9 * C * 32 * all;
     const double encoder = residual * all + 9 * 32 * 32 * deep + 3 * residual * deep + products +
                            9 * 32 * WIDTH * deep + WIDTH * WIDTH * deep;
-    same(qkv_vqgan_decode_flops(s.model, 3, SIDE / 2, SIDE / 2), 3 * 2 * (decoder + scores));
-    same(qkv_vqgan_flops(s.model, 1, SIDE, SIDE, false),
+    same(flops_of(&s, QKV_PASS_FORWARD, QKV_PART_DECODER, 3), 3 * 2 * (decoder + scores));
+    same(flops_of(&s, QKV_PASS_FORWARD, QKV_PART_WHOLE, 1),
          2 * (decoder + first + encoder + 2 * scores + deep * CODES * WIDTH));
     const double generator = 6 * (decoder + encoder) + 4 * first + 2 * 7 * scores +
                              2 * deep * CODES * WIDTH;
-    same(qkv_vqgan_flops(s.model, 1, SIDE, SIDE, true), generator);
+    same(flops_of(&s, QKV_PASS_TRAIN, QKV_PART_WHOLE, 1), generator);
     const double judge_first = 16 * C * 4 * 64;
     const double judge = judge_first + 16 * (4 * 8 * 16 + 8 * 16 * 9 + 16 * 4);
-    same(qkv_vqgan_judge_flops(s.model, 1, SIDE, SIDE, true), 4 * judge);
-    same(qkv_vqgan_judge_flops(s.model, 2, SIDE, SIDE, false), 2 * (6 * judge - 2 * judge_first));
+    same(flops_of(&s, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR, 1), 4 * judge);
+    same(flops_of(&s, QKV_PASS_TRAIN, QKV_PART_DISCRIMINATOR, 2),
+         2 * (6 * judge - 2 * judge_first));
     /* Two stages of 4 and 6 channels, 1 and 2 convolutions; pictures on both sides, and back. */
     const double looks = 9 * (C * 4 * all + 4 * 6 * deep + 6 * 6 * deep);
     start(&s);
-    s.o.adversarial = 0;
-    same(qkv_codes_flops(s.model, s.looks, &s.o, 0, SIDE, SIDE), generator + 6 * looks);
     same(s.task.type->flops(s.task.self), generator + 6 * looks); /* nothing is judged yet */
     (void)step(&s, 0, 0);
     same(s.task.type->flops(s.task.self),

@@ -94,11 +94,11 @@ static void test_zeroed_configurations(void **state)
     assert_non_null(strstr(qkv_context_message(f->ctx), "norm_eps"));
     qkv_params_destroy(ps);
     const qkv_gpt_config zeros = {0};
-    for (size_t i = 0; qkv_model_type_at(i); i++) {
+    for (size_t i = 0; qkv_model_type_at(NULL, i); i++) {
         qkv_model *m;
-        if (qkv_model_type_config_size(qkv_model_type_at(i)) != sizeof zeros)
+        if (qkv_model_type_config_size(qkv_model_type_at(NULL, i)) != sizeof zeros)
             continue;
-        assert_int_equal(qkv_model_create(&m, f->ctx, qkv_model_type_at(i), &zeros),
+        assert_int_equal(qkv_model_create(&m, f->ctx, qkv_model_type_at(NULL, i), &zeros),
                          QKV_E_ARGUMENT);
         assert_null(m);
     }
@@ -150,8 +150,8 @@ static void test_zeroed_generation_and_save(void **state)
     const qkv_generate_options stopped = {.tokens = 6, .stop = stop, .stops = 2};
     assert_int_equal(qkv_generate(m, prompt, 1, &stopped, NULL, NULL, &cut), QKV_OK);
     assert_true(cut.count <= 2);
-    qkv_ids_free(f->ctx, &all);
-    qkv_ids_free(f->ctx, &cut);
+    qkv_ids_free(&all, f->ctx);
+    qkv_ids_free(&cut, f->ctx);
     char dir[] = "/tmp/qkv-contracts-XXXXXX", path[64];
     assert_non_null(mkdtemp(dir));
     const qkv_hub_save_options zeros = {0};

@@ -83,7 +83,7 @@ static void check_pair(qkv_tokenizer *t, const char *a, const char *b, size_t le
     assert_true(ids.count <= length);
     assert_int_equal(cut, ids.count == length);
     qkv_records_close(r);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
 }
 
 static void test_pairs(void **state)

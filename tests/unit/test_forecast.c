@@ -228,8 +228,8 @@ static void learn(qkv_forecast_config *c)
     qkv_train_options o = qkv_train_defaults();
     qkv_optimizer_options optimizer;
     qkv_schedule schedule;
-    qkv_option_defaults(&qkv_optimizer_table, &optimizer);
-    qkv_option_defaults(&qkv_schedule_table, &schedule);
+    qkv_option_defaults(qkv_optimizer_table(), &optimizer);
+    qkv_option_defaults(qkv_schedule_table(), &schedule);
     optimizer.weight_decay = 0;
     schedule.lr = 3e-3;
     schedule.warmup = 20;

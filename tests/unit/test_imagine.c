@@ -237,7 +237,7 @@ static void test_refused(void **state)
     c.layers = c.heads = 1;
     gpt = made(&qkv_gpt2_type, &c);
     o = plain();
-    refused(gpt, &o, "imagines no codes");
+    refused(gpt, &o, "takes a model that samples codes");
     qkv_model_destroy(gpt);
     qkv_model_destroy(grid);
     qkv_model_destroy(other);

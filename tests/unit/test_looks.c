@@ -94,8 +94,8 @@ static void test_ranks(void **state)
     assert_int_equal(qkv_looks_evaluate(m, tape, p, &again), QKV_OK);
     assert_memory_equal(&score, &again, sizeof score);
     for (size_t i = 0; i < QKV_LOOKS_STRENGTHS; i++)
-        assert_true(!i || (qkv_looks_blurs[i] > qkv_looks_blurs[i - 1] &&
-                           qkv_looks_noises[i] > qkv_looks_noises[i - 1]));
+        assert_true(!i || (qkv_looks_blurs()[i] > qkv_looks_blurs()[i - 1] &&
+                           qkv_looks_noises()[i] > qkv_looks_noises()[i - 1]));
     set_to_zero(m, "stage.0.0.weight");
     assert_int_equal(qkv_looks_evaluate(m, tape, p, &score), QKV_OK);
     assert_true(score.blur == 0 && score.noise == 0);

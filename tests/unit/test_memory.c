@@ -175,7 +175,7 @@ static void training_begin(training *r, const qkv_model_type *type, int threads,
     assert_int_equal(qkv_tape_create(&r->tape, r->ctx), QKV_OK);
     qkv_optimizer_options adamw = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
     assert_int_equal(qkv_optimizer_create(&r->optimizer, qkv_model_params(r->model), &adamw,
-                                          qkv_optimizer_decay_matrices, 1), QKV_OK);
+                                          qkv_optimizer_decay_matrices(), 1), QKV_OK);
     r->ids = qkv_calloc(r->ctx, batch * length + 1, sizeof *r->ids);
     assert_non_null(r->ids);
     for (size_t i = 0; i <= batch * length; i++)

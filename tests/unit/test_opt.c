@@ -66,7 +66,7 @@ static void test_groups(void **state)
 {
     fixture *f = *state;
     double lr, decay;
-    qkv_optimizer *o = make(f, QKV_OPTIMIZER_ADAMW, qkv_optimizer_decay_matrices, 1);
+    qkv_optimizer *o = make(f, QKV_OPTIMIZER_ADAMW, qkv_optimizer_decay_matrices(), 1);
     assert_true(qkv_optimizer_group_of(o, f->w, &lr, &decay));
     assert_near(lr, 1.0);
     assert_near(decay, 0.01);
@@ -326,7 +326,7 @@ static void test_tables(void **state)
     (void)state;
     qkv_optimizer_options from_table;
     memset(&from_table, 0x55, sizeof from_table);
-    qkv_option_defaults(&qkv_optimizer_table, &from_table);
+    qkv_option_defaults(qkv_optimizer_table(), &from_table);
     qkv_optimizer_options own = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
     assert_int_equal(from_table.kind, own.kind);
     assert_near(from_table.weight_decay, own.weight_decay);
@@ -336,17 +336,17 @@ static void test_tables(void **state)
     assert_near(from_table.momentum + from_table.dampening, own.momentum + own.dampening);
     assert_true(from_table.nesterov == own.nesterov && from_table.centered == own.centered);
     for (int i = 0; i < QKV_OPTIMIZER_COUNT; i++)
-        assert_string_equal(qkv_optimizer_table.rows[0].names[i],
+        assert_string_equal(qkv_optimizer_table()->rows[0].names[i],
                             qkv_optimizer_name((qkv_optimizer_kind)i));
     qkv_schedule s;
     memset(&s, 0x55, sizeof s);
-    qkv_option_defaults(&qkv_schedule_table, &s);
+    qkv_option_defaults(qkv_schedule_table(), &s);
     qkv_schedule cosine = qkv_schedule_defaults(QKV_SCHEDULE_COSINE);
     assert_int_equal(s.kind, cosine.kind);
     assert_near(s.lr + s.min_lr + s.start_lr, cosine.lr + cosine.min_lr + cosine.start_lr);
     assert_true(s.warmup == 0 && s.steps == 0 && s.decay == 0 && s.width == cosine.width);
     for (int i = 0; i < QKV_SCHEDULE_COUNT; i++)
-        assert_string_equal(qkv_schedule_table.rows[0].names[i],
+        assert_string_equal(qkv_schedule_table()->rows[0].names[i],
                             qkv_schedule_name((qkv_schedule_kind)i));
 }
 

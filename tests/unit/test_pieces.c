@@ -29,7 +29,7 @@ static void expect_text(const qkv_tokenizer *t, const qkv_ids *ids, const char *
     qkv_text text = {0};
     check(qkv_tokenizer_decode(t, ids->data, ids->count, QKV_DECODE_SKIP_SPECIAL, &text));
     assert_string_equal(text.data, want);
-    qkv_text_free(ctx, &text);
+    qkv_text_free(&text, ctx);
 }
 
 static qkv_tokenizer *trained_wordpiece(void)
@@ -58,7 +58,7 @@ static void test_wordpiece_trains(void **state)
     assert_int_equal(ids.data[2], 4);
     assert_int_equal(ids.data[3], 1); /* there is no q */
     assert_int_equal(ids.data[4], 3);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -82,8 +82,8 @@ static void test_pairs(void **state)
     assert_int_equal(qkv_tokenizer_encode_pair(t, "a", 1, NULL, 0, 0, &ids, &types),
                      QKV_E_ARGUMENT);
     assert_int_equal(ids.count, 3);
-    qkv_ids_free(ctx, &ids);
-    qkv_ids_free(ctx, &types);
+    qkv_ids_free(&ids, ctx);
+    qkv_ids_free(&types, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -108,8 +108,8 @@ static void test_wordpiece_files(void **state)
         qkv_tokenizer_destroy(again);
         check(qkv__file_remove(ctx, SAVED "/tokenizer.json"));
     }
-    qkv_ids_free(ctx, &want);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&want, ctx);
+    qkv_ids_free(&ids, ctx);
 }
 
 static void test_bad_vocab_txt(void **state)
@@ -140,7 +140,7 @@ static void test_bad_vocab_txt(void **state)
     expect_ids(&ids, want, 2);
     assert_int_equal(qkv_tokenizer_encode(t, "a c", 3, 0, &ids), QKV_E_FORMAT);
     assert_int_equal(ids.count, 2);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -187,9 +187,9 @@ static void test_sentencepiece(void **state)
         ids.count = 0;
         check(qkv_tokenizer_encode(t, text, sizeof text - 1, QKV_ENCODE_ADD_SPECIAL, &ids));
         expect_ids(&ids, best.data, best.count);
-        qkv_ids_free(ctx, &best);
-        qkv_ids_free(ctx, &ids);
-        qkv_ids_free(ctx, &other);
+        qkv_ids_free(&best, ctx);
+        qkv_ids_free(&ids, ctx);
+        qkv_ids_free(&other, ctx);
         qkv_tokenizer_destroy(t);
         qkv_tokenizer_destroy(again);
     }
@@ -215,8 +215,8 @@ static void test_dropout(void **state)
     check(qkv_tokenizer_encode(t, lines, strlen(lines), 0, &ids));
     expect_ids(&ids, best.data, best.count);
     assert_int_equal(qkv_tokenizer_sample(t, 1.5, 1), QKV_E_ARGUMENT);
-    qkv_ids_free(ctx, &best);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&best, ctx);
+    qkv_ids_free(&ids, ctx);
     qkv_tokenizer_destroy(t);
     t = trained_wordpiece();
     assert_int_equal(qkv_tokenizer_sample(t, 0.1, 1), QKV_E_UNSUPPORTED);
@@ -279,7 +279,7 @@ static void test_unknown_joins(void **state)
     check(qkv__tokenizer_parse(&t, ctx, "test", json, sizeof json - 1));
     check(qkv_tokenizer_encode(t, "abq<u>q<u>a", 11, 0, &ids));
     expect_ids(&ids, want, 4);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -301,7 +301,7 @@ static void test_leading_space(void **state)
         check(qkv_tokenizer_encode(t, "  a ", 4, 0, &ids));
         assert_int_equal(ids.count, trim ? 2 : 5);
         expect_text(t, &ids, trim ? "a" : "  a ");
-        qkv_ids_free(ctx, &ids);
+        qkv_ids_free(&ids, ctx);
         qkv_tokenizer_destroy(t);
     }
 }

@@ -23,7 +23,7 @@ static qkv_model *made_model(const qkv_model_type *type)
     static const qkv_picture_format format = {SIDE, SIDE, 1, false, 2, {0.5}, {0.25}};
     qkv_vit_config c;
     qkv_option_defaults(qkv_model_type_config(type), &c);
-    assert_true(qkv_vit_preset(type, "nano", &c));
+    assert_true(qkv_model_type_preset(type, "nano", &c));
     c.trunk.image = SIDE;
     c.trunk.patch = 4;
     c.trunk.channels = 1;
@@ -110,8 +110,9 @@ static void test_copy_places(void **state)
 {
     (void)state;
     qkv_model *m = made_model(&qkv_vit_type);
-    qkv_dense_config c = {.trunk = ((const qkv_vit_config *)qkv_model_config(m))->trunk,
-                          .outputs = 2};
+    qkv_dense_config c;
+    qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
+    c.trunk = ((const qkv_vit_config *)qkv_model_config(m))->trunk;
     qkv_model *dense = made(&qkv_segmenter_type, &c);
     enum { EMBEDDINGS = 3, BLOCK = 16, BLOCKS = 2, NORM = 2 };
     assert_int_equal(qkv_model_copy(dense, m), EMBEDDINGS + BLOCKS * BLOCK + NORM);

@@ -18,7 +18,7 @@ static qkv_model *made_model(bool normed)
     qkv_picture_format f = {.height = SIDE, .width = SIDE, .channels = C, .resample = 2,
                             .mean = {0.5, 0.4, 0.3}, .std = {0.2, 0.3, 0.4}};
     qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
-    assert_true(qkv_mae_preset("nano", &c));
+    assert_true(qkv_model_type_preset(&qkv_mae_type, "nano", &c));
     c.trunk.image = SIDE;
     c.trunk.patch = PATCH;
     c.trunk.width = c.decoder_width = 16;

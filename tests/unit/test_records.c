@@ -133,6 +133,7 @@ static void test_refuses_what_lies(void **state)
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         assert_int_equal(open_made(fine, lies[i], 3), QKV_E_FORMAT);
     assert_int_equal(open_made(fine, good, 1), QKV_E_FORMAT);
+    assert_non_null(strstr(qkv_context_message(ctx), "offsets of 1 columns"));
     assert_int_equal(open_made(negative, good, 3), QKV_E_FORMAT);
     assert_non_null(strstr(qkv_context_message(ctx), "id 2: 0 or more expected"));
     size_t size;

@@ -75,7 +75,7 @@ static void check_kind(qkv_tokenizer_kind kind, size_t vocab, double amount)
                              QKV_OK);
             assert_int_equal(back.len, len);
             assert_memory_equal(back.data, at, len);
-            qkv_text_free(ctx, &back);
+            qkv_text_free(&back, ctx);
             others += !equal(&drawn[0], &ids);
             changes += !equal(&drawn[0], &drawn[1]);
             again.count = 0;
@@ -88,10 +88,10 @@ static void check_kind(qkv_tokenizer_kind kind, size_t vocab, double amount)
     }
     assert_true(others > LINES * DRAWS / 2);
     assert_true(changes > LINES * DRAWS / 2);
-    qkv_ids_free(ctx, &ids);
-    qkv_ids_free(ctx, &again);
+    qkv_ids_free(&ids, ctx);
+    qkv_ids_free(&again, ctx);
     for (size_t k = 0; k < 2; k++)
-        qkv_ids_free(ctx, &drawn[k]);
+        qkv_ids_free(&drawn[k], ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -141,8 +141,8 @@ static void test_what_stays(void **state)
     assert_int_equal(qkv_tokenizer_recut(t, ids.data, ids.count, 0, 1.5, 1, &drawn),
                      QKV_E_ARGUMENT);
     assert_int_equal(drawn.count, 2);
-    qkv_ids_free(ctx, &ids);
-    qkv_ids_free(ctx, &drawn);
+    qkv_ids_free(&ids, ctx);
+    qkv_ids_free(&drawn, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -153,7 +153,7 @@ static qkv_model *make_model(const qkv_tokenizer *t)
     qkv_marian_config c;
     qkv_model *m;
     qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &c);
-    assert_true(qkv_marian_preset("nano", &c));
+    assert_true(qkv_model_type_preset(&qkv_marian_type, "nano", &c));
     c.vocab = qkv_tokenizer_vocab_size(t);
     c.positions = 80;
     c.eos = qkv_tokenizer_special(t, QKV_TOKEN_EOS);
@@ -177,7 +177,7 @@ static qkv_records *make_records(qkv_tokenizer *t)
             assert_int_equal(qkv_records_add(w, ids.data, ids.count), QKV_OK);
         }
     assert_int_equal(qkv_records_finish(w, &r), QKV_OK);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     return r;
 }
 

@@ -197,7 +197,7 @@ static void f16_has_their_tensors(void **state)
     tally t = {0};
     (void)state;
     qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
-    assert_true(qkv_vqgan_preset("f16", &c));
+    assert_true(qkv_model_type_preset(&qkv_vqgan_type, "f16", &c));
     assert_int_equal(qkv_model_create(&m, ctx, &qkv_vqgan_type, &c), QKV_OK);
     assert_int_equal(qkv_model_visit(m, count_row, &t), QKV_OK);
     qkv_model_destroy(m);

@@ -37,7 +37,7 @@ static qkv_model *make_model(double dropout)
     qkv_marian_config c;
     qkv_model *m;
     qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &c);
-    assert_true(qkv_marian_preset("nano", &c));
+    assert_true(qkv_model_type_preset(&qkv_marian_type, "nano", &c));
     c.vocab = VOCAB;
     c.positions = POSITIONS;
     c.dropout = dropout;

@@ -28,8 +28,8 @@ static void round_trip(qkv_tokenizer *t, const char *text, size_t len)
     check(qkv_tokenizer_decode(t, ids.data, ids.count, 0, &back));
     assert_int_equal(back.len, len);
     assert_memory_equal(back.data, text, len);
-    qkv_ids_free(ctx, &ids);
-    qkv_text_free(ctx, &back);
+    qkv_ids_free(&ids, ctx);
+    qkv_text_free(&back, ctx);
 }
 
 /* ---- characters ---------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static void test_chars(void **state)
     assert_int_equal(ids.count, 9); /* as before */
     assert_int_not_equal(qkv_tokenizer_encode(t, "he\xffo", 4, 0, &ids), QKV_OK);
     expect_message("byte 0xff at byte 2");
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -79,7 +79,7 @@ static void test_chars_with_unknown(void **state)
         assert_true(qkv_tokenizer_is_special(both[i], 0));
         assert_false(qkv_tokenizer_is_special(both[i], 2));
     }
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     qkv_tokenizer_destroy(t);
     qkv_tokenizer_destroy(again);
 }
@@ -129,8 +129,8 @@ static void test_special_in_text(void **state)
     assert_int_not_equal(qkv_tokenizer_decode(t, wrong, 2, 0, &out), QKV_OK);
     expect_message("id 300 is no token");
     assert_string_equal(out.data, "thecat"); /* as before */
-    qkv_ids_free(ctx, &ids);
-    qkv_text_free(ctx, &out);
+    qkv_ids_free(&ids, ctx);
+    qkv_text_free(&out, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -181,9 +181,9 @@ static void test_stream(void **state)
         assert_string_equal(whole.data, broken[i].valid);
     }
     qkv_tokenizer_stream_destroy(s);
-    qkv_ids_free(ctx, &ids);
-    qkv_text_free(ctx, &out);
-    qkv_text_free(ctx, &whole);
+    qkv_ids_free(&ids, ctx);
+    qkv_text_free(&out, ctx);
+    qkv_text_free(&whole, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -203,8 +203,8 @@ static void check_cuts(qkv_tokenizer *t, const char *text, size_t len)
         assert_int_equal(parts.count, whole.count);
         assert_memory_equal(parts.data, whole.data, whole.count * sizeof *whole.data);
     }
-    qkv_ids_free(ctx, &whole);
-    qkv_ids_free(ctx, &parts);
+    qkv_ids_free(&whole, ctx);
+    qkv_ids_free(&parts, ctx);
 }
 
 static void test_cuts(void **state)

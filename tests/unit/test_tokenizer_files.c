@@ -188,8 +188,8 @@ static void test_old_files(void **state)
     clear_files();
     qkv_free(ctx, vocab);
     qkv_free(ctx, merges);
-    qkv_ids_free(ctx, &one);
-    qkv_ids_free(ctx, &two);
+    qkv_ids_free(&one, ctx);
+    qkv_ids_free(&two, ctx);
     qkv_tokenizer_destroy(t);
 }
 
@@ -228,8 +228,8 @@ static qkv_status everything(qkv_context *c, qkv_tokenizer_kind kind)
     qkv_tokenizer_destroy(t);
     qkv_tokenizer_destroy(again);
     qkv_tokenizer_trainer_destroy(tr);
-    qkv_ids_free(c, &ids);
-    qkv_text_free(c, &text);
+    qkv_ids_free(&ids, c);
+    qkv_text_free(&text, c);
     return status;
 }
 
@@ -279,9 +279,9 @@ static void check_around(qkv_tokenizer *t, const char *b, int32_t first, int32_t
     if (!b)
         assert_int_equal(ids.count, plain.count + 1 + at);
     assert_int_equal(types.data[ids.count - 1], b && first >= 0);
-    qkv_ids_free(ctx, &plain);
-    qkv_ids_free(ctx, &ids);
-    qkv_ids_free(ctx, &types);
+    qkv_ids_free(&plain, ctx);
+    qkv_ids_free(&ids, ctx);
+    qkv_ids_free(&types, ctx);
 }
 
 /* The same when its files are read again. */

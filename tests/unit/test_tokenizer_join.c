@@ -42,9 +42,9 @@ static void check_side(qkv_tokenizer *t, qkv_tokenizer *alone, const char *text,
                             qkv_tokenizer_token(alone, own.data[i], NULL));
     assert_int_equal(qkv_tokenizer_decode(t, ids.data, ids.count, 0, &back), QKV_OK);
     assert_string_equal(back.data, text);
-    qkv_ids_free(ctx, &ids);
-    qkv_ids_free(ctx, &own);
-    qkv_text_free(ctx, &back);
+    qkv_ids_free(&ids, ctx);
+    qkv_ids_free(&own, ctx);
+    qkv_text_free(&back, ctx);
 }
 
 static void check_kind(qkv_tokenizer_kind kind)

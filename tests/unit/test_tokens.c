@@ -58,7 +58,7 @@ static void test_packs_text(void **state)
         assert_int_equal(qkv_tokens_bytes(m), part.len);
         qkv_tokens_close(m);
         qkv_tokens_close(t);
-        qkv_ids_free(ctx, &ids);
+        qkv_ids_free(&ids, ctx);
         qkv_tokenizer_destroy(kinds[k]);
     }
     remove_folder(folder);
@@ -91,8 +91,8 @@ static void test_packs_parts(void **state)
             assert_int_equal(id[a.count], eos);
         qkv_tokens_close(both[i]);
     }
-    qkv_ids_free(ctx, &a);
-    qkv_ids_free(ctx, &b);
+    qkv_ids_free(&a, ctx);
+    qkv_ids_free(&b, ctx);
     qkv_tokenizer_destroy(tk);
     remove_folder(folder);
 }
@@ -121,7 +121,7 @@ static void test_packs_pieces(void **state)
     assert_holds(t, &ids);
     assert_int_equal(qkv_tokens_bytes(t), part.len);
     qkv_tokens_close(t);
-    qkv_ids_free(ctx, &ids);
+    qkv_ids_free(&ids, ctx);
     unlink(in(folder, "t"));
     assert_int_equal(qkv_tokens_pack(&t, ctx, tk, &part, 1, in(folder, "t"), stop_at_once, &done),
                      QKV_E_CANCELLED);

@@ -299,7 +299,7 @@ static void test_refused(void **state)
     qkv_task task;
     assert_int_equal(qkv_task_mlm(&task, classes, texts, NULL, tokenizer, NULL, 1),
                      QKV_E_ARGUMENT);
-    expect_message("BertForSequenceClassification does not guess hidden words");
+    expect_message("fills masks: a BertForSequenceClassification does not");
     assert_int_equal(qkv_task_mlm(&task, words, long_texts, NULL, tokenizer, NULL, 1),
                      QKV_E_ARGUMENT);
     expect_message("the training data have a text of 25 tokens, the model only 16 positions");
@@ -309,7 +309,7 @@ static void test_refused(void **state)
     expect_message("above 0 and at most 1, not 0");
     assert_int_equal(qkv_task_classify(&task, words, labelled, NULL, NULL, NULL, 1),
                      QKV_E_ARGUMENT);
-    expect_message("BertForMaskedLM does not classify texts");
+    expect_message("classifies text: a BertForMaskedLM does not");
     assert_int_equal(qkv_task_classify(&task, classes, texts, NULL, NULL, NULL, 1),
                      QKV_E_ARGUMENT);
     expect_message("the training data are no labelled texts");

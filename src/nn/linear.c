@@ -1,0 +1,21 @@
+/* linear.c - a dense layer: a matrix and a bias. */
+#include <stdio.h>
+
+#include "nn/rows.h"
+
+bool qkv_linear_create(qkv_linear_layer *out, qkv_params *ps, const char *name, size_t in,
+                       size_t outputs)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s.weight", name);
+    out->weight = qkv__matrix(ps, full, outputs, in);
+    snprintf(full, sizeof full, "%s.bias", name);
+    out->bias = qkv__vector(ps, full, outputs);
+    return out->weight && out->bias;
+}
+
+qkv_tensor *qkv_linear_forward(const qkv_linear_layer *l, qkv_tape *t, qkv_tensor *x,
+                               qkv_activation act)
+{
+    return qkv_linear(t, x, qkv_use(t, l->weight), qkv_use(t, l->bias), act);
+}

@@ -1,0 +1,347 @@
+/* A public function that gets another kind of model says so: every function that takes a model is
+ * called with every kind that is not its own. The headers decide whether the list is complete
+ * (tests/headers/test_model_functions.sh). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "qkv.h"
+
+/* What the functions would be given; another kind is noticed before any of it is read. */
+static qkv_tape *t;
+static qkv_model *looks;
+static struct {
+    qkv_bert_input bert;
+    qkv_marian_side side;
+    qkv_mae_masks masks;
+    qkv_lm_cache *cache;
+    qkv_task task;
+    qkv_series series;
+    qkv_generation generation;
+    qkv_hub_save_options save;
+    qkv_beam_search *search;
+    qkv_image image;
+    size_t cut;
+    int32_t ids[QKV_LM_ENDS];
+    double real;
+    union {
+        qkv_lm_score lm;
+        qkv_translate_score translate;
+        qkv_mlm_score mlm;
+        qkv_classify_score classify;
+        qkv_forecast_score forecast;
+        qkv_recognize_score recognize;
+        qkv_segment_score segment;
+        qkv_colorize_score colorize;
+        qkv_reconstruct_score reconstruct;
+        qkv_codes_score codes;
+        qkv_codes_likeness likeness;
+        qkv_looks_score looks;
+        qkv_grids_score grids;
+    } score;
+} a;
+
+enum {
+    LM = QKV_CAN_GENERATE,
+    PRIOR = QKV_CAN_SAMPLE_CODES,
+    MLM = QKV_CAN_FILL_MASK,
+    TEXT = QKV_CAN_CLASSIFY_TEXT,
+    BERT = QKV_CAN_FILL_MASK | QKV_CAN_CLASSIFY_TEXT,
+    PAIRS = QKV_CAN_TRANSLATE,
+    SERIES = QKV_CAN_FORECAST,
+    VIT = QKV_CAN_CLASSIFY_IMAGES,
+    PARTS = QKV_CAN_SEGMENT,
+    COLORS = QKV_CAN_COLORIZE,
+    PIXELS = QKV_CAN_SEGMENT | QKV_CAN_COLORIZE,
+    MAE = QKV_CAN_RECONSTRUCT,
+    VQGAN = QKV_CAN_ENCODE_IMAGES,
+    LPIPS = QKV_CAN_COMPARE_IMAGES,
+    EXPORTED = VIT | MAE | VQGAN | PRIOR
+};
+
+/* A function, the kinds that it takes, and its arguments. It gives: */
+#define ROWS(T, P, Z, S, V) /* T a tensor, P a pointer, Z a number, S a status, V nothing */       \
+    T(qkv_bert_hidden, BERT, (m, t, &a.bert))                                                      \
+    T(qkv_bert_word_logits, MLM, (m, t, NULL, NULL))                                               \
+    T(qkv_bert_word_loss, MLM, (m, t, NULL, NULL, NULL, NULL))                                     \
+    T(qkv_bert_class_logits, TEXT, (m, t, NULL, NULL))                                             \
+    T(qkv_marian_encode, PAIRS, (m, t, &a.side))                                                   \
+    T(qkv_marian_decode, PAIRS, (m, t, &a.side, NULL, &a.side, NULL))                              \
+    T(qkv_marian_logits, PAIRS, (m, t, NULL))                                                      \
+    T(qkv_marian_loss, PAIRS, (m, t, NULL, NULL, NULL))                                            \
+    S(qkv_marian_cache_create, PAIRS, (&a.cache, m, 1, 8, 8, false))                               \
+    Z(qkv_lm_vocab, LM, (m))                                                                       \
+    Z(qkv_lm_positions, LM, (m))                                                                   \
+    Z(qkv_lm_ends, LM, (m, a.ids))                                                                 \
+    Z(qkv_lm_has_horizon, LM, (m))                                                                 \
+    S(qkv_lm_cache_create, LM, (&a.cache, m, 1, 8))                                                \
+    T(qkv_lm_hidden, LM, (m, t, NULL, 0, NULL, NULL))                                              \
+    T(qkv_lm_logits, LM, (m, t, NULL))                                                             \
+    T(qkv_lm_loss, LM, (m, t, NULL, NULL, NULL))                                                   \
+    S(qkv_forecast_fit_scale, SERIES, (m, &a.series))                                              \
+    P(qkv_forecast_mean, SERIES, (m))                                                              \
+    P(qkv_forecast_deviation, SERIES, (m))                                                         \
+    T(qkv_forecast_forward, SERIES, (m, t, NULL, 1))                                               \
+    T(qkv_forecast_loss, SERIES, (m, t, NULL, NULL))                                               \
+    T(qkv_vit_hidden, VIT, (m, t, NULL))                                                           \
+    T(qkv_vit_logits, VIT, (m, t, NULL))                                                           \
+    T(qkv_dense_forward, PIXELS, (m, t, NULL))                                                     \
+    T(qkv_mae_encode, MAE, (m, t, NULL, &a.masks))                                                 \
+    T(qkv_mae_decode, MAE, (m, t, NULL, &a.masks))                                                 \
+    T(qkv_mae_patches, MAE, (m, t, NULL))                                                          \
+    T(qkv_mae_targets, MAE, (m, t, NULL))                                                          \
+    T(qkv_mae_loss, MAE, (m, t, NULL, NULL, &a.masks))                                             \
+    Z(qkv_vqgan_factor, VQGAN, (m))                                                                \
+    T(qkv_vqgan_encode, VQGAN, (m, t, NULL))                                                       \
+    T(qkv_vqgan_codes, VQGAN, (m, t, NULL))                                                        \
+    T(qkv_vqgan_vectors, VQGAN, (m, t, NULL))                                                      \
+    T(qkv_vqgan_decode, VQGAN, (m, t, NULL))                                                       \
+    T(qkv_vqgan_judge, VQGAN, (m, t, NULL))                                                        \
+    P(qkv_vqgan_last, VQGAN, (m))                                                                  \
+    P(qkv_vqgan_table, VQGAN, (m))                                                                 \
+    P(qkv_vqgan_usage, VQGAN, (m))                                                                 \
+    T(qkv_perceptual_features, LPIPS, (m, t, NULL))                                                \
+    T(qkv_perceptual_answers, LPIPS, (m, t, NULL, false))                                          \
+    T(qkv_perceptual_distance, LPIPS, (m, t, NULL, NULL))                                          \
+    S(qkv_task_lm, LM, (&a.task, m, NULL, NULL, 4, 1))                                             \
+    S(qkv_lm_evaluate, LM, (m, t, NULL, 4, 0, &a.score.lm))                                        \
+    S(qkv_task_grids, LM, (&a.task, m, NULL, NULL, 1, 1))                                          \
+    S(qkv_grids_evaluate, LM, (m, t, NULL, 0, &a.score.grids))                                     \
+    S(qkv_task_translate, PAIRS, (&a.task, m, NULL, NULL, NULL, 1))                                \
+    S(qkv_translate_evaluate, PAIRS, (m, t, NULL, 0, &a.score.translate))                          \
+    S(qkv_task_mlm, MLM, (&a.task, m, NULL, NULL, NULL, NULL, 1))                                  \
+    S(qkv_mlm_evaluate, MLM, (m, t, NULL, NULL, NULL, 0, &a.score.mlm))                            \
+    S(qkv_task_classify, TEXT, (&a.task, m, NULL, NULL, NULL, NULL, 1))                            \
+    S(qkv_classify_evaluate, TEXT, (m, t, NULL, 0, &a.score.classify))                             \
+    S(qkv_task_forecast, SERIES, (&a.task, m, &a.series, NULL, 1))                                 \
+    S(qkv_forecast_evaluate, SERIES, (m, t, &a.series, 0, &a.score.forecast))                      \
+    S(qkv_task_recognize, VIT, (&a.task, m, NULL, NULL, NULL, 1))                                  \
+    S(qkv_recognize_evaluate, VIT, (m, t, NULL, 0, &a.score.recognize))                            \
+    S(qkv_recognize, VIT, (m, t, NULL, NULL, 1, NULL))                                             \
+    S(qkv_task_segment, PARTS, (&a.task, m, NULL, NULL, NULL, 1))                                  \
+    S(qkv_segment_evaluate, PARTS, (m, t, NULL, 0, &a.score.segment))                              \
+    S(qkv_segment, PARTS, (NULL, m, t, NULL))                                                      \
+    S(qkv_task_colorize, COLORS, (&a.task, m, NULL, NULL, NULL, 1))                                \
+    S(qkv_colorize_evaluate, COLORS, (m, t, NULL, 0, &a.score.colorize))                           \
+    S(qkv_colorize, COLORS, (&a.image, m, t, NULL, NULL, 0))                                       \
+    S(qkv_task_reconstruct, MAE, (&a.task, m, NULL, NULL, NULL, 1))                                \
+    S(qkv_reconstruct_evaluate, MAE, (m, t, NULL, 0.5, 0, &a.score.reconstruct))                   \
+    S(qkv_reconstruct, MAE, (m, t, NULL, 0.5, 1, true, NULL, NULL))                                \
+    S(qkv_task_codes, VQGAN, (&a.task, m, looks, NULL, NULL, NULL, 1))                             \
+    S(qkv_codes_evaluate, VQGAN, (m, looks, 1, t, NULL, 0, &a.score.codes))                        \
+    S(qkv_codes_find, VQGAN, (m, t, NULL, &a.real))                                                \
+    S(qkv_codes_compare, VQGAN, (m, looks, t, NULL, &a.score.likeness))                            \
+    S(qkv_pictures_encode, VQGAN, (m, t, NULL, 1, 8, 8, NULL))                                     \
+    S(qkv_pictures_decode, VQGAN, (m, t, NULL, 1, 2, 2, NULL))                                     \
+    S(qkv_task_looks, LPIPS, (&a.task, m, NULL, NULL, 1))                                          \
+    S(qkv_looks_evaluate, LPIPS, (m, t, NULL, &a.score.looks))                                     \
+    S(qkv_generate, LM, (m, a.ids, 1, NULL, NULL, NULL, NULL))                                     \
+    S(qkv_imagine, PRIOR, (m, NULL, NULL, NULL, NULL))                                             \
+    S(qkv_fill, MLM, (m, a.ids, 1, 0, 1, NULL))                                                    \
+    S(qkv_classify, TEXT, (m, NULL, NULL, 1, NULL, &a.cut))                                        \
+    S(qkv_forecast, SERIES, (m, &a.series, 1, NULL))                                               \
+    S(qkv_beam_search_create, PAIRS, (&a.search, m, &a.generation))                                \
+    V(qkv_generation_defaults, PAIRS, (&a.generation, m))                                          \
+    S(qkv_hub_load_generation, PAIRS, (&a.generation, m, "none"))                                  \
+    S(qkv_hub_export, EXPORTED, (m, "none", NULL))
+
+#define NULL_IS_GIVEN(f, takes, args)                                                              \
+    static bool call_##f(qkv_model *m) { return f args == NULL; }
+#define ZERO_IS_GIVEN(f, takes, args)                                                              \
+    static bool call_##f(qkv_model *m) { return f args == 0; }
+#define STATUS_IS_GIVEN(f, takes, args)                                                            \
+    static bool call_##f(qkv_model *m) { return f args != QKV_OK; }
+#define NOTHING_IS_GIVEN(f, takes, args)                                                           \
+    static bool call_##f(qkv_model *m) { return f args, true; }
+ROWS(NULL_IS_GIVEN, NULL_IS_GIVEN, ZERO_IS_GIVEN, STATUS_IS_GIVEN, NOTHING_IS_GIVEN)
+
+typedef struct {
+    const char *name;
+    unsigned takes;
+    bool on_tape;
+    bool (*refuses)(qkv_model *m);
+} row;
+#define ON_TAPE(f, takes, args) {#f, takes, true, call_##f},
+#define ON_CONTEXT(f, takes, args) {#f, takes, false, call_##f},
+static const row rows[] = {ROWS(ON_TAPE, ON_CONTEXT, ON_CONTEXT, ON_CONTEXT, ON_CONTEXT)};
+enum { ROWS_ = sizeof rows / sizeof *rows };
+
+/* ---- a model of every kind ---------------------------------------------------------------- */
+
+/* Sizes by the names that types give them: a model of a few thousand numbers. */
+static const char *const small[][2] = {
+    {"vocab_size", "11"}, {"n_positions", "8"}, {"max_position_embeddings", "8"},
+    {"block_size", "8"}, {"n_embd", "8"}, {"n_layer", "1"}, {"n_head", "2"}, {"hidden_size", "8"},
+    {"num_hidden_layers", "1"}, {"num_attention_heads", "2"}, {"d_model", "8"},
+    {"encoder_layers", "1"}, {"decoder_layers", "1"}, {"encoder_attention_heads", "2"},
+    {"decoder_attention_heads", "2"}, {"pad_token_id", "0"}, {"decoder_start_token_id", "0"},
+    {"context_length", "8"}, {"prediction_length", "4"}, {"patch_length", "4"},
+    {"image_size", "8"}, {"patch_size", "4"}, {"decoder_hidden_size", "8"},
+    {"decoder_num_hidden_layers", "1"}, {"decoder_num_attention_heads", "2"}, {"ch", "32"},
+    {"ch_mult", "1,1"}, {"num_res_blocks", "1"}, {"attn_resolutions", ""}, {"resolution", "8"},
+    {"z_channels", "4"}, {"embed_dim", "4"}, {"n_embed", "8"}, {"disc_ndf", "4"},
+    {"disc_num_layers", "1"}, {"channels", "4,4"}, {"convolutions", "1,1"},
+};
+
+static bool has(const qkv_option_table *table, const char *key)
+{
+    size_t n = strlen(key);
+    for (size_t i = 0; i < table->count; i++)
+        if (strncmp(table->rows[i].key, key, n) == 0 && strchr("|", table->rows[i].key[n]))
+            return true;
+    return false;
+}
+
+static qkv_model *made(const qkv_model_type *type)
+{
+    const qkv_option_table *table = qkv_model_type_config(type);
+    void *config = calloc(1, qkv_model_type_config_size(type));
+    qkv_options *o;
+    qkv_model *m;
+    assert_int_equal(qkv_options_create(&o, ctx), QKV_OK);
+    assert_int_equal(qkv_options_bind(o, table, config), QKV_OK);
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+        if (has(table, small[i][0]) && !(type == &qkv_vqgan_type && !strcmp(small[i][0], "n_embd")))
+            assert_int_equal(qkv_options_set(o, small[i][0], small[i][1]), QKV_OK);
+    if (type == &qkv_colorizer_type)
+        assert_int_equal(qkv_options_set(o, "num_channels", "4"), QKV_OK);
+    if (qkv_model_create(&m, ctx, type, config))
+        fail_msg("%s", qkv_context_message(ctx));
+    qkv_options_destroy(o);
+    free(config);
+    return m;
+}
+
+/* ---- the test ----------------------------------------------------------------------------- */
+
+/* A refusal, with a sentence that names the function, the kinds that it takes and this one. */
+static void check(const row *r, qkv_model *m)
+{
+    const char *name = qkv_model_type_architecture(qkv_model_type_of(m));
+    qkv_tape_reset(t);
+    qkv_fail(ctx, QKV_E_IO, "nothing was said");
+    if (!r->refuses(m) || (r->on_tape && qkv_tape_status(t) != QKV_E_ARGUMENT))
+        fail_msg("%s does not refuse a %s", r->name, name);
+    const char *message = qkv_context_message(ctx);
+    bool status = qkv_context_status(ctx) == QKV_E_ARGUMENT ||
+                  (r->takes == EXPORTED && qkv_context_status(ctx) == QKV_E_UNSUPPORTED);
+    if (!status || (r->takes != EXPORTED && (strncmp(message, r->name, strlen(r->name)) != 0 ||
+                                             !strstr(message, name))))
+        fail_msg("%s of a %s says: %s", r->name, name, message);
+}
+
+static void every_other_kind_is_refused(void **state)
+{
+    (void)state;
+    size_t calls = 0;
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    looks = made(&qkv_perceptual_type);
+    for (size_t k = 0; qkv_model_type_at(NULL, k); k++) {
+        qkv_model *m = made(qkv_model_type_at(NULL, k));
+        for (size_t i = 0; i < ROWS_; i++)
+            if (!qkv_model_can(m, rows[i].takes)) {
+                check(&rows[i], m);
+                calls++;
+            }
+        qkv_model_destroy(m);
+    }
+    assert_true(calls > 10 * ROWS_); /* of 15 kinds most functions take one or two */
+    qkv_model_destroy(looks);
+    qkv_tape_destroy(t);
+}
+
+/* Where a second model is given, or what another one made. */
+static void second_models_are_refused(void **state)
+{
+    (void)state;
+    qkv_model *vqgan = made(&qkv_vqgan_type), *cct = made(&qkv_cct_type);
+    qkv_model *prior = made(&qkv_prior_type), *gpt = made(&qkv_gpt2_type);
+    qkv_model *marian = made(&qkv_marian_type);
+    const size_t shape[] = {1, 1};
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    assert_int_equal(qkv_task_codes(&a.task, vqgan, gpt, NULL, NULL, NULL, 1), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_codes_evaluate(vqgan, gpt, 1, t, NULL, 0, &a.score.codes),
+                     QKV_E_ARGUMENT);
+    assert_int_equal(qkv_codes_compare(vqgan, gpt, t, NULL, &a.score.likeness), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_hub_export(cct, "none", NULL), QKV_E_UNSUPPORTED);
+    a.save = (qkv_hub_save_options){.vqgan = gpt};
+    assert_int_equal(qkv_hub_export(prior, "none", &a.save), QKV_E_ARGUMENT);
+    a.save = (qkv_hub_save_options){.condition = gpt};
+    assert_int_equal(qkv_hub_export(prior, "none", &a.save), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_marian_cache_create(&a.cache, marian, 1, 8, 8, false), QKV_OK);
+    qkv_tensor *ids = qkv_tensor_ids(t, a.ids, 2, shape);
+    assert_null(qkv_lm_hidden(gpt, t, ids, 0, NULL, a.cache));
+    assert_non_null(strstr(qkv_context_message(ctx), "cache of another model"));
+    qkv_lm_cache_destroy(a.cache);
+    qkv_tape_reset(t);
+    assert_int_equal(qkv_lm_cache_create(&a.cache, gpt, 1, 8), QKV_OK);
+    a.side.ids = qkv_tensor_ids(t, a.ids, 2, shape);
+    qkv_tensor *memory_ = qkv_marian_encode(marian, t, &a.side);
+    assert_non_null(memory_);
+    assert_null(qkv_marian_decode(marian, t, &a.side, memory_, &a.side, a.cache));
+    assert_non_null(strstr(qkv_context_message(ctx), "cache of another model"));
+    a.side.ids = NULL;
+    qkv_lm_cache_destroy(a.cache);
+    qkv_tape_destroy(t);
+    qkv_model *const all[] = {vqgan, cct, prior, gpt, marian};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        qkv_model_destroy(all[i]);
+}
+
+/* ---- configurations ------------------------------------------------------------------------- */
+
+/* Each field of each type's configuration beyond its range, and no number: a sentence that names
+ * it, whatever the field is. */
+static void no_model_has_such_a_field(void **state)
+{
+    (void)state;
+    for (size_t k = 0; qkv_model_type_at(NULL, k); k++) {
+        const qkv_model_type *type = qkv_model_type_at(NULL, k);
+        const qkv_option_table *table = qkv_model_type_config(type);
+        char *config = calloc(1, qkv_model_type_config_size(type));
+        for (size_t i = 0; i < table->count; i++) {
+            const qkv_option *field = &table->rows[i];
+            const int number = 99;
+            const size_t size = SIZE_MAX, zero = 0;
+            const double real = NAN;
+            qkv_model *m;
+            char key[64];
+            snprintf(key, sizeof key, ": %.*s:", (int)strcspn(field->key, "|"), field->key);
+            qkv_option_defaults(table, config);
+            if (field->type == QKV_OPT_BOOL)
+                continue;
+            if (field->type == QKV_OPT_SIZES) /* a count of more than there is room for */
+                memcpy(config + field->offset, &size, sizeof size);
+            else if (field->type == QKV_OPT_SIZE)
+                memcpy(config + field->offset, field->min > 0 ? &zero : &size, sizeof size);
+            else if (field->type == QKV_OPT_REAL)
+                memcpy(config + field->offset, &real, sizeof real);
+            else if (field->type == QKV_OPT_ENUM)
+                memcpy(config + field->offset, &number, sizeof number);
+            else
+                memcpy(config + field->offset, &(int){-2}, sizeof number);
+            assert_int_equal(qkv_model_create(&m, ctx, type, config), QKV_E_ARGUMENT);
+            assert_null(m);
+            if (!strstr(qkv_context_message(ctx), key))
+                fail_msg("\"%s\" expected in: %s", key, qkv_context_message(ctx));
+        }
+        free(config);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_other_kind_is_refused),
+        cmocka_unit_test(second_models_are_refused),
+        cmocka_unit_test(no_model_has_such_a_field),
+    };
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
+}
