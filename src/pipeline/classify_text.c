@@ -18,7 +18,7 @@ typedef struct {
 
 static qkv_status begin(job *j)
 {
-    if (qkv_model_type_of(j->p->model) != &qkv_bert_classifier_type)
+    if (!qkv_model_can(j->p->model, QKV_CAN_CLASSIFY_TEXT))
         return qkv__pipeline_refuse_head(j->p, "classify texts");
     j->classes = ((const qkv_bert_config *)qkv_model_config(j->p->model))->classes;
     j->probs = qkv_calloc(j->p->ctx, BATCH * j->classes, sizeof *j->probs);

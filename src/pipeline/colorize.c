@@ -158,7 +158,7 @@ qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_picture *in,
     qkv_image picture = {0};
     watching w = {0};
     *out = (qkv_colorization){.ctx = p->ctx};
-    if (qkv_model_type_of(p->model) != &qkv_colorizer_type)
+    if (!qkv_model_can(p->model, QKV_CAN_COLORIZE))
         return qkv__pipeline_refuse(p, "colour pictures");
     qkv_status status = read_hints(p->ctx, &o.hints, &hints);
     if (!status)

@@ -1,15 +1,6 @@
 /* evaluate.c - what a model is judged by: the data it takes, and who judges it. */
 #include "pipeline/judges.h"
 
-#include "qkv/bert.h"
-#include "qkv/dense.h"
-#include "qkv/forecast.h"
-#include "qkv/gpt.h"
-#include "qkv/mae.h"
-#include "qkv/marian.h"
-#include "qkv/perceptual.h"
-#include "qkv/vit.h"
-#include "qkv/vqgan.h"
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -64,7 +55,7 @@ typedef struct {
     bool text;  /* it wants a tokenizer */
     bool lpips; /* it can ask another network */
 } judge;
-/* The first one that takes the model. */
+/* The first one that has the model's capability. */
 static const judge judges[] = {
     {QKV_CAN_SAMPLE_CODES, qkv__evaluate_grids, "codes", ON_FILE, false, false},
     {QKV_CAN_GENERATE, qkv__evaluate_lm, "tokens", ON_FILE, true, false},

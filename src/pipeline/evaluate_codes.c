@@ -21,7 +21,11 @@ static qkv_status compare_decoded(qkv_pipeline *p, const char *dir, const qkv_pi
     qkv_model *looks = NULL;
     qkv_codes_likeness s = {0};
     qkv_status status = qkv_hub_load(&looks, p->ctx, dir);
-    if (!status) {
+    if (!status && !qkv_model_can(looks, QKV_CAN_COMPARE_IMAGES)) {
+        status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s: a perceptual network for pictures of 3 "
+                          "channels expected, found a %s", dir,
+                          qkv_model_type_name(qkv_model_type_of(looks)));
+    } else if (!status) {
         status = qkv_codes_compare(p->model, looks, p->tape, pictures, &s);
         if (status)
             qkv_fail_prefix(p->ctx, dir);

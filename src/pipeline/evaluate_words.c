@@ -9,7 +9,7 @@
 /* Records have the ids of a text; a classifier's have a second text and a label beside them. */
 static bool labels(const qkv_pipeline *p)
 {
-    return qkv_model_type_of(p->model) == &qkv_bert_classifier_type;
+    return qkv_model_can(p->model, QKV_CAN_CLASSIFY_TEXT);
 }
 
 /* The names of all classes; freed with qkv_free. NULL when memory is out. */

@@ -97,7 +97,7 @@ qkv_status qkv_pipeline_fill(qkv_pipeline *p, const char *const *texts, size_t c
                              const qkv_pipeline_fill_options *options, qkv_filled_fn *fn,
                              void *user)
 {
-    if (qkv_model_type_of(p->model) != &qkv_bert_masked_type)
+    if (!qkv_model_can(p->model, QKV_CAN_FILL_MASK))
         return qkv__pipeline_refuse_head(p, "guess hidden words");
     if (qkv__pipeline_text(p))
         return p->no_tokenizer_status;

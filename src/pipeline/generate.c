@@ -143,8 +143,7 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
 {
     const qkv_pipeline_generate_options o = options ? *options : qkv_pipeline_generate_defaults();
     job j = {.p = p, .o = &o, .fn = fn, .user = user};
-    if (!qkv_model_can(p->model, QKV_CAN_GENERATE) ||
-        qkv_model_type_of(p->model) == &qkv_prior_type)
+    if (!qkv_model_can(p->model, QKV_CAN_GENERATE) || qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
         return qkv__pipeline_refuse(p, "continue text");
     qkv_status status = qkv__pipeline_text(p);
     if (!status)

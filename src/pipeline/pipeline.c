@@ -3,10 +3,6 @@
 
 #include <stdio.h>
 
-#include "qkv/bert.h"
-#include "qkv/gpt.h"
-#include "qkv/marian.h"
-
 /* Does the model read text? A prior continues codes of pictures. */
 static bool reads_text(const qkv_model *m)
 {

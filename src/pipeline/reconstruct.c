@@ -30,7 +30,7 @@ qkv_status qkv_pipeline_reconstruct(qkv_pipeline *p, const qkv_picture *in,
     const qkv_pipeline_reconstruct_options o =
         options ? *options : qkv_pipeline_reconstruct_defaults();
     *out = (qkv_reconstruction){.ctx = p->ctx};
-    if (qkv_model_type_of(p->model) != &qkv_mae_type)
+    if (!qkv_model_can(p->model, QKV_CAN_RECONSTRUCT))
         return qkv__pipeline_refuse(p, "fill in hidden patches");
     if (!(o.mask >= 0 && o.mask < 1))
         return qkv_fail(p->ctx, QKV_E_ARGUMENT, "mask: a share in [0, 1) expected, found %g",

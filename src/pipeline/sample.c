@@ -84,7 +84,7 @@ qkv_status qkv_pipeline_sample_pictures(qkv_pipeline *p, const qkv_pipeline_samp
     qkv__sampling_run r = {.p = p, .out = out};
     r.o = options ? *options : qkv_pipeline_sample_defaults();
     *out = (qkv_sampled_pictures){.ctx = p->ctx};
-    if (qkv_model_type_of(p->model) != &qkv_prior_type)
+    if (!qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
         return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s imagines no pictures", p->dir,
                         qkv_model_type_name(qkv_model_type_of(p->model)));
     qkv_status status = qkv__sample_prepare(&r);

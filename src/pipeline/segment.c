@@ -48,7 +48,7 @@ qkv_status qkv_pipeline_segment(qkv_pipeline *p, const qkv_picture *in,
                                 qkv_segmentation *out)
 {
     *out = (qkv_segmentation){.ctx = p->ctx};
-    if (qkv_model_type_of(p->model) != &qkv_segmenter_type)
+    if (!qkv_model_can(p->model, QKV_CAN_SEGMENT))
         return qkv__pipeline_refuse(p, "tell pixels' classes");
     out->classes = ((const qkv_dense_config *)qkv_model_config(p->model))->outputs;
     qkv_status status = qkv__picture_load(&out->image, p->ctx, in);
