@@ -39,10 +39,6 @@ void *qkv__realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes);
 void qkv__free(qkv_context *ctx, void *p);
 char *qkv__strdup(qkv_context *ctx, const char *s);
 
-/* Says that such memory, if it is much, should come as huge pages: fewer faults when it is new, and
- * fewer page-table walks ever after. */
-void qkv__huge_pages(const qkv_context *ctx, void *p, size_t bytes);
-
 /* a*b and a+b for sizes; false when the result does not fit. */
 bool qkv__mul_size(size_t a, size_t b, size_t *out);
 bool qkv__add_size(size_t a, size_t b, size_t *out);
@@ -53,7 +49,11 @@ bool qkv__add_size(size_t a, size_t b, size_t *out);
 typedef struct qkv__arena qkv__arena;
 typedef struct { size_t block, used, total; } qkv__mark;
 
+/* Of the host's memory, or of a device's (device.h). */
+typedef struct qkv__device qkv__device;
 qkv_status qkv__arena_create(qkv__arena **out, qkv_context *ctx, const char *name);
+qkv_status qkv__arena_create_on(qkv__arena **out, qkv_context *ctx, const qkv__device *device,
+                                const char *name);
 void qkv__arena_destroy(qkv__arena *a);
 /* 64-byte aligned, not cleared; NULL on failure (recorded on the context). */
 void *qkv__arena_alloc(qkv__arena *a, size_t bytes);

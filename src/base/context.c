@@ -1,16 +1,17 @@
 /* context.c - the context: options, allocator, last error. */
+#include "base/device.h"
+
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/base.h"
-
 enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64 };
 
 struct qkv_context {
     qkv_context_options options;
+    const qkv__device *device;
     int threads;
     unsigned isa;
     bool bf16;
@@ -75,6 +76,12 @@ qkv_context_options qkv_context_defaults(void)
 
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
 {
+    return qkv__context_create_on(out, options, options && options->dry ? &qkv__dry : &qkv__cpu);
+}
+
+qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
+                                  const qkv__device *device)
+{
     *out = NULL;
     qkv_context_options o = options ? *options : qkv_context_defaults();
     if (o.threads < 0 || o.threads > 1024 || !o.alloc != !o.free)
@@ -88,6 +95,7 @@ qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *opti
         return QKV_E_MEMORY;
     memset(ctx, 0, sizeof *ctx);
     ctx->options = o;
+    ctx->device = device;
     ctx->threads = o.threads ? o.threads : omp_get_num_procs();
     if (ctx->threads > omp_get_thread_limit()) /* work is cut for as many as there will be */
         ctx->threads = omp_get_thread_limit();
@@ -108,6 +116,7 @@ qkv_status qkv_context_status(const qkv_context *ctx) { return ctx->status; }
 int qkv_context_threads(const qkv_context *ctx) { return ctx->threads; }
 unsigned qkv_context_isa(const qkv_context *ctx) { return ctx->isa; }
 bool qkv_context_bf16(const qkv_context *ctx) { return ctx->bf16; }
+const qkv__device *qkv__context_device(const qkv_context *ctx) { return ctx->device; }
 bool qkv__context_dry(const qkv_context *ctx) { return ctx->options.dry; }
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 
