@@ -45,5 +45,6 @@
 #include <qkv/train.h>
 #include <qkv/run.h>
 #include <qkv/imagine.h>
+#include <qkv/pipeline.h>
 
 #endif

@@ -184,7 +184,7 @@ static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv score bleu ref.de < out.de", "qkv score bleu --tokenized --lowercase ref.tok < out.tok",
     "qkv score chrf ref.de --json < out.de", NULL};
-static const qkv__preset presets[] = {{"file", STDIN, "standard input"}, {NULL, NULL, NULL}};
+static const qkv_preset presets[] = {{"file", STDIN, "standard input"}, {NULL, NULL, NULL}};
 
 const cli_command cli_score = {
     .manual = {.name = "score", .summary = "compare translations with references",

@@ -99,7 +99,7 @@ static const char *const examples[] = {"qkv tokenize runs/book --file book.txt -
                                        "qkv tokenize runs/book 'To be, or not to be'",
                                        "head book.txt | qkv tokenize runs/book --lines", NULL};
 
-static const qkv__preset presets[] = {{"file", NULL, "standard input"},
+static const qkv_preset presets[] = {{"file", NULL, "standard input"},
                                       {NULL, NULL, NULL}};
 
 const cli_command cli_tokenize = {

@@ -87,7 +87,7 @@ static const char *const examples[] = {
     "qkv train tokenizer --data book.txt --vocab 8192 --out runs/words",
     "qkv train tokenizer --data en.txt de.txt --for translate --out runs/words",
     "qkv train lm --data book.txt --tokenizer-from runs/words --out runs/book", NULL};
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"tokenizer", NULL, "bpe; for mlm wordpiece, for translate sentencepiece-bpe"},
     {NULL, NULL, NULL},
 };

@@ -261,7 +261,7 @@ static const char *const examples[] = {
     "qkv train classify --data train-images-idx3-ubyte.gz --no-flip --out digits",
     NULL};
 
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"tokenizer", "wordpiece", NULL},
     {"batch", "32", NULL},
     {"weight-decay", "0.01", NULL},

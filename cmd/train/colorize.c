@@ -105,7 +105,7 @@ static const char *const examples[] = {
     "qkv train colorize --images emoji --split name --size 64 --out runs/emoji",
     "qkv train colorize --images photos --minutes 15 --out runs/color --resume", NULL};
 
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     CLI_PICTURE_SIZE,
     CLI_PICTURE_MODEL,
     {"batch", "64", NULL},

@@ -330,7 +330,7 @@ static int run(cli *c, int argc, char **argv)
 static const qkv_option_table *const tables[] = {
     &table, &qkv__forecast_config, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
     &qkv_schedule_table, NULL};
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"batch", "64", NULL},
     {"ema", "0.995", NULL},
     {"weight-decay", "0.1", NULL},

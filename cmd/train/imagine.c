@@ -271,7 +271,7 @@ static const char *const examples[] = {
     "qkv train imagine --vqgan runs/codes --images photos \\\n"
     "      --condition-vqgan runs/grey --out runs/tint", NULL};
 
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"model", "small", "small; others: nano tiny mini medium large gpt2"},
     {"size", "0", "the VQGAN's own"},
     {"weight-decay", "0.3", NULL},

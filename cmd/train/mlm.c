@@ -147,7 +147,7 @@ static const char *const examples[] = {
     "qkv train mlm --data lines.txt --lines --vocab 8192 --steps 500 --out runs/l",
     "qkv train mlm --data other.txt --init runs/words --minutes 2 --out runs/other", NULL};
 
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"tokenizer", "wordpiece", NULL},
     {"weight-decay", "0.01", NULL},
     {"beta2", "0.98", NULL},

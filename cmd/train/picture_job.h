@@ -19,7 +19,7 @@ typedef struct {
 } cli_picture_options;
 /* --images, --valid, --valid-last, --split, --size, --model */
 extern const qkv_option_table cli_picture_table;
-/* What manuals say of --size and --model, for a list of qkv__preset. */
+/* What manuals say of --size and --model, for a list of qkv_preset. */
 #define CLI_PICTURE_SIZE {"size", "0", "the first one's, at most 64"}
 #define CLI_PICTURE_MODEL {"model", "micro", "micro; others: nano mini tiny small base large"}
 extern const char *const cli_picture_splits[]; /* what --split can be */

@@ -274,7 +274,7 @@ static int run(cli *c, int argc, char **argv)
 }
 
 /* What these defaults are the manual of `train classify` says in words. */
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"model", "micro", NULL},
     {"batch", "128", NULL},
     {"weight-decay", "0.05", NULL},

@@ -107,7 +107,7 @@ static const char *const examples[] = {
     "qkv train reconstruct --images photos --set norm_pix_loss=true --out runs/n",
     "qkv train classify --data labelled --init runs/mae --out runs/classes", NULL};
 
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     CLI_PICTURE_SIZE,
     CLI_PICTURE_MODEL,
     {"batch", "64", NULL},

@@ -161,7 +161,7 @@ static const char *const examples[] = {
     "qkv train segment --images a --masks b --size 64 --model mini --out runs/seg",
     "qkv train segment --images a --masks b --valid c --valid-masks d --out runs/s", NULL};
 
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     CLI_PICTURE_SIZE,
     CLI_PICTURE_MODEL,
     {"batch", "32", NULL},

@@ -10,7 +10,7 @@
 
 static const double RATE_TIMES_WIDTH = 0.384; /* 3e-3 at 128 channels */
 
-const qkv__preset cli_training_presets[] = {
+const qkv_preset cli_training_presets[] = {
     {"weight-decay", "0.3", NULL},
     {"beta2", "0.95", NULL},
     {"warmup", "100", "100, or a tenth of the steps if they are fewer than 1000"},

@@ -13,7 +13,7 @@ typedef struct {
 } cli_training;
 
 /* What these commands have in place of the tables' defaults: for their manuals. */
-extern const qkv__preset cli_training_presets[];
+extern const qkv_preset cli_training_presets[];
 
 /* The peak learning rate when none is given: narrow models take larger steps. */
 double cli_training_rate(size_t width);

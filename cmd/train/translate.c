@@ -248,7 +248,7 @@ static int run(cli *c, int argc, char **argv)
 static const qkv_option_table *const tables[] = {
     &table, &cli_vocabulary_table, &cli_job_table, &qkv_train_table, &qkv_optimizer_table,
     &qkv_schedule_table, &qkv__marian_config, NULL};
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"tokenizer", "sentencepiece-bpe", NULL},
     {"vocab", "10000", NULL},
     {"batch", "1", NULL},

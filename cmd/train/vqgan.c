@@ -255,7 +255,7 @@ static const char *const examples[] = {
     "qkv train vqgan --images emoji --model mini --split name --out runs/emoji",
     "qkv train vqgan --images photos --recipe taming --lpips runs/lpips --out f16", NULL};
 
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     CLI_PICTURE_SIZE,
     {"model", "micro", "micro; others: nano mini f8 f16"},
     {"optimizer", "adam", NULL},
@@ -276,7 +276,7 @@ static const qkv__preset presets[] = {
 
 /* configs/custom_vqgan.yaml of taming-transformers, and what its code does by itself. Steps are
  * counted alike: one a batch, the first is 0. */
-static const qkv__preset taming[] = {
+static const qkv_preset taming[] = {
     {"model", NULL, "f16 and --size 256 unless one is named"},
     {"batch", "5", NULL},
     {"lr", NULL, "4.5e-6 times the batch"},
@@ -304,7 +304,7 @@ static const qkv__preset taming[] = {
     {"second-forward", "true", NULL},
     {NULL, NULL, NULL},
 };
-static const qkv__preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
+static const qkv_preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
 
 const cli_command cli_train_vqgan = {
     .manual = {.name = "train vqgan", .summary = "learn codes for pictures",

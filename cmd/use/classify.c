@@ -176,7 +176,7 @@ static const char *const examples[] = {
     "qkv classify runs/reviews --file texts.txt --json > answers.jsonl",
     "qkv classify runs/photos cat.jpg dog.png", NULL};
 
-static const qkv__preset presets[] = {{"file", NULL, "standard input without texts"},
+static const qkv_preset presets[] = {{"file", NULL, "standard input without texts"},
                                       {NULL, NULL, NULL}};
 
 const cli_command cli_classify = {

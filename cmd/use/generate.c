@@ -205,7 +205,7 @@ static const char *const examples[] = {
     "qkv generate runs/book --prompt \"It was\" --greedy --json",
     "qkv generate runs/book --prompt \"It was\" --tokens 10 --show-next 5", NULL};
 
-static const qkv__preset presets[] = {{"prompt", "\n", "a new line"}, {NULL, NULL, NULL}};
+static const qkv_preset presets[] = {{"prompt", "\n", "a new line"}, {NULL, NULL, NULL}};
 
 const cli_command cli_generate = {
     .manual = {.name = "generate", .summary = "continue a text", .usage = "DIR [options]",

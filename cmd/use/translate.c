@@ -252,7 +252,7 @@ static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv translate runs/en-de <in.en >out.de", "qkv translate runs/en-de --beam 5 --file in.en",
     "qkv translate opus-mt-en-de --n-best 4 --json <in.en", NULL};
-static const qkv__preset presets[] = {
+static const qkv_preset presets[] = {
     {"beam", "4", "as the directory says, or 4"},
     {"length-penalty", "1", "as the directory says, or 1"},
     {"max-length", "512", "as the directory says, or the model's positions"},

@@ -113,6 +113,32 @@ unsigned qkv_context_isa(const qkv_context *ctx);
 /* Does training round to bf16? What the options ask for and the machine can. */
 bool qkv_context_bf16(const qkv_context *ctx);
 
+/* What long work tells whoever waits for it. */
+typedef enum {
+    QKV_EVENT_NOTE,    /* text is a sentence */
+    QKV_EVENT_PROGRESS /* so much of the work that text names is done */
+} qkv_event_kind;
+
+typedef struct {
+    qkv_event_kind kind;
+    const char *text;   /* "reading"; valid during the call */
+    const char *unit;   /* of progress: "pictures" */
+    size_t done, total; /* of progress, in units; total 0: not known */
+} qkv_event;
+
+/* Returns false to stop: the work then ends with QKV_E_CANCELLED. */
+typedef bool qkv_event_fn(void *user, const qkv_event *event);
+
+/* Who is told of long work on the context from now on; fn NULL: nobody. Progress comes often, the
+ * last of it with done == total or a failure of the call. Called on the thread that called the
+ * library. */
+void qkv_context_on_event(qkv_context *ctx, qkv_event_fn *fn, void *user);
+
+/* Other threads, instruction sets and bf16 from now on; what else is in options stays as it was.
+ * Nothing but option tables may have been made on the context yet. QKV_E_ARGUMENT, with a sentence,
+ * for threads out of range. */
+qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *options);
+
 /* What the context's allocator has handed out; libraries' own memory is not in it. */
 typedef struct {
     size_t live_bytes;  /* allocated through the context and not yet freed */

@@ -73,6 +73,13 @@ typedef struct {
     size_t count;
 } qkv_option_table;
 
+/* A default in place of a table's own, for one use of it. Lists of these end with flag NULL. */
+typedef struct {
+    const char *flag;  /* or the key of a field without one */
+    const char *value; /* as the command line would give it; NULL: worked out when it runs */
+    const char *said;  /* how help says it; NULL: as value */
+} qkv_preset;
+
 /* Sets every field of target to its default. Strings then point into the table; lists are
  * empty. */
 void qkv_option_defaults(const qkv_option_table *table, void *target);

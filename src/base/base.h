@@ -24,6 +24,14 @@ qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_l
 /* Puts "prefix: " before the recorded sentence and returns its status. */
 qkv_status qkv__fail_prefix(qkv_context *ctx, const char *prefix);
 
+/* ---- events ------------------------------------------------------------------ */
+
+/* Tells whoever listens on the context. */
+void qkv__note(qkv_context *ctx, const char *fmt, ...) QKV_PRINTF(2, 3);
+/* QKV_E_CANCELLED, and the context says "stopped", when the listener wants an end. */
+qkv_status qkv__progress(qkv_context *ctx, const char *text, const char *unit, size_t done,
+                         size_t total);
+
 /* ---- memory ------------------------------------------------------------------ */
 
 /* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */

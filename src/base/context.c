@@ -18,6 +18,8 @@ struct qkv_context {
     qkv_status status;
     char message[MESSAGE_BYTES];
     qkv_memory_stats memory;
+    qkv_event_fn *listener; /* NULL: nobody */
+    void *listening;        /* its user */
 };
 
 static void *default_alloc(void *user, size_t bytes)
@@ -74,6 +76,18 @@ qkv_context_options qkv_context_defaults(void)
     return (qkv_context_options){0};
 }
 
+/* What the options ask for and the machine has. */
+static void configure(qkv_context *ctx, const qkv_context_options *o)
+{
+    ctx->threads = o->threads ? o->threads : omp_get_num_procs();
+    if (ctx->threads > omp_get_thread_limit()) /* work is cut for as many as there will be */
+        ctx->threads = omp_get_thread_limit();
+    ctx->isa = qkv__cpu_isa() & ((o->isa ? o->isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
+    ctx->bf16 = o->bf16 && (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
+}
+
+static bool valid_threads(int threads) { return threads >= 0 && threads <= 1024; }
+
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
 {
     return qkv__context_create_on(out, options, options && options->dry ? &qkv__dry : &qkv__cpu);
@@ -84,7 +98,7 @@ qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *
 {
     *out = NULL;
     qkv_context_options o = options ? *options : qkv_context_defaults();
-    if (o.threads < 0 || o.threads > 1024 || !o.alloc != !o.free)
+    if (!valid_threads(o.threads) || !o.alloc != !o.free)
         return QKV_E_ARGUMENT;
     if (!o.alloc) {
         o.alloc = o.dry ? reserve : default_alloc;
@@ -96,12 +110,17 @@ qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *
     memset(ctx, 0, sizeof *ctx);
     ctx->options = o;
     ctx->device = device;
-    ctx->threads = o.threads ? o.threads : omp_get_num_procs();
-    if (ctx->threads > omp_get_thread_limit()) /* work is cut for as many as there will be */
-        ctx->threads = omp_get_thread_limit();
-    ctx->isa = qkv__cpu_isa() & ((o.isa ? o.isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
-    ctx->bf16 = o.bf16 && (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
+    configure(ctx, &o);
     *out = ctx;
+    return QKV_OK;
+}
+
+qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *options)
+{
+    if (!valid_threads(options->threads))
+        return qkv__fail(ctx, QKV_E_ARGUMENT, "threads: 0 to 1024 expected, found %d",
+                         options->threads);
+    configure(ctx, options);
     return QKV_OK;
 }
 
@@ -144,6 +163,33 @@ qkv_status qkv__fail(qkv_context *ctx, qkv_status status, const char *fmt, ...)
 qkv_status qkv__fail_prefix(qkv_context *ctx, const char *prefix)
 {
     return qkv__fail(ctx, ctx->status, "%s: %s", prefix, ctx->message);
+}
+
+void qkv_context_on_event(qkv_context *ctx, qkv_event_fn *fn, void *user)
+{
+    ctx->listener = fn;
+    ctx->listening = user;
+}
+
+void qkv__note(qkv_context *ctx, const char *fmt, ...)
+{
+    char text[MESSAGE_BYTES];
+    va_list args;
+    if (!ctx->listener)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    (void)ctx->listener(ctx->listening, &(qkv_event){.kind = QKV_EVENT_NOTE, .text = text});
+}
+
+qkv_status qkv__progress(qkv_context *ctx, const char *text, const char *unit, size_t done,
+                         size_t total)
+{
+    const qkv_event event = {QKV_EVENT_PROGRESS, text, unit, done, total};
+    if (!ctx->listener || ctx->listener(ctx->listening, &event))
+        return QKV_OK;
+    return qkv__fail(ctx, QKV_E_CANCELLED, "stopped");
 }
 
 /* Each allocation carries its size in front, so that live bytes can be counted. */

@@ -316,21 +316,21 @@ void qkv_option_defaults(const qkv_option_table *table, void *target)
     }
 }
 
-const qkv__preset *qkv__preset_find(const qkv__preset *presets, const qkv_option *row)
+const qkv_preset *qkv__preset_find(const qkv_preset *presets, const qkv_option *row)
 {
     char key[QKV__OPTION_TEXT] = "";
     if (!row->flag)
         qkv__option_key(row, 0, key);
-    for (const qkv__preset *p = presets; p && p->flag; p++)
+    for (const qkv_preset *p = presets; p && p->flag; p++)
         if (strcmp(p->flag, row->flag ? row->flag : key) == 0)
             return p;
     return NULL;
 }
 
-void qkv__preset_apply(const qkv__preset *presets, const qkv_option_table *table, void *target)
+void qkv__preset_apply(const qkv_preset *presets, const qkv_option_table *table, void *target)
 {
     for (size_t i = 0; i < table->count; i++) {
-        const qkv__preset *p = qkv__preset_find(presets, &table->rows[i]);
+        const qkv_preset *p = qkv__preset_find(presets, &table->rows[i]);
         if (p && p->value)
             qkv__option_assign(&table->rows[i], target, p->value);
     }

@@ -44,22 +44,15 @@ bool qkv__nearer(const char *word, const char *candidate, size_t *best);
 
 /* ---- manuals --------------------------------------------------------------------------------- */
 
-/* A default of one command in place of the table's own. */
-typedef struct {
-    const char *flag;  /* or the key of a field without one */
-    const char *value; /* as the command line would give it; NULL: worked out when it runs */
-    const char *said;  /* how help says it; NULL: as value */
-} qkv__preset;
-
 /* The one for the row, or NULL; presets may be NULL. */
-const qkv__preset *qkv__preset_find(const qkv__preset *presets, const qkv_option *row);
+const qkv_preset *qkv__preset_find(const qkv_preset *presets, const qkv_option *row);
 /* Sets the fields that the table has; other presets are passed over. */
-void qkv__preset_apply(const qkv__preset *presets, const qkv_option_table *table, void *target);
+void qkv__preset_apply(const qkv_preset *presets, const qkv_option_table *table, void *target);
 
 /* recipes: lists of such, one for each name that the option --recipe has, in its order; NULL for a
  * name that says nothing. Sets the fields that the chosen one has a value for and that nothing has
  * set yet. */
-qkv_status qkv__recipe_apply(qkv_options *o, const qkv__preset *const *recipes);
+qkv_status qkv__recipe_apply(qkv_options *o, const qkv_preset *const *recipes);
 
 /* All that is said about one command. */
 typedef struct {
@@ -69,8 +62,8 @@ typedef struct {
     const char *text;    /* paragraphs with \n\n between; may be NULL */
     const char *const *examples; /* whole lines, NULL at the end; may be NULL */
     const qkv_option_table *const *tables; /* NULL at the end; may be NULL */
-    const qkv__preset *presets; /* flag NULL at the end; may be NULL */
-    const qkv__preset *const *recipes; /* of a command with --recipe */
+    const qkv_preset *presets; /* flag NULL at the end; may be NULL */
+    const qkv_preset *const *recipes; /* of a command with --recipe */
 } qkv__manual;
 
 void qkv__manual_help(qkv__str *out, const char *program, const qkv__manual *m);

@@ -69,7 +69,7 @@ static void row_name(const qkv_option *row, char *out, size_t size)
 /* The default as this command has it; NULL: none worth saying. */
 static const char *default_text(const qkv__manual *m, const qkv_option *row)
 {
-    const qkv__preset *p = qkv__preset_find(m->presets, row);
+    const qkv_preset *p = qkv__preset_find(m->presets, row);
     if (p)
         return p->said ? p->said : p->value;
     if (row->initial && *row->initial)
@@ -146,7 +146,7 @@ static const char *const *recipe_names(const qkv__manual *m)
 }
 
 /* "--lr 1e-3, --legacy, --no-flip": what the recipe sets. */
-static void recipe_text(const qkv__preset *p, qkv__str *out)
+static void recipe_text(const qkv_preset *p, qkv__str *out)
 {
     for (bool first = true; p && p->flag; p++, first = false) {
         bool no = p->value && strcmp(p->value, "false") == 0;

@@ -375,14 +375,14 @@ bool qkv_options_given(const qkv_options *o, const char *name)
     return p.row && p.b->given[p.row - p.b->table->rows];
 }
 
-qkv_status qkv__recipe_apply(qkv_options *o, const qkv__preset *const *recipes)
+qkv_status qkv__recipe_apply(qkv_options *o, const qkv_preset *const *recipes)
 {
     place p = find(o, "recipe", false);
     qkv_status status = QKV_OK;
     int chosen = 0;
     if (p.row)
         memcpy(&chosen, (const char *)p.b->target + p.row->offset, sizeof chosen);
-    for (const qkv__preset *r = recipes[chosen]; r && r->flag && !status; r++)
+    for (const qkv_preset *r = recipes[chosen]; r && r->flag && !status; r++)
         if (r->value && !qkv_options_given(o, r->flag))
             status = qkv_options_set(o, r->flag, r->value);
     return status;

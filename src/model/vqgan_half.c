@@ -259,7 +259,7 @@ static bool has_room(const qkv__half *h, qkv_tape *t, const qkv_tensor *x)
         return true;
     size_t pixels = x->shape[0] * x->shape[1] * x->shape[2] << 2 * (h->c->multiples.count - 1);
     qkv__mark mark = qkv__arena_mark(t->step);
-    void *room = qkv__step_alloc(t, PICTURES * pixels * channels_of(h->c, 0) * sizeof(qkv_real));
+    void *room = qkv__step_memory(t, PICTURES * pixels * channels_of(h->c, 0) * sizeof(qkv_real));
     qkv__arena_release(t->step, mark);
     return room != NULL;
 }

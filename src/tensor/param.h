@@ -3,18 +3,26 @@
 #define QKV_TENSOR_PARAM_H
 
 #include "kernel/kernel.h"
+#include "qkv/ops.h"
 #include "qkv/tensor.h"
+
+/* An array as the host sees it: made when it is asked for, unless the host can see the array. */
+typedef struct {
+    qkv_real *data;
+    uint64_t version; /* of the array when it was copied */
+} qkv__host_copy;
 
 struct qkv_param {
     qkv_params *owner;
     char *name;
     int ndim;
     size_t shape[QKV_MAX_DIMS], count;
-    qkv_real *data; /* working copy; f32 master weights beside it when it is not f32 */
+    qkv_real *data; /* of the device, as all that follow */
     qkv_real *grad; /* made on first use */
     bool has_grad;  /* grad holds something since the last zero_grad */
     bool frozen;
-    uint64_t version; /* counts changes of data */
+    uint64_t version, grad_version; /* count changes of data and of grad */
+    qkv__host_copy host, host_grad; /* what qkv_param_data and qkv_param_grad give */
     qkv_real *packed; /* a copy in the order of qkv_k_pack_fn; made on first use */
     uint64_t packed_version;
     bool has_packed;    /* packed is of packed_version, which is the last that products saw */
@@ -27,7 +35,7 @@ struct qkv_param {
 
 qkv_context *qkv__params_context(const qkv_params *ps);
 
-/* Memory that lives as long as the parameters (the model arena); not cleared. NULL on failure. */
+/* Memory of the host that lives as long as the parameters; not cleared. NULL on failure. */
 void *qkv__params_alloc(qkv_params *ps, size_t bytes);
 
 /* QKV_OK when every parameter and all memory that was asked for was made: many are asked for, one
@@ -42,6 +50,10 @@ qkv_exec qkv__params_exec(const qkv_params *ps);
  * present values so often that the copy will pay. False: no memory. */
 bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
                        const qkv_exec *e);
+
+/* Rows from .. from + rows - 1 of a matrix as qkv_sinusoid_table has them, positions from first on. */
+qkv_status qkv__fill_sinusoids(qkv_param *p, size_t from, size_t rows, qkv_sinusoid layout,
+                               size_t first, size_t columns);
 
 /* The gradient's memory, made if need be; NULL on failure. */
 qkv_real *qkv__param_grad_memory(qkv_param *p);

@@ -21,8 +21,10 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     t->exec = qkv__exec_of(ctx, NULL);
     t->record = true;
     t->epoch = next_epoch();
-    if (qkv__arena_create(&t->step, ctx, "step") ||
-        qkv__arena_create(&t->exec.scratch, ctx, "scratch")) {
+    t->device = qkv__context_device(ctx);
+    if (qkv__arena_create_on(&t->step, ctx, t->device, "step") ||
+        qkv__arena_create(&t->notes, ctx, "step") ||
+        qkv__arena_create_on(&t->exec.scratch, ctx, t->device, "scratch")) {
         qkv_tape_destroy(t);
         return QKV_E_MEMORY;
     }
@@ -35,20 +37,24 @@ void qkv_tape_destroy(qkv_tape *t)
     if (!t)
         return;
     qkv_attention_probes_clear(t);
+    t->device->sync(t->ctx);
     qkv__arena_destroy(t->step);
+    qkv__arena_destroy(t->notes);
     qkv__arena_destroy(t->exec.scratch);
     qkv__free(t->ctx, t);
 }
 
 void qkv_tape_reset(qkv_tape *t)
 {
+    t->status = t->device->sync(t->ctx); /* work on what is given back now is over */
     qkv__arena_reset(t->step);
+    qkv__arena_reset(t->notes);
     qkv__arena_reset(t->exec.scratch);
-    t->status = QKV_OK;
     t->epoch = next_epoch();
     t->first = t->last = NULL;
     t->leaves = NULL;
     t->pool_classes = 0;
+    t->empty = NULL;
     t->spare_bytes = 0;
     t->pass = t->dropped = 0;
     t->name_depth = 0;
@@ -67,8 +73,16 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train)
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
 
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
-size_t qkv_tape_used(const qkv_tape *t) { return qkv__arena_used(t->step); }
-size_t qkv_tape_high_water(const qkv_tape *t) { return qkv__arena_high_water(t->step); }
+
+size_t qkv_tape_used(const qkv_tape *t)
+{
+    return qkv__arena_used(t->step) + qkv__arena_used(t->notes);
+}
+
+size_t qkv_tape_high_water(const qkv_tape *t)
+{
+    return qkv__arena_high_water(t->step) + qkv__arena_high_water(t->notes);
+}
 
 size_t qkv_tape_scratch_high_water(const qkv_tape *t)
 {
@@ -100,6 +114,8 @@ bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
             qkv__op_fail(t, op, "input %d is NULL", i);
             return false;
         }
+    for (int i = 0; i < n; i++)
+        qkv__arrive(t, in[i]);
     return true;
 }
 
@@ -129,21 +145,21 @@ bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
     return true;
 }
 
-qkv_real *qkv__scratch(qkv_tape *t, size_t n)
+static void *take(qkv_tape *t, qkv__arena *from, size_t bytes)
 {
-    qkv_real *p = t->status ? NULL : qkv__arena_alloc(t->exec.scratch, n * sizeof *p);
+    void *p = t->status ? NULL : qkv__arena_alloc(from, bytes);
     if (!p && !t->status)
         t->status = QKV_E_MEMORY;
     return p;
 }
 
-void *qkv__step_alloc(qkv_tape *t, size_t bytes)
+qkv_real *qkv__scratch(qkv_tape *t, size_t n)
 {
-    void *p = t->status ? NULL : qkv__arena_alloc(t->step, bytes);
-    if (!p && !t->status)
-        t->status = QKV_E_MEMORY;
-    return p;
+    return take(t, t->exec.scratch, n * sizeof(qkv_real));
 }
+
+void *qkv__step_alloc(qkv_tape *t, size_t bytes) { return take(t, t->notes, bytes); }
+void *qkv__step_memory(qkv_tape *t, size_t bytes) { return take(t, t->step, bytes); }
 
 /* ---- notes -------------------------------------------------------------------------------- */
 
@@ -282,8 +298,8 @@ void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user)
 
 qkv_scope qkv_scope_begin(qkv_tape *t)
 {
-    qkv__mark m = qkv__arena_mark(t->step);
-    return (qkv_scope){{m.block, m.used, m.total}};
+    qkv__mark m = qkv__arena_mark(t->step), n = qkv__arena_mark(t->notes);
+    return (qkv_scope){{m.block, m.used, m.total, n.block, n.used, n.total}};
 }
 
 qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep)
@@ -296,11 +312,10 @@ qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep)
     qkv_tensor old = *keep;
     size_t bytes = qkv_count(keep) * qkv__dtype_size(old.dtype);
     qkv__arena_release(t->step, (qkv__mark){s.opaque[0], s.opaque[1], s.opaque[2]});
-    /* The new place is at or before the old one and nothing else is alive behind the mark, but
-     * the struct must not be written over data that is still to be moved: data goes first. */
-    void *data = qkv__step_alloc(t, bytes);
+    qkv__arena_release(t->notes, (qkv__mark){s.opaque[3], s.opaque[4], s.opaque[5]});
+    void *data = qkv__step_memory(t, bytes); /* at or before the old place */
     if (!data)
         return NULL;
-    memmove(data, old.data, bytes);
+    t->device->copy(data, old.data, bytes);
     return qkv__new_over(t, old.dtype, data, old.ndim, old.shape);
 }

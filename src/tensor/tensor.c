@@ -7,7 +7,7 @@
 
 size_t qkv__dtype_size(qkv_dtype dtype)
 {
-    return dtype == QKV_REAL ? sizeof(qkv_real) : dtype == QKV_I32 ? 4 : 2;
+    return dtype == QKV_REAL ? sizeof(qkv_real) : sizeof(int32_t);
 }
 
 int qkv_ndim(const qkv_tensor *x) { return x->ndim; }
@@ -83,7 +83,7 @@ qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim,
     if (ndim)
         memcpy(x->shape, shape, (size_t)ndim * sizeof *shape);
     dense_strides(x);
-    x->data = data ? data : qkv__step_alloc(t, count);
+    x->data = data ? data : qkv__step_memory(t, count);
     x->root = x;
     x->part = QKV__WHOLE;
     return x->data ? x : NULL;
@@ -99,52 +99,137 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x)
     return qkv__new_over(t, x->dtype, NULL, x->ndim, x->shape);
 }
 
+static size_t bytes_of(const qkv_tensor *x) { return qkv_count(x) * qkv__dtype_size(x->dtype); }
+
+/* ---- between the host and the device ------------------------------------------------------- */
+
+/* A root whose elements the host writes, where they lie or at x->host, which is `host` if given. */
+static qkv_tensor *new_staged(qkv_tape *t, qkv_real *host, int ndim, const size_t *shape)
+{
+    qkv_tensor *x = qkv__new_over(t, QKV_REAL, t->device->host ? host : NULL, ndim, shape);
+    if (!x || t->device->host)
+        return x;
+    x->host = host ? host : qkv__step_alloc(t, bytes_of(x));
+    x->staged = true;
+    return x->host ? x : NULL;
+}
+
+void qkv__arrive(qkv_tape *t, qkv_tensor *x)
+{
+    if (!x || !x->root->staged)
+        return;
+    t->device->copy_in(x->root->data, x->root->host, bytes_of(x->root));
+    x->root->staged = false;
+}
+
+const void *qkv__read(qkv_tape *t, const void *p, size_t bytes)
+{
+    void *copy = t->device->host ? NULL : qkv__step_alloc(t, bytes);
+    if (copy)
+        t->device->copy_out(copy, p, bytes);
+    return t->device->host ? p : copy;
+}
+
+void *qkv__target(qkv_tape *t, void *host, size_t bytes)
+{
+    return t->device->host || !host ? host : qkv__scratch(t, bytes / sizeof(qkv_real) + 1);
+}
+
+void qkv__deliver(qkv_tape *t, void *host, const void *target, size_t bytes)
+{
+    if (target != host && target)
+        t->device->copy_out(host, target, bytes);
+}
+
+qkv_real qkv__get(const qkv_tape *t, const qkv_real *p)
+{
+    qkv_real value;
+    t->device->copy_out(&value, p, sizeof value);
+    return value;
+}
+
+void qkv__put(qkv_tape *t, qkv_real *p, double value)
+{
+    qkv_real x = (qkv_real)value;
+    t->device->copy_in(p, &x, sizeof x);
+}
+
+/* Where the host reads the elements of x, which is dense. What it wrote itself is there already. */
+static const void *read_dense(qkv_tape *t, const qkv_tensor *x)
+{
+    const qkv_tensor *root = x->root;
+    return root->host ? (const char *)root->host + x->offset * qkv__dtype_size(x->dtype)
+                      : qkv__read(t, x->data, bytes_of(x));
+}
+
+qkv_tensor *qkv__copy(qkv_tape *t, const qkv_tensor *x)
+{
+    qkv__arrive(t, x->root);
+    qkv_tensor *y = qkv__new_like(t, x);
+    if (y)
+        t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), x->stride, x->shape, x->ndim,
+                   false);
+    return y;
+}
+
 qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape)
 {
+    if (!data)
+        return new_staged(t, NULL, ndim, shape);
     qkv_tensor *x = qkv__new_over(t, QKV_REAL, NULL, ndim, shape);
-    if (x && data)
-        memcpy(x->data, data, qkv_count(x) * sizeof *data);
+    if (x)
+        t->device->copy_in(x->data, data, bytes_of(x));
     return x;
 }
 
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape)
 {
     qkv_tensor *x = qkv__new_over(t, QKV_I32, NULL, ndim, shape);
-    if (x)
-        memcpy(x->data, ids, qkv_count(x) * sizeof *ids);
-    return x;
+    if (!x)
+        return NULL;
+    t->device->copy_in(x->data, ids, bytes_of(x));
+    if (t->device->host)
+        return x;
+    x->host = qkv__step_alloc(t, bytes_of(x)); /* ops look at ids before kernels do */
+    if (x->host)
+        memcpy(x->host, ids, bytes_of(x));
+    return x->host ? x : NULL;
 }
 
 qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape)
 {
-    return qkv__new_over(t, QKV_REAL, data, ndim, shape);
+    return new_staged(t, data, ndim, shape);
 }
 
-qkv_real *qkv_tensor_fill(qkv_tensor *x) { return x ? qkv__real(x) : NULL; }
+qkv_real *qkv_tensor_fill(qkv_tensor *x)
+{
+    if (!x || !x->host)
+        return x ? qkv__real(x) : NULL;
+    x->staged = true;
+    return x->host;
+}
 
 const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x)
 {
     if (!x || x->dtype != QKV_REAL)
         return NULL;
     if (qkv__is_dense(x))
-        return qkv__real(x);
-    qkv_tensor *y = qkv__new_like(t, x);
-    if (!y)
-        return NULL;
-    t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), x->stride, x->shape, x->ndim,
-               false);
-    return qkv__real(y);
+        return read_dense(t, x);
+    const qkv_tensor *y = qkv__copy(t, x);
+    return y ? read_dense(t, y) : NULL;
 }
 
-const int32_t *qkv_data_ids(const qkv_tensor *x)
+const int32_t *qkv__read_ids(qkv_tape *t, const qkv_tensor *x) { return read_dense(t, x); }
+
+const int32_t *qkv_data_ids(qkv_tape *t, const qkv_tensor *x)
 {
-    return x && x->dtype == QKV_I32 && qkv__is_dense(x) ? qkv__ids(x) : NULL;
+    return x && x->dtype == QKV_I32 && qkv__is_dense(x) ? qkv__read_ids(t, x) : NULL;
 }
 
 qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x)
 {
-    const qkv_real *data = x && qkv_count(x) == 1 ? qkv_data(t, x) : NULL;
-    return data ? data[0] : (qkv_real)NAN;
+    bool one = x && x->dtype == QKV_REAL && qkv_count(x) == 1;
+    return !one ? (qkv_real)NAN : x->root->host ? *qkv_data(t, x) : qkv__get(t, qkv__real(x));
 }
 
 /* A leaf made earlier in this step that trains, or does not: a parameter may be frozen and

@@ -194,12 +194,12 @@ static const char *const recipe_names[] = {"own", "quick", NULL};
 static const qkv_option recipe_rows[] = {
     {.flag = "recipe", .type = QKV_OPT_ENUM, .names = recipe_names, .help = "settings by name"}};
 static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1};
-static const qkv__preset quick[] = {{"steps", "10", NULL},
+static const qkv_preset quick[] = {{"steps", "10", NULL},
                                     {"tied", "false", NULL},
                                     {"json", "true", NULL},
                                     {"lr", NULL, "0.1 / steps"},
                                     {NULL, NULL, NULL}};
-static const qkv__preset *const recipes[] = {NULL, quick};
+static const qkv_preset *const recipes[] = {NULL, quick};
 
 static void a_recipe_fills_what_was_not_given(void **state)
 {
@@ -208,8 +208,8 @@ static void a_recipe_fills_what_was_not_given(void **state)
                                        .tables = tables, .recipes = recipes};
     static const char text[] = "\nRecipe quick:\n  --steps 10, --no-tied, --json, "
                                "--lr 0.1 / steps\n";
-    static const qkv__preset wrong[] = {{"stesp", "10", NULL}, {NULL, NULL, NULL}};
-    static const qkv__preset *const odd[] = {NULL, wrong};
+    static const qkv_preset wrong[] = {{"stesp", "10", NULL}, {NULL, NULL, NULL}};
+    static const qkv_preset *const odd[] = {NULL, wrong};
     fixture *f = *state;
     int recipe = 1;
     qkv__str s;
