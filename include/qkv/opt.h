@@ -107,9 +107,9 @@ typedef struct {
     qkv_context *ctx; /* this context's device; NULL: in the host's */
 } qkv_state;
 
-/* The numbers for the host to read and write: data itself where the host may follow it, else a copy;
- * NULL, and the context says so, when there is no memory for that. Unmap writes the copy back if it
- * was written to, and frees it; mapped may be NULL. */
+/* The numbers for the host to read and write: data itself where the host may follow it, else a
+ * copy; NULL, and the context says so, when there is no memory for that. Unmap writes the copy back
+ * if it was written to, and frees it; mapped may be NULL. */
 void *qkv_state_map(const qkv_state *s);
 void qkv_state_unmap(const qkv_state *s, void *mapped, bool written);
 

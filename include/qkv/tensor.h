@@ -75,8 +75,8 @@ size_t qkv_param_dim(const qkv_param *p, int axis); /* as qkv_dim */
 qkv_real *qkv_param_data(qkv_param *p);
 void qkv_param_touch(qkv_param *p); /* values were written: products and packed copies see them */
 
-/* The gradient, likewise, of the parameter's shape; NULL when no backward pass reached the parameter
- * since qkv_params_zero_grad. After writing: qkv_param_touch_grad. */
+/* The gradient, likewise, of the parameter's shape; NULL when no backward pass reached the
+ * parameter since qkv_params_zero_grad. After writing: qkv_param_touch_grad. */
 qkv_real *qkv_param_grad(qkv_param *p);
 void qkv_param_touch_grad(qkv_param *p);
 void qkv_params_zero_grad(qkv_params *ps); /* forgets all gradients; nothing is filled */
@@ -143,12 +143,12 @@ qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const s
 /* A copy of ids, i32. */
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape);
 
-/* The caller's dense memory as a tensor, on the CPU without a copy; it must outlive the step, and hold
- * its numbers before the first op (a view is one) that takes the tensor. */
+/* The caller's dense memory as a tensor, on the CPU without a copy; it must outlive the step, and
+ * hold its numbers before the first op (a view is one) that takes the tensor. */
 qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape);
 
-/* Where the host fills in the elements of a tensor from qkv_tensor_from(t, NULL, ..), before the first
- * op that takes it; NULL for NULL. */
+/* Where the host fills in the elements of a tensor from qkv_tensor_from, before the first op that
+ * takes it; NULL for NULL. */
 qkv_real *qkv_tensor_fill(qkv_tensor *x);
 
 /* A parameter on this tape; the same tensor each time within a step. */

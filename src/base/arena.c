@@ -5,7 +5,7 @@
 #include "base/device.h"
 
 enum { ALIGN = 64, MAX_BLOCKS = 64 };
-static const size_t FIRST_BLOCK = (size_t)1 << 20;
+static const size_t FIRST_BLOCK = (size_t)1 << 18;
 static const size_t LARGEST_GROWTH = (size_t)256 << 20;
 
 typedef struct {

@@ -34,7 +34,8 @@ static qkv_status allocate(qkv_average *a)
     for (size_t i = 0; i < a->n; i++)
         bytes += qkv__state_bytes(qkv_param_count(qkv_params_at(a->params, i)));
     a->mean = qkv__calloc(a->ctx, a->n, sizeof *a->mean);
-    if (!a->mean || qkv__arena_create_on(&a->memory, a->ctx, qkv__context_device(a->ctx), "average"))
+    const qkv__device *device = qkv__context_device(a->ctx);
+    if (!a->mean || qkv__arena_create_on(&a->memory, a->ctx, device, "average"))
         return QKV_E_MEMORY;
     char *at = qkv__arena_zalloc(a->memory, bytes);
     if (!at)

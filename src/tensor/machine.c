@@ -74,7 +74,7 @@ static uint64_t read_all(const uint64_t *x, size_t run, int threads)
     return all;
 }
 
-/* The memory is an arena's of the host, as a model's weights are on the CPU: the same kind of pages. */
+/* The memory is an arena's, as a model's weights are on the CPU: it has the same kind of pages. */
 double qkv_machine_read_bandwidth(qkv_context *ctx)
 {
     int threads = qkv_context_threads(ctx);

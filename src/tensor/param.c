@@ -121,11 +121,7 @@ size_t qkv_params_elements(const qkv_params *ps)
     return n;
 }
 
-
-size_t qkv_params_bytes(const qkv_params *ps)
-{
-    return qkv__arena_used(ps->memory) + qkv__arena_used(ps->notes);
-}
+size_t qkv_params_bytes(const qkv_params *ps) { return qkv__arena_used(ps->memory); }
 
 qkv_param *qkv_params_at(const qkv_params *ps, size_t i)
 {

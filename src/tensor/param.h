@@ -51,7 +51,7 @@ qkv_exec qkv__params_exec(const qkv_params *ps);
 bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
                        const qkv_exec *e);
 
-/* Rows from .. from + rows - 1 of a matrix as qkv_sinusoid_table has them, positions from first on. */
+/* Rows from .. from + rows - 1 become qkv_sinusoid_table's, of positions from first on. */
 qkv_status qkv__fill_sinusoids(qkv_param *p, size_t from, size_t rows, qkv_sinusoid layout,
                                size_t first, size_t columns);
 

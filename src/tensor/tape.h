@@ -136,7 +136,7 @@ size_t qkv__dtype_size(qkv_dtype dtype); /* bytes */
 /* False when the tape has failed already or an input is NULL (which then fails it). */
 bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 
-/* What the host wrote of x is there for kernels too; x may be NULL. qkv__ready does it to inputs. */
+/* Kernels see what the host wrote of x, which may be NULL. qkv__ready does it for inputs. */
 void qkv__arrive(qkv_tape *t, qkv_tensor *x);
 
 /* As qkv__ready, and every input must hold real numbers. */

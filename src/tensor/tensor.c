@@ -104,9 +104,10 @@ static size_t bytes_of(const qkv_tensor *x) { return qkv_count(x) * qkv__dtype_s
 /* ---- between the host and the device ------------------------------------------------------- */
 
 /* A root whose elements the host writes, where they lie or at x->host, which is `host` if given. */
-static qkv_tensor *new_staged(qkv_tape *t, qkv_real *host, int ndim, const size_t *shape)
+static qkv_tensor *new_staged(qkv_tape *t, qkv_dtype dtype, void *host, int ndim,
+                              const size_t *shape)
 {
-    qkv_tensor *x = qkv__new_over(t, QKV_REAL, t->device->host ? host : NULL, ndim, shape);
+    qkv_tensor *x = qkv__new_over(t, dtype, t->device->host ? host : NULL, ndim, shape);
     if (!x || t->device->host)
         return x;
     x->host = host ? host : qkv__step_alloc(t, bytes_of(x));
@@ -172,33 +173,31 @@ qkv_tensor *qkv__copy(qkv_tape *t, const qkv_tensor *x)
     return y;
 }
 
-qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape)
+/* A copy of data, unless that is NULL. */
+static qkv_tensor *from(qkv_tape *t, qkv_dtype dtype, const void *data, int ndim,
+                        const size_t *shape)
 {
-    if (!data)
-        return new_staged(t, NULL, ndim, shape);
-    qkv_tensor *x = qkv__new_over(t, QKV_REAL, NULL, ndim, shape);
-    if (x)
+    qkv_tensor *x = new_staged(t, dtype, NULL, ndim, shape);
+    if (x && x->host && data)
+        memcpy(x->host, data, bytes_of(x));
+    else if (x && data)
         t->device->copy_in(x->data, data, bytes_of(x));
     return x;
 }
 
+qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape)
+{
+    return from(t, QKV_REAL, data, ndim, shape);
+}
+
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape)
 {
-    qkv_tensor *x = qkv__new_over(t, QKV_I32, NULL, ndim, shape);
-    if (!x)
-        return NULL;
-    t->device->copy_in(x->data, ids, bytes_of(x));
-    if (t->device->host)
-        return x;
-    x->host = qkv__step_alloc(t, bytes_of(x)); /* ops look at ids before kernels do */
-    if (x->host)
-        memcpy(x->host, ids, bytes_of(x));
-    return x->host ? x : NULL;
+    return from(t, QKV_I32, ids, ndim, shape);
 }
 
 qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape)
 {
-    return new_staged(t, data, ndim, shape);
+    return new_staged(t, QKV_REAL, data, ndim, shape);
 }
 
 qkv_real *qkv_tensor_fill(qkv_tensor *x)

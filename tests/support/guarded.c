@@ -16,6 +16,7 @@ static const size_t POOL = (size_t)1 << 36, PAGE = 4096;
 typedef struct {
     size_t at, size;
     bool used;
+    void *counted; /* as much of the host's: what the context's allocator allows and counts */
 } region;
 
 static char *pool;
@@ -74,15 +75,18 @@ static void *guarded_alloc(qkv_context *ctx, size_t bytes)
         qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of the device's wanted", bytes);
         return NULL;
     }
+    void *counted = qkv__malloc(ctx, bytes);
+    if (!counted)
+        return NULL;
     enter();
     if (i == region_count) {
-        insert(i, (region){top, size, true});
+        insert(i, (region){.at = top, .size = size});
         protect(pool + top, size, PROT_READ | PROT_WRITE);
         top += size;
     } else if (regions[i].size > size) {
-        insert(i + 1, (region){regions[i].at + size, regions[i].size - size, false});
+        insert(i + 1, (region){.at = regions[i].at + size, .size = regions[i].size - size});
     }
-    regions[i] = (region){regions[i].at, size, true};
+    regions[i] = (region){regions[i].at, size, true, counted};
     memset(pool + regions[i].at, 0xff, size);
     leave();
     return pool + regions[i].at;
@@ -90,11 +94,11 @@ static void *guarded_alloc(qkv_context *ctx, size_t bytes)
 
 static void guarded_free(qkv_context *ctx, void *p)
 {
-    (void)ctx;
     for (size_t i = 0; p && i < region_count; i++) {
         if (pool + regions[i].at != p || !regions[i].used)
             continue;
         regions[i].used = false;
+        qkv__free(ctx, regions[i].counted);
         madvise(p, regions[i].size, MADV_DONTNEED);
         for (size_t k = i + 1; k-- > 0 && k + 1 >= i;) /* joined with free neighbours */
             if (k + 1 < region_count && !regions[k].used && !regions[k + 1].used) {
