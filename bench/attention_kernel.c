@@ -23,7 +23,7 @@ typedef struct {
 
 static float *numbers(bench *b, size_t n)
 {
-    float *x = qkv__malloc(b->ctx, n * sizeof *x);
+    float *x = qkv_malloc(b->ctx, n * sizeof *x);
     if (!x) {
         fprintf(stderr, "attention_kernel: out of memory\n");
         exit(1);
@@ -40,14 +40,14 @@ static void measure_limit(bench *b)
     float *x = numbers(b, n * n), *y = numbers(b, n * n), *z = numbers(b, n * n);
     qkv_k_gemm_args args = { .m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n };
     for (int run = 0; run < 5; run++) {
-        double start = qkv__now();
+        double start = qkv_now();
         b->k->gemm(&b->e, z, x, y, &args);
-        double rate = 2 * (double)(n * n * n) / (qkv__now() - start) * 1e-9;
+        double rate = 2 * (double)(n * n * n) / (qkv_now() - start) * 1e-9;
         b->limit = rate > b->limit ? rate : b->limit;
     }
-    qkv__free(b->ctx, x);
-    qkv__free(b->ctx, y);
-    qkv__free(b->ctx, z);
+    qkv_free(b->ctx, x);
+    qkv_free(b->ctx, y);
+    qkv_free(b->ctx, z);
 }
 
 typedef struct {
@@ -91,7 +91,7 @@ static void problem_free(bench *b, problem *p)
 {
     float *all[] = { p->memory, p->out, p->dout, p->lse };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        qkv__free(b->ctx, all[i]);
+        qkv_free(b->ctx, all[i]);
     }
 }
 
@@ -99,16 +99,16 @@ static void run(bench *b, shape s)
 {
     static problem p;
     problem_make(b, &p, s);
-    double forward = 1e30, backward = 1e30, until = qkv__now() + 1;
-    for (int n = 0; n < 3 || qkv__now() < until; n++) {
-        double start = qkv__now();
+    double forward = 1e30, backward = 1e30, until = qkv_now() + 1;
+    for (int n = 0; n < 3 || qkv_now() < until; n++) {
+        double start = qkv_now();
         b->k->attention(&b->e, p.out, p.lse, p.q, p.k, p.v, &p.a);
-        double middle = qkv__now();
+        double middle = qkv_now();
         if (s.T > 1) {
             b->k->attention_bwd(&b->e, p.dq, p.dk, p.dv, NULL, p.dout, p.out, p.lse, p.q, p.k,
                                 p.v, &p.a, &p.w);
         }
-        double end = qkv__now();
+        double end = qkv_now();
         forward = middle - start < forward ? middle - start : forward;
         backward = end - middle < backward ? end - middle : backward;
     }
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
         }
     }
     measure_limit(&b);
-    printf("limit %.1f GF/s, %d threads, %s\n", b.limit, b.e.threads, qkv__cpu_name());
+    printf("limit %.1f GF/s, %d threads, %s\n", b.limit, b.e.threads, qkv_machine_cpu());
     qkv__arena_destroy(b.e.scratch);
     qkv_context_destroy(b.ctx);
     return 0;

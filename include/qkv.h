@@ -46,5 +46,6 @@
 #include <qkv/run.h>
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
+#include <qkv/job.h>
 
 #endif

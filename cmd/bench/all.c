@@ -37,14 +37,14 @@ static int run(cli *c, int argc, char **argv)
 {
     bench_request request;
     bench_report found;
-    qkv__json_out w;
+    qkv_json_writer w;
     qkv_status status = QKV_OK;
     cli_bind(c, &table, &request);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
     bool json = c->common.json;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
     if (!json)
         printf("%s, %d threads\n\n%-60s %8s %8s %7s\n", qkv_machine_cpu(),
                qkv_context_threads(c->ctx), "", "reached", "limit", "share");
@@ -53,18 +53,18 @@ static int run(cli *c, int argc, char **argv)
         status = bench_part(c, measures[i], &request, &found);
         if (status)
             break;
-        qkv__json_begin_object(&w, measures[i]->name);
+        qkv_json_begin_object(&w, measures[i]->name);
         bench_put(&w, &found);
-        qkv__json_end_object(&w);
+        qkv_json_end_object(&w);
         if (!json)
             show(&found);
     }
-    qkv__json_put_string(&w, "cpu", qkv_machine_cpu());
-    qkv__json_put_int(&w, "threads", qkv_context_threads(c->ctx));
-    qkv__json_end_object(&w);
+    qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
+    qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    qkv_json_end_object(&w);
     if (json && !status)
         return cli_answer(c, &w);
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
     return status ? cli_error(c) : CLI_DONE;
 }
 

@@ -40,15 +40,15 @@ static qkv_status prepare(job *j)
     if (status)
         return status;
     j->size = j->s.batch * j->s.length * j->s.heads * j->s.head_width;
-    j->data = qkv__calloc(ctx, 4 * j->size, sizeof *j->data);
-    j->forward = qkv__calloc(ctx, j->s.repeats, sizeof *j->forward);
-    j->backward = qkv__calloc(ctx, j->s.repeats, sizeof *j->backward);
+    j->data = qkv_calloc(ctx, 4 * j->size, sizeof *j->data);
+    j->forward = qkv_calloc(ctx, j->s.repeats, sizeof *j->forward);
+    j->backward = qkv_calloc(ctx, j->s.repeats, sizeof *j->backward);
     if (!j->data || !j->forward || !j->backward)
         return QKV_E_MEMORY;
-    qkv__rng r;
-    qkv__rng_init(&r, j->c->common.seed, qkv__hash64("attention", 9));
+    qkv_rng r;
+    qkv_rng_init(&r, j->c->common.seed, qkv_hash64("attention", 9));
     for (size_t i = 0; i < 4 * j->size; i++)
-        j->data[i] = (qkv_real)qkv__rng_normal(&r);
+        j->data[i] = (qkv_real)qkv_rng_normal(&r);
     return QKV_OK;
 }
 
@@ -65,14 +65,14 @@ static qkv_status pass(job *j, double *forward, double *backward)
             qkv_require_grad(t, x[i]);
     }
     qkv_attention_options o = {.causal = true};
-    double start = qkv__now();
+    double start = qkv_now();
     qkv_tensor *y = qkv_attention(t, x[0], x[1], x[2], &o);
-    double middle = qkv__now();
+    double middle = qkv_now();
     const qkv_tensor *dy = x[3];
     qkv_backward_args args = {.n = 1, .outputs = &y, .gradients = &dy};
     qkv_status status = qkv_backward_from(t, &args);
     *forward = middle - start;
-    *backward = qkv__now() - middle;
+    *backward = qkv_now() - middle;
     return status;
 }
 
@@ -120,9 +120,9 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
     qkv_status status = measure(&j);
     if (!status)
         report(&j, out);
-    qkv__free(c->ctx, j.backward);
-    qkv__free(c->ctx, j.forward);
-    qkv__free(c->ctx, j.data);
+    qkv_free(c->ctx, j.backward);
+    qkv_free(c->ctx, j.forward);
+    qkv_free(c->ctx, j.data);
     qkv_tape_destroy(j.tape);
     return status;
 }

@@ -28,14 +28,14 @@ void bench_add_all(bench_report *r, const bench_figure *figures, size_t count)
         r->figures[r->count++] = figures[i];
 }
 
-void bench_put(qkv__json_out *w, const bench_report *r)
+void bench_put(qkv_json_writer *w, const bench_report *r)
 {
     for (size_t i = 0; i < r->count; i++) {
         const bench_figure *f = &r->figures[i];
         if (f->kind == BENCH_COUNT)
-            qkv__json_put_int(w, f->key, (int64_t)f->value);
+            qkv_json_put_int(w, f->key, (int64_t)f->value);
         else
-            qkv__json_put_real(w, f->key, f->value);
+            qkv_json_put_real(w, f->key, f->value);
     }
 }
 
@@ -48,13 +48,13 @@ int bench_answer(const cli *c, const bench_report *r)
             show(&r->figures[i]);
         return CLI_DONE;
     }
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
     bench_put(&w, r);
-    qkv__json_put_string(&w, "cpu", qkv_machine_cpu());
-    qkv__json_put_int(&w, "threads", qkv_context_threads(c->ctx));
-    qkv__json_end_object(&w);
+    qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
+    qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -116,7 +116,7 @@ qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char
     qkv_gpt_config config;
     qkv_option_defaults(qkv_model_type_config(type), &config);
     if (!qkv_gpt_preset(preset, &config))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", preset);
     config.vocab = GPT2_VOCAB;
     config.positions = positions > GPT2_POSITIONS ? positions : GPT2_POSITIONS;
     config.dropout = config.embd_dropout = config.attention_dropout = dropout;
@@ -125,8 +125,8 @@ qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char
 
 void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, seed, qkv__hash64("bench", 5));
+    qkv_rng r;
+    qkv_rng_init(&r, seed, qkv_hash64("bench", 5));
     for (size_t i = 0; i < n; i++)
-        ids[i] = (int32_t)qkv__rng_below(&r, (uint32_t)vocab);
+        ids[i] = (int32_t)qkv_rng_below(&r, (uint32_t)vocab);
 }

@@ -62,7 +62,7 @@ void bench_add_all(bench_report *r, const bench_figure *figures, size_t count);
 
 /* The figures, as JSON or as a table under the title and the processor's name. Exit code. */
 int bench_answer(const cli *c, const bench_report *r);
-void bench_put(qkv__json_out *w, const bench_report *r); /* as fields of the object begun */
+void bench_put(qkv_json_writer *w, const bench_report *r); /* as fields of the object begun */
 
 double bench_median(double *seconds, size_t n); /* sorts them */
 

@@ -39,7 +39,7 @@ static bool on_token(void *user, int32_t id, const qkv_real *probabilities, size
 {
     (void)id, (void)probabilities, (void)V;
     job *j = user;
-    double now = qkv__now();
+    double now = qkv_now();
     if (j->made >= WARM_UPS)
         j->seconds[j->made - WARM_UPS] = now - j->last;
     j->last = now;
@@ -58,8 +58,8 @@ static qkv_status read_bandwidth(job *j)
 static qkv_status generate(job *j)
 {
     qkv_context *ctx = j->c->ctx;
-    j->prompt = qkv__calloc(ctx, j->s.prompt, sizeof *j->prompt);
-    j->seconds = qkv__calloc(ctx, j->s.tokens, sizeof *j->seconds);
+    j->prompt = qkv_calloc(ctx, j->s.prompt, sizeof *j->prompt);
+    j->seconds = qkv_calloc(ctx, j->s.tokens, sizeof *j->seconds);
     if (!j->prompt || !j->seconds)
         return QKV_E_MEMORY;
     bench_random_ids(j->prompt, j->s.prompt, qkv_lm_vocab(j->model), j->c->common.seed);
@@ -114,8 +114,8 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
     qkv_status status = measure(&j);
     if (!status)
         report(&j, out);
-    qkv__free(c->ctx, j.seconds);
-    qkv__free(c->ctx, j.prompt);
+    qkv_free(c->ctx, j.seconds);
+    qkv_free(c->ctx, j.prompt);
     qkv_model_destroy(j.model);
     return status;
 }

@@ -63,7 +63,7 @@ static qkv_status bert_create(bench_training *b, const bench_step *step)
     config.dropout = config.attention_dropout = b->dropout;
     b->vocab = config.vocab;
     (void)snprintf(b->name, sizeof b->name, "%s", step->model);
-    b->rows = qkv__calloc(b->ctx, count, sizeof *b->rows);
+    b->rows = qkv_calloc(b->ctx, count, sizeof *b->rows);
     for (size_t i = 0; b->rows && i < count; i++)
         b->rows[i] = (int32_t)(i * b->batch * b->length / count);
     return b->rows ? qkv_model_create(&b->model, b->ctx, &qkv_bert_masked_type, &config)
@@ -147,7 +147,7 @@ static qkv_status vit_create(bench_training *b, const bench_step *step)
     if (status)
         return status;
     b->pixel_count = b->batch * b->length * b->length * config.trunk.channels;
-    b->pixels = qkv__calloc(b->ctx, b->pixel_count, sizeof *b->pixels);
+    b->pixels = qkv_calloc(b->ctx, b->pixel_count, sizeof *b->pixels);
     return b->pixels ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -187,7 +187,7 @@ qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, si
     config.image = side;
     config.dropout = dropout;
     if (!qkv_vqgan_preset(preset, &config))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\" of a VQGAN", preset);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\" of a VQGAN", preset);
     return qkv_model_create(out, ctx, &qkv_vqgan_type, &config);
 }
 
@@ -207,18 +207,18 @@ static qkv_status make_pictures(bench_training *b)
 {
     const size_t colors = 3, bytes = b->length * b->length * colors;
     qkv_pixels_writer *w = NULL;
-    qkv__rng r;
-    qkv__rng_init(&r, 1, qkv__hash64("pictures", 8));
+    qkv_rng r;
+    qkv_rng_init(&r, 1, qkv_hash64("pictures", 8));
     qkv_status status = qkv_pixels_create(&w, b->ctx, NULL, b->length, b->length, colors);
-    uint8_t *picture = status ? NULL : qkv__malloc(b->ctx, bytes);
+    uint8_t *picture = status ? NULL : qkv_malloc(b->ctx, bytes);
     if (!status && !picture)
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < b->batch && !status; i++) {
         for (size_t k = 0; k < bytes; k++)
-            picture[k] = (uint8_t)qkv__rng_below(&r, 256);
+            picture[k] = (uint8_t)qkv_rng_below(&r, 256);
         status = qkv_pixels_add(w, picture, -1, "made up");
     }
-    qkv__free(b->ctx, picture);
+    qkv_free(b->ctx, picture);
     if (!status)
         return qkv_pixels_finish(w, &b->pictures);
     qkv_pixels_abandon(w);

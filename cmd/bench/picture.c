@@ -48,9 +48,9 @@ static qkv_status prepare(job *j)
         return status;
     const qkv_vqgan_config *config = qkv_model_config(j->model);
     j->side = j->s.size / qkv_vqgan_factor(j->model);
-    j->codes = qkv__calloc(ctx, j->side * j->side, sizeof *j->codes);
-    j->picture = qkv__calloc(ctx, j->s.size * j->s.size, config->colors);
-    j->seconds = qkv__calloc(ctx, j->s.repeats, sizeof *j->seconds);
+    j->codes = qkv_calloc(ctx, j->side * j->side, sizeof *j->codes);
+    j->picture = qkv_calloc(ctx, j->s.size * j->s.size, config->colors);
+    j->seconds = qkv_calloc(ctx, j->s.repeats, sizeof *j->seconds);
     if (!j->codes || !j->picture || !j->seconds)
         return QKV_E_MEMORY;
     bench_random_ids(j->codes, j->side * j->side, config->codes, j->c->common.seed);
@@ -63,12 +63,12 @@ static qkv_status measure(job *j)
     if (!status)
         status = bench_peak(j->c, &j->peak);
     for (size_t i = 0; i < WARM_UPS + j->s.repeats && !status; i++) {
-        double start = qkv__now();
+        double start = qkv_now();
         status = qkv_pictures_decode(j->model, j->tape, j->codes, 1, j->side, j->side, j->picture);
         if (i >= WARM_UPS)
-            j->seconds[i - WARM_UPS] = qkv__now() - start;
+            j->seconds[i - WARM_UPS] = qkv_now() - start;
     }
-    j->rss = qkv__peak_rss();
+    j->rss = qkv_machine_peak_rss();
     return status ? status : bench_peak(j->c, &j->peak);
 }
 
@@ -95,9 +95,9 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
     qkv_status status = measure(&j);
     if (!status)
         report(&j, out);
-    qkv__free(c->ctx, j.seconds);
-    qkv__free(c->ctx, j.picture);
-    qkv__free(c->ctx, j.codes);
+    qkv_free(c->ctx, j.seconds);
+    qkv_free(c->ctx, j.picture);
+    qkv_free(c->ctx, j.codes);
     qkv_tape_destroy(j.tape);
     qkv_model_destroy(j.model);
     return status;

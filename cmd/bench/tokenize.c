@@ -35,7 +35,7 @@ typedef struct {
     qkv__map *maps; /* (s.file.count) */
     text *texts;    /* (count): the files, or `made` */
     size_t count;
-    qkv__str made;
+    qkv_str made;
     qkv_tokenizer *tokenizer;
     size_t bytes, vocab, tokens;
     double train, first, again; /* seconds */
@@ -48,30 +48,30 @@ typedef struct {
 enum { WORDS = 30000, MADE_BYTES = 4000000, SENTENCE = 12 };
 
 /* The n-th word: the same in every run. Common words are short. */
-static void add_word(qkv__str *out, uint64_t seed, size_t n)
+static void add_word(qkv_str *out, uint64_t seed, size_t n)
 {
     static const char begin[] = "bcdfghjklmnprstvwz", middle[] = "aeiou", end[] = "lmnrst";
-    qkv__rng r;
-    qkv__rng_init(&r, seed, n + 1);
-    uint32_t syllables = (n > 3000 ? 3 : n > 100 ? 2 : 1) + qkv__rng_below(&r, 2);
+    qkv_rng r;
+    qkv_rng_init(&r, seed, n + 1);
+    uint32_t syllables = (n > 3000 ? 3 : n > 100 ? 2 : 1) + qkv_rng_below(&r, 2);
     for (uint32_t i = 0; i < syllables; i++) {
-        qkv__str_add(out, &begin[qkv__rng_below(&r, sizeof begin - 1)], 1);
-        qkv__str_add(out, &middle[qkv__rng_below(&r, sizeof middle - 1)], 1);
-        if (qkv__rng_below(&r, 3) == 0)
-            qkv__str_add(out, &end[qkv__rng_below(&r, sizeof end - 1)], 1);
+        qkv_str_add(out, &begin[qkv_rng_below(&r, sizeof begin - 1)], 1);
+        qkv_str_add(out, &middle[qkv_rng_below(&r, sizeof middle - 1)], 1);
+        if (qkv_rng_below(&r, 3) == 0)
+            qkv_str_add(out, &end[qkv_rng_below(&r, sizeof end - 1)], 1);
     }
 }
 
 static qkv_status make_text(job *j)
 {
-    qkv__rng r;
+    qkv_rng r;
     uint64_t seed = j->c->common.seed;
-    qkv__rng_init(&r, seed, 0);
-    qkv__str_init(&j->made, j->c->ctx);
+    qkv_rng_init(&r, seed, 0);
+    qkv_str_init(&j->made, j->c->ctx);
     while (j->made.len < MADE_BYTES && !j->made.failed) {
-        add_word(&j->made, seed, (size_t)pow(WORDS, qkv__rng_uniform(&r)) - 1);
-        uint32_t after = qkv__rng_below(&r, SENTENCE);
-        qkv__str_puts(&j->made, after == 0 ? ".\n" : after == 1 ? ", " : " ");
+        add_word(&j->made, seed, (size_t)pow(WORDS, qkv_rng_uniform(&r)) - 1);
+        uint32_t after = qkv_rng_below(&r, SENTENCE);
+        qkv_str_puts(&j->made, after == 0 ? ".\n" : after == 1 ? ", " : " ");
     }
     j->texts[0] = (text){j->made.data, j->made.len};
     return j->made.failed ? QKV_E_MEMORY : QKV_OK;
@@ -81,7 +81,7 @@ static qkv_status open_files(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_status status = QKV_OK;
-    j->maps = qkv__calloc(ctx, j->count, sizeof *j->maps);
+    j->maps = qkv_calloc(ctx, j->count, sizeof *j->maps);
     if (!j->maps)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < j->count && !status; i++) {
@@ -95,14 +95,14 @@ static qkv_status read_texts(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     j->count = j->s.file.count ? j->s.file.count : 1;
-    j->texts = qkv__calloc(ctx, j->count, sizeof *j->texts);
+    j->texts = qkv_calloc(ctx, j->count, sizeof *j->texts);
     if (!j->texts)
         return QKV_E_MEMORY;
     qkv_status status = j->s.file.count ? open_files(j) : make_text(j);
     for (size_t i = 0; i < j->count; i++)
         j->bytes += j->texts[i].size;
     if (!status && j->bytes == 0)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: the file is empty", j->s.file.items[0]);
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the file is empty", j->s.file.items[0]);
     return status;
 }
 
@@ -113,13 +113,13 @@ static qkv_status train(job *j)
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_BPE);
     o.vocab = BYTES + 1 + j->s.merges;
     qkv_tokenizer_trainer *tr = NULL;
-    double start = qkv__now();
+    double start = qkv_now();
     qkv_status status = qkv_tokenizer_trainer_create(&tr, j->c->ctx, &o);
     for (size_t i = 0; i < j->count && !status; i++)
         status = qkv_tokenizer_trainer_add(tr, j->texts[i].data, j->texts[i].size);
     if (!status)
         status = qkv_tokenizer_trainer_finish(tr, &j->tokenizer);
-    j->train = qkv__now() - start;
+    j->train = qkv_now() - start;
     qkv_tokenizer_trainer_destroy(tr);
     if (!status)
         j->vocab = qkv_tokenizer_vocab_size(j->tokenizer);
@@ -129,12 +129,12 @@ static qkv_status train(job *j)
 static qkv_status encode(job *j, qkv_ids *ids, double *seconds)
 {
     qkv_status status = QKV_OK;
-    double start = qkv__now();
+    double start = qkv_now();
     ids->count = 0;
     for (size_t i = 0; i < j->count && !status; i++)
         status = qkv_tokenizer_encode(j->tokenizer, j->texts[i].data, j->texts[i].size,
                                       QKV_ENCODE_PLAIN, ids);
-    *seconds = qkv__now() - start;
+    *seconds = qkv_now() - start;
     return status;
 }
 
@@ -185,9 +185,9 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
     qkv_tokenizer_destroy(j.tokenizer);
     for (size_t i = 0; j.maps && i < j.count; i++)
         qkv__map_close(&j.maps[i]);
-    qkv__free(c->ctx, j.maps);
-    qkv__free(c->ctx, j.texts);
-    qkv__str_free(&j.made);
+    qkv_free(c->ctx, j.maps);
+    qkv_free(c->ctx, j.texts);
+    qkv_str_free(&j.made);
     return status;
 }
 

@@ -40,7 +40,7 @@ static qkv_status prepare(job *j)
         status = bench_training_fill(&j->training, j->c->common.seed);
     if (status)
         return status;
-    j->seconds = qkv__calloc(ctx, j->s.steps, sizeof *j->seconds);
+    j->seconds = qkv_calloc(ctx, j->s.steps, sizeof *j->seconds);
     return j->seconds ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -50,12 +50,12 @@ static qkv_status measure(job *j)
     if (!status)
         status = prepare(j);
     for (size_t i = 0; i < WARM_UPS + j->s.steps && !status; i++) {
-        double start = qkv__now();
+        double start = qkv_now();
         status = bench_training_step(&j->training);
         if (i >= WARM_UPS)
-            j->seconds[i - WARM_UPS] = qkv__now() - start;
+            j->seconds[i - WARM_UPS] = qkv_now() - start;
     }
-    j->rss = qkv__peak_rss(); /* the second measure of the limit is no part of training */
+    j->rss = qkv_machine_peak_rss(); /* the second measure of the limit is no part of training */
     return status ? status : bench_peak(j->c, &j->peak);
 }
 
@@ -83,7 +83,7 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
     qkv_status status = measure(&j);
     if (!status)
         report(&j, out);
-    qkv__free(c->ctx, j.seconds);
+    qkv_free(c->ctx, j.seconds);
     bench_training_free(&j.training);
     return status;
 }

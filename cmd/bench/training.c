@@ -50,15 +50,15 @@ qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const benc
     if (status)
         return status;
     b->id_count = network->ids(b);
-    b->ids = qkv__calloc(ctx, b->id_count + 1, sizeof *b->ids);
+    b->ids = qkv_calloc(ctx, b->id_count + 1, sizeof *b->ids);
     return b->ids ? QKV_OK : QKV_E_MEMORY;
 }
 
 void bench_training_free(bench_training *b)
 {
-    qkv__free(b->ctx, b->pixels);
-    qkv__free(b->ctx, b->rows);
-    qkv__free(b->ctx, b->ids);
+    qkv_free(b->ctx, b->pixels);
+    qkv_free(b->ctx, b->rows);
+    qkv_free(b->ctx, b->ids);
     qkv_optimizer_destroy(b->optimizer);
     qkv_tape_destroy(b->tape);
     qkv_task_destroy(&b->task);
@@ -69,11 +69,11 @@ void bench_training_free(bench_training *b)
 
 qkv_status bench_training_fill(bench_training *b, uint64_t seed)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, seed, 1);
+    qkv_rng r;
+    qkv_rng_init(&r, seed, 1);
     bench_random_ids(b->ids, b->id_count, b->vocab, seed);
     for (size_t i = 0; i < b->pixel_count; i++)
-        b->pixels[i] = (qkv_real)(2 * qkv__rng_uniform(&r) - 1);
+        b->pixels[i] = (qkv_real)(2 * qkv_rng_uniform(&r) - 1);
     qkv_status status = b->looks ? qkv_model_init(b->looks, seed) : QKV_OK;
     return status ? status : qkv_model_init(b->model, seed);
 }

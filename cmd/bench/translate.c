@@ -44,9 +44,9 @@ static qkv_status prepare(job *j)
     const settings *s = &j->s;
     size_t longest = s->length > s->tokens ? s->length : s->tokens;
     qkv_generation g;
-    j->ids = qkv__calloc(ctx, s->sentences, s->length * sizeof *j->ids);
-    j->offsets = qkv__calloc(ctx, s->sentences + 1, sizeof *j->offsets);
-    j->seconds = qkv__calloc(ctx, s->repeats, sizeof *j->seconds);
+    j->ids = qkv_calloc(ctx, s->sentences, s->length * sizeof *j->ids);
+    j->offsets = qkv_calloc(ctx, s->sentences + 1, sizeof *j->offsets);
+    j->seconds = qkv_calloc(ctx, s->repeats, sizeof *j->seconds);
     if (!j->ids || !j->offsets || !j->seconds)
         return QKV_E_MEMORY;
     qkv_status status = bench_transformer(ctx, &j->model, longest, 0);
@@ -72,10 +72,10 @@ static qkv_status measure(job *j)
     if (!status)
         status = bench_peak(j->c, &j->peak);
     for (size_t i = 0; i <= j->s.repeats && !status; i++) {
-        double begun = qkv__now();
+        double begun = qkv_now();
         status = qkv_beam_search_run(j->search, j->ids, j->offsets, j->s.sentences);
         if (i)
-            j->seconds[i - 1] = qkv__now() - begun;
+            j->seconds[i - 1] = qkv_now() - begun;
         else
             j->stats = qkv_beam_search_stats(j->search);
     }
@@ -136,9 +136,9 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
         report(&j, out);
     qkv_beam_search_destroy(j.search);
     qkv_model_destroy(j.model);
-    qkv__free(c->ctx, j.ids);
-    qkv__free(c->ctx, j.offsets);
-    qkv__free(c->ctx, j.seconds);
+    qkv_free(c->ctx, j.ids);
+    qkv_free(c->ctx, j.offsets);
+    qkv_free(c->ctx, j.seconds);
     return status;
 }
 

@@ -35,57 +35,6 @@ typedef struct {
 
 typedef struct cli_command cli_command;
 
-/* One run of a command. */
-typedef struct {
-    qkv_context *ctx; /* of the asked threads and instruction sets; once cli_parse succeeded */
-    cli_common common;
-    qkv_strings args;     /* what was no flag */
-    qkv_options *options; /* for qkv_options_given, qkv__json_get_options */
-    const cli_command *command;
-    qkv_context *parsing; /* the context of options: it outlives ctx */
-    qkv_status bind_status;
-    double began; /* qkv__now() when the command started */
-} cli;
-
-struct cli_command {
-    qkv__manual manual; /* tables: the command's own; the common one is added */
-    int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
-};
-
-extern const qkv_option_table cli_common_table;
-
-/* ---- options -------------------------------------------------------------------------------- */
-
-/* Defaults now, values in cli_parse. A failure shows up in cli_parse. */
-void cli_bind(cli *c, const qkv_option_table *table, void *target);
-
-/* Fills what was bound, collects args (min to max of them; their names are in manual.usage) and
- * makes c->ctx. On failure prints the sentence and returns CLI_USAGE. It may be called again,
- * after qkv_options_read, say. */
-int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
-
-/* Copies the fields of a table that were given from `given`, to which it was bound, to target,
- * which holds a preset, say. */
-void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target);
-
-/* ---- answers ---------------------------------------------------------------------------- */
-
-int cli_error(const cli *c); /* prints the context's sentence; CLI_FAILED */
-int cli_fail(const char *fmt, ...) QKV_PRINTF(1, 2);  /* prints "qkv: sentence"; CLI_FAILED */
-int cli_usage(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* the same; CLI_USAGE */
-void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr, unless quiet */
-
-/* Prints the finished text and a newline, flushes and frees w. An exit code. */
-int cli_answer(const cli *c, qkv__json_out *w);
-
-/* ---- long work -------------------------------------------------------------------------- */
-
-/* Before any other thread is made: main's part of what follows. */
-void cli_watch_signals(void);
-/* After this the first SIGINT or SIGTERM only makes cli_stopped true; the second one kills. */
-void cli_catch_signals(void);
-bool cli_stopped(void);
-
 /* One line on the standard error that is written over (a terminal, ten times a second) or
  * repeated (a file, every ten seconds). */
 typedef struct {
@@ -97,6 +46,67 @@ typedef struct {
     double left; /* seconds to go, from callers that know; 0: found here */
 } cli_progress;
 
+/* One run of a command. */
+typedef struct {
+    qkv_context *ctx; /* of the asked threads and instruction sets; once cli_parse succeeded */
+    cli_common common;
+    qkv_strings args;     /* what was no flag */
+    qkv_options *options; /* for qkv_options_given, qkv__json_get_options */
+    const cli_command *command;
+    qkv_status bind_status;
+    double began; /* qkv_now() when the command started */
+    cli_progress line; /* of what the library is at */
+    char label[40], unit[40]; /* of that */
+} cli;
+
+struct cli_command {
+    qkv__manual manual; /* tables: the command's own; the common one is added */
+    const char *job; /* the kind of training job whose settings it has; NULL: none */
+    int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
+};
+
+extern const qkv_option_table cli_common_table;
+/* The same but the seed, which is a setting of each training job. */
+extern const qkv_option_table cli_job_common_table;
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+/* Defaults now, values in cli_parse. A failure shows up in cli_parse. */
+void cli_bind(cli *c, const qkv_option_table *table, void *target);
+
+/* Fills what was bound, collects args (min to max of them; their names are in manual.usage) and
+ * makes c->ctx. On failure prints the sentence and returns CLI_USAGE. It may be called again,
+ * after qkv_options_read, say. */
+int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
+
+/* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
+qkv_status cli_configure(const cli *c);
+
+/* Copies the fields of a table that were given from `given`, to which it was bound, to target,
+ * which holds a preset, say. */
+void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target);
+
+/* ---- answers ---------------------------------------------------------------------------- */
+
+int cli_error(cli *c); /* prints the context's sentence; CLI_FAILED */
+int cli_fail(const char *fmt, ...) QKV_PRINTF(1, 2);  /* prints "qkv: sentence"; CLI_FAILED */
+int cli_usage(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* the same; CLI_USAGE */
+void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr, unless quiet */
+
+/* A picture is to be written there: 0, or an exit code after a message if the name says JPEG. */
+int cli_png_only(const cli *c, const char *out);
+
+/* Prints the finished text and a newline, flushes and frees w. An exit code. */
+int cli_answer(const cli *c, qkv_json_writer *w);
+
+/* ---- long work -------------------------------------------------------------------------- */
+
+/* Before any other thread is made: main's part of what follows. */
+void cli_watch_signals(void);
+/* After this the first SIGINT or SIGTERM only makes cli_stopped true; the second one kills. */
+void cli_catch_signals(void);
+bool cli_stopped(void);
+
 void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const char *unit,
                         size_t done_before);
 /* "training  120/5000 steps  35.1 steps/s  loss 2.31  ETA 2:19". total 0: unknown. fmt adds
@@ -107,6 +117,8 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
 bool cli_progress_due(const cli_progress *p);
 void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note in between */
 void cli_progress_end(cli_progress *p);  /* leaves the line */
+/* A qkv_event_fn, with a cli: notes and progress of the library; false once cli_stopped. */
+bool cli_listen(void *user, const qkv_event *event);
 
 /* 1234567 -> "1.23M"; three digits are what a rate is good for. */
 enum { CLI_NUMBER = 32 };

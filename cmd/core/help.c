@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/commands.h"
+#include "qkv/job.h"
 
 enum { MAX_TABLES = 16 };
 
@@ -33,54 +34,60 @@ static void complete(full_manual *full, const cli_command *command)
 {
     size_t n = 0;
     full->manual = command->manual;
+    if (command->job) {
+        full->manual.presets = qkv_job_presets(command->job);
+        full->manual.recipes = qkv_job_recipes(command->job);
+        while (n < MAX_TABLES && (full->tables[n] = qkv_job_table(command->job, n)))
+            n++;
+    }
     for (; n < MAX_TABLES && command->manual.tables && command->manual.tables[n]; n++)
         full->tables[n] = command->manual.tables[n];
-    full->tables[n] = &cli_common_table;
+    full->tables[n] = command->job ? &cli_job_common_table : &cli_common_table;
     full->tables[n + 1] = NULL;
     full->manual.tables = full->tables;
 }
 
 /* Prints what make wrote into a growing string; the context is made for it alone. */
-typedef void make_fn(qkv__str *out, const void *user);
+typedef void make_fn(qkv_str *out, const void *user);
 static int print_made(make_fn *make, const void *user)
 {
     qkv_context *ctx;
-    qkv__str out;
+    qkv_str out;
     if (qkv_context_create(&ctx, NULL))
         return cli_fail("out of memory");
-    qkv__str_init(&out, ctx);
+    qkv_str_init(&out, ctx);
     make(&out, user);
     bool failed = out.failed || fputs(out.data, stdout) == EOF;
-    qkv__str_free(&out);
+    qkv_str_free(&out);
     qkv_context_destroy(ctx);
     return failed ? cli_fail("the help cannot be written") : CLI_DONE;
 }
 
-static void make_help(qkv__str *out, const void *command)
+static void make_help(qkv_str *out, const void *command)
 {
     full_manual full;
     complete(&full, command);
     qkv__manual_help(out, program.name, &full.manual);
 }
 
-static void make_overview(qkv__str *out, const void *unused)
+static void make_overview(qkv_str *out, const void *unused)
 {
     (void)unused;
-    qkv__str_printf(out, "Usage: %s %s\n\n", program.name, program.usage);
+    qkv_str_printf(out, "Usage: %s %s\n\n", program.name, program.usage);
     qkv__wrap(out, program.text, 0, 0);
-    qkv__str_puts(out, "\nCommands:\n");
+    qkv_str_puts(out, "\nCommands:\n");
     for (size_t i = 0; i < command_count; i++) {
         const qkv__manual *m = &commands[i]->manual;
-        qkv__str_printf(out, "  %-18s", m->name);
+        qkv_str_printf(out, "  %-18s", m->name);
         qkv__wrap(out, m->summary, 21, 20 > strlen(m->name) + 2 ? 20 : strlen(m->name) + 2);
     }
-    qkv__str_puts(out, "\nqkv help COMMAND shows its options and examples; qkv --version the "
+    qkv_str_puts(out, "\nqkv help COMMAND shows its options and examples; qkv --version the "
                        "version.\n");
 }
 
 /* All manuals, for what describes the whole program. */
-typedef void make_all_fn(qkv__str *out, const qkv__manual *const *all);
-static void make_all(qkv__str *out, const void *user)
+typedef void make_all_fn(qkv_str *out, const qkv__manual *const *all);
+static void make_all(qkv_str *out, const void *user)
 {
     static full_manual full[sizeof commands / sizeof *commands];
     static const qkv__manual *all[sizeof commands / sizeof *commands];
@@ -92,7 +99,7 @@ static void make_all(qkv__str *out, const void *user)
     (*make)(out, all);
 }
 
-static void make_roff(qkv__str *out, const qkv__manual *const *all)
+static void make_roff(qkv_str *out, const qkv__manual *const *all)
 {
     char version[40];
     (void)snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
@@ -100,12 +107,12 @@ static void make_roff(qkv__str *out, const qkv__manual *const *all)
     qkv__manual_roff(out, &program, all, command_count, version);
 }
 
-static void make_bash(qkv__str *out, const qkv__manual *const *all)
+static void make_bash(qkv_str *out, const qkv__manual *const *all)
 {
     qkv__manual_bash(out, program.name, all, command_count);
 }
 
-static void make_zsh(qkv__str *out, const qkv__manual *const *all)
+static void make_zsh(qkv_str *out, const qkv__manual *const *all)
 {
     qkv__manual_zsh(out, program.name, all, command_count);
 }
@@ -124,7 +131,8 @@ const char *cli_nearest(const char *word)
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < command_count; i++) {
         const char *name = commands[i]->manual.name, *second = strchr(name, ' ');
-        if (qkv__nearer(word, name, &best) || (second && qkv__nearer(word, second + 1, &best)))
+        if (qkv_option_nearer(word, name, &best) ||
+            (second && qkv_option_nearer(word, second + 1, &best)))
             nearest = name;
     }
     return nearest;

@@ -61,14 +61,14 @@ static void shorten_spin(char **argv)
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    cli c = {.command = command, .began = qkv__now()};
-    if (qkv_context_create(&c.parsing, NULL) || qkv_options_create(&c.options, c.parsing))
+    cli c = {.command = command, .began = qkv_now()};
+    if (qkv_context_create(&c.ctx, NULL) || qkv_options_create(&c.options, c.ctx))
         return cli_fail("out of memory");
+    qkv_context_on_event(c.ctx, cli_listen, &c);
     cli_bind(&c, &cli_common_table, &c.common);
     int code = command->run(&c, argc, argv);
-    qkv_context_destroy(c.ctx);
     qkv_options_destroy(c.options);
-    qkv_context_destroy(c.parsing);
+    qkv_context_destroy(c.ctx);
     if (fflush(stdout) != 0 && code == CLI_DONE)
         code = cli_fail("the answer cannot be written to the standard output");
     return code;

@@ -30,7 +30,7 @@ static int width(const cli_progress *p)
 
 static double rate_of(const cli_progress *p, size_t done)
 {
-    double spent = qkv__now() - p->begun;
+    double spent = qkv_now() - p->begun;
     if (p->rate != 0)
         return p->rate;
     return spent >= least_spent && done > p->first ? (double)(done - p->first) / spent : 0;
@@ -49,7 +49,7 @@ static void QKV_PRINTF(2, 3) add(char line[LINE], const char *fmt, ...)
 void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const char *unit,
                         size_t done_before)
 {
-    *p = (cli_progress){.label = label, .unit = unit, .begun = qkv__now(), .first = done_before,
+    *p = (cli_progress){.label = label, .unit = unit, .begun = qkv_now(), .first = done_before,
                         .terminal = isatty(STDERR_FILENO) != 0, .silent = c->common.quiet};
     p->shown = p->begun;
 }
@@ -57,7 +57,7 @@ void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const 
 bool cli_progress_due(const cli_progress *p)
 {
     return !p->silent &&
-           qkv__now() - p->shown >= (p->terminal ? terminal_interval : file_interval);
+           qkv_now() - p->shown >= (p->terminal ? terminal_interval : file_interval);
 }
 
 void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *fmt, ...)
@@ -66,7 +66,7 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
     bool last = total && done >= total;
     if (p->silent || (!last && !cli_progress_due(p)))
         return;
-    p->shown = qkv__now();
+    p->shown = qkv_now();
     if (fmt) {
         va_list args;
         va_start(args, fmt);
@@ -104,6 +104,28 @@ void cli_progress_end(cli_progress *p)
     if (p->open)
         fputc('\n', stderr);
     p->open = false;
+}
+
+bool cli_listen(void *user, const qkv_event *event)
+{
+    cli *c = user;
+    if (event->kind == QKV_EVENT_NOTE) {
+        cli_progress_hide(&c->line);
+        cli_note(c, "%s", event->text);
+        return !cli_stopped();
+    }
+    if (!event->done || strcmp(c->label, event->text) != 0) {
+        cli_progress_end(&c->line);
+        (void)snprintf(c->label, sizeof c->label, "%s", event->text);
+        (void)snprintf(c->unit, sizeof c->unit, "%s", event->unit);
+        cli_progress_begin(&c->line, c, c->label, c->unit, event->done);
+    }
+    cli_progress_show(&c->line, event->done, event->total, NULL);
+    if (event->total && event->done >= event->total) {
+        cli_progress_end(&c->line);
+        c->label[0] = 0;
+    }
+    return !cli_stopped();
 }
 
 const char *cli_short_number(double value, char out[CLI_NUMBER])

@@ -68,14 +68,14 @@ static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof 
 qkv_status eval_held_out(const eval *e, const char *name, char **path)
 {
     qkv_context *ctx = e->c->ctx;
-    char *folder = qkv__path_join(ctx, e->dir, "train");
-    *path = folder ? qkv__path_join(ctx, folder, name) : NULL;
-    qkv__free(ctx, folder);
+    char *folder = qkv_path_join(ctx, e->dir, "train");
+    *path = folder ? qkv_path_join(ctx, folder, name) : NULL;
+    qkv_free(ctx, folder);
     if (!*path)
         return QKV_E_MEMORY;
-    return qkv__file_exists(*path)
+    return qkv_file_exists(*path)
                ? QKV_OK
-               : qkv__fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
+               : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
 }
 
 static int answer(const eval *e, const qkv_measures *m, const char *unit)
@@ -88,15 +88,15 @@ static int answer(const eval *e, const qkv_measures *m, const char *unit)
         printf("%-15s%zu\n", unit, m->scored);
         return CLI_DONE;
     }
-    qkv__json_out w;
-    qkv__json_out_init(&w, e->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, e->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
     for (int i = 0; i < m->count; i++)
-        qkv__json_put_real(&w, m->item[i].name, m->item[i].value);
+        qkv_json_put_real(&w, m->item[i].name, m->item[i].value);
     if (e->lpips) /* whose measures they are */
-        qkv__json_put_string(&w, "network", e->lpips);
-    qkv__json_put_int(&w, unit, (int64_t)m->scored);
-    qkv__json_end_object(&w);
+        qkv_json_put_string(&w, "network", e->lpips);
+    qkv_json_put_int(&w, unit, (int64_t)m->scored);
+    qkv_json_end_object(&w);
     return cli_answer(e->c, &w);
 }
 
@@ -106,8 +106,8 @@ static const judge *find_judge(const eval *e)
     for (int i = 0; i < JUDGES; i++)
         if (judges[i].takes(e->model))
             return &judges[i];
-    qkv__fail(e->c->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", e->dir,
-              qkv_model_type_name(qkv_model_type_of(e->model)));
+    qkv_fail(e->c->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", e->dir,
+             qkv_model_type_name(qkv_model_type_of(e->model)));
     return NULL;
 }
 
@@ -115,9 +115,9 @@ static const judge *find_judge(const eval *e)
 static qkv_status check_data(const eval *e, const judge *j)
 {
     if (e->lpips && j->judge != eval_codes)
-        return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures "
-                         "expected, %s holds a %s", e->dir,
-                         qkv_model_type_name(qkv_model_type_of(e->model)));
+        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures "
+                        "expected, %s holds a %s", e->dir,
+                        qkv_model_type_name(qkv_model_type_of(e->model)));
     const char *const named[] = {e->file, e->source ? e->source : e->target,
                                  e->images ? e->images : e->masks};
     int other = 0;
@@ -125,9 +125,9 @@ static qkv_status check_data(const eval *e, const judge *j)
         other++;
     if (other > ON_MASKS)
         return QKV_OK;
-    return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s", e->dir,
-                     qkv_model_type_name(qkv_model_type_of(e->model)),
-                     data_flags[j->data], data_flags[other]);
+    return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s", e->dir,
+                    qkv_model_type_name(qkv_model_type_of(e->model)),
+                    data_flags[j->data], data_flags[other]);
 }
 
 static int run(cli *c, int argc, char **argv)

@@ -35,7 +35,7 @@ bool eval_takes_codes(const qkv_model *m);
 bool eval_takes_looks(const qkv_model *m);
 bool eval_takes_grids(const qkv_model *m);
 
-/* DIR/train/name, where training keeps what it held out, to be freed with qkv__free; an error when
+/* DIR/train/name, where training keeps what it held out, to be freed with qkv_free; an error when
  * there is no such file. */
 qkv_status eval_held_out(const eval *e, const char *name, char **path);
 qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out); /* opened */

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "eval/eval.h"
-#include "use/series.h"
+#include "pipeline/series.h"
 
 qkv_status eval_forecast(eval *e, qkv_measures *out)
 {
@@ -11,16 +11,16 @@ qkv_status eval_forecast(eval *e, qkv_measures *out)
     char *path = NULL;
     qkv_status status;
     if (e->file) {
-        status = cli_series_load(&rows, e->model, e->file);
+        status = qkv__series_load(&rows, e->model, e->file);
     } else {
         status = eval_held_out(e, "valid.npy", &path);
         if (!status)
-            status = cli_series_open(&rows, e->c->ctx, e->dir, "train/valid.npy", true);
+            status = qkv__series_open(&rows, e->c->ctx, e->dir, "train/valid.npy", true);
     }
-    qkv__free(e->c->ctx, path);
-    qkv_series series = cli_series(&rows);
+    qkv_free(e->c->ctx, path);
+    qkv_series series = qkv__series(&rows);
     if (!status && qkv_forecast_evaluate(e->model, e->tape, &series, 0, &s))
-        status = qkv__fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
+        status = qkv_fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "mse", s.mse);
     qkv_measures_add(out, "mae", s.mae);

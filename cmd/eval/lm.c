@@ -1,15 +1,15 @@
 /* lm.c - judging models that continue text. */
 #include "eval/eval.h"
-#include "train/texts.h"
+#include "text/texts.h"
 
 /* Tokens of the file, or those that training kept in the model's directory. */
 static qkv_status open_tokens(eval *e, qkv_tokens **out)
 {
     char *path = NULL;
-    cli_texts text = {0};
+    qkv__texts text = {0};
     qkv_status status;
     if (e->file) {
-        status = cli_texts_open_one(&text, e->c->ctx, e->file);
+        status = qkv__texts_open_one(&text, e->c->ctx, e->file);
         if (!status)
             status = qkv_tokens_pack_memory(out, e->c->ctx, e->tokenizer, text.parts, 1);
     } else {
@@ -17,8 +17,8 @@ static qkv_status open_tokens(eval *e, qkv_tokens **out)
         if (!status)
             status = qkv_tokens_open(out, e->c->ctx, path);
     }
-    qkv__free(e->c->ctx, path);
-    cli_texts_close(&text);
+    qkv_free(e->c->ctx, path);
+    qkv__texts_close(&text);
     return status;
 }
 
@@ -31,7 +31,7 @@ qkv_status eval_lm(eval *e, qkv_measures *out)
         return status;
     status = qkv_lm_evaluate(e->model, e->tape, tokens, qkv_lm_positions(e->model), 0, &s);
     if (status)
-        qkv__fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
+        qkv_fail_prefix(e->c->ctx, e->file ? e->file : e->dir);
     qkv_measures_add(out, "loss", s.loss);
     qkv_measures_add(out, "perplexity", s.perplexity);
     qkv_measures_add(out, "bits_per_byte", s.bits_per_byte);

@@ -1,6 +1,6 @@
 /* pixels.c - judging models of every pixel. */
 #include "eval/eval.h"
-#include "use/masks.h"
+#include "pipeline/masks.h"
 #include "qkv/codes.h"
 #include "qkv/colorize.h"
 #include "qkv/hub.h"
@@ -22,7 +22,7 @@ qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out)
     qkv_status status = eval_held_out(e, name, &path);
     if (!status)
         status = qkv_pixels_open(out, e->c->ctx, path);
-    qkv__free(e->c->ctx, path);
+    qkv_free(e->c->ctx, path);
     return status;
 }
 
@@ -30,8 +30,9 @@ qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out)
 static qkv_status open_pictures(eval *e, const char *path, const char *held_out, size_t side,
                                 size_t channels, qkv_pixels **out)
 {
-    const qkv_picture_format f = cli_pictures_square(side, channels);
-    return path ? cli_pictures_read(out, e->c, path, &f) : eval_kept_pictures(e, held_out, out);
+    const qkv_picture_format f = qkv__pictures_square(side, channels);
+    return path ? qkv__pictures_load(out, e->c->ctx, path, &f)
+                : eval_kept_pictures(e, held_out, out);
 }
 
 qkv_status eval_colorize(eval *e, qkv_measures *out)
@@ -79,7 +80,7 @@ static qkv_status look_at_decoded(eval *e, const qkv_pixels *pictures, qkv_measu
     if (!status) {
         status = qkv_codes_compare(e->model, looks, e->tape, pictures, &s);
         if (status)
-            qkv__fail_prefix(e->c->ctx, e->lpips);
+            qkv_fail_prefix(e->c->ctx, e->lpips);
     }
     qkv_measures_add(out, "lpips", s.lpips);
     qkv_measures_add(out, "frechet", s.frechet);
@@ -119,9 +120,9 @@ static qkv_status open_looked_at(eval *e, qkv_pixels **out)
     qkv_picture_format f;
     if (!e->file)
         return eval_kept_pictures(e, "../../valid.pixels", out);
-    qkv_status status = cli_pictures_format(&f, e->c, e->file, MOST_SIDE);
+    qkv_status status = qkv__pictures_format(&f, e->c->ctx, e->file, MOST_SIDE);
     f.channels = RGB;
-    return status ? status : cli_pictures_read(out, e->c, e->file, &f);
+    return status ? status : qkv__pictures_load(out, e->c->ctx, e->file, &f);
 }
 
 qkv_status eval_looks(eval *e, qkv_measures *out)
@@ -138,16 +139,16 @@ qkv_status eval_looks(eval *e, qkv_measures *out)
     return status;
 }
 
-static qkv_status open_masks(eval *e, cli_picture_set *out)
+static qkv_status open_masks(eval *e, qkv__picture_set *out)
 {
     const qkv_dense_config *c = qkv_model_config(e->model);
     qkv_mask_palette palette;
     if (!e->images != !e->masks)
-        return qkv__fail(e->c->ctx, QKV_E_ARGUMENT, "--images and --masks: both expected, found "
-                         "one of them");
+        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT, "--images and --masks: both expected, found "
+                        "one of them");
     if (e->images) {
-        qkv_status status = cli_masks_of_model(&palette, e->model);
-        return status ? status : cli_masks_read(out, e->c, e->images, e->masks, &palette,
+        qkv_status status = qkv__masks_of_model(&palette, e->model);
+        return status ? status : qkv__masks_load(out, e->c->ctx, e->images, e->masks, &palette,
                                                 c->trunk.image);
     }
     qkv_status status = open_pictures(e, NULL, "valid.pixels", 0, 0, &out->images);
@@ -156,7 +157,7 @@ static qkv_status open_masks(eval *e, cli_picture_set *out)
 
 qkv_status eval_segment(eval *e, qkv_measures *out)
 {
-    cli_picture_set data = {0};
+    qkv__picture_set data = {0};
     qkv_segment_score s = {0};
     qkv_status status = open_masks(e, &data);
     const qkv_segment_data held_out = {data.images, data.classes};
@@ -166,6 +167,6 @@ qkv_status eval_segment(eval *e, qkv_measures *out)
     qkv_measures_add(out, "accuracy", s.accuracy);
     qkv_measures_add(out, "loss", s.loss);
     out->scored = s.pictures;
-    cli_picture_set_close(&data);
+    qkv__picture_set_close(&data);
     return status;
 }

@@ -26,20 +26,20 @@ static const qkv_option_table table = {"Scoring", rows, sizeof rows / sizeof *ro
 
 /* ---- BLEU --------------------------------------------------------------------------------- */
 
-static void put_reals(qkv__json_out *w, const char *key, const double *values, size_t count)
+static void put_reals(qkv_json_writer *w, const char *key, const double *values, size_t count)
 {
-    qkv__json_begin_array(w, key);
+    qkv_json_begin_array(w, key);
     for (size_t i = 0; i < count; i++)
-        qkv__json_put_real(w, NULL, values[i]);
-    qkv__json_end_array(w);
+        qkv_json_put_real(w, NULL, values[i]);
+    qkv_json_end_array(w);
 }
 
-static void put_counts(qkv__json_out *w, const char *key, const size_t *values, size_t count)
+static void put_counts(qkv_json_writer *w, const char *key, const size_t *values, size_t count)
 {
-    qkv__json_begin_array(w, key);
+    qkv_json_begin_array(w, key);
     for (size_t i = 0; i < count; i++)
-        qkv__json_put_int(w, NULL, (int64_t)values[i]);
-    qkv__json_end_array(w);
+        qkv_json_put_int(w, NULL, (int64_t)values[i]);
+    qkv_json_end_array(w);
 }
 
 static int answer_bleu(cli *c, const settings *s, const qkv_bleu_score *b)
@@ -52,19 +52,19 @@ static int answer_bleu(cli *c, const settings *s, const qkv_bleu_score *b)
                    s->tokenized ? "none" : "exp", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
                    QKV_VERSION_PATCH);
     if (c->common.json) {
-        qkv__json_out w;
-        qkv__json_out_init(&w, c->ctx, 0);
-        qkv__json_begin_object(&w, NULL);
-        qkv__json_put_real(&w, "bleu", b->bleu);
+        qkv_json_writer w;
+        qkv_json_writer_init(&w, c->ctx, 0);
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_real(&w, "bleu", b->bleu);
         put_reals(&w, "precisions", b->precisions, QKV_BLEU_ORDERS);
-        qkv__json_put_real(&w, "bp", b->brevity);
-        qkv__json_put_real(&w, "ratio", b->ratio);
-        qkv__json_put_int(&w, "hyp_len", (int64_t)b->hyp_words);
-        qkv__json_put_int(&w, "ref_len", (int64_t)b->ref_words);
+        qkv_json_put_real(&w, "bp", b->brevity);
+        qkv_json_put_real(&w, "ratio", b->ratio);
+        qkv_json_put_int(&w, "hyp_len", (int64_t)b->hyp_words);
+        qkv_json_put_int(&w, "ref_len", (int64_t)b->ref_words);
         put_counts(&w, "correct", b->correct, QKV_BLEU_ORDERS);
         put_counts(&w, "total", b->total, QKV_BLEU_ORDERS);
-        qkv__json_put_string(&w, "signature", signature);
-        qkv__json_end_object(&w);
+        qkv_json_put_string(&w, "signature", signature);
+        qkv_json_end_object(&w);
         return cli_answer(c, &w);
     }
     if (s->tokenized) /* multi-bleu's line */
@@ -116,17 +116,17 @@ static int answer_chrf(cli *c, const settings *s, const qkv_chrf_score *f)
                    s->lowercase ? "lc" : "mixed", QKV_CHRF_ORDERS, QKV_VERSION_MAJOR,
                    QKV_VERSION_MINOR, QKV_VERSION_PATCH);
     if (c->common.json) {
-        qkv__json_out w;
-        qkv__json_out_init(&w, c->ctx, 0);
-        qkv__json_begin_object(&w, NULL);
-        qkv__json_put_real(&w, "chrf", f->chrf);
-        qkv__json_put_real(&w, "precision", f->precision);
-        qkv__json_put_real(&w, "recall", f->recall);
+        qkv_json_writer w;
+        qkv_json_writer_init(&w, c->ctx, 0);
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_real(&w, "chrf", f->chrf);
+        qkv_json_put_real(&w, "precision", f->precision);
+        qkv_json_put_real(&w, "recall", f->recall);
         put_counts(&w, "matches", f->matches, QKV_CHRF_ORDERS);
         put_counts(&w, "hyp", f->hyp, QKV_CHRF_ORDERS);
         put_counts(&w, "ref", f->ref, QKV_CHRF_ORDERS);
-        qkv__json_put_string(&w, "signature", signature);
-        qkv__json_end_object(&w);
+        qkv_json_put_string(&w, "signature", signature);
+        qkv_json_end_object(&w);
         return cli_answer(c, &w);
     }
     printf("chrF2|%s = %.2f\n", signature, f->chrf);
@@ -169,14 +169,14 @@ static int run(cli *c, int argc, char **argv)
     char *hyp = NULL, *ref = NULL;
     qkv_text_part h = {.name = strcmp(s.file, STDIN) == 0 ? "the standard input" : s.file};
     qkv_text_part r = {.name = c->args.items[1]};
-    qkv_status status = qkv__file_read(c->ctx, r.name, 0, &ref, &r.len);
+    qkv_status status = qkv_file_read(c->ctx, r.name, 0, &ref, &r.len);
     if (!status)
-        status = qkv__file_read(c->ctx, s.file, 0, &hyp, &h.len);
+        status = qkv_file_read(c->ctx, s.file, 0, &hyp, &h.len);
     h.data = hyp;
     r.data = ref;
     int code = status ? cli_error(c) : measures[m].score(c, &s, &h, &r);
-    qkv__free(c->ctx, hyp);
-    qkv__free(c->ctx, ref);
+    qkv_free(c->ctx, hyp);
+    qkv_free(c->ctx, ref);
     return code;
 }
 

@@ -1,18 +1,19 @@
 /* translate.c - judging translators: the loss of the reference, and how near the model's own
  * translations come to it. */
 #include "eval/eval.h"
-#include "train/job.h"
-#include "train/pairs.h"
+#include "text/texts.h"
+#include "text/pairs.h"
+#include "qkv/marian.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
 #include "qkv/score.h"
 
 typedef struct {
     eval *e;
-    cli_pairs pairs; /* named files, or nothing */
+    qkv__pairs pairs; /* named files, or nothing */
     qkv_records *records;
-    qkv__str text[CLI_SIDES]; /* lines of the records: when there are no files */
-    qkv__str found;           /* the model's lines */
+    qkv_str text[QKV__SIDES]; /* lines of the records: when there are no files */
+    qkv_str found;           /* the model's lines */
     qkv_bleu *bleu;
     qkv_chrf *chrf;
     cli_progress progress;
@@ -26,14 +27,14 @@ static qkv_status decode_records(judge *j)
     qkv_context *ctx = j->e->c->ctx;
     qkv_text line = {0};
     qkv_status status = QKV_OK;
-    for (size_t i = 0; i < CLI_SIDES * qkv_records_count(j->records) && !status; i++) {
+    for (size_t i = 0; i < QKV__SIDES * qkv_records_count(j->records) && !status; i++) {
         const int32_t *ids;
-        size_t n = qkv_records_get(j->records, i / CLI_SIDES, i % CLI_SIDES, &ids);
-        qkv__str *text = &j->text[i % CLI_SIDES];
+        size_t n = qkv_records_get(j->records, i / QKV__SIDES, i % QKV__SIDES, &ids);
+        qkv_str *text = &j->text[i % QKV__SIDES];
         line.len = 0;
         status = qkv_tokenizer_decode(j->e->tokenizer, ids, n, QKV_DECODE_SKIP_SPECIAL, &line);
-        qkv__str_add(text, line.data ? line.data : "", line.len);
-        qkv__str_puts(text, "\n");
+        qkv_str_add(text, line.data ? line.data : "", line.len);
+        qkv_str_puts(text, "\n");
         if (!status && text->failed)
             status = QKV_E_MEMORY;
     }
@@ -47,22 +48,23 @@ static qkv_status open_data(judge *j)
     eval *e = j->e;
     char *path = NULL;
     qkv_status status;
+    const qkv_marian_config *config = qkv_model_config(e->model);
+    const qkv__pairs_coding coding = {e->tokenizer, config->eos, config->positions};
     if (!e->source != !e->target)
-        return qkv__fail(e->c->ctx, QKV_E_ARGUMENT,
-                         "--source and --target: both or none expected, found one");
+        return qkv_fail(e->c->ctx, QKV_E_ARGUMENT,
+                        "--source and --target: both or none expected, found one");
     if (e->source) {
-        status = cli_pairs_open(&j->pairs, e->c, e->source, e->target);
+        status = qkv__pairs_open(&j->pairs, e->c->ctx, e->source, e->target);
         if (!status)
-            status = cli_pairs_records(&j->pairs, e->c, e->model, e->tokenizer, 0,
-                                       j->pairs.lines, NULL, &j->records);
+            status = qkv__pairs_records(&j->records, &j->pairs, &coding, 0, j->pairs.lines, NULL);
         return status;
     }
     status = eval_held_out(e, "valid.records", &path);
     if (!status)
-        status = cli_records_open(&j->records, e->c->ctx, path, CLI_SIDES, e->tokenizer);
+        status = qkv__records_open_of(&j->records, e->c->ctx, path, QKV__SIDES, e->tokenizer);
     if (!status)
         status = decode_records(j);
-    qkv__free(e->c->ctx, path);
+    qkv_free(e->c->ctx, path);
     return status;
 }
 
@@ -81,8 +83,8 @@ static void on_line(void *user, size_t line, const qkv_translated *found)
     judge *j = user;
     (void)line;
     const qkv_text *text = &found->best[0].text;
-    qkv__str_add(&j->found, text->data ? text->data : "", text->len);
-    qkv__str_puts(&j->found, "\n");
+    qkv_str_add(&j->found, text->data ? text->data : "", text->len);
+    qkv_str_puts(&j->found, "\n");
 }
 
 static bool on_progress(void *user, size_t lines)
@@ -95,7 +97,7 @@ static bool on_progress(void *user, size_t lines)
 static qkv_status translate(judge *j)
 {
     qkv_translate_text_options o = qkv_translate_text_defaults();
-    qkv_text_part source = side(j, CLI_SOURCE);
+    qkv_text_part source = side(j, QKV__SOURCE);
     qkv_beam_search *search = NULL;
     qkv_generation g;
     o.progress = on_progress;
@@ -118,7 +120,7 @@ static qkv_status compare(judge *j, qkv_measures *out)
     qkv_context *ctx = j->e->c->ctx;
     const qkv_bleu_options o = {.tokenized = j->e->tokenized};
     qkv_text_part found = {j->found.data, j->found.len, "the translations", 0};
-    qkv_text_part target = side(j, CLI_TARGET);
+    qkv_text_part target = side(j, QKV__TARGET);
     qkv_bleu_score bleu;
     qkv_chrf_score chrf;
     qkv_status status = qkv_bleu_create(&j->bleu, ctx, &o);
@@ -140,10 +142,10 @@ static qkv_status compare(judge *j, qkv_measures *out)
 static void clean_up(judge *j)
 {
     qkv_records_close(j->records);
-    cli_pairs_close(&j->pairs);
-    qkv__str_free(&j->text[CLI_SOURCE]);
-    qkv__str_free(&j->text[CLI_TARGET]);
-    qkv__str_free(&j->found);
+    qkv__pairs_close(&j->pairs);
+    qkv_str_free(&j->text[QKV__SOURCE]);
+    qkv_str_free(&j->text[QKV__TARGET]);
+    qkv_str_free(&j->found);
     qkv_bleu_destroy(j->bleu);
     qkv_chrf_destroy(j->chrf);
 }
@@ -151,9 +153,9 @@ static void clean_up(judge *j)
 qkv_status eval_translate(eval *e, qkv_measures *out)
 {
     judge j = {.e = e};
-    qkv__str_init(&j.text[CLI_SOURCE], e->c->ctx);
-    qkv__str_init(&j.text[CLI_TARGET], e->c->ctx);
-    qkv__str_init(&j.found, e->c->ctx);
+    qkv_str_init(&j.text[QKV__SOURCE], e->c->ctx);
+    qkv_str_init(&j.text[QKV__TARGET], e->c->ctx);
+    qkv_str_init(&j.found, e->c->ctx);
     qkv_translate_score s = {0};
     qkv_status status = open_data(&j);
     if (!status)

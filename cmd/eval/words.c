@@ -1,7 +1,7 @@
 /* words.c - judging BERT: by the words it guesses, or by the labels it gives. */
 #include "eval/eval.h"
-#include "train/job.h"
-#include "train/texts.h"
+#include "text/texts.h"
+#include "text/texts.h"
 #include "io/file.h"
 #include "qkv/bert.h"
 #include "qkv/corpus.h"
@@ -12,10 +12,10 @@ bool eval_takes_classify(const qkv_model *m)
     return qkv_model_type_of(m) == &qkv_bert_classifier_type;
 }
 
-/* The names of all classes; freed with qkv__free. NULL when memory is out. */
+/* The names of all classes; freed with qkv_free. NULL when memory is out. */
 static const char **labels_of(const eval *e, size_t classes)
 {
-    const char **names = qkv__calloc(e->c->ctx, classes, sizeof *names);
+    const char **names = qkv_calloc(e->c->ctx, classes, sizeof *names);
     for (size_t i = 0; i < classes && names; i++)
         names[i] = qkv_model_label(e->model, i) ? qkv_model_label(e->model, i) : "";
     return names;
@@ -31,7 +31,7 @@ static qkv_status add_text(eval *e, qkv_records_writer *w, const qkv_text_part *
     qkv_status status = names ? qkv_corpus_add_labelled(w, e->c->ctx, e->tokenizer, part, names,
                                                         c->classes, c->positions, &cut)
                               : QKV_E_MEMORY;
-    qkv__free(e->c->ctx, names);
+    qkv_free(e->c->ctx, names);
     return status;
 }
 
@@ -42,14 +42,14 @@ static qkv_status open_records(eval *e, qkv_records **out)
     if (!e->file) {
         qkv_status status = eval_held_out(e, "valid.records", &path);
         if (!status)
-            status = cli_records_open(out, e->c->ctx, path, eval_takes_mlm(e->model) ? 1 : 3,
+            status = qkv__records_open_of(out, e->c->ctx, path, eval_takes_mlm(e->model) ? 1 : 3,
                                       e->tokenizer);
-        qkv__free(e->c->ctx, path);
+        qkv_free(e->c->ctx, path);
         return status;
     }
-    cli_texts text = {0};
+    qkv__texts text = {0};
     qkv_records_writer *w = NULL;
-    qkv_status status = cli_texts_open_one(&text, e->c->ctx, e->file);
+    qkv_status status = qkv__texts_open_one(&text, e->c->ctx, e->file);
     if (!status)
         status = qkv_records_create(&w, e->c->ctx, NULL, eval_takes_mlm(e->model) ? 1 : 3);
     if (!status)
@@ -58,7 +58,7 @@ static qkv_status open_records(eval *e, qkv_records **out)
         qkv_records_abandon(w);
     else
         status = qkv_records_finish(w, out);
-    cli_texts_close(&text);
+    qkv__texts_close(&text);
     return status;
 }
 

@@ -109,15 +109,15 @@ static int run(cli *c, int argc, char **argv)
     if (!choose(c, &s, wanted))
         return cli_usage(c, "no such section; there are head, heads, positions, select, plain, "
                             "cosine, order, optimizers and all");
-    qkv__json_out json;
+    qkv_json_writer json;
     page p = {.c = c, .json = c->common.json ? &json : NULL,
               .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
     if (qkv_tape_create(&p.t, c->ctx))
         return cli_error(c);
     qkv_tape_mode(p.t, false, false);
     if (p.json) {
-        qkv__json_out_init(&json, c->ctx, 0);
-        qkv__json_begin_object(&json, NULL);
+        qkv_json_writer_init(&json, c->ctx, 0);
+        qkv_json_begin_object(&json, NULL);
     }
     if (wants_own(c))
         explain_own_matrices(&p, &s.own);
@@ -126,10 +126,10 @@ static int run(cli *c, int argc, char **argv)
     bool failed = page_failed(&p);
     qkv_tape_destroy(p.t);
     if (p.json)
-        qkv__json_end_object(&json);
+        qkv_json_end_object(&json);
     if (failed) {
         if (p.json)
-            qkv__json_out_free(&json);
+            qkv_json_writer_free(&json);
         return cli_error(c);
     }
     return p.json ? cli_answer(c, &json) : CLI_DONE;

@@ -12,7 +12,7 @@
 typedef struct {
     cli *c;
     qkv_tape *t;
-    qkv__json_out *json; /* NULL: text */
+    qkv_json_writer *json; /* NULL: text */
     bool colour;
     bool failed; /* beside the tape: a file could not be read; the context says why */
 } page;

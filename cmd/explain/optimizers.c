@@ -47,7 +47,7 @@ static void note(path *w, int step, const qkv_real *at)
 
 /* One step: f and its gradient on the tape, noise if wanted, the optimiser's update. */
 static qkv_status step_down(page *p, qkv_params *params, qkv_optimizer *o, const walker *w,
-                            qkv__rng *rng)
+                            qkv_rng *rng)
 {
     static const size_t shape[] = {2};
     qkv_tape *t = p->t;
@@ -59,7 +59,7 @@ static qkv_status step_down(page *p, qkv_params *params, qkv_optimizer *o, const
     qkv_tensor *f = qkv_sum(t, qkv_mul(t, qkv_tensor_from(t, c, 1, shape), qkv_mul(t, x, x)));
     qkv_status status = qkv_backward(t, f);
     for (int i = 0; !status && w->noisy && i < 2; i++)
-        qkv_param_grad(theta)[i] += (qkv_real)(noise * qkv__rng_normal(rng));
+        qkv_param_grad(theta)[i] += (qkv_real)(noise * qkv_rng_normal(rng));
     if (!status && w->noisy)
         qkv_param_touch_grad(theta);
     qkv_optimizer_step_args args = {.lr = w->lr};
@@ -82,8 +82,8 @@ static qkv_status walk(page *p, const walker *w, path *out)
         status = qkv_optimizer_create(&o, params, &options, NULL, 0);
     else
         status = QKV_E_MEMORY;
-    qkv__rng rng;
-    qkv__rng_init(&rng, p->c->common.seed, qkv__hash64("explain", 7));
+    qkv_rng rng;
+    qkv_rng_init(&rng, p->c->common.seed, qkv_hash64("explain", 7));
     for (int i = 0; !status && i < 2; i++)
         qkv_param_data(theta)[i] = (qkv_real)start[i];
     if (!status)

@@ -19,9 +19,9 @@ static qkv_tensor *load(page *p, const char *file)
     if (a.ndim == 2 && a.count)
         x = qkv_tensor_from(p->t, a.data, 2, a.shape);
     else
-        qkv__fail(p->c->ctx, QKV_E_SHAPE,
-                  "%s: %d dimensions, %zu numbers; a matrix expected: rows and columns", file,
-                  a.ndim, a.count);
+        qkv_fail(p->c->ctx, QKV_E_SHAPE,
+                 "%s: %d dimensions, %zu numbers; a matrix expected: rows and columns", file,
+                 a.ndim, a.count);
     p->failed = !x;
     qkv_array_free(&a);
     return x;
@@ -39,15 +39,15 @@ static qkv_status check(const page *p, const example *e, size_t heads)
     qkv_context *ctx = p->c->ctx;
     size_t d = qkv_dim(e->q, 1), dk = qkv_dim(e->k, 1), dv = qkv_dim(e->v, 1);
     if (d != dk)
-        return qkv__fail(ctx, QKV_E_SHAPE, "Q has %zu columns and K %zu: equal ones expected", d,
-                         dk);
+        return qkv_fail(ctx, QKV_E_SHAPE, "Q has %zu columns and K %zu: equal ones expected", d,
+                        dk);
     if (qkv_dim(e->k, 0) != qkv_dim(e->v, 0))
-        return qkv__fail(ctx, QKV_E_SHAPE, "K has %zu rows and V %zu: equal ones expected",
-                         qkv_dim(e->k, 0), qkv_dim(e->v, 0));
+        return qkv_fail(ctx, QKV_E_SHAPE, "K has %zu rows and V %zu: equal ones expected",
+                        qkv_dim(e->k, 0), qkv_dim(e->v, 0));
     if (d % heads || dv % heads)
-        return qkv__fail(ctx, QKV_E_SHAPE,
-                         "%zu heads do not divide the %zu columns of Q and K, or the %zu of V",
-                         heads, d, dv);
+        return qkv_fail(ctx, QKV_E_SHAPE,
+                        "%zu heads do not divide the %zu columns of Q and K, or the %zu of V",
+                        heads, d, dv);
     return QKV_OK;
 }
 
@@ -56,8 +56,8 @@ static bool gather(page *p, const explain_own *own, example *e)
 {
     bool any = own->q || own->k || own->v;
     if (any && (!own->q || !own->k || !own->v || own->x || own->wq || own->wk || own->wv)) {
-        qkv__fail(p->c->ctx, QKV_E_ARGUMENT,
-                  "--q, --k and --v go together, without --x and its projections");
+        qkv_fail(p->c->ctx, QKV_E_ARGUMENT,
+                 "--q, --k and --v go together, without --x and its projections");
         p->failed = true;
     } else if (any) {
         e->q = load(p, own->q);

@@ -208,21 +208,21 @@ static void put_json(const page *p, const panel *m)
     const qkv_real *x = qkv_data(p->t, m->x);
     size_t columns = qkv_dim(m->x, -1), rows = qkv_count(m->x) / columns;
     bool nested = qkv_ndim(m->x) > 1;
-    qkv__json_begin_array(p->json, m->key);
+    qkv_json_begin_array(p->json, m->key);
     for (size_t i = 0; i < rows; i++) {
         if (nested)
-            qkv__json_begin_array(p->json, NULL);
+            qkv_json_begin_array(p->json, NULL);
         for (size_t j = 0; j < columns; j++) {
             double v = (double)x[i * columns + j];
             if (isfinite(v))
-                qkv__json_put_float(p->json, NULL, (float)v);
+                qkv_json_put_float(p->json, NULL, (float)v);
             else
-                qkv__json_put_null(p->json, NULL); /* -inf: a hidden key */
+                qkv_json_put_null(p->json, NULL); /* -inf: a hidden key */
         }
         if (nested)
-            qkv__json_end_array(p->json);
+            qkv_json_end_array(p->json);
     }
-    qkv__json_end_array(p->json);
+    qkv_json_end_array(p->json);
 }
 
 bool page_failed(const page *p) { return p->failed || qkv_tape_status(p->t) != QKV_OK; }
@@ -230,7 +230,7 @@ bool page_failed(const page *p) { return p->failed || qkv_tape_status(p->t) != Q
 void page_begin(page *p, const char *key, const char *title)
 {
     if (p->json) {
-        qkv__json_begin_object(p->json, key);
+        qkv_json_begin_object(p->json, key);
         return;
     }
     printf("\n%s%s%s\n", p->colour ? BOLD : "", title, p->colour ? PLAIN : "");
@@ -242,25 +242,25 @@ void page_begin(page *p, const char *key, const char *title)
 void page_end(page *p)
 {
     if (p->json)
-        qkv__json_end_object(p->json);
+        qkv_json_end_object(p->json);
 }
 
 /* Prints fmt's text: as it is, or as a paragraph. */
 static void print_text(const page *p, bool paragraph, const char *before, const char *fmt,
                        va_list args)
 {
-    qkv__str wrapped;
+    qkv_str wrapped;
     if (p->json)
         return;
     char buffer[2048];
     (void)vsnprintf(buffer, sizeof buffer, fmt, args);
-    qkv__str_init(&wrapped, p->c->ctx);
+    qkv_str_init(&wrapped, p->c->ctx);
     if (paragraph)
         qkv__wrap(&wrapped, buffer, INDENT, 0);
     else
-        qkv__str_printf(&wrapped, "%*s%s\n", INDENT, "", buffer);
+        qkv_str_printf(&wrapped, "%*s%s\n", INDENT, "", buffer);
     printf("%s%s%s", before, wrapped.failed ? "" : wrapped.data, *before && p->colour ? PLAIN : "");
-    qkv__str_free(&wrapped);
+    qkv_str_free(&wrapped);
 }
 
 void page_heading(const page *p, const char *fmt, ...)
@@ -344,5 +344,5 @@ void page_distributions(const page *p, const panel *weights)
 void page_number(const page *p, const char *key, double value)
 {
     if (p->json)
-        qkv__json_put_real(p->json, key, value);
+        qkv_json_put_real(p->json, key, value);
 }

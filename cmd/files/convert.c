@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "use/prior.h"
+#include "pipeline/prior.h"
 #include "io/file.h"
 #include "pytorch/pytorch.h"
 #include "qkv/gpt.h"
@@ -26,8 +26,8 @@ static const char *const targets[] = {"directory", "timm", "mae", "taming", NULL
 
 /* Where a prior's directory has its VQGANs, and where taming-transformers' file has them. */
 enum { VQGAN, CONDITION, CODERS };
-static const char *const coders[CODERS][2] = {{CLI_PRIOR_VQGAN, "first_stage_model"},
-                                              {CLI_PRIOR_CONDITION, "cond_stage_model"}};
+static const char *const coders[CODERS][2] = {{QKV__PRIOR_VQGAN, "first_stage_model"},
+                                              {QKV__PRIOR_CONDITION, "cond_stage_model"}};
 
 static const char *const dtypes[] = {"f32", "f16", "bf16", NULL};
 static const qkv_store stores[] = {QKV_STORE_F32, QKV_STORE_F16, QKV_STORE_BF16};
@@ -77,18 +77,18 @@ static const char *const file_companions[] = {"config.json", NULL};
 
 static qkv_status copy_file(qkv_context *ctx, const char *from, const char *to, const char *name)
 {
-    char *source = qkv__path_join(ctx, from, name), *target = qkv__path_join(ctx, to, name);
+    char *source = qkv_path_join(ctx, from, name), *target = qkv_path_join(ctx, to, name);
     char *data = NULL;
     size_t size = 0;
     qkv_status status = source && target ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__file_exists(source)) {
-        status = qkv__file_read(ctx, source, 0, &data, &size);
+    if (!status && qkv_file_exists(source)) {
+        status = qkv_file_read(ctx, source, 0, &data, &size);
         if (!status)
-            status = qkv__file_write(ctx, target, data, size);
+            status = qkv_file_write(ctx, target, data, size);
     }
-    qkv__free(ctx, data);
-    qkv__free(ctx, source);
-    qkv__free(ctx, target);
+    qkv_free(ctx, data);
+    qkv_free(ctx, source);
+    qkv_free(ctx, target);
     return status;
 }
 
@@ -103,13 +103,13 @@ static qkv_status copy_files(qkv_context *ctx, const char *from, const char *to,
 
 static int refuse_target(cli *c, const char *dir)
 {
-    qkv__names names = {0};
-    if (!qkv__dir_exists(dir))
+    qkv_names names = {0};
+    if (!qkv_dir_exists(dir))
         return CLI_DONE;
-    if (qkv__dir_list(&names, c->ctx, dir))
+    if (qkv_dir_list(&names, c->ctx, dir))
         return cli_error(c);
     size_t count = names.count;
-    qkv__names_free(&names);
+    qkv_names_free(&names);
     return count ? cli_fail("%s is not empty: name another directory", dir) : CLI_DONE;
 }
 
@@ -129,11 +129,11 @@ static qkv_status load_coders(qkv_model *out[CODERS], cli *c, const qkv_model *m
     qkv_status status = QKV_OK;
     bool prior = qkv_model_type_of(m) == &qkv_prior_type;
     for (size_t i = 0; i < CODERS && prior && !status; i++) {
-        char *path = qkv__path_join(c->ctx, dir, coders[i][0]);
+        char *path = qkv_path_join(c->ctx, dir, coders[i][0]);
         status = path ? QKV_OK : QKV_E_MEMORY;
-        if (!status && qkv__dir_exists(path))
-            status = cli_coder_load(&out[i], c->ctx, path);
-        qkv__free(c->ctx, path);
+        if (!status && qkv_dir_exists(path))
+            status = qkv__codec_load(&out[i], c->ctx, path);
+        qkv_free(c->ctx, path);
     }
     return status;
 }
@@ -143,13 +143,13 @@ static qkv_status save_coders(cli *c, const settings *s, qkv_model *const inside
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < CODERS && !status; i++) {
-        char *path = inside[i] ? qkv__path_join(c->ctx, to, coders[i][0]) : NULL;
+        char *path = inside[i] ? qkv_path_join(c->ctx, to, coders[i][0]) : NULL;
         if (inside[i])
             status = path ? save(s, inside[i], path) : QKV_E_MEMORY;
         if (inside[i] && !status)
             cli_note(c, "%s: a %s of %zu numbers", path, qkv_model_type_name(&qkv_vqgan_type),
                      qkv_params_elements(qkv_model_params(inside[i])));
-        qkv__free(c->ctx, path);
+        qkv_free(c->ctx, path);
     }
     return status;
 }
@@ -183,16 +183,16 @@ static int convert_directory(cli *c, const settings *s, const char *from, const 
 /* What stands beside the file comes along, so that the directory is a model where it can be. */
 static qkv_status copy_neighbours(qkv_context *ctx, const char *file, const char *to)
 {
-    qkv__str from;
-    qkv__str_init(&from, ctx);
-    size_t folder = (size_t)(qkv__path_name(file) - file);
-    qkv__str_add(&from, folder ? file : ".", folder ? folder : 1);
+    qkv_str from;
+    qkv_str_init(&from, ctx);
+    size_t folder = (size_t)(qkv_path_name(file) - file);
+    qkv_str_add(&from, folder ? file : ".", folder ? folder : 1);
     qkv_status status = from.failed ? QKV_E_MEMORY : QKV_OK;
     if (!status)
         status = copy_files(ctx, from.data, to, file_companions);
     if (!status)
         status = copy_files(ctx, from.data, to, companions);
-    qkv__str_free(&from);
+    qkv_str_free(&from);
     return status;
 }
 
@@ -290,11 +290,11 @@ static int convert_pytorch(cli *c, const settings *s, const char *from, const ch
     qkv__pytorch_options o = {.under = s->under, .skip_objects = s->skip_objects};
     bool given = qkv_options_given(c->options, "dtype");
     qkv_status status = qkv__pytorch_open(&p, c->ctx, from, &o);
-    char *target = status ? NULL : qkv__path_join(c->ctx, to, "model.safetensors");
+    char *target = status ? NULL : qkv_path_join(c->ctx, to, "model.safetensors");
     if (!status && !target)
         status = QKV_E_MEMORY;
     if (!status)
-        status = qkv__dir_create(c->ctx, to);
+        status = qkv_dir_create(c->ctx, to);
     if (!status)
         status = qkv__pytorch_save(p, target, given ? stores[s->dtype] : QKV_STORE_NONE,
                                    s->shard * 1000000);
@@ -303,7 +303,7 @@ static int convert_pytorch(cli *c, const settings *s, const char *from, const ch
     if (!status)
         cli_note(c, "%s: %zu tensors; %zu other values left out", to, qkv__pytorch_count(p),
                  qkv__pytorch_left_out(p));
-    qkv__free(c->ctx, target);
+    qkv_free(c->ctx, target);
     qkv__pytorch_close(p);
     return status ? cli_error(c) : CLI_DONE;
 }
@@ -367,12 +367,12 @@ static int run(cli *c, int argc, char **argv)
     int code = refuse_target(c, to);
     if (code)
         return code;
-    bool file = qkv__file_exists(from) && !qkv__dir_exists(from);
+    bool file = qkv_file_exists(from) && !qkv_dir_exists(from);
     if (s.to && file)
         return cli_usage(c, "--to %s: %s is no model directory", targets[s.to], from);
     if (s.to == TO_TAMING && is_safetensors(to))
         return cli_usage(c, "--to taming writes a PyTorch file: %s is to be called otherwise", to);
-    if (s.to && qkv__file_exists(to))
+    if (s.to && qkv_file_exists(to))
         return cli_fail("%s is there already: name another file", to);
     if (s.to)
         return convert_out(c, &s, from, to);

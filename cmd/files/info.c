@@ -26,24 +26,24 @@ static const library libraries[] = {
 static int answer_json(cli *c)
 {
     char version[40];
-    qkv__json_out w;
+    qkv_json_writer w;
     (void)snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
                    QKV_VERSION_PATCH);
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "version", version);
-    qkv__json_put_string(&w, "cpu", qkv__cpu_name());
-    qkv__json_begin_array(&w, "isa");
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "version", version);
+    qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
+    qkv_json_begin_array(&w, "isa");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         if (qkv_context_isa(c->ctx) & sets[i].bit)
-            qkv__json_put_string(&w, NULL, sets[i].name);
-    qkv__json_end_array(&w);
-    qkv__json_put_int(&w, "threads", qkv_context_threads(c->ctx));
-    qkv__json_begin_object(&w, "libraries");
+            qkv_json_put_string(&w, NULL, sets[i].name);
+    qkv_json_end_array(&w);
+    qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
+    qkv_json_begin_object(&w, "libraries");
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-        qkv__json_put_string(&w, libraries[i].name, libraries[i].version);
-    qkv__json_end_object(&w);
-    qkv__json_end_object(&w);
+        qkv_json_put_string(&w, libraries[i].name, libraries[i].version);
+    qkv_json_end_object(&w);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -52,7 +52,7 @@ static int answer_machine(cli *c)
     if (c->common.json)
         return answer_json(c);
     printf("qkv        %d.%d.%d\n", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
-    printf("CPU        %s\n", qkv__cpu_name());
+    printf("CPU        %s\n", qkv_machine_cpu());
     printf("kernels    plain C");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         if (qkv_context_isa(c->ctx) & sets[i].bit)
@@ -68,25 +68,25 @@ static int answer_machine(cli *c)
 
 static int answer_tensors_json(cli *c, const qkv_safetensors *s, size_t numbers, size_t bytes)
 {
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_int(&w, "numbers", (int64_t)numbers);
-    qkv__json_put_int(&w, "bytes", (int64_t)bytes);
-    qkv__json_begin_array(&w, "tensors");
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_int(&w, "numbers", (int64_t)numbers);
+    qkv_json_put_int(&w, "bytes", (int64_t)bytes);
+    qkv_json_begin_array(&w, "tensors");
     for (size_t i = 0; i < qkv_safetensors_count(s); i++) {
         const qkv_safetensor *t = qkv_safetensors_at(s, i);
-        qkv__json_begin_object(&w, NULL);
-        qkv__json_put_string(&w, "name", t->name);
-        qkv__json_put_string(&w, "dtype", t->dtype);
-        qkv__json_begin_array(&w, "shape");
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_string(&w, "name", t->name);
+        qkv_json_put_string(&w, "dtype", t->dtype);
+        qkv_json_begin_array(&w, "shape");
         for (int d = 0; d < t->ndim; d++)
-            qkv__json_put_int(&w, NULL, (int64_t)t->shape[d]);
-        qkv__json_end_array(&w);
-        qkv__json_end_object(&w);
+            qkv_json_put_int(&w, NULL, (int64_t)t->shape[d]);
+        qkv_json_end_array(&w);
+        qkv_json_end_object(&w);
     }
-    qkv__json_end_array(&w);
-    qkv__json_end_object(&w);
+    qkv_json_end_array(&w);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 

@@ -62,7 +62,7 @@ int info_predict(cli *c, const bench_step *step)
     options.threads = qkv_context_threads(c->ctx);
     options.isa = qkv_context_isa(c->ctx);
     options.dry = true;
-    bytes[BASE] = qkv__rss() + (size_t)options.threads * thread_bytes;
+    bytes[BASE] = qkv_machine_rss() + (size_t)options.threads * thread_bytes;
     if (qkv_context_create(&dry, &options))
         return cli_fail("out of memory");
     bench_training b;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "io/file.h"
 #include "qkv/tokenizer.h"
 
@@ -21,36 +21,36 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows};
 
 /* The ids of one text: a JSON array under key, or a line. */
-static qkv_status put(cli *c, qkv_tokenizer *t, qkv__json_out *w, const char *key, const char *text,
-                      size_t size)
+static qkv_status put(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *key,
+                      const char *text, size_t size)
 {
     qkv_ids ids = {0};
     qkv_status status = qkv_tokenizer_encode(t, text, size, 0, &ids);
     if (c->common.json)
-        qkv__json_begin_array(w, key);
+        qkv_json_begin_array(w, key);
     for (size_t i = 0; i < ids.count && !status; i++) {
         if (c->common.json)
-            qkv__json_put_int(w, NULL, ids.data[i]);
+            qkv_json_put_int(w, NULL, ids.data[i]);
         else
             printf("%s%d", i ? " " : "", (int)ids.data[i]);
     }
     if (c->common.json)
-        qkv__json_end_array(w);
+        qkv_json_end_array(w);
     else if (!status)
         printf("\n");
     qkv_ids_free(c->ctx, &ids);
     return status;
 }
 
-static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv__json_out *w, const char *text,
+static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *text,
                             size_t size)
 {
     qkv_status status = QKV_OK;
-    qkv__json_begin_array(w, "ids");
+    qkv_json_begin_array(w, "ids");
     const char *at = text;
-    for (cli_line line; !status && cli_next_line(&at, text + size, &line);)
+    for (qkv__line line; !status && qkv__next_line(&at, text + size, &line);)
         status = put(c, t, w, NULL, line.data, line.len);
-    qkv__json_end_array(w);
+    qkv_json_end_array(w);
     return status;
 }
 
@@ -58,17 +58,17 @@ static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv__json_out *w, const ch
 static int tokenize(cli *c, qkv_tokenizer *t, const settings *s, const char *name,
                     const char *text, size_t size)
 {
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
     qkv_status status = s->lines ? put_lines(c, t, &w, text, size)
                                  : put(c, t, &w, "ids", text, size);
-    qkv__json_end_object(&w);
+    qkv_json_end_object(&w);
     if (!status && c->common.json)
         return cli_answer(c, &w);
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
     if (status && name)
-        qkv__fail_prefix(c->ctx, name);
+        qkv_fail_prefix(c->ctx, name);
     return status ? cli_error(c) : CLI_DONE;
 }
 
@@ -87,9 +87,9 @@ static int run(cli *c, int argc, char **argv)
     size_t size = given ? strlen(given) : 0;
     qkv_status status = qkv_tokenizer_load(&t, c->ctx, c->args.items[0]);
     if (!status && name)
-        status = qkv__file_read(c->ctx, name, 0, &text, &size);
+        status = qkv_file_read(c->ctx, name, 0, &text, &size);
     int code = status ? cli_error(c) : tokenize(c, t, &s, name, given ? given : text, size);
-    qkv__free(c->ctx, text);
+    qkv_free(c->ctx, text);
     qkv_tokenizer_destroy(t);
     return code;
 }

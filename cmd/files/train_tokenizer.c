@@ -1,7 +1,7 @@
 /* train_tokenizer.c - `qkv train tokenizer`: a vocabulary alone, for models that come later. */
-#include "train/bert.h"
+#include "job/bert.h"
 #include "core/commands.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 
 typedef struct {
     qkv_strings data;
@@ -16,8 +16,8 @@ static const struct {
     qkv_tokenizer_kind kind;
 } needs[] = {
     {0, QKV_TOKENIZER_BPE},
-    {CLI_BERT_ROLES, QKV_TOKENIZER_WORDPIECE},
-    {CLI_TRANSLATE_ROLES, QKV_TOKENIZER_SENTENCEPIECE_BPE},
+    {QKV__BERT_ROLES, QKV_TOKENIZER_WORDPIECE},
+    {QKV__TRANSLATE_ROLES, QKV_TOKENIZER_SENTENCEPIECE_BPE},
 };
 
 #define FIELD(member) .offset = offsetof(settings, member)
@@ -31,16 +31,17 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *rows};
 
-static qkv_status make(cli *c, const settings *s, cli_vocabulary *v, qkv_tokenizer **t)
+static qkv_status make(cli *c, const settings *s, qkv__vocabulary *v, qkv_tokenizer **t)
 {
-    cli_texts x;
+    qkv__texts x;
     if (!qkv_options_given(c->options, "tokenizer"))
         v->kind = (int)needs[s->model].kind;
-    qkv_status status = cli_texts_open(&x, c->ctx, &s->data);
+    qkv_status status = qkv__texts_open(&x, c->ctx, &s->data);
     if (status)
         return status;
-    status = cli_vocabulary_train(c, v, needs[s->model].roles, x.parts, x.count, NULL, 0, t);
-    cli_texts_close(&x);
+    status = qkv__vocabulary_train(c->ctx, v, c->options, needs[s->model].roles, x.parts, x.count,
+                                   NULL, 0, t);
+    qkv__texts_close(&x);
     return status ? status : qkv_tokenizer_save(*t, s->out);
 }
 
@@ -50,29 +51,29 @@ static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
     cli_note(c, "%s: %s, %zu tokens", dir, qkv_tokenizer_model(t), tokens);
     if (!c->common.json)
         return CLI_DONE;
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "model", qkv_tokenizer_model(t));
-    qkv__json_put_int(&w, "vocab", (int64_t)tokens);
-    qkv__json_end_object(&w);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "model", qkv_tokenizer_model(t));
+    qkv_json_put_int(&w, "vocab", (int64_t)tokens);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
 static int run(cli *c, int argc, char **argv)
 {
     settings s;
-    cli_vocabulary v;
-    qkv__names there = {0};
+    qkv__vocabulary v;
+    qkv_names there = {0};
     qkv_tokenizer *t = NULL;
     cli_bind(c, &table, &s);
-    cli_bind(c, &cli_vocabulary_table, &v);
+    cli_bind(c, &qkv__vocabulary_table, &v);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
-    bool taken = qkv__dir_exists(s.out);
-    qkv_status status = taken ? qkv__dir_list(&there, c->ctx, s.out) : QKV_OK;
+    bool taken = qkv_dir_exists(s.out);
+    qkv_status status = taken ? qkv_dir_list(&there, c->ctx, s.out) : QKV_OK;
     taken = there.count > 0;
-    qkv__names_free(&there);
+    qkv_names_free(&there);
     if (taken)
         return cli_fail("%s is not empty: give another --out", s.out);
     if (!status)
@@ -82,7 +83,7 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, &cli_vocabulary_table, NULL};
+static const qkv_option_table *const tables[] = {&table, &qkv__vocabulary_table, NULL};
 static const char *const examples[] = {
     "qkv train tokenizer --data book.txt --vocab 8192 --out runs/words",
     "qkv train tokenizer --data en.txt de.txt --for translate --out runs/words",

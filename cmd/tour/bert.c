@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/bert.h"
+#include "job/bert.h"
 #include "tour/lines.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 #include "qkv/corpus.h"
 #include "qkv/machine.h"
 #include "qkv/run.h"
@@ -41,10 +41,10 @@ typedef struct {
 
 static qkv_status make_tokenizer(chapter *h)
 {
-    const cli_vocabulary v = {.kind = QKV_TOKENIZER_WORDPIECE, .vocab = VOCAB};
+    const qkv__vocabulary v = {.kind = QKV_TOKENIZER_WORDPIECE, .vocab = VOCAB};
     const qkv_text_part part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL, 0};
-    qkv_status status = cli_vocabulary_train(h->t->page->c, &v, CLI_BERT_ROLES, &part, 1, NULL, 0,
-                                             &h->tokenizer);
+    qkv_status status = qkv__vocabulary_train(h->t->page->c->ctx, &v, NULL, QKV__BERT_ROLES, &part,
+                                              1, NULL, 0, &h->tokenizer);
     return status ? status : qkv_tokenizer_save(h->tokenizer, h->words_dir);
 }
 
@@ -69,7 +69,7 @@ static qkv_status make_model(chapter *h, const qkv_model_type *type)
 
 static qkv_status pack(const chapter *h, int split, bool labelled, qkv_records **out)
 {
-    const qkv__str *text = labelled ? &h->lines[split].labelled : &h->lines[split].text;
+    const qkv_str *text = labelled ? &h->lines[split].labelled : &h->lines[split].text;
     const qkv_text_part part = {text->data, text->len, "lines", 0};
     qkv_records_writer *w = NULL;
     size_t cut = 0;
@@ -114,29 +114,29 @@ static qkv_status show_blank(const chapter *h, const char *line, size_t len, siz
     const page *p = h->t->page;
     qkv_guess guess[GUESSES];
     qkv_ids ids = {0};
-    qkv__str text;
+    qkv_str text;
     int32_t mask = qkv_tokenizer_special(h->tokenizer, QKV_TOKEN_MASK);
-    qkv__str_init(&text, h->ctx);
-    qkv__str_printf(&text, "%.*s[MASK]%.*s", (int)at, line, (int)(len - at - n), line + at + n);
+    qkv_str_init(&text, h->ctx);
+    qkv_str_printf(&text, "%.*s[MASK]%.*s", (int)at, line, (int)(len - at - n), line + at + n);
     qkv_status status = text.failed ? QKV_E_MEMORY
                                     : qkv_tokenizer_encode(h->tokenizer, text.data, text.len,
                                                            QKV_ENCODE_ADD_SPECIAL, &ids);
     if (!status)
         status = qkv_fill(h->model, ids.data, ids.count, mask, GUESSES, guess);
     if (!status) {
-        qkv__str_clear(&text);
+        qkv_str_clear(&text);
         for (int i = 0; i < GUESSES; i++) {
             const char *word = qkv_tokenizer_token(h->tokenizer, guess[i].id, NULL);
             bool right = strlen(word) == n;
             for (size_t k = 0; k < n && right; k++)
                 right = word[k] == tolower((unsigned char)line[at + k]);
-            qkv__str_printf(&text, "   %s %.0f%%%s", word, 100 * guess[i].prob,
-                            right ? " ✓" : "");
+            qkv_str_printf(&text, "   %s %.0f%%%s", word, 100 * guess[i].prob,
+                           right ? " ✓" : "");
         }
         page_line(p, "%.*s____%.*s", (int)at, line, (int)(len - at - n), line + at + n);
         page_line(p, "   %.*s:%s", (int)n, line + at, text.failed ? "" : text.data);
     }
-    qkv__str_free(&text);
+    qkv_str_free(&text);
     qkv_ids_free(h->ctx, &ids);
     return status;
 }
@@ -144,18 +144,18 @@ static qkv_status show_blank(const chapter *h, const char *line, size_t len, siz
 /* Some held-out lines, evenly over all of them. */
 static qkv_status show_blanks(const chapter *h)
 {
-    const qkv__str *text = &h->lines[JUDGE].text;
+    const qkv_str *text = &h->lines[JUDGE].text;
     qkv_status status = QKV_OK;
     page_text(h->t->page, "Held-out lines with a word hidden, the word, and what it would write "
                           "there:");
     page_space(h->t->page);
     for (size_t i = 0; i < BLANKS && !status; i++) {
         const char *at = text->data + i * text->len / BLANKS, *end = text->data + text->len;
-        cli_line line;
+        qkv__line line;
         size_t word = 0, n = 0;
         if (i)
-            cli_next_line(&at, end, &line); /* the rest of one */
-        while (!n && cli_next_line(&at, end, &line))
+            qkv__next_line(&at, end, &line); /* the rest of one */
+        while (!n && qkv__next_line(&at, end, &line))
             if (line.len > COLUMNS / 2 && line.len < COLUMNS)
                 n = pick_word(h, line.data, line.len, line.len / 3, &word);
         if (n)
@@ -186,8 +186,7 @@ static qkv_status words(chapter *h)
     tour_training training;
     qkv_mlm_score score;
     tour_guesses counted = {0};
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = 1; /* a pack of lines */
     qkv_status status = pack(h, LEARN, false, &learn);
     if (!status)
@@ -195,7 +194,7 @@ static qkv_status words(chapter *h)
     if (!status)
         status = qkv_task_mlm(&task, h->model, learn, NULL, h->tokenizer, &o,
                               p->c->common.seed);
-    s.schedule.lr = cli_training_rate(h->config.width);
+    s.schedule.lr = qkv_training_rate(h->config.width);
     if (!status)
         status = tour_train(&training, h->t, &task, &s, h->words_dir,
                             WORDS_SHARE * h->t->seconds);
@@ -246,13 +245,13 @@ static void show_classes(const page *p, const qkv_classify_score *score, const q
 /* The i-th of about `n` lines, evenly over the held-out labelled ones. */
 static bool labelled_line(const chapter *h, size_t i, size_t n, qkv_labelled_text *out)
 {
-    const qkv__str *all = &h->lines[JUDGE].labelled;
+    const qkv_str *all = &h->lines[JUDGE].labelled;
     const char *at = all->data + i * all->len / n, *end = all->data + all->len;
     const char *tab;
-    cli_line line;
+    qkv__line line;
     if (i)
-        cli_next_line(&at, end, &line); /* the rest of one */
-    if (!cli_next_line(&at, end, &line) || !(tab = memchr(line.data, '\t', line.len)))
+        qkv__next_line(&at, end, &line); /* the rest of one */
+    if (!qkv__next_line(&at, end, &line) || !(tab = memchr(line.data, '\t', line.len)))
         return false;
     *out = (qkv_labelled_text){.label = line.data, .label_len = (size_t)(tab - line.data)};
     out->pair = (qkv_text_pair){tab + 1, line.len - out->label_len - 1, NULL, 0};
@@ -313,10 +312,9 @@ static qkv_status classes(chapter *h)
     tour_training training;
     qkv_classify_score score;
     double bayes = 0;
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = TEXTS;
-    s.schedule.lr = cli_training_rate(h->config.width) / 4; /* it knows the words already */
+    s.schedule.lr = qkv_training_rate(h->config.width) / 4; /* it knows the words already */
     qkv_status status = make_classifier(h);
     if (!status)
         status = pack(h, LEARN, true, &learn);
@@ -378,8 +376,8 @@ static void conclude(const chapter *h)
 qkv_status tour_bert(tour *t)
 {
     chapter h = {.t = t, .ctx = t->page->c->ctx};
-    h.words_dir = qkv__path_join(h.ctx, t->dir, "words");
-    qkv_status status = h.words_dir ? qkv__dir_create(h.ctx, h.words_dir) : QKV_E_MEMORY;
+    h.words_dir = qkv_path_join(h.ctx, t->dir, "words");
+    qkv_status status = h.words_dir ? qkv_dir_create(h.ctx, h.words_dir) : QKV_E_MEMORY;
     if (!status)
         status = tour_lines_collect(h.lines, t);
     if (!status)
@@ -399,6 +397,6 @@ qkv_status tour_bert(tour *t)
     qkv_tokenizer_destroy(h.tokenizer);
     for (int i = 0; i < SPLITS; i++)
         tour_lines_free(&h.lines[i]);
-    qkv__free(h.ctx, h.words_dir);
+    qkv_free(h.ctx, h.words_dir);
     return status;
 }

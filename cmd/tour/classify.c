@@ -16,11 +16,11 @@ static qkv_status label(tour_pupil *h)
 {
     qkv_context *ctx = h->t->page->c->ctx;
     size_t classes = qkv_pixels_classes(h->p.train);
-    const char **names = qkv__calloc(ctx, classes, sizeof *names);
+    const char **names = qkv_calloc(ctx, classes, sizeof *names);
     for (size_t i = 0; names && i < classes; i++)
         names[i] = qkv_pixels_class_name(h->p.train, i);
     qkv_status status = names ? qkv_model_set_labels(h->model, names, classes) : QKV_E_MEMORY;
-    qkv__free(ctx, names);
+    qkv_free(ctx, names);
     return status;
 }
 
@@ -100,8 +100,8 @@ static qkv_status ask(answers *a, const tour_pupil *h)
     size_t n = qkv_pixels_count(h->p.valid);
     qkv_context *ctx = h->t->page->c->ctx;
     a->classes = qkv_pixels_classes(h->p.train);
-    a->numbers = qkv__calloc(ctx, n, sizeof *a->numbers);
-    a->probs = qkv__calloc(ctx, n * a->classes, sizeof *a->probs);
+    a->numbers = qkv_calloc(ctx, n, sizeof *a->numbers);
+    a->probs = qkv_calloc(ctx, n * a->classes, sizeof *a->probs);
     if (!a->numbers || !a->probs)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++)
@@ -181,14 +181,14 @@ static qkv_status show_sheet(const tour *t, const answers *a, const qkv_pixels *
     static const uint8_t right[3] = {40, 170, 70}, wrong[3] = {225, 30, 40};
     qkv_context *ctx = t->page->c->ctx;
     tour_sheet sheet;
-    qkv__str caption;
+    qkv_str caption;
     qkv_status status = tour_sheet_create(&sheet, ctx, a->classes, COLUMNS, TOUR_SIDE);
-    qkv__str_init(&caption, ctx);
-    qkv__str_puts(&caption, "held-out pictures, in the row of the class that the model says; a "
+    qkv_str_init(&caption, ctx);
+    qkv_str_puts(&caption, "held-out pictures, in the row of the class that the model says; a "
                             "green frame is right, a red one wrong. The rows:");
     for (size_t k = 0; k < a->classes && !status; k++) {
         size_t column = 0;
-        qkv__str_printf(&caption, "%s %s", k ? "," : "", qkv_pixels_class_name(pixels, k));
+        qkv_str_printf(&caption, "%s %s", k ? "," : "", qkv_pixels_class_name(pixels, k));
         for (size_t i = 0; i < qkv_pixels_count(pixels) && column < COLUMNS; i++)
             if (most_likely(a, i) == k)
                 tour_sheet_put(&sheet, k, column++, qkv_pixels_data(pixels, i),
@@ -198,7 +198,7 @@ static qkv_status show_sheet(const tour *t, const answers *a, const qkv_pixels *
         status = QKV_E_MEMORY;
     if (!status)
         status = tour_sheet_write(&sheet, t, "said.png", caption.data);
-    qkv__str_free(&caption);
+    qkv_str_free(&caption);
     tour_sheet_free(&sheet);
     return status;
 }
@@ -215,8 +215,8 @@ static qkv_status judge(const tour_pupil *h, bool *better)
         list(p, &a, h->p.valid);
         status = show_sheet(h->t, &a, h->p.valid);
     }
-    qkv__free(p->c->ctx, a.numbers);
-    qkv__free(p->c->ctx, a.probs);
+    qkv_free(p->c->ctx, a.numbers);
+    qkv_free(p->c->ctx, a.probs);
     return status;
 }
 

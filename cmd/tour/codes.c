@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "use/coder.h"
+#include "pipeline/codec.h"
 #include "qkv/codes.h"
 #include "qkv/score.h"
 
@@ -111,8 +111,8 @@ static qkv_status judge_clusters(const tour_pupil *h, size_t count, double *psnr
     n = n < MOST_PATCHES ? n : MOST_PATCHES;
     n = n < all ? n : all;
     count = count < n ? count : n;
-    float *centres = qkv__calloc(ctx, count, 2 * VALUES * sizeof *centres), x[VALUES], squared;
-    size_t *met = qkv__calloc(ctx, count, sizeof *met), judged = held < n ? held : n;
+    float *centres = qkv_calloc(ctx, count, 2 * VALUES * sizeof *centres), x[VALUES], squared;
+    size_t *met = qkv_calloc(ctx, count, sizeof *met), judged = held < n ? held : n;
     double sum = 0;
     qkv_status status = centres && met ? QKV_OK : QKV_E_MEMORY;
     if (!status)
@@ -123,8 +123,8 @@ static qkv_status judge_clusters(const tour_pupil *h, size_t count, double *psnr
         sum += (double)squared;
     }
     *psnr = qkv_psnr(sum, VALUES * (double)judged);
-    qkv__free(ctx, centres);
-    qkv__free(ctx, met);
+    qkv_free(ctx, centres);
+    qkv_free(ctx, met);
     return status;
 }
 
@@ -154,7 +154,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
 static qkv_status judge(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
-    size_t codes = cli_coder_config(h->model)->codes;
+    size_t codes = qkv__codec_config(h->model)->codes;
     qkv_codes_score s;
     double clusters;
     qkv_status status = qkv_codes_evaluate(h->model, NULL, 0, p->t, h->p.valid, 0, &s);

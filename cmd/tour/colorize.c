@@ -57,11 +57,11 @@ static void make_grey(uint8_t grey[PIXELS * 3], const uint8_t *rgb)
 static void draw_hints(qkv_color_hint hints[QKV_COLORIZE_HINTS], uint8_t told[PIXELS * 3],
                        const uint8_t *rgb, uint64_t seed)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, seed, STREAM_HINTS);
+    qkv_rng r;
+    qkv_rng_init(&r, seed, STREAM_HINTS);
     for (size_t i = 0; i < QKV_COLORIZE_HINTS; i++) {
-        size_t x = CELL * qkv__rng_below(&r, TOUR_SIDE / CELL);
-        size_t y = CELL * qkv__rng_below(&r, TOUR_SIDE / CELL);
+        size_t x = CELL * qkv_rng_below(&r, TOUR_SIDE / CELL);
+        size_t y = CELL * qkv_rng_below(&r, TOUR_SIDE / CELL);
         hints[i] = (qkv_color_hint){.x = x, .y = y};
         memcpy(hints[i].rgb, rgb + (y * TOUR_SIDE + x) * 3, 3);
         for (size_t k = 0; k < CELL * CELL; k++)

@@ -26,12 +26,12 @@ typedef struct {
 /* ---- pairs -------------------------------------------------------------------------------- */
 
 /* A day in two forms; the second one in *p. */
-static void draw_other(tour_pair *p, const tour_script *s, qkv__rng *r)
+static void draw_other(tour_pair *p, const tour_script *s, qkv_rng *r)
 {
     size_t first = p->form;
     while (p->form == first)
-        p->form = qkv__rng_below(r, (uint32_t)s->forms);
-    qkv__str_clear(&p->source);
+        p->form = qkv_rng_below(r, (uint32_t)s->forms);
+    qkv_str_clear(&p->source);
     s->write(&p->source, p->value, p->form, r);
 }
 
@@ -55,8 +55,8 @@ static qkv_status draw(const chapter *h, uint64_t stream, uint64_t first, size_t
     tour_pair_init(&p, h->reader.ctx);
     h->texts->n = n;
     for (size_t i = 0; i < 2 * n && !status; i++) {
-        qkv__rng r;
-        qkv__rng_init(&r, h->reader.seed, stream);
+        qkv_rng r;
+        qkv_rng_init(&r, h->reader.seed, stream);
         r.index = (first + i % n) << DRAWS;
         tour_pair_draw(&p, h->reader.script, &r, held_out);
         if (i >= n)
@@ -125,10 +125,9 @@ static qkv_status learn(chapter *h)
 {
     tour *t = h->reader.t;
     qkv_task task = {&type, h, h->reader.model, h->reader.seed, false};
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = BATCH;
-    s.schedule.lr = cli_training_rate(WIDTH);
+    s.schedule.lr = qkv_training_rate(WIDTH);
     return tour_train(&h->training, t, &task, &s, NULL, TRAINING_SHARE * t->seconds);
 }
 
@@ -276,7 +275,7 @@ qkv_status tour_contrastive(tour *t)
     chapter h = {0};
     double before = 0;
     qkv_status status = tour_reader_open(&h.reader, t, &tour_dates_script);
-    h.texts = qkv__calloc(h.reader.ctx, 1, sizeof *h.texts);
+    h.texts = qkv_calloc(h.reader.ctx, 1, sizeof *h.texts);
     if (!status)
         status = h.texts ? make_model(&h) : QKV_E_MEMORY;
     if (!status)
@@ -292,7 +291,7 @@ qkv_status tour_contrastive(tour *t)
     }
     if (!status && !h.training.result.stopped)
         status = report(&h, before);
-    qkv__free(h.reader.ctx, h.texts);
+    qkv_free(h.reader.ctx, h.texts);
     tour_reader_close(&h.reader);
     return status;
 }

@@ -20,9 +20,9 @@ typedef struct {
 static void free_counts(counts *n, qkv_context *ctx)
 {
     for (size_t k = 0; k < ORDERS; k++) {
-        qkv__free(ctx, n->count[k]);
-        qkv__free(ctx, n->total[k]);
-        qkv__free(ctx, n->kinds[k]);
+        qkv_free(ctx, n->count[k]);
+        qkv_free(ctx, n->total[k]);
+        qkv_free(ctx, n->kinds[k]);
     }
 }
 
@@ -31,9 +31,9 @@ static qkv_status make_counts(counts *n, qkv_context *ctx, size_t V)
     size_t histories = 1;
     *n = (counts){.V = V};
     for (size_t k = 0; k < ORDERS && histories <= most / V; k++, histories *= V) {
-        n->count[k] = qkv__calloc(ctx, histories * V, sizeof *n->count[k]);
-        n->total[k] = qkv__calloc(ctx, histories, sizeof *n->total[k]);
-        n->kinds[k] = qkv__calloc(ctx, histories, sizeof *n->kinds[k]);
+        n->count[k] = qkv_calloc(ctx, histories * V, sizeof *n->count[k]);
+        n->total[k] = qkv_calloc(ctx, histories, sizeof *n->total[k]);
+        n->kinds[k] = qkv_calloc(ctx, histories, sizeof *n->kinds[k]);
         if (!n->count[k] || !n->total[k] || !n->kinds[k])
             return QKV_E_MEMORY;
         n->orders = k + 1;
@@ -80,7 +80,7 @@ static void judge(const counts *n, const int32_t *ids, size_t count, double loss
 
 static int32_t *read_all(qkv_context *ctx, const qkv_tokens *t)
 {
-    int32_t *ids = qkv__malloc(ctx, qkv_tokens_count(t) * sizeof *ids);
+    int32_t *ids = qkv_malloc(ctx, qkv_tokens_count(t) * sizeof *ids);
     if (ids)
         qkv_tokens_read(t, 0, qkv_tokens_count(t), ids);
     return ids;
@@ -101,7 +101,7 @@ qkv_status tour_count(tour_counts *out, qkv_context *ctx, const qkv_tokens *trai
         *out = (tour_counts){log((double)V), loss[0], loss[1], loss[2]};
     }
     free_counts(&n, ctx);
-    qkv__free(ctx, seen);
-    qkv__free(ctx, asked);
+    qkv_free(ctx, seen);
+    qkv_free(ctx, asked);
     return status;
 }

@@ -59,70 +59,70 @@ static date date_of(uint32_t value)
 }
 
 /* The first `length` characters of a name (0: all), perhaps with a capital. */
-static void put_name(qkv__str *out, const char *name, bool capital, int length)
+static void put_name(qkv_str *out, const char *name, bool capital, int length)
 {
     char first = capital ? (char)(name[0] - 'a' + 'A') : name[0];
-    qkv__str_printf(out, "%c%.*s", first, length ? length - 1 : 80, name + 1);
+    qkv_str_printf(out, "%c%.*s", first, length ? length - 1 : 80, name + 1);
 }
 
-static void put_ordinal(qkv__str *out, int day)
+static void put_ordinal(qkv_str *out, int day)
 {
     static const char *const endings[] = {"th", "st", "nd", "rd"};
     int last = day / 10 == 1 || day % 10 > 3 ? 0 : day % 10;
-    qkv__str_printf(out, "%d%s", day, endings[last]);
+    qkv_str_printf(out, "%d%s", day, endings[last]);
 }
 
 /* "nineteen ninety-eight", "two thousand and five", "twenty oh five", "twenty twenty-four" */
-static void put_year(qkv__str *out, int year, qkv__rng *r)
+static void put_year(qkv_str *out, int year, qkv_rng *r)
 {
     uint32_t rest = (uint32_t)year % 100;
-    bool thousand = year == 2000 || (year > 2000 && qkv__rng_below(r, 2));
+    bool thousand = year == 2000 || (year > 2000 && qkv_rng_below(r, 2));
     if (thousand)
-        qkv__str_puts(out, rest ? "two thousand and " : "two thousand");
+        qkv_str_puts(out, rest ? "two thousand and " : "two thousand");
     else
-        qkv__str_puts(out, year < 2000 ? "nineteen " : rest < 10 ? "twenty oh " : "twenty ");
+        qkv_str_puts(out, year < 2000 ? "nineteen " : rest < 10 ? "twenty oh " : "twenty ");
     if (rest || !thousand)
         tour_put_below_100(out, rest, '-');
 }
 
-static void put_part(qkv__str *out, char code, const date *d, bool capital, int length,
-                     qkv__rng *r)
+static void put_part(qkv_str *out, char code, const date *d, bool capital, int length,
+                     qkv_rng *r)
 {
     switch (code) {
     case 'a': put_name(out, weekdays[d->weekday], capital, length); break;
     case 'b': put_name(out, months[d->month - 1], capital, length); break;
-    case 'd': qkv__str_printf(out, "%d", d->day); break;
-    case 'D': qkv__str_printf(out, "%02d", d->day); break;
+    case 'd': qkv_str_printf(out, "%d", d->day); break;
+    case 'D': qkv_str_printf(out, "%02d", d->day); break;
     case 'o': put_ordinal(out, d->day); break;
-    case 'O': qkv__str_puts(out, ordinals[d->day - 1]); break;
-    case 'm': qkv__str_printf(out, "%d", d->month); break;
-    case 'M': qkv__str_printf(out, "%02d", d->month); break;
-    case 'r': qkv__str_puts(out, romans[d->month - 1]); break;
-    case 'Y': qkv__str_printf(out, "%d", d->year); break;
-    case 'y': qkv__str_printf(out, "%02d", d->year % 100); break;
+    case 'O': qkv_str_puts(out, ordinals[d->day - 1]); break;
+    case 'm': qkv_str_printf(out, "%d", d->month); break;
+    case 'M': qkv_str_printf(out, "%02d", d->month); break;
+    case 'r': qkv_str_puts(out, romans[d->month - 1]); break;
+    case 'Y': qkv_str_printf(out, "%d", d->year); break;
+    case 'y': qkv_str_printf(out, "%02d", d->year % 100); break;
     default: put_year(out, d->year, r); break;
     }
 }
 
-static void write_date(qkv__str *out, uint32_t value, size_t form, qkv__rng *r)
+static void write_date(qkv_str *out, uint32_t value, size_t form, qkv_rng *r)
 {
     date d = date_of(value);
-    bool capital = qkv__rng_below(r, 2) == 0;
-    int length = qkv__rng_below(r, 2) ? SHORT_NAME : 0;
+    bool capital = qkv_rng_below(r, 2) == 0;
+    int length = qkv_rng_below(r, 2) ? SHORT_NAME : 0;
     for (const char *f = forms[form]; *f; f++)
         if (*f == '%')
             put_part(out, *++f, &d, capital, length, r);
         else
-            qkv__str_add(out, f, 1);
+            qkv_str_add(out, f, 1);
 }
 
-static void answer_date(qkv__str *out, uint32_t value)
+static void answer_date(qkv_str *out, uint32_t value)
 {
     date d = date_of(value);
-    qkv__str_printf(out, "%d-%02d-%02d", d.year, d.month, d.day);
+    qkv_str_printf(out, "%d-%02d-%02d", d.year, d.month, d.day);
 }
 
-static uint32_t draw_date(qkv__rng *r) { return qkv__rng_below(r, DAYS); }
+static uint32_t draw_date(qkv_rng *r) { return qkv_rng_below(r, DAYS); }
 
 const tour_script tour_dates_script = {
     "day",

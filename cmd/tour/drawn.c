@@ -57,15 +57,15 @@ typedef struct {
 
 static shape make_shape(size_t kind, size_t number)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, number, STREAM_DRAWN + kind);
+    qkv_rng r;
+    qkv_rng_init(&r, number, STREAM_DRAWN + kind);
     shape s = {.inside = kinds[kind].inside};
-    s.radius = 0.25 + 0.2 * qkv__rng_uniform(&r);
-    s.x = 0.5 + (0.96 - 2 * s.radius) * (qkv__rng_uniform(&r) - 0.5);
-    s.y = 0.5 + (0.96 - 2 * s.radius) * (qkv__rng_uniform(&r) - 0.5);
-    s.angle = CIRCLE / 8 * (qkv__rng_uniform(&r) - 0.5);
-    double hue = kinds[kind].hue + 0.06 * qkv__rng_normal(&r);
-    double pale = 0.3 * qkv__rng_uniform(&r);
+    s.radius = 0.25 + 0.2 * qkv_rng_uniform(&r);
+    s.x = 0.5 + (0.96 - 2 * s.radius) * (qkv_rng_uniform(&r) - 0.5);
+    s.y = 0.5 + (0.96 - 2 * s.radius) * (qkv_rng_uniform(&r) - 0.5);
+    s.angle = CIRCLE / 8 * (qkv_rng_uniform(&r) - 0.5);
+    double hue = kinds[kind].hue + 0.06 * qkv_rng_normal(&r);
+    double pale = 0.3 * qkv_rng_uniform(&r);
     for (int k = 0; k < 3; k++) {
         double part = 0.5 + cos(CIRCLE * (hue - k / 3.0)); /* red, green, blue lie a third apart */
         s.rgb[k] = pale + (1 - pale) * fmin(1, fmax(0, part));
@@ -99,7 +99,7 @@ qkv_status tour_drawn_create(qkv_pixels **out, qkv_context *ctx, size_t side, ui
 {
     qkv_pixels_writer *w;
     *out = NULL;
-    uint8_t *rgb = qkv__calloc(ctx, side * side, 3);
+    uint8_t *rgb = qkv_calloc(ctx, side * side, 3);
     qkv_status status = rgb ? qkv_pixels_create(&w, ctx, NULL, side, side, 3) : QKV_E_MEMORY;
     bool open = !status;
     for (size_t k = 0; k < KINDS && !status; k++)
@@ -115,6 +115,6 @@ qkv_status tour_drawn_create(qkv_pixels **out, qkv_context *ctx, size_t side, ui
         qkv_pixels_abandon(w);
     else if (!status)
         status = qkv_pixels_finish(w, out);
-    qkv__free(ctx, rgb);
+    qkv_free(ctx, rgb);
     return status;
 }

@@ -31,15 +31,15 @@ static void make_series(qkv_real *y, uint64_t seed)
 {
     static const double circle = 6.283185307179586;
     double lasting = 0;
-    qkv__rng r;
-    qkv__rng_init(&r, seed, STREAM_SERIES);
+    qkv_rng r;
+    qkv_rng_init(&r, seed, STREAM_SERIES);
     for (int t = 0; t < ROWS; t++) {
         double day = tanh(2.5 * -cos(circle * (t % DAY) / DAY));
         bool weekend = t % WEEK >= 5 * DAY;
         double wave = cos(circle * t / 29.3);
-        lasting = 0.9 * lasting + 0.15 * qkv__rng_normal(&r);
+        lasting = 0.9 * lasting + 0.15 * qkv_rng_normal(&r);
         y[t] = (qkv_real)(20 + (weekend ? 2 : 4) * day + 1.5 * wave * (1 + 0.4 * day) + lasting +
-                          (0.4 + 0.2 * day) * qkv__rng_normal(&r));
+                          (0.4 + 0.2 * day) * qkv_rng_normal(&r));
     }
 }
 
@@ -53,17 +53,17 @@ static qkv_series part(const chapter *h, size_t from, size_t rows)
 /* For the reader: what the chapter's last picture starts from. */
 static qkv_status write_history(const chapter *h)
 {
-    qkv__str text;
-    qkv__str_init(&text, h->ctx);
-    qkv__str_puts(&text, "load\n");
+    qkv_str text;
+    qkv_str_init(&text, h->ctx);
+    qkv_str_puts(&text, "load\n");
     for (size_t i = 0; i < ROWS - HORIZON; i++)
-        qkv__str_printf(&text, "%.3f\n", (double)h->y[i]);
-    char *path = qkv__path_join(h->ctx, h->t->dir, "past.csv");
+        qkv_str_printf(&text, "%.3f\n", (double)h->y[i]);
+    char *path = qkv_path_join(h->ctx, h->t->dir, "past.csv");
     qkv_status status = path && !text.failed ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = qkv__file_write(h->ctx, path, text.data, text.len);
-    qkv__free(h->ctx, path);
-    qkv__str_free(&text);
+        status = qkv_file_write(h->ctx, path, text.data, text.len);
+    qkv_free(h->ctx, path);
+    qkv_str_free(&text);
     return status;
 }
 
@@ -93,11 +93,10 @@ static qkv_status learn(chapter *h)
 {
     const qkv_series train = {h->y, TRAIN, 1}, choose = part(h, TRAIN, CHOOSE);
     qkv_task task = {0};
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = BATCH;
     s.loop.eval_units = CHOOSE * HORIZON;
-    s.schedule.lr = cli_training_rate(WIDTH) / 4;
+    s.schedule.lr = qkv_training_rate(WIDTH) / 4;
     qkv_status status =
         qkv_task_forecast(&task, h->model, &train, &choose, h->t->page->c->common.seed);
     if (!status)
@@ -210,7 +209,7 @@ static qkv_status report(chapter *h)
 
 qkv_status tour_forecast(tour *t)
 {
-    chapter *h = qkv__calloc(t->page->c->ctx, 1, sizeof *h);
+    chapter *h = qkv_calloc(t->page->c->ctx, 1, sizeof *h);
     if (!h)
         return QKV_E_MEMORY;
     h->t = t;
@@ -230,6 +229,6 @@ qkv_status tour_forecast(tour *t)
     if (!status && !h->training.result.stopped)
         status = report(h);
     qkv_model_destroy(h->model);
-    qkv__free(h->ctx, h);
+    qkv_free(h->ctx, h);
     return status;
 }

@@ -36,16 +36,16 @@ typedef struct {
 
 /* ---- before ------------------------------------------------------------------------------- */
 
-static qkv_status pack(chapter *h, const qkv__str *text, const char *name, qkv_tokens **out)
+static qkv_status pack(chapter *h, const qkv_str *text, const char *name, qkv_tokens **out)
 {
     qkv_text_part part = {text->data, text->len, NULL, 0};
-    char *path = qkv__path_join(h->ctx, h->t->dir, name);
+    char *path = qkv_path_join(h->ctx, h->t->dir, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status)
         status = qkv_tokens_pack(h->ctx, h->tokenizer, &part, 1, path, NULL, NULL);
     if (!status)
         status = qkv_tokens_open(out, h->ctx, path);
-    qkv__free(h->ctx, path);
+    qkv_free(h->ctx, path);
     return status;
 }
 
@@ -61,10 +61,10 @@ static qkv_status make_tokens(chapter *h)
     if (!status)
         status = qkv_tokenizer_trainer_finish(tr, &h->tokenizer);
     qkv_tokenizer_trainer_destroy(tr);
-    char *dir = qkv__path_join(h->ctx, h->t->dir, "train");
+    char *dir = qkv_path_join(h->ctx, h->t->dir, "train");
     if (!status)
-        status = dir ? qkv__dir_create(h->ctx, dir) : QKV_E_MEMORY;
-    qkv__free(h->ctx, dir);
+        status = dir ? qkv_dir_create(h->ctx, dir) : QKV_E_MEMORY;
+    qkv_free(h->ctx, dir);
     if (!status)
         status = qkv_tokenizer_save(h->tokenizer, h->t->dir);
     if (!status)
@@ -119,10 +119,9 @@ static void introduce(const chapter *h)
 static qkv_status learn(chapter *h)
 {
     const qkv_gpt_config *c = qkv_model_config(h->model);
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.eval_units = 8192;
-    s.schedule.lr = cli_training_rate(c->width);
+    s.schedule.lr = qkv_training_rate(c->width);
     return tour_train(&h->training, h->t, &h->task, &s, h->t->dir, h->seconds);
 }
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "use/prior.h"
+#include "pipeline/prior.h"
 #include "tour/codes.h"
 #include "io/file.h"
 #include "qkv/augment.h"
@@ -22,9 +22,9 @@ enum { TOP_K = 100 };
 typedef struct {
     tour *t;
     tour_pictures pictures;
-    cli_prior p;
+    qkv__prior p;
     qkv_model *prior;
-    cli_grids train, valid;
+    qkv__grid_set train, valid;
     tour_training training;
 } pupil;
 
@@ -33,27 +33,27 @@ typedef struct {
 /* Codes up to `views` views of every picture, changed as `augment` says, as many as there is time
  * for. */
 static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_options *augment,
-                       size_t views, double until, cli_grids *out)
+                       size_t views, double until, qkv__grid_set *out)
 {
     qkv_context *ctx = h->t->page->c->ctx;
     const qkv_batches_options o = {.count = qkv_pixels_count(pixels), .augment = *augment,
                                    .mean = {1, 1, 1}, .std = {1, 1, 1}}; /* white beyond an edge */
     size_t all = o.count * views, done = 0, length = h->p.before + h->p.rows * h->p.columns;
     qkv_batches *b = NULL;
-    int32_t *tokens = qkv__calloc(ctx, all, length * sizeof *tokens);
+    int32_t *tokens = qkv_calloc(ctx, all, length * sizeof *tokens);
     qkv_status status = tokens ? qkv_batches_create(&b, ctx, pixels, &o) : QKV_E_MEMORY;
-    while (done < all && !status && (!done || qkv__now() < until)) {
+    while (done < all && !status && (!done || qkv_now() < until)) {
         size_t n = all - done < CODED ? all - done : CODED;
         const uint8_t *batch;
         status = qkv_batches_bytes(b, done, n, &batch, NULL, NULL);
         if (!status)
-            status = cli_prior_tokens(&h->p, batch, n, NULL, tokens + done * length);
+            status = qkv__prior_tokens(&h->p, batch, n, NULL, tokens + done * length);
         done += n;
     }
     if (!status)
-        status = cli_grids_take(out, ctx, tokens, done, h->prior);
+        status = qkv__grid_set_take(out, ctx, tokens, done, h->prior);
     qkv_batches_destroy(b);
-    qkv__free(ctx, tokens);
+    qkv_free(ctx, tokens);
     return status;
 }
 
@@ -65,7 +65,7 @@ static qkv_status make_prior(pupil *h)
     qkv_gpt_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
     (void)qkv_gpt_preset(tour_pictures_effort(h->t) < LONG ? "nano" : "mini", &c);
-    c.vocab = cli_coder_config(h->p.vqgan)->codes;
+    c.vocab = qkv__codec_config(h->p.vqgan)->codes;
     c.rows = h->p.rows;
     c.columns = h->p.columns;
     c.before = h->p.before;
@@ -87,9 +87,8 @@ static qkv_status train_prior(pupil *h)
     const cli *c = h->t->page->c;
     const qkv_gpt_config *g = qkv_model_config(h->prior);
     qkv_task task = {0};
-    cli_training s;
-    cli_training_defaults(&s);
-    s.schedule.lr = cli_training_rate(g->width);
+    qkv_training s = qkv_training_defaults();
+    s.schedule.lr = qkv_training_rate(g->width);
     qkv_status status = qkv_task_grids(&task, h->prior, &h->train.g, &h->valid.g, KEEP,
                                        c->common.seed);
     if (!status)
@@ -109,16 +108,16 @@ static qkv_status draw(const pupil *h, tour_sheet *sheet, size_t row, size_t cou
     size_t n = h->p.rows * h->p.columns;
     const qkv_imagine_options o = {
         .count = count, .given = given, .seed = h->t->page->c->common.seed, .first = row * COLUMNS,
-        .codes = cli_coder_config(h->p.vqgan)->codes,
+        .codes = qkv__codec_config(h->p.vqgan)->codes,
         .sampling = {.temperature = 1, .top_k = TOP_K, .top_p = 1}};
-    int32_t *codes = qkv__calloc(ctx, count, n * sizeof *codes);
+    int32_t *codes = qkv_calloc(ctx, count, n * sizeof *codes);
     qkv_status status = codes ? qkv_imagine(h->prior, &o, NULL, NULL, codes) : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
         status = qkv_pictures_decode(h->p.vqgan, h->t->page->t, codes + i * n, 1, h->p.rows,
                                      h->p.columns, picture);
         tour_sheet_put(sheet, row + (column + i) / COLUMNS, (column + i) % COLUMNS, picture, NULL);
     }
-    qkv__free(ctx, codes);
+    qkv_free(ctx, codes);
     return status;
 }
 
@@ -191,8 +190,8 @@ static qkv_status learn_prior(pupil *h, const char *vqgan)
 {
     const page *p = h->t->page;
     const qkv_augment_options none = {0}, changed = {.crop_pad = MOVED, .flip = true};
-    double until = qkv__now() + CODING_SHARE * h->t->seconds;
-    qkv_status status = cli_prior_coders(&h->p, p->c, vqgan, NULL, 0, 0);
+    double until = qkv_now() + CODING_SHARE * h->t->seconds;
+    qkv_status status = qkv__prior_codecs(&h->p, p->c->ctx, vqgan, NULL, 0, 0);
     if (!status)
         status = make_prior(h);
     if (!status)
@@ -210,10 +209,10 @@ qkv_status tour_imagine(tour *t)
     qkv_context *ctx = t->page->c->ctx;
     bool stopped = false;
     tour part = *t;
-    char *dir = qkv__path_join(ctx, t->dir, CLI_PRIOR_VQGAN);
+    char *dir = qkv_path_join(ctx, t->dir, QKV__PRIOR_VQGAN);
     part.dir = dir;
     part.seconds = CODES_SHARE * t->seconds;
-    qkv_status status = dir ? qkv__dir_create(ctx, dir) : QKV_E_MEMORY;
+    qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
     if (!status)
         status = tour_pictures_read(&h.pictures, t, TOUR_SIDE, UINT8_MAX);
     if (!status) {
@@ -222,11 +221,11 @@ qkv_status tour_imagine(tour *t)
     }
     if (!status && !stopped)
         status = learn_prior(&h, dir);
-    cli_grids_free(&h.train);
-    cli_grids_free(&h.valid);
-    cli_prior_close(&h.p);
+    qkv__grid_set_free(&h.train);
+    qkv__grid_set_free(&h.valid);
+    qkv__prior_close(&h.p);
     qkv_model_destroy(h.prior);
     tour_pictures_close(&h.pictures);
-    qkv__free(ctx, dir);
+    qkv_free(ctx, dir);
     return status;
 }

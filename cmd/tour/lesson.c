@@ -21,8 +21,7 @@ qkv_status tour_pupil_create(tour_pupil *h, const qkv_model_type *type, const vo
 static qkv_status learn(tour_pupil *h, const tour_lesson *l)
 {
     qkv_task task = {0};
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = l->batch;
     s.schedule.lr = l->rate;
     s.optimizer.weight_decay = DECAY;

@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "train/texts.h"
+#include "text/texts.h"
 #include "tour/lines.h"
 
 enum { CODE, COMMENT, PROSE };
@@ -15,7 +15,7 @@ typedef struct {
     size_t count[TOUR_KINDS]; /* labelled */
 } taker;
 
-static void strip(cli_line *l)
+static void strip(qkv__line *l)
 {
     while (l->len && isspace((unsigned char)l->data[0]))
         l->data++, l->len--;
@@ -23,12 +23,12 @@ static void strip(cli_line *l)
         l->len--;
 }
 
-static bool begins(const cli_line *l, const char *with)
+static bool begins(const qkv__line *l, const char *with)
 {
     return l->len >= strlen(with) && memcmp(l->data, with, strlen(with)) == 0;
 }
 
-static bool has(const cli_line *l, const char *what)
+static bool has(const qkv__line *l, const char *what)
 {
     size_t n = strlen(what);
     for (size_t i = 0; i + n <= l->len; i++)
@@ -37,22 +37,22 @@ static bool has(const cli_line *l, const char *what)
     return false;
 }
 
-static void take(taker *k, int kind, cli_line l)
+static void take(taker *k, int kind, qkv__line l)
 {
     strip(&l);
     if (l.len < SHORTEST || begins(&l, "---") || memchr(l.data, '\t', l.len))
         return;
-    qkv__str_add(&k->out->text, l.data, l.len);
-    qkv__str_puts(&k->out->text, "\n");
+    qkv_str_add(&k->out->text, l.data, l.len);
+    qkv_str_puts(&k->out->text, "\n");
     k->out->count++;
     if (kind == CODE && k->count[CODE] > k->count[COMMENT])
         return; /* there would be little else */
-    qkv__str_printf(&k->out->labelled, "%s\t%.*s\n", tour_kinds[kind], (int)l.len, l.data);
+    qkv_str_printf(&k->out->labelled, "%s\t%.*s\n", tour_kinds[kind], (int)l.len, l.data);
     k->count[kind]++;
 }
 
 /* The text of a comment's line, without what marks it as one. */
-static cli_line unmark(cli_line l)
+static qkv__line unmark(qkv__line l)
 {
     if (begins(&l, "/*"))
         l.data += 2, l.len -= 2;
@@ -63,11 +63,11 @@ static cli_line unmark(cli_line l)
     return l;
 }
 
-static void take_c(taker *k, const qkv__str *text)
+static void take_c(taker *k, const qkv_str *text)
 {
     bool inside = false; /* a comment */
     const char *at = text->data, *end = text->data + text->len;
-    for (cli_line l; cli_next_line(&at, end, &l);) {
+    for (qkv__line l; qkv__next_line(&at, end, &l);) {
         strip(&l);
         bool opens = begins(&l, "/*");
         take(k, inside || opens ? COMMENT : CODE, inside || opens ? unmark(l) : l);
@@ -75,11 +75,11 @@ static void take_c(taker *k, const qkv__str *text)
     }
 }
 
-static void take_documents(taker *k, const qkv__str *text)
+static void take_documents(taker *k, const qkv_str *text)
 {
     bool fenced = false;
     const char *at = text->data, *end = text->data + text->len;
-    for (cli_line l; cli_next_line(&at, end, &l);) {
+    for (qkv__line l; qkv__next_line(&at, end, &l);) {
         bool fence = begins(&l, "```");
         fenced = fenced != fence;
         if (!fence && !fenced && !begins(&l, "    ") && !begins(&l, "|") && !begins(&l, "#"))
@@ -89,7 +89,7 @@ static void take_documents(taker *k, const qkv__str *text)
 
 /* Lines of one kind of file into both splits. */
 static qkv_status collect(tour_lines out[2], taker k[2], const tour *t, const char *const *endings,
-                          void (*take_all)(taker *k, const qkv__str *text))
+                          void (*take_all)(taker *k, const qkv_str *text))
 {
     tour_text x = {0};
     qkv_status status = tour_text_collect(&x, t, endings, VALID_BYTES);
@@ -99,8 +99,8 @@ static qkv_status collect(tour_lines out[2], taker k[2], const tour *t, const ch
         out[0].files += x.files - x.held_out;
         out[1].files += x.held_out;
     } else if (!status && !out[0].files) { /* the help, as it is */
-        qkv__str_add(&out[0].text, x.train.data, x.train.len);
-        qkv__str_add(&out[1].text, x.valid.data, x.valid.len);
+        qkv_str_add(&out[0].text, x.train.data, x.train.len);
+        qkv_str_add(&out[1].text, x.valid.data, x.valid.len);
     }
     tour_text_free(&x);
     return status;
@@ -113,8 +113,8 @@ qkv_status tour_lines_collect(tour_lines out[2], const tour *t)
     taker k[2] = {{&out[0], {0}}, {&out[1], {0}}};
     for (int i = 0; i < 2; i++) {
         out[i] = (tour_lines){0};
-        qkv__str_init(&out[i].text, ctx);
-        qkv__str_init(&out[i].labelled, ctx);
+        qkv_str_init(&out[i].text, ctx);
+        qkv_str_init(&out[i].labelled, ctx);
     }
     qkv_status status = collect(out, k, t, c, take_c);
     if (!status && out[0].files)
@@ -127,6 +127,6 @@ qkv_status tour_lines_collect(tour_lines out[2], const tour *t)
 
 void tour_lines_free(tour_lines *x)
 {
-    qkv__str_free(&x->text);
-    qkv__str_free(&x->labelled);
+    qkv_str_free(&x->text);
+    qkv_str_free(&x->labelled);
 }

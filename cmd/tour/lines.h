@@ -10,8 +10,8 @@ enum { TOUR_KINDS = 3 };
 extern const char *const tour_kinds[TOUR_KINDS]; /* code, comment, prose */
 
 typedef struct {
-    qkv__str text;       /* a line each, without indentation and comment marks */
-    qkv__str labelled;   /* kind, tab, line: no more code than comments */
+    qkv_str text;       /* a line each, without indentation and comment marks */
+    qkv_str labelled;   /* kind, tab, line: no more code than comments */
     size_t count, files; /* lines of text; files 0: the text is the help, and nothing is labelled */
 } tour_lines;
 

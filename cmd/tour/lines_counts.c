@@ -15,9 +15,9 @@ static size_t greatest(const uint32_t *count, size_t V)
 qkv_status tour_count_guesses(tour_guesses *out, qkv_context *ctx, const qkv_records *learn,
                               const qkv_records *judge, size_t V)
 {
-    uint32_t *pair = qkv__calloc(ctx, V * V, sizeof *pair); /* (before, word) */
-    uint32_t *single = qkv__calloc(ctx, V, sizeof *single);
-    size_t *next = qkv__calloc(ctx, V, sizeof *next), words = 0, common = 0, after = 0;
+    uint32_t *pair = qkv_calloc(ctx, V * V, sizeof *pair); /* (before, word) */
+    uint32_t *single = qkv_calloc(ctx, V, sizeof *single);
+    size_t *next = qkv_calloc(ctx, V, sizeof *next), words = 0, common = 0, after = 0;
     const int32_t *ids;
     bool fine = pair && single && next;
     for (size_t i = 0; fine && i < qkv_records_count(learn); i++) {
@@ -38,9 +38,9 @@ qkv_status tour_count_guesses(tour_guesses *out, qkv_context *ctx, const qkv_rec
             after += (size_t)ids[k] == next[ids[k - 1]];
         }
     }
-    qkv__free(ctx, pair);
-    qkv__free(ctx, single);
-    qkv__free(ctx, next);
+    qkv_free(ctx, pair);
+    qkv_free(ctx, single);
+    qkv_free(ctx, next);
     words += words == 0;
     *out = (tour_guesses){(double)common / (double)words, (double)after / (double)words};
     return fine ? QKV_OK : QKV_E_MEMORY;
@@ -71,7 +71,7 @@ static void estimate(double *logs, size_t V, size_t classes, const qkv_records *
 qkv_status tour_naive_bayes(double *right, qkv_context *ctx, const qkv_records *learn,
                             const qkv_records *judge, size_t V, size_t classes)
 {
-    double *logs = qkv__calloc(ctx, classes * (V + 1), sizeof *logs);
+    double *logs = qkv_calloc(ctx, classes * (V + 1), sizeof *logs);
     size_t found = 0;
     if (!logs)
         return QKV_E_MEMORY;
@@ -90,7 +90,7 @@ qkv_status tour_naive_bayes(double *right, qkv_context *ctx, const qkv_records *
         }
         found += best == (size_t)*label;
     }
-    qkv__free(ctx, logs);
+    qkv_free(ctx, logs);
     *right = (double)found / (double)(qkv_records_count(judge) ? qkv_records_count(judge) : 1);
     return QKV_OK;
 }

@@ -28,27 +28,27 @@ static const char *const ones[] = {
 static const char *const tens[] = {"",      "",      "twenty",  "thirty", "forty",
                                    "fifty", "sixty", "seventy", "eighty", "ninety"};
 
-void tour_put_below_100(qkv__str *out, uint32_t n, char hyphen)
+void tour_put_below_100(qkv_str *out, uint32_t n, char hyphen)
 {
     if (n < 20)
-        qkv__str_puts(out, ones[n]);
+        qkv_str_puts(out, ones[n]);
     else if (n % 10)
-        qkv__str_printf(out, "%s%c%s", tens[n / 10], hyphen, ones[n % 10]);
+        qkv_str_printf(out, "%s%c%s", tens[n / 10], hyphen, ones[n % 10]);
     else
-        qkv__str_puts(out, tens[n / 10]);
+        qkv_str_puts(out, tens[n / 10]);
 }
 
 /* "and seven" behind hundreds or thousands */
-static void put_rest(qkv__str *out, uint32_t n, const manner *m)
+static void put_rest(qkv_str *out, uint32_t n, const manner *m)
 {
     if (n == 0)
         return;
-    qkv__str_puts(out, m->and ? " and " : " ");
+    qkv_str_puts(out, m->and ? " and " : " ");
     tour_put_below_100(out, n, m->hyphen);
 }
 
 /* 1 to 999, or with hundreds up to 99 as many hundreds. */
-static void put_hundreds(qkv__str *out, uint32_t n, const manner *m)
+static void put_hundreds(qkv_str *out, uint32_t n, const manner *m)
 {
     uint32_t hundreds = n / 100;
     if (hundreds == 0) {
@@ -56,33 +56,33 @@ static void put_hundreds(qkv__str *out, uint32_t n, const manner *m)
         return;
     }
     if (hundreds == 1 && m->article && out->len == 0)
-        qkv__str_puts(out, "a");
+        qkv_str_puts(out, "a");
     else
         tour_put_below_100(out, hundreds, m->hyphen);
-    qkv__str_puts(out, " hundred");
+    qkv_str_puts(out, " hundred");
     put_rest(out, n % 100, m);
 }
 
-static void put_words(qkv__str *out, uint32_t n, const manner *m, bool mixed)
+static void put_words(qkv_str *out, uint32_t n, const manner *m, bool mixed)
 {
     uint32_t thousands = n / 1000, rest = n % 1000;
     if (thousands && mixed)
-        qkv__str_printf(out, "%u", (unsigned)thousands);
+        qkv_str_printf(out, "%u", (unsigned)thousands);
     else if (thousands == 1 && m->article)
-        qkv__str_puts(out, "a");
+        qkv_str_puts(out, "a");
     else if (thousands)
         put_hundreds(out, thousands, m);
     if (thousands)
-        qkv__str_puts(out, m->comma && rest ? " thousand," : " thousand");
+        qkv_str_puts(out, m->comma && rest ? " thousand," : " thousand");
     if (thousands && rest && rest < 100) {
         put_rest(out, rest, m);
     } else if (rest || !thousands) {
-        qkv__str_puts(out, thousands ? " " : "");
+        qkv_str_puts(out, thousands ? " " : "");
         put_hundreds(out, rest, m);
     }
 }
 
-static void put_digits(qkv__str *out, uint32_t n, bool oh)
+static void put_digits(qkv_str *out, uint32_t n, bool oh)
 {
     char digits[DIGITS + 1];
     int count = 0;
@@ -91,14 +91,14 @@ static void put_digits(qkv__str *out, uint32_t n, bool oh)
     while ((n /= 10) > 0);
     while (count-- > 0) {
         bool zero = digits[count] == 0 && oh && out->len;
-        qkv__str_puts(out, zero ? "oh" : ones[(size_t)digits[count]]);
-        qkv__str_puts(out, count ? " " : "");
+        qkv_str_puts(out, zero ? "oh" : ones[(size_t)digits[count]]);
+        qkv_str_puts(out, count ? " " : "");
     }
 }
 
-static void write_number(qkv__str *out, uint32_t value, size_t form, qkv__rng *r)
+static void write_number(qkv_str *out, uint32_t value, size_t form, qkv_rng *r)
 {
-    uint32_t bits = qkv__rng_u32(r);
+    uint32_t bits = qkv_rng_u32(r);
     manner m = {.hyphen = bits & 1 ? '-' : ' ', .and = form != AMERICAN, .comma = bits & 2,
                 .article = bits & 4};
     if (form == SPELT)
@@ -109,19 +109,19 @@ static void write_number(qkv__str *out, uint32_t value, size_t form, qkv__rng *r
         put_words(out, value, &m, form == MIXED);
 }
 
-static void answer_number(qkv__str *out, uint32_t value)
+static void answer_number(qkv_str *out, uint32_t value)
 {
-    qkv__str_printf(out, "%u", (unsigned)value);
+    qkv_str_printf(out, "%u", (unsigned)value);
 }
 
 /* Every second one of some number of digits, so that short ones are met as well. */
-static uint32_t draw_number(qkv__rng *r)
+static uint32_t draw_number(qkv_rng *r)
 {
     uint32_t below = NUMBERS;
-    if (qkv__rng_below(r, 2))
-        for (uint32_t shorter = qkv__rng_below(r, DIGITS); shorter > 0; shorter--)
+    if (qkv_rng_below(r, 2))
+        for (uint32_t shorter = qkv_rng_below(r, DIGITS); shorter > 0; shorter--)
             below /= 10;
-    return qkv__rng_below(r, below);
+    return qkv_rng_below(r, below);
 }
 
 const tour_script tour_numbers_script = {

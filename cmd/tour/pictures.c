@@ -22,7 +22,7 @@ const char *tour_pictures_find(qkv_context *ctx)
     for (size_t i = 0; i < sizeof fonts / sizeof *fonts; i++) {
         qkv_pictures *p = NULL;
         qkv_image image;
-        bool good = qkv__file_exists(fonts[i]) && !qkv_pictures_open(&p, ctx, fonts[i]) &&
+        bool good = qkv_file_exists(fonts[i]) && !qkv_pictures_open(&p, ctx, fonts[i]) &&
                     !qkv_pictures_read(p, 0, &image, NULL);
         if (good)
             qkv_image_free(&image, ctx);
@@ -81,7 +81,7 @@ static qkv_status number_classes(int32_t *number, const qkv_pixels *from, qkv_pi
 /* Every so many'th picture judges: of every class, where they lie sorted by it. */
 static qkv_status deal_out(qkv_context *ctx, const qkv_pixels *from, qkv_pixels_writer *w[2])
 {
-    int32_t *number = qkv__calloc(ctx, qkv_pixels_classes(from) + 1, sizeof *number);
+    int32_t *number = qkv_calloc(ctx, qkv_pixels_classes(from) + 1, sizeof *number);
     qkv_status status = number ? number_classes(number, from, w) : QKV_E_MEMORY;
     size_t taken = 0;
     for (size_t i = 0; i < qkv_pixels_count(from) && taken < MOST && !status; i++) {
@@ -91,10 +91,10 @@ static qkv_status deal_out(qkv_context *ctx, const qkv_pixels *from, qkv_pixels_
                                     qkv_pixels_data(from, i), class_ < 0 ? -1 : number[class_],
                                     qkv_pixels_name(from, i));
     }
-    qkv__free(ctx, number);
+    qkv_free(ctx, number);
     if (!status && taken < HOLD_OUT_EVERY)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "--pictures: at least %d pictures expected, found "
-                           "%zu", HOLD_OUT_EVERY, taken);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--pictures: at least %d pictures expected, found "
+                          "%zu", HOLD_OUT_EVERY, taken);
     return status;
 }
 
@@ -139,7 +139,7 @@ void tour_pictures_close(tour_pictures *p)
 double tour_pictures_time(const tour *t)
 {
     static const double share = 0.87, least = 0.2; /* of the chapter; seconds */
-    double left = share * t->seconds - (qkv__now() - t->begun);
+    double left = share * t->seconds - (qkv_now() - t->begun);
     return left > least ? left : least;
 }
 

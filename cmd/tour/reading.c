@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "tour/reading.h"
-#include "train/vocabulary.h"
+#include "job/vocabulary.h"
 #include "qkv/records.h"
 
 enum { ALPHABET_PAIRS = 2000, HOLD_OUT_EVERY = 10, STREAM_TRAIN = 0x70 };
@@ -16,37 +16,37 @@ static const double TRAINING_SHARE = 0.9; /* of the chapter's time; the rest is 
 
 static bool is_held_out(uint32_t value)
 {
-    return qkv__hash64(&value, sizeof value) % HOLD_OUT_EVERY == 0;
+    return qkv_hash64(&value, sizeof value) % HOLD_OUT_EVERY == 0;
 }
 
 void tour_pair_init(tour_pair *p, qkv_context *ctx)
 {
     *p = (tour_pair){0};
-    qkv__str_init(&p->source, ctx);
-    qkv__str_init(&p->target, ctx);
+    qkv_str_init(&p->source, ctx);
+    qkv_str_init(&p->target, ctx);
 }
 
 void tour_pair_free(tour_pair *p, qkv_context *ctx)
 {
-    qkv__str_free(&p->source);
-    qkv__str_free(&p->target);
+    qkv_str_free(&p->source);
+    qkv_str_free(&p->target);
     qkv_ids_free(ctx, &p->source_ids);
     qkv_ids_free(ctx, &p->target_ids);
 }
 
-void tour_pair_draw(tour_pair *p, const tour_script *s, qkv__rng *r, bool held_out)
+void tour_pair_draw(tour_pair *p, const tour_script *s, qkv_rng *r, bool held_out)
 {
     do
         p->value = s->draw(r);
     while (is_held_out(p->value) != held_out);
-    p->form = qkv__rng_below(r, (uint32_t)s->forms);
-    qkv__str_clear(&p->source);
-    qkv__str_clear(&p->target);
+    p->form = qkv_rng_below(r, (uint32_t)s->forms);
+    qkv_str_clear(&p->source);
+    qkv_str_clear(&p->target);
     s->write(&p->source, p->value, p->form, r);
     s->answer(&p->target, p->value);
 }
 
-static qkv_status encode(const tour_reader *reader, const qkv__str *text, qkv_ids *out)
+static qkv_status encode(const tour_reader *reader, const qkv_str *text, qkv_ids *out)
 {
     out->count = 0;
     if (text->failed)
@@ -66,32 +66,32 @@ qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader)
 /* The alphabet is the characters of the first pairs: all there are. */
 qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *script)
 {
-    const cli_vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
-    const unsigned roles = CLI_TRANSLATE_ROLES;
-    qkv__str text;
-    qkv__rng r;
+    const qkv__vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
+    const unsigned roles = QKV__TRANSLATE_ROLES;
+    qkv_str text;
+    qkv_rng r;
     tour_pair p;
     *reader = (tour_reader){.t = t, .ctx = t->page->c->ctx, .script = script,
                             .seed = t->page->c->common.seed};
-    qkv__str_init(&text, reader->ctx);
-    qkv__rng_init(&r, reader->seed, STREAM_TRAIN);
+    qkv_str_init(&text, reader->ctx);
+    qkv_rng_init(&r, reader->seed, STREAM_TRAIN);
     tour_pair_init(&p, reader->ctx);
     for (int i = 0; i < ALPHABET_PAIRS; i++) {
         tour_pair_draw(&p, script, &r, false);
-        qkv__str_add(&text, p.source.data, p.source.len);
-        qkv__str_add(&text, p.target.data, p.target.len);
+        qkv_str_add(&text, p.source.data, p.source.len);
+        qkv_str_add(&text, p.target.data, p.target.len);
     }
     const qkv_text_part part = {text.data, text.len, NULL, 0};
     qkv_status status = text.failed ? QKV_E_MEMORY
-                                    : cli_vocabulary_train(t->page->c, &kind, roles, &part, 1,
-                                                           NULL, 0, &reader->tokenizer);
+                                    : qkv__vocabulary_train(t->page->c->ctx, &kind, NULL, roles,
+                                                            &part, 1, NULL, 0, &reader->tokenizer);
     if (!status) {
         reader->eos = qkv_tokenizer_special(reader->tokenizer, QKV_TOKEN_EOS);
         reader->pad = qkv_tokenizer_special(reader->tokenizer, QKV_TOKEN_PAD);
         status = qkv_tokenizer_save(reader->tokenizer, t->dir);
     }
     tour_pair_free(&p, reader->ctx);
-    qkv__str_free(&text);
+    qkv_str_free(&text);
     return status;
 }
 
@@ -104,9 +104,9 @@ void tour_reader_close(tour_reader *reader)
 static qkv_status make_records(const tour_reader *reader, size_t pairs, qkv_records **out)
 {
     qkv_records_writer *w = NULL;
-    qkv__rng r;
+    qkv_rng r;
     tour_pair p;
-    qkv__rng_init(&r, reader->seed, STREAM_TRAIN);
+    qkv_rng_init(&r, reader->seed, STREAM_TRAIN);
     tour_pair_init(&p, reader->ctx);
     qkv_status status = qkv_records_create(&w, reader->ctx, NULL, 2);
     for (size_t i = 0; i < pairs && !status; i++) {
@@ -167,10 +167,9 @@ static qkv_status learn(const tour_reader *reader)
     qkv_records *records = NULL;
     qkv_task task = {0};
     tour_training training;
-    cli_training s;
-    cli_training_defaults(&s);
+    qkv_training s = qkv_training_defaults();
     s.loop.batch = 1; /* a pack of pairs */
-    s.schedule.lr = cli_training_rate(WIDTH);
+    s.schedule.lr = qkv_training_rate(WIDTH);
     const size_t pairs = (size_t)fmin(PAIRS_PER_SECOND * seconds, MOST_PAIRS);
     qkv_status status = make_records(reader, pairs, &records);
     if (!status)

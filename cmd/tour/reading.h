@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     uint32_t value;
     size_t form;
-    qkv__str source, target;
+    qkv_str source, target;
     qkv_ids source_ids, target_ids; /* each ends in eos */
 } tour_pair;
 
@@ -35,7 +35,7 @@ void tour_reader_close(tour_reader *reader);
 void tour_pair_init(tour_pair *p, qkv_context *ctx);
 void tour_pair_free(tour_pair *p, qkv_context *ctx);
 /* Draws a value that is held out from training, or one that is not, and writes it. */
-void tour_pair_draw(tour_pair *p, const tour_script *s, qkv__rng *r, bool held_out);
+void tour_pair_draw(tour_pair *p, const tour_script *s, qkv_rng *r, bool held_out);
 qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader);
 
 /* ---- judging: tour_reading_show.c ----------------------------------------------------------- */

@@ -81,8 +81,8 @@ static qkv_status read_some(const tour_reader *reader, qkv_tape *t, answer *a, s
 /* Texts of `most` values, none of which is in training. */
 static qkv_status collect(const tour_reader *reader, answer *a, size_t most)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, reader->seed, STREAM_JUDGED);
+    qkv_rng r;
+    qkv_rng_init(&r, reader->seed, STREAM_JUDGED);
     tour_pair p;
     tour_pair_init(&p, reader->ctx);
     qkv_status status = QKV_OK;
@@ -267,7 +267,7 @@ qkv_status tour_reading_show(const tour_reader *reader)
 {
     size_t n = (size_t)(JUDGED_PER_SECOND * reader->t->seconds);
     n = n > JUDGED ? JUDGED : n;
-    answer *a = qkv__calloc(reader->ctx, n, sizeof *a);
+    answer *a = qkv_calloc(reader->ctx, n, sizeof *a);
     qkv_status status = a ? collect(reader, a, n) : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i += TOGETHER)
         status = read_some(reader, reader->t->page->t, a + i, n - i < TOGETHER ? n - i : TOGETHER);
@@ -279,6 +279,6 @@ qkv_status tour_reading_show(const tour_reader *reader)
     }
     if (!status)
         conclude(reader, a, n);
-    qkv__free(reader->ctx, a);
+    qkv_free(reader->ctx, a);
     return status;
 }

@@ -22,11 +22,11 @@ typedef struct {
 /* ---- pictures and masks ------------------------------------------------------------------- */
 
 /* Two colours that go over into each other across the picture, in waves. */
-static void draw_background(uint8_t *rgb, qkv__rng *r)
+static void draw_background(uint8_t *rgb, qkv_rng *r)
 {
-    double color[2][3], wave = 1 + 8 * qkv__rng_uniform(r), angle = 6.3 * qkv__rng_uniform(r);
+    double color[2][3], wave = 1 + 8 * qkv_rng_uniform(r), angle = 6.3 * qkv_rng_uniform(r);
     for (size_t k = 0; k < 6; k++)
-        color[k / 3][k % 3] = 255 * qkv__rng_uniform(r);
+        color[k / 3][k % 3] = 255 * qkv_rng_uniform(r);
     for (size_t i = 0; i < PIXELS; i++) {
         double x = (double)(i % TOUR_SIDE) / TOUR_SIDE, y = (double)(i / TOUR_SIDE) / TOUR_SIDE;
         double share = 0.5 + 0.5 * sin(wave * (x * cos(angle) + y * sin(angle)) + angle);
@@ -37,10 +37,10 @@ static void draw_background(uint8_t *rgb, qkv__rng *r)
 
 /* Lays picture i over it: where black shows through as much as white does, the picture covers. */
 static void compose(uint8_t *rgb, uint8_t *mask, const qkv_pixels *white, const qkv_pixels *black,
-                    size_t i, qkv__rng *r)
+                    size_t i, qkv_rng *r)
 {
     const uint8_t *w = qkv_pixels_data(white, i), *b = qkv_pixels_data(black, i);
-    size_t left = qkv__rng_below(r, ROOM + 1), top = qkv__rng_below(r, ROOM + 1);
+    size_t left = qkv_rng_below(r, ROOM + 1), top = qkv_rng_below(r, ROOM + 1);
     draw_background(rgb, r);
     memset(mask, BACKGROUND, PIXELS);
     for (size_t k = 0; k < SMALL * SMALL; k++) {
@@ -64,8 +64,8 @@ static qkv_status compose_all(qkv_pixels_writer *images, qkv_pixels_writer *mask
     const qkv_pixels *black = train ? h->black.train : h->black.valid;
     size_t n = qkv_pixels_count(white), times = train ? TIMES : 1;
     qkv_status status = QKV_OK;
-    qkv__rng r;
-    qkv__rng_init(&r, h->pupil.t->page->c->common.seed, STREAM_BACKGROUND + !train);
+    qkv_rng r;
+    qkv_rng_init(&r, h->pupil.t->page->c->common.seed, STREAM_BACKGROUND + !train);
     for (size_t i = 0; i < times * n && !status; i++) {
         compose(rgb, mask, white, black, i % n, &r);
         status = qkv_pixels_add(images, rgb, -1, qkv_pixels_name(white, i % n));

@@ -41,7 +41,7 @@ static qkv_status write_image(const tour *t, const char *name, const qkv_image *
                               const char *caption)
 {
     qkv_context *ctx = t->page->c->ctx;
-    char *path = qkv__path_join(ctx, t->dir, name);
+    char *path = qkv_path_join(ctx, t->dir, name);
     qkv_status status = path ? qkv_image_write(image, ctx, path) : QKV_E_MEMORY;
     if (status == QKV_E_UNSUPPORTED) {
         page_text(t->page, "(This build of qkv writes no pictures.)");
@@ -49,7 +49,7 @@ static qkv_status write_image(const tour *t, const char *name, const qkv_image *
     } else if (!status && caption) {
         page_text(t->page, "Look at %s: %s", path, caption);
     }
-    qkv__free(ctx, path);
+    qkv_free(ctx, path);
     return status;
 }
 

@@ -54,13 +54,13 @@ static void take(walk *w, const char *text, size_t len)
     bool judge = ++x->files % HOLD_OUT_EVERY == HOLD_OUT_EVERY / 2 &&
                  x->valid.len < w->valid_bytes;
     x->held_out += judge;
-    qkv__str *to = judge ? &x->valid : &x->train;
+    qkv_str *to = judge ? &x->valid : &x->train;
     size_t most = judge ? w->valid_bytes : SIZE_MAX;
     for (const char *end = text + len; text < end && to->len < most;) {
         const char *stop = memchr(text, '\n', (size_t)(end - text));
         size_t n = stop ? (size_t)(stop - text) + 1 : (size_t)(end - text);
         if (plain(text, n))
-            qkv__str_add(to, text, n < most - to->len ? n : most - to->len);
+            qkv_str_add(to, text, n < most - to->len ? n : most - to->len);
         text += n;
     }
 }
@@ -69,28 +69,28 @@ static qkv_status take_file(walk *w, const char *path)
 {
     char *text = NULL;
     size_t len = 0;
-    if (qkv__file_read(w->ctx, path, largest_file, &text, &len) == QKV_OK)
+    if (qkv_file_read(w->ctx, path, largest_file, &text, &len) == QKV_OK)
         take(w, text, len); /* one that cannot be read is left out */
-    qkv__free(w->ctx, text);
+    qkv_free(w->ctx, text);
     return QKV_OK;
 }
 
 static qkv_status take_folder(walk *w, const char *dir, int depth)
 {
-    qkv__names names = {0};
-    qkv_status status = qkv__dir_list(&names, w->ctx, dir);
+    qkv_names names = {0};
+    qkv_status status = qkv_dir_list(&names, w->ctx, dir);
     for (size_t i = 0; i < names.count && !status; i++) {
         const char *name = names.names[i];
-        char *path = qkv__path_join(w->ctx, dir, name);
+        char *path = qkv_path_join(w->ctx, dir, name);
         if (!path)
             status = QKV_E_MEMORY;
-        else if (qkv__dir_exists(path))
+        else if (qkv_dir_exists(path))
             status = skipped(name) || depth == DEEPEST ? QKV_OK : take_folder(w, path, depth + 1);
         else if (is_wanted(w, name))
             status = take_file(w, path);
-        qkv__free(w->ctx, path);
+        qkv_free(w->ctx, path);
     }
-    qkv__names_free(&names);
+    qkv_names_free(&names);
     return status;
 }
 
@@ -109,7 +109,7 @@ static void take_help(tour_text *x)
     size_t keep = x->train.len - x->train.len / HOLD_OUT_EVERY;
     while (keep < x->train.len && ((unsigned char)x->train.data[keep] & 0xC0) == 0x80)
         keep++; /* not within a character */
-    qkv__str_add(&x->valid, x->train.data + keep, x->train.len - keep);
+    qkv_str_add(&x->valid, x->train.data + keep, x->train.len - keep);
     x->train.len = keep;
 }
 
@@ -119,14 +119,14 @@ qkv_status tour_text_collect(tour_text *x, const tour *t, const char *const *end
     qkv_context *ctx = t->page->c->ctx;
     walk w = {x, ctx, endings, valid_bytes};
     *x = (tour_text){0};
-    qkv__str_init(&x->train, ctx);
-    qkv__str_init(&x->valid, ctx);
+    qkv_str_init(&x->train, ctx);
+    qkv_str_init(&x->valid, ctx);
     qkv_status status = QKV_OK;
-    if (t->source && qkv__dir_exists(t->source))
+    if (t->source && qkv_dir_exists(t->source))
         status = take_folder(&w, t->source, 0);
     if (!status && (x->held_out == 0 || x->train.len < 4 * x->valid.len)) {
-        qkv__str_clear(&x->train);
-        qkv__str_clear(&x->valid);
+        qkv_str_clear(&x->train);
+        qkv_str_clear(&x->valid);
         x->files = x->held_out = 0;
         take_help(x);
     }
@@ -135,8 +135,8 @@ qkv_status tour_text_collect(tour_text *x, const tour *t, const char *const *end
 
 void tour_text_free(tour_text *x)
 {
-    qkv__str_free(&x->train);
-    qkv__str_free(&x->valid);
+    qkv_str_free(&x->train);
+    qkv_str_free(&x->valid);
 }
 
 size_t tour_longest_copy(const char *sample, size_t n, const char *text, size_t len)

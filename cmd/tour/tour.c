@@ -69,18 +69,18 @@ static const qkv_option_table table = {"Tour", rows, sizeof rows / sizeof *rows}
 /* Removes what the tour wrote. Links are removed, not followed. */
 static qkv_status remove_all(qkv_context *ctx, const char *path)
 {
-    qkv__names names = {0};
+    qkv_names names = {0};
     if (unlink(path) == 0 || errno == ENOENT)
         return QKV_OK;
-    qkv_status status = qkv__dir_list(&names, ctx, path);
+    qkv_status status = qkv_dir_list(&names, ctx, path);
     for (size_t i = 0; i < names.count && !status; i++) {
-        char *inner = qkv__path_join(ctx, path, names.names[i]);
+        char *inner = qkv_path_join(ctx, path, names.names[i]);
         status = inner ? remove_all(ctx, inner) : QKV_E_MEMORY;
-        qkv__free(ctx, inner);
+        qkv_free(ctx, inner);
     }
-    qkv__names_free(&names);
+    qkv_names_free(&names);
     if (!status && rmdir(path) != 0)
-        status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
+        status = qkv_fail(ctx, QKV_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
     return status;
 }
 
@@ -88,21 +88,21 @@ static qkv_status remove_all(qkv_context *ctx, const char *path)
 static qkv_status open_folder(qkv_context *ctx, const char *out)
 {
     static const char text[] = "This folder was made by qkv tour, which makes it anew each time.\n";
-    qkv__names names = {0};
-    char *path = qkv__path_join(ctx, out, marker);
+    qkv_names names = {0};
+    char *path = qkv_path_join(ctx, out, marker);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__dir_exists(out) && !qkv__file_exists(path)) {
-        status = qkv__dir_list(&names, ctx, out);
+    if (!status && qkv_dir_exists(out) && !qkv_file_exists(path)) {
+        status = qkv_dir_list(&names, ctx, out);
         if (!status && names.count)
-            status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s is not empty and no tour made it: give "
+            status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s is not empty and no tour made it: give "
                                                     "another --out", out);
-        qkv__names_free(&names);
+        qkv_names_free(&names);
     }
     if (!status)
-        status = qkv__dir_create(ctx, out);
+        status = qkv_dir_create(ctx, out);
     if (!status)
-        status = qkv__file_write(ctx, path, text, sizeof text - 1);
-    qkv__free(ctx, path);
+        status = qkv_file_write(ctx, path, text, sizeof text - 1);
+    qkv_free(ctx, path);
     return status;
 }
 
@@ -126,13 +126,13 @@ static time_text in_words(double seconds)
 
 static qkv_status show_chapter(page *p, const settings *s, int i, double seconds)
 {
-    char *dir = qkv__path_join(p->c->ctx, s->out, chapters[i].name);
+    char *dir = qkv_path_join(p->c->ctx, s->out, chapters[i].name);
     qkv_status status = dir ? remove_all(p->c->ctx, dir) : QKV_E_MEMORY;
     if (!status)
-        status = qkv__dir_create(p->c->ctx, dir);
+        status = qkv_dir_create(p->c->ctx, dir);
     if (!status) {
         tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, s->pictures,
-                  seconds, qkv__now()};
+                  seconds, qkv_now()};
         page_begin(p, chapters[i].name, chapters[i].title);
         page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);
         qkv_tape_reset(p->t);
@@ -140,7 +140,7 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
         status = chapters[i].show(&t);
         page_end(p);
     }
-    qkv__free(p->c->ctx, dir);
+    qkv_free(p->c->ctx, dir);
     return status;
 }
 
@@ -151,16 +151,16 @@ static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CH
     qkv_status status = QKV_OK;
     for (int i = 0; i < CHAPTERS; i++)
         worth += wanted[i] ? chapters[i].seconds : 0;
-    double begin = qkv__now(), time = s->minutes > 0 ? 60 * s->minutes : worth;
+    double begin = qkv_now(), time = s->minutes > 0 ? 60 * s->minutes : worth;
     for (int i = 0; i < CHAPTERS && !status && !cli_stopped(); i++) {
         if (!wanted[i])
             continue;
-        double left = fmax(1, begin + time - qkv__now());
+        double left = fmax(1, begin + time - qkv_now());
         status = show_chapter(p, s, i, left * chapters[i].seconds / worth);
         worth -= chapters[i].seconds;
     }
     if (!status && !cli_stopped()) {
-        double spent = qkv__now() - begin;
+        double spent = qkv_now() - begin;
         page_text(p, "The tour took %s, of %s.", in_words(spent).text, in_words(time).text);
         page_number(p, "seconds", spent);
     }
@@ -201,7 +201,7 @@ static int run(cli *c, int argc, char **argv)
         return CLI_USAGE;
     if (!choose(c, wanted))
         return unknown(c);
-    qkv__json_out json;
+    qkv_json_writer json;
     page p = {.c = c, .json = c->common.json ? &json : NULL,
               .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
     if (open_folder(c->ctx, s.out) || qkv_tape_create(&p.t, c->ctx))
@@ -210,16 +210,16 @@ static int run(cli *c, int argc, char **argv)
     if (!s.pictures)
         s.pictures = tour_pictures_find(c->ctx);
     if (p.json) {
-        qkv__json_out_init(&json, c->ctx, 0);
-        qkv__json_begin_object(&json, NULL);
+        qkv_json_writer_init(&json, c->ctx, 0);
+        qkv_json_begin_object(&json, NULL);
     }
     cli_catch_signals();
     qkv_status status = show_chapters(&p, &s, wanted);
     qkv_tape_destroy(p.t);
     if (p.json)
-        qkv__json_end_object(&json);
+        qkv_json_end_object(&json);
     if (status && p.json)
-        qkv__json_out_free(&json);
+        qkv_json_writer_free(&json);
     if (status)
         return cli_error(c);
     if (cli_stopped())

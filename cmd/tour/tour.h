@@ -4,7 +4,7 @@
 #define QKV_CMD_TOUR_TOUR_H
 
 #include "explain/explain.h"
-#include "train/training.h"
+#include "qkv/job.h"
 #include "qkv/tokens.h"
 
 /* One chapter's view of the tour. What it says goes to the page. */
@@ -14,7 +14,7 @@ typedef struct {
     const char *source; /* the folder that texts are looked for in; NULL: none */
     const char *pictures; /* the set that they are taken from; NULL: drawn ones */
     double seconds;     /* what the chapter may take */
-    double begun;       /* when it began: of qkv__now */
+    double begun;       /* when it began: of qkv_now */
 } tour;
 
 /* Takes about t->seconds. On failure the context says why. */
@@ -27,7 +27,7 @@ tour_fn tour_attention, tour_bert, tour_classify, tour_colorize, tour_contrastiv
 
 /* Text to learn from and text to judge by: no file is in both. */
 typedef struct {
-    qkv__str train, valid;
+    qkv_str train, valid;
     size_t files;    /* 0: the text is this program's own help */
     size_t held_out; /* of the files */
 } tour_text;
@@ -49,15 +49,15 @@ typedef struct {
     const char *one, *introduction; /* what a value is; a paragraph */
     uint32_t values;                /* they are 0 .. values-1 */
     size_t forms;
-    uint32_t (*draw)(qkv__rng *r); /* a value, as often as it is to be met */
+    uint32_t (*draw)(qkv_rng *r); /* a value, as often as it is to be met */
     /* Adds value's text in one of the forms; what is left open is decided by chance. */
-    void (*write)(qkv__str *out, uint32_t value, size_t form, qkv__rng *r);
-    void (*answer)(qkv__str *out, uint32_t value); /* the one text to be read out of them all */
+    void (*write)(qkv_str *out, uint32_t value, size_t form, qkv_rng *r);
+    void (*answer)(qkv_str *out, uint32_t value); /* the one text to be read out of them all */
 } tour_script;
 
 extern const tour_script tour_dates_script, tour_numbers_script;
 
-void tour_put_below_100(qkv__str *out, uint32_t n, char hyphen); /* "twenty-one" */
+void tour_put_below_100(qkv_str *out, uint32_t n, char hyphen); /* "twenty-one" */
 
 /* ---- honest baselines: tour_counts.c -------------------------------------------------------- */
 
@@ -95,7 +95,7 @@ typedef struct {
 
 /* Trains for so many seconds, with a progress line; the best model is kept in dir (NULL: the last
  * one, in the task's model alone). result.stopped: the reader has had enough. */
-qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, cli_training *settings,
+qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_training *settings,
                       const char *dir, double seconds);
 void tour_training_show(const tour_training *x, const page *p, const char *title);
 

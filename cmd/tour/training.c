@@ -27,7 +27,7 @@ static bool on_event(void *user, const qkv_train_event *e)
     return !cli_stopped();
 }
 
-qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, cli_training *settings,
+qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_training *settings,
                       const char *dir, double seconds)
 {
     watcher w = {.out = out, .c = t->page->c, .seconds = seconds};

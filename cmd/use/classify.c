@@ -4,7 +4,7 @@
 
 #include "use/classify.h"
 #include "core/commands.h"
-#include "train/texts.h"
+#include "text/texts.h"
 #include "qkv/bert.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
@@ -59,15 +59,15 @@ static int answer(const job *j, const qkv_real *p)
         printf("%s\t%.4f\n", cli_label(j->model, best, room), (double)p[best]);
         return CLI_DONE;
     }
-    qkv__json_out w;
-    qkv__json_out_init(&w, j->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "label", cli_label(j->model, best, room));
-    qkv__json_begin_object(&w, "probs");
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "label", cli_label(j->model, best, room));
+    qkv_json_begin_object(&w, "probs");
     for (size_t i = 0; i < j->classes; i++)
-        qkv__json_put_real(&w, cli_label(j->model, i, room), (double)p[i]);
-    qkv__json_end_object(&w);
-    qkv__json_end_object(&w);
+        qkv_json_put_real(&w, cli_label(j->model, i, room), (double)p[i]);
+    qkv_json_end_object(&w);
+    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -93,17 +93,17 @@ static int add(job *j, const char *text, size_t len)
 
 static int classify_file(job *j, const char *file)
 {
-    cli_texts x = {0};
-    cli_line line;
-    if (cli_texts_open_one(&x, j->c->ctx, file))
+    qkv__texts x = {0};
+    qkv__line line;
+    if (qkv__texts_open_one(&x, j->c->ctx, file))
         return cli_error(j->c);
     const char *at = x.parts[0].data, *end = at + x.parts[0].len;
     int code = CLI_DONE;
-    while (code == CLI_DONE && !cli_stopped() && cli_next_line(&at, end, &line))
+    while (code == CLI_DONE && !cli_stopped() && qkv__next_line(&at, end, &line))
         code = add(j, line.data, line.len);
     if (code == CLI_DONE)
         code = flush_texts(j);
-    cli_texts_close(&x);
+    qkv__texts_close(&x);
     return code;
 }
 
@@ -113,14 +113,14 @@ static qkv_status open_texts(job *j, const char *dir)
     qkv_context *ctx = j->c->ctx;
     qkv_status status = QKV_OK;
     if (qkv_model_type_of(j->model) != &qkv_bert_classifier_type)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not classify texts", dir,
-                           qkv_model_type_architecture(qkv_model_type_of(j->model)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not classify texts", dir,
+                          qkv_model_type_architecture(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     if (status)
         return status;
     j->classes = ((const qkv_bert_config *)qkv_model_config(j->model))->classes;
-    j->probs = qkv__calloc(ctx, TEXTS * j->classes, sizeof *j->probs);
+    j->probs = qkv_calloc(ctx, TEXTS * j->classes, sizeof *j->probs);
     return j->probs ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -164,7 +164,7 @@ static int run(cli *c, int argc, char **argv)
         code = cli_error(c);
     else
         code = qkv_model_is_vit(j.model) ? classify_pictures(&j, &s) : classify_texts(&j, &s);
-    qkv__free(c->ctx, j.probs);
+    qkv_free(c->ctx, j.probs);
     qkv_model_destroy(j.model);
     qkv_tokenizer_destroy(j.tokenizer);
     return code;

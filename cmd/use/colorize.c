@@ -6,7 +6,7 @@
 
 #include "core/commands.h"
 #include "use/painting.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/colorize.h"
 #include "qkv/hub.h"
 
@@ -76,15 +76,15 @@ static bool read_color(const char *text, uint8_t rgb[3])
 static qkv_status read_hints(job *j)
 {
     qkv_context *ctx = j->c->ctx;
-    j->hints = qkv__calloc(ctx, j->s.hints.count + 1, sizeof *j->hints);
+    j->hints = qkv_calloc(ctx, j->s.hints.count + 1, sizeof *j->hints);
     if (!j->hints)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < j->s.hints.count; i++) {
         const char *at = j->s.hints.items[i];
         qkv_color_hint *h = j->hints + i;
         if (!read_place(&at, &h->x, &h->y) || *at++ != ',' || !read_color(at, h->rgb))
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "--hint: x,y,#rrggbb expected, found %.60s",
-                             j->s.hints.items[i]);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "--hint: x,y,#rrggbb expected, found %.60s",
+                            j->s.hints.items[i]);
     }
     return QKV_OK;
 }
@@ -108,17 +108,17 @@ static qkv_status watch(job *j)
     const char *at = j->s.attention;
     size_t x, y;
     if (!read_place(&at, &x, &y) || *at || x >= j->in.width || y >= j->in.height)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--attention: x,y in a picture of %zu x %zu "
-                         "expected, found %.60s", j->in.width, j->in.height, j->s.attention);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--attention: x,y in a picture of %zu x %zu "
+                        "expected, found %.60s", j->in.width, j->in.height, j->s.attention);
     if (j->s.layer > c->layers)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--layer: the model has %zu layers, found %zu",
-                         c->layers, j->s.layer);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--layer: the model has %zu layers, found %zu",
+                        c->layers, j->s.layer);
     char name[64];
     (void)snprintf(name, sizeof name, "layer.%zu.attn",
                    (j->s.layer ? j->s.layer : c->layers) - 1);
     j->patches = c->image / c->patch;
     j->asked = y * j->patches / j->in.height * j->patches + x * j->patches / j->in.width;
-    j->weights = qkv__calloc(ctx, j->patches * j->patches, sizeof *j->weights);
+    j->weights = qkv_calloc(ctx, j->patches * j->patches, sizeof *j->weights);
     if (!j->weights)
         return QKV_E_MEMORY;
     const qkv_attention_probe probe = {.name = name, .sequence = 0, .head = -1, .row = j->asked,
@@ -131,18 +131,18 @@ static qkv_status paint_attention(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_image large = {0};
-    qkv__str path;
+    qkv_str path;
     size_t stem = strlen(j->s.out);
     stem -= stem > 4 && strcmp(j->s.out + stem - 4, ".png") == 0 ? 4 : 0;
-    qkv__str_init(&path, ctx);
-    qkv__str_printf(&path, "%.*s-attention.png", (int)stem, j->s.out);
+    qkv_str_init(&path, ctx);
+    qkv_str_printf(&path, "%.*s-attention.png", (int)stem, j->s.out);
     qkv_status status = path.data ? cli_enlarge(&large, ctx, &j->out, LEAST_SIDE) : QKV_E_MEMORY;
     if (!status) {
         cli_dim(&large, j->weights, j->patches, j->patches, j->asked);
         status = qkv_image_write(&large, ctx, path.data);
     }
     qkv_image_free(&large, ctx);
-    qkv__str_free(&path);
+    qkv_str_free(&path);
     return status;
 }
 
@@ -178,23 +178,23 @@ static size_t middle(size_t patch, size_t patches, size_t pixels)
 static int answer_json(const job *j)
 {
     size_t list[MOST_LISTED], count = j->weights ? mixture(j, list) : 0, n = j->patches;
-    qkv__json_out w;
-    qkv__json_out_init(&w, j->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "file", j->c->args.items[1]);
-    qkv__json_put_string(&w, "out", j->s.out);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "file", j->c->args.items[1]);
+    qkv_json_put_string(&w, "out", j->s.out);
     if (j->weights) {
-        qkv__json_begin_array(&w, "attention");
+        qkv_json_begin_array(&w, "attention");
         for (size_t i = 0; i < count; i++) {
-            qkv__json_begin_object(&w, NULL);
-            qkv__json_put_int(&w, "x", (int64_t)middle(list[i] % n, n, j->in.width));
-            qkv__json_put_int(&w, "y", (int64_t)middle(list[i] / n, n, j->in.height));
-            qkv__json_put_real(&w, "weight", j->weights[list[i]]);
-            qkv__json_end_object(&w);
+            qkv_json_begin_object(&w, NULL);
+            qkv_json_put_int(&w, "x", (int64_t)middle(list[i] % n, n, j->in.width));
+            qkv_json_put_int(&w, "y", (int64_t)middle(list[i] / n, n, j->in.height));
+            qkv_json_put_real(&w, "weight", j->weights[list[i]]);
+            qkv_json_end_object(&w);
         }
-        qkv__json_end_array(&w);
+        qkv_json_end_array(&w);
     }
-    qkv__json_end_object(&w);
+    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -223,8 +223,8 @@ static qkv_status color(job *j)
     if (!status)
         status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && qkv_model_type_of(j->model) != &qkv_colorizer_type)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures", dir,
-                           qkv_model_type_name(qkv_model_type_of(j->model)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures", dir,
+                          qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_image_read(&j->in, ctx, j->c->args.items[1], NULL);
     if (!status)
@@ -249,8 +249,8 @@ static int run(cli *c, int argc, char **argv)
     int code = color(&j) ? cli_error(c) : answer(&j);
     qkv_image_free(&j.in, c->ctx);
     qkv_image_free(&j.out, c->ctx);
-    qkv__free(c->ctx, j.hints);
-    qkv__free(c->ctx, j.weights);
+    qkv_free(c->ctx, j.hints);
+    qkv_free(c->ctx, j.weights);
     qkv_tape_destroy(j.tape);
     qkv_model_destroy(j.model);
     return code;

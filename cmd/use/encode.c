@@ -1,7 +1,7 @@
 /* encode.c - `qkv encode` and `qkv decode`: between a picture and a grid of codes in a file. */
-#include "use/coder.h"
+#include "pipeline/codec.h"
 #include "core/commands.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/codes.h"
 #include "qkv/image.h"
 #include "qkv/pixels.h"
@@ -33,11 +33,11 @@ typedef struct {
 
 static qkv_status open_model(job *j)
 {
-    qkv_status status = cli_coder_load(&j->model, j->c->ctx, j->c->args.items[0]);
+    qkv_status status = qkv__codec_load(&j->model, j->c->ctx, j->c->args.items[0]);
     if (status)
         return status;
     j->factor = qkv_vqgan_factor(j->model);
-    j->colors = cli_coder_config(j->model)->colors;
+    j->colors = qkv__codec_config(j->model)->colors;
     return qkv_tape_create(&j->tape, j->c->ctx);
 }
 
@@ -46,13 +46,13 @@ static int answer(const job *j)
 {
     if (!j->c->common.json)
         return CLI_DONE;
-    qkv__json_out w;
-    qkv__json_out_init(&w, j->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "out", j->s.out);
-    qkv__json_put_int(&w, "rows", (int64_t)j->rows);
-    qkv__json_put_int(&w, "columns", (int64_t)j->columns);
-    qkv__json_end_object(&w);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "out", j->s.out);
+    qkv_json_put_int(&w, "rows", (int64_t)j->rows);
+    qkv_json_put_int(&w, "columns", (int64_t)j->columns);
+    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -68,8 +68,8 @@ static qkv_status read_picture(job *j, qkv_image *out)
     j->rows = out->height / j->factor;
     j->columns = out->width / j->factor;
     if (!j->rows || !j->columns)
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels; %zu x %zu at least expected",
-                         path, out->width, out->height, j->factor, j->factor);
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels; %zu x %zu at least expected",
+                        path, out->width, out->height, j->factor, j->factor);
     o.height = j->rows * j->factor;
     o.width = j->columns * j->factor;
     o.channels = j->colors;
@@ -84,14 +84,14 @@ static qkv_status encode(job *j)
     int32_t *codes = NULL;
     qkv_status status = read_picture(j, &picture);
     if (!status)
-        codes = qkv__calloc(ctx, j->rows * j->columns, sizeof *codes);
+        codes = qkv_calloc(ctx, j->rows * j->columns, sizeof *codes);
     if (!status)
         status = codes ? qkv_pictures_encode(j->model, j->tape, picture.data, 1,
                                              picture.height, picture.width, codes)
                        : QKV_E_MEMORY;
     if (!status)
-        status = cli_codes_save(ctx, j->s.out, codes, j->rows, j->columns);
-    qkv__free(ctx, codes);
+        status = qkv__codes_save(ctx, j->s.out, codes, j->rows, j->columns);
+    qkv_free(ctx, codes);
     qkv_image_free(&picture, ctx);
     return status;
 }
@@ -102,9 +102,9 @@ static qkv_status decode(job *j)
     const char *path = j->c->args.items[1];
     qkv_image picture = {0};
     int32_t *codes = NULL;
-    qkv_status status = cli_codes_load(&codes, ctx, path, &j->rows, &j->columns);
+    qkv_status status = qkv__codes_load(&codes, ctx, path, &j->rows, &j->columns);
     if (!status)
-        status = cli_coder_size(j->model, ctx, path, j->rows, j->columns);
+        status = qkv__codec_size(j->model, ctx, path, j->rows, j->columns);
     if (!status)
         status = qkv_image_create(&picture, ctx, j->columns * j->factor, j->rows * j->factor,
                                   j->colors);
@@ -112,11 +112,11 @@ static qkv_status decode(job *j)
         status = qkv_pictures_decode(j->model, j->tape, codes, 1, j->rows, j->columns,
                                      picture.data);
         if (status)
-            qkv__fail_prefix(ctx, path);
+            qkv_fail_prefix(ctx, path);
     }
     if (!status)
         status = qkv_image_write(&picture, ctx, j->s.out);
-    qkv__free(ctx, codes);
+    qkv_free(ctx, codes);
     qkv_image_free(&picture, ctx);
     return status;
 }

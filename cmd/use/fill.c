@@ -32,15 +32,15 @@ static qkv_status encode(job *j, const char *text, int32_t *mask)
     qkv_context *ctx = j->c->ctx;
     *mask = qkv_tokenizer_special(j->tokenizer, QKV_TOKEN_MASK);
     if (*mask < 0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: the tokenizer has no mask token",
-                         j->c->args.items[0]);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: the tokenizer has no mask token",
+                        j->c->args.items[0]);
     qkv_status status = qkv_tokenizer_encode(j->tokenizer, text, strlen(text),
                                              QKV_ENCODE_ADD_SPECIAL, &j->ids);
     for (size_t i = 0; i < j->ids.count; i++)
         j->masks += j->ids.data[i] == *mask;
     if (!status && j->masks == 0)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "the text has no %s to fill in",
-                           qkv_tokenizer_token(j->tokenizer, *mask, NULL));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "the text has no %s to fill in",
+                          qkv_tokenizer_token(j->tokenizer, *mask, NULL));
     return status;
 }
 
@@ -51,8 +51,8 @@ static qkv_status work(job *j)
     const char *dir = j->c->args.items[0];
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && qkv_model_type_of(j->model) != &qkv_bert_masked_type)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not guess hidden words", dir,
-                           qkv_model_type_architecture(qkv_model_type_of(j->model)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not guess hidden words", dir,
+                          qkv_model_type_architecture(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     if (!status)
@@ -60,7 +60,7 @@ static qkv_status work(job *j)
     size_t vocab = status ? 0 : qkv_tokenizer_vocab_size(j->tokenizer);
     j->top = j->top < vocab ? j->top : vocab;
     if (!status) {
-        j->guesses = qkv__calloc(ctx, j->masks * j->top, sizeof *j->guesses);
+        j->guesses = qkv_calloc(ctx, j->masks * j->top, sizeof *j->guesses);
         status = j->guesses ? QKV_OK : QKV_E_MEMORY;
     }
     return status ? status
@@ -77,20 +77,20 @@ static qkv_text spelled(const job *j, int32_t id)
 
 static int put_json(const job *j, const qkv_guess *g)
 {
-    qkv__json_out w;
-    qkv__json_out_init(&w, j->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_begin_array(&w, "fills");
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_begin_array(&w, "fills");
     for (size_t i = 0; i < j->top; i++) {
         qkv_text token = spelled(j, g[i].id);
-        qkv__json_begin_object(&w, NULL);
-        qkv__json_put_bytes(&w, "token", token.data ? token.data : "", token.len);
-        qkv__json_put_real(&w, "prob", g[i].prob);
-        qkv__json_end_object(&w);
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_bytes(&w, "token", token.data ? token.data : "", token.len);
+        qkv_json_put_real(&w, "prob", g[i].prob);
+        qkv_json_end_object(&w);
         qkv_text_free(j->c->ctx, &token);
     }
-    qkv__json_end_array(&w);
-    qkv__json_end_object(&w);
+    qkv_json_end_array(&w);
+    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -121,7 +121,7 @@ static int run(cli *c, int argc, char **argv)
             printf("\n");
         put_lines(&j, g);
     }
-    qkv__free(c->ctx, j.guesses);
+    qkv_free(c->ctx, j.guesses);
     qkv_ids_free(c->ctx, &j.ids);
     qkv_model_destroy(j.model);
     qkv_tokenizer_destroy(j.tokenizer);

@@ -3,7 +3,7 @@
 
 #include "core/commands.h"
 #include "tour/plot.h"
-#include "use/series.h"
+#include "pipeline/series.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
 
@@ -47,24 +47,24 @@ static void plot(const qkv_array *history, const qkv_real *y, size_t n, size_t t
 static int answer_json(cli *c, const qkv_array *history, const qkv_real *y, size_t n,
                        size_t targets)
 {
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
     if (history->names) {
-        qkv__json_begin_array(&w, "columns");
+        qkv_json_begin_array(&w, "columns");
         for (size_t j = 0; j < targets; j++)
-            qkv__json_put_string(&w, NULL, history->names[j]);
-        qkv__json_end_array(&w);
+            qkv_json_put_string(&w, NULL, history->names[j]);
+        qkv_json_end_array(&w);
     }
-    qkv__json_begin_array(&w, "rows");
+    qkv_json_begin_array(&w, "rows");
     for (size_t i = 0; i < n; i++) {
-        qkv__json_begin_array(&w, NULL);
+        qkv_json_begin_array(&w, NULL);
         for (size_t j = 0; j < targets; j++)
-            qkv__json_put_real(&w, NULL, (double)y[i * targets + j]);
-        qkv__json_end_array(&w);
+            qkv_json_put_real(&w, NULL, (double)y[i * targets + j]);
+        qkv_json_end_array(&w);
     }
-    qkv__json_end_array(&w);
-    qkv__json_end_object(&w);
+    qkv_json_end_array(&w);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -72,11 +72,11 @@ static qkv_status forecast(cli *c, qkv_model *m, const char *file, const qkv_arr
                            size_t n, qkv_real **out)
 {
     const qkv_forecast_config *config = qkv_model_config(m);
-    qkv_series series = cli_series(history);
-    *out = qkv__calloc(c->ctx, n * config->targets, sizeof **out);
+    qkv_series series = qkv__series(history);
+    *out = qkv_calloc(c->ctx, n * config->targets, sizeof **out);
     if (!*out)
         return QKV_E_MEMORY;
-    return qkv_forecast(m, &series, n, *out) ? qkv__fail_prefix(c->ctx, file) : QKV_OK;
+    return qkv_forecast(m, &series, n, *out) ? qkv_fail_prefix(c->ctx, file) : QKV_OK;
 }
 
 static int run(cli *c, int argc, char **argv)
@@ -91,10 +91,10 @@ static int run(cli *c, int argc, char **argv)
     qkv_real *y = NULL;
     qkv_status status = qkv_hub_load(&m, c->ctx, dir);
     if (!status && !qkv_model_is_forecaster(m))
-        status = qkv__fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast", dir,
-                           qkv_model_type_name(qkv_model_type_of(m)));
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "%s: a %s model does not forecast", dir,
+                          qkv_model_type_name(qkv_model_type_of(m)));
     if (!status)
-        status = cli_series_load(&history, m, s.file);
+        status = qkv__series_load(&history, m, s.file);
     const qkv_forecast_config *config = status ? NULL : qkv_model_config(m);
     size_t n = config && !s.horizon ? config->horizon : s.horizon;
     if (!status)
@@ -106,7 +106,7 @@ static int run(cli *c, int argc, char **argv)
         print_rows(&history, y, n, config->targets);
     if (!status && s.plot)
         plot(&history, y, n, config->targets);
-    qkv__free(c->ctx, y);
+    qkv_free(c->ctx, y);
     qkv_array_free(&history);
     qkv_model_destroy(m);
     return code;

@@ -109,15 +109,15 @@ static int answer_json(job *j, const qkv_ids *ids)
     if (qkv_tokenizer_decode(j->tokenizer, ids->data, ids->count,
                              QKV_DECODE_SKIP_SPECIAL | QKV_DECODE_VALID, &text))
         return cli_error(j->c);
-    qkv__json_out w;
-    qkv__json_out_init(&w, j->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_bytes(&w, "text", text.data ? text.data : "", text.len);
-    qkv__json_begin_array(&w, "ids");
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_bytes(&w, "text", text.data ? text.data : "", text.len);
+    qkv_json_begin_array(&w, "ids");
     for (size_t i = 0; i < ids->count; i++)
-        qkv__json_put_int(&w, NULL, ids->data[i]);
-    qkv__json_end_array(&w);
-    qkv__json_end_object(&w);
+        qkv_json_put_int(&w, NULL, ids->data[i]);
+    qkv_json_end_array(&w);
+    qkv_json_end_object(&w);
     qkv_text_free(j->c->ctx, &text);
     return cli_answer(j->c, &w);
 }
@@ -159,20 +159,20 @@ static qkv_status open_all(job *j, const char *dir)
     qkv_context *ctx = j->c->ctx;
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && !qkv_model_is_lm(j->model))
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not continue text", dir,
-                           qkv_model_type_name(qkv_model_type_of(j->model)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not continue text", dir,
+                          qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     char *text = NULL;
     size_t len = strlen(j->s.prompt);
     if (!status && j->s.file)
-        status = qkv__file_read(ctx, j->s.file, 0, &text, &len);
+        status = qkv_file_read(ctx, j->s.file, 0, &text, &len);
     if (!status)
         status = qkv_tokenizer_encode(j->tokenizer, text ? text : j->s.prompt, len,
                                       QKV_ENCODE_ADD_SPECIAL, &j->prompt);
     if (status && text)
-        qkv__fail_prefix(ctx, j->s.file);
-    qkv__free(ctx, text);
+        qkv_fail_prefix(ctx, j->s.file);
+    qkv_free(ctx, text);
     return status ? status
                   : qkv_tokenizer_stream_create(&j->stream, j->tokenizer, QKV_DECODE_SKIP_SPECIAL);
 }

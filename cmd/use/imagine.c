@@ -5,7 +5,7 @@
 
 #include "core/commands.h"
 #include "use/imagining.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
 #include "qkv/imagine.h"
@@ -51,11 +51,11 @@ static qkv_status check_asked(const imagining *j)
 {
     const qkv_options *o = j->c->options;
     if (qkv_options_given(o, "keep") && !j->s.complete)
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--keep: --complete expected beside it, with "
-                         "the picture of which a share stays");
+        return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--keep: --complete expected beside it, with "
+                        "the picture of which a share stays");
     if (qkv_options_given(o, "at") && !j->s.show_next)
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--at: --show-next expected beside it, with "
-                         "the number of codes to show at that place");
+        return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--at: --show-next expected beside it, with "
+                        "the number of codes to show at that place");
     return QKV_OK;
 }
 
@@ -67,9 +67,9 @@ static qkv_status choose_size(imagining *j)
     j->rows = j->height / f;
     j->columns = j->width / f;
     if (j->height % f || j->width % f)
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--width and --height: multiples of %zu "
-                         "expected, the side of a code, found %zu and %zu", f, j->width, j->height);
-    return cli_coder_size(j->p.vqgan, j->c->ctx, "--width and --height", j->rows, j->columns);
+        return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--width and --height: multiples of %zu "
+                        "expected, the side of a code, found %zu and %zu", f, j->width, j->height);
+    return qkv__codec_size(j->p.vqgan, j->c->ctx, "--width and --height", j->rows, j->columns);
 }
 
 /* The upper rows of the picture's codes, and the picture that all its codes make. */
@@ -82,11 +82,11 @@ static qkv_status read_given(imagining *j)
         return QKV_OK;
     j->given_rows = (size_t)(j->s.keep * (double)j->rows + 0.5);
     j->given_rows = j->given_rows < j->rows ? j->given_rows : j->rows - 1;
-    j->given = qkv__calloc(ctx, n, sizeof *j->given);
-    j->kept = qkv__calloc(ctx, 1, imagining_bytes(j));
+    j->given = qkv_calloc(ctx, n, sizeof *j->given);
+    j->kept = qkv_calloc(ctx, 1, imagining_bytes(j));
     qkv_status status = j->given && j->kept ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = cli_prior_read(&j->p, j->s.complete, j->height, j->width, &picture);
+        status = qkv__prior_read(&j->p, j->s.complete, j->height, j->width, &picture);
     if (!status)
         status = qkv_pictures_encode(j->p.vqgan, j->p.tape, picture.data, 1, j->height, j->width,
                                      j->given);
@@ -107,9 +107,9 @@ static qkv_status read_class(const imagining *j, int32_t *out)
     char *end;
     unsigned long long number = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || number >= count)
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s has no names of classes: a number "
-                         "from 0 to %zu expected, found \"%.60s\"", j->c->args.items[0],
-                         count - 1, text);
+        return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s has no names of classes: a number "
+                        "from 0 to %zu expected, found \"%.60s\"", j->c->args.items[0],
+                        count - 1, text);
     *out = (int32_t)number;
     return QKV_OK;
 }
@@ -127,10 +127,10 @@ static qkv_status find_class(const imagining *j, int32_t *out)
     if (!qkv_model_label_count(m) && j->p.before == 1 && !j->p.condition)
         return read_class(j, out);
     if (!qkv_model_label_count(m))
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s knows no classes",
-                         j->c->args.items[0]);
-    return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s knows no \"%.60s\"; \"%.60s\", say",
-                     j->c->args.items[0], j->s.class_, qkv_model_label(m, 0));
+        return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s knows no classes",
+                        j->c->args.items[0]);
+    return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--class: %s knows no \"%.60s\"; \"%.60s\", say",
+                    j->c->args.items[0], j->s.class_, qkv_model_label(m, 0));
 }
 
 /* A class each; or the codes of the other picture, the same ones for all. */
@@ -141,24 +141,24 @@ static qkv_status read_conditions(imagining *j)
     int32_t class_;
     qkv_status status = find_class(j, &class_);
     if (!status && !j->s.condition != !j->p.condition)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "--condition: %s", j->p.condition
-                         ? "a picture expected: those of this model hang on one"
-                         : "none expected: this model's pictures hang on no other");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--condition: %s", j->p.condition
+                        ? "a picture expected: those of this model hang on one"
+                        : "none expected: this model's pictures hang on no other");
     if (status)
         return status;
     if (j->p.condition)
-        side = cli_prior_condition_side(&j->p);
+        side = qkv__prior_condition_side(&j->p);
     bool larger = j->p.condition && (j->rows > j->p.rows || j->columns > j->p.columns);
     size_t high = larger ? j->rows : side, wide = larger ? j->columns : side;
     j->tokens = high * wide;
-    j->conditions = qkv__calloc(ctx, j->s.count, j->tokens * sizeof *j->conditions);
+    j->conditions = qkv_calloc(ctx, j->s.count, j->tokens * sizeof *j->conditions);
     if (!j->conditions)
         return QKV_E_MEMORY;
     if (j->p.condition) {
         qkv_image picture = {0};
         status = qkv_image_read(&picture, ctx, j->s.condition, NULL);
         if (!status)
-            status = cli_prior_condition(&j->p, &picture, high, wide, j->conditions);
+            status = qkv__prior_condition(&j->p, &picture, high, wide, j->conditions);
         qkv_image_free(&picture, ctx);
     }
     for (size_t i = 0; i < j->s.count && !status; i++) {
@@ -184,9 +184,9 @@ static qkv_status find_place(imagining *j)
         column = (size_t)strtoull(*end == ',' ? end + 1 : end, &last, 10);
         if (*end != ',' || last == end + 1 || *last || end == j->s.at || row >= j->rows ||
             column >= j->columns || row < j->given_rows)
-            return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--at: row,column expected, from %zu,0 to "
-                             "%zu,%zu, found %.60s", j->given_rows, j->rows - 1, j->columns - 1,
-                             j->s.at);
+            return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--at: row,column expected, from %zu,0 to "
+                            "%zu,%zu, found %.60s", j->given_rows, j->rows - 1, j->columns - 1,
+                            j->s.at);
     }
     j->place = row * j->columns + column;
     return QKV_OK;
@@ -197,7 +197,7 @@ static qkv_status prepare(imagining *j)
     qkv_context *ctx = j->c->ctx;
     qkv_status status = check_asked(j);
     if (!status)
-        status = cli_prior_open(&j->p, j->c, j->c->args.items[0]);
+        status = qkv__prior_open(&j->p, j->c->ctx, j->c->args.items[0]);
     if (!status)
         status = choose_size(j);
     if (!status)
@@ -208,10 +208,10 @@ static qkv_status prepare(imagining *j)
         status = find_place(j);
     if (status)
         return status;
-    j->codes = qkv__calloc(ctx, j->s.count, j->rows * j->columns * sizeof *j->codes);
-    j->pictures = qkv__calloc(ctx, j->s.count, imagining_bytes(j));
+    j->codes = qkv_calloc(ctx, j->s.count, j->rows * j->columns * sizeof *j->codes);
+    j->pictures = qkv_calloc(ctx, j->s.count, imagining_bytes(j));
     if (j->s.show_next)
-        j->chances = qkv__calloc(ctx, j->s.count, imagining_vocab(j) * sizeof *j->chances);
+        j->chances = qkv_calloc(ctx, j->s.count, imagining_vocab(j) * sizeof *j->chances);
     return j->codes && j->pictures && (j->chances || !j->s.show_next) ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -244,7 +244,7 @@ static qkv_status draw(imagining *j)
         const qkv_imagine_options o = {
             .count = n, .rows = j->rows, .columns = j->columns, .given = j->given,
             .conditions = j->conditions + j->first * j->tokens,
-            .codes = cli_coder_config(j->p.vqgan)->codes, .seed = j->c->common.seed,
+            .codes = qkv__codec_config(j->p.vqgan)->codes, .seed = j->c->common.seed,
             .first = j->first, .sampling = j->s.sampling};
         status = qkv_imagine(j->p.prior, &o, on_place, j, j->codes + j->first * size);
     }
@@ -266,44 +266,44 @@ static double chance(const imagining *j, size_t i, int32_t code)
     return (double)j->chances[i * imagining_vocab(j) + (size_t)code];
 }
 
-static void put_next(const imagining *j, qkv__json_out *w, size_t i)
+static void put_next(const imagining *j, qkv_json_writer *w, size_t i)
 {
     int32_t codes[IMAGINING_NEXT];
     size_t found = imagining_likeliest(j, i, codes);
-    qkv__json_begin_array(w, NULL);
+    qkv_json_begin_array(w, NULL);
     for (size_t k = 0; k < found; k++) {
-        qkv__json_begin_object(w, NULL);
-        qkv__json_put_int(w, "code", codes[k]);
-        qkv__json_put_real(w, "prob", chance(j, i, codes[k]));
-        qkv__json_end_object(w);
+        qkv_json_begin_object(w, NULL);
+        qkv_json_put_int(w, "code", codes[k]);
+        qkv_json_put_real(w, "prob", chance(j, i, codes[k]));
+        qkv_json_end_object(w);
     }
-    qkv__json_end_array(w);
+    qkv_json_end_array(w);
 }
 
 static int answer_json(const imagining *j)
 {
-    qkv__json_out w;
-    qkv__json_out_init(&w, j->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "out", j->s.out);
-    qkv__json_put_int(&w, "count", (int64_t)j->s.count);
-    qkv__json_put_int(&w, "rows", (int64_t)j->rows);
-    qkv__json_put_int(&w, "columns", (int64_t)j->columns);
-    qkv__json_begin_array(&w, "codes");
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "out", j->s.out);
+    qkv_json_put_int(&w, "count", (int64_t)j->s.count);
+    qkv_json_put_int(&w, "rows", (int64_t)j->rows);
+    qkv_json_put_int(&w, "columns", (int64_t)j->columns);
+    qkv_json_begin_array(&w, "codes");
     for (size_t i = 0; i < j->s.count; i++) {
-        qkv__json_begin_array(&w, NULL);
+        qkv_json_begin_array(&w, NULL);
         for (size_t k = 0; k < j->rows * j->columns; k++)
-            qkv__json_put_int(&w, NULL, j->codes[i * j->rows * j->columns + k]);
-        qkv__json_end_array(&w);
+            qkv_json_put_int(&w, NULL, j->codes[i * j->rows * j->columns + k]);
+        qkv_json_end_array(&w);
     }
-    qkv__json_end_array(&w);
+    qkv_json_end_array(&w);
     if (j->s.show_next) {
-        qkv__json_begin_array(&w, "next");
+        qkv_json_begin_array(&w, "next");
         for (size_t i = 0; i < j->s.count; i++)
             put_next(j, &w, i);
-        qkv__json_end_array(&w);
+        qkv_json_end_array(&w);
     }
-    qkv__json_end_object(&w);
+    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -335,13 +335,13 @@ static int run(cli *c, int argc, char **argv)
     if (!status)
         status = j.s.show_next ? imagining_write_next(&j) : imagining_write(&j);
     int code = status ? cli_error(c) : answer(&j);
-    qkv__free(c->ctx, j.given);
-    qkv__free(c->ctx, j.kept);
-    qkv__free(c->ctx, j.conditions);
-    qkv__free(c->ctx, j.codes);
-    qkv__free(c->ctx, j.pictures);
-    qkv__free(c->ctx, j.chances);
-    cli_prior_close(&j.p);
+    qkv_free(c->ctx, j.given);
+    qkv_free(c->ctx, j.kept);
+    qkv_free(c->ctx, j.conditions);
+    qkv_free(c->ctx, j.codes);
+    qkv_free(c->ctx, j.pictures);
+    qkv_free(c->ctx, j.chances);
+    qkv__prior_close(&j.p);
     qkv_model_destroy(j.p.prior);
     return code;
 }

@@ -119,7 +119,7 @@ qkv_status imagining_write_next(const imagining *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_image sheet = {0};
-    uint8_t *room = qkv__calloc(ctx, 2, imagining_bytes(j));
+    uint8_t *room = qkv_calloc(ctx, 2, imagining_bytes(j));
     qkv_status status = room ? begin_sheet(j, &sheet, j->s.count, j->s.show_next + 1)
                              : QKV_E_MEMORY;
     for (size_t i = 0; i < j->s.count && !status; i++)
@@ -127,6 +127,6 @@ qkv_status imagining_write_next(const imagining *j)
     if (!status)
         status = qkv_image_write(&sheet, ctx, j->s.out);
     qkv_image_free(&sheet, ctx);
-    qkv__free(ctx, room);
+    qkv_free(ctx, room);
     return status;
 }

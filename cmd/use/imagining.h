@@ -2,7 +2,8 @@
 #ifndef QKV_CMD_USE_IMAGINING_H
 #define QKV_CMD_USE_IMAGINING_H
 
-#include "use/prior.h"
+#include "core/cli.h"
+#include "pipeline/prior.h"
 #include "qkv/run.h"
 
 enum { IMAGINING_NEXT = 64 }; /* most codes that --show-next shows */
@@ -17,7 +18,7 @@ typedef struct {
 typedef struct {
     cli *c;
     imagining_options s;
-    cli_prior p;
+    qkv__prior p;
     size_t rows, columns, height, width; /* of a picture: codes, pixels */
     size_t given_rows;                   /* of codes that --complete gives */
     int32_t *given;                      /* (rows, columns) or NULL */

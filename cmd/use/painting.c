@@ -53,7 +53,7 @@ void cli_class_color(size_t class_, uint8_t rgb[3])
         memcpy(rgb, first[class_], 3);
         return;
     }
-    uint64_t h = qkv__hash64(&class_, sizeof class_);
+    uint64_t h = qkv_hash64(&class_, sizeof class_);
     for (int k = 0; k < 3; k++)
         rgb[k] = (uint8_t)(h >> (8 * k));
 }

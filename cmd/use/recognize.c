@@ -3,7 +3,7 @@
 
 #include "use/classify.h"
 #include "eval/eval.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/recognize.h"
 
 enum { TOP = 5 };
@@ -28,16 +28,16 @@ static int answer_json(const cli *c, const qkv_model *m, const char *file, const
                        size_t classes, size_t best)
 {
     char room[CLI_LABEL];
-    qkv__json_out w;
-    qkv__json_out_init(&w, c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "file", file);
-    qkv__json_put_string(&w, "label", cli_label(m, best, room));
-    qkv__json_begin_object(&w, "probs");
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "file", file);
+    qkv_json_put_string(&w, "label", cli_label(m, best, room));
+    qkv_json_begin_object(&w, "probs");
     for (size_t i = 0; i < classes; i++)
-        qkv__json_put_real(&w, cli_label(m, i, room), (double)p[i]);
-    qkv__json_end_object(&w);
-    qkv__json_end_object(&w);
+        qkv_json_put_real(&w, cli_label(m, i, room), (double)p[i]);
+    qkv_json_end_object(&w);
+    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -85,10 +85,10 @@ static int recognize_path(cli *c, qkv_model *m, qkv_tape *t, const char *path, q
     size_t *numbers = NULL;
     qkv_real *probs = NULL;
     format_of(m, &f);
-    qkv_status status = cli_pictures_read(&pixels, c, path, &f);
+    qkv_status status = qkv__pictures_load(&pixels, c->ctx, path, &f);
     size_t n = status ? 0 : qkv_pixels_count(pixels);
-    numbers = status ? NULL : qkv__malloc(c->ctx, n * sizeof *numbers);
-    probs = status ? NULL : qkv__malloc(c->ctx, n * config->classes * sizeof *probs);
+    numbers = status ? NULL : qkv_malloc(c->ctx, n * sizeof *numbers);
+    probs = status ? NULL : qkv_malloc(c->ctx, n * config->classes * sizeof *probs);
     if (!status && (!numbers || !probs))
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
@@ -100,8 +100,8 @@ static int recognize_path(cli *c, qkv_model *m, qkv_tape *t, const char *path, q
     for (size_t i = 0; i < n && code == CLI_DONE; i++)
         code = answer(c, m, qkv_pixels_name(pixels, i), probs + i * config->classes,
                       config->classes);
-    qkv__free(c->ctx, numbers);
-    qkv__free(c->ctx, probs);
+    qkv_free(c->ctx, numbers);
+    qkv_free(c->ctx, probs);
     qkv_pixels_close(pixels);
     return code;
 }
@@ -135,10 +135,10 @@ static qkv_status open_pictures(eval *e, qkv_pixels **out)
     format_of(e->model, &f);
     if (!e->file)
         return eval_kept_pictures(e, "valid.pixels", out);
-    qkv_status status = cli_pictures_read(&read, e->c, e->file, &f);
+    qkv_status status = qkv__pictures_load(&read, e->c->ctx, e->file, &f);
     if (!status)
-        status = cli_pictures_copy(out, e->c, NULL, read, NULL, qkv_pixels_count(read), e->model,
-                                   e->file);
+        status = qkv__pixels_copy(out, e->c->ctx, NULL, read, NULL, qkv_pixels_count(read),
+                                  e->model, e->file);
     qkv_pixels_close(read);
     return status;
 }

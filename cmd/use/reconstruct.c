@@ -5,7 +5,7 @@
 
 #include "core/commands.h"
 #include "eval/eval.h"
-#include "use/pictures.h"
+#include "pipeline/pictures.h"
 #include "qkv/hub.h"
 #include "qkv/reconstruct.h"
 #include "qkv/resize.h"
@@ -50,11 +50,11 @@ static qkv_status read_ratios(job *j, const char *text)
         double r = strtod(at, &end);
         r = r >= 1 ? r / 100 : r;
         if (end == at || (*end && *end != ',') || !(r >= 0 && r < 1))
-            return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--mask: shares in [0, 1) or per cent "
-                             "below 100 expected, found \"%.40s\"", text);
+            return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--mask: shares in [0, 1) or per cent "
+                            "below 100 expected, found \"%.40s\"", text);
         if (j->ratio_count == MOST_ROWS)
-            return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--mask: at most %d shares expected",
-                             (int)MOST_ROWS);
+            return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--mask: at most %d shares expected",
+                            (int)MOST_ROWS);
         j->ratios[j->ratio_count++] = r;
         at = *end ? end + 1 : end;
     } while (*at);
@@ -76,8 +76,8 @@ static qkv_status open_model(job *j, const char *dir)
     qkv_context *ctx = j->c->ctx;
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && !eval_takes_reconstruct(j->model))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not fill in hidden patches", dir,
-                         qkv_model_type_architecture(qkv_model_type_of(j->model)));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s does not fill in hidden patches", dir,
+                        qkv_model_type_architecture(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tape_create(&j->tape, ctx);
     if (status)
@@ -87,8 +87,8 @@ static qkv_status open_model(job *j, const char *dir)
     j->channels = c->trunk.channels;
     j->zoom = j->side < TILE ? TILE / j->side : 1;
     size_t bytes = j->side * j->side * j->channels;
-    j->hidden = qkv__malloc(ctx, bytes);
-    j->filled = qkv__malloc(ctx, bytes);
+    j->hidden = qkv_malloc(ctx, bytes);
+    j->filled = qkv_malloc(ctx, bytes);
     return j->hidden && j->filled ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -145,15 +145,15 @@ static int answer(const job *j)
 {
     if (!j->c->common.json)
         return CLI_DONE;
-    qkv__json_out w;
-    qkv__json_out_init(&w, j->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_put_string(&w, "out", j->s.out);
-    qkv__json_begin_array(&w, "masks");
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_string(&w, "out", j->s.out);
+    qkv_json_begin_array(&w, "masks");
     for (size_t i = 0; i < j->ratio_count; i++)
-        qkv__json_put_real(&w, NULL, j->ratios[i]);
-    qkv__json_end_array(&w);
-    qkv__json_end_object(&w);
+        qkv_json_put_real(&w, NULL, j->ratios[i]);
+    qkv_json_end_array(&w);
+    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -175,8 +175,8 @@ static int run(cli *c, int argc, char **argv)
         status = qkv_image_write(&j.sheet, c->ctx, j.s.out);
     int code = status ? cli_error(c) : answer(&j);
     qkv_image_free(&j.sheet, c->ctx);
-    qkv__free(c->ctx, j.hidden);
-    qkv__free(c->ctx, j.filled);
+    qkv_free(c->ctx, j.hidden);
+    qkv_free(c->ctx, j.filled);
     qkv_tape_destroy(j.tape);
     qkv_model_destroy(j.model);
     return code;

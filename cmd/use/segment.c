@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "use/masks.h"
+#include "pipeline/masks.h"
 #include "use/painting.h"
 #include "qkv/hub.h"
 #include "qkv/segment.h"
@@ -44,7 +44,7 @@ static qkv_status paint(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_mask_palette palette = {0};
-    qkv_status status = j->s.mask ? cli_masks_of_model(&palette, j->model) : QKV_OK;
+    qkv_status status = j->s.mask ? qkv__masks_of_model(&palette, j->model) : QKV_OK;
     if (!status)
         status = qkv_image_create(&j->out, ctx, j->in.width, j->in.height, 3);
     for (size_t i = 0; i < j->in.width * j->in.height && !status; i++) {
@@ -64,14 +64,14 @@ static qkv_status segment(job *j)
     const char *dir = j->c->args.items[0];
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && qkv_model_type_of(j->model) != &qkv_segmenter_type)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not tell pixels' classes",
-                           dir, qkv_model_type_name(qkv_model_type_of(j->model)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not tell pixels' classes",
+                          dir, qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_image_read(&j->in, ctx, j->c->args.items[1], NULL);
     if (!status)
         status = qkv_tape_create(&j->tape, ctx);
     if (!status) {
-        j->classes = qkv__calloc(ctx, j->in.height, j->in.width);
+        j->classes = qkv_calloc(ctx, j->in.height, j->in.width);
         status = j->classes ? QKV_OK : QKV_E_MEMORY;
     }
     if (!status)
@@ -83,19 +83,19 @@ static int answer(const job *j)
 {
     size_t classes = ((const qkv_dense_config *)qkv_model_config(j->model))->outputs;
     char room[32];
-    qkv__json_out w;
+    qkv_json_writer w;
     if (j->c->common.json) {
-        qkv__json_out_init(&w, j->c->ctx, 0);
-        qkv__json_begin_object(&w, NULL);
-        qkv__json_put_string(&w, "file", j->c->args.items[1]);
-        qkv__json_put_string(&w, "out", j->s.out);
-        qkv__json_begin_object(&w, "pixels");
+        qkv_json_writer_init(&w, j->c->ctx, 0);
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_string(&w, "file", j->c->args.items[1]);
+        qkv_json_put_string(&w, "out", j->s.out);
+        qkv_json_begin_object(&w, "pixels");
     }
     for (size_t i = 0; i < classes; i++) {
         uint8_t rgb[3];
         cli_class_color(i, rgb);
         if (j->c->common.json)
-            qkv__json_put_int(&w, label(j, i, room), (int64_t)j->counts[i]);
+            qkv_json_put_int(&w, label(j, i, room), (int64_t)j->counts[i]);
         else if (j->s.mask)
             printf("%-12s%zu\n", label(j, i, room), j->counts[i]);
         else
@@ -104,8 +104,8 @@ static int answer(const job *j)
     }
     if (!j->c->common.json)
         return CLI_DONE;
-    qkv__json_end_object(&w);
-    qkv__json_end_object(&w);
+    qkv_json_end_object(&w);
+    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -118,7 +118,7 @@ static int run(cli *c, int argc, char **argv)
     int code = segment(&j) ? cli_error(c) : answer(&j);
     qkv_image_free(&j.in, c->ctx);
     qkv_image_free(&j.out, c->ctx);
-    qkv__free(c->ctx, j.classes);
+    qkv_free(c->ctx, j.classes);
     qkv_tape_destroy(j.tape);
     qkv_model_destroy(j.model);
     return code;

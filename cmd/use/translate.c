@@ -74,33 +74,33 @@ static void put_plain(const job *j, size_t line, const qkv_translated *found)
     }
 }
 
-static void put_bytes(qkv__json_out *w, const qkv_text *text)
+static void put_bytes(qkv_json_writer *w, const qkv_text *text)
 {
-    qkv__json_put_bytes(w, "text", text->data ? text->data : "", text->len);
+    qkv_json_put_bytes(w, "text", text->data ? text->data : "", text->len);
 }
 
 static void put_json(job *j, const qkv_translated *found)
 {
-    qkv__json_out w;
-    qkv__json_out_init(&w, j->c->ctx, 0);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
     if (j->s.n_best > 1) {
-        qkv__json_begin_array(&w, "hyps");
+        qkv_json_begin_array(&w, "hyps");
         for (size_t i = 0; i < found->count; i++) {
-            qkv__json_begin_object(&w, NULL);
+            qkv_json_begin_object(&w, NULL);
             put_bytes(&w, &found->best[i].text);
-            qkv__json_put_real(&w, "score", found->best[i].score);
-            qkv__json_end_object(&w);
+            qkv_json_put_real(&w, "score", found->best[i].score);
+            qkv_json_end_object(&w);
         }
-        qkv__json_end_array(&w);
+        qkv_json_end_array(&w);
     } else {
         put_bytes(&w, &found->best[0].text);
     }
-    qkv__json_end_object(&w);
-    const char *text = qkv__json_out_text(&w);
+    qkv_json_end_object(&w);
+    const char *text = qkv_json_writer_text(&w);
     j->failed = j->failed || !text;
     printf("%s\n", text ? text : "");
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
 }
 
 static void on_line(void *user, size_t line, const qkv_translated *found)
@@ -122,7 +122,7 @@ static bool on_progress(void *user, size_t lines)
     return !cli_stopped();
 }
 
-static qkv_status translate(job *j, const qkv__str *text, size_t lines)
+static qkv_status translate(job *j, const qkv_str *text, size_t lines)
 {
     qkv_translate_text_options o = qkv_translate_text_defaults();
     o.batch = j->s.batch;
@@ -133,7 +133,7 @@ static qkv_status translate(job *j, const qkv__str *text, size_t lines)
     qkv_status status =
         qkv_translate(j->search, j->tokenizer, text->data, text->len, &o, on_line, j);
     if (!status && j->failed)
-        status = qkv__fail(j->c->ctx, QKV_E_MEMORY, "out of memory");
+        status = qkv_fail(j->c->ctx, QKV_E_MEMORY, "out of memory");
     j->lines += lines;
     (void)fflush(stdout);
     return status;
@@ -144,15 +144,15 @@ static qkv_status read_all(job *j)
     qkv_context *ctx = j->c->ctx;
     char *line = NULL;
     size_t room = 0, lines = 0;
-    qkv__str text;
+    qkv_str text;
     qkv_status status = QKV_OK;
-    qkv__str_init(&text, ctx);
+    qkv_str_init(&text, ctx);
     for (;;) {
         ssize_t len = cli_stopped() ? -1 : getline(&line, &room, j->in);
         if (len >= 2 && line[len - 2] == '\r' && line[len - 1] == '\n')
             line[--len - 1] = '\n';
         if (len >= 0) {
-            qkv__str_add(&text, line, (size_t)len);
+            qkv_str_add(&text, line, (size_t)len);
             lines++;
         }
         bool full = lines >= CHUNK_LINES || text.len >= CHUNK_BYTES || (j->talk && lines);
@@ -163,15 +163,15 @@ static qkv_status read_all(job *j)
         if (status || len < 0)
             break;
         if (full) {
-            qkv__str_clear(&text);
+            qkv_str_clear(&text);
             lines = 0;
         }
     }
     if (!status && ferror(j->in))
-        status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be read",
-                           j->s.file ? j->s.file : "the standard input");
+        status = qkv_fail(ctx, QKV_E_IO, "%s: cannot be read",
+                          j->s.file ? j->s.file : "the standard input");
     free(line);
-    qkv__str_free(&text);
+    qkv_str_free(&text);
     return status;
 }
 
@@ -199,10 +199,10 @@ static qkv_status open_search(job *j, const char *dir)
     }
     g.gnmt = j->s.gnmt;
     if (j->s.n_best > g.beams)
-        return qkv__fail(j->c->ctx, QKV_E_ARGUMENT, "--n-best: at most as many as there are beams, "
-                         "%zu, expected, found %zu", g.beams, j->s.n_best);
+        return qkv_fail(j->c->ctx, QKV_E_ARGUMENT, "--n-best: at most as many as there are beams, "
+                        "%zu, expected, found %zu", g.beams, j->s.n_best);
     status = qkv_beam_search_create(&j->search, j->model, &g);
-    return status ? qkv__fail_prefix(j->c->ctx, dir) : QKV_OK;
+    return status ? qkv_fail_prefix(j->c->ctx, dir) : QKV_OK;
 }
 
 static qkv_status open_all(job *j, const char *dir)
@@ -210,17 +210,17 @@ static qkv_status open_all(job *j, const char *dir)
     qkv_context *ctx = j->c->ctx;
     qkv_status status = qkv_hub_load(&j->model, ctx, dir);
     if (!status && !qkv_model_is_translator(j->model))
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not translate", dir,
-                           qkv_model_type_name(qkv_model_type_of(j->model)));
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: a %s model does not translate", dir,
+                          qkv_model_type_name(qkv_model_type_of(j->model)));
     if (!status)
         status = qkv_tokenizer_load(&j->tokenizer, ctx, dir);
     if (!status)
         status = open_search(j, dir);
     j->in = stdin;
-    if (!status && j->s.file && qkv__dir_exists(j->s.file))
-        status = qkv__fail(ctx, QKV_E_IO, "%s: expected a file, found a folder", j->s.file);
+    if (!status && j->s.file && qkv_dir_exists(j->s.file))
+        status = qkv_fail(ctx, QKV_E_IO, "%s: expected a file, found a folder", j->s.file);
     else if (!status && j->s.file && !(j->in = fopen(j->s.file, "rb")))
-        status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be opened", j->s.file);
+        status = qkv_fail(ctx, QKV_E_IO, "%s: cannot be opened", j->s.file);
     j->talk = !status && isatty(fileno(j->in)) == 1;
     return status;
 }

@@ -9,6 +9,10 @@ QKV_BEGIN_DECLS
 
 typedef struct qkv_pictures qkv_pictures;
 
+/* Whether the path holds a folder, an archive, an idx file, a font or a picture, by how it begins:
+ * what tells them from texts. */
+bool qkv_is_pictures(const char *path);
+
 /* Lists what path holds, in the order of names, and reads no picture yet:
  *   a folder: its .png, .jpg and .jpeg files; those in a folder of it have that folder for class;
  *   a tar archive: the same, the class is the folder that the file lies in directly;

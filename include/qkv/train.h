@@ -37,18 +37,19 @@ qkv_train_options qkv_train_defaults(void);
 typedef enum {
     QKV_TRAIN_STEP, /* after every update */
     QKV_TRAIN_EVAL, /* after every evaluation: measures is set */
-    QKV_TRAIN_NOTE  /* text is set: a warning, a plan */
+    QKV_TRAIN_NOTE  /* text is a sentence: a warning, a plan */
 } qkv_train_kind;
 
 typedef struct {
     qkv_train_kind kind;
+    const char *unit;      /* what units_per_s counts: "tokens" */
     uint64_t step, steps;  /* updates done; planned (0: not known yet) */
     double loss, lr, norm; /* of the last update; after an evaluation the smoothed loss */
     double seconds, left;  /* spent, `spent` included; estimated to remain (< 0: not known yet) */
     double units_per_s, gflops; /* recent */
     const qkv_measures *measures;
     bool best;             /* this evaluation's model is the one to keep so far */
-    const char *text;
+    const char *text;      /* of a note; else what is being trained: "training" */
 } qkv_train_event;
 
 /* Returns false to save and stop. */
@@ -64,6 +65,7 @@ typedef struct {
     qkv_measures measures; /* of the saved model on the held-out data: on all of it, unless that
                               would take too much of `minutes`; count 0 without any */
     double train_loss;    /* smoothed */
+    const char *unit;     /* what is judged: "tokens" */
 } qkv_train_result;
 
 /* Trains the task's model. With a directory (else NULL: nothing is written) it keeps there

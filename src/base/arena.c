@@ -47,7 +47,7 @@ static bool add_block(qkv__arena *a, size_t at_least)
 qkv_status qkv__arena_create_on(qkv__arena **out, qkv_context *ctx, const qkv__device *device,
                                 const char *name)
 {
-    *out = qkv__calloc(ctx, 1, sizeof **out);
+    *out = qkv_calloc(ctx, 1, sizeof **out);
     if (!*out)
         return QKV_E_MEMORY;
     (*out)->ctx = ctx;
@@ -67,7 +67,7 @@ void qkv__arena_destroy(qkv__arena *a)
         return;
     for (size_t i = 0; i < a->count; i++)
         a->device->free(a->ctx, a->blocks[i].data);
-    qkv__free(a->ctx, a);
+    qkv_free(a->ctx, a);
 }
 
 void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
@@ -80,8 +80,8 @@ void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
     if (a->current == a->count && !add_block(a, need)) {
         a->current = a->count ? a->count - 1 : 0;
         a->failed = true;
-        qkv__fail(a->ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s memory wanted, %zu in use",
-                  bytes, a->name, a->total);
+        qkv_fail(a->ctx, QKV_E_MEMORY, "out of memory: %zu bytes of %s memory wanted, %zu in use",
+                 bytes, a->name, a->total);
         return NULL;
     }
     block *b = &a->blocks[a->current];

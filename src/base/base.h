@@ -16,13 +16,13 @@
 /* ---- errors ------------------------------------------------------------------ */
 
 /* Records the sentence and returns status, so that callers write
- *     return qkv__fail(ctx, QKV_E_FORMAT, "%s: header length %zu exceeds the file", ...);
+ *     return qkv_fail(ctx, QKV_E_FORMAT, "%s: header length %zu exceeds the file", ...);
  * The sentence names file and field, what was expected and what was found. */
-qkv_status qkv__fail(qkv_context *ctx, qkv_status status, const char *fmt, ...) QKV_PRINTF(3, 4);
-qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args);
+qkv_status qkv_fail(qkv_context *ctx, qkv_status status, const char *fmt, ...) QKV_PRINTF(3, 4);
+qkv_status qkv_vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args);
 
 /* Puts "prefix: " before the recorded sentence and returns its status. */
-qkv_status qkv__fail_prefix(qkv_context *ctx, const char *prefix);
+qkv_status qkv_fail_prefix(qkv_context *ctx, const char *prefix);
 
 /* ---- events ------------------------------------------------------------------ */
 
@@ -39,13 +39,13 @@ bool qkv__context_dry(const qkv_context *ctx);
 
 /* 64-byte aligned, not cleared. NULL on failure, and the context says so. bytes 0 gives a
  * unique pointer too. */
-void *qkv__malloc(qkv_context *ctx, size_t bytes);
-void *qkv__calloc(qkv_context *ctx, size_t count, size_t size); /* overflow checked */
+void *qkv_malloc(qkv_context *ctx, size_t bytes);
+void *qkv_calloc(qkv_context *ctx, size_t count, size_t size); /* overflow checked */
 
 /* As realloc: NULL on failure and p stays valid. old_bytes is what p holds now. */
-void *qkv__realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes);
-void qkv__free(qkv_context *ctx, void *p);
-char *qkv__strdup(qkv_context *ctx, const char *s);
+void *qkv_realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes);
+void qkv_free(qkv_context *ctx, void *p);
+char *qkv_strdup(qkv_context *ctx, const char *s);
 
 /* a*b and a+b for sizes; false when the result does not fit. */
 bool qkv__mul_size(size_t a, size_t b, size_t *out);
@@ -82,14 +82,14 @@ typedef struct {
     char *data; /* always ends in 0 once anything was added; NULL before */
     size_t len, cap;
     bool failed; /* an allocation failed; later calls do nothing */
-} qkv__str;
+} qkv_str;
 
-void qkv__str_init(qkv__str *s, qkv_context *ctx);
-void qkv__str_free(qkv__str *s);
-void qkv__str_clear(qkv__str *s);
-void qkv__str_add(qkv__str *s, const char *data, size_t len);
-void qkv__str_puts(qkv__str *s, const char *text);
-void qkv__str_printf(qkv__str *s, const char *fmt, ...) QKV_PRINTF(2, 3);
+void qkv_str_init(qkv_str *s, qkv_context *ctx);
+void qkv_str_free(qkv_str *s);
+void qkv_str_clear(qkv_str *s);
+void qkv_str_add(qkv_str *s, const char *data, size_t len);
+void qkv_str_puts(qkv_str *s, const char *text);
+void qkv_str_printf(qkv_str *s, const char *fmt, ...) QKV_PRINTF(2, 3);
 
 /* ---- randomness: Philox4x32-10 (Salmon et al. 2011) ------------------------------ */
 
@@ -103,22 +103,22 @@ typedef struct {
     uint64_t index;
     uint32_t buffer[4];
     int left;
-} qkv__rng;
+} qkv_rng;
 
-void qkv__rng_init(qkv__rng *r, uint64_t seed, uint64_t stream);
-uint32_t qkv__rng_u32(qkv__rng *r);
-uint32_t qkv__rng_below(qkv__rng *r, uint32_t n); /* uniform in [0, n), unbiased; n > 0 */
-double qkv__rng_uniform(qkv__rng *r);             /* [0, 1), 53 bits */
-double qkv__rng_normal(qkv__rng *r);              /* mean 0, variance 1 (Box-Muller) */
-uint64_t qkv__hash64(const void *data, size_t len); /* FNV-1a, for stream names */
+void qkv_rng_init(qkv_rng *r, uint64_t seed, uint64_t stream);
+uint32_t qkv_rng_u32(qkv_rng *r);
+uint32_t qkv_rng_below(qkv_rng *r, uint32_t n); /* uniform in [0, n), unbiased; n > 0 */
+double qkv_rng_uniform(qkv_rng *r);             /* [0, 1), 53 bits */
+double qkv_rng_normal(qkv_rng *r);              /* mean 0, variance 1 (Box-Muller) */
+uint64_t qkv_hash64(const void *data, size_t len); /* FNV-1a, for stream names */
 
 /* ---- the machine ---------------------------------------------------------------- */
 
 unsigned qkv__cpu_isa(void);            /* QKV_ISA_* this machine has, REFERENCE among them */
 bool qkv__cpu_bf16(void);               /* AVX512_BF16 beside AVX-512, and kernels for it? */
-const char *qkv__cpu_name(void);        /* model name, family and model; never NULL */
-double qkv__now(void);                  /* seconds, monotonic */
-size_t qkv__rss(void);                  /* bytes of memory in use; 0 where unknown */
-size_t qkv__peak_rss(void);             /* the most there has been */
+const char *qkv_machine_cpu(void);        /* model name, family and model; never NULL */
+double qkv_now(void);                  /* seconds, monotonic */
+size_t qkv_machine_rss(void);                  /* bytes of memory in use; 0 where unknown */
+size_t qkv_machine_peak_rss(void);             /* the most there has been */
 
 #endif

@@ -118,8 +118,8 @@ qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *
 qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *options)
 {
     if (!valid_threads(options->threads))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "threads: 0 to 1024 expected, found %d",
-                         options->threads);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "threads: 0 to 1024 expected, found %d",
+                        options->threads);
     configure(ctx, options);
     return QKV_OK;
 }
@@ -139,7 +139,7 @@ const qkv__device *qkv__context_device(const qkv_context *ctx) { return ctx->dev
 bool qkv__context_dry(const qkv_context *ctx) { return ctx->options.dry; }
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 
-qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args)
+qkv_status qkv_vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args)
 {
     char text[MESSAGE_BYTES]; /* fmt's arguments may point into the old message */
     vsnprintf(text, sizeof text, fmt, args);
@@ -151,18 +151,18 @@ qkv_status qkv__vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_l
     return status;
 }
 
-qkv_status qkv__fail(qkv_context *ctx, qkv_status status, const char *fmt, ...)
+qkv_status qkv_fail(qkv_context *ctx, qkv_status status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    qkv__vfail(ctx, status, fmt, args);
+    qkv_vfail(ctx, status, fmt, args);
     va_end(args);
     return status;
 }
 
-qkv_status qkv__fail_prefix(qkv_context *ctx, const char *prefix)
+qkv_status qkv_fail_prefix(qkv_context *ctx, const char *prefix)
 {
-    return qkv__fail(ctx, ctx->status, "%s: %s", prefix, ctx->message);
+    return qkv_fail(ctx, ctx->status, "%s: %s", prefix, ctx->message);
 }
 
 void qkv_context_on_event(qkv_context *ctx, qkv_event_fn *fn, void *user)
@@ -189,19 +189,19 @@ qkv_status qkv__progress(qkv_context *ctx, const char *text, const char *unit, s
     const qkv_event event = {QKV_EVENT_PROGRESS, text, unit, done, total};
     if (!ctx->listener || ctx->listener(ctx->listening, &event))
         return QKV_OK;
-    return qkv__fail(ctx, QKV_E_CANCELLED, "stopped");
+    return qkv_fail(ctx, QKV_E_CANCELLED, "stopped");
 }
 
 /* Each allocation carries its size in front, so that live bytes can be counted. */
-void *qkv__malloc(qkv_context *ctx, size_t bytes)
+void *qkv_malloc(qkv_context *ctx, size_t bytes)
 {
     size_t total;
     char *p = NULL;
     if (qkv__add_size(bytes, HEADER_BYTES, &total))
         p = ctx->options.alloc(ctx->options.user, total);
     if (!p) {
-        qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes wanted, %zu in use", bytes,
-                  ctx->memory.live_bytes);
+        qkv_fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes wanted, %zu in use", bytes,
+                 ctx->memory.live_bytes);
         return NULL;
     }
     memcpy(p, &bytes, sizeof bytes);
@@ -212,31 +212,31 @@ void *qkv__malloc(qkv_context *ctx, size_t bytes)
     return p + HEADER_BYTES;
 }
 
-void *qkv__calloc(qkv_context *ctx, size_t count, size_t size)
+void *qkv_calloc(qkv_context *ctx, size_t count, size_t size)
 {
     size_t bytes;
     if (!qkv__mul_size(count, size, &bytes)) {
-        qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu x %zu bytes wanted", count, size);
+        qkv_fail(ctx, QKV_E_MEMORY, "out of memory: %zu x %zu bytes wanted", count, size);
         return NULL;
     }
-    void *p = qkv__malloc(ctx, bytes);
+    void *p = qkv_malloc(ctx, bytes);
     if (p)
         memset(p, 0, bytes);
     return p;
 }
 
-void *qkv__realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes)
+void *qkv_realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes)
 {
-    void *q = qkv__malloc(ctx, bytes);
+    void *q = qkv_malloc(ctx, bytes);
     if (!q)
         return NULL;
     if (p)
         memcpy(q, p, old_bytes < bytes ? old_bytes : bytes);
-    qkv__free(ctx, p);
+    qkv_free(ctx, p);
     return q;
 }
 
-void qkv__free(qkv_context *ctx, void *p)
+void qkv_free(qkv_context *ctx, void *p)
 {
     if (!p)
         return;
@@ -247,10 +247,10 @@ void qkv__free(qkv_context *ctx, void *p)
     ctx->options.free(ctx->options.user, base);
 }
 
-char *qkv__strdup(qkv_context *ctx, const char *s)
+char *qkv_strdup(qkv_context *ctx, const char *s)
 {
     size_t n = strlen(s) + 1;
-    char *copy = qkv__malloc(ctx, n);
+    char *copy = qkv_malloc(ctx, n);
     if (copy)
         memcpy(copy, s, n);
     return copy;

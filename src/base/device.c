@@ -10,7 +10,7 @@ static const size_t HUGE_FROM = (size_t)8 << 20;
 static void *cpu_alloc(qkv_context *ctx, size_t bytes)
 {
     const size_t page = (size_t)2 << 20;
-    void *p = qkv__malloc(ctx, bytes);
+    void *p = qkv_malloc(ctx, bytes);
     if (!p || bytes < HUGE_FROM || qkv__context_dry(ctx))
         return p;
     uintptr_t from = ((uintptr_t)p + page - 1) / page * page;
@@ -45,15 +45,15 @@ static qkv_status nothing_waits(qkv_context *ctx)
     return QKV_OK;
 }
 
-const qkv__device qkv__cpu = {"CPU", true, cpu_alloc, qkv__free, cpu_copy, cpu_copy, cpu_copy,
+const qkv__device qkv__cpu = {"CPU", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, cpu_copy,
                               cpu_fill, nothing_waits, NULL};
-const qkv__device qkv__dry = {"dry", true, cpu_alloc, qkv__free, cpu_copy, cpu_copy, dry_copy,
+const qkv__device qkv__dry = {"dry", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, dry_copy,
                               dry_fill, nothing_waits, NULL};
 
 void *qkv__map(qkv_context *ctx, void *p, size_t bytes)
 {
     const qkv__device *d = qkv__context_device(ctx);
-    void *copy = d->host ? p : qkv__malloc(ctx, bytes);
+    void *copy = d->host ? p : qkv_malloc(ctx, bytes);
     if (copy && copy != p)
         d->copy_out(copy, p, bytes);
     return copy;
@@ -65,5 +65,5 @@ void qkv__unmap(qkv_context *ctx, void *mapped, void *p, size_t bytes, bool writ
         return;
     if (write)
         qkv__context_device(ctx)->copy_in(p, mapped, bytes);
-    qkv__free(ctx, mapped);
+    qkv_free(ctx, mapped);
 }

@@ -67,7 +67,7 @@ static void proc_value(char *out, size_t size, const char *file, const char *key
         fclose(f);
 }
 
-const char *qkv__cpu_name(void)
+const char *qkv_machine_cpu(void)
 {
     static char name[160];
     if (!name[0]) {
@@ -81,7 +81,7 @@ const char *qkv__cpu_name(void)
     return name;
 }
 
-double qkv__now(void)
+double qkv_now(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -96,5 +96,5 @@ static size_t kilobytes(const char *key)
     return (size_t)strtoull(text, NULL, 10) * 1024;
 }
 
-size_t qkv__rss(void) { return kilobytes("VmRSS"); }
-size_t qkv__peak_rss(void) { return kilobytes("VmHWM"); }
+size_t qkv_machine_rss(void) { return kilobytes("VmRSS"); }
+size_t qkv_machine_peak_rss(void) { return kilobytes("VmHWM"); }

@@ -18,7 +18,7 @@ static bool is_number(const qkv_option *row)
     return row->type <= QKV_OPT_REAL;
 }
 
-void qkv__option_range(const qkv_option *row, double *min, double *max)
+void qkv_option_range(const qkv_option *row, double *min, double *max)
 {
     double low = -DBL_MAX, high = DBL_MAX;
     switch (row->type) {
@@ -39,7 +39,7 @@ void qkv__option_range(const qkv_option *row, double *min, double *max)
 static bool in_range(const qkv_option *row, double value)
 {
     double min, max;
-    qkv__option_range(row, &min, &max);
+    qkv_option_range(row, &min, &max);
     bool above = row->flags & QKV_OPT_ABOVE ? value > min : value >= min;
     bool below = row->flags & QKV_OPT_BELOW ? value < max : value <= max;
     return above && below;
@@ -149,7 +149,7 @@ static bool assign_sizes(const qkv_option *row, void *target, const char *text)
     return true;
 }
 
-bool qkv__option_assign(const qkv_option *row, void *target, const char *text)
+bool qkv_option_assign(const qkv_option *row, void *target, const char *text)
 {
     int found;
     switch (row->type) {
@@ -170,29 +170,29 @@ bool qkv__option_assign(const qkv_option *row, void *target, const char *text)
     return false;
 }
 
-static void append(char out[QKV__OPTION_TEXT], const char *text)
+static void append(char out[QKV_OPTION_TEXT], const char *text)
 {
     size_t used = strlen(out);
-    while (*text && used + 1 < QKV__OPTION_TEXT)
+    while (*text && used + 1 < QKV_OPTION_TEXT)
         out[used++] = *text++;
     out[used] = 0;
 }
 
 /* The fewest digits that read back as the same number. */
-static void real_text(double value, char out[QKV__OPTION_TEXT])
+static void real_text(double value, char out[QKV_OPTION_TEXT])
 {
     if (value == floor(value) && fabs(value) < 1e6) {
-        snprintf(out, QKV__OPTION_TEXT, "%.0f", value);
+        snprintf(out, QKV_OPTION_TEXT, "%.0f", value);
         return;
     }
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(out, QKV__OPTION_TEXT, "%.*g", digits, value);
+        snprintf(out, QKV_OPTION_TEXT, "%.*g", digits, value);
         if (strtod(out, NULL) == value)
             break;
     }
 }
 
-static void sizes_text(const qkv_sizes *sizes, char out[QKV__OPTION_TEXT])
+static void sizes_text(const qkv_sizes *sizes, char out[QKV_OPTION_TEXT])
 {
     char number[32];
     for (size_t i = 0; i < sizes->count; i++) {
@@ -201,7 +201,7 @@ static void sizes_text(const qkv_sizes *sizes, char out[QKV__OPTION_TEXT])
     }
 }
 
-void qkv__option_text(const qkv_option *row, const void *target, char out[QKV__OPTION_TEXT])
+void qkv_option_text(const qkv_option *row, const void *target, char out[QKV_OPTION_TEXT])
 {
     const void *p = const_member(row, target);
     const qkv_strings *list = p;
@@ -210,7 +210,7 @@ void qkv__option_text(const qkv_option *row, const void *target, char out[QKV__O
     case QKV_OPT_INT:
     case QKV_OPT_SIZE:
     case QKV_OPT_U64:
-        snprintf(out, QKV__OPTION_TEXT, "%lld", (long long)get_integer(row, target));
+        snprintf(out, QKV_OPTION_TEXT, "%lld", (long long)get_integer(row, target));
         break;
     case QKV_OPT_REAL: real_text(*(const double *)p, out); break;
     case QKV_OPT_BOOL: append(out, *(const bool *)p ? "true" : "false"); break;
@@ -226,11 +226,11 @@ void qkv__option_text(const qkv_option *row, const void *target, char out[QKV__O
     }
 }
 
-static void number_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
+static void number_expects(const qkv_option *row, char out[QKV_OPTION_TEXT])
 {
     double min, max;
-    char low[QKV__OPTION_TEXT], high[QKV__OPTION_TEXT];
-    qkv__option_range(row, &min, &max);
+    char low[QKV_OPTION_TEXT], high[QKV_OPTION_TEXT];
+    qkv_option_range(row, &min, &max);
     real_text(min, low);
     real_text(max, high);
     bool whole = row->type != QKV_OPT_REAL;
@@ -255,7 +255,7 @@ static void number_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
     }
 }
 
-void qkv__option_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
+void qkv_option_expects(const qkv_option *row, char out[QKV_OPTION_TEXT])
 {
     out[0] = 0;
     if (is_number(row)) {
@@ -273,14 +273,14 @@ void qkv__option_expects(const qkv_option *row, char out[QKV__OPTION_TEXT])
     }
 }
 
-const char *qkv__option_value_name(const qkv_option *row)
+const char *qkv_option_value_name(const qkv_option *row)
 {
     static const char *const names[] = {"N", "N", "N", "X", "", "TEXT", "NAME", "TEXT...",
                                         "N,N.."};
     return row->value ? row->value : names[row->type];
 }
 
-bool qkv__option_key(const qkv_option *row, size_t n, char out[QKV__OPTION_TEXT])
+bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV_OPTION_TEXT])
 {
     const char *key = row->key;
     for (; key && n; n--) {
@@ -290,7 +290,7 @@ bool qkv__option_key(const qkv_option *row, size_t n, char out[QKV__OPTION_TEXT]
     if (!key)
         return false;
     size_t length = strcspn(key, "|");
-    length = length < QKV__OPTION_TEXT ? length : QKV__OPTION_TEXT - 1;
+    length = length < QKV_OPTION_TEXT ? length : QKV_OPTION_TEXT - 1;
     memcpy(out, key, length);
     out[length] = 0;
     return true;
@@ -312,27 +312,27 @@ void qkv_option_defaults(const qkv_option_table *table, void *target)
         default: put_integer(row, target, 0); break;
         }
         if (row->initial)
-            qkv__option_assign(row, target, row->initial);
+            qkv_option_assign(row, target, row->initial);
     }
 }
 
-const qkv_preset *qkv__preset_find(const qkv_preset *presets, const qkv_option *row)
+const qkv_preset *qkv_preset_find(const qkv_preset *presets, const qkv_option *row)
 {
-    char key[QKV__OPTION_TEXT] = "";
+    char key[QKV_OPTION_TEXT] = "";
     if (!row->flag)
-        qkv__option_key(row, 0, key);
+        qkv_option_key(row, 0, key);
     for (const qkv_preset *p = presets; p && p->flag; p++)
         if (strcmp(p->flag, row->flag ? row->flag : key) == 0)
             return p;
     return NULL;
 }
 
-void qkv__preset_apply(const qkv_preset *presets, const qkv_option_table *table, void *target)
+void qkv_preset_apply(const qkv_preset *presets, const qkv_option_table *table, void *target)
 {
     for (size_t i = 0; i < table->count; i++) {
-        const qkv_preset *p = qkv__preset_find(presets, &table->rows[i]);
+        const qkv_preset *p = qkv_preset_find(presets, &table->rows[i]);
         if (p && p->value)
-            qkv__option_assign(&table->rows[i], target, p->value);
+            qkv_option_assign(&table->rows[i], target, p->value);
     }
 }
 
@@ -355,11 +355,11 @@ static bool is_none(const qkv_option *row, const void *target)
 void qkv_option_write(const qkv_option_table *table, const void *target,
                       const qkv_option_sink *sink)
 {
-    char key[QKV__OPTION_TEXT], text[QKV__OPTION_TEXT];
+    char key[QKV_OPTION_TEXT], text[QKV_OPTION_TEXT];
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         const void *p = const_member(row, target);
-        if (!qkv__option_key(row, 0, key))
+        if (!qkv_option_key(row, 0, key))
             continue;
         bool none = row->type == QKV_OPT_STRING && !*(const char *const *)p;
         if (none || (row->flags & QKV_OPT_NULL && is_none(row, target))) {
@@ -375,7 +375,7 @@ void qkv_option_write(const qkv_option_table *table, const void *target,
             break;
         case QKV_OPT_LIST: sink->list(sink->user, key, p); break;
         case QKV_OPT_SIZES:
-            qkv__option_text(row, target, text);
+            qkv_option_text(row, target, text);
             sink->text(sink->user, key, text);
             break;
         default: sink->integer(sink->user, key, get_integer(row, target)); break;

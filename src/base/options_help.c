@@ -6,10 +6,10 @@
 
 enum { COLUMNS = 80, HELP_COLUMN = 26 };
 
-static void spaces(qkv__str *out, size_t n)
+static void spaces(qkv_str *out, size_t n)
 {
     while (n--)
-        qkv__str_puts(out, " ");
+        qkv_str_puts(out, " ");
 }
 
 /* Columns that UTF-8 text takes: one per character is right for the text of help. */
@@ -21,7 +21,7 @@ static size_t width(const char *text, size_t bytes)
     return n;
 }
 
-void qkv__wrap(qkv__str *out, const char *text, size_t indent, size_t column)
+void qkv__wrap(qkv_str *out, const char *text, size_t indent, size_t column)
 {
     bool line_empty = true;
     if (column < indent) {
@@ -31,45 +31,45 @@ void qkv__wrap(qkv__str *out, const char *text, size_t indent, size_t column)
     while (*text) {
         size_t bytes = strcspn(text, " \n"), word = width(text, bytes);
         if (!line_empty && column + 1 + word > COLUMNS) {
-            qkv__str_puts(out, "\n");
+            qkv_str_puts(out, "\n");
             spaces(out, indent);
             column = indent;
             line_empty = true;
         }
         if (!line_empty)
-            qkv__str_puts(out, " ");
-        qkv__str_add(out, text, bytes);
+            qkv_str_puts(out, " ");
+        qkv_str_add(out, text, bytes);
         column += word + !line_empty;
         line_empty = false;
         text += bytes;
         if (text[0] == '\n') {
-            qkv__str_puts(out, text[1] == '\n' ? "\n\n" : "\n");
+            qkv_str_puts(out, text[1] == '\n' ? "\n\n" : "\n");
             spaces(out, indent);
             column = indent;
             line_empty = true;
         }
         text += strspn(text, " \n");
     }
-    qkv__str_puts(out, "\n");
+    qkv_str_puts(out, "\n");
 }
 
 /* "--length N", "--data FILE...", "--json"; "key=N" for fields without a flag. */
 static void row_name(const qkv_option *row, char *out, size_t size)
 {
-    char key[QKV__OPTION_TEXT] = "";
-    const char *value = qkv__option_value_name(row);
+    char key[QKV_OPTION_TEXT] = "";
+    const char *value = qkv_option_value_name(row);
     if (row->flag) {
         snprintf(out, size, "--%s%s%s", row->flag, *value ? " " : "", value);
         return;
     }
-    qkv__option_key(row, 0, key);
+    qkv_option_key(row, 0, key);
     snprintf(out, size, "%s=%s", key, *value ? value : "BOOL");
 }
 
 /* The default as this command has it; NULL: none worth saying. */
 static const char *default_text(const qkv__manual *m, const qkv_option *row)
 {
-    const qkv_preset *p = qkv__preset_find(m->presets, row);
+    const qkv_preset *p = qkv_preset_find(m->presets, row);
     if (p)
         return p->said ? p->said : p->value;
     if (row->initial && *row->initial)
@@ -80,9 +80,9 @@ static const char *default_text(const qkv__manual *m, const qkv_option *row)
 /* "learning rate at the peak (above 0, default 0.001)" */
 static void row_text(const qkv__manual *m, const qkv_option *row, char *out, size_t size)
 {
-    char expects[QKV__OPTION_TEXT];
+    char expects[QKV_OPTION_TEXT];
     const char *initial = default_text(m, row);
-    qkv__option_expects(row, expects);
+    qkv_option_expects(row, expects);
     const char *choices = row->type == QKV_OPT_ENUM ? expects : NULL;
     bool required = row->flags & QKV_OPT_REQUIRED;
     if (row->type == QKV_OPT_BOOL && initial && strcmp(initial, "false") == 0)
@@ -93,15 +93,15 @@ static void row_text(const qkv__manual *m, const qkv_option *row, char *out, siz
              required || initial ? ")" : "");
 }
 
-static void help_row(qkv__str *out, const qkv__manual *m, const qkv_option *row)
+static void help_row(qkv_str *out, const qkv__manual *m, const qkv_option *row)
 {
-    char name[2 * QKV__OPTION_TEXT], text[4 * QKV__OPTION_TEXT];
+    char name[2 * QKV_OPTION_TEXT], text[4 * QKV_OPTION_TEXT];
     row_name(row, name, sizeof name);
     row_text(m, row, text, sizeof text);
-    qkv__str_printf(out, "  %s", name);
+    qkv_str_printf(out, "  %s", name);
     size_t column = 2 + width(name, strlen(name));
     if (column + 2 > HELP_COLUMN) {
-        qkv__str_puts(out, "\n");
+        qkv_str_puts(out, "\n");
         column = 0;
     }
     qkv__wrap(out, text, HELP_COLUMN, column);
@@ -112,7 +112,7 @@ static bool shown(const qkv_option *row, bool flags)
     return !(row->flags & QKV_OPT_HIDDEN) && (row->flag != NULL) == flags;
 }
 
-static void help_table(qkv__str *out, const qkv__manual *m, const qkv_option_table *table,
+static void help_table(qkv_str *out, const qkv__manual *m, const qkv_option_table *table,
                        bool flags)
 {
     bool any = false;
@@ -120,7 +120,7 @@ static void help_table(qkv__str *out, const qkv__manual *m, const qkv_option_tab
         if (!shown(&table->rows[i], flags))
             continue;
         if (!any)
-            qkv__str_printf(out, "\n%s%s:\n", table->title, flags ? "" : ", with --set key=value");
+            qkv_str_printf(out, "\n%s%s:\n", table->title, flags ? "" : ", with --set key=value");
         any = true;
         help_row(out, m, &table->rows[i]);
     }
@@ -146,46 +146,46 @@ static const char *const *recipe_names(const qkv__manual *m)
 }
 
 /* "--lr 1e-3, --legacy, --no-flip": what the recipe sets. */
-static void recipe_text(const qkv_preset *p, qkv__str *out)
+static void recipe_text(const qkv_preset *p, qkv_str *out)
 {
     for (bool first = true; p && p->flag; p++, first = false) {
         bool no = p->value && strcmp(p->value, "false") == 0;
         bool yes = p->value && strcmp(p->value, "true") == 0;
-        qkv__str_printf(out, "%s--%s%s", first ? "" : ", ", no ? "no-" : "", p->flag);
+        qkv_str_printf(out, "%s--%s%s", first ? "" : ", ", no ? "no-" : "", p->flag);
         if (!no && !yes)
-            qkv__str_printf(out, " %s", p->said ? p->said : p->value);
+            qkv_str_printf(out, " %s", p->said ? p->said : p->value);
     }
 }
 
 /* Each recipe that says something through fn: its name and what it sets. */
-static void each_recipe(const qkv__manual *m, qkv__str *out,
-                        void (*fn)(qkv__str *out, const char *name, const char *text))
+static void each_recipe(const qkv__manual *m, qkv_str *out,
+                        void (*fn)(qkv_str *out, const char *name, const char *text))
 {
     const char *const *names = recipe_names(m);
     for (size_t i = 0; names && names[i]; i++) {
-        qkv__str text;
-        qkv__str_init(&text, out->ctx);
+        qkv_str text;
+        qkv_str_init(&text, out->ctx);
         recipe_text(m->recipes[i], &text);
         if (text.data)
             fn(out, names[i], text.data);
         out->failed = out->failed || text.failed;
-        qkv__str_free(&text);
+        qkv_str_free(&text);
     }
 }
 
-static void help_recipe(qkv__str *out, const char *name, const char *text)
+static void help_recipe(qkv_str *out, const char *name, const char *text)
 {
-    qkv__str_printf(out, "\nRecipe %s:\n", name);
+    qkv_str_printf(out, "\nRecipe %s:\n", name);
     qkv__wrap(out, text, 2, 0);
 }
 
-void qkv__manual_help(qkv__str *out, const char *program, const qkv__manual *m)
+void qkv__manual_help(qkv_str *out, const char *program, const qkv__manual *m)
 {
-    qkv__str_printf(out, "Usage: %s %s", program, m->name);
+    qkv_str_printf(out, "Usage: %s %s", program, m->name);
     size_t column = 8 + strlen(program) + strlen(m->name);
     size_t indent = column + 1;
     qkv__wrap(out, m->usage ? m->usage : "", indent < 30 ? indent : 11, column);
-    qkv__str_puts(out, "\n");
+    qkv_str_puts(out, "\n");
     qkv__wrap(out, m->text ? m->text : m->summary, 0, 0);
     for (size_t t = 0; m->tables && m->tables[t]; t++)
         help_table(out, m, m->tables[t], true);
@@ -194,98 +194,98 @@ void qkv__manual_help(qkv__str *out, const char *program, const qkv__manual *m)
             help_table(out, m, m->tables[t], false);
     each_recipe(m, out, help_recipe);
     for (size_t i = 0; m->examples && m->examples[i]; i++)
-        qkv__str_printf(out, "%s  %s\n", i ? "" : "\nExamples:\n", m->examples[i]);
+        qkv_str_printf(out, "%s  %s\n", i ? "" : "\nExamples:\n", m->examples[i]);
 }
 
 /* ---- roff, for man(7) ---------------------------------- */
 
 /* Backslashes and hyphens are escaped, and a line must not begin with '.' or '\''. */
-static void roff(qkv__str *out, const char *text)
+static void roff(qkv_str *out, const char *text)
 {
     for (const char *p = text; *p; p++) {
         if ((p == text || p[-1] == '\n') && (*p == '.' || *p == '\''))
-            qkv__str_puts(out, "\\&");
+            qkv_str_puts(out, "\\&");
         if (*p == '\\')
-            qkv__str_puts(out, "\\e");
+            qkv_str_puts(out, "\\e");
         else if (*p == '-')
-            qkv__str_puts(out, "\\-");
+            qkv_str_puts(out, "\\-");
         else if (*p == '\n' && p[1] == '\n')
-            qkv__str_puts(out, "\n.PP"); /* the second newline ends the macro's line */
+            qkv_str_puts(out, "\n.PP"); /* the second newline ends the macro's line */
         else
-            qkv__str_add(out, p, 1);
+            qkv_str_add(out, p, 1);
     }
 }
 
-static void roff_table(qkv__str *out, const qkv__manual *m, const qkv_option_table *table)
+static void roff_table(qkv_str *out, const qkv__manual *m, const qkv_option_table *table)
 {
-    char text[4 * QKV__OPTION_TEXT];
-    qkv__str_puts(out, ".P\n.I ");
+    char text[4 * QKV_OPTION_TEXT];
+    qkv_str_puts(out, ".P\n.I ");
     roff(out, table->title);
-    qkv__str_puts(out, "\n");
+    qkv_str_puts(out, "\n");
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         if (row->flags & QKV_OPT_HIDDEN)
             continue;
         row_name(row, text, sizeof text);
-        qkv__str_puts(out, ".TP\n.B ");
+        qkv_str_puts(out, ".TP\n.B ");
         roff(out, text);
-        qkv__str_puts(out, "\n");
+        qkv_str_puts(out, "\n");
         row_text(m, row, text, sizeof text);
         roff(out, text);
-        qkv__str_puts(out, "\n");
+        qkv_str_puts(out, "\n");
     }
 }
 
-static void roff_recipe(qkv__str *out, const char *name, const char *text)
+static void roff_recipe(qkv_str *out, const char *name, const char *text)
 {
-    qkv__str_puts(out, ".P\nRecipe ");
+    qkv_str_puts(out, ".P\nRecipe ");
     roff(out, name);
-    qkv__str_puts(out, ":\n");
+    qkv_str_puts(out, ":\n");
     roff(out, text);
-    qkv__str_puts(out, "\n");
+    qkv_str_puts(out, "\n");
 }
 
-static void roff_command(qkv__str *out, const char *program, const qkv__manual *m,
+static void roff_command(qkv_str *out, const char *program, const qkv__manual *m,
                          const qkv_option_table *common)
 {
-    qkv__str_puts(out, ".SS ");
+    qkv_str_puts(out, ".SS ");
     roff(out, program);
-    qkv__str_puts(out, " ");
+    qkv_str_puts(out, " ");
     roff(out, m->name);
-    qkv__str_puts(out, " ");
+    qkv_str_puts(out, " ");
     roff(out, m->usage ? m->usage : "");
-    qkv__str_puts(out, "\n");
+    qkv_str_puts(out, "\n");
     roff(out, m->text ? m->text : m->summary);
-    qkv__str_puts(out, "\n");
+    qkv_str_puts(out, "\n");
     for (size_t t = 0; m->tables && m->tables[t]; t++)
         if (m->tables[t] != common)
             roff_table(out, m, m->tables[t]);
     each_recipe(m, out, roff_recipe);
     for (size_t i = 0; m->examples && m->examples[i]; i++) {
-        qkv__str_puts(out, i ? ".br\n" : ".PP\nExamples:\n.PP\n.RS\n");
+        qkv_str_puts(out, i ? ".br\n" : ".PP\nExamples:\n.PP\n.RS\n");
         roff(out, m->examples[i]);
-        qkv__str_puts(out, m->examples[i + 1] ? "\n" : "\n.RE\n");
+        qkv_str_puts(out, m->examples[i + 1] ? "\n" : "\n.RE\n");
     }
 }
 
-void qkv__manual_roff(qkv__str *out, const qkv__manual *program, const qkv__manual *const *all,
+void qkv__manual_roff(qkv_str *out, const qkv__manual *program, const qkv__manual *const *all,
                       size_t count, const char *version)
 {
     const qkv_option_table *common = program->tables ? program->tables[0] : NULL;
-    qkv__str_printf(out, ".TH %s 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- ", program->name,
-                    program->name, version, program->name);
+    qkv_str_printf(out, ".TH %s 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- ", program->name,
+                   program->name, version, program->name);
     roff(out, program->summary);
-    qkv__str_printf(out, "\n.SH SYNOPSIS\n.B %s\n", program->name);
+    qkv_str_printf(out, "\n.SH SYNOPSIS\n.B %s\n", program->name);
     roff(out, program->usage);
-    qkv__str_puts(out, "\n.SH DESCRIPTION\n");
+    qkv_str_puts(out, "\n.SH DESCRIPTION\n");
     roff(out, program->text ? program->text : program->summary);
     if (common) {
-        qkv__str_puts(out, "\n.SH OPTIONS OF EVERY COMMAND\n");
+        qkv_str_puts(out, "\n.SH OPTIONS OF EVERY COMMAND\n");
         roff_table(out, program, common);
     }
-    qkv__str_puts(out, ".SH COMMANDS\n");
+    qkv_str_puts(out, ".SH COMMANDS\n");
     for (size_t i = 0; i < count; i++)
         roff_command(out, program->name, all[i], common);
-    qkv__str_puts(out, ".SH EXIT STATUS\n0 on success, 1 when the work failed (one sentence on the "
+    qkv_str_puts(out, ".SH EXIT STATUS\n0 on success, 1 when the work failed (one sentence on the "
                        "standard error says why), 2 when the command was used wrongly.\n");
 }

@@ -28,8 +28,8 @@ typedef struct {
 
 static bool has_key(const qkv_option *row, const char *name)
 {
-    char key[QKV__OPTION_TEXT];
-    for (size_t n = 0; qkv__option_key(row, n, key); n++)
+    char key[QKV_OPTION_TEXT];
+    for (size_t n = 0; qkv_option_key(row, n, key); n++)
         if (strcmp(key, name) == 0)
             return true;
     return false;
@@ -55,7 +55,7 @@ static place find(const qkv_options *o, const char *name, bool by_key)
 }
 
 /* Small distance counts per word: 2 changes, or a third of a long word. */
-bool qkv__nearer(const char *word, const char *candidate, size_t *best)
+bool qkv_option_nearer(const char *word, const char *candidate, size_t *best)
 {
     size_t length = strlen(word);
     size_t limit = length < 4 ? 1 : length < 9 ? 2 : length / 3;
@@ -97,23 +97,23 @@ size_t qkv__edit_distance(const char *a, const char *b)
 /* "unknown option --stesp; did you mean --steps?" */
 static qkv_status unknown(qkv_options *o, const char *name, bool by_key)
 {
-    char nearest[QKV__OPTION_TEXT] = "", key[QKV__OPTION_TEXT];
+    char nearest[QKV_OPTION_TEXT] = "", key[QKV_OPTION_TEXT];
     size_t best = SIZE_MAX;
     for (size_t t = 0; t < o->count; t++) {
         const qkv_option_table *table = o->bound[t].table;
         for (size_t i = 0; i < table->count; i++) {
             const qkv_option *row = &table->rows[i];
-            if (row->flag && qkv__nearer(name, row->flag, &best))
+            if (row->flag && qkv_option_nearer(name, row->flag, &best))
                 snprintf(nearest, sizeof nearest, "%s%s", by_key ? "" : "--", row->flag);
-            for (size_t n = 0; by_key && qkv__option_key(row, n, key); n++)
-                if (qkv__nearer(name, key, &best))
+            for (size_t n = 0; by_key && qkv_option_key(row, n, key); n++)
+                if (qkv_option_nearer(name, key, &best))
                     memcpy(nearest, key, sizeof nearest);
         }
     }
     const char *what = by_key ? "unknown field " : "unknown option --";
     if (!*nearest)
-        return qkv__fail(o->ctx, QKV_E_ARGUMENT, "%s%s", what, name);
-    return qkv__fail(o->ctx, QKV_E_ARGUMENT, "%s%s; did you mean %s?", what, name, nearest);
+        return qkv_fail(o->ctx, QKV_E_ARGUMENT, "%s%s", what, name);
+    return qkv_fail(o->ctx, QKV_E_ARGUMENT, "%s%s; did you mean %s?", what, name, nearest);
 }
 
 static char *copy_text(qkv_options *o, const char *text)
@@ -151,15 +151,15 @@ static qkv_status append_item(qkv_options *o, place p, const char *text)
 /* said: how the user named the field, "--steps" or "--set steps". */
 static qkv_status assign(qkv_options *o, place p, const char *said, const char *text)
 {
-    char expects[QKV__OPTION_TEXT];
+    char expects[QKV_OPTION_TEXT];
     if (p.row->type == QKV_OPT_LIST)
         return append_item(o, p, text);
     if (p.row->type == QKV_OPT_STRING && !(text = copy_text(o, text)))
         return QKV_E_MEMORY;
-    if (!qkv__option_assign(p.row, p.b->target, text)) {
-        qkv__option_expects(p.row, expects);
-        return qkv__fail(o->ctx, QKV_E_ARGUMENT, "%s: expected %s, found \"%s\"", said, expects,
-                         text);
+    if (!qkv_option_assign(p.row, p.b->target, text)) {
+        qkv_option_expects(p.row, expects);
+        return qkv_fail(o->ctx, QKV_E_ARGUMENT, "%s: expected %s, found \"%s\"", said, expects,
+                        text);
     }
     p.b->given[p.row - p.b->table->rows] = true;
     return QKV_OK;
@@ -182,11 +182,11 @@ static bool looks_like_flag(const char *arg)
 
 static qkv_status set_pair(scanner *s, const char *pair)
 {
-    char key[QKV__OPTION_TEXT];
+    char key[QKV_OPTION_TEXT];
     size_t length = strcspn(pair, "=");
     if (!pair[length] || length == 0 || length >= sizeof key)
-        return qkv__fail(s->o->ctx, QKV_E_ARGUMENT, "--set: expected key=value, found \"%s\"",
-                         pair);
+        return qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "--set: expected key=value, found \"%s\"",
+                        pair);
     memcpy(key, pair, length);
     key[length] = 0;
     qkv_status status = qkv_options_set(s->o, key, pair + length + 1);
@@ -201,14 +201,14 @@ static const char *take_value(scanner *s, const char *flag, const char *attached
         return attached;
     if (s->i < s->argc && !looks_like_flag(s->argv[s->i]))
         return s->argv[s->i++];
-    qkv__fail(s->o->ctx, QKV_E_ARGUMENT, "--%s: expected %s, found %s", flag, expects,
-              s->i < s->argc ? s->argv[s->i] : "nothing");
+    qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "--%s: expected %s, found %s", flag, expects,
+             s->i < s->argc ? s->argv[s->i] : "nothing");
     return NULL;
 }
 
 static qkv_status take_list(scanner *s, place p, const char *flag, const char *attached)
 {
-    const char *value = take_value(s, flag, attached, qkv__option_value_name(p.row));
+    const char *value = take_value(s, flag, attached, qkv_option_value_name(p.row));
     qkv_status status = value ? append_item(s->o, p, value) : QKV_E_ARGUMENT;
     while (!status && !attached && s->i < s->argc && !looks_like_flag(s->argv[s->i]) &&
            strcmp(s->argv[s->i], "--") != 0)
@@ -218,11 +218,11 @@ static qkv_status take_list(scanner *s, place p, const char *flag, const char *a
 
 static qkv_status take_flag(scanner *s, const char *arg)
 {
-    char flag[QKV__OPTION_TEXT], said[QKV__OPTION_TEXT + 2], expects[QKV__OPTION_TEXT];
+    char flag[QKV_OPTION_TEXT], said[QKV_OPTION_TEXT + 2], expects[QKV_OPTION_TEXT];
     size_t length = strcspn(arg, "=");
     const char *attached = arg[length] ? arg + length + 1 : NULL;
     if (length >= sizeof flag)
-        return qkv__fail(s->o->ctx, QKV_E_ARGUMENT, "unknown option --%.60s...", arg);
+        return qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "unknown option --%.60s...", arg);
     memcpy(flag, arg, length);
     flag[length] = 0;
     if (strcmp(flag, "set") == 0) {
@@ -240,7 +240,7 @@ static qkv_status take_flag(scanner *s, const char *arg)
         return unknown(s->o, flag, false);
     if (p.row->type == QKV_OPT_LIST)
         return take_list(s, p, flag, attached);
-    qkv__option_expects(p.row, expects);
+    qkv_option_expects(p.row, expects);
     const char *value = attached;
     if (p.row->type == QKV_OPT_BOOL && !attached)
         value = "true";
@@ -250,15 +250,15 @@ static qkv_status take_flag(scanner *s, const char *arg)
     return value ? assign(s->o, p, said, value) : QKV_E_ARGUMENT;
 }
 
-static qkv_status check_required(qkv_options *o)
+qkv_status qkv__options_complete(qkv_options *o)
 {
     for (size_t t = 0; t < o->count; t++) {
         const binding *b = &o->bound[t];
         for (size_t i = 0; i < b->table->count; i++) {
             const qkv_option *row = &b->table->rows[i];
             if (row->flags & QKV_OPT_REQUIRED && !b->given[i])
-                return qkv__fail(o->ctx, QKV_E_ARGUMENT, "--%s %s is missing: %s", row->flag,
-                                 qkv__option_value_name(row), row->help);
+                return qkv_fail(o->ctx, QKV_E_ARGUMENT, "--%s %s is missing: %s", row->flag,
+                                qkv_option_value_name(row), row->help);
         }
     }
     return QKV_OK;
@@ -269,9 +269,9 @@ static qkv_status take_word(scanner *s, const char *arg, bool only_words)
 {
     bool number = arg[0] == '-' && (arg[1] == '.' || (arg[1] >= '0' && arg[1] <= '9'));
     if (arg[0] == '-' && arg[1] && !number && !only_words)
-        return qkv__fail(s->o->ctx, QKV_E_ARGUMENT, "unknown option %s", arg);
+        return qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "unknown option %s", arg);
     if (!s->rest)
-        return qkv__fail(s->o->ctx, QKV_E_ARGUMENT, "unexpected argument \"%s\"", arg);
+        return qkv_fail(s->o->ctx, QKV_E_ARGUMENT, "unexpected argument \"%s\"", arg);
     s->rest[s->rest_count++] = arg;
     return QKV_OK;
 }
@@ -281,13 +281,13 @@ static qkv_status take_word(scanner *s, const char *arg, bool only_words)
 qkv_status qkv_options_create(qkv_options **out, qkv_context *ctx)
 {
     *out = NULL;
-    qkv_options *o = qkv__calloc(ctx, 1, sizeof *o);
+    qkv_options *o = qkv_calloc(ctx, 1, sizeof *o);
     if (!o)
         return QKV_E_MEMORY;
     o->ctx = ctx;
     qkv_status status = qkv__arena_create(&o->arena, ctx, "options");
     if (status) {
-        qkv__free(ctx, o);
+        qkv_free(ctx, o);
         return status;
     }
     *out = o;
@@ -299,13 +299,13 @@ void qkv_options_destroy(qkv_options *o)
     if (!o)
         return;
     qkv__arena_destroy(o->arena);
-    qkv__free(o->ctx, o);
+    qkv_free(o->ctx, o);
 }
 
 qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void *target)
 {
     if (o->count == MAX_TABLES)
-        return qkv__fail(o->ctx, QKV_E_ARGUMENT, "options: more than %d tables", MAX_TABLES);
+        return qkv_fail(o->ctx, QKV_E_ARGUMENT, "options: more than %d tables", MAX_TABLES);
     bool *given = qkv__arena_zalloc(o->arena, table->count);
     if (!given)
         return QKV_E_MEMORY;
@@ -316,7 +316,7 @@ qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void 
 
 qkv_status qkv_options_set(qkv_options *o, const char *name, const char *value)
 {
-    char said[QKV__OPTION_TEXT];
+    char said[QKV_OPTION_TEXT];
     place p = find(o, name, true);
     if (!p.row)
         return unknown(o, name, true);
@@ -348,7 +348,7 @@ qkv_status qkv_options_parse(qkv_options *o, int argc, char *const *argv, qkv_st
         return status;
     if (rest)
         *rest = (qkv_strings){s.rest, s.rest_count};
-    return check_required(o);
+    return qkv__options_complete(o);
 }
 
 qkv_strings qkv_options_pairs(const qkv_options *o)
@@ -356,7 +356,7 @@ qkv_strings qkv_options_pairs(const qkv_options *o)
     return o->pairs;
 }
 
-const void *qkv__options_target(const qkv_options *o, const qkv_option_table *table)
+const void *qkv_options_target(const qkv_options *o, const qkv_option_table *table)
 {
     for (size_t t = 0; t < o->count; t++)
         if (o->bound[t].table == table)
@@ -364,7 +364,7 @@ const void *qkv__options_target(const qkv_options *o, const qkv_option_table *ta
     return NULL;
 }
 
-bool qkv__options_know(const qkv_options *o, const char *name)
+bool qkv_options_know(const qkv_options *o, const char *name)
 {
     return find(o, name, true).row;
 }
@@ -375,7 +375,7 @@ bool qkv_options_given(const qkv_options *o, const char *name)
     return p.row && p.b->given[p.row - p.b->table->rows];
 }
 
-qkv_status qkv__recipe_apply(qkv_options *o, const qkv_preset *const *recipes)
+qkv_status qkv_recipe_apply(qkv_options *o, const qkv_preset *const *recipes)
 {
     place p = find(o, "recipe", false);
     qkv_status status = QKV_OK;
@@ -415,19 +415,19 @@ static qkv_status read_list(qkv_options *o, place p, const char *key, const qkv_
 
 /* Numbers go through text, so that ranges are checked in one place. */
 static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_option_source *src,
-                            char buffer[QKV__OPTION_TEXT], const char **text)
+                            char buffer[QKV_OPTION_TEXT], const char **text)
 {
     double min, max, real;
     int64_t whole;
     bool truth;
     qkv_status status;
-    qkv__option_range(p.row, &min, &max);
+    qkv_option_range(p.row, &min, &max);
     *text = buffer;
     switch (p.row->type) {
     case QKV_OPT_REAL:
         status = src->real(src->user, key, min, max, &real);
         if (!status)
-            snprintf(buffer, QKV__OPTION_TEXT, "%.17g", real);
+            snprintf(buffer, QKV_OPTION_TEXT, "%.17g", real);
         return status;
     case QKV_OPT_BOOL:
         status = src->boolean(src->user, key, &truth);
@@ -444,7 +444,7 @@ static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_
     default:
         status = src->integer(src->user, key, (int64_t)min, (int64_t)max, &whole);
         if (!status)
-            snprintf(buffer, QKV__OPTION_TEXT, "%lld", (long long)whole);
+            snprintf(buffer, QKV_OPTION_TEXT, "%lld", (long long)whole);
         return status;
     }
 }
@@ -452,14 +452,14 @@ static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_
 static qkv_status read_field(qkv_options *o, place p, const char *key,
                              const qkv_option_source *src)
 {
-    char buffer[QKV__OPTION_TEXT], expects[QKV__OPTION_TEXT], message[3 * QKV__OPTION_TEXT];
+    char buffer[QKV_OPTION_TEXT], expects[QKV_OPTION_TEXT], message[3 * QKV_OPTION_TEXT];
     const char *text;
     if (p.row->type == QKV_OPT_LIST)
         return read_list(o, p, key, src);
     qkv_status status = read_text(o, p, key, src, buffer, &text);
-    if (status || qkv__option_assign(p.row, p.b->target, text))
+    if (status || qkv_option_assign(p.row, p.b->target, text))
         return status;
-    qkv__option_expects(p.row, expects);
+    qkv_option_expects(p.row, expects);
     snprintf(message, sizeof message, "expected %s, found \"%.200s\"", expects, text);
     return src->fail(src->user, key, message);
 }
@@ -467,14 +467,14 @@ static qkv_status read_field(qkv_options *o, place p, const char *key,
 qkv_status qkv_options_read(qkv_options *o, const qkv_option_table *table,
                             const qkv_option_source *source)
 {
-    char key[QKV__OPTION_TEXT];
+    char key[QKV_OPTION_TEXT];
     for (size_t t = 0; t < o->count; t++) {
         binding *b = &o->bound[t];
         if (table && b->table != table)
             continue;
         for (size_t i = 0; i < b->table->count; i++) {
             place p = {b, &b->table->rows[i]};
-            for (size_t n = 0; qkv__option_key(p.row, n, key); n++) {
+            for (size_t n = 0; qkv_option_key(p.row, n, key); n++) {
                 if (!source->has(source->user, key))
                     continue;
                 qkv_status status = read_field(o, p, key, source);

@@ -26,12 +26,12 @@ void qkv__philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[
     out[3] = c3;
 }
 
-void qkv__rng_init(qkv__rng *r, uint64_t seed, uint64_t stream)
+void qkv_rng_init(qkv_rng *r, uint64_t seed, uint64_t stream)
 {
-    *r = (qkv__rng){.seed = seed, .stream = stream};
+    *r = (qkv_rng){.seed = seed, .stream = stream};
 }
 
-uint32_t qkv__rng_u32(qkv__rng *r)
+uint32_t qkv_rng_u32(qkv_rng *r)
 {
     if (r->left == 0) {
         uint32_t counter[4] = {(uint32_t)r->index, (uint32_t)(r->index >> 32),
@@ -44,30 +44,30 @@ uint32_t qkv__rng_u32(qkv__rng *r)
     return r->buffer[4 - r->left--];
 }
 
-uint32_t qkv__rng_below(qkv__rng *r, uint32_t n)
+uint32_t qkv_rng_below(qkv_rng *r, uint32_t n)
 {
     uint32_t floor = (uint32_t)(-n) % n; /* 2^32 mod n: numbers below it would favour low values */
     for (;;) {
-        uint64_t product = (uint64_t)qkv__rng_u32(r) * n; /* Lemire 2019 */
+        uint64_t product = (uint64_t)qkv_rng_u32(r) * n; /* Lemire 2019 */
         if ((uint32_t)product >= floor)
             return (uint32_t)(product >> 32);
     }
 }
 
-double qkv__rng_uniform(qkv__rng *r)
+double qkv_rng_uniform(qkv_rng *r)
 {
-    uint64_t high = qkv__rng_u32(r) >> 5, low = qkv__rng_u32(r) >> 6;
+    uint64_t high = qkv_rng_u32(r) >> 5, low = qkv_rng_u32(r) >> 6;
     return (double)(high << 26 | low) * 0x1p-53;
 }
 
-double qkv__rng_normal(qkv__rng *r)
+double qkv_rng_normal(qkv_rng *r)
 {
-    double u = 1.0 - qkv__rng_uniform(r); /* (0, 1] */
-    double v = qkv__rng_uniform(r);
+    double u = 1.0 - qkv_rng_uniform(r); /* (0, 1] */
+    double v = qkv_rng_uniform(r);
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
 
-uint64_t qkv__hash64(const void *data, size_t len)
+uint64_t qkv_hash64(const void *data, size_t len)
 {
     const unsigned char *p = data;
     uint64_t h = 0xcbf29ce484222325u;

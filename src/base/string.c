@@ -4,22 +4,22 @@
 
 #include "base/base.h"
 
-void qkv__str_init(qkv__str *s, qkv_context *ctx) { *s = (qkv__str){.ctx = ctx}; }
+void qkv_str_init(qkv_str *s, qkv_context *ctx) { *s = (qkv_str){.ctx = ctx}; }
 
-void qkv__str_free(qkv__str *s)
+void qkv_str_free(qkv_str *s)
 {
-    qkv__free(s->ctx, s->data);
-    qkv__str_init(s, s->ctx);
+    qkv_free(s->ctx, s->data);
+    qkv_str_init(s, s->ctx);
 }
 
-void qkv__str_clear(qkv__str *s)
+void qkv_str_clear(qkv_str *s)
 {
     s->len = 0;
     if (s->data)
         s->data[0] = 0;
 }
 
-static bool reserve(qkv__str *s, size_t more)
+static bool reserve(qkv_str *s, size_t more)
 {
     size_t need;
     if (s->failed)
@@ -33,7 +33,7 @@ static bool reserve(qkv__str *s, size_t more)
     size_t cap = s->cap ? s->cap * 2 : 64;
     if (cap < need)
         cap = need;
-    char *data = qkv__realloc(s->ctx, s->data, s->data ? s->len + 1 : 0, cap);
+    char *data = qkv_realloc(s->ctx, s->data, s->data ? s->len + 1 : 0, cap);
     if (!data) {
         s->failed = true;
         return false;
@@ -43,7 +43,7 @@ static bool reserve(qkv__str *s, size_t more)
     return true;
 }
 
-void qkv__str_add(qkv__str *s, const char *data, size_t len)
+void qkv_str_add(qkv_str *s, const char *data, size_t len)
 {
     if (!reserve(s, len))
         return;
@@ -53,9 +53,9 @@ void qkv__str_add(qkv__str *s, const char *data, size_t len)
     s->data[s->len] = 0;
 }
 
-void qkv__str_puts(qkv__str *s, const char *text) { qkv__str_add(s, text, strlen(text)); }
+void qkv_str_puts(qkv_str *s, const char *text) { qkv_str_add(s, text, strlen(text)); }
 
-void qkv__str_printf(qkv__str *s, const char *fmt, ...)
+void qkv_str_printf(qkv_str *s, const char *fmt, ...)
 {
     va_list args, again;
     va_start(args, fmt);

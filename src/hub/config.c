@@ -56,18 +56,18 @@ static qkv_status find_type(const qkv__json *j, const qkv_model_type **out)
     *out = qkv_model_type_find(name, architecture);
     if (*out)
         return QKV_OK;
-    qkv__str known;
-    qkv__str_init(&known, j->ctx);
+    qkv_str known;
+    qkv_str_init(&known, j->ctx);
     const char *last = "";
     for (size_t i = 0; qkv_model_type_at(i); i++) {
         const char *type = qkv_model_type_name(qkv_model_type_at(i));
         if (strcmp(type, last) != 0) /* types of one name are neighbours */
-            qkv__str_printf(&known, "%s%s", i ? ", " : "", type);
+            qkv_str_printf(&known, "%s%s", i ? ", " : "", type);
         last = type;
     }
     status = qkv__json_fail(j, "model_type", "one of %s expected, \"%s\" found",
                             known.data ? known.data : "?", name);
-    qkv__str_free(&known);
+    qkv_str_free(&known);
     return status;
 }
 
@@ -99,7 +99,7 @@ static qkv_status make_model(qkv_model **out, const qkv__json *j, const qkv_mode
         return QKV_OK;
     char why[400];
     snprintf(why, sizeof why, "%s", qkv_context_message(j->ctx));
-    return qkv__fail(j->ctx, qkv_context_status(j->ctx), "%s: %s", j->file, why);
+    return qkv_fail(j->ctx, qkv_context_status(j->ctx), "%s: %s", j->file, why);
 }
 
 /* "eos_token_id" as a list: kept for the model, and the first stands for the field. Types that do
@@ -123,7 +123,7 @@ static qkv_status take_ends(const qkv__json *j, const qkv_model_type *type,
         ends[i] = (int32_t)id;
     }
     if (!status && json_object_set(j->value, "eos_token_id", json_array_get(list.value, 0)))
-        status = qkv__fail(j->ctx, QKV_E_MEMORY, "%s: out of memory", j->file);
+        status = qkv_fail(j->ctx, QKV_E_MEMORY, "%s: out of memory", j->file);
     *count = n;
     return status;
 }
@@ -133,10 +133,10 @@ static qkv_status change_fields(qkv_options *o, qkv_strings changes)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < changes.count && !status; i++) {
-        char key[QKV__OPTION_TEXT];
+        char key[QKV_OPTION_TEXT];
         size_t length = strcspn(changes.items[i], "=");
         snprintf(key, sizeof key, "%.*s", (int)length, changes.items[i]);
-        if (changes.items[i][length] && qkv__options_know(o, key))
+        if (changes.items[i][length] && qkv_options_know(o, key))
             status = qkv_options_set(o, key, changes.items[i] + length + 1);
     }
     return status;
@@ -146,7 +146,7 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
                               qkv_strings changes, size_t most)
 {
     const qkv_option_table *table = qkv_model_type_config(type);
-    void *config = qkv__calloc(j->ctx, 1, qkv_model_type_config_size(type));
+    void *config = qkv_calloc(j->ctx, 1, qkv_model_type_config_size(type));
     qkv_options *o = NULL;
     int32_t ends[QKV_LM_ENDS];
     size_t end_count = 0;
@@ -172,7 +172,7 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
         *out = NULL;
     }
     qkv_options_destroy(o);
-    qkv__free(j->ctx, config);
+    qkv_free(j->ctx, config);
     return status;
 }
 
@@ -180,7 +180,7 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
                                 qkv_strings changes, bool weights)
 {
     *out = NULL;
-    char *path = qkv__path_join(ctx, dir, "config.json");
+    char *path = qkv_path_join(ctx, dir, "config.json");
     if (!path)
         return QKV_E_MEMORY;
     qkv__json j = {0};
@@ -196,14 +196,14 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
     if (!status)
         status = read_fields(out, &j, type, changes, most);
     qkv__json_free(&j);
-    qkv__free(ctx, path);
+    qkv_free(ctx, path);
     return status;
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
 typedef struct {
-    qkv__json_out w; /* first, so that the sink's own functions find it */
+    qkv_json_writer w; /* first, so that the sink's own functions find it */
     qkv_model *m;
 } config_writer;
 
@@ -214,18 +214,18 @@ static void put_integer(void *user, const char *key, int64_t value)
     size_t count = qkv_model_end_count(c->m);
     int32_t ends[QKV_LM_ENDS];
     if (count == 0 || strcmp(key, "eos_token_id") != 0) {
-        qkv__json_put_int(&c->w, key, value);
+        qkv_json_put_int(&c->w, key, value);
     } else {
         (void)qkv_lm_ends(c->m, ends);
-        qkv__json_begin_array(&c->w, key);
+        qkv_json_begin_array(&c->w, key);
         for (size_t i = 0; i < count; i++)
-            qkv__json_put_int(&c->w, NULL, ends[i]);
-        qkv__json_end_array(&c->w);
+            qkv_json_put_int(&c->w, NULL, ends[i]);
+        qkv_json_end_array(&c->w);
     }
 }
 
 /* The rotary base a second time, under the names of transformers 5. */
-static void put_rope(qkv__json_out *w, const qkv_model *m)
+static void put_rope(qkv_json_writer *w, const qkv_model *m)
 {
     const qkv_option_table *table = qkv_model_type_config(qkv_model_type_of(m));
     for (size_t i = 0; i < table->count; i++) {
@@ -234,23 +234,23 @@ static void put_rope(qkv__json_out *w, const qkv_model *m)
             continue;
         double base;
         memcpy(&base, (const char *)qkv_model_config(m) + row->offset, sizeof base);
-        qkv__json_begin_object(w, "rope_parameters");
-        qkv__json_put_string(w, "rope_type", "default");
-        qkv__json_put_real(w, "rope_theta", base);
-        qkv__json_end_object(w);
-        qkv__json_put_null(w, "rope_scaling");
+        qkv_json_begin_object(w, "rope_parameters");
+        qkv_json_put_string(w, "rope_type", "default");
+        qkv_json_put_real(w, "rope_theta", base);
+        qkv_json_end_object(w);
+        qkv_json_put_null(w, "rope_scaling");
     }
 }
 
-static qkv_status save(qkv__json_out *w, qkv_context *ctx, const char *dir, const char *name)
+static qkv_status save(qkv_json_writer *w, qkv_context *ctx, const char *dir, const char *name)
 {
-    char *path = qkv__path_join(ctx, dir, name);
+    char *path = qkv_path_join(ctx, dir, name);
     if (!path) {
-        qkv__json_out_free(w);
+        qkv_json_writer_free(w);
         return QKV_E_MEMORY;
     }
-    qkv_status status = qkv__json_out_save(w, path);
-    qkv__free(ctx, path);
+    qkv_status status = qkv_json_writer_save(w, path);
+    qkv_free(ctx, path);
     return status;
 }
 
@@ -260,8 +260,8 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
     static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id", NULL};
     const qkv_option_table *table = qkv_model_type_config(qkv_model_type_of(m));
     config_writer c = {.m = m};
-    qkv__json_out_init(&c.w, qkv_model_context(m), 2);
-    qkv__json_begin_object(&c.w, NULL);
+    qkv_json_writer_init(&c.w, qkv_model_context(m), 2);
+    qkv_json_begin_object(&c.w, NULL);
     if (qkv__hub_is_searched(m))
         qkv__hub_write_generation(&c.w, m);
     for (size_t k = 0; keys[k]; k++)
@@ -274,7 +274,7 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
             if (id >= 0)
                 put_integer(&c, keys[k], id);
         }
-    qkv__json_end_object(&c.w);
+    qkv_json_end_object(&c.w);
     return save(&c.w, qkv_model_context(m), dir, "generation_config.json");
 }
 
@@ -282,24 +282,24 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
     config_writer c = {.m = m};
-    qkv__json_out *w = &c.w;
-    qkv__json_out_init(w, qkv_model_context(m), 2);
+    qkv_json_writer *w = &c.w;
+    qkv_json_writer_init(w, qkv_model_context(m), 2);
     const char *dtype = store == QKV_STORE_F32   ? "float32"
                         : store == QKV_STORE_F16 ? "float16"
                                                  : "bfloat16";
-    qkv__json_begin_object(w, NULL);
-    qkv__json_begin_array(w, "architectures");
-    qkv__json_put_string(w, NULL, qkv_model_type_architecture(type));
-    qkv__json_end_array(w);
-    qkv__json_put_string(w, "model_type", qkv_model_type_name(type));
-    qkv__json_put_string(w, "dtype", dtype);
-    qkv__json_put_string(w, "torch_dtype", dtype);
+    qkv_json_begin_object(w, NULL);
+    qkv_json_begin_array(w, "architectures");
+    qkv_json_put_string(w, NULL, qkv_model_type_architecture(type));
+    qkv_json_end_array(w);
+    qkv_json_put_string(w, "model_type", qkv_model_type_name(type));
+    qkv_json_put_string(w, "dtype", dtype);
+    qkv_json_put_string(w, "torch_dtype", dtype);
     qkv_option_sink sink = qkv__json_option_sink(w);
     sink.integer = put_integer;
     qkv_option_write(qkv_model_type_config(type), qkv_model_config(m), &sink);
     put_rope(w, m);
     qkv__hub_write_labels(w, m);
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
     qkv_status status = save(w, qkv_model_context(m), dir, "config.json");
     bool generates = qkv_model_is_lm(m) || qkv__hub_is_searched(m);
     return status || !generates ? status : write_generation(m, dir);

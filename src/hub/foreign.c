@@ -80,8 +80,8 @@ qkv_status qkv__foreign_find(qkv__foreign *f, const char *end, const char *besid
             continue;
         snprintf(place, sizeof place, "%.*s", (int)n, name);
         if (*found)
-            return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: two models, beneath \"%s\" and \"%s\": "
-                             "one must be named", f->path, f->under, place);
+            return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: two models, beneath \"%s\" and \"%s\": "
+                            "one must be named", f->path, f->under, place);
         snprintf(f->under, sizeof f->under, "%s", place);
         *found = qkv__foreign_tensor(f, beside) != NULL;
     }
@@ -95,8 +95,8 @@ qkv_status qkv__foreign_measure(const qkv__foreign *f, const char *name, int ndi
 {
     const qkv_safetensor *t = qkv__foreign_tensor(f, name);
     if (!t || t->ndim != ndim || t->count == 0)
-        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%s%s\": expected %d axes, found %s",
-                         f->path, f->under, name, ndim, t ? "another shape" : "no such tensor");
+        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%s%s\": expected %d axes, found %s",
+                        f->path, f->under, name, ndim, t ? "another shape" : "no such tensor");
     *out = t->shape[axis];
     return QKV_OK;
 }
@@ -119,10 +119,10 @@ qkv_status qkv__foreign_heads(const qkv__foreign *f, size_t width, size_t head, 
     if (*out && width % *out == 0 && (given || width % head == 0))
         return QKV_OK;
     if (given)
-        return qkv__fail(f->ctx, QKV_E_ARGUMENT, "%s: %s: %zu heads do not divide the width %zu",
-                         f->path, key, given, width);
-    return qkv__fail(f->ctx, QKV_E_ARGUMENT, "%s: %s: shapes do not tell it, and the width %zu is "
-                     "no multiple of %zu: it must be given", f->path, key, width, head);
+        return qkv_fail(f->ctx, QKV_E_ARGUMENT, "%s: %s: %zu heads do not divide the width %zu",
+                        f->path, key, given, width);
+    return qkv_fail(f->ctx, QKV_E_ARGUMENT, "%s: %s: shapes do not tell it, and the width %zu is "
+                    "no multiple of %zu: it must be given", f->path, key, width, head);
 }
 
 qkv_status qkv__foreign_make(qkv_model **out, const qkv__foreign *f, const qkv_model_type *type,
@@ -130,9 +130,9 @@ qkv_status qkv__foreign_make(qkv_model **out, const qkv__foreign *f, const qkv_m
 {
     double numbers = type->numbers(type, config);
     if (numbers > (double)f->numbers)
-        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: shapes of a model of %.0f numbers or more, "
-                         "the file has %zu", f->path, numbers, f->numbers);
-    return qkv_model_create(out, f->ctx, type, config) ? qkv__fail_prefix(f->ctx, f->path)
+        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: shapes of a model of %.0f numbers or more, "
+                        "the file has %zu", f->path, numbers, f->numbers);
+    return qkv_model_create(out, f->ctx, type, config) ? qkv_fail_prefix(f->ctx, f->path)
                                                        : QKV_OK;
 }
 
@@ -156,11 +156,11 @@ static qkv_status derive_trunk(const qkv__foreign *f, const qkv_hub_import_optio
     while ((side + 1) * (side + 1) < rows)
         side++;
     if (side == 0 || side * side + 1 != rows)
-        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%spos_embed\": expected rows for a "
-                         "first token and a square of patches, found %zu", f->path, f->under,
-                         rows);
+        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%spos_embed\": expected rows for a "
+                        "first token and a square of patches, found %zu", f->path, f->under,
+                        rows);
     if (!qkv__mul_size(side, c->patch, &c->image))
-        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: patches of %zu pixels", f->path, c->patch);
+        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: patches of %zu pixels", f->path, c->patch);
     c->layers = qkv__foreign_count(f, "blocks", 0, 1, "norm1.weight");
     c->qkv_bias = qkv__foreign_tensor(f, "blocks.0.attn.qkv.bias") != NULL;
     c->norm_eps = o->norm_eps > 0 ? o->norm_eps : NORM_EPS;
@@ -236,14 +236,14 @@ static qkv_status set_pictures(const qkv__foreign *f, qkv_model *m, const qkv_pa
         p.mean[i] = mae ? mean[i] : 0.5;
         p.std[i] = mae ? std[i] : 0.5;
     }
-    qkv__str path;
-    qkv__str_init(&path, f->ctx);
-    qkv__str_add(&path, f->path, (size_t)(qkv__path_name(f->path) - f->path));
-    qkv__str_puts(&path, "config.json");
+    qkv_str path;
+    qkv_str_init(&path, f->ctx);
+    qkv_str_add(&path, f->path, (size_t)(qkv_path_name(f->path) - f->path));
+    qkv_str_puts(&path, "config.json");
     qkv_status status = path.failed ? QKV_E_MEMORY : QKV_OK;
-    if (!status && qkv__file_exists(path.data))
+    if (!status && qkv_file_exists(path.data))
         status = read_neighbour(f, path.data, &p);
-    qkv__str_free(&path);
+    qkv_str_free(&path);
     if (!status)
         qkv_model_set_pictures(m, &p);
     return status;
@@ -312,7 +312,7 @@ qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_opt
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (type == known[i])
             return qkv__hub_write_named(m, path, &o);
-    return qkv__fail(qkv_model_context(m), QKV_E_UNSUPPORTED, "other libraries' names are known "
-                     "for vit, vit_mae, qkv_vqgan and qkv_prior, not for %s",
-                     qkv_model_type_name(type));
+    return qkv_fail(qkv_model_context(m), QKV_E_UNSUPPORTED, "other libraries' names are known "
+                    "for vit, vit_mae, qkv_vqgan and qkv_prior, not for %s",
+                    qkv_model_type_name(type));
 }

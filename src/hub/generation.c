@@ -84,22 +84,22 @@ void qkv_generation_defaults(qkv_generation *g, const qkv_model *m)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-void qkv__hub_write_generation(qkv__json_out *w, const qkv_model *m)
+void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m)
 {
     qkv_generation g;
     qkv_generation_defaults(&g, m);
     qkv__json_put_options(w, &table, &g);
     if (g.forced_end >= 0)
-        qkv__json_put_int(w, "forced_eos_token_id", g.forced_end);
+        qkv_json_put_int(w, "forced_eos_token_id", g.forced_end);
     if (!g.ban_count)
         return;
-    qkv__json_begin_array(w, "bad_words_ids");
+    qkv_json_begin_array(w, "bad_words_ids");
     for (size_t i = 0; i < g.ban_count; i++) {
-        qkv__json_begin_array(w, NULL);
-        qkv__json_put_int(w, NULL, g.banned[i]);
-        qkv__json_end_array(w);
+        qkv_json_begin_array(w, NULL);
+        qkv_json_put_int(w, NULL, g.banned[i]);
+        qkv_json_end_array(w);
     }
-    qkv__json_end_array(w);
+    qkv_json_end_array(w);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -263,10 +263,10 @@ qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const 
 {
     qkv_context *ctx = qkv_model_context(m);
     qkv_generation_defaults(g, m);
-    char *path = qkv__path_join(ctx, dir, "generation_config.json");
-    if (path && !qkv__file_exists(path)) {
-        qkv__free(ctx, path);
-        path = qkv__path_join(ctx, dir, "config.json");
+    char *path = qkv_path_join(ctx, dir, "generation_config.json");
+    if (path && !qkv_file_exists(path)) {
+        qkv_free(ctx, path);
+        path = qkv_path_join(ctx, dir, "config.json");
     }
     qkv__json j = {0};
     qkv_status status = path ? qkv__json_load(&j, ctx, path) : QKV_E_MEMORY;
@@ -275,6 +275,6 @@ qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const 
     if (!status)
         status = read_all(g, &j, configured(m, "vocab_size"));
     qkv__json_free(&j);
-    qkv__free(ctx, path);
+    qkv_free(ctx, path);
     return status;
 }

@@ -67,9 +67,9 @@ qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_option
     if (!o.store)
         o.store = QKV_STORE_F32;
     if (o.store != QKV_STORE_F32 && o.store != QKV_STORE_F16 && o.store != QKV_STORE_BF16)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "weights are saved as F32, F16 or BF16, not %s",
-                         qkv_store_name(o.store));
-    qkv_status status = qkv__dir_create(ctx, dir);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "weights are saved as F32, F16 or BF16, not %s",
+                        qkv_store_name(o.store));
+    qkv_status status = qkv_dir_create(ctx, dir);
     if (!status)
         status = qkv__hub_write_config(m, dir, o.store);
     if (!status)

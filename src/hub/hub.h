@@ -14,12 +14,12 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
 
 /* generation.c: the members of generation_config.json, for a model that it is about. */
 bool qkv__hub_is_searched(const qkv_model *m);
-void qkv__hub_write_generation(qkv__json_out *w, const qkv_model *m);
+void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m);
 
 /* labels.c */
 qkv_status qkv__hub_count_labels(const qkv__json *config, size_t *count);
 qkv_status qkv__hub_read_labels(qkv_model *m, const qkv__json *config);
-void qkv__hub_write_labels(qkv__json_out *w, const qkv_model *m);
+void qkv__hub_write_labels(qkv_json_writer *w, const qkv_model *m);
 
 /* preprocessor.c: preprocessor_config.json, where the directory has one, and where the model says
  * how it wants pictures. */

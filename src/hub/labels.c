@@ -31,31 +31,31 @@ qkv_status qkv__hub_read_labels(qkv_model *m, const qkv__json *config)
     if (status || count == 0)
         return status;
     status = qkv__json_get_object(config, "id2label", &labels);
-    const char **names = qkv__calloc(config->ctx, count, sizeof *names);
+    const char **names = qkv_calloc(config->ctx, count, sizeof *names);
     if (!names)
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i++)
         status = label_of(&labels, i, &names[i]);
     if (!status)
         status = qkv_model_set_labels(m, names, count);
-    qkv__free(config->ctx, names);
+    qkv_free(config->ctx, names);
     return status;
 }
 
-void qkv__hub_write_labels(qkv__json_out *w, const qkv_model *m)
+void qkv__hub_write_labels(qkv_json_writer *w, const qkv_model *m)
 {
     size_t count = qkv_model_label_count(m);
     if (count == 0)
         return;
-    qkv__json_begin_object(w, "id2label");
+    qkv_json_begin_object(w, "id2label");
     for (size_t i = 0; i < count; i++) {
         char key[24];
         snprintf(key, sizeof key, "%zu", i);
-        qkv__json_put_string(w, key, qkv_model_label(m, i));
+        qkv_json_put_string(w, key, qkv_model_label(m, i));
     }
-    qkv__json_end_object(w);
-    qkv__json_begin_object(w, "label2id");
+    qkv_json_end_object(w);
+    qkv_json_begin_object(w, "label2id");
     for (size_t i = 0; i < count; i++)
-        qkv__json_put_int(w, qkv_model_label(m, i), (int64_t)i);
-    qkv__json_end_object(w);
+        qkv_json_put_int(w, qkv_model_label(m, i), (int64_t)i);
+    qkv_json_end_object(w);
 }

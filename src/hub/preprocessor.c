@@ -127,13 +127,13 @@ static qkv_status read_format(const qkv__json *j, qkv_picture_format *f)
 qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir)
 {
     qkv_context *ctx = qkv_model_context(m);
-    char *path = qkv__path_join(ctx, dir, "preprocessor_config.json");
+    char *path = qkv_path_join(ctx, dir, "preprocessor_config.json");
     qkv__json j = {0};
     qkv_picture_format f = {0};
     if (!path)
         return QKV_E_MEMORY;
     qkv_status status = QKV_OK;
-    if (qkv__file_exists(path)) {
+    if (qkv_file_exists(path)) {
         status = qkv__json_load(&j, ctx, path);
         if (!status)
             status = read_format(&j, &f);
@@ -141,26 +141,26 @@ qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir)
             qkv_model_set_pictures(m, &f);
     }
     qkv__json_free(&j);
-    qkv__free(ctx, path);
+    qkv_free(ctx, path);
     return status;
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static void put_numbers(qkv__json_out *w, const char *key, const double *x, size_t count)
+static void put_numbers(qkv_json_writer *w, const char *key, const double *x, size_t count)
 {
-    qkv__json_begin_array(w, key);
+    qkv_json_begin_array(w, key);
     for (size_t i = 0; i < count; i++)
-        qkv__json_put_real(w, NULL, x[i]);
-    qkv__json_end_array(w);
+        qkv_json_put_real(w, NULL, x[i]);
+    qkv_json_end_array(w);
 }
 
-static void put_shape(qkv__json_out *w, const char *key, size_t height, size_t width)
+static void put_shape(qkv_json_writer *w, const char *key, size_t height, size_t width)
 {
-    qkv__json_begin_object(w, key);
-    qkv__json_put_int(w, "height", (int64_t)height);
-    qkv__json_put_int(w, "width", (int64_t)width);
-    qkv__json_end_object(w);
+    qkv_json_begin_object(w, key);
+    qkv_json_put_int(w, "height", (int64_t)height);
+    qkv_json_put_int(w, "width", (int64_t)width);
+    qkv_json_end_object(w);
 }
 
 qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
@@ -169,36 +169,36 @@ qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
     qkv_context *ctx = qkv_model_context(m);
     if (!f)
         return QKV_OK;
-    char *path = qkv__path_join(ctx, dir, "preprocessor_config.json");
+    char *path = qkv_path_join(ctx, dir, "preprocessor_config.json");
     if (!path)
         return QKV_E_MEMORY;
-    qkv__json_out w;
-    qkv__json_out_init(&w, ctx, 2);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, ctx, 2);
+    qkv_json_begin_object(&w, NULL);
     /* ViT's does not crop; CLIP's, which does, would make three channels of one. */
-    qkv__json_put_string(&w, "image_processor_type",
-                         f->crop ? "CLIPImageProcessor" : "ViTImageProcessor");
+    qkv_json_put_string(&w, "image_processor_type",
+                        f->crop ? "CLIPImageProcessor" : "ViTImageProcessor");
     if (f->crop)
-        qkv__json_put_bool(&w, "do_convert_rgb", f->channels == 3);
-    qkv__json_put_bool(&w, "do_resize", true);
+        qkv_json_put_bool(&w, "do_convert_rgb", f->channels == 3);
+    qkv_json_put_bool(&w, "do_resize", true);
     if (f->crop) {
-        qkv__json_begin_object(&w, "size");
-        qkv__json_put_int(&w, "shortest_edge",
-                          (int64_t)(f->height < f->width ? f->height : f->width));
-        qkv__json_end_object(&w);
+        qkv_json_begin_object(&w, "size");
+        qkv_json_put_int(&w, "shortest_edge",
+                         (int64_t)(f->height < f->width ? f->height : f->width));
+        qkv_json_end_object(&w);
         put_shape(&w, "crop_size", f->height, f->width);
     } else {
         put_shape(&w, "size", f->height, f->width);
     }
-    qkv__json_put_bool(&w, "do_center_crop", f->crop);
-    qkv__json_put_int(&w, "resample", f->resample);
-    qkv__json_put_bool(&w, "do_rescale", true);
-    qkv__json_put_real(&w, "rescale_factor", 1 / 255.0);
-    qkv__json_put_bool(&w, "do_normalize", true);
+    qkv_json_put_bool(&w, "do_center_crop", f->crop);
+    qkv_json_put_int(&w, "resample", f->resample);
+    qkv_json_put_bool(&w, "do_rescale", true);
+    qkv_json_put_real(&w, "rescale_factor", 1 / 255.0);
+    qkv_json_put_bool(&w, "do_normalize", true);
     put_numbers(&w, "image_mean", f->mean, f->channels);
     put_numbers(&w, "image_std", f->std, f->channels);
-    qkv__json_end_object(&w);
-    qkv_status status = qkv__json_out_save(&w, path);
-    qkv__free(ctx, path);
+    qkv_json_end_object(&w);
+    qkv_status status = qkv_json_writer_save(&w, path);
+    qkv_free(ctx, path);
     return status;
 }

@@ -63,9 +63,9 @@ static qkv_status check_used(const loader *l, const qkv_model *m, const char *co
             continue;
         for (size_t k = 0; under && parts[k]; k++)
             if (strncmp(t->name + n, parts[k], strlen(parts[k])) == 0)
-                return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s "
-                                 "model", t->file, t->name,
-                                 qkv_model_type_name(qkv_model_type_of(m)));
+                return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s "
+                                "model", t->file, t->name,
+                                qkv_model_type_name(qkv_model_type_of(m)));
         count++;
     }
     if (left_out)
@@ -81,11 +81,11 @@ static qkv_status load(qkv_model **out, loader *l, const qkv_model_type *type, c
     qkv_status status = qkv__foreign_make(out, f, type, config);
     if (status)
         return status;
-    l->used = qkv__calloc(f->ctx, qkv_safetensors_count(f->tensors) + 1, sizeof *l->used);
+    l->used = qkv_calloc(f->ctx, qkv_safetensors_count(f->tensors) + 1, sizeof *l->used);
     status = l->used ? qkv_model_visit(*out, load_row, l) : QKV_E_MEMORY;
     if (!status)
         status = check_used(l, *out, parts, left_out);
-    qkv__free(f->ctx, l->used);
+    qkv_free(f->ctx, l->used);
     return status;
 }
 
@@ -95,11 +95,11 @@ static qkv_status load(qkv_model **out, loader *l, const qkv_model_type *type, c
 static qkv_status refuse_quantiser(const qkv__foreign *f)
 {
     if (qkv__foreign_tensor(f, "quantize.proj.weight"))
-        return qkv__fail(f->ctx, QKV_E_UNSUPPORTED, "%s: a Gumbel quantiser (%squantize.proj."
-                         "weight); one of nearest codes expected", f->path, f->under);
+        return qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: a Gumbel quantiser (%squantize.proj."
+                        "weight); one of nearest codes expected", f->path, f->under);
     if (qkv__foreign_tensor(f, "quantize.used"))
-        return qkv__fail(f->ctx, QKV_E_UNSUPPORTED, "%s: a remapped codebook (%squantize.used); "
-                         "one without other numbers for its codes expected", f->path, f->under);
+        return qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: a remapped codebook (%squantize.used); "
+                        "one without other numbers for its codes expected", f->path, f->under);
     return QKV_OK;
 }
 
@@ -108,8 +108,8 @@ static qkv_status derive_levels(const qkv__foreign *f, qkv_vqgan_config *c)
 {
     size_t levels = qkv__foreign_count(f, "encoder.down", 0, 1, "block.0.norm1.weight"), out = 0;
     if (!levels || levels > QKV_SIZES)
-        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: %zu levels in %sencoder.down; 1 to %d "
-                         "expected", f->path, levels, f->under, QKV_SIZES);
+        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: %zu levels in %sencoder.down; 1 to %d "
+                        "expected", f->path, levels, f->under, QKV_SIZES);
     c->multiples = (qkv_sizes){.count = levels};
     c->attention = (qkv_sizes){0};
     for (size_t i = 0; i < levels; i++) {
@@ -117,9 +117,9 @@ static qkv_status derive_levels(const qkv__foreign *f, qkv_vqgan_config *c)
         snprintf(name, sizeof name, "encoder.down.%zu.block.0.conv1.weight", i);
         qkv_status status = qkv__foreign_measure(f, name, 4, 0, &out);
         if (!status && out % c->channels)
-            status = qkv__fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%s%s\": a multiple of %zu "
-                               "channels expected, found %zu", f->path, f->under, name,
-                               c->channels, out);
+            status = qkv_fail(f->ctx, QKV_E_FORMAT, "%s: tensor \"%s%s\": a multiple of %zu "
+                              "channels expected, found %zu", f->path, f->under, name,
+                              c->channels, out);
         if (status)
             return status;
         c->multiples.item[i] = out / c->channels;
@@ -140,8 +140,8 @@ static qkv_status derive_judge(const qkv__foreign *f, qkv_vqgan_config *c)
     if (!qkv__foreign_tensor(f, "loss.discriminator.main.0.weight"))
         return QKV_OK;
     if (behind < 2)
-        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: %zu convolutions in %s%s; 3 at least expected",
-                         f->path, behind + 1, f->under, stem);
+        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: %zu convolutions in %s%s; 3 at least expected",
+                        f->path, behind + 1, f->under, stem);
     c->judge_layers = behind - 1;
     return qkv__foreign_measure(f, "loss.discriminator.main.0.weight", 4, 0, &c->judge_channels);
 }
@@ -196,8 +196,8 @@ static qkv_status check_mask(const qkv__foreign *f)
         return QKV_OK;
     qkv_status status = qkv_safetensors_read(f->tensors, t, 1, 1, &ahead);
     if (!status && ahead != 0)
-        status = qkv__fail(f->ctx, QKV_E_UNSUPPORTED, "%s: tensor %s: codes attend to later ones "
-                           "(n_unmasked); a causal model expected", f->path, t->name);
+        status = qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: tensor %s: codes attend to later ones "
+                          "(n_unmasked); a causal model expected", f->path, t->name);
     return status;
 }
 
@@ -277,8 +277,8 @@ static qkv_status import_trunk(qkv_model **out, qkv__foreign *f, bool trunk,
         status = qkv__foreign_find(&distance, "lin0.model.1.weight", "lin4.model.1.weight", NULL,
                                    NULL, &found);
     if (!status && !found)
-        status = qkv__fail(f->ctx, QKV_E_FORMAT, "%s: the weights of LPIPS' distance expected "
-                           "(lin0.model.1.weight), found other names", o->distance);
+        status = qkv_fail(f->ctx, QKV_E_FORMAT, "%s: the weights of LPIPS' distance expected "
+                          "(lin0.model.1.weight), found other names", o->distance);
     loader l = {.f = f, .distance = &distance, .trunk = trunk};
     if (!status)
         status = import_perceptual(out, &l, o);
@@ -300,8 +300,8 @@ static qkv_status find_trunk(qkv_model **out, qkv__foreign *f, const qkv_hub_imp
                                    o->under, NULL, &found);
     }
     if (!status && !found)
-        status = qkv__fail(f->ctx, QKV_E_FORMAT, "%s: the names of VGG16 (features.0.weight) "
-                           "expected, found others", f->path);
+        status = qkv_fail(f->ctx, QKV_E_FORMAT, "%s: the names of VGG16 (features.0.weight) "
+                          "expected, found others", f->path);
     return status ? status : import_trunk(out, f, trunk, o);
 }
 

@@ -118,14 +118,14 @@ static qkv_status read_region(const qkv_row *row, qkv_context *ctx, const qkv_sa
     size_t count = qkv_row_count(row), stride[QKV_MAX_DIMS];
     if (in_order(row))
         return qkv_safetensors_read(file, t, 0, count, region);
-    qkv_real *whole = qkv__malloc(ctx, count * sizeof *whole);
+    qkv_real *whole = qkv_malloc(ctx, count * sizeof *whole);
     if (!whole)
         return QKV_E_MEMORY;
     qkv_status status = qkv_safetensors_read(file, t, 0, count, whole);
     region_strides(row, stride);
     for (size_t e = 0; e < count && !status; e++)
         region[region_index(row, stride, e)] = whole[e];
-    qkv__free(ctx, whole);
+    qkv_free(ctx, whole);
     return status;
 }
 
@@ -135,8 +135,8 @@ qkv_status qkv__hub_read_row(const qkv_row *row, qkv_context *ctx, const qkv_saf
     const qkv_safetensor *t = NULL;
     qkv_status status = qkv_safetensors_get(file, name, row->ndim, row->shape, &t);
     if (!status && !(row->integer ? integral(t->store) : floating(t->store)))
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s, found %s", t->file,
-                           t->name, row->integer ? "I64, I32 or another integer"
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s, found %s", t->file,
+                          t->name, row->integer ? "I64, I32 or another integer"
                                                  : "F32, F16, BF16 or F64", t->dtype);
     if (!status)
         status = read_region(row, ctx, file, t);
@@ -180,14 +180,14 @@ qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir
 static qkv_status check_used(const loader *l, const char *dir)
 {
     if (l->partial && !l->matched)
-        return qkv__fail(l->ctx, QKV_E_FORMAT, "%s: no tensor has a name that this %s model has",
-                         dir, l->type);
+        return qkv_fail(l->ctx, QKV_E_FORMAT, "%s: no tensor has a name that this %s model has",
+                        dir, l->type);
     for (size_t i = 0; i < qkv_safetensors_count(l->file) && !l->partial; i++) {
         const qkv_safetensor *t = qkv_safetensors_at(l->file, i);
         bool outside = l->under && strncmp(t->name, l->under, strlen(l->under)) != 0;
         if (!l->used[i] && !outside)
-            return qkv__fail(l->ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s model",
-                             t->file, t->name, l->type);
+            return qkv_fail(l->ctx, QKV_E_FORMAT, "%s: tensor %s has no place in this %s model",
+                            t->file, t->name, l->type);
     }
     return QKV_OK;
 }
@@ -198,13 +198,13 @@ static qkv_status read_file(qkv_model *m, const qkv_safetensors *file, const cha
     const qkv_model_type *type = qkv_model_type_of(m);
     loader l = {.ctx = qkv_model_context(m), .file = file, .prefix = qkv_model_type_prefix(type),
                 .type = qkv_model_type_name(type), .under = under, .partial = partial};
-    l.used = qkv__calloc(l.ctx, qkv_safetensors_count(file) + 1, sizeof *l.used);
+    l.used = qkv_calloc(l.ctx, qkv_safetensors_count(file) + 1, sizeof *l.used);
     qkv_status status = !l.used ? QKV_E_MEMORY
                         : under ? qkv__hub_visit_named(m, under, load_row, &l)
                                 : qkv_model_visit(m, load_row, &l);
     if (!status)
         status = check_used(&l, said);
-    qkv__free(l.ctx, l.used);
+    qkv_free(l.ctx, l.used);
     return status;
 }
 
@@ -298,7 +298,7 @@ static qkv_status add_row(void *user, const qkv_row *row)
     region_strides(row, k->stride);
     qkv_safetensors_entry *e = &s->entries[s->count++];
     *e = (qkv_safetensors_entry){.ndim = row->ndim, .shape = k->row.shape, .store = s->store};
-    e->name = qkv__strdup(s->ctx, row->name);
+    e->name = qkv_strdup(s->ctx, row->name);
     if (row->integer) {
         e->store = QKV_STORE_I64;
         e->fill_raw = fill_integers;
@@ -350,8 +350,8 @@ static qkv_status write_file(saver *s, const char *path, const qkv_hub_save_opti
     s->ctx = qkv_model_context(s->models[0]);
     s->store = o->store;
     qkv_status status = visit_all(s, count_row);
-    s->entries = qkv__calloc(s->ctx, s->room + 1, sizeof *s->entries);
-    s->rows = qkv__calloc(s->ctx, s->room + 1, sizeof *s->rows);
+    s->entries = qkv_calloc(s->ctx, s->room + 1, sizeof *s->entries);
+    s->rows = qkv_calloc(s->ctx, s->room + 1, sizeof *s->rows);
     if (!s->entries || !s->rows)
         status = QKV_E_MEMORY;
     if (!status)
@@ -362,18 +362,18 @@ static qkv_status write_file(saver *s, const char *path, const qkv_hub_save_opti
         status = key ? qkv__pytorch_write(s->ctx, path, key, s->entries, s->count)
                      : qkv_safetensors_save(s->ctx, path, s->entries, s->count, &options);
     for (size_t i = 0; s->entries && i < s->count; i++)
-        qkv__free(s->ctx, (char *)(uintptr_t)s->entries[i].name);
-    qkv__free(s->ctx, s->rows);
-    qkv__free(s->ctx, s->entries);
+        qkv_free(s->ctx, (char *)(uintptr_t)s->entries[i].name);
+    qkv_free(s->ctx, s->rows);
+    qkv_free(s->ctx, s->entries);
     return status;
 }
 
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o)
 {
     saver s = {.models = {m}};
-    char *path = qkv__path_join(qkv_model_context(m), dir, "model.safetensors");
+    char *path = qkv_path_join(qkv_model_context(m), dir, "model.safetensors");
     qkv_status status = path ? write_file(&s, path, o) : QKV_E_MEMORY;
-    qkv__free(qkv_model_context(m), path);
+    qkv_free(qkv_model_context(m), path);
     return status;
 }
 

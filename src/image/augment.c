@@ -107,17 +107,17 @@ static qkv_status make_workers(qkv_batches *b)
 {
     qkv_context_options one = qkv_context_defaults();
     one.threads = 1;
-    b->workers = qkv__calloc(b->ctx, (size_t)b->threads, sizeof *b->workers);
+    b->workers = qkv_calloc(b->ctx, (size_t)b->threads, sizeof *b->workers);
     if (!b->workers)
         return QKV_E_MEMORY;
     for (int i = 0; i < b->threads; i++) {
         qkv__augmenter *a = &b->workers[i];
         qkv_status status = qkv_image_create(&a->spare, b->ctx, b->width, b->height, b->channels);
         if (!status && qkv_context_create(&a->ctx, &one))
-            status = qkv__fail(b->ctx, QKV_E_MEMORY, "out of memory");
+            status = qkv_fail(b->ctx, QKV_E_MEMORY, "out of memory");
         if (!status && b->o.masks) {
-            a->from = qkv__malloc(b->ctx, b->height * b->width * sizeof *a->from);
-            a->spare_from = qkv__malloc(b->ctx, b->height * b->width * sizeof *a->from);
+            a->from = qkv_malloc(b->ctx, b->height * b->width * sizeof *a->from);
+            a->spare_from = qkv_malloc(b->ctx, b->height * b->width * sizeof *a->from);
             status = a->from && a->spare_from ? QKV_OK : QKV_E_MEMORY;
         }
         if (status)
@@ -131,13 +131,13 @@ static qkv_status check_masks(qkv_context *ctx, const qkv_pixels *p, const qkv_b
     if (qkv_pixels_count(o->masks) != qkv_pixels_count(p) ||
         qkv_pixels_height(o->masks) != qkv_pixels_height(p) ||
         qkv_pixels_width(o->masks) != qkv_pixels_width(p) || qkv_pixels_channels(o->masks) != 1)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu masks of %zu x %zu with %zu channels, expected "
-                         "%zu of %zu x %zu with 1", qkv_pixels_count(o->masks),
-                         qkv_pixels_height(o->masks), qkv_pixels_width(o->masks),
-                         qkv_pixels_channels(o->masks), qkv_pixels_count(p), qkv_pixels_height(p),
-                         qkv_pixels_width(p));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu masks of %zu x %zu with %zu channels, expected "
+                        "%zu of %zu x %zu with 1", qkv_pixels_count(o->masks),
+                        qkv_pixels_height(o->masks), qkv_pixels_width(o->masks),
+                        qkv_pixels_channels(o->masks), qkv_pixels_count(p), qkv_pixels_height(p),
+                        qkv_pixels_width(p));
     if (qkv_augment_mixes(&o->augment))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures with masks are not mixed");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures with masks are not mixed");
     return QKV_OK;
 }
 
@@ -147,15 +147,15 @@ static qkv_status check_options(qkv_context *ctx, const qkv_pixels *p,
     const qkv_augment_options *a = &o->augment;
     size_t height = qkv_pixels_height(p), width = qkv_pixels_width(p);
     if (a->crop_pad && (a->crop_pad >= height || a->crop_pad >= width))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "crop_pad: %zu x %zu pixels cannot be moved by %zu",
-                         height, width, a->crop_pad);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "crop_pad: %zu x %zu pixels cannot be moved by %zu",
+                        height, width, a->crop_pad);
     if (!o->count || (!o->pictures && o->count > qkv_pixels_count(p)))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "batches from %zu of %zu pictures", o->count,
-                         qkv_pixels_count(p));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "batches from %zu of %zu pictures", o->count,
+                        qkv_pixels_count(p));
     for (size_t c = 0; c < qkv_pixels_channels(p); c++)
         if (!(o->std[c] > 0))
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "a standard deviation of %g: above 0 expected",
-                             o->std[c]);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "a standard deviation of %g: above 0 expected",
+                            o->std[c]);
     return o->masks ? check_masks(ctx, p, o) : QKV_OK;
 }
 
@@ -166,7 +166,7 @@ qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pix
     qkv_status status = check_options(ctx, pixels, options);
     if (status)
         return status;
-    qkv_batches *b = qkv__calloc(ctx, 1, sizeof *b);
+    qkv_batches *b = qkv_calloc(ctx, 1, sizeof *b);
     if (!b)
         return QKV_E_MEMORY;
     b->ctx = ctx;
@@ -199,14 +199,14 @@ void qkv_batches_destroy(qkv_batches *b)
     for (int i = 0; b->workers && i < b->threads; i++) {
         qkv_image_free(&b->workers[i].spare, b->ctx);
         qkv_context_destroy(b->workers[i].ctx);
-        qkv__free(b->ctx, b->workers[i].from);
-        qkv__free(b->ctx, b->workers[i].spare_from);
+        qkv_free(b->ctx, b->workers[i].from);
+        qkv_free(b->ctx, b->workers[i].spare_from);
     }
-    qkv__free(b->ctx, b->workers);
-    qkv__free(b->ctx, b->data);
-    qkv__free(b->ctx, b->classes);
-    qkv__free(b->ctx, b->numbers);
-    qkv__free(b->ctx, b);
+    qkv_free(b->ctx, b->workers);
+    qkv_free(b->ctx, b->data);
+    qkv_free(b->ctx, b->classes);
+    qkv_free(b->ctx, b->numbers);
+    qkv_free(b->ctx, b);
 }
 
 /* For n samples and the partners of the first and the last. */
@@ -215,14 +215,14 @@ static qkv_status make_room(qkv_batches *b, size_t n)
     n += 2;
     if (n <= b->room)
         return QKV_OK;
-    qkv__free(b->ctx, b->data);
-    qkv__free(b->ctx, b->classes);
-    qkv__free(b->ctx, b->numbers);
+    qkv_free(b->ctx, b->data);
+    qkv_free(b->ctx, b->classes);
+    qkv_free(b->ctx, b->numbers);
     b->room = 0;
-    b->data = qkv__calloc(b->ctx, n, b->size);
-    b->classes = b->o.masks ? qkv__calloc(b->ctx, n, b->height * b->width * sizeof *b->classes)
+    b->data = qkv_calloc(b->ctx, n, b->size);
+    b->classes = b->o.masks ? qkv_calloc(b->ctx, n, b->height * b->width * sizeof *b->classes)
                             : NULL;
-    b->numbers = qkv__calloc(b->ctx, n, sizeof *b->numbers);
+    b->numbers = qkv_calloc(b->ctx, n, sizeof *b->numbers);
     if (!b->data || !b->numbers || (b->o.masks && !b->classes))
         return QKV_E_MEMORY;
     b->room = n;
@@ -232,10 +232,10 @@ static qkv_status make_room(qkv_batches *b, size_t n)
 /* The picture of a sample. */
 static size_t picture_of(const qkv_batches *b, uint64_t sample)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, b->o.seed, qkv__hash64("pictures", 8) + sample / b->o.count);
-    uint64_t key = (uint64_t)qkv__rng_u32(&r) << 32;
-    key |= qkv__rng_u32(&r);
+    qkv_rng r;
+    qkv_rng_init(&r, b->o.seed, qkv_hash64("pictures", 8) + sample / b->o.count);
+    uint64_t key = (uint64_t)qkv_rng_u32(&r) << 32;
+    key |= qkv_rng_u32(&r);
     size_t place = (size_t)qkv_shuffled(sample % b->o.count, b->o.count, key);
     return b->o.pictures ? b->o.pictures[place] : place;
 }
@@ -252,14 +252,14 @@ static void put_classes(const qkv_batches *b, size_t k, const qkv__augmenter *a)
 /* Sample number `sample`, at place k of the batch's memory. */
 static qkv_status change_one(const qkv_batches *b, uint64_t sample, size_t k, qkv__augmenter *a)
 {
-    qkv__rng r;
+    qkv_rng r;
     size_t number = picture_of(b, sample);
     qkv_image out = {b->width, b->height, b->channels, b->data + k * b->size};
     const uint8_t *data = qkv_pixels_data(b->pixels, number);
     /* qkv_image has no const data; nothing is written to it. */
     const qkv_image in = {b->width, b->height, b->channels, (uint8_t *)(uintptr_t)data};
     b->numbers[k] = number;
-    qkv__rng_init(&r, b->o.seed, qkv__hash64("augment", 7) + sample);
+    qkv_rng_init(&r, b->o.seed, qkv_hash64("augment", 7) + sample);
     qkv_status status = qkv__augment(&out, &in, &b->o.augment, b->fill, &r, a);
     if (!status && b->o.masks)
         put_classes(b, k, a);
@@ -306,8 +306,8 @@ static void finish_one(const qkv_batches *b, uint64_t sample, size_t k, size_t p
 {
     qkv__mixture m = {.keep = 1, .pixel_keep = 1};
     if (b->mixes) {
-        qkv__rng r;
-        qkv__rng_init(&r, b->o.seed, qkv__hash64("mix", 3) + sample);
+        qkv_rng r;
+        qkv_rng_init(&r, b->o.seed, qkv_hash64("mix", 3) + sample);
         m = qkv__draw_mixture(&b->o.augment, b->height, b->width, &r);
     }
     mix_one(b, &m, k, partner, x);
@@ -324,7 +324,7 @@ static qkv_status change_all(qkv_batches *b, uint64_t from, size_t n)
     for (size_t k = 0; k < n; k++)
         if (change_one(b, from + k, k, &b->workers[omp_get_thread_num()]))
             failed = 1;
-    return failed ? qkv__fail(b->ctx, QKV_E_MEMORY, "out of memory for a batch of %zu pictures", n)
+    return failed ? qkv_fail(b->ctx, QKV_E_MEMORY, "out of memory for a batch of %zu pictures", n)
                   : QKV_OK;
 }
 
@@ -332,8 +332,8 @@ static qkv_status check_classes(const qkv_batches *b, size_t n)
 {
     for (size_t k = 0; k < n; k++)
         if (qkv_pixels_class(b->pixels, b->numbers[k]) < 0)
-            return qkv__fail(b->ctx, QKV_E_ARGUMENT, "%s has no class",
-                             qkv_pixels_name(b->pixels, b->numbers[k]));
+            return qkv_fail(b->ctx, QKV_E_ARGUMENT, "%s has no class",
+                            qkv_pixels_name(b->pixels, b->numbers[k]));
     return QKV_OK;
 }
 
@@ -346,7 +346,7 @@ qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x
     size_t skip = (size_t)(first - from), all = (size_t)(end - from);
     size_t classes = qkv_pixels_classes(b->pixels);
     if (b->mixes && !targets)
-        return qkv__fail(b->ctx, QKV_E_ARGUMENT, "mixed pictures have targets");
+        return qkv_fail(b->ctx, QKV_E_ARGUMENT, "mixed pictures have targets");
     qkv_status status = make_room(b, n);
     if (!status)
         status = change_all(b, from, all);
@@ -370,7 +370,7 @@ qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uin
                              const int32_t **classes, const size_t **numbers)
 {
     if (b->mixes)
-        return qkv__fail(b->ctx, QKV_E_ARGUMENT, "mixed pictures are no bytes");
+        return qkv_fail(b->ctx, QKV_E_ARGUMENT, "mixed pictures are no bytes");
     qkv_status status = make_room(b, n);
     if (!status)
         status = change_all(b, first, n);

@@ -60,7 +60,7 @@ typedef struct {
 
 /* Changes `from` as the options say, by the numbers of r, into out; both have one size. */
 qkv_status qkv__augment(qkv_image *out, const qkv_image *from, const qkv_augment_options *o,
-                        const uint8_t fill[3], qkv__rng *r, qkv__augmenter *a);
+                        const uint8_t fill[3], qkv_rng *r, qkv__augmenter *a);
 
 /* ---- mix.c: mixup and cutmix --------------------------------------------------------------- */
 
@@ -74,7 +74,7 @@ typedef struct {
 } qkv__mixture;
 
 qkv__mixture qkv__draw_mixture(const qkv_augment_options *o, size_t height, size_t width,
-                               qkv__rng *r);
-double qkv__rng_beta(qkv__rng *r, double a); /* Beta(a, a), a > 0 */
+                               qkv_rng *r);
+double qkv__rng_beta(qkv_rng *r, double a); /* Beta(a, a), a > 0 */
 
 #endif

@@ -37,15 +37,15 @@ typedef struct {
     size_t left, top, width, height;
 } part;
 
-static double between(qkv__rng *r, double low, double high)
+static double between(qkv_rng *r, double low, double high)
 {
-    return low + (high - low) * qkv__rng_uniform(r);
+    return low + (high - low) * qkv_rng_uniform(r);
 }
 
 /* A part of share [low, high] of the area whose width is its height times a ratio in
  * [least, most], equally likely by logarithm. false when ten tries did not fit. */
 static bool draw_part(part *p, const qkv_image *of, double low, double high, double least,
-                      double most, qkv__rng *r)
+                      double most, qkv_rng *r)
 {
     double area = (double)of->width * (double)of->height;
     for (int i = 0; i < 10; i++) {
@@ -55,8 +55,8 @@ static bool draw_part(part *p, const qkv_image *of, double low, double high, dou
         p->height = (size_t)(sqrt(share / ratio) + 0.5);
         if (!p->width || !p->height || p->width > of->width || p->height > of->height)
             continue;
-        p->left = qkv__rng_below(r, (uint32_t)(of->width - p->width + 1));
-        p->top = qkv__rng_below(r, (uint32_t)(of->height - p->height + 1));
+        p->left = qkv_rng_below(r, (uint32_t)(of->width - p->width + 1));
+        p->top = qkv_rng_below(r, (uint32_t)(of->height - p->height + 1));
         return true;
     }
     return false;
@@ -64,7 +64,7 @@ static bool draw_part(part *p, const qkv_image *of, double low, double high, dou
 
 /* A part becomes the whole. */
 static qkv_status crop(qkv_image *out, const qkv_image *in, const qkv_augment_options *o,
-                       qkv__rng *r, qkv__augmenter *a)
+                       qkv_rng *r, qkv__augmenter *a)
 {
     part p;
     qkv_image made;
@@ -92,11 +92,11 @@ static void fill_pixels(uint8_t *to, size_t n, size_t C, const uint8_t fill[3])
 
 /* Moved by up to pad pixels each way, fewer than the picture has. */
 static void shift(qkv_image *out, const qkv_image *in, size_t pad, const uint8_t fill[3],
-                  qkv__rng *r, qkv__augmenter *a)
+                  qkv_rng *r, qkv__augmenter *a)
 {
     size_t W = in->width, H = in->height, C = in->channels;
-    size_t x = qkv__rng_below(r, (uint32_t)(2 * pad + 1)); /* of the cut in the padded picture */
-    size_t y = qkv__rng_below(r, (uint32_t)(2 * pad + 1));
+    size_t x = qkv_rng_below(r, (uint32_t)(2 * pad + 1)); /* of the cut in the padded picture */
+    size_t y = qkv_rng_below(r, (uint32_t)(2 * pad + 1));
     size_t from = x > pad ? x - pad : 0, to = x < pad ? pad - x : 0;
     size_t n = W - from - to;
     const double m[6] = {1, 0, (double)x - (double)pad, 0, 1, (double)y - (double)pad};
@@ -129,7 +129,7 @@ static void mirror(qkv_image *image, qkv__augmenter *a)
     }
 }
 
-static void erase(qkv_image *image, const uint8_t fill[3], qkv__rng *r)
+static void erase(qkv_image *image, const uint8_t fill[3], qkv_rng *r)
 {
     part p;
     if (!draw_part(&p, image, 0.02, 1.0 / 3, 0.3, 1 / 0.3, r))
@@ -173,15 +173,15 @@ const char *const qkv_augment_names[CHANGES + 1] = {
 
 /* Leaves the result in image, whose memory may change places with the spare one's. */
 static void change(qkv_image *image, const qkv_augment_options *o, const uint8_t fill[3],
-                   qkv__rng *r, qkv__augmenter *a)
+                   qkv_rng *r, qkv__augmenter *a)
 {
-    uint32_t which = qkv__rng_below(r, CHANGES);
+    uint32_t which = qkv_rng_below(r, CHANGES);
     double magnitude = o->magnitude;
     if (o->magnitude_spread > 0)
-        magnitude += o->magnitude_spread * qkv__rng_normal(r);
+        magnitude += o->magnitude_spread * qkv_rng_normal(r);
     magnitude = magnitude < 0 ? 0 : magnitude > 10 ? 10 : magnitude;
     double by = changes[which].span * magnitude / 10;
-    if (changes[which].either && qkv__rng_u32(r) >> 31)
+    if (changes[which].either && qkv_rng_u32(r) >> 31)
         by = -by;
     by += changes[which].base;
     if (changes[which].adjust) {
@@ -202,7 +202,7 @@ static void change(qkv_image *image, const qkv_augment_options *o, const uint8_t
 /* ---- one sample ----------------------------------------------------------------------------- */
 
 qkv_status qkv__augment(qkv_image *out, const qkv_image *from, const qkv_augment_options *o,
-                        const uint8_t fill[3], qkv__rng *r, qkv__augmenter *a)
+                        const uint8_t fill[3], qkv_rng *r, qkv__augmenter *a)
 {
     uint8_t *const home = out->data, *const spare = a->spare.data;
     size_t size = from->width * from->height * from->channels;
@@ -222,11 +222,11 @@ qkv_status qkv__augment(qkv_image *out, const qkv_image *from, const qkv_augment
     } else if (in == from) {
         memcpy(home, from->data, size);
     }
-    if (o->flip && qkv__rng_u32(r) >> 31)
+    if (o->flip && qkv_rng_u32(r) >> 31)
         mirror(out, a);
     for (size_t i = 0; i < o->randaugment; i++)
         change(out, o, fill, r, a);
-    if (o->erase > 0 && qkv__rng_uniform(r) < o->erase)
+    if (o->erase > 0 && qkv_rng_uniform(r) < o->erase)
         erase(out, fill, r);
     if (out->data != home) { /* an odd number of exchanges */
         memcpy(home, out->data, size);

@@ -77,8 +77,8 @@ static qkv_status collect(qkv_mask_palette *p, qkv_context *ctx, const qkv_image
         if (has(p, place, color))
             continue;
         if (p->count == QKV_MASK_CLASSES)
-            return qkv__fail(ctx, QKV_E_FORMAT, "%s: the masks have more than %d colours, one for "
-                             "each class expected", name, (int)QKV_MASK_CLASSES);
+            return qkv_fail(ctx, QKV_E_FORMAT, "%s: the masks have more than %d colours, one for "
+                            "each class expected", name, (int)QKV_MASK_CLASSES);
         memmove(p->color + place + 1, p->color + place,
                 (p->count - place) * sizeof *p->color);
         p->color[place] = color;
@@ -156,8 +156,8 @@ static qkv_status shrink(reading *r, const qkv_image *mask, const char *name)
         char text[QKV_MASK_NAME];
         if (!has(r->palette, place, color)) {
             qkv_mask_name(text, color);
-            return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: the pixel at %zu,%zu is %s, which is no "
-                             "class of the model", name, x, y, text);
+            return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: the pixel at %zu,%zu is %s, which is no "
+                            "class of the model", name, x, y, text);
         }
         r->classes[i] = (uint8_t)place;
     }
@@ -171,16 +171,16 @@ static qkv_status add_mask(reading *r, const qkv_image *image, const char *name,
     const stem *found =
         bsearch(&wanted, r->stems, qkv_pictures_count(r->masks), sizeof wanted, by_text);
     if (!found)
-        return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: there is no mask \"%.*s\" for it", name,
-                         (int)wanted.len, wanted.text);
+        return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: there is no mask \"%.*s\" for it", name,
+                        (int)wanted.len, wanted.text);
     const char *mask_name = qkv_pictures_name(r->masks, found->mask);
     qkv_image mask = {0};
     qkv_status status = read_mask(r->masks, found->mask, &mask);
     *bad = status && status != QKV_E_MEMORY;
     if (!status && (mask.width != image->width || mask.height != image->height))
-        status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels expected, as in %s, found "
-                           "%zu x %zu", mask_name, image->width, image->height, name, mask.width,
-                           mask.height);
+        status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels expected, as in %s, found "
+                          "%zu x %zu", mask_name, image->width, image->height, name, mask.width,
+                          mask.height);
     if (!status)
         status = shrink(r, &mask, mask_name);
     if (!status)
@@ -196,7 +196,7 @@ static qkv_status tell(reading *r, const char *bad)
     if (bad)
         snprintf(r->last, sizeof r->last, "%s", bad);
     if (r->event && !r->event(r->user, &r->state))
-        return qkv__fail(r->ctx, QKV_E_CANCELLED, "stopped while pictures were read");
+        return qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while pictures were read");
     return QKV_OK;
 }
 
@@ -222,8 +222,8 @@ static qkv_status add_pair(reading *r, size_t i)
 static qkv_status begin(reading *r)
 {
     size_t n = qkv_pictures_count(r->masks);
-    r->stems = qkv__calloc(r->ctx, n + 1, sizeof *r->stems);
-    r->classes = qkv__calloc(r->ctx, r->side, r->side);
+    r->stems = qkv_calloc(r->ctx, n + 1, sizeof *r->stems);
+    r->classes = qkv_calloc(r->ctx, r->side, r->side);
     if (!r->stems || !r->classes)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++)
@@ -250,8 +250,8 @@ static qkv_status finish(reading *r, qkv_status status, qkv_pixels **images, qkv
         qkv_pixels_close(*classes);
         *images = *classes = NULL;
     }
-    qkv__free(r->ctx, r->stems);
-    qkv__free(r->ctx, r->classes);
+    qkv_free(r->ctx, r->stems);
+    qkv_free(r->ctx, r->classes);
     return status;
 }
 
@@ -269,8 +269,8 @@ qkv_status qkv_masks_read(qkv_pixels **images, qkv_pixels **classes, qkv_context
         status = add_pair(&r, i);
     if (!status && r.state.skipped == r.state.count)
         status = r.state.count == 1
-                     ? qkv__fail(ctx, QKV_E_FORMAT, "%s", r.last)
-                     : qkv__fail(ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the last: "
-                                 "%s", r.state.count, r.last);
+                     ? qkv_fail(ctx, QKV_E_FORMAT, "%s", r.last)
+                     : qkv_fail(ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the last: "
+                                "%s", r.state.count, r.last);
     return finish(&r, status, images, classes);
 }

@@ -52,8 +52,8 @@ static qkv_status add(qkv_pictures *p, item i)
         return QKV_E_MEMORY;
     if (p->count == p->room) {
         size_t room = p->room ? 2 * p->room : 64;
-        item *items = qkv__realloc(p->ctx, p->items, p->room * sizeof *items,
-                                   room * sizeof *items);
+        item *items = qkv_realloc(p->ctx, p->items, p->room * sizeof *items,
+                                  room * sizeof *items);
         if (!items)
             return QKV_E_MEMORY;
         p->items = items;
@@ -81,21 +81,21 @@ static bool is_picture(const char *name)
 /* Pictures of one folder; inside: those of folders in it too, which are their classes. */
 static qkv_status add_folder(qkv_pictures *p, const char *path, const char *group, bool inside)
 {
-    qkv__names names = {0};
-    qkv_status status = qkv__dir_list(&names, p->ctx, path);
+    qkv_names names = {0};
+    qkv_status status = qkv_dir_list(&names, p->ctx, path);
     for (size_t i = 0; i < names.count && !status; i++) {
-        char *file = qkv__path_join(p->ctx, path, names.names[i]);
+        char *file = qkv_path_join(p->ctx, path, names.names[i]);
         if (!file)
             status = QKV_E_MEMORY;
-        else if (qkv__dir_exists(file) && inside)
+        else if (qkv_dir_exists(file) && inside)
             status = add_folder(p, file, keep(p, names.names[i], strlen(names.names[i])), false);
-        else if (qkv__dir_exists(file))
+        else if (qkv_dir_exists(file))
             p->deeper = p->deeper ? p->deeper : keep(p, file, strlen(file));
         else if (is_picture(names.names[i]))
             status = add(p, (item){.name = keep(p, file, strlen(file)), .group = group});
-        qkv__free(p->ctx, file);
+        qkv_free(p->ctx, file);
     }
-    qkv__names_free(&names);
+    qkv_names_free(&names);
     return status;
 }
 
@@ -147,7 +147,7 @@ static qkv_status add_font(qkv_pictures *p, const char *path)
         status = add(p, (item){.name = keep(p, name, strlen(name)), .group = group,
                                .data = emoji[i].data, .size = emoji[i].size});
     }
-    qkv__free(p->ctx, emoji);
+    qkv_free(p->ctx, emoji);
     return status;
 }
 
@@ -156,7 +156,7 @@ static qkv_status add_font(qkv_pictures *p, const char *path)
 /* "train-images-idx3-ubyte.gz" -> "train-labels-idx1-ubyte.gz"; false: no such words. */
 static bool labels_path(const char *path, char *out, size_t size)
 {
-    const char *base = qkv__path_name(path);
+    const char *base = qkv_path_name(path);
     const char *images = strstr(base, "images"), *dims = images ? strstr(images, "idx") : NULL;
     if (!dims || !dims[3])
         return false;
@@ -168,13 +168,13 @@ static bool labels_path(const char *path, char *out, size_t size)
 static qkv_status open_labels(qkv_pictures *p, const char *path)
 {
     char labels[4096];
-    if (!labels_path(path, labels, sizeof labels) || !qkv__file_exists(labels))
+    if (!labels_path(path, labels, sizeof labels) || !qkv_file_exists(labels))
         return QKV_OK;
     qkv_status status = qkv__idx_open(&p->labels, p->ctx, labels);
     if (!status && (p->labels.ndim != 1 || p->labels.shape[0] != p->images.shape[0]))
-        status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %zu labels expected, one for each picture "
-                           "of %s, found %zu in %zu dimensions", labels, p->images.shape[0], path,
-                           p->labels.shape[0], p->labels.ndim);
+        status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %zu labels expected, one for each picture "
+                          "of %s, found %zu in %zu dimensions", labels, p->images.shape[0], path,
+                          p->labels.shape[0], p->labels.ndim);
     return status;
 }
 
@@ -183,11 +183,11 @@ static qkv_status open_idx(qkv_pictures *p, const char *path)
     qkv_status status = qkv__idx_open(&p->images, p->ctx, path);
     const size_t *s = p->images.shape;
     if (!status && (p->images.ndim < 3 || (p->images.ndim == 4 && s[3] != 1 && s[3] != 3)))
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: pictures expected, (count, rows, columns), "
-                         "found %zu dimensions", path, p->images.ndim);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: pictures expected, (count, rows, columns), "
+                        "found %zu dimensions", path, p->images.ndim);
     if (!status && s[0] > MOST_IN_IDX)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pictures expected, found %zu", path,
-                         (int)MOST_IN_IDX, s[0]);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pictures expected, found %zu", path,
+                        (int)MOST_IN_IDX, s[0]);
     return status ? status : open_labels(p, path);
 }
 
@@ -228,7 +228,7 @@ static int by_text(const void *a, const void *b)
 static qkv_status number_classes(qkv_pictures *p)
 {
     size_t n = 0;
-    p->classes = qkv__calloc(p->ctx, p->count, sizeof *p->classes);
+    p->classes = qkv_calloc(p->ctx, p->count, sizeof *p->classes);
     if (!p->classes)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < p->count; i++)
@@ -265,29 +265,29 @@ static qkv_status add_file(qkv_pictures *p, const char *path)
         return add_font(p, path);
     if (qkv__idx_begins(p->map.data, p->map.size))
         return add_idx(p, path);
-    return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: a folder, a tar archive, an idx file, a font or a "
-                     "picture, PNG or JPEG, expected, found something else", path);
+    return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a folder, a tar archive, an idx file, a font or a "
+                    "picture, PNG or JPEG, expected, found something else", path);
 }
 
 qkv_status qkv_pictures_open(qkv_pictures **out, qkv_context *ctx, const char *path)
 {
     *out = NULL;
-    qkv_pictures *p = qkv__calloc(ctx, 1, sizeof *p);
+    qkv_pictures *p = qkv_calloc(ctx, 1, sizeof *p);
     if (!p)
         return QKV_E_MEMORY;
     p->ctx = ctx;
-    bool folder = qkv__dir_exists(path);
+    bool folder = qkv_dir_exists(path);
     qkv_status status = qkv__arena_create(&p->arena, ctx, "pictures");
     if (!status)
         status = folder ? add_folder(p, path, NULL, true) : add_file(p, path);
     if (!status && qkv__arena_failed(p->arena))
         status = QKV_E_MEMORY;
     if (!status && !p->count && p->deeper)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG pictures in it or its folders, "
-                           "and %s is deeper: the folder whose folders are the classes expected",
-                           path, p->deeper);
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG pictures in it or its folders, "
+                          "and %s is deeper: the folder whose folders are the classes expected",
+                          path, p->deeper);
     else if (!status && !p->count)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG pictures in it", path);
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG pictures in it", path);
     if (!status && !p->images.data)
         qsort(p->items, p->count, sizeof *p->items, by_name);
     if (!status)
@@ -308,9 +308,9 @@ void qkv_pictures_close(qkv_pictures *p)
     qkv__idx_close(&p->labels);
     qkv__map_close(&p->map);
     qkv__arena_destroy(p->arena);
-    qkv__free(p->ctx, p->classes);
-    qkv__free(p->ctx, p->items);
-    qkv__free(p->ctx, p);
+    qkv_free(p->ctx, p->classes);
+    qkv_free(p->ctx, p->items);
+    qkv_free(p->ctx, p);
 }
 
 size_t qkv_pictures_count(const qkv_pictures *p) { return p->count; }
@@ -353,4 +353,29 @@ qkv_status qkv_pictures_read(const qkv_pictures *p, size_t i, qkv_image *out,
                              const qkv_image_options *options)
 {
     return qkv__pictures_read(p, p->ctx, i, out, options);
+}
+
+/* How files begin: idx or a tar archive of nothing, gzip, PNG, JPEG, font; what a tar archive has
+ * further on; and what is refused, but not as text: zip, WebP. */
+static const struct {
+    size_t at, size;
+    const char *bytes;
+} MARKS[] = {{0, 2, "\0\0"},       {0, 2, "\x1f\x8b"}, {0, 4, "\x89PNG"}, {0, 2, "\xff\xd8"},
+             {0, 4, "\0\1\0\0"}, {257, 5, "ustar"},  {0, 4, "PK\3\4"},  {0, 4, "RIFF"}};
+
+bool qkv_is_pictures(const char *path)
+{
+    char head[512] = {0};
+    if (qkv_dir_exists(path))
+        return true;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return false;
+    size_t size = fread(head, 1, sizeof head, f);
+    (void)fclose(f);
+    for (size_t i = 0; i < sizeof MARKS / sizeof *MARKS; i++)
+        if (size >= MARKS[i].at + MARKS[i].size &&
+            memcmp(head + MARKS[i].at, MARKS[i].bytes, MARKS[i].size) == 0)
+            return true;
+    return false;
 }

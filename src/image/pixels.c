@@ -47,12 +47,12 @@ struct qkv_pixels_writer {
     size_t height, width, channels;
     uint64_t count, classes;
     int32_t largest; /* class; -1: none */
-    qkv__str part[PARTS];
+    qkv_str part[PARTS];
 };
 
 static qkv_status append(qkv_pixels_writer *w, int part, const void *data, size_t size)
 {
-    qkv__str_add(&w->part[part], data, size);
+    qkv_str_add(&w->part[part], data, size);
     return w->part[part].failed ? QKV_E_MEMORY : QKV_OK;
 }
 
@@ -69,15 +69,15 @@ qkv_status qkv_pixels_create(qkv_pixels_writer **out, qkv_context *ctx, const ch
     *out = NULL;
     if (height < 1 || height > MAX_SIDE || width < 1 || width > MAX_SIDE ||
         (channels != 1 && channels != 3))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu with %zu channels: sides up "
-                         "to %d and 1 or 3 channels expected", height, width, channels, MAX_SIDE);
-    qkv_pixels_writer *w = qkv__calloc(ctx, 1, sizeof *w);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu with %zu channels: sides up "
+                        "to %d and 1 or 3 channels expected", height, width, channels, MAX_SIDE);
+    qkv_pixels_writer *w = qkv_calloc(ctx, 1, sizeof *w);
     if (!w)
         return QKV_E_MEMORY;
     *w = (qkv_pixels_writer){.ctx = ctx, .height = height, .width = width, .channels = channels,
                              .largest = -1};
     for (int i = 0; i < PARTS; i++)
-        qkv__str_init(&w->part[i], ctx);
+        qkv_str_init(&w->part[i], ctx);
     qkv_status status = qkv__store_begin(&w->store, ctx, path);
     if (status) {
         qkv_pixels_abandon(w);
@@ -97,7 +97,7 @@ qkv_status qkv_pixels_add(qkv_pixels_writer *w, const uint8_t *data, int32_t cla
                           const char *name)
 {
     if (class_ < -1)
-        return qkv__fail(w->ctx, QKV_E_ARGUMENT, "%s: class %d", name, (int)class_);
+        return qkv_fail(w->ctx, QKV_E_ARGUMENT, "%s: class %d", name, (int)class_);
     w->largest = class_ > w->largest ? class_ : w->largest;
     qkv_status status =
         qkv__store_put(&w->store, data, w->height * w->width * w->channels);
@@ -149,8 +149,8 @@ qkv_status qkv_pixels_finish(qkv_pixels_writer *w, qkv_pixels **out)
     if (out)
         *out = NULL;
     if (w->largest >= 0 && (uint64_t)w->largest >= w->classes)
-        status = qkv__fail(w->ctx, QKV_E_ARGUMENT, "a picture of class %d, and %llu classes",
-                           (int)w->largest, (unsigned long long)w->classes);
+        status = qkv_fail(w->ctx, QKV_E_ARGUMENT, "a picture of class %d, and %llu classes",
+                          (int)w->largest, (unsigned long long)w->classes);
     if (!status)
         status = put_end(w);
     qkv__map map;
@@ -168,8 +168,8 @@ void qkv_pixels_abandon(qkv_pixels_writer *w)
         return;
     qkv__store_abandon(&w->store);
     for (int i = 0; i < PARTS; i++)
-        qkv__str_free(&w->part[i]);
-    qkv__free(w->ctx, w);
+        qkv_str_free(&w->part[i]);
+    qkv_free(w->ctx, w);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -211,11 +211,11 @@ static qkv_status read_trailer(qkv_pixels *p, const char *name)
     uint64_t one = sane ? (uint64_t)four[1] * four[2] * four[3] : 1;
     if (!sane || n > body / one || n > body / 12 || classes > body / 8 || text > body ||
         padded(n * one) + padded(4 * n) + 8 * (n + classes) + padded(text) != body)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %llu pictures of %u x %u with %u channels, %llu"
-                         " classes and %llu bytes of names do not fill %llu bytes", name,
-                         (unsigned long long)n, (unsigned)four[2], (unsigned)four[3],
-                         (unsigned)four[1], (unsigned long long)classes, (unsigned long long)text,
-                         (unsigned long long)body);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %llu pictures of %u x %u with %u channels, %llu"
+                        " classes and %llu bytes of names do not fill %llu bytes", name,
+                        (unsigned long long)n, (unsigned)four[2], (unsigned)four[3],
+                        (unsigned)four[1], (unsigned long long)classes, (unsigned long long)text,
+                        (unsigned long long)body);
     p->channels = four[1];
     p->height = four[2];
     p->width = four[3];
@@ -227,17 +227,17 @@ static qkv_status read_trailer(qkv_pixels *p, const char *name)
     p->ends = (const uint64_t *)(const void *)data;
     p->text = (const char *)(data + 8 * (n + classes));
     if (!names_fit(p, text))
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: names that do not lie one after another", name);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: names that do not lie one after another", name);
     if (!classes_fit(p))
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: a picture of a class beyond the %llu that "
-                         "there are", name, (unsigned long long)classes);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a picture of a class beyond the %llu that "
+                        "there are", name, (unsigned long long)classes);
     return QKV_OK;
 }
 
 /* The map is the set's, or closed. */
 static qkv_status take(qkv_pixels **out, qkv__map *map, const char *name)
 {
-    qkv_pixels *p = qkv__calloc(map->ctx, 1, sizeof *p);
+    qkv_pixels *p = qkv_calloc(map->ctx, 1, sizeof *p);
     if (!p) {
         qkv__map_close(map);
         return QKV_E_MEMORY;
@@ -265,7 +265,7 @@ void qkv_pixels_close(qkv_pixels *p)
     if (!p)
         return;
     qkv__map_close(&p->map);
-    qkv__free(p->ctx, p);
+    qkv_free(p->ctx, p);
 }
 
 size_t qkv_pixels_count(const qkv_pixels *p) { return p->count; }

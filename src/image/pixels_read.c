@@ -80,7 +80,7 @@ static qkv_status tell(reading *r, const char *bad)
         snprintf(r->last, sizeof r->last, "%s", bad);
     }
     if (r->event && !r->event(r->user, &r->state))
-        return qkv__fail(r->ctx, QKV_E_CANCELLED, "stopped while pictures were read");
+        return qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while pictures were read");
     return QKV_OK;
 }
 
@@ -94,7 +94,7 @@ static qkv_status settle(reading *r)
         qkv_status status =
             qkv__pictures_read(r->pictures, r->workers[0], i, &image, &r->decode);
         if (status == QKV_E_MEMORY)
-            return qkv__fail(r->ctx, status, "%s", qkv_context_message(r->workers[0]));
+            return qkv_fail(r->ctx, status, "%s", qkv_context_message(r->workers[0]));
         if (status)
             continue;
         r->o.width = r->o.width ? r->o.width : image.width;
@@ -110,14 +110,14 @@ static qkv_status settle(reading *r)
 static qkv_status begin(reading *r)
 {
     r->threads = qkv_context_threads(r->ctx);
-    r->workers = qkv__calloc(r->ctx, (size_t)r->threads, sizeof(qkv_context *));
+    r->workers = qkv_calloc(r->ctx, (size_t)r->threads, sizeof(qkv_context *));
     if (!r->workers)
         return QKV_E_MEMORY;
     qkv_context_options one = qkv_context_defaults();
     one.threads = 1;
     for (int i = 0; i < r->threads; i++)
         if (qkv_context_create(&r->workers[i], &one))
-            return qkv__fail(r->ctx, QKV_E_MEMORY, "out of memory");
+            return qkv_fail(r->ctx, QKV_E_MEMORY, "out of memory");
     qkv_status status = settle(r);
     if (status)
         return status;
@@ -126,8 +126,8 @@ static qkv_status begin(reading *r)
     r->chunk = r->size ? CHUNK_BYTES / r->size : 0;
     r->chunk = r->chunk < CHUNK_MOST ? r->chunk : CHUNK_MOST;
     r->chunk = r->chunk < (size_t)r->threads ? (size_t)r->threads : r->chunk;
-    r->data = qkv__calloc(r->ctx, r->chunk, r->size);
-    r->outcomes = qkv__calloc(r->ctx, r->chunk, sizeof *r->outcomes);
+    r->data = qkv_calloc(r->ctx, r->chunk, r->size);
+    r->outcomes = qkv_calloc(r->ctx, r->chunk, sizeof *r->outcomes);
     return r->data && r->outcomes ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -135,9 +135,9 @@ static void end(reading *r)
 {
     for (int i = 0; r->workers && i < r->threads; i++)
         qkv_context_destroy(r->workers[i]);
-    qkv__free(r->ctx, r->workers);
-    qkv__free(r->ctx, r->data);
-    qkv__free(r->ctx, r->outcomes);
+    qkv_free(r->ctx, r->workers);
+    qkv_free(r->ctx, r->data);
+    qkv_free(r->ctx, r->outcomes);
 }
 
 /* Decodes picture i for place k of the chunk. */
@@ -163,7 +163,7 @@ static qkv_status write_chunk(reading *r, qkv_pixels_writer *w, size_t first, si
         const outcome *o = &r->outcomes[k];
         r->state.done++;
         if (o->status == QKV_E_MEMORY)
-            status = qkv__fail(r->ctx, o->status, "%s", o->why);
+            status = qkv_fail(r->ctx, o->status, "%s", o->why);
         else if (o->status)
             status = tell(r, o->why);
         else
@@ -189,9 +189,9 @@ static qkv_status write_all(reading *r, qkv_pixels_writer *w)
     }
     if (!status && r->state.skipped == r->state.count)
         status = r->state.count == 1
-                     ? qkv__fail(r->ctx, QKV_E_FORMAT, "%s", r->last)
-                     : qkv__fail(r->ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the "
-                                 "last: %s", r->state.count, r->last);
+                     ? qkv_fail(r->ctx, QKV_E_FORMAT, "%s", r->last)
+                     : qkv_fail(r->ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the "
+                                "last: %s", r->state.count, r->last);
     return status;
 }
 

@@ -20,7 +20,7 @@ enum { TRAIN, VALID, NEITHER };
 static bool sorted_by_class(qkv_context *ctx, const qkv_pixels *p)
 {
     size_t classes = qkv_pixels_classes(p);
-    bool *met = qkv__calloc(ctx, classes + 1, sizeof *met), sorted = met && classes;
+    bool *met = qkv_calloc(ctx, classes + 1, sizeof *met), sorted = met && classes;
     for (size_t i = 0, last = SIZE_MAX; i < qkv_pixels_count(p) && sorted; i++) {
         if (qkv_pixels_class(p, i) < 0)
             continue;
@@ -29,7 +29,7 @@ static bool sorted_by_class(qkv_context *ctx, const qkv_pixels *p)
         met[class_] = true;
         last = class_;
     }
-    qkv__free(ctx, met);
+    qkv_free(ctx, met);
     return sorted;
 }
 
@@ -47,8 +47,8 @@ static qkv_status hold_classes(qkv_context *ctx, const qkv_pixels *p, uint8_t *p
 {
     size_t classes = qkv_pixels_classes(p);
     if (!classes)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the pictures have no classes to hold out some of");
-    size_t *left = qkv__calloc(ctx, classes, sizeof *left);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the pictures have no classes to hold out some of");
+    size_t *left = qkv_calloc(ctx, classes, sizeof *left);
     if (!left)
         return QKV_E_MEMORY;
     for (size_t c = 0; c < classes; c++)
@@ -60,7 +60,7 @@ static qkv_status hold_classes(qkv_context *ctx, const qkv_pixels *p, uint8_t *p
             left[class_]--;
         }
     }
-    qkv__free(ctx, left);
+    qkv_free(ctx, left);
     return QKV_OK;
 }
 
@@ -76,21 +76,21 @@ static int by_key(const void *a, const void *b)
  * letters. */
 static uint64_t group_key(const char *name)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, 0, qkv__hash64(name, strcspn(name, "-.")));
-    uint64_t high = qkv__rng_u32(&r);
-    return high << 32 | qkv__rng_u32(&r);
+    qkv_rng r;
+    qkv_rng_init(&r, 0, qkv_hash64(name, strcspn(name, "-.")));
+    uint64_t high = qkv_rng_u32(&r);
+    return high << 32 | qkv_rng_u32(&r);
 }
 
 /* Groups in the order of their keys, as long as they fit. */
 static qkv_status hold_groups(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, size_t valid)
 {
     size_t n = qkv_pixels_count(p), held = 0;
-    keyed *keys = qkv__calloc(ctx, n, sizeof *keys);
+    keyed *keys = qkv_calloc(ctx, n, sizeof *keys);
     if (!keys)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++) {
-        keys[i] = (keyed){group_key(qkv__path_name(qkv_pixels_name(p, i))), i};
+        keys[i] = (keyed){group_key(qkv_path_name(qkv_pixels_name(p, i))), i};
     }
     qsort(keys, n, sizeof *keys, by_key);
     for (size_t i = 0, end; i < n; i = end) {
@@ -103,7 +103,7 @@ static qkv_status hold_groups(qkv_context *ctx, const qkv_pixels *p, uint8_t *pa
                 part[keys[k].picture] = VALID;
         held += fits ? size : 0;
     }
-    qkv__free(ctx, keys);
+    qkv_free(ctx, keys);
     return QKV_OK;
 }
 
@@ -122,8 +122,8 @@ static qkv_status hold(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, siz
 
 static qkv_status list(qkv_held_out *s, const uint8_t *part, size_t n)
 {
-    s->train = qkv__calloc(s->ctx, n, sizeof *s->train);
-    s->valid = qkv__calloc(s->ctx, n, sizeof *s->valid);
+    s->train = qkv_calloc(s->ctx, n, sizeof *s->train);
+    s->valid = qkv_calloc(s->ctx, n, sizeof *s->valid);
     if (!s->train || !s->valid)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++)
@@ -139,7 +139,7 @@ qkv_status qkv_pixels_split(qkv_held_out *out, qkv_context *ctx, const qkv_pixel
 {
     size_t n = qkv_pixels_count(p);
     *out = (qkv_held_out){.ctx = ctx};
-    uint8_t *part = qkv__malloc(ctx, n);
+    uint8_t *part = qkv_malloc(ctx, n);
     if (!part)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++)
@@ -147,12 +147,12 @@ qkv_status qkv_pixels_split(qkv_held_out *out, qkv_context *ctx, const qkv_pixel
     qkv_status status = valid ? hold(ctx, p, part, valid, by) : QKV_OK;
     if (!status)
         status = list(out, part, n);
-    qkv__free(ctx, part);
+    qkv_free(ctx, part);
     if (!status && valid && !out->valid_count)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "no %zu of %zu pictures can be held out", valid, n);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "no %zu of %zu pictures can be held out", valid, n);
     else if (!status && !out->train_count)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%zu pictures held out of %zu leave none to train "
-                           "on", valid, out->valid_count);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%zu pictures held out of %zu leave none to train "
+                          "on", valid, out->valid_count);
     if (status)
         qkv_held_out_free(out);
     return status;
@@ -160,7 +160,7 @@ qkv_status qkv_pixels_split(qkv_held_out *out, qkv_context *ctx, const qkv_pixel
 
 void qkv_held_out_free(qkv_held_out *s)
 {
-    qkv__free(s->ctx, s->train);
-    qkv__free(s->ctx, s->valid);
+    qkv_free(s->ctx, s->train);
+    qkv_free(s->ctx, s->valid);
     *s = (qkv_held_out){0};
 }

@@ -45,10 +45,10 @@ typedef struct {
 
 static void free_axis(axis *a, qkv_context *ctx)
 {
-    qkv__free(ctx, a->from);
-    qkv__free(ctx, a->n);
-    qkv__free(ctx, a->real);
-    qkv__free(ctx, a->weight);
+    qkv_free(ctx, a->from);
+    qkv_free(ctx, a->n);
+    qkv_free(ctx, a->real);
+    qkv_free(ctx, a->weight);
 }
 
 static void fill_weights(axis *a, size_t i, double centre, double scale, qkv_resize_filter f)
@@ -75,10 +75,10 @@ static qkv_status make_axis(axis *a, qkv_context *ctx, size_t size, double first
     a->room = 2 * (size_t)ceil(reach) + 1;
     if (!qkv__mul_size(count, a->room, &total))
         return QKV_E_MEMORY;
-    a->from = qkv__calloc(ctx, count, sizeof *a->from);
-    a->n = qkv__calloc(ctx, count, sizeof *a->n);
-    a->real = qkv__calloc(ctx, a->room, sizeof *a->real);
-    a->weight = qkv__calloc(ctx, total, sizeof *a->weight);
+    a->from = qkv_calloc(ctx, count, sizeof *a->from);
+    a->n = qkv_calloc(ctx, count, sizeof *a->n);
+    a->real = qkv_calloc(ctx, a->room, sizeof *a->real);
+    a->weight = qkv_calloc(ctx, total, sizeof *a->weight);
     if (!a->from || !a->n || !a->real || !a->weight)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < count; i++) {
@@ -165,9 +165,9 @@ qkv_status qkv_image_resize(qkv_image *out, qkv_context *ctx, const qkv_image *i
         b = *part;
     if (!width || !height || !(b.left >= 0 && b.left < b.right && b.right <= (double)in->width) ||
         !(b.top >= 0 && b.top < b.bottom && b.bottom <= (double)in->height))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%g to %g and %g to %g of %zu x %zu pixels cannot "
-                         "become %zu x %zu", b.left, b.right, b.top, b.bottom, in->width,
-                         in->height, width, height);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%g to %g and %g to %g of %zu x %zu pixels cannot "
+                        "become %zu x %zu", b.left, b.right, b.top, b.bottom, in->width,
+                        in->height, width, height);
     double wide = (double)width / (b.right - b.left), tall = (double)height / (b.bottom - b.top);
     bool down_first = tall < 1 && tall < wide;
     qkv_status status = make_axis(&x, ctx, in->width, b.left, b.right, width, filter);

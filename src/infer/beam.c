@@ -10,8 +10,8 @@ static qkv_status grow(qkv__tree *t, int32_t token, int32_t parent, int32_t *nod
 {
     if (t->count == t->capacity) {
         size_t capacity = t->capacity ? 2 * t->capacity : 1024;
-        qkv__node *nodes = qkv__realloc(t->ctx, t->nodes, t->count * sizeof *nodes,
-                                        capacity * sizeof *nodes);
+        qkv__node *nodes = qkv_realloc(t->ctx, t->nodes, t->count * sizeof *nodes,
+                                       capacity * sizeof *nodes);
         if (!nodes)
             return QKV_E_MEMORY;
         t->nodes = nodes;

@@ -40,18 +40,18 @@ static qkv_status check(const qkv_model *m, const qkv_generation *g)
     qkv_context *ctx = qkv_model_context(m);
     const qkv_model_type *type = qkv_model_type_of(m);
     if (!qkv_model_is_translator(m))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s model does not translate: it has no decoder "
-                         "that reads an encoder", qkv_model_type_name(type));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not translate: it has no decoder "
+                        "that reads an encoder", qkv_model_type_name(type));
     const qkv_marian_config *c = qkv_model_config(m);
     if (g->beams < 1 || g->beams > QKV_BEAMS || 2 * g->beams + g->ban_count > c->vocab)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu beams: 1 to %d are possible, and no more than "
-                         "half of the %zu tokens", g->beams, QKV_BEAMS, c->vocab);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu beams: 1 to %d are possible, and no more than "
+                        "half of the %zu tokens", g->beams, QKV_BEAMS, c->vocab);
     if (g->start < 0 || (size_t)g->start >= c->vocab ||
         (g->forced_end >= 0 && (size_t)g->forced_end >= c->vocab))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "token %d to start with, %d to end with: the "
-                         "vocabulary has %zu", g->start, g->forced_end, c->vocab);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "token %d to start with, %d to end with: the "
+                        "vocabulary has %zu", g->start, g->forced_end, c->vocab);
     if (!isfinite(g->length_penalty))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the length penalty is not a number");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the length penalty is not a number");
     return QKV_OK;
 }
 
@@ -64,8 +64,8 @@ static qkv_status find_most(qkv_beam_search *s)
                   : g->max_length   ? g->max_length - 1
                                     : c->positions;
     if (most < 1 || most > c->positions)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "answers of %zu tokens: the model has positions "
-                         "for 1 to %zu", most, c->positions);
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "answers of %zu tokens: the model has positions "
+                        "for 1 to %zu", most, c->positions);
     s->most = most;
     return QKV_OK;
 }
@@ -77,7 +77,7 @@ qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv
     qkv_status status = check(m, g);
     if (status)
         return status;
-    qkv_beam_search *s = qkv__calloc(ctx, 1, sizeof *s);
+    qkv_beam_search *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     *s = (qkv_beam_search){.ctx = ctx, .model = m, .g = *g, .tree.ctx = ctx};
@@ -99,7 +99,7 @@ static void free_room(qkv_beam_search *s)
 {
     void *all[] = {s->sentence, s->beams, s->begins, s->tokens, s->ids, s->log_p, s->picks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        qkv__free(s->ctx, all[i]);
+        qkv_free(s->ctx, all[i]);
     s->sentence = NULL;
     s->beams = NULL;
     s->begins = s->tokens = s->ids = NULL;
@@ -110,8 +110,8 @@ static void free_room(qkv_beam_search *s)
 
 static void free_found(qkv_beam_search *s)
 {
-    qkv__free(s->ctx, s->found);
-    qkv__free(s->ctx, s->said);
+    qkv_free(s->ctx, s->found);
+    qkv_free(s->ctx, s->said);
     s->found = NULL;
     s->said = NULL;
     s->asked = 0;
@@ -125,8 +125,8 @@ void qkv_beam_search_destroy(qkv_beam_search *s)
     free_found(s);
     qkv_lm_cache_destroy(s->cache);
     qkv_tape_destroy(s->tape);
-    qkv__free(s->ctx, s->tree.nodes);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s->tree.nodes);
+    qkv_free(s->ctx, s);
 }
 
 static qkv_status make_room(qkv_beam_search *s, size_t n)
@@ -135,13 +135,13 @@ static qkv_status make_room(qkv_beam_search *s, size_t n)
     if (n <= s->sentences)
         return QKV_OK;
     free_room(s);
-    s->sentence = qkv__calloc(s->ctx, n, sizeof *s->sentence);
-    s->beams = qkv__calloc(s->ctx, 2 * rows + s->k + 1, sizeof *s->beams);
-    s->begins = qkv__calloc(s->ctx, 3 * n + 1, sizeof *s->begins);
-    s->tokens = qkv__calloc(s->ctx, rows, sizeof *s->tokens);
-    s->ids = qkv__calloc(s->ctx, rows, s->k * sizeof *s->ids);
-    s->log_p = qkv__calloc(s->ctx, rows, s->k * sizeof *s->log_p);
-    s->picks = qkv__calloc(s->ctx, rows, sizeof *s->picks);
+    s->sentence = qkv_calloc(s->ctx, n, sizeof *s->sentence);
+    s->beams = qkv_calloc(s->ctx, 2 * rows + s->k + 1, sizeof *s->beams);
+    s->begins = qkv_calloc(s->ctx, 3 * n + 1, sizeof *s->begins);
+    s->tokens = qkv_calloc(s->ctx, rows, sizeof *s->tokens);
+    s->ids = qkv_calloc(s->ctx, rows, s->k * sizeof *s->ids);
+    s->log_p = qkv_calloc(s->ctx, rows, s->k * sizeof *s->log_p);
+    s->picks = qkv_calloc(s->ctx, rows, sizeof *s->picks);
     if (!s->sentence || !s->beams || !s->begins || !s->tokens || !s->ids || !s->log_p || !s->picks)
         return QKV_E_MEMORY;
     s->lengths = s->begins + n;
@@ -156,10 +156,10 @@ static qkv_status begin(qkv_beam_search *s, const int32_t *offsets, size_t n)
 {
     size_t beams = s->g.beams, capacity = s->most < FIRST_CAPACITY ? s->most : FIRST_CAPACITY;
     if (n == 0 || offsets[0] != 0)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "no sentences, or none that begins at 0");
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "no sentences, or none that begins at 0");
     for (size_t i = 0; i < n; i++)
         if (offsets[i + 1] <= offsets[i])
-            return qkv__fail(s->ctx, QKV_E_ARGUMENT, "sentence %zu has no tokens", i);
+            return qkv_fail(s->ctx, QKV_E_ARGUMENT, "sentence %zu has no tokens", i);
     qkv_status status = make_room(s, n);
     if (!status)
         status = qkv_marian_cache_create(&s->cache, s->model, n * beams, capacity,
@@ -207,8 +207,8 @@ static qkv_status look_ahead(qkv_beam_search *s, qkv_tensor *memory, const int32
     s->stats.steps++;
     for (size_t r = 0; r < rows; r++)
         if (isnan(s->log_p[r * s->k]) || s->ids[r * s->k] < 0)
-            return qkv__fail(s->ctx, QKV_E_NUMERIC, "after %zu tokens no token is likelier than "
-                             "others: a logit is not a number", length - 1);
+            return qkv_fail(s->ctx, QKV_E_NUMERIC, "after %zu tokens no token is likelier than "
+                            "others: a logit is not a number", length - 1);
     return QKV_OK;
 }
 
@@ -281,8 +281,8 @@ static qkv_status collect(qkv_beam_search *s, size_t n)
     for (size_t i = 0; i < n; i++)
         for (size_t b = 0; b < s->sentence[i].finished; b++)
             total += length_of(&s->tree, s->sentence[i].done[b].node);
-    s->found = qkv__calloc(s->ctx, n * beams, sizeof *s->found);
-    s->said = qkv__calloc(s->ctx, total + 1, sizeof *s->said);
+    s->found = qkv_calloc(s->ctx, n * beams, sizeof *s->found);
+    s->said = qkv_calloc(s->ctx, total + 1, sizeof *s->said);
     if (!s->found || !s->said)
         return QKV_E_MEMORY;
     int32_t *to = s->said;

@@ -9,19 +9,19 @@ static qkv_status check(const qkv_model *m, const qkv_series *history, size_t ho
 {
     qkv_context *ctx = qkv_model_context(m);
     if (!qkv_model_is_forecaster(m))
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
+                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_forecast_config *c = qkv_model_config(m);
     if (history->columns != c->columns)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "rows of %zu numbers expected, found %zu",
-                         c->columns, history->columns);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "rows of %zu numbers expected, found %zu",
+                        c->columns, history->columns);
     if (history->rows < c->context)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the model forecasts from %zu rows, the history has "
-                         "only %zu", c->context, history->rows);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the model forecasts from %zu rows, the history has "
+                        "only %zu", c->context, history->rows);
     if (horizon > c->horizon && c->targets < c->columns)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the model forecasts %zu rows, not %zu: it needs all "
-                         "%zu columns to go on, and forecasts %zu", c->horizon, horizon,
-                         c->columns, c->targets);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the model forecasts %zu rows, not %zu: it needs all "
+                        "%zu columns to go on, and forecasts %zu", c->horizon, horizon,
+                        c->columns, c->targets);
     return QKV_OK;
 }
 
@@ -40,8 +40,8 @@ static qkv_status one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t 
         for (size_t j = 0; j < c->targets; j++) {
             qkv_real value = y[i * c->targets + j] * deviation[j] + mean[j];
             if (!isfinite(value))
-                return qkv__fail(qkv_model_context(m), QKV_E_NUMERIC, "the forecast is %g",
-                                 (double)value);
+                return qkv_fail(qkv_model_context(m), QKV_E_NUMERIC, "the forecast is %g",
+                                (double)value);
             out[i * c->targets + j] = value;
         }
     return QKV_OK;
@@ -59,9 +59,9 @@ qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon,
     qkv_real *rows = NULL; /* the window, and behind it what was forecast */
     if (!qkv__mul_size(horizon, c->columns, &all) || !qkv__add_size(all, window, &all) ||
         !qkv__mul_size(all, sizeof *rows, &all))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu rows cannot be forecast", horizon);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu rows cannot be forecast", horizon);
     status = qkv_tape_create(&t, ctx);
-    rows = status ? NULL : qkv__malloc(ctx, all);
+    rows = status ? NULL : qkv_malloc(ctx, all);
     if (!rows)
         status = QKV_E_MEMORY;
     else
@@ -74,7 +74,7 @@ qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon,
             memcpy(rows + window + done * c->columns, out + done * c->targets,
                    n * c->columns * sizeof *rows);
     }
-    qkv__free(ctx, rows);
+    qkv_free(ctx, rows);
     qkv_tape_destroy(t);
     return status;
 }

@@ -20,8 +20,8 @@ static qkv_status push(generator *g, int32_t id)
 {
     if (g->all.count == g->all.capacity) {
         size_t capacity = g->all.capacity ? 2 * g->all.capacity : 256;
-        int32_t *data = qkv__realloc(g->ctx, g->all.data, g->all.count * sizeof *data,
-                                     capacity * sizeof *data);
+        int32_t *data = qkv_realloc(g->ctx, g->all.data, g->all.count * sizeof *data,
+                                    capacity * sizeof *data);
         if (!data)
             return QKV_E_MEMORY;
         g->all.data = data;
@@ -46,8 +46,8 @@ static qkv_status step(generator *g, const int32_t *ids, size_t n)
     memcpy(g->logits, logits, g->V * sizeof *logits);
     for (size_t i = 0; i < g->V; i++)
         if (isnan(logits[i]))
-            return qkv__fail(g->ctx, QKV_E_NUMERIC, "after %zu tokens the model's logit of token "
-                             "%zu is not a number", qkv_lm_cache_length(g->cache), i);
+            return qkv_fail(g->ctx, QKV_E_NUMERIC, "after %zu tokens the model's logit of token "
+                            "%zu is not a number", qkv_lm_cache_length(g->cache), i);
     return QKV_OK;
 }
 
@@ -80,18 +80,18 @@ static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
     size_t capacity = qkv_lm_has_horizon(g->model) ? g->window
                       : (n < g->window ? n : g->window) + o->tokens;
     if (n == 0)
-        return qkv__fail(g->ctx, QKV_E_ARGUMENT, "the prompt has no tokens");
+        return qkv_fail(g->ctx, QKV_E_ARGUMENT, "the prompt has no tokens");
     for (size_t i = 0; i < n; i++)
         if (prompt[i] < 0 || (size_t)prompt[i] >= g->V)
-            return qkv__fail(g->ctx, QKV_E_ARGUMENT, "token %d of the prompt is not below %zu",
-                             (int)prompt[i], g->V);
+            return qkv_fail(g->ctx, QKV_E_ARGUMENT, "token %d of the prompt is not below %zu",
+                            (int)prompt[i], g->V);
     qkv_status status = qkv_tape_create(&g->tape, g->ctx);
     if (!status)
         status = qkv_lm_cache_create(&g->cache, g->model, 1, capacity);
     if (!status)
         qkv_lm_cache_window(g->cache, g->window);
-    g->logits = qkv__malloc(g->ctx, g->V * sizeof *g->logits);
-    g->order = qkv__malloc(g->ctx, 2 * g->V * sizeof *g->order);
+    g->logits = qkv_malloc(g->ctx, g->V * sizeof *g->logits);
+    g->order = qkv_malloc(g->ctx, 2 * g->V * sizeof *g->order);
     if (!g->logits || !g->order)
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
@@ -110,8 +110,8 @@ static bool is_stop(const qkv_generate_options *o, int32_t id)
 static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o,
                       qkv_generate_fn *fn, void *user)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, o->seed, qkv__hash64("generate", 8) + o->index);
+    qkv_rng r;
+    qkv_rng_init(&r, o->seed, qkv_hash64("generate", 8) + o->index);
     size_t from = prompt > g->window ? prompt - g->window : 0;
     for (size_t i = 0; i < o->tokens; i++) {
         qkv_status status = next(g, &from);
@@ -119,7 +119,7 @@ static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o
             return status;
         qkv_sampling_distribution(&o->sampling, g->logits, g->V, g->all.data, g->all.count,
                                   g->order);
-        int32_t id = qkv_sampling_draw(g->logits, g->V, qkv__rng_uniform(&r));
+        int32_t id = qkv_sampling_draw(g->logits, g->V, qkv_rng_uniform(&r));
         if (id < 0 || is_stop(o, id))
             return QKV_OK;
         if ((status = push(g, id)) != QKV_OK)
@@ -140,8 +140,8 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
         status = run(&g, n, options, fn, user);
     if (!status && g.all.count > n && out) {
         size_t made = g.all.count - n;
-        int32_t *data = qkv__realloc(g.ctx, out->data, out->count * sizeof *data,
-                                     (out->count + made) * sizeof *data);
+        int32_t *data = qkv_realloc(g.ctx, out->data, out->count * sizeof *data,
+                                    (out->count + made) * sizeof *data);
         if (data) {
             memcpy(data + out->count, g.all.data + n, made * sizeof *data);
             out->data = data;
@@ -153,8 +153,8 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
     }
     qkv_lm_cache_destroy(g.cache);
     qkv_tape_destroy(g.tape);
-    qkv__free(g.ctx, g.all.data);
-    qkv__free(g.ctx, g.logits);
-    qkv__free(g.ctx, g.order);
+    qkv_free(g.ctx, g.all.data);
+    qkv_free(g.ctx, g.logits);
+    qkv_free(g.ctx, g.order);
     return status;
 }

@@ -64,8 +64,8 @@ static qkv_status step(imagining *g, size_t length)
     memcpy(g->logits, logits, g->n * g->V * sizeof *logits);
     for (size_t i = 0; i < g->n * g->V; i++)
         if (isnan(logits[i]))
-            return qkv__fail(g->ctx, QKV_E_NUMERIC, "after %zu tokens the model's logit of code "
-                             "%zu is not a number", length, i % g->V);
+            return qkv_fail(g->ctx, QKV_E_NUMERIC, "after %zu tokens the model's logit of code "
+                            "%zu is not a number", length, i % g->V);
     return QKV_OK;
 }
 
@@ -81,7 +81,7 @@ static qkv_status look(imagining *g, size_t row, size_t column)
     return step(g, g->before + (row - top) * g->width + column - left);
 }
 
-static qkv_status draw(imagining *g, size_t row, size_t column, qkv__rng *rngs,
+static qkv_status draw(imagining *g, size_t row, size_t column, qkv_rng *rngs,
                        qkv_imagine_fn *fn, void *user)
 {
     size_t at = row * g->columns + column, size = g->rows * g->columns;
@@ -94,12 +94,12 @@ static qkv_status draw(imagining *g, size_t row, size_t column, qkv__rng *rngs,
         qkv_sampling_distribution(&g->o->sampling, p, g->V, NULL, 0, g->order);
     }
     if (!status && fn && !fn(user, row, column, g->logits))
-        return qkv__fail(g->ctx, QKV_E_CANCELLED, "stopped at row %zu, column %zu", row, column);
+        return qkv_fail(g->ctx, QKV_E_CANCELLED, "stopped at row %zu, column %zu", row, column);
     for (size_t i = 0; i < g->n && !status; i++) {
-        int32_t id = qkv_sampling_draw(g->logits + i * g->V, g->V, qkv__rng_uniform(&rngs[i]));
+        int32_t id = qkv_sampling_draw(g->logits + i * g->V, g->V, qkv_rng_uniform(&rngs[i]));
         if (id < 0)
-            status = qkv__fail(g->ctx, QKV_E_NUMERIC, "row %zu, column %zu: no code is possible",
-                               row, column);
+            status = qkv_fail(g->ctx, QKV_E_NUMERIC, "row %zu, column %zu: no code is possible",
+                              row, column);
         g->codes[i * size + at] = id;
     }
     return status;
@@ -108,10 +108,10 @@ static qkv_status draw(imagining *g, size_t row, size_t column, qkv__rng *rngs,
 static qkv_status run(imagining *g, qkv_imagine_fn *fn, void *user)
 {
     size_t size = g->rows * g->columns;
-    qkv__rng *rngs = qkv__calloc(g->ctx, g->n, sizeof *rngs);
+    qkv_rng *rngs = qkv_calloc(g->ctx, g->n, sizeof *rngs);
     qkv_status status = rngs ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < g->n && !status; i++)
-        qkv__rng_init(&rngs[i], g->o->seed, qkv__hash64("imagine", 7) + g->o->first + i);
+        qkv_rng_init(&rngs[i], g->o->seed, qkv_hash64("imagine", 7) + g->o->first + i);
     for (size_t at = 0; at < size && !status; at++) {
         int32_t given = g->o->given ? g->o->given[at] : -1;
         for (size_t i = 0; i < g->n && given >= 0; i++)
@@ -119,7 +119,7 @@ static qkv_status run(imagining *g, qkv_imagine_fn *fn, void *user)
         if (given < 0)
             status = draw(g, at / g->columns, at % g->columns, rngs, fn, user);
     }
-    qkv__free(g->ctx, rngs);
+    qkv_free(g->ctx, rngs);
     return status;
 }
 
@@ -130,8 +130,8 @@ static qkv_status check_tokens(const imagining *g, const int32_t *ids, size_t n,
 {
     for (size_t i = 0; ids && i < n; i++)
         if (ids[i] < least || (int64_t)ids[i] >= (int64_t)g->V)
-            return qkv__fail(g->ctx, QKV_E_ARGUMENT, "%s %zu is %d; below %zu expected", what, i,
-                             (int)ids[i], g->V);
+            return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%s %zu is %d; below %zu expected", what, i,
+                            (int)ids[i], g->V);
     return QKV_OK;
 }
 
@@ -140,20 +140,20 @@ static qkv_status check(imagining *g, const qkv_gpt_config *c)
     bool larger = g->rows > c->rows || g->columns > c->columns;
     bool grid = g->before == c->rows * c->columns && g->before > 1;
     if (c->before + c->rows * c->columns > c->positions + 1)
-        return qkv__fail(g->ctx, QKV_E_ARGUMENT, "block_size: %zu expected for %zu tokens and %zu "
-                         "x %zu codes, found %zu", c->before + c->rows * c->columns - 1, c->before,
-                         c->rows, c->columns, c->positions);
+        return qkv_fail(g->ctx, QKV_E_ARGUMENT, "block_size: %zu expected for %zu tokens and %zu "
+                        "x %zu codes, found %zu", c->before + c->rows * c->columns - 1, c->before,
+                        c->rows, c->columns, c->positions);
     if (g->columns < c->columns)
-        return qkv__fail(g->ctx, QKV_E_ARGUMENT, "%zu columns of codes; at least the trained %zu "
-                         "expected", g->columns, c->columns);
+        return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%zu columns of codes; at least the trained %zu "
+                        "expected", g->columns, c->columns);
     if (larger && g->before > 1 && !grid)
-        return qkv__fail(g->ctx, QKV_E_ARGUMENT, "%zu x %zu codes: after %zu tokens, which are no "
-                         "grid like theirs, at most %zu x %zu expected", g->rows, g->columns,
-                         g->before, c->rows, c->columns);
+        return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%zu x %zu codes: after %zu tokens, which are no "
+                        "grid like theirs, at most %zu x %zu expected", g->rows, g->columns,
+                        g->before, c->rows, c->columns);
     g->follows = larger && grid;
     if (g->follows && g->rows < c->rows)
-        return qkv__fail(g->ctx, QKV_E_ARGUMENT, "%zu rows of codes, more across than trained: at "
-                         "least the trained %zu expected after a grid", g->rows, c->rows);
+        return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%zu rows of codes, more across than trained: at "
+                        "least the trained %zu expected after a grid", g->rows, c->rows);
     size_t tokens = g->follows ? g->rows * g->columns : g->before;
     qkv_status status = check_tokens(g, g->o->conditions, g->n * tokens, "condition", 0);
     return status ? status : check_tokens(g, g->o->given, g->rows * g->columns, "given code", -1);
@@ -162,8 +162,8 @@ static qkv_status check(imagining *g, const qkv_gpt_config *c)
 static qkv_status set_up(imagining *g)
 {
     if (qkv_model_type_of(g->model) != &qkv_prior_type)
-        return qkv__fail(g->ctx, QKV_E_ARGUMENT, "a %s imagines no codes",
-                         qkv_model_type_name(qkv_model_type_of(g->model)));
+        return qkv_fail(g->ctx, QKV_E_ARGUMENT, "a %s imagines no codes",
+                        qkv_model_type_name(qkv_model_type_of(g->model)));
     const qkv_gpt_config *c = qkv_model_config(g->model);
     g->n = g->o->count ? g->o->count : 1;
     g->V = c->vocab;
@@ -180,9 +180,9 @@ static qkv_status set_up(imagining *g)
         status = qkv_lm_cache_create(&g->cache, g->model, g->n, window);
     if (status)
         return status;
-    g->ids = qkv__calloc(g->ctx, g->n, window * sizeof *g->ids);
-    g->logits = qkv__calloc(g->ctx, g->n, g->V * sizeof *g->logits);
-    g->order = qkv__calloc(g->ctx, 2 * g->V, sizeof *g->order);
+    g->ids = qkv_calloc(g->ctx, g->n, window * sizeof *g->ids);
+    g->logits = qkv_calloc(g->ctx, g->n, g->V * sizeof *g->logits);
+    g->order = qkv_calloc(g->ctx, 2 * g->V, sizeof *g->order);
     return g->ids && g->logits && g->order ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -195,8 +195,8 @@ qkv_status qkv_imagine(qkv_model *m, const qkv_imagine_options *options, qkv_ima
         status = run(&g, fn, user);
     qkv_lm_cache_destroy(g.cache);
     qkv_tape_destroy(g.tape);
-    qkv__free(g.ctx, g.ids);
-    qkv__free(g.ctx, g.logits);
-    qkv__free(g.ctx, g.order);
+    qkv_free(g.ctx, g.ids);
+    qkv_free(g.ctx, g.logits);
+    qkv_free(g.ctx, g.order);
     return status;
 }

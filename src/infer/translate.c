@@ -51,8 +51,8 @@ static qkv_status encode(job *j, line *l, const char *text, size_t len)
     l->first = j->ids.count;
     qkv_status status = qkv_tokenizer_encode(j->tokenizer, text, len, 0, &j->ids);
     if (status)
-        return qkv__fail(j->ctx, status, "line %zu: %s", l->index + j->o.first_line,
-                         qkv_context_message(j->ctx));
+        return qkv_fail(j->ctx, status, "line %zu: %s", l->index + j->o.first_line,
+                        qkv_context_message(j->ctx));
     if (j->ids.count == l->first)
         return QKV_OK;
     l->cut = j->ids.count - l->first + 1 > most;
@@ -60,9 +60,9 @@ static qkv_status encode(job *j, line *l, const char *text, size_t len)
         j->ids.count = l->first + most - 1;
     for (size_t i = l->first; i < j->ids.count; i++)
         if ((size_t)j->ids.data[i] >= j->config->vocab)
-            return qkv__fail(j->ctx, QKV_E_ARGUMENT, "line %zu: token %d is not below the model's "
-                             "%zu: tokenizer and model do not belong together",
-                             l->index + j->o.first_line, (int)j->ids.data[i], j->config->vocab);
+            return qkv_fail(j->ctx, QKV_E_ARGUMENT, "line %zu: token %d is not below the model's "
+                            "%zu: tokenizer and model do not belong together",
+                            l->index + j->o.first_line, (int)j->ids.data[i], j->config->vocab);
     status = qkv_ids_add(j->ctx, &j->ids, j->config->eos);
     l->count = j->ids.count - l->first;
     return status;
@@ -143,7 +143,7 @@ static qkv_status report(job *j, size_t lines)
     j->done += lines;
     if (!j->o.progress || j->o.progress(j->o.user, j->done))
         return QKV_OK;
-    return qkv__fail(j->ctx, QKV_E_CANCELLED, "stopped after %zu of %zu lines", j->done, j->count);
+    return qkv_fail(j->ctx, QKV_E_CANCELLED, "stopped after %zu of %zu lines", j->done, j->count);
 }
 
 static qkv_status search_all(job *j)
@@ -173,14 +173,14 @@ static int by_index(const void *a, const void *b)
 static qkv_status set_up(job *j, const char *text, size_t len)
 {
     j->count = count_lines(text, len);
-    j->lines = qkv__calloc(j->ctx, j->count + 1, sizeof *j->lines);
-    j->answers = qkv__calloc(j->ctx, j->count + 1, sizeof *j->answers);
-    j->found = qkv__calloc(j->ctx, j->count + 1, j->o.n_best * sizeof *j->found);
-    j->offsets = qkv__calloc(j->ctx, j->o.batch + 1, sizeof *j->offsets);
+    j->lines = qkv_calloc(j->ctx, j->count + 1, sizeof *j->lines);
+    j->answers = qkv_calloc(j->ctx, j->count + 1, sizeof *j->answers);
+    j->found = qkv_calloc(j->ctx, j->count + 1, j->o.n_best * sizeof *j->found);
+    j->offsets = qkv_calloc(j->ctx, j->o.batch + 1, sizeof *j->offsets);
     if (!j->lines || !j->answers || !j->found || !j->offsets)
         return QKV_E_MEMORY;
     if (j->config->eos < 0)
-        return qkv__fail(j->ctx, QKV_E_ARGUMENT, "the model has no token that ends a sentence");
+        return qkv_fail(j->ctx, QKV_E_ARGUMENT, "the model has no token that ends a sentence");
     return read_lines(j, text, len);
 }
 
@@ -190,10 +190,10 @@ static void clean_up(job *j)
         qkv_text_free(j->ctx, &j->found[i].text);
     qkv_ids_free(j->ctx, &j->ids);
     qkv_ids_free(j->ctx, &j->batch);
-    qkv__free(j->ctx, j->lines);
-    qkv__free(j->ctx, j->answers);
-    qkv__free(j->ctx, j->found);
-    qkv__free(j->ctx, j->offsets);
+    qkv_free(j->ctx, j->lines);
+    qkv_free(j->ctx, j->answers);
+    qkv_free(j->ctx, j->found);
+    qkv_free(j->ctx, j->offsets);
 }
 
 qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text, size_t len,
@@ -205,8 +205,8 @@ qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text,
              .o = options ? *options : qkv_translate_text_defaults(),
              .config = qkv_model_config(m)};
     if (!j.o.batch || !j.o.n_best)
-        return qkv__fail(j.ctx, QKV_E_ARGUMENT, "batches of %zu lines, %zu answers a line: neither "
-                         "may be 0", j.o.batch, j.o.n_best);
+        return qkv_fail(j.ctx, QKV_E_ARGUMENT, "batches of %zu lines, %zu answers a line: neither "
+                        "may be 0", j.o.batch, j.o.n_best);
     qkv_status status = set_up(&j, text, len);
     if (!status)
         status = search_all(&j);

@@ -9,8 +9,8 @@ static qkv_status check_type(qkv_model *m, const qkv_model_type *type, const cha
 {
     if (qkv_model_type_of(m) == type)
         return QKV_OK;
-    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not %s",
-                     qkv_model_type_architecture(qkv_model_type_of(m)), what);
+    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not %s",
+                    qkv_model_type_architecture(qkv_model_type_of(m)), what);
 }
 
 /* ---- hidden words -------------------------------------------------------------------------- */
@@ -34,15 +34,15 @@ static qkv_status check_ids(qkv_model *m, const int32_t *ids, size_t n, size_t k
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
     if (n > c->positions)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the text has %zu tokens, the model only %zu "
-                         "positions", n, c->positions);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the text has %zu tokens, the model only %zu "
+                        "positions", n, c->positions);
     if (k < 1 || k > c->vocab)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the best %zu tokens: 1 to %zu expected", k,
-                         c->vocab);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the best %zu tokens: 1 to %zu expected", k,
+                        c->vocab);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (size_t)ids[i] >= c->vocab)
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "the text has token %d, the model only %zu",
-                             (int)ids[i], c->vocab);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "the text has token %d, the model only %zu",
+                            (int)ids[i], c->vocab);
     return QKV_OK;
 }
 
@@ -71,7 +71,7 @@ qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, si
     qkv_tape *t = NULL;
     qkv__packed p = {.ctx = ctx};
     size_t masks = 0;
-    int32_t *rows = qkv__malloc(ctx, n * sizeof *rows);
+    int32_t *rows = qkv_malloc(ctx, n * sizeof *rows);
     status = rows ? qkv_tape_create(&t, ctx) : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
         if (ids[i] == mask)
@@ -82,7 +82,7 @@ qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, si
         status = guess(m, t, &p, rows, masks, k, out);
     qkv_tape_destroy(t);
     qkv__packed_free(&p);
-    qkv__free(ctx, rows);
+    qkv_free(ctx, rows);
     return status;
 }
 
@@ -117,7 +117,7 @@ static qkv_status add_text(qkv_model *m, qkv_tokenizer *t, qkv__packed *p,
     if (!status)
         status = check_ids(m, ids->data, ids->count, 1);
     if (!status && ids->count == 0)
-        status = qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "a text has no tokens");
+        status = qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a text has no tokens");
     if (status)
         return status;
     qkv__packed_add(p, ids->data, second, 0);

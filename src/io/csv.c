@@ -129,12 +129,12 @@ static bool has_words(const reader *r, const char *line, bool *failed)
 {
     double ignored;
     bool words = false;
-    char *copy = qkv__strdup(r->ctx, line), *rest = copy;
+    char *copy = qkv_strdup(r->ctx, line), *rest = copy;
     *failed = !copy;
     for (char *field; copy && (field = next_field(r, &rest));)
         words = words || (*field && !is_number(field, &ignored));
     if (copy)
-        qkv__free(r->ctx, copy);
+        qkv_free(r->ctx, copy);
     return words;
 }
 
@@ -142,11 +142,11 @@ static bool has_words(const reader *r, const char *line, bool *failed)
 static qkv_status read_names(reader *r, char *line)
 {
     size_t most = strlen(line) + 1;
-    r->array->names = qkv__calloc(r->ctx, most, sizeof *r->array->names);
+    r->array->names = qkv_calloc(r->ctx, most, sizeof *r->array->names);
     if (!r->array->names)
         return QKV_E_MEMORY;
     for (char *field; (field = next_field(r, &line));) {
-        char *name = qkv__strdup(r->ctx, field);
+        char *name = qkv_strdup(r->ctx, field);
         if (!name)
             return QKV_E_MEMORY;
         r->array->names[r->array->shape[1]++] = name;
@@ -175,14 +175,14 @@ static size_t find_column(const reader *r, size_t nth)
 
 static qkv_status no_column(const reader *r, const char *wanted)
 {
-    qkv__str names;
-    qkv__str_init(&names, r->ctx);
+    qkv_str names;
+    qkv_str_init(&names, r->ctx);
     for (size_t i = 0; r->array->names && i < r->columns && i < 20; i++)
-        qkv__str_printf(&names, "%s%s", i ? ", " : ": ", r->array->names[i]);
-    qkv_status status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: no column \"%.40s\", there are %zu%s",
-                                  r->path, wanted, r->columns,
-                                  names.data ? names.data : " without names");
-    qkv__str_free(&names);
+        qkv_str_printf(&names, "%s%s", i ? ", " : ": ", r->array->names[i]);
+    qkv_status status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: no column \"%.40s\", there are %zu%s",
+                                 r->path, wanted, r->columns,
+                                 names.data ? names.data : " without names");
+    qkv_str_free(&names);
     return status;
 }
 
@@ -191,7 +191,7 @@ static qkv_status find_columns(reader *r)
 {
     if (!r->taken || r->place)
         return QKV_OK;
-    r->place = qkv__malloc(r->ctx, r->taken * sizeof *r->place);
+    r->place = qkv_malloc(r->ctx, r->taken * sizeof *r->place);
     if (!r->place)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < r->taken; i++) {
@@ -200,8 +200,8 @@ static qkv_status find_columns(reader *r)
             return no_column(r, r->wanted[i]);
         for (size_t k = 0; k < i; k++)
             if (r->place[k] == r->place[i])
-                return qkv__fail(r->ctx, QKV_E_ARGUMENT, "%s: column \"%.40s\" is named twice",
-                                 r->path, r->wanted[i]);
+                return qkv_fail(r->ctx, QKV_E_ARGUMENT, "%s: column \"%.40s\" is named twice",
+                                r->path, r->wanted[i]);
     }
     return QKV_OK;
 }
@@ -212,15 +212,15 @@ static qkv_status take_names(reader *r)
     char **names = r->array->names;
     if (!names || !r->taken)
         return QKV_OK;
-    r->array->names = qkv__calloc(r->ctx, r->taken, sizeof *names);
+    r->array->names = qkv_calloc(r->ctx, r->taken, sizeof *names);
     for (size_t i = 0; r->array->names && i < r->taken; i++) {
         r->array->names[i] = names[r->place[i]];
         names[r->place[i]] = NULL;
     }
     for (size_t i = 0; i < r->columns; i++)
         if (names[i])
-            qkv__free(r->ctx, names[i]);
-    qkv__free(r->ctx, names);
+            qkv_free(r->ctx, names[i]);
+    qkv_free(r->ctx, names);
     return r->array->names ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -233,8 +233,8 @@ static qkv_status grow(reader *r)
     if (a->count < r->capacity)
         return QKV_OK;
     size_t capacity = r->capacity * 2 + 64;
-    qkv_real *data = qkv__realloc(r->ctx, a->data, a->count * sizeof *data,
-                                  capacity * sizeof *data);
+    qkv_real *data = qkv_realloc(r->ctx, a->data, a->count * sizeof *data,
+                                 capacity * sizeof *data);
     if (!data)
         return QKV_E_MEMORY;
     a->data = data;
@@ -248,10 +248,10 @@ static qkv_status append(reader *r, size_t column, const char *field)
     const char *name = r->array->names && column < r->columns ? r->array->names[column] : NULL;
     bool number = is_number(field, &value);
     if (!number || (r->finite && !isfinite(value)))
-        return qkv__fail(r->ctx, QKV_E_FORMAT,
-                         "%s: line %zu, column %zu%s%.40s%s: expected a %snumber, found \"%.40s\"",
-                         r->path, r->line, column + 1, name ? " (" : "", name ? name : "",
-                         name ? ")" : "", number ? "finite " : "", field);
+        return qkv_fail(r->ctx, QKV_E_FORMAT,
+                        "%s: line %zu, column %zu%s%.40s%s: expected a %snumber, found \"%.40s\"",
+                        r->path, r->line, column + 1, name ? " (" : "", name ? name : "",
+                        name ? ")" : "", number ? "finite " : "", field);
     qkv_status status = grow(r);
     if (!status)
         r->array->data[r->array->count++] = (qkv_real)value;
@@ -270,9 +270,9 @@ static size_t cut(const reader *r, char *line, char **fields, size_t most)
 
 static size_t count_fields(const reader *r, const char *line)
 {
-    char *copy = qkv__strdup(r->ctx, line);
+    char *copy = qkv_strdup(r->ctx, line);
     size_t n = copy ? cut(r, copy, NULL, 0) : 0;
-    qkv__free(r->ctx, copy);
+    qkv_free(r->ctx, copy);
     return n;
 }
 
@@ -281,18 +281,18 @@ static qkv_status read_row(reader *r, char *line)
     if (!r->columns)
         r->columns = count_fields(r, line);
     qkv_status status = r->columns ? find_columns(r) : QKV_E_MEMORY;
-    char **fields = status ? NULL : qkv__malloc(r->ctx, r->columns * sizeof *fields);
+    char **fields = status ? NULL : qkv_malloc(r->ctx, r->columns * sizeof *fields);
     if (!fields)
         return status ? status : QKV_E_MEMORY;
     size_t found = cut(r, line, fields, r->columns), n = r->taken ? r->taken : r->columns;
     if (found != r->columns)
-        status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: expected %zu columns, found %zu",
-                           r->path, r->line, r->columns, found);
+        status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: expected %zu columns, found %zu",
+                          r->path, r->line, r->columns, found);
     for (size_t i = 0; i < n && !status; i++) {
         size_t column = r->taken ? r->place[i] : i;
         status = append(r, column, fields[column]);
     }
-    qkv__free(r->ctx, fields);
+    qkv_free(r->ctx, fields);
     r->rows += !status;
     return status;
 }
@@ -316,8 +316,8 @@ static qkv_status read_text(reader *r, char *text, size_t size)
         status = failed ? QKV_E_MEMORY : header ? read_names(r, line) : read_row(r, line);
     }
     if (!status && !r->rows)
-        status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: expected rows of numbers, found none",
-                           r->path);
+        status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected rows of numbers, found none",
+                          r->path);
     return status;
 }
 
@@ -327,18 +327,18 @@ static qkv_status load(reader *r)
     size_t size;
     qkv_array *out = r->array;
     *out = (qkv_array){.ctx = r->ctx, .ndim = 2};
-    qkv_status status = qkv__file_read(r->ctx, r->path, max_file, &text, &size);
+    qkv_status status = qkv_file_read(r->ctx, r->path, max_file, &text, &size);
     if (!status && memchr(text, 0, size))
-        status = qkv__fail(r->ctx, QKV_E_FORMAT, "%s: expected text, found a byte 0", r->path);
+        status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected text, found a byte 0", r->path);
     if (!status)
         status = read_text(r, text, size);
     if (text)
-        qkv__free(r->ctx, text);
+        qkv_free(r->ctx, text);
     if (!status) {
         status = take_names(r);
         out->shape[1] = r->taken ? r->taken : r->columns;
     }
-    qkv__free(r->ctx, r->place);
+    qkv_free(r->ctx, r->place);
     if (status) {
         qkv_array_free(out);
         return status;

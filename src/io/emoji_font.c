@@ -42,8 +42,8 @@ static uint32_t u32(const bytes *b, size_t at) { return u16(b, at) << 16 | u16(b
 
 static qkv_status cut_short(const font *f, const char *table)
 {
-    return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: table %s ends within what it says it holds",
-                     f->path, table);
+    return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: table %s ends within what it says it holds",
+                    f->path, table);
 }
 
 static qkv_status find_table(const font *f, const char *tag, bytes *out)
@@ -54,13 +54,13 @@ static qkv_status find_table(const font *f, const char *tag, bytes *out)
             continue;
         size_t from = u32(&f->file, at + 8), size = u32(&f->file, at + 12);
         if (!holds(&f->file, from, size))
-            return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: table %s, %zu bytes from %zu on, lies "
-                             "beyond the file's %zu", f->path, tag, size, from, f->file.size);
+            return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: table %s, %zu bytes from %zu on, lies "
+                            "beyond the file's %zu", f->path, tag, size, from, f->file.size);
         *out = (bytes){f->file.data + from, size};
         return QKV_OK;
     }
-    return qkv__fail(f->ctx, QKV_E_UNSUPPORTED, "%s: a font with coloured bitmaps (tables cmap, "
-                     "CBLC, CBDT) expected, found no table %s", f->path, tag);
+    return qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: a font with coloured bitmaps (tables cmap, "
+                    "CBLC, CBDT) expected, found no table %s", f->path, tag);
 }
 
 /* ---- pictures of glyphs ------------------------------------------------------------------- */
@@ -73,9 +73,9 @@ static qkv_status read_glyph(font *f, size_t glyph, uint32_t format, size_t from
         return QKV_OK;
     if (from > end || end > f->cbdt.size || length_at + 4 > end ||
         u32(&f->cbdt, length_at) > end - length_at - 4)
-        return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: the picture of glyph %zu does not fit into "
-                         "bytes %zu to %zu of table CBDT's %zu", f->path, glyph, from, end,
-                         f->cbdt.size);
+        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: the picture of glyph %zu does not fit into "
+                        "bytes %zu to %zu of table CBDT's %zu", f->path, glyph, from, end,
+                        f->cbdt.size);
     f->glyphs[glyph] = (qkv__emoji){0, f->cbdt.data + length_at + 4, u32(&f->cbdt, length_at)};
     return QKV_OK;
 }
@@ -88,8 +88,8 @@ static qkv_status read_range(font *f, size_t first, size_t last, size_t at)
     uint32_t kind = u16(&f->cblc, at), format = u16(&f->cblc, at + 2);
     size_t base = u32(&f->cblc, at + 4), width = kind == 1 ? 4 : 2;
     if ((kind != 1 && kind != 3) || format < 17 || format > 19)
-        return qkv__fail(f->ctx, QKV_E_UNSUPPORTED, "%s: bitmaps of format 17 to 19 by an index "
-                         "of format 1 or 3 expected, found %u by %u", f->path, format, kind);
+        return qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: bitmaps of format 17 to 19 by an index "
+                        "of format 1 or 3 expected, found %u by %u", f->path, format, kind);
     if (!holds(&f->cblc, at + 8, (last - first + 2) * width))
         return cut_short(f, "CBLC");
     qkv_status status = QKV_OK;
@@ -127,9 +127,9 @@ static qkv_status read_glyphs(font *f)
         size_t at = array + i * RANGE_BYTES;
         size_t first = u16(&f->cblc, at), last = u16(&f->cblc, at + 2);
         if (first < next || last < first)
-            return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: ranges of glyphs in rising order expected "
-                             "in table CBLC, found %zu to %zu after %zu", f->path, first, last,
-                             next);
+            return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: ranges of glyphs in rising order expected "
+                            "in table CBLC, found %zu to %zu after %zu", f->path, first, last,
+                            next);
         next = last + 1;
         status = read_range(f, first, last, array + u32(&f->cblc, at + 4));
     }
@@ -163,9 +163,9 @@ static qkv_status read_groups(font *f, size_t at)
     for (size_t i = 0; i < groups; i++, at += GROUP_BYTES) {
         size_t first = u32(&f->cmap, at), last = u32(&f->cmap, at + 4);
         if (first < next || last < first || last >= CODES)
-            return qkv__fail(f->ctx, QKV_E_FORMAT, "%s: groups of codes in rising order expected "
-                             "in table cmap, found %zx to %zx after %zx", f->path, first, last,
-                             next);
+            return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: groups of codes in rising order expected "
+                            "in table cmap, found %zx to %zx after %zx", f->path, first, last,
+                            next);
         next = last + 1;
         take_group(f, first, last, u32(&f->cmap, at + 8));
     }
@@ -182,8 +182,8 @@ static qkv_status read_codes(font *f)
         if (u16(&f->cmap, u32(&f->cmap, at + 4)) == 12)
             return read_groups(f, u32(&f->cmap, at + 4));
     }
-    return qkv__fail(f->ctx, QKV_E_UNSUPPORTED, "%s: no codes of 32 bits (format 12) in table "
-                     "cmap", f->path);
+    return qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: no codes of 32 bits (format 12) in table "
+                    "cmap", f->path);
 }
 
 /* ---- the font ----------------------------------------------------------------------------- */
@@ -200,7 +200,7 @@ qkv_status qkv__emoji_font_read(qkv__emoji **out, size_t *count, qkv_context *ct
     *out = NULL;
     *count = 0;
     if (!qkv__font_begins(data, size))
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: not a TrueType font, or cut short", path);
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s: not a TrueType font, or cut short", path);
     qkv_status status = find_table(&f, "cmap", &f.cmap);
     if (!status)
         status = find_table(&f, "CBLC", &f.cblc);
@@ -208,17 +208,17 @@ qkv_status qkv__emoji_font_read(qkv__emoji **out, size_t *count, qkv_context *ct
         status = find_table(&f, "CBDT", &f.cbdt);
     if (status)
         return status;
-    f.glyphs = qkv__calloc(ctx, GLYPHS, sizeof *f.glyphs);
-    f.out = qkv__calloc(ctx, GLYPHS, sizeof *f.out);
+    f.glyphs = qkv_calloc(ctx, GLYPHS, sizeof *f.glyphs);
+    f.out = qkv_calloc(ctx, GLYPHS, sizeof *f.out);
     status = f.glyphs && f.out ? read_glyphs(&f) : QKV_E_MEMORY;
     if (!status)
         status = read_codes(&f);
     if (!status && !f.count)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: no character of this font has a coloured "
-                           "bitmap", path);
-    qkv__free(ctx, f.glyphs);
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: no character of this font has a coloured "
+                          "bitmap", path);
+    qkv_free(ctx, f.glyphs);
     if (status) {
-        qkv__free(ctx, f.out);
+        qkv_free(ctx, f.out);
         return status;
     }
     *out = f.out;

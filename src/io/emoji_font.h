@@ -17,7 +17,7 @@ bool qkv__font_begins(const uint8_t *data, size_t size);
 /* The characters that the font (data, size) has pictures for, in the order of their codes: the
  * bitmaps of tables CBLC and CBDT, of the largest size, by the codes of table cmap; where several
  * characters have one picture, the first. Sequences of characters are left out. *out is the
- * caller's, freed with qkv__free; none at all is an error. path is for sentences. On failure *out
+ * caller's, freed with qkv_free; none at all is an error. path is for sentences. On failure *out
  * is NULL. */
 qkv_status qkv__emoji_font_read(qkv__emoji **out, size_t *count, qkv_context *ctx,
                                 const char *path, const uint8_t *data, size_t size);

@@ -17,16 +17,16 @@ static int open_for_reading(qkv_context *ctx, const char *path, int flags, struc
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (fd < 0) {
-        qkv__fail(ctx, QKV_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
+        qkv_fail(ctx, QKV_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
         return -1;
     }
     if (fstat(fd, info) != 0) {
-        qkv__fail(ctx, QKV_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+        qkv_fail(ctx, QKV_E_IO, "%s: cannot be read: %s", path, strerror(errno));
         close(fd);
         return -1;
     }
     if (S_ISDIR(info->st_mode)) {
-        qkv__fail(ctx, QKV_E_IO, "%s: expected a file, found a folder", path);
+        qkv_fail(ctx, QKV_E_IO, "%s: expected a file, found a folder", path);
         close(fd);
         return -1;
     }
@@ -38,14 +38,14 @@ static qkv_status read_all(qkv_context *ctx, int fd, const char *path, size_t gu
                            size_t limit, char **data, size_t *size)
 {
     size_t capacity = guess + 1, used = 0;
-    char *buffer = qkv__malloc(ctx, capacity);
+    char *buffer = qkv_malloc(ctx, capacity);
     if (!buffer)
         return QKV_E_MEMORY;
     for (;;) {
         if (used + 1 >= capacity) {
-            char *larger = qkv__realloc(ctx, buffer, capacity, capacity * 2 + 4096);
+            char *larger = qkv_realloc(ctx, buffer, capacity, capacity * 2 + 4096);
             if (!larger) {
-                qkv__free(ctx, buffer);
+                qkv_free(ctx, buffer);
                 return QKV_E_MEMORY;
             }
             buffer = larger;
@@ -55,14 +55,14 @@ static qkv_status read_all(qkv_context *ctx, int fd, const char *path, size_t gu
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
-            qkv__free(ctx, buffer);
-            return qkv__fail(ctx, QKV_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+            qkv_free(ctx, buffer);
+            return qkv_fail(ctx, QKV_E_IO, "%s: cannot be read: %s", path, strerror(errno));
         }
         used += (size_t)got;
         if (limit && used > limit) {
-            qkv__free(ctx, buffer);
-            return qkv__fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found more",
-                             path, limit);
+            qkv_free(ctx, buffer);
+            return qkv_fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found more",
+                            path, limit);
         }
         if (got == 0)
             break;
@@ -73,8 +73,8 @@ static qkv_status read_all(qkv_context *ctx, int fd, const char *path, size_t gu
     return QKV_OK;
 }
 
-qkv_status qkv__file_read(qkv_context *ctx, const char *path, size_t limit, char **data,
-                          size_t *size)
+qkv_status qkv_file_read(qkv_context *ctx, const char *path, size_t limit, char **data,
+                         size_t *size)
 {
     struct stat info;
     *data = NULL;
@@ -85,8 +85,8 @@ qkv_status qkv__file_read(qkv_context *ctx, const char *path, size_t limit, char
     size_t guess = S_ISREG(info.st_mode) ? (size_t)info.st_size : 0;
     qkv_status status;
     if (limit && guess > limit)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found %zu", path,
-                           limit, guess);
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found %zu", path,
+                          limit, guess);
     else /* one byte more than the file, so that its end is seen without growing */
         status = read_all(ctx, fd, path, guess + 1, limit, data, size);
     close(fd);
@@ -101,7 +101,7 @@ static qkv_status map_all(qkv__map *m, qkv_context *ctx, const char *path, int f
     if (S_ISREG(info->st_mode) && info->st_size > 0) {
         void *p = mmap(NULL, (size_t)info->st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED) {
-            status = qkv__fail(ctx, QKV_E_IO, "%s: cannot be mapped: %s", path, strerror(errno));
+            status = qkv_fail(ctx, QKV_E_IO, "%s: cannot be mapped: %s", path, strerror(errno));
         } else {
             m->data = p;
             m->size = (size_t)info->st_size;
@@ -134,7 +134,7 @@ qkv_status qkv__map_file(qkv__map *m, qkv_context *ctx, const char *path)
     if (S_ISREG(info.st_mode))
         return map_all(m, ctx, path, fd, &info);
     close(fd);
-    return qkv__fail(ctx, QKV_E_IO, "%s: expected a file, found a pipe or a device", path);
+    return qkv_fail(ctx, QKV_E_IO, "%s: expected a file, found a pipe or a device", path);
 }
 
 void qkv__map_close(qkv__map *m)
@@ -142,19 +142,19 @@ void qkv__map_close(qkv__map *m)
     if (m->mapped)
         munmap((void *)(uintptr_t)m->data, m->size);
     else if (m->data)
-        qkv__free(m->ctx, (void *)(uintptr_t)m->data);
+        qkv_free(m->ctx, (void *)(uintptr_t)m->data);
     *m = (qkv__map){0};
 }
 
 /* ---- folders ------------------------------------------------------------------------------ */
 
-bool qkv__file_exists(const char *path)
+bool qkv_file_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
 }
 
-bool qkv__dir_exists(const char *path)
+bool qkv_dir_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
@@ -163,13 +163,13 @@ bool qkv__dir_exists(const char *path)
 qkv_status qkv__file_remove(qkv_context *ctx, const char *path)
 {
     if (unlink(path) != 0 && errno != ENOENT)
-        return qkv__fail(ctx, QKV_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
+        return qkv_fail(ctx, QKV_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
     return QKV_OK;
 }
 
-qkv_status qkv__dir_create(qkv_context *ctx, const char *path)
+qkv_status qkv_dir_create(qkv_context *ctx, const char *path)
 {
-    char *part = qkv__strdup(ctx, path);
+    char *part = qkv_strdup(ctx, path);
     if (!part)
         return QKV_E_MEMORY;
     qkv_status status = QKV_OK;
@@ -178,14 +178,14 @@ qkv_status qkv__dir_create(qkv_context *ctx, const char *path)
             continue;
         char end = *p;
         *p = 0;
-        if (*part && mkdir(part, 0777) != 0 && !qkv__dir_exists(part))
-            status = qkv__fail(ctx, QKV_E_IO, "%s: the folder cannot be made: %s", part,
-                               strerror(errno == EEXIST ? ENOTDIR : errno));
+        if (*part && mkdir(part, 0777) != 0 && !qkv_dir_exists(part))
+            status = qkv_fail(ctx, QKV_E_IO, "%s: the folder cannot be made: %s", part,
+                              strerror(errno == EEXIST ? ENOTDIR : errno));
         *p = end;
         if (end == 0)
             break;
     }
-    qkv__free(ctx, part);
+    qkv_free(ctx, part);
     return status;
 }
 
@@ -193,14 +193,14 @@ qkv_status qkv__dir_lock(int *lock, qkv_context *ctx, const char *path)
 {
     *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0)
-        return qkv__fail(ctx, QKV_E_IO, "%s: the folder cannot be opened: %s", path,
-                         strerror(errno));
+        return qkv_fail(ctx, QKV_E_IO, "%s: the folder cannot be opened: %s", path,
+                        strerror(errno));
     if (flock(*lock, LOCK_EX | LOCK_NB) == 0)
         return QKV_OK;
     bool taken = errno == EWOULDBLOCK;
     qkv__dir_unlock(*lock);
     *lock = -1;
-    return taken ? qkv__fail(ctx, QKV_E_IO, "%s: another process is at work there", path) : QKV_OK;
+    return taken ? qkv_fail(ctx, QKV_E_IO, "%s: another process is at work there", path) : QKV_OK;
 }
 
 void qkv__dir_unlock(int lock)
@@ -214,66 +214,66 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static qkv_status add_name(qkv__names *out, const char *name)
+qkv_status qkv__names_add(qkv_names *out, const char *name)
 {
     if (out->count == out->capacity) {
         size_t capacity = out->capacity * 2 + 16;
-        char **names = qkv__realloc(out->ctx, out->names, out->capacity * sizeof *names,
-                                    capacity * sizeof *names);
+        char **names = qkv_realloc(out->ctx, out->names, out->capacity * sizeof *names,
+                                   capacity * sizeof *names);
         if (!names)
             return QKV_E_MEMORY;
         out->names = names;
         out->capacity = capacity;
     }
-    out->names[out->count] = qkv__strdup(out->ctx, name);
+    out->names[out->count] = qkv_strdup(out->ctx, name);
     if (!out->names[out->count])
         return QKV_E_MEMORY;
     out->count++;
     return QKV_OK;
 }
 
-qkv_status qkv__dir_list(qkv__names *out, qkv_context *ctx, const char *path)
+qkv_status qkv_dir_list(qkv_names *out, qkv_context *ctx, const char *path)
 {
-    *out = (qkv__names){.ctx = ctx};
+    *out = (qkv_names){.ctx = ctx};
     DIR *dir = opendir(path);
     if (!dir)
-        return qkv__fail(ctx, QKV_E_IO, "%s: the folder cannot be opened: %s", path,
-                         strerror(errno));
+        return qkv_fail(ctx, QKV_E_IO, "%s: the folder cannot be opened: %s", path,
+                        strerror(errno));
     qkv_status status = QKV_OK;
     while (!status) {
         errno = 0;
         const struct dirent *entry = readdir(dir);
         if (!entry) {
             if (errno)
-                status = qkv__fail(ctx, QKV_E_IO, "%s: the folder cannot be read: %s", path,
-                                   strerror(errno));
+                status = qkv_fail(ctx, QKV_E_IO, "%s: the folder cannot be read: %s", path,
+                                  strerror(errno));
             break;
         }
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            status = add_name(out, entry->d_name);
+            status = qkv__names_add(out, entry->d_name);
     }
     closedir(dir);
     if (status)
-        qkv__names_free(out);
+        qkv_names_free(out);
     else if (out->count)
         qsort(out->names, out->count, sizeof *out->names, compare_names);
     return status;
 }
 
-void qkv__names_free(qkv__names *names)
+void qkv_names_free(qkv_names *names)
 {
     for (size_t i = 0; i < names->count; i++)
-        qkv__free(names->ctx, names->names[i]);
+        qkv_free(names->ctx, names->names[i]);
     if (names->names)
-        qkv__free(names->ctx, names->names);
-    *names = (qkv__names){0};
+        qkv_free(names->ctx, names->names);
+    *names = (qkv_names){0};
 }
 
-char *qkv__path_join(qkv_context *ctx, const char *dir, const char *name)
+char *qkv_path_join(qkv_context *ctx, const char *dir, const char *name)
 {
     size_t a = strlen(dir), b = strlen(name);
     bool slash = a > 0 && dir[a - 1] != '/';
-    char *path = qkv__malloc(ctx, a + slash + b + 1);
+    char *path = qkv_malloc(ctx, a + slash + b + 1);
     if (!path)
         return NULL;
     memcpy(path, dir, a);
@@ -283,7 +283,7 @@ char *qkv__path_join(qkv_context *ctx, const char *dir, const char *name)
     return path;
 }
 
-const char *qkv__path_name(const char *path)
+const char *qkv_path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;

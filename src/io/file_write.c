@@ -20,23 +20,23 @@ struct qkv__writer {
 
 static qkv_status fail(qkv__writer *w, const char *what, int error)
 {
-    w->status = qkv__fail(w->ctx, QKV_E_IO, "%s: %s: %s", w->path, what, strerror(error));
+    w->status = qkv_fail(w->ctx, QKV_E_IO, "%s: %s: %s", w->path, what, strerror(error));
     return w->status;
 }
 
 static char *temporary_name(qkv_context *ctx, const char *path)
 {
-    qkv__str s;
-    qkv__str_init(&s, ctx);
-    const char *name = qkv__path_name(path);
-    qkv__str_add(&s, path, (size_t)(name - path));
-    qkv__str_printf(&s, ".%s.tmp", name);
+    qkv_str s;
+    qkv_str_init(&s, ctx);
+    const char *name = qkv_path_name(path);
+    qkv_str_add(&s, path, (size_t)(name - path));
+    qkv_str_printf(&s, ".%s.tmp", name);
     if (s.failed) {
-        qkv__str_free(&s);
+        qkv_str_free(&s);
         return NULL;
     }
-    char *copy = qkv__strdup(ctx, s.data);
-    qkv__str_free(&s);
+    char *copy = qkv_strdup(ctx, s.data);
+    qkv_str_free(&s);
     return copy;
 }
 
@@ -74,7 +74,7 @@ static qkv_status open_target(qkv__writer *w)
     struct stat info;
     bool exists = stat(w->path, &info) == 0;
     if (exists && S_ISDIR(info.st_mode)) {
-        w->status = qkv__fail(w->ctx, QKV_E_IO, "%s: cannot be written: it is a folder", w->path);
+        w->status = qkv_fail(w->ctx, QKV_E_IO, "%s: cannot be written: it is a folder", w->path);
         return w->status;
     }
     w->direct = exists && !S_ISREG(info.st_mode);
@@ -87,7 +87,7 @@ static qkv_status open_target(qkv__writer *w)
 /* The folder's entry is on disk too. Some file systems refuse to sync a folder: no matter. */
 static void sync_folder(const char *path, char *scratch)
 {
-    size_t length = (size_t)(qkv__path_name(path) - path);
+    size_t length = (size_t)(qkv_path_name(path) - path);
     memcpy(scratch, path, length);
     strcpy(scratch + length, length ? "" : ".");
     int fd = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -103,20 +103,20 @@ static void destroy(qkv__writer *w)
     if (w->fd >= 0)
         close(w->fd);
     if (w->temporary)
-        qkv__free(ctx, w->temporary);
+        qkv_free(ctx, w->temporary);
     if (w->path)
-        qkv__free(ctx, w->path);
-    qkv__free(ctx, w);
+        qkv_free(ctx, w->path);
+    qkv_free(ctx, w);
 }
 
 qkv_status qkv__writer_open(qkv__writer **out, qkv_context *ctx, const char *path)
 {
     *out = NULL;
-    qkv__writer *w = qkv__malloc(ctx, sizeof *w);
+    qkv__writer *w = qkv_malloc(ctx, sizeof *w);
     if (!w)
         return QKV_E_MEMORY;
     *w = (qkv__writer){.ctx = ctx, .fd = -1};
-    w->path = qkv__strdup(ctx, path);
+    w->path = qkv_strdup(ctx, path);
     w->temporary = w->path ? temporary_name(ctx, path) : NULL;
     qkv_status status = w->temporary ? open_target(w) : QKV_E_MEMORY;
     if (status) {
@@ -172,7 +172,7 @@ void qkv__writer_abandon(qkv__writer *w)
     destroy(w);
 }
 
-qkv_status qkv__file_write(qkv_context *ctx, const char *path, const void *data, size_t size)
+qkv_status qkv_file_write(qkv_context *ctx, const char *path, const void *data, size_t size)
 {
     qkv__writer *w;
     qkv_status status = qkv__writer_open(&w, ctx, path);

@@ -13,10 +13,10 @@ bool qkv__gzip_begins(const uint8_t *data, size_t size)
 
 static void *on_alloc(void *ctx, unsigned n, unsigned size)
 {
-    return qkv__calloc(ctx, n, size);
+    return qkv_calloc(ctx, n, size);
 }
 
-static void on_free(void *ctx, void *p) { qkv__free(ctx, p); }
+static void on_free(void *ctx, void *p) { qkv_free(ctx, p); }
 
 static unsigned at_most(size_t n) { return n < UINT_MAX ? (unsigned)n : UINT_MAX; }
 
@@ -57,8 +57,8 @@ qkv_status qkv__gunzip(qkv_context *ctx, const char *name, const uint8_t *data, 
     inflateEnd(&z);
     if (code == Z_STREAM_END)
         return QKV_OK;
-    return qkv__fail(ctx, code == Z_MEM_ERROR ? QKV_E_MEMORY : QKV_E_FORMAT,
-                     "%s: the gzip data are damaged or cut short", name);
+    return qkv_fail(ctx, code == Z_MEM_ERROR ? QKV_E_MEMORY : QKV_E_FORMAT,
+                    "%s: the gzip data are damaged or cut short", name);
 }
 
 #else
@@ -71,6 +71,6 @@ qkv_status qkv__gunzip(qkv_context *ctx, const char *name, const uint8_t *data, 
     (void)out;
     (void)room;
     *n = 0;
-    return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%s: this build reads no gzip files", name);
+    return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: this build reads no gzip files", name);
 }
 #endif

@@ -20,14 +20,14 @@ static qkv_status read_header(qkv__idx *x, qkv_context *ctx, const char *path, c
 {
     *bytes = 1;
     if (size < 4 || data[0] || data[1])
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: not an idx file, or cut short%s", path,
-                         zipped ? " (an archive is read when it is a plain tar)" : "");
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s: not an idx file, or cut short%s", path,
+                        zipped ? " (an archive is read when it is a plain tar)" : "");
     if (data[2] != BYTES || data[3] < 1 || data[3] > QKV__IDX_DIMS)
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%s: bytes (type 8) in 1 to %d dimensions "
-                         "expected, found type %d in %d", path, QKV__IDX_DIMS, data[2], data[3]);
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: bytes (type 8) in 1 to %d dimensions "
+                        "expected, found type %d in %d", path, QKV__IDX_DIMS, data[2], data[3]);
     x->ndim = data[3];
     if (size < 4 + 4 * x->ndim)
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: cut short within its sizes", path);
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s: cut short within its sizes", path);
     bool fits = true;
     for (size_t i = 0; i < x->ndim; i++) {
         const uint8_t *p = data + 4 + 4 * i;
@@ -36,8 +36,8 @@ static qkv_status read_header(qkv__idx *x, qkv_context *ctx, const char *path, c
     }
     return fits && qkv__add_size(*bytes, 4 + 4 * x->ndim, bytes)
                ? QKV_OK
-               : qkv__fail(ctx, QKV_E_FORMAT, "%s: one of its sizes is 0, or they are too large",
-                           path);
+               : qkv_fail(ctx, QKV_E_FORMAT, "%s: one of its sizes is 0, or they are too large",
+                          path);
 }
 
 /* found: bytes that there are, at most one more than expected when they were gzipped. */
@@ -49,9 +49,9 @@ static qkv_status check_size(const qkv__idx *x, qkv_context *ctx, const char *pa
         return QKV_OK;
     for (size_t i = 0, n = 0; i < x->ndim; i++)
         n += (size_t)snprintf(sizes + n, sizeof sizes - n, "%s%zu", i ? " x " : "", x->shape[i]);
-    return qkv__fail(ctx, QKV_E_FORMAT, "%s: %zu bytes expected, for sizes of %s, found %s%zu",
-                     path, expected, sizes, x->owned && found > expected ? "at least " : "",
-                     found);
+    return qkv_fail(ctx, QKV_E_FORMAT, "%s: %zu bytes expected, for sizes of %s, found %s%zu",
+                    path, expected, sizes, x->owned && found > expected ? "at least " : "",
+                    found);
 }
 
 /* Unfolds what the header says there is, and at most one byte more. */
@@ -64,11 +64,11 @@ static qkv_status unfold(qkv__idx *x, qkv_context *ctx, const char *path)
     if (!status)
         status = read_header(x, ctx, path, head, size, true, &bytes);
     if (!status && bytes > LIMIT)
-        status = qkv__fail(ctx, QKV_E_FORMAT, "%s: at most %zu bytes expected in a gzip file, "
-                           "found %zu; gunzip it first", path, LIMIT, bytes);
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: at most %zu bytes expected in a gzip file, "
+                          "found %zu; gunzip it first", path, LIMIT, bytes);
     if (status)
         return status;
-    x->owned = qkv__malloc(ctx, bytes + 1);
+    x->owned = qkv_malloc(ctx, bytes + 1);
     if (!x->owned)
         return QKV_E_MEMORY;
     status = qkv__gunzip(ctx, path, x->map.data, x->map.size, x->owned, bytes + 1, &size);
@@ -98,7 +98,7 @@ qkv_status qkv__idx_open(qkv__idx *x, qkv_context *ctx, const char *path)
 void qkv__idx_close(qkv__idx *x)
 {
     if (x->map.ctx)
-        qkv__free(x->map.ctx, x->owned);
+        qkv_free(x->map.ctx, x->owned);
     qkv__map_close(&x->map);
     *x = (qkv__idx){0};
 }

@@ -19,9 +19,9 @@ qkv_status qkv_image_create(qkv_image *out, qkv_context *ctx, size_t width, size
     *out = (qkv_image){0};
     if (!width || !height || (channels != 1 && channels != 3) ||
         !qkv__mul_size(width, height, &bytes) || !qkv__mul_size(bytes, channels, &bytes))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "there is no picture of %zu x %zu pixels with %zu "
-                         "channels", width, height, channels);
-    uint8_t *data = qkv__malloc(ctx, bytes);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "there is no picture of %zu x %zu pixels with %zu "
+                        "channels", width, height, channels);
+    uint8_t *data = qkv_malloc(ctx, bytes);
     if (!data)
         return QKV_E_MEMORY;
     *out = (qkv_image){width, height, channels, data};
@@ -30,7 +30,7 @@ qkv_status qkv_image_create(qkv_image *out, qkv_context *ctx, size_t width, size
 
 void qkv_image_free(qkv_image *image, qkv_context *ctx)
 {
-    qkv__free(ctx, image->data);
+    qkv_free(ctx, image->data);
     *image = (qkv_image){0};
 }
 
@@ -39,9 +39,9 @@ qkv_status qkv__picture_create(const qkv__picture *p, qkv_image *out, size_t wid
 {
     if (!width || !height || width > MOST_SIDE || height > MOST_SIDE ||
         width > p->o.most / height)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pixels a side and %zu in all "
-                         "expected, found %zu x %zu", p->name, (int)MOST_SIDE, p->o.most, width,
-                         height);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: at most %d pixels a side and %zu in all "
+                        "expected, found %zu x %zu", p->name, (int)MOST_SIDE, p->o.most, width,
+                        height);
     return qkv_image_create(out, p->ctx, width, height, channels);
 }
 
@@ -117,7 +117,7 @@ qkv_status qkv_image_decode(qkv_image *out, qkv_context *ctx, const void *data, 
     size_t kind = kind_of(data, size);
     *out = (qkv_image){0};
     if (!qkv__image_begins(data, size))
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG picture", name);
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG picture", name);
     qkv_status status = kinds[kind].decode(&p, out);
     if (!status)
         return qkv_image_channels(out, ctx, p.o.channels);

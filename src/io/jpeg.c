@@ -126,7 +126,7 @@ static qkv_status read_rows(decoder *d, struct jpeg_decompress_struct *j, bool p
 {
     qkv_image *out = d->out;
     if (print) {
-        d->row = qkv__malloc(d->p->ctx, 4 * out->width);
+        d->row = qkv_malloc(d->p->ctx, 4 * out->width);
         if (!d->row)
             return QKV_E_MEMORY;
     }
@@ -179,10 +179,10 @@ qkv_status qkv__jpeg_decode(const qkv__picture *p, qkv_image *out)
         j.progress = &d.progress;
         status = decode(&d, &j);
     } else {
-        status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->name, d.why);
+        status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->name, d.why);
     }
     jpeg_destroy_decompress(&j);
-    qkv__free(p->ctx, d.row);
+    qkv_free(p->ctx, d.row);
     if (!status && d.turn != 1)
         status = set_upright(&d);
     return status;
@@ -193,6 +193,6 @@ qkv_status qkv__jpeg_decode(const qkv__picture *p, qkv_image *out)
 qkv_status qkv__jpeg_decode(const qkv__picture *p, qkv_image *out)
 {
     (void)out;
-    return qkv__fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no pictures", p->name);
+    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no pictures", p->name);
 }
 #endif

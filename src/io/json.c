@@ -49,8 +49,8 @@ qkv_status qkv__json_fail(const qkv__json *at, const char *key, const char *fmt,
     va_end(args);
     join_path(path, sizeof path, at->path, key ? key : "");
     if (!*path)
-        return qkv__fail(at->ctx, QKV_E_FORMAT, "%s: %s", at->file, what);
-    return qkv__fail(at->ctx, QKV_E_FORMAT, "%s: field \"%s\": %s", at->file, path, what);
+        return qkv_fail(at->ctx, QKV_E_FORMAT, "%s: %s", at->file, what);
+    return qkv_fail(at->ctx, QKV_E_FORMAT, "%s: field \"%s\": %s", at->file, path, what);
 }
 
 static qkv_status wrong_type(const qkv__json *at, const char *key, const char *expected)
@@ -68,11 +68,11 @@ qkv_status qkv__json_load(qkv__json *out, qkv_context *ctx, const char *file)
     char *text;
     size_t length;
     *out = (qkv__json){.ctx = ctx, .file = file};
-    qkv_status status = qkv__file_read(ctx, file, max_file, &text, &length);
+    qkv_status status = qkv_file_read(ctx, file, max_file, &text, &length);
     if (status)
         return status;
     status = qkv__json_parse(out, ctx, file, text, length);
-    qkv__free(ctx, text);
+    qkv_free(ctx, text);
     return status;
 }
 
@@ -84,7 +84,7 @@ qkv_status qkv__json_parse(qkv__json *out, qkv_context *ctx, const char *name, c
     *out = (qkv__json){.ctx = ctx, .file = name};
     size_t bom = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (length == bom)
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s: expected JSON, found an empty file", name);
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s: expected JSON, found an empty file", name);
     text += bom;
     length -= bom;
     out->value = json_loadb(text, length, flags, &error);
@@ -94,9 +94,9 @@ qkv_status qkv__json_parse(qkv__json *out, qkv_context *ctx, const char *name, c
     if (out->value)
         return QKV_OK;
     if (json_error_code(&error) == json_error_out_of_memory)
-        return qkv__fail(ctx, QKV_E_MEMORY, "%s: out of memory while reading JSON", name);
-    return qkv__fail(ctx, QKV_E_FORMAT, "%s: not JSON: line %d, column %d: %s", name, error.line,
-                     error.column, error.text);
+        return qkv_fail(ctx, QKV_E_MEMORY, "%s: out of memory while reading JSON", name);
+    return qkv_fail(ctx, QKV_E_FORMAT, "%s: not JSON: line %d, column %d: %s", name, error.line,
+                    error.column, error.text);
 }
 
 void qkv__json_free(qkv__json *document)

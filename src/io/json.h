@@ -66,29 +66,29 @@ size_t qkv__utf8_length(const unsigned char *s, size_t left);
  * U+FFFD for what is wrong; reals that are not finite become null. A failed allocation is told
  * at the end. */
 typedef struct {
-    qkv__str text;
+    qkv_str text;
     int indent, depth;
     bool first; /* nothing yet inside the innermost bracket */
-} qkv__json_out;
+} qkv_json_writer;
 
-void qkv__json_out_init(qkv__json_out *w, qkv_context *ctx, int indent);
-void qkv__json_out_free(qkv__json_out *w);
-void qkv__json_begin_object(qkv__json_out *w, const char *key);
-void qkv__json_end_object(qkv__json_out *w);
-void qkv__json_begin_array(qkv__json_out *w, const char *key);
-void qkv__json_end_array(qkv__json_out *w);
-void qkv__json_put_string(qkv__json_out *w, const char *key, const char *value);
-void qkv__json_put_bytes(qkv__json_out *w, const char *key, const char *value, size_t length);
-void qkv__json_put_int(qkv__json_out *w, const char *key, int64_t value);
-void qkv__json_put_real(qkv__json_out *w, const char *key, double value);
-void qkv__json_put_float(qkv__json_out *w, const char *key, float value); /* fewer digits */
-void qkv__json_put_bool(qkv__json_out *w, const char *key, bool value);
-void qkv__json_put_null(qkv__json_out *w, const char *key);
-void qkv__json_put_value(qkv__json_out *w, const char *key, const json_t *value);
+void qkv_json_writer_init(qkv_json_writer *w, qkv_context *ctx, int indent);
+void qkv_json_writer_free(qkv_json_writer *w);
+void qkv_json_begin_object(qkv_json_writer *w, const char *key);
+void qkv_json_end_object(qkv_json_writer *w);
+void qkv_json_begin_array(qkv_json_writer *w, const char *key);
+void qkv_json_end_array(qkv_json_writer *w);
+void qkv_json_put_string(qkv_json_writer *w, const char *key, const char *value);
+void qkv_json_put_bytes(qkv_json_writer *w, const char *key, const char *value, size_t length);
+void qkv_json_put_int(qkv_json_writer *w, const char *key, int64_t value);
+void qkv_json_put_real(qkv_json_writer *w, const char *key, double value);
+void qkv_json_put_float(qkv_json_writer *w, const char *key, float value); /* fewer digits */
+void qkv_json_put_bool(qkv_json_writer *w, const char *key, bool value);
+void qkv_json_put_null(qkv_json_writer *w, const char *key);
+void qkv__json_put_value(qkv_json_writer *w, const char *key, const json_t *value);
 
 /* The text so far, valid until the next call; NULL after a failed allocation. */
-const char *qkv__json_out_text(const qkv__json_out *w);
+const char *qkv_json_writer_text(const qkv_json_writer *w);
 /* Writes text and a newline to the file, atomically, and frees the writer in any case. */
-qkv_status qkv__json_out_save(qkv__json_out *w, const char *file);
+qkv_status qkv_json_writer_save(qkv_json_writer *w, const char *file);
 
 #endif

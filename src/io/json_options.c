@@ -7,45 +7,45 @@
 
 static void put_integer(void *w, const char *key, int64_t value)
 {
-    qkv__json_put_int(w, key, value);
+    qkv_json_put_int(w, key, value);
 }
 
 static void put_real(void *w, const char *key, double value)
 {
-    qkv__json_put_real(w, key, value);
+    qkv_json_put_real(w, key, value);
 }
 
 static void put_boolean(void *w, const char *key, bool value)
 {
-    qkv__json_put_bool(w, key, value);
+    qkv_json_put_bool(w, key, value);
 }
 
 static void put_text(void *w, const char *key, const char *value)
 {
-    qkv__json_put_string(w, key, value);
+    qkv_json_put_string(w, key, value);
 }
 
 static void put_list(void *w, const char *key, const qkv_strings *value)
 {
-    qkv__json_begin_array(w, key);
+    qkv_json_begin_array(w, key);
     for (size_t i = 0; i < value->count; i++)
-        qkv__json_put_string(w, NULL, value->items[i]);
-    qkv__json_end_array(w);
+        qkv_json_put_string(w, NULL, value->items[i]);
+    qkv_json_end_array(w);
 }
 
 static void put_null(void *w, const char *key)
 {
-    qkv__json_put_null(w, key);
+    qkv_json_put_null(w, key);
 }
 
-qkv_option_sink qkv__json_option_sink(qkv__json_out *w)
+qkv_option_sink qkv__json_option_sink(qkv_json_writer *w)
 {
     return (qkv_option_sink){.user = w, .integer = put_integer, .real = put_real,
                              .boolean = put_boolean, .text = put_text, .list = put_list,
                              .null = put_null};
 }
 
-void qkv__json_put_options(qkv__json_out *w, const qkv_option_table *table, const void *target)
+void qkv__json_put_options(qkv_json_writer *w, const qkv_option_table *table, const void *target)
 {
     const qkv_option_sink sink = qkv__json_option_sink(w);
     qkv_option_write(table, target, &sink);

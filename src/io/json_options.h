@@ -6,10 +6,10 @@
 #include "qkv/options.h"
 
 /* Puts what it gets into the object that is open in w, its user. */
-qkv_option_sink qkv__json_option_sink(qkv__json_out *w);
+qkv_option_sink qkv__json_option_sink(qkv_json_writer *w);
 
 /* Puts every field that has a key into the object that is open in w. */
-void qkv__json_put_options(qkv__json_out *w, const qkv_option_table *table, const void *target);
+void qkv__json_put_options(qkv_json_writer *w, const qkv_option_table *table, const void *target);
 
 /* Fills the fields of one bound table (NULL: of all) from an object; absent and null fields
  * keep what they hold, unknown keys are ignored. */

@@ -7,84 +7,84 @@
 #include "io/file.h"
 #include "io/json.h"
 
-static void new_line(qkv__json_out *w)
+static void new_line(qkv_json_writer *w)
 {
     if (w->indent <= 0)
         return;
-    qkv__str_puts(&w->text, "\n");
+    qkv_str_puts(&w->text, "\n");
     for (int i = 0; i < w->indent * w->depth; i++)
-        qkv__str_puts(&w->text, " ");
+        qkv_str_puts(&w->text, " ");
 }
 
-static void add_escaped(qkv__str *out, unsigned char c)
+static void add_escaped(qkv_str *out, unsigned char c)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escape[] = "\"\\bfnrt";
     const char *at = c ? strchr(plain, c) : NULL;
     if (at)
-        qkv__str_printf(out, "\\%c", escape[at - plain]);
+        qkv_str_printf(out, "\\%c", escape[at - plain]);
     else
-        qkv__str_printf(out, "\\u%04x", c);
+        qkv_str_printf(out, "\\u%04x", c);
 }
 
-static void add_quoted(qkv__str *out, const char *text, size_t length)
+static void add_quoted(qkv_str *out, const char *text, size_t length)
 {
     const unsigned char *s = (const unsigned char *)text;
-    qkv__str_puts(out, "\"");
+    qkv_str_puts(out, "\"");
     size_t begin = 0, i = 0; /* begin: of what is copied as it stands */
     while (i < length) {
         size_t n = qkv__utf8_length(s + i, length - i);
         bool special = n == 0 || (n == 1 && (s[i] < 0x20 || s[i] == '"' || s[i] == '\\'));
         if (special) {
-            qkv__str_add(out, text + begin, i - begin);
+            qkv_str_add(out, text + begin, i - begin);
             if (n == 0)
-                qkv__str_puts(out, "\xef\xbf\xbd");
+                qkv_str_puts(out, "\xef\xbf\xbd");
             else
                 add_escaped(out, s[i]);
             begin = i + 1;
         }
         i += n ? n : 1;
     }
-    qkv__str_add(out, text + begin, length - begin);
-    qkv__str_puts(out, "\"");
+    qkv_str_add(out, text + begin, length - begin);
+    qkv_str_puts(out, "\"");
 }
 
 /* What stands before a value: comma, new line, key. */
-static void lead(qkv__json_out *w, const char *key)
+static void lead(qkv_json_writer *w, const char *key)
 {
     if (!w->first)
-        qkv__str_puts(&w->text, w->indent ? "," : ", ");
+        qkv_str_puts(&w->text, w->indent ? "," : ", ");
     if (w->depth > 0)
         new_line(w);
     if (key) {
         add_quoted(&w->text, key, strlen(key));
-        qkv__str_puts(&w->text, w->indent < 0 ? ":" : ": ");
+        qkv_str_puts(&w->text, w->indent < 0 ? ":" : ": ");
     }
     w->first = false;
 }
 
-static void begin(qkv__json_out *w, const char *key, const char *bracket)
+static void begin(qkv_json_writer *w, const char *key, const char *bracket)
 {
     lead(w, key);
-    qkv__str_puts(&w->text, bracket);
+    qkv_str_puts(&w->text, bracket);
     w->depth++;
     w->first = true;
 }
 
-static void end(qkv__json_out *w, const char *bracket)
+static void end(qkv_json_writer *w, const char *bracket)
 {
     w->depth--;
     if (!w->first)
         new_line(w);
-    qkv__str_puts(&w->text, bracket);
+    qkv_str_puts(&w->text, bracket);
     w->first = false;
 }
 
 /* The fewest digits that read back as the same number, and a ".0" where it looks whole. */
-static void put_number(qkv__json_out *w, const char *key, double value, bool is_float)
+static void put_number(qkv_json_writer *w, const char *key, double value, bool is_float)
 {
     char text[40];
     if (!isfinite(value)) {
-        qkv__json_put_null(w, key);
+        qkv_json_put_null(w, key);
         return;
     }
     int most = is_float ? 9 : 17;
@@ -100,7 +100,7 @@ static void put_number(qkv__json_out *w, const char *key, double value, bool is_
     if (!strpbrk(text, ".e"))
         strcat(text, ".0");
     lead(w, key);
-    qkv__str_puts(&w->text, text);
+    qkv_str_puts(&w->text, text);
 }
 
 size_t qkv__utf8_length(const unsigned char *s, size_t left)
@@ -119,77 +119,77 @@ size_t qkv__utf8_length(const unsigned char *s, size_t left)
     return overlong || surrogate || too_large ? 0 : n;
 }
 
-void qkv__json_out_init(qkv__json_out *w, qkv_context *ctx, int indent)
+void qkv_json_writer_init(qkv_json_writer *w, qkv_context *ctx, int indent)
 {
-    *w = (qkv__json_out){.indent = indent, .first = true};
-    qkv__str_init(&w->text, ctx);
+    *w = (qkv_json_writer){.indent = indent, .first = true};
+    qkv_str_init(&w->text, ctx);
 }
 
-void qkv__json_out_free(qkv__json_out *w)
+void qkv_json_writer_free(qkv_json_writer *w)
 {
-    qkv__str_free(&w->text);
+    qkv_str_free(&w->text);
 }
 
-void qkv__json_begin_object(qkv__json_out *w, const char *key)
+void qkv_json_begin_object(qkv_json_writer *w, const char *key)
 {
     begin(w, key, "{");
 }
 
-void qkv__json_end_object(qkv__json_out *w)
+void qkv_json_end_object(qkv_json_writer *w)
 {
     end(w, "}");
 }
 
-void qkv__json_begin_array(qkv__json_out *w, const char *key)
+void qkv_json_begin_array(qkv_json_writer *w, const char *key)
 {
     begin(w, key, "[");
 }
 
-void qkv__json_end_array(qkv__json_out *w)
+void qkv_json_end_array(qkv_json_writer *w)
 {
     end(w, "]");
 }
 
-void qkv__json_put_string(qkv__json_out *w, const char *key, const char *value)
+void qkv_json_put_string(qkv_json_writer *w, const char *key, const char *value)
 {
-    qkv__json_put_bytes(w, key, value, strlen(value));
+    qkv_json_put_bytes(w, key, value, strlen(value));
 }
 
-void qkv__json_put_bytes(qkv__json_out *w, const char *key, const char *value, size_t length)
+void qkv_json_put_bytes(qkv_json_writer *w, const char *key, const char *value, size_t length)
 {
     lead(w, key);
     add_quoted(&w->text, value, length);
 }
 
-void qkv__json_put_int(qkv__json_out *w, const char *key, int64_t value)
+void qkv_json_put_int(qkv_json_writer *w, const char *key, int64_t value)
 {
     lead(w, key);
-    qkv__str_printf(&w->text, "%lld", (long long)value);
+    qkv_str_printf(&w->text, "%lld", (long long)value);
 }
 
-void qkv__json_put_real(qkv__json_out *w, const char *key, double value)
+void qkv_json_put_real(qkv_json_writer *w, const char *key, double value)
 {
     put_number(w, key, value, false);
 }
 
-void qkv__json_put_float(qkv__json_out *w, const char *key, float value)
+void qkv_json_put_float(qkv_json_writer *w, const char *key, float value)
 {
     put_number(w, key, (double)value, true);
 }
 
-void qkv__json_put_bool(qkv__json_out *w, const char *key, bool value)
+void qkv_json_put_bool(qkv_json_writer *w, const char *key, bool value)
 {
     lead(w, key);
-    qkv__str_puts(&w->text, value ? "true" : "false");
+    qkv_str_puts(&w->text, value ? "true" : "false");
 }
 
-void qkv__json_put_null(qkv__json_out *w, const char *key)
+void qkv_json_put_null(qkv_json_writer *w, const char *key)
 {
     lead(w, key);
-    qkv__str_puts(&w->text, "null");
+    qkv_str_puts(&w->text, "null");
 }
 
-void qkv__json_put_value(qkv__json_out *w, const char *key, const json_t *value)
+void qkv__json_put_value(qkv_json_writer *w, const char *key, const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_OBJECT:
@@ -206,27 +206,27 @@ void qkv__json_put_value(qkv__json_out *w, const char *key, const json_t *value)
         end(w, "]");
         break;
     case JSON_STRING:
-        qkv__json_put_bytes(w, key, json_string_value(value), json_string_length(value));
+        qkv_json_put_bytes(w, key, json_string_value(value), json_string_length(value));
         break;
-    case JSON_INTEGER: qkv__json_put_int(w, key, json_integer_value(value)); break;
-    case JSON_REAL: qkv__json_put_real(w, key, json_real_value(value)); break;
-    case JSON_TRUE: qkv__json_put_bool(w, key, true); break;
-    case JSON_FALSE: qkv__json_put_bool(w, key, false); break;
-    default: qkv__json_put_null(w, key); break;
+    case JSON_INTEGER: qkv_json_put_int(w, key, json_integer_value(value)); break;
+    case JSON_REAL: qkv_json_put_real(w, key, json_real_value(value)); break;
+    case JSON_TRUE: qkv_json_put_bool(w, key, true); break;
+    case JSON_FALSE: qkv_json_put_bool(w, key, false); break;
+    default: qkv_json_put_null(w, key); break;
     }
 }
 
-const char *qkv__json_out_text(const qkv__json_out *w)
+const char *qkv_json_writer_text(const qkv_json_writer *w)
 {
     return w->text.failed ? NULL : w->text.data;
 }
 
-qkv_status qkv__json_out_save(qkv__json_out *w, const char *file)
+qkv_status qkv_json_writer_save(qkv_json_writer *w, const char *file)
 {
-    qkv__str_puts(&w->text, "\n");
+    qkv_str_puts(&w->text, "\n");
     qkv_status status = w->text.failed ? QKV_E_MEMORY : QKV_OK;
     if (!status)
-        status = qkv__file_write(w->text.ctx, file, w->text.data, w->text.len);
-    qkv__json_out_free(w);
+        status = qkv_file_write(w->text.ctx, file, w->text.data, w->text.len);
+    qkv_json_writer_free(w);
     return status;
 }

@@ -55,8 +55,8 @@ static qkv_status malformed(reader *r, const char *expected)
         (void)snprintf(found, sizeof found, "'%c'", *r->p);
     else if (r->p < r->end)
         (void)snprintf(found, sizeof found, "byte 0x%02x", (unsigned char)*r->p);
-    return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: header: expected %s, found %s", r->path, expected,
-                     found);
+    return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: header: expected %s, found %s", r->path, expected,
+                    found);
 }
 
 /* A string in single or double quotes, without escapes. */
@@ -89,9 +89,9 @@ static qkv_status take_descr(reader *r)
     while (ordered && i < n && strcmp(descr + 1, types[i].name) != 0)
         i++;
     if (!ordered || i == n)
-        return qkv__fail(r->ctx, QKV_E_UNSUPPORTED,
-                         "%s: header: 'descr': expected one of <f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 "
-                         "<u4 <u8 |b1, found %s", r->path, descr);
+        return qkv_fail(r->ctx, QKV_E_UNSUPPORTED,
+                        "%s: header: 'descr': expected one of <f2 <f4 <f8 |i1 <i2 <i4 <i8 |u1 <u2 "
+                        "<u4 <u8 |b1, found %s", r->path, descr);
     r->store = types[i].store;
     r->has_descr = true;
     return QKV_OK;
@@ -170,7 +170,7 @@ static qkv_status take_header(reader *r)
         while (i < 3 && strcmp(fields[i].key, key) != 0)
             i++;
         if (i == 3)
-            return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: header: unknown key '%s'", r->path, key);
+            return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: header: unknown key '%s'", r->path, key);
         if (!take(r, ':'))
             return malformed(r, "':'");
         status = fields[i].take(r);
@@ -186,7 +186,7 @@ static qkv_status take_header(reader *r)
         return malformed(r, "nothing after '}'");
     const char *missing = !r->has_descr ? "descr" : !r->has_order ? "fortran_order" : "shape";
     if (!r->has_descr || !r->has_order || !r->has_shape)
-        return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: header: key '%s' is missing", r->path, missing);
+        return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: header: key '%s' is missing", r->path, missing);
     return QKV_OK;
 }
 
@@ -194,19 +194,19 @@ static qkv_status take_header(reader *r)
 static qkv_status find_header(reader *r, const qkv__map *m)
 {
     if (m->size < MAGIC + 4 || memcmp(m->data, magic, MAGIC) != 0)
-        return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: expected an .npy file, found other bytes",
-                         r->path);
+        return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected an .npy file, found other bytes",
+                        r->path);
     unsigned version = m->data[MAGIC];
     if (version < 1 || version > 3)
-        return qkv__fail(r->ctx, QKV_E_UNSUPPORTED, "%s: expected .npy version 1 to 3, found %u",
-                         r->path, version);
+        return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "%s: expected .npy version 1 to 3, found %u",
+                        r->path, version);
     size_t bytes = version == 1 ? 2 : 4, begin = MAGIC + 2 + bytes, length = 0;
     if (m->size >= begin)
         memcpy(&length, m->data + MAGIC + 2, bytes); /* little-endian, as this machine */
     if (m->size < begin || length > m->size - begin)
-        return qkv__fail(r->ctx, QKV_E_FORMAT,
-                         "%s: expected a header of %zu bytes, found a file of %zu", r->path,
-                         length, m->size);
+        return qkv_fail(r->ctx, QKV_E_FORMAT,
+                        "%s: expected a header of %zu bytes, found a file of %zu", r->path,
+                        length, m->size);
     r->p = (const char *)m->data + begin;
     r->end = r->p + length;
     return QKV_OK;
@@ -238,13 +238,13 @@ static qkv_status read_numbers(reader *r, const qkv__map *m)
     a->count = 1;
     for (int d = 0; d < a->ndim; d++)
         if (!qkv__mul_size(a->count, a->shape[d], &a->count))
-            return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: header: 'shape' is too large", r->path);
+            return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: header: 'shape' is too large", r->path);
     if (!qkv__mul_size(a->count, qkv_store_bytes(r->store), &bytes) || bytes != left)
-        return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: expected %zu numbers of %zu bytes, found %zu "
-                         "bytes", r->path, a->count, qkv_store_bytes(r->store), left);
-    a->data = qkv__calloc(r->ctx, a->count, sizeof *a->data);
+        return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected %zu numbers of %zu bytes, found %zu "
+                        "bytes", r->path, a->count, qkv_store_bytes(r->store), left);
+    a->data = qkv_calloc(r->ctx, a->count, sizeof *a->data);
     qkv_real *in_order = r->fortran && a->ndim > 1
-                             ? qkv__calloc(r->ctx, a->count, sizeof *in_order) : a->data;
+                             ? qkv_calloc(r->ctx, a->count, sizeof *in_order) : a->data;
     if (a->data && in_order) {
         (void)qkv__store_read(in_order, r->end, r->store, a->count); /* types has no other */
         if (in_order != a->data)
@@ -252,18 +252,18 @@ static qkv_status read_numbers(reader *r, const qkv__map *m)
     }
     bool failed = !a->data || !in_order;
     if (in_order != a->data)
-        qkv__free(r->ctx, in_order);
-    return failed ? qkv__fail_prefix(r->ctx, r->path) : QKV_OK;
+        qkv_free(r->ctx, in_order);
+    return failed ? qkv_fail_prefix(r->ctx, r->path) : QKV_OK;
 }
 
 void qkv_array_free(qkv_array *a)
 {
     for (size_t i = 0; a->names && i < a->shape[1]; i++)
-        qkv__free(a->ctx, a->names[i]);
+        qkv_free(a->ctx, a->names[i]);
     if (a->names)
-        qkv__free(a->ctx, a->names);
+        qkv_free(a->ctx, a->names);
     if (a->data)
-        qkv__free(a->ctx, a->data);
+        qkv_free(a->ctx, a->data);
     *a = (qkv_array){0};
 }
 
@@ -301,22 +301,22 @@ qkv_status qkv_npy_load(qkv_array *out, qkv_context *ctx, const char *path)
 /* ---- writing ------------------------------------------------------------------------------- */
 
 /* As NumPy pads: room for the first size to grow to 21 digits, then to a multiple of 64. */
-static void make_header(qkv__str *s, int ndim, const size_t *shape, qkv_store store)
+static void make_header(qkv_str *s, int ndim, const size_t *shape, qkv_store store)
 {
     char first[24] = "";
-    qkv__str_printf(s, "{'descr': '<%c%zu', 'fortran_order': False, 'shape': (",
-                    store == QKV_STORE_I32 ? 'i' : 'f', qkv_store_bytes(store));
+    qkv_str_printf(s, "{'descr': '<%c%zu', 'fortran_order': False, 'shape': (",
+                   store == QKV_STORE_I32 ? 'i' : 'f', qkv_store_bytes(store));
     for (int d = 0; d < ndim; d++)
-        qkv__str_printf(s, "%s%zu%s", d ? ", " : "", shape[d], ndim == 1 ? "," : "");
-    qkv__str_puts(s, "), }");
+        qkv_str_printf(s, "%s%zu%s", d ? ", " : "", shape[d], ndim == 1 ? "," : "");
+    qkv_str_puts(s, "), }");
     if (ndim > 0)
         (void)snprintf(first, sizeof first, "%zu", shape[0]);
     for (size_t i = strlen(first); ndim > 0 && i < 21; i++)
-        qkv__str_puts(s, " ");
+        qkv_str_puts(s, " ");
     size_t pad = ALIGN - (MAGIC + 4 + s->len + 1) % ALIGN;
     while (pad--)
-        qkv__str_puts(s, " ");
-    qkv__str_puts(s, "\n");
+        qkv_str_puts(s, " ");
+    qkv_str_puts(s, "\n");
 }
 
 static void put_whole(unsigned char *out, const qkv_real *x, size_t n)
@@ -330,7 +330,7 @@ static void put_whole(unsigned char *out, const qkv_real *x, size_t n)
 static qkv_status write_numbers(qkv_context *ctx, qkv__writer *w, const qkv_real *data,
                                 size_t count, qkv_store store)
 {
-    unsigned char *buffer = qkv__malloc(ctx, CHUNK * 8);
+    unsigned char *buffer = qkv_malloc(ctx, CHUNK * 8);
     qkv_status status = buffer ? QKV_OK : QKV_E_MEMORY;
     for (size_t at = 0; at < count && !status; at += CHUNK) {
         size_t n = count - at < CHUNK ? count - at : CHUNK;
@@ -340,11 +340,11 @@ static qkv_status write_numbers(qkv_context *ctx, qkv__writer *w, const qkv_real
             (void)qkv__store_write(buffer, data + at, store, n);
         status = qkv__writer_put(w, buffer, n * qkv_store_bytes(store));
     }
-    qkv__free(ctx, buffer);
+    qkv_free(ctx, buffer);
     return status;
 }
 
-static qkv_status write_all(qkv_context *ctx, const char *path, const qkv__str *header,
+static qkv_status write_all(qkv_context *ctx, const char *path, const qkv_str *header,
                             const qkv_real *data, size_t count, qkv_store store)
 {
     qkv__writer *w;
@@ -368,19 +368,19 @@ static qkv_status write_all(qkv_context *ctx, const char *path, const qkv__str *
 qkv_status qkv_npy_save(qkv_context *ctx, const char *path, int ndim, const size_t *shape,
                         const qkv_real *data, qkv_store store)
 {
-    qkv__str header;
+    qkv_str header;
     size_t count = 1;
     bool known = store == QKV_STORE_F16 || store == QKV_STORE_F32 || store == QKV_STORE_F64 ||
                  store == QKV_STORE_I32;
     if (!known || ndim < 0 || ndim > QKV_ARRAY_DIMS)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: %d dimensions of %s cannot be written", path,
-                         ndim, qkv_store_name(store));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %d dimensions of %s cannot be written", path,
+                        ndim, qkv_store_name(store));
     for (int d = 0; d < ndim; d++)
         count *= shape[d]; /* the data is in memory: it fits */
-    qkv__str_init(&header, ctx);
+    qkv_str_init(&header, ctx);
     make_header(&header, ndim, shape, store);
     qkv_status status = header.failed ? QKV_E_MEMORY
                                       : write_all(ctx, path, &header, data, count, store);
-    qkv__str_free(&header);
+    qkv_str_free(&header);
     return status;
 }

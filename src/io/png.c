@@ -48,7 +48,7 @@ typedef struct {
 static png_voidp on_malloc(png_structp png, png_alloc_size_t n)
 {
     memory *m = png_get_mem_ptr(png);
-    void *p = qkv__malloc(m->ctx, n);
+    void *p = qkv_malloc(m->ctx, n);
     m->gone = m->gone || !p;
     return p;
 }
@@ -56,7 +56,7 @@ static png_voidp on_malloc(png_structp png, png_alloc_size_t n)
 static void on_free(png_structp png, png_voidp p)
 {
     const memory *m = png_get_mem_ptr(png);
-    qkv__free(m->ctx, p);
+    qkv_free(m->ctx, p);
 }
 
 /* The nearest to (a colour + (255 - a) background) / 255. */
@@ -98,7 +98,7 @@ static qkv_status read_rows(decoder *d, png_structp png, size_t bytes, bool alph
         size_t room;
         if (!qkv__mul_size(bytes, whole ? out->height : 1, &room))
             return QKV_E_MEMORY;
-        d->row = qkv__malloc(d->p->ctx, room);
+        d->row = qkv_malloc(d->p->ctx, room);
         if (!d->row)
             return QKV_E_MEMORY;
     }
@@ -153,10 +153,10 @@ qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)
     if (info && setjmp(png_jmpbuf(png)) == 0)
         status = decode(&d, png, info);
     else if (info)
-        status = qkv__fail(p->ctx, m.gone ? QKV_E_MEMORY : QKV_E_FORMAT, "%s: %s", p->name,
-                           d.why);
+        status = qkv_fail(p->ctx, m.gone ? QKV_E_MEMORY : QKV_E_FORMAT, "%s: %s", p->name,
+                          d.why);
     png_destroy_read_struct(&png, &info, NULL);
-    qkv__free(p->ctx, d.row);
+    qkv_free(p->ctx, d.row);
     return status;
 }
 
@@ -201,7 +201,7 @@ qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
     if (done)
         return QKV_OK;
     qkv_status before = qkv_context_status(ctx); /* of the writer, which says more */
-    return before ? before : qkv__fail(ctx, QKV_E_IO, "a PNG: %s", e.errors.why);
+    return before ? before : qkv_fail(ctx, QKV_E_IO, "a PNG: %s", e.errors.why);
 }
 
 #else
@@ -209,7 +209,7 @@ qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
 qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)
 {
     (void)out;
-    return qkv__fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no pictures", p->name);
+    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no pictures", p->name);
 }
 
 qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
@@ -218,6 +218,6 @@ qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
     (void)image;
     (void)put;
     (void)user;
-    return qkv__fail(ctx, QKV_E_UNSUPPORTED, "this build writes no pictures");
+    return qkv_fail(ctx, QKV_E_UNSUPPORTED, "this build writes no pictures");
 }
 #endif

@@ -76,7 +76,7 @@ float qkv__proto_float(const qkv__proto_field *f)
     return value;
 }
 
-static void put_varint(qkv__str *out, uint64_t value)
+static void put_varint(qkv_str *out, uint64_t value)
 {
     char bytes[10];
     size_t n = 0;
@@ -84,16 +84,16 @@ static void put_varint(qkv__str *out, uint64_t value)
         bytes[n++] = (char)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
         value >>= 7;
     } while (value);
-    qkv__str_add(out, bytes, n);
+    qkv_str_add(out, bytes, n);
 }
 
-void qkv__proto_put_int(qkv__str *out, uint32_t number, uint64_t value)
+void qkv__proto_put_int(qkv_str *out, uint32_t number, uint64_t value)
 {
     put_varint(out, (uint64_t)number << 3 | QKV__PROTO_VARINT);
     put_varint(out, value);
 }
 
-void qkv__proto_put_float(qkv__str *out, uint32_t number, float value)
+void qkv__proto_put_float(qkv_str *out, uint32_t number, float value)
 {
     uint32_t bits;
     char bytes[4];
@@ -101,12 +101,12 @@ void qkv__proto_put_float(qkv__str *out, uint32_t number, float value)
     for (int i = 0; i < 4; i++)
         bytes[i] = (char)(bits >> (8 * i) & 0xff);
     put_varint(out, (uint64_t)number << 3 | QKV__PROTO_32);
-    qkv__str_add(out, bytes, 4);
+    qkv_str_add(out, bytes, 4);
 }
 
-void qkv__proto_put_bytes(qkv__str *out, uint32_t number, const char *data, size_t len)
+void qkv__proto_put_bytes(qkv_str *out, uint32_t number, const char *data, size_t len)
 {
     put_varint(out, (uint64_t)number << 3 | QKV__PROTO_BYTES);
     put_varint(out, len);
-    qkv__str_add(out, data, len);
+    qkv_str_add(out, data, len);
 }

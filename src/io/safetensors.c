@@ -21,8 +21,8 @@ static qkv_status sort_tensors(qkv_safetensors *s)
         qsort(s->tensors, s->count, sizeof *s->tensors, by_name);
     for (size_t i = 1; i < s->count; i++)
         if (by_name(&s->tensors[i - 1], &s->tensors[i]) == 0)
-            return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is in %s too",
-                             s->tensors[i].file, s->tensors[i].name, s->tensors[i - 1].file);
+            return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is in %s too",
+                            s->tensors[i].file, s->tensors[i].name, s->tensors[i - 1].file);
     return QKV_OK;
 }
 
@@ -51,7 +51,7 @@ static qkv_status check_map(qkv_safetensors *s, const qkv__json *map)
     json_t *value;
     json_object_foreach(map->value, name, value) {
         const qkv_safetensor *t = qkv_safetensors_find(s, name);
-        if (!t || strcmp(qkv__path_name(t->file), json_string_value(value)) != 0)
+        if (!t || strcmp(qkv_path_name(t->file), json_string_value(value)) != 0)
             return qkv__json_fail(map, name, "expected the tensor in %s, found none",
                                   json_string_value(value));
     }
@@ -72,14 +72,14 @@ static qkv_status open_shards(qkv_safetensors *s, const qkv__json *map, const ch
             return status;
         if (!plain_name(file))
             return qkv__json_fail(map, name, "expected a plain file name, found \"%.80s\"", file);
-        size_t folder = (size_t)(qkv__path_name(index) - index);
-        char *path = qkv__malloc(s->ctx, folder + strlen(file) + 1);
+        size_t folder = (size_t)(qkv_path_name(index) - index);
+        char *path = qkv_malloc(s->ctx, folder + strlen(file) + 1);
         if (!path)
             return QKV_E_MEMORY;
         memcpy(path, index, folder);
         strcpy(path + folder, file);
         status = add_shard(s, path);
-        qkv__free(s->ctx, path);
+        qkv_free(s->ctx, path);
         if (status)
             return status;
     }
@@ -111,15 +111,15 @@ static qkv_status open_file(qkv_safetensors *s, const char *path)
 
 static qkv_status open_folder(qkv_safetensors *s, const char *path)
 {
-    char *file = qkv__path_join(s->ctx, path, "model.safetensors");
-    char *index = qkv__path_join(s->ctx, path, "model.safetensors.index.json");
+    char *file = qkv_path_join(s->ctx, path, "model.safetensors");
+    char *index = qkv_path_join(s->ctx, path, "model.safetensors.index.json");
     qkv_status status = QKV_E_MEMORY;
     if (file && index) {
-        bool sharded = !qkv__file_exists(file) && qkv__file_exists(index);
+        bool sharded = !qkv_file_exists(file) && qkv_file_exists(index);
         status = sharded ? open_index(s, index) : open_file(s, file);
     }
-    qkv__free(s->ctx, file);
-    qkv__free(s->ctx, index);
+    qkv_free(s->ctx, file);
+    qkv_free(s->ctx, index);
     return status;
 }
 
@@ -128,14 +128,14 @@ static qkv_status open_folder(qkv_safetensors *s, const char *path)
 qkv_status qkv_safetensors_open(qkv_safetensors **out, qkv_context *ctx, const char *path)
 {
     *out = NULL;
-    qkv_safetensors *s = qkv__calloc(ctx, 1, sizeof *s);
+    qkv_safetensors *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     s->ctx = ctx;
     size_t length = strlen(path);
     bool is_index = length > 5 && strcmp(path + length - 5, ".json") == 0;
     qkv_status status = qkv__arena_create(&s->arena, ctx, "safetensors");
-    if (!status && qkv__dir_exists(path))
+    if (!status && qkv_dir_exists(path))
         status = open_folder(s, path);
     else if (!status)
         status = is_index ? open_index(s, path) : open_file(s, path);
@@ -155,7 +155,7 @@ void qkv_safetensors_close(qkv_safetensors *s)
         qkv__map_close(&s->shards[i].map);
     if (s->arena)
         qkv__arena_destroy(s->arena);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s);
 }
 
 size_t qkv_safetensors_count(const qkv_safetensors *s)
@@ -191,16 +191,16 @@ qkv_status qkv_safetensors_get(const qkv_safetensors *s, const char *name, int n
     const qkv_safetensor *t = qkv_safetensors_find(s, name);
     *out = NULL;
     if (!t)
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing",
-                         s->shard_count ? s->shards[0].path : "safetensors", name);
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing",
+                        s->shard_count ? s->shards[0].path : "safetensors", name);
     bool same = t->ndim == ndim;
     for (int i = 0; i < ndim && same; i++)
         same = t->shape[i] == shape[i];
     if (!same) {
         qkv__file_shape_text(expected, sizeof expected, ndim, shape);
         qkv__file_shape_text(actual, sizeof actual, t->ndim, t->shape);
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected shape %s, found %s",
-                         t->file, name, expected, actual);
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected shape %s, found %s",
+                        t->file, name, expected, actual);
     }
     *out = t;
     return QKV_OK;
@@ -210,9 +210,9 @@ static qkv_status check_span(const qkv_safetensors *s, const qkv_safetensor *t, 
                              size_t count)
 {
     if (begin > t->count || count > t->count - begin)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT,
-                         "%s: tensor \"%s\": %zu numbers from %zu wanted, found %zu in all",
-                         t->file, t->name, count, begin, t->count);
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT,
+                        "%s: tensor \"%s\": %zu numbers from %zu wanted, found %zu in all",
+                        t->file, t->name, count, begin, t->count);
     return QKV_OK;
 }
 
@@ -224,8 +224,8 @@ qkv_status qkv_safetensors_read(const qkv_safetensors *s, const qkv_safetensor *
         return status;
     const char *p = (const char *)tensor->data + begin * qkv_store_bytes(tensor->store);
     if (!qkv__store_read(out, p, tensor->store, count))
-        return qkv__fail(s->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%s\": type %s cannot be read",
-                         tensor->file, tensor->name, tensor->dtype);
+        return qkv_fail(s->ctx, QKV_E_UNSUPPORTED, "%s: tensor \"%s\": type %s cannot be read",
+                        tensor->file, tensor->name, tensor->dtype);
     return QKV_OK;
 }
 
@@ -237,7 +237,7 @@ qkv_status qkv_safetensors_read_ints(const qkv_safetensors *s, const qkv_safeten
         return status;
     const char *p = (const char *)tensor->data + begin * qkv_store_bytes(tensor->store);
     if (!qkv__store_read_ints(out, p, tensor->store, count))
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected integers, found %s",
-                         tensor->file, tensor->name, tensor->dtype);
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected integers, found %s",
+                        tensor->file, tensor->name, tensor->dtype);
     return QKV_OK;
 }

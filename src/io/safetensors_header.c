@@ -263,29 +263,29 @@ qkv_status qkv__shard_read(qkv_safetensors *s, qkv__shard *from)
     if (status)
         return status;
     if (from->map.size < 8)
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: expected a header, found %zu bytes in all",
-                         from->path, from->map.size);
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: expected a header, found %zu bytes in all",
+                        from->path, from->map.size);
     memcpy(&header, from->map.data, 8);
     if (header > QKV__MAX_HEADER)
-        return qkv__fail(s->ctx, QKV_E_FORMAT,
-                         "%s: expected a header of at most %d bytes, found the length %llu",
-                         from->path, QKV__MAX_HEADER, (unsigned long long)header);
+        return qkv_fail(s->ctx, QKV_E_FORMAT,
+                        "%s: expected a header of at most %d bytes, found the length %llu",
+                        from->path, QKV__MAX_HEADER, (unsigned long long)header);
     if (header > from->map.size - 8)
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: expected a header of %llu bytes, found %zu",
-                         from->path, (unsigned long long)header, from->map.size - 8);
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: expected a header of %llu bytes, found %zu",
+                        from->path, (unsigned long long)header, from->map.size - 8);
     const char *text = (const char *)from->map.data + 8;
     if (header == 0 || text[0] != '{')
-        return qkv__fail(s->ctx, QKV_E_FORMAT, "%s: expected a header that begins with {",
-                         from->path);
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: expected a header that begins with {",
+                        from->path);
     status = qkv__json_parse(&root, s->ctx, from->path, text, (size_t)header);
     if (status)
         return status;
     size_t count = qkv__json_count(&root);
-    found *all = qkv__calloc(s->ctx, count + 1, sizeof *all);
+    found *all = qkv_calloc(s->ctx, count + 1, sizeof *all);
     status = all ? grow_tensors(s, count) : QKV_E_MEMORY;
     if (!status)
         status = add_tensors(s, from, &root, all, (size_t)header);
-    qkv__free(s->ctx, all);
+    qkv_free(s->ctx, all);
     qkv__json_free(&root);
     return status;
 }

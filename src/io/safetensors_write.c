@@ -47,19 +47,19 @@ static qkv_status check_entry(const save *s, const qkv_safetensors_entry *e, ite
                     e->store == QKV_STORE_F32 || e->store == QKV_STORE_F64;
     *out = (item){.entry = e};
     if (!e->name || strcmp(e->name, "__metadata__") == 0)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: a tensor cannot be named %s", s->path,
-                         e->name ? e->name : "NULL");
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: a tensor cannot be named %s", s->path,
+                        e->name ? e->name : "NULL");
     if (!e->store || e->store >= QKV_STORE_OTHER || e->ndim < 0 ||
         (!floating && !e->raw && !e->fill_raw))
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": cannot be written as %s",
-                         s->path, e->name, qkv_store_name(e->store));
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": cannot be written as %s",
+                        s->path, e->name, qkv_store_name(e->store));
     if (!qkv__file_shape_count(e->ndim, e->shape, &out->count) ||
         !qkv__mul_size(out->count, qkv_store_bytes(e->store), &out->bytes))
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" is too large", s->path,
-                         e->name);
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" is too large", s->path,
+                        e->name);
     if (out->count && !e->data && !e->raw && !e->fill && !e->fill_raw)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" has no data", s->path,
-                         e->name);
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\" has no data", s->path,
+                        e->name);
     return QKV_OK;
 }
 
@@ -78,49 +78,49 @@ static size_t assign_shards(save *s, size_t limit)
     return shard + 1;
 }
 
-static void put_header(qkv__json_out *w, const save *s, const item *items, size_t count)
+static void put_header(qkv_json_writer *w, const save *s, const item *items, size_t count)
 {
     size_t at = 0;
-    qkv__json_begin_object(w, NULL);
-    qkv__json_begin_object(w, "__metadata__");
+    qkv_json_begin_object(w, NULL);
+    qkv_json_begin_object(w, "__metadata__");
     for (size_t i = 0; s->metadata[i]; i += 2)
-        qkv__json_put_string(w, s->metadata[i], s->metadata[i + 1]);
-    qkv__json_end_object(w);
+        qkv_json_put_string(w, s->metadata[i], s->metadata[i + 1]);
+    qkv_json_end_object(w);
     for (size_t i = 0; i < count; i++) {
         const qkv_safetensors_entry *e = items[i].entry;
-        qkv__json_begin_object(w, e->name);
-        qkv__json_put_string(w, "dtype", qkv_store_name(e->store));
-        qkv__json_begin_array(w, "shape");
+        qkv_json_begin_object(w, e->name);
+        qkv_json_put_string(w, "dtype", qkv_store_name(e->store));
+        qkv_json_begin_array(w, "shape");
         for (int d = 0; d < e->ndim; d++)
-            qkv__json_put_int(w, NULL, (int64_t)e->shape[d]);
-        qkv__json_end_array(w);
-        qkv__json_begin_array(w, "data_offsets");
-        qkv__json_put_int(w, NULL, (int64_t)at);
+            qkv_json_put_int(w, NULL, (int64_t)e->shape[d]);
+        qkv_json_end_array(w);
+        qkv_json_begin_array(w, "data_offsets");
+        qkv_json_put_int(w, NULL, (int64_t)at);
         at += items[i].bytes;
-        qkv__json_put_int(w, NULL, (int64_t)at);
-        qkv__json_end_array(w);
-        qkv__json_end_object(w);
+        qkv_json_put_int(w, NULL, (int64_t)at);
+        qkv_json_end_array(w);
+        qkv_json_end_object(w);
     }
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
 static qkv_status write_header(const save *s, qkv__writer *out, const item *items, size_t count)
 {
-    qkv__json_out w;
-    qkv__json_out_init(&w, s->ctx, -1);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, s->ctx, -1);
     put_header(&w, s, items, count);
     for (size_t pad = (8 - w.text.len % 8) % 8; pad; pad--) /* without memory len stays */
-        qkv__str_puts(&w.text, " ");
+        qkv_str_puts(&w.text, " ");
     uint64_t length = w.text.len;
-    qkv_status status = qkv__json_out_text(&w) ? QKV_OK : QKV_E_MEMORY;
+    qkv_status status = qkv_json_writer_text(&w) ? QKV_OK : QKV_E_MEMORY;
     if (!status && length > QKV__MAX_HEADER)
-        status = qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: the header would have %zu bytes", s->path,
-                           w.text.len);
+        status = qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: the header would have %zu bytes", s->path,
+                          w.text.len);
     if (!status)
         status = qkv__writer_put(out, &length, sizeof length);
     if (!status)
         status = qkv__writer_put(out, w.text.data, w.text.len);
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
     return status;
 }
 
@@ -162,51 +162,51 @@ static qkv_status write_file(const save *s, const char *path, const item *items,
 }
 
 /* "DIR/model-00001-of-00003.safetensors" beside "DIR/model.safetensors". */
-static void shard_path(qkv__str *out, const char *path, size_t shard, size_t shards)
+static void shard_path(qkv_str *out, const char *path, size_t shard, size_t shards)
 {
-    const char *name = qkv__path_name(path), *dot = strrchr(name, '.');
+    const char *name = qkv_path_name(path), *dot = strrchr(name, '.');
     size_t stem = dot ? (size_t)(dot - path) : strlen(path);
-    qkv__str_clear(out);
-    qkv__str_add(out, path, stem);
-    qkv__str_printf(out, "-%05zu-of-%05zu%s", shard + 1, shards, dot ? dot : "");
+    qkv_str_clear(out);
+    qkv_str_add(out, path, stem);
+    qkv_str_printf(out, "-%05zu-of-%05zu%s", shard + 1, shards, dot ? dot : "");
 }
 
 static qkv_status write_index(save *s, const char *path, const char *index, size_t shards)
 {
-    qkv__json_out w;
-    qkv__str name;
+    qkv_json_writer w;
+    qkv_str name;
     int64_t total = 0;
-    qkv__str_init(&name, s->ctx);
-    qkv__json_out_init(&w, s->ctx, 2);
+    qkv_str_init(&name, s->ctx);
+    qkv_json_writer_init(&w, s->ctx, 2);
     for (size_t i = 0; i < s->count; i++)
         total += (int64_t)s->items[i].bytes;
     qsort(s->items, s->count, sizeof *s->items, by_name);
-    qkv__json_begin_object(&w, NULL);
-    qkv__json_begin_object(&w, "metadata");
-    qkv__json_put_int(&w, "total_size", total);
-    qkv__json_end_object(&w);
-    qkv__json_begin_object(&w, "weight_map");
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_begin_object(&w, "metadata");
+    qkv_json_put_int(&w, "total_size", total);
+    qkv_json_end_object(&w);
+    qkv_json_begin_object(&w, "weight_map");
     for (size_t i = 0; i < s->count && !name.failed; i++) {
         shard_path(&name, path, s->items[i].shard, shards);
         if (!name.failed)
-            qkv__json_put_string(&w, s->items[i].entry->name, qkv__path_name(name.data));
+            qkv_json_put_string(&w, s->items[i].entry->name, qkv_path_name(name.data));
     }
-    qkv__json_end_object(&w);
-    qkv__json_end_object(&w);
+    qkv_json_end_object(&w);
+    qkv_json_end_object(&w);
     bool failed = name.failed;
-    qkv__str_free(&name);
+    qkv_str_free(&name);
     if (!failed)
-        return qkv__json_out_save(&w, index);
-    qkv__json_out_free(&w);
+        return qkv_json_writer_save(&w, index);
+    qkv_json_writer_free(&w);
     return QKV_E_MEMORY;
 }
 
 static qkv_status write_shards(save *s, const char *path, const char *index, size_t shards)
 {
-    qkv__str name;
+    qkv_str name;
     qkv_status status = QKV_OK;
     size_t first = 0;
-    qkv__str_init(&name, s->ctx);
+    qkv_str_init(&name, s->ctx);
     for (size_t i = 0; i < shards && !status; i++) {
         size_t end = first;
         while (end < s->count && s->items[end].shard == i)
@@ -216,7 +216,7 @@ static qkv_status write_shards(save *s, const char *path, const char *index, siz
                              : write_file(s, name.data, s->items + first, end - first);
         first = end;
     }
-    qkv__str_free(&name);
+    qkv_str_free(&name);
     if (!status)
         status = write_index(s, path, index, shards);
     return status ? status : qkv__file_remove(s->ctx, path);
@@ -224,9 +224,9 @@ static qkv_status write_shards(save *s, const char *path, const char *index, siz
 
 static qkv_status write_all(save *s, const char *path, size_t shard_bytes)
 {
-    qkv__str index;
-    qkv__str_init(&index, s->ctx);
-    qkv__str_printf(&index, "%s.index.json", path);
+    qkv_str index;
+    qkv_str_init(&index, s->ctx);
+    qkv_str_printf(&index, "%s.index.json", path);
     size_t shards = assign_shards(s, shard_bytes);
     if (s->count)
         qsort(s->items, s->count, sizeof *s->items, by_place);
@@ -240,7 +240,7 @@ static qkv_status write_all(save *s, const char *path, size_t shard_bytes)
         if (!status)
             status = qkv__file_remove(s->ctx, index.data);
     }
-    qkv__str_free(&index);
+    qkv_str_free(&index);
     return status;
 }
 
@@ -255,8 +255,8 @@ static qkv_status check_entries(save *s, const qkv_safetensors_entry *entries)
         qsort(s->items, s->count, sizeof *s->items, by_name);
     for (size_t i = 1; i < s->count; i++)
         if (by_name(&s->items[i - 1], &s->items[i]) == 0)
-            return qkv__fail(s->ctx, QKV_E_ARGUMENT, "%s: two tensors are named \"%s\"", s->path,
-                             s->items[i].entry->name);
+            return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: two tensors are named \"%s\"", s->path,
+                            s->items[i].entry->name);
     for (size_t i = 0; i < s->count; i++) /* the caller's order again, for shards */
         (void)check_entry(s, &entries[i], &s->items[i]);
     return QKV_OK;
@@ -270,16 +270,16 @@ qkv_status qkv_safetensors_save(qkv_context *ctx, const char *path,
     save s = {.ctx = ctx, .path = path, .count = count, .metadata = torch};
     if (options && options->metadata)
         s.metadata = options->metadata;
-    s.items = qkv__calloc(ctx, count + 1, sizeof *s.items);
-    s.reals = qkv__malloc(ctx, CHUNK * sizeof *s.reals);
-    s.stored = qkv__malloc(ctx, CHUNK * 8);
+    s.items = qkv_calloc(ctx, count + 1, sizeof *s.items);
+    s.reals = qkv_malloc(ctx, CHUNK * sizeof *s.reals);
+    s.stored = qkv_malloc(ctx, CHUNK * 8);
     qkv_status status = s.items && s.reals && s.stored ? QKV_OK : QKV_E_MEMORY;
     if (!status)
         status = check_entries(&s, entries);
     if (!status)
         status = write_all(&s, path, options ? options->shard_bytes : 0);
-    qkv__free(ctx, s.items);
-    qkv__free(ctx, s.reals);
-    qkv__free(ctx, s.stored);
+    qkv_free(ctx, s.items);
+    qkv_free(ctx, s.reals);
+    qkv_free(ctx, s.stored);
     return status;
 }

@@ -6,10 +6,10 @@
 qkv_status qkv__store_begin(qkv__store *s, qkv_context *ctx, const char *path)
 {
     *s = (qkv__store){.ctx = ctx};
-    qkv__str_init(&s->kept, ctx);
+    qkv_str_init(&s->kept, ctx);
     if (!path)
         return QKV_OK;
-    s->path = qkv__strdup(ctx, path);
+    s->path = qkv_strdup(ctx, path);
     return s->path ? qkv__writer_open(&s->file, ctx, path) : QKV_E_MEMORY;
 }
 
@@ -18,7 +18,7 @@ qkv_status qkv__store_put(qkv__store *s, const void *data, size_t size)
     s->size += size;
     if (s->file)
         return qkv__writer_put(s->file, data, size);
-    qkv__str_add(&s->kept, data, size);
+    qkv_str_add(&s->kept, data, size);
     return s->kept.failed ? QKV_E_MEMORY : QKV_OK;
 }
 
@@ -40,7 +40,7 @@ qkv_status qkv__store_finish(qkv__store *s, qkv__map *out)
     }
     if (out) {
         *out = (qkv__map){.ctx = s->ctx, .data = (uint8_t *)s->kept.data, .size = s->kept.len};
-        qkv__str_init(&s->kept, s->ctx);
+        qkv_str_init(&s->kept, s->ctx);
     }
     return QKV_OK;
 }
@@ -48,8 +48,8 @@ qkv_status qkv__store_finish(qkv__store *s, qkv__map *out)
 void qkv__store_abandon(qkv__store *s)
 {
     qkv__writer_abandon(s->file);
-    qkv__str_free(&s->kept);
-    qkv__free(s->ctx, s->path);
+    qkv_str_free(&s->kept);
+    qkv_free(s->ctx, s->path);
 }
 
 const uint8_t *qkv__trailer_of(const qkv__map *m, const qkv__trailer *t, const char *name)
@@ -57,13 +57,13 @@ const uint8_t *qkv__trailer_of(const qkv__map *m, const qkv__trailer *t, const c
     uint32_t version;
     const uint8_t *at = m->size < t->size ? NULL : m->data + m->size - t->size;
     if (!at || memcmp(at, t->magic, sizeof t->magic)) {
-        qkv__fail(m->ctx, QKV_E_FORMAT, "%s: not a qkv %s file, or cut short", name, t->kind);
+        qkv_fail(m->ctx, QKV_E_FORMAT, "%s: not a qkv %s file, or cut short", name, t->kind);
         return NULL;
     }
     memcpy(&version, at + sizeof t->magic, sizeof version);
     if (version == t->version)
         return at;
-    qkv__fail(m->ctx, QKV_E_FORMAT, "%s: version %u expected, %u found", name,
-              (unsigned)t->version, (unsigned)version);
+    qkv_fail(m->ctx, QKV_E_FORMAT, "%s: version %u expected, %u found", name,
+             (unsigned)t->version, (unsigned)version);
     return NULL;
 }

@@ -9,7 +9,7 @@ typedef struct {
     qkv_context *ctx;
     qkv__writer *file; /* NULL: in memory */
     char *path;        /* NULL: in memory */
-    qkv__str kept;     /* the bytes when in memory */
+    qkv_str kept;     /* the bytes when in memory */
     uint64_t size;     /* bytes so far */
 } qkv__store;
 

@@ -100,12 +100,12 @@ qkv_status qkv__tar_next(qkv__tar *t, qkv__tar_entry *e, bool *more)
         const uint8_t *h = t->data + t->at;
         uint64_t size;
         if (!checksum_fits(h) || !number(h, SIZE, SIZE_END, &size))
-            return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: byte %zu: a damaged tar header", t->path,
-                             t->at);
+            return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: byte %zu: a damaged tar header", t->path,
+                            t->at);
         size_t left = t->size - t->at - BLOCK;
         if (size > left)
-            return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: cut short: %llu bytes at %zu, %zu are left",
-                             t->path, (unsigned long long)size, t->at + BLOCK, left);
+            return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: cut short: %llu bytes at %zu, %zu are left",
+                            t->path, (unsigned long long)size, t->at + BLOCK, left);
         size_t blocks = ((size_t)size + BLOCK - 1) / BLOCK * BLOCK;
         *e = (qkv__tar_entry){.data = h + BLOCK, .size = (size_t)size};
         t->at += BLOCK + (blocks < left ? blocks : left);
@@ -126,7 +126,7 @@ qkv_status qkv__tar_next(qkv__tar *t, qkv__tar_entry *e, bool *more)
         }
     }
     if (t->at < t->size && t->size - t->at < BLOCK)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: cut short: a header of %d bytes at %zu, %zu "
-                         "are left", t->path, (int)BLOCK, t->at, t->size - t->at);
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: cut short: a header of %d bytes at %zu, %zu "
+                        "are left", t->path, (int)BLOCK, t->at, t->size - t->at);
     return QKV_OK;
 }

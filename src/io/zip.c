@@ -38,7 +38,7 @@ static bool signed_as(const uint8_t *p, const char sign[4])
 
 static qkv_status broken(const reader *r, const char *what)
 {
-    return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: zip archive: %s", r->path, what);
+    return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: zip archive: %s", r->path, what);
 }
 
 /* ---- where the directory is ------------------------------------------------------------------ */
@@ -141,11 +141,11 @@ static qkv_status take_entry(const reader *r, const uint8_t **at, qkv__zip_entry
     if (!widen(p + CENTRAL + name, extra, (uint64_t *const[3]){&size, &packed, &local}))
         return broken(r, "an entry's zip64 field is damaged");
     if (get(p + 8, 2) & ENCRYPTED)
-        return qkv__fail(r->ctx, QKV_E_UNSUPPORTED, "%s: zip archive: its entries are encrypted",
-                         r->path);
+        return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "%s: zip archive: its entries are encrypted",
+                        r->path);
     if (get(p + 10, 2) != 0)
-        return qkv__fail(r->ctx, QKV_E_UNSUPPORTED, "%s: zip archive: expected stored entries, "
-                         "found compression method %d", r->path, (int)get(p + 10, 2));
+        return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "%s: zip archive: expected stored entries, "
+                        "found compression method %d", r->path, (int)get(p + 10, 2));
     if (packed != size || size > SIZE_MAX)
         return broken(r, "a stored entry has two sizes");
     *out = (qkv__zip_entry){.name = (const char *)p + CENTRAL, .name_length = name,

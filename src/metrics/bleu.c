@@ -10,7 +10,7 @@ struct qkv_bleu {
     qkv_bleu_options options;
     qkv__vocab words;     /* of the references so far */
     qkv_ids hyp, ref;     /* a line's words; -1: in no reference */
-    qkv__str line, other; /* scratch: a line, and what becomes of it */
+    qkv_str line, other; /* scratch: a line, and what becomes of it */
     qkv__overlap overlap;
     size_t correct[QKV_BLEU_ORDERS], total[QKV_BLEU_ORDERS];
     size_t hyp_words, ref_words;
@@ -19,7 +19,7 @@ struct qkv_bleu {
 /* ---- 13a: the tokens of mteval-v13a.pl as sacrebleu has them ----------------------------- */
 
 /* Every place of `from` becomes `to`, which is no longer, from left to right. */
-static void replace(qkv__str *s, const char *from, const char *to)
+static void replace(qkv_str *s, const char *from, const char *to)
 {
     size_t from_len = strlen(from), to_len = strlen(to), put = 0;
     if (!memchr(s->data, from[0], s->len))
@@ -61,39 +61,39 @@ typedef struct {
 static const pair_rule pair_rules[] = {
     {no_digit, is_point, false}, {is_point, no_digit, true}, {is_digit, is_dash, false}};
 
-static void space_marks(qkv__str *out, const qkv__str *in)
+static void space_marks(qkv_str *out, const qkv_str *in)
 {
     size_t kept = 0;
-    qkv__str_clear(out);
+    qkv_str_clear(out);
     for (size_t i = 0; i < in->len; i++) {
         if (!is_mark(in->data[i]))
             continue;
         const char spaced[3] = {' ', in->data[i], ' '};
-        qkv__str_add(out, in->data + kept, i - kept);
-        qkv__str_add(out, spaced, sizeof spaced);
+        qkv_str_add(out, in->data + kept, i - kept);
+        qkv_str_add(out, spaced, sizeof spaced);
         kept = i + 1;
     }
-    qkv__str_add(out, in->data + kept, in->len - kept);
+    qkv_str_add(out, in->data + kept, in->len - kept);
 }
 
-static void space_pairs(qkv__str *out, const qkv__str *in, const pair_rule *rule)
+static void space_pairs(qkv_str *out, const qkv_str *in, const pair_rule *rule)
 {
     size_t kept = 0;
-    qkv__str_clear(out);
+    qkv_str_clear(out);
     for (size_t i = 0; i + 1 < in->len; i++) {
         const char a = in->data[i], b = in->data[i + 1];
         if (!rule->first(a) || !rule->second(b))
             continue;
         const char before[4] = {' ', a, ' ', b}, after[4] = {a, ' ', b, ' '};
-        qkv__str_add(out, in->data + kept, i - kept);
-        qkv__str_add(out, rule->space_before ? before : after, sizeof before);
+        qkv_str_add(out, in->data + kept, i - kept);
+        qkv_str_add(out, rule->space_before ? before : after, sizeof before);
         kept = i + 2;
         i++;
     }
-    qkv__str_add(out, in->data + kept, in->len - kept);
+    qkv_str_add(out, in->data + kept, in->len - kept);
 }
 
-static void strip_end(qkv__str *s)
+static void strip_end(qkv_str *s)
 {
     int32_t cp;
     while (s->len) {
@@ -104,9 +104,9 @@ static void strip_end(qkv__str *s)
     }
 }
 
-static void swap(qkv__str *a, qkv__str *b)
+static void swap(qkv_str *a, qkv_str *b)
 {
-    qkv__str t = *a;
+    qkv_str t = *a;
     *a = *b;
     *b = t;
 }
@@ -118,10 +118,10 @@ static qkv_status tokenize_13a(qkv_bleu *b)
                                                   {"&quot;", "\""}, {"&amp;", "&"},
                                                   {"&lt;", "<"}, {"&gt;", ">"}};
     strip_end(&b->line);
-    qkv__str_clear(&b->other);
-    qkv__str_puts(&b->other, " ");
-    qkv__str_add(&b->other, b->line.data, b->line.len);
-    qkv__str_puts(&b->other, " ");
+    qkv_str_clear(&b->other);
+    qkv_str_puts(&b->other, " ");
+    qkv_str_add(&b->other, b->line.data, b->line.len);
+    qkv_str_puts(&b->other, " ");
     if (b->other.failed)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < sizeof replacements / sizeof *replacements; i++)
@@ -142,7 +142,7 @@ static qkv_status add_word(qkv_bleu *b, qkv_ids *out, const char *word, size_t l
     int32_t id = qkv__vocab_find(&b->words, word, len);
     if (id < 0 && grow) {
         if (b->words.count == INT32_MAX)
-            return qkv__fail(b->ctx, QKV_E_UNSUPPORTED, "the references have too many words");
+            return qkv_fail(b->ctx, QKV_E_UNSUPPORTED, "the references have too many words");
         id = (int32_t)b->words.count;
         if (qkv__vocab_add(&b->words, word, len, id))
             return QKV_E_MEMORY;
@@ -177,15 +177,15 @@ static qkv_status words_of(qkv_bleu *b, qkv_ids *out, const char *text, size_t l
 
 qkv_status qkv_bleu_create(qkv_bleu **out, qkv_context *ctx, const qkv_bleu_options *options)
 {
-    qkv_bleu *b = *out = qkv__calloc(ctx, 1, sizeof *b);
+    qkv_bleu *b = *out = qkv_calloc(ctx, 1, sizeof *b);
     if (!b)
         return QKV_E_MEMORY;
     b->ctx = ctx;
     if (options)
         b->options = *options;
     qkv__vocab_init(&b->words, ctx);
-    qkv__str_init(&b->line, ctx);
-    qkv__str_init(&b->other, ctx);
+    qkv_str_init(&b->line, ctx);
+    qkv_str_init(&b->other, ctx);
     return QKV_OK;
 }
 
@@ -196,10 +196,10 @@ void qkv_bleu_destroy(qkv_bleu *b)
     qkv__vocab_free(&b->words);
     qkv_ids_free(b->ctx, &b->hyp);
     qkv_ids_free(b->ctx, &b->ref);
-    qkv__str_free(&b->line);
-    qkv__str_free(&b->other);
+    qkv_str_free(&b->line);
+    qkv_str_free(&b->other);
     qkv__overlap_free(&b->overlap, b->ctx);
-    qkv__free(b->ctx, b);
+    qkv_free(b->ctx, b);
 }
 
 qkv_status qkv_bleu_add(qkv_bleu *b, const char *hyp, size_t hyp_len, const char *ref,

@@ -6,7 +6,7 @@ struct qkv_chrf {
     qkv_context *ctx;
     bool lowercase;
     qkv_ids hyp, ref; /* a line's code points */
-    qkv__str line;
+    qkv_str line;
     qkv__overlap overlap;
     qkv_chrf_score sums; /* the counts alone */
 };
@@ -29,12 +29,12 @@ static qkv_status characters_of(qkv_chrf *c, qkv_ids *out, const char *text, siz
 
 qkv_status qkv_chrf_create(qkv_chrf **out, qkv_context *ctx, bool lowercase)
 {
-    qkv_chrf *c = *out = qkv__calloc(ctx, 1, sizeof *c);
+    qkv_chrf *c = *out = qkv_calloc(ctx, 1, sizeof *c);
     if (!c)
         return QKV_E_MEMORY;
     c->ctx = ctx;
     c->lowercase = lowercase;
-    qkv__str_init(&c->line, ctx);
+    qkv_str_init(&c->line, ctx);
     return QKV_OK;
 }
 
@@ -44,9 +44,9 @@ void qkv_chrf_destroy(qkv_chrf *c)
         return;
     qkv_ids_free(c->ctx, &c->hyp);
     qkv_ids_free(c->ctx, &c->ref);
-    qkv__str_free(&c->line);
+    qkv_str_free(&c->line);
     qkv__overlap_free(&c->overlap, c->ctx);
-    qkv__free(c->ctx, c);
+    qkv_free(c->ctx, c);
 }
 
 qkv_status qkv_chrf_add(qkv_chrf *c, const char *hyp, size_t hyp_len, const char *ref,

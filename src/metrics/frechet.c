@@ -33,19 +33,19 @@ qkv_status qkv_frechet_create(qkv_frechet **out, qkv_context *ctx, size_t width)
 {
     *out = NULL;
     if (!width || width > MOST_WIDTH)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "rows of %zu numbers: 1 to %d expected", width,
-                         MOST_WIDTH);
-    qkv_frechet *f = qkv__calloc(ctx, 1, sizeof *f);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "rows of %zu numbers: 1 to %d expected", width,
+                        MOST_WIDTH);
+    qkv_frechet *f = qkv_calloc(ctx, 1, sizeof *f);
     if (!f)
         return QKV_E_MEMORY;
     f->ctx = ctx;
     f->C = width;
-    f->origin = qkv__calloc(ctx, width, sizeof *f->origin);
-    f->row = qkv__calloc(ctx, width, sizeof *f->row);
+    f->origin = qkv_calloc(ctx, width, sizeof *f->origin);
+    f->row = qkv_calloc(ctx, width, sizeof *f->row);
     bool fine = f->origin && f->row;
     for (int i = 0; i < SIDES && fine; i++) {
-        f->side[i].sum = qkv__calloc(ctx, width, sizeof(double));
-        f->side[i].products = qkv__calloc(ctx, width * width, sizeof(double));
+        f->side[i].sum = qkv_calloc(ctx, width, sizeof(double));
+        f->side[i].products = qkv_calloc(ctx, width * width, sizeof(double));
         fine = f->side[i].sum && f->side[i].products;
     }
     if (!fine) {
@@ -61,12 +61,12 @@ void qkv_frechet_destroy(qkv_frechet *f)
     if (!f)
         return;
     for (int i = 0; i < SIDES; i++) {
-        qkv__free(f->ctx, f->side[i].sum);
-        qkv__free(f->ctx, f->side[i].products);
+        qkv_free(f->ctx, f->side[i].sum);
+        qkv_free(f->ctx, f->side[i].products);
     }
-    qkv__free(f->ctx, f->row);
-    qkv__free(f->ctx, f->origin);
-    qkv__free(f->ctx, f);
+    qkv_free(f->ctx, f->row);
+    qkv_free(f->ctx, f->origin);
+    qkv_free(f->ctx, f);
 }
 
 void qkv_frechet_add(qkv_frechet *f, bool second, const qkv_real *rows, size_t n)
@@ -195,9 +195,9 @@ qkv_status qkv_frechet_distance(const qkv_frechet *f, double *out)
     size_t C = f->C, rank[SIDES];
     *out = NAN;
     if (s[0].rows < 2 || s[1].rows < 2)
-        return qkv__fail(f->ctx, QKV_E_ARGUMENT, "Frechet distance of %zu rows and %zu: 2 at least "
-                         "expected of either", s[0].rows, s[1].rows);
-    double *work = qkv__malloc(f->ctx, (3 * C + 1) * C * sizeof *work), apart = 0;
+        return qkv_fail(f->ctx, QKV_E_ARGUMENT, "Frechet distance of %zu rows and %zu: 2 at least "
+                        "expected of either", s[0].rows, s[1].rows);
+    double *work = qkv_malloc(f->ctx, (3 * C + 1) * C * sizeof *work), apart = 0;
     if (!work)
         return QKV_E_MEMORY;
     double *S = work + 2 * C * C, *left = S + C * C;
@@ -214,7 +214,7 @@ qkv_status qkv_frechet_distance(const qkv_frechet *f, double *out)
         apart -= 2 * sum_of_singular(S, rank[0], rank[1], C);
         *out = apart > 0 ? apart : 0;
     }
-    qkv__free(f->ctx, work);
-    return isfinite(*out) ? QKV_OK : qkv__fail(f->ctx, QKV_E_NUMERIC, "Frechet distance of rows "
-                                               "that are not all finite");
+    qkv_free(f->ctx, work);
+    return isfinite(*out) ? QKV_OK : qkv_fail(f->ctx, QKV_E_NUMERIC, "Frechet distance of rows "
+                                              "that are not all finite");
 }

@@ -88,8 +88,8 @@ qkv_status qkv__overlap_count(qkv__overlap *o, qkv_context *ctx, const qkv_ids *
 
 void qkv__overlap_free(qkv__overlap *o, qkv_context *ctx)
 {
-    qkv__free(ctx, o->slots);
-    qkv__free(ctx, o->hyp);
-    qkv__free(ctx, o->ref);
+    qkv_free(ctx, o->slots);
+    qkv_free(ctx, o->hyp);
+    qkv_free(ctx, o->ref);
     *o = (qkv__overlap){0};
 }

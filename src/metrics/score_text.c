@@ -76,7 +76,7 @@ static bool ends_word(const char *text, size_t len, size_t at, size_t end)
     return is_letter(before) && !is_letter(after);
 }
 
-void qkv__lower(qkv__str *out, const char *text, size_t len)
+void qkv__lower(qkv_str *out, const char *text, size_t len)
 {
     for (size_t i = 0; i < len;) {
         char bytes[8] = "i"; /* I_DOT becomes two characters */
@@ -90,7 +90,7 @@ void qkv__lower(qkv__str *out, const char *text, size_t len)
             put = 1 + qkv__utf8_put(bytes + 1, DOT);
         else
             put = qkv__utf8_put(bytes, utf8proc_tolower(cp));
-        qkv__str_add(out, bytes, put);
+        qkv_str_add(out, bytes, put);
         i += n;
     }
 }
@@ -111,23 +111,23 @@ static size_t valid_bytes(const char *text, size_t len)
     return i;
 }
 
-qkv_status qkv__score_line(qkv__str *out, const char *text, size_t len, bool lowercase,
+qkv_status qkv__score_line(qkv_str *out, const char *text, size_t len, bool lowercase,
                            const char *side)
 {
     size_t valid = valid_bytes(text, len);
     if (valid < len)
-        return qkv__fail(out->ctx, QKV_E_FORMAT,
-                         "the %s is not UTF-8: expected a character at byte %zu, found 0x%02x",
-                         side, valid, (unsigned char)text[valid]);
+        return qkv_fail(out->ctx, QKV_E_FORMAT,
+                        "the %s is not UTF-8: expected a character at byte %zu, found 0x%02x",
+                        side, valid, (unsigned char)text[valid]);
     if (len >= MOST_BYTES)
-        return qkv__fail(out->ctx, QKV_E_UNSUPPORTED,
-                         "the %s: expected a line of less than %d bytes, found %zu", side,
-                         MOST_BYTES, len);
-    qkv__str_clear(out);
+        return qkv_fail(out->ctx, QKV_E_UNSUPPORTED,
+                        "the %s: expected a line of less than %d bytes, found %zu", side,
+                        MOST_BYTES, len);
+    qkv_str_clear(out);
     if (lowercase)
         qkv__lower(out, text, len);
     else
-        qkv__str_add(out, text, len);
+        qkv_str_add(out, text, len);
     return out->failed ? QKV_E_MEMORY : QKV_OK;
 }
 
@@ -162,17 +162,17 @@ qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_part *hyp, const qk
     const char *r_name = ref->name ? ref->name : "the references", *h_line, *r_line;
     size_t h_lines = count_lines(h), r_lines = count_lines(r), h_len, r_len;
     if (h_lines != r_lines)
-        return qkv__fail(ctx, QKV_E_FORMAT,
-                         "expected a line for every reference, found %zu in %s and %zu in %s",
-                         h_lines, h_name, r_lines, r_name);
+        return qkv_fail(ctx, QKV_E_FORMAT,
+                        "expected a line for every reference, found %zu in %s and %zu in %s",
+                        h_lines, h_name, r_lines, r_name);
     if (h_lines == 0)
-        return qkv__fail(ctx, QKV_E_FORMAT, "%s and %s are empty: there is nothing to score",
-                         h_name, r_name);
+        return qkv_fail(ctx, QKV_E_FORMAT, "%s and %s are empty: there is nothing to score",
+                        h_name, r_name);
     for (size_t i = 1; next_line(&h, &h_line, &h_len) && next_line(&r, &r_line, &r_len); i++) {
         const char *name = valid_bytes(h_line, h_len) < h_len ? h_name : r_name;
         qkv_status status = add(user, h_line, h_len, r_line, r_len);
         if (status == QKV_E_FORMAT)
-            return qkv__fail(ctx, status, "%s: line %zu is not UTF-8", name, i);
+            return qkv_fail(ctx, status, "%s: line %zu is not UTF-8", name, i);
         if (status)
             return status;
     }

@@ -31,12 +31,12 @@ static qkv_status complete_config(bert *m)
     qkv_bert_config *c = m->c;
     if (!c->vocab || !c->positions || !c->segments || !c->width || !c->layers || !c->heads ||
         c->width % c->heads || (is_classifier(&m->base) && !c->classes))
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
-                         "bert: vocabulary %zu, %zu positions, %zu segments, %zu layers, "
-                         "width %zu, %zu classes: none may be 0, and the heads (%zu) must divide "
-                         "the width",
-                         c->vocab, c->positions, c->segments, c->layers, c->width, c->classes,
-                         c->heads);
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT,
+                        "bert: vocabulary %zu, %zu positions, %zu segments, %zu layers, "
+                        "width %zu, %zu classes: none may be 0, and the heads (%zu) must divide "
+                        "the width",
+                        c->vocab, c->positions, c->segments, c->layers, c->width, c->classes,
+                        c->heads);
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);

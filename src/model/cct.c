@@ -16,9 +16,9 @@ enum { WINDOW = 3 }; /* of convolutions and pools */
 qkv_status qkv__cct_complete(qkv_context *ctx, qkv_vit_config *c)
 {
     if (!c->convolutions || c->convolutions > QKV__CONVOLUTIONS || !c->conv_channels)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "qkv_cct: %zu convolutions with %zu channels: 1 to "
-                         "%d expected, none without channels", c->convolutions, c->conv_channels,
-                         QKV__CONVOLUTIONS);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "qkv_cct: %zu convolutions with %zu channels: 1 to "
+                        "%d expected, none without channels", c->convolutions, c->conv_channels,
+                        QKV__CONVOLUTIONS);
     c->trunk.patch = 1;
     if (!c->trunk.ff_width)
         c->trunk.ff_width = 2 * c->trunk.width;

@@ -45,25 +45,25 @@ static qkv_status check(const qkv_model *base, qkv_dense_config *c)
     if (base->type == &qkv_colorizer_type) {
         c->outputs = COLORS;
         if (c->trunk.channels != QKV_COLORIZER_INPUTS)
-            return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: num_channels: %d expected (lightness, "
-                             "a, b, whether they are known), found %zu", name,
-                             (int)QKV_COLORIZER_INPUTS, c->trunk.channels);
+            return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: num_channels: %d expected (lightness, "
+                            "a, b, whether they are known), found %zu", name,
+                            (int)QKV_COLORIZER_INPUTS, c->trunk.channels);
         bool given = c->cell;
         if (!given)
             c->cell = c->trunk.image < CELLS ? 1 : c->trunk.image / CELLS;
         while (!given && c->trunk.image % c->cell)
             c->cell--;
         if (c->trunk.image % c->cell)
-            return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: hint_size %zu does not divide "
-                             "image_size %zu", name, c->cell, c->trunk.image);
+            return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: hint_size %zu does not divide "
+                            "image_size %zu", name, c->cell, c->trunk.image);
     } else {
         c->tanh = false; /* its table has no such field, so nobody has set it */
     }
     if (c->convolutions > MOST_CONVOLUTIONS || (c->convolutions && !c->conv_channels))
-        return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: %zu convolutions with %zu channels: 0 to "
-                         "%d expected, none without channels", name, c->convolutions,
-                         c->conv_channels, MOST_CONVOLUTIONS);
-    return c->outputs ? QKV_OK : qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", name);
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: %zu convolutions with %zu channels: 0 to "
+                        "%d expected, none without channels", name, c->convolutions,
+                        c->conv_channels, MOST_CONVOLUTIONS);
+    return c->outputs ? QKV_OK : qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", name);
 }
 
 static void make_convolutions(dense *m, qkv_params *ps)

@@ -40,18 +40,18 @@ static qkv_status complete_config(forecaster *m)
     qkv_forecast_config *c = m->c;
     if (!c->columns || !c->context || !c->horizon || !c->patch || !c->width || !c->layers ||
         !c->heads || c->width % c->heads || (c->position_kind && c->width % 2))
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
-                         "qkv_forecast: %zu columns, context %zu, horizon %zu, patch %zu, %zu "
-                         "layers: none may be 0, and the heads (%zu) must divide the width (%zu, "
-                         "even with sinusoids)", c->columns, c->context, c->horizon, c->patch,
-                         c->layers, c->heads, c->width);
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT,
+                        "qkv_forecast: %zu columns, context %zu, horizon %zu, patch %zu, %zu "
+                        "layers: none may be 0, and the heads (%zu) must divide the width (%zu, "
+                        "even with sinusoids)", c->columns, c->context, c->horizon, c->patch,
+                        c->layers, c->heads, c->width);
     if (c->context % c->patch)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "qkv_forecast: a context of %zu rows cannot "
-                         "be cut into patches of %zu", c->context, c->patch);
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "qkv_forecast: a context of %zu rows cannot "
+                        "be cut into patches of %zu", c->context, c->patch);
     if (c->targets > c->columns || (int)c->position_kind > (int)QKV_POSITIONS_SINUSOID)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "qkv_forecast: %zu of %zu columns cannot be "
-                         "forecast, or positions are neither learned nor sinusoids", c->targets,
-                         c->columns);
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "qkv_forecast: %zu of %zu columns cannot be "
+                        "forecast, or positions are neither learned nor sinusoids", c->targets,
+                        c->columns);
     if (!c->targets)
         c->targets = c->columns;
     if (!c->ff_width)
@@ -235,8 +235,8 @@ qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
 {
     forecaster *m = (forecaster *)base;
     if (s->columns != m->c->columns || !s->rows)
-        return qkv__fail(base->ctx, QKV_E_SHAPE, "qkv_forecast: rows of %zu numbers expected, "
-                         "found %zu rows of %zu", m->c->columns, s->rows, s->columns);
+        return qkv_fail(base->ctx, QKV_E_SHAPE, "qkv_forecast: rows of %zu numbers expected, "
+                        "found %zu rows of %zu", m->c->columns, s->rows, s->columns);
     for (size_t i = 0; i < s->columns; i++) {
         double mean, deviation;
         moments(s->data + i, s->rows, s->columns, 0, &mean, &deviation);

@@ -60,15 +60,15 @@ static void complete_config(qkv_gpt_config *c, const qkv_model_type *type)
 static qkv_status check_config(qkv_context *ctx, const qkv_gpt_config *c, bool llama)
 {
     if (!c->vocab || !c->positions || !c->width || !c->layers || !c->heads)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "vocabulary %zu, %zu positions, %zu layers of %zu "
-                         "heads, width %zu: none may be 0", c->vocab, c->positions, c->layers,
-                         c->heads, c->width);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "vocabulary %zu, %zu positions, %zu layers of %zu "
+                        "heads, width %zu: none may be 0", c->vocab, c->positions, c->layers,
+                        c->heads, c->width);
     if (!llama && c->position_kind == QKV_POSITIONS_ROTARY)
-        return qkv__fail(ctx, QKV_E_ARGUMENT,
-                         "the gpt2 layout has no rotary positions: use the llama layout");
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
+                        "the gpt2 layout has no rotary positions: use the llama layout");
     if ((!llama || !c->head_width) && c->width % c->heads != 0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu heads do not divide the width %zu", c->heads,
-                         c->width);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu heads do not divide the width %zu", c->heads,
+                        c->width);
     return QKV_OK;
 }
 

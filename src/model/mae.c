@@ -54,9 +54,9 @@ static qkv_status complete(mae *m)
         return status;
     c->decoder_ff_width = m->decoder.ff_width;
     if (c->trunk.width % 4 || c->decoder_width % 4)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "vit_mae: widths %zu and %zu: multiples of 4 "
-                         "expected, for the sinusoids of two axes", c->trunk.width,
-                         c->decoder_width);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "vit_mae: widths %zu and %zu: multiples of 4 "
+                        "expected, for the sinusoids of two axes", c->trunk.width,
+                        c->decoder_width);
     return QKV_OK;
 }
 
@@ -152,10 +152,10 @@ void qkv_mae_order(int32_t *order, const qkv_real *noise, size_t count)
 
 void qkv_mae_shuffle(int32_t *order, size_t count, uint64_t seed, uint64_t sample)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, seed, qkv__hash64("mae", 3) + sample);
+    qkv_rng r;
+    qkv_rng_init(&r, seed, qkv_hash64("mae", 3) + sample);
     for (size_t i = 0; i < count; i++) {
-        size_t at = qkv__rng_below(&r, (uint32_t)(i + 1));
+        size_t at = qkv_rng_below(&r, (uint32_t)(i + 1));
         order[i] = order[at];
         order[at] = (int32_t)i;
     }

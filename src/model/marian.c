@@ -45,21 +45,21 @@ static qkv_status complete_config(marian *m)
     if (!c->vocab || !c->positions || !c->width || !c->encoder_layers || !c->decoder_layers ||
         !c->encoder_heads || !c->decoder_heads || c->width % 2 || c->width % c->encoder_heads ||
         c->width % c->decoder_heads)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT,
-                         "%s: vocabulary %zu, %zu positions, %zu and %zu layers: none may be 0, "
-                         "and the heads (%zu and %zu) must divide the width (%zu, even)",
-                         m->base.type->name, c->vocab, c->positions, c->encoder_layers,
-                         c->decoder_layers, c->encoder_heads, c->decoder_heads, c->width);
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT,
+                        "%s: vocabulary %zu, %zu positions, %zu and %zu layers: none may be 0, "
+                        "and the heads (%zu and %zu) must divide the width (%zu, even)",
+                        m->base.type->name, c->vocab, c->positions, c->encoder_layers,
+                        c->decoder_layers, c->encoder_heads, c->decoder_heads, c->width);
     if (c->positions > MOST_POSITIONS / c->width)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%s: %zu positions of width %zu: at most "
-                         "%d numbers expected", m->base.type->name, c->positions, c->width,
-                         MOST_POSITIONS);
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "%s: %zu positions of width %zu: at most "
+                        "%d numbers expected", m->base.type->name, c->positions, c->width,
+                        MOST_POSITIONS);
     if (c->pad >= 0 && (size_t)c->pad >= c->vocab)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%s: pad_token_id %d is not below the "
-                         "vocabulary's %zu", m->base.type->name, c->pad, c->vocab);
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "%s: pad_token_id %d is not below the "
+                        "vocabulary's %zu", m->base.type->name, c->pad, c->vocab);
     if (c->eos >= 0 && (size_t)c->eos >= c->vocab)
-        return qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%s: eos_token_id %d is not below the "
-                         "vocabulary's %zu", m->base.type->name, c->eos, c->vocab);
+        return qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "%s: eos_token_id %d is not below the "
+                        "vocabulary's %zu", m->base.type->name, c->eos, c->vocab);
     if (!c->encoder_ff_width)
         c->encoder_ff_width = 4 * c->width;
     if (!c->decoder_ff_width)

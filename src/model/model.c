@@ -54,12 +54,12 @@ qkv_status qkv_model_create(qkv_model **out, qkv_context *ctx, const qkv_model_t
                             const void *config)
 {
     *out = NULL;
-    qkv_model *m = qkv__calloc(ctx, 1, type->model_size);
+    qkv_model *m = qkv_calloc(ctx, 1, type->model_size);
     if (!m)
         return QKV_E_MEMORY;
     m->type = type;
     m->ctx = ctx;
-    m->config = qkv__malloc(ctx, type->config_size);
+    m->config = qkv_malloc(ctx, type->config_size);
     qkv_status status = m->config ? qkv_params_create(&m->params, ctx) : QKV_E_MEMORY;
     if (!status) {
         memcpy(m->config, config, type->config_size);
@@ -79,8 +79,8 @@ void qkv_model_destroy(qkv_model *m)
         return;
     qkv_model_set_labels(m, NULL, 0);
     qkv_params_destroy(m->params);
-    qkv__free(m->ctx, m->config);
-    qkv__free(m->ctx, m);
+    qkv_free(m->ctx, m->config);
+    qkv_free(m->ctx, m);
 }
 
 const qkv_model_type *qkv_model_type_of(const qkv_model *m) { return m->type; }
@@ -90,17 +90,17 @@ qkv_context *qkv_model_context(const qkv_model *m) { return m->ctx; }
 
 qkv_status qkv_model_set_labels(qkv_model *m, const char *const *names, size_t count)
 {
-    char **copy = count ? qkv__calloc(m->ctx, count, sizeof *copy) : NULL;
+    char **copy = count ? qkv_calloc(m->ctx, count, sizeof *copy) : NULL;
     qkv_status status = count && !copy ? QKV_E_MEMORY : QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
-        copy[i] = qkv__strdup(m->ctx, names[i]);
+        copy[i] = qkv_strdup(m->ctx, names[i]);
         status = copy[i] ? QKV_OK : QKV_E_MEMORY;
     }
     char **old = status ? copy : m->labels;
     size_t old_count = status ? count : m->label_count;
     for (size_t i = 0; old && i < old_count; i++)
-        qkv__free(m->ctx, old[i]);
-    qkv__free(m->ctx, old);
+        qkv_free(m->ctx, old[i]);
+    qkv_free(m->ctx, old);
     if (!status) {
         m->labels = copy;
         m->label_count = count;
@@ -292,10 +292,10 @@ qkv_status qkv__cache_create(qkv_lm_cache **out, qkv_context *ctx, size_t layers
                              size_t capacity)
 {
     *out = NULL;
-    qkv_lm_cache *c = qkv__calloc(ctx, 1, sizeof *c);
-    qkv_block_cache *blocks = c ? qkv__calloc(ctx, layers, sizeof *blocks) : NULL;
+    qkv_lm_cache *c = qkv_calloc(ctx, 1, sizeof *c);
+    qkv_block_cache *blocks = c ? qkv_calloc(ctx, layers, sizeof *blocks) : NULL;
     if (!blocks) {
-        qkv__free(ctx, c);
+        qkv_free(ctx, c);
         return QKV_E_MEMORY;
     }
     *c = (qkv_lm_cache){.ctx = ctx, .layers = layers, .capacity = capacity, .blocks = blocks};
@@ -324,8 +324,8 @@ void qkv_lm_cache_destroy(qkv_lm_cache *c)
         qkv_kv_cache_destroy(c->blocks[i].self);
         qkv_kv_cache_destroy(c->blocks[i].cross);
     }
-    qkv__free(c->ctx, c->blocks);
-    qkv__free(c->ctx, c);
+    qkv_free(c->ctx, c->blocks);
+    qkv_free(c->ctx, c);
 }
 
 size_t qkv_lm_cache_length(const qkv_lm_cache *c) { return c->length; }

@@ -48,9 +48,9 @@ static qkv_status check(const perceptual *m)
     for (size_t i = 0; i < c->convolutions.count; i++)
         fine = fine && c->convolutions.item[i] <= MOST;
     return fine ? QKV_OK
-                : qkv__fail(m->base.ctx, QKV_E_ARGUMENT, "%s: channels of %zu stages and "
-                            "convolutions of %zu, at most %d each: as many expected, one at least",
-                            m->base.type->name, c->channels.count, c->convolutions.count, MOST);
+                : qkv_fail(m->base.ctx, QKV_E_ARGUMENT, "%s: channels of %zu stages and "
+                           "convolutions of %zu, at most %d each: as many expected, one at least",
+                           m->base.type->name, c->channels.count, c->convolutions.count, MOST);
 }
 
 static bool make_stage(perceptual *m, size_t s)

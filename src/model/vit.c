@@ -46,7 +46,7 @@ static qkv_status make(qkv_model *base)
     vit *m = (vit *)base;
     qkv_vit_config *c = m->c = base->config;
     if (!c->classes)
-        return qkv__fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", base->type->name);
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: no classes", base->type->name);
     qkv_status status = make_trunk(m);
     if (status)
         return status;

@@ -30,22 +30,22 @@ static qkv_status check(const vqgan *m)
     qkv_context *ctx = m->base.ctx;
     const char *name = m->base.type->name;
     if (!c->multiples.count)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: ch_mult: one level at least expected", name);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: ch_mult: one level at least expected", name);
     if (c->channels % GROUPS)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: ch: a multiple of %d expected, found %zu", name,
-                         GROUPS, c->channels);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: ch: a multiple of %d expected, found %zu", name,
+                        GROUPS, c->channels);
     if (c->colors != 1 && c->colors != 3)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: in_channels: 1 or 3 expected, found %zu", name,
-                         c->colors);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: in_channels: 1 or 3 expected, found %zu", name,
+                        c->colors);
     if (c->blocks + 1 > QKV__HALF_BLOCKS)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: num_res_blocks: at most %d expected, found %zu",
-                         name, QKV__HALF_BLOCKS - 1, c->blocks);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: num_res_blocks: at most %d expected, found %zu",
+                        name, QKV__HALF_BLOCKS - 1, c->blocks);
     if (c->image % ((size_t)1 << (c->multiples.count - 1)))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: resolution %zu cannot be halved %zu times", name,
-                         c->image, c->multiples.count - 1);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: resolution %zu cannot be halved %zu times", name,
+                        c->image, c->multiples.count - 1);
     if (c->judge_layers > QKV__JUDGE_LAYERS)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: disc_num_layers: at most %d expected, found "
-                         "%zu", name, QKV__JUDGE_LAYERS, c->judge_layers);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: disc_num_layers: at most %d expected, found "
+                        "%zu", name, QKV__JUDGE_LAYERS, c->judge_layers);
     return QKV_OK;
 }
 

@@ -65,18 +65,18 @@ static bool make_norm(qkv_params *ps, qkv_param **weight, qkv_param **bias, cons
 static qkv_status check(qkv_context *ctx, const qkv_block_config *c, const char *name)
 {
     if (!c->width || !c->heads || !c->head_width || !c->ff_width)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: width %zu, %zu heads of %zu, feed-forward width "
-                         "%zu: none may be 0", name, c->width, c->heads, c->head_width,
-                         c->ff_width);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: width %zu, %zu heads of %zu, feed-forward width "
+                        "%zu: none may be 0", name, c->width, c->heads, c->head_width,
+                        c->ff_width);
     if (c->heads % c->kv_heads != 0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: %zu heads cannot share %zu key/value heads "
-                         "evenly", name, c->heads, c->kv_heads);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %zu heads cannot share %zu key/value heads "
+                        "evenly", name, c->heads, c->kv_heads);
     if (c->norm != QKV_NORM_NONE && !(c->norm_eps > 0))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: norm_eps is %g, not above 0; start from "
-                         "qkv_block_defaults", name, c->norm_eps);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: norm_eps is %g, not above 0; start from "
+                        "qkv_block_defaults", name, c->norm_eps);
     if (c->rotary_base > 0 && c->head_width % 2 != 0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: rotary positions need an even head width, not "
-                         "%zu", name, c->head_width);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: rotary positions need an even head width, not "
+                        "%zu", name, c->head_width);
     return QKV_OK;
 }
 

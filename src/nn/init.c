@@ -9,13 +9,13 @@
 /* Elements at a time; even, because the random numbers of two uniform elements come together. */
 enum { PIECE = 1 << 14 };
 
-static void random_piece(qkv_real *p, const qkv__rng *first, bool normal, double scale,
+static void random_piece(qkv_real *p, const qkv_rng *first, bool normal, double scale,
                          size_t from, size_t to)
 {
-    qkv__rng r = *first;
+    qkv_rng r = *first;
     r.index = normal ? from : from / 2; /* four words for each normal number, two for the others */
     for (size_t i = from; i < to; i++)
-        p[i] = (qkv_real)(scale * (normal ? qkv__rng_normal(&r) : 2 * qkv__rng_uniform(&r) - 1));
+        p[i] = (qkv_real)(scale * (normal ? qkv_rng_normal(&r) : 2 * qkv_rng_uniform(&r) - 1));
 }
 
 /* p (count): element i depends on the seed, the row's name and i alone. */
@@ -24,8 +24,8 @@ static void random_values(qkv_real *p, const qkv_row *row, double scale, uint64_
 {
     const int threads = qkv_context_threads(qkv__params_context(row->param->owner));
     const bool normal = row->init == QKV_INIT_NORMAL;
-    qkv__rng r;
-    qkv__rng_init(&r, seed, qkv__hash64(row->name, strlen(row->name)));
+    qkv_rng r;
+    qkv_rng_init(&r, seed, qkv_hash64(row->name, strlen(row->name)));
 #pragma omp parallel for num_threads(threads) if (count > PIECE) default(none)                     \
     shared(p, r, normal, scale, count)
     for (size_t at = 0; at < count; at += PIECE) {

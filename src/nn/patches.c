@@ -14,13 +14,13 @@ qkv_status qkv__patches_complete(qkv_context *ctx, qkv_patches_config *c, const 
 {
     if (!c->image || !c->patch || !c->channels || !c->width || !c->layers || !c->heads ||
         c->width % c->heads)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: pictures of %zu pixels a side with %zu "
-                         "channels, patches of %zu, %zu layers, width %zu: none may be 0, and the "
-                         "heads (%zu) must divide the width", model, c->image, c->channels,
-                         c->patch, c->layers, c->width, c->heads);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: pictures of %zu pixels a side with %zu "
+                        "channels, patches of %zu, %zu layers, width %zu: none may be 0, and the "
+                        "heads (%zu) must divide the width", model, c->image, c->channels,
+                        c->patch, c->layers, c->width, c->heads);
     if (c->image % c->patch)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: pictures of %zu pixels a side cannot be cut "
-                         "into patches of %zu", model, c->image, c->patch);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: pictures of %zu pixels a side cannot be cut "
+                        "into patches of %zu", model, c->image, c->patch);
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);

@@ -33,7 +33,7 @@ static qkv_status allocate(qkv_average *a)
     size_t bytes = 0;
     for (size_t i = 0; i < a->n; i++)
         bytes += qkv__state_bytes(qkv_param_count(qkv_params_at(a->params, i)));
-    a->mean = qkv__calloc(a->ctx, a->n, sizeof *a->mean);
+    a->mean = qkv_calloc(a->ctx, a->n, sizeof *a->mean);
     const qkv__device *device = qkv__context_device(a->ctx);
     if (!a->mean || qkv__arena_create_on(&a->memory, a->ctx, device, "average"))
         return QKV_E_MEMORY;
@@ -53,9 +53,9 @@ qkv_status qkv_average_create(qkv_average **out, qkv_params *params,
     qkv_context *ctx = qkv__params_context(params);
     *out = NULL;
     if (!(options->decay >= 0.0 && options->decay < 1.0))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "average: decay is %g; 0 <= decay < 1 expected",
-                         options->decay);
-    qkv_average *a = qkv__calloc(ctx, 1, sizeof *a);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "average: decay is %g; 0 <= decay < 1 expected",
+                        options->decay);
+    qkv_average *a = qkv_calloc(ctx, 1, sizeof *a);
     if (!a)
         return QKV_E_MEMORY;
     a->ctx = ctx;
@@ -75,8 +75,8 @@ void qkv_average_destroy(qkv_average *a)
     if (!a)
         return;
     qkv__arena_destroy(a->memory);
-    qkv__free(a->ctx, a->mean);
-    qkv__free(a->ctx, a);
+    qkv_free(a->ctx, a->mean);
+    qkv_free(a->ctx, a);
 }
 
 void qkv_average_add(qkv_average *a)
@@ -90,7 +90,7 @@ void qkv_average_add(qkv_average *a)
 qkv_status qkv_average_swap(qkv_average *a)
 {
     if (!a->count)
-        return qkv__fail(a->ctx, QKV_E_ARGUMENT, "average: nothing was added yet");
+        return qkv_fail(a->ctx, QKV_E_ARGUMENT, "average: nothing was added yet");
     for (size_t i = 0; i < a->n; i++)
         qkv__param_swap(a->mean[i], qkv_params_at(a->params, i));
     return QKV_OK;

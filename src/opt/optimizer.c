@@ -47,7 +47,7 @@ static const char *const adam_fields[] = {"beta1", "beta2"};
 static qkv_status check(qkv_context *ctx, const qkv_optimizer_options *o)
 {
     if ((unsigned)o->kind >= QKV_OPTIMIZER_COUNT)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser: no kind %d", (int)o->kind);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser: no kind %d", (int)o->kind);
     const char *name = qkv_optimizer_name(o->kind);
     const struct {
         const char *field;
@@ -58,24 +58,24 @@ static qkv_status check(qkv_context *ctx, const qkv_optimizer_options *o)
                         {"alpha", o->alpha}};
     for (size_t i = 0; i < sizeof not_negative / sizeof *not_negative; i++)
         if (!(not_negative[i].value >= 0.0) || isinf(not_negative[i].value))
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 or more expected",
-                             name, not_negative[i].field, not_negative[i].value);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 or more expected",
+                            name, not_negative[i].field, not_negative[i].value);
     const double betas[] = {o->beta1, o->beta2};
     for (size_t i = 0; i < 2; i++)
         if (!(betas[i] >= 0.0 && betas[i] < 1.0))
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 <= %s < 1 expected",
-                             name, adam_fields[i], betas[i], adam_fields[i]);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: %s is %g; 0 <= %s < 1 expected",
+                            name, adam_fields[i], betas[i], adam_fields[i]);
     if (o->kind != QKV_OPTIMIZER_SGD && o->eps == 0.0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: eps is 0, and a gradient of 0 would "
-                         "be divided by it; start from qkv_optimizer_defaults", name);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: eps is 0, and a gradient of 0 would "
+                        "be divided by it; start from qkv_optimizer_defaults", name);
     if (o->alpha > 1.0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "optimiser %s: alpha is %g; at most 1 expected",
-                         name, o->alpha);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser %s: alpha is %g; at most 1 expected",
+                        name, o->alpha);
     if (o->kind == QKV_OPTIMIZER_SGD && o->nesterov && (o->momentum == 0.0 || o->dampening != 0.0))
-        return qkv__fail(ctx, QKV_E_ARGUMENT,
-                         "optimiser sgd: nesterov needs a momentum and no dampening; found "
-                         "momentum %g, dampening %g",
-                         o->momentum, o->dampening);
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
+                        "optimiser sgd: nesterov needs a momentum and no dampening; found "
+                        "momentum %g, dampening %g",
+                        o->momentum, o->dampening);
     return QKV_OK;
 }
 
@@ -176,7 +176,7 @@ qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
     qkv_status status = check(ctx, options);
     if (status)
         return status;
-    qkv_optimizer *o = qkv__calloc(ctx, 1, sizeof *o);
+    qkv_optimizer *o = qkv_calloc(ctx, 1, sizeof *o);
     if (!o)
         return QKV_E_MEMORY;
     o->ctx = ctx;
@@ -184,8 +184,8 @@ qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
     o->options = *options;
     o->n = qkv_params_count(params);
     choose_states(o->keeps, options);
-    o->slots = qkv__calloc(ctx, o->n, sizeof *o->slots);
-    o->step = qkv__calloc(ctx, o->n, sizeof *o->step);
+    o->slots = qkv_calloc(ctx, o->n, sizeof *o->slots);
+    o->step = qkv_calloc(ctx, o->n, sizeof *o->step);
     if (!o->slots || !o->step)
         goto failed;
     for (size_t i = 0; i < o->n; i++) {
@@ -206,9 +206,9 @@ void qkv_optimizer_destroy(qkv_optimizer *o)
     if (!o)
         return;
     qkv__arena_destroy(o->memory);
-    qkv__free(o->ctx, o->step);
-    qkv__free(o->ctx, o->slots);
-    qkv__free(o->ctx, o);
+    qkv_free(o->ctx, o->step);
+    qkv_free(o->ctx, o->slots);
+    qkv_free(o->ctx, o);
 }
 
 qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *args,
@@ -221,8 +221,8 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
         if (norm)
             *norm = total;
         if (!isfinite(total))
-            return qkv__fail(o->ctx, QKV_E_NUMERIC, "the gradient of %s is not finite",
-                             qkv_param_name(bad));
+            return qkv_fail(o->ctx, QKV_E_NUMERIC, "the gradient of %s is not finite",
+                            qkv_param_name(bad));
         if (args->max_norm > 0.0)
             scale *= fmin(1.0, args->max_norm / (total + 1e-6));
     }

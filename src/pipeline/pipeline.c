@@ -15,12 +15,12 @@ static bool reads_text(const qkv_model *m)
 
 qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *dir)
 {
-    qkv_pipeline *p = qkv__calloc(ctx, 1, sizeof *p);
+    qkv_pipeline *p = qkv_calloc(ctx, 1, sizeof *p);
     *out = NULL;
     if (!p)
         return QKV_E_MEMORY;
     p->ctx = ctx;
-    p->dir = qkv__strdup(ctx, dir);
+    p->dir = qkv_strdup(ctx, dir);
     qkv_status status = p->dir ? qkv_hub_load(&p->model, ctx, dir) : QKV_E_MEMORY;
     if (!status && reads_text(p->model))
         status = qkv_tokenizer_load(&p->tokenizer, ctx, dir);
@@ -40,8 +40,8 @@ void qkv_pipeline_close(qkv_pipeline *p)
     qkv_tape_destroy(p->tape);
     qkv_tokenizer_destroy(p->tokenizer);
     qkv_model_destroy(p->model);
-    qkv__free(p->ctx, p->dir);
-    qkv__free(p->ctx, p);
+    qkv_free(p->ctx, p->dir);
+    qkv_free(p->ctx, p);
 }
 
 qkv_model *qkv_pipeline_model(const qkv_pipeline *p) { return p->model; }
@@ -49,6 +49,6 @@ qkv_tokenizer *qkv_pipeline_tokenizer(const qkv_pipeline *p) { return p->tokeniz
 
 qkv_status qkv__pipeline_refuse(const qkv_pipeline *p, const char *what)
 {
-    return qkv__fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s model does not %s", p->dir,
-                     qkv_model_type_name(qkv_model_type_of(p->model)), what);
+    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s model does not %s", p->dir,
+                    qkv_model_type_name(qkv_model_type_of(p->model)), what);
 }

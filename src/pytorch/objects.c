@@ -16,7 +16,7 @@ struct global {
 
 static qkv_status odd(const qkv__pytorch_objects *o, const char *what)
 {
-    return qkv__fail(o->ctx, QKV_E_FORMAT, "%s: pickle: %s", o->path, what);
+    return qkv_fail(o->ctx, QKV_E_FORMAT, "%s: pickle: %s", o->path, what);
 }
 
 static const qkv__value *argument(const qkv__value *args, size_t i, qkv__value_kind kind)
@@ -264,9 +264,9 @@ static qkv_status find_global(void *user, const char *module, const char *name, 
         out->kind = QKV__VALUE_UNKNOWN;
         return QKV_OK;
     }
-    return qkv__fail(o->ctx, QKV_E_UNSUPPORTED, "%s: refused: its pickle asks for %s.%s; only "
-                     "tensors and containers are read, and no code is run", o->path, module,
-                     name);
+    return qkv_fail(o->ctx, QKV_E_UNSUPPORTED, "%s: refused: its pickle asks for %s.%s; only "
+                    "tensors and containers are read, and no code is run", o->path, module,
+                    name);
 }
 
 static qkv_status call_global(void *user, const qkv__value *callable, const qkv__value *args,
@@ -275,8 +275,8 @@ static qkv_status call_global(void *user, const qkv__value *callable, const qkv_
     qkv__pytorch_objects *o = user;
     const global *g = callable->as.object;
     if (!g->call)
-        return qkv__fail(o->ctx, QKV_E_UNSUPPORTED, "%s: refused: its pickle calls %s.%s",
-                         o->path, g->module, g->name);
+        return qkv_fail(o->ctx, QKV_E_UNSUPPORTED, "%s: refused: its pickle calls %s.%s",
+                        o->path, g->module, g->name);
     return g->call(o, args, out);
 }
 

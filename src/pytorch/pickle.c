@@ -329,8 +329,8 @@ static qkv_status op_build(machine *m, unsigned unused)
     if (top(m)->kind == QKV__VALUE_UNKNOWN)
         return QKV_OK;
     if (top(m)->kind != QKV__VALUE_DICT || state->kind != QKV__VALUE_DICT)
-        return qkv__fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: it sets the state of %s; only "
-                         "tensors and containers are read", m->path, qkv__value_name(top(m)));
+        return qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: it sets the state of %s; only "
+                        "tensors and containers are read", m->path, qkv__value_name(top(m)));
     return QKV_OK;
 }
 
@@ -340,8 +340,8 @@ static qkv_status op_protocol(machine *m, unsigned unused)
     uint64_t version;
     qkv_status status = take_number(m, 1, &version);
     if (!status && version > NEWEST)
-        status = qkv__fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: expected protocol 2 to %d, "
-                           "found %d", m->path, NEWEST, (int)version);
+        status = qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: expected protocol 2 to %d, "
+                          "found %d", m->path, NEWEST, (int)version);
     return status;
 }
 
@@ -390,9 +390,9 @@ static qkv_status run(machine *m)
         if (code == STOP)
             return QKV_OK;
         if (!opcodes[code].run)
-            return qkv__fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: byte %zu: opcode 0x%02x is "
-                             "none of those that model files need", m->path,
-                             (size_t)(m->p - m->begin) - 1, code);
+            return qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: pickle: byte %zu: opcode 0x%02x is "
+                            "none of those that model files need", m->path,
+                            (size_t)(m->p - m->begin) - 1, code);
         qkv_status status = opcodes[code].run(m, opcodes[code].operand);
         if (status)
             return status;

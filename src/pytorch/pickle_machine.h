@@ -34,8 +34,8 @@ typedef struct {
 
 static inline qkv_status broken(const machine *m, const char *what)
 {
-    return qkv__fail(m->ctx, QKV_E_FORMAT, "%s: pickle: byte %zu: %s", m->path,
-                     (size_t)(m->p - m->begin), what);
+    return qkv_fail(m->ctx, QKV_E_FORMAT, "%s: pickle: byte %zu: %s", m->path,
+                    (size_t)(m->p - m->begin), what);
 }
 
 /* Room for one more in an array of elements of that size; the old one stays in the arena. */

@@ -14,19 +14,19 @@
 
 static qkv_status broken(const qkv__pytorch *p, const char *what)
 {
-    return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->path, what);
+    return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->path, what);
 }
 
 static qkv_status unsupported(const qkv__pytorch *p, const char *what)
 {
-    return qkv__fail(p->ctx, QKV_E_UNSUPPORTED, "%s: %s", p->path, what);
+    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: %s", p->path, what);
 }
 
 static qkv_status storage_fails(const qkv__pytorch *p, const qkv__storage *s, const char *what)
 {
     char key[40];
     qkv__pickle_plain(key, sizeof key, s->key, s->key_length);
-    return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: storage %s: %s", p->path, key, what);
+    return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: storage %s: %s", p->path, key, what);
 }
 
 static qkv_status read_pickle(qkv__pytorch *p, const uint8_t **at, const uint8_t *end,
@@ -243,7 +243,7 @@ qkv_status qkv__pytorch_open(qkv__pytorch **out, qkv_context *ctx, const char *p
                              const qkv__pytorch_options *options)
 {
     *out = NULL;
-    qkv__pytorch *p = qkv__calloc(ctx, 1, sizeof *p);
+    qkv__pytorch *p = qkv_calloc(ctx, 1, sizeof *p);
     if (!p)
         return QKV_E_MEMORY;
     char *copy = NULL;
@@ -276,7 +276,7 @@ void qkv__pytorch_close(qkv__pytorch *p)
     qkv__map_close(&p->map);
     if (p->arena)
         qkv__arena_destroy(p->arena);
-    qkv__free(p->ctx, p);
+    qkv_free(p->ctx, p);
 }
 
 size_t qkv__pytorch_count(const qkv__pytorch *p)

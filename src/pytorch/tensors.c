@@ -50,13 +50,13 @@ static qkv_status check_tensor(qkv__pytorch *p, const qkv__pickled_tensor *from,
         !qkv__mul_size(out->count, unit, &bytes) ||
         !qkv__add_size(p->unfolded, bytes, &p->unfolded) ||
         (p->unfolded > UNFOLDED_BYTES && p->unfolded / UNFOLDED_TIMES > p->map.size))
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": it and those before it are far "
-                         "larger than the file", p->path, p->name);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": it and those before it are far "
+                        "larger than the file", p->path, p->name);
     if (out->count == 0)
         return QKV_OK;
     if (!inside(from, unit) || !from->storage->data)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": it reaches beyond its storage",
-                         p->path, p->name);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": it reaches beyond its storage",
+                        p->path, p->name);
     out->data = from->storage->data + from->storage->skip + from->offset * unit;
     out->dense = is_dense(from);
     return QKV_OK;
@@ -107,13 +107,13 @@ static qkv_status visit_part(qkv__pytorch *p, const qkv__value *v, const char *p
 {
     size_t dot = length ? 1 : 0;
     if (n > QKV__LONGEST_NAME - length - dot)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: a name beneath \"%s\" is too long", p->path,
-                         p->name);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a name beneath \"%s\" is too long", p->path,
+                        p->name);
     for (size_t i = 0, step; i < n; i += step) {
         step = qkv__utf8_length((const unsigned char *)part + i, n - i);
         if (!step || (unsigned char)part[i] < ' ')
-            return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: a name beneath \"%s\" is not text",
-                             p->path, p->name);
+            return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a name beneath \"%s\" is not text",
+                            p->path, p->name);
     }
     if (dot)
         p->name[length] = '.';
@@ -155,9 +155,9 @@ static qkv_status visit_all(qkv__pytorch *p, const qkv__value *v, size_t length,
         else if (key->kind == QKV__VALUE_TEXT)
             status = visit_part(p, part, key->as.text.data, key->as.text.length, length, depth);
         else
-            status = qkv__fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a key beneath \"%s\" is %s; "
-                               "expected a text or an integer", p->path, p->name,
-                               qkv__value_name(key));
+            status = qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a key beneath \"%s\" is %s; "
+                              "expected a text or an integer", p->path, p->name,
+                              qkv__value_name(key));
     }
     return status;
 }
@@ -166,13 +166,13 @@ static qkv_status visit_all(qkv__pytorch *p, const qkv__value *v, size_t length,
 static qkv_status visit(qkv__pytorch *p, const qkv__value *v, size_t length, int depth)
 {
     if (depth > DEEPEST)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: its containers are nested more than %d deep, "
-                         "or hold themselves", p->path, DEEPEST);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: its containers are nested more than %d deep, "
+                        "or hold themselves", p->path, DEEPEST);
     p->visited += 1 + (v->kind >= QKV__VALUE_TUPLE && v->kind <= QKV__VALUE_DICT
                            ? v->as.list.count : 0);
     if (p->visited > MOST_VALUES)
-        return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: its containers hold too many values",
-                         p->path);
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: its containers hold too many values",
+                        p->path);
     if (v->kind >= QKV__VALUE_TUPLE && v->kind <= QKV__VALUE_DICT)
         return visit_all(p, v, length, depth);
     if (v->kind == QKV__VALUE_OBJECT && v->what == QKV__IS_TENSOR)
@@ -196,8 +196,8 @@ static qkv_status refuse_equal_names(const qkv__pytorch *p)
     qsort(names, p->count, sizeof *names, by_name);
     for (size_t i = 1; i < p->count; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            return qkv__fail(p->ctx, QKV_E_FORMAT, "%s: two tensors are named \"%s\"", p->path,
-                             names[i]);
+            return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: two tensors are named \"%s\"", p->path,
+                            names[i]);
     return QKV_OK;
 }
 
@@ -205,8 +205,8 @@ qkv_status qkv__pytorch_collect(qkv__pytorch *p, const qkv__value *root)
 {
     qkv_status status = visit(p, root, 0, 0);
     if (!status && p->count == 0)
-        status = qkv__fail(p->ctx, QKV_E_FORMAT, "%s: it holds no tensors%s%s", p->path,
-                           p->under ? " beneath " : "", p->under ? p->under : "");
+        status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: it holds no tensors%s%s", p->path,
+                          p->under ? " beneath " : "", p->under ? p->under : "");
     return status ? status : refuse_equal_names(p);
 }
 
@@ -273,9 +273,9 @@ static bool is_floating(qkv_store store)
 qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store store,
                              size_t shard_bytes)
 {
-    qkv_safetensors_entry *entries = qkv__calloc(p->ctx, p->count, sizeof *entries);
-    source *sources = qkv__calloc(p->ctx, p->count, sizeof *sources);
-    void *stored = qkv__malloc(p->ctx, STORED * 8);
+    qkv_safetensors_entry *entries = qkv_calloc(p->ctx, p->count, sizeof *entries);
+    source *sources = qkv_calloc(p->ctx, p->count, sizeof *sources);
+    void *stored = qkv_malloc(p->ctx, STORED * 8);
     qkv_status status = entries && sources && stored ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < p->count && !status; i++) {
         const qkv__pytorch_tensor *t = &p->tensors[i];
@@ -295,8 +295,8 @@ qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store 
     qkv_safetensors_options options = {.shard_bytes = shard_bytes};
     if (!status)
         status = qkv_safetensors_save(p->ctx, path, entries, p->count, &options);
-    qkv__free(p->ctx, stored);
-    qkv__free(p->ctx, sources);
-    qkv__free(p->ctx, entries);
+    qkv_free(p->ctx, stored);
+    qkv_free(p->ctx, sources);
+    qkv_free(p->ctx, entries);
     return status;
 }

@@ -49,7 +49,7 @@ static qkv_status view_all(qkv_safetensors *s, const qkv__pytorch *p)
 qkv_status qkv__pytorch_view(qkv_safetensors **out, const qkv__pytorch *p)
 {
     *out = NULL;
-    qkv_safetensors *s = qkv__calloc(p->ctx, 1, sizeof *s);
+    qkv_safetensors *s = qkv_calloc(p->ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     s->ctx = p->ctx;

@@ -15,7 +15,7 @@ typedef struct {
     qkv_context *ctx;
     const char *path;
     qkv__writer *out;
-    qkv__str directory; /* the archive's, so far */
+    qkv_str directory; /* the archive's, so far */
     size_t at, records; /* bytes and records written */
     uint32_t crc[256];  /* what a byte does to the checksum */
     qkv_real *reals;    /* (CHUNK) */
@@ -24,24 +24,24 @@ typedef struct {
 
 /* ---- pickle --------------------------------------------------------------------------------- */
 
-static void put_word(qkv__str *s, uint64_t word, size_t bytes)
+static void put_word(qkv_str *s, uint64_t word, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         char byte = (char)(word >> (8 * i) & 0xff);
-        qkv__str_add(s, &byte, 1);
+        qkv_str_add(s, &byte, 1);
     }
 }
 
-static void put_text(qkv__str *s, const char *text)
+static void put_text(qkv_str *s, const char *text)
 {
-    qkv__str_puts(s, "X");
+    qkv_str_puts(s, "X");
     put_word(s, strlen(text), 4);
-    qkv__str_puts(s, text);
+    qkv_str_puts(s, text);
 }
 
-static void put_int(qkv__str *s, size_t n)
+static void put_int(qkv_str *s, size_t n)
 {
-    qkv__str_puts(s, "J");
+    qkv_str_puts(s, "J");
     put_word(s, n, 4);
 }
 
@@ -54,7 +54,7 @@ static size_t count_of(const qkv_safetensors_entry *e)
 }
 
 /* _rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()) */
-static void put_tensor(qkv__str *s, const qkv_safetensors_entry *e, size_t number)
+static void put_tensor(qkv_str *s, const qkv_safetensors_entry *e, size_t number)
 {
     const char *type = e->store == QKV_STORE_F32   ? "Float"
                        : e->store == QKV_STORE_F16 ? "Half"
@@ -62,38 +62,38 @@ static void put_tensor(qkv__str *s, const qkv_safetensors_entry *e, size_t numbe
                                                    : "BFloat16";
     char key[24];
     (void)snprintf(key, sizeof key, "%zu", number);
-    qkv__str_puts(s, "ctorch._utils\n_rebuild_tensor_v2\n((");
+    qkv_str_puts(s, "ctorch._utils\n_rebuild_tensor_v2\n((");
     put_text(s, "storage");
-    qkv__str_printf(s, "ctorch\n%sStorage\n", type);
+    qkv_str_printf(s, "ctorch\n%sStorage\n", type);
     put_text(s, key);
     put_text(s, "cpu");
     put_int(s, count_of(e));
-    qkv__str_puts(s, "tQ");
+    qkv_str_puts(s, "tQ");
     put_int(s, 0);
-    qkv__str_puts(s, "(");
+    qkv_str_puts(s, "(");
     for (int i = 0; i < e->ndim; i++)
         put_int(s, e->shape[i]);
-    qkv__str_puts(s, "t(");
+    qkv_str_puts(s, "t(");
     for (int i = 0; i < e->ndim; i++) {
         size_t step = 1;
         for (int k = i + 1; k < e->ndim; k++)
             step *= e->shape[k];
         put_int(s, step);
     }
-    qkv__str_puts(s, "t\x89" "ccollections\nOrderedDict\n)RtR");
+    qkv_str_puts(s, "t\x89" "ccollections\nOrderedDict\n)RtR");
 }
 
-static void put_pickle(qkv__str *s, const char *under, const qkv_safetensors_entry *entries,
+static void put_pickle(qkv_str *s, const char *under, const qkv_safetensors_entry *entries,
                        size_t count)
 {
-    qkv__str_puts(s, "\x80\x02}");
+    qkv_str_puts(s, "\x80\x02}");
     put_text(s, under);
-    qkv__str_puts(s, "}(");
+    qkv_str_puts(s, "}(");
     for (size_t i = 0; i < count; i++) {
         put_text(s, entries[i].name);
         put_tensor(s, &entries[i], i);
     }
-    qkv__str_puts(s, "us.");
+    qkv_str_puts(s, "us.");
 }
 
 /* ---- the archive ---------------------------------------------------------------------------- */
@@ -118,8 +118,8 @@ static qkv_status take(archive *a, const qkv_safetensors_entry *e, size_t begin,
         return e->fill_raw(e->user, begin, n, a->stored);
     qkv_status status = e->data ? QKV_OK : e->fill(e->user, begin, n, a->reals);
     if (!status && !qkv__store_write(a->stored, from, e->store, n))
-        status = qkv__fail(a->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": F32, F16 or BF16 expected",
-                           a->path, e->name);
+        status = qkv_fail(a->ctx, QKV_E_ARGUMENT, "%s: tensor \"%s\": F32, F16 or BF16 expected",
+                          a->path, e->name);
     return status;
 }
 
@@ -143,7 +143,7 @@ static qkv_status walk(archive *a, const qkv_safetensors_entry *e, bool write, u
 }
 
 /* What a record's two headers share: version, flags, method, time, date, checksum, sizes. */
-static void put_facts(qkv__str *s, uint32_t crc, size_t bytes)
+static void put_facts(qkv_str *s, uint32_t crc, size_t bytes)
 {
     put_word(s, 20, 2);
     put_word(s, 0, 6);
@@ -153,50 +153,50 @@ static void put_facts(qkv__str *s, uint32_t crc, size_t bytes)
     put_word(s, bytes, 4);
 }
 
-static void put_local(qkv__str *s, const char *name, uint32_t crc, size_t bytes, size_t at)
+static void put_local(qkv_str *s, const char *name, uint32_t crc, size_t bytes, size_t at)
 {
     size_t length = sizeof FOLDER - 1 + strlen(name);
     size_t begun = at + LOCAL_HEADER + length + 4, pad = (ALIGNED - begun % ALIGNED) % ALIGNED;
-    qkv__str_puts(s, "PK\3\4");
+    qkv_str_puts(s, "PK\3\4");
     put_facts(s, crc, bytes);
     put_word(s, length, 2);
     put_word(s, pad + 4, 2);
-    qkv__str_printf(s, "%s%s", FOLDER, name);
-    qkv__str_puts(s, "FB"); /* torch.save's own kind of padding */
+    qkv_str_printf(s, "%s%s", FOLDER, name);
+    qkv_str_puts(s, "FB"); /* torch.save's own kind of padding */
     put_word(s, pad, 2);
     for (; pad; pad--)
-        qkv__str_puts(s, "Z");
+        qkv_str_puts(s, "Z");
 }
 
-static void put_central(qkv__str *s, const char *name, uint32_t crc, size_t bytes, size_t at)
+static void put_central(qkv_str *s, const char *name, uint32_t crc, size_t bytes, size_t at)
 {
-    qkv__str_puts(s, "PK\1\2");
+    qkv_str_puts(s, "PK\1\2");
     put_word(s, 20, 2);
     put_facts(s, crc, bytes);
     put_word(s, sizeof FOLDER - 1 + strlen(name), 2);
     put_word(s, 0, 8); /* no extra field, comment, disk; binary */
     put_word(s, 0, 4);
     put_word(s, at, 4);
-    qkv__str_printf(s, "%s%s", FOLDER, name);
+    qkv_str_printf(s, "%s%s", FOLDER, name);
 }
 
 static qkv_status add_record(archive *a, const char *name, const qkv_safetensors_entry *e)
 {
     uint32_t crc = 0;
     size_t begun = a->at, bytes = count_of(e) * qkv_store_bytes(e->store);
-    qkv__str local;
+    qkv_str local;
     if (bytes > UINT32_MAX / 2 || a->at > UINT32_MAX / 2 || a->records > MOST_RECORDS)
-        return qkv__fail(a->ctx, QKV_E_UNSUPPORTED, "%s: too large for such an archive; a "
-                         ".safetensors file has no limit", a->path);
+        return qkv_fail(a->ctx, QKV_E_UNSUPPORTED, "%s: too large for such an archive; a "
+                        ".safetensors file has no limit", a->path);
     qkv_status status = walk(a, e, false, &crc);
     if (status)
         return status;
-    qkv__str_init(&local, a->ctx);
+    qkv_str_init(&local, a->ctx);
     put_local(&local, name, crc, bytes, begun);
     put_central(&a->directory, name, crc, bytes, begun);
     a->records++;
     status = local.failed || a->directory.failed ? QKV_E_MEMORY : put(a, local.data, local.len);
-    qkv__str_free(&local);
+    qkv_str_free(&local);
     return status ? status : walk(a, e, true, &crc);
 }
 
@@ -211,12 +211,12 @@ static qkv_status write_all(archive *a, const char *under, const qkv_safetensors
                             size_t count)
 {
     char name[40];
-    qkv__str pickle;
-    qkv__str_init(&pickle, a->ctx);
+    qkv_str pickle;
+    qkv_str_init(&pickle, a->ctx);
     put_pickle(&pickle, under, entries, count);
     qkv_status status = pickle.failed ? QKV_E_MEMORY
                                       : add_bytes(a, "data.pkl", pickle.data, pickle.len);
-    qkv__str_free(&pickle);
+    qkv_str_free(&pickle);
     if (!status)
         status = add_bytes(a, "byteorder", "little", 6);
     for (size_t i = 0; i < count && !status; i++) {
@@ -226,7 +226,7 @@ static qkv_status write_all(archive *a, const char *under, const qkv_safetensors
     if (!status)
         status = add_bytes(a, "version", "3\n", 2);
     size_t begun = a->at, size = a->directory.len;
-    qkv__str_puts(&a->directory, "PK\5\6");
+    qkv_str_puts(&a->directory, "PK\5\6");
     put_word(&a->directory, 0, 4);
     put_word(&a->directory, a->records, 2);
     put_word(&a->directory, a->records, 2);
@@ -243,14 +243,14 @@ qkv_status qkv__pytorch_write(qkv_context *ctx, const char *path, const char *un
                               const qkv_safetensors_entry *entries, size_t count)
 {
     archive a = {.ctx = ctx, .path = path};
-    qkv__str_init(&a.directory, ctx);
+    qkv_str_init(&a.directory, ctx);
     for (uint32_t i = 0; i < 256; i++) {
         a.crc[i] = i;
         for (int bit = 0; bit < 8; bit++)
             a.crc[i] = a.crc[i] >> 1 ^ (a.crc[i] & 1 ? 0xEDB88320u : 0);
     }
-    a.reals = qkv__malloc(ctx, CHUNK * sizeof *a.reals);
-    a.stored = qkv__malloc(ctx, CHUNK * 8);
+    a.reals = qkv_malloc(ctx, CHUNK * sizeof *a.reals);
+    a.stored = qkv_malloc(ctx, CHUNK * 8);
     qkv_status status = a.reals && a.stored ? qkv__writer_open(&a.out, ctx, path) : QKV_E_MEMORY;
     if (!status)
         status = write_all(&a, under, entries, count);
@@ -258,8 +258,8 @@ qkv_status qkv__pytorch_write(qkv_context *ctx, const char *path, const char *un
         qkv__writer_abandon(a.out);
     else
         status = qkv__writer_close(a.out);
-    qkv__free(ctx, a.stored);
-    qkv__free(ctx, a.reals);
-    qkv__str_free(&a.directory);
+    qkv_free(ctx, a.stored);
+    qkv_free(ctx, a.reals);
+    qkv_str_free(&a.directory);
     return status;
 }

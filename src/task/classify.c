@@ -39,10 +39,10 @@ static qkv_tensor *logits(const qkv__packed *p, qkv_model *m, qkv_tape *t)
 static size_t record_of(const classify *s, uint64_t sample)
 {
     size_t n = qkv_records_count(s->train);
-    qkv__rng r;
-    qkv__rng_init(&r, s->seed, qkv__hash64("classify", 8) + sample / n);
-    uint64_t order = (uint64_t)qkv__rng_u32(&r) << 32;
-    return (size_t)qkv_shuffled(sample % n, n, order | qkv__rng_u32(&r));
+    qkv_rng r;
+    qkv_rng_init(&r, s->seed, qkv_hash64("classify", 8) + sample / n);
+    uint64_t order = (uint64_t)qkv_rng_u32(&r) << 32;
+    return (size_t)qkv_shuffled(sample % n, n, order | qkv_rng_u32(&r));
 }
 
 static size_t record_ids(const qkv_records *r, size_t record)
@@ -55,9 +55,9 @@ static bool make_room(classify *s, size_t count)
 {
     if (count <= s->room)
         return true;
-    qkv__free(s->ctx, s->labels);
+    qkv_free(s->ctx, s->labels);
     s->room = 0;
-    s->labels = qkv__malloc(s->ctx, count * sizeof *s->labels);
+    s->labels = qkv_malloc(s->ctx, count * sizeof *s->labels);
     if (!s->labels)
         return false;
     s->room = count;
@@ -166,7 +166,7 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, 
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
     size_t n = qkv_records_count(r), count = limit && limit < n ? limit : n;
-    int32_t *labels = qkv__malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
+    int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
     double sum = 0;
     *out = (qkv_classify_score){.texts = count};
     qkv_status status = labels ? judge(m, t, r, count, labels, guesses, &sum) : QKV_E_MEMORY;
@@ -176,7 +176,7 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, 
         out->f1 = c->classes == 2 ? qkv_f1(guesses, labels, count, 1)
                                   : qkv_f1_macro(guesses, labels, count, c->classes);
     }
-    qkv__free(ctx, labels);
+    qkv_free(ctx, labels);
     return status;
 }
 
@@ -187,13 +187,13 @@ static qkv_status check(qkv_model *m, const qkv_records *r, const char *what)
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
     if (qkv_model_type_of(m) != &qkv_bert_classifier_type)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s does not classify texts",
-                         qkv_model_type_architecture(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not classify texts",
+                        qkv_model_type_architecture(qkv_model_type_of(m)));
     if (qkv_records_fields(r) != FIELDS || qkv_records_ids(r, LABEL) != qkv_records_count(r))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data are no labelled texts", what);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data are no labelled texts", what);
     if (qkv_records_max(r, LABEL) >= (int64_t)c->classes)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have class %d, the model only %zu",
-                         what, (int)qkv_records_max(r, LABEL), c->classes);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have class %d, the model only %zu",
+                        what, (int)qkv_records_max(r, LABEL), c->classes);
     return qkv__packed_check(m, r, 2, what);
 }
 
@@ -237,8 +237,8 @@ static void destroy(void *self)
     qkv__masking_free(&s->masking, ctx);
     for (size_t i = 0; i < 2; i++)
         qkv__packed_free(&s->texts[i]);
-    qkv__free(ctx, s->labels);
-    qkv__free(ctx, s);
+    qkv_free(ctx, s->labels);
+    qkv_free(ctx, s);
 }
 
 static const qkv_task_type classify_type = {.name = "classify", .unit = "texts", .phases = 1,
@@ -249,12 +249,12 @@ static qkv_status check_options(qkv_context *ctx, const qkv_classify_options *o,
                                 const qkv_tokenizer *tokenizer)
 {
     if (!(o->agreement >= 0))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "agreement is 0 or more, not %g", o->agreement);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "agreement is 0 or more, not %g", o->agreement);
     if (!(o->drop >= 0 && o->drop < 1))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
-                         o->drop);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
+                        o->drop);
     if (o->drop > 0 && !tokenizer)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "dropping words needs the tokenizer");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "dropping words needs the tokenizer");
     return QKV_OK;
 }
 
@@ -272,7 +272,7 @@ qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records 
         status = check(model, valid, "held-out");
     if (status)
         return status;
-    classify *s = qkv__calloc(ctx, 1, sizeof *s);
+    classify *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     *s = (classify){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed,

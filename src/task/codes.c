@@ -84,7 +84,7 @@ static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t 
     const qkv_real *met = qkv_param_data(qkv_vqgan_usage(s->model));
     qkv_real *vectors = qkv_param_data(table);
     if (!s->moves)
-        s->moves = qkv__malloc(s->ctx, K * width * sizeof *s->moves);
+        s->moves = qkv_malloc(s->ctx, K * width * sizeof *s->moves);
     if (!s->moves)
         return false;
     memset(s->moves, 0, K * width * sizeof *s->moves);
@@ -105,10 +105,10 @@ static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, do
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
     qkv_real *met = qkv_param_data(usage), *vectors = qkv_param_data(table);
     bool moved = false;
-    qkv__rng r;
-    qkv__rng_init(&r, s->seed, qkv__hash64("revive", 6) + step);
+    qkv_rng r;
+    qkv_rng_init(&r, s->seed, qkv_hash64("revive", 6) + step);
     for (size_t k = 0; k < K; k++) {
-        uint32_t from = qkv__rng_below(&r, (uint32_t)n);
+        uint32_t from = qkv_rng_below(&r, (uint32_t)n);
         if ((double)met[k] >= RARE * (1 - decay))
             continue;
         memcpy(vectors + k * width, z + from * width, width * sizeof *z);
@@ -252,9 +252,9 @@ static bool remember(codes_task *s, qkv_tape *t, qkv_tensor *y, size_t first, si
 {
     size_t n = qkv_count(y), each = n / qkv_dim(y, 0);
     if (total * each > s->room) {
-        qkv__free(s->ctx, s->decoded);
+        qkv_free(s->ctx, s->decoded);
         s->room = 0;
-        s->decoded = qkv__malloc(s->ctx, total * each * sizeof *s->decoded);
+        s->decoded = qkv_malloc(s->ctx, total * each * sizeof *s->decoded);
         if (!s->decoded)
             return false;
         s->room = total * each;
@@ -333,7 +333,7 @@ static bool idle(void *self, uint64_t step, int phase)
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 {
     codes_task *s = self;
-    double begun = qkv__now();
+    double begun = qkv_now();
     size_t shape[] = {part->count, qkv_pixels_height(s->train), qkv_pixels_width(s->train),
                       qkv_pixels_channels(s->train)};
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
@@ -341,7 +341,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
                               qkv_tensor_fill(x), NULL, NULL))
         return NULL;
     if (part->data_seconds)
-        *part->data_seconds += qkv__now() - begun;
+        *part->data_seconds += qkv_now() - begun;
     qkv_tensor *y = part->phase == GENERATOR ? generator(s, t, x, part)
                                              : discriminator(s, t, x, part);
     return qkv_scale(t, y, (double)part->count / (double)part->total);
@@ -403,10 +403,10 @@ static void destroy(void *self)
     for (size_t i = 0; s->trains && i < qkv_params_count(ps); i++)
         qkv_param_freeze(qkv_params_at(ps, i), !s->trains[i]);
     qkv_batches_destroy(s->batches);
-    qkv__free(s->ctx, s->trains);
-    qkv__free(s->ctx, s->decoded);
-    qkv__free(s->ctx, s->moves);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s->trains);
+    qkv_free(s->ctx, s->decoded);
+    qkv_free(s->ctx, s->moves);
+    qkv_free(s->ctx, s);
 }
 
 static const qkv_task_type codes_type = {.name = "codes", .unit = "pictures", .phases = 2,
@@ -417,7 +417,7 @@ static const qkv_task_type codes_type = {.name = "codes", .unit = "pictures", .p
 static bool find_moving(codes_task *s)
 {
     qkv_params *ps = qkv_model_params(s->model);
-    s->trains = qkv__calloc(s->ctx, qkv_params_count(ps) + 1, sizeof *s->trains);
+    s->trains = qkv_calloc(s->ctx, qkv_params_count(ps) + 1, sizeof *s->trains);
     for (size_t i = 0; s->trains && i < qkv_params_count(ps); i++)
         s->trains[i] = !qkv_param_frozen(qkv_params_at(ps, i));
     if (s->trains && s->o.decay > 0)
@@ -429,13 +429,13 @@ static qkv_status check_options(const codes_task *s)
 {
     const qkv_vqgan_config *c = qkv_model_config(s->model);
     if (qkv_augment_mixes(&s->o.augment))
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "pictures that are to be coded are not mixed");
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "pictures that are to be coded are not mixed");
     if (s->o.adversarial > 0 && !c->judge_layers)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "an adversarial weight of %g, and the model has "
-                         "no discriminator (disc_num_layers 0)", s->o.adversarial);
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "an adversarial weight of %g, and the model has "
+                        "no discriminator (disc_num_layers 0)", s->o.adversarial);
     if (s->looks && qkv_model_type_of(s->looks) != &qkv_perceptual_type)
-        return qkv__fail(s->ctx, QKV_E_ARGUMENT, "a perceptual network expected, found a %s",
-                         qkv_model_type_name(qkv_model_type_of(s->looks)));
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "a perceptual network expected, found a %s",
+                        qkv_model_type_name(qkv_model_type_of(s->looks)));
     return QKV_OK;
 }
 
@@ -448,7 +448,7 @@ qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
     qkv_status status = qkv__codes_check(model, train, "training");
     if (!status && valid)
         status = qkv__codes_check(model, valid, "held-out");
-    codes_task *s = status ? NULL : qkv__calloc(ctx, 1, sizeof *s);
+    codes_task *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return status ? status : QKV_E_MEMORY;
     *s = (codes_task){.ctx = ctx, .model = model, .looks = looks, .train = train, .valid = valid,

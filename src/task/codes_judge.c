@@ -15,16 +15,16 @@ qkv_status qkv__codes_check(qkv_model *m, const qkv_pixels *p, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_vqgan_type)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s has no codes for pictures",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s has no codes for pictures",
+                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_vqgan_config *c = qkv_model_config(m);
     size_t factor = qkv_vqgan_factor(m), height = qkv_pixels_height(p);
     size_t width = qkv_pixels_width(p);
     if (qkv_pixels_channels(p) != c->colors || c->colors > MOST_COLORS || height % factor ||
         width % factor)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s pictures, %zu x %zu pixels of %zu channels: "
-                         "multiples of %zu with %zu channels expected", what, width, height,
-                         qkv_pixels_channels(p), factor, c->colors);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s pictures, %zu x %zu pixels of %zu channels: "
+                        "multiples of %zu with %zu channels expected", what, width, height,
+                        qkv_pixels_channels(p), factor, c->colors);
     return QKV_OK;
 }
 
@@ -124,8 +124,8 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual,
     size_t n = qkv_pixels_count(pixels), count = limit && limit < n ? limit : n;
     judging j = {.model = m, .looks = looks, .perceptual = perceptual, .t = t, .pixels = pixels};
     j.each = qkv_pixels_height(pixels) * qkv_pixels_width(pixels) * c->colors;
-    j.met = qkv__calloc(ctx, c->codes, sizeof *j.met);
-    j.bytes = qkv__malloc(ctx, 2 * EVAL_BATCH * j.each);
+    j.met = qkv_calloc(ctx, c->codes, sizeof *j.met);
+    j.bytes = qkv_malloc(ctx, 2 * EVAL_BATCH * j.each);
     status = j.met && j.bytes ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i += EVAL_BATCH) {
         size_t pictures[EVAL_BATCH], b = count - i < EVAL_BATCH ? count - i : EVAL_BATCH;
@@ -136,8 +136,8 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *looks, double perceptual,
     if (!status)
         sum_up(&j, count, c->codes, out);
     qkv_tape_reset(t);
-    qkv__free(ctx, j.bytes);
-    qkv__free(ctx, j.met);
+    qkv_free(ctx, j.bytes);
+    qkv_free(ctx, j.met);
     return status;
 }
 
@@ -177,8 +177,8 @@ qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, d
     size_t factor = qkv_vqgan_factor(m), rows = height / factor, columns = width / factor;
     size_t each = height * width * qkv_pixels_channels(pixels), n = qkv_pixels_count(pixels);
     size_t found = 0;
-    uint8_t *decoded = qkv__malloc(ctx, each);
-    int32_t *codes = qkv__calloc(ctx, rows, columns * sizeof *codes);
+    uint8_t *decoded = qkv_malloc(ctx, each);
+    int32_t *codes = qkv_calloc(ctx, rows, columns * sizeof *codes);
     status = decoded && codes ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++) {
         status = qkv_pictures_encode(m, t, qkv_pixels_data(pixels, i), 1, height, width, codes);
@@ -188,8 +188,8 @@ qkv_status qkv_codes_find(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, d
             found += is_nearest(pixels, i, decoded, each);
     }
     *share = status ? 0 : (double)found / (double)n;
-    qkv__free(ctx, codes);
-    qkv__free(ctx, decoded);
+    qkv_free(ctx, codes);
+    qkv_free(ctx, decoded);
     return status;
 }
 
@@ -247,9 +247,9 @@ static qkv_status prepare(comparing *c, qkv_context *ctx, size_t batch, size_t f
 {
     size_t factor = qkv_vqgan_factor(c->model);
     size_t codes = c->each / (factor * factor * qkv_pixels_channels(c->pixels));
-    c->bytes[0] = qkv__malloc(ctx, batch * c->each);
-    c->bytes[1] = qkv__malloc(ctx, batch * c->each);
-    c->codes = qkv__calloc(ctx, batch, codes * sizeof *c->codes);
+    c->bytes[0] = qkv_malloc(ctx, batch * c->each);
+    c->bytes[1] = qkv_malloc(ctx, batch * c->each);
+    c->codes = qkv_calloc(ctx, batch, codes * sizeof *c->codes);
     return c->bytes[0] && c->bytes[1] && c->codes
                ? qkv_frechet_create(&c->frechet, ctx, features)
                : QKV_E_MEMORY;
@@ -281,9 +281,9 @@ qkv_status qkv_codes_compare(qkv_model *m, qkv_model *looks, qkv_tape *t,
         status = qkv_frechet_distance(c.frechet, &out->frechet);
     out->lpips = c.unlike / (double)count;
     qkv_frechet_destroy(c.frechet);
-    qkv__free(ctx, c.codes);
-    qkv__free(ctx, c.bytes[1]);
-    qkv__free(ctx, c.bytes[0]);
+    qkv_free(ctx, c.codes);
+    qkv_free(ctx, c.bytes[1]);
+    qkv_free(ctx, c.bytes[0]);
     return status;
 }
 
@@ -315,9 +315,9 @@ qkv_status qkv_pictures_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, 
     const size_t shape[] = {n, rows, columns};
     for (size_t i = 0; i < n * rows * columns; i++)
         if (codes[i] < 0 || (size_t)codes[i] >= c->codes)
-            return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "row %zu, column %zu: code %d; "
-                             "0 to %zu expected", i / columns % rows, i % columns, (int)codes[i],
-                             c->codes - 1);
+            return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "row %zu, column %zu: code %d; "
+                            "0 to %zu expected", i / columns % rows, i % columns, (int)codes[i],
+                            c->codes - 1);
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *ids = qkv_tensor_ids(t, codes, 3, shape);

@@ -85,10 +85,10 @@ static size_t hint_cell(const qkv_dense_config *c, size_t i, uint64_t order)
     return (size_t)qkv_shuffled(i, n, order);
 }
 
-static uint64_t draw_order(qkv__rng *r)
+static uint64_t draw_order(qkv_rng *r)
 {
-    uint64_t high = (uint64_t)qkv__rng_u32(r) << 32;
-    return high | qkv__rng_u32(r);
+    uint64_t high = (uint64_t)qkv_rng_u32(r) << 32;
+    return high | qkv_rng_u32(r);
 }
 
 static void put_hints(qkv_real *in, const qkv_dense_config *c, const qkv_real *lab, size_t count,
@@ -106,7 +106,7 @@ qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t
                              size_t count, double mean[2])
 {
     size_t n = qkv_pixels_height(p) * qkv_pixels_width(p);
-    qkv_real *lab = qkv__malloc(ctx, 3 * n * sizeof *lab);
+    qkv_real *lab = qkv_malloc(ctx, 3 * n * sizeof *lab);
     mean[0] = mean[1] = 0;
     if (!lab)
         return QKV_E_MEMORY;
@@ -116,7 +116,7 @@ qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t
             for (size_t k = 0; k < 2; k++)
                 mean[k] += (double)lab[3 * j + 1 + k] / (double)(n * count);
     }
-    qkv__free(ctx, lab);
+    qkv_free(ctx, lab);
     return QKV_OK;
 }
 
@@ -126,9 +126,9 @@ static bool make_room(colorize *s, size_t count, size_t pixels)
 {
     if (count <= s->room)
         return true;
-    qkv__free(s->ctx, s->lab);
+    qkv_free(s->ctx, s->lab);
     s->room = 0;
-    s->lab = qkv__malloc(s->ctx, count * pixels * 3 * sizeof *s->lab);
+    s->lab = qkv_malloc(s->ctx, count * pixels * 3 * sizeof *s->lab);
     if (!s->lab)
         return false;
     s->room = count;
@@ -147,10 +147,10 @@ static void make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb, 
     for (size_t j = 0; j < pixels; j++)
         for (size_t k = 0; k < 2; k++)
             ab[2 * j + k] = lab[3 * j + 1 + k] / (qkv_real)AB;
-    qkv__rng r;
-    qkv__rng_init(&r, s->seed, qkv__hash64("hints", 5) + sample);
+    qkv_rng r;
+    qkv_rng_init(&r, s->seed, qkv_hash64("hints", 5) + sample);
     size_t most = s->o.hints < n ? s->o.hints : n;
-    size_t count = (size_t)pow(1 + (double)most, qkv__rng_uniform(&r)) - 1;
+    size_t count = (size_t)pow(1 + (double)most, qkv_rng_uniform(&r)) - 1;
     put_hints(in, c, lab, count, draw_order(&r));
 }
 
@@ -160,7 +160,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     const qkv_dense_config *c = qkv_model_config(s->model);
     size_t B = part->count, side = c->trunk.image, pixels = side * side;
     size_t in_shape[] = {B, side, side, IN}, ab_shape[] = {B, side, side, 2};
-    double begun = qkv__now();
+    double begun = qkv_now();
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, in_shape);
     qkv_tensor *y = qkv_tensor_from(t, NULL, 4, ab_shape);
     const uint8_t *rgb;
@@ -176,7 +176,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
         make_sample(s, first + i, rgb + i * pixels * 3, s->lab + i * pixels * 3,
                     in + i * pixels * IN, ab + i * pixels * 2);
     if (part->data_seconds)
-        *part->data_seconds += qkv__now() - begun;
+        *part->data_seconds += qkv_now() - begun;
     y = qkv_huber_loss(t, qkv_dense_forward(s->model, t, x), y, s->o.huber);
     return B == part->total ? y : qkv_scale(t, y, (double)B / (double)part->total);
 }
@@ -263,8 +263,8 @@ static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const judged *j, size_t
         sum->none += add_predicted(ab + i * pixels * 2, j->lab + i * pixels * 3, pixels);
     for (size_t i = 0; i < B && ab; i++) {
         const qkv_real *lab = j->lab + i * pixels * 3;
-        qkv__rng r;
-        qkv__rng_init(&r, 0, qkv__hash64("judge", 5) + (done + i) * all / j->count);
+        qkv_rng r;
+        qkv_rng_init(&r, 0, qkv_hash64("judge", 5) + (done + i) * all / j->count);
         uint64_t order = draw_order(&r);
         put_hints(j->in + i * pixels * IN, c, lab, hints, order);
         sum->nearest += add_nearest(c, lab, hints, order);
@@ -281,15 +281,15 @@ static qkv_status check_pictures(const qkv_model *m, const qkv_pixels *p, const 
 {
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_colorizer_type)
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not colour pictures",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not colour pictures",
+                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_dense_config *c = qkv_model_config(m);
     if (qkv_pixels_height(p) != c->trunk.image || qkv_pixels_width(p) != c->trunk.image ||
         qkv_pixels_channels(p) != 3)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s pictures are %zu x %zu with %zu channels, "
-                         "the model's %zu x %zu with 3", what, qkv_pixels_width(p),
-                         qkv_pixels_height(p), qkv_pixels_channels(p), c->trunk.image,
-                         c->trunk.image);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s pictures are %zu x %zu with %zu channels, "
+                        "the model's %zu x %zu with 3", what, qkv_pixels_width(p),
+                        qkv_pixels_height(p), qkv_pixels_channels(p), c->trunk.image,
+                        c->trunk.image);
     return QKV_OK;
 }
 
@@ -305,16 +305,16 @@ qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pi
     size_t all = qkv_pixels_count(pictures), pixels = c->trunk.image * c->trunk.image;
     judged j = {.pictures = pictures, .count = limit && limit < all ? limit : all};
     errors sum = {0};
-    j.in = qkv__malloc(ctx, EVAL_PICTURES * pixels * IN * sizeof *j.in);
-    j.lab = qkv__malloc(ctx, EVAL_PICTURES * pixels * 3 * sizeof *j.lab);
+    j.in = qkv_malloc(ctx, EVAL_PICTURES * pixels * IN * sizeof *j.in);
+    j.lab = qkv_malloc(ctx, EVAL_PICTURES * pixels * 3 * sizeof *j.lab);
     status = j.in && j.lab ? QKV_OK : QKV_E_MEMORY;
     for (size_t done = 0, B; done < j.count && !status; done += B) {
         B = j.count - done < EVAL_PICTURES ? j.count - done : EVAL_PICTURES;
         status = judge_batch(m, t, &j, done, B, &sum);
     }
     qkv_tape_reset(t);
-    qkv__free(ctx, j.in);
-    qkv__free(ctx, j.lab);
+    qkv_free(ctx, j.in);
+    qkv_free(ctx, j.lab);
     double n = 2 * (double)(j.count * pixels);
     *out = (qkv_colorize_score){qkv_psnr(sum.none, n), qkv_psnr(sum.hints, n),
                                 qkv_psnr(sum.mean, n), qkv_psnr(sum.nearest, n), j.count};
@@ -350,8 +350,8 @@ static qkv_status read_hints(qkv_real *in, qkv_model *m, const qkv_image *image,
         const qkv_color_hint *h = hints + i;
         qkv_real lab[3];
         if (h->x >= image->width || h->y >= image->height)
-            return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "hint %zu,%zu: the picture is "
-                             "%zu x %zu", h->x, h->y, image->width, image->height);
+            return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "hint %zu,%zu: the picture is "
+                            "%zu x %zu", h->x, h->y, image->width, image->height);
         size_t x = h->x * cells(c) / image->width, y = h->y * cells(c) / image->height;
         qkv_bytes_to_lab(lab, h->rgb, 1);
         const double ab[2] = {(double)lab[1] / AB, (double)lab[2] / AB};
@@ -375,7 +375,7 @@ static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const
 {
     qkv_context *ctx = qkv_model_context(m);
     size_t n = small->width * small->height;
-    qkv_real *lab = qkv__malloc(ctx, n * (3 + IN) * sizeof *lab);
+    qkv_real *lab = qkv_malloc(ctx, n * (3 + IN) * sizeof *lab);
     if (!lab)
         return QKV_E_MEMORY;
     qkv_real *in = lab + 3 * n;
@@ -388,7 +388,7 @@ static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const
     for (size_t i = 0; i < n && ab; i++)
         put_pixel(small->data + 3 * i, lab[3 * i], (qkv_real)AB * ab[2 * i],
                   (qkv_real)AB * ab[2 * i + 1]);
-    qkv__free(ctx, lab);
+    qkv_free(ctx, lab);
     return status;
 }
 
@@ -411,8 +411,8 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
     qkv_image small = {0};
     *out = (qkv_image){0};
     if (qkv_model_type_of(m) != &qkv_colorizer_type || in->channels != 3)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s model does not colour a picture of %zu "
-                         "channels", qkv_model_type_name(qkv_model_type_of(m)), in->channels);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not colour a picture of %zu "
+                        "channels", qkv_model_type_name(qkv_model_type_of(m)), in->channels);
     size_t side = c->trunk.image;
     qkv_status status = qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BICUBIC, NULL);
     if (!status)
@@ -434,8 +434,8 @@ static void destroy(void *self)
 {
     colorize *s = self;
     qkv_batches_destroy(s->batches);
-    qkv__free(s->ctx, s->lab);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s->lab);
+    qkv_free(s->ctx, s);
 }
 
 static const qkv_task_type colorize_type = {.name = "colorize", .unit = "pictures", .phases = 1,
@@ -455,8 +455,8 @@ qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *
         return status;
     qkv_colorize_options o = options ? *options : qkv_colorize_defaults();
     if (qkv_augment_mixes(&o.augment))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures that are to be coloured are not mixed");
-    colorize *s = qkv__calloc(ctx, 1, sizeof *s);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures that are to be coloured are not mixed");
+    colorize *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     *s = (colorize){.ctx = ctx, .model = model, .valid = valid, .seed = seed, .o = o};

@@ -21,9 +21,9 @@ size_t qkv_forecast_window(const qkv_forecast_config *c, size_t rows, uint64_t s
                            uint64_t sample)
 {
     uint64_t windows = rows - c->context - c->horizon + 1, epoch = sample / windows;
-    qkv__rng r;
-    qkv__rng_init(&r, seed, qkv__hash64("series", 6) + epoch);
-    uint64_t order = ((uint64_t)qkv__rng_u32(&r) << 32) | qkv__rng_u32(&r);
+    qkv_rng r;
+    qkv_rng_init(&r, seed, qkv_hash64("series", 6) + epoch);
+    uint64_t order = ((uint64_t)qkv_rng_u32(&r) << 32) | qkv_rng_u32(&r);
     return (size_t)qkv_shuffled(sample % windows, windows, order);
 }
 
@@ -44,7 +44,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     forecast *f = self;
     const qkv_forecast_config *c = f->c;
     size_t B = part->count, shape[] = {B, c->horizon, c->targets};
-    const qkv_real **windows = qkv__malloc(f->ctx, (B + 1) * sizeof *windows);
+    const qkv_real **windows = qkv_malloc(f->ctx, (B + 1) * sizeof *windows);
     qkv_tensor *target = windows ? qkv_tensor_from(t, NULL, 3, shape) : NULL;
     for (size_t i = 0; i < B && target; i++) {
         size_t at = qkv_forecast_window(c, f->train.rows, f->seed,
@@ -54,7 +54,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
                     qkv_tensor_fill(target) + i * c->horizon * c->targets);
     }
     qkv_tensor *y = target ? qkv_forecast_forward(f->model, t, windows, B) : NULL;
-    qkv__free(f->ctx, windows);
+    qkv_free(f->ctx, windows);
     if (!y)
         return NULL;
     y = qkv_forecast_loss(f->model, t, y, target);
@@ -139,7 +139,7 @@ qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_for
     *out = 1;
     if (lags >= s.rows)
         return QKV_OK;
-    double *variance = qkv__malloc(ctx, (K + lags + 1) * sizeof *variance);
+    double *variance = qkv_malloc(ctx, (K + lags + 1) * sizeof *variance);
     if (!variance)
         return QKV_E_MEMORY;
     double *differences = variance + K;
@@ -148,7 +148,7 @@ qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_for
     for (size_t lag = 1; lag <= lags; lag++)
         differences[lag] = difference(&s, variance, K, lag);
     *out = best_season(differences, most, c->horizon);
-    qkv__free(ctx, variance);
+    qkv_free(ctx, variance);
     return QKV_OK;
 }
 
@@ -218,15 +218,15 @@ static qkv_status check_series(const qkv_model *m, const qkv_series *s, const ch
     const qkv_forecast_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
     if (!qkv_model_is_forecaster(m))
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not forecast",
+                        qkv_model_type_name(qkv_model_type_of(m)));
     if (s->columns != c->columns)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu columns, the model %zu", what,
-                         s->columns, c->columns);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu columns, the model %zu", what,
+                        s->columns, c->columns);
     if (s->rows < c->context + c->horizon)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu rows; at least %zu are "
-                         "needed, %zu of context and %zu to forecast", what, s->rows,
-                         c->context + c->horizon, c->context, c->horizon);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s series has %zu rows; at least %zu are "
+                        "needed, %zu of context and %zu to forecast", what, s->rows,
+                        c->context + c->horizon, c->context, c->horizon);
     return QKV_OK;
 }
 
@@ -285,7 +285,7 @@ static double flops(void *self) { return qkv_forecast_flops(((forecast *)self)->
 static void destroy(void *self)
 {
     forecast *f = self;
-    qkv__free(f->ctx, f);
+    qkv_free(f->ctx, f);
 }
 
 static const qkv_task_type forecast_type = {.name = "forecast", .unit = "rows", .phases = 1,
@@ -303,7 +303,7 @@ qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *
     if (status)
         return status;
     qkv_context *ctx = qkv_model_context(model);
-    forecast *f = qkv__calloc(ctx, 1, sizeof *f);
+    forecast *f = qkv_calloc(ctx, 1, sizeof *f);
     if (!f)
         return QKV_E_MEMORY;
     *f = (forecast){.ctx = ctx, .model = model, .c = qkv_model_config(model), .train = *train,

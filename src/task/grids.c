@@ -25,11 +25,11 @@ static bool make_room(grids_task *s, size_t n)
 {
     if (n <= s->room)
         return true;
-    qkv__free(s->ctx, s->ids);
-    qkv__free(s->ctx, s->targets);
+    qkv_free(s->ctx, s->ids);
+    qkv_free(s->ctx, s->targets);
     s->room = 0;
-    s->ids = qkv__calloc(s->ctx, n, length_of(s->train) * sizeof *s->ids);
-    s->targets = qkv__calloc(s->ctx, n, s->train->codes * sizeof *s->targets);
+    s->ids = qkv_calloc(s->ctx, n, length_of(s->train) * sizeof *s->ids);
+    s->targets = qkv_calloc(s->ctx, n, s->train->codes * sizeof *s->targets);
     if (!s->ids || !s->targets)
         return false;
     s->room = n;
@@ -49,11 +49,11 @@ static void blur(const grids_task *s, int32_t *ids, uint64_t sample)
 {
     const qkv_grids *g = s->train;
     size_t vocab = qkv_lm_vocab(s->model);
-    qkv__rng r;
-    qkv__rng_init(&r, s->seed, qkv__hash64("grids", 5) + sample);
+    qkv_rng r;
+    qkv_rng_init(&r, s->seed, qkv_hash64("grids", 5) + sample);
     for (size_t k = g->before; k < length_of(g) && s->keep < 1; k++) {
-        bool keep = qkv__rng_uniform(&r) < s->keep;
-        int32_t other = (int32_t)qkv__rng_below(&r, (uint32_t)vocab);
+        bool keep = qkv_rng_uniform(&r) < s->keep;
+        int32_t other = (int32_t)qkv_rng_below(&r, (uint32_t)vocab);
         ids[k] = keep ? ids[k] : other;
     }
 }
@@ -72,7 +72,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 {
     grids_task *s = self;
     const qkv_grids *g = s->train;
-    double begun = qkv__now();
+    double begun = qkv_now();
     if (!make_room(s, part->count))
         return NULL;
     for (size_t i = 0; i < part->count; i++) {
@@ -85,7 +85,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
                g->codes * sizeof *s->targets);
     }
     if (part->data_seconds)
-        *part->data_seconds += qkv__now() - begun;
+        *part->data_seconds += qkv_now() - begun;
     qkv_cross_entropy_options o = {.normalizer = (double)(part->total * g->codes)};
     return loss_of(s->model, t, g, s->ids, s->targets, part->count, &o);
 }
@@ -96,22 +96,22 @@ static qkv_status check(const qkv_model *m, const qkv_grids *g, const char *what
 {
     qkv_context *ctx = qkv_model_context(m);
     if (!qkv_model_is_lm(m))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s does not tell what comes next",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not tell what comes next",
+                        qkv_model_type_name(qkv_model_type_of(m)));
     size_t vocab = qkv_lm_vocab(m), positions = qkv_lm_positions(m);
     if (!g->count || !g->codes || !g->before ||
         (qkv_lm_has_horizon(m) && length_of(g) > positions))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu %s grids of %zu codes after %zu tokens, and "
-                         "the model has %zu positions", g->count, what, g->codes, g->before,
-                         positions);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu %s grids of %zu codes after %zu tokens, and "
+                        "the model has %zu positions", g->count, what, g->codes, g->before,
+                        positions);
     for (size_t i = 0; i < g->count * g->codes; i++)
         if (g->grids[i] < 0 || (size_t)g->grids[i] >= vocab)
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "%s grid %zu: code %d, and the model has %zu",
-                             what, i / g->codes, (int)g->grids[i], vocab);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s grid %zu: code %d, and the model has %zu",
+                            what, i / g->codes, (int)g->grids[i], vocab);
     for (size_t i = 0; g->conditions && i < g->count * g->before; i++)
         if (g->conditions[i] < 0 || (size_t)g->conditions[i] >= vocab)
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "%s grid %zu: it hangs on token %d, and the "
-                             "model has %zu", what, i / g->before, (int)g->conditions[i], vocab);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s grid %zu: it hangs on token %d, and the "
+                            "model has %zu", what, i / g->before, (int)g->conditions[i], vocab);
     return QKV_OK;
 }
 
@@ -142,9 +142,9 @@ qkv_status qkv_grids_evaluate(qkv_model *m, qkv_tape *t, const qkv_grids *g, siz
     size_t count = limit && limit < g->count * g->codes ? limit / g->codes : g->count;
     size_t batch = EVAL_ROWS / length_of(g) + 1;
     count = count ? count : 1;
-    int32_t *ids = qkv__calloc(ctx, batch, length_of(g) * sizeof *ids);
-    int32_t *targets = qkv__calloc(ctx, batch, g->codes * sizeof *targets);
-    size_t *numbers = qkv__calloc(ctx, batch, sizeof *numbers);
+    int32_t *ids = qkv_calloc(ctx, batch, length_of(g) * sizeof *ids);
+    int32_t *targets = qkv_calloc(ctx, batch, g->codes * sizeof *targets);
+    size_t *numbers = qkv_calloc(ctx, batch, sizeof *numbers);
     double sum = 0;
     status = ids && targets && numbers ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i += batch) {
@@ -154,9 +154,9 @@ qkv_status qkv_grids_evaluate(qkv_model *m, qkv_tape *t, const qkv_grids *g, siz
         status = score(m, t, g, numbers, n, ids, targets, &sum);
     }
     qkv_tape_reset(t);
-    qkv__free(ctx, numbers);
-    qkv__free(ctx, targets);
-    qkv__free(ctx, ids);
+    qkv_free(ctx, numbers);
+    qkv_free(ctx, targets);
+    qkv_free(ctx, ids);
     out->codes = count * g->codes;
     out->loss = sum / (double)out->codes;
     out->bits_per_code = out->loss / log(2);
@@ -193,9 +193,9 @@ static double flops(void *self)
 static void destroy(void *self)
 {
     grids_task *s = self;
-    qkv__free(s->ctx, s->ids);
-    qkv__free(s->ctx, s->targets);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s->ids);
+    qkv_free(s->ctx, s->targets);
+    qkv_free(s->ctx, s);
 }
 
 static const qkv_task_type grids_type = {.name = "grids", .unit = "codes", .phases = 1,
@@ -211,9 +211,9 @@ qkv_status qkv_task_grids(qkv_task *out, qkv_model *model, const qkv_grids *trai
     if (!status && valid)
         status = check(model, valid, "held-out");
     if (!status && !(keep > 0 && keep <= 1))
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "the share of codes to keep is in (0, 1], not %g",
-                           keep);
-    grids_task *s = status ? NULL : qkv__calloc(ctx, 1, sizeof *s);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "the share of codes to keep is in (0, 1], not %g",
+                          keep);
+    grids_task *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return status ? status : QKV_E_MEMORY;
     *s = (grids_task){.ctx = ctx, .model = model, .train = train, .valid = valid, .keep = keep,

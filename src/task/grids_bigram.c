@@ -26,8 +26,8 @@ static int compare(const void *a, const void *b)
 static qkv_status count_codes(counts *c, const qkv_grids *g, size_t grids)
 {
     size_t n = grids * g->codes;
-    c->pairs = qkv__calloc(c->ctx, n + 1, sizeof *c->pairs);
-    c->met = qkv__calloc(c->ctx, c->vocab, sizeof *c->met);
+    c->pairs = qkv_calloc(c->ctx, n + 1, sizeof *c->pairs);
+    c->met = qkv_calloc(c->ctx, c->vocab, sizeof *c->met);
     if (!c->pairs || !c->met)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++) {
@@ -42,8 +42,8 @@ static qkv_status count_codes(counts *c, const qkv_grids *g, size_t grids)
 
 static void free_counts(counts *c)
 {
-    qkv__free(c->ctx, c->pairs);
-    qkv__free(c->ctx, c->met);
+    qkv_free(c->ctx, c->pairs);
+    qkv_free(c->ctx, c->met);
 }
 
 /* How many pairs are below. */

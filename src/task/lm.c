@@ -22,11 +22,11 @@ static bool make_room(lm *s, size_t samples)
     if (samples <= s->room)
         return true;
     size_t bytes = samples * s->length * sizeof(int32_t);
-    qkv__free(s->ctx, s->ids);
-    qkv__free(s->ctx, s->targets);
+    qkv_free(s->ctx, s->ids);
+    qkv_free(s->ctx, s->targets);
     s->room = 0;
-    s->ids = qkv__malloc(s->ctx, bytes);
-    s->targets = qkv__malloc(s->ctx, bytes);
+    s->ids = qkv_malloc(s->ctx, bytes);
+    s->targets = qkv_malloc(s->ctx, bytes);
     if (!s->ids || !s->targets)
         return false;
     s->room = samples;
@@ -98,8 +98,8 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
     *out = (qkv_lm_score){0};
     size_t all = qkv_tokens_count(tokens);
     if (all < 2)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "held-out text of %zu tokens: at least 2 are needed",
-                         all);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "held-out text of %zu tokens: at least 2 are needed",
+                        all);
     all -= 1; /* to score */
     windows w = {tokens, T, all / T, all / T};
     size_t rest = all % T; /* the last window is short */
@@ -108,7 +108,7 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
         rest = 0;
     }
     size_t batch = EVAL_ROWS / T ? EVAL_ROWS / T : 1;
-    int32_t *ids = qkv__malloc(ctx, 2 * batch * T * sizeof *ids);
+    int32_t *ids = qkv_malloc(ctx, 2 * batch * T * sizeof *ids);
     if (!ids)
         return QKV_E_MEMORY;
     double sum = 0;
@@ -118,7 +118,7 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
         qkv_tokens_read(tokens, all - rest + 1, rest, ids + rest);
         status = score(m, t, ids, ids + rest, 1, rest, &sum);
     }
-    qkv__free(ctx, ids);
+    qkv_free(ctx, ids);
     qkv_tape_reset(t);
     out->tokens = w.windows * T + rest;
     double share = (double)out->tokens / (double)all;
@@ -155,9 +155,9 @@ static double flops(void *self)
 static void destroy(void *self)
 {
     lm *s = self;
-    qkv__free(s->ctx, s->ids);
-    qkv__free(s->ctx, s->targets);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s->ids);
+    qkv_free(s->ctx, s->targets);
+    qkv_free(s->ctx, s);
 }
 
 static const qkv_task_type lm_type = {.name = "lm", .unit = "tokens", .phases = 1, .loss = loss,
@@ -168,12 +168,12 @@ static qkv_status check_tokens(qkv_context *ctx, const qkv_model *m, const qkv_t
                                const char *what, size_t least)
 {
     if (qkv_tokens_count(tokens) < least)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s text has %zu tokens; at least %zu are needed",
-                         what, qkv_tokens_count(tokens), least);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s text has %zu tokens; at least %zu are needed",
+                        what, qkv_tokens_count(tokens), least);
     int32_t max = qkv_tokens_max(tokens);
     if (max < 0 || (size_t)max >= qkv_lm_vocab(m))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s text has token %d, the model only %zu",
-                         what, (int)max, qkv_lm_vocab(m));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s text has token %d, the model only %zu",
+                        what, (int)max, qkv_lm_vocab(m));
     return QKV_OK;
 }
 
@@ -187,7 +187,7 @@ qkv_status qkv_task_lm(qkv_task *out, qkv_model *model, const qkv_tokens *train,
         status = check_tokens(ctx, model, valid, "held-out", 2);
     if (status)
         return status;
-    lm *s = qkv__calloc(ctx, 1, sizeof *s);
+    lm *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     *s = (lm){.ctx = ctx, .model = model, .train = train, .valid = valid, .length = length,

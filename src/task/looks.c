@@ -111,8 +111,8 @@ static void destroy(void *self)
 {
     looks *s = self;
     qkv_batches_destroy(s->batches);
-    qkv__free(s->ctx, s->lab);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s->lab);
+    qkv_free(s->ctx, s);
 }
 
 static const qkv_task_type looks_type = {.name = "looks", .unit = "pictures", .phases = 1,
@@ -122,14 +122,14 @@ qkv_status qkv__looks_check(const qkv_model *m, const qkv_pixels *p)
 {
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_perceptual_type || qkv_pixels_channels(p) != COLORS)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a perceptual network for pictures of 3 channels "
-                         "expected, found a %s and %zu channels",
-                         qkv_model_type_name(qkv_model_type_of(m)), qkv_pixels_channels(p));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a perceptual network for pictures of 3 channels "
+                        "expected, found a %s and %zu channels",
+                        qkv_model_type_name(qkv_model_type_of(m)), qkv_pixels_channels(p));
     size_t least = (size_t)1 << (config_of(m)->channels.count - 1);
     if (qkv_pixels_height(p) < least || qkv_pixels_width(p) < least)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu pixels for a network of %zu "
-                         "stages", qkv_pixels_width(p), qkv_pixels_height(p),
-                         config_of(m)->channels.count);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu pixels for a network of %zu "
+                        "stages", qkv_pixels_width(p), qkv_pixels_height(p),
+                        config_of(m)->channels.count);
     return QKV_OK;
 }
 
@@ -138,8 +138,8 @@ static qkv_status check_answers(const qkv_model *m, const qkv_pixels *p)
     size_t classes = qkv_pixels_classes(p);
     if (config_of(m)->answers == (classes > 1 ? classes : AB))
         return QKV_OK;
-    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "a network of %zu answers for pictures "
-                     "of %zu classes", config_of(m)->answers, classes);
+    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a network of %zu answers for pictures "
+                    "of %zu classes", config_of(m)->answers, classes);
 }
 
 qkv_status qkv_task_looks(qkv_task *out, qkv_model *model, const qkv_pixels *train,
@@ -150,7 +150,7 @@ qkv_status qkv_task_looks(qkv_task *out, qkv_model *model, const qkv_pixels *tra
     qkv_status status = qkv__looks_check(model, train);
     if (!status)
         status = check_answers(model, train);
-    looks *s = status ? NULL : qkv__calloc(ctx, 1, sizeof *s);
+    looks *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return status ? status : QKV_E_MEMORY;
     *s = (looks){.ctx = ctx, .model = model, .train = train,
@@ -161,7 +161,7 @@ qkv_status qkv_task_looks(qkv_task *out, qkv_model *model, const qkv_pixels *tra
     for (size_t i = 0; i < COLORS; i++)
         b.mean[i] = b.std[i] = 0.5;
     size_t pixels = qkv_pixels_height(train) * qkv_pixels_width(train);
-    s->lab = qkv__malloc(ctx, pixels * COLORS * sizeof *s->lab);
+    s->lab = qkv_malloc(ctx, pixels * COLORS * sizeof *s->lab);
     status = s->lab ? qkv_batches_create(&s->batches, ctx, train, &b) : QKV_E_MEMORY;
     if (status) {
         destroy(s);

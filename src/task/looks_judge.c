@@ -55,10 +55,10 @@ static void blur(const judging *j, double sigma, uint64_t number)
 /* Of deviation sigma of all values; what leaves their range ends at it. */
 static void add_noise(const judging *j, double sigma, uint64_t number)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, SEED, number);
+    qkv_rng r;
+    qkv_rng_init(&r, SEED, number);
     for (size_t i = 0; i < j->count; i++) {
-        double v = (double)j->x[i] + VALUES * sigma * qkv__rng_normal(&r);
+        double v = (double)j->x[i] + VALUES * sigma * qkv_rng_normal(&r);
         j->y[i] = (qkv_real)(v < -1 ? -1 : v < 1 ? v : 1);
     }
 }
@@ -103,7 +103,7 @@ qkv_status qkv_looks_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixel
     judging j = {.model = m, .t = t, .height = qkv_pixels_height(pixels),
                  .width = qkv_pixels_width(pixels)};
     j.count = j.height * j.width * COLORS;
-    j.x = qkv__calloc(ctx, 3, j.count * sizeof *j.x);
+    j.x = qkv_calloc(ctx, 3, j.count * sizeof *j.x);
     if (!j.x)
         return QKV_E_MEMORY;
     j.y = j.x + j.count;
@@ -118,7 +118,7 @@ qkv_status qkv_looks_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixel
         noises += by_noise;
     }
     qkv_tape_reset(t);
-    qkv__free(ctx, j.x);
+    qkv_free(ctx, j.x);
     out->blur = (double)blurs / (double)n;
     out->noise = (double)noises / (double)n;
     out->pictures = n;

@@ -9,8 +9,8 @@ qkv_status qkv__masking_init(qkv__masking *m, qkv_context *ctx, const qkv_tokeni
     *m = (qkv__masking){.seed = seed, .share = share, .vocab = vocab,
                         .mask = qkv_tokenizer_special(tokenizer, QKV_TOKEN_MASK)};
     if (m->mask < 0 || (size_t)m->mask >= vocab)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the tokenizer has no mask token");
-    m->special = qkv__calloc(ctx, vocab, sizeof *m->special);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the tokenizer has no mask token");
+    m->special = qkv_calloc(ctx, vocab, sizeof *m->special);
     if (!m->special)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < vocab; i++)
@@ -20,7 +20,7 @@ qkv_status qkv__masking_init(qkv__masking *m, qkv_context *ctx, const qkv_tokeni
 
 void qkv__masking_free(qkv__masking *m, qkv_context *ctx)
 {
-    qkv__free(ctx, m->special);
+    qkv_free(ctx, m->special);
     m->special = NULL;
 }
 

@@ -39,8 +39,8 @@ typedef struct {
 
 static void free_batch(batch *b)
 {
-    qkv__free(b->texts.ctx, b->rows);
-    qkv__free(b->texts.ctx, b->targets);
+    qkv_free(b->texts.ctx, b->rows);
+    qkv_free(b->texts.ctx, b->targets);
     qkv__packed_free(&b->texts);
     *b = (batch){.texts = b->texts};
 }
@@ -58,10 +58,10 @@ static bool make_room(batch *b)
     size_t n = b->texts.row_room;
     if (b->texts.failed || n <= b->room)
         return !b->texts.failed;
-    int32_t *rows = qkv__realloc(ctx, b->rows, b->room * sizeof *rows, n * sizeof *rows);
+    int32_t *rows = qkv_realloc(ctx, b->rows, b->room * sizeof *rows, n * sizeof *rows);
     b->rows = rows ? rows : b->rows;
     int32_t *targets =
-        rows ? qkv__realloc(ctx, b->targets, b->room * sizeof *rows, n * sizeof *rows) : NULL;
+        rows ? qkv_realloc(ctx, b->targets, b->room * sizeof *rows, n * sizeof *rows) : NULL;
     b->targets = targets ? targets : b->targets;
     if (!targets)
         return false;
@@ -93,9 +93,9 @@ static bool make_marks(mlm *s, size_t samples)
 {
     if (samples < s->marks_room)
         return true;
-    qkv__free(s->ctx, s->marks);
+    qkv_free(s->ctx, s->marks);
     s->marks_room = 0;
-    s->marks = qkv__calloc(s->ctx, samples + 1, sizeof *s->marks);
+    s->marks = qkv_calloc(s->ctx, samples + 1, sizeof *s->marks);
     if (!s->marks)
         return false;
     s->marks_room = samples + 1;
@@ -180,9 +180,9 @@ static qkv_status judge_batch(judge *j)
     if (b->texts.failed)
         return QKV_E_MEMORY;
     if (b->room > j->room) {
-        qkv__free(ctx, j->guesses);
+        qkv_free(ctx, j->guesses);
         j->room = 0;
-        j->guesses = qkv__malloc(ctx, b->room * sizeof *j->guesses);
+        j->guesses = qkv_malloc(ctx, b->room * sizeof *j->guesses);
         if (!j->guesses)
             return QKV_E_MEMORY;
         j->room = b->room;
@@ -238,7 +238,7 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_records *re
     *out = (qkv_mlm_score){0};
     qkv_status status = judge_records(&j, records, masking, limit);
     if (!status && !j.words)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "no word was hidden: the text is too short");
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "no word was hidden: the text is too short");
     if (!status) {
         out->loss = j.loss / (double)j.words;
         out->perplexity = exp(out->loss);
@@ -248,7 +248,7 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_records *re
     }
     qkv_tape_reset(t);
     free_batch(&j.b);
-    qkv__free(ctx, j.guesses);
+    qkv_free(ctx, j.guesses);
     return status;
 }
 
@@ -256,8 +256,8 @@ static qkv_status check_model(qkv_model *m)
 {
     if (qkv_model_type_of(m) == &qkv_bert_masked_type)
         return QKV_OK;
-    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not guess hidden words",
-                     qkv_model_type_architecture(qkv_model_type_of(m)));
+    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a %s does not guess hidden words",
+                    qkv_model_type_architecture(qkv_model_type_of(m)));
 }
 
 qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
@@ -324,8 +324,8 @@ static void destroy(void *self)
     qkv__masking_free(&s->masking, ctx);
     free_batch(&s->update);
     free_batch(&s->part);
-    qkv__free(ctx, s->marks);
-    qkv__free(ctx, s);
+    qkv_free(ctx, s->marks);
+    qkv_free(ctx, s);
 }
 
 static const qkv_task_type mlm_type = {.name = "mlm", .unit = "tokens", .phases = 1, .loss = loss,
@@ -343,15 +343,15 @@ qkv_status qkv_task_mlm(qkv_task *out, qkv_model *model, const qkv_records *trai
     *out = (qkv_task){0};
     qkv_status status = check_model(model);
     if (!status && !(o.share > 0 && o.share <= 1))
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "the share of hidden words is above 0 and at most "
-                           "1, not %g", o.share);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "the share of hidden words is above 0 and at most "
+                          "1, not %g", o.share);
     if (!status)
         status = qkv__packed_check(model, train, 1, "training");
     if (!status && valid)
         status = qkv__packed_check(model, valid, 1, "held-out");
     if (status)
         return status;
-    mlm *s = qkv__calloc(ctx, 1, sizeof *s);
+    mlm *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     *s = (mlm){.ctx = ctx, .model = model, .train = train, .valid = valid, .o = o, .seed = seed,

@@ -7,9 +7,9 @@
 
 void qkv__packed_free(qkv__packed *p)
 {
-    qkv__free(p->ctx, p->ids);
-    qkv__free(p->ctx, p->segments);
-    qkv__free(p->ctx, p->offsets);
+    qkv_free(p->ctx, p->ids);
+    qkv_free(p->ctx, p->segments);
+    qkv_free(p->ctx, p->offsets);
     *p = (qkv__packed){.ctx = p->ctx};
 }
 
@@ -22,7 +22,7 @@ void qkv__packed_clear(qkv__packed *p)
 /* Makes an array hold at least `count` ids; *room is not changed yet. */
 static bool grow(qkv__packed *p, int32_t **ids, size_t old, size_t count)
 {
-    int32_t *grown = qkv__realloc(p->ctx, *ids, old * sizeof **ids, count * sizeof **ids);
+    int32_t *grown = qkv_realloc(p->ctx, *ids, old * sizeof **ids, count * sizeof **ids);
     if (grown)
         *ids = grown;
     p->failed = p->failed || !grown;
@@ -103,20 +103,20 @@ qkv_status qkv__packed_check(const qkv_model *m, const qkv_records *r, size_t fi
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
     if (qkv_records_count(r) == 0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data hold no text", what);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data hold no text", what);
     size_t least, most;
     find_lengths(r, fields, &least, &most);
     if (least == 0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of no tokens", what);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of no tokens", what);
     if (most > c->positions)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of %zu tokens, the model "
-                         "only %zu positions", what, most, c->positions);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have a text of %zu tokens, the model "
+                        "only %zu positions", what, most, c->positions);
     if (fields > c->segments && qkv_records_ids(r, 1))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have pairs of texts, the model only "
-                         "%zu kind of segment", what, c->segments);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have pairs of texts, the model only "
+                        "%zu kind of segment", what, c->segments);
     for (size_t f = 0; f < fields; f++)
         if (qkv_records_max(r, f) >= (int64_t)c->vocab)
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data have token %d, the model only %zu",
-                             what, (int)qkv_records_max(r, f), c->vocab);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data have token %d, the model only %zu",
+                            what, (int)qkv_records_max(r, f), c->vocab);
     return QKV_OK;
 }

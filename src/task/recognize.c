@@ -29,7 +29,7 @@ static qkv_tensor *room_for(qkv_tape *t, const qkv_pixels *p, size_t n)
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 {
     recognize *s = self;
-    double begun = qkv__now();
+    double begun = qkv_now();
     size_t shape[] = {part->count, config_of(s->model)->classes};
     qkv_tensor *x = room_for(t, s->train, part->count);
     qkv_tensor *targets = qkv_tensor_from(t, NULL, 2, shape);
@@ -38,7 +38,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
                                           qkv_tensor_fill(targets), NULL))
         return NULL;
     if (part->data_seconds)
-        *part->data_seconds += qkv__now() - begun;
+        *part->data_seconds += qkv_now() - begun;
     qkv_cross_entropy_options o = {.normalizer = (double)part->total};
     return qkv_cross_entropy(t, qkv_vit_logits(s->model, t, x), targets, &o);
 }
@@ -83,8 +83,8 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, s
 {
     qkv_context *ctx = qkv_model_context(m);
     size_t n = qkv_pixels_count(p), count = limit && limit < n ? limit : n, batch = batch_of(p);
-    size_t *pictures = qkv__malloc(ctx, count * sizeof *pictures);
-    int32_t *labels = qkv__malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
+    size_t *pictures = qkv_malloc(ctx, count * sizeof *pictures);
+    int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
     qkv_status status = pictures && labels ? QKV_OK : QKV_E_MEMORY;
     double sum = 0;
     *out = (qkv_recognize_score){.pictures = count};
@@ -98,8 +98,8 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, s
         out->loss = sum / (double)count;
     }
     qkv_tape_reset(t);
-    qkv__free(ctx, pictures);
-    qkv__free(ctx, labels);
+    qkv_free(ctx, pictures);
+    qkv_free(ctx, labels);
     return status;
 }
 
@@ -110,22 +110,22 @@ static qkv_status check(qkv_model *m, const qkv_pixels *p, const char *what, boo
 {
     qkv_context *ctx = qkv_model_context(m);
     if (!qkv_model_is_vit(m))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s does not classify pictures",
-                         qkv_model_type_architecture(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not classify pictures",
+                        qkv_model_type_architecture(qkv_model_type_of(m)));
     const qkv_vit_config *c = config_of(m);
     const qkv_picture_format *f = qkv_model_pictures(m);
     if (!f || f->channels != c->trunk.channels || qkv_pixels_channels(p) != c->trunk.channels)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
-                         "%zu, and the %s pictures have %zu", c->trunk.channels,
-                         f ? f->channels : 0, what, qkv_pixels_channels(p));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
+                        "%zu, and the %s pictures have %zu", c->trunk.channels,
+                        f ? f->channels : 0, what, qkv_pixels_channels(p));
     if (qkv_pixels_height(p) % c->trunk.patch || qkv_pixels_width(p) % c->trunk.patch)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s pictures, %zu x %zu pixels, cannot be cut "
-                         "into patches of %zu", what, qkv_pixels_width(p), qkv_pixels_height(p),
-                         c->trunk.patch);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s pictures, %zu x %zu pixels, cannot be cut "
+                        "into patches of %zu", what, qkv_pixels_width(p), qkv_pixels_height(p),
+                        c->trunk.patch);
     for (size_t i = 0; i < qkv_pixels_count(p) && labelled; i++)
         if (qkv_pixels_class(p, i) < 0 || (size_t)qkv_pixels_class(p, i) >= c->classes)
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: class %d, and the model has %zu",
-                             qkv_pixels_name(p, i), (int)qkv_pixels_class(p, i), c->classes);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: class %d, and the model has %zu",
+                            qkv_pixels_name(p, i), (int)qkv_pixels_class(p, i), c->classes);
     return QKV_OK;
 }
 
@@ -181,7 +181,7 @@ static void destroy(void *self)
 {
     recognize *s = self;
     qkv_batches_destroy(s->batches);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s);
 }
 
 static const qkv_task_type recognize_type = {.name = "recognize", .unit = "pictures", .phases = 1,
@@ -197,13 +197,13 @@ qkv_status qkv_task_recognize(qkv_task *out, qkv_model *model, const qkv_pixels 
     *out = (qkv_task){0};
     qkv_status status = check(model, train, "training", true);
     if (!status && qkv_pixels_classes(train) != config_of(model)->classes)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "the training pictures have %zu classes, the model "
-                           "%zu", qkv_pixels_classes(train), config_of(model)->classes);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "the training pictures have %zu classes, the model "
+                          "%zu", qkv_pixels_classes(train), config_of(model)->classes);
     if (!status && valid)
         status = check(model, valid, "held-out", true);
     if (status)
         return status;
-    recognize *s = qkv__calloc(ctx, 1, sizeof *s);
+    recognize *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     *s = (recognize){.ctx = ctx, .model = model, .train = train, .valid = valid};

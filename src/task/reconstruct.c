@@ -59,9 +59,9 @@ static qkv_tensor *room_for(qkv_tape *t, const grid *g, size_t n)
 static bool draw_masks(reconstruct *s, uint64_t first, size_t n, size_t count)
 {
     if (n > s->room) {
-        qkv__free(s->ctx, s->order);
+        qkv_free(s->ctx, s->order);
         s->room = 0;
-        s->order = qkv__calloc(s->ctx, n * count, sizeof *s->order);
+        s->order = qkv_calloc(s->ctx, n * count, sizeof *s->order);
         if (!s->order)
             return false;
         s->room = n;
@@ -74,7 +74,7 @@ static bool draw_masks(reconstruct *s, uint64_t first, size_t n, size_t count)
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 {
     reconstruct *s = self;
-    double begun = qkv__now();
+    double begun = qkv_now();
     grid g = grid_of(s->model);
     uint64_t first = part->step * part->total + part->first;
     qkv_tensor *x = room_for(t, &g, part->count);
@@ -82,7 +82,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
         qkv_batches_get(s->batches, first, part->count, qkv_tensor_fill(x), NULL, NULL))
         return NULL;
     if (part->data_seconds)
-        *part->data_seconds += qkv__now() - begun;
+        *part->data_seconds += qkv_now() - begun;
     qkv_mae_masks masks = {part->count, patches(&g),
                            qkv_mae_kept(patches(&g), config_of(s->model)->mask_ratio), s->order};
     qkv_tensor *y = qkv_mae_decode(s->model, t, qkv_mae_encode(s->model, t, x, &masks), &masks);
@@ -273,16 +273,16 @@ static qkv_status check_model(const qkv_model *m)
 {
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_mae_type)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s does not fill in hidden patches",
-                         qkv_model_type_architecture(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s does not fill in hidden patches",
+                        qkv_model_type_architecture(qkv_model_type_of(m)));
     const qkv_picture_format *f = qkv_model_pictures(m);
     grid g = grid_of(m);
     if (!f || f->channels != g.channels)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
-                         "%zu", g.channels, f ? f->channels : 0);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
+                        "%zu", g.channels, f ? f->channels : 0);
     if (patches(&g) > 4096 || patches(&g) < 2)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "2 to 4096 patches in a picture expected, found %zu",
-                         patches(&g));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "2 to 4096 patches in a picture expected, found %zu",
+                        patches(&g));
     return QKV_OK;
 }
 
@@ -295,9 +295,9 @@ static qkv_status check(const qkv_model *m, const qkv_pixels *p, const char *wha
     if (qkv_pixels_height(p) == g.image && qkv_pixels_width(p) == g.image &&
         qkv_pixels_channels(p) == g.channels)
         return QKV_OK;
-    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s pictures are %zu x %zu x %zu, "
-                     "the model's %zu x %zu x %zu", what, qkv_pixels_height(p),
-                     qkv_pixels_width(p), qkv_pixels_channels(p), g.image, g.image, g.channels);
+    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s pictures are %zu x %zu x %zu, "
+                    "the model's %zu x %zu x %zu", what, qkv_pixels_height(p),
+                    qkv_pixels_width(p), qkv_pixels_channels(p), g.image, g.image, g.channels);
 }
 
 /* others: fill in the score's mean and nearest as well. */
@@ -306,7 +306,7 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pix
 {
     qkv_context *ctx = qkv_model_context(m);
     qkv_status status = QKV_OK;
-    judge *j = qkv__calloc(ctx, 1, sizeof *j);
+    judge *j = qkv_calloc(ctx, 1, sizeof *j);
     if (!j)
         return QKV_E_MEMORY;
     j->model = m;
@@ -315,15 +315,15 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pix
     j->others = others;
     j->g = grid_of(m);
     j->kept = qkv_mae_kept(patches(&j->g), ratio < 0 ? config_of(m)->mask_ratio : ratio);
-    j->filled = qkv__calloc(ctx, EVAL_BATCH * patches(&j->g), numbers(&j->g) * sizeof(qkv_real));
+    j->filled = qkv_calloc(ctx, EVAL_BATCH * patches(&j->g), numbers(&j->g) * sizeof(qkv_real));
     status = j->filled ? QKV_OK : QKV_E_MEMORY;
     if (!status && j->kept == patches(&j->g))
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "no patch is hidden: there is nothing to judge");
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "no patch is hidden: there is nothing to judge");
     if (!status)
         status = judge_all(j, limit, out);
     qkv_tape_reset(t);
-    qkv__free(ctx, j->filled);
-    qkv__free(ctx, j);
+    qkv_free(ctx, j->filled);
+    qkv_free(ctx, j);
     return status;
 }
 
@@ -373,12 +373,12 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *picture, do
     if (status)
         return status;
     if (!(ratio >= 0 && ratio < 1))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the share of hidden patches is in [0, 1), not %g",
-                         ratio);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of hidden patches is in [0, 1), not %g",
+                        ratio);
     grid g = grid_of(m);
     size_t L = patches(&g);
-    int32_t *order = qkv__calloc(ctx, L, sizeof *order);
-    qkv_real *values = qkv__calloc(ctx, L, numbers(&g) * sizeof *values);
+    int32_t *order = qkv_calloc(ctx, L, sizeof *order);
+    qkv_real *values = qkv_calloc(ctx, L, numbers(&g) * sizeof *values);
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     status = order && values ? QKV_OK : QKV_E_MEMORY;
@@ -390,8 +390,8 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *picture, do
     if (!status)
         paint(&g, picture, values, &masks, paste, hidden, filled);
     qkv_tape_reset(t);
-    qkv__free(ctx, values);
-    qkv__free(ctx, order);
+    qkv_free(ctx, values);
+    qkv_free(ctx, order);
     return status;
 }
 
@@ -419,8 +419,8 @@ static void destroy(void *self)
 {
     reconstruct *s = self;
     qkv_batches_destroy(s->batches);
-    qkv__free(s->ctx, s->order);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s->order);
+    qkv_free(s->ctx, s);
 }
 
 static const qkv_task_type reconstruct_type = {.name = "reconstruct", .unit = "pictures",
@@ -440,11 +440,11 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
         return status;
     grid g = grid_of(model);
     if (qkv_mae_kept(patches(&g), config_of(model)->mask_ratio) == patches(&g))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "mask_ratio %g: no patch is hidden",
-                         config_of(model)->mask_ratio);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "mask_ratio %g: no patch is hidden",
+                        config_of(model)->mask_ratio);
     if (augment && qkv_augment_mixes(augment))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "pictures that are to be filled in are not mixed");
-    reconstruct *s = qkv__calloc(ctx, 1, sizeof *s);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures that are to be filled in are not mixed");
+    reconstruct *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     *s = (reconstruct){.ctx = ctx, .model = model, .valid = valid, .seed = seed};

@@ -58,7 +58,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     segment *s = self;
     size_t B = part->count, side = side_of(s->model), pixels = side * side;
     size_t shape[] = {B, side, side, RGB};
-    double begun = qkv__now();
+    double begun = qkv_now();
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
     const uint8_t *rgb;
     const int32_t *targets;
@@ -72,7 +72,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     for (size_t i = 0; i < B; i++)
         qkv__values_put(room + i * pixels * RGB, rgb + i * pixels * RGB, pixels * RGB, RGB, &v);
     if (part->data_seconds)
-        *part->data_seconds += qkv__now() - begun;
+        *part->data_seconds += qkv_now() - begun;
     qkv_cross_entropy_options o = {.smoothing = s->smoothing, .has_ignore = true,
                                    .ignore = QKV_BEYOND,
                                    .normalizer = (double)(part->total * pixels)};
@@ -147,34 +147,34 @@ static qkv_status check_set(const qkv_model *m, const qkv_pixels *p, size_t chan
     if (qkv_pixels_height(p) == side && qkv_pixels_width(p) == side &&
         qkv_pixels_channels(p) == channels)
         return QKV_OK;
-    return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s are %zu x %zu with %zu "
-                     "channels, the model's %zu x %zu with %zu", what, qkv_pixels_width(p),
-                     qkv_pixels_height(p), qkv_pixels_channels(p), side, side, channels);
+    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s are %zu x %zu with %zu "
+                    "channels, the model's %zu x %zu with %zu", what, qkv_pixels_width(p),
+                    qkv_pixels_height(p), qkv_pixels_channels(p), side, side, channels);
 }
 
 static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
 {
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_model_type_of(m) != &qkv_segmenter_type)
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not tell pixels' classes",
-                         qkv_model_type_name(qkv_model_type_of(m)));
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a %s model does not tell pixels' classes",
+                        qkv_model_type_name(qkv_model_type_of(m)));
     const qkv_dense_config *c = qkv_model_config(m);
     if (c->outputs > QKV_MASK_CLASSES)
-        return qkv__fail(ctx, QKV_E_UNSUPPORTED, "%zu classes: masks tell up to %d", c->outputs,
-                         (int)QKV_MASK_CLASSES);
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%zu classes: masks tell up to %d", c->outputs,
+                        (int)QKV_MASK_CLASSES);
     qkv_status status = check_set(m, data->images, RGB, "pictures");
     if (!status)
         status = check_set(m, data->classes, 1, "masks");
     size_t count = qkv_pixels_count(data->images), side = side_of(m);
     if (!status && qkv_pixels_count(data->classes) != count)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "%zu pictures and %zu masks", count,
-                         qkv_pixels_count(data->classes));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu pictures and %zu masks", count,
+                        qkv_pixels_count(data->classes));
     for (size_t i = 0; i < count && !status; i++) {
         const uint8_t *classes = qkv_pixels_data(data->classes, i);
         for (size_t k = 0; k < side * side && !status; k++)
             if (classes[k] >= c->outputs)
-                status = qkv__fail(ctx, QKV_E_ARGUMENT, "%s: class %d, the model has %zu",
-                                   qkv_pixels_name(data->classes, i), classes[k], c->outputs);
+                status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: class %d, the model has %zu",
+                                  qkv_pixels_name(data->classes, i), classes[k], c->outputs);
     }
     return status;
 }
@@ -184,9 +184,9 @@ static qkv_status judge(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
 {
     qkv_context *ctx = qkv_model_context(m);
     size_t pixels = side_of(m) * side_of(m), room = EVAL_PICTURES * pixels;
-    judged j = {.x = qkv__malloc(ctx, room * RGB * sizeof *j.x),
-                .truth = qkv__malloc(ctx, room * sizeof *j.truth),
-                .guess = qkv__malloc(ctx, room * sizeof *j.guess)};
+    judged j = {.x = qkv_malloc(ctx, room * RGB * sizeof *j.x),
+                .truth = qkv_malloc(ctx, room * sizeof *j.truth),
+                .guess = qkv_malloc(ctx, room * sizeof *j.guess)};
     qkv_status status = j.x && j.truth && j.guess ? QKV_OK : QKV_E_MEMORY;
     for (size_t done = 0, B; done < count && !status; done += B) {
         B = count - done < EVAL_PICTURES ? count - done : EVAL_PICTURES;
@@ -196,9 +196,9 @@ static qkv_status judge(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
     }
     qkv_tape_reset(t);
     *total = j.loss;
-    qkv__free(ctx, j.x);
-    qkv__free(ctx, j.truth);
-    qkv__free(ctx, j.guess);
+    qkv_free(ctx, j.x);
+    qkv_free(ctx, j.truth);
+    qkv_free(ctx, j.guess);
     return status;
 }
 
@@ -256,14 +256,14 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
     const qkv_dense_config *c = qkv_model_config(m);
     if (qkv_model_type_of(m) != &qkv_segmenter_type || in->channels != RGB ||
         c->outputs > QKV_MASK_CLASSES)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "a %s model does not tell the classes of a picture "
-                         "of %zu channels", qkv_model_type_name(qkv_model_type_of(m)),
-                         in->channels);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "a %s model does not tell the classes of a picture "
+                        "of %zu channels", qkv_model_type_name(qkv_model_type_of(m)),
+                        in->channels);
     size_t side = side_of(m), shape[] = {1, side, side, RGB};
     qkv_image small;
     qkv_status status =
         qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BILINEAR, NULL);
-    uint8_t *guess = status ? NULL : qkv__malloc(ctx, side * side);
+    uint8_t *guess = status ? NULL : qkv_malloc(ctx, side * side);
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_tensor *x = guess ? qkv_tensor_from(t, NULL, 4, shape) : NULL;
@@ -278,7 +278,7 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
                            i % in->width * side / in->width];
     if (!status && !logits)
         status = guess ? qkv_tape_status(t) : QKV_E_MEMORY;
-    qkv__free(ctx, guess);
+    qkv_free(ctx, guess);
     qkv_image_free(&small, ctx);
     return status;
 }
@@ -291,7 +291,7 @@ static void destroy(void *self)
 {
     segment *s = self;
     qkv_batches_destroy(s->batches);
-    qkv__free(s->ctx, s);
+    qkv_free(s->ctx, s);
 }
 
 static const qkv_task_type segment_type = {.name = "segment", .unit = "pictures", .phases = 1,
@@ -309,7 +309,7 @@ qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_d
         status = check_data(model, valid);
     if (status)
         return status;
-    segment *s = qkv__calloc(ctx, 1, sizeof *s);
+    segment *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     qkv_segment_options o = options ? *options : qkv_segment_defaults();

@@ -142,12 +142,12 @@ static bool recut(translate *s, qkv_tape *t, uint64_t pack, size_t place, pair *
 {
     static const unsigned flags[FIELDS] = {0, QKV_ENCODE_TARGET};
     const qkv_marian_config *c = qkv_model_config(s->model);
-    qkv__rng r;
-    qkv__rng_init(&r, s->seed, qkv__hash64("recut", 5) + pack);
+    qkv_rng r;
+    qkv_rng_init(&r, s->seed, qkv_hash64("recut", 5) + pack);
     r.index = place;
     for (size_t f = 0; f < FIELDS; f++) {
-        uint64_t seed = (uint64_t)qkv__rng_u32(&r) << 32;
-        seed |= qkv__rng_u32(&r);
+        uint64_t seed = (uint64_t)qkv_rng_u32(&r) << 32;
+        seed |= qkv_rng_u32(&r);
         s->cut.count = 0;
         t->status = qkv_tokenizer_recut(s->o.tokenizer, p->ids[f], p->size[f], flags[f],
                                         s->o.sampling, seed, &s->cut);
@@ -255,7 +255,7 @@ qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *
     size_t judged = count;
     *out = (qkv_translate_score){0};
     if (!count)
-        return qkv__fail(qkv_model_context(m), QKV_E_ARGUMENT, "no sentence pairs to judge on");
+        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "no sentence pairs to judge on");
     if (limit && limit < all)
         judged = count * limit / all ? count * limit / all : 1;
     double sum = 0;
@@ -299,7 +299,7 @@ static void destroy(void *self)
     qkv_context *ctx = qkv_model_context(s->model);
     qkv_packs_destroy(s->packs);
     qkv_ids_free(ctx, &s->cut);
-    qkv__free(ctx, s);
+    qkv_free(ctx, s);
 }
 
 static const qkv_task_type type = {.name = "translate", .unit = "tokens", .phases = 1,
@@ -315,20 +315,20 @@ static qkv_status check_records(const qkv_model *m, const qkv_records *r, const 
     const qkv_marian_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
     if (qkv_records_fields(r) != FIELDS || !qkv_records_count(r))
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data: sentence pairs expected, found %zu "
-                         "records of %zu sequences", what, qkv_records_count(r),
-                         qkv_records_fields(r));
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data: sentence pairs expected, found %zu "
+                        "records of %zu sequences", what, qkv_records_count(r),
+                        qkv_records_fields(r));
     for (size_t f = 0; f < FIELDS; f++) {
         int32_t max = qkv_records_max(r, f);
         if (max >= 0 && (size_t)max >= c->vocab)
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data has token %d, the model only %zu",
-                             what, (int)max, c->vocab);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data has token %d, the model only %zu",
+                            what, (int)max, c->vocab);
         for (size_t i = 0; i < qkv_records_count(r); i++) {
             size_t n = get_pair(r, i).size[f];
             if (n < 1 || n > c->positions)
-                return qkv__fail(ctx, QKV_E_ARGUMENT, "the %s data, pair %zu: its %s has %zu "
-                                 "tokens, 1 to %zu expected", what, i + 1, names[f], n,
-                                 c->positions);
+                return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s data, pair %zu: its %s has %zu "
+                                "tokens, 1 to %zu expected", what, i + 1, names[f], n,
+                                c->positions);
         }
     }
     return QKV_OK;
@@ -337,7 +337,7 @@ static qkv_status check_records(const qkv_model *m, const qkv_records *r, const 
 static qkv_status check_sampling(qkv_context *ctx, const qkv_translate_options *o)
 {
     if (!o->tokenizer)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "sampling needs the tokenizer");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "sampling needs the tokenizer");
     qkv_status status = qkv_tokenizer_sample(o->tokenizer, o->sampling, 0);
     (void)qkv_tokenizer_sample(o->tokenizer, 0, 0);
     return status;
@@ -356,7 +356,7 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
         status = check_sampling(ctx, options);
     if (status)
         return status;
-    translate *s = qkv__calloc(ctx, 1, sizeof *s);
+    translate *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     double n = (double)qkv_records_count(train);
@@ -366,7 +366,7 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
     size_t readings = readings_of(options->agreement);
     status = qkv_packs_create(&s->packs, ctx, train, options->budget / readings, seed);
     if (status) {
-        qkv__free(ctx, s);
+        qkv_free(ctx, s);
         return status;
     }
     s->pairs = (double)readings * n / (double)qkv_packs_per_epoch(s->packs);

@@ -242,24 +242,24 @@ static qkv_status check(qkv_tape *t, const qkv_backward_args *a)
     if (t->status)
         return t->status;
     if (a->n < 1 || !a->outputs)
-        return t->status = qkv__fail(t->ctx, QKV_E_ARGUMENT, "backward: no output to start from");
+        return t->status = qkv_fail(t->ctx, QKV_E_ARGUMENT, "backward: no output to start from");
     for (int i = 0; i < a->n; i++) {
         const qkv_tensor *y = a->outputs[i];
         const qkv_tensor *g = a->gradients ? a->gradients[i] : NULL;
         if (!y)
-            return t->status = qkv__fail(t->ctx, QKV_E_ARGUMENT, "backward: output %d is NULL", i);
+            return t->status = qkv_fail(t->ctx, QKV_E_ARGUMENT, "backward: output %d is NULL", i);
         if (!y->root->needs_grad)
-            return t->status = qkv__fail(t->ctx, QKV_E_ARGUMENT,
-                                         "backward: output %d depends on nothing that has a "
-                                         "gradient, or was not recorded", i);
+            return t->status = qkv_fail(t->ctx, QKV_E_ARGUMENT,
+                                        "backward: output %d depends on nothing that has a "
+                                        "gradient, or was not recorded", i);
         if (g && !qkv__same_shape(y, g))
-            return t->status = qkv__fail(t->ctx, QKV_E_SHAPE,
-                                         "backward: output %d is %s, its gradient %s", i,
-                                         qkv__shape_text(t, y), qkv__shape_text(t, g));
+            return t->status = qkv_fail(t->ctx, QKV_E_SHAPE,
+                                        "backward: output %d is %s, its gradient %s", i,
+                                        qkv__shape_text(t, y), qkv__shape_text(t, g));
     }
     for (int i = 0; i < a->n_wrt; i++)
         if (!a->wrt[i])
-            return t->status = qkv__fail(t->ctx, QKV_E_ARGUMENT, "backward: wrt %d is NULL", i);
+            return t->status = qkv_fail(t->ctx, QKV_E_ARGUMENT, "backward: wrt %d is NULL", i);
     return QKV_OK;
 }
 
@@ -384,8 +384,8 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
 qkv_status qkv_backward(qkv_tape *t, qkv_tensor *loss)
 {
     if (loss && qkv_count(loss) != 1 && !t->status)
-        return t->status = qkv__fail(t->ctx, QKV_E_SHAPE, "backward: the loss is %s, not a scalar",
-                                     qkv__shape_text(t, loss));
+        return t->status = qkv_fail(t->ctx, QKV_E_SHAPE, "backward: the loss is %s, not a scalar",
+                                    qkv__shape_text(t, loss));
     return qkv_backward_from(t, &(qkv_backward_args){.n = 1, .outputs = &loss});
 }
 

@@ -21,7 +21,7 @@ static qkv_status allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k,
                 qkv__mul_size(rows, c->D * sizeof(qkv_real), &k_bytes) &&
                 qkv__mul_size(rows, c->Dv * sizeof(qkv_real), &v_bytes);
     if (!fits)
-        return qkv__fail(c->ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size",
+        return qkv_fail(c->ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size",
                          c->most, capacity);
     const qkv__device *device = qkv__context_device(c->ctx);
     *k = device->alloc(c->ctx, k_bytes);
@@ -37,13 +37,13 @@ qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, s
                                size_t Hkv, size_t D, size_t Dv)
 {
     *out = NULL;
-    qkv_kv_cache *c = qkv__calloc(ctx, 1, sizeof *c);
+    qkv_kv_cache *c = qkv_calloc(ctx, 1, sizeof *c);
     if (!c)
         return QKV_E_MEMORY;
     *c = (qkv_kv_cache){.ctx = ctx, .B = B, .most = B, .heads = Hkv, .D = D, .Dv = Dv};
     qkv_status status = allocate(c, capacity, &c->k, &c->v);
     if (status) {
-        qkv__free(ctx, c);
+        qkv_free(ctx, c);
         return status;
     }
     c->capacity = capacity;
@@ -57,7 +57,7 @@ void qkv_kv_cache_destroy(qkv_kv_cache *c)
         return;
     qkv__context_device(c->ctx)->free(c->ctx, c->k);
     qkv__context_device(c->ctx)->free(c->ctx, c->v);
-    qkv__free(c->ctx, c);
+    qkv_free(c->ctx, c);
 }
 
 size_t qkv_kv_cache_length(const qkv_kv_cache *c) { return c->length; }

@@ -7,11 +7,6 @@
 enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
-const char *qkv_machine_cpu(void)
-{
-    return qkv__cpu_name();
-}
-
 static void fill(qkv_real *x, size_t n, int threads)
 {
 #pragma omp parallel for num_threads(threads) default(none) shared(x, n)
@@ -26,7 +21,7 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
     qkv_exec e = qkv__exec_of(ctx, NULL);
     double best = 0;
     if (repeats < 1) {
-        qkv__fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
+        qkv_fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
         return 0;
     }
     const qkv__device *device = qkv__context_device(ctx);
@@ -42,9 +37,9 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
         fill(first, 3 * n, e.threads);
         qkv__unmap(ctx, first, c, bytes, true);
         for (int i = 0; i <= repeats; i++) {
-            double start = qkv__now();
+            double start = qkv_now();
             k->gemm(&e, c, c + n, c + 2 * n, &args);
-            double rate = 2.0 * (double)n * (double)size / (qkv__now() - start);
+            double rate = 2.0 * (double)n * (double)size / (qkv_now() - start);
             best = i > 0 && rate > best ? rate : best;
         }
     }
@@ -94,9 +89,9 @@ double qkv_machine_read_bandwidth(qkv_context *ctx)
         }
         volatile uint64_t seen = 0;
         for (int i = 0; i < READ_PASSES; i++) {
-            double start = qkv__now();
+            double start = qkv_now();
             seen ^= read_all(x, run, threads);
-            double rate = (double)(words * sizeof *x) / (qkv__now() - start);
+            double rate = (double)(words * sizeof *x) / (qkv_now() - start);
             best = rate > best ? rate : best;
         }
         (void)seen; /* written, so that the reads are made */

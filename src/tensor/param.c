@@ -23,7 +23,7 @@ struct qkv_params {
 qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx)
 {
     *out = NULL;
-    qkv_params *ps = qkv__calloc(ctx, 1, sizeof *ps);
+    qkv_params *ps = qkv_calloc(ctx, 1, sizeof *ps);
     if (!ps)
         return QKV_E_MEMORY;
     ps->ctx = ctx;
@@ -42,11 +42,11 @@ void qkv_params_destroy(qkv_params *ps)
 {
     if (!ps)
         return;
-    qkv__free(ps->ctx, ps->list);
+    qkv_free(ps->ctx, ps->list);
     qkv__arena_destroy(ps->memory);
     qkv__arena_destroy(ps->scratch);
     qkv__arena_destroy(ps->notes);
-    qkv__free(ps->ctx, ps);
+    qkv_free(ps->ctx, ps);
 }
 
 /* NULL, remembered. */
@@ -61,15 +61,15 @@ static size_t shape_count(qkv_context *ctx, const char *name, int ndim, const si
 {
     size_t count = 1;
     if (ndim < 0 || ndim > QKV_MAX_DIMS) {
-        qkv__fail(ctx, QKV_E_SHAPE, "parameter %s: %d dimensions; at most %d are possible", name,
-                  ndim, QKV_MAX_DIMS);
+        qkv_fail(ctx, QKV_E_SHAPE, "parameter %s: %d dimensions; at most %d are possible", name,
+                 ndim, QKV_MAX_DIMS);
         return 0;
     }
     for (int i = 0; i < ndim; i++)
         if (!shape[i] || !qkv__mul_size(count, shape[i], &count) ||
             count > SIZE_MAX / 2 / sizeof(qkv_real)) {
-            qkv__fail(ctx, QKV_E_SHAPE, "parameter %s: dimension %d is %zu: no such size", name, i,
-                      shape[i]);
+            qkv_fail(ctx, QKV_E_SHAPE, "parameter %s: dimension %d is %zu: no such size", name, i,
+                     shape[i]);
             return 0;
         }
     return count;
@@ -81,7 +81,7 @@ static bool list_room(qkv_params *ps)
         return true;
     size_t room = ps->room ? 2 * ps->room : 64;
     qkv_param **list =
-        qkv__realloc(ps->ctx, ps->list, ps->count * sizeof *list, room * sizeof *list);
+        qkv_realloc(ps->ctx, ps->list, ps->count * sizeof *list, room * sizeof *list);
     if (!list)
         return false;
     ps->list = list;

@@ -27,10 +27,10 @@ qkv_status qkv_sinusoid_table(qkv_context *ctx, qkv_real *table, size_t P, size_
 {
     size_t multiple = layout == QKV_SINUSOID_MAE_2D ? 4 : layout == QKV_SINUSOID_MARIAN ? 2 : 1;
     if (C == 0 || C % multiple)
-        return qkv__fail(ctx, QKV_E_SHAPE, "sinusoid table: %zu channels; this layout needs a "
-                         "multiple of %zu", C, multiple);
+        return qkv_fail(ctx, QKV_E_SHAPE, "sinusoid table: %zu channels; this layout needs a "
+                        "multiple of %zu", C, multiple);
     if (layout == QKV_SINUSOID_MAE_2D && columns == 0)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "sinusoid table: a grid of no columns");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "sinusoid table: a grid of no columns");
     size_t half = C / 2, quarter = C / 4;
     for (size_t p = 0; p < P; p++) {
         qkv_real *row = table + p * C;
@@ -52,8 +52,8 @@ qkv_status qkv_sinusoid_table(qkv_context *ctx, qkv_real *table, size_t P, size_
             halves(row + half, quarter, (double)((first + p) / columns), (double)quarter);
             break;
         default:
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "sinusoid table: no layout has the number %d",
-                             (int)layout);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "sinusoid table: no layout has the number %d",
+                            (int)layout);
         }
     }
     return QKV_OK;

@@ -13,7 +13,7 @@ static uint64_t next_epoch(void) { return __atomic_add_fetch(&epochs, 1, __ATOMI
 qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
 {
     *out = NULL;
-    qkv_tape *t = qkv__calloc(ctx, 1, sizeof *t);
+    qkv_tape *t = qkv_calloc(ctx, 1, sizeof *t);
     if (!t)
         return QKV_E_MEMORY;
     t->ctx = ctx;
@@ -41,7 +41,7 @@ void qkv_tape_destroy(qkv_tape *t)
     qkv__arena_destroy(t->step);
     qkv__arena_destroy(t->notes);
     qkv__arena_destroy(t->exec.scratch);
-    qkv__free(t->ctx, t);
+    qkv_free(t->ctx, t);
 }
 
 void qkv_tape_reset(qkv_tape *t)
@@ -100,8 +100,8 @@ void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    t->status = qkv__fail(t->ctx, QKV_E_SHAPE, "%s%s%s: %s", op, t->name[0] ? " at " : "", t->name,
-                          text);
+    t->status = qkv_fail(t->ctx, QKV_E_SHAPE, "%s%s%s: %s", op, t->name[0] ? " at " : "", t->name,
+                         text);
     return NULL;
 }
 
@@ -265,12 +265,12 @@ qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x)
 
 qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe)
 {
-    struct qkv__attention_probes *p = qkv__calloc(t->ctx, 1, sizeof *p);
+    struct qkv__attention_probes *p = qkv_calloc(t->ctx, 1, sizeof *p);
     if (!p)
         return QKV_E_MEMORY;
     p->probe = *probe;
-    if (probe->name && !(p->name = qkv__strdup(t->ctx, probe->name))) {
-        qkv__free(t->ctx, p);
+    if (probe->name && !(p->name = qkv_strdup(t->ctx, probe->name))) {
+        qkv_free(t->ctx, p);
         return QKV_E_MEMORY;
     }
     p->next = t->attention_probes;
@@ -283,8 +283,8 @@ void qkv_attention_probes_clear(qkv_tape *t)
     while (t->attention_probes) {
         struct qkv__attention_probes *p = t->attention_probes;
         t->attention_probes = p->next;
-        qkv__free(t->ctx, p->name);
-        qkv__free(t->ctx, p);
+        qkv_free(t->ctx, p->name);
+        qkv_free(t->ctx, p);
     }
 }
 

@@ -72,8 +72,8 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
     filler f = {.w = w, .cls = qkv_tokenizer_special(t, QKV_TOKEN_CLS),
                 .sep = qkv_tokenizer_special(t, QKV_TOKEN_SEP), .length = length};
     if (length < 3)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "records of %zu ids: at least 3 expected", length);
-    f.ids = qkv__malloc(ctx, length * sizeof *f.ids);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "records of %zu ids: at least 3 expected", length);
+    f.ids = qkv_malloc(ctx, length * sizeof *f.ids);
     if (!f.ids)
         return QKV_E_MEMORY;
     begin_record(&f);
@@ -88,7 +88,7 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
         status = qkv_tokenizer_encode(t, l.data, l.len, QKV_ENCODE_PLAIN, &ids);
         if (status) {
             (void)snprintf(prefix, sizeof prefix, "line %zu", number);
-            (void)qkv__fail_prefix(ctx, prefix);
+            (void)qkv_fail_prefix(ctx, prefix);
         }
         if (!status)
             status = fill(&f, &ids);
@@ -98,8 +98,8 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
     if (!status)
         status = end_record(&f);
     qkv_ids_free(ctx, &ids);
-    qkv__free(ctx, f.ids);
-    return status && part->name ? qkv__fail_prefix(ctx, part->name) : status;
+    qkv_free(ctx, f.ids);
+    return status && part->name ? qkv_fail_prefix(ctx, part->name) : status;
 }
 
 /* ---- one text or two --------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_
     size_t middle = 0;
     status = encode(t, ctx, &none, &around, &middle);
     if (!status && around.count > length)
-        status = qkv__fail(ctx, QKV_E_ARGUMENT, "%zu tokens are not enough for a text", length);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%zu tokens are not enough for a text", length);
     if (!status) {
         size_t a = *second - middle, b = out->count - *second - (around.count - middle);
         size_t room = length - around.count, shorter = a < b ? a : b;
@@ -170,8 +170,8 @@ void qkv_labelled_begin(qkv_labelled_reader *r, qkv_context *ctx, const qkv_text
 static qkv_status fail_at(const qkv_labelled_reader *r, const char *expected, size_t found)
 {
     const char *name = r->part->name ? r->part->name : "text";
-    return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: %s expected, found %zu", name, r->line,
-                     expected, found);
+    return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: %s expected, found %zu", name, r->line,
+                    expected, found);
 }
 
 static qkv_status check_utf8(const qkv_labelled_reader *r, const line *l)
@@ -180,9 +180,9 @@ static qkv_status check_utf8(const qkv_labelled_reader *r, const line *l)
     for (size_t i = 0; i < l->len;) {
         size_t n = qkv__utf8_next(l->data + i, l->len - i, &point);
         if (point < 0)
-            return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: text in UTF-8 expected, found "
-                             "the byte 0x%02x in place %zu", r->part->name ? r->part->name : "text",
-                             r->line, (unsigned)(unsigned char)l->data[i], i + 1);
+            return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: text in UTF-8 expected, found "
+                            "the byte 0x%02x in place %zu", r->part->name ? r->part->name : "text",
+                            r->line, (unsigned)(unsigned char)l->data[i], i + 1);
         i += n;
     }
     return QKV_OK;
@@ -245,14 +245,14 @@ static qkv_status insert(qkv_labels *l, size_t place, const qkv_labelled_text *x
 {
     if (l->count == l->capacity) {
         size_t capacity = 2 * l->capacity + 8;
-        char **names = qkv__realloc(l->ctx, l->names, l->capacity * sizeof *names,
-                                    capacity * sizeof *names);
+        char **names = qkv_realloc(l->ctx, l->names, l->capacity * sizeof *names,
+                                   capacity * sizeof *names);
         if (!names)
             return QKV_E_MEMORY;
         l->names = names;
         l->capacity = capacity;
     }
-    char *name = qkv__malloc(l->ctx, x->label_len + 1);
+    char *name = qkv_malloc(l->ctx, x->label_len + 1);
     if (!name)
         return QKV_E_MEMORY;
     memcpy(name, x->label, x->label_len);
@@ -273,8 +273,8 @@ qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_part *part)
         bool found;
         size_t place = place_of((const char *const *)l->names, l->count, &x, true, &found);
         if (memchr(x.label, 0, x.label_len))
-            status = qkv__fail(l->ctx, QKV_E_FORMAT, "%s: line %zu: the label has a zero byte",
-                               part->name ? part->name : "text", x.line);
+            status = qkv_fail(l->ctx, QKV_E_FORMAT, "%s: line %zu: the label has a zero byte",
+                              part->name ? part->name : "text", x.line);
         if (!status && !found)
             status = insert(l, place, &x);
         if (!status)
@@ -286,8 +286,8 @@ qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_part *part)
 void qkv_labels_free(qkv_labels *l)
 {
     for (size_t i = 0; i < l->count; i++)
-        qkv__free(l->ctx, l->names[i]);
-    qkv__free(l->ctx, l->names);
+        qkv_free(l->ctx, l->names[i]);
+    qkv_free(l->ctx, l->names);
     *l = (qkv_labels){.ctx = l->ctx};
 }
 
@@ -313,9 +313,9 @@ qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_
         bool found, shorter = false;
         size_t second = 0, label = place_of(names, count, &x, false, &found);
         if (!found)
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: line %zu: the label \"%.*s\" is none of the "
-                               "model's %zu", part->name ? part->name : "text", x.line,
-                               (int)(x.label_len < 80 ? x.label_len : 80), x.label, count);
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: line %zu: the label \"%.*s\" is none of the "
+                              "model's %zu", part->name ? part->name : "text", x.line,
+                              (int)(x.label_len < 80 ? x.label_len : 80), x.label, count);
         if (!status)
             status = qkv_corpus_encode(t, ctx, &x.pair, length, &ids, &second, &shorter);
         *cut += shorter;

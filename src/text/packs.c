@@ -30,9 +30,9 @@ static size_t record_size(const qkv_packs *p, uint64_t record)
 
 static void cut_epoch(qkv_packs *p, uint64_t epoch, uint64_t first)
 {
-    qkv__rng r;
-    qkv__rng_init(&r, p->seed, qkv__hash64("packs", 5) + epoch);
-    p->order = ((uint64_t)qkv__rng_u32(&r) << 32) | qkv__rng_u32(&r);
+    qkv_rng r;
+    qkv_rng_init(&r, p->seed, qkv_hash64("packs", 5) + epoch);
+    p->order = ((uint64_t)qkv_rng_u32(&r) << 32) | qkv_rng_u32(&r);
     p->epoch = epoch;
     p->first = first;
     p->count = 0;
@@ -55,13 +55,13 @@ qkv_status qkv_packs_create(qkv_packs **out, qkv_context *ctx, const qkv_records
     *out = NULL;
     size_t n = qkv_records_count(records);
     if (!n)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "there are no records to pack");
-    qkv_packs *p = qkv__calloc(ctx, 1, sizeof *p);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "there are no records to pack");
+    qkv_packs *p = qkv_calloc(ctx, 1, sizeof *p);
     if (!p)
         return QKV_E_MEMORY;
     *p = (qkv_packs){.ctx = ctx, .records = records, .n = n, .budget = budget, .seed = seed};
-    p->begins = qkv__calloc(ctx, n + 1, sizeof *p->begins);
-    p->members = qkv__calloc(ctx, n, sizeof *p->members);
+    p->begins = qkv_calloc(ctx, n + 1, sizeof *p->begins);
+    p->members = qkv_calloc(ctx, n, sizeof *p->members);
     if (!p->begins || !p->members) {
         qkv_packs_destroy(p);
         return QKV_E_MEMORY;
@@ -76,9 +76,9 @@ void qkv_packs_destroy(qkv_packs *p)
 {
     if (!p)
         return;
-    qkv__free(p->ctx, p->begins);
-    qkv__free(p->ctx, p->members);
-    qkv__free(p->ctx, p);
+    qkv_free(p->ctx, p->begins);
+    qkv_free(p->ctx, p->members);
+    qkv_free(p->ctx, p);
 }
 
 size_t qkv_packs_get(qkv_packs *p, uint64_t pack, const uint64_t **records)

@@ -35,7 +35,7 @@ struct qkv_records_writer {
     qkv__store store;
     size_t fields, sequences;
     uint64_t ids;
-    qkv__str ends;
+    qkv_str ends;
 };
 
 qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const char *path,
@@ -43,14 +43,14 @@ qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const 
 {
     *out = NULL;
     if (fields < 1 || fields > MAX_FIELDS)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "records of %zu sequences: 1 to %d expected", fields,
-                         MAX_FIELDS);
-    qkv_records_writer *w = qkv__calloc(ctx, 1, sizeof *w);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "records of %zu sequences: 1 to %d expected", fields,
+                        MAX_FIELDS);
+    qkv_records_writer *w = qkv_calloc(ctx, 1, sizeof *w);
     if (!w)
         return QKV_E_MEMORY;
     w->ctx = ctx;
     w->fields = fields;
-    qkv__str_init(&w->ends, ctx);
+    qkv_str_init(&w->ends, ctx);
     qkv_status status = qkv__store_begin(&w->store, ctx, path);
     if (status) {
         qkv_records_abandon(w);
@@ -64,7 +64,7 @@ qkv_status qkv_records_add(qkv_records_writer *w, const int32_t *ids, size_t n)
 {
     w->ids += n;
     w->sequences++;
-    qkv__str_add(&w->ends, (const char *)&w->ids, sizeof w->ids);
+    qkv_str_add(&w->ends, (const char *)&w->ids, sizeof w->ids);
     return w->ends.failed ? QKV_E_MEMORY : qkv__store_put(&w->store, ids, n * sizeof *ids);
 }
 
@@ -93,8 +93,8 @@ qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out)
     if (out)
         *out = NULL;
     if (w->sequences % w->fields)
-        status = qkv__fail(w->ctx, QKV_E_ARGUMENT, "%zu sequences do not make records of %zu",
-                           w->sequences, w->fields);
+        status = qkv_fail(w->ctx, QKV_E_ARGUMENT, "%zu sequences do not make records of %zu",
+                          w->sequences, w->fields);
     if (!status)
         status = put_end(w);
     qkv__map map;
@@ -111,8 +111,8 @@ void qkv_records_abandon(qkv_records_writer *w)
     if (!w)
         return;
     qkv__store_abandon(&w->store);
-    qkv__str_free(&w->ends);
-    qkv__free(w->ctx, w);
+    qkv_str_free(&w->ends);
+    qkv_free(w->ctx, w);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -142,28 +142,28 @@ static qkv_status read_trailer(qkv_records *r, const char *name)
     uint64_t body = r->map.size - TRAILER;
     if (fields < 1 || fields > MAX_FIELDS || count > body / 8 / fields || ids > body / 4 ||
         (ids + ids % 2) * 4 + count * fields * 8 != body)
-        return qkv__fail(r->ctx, QKV_E_FORMAT,
-                         "%s: %llu records of %u sequences with %llu ids do not fill %llu bytes",
-                         name, (unsigned long long)count, (unsigned)fields,
-                         (unsigned long long)ids, (unsigned long long)body);
+        return qkv_fail(r->ctx, QKV_E_FORMAT,
+                        "%s: %llu records of %u sequences with %llu ids do not fill %llu bytes",
+                        name, (unsigned long long)count, (unsigned)fields,
+                        (unsigned long long)ids, (unsigned long long)body);
     r->fields = fields;
     r->count = (size_t)count;
     r->ids = (const int32_t *)(const void *)data;
     r->ends = (const uint64_t *)(const void *)(data + (ids + ids % 2) * 4);
     if (!ends_rise(r, ids))
-        return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: sequences that do not lie one after another",
-                         name);
+        return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: sequences that do not lie one after another",
+                        name);
     for (size_t i = 0; i < ids; i++)
         if (r->ids[i] < 0)
-            return qkv__fail(r->ctx, QKV_E_FORMAT, "%s: id %zu: 0 or more expected, found %d", name,
-                             i, (int)r->ids[i]);
+            return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: id %zu: 0 or more expected, found %d", name,
+                            i, (int)r->ids[i]);
     return QKV_OK;
 }
 
 /* The map is the records', or closed. */
 static qkv_status take(qkv_records **out, qkv__map *map, const char *name)
 {
-    qkv_records *r = qkv__calloc(map->ctx, 1, sizeof *r);
+    qkv_records *r = qkv_calloc(map->ctx, 1, sizeof *r);
     if (!r) {
         qkv__map_close(map);
         return QKV_E_MEMORY;
@@ -191,7 +191,7 @@ void qkv_records_close(qkv_records *r)
     if (!r)
         return;
     qkv__map_close(&r->map);
-    qkv__free(r->ctx, r);
+    qkv_free(r->ctx, r);
 }
 
 size_t qkv_records_count(const qkv_records *r) { return r->count; }

@@ -44,7 +44,7 @@ static uint64_t get_le(const uint8_t *p, size_t size)
 /* The sentence of a failure begins with the part's name. */
 static qkv_status name_failure(qkv_context *ctx, const qkv_text_part *part, qkv_status status)
 {
-    return status && part->name ? qkv__fail_prefix(ctx, part->name) : status;
+    return status && part->name ? qkv_fail_prefix(ctx, part->name) : status;
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -65,9 +65,9 @@ static qkv_status flush(packer *p)
 {
     size_t size = p->ids.count * p->width;
     if (size > p->packed_size) {
-        qkv__free(p->ctx, p->packed);
+        qkv_free(p->ctx, p->packed);
         p->packed_size = 0;
-        p->packed = qkv__malloc(p->ctx, size);
+        p->packed = qkv_malloc(p->ctx, size);
         if (!p->packed)
             return QKV_E_MEMORY;
         p->packed_size = size;
@@ -99,7 +99,7 @@ static qkv_status pack_part(packer *p, const qkv_text_part *part)
         done += take;
         p->bytes += take;
         if (p->progress && !p->progress(p->user, p->bytes))
-            return qkv__fail(p->ctx, QKV_E_CANCELLED, "stopped while packing text");
+            return qkv_fail(p->ctx, QKV_E_CANCELLED, "stopped while packing text");
     }
     return QKV_OK;
 }
@@ -148,7 +148,7 @@ qkv_status qkv_tokens_pack(qkv_context *ctx, qkv_tokenizer *tokenizer, const qkv
         qkv__writer_abandon(p.out);
     else
         status = qkv__writer_close(p.out);
-    qkv__free(ctx, p.packed);
+    qkv_free(ctx, p.packed);
     qkv_ids_free(ctx, &p.ids);
     return status;
 }
@@ -171,8 +171,8 @@ qkv_status qkv_tokens_pack_memory(qkv_tokens **out, qkv_context *ctx, qkv_tokeni
                                                                        parts[i].len, 0, &ids));
         bytes += parts[i].len;
     }
-    qkv_tokens *t = status ? NULL : qkv__calloc(ctx, 1, sizeof *t);
-    uint8_t *owned = t ? qkv__malloc(ctx, ids.count * 4) : NULL;
+    qkv_tokens *t = status ? NULL : qkv_calloc(ctx, 1, sizeof *t);
+    uint8_t *owned = t ? qkv_malloc(ctx, ids.count * 4) : NULL;
     if (owned) {
         for (size_t i = 0; i < ids.count; i++)
             put_le(owned + 4 * i, (uint64_t)ids.data[i], 4);
@@ -180,7 +180,7 @@ qkv_status qkv_tokens_pack_memory(qkv_tokens **out, qkv_context *ctx, qkv_tokeni
                           .count = ids.count, .bytes = bytes};
         *out = t;
     } else if (!status) {
-        qkv__free(ctx, t);
+        qkv_free(ctx, t);
         status = QKV_E_MEMORY;
     }
     qkv_ids_free(ctx, &ids);
@@ -192,21 +192,21 @@ qkv_status qkv_tokens_pack_memory(qkv_tokens **out, qkv_context *ctx, qkv_tokeni
 static qkv_status read_trailer(qkv_tokens *t, const char *path)
 {
     if (t->map.size < TRAILER || memcmp(t->map.data + t->map.size - TRAILER, magic, sizeof magic))
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: not a qkv token file, or cut short", path);
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: not a qkv token file, or cut short", path);
     const uint8_t *h = t->map.data + t->map.size - TRAILER;
     uint64_t version = get_le(h + 8, 4), width = get_le(h + 12, 4), count = get_le(h + 16, 8);
     if (version != VERSION)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: version %d expected, %llu found", path, VERSION,
-                         (unsigned long long)version);
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: version %d expected, %llu found", path, VERSION,
+                        (unsigned long long)version);
     size_t body = t->map.size - TRAILER;
     if ((width != 2 && width != 4) || count > body / width || count * width != body)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: %llu ids of %llu bytes do not fill %zu bytes",
-                         path, (unsigned long long)count, (unsigned long long)width, body);
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: %llu ids of %llu bytes do not fill %zu bytes",
+                        path, (unsigned long long)count, (unsigned long long)width, body);
     t->width = (size_t)width;
     t->count = (size_t)count;
     t->bytes = (size_t)get_le(h + 24, 8);
     if (t->count && !t->bytes)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: ids of no text", path);
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: ids of no text", path);
     t->data = t->map.data;
     return QKV_OK;
 }
@@ -214,7 +214,7 @@ static qkv_status read_trailer(qkv_tokens *t, const char *path)
 qkv_status qkv_tokens_open(qkv_tokens **out, qkv_context *ctx, const char *path)
 {
     *out = NULL;
-    qkv_tokens *t = qkv__calloc(ctx, 1, sizeof *t);
+    qkv_tokens *t = qkv_calloc(ctx, 1, sizeof *t);
     if (!t)
         return QKV_E_MEMORY;
     t->ctx = ctx;
@@ -234,8 +234,8 @@ void qkv_tokens_close(qkv_tokens *t)
     if (!t)
         return;
     qkv__map_close(&t->map);
-    qkv__free(t->ctx, t->owned);
-    qkv__free(t->ctx, t);
+    qkv_free(t->ctx, t->owned);
+    qkv_free(t->ctx, t);
 }
 
 size_t qkv_tokens_count(const qkv_tokens *t) { return t->count; }
@@ -270,11 +270,11 @@ void qkv_tokens_window(const qkv_tokens *t, uint64_t seed, uint64_t sample, size
 {
     uint64_t windows = qkv_tokens_windows(t, T);
     uint64_t epoch = sample / windows;
-    qkv__rng r;
-    qkv__rng_init(&r, seed, qkv__hash64("windows", 7) + epoch);
+    qkv_rng r;
+    qkv_rng_init(&r, seed, qkv_hash64("windows", 7) + epoch);
     uint64_t slack = t->count - 1 - windows * T; /* tokens that no window of this cut holds */
-    uint64_t offset = qkv__rng_below(&r, (uint32_t)slack + 1);
-    uint64_t order = ((uint64_t)qkv__rng_u32(&r) << 32) | qkv__rng_u32(&r);
+    uint64_t offset = qkv_rng_below(&r, (uint32_t)slack + 1);
+    uint64_t order = ((uint64_t)qkv_rng_u32(&r) << 32) | qkv_rng_u32(&r);
     uint64_t from = offset + qkv_shuffled(sample % windows, windows, order) * T;
     qkv_tokens_read(t, from, T, ids);
     qkv_tokens_read(t, from + 1, T, targets);

@@ -19,8 +19,8 @@ void qkv__added_free(qkv__added *a)
     qkv__vocab_free(&a->names);
     qkv__vocab_free(&a->keys[0]);
     qkv__vocab_free(&a->keys[1]);
-    qkv__free(ctx, a->list);
-    qkv__free(ctx, a->lengths);
+    qkv_free(ctx, a->list);
+    qkv_free(ctx, a->lengths);
     qkv__added_init(a, ctx);
 }
 
@@ -46,13 +46,13 @@ static qkv_status add_key(qkv__added *a, qkv_context *ctx, const qkv__normalizer
                           const char *text, qkv__added_token token, size_t *length_capacity)
 {
     qkv__vocab *keys = &a->keys[token.normalized];
-    qkv__str key;
-    qkv__str_init(&key, ctx);
+    qkv_str key;
+    qkv_str_init(&key, ctx);
     qkv_status status = QKV_OK;
     if (token.normalized)
         status = qkv__normalize(n, ctx, text, strlen(text), &key);
     else
-        qkv__str_puts(&key, text);
+        qkv_str_puts(&key, text);
     if (!status && key.failed)
         status = QKV_E_MEMORY;
     if (!status && key.len && key.len <= UINT16_MAX &&
@@ -62,7 +62,7 @@ static qkv_status add_key(qkv__added *a, qkv_context *ctx, const qkv__normalizer
         if (!status)
             status = note_length(a, ctx, key.len, length_capacity);
     }
-    qkv__str_free(&key);
+    qkv_str_free(&key);
     return status;
 }
 

@@ -153,11 +153,11 @@ bool qkv__is_mark(int32_t cp)
     }
 }
 
-void qkv__put_lower(qkv__str *out, int32_t cp)
+void qkv__put_lower(qkv_str *out, int32_t cp)
 {
     char c[4];
     if (cp == 0x130) { /* the one capital that becomes two characters */
-        qkv__str_puts(out, "i\xcc\x87");
+        qkv_str_puts(out, "i\xcc\x87");
         return;
     }
     int32_t low = utf8proc_tolower(cp);
@@ -165,5 +165,5 @@ void qkv__put_lower(qkv__str *out, int32_t cp)
         if (cp >= recent_capitals[i].first && cp <= recent_capitals[i].last &&
             (cp - recent_capitals[i].first) % recent_capitals[i].step == 0)
             low = cp + recent_capitals[i].to;
-    qkv__str_add(out, c, qkv__utf8_put(c, low));
+    qkv_str_add(out, c, qkv__utf8_put(c, low));
 }

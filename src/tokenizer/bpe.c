@@ -71,13 +71,13 @@ static qkv_status add_symbols(qkv_tokenizer *t, const char *piece, size_t len, q
 /* The piece's own token, where merges do not matter to a word that is one; -1: none. */
 static int32_t whole(qkv_tokenizer *t, const char *piece, size_t len)
 {
-    qkv__str chars;
+    qkv_str chars;
     if (!t->splitter.byte_level)
         return qkv__vocab_find(&t->vocab, piece, len);
-    qkv__str_init(&chars, t->ctx);
+    qkv_str_init(&chars, t->ctx);
     qkv__bytes_to_chars(&chars, piece, len);
     int32_t id = chars.failed ? -1 : qkv__vocab_find(&t->vocab, chars.data, chars.len);
-    qkv__str_free(&chars);
+    qkv_str_free(&chars);
     return id;
 }
 
@@ -89,8 +89,8 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
     if (id >= 0)
         return qkv__ids_push(t->ctx, out, id) ? QKV_OK : QKV_E_MEMORY;
     if (len > INT32_MAX)
-        return qkv__fail(t->ctx, QKV_E_UNSUPPORTED,
-                         "a word of %zu bytes: at most %d can be encoded", len, INT32_MAX);
+        return qkv_fail(t->ctx, QKV_E_UNSUPPORTED,
+                        "a word of %zu bytes: at most %d can be encoded", len, INT32_MAX);
     qkv_status status = add_symbols(t, piece, len, out);
     size_t count = out->count - before;
     b->merges.drop = t->sampling.amount;
@@ -105,7 +105,7 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
 
 static qkv_status create(qkv_tokenizer *t)
 {
-    bpe *b = qkv__malloc(t->ctx, sizeof *b);
+    bpe *b = qkv_malloc(t->ctx, sizeof *b);
     if (!b)
         return QKV_E_MEMORY;
     *b = (bpe){.unk = -1};
@@ -131,24 +131,24 @@ static qkv_status add_merge(qkv_tokenizer *t, const char *file, const char *wher
                             size_t right_len)
 {
     bpe *b = t->model;
-    qkv__str joined;
+    qkv_str joined;
     int32_t pair[2] = {qkv__vocab_find(&t->vocab, left, left_len),
                        qkv__vocab_find(&t->vocab, right, right_len)};
     for (int i = 0; i < 2; i++)
         if (pair[i] < 0)
-            return qkv__fail(t->ctx, QKV_E_FORMAT,
-                             "%s: %s: merge of \"%.*s\", which is not in the vocabulary", file,
-                             where, shown(i ? right_len : left_len), i ? right : left);
-    qkv__str_init(&joined, t->ctx);
-    qkv__str_add(&joined, left, left_len);
-    qkv__str_add(&joined, right, right_len);
+            return qkv_fail(t->ctx, QKV_E_FORMAT,
+                            "%s: %s: merge of \"%.*s\", which is not in the vocabulary", file,
+                            where, shown(i ? right_len : left_len), i ? right : left);
+    qkv_str_init(&joined, t->ctx);
+    qkv_str_add(&joined, left, left_len);
+    qkv_str_add(&joined, right, right_len);
     int32_t made = joined.failed ? -1 : qkv__vocab_find(&t->vocab, joined.data, joined.len);
     qkv_status status = joined.failed ? QKV_E_MEMORY : QKV_OK;
     if (!status && made < 0)
-        status = qkv__fail(t->ctx, QKV_E_FORMAT,
-                           "%s: %s: merge gives \"%.60s\", which is not in the vocabulary", file,
-                           where, joined.data);
-    qkv__str_free(&joined);
+        status = qkv_fail(t->ctx, QKV_E_FORMAT,
+                          "%s: %s: merge gives \"%.60s\", which is not in the vocabulary", file,
+                          where, joined.data);
+    qkv_str_free(&joined);
     if (status)
         return status;
     return qkv__merges_add(&b->merges, t->ctx, pair[0], pair[1], made);
@@ -203,8 +203,8 @@ static qkv_status read_lines(qkv_tokenizer *t, const qkv__bpe_files *files)
         (void)snprintf(where, sizeof where, "line %zu", line);
         if (stop > p && !comment) {
             if (!space || memchr(space + 1, ' ', (size_t)(stop - space - 1)))
-                return qkv__fail(t->ctx, QKV_E_FORMAT, "%s: %s: expected two tokens",
-                                 files->merges_file, where);
+                return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: %s: expected two tokens",
+                                files->merges_file, where);
             status = add_merge(t, files->merges_file, where, p, (size_t)(space - p), space + 1,
                                (size_t)(stop - space - 1));
         }
@@ -256,12 +256,12 @@ static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
 }
 
 /* Merges as "left right", which every version reads, unless a token holds a space. */
-static void write(const qkv_tokenizer *t, qkv__json_out *w)
+static void write(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     const bpe *b = t->model;
-    qkv__str line;
-    qkv__str_init(&line, t->ctx);
-    qkv__json_begin_array(w, "merges");
+    qkv_str line;
+    qkv_str_init(&line, t->ctx);
+    qkv_json_begin_array(w, "merges");
     bool spaces = false;
     for (size_t id = 0; id < t->vocab.count && !spaces; id++)
         if (t->vocab.tokens[id].used)
@@ -271,30 +271,30 @@ static void write(const qkv_tokenizer *t, qkv__json_out *w)
         const char *left = qkv__vocab_text(&t->vocab, b->merges.pairs[i][0], &left_len);
         const char *right = qkv__vocab_text(&t->vocab, b->merges.pairs[i][1], &right_len);
         if (spaces) {
-            qkv__json_begin_array(w, NULL);
-            qkv__json_put_bytes(w, NULL, left, left_len);
-            qkv__json_put_bytes(w, NULL, right, right_len);
-            qkv__json_end_array(w);
+            qkv_json_begin_array(w, NULL);
+            qkv_json_put_bytes(w, NULL, left, left_len);
+            qkv_json_put_bytes(w, NULL, right, right_len);
+            qkv_json_end_array(w);
             continue;
         }
-        qkv__str_clear(&line);
-        qkv__str_add(&line, left, left_len);
-        qkv__str_puts(&line, " ");
-        qkv__str_add(&line, right, right_len);
+        qkv_str_clear(&line);
+        qkv_str_add(&line, left, left_len);
+        qkv_str_puts(&line, " ");
+        qkv_str_add(&line, right, right_len);
         if (line.failed)
             w->text.failed = true;
         else
-            qkv__json_put_bytes(w, NULL, line.data, line.len);
+            qkv_json_put_bytes(w, NULL, line.data, line.len);
     }
-    qkv__json_end_array(w);
-    qkv__str_free(&line);
+    qkv_json_end_array(w);
+    qkv_str_free(&line);
 }
 
 static void destroy(qkv_tokenizer *t)
 {
     bpe *b = t->model;
     qkv__merges_free(&b->merges, t->ctx);
-    qkv__free(t->ctx, b);
+    qkv_free(t->ctx, b);
 }
 
 const qkv__model_kind qkv__model_bpe = {"BPE", true, false, read, encode, write, destroy};

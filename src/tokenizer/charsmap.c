@@ -28,10 +28,10 @@ qkv_status qkv__charsmap_init(qkv__charsmap *m, qkv_context *ctx, const char *na
     size_t trie = len < 4 ? 0 : (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 |
                                     (size_t)b[3] << 24;
     if (trie < 4 || trie % 4 || trie >= len - 4 || blob[len - 1] != 0)
-        return qkv__fail(ctx, QKV_E_FORMAT,
-                         "%s: the map of characters is broken: %zu bytes, of which the trie "
-                         "takes %zu", name, len, trie);
-    m->blob = qkv__malloc(ctx, len);
+        return qkv_fail(ctx, QKV_E_FORMAT,
+                        "%s: the map of characters is broken: %zu bytes, of which the trie "
+                        "takes %zu", name, len, trie);
+    m->blob = qkv_malloc(ctx, len);
     if (!m->blob)
         return QKV_E_MEMORY;
     memcpy(m->blob, blob, len);
@@ -42,7 +42,7 @@ qkv_status qkv__charsmap_init(qkv__charsmap *m, qkv_context *ctx, const char *na
 
 void qkv__charsmap_free(qkv__charsmap *m, qkv_context *ctx)
 {
-    qkv__free(ctx, m->blob);
+    qkv_free(ctx, m->blob);
     *m = (qkv__charsmap){0};
 }
 
@@ -72,7 +72,7 @@ size_t qkv__charsmap_find(const qkv__charsmap *m, const char *s, size_t len, boo
     return found;
 }
 
-bool qkv__base64(qkv__str *out, const char *text)
+bool qkv__base64(qkv_str *out, const char *text)
 {
     static const char digits[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -88,7 +88,7 @@ bool qkv__base64(qkv__str *out, const char *text)
         bits = bits << 6 | (uint32_t)(digit - digits);
         char byte = (char)(bits >> (i % 4 == 1 ? 4 : i % 4 == 2 ? 2 : 0) & 0xff);
         if (i % 4)
-            qkv__str_add(out, &byte, 1);
+            qkv_str_add(out, &byte, 1);
     }
     return len % 4 != 1 && !out->failed;
 }

@@ -7,7 +7,7 @@ struct qkv_tokenizer_stream {
     const qkv_tokenizer *t;
     unsigned flags;
     bool begun;
-    qkv__str token;   /* scratch */
+    qkv_str token;   /* scratch */
     qkv_text pending; /* bytes that may yet become a character: at most 3 between calls */
 };
 
@@ -15,19 +15,19 @@ struct qkv_tokenizer_stream {
 
 /* Appends one token's bytes to out; token is scratch. *begun: something came before. */
 static qkv_status decode_one(const qkv_tokenizer *t, int32_t id, unsigned flags, bool *begun,
-                             qkv__str *token, qkv_text *out)
+                             qkv_str *token, qkv_text *out)
 {
     size_t len;
     const char *text = qkv_tokenizer_token(t, id, &len);
     if (!text)
-        return qkv__fail(t->ctx, QKV_E_ARGUMENT, "id %d is no token: the vocabulary has %zu ids",
-                         (int)id, qkv_tokenizer_vocab_size(t));
+        return qkv_fail(t->ctx, QKV_E_ARGUMENT, "id %d is no token: the vocabulary has %zu ids",
+                        (int)id, qkv_tokenizer_vocab_size(t));
     if ((flags & QKV_DECODE_SKIP_SPECIAL) && qkv_tokenizer_is_special(t, id))
         return QKV_OK;
-    qkv__str_clear(token);
+    qkv_str_clear(token);
     if (t->decoder.spaced && *begun)
-        qkv__str_puts(token, " ");
-    qkv__str_add(token, text, len);
+        qkv_str_puts(token, " ");
+    qkv_str_add(token, text, len);
     if (token->failed)
         return QKV_E_MEMORY;
     if (qkv__decoder_run(&t->decoder, token, !*begun))
@@ -75,11 +75,11 @@ static qkv_status move(qkv_tokenizer_stream *s, size_t keep, qkv_text *out)
 qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, const int32_t *ids, size_t count,
                                 unsigned flags, qkv_text *out)
 {
-    qkv__str token;
+    qkv_str token;
     qkv_text bytes = {0}, *to = flags & QKV_DECODE_VALID ? &bytes : out;
     size_t before = out->len;
     bool begun = false;
-    qkv__str_init(&token, t->ctx);
+    qkv_str_init(&token, t->ctx);
     qkv_status status = qkv__text_add(t->ctx, to, "", 0) ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i++)
         status = decode_one(t, ids[i], flags, &begun, &token, to);
@@ -90,7 +90,7 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, const int32_t *ids, size
         out->len = before;
         out->data[before] = 0;
     }
-    qkv__str_free(&token);
+    qkv_str_free(&token);
     qkv_text_free(t->ctx, &bytes);
     return status;
 }
@@ -98,11 +98,11 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, const int32_t *ids, size
 qkv_status qkv_tokenizer_stream_create(qkv_tokenizer_stream **out, const qkv_tokenizer *t,
                                        unsigned flags)
 {
-    *out = qkv__malloc(t->ctx, sizeof **out);
+    *out = qkv_malloc(t->ctx, sizeof **out);
     if (!*out)
         return QKV_E_MEMORY;
     **out = (qkv_tokenizer_stream){.t = t, .flags = flags};
-    qkv__str_init(&(*out)->token, t->ctx);
+    qkv_str_init(&(*out)->token, t->ctx);
     return QKV_OK;
 }
 
@@ -124,7 +124,7 @@ void qkv_tokenizer_stream_destroy(qkv_tokenizer_stream *s)
 {
     if (!s)
         return;
-    qkv__str_free(&s->token);
+    qkv_str_free(&s->token);
     qkv_text_free(s->t->ctx, &s->pending);
-    qkv__free(s->t->ctx, s);
+    qkv_free(s->t->ctx, s);
 }

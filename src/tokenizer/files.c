@@ -42,11 +42,11 @@ static qkv_status load_if_there(qkv__json *out, qkv_context *ctx, const char *di
                                 const char *name, char **path)
 {
     *out = (qkv__json){0};
-    *path = qkv__path_join(ctx, dir, name);
+    *path = qkv_path_join(ctx, dir, name);
     if (!*path)
         return QKV_E_MEMORY;
     qkv__json object;
-    if (!qkv__file_exists(*path))
+    if (!qkv_file_exists(*path))
         return QKV_OK;
     qkv_status status = qkv__json_load(out, ctx, *path);
     if (!status)
@@ -66,14 +66,14 @@ static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
     if (!status && t->config.value)
         status = read_roles(t, &t->config, &any);
     t->config.file = NULL; /* the path goes now */
-    qkv__free(t->ctx, path);
+    qkv_free(t->ctx, path);
     path = NULL;
     if (!status && !any) {
         status = load_if_there(&map, t->ctx, dir, "special_tokens_map.json", &path);
         if (!status && map.value)
             status = read_roles(t, &map, &any);
         qkv__json_free(&map);
-        qkv__free(t->ctx, path);
+        qkv_free(t->ctx, path);
     }
     if (status || any || t->spm)
         return status;
@@ -133,31 +133,31 @@ static qkv_status check_bytes(qkv_context *ctx, const qkv__json *vocab)
         char c[5] = "";
         (void)qkv__utf8_put(c, qkv__byte_char((uint8_t)i));
         if (!json_object_get(vocab->value, c))
-            return qkv__fail(ctx, QKV_E_UNSUPPORTED,
-                             "%s: no byte-level vocabulary: token \"%s\" (byte 0x%02x) is missing",
-                             vocab->file, c, (unsigned)i);
+            return qkv_fail(ctx, QKV_E_UNSUPPORTED,
+                            "%s: no byte-level vocabulary: token \"%s\" (byte 0x%02x) is missing",
+                            vocab->file, c, (unsigned)i);
     }
     return QKV_OK;
 }
 
 static qkv_status build_bpe(qkv_tokenizer **out, qkv_context *ctx, const qkv__bpe_files *files)
 {
-    qkv__json_out w;
+    qkv_json_writer w;
     const char *const special[] = {end_of_text};
     const json_t *id = json_object_get(files->vocab.value, end_of_text);
     bool has_end = json_is_integer(id) && json_integer_value(id) >= 0 &&
                    json_integer_value(id) < QKV_TOKENIZER_ID_LIMIT;
     const int32_t ids[] = {has_end ? (int32_t)json_integer_value(id) : 0};
-    qkv__json_out_init(&w, ctx, 0);
+    qkv_json_writer_init(&w, ctx, 0);
     qkv__tokenizer_begin_spec(&w, QKV_TOKENIZER_BPE, special, ids, has_end ? 1 : 0, NULL,
                               NULL, NULL);
-    qkv__json_end_object(&w);
-    qkv__json_end_object(&w);
+    qkv_json_end_object(&w);
+    qkv_json_end_object(&w);
     qkv_tokenizer *t = w.text.failed ? NULL : qkv__tokenizer_new(ctx);
     qkv_status status = t ? qkv__json_parse(&t->spec, ctx, files->vocab.file, w.text.data,
                                             w.text.len)
                           : QKV_E_MEMORY;
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
     if (status) {
         qkv_tokenizer_destroy(t);
         return status;
@@ -183,12 +183,12 @@ qkv_status qkv_tokenizer_load_bpe(qkv_tokenizer **out, qkv_context *ctx, const c
     if (!status)
         status = check_bytes(ctx, &files.vocab);
     if (!status)
-        status = qkv__file_read(ctx, merges_file, (size_t)1 << 30, &files.merges,
-                                &files.merges_len);
+        status = qkv_file_read(ctx, merges_file, (size_t)1 << 30, &files.merges,
+                               &files.merges_len);
     if (!status)
         status = build_bpe(out, ctx, &files);
     qkv__json_free(&files.vocab);
-    qkv__free(ctx, files.merges);
+    qkv_free(ctx, files.merges);
     return status;
 }
 
@@ -199,39 +199,39 @@ static qkv_status load_pair(qkv_tokenizer **out, qkv_context *ctx, const char *d
                                            {"encoder.json", "vocab.bpe"}};
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < 2 && !status && !*out; i++) {
-        char *vocab = qkv__path_join(ctx, dir, names[i][0]);
-        char *merges = qkv__path_join(ctx, dir, names[i][1]);
+        char *vocab = qkv_path_join(ctx, dir, names[i][0]);
+        char *merges = qkv_path_join(ctx, dir, names[i][1]);
         status = vocab && merges ? QKV_OK : QKV_E_MEMORY;
-        if (!status && qkv__file_exists(vocab) && qkv__file_exists(merges))
+        if (!status && qkv_file_exists(vocab) && qkv_file_exists(merges))
             status = qkv_tokenizer_load_bpe(out, ctx, vocab, merges);
-        qkv__free(ctx, vocab);
-        qkv__free(ctx, merges);
+        qkv_free(ctx, vocab);
+        qkv_free(ctx, merges);
     }
     return status;
 }
 
 static qkv_status load_single(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
-    char *path = qkv__path_join(ctx, dir, "tokenizer.json");
+    char *path = qkv_path_join(ctx, dir, "tokenizer.json");
     qkv_status status = !path ? QKV_E_MEMORY
-                        : qkv__file_exists(path) ? load_json(out, ctx, path) : QKV_OK;
-    qkv__free(ctx, path);
+                        : qkv_file_exists(path) ? load_json(out, ctx, path) : QKV_OK;
+    qkv_free(ctx, path);
     return status;
 }
 
 static qkv_status load_words(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
-    char *path = NULL, *vocab = qkv__path_join(ctx, dir, "vocab.txt");
+    char *path = NULL, *vocab = qkv_path_join(ctx, dir, "vocab.txt");
     qkv__json config = {0};
     qkv_status status = vocab ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__file_exists(vocab)) {
+    if (!status && qkv_file_exists(vocab)) {
         status = load_if_there(&config, ctx, dir, "tokenizer_config.json", &path);
         if (!status)
             status = qkv__load_vocab_txt(out, ctx, vocab, config.value ? &config : NULL);
         qkv__json_free(&config);
-        qkv__free(ctx, path);
+        qkv_free(ctx, path);
     }
-    qkv__free(ctx, vocab);
+    qkv_free(ctx, vocab);
     return status;
 }
 
@@ -243,17 +243,17 @@ qkv_status qkv_tokenizer_load(qkv_tokenizer **out, qkv_context *ctx, const char 
 {
     qkv_status status = QKV_OK;
     *out = NULL;
-    if (!qkv__dir_exists(dir))
-        status = qkv__fail(ctx, QKV_E_IO, "%s: there is no such folder", dir);
+    if (!qkv_dir_exists(dir))
+        status = qkv_fail(ctx, QKV_E_IO, "%s: there is no such folder", dir);
     for (size_t i = 0; !status && !*out && i < sizeof loaders / sizeof *loaders; i++)
         status = loaders[i](out, ctx, dir);
     if (status)
         return status;
     if (!*out)
-        return qkv__fail(ctx, QKV_E_IO,
-                         "%s: no tokenizer: there is neither tokenizer.json, nor vocab.json with "
-                         "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt, nor "
-                         "source.spm, nor spiece.model", dir);
+        return qkv_fail(ctx, QKV_E_IO,
+                        "%s: no tokenizer: there is neither tokenizer.json, nor vocab.json with "
+                        "merges.txt, nor encoder.json with vocab.bpe, nor vocab.txt, nor "
+                        "source.spm, nor spiece.model", dir);
     status = load_roles(*out, dir);
     if (status) {
         qkv_tokenizer_destroy(*out);

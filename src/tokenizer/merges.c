@@ -123,7 +123,7 @@ static qkv_status join_long(qkv_context *ctx, qkv__merges *b, int32_t *id, size_
         const struct qkv__merge *m = find_merge(b, s->id, next->id);
         if (m->rank != top >> 32) /* an older pair stood there */
             continue;
-        if (b->drop > 0 && qkv__rng_uniform(b->rng) < b->drop) /* Provilkov et al. 2020 */
+        if (b->drop > 0 && qkv_rng_uniform(b->rng) < b->drop) /* Provilkov et al. 2020 */
             continue;
         s->id = m->made;
         next->id = -1;
@@ -159,7 +159,7 @@ qkv_status qkv__merges_index(qkv__merges *b, qkv_context *ctx)
     size_t slots = 16;
     while (slots < 2 * b->count + 2)
         slots *= 2;
-    b->table = qkv__malloc(ctx, slots * sizeof *b->table);
+    b->table = qkv_malloc(ctx, slots * sizeof *b->table);
     if (!b->table)
         return QKV_E_MEMORY;
     b->mask = slots - 1;
@@ -185,9 +185,9 @@ qkv_status qkv__merges_join(qkv__merges *b, qkv_context *ctx, int32_t *ids, size
 
 void qkv__merges_free(qkv__merges *b, qkv_context *ctx)
 {
-    qkv__free(ctx, b->pairs);
-    qkv__free(ctx, b->made);
-    qkv__free(ctx, b->table);
-    qkv__free(ctx, b->symbols);
-    qkv__free(ctx, b->heap);
+    qkv_free(ctx, b->pairs);
+    qkv_free(ctx, b->made);
+    qkv_free(ctx, b->table);
+    qkv_free(ctx, b->symbols);
+    qkv_free(ctx, b->heap);
 }

@@ -10,7 +10,7 @@ typedef qkv__normal_step step;
 
 /* Appends what becomes of a text. A pattern may fail, nothing else but memory. */
 typedef qkv_status run_fn(const step *st, qkv_context *ctx, const char *in, size_t len,
-                          qkv__str *out);
+                          qkv_str *out);
 
 struct qkv__normal_step {
     run_fn *run;
@@ -26,22 +26,22 @@ struct qkv__normal_step {
 
 /* Text that is not UTF-8 has no normal form and stays as it is. */
 static qkv_status normal_form(const step *st, qkv_context *ctx, const char *in, size_t len,
-                              qkv__str *out)
+                              qkv_str *out)
 {
     utf8proc_uint8_t *text = NULL;
     (void)ctx;
     utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)in, (utf8proc_ssize_t)len, &text,
                                       (utf8proc_option_t)(st->form | UTF8PROC_STABLE));
     if (n >= 0)
-        qkv__str_add(out, (const char *)text, (size_t)n);
+        qkv_str_add(out, (const char *)text, (size_t)n);
     else
-        qkv__str_add(out, in, len);
+        qkv_str_add(out, in, len);
     free(text);
     return QKV_OK;
 }
 
 static qkv_status lower(const step *st, qkv_context *ctx, const char *in, size_t len,
-                        qkv__str *out)
+                        qkv_str *out)
 {
     int32_t cp;
     (void)st;
@@ -49,7 +49,7 @@ static qkv_status lower(const step *st, qkv_context *ctx, const char *in, size_t
     for (size_t i = 0, n; i < len; i += n) {
         n = qkv__utf8_next(in + i, len - i, &cp);
         if (cp < 0)
-            qkv__str_add(out, in + i, n);
+            qkv_str_add(out, in + i, n);
         else
             qkv__put_lower(out, cp);
     }
@@ -57,18 +57,18 @@ static qkv_status lower(const step *st, qkv_context *ctx, const char *in, size_t
 }
 
 /* Leaves out the characters for which gone holds. */
-static void filter(const char *in, size_t len, bool (*gone)(int32_t cp), qkv__str *out)
+static void filter(const char *in, size_t len, bool (*gone)(int32_t cp), qkv_str *out)
 {
     int32_t cp;
     for (size_t i = 0, n; i < len; i += n) {
         n = qkv__utf8_next(in + i, len - i, &cp);
         if (cp < 0 || !gone(cp))
-            qkv__str_add(out, in + i, n);
+            qkv_str_add(out, in + i, n);
     }
 }
 
 static qkv_status strip_accents(const step *st, qkv_context *ctx, const char *in, size_t len,
-                                qkv__str *out)
+                                qkv_str *out)
 {
     (void)st;
     (void)ctx;
@@ -77,7 +77,7 @@ static qkv_status strip_accents(const step *st, qkv_context *ctx, const char *in
 }
 
 /* Controls and what is not UTF-8 go, all space is ' ', ideographs stand between spaces. */
-static void bert_clean(const step *st, const char *in, size_t len, qkv__str *out)
+static void bert_clean(const step *st, const char *in, size_t len, qkv_str *out)
 {
     int32_t cp;
     for (size_t i = 0, n; i < len; i += n) {
@@ -87,38 +87,38 @@ static void bert_clean(const step *st, const char *in, size_t len, qkv__str *out
         bool apart = st->ideographs && qkv__bert_ideograph(cp);
         bool space = st->clean && qkv__class_of(cp) == QKV__SPACE;
         if (apart)
-            qkv__str_puts(out, " ");
-        qkv__str_add(out, space ? " " : in + i, space ? 1 : n);
+            qkv_str_puts(out, " ");
+        qkv_str_add(out, space ? " " : in + i, space ? 1 : n);
         if (apart)
-            qkv__str_puts(out, " ");
+            qkv_str_puts(out, " ");
     }
 }
 
 static qkv_status bert(const step *st, qkv_context *ctx, const char *in, size_t len,
-                       qkv__str *out)
+                       qkv_str *out)
 {
     const step decompose = {.form = UTF8PROC_DECOMPOSE};
-    qkv__str a, b;
-    qkv__str_init(&a, ctx);
-    qkv__str_init(&b, ctx);
+    qkv_str a, b;
+    qkv_str_init(&a, ctx);
+    qkv_str_init(&b, ctx);
     bert_clean(st, in, len, &a);
     if (st->accents && a.len) {
         (void)normal_form(&decompose, ctx, a.data, a.len, &b);
-        qkv__str_clear(&a);
+        qkv_str_clear(&a);
         filter(b.data, b.len, qkv__bert_accent, &a);
     }
     if (st->lowercase)
         (void)lower(st, ctx, a.data, a.len, out);
     else
-        qkv__str_add(out, a.data ? a.data : "", a.len);
+        qkv_str_add(out, a.data ? a.data : "", a.len);
     bool failed = a.failed || b.failed;
-    qkv__str_free(&a);
-    qkv__str_free(&b);
+    qkv_str_free(&a);
+    qkv_str_free(&b);
     return failed ? QKV_E_MEMORY : QKV_OK;
 }
 
 static qkv_status strip(const step *st, qkv_context *ctx, const char *in, size_t len,
-                        qkv__str *out)
+                        qkv_str *out)
 {
     size_t start = 0, end = len;
     int32_t cp;
@@ -135,29 +135,29 @@ static qkv_status strip(const step *st, qkv_context *ctx, const char *in, size_t
             break;
         end = before;
     }
-    qkv__str_add(out, in + start, end - start);
+    qkv_str_add(out, in + start, end - start);
     return QKV_OK;
 }
 
 static qkv_status prepend(const step *st, qkv_context *ctx, const char *in, size_t len,
-                          qkv__str *out)
+                          qkv_str *out)
 {
     (void)ctx;
     if (len)
-        qkv__str_puts(out, st->content);
-    qkv__str_add(out, in, len);
+        qkv_str_puts(out, st->content);
+    qkv_str_add(out, in, len);
     return QKV_OK;
 }
 
 static qkv_status replace(const step *st, qkv_context *ctx, const char *in, size_t len,
-                          qkv__str *out)
+                          qkv_str *out)
 {
     qkv_status status = QKV_OK;
     for (size_t at = 0, start, end; at < len && !status; at = end) {
         status = qkv__pattern_next(st->pattern, ctx, in, len, at, &start, &end);
-        qkv__str_add(out, in + at, start - at);
+        qkv_str_add(out, in + at, start - at);
         if (start < end)
-            qkv__str_puts(out, st->content);
+            qkv_str_puts(out, st->content);
     }
     return status;
 }
@@ -180,23 +180,23 @@ static size_t grapheme(const char *s, size_t len)
 /* Small graphemes are looked up whole, then characters alone; of rules the shortest that fits
  * the beginning counts: the reference's way, which is not quite SentencePiece's. */
 static qkv_status precompiled(const step *st, qkv_context *ctx, const char *in, size_t len,
-                              qkv__str *out)
+                              qkv_str *out)
 {
     const char *to = NULL;
     (void)ctx;
     for (size_t i = 0, n; i < len; i += n) {
         n = grapheme(in + i, len - i);
         if (n < 6 && qkv__charsmap_find(&st->map, in + i, n, true, &to)) {
-            qkv__str_puts(out, to);
+            qkv_str_puts(out, to);
             continue;
         }
         for (size_t k = 0, m; k < n; k += m) {
             int32_t cp;
             m = qkv__utf8_next(in + i + k, n - k, &cp);
             if (qkv__charsmap_find(&st->map, in + i + k, m, true, &to))
-                qkv__str_puts(out, to);
+                qkv_str_puts(out, to);
             else
-                qkv__str_add(out, in + i + k, m);
+                qkv_str_add(out, in + i + k, m);
         }
     }
     return QKV_OK;
@@ -208,7 +208,7 @@ static bool nmt_gone(int32_t cp)
            cp == 0x8f || cp == 0x9f;
 }
 
-static qkv_status nmt(const step *st, qkv_context *ctx, const char *in, size_t len, qkv__str *out)
+static qkv_status nmt(const step *st, qkv_context *ctx, const char *in, size_t len, qkv_str *out)
 {
     int32_t cp;
     (void)st;
@@ -220,13 +220,13 @@ static qkv_status nmt(const step *st, qkv_context *ctx, const char *in, size_t l
         bool space = cp == 9 || cp == 10 || cp == 12 || cp == 13 || cp == 0x1680 ||
                      (cp >= 0x200b && cp <= 0x200f) || cp == 0x2028 || cp == 0x2029 ||
                      cp == 0x2581 || cp == 0xfeff || cp == 0xfffd;
-        qkv__str_add(out, space ? " " : in + i, space ? 1 : n);
+        qkv_str_add(out, space ? " " : in + i, space ? 1 : n);
     }
     return QKV_OK;
 }
 
 static qkv_status sentencepiece(const step *st, qkv_context *ctx, const char *in, size_t len,
-                                qkv__str *out)
+                                qkv_str *out)
 {
     (void)ctx;
     qkv__spm_normalize(st->spm, in, len, out);
@@ -260,7 +260,7 @@ static qkv_status read_content(step *st, const qkv__json *at, const char *key)
     qkv_status status = qkv__json_get_string(at, key, &text);
     if (status)
         return status;
-    st->content = qkv__strdup(at->ctx, text);
+    st->content = qkv_strdup(at->ctx, text);
     return st->content ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -282,20 +282,20 @@ static qkv_status read_replace(step *st, const qkv__json *at)
 static qkv_status read_precompiled(step *st, const qkv__json *at)
 {
     const char *text = NULL;
-    qkv__str blob;
+    qkv_str blob;
     qkv_status status = QKV_OK;
     if (!qkv__json_has(at, "precompiled_charsmap"))
         return QKV_OK;
     status = qkv__json_get_string(at, "precompiled_charsmap", &text);
     if (status)
         return status;
-    qkv__str_init(&blob, at->ctx);
+    qkv_str_init(&blob, at->ctx);
     if (!qkv__base64(&blob, text))
         status = blob.failed ? QKV_E_MEMORY
                              : qkv__json_fail(at, "precompiled_charsmap", "this is not base64");
     if (!status)
         status = qkv__charsmap_init(&st->map, at->ctx, at->file, blob.data, blob.len);
-    qkv__str_free(&blob);
+    qkv_str_free(&blob);
     return status;
 }
 
@@ -381,31 +381,31 @@ qkv_status qkv__normalizer_add_spm(qkv__normalizer *n, qkv_context *ctx, const q
 void qkv__normalizer_free(qkv__normalizer *n, qkv_context *ctx)
 {
     for (size_t i = 0; i < n->count; i++) {
-        qkv__free(ctx, n->steps[i].content);
+        qkv_free(ctx, n->steps[i].content);
         qkv__pattern_destroy(n->steps[i].pattern, ctx);
         qkv__charsmap_free(&n->steps[i].map, ctx);
     }
-    qkv__free(ctx, n->steps);
+    qkv_free(ctx, n->steps);
     *n = (qkv__normalizer){0};
 }
 
 qkv_status qkv__normalize(const qkv__normalizer *n, qkv_context *ctx, const char *text, size_t len,
-                          qkv__str *out)
+                          qkv_str *out)
 {
-    qkv__str before;
+    qkv_str before;
     qkv_status status = QKV_OK;
-    qkv__str_init(&before, ctx);
-    qkv__str_add(out, text, len);
+    qkv_str_init(&before, ctx);
+    qkv_str_add(out, text, len);
     for (size_t i = 0; i < n->count && !status; i++) {
-        const qkv__str swap = before;
+        const qkv_str swap = before;
         before = *out;
         *out = swap;
-        qkv__str_clear(out);
+        qkv_str_clear(out);
         if (before.len)
             status = n->steps[i].run(&n->steps[i], ctx, before.data, before.len, out);
     }
     if (out->failed || before.failed)
         status = QKV_E_MEMORY;
-    qkv__str_free(&before);
+    qkv_str_free(&before);
     return status;
 }

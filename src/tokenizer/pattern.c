@@ -25,7 +25,7 @@ static const struct {
 };
 
 /* Appends what the escape at p stands for; returns its bytes in the pattern. */
-static size_t spell_escape(qkv__str *out, const char *p, bool in_class)
+static size_t spell_escape(qkv_str *out, const char *p, bool in_class)
 {
     for (size_t i = 0; i < sizeof spelled_out / sizeof *spelled_out; i++) {
         const char *escape = spelled_out[i].escape;
@@ -33,20 +33,20 @@ static size_t spell_escape(qkv__str *out, const char *p, bool in_class)
         if (strncmp(p, escape, n) != 0 || (in_class && spelled_out[i].negated))
             continue;
         if (!in_class)
-            qkv__str_puts(out, spelled_out[i].negated ? "[^" : "[");
+            qkv_str_puts(out, spelled_out[i].negated ? "[^" : "[");
         if (spelled_out[i].class != QKV__SPACE)
-            qkv__str_puts(out, escape);
+            qkv_str_puts(out, escape);
         qkv__class_ranges(out, spelled_out[i].class);
         if (!in_class)
-            qkv__str_puts(out, "]");
+            qkv_str_puts(out, "]");
         return n;
     }
     size_t n = p[1] ? 2 : 1;
-    qkv__str_add(out, p, n);
+    qkv_str_add(out, p, n);
     return n;
 }
 
-static void spell_out(qkv__str *out, const char *p)
+static void spell_out(qkv_str *out, const char *p)
 {
     bool in_class = false;
     while (*p) {
@@ -64,7 +64,7 @@ static void spell_out(qkv__str *out, const char *p)
         } else if (*p == ']') {
             in_class = false;
         }
-        qkv__str_add(out, p, n);
+        qkv_str_add(out, p, n);
         p += n;
     }
 }
@@ -74,10 +74,10 @@ static qkv_status compile(qkv__pattern *p, const qkv__json *at, const char *patt
     int error;
     PCRE2_SIZE place;
     uint32_t flags = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF;
-    qkv__str spelled;
-    qkv__str_init(&spelled, at->ctx);
+    qkv_str spelled;
+    qkv_str_init(&spelled, at->ctx);
     if (literal)
-        qkv__str_puts(&spelled, pattern);
+        qkv_str_puts(&spelled, pattern);
     else
         spell_out(&spelled, pattern);
     flags |= literal ? PCRE2_LITERAL : PCRE2_UCP;
@@ -85,7 +85,7 @@ static qkv_status compile(qkv__pattern *p, const qkv__json *at, const char *patt
         p->code = pcre2_compile((PCRE2_SPTR)(spelled.data ? spelled.data : ""), spelled.len,
                                 flags, &error, &place, NULL);
     bool failed = spelled.failed;
-    qkv__str_free(&spelled);
+    qkv_str_free(&spelled);
     if (failed)
         return QKV_E_MEMORY;
     if (!p->code) {
@@ -96,7 +96,7 @@ static qkv_status compile(qkv__pattern *p, const qkv__json *at, const char *patt
     }
     p->found = pcre2_match_data_create_from_pattern(p->code, NULL);
     if (!p->found)
-        return qkv__fail(at->ctx, QKV_E_MEMORY, "out of memory while compiling a pattern");
+        return qkv_fail(at->ctx, QKV_E_MEMORY, "out of memory while compiling a pattern");
     (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* slower without: no error */
     return QKV_OK;
 }
@@ -114,7 +114,7 @@ qkv_status qkv__pattern_read(const qkv__json *at, const char **text, bool *liter
 qkv_status qkv__pattern_create(qkv__pattern **out, const qkv__json *at, const char *text,
                                bool literal)
 {
-    qkv__pattern *p = *out = qkv__calloc(at->ctx, 1, sizeof *p);
+    qkv__pattern *p = *out = qkv_calloc(at->ctx, 1, sizeof *p);
     if (!p)
         return QKV_E_MEMORY;
     qkv_status status = compile(p, at, text, literal);
@@ -131,7 +131,7 @@ void qkv__pattern_destroy(qkv__pattern *p, qkv_context *ctx)
         return;
     pcre2_match_data_free(p->found);
     pcre2_code_free(p->code);
-    qkv__free(ctx, p);
+    qkv_free(ctx, p);
 }
 
 qkv_status qkv__pattern_next(const qkv__pattern *p, qkv_context *ctx, const char *text, size_t len,
@@ -146,8 +146,8 @@ qkv_status qkv__pattern_next(const qkv__pattern *p, qkv_context *ctx, const char
         if (found < 0) {
             PCRE2_UCHAR why[120];
             pcre2_get_error_message(found, why, sizeof why);
-            return qkv__fail(ctx, QKV_E_UNSUPPORTED, "a pattern failed on the text: %s",
-                             (const char *)why);
+            return qkv_fail(ctx, QKV_E_UNSUPPORTED, "a pattern failed on the text: %s",
+                            (const char *)why);
         }
         if (span[1] > span[0]) {
             *start = span[0];

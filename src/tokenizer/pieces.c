@@ -49,7 +49,7 @@ static bool make_room(qkv__pieces *p, qkv_context *ctx)
         return true;
     }
     size_t count = p->slot_count ? 2 * p->slot_count : 1024;
-    struct qkv__kept *slots = qkv__calloc(ctx, count, sizeof *slots);
+    struct qkv__kept *slots = qkv_calloc(ctx, count, sizeof *slots);
     if (!slots)
         return false;
     for (size_t i = 0; i < p->slot_count; i++) {
@@ -60,7 +60,7 @@ static bool make_room(qkv__pieces *p, qkv_context *ctx)
             at = (at + 1) & (count - 1);
         slots[at] = p->slots[i];
     }
-    qkv__free(ctx, p->slots);
+    qkv_free(ctx, p->slots);
     p->slots = slots;
     p->slot_count = count;
     return true;
@@ -96,7 +96,7 @@ qkv_status qkv__pieces_keep(qkv__pieces *p, qkv_context *ctx, const char *piece,
 
 void qkv__pieces_free(qkv__pieces *p, qkv_context *ctx)
 {
-    qkv__free(ctx, p->slots);
+    qkv_free(ctx, p->slots);
     qkv_text_free(ctx, &p->keys);
     qkv_ids_free(ctx, &p->ids);
 }

@@ -4,129 +4,129 @@
 #include "tokenizer/tokenizer.h"
 #include "io/file.h"
 
-static void put_vocab(const qkv_tokenizer *t, qkv__json_out *w, const char *key)
+static void put_vocab(const qkv_tokenizer *t, qkv_json_writer *w, const char *key)
 {
-    qkv__json_begin_object(w, key);
+    qkv_json_begin_object(w, key);
     for (size_t id = 0; id < t->vocab.count; id++) {
         size_t len;
         const char *text = qkv__vocab_text(&t->vocab, (int32_t)id, &len);
         if (text)
-            qkv__json_put_int(w, text, (int64_t)id);
+            qkv_json_put_int(w, text, (int64_t)id);
     }
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
-static void put_model(const qkv_tokenizer *t, qkv__json_out *w, const json_t *model)
+static void put_model(const qkv_tokenizer *t, qkv_json_writer *w, const json_t *model)
 {
     const char *key;
     json_t *value;
-    qkv__json_begin_object(w, "model");
+    qkv_json_begin_object(w, "model");
     json_object_foreach((json_t *)(uintptr_t)model, key, value)
         qkv__json_put_value(w, key, value);
     if (!t->kind->writes_vocab)
         put_vocab(t, w, "vocab");
     if (t->kind->write)
         t->kind->write(t, w);
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
-static void put_spec(const qkv_tokenizer *t, qkv__json_out *w)
+static void put_spec(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     const char *key;
     json_t *value;
-    qkv__json_begin_object(w, NULL);
+    qkv_json_begin_object(w, NULL);
     json_object_foreach(t->spec.value, key, value) {
         if (strcmp(key, "model") == 0)
             put_model(t, w, value);
         else
             qkv__json_put_value(w, key, value);
     }
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
-static void put_roles(const qkv_tokenizer *t, qkv__json_out *w)
+static void put_roles(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) {
         const char *text = qkv_tokenizer_token(t, t->special[i], NULL);
         if (text)
-            qkv__json_put_string(w, qkv__role_keys[i], text);
+            qkv_json_put_string(w, qkv__role_keys[i], text);
     }
 }
 
 /* Only BERT has a use for the types of a pair's tokens; GPT-2 would take them for words. */
-static void put_fast_class(const qkv_tokenizer *t, qkv__json_out *w)
+static void put_fast_class(const qkv_tokenizer *t, qkv_json_writer *w)
 {
-    qkv__json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
-    qkv__json_begin_array(w, "model_input_names");
-    qkv__json_put_string(w, NULL, "input_ids");
+    qkv_json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
+    qkv_json_begin_array(w, "model_input_names");
+    qkv_json_put_string(w, NULL, "input_ids");
     if (t->special[QKV_TOKEN_CLS] >= 0)
-        qkv__json_put_string(w, NULL, "token_type_ids");
-    qkv__json_put_string(w, NULL, "attention_mask");
-    qkv__json_end_array(w);
+        qkv_json_put_string(w, NULL, "token_type_ids");
+    qkv_json_put_string(w, NULL, "attention_mask");
+    qkv_json_end_array(w);
 }
 
-static void put_config(const qkv_tokenizer *t, qkv__json_out *w)
+static void put_config(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     if (t->config.value) {
         qkv__json_put_value(w, NULL, t->config.value);
         return;
     }
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_bool(w, "clean_up_tokenization_spaces", false);
+    qkv_json_begin_object(w, NULL);
+    qkv_json_put_bool(w, "clean_up_tokenization_spaces", false);
     put_roles(t, w);
     if (t->kind == &qkv__model_wordpiece && t->special[QKV_TOKEN_CLS] >= 0)
         qkv__put_bert_config(t, w);
     else if (t->marian)
-        qkv__json_put_string(w, "tokenizer_class", "MarianTokenizer");
+        qkv_json_put_string(w, "tokenizer_class", "MarianTokenizer");
     else if (!t->spm)
         put_fast_class(t, w);
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
-static void put_map(const qkv_tokenizer *t, qkv__json_out *w)
+static void put_map(const qkv_tokenizer *t, qkv_json_writer *w)
 {
-    qkv__json_begin_object(w, NULL);
+    qkv_json_begin_object(w, NULL);
     put_roles(t, w);
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
-static void put_vocab_file(const qkv_tokenizer *t, qkv__json_out *w)
+static void put_vocab_file(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     put_vocab(t, w, NULL);
 }
 
-static void put_merges(const qkv_tokenizer *t, qkv__str *text)
+static void put_merges(const qkv_tokenizer *t, qkv_str *text)
 {
-    qkv__str_puts(text, "#version: 0.2\n");
+    qkv_str_puts(text, "#version: 0.2\n");
     const qkv__merges *m = qkv__bpe_merges(t);
     for (size_t i = 0; i < m->count; i++) {
         for (int side = 0; side < 2; side++) {
             size_t len;
             const char *token = qkv__vocab_text(&t->vocab, m->pairs[i][side], &len);
-            qkv__str_add(text, token, len);
-            qkv__str_puts(text, side ? "\n" : " ");
+            qkv_str_add(text, token, len);
+            qkv_str_puts(text, side ? "\n" : " ");
         }
     }
 }
 
 /* A token a line. */
-static void put_words(const qkv_tokenizer *t, qkv__str *text)
+static void put_words(const qkv_tokenizer *t, qkv_str *text)
 {
     for (size_t id = 0; id < t->vocab.count; id++) {
         size_t len;
         const char *token = qkv__vocab_text(&t->vocab, (int32_t)id, &len);
-        qkv__str_add(text, token, len);
-        qkv__str_puts(text, "\n");
+        qkv_str_add(text, token, len);
+        qkv_str_puts(text, "\n");
     }
 }
 
 /* A SentencePiece model, as it came. */
-static void put_model_file(const qkv_tokenizer *t, qkv__str *text)
+static void put_model_file(const qkv_tokenizer *t, qkv_str *text)
 {
-    qkv__str_add(text, t->spm->file.data, t->spm->file.len);
+    qkv_str_add(text, t->spm->file.data, t->spm->file.len);
 }
 
-static void put_target_file(const qkv_tokenizer *t, qkv__str *text)
+static void put_target_file(const qkv_tokenizer *t, qkv_str *text)
 {
     put_model_file(t->target, text);
 }
@@ -178,8 +178,8 @@ static const struct {
     const char *name;
     bool (*wanted)(const qkv_tokenizer *t);
     int indent;
-    void (*put)(const qkv_tokenizer *t, qkv__json_out *w); /* or */
-    void (*put_text)(const qkv_tokenizer *t, qkv__str *text);
+    void (*put)(const qkv_tokenizer *t, qkv_json_writer *w); /* or */
+    void (*put_text)(const qkv_tokenizer *t, qkv_str *text);
 } files_written[] = {
     {"tokenizer.json", has_spec, 2, put_spec, NULL},
     {"tokenizer_config.json", always, 2, put_config, NULL},
@@ -194,36 +194,36 @@ static const struct {
 };
 
 static qkv_status save_text(const qkv_tokenizer *t, const char *path,
-                            void (*put)(const qkv_tokenizer *t, qkv__str *text))
+                            void (*put)(const qkv_tokenizer *t, qkv_str *text))
 {
-    qkv__str text;
-    qkv__str_init(&text, t->ctx);
+    qkv_str text;
+    qkv_str_init(&text, t->ctx);
     put(t, &text);
     qkv_status status = text.failed ? QKV_E_MEMORY
-                                    : qkv__file_write(t->ctx, path, text.data ? text.data : "",
-                                                      text.len);
-    qkv__str_free(&text);
+                                    : qkv_file_write(t->ctx, path, text.data ? text.data : "",
+                                                     text.len);
+    qkv_str_free(&text);
     return status;
 }
 
 qkv_status qkv_tokenizer_save(const qkv_tokenizer *t, const char *dir)
 {
-    qkv_status status = qkv__dir_create(t->ctx, dir);
+    qkv_status status = qkv_dir_create(t->ctx, dir);
     for (size_t i = 0; !status && i < sizeof files_written / sizeof *files_written; i++) {
         if (!files_written[i].wanted(t))
             continue;
-        char *path = qkv__path_join(t->ctx, dir, files_written[i].name);
+        char *path = qkv_path_join(t->ctx, dir, files_written[i].name);
         if (!path)
             return QKV_E_MEMORY;
         if (files_written[i].put) {
-            qkv__json_out w;
-            qkv__json_out_init(&w, t->ctx, files_written[i].indent);
+            qkv_json_writer w;
+            qkv_json_writer_init(&w, t->ctx, files_written[i].indent);
             files_written[i].put(t, &w);
-            status = qkv__json_out_save(&w, path);
+            status = qkv_json_writer_save(&w, path);
         } else {
             status = save_text(t, path, files_written[i].put_text);
         }
-        qkv__free(t->ctx, path);
+        qkv_free(t->ctx, path);
     }
     return status;
 }

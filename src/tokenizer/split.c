@@ -247,13 +247,13 @@ static qkv_status run_metaspace(const run *r, size_t stage, const char *text, si
 {
     const qkv__stage *st = &r->splitter->stages[stage];
     size_t mark = strlen(st->mark);
-    qkv__str s;
-    qkv__str_init(&s, r->ctx);
+    qkv_str s;
+    qkv_str_init(&s, r->ctx);
     bool marked = *text == ' ' || (len >= mark && memcmp(text, st->mark, mark) == 0);
     if (!marked && (st->prepend == ALWAYS || (st->prepend == FIRST && begins_text(r, text))))
-        qkv__str_puts(&s, st->mark);
+        qkv_str_puts(&s, st->mark);
     for (size_t i = 0; i < len; i++)
-        qkv__str_add(&s, text[i] == ' ' ? st->mark : text + i, text[i] == ' ' ? mark : 1);
+        qkv_str_add(&s, text[i] == ' ' ? st->mark : text + i, text[i] == ' ' ? mark : 1);
     qkv_status status = s.failed ? QKV_E_MEMORY : QKV_OK;
     for (size_t at = 0, end; at < s.len && !status; at = end) {
         for (end = at + 1; end < s.len; end++)
@@ -261,7 +261,7 @@ static qkv_status run_metaspace(const run *r, size_t stage, const char *text, si
                 break;
         status = run_stage(r, stage + 1, s.data + at, end - at);
     }
-    qkv__str_free(&s);
+    qkv_str_free(&s);
     return status;
 }
 
@@ -272,7 +272,7 @@ static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t
     const qkv__stage *st = &r->splitter->stages[stage];
     char *spaced = NULL;
     if (st->prefix_space && len > 0 && *text != ' ') {
-        spaced = qkv__malloc(r->ctx, len + 1);
+        spaced = qkv_malloc(r->ctx, len + 1);
         if (!spaced)
             return QKV_E_MEMORY;
         spaced[0] = ' ';
@@ -286,7 +286,7 @@ static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t
                         : st->mark     ? run_metaspace(r, stage, text, len)
                                        : run_stage(r, stage + 1, text, len);
     if (spaced)
-        qkv__free(r->ctx, spaced);
+        qkv_free(r->ctx, spaced);
     return status;
 }
 
@@ -404,7 +404,7 @@ static qkv_status read_metaspace(qkv__splitter *s, qkv__stage *st, const qkv__js
         return qkv__json_fail(at, "prepend_scheme", "\"%.40s\" is none that qkv knows", scheme);
     st->prepend = (prepend)i;
     s->asks_first = s->asks_first || i == FIRST;
-    st->mark = qkv__strdup(at->ctx, mark);
+    st->mark = qkv_strdup(at->ctx, mark);
     return st->mark ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -463,9 +463,9 @@ void qkv__splitter_free(qkv__splitter *s, qkv_context *ctx)
 {
     for (size_t i = 0; i < s->count; i++) {
         qkv__pattern_destroy(s->stages[i].pattern, ctx);
-        qkv__free(ctx, s->stages[i].mark);
+        qkv_free(ctx, s->stages[i].mark);
     }
-    qkv__free(ctx, s->stages);
+    qkv_free(ctx, s->stages);
     *s = (qkv__splitter){0};
 }
 

@@ -24,9 +24,9 @@ typedef struct {
 
 static qkv_status bad_message(const reader *r, const qkv__proto *p, const char *what)
 {
-    return qkv__fail(r->m->ctx, QKV_E_FORMAT, "%s: no SentencePiece model: %s breaks off at byte "
-                     "%zu of %zu", r->name, what, (size_t)(p->at - p->start),
-                     (size_t)(r->file.end - r->file.start));
+    return qkv_fail(r->m->ctx, QKV_E_FORMAT, "%s: no SentencePiece model: %s breaks off at byte "
+                    "%zu of %zu", r->name, what, (size_t)(p->at - p->start),
+                    (size_t)(r->file.end - r->file.start));
 }
 
 static qkv_status read_piece(reader *r, const qkv__proto_field *at)
@@ -47,13 +47,13 @@ static qkv_status read_piece(reader *r, const qkv__proto_field *at)
     if (p.bad)
         return bad_message(r, &p, "a piece");
     if (!text.data || !text.len || text.len > 65535 || memchr(text.data, 0, text.len))
-        return qkv__fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu has no text", r->name, id);
+        return qkv_fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu has no text", r->name, id);
     if (!piece.type || isnan(piece.score))
-        return qkv__fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu has no type or score known to qkv",
-                         r->name, id);
+        return qkv_fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu has no type or score known to qkv",
+                        r->name, id);
     if (qkv__vocab_find(&m->pieces, text.data, text.len) >= 0)
-        return qkv__fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu: \"%.*s\" stands there twice",
-                         r->name, id, text.len < 60 ? (int)text.len : 60, text.data);
+        return qkv_fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu: \"%.*s\" stands there twice",
+                        r->name, id, text.len < 60 ? (int)text.len : 60, text.data);
     return qkv__spm_add(m, text.data, text.len, piece.score, piece.type);
 }
 
@@ -64,8 +64,8 @@ static qkv_status read_trainer(reader *r, const qkv__proto_field *at)
     qkv__proto_field f;
     while (qkv__proto_next(&p, &f)) {
         if (f.number == TRAINER_SURFACE && f.type == QKV__PROTO_BYTES) {
-            qkv__str_clear(&m->unk_surface);
-            qkv__str_add(&m->unk_surface, f.data, f.len);
+            qkv_str_clear(&m->unk_surface);
+            qkv_str_add(&m->unk_surface, f.data, f.len);
         }
         if (f.type != QKV__PROTO_VARINT)
             continue;
@@ -125,7 +125,7 @@ static qkv_status read_model(reader *r)
 
 qkv__spm *qkv__spm_new(qkv_context *ctx)
 {
-    qkv__spm *m = qkv__calloc(ctx, 1, sizeof *m);
+    qkv__spm *m = qkv_calloc(ctx, 1, sizeof *m);
     if (!m)
         return NULL;
     m->ctx = ctx;
@@ -133,9 +133,9 @@ qkv__spm *qkv__spm_new(qkv_context *ctx)
     m->prefix = m->trim = m->escape = true;
     m->unk = -1;
     qkv__vocab_init(&m->pieces, ctx);
-    qkv__str_init(&m->unk_surface, ctx);
-    qkv__str_init(&m->file, ctx);
-    qkv__str_puts(&m->unk_surface, " \xe2\x81\x87 ");
+    qkv_str_init(&m->unk_surface, ctx);
+    qkv_str_init(&m->file, ctx);
+    qkv_str_puts(&m->unk_surface, " \xe2\x81\x87 ");
     return m;
 }
 
@@ -144,20 +144,20 @@ void qkv__spm_destroy(qkv__spm *m)
     if (!m)
         return;
     qkv__vocab_free(&m->pieces);
-    qkv__free(m->ctx, m->info);
+    qkv_free(m->ctx, m->info);
     qkv__charsmap_free(&m->map, m->ctx);
     qkv__trie_free(&m->fixed, m->ctx);
-    qkv__str_free(&m->unk_surface);
-    qkv__str_free(&m->file);
-    qkv__free(m->ctx, m);
+    qkv_str_free(&m->unk_surface);
+    qkv_str_free(&m->file);
+    qkv_free(m->ctx, m);
 }
 
 qkv_status qkv__spm_add(qkv__spm *m, const char *text, size_t len, float score, int type)
 {
     size_t id = m->pieces.count;
     if (id >= QKV_TOKENIZER_ID_LIMIT)
-        return qkv__fail(m->ctx, QKV_E_UNSUPPORTED, "a model of more than %d pieces",
-                         QKV_TOKENIZER_ID_LIMIT);
+        return qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "a model of more than %d pieces",
+                        QKV_TOKENIZER_ID_LIMIT);
     if (!qkv__grow(m->ctx, &m->info, &m->info_cap, id + 1, sizeof *m->info))
         return QKV_E_MEMORY;
     m->info[id] = (struct qkv__spm_piece){score, type};
@@ -173,24 +173,24 @@ qkv_status qkv__spm_finish(qkv__spm *m, const char *name)
         if (m->info[i].type == QKV__PIECE_UNKNOWN && m->unk < 0)
             m->unk = (int32_t)i;
         else if (m->info[i].type == QKV__PIECE_UNKNOWN)
-            status = qkv__fail(m->ctx, QKV_E_FORMAT, "%s: two pieces stand for what is unknown",
-                               name);
+            status = qkv_fail(m->ctx, QKV_E_FORMAT, "%s: two pieces stand for what is unknown",
+                              name);
         if (m->info[i].type == QKV__PIECE_BYTE && qkv__fallback_byte(text, len) < 0)
-            status = qkv__fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu, \"%.40s\", is no byte", name,
-                               i, text);
+            status = qkv_fail(m->ctx, QKV_E_FORMAT, "%s: piece %zu, \"%.40s\", is no byte", name,
+                              i, text);
         if (m->info[i].type == QKV__PIECE_USER)
             status = qkv__trie_add(&m->fixed, m->ctx, text, len, (int32_t)i);
     }
     if (!status && m->unk < 0)
-        status = qkv__fail(m->ctx, QKV_E_FORMAT, "%s: no SentencePiece model: none of %zu pieces "
-                           "stands for what is unknown", name, m->pieces.count);
+        status = qkv_fail(m->ctx, QKV_E_FORMAT, "%s: no SentencePiece model: none of %zu pieces "
+                          "stands for what is unknown", name, m->pieces.count);
     if (!status && m->kind != QKV__SPM_UNIGRAM && m->kind != QKV__SPM_BPE)
-        status = qkv__fail(m->ctx, QKV_E_UNSUPPORTED,
-                           "%s: a model of type %d: qkv reads unigram (1) and BPE (2)", name,
-                           m->kind);
+        status = qkv_fail(m->ctx, QKV_E_UNSUPPORTED,
+                          "%s: a model of type %d: qkv reads unigram (1) and BPE (2)", name,
+                          m->kind);
     if (!status && m->denormalizes)
-        status = qkv__fail(m->ctx, QKV_E_UNSUPPORTED, "%s: rules for decoded text are not "
-                           "supported", name);
+        status = qkv_fail(m->ctx, QKV_E_UNSUPPORTED, "%s: rules for decoded text are not "
+                          "supported", name);
     return status;
 }
 
@@ -205,7 +205,7 @@ qkv_status qkv__spm_parse(qkv__spm **out, qkv_context *ctx, const char *name, co
     qkv_status status = read_model(&r);
     if (!status)
         status = qkv__spm_finish(m, name);
-    qkv__str_add(&m->file, data, size);
+    qkv_str_add(&m->file, data, size);
     if (!status && (m->file.failed || m->unk_surface.failed))
         status = QKV_E_MEMORY;
     if (status)
@@ -216,18 +216,18 @@ qkv_status qkv__spm_parse(qkv__spm **out, qkv_context *ctx, const char *name, co
 }
 
 /* A negative number takes ten bytes. */
-static void put_id(qkv__str *out, uint32_t number, const qkv__spm *m, const char *text)
+static void put_id(qkv_str *out, uint32_t number, const qkv__spm *m, const char *text)
 {
     int32_t id = qkv__vocab_find(&m->pieces, text, strlen(text));
     qkv__proto_put_int(out, number, (uint64_t)(int64_t)id);
 }
 
-static void put_pieces(qkv__spm *m, qkv__str *part)
+static void put_pieces(qkv__spm *m, qkv_str *part)
 {
     for (size_t i = 0; i < m->pieces.count; i++) {
         size_t len;
         const char *text = qkv__vocab_text(&m->pieces, (int32_t)i, &len);
-        qkv__str_clear(part);
+        qkv_str_clear(part);
         qkv__proto_put_bytes(part, PIECE_TEXT, text, len);
         qkv__proto_put_float(part, PIECE_SCORE, m->info[i].score);
         if (m->info[i].type != QKV__PIECE_NORMAL)
@@ -238,11 +238,11 @@ static void put_pieces(qkv__spm *m, qkv__str *part)
 
 qkv_status qkv__spm_write(qkv__spm *m)
 {
-    qkv__str part;
-    qkv__str_init(&part, m->ctx);
-    qkv__str_clear(&m->file);
+    qkv_str part;
+    qkv_str_init(&part, m->ctx);
+    qkv_str_clear(&m->file);
     put_pieces(m, &part);
-    qkv__str_clear(&part);
+    qkv_str_clear(&part);
     qkv__proto_put_int(&part, TRAINER_TYPE, (uint64_t)m->kind);
     qkv__proto_put_int(&part, TRAINER_VOCAB, m->pieces.count);
     qkv__proto_put_float(&part, TRAINER_COVERAGE, (float)m->coverage);
@@ -253,7 +253,7 @@ qkv_status qkv__spm_write(qkv__spm *m)
     put_id(&part, TRAINER_EOS, m, "</s>");
     put_id(&part, TRAINER_PAD, m, "<pad>");
     qkv__proto_put_bytes(&m->file, MODEL_TRAINER, part.data, part.len);
-    qkv__str_clear(&part);
+    qkv_str_clear(&part);
     qkv__proto_put_bytes(&part, NORMALIZER_NAME, m->map.len ? "nmt_nfkc" : "identity", 8);
     qkv__proto_put_bytes(&part, NORMALIZER_MAP, m->map.blob ? m->map.blob : "", m->map.len);
     qkv__proto_put_int(&part, NORMALIZER_PREFIX, m->prefix);
@@ -261,7 +261,7 @@ qkv_status qkv__spm_write(qkv__spm *m)
     qkv__proto_put_int(&part, NORMALIZER_ESCAPE, m->escape);
     qkv__proto_put_bytes(&m->file, MODEL_NORMALIZER, part.data, part.len);
     bool failed = part.failed || m->file.failed;
-    qkv__str_free(&part);
+    qkv_str_free(&part);
     return failed ? QKV_E_MEMORY : QKV_OK;
 }
 
@@ -288,7 +288,7 @@ static size_t normal_prefix(const qkv__spm *m, const char *s, size_t len, const 
     return n;
 }
 
-void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv__str *out)
+void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv_str *out)
 {
     const char *space = m->escape ? QKV__SPACE_MARK : " ", *to;
     size_t at = 0, n, to_len, mark = strlen(space);
@@ -300,7 +300,7 @@ void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv__str *
     if (at == len)
         return;
     if (m->prefix && !m->suffix)
-        qkv__str_puts(out, space);
+        qkv_str_puts(out, space);
     for (bool spaced = m->trim; at < len; at += n) {
         n = normal_prefix(m, s + at, len - at, &to, &to_len);
         while (spaced && to_len && *to == ' ') {
@@ -308,7 +308,7 @@ void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv__str *
             to_len--;
         }
         for (size_t i = 0; i < to_len; i++)
-            qkv__str_add(out, to[i] == ' ' ? space : to + i, to[i] == ' ' ? mark : 1);
+            qkv_str_add(out, to[i] == ' ' ? space : to + i, to[i] == ' ' ? mark : 1);
         if (to_len)
             spaced = to[to_len - 1] == ' ';
         spaced = spaced && m->trim;
@@ -316,5 +316,5 @@ void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv__str *
     while (m->trim && out->len >= mark && memcmp(out->data + out->len - mark, space, mark) == 0)
         out->len -= mark;
     if (m->prefix && m->suffix)
-        qkv__str_puts(out, space);
+        qkv_str_puts(out, space);
 }

@@ -118,7 +118,7 @@ static bool join(qkv_tokenizer *t, const char *s, size_t count)
         symbol *l = &b->symbols[c.left], *r = &b->symbols[c.right];
         if (!l->len || !r->len || l->len + r->len != c.len)
             continue; /* an older pair */
-        if (t->sampling.amount > 0 && qkv__rng_uniform(&t->sampling.rng) < t->sampling.amount)
+        if (t->sampling.amount > 0 && qkv_rng_uniform(&t->sampling.rng) < t->sampling.amount)
             continue; /* dropped (Provilkov et al. 2020) */
         l->len = c.len;
         l->after = r->after;
@@ -168,8 +168,8 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
     bool unknown = false;
     qkv_status status = QKV_OK;
     if (len >= INT32_MAX)
-        return qkv__fail(t->ctx, QKV_E_UNSUPPORTED, "a text of %zu bytes: at most %d", len,
-                         INT32_MAX - 1);
+        return qkv_fail(t->ctx, QKV_E_UNSUPPORTED, "a text of %zu bytes: at most %d", len,
+                        INT32_MAX - 1);
     if (!qkv__grow(t->ctx, &b->symbols, &b->symbol_cap, len + 1, sizeof *b->symbols) ||
         !join(t, piece, cut_symbols(t, piece, len)))
         return QKV_E_MEMORY;
@@ -180,24 +180,24 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
 
 qkv_status qkv__spm_bpe_from_spm(qkv_tokenizer *t, const qkv__spm *m, const int32_t *to_id)
 {
-    spm_bpe *b = qkv__calloc(t->ctx, 1, sizeof *b);
+    spm_bpe *b = qkv_calloc(t->ctx, 1, sizeof *b);
     if (!b)
         return QKV_E_MEMORY;
     t->kind = &qkv__model_spm_bpe;
     t->model = b;
     b->spm = m;
     b->to_id = to_id;
-    b->split = qkv__calloc(t->ctx, m->pieces.count + 1, sizeof *b->split);
+    b->split = qkv_calloc(t->ctx, m->pieces.count + 1, sizeof *b->split);
     return b->split ? QKV_OK : QKV_E_MEMORY;
 }
 
 static void destroy(qkv_tokenizer *t)
 {
     spm_bpe *b = t->model;
-    qkv__free(t->ctx, b->split);
-    qkv__free(t->ctx, b->symbols);
-    qkv__free(t->ctx, b->heap);
-    qkv__free(t->ctx, b);
+    qkv_free(t->ctx, b->split);
+    qkv_free(t->ctx, b->symbols);
+    qkv_free(t->ctx, b->heap);
+    qkv_free(t->ctx, b);
 }
 
 /* Not a model of tokenizer.json: read is NULL. */

@@ -28,7 +28,7 @@ static qkv_status map_pieces(qkv_tokenizer *t)
 {
     const qkv__vocab *pieces = &t->spm->pieces;
     int32_t unk = qkv__vocab_find(&t->vocab, "<unk>", 5);
-    t->piece_ids = qkv__malloc(t->ctx, (pieces->count + 1) * sizeof *t->piece_ids);
+    t->piece_ids = qkv_malloc(t->ctx, (pieces->count + 1) * sizeof *t->piece_ids);
     if (!t->piece_ids)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < pieces->count; i++) {
@@ -87,10 +87,10 @@ static qkv_status read_spm(qkv__spm **out, qkv_context *ctx, const char *path)
     char *data = NULL;
     size_t size = 0;
     *out = NULL;
-    qkv_status status = qkv__file_read(ctx, path, (size_t)1 << 30, &data, &size);
+    qkv_status status = qkv_file_read(ctx, path, (size_t)1 << 30, &data, &size);
     if (!status)
         status = qkv__spm_parse(out, ctx, path, data, size);
-    qkv__free(ctx, data);
+    qkv_free(ctx, data);
     return status;
 }
 
@@ -107,11 +107,11 @@ qkv_status qkv__load_spm(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < sizeof single_names / sizeof *single_names && !status && !*out; i++) {
-        char *path = qkv__path_join(ctx, dir, single_names[i]);
+        char *path = qkv_path_join(ctx, dir, single_names[i]);
         status = !path                      ? QKV_E_MEMORY
-                 : qkv__file_exists(path) ? qkv_tokenizer_load_sentencepiece(out, ctx, path)
+                 : qkv_file_exists(path) ? qkv_tokenizer_load_sentencepiece(out, ctx, path)
                                           : QKV_OK;
-        qkv__free(ctx, path);
+        qkv_free(ctx, path);
     }
     return status;
 }
@@ -125,10 +125,10 @@ static qkv_status add_specials(qkv_tokenizer *t, const char *name)
         qkv_token_role role;
         const char *text;
     } specials[] = {{QKV_TOKEN_EOS, "</s>"}, {QKV_TOKEN_UNK, "<unk>"}, {QKV_TOKEN_PAD, "<pad>"}};
-    qkv__json_out w;
+    qkv_json_writer w;
     qkv__json list = {0};
-    qkv__json_out_init(&w, t->ctx, 0);
-    qkv__json_begin_array(&w, NULL);
+    qkv_json_writer_init(&w, t->ctx, 0);
+    qkv_json_begin_array(&w, NULL);
     for (size_t i = 0; i < 3; i++) {
         const char *text = specials[i].text;
         int32_t id = qkv__vocab_find(&t->vocab, text, strlen(text));
@@ -136,18 +136,18 @@ static qkv_status add_specials(qkv_tokenizer *t, const char *name)
         if (id >= 0)
             qkv__put_added(&w, text, id);
     }
-    qkv__json_end_array(&w);
+    qkv_json_end_array(&w);
     qkv_status status = w.text.failed ? QKV_E_MEMORY
                                       : qkv__json_parse(&list, t->ctx, name, w.text.data,
                                                         w.text.len);
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
     if (!status)
         status = qkv__added_read(&t->added, &t->vocab, &t->normalizer, &list);
     qkv__json_free(&list);
     for (int i = 0; i < 2 && !status; i++)
         if (t->special[specials[i].role] < 0)
-            status = qkv__fail(t->ctx, QKV_E_FORMAT, "%s: the token \"%s\" is missing", name,
-                               specials[i].text);
+            status = qkv_fail(t->ctx, QKV_E_FORMAT, "%s: the token \"%s\" is missing", name,
+                              specials[i].text);
     return status;
 }
 
@@ -189,13 +189,13 @@ qkv_status qkv__tokenizer_of_marian(qkv_tokenizer **out, qkv__spm *source, qkv__
 
 qkv_status qkv__load_marian(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
-    char *paths[3] = {qkv__path_join(ctx, dir, "source.spm"),
-                      qkv__path_join(ctx, dir, "target.spm"),
-                      qkv__path_join(ctx, dir, "vocab.json")};
+    char *paths[3] = {qkv_path_join(ctx, dir, "source.spm"),
+                      qkv_path_join(ctx, dir, "target.spm"),
+                      qkv_path_join(ctx, dir, "vocab.json")};
     qkv__spm *source = NULL, *target = NULL;
     qkv__json document = {0}, vocab;
     qkv_status status = paths[0] && paths[1] && paths[2] ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv__file_exists(paths[0])) {
+    if (!status && qkv_file_exists(paths[0])) {
         status = qkv__json_load(&document, ctx, paths[2]);
         if (!status)
             status = qkv__json_get_object(&document, NULL, &vocab);
@@ -210,7 +210,7 @@ qkv_status qkv__load_marian(qkv_tokenizer **out, qkv_context *ctx, const char *d
     }
     qkv__json_free(&document);
     for (int i = 0; i < 3; i++)
-        qkv__free(ctx, paths[i]);
+        qkv_free(ctx, paths[i]);
     return status;
 }
 

@@ -6,7 +6,7 @@
 #include "tokenizer/tokenizer.h"
 
 struct qkv__step {
-    void (*run)(const qkv__step *st, qkv__str *token, bool first);
+    void (*run)(const qkv__step *st, qkv_str *token, bool first);
     char *text, *content; /* a prefix, a pattern, what replaces it */
     size_t start, stop;
     bool cleanup, fused;
@@ -14,26 +14,26 @@ struct qkv__step {
 };
 
 /* Replaces every occurrence of a text (from is not empty). */
-static void replace_all(qkv__str *s, const char *from, const char *to)
+static void replace_all(qkv_str *s, const char *from, const char *to)
 {
     size_t n = strlen(from), at = 0;
-    qkv__str out;
+    qkv_str out;
     if (s->failed || !s->data || !strstr(s->data, from))
         return;
-    qkv__str_init(&out, s->ctx);
+    qkv_str_init(&out, s->ctx);
     while (at < s->len) {
         bool hit = s->len - at >= n && memcmp(s->data + at, from, n) == 0;
-        qkv__str_add(&out, hit ? to : s->data + at, hit ? strlen(to) : 1);
+        qkv_str_add(&out, hit ? to : s->data + at, hit ? strlen(to) : 1);
         at += hit ? n : 1;
     }
     if (out.len == 0)
-        qkv__str_puts(&out, "");
+        qkv_str_puts(&out, "");
     out.failed = out.failed || s->failed;
-    qkv__str_free(s);
+    qkv_str_free(s);
     *s = out;
 }
 
-static void drop(qkv__str *s, size_t count)
+static void drop(qkv_str *s, size_t count)
 {
     if (!count)
         return;
@@ -42,7 +42,7 @@ static void drop(qkv__str *s, size_t count)
     s->data[s->len] = 0;
 }
 
-static bool begins(const qkv__str *s, const char *text)
+static bool begins(const qkv_str *s, const char *text)
 {
     size_t n = strlen(text);
     return s->len >= n && memcmp(s->data, text, n) == 0;
@@ -52,7 +52,7 @@ static bool begins(const qkv__str *s, const char *text)
 
 /* Characters to the bytes they stand for; a token with a character that stands for none keeps
  * its own bytes, as in the reference. */
-static void byte_level(const qkv__step *st, qkv__str *token, bool first)
+static void byte_level(const qkv__step *st, qkv_str *token, bool first)
 {
     (void)st;
     (void)first;
@@ -71,14 +71,14 @@ static void byte_level(const qkv__step *st, qkv__str *token, bool first)
 }
 
 /* Tokens are joined anyway. */
-static void fuse(const qkv__step *st, qkv__str *token, bool first)
+static void fuse(const qkv__step *st, qkv_str *token, bool first)
 {
     (void)st;
     (void)token;
     (void)first;
 }
 
-static void wordpiece(const qkv__step *st, qkv__str *token, bool first)
+static void wordpiece(const qkv__step *st, qkv_str *token, bool first)
 {
     static const char *const joined[][2] = {
         {" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},
@@ -87,24 +87,24 @@ static void wordpiece(const qkv__step *st, qkv__str *token, bool first)
     if (!first && begins(token, st->text)) {
         drop(token, strlen(st->text));
     } else if (!first) {
-        qkv__str spaced;
-        qkv__str_init(&spaced, token->ctx);
-        qkv__str_puts(&spaced, " ");
-        qkv__str_add(&spaced, token->data, token->len);
-        qkv__str_free(token);
+        qkv_str spaced;
+        qkv_str_init(&spaced, token->ctx);
+        qkv_str_puts(&spaced, " ");
+        qkv_str_add(&spaced, token->data, token->len);
+        qkv_str_free(token);
         *token = spaced;
     }
     for (size_t i = 0; st->cleanup && i < sizeof joined / sizeof *joined; i++)
         replace_all(token, joined[i][0], joined[i][1]);
 }
 
-static void metaspace(const qkv__step *st, qkv__str *token, bool first)
+static void metaspace(const qkv__step *st, qkv_str *token, bool first)
 {
     replace_all(token, st->text, first && st->start ? "" : " ");
 }
 
 /* <0xC3> is a byte. */
-static void byte_fallback(const qkv__step *st, qkv__str *token, bool first)
+static void byte_fallback(const qkv__step *st, qkv_str *token, bool first)
 {
     (void)st;
     (void)first;
@@ -116,13 +116,13 @@ static void byte_fallback(const qkv__step *st, qkv__str *token, bool first)
     token->data[1] = 0;
 }
 
-static void replace(const qkv__step *st, qkv__str *token, bool first)
+static void replace(const qkv__step *st, qkv_str *token, bool first)
 {
     (void)first;
     replace_all(token, st->text, st->content);
 }
 
-static void strip(const qkv__step *st, qkv__str *token, bool first)
+static void strip(const qkv__step *st, qkv_str *token, bool first)
 {
     size_t n = strlen(st->text);
     if (st->fused && !first)
@@ -137,7 +137,7 @@ static void strip(const qkv__step *st, qkv__str *token, bool first)
 }
 
 /* A piece by its kind; the text's leading space goes. */
-static void sentencepiece(const qkv__step *st, qkv__str *token, bool first)
+static void sentencepiece(const qkv__step *st, qkv_str *token, bool first)
 {
     const qkv__spm *m = st->spm;
     int32_t id = qkv__vocab_find(&m->pieces, token->data, token->len);
@@ -145,10 +145,10 @@ static void sentencepiece(const qkv__step *st, qkv__str *token, bool first)
     if (type == QKV__PIECE_BYTE) {
         byte_fallback(st, token, first);
     } else if (type == QKV__PIECE_CONTROL) {
-        qkv__str_clear(token);
+        qkv_str_clear(token);
     } else if (type == QKV__PIECE_UNKNOWN) {
-        qkv__str_clear(token);
-        qkv__str_add(token, m->unk_surface.data, m->unk_surface.len);
+        qkv_str_clear(token);
+        qkv_str_add(token, m->unk_surface.data, m->unk_surface.len);
     } else {
         if (first && (m->prefix || m->trim) && begins(token, QKV__SPACE_MARK))
             drop(token, strlen(QKV__SPACE_MARK));
@@ -166,7 +166,7 @@ static qkv_status take_text(char **out, const qkv__json *at, const char *key, co
         status = qkv__json_fail(at, key, "expected some text");
     if (status)
         return status;
-    *out = qkv__strdup(at->ctx, text);
+    *out = qkv_strdup(at->ctx, text);
     return *out ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -203,7 +203,7 @@ static qkv_status read_replace(qkv__step *st, const qkv__json *at)
         status = qkv__json_get_string(at, "content", &content);
     if (status)
         return status;
-    st->content = qkv__strdup(at->ctx, content);
+    st->content = qkv_strdup(at->ctx, content);
     return st->content ? QKV_OK : QKV_E_MEMORY;
 }
 
@@ -224,7 +224,7 @@ static qkv_status read_strip(qkv__step *st, const qkv__json *at)
 
 static const struct {
     const char *name;
-    void (*run)(const qkv__step *st, qkv__str *token, bool first);
+    void (*run)(const qkv__step *st, qkv_str *token, bool first);
     qkv_status (*read)(qkv__step *st, const qkv__json *at); /* NULL: there are no fields */
 } kinds[] = {
     {"ByteLevel", byte_level, NULL},
@@ -285,14 +285,14 @@ qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__sp
 void qkv__decoder_free(qkv__decoder *d, qkv_context *ctx)
 {
     for (size_t i = 0; i < d->count; i++) {
-        qkv__free(ctx, d->steps[i].text);
-        qkv__free(ctx, d->steps[i].content);
+        qkv_free(ctx, d->steps[i].text);
+        qkv_free(ctx, d->steps[i].content);
     }
-    qkv__free(ctx, d->steps);
+    qkv_free(ctx, d->steps);
     *d = (qkv__decoder){0};
 }
 
-qkv_status qkv__decoder_run(const qkv__decoder *d, qkv__str *token, bool first)
+qkv_status qkv__decoder_run(const qkv__decoder *d, qkv_str *token, bool first)
 {
     for (size_t i = 0; i < d->count && !token->failed; i++)
         d->steps[i].run(&d->steps[i], token, first);

@@ -14,7 +14,7 @@ static qkv_status add(qkv__template *x, qkv_context *ctx, int32_t id, int32_t ty
 
 void qkv__template_free(qkv__template *x, qkv_context *ctx)
 {
-    qkv__free(ctx, x->items);
+    qkv_free(ctx, x->items);
     *x = (qkv__template){0};
 }
 

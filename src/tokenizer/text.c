@@ -155,15 +155,15 @@ qkv__char_class qkv__class_of(int32_t cp)
     }
 }
 
-void qkv__class_ranges(qkv__str *out, qkv__char_class class)
+void qkv__class_ranges(qkv_str *out, qkv__char_class class)
 {
     if (class == QKV__SPACE)
-        qkv__str_puts(out, "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
+        qkv_str_puts(out, "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
                            "\\x{2029}\\x{202f}\\x{205f}\\x{3000}");
     for (size_t i = 0; i < sizeof recent / sizeof *recent; i++)
         if (recent[i].class == class)
-            qkv__str_printf(out, "\\x{%x}-\\x{%x}", (unsigned)recent[i].first,
-                            (unsigned)recent[i].last);
+            qkv_str_printf(out, "\\x{%x}-\\x{%x}", (unsigned)recent[i].first,
+                           (unsigned)recent[i].last);
 }
 
 bool qkv__is_word(int32_t cp)
@@ -218,11 +218,11 @@ int qkv__fallback_byte(const char *piece, size_t len)
     return high && low ? (int)((high - digits) % 16 * 16 + (low - digits) % 16) : -1;
 }
 
-void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len)
+void qkv__bytes_to_chars(qkv_str *out, const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         char c[4];
-        qkv__str_add(out, c, qkv__utf8_put(c, qkv__byte_char((uint8_t)bytes[i])));
+        qkv_str_add(out, c, qkv__utf8_put(c, qkv__byte_char((uint8_t)bytes[i])));
     }
 }
 
@@ -235,11 +235,11 @@ bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, siz
     if (more < need)
         more = need;
     if (!qkv__mul_size(more, size, &bytes)) {
-        (void)qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu tokens do not fit", need);
+        (void)qkv_fail(ctx, QKV_E_MEMORY, "out of memory: %zu tokens do not fit", need);
         return false;
     }
     memcpy(&old, array, sizeof old); /* array is the address of some T * */
-    p = old ? qkv__realloc(ctx, old, *capacity * size, bytes) : qkv__malloc(ctx, bytes);
+    p = old ? qkv_realloc(ctx, old, *capacity * size, bytes) : qkv_malloc(ctx, bytes);
     if (!p)
         return false;
     memcpy(array, &p, sizeof p);
@@ -278,12 +278,12 @@ qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id)
 
 void qkv_ids_free(qkv_context *ctx, qkv_ids *ids)
 {
-    qkv__free(ctx, ids->data);
+    qkv_free(ctx, ids->data);
     *ids = (qkv_ids){0};
 }
 
 void qkv_text_free(qkv_context *ctx, qkv_text *text)
 {
-    qkv__free(ctx, text->data);
+    qkv_free(ctx, text->data);
     *text = (qkv_text){0};
 }

@@ -69,22 +69,22 @@ static qkv_status cut_added(encoding *e, const char *text, size_t len, bool norm
 /* Bytes of the normalised text that come from the first character of text: what stands before the
  * longest ending that it shares with the text normalised with another letter first. */
 static qkv_status first_part(const encoding *e, const char *text, size_t len,
-                             const qkv__str *normal, size_t *first)
+                             const qkv_str *normal, size_t *first)
 {
     /* Two that join with no accent: text may begin with one of them, in some form. */
     static const char *const letters[] = {"Q", "\xe1\x83\x90", NULL}; /* Georgian an */
     size_t skip = qkv__scan_char(text, len);
-    qkv__str other, result;
+    qkv_str other, result;
     qkv_status status = QKV_OK;
-    qkv__str_init(&other, e->t->ctx);
-    qkv__str_init(&result, e->t->ctx);
+    qkv_str_init(&other, e->t->ctx);
+    qkv_str_init(&result, e->t->ctx);
     *first = 0;
     for (size_t i = 0; letters[i] && !*first && !status; i++) {
         size_t same = 0;
-        qkv__str_clear(&other);
-        qkv__str_clear(&result);
-        qkv__str_puts(&other, letters[i]);
-        qkv__str_add(&other, text + skip, len - skip);
+        qkv_str_clear(&other);
+        qkv_str_clear(&result);
+        qkv_str_puts(&other, letters[i]);
+        qkv_str_add(&other, text + skip, len - skip);
         status = other.failed ? QKV_E_MEMORY
                               : qkv__normalize(&e->t->normalizer, e->t->ctx, other.data,
                                                other.len, &result);
@@ -93,8 +93,8 @@ static qkv_status first_part(const encoding *e, const char *text, size_t len,
             same++;
         *first = normal->len - same;
     }
-    qkv__str_free(&other);
-    qkv__str_free(&result);
+    qkv_str_free(&other);
+    qkv_str_free(&result);
     return status;
 }
 
@@ -102,14 +102,14 @@ static qkv_status encode_normalized(encoding *e, const char *text, size_t len, s
 {
     if (!e->t->normalizer.count)
         return cut_added(e, text, len, true, first, encode_stretch);
-    qkv__str normal;
-    qkv__str_init(&normal, e->t->ctx);
+    qkv_str normal;
+    qkv_str_init(&normal, e->t->ctx);
     qkv_status status = qkv__normalize(&e->t->normalizer, e->t->ctx, text, len, &normal);
     if (!status && first && e->t->splitter.asks_first)
         status = first_part(e, text, len, &normal, &first);
     if (!status)
         status = cut_added(e, normal.data, normal.len, true, first, encode_stretch);
-    qkv__str_free(&normal);
+    qkv_str_free(&normal);
     return status;
 }
 
@@ -175,7 +175,7 @@ static bool word_ends(const char *text, size_t place)
 
 qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx)
 {
-    qkv_tokenizer *t = qkv__calloc(ctx, 1, sizeof *t);
+    qkv_tokenizer *t = qkv_calloc(ctx, 1, sizeof *t);
     if (!t)
         return NULL;
     t->ctx = ctx;
@@ -194,15 +194,15 @@ qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len)
     if (t->text && at >= t->text && at < t->text + t->text_len)
         (void)snprintf(place, sizeof place, " at byte %zu", (size_t)(at - t->text));
     if (cp < 0)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "byte 0x%02x%s of the text is not UTF-8",
-                         (unsigned)(unsigned char)*at, place);
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "byte 0x%02x%s of the text is not UTF-8",
+                        (unsigned)(unsigned char)*at, place);
     if (n < len)
-        return qkv__fail(t->ctx, QKV_E_FORMAT, "\"%.*s\"%s of the text is not in the vocabulary",
-                         len < 60 ? (int)len : 60, at, place);
-    return qkv__fail(t->ctx, QKV_E_FORMAT,
-                     "the character \"%.*s\" (U+%04X)%s of the text is none of the %zu that the "
-                     "tokenizer knows",
-                     (int)n, at, (unsigned)cp, place, t->vocab.used);
+        return qkv_fail(t->ctx, QKV_E_FORMAT, "\"%.*s\"%s of the text is not in the vocabulary",
+                        len < 60 ? (int)len : 60, at, place);
+    return qkv_fail(t->ctx, QKV_E_FORMAT,
+                    "the character \"%.*s\" (U+%04X)%s of the text is none of the %zu that the "
+                    "tokenizer knows",
+                    (int)n, at, (unsigned)cp, place, t->vocab.used);
 }
 
 void qkv_tokenizer_destroy(qkv_tokenizer *t)
@@ -222,20 +222,20 @@ void qkv_tokenizer_destroy(qkv_tokenizer *t)
     qkv__template_free(&t->single, t->ctx);
     qkv__template_free(&t->pair, t->ctx);
     qkv__spm_destroy(t->spm);
-    qkv__free(t->ctx, t->piece_ids);
+    qkv_free(t->ctx, t->piece_ids);
     qkv_tokenizer_destroy(t->target);
-    qkv__free(t->ctx, t);
+    qkv_free(t->ctx, t);
 }
 
 qkv_status qkv__tokenizer_pieces(qkv_tokenizer *t, const char *text, size_t len,
                                  const qkv__sink *sink)
 {
-    qkv__str normal;
-    qkv__str_init(&normal, t->ctx);
+    qkv_str normal;
+    qkv_str_init(&normal, t->ctx);
     qkv_status status = qkv__normalize(&t->normalizer, t->ctx, text, len, &normal);
     if (!status && normal.len)
         status = qkv__split(&t->splitter, t->ctx, normal.data, normal.len, 1, sink);
-    qkv__str_free(&normal);
+    qkv_str_free(&normal);
     return status;
 }
 
@@ -255,8 +255,8 @@ qkv_status qkv_tokenizer_encode_pair(qkv_tokenizer *t, const char *a, size_t a_l
     encoding e = {t, flags, out};
     qkv_status status = QKV_OK;
     if (types && types_before != before)
-        return qkv__fail(t->ctx, QKV_E_ARGUMENT, "%zu types stand beside %zu ids", types_before,
-                         before);
+        return qkv_fail(t->ctx, QKV_E_ARGUMENT, "%zu types stand beside %zu ids", types_before,
+                        before);
     for (size_t i = 0; i < x->count && !status; i++) {
         int32_t id = x->items[i].id;
         if (id >= 0 && !(flags & QKV_ENCODE_ADD_SPECIAL))
@@ -277,14 +277,14 @@ qkv_status qkv_tokenizer_sample(qkv_tokenizer *t, double amount, uint64_t seed)
 {
     bool bpe = t->kind == &qkv__model_bpe || t->kind == &qkv__model_spm_bpe;
     if (!bpe && t->kind != &qkv__model_unigram)
-        return qkv__fail(t->ctx, QKV_E_UNSUPPORTED, "a tokenizer of the model %s draws nothing",
-                         t->kind->name);
+        return qkv_fail(t->ctx, QKV_E_UNSUPPORTED, "a tokenizer of the model %s draws nothing",
+                        t->kind->name);
     if (!(amount >= 0 && amount <= (bpe ? 1 : 1000)))
-        return qkv__fail(t->ctx, QKV_E_ARGUMENT, "sampling %g: expected 0 to %d", amount,
-                         bpe ? 1 : 1000);
+        return qkv_fail(t->ctx, QKV_E_ARGUMENT, "sampling %g: expected 0 to %d", amount,
+                        bpe ? 1 : 1000);
     for (; t; t = t->target) {
         t->sampling.amount = amount;
-        qkv__rng_init(&t->sampling.rng, seed, qkv__hash64("tokenizer", 9));
+        qkv_rng_init(&t->sampling.rng, seed, qkv_hash64("tokenizer", 9));
     }
     return QKV_OK;
 }

@@ -26,7 +26,7 @@ typedef enum { QKV__OTHER, QKV__LETTER, QKV__NUMBER, QKV__SPACE } qkv__char_clas
 qkv__char_class qkv__class_of(int32_t cp); /* -1 is QKV__OTHER */
 /* Appends, for a regular expression's [...]: all of QKV__SPACE; of letters and numbers those
  * that a library's Unicode may be too old for. */
-void qkv__class_ranges(qkv__str *out, qkv__char_class class);
+void qkv__class_ranges(qkv_str *out, qkv__char_class class);
 bool qkv__is_word(int32_t cp);             /* what \w matches in Unicode */
 
 /* GPT-2's alphabet: each byte has a printable character (U+0021 to U+0143). */
@@ -35,7 +35,7 @@ int qkv__char_byte(int32_t cp); /* -1: stands for no byte */
 /* The byte that the piece <0xXX> stands for, or -1. */
 int qkv__fallback_byte(const char *piece, size_t len);
 /* Appends the bytes' characters. */
-void qkv__bytes_to_chars(qkv__str *out, const char *bytes, size_t len);
+void qkv__bytes_to_chars(qkv_str *out, const char *bytes, size_t len);
 
 /* Room for count more; false when memory is out (recorded). */
 bool qkv__ids_reserve(qkv_context *ctx, qkv_ids *ids, size_t count);
@@ -85,7 +85,7 @@ bool qkv__bert_punctuation(int32_t cp);
 bool qkv__bert_accent(int32_t cp);
 bool qkv__bert_ideograph(int32_t cp);
 bool qkv__is_mark(int32_t cp); /* what StripAccents takes away */
-void qkv__put_lower(qkv__str *out, int32_t cp);
+void qkv__put_lower(qkv_str *out, int32_t cp);
 
 /* ---- tokenizer_charsmap.c: SentencePiece's rules for characters ------------------------ */
 
@@ -101,7 +101,7 @@ void qkv__charsmap_free(qkv__charsmap *m, qkv_context *ctx);
 /* Bytes of the longest (or shortest) rule that s begins with, and what replaces them; 0: none. */
 size_t qkv__charsmap_find(const qkv__charsmap *m, const char *s, size_t len, bool shortest,
                           const char **replacement);
-bool qkv__base64(qkv__str *out, const char *text); /* false: not base64, or memory is out */
+bool qkv__base64(qkv_str *out, const char *text); /* false: not base64, or memory is out */
 
 /* ---- tokenizer_trie.c: texts with values ------------------------------------------------ */
 
@@ -143,8 +143,8 @@ typedef struct {
     double coverage;
     qkv__charsmap map;
     qkv__trie fixed;      /* pieces of the user: found before anything else */
-    qkv__str unk_surface; /* what an unknown piece decodes to */
-    qkv__str file;        /* the protocol buffer */
+    qkv_str unk_surface; /* what an unknown piece decodes to */
+    qkv_str file;        /* the protocol buffer */
 } qkv__spm;
 
 qkv__spm *qkv__spm_new(qkv_context *ctx); /* NULL: memory */
@@ -159,7 +159,7 @@ qkv_status qkv__spm_parse(qkv__spm **out, qkv_context *ctx, const char *name, co
 /* Fills m->file from the rest. */
 qkv_status qkv__spm_write(qkv__spm *m);
 /* Appends the text as pieces are looked for in it. */
-void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv__str *out);
+void qkv__spm_normalize(const qkv__spm *m, const char *s, size_t len, qkv_str *out);
 
 /* ---- tokenizer_normalize.c ------------------------------------------------------------- */
 
@@ -174,7 +174,7 @@ qkv_status qkv__normalizer_add_spm(qkv__normalizer *n, qkv_context *ctx, const q
 void qkv__normalizer_free(qkv__normalizer *n, qkv_context *ctx);
 /* out: empty before. */
 qkv_status qkv__normalize(const qkv__normalizer *n, qkv_context *ctx, const char *text, size_t len,
-                          qkv__str *out);
+                          qkv_str *out);
 
 /* ---- tokenizer_added.c: tokens matched in the text before anything else -------------- */
 
@@ -267,7 +267,7 @@ qkv_status qkv__decoder_read(qkv__decoder *d, qkv_context *ctx, const qkv__json 
 qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__spm *spm);
 void qkv__decoder_free(qkv__decoder *d, qkv_context *ctx);
 /* Changes a token's text in place; first: nothing came before. */
-qkv_status qkv__decoder_run(const qkv__decoder *d, qkv__str *token, bool first);
+qkv_status qkv__decoder_run(const qkv__decoder *d, qkv_str *token, bool first);
 
 /* ---- tokenizer_template.c: post-processors --------------------------------------------- */
 
@@ -318,7 +318,7 @@ typedef struct {
     uint64_t *heap; /* scratch: rank << 32 | place */
     size_t heap_count, heap_cap;
     double drop; /* probability that a merge is left out */
-    qkv__rng *rng;
+    qkv_rng *rng;
 } qkv__merges;
 
 qkv_status qkv__merges_add(qkv__merges *b, qkv_context *ctx, int32_t left, int32_t right,
@@ -340,7 +340,7 @@ typedef struct {
     /* Appends a piece's ids. */
     qkv_status (*encode)(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out);
     /* Writes what read takes besides plain fields; NULL: nothing. */
-    void (*write)(const qkv_tokenizer *t, qkv__json_out *w);
+    void (*write)(const qkv_tokenizer *t, qkv_json_writer *w);
     void (*destroy)(qkv_tokenizer *t);
 } qkv__model_kind;
 
@@ -396,7 +396,7 @@ struct qkv_tokenizer {
     qkv_tokenizer *target;            /* Marian: for the other language, or NULL */
     struct {
         double amount; /* 0: none */
-        qkv__rng rng;
+        qkv_rng rng;
     } sampling;
     const qkv__bpe_files *files;      /* while the two files of old are read */
     const char *text;                 /* being encoded, for messages */
@@ -422,13 +422,13 @@ qkv_status qkv__tokenizer_read_spec(qkv_tokenizer *t);
  * model's plain fields: vocabulary and merges, and two closing brackets, are to follow.
  * special: added tokens and their ids. unk: NULL where there is none. begin, end: of special, what
  * begins and ends every text; NULL for none, never begin alone. */
-void qkv__tokenizer_begin_spec(qkv__json_out *w, qkv_tokenizer_kind kind,
+void qkv__tokenizer_begin_spec(qkv_json_writer *w, qkv_tokenizer_kind kind,
                                const char *const *special, const int32_t *ids, size_t count,
                                const char *unk, const char *begin, const char *end);
-void qkv__put_added(qkv__json_out *w, const char *text, int32_t id);
+void qkv__put_added(qkv_json_writer *w, const char *text, int32_t id);
 /* A post-processor: begin A end, and begin A end B end for a pair; with begin NULL A end, A B
  * end. */
-void qkv__put_template(qkv__json_out *w, const char *key, const char *begin, int32_t begin_id,
+void qkv__put_template(qkv_json_writer *w, const char *key, const char *begin, int32_t begin_id,
                        const char *end, int32_t end_id);
 
 /* tokenizer_words_file.c: BERT's files. */
@@ -439,14 +439,14 @@ extern const char *const qkv__bert_names[QKV_TOKEN_ROLES]; /* NULL: BERT has non
 /* BERT's token for a role, as far as there is one; -1. */
 int32_t qkv__bert_role(const qkv_tokenizer *t, qkv_token_role role);
 /* What tokenizer_config.json says of a WordPiece tokenizer. */
-void qkv__put_bert_config(const qkv_tokenizer *t, qkv__json_out *w);
+void qkv__put_bert_config(const qkv_tokenizer *t, qkv_json_writer *w);
 typedef struct {
     bool lowercase, ideographs;
     int accents; /* 0, 1, or -1: as lowercase */
 } qkv__bert_options;
 /* All parts but the model's vocabulary, as qkv__tokenizer_begin_spec. Roles: tokens and ids;
  * a NULL token is none. ends: EOS behind every text, in place of CLS and SEP around it. */
-void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o, bool ends,
+void qkv__bert_begin_spec(qkv_json_writer *w, const qkv__bert_options *o, bool ends,
                           const char *const special[QKV_TOKEN_ROLES],
                           const int32_t ids[QKV_TOKEN_ROLES]);
 

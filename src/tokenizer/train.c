@@ -71,7 +71,7 @@ static int by_code(const void *x, const void *y)
 /* Characters and how often they come, by code point. */
 static int64_t *count_alphabet(const qkv_tokenizer_trainer *tr)
 {
-    int64_t *counts = qkv__calloc(tr->ctx, CODE_POINTS, sizeof *counts);
+    int64_t *counts = qkv_calloc(tr->ctx, CODE_POINTS, sizeof *counts);
     for (size_t i = 0; i < tr->words.count && counts; i++) {
         size_t len;
         int32_t cp;
@@ -94,7 +94,7 @@ qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
         count += counts[cp] > 0;
         total += counts[cp];
     }
-    list = counts ? qkv__malloc(tr->ctx, (count + 1) * sizeof *list) : NULL;
+    list = counts ? qkv_malloc(tr->ctx, (count + 1) * sizeof *list) : NULL;
     qkv_status status = list ? QKV_OK : QKV_E_MEMORY;
     count = 0;
     for (int32_t cp = 0; cp < CODE_POINTS && list; cp++)
@@ -110,50 +110,50 @@ qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
         char c[4];
         status = add_token(v, c, qkv__utf8_put(c, list[i].cp));
     }
-    qkv__free(tr->ctx, counts);
-    qkv__free(tr->ctx, list);
+    qkv_free(tr->ctx, counts);
+    qkv_free(tr->ctx, list);
     return status;
 }
 
-static void put_vocab(qkv__json_out *w, const qkv__vocab *v)
+static void put_vocab(qkv_json_writer *w, const qkv__vocab *v)
 {
-    qkv__json_begin_object(w, "vocab");
+    qkv_json_begin_object(w, "vocab");
     for (size_t id = 0; id < v->count; id++) {
         size_t len;
-        qkv__json_put_int(w, qkv__vocab_text(v, (int32_t)id, &len), (int64_t)id);
+        qkv_json_put_int(w, qkv__vocab_text(v, (int32_t)id, &len), (int64_t)id);
     }
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
 /* merges: left, right, left, right, ... */
-static void put_merges(qkv__json_out *w, const qkv__vocab *v, const qkv_ids *merges)
+static void put_merges(qkv_json_writer *w, const qkv__vocab *v, const qkv_ids *merges)
 {
-    qkv__json_begin_array(w, "merges");
+    qkv_json_begin_array(w, "merges");
     for (size_t i = 0; i < merges->count; i++) {
         size_t len;
         if (i % 2 == 0)
-            qkv__json_begin_array(w, NULL);
-        qkv__json_put_string(w, NULL, qkv__vocab_text(v, merges->data[i], &len));
+            qkv_json_begin_array(w, NULL);
+        qkv_json_put_string(w, NULL, qkv__vocab_text(v, merges->data[i], &len));
         if (i % 2 == 1)
-            qkv__json_end_array(w);
+            qkv_json_end_array(w);
     }
-    qkv__json_end_array(w);
+    qkv_json_end_array(w);
 }
 
 /* The specification's end: the vocabulary, perhaps merges. The tokenizer goes through its own
  * file format: one way in for all. */
-static qkv_status build(const qkv_tokenizer_trainer *tr, qkv__json_out *w, const qkv__vocab *v,
+static qkv_status build(const qkv_tokenizer_trainer *tr, qkv_json_writer *w, const qkv__vocab *v,
                         const qkv_ids *merges, qkv_tokenizer **out)
 {
     put_vocab(w, v);
     if (merges)
         put_merges(w, v, merges);
-    qkv__json_end_object(w);
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
+    qkv_json_end_object(w);
     qkv_status status = w->text.failed ? QKV_E_MEMORY
                                        : qkv__tokenizer_parse(out, tr->ctx, "trained tokenizer",
                                                               w->text.data, w->text.len);
-    qkv__json_out_free(w);
+    qkv_json_writer_free(w);
     for (size_t i = 0; i < QKV_TOKEN_ROLES && !status; i++) {
         const char *text = tr->options.special[i];
         (*out)->special[i] = text ? qkv_tokenizer_id(*out, text, strlen(text)) : -1;
@@ -177,8 +177,8 @@ static qkv_status build_plain(const qkv_tokenizer_trainer *tr, const qkv__vocab 
     const char *end = o->special[o->ends ? QKV_TOKEN_EOS : QKV_TOKEN_SEP];
     if (!o->ends && (!begin || !end))
         begin = end = NULL;
-    qkv__json_out w;
-    qkv__json_out_init(&w, tr->ctx, 0);
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, tr->ctx, 0);
     qkv__tokenizer_begin_spec(&w, o->kind, texts, ids, specials, o->special[QKV_TOKEN_UNK], begin,
                               end);
     return build(tr, &w, v, merges, out);
@@ -199,9 +199,9 @@ static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t sp
     qkv_ids merges = {0};
     qkv_status status = add_bytes(v);
     if (!status && v->count > tr->options.vocab)
-        status = qkv__fail(tr->ctx, QKV_E_ARGUMENT,
-                           "a BPE vocabulary of %zu tokens: the bytes and special tokens alone "
-                           "are %zu", tr->options.vocab, v->count);
+        status = qkv_fail(tr->ctx, QKV_E_ARGUMENT,
+                          "a BPE vocabulary of %zu tokens: the bytes and special tokens alone "
+                          "are %zu", tr->options.vocab, v->count);
     const qkv__bpe_training how = {true, "", tr->options.vocab, tr->options.min_count};
     if (!status)
         status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, &how, &merges);
@@ -211,7 +211,7 @@ static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t sp
     return status;
 }
 
-static void begin_wordpiece(qkv__json_out *w, const qkv_tokenizer_options *o, const qkv__vocab *v)
+static void begin_wordpiece(qkv_json_writer *w, const qkv_tokenizer_options *o, const qkv__vocab *v)
 {
     const qkv__bert_options bert = {!o->keep_case, true, -1};
     int32_t ids[QKV_TOKEN_ROLES];
@@ -226,7 +226,7 @@ static qkv_status finish_wordpiece(qkv_tokenizer_trainer *tr, qkv__vocab *v, siz
 {
     const qkv__bpe_training how = {false, "##", tr->options.vocab, tr->options.min_count};
     qkv_ids merges = {0};
-    qkv__json_out w;
+    qkv_json_writer w;
     (void)specials;
     qkv_status status = qkv__train_alphabet(tr, v);
     if (!status)
@@ -234,7 +234,7 @@ static qkv_status finish_wordpiece(qkv_tokenizer_trainer *tr, qkv__vocab *v, siz
     qkv_ids_free(tr->ctx, &merges);
     if (status)
         return status;
-    qkv__json_out_init(&w, tr->ctx, 0);
+    qkv_json_writer_init(&w, tr->ctx, 0);
     begin_wordpiece(&w, &tr->options, v);
     return build(tr, &w, v, NULL, out);
 }
@@ -244,18 +244,18 @@ static qkv_status cut_wordpiece(qkv_tokenizer_trainer *tr)
 {
     static const char *const unk[QKV_TOKEN_ROLES] = {[QKV_TOKEN_UNK] = "u"};
     qkv_tokenizer_options o = tr->options;
-    qkv__json_out w;
+    qkv_json_writer w;
     qkv__vocab v;
     qkv__vocab_init(&v, tr->ctx);
     memcpy(o.special, unk, sizeof unk);
-    qkv__json_out_init(&w, tr->ctx, 0);
+    qkv_json_writer_init(&w, tr->ctx, 0);
     qkv_status status = qkv__vocab_add(&v, "u", 1, 0);
     begin_wordpiece(&w, &o, &v);
     qkv_tokenizer_trainer plain = {.ctx = tr->ctx};
     if (!status)
         status = build(&plain, &w, &v, NULL, &tr->cutter);
     else
-        qkv__json_out_free(&w);
+        qkv_json_writer_free(&w);
     qkv__vocab_free(&v);
     return status;
 }
@@ -268,9 +268,9 @@ static qkv_status count_chars(qkv_tokenizer_trainer *tr, const char *text, size_
         int32_t cp;
         size_t n = qkv__utf8_next(text + i, len - i, &cp);
         if (cp <= 0)
-            return qkv__fail(tr->ctx, QKV_E_FORMAT,
-                             "byte 0x%02x at %zu is not text: a character tokenizer needs UTF-8",
-                             (unsigned)(unsigned char)text[i], i);
+            return qkv_fail(tr->ctx, QKV_E_FORMAT,
+                            "byte 0x%02x at %zu is not text: a character tokenizer needs UTF-8",
+                            (unsigned)(unsigned char)text[i], i);
         tr->seen[cp / 8] |= (uint8_t)(1u << (cp % 8));
         i += n;
     }
@@ -283,7 +283,7 @@ qkv_status qkv__train_count_word(qkv_tokenizer_trainer *tr, const char *word, si
     if (id < 0) {
         id = (int32_t)tr->words.count;
         if (id == INT32_MAX || len >= UINT32_MAX)
-            return qkv__fail(tr->ctx, QKV_E_UNSUPPORTED, "more distinct words than 2^31");
+            return qkv_fail(tr->ctx, QKV_E_UNSUPPORTED, "more distinct words than 2^31");
         if (!qkv__grow(tr->ctx, &tr->counts, &tr->count_cap, (size_t)id + 1,
                        sizeof *tr->counts) ||
             qkv__vocab_add(&tr->words, word, len, id))
@@ -357,28 +357,28 @@ qkv_tokenizer_options qkv_tokenizer_defaults(qkv_tokenizer_kind kind)
 static qkv_status check_options(qkv_context *ctx, const qkv_tokenizer_options *o)
 {
     if ((size_t)o->kind >= KINDS)
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "tokenizer kind %d: there are 0 to %d",
-                         (int)o->kind, KINDS - 1);
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "tokenizer kind %d: there are 0 to %d",
+                        (int)o->kind, KINDS - 1);
     size_t least = kinds[o->kind].least;
     bool fixed = kinds[o->kind].prepare == qkv__train_spm_prepare;
     for (size_t i = 0; i < QKV_TOKEN_ROLES && fixed; i++)
         if (o->special[i])
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "%s: this kind has special tokens of its own",
-                             qkv__role_keys[i]);
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: this kind has special tokens of its own",
+                            qkv__role_keys[i]);
     if (least && (o->vocab < least || o->vocab >= QKV_TOKENIZER_ID_LIMIT))
-        return qkv__fail(ctx, QKV_E_ARGUMENT,
-                         "such a vocabulary has from %zu to %d tokens, not %zu", least,
-                         QKV_TOKENIZER_ID_LIMIT - 1, o->vocab);
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
+                        "such a vocabulary has from %zu to %d tokens, not %zu", least,
+                        QKV_TOKENIZER_ID_LIMIT - 1, o->vocab);
     if (o->ends && !fixed && !o->special[QKV_TOKEN_EOS])
-        return qkv__fail(ctx, QKV_E_ARGUMENT, "texts end in eos_token, which is missing");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "texts end in eos_token, which is missing");
     if (!(o->coverage > 0 && o->coverage <= 1))
-        return qkv__fail(ctx, QKV_E_ARGUMENT,
-                         "coverage %g: the share of the text's characters is above 0, at most 1",
-                         o->coverage);
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
+                        "coverage %g: the share of the text's characters is above 0, at most 1",
+                        o->coverage);
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
         if (o->special[i] && (!*o->special[i] || strlen(o->special[i]) > 1000))
-            return qkv__fail(ctx, QKV_E_ARGUMENT, "%s has %zu bytes: expected 1 to 1000",
-                             qkv__role_keys[i], strlen(o->special[i]));
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s has %zu bytes: expected 1 to 1000",
+                            qkv__role_keys[i], strlen(o->special[i]));
     return QKV_OK;
 }
 
@@ -392,7 +392,7 @@ qkv_status qkv_tokenizer_trainer_create(qkv_tokenizer_trainer **out, qkv_context
     qkv_status status = check_options(ctx, &o);
     if (status)
         return status;
-    qkv_tokenizer_trainer *tr = qkv__calloc(ctx, 1, sizeof *tr);
+    qkv_tokenizer_trainer *tr = qkv_calloc(ctx, 1, sizeof *tr);
     if (!tr)
         return QKV_E_MEMORY;
     tr->ctx = ctx;
@@ -400,11 +400,11 @@ qkv_status qkv_tokenizer_trainer_create(qkv_tokenizer_trainer **out, qkv_context
     qkv__vocab_init(&tr->words, ctx);
     bool ok = true;
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) {
-        tr->options.special[i] = o.special[i] ? qkv__strdup(ctx, o.special[i]) : NULL;
+        tr->options.special[i] = o.special[i] ? qkv_strdup(ctx, o.special[i]) : NULL;
         ok = ok && !o.special[i] == !tr->options.special[i];
     }
     if (ok && o.kind == QKV_TOKENIZER_CHAR) {
-        tr->seen = qkv__calloc(ctx, CODE_POINTS / 8, 1);
+        tr->seen = qkv_calloc(ctx, CODE_POINTS / 8, 1);
         ok = tr->seen != NULL;
     }
     if (ok && kinds[o.kind].prepare)
@@ -430,7 +430,7 @@ qkv_status qkv_tokenizer_trainer_add_file(qkv_tokenizer_trainer *tr, const char 
     if (status)
         return status;
     if (qkv_tokenizer_trainer_add(tr, (const char *)map.data, map.size))
-        status = qkv__fail_prefix(tr->ctx, file);
+        status = qkv_fail_prefix(tr->ctx, file);
     qkv__map_close(&map);
     return status;
 }
@@ -439,7 +439,7 @@ qkv_status qkv_tokenizer_trainer_finish(qkv_tokenizer_trainer *tr, qkv_tokenizer
 {
     *out = NULL;
     if (tr->text_bytes == 0)
-        return qkv__fail(tr->ctx, QKV_E_ARGUMENT, "there is no text to train a tokenizer on");
+        return qkv_fail(tr->ctx, QKV_E_ARGUMENT, "there is no text to train a tokenizer on");
     qkv__vocab v;
     qkv__vocab_init(&v, tr->ctx);
     qkv_status status = add_specials(tr, &v);
@@ -455,11 +455,11 @@ void qkv_tokenizer_trainer_destroy(qkv_tokenizer_trainer *tr)
     if (!tr)
         return;
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
-        qkv__free(tr->ctx, (char *)(uintptr_t)tr->options.special[i]);
-    qkv__free(tr->ctx, tr->seen);
+        qkv_free(tr->ctx, (char *)(uintptr_t)tr->options.special[i]);
+    qkv_free(tr->ctx, tr->seen);
     qkv_tokenizer_destroy(tr->cutter);
     qkv__spm_destroy(tr->spm);
     qkv__vocab_free(&tr->words);
-    qkv__free(tr->ctx, tr->counts);
-    qkv__free(tr->ctx, tr);
+    qkv_free(tr->ctx, tr->counts);
+    qkv_free(tr->ctx, tr);
 }

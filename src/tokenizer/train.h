@@ -49,7 +49,7 @@ qkv_status qkv__train_spm_unigram(qkv_tokenizer_trainer *tr, qkv__vocab *v, size
                                   qkv_tokenizer **out);
 
 /* tokenizer_train_unigram.c: wanted pieces at most, all of the alphabet among them, best first.
- * pieces: empty before; *scores (by piece) is freed with qkv__free. */
+ * pieces: empty before; *scores (by piece) is freed with qkv_free. */
 qkv_status qkv__train_unigram(qkv_context *ctx, const qkv__vocab *alphabet,
                               const qkv__vocab *words, const int64_t *counts, size_t wanted,
                               qkv__vocab *pieces, float **scores);

@@ -65,10 +65,10 @@ static uint32_t *slot_of(const joiner *j, uint64_t pair)
 static bool widen(joiner *j)
 {
     size_t count = j->slot_count ? 2 * j->slot_count : 1 << 14;
-    uint32_t *slots = qkv__calloc(j->ctx, count, sizeof *slots);
+    uint32_t *slots = qkv_calloc(j->ctx, count, sizeof *slots);
     if (!slots)
         return false;
-    qkv__free(j->ctx, j->slots);
+    qkv_free(j->ctx, j->slots);
     j->slots = slots;
     j->slot_count = count;
     for (size_t i = 0; i < j->pair_count; i++)
@@ -220,18 +220,18 @@ static uint32_t best_pair(joiner *j, size_t min_count, bool *ok)
 static int32_t join_tokens(qkv__vocab *v, int32_t left, int32_t right, const char *prefix)
 {
     size_t n, skip = strlen(prefix);
-    qkv__str text;
-    qkv__str_init(&text, v->ctx);
+    qkv_str text;
+    qkv_str_init(&text, v->ctx);
     const char *part = qkv__vocab_text(v, left, &n);
-    qkv__str_add(&text, part, n);
+    qkv_str_add(&text, part, n);
     part = qkv__vocab_text(v, right, &n);
     skip = n >= skip && memcmp(part, prefix, skip) == 0 ? skip : 0;
-    qkv__str_add(&text, part + skip, n - skip);
+    qkv_str_add(&text, part + skip, n - skip);
     int32_t id = text.failed ? -1 : qkv__vocab_find(v, text.data, text.len);
     if (!text.failed && id < 0 &&
         qkv__vocab_add(v, text.data, text.len, (int32_t)v->count) == QKV_OK)
         id = (int32_t)v->count - 1;
-    qkv__str_free(&text);
+    qkv_str_free(&text);
     return id;
 }
 
@@ -268,17 +268,17 @@ static qkv_status symbol_of(qkv__vocab *v, const qkv__bpe_training *how, const c
     *id = qkv__vocab_find(v, s, len);
     if (*id < 0 || !inside || !*how->prefix)
         return QKV_OK;
-    qkv__str whole;
-    qkv__str_init(&whole, v->ctx);
-    qkv__str_puts(&whole, how->prefix);
-    qkv__str_add(&whole, s, len);
+    qkv_str whole;
+    qkv_str_init(&whole, v->ctx);
+    qkv_str_puts(&whole, how->prefix);
+    qkv_str_add(&whole, s, len);
     qkv_status status = whole.failed ? QKV_E_MEMORY : QKV_OK;
     *id = status ? -1 : qkv__vocab_find(v, whole.data, whole.len);
     if (!status && *id < 0) {
         *id = (int32_t)v->count;
         status = qkv__vocab_add(v, whole.data, whole.len, *id);
     }
-    qkv__str_free(&whole);
+    qkv_str_free(&whole);
     return status;
 }
 
@@ -287,7 +287,7 @@ static qkv_status joiner_init(joiner *j, qkv_context *ctx, qkv__vocab *v, const 
                               const int64_t *counts, const qkv__bpe_training *how)
 {
     *j = (joiner){.ctx = ctx, .word_counts = counts, .how = how};
-    j->words = qkv__malloc(j->ctx, (words->count + 1) * sizeof *j->words);
+    j->words = qkv_malloc(j->ctx, (words->count + 1) * sizeof *j->words);
     if (!j->words || !qkv__ids_reserve(j->ctx, &j->symbols, words->text_len + 1))
         return QKV_E_MEMORY;
     for (size_t i = 0; i < words->count; i++) {
@@ -314,12 +314,12 @@ static qkv_status joiner_init(joiner *j, qkv_context *ctx, qkv__vocab *v, const 
 static void joiner_free(joiner *j)
 {
     qkv_ids_free(j->ctx, &j->symbols);
-    qkv__free(j->ctx, j->words);
-    qkv__free(j->ctx, j->pairs);
-    qkv__free(j->ctx, j->slots);
-    qkv__free(j->ctx, j->occurrences);
-    qkv__free(j->ctx, j->heap);
-    qkv__free(j->ctx, j->touched);
+    qkv_free(j->ctx, j->words);
+    qkv_free(j->ctx, j->pairs);
+    qkv_free(j->ctx, j->slots);
+    qkv_free(j->ctx, j->occurrences);
+    qkv_free(j->ctx, j->heap);
+    qkv_free(j->ctx, j->touched);
 }
 
 qkv_status qkv__train_bpe(qkv_context *ctx, qkv__vocab *tokens, const qkv__vocab *words,

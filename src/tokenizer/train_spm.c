@@ -40,13 +40,13 @@ qkv_status qkv__train_spm_prepare(qkv_tokenizer_trainer *tr)
 
 qkv_status qkv__train_spm_count(qkv_tokenizer_trainer *tr, const char *text, size_t len)
 {
-    qkv__str line;
+    qkv_str line;
     qkv_status status = QKV_OK;
-    qkv__str_init(&line, tr->ctx);
+    qkv_str_init(&line, tr->ctx);
     for (size_t at = 0, end; at < len && !status; at = end + 1) {
         const char *stop = memchr(text + at, '\n', len - at);
         end = stop ? (size_t)(stop - text) : len;
-        qkv__str_clear(&line);
+        qkv_str_clear(&line);
         qkv__spm_normalize(tr->spm, text + at, end - at, &line);
         if (line.failed)
             status = QKV_E_MEMORY;
@@ -55,7 +55,7 @@ qkv_status qkv__train_spm_count(qkv_tokenizer_trainer *tr, const char *text, siz
             status = qkv__train_count_word(tr, line.data + i, n);
         }
     }
-    qkv__str_free(&line);
+    qkv_str_free(&line);
     return status;
 }
 
@@ -79,9 +79,9 @@ static qkv_status make_vocab(qkv__json *out, const qkv__spm *source, const qkv__
 {
     qkv_context *ctx = source->ctx;
     qkv__vocab v;
-    qkv__json_out w;
+    qkv_json_writer w;
     qkv__vocab_init(&v, ctx);
-    qkv__json_out_init(&w, ctx, 0);
+    qkv_json_writer_init(&w, ctx, 0);
     qkv_status status = qkv__vocab_add(&v, "</s>", 4, 0);
     if (!status)
         status = qkv__vocab_add(&v, "<unk>", 5, 1);
@@ -91,17 +91,17 @@ static qkv_status make_vocab(qkv__json *out, const qkv__spm *source, const qkv__
         status = add_pieces(&v, target);
     if (!status)
         status = qkv__vocab_add(&v, "<pad>", 5, (int32_t)v.count);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_begin_object(&w, NULL);
     for (size_t id = 0; id < v.count && !status; id++) {
         size_t len;
-        qkv__json_put_int(&w, qkv__vocab_text(&v, (int32_t)id, &len), (int64_t)id);
+        qkv_json_put_int(&w, qkv__vocab_text(&v, (int32_t)id, &len), (int64_t)id);
     }
-    qkv__json_end_object(&w);
+    qkv_json_end_object(&w);
     if (!status)
         status = w.text.failed ? QKV_E_MEMORY
                                : qkv__json_parse(out, ctx, "trained tokenizer", w.text.data,
                                                  w.text.len);
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
     qkv__vocab_free(&v);
     return status;
 }
@@ -148,8 +148,8 @@ qkv_status qkv_tokenizer_join(qkv_tokenizer **out, const qkv_tokenizer *source,
     qkv__spm *models[2] = {NULL, NULL};
     *out = NULL;
     if (!source->marian || !target->marian)
-        return qkv__fail(source->ctx, QKV_E_UNSUPPORTED, "a model for each language: two "
-                         "tokenizers with SentencePiece models expected");
+        return qkv_fail(source->ctx, QKV_E_UNSUPPORTED, "a model for each language: two "
+                        "tokenizers with SentencePiece models expected");
     qkv_status status = copy_model(&models[0], source->spm);
     if (!status)
         status = copy_model(&models[1], target->spm);
@@ -184,9 +184,9 @@ static qkv_status check_room(const qkv_tokenizer_trainer *tr, size_t characters)
 {
     if (characters <= room(tr))
         return QKV_OK;
-    return qkv__fail(tr->ctx, QKV_E_ARGUMENT,
-                     "a vocabulary of %zu tokens: the characters and special tokens alone are %zu",
-                     tr->options.vocab, characters + 3);
+    return qkv_fail(tr->ctx, QKV_E_ARGUMENT,
+                    "a vocabulary of %zu tokens: the characters and special tokens alone are %zu",
+                    tr->options.vocab, characters + 3);
 }
 
 qkv_status qkv__train_spm_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
@@ -234,6 +234,6 @@ qkv_status qkv__train_spm_unigram(qkv_tokenizer_trainer *tr, qkv__vocab *v, size
             status = qkv__spm_add(tr->spm, text, len, scores[i], QKV__PIECE_NORMAL);
     }
     qkv__vocab_free(&pieces);
-    qkv__free(tr->ctx, scores);
+    qkv_free(tr->ctx, scores);
     return status ? status : build(tr, out);
 }

@@ -94,7 +94,7 @@ static bool is_single(const qkv__vocab *v, int32_t id)
 static qkv_status choose_seeds(learner *l, const int64_t *freq)
 {
     double total = 0;
-    l->pieces = qkv__malloc(l->ctx, (l->seeds.count + 1) * sizeof *l->pieces);
+    l->pieces = qkv_malloc(l->ctx, (l->seeds.count + 1) * sizeof *l->pieces);
     if (!l->pieces)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < l->seeds.count; i++) {
@@ -128,7 +128,7 @@ static qkv_status find_seeds(learner *l, const qkv__vocab *alphabet)
     }
     if (!status)
         status = choose_seeds(l, freq);
-    qkv__free(l->ctx, freq);
+    qkv_free(l->ctx, freq);
     return status;
 }
 
@@ -357,7 +357,7 @@ static qkv_status choose(learner *l, size_t wanted, qkv__vocab *pieces, float **
     qsort(l->pieces, l->count, sizeof *l->pieces, by_rank);
     l->count = l->count < wanted ? l->count : wanted;
     qsort(l->pieces, l->count, sizeof *l->pieces, by_score);
-    *scores = qkv__malloc(l->ctx, (l->count + 1) * sizeof **scores);
+    *scores = qkv_malloc(l->ctx, (l->count + 1) * sizeof **scores);
     qkv_status status = *scores ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < l->count && !status; i++) {
         size_t len;
@@ -372,7 +372,7 @@ qkv_status qkv__train_unigram(qkv_context *ctx, const qkv__vocab *alphabet,
                               const qkv__vocab *words, const int64_t *counts, size_t wanted,
                               qkv__vocab *pieces, float **scores)
 {
-    learner *l = qkv__calloc(ctx, 1, sizeof *l);
+    learner *l = qkv_calloc(ctx, 1, sizeof *l);
     *scores = NULL;
     if (!l)
         return QKV_E_MEMORY;
@@ -387,7 +387,7 @@ qkv_status qkv__train_unigram(qkv_context *ctx, const qkv__vocab *alphabet,
         status = choose(l, wanted, pieces, scores);
     qkv__vocab_free(&l->seeds);
     qkv__trie_free(&l->trie, ctx);
-    qkv__free(ctx, l->pieces);
-    qkv__free(ctx, l);
+    qkv_free(ctx, l->pieces);
+    qkv_free(ctx, l);
     return status;
 }

@@ -21,7 +21,7 @@ static bool widen(qkv__trie *t, qkv_context *ctx)
 {
     size_t old = t->slot_count, count = old ? 2 * old : 1024;
     struct qkv__trie_edge *before = t->edges;
-    struct qkv__trie_edge *edges = qkv__calloc(ctx, count, sizeof *edges);
+    struct qkv__trie_edge *edges = qkv_calloc(ctx, count, sizeof *edges);
     if (!edges)
         return false;
     t->edges = edges;
@@ -29,7 +29,7 @@ static bool widen(qkv__trie *t, qkv_context *ctx)
     for (size_t i = 0; i < old; i++)
         if (before[i].to)
             *slot_of(t, before[i].key) = before[i];
-    qkv__free(ctx, before);
+    qkv_free(ctx, before);
     return true;
 }
 
@@ -45,8 +45,8 @@ qkv_status qkv__trie_add(qkv__trie *t, qkv_context *ctx, const char *text, size_
         if (2 * (t->nodes + 1) > t->slot_count && !widen(t, ctx))
             return QKV_E_MEMORY;
         if (t->nodes >= (uint32_t)1 << 24)
-            return qkv__fail(ctx, QKV_E_UNSUPPORTED, "the pieces have more than %d beginnings",
-                             1 << 24);
+            return qkv_fail(ctx, QKV_E_UNSUPPORTED, "the pieces have more than %d beginnings",
+                            1 << 24);
         uint32_t key = node << 8 | (unsigned char)text[i];
         struct qkv__trie_edge *e = slot_of(t, key);
         if (!e->to) {
@@ -86,7 +86,7 @@ size_t qkv__trie_longest(const qkv__trie *t, const char *s, size_t len, int32_t 
 
 void qkv__trie_free(qkv__trie *t, qkv_context *ctx)
 {
-    qkv__free(ctx, t->edges);
-    qkv__free(ctx, t->values);
+    qkv_free(ctx, t->edges);
+    qkv_free(ctx, t->values);
     *t = (qkv__trie){0};
 }

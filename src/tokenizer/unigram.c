@@ -146,7 +146,7 @@ static qkv_status draw(qkv_tokenizer *t, const char *s, size_t len, size_t *coun
         return QKV_E_MEMORY;
     *count = 0;
     for (size_t end = len, w = u->way_count; end > 0;) {
-        double left = qkv__rng_uniform(&t->sampling.rng);
+        double left = qkv_rng_uniform(&t->sampling.rng);
         size_t taken = u->way_count;
         /* Ways lie by where they start, so those that end here lie before any after it. */
         for (size_t i = w; i-- > 0 && left >= 0;) {
@@ -238,7 +238,7 @@ int32_t qkv__unigram_piece(const qkv__unigram *u, const char *s, size_t len)
 
 static qkv_status create(qkv_tokenizer *t)
 {
-    unigram *u = qkv__calloc(t->ctx, 1, sizeof *u);
+    unigram *u = qkv_calloc(t->ctx, 1, sizeof *u);
     if (!u)
         return QKV_E_MEMORY;
     u->unk = -1;
@@ -335,30 +335,30 @@ static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
     return status;
 }
 
-static void write(const qkv_tokenizer *t, qkv__json_out *w)
+static void write(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     const unigram *u = t->model;
-    qkv__json_begin_array(w, "vocab");
+    qkv_json_begin_array(w, "vocab");
     for (size_t i = 0; i < u->count; i++) {
         size_t len;
         const char *text = qkv__vocab_text(&t->vocab, (int32_t)i, &len);
-        qkv__json_begin_array(w, NULL);
-        qkv__json_put_bytes(w, NULL, text, len);
-        qkv__json_put_real(w, NULL, u->scores[i]);
-        qkv__json_end_array(w);
+        qkv_json_begin_array(w, NULL);
+        qkv_json_put_bytes(w, NULL, text, len);
+        qkv_json_put_real(w, NULL, u->scores[i]);
+        qkv_json_end_array(w);
     }
-    qkv__json_end_array(w);
+    qkv_json_end_array(w);
 }
 
 static void destroy(qkv_tokenizer *t)
 {
     unigram *u = t->model;
     qkv__trie_free(&u->trie, t->ctx);
-    qkv__free(t->ctx, u->scores);
-    qkv__free(t->ctx, u->best);
-    qkv__free(t->ctx, u->ways);
-    qkv__free(t->ctx, u->cuts);
-    qkv__free(t->ctx, u);
+    qkv_free(t->ctx, u->scores);
+    qkv_free(t->ctx, u->best);
+    qkv_free(t->ctx, u->ways);
+    qkv_free(t->ctx, u->cuts);
+    qkv_free(t->ctx, u);
 }
 
 const qkv__model_kind qkv__model_unigram = {"Unigram", false, true, read, encode, write, destroy};

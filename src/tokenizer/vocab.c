@@ -10,16 +10,16 @@ void qkv__vocab_init(qkv__vocab *v, qkv_context *ctx)
 
 void qkv__vocab_free(qkv__vocab *v)
 {
-    qkv__free(v->ctx, v->text);
-    qkv__free(v->ctx, v->tokens);
-    qkv__free(v->ctx, v->slots);
+    qkv_free(v->ctx, v->text);
+    qkv_free(v->ctx, v->tokens);
+    qkv_free(v->ctx, v->slots);
     qkv__vocab_init(v, v->ctx);
 }
 
 /* The slot that holds the text, or the free one where it would go. */
 static uint32_t *slot_of(const qkv__vocab *v, const char *text, size_t len)
 {
-    size_t mask = v->slot_count - 1, i = (size_t)qkv__hash64(text, len) & mask;
+    size_t mask = v->slot_count - 1, i = (size_t)qkv_hash64(text, len) & mask;
     for (;; i = (i + 1) & mask) {
         uint32_t id = v->slots[i];
         if (id == 0)
@@ -33,10 +33,10 @@ static uint32_t *slot_of(const qkv__vocab *v, const char *text, size_t len)
 static bool widen(qkv__vocab *v)
 {
     size_t count = v->slot_count ? v->slot_count * 2 : 1024;
-    uint32_t *slots = qkv__calloc(v->ctx, count, sizeof *slots);
+    uint32_t *slots = qkv_calloc(v->ctx, count, sizeof *slots);
     if (!slots)
         return false;
-    qkv__free(v->ctx, v->slots);
+    qkv_free(v->ctx, v->slots);
     v->slots = slots;
     v->slot_count = count;
     for (size_t id = 0; id < v->count; id++)

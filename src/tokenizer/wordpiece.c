@@ -10,19 +10,19 @@ typedef struct {
     size_t longest;   /* bytes of the longest token */
     size_t max_chars; /* longer words are unknown */
     int32_t unk;      /* -1: none */
-    qkv__str word;    /* scratch */
+    qkv_str word;    /* scratch */
 } wordpiece;
 
 static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
 {
     const char *unk = "[UNK]", *prefix = "##";
     int64_t max_chars = 100;
-    wordpiece *w = qkv__calloc(t->ctx, 1, sizeof *w);
+    wordpiece *w = qkv_calloc(t->ctx, 1, sizeof *w);
     if (!w)
         return QKV_E_MEMORY;
     t->kind = &qkv__model_wordpiece;
     t->model = w;
-    qkv__str_init(&w->word, t->ctx);
+    qkv_str_init(&w->word, t->ctx);
     qkv_status status = qkv__json_opt_string(at, "unk_token", &unk);
     if (!status)
         status = qkv__json_opt_string(at, "continuing_subword_prefix", &prefix);
@@ -32,7 +32,7 @@ static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
         return status;
     w->unk = qkv__vocab_find(&t->vocab, unk, strlen(unk));
     w->max_chars = (size_t)max_chars;
-    w->prefix = qkv__strdup(t->ctx, prefix);
+    w->prefix = qkv_strdup(t->ctx, prefix);
     w->prefix_len = strlen(prefix);
     for (size_t i = 0; i < t->vocab.count; i++)
         if (t->vocab.tokens[i].used && t->vocab.tokens[i].len > w->longest)
@@ -46,9 +46,9 @@ static int32_t longest_token(qkv_tokenizer *t, const char *s, size_t *len, bool 
     wordpiece *w = t->model;
     size_t before = inside ? w->prefix_len : 0;
     size_t n = *len < w->longest ? *len : w->longest;
-    qkv__str_clear(&w->word);
-    qkv__str_add(&w->word, w->prefix, before);
-    qkv__str_add(&w->word, s, n);
+    qkv_str_clear(&w->word);
+    qkv_str_add(&w->word, w->prefix, before);
+    qkv_str_add(&w->word, s, n);
     for (; n > 0 && !w->word.failed; n--) {
         if (n < *len && ((unsigned char)s[n] & 0xc0) == 0x80)
             continue; /* within a character */
@@ -90,9 +90,9 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
 static void destroy(qkv_tokenizer *t)
 {
     wordpiece *w = t->model;
-    qkv__str_free(&w->word);
-    qkv__free(t->ctx, w->prefix);
-    qkv__free(t->ctx, w);
+    qkv_str_free(&w->word);
+    qkv_free(t->ctx, w->prefix);
+    qkv_free(t->ctx, w);
 }
 
 const qkv__model_kind qkv__model_wordpiece = {"WordPiece", true, false, read,

@@ -11,7 +11,7 @@ typedef struct {
 static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
 {
     const char *unk = NULL;
-    words *w = qkv__malloc(t->ctx, sizeof *w);
+    words *w = qkv_malloc(t->ctx, sizeof *w);
     if (!w)
         return QKV_E_MEMORY;
     w->unk = -1;
@@ -28,12 +28,12 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
     const words *w = t->model;
     int32_t id;
     if (t->splitter.byte_level) {
-        qkv__str chars;
-        qkv__str_init(&chars, t->ctx);
+        qkv_str chars;
+        qkv_str_init(&chars, t->ctx);
         qkv__bytes_to_chars(&chars, piece, len);
         id = chars.failed ? -1 : qkv__vocab_find(&t->vocab, chars.data, chars.len);
         bool failed = chars.failed;
-        qkv__str_free(&chars);
+        qkv_str_free(&chars);
         if (failed)
             return QKV_E_MEMORY;
     } else {
@@ -48,7 +48,7 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
 
 static void destroy(qkv_tokenizer *t)
 {
-    qkv__free(t->ctx, t->model);
+    qkv_free(t->ctx, t->model);
 }
 
 const qkv__model_kind qkv__model_words = {"WordLevel", false, false, read, encode, NULL, destroy};

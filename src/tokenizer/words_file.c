@@ -13,29 +13,29 @@ const char *const qkv__bert_names[QKV_TOKEN_ROLES] = {
 
 /* ---- the parts ----------------------------------------------------------------------- */
 
-static void put_normalizer(qkv__json_out *w, const qkv__bert_options *o)
+static void put_normalizer(qkv_json_writer *w, const qkv__bert_options *o)
 {
-    qkv__json_begin_object(w, "normalizer");
-    qkv__json_put_string(w, "type", "BertNormalizer");
-    qkv__json_put_bool(w, "clean_text", true);
-    qkv__json_put_bool(w, "handle_chinese_chars", o->ideographs);
+    qkv_json_begin_object(w, "normalizer");
+    qkv_json_put_string(w, "type", "BertNormalizer");
+    qkv_json_put_bool(w, "clean_text", true);
+    qkv_json_put_bool(w, "handle_chinese_chars", o->ideographs);
     if (o->accents < 0)
-        qkv__json_put_null(w, "strip_accents");
+        qkv_json_put_null(w, "strip_accents");
     else
-        qkv__json_put_bool(w, "strip_accents", o->accents != 0);
-    qkv__json_put_bool(w, "lowercase", o->lowercase);
-    qkv__json_end_object(w);
+        qkv_json_put_bool(w, "strip_accents", o->accents != 0);
+    qkv_json_put_bool(w, "lowercase", o->lowercase);
+    qkv_json_end_object(w);
 }
 
-void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o, bool ends,
+void qkv__bert_begin_spec(qkv_json_writer *w, const qkv__bert_options *o, bool ends,
                           const char *const special[QKV_TOKEN_ROLES],
                           const int32_t ids[QKV_TOKEN_ROLES])
 {
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_string(w, "version", "1.0");
-    qkv__json_put_null(w, "truncation");
-    qkv__json_put_null(w, "padding");
-    qkv__json_begin_array(w, "added_tokens");
+    qkv_json_begin_object(w, NULL);
+    qkv_json_put_string(w, "version", "1.0");
+    qkv_json_put_null(w, "truncation");
+    qkv_json_put_null(w, "padding");
+    qkv_json_begin_array(w, "added_tokens");
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) {
         bool seen = !special[i];
         for (size_t k = 0; k < i && !seen; k++)
@@ -43,47 +43,47 @@ void qkv__bert_begin_spec(qkv__json_out *w, const qkv__bert_options *o, bool end
         if (!seen)
             qkv__put_added(w, special[i], ids[i]);
     }
-    qkv__json_end_array(w);
+    qkv_json_end_array(w);
     put_normalizer(w, o);
-    qkv__json_begin_object(w, "pre_tokenizer");
-    qkv__json_put_string(w, "type", "BertPreTokenizer");
-    qkv__json_end_object(w);
+    qkv_json_begin_object(w, "pre_tokenizer");
+    qkv_json_put_string(w, "type", "BertPreTokenizer");
+    qkv_json_end_object(w);
     qkv_token_role end = ends ? QKV_TOKEN_EOS : QKV_TOKEN_SEP;
     const char *begin = ends ? NULL : special[QKV_TOKEN_CLS];
     if (special[end] && (begin || ends))
         qkv__put_template(w, "post_processor", begin, ids[QKV_TOKEN_CLS], special[end], ids[end]);
     else
-        qkv__json_put_null(w, "post_processor");
-    qkv__json_begin_object(w, "decoder");
-    qkv__json_put_string(w, "type", "WordPiece");
-    qkv__json_put_string(w, "prefix", "##");
-    qkv__json_put_bool(w, "cleanup", true);
-    qkv__json_end_object(w);
-    qkv__json_begin_object(w, "model");
-    qkv__json_put_string(w, "type", "WordPiece");
+        qkv_json_put_null(w, "post_processor");
+    qkv_json_begin_object(w, "decoder");
+    qkv_json_put_string(w, "type", "WordPiece");
+    qkv_json_put_string(w, "prefix", "##");
+    qkv_json_put_bool(w, "cleanup", true);
+    qkv_json_end_object(w);
+    qkv_json_begin_object(w, "model");
+    qkv_json_put_string(w, "type", "WordPiece");
     const char *unk = special[QKV_TOKEN_UNK];
-    qkv__json_put_string(w, "unk_token", unk ? unk : qkv__bert_names[QKV_TOKEN_UNK]);
-    qkv__json_put_string(w, "continuing_subword_prefix", "##");
-    qkv__json_put_int(w, "max_input_chars_per_word", 100);
+    qkv_json_put_string(w, "unk_token", unk ? unk : qkv__bert_names[QKV_TOKEN_UNK]);
+    qkv_json_put_string(w, "continuing_subword_prefix", "##");
+    qkv_json_put_int(w, "max_input_chars_per_word", 100);
 }
 
-void qkv__put_bert_config(const qkv_tokenizer *t, qkv__json_out *w)
+void qkv__put_bert_config(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     const json_t *n = json_object_get(t->spec.value, "normalizer");
     const json_t *accents = json_object_get(n, "strip_accents");
     const char *type = json_string_value(json_object_get(n, "type"));
     if (!type || strcmp(type, "BertNormalizer") != 0) {
-        qkv__json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
+        qkv_json_put_string(w, "tokenizer_class", "PreTrainedTokenizerFast");
         return;
     }
-    qkv__json_put_bool(w, "do_lower_case", !json_is_false(json_object_get(n, "lowercase")));
+    qkv_json_put_bool(w, "do_lower_case", !json_is_false(json_object_get(n, "lowercase")));
     if (json_is_boolean(accents))
-        qkv__json_put_bool(w, "strip_accents", json_is_true(accents));
+        qkv_json_put_bool(w, "strip_accents", json_is_true(accents));
     else
-        qkv__json_put_null(w, "strip_accents");
-    qkv__json_put_bool(w, "tokenize_chinese_chars",
-                       !json_is_false(json_object_get(n, "handle_chinese_chars")));
-    qkv__json_put_string(w, "tokenizer_class", "BertTokenizer");
+        qkv_json_put_null(w, "strip_accents");
+    qkv_json_put_bool(w, "tokenize_chinese_chars",
+                      !json_is_false(json_object_get(n, "handle_chinese_chars")));
+    qkv_json_put_string(w, "tokenizer_class", "BertTokenizer");
 }
 
 int32_t qkv__bert_role(const qkv_tokenizer *t, qkv_token_role role)
@@ -109,21 +109,21 @@ static qkv_status read_lines(qkv__vocab *v, const char *path, const char *text, 
         for (size_t i = 0; i < n; ) {
             i += qkv__utf8_next(p + i, n - i, &cp);
             if (cp <= 0)
-                return qkv__fail(v->ctx, QKV_E_FORMAT, "%s: line %zu is not text in UTF-8", path,
-                                 v->count + 1);
+                return qkv_fail(v->ctx, QKV_E_FORMAT, "%s: line %zu is not text in UTF-8", path,
+                                v->count + 1);
         }
         if (old >= 0)
-            return qkv__fail(v->ctx, QKV_E_FORMAT,
-                             "%s: line %zu: the token \"%.*s\" stands in line %d already", path,
-                             v->count + 1, n < 60 ? (int)n : 60, p, (int)old + 1);
+            return qkv_fail(v->ctx, QKV_E_FORMAT,
+                            "%s: line %zu: the token \"%.*s\" stands in line %d already", path,
+                            v->count + 1, n < 60 ? (int)n : 60, p, (int)old + 1);
         if (v->count == QKV_TOKENIZER_ID_LIMIT)
-            return qkv__fail(v->ctx, QKV_E_UNSUPPORTED, "%s: more than %d tokens", path,
-                             QKV_TOKENIZER_ID_LIMIT);
+            return qkv_fail(v->ctx, QKV_E_UNSUPPORTED, "%s: more than %d tokens", path,
+                            QKV_TOKENIZER_ID_LIMIT);
         status = qkv__vocab_add(v, p, n, (int32_t)v->count);
         p = next;
     }
     if (!status && v->count == 0)
-        status = qkv__fail(v->ctx, QKV_E_FORMAT, "%s: there is no token in it", path);
+        status = qkv_fail(v->ctx, QKV_E_FORMAT, "%s: there is no token in it", path);
     return status;
 }
 
@@ -152,24 +152,24 @@ static qkv_status build(qkv_tokenizer **out, const qkv__vocab *v, const char *pa
 {
     const char *special[QKV_TOKEN_ROLES] = {NULL};
     int32_t ids[QKV_TOKEN_ROLES];
-    qkv__json_out w;
+    qkv_json_writer w;
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) {
         ids[i] = names[i] ? qkv__vocab_find(v, names[i], strlen(names[i])) : -1;
         special[i] = ids[i] >= 0 ? names[i] : NULL;
     }
-    qkv__json_out_init(&w, v->ctx, 0);
+    qkv_json_writer_init(&w, v->ctx, 0);
     qkv__bert_begin_spec(&w, o, false, special, ids);
-    qkv__json_begin_object(&w, "vocab");
+    qkv_json_begin_object(&w, "vocab");
     for (size_t id = 0; id < v->count; id++) {
         size_t len;
-        qkv__json_put_int(&w, qkv__vocab_text(v, (int32_t)id, &len), (int64_t)id);
+        qkv_json_put_int(&w, qkv__vocab_text(v, (int32_t)id, &len), (int64_t)id);
     }
     for (int i = 0; i < 3; i++)
-        qkv__json_end_object(&w);
+        qkv_json_end_object(&w);
     qkv_status status = w.text.failed ? QKV_E_MEMORY
                                       : qkv__tokenizer_parse(out, v->ctx, path, w.text.data,
                                                              w.text.len);
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
     return status;
 }
 
@@ -186,12 +186,12 @@ qkv_status qkv__load_vocab_txt(qkv_tokenizer **out, qkv_context *ctx, const char
     qkv__vocab_init(&v, ctx);
     qkv_status status = config ? read_config(&o, names, config) : QKV_OK;
     if (!status)
-        status = qkv__file_read(ctx, path, (size_t)1 << 28, &text, &len);
+        status = qkv_file_read(ctx, path, (size_t)1 << 28, &text, &len);
     if (!status)
         status = read_lines(&v, path, text, len);
     if (!status)
         status = build(out, &v, path, &o, names);
-    qkv__free(ctx, text);
+    qkv_free(ctx, text);
     qkv__vocab_free(&v);
     return status;
 }

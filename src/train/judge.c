@@ -13,7 +13,8 @@ void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool be
     if (!l->event)
         return;
     const qkv_task_type *type = l->task->type;
-    qkv_train_event e = {.kind = kind, .step = l->step, .steps = qkv__plan_steps(l),
+    qkv_train_event e = {.kind = kind, .text = "training", .unit = type->unit,
+                         .step = l->step, .steps = qkv__plan_steps(l),
                          .loss = l->smooth_loss, .lr = l->last_lr, .norm = l->last_norm,
                          .seconds = qkv__seconds(l), .left = qkv__seconds_left(l),
                          .measures = m, .best = best};
@@ -33,7 +34,7 @@ qkv_status qkv__check_finite(const qkv__loop *l)
         const qkv_real *x = qkv_param_data(p);
         for (size_t k = 0; k < qkv_param_count(p); k++)
             if (!isfinite(x[k]))
-                return qkv__fail(l->ctx, QKV_E_NUMERIC, "%s is not finite", qkv_param_name(p));
+                return qkv_fail(l->ctx, QKV_E_NUMERIC, "%s is not finite", qkv_param_name(p));
     }
     return QKV_OK;
 }
@@ -42,17 +43,17 @@ qkv_status qkv__check_finite(const qkv__loop *l)
 static qkv_status measure(qkv__loop *l, size_t units, qkv_measures *m)
 {
     const qkv_task_type *type = l->task->type;
-    double begun = qkv__now();
+    double begun = qkv_now();
     *m = (qkv_measures){0};
     qkv_status status =
         l->task->held_out ? type->evaluate(l->task->self, l->tape, units, m) : QKV_OK;
     if (!status && m->count && !isfinite(m->item[0].value)) {
         status = qkv__check_finite(l);
         if (!status)
-            status = qkv__fail(l->ctx, QKV_E_NUMERIC, "the %s on what is held out is %g",
-                               m->item[0].name, m->item[0].value);
+            status = qkv_fail(l->ctx, QKV_E_NUMERIC, "the %s on what is held out is %g",
+                              m->item[0].name, m->item[0].value);
     }
-    l->judge_time = qkv__now() - begun;
+    l->judge_time = qkv_now() - begun;
     if (m->scored)
         l->judge_time *= (double)m->units / (double)m->scored;
     return status;
@@ -101,7 +102,7 @@ qkv_status qkv__judge(qkv__loop *l)
     if (!status && best && l->dir && qkv__check_finite(l)) {
         char prefix[48];
         snprintf(prefix, sizeof prefix, "step %llu", (unsigned long long)l->step);
-        status = qkv__fail_prefix(l->ctx, prefix);
+        status = qkv_fail_prefix(l->ctx, prefix);
     }
     if (!status && best) {
         l->best_step = l->step;
@@ -122,10 +123,10 @@ qkv_status qkv__judge_first(qkv__loop *l)
     l->has_best = false; /* a run that was stopped before its first update begins again */
     l->bad_evals = 0;
     qkv_status status = !l->o.steps && l->task->held_out ? bound_evaluation(l) : QKV_OK;
-    double begun = qkv__now();
+    double begun = qkv_now();
     if (!status)
         status = qkv__judge(l);
-    l->eval_time = qkv__now() - begun;
+    l->eval_time = qkv_now() - begun;
     return status;
 }
 

@@ -9,12 +9,12 @@
 
 static char *log_path(const qkv__loop *l)
 {
-    return qkv__path_join(l->ctx, l->dir, "train/metrics.jsonl");
+    return qkv_path_join(l->ctx, l->dir, "train/metrics.jsonl");
 }
 
-static qkv_status append(qkv__loop *l, qkv__json_out *w)
+static qkv_status append(qkv__loop *l, qkv_json_writer *w)
 {
-    const char *text = qkv__json_out_text(w);
+    const char *text = qkv_json_writer_text(w);
     char *path = text ? log_path(l) : NULL;
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     FILE *f = path ? fopen(path, "ab") : NULL;
@@ -22,34 +22,34 @@ static qkv_status append(qkv__loop *l, qkv__json_out *w)
     if (f && fclose(f) != 0)
         written = false;
     if (path && !written)
-        status = qkv__fail(l->ctx, QKV_E_IO, "%s: cannot be appended to: %s", path,
-                           strerror(errno));
-    qkv__free(l->ctx, path);
-    qkv__json_out_free(w);
+        status = qkv_fail(l->ctx, QKV_E_IO, "%s: cannot be appended to: %s", path,
+                          strerror(errno));
+    qkv_free(l->ctx, path);
+    qkv_json_writer_free(w);
     return status;
 }
 
-static void begin(qkv__loop *l, qkv__json_out *w, const char *kind)
+static void begin(qkv__loop *l, qkv_json_writer *w, const char *kind)
 {
-    qkv__json_out_init(w, l->ctx, 0);
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_string(w, "kind", kind);
-    qkv__json_put_int(w, "step", (int64_t)l->step);
-    qkv__json_put_real(w, "seconds", qkv__seconds(l));
+    qkv_json_writer_init(w, l->ctx, 0);
+    qkv_json_begin_object(w, NULL);
+    qkv_json_put_string(w, "kind", kind);
+    qkv_json_put_int(w, "step", (int64_t)l->step);
+    qkv_json_put_real(w, "seconds", qkv__seconds(l));
 }
 
 qkv_status qkv__log_step(qkv__loop *l)
 {
     if (!l->dir)
         return QKV_OK;
-    qkv__json_out w;
+    qkv_json_writer w;
     begin(l, &w, "step");
-    qkv__json_put_real(&w, "loss", l->last_loss);
-    qkv__json_put_real(&w, "lr", l->last_lr);
-    qkv__json_put_real(&w, "norm", l->last_norm);
+    qkv_json_put_real(&w, "loss", l->last_loss);
+    qkv_json_put_real(&w, "lr", l->last_lr);
+    qkv_json_put_real(&w, "norm", l->last_norm);
     if (l->data_time > 0)
-        qkv__json_put_real(&w, "data_wait", l->data_time / l->update_time);
-    qkv__json_end_object(&w);
+        qkv_json_put_real(&w, "data_wait", l->data_time / l->update_time);
+    qkv_json_end_object(&w);
     return append(l, &w);
 }
 
@@ -57,13 +57,13 @@ qkv_status qkv__log_eval(qkv__loop *l, const qkv_measures *m)
 {
     if (!l->dir)
         return QKV_OK;
-    qkv__json_out w;
+    qkv_json_writer w;
     begin(l, &w, "eval");
     if (l->step)
-        qkv__json_put_real(&w, "train_loss", l->smooth_loss);
+        qkv_json_put_real(&w, "train_loss", l->smooth_loss);
     for (int i = 0; i < m->count; i++)
-        qkv__json_put_real(&w, m->item[i].name, m->item[i].value);
-    qkv__json_end_object(&w);
+        qkv_json_put_real(&w, m->item[i].name, m->item[i].value);
+    qkv_json_end_object(&w);
     return append(l, &w);
 }
 
@@ -83,13 +83,13 @@ static int64_t step_of(qkv__loop *l, const char *path, const char *line, size_t 
 qkv_status qkv__log_trim(qkv__loop *l)
 {
     char *path = l->dir ? log_path(l) : NULL;
-    if (!path || !qkv__file_exists(path)) {
-        qkv__free(l->ctx, path);
+    if (!path || !qkv_file_exists(path)) {
+        qkv_free(l->ctx, path);
         return QKV_OK;
     }
     char *text = NULL;
     size_t size = 0, kept = 0;
-    qkv_status status = qkv__file_read(l->ctx, path, 0, &text, &size);
+    qkv_status status = qkv_file_read(l->ctx, path, 0, &text, &size);
     for (size_t at = 0; at < size && !status;) {
         const char *end = memchr(text + at, '\n', size - at);
         size_t len = end ? (size_t)(end - text) - at : size - at;
@@ -101,8 +101,8 @@ qkv_status qkv__log_trim(qkv__loop *l)
         at += len + 1;
     }
     if (!status)
-        status = qkv__file_write(l->ctx, path, text, kept);
-    qkv__free(l->ctx, text);
-    qkv__free(l->ctx, path);
+        status = qkv_file_write(l->ctx, path, text, kept);
+    qkv_free(l->ctx, text);
+    qkv_free(l->ctx, path);
     return status;
 }

@@ -12,7 +12,7 @@ static const double LAST_SHARE = 0.05;  /* of the time, for the last evaluation 
 
 _Static_assert((int)MOMENTS <= (int)QKV__PLANS, "a checkpoint has room for every plan");
 
-double qkv__seconds(const qkv__loop *l) { return qkv__now() - l->began; }
+double qkv__seconds(const qkv__loop *l) { return qkv_now() - l->began; }
 
 static double budget(const qkv__loop *l) { return 60 * l->o.minutes; }
 
@@ -78,11 +78,11 @@ bool qkv__plan_update(qkv__loop *l)
 {
     if (!is_due(l))
         return false;
-    double per_update = (qkv__now() - l->mark) / (double)l->updates;
+    double per_update = (qkv_now() - l->mark) / (double)l->updates;
     uint64_t n = fit(l, budget(l) - qkv__seconds(l), per_update);
     qkv__plan *p = &l->plans[l->plan_count++];
     *p = (qkv__plan){l->step, l->step + n};
-    l->mark = qkv__now();
+    l->mark = qkv_now();
     l->updates = 0;
     if (!l->event)
         return true;

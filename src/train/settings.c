@@ -24,7 +24,7 @@ static const qkv_option_table *table_at(const qkv__loop *l, size_t i, const void
 typedef struct {
     size_t table, row;
     const char *flag;
-    char value[QKV__OPTION_TEXT];
+    char value[QKV_OPTION_TEXT];
 } setting;
 
 static bool next(const qkv__loop *l, setting *s)
@@ -36,7 +36,7 @@ static bool next(const qkv__loop *l, setting *s)
             if (!row->flag || !row->key)
                 continue;
             s->flag = row->flag;
-            qkv__option_text(row, target, s->value);
+            qkv_option_text(row, target, s->value);
             s->row++;
             return true;
         }
@@ -47,17 +47,17 @@ static bool next(const qkv__loop *l, setting *s)
     return seed;
 }
 
-void qkv__settings_put(const qkv__loop *l, qkv__json_out *w)
+void qkv__settings_put(const qkv__loop *l, qkv_json_writer *w)
 {
-    qkv__json_begin_object(w, "settings");
+    qkv_json_begin_object(w, "settings");
     for (setting s = {0}; next(l, &s);)
-        qkv__json_put_string(w, s.flag, s.value);
-    qkv__json_end_object(w);
+        qkv_json_put_string(w, s.flag, s.value);
+    qkv_json_end_object(w);
 }
 
 static void tell(const qkv__loop *l, const char *flag, const char *was, const char *is)
 {
-    char text[3 * QKV__OPTION_TEXT];
+    char text[3 * QKV_OPTION_TEXT];
     snprintf(text, sizeof text, "note: --%s is %s, was %s when this run was saved", flag, is, was);
     if (l->event)
         l->event(l->user, &(qkv_train_event){.kind = QKV_TRAIN_NOTE, .step = l->step,

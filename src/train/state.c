@@ -11,14 +11,14 @@
 
 static char *state_path(const qkv__loop *l)
 {
-    return qkv__path_join(l->ctx, l->dir, "train/state.safetensors");
+    return qkv_path_join(l->ctx, l->dir, "train/state.safetensors");
 }
 
 bool qkv__state_exists(const qkv__loop *l)
 {
     char *path = state_path(l);
-    bool exists = path && qkv__file_exists(path);
-    qkv__free(l->ctx, path);
+    bool exists = path && qkv_file_exists(path);
+    qkv_free(l->ctx, path);
     return exists;
 }
 
@@ -61,30 +61,30 @@ static void entry_at(const qkv__loop *l, size_t i, entry *e)
 
 /* ---- the place ---------------------------------------------------------------------------- */
 
-static void put_place(const qkv__loop *l, qkv__json_out *w)
+static void put_place(const qkv__loop *l, qkv_json_writer *w)
 {
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_int(w, "version", VERSION);
-    qkv__json_put_string(w, "task", l->task->type->name);
-    qkv__json_put_int(w, "step", (int64_t)l->step);
-    qkv__json_put_real(w, "seconds", qkv__seconds(l));
-    qkv__json_begin_array(w, "plans");
+    qkv_json_begin_object(w, NULL);
+    qkv_json_put_int(w, "version", VERSION);
+    qkv_json_put_string(w, "task", l->task->type->name);
+    qkv_json_put_int(w, "step", (int64_t)l->step);
+    qkv_json_put_real(w, "seconds", qkv__seconds(l));
+    qkv_json_begin_array(w, "plans");
     for (int i = 0; i < l->plan_count; i++) {
-        qkv__json_put_int(w, NULL, (int64_t)l->plans[i].at);
-        qkv__json_put_int(w, NULL, (int64_t)l->plans[i].steps);
+        qkv_json_put_int(w, NULL, (int64_t)l->plans[i].at);
+        qkv_json_put_int(w, NULL, (int64_t)l->plans[i].steps);
     }
-    qkv__json_end_array(w);
-    qkv__json_put_int(w, "eval_units", (int64_t)l->eval_units);
-    qkv__json_put_real(w, "eval_time", l->eval_time);
-    qkv__json_put_real(w, "judge_time", l->judge_time);
-    qkv__json_put_bool(w, "has_best", l->has_best);
-    qkv__json_put_real(w, "best", l->best);
-    qkv__json_put_int(w, "best_step", (int64_t)l->best_step);
-    qkv__json_put_int(w, "bad_evals", (int64_t)l->bad_evals);
-    qkv__json_put_real(w, "smooth_loss", l->smooth_loss);
-    qkv__json_put_bool(w, "finished", l->finished);
+    qkv_json_end_array(w);
+    qkv_json_put_int(w, "eval_units", (int64_t)l->eval_units);
+    qkv_json_put_real(w, "eval_time", l->eval_time);
+    qkv_json_put_real(w, "judge_time", l->judge_time);
+    qkv_json_put_bool(w, "has_best", l->has_best);
+    qkv_json_put_real(w, "best", l->best);
+    qkv_json_put_int(w, "best_step", (int64_t)l->best_step);
+    qkv_json_put_int(w, "bad_evals", (int64_t)l->bad_evals);
+    qkv_json_put_real(w, "smooth_loss", l->smooth_loss);
+    qkv_json_put_bool(w, "finished", l->finished);
     qkv__settings_put(l, w);
-    qkv__json_end_object(w);
+    qkv_json_end_object(w);
 }
 
 static qkv_status get_count(const qkv__json *j, const char *key, uint64_t *out)
@@ -151,18 +151,18 @@ qkv_status qkv__state_save(qkv__loop *l)
 {
     if (!l->dir)
         return QKV_OK;
-    double begun = qkv__now();
+    double begun = qkv_now();
     qkv_status finite = qkv__check_finite(l);
     if (finite)
         return finite;
     size_t n = entry_count(l);
-    entry *list = qkv__calloc(l->ctx, n, sizeof *list);
-    qkv_safetensors_entry *out = list ? qkv__calloc(l->ctx, n, sizeof *out) : NULL;
+    entry *list = qkv_calloc(l->ctx, n, sizeof *list);
+    qkv_safetensors_entry *out = list ? qkv_calloc(l->ctx, n, sizeof *out) : NULL;
     char *path = out ? state_path(l) : NULL;
-    qkv__json_out place;
-    qkv__json_out_init(&place, l->ctx, 0);
+    qkv_json_writer place;
+    qkv_json_writer_init(&place, l->ctx, 0);
     put_place(l, &place);
-    const char *text = qkv__json_out_text(&place);
+    const char *text = qkv_json_writer_text(&place);
     qkv_status status = path && text ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++) {
         entry_at(l, i, &list[i]);
@@ -181,11 +181,11 @@ qkv_status qkv__state_save(qkv__loop *l)
         status = qkv_safetensors_save(l->ctx, path, out, n, &o);
     for (size_t i = 0; i < n && list; i++)
         qkv_state_unmap(&list[i].s, list[i].mapped, false);
-    qkv__json_out_free(&place);
-    qkv__free(l->ctx, path);
-    qkv__free(l->ctx, out);
-    qkv__free(l->ctx, list);
-    l->last_save = qkv__now();
+    qkv_json_writer_free(&place);
+    qkv_free(l->ctx, path);
+    qkv_free(l->ctx, out);
+    qkv_free(l->ctx, list);
+    l->last_save = qkv_now();
     l->save_time = l->last_save - begun;
     return status;
 }
@@ -205,8 +205,8 @@ static qkv_status read_entry(qkv_context *ctx, const char *path, const qkv_safet
         int64_t value = 0;
         status = qkv_safetensors_read_ints(file, t, i, 1, &value);
         if (!status && (value < 0 || value > INT32_MAX))
-            status = qkv__fail(ctx, QKV_E_FORMAT, "%s: %s: a count expected, %lld found", path,
-                               e->name, (long long)value);
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: %s: a count expected, %lld found", path,
+                              e->name, (long long)value);
         out[i] = (int32_t)value;
     }
     return status;
@@ -219,8 +219,8 @@ qkv_status qkv__state_load(qkv__loop *l)
     qkv_status status = path ? qkv_safetensors_open(&file, l->ctx, path) : QKV_E_MEMORY;
     const char *text = file ? qkv_safetensors_metadata(file, "qkv") : NULL;
     if (!status && !text)
-        status = qkv__fail(l->ctx, QKV_E_FORMAT, "%s: no metadata \"qkv\": not a training state",
-                           path);
+        status = qkv_fail(l->ctx, QKV_E_FORMAT, "%s: no metadata \"qkv\": not a training state",
+                          path);
     if (!status)
         status = get_place(l, path, text);
     size_t n = entry_count(l);
@@ -234,6 +234,6 @@ qkv_status qkv__state_load(qkv__loop *l)
     for (size_t i = 0; i < qkv_params_count(l->params); i++)
         qkv_param_touch(qkv_params_at(l->params, i));
     qkv_safetensors_close(file);
-    qkv__free(l->ctx, path);
+    qkv_free(l->ctx, path);
     return status;
 }

@@ -56,7 +56,7 @@ static qkv_status fail_at_step(qkv__loop *l, qkv_status status)
     if (status == QKV_E_NUMERIC)
         (void)qkv__check_finite(l);
     snprintf(prefix, sizeof prefix, "step %llu", (unsigned long long)l->step + 1);
-    return qkv__fail_prefix(l->ctx, prefix);
+    return qkv_fail_prefix(l->ctx, prefix);
 }
 
 static qkv_status update(qkv__loop *l)
@@ -85,7 +85,7 @@ static qkv_status update(qkv__loop *l)
             status = qkv_optimizer_step(l->optimizer, &args, &l->last_norm);
     }
     if (!status && !isfinite(loss))
-        status = qkv__fail(l->ctx, QKV_E_NUMERIC, "the loss is %g", loss);
+        status = qkv_fail(l->ctx, QKV_E_NUMERIC, "the loss is %g", loss);
     if (status)
         return fail_at_step(l, status);
     if (l->average)
@@ -107,22 +107,22 @@ static bool due(uint64_t step, uint64_t every) { return every && step % every ==
 /* A run that has ended says so in its state, which is then saved once. */
 static qkv_status judge_and_save(qkv__loop *l, bool last)
 {
-    double begun = qkv__now();
+    double begun = qkv_now();
     qkv_status status = qkv__judge(l);
     if (!status && !last)
         status = qkv__state_save(l);
-    l->eval_time = qkv__now() - begun;
+    l->eval_time = qkv_now() - begun;
     l->mark += l->eval_time;
     return status;
 }
 
 static qkv_status one_step(qkv__loop *l)
 {
-    double begun = qkv__now();
+    double begun = qkv_now();
     qkv_status status = update(l);
     if (status)
         return status;
-    double took = qkv__now() - begun;
+    double took = qkv_now() - begun;
     l->updates++;
     l->update_time += took;
     if (l->recent_time > 5) { /* rates of the last few seconds */
@@ -142,7 +142,7 @@ static qkv_status one_step(qkv__loop *l)
     if (last || due(l->step, qkv__eval_every(l)))
         return judge_and_save(l, last);
     bool save = l->o.save_every ? due(l->step, l->o.save_every)
-                                : qkv__now() - l->last_save > SAVE_SECONDS;
+                                : qkv_now() - l->last_save > SAVE_SECONDS;
     return (save || planned) && !l->stop ? qkv__state_save(l) : QKV_OK;
 }
 
@@ -156,7 +156,7 @@ static qkv_status run(qkv__loop *l, qkv_train_result *r)
     qkv_status status = QKV_OK;
     if (l->step == 0)
         status = qkv__judge_first(l);
-    l->mark = qkv__now();
+    l->mark = qkv_now();
     r->early = out_of_patience(l);
     uint64_t steps = qkv__plan_steps(l);
     while (!status && !l->stop && !r->early && !(steps && l->step >= steps)) {
@@ -178,10 +178,10 @@ static qkv_status run(qkv__loop *l, qkv_train_result *r)
 static qkv_status check(qkv__loop *l)
 {
     if (!l->o.steps && l->o.minutes <= 0)
-        return qkv__fail(l->ctx, QKV_E_ARGUMENT, "training needs a number of steps or of minutes");
+        return qkv_fail(l->ctx, QKV_E_ARGUMENT, "training needs a number of steps or of minutes");
     if (!l->o.batch || !l->o.parts || l->o.parts > l->o.batch)
-        return qkv__fail(l->ctx, QKV_E_ARGUMENT, "a batch of %zu cannot be done in %zu parts",
-                         l->o.batch, l->o.parts);
+        return qkv_fail(l->ctx, QKV_E_ARGUMENT, "a batch of %zu cannot be done in %zu parts",
+                        l->o.batch, l->o.parts);
     return QKV_OK;
 }
 
@@ -189,9 +189,9 @@ static qkv_status make_dir(qkv__loop *l)
 {
     if (!l->dir)
         return QKV_OK;
-    char *path = qkv__path_join(l->ctx, l->dir, "train");
-    qkv_status status = path ? qkv__dir_create(l->ctx, path) : QKV_E_MEMORY;
-    qkv__free(l->ctx, path);
+    char *path = qkv_path_join(l->ctx, l->dir, "train");
+    qkv_status status = path ? qkv_dir_create(l->ctx, path) : QKV_E_MEMORY;
+    qkv_free(l->ctx, path);
     return status;
 }
 
@@ -222,8 +222,8 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     qkv__loop l = {.task = task, .ctx = qkv_model_context(task->model),
                    .params = qkv_model_params(task->model), .o = *options, .schedule = *schedule,
                    .optimizer_options = *optimizer, .dir = dir, .event = event, .user = user,
-                   .eval_units = options->eval_units, .last_save = qkv__now()};
-    double called = qkv__now();
+                   .eval_units = options->eval_units, .last_save = qkv_now()};
+    double called = qkv_now();
     qkv_status status = set_up(&l, resume);
     l.began = called - options->spent - l.seconds;
     if (!status && l.finished)
@@ -234,6 +234,7 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     result->seconds = result->was_finished ? l.seconds : qkv__seconds(&l);
     result->best_step = l.best_step;
     result->train_loss = l.smooth_loss;
+    result->unit = task->type->unit;
     qkv_tape_destroy(l.tape);
     qkv_average_destroy(l.average);
     qkv_optimizer_destroy(l.optimizer);

@@ -41,8 +41,8 @@ typedef struct {
     bool finished;
 
     /* Of this session alone. */
-    double began;         /* qkv__now() less the seconds of earlier sessions */
-    double mark;          /* qkv__now() at the last plan, later by the evaluations since then */
+    double began;         /* qkv_now() less the seconds of earlier sessions */
+    double mark;          /* qkv_now() at the last plan, later by the evaluations since then */
     uint64_t updates;     /* since the last plan */
     double eval_time;     /* of the last evaluation on eval_units, with saving */
     double judge_time;    /* estimate of an evaluation on all that is held out */
@@ -81,7 +81,7 @@ bool qkv__state_exists(const qkv__loop *l);
 qkv_status qkv__state_load(qkv__loop *l);
 
 /* ---- settings.c ---- */
-void qkv__settings_put(const qkv__loop *l, qkv__json_out *w);
+void qkv__settings_put(const qkv__loop *l, qkv_json_writer *w);
 /* A note for every setting that is not what it was. */
 qkv_status qkv__settings_compare(const qkv__loop *l, const qkv__json *place);
 

@@ -119,14 +119,14 @@ static void make_png(const char *recipe)
 static void expect(const char *what, const char *words, const char *name)
 {
     qkv_image image;
-    size_t before = qkv__peak_rss();
+    size_t before = qkv_machine_peak_rss();
     put_file(in(folder, name), file, size);
     qkv_status status = qkv_image_read(&image, ctx, in(folder, name), NULL);
     const char *said = status ? qkv_context_message(ctx) : "a picture";
     if (status ? !words || !strstr(said, words) || !strstr(said, name) : words != NULL)
         fail_msg("%s: expected %s, found %s", what, words ? words : "a picture", said);
-    if (qkv__peak_rss() > before + LITTLE)
-        fail_msg("%s: %zu bytes of memory", what, qkv__peak_rss() - before);
+    if (qkv_machine_peak_rss() > before + LITTLE)
+        fail_msg("%s: %zu bytes of memory", what, qkv_machine_peak_rss() - before);
     assert_true(status || (image.data && image.width && image.height));
     qkv_image_free(&image, ctx);
 }

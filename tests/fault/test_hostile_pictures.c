@@ -42,7 +42,7 @@ static void check(size_t good, size_t bad)
     qkv_pixels_options o = qkv_pixels_defaults();
     o.height = o.width = SIDE;
     t.count = 0;
-    size_t before = qkv__peak_rss();
+    size_t before = qkv_machine_peak_rss();
     assert_int_equal(qkv_pictures_open(&pictures, ctx, folder), QKV_OK);
     qkv_status status = qkv_pixels_read(&p, ctx, pictures, NULL, &o, listen, &t);
     if (status)
@@ -51,7 +51,7 @@ static void check(size_t good, size_t bad)
     assert_int_equal(t.count, bad);
     for (size_t i = 1; i < bad; i++)
         assert_true(strcmp(t.named[i - 1], t.named[i]) < 0);
-    assert_true(qkv__peak_rss() < before + (64 << 20));
+    assert_true(qkv_machine_peak_rss() < before + (64 << 20));
     qkv_pixels_close(p);
     qkv_pictures_close(pictures);
 }

@@ -42,7 +42,7 @@ static void expect_of(const char *what, const char *name, const char *fault, siz
 {
     qkv_pictures *p = NULL;
     qkv_pixels *pixels = NULL;
-    size_t before = qkv__peak_rss();
+    size_t before = qkv_machine_peak_rss();
     qkv_status status = qkv_pictures_open(&p, ctx, in(folder, name));
     size_t found = status ? 0 : qkv_pictures_count(p);
     if (!status)
@@ -54,8 +54,8 @@ static void expect_of(const char *what, const char *name, const char *fault, siz
         assert_int_equal(qkv_pixels_count(pixels), found);
     if (!words && found != count)
         fail_msg("%s: %zu pictures, not %zu", what, found, count);
-    if (qkv__peak_rss() > before + LITTLE)
-        fail_msg("%s: %zu bytes of memory", what, qkv__peak_rss() - before);
+    if (qkv_machine_peak_rss() > before + LITTLE)
+        fail_msg("%s: %zu bytes of memory", what, qkv_machine_peak_rss() - before);
     qkv_pixels_close(pixels);
     qkv_pictures_close(p);
 }

@@ -81,19 +81,19 @@ static inline size_t fuzz_seed(size_t i, uint8_t *bytes)
 
 /* Changes, removes, repeats or inserts a few bytes; most changes fall into the first 600, where
  * headers are. */
-static inline size_t fuzz_mutate(qkv__rng *rng, uint8_t *bytes, size_t size)
+static inline size_t fuzz_mutate(qkv_rng *rng, uint8_t *bytes, size_t size)
 {
     static const char words[] = "0123456789{}[]\",:-.eE()'\\ \n";
-    uint32_t changes = 1 + qkv__rng_below(rng, 4);
+    uint32_t changes = 1 + qkv_rng_below(rng, 4);
     while (changes-- && size) {
-        size_t reach = qkv__rng_below(rng, 4) && size > 600 ? 600 : size;
-        size_t at = qkv__rng_below(rng, (uint32_t)reach);
-        size_t length = 1 + qkv__rng_below(rng, 16);
+        size_t reach = qkv_rng_below(rng, 4) && size > 600 ? 600 : size;
+        size_t at = qkv_rng_below(rng, (uint32_t)reach);
+        size_t length = 1 + qkv_rng_below(rng, 16);
         length = length < size - at ? length : size - at;
-        switch (qkv__rng_below(rng, 6)) {
-        case 0: bytes[at] = (uint8_t)qkv__rng_u32(rng); break;
-        case 1: bytes[at] ^= (uint8_t)(1u << qkv__rng_below(rng, 8)); break;
-        case 2: bytes[at] = (uint8_t)words[qkv__rng_below(rng, sizeof words - 1)]; break;
+        switch (qkv_rng_below(rng, 6)) {
+        case 0: bytes[at] = (uint8_t)qkv_rng_u32(rng); break;
+        case 1: bytes[at] ^= (uint8_t)(1u << qkv_rng_below(rng, 8)); break;
+        case 2: bytes[at] = (uint8_t)words[qkv_rng_below(rng, sizeof words - 1)]; break;
         case 3:
             memmove(bytes + at, bytes + at + length, size - at - length);
             size -= length;
@@ -114,8 +114,8 @@ int main(void)
 {
     static uint8_t bytes[FUZZ_BYTES];
     size_t seeds = 0;
-    qkv__rng rng;
-    qkv__rng_init(&rng, 1, 0);
+    qkv_rng rng;
+    qkv_rng_init(&rng, 1, 0);
     while (fuzz_seed(seeds, bytes))
         seeds++;
     for (size_t i = 0; i < FUZZ_ROUNDS; i++) {

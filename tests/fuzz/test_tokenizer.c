@@ -10,11 +10,11 @@ static qkv_status read_tokenizer(qkv_context *ctx, const char *path)
     qkv_tokenizer *t;
     char *file;
     size_t size;
-    qkv_status status = qkv__file_read(ctx, path, 0, &file, &size);
+    qkv_status status = qkv_file_read(ctx, path, 0, &file, &size);
     if (status)
         return status;
     status = qkv__tokenizer_parse(&t, ctx, path, file, size);
-    qkv__free(ctx, file);
+    qkv_free(ctx, file);
     if (!status)
         use_tokenizer(ctx, t, text, sizeof text - 1);
     return status;

@@ -69,10 +69,10 @@ static qkv_tensor *forward(fixture *f)
         qkv_block_forward(f->block[i], t, &s, &seq, NULL);
     qkv_tensor *y = qkv_stream_norm(t, &s, QKV_NORM_NONE, NULL, NULL, 0, c->c.dropout, 99);
     qkv_tensor *cot = qkv_tensor_from(t, NULL, 3, c->packed ? joined : plain);
-    qkv__rng r;
-    qkv__rng_init(&r, 11, 0);
+    qkv_rng r;
+    qkv_rng_init(&r, 11, 0);
     for (size_t i = 0; cot && i < qkv_count(cot); i++)
-        qkv_tensor_fill(cot)[i] = qkv__rng_normal(&r);
+        qkv_tensor_fill(cot)[i] = qkv_rng_normal(&r);
     return qkv_sum(t, qkv_mul(t, y, cot));
 }
 
@@ -113,12 +113,12 @@ static void make(fixture *f, const block_case *c)
         if (!f->block[i])
             fail_msg("%s: %s", c->name, qkv_context_message(f->ctx));
     }
-    qkv__rng r;
-    qkv__rng_init(&r, 5, qkv__hash64(c->name, 4));
+    qkv_rng r;
+    qkv_rng_init(&r, 5, qkv_hash64(c->name, 4));
     for (size_t i = 0; i < qkv_params_count(f->ps); i++) {
         qkv_param *p = qkv_params_at(f->ps, i);
         for (size_t j = 0; j < qkv_param_count(p); j++)
-            qkv_param_data(p)[j] = 0.5 * qkv__rng_normal(&r) + (qkv_param_ndim(p) == 1);
+            qkv_param_data(p)[j] = 0.5 * qkv_rng_normal(&r) + (qkv_param_ndim(p) == 1);
     }
 }
 

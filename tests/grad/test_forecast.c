@@ -68,17 +68,17 @@ static double difference(fixture *f, double *value)
     return (up - down) / (high - low);
 }
 
-static void fill(double *x, size_t n, qkv__rng *r, double scale, double center)
+static void fill(double *x, size_t n, qkv_rng *r, double scale, double center)
 {
     for (size_t i = 0; i < n; i++)
-        x[i] = center + scale * qkv__rng_normal(r);
+        x[i] = center + scale * qkv_rng_normal(r);
 }
 
 static void make(fixture *f, size_t number)
 {
-    qkv__rng r;
+    qkv_rng r;
     *f = (fixture){.number = number};
-    qkv__rng_init(&r, 5, number);
+    qkv_rng_init(&r, 5, number);
     assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
     assert_int_equal(qkv_tape_create(&f->t, f->ctx), QKV_OK);
     if (qkv_model_create(&f->m, f->ctx, &qkv_forecast_type, &cases[number]))

@@ -12,7 +12,7 @@ enum { ROUNDS = 40 };
 
 static size_t random_rows(void)
 {
-    return qkv__rng_below(&kt.rng, 8) ? qkv__rng_below(&kt.rng, 150) : 8192 + 77;
+    return qkv_rng_below(&kt.rng, 8) ? qkv_rng_below(&kt.rng, 150) : 8192 + 77;
 }
 
 static size_t random_channels(size_t N)

@@ -14,7 +14,7 @@
 
 static size_t among(size_t low, size_t high)
 {
-    return low + qkv__rng_below(&kt.rng, (uint32_t)(high - low + 1));
+    return low + qkv_rng_below(&kt.rng, (uint32_t)(high - low + 1));
 }
 
 static qkv_k_conv_args random_args(void)

@@ -139,11 +139,11 @@ static float *gapped(size_t ld, size_t N, size_t C, bool filled)
 static void check_gated(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        size_t N = qkv__rng_below(&kt.rng, 9), C = random_size();
+        size_t N = qkv_rng_below(&kt.rng, 9), C = random_size();
         size_t ldg = C + (coin() ? C : 0), ldu = C + (coin() ? 5 : 0), lddg = C + 3, lddu = C;
-        qkv_k_act act = qkv__rng_below(&kt.rng, QKV_K_ACT_COUNT);
+        qkv_k_act act = qkv_rng_below(&kt.rng, QKV_K_ACT_COUNT);
         bool acc_gate = coin(), acc_up = coin();
-        bool want_gate = qkv__rng_below(&kt.rng, 4) > 0, want_up = qkv__rng_below(&kt.rng, 4) > 0;
+        bool want_gate = qkv_rng_below(&kt.rng, 4) > 0, want_up = qkv_rng_below(&kt.rng, 4) > 0;
         float *gate = gapped(ldg, N, C, true), *up = gapped(ldu, N, C, true);
         float *y = poisoned(N * C), *dy = randoms(N * C);
         float *dgate = gapped(lddg, N, C, acc_gate), *dup = gapped(lddu, N, C, acc_up);
@@ -234,7 +234,7 @@ static void check_sums(const kernel_case *c)
 static void check_sum_rows(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        size_t N = qkv__rng_below(&kt.rng, 200), C = random_size(), ldx = C + (coin() ? 7 : 0);
+        size_t N = qkv_rng_below(&kt.rng, 200), C = random_size(), ldx = C + (coin() ? 7 : 0);
         if (N * C > 1000000)
             N = 3;
         bool acc = coin();
@@ -264,16 +264,16 @@ static void check_sum_rows(const kernel_case *c)
 static void check_copy(const kernel_case *c)
 {
     for (int round = 0; round < 8 * ROUNDS; round++) {
-        int ndim = (int)qkv__rng_below(&kt.rng, 9);
+        int ndim = (int)qkv_rng_below(&kt.rng, 9);
         uint32_t largest = ndim < 3 ? 150 : ndim < 5 ? 20 : 5;
         size_t shape[8] = {0}, sx[8] = {0}, sy[8] = {0}, nx = 1, ny = 1;
         int order[8];
         for (int i = 0; i < ndim; i++) {
-            shape[i] = qkv__rng_below(&kt.rng, 40) ? 1 + qkv__rng_below(&kt.rng, largest) : 0;
+            shape[i] = qkv_rng_below(&kt.rng, 40) ? 1 + qkv_rng_below(&kt.rng, largest) : 0;
             order[i] = i;
         }
         for (int i = ndim - 1; i > 0; i--) {
-            int j = (int)qkv__rng_below(&kt.rng, (uint32_t)i + 1), t = order[i];
+            int j = (int)qkv_rng_below(&kt.rng, (uint32_t)i + 1), t = order[i];
             order[i] = order[j];
             order[j] = t;
         }
@@ -281,7 +281,7 @@ static void check_copy(const kernel_case *c)
             sy[i] = ny;
             ny *= shape[i];
             int d = order[i];
-            sx[d] = qkv__rng_below(&kt.rng, 8) ? nx : 0;
+            sx[d] = qkv_rng_below(&kt.rng, 8) ? nx : 0;
             nx *= sx[d] ? shape[d] : 1;
         }
         bool acc = coin();
@@ -332,12 +332,12 @@ static void check_dropout(const kernel_case *c)
         size_t n = random_size();
         qkv_k_dropout_args a = {
             .p = rates[round % 6], .seed = 0x123456789abcdef0u + (uint64_t)round,
-            .step = (uint64_t)round * 77, .first = qkv__rng_below(&kt.rng, 1000),
+            .step = (uint64_t)round * 77, .first = qkv_rng_below(&kt.rng, 1000),
             .site = (uint32_t)round,
         };
         a.first += round % 3 ? 0 : 0x3fffffff0u; /* group numbers cross 32 bits */
         bool acc = coin(), add = coin();
-        int in_place = acc ? 0 : (int)qkv__rng_below(&kt.rng, 3); /* y is x, y is residual */
+        int in_place = acc ? 0 : (int)qkv_rng_below(&kt.rng, 3); /* y is x, y is residual */
         float *x = randoms(n), *res = add ? randoms(n) : NULL, *y = output(n, acc);
         float *was = copied(y, n), scale = (float)(1 / (1 - a.p));
         const float *in = x, *shift = res;

@@ -24,7 +24,7 @@ enum { GUARD = 16 };
 typedef struct {
     qkv_context *ctx;
     qkv__arena *scratch;
-    qkv__rng rng;
+    qkv_rng rng;
 } fixture;
 
 static const unsigned tables[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2, QKV_ISA_AVX2 | QKV_ISA_AVX512,
@@ -38,7 +38,7 @@ static int setup(void **state)
     assert_non_null(f);
     assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
     assert_int_equal(qkv__arena_create(&f->scratch, f->ctx, "scratch"), QKV_OK);
-    qkv__rng_init(&f->rng, 1, 2);
+    qkv_rng_init(&f->rng, 1, 2);
     *state = f;
     return 0;
 }
@@ -58,7 +58,7 @@ static float *random_array(fixture *f, size_t n)
     float *x = malloc((n + 1) * sizeof *x);
     assert_non_null(x);
     for (size_t i = 0; i < n; i++) {
-        x[i] = (float)(2 * qkv__rng_uniform(&f->rng) - 1);
+        x[i] = (float)(2 * qkv_rng_uniform(&f->rng) - 1);
     }
     return x;
 }
@@ -117,7 +117,7 @@ static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g,
     float *before = nan_array(size), *c = malloc(size * sizeof *c);
     assert_non_null(c);
     for (size_t i = 0; g.acc && i < g.m * g.n; i++) {
-        before[GUARD + i / g.n * g.ldc + i % g.n] = (float)qkv__rng_uniform(&f->rng);
+        before[GUARD + i / g.n * g.ldc + i % g.n] = (float)qkv_rng_uniform(&f->rng);
     }
     memcpy(c, before, size * sizeof *c);
 
@@ -137,8 +137,8 @@ static void check_gemm(fixture *f, unsigned isa, int threads, qkv_k_gemm_args g,
     for (size_t t = 0; t < count; t++) {
         size_t i = t / g.n, j = t % g.n;
         if (l.entries) {
-            i = qkv__rng_below(&f->rng, (uint32_t)g.m);
-            j = qkv__rng_below(&f->rng, (uint32_t)g.n);
+            i = qkv_rng_below(&f->rng, (uint32_t)g.m);
+            j = qkv_rng_below(&f->rng, (uint32_t)g.n);
         }
         size_t at = GUARD + i * g.ldc + j;
         double start = (g.acc ? (double)before[at] : 0) + (l.bias ? (double)bias[j] : 0);
@@ -159,16 +159,16 @@ static void check_variant(fixture *f, unsigned isa, int threads, size_t m, size_
     qkv_k_gemm_args g = {.ta = bits & 1, .tb = bits & 2, .acc = bits & 4, .m = m, .n = n, .k = k};
     layout l = {.bias = bits & 8, .entries = entries};
     if (bits & 16) {
-        l.pad_a = 1 + qkv__rng_below(&f->rng, 9);
-        l.pad_b = 1 + qkv__rng_below(&f->rng, 9);
-        l.pad_c = 1 + qkv__rng_below(&f->rng, 9);
+        l.pad_a = 1 + qkv_rng_below(&f->rng, 9);
+        l.pad_b = 1 + qkv_rng_below(&f->rng, 9);
+        l.pad_c = 1 + qkv_rng_below(&f->rng, 9);
     }
     check_gemm(f, isa, threads, g, l);
 }
 
 static size_t awkward_size(fixture *f)
 {
-    return awkward[qkv__rng_below(&f->rng, sizeof awkward / sizeof *awkward)];
+    return awkward[qkv_rng_below(&f->rng, sizeof awkward / sizeof *awkward)];
 }
 
 static void test_awkward_shapes(void **state)
@@ -317,7 +317,7 @@ static void test_packed(void **state)
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (size_t m = 1; m <= 20; m++) {
             for (unsigned i = 0; i < 6; i++) {
-                check_gemv(f, tables[t], teams[i % 3], m, 1 + qkv__rng_below(&f->rng, 130),
+                check_gemv(f, tables[t], teams[i % 3], m, 1 + qkv_rng_below(&f->rng, 130),
                            awkward_size(f), i & 1, i & 2 ? 5 : 0, true);
             }
         }

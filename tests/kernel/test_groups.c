@@ -28,9 +28,9 @@ static size_t group_of(const problem *p, size_t i)
 
 static void draw(problem *p)
 {
-    size_t B = 1 + qkv__rng_below(&kt.rng, 3), G = 1 + qkv__rng_below(&kt.rng, 5);
-    size_t width = 1 + qkv__rng_below(&kt.rng, 30);
-    size_t N = qkv__rng_below(&kt.rng, 8) ? 1 + qkv__rng_below(&kt.rng, 200) : 64 * 64 + 1000;
+    size_t B = 1 + qkv_rng_below(&kt.rng, 3), G = 1 + qkv_rng_below(&kt.rng, 5);
+    size_t width = 1 + qkv_rng_below(&kt.rng, 30);
+    size_t N = qkv_rng_below(&kt.rng, 8) ? 1 + qkv_rng_below(&kt.rng, 200) : 64 * 64 + 1000;
     if (N > 1000)
         width = 1 + width % 4;
     *p = (problem){.a = {.B = B, .N = N, .C = G * width, .G = G, .eps = EPS, .silu = coin()},
@@ -169,15 +169,15 @@ static void check_backward(const kernel_case *c)
 static void check_nearest(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        size_t N = 1 + qkv__rng_below(&kt.rng, 60), K = 1 + qkv__rng_below(&kt.rng, 700);
+        size_t N = 1 + qkv_rng_below(&kt.rng, 60), K = 1 + qkv_rng_below(&kt.rng, 700);
         float *products = randoms(N * K), *x2 = randoms(N), *code2 = randoms(K);
         int32_t id[64];
         for (size_t i = 0; i < N * K; i++)
-            products[i] = (float)qkv__rng_below(&kt.rng, 20) - 10;
+            products[i] = (float)qkv_rng_below(&kt.rng, 20) - 10;
         for (size_t i = 0; i < N; i++)
-            x2[i] = (float)qkv__rng_below(&kt.rng, 9);
+            x2[i] = (float)qkv_rng_below(&kt.rng, 9);
         for (size_t i = 0; i < K; i++)
-            code2[i] = (float)qkv__rng_below(&kt.rng, 9);
+            code2[i] = (float)qkv_rng_below(&kt.rng, 9);
         c->k->nearest(&c->e, id, products, x2, code2, N, K);
         for (size_t n = 0; n < N; n++) {
             size_t best = 0;

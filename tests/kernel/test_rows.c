@@ -10,7 +10,7 @@
 
 enum { ROUNDS = 40 };
 
-static bool often(void) { return qkv__rng_below(&kt.rng, 4) != 0; }
+static bool often(void) { return qkv_rng_below(&kt.rng, 4) != 0; }
 
 /* ---- norms ------------------------------------------------------------------------------- */
 
@@ -23,7 +23,7 @@ typedef struct {
 static norm_problem random_norm(void)
 {
     norm_problem p = {.a = {.rms = coin(), .eps = coin() ? 1e-5 : 1e-12}};
-    p.a.N = qkv__rng_below(&kt.rng, 8) ? qkv__rng_below(&kt.rng, 40) : 1100;
+    p.a.N = qkv_rng_below(&kt.rng, 8) ? qkv_rng_below(&kt.rng, 40) : 1100;
     p.a.C = 1 + random_size() % 2500;
     if (p.a.N > 100)
         p.a.C = 1 + p.a.C % 100;
@@ -183,7 +183,7 @@ static int32_t *random_ids(size_t N, uint32_t below)
     int32_t *ids = malloc((N + 1) * sizeof *ids);
     assert_non_null(ids);
     for (size_t i = 0; i < N; i++)
-        ids[i] = (int32_t)qkv__rng_below(&kt.rng, below);
+        ids[i] = (int32_t)qkv_rng_below(&kt.rng, below);
     return ids;
 }
 
@@ -191,7 +191,7 @@ static void check_embed(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
         enum { V = 13, P = 9 };
-        size_t N = qkv__rng_below(&kt.rng, 60), C = random_size();
+        size_t N = qkv_rng_below(&kt.rng, 60), C = random_size();
         double scale = coin() ? 1 : rnd();
         bool with_positions = coin();
         int32_t *ids = random_ids(N, V), *positions = random_ids(N, P);
@@ -240,10 +240,10 @@ static double rotated(const qkv_k_rotary_args *a, const float *head, int32_t pos
 static void check_rotary(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        qkv_k_rotary_args a = {.N = qkv__rng_below(&kt.rng, 60), .sign = coin() ? 1 : -1};
-        a.H = 1 + qkv__rng_below(&kt.rng, 5);
-        a.D = round == 0 ? 600 : 1 + qkv__rng_below(&kt.rng, 140);
-        a.width = coin() ? a.D / 2 * 2 : qkv__rng_below(&kt.rng, (uint32_t)a.D + 1) / 2 * 2;
+        qkv_k_rotary_args a = {.N = qkv_rng_below(&kt.rng, 60), .sign = coin() ? 1 : -1};
+        a.H = 1 + qkv_rng_below(&kt.rng, 5);
+        a.D = round == 0 ? 600 : 1 + qkv_rng_below(&kt.rng, 140);
+        a.width = coin() ? a.D / 2 * 2 : qkv_rng_below(&kt.rng, (uint32_t)a.D + 1) / 2 * 2;
         a.base = coin() ? 10000 : 500000;
         a.acc = coin();
         a.hx = a.D + (coin() ? 3 : 0);

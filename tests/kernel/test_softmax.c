@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 40 };
 
-static bool often(void) { return qkv__rng_below(&kt.rng, 4) != 0; }
+static bool often(void) { return qkv_rng_below(&kt.rng, 4) != 0; }
 
 /* ---- softmax ----------------------------------------------------------------------------- */
 
@@ -21,10 +21,10 @@ static float *random_logits(size_t N, size_t C)
         for (size_t c = 0; c < C; c++) {
             float *v = &x[r * C + c];
             *v = *v * scale + shift;
-            if (qkv__rng_below(&kt.rng, 50) == 0)
+            if (qkv_rng_below(&kt.rng, 50) == 0)
                 *v = -INFINITY;
         }
-        bool none = qkv__rng_below(&kt.rng, 10) == 0;
+        bool none = qkv_rng_below(&kt.rng, 10) == 0;
         for (size_t c = 0; c < C && none; c++)
             x[r * C + c] = -INFINITY;
     }
@@ -50,7 +50,7 @@ static double row_exp_sum(const float *x, double max, size_t C)
 static void check_softmax(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        size_t N = qkv__rng_below(&kt.rng, 20), C = random_size();
+        size_t N = qkv_rng_below(&kt.rng, 20), C = random_size();
         float *x = random_logits(N, C), *y = poisoned(N * C), *z = copied(x, N * C);
         c->k->softmax(&c->e, y, x, N, C);
         c->k->softmax(&c->e, z, z, N, C);
@@ -71,7 +71,7 @@ static void check_softmax(const kernel_case *c)
 static void check_softmax_bwd(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        size_t N = qkv__rng_below(&kt.rng, 20), C = random_size(), n = N * C;
+        size_t N = qkv_rng_below(&kt.rng, 20), C = random_size(), n = N * C;
         bool acc = coin();
         float *x = random_logits(N, C), *y = poisoned(n), *dy = randoms(n), *dx = output(n, acc);
         float *was = copied(dx, n), *z = copied(dy, n);
@@ -103,7 +103,7 @@ typedef struct {
 static xent_problem random_xent(int round)
 {
     xent_problem p = {.a = {.on = 1, .scale = 0.3, .ignore = coin() ? -100 : 0}};
-    p.a.N = qkv__rng_below(&kt.rng, 20);
+    p.a.N = qkv_rng_below(&kt.rng, 20);
     p.a.V = round == 0 ? 50257 : 1 + random_size();
     bool smooth = coin() && p.a.V > 1;
     if (smooth) {
@@ -114,14 +114,14 @@ static xent_problem random_xent(int round)
     p.targets = calloc(p.a.N + 1, sizeof *p.targets);
     assert_non_null(p.targets);
     for (size_t r = 0; r < p.a.N; r++) {
-        p.targets[r] = (int32_t)qkv__rng_below(&kt.rng, (uint32_t)p.a.V);
-        if (qkv__rng_below(&kt.rng, 4) == 0)
+        p.targets[r] = (int32_t)qkv_rng_below(&kt.rng, (uint32_t)p.a.V);
+        if (qkv_rng_below(&kt.rng, 4) == 0)
             p.targets[r] = p.a.ignore;
         /* Rows whose maximum moves up late, ties, and hidden classes where nothing is smoothed. */
         float *x = p.x + r * p.a.V, slope = coin() ? 0.0f : 0.01f;
         for (size_t v = 0; v < p.a.V; v++) {
             x[v] = (coin() ? x[v] : roundf(x[v])) * 3 + slope * (float)v + 50;
-            if (!smooth && qkv__rng_below(&kt.rng, 30) == 0)
+            if (!smooth && qkv_rng_below(&kt.rng, 30) == 0)
                 x[v] = -INFINITY;
         }
         for (size_t v = 0; v < p.a.V && v < 2000 && !smooth && round % 2; v++)

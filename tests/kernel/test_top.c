@@ -16,12 +16,12 @@ typedef struct {
 
 static void random_problem(problem *p)
 {
-    *p = (problem){.a.N = qkv__rng_below(&kt.rng, 9), .a.V = 1 + random_size(),
-                   .a.k = 1 + qkv__rng_below(&kt.rng, 20), .a.renormalize = coin()};
-    size_t v = qkv__rng_below(&kt.rng, 3) ? (size_t)qkv__rng_below(&kt.rng, (uint32_t)p->a.V) : 0;
+    *p = (problem){.a.N = qkv_rng_below(&kt.rng, 9), .a.V = 1 + random_size(),
+                   .a.k = 1 + qkv_rng_below(&kt.rng, 20), .a.renormalize = coin()};
+    size_t v = qkv_rng_below(&kt.rng, 3) ? (size_t)qkv_rng_below(&kt.rng, (uint32_t)p->a.V) : 0;
     while (coin() && p->a.bans < MOST_BANS && v < p->a.V) {
         p->banned[p->a.bans++] = (int32_t)v;
-        v += 1 + qkv__rng_below(&kt.rng, (uint32_t)p->a.V);
+        v += 1 + qkv_rng_below(&kt.rng, (uint32_t)p->a.V);
     }
     p->a.banned = p->banned;
 }
@@ -75,7 +75,7 @@ static void check_top(const kernel_case *c)
         int32_t *id = (int32_t *)(void *)poisoned(N * k);
         for (size_t i = 0; i < N * V; i++) {
             x[i] = coin() ? x[i] * 5 : roundf(x[i]); /* some are equal */
-            if (qkv__rng_below(&kt.rng, 9) == 0)
+            if (qkv_rng_below(&kt.rng, 9) == 0)
                 x[i] = -INFINITY;
             if (round % 3 == 0 && is_banned(&p, i % V))
                 x[i] = 60; /* more than all others together */

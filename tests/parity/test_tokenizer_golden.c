@@ -36,8 +36,8 @@ static size_t differing(qkv_tokenizer *t, const char *ids_file, bool exact)
     size_t docs_len, golden_len, bad = 0, count = 0;
     qkv_ids ids = {0};
     qkv_text text = {0};
-    check(qkv__file_read(ctx, GOLDEN "docs.txt", 0, &docs, &docs_len));
-    check(qkv__file_read(ctx, ids_file, 0, &golden, &golden_len));
+    check(qkv_file_read(ctx, GOLDEN "docs.txt", 0, &docs, &docs_len));
+    check(qkv_file_read(ctx, ids_file, 0, &golden, &golden_len));
     const unsigned char *g = (unsigned char *)golden, *end = g + golden_len;
     for (const char *p = docs, *stop; p <= docs + docs_len; p = stop + 1, count++) {
         stop = memchr(p, 0x1e, (size_t)(docs + docs_len - p));
@@ -59,8 +59,8 @@ static size_t differing(qkv_tokenizer *t, const char *ids_file, bool exact)
     }
     assert_ptr_equal(g, end);
     assert_true(count > 2000);
-    qkv__free(ctx, docs);
-    qkv__free(ctx, golden);
+    qkv_free(ctx, docs);
+    qkv_free(ctx, golden);
     qkv_ids_free(ctx, &ids);
     qkv_text_free(ctx, &text);
     return bad;
@@ -150,7 +150,7 @@ static void test_gpt2(void **state)
     data = data ? data : QKV_SOURCE_DIR "/../shared/data";
     (void)snprintf(vocab, sizeof vocab, "%s/vocabs/gpt2_bpe_encoder.json", data);
     (void)snprintf(merges, sizeof merges, "%s/vocabs/gpt2_bpe_vocab.bpe", data);
-    if (!qkv__file_exists(vocab) || !qkv__file_exists(merges)) {
+    if (!qkv_file_exists(vocab) || !qkv_file_exists(merges)) {
         print_message("GPT-2's vocabulary is not at %s: set QKV_DATA\n", vocab);
         skip();
     }

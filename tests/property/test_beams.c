@@ -57,8 +57,8 @@ static void test_select(void **state)
     qkv_context *ctx;
     qkv_tape *t;
     qkv_kv_cache *c;
-    qkv__rng r;
-    qkv__rng_init(&r, 3, 0);
+    qkv_rng r;
+    qkv_rng_init(&r, 3, 0);
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     assert_int_equal(qkv_kv_cache_create(&c, ctx, MOST, 2, HEADS, D, DV), QKV_OK);
@@ -67,16 +67,16 @@ static void test_select(void **state)
         qkv_tape_reset(t);
         qkv_tape_mode(t, false, false);
         for (size_t i = 0; i < n; i++)
-            history[i][p] = number[i] = qkv__rng_below(&r, 1000);
+            history[i][p] = number[i] = qkv_rng_below(&r, 1000);
         if (p >= 2)
-            assert_true(qkv_kv_cache_reserve(t, c, p + 1 + qkv__rng_below(&r, 9)));
+            assert_true(qkv_kv_cache_reserve(t, c, p + 1 + qkv_rng_below(&r, 9)));
         append(t, c, number, n, p);
-        size_t next = 1 + qkv__rng_below(&r, MOST);
+        size_t next = 1 + qkv_rng_below(&r, MOST);
         bool permute = next <= n && p % 2;
         for (size_t i = 0; i < next; i++)
-            rows[i] = permute ? i : qkv__rng_below(&r, (uint32_t)n);
+            rows[i] = permute ? i : qkv_rng_below(&r, (uint32_t)n);
         for (size_t i = next; permute && i-- > 1;) { /* without copies: rings of any length */
-            size_t j = qkv__rng_below(&r, (uint32_t)i + 1), row = rows[i];
+            size_t j = qkv_rng_below(&r, (uint32_t)i + 1), row = rows[i];
             rows[i] = rows[j];
             rows[j] = row;
         }

@@ -180,7 +180,7 @@ static void gradcheck_backward(gradcheck_state *s, const char *how, bool strided
             gradcheck_compare(s, how, i, in[i], runs);
 }
 
-static void gradcheck_prepare(gradcheck_state *s, qkv__rng *rng)
+static void gradcheck_prepare(gradcheck_state *s, qkv_rng *rng)
 {
     for (int i = 0; i < s->c->inputs; i++) {
         const gradcheck_input *in = &s->c->input[i];
@@ -194,7 +194,7 @@ static void gradcheck_prepare(gradcheck_state *s, qkv__rng *rng)
         s->value[i] = calloc(s->count[i], sizeof(double));
         s->numeric[i] = calloc(s->count[i], sizeof(double));
         for (size_t j = 0; j < s->count[i]; j++) {
-            double v = low + (high - low) * qkv__rng_uniform(rng);
+            double v = low + (high - low) * qkv_rng_uniform(rng);
             s->value[i][j] = in->map ? in->map(v) : v;
         }
     }
@@ -205,7 +205,7 @@ static void gradcheck_prepare(gradcheck_state *s, qkv__rng *rng)
         assert_true(s->out_count[o] <= GRADCHECK_ELEMENTS);
         s->cotangent[o] = calloc(s->out_count[o], sizeof(double));
         for (size_t j = 0; j < s->out_count[o]; j++)
-            s->cotangent[o][j] = qkv__rng_normal(rng);
+            s->cotangent[o][j] = qkv_rng_normal(rng);
     }
 }
 
@@ -216,8 +216,8 @@ static void gradcheck(const gradcheck_case *c)
     options.threads = 2;
     assert_int_equal(qkv_context_create(&s.ctx, &options), QKV_OK);
     assert_int_equal(qkv_tape_create(&s.t, s.ctx), QKV_OK);
-    qkv__rng rng;
-    qkv__rng_init(&rng, 20 + c->seed, qkv__hash64(c->name, strlen(c->name)));
+    qkv_rng rng;
+    qkv_rng_init(&rng, 20 + c->seed, qkv_hash64(c->name, strlen(c->name)));
     gradcheck_prepare(&s, &rng);
     for (int i = 0; i < c->inputs; i++)
         for (size_t j = 0; j < s.count[i]; j++)

@@ -72,10 +72,10 @@ static void *guarded_alloc(qkv_context *ctx, size_t bytes)
     while (i < region_count && (regions[i].used || regions[i].size < size))
         i++;
     if (i == region_count && (bytes > POOL || POOL - top < size)) {
-        qkv__fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of the device's wanted", bytes);
+        qkv_fail(ctx, QKV_E_MEMORY, "out of memory: %zu bytes of the device's wanted", bytes);
         return NULL;
     }
-    void *counted = qkv__malloc(ctx, bytes);
+    void *counted = qkv_malloc(ctx, bytes);
     if (!counted)
         return NULL;
     enter();
@@ -98,7 +98,7 @@ static void guarded_free(qkv_context *ctx, void *p)
         if (pool + regions[i].at != p || !regions[i].used)
             continue;
         regions[i].used = false;
-        qkv__free(ctx, regions[i].counted);
+        qkv_free(ctx, regions[i].counted);
         madvise(p, regions[i].size, MADV_DONTNEED);
         for (size_t k = i + 1; k-- > 0 && k + 1 >= i;) /* joined with free neighbours */
             if (k + 1 < region_count && !regions[k].used && !regions[k + 1].used) {

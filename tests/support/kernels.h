@@ -27,7 +27,7 @@ typedef struct {
 static struct {
     qkv_context *ctx;
     qkv_exec e;
-    qkv__rng rng;
+    qkv_rng rng;
     kernel_array arrays[ARRAYS];
     size_t used;
     const char *name; /* of the table being tried */
@@ -68,7 +68,7 @@ static inline void for_each_table(void (*fn)(const kernel_case *c))
             kernel_case c = {tables[i].name, qkv__kernels(tables[i].isa), kt.e};
             c.e.threads = threads;
             kt.name = c.name;
-            qkv__rng_init(&kt.rng, 7, 11);
+            qkv_rng_init(&kt.rng, 7, 11);
             fn(&c);
             assert_int_equal(qkv__arena_used(kt.e.scratch), 0);
         }
@@ -88,15 +88,15 @@ static inline void try_tables(void **state)
 
 #define KERNEL_CHECK(f) {#f, try_tables, NULL, NULL, &(kernel_check){f}}
 
-static inline double rnd(void) { return qkv__rng_normal(&kt.rng); }
-static inline bool coin(void) { return qkv__rng_below(&kt.rng, 2) != 0; }
+static inline double rnd(void) { return qkv_rng_normal(&kt.rng); }
+static inline bool coin(void) { return qkv_rng_below(&kt.rng, 2) != 0; }
 
 /* 0, 1, odd, around the widths of vectors and of blocks, large enough for a team. */
 static inline size_t random_size(void)
 {
     static const size_t sizes[] = {0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 1023, 2049, 4100};
-    size_t i = qkv__rng_below(&kt.rng, 20);
-    return i < 16 ? sizes[i] : i == 16 ? 20011 : 1 + qkv__rng_below(&kt.rng, 300);
+    size_t i = qkv_rng_below(&kt.rng, 20);
+    return i < 16 ? sizes[i] : i == 16 ? 20011 : 1 + qkv_rng_below(&kt.rng, 300);
 }
 
 /* An array full of NaN, with guards on both sides that free_arrays looks at. */

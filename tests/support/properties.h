@@ -9,7 +9,7 @@
 typedef struct {
     qkv_context *ctx;
     qkv_tape *t;
-    qkv__rng rng;
+    qkv_rng rng;
 } fixture;
 
 static inline void with_each_isa(void (*property)(fixture *f))
@@ -20,7 +20,7 @@ static inline void with_each_isa(void (*property)(fixture *f))
         const qkv_context_options o = {.isa = isas[i], .threads = 2};
         assert_int_equal(qkv_context_create(&f.ctx, &o), QKV_OK);
         assert_int_equal(qkv_tape_create(&f.t, f.ctx), QKV_OK);
-        qkv__rng_init(&f.rng, 11, 0);
+        qkv_rng_init(&f.rng, 11, 0);
         property(&f);
         if (qkv_tape_status(f.t))
             fail_msg("%s", qkv_context_message(f.ctx));
@@ -36,7 +36,7 @@ static inline qkv_tensor *noise(fixture *f, int ndim, const size_t *shape)
     qkv_tensor *x = qkv_tensor_from(f->t, NULL, ndim, shape);
     assert_non_null(x);
     for (size_t i = 0; i < qkv_count(x); i++)
-        qkv_tensor_fill(x)[i] = (qkv_real)qkv__rng_normal(&f->rng);
+        qkv_tensor_fill(x)[i] = (qkv_real)qkv_rng_normal(&f->rng);
     return x;
 }
 

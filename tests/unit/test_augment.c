@@ -307,9 +307,9 @@ static void test_beta(void **state)
     static const double as[] = {0.2, 1, 3};
     enum { DRAWS = 20000 };
     for (size_t k = 0; k < 3; k++) {
-        qkv__rng r;
+        qkv_rng r;
         double sum = 0, squares = 0, a = as[k];
-        qkv__rng_init(&r, 1, k);
+        qkv_rng_init(&r, 1, k);
         for (int i = 0; i < DRAWS; i++) {
             double v = qkv__rng_beta(&r, a);
             assert_true(v >= 0 && v <= 1);

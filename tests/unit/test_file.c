@@ -20,17 +20,17 @@ static void a_whole_file_is_read_up_to_a_limit(void **state)
     size_t size;
     const char *path = in(folder, "a");
     put_file(path, "hello", 5);
-    assert_int_equal(qkv__file_read(ctx, path, 5, &data, &size), QKV_OK);
+    assert_int_equal(qkv_file_read(ctx, path, 5, &data, &size), QKV_OK);
     assert_int_equal(size, 5);
     assert_string_equal(data, "hello");
-    qkv__free(ctx, data);
-    assert_int_equal(qkv__file_read(ctx, path, 4, &data, &size), QKV_E_FORMAT);
+    qkv_free(ctx, data);
+    assert_int_equal(qkv_file_read(ctx, path, 4, &data, &size), QKV_E_FORMAT);
     assert_null(data);
     assert_non_null(strstr(qkv_context_message(ctx), "a: expected at most 4 bytes, found 5"));
     put_file(path, "", 0);
-    assert_int_equal(qkv__file_read(ctx, path, 0, &data, &size), QKV_OK);
+    assert_int_equal(qkv_file_read(ctx, path, 0, &data, &size), QKV_OK);
     assert_true(size == 0 && data[0] == 0);
-    qkv__free(ctx, data);
+    qkv_free(ctx, data);
 }
 
 static void what_cannot_be_read_is_named(void **state)
@@ -39,17 +39,17 @@ static void what_cannot_be_read_is_named(void **state)
     char *data;
     size_t size;
     qkv__map map;
-    qkv__names names;
-    assert_int_equal(qkv__file_read(ctx, in(folder, "no"), 0, &data, &size), QKV_E_IO);
+    qkv_names names;
+    assert_int_equal(qkv_file_read(ctx, in(folder, "no"), 0, &data, &size), QKV_E_IO);
     assert_non_null(strstr(qkv_context_message(ctx), "/no: cannot be opened: No such file"));
-    assert_int_equal(qkv__file_read(ctx, folder, 0, &data, &size), QKV_E_IO);
+    assert_int_equal(qkv_file_read(ctx, folder, 0, &data, &size), QKV_E_IO);
     assert_non_null(strstr(qkv_context_message(ctx), "expected a file, found a folder"));
     assert_int_equal(qkv__map_open(&map, ctx, in(folder, "no")), QKV_E_IO);
     assert_int_equal(qkv__map_open(&map, ctx, folder), QKV_E_IO);
     qkv__map_close(&map);
-    assert_int_equal(qkv__dir_list(&names, ctx, in(folder, "no")), QKV_E_IO);
-    qkv__names_free(&names);
-    assert_int_equal(qkv__file_read(ctx, "/dev/zero", 100000, &data, &size), QKV_E_FORMAT);
+    assert_int_equal(qkv_dir_list(&names, ctx, in(folder, "no")), QKV_E_IO);
+    qkv_names_free(&names);
+    assert_int_equal(qkv_file_read(ctx, "/dev/zero", 100000, &data, &size), QKV_E_FORMAT);
 }
 
 static void a_map_is_the_file(void **state)
@@ -82,7 +82,7 @@ static void a_write_replaces_the_file_at_the_end(void **state)
     (void)state;
     qkv__writer *w;
     const char *path = in(folder, "a");
-    assert_int_equal(qkv__file_write(ctx, path, "old", 3), QKV_OK);
+    assert_int_equal(qkv_file_write(ctx, path, "old", 3), QKV_OK);
     assert_int_equal(qkv__writer_open(&w, ctx, path), QKV_OK);
     assert_int_equal(qkv__writer_put(w, "ne", 2), QKV_OK);
     check_text(path, "old");
@@ -103,7 +103,7 @@ static void an_abandoned_or_failed_write_leaves_the_old_file(void **state)
     static char block[1 << 16];
     qkv__writer *w;
     const char *path = in(folder, "a");
-    assert_int_equal(qkv__file_write(ctx, path, "old", 3), QKV_OK);
+    assert_int_equal(qkv_file_write(ctx, path, "old", 3), QKV_OK);
     assert_int_equal(qkv__writer_open(&w, ctx, path), QKV_OK);
     assert_int_equal(qkv__writer_put(w, "new", 3), QKV_OK);
     qkv__writer_abandon(w);
@@ -116,7 +116,7 @@ static void an_abandoned_or_failed_write_leaves_the_old_file(void **state)
     limit.rlim_cur = 40000;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);
-    qkv_status status = qkv__file_write(ctx, path, block, sizeof block);
+    qkv_status status = qkv_file_write(ctx, path, block, sizeof block);
     setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(status, QKV_E_IO);
     assert_non_null(strstr(qkv_context_message(ctx), "/a: cannot be written: File too large"));
@@ -128,7 +128,7 @@ static void what_cannot_be_written_is_named(void **state)
 {
     (void)state;
     qkv__writer *w;
-    assert_int_equal(qkv__file_write(ctx, in(folder, "no/a"), "x", 1), QKV_E_IO);
+    assert_int_equal(qkv_file_write(ctx, in(folder, "no/a"), "x", 1), QKV_E_IO);
     assert_non_null(strstr(qkv_context_message(ctx), "no/a: cannot be written: No such file"));
     assert_int_equal(qkv__writer_open(&w, ctx, folder), QKV_E_IO);
     assert_non_null(strstr(qkv_context_message(ctx), "it is a folder"));
@@ -147,10 +147,10 @@ static void what_a_killed_process_left_is_used_again(void **state)
 {
     (void)state;
     put_file(in(folder, ".a.tmp"), "a longer rest of an earlier write", 33);
-    assert_int_equal(qkv__file_write(ctx, in(folder, "a"), "new", 3), QKV_OK);
+    assert_int_equal(qkv_file_write(ctx, in(folder, "a"), "new", 3), QKV_OK);
     check_text(in(folder, "a"), "new");
     assert_int_equal(files_in(folder), 1);
-    assert_int_equal(qkv__file_write(ctx, "/dev/null", "x", 1), QKV_OK);
+    assert_int_equal(qkv_file_write(ctx, "/dev/null", "x", 1), QKV_OK);
     struct stat info;
     assert_int_equal(stat("/dev/null", &info), 0);
     assert_true(S_ISCHR(info.st_mode));
@@ -159,22 +159,22 @@ static void what_a_killed_process_left_is_used_again(void **state)
 static void folders_are_made_and_listed(void **state)
 {
     (void)state;
-    qkv__names names;
-    assert_int_equal(qkv__dir_create(ctx, in(folder, "b/c//d")), QKV_OK);
-    assert_int_equal(qkv__dir_create(ctx, in(folder, "b/c/d/")), QKV_OK);
-    assert_true(qkv__dir_exists(in(folder, "b/c/d")));
-    assert_false(qkv__file_exists(in(folder, "b/c/d")));
+    qkv_names names;
+    assert_int_equal(qkv_dir_create(ctx, in(folder, "b/c//d")), QKV_OK);
+    assert_int_equal(qkv_dir_create(ctx, in(folder, "b/c/d/")), QKV_OK);
+    assert_true(qkv_dir_exists(in(folder, "b/c/d")));
+    assert_false(qkv_file_exists(in(folder, "b/c/d")));
     put_file(in(folder, "b/z"), "", 0);
     put_file(in(folder, "b/a"), "", 0);
-    assert_true(qkv__file_exists(in(folder, "b/z")));
-    assert_false(qkv__dir_exists(in(folder, "b/z")));
-    assert_int_equal(qkv__dir_list(&names, ctx, in(folder, "b")), QKV_OK);
+    assert_true(qkv_file_exists(in(folder, "b/z")));
+    assert_false(qkv_dir_exists(in(folder, "b/z")));
+    assert_int_equal(qkv_dir_list(&names, ctx, in(folder, "b")), QKV_OK);
     assert_int_equal(names.count, 3);
     assert_string_equal(names.names[0], "a");
     assert_string_equal(names.names[1], "c");
     assert_string_equal(names.names[2], "z");
-    qkv__names_free(&names);
-    assert_int_equal(qkv__dir_create(ctx, in(folder, "b/z/y")), QKV_E_IO);
+    qkv_names_free(&names);
+    assert_int_equal(qkv_dir_create(ctx, in(folder, "b/z/y")), QKV_E_IO);
     assert_non_null(strstr(qkv_context_message(ctx), "b/z: the folder cannot be made"));
     assert_int_equal(qkv__file_remove(ctx, in(folder, "b/z")), QKV_OK);
     assert_int_equal(qkv__file_remove(ctx, in(folder, "b/z")), QKV_OK);
@@ -184,17 +184,17 @@ static void folders_are_made_and_listed(void **state)
 static void paths_are_joined(void **state)
 {
     (void)state;
-    char *path = qkv__path_join(ctx, "a/b", "c");
+    char *path = qkv_path_join(ctx, "a/b", "c");
     assert_string_equal(path, "a/b/c");
-    assert_string_equal(qkv__path_name(path), "c");
-    qkv__free(ctx, path);
-    path = qkv__path_join(ctx, "/", "c");
+    assert_string_equal(qkv_path_name(path), "c");
+    qkv_free(ctx, path);
+    path = qkv_path_join(ctx, "/", "c");
     assert_string_equal(path, "/c");
-    qkv__free(ctx, path);
-    path = qkv__path_join(ctx, "", "c");
+    qkv_free(ctx, path);
+    path = qkv_path_join(ctx, "", "c");
     assert_string_equal(path, "c");
-    assert_string_equal(qkv__path_name(path), "c");
-    qkv__free(ctx, path);
+    assert_string_equal(qkv_path_name(path), "c");
+    qkv_free(ctx, path);
 }
 
 int main(void)

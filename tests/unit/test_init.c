@@ -16,14 +16,14 @@ enum { ROWS = 7, COLUMNS = 9001 }; /* several pieces, the last of odd length */
 
 static const uint64_t seed = 11;
 
-static double expected(qkv_init kind, qkv__rng *r)
+static double expected(qkv_init kind, qkv_rng *r)
 {
     switch (kind) {
     case QKV_INIT_ONES: return 1;
-    case QKV_INIT_NORMAL: return 0.5 * qkv__rng_normal(r);
-    case QKV_INIT_UNIFORM: return 0.5 * (2 * qkv__rng_uniform(r) - 1);
+    case QKV_INIT_NORMAL: return 0.5 * qkv_rng_normal(r);
+    case QKV_INIT_UNIFORM: return 0.5 * (2 * qkv_rng_uniform(r) - 1);
     case QKV_INIT_XAVIER:
-        return 0.5 * sqrt(6.0 / (ROWS + COLUMNS)) * (2 * qkv__rng_uniform(r) - 1);
+        return 0.5 * sqrt(6.0 / (ROWS + COLUMNS)) * (2 * qkv_rng_uniform(r) - 1);
     default: return 0;
     }
 }
@@ -42,8 +42,8 @@ static void check(qkv_init kind, int threads)
     qkv_row row = {.param = p, .name = "row", .ndim = 2, .shape = {ROWS, COLUMNS}, .init = kind,
                    .scale = 0.5};
     qkv_row_init(&row, seed);
-    qkv__rng r;
-    qkv__rng_init(&r, seed, qkv__hash64("row", 3));
+    qkv_rng r;
+    qkv_rng_init(&r, seed, qkv_hash64("row", 3));
     for (size_t i = 0; i < ROWS * COLUMNS; i++)
         assert_true(qkv_param_data(p)[i] == (qkv_real)expected(kind, &r));
     qkv_params_destroy(ps);

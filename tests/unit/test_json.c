@@ -122,26 +122,26 @@ static void what_is_not_json_is_told_by_line(void **state)
     assert_null(j.value);
 }
 
-static void write_sample(qkv__json_out *w)
+static void write_sample(qkv_json_writer *w)
 {
-    qkv__json_begin_object(w, NULL);
-    qkv__json_put_string(w, "s", "a\"b\\\n\x01\xc3\xa9\xff\xed\xa0\x80");
-    qkv__json_put_int(w, "n", -3);
-    qkv__json_put_real(w, "x", 0.1);
-    qkv__json_put_real(w, "whole", 10000);
-    qkv__json_put_real(w, "eps", 1e-05);
-    qkv__json_put_real(w, "third", 1.0 / 3);
-    qkv__json_put_float(w, "f", 0.1f);
-    qkv__json_put_real(w, "nan", NAN);
-    qkv__json_put_bool(w, "b", true);
-    qkv__json_begin_array(w, "a");
-    qkv__json_put_int(w, NULL, 1);
-    qkv__json_begin_object(w, NULL);
-    qkv__json_end_object(w);
-    qkv__json_end_array(w);
-    qkv__json_begin_array(w, "e");
-    qkv__json_end_array(w);
-    qkv__json_end_object(w);
+    qkv_json_begin_object(w, NULL);
+    qkv_json_put_string(w, "s", "a\"b\\\n\x01\xc3\xa9\xff\xed\xa0\x80");
+    qkv_json_put_int(w, "n", -3);
+    qkv_json_put_real(w, "x", 0.1);
+    qkv_json_put_real(w, "whole", 10000);
+    qkv_json_put_real(w, "eps", 1e-05);
+    qkv_json_put_real(w, "third", 1.0 / 3);
+    qkv_json_put_float(w, "f", 0.1f);
+    qkv_json_put_real(w, "nan", NAN);
+    qkv_json_put_bool(w, "b", true);
+    qkv_json_begin_array(w, "a");
+    qkv_json_put_int(w, NULL, 1);
+    qkv_json_begin_object(w, NULL);
+    qkv_json_end_object(w);
+    qkv_json_end_array(w);
+    qkv_json_begin_array(w, "e");
+    qkv_json_end_array(w);
+    qkv_json_end_object(w);
 }
 
 static void text_is_written_as_python_writes_it(void **state)
@@ -164,11 +164,11 @@ static void text_is_written_as_python_writes_it(void **state)
              "\"third\":0.3333333333333333,\"f\":0.1,\"nan\":null,\"b\":true,"
              "\"a\":[1,{}],\"e\":[]}"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        qkv__json_out w;
-        qkv__json_out_init(&w, ctx, cases[i].indent);
+        qkv_json_writer w;
+        qkv_json_writer_init(&w, ctx, cases[i].indent);
         write_sample(&w);
-        assert_string_equal(qkv__json_out_text(&w), cases[i].text);
-        qkv__json_out_free(&w);
+        assert_string_equal(qkv_json_writer_text(&w), cases[i].text);
+        qkv_json_writer_free(&w);
     }
 }
 
@@ -177,14 +177,14 @@ static void a_document_goes_through_unchanged(void **state)
     (void)state;
     static const char text[] = "{\n  \"z\": [\n    1,\n    -2.5,\n    \"\\u0000\"\n  ],\n  \"a\": "
                                "{\n    \"t\": true,\n    \"f\": false,\n    \"n\": null\n  }\n}";
-    qkv__json_out w;
+    qkv_json_writer w;
     qkv__json j;
     put_file(in(folder, "a.json"), text, strlen(text));
     assert_int_equal(qkv__json_load(&j, ctx, in(folder, "a.json")), QKV_OK);
-    qkv__json_out_init(&w, ctx, 2);
+    qkv_json_writer_init(&w, ctx, 2);
     qkv__json_put_value(&w, NULL, j.value);
-    assert_string_equal(qkv__json_out_text(&w), text);
-    assert_int_equal(qkv__json_out_save(&w, in(folder, "b.json")), QKV_OK);
+    assert_string_equal(qkv_json_writer_text(&w), text);
+    assert_int_equal(qkv_json_writer_save(&w, in(folder, "b.json")), QKV_OK);
     qkv__json_free(&j);
     size_t size;
     char *saved = take_file(in(folder, "b.json"), &size);

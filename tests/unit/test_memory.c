@@ -176,7 +176,7 @@ static void training_begin(training *r, const qkv_model_type *type, int threads,
     qkv_optimizer_options adamw = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
     assert_int_equal(qkv_optimizer_create(&r->optimizer, qkv_model_params(r->model), &adamw,
                                           qkv_optimizer_decay_matrices, 1), QKV_OK);
-    r->ids = qkv__calloc(r->ctx, batch * length + 1, sizeof *r->ids);
+    r->ids = qkv_calloc(r->ctx, batch * length + 1, sizeof *r->ids);
     assert_non_null(r->ids);
     for (size_t i = 0; i <= batch * length; i++)
         r->ids[i] = (int32_t)(i * 7 % config.vocab);
@@ -184,7 +184,7 @@ static void training_begin(training *r, const qkv_model_type *type, int threads,
 
 static void training_end(training *r)
 {
-    qkv__free(r->ctx, r->ids);
+    qkv_free(r->ctx, r->ids);
     qkv_optimizer_destroy(r->optimizer);
     qkv_tape_destroy(r->tape);
     qkv_model_destroy(r->model);
@@ -258,7 +258,7 @@ static void test_counting(void **state)
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     counted.made = (calls){0};
     __atomic_store_n(&counted.on, 1, __ATOMIC_SEQ_CST);
-    void *p = qkv__malloc(ctx, 100);
+    void *p = qkv_malloc(ctx, 100);
     void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *text = strdup("allocated by the C library");
     __atomic_store_n(&counted.on, 0, __ATOMIC_SEQ_CST);
@@ -269,7 +269,7 @@ static void test_counting(void **state)
     assert_true(counted.openmp[0][0] > 0);
     munmap(page, 4096);
     free(text);
-    qkv__free(ctx, p);
+    qkv_free(ctx, p);
     qkv_context_destroy(ctx);
 }
 
@@ -282,9 +282,9 @@ static void test_500_steps(void **state)
     for (uint64_t i = 0; i < 500; i++) {
         assert_int_equal(training_step(&r, i), QKV_OK);
         if (i == 19)
-            early = qkv__rss();
+            early = qkv_machine_rss();
     }
-    size_t late = qkv__rss();
+    size_t late = qkv_machine_rss();
     print_message("%zu kB after 20 steps, %zu kB after 500\n", early >> 10, late >> 10);
     if (COUNTS_CALLS) /* a sanitizer keeps for a while what was freed */
         assert_true(late <= early + (512 << 10)); /* 1 kB a step; the system counts in lumps */
@@ -323,10 +323,10 @@ static void test_attention_is_linear(void **state)
     (void)state;
     static const unsigned sets[] = {QKV_ISA_AVX2, QKV_ISA_ALL};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        size_t rss = qkv__peak_rss(), bytes[3];
+        size_t rss = qkv_machine_peak_rss(), bytes[3];
         for (size_t n = 0; n < 3; n++)
             bytes[n] = attention_bytes(sets[i], (size_t)2048 << n);
-        size_t grown = qkv__peak_rss() - rss;
+        size_t grown = qkv_machine_peak_rss() - rss;
         print_message("%zu, %zu, %zu bytes at 2048, 4096, 8192 tokens; peak grew by %zu\n",
                       bytes[0], bytes[1], bytes[2], grown);
         /* a + b T: both steps have the same slope; a square would quadruple. */
@@ -353,7 +353,7 @@ static void test_convolution_unfolds_nothing(void **state)
     qkv_tape *t;
     assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    size_t rss = qkv__peak_rss();
+    size_t rss = qkv_machine_peak_rss();
     qkv_tensor *in[] = {qkv_tensor_from(t, NULL, 4, picture), qkv_tensor_from(t, NULL, 4, window)};
     for (size_t i = 0; i < 2; i++) {
         qkv_require_grad(t, in[i]);
@@ -363,7 +363,7 @@ static void test_convolution_unfolds_nothing(void **state)
     qkv_tensor *y = qkv_conv2d(t, in[0], in[1], NULL, &same);
     assert_int_equal(qkv_backward_from(t, &(qkv_backward_args){.n = 1, .outputs = &y}), QKV_OK);
     size_t scratch = qkv_tape_scratch_high_water(t), beside = qkv_tape_high_water(t);
-    size_t grown = qkv__peak_rss() - rss;
+    size_t grown = qkv_machine_peak_rss() - rss;
     print_message("%zu bytes of scratch, %zu of tensors, peak grew by %zu; unfolded: %zu\n",
                   scratch, beside, grown, unfolded);
     assert_true(scratch < unfolded / 4);

@@ -169,8 +169,8 @@ static void help_fits_80_columns_and_names_every_flag(void **state)
                                        .tables = tables};
     const qkv__manual *all[] = {&manual};
     fixture *f = *state;
-    qkv__str s;
-    qkv__str_init(&s, f->ctx);
+    qkv_str s;
+    qkv_str_init(&s, f->ctx);
     qkv__manual_help(&s, "qkv", &manual);
     for (const char *line = s.data; *line; line += strcspn(line, "\n") + 1)
         assert_true(strcspn(line, "\n") <= 80);
@@ -181,13 +181,13 @@ static void help_fits_80_columns_and_names_every_flag(void **state)
     assert_non_null(strstr(s.data, "(default 1e-3)"));
     assert_non_null(strstr(s.data, "resid_pdrop=X"));
     assert_non_null(strstr(s.data, "Examples:\n  qkv train lm"));
-    qkv__str_clear(&s);
+    qkv_str_clear(&s);
     qkv__manual_roff(&s, &manual, all, 1, "1.0");
     qkv__manual_bash(&s, "qkv", all, 1);
     qkv__manual_zsh(&s, "qkv", all, 1);
     assert_false(s.failed);
     assert_non_null(strstr(s.data, ".B \\-\\-steps N\n"));
-    qkv__str_free(&s);
+    qkv_str_free(&s);
 }
 
 static const char *const recipe_names[] = {"own", "quick", NULL};
@@ -212,26 +212,26 @@ static void a_recipe_fills_what_was_not_given(void **state)
     static const qkv_preset *const odd[] = {NULL, wrong};
     fixture *f = *state;
     int recipe = 1;
-    qkv__str s;
+    qkv_str s;
     assert_int_equal(qkv_options_bind(f->o, &recipe_table, &recipe), QKV_OK);
     assert_int_equal(recipe, 0);
     assert_int_equal(parse(f, "--data a --depth 3 --tied", NULL), QKV_OK);
-    assert_int_equal(qkv__recipe_apply(f->o, recipes), QKV_OK);
+    assert_int_equal(qkv_recipe_apply(f->o, recipes), QKV_OK);
     assert_int_equal(f->p.steps, 1000);
     assert_int_equal(parse(f, "--recipe quick", NULL), QKV_OK);
-    assert_int_equal(qkv__recipe_apply(f->o, recipes), QKV_OK);
+    assert_int_equal(qkv_recipe_apply(f->o, recipes), QKV_OK);
     assert_int_equal(f->p.steps, 10);
     assert_true(f->p.tied && f->p.json && f->p.depth == 3);
     assert_true(f->p.lr == 1e-3 && !qkv_options_given(f->o, "lr"));
-    assert_int_equal(qkv__recipe_apply(f->o, odd), QKV_E_ARGUMENT);
-    qkv__str_init(&s, f->ctx);
+    assert_int_equal(qkv_recipe_apply(f->o, odd), QKV_E_ARGUMENT);
+    qkv_str_init(&s, f->ctx);
     qkv__manual_help(&s, "qkv", &manual);
     assert_non_null(strstr(s.data, text));
     const qkv__manual *all[] = {&manual};
     qkv__manual_roff(&s, &manual, all, 1, "1.0");
     assert_non_null(strstr(s.data, ".P\nRecipe quick:\n\\-\\-steps 10, "));
     assert_false(s.failed);
-    qkv__str_free(&s);
+    qkv_str_free(&s);
 }
 
 static void json_is_written_in_order_and_read_back(void **state)
@@ -242,15 +242,15 @@ static void json_is_written_in_order_and_read_back(void **state)
         "  \"tokenizer\": \"bpe\",\n  \"data\": [\n    \"a\",\n    \"b\"\n  ],\n"
         "  \"n_inner\": null\n}";
     fixture *f = *state;
-    qkv__json_out w;
+    qkv_json_writer w;
     qkv__json j;
     plan back;
     assert_int_equal(parse(f, "--depth 5 --tokenizer bpe --data a b", NULL), QKV_OK);
-    qkv__json_out_init(&w, f->ctx, 2);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer_init(&w, f->ctx, 2);
+    qkv_json_begin_object(&w, NULL);
     qkv__json_put_options(&w, &table, &f->p);
-    qkv__json_end_object(&w);
-    assert_string_equal(qkv__json_out_text(&w), expected);
+    qkv_json_end_object(&w);
+    assert_string_equal(qkv_json_writer_text(&w), expected);
     qkv_options *o;
     assert_int_equal(qkv_options_create(&o, f->ctx), QKV_OK);
     assert_int_equal(qkv_options_bind(o, &table, &back), QKV_OK);
@@ -263,7 +263,7 @@ static void json_is_written_in_order_and_read_back(void **state)
     assert_false(qkv_options_given(o, "depth"));
     qkv__json_free(&j);
     qkv_options_destroy(o);
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
 }
 
 static void json_mistakes_name_file_and_field(void **state)
@@ -321,7 +321,7 @@ static void lists_of_sizes_go_both_ways(void **state)
     qkv_context *ctx;
     qkv_options *o;
     network n, back;
-    qkv__json_out w;
+    qkv_json_writer w;
     qkv__json j;
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_int_equal(qkv_options_create(&o, ctx), QKV_OK);
@@ -333,19 +333,19 @@ static void lists_of_sizes_go_both_ways(void **state)
     }
     assert_true(n.mult.count == 2 && n.mult.item[1] == 2);
     assert_int_equal(qkv_options_set(o, "mult", "1,1,9"), QKV_OK);
-    qkv__json_out_init(&w, ctx, 0);
-    qkv__json_begin_object(&w, NULL);
+    qkv_json_writer_init(&w, ctx, 0);
+    qkv_json_begin_object(&w, NULL);
     qkv__json_put_options(&w, &levels, &n);
-    qkv__json_end_object(&w);
-    assert_string_equal(qkv__json_out_text(&w), "{\"ch_mult\": \"1,1,9\", \"none\": \"\"}");
+    qkv_json_end_object(&w);
+    assert_string_equal(qkv_json_writer_text(&w), "{\"ch_mult\": \"1,1,9\", \"none\": \"\"}");
     assert_int_equal(qkv_options_bind(o, &levels, &back), QKV_OK);
-    assert_int_equal(qkv__json_parse(&j, ctx, "c.json", qkv__json_out_text(&w),
-                                     strlen(qkv__json_out_text(&w))), QKV_OK);
+    assert_int_equal(qkv__json_parse(&j, ctx, "c.json", qkv_json_writer_text(&w),
+                                     strlen(qkv_json_writer_text(&w))), QKV_OK);
     assert_int_equal(qkv__json_get_options(&j, o, NULL), QKV_OK);
     assert_memory_equal(&back.mult, &n.mult, sizeof n.mult);
     assert_int_equal(back.none.count, 0);
     qkv__json_free(&j);
-    qkv__json_out_free(&w);
+    qkv_json_writer_free(&w);
     qkv_options_destroy(o);
     assert_int_equal(qkv_context_memory(ctx).live_bytes, 0);
     qkv_context_destroy(ctx);

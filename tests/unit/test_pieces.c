@@ -123,15 +123,15 @@ static void test_bad_vocab_txt(void **state)
         {"a\nb\n\nc\n\n", "line 5: the token \"\" stands in line 3"},
     };
     qkv_tokenizer *t;
-    check(qkv__dir_create(ctx, SAVED "/bad"));
+    check(qkv_dir_create(ctx, SAVED "/bad"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        check(qkv__file_write(ctx, SAVED "/bad/vocab.txt", bad[i].text, strlen(bad[i].text)));
+        check(qkv_file_write(ctx, SAVED "/bad/vocab.txt", bad[i].text, strlen(bad[i].text)));
         assert_int_equal(qkv_tokenizer_load(&t, ctx, SAVED "/bad"), QKV_E_FORMAT);
         assert_null(t);
         expect_message("bad/vocab.txt");
         expect_message(bad[i].message);
     }
-    check(qkv__file_write(ctx, SAVED "/bad/vocab.txt", "a\r\nb", 4)); /* no [UNK], no newline */
+    check(qkv_file_write(ctx, SAVED "/bad/vocab.txt", "a\r\nb", 4)); /* no [UNK], no newline */
     check(qkv_tokenizer_load(&t, ctx, SAVED "/bad"));
     qkv_ids ids = {0};
     const int32_t want[] = {1, 0};
@@ -238,9 +238,9 @@ static void test_bad_models(void **state)
         {"\x1a\x06\x12\x04\xff\xff\xff\xff", 8, "map of characters is broken"},
     };
     qkv_tokenizer *t;
-    check(qkv__dir_create(ctx, SAVED));
+    check(qkv_dir_create(ctx, SAVED));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        check(qkv__file_write(ctx, SAVED "/bad.model", bad[i].bytes, bad[i].size));
+        check(qkv_file_write(ctx, SAVED "/bad.model", bad[i].bytes, bad[i].size));
         assert_int_equal(qkv_tokenizer_load_sentencepiece(&t, ctx, SAVED "/bad.model"),
                          QKV_E_FORMAT);
         assert_null(t);
@@ -253,17 +253,17 @@ static void test_base64(void **state)
 {
     (void)state;
     static const char *const good[][2] = {{"", ""}, {"YQ==", "a"}, {"YWI=", "ab"}, {"YWJj", "abc"}};
-    qkv__str out;
-    qkv__str_init(&out, ctx);
+    qkv_str out;
+    qkv_str_init(&out, ctx);
     for (size_t i = 0; i < 4; i++) {
-        qkv__str_clear(&out);
+        qkv_str_clear(&out);
         assert_true(qkv__base64(&out, good[i][0]));
         assert_string_equal(out.data ? out.data : "", good[i][1]);
     }
     assert_false(qkv__base64(&out, "Y"));
     assert_false(qkv__base64(&out, "Y*=="));
     assert_false(qkv__base64(&out, "Y==="));
-    qkv__str_free(&out);
+    qkv_str_free(&out);
 }
 
 /* The unknown token spelled out in the text joins what is unknown beside it. */

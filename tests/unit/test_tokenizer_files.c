@@ -31,7 +31,7 @@ static void clear_files(void)
     static const char *const names[] = {"tokenizer.json", "vocab.json", "merges.txt",
                                         "encoder.json", "vocab.bpe", "tokenizer_config.json"};
     char path[300];
-    check(qkv__dir_create(ctx, DIR "/hostile"));
+    check(qkv_dir_create(ctx, DIR "/hostile"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         (void)snprintf(path, sizeof path, DIR "/hostile/%s", names[i]);
         check(qkv__file_remove(ctx, path));
@@ -133,13 +133,13 @@ static void test_truncated(void **state)
     qkv_tokenizer_destroy(t);
     char *text;
     size_t len;
-    check(qkv__file_read(ctx, DIR "/whole/tokenizer.json", 0, &text, &len));
+    check(qkv_file_read(ctx, DIR "/whole/tokenizer.json", 0, &text, &len));
     clear_files();
     for (size_t n = 0; n + 2 < len; n += 1 + n / 40) {
         write_file("tokenizer.json", text, n);
         refuse("tokenizer.json");
     }
-    qkv__free(ctx, text);
+    qkv_free(ctx, text);
     clear_files();
 }
 
@@ -161,8 +161,8 @@ static void test_old_files(void **state)
     char *vocab, *merges;
     size_t vocab_len, merges_len;
     check(qkv_tokenizer_save(t, DIR "/whole"));
-    check(qkv__file_read(ctx, DIR "/whole/vocab.json", 0, &vocab, &vocab_len));
-    check(qkv__file_read(ctx, DIR "/whole/merges.txt", 0, &merges, &merges_len));
+    check(qkv_file_read(ctx, DIR "/whole/vocab.json", 0, &vocab, &vocab_len));
+    check(qkv_file_read(ctx, DIR "/whole/merges.txt", 0, &merges, &merges_len));
     check(qkv_tokenizer_encode(t, lines, strlen(lines), 0, &one));
     clear_files();
     for (size_t i = 0; i < 2; i++) {
@@ -186,8 +186,8 @@ static void test_old_files(void **state)
         refuse("no byte-level vocabulary");
     }
     clear_files();
-    qkv__free(ctx, vocab);
-    qkv__free(ctx, merges);
+    qkv_free(ctx, vocab);
+    qkv_free(ctx, merges);
     qkv_ids_free(ctx, &one);
     qkv_ids_free(ctx, &two);
     qkv_tokenizer_destroy(t);
@@ -297,7 +297,7 @@ static void check_around_saved(qkv_tokenizer *t, qkv_token_role first, qkv_token
         if (again == 0)
             check(qkv_tokenizer_load(&t, ctx, DIR "/around"));
     }
-    assert_false(qkv__file_exists(DIR "/around/merges.txt")); /* which cannot say it */
+    assert_false(qkv_file_exists(DIR "/around/merges.txt")); /* which cannot say it */
 }
 
 static void test_around(void **state)

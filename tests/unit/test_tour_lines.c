@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "train/texts.c"
+#include "text/texts.c"
 #include "tour/lines.c"
 #include "fixture.h"
 
@@ -37,17 +37,17 @@ qkv_status tour_text_collect(tour_text *x, const tour *t, const char *const *end
     const char *text = !with_source ? help : endings[0][1] == 'c' ? c : documents;
     (void)t, (void)valid_bytes;
     *x = (tour_text){.files = with_source ? 10 : 0, .held_out = with_source};
-    qkv__str_init(&x->train, ctx);
-    qkv__str_init(&x->valid, ctx);
-    qkv__str_puts(&x->train, text);
-    qkv__str_puts(&x->valid, text);
+    qkv_str_init(&x->train, ctx);
+    qkv_str_init(&x->valid, ctx);
+    qkv_str_puts(&x->train, text);
+    qkv_str_puts(&x->valid, text);
     return QKV_OK;
 }
 
 void tour_text_free(tour_text *x)
 {
-    qkv__str_free(&x->train);
-    qkv__str_free(&x->valid);
+    qkv_str_free(&x->train);
+    qkv_str_free(&x->valid);
 }
 
 static void collect_lines(tour_lines out[2], bool source)

@@ -203,29 +203,29 @@ static int weekday_of(int y, int m, int d)
 /* ---- tests ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    qkv__str text, answer;
-    qkv__rng r;
+    qkv_str text, answer;
+    qkv_rng r;
 } fixture;
 
 static fixture open_fixture(void)
 {
     fixture f;
-    qkv__str_init(&f.text, ctx);
-    qkv__str_init(&f.answer, ctx);
-    qkv__rng_init(&f.r, 1, 2);
+    qkv_str_init(&f.text, ctx);
+    qkv_str_init(&f.answer, ctx);
+    qkv_rng_init(&f.r, 1, 2);
     return f;
 }
 
 static void close_fixture(fixture *f)
 {
-    qkv__str_free(&f->text);
-    qkv__str_free(&f->answer);
+    qkv_str_free(&f->text);
+    qkv_str_free(&f->answer);
 }
 
 static void make(fixture *f, const tour_script *s, uint32_t value, size_t form)
 {
-    qkv__str_clear(&f->text);
-    qkv__str_clear(&f->answer);
+    qkv_str_clear(&f->text);
+    qkv_str_clear(&f->answer);
     s->write(&f->text, value, form, &f->r);
     s->answer(&f->answer, value);
 }

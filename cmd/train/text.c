@@ -1,0 +1,98 @@
+/* text.c - `qkv train` on texts and series: what is said of each kind of job. */
+#include "train/train.h"
+
+static const char *const lm_examples[] = {
+    "qkv train lm --data book.txt --tokenizer char --minutes 5 --out runs/book",
+    "qkv train lm --data book.txt --minutes 5 --out runs/book --resume",
+    "qkv train lm --data *.txt --vocab 8192 --model tiny --steps 500 --out runs/all",
+    "qkv train lm --data book.txt --init runs/all --minutes 2 --out runs/tuned",
+    "qkv train lm --data book.txt --set num_hidden_layers=2 --out runs/shallow", NULL};
+
+const cli_command cli_train_lm = {
+    .manual = {.name = "train lm", .summary = "train a GPT on text",
+               .usage = "--data FILE... --out DIR [options]", .examples = lm_examples,
+               .text = "Trains on UTF-8 text and judges on what it holds out. --out becomes a "
+                       "model directory as Hugging Face lays it out; train/ in it keeps what "
+                       "--resume needs. Without --steps or --minutes it takes 5 minutes."},
+    .job = "lm", .run = train_run};
+
+static const char *const translate_examples[] = {
+    "qkv train translate --source en.txt --target de.txt --minutes 60 --out runs/m",
+    "qkv train translate --source en.txt --target de.txt --out runs/m --resume",
+    "qkv train translate --source en.txt --target de.txt --model base --out runs/b",
+    NULL};
+
+const cli_command cli_train_translate =
+    {.manual = {.name = "train translate",
+                .summary = "train a translator on pairs of sentences",
+                .usage = "--source FILE --target FILE --out DIR [options]",
+                .examples = translate_examples,
+                .text = "Line i of the target is the translation of line i of the source. Trains "
+                        "an encoder-decoder, with one vocabulary for both, and judges on what it "
+                        "holds out. --out becomes a model directory as Hugging Face lays it out; "
+                        "train/ in it keeps what --resume needs. Without --steps or --minutes it "
+                        "takes 5 minutes."},
+     .job = "translate",
+     .run = train_run};
+
+static const char *const mlm_examples[] = {
+    "qkv train mlm --data book.txt --minutes 5 --out runs/words",
+    "qkv train mlm --data book.txt --minutes 5 --out runs/words --resume",
+    "qkv train mlm --data lines.txt --lines --vocab 8192 --steps 500 --out runs/l",
+    "qkv train mlm --data other.txt --init runs/words --minutes 2 --out runs/other", NULL};
+
+const cli_command cli_train_mlm = {
+    .manual = {.name = "train mlm", .summary = "train a BERT to guess hidden words",
+               .usage = "--data FILE... --out DIR [options]", .examples = mlm_examples,
+               .text = "Hides words of UTF-8 text, other ones each time a text comes along, and "
+                       "learns to guess them from both sides. Judges on what it holds out: loss "
+                       "and perplexity of the hidden words, accuracy of the best guess. qkv fill "
+                       "and qkv train classify --init use the model. Without --steps or "
+                       "--minutes it takes 5 minutes."},
+    .job = "mlm", .run = train_run};
+
+static const char *const classify_examples[] = {
+    "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
+    "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",
+    "qkv train classify --data pairs.tsv --valid held.tsv --out runs/pairs",
+    "qkv train classify --data photos --minutes 60 --out runs/photos",
+    "qkv train classify --data train-images-idx3-ubyte.gz --no-flip --out digits",
+    NULL};
+
+const cli_command cli_train_classify = {
+    .manual = {.name = "train classify", .summary = "train a model to label texts or pictures",
+               .usage = "--data TSV|DIR|TAR|IDX --out DIR [options]", .examples = classify_examples,
+               .text = "Texts: learns from lines of a label, a tab and a text, or a label and two "
+                       "texts; labels are any words. --init goes on from a model that learnt to "
+                       "guess hidden words (qkv train mlm) or from a classifier. Judges on what it "
+                       "holds out: accuracy, by which the model is chosen; loss; F1, with two "
+                       "classes of the second in the order of their labels' bytes, else the plain "
+                       "mean over the classes.\n\n"
+                       "Pictures: their classes are the folders they lie in, or an idx file's "
+                       "numbers. A compact transformer with convolutions at first (qkv_cct) "
+                       "below 64 pixels, else a Vision Transformer (vit) as others load it. All "
+                       "are brought to one size. --init goes on from such a model, whatever its "
+                       "classes, or from one that learnt to reconstruct (qkv train reconstruct). "
+                       "Here --model is micro, --batch 128, --weight-decay 0.05, --warmup 200, "
+                       "--lr 0.384 / hidden_size, but 1e-3 at most, and pictures are changed each "
+                       "time: --crop-pad 4, --flip (--no-flip where left and right differ, as in "
+                       "letters), --cutmix 1 for half of them (--mix 0.5). Judges on accuracy "
+                       "and loss.\n\n"
+                       "Without --steps or --minutes it takes 5 minutes."},
+    .job = "classify", .run = train_run};
+
+static const char *const forecast_examples[] = {
+    "qkv train forecast --data load.csv --context 168 --minutes 2 --out runs/a",
+    "qkv train forecast --data load.csv --columns load,wind --target load --out b",
+    "qkv train forecast --data load.csv --decoder --patch 8 --out runs/c",
+    "qkv train forecast --data load.csv --minutes 2 --out runs/a --resume", NULL};
+
+const cli_command cli_train_forecast = {
+    .manual = {.name = "train forecast", .summary = "train a forecaster on rows of numbers",
+               .usage = "--data CSV --out DIR [options]", .examples = forecast_examples,
+               .text = "Learns to predict the rows that follow a window of rows, and judges on "
+                       "the last rows of the data, beside the naive forecasts: the last row "
+                       "again, and the row of a season before. The first line may name the "
+                       "columns. --out becomes a model directory; train/ in it keeps what "
+                       "--resume needs. Without --steps or --minutes it takes 5 minutes."},
+    .job = "forecast", .run = train_run};

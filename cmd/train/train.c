@@ -1,0 +1,142 @@
+/* train.c - the command line's side of training jobs. */
+#include "train/train.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "qkv/job.h"
+#include "qkv/machine.h"
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+/* Seconds of training after which a tenth of a second for the machine's limit is no loss. */
+static const double PEAK_AFTER = 3;
+
+typedef struct {
+    const cli *c;
+    cli_progress line;
+    bool begun; /* line */
+    double peak; /* GF/s; 0: not measured yet; negative: it cannot be */
+} shower;
+
+static void show_step(shower *s, const qkv_train_event *e)
+{
+    char rate[CLI_NUMBER], share[CLI_NUMBER] = "";
+    bool last = e->steps && e->step >= e->steps;
+    if (!s->begun || strcmp(s->line.label, e->text) != 0) {
+        cli_progress_begin(&s->line, s->c, e->text, "steps", 0);
+        s->line.rate = -1; /* the words behind it say it */
+        s->begun = true;
+    }
+    if (!last && !cli_progress_due(&s->line))
+        return;
+    if (s->peak == 0 && qkv_now() - s->line.begun > PEAK_AFTER) {
+        s->peak = 1e-9 * qkv_machine_peak_flops(s->c->ctx, 1);
+        if (s->peak <= 0)
+            s->peak = -1;
+    }
+    if (s->peak > 0)
+        (void)snprintf(share, sizeof share, " (%.0f%% of peak)", 100 * e->gflops / s->peak);
+    s->line.left = e->left > 0 ? e->left : 0;
+    cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
+                      "loss %.4f  %s %s/s  %.3g GF/s%s", e->loss,
+                      cli_short_number(e->units_per_s, rate), e->unit, e->gflops, share);
+}
+
+static void show_eval(shower *s, const qkv_train_event *e)
+{
+    char train[CLI_NUMBER] = "";
+    if (e->step)
+        (void)snprintf(train, sizeof train, "train %.4f  ", e->loss);
+    const char *kept = e->measures->newest ? "  (kept)" : "  (best)";
+    cli_note(s->c, "step %llu  %sheld out %s %.4f%s", (unsigned long long)e->step, train,
+             e->measures->item[0].name, e->measures->item[0].value, e->best ? kept : "");
+}
+
+static bool show(void *user, const qkv_train_event *e)
+{
+    shower *s = user;
+    if (e->kind == QKV_TRAIN_STEP) {
+        show_step(s, e);
+    } else {
+        cli_progress_hide(&s->line);
+        if (e->kind == QKV_TRAIN_NOTE)
+            cli_note(s->c, "%s", e->text);
+        else
+            show_eval(s, e);
+    }
+    return !cli_stopped();
+}
+
+/* ---- last words --------------------------------------------------------------------------- */
+
+static int answer_json(cli *c, const qkv_train_result *r)
+{
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    qkv_json_put_int(&w, "steps", (int64_t)r->step);
+    qkv_json_put_real(&w, "seconds", r->seconds);
+    qkv_json_put_bool(&w, "finished", !r->stopped);
+    qkv_json_put_int(&w, "best_step", (int64_t)r->best_step);
+    qkv_json_put_real(&w, "train_loss", r->train_loss);
+    for (int i = 0; i < r->measures.count; i++)
+        qkv_json_put_real(&w, r->measures.item[i].name, r->measures.item[i].value);
+    qkv_json_end_object(&w);
+    return cli_answer(c, &w);
+}
+
+static void say(const cli *c, const qkv_train_result *r, const char *dir)
+{
+    if (r->was_finished) {
+        cli_note(c, "%s is finished (%llu steps); nothing was changed (--init goes on from its "
+                 "model, in another --out)", dir,
+                 (unsigned long long)r->step);
+        return;
+    }
+    if (r->stopped) {
+        cli_note(c, "stopped at step %llu and saved; the same command with --resume goes on",
+                 (unsigned long long)r->step);
+        return;
+    }
+    bool minutes = r->seconds >= 100;
+    cli_note(c, "%llu steps in %.3g %s%s; the model in %s is of step %llu",
+             (unsigned long long)r->step, minutes ? r->seconds / 60 : r->seconds,
+             minutes ? "minutes" : "seconds",
+             r->early ? " (no better for a while)" : "", dir, (unsigned long long)r->best_step);
+    if (r->measures.scored < r->measures.units)
+        cli_note(c, "judged on %zu of %zu held-out %s, for lack of time", r->measures.scored,
+                 r->measures.units, r->unit);
+    for (int i = 0; i < r->measures.count; i++)
+        cli_note(c, "held out: %s %.4f", r->measures.item[i].name, r->measures.item[i].value);
+}
+
+/* ---- the command ------------------------------------------------------------------------- */
+
+static int run_job(cli *c, qkv_job *job)
+{
+    shower s = {.c = c};
+    qkv_train_result r;
+    cli_catch_signals();
+    qkv_status status = qkv_job_run(job, show, &s, &r);
+    cli_progress_end(&s.line);
+    if (status)
+        return cli_error(c);
+    say(c, &r, qkv_job_directory(job));
+    return c->common.json ? answer_json(c, &r) : CLI_DONE;
+}
+
+int train_run(cli *c, int argc, char **argv)
+{
+    qkv_job *job = NULL;
+    qkv_status status = qkv_job_create(&job, c->ctx, c->command->job);
+    if (!status)
+        status = qkv_job_parse(job, argc, argv, &cli_job_common_table, &c->common);
+    if (!status)
+        status = qkv_job_check(job); /* a recipe may choose what the context is to be */
+    if (!status)
+        status = cli_configure(c);
+    int code = status ? cli_usage(c, "%s", qkv_context_message(c->ctx)) : run_job(c, job);
+    qkv_job_destroy(job);
+    return code;
+}

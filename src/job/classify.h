@@ -1,0 +1,17 @@
+/* classify.h - the two variants of the job "classify": texts and pictures. */
+#ifndef QKV_SRC_JOB_CLASSIFY_H
+#define QKV_SRC_JOB_CLASSIFY_H
+
+#include "job/job.h"
+
+/* Settings of both. */
+typedef struct {
+    const char *data, *valid, *valid_last, *model;
+    double smoothing;
+} qkv__classify_options;
+extern const qkv_option_table qkv__classify_table;
+
+/* Which one a file or folder is for. */
+const qkv__job_kind *qkv__job_classify_variant(const char *data);
+
+#endif

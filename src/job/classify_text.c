@@ -1,0 +1,250 @@
+/* classify.c - `qkv train classify`: labelled texts become a BERT that labels others;
+ * pictures: train_recognize.c. */
+#include <string.h>
+
+#include "job/kinds.h"
+#include "job/bert.h"
+#include "job/classify.h"
+#include "job/vocabulary.h"
+#include "model/bert.h"
+#include "qkv/augment.h"
+#include "qkv/corpus.h"
+#include "qkv/pictures.h"
+
+typedef struct {
+    size_t length;
+    double drop, agreement;
+} settings;
+
+#define FIELD(member) .offset = offsetof(qkv__classify_options, member)
+static const qkv_option common_rows[] = {
+    {.flag = "data", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(data),
+     .value = "DATA", .help = "lines of label, tab, text; perhaps tab, second text. Or pictures: a "
+                              "folder with a folder for each class, a tar of such, an idx file"},
+    {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "DATA",
+     .help = "the same to judge on, never trained on"},
+    {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
+     .initial = "10%", .help = "else: lines, pictures or share held out at the end of the data"},
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
+     .help = "size, of texts: nano tiny mini small medium base large; of pictures, where micro is "
+             "the default: nano micro mini tiny small, with patches base large"},
+    {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
+     .max = 1, FIELD(smoothing),
+     .initial = "0", .help = "label smoothing"},
+};
+const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
+                                             sizeof common_rows / sizeof *common_rows};
+#undef FIELD
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 3, .max = 1048576, FIELD(length),
+     .initial = "128", .help = "tokens that are read of a text"},
+    {.flag = "drop-words", .key = "drop_words", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
+     .max = 1, FIELD(drop),
+     .initial = "0", .help = "share of the words that training hides"},
+    {.flag = "agreement", .key = "agreement", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(agreement), .initial = "0",
+     .help = "read each text twice, with other dropout, and pull both readings together "
+             "(R-Drop): about 1"},
+};
+static const qkv_option_table table = {"Texts", rows, sizeof rows / sizeof *rows};
+
+typedef struct {
+    qkv__run base;
+    qkv__classify_options c;
+    settings s;
+    qkv__vocabulary vocabulary;
+    qkv_bert_config config;
+    qkv__split texts;
+    qkv_labels labels;
+} job;
+
+/* ---- texts ------------------------------------------------------------------------------- */
+
+/* The texts of all lines, without their labels: two for each line, the second perhaps empty.
+ * parts NULL: only counted. */
+static qkv_status list_texts(job *j, qkv_text_part *parts, size_t *count)
+{
+    *count = 0;
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < j->texts.train_count && !status; i++) {
+        const qkv_text_part *part = &j->texts.data.parts[i];
+        qkv_labelled_reader r;
+        qkv_labelled_text x;
+        qkv_labelled_begin(&r, j->base.ctx, part);
+        while (!(status = qkv_labelled_next(&r, &x)) && x.label) {
+            if (parts) {
+                parts[*count] = (qkv_text_part){x.pair.text, x.pair.len, part->name, 0};
+                parts[*count + 1] = (qkv_text_part){x.pair.second, x.pair.second_len, part->name,
+                                                    0};
+            }
+            *count += x.pair.second ? 2 : 1;
+        }
+    }
+    return status;
+}
+
+static qkv_status make_vocabulary(job *j)
+{
+    qkv_context *ctx = j->base.ctx;
+    size_t count;
+    qkv_status status = list_texts(j, NULL, &count);
+    qkv_text_part *parts = status ? NULL : qkv_calloc(ctx, count + 1, sizeof *parts);
+    if (!status && !parts)
+        status = QKV_E_MEMORY;
+    if (!status)
+        status = list_texts(j, parts, &count);
+    if (!status)
+        status = qkv__vocabulary_train(ctx, &j->vocabulary, j->base.options, QKV__BERT_ROLES, parts,
+                                       count, NULL, 0, &j->base.tokenizer);
+    qkv_free(ctx, parts);
+    return status;
+}
+
+static qkv_status collect_labels(job *j)
+{
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < j->texts.train_count && !status; i++)
+        status = qkv_labels_collect(&j->labels, &j->texts.data.parts[i]);
+    if (!status && j->labels.count < 2)
+        status = qkv_fail(j->base.ctx, QKV_E_FORMAT, "%s: at least 2 labels expected to learn "
+                           "from, found %zu", j->c.data, j->labels.count);
+    return status;
+}
+
+/* ---- the run ----------------------------------------------------------------------------- */
+
+static qkv_status make_model(job *j)
+{
+    qkv__run *base = &j->base;
+    j->config.positions = j->s.length;
+    if (base->o.init)
+        return qkv__bert_init(base, &qkv_bert_classifier_type, &j->config, j->labels.count);
+    j->config.classes = j->labels.count;
+    qkv_status status = make_vocabulary(j);
+    return status ? status
+                  : qkv__bert_create(base, &qkv_bert_classifier_type, &j->config, j->c.model);
+}
+
+static qkv_status read_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    const qkv_strings data = {.items = &j->c.data, .count = 1};
+    j->labels.ctx = base->ctx;
+    qkv_status status = qkv__split_open(&j->texts, base->ctx, &data, j->c.valid, j->c.valid_last);
+    if (!status)
+        status = collect_labels(j);
+    if (!status)
+        status = make_model(j);
+    if (!status && !qkv_model_label_count(base->model)) /* else they are those of --init */
+        status = qkv_model_set_labels(base->model, (const char *const *)j->labels.names,
+                                      j->labels.count);
+    return status;
+}
+
+static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const char *name,
+                       qkv_records **out)
+{
+    qkv_context *ctx = j->base.ctx;
+    const qkv_model *m = j->base.model;
+    const qkv_bert_config *c = qkv_model_config(m);
+    size_t length = j->s.length < c->positions ? j->s.length : c->positions, cut = 0;
+    char *path = qkv__run_path(&j->base, name);
+    const char **labels = qkv_calloc(ctx, c->classes, sizeof *labels);
+    qkv_records_writer *w = NULL;
+    qkv_status status = path && labels ? qkv_records_create(&w, ctx, path, 3) : QKV_E_MEMORY;
+    for (size_t i = 0; i < c->classes && labels; i++)
+        labels[i] = qkv_model_label(m, i);
+    for (size_t i = 0; i < count && !status; i++)
+        status = qkv_corpus_add_labelled(w, ctx, j->base.tokenizer, &parts[i], labels, c->classes,
+                                         length, &cut);
+    if (status)
+        qkv_records_abandon(w);
+    else
+        status = qkv_records_finish(w, out);
+    if (!status && cut)
+        qkv__note(j->base.ctx,
+                  "%zu of %zu texts are longer than %zu tokens: their ends are not read", cut,
+                  qkv_records_count(*out), length);
+    qkv_free(ctx, labels);
+    qkv_free(ctx, path);
+    return status;
+}
+
+static qkv_status write_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    const qkv__split *x = &j->texts;
+    qkv_status status =
+        pack(j, x->data.parts, x->train_count, QKV__RUN_TRAIN, &base->train);
+    if (!status && x->held_count)
+        status = pack(j, x->held, x->held_count, QKV__RUN_VALID, &base->valid);
+    return status;
+}
+
+/* A model that knows its words learns in smaller steps. */
+static const double TUNING = 0.25;
+
+static qkv_status begin(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    qkv_classify_options o = {j->c.smoothing, j->s.drop, j->s.agreement};
+    qkv_status status = qkv_task_classify(&base->task, base->model, base->train, base->valid,
+                                          base->tokenizer, &o, base->o.seed);
+    if (status)
+        return qkv_fail_prefix(ctx, j->c.data);
+    const qkv_bert_config *config = qkv_model_config(base->model);
+    double rate = qkv_training_rate(config->width);
+    qkv__run_rate(base, config->width, base->o.init ? TUNING * rate : rate);
+    qkv__note(ctx, "bert, %zu parameters, %zu tokens in its vocabulary, %zu classes; %zu texts to "
+             "learn from, %zu held out", qkv_params_elements(qkv_model_params(base->model)),
+             config->vocab, config->classes, qkv_records_count(base->train),
+             base->valid ? qkv_records_count(base->valid) : 0);
+    return QKV_OK;
+}
+
+static void close_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    if (j->labels.ctx)
+        qkv_labels_free(&j->labels);
+    qkv__split_close(&j->texts);
+}
+
+static const qkv_option_table *const lesson[] = {&qkv__classify_table, &table, NULL};
+static const char *const decided[] = {"vocab_size", "max_position_embeddings",
+                                      "pad_token_id", "num_labels", NULL};
+static const char *const fixed[] = {"model", NULL};
+static const qkv_preset presets[] = {
+    {"tokenizer", "wordpiece", NULL},
+    {"batch", "32", NULL},
+    {"weight-decay", "0.01", NULL},
+    QKV__WARMUP_PRESET,
+    {"lr", NULL, "0.384 / hidden_size, a quarter of it with --init"},
+    QKV__COMMON_PRESETS,
+    {NULL, NULL, NULL},
+};
+
+static bool takes(const qkv_model *m)
+{
+    return qkv_model_type_of(m) == &qkv_bert_classifier_type;
+}
+
+const qkv__job_kind *qkv__job_classify_variant(const char *data)
+{
+    return *data && qkv_is_pictures(data) ? &qkv__job_classify_pictures : &qkv__job_classify;
+}
+
+static const qkv__job_table tables[] = {
+    {&qkv__classify_table, offsetof(job, c)}, {&table, offsetof(job, s)},
+    {&qkv__vocabulary_table, offsetof(job, vocabulary)}, QKV__RUN_TABLES,
+    {&qkv__bert_config, offsetof(job, config)}, {NULL, 0}};
+
+const qkv__job_kind qkv__job_classify = {
+    .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
+    .decides = "data", .variant = qkv__job_classify_variant,
+    .takes = takes, .read = read_data, .write = write_data,
+    .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .lesson = lesson, .decided = decided};

@@ -1,0 +1,111 @@
+/* colorize.c - `qkv train colorize`: colour pictures become a model that colours grey
+ * ones. */
+#include "job/kinds.h"
+#include "job/picture_job.h"
+#include "model/dense.h"
+#include "qkv/colorize.h"
+
+enum { CHANNELS = 3 };
+
+typedef struct {
+    qkv__picture_job p;
+    qkv_colorize_options o;
+    qkv_dense_config config;
+} job;
+
+static bool takes(const qkv_model *m)
+{
+    return qkv_model_type_of(m) == &qkv_colorizer_type;
+}
+
+static qkv_status make_model(job *j)
+{
+    qkv_context *ctx = j->p.base.ctx;
+    const qkv_held_out *s = &j->p.split;
+    double mean[2];
+    qkv_status status =
+        qkv_colorize_mean(ctx, j->p.all.images, s->train, s->train_count, mean);
+    if (status)
+        return status;
+    if (!qkv__run_given(&j->p.base, "mean_a"))
+        j->config.mean_a = mean[0];
+    if (!qkv__run_given(&j->p.base, "mean_b"))
+        j->config.mean_b = mean[1];
+    if (!qkv__run_given(&j->p.base, "num_channels"))
+        j->config.trunk.channels = QKV_COLORIZER_INPUTS;
+    status = qkv_model_create(&j->p.base.model, ctx, &qkv_colorizer_type, &j->config);
+    return status ? status : qkv_model_init(j->p.base.model, j->p.base.o.seed);
+}
+
+static qkv_status load_model(job *j)
+{
+    qkv__run *base = &j->p.base;
+    qkv_status status = qkv__run_load(base, &base->model);
+    if (!status && qkv_model_type_of(base->model) != &qkv_colorizer_type)
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures",
+                        base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
+    if (!status)
+        j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
+    return status;
+}
+
+static qkv_status choose_model(job *j)
+{
+    qkv_vit_config sizes = {0};
+    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
+}
+
+static qkv_status read_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_status status = base->o.init ? load_model(j) : choose_model(j);
+    if (!status)
+        status = qkv__picture_read(&j->p, j->config.trunk.image, CHANNELS, NULL);
+    return status || base->o.init ? status : make_model(j);
+}
+
+static qkv_status begin(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    qkv_status status = qkv_task_colorize(&base->task, base->model, j->p.train.images,
+                                          j->p.valid.images, &j->o, base->o.seed);
+    if (status)
+        return qkv_fail_prefix(ctx, base->o.out);
+    const qkv_dense_config *config = qkv_model_config(base->model);
+    const qkv_patches_config *t = &config->trunk;
+    qkv__run_rate(base, t->width, qkv_training_rate(t->width));
+    qkv__picture_tell(&j->p, "pictures of %zu x %zu in patches of %zu, hints of %zu", t->image,
+                     t->image, t->patch, config->cell);
+    return QKV_OK;
+}
+
+static const qkv_option_table *const lesson[] = {&qkv_colorize_table, &qkv_augment_table, NULL};
+static const char *const fixed[] = {"model", "size", NULL};
+static const qkv_preset presets[] = {
+    QKV__PICTURE_SIZE,
+    QKV__PICTURE_MODEL,
+    {"batch", "64", NULL},
+    {"weight-decay", "0.05", NULL},
+    {"flip", "true", NULL},
+    QKV__WARMUP_PRESET,
+    {"lr", NULL, "0.384 / hidden_size"},
+    {"num_channels", "4", NULL},
+    QKV__COMMON_PRESETS,
+    {NULL, NULL, NULL},
+};
+
+static const qkv__job_table tables[] = {
+    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv_colorize_table, offsetof(job, o)},
+    {&qkv_augment_table, offsetof(job, o.augment)},
+    QKV__RUN_TABLES,
+    {&qkv__colorizer_config, offsetof(job, config)},
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_colorize = {
+    .name = "colorize", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .open = qkv__picture_open, .begin = begin, .close = qkv__picture_close, .fixed = fixed,
+    .lesson = lesson};

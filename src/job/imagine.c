@@ -1,0 +1,275 @@
+/* imagine.c - `qkv train imagine`: pictures' codes become a prior that imagines more. */
+#include "job/kinds.h"
+#include "job/picture_job.h"
+#include "pipeline/prior.h"
+#include "io/file.h"
+#include "model/gpt.h"
+#include "qkv/augment.h"
+
+static const char TRAIN[] = "train/train.npy", VALID[] = "train/valid.npy";
+
+typedef struct {
+    const char *vqgan, *condition;
+    bool classes;
+    size_t views;
+    double keep;
+    qkv_augment_options augment;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "vqgan", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(vqgan),
+     .value = "DIR", .help = "model of train vqgan, whose codes are learnt"},
+    {.flag = "classes", .type = QKV_OPT_BOOL, FIELD(classes),
+     .help = "each picture hangs on its class: the folder it lies in, an idx file's number"},
+    {.flag = "condition-vqgan", .type = QKV_OPT_STRING, FIELD(condition), .value = "DIR",
+     .help = "it hangs on the codes that this other model has for it"},
+    {.flag = "views", .type = QKV_OPT_SIZE, .min = 1, .max = 1e4, FIELD(views), .initial = "2",
+     .help = "codings of each picture: as it is, then changed as below"},
+    {.flag = "pkeep", .key = "pkeep", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1,
+     FIELD(keep),
+     .initial = "1", .help = "share of the codes read as they are; others become any"},
+};
+static const qkv_option_table table = {"Codes", rows, sizeof rows / sizeof *rows};
+#undef FIELD
+
+typedef struct {
+    qkv__picture_job p;
+    settings s;
+    qkv_gpt_config given, config; /* as --set says; of the model to be made */
+    qkv__prior coders;
+    qkv__grid_set train, valid;
+} job;
+
+/* ---- the model ----------------------------------------------------------------------------- */
+
+/* The preset, with what was given in its place; then what pictures and coders say. */
+static qkv_status choose_model(job *j)
+{
+    qkv_context *ctx = j->p.base.ctx;
+    qkv_option_defaults(&qkv__prior_config, &j->config);
+    if (!qkv_gpt_preset(j->p.s.model, &j->config))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+    qkv__run_take_given(&j->p.base, &qkv__prior_config, &j->given, &j->config);
+    const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
+    size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
+    for (size_t i = 0; i < 2 && coders[i]; i++) {
+        size_t codes = qkv__codec_config(coders[i])->codes;
+        vocab = codes > vocab ? codes : vocab;
+    }
+    j->config.vocab = vocab;
+    j->config.rows = j->coders.rows;
+    j->config.columns = j->coders.columns;
+    j->config.before = j->coders.before;
+    j->config.positions = j->coders.before + j->coders.rows * j->coders.columns - 1;
+    return QKV_OK;
+}
+
+static qkv_status name_classes(job *j)
+{
+    qkv_context *ctx = j->p.base.ctx;
+    const qkv_pixels *p = j->p.all.images;
+    size_t count = qkv_pixels_classes(p);
+    const char **names = qkv_calloc(ctx, count, sizeof *names);
+    for (size_t i = 0; names && i < count; i++)
+        names[i] = qkv_pixels_class_name(p, i);
+    qkv_status status = names ? qkv_model_set_labels(j->p.base.model, names, count) : QKV_E_MEMORY;
+    qkv_free(ctx, names);
+    return status;
+}
+
+static qkv_status make_model(job *j)
+{
+    qkv__run *base = &j->p.base;
+    qkv_status status = choose_model(j);
+    if (!status)
+        status = qkv_model_create(&base->model, base->ctx, &qkv_prior_type, &j->config);
+    if (!status && j->p.labelled)
+        status = name_classes(j);
+    return status ? status : qkv_model_init(base->model, base->o.seed);
+}
+
+static bool takes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_prior_type; }
+
+static qkv_status load_model(job *j)
+{
+    qkv__run *base = &j->p.base;
+    qkv_context *ctx = base->ctx;
+    qkv_status status = qkv__run_load(base, &base->model);
+    if (status)
+        return status;
+    if (!takes(base->model))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
+                        qkv_model_type_name(&qkv_prior_type), base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
+    if (j->p.labelled && !qkv_model_label_count(base->model))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes: %s knows none", base->o.init);
+    if (!j->p.labelled && qkv_model_label_count(base->model))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
+                        base->o.init);
+    j->coders.prior = base->model;
+    return qkv__prior_fits(&j->coders, base->o.init);
+}
+
+static qkv_status read_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    j->p.labelled = j->s.classes;
+    qkv_status status = QKV_OK;
+    if (j->s.classes && j->s.condition)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
+                        "expected, found both");
+    status = qkv__prior_codecs(&j->coders, ctx, j->s.vqgan, j->s.condition, j->p.s.size,
+                               j->p.s.size);
+    if (!status)
+        status = qkv__picture_read(&j->p, j->coders.columns * j->coders.factor, j->coders.colors,
+                                  NULL);
+    if (!status)
+        status = base->o.init ? load_model(j) : make_model(j);
+    return status;
+}
+
+/* ---- codes --------------------------------------------------------------------------------- */
+
+/* Codes pictures of those numbers (NULL: the first count) into OUT/name. */
+static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers, size_t count,
+                           size_t views, const char *where, const char *name)
+{
+    qkv__run *base = &j->p.base;
+    qkv_context *ctx = base->ctx;
+    qkv_pixels *pixels = NULL;
+    char *path = qkv__run_path(base, name);
+    size_t length = j->coders.before + j->coders.rows * j->coders.columns;
+    const qkv__coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
+                          .seed = base->o.seed};
+    int32_t *tokens = NULL;
+    qkv_status status = path ? qkv__pixels_copy(&pixels, ctx, NULL, from, numbers, count,
+                                                 j->p.labelled ? base->model : NULL, where)
+                             : QKV_E_MEMORY;
+    if (!status && !(tokens = qkv_calloc(ctx, count, views * length * sizeof *tokens)))
+        status = QKV_E_MEMORY;
+    if (!status)
+        status = qkv__prior_code(&j->coders, pixels, &o, tokens);
+    if (!status)
+        status = qkv__codes_save(ctx, path, tokens, count * views, length);
+    qkv_free(ctx, tokens);
+    qkv_free(ctx, path);
+    qkv_pixels_close(pixels);
+    return status;
+}
+
+/* ---- the run ------------------------------------------------------------------------------- */
+
+static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_set *out)
+{
+    qkv__run *base = &j->p.base;
+    char *path = qkv__run_path(base, name);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && (required || qkv_file_exists(path)))
+        status = qkv__grid_set_load(out, base->ctx, path, base->model);
+    qkv_free(base->ctx, path);
+    return status;
+}
+
+static qkv_status open_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_status status = open_grids(j, TRAIN, true, &j->train);
+    return status ? status : open_grids(j, VALID, false, &j->valid);
+}
+
+static qkv_status save_coder(const job *j, qkv_model *m, const char *name)
+{
+    char *path = qkv__run_path(&j->p.base, name);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && m)
+        status = qkv_hub_save(m, path, NULL);
+    qkv_free(j->p.base.ctx, path);
+    return status;
+}
+
+static qkv_status write_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    const qkv_held_out *s = &j->p.split;
+    const qkv__picture_set *all = &j->p.all, *held = &j->p.held;
+    const char *images = j->p.s.images;
+    qkv_status status = save_coder(j, j->coders.vqgan, QKV__PRIOR_VQGAN);
+    if (!status)
+        status = save_coder(j, j->coders.condition, QKV__PRIOR_CONDITION);
+    if (!status)
+        status = code_set(j, all->images, s->train, s->train_count, j->s.views, images, TRAIN);
+    if (!status && s->valid_count)
+        status = code_set(j, all->images, s->valid, s->valid_count, 1, images, VALID);
+    if (!status && held->images)
+        status = code_set(j, held->images, NULL, qkv_pixels_count(held->images), 1, j->p.s.valid,
+                          VALID);
+    return status ? status : open_data(base);
+}
+
+static const char *basis(const job *j)
+{
+    if (qkv_model_label_count(j->p.base.model))
+        return "their classes";
+    const qkv_gpt_config *c = qkv_model_config(j->p.base.model);
+    return c->before > 1 ? "other codes" : "nothing";
+}
+
+static qkv_status begin(qkv__run *base)
+{
+    job *j = (job *)base;
+    const qkv_gpt_config *c = qkv_model_config(base->model);
+    const qkv_grids *train = &j->train.g, *valid = j->valid.g.count ? &j->valid.g : NULL;
+    qkv_status status = qkv_task_grids(&base->task, base->model, train, valid, j->s.keep,
+                                       base->o.seed);
+    if (status)
+        return qkv_fail_prefix(base->ctx, base->o.out);
+    qkv__run_rate(base, c->width, qkv_training_rate(c->width));
+    qkv__note(base->ctx,
+              "%s, %zu parameters, %zu x %zu of %zu codes, which hang on %s; %zu grids to "
+              "learn from, %zu held out",
+              qkv_model_type_name(&qkv_prior_type),
+              qkv_params_elements(qkv_model_params(base->model)), c->rows, c->columns, c->vocab,
+              basis(j), train->count, valid ? valid->count : 0);
+    return QKV_OK;
+}
+
+static void close_job(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv__prior_close(&j->coders);
+    qkv__grid_set_free(&j->train);
+    qkv__grid_set_free(&j->valid);
+    qkv__picture_close(base);
+}
+
+static const qkv_option_table *const lesson[] = {&table, NULL};
+static const char *const decided[] = {"vocab_size", "block_size", NULL};
+static const char *const fixed[] = {"model", NULL};
+static const qkv_preset presets[] = {
+    {"model", "small", "small; others: nano tiny mini medium large gpt2"},
+    {"size", "0", "the VQGAN's own"},
+    {"weight-decay", "0.3", NULL},
+    {"beta2", "0.95", NULL},
+    {"batch", "32", NULL},
+    QKV__WARMUP_PRESET,
+    {"lr", NULL, "0.384 / channels"},
+    {"flip", "true", NULL},
+    QKV__COMMON_PRESETS,
+    {NULL, NULL, NULL},
+};
+
+static const qkv__job_table tables[] = {
+    {&qkv__picture_table, offsetof(job, p.s)},
+    {&table, offsetof(job, s)},
+    {&qkv_augment_table, offsetof(job, s.augment)},
+    QKV__RUN_TABLES,
+    {&qkv__prior_config, offsetof(job, given)},
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_imagine = {
+    .name = "imagine", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = takes, .read = read_data, .write = write_data, .open = open_data,
+    .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson, .decided = decided};

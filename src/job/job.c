@@ -1,0 +1,273 @@
+/* job.c - the settings of a training job, by name, from JSON and from arguments; its running. */
+#include "job/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "io/json.h"
+
+struct qkv_job {
+    qkv_context *ctx;
+    const char *name; /* of the kind */
+    const qkv__job_kind *kind; /* the variant */
+    qkv__run *run;             /* of kind->size bytes */
+    qkv_names set;            /* name, value, name, value .. as they came, for another variant */
+    double began;
+    bool parsed, ran;
+};
+
+const char *qkv_job_kind(size_t i)
+{
+    const char *last = "";
+    for (size_t k = 0;; k++) {
+        const qkv__job_kind *kind = qkv__job_kind_at(k);
+        if (!kind)
+            return NULL;
+        if (strcmp(kind->name, last) == 0) /* another variant */
+            continue;
+        if (i-- == 0)
+            return kind->name;
+        last = kind->name;
+    }
+}
+
+/* The first variant of that name; NULL: none. */
+static const qkv__job_kind *find(const char *name)
+{
+    const qkv__job_kind *kind;
+    for (size_t i = 0; (kind = qkv__job_kind_at(i)); i++)
+        if (strcmp(kind->name, name) == 0)
+            return kind;
+    return NULL;
+}
+
+/* ---- what settings there are ----------------------------------------------------------------- */
+
+static bool has_table(const qkv__job_kind *kind, const qkv_option_table *table)
+{
+    for (const qkv__job_table *t = kind->tables; t->table; t++)
+        if (t->table == table)
+            return true;
+    return false;
+}
+
+/* Is the table that of an earlier variant too? */
+static bool seen(const char *name, size_t before, const qkv_option_table *table)
+{
+    for (size_t i = 0; i < before; i++) {
+        const qkv__job_kind *kind = qkv__job_kind_at(i);
+        if (strcmp(kind->name, name) == 0 && has_table(kind, table))
+            return true;
+    }
+    return false;
+}
+
+const qkv_option_table *qkv_job_table(const char *name, size_t i)
+{
+    const qkv__job_kind *kind;
+    for (size_t k = 0; (kind = qkv__job_kind_at(k)); k++) {
+        if (strcmp(kind->name, name) != 0)
+            continue;
+        for (const qkv__job_table *t = kind->tables; t->table; t++)
+            if (!seen(name, k, t->table) && i-- == 0)
+                return t->table;
+    }
+    return NULL;
+}
+
+const qkv_preset *qkv_job_presets(const char *name)
+{
+    const qkv__job_kind *kind = find(name);
+    return kind ? kind->presets : NULL;
+}
+
+const qkv_preset *const *qkv_job_recipes(const char *name)
+{
+    const qkv__job_kind *kind = find(name);
+    return kind ? kind->recipes : NULL;
+}
+
+/* ---- setting them ------------------------------------------------------------------------ */
+
+static void drop_run(qkv_job *j)
+{
+    if (j->run)
+        qkv_options_destroy(j->run->options);
+    qkv_free(j->ctx, j->run);
+    j->run = NULL;
+}
+
+/* A run of that variant with its defaults. */
+static qkv_status begin_run(qkv_job *j, const qkv__job_kind *kind)
+{
+    drop_run(j);
+    qkv__run *r = j->run = qkv_calloc(j->ctx, 1, kind->size);
+    j->kind = kind;
+    if (!r)
+        return QKV_E_MEMORY;
+    r->ctx = j->ctx;
+    r->began = j->began;
+    qkv_status status = qkv_options_create(&r->options, j->ctx);
+    for (const qkv__job_table *t = kind->tables; t->table && !status; t++) {
+        void *target = (char *)r + t->offset;
+        status = qkv_options_bind(r->options, t->table, target);
+        if (!status)
+            qkv_preset_apply(kind->presets, t->table, target);
+    }
+    return status;
+}
+
+/* The variant that the value of the deciding setting asks for, with what was set so far. */
+static qkv_status choose(qkv_job *j, const char *value)
+{
+    const qkv__job_kind *kind = j->kind->variant(value);
+    if (kind == j->kind)
+        return QKV_OK;
+    if (j->parsed)
+        return qkv_fail(j->ctx, QKV_E_ARGUMENT, "%s: it decides which settings there are and "
+                         "cannot be set after them", j->kind->decides);
+    qkv_status status = begin_run(j, kind);
+    for (size_t i = 0; i < j->set.count && !status; i += 2)
+        status = qkv_options_set(j->run->options, j->set.names[i], j->set.names[i + 1]);
+    return status;
+}
+
+qkv_status qkv_job_create(qkv_job **out, qkv_context *ctx, const char *kind)
+{
+    const qkv__job_kind *first = find(kind);
+    *out = NULL;
+    if (!first)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "\"%s\" is no kind of job", kind);
+    qkv_job *j = qkv_calloc(ctx, 1, sizeof *j);
+    if (!j)
+        return QKV_E_MEMORY;
+    *j = (qkv_job){.ctx = ctx, .set.ctx = ctx, .began = qkv_now()};
+    qkv_status status = begin_run(j, first);
+    if (status)
+        qkv_job_destroy(j);
+    else
+        *out = j;
+    return status;
+}
+
+void qkv_job_destroy(qkv_job *j)
+{
+    if (!j)
+        return;
+    drop_run(j);
+    qkv_names_free(&j->set);
+    qkv_free(j->ctx, j);
+}
+
+qkv_status qkv_job_set(qkv_job *j, const char *name, const char *value)
+{
+    qkv_status status = QKV_OK;
+    if (j->kind->decides && strcmp(name, j->kind->decides) == 0)
+        status = choose(j, value);
+    if (!status)
+        status = qkv_options_set(j->run->options, name, value);
+    if (!status)
+        status = qkv__names_add(&j->set, name);
+    return status ? status : qkv__names_add(&j->set, value);
+}
+
+/* One value of JSON that is no list; null is passed over. */
+static qkv_status set_value(qkv_job *j, const qkv__json *at, const char *name, json_t *value)
+{
+    char number[32];
+    if (json_is_null(value))
+        return QKV_OK;
+    if (json_is_string(value))
+        return qkv_job_set(j, name, json_string_value(value));
+    if (json_is_boolean(value))
+        return qkv_job_set(j, name, json_is_true(value) ? "true" : "false");
+    if (json_is_integer(value))
+        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(number, sizeof number, "%.17g", json_real_value(value));
+    else
+        return qkv__json_fail(at, name, "a text, a number, true or false expected");
+    return qkv_job_set(j, name, number);
+}
+
+qkv_status qkv_job_set_json(qkv_job *j, const char *json, size_t size)
+{
+    qkv__json at;
+    const char *name;
+    json_t *value, *item;
+    size_t i;
+    qkv_status status = qkv__json_parse(&at, j->ctx, "settings", json, size);
+    if (status)
+        return status;
+    if (!json_is_object(at.value))
+        status = qkv__json_fail(&at, NULL, "an object of settings expected");
+    else if (j->kind->decides && (value = json_object_get(at.value, j->kind->decides)) &&
+             json_is_string(value))
+        status = choose(j, json_string_value(value));
+    for (void *k = json_object_iter(at.value); k && !status;
+         k = json_object_iter_next(at.value, k)) {
+        name = json_object_iter_key(k);
+        value = json_object_iter_value(k);
+        if (!json_is_array(value)) {
+            status = set_value(j, &at, name, value);
+            continue;
+        }
+        json_array_foreach(value, i, item)
+            status = status ? status : set_value(j, &at, name, item);
+    }
+    qkv__json_free(&at);
+    return status;
+}
+
+/* The value of --name among arguments; "" where it is not. */
+static const char *among(int argc, char *const *argv, const char *name)
+{
+    size_t length = strlen(name);
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, length) != 0)
+            continue;
+        const char *end = argv[i] + 2 + length;
+        if (*end == '=')
+            return end + 1;
+        if (!*end && i + 1 < argc)
+            return argv[i + 1];
+    }
+    return "";
+}
+
+qkv_status qkv_job_parse(qkv_job *j, int argc, char *const *argv, const qkv_option_table *also,
+                         void *target)
+{
+    const char *value = j->kind->decides ? among(argc, argv, j->kind->decides) : "";
+    qkv_status status = *value ? choose(j, value) : QKV_OK;
+    if (!status && also)
+        status = qkv_options_bind(j->run->options, also, target);
+    if (!status && also)
+        qkv_preset_apply(j->kind->presets, also, target);
+    j->parsed = true;
+    return status ? status : qkv_options_parse(j->run->options, argc, argv, NULL);
+}
+
+const char *qkv_job_directory(const qkv_job *j) { return j->run->o.out; }
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+qkv_status qkv_job_check(qkv_job *j)
+{
+    return qkv__run_check(j->run, j->kind);
+}
+
+qkv_status qkv_job_run(qkv_job *j, qkv_train_fn *event, void *user, qkv_train_result *result)
+{
+    qkv_train_result own;
+    if (j->ran)
+        return qkv_fail(j->ctx, QKV_E_ARGUMENT, "the job has run: make another one");
+    qkv_status status = qkv_job_check(j);
+    if (status)
+        return status;
+    j->ran = true;
+    j->run->event = event;
+    j->run->user = user;
+    return qkv__run_all(j->run, j->kind, result ? result : &own);
+}

@@ -1,0 +1,146 @@
+/* mlm.c - `qkv train mlm`: a text becomes a BERT that guesses its hidden words. */
+#include "job/kinds.h"
+#include "job/bert.h"
+#include "job/vocabulary.h"
+#include "model/bert.h"
+#include "qkv/corpus.h"
+
+typedef struct {
+    qkv_strings data;
+    const char *valid, *valid_last, *model;
+    size_t length, tokens;
+    double mask;
+    bool lines;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "data", .type = QKV_OPT_LIST, .flags = QKV_OPT_REQUIRED, FIELD(data), .value = "FILE",
+     .help = "text to learn from, one file or more"},
+    {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "FILE",
+     .help = "text to judge on, never trained on"},
+    {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
+     .initial = "10%", .help = "else: lines or share held out at the end of the data"},
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
+     .help = "size: nano tiny mini small medium base large"},
+    {.flag = "length", .type = QKV_OPT_SIZE, .min = 3, .max = 1048576, FIELD(length),
+     .initial = "128", .help = "most tokens in a text: longer ones are cut up"},
+    {.flag = "lines", .type = QKV_OPT_BOOL, FIELD(lines),
+     .help = "each line is a text; else lines are joined up to --length"},
+    {.flag = "tokens", .key = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216,
+     FIELD(tokens),
+     .initial = "512", .help = "tokens in a sample: as many texts as fit"},
+    {.flag = "mask", .key = "mask", .type = QKV_OPT_REAL, .max = 1, FIELD(mask), .initial = "0.15",
+     .help = "share of the words that are hidden"},
+};
+static const qkv_option_table table = {"Hidden words", rows, sizeof rows / sizeof *rows};
+
+typedef struct {
+    qkv__run base;
+    settings s;
+    qkv__vocabulary vocabulary;
+    qkv_bert_config config;
+    qkv__split texts;
+} job;
+
+static qkv_status read_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv__split *x = &j->texts;
+    qkv_status status = qkv__split_open(x, base->ctx, &j->s.data, j->s.valid, j->s.valid_last);
+    if (status)
+        return status;
+    j->config.positions = j->s.length;
+    if (base->o.init)
+        return qkv__bert_init(base, &qkv_bert_masked_type, &j->config, 0);
+    status = qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, QKV__BERT_ROLES,
+                                   x->data.parts, x->train_count, x->held, x->held_count,
+                                   &base->tokenizer);
+    if (!status && qkv_tokenizer_special(base->tokenizer, QKV_TOKEN_MASK) < 0)
+        status = qkv_fail(base->ctx, QKV_E_ARGUMENT, "--tokenizer: wordpiece, bpe or char "
+                           "expected, which have a token to hide words with");
+    return status ? status
+                  : qkv__bert_create(base, &qkv_bert_masked_type, &j->config, j->s.model);
+}
+
+static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const char *name,
+                       qkv_records **out)
+{
+    qkv_context *ctx = j->base.ctx;
+    const qkv_bert_config *c = qkv_model_config(j->base.model);
+    size_t length = j->s.length < c->positions ? j->s.length : c->positions;
+    char *path = qkv__run_path(&j->base, name);
+    qkv_records_writer *w = NULL;
+    qkv_status status = path ? qkv_records_create(&w, ctx, path, 1) : QKV_E_MEMORY;
+    for (size_t i = 0; i < count && !status; i++)
+        status = qkv_corpus_add_lines(w, ctx, j->base.tokenizer, &parts[i], length, !j->s.lines);
+    if (status)
+        qkv_records_abandon(w);
+    else
+        status = qkv_records_finish(w, out);
+    qkv_free(ctx, path);
+    return status;
+}
+
+static qkv_status write_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    const qkv__split *x = &j->texts;
+    qkv_status status =
+        pack(j, x->data.parts, x->train_count, QKV__RUN_TRAIN, &base->train);
+    if (!status && x->held_count)
+        status = pack(j, x->held, x->held_count, QKV__RUN_VALID, &base->valid);
+    return status;
+}
+
+static qkv_status begin(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    qkv_mlm_options o = {j->s.tokens, j->s.mask};
+    qkv_status status = qkv_task_mlm(&base->task, base->model, base->train, base->valid,
+                                     base->tokenizer, &o, base->o.seed);
+    if (status)
+        return qkv_fail_prefix(ctx, j->s.data.items[0]);
+    const qkv_bert_config *config = qkv_model_config(base->model);
+    qkv__run_rate(base, config->width, qkv_training_rate(config->width));
+    qkv__note(ctx, "bert, %zu parameters, %zu tokens in its vocabulary; %zu tokens to learn from, "
+             "%zu held out", qkv_params_elements(qkv_model_params(base->model)), config->vocab,
+             qkv_records_ids(base->train, 0),
+             base->valid ? qkv_records_ids(base->valid, 0) : 0);
+    return QKV_OK;
+}
+
+static void close_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv__split_close(&j->texts);
+}
+
+static const qkv_option_table *const lesson[] = {&table, NULL};
+static const char *const decided[] = {"vocab_size",
+                                      "max_position_embeddings", "pad_token_id", NULL};
+static const char *const fixed[] = {"model", NULL};
+static const qkv_preset presets[] = {
+    {"tokenizer", "wordpiece", NULL},
+    {"weight-decay", "0.01", NULL},
+    {"beta2", "0.98", NULL},
+    QKV__WARMUP_PRESET,
+    {"lr", NULL, "0.384 / hidden_size"},
+    QKV__COMMON_PRESETS,
+    {NULL, NULL, NULL},
+};
+static bool takes(const qkv_model *m)
+{
+    return qkv_model_type_of(m) == &qkv_bert_masked_type;
+}
+
+static const qkv__job_table tables[] = {
+    {&table, offsetof(job, s)}, {&qkv__vocabulary_table, offsetof(job, vocabulary)},
+    QKV__RUN_TABLES, {&qkv__bert_config, offsetof(job, config)}, {NULL, 0}};
+
+const qkv__job_kind qkv__job_mlm = {
+    .name = "mlm", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = takes, .read = read_data, .write = write_data,
+    .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .lesson = lesson, .decided = decided};

@@ -1,0 +1,113 @@
+/* reconstruct.c - `qkv train reconstruct`: pictures become a masked autoencoder, which
+ * fills in what it does not see. */
+#include "job/kinds.h"
+#include "job/picture_job.h"
+#include "model/mae.h"
+#include "qkv/reconstruct.h"
+
+typedef struct {
+    qkv__picture_job p;
+    qkv_augment_options augment;
+    qkv_mae_config config;
+} job;
+
+static bool takes(const qkv_model *m)
+{
+    return qkv_model_type_of(m) == &qkv_mae_type;
+}
+
+static qkv_status choose_model(job *j)
+{
+    const qkv_options *o = j->p.base.options;
+    qkv_mae_config sizes = j->config;
+    bool known = qkv_mae_preset(j->p.s.model, &sizes);
+    if (!qkv_options_given(o, "decoder_hidden_size"))
+        j->config.decoder_width = sizes.decoder_width;
+    if (!qkv_options_given(o, "decoder_num_hidden_layers"))
+        j->config.decoder_layers = sizes.decoder_layers;
+    if (!qkv_options_given(o, "decoder_num_attention_heads"))
+        j->config.decoder_heads = sizes.decoder_heads;
+    return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
+}
+
+static qkv_status load_model(job *j)
+{
+    qkv__run *base = &j->p.base;
+    qkv_status status = qkv__run_load(base, &base->model);
+    if (!status && !takes(base->model))
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
+                        "holds a %s", base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
+    if (!status)
+        j->config = *(const qkv_mae_config *)qkv_model_config(base->model);
+    return status;
+}
+
+static qkv_status read_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    qkv_status status = base->o.init ? load_model(j) : choose_model(j);
+    size_t side = j->config.trunk.image, channels = j->config.trunk.channels;
+    if (!status && channels != 1 && channels != 3)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "num_channels: 1 or 3 expected, found %zu",
+                          channels);
+    if (!status)
+        status = qkv__picture_read(&j->p, side, channels, NULL);
+    if (!status && !base->o.init)
+        status = qkv_model_create(&base->model, ctx, &qkv_mae_type, &j->config);
+    if (!status && !base->o.init)
+        status = qkv_model_init(base->model, base->o.seed);
+    if (!status && !qkv_model_pictures(base->model)) {
+        qkv_picture_format f = qkv__pictures_square(side, channels);
+        qkv__picture_measure(&j->p, &f);
+        qkv_model_set_pictures(base->model, &f);
+    }
+    return status;
+}
+
+static qkv_status begin(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    qkv_status status = qkv_task_reconstruct(&base->task, base->model, j->p.train.images,
+                                             j->p.valid.images, &j->augment, base->o.seed);
+    if (status)
+        return qkv_fail_prefix(ctx, base->o.out);
+    const qkv_mae_config *config = qkv_model_config(base->model);
+    const qkv_patches_config *t = &config->trunk;
+    qkv__run_rate(base, t->width, qkv_training_rate(t->width));
+    qkv__picture_tell(&j->p, "pictures of %zu x %zu in patches of %zu, %g %% of them hidden",
+                     t->image, t->image, t->patch, 100 * config->mask_ratio);
+    return QKV_OK;
+}
+
+static const qkv_option_table *const lesson[] = {&qkv_augment_table, NULL};
+static const char *const fixed[] = {"model", "size", NULL};
+static const qkv_preset presets[] = {
+    QKV__PICTURE_SIZE,
+    QKV__PICTURE_MODEL,
+    {"batch", "64", NULL},
+    {"weight-decay", "0.05", NULL},
+    {"beta2", "0.95", NULL},
+    {"crop-scale", "0.5", NULL},
+    {"flip", "true", NULL},
+    QKV__WARMUP_PRESET,
+    {"lr", NULL, "0.384 / hidden_size"},
+    QKV__COMMON_PRESETS,
+    {NULL, NULL, NULL},
+};
+
+static const qkv__job_table tables[] = {
+    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv_augment_table, offsetof(job, augment)},
+    QKV__RUN_TABLES,
+    {&qkv__mae_config, offsetof(job, config)},
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_reconstruct = {
+    .name = "reconstruct", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = takes, .read = read_data,
+    .write = qkv__picture_write, .open = qkv__picture_open, .begin = begin,
+    .close = qkv__picture_close, .fixed = fixed,
+    .lesson = lesson};

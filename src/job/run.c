@@ -1,0 +1,280 @@
+/* run.c - the way of a training run through its directory. */
+#include <stdio.h>
+
+#include "io/file.h"
+#include "job/directory.h"
+#include "job/job.h"
+#include "job/vocabulary.h"
+#include "text/texts.h"
+
+#define FIELD(member) .offset = offsetof(qkv__run_options, member)
+static const qkv_option rows[] = {
+    {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(out), .value = "DIR",
+     .help = "where the model goes"},
+    {.flag = "resume", .type = QKV_OPT_BOOL, FIELD(resume),
+     .help = "go on from the last checkpoint in --out"},
+    {.flag = "init", .type = QKV_OPT_STRING, FIELD(init), .value = "DIR",
+     .help = "start from this model and its tokenizer; --set may change what the weights do "
+             "not depend on"},
+    {.flag = "seed", .type = QKV_OPT_U64, FIELD(seed), .initial = "0",
+     .help = "of everything random"},
+};
+const qkv_option_table qkv__run_table = {"Run", rows, sizeof rows / sizeof *rows};
+
+static const double RATE_TIMES_WIDTH = 0.384; /* 3e-3 at 128 channels */
+
+double qkv_training_rate(size_t width)
+{
+    return RATE_TIMES_WIDTH / (double)width;
+}
+
+char *qkv__run_path(const qkv__run *r, const char *name)
+{
+    return qkv_path_join(r->ctx, r->o.out, name);
+}
+
+bool qkv__run_given(const qkv__run *r, const char *name)
+{
+    return qkv_options_given(r->options, name);
+}
+
+void qkv__run_take_given(const qkv__run *r, const qkv_option_table *table, const void *given,
+                         void *target)
+{
+    char text[QKV_OPTION_TEXT];
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv_option *row = &table->rows[i];
+        if (!qkv_options_given(r->options, row->key))
+            continue;
+        qkv_option_text(row, given, text);
+        (void)qkv_option_assign(row, target, text); /* it has been parsed once */
+    }
+}
+
+qkv_status qkv__run_load(qkv__run *r, qkv_model **out)
+{
+    qkv_strings set = qkv_options_pairs(r->options);
+    qkv_status status = qkv_hub_load_changed(out, r->ctx, r->o.init, set);
+    if (!status || !set.count)
+        return status;
+    char prefix[QKV_OPTION_TEXT];
+    snprintf(prefix, sizeof prefix, "--init with --set %s%s", set.items[0],
+             set.count > 1 ? " and more" : "");
+    return qkv_fail_prefix(r->ctx, prefix);
+}
+
+qkv_status qkv__run_init(qkv__run *r)
+{
+    qkv_status status = qkv_tokenizer_load(&r->tokenizer, r->ctx, r->o.init);
+    return status ? status : qkv__run_load(r, &r->model);
+}
+
+void qkv__run_rate(qkv__run *r, size_t width, double lr)
+{
+    qkv_schedule *s = &r->t.schedule;
+    if (!qkv_options_given(r->options, "lr"))
+        s->lr = s->kind == QKV_SCHEDULE_NOAM ? 1 : lr;
+    if (!qkv_options_given(r->options, "width"))
+        s->width = width;
+}
+
+/* ---- records ------------------------------------------------------------------------------- */
+
+/* The records in OUT/name; *out stays NULL when there is no such file and it is not required. */
+static qkv_status open_records(const qkv__run *r, const char *name, bool required, size_t fields,
+                               qkv_records **out)
+{
+    char *path = qkv__run_path(r, name);
+    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    if (!status && qkv_file_exists(path))
+        status = qkv__records_open_of(out, r->ctx, path, fields, r->tokenizer);
+    else if (!status && required)
+        status = qkv_fail(r->ctx, QKV_E_IO, "%s is missing", path);
+    qkv_free(r->ctx, path);
+    return status;
+}
+
+static qkv_status open_data(qkv__run *r, const qkv__job_kind *kind)
+{
+    if (!kind->fields)
+        return kind->open(r);
+    qkv_status status = open_records(r, QKV__RUN_TRAIN, true, kind->fields, &r->train);
+    return status ? status : open_records(r, QKV__RUN_VALID, false, kind->fields, &r->valid);
+}
+
+/* ---- settings ------------------------------------------------------------------------------ */
+
+qkv_status qkv__run_check(qkv__run *r, const qkv__job_kind *kind)
+{
+    qkv_train_options *loop = &r->t.loop;
+    qkv_status status = qkv__options_complete(r->options);
+    if (!status && kind->recipes)
+        status = qkv_recipe_apply(r->options, kind->recipes);
+    if (!status && loop->steps && loop->minutes > 0)
+        status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--steps and --minutes: one of them expected, "
+                           "found both");
+    if (!status && loop->parts > loop->batch)
+        status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--parts: at most the batch, %zu, expected, "
+                           "found %zu", loop->batch, loop->parts);
+    if (!status && kind->check)
+        status = kind->check(r);
+    if (!status && !loop->steps && loop->minutes <= 0)
+        loop->minutes = 5;
+    if (!status && !qkv_options_given(r->options, "warmup") && loop->steps && loop->steps < 1000)
+        r->t.schedule.warmup = loop->steps / 10;
+    return status;
+}
+
+static qkv_status check_decided(const qkv__run *r, const qkv__job_kind *kind)
+{
+    const char *const *key = kind->decided;
+    for (; key && *key && !r->o.init; key++)
+        if (qkv_options_given(r->options, *key))
+            return qkv_fail(r->ctx, QKV_E_ARGUMENT, "--set %s: it follows from the data and "
+                             "from other options", *key);
+    return QKV_OK;
+}
+
+/* What comes with the model that --init starts from cannot be chosen. */
+static void note_unused(const qkv__run *r, const qkv__job_kind *kind)
+{
+    if (r->o.init && kind->has_text)
+        qkv__vocabulary_unused(r->ctx, r->options, "--init", r->o.init);
+    for (size_t i = 0; kind->fixed[i] && r->o.init; i++)
+        if (qkv_options_given(r->options, kind->fixed[i]))
+            qkv__note(r->ctx, "--%s has no effect: with --init it is as in %s", kind->fixed[i],
+                      r->o.init);
+}
+
+static void keep_settings(qkv__run *r, const qkv__job_kind *kind)
+{
+    size_t n = 0;
+    for (; kind->lesson && kind->lesson[n]; n++)
+        r->kept[n] = (qkv_train_settings){kind->lesson[n],
+                                          qkv_options_target(r->options, kind->lesson[n])};
+    r->t.loop.also = r->kept;
+    r->t.loop.also_count = n;
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+qkv_training qkv_training_defaults(void)
+{
+    static const qkv_preset presets[] = {QKV__RUN_PRESETS, {NULL, NULL, NULL}};
+    const qkv_option_table *const tables[] = {&qkv_train_table, &qkv_optimizer_table,
+                                              &qkv_schedule_table};
+    qkv_training t = {0}; /* fields that no table has, too */
+    void *const targets[] = {&t.loop, &t.optimizer, &t.schedule};
+    for (int i = 0; i < 3; i++) {
+        qkv_option_defaults(tables[i], targets[i]);
+        qkv_preset_apply(presets, tables[i], targets[i]);
+    }
+    return t;
+}
+
+typedef struct {
+    const qkv__run *run;
+    const char *what;
+} teller;
+
+/* Says what is being trained. */
+static bool tell(void *user, const qkv_train_event *event)
+{
+    const teller *t = user;
+    qkv_train_event e = *event;
+    if (e.kind != QKV_TRAIN_NOTE)
+        e.text = t->what;
+    return t->run->event(t->run->user, &e);
+}
+
+static qkv_status train(const qkv__run *r, const qkv_training *training, qkv_task *task,
+                        const char *dir, bool resume, const char *what, qkv_train_result *result)
+{
+    qkv_train_options loop = training->loop;
+    teller t = {r, what};
+    loop.spent = qkv_now() - r->began;
+    return qkv_train(task, &loop, &training->optimizer, &training->schedule, dir, resume,
+                     r->event ? tell : NULL, &t, result);
+}
+
+qkv_status qkv__run_lesson(qkv__run *r, const qkv_training *training, qkv_task *task,
+                           const char *dir, const char *what)
+{
+    qkv_train_result result;
+    qkv_status status = train(r, training, task, dir, true, what, &result);
+    if (!status && result.stopped)
+        status = qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while %s, after %llu steps, and "
+                           "saved; the same command with --resume goes on", what,
+                           (unsigned long long)result.step);
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* Nothing is written before all that can be checked without writing is, and what was written is
+ * removed again if the rest fails. */
+static qkv_status begin(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
+{
+    qkv_status status = check_decided(r, kind);
+    if (!status)
+        status = kind->read(r);
+    if (!status)
+        status = qkv__run_dir_open(dir, r->ctx, r->o.out);
+    if (status)
+        return status;
+    status = kind->write(r);
+    if (!status)
+        status = kind->begin(r);
+    if (!status && r->tokenizer)
+        status = qkv_tokenizer_save(r->tokenizer, r->o.out);
+    if (!status)
+        status = qkv_hub_save(r->model, r->o.out, NULL);
+    if (status)
+        qkv__run_dir_undo(dir);
+    return status;
+}
+
+/* What a run that is there already has: data and model are those it began with. */
+static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
+{
+    qkv_status status = qkv__run_dir_open(dir, r->ctx, r->o.out);
+    if (!status)
+        status = qkv_hub_load_config(&r->model, r->ctx, r->o.out);
+    if (!status && !kind->takes(r->model))
+        status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
+                           "does not make", r->o.out,
+                           qkv_model_type_architecture(qkv_model_type_of(r->model)), kind->name);
+    if (!status && kind->has_text)
+        status = qkv_tokenizer_load(&r->tokenizer, r->ctx, r->o.out);
+    if (!status)
+        status = open_data(r, kind);
+    return status ? status : kind->begin(r);
+}
+
+static void clean_up(qkv__run *r, const qkv__job_kind *kind)
+{
+    qkv_task_destroy(&r->task);
+    qkv_model_destroy(r->model);
+    kind->close(r);
+    qkv_records_close(r->train);
+    qkv_records_close(r->valid);
+    qkv_tokenizer_destroy(r->tokenizer);
+}
+
+qkv_status qkv__run_all(qkv__run *r, const qkv__job_kind *kind, qkv_train_result *result)
+{
+    qkv__run_dir dir = {0};
+    qkv_status status = qkv__run_dir_check(r->ctx, r->o.out, r->o.resume);
+    bool again = r->o.resume && qkv__run_dir_has_checkpoint(r->ctx, r->o.out);
+    if (status)
+        return status;
+    status = again ? reopen(r, kind, &dir) : begin(r, kind, &dir);
+    if (!status) {
+        note_unused(r, kind);
+        keep_settings(r, kind);
+        status = train(r, &r->t, &r->task, r->o.out, r->o.resume, "training", result);
+    }
+    clean_up(r, kind);
+    qkv__run_dir_close(&dir);
+    return status;
+}

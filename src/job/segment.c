@@ -1,0 +1,169 @@
+/* segment.c - `qkv train segment`: pictures and masks become a model that tells the class
+ * of every pixel. */
+#include "pipeline/masks.h"
+#include "job/kinds.h"
+#include "job/picture_job.h"
+#include "model/dense.h"
+#include "qkv/segment.h"
+
+#define FIELD(member) .offset = offsetof(qkv__picture_options, member)
+static const qkv_option rows[] = {
+    {.flag = "masks", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(masks),
+     .value = "D", .help = "a picture of the same name and size for each of them, whose colours "
+                           "or levels of grey are the classes"},
+    {.flag = "valid-masks", .type = QKV_OPT_STRING, FIELD(valid_masks), .value = "D",
+     .help = "those of --valid"},
+};
+static const qkv_option_table table = {"Masks", rows, sizeof rows / sizeof *rows};
+
+enum { CHANNELS = 3 };
+
+typedef struct {
+    qkv__picture_job p;
+    qkv_segment_options o;
+    qkv_dense_config config;
+    qkv_model *old; /* what the one to be made begins with, or NULL */
+} job;
+
+static bool takes(const qkv_model *m)
+{
+    return qkv_model_type_of(m) == &qkv_segmenter_type;
+}
+
+static qkv_status make_model(job *j, const qkv_mask_palette *palette)
+{
+    qkv_context *ctx = j->p.base.ctx;
+    qkv_model **m = &j->p.base.model;
+    size_t side = j->config.trunk.image;
+    qkv_status status =
+        qkv__picture_given(&j->p.base, "num_channels", &j->config.trunk.channels, CHANNELS);
+    if (!status)
+        status = qkv__picture_given(&j->p.base, "num_labels", &j->config.outputs, palette->count);
+    if (!status)
+        status = qkv_model_create(m, ctx, &qkv_segmenter_type, &j->config);
+    if (!status)
+        status = qkv_model_init(*m, j->p.base.o.seed);
+    if (!status)
+        status = qkv__masks_label(*m, palette);
+    const qkv_picture_format f = {.height = side, .width = side, .channels = CHANNELS,
+                                  .resample = 2, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
+    if (status)
+        return status;
+    qkv_model_set_pictures(*m, j->old && qkv_model_pictures(j->old) ? qkv_model_pictures(j->old)
+                                                                    : &f);
+    if (j->old)
+        qkv_model_copy(*m, j->old);
+    qkv_model_destroy(j->old);
+    j->old = NULL;
+    return QKV_OK;
+}
+
+/* A segmenter, or one to begin with: what cuts pictures into patches, under a new head. */
+static qkv_status load_model(job *j, qkv_mask_palette *palette)
+{
+    qkv__run *base = &j->p.base;
+    qkv_status status = qkv__run_load(base, &j->old);
+    if (status)
+        return status;
+    const qkv_patches_config *trunk = qkv__picture_trunk_of(j->old);
+    if (qkv_model_type_of(j->old) == &qkv_segmenter_type) {
+        base->model = j->old;
+        j->old = NULL;
+        j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
+        return qkv__masks_of_model(palette, base->model);
+    }
+    if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == &qkv_cct_type)
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
+                        "model of pictures in colour expected, %s holds a %s", base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(j->old)));
+    j->config.trunk = *trunk;
+    return QKV_OK;
+}
+
+/* The classes of a model to be made. */
+static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
+{
+    qkv_context *ctx = j->p.base.ctx;
+    qkv_status status = qkv__masks_palette(palette, ctx, j->p.s.masks);
+    if (!status && palette->count < 2)
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: masks of at least 2 colours expected, found "
+                          "%zu", j->p.s.masks, palette->count);
+    return status;
+}
+
+static qkv_status choose_model(job *j)
+{
+    qkv_vit_config sizes = {0};
+    bool known = qkv_vit_preset(&qkv_vit_type, j->p.s.model, &sizes);
+    return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
+}
+
+static qkv_status read_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_mask_palette palette = {0};
+    if (!j->p.s.valid != !j->p.s.valid_masks)
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
+                        "found one of them");
+    qkv_status status = base->o.init ? load_model(j, &palette) : choose_model(j);
+    if (!status && !base->model)
+        status = find_classes(j, &palette);
+    if (!status)
+        status = qkv__picture_read(&j->p, j->config.trunk.image, CHANNELS, &palette);
+    return status || base->model ? status : make_model(j, &palette);
+}
+
+static qkv_status begin(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    const qkv_segment_data train = {j->p.train.images, j->p.train.classes};
+    const qkv_segment_data valid = {j->p.valid.images, j->p.valid.classes};
+    qkv_status status = qkv_task_segment(&base->task, base->model, &train,
+                                         valid.images ? &valid : NULL, &j->o, base->o.seed);
+    if (status)
+        return qkv_fail_prefix(ctx, base->o.out);
+    const qkv_dense_config *config = qkv_model_config(base->model);
+    const qkv_patches_config *t = &config->trunk;
+    qkv__run_rate(base, t->width, qkv_training_rate(t->width));
+    qkv__picture_tell(&j->p, "%zu classes, pictures of %zu x %zu in patches of %zu",
+                     config->outputs, t->image, t->image, t->patch);
+    return QKV_OK;
+}
+
+static void close_job(qkv__run *base)
+{
+    qkv_model_destroy(((job *)base)->old);
+    qkv__picture_close(base);
+}
+
+static const qkv_option_table *const lesson[] = {&qkv_segment_table, &qkv_augment_table, NULL};
+static const char *const fixed[] = {"model", "size", NULL};
+static const qkv_preset presets[] = {
+    QKV__PICTURE_SIZE,
+    QKV__PICTURE_MODEL,
+    {"batch", "32", NULL},
+    {"weight-decay", "0.05", NULL},
+    {"num_conv_layers", "2", NULL},
+    {"crop-pad", "4", NULL},
+    {"flip", "true", NULL},
+    QKV__WARMUP_PRESET,
+    {"lr", NULL, "0.384 / hidden_size"},
+    QKV__COMMON_PRESETS,
+    {NULL, NULL, NULL},
+};
+
+static const qkv__job_table tables[] = {
+    {&qkv__picture_table, offsetof(job, p.s)},
+    {&table, offsetof(job, p.s)},
+    {&qkv_segment_table, offsetof(job, o)},
+    {&qkv_augment_table, offsetof(job, o.augment)},
+    QKV__RUN_TABLES,
+    {&qkv__segmenter_config, offsetof(job, config)},
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_segment = {
+    .name = "segment", .size = sizeof(job), .tables = tables, .presets = presets,
+    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson};

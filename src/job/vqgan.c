@@ -1,0 +1,298 @@
+/* vqgan.c - `qkv train vqgan`: pictures become a model that codes them. */
+#include "pipeline/codec.h"
+#include "job/kinds.h"
+#include "job/picture_job.h"
+#include "io/file.h"
+#include "model/vqgan.h"
+#include "qkv/codes.h"
+#include "qkv/looks.h"
+
+enum { COLORS = 3, LOOKS_BATCH = 64, LOOKS_STEPS = 1500 };
+static const double LOOKS_SHARE = 0.1, LOOKS_RATE = 1e-3, LOOKS_DECAY = 0.05;
+
+enum { OWN, TAMING };
+static const char *const recipe_names[] = {"own", "taming", NULL};
+static const double TAMING_RATE = 4.5e-6; /* times the batch */
+enum { TAMING_SIDE = 256 };
+
+typedef struct {
+    qkv__picture_job p;
+    qkv_codes_options o;
+    int recipe;
+    const char *lpips;  /* a directory, or NULL */
+    size_t looks_steps; /* 0: as the run's length says */
+    qkv_vqgan_config given, config; /* as --set says; of the model to be made */
+    qkv_model *looks;
+} job;
+
+static bool takes(const qkv_model *m)
+{
+    return qkv_model_type_of(m) == &qkv_vqgan_type;
+}
+
+#define FIELD(member) .offset = offsetof(job, member)
+static const qkv_option recipe_rows[] = {
+    {.flag = "recipe", .type = QKV_OPT_ENUM, FIELD(recipe), .names = recipe_names,
+     .initial = "own",
+     .help = "settings that hold where no option says otherwise; taming: its authors', see below"},
+};
+static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1};
+static const qkv_option rows[] = {
+    {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
+     .help = "network that says how unlike pictures look; else one learns it first"},
+    {.flag = "looks-steps", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(looks_steps),
+     .initial = "0", .value = "N",
+     .help = "updates that it learns for; 0: a tenth of the minutes, or 1500"},
+};
+static const qkv_option_table table = {"Looks", rows, sizeof rows / sizeof *rows};
+#undef FIELD
+
+/* The preset, with what was given in its place. */
+static qkv_status choose_model(job *j)
+{
+    qkv_context *ctx = j->p.base.ctx;
+    qkv_option_defaults(&qkv__vqgan_config, &j->config);
+    qkv_status status = qkv__picture_side(&j->p, &j->config.image);
+    if (status)
+        return status;
+    if (!qkv_vqgan_preset(j->p.s.model, &j->config))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
+    qkv__run_take_given(&j->p.base, &qkv__vqgan_config, &j->given, &j->config);
+    return QKV_OK;
+}
+
+/* The codes that there are, as if each had been met: training begins with those that none was. */
+static void keep_codes(qkv_model *m)
+{
+    qkv_param *usage = qkv_vqgan_usage(m);
+    for (size_t i = 0; i < qkv_param_count(usage); i++)
+        qkv_param_data(usage)[i] = 1;
+    qkv_param_touch(usage);
+}
+
+static qkv_status load_model(job *j)
+{
+    qkv__run *base = &j->p.base;
+    qkv_status status = qkv__run_load(base, &base->model);
+    if (!status && !takes(base->model))
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
+                        "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
+                        qkv_model_type_name(qkv_model_type_of(base->model)));
+    if (status)
+        return status;
+    j->config = *qkv__codec_config(base->model);
+    keep_codes(base->model);
+    return QKV_OK;
+}
+
+static qkv_status read_data(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    qkv_status status = base->o.init ? load_model(j) : choose_model(j);
+    if (!status && j->config.colors != COLORS && j->config.colors != 1)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
+                          j->config.colors);
+    if (!status && j->config.colors == 1 && j->o.perceptual > 0)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
+                          "channel, which no such network looks at, found %g", j->o.perceptual);
+    if (!status && j->o.adversarial > 0 && !j->config.judge_layers)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
+                          "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
+    if (!status)
+        status = qkv__picture_read(&j->p, j->config.image, j->config.colors, NULL);
+    if (!status && !base->o.init)
+        status = qkv_model_create(&base->model, ctx, &qkv_vqgan_type, &j->config);
+    if (!status && !base->o.init)
+        status = qkv_model_init(base->model, base->o.seed);
+    if (status)
+        return status;
+    qkv_picture_format f = qkv__pictures_square(j->config.image, j->config.colors);
+    for (size_t i = 0; i < COLORS; i++)
+        f.mean[i] = f.std[i] = 0.5;
+    qkv_model_set_pictures(base->model, &f);
+    return QKV_OK;
+}
+
+/* ---- what pictures look like --------------------------------------------------------------- */
+
+/* How long a network of our own learns, and how. */
+static qkv_training lesson_of(const job *j)
+{
+    const qkv_train_options *o = &j->p.base.t.loop;
+    qkv_training t = qkv_training_defaults();
+    t.loop.batch = LOOKS_BATCH;
+    t.loop.ema = 0;
+    t.loop.steps = j->looks_steps;
+    if (!t.loop.steps && o->minutes > 0)
+        t.loop.minutes = (qkv_now() - j->p.base.began) / 60 + LOOKS_SHARE * o->minutes;
+    else if (!t.loop.steps)
+        t.loop.steps = LOOKS_STEPS;
+    t.schedule.lr = LOOKS_RATE;
+    t.optimizer.weight_decay = LOOKS_DECAY;
+    return t;
+}
+
+/* Learns it in OUT/train/looks, or finds it there. */
+static qkv_status learn_looks(job *j)
+{
+    qkv__run *base = &j->p.base;
+    qkv_context *ctx = base->ctx;
+    const qkv_pixels *pictures = j->p.train.images;
+    size_t classes = qkv_pixels_classes(pictures);
+    const qkv_perceptual_config config = qkv_looks_config(j->config.image, classes);
+    const qkv_training t = lesson_of(j);
+    qkv_task task = {0};
+    char *dir = qkv__run_path(base, "train/looks");
+    qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
+    if (!status)
+        status = qkv_model_create(&j->looks, ctx, &qkv_perceptual_type, &config);
+    if (!status)
+        status = qkv_model_init(j->looks, base->o.seed);
+    if (!status)
+        status = qkv_task_looks(&task, j->looks, pictures, &j->o.augment, base->o.seed);
+    if (!status)
+        status = qkv__run_lesson(base, &t, &task, dir, "learning looks");
+    qkv_task_destroy(&task);
+    qkv_free(ctx, dir);
+    return status;
+}
+
+static qkv_status load_looks(job *j)
+{
+    qkv_context *ctx = j->p.base.ctx;
+    qkv_status status = qkv_hub_load(&j->looks, ctx, j->lpips);
+    if (!status && qkv_model_type_of(j->looks) != &qkv_perceptual_type)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
+                          qkv_model_type_name(&qkv_perceptual_type), j->lpips,
+                          qkv_model_type_name(qkv_model_type_of(j->looks)));
+    return status;
+}
+
+/* Opens the network that was named, or learns one; it stays as it is from then on. */
+static qkv_status find_looks(job *j)
+{
+    qkv_context *ctx = j->p.base.ctx;
+    if (j->o.perceptual == 0)
+        return QKV_OK;
+    qkv_status status = j->lpips ? load_looks(j) : learn_looks(j);
+    if (!status)
+        qkv_params_freeze(qkv_model_params(j->looks), true);
+    bool classes = qkv_pixels_classes(j->p.train.images) > 1;
+    const char *own = classes ? "a network that learnt their classes"
+                              : "a network that learnt their colours";
+    if (!status)
+        qkv__note(ctx, "how unlike pictures look says %s", j->lpips ? j->lpips : own);
+    return status;
+}
+
+static qkv_status begin(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_context *ctx = base->ctx;
+    const qkv_vqgan_config *config = qkv__codec_config(base->model);
+    j->config = *config;
+    size_t side = config->image / qkv_vqgan_factor(base->model);
+    qkv_status status = find_looks(j);
+    if (status)
+        return status;
+    if (qkv_task_codes(&base->task, base->model, j->looks, j->p.train.images, j->p.valid.images,
+                       &j->o, base->o.seed))
+        return qkv_fail_prefix(ctx, base->o.out);
+    qkv__run_rate(base, config->channels, base->t.schedule.lr);
+    qkv__picture_tell(&j->p, "pictures of %zu x %zu as %zu x %zu of %zu codes", config->image,
+                     config->image, side, side, config->codes);
+    return QKV_OK;
+}
+
+static void close_job(qkv__run *base)
+{
+    qkv_model_destroy(((job *)base)->looks);
+    qkv__picture_close(base);
+}
+
+static const qkv_option_table *const lesson[] = {&qkv_codes_table, &qkv_augment_table, NULL};
+static const char *const fixed[] = {"model", "size", NULL};
+
+/* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
+static qkv_status complete_recipe(qkv__run *base)
+{
+    job *j = (job *)base;
+    qkv_training *t = &base->t;
+    if (j->recipe != TAMING)
+        return QKV_OK;
+    if (!qkv__run_given(base, "lr"))
+        t->schedule.lr = TAMING_RATE * (double)t->loop.batch;
+    if (qkv__run_given(base, "model") || base->o.init)
+        return QKV_OK;
+    j->p.s.model = "f16";
+    if (!qkv__run_given(base, "size"))
+        j->p.s.size = TAMING_SIDE;
+    return QKV_OK;
+}
+
+static const qkv_preset presets[] = {
+    QKV__PICTURE_SIZE,
+    {"model", "micro", "micro; others: nano mini f8 f16"},
+    {"optimizer", "adam", NULL},
+    {"beta1", "0.9", NULL},
+    {"beta2", "0.95", NULL},
+    {"weight-decay", "0", NULL},
+    {"batch", "8", NULL},
+    {"lr", "1e-3", NULL},
+    QKV__WARMUP_PRESET,
+    {"adversarial", "0.5", NULL},
+    {"judge-start", "2000", NULL},
+    {"judge-ramp", "2000", NULL},
+    {"flip", "true", NULL},
+    QKV__COMMON_PRESETS,
+    {NULL, NULL, NULL},
+};
+/* configs/custom_vqgan.yaml of taming-transformers, and what its code does by itself. Steps are
+ * counted alike: one a batch, the first is 0. */
+static const qkv_preset taming[] = {
+    {"model", NULL, "f16 and --size 256 unless one is named"},
+    {"batch", "5", NULL},
+    {"lr", NULL, "4.5e-6 times the batch"},
+    {"schedule", "constant", NULL},
+    {"warmup", "0", NULL},
+    {"optimizer", "adam", NULL},
+    {"beta1", "0.5", NULL},
+    {"beta2", "0.9", NULL},
+    {"eps", "1e-8", NULL},
+    {"weight-decay", "0", NULL},
+    {"clip", "0", NULL},
+    {"ema", "0", NULL},
+    {"flip", "false", NULL},
+    {"bf16", "false", NULL},
+    {"codebook-weight", "1", NULL},
+    {"commitment", "0.25", NULL},
+    {"legacy", "true", NULL},
+    {"code-decay", "0", NULL},
+    {"revive", "false", NULL},
+    {"perceptual", "1", NULL},
+    {"adversarial", "0.8", NULL},
+    {"judge-start", "10000", NULL},
+    {"judge-ramp", "0", NULL},
+    {"judge-loss", "hinge", NULL},
+    {"second-forward", "true", NULL},
+    {NULL, NULL, NULL},
+};
+static const qkv_preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
+
+static const qkv__job_table tables[] = {
+    {&recipe_table, 0},
+    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv_codes_table, offsetof(job, o)},
+    {&table, 0},
+    {&qkv_augment_table, offsetof(job, o.augment)},
+    QKV__RUN_TABLES,
+    {&qkv__vqgan_config, offsetof(job, given)},
+    {NULL, 0}};
+
+const qkv__job_kind qkv__job_vqgan = {
+    .name = "vqgan", .size = sizeof(job), .tables = tables, .presets = presets,
+    .recipes = recipes, .check = complete_recipe,
+    .takes = takes, .read = read_data, .write = qkv__picture_write,
+    .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
+    .lesson = lesson};

@@ -1,0 +1,21 @@
+/* series.h - series of numbers in files: the columns of a CSV file as a forecaster has them. */
+#ifndef QKV_SRC_PIPELINE_SERIES_H
+#define QKV_SRC_PIPELINE_SERIES_H
+
+#include "base/base.h"
+#include "qkv/forecast.h"
+#include "qkv/npy.h"
+
+/* The rows in an array of two dimensions. */
+qkv_series qkv__series(const qkv_array *a);
+
+/* The columns of the file that the model was trained on, in its order: of the names in the model's
+ * directory, or all where it has none. Freed with qkv_array_free. */
+qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path);
+
+/* Rows that training keeps in dir/name, an .npy file; none where it is not there and not
+ * required. */
+qkv_status qkv__series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
+                           bool required);
+
+#endif

@@ -1,0 +1,139 @@
+/* texts.c - text files in memory, held-out shares, lines. */
+#include "text/texts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The file's text, without the mark that it is UTF-8 (a "BOM"), where it begins with one. */
+static qkv_text_part part_of(const qkv__map *m, const char *name)
+{
+    const char *text = (const char *)m->data;
+    size_t mark = m->size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    return (qkv_text_part){.data = text + mark, .len = m->size - mark, .name = name};
+}
+
+qkv_status qkv__texts_open(qkv__texts *x, qkv_context *ctx, const qkv_strings *paths)
+{
+    *x = (qkv__texts){.ctx = ctx};
+    x->maps = qkv_calloc(ctx, paths->count, sizeof *x->maps);
+    x->parts = qkv_calloc(ctx, paths->count, sizeof *x->parts);
+    qkv_status status = x->maps && x->parts ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < paths->count && !status; i++) {
+        qkv__map *m = &x->maps[i];
+        status = qkv__map_open(m, ctx, paths->items[i]);
+        if (!status)
+            x->parts[x->count] = part_of(m, paths->items[i]);
+        if (!status && x->parts[x->count].len == 0) {
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the file is empty", paths->items[i]);
+            qkv__map_close(m);
+        }
+        x->count += !status;
+    }
+    if (status)
+        qkv__texts_close(x);
+    return status;
+}
+
+qkv_status qkv__texts_open_one(qkv__texts *x, qkv_context *ctx, const char *path)
+{
+    const qkv_strings one = {.items = &path, .count = 1};
+    return qkv__texts_open(x, ctx, &one);
+}
+
+void qkv__texts_close(qkv__texts *x)
+{
+    for (size_t i = 0; i < x->count; i++)
+        qkv__map_close(&x->maps[i]);
+    qkv_free(x->ctx, x->maps);
+    qkv_free(x->ctx, x->parts);
+    *x = (qkv__texts){0};
+}
+
+qkv_status qkv__held_out(qkv_context *ctx, const char *text, size_t total, const char *unit,
+                         size_t *count)
+{
+    char *end;
+    double n = strtod(text, &end);
+    bool percent = strcmp(end, "%") == 0;
+    if (end == text || (*end && !percent) || !(n >= 0) || (percent && n >= 100))
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
+                         "--valid-last: %s or a share below 100%% expected, %s found", unit, text);
+    if (percent)
+        n = (double)total - floor((double)total * (1 - n / 100));
+    if (n >= (double)total)
+        return qkv_fail(ctx, QKV_E_ARGUMENT,
+                         "--valid-last: %.0f %s to hold out, there are only %zu", n, unit, total);
+    *count = (size_t)n;
+    return QKV_OK;
+}
+
+bool qkv__next_line(const char **at, const char *end, qkv__line *line)
+{
+    if (*at >= end)
+        return false;
+    const char *stop = memchr(*at, '\n', (size_t)(end - *at));
+    const char *next = stop ? stop + 1 : end;
+    if (!stop)
+        stop = end;
+    if (stop > *at && stop[-1] == '\r')
+        stop--;
+    *line = (qkv__line){*at, (size_t)(stop - *at)};
+    *at = next;
+    return true;
+}
+
+size_t qkv__count_lines(const qkv_text_part *part)
+{
+    const char *at = part->data;
+    qkv__line line;
+    size_t n = 0;
+    while (qkv__next_line(&at, part->data + part->len, &line))
+        n++;
+    return n;
+}
+
+size_t qkv__cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text_part *held)
+{
+    size_t i = *count, n = 0, all = i, here = 0;
+    while (i > 0 && (here = qkv__count_lines(&parts[i - 1])) <= lines) {
+        lines -= here;
+        i--;
+    }
+    if (i > 0 && lines > 0) {
+        qkv_text_part *cut = &parts[i - 1];
+        const char *at = cut->data, *end = cut->data + cut->len;
+        qkv__line line;
+        for (size_t k = lines; k < here; k++)
+            (void)qkv__next_line(&at, end, &line);
+        held[n++] = (qkv_text_part){at, (size_t)(end - at), cut->name, cut->before + here - lines};
+        cut->len = (size_t)(at - cut->data);
+    }
+    *count = i;
+    for (; i < all; i++)
+        held[n++] = parts[i];
+    return n;
+}
+
+qkv_status qkv__records_open_of(qkv_records **out, qkv_context *ctx, const char *path,
+                                size_t fields, const qkv_tokenizer *tokenizer)
+{
+    qkv_status status = qkv_records_open(out, ctx, path);
+    if (status)
+        return status;
+    size_t vocab = qkv_tokenizer_vocab_size(tokenizer);
+    if (qkv_records_fields(*out) != fields)
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: records of %zu fields expected, found %zu", path,
+                           fields, qkv_records_fields(*out));
+    for (size_t f = 0; f < fields && f < 2 && !status; f++) {
+        int64_t max = qkv_records_max(*out, f);
+        if (max >= (int64_t)vocab)
+            status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tokens below the vocabulary's %zu expected, "
+                               "found %lld", path, vocab, (long long)max);
+    }
+    if (!status)
+        return QKV_OK;
+    qkv_records_close(*out);
+    *out = NULL;
+    return status;
+}
