@@ -14,6 +14,7 @@
 #include "qkv/perceptual.h"
 #include "qkv/vit.h"
 #include "qkv/vqgan.h"
+#include "tensor/param.h"
 
 static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
                                               &qkv_bert_masked_type, &qkv_bert_classifier_type,
@@ -147,7 +148,8 @@ static qkv_status init_row(void *user, const qkv_row *row)
 
 qkv_status qkv_model_init(qkv_model *m, uint64_t seed)
 {
-    return qkv_model_visit(m, init_row, &seed);
+    qkv_status status = qkv_model_visit(m, init_row, &seed);
+    return status ? status : qkv__params_status(m->params);
 }
 
 /* ---- making --------------------------------------------------------------------------------- */

@@ -163,7 +163,8 @@ static qkv_status guarded_sync(qkv_context *ctx)
 
 /* ---- kernels ------------------------------------------------------------------------------ */
 
-static const qkv_kernels *cpu; /* of the context that asked last */
+/* The CPU's, of the context that asked last. */
+static const qkv_kernels *plain, *bf16;
 
 static void check_reals(const char *kernel, const qkv_real *p) { check_inside(kernel, p, 1); }
 static void check_ids(const char *kernel, const int32_t *p) { check_inside(kernel, p, 1); }
@@ -213,35 +214,47 @@ static void check_map(const char *kernel, const qkv_k_channel_map_args *a)
 #define CHECK_ALL_(k, ...) CHECKS_16(k, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 #define CHECK_ALL(k, arguments) CHECK_ALL_(k, ARGUMENTS arguments)
 
-#define KERNEL(name, parameters, arguments)                                                      \
-    static void on_guard_##name parameters                                                        \
+#define GUARD(which, name, parameters, arguments)                                                \
+    static void which##_##name parameters                                                        \
     {                                                                                            \
         CHECK_ALL(#name, arguments)                                                              \
         enter();                                                                                 \
-        cpu->name arguments;                                                                     \
+        which->name arguments;                                                                   \
         leave();                                                                                 \
     }
-#define KERNEL_SUM(name, parameters, arguments)                                                  \
-    static double on_guard_##name parameters                                                      \
+#define GUARD_SUM(which, name, parameters, arguments)                                            \
+    static double which##_##name parameters                                                      \
     {                                                                                            \
         CHECK_ALL(#name, arguments)                                                              \
         enter();                                                                                 \
-        double sum = cpu->name arguments;                                                        \
+        double sum = which->name arguments;                                                      \
         leave();                                                                                 \
         return sum;                                                                              \
     }
+#define KERNEL(name, parameters, arguments) GUARD(plain, name, parameters, arguments)
+#define KERNEL_SUM(name, parameters, arguments) GUARD_SUM(plain, name, parameters, arguments)
+#include "kernel/slots.h"
+#define KERNEL(name, parameters, arguments) GUARD(bf16, name, parameters, arguments)
+#define KERNEL_SUM(name, parameters, arguments) GUARD_SUM(bf16, name, parameters, arguments)
 #include "kernel/slots.h"
 
-static const qkv_kernels guarded_kernels = {
-#define KERNEL(name, parameters, arguments) .name = on_guard_##name,
-#define KERNEL_SUM(name, parameters, arguments) .name = on_guard_##name,
+static const qkv_kernels tables[] = {
+    {
+#define KERNEL(name, parameters, arguments) .name = plain_##name,
+#define KERNEL_SUM(name, parameters, arguments) .name = plain_##name,
 #include "kernel/slots.h"
-};
+    },
+    {
+#define KERNEL(name, parameters, arguments) .name = bf16_##name,
+#define KERNEL_SUM(name, parameters, arguments) .name = bf16_##name,
+#include "kernel/slots.h"
+    }};
 
 static const qkv_kernels *kernels_on_guard(unsigned isa)
 {
-    cpu = qkv__kernels(isa);
-    return &guarded_kernels;
+    bool rounds = isa & QKV__BF16;
+    *(rounds ? &bf16 : &plain) = qkv__kernels(isa);
+    return &tables[rounds];
 }
 
 static const qkv__device guarded = {
