@@ -24,7 +24,7 @@ struct qkv__device {
     void (*fill)(void *to, int byte, size_t bytes);
     /* Waits for all work before it, and says whether it was done. */
     qkv_status (*sync)(qkv_context *ctx);
-    /* The kernels for QKV_ISA_* bits; NULL: those of the CPU. */
+    /* Its kernels for QKV_ISA_* bits; NULL: those that the library has for it. */
     const struct qkv_kernels *(*kernels)(unsigned isa);
 };
 
