@@ -5,8 +5,11 @@
 #include <qkv/base.h>
 #include <qkv/options.h>
 #include <qkv/safetensors.h>
+#include <qkv/array.h>
+#include <qkv/csv.h>
 #include <qkv/npy.h>
 #include <qkv/image.h>
+#include <qkv/image_file.h>
 #include <qkv/pictures.h>
 #include <qkv/resize.h>
 #include <qkv/pixels.h>

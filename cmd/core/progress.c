@@ -106,28 +106,6 @@ void cli_progress_end(cli_progress *p)
     p->open = false;
 }
 
-bool cli_listen(void *user, const qkv_event *event)
-{
-    cli *c = user;
-    if (event->kind == QKV_EVENT_NOTE) {
-        cli_progress_hide(&c->line);
-        cli_note(c, "%s", event->text);
-        return !cli_stopped();
-    }
-    if (!event->done || strcmp(c->label, event->text) != 0) {
-        cli_progress_end(&c->line);
-        (void)snprintf(c->label, sizeof c->label, "%s", event->text);
-        (void)snprintf(c->unit, sizeof c->unit, "%s", event->unit);
-        cli_progress_begin(&c->line, c, c->label, c->unit, event->done);
-    }
-    cli_progress_show(&c->line, event->done, event->total, NULL);
-    if (event->total && event->done >= event->total) {
-        cli_progress_end(&c->line);
-        c->label[0] = 0;
-    }
-    return !cli_stopped();
-}
-
 const char *cli_short_number(double value, char out[CLI_NUMBER])
 {
     static const char *const suffixes[] = {"", "k", "M", "G", "T"};

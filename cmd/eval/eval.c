@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "io/file.h"
 #include "qkv/forecast.h"
 #include "qkv/hub.h"
@@ -64,19 +64,6 @@ static const qkv_option rows[] = {
              "training"},
 };
 static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows};
-
-qkv_status eval_held_out(const eval *e, const char *name, char **path)
-{
-    qkv_context *ctx = e->c->ctx;
-    char *folder = qkv_path_join(ctx, e->dir, "train");
-    *path = folder ? qkv_path_join(ctx, folder, name) : NULL;
-    qkv_free(ctx, folder);
-    if (!*path)
-        return QKV_E_MEMORY;
-    return qkv_file_exists(*path)
-               ? QKV_OK
-               : qkv_fail(ctx, QKV_E_IO, "%s holds no held-out data: name some", e->dir);
-}
 
 static int answer(const eval *e, const qkv_measures *m, const char *unit)
 {

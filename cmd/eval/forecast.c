@@ -1,7 +1,7 @@
 /* forecast.c - judging forecasters. */
 #include <math.h>
 
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "pipeline/series.h"
 
 qkv_status eval_forecast(eval *e, qkv_measures *out)

@@ -1,7 +1,7 @@
 /* grids.c - judging priors on the codes of pictures. */
 #include <math.h>
 
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "pipeline/pictures.h"
 #include "pipeline/prior.h"
 #include "io/file.h"

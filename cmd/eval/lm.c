@@ -1,5 +1,5 @@
 /* lm.c - judging models that continue text. */
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "text/texts.h"
 
 /* Tokens of the file, or those that training kept in the model's directory. */
@@ -11,9 +11,10 @@ static qkv_status open_tokens(eval *e, qkv_tokens **out)
     if (e->file) {
         status = qkv__texts_open_one(&text, e->c->ctx, e->file);
         if (!status)
-            status = qkv_tokens_pack_memory(out, e->c->ctx, e->tokenizer, text.parts, 1);
+            status = qkv_tokens_pack(out, e->c->ctx, e->tokenizer, text.parts, 1, NULL,
+                                     NULL, NULL);
     } else {
-        status = eval_held_out(e, "valid.tokens", &path);
+        status = eval_held_out(e, "valid-tokens.safetensors", &path);
         if (!status)
             status = qkv_tokens_open(out, e->c->ctx, path);
     }

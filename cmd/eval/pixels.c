@@ -1,5 +1,5 @@
 /* pixels.c - judging models of every pixel. */
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "pipeline/masks.h"
 #include "qkv/codes.h"
 #include "qkv/colorize.h"
@@ -16,16 +16,6 @@ bool eval_takes_codes(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_
 bool eval_takes_looks(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_perceptual_type; }
 bool eval_takes_reconstruct(const qkv_model *m) { return qkv_model_type_of(m) == &qkv_mae_type; }
 
-qkv_status eval_kept_pictures(const eval *e, const char *name, qkv_pixels **out)
-{
-    char *path = NULL;
-    qkv_status status = eval_held_out(e, name, &path);
-    if (!status)
-        status = qkv_pixels_open(out, e->c->ctx, path);
-    qkv_free(e->c->ctx, path);
-    return status;
-}
-
 /* The pictures of the file, or those that training held out. */
 static qkv_status open_pictures(eval *e, const char *path, const char *held_out, size_t side,
                                 size_t channels, qkv_pixels **out)
@@ -40,7 +30,7 @@ qkv_status eval_colorize(eval *e, qkv_measures *out)
     const qkv_dense_config *c = qkv_model_config(e->model);
     qkv_pixels *pictures = NULL;
     qkv_colorize_score s = {0};
-    qkv_status status = open_pictures(e, e->file, "valid.pixels", c->trunk.image, RGB,
+    qkv_status status = open_pictures(e, e->file, "valid-images.safetensors", c->trunk.image, RGB,
                                       &pictures);
     if (!status)
         status = qkv_colorize_evaluate(e->model, e->tape, pictures, 0, &s);
@@ -58,7 +48,7 @@ qkv_status eval_reconstruct(eval *e, qkv_measures *out)
     const qkv_mae_config *c = qkv_model_config(e->model);
     qkv_pixels *pictures = NULL;
     qkv_reconstruct_score s = {0};
-    qkv_status status = open_pictures(e, e->file, "valid.pixels", c->trunk.image,
+    qkv_status status = open_pictures(e, e->file, "valid-images.safetensors", c->trunk.image,
                                       c->trunk.channels, &pictures);
     if (!status)
         status = qkv_reconstruct_evaluate(e->model, e->tape, pictures, e->mask, 0, &s);
@@ -93,7 +83,8 @@ qkv_status eval_codes(eval *e, qkv_measures *out)
     const qkv_vqgan_config *c = qkv_model_config(e->model);
     qkv_pixels *pictures = NULL;
     qkv_codes_score s = {0};
-    qkv_status status = open_pictures(e, e->file, "valid.pixels", c->image, c->colors, &pictures);
+    qkv_status status =
+        open_pictures(e, e->file, "valid-images.safetensors", c->image, c->colors, &pictures);
     if (!status)
         status = qkv_codes_evaluate(e->model, NULL, 0, e->tape, pictures, 0, &s);
     qkv_measures_add(out, "psnr", s.psnr);
@@ -119,7 +110,7 @@ static qkv_status open_looked_at(eval *e, qkv_pixels **out)
 {
     qkv_picture_format f;
     if (!e->file)
-        return eval_kept_pictures(e, "../../valid.pixels", out);
+        return eval_kept_pictures(e, "../../valid-images.safetensors", out);
     qkv_status status = qkv__pictures_format(&f, e->c->ctx, e->file, MOST_SIDE);
     f.channels = RGB;
     return status ? status : qkv__pictures_load(out, e->c->ctx, e->file, &f);
@@ -151,8 +142,8 @@ static qkv_status open_masks(eval *e, qkv__picture_set *out)
         return status ? status : qkv__masks_load(out, e->c->ctx, e->images, e->masks, &palette,
                                                 c->trunk.image);
     }
-    qkv_status status = open_pictures(e, NULL, "valid.pixels", 0, 0, &out->images);
-    return status ? status : open_pictures(e, NULL, "valid-masks.pixels", 0, 0, &out->classes);
+    qkv_status status = open_pictures(e, NULL, "valid-images.safetensors", 0, 0, &out->images);
+    return status ? status : open_pictures(e, NULL, "valid-masks.safetensors", 0, 0, &out->classes);
 }
 
 qkv_status eval_segment(eval *e, qkv_measures *out)

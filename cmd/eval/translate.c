@@ -1,6 +1,6 @@
 /* translate.c - judging translators: the loss of the reference, and how near the model's own
  * translations come to it. */
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "text/texts.h"
 #include "text/pairs.h"
 #include "qkv/marian.h"
@@ -59,7 +59,7 @@ static qkv_status open_data(judge *j)
             status = qkv__pairs_records(&j->records, &j->pairs, &coding, 0, j->pairs.lines, NULL);
         return status;
     }
-    status = eval_held_out(e, "valid.records", &path);
+    status = eval_held_out(e, "valid-records.safetensors", &path);
     if (!status)
         status = qkv__records_open_of(&j->records, e->c->ctx, path, QKV__SIDES, e->tokenizer);
     if (!status)

@@ -1,5 +1,5 @@
 /* words.c - judging BERT: by the words it guesses, or by the labels it gives. */
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "text/texts.h"
 #include "text/texts.h"
 #include "io/file.h"
@@ -40,7 +40,7 @@ static qkv_status open_records(eval *e, qkv_records **out)
 {
     char *path = NULL;
     if (!e->file) {
-        qkv_status status = eval_held_out(e, "valid.records", &path);
+        qkv_status status = eval_held_out(e, "valid-records.safetensors", &path);
         if (!status)
             status = qkv__records_open_of(out, e->c->ctx, path, eval_takes_mlm(e->model) ? 1 : 3,
                                       e->tokenizer);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "explain/explain.h"
+#include "explain/page.h"
 
 qkv_tensor *explain_matrix(page *p, size_t rows, size_t columns, const double *values)
 {

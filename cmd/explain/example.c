@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "explain/explain.h"
+#include "explain/page.h"
 
 const char *const explain_words[EXAMPLE_WORDS] = {"The", "cat", "sat", "on", "the", "mat"};
 

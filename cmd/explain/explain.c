@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/commands.h"
-#include "explain/explain.h"
+#include "explain/page.h"
 
 typedef void section_fn(page *p);
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/explain.h"
+#include "explain/page.h"
 #include "qkv/opt.h"
 
 enum { WALKS = 5, STEPS = 40, PLOT_COLUMNS = 36, PLOT_ROWS = 11 };

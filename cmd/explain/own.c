@@ -1,7 +1,7 @@
 /* own.c - attention on the user's own matrices: Q, K and V from files, or made from X. */
 #include <stdio.h>
 
-#include "explain/explain.h"
+#include "explain/page.h"
 #include "qkv/npy.h"
 
 enum { KEY_BYTES = 40 };

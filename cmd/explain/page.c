@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/explain.h"
+#include "explain/page.h"
 
 enum { PAGE_COLUMNS = 80, INDENT = 2, GAP = 3, MAX_ROWS = 12, MAX_PANELS = 8, CELL_BYTES = 32 };
 

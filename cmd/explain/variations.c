@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/explain.h"
+#include "explain/page.h"
 
 enum { WORDS = EXAMPLE_WORDS, WIDTH = EXAMPLE_WIDTH, SAT = 2 };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "core/commands.h"
-#include "files/info.h"
+#include "files/info_predict.h"
 #include "qkv/safetensors.h"
 
 static const struct {

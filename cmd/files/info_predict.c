@@ -3,7 +3,7 @@
  * The step runs in a context that computes nothing and only reserves memory, and what the arenas
  * then hold is the answer. Beside them there is the process itself, as large as this one, and
  * what the libraries take once they work. */
-#include "files/info.h"
+#include "files/info_predict.h"
 
 /* What a thread adds once products run: oneDNN's copies of operands in blocks, and a stack.
  * Measured with oneDNN 2.6.3 on AVX-512 and 1 to 3 threads: 23.1 MB each, and 6 MB in all for the

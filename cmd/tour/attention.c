@@ -1,7 +1,7 @@
 /* attention.c - the tour's first chapter: attention on one sentence, by numbers. */
 #include <math.h>
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 
 qkv_status tour_attention(tour *t)
 {

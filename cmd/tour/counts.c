@@ -6,7 +6,7 @@
  * p_{-1} is uniform. (Witten and Bell 1991, "The zero-frequency problem".) */
 #include <math.h>
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 
 enum { ORDERS = 3 };                 /* no token before, one, two */
 static const size_t most = 1u << 25; /* counts in a table */

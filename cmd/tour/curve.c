@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 
 enum { ROWS = 6, STEPS = 8 }; /* lines, and heights of a block within one */
 

@@ -4,7 +4,7 @@
  * and dashes the day, and of two digits of a year 50 to 99 are of the last century. */
 #include <stdio.h>
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 
 enum { DAYS = 36525, FIRST_YEAR = 1950, FIRST_WEEKDAY = 0 /* 1950-01-01 was a Sunday */ };
 

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "tour/pictures.h"
+#include "base/base.h"
+#include "tour/drawn.h"
 
 enum { EACH = 120, STREAM_DRAWN = 0xa0, FINE = 4 /* samples along a side of a pixel */ };
 static const double CIRCLE = 6.283185307179586;

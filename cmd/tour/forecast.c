@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 #include "io/file.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 #include "io/file.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
@@ -42,9 +42,7 @@ static qkv_status pack(chapter *h, const qkv_str *text, const char *name, qkv_to
     char *path = qkv_path_join(h->ctx, h->t->dir, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = qkv_tokens_pack(h->ctx, h->tokenizer, &part, 1, path, NULL, NULL);
-    if (!status)
-        status = qkv_tokens_open(out, h->ctx, path);
+        status = qkv_tokens_pack(out, h->ctx, h->tokenizer, &part, 1, path, NULL, NULL);
     qkv_free(h->ctx, path);
     return status;
 }
@@ -68,8 +66,8 @@ static qkv_status make_tokens(chapter *h)
     if (!status)
         status = qkv_tokenizer_save(h->tokenizer, h->t->dir);
     if (!status)
-        status = pack(h, &h->text.train, "train/train.tokens", &h->train);
-    return status ? status : pack(h, &h->text.valid, "train/valid.tokens", &h->valid);
+        status = pack(h, &h->text.train, "train/train-tokens.safetensors", &h->train);
+    return status ? status : pack(h, &h->text.valid, "train/valid-tokens.safetensors", &h->valid);
 }
 
 static qkv_status make_model(chapter *h)

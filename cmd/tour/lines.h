@@ -3,7 +3,7 @@
 #ifndef QKV_CMD_TOUR_LINES_H
 #define QKV_CMD_TOUR_LINES_H
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 #include "qkv/records.h"
 
 enum { TOUR_KINDS = 3 };

@@ -1,5 +1,5 @@
 /* numbers.c - the integers below a million the way people say them. */
-#include "tour/tour.h"
+#include "tour/chapter.h"
 
 enum { NUMBERS = 1000000, DIGITS = 6 };
 

@@ -1,5 +1,6 @@
 /* pictures.c - the pictures that the tour's chapters learn from: the emoji of a font, others
  * that the reader names, or drawn ones. */
+#include "tour/drawn.h"
 #include "tour/pictures.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef QKV_CMD_TOUR_PICTURES_H
 #define QKV_CMD_TOUR_PICTURES_H
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 #include "qkv/model.h"
 #include "qkv/pixels.h"
 #include "qkv/vit.h"
@@ -36,9 +36,6 @@ void tour_pictures_format(const tour_pictures *p, qkv_model *m);
 /* Says what they are, how many, and of what size. */
 void tour_pictures_tell(const tour_pictures *p, const tour *t);
 
-/* Pictures that this program draws: shapes in colours that go with them. Picture i is the same
- * each time but for its size and background. */
-qkv_status tour_drawn_create(qkv_pixels **out, qkv_context *ctx, size_t side, uint8_t background);
 
 /* ---- sheets: tour_sheet.c -------------------------------------------------------------------- */
 

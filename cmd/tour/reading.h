@@ -3,11 +3,12 @@
 #ifndef QKV_CMD_TOUR_READING_H
 #define QKV_CMD_TOUR_READING_H
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 #include "qkv/marian.h"
 #include "qkv/tokenizer.h"
 
 enum { TOUR_SOURCE = 96, TOUR_TARGET = 16 }; /* longest texts in tokens, the last one counted */
+enum { TOUR_TRAIN_STREAM = 0x70 }; /* of the pairs that are trained on */
 
 /* A script, the pairs drawn from it, and the model that reads it. A character is a token. */
 typedef struct {
@@ -37,11 +38,5 @@ void tour_pair_free(tour_pair *p, qkv_context *ctx);
 /* Draws a value that is held out from training, or one that is not, and writes it. */
 void tour_pair_draw(tour_pair *p, const tour_script *s, qkv_rng *r, bool held_out);
 qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader);
-
-/* ---- judging: tour_reading_show.c ----------------------------------------------------------- */
-
-/* Has the model read held-out texts, and shows how many were right, some of both kinds, and where
- * it looked. */
-qkv_status tour_reading_show(const tour_reader *reader);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/reading.h"
+#include "tour/reading_show.h"
 
 enum { JUDGED = 1000, JUDGED_PER_SECOND = 50, TOGETHER = 250, STREAM_JUDGED = 0x72 };
 enum { SHOWN_RIGHT = 8, SHOWN_WRONG = 4, TEXT = 60, LOOKED_THROUGH = 40, WIDEST = 44 };

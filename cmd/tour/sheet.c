@@ -3,6 +3,7 @@
 
 #include "tour/pictures.h"
 #include "io/file.h"
+#include "qkv/image_file.h"
 
 enum { TILE = 96, GAP = 6, FRAME = 3, PAPER = 236 };
 

@@ -3,7 +3,7 @@
 
 #include "base/options.h"
 #include "core/commands.h"
-#include "tour/tour.h"
+#include "tour/chapter.h"
 #include "io/file.h"
 
 enum { HOLD_OUT_EVERY = 10, DEEPEST = 8 };

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/tour.h"
+#include "tour/chapter.h"
 
 typedef struct {
     tour_training *out;

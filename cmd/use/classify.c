@@ -2,7 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "use/classify.h"
+#include "use/label.h"
+#include "use/recognize.h"
 #include "core/commands.h"
 #include "text/texts.h"
 #include "qkv/bert.h"
@@ -38,14 +39,6 @@ static qkv_text_pair pair_of(const char *text, size_t len)
     const char *tab = memchr(text, '\t', len);
     size_t first = tab ? (size_t)(tab - text) : len;
     return (qkv_text_pair){text, first, tab ? tab + 1 : NULL, tab ? len - first - 1 : 0};
-}
-
-const char *cli_label(const qkv_model *m, size_t i, char room[CLI_LABEL])
-{
-    if (i < qkv_model_label_count(m))
-        return qkv_model_label(m, i);
-    (void)snprintf(room, CLI_LABEL, "LABEL_%zu", i); /* Hugging Face's name for one without */
-    return room;
 }
 
 static int answer(const job *j, const qkv_real *p)

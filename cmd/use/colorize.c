@@ -9,6 +9,7 @@
 #include "pipeline/pictures.h"
 #include "qkv/colorize.h"
 #include "qkv/hub.h"
+#include "qkv/image_file.h"
 
 enum { LEAST_SIDE = 256, MOST_LISTED = 5 };
 static const double LEAST_LISTED = 0.01;

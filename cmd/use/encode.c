@@ -3,7 +3,7 @@
 #include "core/commands.h"
 #include "pipeline/pictures.h"
 #include "qkv/codes.h"
-#include "qkv/image.h"
+#include "qkv/image_file.h"
 #include "qkv/pixels.h"
 
 typedef struct {

@@ -8,6 +8,7 @@
 #include "pipeline/pictures.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
+#include "qkv/image_file.h"
 #include "qkv/imagine.h"
 
 enum { AT_ONCE = 64 }; /* pictures drawn side by side */

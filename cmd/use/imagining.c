@@ -5,6 +5,7 @@
 
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
+#include "qkv/image_file.h"
 
 enum { GAP = 2, PAPER = 255, GREY = 160, RGB = 3 };
 

@@ -1,8 +1,9 @@
 /* recognize.c - labels for pictures, and how good they are. */
 #include <stdio.h>
 
-#include "use/classify.h"
-#include "eval/eval.h"
+#include "use/label.h"
+#include "use/recognize.h"
+#include "eval/kinds.h"
 #include "pipeline/pictures.h"
 #include "qkv/recognize.h"
 
@@ -134,7 +135,7 @@ static qkv_status open_pictures(eval *e, qkv_pixels **out)
     qkv_pixels *read = NULL;
     format_of(e->model, &f);
     if (!e->file)
-        return eval_kept_pictures(e, "valid.pixels", out);
+        return eval_kept_pictures(e, "valid-images.safetensors", out);
     qkv_status status = qkv__pictures_load(&read, e->c->ctx, e->file, &f);
     if (!status)
         status = qkv__pixels_copy(out, e->c->ctx, NULL, read, NULL, qkv_pixels_count(read),

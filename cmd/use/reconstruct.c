@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "eval/eval.h"
+#include "eval/kinds.h"
 #include "pipeline/pictures.h"
 #include "qkv/hub.h"
+#include "qkv/image_file.h"
 #include "qkv/reconstruct.h"
 #include "qkv/resize.h"
 

@@ -6,6 +6,7 @@
 #include "pipeline/masks.h"
 #include "use/painting.h"
 #include "qkv/hub.h"
+#include "qkv/image_file.h"
 #include "qkv/segment.h"
 
 typedef struct {

@@ -148,5 +148,34 @@ typedef struct {
 
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx);
 
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* Where ids and text go: start from {0}; calls append; setting the count to 0 keeps the memory
+ * for the next use. After a failed call there is what was there before it. */
+typedef struct {
+    int32_t *data;
+    size_t count, capacity;
+} qkv_ids;
+
+typedef struct {
+    char *data; /* followed by a 0 that len does not count; NULL before the first use */
+    size_t len, capacity;
+} qkv_text;
+
+qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id); /* at the end */
+void qkv_ids_free(qkv_context *ctx, qkv_ids *ids);
+void qkv_text_free(qkv_context *ctx, qkv_text *text);
+
+/* A stretch of text in memory. */
+typedef struct {
+    const char *data;
+    size_t len;
+    const char *name; /* the file's, for the sentence when it cannot be encoded; may be NULL */
+    size_t before;    /* lines of that file before this stretch, for the same sentence */
+} qkv_text_part;
+
+/* A permutation of [0, n) that is a function of (seed, i): where index i goes. */
+uint64_t qkv_shuffled(uint64_t i, uint64_t n, uint64_t seed);
+
 QKV_END_DECLS
 #endif

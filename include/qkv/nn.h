@@ -165,5 +165,21 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
 qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_param *weight,
                             qkv_param *bias, double eps, double dropout, uint32_t site);
 
+/* ---- patches --------------------------------------------------------------------------------- */
+
+/* What all models have that cut pictures into patches. */
+typedef struct {
+    size_t image;    /* a side of the pictures that positions are learnt for, in pixels */
+    size_t patch;    /* a side of a patch; divides those of every picture */
+    size_t channels; /* of a pixel */
+    size_t width, layers, heads;
+    size_t ff_width; /* 0: 4 width */
+    qkv_activation act;
+    bool qkv_bias; /* query, key and value have biases */
+    double norm_eps, init_range; /* 0: 1 / sqrt(width) */
+    double dropout, attention_dropout;
+    double drop_path; /* stochastic depth of the last block, growing from 0 in the first */
+} qkv_patches_config;
+
 QKV_END_DECLS
 #endif

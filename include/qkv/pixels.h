@@ -13,7 +13,9 @@ typedef struct qkv_pixels qkv_pixels;
 typedef struct qkv_pixels_writer qkv_pixels_writer;
 
 /* Begins a set of pictures of height x width, 1 or 3 channels, in a file at path or, with path
- * NULL, in memory. On failure *out is NULL. */
+ * NULL, in memory. The file is a safetensors file: `images`, U8 (count, height, width, channels);
+ * `labels`, I32 (count), -1: none; `names` and `classes`, U8, the pictures' and the classes' names,
+ * each with a 0 behind it. On failure *out is NULL. */
 qkv_status qkv_pixels_create(qkv_pixels_writer **out, qkv_context *ctx, const char *path,
                              size_t height, size_t width, size_t channels);
 /* The name of the next class: 0, 1, .. */

@@ -12,7 +12,8 @@ typedef struct qkv_records qkv_records;
 typedef struct qkv_records_writer qkv_records_writer;
 
 /* Begins records of `fields` >= 1 sequences each, in a file at path or, with path NULL, in memory.
- * On failure *out is NULL. */
+ * The file is a safetensors file: `tokens`, I32, holds all sequences one after another; `offsets`,
+ * I64 (records, fields + 1), where each begins and the record ends. On failure *out is NULL. */
 qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const char *path,
                               size_t fields);
 /* The next sequence: first record's first field, its second, ..; n may be 0. */

@@ -16,7 +16,7 @@
 #ifndef QKV_SCORE_H
 #define QKV_SCORE_H
 
-#include <qkv/tokens.h>
+#include <qkv/base.h>
 
 QKV_BEGIN_DECLS
 

@@ -20,22 +20,6 @@ typedef struct qkv_tokenizer qkv_tokenizer;
 /* Ids are below this in every file that is read. */
 #define QKV_TOKENIZER_ID_LIMIT (1 << 24)
 
-/* Where ids and text go: start from {0}; calls append; setting the count to 0 keeps the memory
- * for the next use. After a failed call there is what was there before it. */
-typedef struct {
-    int32_t *data;
-    size_t count, capacity;
-} qkv_ids;
-
-typedef struct {
-    char *data; /* followed by a 0 that len does not count; NULL before the first use */
-    size_t len, capacity;
-} qkv_text;
-
-qkv_status qkv_ids_add(qkv_context *ctx, qkv_ids *ids, int32_t id); /* at the end */
-void qkv_ids_free(qkv_context *ctx, qkv_ids *ids);
-void qkv_text_free(qkv_context *ctx, qkv_text *text);
-
 /* What special tokens are for. Each row: name, key in tokenizer_config.json. */
 #define QKV_TOKEN_LIST(X)                                                     \
     X(QKV_TOKEN_EOS, "eos_token")                                             \

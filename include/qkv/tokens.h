@@ -9,26 +9,15 @@ QKV_BEGIN_DECLS
 
 typedef struct qkv_tokens qkv_tokens;
 
-/* A stretch of text in memory. */
-typedef struct {
-    const char *data;
-    size_t len;
-    const char *name; /* the file's, for the sentence when it cannot be encoded; may be NULL */
-    size_t before;    /* lines of that file before this stretch, for the same sentence */
-} qkv_text_part;
-
 /* Encodes the parts one after another, with the tokenizer's end-of-text token (if it has one)
- * between them, into a file of ids at path: little-endian, two bytes each when the vocabulary
- * allows, with their number and that of the bytes of text at the end. Works
- * piece by piece, so that text larger than memory only has to be mapped. progress may be NULL;
- * it gets the bytes done and returns false to stop (QKV_E_CANCELLED, nothing is left behind). */
-qkv_status qkv_tokens_pack(qkv_context *ctx, qkv_tokenizer *tokenizer, const qkv_text_part *parts,
-                           size_t count, const char *path,
+ * between them, into a file of ids at path or, with path NULL, in memory, and opens it. The file is
+ * a safetensors file with the tensor `tokens` (count), U16 when the vocabulary allows, else I32.
+ * Works piece by piece, so that text larger than memory only has to be mapped. progress may be
+ * NULL; it gets the bytes done and returns false to stop (QKV_E_CANCELLED). On failure *out is
+ * NULL and no file is left behind. */
+qkv_status qkv_tokens_pack(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *tokenizer,
+                           const qkv_text_part *parts, size_t count, const char *path,
                            bool (*progress)(void *user, size_t done), void *user);
-
-/* The same without a file, for a text that is used once. On failure *out is NULL. */
-qkv_status qkv_tokens_pack_memory(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *tokenizer,
-                                  const qkv_text_part *parts, size_t count);
 
 /* On failure *out is NULL and the context names the file. */
 qkv_status qkv_tokens_open(qkv_tokens **out, qkv_context *ctx, const char *path);
@@ -40,8 +29,8 @@ size_t qkv_tokens_bytes(const qkv_tokens *t); /* of text that they stand for */
 /* Ids from .. from+n-1, which must exist. */
 void qkv_tokens_read(const qkv_tokens *t, size_t from, size_t n, int32_t *ids);
 
-/* The largest id in the file, read once: to be checked against a model's vocabulary. Ids that
- * are no int32_t count as INT32_MAX. */
+/* The largest id in the file, read once: to be checked against a model's vocabulary. Ids below
+ * 0 count as INT32_MAX; -1: there are none. */
 int32_t qkv_tokens_max(const qkv_tokens *t);
 
 /* Windows of T tokens in a shuffled order that is a function of (seed, sample) alone: every
@@ -50,9 +39,6 @@ int32_t qkv_tokens_max(const qkv_tokens *t);
 void qkv_tokens_window(const qkv_tokens *t, uint64_t seed, uint64_t sample, size_t T, int32_t *ids,
                        int32_t *targets);
 size_t qkv_tokens_windows(const qkv_tokens *t, size_t T); /* in an epoch */
-
-/* A permutation of [0, n) that is a function of (seed, i): where index i goes. */
-uint64_t qkv_shuffled(uint64_t i, uint64_t n, uint64_t seed);
 
 QKV_END_DECLS
 #endif

@@ -9,20 +9,6 @@
 
 QKV_BEGIN_DECLS
 
-/* What all models have that cut pictures into patches. */
-typedef struct {
-    size_t image;    /* a side of the pictures that positions are learnt for, in pixels */
-    size_t patch;    /* a side of a patch; divides those of every picture */
-    size_t channels; /* of a pixel */
-    size_t width, layers, heads;
-    size_t ff_width; /* 0: 4 width */
-    qkv_activation act;
-    bool qkv_bias; /* query, key and value have biases */
-    double norm_eps, init_range; /* 0: 1 / sqrt(width) */
-    double dropout, attention_dropout;
-    double drop_path; /* stochastic depth of the last block, growing from 0 in the first */
-} qkv_patches_config;
-
 /* model_type "vit", architecture ViTForImageClassification: a first token of its own, learned
  * positions, a pre-norm stack, and a dense layer that reads the class off the first token. */
 extern const qkv_model_type qkv_vit_type;

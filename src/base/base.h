@@ -37,6 +37,13 @@ qkv_status qkv__progress(qkv_context *ctx, const char *text, const char *unit, s
 /* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */
 bool qkv__context_dry(const qkv_context *ctx);
 
+/* Where tensors lie (device.h). A context is on one, which outlives it; qkv_context_create puts it
+ * on the CPU. */
+typedef struct qkv__device qkv__device;
+qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
+                                  const qkv__device *device);
+const qkv__device *qkv__context_device(const qkv_context *ctx);
+
 /* 64-byte aligned, not cleared. NULL on failure, and the context says so. bytes 0 gives a
  * unique pointer too. */
 void *qkv_malloc(qkv_context *ctx, size_t bytes);
@@ -57,8 +64,7 @@ bool qkv__add_size(size_t a, size_t b, size_t *out);
 typedef struct qkv__arena qkv__arena;
 typedef struct { size_t block, used, total; } qkv__mark;
 
-/* Of the host's memory, or of a device's (device.h). */
-typedef struct qkv__device qkv__device;
+/* Of the host's memory, or of a device's. */
 qkv_status qkv__arena_create(qkv__arena **out, qkv_context *ctx, const char *name);
 qkv_status qkv__arena_create_on(qkv__arena **out, qkv_context *ctx, const qkv__device *device,
                                 const char *name);
@@ -91,6 +97,15 @@ void qkv_str_add(qkv_str *s, const char *data, size_t len);
 void qkv_str_puts(qkv_str *s, const char *text);
 void qkv_str_printf(qkv_str *s, const char *fmt, ...) QKV_PRINTF(2, 3);
 
+/* ---- lists that grow ------------------------------------------------------------ */
+
+/* Room for count more; false when memory is out (recorded). */
+bool qkv__ids_reserve(qkv_context *ctx, qkv_ids *ids, size_t count);
+bool qkv__ids_push(qkv_context *ctx, qkv_ids *ids, int32_t id);
+bool qkv__text_add(qkv_context *ctx, qkv_text *text, const char *data, size_t len);
+/* Doubles an array so that it holds at least need elements; false when memory is out. */
+bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, size_t size);
+
 /* ---- randomness: Philox4x32-10 (Salmon et al. 2011) ------------------------------ */
 
 /* Four words that depend on (key, counter) alone. */
@@ -111,6 +126,12 @@ uint32_t qkv_rng_below(qkv_rng *r, uint32_t n); /* uniform in [0, n), unbiased; 
 double qkv_rng_uniform(qkv_rng *r);             /* [0, 1), 53 bits */
 double qkv_rng_normal(qkv_rng *r);              /* mean 0, variance 1 (Box-Muller) */
 uint64_t qkv_hash64(const void *data, size_t len); /* FNV-1a, for stream names */
+/* Spreads a number's bits: for hash tables. */
+static inline uint64_t qkv__mix(uint64_t x)
+{
+    x *= 0x9e3779b97f4a7c15u;
+    return x ^ (x >> 32);
+}
 
 /* ---- the machine ---------------------------------------------------------------- */
 

@@ -1,11 +1,11 @@
 /* context.c - the context: options, allocator, last error. */
-#include "base/device.h"
-
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "base/base.h"
 
 enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64 };
 
@@ -87,11 +87,6 @@ static void configure(qkv_context *ctx, const qkv_context_options *o)
 }
 
 static bool valid_threads(int threads) { return threads >= 0 && threads <= 1024; }
-
-qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
-{
-    return qkv__context_create_on(out, options, options && options->dry ? &qkv__dry : &qkv__cpu);
-}
 
 qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
                                   const qkv__device *device)

@@ -1,4 +1,4 @@
-/* device.c - the CPU as a device: its memory is the host's. */
+/* device.c - the CPU as a device: its memory is the host's. And contexts, which are on it. */
 #include "base/device.h"
 
 #include <string.h>
@@ -49,6 +49,11 @@ const qkv__device qkv__cpu = {"CPU", true, cpu_alloc, qkv_free, cpu_copy, cpu_co
                               cpu_fill, nothing_waits, NULL};
 const qkv__device qkv__dry = {"dry", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, dry_copy,
                               dry_fill, nothing_waits, NULL};
+
+qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
+{
+    return qkv__context_create_on(out, options, options && options->dry ? &qkv__dry : &qkv__cpu);
+}
 
 void *qkv__map(qkv_context *ctx, void *p, size_t bytes)
 {

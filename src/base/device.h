@@ -31,11 +31,6 @@ struct qkv__device {
 extern const qkv__device qkv__cpu;
 extern const qkv__device qkv__dry; /* the CPU's memory, in which nothing is moved */
 
-/* As qkv_context_create, on this device, which outlives the context. */
-qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
-                                  const qkv__device *device);
-const qkv__device *qkv__context_device(const qkv_context *ctx);
-
 /* Device memory as the host sees it: p itself where the host may follow it; else a copy, made by
  * map and written back by unmap if write. NULL: out of memory, and the context says so. */
 void *qkv__map(qkv_context *ctx, void *p, size_t bytes);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "hub/hub.h"
+#include "hub/parts.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/json_options.h"

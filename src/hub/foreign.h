@@ -2,7 +2,7 @@
 #ifndef QKV_SRC_HUB_FOREIGN_H
 #define QKV_SRC_HUB_FOREIGN_H
 
-#include "hub/hub.h"
+#include "hub/parts.h"
 #include "pytorch/pytorch.h"
 
 enum { QKV__FOREIGN_NAME = 512 };
@@ -40,9 +40,5 @@ qkv_status qkv__foreign_heads(const qkv__foreign *f, size_t width, size_t head, 
 /* Makes the model, unless it needs more numbers than the file has: shapes can claim any size. */
 qkv_status qkv__foreign_make(qkv_model **out, const qkv__foreign *f, const qkv_model_type *type,
                              const void *config);
-
-/* taming.c: the model in a file with taming-transformers' names, or with those of VGG16. *out stays
- * NULL where the names are others. */
-qkv_status qkv__taming_import(qkv_model **out, qkv__foreign *f, const qkv_hub_import_options *o);
 
 #endif

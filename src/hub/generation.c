@@ -2,7 +2,7 @@
  * say is in the table; lists of ids, and a field that is a truth or a word, are read by hand. */
 #include <string.h>
 
-#include "hub/hub.h"
+#include "hub/parts.h"
 #include "io/file.h"
 #include "io/json_options.h"
 #include "model/model.h"

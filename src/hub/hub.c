@@ -1,5 +1,5 @@
 /* hub.c - model directories, opened and saved whole. */
-#include "hub/hub.h"
+#include "hub/parts.h"
 
 #include "io/file.h"
 

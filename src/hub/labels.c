@@ -1,7 +1,7 @@
 /* labels.c - names of classes in config.json: "id2label" and "label2id". */
 #include <stdio.h>
 
-#include "hub/hub.h"
+#include "hub/parts.h"
 
 /* The label of id i, as id2label has it under "i". */
 static qkv_status label_of(const qkv__json *labels, size_t i, const char **out)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/hub.h"
+#include "hub/parts.h"
 #include "qkv/mae.h"
 
 /* A beginning of a name: ours, which is Hugging Face's, and the other library's. */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "hub/hub.h"
+#include "hub/parts.h"
 #include "io/file.h"
 
 enum { MOST_PIXELS = 65536, BILINEAR = 2, BOX = 4 };

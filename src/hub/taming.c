@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/foreign.h"
+#include "hub/taming.h"
 #include "qkv/gpt.h"
 #include "qkv/perceptual.h"
 #include "qkv/vqgan.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/hub.h"
+#include "hub/parts.h"
 #include "io/file.h"
 #include "pytorch/pytorch.h"
 #include "qkv/gpt.h"

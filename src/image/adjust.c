@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "image/augment.h"
+#include "image/augment_steps.h"
 
 static size_t bytes_of(const qkv_image *image)
 {

@@ -3,8 +3,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "image/augment.h"
-#include "qkv/tokens.h"
+#include "image/augment_steps.h"
 
 /* ---- options -------------------------------------------------------------------------------- */
 

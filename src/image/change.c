@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "image/augment.h"
+#include "image/augment_steps.h"
 
 /* ---- places ---------------------------------------------------------------------------------- */
 

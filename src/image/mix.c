@@ -1,7 +1,7 @@
 /* mix.c - mixtures of two samples: how much of each, and where. */
 #include <math.h>
 
-#include "image/augment.h"
+#include "image/augment_steps.h"
 
 /* Gamma(a, 1), Marsaglia and Tsang 2000. Its logarithm, since small a give tiny numbers. */
 static double log_gamma_number(qkv_rng *r, double a)

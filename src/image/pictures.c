@@ -10,7 +10,8 @@
 #include "io/emoji_font.h"
 #include "io/file.h"
 #include "io/idx.h"
-#include "io/image.h"
+#include "io/image_file.h"
+#include "io/picture.h"
 #include "io/tar.h"
 
 enum { MOST_IN_IDX = 1 << 23 }; /* pictures: each takes 112 bytes and more of memory */

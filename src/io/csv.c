@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "io/file.h"
-#include "qkv/npy.h"
+#include "qkv/csv.h"
 
 static const size_t max_file = (size_t)1 << 33;
 

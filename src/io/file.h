@@ -42,6 +42,8 @@ typedef struct qkv__writer qkv__writer;
 qkv_status qkv__writer_open(qkv__writer **out, qkv_context *ctx, const char *path);
 /* A failure is kept: later calls do nothing and close returns it. */
 qkv_status qkv__writer_put(qkv__writer *w, const void *data, size_t size);
+/* The same over bytes that were put before, from `at` on. */
+qkv_status qkv__writer_put_at(qkv__writer *w, size_t at, const void *data, size_t size);
 /* Puts the file in its place, or removes the temporary after a failure; w is gone either way. */
 qkv_status qkv__writer_close(qkv__writer *w);
 void qkv__writer_abandon(qkv__writer *w); /* NULL is allowed */

@@ -146,6 +146,16 @@ qkv_status qkv__writer_put(qkv__writer *w, const void *data, size_t size)
     return w->status;
 }
 
+qkv_status qkv__writer_put_at(qkv__writer *w, size_t at, const void *data, size_t size)
+{
+    if (!w->status && lseek(w->fd, (off_t)at, SEEK_SET) < 0)
+        fail(w, "cannot be written", errno);
+    qkv__writer_put(w, data, size);
+    if (!w->status && lseek(w->fd, 0, SEEK_END) < 0)
+        fail(w, "cannot be written", errno);
+    return w->status;
+}
+
 qkv_status qkv__writer_close(qkv__writer *w)
 {
     if (!w->direct) {

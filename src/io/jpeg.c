@@ -1,6 +1,6 @@
 /* jpeg.c - JPEG through libjpeg: grey, colour and print colours become 8 bits of grey or colour,
  * the right way up. */
-#include "io/image.h"
+#include "io/picture.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -256,17 +256,6 @@ static qkv_status read_numbers(reader *r, const qkv__map *m)
     return failed ? qkv_fail_prefix(r->ctx, r->path) : QKV_OK;
 }
 
-void qkv_array_free(qkv_array *a)
-{
-    for (size_t i = 0; a->names && i < a->shape[1]; i++)
-        qkv_free(a->ctx, a->names[i]);
-    if (a->names)
-        qkv_free(a->ctx, a->names);
-    if (a->data)
-        qkv_free(a->ctx, a->data);
-    *a = (qkv_array){0};
-}
-
 qkv_status qkv_array_load(qkv_array *out, qkv_context *ctx, const char *path)
 {
     qkv__map m;

@@ -1,5 +1,5 @@
 /* png.c - PNG through libpng: every colour type and depth becomes 8 bits of grey or colour. */
-#include "io/image.h"
+#include "io/picture.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* safetensors.c - opening safetensors files and directories of shards; reading their numbers.
  * What is inside one file is checked in safetensors_header.c. */
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,8 @@ static qkv_status sort_tensors(qkv_safetensors *s)
     return QKV_OK;
 }
 
-static qkv_status add_shard(qkv_safetensors *s, const char *path)
+/* map: the file's, which is moved into the shard; NULL: it is to be mapped. */
+static qkv_status add_shard(qkv_safetensors *s, const char *path, qkv__map *map)
 {
     for (size_t i = 0; i < s->shard_count; i++)
         if (strcmp(s->shards[i].path, path) == 0)
@@ -35,6 +36,10 @@ static qkv_status add_shard(qkv_safetensors *s, const char *path)
     *to = (qkv__shard){.path = qkv__safetensors_text(s, path)};
     if (!to->path)
         return QKV_E_MEMORY;
+    if (map) {
+        to->map = *map;
+        *map = (qkv__map){0};
+    }
     s->shard_count++;
     return qkv__shard_read(s, to);
 }
@@ -78,7 +83,7 @@ static qkv_status open_shards(qkv_safetensors *s, const qkv__json *map, const ch
             return QKV_E_MEMORY;
         memcpy(path, index, folder);
         strcpy(path + folder, file);
-        status = add_shard(s, path);
+        status = add_shard(s, path, NULL);
         qkv_free(s->ctx, path);
         if (status)
             return status;
@@ -100,12 +105,10 @@ static qkv_status open_index(qkv_safetensors *s, const char *index)
     return status;
 }
 
-static qkv_status open_file(qkv_safetensors *s, const char *path)
+static qkv_status open_file(qkv_safetensors *s, const char *path, qkv__map *map)
 {
     s->shards = qkv__arena_alloc(s->arena, sizeof *s->shards);
-    if (!s->shards)
-        return QKV_E_MEMORY;
-    qkv_status status = add_shard(s, path);
+    qkv_status status = s->shards ? add_shard(s, path, map) : QKV_E_MEMORY;
     return status ? status : sort_tensors(s);
 }
 
@@ -116,7 +119,7 @@ static qkv_status open_folder(qkv_safetensors *s, const char *path)
     qkv_status status = QKV_E_MEMORY;
     if (file && index) {
         bool sharded = !qkv_file_exists(file) && qkv_file_exists(index);
-        status = sharded ? open_index(s, index) : open_file(s, file);
+        status = sharded ? open_index(s, index) : open_file(s, file, NULL);
     }
     qkv_free(s->ctx, file);
     qkv_free(s->ctx, index);
@@ -125,7 +128,9 @@ static qkv_status open_folder(qkv_safetensors *s, const char *path)
 
 /* ---- public ------------------------------------------------------------------------------- */
 
-qkv_status qkv_safetensors_open(qkv_safetensors **out, qkv_context *ctx, const char *path)
+/* What map holds, or if it is NULL what lies at path. */
+static qkv_status open_any(qkv_safetensors **out, qkv_context *ctx, const char *path,
+                           qkv__map *map)
 {
     *out = NULL;
     qkv_safetensors *s = qkv_calloc(ctx, 1, sizeof *s);
@@ -135,16 +140,28 @@ qkv_status qkv_safetensors_open(qkv_safetensors **out, qkv_context *ctx, const c
     size_t length = strlen(path);
     bool is_index = length > 5 && strcmp(path + length - 5, ".json") == 0;
     qkv_status status = qkv__arena_create(&s->arena, ctx, "safetensors");
-    if (!status && qkv_dir_exists(path))
+    if (!status && !map && qkv_dir_exists(path))
         status = open_folder(s, path);
     else if (!status)
-        status = is_index ? open_index(s, path) : open_file(s, path);
+        status = is_index && !map ? open_index(s, path) : open_file(s, path, map);
     if (status) {
         qkv_safetensors_close(s);
         return status;
     }
     *out = s;
     return QKV_OK;
+}
+
+qkv_status qkv_safetensors_open(qkv_safetensors **out, qkv_context *ctx, const char *path)
+{
+    return open_any(out, ctx, path, NULL);
+}
+
+qkv_status qkv__safetensors_take(qkv_safetensors **out, qkv__map *map, const char *name)
+{
+    qkv_status status = open_any(out, map->ctx, name, map);
+    qkv__map_close(map);
+    return status;
 }
 
 void qkv_safetensors_close(qkv_safetensors *s)
@@ -184,15 +201,37 @@ const char *qkv_safetensors_metadata(const qkv_safetensors *s, const char *key)
     return NULL;
 }
 
+static const qkv_safetensor *find_or_fail(const qkv_safetensors *s, const char *name)
+{
+    const qkv_safetensor *t = qkv_safetensors_find(s, name);
+    if (!t)
+        qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing",
+                  s->shard_count ? s->shards[0].path : "safetensors", name);
+    return t;
+}
+
+qkv_status qkv__safetensors_expect(const qkv_safetensors *s, const char *name, qkv_store store,
+                                   int ndim, const qkv_safetensor **out)
+{
+    const qkv_safetensor *t = find_or_fail(s, name);
+    *out = t;
+    if (!t)
+        return QKV_E_FORMAT;
+    if (t->store != store || t->ndim != ndim)
+        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s of %d dimensions, "
+                         "found %s of %d", t->file, name, qkv_store_name(store), ndim, t->dtype,
+                         t->ndim);
+    return QKV_OK;
+}
+
 qkv_status qkv_safetensors_get(const qkv_safetensors *s, const char *name, int ndim,
                                const size_t *shape, const qkv_safetensor **out)
 {
     char expected[200], actual[200];
-    const qkv_safetensor *t = qkv_safetensors_find(s, name);
+    const qkv_safetensor *t = find_or_fail(s, name);
     *out = NULL;
     if (!t)
-        return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is missing",
-                        s->shard_count ? s->shards[0].path : "safetensors", name);
+        return QKV_E_FORMAT;
     bool same = t->ndim == ndim;
     for (int i = 0; i < ndim && same; i++)
         same = t->shape[i] == shape[i];

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "io/json.h"
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 /* The format's types: how many bits, and what they are here. */
 static const struct {
@@ -259,7 +259,8 @@ qkv_status qkv__shard_read(qkv_safetensors *s, qkv__shard *from)
 {
     qkv__json root;
     uint64_t header = 0;
-    qkv_status status = qkv__map_open(&from->map, s->ctx, from->path);
+    qkv_status status =
+        from->map.data ? QKV_OK : qkv__map_open(&from->map, s->ctx, from->path);
     if (status)
         return status;
     if (from->map.size < 8)

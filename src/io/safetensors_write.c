@@ -6,7 +6,7 @@
 
 #include "io/convert.h"
 #include "io/json.h"
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 enum { CHUNK = 16384 }; /* numbers converted at a time */
 
@@ -104,24 +104,32 @@ static void put_header(qkv_json_writer *w, const save *s, const item *items, siz
     qkv_json_end_object(w);
 }
 
-static qkv_status write_header(const save *s, qkv__writer *out, const item *items, size_t count)
+/* Its length and text, to be freed on success and failure alike; padded to a multiple of 8 bytes,
+ * or to room, which is one (0: as long as it gets). */
+static qkv_status make_header(qkv_str *out, const save *s, const item *items, size_t count,
+                              size_t room)
 {
     qkv_json_writer w;
+    qkv_str_init(out, s->ctx);
     qkv_json_writer_init(&w, s->ctx, -1);
     put_header(&w, s, items, count);
-    for (size_t pad = (8 - w.text.len % 8) % 8; pad; pad--) /* without memory len stays */
-        qkv_str_puts(&w.text, " ");
-    uint64_t length = w.text.len;
-    qkv_status status = qkv_json_writer_text(&w) ? QKV_OK : QKV_E_MEMORY;
-    if (!status && length > QKV__MAX_HEADER)
-        status = qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: the header would have %zu bytes", s->path,
-                          w.text.len);
-    if (!status)
-        status = qkv__writer_put(out, &length, sizeof length);
-    if (!status)
-        status = qkv__writer_put(out, w.text.data, w.text.len);
+    bool fine = qkv_json_writer_text(&w);
+    uint64_t length = (w.text.len + 7) / 8 * 8, most = QKV__MAX_HEADER;
+    if (room) {
+        most = room - sizeof length;
+        length = w.text.len <= most ? most : length;
+    }
+    qkv_str_add(out, (const char *)&length, sizeof length);
+    qkv_str_add(out, w.text.data, w.text.len);
+    for (size_t pad = (size_t)length - w.text.len; pad; pad--)
+        qkv_str_puts(out, " ");
     qkv_json_writer_free(&w);
-    return status;
+    if (!fine || out->failed)
+        return QKV_E_MEMORY;
+    if (length > most)
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: the header would have %zu bytes", s->path,
+                         (size_t)length);
+    return QKV_OK;
 }
 
 static qkv_status write_item(const save *s, qkv__writer *out, const item *it)
@@ -149,10 +157,14 @@ static qkv_status write_item(const save *s, qkv__writer *out, const item *it)
 static qkv_status write_file(const save *s, const char *path, const item *items, size_t count)
 {
     qkv__writer *out;
+    qkv_str header;
     qkv_status status = qkv__writer_open(&out, s->ctx, path);
     if (status)
         return status;
-    status = write_header(s, out, items, count);
+    status = make_header(&header, s, items, count, 0);
+    if (!status)
+        status = qkv__writer_put(out, header.data, header.len);
+    qkv_str_free(&header);
     for (size_t i = 0; i < count && !status; i++)
         status = write_item(s, out, &items[i]);
     if (!status)
@@ -282,4 +294,77 @@ qkv_status qkv_safetensors_save(qkv_context *ctx, const char *path,
     qkv_free(ctx, s.reals);
     qkv_free(ctx, s.stored);
     return status;
+}
+
+/* ---- streaming ---------------------------------------------------------------------------- */
+
+enum { ROOM = 1024, STREAMED = 4 }; /* bytes before the data; tensors */
+
+qkv_status qkv__stream_begin(qkv__stream *s, qkv_context *ctx, const char *path)
+{
+    static const char room[ROOM] = {0};
+    qkv_status status = QKV_OK;
+    *s = (qkv__stream){.ctx = ctx};
+    qkv_str_init(&s->kept, ctx);
+    if (path) {
+        s->path = qkv_strdup(ctx, path);
+        status = s->path ? qkv__writer_open(&s->file, ctx, path) : QKV_E_MEMORY;
+    }
+    return status ? status : qkv__stream_put(s, room, sizeof room);
+}
+
+qkv_status qkv__stream_put(qkv__stream *s, const void *data, size_t size)
+{
+    if (s->file)
+        return qkv__writer_put(s->file, data, size);
+    qkv_str_add(&s->kept, data, size);
+    return s->kept.failed ? QKV_E_MEMORY : QKV_OK;
+}
+
+/* The header in its room, which qkv__stream_begin left. */
+static qkv_status put_room(qkv__stream *s, const save *all)
+{
+    qkv_str header;
+    qkv_status status = make_header(&header, all, all->items, all->count, ROOM);
+    if (!status && s->file)
+        status = qkv__writer_put_at(s->file, 0, header.data, header.len);
+    else if (!status)
+        memcpy(s->kept.data, header.data, header.len);
+    qkv_str_free(&header);
+    return status;
+}
+
+qkv_status qkv__stream_finish(qkv__stream *s, const qkv_safetensors_entry *entries, size_t count,
+                              const char *const *metadata, qkv_safetensors **out)
+{
+    item items[STREAMED];
+    const save all = {.ctx = s->ctx, .path = s->path ? s->path : "tensors", .metadata = metadata,
+                      .items = items, .count = count};
+    qkv_status status = QKV_OK;
+    if (out)
+        *out = NULL;
+    for (size_t i = 0; i < count && !status; i++) {
+        status = check_entry(&all, &entries[i], &items[i]);
+        if (!status && i)
+            status = qkv__stream_put(s, entries[i].raw, items[i].bytes);
+    }
+    if (!status)
+        status = put_room(s, &all);
+    if (!status && s->file) {
+        status = qkv__writer_close(s->file);
+        s->file = NULL;
+        return status || !out ? status : qkv_safetensors_open(out, s->ctx, s->path);
+    }
+    if (status || !out)
+        return status;
+    qkv__map map = {.ctx = s->ctx, .data = (uint8_t *)s->kept.data, .size = s->kept.len};
+    qkv_str_init(&s->kept, s->ctx);
+    return qkv__safetensors_take(out, &map, all.path);
+}
+
+void qkv__stream_abandon(qkv__stream *s)
+{
+    qkv__writer_abandon(s->file);
+    qkv_str_free(&s->kept);
+    qkv_free(s->ctx, s->path);
 }

@@ -2,7 +2,7 @@
 #ifndef QKV_SRC_JOB_BERT_H
 #define QKV_SRC_JOB_BERT_H
 
-#include "job/job.h"
+#include "job/run.h"
 #include "text/texts.h"
 #include "qkv/bert.h"
 

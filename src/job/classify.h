@@ -2,7 +2,7 @@
 #ifndef QKV_SRC_JOB_CLASSIFY_H
 #define QKV_SRC_JOB_CLASSIFY_H
 
-#include "job/job.h"
+#include "job/run.h"
 
 /* Settings of both. */
 typedef struct {
@@ -11,7 +11,7 @@ typedef struct {
 } qkv__classify_options;
 extern const qkv_option_table qkv__classify_table;
 
-/* Which one a file or folder is for. */
-const qkv__job_kind *qkv__job_classify_variant(const char *data);
+/* Which one a file or folder is for: 0, or 1 for pictures. */
+size_t qkv__job_classify_variant(const char *data);
 
 #endif

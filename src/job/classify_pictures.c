@@ -6,7 +6,7 @@
 #include "job/classify.h"
 #include "job/kinds.h"
 #include "job/picture_job.h"
-#include "model/vit.h"
+#include "model/vit_config.h"
 #include "qkv/recognize.h"
 
 enum { COMPACT_BELOW = 64, MOST_SIDE = 224, PATCH = 16, SMALL_PATCH = 4, SMALL = 96 };

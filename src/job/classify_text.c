@@ -6,7 +6,7 @@
 #include "job/bert.h"
 #include "job/classify.h"
 #include "job/vocabulary.h"
-#include "model/bert.h"
+#include "model/bert_config.h"
 #include "qkv/augment.h"
 #include "qkv/corpus.h"
 #include "qkv/pictures.h"
@@ -15,26 +15,6 @@ typedef struct {
     size_t length;
     double drop, agreement;
 } settings;
-
-#define FIELD(member) .offset = offsetof(qkv__classify_options, member)
-static const qkv_option common_rows[] = {
-    {.flag = "data", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(data),
-     .value = "DATA", .help = "lines of label, tab, text; perhaps tab, second text. Or pictures: a "
-                              "folder with a folder for each class, a tar of such, an idx file"},
-    {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "DATA",
-     .help = "the same to judge on, never trained on"},
-    {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
-     .initial = "10%", .help = "else: lines, pictures or share held out at the end of the data"},
-    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
-     .help = "size, of texts: nano tiny mini small medium base large; of pictures, where micro is "
-             "the default: nano micro mini tiny small, with patches base large"},
-    {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
-     .max = 1, FIELD(smoothing),
-     .initial = "0", .help = "label smoothing"},
-};
-const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
-                                             sizeof common_rows / sizeof *common_rows};
-#undef FIELD
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
@@ -177,9 +157,9 @@ static qkv_status write_data(qkv__run *base)
     job *j = (job *)base;
     const qkv__split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.parts, x->train_count, QKV__RUN_TRAIN, &base->train);
+        pack(j, x->data.parts, x->train_count, QKV__TRAIN_RECORDS, &base->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, QKV__RUN_VALID, &base->valid);
+        status = pack(j, x->held, x->held_count, QKV__VALID_RECORDS, &base->valid);
     return status;
 }
 
@@ -230,11 +210,6 @@ static const qkv_preset presets[] = {
 static bool takes(const qkv_model *m)
 {
     return qkv_model_type_of(m) == &qkv_bert_classifier_type;
-}
-
-const qkv__job_kind *qkv__job_classify_variant(const char *data)
-{
-    return *data && qkv_is_pictures(data) ? &qkv__job_classify_pictures : &qkv__job_classify;
 }
 
 static const qkv__job_table tables[] = {

@@ -2,7 +2,7 @@
  * ones. */
 #include "job/kinds.h"
 #include "job/picture_job.h"
-#include "model/dense.h"
+#include "model/dense_config.h"
 #include "qkv/colorize.h"
 
 enum { CHANNELS = 3 };

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/run_data.h"
+
 #define MARK "train/job"
 #define CHECKPOINT "train/state.safetensors"
 
@@ -36,6 +38,10 @@ qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume)
     if (!resume)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s is not empty: give --resume to go on there, or "
                          "another --out", path);
+    status = qkv__run_data_readable(ctx, path, "start a new run; --init with this one's directory "
+                                               "keeps the weights");
+    if (status)
+        return status;
     if (!has(ctx, path, CHECKPOINT) && !has(ctx, path, MARK))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s holds something else than a training run: give "
                          "another --out", path);

@@ -6,7 +6,7 @@
 #include "pipeline/series.h"
 #include "text/texts.h"
 #include "io/file.h"
-#include "model/forecast.h"
+#include "model/forecast_config.h"
 
 static const double RATE = 1e-3; /* when none is given */
 

@@ -3,7 +3,7 @@
 #include "job/picture_job.h"
 #include "pipeline/prior.h"
 #include "io/file.h"
-#include "model/gpt.h"
+#include "model/gpt_config.h"
 #include "qkv/augment.h"
 
 static const char TRAIN[] = "train/train.npy", VALID[] = "train/valid.npy";

@@ -1,5 +1,5 @@
 /* job.c - the settings of a training job, by name, from JSON and from arguments; its running. */
-#include "job/job.h"
+#include "job/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,12 +32,12 @@ const char *qkv_job_kind(size_t i)
     }
 }
 
-/* The first variant of that name; NULL: none. */
-static const qkv__job_kind *find(const char *name)
+/* A variant of that name, counted from 0; NULL: there is none. */
+static const qkv__job_kind *find(const char *name, size_t variant)
 {
     const qkv__job_kind *kind;
     for (size_t i = 0; (kind = qkv__job_kind_at(i)); i++)
-        if (strcmp(kind->name, name) == 0)
+        if (strcmp(kind->name, name) == 0 && variant-- == 0)
             return kind;
     return NULL;
 }
@@ -78,13 +78,13 @@ const qkv_option_table *qkv_job_table(const char *name, size_t i)
 
 const qkv_preset *qkv_job_presets(const char *name)
 {
-    const qkv__job_kind *kind = find(name);
+    const qkv__job_kind *kind = find(name, 0);
     return kind ? kind->presets : NULL;
 }
 
 const qkv_preset *const *qkv_job_recipes(const char *name)
 {
-    const qkv__job_kind *kind = find(name);
+    const qkv__job_kind *kind = find(name, 0);
     return kind ? kind->recipes : NULL;
 }
 
@@ -121,7 +121,7 @@ static qkv_status begin_run(qkv_job *j, const qkv__job_kind *kind)
 /* The variant that the value of the deciding setting asks for, with what was set so far. */
 static qkv_status choose(qkv_job *j, const char *value)
 {
-    const qkv__job_kind *kind = j->kind->variant(value);
+    const qkv__job_kind *kind = find(j->kind->name, j->kind->variant(value));
     if (kind == j->kind)
         return QKV_OK;
     if (j->parsed)
@@ -135,7 +135,7 @@ static qkv_status choose(qkv_job *j, const char *value)
 
 qkv_status qkv_job_create(qkv_job **out, qkv_context *ctx, const char *kind)
 {
-    const qkv__job_kind *first = find(kind);
+    const qkv__job_kind *first = find(kind, 0);
     *out = NULL;
     if (!first)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "\"%s\" is no kind of job", kind);

@@ -2,7 +2,7 @@
 #ifndef QKV_SRC_JOB_KINDS_H
 #define QKV_SRC_JOB_KINDS_H
 
-#include "job/job.h"
+#include "job/run.h"
 
 extern const qkv__job_kind qkv__job_lm, qkv__job_lm_gpt2, qkv__job_translate, qkv__job_mlm;
 extern const qkv__job_kind qkv__job_classify, qkv__job_classify_pictures, qkv__job_forecast;

@@ -4,7 +4,8 @@
 #include "text/texts.h"
 #include "job/kinds.h"
 #include "job/vocabulary.h"
-#include "model/gpt.h"
+#include "model/gpt_config.h"
+#include "pipeline/run_data.h"
 #include "qkv/gpt.h"
 
 typedef struct {
@@ -106,8 +107,8 @@ static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const c
     char *path = qkv__run_path(&j->base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status && count)
-        status = qkv_tokens_pack(ctx, j->base.tokenizer, parts, count, path, NULL, NULL);
-    if (!status && (count || qkv_file_exists(path)))
+        status = qkv_tokens_pack(out, ctx, j->base.tokenizer, parts, count, path, NULL, NULL);
+    else if (!status && qkv_file_exists(path))
         status = qkv_tokens_open(out, ctx, path);
     qkv_free(ctx, path);
     return status;
@@ -176,20 +177,20 @@ static qkv_status read_data(qkv__run *base)
 static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = pack(j, j->data.parts, j->train_count, "train/train.tokens", &j->train);
+    qkv_status status = pack(j, j->data.parts, j->train_count, QKV__TRAIN_TOKENS, &j->train);
     if (!status && j->valid_count)
-        status = pack(j, j->valid_parts, j->valid_count, "train/valid.tokens", &j->valid);
+        status = pack(j, j->valid_parts, j->valid_count, QKV__VALID_TOKENS, &j->valid);
     return status;
 }
 
 static qkv_status open_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = pack(j, NULL, 0, "train/train.tokens", &j->train);
+    qkv_status status = pack(j, NULL, 0, QKV__TRAIN_TOKENS, &j->train);
     if (!status)
-        status = pack(j, NULL, 0, "train/valid.tokens", &j->valid);
+        status = pack(j, NULL, 0, QKV__VALID_TOKENS, &j->valid);
     if (!status && !j->train)
-        status = qkv_fail(base->ctx, QKV_E_IO, "%s/train/train.tokens is missing",
+        status = qkv_fail(base->ctx, QKV_E_IO, "%s/" QKV__TRAIN_TOKENS " is missing",
                            base->o.out);
     return status;
 }
@@ -242,10 +243,7 @@ static const qkv_preset presets[] = {
 };
 
 /* The layout decides which fields --set reaches. */
-static const qkv__job_kind *variant(const char *layout)
-{
-    return strcmp(layout, "gpt2") == 0 ? &qkv__job_lm_gpt2 : &qkv__job_lm;
-}
+static size_t variant(const char *layout) { return strcmp(layout, "gpt2") == 0; }
 
 #define TABLES(config_table)                                                                       \
     {                                                                                              \

@@ -2,7 +2,7 @@
 #include "job/kinds.h"
 #include "job/bert.h"
 #include "job/vocabulary.h"
-#include "model/bert.h"
+#include "model/bert_config.h"
 #include "qkv/corpus.h"
 
 typedef struct {
@@ -87,9 +87,9 @@ static qkv_status write_data(qkv__run *base)
     job *j = (job *)base;
     const qkv__split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.parts, x->train_count, QKV__RUN_TRAIN, &base->train);
+        pack(j, x->data.parts, x->train_count, QKV__TRAIN_RECORDS, &base->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, QKV__RUN_VALID, &base->valid);
+        status = pack(j, x->held, x->held_count, QKV__VALID_RECORDS, &base->valid);
     return status;
 }
 

@@ -15,8 +15,8 @@ static const double FLAT = 1e-3; /* a channel that varies less than this is not 
 typedef struct {
     const char *images, *classes;
 } file_names;
-static const file_names TRAIN = {"train/train.pixels", "train/train-masks.pixels"};
-static const file_names VALID = {"train/valid.pixels", "train/valid-masks.pixels"};
+static const file_names TRAIN = {QKV__TRAIN_IMAGES, QKV__TRAIN_MASKS};
+static const file_names VALID = {QKV__VALID_IMAGES, QKV__VALID_MASKS};
 
 const char *const qkv__picture_splits[] = {"auto", "last", "class", "name", NULL};
 #define FIELD(member) .offset = offsetof(qkv__picture_options, member)

@@ -6,7 +6,7 @@
 #ifndef QKV_SRC_JOB_PICTURE_JOB_H
 #define QKV_SRC_JOB_PICTURE_JOB_H
 
-#include "job/job.h"
+#include "job/run.h"
 #include "pipeline/pictures.h"
 #include "qkv/masks.h"
 #include "qkv/vit.h"

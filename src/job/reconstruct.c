@@ -2,7 +2,7 @@
  * fills in what it does not see. */
 #include "job/kinds.h"
 #include "job/picture_job.h"
-#include "model/mae.h"
+#include "model/mae_config.h"
 #include "qkv/reconstruct.h"
 
 typedef struct {

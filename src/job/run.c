@@ -3,7 +3,7 @@
 
 #include "io/file.h"
 #include "job/directory.h"
-#include "job/job.h"
+#include "job/run.h"
 #include "job/vocabulary.h"
 #include "text/texts.h"
 
@@ -98,8 +98,8 @@ static qkv_status open_data(qkv__run *r, const qkv__job_kind *kind)
 {
     if (!kind->fields)
         return kind->open(r);
-    qkv_status status = open_records(r, QKV__RUN_TRAIN, true, kind->fields, &r->train);
-    return status ? status : open_records(r, QKV__RUN_VALID, false, kind->fields, &r->valid);
+    qkv_status status = open_records(r, QKV__TRAIN_RECORDS, true, kind->fields, &r->train);
+    return status ? status : open_records(r, QKV__VALID_RECORDS, false, kind->fields, &r->valid);
 }
 
 /* ---- settings ------------------------------------------------------------------------------ */

@@ -3,7 +3,7 @@
 #include "pipeline/masks.h"
 #include "job/kinds.h"
 #include "job/picture_job.h"
-#include "model/dense.h"
+#include "model/dense_config.h"
 #include "qkv/segment.h"
 
 #define FIELD(member) .offset = offsetof(qkv__picture_options, member)

@@ -4,7 +4,7 @@
 #include "text/pairs.h"
 #include "text/texts.h"
 #include "job/vocabulary.h"
-#include "model/marian.h"
+#include "model/marian_config.h"
 
 typedef struct {
     const char *source, *target, *valid_source, *valid_target, *valid_last, *model;
@@ -189,9 +189,9 @@ static qkv_status write_data(qkv__run *base)
     const qkv__pairs *valid = j->s.valid_source ? &j->valid_data : &j->data;
     size_t from = j->s.valid_source ? 0 : j->train_lines;
     qkv_status status =
-        write_pairs(j, &j->data, 0, j->train_lines, QKV__RUN_TRAIN, &base->train);
+        write_pairs(j, &j->data, 0, j->train_lines, QKV__TRAIN_RECORDS, &base->train);
     if (!status && from < valid->lines)
-        status = write_pairs(j, valid, from, valid->lines, QKV__RUN_VALID, &base->valid);
+        status = write_pairs(j, valid, from, valid->lines, QKV__VALID_RECORDS, &base->valid);
     return status;
 }
 

@@ -3,7 +3,7 @@
 #include "job/kinds.h"
 #include "job/picture_job.h"
 #include "io/file.h"
-#include "model/vqgan.h"
+#include "model/vqgan_config.h"
 #include "qkv/codes.h"
 #include "qkv/looks.h"
 

@@ -95,6 +95,14 @@ static void free_desc(desc *d) { (void)d; }
 static const_dnnl_memory_desc_t ref(const desc *d) { return d; }
 static size_t bytes_of(const_dnnl_memory_desc_t d) { return dnnl_memory_desc_get_size(d); }
 
+static bool is_for_amx(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) ==
+               dnnl_success &&
+           name && strstr(name, "amx");
+}
+
 static bool describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool has_bias,
                      const dnnl_dim_t *stride, const dnnl_dim_t *before, const dnnl_dim_t *after,
                      const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
@@ -111,8 +119,20 @@ static bool describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool h
             : dnnl_convolution_backward_weights_desc_init(&d, dnnl_convolution_direct, &m[SRC],
                                                           &m[WEIGHTS], NULL, &m[DST], stride,
                                                           before, after);
-    return status == dnnl_success &&
-           dnnl_primitive_desc_create(pd, &d, attr, conv_cache.engine, hint) == dnnl_success;
+    dnnl_primitive_desc_iterator_t it = NULL;
+    if (status || dnnl_primitive_desc_iterator_create(&it, &d, attr, conv_cache.engine, hint))
+        return false;
+    do { /* the best first; the forward one for AMX (2.6) with a stride crashes at a window that
+          * lies in the padding alone, and now and then errs at others */
+        *pd = dnnl_primitive_desc_iterator_fetch(it);
+        if (*pd && (what != FORWARD || stride[0] == 1 || !is_for_amx(*pd)))
+            break;
+        if (*pd)
+            dnnl_primitive_desc_destroy(*pd);
+        *pd = NULL;
+    } while (dnnl_primitive_desc_iterator_next(it) == dnnl_success);
+    dnnl_primitive_desc_iterator_destroy(it);
+    return *pd != NULL;
 }
 #endif
 

@@ -1,5 +1,5 @@
 /* simd_attention.c - which path an attention takes. */
-#include "kernel/simd_attention.h"
+#include "kernel/simd_attention_parts.h"
 
 static void attention(const qkv_exec *e, float *out, float *lse, const float *q, const float *k,
                       const float *v, const attention_args *a)

@@ -6,7 +6,7 @@
  * and the parts are added in order. So the result depends on sizes and the team size alone. */
 #include <omp.h>
 
-#include "kernel/simd_attention.h"
+#include "kernel/simd_attention_parts.h"
 
 /* What all tasks read, and where results go. */
 typedef struct {

@@ -3,7 +3,7 @@
  * together, for they share pages of memory. No dropout. And rows of weights, on request. */
 #include <omp.h>
 
-#include "kernel/simd_attention.h"
+#include "kernel/simd_attention_parts.h"
 
 /* Keys a step: one head's, with their values, stay in the first cache. Floats of a cache line.
  * __builtin_prefetch's name for the second cache. */

@@ -3,7 +3,7 @@
  * come first, and threads take the next one whenever they are free. */
 #include <omp.h>
 
-#include "kernel/simd_attention.h"
+#include "kernel/simd_attention_parts.h"
 
 /* One thread's memory. */
 typedef struct {

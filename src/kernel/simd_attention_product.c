@@ -1,5 +1,5 @@
 /* simd_attention_product.c - register-blocked products on small operands that lie in cache. */
-#include "kernel/simd_attention.h"
+#include "kernel/simd_attention_parts.h"
 
 /* Element (r, p) of a is at a + r * ar + p * ak. m and nv are constants wherever this is
  * inlined, so acc lives in registers. */

@@ -1,6 +1,6 @@
 /* simd_attention_tile.c - packing blocks of queries, and tiles of scores with what is added to
  * and drawn for them. */
-#include "kernel/simd_attention.h"
+#include "kernel/simd_attention_parts.h"
 
 block block_of(const attention_args *a, size_t b, size_t h, size_t i0)
 {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/vocab.h"
 #include "metrics/score.h"
 
 struct qkv_bleu {

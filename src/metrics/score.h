@@ -2,7 +2,7 @@
 #ifndef QKV_SRC_METRICS_SCORE_H
 #define QKV_SRC_METRICS_SCORE_H
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
 #include "qkv/score.h"
 
 /* ---- score_text.c ----------------------------------------------------------------------- */

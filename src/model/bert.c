@@ -1,11 +1,11 @@
 /* bert.c - BERT: word, position and segment embeddings, a post-norm stack, one of two heads. The
  * types share everything but the head. */
-#include "model/bert.h"
+#include "model/bert_config.h"
 
 #include <stdio.h>
 
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no block has */
 static const uint32_t CLASSIFIER_SITE = 0xE0000002u;

@@ -1,5 +1,5 @@
 /* bert_config.c - BERT's fields, under the names that Hugging Face gives them. */
-#include "model/bert.h"
+#include "model/bert_config.h"
 
 #define CONFIG qkv_bert_config
 #include "model/config_rows.h"

@@ -3,9 +3,8 @@
 #include <stdio.h>
 
 #include "nn/patches.h"
-#include "model/vit.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "model/cct.h"
+#include "tensor/make.h"
 
 static const qkv_conv_options SAME = {.stride = 1, .top = 1, .left = 1, .bottom = 1, .right = 1};
 static const qkv_conv_options HALVE = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1};

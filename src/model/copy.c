@@ -4,7 +4,6 @@
 
 #include "model/model.h"
 #include "qkv/ops.h"
-#include "tensor/param.h"
 
 typedef struct {
     qkv_model *from;

@@ -1,15 +1,14 @@
 /* dense.c - models of every pixel: the trunk of patches, and a dense layer that makes of each token
  * the numbers of its patch's pixels; around them convolutions, if there are any. It knows nothing
  * of what the numbers mean. */
-#include "model/dense.h"
+#include "model/dense_config.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "nn/conv.h"
 #include "nn/patches.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "tensor/make.h"
 
 enum { MOST_CONVOLUTIONS = 8, WINDOW = 3 };
 
@@ -89,7 +88,7 @@ static qkv_status make(qkv_model *base)
     if (!status)
         status = qkv__patches_complete(base->ctx, &c->trunk, base->type->name);
     if (!status)
-        status = qkv__patches_make(&m->trunk, base, &c->trunk, kind);
+        status = qkv__patches_make(&m->trunk, base->params, &c->trunk, kind);
     if (status)
         return status;
     m->head_weight = qkv__matrix(base->params, "head.weight", head_rows(c), c->trunk.width);

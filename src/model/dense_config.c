@@ -1,5 +1,5 @@
 /* dense_config.c - fields of the models of every pixel: the trunk's, in Hugging Face's names. */
-#include "model/dense.h"
+#include "model/dense_config.h"
 
 #define CONFIG qkv_dense_config
 #include "model/config_rows.h"

@@ -2,7 +2,7 @@
  * picture whether it is real (Isola et al. 2017). */
 #include <stdio.h>
 
-#include "model/vqgan.h"
+#include "model/discriminator.h"
 
 enum { WINDOW = 4, MOST = 8 }; /* MOST: times the first channels */
 static const double DEVIATION = 0.02; /* of initial weights */

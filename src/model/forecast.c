@@ -1,13 +1,13 @@
 /* forecast.c - rows of numbers in, rows of numbers out: patches of rows through a dense layer, a
  * pre-norm stack of the one block, and a dense layer over all tokens (the encoder alone) or over
  * each token of a second stack with cross-attention. */
-#include "model/forecast.h"
+#include "model/forecast_config.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
 static const uint32_t SITES = 0xE0000000u; /* dropout sites that no block has */

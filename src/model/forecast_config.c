@@ -1,6 +1,6 @@
 /* forecast_config.c - a forecaster's fields, under names that Hugging Face's models of series have
  * where there are such. */
-#include "model/forecast.h"
+#include "model/forecast_config.h"
 
 #define CONFIG qkv_forecast_config
 #include "model/config_rows.h"

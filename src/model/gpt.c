@@ -1,14 +1,14 @@
 /* gpt.c - GPT: token embedding (and positions), blocks, final norm, output layer. The layouts
  * gpt2, llama and that of a prior on codes differ in the block's settings and in the names of
  * tensors, nothing else. */
-#include "model/gpt.h"
+#include "model/gpt_config.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "nn/patches.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no block has */
 static const uint32_t FINAL_SITE = 0xE0000001u;

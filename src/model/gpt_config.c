@@ -1,5 +1,5 @@
 /* gpt_config.c - a GPT's fields, under the names that Hugging Face gives them in each layout. */
-#include "model/gpt.h"
+#include "model/gpt_config.h"
 
 #define CONFIG qkv_gpt_config
 #include "model/config_rows.h"

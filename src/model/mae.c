@@ -1,13 +1,13 @@
 /* mae.c - the masked autoencoder: a trunk of patches that sees some of them, and a decoder that
  * gets all places, those that were hidden as one learned token. */
-#include "model/mae.h"
+#include "model/mae_config.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "nn/patches.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 typedef struct {
     qkv_model base;
@@ -92,7 +92,7 @@ static qkv_status make(qkv_model *base)
     m->c = base->config;
     qkv_status status = complete(m);
     if (!status)
-        status = qkv__patches_make(&m->trunk, base, &m->c->trunk, kind);
+        status = qkv__patches_make(&m->trunk, base->params, &m->c->trunk, kind);
     return status ? status : make_decoder(m);
 }
 

@@ -1,5 +1,5 @@
 /* mae_config.c - the masked autoencoder's fields, under the names that Hugging Face gives them. */
-#include "model/mae.h"
+#include "model/mae_config.h"
 
 #define CONFIG qkv_mae_config
 #include "model/config_rows.h"

@@ -1,12 +1,12 @@
 /* marian.c - the encoder-decoder: two stacks of the one block, the second with cross-attention. The
  * types marian and qkv_translator differ in where the norms are, nothing else. */
-#include "model/marian.h"
+#include "model/marian_config.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
 static const uint32_t SITES = 0xE0000000u; /* dropout sites that no block has */

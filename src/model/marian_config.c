@@ -1,7 +1,7 @@
 /* marian_config.c - an encoder-decoder's fields, under the names that Hugging Face gives them. */
 #include <string.h>
 
-#include "model/marian.h"
+#include "model/marian_config.h"
 
 #define CONFIG qkv_marian_config
 #include "model/config_rows.h"

@@ -1,49 +1,12 @@
-/* model.c - the list of model types, and what all models share. */
+/* model.c - what all models share. */
 #include "model/model.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "qkv/bert.h"
-#include "qkv/dense.h"
-#include "qkv/forecast.h"
-#include "qkv/gpt.h"
-#include "qkv/mae.h"
-#include "qkv/marian.h"
-#include "qkv/perceptual.h"
-#include "qkv/vit.h"
-#include "qkv/vqgan.h"
-#include "tensor/param.h"
-
-static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
-                                              &qkv_bert_masked_type, &qkv_bert_classifier_type,
-                                              &qkv_marian_type, &qkv_translator_type,
-                                              &qkv_forecast_type, &qkv_vit_type, &qkv_cct_type,
-                                              &qkv_segmenter_type, &qkv_colorizer_type,
-                                              &qkv_mae_type, &qkv_vqgan_type,
-                                              &qkv_perceptual_type, &qkv_prior_type};
+#include "tensor/make.h"
 
 const char *const qkv__activation_names[] = {"linear", "relu", "gelu", "gelu_new", "quick_gelu",
                                              "silu", "sigmoid", "tanh", NULL};
-
-const qkv_model_type *qkv_model_type_at(size_t i)
-{
-    return i < sizeof types / sizeof *types ? types[i] : NULL;
-}
-
-const qkv_model_type *qkv_model_type_find(const char *name, const char *architecture)
-{
-    const qkv_model_type *first = NULL;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strcmp(types[i]->name, name) != 0)
-            continue;
-        if (architecture && strcmp(types[i]->architecture, architecture) == 0)
-            return types[i];
-        first = first ? first : types[i];
-    }
-    return first;
-}
 
 const char *qkv_model_type_name(const qkv_model_type *type) { return type->name; }
 const char *qkv_model_type_architecture(const qkv_model_type *type) { return type->architecture; }
@@ -152,24 +115,6 @@ qkv_status qkv_model_init(qkv_model *m, uint64_t seed)
     return status ? status : qkv__params_status(m->params);
 }
 
-/* ---- making --------------------------------------------------------------------------------- */
-
-double qkv__init_range(double range, double share, size_t width)
-{
-    return range != 0 ? range : share / sqrt((double)width);
-}
-
-qkv_param *qkv__matrix(qkv_params *ps, const char *name, size_t rows, size_t columns)
-{
-    size_t shape[] = {rows, columns};
-    return qkv_param_create(ps, name, 2, shape);
-}
-
-qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n)
-{
-    return qkv_param_create(ps, name, 1, &n);
-}
-
 /* ---- sizes by name -------------------------------------------------------------------------- */
 
 bool qkv__size_take(const qkv__named_size *list, const char *name, size_t *width, size_t *layers,
@@ -195,78 +140,6 @@ const char *qkv__size_name(const qkv__named_size *list, size_t i, const char **s
     if (summary)
         *summary = list[i].summary;
     return list[i].name;
-}
-
-/* ---- visiting ------------------------------------------------------------------------------- */
-
-void qkv__visit_row(qkv__visit *v, qkv_row *row, const char *name)
-{
-    if (v->status)
-        return;
-    char full[sizeof v->name + 128];
-    snprintf(full, sizeof full, "%s%s", v->name, name);
-    row->name = full;
-    v->status = v->fn(v->user, row);
-}
-
-void qkv__visit_rows(qkv__visit *v, const char *name, qkv_param *p, size_t from, size_t rows,
-                     size_t columns, bool transposed, qkv_init init, double scale)
-{
-    if (v->status || !p)
-        return;
-    qkv_row row = {.kind = QKV_ROW_PARAM, .param = p, .ndim = columns ? 2 : 1, .init = init,
-                   .scale = scale, .decay = columns > 0, .perm = {0, 1}, .shape = {rows, columns}};
-    row.offset = from * (columns ? columns : 1);
-    if (transposed) {
-        row.perm[0] = 1;
-        row.perm[1] = 0;
-        row.shape[0] = columns;
-        row.shape[1] = rows;
-    }
-    qkv__visit_row(v, &row, name);
-}
-
-void qkv__visit_dense(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
-                      size_t from, size_t rows, size_t columns, double std)
-{
-    char full[96];
-    snprintf(full, sizeof full, "%s.weight", name);
-    qkv__visit_rows(v, full, weight, from, rows, columns, false, QKV_INIT_NORMAL, std);
-    snprintf(full, sizeof full, "%s.bias", name);
-    qkv__visit_rows(v, full, bias, from, rows, 0, false, QKV_INIT_ZEROS, 0);
-}
-
-void qkv__visit_norm(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
-                     size_t width)
-{
-    char full[96];
-    snprintf(full, sizeof full, "%s.weight", name);
-    qkv__visit_rows(v, full, weight, 0, width, 0, false, QKV_INIT_ONES, 0);
-    snprintf(full, sizeof full, "%s.bias", name);
-    qkv__visit_rows(v, full, bias, 0, width, 0, false, QKV_INIT_ZEROS, 0);
-}
-
-void qkv__visit_table(qkv__visit *v, const char *name, qkv_param *p, bool tied, double std)
-{
-    if (tied)
-        qkv__visit_kind(v, name, p, QKV_ROW_TIED, QKV_INIT_KEEP, 0);
-    else
-        qkv__visit_rows(v, name, p, 0, qkv_param_dim(p, 0), qkv_param_dim(p, 1), false,
-                        QKV_INIT_NORMAL, std);
-}
-
-void qkv__visit_kind(qkv__visit *v, const char *name, qkv_param *p, qkv_row_kind kind,
-                     qkv_init init, double scale)
-{
-    if (v->status)
-        return;
-    qkv_row row = {.kind = kind, .param = p, .init = init, .scale = scale};
-    row.ndim = p ? qkv_param_ndim(p) : 0;
-    for (int i = 0; i < row.ndim; i++) {
-        row.shape[i] = qkv_param_dim(p, i);
-        row.perm[i] = i;
-    }
-    qkv__visit_row(v, &row, name);
 }
 
 /* ---- language models ------------------------------------------------------------------------- */

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "model/model.h"
 #include "nn/conv.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "tensor/make.h"
 
 #define CONFIG qkv_perceptual_config
 #include "model/config_rows.h"

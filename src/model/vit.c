@@ -1,11 +1,11 @@
 /* vit.c - the Vision Transformer, with patches or with convolutions before the trunk. */
-#include "model/vit.h"
+#include "model/vit_config.h"
 
 #include <stdio.h>
 
+#include "model/cct.h"
 #include "nn/patches.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "tensor/make.h"
 
 static const uint32_t TRUNK_SITE = 0xE0000000u; /* of dropouts that no block has */
 static const double CCT_POSITION_STD = 0.2;
@@ -38,7 +38,7 @@ static qkv_status make_trunk(vit *m)
         kind.side = qkv__cct_side(c, c->trunk.image);
         status = qkv__cct_make(&m->compact, base, c);
     }
-    return status ? status : qkv__patches_make(&m->trunk, base, &c->trunk, kind);
+    return status ? status : qkv__patches_make(&m->trunk, base->params, &c->trunk, kind);
 }
 
 static qkv_status make(qkv_model *base)

@@ -1,5 +1,5 @@
 /* vit_config.c - fields of Vision Transformers, under the names that Hugging Face gives them. */
-#include "model/vit.h"
+#include "model/vit_config.h"
 
 #define CONFIG qkv_vit_config
 #include "model/config_rows.h"
@@ -63,7 +63,7 @@ static const qkv__named_size cct_presets[] = {
 
 static const qkv__named_size *presets_of(const qkv_model_type *type)
 {
-    return type == &qkv_cct_type ? cct_presets : vit_presets;
+    return type->config == &qkv__cct_config ? cct_presets : vit_presets;
 }
 
 bool qkv_vit_preset(const qkv_model_type *type, const char *name, qkv_vit_config *config)

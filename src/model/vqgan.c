@@ -1,11 +1,12 @@
 /* vqgan.c - VQGAN: encoder, table of codes, decoder and discriminator put together. */
-#include "model/vqgan.h"
+#include "model/vqgan_config.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "model/discriminator.h"
+#include "model/vqgan_half.h"
+#include "tensor/make.h"
 
 enum { GROUPS = 32 };                    /* of channels, in every norm */
 enum { WINDOW = 9, JUDGE_WINDOW = 16 }; /* pixels of 3 x 3, of 4 x 4 */

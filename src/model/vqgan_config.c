@@ -1,7 +1,7 @@
 /* vqgan_config.c - VQGAN's fields, under the names that taming-transformers gives them. */
 #include <string.h>
 
-#include "model/vqgan.h"
+#include "model/vqgan_config.h"
 
 #define CONFIG qkv_vqgan_config
 #include "model/config_rows.h"

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/vqgan.h"
-#include "tensor/tape.h"
+#include "model/vqgan_half.h"
+#include "tensor/make.h"
 
 enum { GROUPS = 32, WINDOW = 3 };
 static const double EPS = 1e-6;
@@ -216,11 +216,12 @@ static qkv_tensor *run_attention(const qkv__pixel_attention *a, qkv_tape *t, qkv
     if (!y)
         return NULL;
     const size_t C = a->norm.channels, each[] = {C, C, C};
-    const size_t rows[] = {x->shape[0], x->shape[1] * x->shape[2], 1, 3 * C};
+    const size_t rows[] = {qkv_dim(x, 0), qkv_dim(x, 1) * qkv_dim(x, 2), 1, 3 * C};
     if (!qkv_split(t, qkv_reshape(t, y, 4, rows), 3, 3, each, part))
         return NULL;
     y = qkv_attention(t, part[0], part[1], part[2], NULL);
-    y = y ? qkv_reshape(t, y, 4, x->shape) : NULL;
+    const size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), qkv_dim(x, 2), C};
+    y = qkv_reshape(t, y, 4, shape);
     return qkv_add(t, x, qkv__conv_forward(&a->out, t, y, NULL));
 }
 
@@ -255,13 +256,10 @@ static void pass_level(walk *w, size_t i)
 static bool has_room(const qkv__half *h, qkv_tape *t, const qkv_tensor *x)
 {
     enum { PICTURES = 6 };
-    if (!x || !h->upward || t->record)
+    if (!x || !h->upward || qkv__records(t))
         return true;
-    size_t pixels = x->shape[0] * x->shape[1] * x->shape[2] << 2 * (h->c->multiples.count - 1);
-    qkv__mark mark = qkv__arena_mark(t->step);
-    void *room = qkv__step_memory(t, PICTURES * pixels * channels_of(h->c, 0) * sizeof(qkv_real));
-    qkv__arena_release(t->step, mark);
-    return room != NULL;
+    size_t pixels = qkv_count(x) / qkv_dim(x, -1) << 2 * (h->c->multiples.count - 1);
+    return qkv__step_room(t, PICTURES * pixels * channels_of(h->c, 0) * sizeof(qkv_real));
 }
 
 qkv_tensor *qkv__half_forward(const qkv__half *h, qkv_tape *t, qkv_tensor *x)

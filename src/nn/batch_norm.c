@@ -3,7 +3,6 @@
 
 #include "base/base.h"
 #include "qkv/nn.h"
-#include "tensor/param.h"
 
 static qkv_param *make(qkv_params *ps, const char *layer, const char *name, size_t n)
 {

@@ -6,8 +6,7 @@
 
 #include "base/base.h"
 #include "qkv/nn.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "tensor/make.h"
 
 /* Dropout sites of a block, counted from its index: two dropouts of a model never share one. */
 enum {
@@ -143,7 +142,7 @@ static qkv_tensor *dense(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_para
 qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_param *weight,
                             qkv_param *bias, double eps, double dropout, uint32_t site)
 {
-    if (s->branch && t->train && dropout > 0) {
+    if (s->branch && qkv__trains(t) && dropout > 0) {
         s->x = qkv_dropout_add(t, s->branch, s->x, dropout, site);
         s->branch = NULL;
     }

@@ -3,7 +3,7 @@
 #ifndef QKV_SRC_NN_CONV_H
 #define QKV_SRC_NN_CONV_H
 
-#include "model/model.h"
+#include "nn/rows.h"
 
 typedef struct {
     qkv_param *weight; /* (out, window, window, in); of windows of 1 pixel (out, in) */

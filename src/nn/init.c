@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "qkv/nn.h"
-#include "tensor/param.h"
+#include "tensor/make.h"
 
 /* Elements at a time; even, because the random numbers of two uniform elements come together. */
 enum { PIECE = 1 << 14 };
@@ -22,7 +22,7 @@ static void random_piece(qkv_real *p, const qkv_rng *first, bool normal, double 
 static void random_values(qkv_real *p, const qkv_row *row, double scale, uint64_t seed,
                           size_t count)
 {
-    const int threads = qkv_context_threads(qkv__params_context(row->param->owner));
+    const int threads = qkv_context_threads(qkv__param_context(row->param));
     const bool normal = row->init == QKV_INIT_NORMAL;
     qkv_rng r;
     qkv_rng_init(&r, seed, qkv_hash64(row->name, strlen(row->name)));

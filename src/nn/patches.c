@@ -3,8 +3,9 @@
 
 #include <stdio.h>
 
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "base/base.h"
+#include "nn/stack.h"
+#include "tensor/make.h"
 
 enum { INPUT_SITE, NORM_SITE }; /* counted from the kind's */
 
@@ -53,23 +54,23 @@ static size_t grid(const qkv__patches *p)
     return p->kind.side ? p->kind.side : p->c->image / p->c->patch;
 }
 
-static qkv_status make_positions(qkv__patches *p, qkv_model *m)
+static qkv_status make_positions(qkv__patches *p, qkv_params *ps)
 {
     const qkv_patches_config *c = p->c;
+    qkv_context *ctx = qkv__params_context(ps);
     size_t first = !p->kind.no_first, side = grid(p);
-    p->positions = qkv__matrix(m->params, "positions", first + side * side, c->width);
+    p->positions = qkv__matrix(ps, "positions", first + side * side, c->width);
     if (!p->positions)
-        return qkv_context_status(m->ctx);
+        return qkv_context_status(ctx);
     if (!p->kind.sinusoids)
         return QKV_OK;
     qkv_param_freeze(p->positions, true);
     return qkv__fill_sinusoids(p->positions, first, side * side, QKV_SINUSOID_MAE_2D, 0, side);
 }
 
-qkv_status qkv__patches_make(qkv__patches *p, qkv_model *m, const qkv_patches_config *c,
+qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_config *c,
                              qkv__patches_kind kind)
 {
-    qkv_params *ps = m->params;
     qkv_block_config config = qkv__patches_block(c);
     config.norm_stream = kind.side > 0;
     *p = (qkv__patches){.c = c, .kind = kind};
@@ -79,12 +80,12 @@ qkv_status qkv__patches_make(qkv__patches *p, qkv_model *m, const qkv_patches_co
     }
     if (!kind.no_first)
         p->first = qkv__matrix(ps, "first", 1, c->width);
-    qkv_status status = kind.no_positions ? QKV_OK : make_positions(p, m);
+    qkv_status status = kind.no_positions ? QKV_OK : make_positions(p, ps);
     if (status)
         return status;
     p->blocks = qkv__stack_create(ps, &config, "layer", c->layers, 0, false);
     if (!p->blocks)
-        return qkv_context_status(m->ctx);
+        return qkv_context_status(qkv__params_context(ps));
     p->norm_weight = qkv__vector(ps, "norm.weight", c->width);
     p->norm_bias = qkv__vector(ps, "norm.bias", c->width);
     return qkv__params_status(ps);

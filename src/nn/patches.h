@@ -10,30 +10,7 @@
 #ifndef QKV_SRC_NN_PATCHES_H
 #define QKV_SRC_NN_PATCHES_H
 
-#include "model/model.h"
-#include "qkv/vit.h"
-
-/* The rows of a trunk's fields, for the table of a configuration that has it as `member`. */
-#define PATCHES_ROWS(member)                                                                     \
-    SIZE_ROW("image_size", member.image, 1, "224", "side of the pictures in pixels"),            \
-    SIZE_ROW("patch_size", member.patch, 1, "16", "side of a patch in pixels"),                  \
-    SIZE_ROW("num_channels", member.channels, 1, "3", "channels of a pixel"),                    \
-    SIZE_ROW("hidden_size", member.width, 1, "768", "width of the residual stream"),             \
-    SIZE_ROW("num_hidden_layers", member.layers, 1, "12", "transformer blocks"),                 \
-    SIZE_ROW("num_attention_heads", member.heads, 1, "12", "attention heads"),                   \
-    SIZE_ROW("intermediate_size", member.ff_width, 0, "0",                                       \
-             "feed-forward width; 0: 4 times hidden_size"),                                      \
-    ENUM_ROW("hidden_act", member.act, qkv__activation_names, "gelu",                            \
-             "activation of the feed-forward layer"),                                            \
-    BOOL_ROW("qkv_bias", member.qkv_bias, "true", "biases of query, key and value"),             \
-    RATE_ROW("hidden_dropout_prob", member.dropout, "0", "dropout of each sublayer's output"),   \
-    RATE_ROW("attention_probs_dropout_prob", member.attention_dropout, "0",                      \
-             "dropout of attention weights"),                                                    \
-    RATE_ROW("drop_path_rate", member.drop_path, "0",                                            \
-             "share of the last block's branches left out; less before it"),                     \
-    REAL_ROW("layer_norm_eps", member.norm_eps, 1, "1e-12",                                      \
-             "added to the variance in LayerNorm"),                                              \
-    INIT_ROW("initializer_range", member.init_range, "1 / sqrt(width)")
+#include "nn/rows.h"
 
 /* Zeroed: ViT's. */
 typedef struct {
@@ -61,7 +38,7 @@ qkv_status qkv__patches_complete(qkv_context *ctx, qkv_patches_config *c, const 
 /* How its blocks are. */
 qkv_block_config qkv__patches_block(const qkv_patches_config *c);
 /* The parameters, of a completed configuration, which must outlive p. */
-qkv_status qkv__patches_make(qkv__patches *p, qkv_model *m, const qkv_patches_config *c,
+qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_config *c,
                              qkv__patches_kind kind);
 /* Numbers in the matrices at least, of a configuration that need not be completed. */
 double qkv__patches_numbers(const qkv_patches_config *c);

@@ -1,9 +1,9 @@
 /* stack.c - what all stacks of blocks do alike: make them, number positions, pass the stream on. */
+#include "nn/stack.h"
+
 #include <stdio.h>
 
-#include "model/model.h"
-#include "tensor/param.h"
-#include "tensor/tape.h"
+#include "tensor/make.h"
 
 qkv_block **qkv__stack_create(qkv_params *ps, const qkv_block_config *config, const char *name,
                               size_t count, uint32_t first, bool scale_by_layer)
@@ -45,7 +45,7 @@ bool qkv__stack_forward(qkv_tape *t, qkv_block *const *blocks, size_t count, qkv
         qkv_scope scope = qkv_scope_begin(t);
         if (!qkv_block_forward(blocks[i], t, s, seq, caches ? &caches[i] : NULL))
             return false;
-        if (!t->record) { /* one tensor survives: the sum */
+        if (!qkv__records(t)) { /* one tensor survives: the sum */
             s->x = qkv_scope_end(t, scope, s->branch ? qkv_add(t, s->x, s->branch) : s->x);
             s->branch = NULL;
         }

@@ -4,7 +4,7 @@
 
 #include "base/device.h"
 #include "opt/state.h"
-#include "tensor/param.h"
+#include "tensor/make.h"
 #include "tensor/update.h"
 
 struct qkv_average {

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/device.h"
-#include "tensor/param.h"
+#include "tensor/make.h"
 #include "tensor/update.h"
 
 typedef struct {
@@ -240,7 +240,7 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
     };
     for (size_t i = 0; i < o->n; i++) {
         slot *s = &o->slots[i];
-        if (!s->member || qkv_param_frozen(s->p) || !s->p->has_grad)
+        if (!s->member || qkv_param_frozen(s->p) || !qkv__param_has_grad(s->p))
             continue;
         u.lr = args->lr * s->lr_scale;
         u.weight_decay = s->weight_decay;

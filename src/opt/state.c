@@ -2,12 +2,12 @@
 #include "opt/state.h"
 
 #include "base/device.h"
-#include "tensor/param.h"
+#include "tensor/make.h"
 
 qkv_state qkv__state_of(const qkv_param *p, const char *what, qkv_real *data)
 {
     qkv_state s = {qkv_param_name(p), what, QKV_REAL, qkv_param_ndim(p), {0}, data,
-                   qkv__params_context(p->owner)};
+                   qkv__param_context(p)};
     for (int i = 0; i < s.ndim; i++)
         s.shape[i] = qkv_param_dim(p, i);
     return s;

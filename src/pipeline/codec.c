@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "qkv/hub.h"
-#include "qkv/image.h"
+#include "qkv/image_file.h"
 #include "qkv/npy.h"
 
 qkv_status qkv__codec_load(qkv_model **out, qkv_context *ctx, const char *dir)

@@ -7,6 +7,7 @@
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
+#include "qkv/image_file.h"
 
 /* ---- the models ---------------------------------------------------------------------------- */
 

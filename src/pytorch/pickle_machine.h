@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "pytorch/pickle.h"
+#include "pytorch/value.h"
 
 enum { QKV__PICKLE_BLOCK = 64 }; /* values made at once */
 

@@ -7,7 +7,7 @@
 #include "io/convert.h"
 #include "io/json.h"
 #include "pytorch/objects.h"
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 enum { DEEPEST = 64, MOST_VALUES = 4000000 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pytorch/objects.h"
-#include "io/safetensors.h"
+#include "io/safetensors_header.h"
 
 static int by_name(const void *a, const void *b)
 {

@@ -1,11 +1,25 @@
 /* codes.c - learning codes for pictures: phase 0 updates encoder, codes and decoder, phase 1 the
  * discriminator. */
-#include "task/codes.h"
+#include "task/codes_judge.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/base.h"
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model, *looks; /* looks: or NULL */
+    const qkv_pixels *train, *valid;
+    qkv_codes_options o;
+    uint64_t seed;
+    qkv_batches *batches;
+    bool *trains;      /* (parameters) those that no phase but the other's freezes */
+    qkv_real *decoded; /* (room) of the whole batch, for the discriminator */
+    size_t room;
+    qkv_real *moves; /* (codes, code width): what pulls at each code in this step */
+    bool judged; /* the discriminator took part in the last step */
+} codes_task;
 
 #define FIELD(member) .offset = offsetof(qkv_codes_options, member)
 static const char *const judges[] = {"hinge", "vanilla", NULL};
@@ -164,15 +178,6 @@ static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
     *price = qkv_scale(t, of_z, o->codebook);
     return qkv_vqgan_decode(s->model, t,
                             qkv_add(t, z, qkv_detach(t, qkv_sub(t, vectors, z))));
-}
-
-qkv_tensor *qkv__codes_unlike(qkv_model *looks, double weight, qkv_tape *t, qkv_tensor *y,
-                              qkv_tensor *x)
-{
-    qkv_tensor *error = qkv_l1_loss(t, y, x);
-    if (!looks || weight == 0)
-        return error;
-    return qkv_add(t, error, qkv_scale(t, qkv_perceptual_distance(looks, t, y, x), weight));
 }
 
 /* ---- the generator ------------------------------------------------------------------------ */

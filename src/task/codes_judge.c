@@ -4,12 +4,21 @@
 
 #include "base/base.h"
 #include "qkv/score.h"
-#include "task/codes.h"
+#include "task/codes_judge.h"
 #include "task/looks.h"
 
 enum { EVAL_BATCH = 16, MOST_COLORS = 3 };
 enum { MOST_PIXELS = 1 << 16 }; /* that a network looks at at once, unless one picture has more */
 static const double PIXEL[MOST_COLORS] = {0.5, 0.5, 0.5}; /* mean and deviation: to [-1, 1] */
+
+qkv_tensor *qkv__codes_unlike(qkv_model *looks, double weight, qkv_tape *t, qkv_tensor *y,
+                              qkv_tensor *x)
+{
+    qkv_tensor *error = qkv_l1_loss(t, y, x);
+    if (!looks || weight == 0)
+        return error;
+    return qkv_add(t, error, qkv_scale(t, qkv_perceptual_distance(looks, t, y, x), weight));
+}
 
 qkv_status qkv__codes_check(qkv_model *m, const qkv_pixels *p, const char *what)
 {

@@ -8,7 +8,6 @@
 #include "base/base.h"
 #include "qkv/color.h"
 #include "qkv/score.h"
-#include "qkv/tokens.h"
 
 enum { IN = QKV_COLORIZER_INPUTS, EVAL_PICTURES = 64 };
 static const double AB = 110; /* numbers of a and b are over this */

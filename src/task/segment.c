@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "image/augment.h"
+#include "image/augment_steps.h"
 
 enum { EVAL_PICTURES = 32, RGB = 3 };
 

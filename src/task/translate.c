@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "qkv/marian.h"
 #include "qkv/task.h"
-#include "tensor/tape.h"
+#include "tensor/make.h"
 
 enum { SOURCE, TARGET, FIELDS };
 enum { EVAL_BUDGET = 4096 }; /* ids in one evaluation batch */
@@ -149,9 +149,8 @@ static bool recut(translate *s, qkv_tape *t, uint64_t pack, size_t place, pair *
         uint64_t seed = (uint64_t)qkv_rng_u32(&r) << 32;
         seed |= qkv_rng_u32(&r);
         s->cut.count = 0;
-        t->status = qkv_tokenizer_recut(s->o.tokenizer, p->ids[f], p->size[f], flags[f],
-                                        s->o.sampling, seed, &s->cut);
-        if (t->status)
+        if (!qkv__take_status(t, qkv_tokenizer_recut(s->o.tokenizer, p->ids[f], p->size[f],
+                                                     flags[f], s->o.sampling, seed, &s->cut)))
             return false;
         if (s->cut.count > c->positions)
             continue;

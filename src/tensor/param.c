@@ -175,6 +175,8 @@ static void touch(qkv_param *p, qkv__host_copy *copy, qkv_real *array, uint64_t 
 qkv_real *qkv_param_data(qkv_param *p) { return host_of(p, &p->host, p->data, p->version); }
 void qkv_param_touch(qkv_param *p) { touch(p, &p->host, p->data, &p->version); }
 
+bool qkv__param_has_grad(const qkv_param *p) { return p->has_grad; }
+
 qkv_real *qkv_param_grad(qkv_param *p)
 {
     return p->has_grad ? host_of(p, &p->host_grad, p->grad, p->grad_version) : NULL;
@@ -201,6 +203,7 @@ void qkv_params_freeze(qkv_params *ps, bool frozen)
 }
 
 qkv_context *qkv__params_context(const qkv_params *ps) { return ps->ctx; }
+qkv_context *qkv__param_context(const qkv_param *p) { return p->owner->ctx; }
 void *qkv__params_alloc(qkv_params *ps, size_t bytes)
 {
     void *p = qkv__arena_alloc(ps->notes, bytes);

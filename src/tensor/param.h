@@ -3,8 +3,8 @@
 #define QKV_TENSOR_PARAM_H
 
 #include "kernel/kernel.h"
-#include "qkv/ops.h"
 #include "qkv/tensor.h"
+#include "tensor/make.h"
 
 /* An array as the host sees it: made when it is asked for, unless the host can see the array. */
 typedef struct {
@@ -33,15 +33,6 @@ struct qkv_param {
     qkv_tensor *leaf;
 };
 
-qkv_context *qkv__params_context(const qkv_params *ps);
-
-/* Memory of the host that lives as long as the parameters; not cleared. NULL on failure. */
-void *qkv__params_alloc(qkv_params *ps, size_t bytes);
-
-/* QKV_OK when every parameter and all memory that was asked for was made: many are asked for, one
- * check follows. */
-qkv_status qkv__params_status(const qkv_params *ps);
-
 /* Kernels and threads to work on parameters with, outside any tape. */
 const qkv_kernels *qkv__params_kernels(const qkv_params *ps);
 qkv_exec qkv__params_exec(const qkv_params *ps);
@@ -50,10 +41,6 @@ qkv_exec qkv__params_exec(const qkv_params *ps);
  * present values so often that the copy will pay. False: no memory. */
 bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
                        const qkv_exec *e);
-
-/* Rows from .. from + rows - 1 become qkv_sinusoid_table's, of positions from first on. */
-qkv_status qkv__fill_sinusoids(qkv_param *p, size_t from, size_t rows, qkv_sinusoid layout,
-                               size_t first, size_t columns);
 
 /* The gradient's memory, made if need be; NULL on failure. */
 qkv_real *qkv__param_grad_memory(qkv_param *p);

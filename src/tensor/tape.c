@@ -70,6 +70,8 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train)
     t->k = qkv__kernels_of(t->ctx, record);
 }
 
+bool qkv__records(const qkv_tape *t) { return t->record; }
+bool qkv__trains(const qkv_tape *t) { return t->train; }
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
 
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
@@ -103,6 +105,12 @@ void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...)
     t->status = qkv_fail(t->ctx, QKV_E_SHAPE, "%s%s%s: %s", op, t->name[0] ? " at " : "", t->name,
                          text);
     return NULL;
+}
+
+bool qkv__take_status(qkv_tape *t, qkv_status status)
+{
+    t->status = t->status ? t->status : status;
+    return !status;
 }
 
 bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
@@ -160,6 +168,13 @@ qkv_real *qkv__scratch(qkv_tape *t, size_t n)
 
 void *qkv__step_alloc(qkv_tape *t, size_t bytes) { return take(t, t->notes, bytes); }
 void *qkv__step_memory(qkv_tape *t, size_t bytes) { return take(t, t->step, bytes); }
+bool qkv__step_room(qkv_tape *t, size_t bytes)
+{
+    qkv__mark mark = qkv__arena_mark(t->step);
+    void *room = qkv__step_memory(t, bytes);
+    qkv__arena_release(t->step, mark);
+    return room != NULL;
+}
 
 /* ---- notes -------------------------------------------------------------------------------- */
 
@@ -292,30 +307,4 @@ void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user)
 {
     t->on_ready = fn;
     t->ready_user = user;
-}
-
-/* ---- scopes ------------------------------------------------------------------------------- */
-
-qkv_scope qkv_scope_begin(qkv_tape *t)
-{
-    qkv__mark m = qkv__arena_mark(t->step), n = qkv__arena_mark(t->notes);
-    return (qkv_scope){{m.block, m.used, m.total, n.block, n.used, n.total}};
-}
-
-qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep)
-{
-    if (t->record || t->status || !keep)
-        return keep;
-    keep = qkv_contiguous(t, keep);
-    if (!keep)
-        return NULL;
-    qkv_tensor old = *keep;
-    size_t bytes = qkv_count(keep) * qkv__dtype_size(old.dtype);
-    qkv__arena_release(t->step, (qkv__mark){s.opaque[0], s.opaque[1], s.opaque[2]});
-    qkv__arena_release(t->notes, (qkv__mark){s.opaque[3], s.opaque[4], s.opaque[5]});
-    void *data = qkv__step_memory(t, bytes); /* at or before the old place */
-    if (!data)
-        return NULL;
-    t->device->copy(data, old.data, bytes);
-    return qkv__new_over(t, old.dtype, data, old.ndim, old.shape);
 }

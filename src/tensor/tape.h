@@ -24,6 +24,7 @@
 #include "kernel/kernel.h"
 #include "qkv/ops.h"
 #include "qkv/tensor.h"
+#include "tensor/make.h"
 
 typedef struct qkv__node qkv__node;
 
@@ -64,7 +65,7 @@ struct qkv_tensor {
 
     /* The rest is used on roots alone. */
     void *host;       /* the same in the host's memory; NULL: not there, or data is */
-    bool staged;      /* host was written, and data is to become the same */
+    size_t staged;    /* bytes that the host wrote, which data is to become; 0: it has */
     bool needs_grad;
     bool required;    /* qkv_require_grad: the gradient outlives the pass */
     bool trains;      /* a leaf whose gradient is the parameter's: it was not frozen */
@@ -137,7 +138,13 @@ size_t qkv__dtype_size(qkv_dtype dtype); /* bytes */
 bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 
 /* Kernels see what the host wrote of x, which may be NULL. qkv__ready does it for inputs. */
-void qkv__arrive(qkv_tape *t, qkv_tensor *x);
+static inline void qkv__arrive(const qkv_tape *t, const qkv_tensor *x)
+{
+    if (x && x->root->staged)
+        t->device->copy_in(x->root->data, x->root->host, x->root->staged);
+    if (x)
+        x->root->staged = 0;
+}
 
 /* As qkv__ready, and every input must hold real numbers. */
 bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
@@ -145,15 +152,8 @@ bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
 /* Fails the tape when no activation has that number. */
 bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act);
 
-/* Records the first error as "op at name: sentence"; returns NULL. */
-void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF(3, 4);
-
-/* "(4, 128, 768)" in one of a few rotating static buffers' worth of tape memory. */
-const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x);
-
-/* Memory until the reset, of the host or of the device; and n reals of the device for the duration
- * of one op, which marks and releases t->exec.scratch. NULL fails the tape. */
-void *qkv__step_alloc(qkv_tape *t, size_t bytes);
+/* Step memory of the device, as qkv__step_alloc gives the host's; and n reals of the device for the
+ * duration of one op, which marks and releases t->exec.scratch. NULL fails the tape. */
 void *qkv__step_memory(qkv_tape *t, size_t bytes);
 qkv_real *qkv__scratch(qkv_tape *t, size_t n);
 

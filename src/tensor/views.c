@@ -111,26 +111,6 @@ qkv_tensor *qkv__even_rows(qkv_tape *t, qkv_tensor *x, size_t *step)
 
 /* ---- views -------------------------------------------------------------------------------- */
 
-qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
-                      const size_t *stride, size_t offset, int part)
-{
-    qkv_tensor *y = qkv__step_alloc(t, sizeof *y);
-    if (!y)
-        return NULL;
-    memset(y, 0, sizeof *y);
-    y->dtype = x->dtype;
-    y->ndim = ndim;
-    if (ndim) {
-        memcpy(y->shape, shape, (size_t)ndim * sizeof *shape);
-        memcpy(y->stride, stride, (size_t)ndim * sizeof *stride);
-    }
-    y->data = (char *)x->data + offset * qkv__dtype_size(x->dtype);
-    y->root = x->root;
-    y->offset = x->offset + offset;
-    y->part = part;
-    return y;
-}
-
 /* Strides for `shape` over x's elements in row-major order, without moving any; false when x's
  * own strides make that impossible, or the innermost dimension would not be contiguous. Both
  * shapes are walked in groups of equal size: within a group x must step evenly. */
@@ -276,4 +256,10 @@ bool qkv_split(qkv_tape *t, qkv_tensor *x, int axis, int n, const size_t *sizes,
         at += sizes[i];
     }
     return t->status == QKV_OK;
+}
+
+qkv_tensor *qkv_detach(qkv_tape *t, qkv_tensor *x)
+{
+    x = qkv_contiguous(t, x); /* roots are dense */
+    return x ? qkv__new_over(t, x->dtype, x->data, x->ndim, x->shape) : NULL;
 }

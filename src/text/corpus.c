@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
 
 typedef struct {
     const char *data;

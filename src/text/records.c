@@ -1,30 +1,21 @@
 /* records.c - record files: sequences of ids, mapped.
  *
- *   the ids, 4 bytes each, all sequences one after another; a pad to a multiple of 8 bytes;
- *   for each sequence 8 bytes, where it ends, in ids; then the last 32 bytes:
- *   offset  size  what
- *        0     8  "qkvrecrd"
- *        8     4  version, 1
- *       12     4  sequences in a record
- *       16     8  how many records
- *       24     8  how many ids
- * All in the order of the machine's bytes: the file belongs to a run on one machine. */
+ * A safetensors file: `tokens`, I32, all sequences one after another; `offsets`, I64 (records,
+ * fields + 1): field f of record r is tokens[offsets[r, f]] up to before
+ * tokens[offsets[r, f + 1]], and a record ends where the next one begins. */
 #include "qkv/records.h"
 
 #include <string.h>
 
-#include "io/store.h"
+#include "io/safetensors_header.h"
 
-enum { TRAILER = 32, MAX_FIELDS = 64 };
-static const qkv__trailer trailer = {
-    .kind = "record", .magic = {'q', 'k', 'v', 'r', 'e', 'c', 'r', 'd'}, .version = 1,
-    .size = TRAILER};
+enum { MAX_FIELDS = 64 };
 
 struct qkv_records {
     qkv_context *ctx;
-    qkv__map map;
+    qkv_safetensors *file;
     const int32_t *ids;
-    const uint64_t *ends; /* (count fields) */
+    const uint8_t *offsets; /* (count, fields + 1), possibly unaligned */
     size_t fields, count;
 };
 
@@ -32,10 +23,9 @@ struct qkv_records {
 
 struct qkv_records_writer {
     qkv_context *ctx;
-    qkv__store store;
-    size_t fields, sequences;
-    uint64_t ids;
-    qkv_str ends;
+    qkv__stream out;
+    size_t fields, sequences, ids;
+    qkv_str offsets;
 };
 
 qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const char *path,
@@ -50,8 +40,8 @@ qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const 
         return QKV_E_MEMORY;
     w->ctx = ctx;
     w->fields = fields;
-    qkv_str_init(&w->ends, ctx);
-    qkv_status status = qkv__store_begin(&w->store, ctx, path);
+    qkv_str_init(&w->offsets, ctx);
+    qkv_status status = qkv__stream_begin(&w->out, ctx, path);
     if (status) {
         qkv_records_abandon(w);
         return status;
@@ -60,35 +50,33 @@ qkv_status qkv_records_create(qkv_records_writer **out, qkv_context *ctx, const 
     return QKV_OK;
 }
 
+static void add_offset(qkv_records_writer *w)
+{
+    const int64_t at = (int64_t)w->ids;
+    qkv_str_add(&w->offsets, (const char *)&at, sizeof at);
+}
+
 qkv_status qkv_records_add(qkv_records_writer *w, const int32_t *ids, size_t n)
 {
+    if (w->sequences++ % w->fields == 0)
+        add_offset(w);
     w->ids += n;
-    w->sequences++;
-    qkv_str_add(&w->ends, (const char *)&w->ids, sizeof w->ids);
-    return w->ends.failed ? QKV_E_MEMORY : qkv__store_put(&w->store, ids, n * sizeof *ids);
+    add_offset(w);
+    return w->offsets.failed ? QKV_E_MEMORY : qkv__stream_put(&w->out, ids, n * sizeof *ids);
 }
 
-/* All that follows the ids. */
-static qkv_status put_end(qkv_records_writer *w)
-{
-    uint32_t fields = (uint32_t)w->fields;
-    uint64_t count = w->sequences / w->fields;
-    char h[TRAILER];
-    memcpy(h, trailer.magic, sizeof trailer.magic);
-    memcpy(h + 8, &trailer.version, 4);
-    memcpy(h + 12, &fields, 4);
-    memcpy(h + 16, &count, 8);
-    memcpy(h + 24, &w->ids, 8);
-    qkv_status status = qkv__store_pad(&w->store);
-    if (!status)
-        status = qkv__store_put(&w->store, w->ends.data, w->ends.len);
-    return status ? status : qkv__store_put(&w->store, h, sizeof h);
-}
-
-static qkv_status take(qkv_records **out, qkv__map *map, const char *name);
+static qkv_status take(qkv_records **out, qkv_context *ctx, qkv_safetensors *file,
+                       const char *name);
 
 qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out)
 {
+    static const char *const metadata[] = {NULL};
+    const size_t shape[2] = {w->sequences / w->fields, w->fields + 1};
+    const qkv_safetensors_entry entries[] = {
+        {.name = "tokens", .ndim = 1, .shape = &w->ids, .store = QKV_STORE_I32, .raw = ""},
+        {.name = "offsets", .ndim = 2, .shape = shape, .store = QKV_STORE_I64,
+         .raw = w->offsets.data ? w->offsets.data : ""}};
+    qkv_safetensors *file = NULL;
     qkv_status status = QKV_OK;
     if (out)
         *out = NULL;
@@ -96,12 +84,9 @@ qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out)
         status = qkv_fail(w->ctx, QKV_E_ARGUMENT, "%zu sequences do not make records of %zu",
                           w->sequences, w->fields);
     if (!status)
-        status = put_end(w);
-    qkv__map map;
-    if (!status)
-        status = qkv__store_finish(&w->store, out ? &map : NULL);
-    if (!status && out)
-        status = take(out, &map, w->store.path ? w->store.path : "records");
+        status = qkv__stream_finish(&w->out, entries, 2, metadata, out ? &file : NULL);
+    if (file)
+        status = take(out, w->ctx, file, w->out.path ? w->out.path : "records");
     qkv_records_abandon(w);
     return status;
 }
@@ -110,67 +95,75 @@ void qkv_records_abandon(qkv_records_writer *w)
 {
     if (!w)
         return;
-    qkv__store_abandon(&w->store);
-    qkv_str_free(&w->ends);
+    qkv__stream_abandon(&w->out);
+    qkv_str_free(&w->offsets);
     qkv_free(w->ctx, w);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Do the ends lie in order within the ids? */
-static bool ends_rise(const qkv_records *r, uint64_t ids)
+static size_t offset(const qkv_records *r, size_t record, size_t field)
 {
-    uint64_t before = 0;
-    for (size_t i = 0; i < r->count * r->fields; i++) {
-        if (r->ends[i] < before)
+    int64_t at;
+    memcpy(&at, r->offsets + (record * (r->fields + 1) + field) * sizeof at, sizeof at);
+    return (size_t)at;
+}
+
+/* Do the sequences lie one after another and fill the ids? */
+static bool offsets_fit(const qkv_records *r, size_t ids)
+{
+    size_t before = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        if (offset(r, i, 0) != before)
             return false;
-        before = r->ends[i];
+        for (size_t f = 1; f <= r->fields; f++) {
+            if (offset(r, i, f) < before || offset(r, i, f) > ids)
+                return false;
+            before = offset(r, i, f);
+        }
     }
     return before == ids;
 }
 
-static qkv_status read_trailer(qkv_records *r, const char *name)
+static qkv_status check(qkv_records *r, const char *name)
 {
-    uint32_t fields;
-    uint64_t count, ids;
-    const uint8_t *h = qkv__trailer_of(&r->map, &trailer, name), *data = r->map.data;
-    if (!h)
-        return QKV_E_FORMAT;
-    memcpy(&fields, h + 12, 4);
-    memcpy(&count, h + 16, 8);
-    memcpy(&ids, h + 24, 8);
-    uint64_t body = r->map.size - TRAILER;
-    if (fields < 1 || fields > MAX_FIELDS || count > body / 8 / fields || ids > body / 4 ||
-        (ids + ids % 2) * 4 + count * fields * 8 != body)
-        return qkv_fail(r->ctx, QKV_E_FORMAT,
-                        "%s: %llu records of %u sequences with %llu ids do not fill %llu bytes",
-                        name, (unsigned long long)count, (unsigned)fields,
-                        (unsigned long long)ids, (unsigned long long)body);
-    r->fields = fields;
-    r->count = (size_t)count;
-    r->ids = (const int32_t *)(const void *)data;
-    r->ends = (const uint64_t *)(const void *)(data + (ids + ids % 2) * 4);
-    if (!ends_rise(r, ids))
+    const qkv_safetensor *ids, *offsets;
+    qkv_status status = qkv__safetensors_expect(r->file, "tokens", QKV_STORE_I32, 1, &ids);
+    if (!status)
+        status = qkv__safetensors_expect(r->file, "offsets", QKV_STORE_I64, 2, &offsets);
+    if (status)
+        return status;
+    if (offsets->shape[1] < 2 || offsets->shape[1] - 1 > MAX_FIELDS)
+        return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: offsets of %zu columns: 2 to %d expected", name,
+                        offsets->shape[1], MAX_FIELDS + 1);
+    if ((uintptr_t)ids->data % sizeof *r->ids)
+        return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: tokens at a multiple of 4 bytes expected", name);
+    r->ids = ids->data;
+    r->offsets = offsets->data;
+    r->count = offsets->shape[0];
+    r->fields = offsets->shape[1] - 1;
+    if (!offsets_fit(r, ids->count))
         return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: sequences that do not lie one after another",
                         name);
-    for (size_t i = 0; i < ids; i++)
+    for (size_t i = 0; i < ids->count; i++)
         if (r->ids[i] < 0)
             return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: id %zu: 0 or more expected, found %d", name,
                             i, (int)r->ids[i]);
     return QKV_OK;
 }
 
-/* The map is the records', or closed. */
-static qkv_status take(qkv_records **out, qkv__map *map, const char *name)
+/* The file is the records', or closed. */
+static qkv_status take(qkv_records **out, qkv_context *ctx, qkv_safetensors *file,
+                       const char *name)
 {
-    qkv_records *r = qkv_calloc(map->ctx, 1, sizeof *r);
+    qkv_records *r = qkv_calloc(ctx, 1, sizeof *r);
     if (!r) {
-        qkv__map_close(map);
+        qkv_safetensors_close(file);
         return QKV_E_MEMORY;
     }
-    r->ctx = map->ctx;
-    r->map = *map;
-    qkv_status status = read_trailer(r, name);
+    r->ctx = ctx;
+    r->file = file;
+    qkv_status status = check(r, name);
     if (status)
         qkv_records_close(r);
     else
@@ -180,17 +173,17 @@ static qkv_status take(qkv_records **out, qkv__map *map, const char *name)
 
 qkv_status qkv_records_open(qkv_records **out, qkv_context *ctx, const char *path)
 {
-    qkv__map map;
+    qkv_safetensors *file;
     *out = NULL;
-    qkv_status status = qkv__map_open(&map, ctx, path);
-    return status ? status : take(out, &map, path);
+    qkv_status status = qkv_safetensors_open(&file, ctx, path);
+    return status ? status : take(out, ctx, file, path);
 }
 
 void qkv_records_close(qkv_records *r)
 {
     if (!r)
         return;
-    qkv__map_close(&r->map);
+    qkv_safetensors_close(r->file);
     qkv_free(r->ctx, r);
 }
 
@@ -199,10 +192,9 @@ size_t qkv_records_fields(const qkv_records *r) { return r->fields; }
 
 size_t qkv_records_get(const qkv_records *r, size_t record, size_t field, const int32_t **ids)
 {
-    size_t i = record * r->fields + field;
-    uint64_t from = i ? r->ends[i - 1] : 0;
+    size_t from = offset(r, record, field);
     *ids = r->ids + from;
-    return (size_t)(r->ends[i] - from);
+    return offset(r, record, field + 1) - from;
 }
 
 size_t qkv_records_ids(const qkv_records *r, size_t field)

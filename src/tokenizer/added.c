@@ -1,9 +1,12 @@
 /* added.c - added tokens: found in the text before it is split, leftmost first and
  * the longest of those that begin there. */
+#include "tokenizer/added.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "qkv/tokenizer.h"
 
 void qkv__added_init(qkv__added *a, qkv_context *ctx)
 {

@@ -3,9 +3,11 @@
  *
  * The reference's tables are of Unicode 8 (controls, punctuation, accents) and 12 (marks), and
  * ids must be the same: what later versions added stands here as exceptions to utf8proc's. */
+#include "tokenizer/bert.h"
+
 #include <utf8proc.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
 
 typedef struct {
     int32_t first, last;

@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "tokenizer/bytes.h"
+#include "tokenizer/models.h"
 
 typedef struct {
     int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
@@ -297,7 +299,7 @@ static void destroy(qkv_tokenizer *t)
     qkv_free(t->ctx, b);
 }
 
-const qkv__model_kind qkv__model_bpe = {"BPE", true, false, read, encode, write, destroy};
+const qkv__model_kind qkv__model_bpe = {"BPE", true, false, 1, read, encode, write, destroy};
 
 const qkv__merges *qkv__bpe_merges(const qkv_tokenizer *t)
 {

@@ -2,9 +2,9 @@
  * replaced by which, as a double-array trie (Darts) and the replacements one after another.
  *
  * The trie's units are not trusted: every step is checked against their number. */
-#include <string.h>
+#include "tokenizer/charsmap.h"
 
-#include "tokenizer/tokenizer.h"
+#include <string.h>
 
 static uint32_t unit(const qkv__charsmap *m, size_t at)
 {

@@ -1,7 +1,8 @@
 /* decode.c - ids to text: whole texts, and streams. */
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "tokenizer/object.h"
 
 struct qkv_tokenizer_stream {
     const qkv_tokenizer *t;

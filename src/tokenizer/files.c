@@ -1,14 +1,14 @@
 /* files.c - a tokenizer's folder: which files there are, and reading them. */
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
 #include "io/file.h"
-
-const char *const qkv__role_keys[QKV_TOKEN_ROLES] = {
-#define ROLE_KEY(name, key) key,
-    QKV_TOKEN_LIST(ROLE_KEY)
-#undef ROLE_KEY
-};
+#include "tokenizer/bytes.h"
+#include "tokenizer/json.h"
+#include "tokenizer/models.h"
+#include "tokenizer/spec.h"
+#include "tokenizer/spm_files.h"
+#include "tokenizer/words_file.h"
 
 static const char end_of_text[] = "<|endoftext|>";
 
@@ -86,33 +86,6 @@ static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
 
 /* ---- reading ------------------------------------------------------------------------- */
 
-/* From t->spec, which is set; destroys t on failure. */
-static qkv_status finish(qkv_tokenizer **out, qkv_tokenizer *t)
-{
-    qkv_status status = qkv__tokenizer_read_spec(t);
-    t->spec.file = NULL; /* the caller's, and not needed any more */
-    if (status)
-        qkv_tokenizer_destroy(t);
-    else
-        *out = t;
-    return status;
-}
-
-qkv_status qkv__tokenizer_parse(qkv_tokenizer **out, qkv_context *ctx, const char *name,
-                                const char *text, size_t len)
-{
-    *out = NULL;
-    qkv_tokenizer *t = qkv__tokenizer_new(ctx);
-    if (!t)
-        return QKV_E_MEMORY;
-    qkv_status status = qkv__json_parse(&t->spec, ctx, name, text, len);
-    if (status) {
-        qkv_tokenizer_destroy(t);
-        return status;
-    }
-    return finish(out, t);
-}
-
 static qkv_status load_json(qkv_tokenizer **out, qkv_context *ctx, const char *path)
 {
     qkv_tokenizer *t = qkv__tokenizer_new(ctx);
@@ -123,7 +96,7 @@ static qkv_status load_json(qkv_tokenizer **out, qkv_context *ctx, const char *p
         qkv_tokenizer_destroy(t);
         return status;
     }
-    return finish(out, t);
+    return qkv__tokenizer_from_spec(out, t);
 }
 
 /* Every byte must have its token: otherwise this is another kind of vocabulary. */
@@ -163,7 +136,7 @@ static qkv_status build_bpe(qkv_tokenizer **out, qkv_context *ctx, const qkv__bp
         return status;
     }
     t->files = files;
-    status = finish(out, t);
+    status = qkv__tokenizer_from_spec(out, t);
     if (!status) {
         t->files = NULL;
         t->special[QKV_TOKEN_EOS] = t->special[QKV_TOKEN_BOS] = has_end ? ids[0] : -1;

@@ -1,7 +1,10 @@
 /* json.c - tokenizer.json: every part by its name. */
+#include "tokenizer/json.h"
+
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/models.h"
+#include "tokenizer/vocab.h"
 
 static const qkv__model_kind *const models[] = {&qkv__model_bpe, &qkv__model_words,
                                                 &qkv__model_wordpiece, &qkv__model_unigram};
@@ -39,6 +42,12 @@ static qkv_status read_decoder(qkv_tokenizer *t, const qkv__json *at)
     return qkv__decoder_read(&t->decoder, t->ctx, at);
 }
 
+static qkv_status read_template(qkv_tokenizer *t, const qkv__json *at)
+{
+    const qkv__vocab *const tokens[2] = {&t->vocab, &t->added.names};
+    return qkv__templates_read(&t->templates, t->ctx, tokens, at);
+}
+
 static qkv_status read_splitter(qkv_tokenizer *t, const qkv__json *at)
 {
     return qkv__splitter_read(&t->splitter, t->ctx, at);
@@ -51,10 +60,10 @@ static const struct {
     qkv_status (*read)(qkv_tokenizer *t, const qkv__json *at);
 } parts[] = {
     {"normalizer", read_normalizer}, {"pre_tokenizer", read_splitter}, {"model", read_model},
-    {"post_processor", qkv__template_read}, {"decoder", read_decoder},
+    {"post_processor", read_template}, {"decoder", read_decoder},
 };
 
-qkv_status qkv__tokenizer_read_spec(qkv_tokenizer *t)
+static qkv_status read_spec(qkv_tokenizer *t)
 {
     qkv__json at;
     qkv_status status = qkv__json_get_object(&t->spec, "model", &at);
@@ -73,11 +82,37 @@ qkv_status qkv__tokenizer_read_spec(qkv_tokenizer *t)
         }
     }
     if (!status)
-        status = qkv__template_default(t);
+        status = qkv__templates_default(&t->templates, t->ctx);
     if (status)
         return status;
     json_t *model = json_object_get(t->spec.value, "model");
     json_object_del(model, "vocab");
     json_object_del(model, "merges");
     return QKV_OK;
+}
+
+qkv_status qkv__tokenizer_from_spec(qkv_tokenizer **out, qkv_tokenizer *t)
+{
+    qkv_status status = read_spec(t);
+    t->spec.file = NULL; /* the caller's, and not needed any more */
+    if (status)
+        qkv_tokenizer_destroy(t);
+    else
+        *out = t;
+    return status;
+}
+
+qkv_status qkv__tokenizer_parse(qkv_tokenizer **out, qkv_context *ctx, const char *name,
+                                const char *text, size_t len)
+{
+    *out = NULL;
+    qkv_tokenizer *t = qkv__tokenizer_new(ctx);
+    if (!t)
+        return QKV_E_MEMORY;
+    qkv_status status = qkv__json_parse(&t->spec, ctx, name, text, len);
+    if (status) {
+        qkv_tokenizer_destroy(t);
+        return status;
+    }
+    return qkv__tokenizer_from_spec(out, t);
 }

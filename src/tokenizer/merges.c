@@ -1,8 +1,8 @@
 /* merges.c - what byte-pair encoding does: symbols are joined, the pair of lowest
  * rank first and leftmost among equals, until no known pair is left. */
-#include <string.h>
+#include "tokenizer/merges.h"
 
-#include "tokenizer/tokenizer.h"
+#include <string.h>
 
 enum { SHORT_PIECE = 32 }; /* symbols that are searched end to end; more use a heap */
 

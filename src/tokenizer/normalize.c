@@ -1,10 +1,14 @@
 /* normalize.c - normalizers: steps from text to text, each under its name in
  * tokenizer.json. */
+#include "tokenizer/normalize.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "tokenizer/bert.h"
+#include "tokenizer/pattern.h"
 
 typedef qkv__normal_step step;
 

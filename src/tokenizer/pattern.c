@@ -1,10 +1,12 @@
 /* pattern.c - regular expressions of tokenizer.json, by PCRE2: what they mean there,
  * spelled so that PCRE2 means the same. */
+#include "tokenizer/pattern.h"
+
+#include "base/utf8.h"
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <string.h>
-
-#include "tokenizer/tokenizer.h"
 
 struct qkv__pattern {
     pcre2_code *code;

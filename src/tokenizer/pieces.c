@@ -1,8 +1,8 @@
 /* pieces.c - the ids of pieces seen before. Pieces repeat: with this most of
  * encoding is look-ups, whatever the model does. */
-#include <string.h>
+#include "tokenizer/pieces.h"
 
-#include "tokenizer/tokenizer.h"
+#include <string.h>
 
 enum { KEPT_MOST = 1 << 17 }; /* pieces kept; then all are forgotten */
 

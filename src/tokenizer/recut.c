@@ -2,7 +2,7 @@
  * what the ids decode to, so nobody has to keep it. */
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/object.h"
 
 static bool is_special(const qkv_tokenizer *t, int32_t id)
 {

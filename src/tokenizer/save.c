@@ -1,8 +1,9 @@
 /* save.c - a tokenizer's folder: writing its files. */
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
 #include "io/file.h"
+#include "tokenizer/models.h"
+#include "tokenizer/words_file.h"
 
 static void put_vocab(const qkv_tokenizer *t, qkv_json_writer *w, const char *key)
 {
@@ -156,7 +157,7 @@ static bool is_one_model(const qkv_tokenizer *t)
 static bool is_gpt2(const qkv_tokenizer *t)
 {
     return t->kind == &qkv__model_bpe && t->splitter.byte_level && !t->normalizer.count &&
-           t->single.count == 1 &&
+           t->templates.single.count == 1 &&
            qkv__splitter_scan(&t->splitter) == qkv__scan_gpt2 &&
            !json_is_true(json_object_get(json_object_get(t->spec.value, "model"),
                                          "ignore_merges"));

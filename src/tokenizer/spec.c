@@ -1,7 +1,7 @@
 /* spec.c - tokenizer.json for what is trained here or comes from older files. */
-#include <string.h>
+#include "tokenizer/spec.h"
 
-#include "tokenizer/tokenizer.h"
+#include <string.h>
 
 static void put_byte_level(qkv_json_writer *w, const char *key)
 {

@@ -1,9 +1,14 @@
 /* split.c - pre-tokenizers: what a model may join ends at their cuts.
  *
  * GPT-2's pattern and single characters are scanned by hand; other patterns are searched. */
+#include "tokenizer/split.h"
+
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "tokenizer/bert.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/spm.h"
 
 /* What becomes of a Split's matches. */
 typedef enum { ISOLATED, REMOVED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS } behavior;

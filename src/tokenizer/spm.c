@@ -1,11 +1,15 @@
 /* spm.c - SentencePiece's model files: a protocol buffer with pieces, scores, kinds of
  * pieces, and the rules by which text is made ready. Read, and written for what is trained here;
  * a file that was read is written as it was. */
+#include "tokenizer/spm.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
 #include "io/protobuf.h"
+#include "qkv/tokenizer.h"
+#include "tokenizer/bytes.h"
 
 /* Field numbers of sentencepiece_model.proto. */
 enum { MODEL_PIECES = 1, MODEL_TRAINER = 2, MODEL_NORMALIZER = 3, MODEL_DENORMALIZER = 5 };

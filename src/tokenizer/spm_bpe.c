@@ -3,7 +3,8 @@
  * merges: any two symbols will do. */
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "tokenizer/models.h"
 
 typedef struct {
     size_t start, len; /* len 0: joined into another */
@@ -201,5 +202,5 @@ static void destroy(qkv_tokenizer *t)
 }
 
 /* Not a model of tokenizer.json: read is NULL. */
-const qkv__model_kind qkv__model_spm_bpe = {"SentencePieceBPE", false, true, NULL,
+const qkv__model_kind qkv__model_spm_bpe = {"SentencePieceBPE", false, true, 1, NULL,
                                             encode,             NULL,  destroy};

@@ -1,9 +1,13 @@
 /* spm_files.c - tokenizers made of SentencePiece models: one model with its own ids, or
  * Marian's folder: source.spm and target.spm, whose pieces get their ids from vocab.json. */
+#include "tokenizer/spm_files.h"
+
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
 #include "io/file.h"
+#include "tokenizer/models.h"
+#include "tokenizer/spec.h"
+#include "tokenizer/vocab.h"
 
 /* A single model's names, by age of the models that use them. */
 static const char *const single_names[] = {"spiece.model", "tokenizer.model",
@@ -70,7 +74,7 @@ qkv_status qkv__tokenizer_of_spm(qkv_tokenizer **out, qkv__spm *m)
     t->spm = m;
     qkv_status status = set_up(t);
     if (!status)
-        status = qkv__template_default(t);
+        status = qkv__templates_default(&t->templates, t->ctx);
     if (status) {
         qkv_tokenizer_destroy(t);
         return status;
@@ -167,7 +171,9 @@ static qkv_status marian_half(qkv_tokenizer **out, qkv__spm *m, const qkv__json 
         status = add_specials(t, vocab->file);
     if (!status)
         status = set_up(t);
-    return status ? status : qkv__template_suffix(t, t->special[QKV_TOKEN_EOS]);
+    if (status)
+        return status;
+    return qkv__templates_suffix(&t->templates, t->ctx, t->special[QKV_TOKEN_EOS]);
 }
 
 qkv_status qkv__tokenizer_of_marian(qkv_tokenizer **out, qkv__spm *source, qkv__spm *target,
@@ -212,18 +218,4 @@ qkv_status qkv__load_marian(qkv_tokenizer **out, qkv_context *ctx, const char *d
     for (int i = 0; i < 3; i++)
         qkv_free(ctx, paths[i]);
     return status;
-}
-
-/* A code like >>de<< that begins the text, where the vocabulary has codes. */
-size_t qkv__language_code(const qkv_tokenizer *t, const char *text, size_t len, int32_t *id)
-{
-    if (!t->marian || len < 4 || memcmp(text, ">>", 2) != 0)
-        return 0;
-    for (size_t i = 2; i + 1 < len; i++)
-        if (text[i] == '<' && text[i + 1] == '<') {
-            int32_t code = qkv__vocab_find(&t->vocab, text, i + 2);
-            *id = code < 0 ? t->special[QKV_TOKEN_UNK] : code;
-            return i + 2;
-        }
-    return 0;
 }

@@ -1,9 +1,12 @@
 /* steps.c - decoders: steps from a token to its text, each under its name in
  * tokenizer.json. A token is seen alone, so that text can be shown while it is made: what the
  * reference does to the whole text behind "Fuse" is done to its beginning. */
+#include "tokenizer/steps.h"
+
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "tokenizer/bytes.h"
 
 struct qkv__step {
     void (*run)(const qkv__step *st, qkv_str *token, bool first);

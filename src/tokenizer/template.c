@@ -1,8 +1,10 @@
 /* template.c - post-processors: the tokens put around a text or a pair of texts, and
  * which part of a pair each token belongs to. */
+#include "tokenizer/template.h"
+
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "qkv/tokenizer.h"
 
 static qkv_status add(qkv__template *x, qkv_context *ctx, int32_t id, int32_t type)
 {
@@ -12,16 +14,35 @@ static qkv_status add(qkv__template *x, qkv_context *ctx, int32_t id, int32_t ty
     return QKV_OK;
 }
 
-void qkv__template_free(qkv__template *x, qkv_context *ctx)
+static void empty(qkv__template *x, qkv_context *ctx)
 {
     qkv_free(ctx, x->items);
     *x = (qkv__template){0};
 }
 
+void qkv__templates_free(qkv__templates *x, qkv_context *ctx)
+{
+    empty(&x->single, ctx);
+    empty(&x->pair, ctx);
+}
+
+typedef struct {
+    qkv__templates *out;
+    qkv_context *ctx;
+    const qkv__vocab *const *tokens; /* (2) that templates may name */
+} reader;
+
+static bool is_token(const reader *t, int64_t id)
+{
+    size_t len;
+    return qkv__vocab_text(t->tokens[0], (int32_t)id, &len) ||
+           qkv__vocab_text(t->tokens[1], (int32_t)id, &len);
+}
+
 /* ---- TemplateProcessing -------------------------------------------------------------- */
 
 /* The ids that a special token of a template stands for. */
-static qkv_status read_token(qkv_tokenizer *t, qkv__template *x, const qkv__json *tokens,
+static qkv_status read_token(const reader *t, qkv__template *x, const qkv__json *tokens,
                              const qkv__json *use, int32_t type)
 {
     const char *name = NULL;
@@ -37,7 +58,7 @@ static qkv_status read_token(qkv_tokenizer *t, qkv__template *x, const qkv__json
         int64_t id = 0;
         qkv__json_item(&ids, i, &item);
         status = qkv__json_get_int(&item, NULL, 0, QKV_TOKENIZER_ID_LIMIT - 1, &id);
-        if (!status && !qkv_tokenizer_token(t, (int32_t)id, NULL))
+        if (!status && !is_token(t, id))
             status = qkv__json_fail(&item, NULL, "%d is the id of no token", (int)id);
         if (!status)
             status = add(x, t->ctx, (int32_t)id, type);
@@ -45,7 +66,7 @@ static qkv_status read_token(qkv_tokenizer *t, qkv__template *x, const qkv__json
     return status;
 }
 
-static qkv_status read_item(qkv_tokenizer *t, qkv__template *x, const qkv__json *tokens,
+static qkv_status read_item(const reader *t, qkv__template *x, const qkv__json *tokens,
                             const qkv__json *item)
 {
     bool text = qkv__json_has(item, "Sequence");
@@ -66,13 +87,13 @@ static qkv_status read_item(qkv_tokenizer *t, qkv__template *x, const qkv__json 
 }
 
 /* texts: how many texts there must be, each once. */
-static qkv_status read_list(qkv_tokenizer *t, qkv__template *x, const qkv__json *at,
+static qkv_status read_list(const reader *t, qkv__template *x, const qkv__json *at,
                             const qkv__json *list, int texts)
 {
     qkv__json tokens;
     qkv_status status = qkv__json_get_object(at, "special_tokens", &tokens);
     size_t count = status ? 0 : qkv__json_count(list);
-    qkv__template_free(x, t->ctx);
+    empty(x, t->ctx);
     for (size_t i = 0; !status && i < count; i++) {
         qkv__json item;
         qkv__json_item(list, i, &item);
@@ -89,22 +110,22 @@ static qkv_status read_list(qkv_tokenizer *t, qkv__template *x, const qkv__json 
     return status;
 }
 
-static qkv_status read_template(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status read_template(const reader *t, const qkv__json *at)
 {
     qkv__json list;
     qkv_status status = qkv__json_get_array(at, "single", &list);
     if (!status)
-        status = read_list(t, &t->single, at, &list, 1);
+        status = read_list(t, &t->out->single, at, &list, 1);
     if (status || !qkv__json_has(at, "pair"))
         return status;
     status = qkv__json_get_array(at, "pair", &list);
-    return status ? status : read_list(t, &t->pair, at, &list, 2);
+    return status ? status : read_list(t, &t->out->pair, at, &list, 2);
 }
 
 /* ---- the fixed ones ------------------------------------------------------------------ */
 
 /* ["[SEP]", 102] */
-static qkv_status read_fixed(qkv_tokenizer *t, const qkv__json *at, const char *key, int32_t *id)
+static qkv_status read_fixed(const reader *t, const qkv__json *at, const char *key, int32_t *id)
 {
     qkv__json pair, item;
     int64_t value = 0;
@@ -116,14 +137,14 @@ static qkv_status read_fixed(qkv_tokenizer *t, const qkv__json *at, const char *
     qkv__json_item(&pair, 1, &item);
     status = qkv__json_get_int(&item, NULL, 0, QKV_TOKENIZER_ID_LIMIT - 1, &value);
     *id = (int32_t)value;
-    if (!status && !qkv_tokenizer_token(t, *id, NULL))
+    if (!status && !is_token(t, *id))
         status = qkv__json_fail(at, key, "%d is the id of no token", (int)*id);
     return status;
 }
 
 /* CLS A SEP, and CLS A SEP [SEP] B SEP: twice is for two SEP between the texts; second: the type
  * of the second text. */
-static qkv_status put_fixed(qkv_tokenizer *t, const qkv__json *at, bool twice, int32_t second)
+static qkv_status put_fixed(const reader *t, const qkv__json *at, bool twice, int32_t second)
 {
     int32_t cls = 0, sep = 0;
     qkv_status status = read_fixed(t, at, "cls", &cls);
@@ -131,28 +152,27 @@ static qkv_status put_fixed(qkv_tokenizer *t, const qkv__json *at, bool twice, i
         status = read_fixed(t, at, "sep", &sep);
     const struct qkv__template_item items[] = {{cls, 0},    {QKV__TEXT_A, 0},      {sep, 0},
                                                {sep, 0},    {QKV__TEXT_B, second}, {sep, second}};
-    qkv__template_free(&t->single, t->ctx);
-    qkv__template_free(&t->pair, t->ctx);
+    qkv__templates_free(t->out, t->ctx);
     for (size_t i = 0; i < 3 && !status; i++)
-        status = add(&t->single, t->ctx, items[i].id, items[i].type);
+        status = add(&t->out->single, t->ctx, items[i].id, items[i].type);
     for (size_t i = 0; i < 6 && !status; i++)
         if (i != 3 || twice)
-            status = add(&t->pair, t->ctx, items[i].id, items[i].type);
+            status = add(&t->out->pair, t->ctx, items[i].id, items[i].type);
     return status;
 }
 
-static qkv_status read_bert(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status read_bert(const reader *t, const qkv__json *at)
 {
     return put_fixed(t, at, false, 1);
 }
 
-static qkv_status read_roberta(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status read_roberta(const reader *t, const qkv__json *at)
 {
     return put_fixed(t, at, true, 0);
 }
 
 /* ByteLevel only moves offsets, which qkv does not give. */
-static qkv_status read_nothing(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status read_nothing(const reader *t, const qkv__json *at)
 {
     (void)t;
     (void)at;
@@ -161,7 +181,7 @@ static qkv_status read_nothing(qkv_tokenizer *t, const qkv__json *at)
 
 static const struct {
     const char *name;
-    qkv_status (*read)(qkv_tokenizer *t, const qkv__json *at);
+    qkv_status (*read)(const reader *t, const qkv__json *at);
 } kinds[] = {
     {"TemplateProcessing", read_template},
     {"BertProcessing", read_bert},
@@ -169,7 +189,7 @@ static const struct {
     {"ByteLevel", read_nothing},
 };
 
-static qkv_status read_one(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status read_one(const reader *t, const qkv__json *at)
 {
     const char *type;
     qkv_status status = qkv__json_get_string(at, "type", &type);
@@ -181,43 +201,45 @@ static qkv_status read_one(qkv_tokenizer *t, const qkv__json *at)
     return qkv__json_fail(at, "type", "\"%.40s\" is no post-processor that qkv knows", type);
 }
 
-qkv_status qkv__template_read(qkv_tokenizer *t, const qkv__json *at)
+qkv_status qkv__templates_read(qkv__templates *x, qkv_context *ctx,
+                               const qkv__vocab *const tokens[2], const qkv__json *at)
 {
+    const reader r = {x, ctx, tokens};
     const char *type;
     qkv__json list;
     qkv_status status = qkv__json_get_string(at, "type", &type);
     if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read_one(t, at);
+        return status ? status : read_one(&r, at);
     status = qkv__json_get_array(at, "processors", &list);
     size_t count = status ? 0 : qkv__json_count(&list);
     for (size_t i = 0; !status && i < count; i++) {
         qkv__json item;
         qkv__json_item(&list, i, &item);
-        status = read_one(t, &item);
+        status = read_one(&r, &item);
     }
     return status;
 }
 
-qkv_status qkv__template_default(qkv_tokenizer *t)
+qkv_status qkv__templates_default(qkv__templates *x, qkv_context *ctx)
 {
     qkv_status status = QKV_OK;
-    if (!t->single.count)
-        status = add(&t->single, t->ctx, QKV__TEXT_A, 0);
-    if (!status && !t->pair.count)
-        status = add(&t->pair, t->ctx, QKV__TEXT_A, 0);
-    if (!status && t->pair.count == 1)
-        status = add(&t->pair, t->ctx, QKV__TEXT_B, 1);
+    if (!x->single.count)
+        status = add(&x->single, ctx, QKV__TEXT_A, 0);
+    if (!status && !x->pair.count)
+        status = add(&x->pair, ctx, QKV__TEXT_A, 0);
+    if (!status && x->pair.count == 1)
+        status = add(&x->pair, ctx, QKV__TEXT_B, 1);
     return status;
 }
 
-qkv_status qkv__template_suffix(qkv_tokenizer *t, int32_t id)
+qkv_status qkv__templates_suffix(qkv__templates *x, qkv_context *ctx, int32_t id)
 {
-    qkv_status status = add(&t->single, t->ctx, QKV__TEXT_A, 0);
+    qkv_status status = add(&x->single, ctx, QKV__TEXT_A, 0);
     if (!status)
-        status = add(&t->single, t->ctx, id, 0);
+        status = add(&x->single, ctx, id, 0);
     if (!status)
-        status = add(&t->pair, t->ctx, QKV__TEXT_A, 0);
+        status = add(&x->pair, ctx, QKV__TEXT_A, 0);
     if (!status)
-        status = add(&t->pair, t->ctx, QKV__TEXT_B, 0);
-    return status ? status : add(&t->pair, t->ctx, id, 0);
+        status = add(&x->pair, ctx, QKV__TEXT_B, 0);
+    return status ? status : add(&x->pair, ctx, id, 0);
 }

@@ -4,9 +4,12 @@
  * A heap holds pairs under counts that may be out of date, and then too high: what comes up is
  * corrected and put back, so that the top is always the true maximum (the scheme, and the
  * order among equals, of Hugging Face's trainer). */
+#include "tokenizer/train_bpe.h"
+
 #include <string.h>
 
-#include "tokenizer/train.h"
+#include "base/utf8.h"
+#include "tokenizer/bytes.h"
 
 static const uint32_t none = UINT32_MAX;
 

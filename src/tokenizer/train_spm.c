@@ -1,9 +1,16 @@
 /* train_spm.c - SentencePiece models from text: what counts as a word, BPE over
  * characters, and the tokenizer made of the pieces. The unigram model's own training is in
- * tokenizer_train_unigram.c. */
+ * train_unigram.c. */
+#include "tokenizer/train_spm.h"
+
 #include <string.h>
 
-#include "tokenizer/train.h"
+#include "base/utf8.h"
+#include "tokenizer/bert.h"
+#include "tokenizer/object.h"
+#include "tokenizer/spm_files.h"
+#include "tokenizer/train_bpe.h"
+#include "tokenizer/train_unigram.h"
 
 /* What pieces do not mix: letters (with their marks), numbers, other characters. */
 static int kind_of(int32_t cp)

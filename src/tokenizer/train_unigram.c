@@ -4,11 +4,14 @@
  *
  * Constants as SentencePiece's: two rounds between prunings, which keep three quarters; pieces
  * expected less than half a time go; a tenth more than wanted is left to the last choice. */
+#include "tokenizer/train_unigram.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/train.h"
+#include "base/utf8.h"
+#include "tokenizer/trie.h"
 
 enum { LONGEST = 16, ROUNDS = 2, MOST_SEEDS = 1000000, WORD_BYTES = 4096 };
 

@@ -1,8 +1,8 @@
 /* trie.c - texts with values, walked byte by byte: all texts that begin at a place are
  * found in one pass. Children are found in one hash table for all nodes. */
-#include <string.h>
+#include "tokenizer/trie.h"
 
-#include "tokenizer/tokenizer.h"
+#include <string.h>
 
 struct qkv__trie_edge {
     uint32_t key; /* node << 8 | byte */

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "tokenizer/models.h"
 
 /* The best way to a place: its sum, the last piece (-1: none yet) and where that begins. */
 typedef struct {
@@ -361,4 +362,5 @@ static void destroy(qkv_tokenizer *t)
     qkv_free(t->ctx, u);
 }
 
-const qkv__model_kind qkv__model_unigram = {"Unigram", false, true, read, encode, write, destroy};
+const qkv__model_kind qkv__model_unigram = {"Unigram", false, true, 1000, read, encode, write,
+                                             destroy};

@@ -2,7 +2,8 @@
  * then the longest continuation, and so on; a word that does not come out is unknown whole. */
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
+#include "tokenizer/models.h"
 
 typedef struct {
     char *prefix; /* of tokens that continue a word */
@@ -95,5 +96,5 @@ static void destroy(qkv_tokenizer *t)
     qkv_free(t->ctx, w);
 }
 
-const qkv__model_kind qkv__model_wordpiece = {"WordPiece", true, false, read,
+const qkv__model_kind qkv__model_wordpiece = {"WordPiece", true, false, 0, read,
                                                encode,      NULL, destroy};

@@ -2,7 +2,8 @@
  * character each it is the character tokenizer. */
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/bytes.h"
+#include "tokenizer/models.h"
 
 typedef struct {
     int32_t unk; /* -1: none */
@@ -51,4 +52,5 @@ static void destroy(qkv_tokenizer *t)
     qkv_free(t->ctx, t->model);
 }
 
-const qkv__model_kind qkv__model_words = {"WordLevel", false, false, read, encode, NULL, destroy};
+const qkv__model_kind qkv__model_words = {"WordLevel", false, false, 0, read, encode, NULL,
+                                           destroy};

@@ -1,9 +1,13 @@
 /* words_file.c - BERT's tokenizer files: vocab.txt, and what stands beside it in
  * tokenizer_config.json. */
+#include "tokenizer/words_file.h"
+
 #include <string.h>
 
-#include "tokenizer/tokenizer.h"
+#include "base/utf8.h"
 #include "io/file.h"
+#include "tokenizer/json.h"
+#include "tokenizer/spec.h"
 
 /* BERT's names; NULL: it has no such token. */
 const char *const qkv__bert_names[QKV_TOKEN_ROLES] = {

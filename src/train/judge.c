@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "qkv/hub.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 static const double EVAL_SHARE = 0.01; /* of a time budget, for one of about eleven evaluations */
 enum { PROBE_UNITS = 4096 };           /* judged to learn what judging takes */

@@ -5,7 +5,7 @@
 
 #include "io/file.h"
 #include "io/json.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 static char *log_path(const qkv__loop *l)
 {

@@ -1,7 +1,7 @@
 /* plan.c - how many updates fit into the time. */
 #include <stdio.h>
 
-#include "train/train.h"
+#include "train/loop.h"
 
 /* Shares of the time at which plans are made. The first must have seen enough updates to be of
  * use; the last leaves so little that an error of its rate does not matter. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 enum { OWN = 3 };
 

@@ -7,7 +7,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "qkv/safetensors.h"
-#include "train/train.h"
+#include "train/loop.h"
 
 static char *state_path(const qkv__loop *l)
 {

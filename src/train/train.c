@@ -5,8 +5,8 @@
 
 #include "io/file.h"
 #include "qkv/hub.h"
-#include "tensor/param.h"
-#include "train/train.h"
+#include "tensor/make.h"
+#include "train/loop.h"
 
 static const double SAVE_SECONDS = 60; /* between checkpoints, unless evaluations come sooner */
 static const double NEWEST = 0.02;     /* share of an update in the training loss shown */
@@ -36,7 +36,7 @@ static void warn_without_gradient(qkv__loop *l)
     const char *first = NULL;
     for (size_t i = 0; i < qkv_params_count(l->params); i++) {
         qkv_param *p = qkv_params_at(l->params, i);
-        if (!qkv_param_frozen(p) && !p->has_grad) {
+        if (!qkv_param_frozen(p) && !qkv__param_has_grad(p)) {
             first = first ? first : qkv_param_name(p);
             n++;
         }

@@ -44,8 +44,14 @@ greek|train lm --data greek --out new --init model FAST
 state.safetensors: |cut train/state.safetensors 2000|train lm --data text --out @ --resume FAST
 state.safetensors: |empty train/state.safetensors|train lm --data text --out @ --resume FAST
 state.safetensors: |put train/state.safetensors junk|train lm --data text --out @ --resume FAST
-train.tokens|drop train/train.tokens|train lm --data text --out @ --resume FAST
-train.tokens: |cut train/train.tokens 100|train lm --data text --out @ --resume FAST
+train-tokens.safetensors is missing|drop train/train-tokens.safetensors|
+    train lm --data text --out @ --resume FAST
+train-tokens.safetensors: |cut train/train-tokens.safetensors 100|
+    train lm --data text --out @ --resume FAST
+train.tokens: written by an earlier version|put train/train.tokens qkvtoken|
+    train lm --data text --out @ --resume FAST
+train.pixels: written by an earlier version|put train/train.pixels qkvpixel|
+    train lm --data text --out @ --resume FAST
 tokenizer|drop tokenizer.json|train lm --data text --out @ --resume FAST
 config.json|drop config.json|train lm --data text --out @ --resume FAST
 no-such/config.json: |eval no-such
@@ -65,9 +71,11 @@ model.safetensors: |cut model.safetensors 5000|eval @
 model.safetensors: |cut model.safetensors 7|eval @
 model.safetensors: |put model.safetensors ~~~~~~~~{}|eval @
 model.safetensors: |dir model.safetensors|eval @
-holds no held-out data|drop train/valid.tokens|eval @
-valid.tokens: |cut train/valid.tokens 40|eval @
-valid.tokens: |empty train/valid.tokens|eval @
+train.tokens: written by an earlier version|
+    rename train/valid-tokens.safetensors train/train.tokens|eval @
+holds no held-out data|drop train/valid-tokens.safetensors|eval @
+valid-tokens.safetensors: |cut train/valid-tokens.safetensors 40|eval @
+valid-tokens.safetensors: |empty train/valid-tokens.safetensors|eval @
 no-such: cannot be opened|eval model --file no-such
 nothing: the file is empty|eval model --file nothing
 folder: expected a file, found a folder|eval model --file folder

@@ -95,17 +95,18 @@ config.json: describes a model of|edit config.json s/"encoder_layers": /&9999/|t
 config.json: marian: 9999932 positions|edit config.json s/position_embeddings": /&99999/|
     translate @mt
 config.json: marian: eos_token_id 9990|edit config.json s/"eos_token_id": /&999/|translate @mt
-train.records: not a qkv record file|put train/train.records junk|
+train-records.safetensors: expected a header|put train/train-records.safetensors junk|
     train translate --source en --target fr --out @mt --resume FAST
-train.records: not a qkv record file|cut train/train.records 200|
+train-records.safetensors: |cut train/train-records.safetensors 1200|
     train translate --source en --target fr --out @mt --resume FAST
-train.records is missing|drop train/train.records|
+train-records.safetensors is missing|drop train/train-records.safetensors|
     train translate --source en --target fr --out @mt --resume FAST
-train.records: records of 2 fields expected, found 1|
-    copy train/train.records ../words/train/train.records|
+train-records.safetensors: records of 2 fields expected, found 1|
+    copy train/train-records.safetensors ../words/train/train-records.safetensors|
     train translate --source en --target fr --out @mt --resume FAST
 holds a BertForMaskedLM|train translate --source en --target fr --out words --resume FAST
-valid.records: records of 2 fields expected|copy train/valid.records ../words/train/valid.records|
+valid-records.safetensors: records of 2 fields expected|
+    copy train/valid-records.safetensors ../words/train/valid-records.safetensors|
     eval @mt
 --source and --target expected, found --file|eval mt --file en
 --file expected, found --source|eval classes --source en --target fr
@@ -128,7 +129,8 @@ latin1: line 1: text in UTF-8 expected|eval classes --file latin1
 config.json: field "id2label.0"|edit config.json s/"0": "no"/"0": 7/|classify @classes x
 config.json: field "id2label.1"|edit config.json s/"1": "yes"/"9": "yes"/|classify @classes x
 config.json: describes a model of|edit config.json s/"vocab_size": /&9999/|classify @classes x
-records of 3 fields expected|copy train/train.records ../mt/train/train.records|
+records of 3 fields expected|
+    copy train/train-records.safetensors ../mt/train/train-records.safetensors|
     train classify --data tsv --out @classes --resume FAST
 words: a BertForMaskedLM does not classify|classify words x
 series: a QkvForecaster does not classify|classify series x
@@ -139,8 +141,8 @@ config.json: describes a model of|edit config.json s/position_embeddings": /&999
     fill @words [MASK]
 config.json: field "hidden_act"|edit config.json s/"hidden_act": "[a-z_]*"/"hidden_act": 3/|
     fill @words [MASK]
-valid.records: records of 1 fields expected, found 2|
-    copy train/valid.records ../mt/train/valid.records|
+valid-records.safetensors: records of 1 fields expected, found 2|
+    copy train/valid-records.safetensors ../mt/train/valid-records.safetensors|
     eval @words
 word.csv: line 10, column 2 (load): expected a number, found "two"|
     train forecast --data word.csv --out new FAST

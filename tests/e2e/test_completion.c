@@ -13,7 +13,7 @@
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
-#include "qkv/image.h"
+#include "qkv/image_file.h"
 #include "tiny_vqgan.h"
 
 enum { FACTOR = 2, TRAINED = SIDE / FACTOR, COUNT = 2, GAP = 2, COLORS = 3 };

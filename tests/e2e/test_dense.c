@@ -13,7 +13,7 @@
 #include "fixture.h"
 #include "qkv/dense.h"
 #include "qkv/hub.h"
-#include "qkv/image.h"
+#include "qkv/image_file.h"
 
 enum { SIDE = 16, COUNT = 40, OUTPUT_BYTES = 1 << 16 };
 static char output[OUTPUT_BYTES];

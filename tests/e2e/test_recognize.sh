@@ -86,7 +86,7 @@ cp "$pictures/grey.jpg" stray/0.jpg
 "$QKV" train classify --data stray --size 16 --valid-last 2 --threads 1 --steps 1 --batch 2 \
     --out s >answer 2>notes || fail "train with a stray picture: $(cat notes)"
 grep -q '^1 of 9 pictures have no class' notes || fail "the stray picture: $(cat notes)"
-tr '\0' '\n' <s/train/valid.pixels | grep -a -o 'stray/[a-z]*' | sort -u >held
+tr '\0' '\n' <s/train/valid-images.safetensors | grep -a -o 'stray/[a-z]*' | sort -u >held
 [ "$(wc -l <held)" -eq 2 ] || fail "held out: $(cat held)"
 
 # What cannot be.

@@ -23,7 +23,7 @@ train --source s --target t --valid-last 4 --steps 60 --set dropout=0 --lr 0.01 
     >answer 2>notes || fail "training: $(cat notes)"
 grep -q '"steps": *60' answer || fail "no 60 steps: $(cat answer)"
 for f in config.json generation_config.json model.safetensors source.spm target.spm vocab.json \
-    train/train.records train/valid.records; do
+    train/train-records.safetensors train/valid-records.safetensors; do
     [ -s "a/$f" ] || fail "no a/$f"
 done
 grep -q '"model_type": "marian"' a/config.json || fail "not a marian: $(cat a/config.json)"

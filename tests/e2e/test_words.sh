@@ -29,7 +29,8 @@ model="--model nano --vocab 80 --length 16"
 "$QKV" train mlm --data text --lines $model $common --tokens 128 --batch 4 --steps 150 --lr 3e-3 \
     --out words >answer 2>notes || fail "train mlm: $(cat notes)"
 above "$(field accuracy answer)" 0.4 || fail "mlm: accuracy $(cat answer)"
-for file in config.json model.safetensors vocab.txt tokenizer.json train/valid.records; do
+for file in config.json model.safetensors vocab.txt tokenizer.json \
+    train/valid-records.safetensors; do
     [ -s "words/$file" ] || fail "words/$file is missing"
 done
 "$QKV" eval words --json --threads 1 >judged || fail "eval words"

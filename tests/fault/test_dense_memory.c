@@ -10,6 +10,7 @@
 #include "failing.h"
 #include "files.h"
 #include "qkv/colorize.h"
+#include "qkv/image_file.h"
 #include "qkv/segment.h"
 
 enum { SIDE = 8, PIXELS = SIDE * SIDE };

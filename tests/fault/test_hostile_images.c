@@ -14,7 +14,7 @@
 #include "fixture.h"
 
 #include "base/base.h"
-#include "qkv/image.h"
+#include "qkv/image_file.h"
 
 #define IMAGES QKV_SOURCE_DIR "/tests/golden/images"
 

@@ -12,6 +12,7 @@
 #include "fixture.h"
 
 #include "base/base.h"
+#include "qkv/image_file.h"
 #include "qkv/pixels.h"
 
 #define PNG QKV_SOURCE_DIR "/tests/golden/images/type0-1bit.png"

@@ -20,6 +20,7 @@ typedef struct {
     qkv_status (*read)(qkv_context *ctx, const char *path);
     const char *seeds[8]; /* files, NULL at the end; then texts */
     const char *texts[8];
+    size_t rounds; /* 0: FUZZ_ROUNDS */
 } fuzz_target;
 
 extern const fuzz_target fuzz;
@@ -118,13 +119,14 @@ int main(void)
     qkv_rng_init(&rng, 1, 0);
     while (fuzz_seed(seeds, bytes))
         seeds++;
-    for (size_t i = 0; i < FUZZ_ROUNDS; i++) {
+    size_t rounds = fuzz.rounds ? fuzz.rounds : FUZZ_ROUNDS;
+    for (size_t i = 0; i < rounds; i++) {
         size_t size = fuzz_seed(i % seeds, bytes);
         if (i >= seeds)
             size = fuzz_mutate(&rng, bytes, size);
         LLVMFuzzerTestOneInput(bytes, size);
     }
-    printf("%d inputs\n", FUZZ_ROUNDS);
+    printf("%zu inputs\n", rounds);
     return 0;
 }
 

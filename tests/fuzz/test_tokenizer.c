@@ -1,7 +1,7 @@
 /* test_tokenizer.c - tokenizer.json under random changes; what is accepted must work. */
 #include "fuzz.h"
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/json.h"
 #include "io/file.h"
 
 static qkv_status read_tokenizer(qkv_context *ctx, const char *path)

@@ -1,7 +1,7 @@
 /* test_vocab_txt.c - vocab.txt under random changes; what is accepted must work. */
 #include "fuzz.h"
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/words_file.h"
 
 static qkv_status read_words(qkv_context *ctx, const char *path)
 {

@@ -104,7 +104,8 @@ static void test_tensors(void **state)
 {
     fixture *f = *state;
     qkv_real mine[6] = {0};
-    qkv_tensor *x = qkv_tensor_from(f->t, NULL, 2, shape), *w = qkv_tensor_wrap(f->t, mine, 2, shape);
+    qkv_tensor *x = qkv_tensor_from(f->t, NULL, 2, shape);
+    qkv_tensor *w = qkv_tensor_wrap(f->t, mine, 2, shape);
     memcpy(qkv_tensor_fill(x), numbers, sizeof numbers);
     memcpy(mine, numbers, sizeof mine);
     const qkv_real sums[] = {2, 4, 6, 8, 10, 12}, first[] = {2, 8}, one = 21;

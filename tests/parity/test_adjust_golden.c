@@ -7,8 +7,8 @@
 
 #include "fixture.h"
 
-#include "image/augment.h"
-#include "qkv/image.h"
+#include "image/augment_steps.h"
+#include "qkv/image_file.h"
 
 #define IMAGES QKV_SOURCE_DIR "/tests/golden/images/adjust"
 

@@ -8,7 +8,7 @@
 
 #include "fixture.h"
 
-#include "qkv/image.h"
+#include "qkv/image_file.h"
 #include "qkv/npy.h"
 
 #define IMAGES QKV_SOURCE_DIR "/tests/golden/images"

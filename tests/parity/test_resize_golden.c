@@ -8,6 +8,7 @@
 
 #include "fixture.h"
 
+#include "qkv/image_file.h"
 #include "qkv/npy.h"
 #include "qkv/resize.h"
 

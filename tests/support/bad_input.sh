@@ -5,7 +5,7 @@
 # A row: WORDS that the sentence has | COMMAND. In it @NAME stands for a copy of the model directory
 # NAME (@ alone: model), which the row may spoil first with one of
 #   cut FILE BYTES   drop FILE   empty FILE   put FILE TEXT   dir FILE   edit FILE SED
-#   copy FILE FROM
+#   copy FILE FROM   rename FILE TO
 # before a second |. WORDS that begin with 2: the command line is at fault, the exit code is 2.
 # A row goes on in the next line after a |.
 
@@ -20,6 +20,7 @@ spoil() {
     dir) rm "$file" && mkdir "$file" ;;
     edit) sed -i "$*" "$file" ;;
     copy) cp "$1" "$file" ;;
+    rename) mv "$file" "$1" ;;
     esac
 }
 

@@ -10,7 +10,7 @@
 
 #include "fixture.h"
 
-#include "image/augment.h"
+#include "image/augment_steps.h"
 
 enum { COUNT = 21, H = 9, W = 11, C = 3, BYTES = H * W * C, CLASSES = 7, N = 64 };
 

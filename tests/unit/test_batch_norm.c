@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "files.h"
-#include "hub/hub.h"
+#include "hub/parts.h"
 #include "model/model.h"
 #include "qkv/safetensors.h"
 

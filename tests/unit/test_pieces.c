@@ -11,7 +11,8 @@
 
 #include "tokenizers.h"
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/json.h"
+#include "tokenizer/spm_files.h"
 #include "io/file.h"
 
 #define SAVED QKV_BINARY_DIR "/tests/pieces"

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "drawn.h"
+#include "qkv/image_file.h"
 #include "qkv/segment.h"
 
 enum { SIDE = 8, PIXELS = SIDE * SIDE, COUNT = 20 };

@@ -1,4 +1,4 @@
-/* Token files: packing, their trailer, files that are cut short or lie; the windows that training
+/* Token files: packing, files that are cut short or lie; the windows that training
  * reads and the order they come in. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,9 +9,10 @@
 #include "files.h"
 #include "tokenizers.h"
 
+#include "qkv/safetensors.h"
 #include "qkv/tokens.h"
 
-enum { TRAILER = 32 };
+#define GOLDEN QKV_SOURCE_DIR "/tests/golden"
 
 static qkv_tokenizer *trained_chars(void)
 {
@@ -22,8 +23,7 @@ static qkv_tokenizer *trained_chars(void)
 static qkv_tokens *packed(qkv_tokenizer *tk, const char *path, const qkv_text_part *parts, size_t n)
 {
     qkv_tokens *t;
-    check(qkv_tokens_pack(ctx, tk, parts, n, path, NULL, NULL));
-    check(qkv_tokens_open(&t, ctx, path));
+    check(qkv_tokens_pack(&t, ctx, tk, parts, n, path, NULL, NULL));
     return t;
 }
 
@@ -53,7 +53,7 @@ static void test_packs_text(void **state)
         for (size_t i = 0; i < ids.count; i++)
             max = ids.data[i] > max ? ids.data[i] : max;
         assert_int_equal(qkv_tokens_max(t), max);
-        check(qkv_tokens_pack_memory(&m, ctx, kinds[k], &part, 1));
+        check(qkv_tokens_pack(&m, ctx, kinds[k], &part, 1, NULL, NULL, NULL));
         assert_holds(m, &ids);
         assert_int_equal(qkv_tokens_bytes(m), part.len);
         qkv_tokens_close(m);
@@ -78,7 +78,7 @@ static void test_packs_parts(void **state)
     check(qkv_tokenizer_encode(tk, "sat", 3, 0, &b));
     qkv_tokens *both[2];
     both[0] = packed(tk, in(folder, "t"), parts, 2);
-    check(qkv_tokens_pack_memory(&both[1], ctx, tk, parts, 2));
+    check(qkv_tokens_pack(&both[1], ctx, tk, parts, 2, NULL, NULL, NULL));
     for (int i = 0; i < 2; i++) {
         int32_t id[16];
         size_t separators = eos >= 0;
@@ -123,8 +123,9 @@ static void test_packs_pieces(void **state)
     qkv_tokens_close(t);
     qkv_ids_free(ctx, &ids);
     unlink(in(folder, "t"));
-    assert_int_equal(qkv_tokens_pack(ctx, tk, &part, 1, in(folder, "t"), stop_at_once, &done),
+    assert_int_equal(qkv_tokens_pack(&t, ctx, tk, &part, 1, in(folder, "t"), stop_at_once, &done),
                      QKV_E_CANCELLED);
+    assert_null(t);
     assert_in_range(done, 1, part.len - 1);
     assert_int_equal(files_in(folder), 0);
     test_free(text);
@@ -132,26 +133,32 @@ static void test_packs_pieces(void **state)
     remove_folder(folder);
 }
 
-static void refuse(const char *path, const void *data, size_t size)
+static void refuse(const char *path)
 {
     qkv_tokens *t = (void *)path;
-    put_file(path, data, size);
     assert_int_equal(qkv_tokens_open(&t, ctx, path), QKV_E_FORMAT);
     assert_null(t);
     expect_message(path);
 }
 
+/* A safetensors file of one tensor of three numbers, with one value of metadata. */
+static void put_tokens(const char *path, const char *name, qkv_store store, int ndim,
+                       const char *key, const char *value)
+{
+    static const uint32_t ids[] = {1, 1u << 31, 2, 0, 0, 0};
+    const size_t shape[] = {3, 1};
+    const char *const metadata[] = {key, value, NULL};
+    const qkv_safetensors_entry e = {.name = name, .ndim = ndim, .shape = shape, .store = store,
+                                     .raw = ids};
+    const qkv_safetensors_options o = {.metadata = metadata};
+    check(qkv_safetensors_save(ctx, path, &e, 1, &o));
+}
+
 static void test_refuses_hostile_files(void **state)
 {
     (void)state;
-    static const struct {
-        size_t at, size;
-        uint64_t value;
-    } lies[] = {
-        {0, 1, 'Q'},         {8, 4, 0},           {8, 4, 2},          {12, 4, 0}, {12, 4, 1},
-        {12, 4, 3},          {12, 4, 8},          {12, 4, UINT32_MAX}, {16, 8, 0}, {16, 8, 1},
-        {16, 8, UINT64_MAX}, {16, 8, 1ull << 63}, {16, 8, (1ull << 63) + 2}, {24, 8, 0},
-    };
+    static const char *const lengths[] = {"", "0", "-1", "+1", " 1", "1x", "0x1",
+                                          "18446744073709551616"};
     char folder[PATH_BYTES];
     make_folder(folder);
     qkv_tokenizer *tk = trained_chars();
@@ -159,33 +166,47 @@ static void test_refuses_hostile_files(void **state)
     qkv_tokens_close(packed(tk, in(folder, "t"), &part, 1));
     size_t size;
     char *good = take_file(in(folder, "t"), &size);
-    assert_int_equal(size, 11 * 2 + TRAILER);
-    for (size_t n = 0; n < size; n++)
-        refuse(in(folder, "cut"), good, n);
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        char *bad = test_malloc(size);
-        memcpy(bad, good, size);
-        for (size_t b = 0; b < lies[i].size; b++)
-            bad[size - TRAILER + lies[i].at + b] = (char)(lies[i].value >> (8 * b));
-        refuse(in(folder, "lie"), bad, size);
-        test_free(bad);
+    for (size_t n = 0; n < size; n++) {
+        put_file(in(folder, "cut"), good, n);
+        refuse(in(folder, "cut"));
+    }
+    const char *path = in(folder, "lie");
+    put_tokens(path, "token", QKV_STORE_U16, 1, "bytes", "9");
+    refuse(path);
+    put_tokens(path, "tokens", QKV_STORE_U16, 2, "bytes", "9");
+    refuse(path);
+    put_tokens(path, "tokens", QKV_STORE_I64, 1, "bytes", "9");
+    refuse(path);
+    put_tokens(path, "tokens", QKV_STORE_F32, 1, "bytes", "9");
+    refuse(path);
+    put_tokens(path, "tokens", QKV_STORE_U16, 1, "byte", "9");
+    refuse(path);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        put_tokens(path, "tokens", QKV_STORE_U16, 1, "bytes", lengths[i]);
+        refuse(path);
     }
     free(good);
     qkv_tokenizer_destroy(tk);
     remove_folder(folder);
 }
 
-/* Ids past int32 are more than any vocabulary has. */
-static void test_max_of_wide_ids(void **state)
+/* A file that the reference library wrote, and one with an id that is none. */
+static void test_format(void **state)
 {
     (void)state;
-    static const unsigned char file[8 + TRAILER] = {
-        1,   0,   0,   0,   0,   0, 0, 0x80, 'q', 'k', 'v', 't', 'o', 'k', 'e', 'n', 1, 0, 0, 0,
-        4,   0,   0,   0,   2,   0, 0, 0,    0,   0,   0,   0,   2};
     char folder[PATH_BYTES];
-    make_folder(folder);
-    put_file(in(folder, "t"), file, sizeof file);
+    int32_t ids[3];
     qkv_tokens *t;
+    check(qkv_tokens_open(&t, ctx, GOLDEN "/io/tokens.safetensors"));
+    assert_int_equal(qkv_tokens_count(t), 3);
+    assert_int_equal(qkv_tokens_bytes(t), 9);
+    assert_int_equal(qkv_tokens_max(t), 65535);
+    qkv_tokens_read(t, 1, 2, ids);
+    assert_int_equal(ids[0], 300);
+    assert_int_equal(ids[1], 65535);
+    qkv_tokens_close(t);
+    make_folder(folder);
+    put_tokens(in(folder, "t"), "tokens", QKV_STORE_I32, 1, "bytes", "9");
     check(qkv_tokens_open(&t, ctx, in(folder, "t")));
     assert_int_equal(qkv_tokens_max(t), INT32_MAX);
     qkv_tokens_close(t);
@@ -205,7 +226,7 @@ static void test_windows(void **state)
     qkv_tokenizer *tk = trained(&o, text);
     qkv_text_part part = {text, N - 1, NULL, 0};
     qkv_tokens *t;
-    check(qkv_tokens_pack_memory(&t, ctx, tk, &part, 1));
+    check(qkv_tokens_pack(&t, ctx, tk, &part, 1, NULL, NULL, NULL));
     int32_t all[N], ids[T], next[T], again[T];
     qkv_tokens_read(t, 0, N - 1, all);
     size_t windows = qkv_tokens_windows(t, T), offsets[4];
@@ -239,7 +260,7 @@ static void test_one_window(void **state)
     qkv_tokenizer *tk = trained_chars();
     qkv_text_part part = {"the c", 5, NULL, 0};
     qkv_tokens *t;
-    check(qkv_tokens_pack_memory(&t, ctx, tk, &part, 1));
+    check(qkv_tokens_pack(&t, ctx, tk, &part, 1, NULL, NULL, NULL));
     int32_t all[5], ids[4], next[4];
     qkv_tokens_read(t, 0, 5, all);
     for (uint64_t sample = 0; sample < 9; sample++) {
@@ -280,7 +301,7 @@ int main(void)
         cmocka_unit_test(test_packs_parts),
         cmocka_unit_test(test_packs_pieces),
         cmocka_unit_test(test_refuses_hostile_files),
-        cmocka_unit_test(test_max_of_wide_ids),
+        cmocka_unit_test(test_format),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_one_window),
         cmocka_unit_test(test_shuffles),

@@ -256,7 +256,7 @@ static qkv_tokens *letters(size_t n)
     qkv_tokenizer *tk = trained(&o, "abcdefghijk");
     qkv_text_part part = {text, n, NULL, 0};
     qkv_tokens *t;
-    check(qkv_tokens_pack_memory(&t, ctx, tk, &part, 1));
+    check(qkv_tokens_pack(&t, ctx, tk, &part, 1, NULL, NULL, NULL));
     qkv_tokenizer_destroy(tk);
     return t;
 }

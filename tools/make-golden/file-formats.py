@@ -1,10 +1,11 @@
-"""Writes files of tests/golden/io: *.safetensors and *.npy with the reference libraries, records.
+"""Writes files of tests/golden/io: *.safetensors and *.npy with the reference libraries.
 
     python tools/make-golden/file-formats.py tests/golden/io
 """
 import sys
 
 import torch
+from safetensors.numpy import save_file as save_numpy
 from safetensors.torch import save_file
 
 out = sys.argv[1]
@@ -48,21 +49,15 @@ for version in ((2, 0), (3, 0)):
     with open(f"{out}/v{version[0]}.npy", "wb") as f:
         np.lib.format.write_array(f, (a / 4).astype("<f4"), version=version)
 
-# Records: ids of all fields, a pad to 8 bytes, where each field ends, the trailer.
+# A text, pairs of sequences, labelled pictures: the data of training runs.
+save_numpy({"tokens": np.array([5, 300, 65535], "u2")}, f"{out}/tokens.safetensors",
+           metadata={"bytes": "9"})
 rows = [[[5, 6, 0], [7, 0]], [[], [8, 0]], [[9, 10, 11, 0], []]]
-fields = [field for row in rows for field in row]
-ids = np.concatenate(fields).astype("<i4")
-with open(f"{out}/pairs.records", "wb") as f:
-    f.write(np.pad(ids, (0, len(ids) % 2)).tobytes())
-    f.write(np.cumsum([len(field) for field in fields]).astype("<u8").tobytes() + b"qkvrecrd")
-    f.write(np.array([1, 2], "<u4").tobytes() + np.array([len(rows), len(ids)], "<u8").tobytes())
-
-# Pixels: three pictures of 2 x 1 in grey, their classes, names' ends, names, the trailer.
-names = [b"a/x.png\0", b"b/y-1.png\0", b"z.png\0", b"a\0", b"b\0"]
-text = b"".join(names)
-with open(f"{out}/pictures.pixels", "wb") as f:
-    for part in (bytes(range(6)), np.array([0, 1, -1], "<i4").tobytes(),
-                 np.cumsum([len(name) for name in names]).astype("<u8").tobytes(), text):
-        f.write(part + bytes(-len(part) % 8))
-    f.write(b"qkvpixel" + np.array([1, 1, 2, 1], "<u4").tobytes())
-    f.write(np.array([3, 2, len(text)], "<u8").tobytes())
+ends = np.cumsum([0] + [len(field) for row in rows for field in row])
+save_numpy({"tokens": np.concatenate([field for row in rows for field in row]).astype("i4"),
+            "offsets": np.stack([ends[:-1:2], ends[1::2], ends[2::2]], 1)},
+           f"{out}/records.safetensors")
+save_numpy({"images": np.arange(6, dtype="u1").reshape(3, 2, 1, 1),
+            "labels": np.array([0, 1, -1], "i4"),
+            "names": np.frombuffer(b"a/x.png\0b/y-1.png\0z.png\0", "u1"),
+            "classes": np.frombuffer(b"a\0b\0", "u1")}, f"{out}/images.safetensors")

@@ -1,0 +1,149 @@
+/* answers.c - options, answers and errors of every command. */
+#include "core/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const char *const isa_names[] = {"reference", "avx2", "avx512", "all", NULL};
+
+static const qkv_option common_rows[] = {
+    {.flag = "json", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, json),
+     .help = "answer in JSON, one object per answer"},
+    {.flag = "threads", .type = QKV_OPT_INT, .offset = offsetof(cli_common, threads),
+     .max = 1024, .initial = "0", .help = "threads to use; 0: one per core"},
+    {.flag = "isa", .type = QKV_OPT_ENUM, .offset = offsetof(cli_common, isa),
+     .names = isa_names, .initial = "all", .help = "largest instruction set to use"},
+    {.flag = "bf16", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, bf16),
+     .help = "training rounds the operands of products to bf16 where the processor can"},
+    {.flag = "quiet", .type = QKV_OPT_BOOL, .offset = offsetof(cli_common, quiet),
+     .help = "no progress line, no notes"},
+    {.flag = "seed", .type = QKV_OPT_U64, .offset = offsetof(cli_common, seed), .initial = "0",
+     .help = "of everything random"},
+};
+enum { COMMON_ROWS = sizeof common_rows / sizeof *common_rows };
+
+const qkv_option_table cli_common_table = {"Common options", common_rows, COMMON_ROWS};
+const qkv_option_table cli_job_common_table = {"Common options", common_rows, COMMON_ROWS - 1};
+
+/* Two kinds of sentence: "qkv: ..." and, for notes, the text alone. */
+static void say(const char *fmt, va_list args)
+{
+    fputs("qkv: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+}
+
+static int usage_error(const cli *c)
+{
+    fprintf(stderr, "qkv: %s (see qkv help %s)\n", qkv_context_message(c->ctx),
+            c->command->manual.name);
+    return CLI_USAGE;
+}
+
+qkv_status cli_configure(const cli *c)
+{
+    static const unsigned masks[] = {QKV_ISA_REFERENCE, QKV_ISA_AVX2,
+                                     QKV_ISA_AVX2 | QKV_ISA_AVX512, QKV_ISA_ALL};
+    qkv_context_options options = qkv_context_defaults();
+    options.threads = c->common.threads;
+    options.isa = masks[c->common.isa];
+    options.bf16 = c->common.bf16;
+    qkv_status status = qkv_context_configure(c->ctx, &options);
+    if (!status && options.bf16 && !qkv_context_bf16(c->ctx) &&
+        qkv_options_given(c->options, "bf16"))
+        cli_note(c, "--bf16: no bf16 products here (AVX512_BF16): f32 it is");
+    return status;
+}
+
+void cli_bind(cli *c, const qkv_option_table *table, void *target)
+{
+    if (!c->bind_status)
+        c->bind_status = qkv_options_bind(c->options, table, target);
+    if (!c->bind_status)
+        qkv_preset_apply(c->command->manual.presets, table, target);
+}
+
+int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max)
+{
+    const char *usage = c->command->manual.usage;
+    qkv_status status = c->bind_status;
+    if (!status)
+        status = qkv_options_parse(c->options, argc, argv, max ? &c->args : NULL);
+    if (!status && c->command->manual.recipes)
+        status = qkv_recipe_apply(c->options, c->command->manual.recipes);
+    if (!status && (c->args.count < min || c->args.count > max))
+        status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "expected %s %s, found %zu arguments",
+                          c->command->manual.name, usage ? usage : "", c->args.count);
+    if (!status)
+        status = cli_configure(c);
+    return status ? usage_error(c) : 0;
+}
+
+void cli_take_given(const cli *c, const qkv_option_table *table, const void *given, void *target)
+{
+    char text[QKV_OPTION_TEXT];
+    for (size_t i = 0; i < table->count; i++) {
+        const qkv_option *row = &table->rows[i];
+        if (!qkv_options_given(c->options, row->key))
+            continue;
+        qkv_option_text(row, given, text);
+        (void)qkv_option_assign(row, target, text); /* it has been parsed once */
+    }
+}
+
+int cli_error(cli *c)
+{
+    cli_progress_end(&c->line);
+    return cli_fail("%s", qkv_context_message(c->ctx));
+}
+
+int cli_fail(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    say(fmt, args);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+int cli_usage(const cli *c, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    qkv_vfail(c->ctx, QKV_E_ARGUMENT, fmt, args);
+    va_end(args);
+    return usage_error(c);
+}
+
+void cli_note(const cli *c, const char *fmt, ...)
+{
+    va_list args;
+    if (c->common.quiet)
+        return;
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+int cli_png_only(const cli *c, const char *out)
+{
+    const char *end = strrchr(out, '.');
+    if (!end || (strcasecmp(end, ".jpg") != 0 && strcasecmp(end, ".jpeg") != 0))
+        return 0;
+    return cli_usage(c, "--out: pictures are written as PNG: a name with .png expected, found "
+                     "%.200s", out);
+}
+
+int cli_answer(const cli *c, qkv_json_writer *w)
+{
+    (void)c;
+    const char *text = qkv_json_writer_text(w);
+    int code = text ? CLI_DONE : cli_fail("out of memory while writing the answer");
+    if (text && (puts(text) == EOF || fflush(stdout) != 0))
+        code = cli_fail("the answer cannot be written to the standard output");
+    qkv_json_writer_free(w);
+    return code;
+}

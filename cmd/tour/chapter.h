@@ -1,0 +1,102 @@
+/* chapter.h - what the chapters of `qkv tour` share: the frame, the texts, a curve. A chapter is a
+ * file tour_NAME.c with a function, and a row in cmd_tour.c. */
+#ifndef QKV_CMD_TOUR_CHAPTER_H
+#define QKV_CMD_TOUR_CHAPTER_H
+
+#include "explain/page.h"
+#include "qkv/job.h"
+#include "qkv/tokens.h"
+
+/* One chapter's view of the tour. What it says goes to the page. */
+typedef struct {
+    page *page;
+    const char *dir;    /* the chapter's own folder: there and empty; the reader may use it later */
+    const char *source; /* the folder that texts are looked for in; NULL: none */
+    const char *pictures; /* the set that they are taken from; NULL: drawn ones */
+    double seconds;     /* what the chapter may take */
+    double begun;       /* when it began: of qkv_now */
+} tour;
+
+/* Takes about t->seconds. On failure the context says why. */
+typedef qkv_status tour_fn(tour *t);
+
+tour_fn tour_attention, tour_bert, tour_classify, tour_colorize, tour_contrastive, tour_dates,
+    tour_forecast, tour_gpt, tour_imagine, tour_numbers, tour_reconstruct, tour_segment;
+
+/* ---- texts: tour_text.c --------------------------------------------------------------------- */
+
+/* Text to learn from and text to judge by: no file is in both. */
+typedef struct {
+    qkv_str train, valid;
+    size_t files;    /* 0: the text is this program's own help */
+    size_t held_out; /* of the files */
+} tour_text;
+
+/* The files below the source folder with one of the endings (NULL at the end), every tenth one held
+ * out, at most valid_bytes of those; without such files the help of every command. Freed with
+ * tour_text_free even after a failure. */
+qkv_status tour_text_collect(tour_text *x, const tour *t, const char *const *endings,
+                             size_t valid_bytes);
+void tour_text_free(tour_text *x);
+
+/* The longest stretch of sample that stands in text, too, in characters that are no white space. */
+size_t tour_longest_copy(const char *sample, size_t n, const char *text, size_t len);
+
+/* ---- values that people write in many ways: tour_dates.c, tour_numbers.c -------------------- */
+
+/* Texts of values and what each means. Every text has one value. */
+typedef struct {
+    const char *one, *introduction; /* what a value is; a paragraph */
+    uint32_t values;                /* they are 0 .. values-1 */
+    size_t forms;
+    uint32_t (*draw)(qkv_rng *r); /* a value, as often as it is to be met */
+    /* Adds value's text in one of the forms; what is left open is decided by chance. */
+    void (*write)(qkv_str *out, uint32_t value, size_t form, qkv_rng *r);
+    void (*answer)(qkv_str *out, uint32_t value); /* the one text to be read out of them all */
+} tour_script;
+
+extern const tour_script tour_dates_script, tour_numbers_script;
+
+void tour_put_below_100(qkv_str *out, uint32_t n, char hyphen); /* "twenty-one" */
+
+/* ---- honest baselines: tour_counts.c -------------------------------------------------------- */
+
+/* Mean -log p (nats) of tokens 2 .. n of valid: */
+typedef struct {
+    double uniform;   /* every token alike */
+    double frequency; /* by its share of the training text */
+    double pair;      /* by the token before */
+    double triple;    /* by the two before; 0: the vocabulary is too large to count triples */
+} tour_counts;
+
+/* Interpolated counts (Witten and Bell 1991), estimated on train alone. */
+qkv_status tour_count(tour_counts *out, qkv_context *ctx, const qkv_tokens *train,
+                      const qkv_tokens *valid, size_t V);
+
+/* ---- curves: tour_curve.c ------------------------------------------------------------------- */
+
+enum { TOUR_CURVE_COLUMNS = 60 };
+
+/* A value over a share of the time, averaged by column. Start from {0}. */
+typedef struct {
+    double sum[TOUR_CURVE_COLUMNS];
+    size_t count[TOUR_CURVE_COLUMNS];
+} tour_curve;
+
+void tour_curve_add(tour_curve *c, double share, double value); /* share in [0, 1] */
+void tour_curve_show(const tour_curve *c, const page *p, const char *title);
+
+/* ---- training: tour_training.c --------------------------------------------------------------- */
+
+typedef struct {
+    tour_curve curve; /* the training loss over the time */
+    qkv_train_result result;
+} tour_training;
+
+/* Trains for so many seconds, with a progress line; the best model is kept in dir (NULL: the last
+ * one, in the task's model alone). result.stopped: the reader has had enough. */
+qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_training *settings,
+                      const char *dir, double seconds);
+void tour_training_show(const tour_training *x, const page *p, const char *title);
+
+#endif

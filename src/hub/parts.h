@@ -1,0 +1,48 @@
+/* parts.h - the two halves of a model directory: config.json and the weights. */
+#ifndef QKV_SRC_HUB_PARTS_H
+#define QKV_SRC_HUB_PARTS_H
+
+#include "base/base.h"
+#include "io/json.h"
+#include "qkv/hub.h"
+
+/* config.c: makes the model that dir/config.json and changes ("key=value") describe; weights: only
+ * if those in dir have as many numbers, since a file can claim any size. */
+qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir,
+                                qkv_strings changes, bool weights);
+qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store);
+
+/* generation.c: the members of generation_config.json, for a model that it is about. */
+bool qkv__hub_is_searched(const qkv_model *m);
+void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m);
+
+/* labels.c */
+qkv_status qkv__hub_count_labels(const qkv__json *config, size_t *count);
+qkv_status qkv__hub_read_labels(qkv_model *m, const qkv__json *config);
+void qkv__hub_write_labels(qkv_json_writer *w, const qkv_model *m);
+
+/* preprocessor.c: preprocessor_config.json, where the directory has one, and where the model says
+ * how it wants pictures. */
+qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir);
+qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir);
+
+/* weights.c */
+qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
+qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);
+qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o);
+
+/* The same of one file with another library's names, those of the model all behind `under`; what
+ * stands elsewhere in the file is left out. A head that the file lacks stays as it is. */
+qkv_status qkv__hub_read_named(qkv_model *m, const qkv_safetensors *file, const char *under);
+qkv_status qkv__hub_write_named(qkv_model *m, const char *path, const qkv_hub_save_options *o);
+
+/* Fills the row from the file's tensor of that name, which must have its shape. */
+qkv_status qkv__hub_read_row(const qkv_row *row, qkv_context *ctx, const qkv_safetensors *file,
+                             const char *name);
+
+/* names.c: the model's rows as other libraries have them: their names, each behind `under`, and
+ * query, key and value of a vit or vit_mae as one tensor. Rows that those do not have are not
+ * visited. */
+qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_row_fn *fn, void *user);
+
+#endif

@@ -1,0 +1,25 @@
+/* classify.c - what texts and pictures share when classes are learnt. */
+#include "job/classify.h"
+
+#include "qkv/pictures.h"
+
+#define FIELD(member) .offset = offsetof(qkv__classify_options, member)
+static const qkv_option common_rows[] = {
+    {.flag = "data", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(data),
+     .value = "DATA", .help = "lines of label, tab, text; perhaps tab, second text. Or pictures: a "
+                              "folder with a folder for each class, a tar of such, an idx file"},
+    {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "DATA",
+     .help = "the same to judge on, never trained on"},
+    {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
+     .initial = "10%", .help = "else: lines, pictures or share held out at the end of the data"},
+    {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
+     .help = "size, of texts: nano tiny mini small medium base large; of pictures, where micro is "
+             "the default: nano micro mini tiny small, with patches base large"},
+    {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
+     .max = 1, FIELD(smoothing),
+     .initial = "0", .help = "label smoothing"},
+};
+const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
+                                             sizeof common_rows / sizeof *common_rows};
+
+size_t qkv__job_classify_variant(const char *data) { return *data && qkv_is_pictures(data); }

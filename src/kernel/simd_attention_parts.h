@@ -1,0 +1,130 @@
+/* simd_attention_parts.h - what the attention files share: a tile of keys x queries, and
+ * the products that fill and empty it.
+ *
+ * A tile is stored by key, with the TQ queries of its block along the lanes:
+ *     tile[j * TQ + i]: key j (at most TK), query i (at most TQ).
+ * So the softmax runs down the tile without crossing lanes, keys and values are read where they
+ * lie, and a key length cuts rows off instead of lanes. Only queries are packed transposed. */
+#ifndef QKV_SIMD_ATTENTION_H
+#define QKV_SIMD_ATTENTION_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel/simd.h"
+
+enum {
+    TQ = 64,      /* queries a block */
+    TK = 96,      /* keys a tile: a multiple of MR and of Philox's four words */
+    MR = 6,       /* rows of a register block */
+    NV = VF / 4,  /* its vectors: 6 x 4 of 32 registers, 6 x 2 of 16 */
+    FEW = 4       /* queries a sequence, at most, for the path that packs nothing */
+};
+
+/* Before a loop whose bounds are constants once its function is inlined. */
+#if defined(__clang__)
+#define QKV_UNROLL _Pragma("unroll")
+#else
+#define QKV_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+typedef qkv_k_attention_args attention_args;
+typedef qkv_k_attention_bwd_args attention_bwd_args;
+
+static inline size_t at_most(size_t n, size_t limit) { return n < limit ? n : limit; }
+/* n up to a multiple of the vector */
+static inline size_t padded(size_t n) { return (n + VF - 1) / VF * VF; }
+
+/* ---- products (simd_attention_product.c) ----------------------------------------------------- */
+
+/* c (m, n) = [alpha c +] a b for m <= MR rows; n = nv vectors. b (k, n), row stride ldb.
+ * product_rows: a (m, k) with row stride lda. product_columns: a is stored (k, m), row stride TQ.
+ * alpha (m): NULL stores the product. */
+#define product_rows QKV_SIMD(qkv__product_rows)
+#define product_columns QKV_SIMD(qkv__product_columns)
+void product_rows(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb,
+                  size_t m, size_t nv, size_t k, const float *alpha);
+void product_columns(float *c, size_t ldc, const float *a, const float *b, size_t ldb, size_t m,
+                     size_t nv, size_t k, const float *alpha);
+
+/* ---- blocks and tiles (simd_attention_tile.c) ------------------------------------------------ */
+
+/* Up to TQ queries of one (sequence, head). */
+typedef struct {
+    const attention_args *a;
+    size_t b, h, kv;
+    size_t i0, rows;  /* queries i0 .. i0+rows-1 of the sequence */
+    size_t keys;      /* what its last query sees, and no query more */
+    ptrdiff_t shift;  /* query i0+i sees key j when j <= shift + i; only if diagonal */
+    bool diagonal;    /* causal */
+} block;
+
+#define block_of QKV_SIMD(qkv__attention_block)
+block block_of(const attention_args *a, size_t b, size_t h, size_t i0);
+
+static inline size_t clamp(ptrdiff_t n, size_t limit)
+{
+    return n < 0 ? 0 : at_most((size_t)n, limit);
+}
+
+/* Of the keys j0 .. j0+nk-1: how many query i of the block sees. */
+static inline size_t keys_seen(const block *x, size_t i, size_t j0, size_t nk)
+{
+    return x->diagonal ? clamp(x->shift + (ptrdiff_t)i + 1 - (ptrdiff_t)j0, nk) : nk;
+}
+
+/* The first query of the block that sees key j; TQ or more if none. */
+static inline size_t first_query(const block *x, size_t j)
+{
+    return x->diagonal ? clamp((ptrdiff_t)j - x->shift, SIZE_MAX / 2) : 0;
+}
+
+/* y (cols, TQ) = scale x (rows, cols; row stride ldx) transposed; queries from rows to the next
+ * multiple of VF get 0. */
+#define pack_transposed QKV_SIMD(qkv__attention_pack_transposed)
+void pack_transposed(float *y, const float *x, size_t ldx, size_t rows, size_t cols, float scale);
+/* y (rows, padded(cols)) = scale x (rows, cols; row stride ldx), filled up with 0. */
+#define pack_rows QKV_SIMD(qkv__attention_pack_rows)
+void pack_rows(float *y, const float *x, size_t ldx, size_t rows, size_t cols, float scale);
+
+/* tile = k q^T for the keys j0 .. j0+nk-1, without the blocks nobody sees. k points at key j0;
+ * q is packed transposed (n, TQ). */
+#define tile_product QKV_SIMD(qkv__attention_tile_product)
+void tile_product(float *tile, const block *x, const float *k, size_t k_row, const float *q,
+                  size_t n, size_t j0, size_t nk);
+/* Adds the bias to a tile of scores. */
+#define tile_bias QKV_SIMD(qkv__attention_tile_bias)
+void tile_bias(float *tile, const block *x, size_t j0, size_t nk);
+/* keep = 1 / (1 - p) or 0 for every weight of the tile. */
+#define tile_dropout QKV_SIMD(qkv__attention_tile_dropout)
+void tile_dropout(float *keep, const block *x, size_t j0, size_t nk);
+
+/* The keys of a tile as the vector of queries i .. i+VF-1 sees them: all see the first `full`,
+ * some see those up to `part`, none see the rest. */
+typedef struct {
+    size_t full, part;
+    vf limit; /* lane sees key j of the tile when j < limit */
+} lane_keys;
+
+static inline lane_keys lanes_of(const block *x, size_t i, size_t j0, size_t nk)
+{
+    float limit[VF];
+    for (size_t c = 0; c < VF; c++) {
+        limit[c] = (float)keys_seen(x, i + c, j0, nk);
+    }
+    return (lane_keys){ keys_seen(x, i, j0, nk), keys_seen(x, i + VF - 1, j0, nk),
+                        vf_load(limit) };
+}
+
+/* ---- the paths ------------------------------------------------------------------------------- */
+
+#define attention_tiled QKV_SIMD(qkv__attention_tiled)
+qkv_k_attention_fn attention_tiled;
+#define attention_few QKV_SIMD(qkv__attention_few)
+qkv_k_attention_fn attention_few;
+#define attention_backward QKV_SIMD(qkv__attention_backward)
+qkv_k_attention_bwd_fn attention_backward;
+#define attention_weights QKV_SIMD(qkv__attention_weights)
+qkv_k_attention_rows_fn attention_weights;
+
+#endif

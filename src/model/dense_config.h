@@ -1,0 +1,10 @@
+/* dense_config.h - the two files of models of every pixel: fields, and the network. */
+#ifndef QKV_SRC_MODEL_DENSE_CONFIG_H
+#define QKV_SRC_MODEL_DENSE_CONFIG_H
+
+#include "model/model.h"
+#include "qkv/dense.h"
+
+extern const qkv_option_table qkv__segmenter_config, qkv__colorizer_config;
+
+#endif

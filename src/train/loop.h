@@ -1,0 +1,93 @@
+/* loop.h - the loop's own state, shared by the files that plan, save and log. */
+#ifndef QKV_SRC_TRAIN_LOOP_H
+#define QKV_SRC_TRAIN_LOOP_H
+
+#include "base/base.h"
+#include "io/json.h"
+#include "qkv/train.h"
+
+enum { QKV__PLANS = 4 };
+
+/* How many updates the run has, as decided at an update: fixed from the start, or for a time
+ * budget once the rate is known, and again later. */
+typedef struct {
+    uint64_t at, steps;
+} qkv__plan;
+
+typedef struct {
+    qkv_task *task;
+    qkv_context *ctx;
+    qkv_params *params;
+    qkv_train_options o;
+    qkv_schedule schedule;
+    qkv_optimizer_options optimizer_options;
+    qkv_optimizer *optimizer;
+    qkv_average *average; /* NULL without ema */
+    qkv_tape *tape;
+    const char *dir; /* NULL: nothing is written */
+    qkv_train_fn *event;
+    void *user;
+
+    /* What a checkpoint holds beside weights and optimiser. */
+    uint64_t step;
+    double seconds;
+    size_t eval_units; /* as asked, or what a time budget allows */
+    qkv__plan plans[QKV__PLANS];
+    int plan_count;
+    bool has_best;
+    double best;
+    uint64_t best_step, bad_evals;
+    double smooth_loss;
+    bool finished;
+
+    /* Of this session alone. */
+    double began;         /* qkv_now() less the seconds of earlier sessions */
+    double mark;          /* qkv_now() at the last plan, later by the evaluations since then */
+    uint64_t updates;     /* since the last plan */
+    double eval_time;     /* of the last evaluation on eval_units, with saving */
+    double judge_time;    /* estimate of an evaluation on all that is held out */
+    double last_save, save_time;
+    double recent_time;   /* for rates */
+    double update_time, data_time; /* of all updates; of which tasks say that they made batches */
+    uint64_t recent_updates;
+    double last_norm, last_lr, last_loss;
+    bool stop;
+} qkv__loop;
+
+/* ---- plan.c ---- */
+uint64_t qkv__plan_steps(const qkv__loop *l); /* planned updates; 0: not known yet */
+/* Plans anew when it is time to, and true; a note says so. */
+bool qkv__plan_update(qkv__loop *l);
+uint64_t qkv__eval_every(const qkv__loop *l); /* 0: not known yet */
+double qkv__seconds(const qkv__loop *l);
+double qkv__seconds_left(const qkv__loop *l); /* estimated; < 0: not known yet */
+/* May the last evaluation be on all that is held out? */
+bool qkv__plan_judges_all(const qkv__loop *l);
+
+/* ---- judge.c: evaluations ---- */
+void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool best);
+/* Chooses eval_units, evaluates and saves the untrained model. */
+qkv_status qkv__judge_first(qkv__loop *l);
+/* Judges the averaged weights when there are any, and keeps the best model. */
+qkv_status qkv__judge(qkv__loop *l);
+/* Judges what was saved. */
+qkv_status qkv__judge_last(qkv__loop *l, qkv_measures *out);
+/* QKV_E_NUMERIC and the first parameter's name unless all are finite. */
+qkv_status qkv__check_finite(const qkv__loop *l);
+
+/* ---- state.c ---- */
+qkv_status qkv__state_save(qkv__loop *l);
+bool qkv__state_exists(const qkv__loop *l);
+qkv_status qkv__state_load(qkv__loop *l);
+
+/* ---- settings.c ---- */
+void qkv__settings_put(const qkv__loop *l, qkv_json_writer *w);
+/* A note for every setting that is not what it was. */
+qkv_status qkv__settings_compare(const qkv__loop *l, const qkv__json *place);
+
+/* ---- log.c: train/metrics.jsonl ---- */
+qkv_status qkv__log_trim(qkv__loop *l); /* drops what will be written again from l->step on */
+qkv_status qkv__log_step(qkv__loop *l);
+qkv_status qkv__log_eval(qkv__loop *l, const qkv_measures *m);
+
+#endif
