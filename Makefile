@@ -27,7 +27,7 @@ $(build)/CMakeCache.txt:
 	@cmake --preset $(PRESET) $(generator)
 
 demo: all
-	@$(build)/qkv tour --minutes 2.75 --out runs/tour
+	@$(build)/qkv tour --minutes 2.75 --source $(CURDIR) --out runs/tour
 
 # Two tests share the cores: a thread that waits must not spin.
 test: $(build)/CMakeCache.txt

@@ -3,7 +3,12 @@
 #define QKV_H
 
 #include <qkv/base.h>
+#include <qkv/string.h>
+#include <qkv/random.h>
+#include <qkv/machine.h>
 #include <qkv/options.h>
+#include <qkv/file.h>
+#include <qkv/json.h>
 #include <qkv/safetensors.h>
 #include <qkv/array.h>
 #include <qkv/csv.h>
@@ -18,10 +23,10 @@
 #include <qkv/augment.h>
 #include <qkv/tokenizer.h>
 #include <qkv/tokens.h>
+#include <qkv/texts.h>
 #include <qkv/corpus.h>
 #include <qkv/records.h>
 #include <qkv/score.h>
-#include <qkv/machine.h>
 #include <qkv/tensor.h>
 #include <qkv/ops.h>
 #include <qkv/nn.h>
@@ -49,6 +54,8 @@
 #include <qkv/run.h>
 #include <qkv/imagine.h>
 #include <qkv/pipeline.h>
+#include <qkv/convert.h>
+#include <qkv/vocabulary.h>
 #include <qkv/job.h>
 
 #endif

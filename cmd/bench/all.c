@@ -3,7 +3,6 @@
 
 #include "bench/bench.h"
 #include "core/commands.h"
-#include "qkv/machine.h"
 
 static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, .offset = offsetof(bench_request, model),

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "qkv/machine.h"
-
 const char *const bench_layouts[] = {"gpt2", "llama", NULL};
 
 enum { GPT2_VOCAB = 50257, GPT2_POSITIONS = 1024 };

@@ -4,9 +4,6 @@
 #define QKV_CMD_BENCH_BENCH_H
 
 #include "core/cli.h"
-#include "qkv/codes.h"
-#include "qkv/gpt.h"
-#include "qkv/opt.h"
 
 enum { BENCH_PEAK_PRODUCTS = 5 }; /* timed before the work and again after it */
 

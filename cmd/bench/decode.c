@@ -3,8 +3,6 @@
 
 #include "bench/bench.h"
 #include "core/commands.h"
-#include "qkv/machine.h"
-#include "qkv/run.h"
 
 enum { WARM_UPS = 2 };
 

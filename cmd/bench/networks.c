@@ -4,10 +4,6 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "qkv/bert.h"
-#include "qkv/looks.h"
-#include "qkv/marian.h"
-#include "qkv/vit.h"
 
 static qkv_tensor *matrix(const bench_training *b, const int32_t *ids, size_t length)
 {

@@ -5,8 +5,6 @@
 
 #include "bench/bench.h"
 #include "core/commands.h"
-#include "io/file.h"
-#include "qkv/tokenizer.h"
 
 enum { BYTES = 256, PASSES = 5 };
 
@@ -25,17 +23,13 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows};
 
 typedef struct {
-    const char *data;
-    size_t size;
-} text;
-
-typedef struct {
     cli *c;
     settings s;
-    qkv__map *maps; /* (s.file.count) */
-    text *texts;    /* (count): the files, or `made` */
-    size_t count;
+    qkv_texts files;
     qkv_str made;
+    qkv_text_part made_part;
+    const qkv_text_part *texts; /* (count): the files, or made_part */
+    size_t count;
     qkv_tokenizer *tokenizer;
     size_t bytes, vocab, tokens;
     double train, first, again; /* seconds */
@@ -73,36 +67,25 @@ static qkv_status make_text(job *j)
         uint32_t after = qkv_rng_below(&r, SENTENCE);
         qkv_str_puts(&j->made, after == 0 ? ".\n" : after == 1 ? ", " : " ");
     }
-    j->texts[0] = (text){j->made.data, j->made.len};
+    j->made_part = (qkv_text_part){.data = j->made.data, .len = j->made.len};
+    j->texts = &j->made_part;
+    j->count = 1;
     return j->made.failed ? QKV_E_MEMORY : QKV_OK;
 }
 
 static qkv_status open_files(job *j)
 {
-    qkv_context *ctx = j->c->ctx;
-    qkv_status status = QKV_OK;
-    j->maps = qkv_calloc(ctx, j->count, sizeof *j->maps);
-    if (!j->maps)
-        return QKV_E_MEMORY;
-    for (size_t i = 0; i < j->count && !status; i++) {
-        status = qkv__map_open(&j->maps[i], ctx, j->s.file.items[i]);
-        j->texts[i] = (text){(const char *)j->maps[i].data, j->maps[i].size};
-    }
+    qkv_status status = qkv_texts_open(&j->files, j->c->ctx, &j->s.file);
+    j->texts = j->files.parts;
+    j->count = j->files.count;
     return status;
 }
 
 static qkv_status read_texts(job *j)
 {
-    qkv_context *ctx = j->c->ctx;
-    j->count = j->s.file.count ? j->s.file.count : 1;
-    j->texts = qkv_calloc(ctx, j->count, sizeof *j->texts);
-    if (!j->texts)
-        return QKV_E_MEMORY;
     qkv_status status = j->s.file.count ? open_files(j) : make_text(j);
     for (size_t i = 0; i < j->count; i++)
-        j->bytes += j->texts[i].size;
-    if (!status && j->bytes == 0)
-        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the file is empty", j->s.file.items[0]);
+        j->bytes += j->texts[i].len;
     return status;
 }
 
@@ -116,7 +99,7 @@ static qkv_status train(job *j)
     double start = qkv_now();
     qkv_status status = qkv_tokenizer_trainer_create(&tr, j->c->ctx, &o);
     for (size_t i = 0; i < j->count && !status; i++)
-        status = qkv_tokenizer_trainer_add(tr, j->texts[i].data, j->texts[i].size);
+        status = qkv_tokenizer_trainer_add(tr, j->texts[i].data, j->texts[i].len);
     if (!status)
         status = qkv_tokenizer_trainer_finish(tr, &j->tokenizer);
     j->train = qkv_now() - start;
@@ -132,7 +115,7 @@ static qkv_status encode(job *j, qkv_ids *ids, double *seconds)
     double start = qkv_now();
     ids->count = 0;
     for (size_t i = 0; i < j->count && !status; i++)
-        status = qkv_tokenizer_encode(j->tokenizer, j->texts[i].data, j->texts[i].size,
+        status = qkv_tokenizer_encode(j->tokenizer, j->texts[i].data, j->texts[i].len,
                                       QKV_ENCODE_PLAIN, ids);
     *seconds = qkv_now() - start;
     return status;
@@ -183,10 +166,7 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
     if (!status)
         report(&j, out);
     qkv_tokenizer_destroy(j.tokenizer);
-    for (size_t i = 0; j.maps && i < j.count; i++)
-        qkv__map_close(&j.maps[i]);
-    qkv_free(c->ctx, j.maps);
-    qkv_free(c->ctx, j.texts);
+    qkv_texts_close(&j.files);
     qkv_str_free(&j.made);
     return status;
 }

@@ -4,9 +4,6 @@
 
 #include "bench/bench.h"
 #include "core/commands.h"
-#include "qkv/machine.h"
-#include "qkv/marian.h"
-#include "qkv/run.h"
 
 typedef struct {
     size_t sentences, length, tokens, beams, repeats;

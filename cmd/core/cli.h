@@ -19,9 +19,7 @@
 #ifndef QKV_CLI_H
 #define QKV_CLI_H
 
-#include "base/options.h"
-#include "io/json.h"
-#include "qkv/options.h"
+#include "core/manual.h"
 
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* exit codes */
 
@@ -48,10 +46,10 @@ typedef struct {
 
 /* One run of a command. */
 typedef struct {
-    qkv_context *ctx; /* of the asked threads and instruction sets; once cli_parse succeeded */
+    qkv_context *ctx; /* of the asked threads and instruction sets once cli_parse succeeded */
     cli_common common;
     qkv_strings args;     /* what was no flag */
-    qkv_options *options; /* for qkv_options_given, qkv__json_get_options */
+    qkv_options *options;
     const cli_command *command;
     qkv_status bind_status;
     double began; /* qkv_now() when the command started */
@@ -60,7 +58,8 @@ typedef struct {
 } cli;
 
 struct cli_command {
-    qkv__manual manual; /* tables: the command's own; the common one is added */
+    cli_manual manual; /* tables: the command's own; the others are added */
+    const qkv_option_table *(*table)(void); /* of a call that the command makes; NULL: none */
     const char *job; /* the kind of training job whose settings it has; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
@@ -75,8 +74,7 @@ extern const qkv_option_table cli_job_common_table;
 void cli_bind(cli *c, const qkv_option_table *table, void *target);
 
 /* Fills what was bound, collects args (min to max of them; their names are in manual.usage) and
- * makes c->ctx. On failure prints the sentence and returns CLI_USAGE. It may be called again,
- * after qkv_options_read, say. */
+ * configures c->ctx. On failure prints the sentence and returns CLI_USAGE. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 
 /* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */

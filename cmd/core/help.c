@@ -16,7 +16,7 @@ static const cli_command *const commands[] = {
 static const size_t command_count = sizeof commands / sizeof *commands;
 
 static const qkv_option_table *const program_tables[] = {&cli_common_table, NULL};
-static const qkv__manual program = {
+static const cli_manual program = {
     .name = "qkv",
     .summary = "transformers, trained, run and looked into",
     .usage = "COMMAND [options]",
@@ -26,8 +26,8 @@ static const qkv__manual program = {
 
 /* A command's manual with the common options behind its own. */
 typedef struct {
-    qkv__manual manual;
-    const qkv_option_table *tables[MAX_TABLES + 2];
+    cli_manual manual;
+    const qkv_option_table *tables[MAX_TABLES + 3];
 } full_manual;
 
 static void complete(full_manual *full, const cli_command *command)
@@ -42,8 +42,10 @@ static void complete(full_manual *full, const cli_command *command)
     }
     for (; n < MAX_TABLES && command->manual.tables && command->manual.tables[n]; n++)
         full->tables[n] = command->manual.tables[n];
-    full->tables[n] = command->job ? &cli_job_common_table : &cli_common_table;
-    full->tables[n + 1] = NULL;
+    if (command->table)
+        full->tables[n++] = command->table();
+    full->tables[n++] = command->job ? &cli_job_common_table : &cli_common_table;
+    full->tables[n] = NULL;
     full->manual.tables = full->tables;
 }
 
@@ -67,30 +69,30 @@ static void make_help(qkv_str *out, const void *command)
 {
     full_manual full;
     complete(&full, command);
-    qkv__manual_help(out, program.name, &full.manual);
+    cli_manual_help(out, program.name, &full.manual);
 }
 
 static void make_overview(qkv_str *out, const void *unused)
 {
     (void)unused;
     qkv_str_printf(out, "Usage: %s %s\n\n", program.name, program.usage);
-    qkv__wrap(out, program.text, 0, 0);
+    cli_wrap(out, program.text, 0, 0);
     qkv_str_puts(out, "\nCommands:\n");
     for (size_t i = 0; i < command_count; i++) {
-        const qkv__manual *m = &commands[i]->manual;
+        const cli_manual *m = &commands[i]->manual;
         qkv_str_printf(out, "  %-18s", m->name);
-        qkv__wrap(out, m->summary, 21, 20 > strlen(m->name) + 2 ? 20 : strlen(m->name) + 2);
+        cli_wrap(out, m->summary, 21, 20 > strlen(m->name) + 2 ? 20 : strlen(m->name) + 2);
     }
     qkv_str_puts(out, "\nqkv help COMMAND shows its options and examples; qkv --version the "
                        "version.\n");
 }
 
 /* All manuals, for what describes the whole program. */
-typedef void make_all_fn(qkv_str *out, const qkv__manual *const *all);
+typedef void make_all_fn(qkv_str *out, const cli_manual *const *all);
 static void make_all(qkv_str *out, const void *user)
 {
     static full_manual full[sizeof commands / sizeof *commands];
-    static const qkv__manual *all[sizeof commands / sizeof *commands];
+    static const cli_manual *all[sizeof commands / sizeof *commands];
     for (size_t i = 0; i < command_count; i++) {
         complete(&full[i], commands[i]);
         all[i] = &full[i].manual;
@@ -99,22 +101,19 @@ static void make_all(qkv_str *out, const void *user)
     (*make)(out, all);
 }
 
-static void make_roff(qkv_str *out, const qkv__manual *const *all)
+static void make_roff(qkv_str *out, const cli_manual *const *all)
 {
-    char version[40];
-    (void)snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
-                   QKV_VERSION_PATCH);
-    qkv__manual_roff(out, &program, all, command_count, version);
+    cli_manual_roff(out, &program, all, command_count, qkv_version(NULL));
 }
 
-static void make_bash(qkv_str *out, const qkv__manual *const *all)
+static void make_bash(qkv_str *out, const cli_manual *const *all)
 {
-    qkv__manual_bash(out, program.name, all, command_count);
+    cli_manual_bash(out, program.name, all, command_count);
 }
 
-static void make_zsh(qkv_str *out, const qkv__manual *const *all)
+static void make_zsh(qkv_str *out, const cli_manual *const *all)
 {
-    qkv__manual_zsh(out, program.name, all, command_count);
+    cli_manual_zsh(out, program.name, all, command_count);
 }
 
 const cli_command *cli_find(const char *name)

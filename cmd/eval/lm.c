@@ -6,10 +6,10 @@
 static qkv_status open_tokens(eval *e, qkv_tokens **out)
 {
     char *path = NULL;
-    qkv__texts text = {0};
+    qkv_texts text = {0};
     qkv_status status;
     if (e->file) {
-        status = qkv__texts_open_one(&text, e->c->ctx, e->file);
+        status = qkv_texts_open_one(&text, e->c->ctx, e->file);
         if (!status)
             status = qkv_tokens_pack(out, e->c->ctx, e->tokenizer, text.parts, 1, NULL,
                                      NULL, NULL);
@@ -19,7 +19,7 @@ static qkv_status open_tokens(eval *e, qkv_tokens **out)
             status = qkv_tokens_open(out, e->c->ctx, path);
     }
     qkv_free(e->c->ctx, path);
-    qkv__texts_close(&text);
+    qkv_texts_close(&text);
     return status;
 }
 

@@ -47,10 +47,9 @@ static int answer_bleu(cli *c, const settings *s, const qkv_bleu_score *b)
     const double *p = b->precisions;
     char signature[SIGNATURE_BYTES];
     (void)snprintf(signature, sizeof signature,
-                   "nrefs:1|case:%s|eff:no|tok:%s|smooth:%s|version:qkv-%d.%d.%d",
+                   "nrefs:1|case:%s|eff:no|tok:%s|smooth:%s|version:qkv-%s",
                    s->lowercase ? "lc" : "mixed", s->tokenized ? "none" : "13a",
-                   s->tokenized ? "none" : "exp", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
-                   QKV_VERSION_PATCH);
+                   s->tokenized ? "none" : "exp", qkv_version(NULL));
     if (c->common.json) {
         qkv_json_writer w;
         qkv_json_writer_init(&w, c->ctx, 0);
@@ -112,9 +111,8 @@ static int answer_chrf(cli *c, const settings *s, const qkv_chrf_score *f)
 {
     char signature[SIGNATURE_BYTES];
     (void)snprintf(signature, sizeof signature,
-                   "nrefs:1|case:%s|eff:yes|nc:%d|nw:0|space:no|version:qkv-%d.%d.%d",
-                   s->lowercase ? "lc" : "mixed", QKV_CHRF_ORDERS, QKV_VERSION_MAJOR,
-                   QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+                   "nrefs:1|case:%s|eff:yes|nc:%d|nw:0|space:no|version:qkv-%s",
+                   s->lowercase ? "lc" : "mixed", QKV_CHRF_ORDERS, qkv_version(NULL));
     if (c->common.json) {
         qkv_json_writer w;
         qkv_json_writer_init(&w, c->ctx, 0);

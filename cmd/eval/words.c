@@ -1,7 +1,6 @@
 /* words.c - judging BERT: by the words it guesses, or by the labels it gives. */
 #include "eval/kinds.h"
 #include "text/texts.h"
-#include "text/texts.h"
 #include "io/file.h"
 #include "qkv/bert.h"
 #include "qkv/corpus.h"
@@ -47,9 +46,9 @@ static qkv_status open_records(eval *e, qkv_records **out)
         qkv_free(e->c->ctx, path);
         return status;
     }
-    qkv__texts text = {0};
+    qkv_texts text = {0};
     qkv_records_writer *w = NULL;
-    qkv_status status = qkv__texts_open_one(&text, e->c->ctx, e->file);
+    qkv_status status = qkv_texts_open_one(&text, e->c->ctx, e->file);
     if (!status)
         status = qkv_records_create(&w, e->c->ctx, NULL, eval_takes_mlm(e->model) ? 1 : 3);
     if (!status)
@@ -58,7 +57,7 @@ static qkv_status open_records(eval *e, qkv_records **out)
         qkv_records_abandon(w);
     else
         status = qkv_records_finish(w, out);
-    qkv__texts_close(&text);
+    qkv_texts_close(&text);
     return status;
 }
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "explain/page.h"
-#include "qkv/opt.h"
 
 enum { WALKS = 5, STEPS = 40, PLOT_COLUMNS = 36, PLOT_ROWS = 11 };
 static const double start[2] = {-9.0, 2.5};

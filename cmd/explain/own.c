@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "explain/page.h"
-#include "qkv/npy.h"
 
 enum { KEY_BYTES = 40 };
 

@@ -256,7 +256,7 @@ static void print_text(const page *p, bool paragraph, const char *before, const 
     (void)vsnprintf(buffer, sizeof buffer, fmt, args);
     qkv_str_init(&wrapped, p->c->ctx);
     if (paragraph)
-        qkv__wrap(&wrapped, buffer, INDENT, 0);
+        cli_wrap(&wrapped, buffer, INDENT, 0);
     else
         qkv_str_printf(&wrapped, "%*s%s\n", INDENT, "", buffer);
     printf("%s%s%s", before, wrapped.failed ? "" : wrapped.data, *before && p->colour ? PLAIN : "");

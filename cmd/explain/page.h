@@ -4,7 +4,6 @@
 #define QKV_CMD_EXPLAIN_PAGE_H
 
 #include "core/cli.h"
-#include "qkv/ops.h"
 
 /* ---- the page, explain_page.c --------------------------------------------------------------- */
 

@@ -1,37 +1,22 @@
 /* info.c - `qkv info`: what qkv is and runs on, what tensors a file holds, or what memory
  * training takes. */
-#include <jansson.h>
 #include <stdio.h>
 
 #include "core/commands.h"
 #include "files/info_predict.h"
-#include "qkv/safetensors.h"
 
 static const struct {
     unsigned bit;
     const char *name;
 } sets[] = {{QKV_ISA_AVX2, "avx2"}, {QKV_ISA_AVX512, "avx512"}};
 
-typedef struct {
-    const char *name, *version;
-} library;
-
-static const library libraries[] = {
-    {"jansson", JANSSON_VERSION},
-#ifdef QKV_DNNL_VERSION
-    {"oneDNN", QKV_DNNL_VERSION},
-#endif
-};
-
 static int answer_json(cli *c)
 {
-    char version[40];
+    const char *name, *version;
     qkv_json_writer w;
-    (void)snprintf(version, sizeof version, "%d.%d.%d", QKV_VERSION_MAJOR, QKV_VERSION_MINOR,
-                   QKV_VERSION_PATCH);
     qkv_json_writer_init(&w, c->ctx, 0);
     qkv_json_begin_object(&w, NULL);
-    qkv_json_put_string(&w, "version", version);
+    qkv_json_put_string(&w, "version", qkv_version(NULL));
     qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
     qkv_json_begin_array(&w, "isa");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
@@ -40,8 +25,8 @@ static int answer_json(cli *c)
     qkv_json_end_array(&w);
     qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
     qkv_json_begin_object(&w, "libraries");
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-        qkv_json_put_string(&w, libraries[i].name, libraries[i].version);
+    for (size_t i = 0; (name = qkv_machine_library(i, &version)); i++)
+        qkv_json_put_string(&w, name, version);
     qkv_json_end_object(&w);
     qkv_json_end_object(&w);
     return cli_answer(c, &w);
@@ -49,17 +34,18 @@ static int answer_json(cli *c)
 
 static int answer_machine(cli *c)
 {
+    const char *name, *version;
     if (c->common.json)
         return answer_json(c);
-    printf("qkv        %d.%d.%d\n", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+    printf("qkv        %s\n", qkv_version(NULL));
     printf("CPU        %s\n", qkv_machine_cpu());
     printf("kernels    plain C");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         if (qkv_context_isa(c->ctx) & sets[i].bit)
             printf(", %s", sets[i].name);
     printf("\nthreads    %d\nlibraries ", qkv_context_threads(c->ctx));
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-        printf("%s %s %s", i ? "," : "", libraries[i].name, libraries[i].version);
+    for (size_t i = 0; (name = qkv_machine_library(i, &version)); i++)
+        printf("%s %s %s", i ? "," : "", name, version);
     printf("\n");
     return CLI_DONE;
 }

@@ -3,9 +3,6 @@
 #include <string.h>
 
 #include "core/commands.h"
-#include "text/texts.h"
-#include "io/file.h"
-#include "qkv/tokenizer.h"
 
 typedef struct {
     const char *file;
@@ -48,7 +45,7 @@ static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const 
     qkv_status status = QKV_OK;
     qkv_json_begin_array(w, "ids");
     const char *at = text;
-    for (qkv__line line; !status && qkv__next_line(&at, text + size, &line);)
+    for (qkv_line line; !status && qkv_next_line(&at, text + size, &line);)
         status = put(c, t, w, NULL, line.data, line.len);
     qkv_json_end_array(w);
     return status;

@@ -1,7 +1,5 @@
 /* train_tokenizer.c - `qkv train tokenizer`: a vocabulary alone, for models that come later. */
-#include "job/bert.h"
 #include "core/commands.h"
-#include "job/vocabulary.h"
 
 typedef struct {
     qkv_strings data;
@@ -9,16 +7,8 @@ typedef struct {
     int model;
 } settings;
 
-/* The models that vocabularies are for: their special tokens, and what a token is by default. */
+/* In the order of qkv_vocabulary_use. */
 static const char *const models[] = {"lm", "mlm", "translate", NULL};
-static const struct {
-    unsigned roles;
-    qkv_tokenizer_kind kind;
-} needs[] = {
-    {0, QKV_TOKENIZER_BPE},
-    {QKV__BERT_ROLES, QKV_TOKENIZER_WORDPIECE},
-    {QKV__TRANSLATE_ROLES, QKV_TOKENIZER_SENTENCEPIECE_BPE},
-};
 
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
@@ -30,20 +20,6 @@ static const qkv_option rows[] = {
      .help = "which `qkv train` it is for: the special tokens that needs (classify: mlm's)"},
 };
 static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *rows};
-
-static qkv_status make(cli *c, const settings *s, qkv__vocabulary *v, qkv_tokenizer **t)
-{
-    qkv__texts x;
-    if (!qkv_options_given(c->options, "tokenizer"))
-        v->kind = (int)needs[s->model].kind;
-    qkv_status status = qkv__texts_open(&x, c->ctx, &s->data);
-    if (status)
-        return status;
-    status = qkv__vocabulary_train(c->ctx, v, c->options, needs[s->model].roles, x.parts, x.count,
-                                   NULL, 0, t);
-    qkv__texts_close(&x);
-    return status ? status : qkv_tokenizer_save(*t, s->out);
-}
 
 static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
 {
@@ -63,27 +39,23 @@ static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
 static int run(cli *c, int argc, char **argv)
 {
     settings s;
-    qkv__vocabulary v;
-    qkv_names there = {0};
+    qkv_vocabulary v;
     qkv_tokenizer *t = NULL;
     cli_bind(c, &table, &s);
-    cli_bind(c, &qkv__vocabulary_table, &v);
+    cli_bind(c, qkv_vocabulary_table(), &v);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
-    bool taken = qkv_dir_exists(s.out);
-    qkv_status status = taken ? qkv_dir_list(&there, c->ctx, s.out) : QKV_OK;
-    taken = there.count > 0;
-    qkv_names_free(&there);
-    if (taken)
-        return cli_fail("%s is not empty: give another --out", s.out);
-    if (!status)
-        status = make(c, &s, &v, &t);
-    int code = status ? cli_error(c) : answer(c, t, s.out);
+    qkv_vocabulary_use use = (qkv_vocabulary_use)s.model;
+    if (!qkv_options_given(c->options, "tokenizer"))
+        v.kind = qkv_vocabulary_defaults(use).kind;
+    if (qkv_train_tokenizer_files(&t, c->ctx, &s.data, s.out, use, &v, c->options))
+        return cli_error(c);
+    int code = answer(c, t, s.out);
     qkv_tokenizer_destroy(t);
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, &qkv__vocabulary_table, NULL};
+static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv train tokenizer --data book.txt --vocab 8192 --out runs/words",
     "qkv train tokenizer --data en.txt de.txt --for translate --out runs/words",
@@ -101,4 +73,4 @@ const cli_command cli_train_tokenizer = {
                        "from. One that several models share, or that learns from more text than "
                        "they do, is made here and given to them with --tokenizer-from. --out "
                        "becomes a folder that Hugging Face's AutoTokenizer reads."},
-    .run = run};
+    .table = qkv_vocabulary_table, .run = run};

@@ -4,12 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/bert.h"
 #include "tour/lines.h"
-#include "job/vocabulary.h"
-#include "qkv/corpus.h"
-#include "qkv/machine.h"
-#include "qkv/run.h"
 
 enum { COLUMNS = 76, LENGTH = 80 }; /* what fits the page; its tokens at most, special ones too */
 enum { VOCAB = 2048, BUDGET = 2048, TEXTS = 64 /* in an update of the classifier */ };
@@ -41,10 +36,11 @@ typedef struct {
 
 static qkv_status make_tokenizer(chapter *h)
 {
-    const qkv__vocabulary v = {.kind = QKV_TOKENIZER_WORDPIECE, .vocab = VOCAB};
+    qkv_vocabulary v = qkv_vocabulary_defaults(QKV_VOCABULARY_MLM);
     const qkv_text_part part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL, 0};
-    qkv_status status = qkv__vocabulary_train(h->t->page->c->ctx, &v, NULL, QKV__BERT_ROLES, &part,
-                                              1, NULL, 0, &h->tokenizer);
+    v.vocab = VOCAB;
+    qkv_status status = qkv_train_tokenizer(&h->tokenizer, h->t->page->c->ctx, &part, 1,
+                                            QKV_VOCABULARY_MLM, &v, NULL);
     return status ? status : qkv_tokenizer_save(h->tokenizer, h->words_dir);
 }
 
@@ -151,11 +147,11 @@ static qkv_status show_blanks(const chapter *h)
     page_space(h->t->page);
     for (size_t i = 0; i < BLANKS && !status; i++) {
         const char *at = text->data + i * text->len / BLANKS, *end = text->data + text->len;
-        qkv__line line;
+        qkv_line line;
         size_t word = 0, n = 0;
         if (i)
-            qkv__next_line(&at, end, &line); /* the rest of one */
-        while (!n && qkv__next_line(&at, end, &line))
+            qkv_next_line(&at, end, &line); /* the rest of one */
+        while (!n && qkv_next_line(&at, end, &line))
             if (line.len > COLUMNS / 2 && line.len < COLUMNS)
                 n = pick_word(h, line.data, line.len, line.len / 3, &word);
         if (n)
@@ -248,10 +244,10 @@ static bool labelled_line(const chapter *h, size_t i, size_t n, qkv_labelled_tex
     const qkv_str *all = &h->lines[JUDGE].labelled;
     const char *at = all->data + i * all->len / n, *end = all->data + all->len;
     const char *tab;
-    qkv__line line;
+    qkv_line line;
     if (i)
-        qkv__next_line(&at, end, &line); /* the rest of one */
-    if (!qkv__next_line(&at, end, &line) || !(tab = memchr(line.data, '\t', line.len)))
+        qkv_next_line(&at, end, &line); /* the rest of one */
+    if (!qkv_next_line(&at, end, &line) || !(tab = memchr(line.data, '\t', line.len)))
         return false;
     *out = (qkv_labelled_text){.label = line.data, .label_len = (size_t)(tab - line.data)};
     out->pair = (qkv_text_pair){tab + 1, line.len - out->label_len - 1, NULL, 0};

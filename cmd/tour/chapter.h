@@ -4,8 +4,6 @@
 #define QKV_CMD_TOUR_CHAPTER_H
 
 #include "explain/page.h"
-#include "qkv/job.h"
-#include "qkv/tokens.h"
 
 /* One chapter's view of the tour. What it says goes to the page. */
 typedef struct {

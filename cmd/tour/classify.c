@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "tour/pictures.h"
-#include "qkv/hub.h"
-#include "qkv/recognize.h"
 
 enum { SHIFT = 3, COLUMNS = 12, LISTED = 9 };
 static const double LONG = 60; /* seconds that the larger model needs */

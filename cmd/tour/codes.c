@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "pipeline/codec.h"
-#include "qkv/codes.h"
-#include "qkv/score.h"
 
 enum { PATCH = 4, VALUES = PATCH * PATCH * 3, ACROSS = TOUR_SIDE / PATCH };
 enum { MOST_PATCHES = 20000, ROUNDS = 8, PAIRS = 4 };

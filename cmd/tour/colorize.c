@@ -3,8 +3,6 @@
 #include <string.h>
 
 #include "tour/pictures.h"
-#include "qkv/color.h"
-#include "qkv/colorize.h"
 
 enum { PATCH = 4, PIXELS = TOUR_SIDE * TOUR_SIDE, STREAM_HINTS = 0xb0 };
 enum { CELL = 2 }; /* a side in pixels of what a hint colours */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "tour/reading.h"
-#include "qkv/bert.h"
 
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, EMBEDDING = 32, BATCH = 64, JUDGED = 200, SHOWN = 6 };
 enum { STREAM_PAIRS = 0x80, STREAM_JUDGED, DRAWS = 16 /* bits of the stream's index for a pair */ };

@@ -5,9 +5,6 @@
 #include <string.h>
 
 #include "tour/chapter.h"
-#include "io/file.h"
-#include "qkv/hub.h"
-#include "qkv/run.h"
 
 enum { DAY = 24, WEEK = 7 * DAY, STREAM_SERIES = 0x90 };
 /* Rows to learn from, to choose the best model by, and to judge by. */

@@ -4,11 +4,6 @@
 #include <string.h>
 
 #include "tour/chapter.h"
-#include "io/file.h"
-#include "qkv/gpt.h"
-#include "qkv/hub.h"
-#include "qkv/machine.h"
-#include "qkv/run.h"
 
 enum { LENGTH = 128, SAMPLE = 600, LINE = 74 };
 static const double TRAINING_SHARE = 0.9;       /* of the chapter's time; the rest is judging */

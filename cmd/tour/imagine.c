@@ -5,12 +5,6 @@
 
 #include "pipeline/prior.h"
 #include "tour/codes.h"
-#include "io/file.h"
-#include "qkv/augment.h"
-#include "qkv/codes.h"
-#include "qkv/gpt.h"
-#include "qkv/hub.h"
-#include "qkv/imagine.h"
 
 enum { CODED = 32, VIEWS = 16, MOVED = 4, ROWS = 6, COLUMNS = 8, COMPLETED = 2 };
 static const double CODES_SHARE = 0.55; /* of the chapter, for the VQGAN */

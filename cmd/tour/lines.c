@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "text/texts.h"
 #include "tour/lines.h"
 
 enum { CODE, COMMENT, PROSE };
@@ -15,7 +14,7 @@ typedef struct {
     size_t count[TOUR_KINDS]; /* labelled */
 } taker;
 
-static void strip(qkv__line *l)
+static void strip(qkv_line *l)
 {
     while (l->len && isspace((unsigned char)l->data[0]))
         l->data++, l->len--;
@@ -23,12 +22,12 @@ static void strip(qkv__line *l)
         l->len--;
 }
 
-static bool begins(const qkv__line *l, const char *with)
+static bool begins(const qkv_line *l, const char *with)
 {
     return l->len >= strlen(with) && memcmp(l->data, with, strlen(with)) == 0;
 }
 
-static bool has(const qkv__line *l, const char *what)
+static bool has(const qkv_line *l, const char *what)
 {
     size_t n = strlen(what);
     for (size_t i = 0; i + n <= l->len; i++)
@@ -37,7 +36,7 @@ static bool has(const qkv__line *l, const char *what)
     return false;
 }
 
-static void take(taker *k, int kind, qkv__line l)
+static void take(taker *k, int kind, qkv_line l)
 {
     strip(&l);
     if (l.len < SHORTEST || begins(&l, "---") || memchr(l.data, '\t', l.len))
@@ -52,7 +51,7 @@ static void take(taker *k, int kind, qkv__line l)
 }
 
 /* The text of a comment's line, without what marks it as one. */
-static qkv__line unmark(qkv__line l)
+static qkv_line unmark(qkv_line l)
 {
     if (begins(&l, "/*"))
         l.data += 2, l.len -= 2;
@@ -67,7 +66,7 @@ static void take_c(taker *k, const qkv_str *text)
 {
     bool inside = false; /* a comment */
     const char *at = text->data, *end = text->data + text->len;
-    for (qkv__line l; qkv__next_line(&at, end, &l);) {
+    for (qkv_line l; qkv_next_line(&at, end, &l);) {
         strip(&l);
         bool opens = begins(&l, "/*");
         take(k, inside || opens ? COMMENT : CODE, inside || opens ? unmark(l) : l);
@@ -79,7 +78,7 @@ static void take_documents(taker *k, const qkv_str *text)
 {
     bool fenced = false;
     const char *at = text->data, *end = text->data + text->len;
-    for (qkv__line l; qkv__next_line(&at, end, &l);) {
+    for (qkv_line l; qkv_next_line(&at, end, &l);) {
         bool fence = begins(&l, "```");
         fenced = fenced != fence;
         if (!fence && !fenced && !begins(&l, "    ") && !begins(&l, "|") && !begins(&l, "#"))

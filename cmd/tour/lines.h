@@ -4,7 +4,6 @@
 #define QKV_CMD_TOUR_LINES_H
 
 #include "tour/chapter.h"
-#include "qkv/records.h"
 
 enum { TOUR_KINDS = 3 };
 extern const char *const tour_kinds[TOUR_KINDS]; /* code, comment, prose */

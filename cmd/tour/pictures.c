@@ -5,9 +5,6 @@
 
 #include <string.h>
 
-#include "io/file.h"
-#include "qkv/machine.h"
-
 enum { HOLD_OUT_EVERY = 8, MOST = 4000 };
 
 /* Classes of fonts in which every picture is another kind of thing. */

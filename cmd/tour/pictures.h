@@ -3,9 +3,6 @@
 #define QKV_CMD_TOUR_PICTURES_H
 
 #include "tour/chapter.h"
-#include "qkv/model.h"
-#include "qkv/pixels.h"
-#include "qkv/vit.h"
 
 enum { TOUR_SIDE = 32 };
 

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "qkv/base.h"
+#include <qkv.h>
 
 enum { CLI_PLOT_COLUMNS = 72 };
 

@@ -1,8 +1,6 @@
 /* reading.c - chapters of the tour: an encoder-decoder learns to read dates and numbers that
  * are written in many ways, a character at a time. */
 #include "tour/reading.h"
-#include "job/vocabulary.h"
-#include "qkv/records.h"
 
 enum { ALPHABET_PAIRS = 2000, HOLD_OUT_EVERY = 10 };
 
@@ -60,8 +58,7 @@ qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader)
 /* The alphabet is the characters of the first pairs: all there are. */
 qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *script)
 {
-    const qkv__vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
-    const unsigned roles = QKV__TRANSLATE_ROLES;
+    const qkv_vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
     qkv_str text;
     qkv_rng r;
     tour_pair p;
@@ -77,8 +74,8 @@ qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *scr
     }
     const qkv_text_part part = {text.data, text.len, NULL, 0};
     qkv_status status = text.failed ? QKV_E_MEMORY
-                                    : qkv__vocabulary_train(t->page->c->ctx, &kind, NULL, roles,
-                                                            &part, 1, NULL, 0, &reader->tokenizer);
+                                    : qkv_train_tokenizer(&reader->tokenizer, reader->ctx, &part, 1,
+                                                          QKV_VOCABULARY_TRANSLATE, &kind, NULL);
     if (!status) {
         reader->eos = qkv_tokenizer_special(reader->tokenizer, QKV_TOKEN_EOS);
         reader->pad = qkv_tokenizer_special(reader->tokenizer, QKV_TOKEN_PAD);

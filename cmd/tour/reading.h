@@ -4,8 +4,6 @@
 #define QKV_CMD_TOUR_READING_H
 
 #include "tour/chapter.h"
-#include "qkv/marian.h"
-#include "qkv/tokenizer.h"
 
 enum { TOUR_SOURCE = 96, TOUR_TARGET = 16 }; /* longest texts in tokens, the last one counted */
 enum { TOUR_TRAIN_STREAM = 0x70 }; /* of the pairs that are trained on */

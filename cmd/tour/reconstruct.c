@@ -1,7 +1,6 @@
 /* reconstruct.c - a chapter of the tour: a masked autoencoder fills in the hidden patches of
  * pictures, beside fillings that need no network. */
 #include "tour/pictures.h"
-#include "qkv/reconstruct.h"
 
 enum { PATCH = 4 };
 static const double LONG = 60; /* seconds that the larger model needs */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "tour/pictures.h"
-#include "qkv/segment.h"
 
 enum { PATCH = 4, PIXELS = TOUR_SIDE * TOUR_SIDE };
 enum { SMALL = 24, ROOM = TOUR_SIDE - SMALL }; /* a picture's side; how far it may lie */

@@ -2,8 +2,6 @@
 #include <string.h>
 
 #include "tour/pictures.h"
-#include "io/file.h"
-#include "qkv/image_file.h"
 
 enum { TILE = 96, GAP = 6, FRAME = 3, PAPER = 236 };
 

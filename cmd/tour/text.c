@@ -1,10 +1,8 @@
 /* text.c - text that is always at hand: the project's own source, or the command's help. */
 #include <string.h>
 
-#include "base/options.h"
 #include "core/commands.h"
 #include "tour/chapter.h"
-#include "io/file.h"
 
 enum { HOLD_OUT_EVERY = 10, DEEPEST = 8 };
 static const size_t largest_file = 1u << 20, most_text = 1u << 25; /* bytes */
@@ -103,7 +101,7 @@ static void take_help(tour_text *x)
 #undef TOUR_COMMAND
     };
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        qkv__manual_help(&x->train, "qkv", &commands[i]->manual);
+        cli_manual_help(&x->train, "qkv", &commands[i]->manual);
     if (x->train.failed)
         return;
     size_t keep = x->train.len - x->train.len / HOLD_OUT_EVERY;

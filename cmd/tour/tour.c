@@ -9,11 +9,6 @@
 
 #include "core/commands.h"
 #include "tour/pictures.h"
-#include "io/file.h"
-
-#ifndef QKV_SOURCE_DIR
-#define QKV_SOURCE_DIR NULL
-#endif
 
 /* X(name, seconds that it is worth, title) */
 #define TOUR_CHAPTERS(X)                                                                       \
@@ -57,7 +52,7 @@ static const qkv_option rows[] = {
     {.flag = "minutes", .type = QKV_OPT_REAL, .max = 1e4, FIELD(minutes), .initial = "0",
      .help = "time for all chapters together; 0: what each is worth, up to 5"},
     {.flag = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "DIR",
-     .help = "folder of .c, .h and .md files to learn from; qkv's own"},
+     .help = "folder of .c, .h and .md files to learn from; else this command's own help"},
     {.flag = "pictures", .type = QKV_OPT_STRING, FIELD(pictures), .value = "PATH",
      .help = "pictures to learn from, with classes: a folder, an archive, a font; else the emoji "
              "font of this machine, or drawn ones"},
@@ -131,7 +126,7 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
     if (!status)
         status = qkv_dir_create(p->c->ctx, dir);
     if (!status) {
-        tour t = {p, dir, s->source ? s->source : QKV_SOURCE_DIR, s->pictures,
+        tour t = {p, dir, s->source, s->pictures,
                   seconds, qkv_now()};
         page_begin(p, chapters[i].name, chapters[i].title);
         page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);

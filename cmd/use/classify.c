@@ -5,7 +5,7 @@
 #include "use/label.h"
 #include "use/recognize.h"
 #include "core/commands.h"
-#include "text/texts.h"
+#include "qkv/texts.h"
 #include "qkv/bert.h"
 #include "qkv/hub.h"
 #include "qkv/run.h"
@@ -86,17 +86,17 @@ static int add(job *j, const char *text, size_t len)
 
 static int classify_file(job *j, const char *file)
 {
-    qkv__texts x = {0};
-    qkv__line line;
-    if (qkv__texts_open_one(&x, j->c->ctx, file))
+    qkv_texts x = {0};
+    qkv_line line;
+    if (qkv_texts_open_one(&x, j->c->ctx, file))
         return cli_error(j->c);
     const char *at = x.parts[0].data, *end = at + x.parts[0].len;
     int code = CLI_DONE;
-    while (code == CLI_DONE && !cli_stopped() && qkv__next_line(&at, end, &line))
+    while (code == CLI_DONE && !cli_stopped() && qkv_next_line(&at, end, &line))
         code = add(j, line.data, line.len);
     if (code == CLI_DONE)
         code = flush_texts(j);
-    qkv__texts_close(&x);
+    qkv_texts_close(&x);
     return code;
 }
 

@@ -6,6 +6,7 @@
 #ifndef QKV_BASE_H
 #define QKV_BASE_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,11 +27,23 @@
 #define QKV_END_DECLS QKV_VISIBLE_POP
 #endif
 
+/* fmt and its arguments are numbered from 1. */
+#if defined(__GNUC__)
+#define QKV_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define QKV_PRINTF(fmt, args)
+#endif
+
 QKV_BEGIN_DECLS
 
+/* The version of these headers, and the one place that it is written in: the build reads it here.
+ * What a new version may change: docs/abi.md. */
 #define QKV_VERSION_MAJOR 0
 #define QKV_VERSION_MINOR 1
 #define QKV_VERSION_PATCH 0
+
+/* "0.1.0": the version of the library that runs. numbers, unless NULL, gets its three parts. */
+const char *qkv_version(int numbers[3]);
 
 /* The type of every real number in a tensor. The double build (QKV_F64) exists so that
  * gradient checks can demand 1e-7; programs use the float build. */
@@ -105,6 +118,15 @@ const char *qkv_context_message(const qkv_context *ctx);
 /* Status of the last failure, QKV_OK when nothing failed yet. */
 qkv_status qkv_context_status(const qkv_context *ctx);
 
+/* Records the sentence and returns status, so that callers write
+ *     return qkv_fail(ctx, QKV_E_FORMAT, "%s: header length %zu exceeds the file", ...);
+ * The sentence names file and field, what was expected and what was found; control characters in
+ * it become '?'. */
+qkv_status qkv_fail(qkv_context *ctx, qkv_status status, const char *fmt, ...) QKV_PRINTF(3, 4);
+qkv_status qkv_vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args);
+/* Puts "prefix: " before the recorded sentence and returns its status. */
+qkv_status qkv_fail_prefix(qkv_context *ctx, const char *prefix);
+
 int qkv_context_threads(const qkv_context *ctx); /* the team's size, >= 1 */
 
 /* QKV_ISA_* bits in use: what the machine has and the options allow; REFERENCE always. */
@@ -176,6 +198,14 @@ typedef struct {
 
 /* A permutation of [0, n) that is a function of (seed, i): where index i goes. */
 uint64_t qkv_shuffled(uint64_t i, uint64_t n, uint64_t seed);
+/* Memory of the context's allocator: 64-byte aligned, not cleared. NULL on failure, and the context
+ * says so. bytes 0 gives a unique pointer too. The caller owns it until qkv_free. */
+void *qkv_malloc(qkv_context *ctx, size_t bytes);
+void *qkv_calloc(qkv_context *ctx, size_t count, size_t size); /* zeroed; overflow checked */
+/* As realloc: NULL on failure and p stays valid. old_bytes is what p holds now; p may be NULL. */
+void *qkv_realloc(qkv_context *ctx, void *p, size_t old_bytes, size_t bytes);
+char *qkv_strdup(qkv_context *ctx, const char *s);
+void qkv_free(qkv_context *ctx, void *p); /* of that context; NULL is allowed */
 
 QKV_END_DECLS
 #endif

@@ -1,5 +1,6 @@
-/* machine.h - the limits of this machine, measured, so that speed can be told as a share of them.
- * Layer: tensor */
+/* machine.h - the clock, memory in use, and the limits of this machine, measured, so that speed can
+ * be told as a share of them.
+ * Layer: base */
 #ifndef QKV_MACHINE_H
 #define QKV_MACHINE_H
 
@@ -9,6 +10,16 @@ QKV_BEGIN_DECLS
 
 /* Model name, family and model of the processor; never NULL. */
 const char *qkv_machine_cpu(void);
+
+/* Name of the i-th library below this one that decides what it computes or reads, NULL past the
+ * last; *version is set: "oneDNN", "2.6.3". */
+const char *qkv_machine_library(size_t i, const char **version);
+
+double qkv_now(void); /* seconds of a clock that only goes forward */
+
+/* Bytes of memory that this process has now, and the most that it has had; 0 where unknown. */
+size_t qkv_machine_rss(void);
+size_t qkv_machine_peak_rss(void);
 
 /* The most floating-point operations a second: the best of `repeats` products of 2048 x 2048
  * matrices with the context's threads and instruction set, after one that is not timed. Takes

@@ -84,6 +84,37 @@ typedef struct {
  * empty. */
 void qkv_option_defaults(const qkv_option_table *table, void *target);
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The value of one field as text: what --set would take. "" for none. Lists are joined by
+ * spaces; longer text is cut. */
+enum { QKV_OPTION_TEXT = 256 };
+void qkv_option_text(const qkv_option *row, const void *target, char out[QKV_OPTION_TEXT]);
+
+/* "an integer from 1 to 8", "one of char, bpe": what the row takes. */
+void qkv_option_expects(const qkv_option *row, char out[QKV_OPTION_TEXT]);
+
+/* The numbers that the row takes, type and range together. */
+void qkv_option_range(const qkv_option *row, double *min, double *max);
+
+/* Sets a field other than a list from text. false when it does not fit. Strings are kept as
+ * pointers: the caller has copied them. */
+bool qkv_option_assign(const qkv_option *row, void *target, const char *text);
+
+const char *qkv_option_value_name(const qkv_option *row); /* "N", "DIR"; "" for a bool */
+
+/* The first n'th alternative of "a|b": copies it to out, false when there is none. */
+bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV_OPTION_TEXT]);
+
+/* The one for the row, or NULL; presets may be NULL. */
+const qkv_preset *qkv_preset_find(const qkv_preset *presets, const qkv_option *row);
+/* Sets the fields that the table has; other presets are passed over. */
+void qkv_preset_apply(const qkv_preset *presets, const qkv_option_table *table, void *target);
+
+/* Whether candidate is near enough to word to be suggested, and nearer than *best; keeps
+ * *best. Start with *best = SIZE_MAX. */
+bool qkv_option_nearer(const char *word, const char *candidate, size_t *best);
+
 /* ---- JSON, through callbacks: what a table does not know is where the text comes from ----- */
 
 /* Gets every field that has a key, in the order of rows. */
@@ -141,6 +172,17 @@ qkv_status qkv_options_parse(qkv_options *o, int argc, char *const *argv, qkv_st
 bool qkv_options_given(const qkv_options *o, const char *name);
 /* Every "key=value" that parse found behind --set; o owns them. */
 qkv_strings qkv_options_pairs(const qkv_options *o);
+
+/* What the table is bound to; NULL: it is not. */
+const void *qkv_options_target(const qkv_options *o, const qkv_option_table *table);
+
+/* Whether qkv_options_set finds the field. */
+bool qkv_options_know(const qkv_options *o, const char *name);
+
+/* recipes: lists of such, one for each name that the option --recipe has, in its order; NULL for a
+ * name that says nothing. Sets the fields that the chosen one has a value for and that nothing has
+ * set yet. */
+qkv_status qkv_recipe_apply(qkv_options *o, const qkv_preset *const *recipes);
 
 /* Fills the fields of one bound table (NULL: of all) from JSON. */
 qkv_status qkv_options_read(qkv_options *o, const qkv_option_table *table,

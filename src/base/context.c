@@ -59,6 +59,17 @@ static void unreserve(void *user, void *p)
     munmap(base, total);
 }
 
+#define TEXT_OF(x) #x
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *qkv_version(int numbers[3])
+{
+    static const int parts[] = {QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH};
+    if (numbers)
+        memcpy(numbers, parts, sizeof parts);
+    return VERSION_TEXT(QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);
+}
+
 const char *qkv_status_text(qkv_status status)
 {
     switch (status) {

@@ -1,19 +1,11 @@
-/* file.h - whole files in and out: read, map, write atomically; folders.
- *
- * Every failure is one sentence with the file's name and the reason. Paths are the caller's
- * bytes; nothing is expanded. Memory comes from the context. */
+/* file.h - files seen as memory, files written piece by piece, locks; beside qkv/file.h. */
 #ifndef QKV_SRC_IO_FILE_H
 #define QKV_SRC_IO_FILE_H
 
 #include "base/base.h"
+#include "qkv/file.h"
 
 /* ---- reading --------------------------------------------------------------------------- */
-
-/* The whole file, followed by a 0 that *size does not count. limit: the most bytes taken, more
- * is an error (0: no limit). Pipes are read to their end. *data is freed with qkv_free; on
- * failure it is NULL. */
-qkv_status qkv_file_read(qkv_context *ctx, const char *path, size_t limit, char **data,
-                         size_t *size);
 
 /* A file seen as memory, read-only: mapped, or read when it cannot be (a pipe). The file must
  * not shrink while it is open. */
@@ -48,34 +40,15 @@ qkv_status qkv__writer_put_at(qkv__writer *w, size_t at, const void *data, size_
 qkv_status qkv__writer_close(qkv__writer *w);
 void qkv__writer_abandon(qkv__writer *w); /* NULL is allowed */
 
-qkv_status qkv_file_write(qkv_context *ctx, const char *path, const void *data, size_t size);
-
 /* ---- folders ------------------------------------------------------------------------------ */
 
-bool qkv_file_exists(const char *path); /* a file, or anything else that can be read */
-bool qkv_dir_exists(const char *path);
 qkv_status qkv__file_remove(qkv_context *ctx, const char *path); /* absent already: fine */
-
-/* The folder and those above it; existing ones are fine. */
-qkv_status qkv_dir_create(qkv_context *ctx, const char *path);
 
 /* Keeps other processes that ask the same from a folder until it is unlocked or this process
  * ends. *lock is -1 on failure, and where the file system knows no locks. */
 qkv_status qkv__dir_lock(int *lock, qkv_context *ctx, const char *path);
 void qkv__dir_unlock(int lock); /* -1 is allowed */
 
-/* Names in a folder without "." and "..", sorted by byte value. */
-typedef struct {
-    qkv_context *ctx;
-    char **names;
-    size_t count, capacity;
-} qkv_names;
-qkv_status qkv_dir_list(qkv_names *out, qkv_context *ctx, const char *path);
 qkv_status qkv__names_add(qkv_names *out, const char *name); /* a copy; out->ctx is set */
-void qkv_names_free(qkv_names *names); /* a zeroed one is allowed */
-
-/* "dir/name"; freed with qkv_free. NULL when memory is out. */
-char *qkv_path_join(qkv_context *ctx, const char *dir, const char *name);
-const char *qkv_path_name(const char *path); /* what follows the last '/' */
 
 #endif

@@ -231,3 +231,17 @@ void qkv__json_item(const qkv__json *array, size_t i, qkv__json *out)
     (void)snprintf(index, sizeof index, "%zu", i);
     descend(out, array, index, json_array_get(array->value, i));
 }
+
+const char *qkv_machine_library(size_t i, const char **version)
+{
+    static const char *const libraries[][2] = {
+        {"jansson", JANSSON_VERSION},
+#ifdef QKV_DNNL_VERSION
+        {"oneDNN", QKV_DNNL_VERSION},
+#endif
+    };
+    if (i >= sizeof libraries / sizeof *libraries)
+        return NULL;
+    *version = libraries[i][1];
+    return libraries[i][0];
+}

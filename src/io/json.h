@@ -3,13 +3,14 @@
  * Reading: a qkv__json is a place in a document; getters take a place and a key, or key NULL
  * for the value at the place itself. A getter whose name has _opt_ leaves *out alone when the
  * field is absent or null, so that *out holds the default before.
- * Writing: begin, put, end, in the order in which the text shall stand. */
+ * Writing is in qkv/json.h. */
 #ifndef QKV_SRC_IO_JSON_H
 #define QKV_SRC_IO_JSON_H
 
 #include <jansson.h>
 
 #include "base/base.h"
+#include "qkv/json.h"
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -61,34 +62,7 @@ qkv_status qkv__json_fail(const qkv__json *at, const char *key, const char *fmt,
  * left > 0. */
 size_t qkv__utf8_length(const unsigned char *s, size_t left);
 
-/* indent 2 looks as Python's json.dumps(indent=2) does, indent 0 is one line, indent -1 one line
- * without spaces. The key is NULL inside arrays and at the top. Strings that are not UTF-8 get
- * U+FFFD for what is wrong; reals that are not finite become null. A failed allocation is told
- * at the end. */
-typedef struct {
-    qkv_str text;
-    int indent, depth;
-    bool first; /* nothing yet inside the innermost bracket */
-} qkv_json_writer;
-
-void qkv_json_writer_init(qkv_json_writer *w, qkv_context *ctx, int indent);
-void qkv_json_writer_free(qkv_json_writer *w);
-void qkv_json_begin_object(qkv_json_writer *w, const char *key);
-void qkv_json_end_object(qkv_json_writer *w);
-void qkv_json_begin_array(qkv_json_writer *w, const char *key);
-void qkv_json_end_array(qkv_json_writer *w);
-void qkv_json_put_string(qkv_json_writer *w, const char *key, const char *value);
-void qkv_json_put_bytes(qkv_json_writer *w, const char *key, const char *value, size_t length);
-void qkv_json_put_int(qkv_json_writer *w, const char *key, int64_t value);
-void qkv_json_put_real(qkv_json_writer *w, const char *key, double value);
-void qkv_json_put_float(qkv_json_writer *w, const char *key, float value); /* fewer digits */
-void qkv_json_put_bool(qkv_json_writer *w, const char *key, bool value);
-void qkv_json_put_null(qkv_json_writer *w, const char *key);
+/* A value that was read, with all in it. */
 void qkv__json_put_value(qkv_json_writer *w, const char *key, const json_t *value);
-
-/* The text so far, valid until the next call; NULL after a failed allocation. */
-const char *qkv_json_writer_text(const qkv_json_writer *w);
-/* Writes text and a newline to the file, atomically, and frees the writer in any case. */
-qkv_status qkv_json_writer_save(qkv_json_writer *w, const char *file);
 
 #endif

@@ -22,11 +22,11 @@ static qkv_status hold_out(qkv__split *x, qkv_context *ctx, const char *last)
 qkv_status qkv__split_open(qkv__split *x, qkv_context *ctx, const qkv_strings *data,
                            const char *valid, const char *last)
 {
-    qkv_status status = qkv__texts_open(&x->data, ctx, data);
+    qkv_status status = qkv_texts_open(&x->data, ctx, data);
     x->train_count = x->data.count;
     if (status || !valid)
         return status ? status : hold_out(x, ctx, last);
-    status = qkv__texts_open_one(&x->valid_file, ctx, valid);
+    status = qkv_texts_open_one(&x->valid_file, ctx, valid);
     x->held = qkv_calloc(ctx, 1, sizeof *x->held);
     if (!status && !x->held)
         status = QKV_E_MEMORY;
@@ -39,8 +39,8 @@ void qkv__split_close(qkv__split *x)
 {
     if (x->data.ctx)
         qkv_free(x->data.ctx, x->held);
-    qkv__texts_close(&x->data);
-    qkv__texts_close(&x->valid_file);
+    qkv_texts_close(&x->data);
+    qkv_texts_close(&x->valid_file);
     x->held = NULL;
     x->held_count = x->train_count = 0;
 }

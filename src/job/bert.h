@@ -6,15 +6,9 @@
 #include "text/texts.h"
 #include "qkv/bert.h"
 
-/* Special tokens that its vocabulary must have. */
-enum {
-    QKV__BERT_ROLES = 1 << QKV_TOKEN_PAD | 1 << QKV_TOKEN_UNK | 1 << QKV_TOKEN_CLS |
-                     1 << QKV_TOKEN_SEP | 1 << QKV_TOKEN_MASK
-};
-
 /* The texts of a run: what is learnt from, and what is held out. Zeroed: none. */
 typedef struct {
-    qkv__texts data, valid_file;
+    qkv_texts data, valid_file;
     size_t train_count;  /* of data.parts */
     qkv_text_part *held; /* (held_count) */
     size_t held_count;

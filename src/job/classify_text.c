@@ -34,7 +34,7 @@ typedef struct {
     qkv__run base;
     qkv__classify_options c;
     settings s;
-    qkv__vocabulary vocabulary;
+    qkv_vocabulary vocabulary;
     qkv_bert_config config;
     qkv__split texts;
     qkv_labels labels;

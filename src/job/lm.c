@@ -6,6 +6,7 @@
 #include "job/vocabulary.h"
 #include "model/gpt_config.h"
 #include "pipeline/run_data.h"
+#include "qkv/file.h"
 #include "qkv/gpt.h"
 
 typedef struct {
@@ -41,9 +42,9 @@ static const qkv_option_table table = {"Language model", rows, sizeof rows / siz
 typedef struct {
     qkv__run base;
     settings s;
-    qkv__vocabulary vocabulary;
+    qkv_vocabulary vocabulary;
     qkv_gpt_config config;
-    qkv__texts data, valid_file;
+    qkv_texts data, valid_file;
     qkv_text_part *valid_parts; /* (valid_count) of the held-out text */
     size_t train_count, valid_count;
     qkv_tokens *train, *valid;
@@ -85,7 +86,7 @@ static qkv_status hold_out(job *j)
 static qkv_status open_texts(job *j)
 {
     qkv_context *ctx = j->base.ctx;
-    qkv_status status = qkv__texts_open(&j->data, ctx, &j->s.data);
+    qkv_status status = qkv_texts_open(&j->data, ctx, &j->s.data);
     if (status)
         return status;
     j->train_count = j->data.count;
@@ -94,7 +95,7 @@ static qkv_status open_texts(job *j)
         return QKV_E_MEMORY;
     if (!j->s.valid)
         return hold_out(j);
-    status = qkv__texts_open_one(&j->valid_file, ctx, j->s.valid);
+    status = qkv_texts_open_one(&j->valid_file, ctx, j->s.valid);
     if (!status)
         j->valid_parts[j->valid_count++] = j->valid_file.parts[0];
     return status;
@@ -227,8 +228,8 @@ static void close_data(qkv__run *base)
     qkv_tokens_close(j->train);
     qkv_tokens_close(j->valid);
     qkv_free(base->ctx, j->valid_parts);
-    qkv__texts_close(&j->data);
-    qkv__texts_close(&j->valid_file);
+    qkv_texts_close(&j->data);
+    qkv_texts_close(&j->valid_file);
 }
 
 static const qkv_option_table *const lesson[] = {&table, NULL};

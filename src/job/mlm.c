@@ -38,7 +38,7 @@ static const qkv_option_table table = {"Hidden words", rows, sizeof rows / sizeo
 typedef struct {
     qkv__run base;
     settings s;
-    qkv__vocabulary vocabulary;
+    qkv_vocabulary vocabulary;
     qkv_bert_config config;
     qkv__split texts;
 } job;

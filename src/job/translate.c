@@ -56,7 +56,7 @@ static const double RATE_TIMES_WIDTH = 0.45; /* 3.5e-3 at 128 channels */
 typedef struct {
     qkv__run base;
     settings s;
-    qkv__vocabulary vocabulary;
+    qkv_vocabulary vocabulary;
     qkv_marian_config config;
     qkv__pairs data, valid_data;
     size_t train_lines; /* of data; what follows them is held out */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/base.h"
+#include "io/file.h"
 
 /* In the order of qkv_tokenizer_kind. */
 static const char *const kinds[] = {"char", "bpe", "wordpiece", "unigram", "sentencepiece-bpe",
@@ -16,7 +16,7 @@ static const char *const spelled[QKV_TOKEN_ROLES] = {
     [QKV_TOKEN_MASK] = "[MASK]"};
 
 #define FROM "tokenizer-from"
-#define FIELD(member) .offset = offsetof(qkv__vocabulary, member)
+#define FIELD(member) .offset = offsetof(qkv_vocabulary, member)
 static const qkv_option rows[] = {
     {.flag = "tokenizer", .type = QKV_OPT_ENUM, FIELD(kind), .names = kinds, .initial = "bpe",
      .help = "what a token is"},
@@ -58,7 +58,7 @@ static qkv_status learn(qkv_context *ctx, qkv_tokenizer_trainer *tr, const qkv_t
     return status;
 }
 
-qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv__vocabulary *v,
+qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
                                  const qkv_options *options, unsigned roles,
                                  const qkv_text_part *train, size_t train_count,
                                  const qkv_text_part *valid, size_t valid_count,
@@ -96,7 +96,62 @@ void qkv__vocabulary_unused(qkv_context *ctx, const qkv_options *options, const 
 {
     for (size_t i = 0; i < qkv__vocabulary_table.count; i++) {
         const char *flag = rows[i].flag;
-        if (strcmp(why + 2, flag) && qkv_options_given(options, flag))
+        if (options && strcmp(why + 2, flag) && qkv_options_given(options, flag))
             qkv__note(ctx, "--%s has no effect: with %s it is as in %s", flag, why, place);
     }
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+static const struct {
+    unsigned roles;
+    qkv_tokenizer_kind kind;
+} needs[] = {
+    [QKV_VOCABULARY_LM] = {0, QKV_TOKENIZER_BPE},
+    [QKV_VOCABULARY_MLM] = {QKV__BERT_ROLES, QKV_TOKENIZER_WORDPIECE},
+    [QKV_VOCABULARY_TRANSLATE] = {QKV__TRANSLATE_ROLES, QKV_TOKENIZER_SENTENCEPIECE_BPE},
+};
+
+const qkv_option_table *qkv_vocabulary_table(void) { return &qkv__vocabulary_table; }
+
+qkv_vocabulary qkv_vocabulary_defaults(qkv_vocabulary_use use)
+{
+    qkv_vocabulary v;
+    qkv_option_defaults(&qkv__vocabulary_table, &v);
+    v.kind = (int)needs[use].kind;
+    return v;
+}
+
+qkv_status qkv_train_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const qkv_text_part *parts,
+                               size_t count, qkv_vocabulary_use use, const qkv_vocabulary *v,
+                               const qkv_options *given)
+{
+    *out = NULL;
+    return qkv__vocabulary_train(ctx, v, given, needs[use].roles, parts, count, NULL, 0, out);
+}
+
+qkv_status qkv_train_tokenizer_files(qkv_tokenizer **out, qkv_context *ctx,
+                                     const qkv_strings *files, const char *dir,
+                                     qkv_vocabulary_use use, const qkv_vocabulary *v,
+                                     const qkv_options *given)
+{
+    qkv_names there = {0};
+    qkv_texts x = {0};
+    *out = NULL;
+    qkv_status status = qkv_dir_exists(dir) ? qkv_dir_list(&there, ctx, dir) : QKV_OK;
+    if (there.count)
+        status = qkv_fail(ctx, QKV_E_IO, "%s is not empty: give another --out", dir);
+    qkv_names_free(&there);
+    if (!status)
+        status = qkv_texts_open(&x, ctx, files);
+    if (!status)
+        status = qkv_train_tokenizer(out, ctx, x.parts, x.count, use, v, given);
+    qkv_texts_close(&x);
+    if (!status)
+        status = qkv_tokenizer_save(*out, dir);
+    if (!status)
+        return QKV_OK;
+    qkv_tokenizer_destroy(*out);
+    *out = NULL;
+    return status;
 }

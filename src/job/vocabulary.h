@@ -2,26 +2,22 @@
 #ifndef QKV_SRC_JOB_VOCABULARY_H
 #define QKV_SRC_JOB_VOCABULARY_H
 
-#include "qkv/options.h"
-#include "qkv/tokens.h"
+#include "qkv/vocabulary.h"
 
-typedef struct {
-    int kind; /* a qkv_tokenizer_kind */
-    size_t vocab;
-    double coverage; /* as in qkv_tokenizer_options; 0: all */
-    bool keep_case;
-    const char *from; /* NULL, or a folder: nothing is learnt, its tokenizer is taken */
-} qkv__vocabulary;
 extern const qkv_option_table qkv__vocabulary_table;
 
-/* Special tokens of translators. */
+/* Special tokens that vocabularies of BERTs and of translators must have. */
+enum {
+    QKV__BERT_ROLES = 1 << QKV_TOKEN_PAD | 1 << QKV_TOKEN_UNK | 1 << QKV_TOKEN_CLS |
+                      1 << QKV_TOKEN_SEP | 1 << QKV_TOKEN_MASK
+};
 enum { QKV__TRANSLATE_ROLES = 1 << QKV_TOKEN_EOS | 1 << QKV_TOKEN_PAD | 1 << QKV_TOKEN_UNK };
 
 /* Learns from `train`; characters must all be known, so those of `valid` are added. roles: bits
  * (1 << qkv_token_role) of special tokens that there must be; EOS among them ends every text, and
  * there are no others then. options: from which v was filled. A failure begins with the part's
  * name. */
-qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv__vocabulary *v,
+qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
                                  const qkv_options *options, unsigned roles,
                                  const qkv_text_part *train, size_t train_count,
                                  const qkv_text_part *valid, size_t valid_count,

@@ -8,7 +8,7 @@ qkv_status qkv__pairs_open(qkv__pairs *p, qkv_context *ctx, const char *source,
     size_t lines[QKV__SIDES] = {0};
     p->ctx = ctx;
     for (int i = 0; i < QKV__SIDES; i++) {
-        qkv_status status = qkv__texts_open_one(&p->text[i], ctx, paths[i]);
+        qkv_status status = qkv_texts_open_one(&p->text[i], ctx, paths[i]);
         if (status)
             return status;
         lines[i] = qkv__count_lines(&p->text[i].parts[0]);
@@ -24,16 +24,16 @@ qkv_status qkv__pairs_open(qkv__pairs *p, qkv_context *ctx, const char *source,
 void qkv__pairs_close(qkv__pairs *p)
 {
     for (int i = 0; i < QKV__SIDES; i++)
-        qkv__texts_close(&p->text[i]);
+        qkv_texts_close(&p->text[i]);
 }
 
 qkv_text_part qkv__pairs_text(const qkv__pairs *p, int side, size_t lines)
 {
     qkv_text_part part = p->text[side].parts[0];
     const char *at = part.data;
-    qkv__line l;
+    qkv_line l;
     for (size_t i = 0; i < lines; i++)
-        qkv__next_line(&at, part.data + part.len, &l);
+        qkv_next_line(&at, part.data + part.len, &l);
     part.len = (size_t)(at - part.data);
     return part;
 }
@@ -49,7 +49,7 @@ typedef struct {
 } encoder;
 
 /* The ids of one side's line and the token that ends it. */
-static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv__line *line,
+static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv_line *line,
                          size_t number)
 {
     qkv_ids *ids = &e->ids[side];
@@ -90,8 +90,8 @@ static qkv_status add_lines(encoder *e, const qkv__pairs *p, size_t from, size_t
     }
     for (size_t k = from; k < to && !status; k++) {
         for (int i = 0; i < QKV__SIDES && !status; i++) {
-            qkv__line line;
-            qkv__next_line(&at[i], end[i], &line);
+            qkv_line line;
+            qkv_next_line(&at[i], end[i], &line);
             status = encode(e, p, i, &line, k + 1);
         }
         if (!status)

@@ -10,7 +10,7 @@ enum { QKV__SOURCE, QKV__TARGET, QKV__SIDES };
 /* Zeroed: none. */
 typedef struct {
     qkv_context *ctx;
-    qkv__texts text[QKV__SIDES];
+    qkv_texts text[QKV__SIDES];
     size_t lines; /* of each */
 } qkv__pairs;
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/file.h"
+
 /* The file's text, without the mark that it is UTF-8 (a "BOM"), where it begins with one. */
 static qkv_text_part part_of(const qkv__map *m, const char *name)
 {
@@ -13,14 +15,14 @@ static qkv_text_part part_of(const qkv__map *m, const char *name)
     return (qkv_text_part){.data = text + mark, .len = m->size - mark, .name = name};
 }
 
-qkv_status qkv__texts_open(qkv__texts *x, qkv_context *ctx, const qkv_strings *paths)
+qkv_status qkv_texts_open(qkv_texts *x, qkv_context *ctx, const qkv_strings *paths)
 {
-    *x = (qkv__texts){.ctx = ctx};
-    x->maps = qkv_calloc(ctx, paths->count, sizeof *x->maps);
+    *x = (qkv_texts){.ctx = ctx};
+    qkv__map *maps = x->maps = qkv_calloc(ctx, paths->count, sizeof *maps);
     x->parts = qkv_calloc(ctx, paths->count, sizeof *x->parts);
-    qkv_status status = x->maps && x->parts ? QKV_OK : QKV_E_MEMORY;
+    qkv_status status = maps && x->parts ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < paths->count && !status; i++) {
-        qkv__map *m = &x->maps[i];
+        qkv__map *m = &maps[i];
         status = qkv__map_open(m, ctx, paths->items[i]);
         if (!status)
             x->parts[x->count] = part_of(m, paths->items[i]);
@@ -31,23 +33,24 @@ qkv_status qkv__texts_open(qkv__texts *x, qkv_context *ctx, const qkv_strings *p
         x->count += !status;
     }
     if (status)
-        qkv__texts_close(x);
+        qkv_texts_close(x);
     return status;
 }
 
-qkv_status qkv__texts_open_one(qkv__texts *x, qkv_context *ctx, const char *path)
+qkv_status qkv_texts_open_one(qkv_texts *x, qkv_context *ctx, const char *path)
 {
     const qkv_strings one = {.items = &path, .count = 1};
-    return qkv__texts_open(x, ctx, &one);
+    return qkv_texts_open(x, ctx, &one);
 }
 
-void qkv__texts_close(qkv__texts *x)
+void qkv_texts_close(qkv_texts *x)
 {
+    qkv__map *maps = x->maps;
     for (size_t i = 0; i < x->count; i++)
-        qkv__map_close(&x->maps[i]);
+        qkv__map_close(&maps[i]);
     qkv_free(x->ctx, x->maps);
     qkv_free(x->ctx, x->parts);
-    *x = (qkv__texts){0};
+    *x = (qkv_texts){0};
 }
 
 qkv_status qkv__held_out(qkv_context *ctx, const char *text, size_t total, const char *unit,
@@ -68,7 +71,7 @@ qkv_status qkv__held_out(qkv_context *ctx, const char *text, size_t total, const
     return QKV_OK;
 }
 
-bool qkv__next_line(const char **at, const char *end, qkv__line *line)
+bool qkv_next_line(const char **at, const char *end, qkv_line *line)
 {
     if (*at >= end)
         return false;
@@ -78,7 +81,7 @@ bool qkv__next_line(const char **at, const char *end, qkv__line *line)
         stop = end;
     if (stop > *at && stop[-1] == '\r')
         stop--;
-    *line = (qkv__line){*at, (size_t)(stop - *at)};
+    *line = (qkv_line){*at, (size_t)(stop - *at)};
     *at = next;
     return true;
 }
@@ -86,9 +89,9 @@ bool qkv__next_line(const char **at, const char *end, qkv__line *line)
 size_t qkv__count_lines(const qkv_text_part *part)
 {
     const char *at = part->data;
-    qkv__line line;
+    qkv_line line;
     size_t n = 0;
-    while (qkv__next_line(&at, part->data + part->len, &line))
+    while (qkv_next_line(&at, part->data + part->len, &line))
         n++;
     return n;
 }
@@ -103,9 +106,9 @@ size_t qkv__cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_tex
     if (i > 0 && lines > 0) {
         qkv_text_part *cut = &parts[i - 1];
         const char *at = cut->data, *end = cut->data + cut->len;
-        qkv__line line;
+        qkv_line line;
         for (size_t k = lines; k < here; k++)
-            (void)qkv__next_line(&at, end, &line);
+            (void)qkv_next_line(&at, end, &line);
         held[n++] = (qkv_text_part){at, (size_t)(end - at), cut->name, cut->before + here - lines};
         cut->len = (size_t)(at - cut->data);
     }

@@ -11,7 +11,8 @@ has() {
     grep -qF -- "$2" "$1" || { echo "no \"$2\" in: $(head -20 "$1")"; failed=1; }
 }
 
-"$QKV" tour --minutes 0.1 --threads 1 --out "$out/t" >"$out/text" 2>"$out/err" ||
+"$QKV" tour --minutes 0.1 --threads 1 --source "$QKV_SOURCE" --out "$out/t" \
+    >"$out/text" 2>"$out/err" ||
     { echo "qkv tour failed: $(cat "$out/err")"; failed=1; }
 has "$out/text" 'The cat sat on the mat'
 awk '/mean of -log of the diagonal/ { a = $NF } /^ *qkv_infonce_loss/ { b = $NF }

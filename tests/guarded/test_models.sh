@@ -67,7 +67,7 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     for m in gpt bert mt series vit mae masks colors codes prior; do both eval $m --json; done
 }
 (cd cpu && find . -name model.safetensors -o -name '*.png' -o -name '*.npy' -o -name answers) >made
-[ "$(wc -l <made)" -ge 30 ] || fail "only $(wc -l <made) files to compare"
+[ "$(wc -l <made)" -ge 26 ] || fail "only $(wc -l <made) files to compare"
 while read -r file; do
     cmp "cpu/$file" "guarded/$file" || fail "$file differs"
 done <made

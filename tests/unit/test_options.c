@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/manual_help.c"
+#include "core/manual_completion.c"
 #include "base/options.h"
 #include "io/json_options.h"
 
@@ -163,15 +165,15 @@ static void help_fits_80_columns_and_names_every_flag(void **state)
 {
     static const char *const examples[] = {"qkv train lm --data book.txt --out runs/book", NULL};
     static const qkv_option_table *const tables[] = {&table, NULL};
-    static const qkv__manual manual = {.name = "train lm", .summary = "train a GPT on text",
-                                       .usage = "--data FILE... --out DIR [options]",
-                                       .text = "Trains.\n\nAnd saves.", .examples = examples,
-                                       .tables = tables};
-    const qkv__manual *all[] = {&manual};
+    static const cli_manual manual = {.name = "train lm", .summary = "train a GPT on text",
+                                      .usage = "--data FILE... --out DIR [options]",
+                                      .text = "Trains.\n\nAnd saves.", .examples = examples,
+                                      .tables = tables};
+    const cli_manual *all[] = {&manual};
     fixture *f = *state;
     qkv_str s;
     qkv_str_init(&s, f->ctx);
-    qkv__manual_help(&s, "qkv", &manual);
+    cli_manual_help(&s, "qkv", &manual);
     for (const char *line = s.data; *line; line += strcspn(line, "\n") + 1)
         assert_true(strcspn(line, "\n") <= 80);
     for (size_t i = 0; i < table.count; i++)
@@ -182,17 +184,17 @@ static void help_fits_80_columns_and_names_every_flag(void **state)
     assert_non_null(strstr(s.data, "resid_pdrop=X"));
     assert_non_null(strstr(s.data, "Examples:\n  qkv train lm"));
     qkv_str_clear(&s);
-    qkv__manual_roff(&s, &manual, all, 1, "1.0");
-    qkv__manual_bash(&s, "qkv", all, 1);
-    qkv__manual_zsh(&s, "qkv", all, 1);
+    cli_manual_roff(&s, &manual, all, 1, "1.0");
+    cli_manual_bash(&s, "qkv", all, 1);
+    cli_manual_zsh(&s, "qkv", all, 1);
     assert_false(s.failed);
     assert_non_null(strstr(s.data, ".B \\-\\-steps N\n"));
     qkv_str_free(&s);
 }
 
-static const char *const recipe_names[] = {"own", "quick", NULL};
+static const char *const known_recipes[] = {"own", "quick", NULL};
 static const qkv_option recipe_rows[] = {
-    {.flag = "recipe", .type = QKV_OPT_ENUM, .names = recipe_names, .help = "settings by name"}};
+    {.flag = "recipe", .type = QKV_OPT_ENUM, .names = known_recipes, .help = "settings by name"}};
 static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1};
 static const qkv_preset quick[] = {{"steps", "10", NULL},
                                     {"tied", "false", NULL},
@@ -204,8 +206,8 @@ static const qkv_preset *const recipes[] = {NULL, quick};
 static void a_recipe_fills_what_was_not_given(void **state)
 {
     static const qkv_option_table *const tables[] = {&recipe_table, &table, NULL};
-    static const qkv__manual manual = {.name = "train", .summary = "train", .usage = "[options]",
-                                       .tables = tables, .recipes = recipes};
+    static const cli_manual manual = {.name = "train", .summary = "train", .usage = "[options]",
+                                      .tables = tables, .recipes = recipes};
     static const char text[] = "\nRecipe quick:\n  --steps 10, --no-tied, --json, "
                                "--lr 0.1 / steps\n";
     static const qkv_preset wrong[] = {{"stesp", "10", NULL}, {NULL, NULL, NULL}};
@@ -225,10 +227,10 @@ static void a_recipe_fills_what_was_not_given(void **state)
     assert_true(f->p.lr == 1e-3 && !qkv_options_given(f->o, "lr"));
     assert_int_equal(qkv_recipe_apply(f->o, odd), QKV_E_ARGUMENT);
     qkv_str_init(&s, f->ctx);
-    qkv__manual_help(&s, "qkv", &manual);
+    cli_manual_help(&s, "qkv", &manual);
     assert_non_null(strstr(s.data, text));
-    const qkv__manual *all[] = {&manual};
-    qkv__manual_roff(&s, &manual, all, 1, "1.0");
+    const cli_manual *all[] = {&manual};
+    cli_manual_roff(&s, &manual, all, 1, "1.0");
     assert_non_null(strstr(s.data, ".P\nRecipe quick:\n\\-\\-steps 10, "));
     assert_false(s.failed);
     qkv_str_free(&s);

@@ -1,13 +1,13 @@
-/* options_completion.c - bash and zsh completion, made from manuals and option tables.
+/* manual_completion.c - bash and zsh completion, made from manuals and option tables.
  *
  * Both scripts look for the longest command name among the words typed so far, then offer its
  * flags; after a flag that takes a file, folder or name they offer those. */
 #include <string.h>
 
-#include "base/options.h"
+#include "core/manual.h"
 
 /* Flags that are offered: not hidden, and not without a flag. */
-static const qkv_option *next_flag(const qkv__manual *m, size_t *table, size_t *row)
+static const qkv_option *next_flag(const cli_manual *m, size_t *table, size_t *row)
 {
     for (; m->tables && m->tables[*table]; ++*table, *row = 0) {
         while (*row < m->tables[*table]->count) {
@@ -30,7 +30,7 @@ static void words(qkv_str *out, const char *const *names)
         qkv_str_printf(out, "%s%s", i ? " " : "", names[i]);
 }
 
-static void bash_command(qkv_str *out, const qkv__manual *m)
+static void bash_command(qkv_str *out, const cli_manual *m)
 {
     const qkv_option *row;
     qkv_str_printf(out, "    '%s')\n        flags='--help", m->name);
@@ -50,8 +50,8 @@ static void bash_command(qkv_str *out, const qkv__manual *m)
     qkv_str_puts(out, "        esac ;;\n");
 }
 
-void qkv__manual_bash(qkv_str *out, const char *program, const qkv__manual *const *all,
-                      size_t count)
+void cli_manual_bash(qkv_str *out, const char *program, const cli_manual *const *all,
+                     size_t count)
 {
     qkv_str_printf(out, "# bash completion for %s; made from its option tables\n_%s()\n{\n"
                    "    local current=\"${COMP_WORDS[COMP_CWORD]}\"\n"
@@ -106,7 +106,7 @@ static void zsh_text(qkv_str *out, const char *text)
     }
 }
 
-static void zsh_command(qkv_str *out, const qkv__manual *m)
+static void zsh_command(qkv_str *out, const cli_manual *m)
 {
     const qkv_option *row;
     qkv_str_printf(out, "    '%s')\n        _arguments '--help[show help]'", m->name);
@@ -127,8 +127,8 @@ static void zsh_command(qkv_str *out, const qkv__manual *m)
     qkv_str_puts(out, " \\\n            '*:file:_files' ;;\n");
 }
 
-void qkv__manual_zsh(qkv_str *out, const char *program, const qkv__manual *const *all,
-                     size_t count)
+void cli_manual_zsh(qkv_str *out, const char *program, const cli_manual *const *all,
+                    size_t count)
 {
     qkv_str_printf(out, "#compdef %s\n# zsh completion for %s; made from its option tables\n"
                    "_%s()\n{\n    local -a commands\n    commands=(\n        'help:show help'\n",

@@ -1,8 +1,8 @@
-/* options_help.c - what --help and the man page say, made from manuals and option tables. */
+/* manual_help.c - what --help and the man page say, made from manuals and option tables. */
 #include <stdio.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "core/manual.h"
 
 enum { COLUMNS = 80, HELP_COLUMN = 26 };
 
@@ -21,7 +21,7 @@ static size_t width(const char *text, size_t bytes)
     return n;
 }
 
-void qkv__wrap(qkv_str *out, const char *text, size_t indent, size_t column)
+void cli_wrap(qkv_str *out, const char *text, size_t indent, size_t column)
 {
     bool line_empty = true;
     if (column < indent) {
@@ -67,7 +67,7 @@ static void row_name(const qkv_option *row, char *out, size_t size)
 }
 
 /* The default as this command has it; NULL: none worth saying. */
-static const char *default_text(const qkv__manual *m, const qkv_option *row)
+static const char *default_text(const cli_manual *m, const qkv_option *row)
 {
     const qkv_preset *p = qkv_preset_find(m->presets, row);
     if (p)
@@ -78,7 +78,7 @@ static const char *default_text(const qkv__manual *m, const qkv_option *row)
 }
 
 /* "learning rate at the peak (above 0, default 0.001)" */
-static void row_text(const qkv__manual *m, const qkv_option *row, char *out, size_t size)
+static void row_text(const cli_manual *m, const qkv_option *row, char *out, size_t size)
 {
     char expects[QKV_OPTION_TEXT];
     const char *initial = default_text(m, row);
@@ -93,7 +93,7 @@ static void row_text(const qkv__manual *m, const qkv_option *row, char *out, siz
              required || initial ? ")" : "");
 }
 
-static void help_row(qkv_str *out, const qkv__manual *m, const qkv_option *row)
+static void help_row(qkv_str *out, const cli_manual *m, const qkv_option *row)
 {
     char name[2 * QKV_OPTION_TEXT], text[4 * QKV_OPTION_TEXT];
     row_name(row, name, sizeof name);
@@ -104,7 +104,7 @@ static void help_row(qkv_str *out, const qkv__manual *m, const qkv_option *row)
         qkv_str_puts(out, "\n");
         column = 0;
     }
-    qkv__wrap(out, text, HELP_COLUMN, column);
+    cli_wrap(out, text, HELP_COLUMN, column);
 }
 
 static bool shown(const qkv_option *row, bool flags)
@@ -112,7 +112,7 @@ static bool shown(const qkv_option *row, bool flags)
     return !(row->flags & QKV_OPT_HIDDEN) && (row->flag != NULL) == flags;
 }
 
-static void help_table(qkv_str *out, const qkv__manual *m, const qkv_option_table *table,
+static void help_table(qkv_str *out, const cli_manual *m, const qkv_option_table *table,
                        bool flags)
 {
     bool any = false;
@@ -126,7 +126,7 @@ static void help_table(qkv_str *out, const qkv__manual *m, const qkv_option_tabl
     }
 }
 
-static bool has_keys(const qkv__manual *m)
+static bool has_keys(const cli_manual *m)
 {
     for (size_t t = 0; m->tables && m->tables[t]; t++)
         for (size_t i = 0; i < m->tables[t]->count; i++)
@@ -136,7 +136,7 @@ static bool has_keys(const qkv__manual *m)
 }
 
 /* --recipe's names; NULL where the command has none. */
-static const char *const *recipe_names(const qkv__manual *m)
+static const char *const *recipe_names(const cli_manual *m)
 {
     for (size_t t = 0; m->recipes && m->tables[t]; t++)
         for (size_t i = 0; i < m->tables[t]->count; i++)
@@ -158,7 +158,7 @@ static void recipe_text(const qkv_preset *p, qkv_str *out)
 }
 
 /* Each recipe that says something through fn: its name and what it sets. */
-static void each_recipe(const qkv__manual *m, qkv_str *out,
+static void each_recipe(const cli_manual *m, qkv_str *out,
                         void (*fn)(qkv_str *out, const char *name, const char *text))
 {
     const char *const *names = recipe_names(m);
@@ -176,17 +176,17 @@ static void each_recipe(const qkv__manual *m, qkv_str *out,
 static void help_recipe(qkv_str *out, const char *name, const char *text)
 {
     qkv_str_printf(out, "\nRecipe %s:\n", name);
-    qkv__wrap(out, text, 2, 0);
+    cli_wrap(out, text, 2, 0);
 }
 
-void qkv__manual_help(qkv_str *out, const char *program, const qkv__manual *m)
+void cli_manual_help(qkv_str *out, const char *program, const cli_manual *m)
 {
     qkv_str_printf(out, "Usage: %s %s", program, m->name);
     size_t column = 8 + strlen(program) + strlen(m->name);
     size_t indent = column + 1;
-    qkv__wrap(out, m->usage ? m->usage : "", indent < 30 ? indent : 11, column);
+    cli_wrap(out, m->usage ? m->usage : "", indent < 30 ? indent : 11, column);
     qkv_str_puts(out, "\n");
-    qkv__wrap(out, m->text ? m->text : m->summary, 0, 0);
+    cli_wrap(out, m->text ? m->text : m->summary, 0, 0);
     for (size_t t = 0; m->tables && m->tables[t]; t++)
         help_table(out, m, m->tables[t], true);
     if (has_keys(m))
@@ -216,7 +216,7 @@ static void roff(qkv_str *out, const char *text)
     }
 }
 
-static void roff_table(qkv_str *out, const qkv__manual *m, const qkv_option_table *table)
+static void roff_table(qkv_str *out, const cli_manual *m, const qkv_option_table *table)
 {
     char text[4 * QKV_OPTION_TEXT];
     qkv_str_puts(out, ".P\n.I ");
@@ -245,7 +245,7 @@ static void roff_recipe(qkv_str *out, const char *name, const char *text)
     qkv_str_puts(out, "\n");
 }
 
-static void roff_command(qkv_str *out, const char *program, const qkv__manual *m,
+static void roff_command(qkv_str *out, const char *program, const cli_manual *m,
                          const qkv_option_table *common)
 {
     qkv_str_puts(out, ".SS ");
@@ -268,8 +268,8 @@ static void roff_command(qkv_str *out, const char *program, const qkv__manual *m
     }
 }
 
-void qkv__manual_roff(qkv_str *out, const qkv__manual *program, const qkv__manual *const *all,
-                      size_t count, const char *version)
+void cli_manual_roff(qkv_str *out, const cli_manual *program, const cli_manual *const *all,
+                     size_t count, const char *version)
 {
     const qkv_option_table *common = program->tables ? program->tables[0] : NULL;
     qkv_str_printf(out, ".TH %s 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- ", program->name,

@@ -1,0 +1,49 @@
+/* json.h - JSON text, written in order.
+ * Layer: io
+ *
+ *     qkv_json_writer w;
+ *     qkv_json_writer_init(&w, ctx, 2);
+ *     qkv_json_begin_object(&w, NULL);
+ *     qkv_json_put_int(&w, "tokens", 120);
+ *     qkv_json_end_object(&w);
+ *     if (qkv_json_writer_text(&w))
+ *         puts(qkv_json_writer_text(&w));
+ *     qkv_json_writer_free(&w);                                                                */
+#ifndef QKV_JSON_H
+#define QKV_JSON_H
+
+#include <qkv/string.h>
+
+QKV_BEGIN_DECLS
+
+/* indent 2 looks as Python's json.dumps(indent=2) does, indent 0 is one line, indent -1 one line
+ * without spaces. The key is NULL inside arrays and at the top. Strings that are not UTF-8 get
+ * U+FFFD for what is wrong; reals that are not finite become null. A failed allocation is told
+ * at the end. */
+typedef struct {
+    qkv_str text;
+    int indent, depth;
+    bool first; /* nothing yet inside the innermost bracket */
+} qkv_json_writer;
+
+void qkv_json_writer_init(qkv_json_writer *w, qkv_context *ctx, int indent);
+void qkv_json_writer_free(qkv_json_writer *w);
+void qkv_json_begin_object(qkv_json_writer *w, const char *key);
+void qkv_json_end_object(qkv_json_writer *w);
+void qkv_json_begin_array(qkv_json_writer *w, const char *key);
+void qkv_json_end_array(qkv_json_writer *w);
+void qkv_json_put_string(qkv_json_writer *w, const char *key, const char *value);
+void qkv_json_put_bytes(qkv_json_writer *w, const char *key, const char *value, size_t length);
+void qkv_json_put_int(qkv_json_writer *w, const char *key, int64_t value);
+void qkv_json_put_real(qkv_json_writer *w, const char *key, double value);
+void qkv_json_put_float(qkv_json_writer *w, const char *key, float value); /* fewer digits */
+void qkv_json_put_bool(qkv_json_writer *w, const char *key, bool value);
+void qkv_json_put_null(qkv_json_writer *w, const char *key);
+
+/* The text so far, valid until the next call; NULL after a failed allocation. */
+const char *qkv_json_writer_text(const qkv_json_writer *w);
+/* Writes text and a newline to the file, atomically, and frees the writer in any case. */
+qkv_status qkv_json_writer_save(qkv_json_writer *w, const char *file);
+
+QKV_END_DECLS
+#endif
