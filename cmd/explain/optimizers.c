@@ -59,6 +59,8 @@ static qkv_status step_down(page *p, qkv_params *params, qkv_optimizer *o, const
     qkv_status status = qkv_backward(t, f);
     for (int i = 0; !status && w->noisy && i < 2; i++)
         qkv_param_grad(theta)[i] += (qkv_real)(noise * qkv_rng_normal(rng));
+    if (!status && w->noisy)
+        qkv_param_touch_grad(theta);
     qkv_optimizer_step_args args = {.lr = w->lr};
     return status ? status : qkv_optimizer_step(o, &args, NULL);
 }
@@ -83,6 +85,8 @@ static qkv_status walk(page *p, const walker *w, path *out)
     qkv_rng_init(&rng, p->c->common.seed, qkv_hash64("explain", 7));
     for (int i = 0; !status && i < 2; i++)
         qkv_param_data(theta)[i] = (qkv_real)start[i];
+    if (!status)
+        qkv_param_touch(theta);
     for (int i = 0; !status && i <= STEPS; i++) {
         note(out, i, qkv_param_data(theta));
         if (i < STEPS)

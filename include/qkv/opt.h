@@ -103,8 +103,15 @@ typedef struct {
     qkv_dtype dtype;   /* QKV_REAL, or QKV_I32 for counts                                 */
     int ndim;
     size_t shape[QKV_MAX_DIMS];
-    void *data; /* dense */
+    void *data;       /* dense, in the memory of */
+    qkv_context *ctx; /* this context's device; NULL: in the host's */
 } qkv_state;
+
+/* The numbers for the host to read and write: data itself where the host may follow it, else a
+ * copy; NULL, and the context says so, when there is no memory for that. Unmap writes the copy back
+ * if it was written to, and frees it; mapped may be NULL. */
+void *qkv_state_map(const qkv_state *s);
+void qkv_state_unmap(const qkv_state *s, void *mapped, bool written);
 
 size_t qkv_optimizer_state_count(const qkv_optimizer *o);
 /* i < qkv_optimizer_state_count. The first is "step", (parameters) i32: how often each was

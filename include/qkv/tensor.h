@@ -21,8 +21,7 @@ enum { QKV_MAX_DIMS = 8 };
 
 typedef enum {
     QKV_REAL, /* qkv_real: f32, or f64 in the double build */
-    QKV_I32,  /* ids, indices, targets: never differentiated */
-    QKV_BF16  /* storage of the mixed-precision path */
+    QKV_I32   /* ids, indices, targets: never differentiated */
 } qkv_dtype;
 
 /* Row-major with strides; the innermost dimension is contiguous. Lives in its tape's step
@@ -35,11 +34,12 @@ size_t qkv_dim(const qkv_tensor *x, int axis); /* axis < 0 counts from the end; 
 size_t qkv_count(const qkv_tensor *x);         /* number of elements */
 qkv_dtype qkv_tensor_dtype(const qkv_tensor *x);
 
-/* The elements, dense and row-major, valid as long as x. Copies a strided view into step memory
- * first. NULL for a NULL tensor and for one that does not hold reals. */
+/* The elements for the host to read, dense and row-major, valid as long as x. On the CPU where they
+ * lie, but for a strided view, which is copied into step memory. NULL for a NULL tensor and for one
+ * that does not hold reals. */
 const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x);
 /* The same of whole numbers; NULL too for a strided view. */
-const int32_t *qkv_data_ids(const qkv_tensor *x);
+const int32_t *qkv_data_ids(qkv_tape *t, const qkv_tensor *x);
 /* The one element; NaN when x is NULL or has another number of them. */
 qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x);
 
@@ -69,13 +69,16 @@ const char *qkv_param_name(const qkv_param *p); /* lives as long as p */
 size_t qkv_param_count(const qkv_param *p);     /* numbers */
 int qkv_param_ndim(const qkv_param *p);
 size_t qkv_param_dim(const qkv_param *p, int axis); /* as qkv_dim */
-/* The values, dense and row-major. After writing through it: qkv_param_touch. */
+/* The values for the host to read and write, dense and row-major; after writing: qkv_param_touch.
+ * On the CPU where they lie; on another device a copy, NULL when out of memory for it, that may be
+ * stale once anything but the host changed the values: ask again. */
 qkv_real *qkv_param_data(qkv_param *p);
-void qkv_param_touch(qkv_param *p); /* the value changed: packed copies are stale */
+void qkv_param_touch(qkv_param *p); /* values were written: products and packed copies see them */
 
-/* The gradient, dense, of the parameter's shape; NULL when no backward pass reached the parameter
- * since qkv_params_zero_grad. */
+/* The gradient, likewise, of the parameter's shape; NULL when no backward pass reached the
+ * parameter since qkv_params_zero_grad. After writing: qkv_param_touch_grad. */
 qkv_real *qkv_param_grad(qkv_param *p);
+void qkv_param_touch_grad(qkv_param *p);
 void qkv_params_zero_grad(qkv_params *ps); /* forgets all gradients; nothing is filled */
 
 /* A frozen parameter gets no gradient and costs no time in the backward pass. Counts for uses
@@ -127,7 +130,7 @@ size_t qkv_tape_scratch_high_water(const qkv_tape *t);
 /* Inference: releases everything made since scope_begin but the tensor `keep`, which moves, and
  * returns the moved tensor. While the tape records nothing is released and keep is returned.
  * NULL, and everything stays, when the tape has failed or keep is NULL. */
-typedef struct { size_t opaque[3]; } qkv_scope;
+typedef struct { size_t opaque[6]; } qkv_scope;
 qkv_scope qkv_scope_begin(qkv_tape *t);
 qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep);
 
@@ -140,10 +143,12 @@ qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const s
 /* A copy of ids, i32. */
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape);
 
-/* Wraps the caller's dense memory without copying; it must outlive the step. */
+/* The caller's dense memory as a tensor, on the CPU without a copy; it must outlive the step, and
+ * hold its numbers before the first op (a view is one) that takes the tensor. */
 qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape);
 
-/* Where the elements of a tensor from qkv_tensor_from(t, NULL, ..) are filled in; NULL for NULL. */
+/* Where the host fills in the elements of a tensor from qkv_tensor_from, before the first op that
+ * takes it; NULL for NULL. */
 qkv_real *qkv_tensor_fill(qkv_tensor *x);
 
 /* A parameter on this tape; the same tensor each time within a step. */

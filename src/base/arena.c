@@ -2,15 +2,11 @@
  *
  * A chain of blocks while the need is still unknown; reset joins them into one block of the
  * high-water mark, so that a steady state of equal steps allocates nothing. */
-#include <string.h>
-#include <sys/mman.h>
-
-#include "base/base.h"
+#include "base/device.h"
 
 enum { ALIGN = 64, MAX_BLOCKS = 64 };
-static const size_t FIRST_BLOCK = (size_t)1 << 20;
+static const size_t FIRST_BLOCK = (size_t)1 << 18;
 static const size_t LARGEST_GROWTH = (size_t)256 << 20;
-static const size_t HUGE_FROM = (size_t)8 << 20;
 
 typedef struct {
     char *data;
@@ -19,6 +15,7 @@ typedef struct {
 
 struct qkv__arena {
     qkv_context *ctx;
+    const qkv__device *device; /* whose memory is handed out */
     const char *name;
     block blocks[MAX_BLOCKS];
     size_t count;   /* blocks that exist */
@@ -27,16 +24,6 @@ struct qkv__arena {
     size_t high_water;
     bool failed;
 };
-
-void qkv__huge_pages(const qkv_context *ctx, void *p, size_t bytes)
-{
-    const size_t page = (size_t)2 << 20;
-    if (bytes < HUGE_FROM || qkv__context_dry(ctx))
-        return;
-    uintptr_t from = ((uintptr_t)p + page - 1) / page * page;
-    uintptr_t to = ((uintptr_t)p + bytes) / page * page;
-    madvise((void *)from, to - from, MADV_HUGEPAGE); /* a hint: failure does not matter */
-}
 
 static bool add_block(qkv__arena *a, size_t at_least)
 {
@@ -50,22 +37,28 @@ static bool add_block(qkv__arena *a, size_t at_least)
         size = FIRST_BLOCK;
     if (size < at_least)
         size = at_least;
-    char *data = qkv_malloc(a->ctx, size);
+    char *data = a->device->alloc(a->ctx, size);
     if (!data)
         return false;
-    qkv__huge_pages(a->ctx, data, size);
     a->blocks[a->count++] = (block){data, size, 0};
     return true;
 }
 
-qkv_status qkv__arena_create(qkv__arena **out, qkv_context *ctx, const char *name)
+qkv_status qkv__arena_create_on(qkv__arena **out, qkv_context *ctx, const qkv__device *device,
+                                const char *name)
 {
     *out = qkv_calloc(ctx, 1, sizeof **out);
     if (!*out)
         return QKV_E_MEMORY;
     (*out)->ctx = ctx;
+    (*out)->device = device;
     (*out)->name = name;
     return QKV_OK;
+}
+
+qkv_status qkv__arena_create(qkv__arena **out, qkv_context *ctx, const char *name)
+{
+    return qkv__arena_create_on(out, ctx, &qkv__cpu, name);
 }
 
 void qkv__arena_destroy(qkv__arena *a)
@@ -73,7 +66,7 @@ void qkv__arena_destroy(qkv__arena *a)
     if (!a)
         return;
     for (size_t i = 0; i < a->count; i++)
-        qkv_free(a->ctx, a->blocks[i].data);
+        a->device->free(a->ctx, a->blocks[i].data);
     qkv_free(a->ctx, a);
 }
 
@@ -103,8 +96,8 @@ void *qkv__arena_alloc(qkv__arena *a, size_t bytes)
 void *qkv__arena_zalloc(qkv__arena *a, size_t bytes)
 {
     void *p = qkv__arena_alloc(a, bytes);
-    if (p && !qkv__context_dry(a->ctx))
-        memset(p, 0, bytes);
+    if (p)
+        a->device->fill(p, 0, bytes);
     return p;
 }
 
@@ -129,7 +122,7 @@ void qkv__arena_reset(qkv__arena *a)
         size_t size = 0; /* with the tails that did not fit: the next chain would need them */
         for (size_t i = 0; i < a->count; i++) {
             size += a->blocks[i].used;
-            qkv_free(a->ctx, a->blocks[i].data);
+            a->device->free(a->ctx, a->blocks[i].data);
         }
         if (size < a->high_water)
             size = a->high_water;

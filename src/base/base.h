@@ -30,9 +30,12 @@ qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *
 /* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */
 bool qkv__context_dry(const qkv_context *ctx);
 
-/* Says that such memory, if it is much, should come as huge pages: fewer faults when it is new, and
- * fewer page-table walks ever after. */
-void qkv__huge_pages(const qkv_context *ctx, void *p, size_t bytes);
+/* Where tensors lie (device.h). A context is on one, which outlives it; qkv_context_create puts it
+ * on the CPU. */
+typedef struct qkv__device qkv__device;
+qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
+                                  const qkv__device *device);
+const qkv__device *qkv__context_device(const qkv_context *ctx);
 
 /* a*b and a+b for sizes; false when the result does not fit. */
 bool qkv__mul_size(size_t a, size_t b, size_t *out);
@@ -44,7 +47,10 @@ bool qkv__add_size(size_t a, size_t b, size_t *out);
 typedef struct qkv__arena qkv__arena;
 typedef struct { size_t block, used, total; } qkv__mark;
 
+/* Of the host's memory, or of a device's. */
 qkv_status qkv__arena_create(qkv__arena **out, qkv_context *ctx, const char *name);
+qkv_status qkv__arena_create_on(qkv__arena **out, qkv_context *ctx, const qkv__device *device,
+                                const char *name);
 void qkv__arena_destroy(qkv__arena *a);
 /* 64-byte aligned, not cleared; NULL on failure (recorded on the context). */
 void *qkv__arena_alloc(qkv__arena *a, size_t bytes);

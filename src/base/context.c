@@ -11,6 +11,7 @@ enum { MESSAGE_BYTES = 1024, HEADER_BYTES = 64, TYPES = 32 };
 
 struct qkv_context {
     qkv_context_options options;
+    const qkv__device *device;
     int threads;
     unsigned isa;
     bool bf16;
@@ -100,7 +101,8 @@ static void configure(qkv_context *ctx, const qkv_context_options *o)
 
 static bool valid_threads(int threads) { return threads >= 0 && threads <= 1024; }
 
-qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
+qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
+                                  const qkv__device *device)
 {
     *out = NULL;
     qkv_context_options o = options ? *options : qkv_context_defaults();
@@ -115,6 +117,7 @@ qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *opti
         return QKV_E_MEMORY;
     memset(ctx, 0, sizeof *ctx);
     ctx->options = o;
+    ctx->device = device;
     configure(ctx, &o);
     *out = ctx;
     return QKV_OK;
@@ -153,6 +156,7 @@ qkv_status qkv_context_status(const qkv_context *ctx) { return ctx->status; }
 int qkv_context_threads(const qkv_context *ctx) { return ctx->threads; }
 unsigned qkv_context_isa(const qkv_context *ctx) { return ctx->isa; }
 bool qkv_context_bf16(const qkv_context *ctx) { return ctx->bf16; }
+const qkv__device *qkv__context_device(const qkv_context *ctx) { return ctx->device; }
 bool qkv__context_dry(const qkv_context *ctx) { return ctx->options.dry; }
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 

@@ -114,8 +114,11 @@ static bool integral(qkv_store store)
 static qkv_status read_region(const qkv_row *row, qkv_context *ctx, const qkv_safetensors *file,
                               const qkv_safetensor *t)
 {
-    qkv_real *region = qkv_param_data(row->param) + row->offset;
+    qkv_real *region = qkv_param_data(row->param);
     size_t count = qkv_row_count(row), stride[QKV_MAX_DIMS];
+    if (!region)
+        return QKV_E_MEMORY;
+    region += row->offset;
     if (in_order(row))
         return qkv_safetensors_read(file, t, 0, count, region);
     qkv_real *whole = qkv_malloc(ctx, count * sizeof *whole);
@@ -299,6 +302,9 @@ static qkv_status add_row(void *user, const qkv_row *row)
     qkv_safetensors_entry *e = &s->entries[s->count++];
     *e = (qkv_safetensors_entry){.ndim = row->ndim, .shape = k->row.shape, .store = s->store};
     e->name = qkv_strdup(s->ctx, row->name);
+    const qkv_real *values = row->param ? qkv_param_data(row->param) : NULL;
+    if (!e->name || (row->param && !values))
+        return QKV_E_MEMORY;
     if (row->integer) {
         e->store = QKV_STORE_I64;
         e->fill_raw = fill_integers;
@@ -307,12 +313,12 @@ static qkv_status add_row(void *user, const qkv_row *row)
         e->fill = fill_mask;
         e->user = k;
     } else if (in_order(row)) {
-        e->data = qkv_param_data(row->param) + row->offset;
+        e->data = values + row->offset;
     } else {
         e->fill = fill;
         e->user = k;
     }
-    return e->name ? QKV_OK : QKV_E_MEMORY;
+    return QKV_OK;
 }
 
 /* The others' names stand where a prior of taming-transformers has its VQGANs. */

@@ -393,6 +393,18 @@ static void ref_rotary(const qkv_exec *e, qkv_real *y, const qkv_real *x,
 
 /* ---- the nearest code ------------------------------------------------------------------- */
 
+static void ref_row_squares(const qkv_exec *e, qkv_real *y, const qkv_real *x, size_t N, size_t C)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, N, C) \
+    if (N * C >= REF_GRAIN)
+    for (size_t n = 0; n < N; n++) {
+        double sum = 0;
+        for (size_t c = 0; c < C; c++)
+            sum += (double)x[n * C + c] * (double)x[n * C + c];
+        y[n] = (qkv_real)sum;
+    }
+}
+
 static void ref_nearest(const qkv_exec *e, int32_t *id, const qkv_real *products,
                         const qkv_real *x2, const qkv_real *code2, size_t N, size_t K)
 {
@@ -423,6 +435,7 @@ void qkv__kernels_ref_rows(qkv_kernels *k)
     k->top = ref_top;
     k->embed = ref_embed;
     k->embed_bwd = ref_embed_bwd;
+    k->row_squares = ref_row_squares;
     k->nearest = ref_nearest;
     k->rotary = ref_rotary;
 }

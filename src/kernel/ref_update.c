@@ -81,10 +81,31 @@ static void ref_adamw(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2
     adam_step(e, p, s1, s2, g, args, 1 - args->lr * args->weight_decay, 0, n);
 }
 
+static void ref_lerp(const qkv_exec *e, qkv_real *y, const qkv_real *x, double weight, size_t n)
+{
+    const qkv_real w = (qkv_real)weight;
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, w, n) \
+    if (n >= REF_GRAIN)
+    for (size_t i = 0; i < n; i++)
+        y[i] += w * (x[i] - y[i]);
+}
+
+static void ref_swap(const qkv_exec *e, qkv_real *x, qkv_real *y, size_t n)
+{
+#pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, n) if (n >= REF_GRAIN)
+    for (size_t i = 0; i < n; i++) {
+        qkv_real kept = x[i];
+        x[i] = y[i];
+        y[i] = kept;
+    }
+}
+
 void qkv__kernels_ref_update(qkv_kernels *k)
 {
     k->sgd = ref_sgd;
     k->rmsprop = ref_rmsprop;
     k->adam = ref_adam;
     k->adamw = ref_adamw;
+    k->lerp = ref_lerp;
+    k->swap = ref_swap;
 }

@@ -2,6 +2,7 @@
  * faster files have, upward. It decides nothing else. */
 #include <pthread.h>
 
+#include "base/device.h"
 #include "kernel/kernel.h"
 
 enum { ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16, TABLES = ISA_BITS + 1 };
@@ -116,6 +117,9 @@ const qkv_kernels *qkv__kernels_of(const qkv_context *ctx, bool training)
 {
     unsigned isa = qkv_context_isa(ctx) | (training && qkv_context_bf16(ctx) ? QKV__BF16 : 0);
     const qkv_kernels *k = qkv__kernels(isa);
+    const qkv__device *device = qkv__context_device(ctx);
+    if (device->kernels)
+        return device->kernels(isa);
     return qkv__context_dry(ctx) ? &dry_tables[isa & ISA_BITS] : k;
 }
 

@@ -84,8 +84,7 @@ static qkv_status make_stack(forecaster *m, stack *s, size_t first)
     if (status || c->position_kind == QKV_POSITIONS_LEARNED)
         return status;
     qkv_param_freeze(s->positions, true);
-    return qkv_sinusoid_table(m->base->ctx, qkv_param_data(s->positions), s->tokens, c->width,
-                              QKV_SINUSOID_PAPER, first, 0);
+    return qkv__fill_sinusoids(s->positions, 0, s->tokens, QKV_SINUSOID_PAPER, first, 0);
 }
 
 /* The last layer's outputs and inputs: all rows from all tokens, or a patch from each. */
@@ -136,6 +135,7 @@ static qkv_status make(qkv_model *base)
     qkv_param_freeze(m->deviation, true);
     for (size_t i = 0; i < c->columns; i++)
         qkv_param_data(m->deviation)[i] = 1;
+    qkv_param_touch(m->deviation);
     return QKV_OK;
 }
 

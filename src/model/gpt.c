@@ -123,8 +123,7 @@ static qkv_status make_positions(gpt *m)
     qkv_param_freeze(m->position_table, true);
     if (c->position_kind == QKV_POSITIONS_NONE)
         return QKV_OK;
-    return qkv_sinusoid_table(m->base->ctx, qkv_param_data(m->position_table), c->positions,
-                              c->width, QKV_SINUSOID_PAPER, 0, 0);
+    return qkv__fill_sinusoids(m->position_table, 0, c->positions, QKV_SINUSOID_PAPER, 0, 0);
 }
 
 static qkv_status make(qkv_model *base)

@@ -82,8 +82,7 @@ static qkv_status make_decoder(mae *m)
     m->pred_bias = qkv__vector(ps, "decoder.pred.bias", patch_numbers(m));
     qkv_status status = qkv__params_status(ps);
     return status ? status
-                  : qkv_sinusoid_table(m->base->ctx, qkv_param_data(m->positions) + d, L, d,
-                                       QKV_SINUSOID_MAE_2D, 0, side(m));
+                  : qkv__fill_sinusoids(m->positions, 1, L, QKV_SINUSOID_MAE_2D, 0, side(m));
 }
 
 static qkv_status make(qkv_model *base)

@@ -116,8 +116,7 @@ static qkv_status make(qkv_model *base)
         return QKV_E_MEMORY;
     qkv_param_freeze(m->positions, true);
     qkv_param_freeze(m->head_bias, true);
-    status = qkv_sinusoid_table(base->ctx, qkv_param_data(m->positions), c->positions, c->width,
-                                QKV_SINUSOID_MARIAN, 0, 0);
+    status = qkv__fill_sinusoids(m->positions, 0, c->positions, QKV_SINUSOID_MARIAN, 0, 0);
     if (!status)
         status = make_stack(m, &m->encoder, false);
     return status ? status : make_stack(m, &m->decoder, true);

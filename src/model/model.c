@@ -260,7 +260,8 @@ static qkv_status init_row(void *user, const qkv_row *row)
 
 qkv_status qkv_model_init(qkv_model *m, uint64_t seed)
 {
-    return qkv_model_visit(m, init_row, &seed);
+    qkv_status status = qkv_model_visit(m, init_row, &seed);
+    return status ? status : qkv__params_status(m->params);
 }
 
 /* ---- language models ------------------------------------------------------------------------- */

@@ -71,6 +71,7 @@ static bool make_stage(perceptual *m, size_t s)
     qkv_param_freeze(m->weights[s], true);
     for (size_t i = 0; i < out; i++) /* a net of our own: all alike */
         qkv_param_data(m->weights[s])[i] = (qkv_real)(1.0 / (double)stages(m));
+    qkv_param_touch(m->weights[s]);
     return true;
 }
 

@@ -25,6 +25,8 @@ bool qkv_batch_norm_create(qkv_batch_norm_layer *out, qkv_params *ps, const char
     qkv_param_freeze(out->batches, true);
     for (size_t c = 0; c < C; c++)
         qkv_param_data(out->weight)[c] = qkv_param_data(out->variance)[c] = 1;
+    qkv_param_touch(out->weight);
+    qkv_param_touch(out->variance);
     return true;
 }
 

@@ -44,10 +44,11 @@ size_t qkv_row_count(const qkv_row *row)
 void qkv_row_init(const qkv_row *row, uint64_t seed)
 {
     size_t count = qkv_row_count(row), columns = row->ndim ? row->shape[row->ndim - 1] : 1;
-    qkv_real *p = qkv_param_data(row->param) + row->offset;
+    qkv_real *p = row->init == QKV_INIT_KEEP ? NULL : qkv_param_data(row->param);
     double scale = row->scale;
-    if (row->init == QKV_INIT_KEEP)
+    if (!p)
         return;
+    p += row->offset;
     if (row->init == QKV_INIT_XAVIER)
         scale *= sqrt(6.0 / (double)(count / columns + columns));
     if (row->init == QKV_INIT_ZEROS || row->init == QKV_INIT_ONES)

@@ -65,8 +65,7 @@ static qkv_status make_positions(qkv__patches *p, qkv_params *ps)
     if (!p->kind.sinusoids)
         return QKV_OK;
     qkv_param_freeze(p->positions, true);
-    return qkv_sinusoid_table(ctx, qkv_param_data(p->positions) + first * c->width, side * side,
-                              c->width, QKV_SINUSOID_MAE_2D, 0, side);
+    return qkv__fill_sinusoids(p->positions, first, side * side, QKV_SINUSOID_MAE_2D, 0, side);
 }
 
 qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_config *c,

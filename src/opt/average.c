@@ -2,6 +2,7 @@
  * running mean; they differ in the share of its newest member. */
 #include <math.h>
 
+#include "base/device.h"
 #include "opt/state.h"
 #include "tensor/make.h"
 #include "tensor/update.h"
@@ -29,16 +30,16 @@ static double share(const qkv_average *a)
 
 static qkv_status allocate(qkv_average *a)
 {
-    size_t list = (a->n * sizeof *a->mean + 63) / 64 * 64, bytes = list;
+    size_t bytes = 0;
     for (size_t i = 0; i < a->n; i++)
         bytes += qkv__state_bytes(qkv_param_count(qkv_params_at(a->params, i)));
-    if (qkv__arena_create(&a->memory, a->ctx, "average"))
+    a->mean = qkv_calloc(a->ctx, a->n, sizeof *a->mean);
+    const qkv__device *device = qkv__context_device(a->ctx);
+    if (!a->mean || qkv__arena_create_on(&a->memory, a->ctx, device, "average"))
         return QKV_E_MEMORY;
     char *at = qkv__arena_zalloc(a->memory, bytes);
     if (!at)
         return QKV_E_MEMORY;
-    a->mean = (qkv_real **)(void *)at;
-    at += list;
     for (size_t i = 0; i < a->n; i++) {
         a->mean[i] = (qkv_real *)(void *)at;
         at += qkv__state_bytes(qkv_param_count(qkv_params_at(a->params, i)));
@@ -74,6 +75,7 @@ void qkv_average_destroy(qkv_average *a)
     if (!a)
         return;
     qkv__arena_destroy(a->memory);
+    qkv_free(a->ctx, a->mean);
     qkv_free(a->ctx, a);
 }
 
@@ -99,6 +101,6 @@ size_t qkv_average_state_count(const qkv_average *a) { return 1 + a->n; }
 qkv_state qkv_average_state(qkv_average *a, size_t i)
 {
     if (i == 0)
-        return (qkv_state){NULL, "count", QKV_I32, 0, {0}, &a->count};
+        return (qkv_state){NULL, "count", QKV_I32, 0, {0}, &a->count, NULL};
     return qkv__state_of(qkv_params_at(a->params, i - 1), "average", a->mean[i - 1]);
 }

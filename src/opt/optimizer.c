@@ -5,6 +5,7 @@
 #include <fnmatch.h>
 #include <math.h>
 
+#include "base/device.h"
 #include "tensor/make.h"
 #include "tensor/update.h"
 
@@ -124,7 +125,7 @@ static qkv_status allocate_state(qkv_optimizer *o)
             o->bytes += kept * qkv__state_bytes(qkv_param_count(o->slots[i].p));
     if (!o->bytes)
         return QKV_OK;
-    if (qkv__arena_create(&o->memory, o->ctx, "optimiser"))
+    if (qkv__arena_create_on(&o->memory, o->ctx, qkv__context_device(o->ctx), "optimiser"))
         return QKV_E_MEMORY;
     char *at = qkv__arena_zalloc(o->memory, o->bytes);
     if (!at)
@@ -240,7 +241,7 @@ qkv_status qkv_optimizer_step(qkv_optimizer *o, const qkv_optimizer_step_args *a
     };
     for (size_t i = 0; i < o->n; i++) {
         slot *s = &o->slots[i];
-        if (!s->member || qkv_param_frozen(s->p) || !qkv_param_grad(s->p))
+        if (!s->member || qkv_param_frozen(s->p) || !qkv__param_has_grad(s->p))
             continue;
         u.lr = args->lr * s->lr_scale;
         u.weight_decay = s->weight_decay;
@@ -279,12 +280,12 @@ size_t qkv_optimizer_state_count(const qkv_optimizer *o)
 qkv_state qkv_optimizer_state(qkv_optimizer *o, size_t i)
 {
     if (i == 0)
-        return (qkv_state){NULL, "step", QKV_I32, 1, {o->n}, o->step};
+        return (qkv_state){NULL, "step", QKV_I32, 1, {o->n}, o->step, NULL};
     size_t left = i - 1;
     for (size_t k = 0; k < o->n; k++)
         for (int s = 0; o->slots[k].member && s < QKV__UPDATE_STATES; s++)
             if (o->keeps[s] && left-- == 0)
                 return qkv__state_of(o->slots[k].p, rules_of[o->options.kind].state[s],
                                      o->slots[k].state[s]);
-    return (qkv_state){NULL, "none", QKV_REAL, 1, {0}, NULL};
+    return (qkv_state){NULL, "none", QKV_REAL, 1, {0}, NULL, NULL};
 }

@@ -1,10 +1,33 @@
 /* state.c - describing a state array, so that whoever saves it needs no other knowledge. */
 #include "opt/state.h"
 
+#include "base/device.h"
+#include "tensor/make.h"
+
 qkv_state qkv__state_of(const qkv_param *p, const char *what, qkv_real *data)
 {
-    qkv_state s = {qkv_param_name(p), what, QKV_REAL, qkv_param_ndim(p), {0}, data};
+    qkv_state s = {qkv_param_name(p), what, QKV_REAL, qkv_param_ndim(p), {0}, data,
+                   qkv__param_context(p)};
     for (int i = 0; i < s.ndim; i++)
         s.shape[i] = qkv_param_dim(p, i);
     return s;
+}
+
+static size_t bytes_of(const qkv_state *s)
+{
+    size_t bytes = s->dtype == QKV_REAL ? sizeof(qkv_real) : sizeof(int32_t);
+    for (int i = 0; i < s->ndim; i++)
+        bytes *= s->shape[i];
+    return bytes;
+}
+
+void *qkv_state_map(const qkv_state *s)
+{
+    return s->ctx ? qkv__map(s->ctx, s->data, bytes_of(s)) : s->data;
+}
+
+void qkv_state_unmap(const qkv_state *s, void *mapped, bool written)
+{
+    if (s->ctx)
+        qkv__unmap(s->ctx, mapped, s->data, bytes_of(s), written);
 }

@@ -146,11 +146,14 @@ static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_t
     if (!ids || part->phase != GENERATOR || (!o->revive && o->decay == 0))
         return ids;
     const qkv_real *x = qkv_data(t, z);
+    const int32_t *met = qkv_data_ids(t, ids);
     size_t n = qkv_count(ids);
     const rule r = rule_of(part, decay);
-    bool first = count_codes(s, qkv_data_ids(ids), n, &r);
+    if (!x || !met)
+        return NULL;
+    bool first = count_codes(s, met, n, &r);
     bool last = part->first + part->count == part->total;
-    if (o->decay > 0 && !first && !follow(s, x, qkv_data_ids(ids), n, &r))
+    if (o->decay > 0 && !first && !follow(s, x, met, n, &r))
         return NULL;
     bool moved = (first || (o->revive && last)) && revive(s, x, n, part->step, decay);
     return moved ? qkv_vqgan_codes(s->model, t, z) : ids;

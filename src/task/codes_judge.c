@@ -93,8 +93,9 @@ static qkv_status judge_batch(judging *j, const size_t *pictures, size_t n)
     if (qkv_tape_status(t))
         return qkv_tape_status(t);
     j->unlike += (double)n * (double)qkv_item(t, unlike);
-    for (size_t i = 0; i < qkv_count(codes); i++)
-        j->met[qkv_data_ids(codes)[i]]++;
+    const int32_t *ids = qkv_data_ids(t, codes);
+    for (size_t i = 0; ids && i < qkv_count(codes); i++)
+        j->met[ids[i]]++;
     to_bytes(j->bytes, qkv_data(t, x), n * j->each);
     to_bytes(j->bytes + EVAL_BATCH * j->each, qkv_data(t, y), n * j->each);
     add_pictures(j, n);
@@ -316,8 +317,9 @@ qkv_status qkv_pictures_encode(qkv_model *m, qkv_tape *t, const uint8_t *picture
     if (x)
         from_bytes(qkv_tensor_fill(x), pictures, qkv_count(x));
     qkv_tensor *ids = qkv_vqgan_codes(m, t, qkv_vqgan_encode(m, t, x));
-    for (size_t i = 0; ids && i < qkv_count(ids); i++)
-        codes[i] = qkv_data_ids(ids)[i];
+    const int32_t *found = qkv_data_ids(t, ids);
+    if (found)
+        memcpy(codes, found, qkv_count(ids) * sizeof *codes);
     qkv_status status = qkv_tape_status(t);
     qkv_tape_reset(t);
     return status;

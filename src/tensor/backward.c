@@ -13,11 +13,22 @@ enum { SPARE_ALIGN = 64 };
 
 /* ---- the pool ----------------------------------------------------------------------------- */
 
+struct qkv__buffer {
+    qkv_real *data;
+    struct qkv__buffer *next;
+};
+
+static void push(struct qkv__buffer **list, struct qkv__buffer *b)
+{
+    b->next = *list;
+    *list = b;
+}
+
 static void *new_buffer(qkv_tape *t, size_t bytes)
 {
     size_t need = (bytes + SPARE_ALIGN - 1) / SPARE_ALIGN * SPARE_ALIGN;
     if (need == 0 || need > t->spare_bytes)
-        return qkv__step_alloc(t, bytes < sizeof(void *) ? sizeof(void *) : bytes);
+        return qkv__step_memory(t, bytes);
     void *p = t->spare;
     t->spare += need;
     t->spare_bytes -= need;
@@ -36,9 +47,10 @@ static qkv_real *pool_take(qkv_tape *t, size_t bytes)
     }
     if (!best)
         return new_buffer(t, bytes);
-    void *p = best->free;
-    memcpy(&best->free, p, sizeof best->free);
-    return p;
+    struct qkv__buffer *b = best->free;
+    best->free = b->next;
+    push(&t->empty, b);
+    return b->data;
 }
 
 static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
@@ -53,8 +65,13 @@ static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
         c = &t->pool[t->pool_classes++];
         *c = (qkv__pool_class){bytes, NULL};
     }
-    memcpy(p, &c->free, sizeof c->free);
-    c->free = p;
+    struct qkv__buffer *b = t->empty;
+    if (b)
+        t->empty = b->next;
+    else if (!(b = qkv__step_alloc(t, sizeof *b)))
+        return;
+    b->data = p;
+    push(&c->free, b);
 }
 
 void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes)
@@ -107,15 +124,16 @@ static bool open_grad(qkv_tape *t, qkv_tensor *root)
 }
 
 /* Clears the parts that nobody wrote and makes the gradient whole. */
-static void fill_missing(qkv_tensor *root)
+static void fill_missing(const qkv_tape *t, qkv_tensor *root)
 {
     if (root->state == QKV__GRAD_NONE)
-        memset(root->grad, 0, root_bytes(root));
+        t->device->fill(root->grad, 0, root_bytes(root));
     const qkv__parts *p = root->parts;
     for (int i = 0; root->state == QKV__GRAD_PARTIAL && i < p->n; i++)
         if (!(root->written >> i & 1u))
             for (size_t o = 0; o < p->outer; o++)
-                memset(root->grad + o * p->stride + p->offset[i], 0, p->len[i] * sizeof(qkv_real));
+                t->device->fill(root->grad + o * p->stride + p->offset[i], 0,
+                                p->len[i] * sizeof(qkv_real));
     root->state = QKV__GRAD_FULL;
 }
 
@@ -148,7 +166,7 @@ qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc)
         bool all = root->written == (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1);
         root->state = all ? QKV__GRAD_FULL : QKV__GRAD_PARTIAL;
     } else if (root->state != QKV__GRAD_FULL) {
-        fill_missing(root);
+        fill_missing(t, root);
     }
     return root->grad + x->offset;
 }
@@ -158,8 +176,13 @@ const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i)
     qkv_tensor *y = n->out[i];
     if (y->pass != t->pass || y->state == QKV__GRAD_NONE)
         return NULL;
-    fill_missing(y);
+    fill_missing(t, y);
     return y->grad;
+}
+
+double qkv__grad_one(qkv_tape *t, const qkv__node *n)
+{
+    return (double)qkv__get(t, qkv__grad_out(t, n, 0));
 }
 
 void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim,
@@ -256,22 +279,37 @@ static void mark_wanted(qkv_tape *t, const qkv_backward_args *a)
     }
 }
 
+void qkv__grad_fill(qkv_tape *t, qkv_real *dx, const qkv_tensor *x, double value, bool acc)
+{
+    static const size_t same[QKV_MAX_DIMS] = {0};
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *one = qkv__scratch(t, 1);
+    if (one) {
+        qkv__put(t, one, value);
+        t->k->copy(&t->exec, dx, x->stride, one, same, x->shape, x->ndim, acc);
+    }
+    qkv__arena_release(t->exec.scratch, mark);
+}
+
 static void seed(qkv_tape *t, qkv_tensor *y, const qkv_tensor *g)
 {
     bool acc;
     qkv_real *dy = qkv__grad(t, y, &acc);
     if (!dy)
         return;
-    static const qkv_real one = 1;
-    size_t broadcast[QKV_MAX_DIMS] = {0};
-    t->k->copy(&t->exec, dy, y->stride, g ? qkv__real(g) : &one, g ? g->stride : broadcast,
-               y->shape, y->ndim, acc);
+    if (g) {
+        qkv__arrive(t, g->root);
+        t->k->copy(&t->exec, dy, y->stride, qkv__real(g), g->stride, y->shape, y->ndim, acc);
+    } else {
+        qkv__grad_fill(t, dy, y, 1, acc);
+    }
 }
 
 static void complete(qkv_tape *t, qkv_tensor *leaf)
 {
-    fill_missing(leaf);
+    fill_missing(t, leaf);
     leaf->param->has_grad = true;
+    leaf->param->grad_version++;
     if (t->on_ready)
         t->on_ready(t->ready_user, leaf->param);
 }
@@ -358,11 +396,10 @@ const qkv_tensor *qkv_grad_of(qkv_tape *t, const qkv_tensor *x)
     qkv_tensor *root = x->root;
     if (root->pass != t->pass || !root->grad || root->state == QKV__GRAD_NONE)
         return NULL;
-    fill_missing(root);
-    qkv_tensor *g = qkv_tensor_wrap(t, root->grad, root->ndim, root->shape);
+    fill_missing(t, root);
+    qkv_tensor *g = qkv__new_over(t, QKV_REAL, root->grad, root->ndim, root->shape);
     if (!g || x == root)
         return g;
     g = qkv__view(t, g, x->ndim, x->shape, x->stride, x->offset, QKV__OTHER);
-    const qkv_real *data = g ? qkv_data(t, g) : NULL;
-    return data ? qkv_tensor_wrap(t, (qkv_real *)data, x->ndim, x->shape) : NULL;
+    return g && !qkv__is_dense(g) ? qkv__copy(t, g) : g;
 }

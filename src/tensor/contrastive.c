@@ -7,10 +7,10 @@ static const double HIDDEN = -1e9;  /* a similarity that is not to be chosen */
 /* Row i's answer is class (i + shift) mod N. */
 static qkv_tensor *partners(qkv_tape *t, size_t N, size_t shift)
 {
-    qkv_tensor *targets = qkv__new(t, QKV_I32, 1, &N);
+    int32_t *targets = qkv__step_alloc(t, N * sizeof *targets);
     for (size_t i = 0; targets && i < N; i++)
-        qkv__ids(targets)[i] = (int32_t)((i + shift) % N);
-    return targets;
+        targets[i] = (int32_t)((i + shift) % N);
+    return targets ? qkv_tensor_ids(t, targets, 1, &N) : NULL;
 }
 
 static bool contrastive_ready(qkv_tape *t, const char *op, qkv_tensor *a, qkv_tensor *b,
@@ -48,10 +48,10 @@ qkv_tensor *qkv_ntxent_loss(qkv_tape *t, qkv_tensor *a, qkv_tensor *b, double te
     size_t N = a->shape[0], twice = 2 * N;
     qkv_tensor *z = qkv_l2_normalize(t, qkv_concat(t, 0, 2, (qkv_tensor *[]){a, b}), EPS);
     qkv_tensor *similarity = qkv_scale(t, qkv_matmul(t, z, false, z, true), 1.0 / temperature);
-    qkv_tensor *self = qkv__new(t, QKV_REAL, 2, (size_t[]){twice, twice});
+    qkv_tensor *self = qkv_tensor_from(t, NULL, 2, (size_t[]){twice, twice});
     if (!self)
         return NULL;
     for (size_t i = 0; i < twice * twice; i++)
-        qkv__real(self)[i] = (qkv_real)(i % (twice + 1) == 0 ? HIDDEN : 0);
+        qkv_tensor_fill(self)[i] = (qkv_real)(i % (twice + 1) == 0 ? HIDDEN : 0);
     return qkv_cross_entropy(t, qkv_add(t, similarity, self), partners(t, twice, N), NULL);
 }

@@ -22,15 +22,13 @@ static qkv_status allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k,
                 qkv__mul_size(rows, c->Dv * sizeof(qkv_real), &v_bytes);
     if (!fits)
         return qkv_fail(c->ctx, QKV_E_ARGUMENT, "a cache of %zu x %zu positions has no size",
-                        c->most, capacity);
-    *k = qkv_malloc(c->ctx, k_bytes);
-    *v = *k ? qkv_malloc(c->ctx, v_bytes) : NULL;
-    if (*v) {
-        qkv__huge_pages(c->ctx, *k, k_bytes);
-        qkv__huge_pages(c->ctx, *v, v_bytes);
+                         c->most, capacity);
+    const qkv__device *device = qkv__context_device(c->ctx);
+    *k = device->alloc(c->ctx, k_bytes);
+    *v = *k ? device->alloc(c->ctx, v_bytes) : NULL;
+    if (*v)
         return QKV_OK;
-    }
-    qkv_free(c->ctx, *k);
+    device->free(c->ctx, *k);
     *k = NULL;
     return QKV_E_MEMORY;
 }
@@ -57,8 +55,8 @@ void qkv_kv_cache_destroy(qkv_kv_cache *c)
 {
     if (!c)
         return;
-    qkv_free(c->ctx, c->k);
-    qkv_free(c->ctx, c->v);
+    qkv__context_device(c->ctx)->free(c->ctx, c->k);
+    qkv__context_device(c->ctx)->free(c->ctx, c->v);
     qkv_free(c->ctx, c);
 }
 
@@ -113,8 +111,8 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
         if (n > c->most || rows[i] >= c->B)
             return qkv__op_fail(t, "kv_cache", "sequence %zu of %zu taken for place %zu of %zu",
                                 rows[i], c->B, i, c->most) != NULL;
-    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    size_t *list = qkv__arena_alloc(t->exec.scratch, (c->most + 4 * n + 1) * sizeof *list);
+    qkv__mark mark = qkv__arena_mark(t->notes);
+    size_t *list = qkv__arena_alloc(t->notes, (c->most + 4 * n + 1) * sizeof *list);
     if (list) {
         size_t *to = list + c->most, *from = to + 2 * n, moves = plan(c, rows, n, list, to, from);
         size_t k_row = c->heads * c->D, v_row = c->heads * c->Dv;
@@ -122,7 +120,7 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
         t->k->move(&t->exec, c->v, c->capacity * v_row, to, from, moves, c->length * v_row);
         c->B = n;
     }
-    qkv__arena_release(t->exec.scratch, mark);
+    qkv__arena_release(t->notes, mark);
     t->status = list ? QKV_OK : QKV_E_MEMORY;
     return list != NULL;
 }
@@ -139,7 +137,7 @@ bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
         size_t row = c->heads * (i ? c->Dv : c->D), shape[] = {c->B, c->length * row};
         t->k->copy(&t->exec, new[i], (size_t[]){capacity * row, 1}, old[i],
                    (size_t[]){c->capacity * row, 1}, shape, 2, false);
-        qkv_free(c->ctx, old[i]);
+        t->device->free(c->ctx, old[i]);
     }
     c->k = new[0];
     c->v = new[1];
@@ -159,7 +157,7 @@ static qkv_tensor *view(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, si
                         size_t first, size_t end)
 {
     size_t shape[] = {c->B, c->capacity, c->heads, width};
-    qkv_tensor *whole = qkv_tensor_wrap(t, memory, 4, shape);
+    qkv_tensor *whole = qkv__new_over(t, QKV_REAL, memory, 4, shape);
     shape[1] = end - first;
     return whole ? qkv__view(t, whole, 4, shape, whole->stride, first * c->heads * width,
                              QKV__OTHER) : NULL;

@@ -1,6 +1,7 @@
 /* machine.c - measures what this machine can do at best: products and reading. */
 #include "qkv/machine.h"
 
+#include "base/device.h"
 #include "kernel/kernel.h"
 
 enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
@@ -23,23 +24,26 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
         qkv_fail(ctx, QKV_E_ARGUMENT, "peak: repeats must be at least 1, not %d", repeats);
         return 0;
     }
-    if (qkv__arena_create(&e.scratch, ctx, "scratch")) {
+    const qkv__device *device = qkv__context_device(ctx);
+    if (qkv__arena_create_on(&e.scratch, ctx, device, "scratch")) {
         return 0;
     }
-    qkv_real *c = qkv_malloc(ctx, 3 * n * sizeof *c);
-    if (c) {
+    const size_t bytes = 3 * n * sizeof(qkv_real);
+    qkv_real *c = device->alloc(ctx, bytes), *first = c ? qkv__map(ctx, c, bytes) : NULL;
+    if (first) {
         const qkv_kernels *k = qkv__kernels_of(ctx, true);
         qkv_k_gemm_args args = {
             .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size};
-        fill(c, 3 * n, e.threads);
+        fill(first, 3 * n, e.threads);
+        qkv__unmap(ctx, first, c, bytes, true);
         for (int i = 0; i <= repeats; i++) {
             double start = qkv_now();
             k->gemm(&e, c, c + n, c + 2 * n, &args);
             double rate = 2.0 * (double)n * (double)size / (qkv_now() - start);
             best = i > 0 && rate > best ? rate : best;
         }
-        qkv_free(ctx, c);
     }
+    device->free(ctx, c);
     qkv__arena_destroy(e.scratch);
     return best;
 }
@@ -65,7 +69,7 @@ static uint64_t read_all(const uint64_t *x, size_t run, int threads)
     return all;
 }
 
-/* The memory is an arena's, as a model's weights are: it has the same kind of pages. */
+/* The memory is an arena's, as a model's weights are on the CPU: it has the same kind of pages. */
 double qkv_machine_read_bandwidth(qkv_context *ctx)
 {
     int threads = qkv_context_threads(ctx);

@@ -4,6 +4,7 @@
 #define QKV_TENSOR_MAKE_H
 
 #include "base/base.h"
+#include "qkv/ops.h"
 #include "qkv/tensor.h"
 
 /* ---- on a tape ------------------------------------------------------------------------------ */
@@ -21,8 +22,9 @@ const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x);
  * QKV_OK. */
 bool qkv__take_status(qkv_tape *t, qkv_status status);
 
-void *qkv__step_alloc(qkv_tape *t, size_t bytes); /* NULL fails the tape */
-/* Fails the tape, and is false, when so much step memory cannot be had; takes none. */
+/* The host's memory until the reset. NULL fails the tape. */
+void *qkv__step_alloc(qkv_tape *t, size_t bytes);
+/* Fails the tape, and is false, when so much cannot be had for tensors; takes none. */
 bool qkv__step_room(qkv_tape *t, size_t bytes);
 
 /* ---- parameters ----------------------------------------------------------------------------- */
@@ -30,8 +32,14 @@ bool qkv__step_room(qkv_tape *t, size_t bytes);
 qkv_context *qkv__params_context(const qkv_params *ps);
 qkv_context *qkv__param_context(const qkv_param *p);
 
-/* Memory that lives as long as the parameters (the model arena); not cleared. NULL on failure. */
+/* Memory of the host that lives as long as the parameters; not cleared. NULL on failure. */
 void *qkv__params_alloc(qkv_params *ps, size_t bytes);
+
+/* Did a backward pass reach it since qkv_params_zero_grad? */
+bool qkv__param_has_grad(const qkv_param *p);
+/* Rows from .. from + rows - 1 become qkv_sinusoid_table's, of positions from first on. */
+qkv_status qkv__fill_sinusoids(qkv_param *p, size_t from, size_t rows, qkv_sinusoid layout,
+                               size_t first, size_t columns);
 
 /* QKV_OK when every parameter and all memory that was asked for was made: many are asked for, one
  * check follows. */

@@ -29,7 +29,9 @@ static void answer(qkv_tape *t, const qkv_attention_probe *probe, const attentio
     qkv_real *weights = qkv__scratch(t, rows * S);
     if (weights) {
         t->k->attention_rows(&t->exec, weights, p->lse, q, k, a, b, h, probe->row, rows);
-        probe->fn(probe->user, t->name, (int)b, (int)h, probe->row, rows, S, weights);
+        const qkv_real *seen = qkv__read(t, weights, rows * S * sizeof *weights);
+        if (seen)
+            probe->fn(probe->user, t->name, (int)b, (int)h, probe->row, rows, S, seen);
     }
     qkv__arena_release(t->exec.scratch, mark);
 }
@@ -178,7 +180,7 @@ static void attention_backward(qkv_tape *t, const qkv__node *n)
     bool acc_bias = true;
     qkv_real *dbias = bias ? qkv__grad(t, bias, &acc_bias) : NULL;
     if (dbias && !acc_bias)
-        memset(dbias, 0, qkv_count(bias) * sizeof *dbias);
+        t->device->fill(dbias, 0, qkv_count(bias) * sizeof *dbias);
     if (t->status || !p->args.B)
         return;
     t->k->attention_bwd(&t->exec, dq, dk, dv, dbias, dout, qkv__real(out), p->lse, qkv__real(q),
@@ -267,7 +269,7 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
         return NULL;
     size_t shape[] = {in[0]->shape[0], in[0]->shape[1], p.args.H, p.args.Dv};
     qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
-    p.lse = qkv__step_alloc(t, (p.q_rows * p.args.H + 1) * sizeof *p.lse);
+    p.lse = qkv__step_memory(t, (p.q_rows * p.args.H + 1) * sizeof *p.lse);
     if (!y || !p.lse)
         return NULL;
     if (p.args.B)

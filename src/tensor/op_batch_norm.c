@@ -15,9 +15,19 @@ typedef struct {
 static qkv_real *slopes(qkv_tape *t, const batch_params *p, const qkv_tensor *weight)
 {
     qkv_real *q = qkv__scratch(t, p->C);
-    for (size_t c = 0; q && c < p->C; c++)
-        q[c] = p->rstd[c] * (weight ? qkv__real(weight)[c] : 1);
+    if (q && weight)
+        t->k->mul(&t->exec, q, p->rstd, qkv__real(weight), false, p->C);
+    else if (q)
+        t->device->copy(q, p->rstd, p->C * sizeof *q);
     return q;
+}
+
+/* From host to the device; NULL when either is missing. */
+static qkv_real *bring(qkv_tape *t, qkv_real *to, const qkv_real *host, size_t C)
+{
+    if (to && host)
+        t->device->copy_in(to, host, C * sizeof *to);
+    return host ? to : NULL;
 }
 
 /* With s = sum dy and d = sum dy (x - mean), N rows:
@@ -35,15 +45,22 @@ static void pass_x(qkv_tape *t, const qkv__node *n, const qkv_real *s, const qkv
         t->k->channel_map(&t->exec, dx, acc, dy, &g, p->N, p->C);
         return;
     }
-    qkv_real *q = qkv__scratch(t, p->C), *r = qkv__scratch(t, p->C);
-    for (size_t c = 0; q && r && c < p->C; c++) {
-        qkv_real share = slope[c] / (qkv_real)p->N;
-        q[c] = -share * p->rstd[c] * p->rstd[c] * d[c];
-        r[c] = -share * s[c];
+    const size_t bytes = p->C * sizeof *slope;
+    qkv__mark mark = qkv__arena_mark(t->notes);
+    const qkv_real *slope_of = qkv__read(t, slope, bytes), *rstd = qkv__read(t, p->rstd, bytes);
+    const qkv_real *sums = qkv__read(t, s, bytes), *dots = qkv__read(t, d, bytes);
+    qkv_real *q = qkv__step_alloc(t, bytes), *r = qkv__step_alloc(t, bytes);
+    for (size_t c = 0; !t->status && c < p->C; c++) {
+        qkv_real share = slope_of[c] / (qkv_real)p->N;
+        q[c] = -share * rstd[c] * rstd[c] * dots[c];
+        r[c] = -share * sums[c];
     }
-    const qkv_k_channel_map_args g = {.u = dy, .p = slope, .m = p->mean, .q = q, .r = r};
-    if (q && r)
+    const qkv_k_channel_map_args g = {.u = dy, .p = slope, .m = p->mean,
+                                      .q = bring(t, qkv__scratch(t, p->C), q, p->C),
+                                      .r = bring(t, qkv__scratch(t, p->C), r, p->C)};
+    if (!t->status)
         t->k->channel_map(&t->exec, dx, acc, qkv__real(n->in[0]), &g, p->N, p->C);
+    qkv__arena_release(t->notes, mark);
 }
 
 static void batch_norm_backward(qkv_tape *t, const qkv__node *n)
@@ -96,23 +113,30 @@ static void remember(const qkv_running *g, const qkv_real *mean, const qkv_real 
 static void find_statistics(qkv_tape *t, qkv_real *mean, qkv_real *rstd, const qkv_tensor *x,
                             const batch_params *p, const qkv_running *g, double eps)
 {
-    const size_t C = p->C;
+    const size_t C = p->C, bytes = C * sizeof *mean;
     const double count = p->own ? (double)p->N : 1;
-    qkv_real *variance = p->own ? qkv__scratch(t, C) : qkv_param_data(g->variance);
-    if (!variance)
-        return;
-    if (p->own) {
+    qkv__mark mark = qkv__arena_mark(t->notes);
+    qkv_real *means = qkv__step_alloc(t, bytes), *slope = qkv__step_alloc(t, bytes);
+    const qkv_real *variance = NULL, *sum = NULL;
+    qkv_real *squares = p->own ? qkv__scratch(t, C) : NULL;
+    if (!p->own) {
+        t->device->copy(mean, g->mean->data, bytes);
+        variance = qkv_param_data(g->variance);
+    } else if (means && squares) {
         t->k->sum_rows(&t->exec, mean, qkv__real(x), C, false, p->N, C);
-        for (size_t c = 0; c < C; c++)
-            mean[c] /= (qkv_real)p->N;
-        t->k->channel_dot(&t->exec, variance, NULL, qkv__real(x), mean, p->N, C);
-    } else {
-        t->k->axpy(&t->exec, mean, qkv_param_data(g->mean), 1.0, false, C);
+        sum = qkv__read(t, mean, bytes);
+        for (size_t c = 0; sum && c < C; c++)
+            means[c] = sum[c] / (qkv_real)p->N;
+        bring(t, mean, means, C);
+        t->k->channel_dot(&t->exec, squares, NULL, qkv__real(x), mean, p->N, C);
+        variance = qkv__read(t, squares, bytes);
     }
-    for (size_t c = 0; c < C; c++)
-        rstd[c] = (qkv_real)(1 / sqrt((double)variance[c] / count + eps));
-    if (p->own && g && !qkv__context_dry(t->ctx))
-        remember(g, mean, variance, p->N);
+    for (size_t c = 0; variance && slope && c < C; c++)
+        slope[c] = (qkv_real)(1 / sqrt((double)variance[c] / count + eps));
+    bring(t, rstd, slope, C);
+    if (p->own && g && !t->status && !qkv__context_dry(t->ctx))
+        remember(g, means, variance, p->N);
+    qkv__arena_release(t->notes, mark);
 }
 
 /* ---- the op -------------------------------------------------------------------------------- */
@@ -147,14 +171,16 @@ qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
     qkv_tensor *in[] = {x, weight, bias};
     if (!qkv__ready_reals(t, "batch_norm", 1, in) || !fits(t, in, running))
         return NULL;
+    qkv__arrive(t, weight);
+    qkv__arrive(t, bias);
     in[0] = qkv__dense_input(t, x);
     batch_params p = {.own = t->train || !running, .N = qkv__rows(x), .C = qkv__channels(x)};
     if (p.own && p.N < 2)
         return qkv__op_fail(t, "batch_norm", "x %s has one value per channel to train on: it has "
                             "no variance", qkv__shape_text(t, x));
     qkv_tensor *y = qkv__new_like(t, x);
-    qkv_real *mean = qkv__step_alloc(t, p.C * sizeof *mean);
-    qkv_real *rstd = qkv__step_alloc(t, p.C * sizeof *rstd);
+    qkv_real *mean = qkv__step_memory(t, p.C * sizeof *mean);
+    qkv_real *rstd = qkv__step_memory(t, p.C * sizeof *rstd);
     if (t->status)
         return NULL;
     p.mean = mean;

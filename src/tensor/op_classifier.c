@@ -28,7 +28,7 @@ static void pass_on(qkv_tape *t, qkv_tensor *x, const qkv_real *g, double factor
 static void classifier_backward(qkv_tape *t, const qkv__node *n)
 {
     const classifier_params *p = n->params;
-    double factor = (double)qkv__grad_out(t, n, 0)[0];
+    double factor = qkv__grad_one(t, n);
     pass_on(t, n->in[0], p->dx, factor, p->nx);
     pass_on(t, n->in[1], p->dw, factor, p->nw);
     if (n->in[2])
@@ -42,7 +42,8 @@ static const qkv_op classifier_op = {"classifier_loss", classifier_backward};
 static qkv_real *wanted_memory(qkv_tape *t, bool recording, const qkv_tensor *x, size_t *n)
 {
     *n = x ? qkv_count(x) : 0;
-    return recording && x && x->root->needs_grad ? qkv__step_alloc(t, *n * sizeof(qkv_real)) : NULL;
+    bool wanted = recording && x && x->root->needs_grad;
+    return wanted ? qkv__step_memory(t, *n * sizeof(qkv_real)) : NULL;
 }
 
 /* Some rows of x, from `from` on: their logits. */
@@ -86,9 +87,15 @@ static void block(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p
         t->k->xent_pair(&t->exec, loss, gradients ? logits : NULL, gradients ? other : NULL,
                         logits, other, targets, args);
     } else {
-        t->k->xent(&t->exec, loss, o->row_loss ? o->row_loss + from : NULL,
-                   o->row_argmax ? o->row_argmax + from : NULL, gradients ? logits : NULL, logits,
-                   targets, args);
+        qkv_real *row_loss = o->row_loss ? o->row_loss + from : NULL;
+        int32_t *row_argmax = o->row_argmax ? o->row_argmax + from : NULL;
+        qkv_real *nll = qkv__target(t, row_loss, rows * sizeof *nll);
+        int32_t *argmax = qkv__target(t, row_argmax, rows * sizeof *argmax);
+        if (t->status)
+            return;
+        t->k->xent(&t->exec, loss, nll, argmax, gradients ? logits : NULL, logits, targets, args);
+        qkv__deliver(t, row_loss, nll, rows * sizeof *nll);
+        qkv__deliver(t, row_argmax, argmax, rows * sizeof *argmax);
     }
     pass_back(t, in, p, from, rows, V, logits, !from);
     if (second)
@@ -142,7 +149,7 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
         from += rows;
     } while (from < count);
     if (!t->status)
-        qkv__real(y)[0] = (qkv_real)(t->k->sum(&t->exec, loss, count) * args.scale);
+        qkv__put(t, qkv__real(y), t->k->sum(&t->exec, loss, count) * args.scale);
     qkv__arena_release(t->exec.scratch, mark);
     return qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
 }

@@ -10,8 +10,8 @@ static size_t count_targets(qkv_tape *t, const char *op, const qkv_tensor *targe
                             int32_t ignore)
 {
     size_t counted = 0, N = qkv_count(targets);
-    const int32_t *id = qkv__ids(targets);
-    for (size_t r = 0; r < N; r++) {
+    const int32_t *id = qkv__read_ids(t, targets);
+    for (size_t r = 0; id && r < N; r++) {
         if (id[r] == ignore)
             continue;
         if (id[r] < 0 || (size_t)id[r] >= V) {
@@ -70,8 +70,10 @@ static double rows(qkv_tape *t, qkv_real *d, const qkv_tensor *logits, const qkv
                    qkv_k_xent_args args, const qkv_cross_entropy_options *o)
 {
     const qkv_real *x = qkv__real(logits);
-    qkv_real *loss = qkv__scratch(t, args.N);
-    if (!loss)
+    const size_t nll_bytes = args.N * sizeof(qkv_real), class_bytes = args.N * sizeof(int32_t);
+    qkv_real *loss = qkv__scratch(t, args.N), *nll = qkv__target(t, o->row_loss, nll_bytes);
+    int32_t *argmax = qkv__target(t, o->row_argmax, class_bytes);
+    if (t->status)
         return 0;
     if (args.agreement > 0) {
         args.N /= 2;
@@ -79,18 +81,19 @@ static double rows(qkv_tape *t, qkv_real *d, const qkv_tensor *logits, const qkv
         t->k->xent_pair(&t->exec, loss, d, d ? d + half : NULL, x, x + half, qkv__ids(targets),
                         &args);
     } else if (targets->dtype == QKV_I32) {
-        t->k->xent(&t->exec, loss, o->row_loss, o->row_argmax, d, x, qkv__ids(targets), &args);
+        t->k->xent(&t->exec, loss, nll, argmax, d, x, qkv__ids(targets), &args);
     } else {
-        t->k->xent_soft(&t->exec, loss, o->row_loss, o->row_argmax, d, x, qkv__real(targets),
-                        &args);
+        t->k->xent_soft(&t->exec, loss, nll, argmax, d, x, qkv__real(targets), &args);
     }
+    qkv__deliver(t, o->row_loss, nll, nll_bytes);
+    qkv__deliver(t, o->row_argmax, argmax, class_bytes);
     return t->k->sum(&t->exec, loss, args.N);
 }
 
 static void cross_entropy_backward(qkv_tape *t, const qkv__node *n)
 {
     qkv_k_xent_args args = *(const qkv_k_xent_args *)n->params;
-    args.scale *= (double)qkv__grad_out(t, n, 0)[0];
+    args.scale *= qkv__grad_one(t, n);
     bool acc;
     qkv_real *dx = qkv__grad(t, n->in[0], &acc);
     if (!dx)
@@ -130,7 +133,7 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
     qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     if (y)
-        qkv__real(y)[0] = (qkv_real)(args.scale * rows(t, NULL, in[0], in[1], args, &o));
+        qkv__put(t, qkv__real(y), args.scale * rows(t, NULL, in[0], in[1], args, &o));
     qkv__arena_release(t->exec.scratch, mark);
     if (t->status)
         return NULL;

@@ -119,6 +119,7 @@ qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t site, s
                             sequences, qkv__shape_text(t, x));
     qkv_tensor *in = qkv__dense_input(t, x), *y = qkv__new_like(t, x);
     qkv_real *factor = qkv__step_alloc(t, N * sizeof *factor);
+    qkv_real *factors = qkv__step_memory(t, N * sizeof *factors);
     if (t->status)
         return NULL;
     size_t samples = t->random.samples && !offsets ? t->random.samples : N;
@@ -129,7 +130,8 @@ qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t site, s
         for (qkv_real f = fate(t, p, site, first + s); row < end; row++)
             factor[row] = f;
     }
-    path_params params = {factor, N, qkv_count(x) / N};
-    t->k->scale_rows(&t->exec, qkv__real(y), qkv__real(in), factor, false, N, params.C);
+    t->device->copy_in(factors, factor, N * sizeof *factors);
+    path_params params = {factors, N, qkv_count(x) / N};
+    t->k->scale_rows(&t->exec, qkv__real(y), qkv__real(in), factors, false, N, params.C);
     return qkv__record(t, &drop_path_op, 1, &in, 1, &y, &params, sizeof params);
 }

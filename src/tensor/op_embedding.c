@@ -15,16 +15,16 @@ static void pass_rows(qkv_tape *t, qkv_tensor *table, const qkv_tensor *ids, con
     bool acc;
     size_t C = qkv__channels(table);
     qkv_real *d = qkv__grad(t, table, &acc);
-    qkv_real *kept = d && pad >= 0 ? qkv__step_alloc(t, C * sizeof *kept) : NULL;
+    qkv_real *kept = d && pad >= 0 ? qkv__step_memory(t, C * sizeof *kept) : NULL;
     if (!d || (pad >= 0 && !kept))
         return;
     if (!acc)
-        memset(d, 0, qkv_count(table) * sizeof *d); /* most rows are not named */
+        t->device->fill(d, 0, qkv_count(table) * sizeof *d); /* most rows are not named */
     if (kept)
-        memcpy(kept, d + (size_t)pad * C, C * sizeof *kept);
+        t->device->copy(kept, d + (size_t)pad * C, C * sizeof *kept);
     t->k->embed_bwd(&t->exec, d, qkv__ids(ids), dy, scale, qkv_count(ids), C);
     if (kept)
-        memcpy(d + (size_t)pad * C, kept, C * sizeof *kept);
+        t->device->copy(d + (size_t)pad * C, kept, C * sizeof *kept);
 }
 
 static void embedding_backward(qkv_tape *t, const qkv__node *n)
@@ -48,15 +48,16 @@ static bool rows_exist(qkv_tape *t, const char *what, const qkv_tensor *ids,
         return false;
     }
     size_t n = qkv_count(ids);
-    for (size_t i = 0; i < n; i++) {
-        int32_t id = qkv__ids(ids)[i];
+    const int32_t *list = qkv__read_ids(t, ids);
+    for (size_t i = 0; list && i < n; i++) {
+        int32_t id = list[i];
         if (id < 0 || (size_t)id >= table->shape[0]) {
             qkv__op_fail(t, "embedding", "%s %d at index %zu is not in [0, %zu)", what, (int)id, i,
                          table->shape[0]);
             return false;
         }
     }
-    return true;
+    return list != NULL;
 }
 
 qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,

@@ -60,8 +60,8 @@ qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
     group_params p = {.args = {.B = B, .N = qkv__rows(x) / B, .C = C, .G = groups, .eps = eps,
                                .silu = silu}};
     qkv_tensor *y = qkv__new_like(t, x);
-    qkv_real *mean = qkv__step_alloc(t, B * groups * sizeof *mean);
-    qkv_real *rstd = qkv__step_alloc(t, B * groups * sizeof *rstd);
+    qkv_real *mean = qkv__step_memory(t, B * groups * sizeof *mean);
+    qkv_real *rstd = qkv__step_memory(t, B * groups * sizeof *rstd);
     if (t->status)
         return NULL;
     p.mean = mean;

@@ -5,7 +5,7 @@
 static void loss_backward(qkv_tape *t, const qkv__node *n)
 {
     qkv_k_loss_args args = *(const qkv_k_loss_args *)n->params;
-    args.scale *= (double)qkv__grad_out(t, n, 0)[0];
+    args.scale *= qkv__grad_one(t, n);
     for (int i = 0; i < 2; i++) {
         bool acc;
         qkv_real *d = qkv__grad(t, n->in[i], &acc);
@@ -32,8 +32,8 @@ static qkv_tensor *loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor
     if (!y)
         return NULL;
     qkv_k_loss_args args = {kind, delta, 1.0 / (double)n, false};
-    qkv__real(y)[0] = (qkv_real)(args.scale * t->k->loss(&t->exec, qkv__real(in[0]),
-                                                         qkv__real(in[1]), &args, n));
+    qkv__put(t, qkv__real(y), args.scale * t->k->loss(&t->exec, qkv__real(in[0]),
+                                                      qkv__real(in[1]), &args, n));
     return qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
 }
 

@@ -3,17 +3,6 @@
 
 enum { PRODUCTS = 1 << 20 }; /* numbers at a time, about */
 
-/* |row|^2 of N rows. */
-static void squares(qkv_real *y, const qkv_real *x, size_t N, size_t C)
-{
-    for (size_t n = 0; n < N; n++) {
-        double sum = 0;
-        for (size_t c = 0; c < C; c++)
-            sum += (double)x[n * C + c] * (double)x[n * C + c];
-        y[n] = (qkv_real)sum;
-    }
-}
-
 static void find(qkv_tape *t, int32_t *id, const qkv_tensor *x, const qkv_tensor *codes)
 {
     const qkv_kernels *k = qkv__kernels_of(t->ctx, false);
@@ -24,8 +13,8 @@ static void find(qkv_tape *t, int32_t *id, const qkv_tensor *x, const qkv_tensor
     qkv_real *code2 = qkv__scratch(t, K);
     if (!products || !x2 || !code2)
         return;
-    squares(x2, qkv__real(x), N, C);
-    squares(code2, qkv__real(codes), K, C);
+    k->row_squares(&t->exec, x2, qkv__real(x), N, C);
+    k->row_squares(&t->exec, code2, qkv__real(codes), K, C);
     for (size_t n = 0; n < N; n += rows) {
         size_t m = N - n < rows ? N - n : rows;
         const qkv_k_gemm_args g = {.tb = true, .m = m, .n = K, .k = C, .lda = C, .ldb = C,

@@ -103,6 +103,8 @@ static bool norm_ready(qkv_tape *t, const char *op, qkv_tensor **in)
                      in[3] ? qkv__shape_text(t, in[3]) : "none");
         return false;
     }
+    qkv__arrive(t, in[2]);
+    qkv__arrive(t, in[3]);
     in[0] = qkv__dense_input(t, in[0]);
     if (in[1])
         in[1] = qkv__dense_input(t, in[1]);
@@ -117,9 +119,9 @@ static bool norm_plan(qkv_tape *t, norm_params *p, qkv_norm_kind kind, qkv_tenso
     *p = (norm_params){.args = {kind == QKV_NORM_RMS, eps, N, qkv__channels(in[0])}};
     if (!qkv__recording(t, 4, in))
         return true;
-    p->rstd = qkv__step_alloc(t, N * sizeof *p->rstd);
+    p->rstd = qkv__step_memory(t, N * sizeof *p->rstd);
     if (kind == QKV_NORM_LAYER)
-        p->mean = qkv__step_alloc(t, N * sizeof *p->mean);
+        p->mean = qkv__step_memory(t, N * sizeof *p->mean);
     return !t->status;
 }
 

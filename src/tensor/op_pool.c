@@ -46,7 +46,7 @@ static qkv_tensor *pool(qkv_tape *t, qkv_tensor *x, size_t window, const qkv_con
     size_t shape[] = {p.args.B, p.args.OH, p.args.OW, p.args.C};
     qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
     if (y && op == &max_op)
-        p.from = qkv__step_alloc(t, qkv_count(y) * sizeof *p.from);
+        p.from = qkv__step_memory(t, qkv_count(y) * sizeof *p.from);
     if (!y || (op == &max_op && !p.from))
         return NULL;
     if (p.from)

@@ -9,12 +9,11 @@ static void total_backward(qkv_tape *t, const qkv__node *n)
 {
     const double *factor = n->params;
     qkv_tensor *x = n->in[0];
-    qkv_real g = (qkv_real)(*factor * (double)qkv__grad_out(t, n, 0)[0]);
+    double g = *factor * qkv__grad_one(t, n);
     bool acc;
     qkv_real *dx = qkv__grad(t, x, &acc);
-    size_t same[QKV_MAX_DIMS] = {0};
     if (dx)
-        t->k->copy(&t->exec, dx, x->stride, &g, same, x->shape, x->ndim, acc);
+        qkv__grad_fill(t, dx, x, g, acc);
 }
 
 static const qkv_op sum_op = {"sum", total_backward}, mean_op = {"mean", total_backward};
@@ -30,7 +29,7 @@ static qkv_tensor *total(qkv_tape *t, const qkv_op *op, qkv_tensor *x, bool mean
     qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
     if (!y)
         return NULL;
-    qkv__real(y)[0] = (qkv_real)(factor * t->k->sum(&t->exec, qkv__real(x), n));
+    qkv__put(t, qkv__real(y), factor * t->k->sum(&t->exec, qkv__real(x), n));
     return qkv__record(t, op, 1, &x, 1, &y, &factor, sizeof factor);
 }
 

@@ -21,6 +21,15 @@ bool qkv_top(qkv_tape *t, qkv_tensor *logits, const qkv_top_options *o, qkv_real
                             o->bans) != NULL;
     qkv_k_top_args args = {qkv__rows(logits), qkv__channels(logits), o->k, o->bans, o->banned,
                            o->renormalize};
-    t->k->top(&t->exec, log_p, ids, qkv__real(logits), &args);
-    return true;
+    size_t n = args.N * args.k;
+    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
+    qkv_real *value = qkv__target(t, log_p, n * sizeof *value);
+    int32_t *id = qkv__target(t, ids, n * sizeof *id);
+    if (!t->status) {
+        t->k->top(&t->exec, value, id, qkv__real(logits), &args);
+        qkv__deliver(t, log_p, value, n * sizeof *value);
+        qkv__deliver(t, ids, id, n * sizeof *id);
+    }
+    qkv__arena_release(t->exec.scratch, mark);
+    return !t->status;
 }

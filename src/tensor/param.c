@@ -4,13 +4,17 @@
 
 #include <string.h>
 
+#include "base/device.h"
+
 /* Packing a matrix takes as long as four products of 4 rows or a sixth of one of 256, and saves a
  * quarter or a twentieth of those that follow. */
 enum { PACK_AFTER = 3 };
 
 struct qkv_params {
     qkv_context *ctx;
-    qkv__arena *memory, *scratch;
+    const qkv__device *device;
+    qkv__arena *memory, *scratch; /* the device's */
+    qkv__arena *notes;            /* the host's */
     qkv_param **list;
     size_t count, room;
     qkv_status status; /* of the last that could not be made */
@@ -23,8 +27,10 @@ qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx)
     if (!ps)
         return QKV_E_MEMORY;
     ps->ctx = ctx;
-    if (qkv__arena_create(&ps->memory, ctx, "parameter") ||
-        qkv__arena_create(&ps->scratch, ctx, "scratch")) {
+    ps->device = qkv__context_device(ctx);
+    if (qkv__arena_create_on(&ps->memory, ctx, ps->device, "parameter") ||
+        qkv__arena_create_on(&ps->scratch, ctx, ps->device, "scratch") ||
+        qkv__arena_create(&ps->notes, ctx, "parameter")) {
         qkv_params_destroy(ps);
         return QKV_E_MEMORY;
     }
@@ -39,6 +45,7 @@ void qkv_params_destroy(qkv_params *ps)
     qkv_free(ps->ctx, ps->list);
     qkv__arena_destroy(ps->memory);
     qkv__arena_destroy(ps->scratch);
+    qkv__arena_destroy(ps->notes);
     qkv_free(ps->ctx, ps);
 }
 
@@ -88,8 +95,8 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
     if (!count || !list_room(ps))
         return failed(ps);
     size_t name_bytes = strlen(name) + 1;
-    qkv_param *p = qkv__arena_zalloc(ps->memory, sizeof *p);
-    char *copy = p ? qkv__arena_alloc(ps->memory, name_bytes) : NULL;
+    qkv_param *p = qkv__arena_zalloc(ps->notes, sizeof *p);
+    char *copy = p ? qkv__arena_alloc(ps->notes, name_bytes) : NULL;
     qkv_real *data = copy ? qkv__arena_zalloc(ps->memory, count * sizeof *data) : NULL;
     if (!data)
         return failed(ps);
@@ -140,9 +147,45 @@ size_t qkv_param_dim(const qkv_param *p, int axis)
     return axis >= 0 && axis < p->ndim ? p->shape[axis] : 1;
 }
 
-qkv_real *qkv_param_data(qkv_param *p) { return p->data; }
-void qkv_param_touch(qkv_param *p) { p->version++; }
-qkv_real *qkv_param_grad(qkv_param *p) { return p->has_grad ? p->grad : NULL; }
+/* The array as the host sees it; NULL: out of memory, which the owner remembers. */
+static qkv_real *host_of(qkv_param *p, qkv__host_copy *copy, qkv_real *array, uint64_t version)
+{
+    const qkv__device *device = p->owner->device;
+    if (device->host)
+        return array;
+    bool stale = !copy->data || copy->version != version;
+    if (!copy->data)
+        copy->data = qkv__params_alloc(p->owner, p->count * sizeof *array);
+    if (copy->data && stale)
+        device->copy_out(copy->data, array, p->count * sizeof *array);
+    copy->version = version;
+    return copy->data;
+}
+
+/* The host wrote: the array becomes what the copy is. */
+static void touch(qkv_param *p, qkv__host_copy *copy, qkv_real *array, uint64_t *version)
+{
+    if (copy->data && copy->version == *version) {
+        p->owner->device->copy_in(array, copy->data, p->count * sizeof *array);
+        copy->version++;
+    }
+    ++*version;
+}
+
+qkv_real *qkv_param_data(qkv_param *p) { return host_of(p, &p->host, p->data, p->version); }
+void qkv_param_touch(qkv_param *p) { touch(p, &p->host, p->data, &p->version); }
+
+bool qkv__param_has_grad(const qkv_param *p) { return p->has_grad; }
+
+qkv_real *qkv_param_grad(qkv_param *p)
+{
+    return p->has_grad ? host_of(p, &p->host_grad, p->grad, p->grad_version) : NULL;
+}
+
+void qkv_param_touch_grad(qkv_param *p)
+{
+    touch(p, &p->host_grad, p->grad, &p->grad_version);
+}
 
 void qkv_params_zero_grad(qkv_params *ps)
 {
@@ -163,7 +206,7 @@ qkv_context *qkv__params_context(const qkv_params *ps) { return ps->ctx; }
 qkv_context *qkv__param_context(const qkv_param *p) { return p->owner->ctx; }
 void *qkv__params_alloc(qkv_params *ps, size_t bytes)
 {
-    void *p = qkv__arena_alloc(ps->memory, bytes);
+    void *p = qkv__arena_alloc(ps->notes, bytes);
     return p ? p : failed(ps);
 }
 

@@ -6,16 +6,23 @@
 #include "qkv/tensor.h"
 #include "tensor/make.h"
 
+/* An array as the host sees it: made when it is asked for, unless the host can see the array. */
+typedef struct {
+    qkv_real *data;
+    uint64_t version; /* of the array when it was copied */
+} qkv__host_copy;
+
 struct qkv_param {
     qkv_params *owner;
     char *name;
     int ndim;
     size_t shape[QKV_MAX_DIMS], count;
-    qkv_real *data; /* working copy; f32 master weights beside it when it is not f32 */
+    qkv_real *data; /* of the device, as all that follow */
     qkv_real *grad; /* made on first use */
     bool has_grad;  /* grad holds something since the last zero_grad */
     bool frozen;
-    uint64_t version; /* counts changes of data */
+    uint64_t version, grad_version; /* count changes of data and of grad */
+    qkv__host_copy host, host_grad; /* what qkv_param_data and qkv_param_grad give */
     qkv_real *packed; /* a copy in the order of qkv_k_pack_fn; made on first use */
     uint64_t packed_version;
     bool has_packed;    /* packed is of packed_version, which is the last that products saw */

@@ -2,8 +2,7 @@
  * (Vaswani et al. 2017 and its descendants). Everything is computed in double. */
 #include <math.h>
 
-#include "qkv/ops.h"
-#include "base/base.h"
+#include "tensor/param.h"
 
 static void interleaved(qkv_real *row, size_t C, double position)
 {
@@ -58,4 +57,17 @@ qkv_status qkv_sinusoid_table(qkv_context *ctx, qkv_real *table, size_t P, size_
         }
     }
     return QKV_OK;
+}
+
+qkv_status qkv__fill_sinusoids(qkv_param *p, size_t from, size_t rows, qkv_sinusoid layout,
+                               size_t first, size_t columns)
+{
+    size_t C = p->shape[1];
+    qkv_real *table = qkv_param_data(p);
+    if (!table)
+        return QKV_E_MEMORY;
+    qkv_status status = qkv_sinusoid_table(qkv__params_context(p->owner), table + from * C, rows, C,
+                                           layout, first, columns);
+    qkv_param_touch(p);
+    return status;
 }

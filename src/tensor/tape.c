@@ -21,8 +21,10 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     t->exec = qkv__exec_of(ctx, NULL);
     t->record = true;
     t->epoch = next_epoch();
-    if (qkv__arena_create(&t->step, ctx, "step") ||
-        qkv__arena_create(&t->exec.scratch, ctx, "scratch")) {
+    t->device = qkv__context_device(ctx);
+    if (qkv__arena_create_on(&t->step, ctx, t->device, "step") ||
+        qkv__arena_create(&t->notes, ctx, "step") ||
+        qkv__arena_create_on(&t->exec.scratch, ctx, t->device, "scratch")) {
         qkv_tape_destroy(t);
         return QKV_E_MEMORY;
     }
@@ -35,20 +37,24 @@ void qkv_tape_destroy(qkv_tape *t)
     if (!t)
         return;
     qkv_attention_probes_clear(t);
+    t->device->sync(t->ctx);
     qkv__arena_destroy(t->step);
+    qkv__arena_destroy(t->notes);
     qkv__arena_destroy(t->exec.scratch);
     qkv_free(t->ctx, t);
 }
 
 void qkv_tape_reset(qkv_tape *t)
 {
+    t->status = t->device->sync(t->ctx); /* work on what is given back now is over */
     qkv__arena_reset(t->step);
+    qkv__arena_reset(t->notes);
     qkv__arena_reset(t->exec.scratch);
-    t->status = QKV_OK;
     t->epoch = next_epoch();
     t->first = t->last = NULL;
     t->leaves = NULL;
     t->pool_classes = 0;
+    t->empty = NULL;
     t->spare_bytes = 0;
     t->pass = t->dropped = 0;
     t->name_depth = 0;
@@ -69,8 +75,16 @@ bool qkv__trains(const qkv_tape *t) { return t->train; }
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
 
 void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r; }
-size_t qkv_tape_used(const qkv_tape *t) { return qkv__arena_used(t->step); }
-size_t qkv_tape_high_water(const qkv_tape *t) { return qkv__arena_high_water(t->step); }
+
+size_t qkv_tape_used(const qkv_tape *t)
+{
+    return qkv__arena_used(t->step) + qkv__arena_used(t->notes);
+}
+
+size_t qkv_tape_high_water(const qkv_tape *t)
+{
+    return qkv__arena_high_water(t->step) + qkv__arena_high_water(t->notes);
+}
 
 size_t qkv_tape_scratch_high_water(const qkv_tape *t)
 {
@@ -108,6 +122,8 @@ bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
             qkv__op_fail(t, op, "input %d is NULL", i);
             return false;
         }
+    for (int i = 0; i < n; i++)
+        qkv__arrive(t, in[i]);
     return true;
 }
 
@@ -137,26 +153,25 @@ bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
     return true;
 }
 
+static void *take(qkv_tape *t, qkv__arena *from, size_t bytes)
+{
+    void *p = t->status ? NULL : qkv__arena_alloc(from, bytes);
+    if (!p && !t->status)
+        t->status = QKV_E_MEMORY;
+    return p;
+}
+
 qkv_real *qkv__scratch(qkv_tape *t, size_t n)
 {
-    qkv_real *p = t->status ? NULL : qkv__arena_alloc(t->exec.scratch, n * sizeof *p);
-    if (!p && !t->status)
-        t->status = QKV_E_MEMORY;
-    return p;
+    return take(t, t->exec.scratch, n * sizeof(qkv_real));
 }
 
-void *qkv__step_alloc(qkv_tape *t, size_t bytes)
-{
-    void *p = t->status ? NULL : qkv__arena_alloc(t->step, bytes);
-    if (!p && !t->status)
-        t->status = QKV_E_MEMORY;
-    return p;
-}
-
+void *qkv__step_alloc(qkv_tape *t, size_t bytes) { return take(t, t->notes, bytes); }
+void *qkv__step_memory(qkv_tape *t, size_t bytes) { return take(t, t->step, bytes); }
 bool qkv__step_room(qkv_tape *t, size_t bytes)
 {
     qkv__mark mark = qkv__arena_mark(t->step);
-    void *room = qkv__step_alloc(t, bytes);
+    void *room = qkv__step_memory(t, bytes);
     qkv__arena_release(t->step, mark);
     return room != NULL;
 }

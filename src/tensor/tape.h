@@ -6,7 +6,7 @@
  *     if (!qkv__ready(t, "add", 2, in)) return NULL;         // NULL in, NULL out
  *     ... check shapes: return qkv__op_fail(t, "add", "...");
  *     qkv_tensor *y = qkv__new(t, QKV_REAL, ndim, shape);    // NULL when out of memory
- *     t->k->add(&t->exec, qkv__real(y), ...);
+ *     t->k->add(&t->exec, qkv__real(y), ...);                // pointers pass on, unread
  *     return qkv__record(t, &add_op, 2, in, 1, &y, &params, sizeof params);
  *
  * and its backward, called with the gradients of its outputs complete,
@@ -20,6 +20,7 @@
 #ifndef QKV_TENSOR_TAPE_H
 #define QKV_TENSOR_TAPE_H
 
+#include "base/device.h"
 #include "kernel/kernel.h"
 #include "qkv/ops.h"
 #include "qkv/tensor.h"
@@ -57,12 +58,14 @@ struct qkv_tensor {
     qkv_dtype dtype;
     int ndim;
     size_t shape[QKV_MAX_DIMS], stride[QKV_MAX_DIMS]; /* strides in elements */
-    void *data;       /* the first element */
+    void *data;       /* the first element, in the device's memory */
     qkv_tensor *root; /* whose memory this is: itself when not a view */
     size_t offset;    /* of the first element within the root */
     int part;         /* QKV__WHOLE, QKV__OTHER or a part's index */
 
     /* The rest is used on roots alone. */
+    void *host;       /* the same in the host's memory; NULL: not there, or data is */
+    size_t staged;    /* bytes that the host wrote, which data is to become; 0: it has */
     bool needs_grad;
     bool required;    /* qkv_require_grad: the gradient outlives the pass */
     bool trains;      /* a leaf whose gradient is the parameter's: it was not frozen */
@@ -83,7 +86,7 @@ enum { QKV__NAME_BYTES = 256, QKV__NAME_DEPTH = 32, QKV__POOL_CLASSES = 128 };
 
 typedef struct {
     size_t bytes;
-    void *free; /* buffers of this size, each holding the address of the next */
+    struct qkv__buffer *free; /* buffers of this size */
 } qkv__pool_class;
 
 /* A request for rows of attention weights, which attention answers. */
@@ -97,7 +100,9 @@ struct qkv_tape {
     qkv_context *ctx;
     const qkv_kernels *k;
     qkv_exec exec;
-    qkv__arena *step;
+    const qkv__device *device;
+    qkv__arena *step;  /* the device's: tensors */
+    qkv__arena *notes; /* the host's: what the tape knows of them */
     bool record, train, pack;
     qkv_status status;
     uint64_t epoch; /* counts resets, over all tapes: a parameter's leaf belongs to one */
@@ -111,6 +116,7 @@ struct qkv_tape {
     bool keep;       /* the pass leaves the notes for another */
     qkv__pool_class pool[QKV__POOL_CLASSES];
     int pool_classes;
+    struct qkv__buffer *empty; /* that hold nothing now */
     char *spare; /* step memory that its op needs no more */
     size_t spare_bytes;
     qkv_grad_ready_fn *on_ready;
@@ -131,23 +137,46 @@ size_t qkv__dtype_size(qkv_dtype dtype); /* bytes */
 /* False when the tape has failed already or an input is NULL (which then fails it). */
 bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 
+/* Kernels see what the host wrote of x, which may be NULL. qkv__ready does it for inputs. */
+static inline void qkv__arrive(const qkv_tape *t, const qkv_tensor *x)
+{
+    if (x && x->root->staged)
+        t->device->copy_in(x->root->data, x->root->host, x->root->staged);
+    if (x)
+        x->root->staged = 0;
+}
+
 /* As qkv__ready, and every input must hold real numbers. */
 bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
 
 /* Fails the tape when no activation has that number. */
 bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act);
 
-/* n reals for the duration of one op, which marks and releases t->exec.scratch. NULL fails the
- * tape. */
+/* Step memory of the device, as qkv__step_alloc gives the host's; and n reals of the device for the
+ * duration of one op, which marks and releases t->exec.scratch. NULL fails the tape. */
+void *qkv__step_memory(qkv_tape *t, size_t bytes);
 qkv_real *qkv__scratch(qkv_tape *t, size_t n);
+
+/* Device memory as the host reads it: p itself, or a copy until the reset. NULL fails the tape. */
+const void *qkv__read(qkv_tape *t, const void *p, size_t bytes);
+/* The ids of a dense tensor, likewise. */
+const int32_t *qkv__read_ids(qkv_tape *t, const qkv_tensor *x);
+/* Where a kernel writes what the host is to have at `host`: there, if it can; NULL for NULL. After
+ * the kernel deliver it: in between lies the op's scratch memory. */
+void *qkv__target(qkv_tape *t, void *host, size_t bytes);
+void qkv__deliver(qkv_tape *t, void *host, const void *target, size_t bytes);
+/* One number of the device's memory, in and out. */
+qkv_real qkv__get(const qkv_tape *t, const qkv_real *p);
+void qkv__put(qkv_tape *t, qkv_real *p, double value);
 qkv_tensor *qkv__new(qkv_tape *t, qkv_dtype dtype, int ndim, const size_t *shape);
-/* A root over `data`, which outlives the step; over new step memory when data is NULL. */
+/* A root over `data` of the device, which outlives the step; over new step memory if NULL. */
 qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim, const size_t *shape);
 qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x); /* dense, shape of x */
 /* A view of x with the given shape and strides, `offset` elements on; part says what of the
  * root it covers. */
 qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
                       const size_t *stride, size_t offset, int part);
+qkv_tensor *qkv__copy(qkv_tape *t, const qkv_tensor *x); /* dense, of reals, not recorded */
 bool qkv__is_dense(const qkv_tensor *x);
 /* x itself when dense, else a recorded copy. */
 qkv_tensor *qkv__dense_input(qkv_tape *t, qkv_tensor *x);
@@ -189,8 +218,13 @@ qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc);
 void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim,
                          const size_t *gshape);
 
+/* Stores, or adds, one value all over d(loss)/dx, which qkv__grad gave. */
+void qkv__grad_fill(qkv_tape *t, qkv_real *dx, const qkv_tensor *x, double value, bool acc);
+
 /* The gradient of output i, dense; NULL when none arrived. */
 const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i);
+/* That of output 0, which is one number. */
+double qkv__grad_one(qkv_tape *t, const qkv__node *n);
 
 /* An op's own step memory, which its backward has read for the last time unless another pass
  * follows: gradients made from now on may lie there. */

@@ -1,5 +1,4 @@
-/* tensor.c - making tensors and reading them. */
-#include <math.h>
+/* tensor.c - making tensors. */
 #include <string.h>
 
 #include "tensor/param.h"
@@ -7,7 +6,7 @@
 
 size_t qkv__dtype_size(qkv_dtype dtype)
 {
-    return dtype == QKV_REAL ? sizeof(qkv_real) : dtype == QKV_I32 ? 4 : 2;
+    return dtype == QKV_REAL ? sizeof(qkv_real) : sizeof(int32_t);
 }
 
 int qkv_ndim(const qkv_tensor *x) { return x->ndim; }
@@ -83,7 +82,7 @@ qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim,
     if (ndim)
         memcpy(x->shape, shape, (size_t)ndim * sizeof *shape);
     dense_strides(x);
-    x->data = data ? data : qkv__step_alloc(t, count);
+    x->data = data ? data : qkv__step_memory(t, count);
     x->root = x;
     x->part = QKV__WHOLE;
     return x->data ? x : NULL;
@@ -119,52 +118,14 @@ qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
     return y;
 }
 
-qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape)
+qkv_tensor *qkv__copy(qkv_tape *t, const qkv_tensor *x)
 {
-    qkv_tensor *x = qkv__new_over(t, QKV_REAL, NULL, ndim, shape);
-    if (x && data)
-        memcpy(x->data, data, qkv_count(x) * sizeof *data);
-    return x;
-}
-
-qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape)
-{
-    qkv_tensor *x = qkv__new_over(t, QKV_I32, NULL, ndim, shape);
-    if (x)
-        memcpy(x->data, ids, qkv_count(x) * sizeof *ids);
-    return x;
-}
-
-qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape)
-{
-    return qkv__new_over(t, QKV_REAL, data, ndim, shape);
-}
-
-qkv_real *qkv_tensor_fill(qkv_tensor *x) { return x ? qkv__real(x) : NULL; }
-
-const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x)
-{
-    if (!x || x->dtype != QKV_REAL)
-        return NULL;
-    if (qkv__is_dense(x))
-        return qkv__real(x);
+    qkv__arrive(t, x->root);
     qkv_tensor *y = qkv__new_like(t, x);
-    if (!y)
-        return NULL;
-    t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), x->stride, x->shape, x->ndim,
-               false);
-    return qkv__real(y);
-}
-
-const int32_t *qkv_data_ids(const qkv_tensor *x)
-{
-    return x && x->dtype == QKV_I32 && qkv__is_dense(x) ? qkv__ids(x) : NULL;
-}
-
-qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x)
-{
-    const qkv_real *data = x && qkv_count(x) == 1 ? qkv_data(t, x) : NULL;
-    return data ? data[0] : (qkv_real)NAN;
+    if (y)
+        t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), x->stride, x->shape, x->ndim,
+                   false);
+    return y;
 }
 
 /* A leaf made earlier in this step that trains, or does not: a parameter may be frozen and

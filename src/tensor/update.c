@@ -3,15 +3,13 @@
 #include "tensor/update.h"
 
 #include <math.h>
-#include <string.h>
 
+#include "base/device.h"
 #include "tensor/param.h"
 
-enum { PARALLEL_FROM = 1 << 14 }; /* elements; below it a team costs more than it saves */
-
-static qkv_k_update_fn *kernel_of(const qkv_kernels *k, qkv__update_rule rule)
+static qkv_k_adam_fn *kernel_of(const qkv_kernels *k, qkv__update_rule rule)
 {
-    qkv_k_update_fn *const fn[] = {
+    qkv_k_adam_fn *const fn[] = {
         [QKV__UPDATE_SGD] = k->sgd,
         [QKV__UPDATE_RMSPROP] = k->rmsprop,
         [QKV__UPDATE_ADAM] = k->adam,
@@ -42,7 +40,7 @@ void qkv__param_update(qkv_param *p, const qkv__update *u,
     qkv_exec e = qkv__params_exec(p->owner);
     kernel_of(qkv__params_kernels(p->owner), u->rule)(&e, p->data, state[0], state[1], state[2],
                                                       p->grad, &args, p->count);
-    qkv_param_touch(p);
+    p->version++;
 }
 
 double qkv__param_grad_squares(const qkv_param *p)
@@ -53,25 +51,17 @@ double qkv__param_grad_squares(const qkv_param *p)
 
 void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight)
 {
-    if (weight == 1.0) {
-        memcpy(average, p->data, p->count * sizeof *average);
-        return;
-    }
-    int threads = qkv__params_exec(p->owner).threads;
-    const qkv_real *x = p->data, w = (qkv_real)weight;
-    size_t n = p->count;
-#pragma omp parallel for num_threads(threads) default(none) shared(average, x, w, n) \
-    if (n >= PARALLEL_FROM)
-    for (size_t i = 0; i < n; i++)
-        average[i] += w * (x[i] - average[i]);
+    qkv_exec e = qkv__params_exec(p->owner);
+    if (weight == 1.0)
+        qkv__context_device(qkv__params_context(p->owner))
+            ->copy(average, p->data, p->count * sizeof *average);
+    else
+        qkv__params_kernels(p->owner)->lerp(&e, average, p->data, weight, p->count);
 }
 
 void qkv__param_swap(qkv_real *other, qkv_param *p)
 {
-    for (size_t i = 0; i < p->count; i++) {
-        qkv_real x = p->data[i];
-        p->data[i] = other[i];
-        other[i] = x;
-    }
-    qkv_param_touch(p);
+    qkv_exec e = qkv__params_exec(p->owner);
+    qkv__params_kernels(p->owner)->swap(&e, p->data, other, p->count);
+    p->version++;
 }

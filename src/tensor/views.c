@@ -26,11 +26,17 @@ static void copy_backward(qkv_tape *t, const qkv__node *n)
 
 static const qkv_op copy_op = {"copy", copy_backward};
 
-/* y, dense, from x with these strides; few elements, so the plain way. */
-static void copy_ids(int32_t *y, const int32_t *x, int ndim, const size_t *shape,
-                     const size_t *stride)
+/* y, dense, from x with these strides; few elements, so the plain way, on the host. */
+static void copy_ids(qkv_tape *t, qkv_tensor *dense, const qkv_tensor *strided,
+                     const size_t *shape, const size_t *stride)
 {
-    size_t at[QKV_MAX_DIMS] = {0}, from = 0;
+    const qkv_tensor *root = strided->root;
+    const int32_t *x = qkv__read_ids(t, root);
+    int32_t *y = qkv__step_alloc(t, qkv_count(dense) * sizeof *y);
+    size_t at[QKV_MAX_DIMS] = {0}, from = strided->offset;
+    int ndim = dense->ndim;
+    if (!x || !y)
+        return;
     size_t count = 1;
     for (int i = 0; i < ndim; i++)
         count *= shape[i];
@@ -44,6 +50,8 @@ static void copy_ids(int32_t *y, const int32_t *x, int ndim, const size_t *shape
             at[i] = 0;
         }
     }
+    t->device->copy_in(dense->data, y, count * sizeof *y);
+    dense->host = t->device->host ? NULL : y;
 }
 
 /* A dense tensor whose axis i is x's axes[i]. */
@@ -60,7 +68,7 @@ static qkv_tensor *copy_permuted(qkv_tape *t, qkv_tensor *x, const size_t *axes)
     if (x->dtype == QKV_REAL)
         t->k->copy(&t->exec, qkv__real(y), y->stride, qkv__real(x), stride, shape, x->ndim, false);
     else
-        copy_ids(qkv__ids(y), qkv__ids(x), x->ndim, shape, stride);
+        copy_ids(t, y, x, shape, stride);
     return qkv__record(t, &copy_op, 1, &x, 1, &y, axes, sizeof(size_t) * QKV_MAX_DIMS);
 }
 

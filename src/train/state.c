@@ -29,6 +29,7 @@ enum { VERSION = 3 };
 typedef struct {
     char name[320];
     qkv_state s;
+    void *mapped; /* its numbers for the host, or NULL */
 } entry;
 
 static size_t entry_count(const qkv__loop *l)
@@ -167,15 +168,19 @@ qkv_status qkv__state_save(qkv__loop *l)
         entry_at(l, i, &list[i]);
         const qkv_state *s = &list[i].s;
         bool real = s->dtype == QKV_REAL;
+        list[i].mapped = qkv_state_map(s);
+        status = list[i].mapped ? QKV_OK : QKV_E_MEMORY;
         out[i] = (qkv_safetensors_entry){.name = list[i].name, .ndim = s->ndim, .shape = s->shape,
                                          .store = real ? QKV_STORE_F32 : QKV_STORE_I32,
-                                         .data = real ? s->data : NULL,
-                                         .raw = real ? NULL : s->data};
+                                         .data = real ? list[i].mapped : NULL,
+                                         .raw = real ? NULL : list[i].mapped};
     }
     const char *metadata[] = {"qkv", text, NULL};
     qkv_safetensors_options o = {.metadata = metadata};
     if (!status)
         status = qkv_safetensors_save(l->ctx, path, out, n, &o);
+    for (size_t i = 0; i < n && list; i++)
+        qkv_state_unmap(&list[i].s, list[i].mapped, false);
     qkv_json_writer_free(&place);
     qkv_free(l->ctx, path);
     qkv_free(l->ctx, out);
@@ -185,16 +190,17 @@ qkv_status qkv__state_save(qkv__loop *l)
     return status;
 }
 
+/* into: e's numbers. */
 static qkv_status read_entry(qkv_context *ctx, const char *path, const qkv_safetensors *file,
-                             const entry *e)
+                             const entry *e, void *into)
 {
     const qkv_safetensor *t;
     qkv_status status = qkv_safetensors_get(file, e->name, e->s.ndim, e->s.shape, &t);
     if (status)
         return status;
     if (e->s.dtype == QKV_REAL)
-        return qkv_safetensors_read(file, t, 0, t->count, e->s.data);
-    int32_t *out = e->s.data;
+        return qkv_safetensors_read(file, t, 0, t->count, into);
+    int32_t *out = into;
     for (size_t i = 0; i < t->count && !status; i++) {
         int64_t value = 0;
         status = qkv_safetensors_read_ints(file, t, i, 1, &value);
@@ -221,7 +227,9 @@ qkv_status qkv__state_load(qkv__loop *l)
     for (size_t i = 0; i < n && !status; i++) {
         entry e;
         entry_at(l, i, &e);
-        status = read_entry(l->ctx, path, file, &e);
+        e.mapped = qkv_state_map(&e.s);
+        status = e.mapped ? read_entry(l->ctx, path, file, &e, e.mapped) : QKV_E_MEMORY;
+        qkv_state_unmap(&e.s, e.mapped, true);
     }
     for (size_t i = 0; i < qkv_params_count(l->params); i++)
         qkv_param_touch(qkv_params_at(l->params, i));

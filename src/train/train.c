@@ -5,6 +5,7 @@
 
 #include "io/file.h"
 #include "qkv/hub.h"
+#include "tensor/make.h"
 #include "train/loop.h"
 
 static const double SAVE_SECONDS = 60; /* between checkpoints, unless evaluations come sooner */
@@ -39,7 +40,7 @@ static void warn_without_gradient(qkv__loop *l)
     const char *first = NULL;
     for (size_t i = 0; i < qkv_params_count(l->params); i++) {
         qkv_param *p = qkv_params_at(l->params, i);
-        if (!qkv_param_frozen(p) && !qkv_param_grad(p)) {
+        if (!qkv_param_frozen(p) && !qkv__param_has_grad(p)) {
             first = first ? first : qkv_param_name(p);
             n++;
         }

@@ -81,7 +81,7 @@ static float *zeros(size_t n)
 }
 
 /* use[i]: state array i+1 exists. STEPS steps from zero state, every array compared after each. */
-static void check_rule(const qkv_exec *e, qkv_k_update_fn *fn, rule *want, const bool use[3])
+static void check_rule(const qkv_exec *e, qkv_k_adam_fn *fn, rule *want, const bool use[3])
 {
     size_t n = random_size();
     qkv_k_update_args a = random_args();

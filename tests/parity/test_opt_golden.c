@@ -108,6 +108,7 @@ static void begin(fixture *f)
         assert_non_null(p);
         f->count[i] = qkv_param_count(p);
         read_golden(f, "start", param_names[i], 0, f->count[i], qkv_param_data(p));
+        qkv_param_touch(p);
     }
 }
 
@@ -116,9 +117,11 @@ static void give_gradients(fixture *f, size_t step)
     qkv_params_zero_grad(f->params);
     for (int i = 0; i < PARAMS; i++) {
         qkv_param *p = qkv_params_at(f->params, (size_t)i);
-        read_golden(f, "grads", param_names[i], step * f->count[i], f->count[i],
-                    qkv__param_grad_memory(p));
+        assert_non_null(qkv__param_grad_memory(p));
         p->has_grad = true;
+        read_golden(f, "grads", param_names[i], step * f->count[i], f->count[i],
+                    qkv_param_grad(p));
+        qkv_param_touch_grad(p);
     }
 }
 

@@ -26,11 +26,11 @@ static void compare_codes(fixture *f, const qkv_tensor *codes)
     int64_t expected[2 * SIDE * SIDE / 4];
     const qkv_safetensor *s = qkv_safetensors_find(f->golden, "codes");
     assert_non_null(s);
-    assert_non_null(qkv_data_ids(codes));
+    assert_non_null(qkv_data_ids(f->t, codes));
     assert_int_equal(s->count, qkv_count(codes));
     assert_int_equal(qkv_safetensors_read_ints(f->golden, s, 0, s->count, expected), QKV_OK);
     for (size_t i = 0; i < s->count; i++)
-        assert_int_equal(qkv_data_ids(codes)[i], expected[i]);
+        assert_int_equal(qkv_data_ids(f->t, codes)[i], expected[i]);
 }
 
 /* mean (a - b)^2, where b does not move */

@@ -225,7 +225,9 @@ static void test_refused(void **state)
     static const int32_t empty[] = {0, 3, 3};
     assert_int_equal(qkv_beam_search_run(s, source, empty, 2), QKV_E_ARGUMENT);
     assert_null(qkv_beam_search_found(s, 0, 0));
-    qkv_param_data(qkv_params_at(qkv_model_params(f.model), 0))[3] = (qkv_real)NAN;
+    qkv_param *p = qkv_params_at(qkv_model_params(f.model), 0);
+    qkv_param_data(p)[3] = (qkv_real)NAN;
+    qkv_param_touch(p);
     assert_int_equal(qkv_beam_search_run(s, source, offsets, SENTENCES), QKV_E_NUMERIC);
     qkv_beam_search_destroy(s);
     close_fixture(&f);

@@ -78,7 +78,7 @@ static void test_followed(void **state)
     const qkv_real *rows = qkv_data(tape, z);
     size_t several = 0;
     for (size_t i = 0; i < qkv_count(ids); i++) {
-        size_t k = (size_t)qkv_data_ids(ids)[i];
+        size_t k = (size_t)qkv_data_ids(tape, ids)[i];
         several += met[k] != 0.9 * (double)qkv_param_data(usage)[k];
         met[k] += 0.1;
         for (size_t d = 0; d < WIDTH; d++)

@@ -56,6 +56,7 @@ static qkv_model *make(const qkv_forecast_config *c, bool random)
         qkv_param *p = qkv_params_at(ps, i);
         for (size_t j = 0; j < qkv_param_count(p) && !qkv_param_frozen(p); j++)
             qkv_param_data(p)[j] += (qkv_real)(0.1 * sin((double)(7 * i + 3 * j)));
+        qkv_param_touch(p);
     }
     return m;
 }

@@ -21,10 +21,11 @@ typedef struct {
 
 static void give_grad(qkv_param *p, double value)
 {
-    qkv_real *g = qkv__param_grad_memory(p);
-    for (size_t i = 0; i < qkv_param_count(p); i++)
-        g[i] = (qkv_real)value;
+    assert_non_null(qkv__param_grad_memory(p));
     p->has_grad = true;
+    for (size_t i = 0; i < qkv_param_count(p); i++)
+        qkv_param_grad(p)[i] = (qkv_real)value;
+    qkv_param_touch_grad(p);
 }
 
 static int setup(void **state)
@@ -130,7 +131,8 @@ static void test_bad_gradient(void **state)
     qkv_optimizer *o = make(f, QKV_OPTIMIZER_ADAM, NULL, 0);
     give_grad(f->w, 1.0);
     give_grad(f->b, 1.0);
-    f->b->grad[1] = INFINITY;
+    qkv_param_grad(f->b)[1] = INFINITY;
+    qkv_param_touch_grad(f->b);
     double norm;
     qkv_optimizer_step_args args = {.lr = 0.1, .max_norm = 1.0};
     assert_int_equal(qkv_optimizer_step(o, &args, &norm), QKV_E_NUMERIC);
@@ -183,13 +185,17 @@ static void test_state(void **state)
         size_t bytes = from.dtype == QKV_I32 ? sizeof(int32_t) : sizeof(qkv_real);
         for (int d = 0; d < from.ndim; d++)
             bytes *= from.shape[d];
-        memcpy(to.data, from.data, bytes);
+        void *in = qkv_state_map(&to), *out = qkv_state_map(&from);
+        memcpy(in, out, bytes);
+        qkv_state_unmap(&from, out, false);
+        qkv_state_unmap(&to, in, true);
     }
     qkv_real saved[6], straight[6];
     memcpy(saved, qkv_param_data(f->w), sizeof saved);
     assert_int_equal(qkv_optimizer_step(a, &args, NULL), QKV_OK);
     memcpy(straight, qkv_param_data(f->w), sizeof straight);
     memcpy(qkv_param_data(f->w), saved, sizeof saved);
+    qkv_param_touch(f->w);
     assert_int_equal(qkv_optimizer_step(b, &args, NULL), QKV_OK);
     assert_memory_equal(qkv_param_data(f->w), straight, sizeof straight);
     qkv_optimizer_destroy(a);
@@ -235,6 +241,7 @@ static void set_all(qkv_param *p, double value)
 {
     for (size_t i = 0; i < qkv_param_count(p); i++)
         qkv_param_data(p)[i] = (qkv_real)value;
+    qkv_param_touch(p);
 }
 
 static void test_plain_average(void **state)

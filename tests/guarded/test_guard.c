@@ -1,0 +1,174 @@
+/* test_guard.c - that the guarded device is one: the host cannot read its memory, a kernel refuses
+ * the host's; and that the ways in and out of it lead there. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tensor/param.h"
+#include "tensor/tape.h"
+
+static const size_t shape[] = {2, 3};
+static const qkv_real numbers[] = {1, 2, 3, 4, 5, 6};
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_tape *t;
+    qkv_params *ps;
+    qkv_param *p;
+} fixture;
+
+static int setup(void **state)
+{
+    static fixture f;
+    assert_int_equal(qkv_context_create(&f.ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_tape_create(&f.t, f.ctx), QKV_OK);
+    assert_int_equal(qkv_params_create(&f.ps, f.ctx), QKV_OK);
+    f.p = qkv_param_create(f.ps, "p", 2, shape);
+    assert_non_null(f.p);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    qkv_tape_destroy(f->t);
+    qkv_params_destroy(f->ps);
+    qkv_context_destroy(f->ctx);
+    return 0;
+}
+
+static void expect(const qkv_real *x, const qkv_real *expected, size_t n)
+{
+    assert_non_null(x);
+    assert_memory_equal(x, expected, n * sizeof *x);
+}
+
+static void read_it(fixture *f, qkv_real *p)
+{
+    (void)f;
+    (void)*(volatile qkv_real *)p;
+}
+
+static void write_it(fixture *f, qkv_real *p)
+{
+    (void)f;
+    *(volatile qkv_real *)p = 1;
+}
+
+static void add_to_host(fixture *f, qkv_real *p)
+{
+    qkv_real mine[6];
+    f->t->k->add(&f->t->exec, mine, p, p, 6);
+}
+
+/* What is done to p, device memory, ends the process with the signal. */
+static void ends(fixture *f, void (*fn)(fixture *f, qkv_real *p), qkv_real *p, int expected)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(expected, SIG_DFL);
+        (void)freopen("/dev/null", "w", stderr);
+        fn(f, p);
+        _exit(0);
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == expected);
+}
+
+static void test_guard(void **state)
+{
+    fixture *f = *state;
+    qkv_tensor *x = qkv_tensor_from(f->t, numbers, 2, shape), *y = qkv_add(f->t, x, x);
+    assert_non_null(y);
+    qkv_real *memory[] = {f->p->data, qkv__real(x), qkv__real(y), qkv__scratch(f->t, 6)};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) {
+        ends(f, read_it, memory[i], SIGSEGV);
+        ends(f, write_it, memory[i], SIGSEGV);
+        ends(f, add_to_host, memory[i], SIGABRT);
+    }
+}
+
+static void test_tensors(void **state)
+{
+    fixture *f = *state;
+    qkv_real mine[6] = {0};
+    qkv_tensor *x = qkv_tensor_from(f->t, NULL, 2, shape);
+    qkv_tensor *w = qkv_tensor_wrap(f->t, mine, 2, shape);
+    memcpy(qkv_tensor_fill(x), numbers, sizeof numbers);
+    memcpy(mine, numbers, sizeof mine);
+    const qkv_real sums[] = {2, 4, 6, 8, 10, 12}, first[] = {2, 8}, one = 21;
+    qkv_tensor *y = qkv_add(f->t, x, w);
+    expect(qkv_data(f->t, y), sums, 6);
+    expect(qkv_data(f->t, qkv_slice(f->t, y, 1, 0, 1)), first, 2);
+    assert_true(qkv_item(f->t, qkv_sum(f->t, x)) == one);
+    qkv_tensor_fill(x)[0] = 0; /* once more: the next op sees it */
+    assert_true(qkv_item(f->t, qkv_sum(f->t, x)) == one - 1);
+    const int32_t ids[] = {0, 1, 2, 3, 4, 5}, turned[] = {0, 3, 1, 4, 2, 5};
+    qkv_tensor *i = qkv_permute(f->t, qkv_tensor_ids(f->t, ids, 2, shape), (int[]){1, 0});
+    assert_memory_equal(qkv_data_ids(f->t, i), turned, sizeof turned);
+    assert_int_equal(qkv_tape_status(f->t), QKV_OK);
+}
+
+static void test_parameters(void **state)
+{
+    fixture *f = *state;
+    const qkv_real ones[] = {1, 1, 1, 1, 1, 1}, sevens[] = {7, 7, 7, 7, 7, 7};
+    memcpy(qkv_param_data(f->p), numbers, sizeof numbers);
+    qkv_param_touch(f->p);
+    expect(qkv_data(f->t, qkv_use(f->t, f->p)), numbers, 6);
+    assert_int_equal(qkv_backward(f->t, qkv_sum(f->t, qkv_use(f->t, f->p))), QKV_OK);
+    expect(qkv_param_grad(f->p), ones, 6);
+    memcpy(qkv_param_grad(f->p), sevens, sizeof sevens);
+    qkv_param_touch_grad(f->p);
+    assert_true(f->t->k->sum(&f->t->exec, f->p->grad, 6) == 42);
+    f->t->k->add(&f->t->exec, f->p->data, f->p->grad, f->p->grad, 6);
+    f->p->version++; /* not the host: its copy is stale */
+    assert_true(qkv_param_data(f->p)[5] == 14);
+}
+
+typedef struct {
+    qkv_tape *t;
+    double sum;
+} seen;
+
+static void see(void *user, const char *name, const qkv_tensor *x)
+{
+    seen *s = user;
+    assert_string_equal(name, "h.0.value");
+    const qkv_real *data = qkv_data(s->t, x);
+    for (size_t i = 0; i < qkv_count(x); i++)
+        s->sum += (double)data[i];
+}
+
+static void test_probe(void **state)
+{
+    fixture *f = *state;
+    seen s = {f->t, 0};
+    qkv_tape_on_probe(f->t, see, &s);
+    qkv_name_push(f->t, "h.%d", 0);
+    qkv_probe(f->t, "value", qkv_scale(f->t, qkv_tensor_from(f->t, numbers, 2, shape), 2));
+    assert_true(s.sum == 42);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_guard, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tensors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_parameters, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_probe, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

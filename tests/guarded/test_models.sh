@@ -1,0 +1,74 @@
+#!/bin/sh
+# test_models.sh - every kind of model trains, is judged, saved, resumed and used on the guarded
+# device, and what comes out is what the CPU gives, to the bit.
+# shellcheck source=tests/support/commands.sh
+. "$QKV_SOURCE/tests/support/commands.sh"
+# shellcheck source=tests/support/bars.sh
+. "$QKV_SOURCE/tests/support/bars.sh"
+
+head -c 6000 "$QKV_SOURCE/README.md" >text
+yes 'the cat sat on a mat' | head -40 >en
+yes 'die Katze sass auf der Matte' | head -40 >de
+awk 'BEGIN { for (i = 0; i < 40; i++) printf "%s\t%s\n", i % 2 ? "good" : "bad",
+    i % 2 ? "what a film" : "what a bore" }' >labelled.tsv
+awk 'BEGIN { print "a,b"; for (i = 0; i < 120; i++) print sin(i / 3) "," cos(i / 5) }' >rows.csv
+draw_bars 1 24 bars-images-idx3-ubyte
+label_bars 24 bars-labels-idx1-ubyte
+bars=../bars-images-idx3-ubyte
+images=$QKV_SOURCE/tests/golden/images
+mkdir cpu guarded set masks
+for i in 1 2 3 4 5 6; do
+    cp "$images/type2-8bit.png" set/$i.png
+    cp "$images/type0-1bit.png" masks/$i.png
+done
+picture=$images/type2-8bit.png
+
+# both COMMAND... : the same on both devices.
+both() {
+    (cd cpu && "$QKV" "$@" --threads 1 </dev/null >>answers 2>notes) || fail "$*: $(cat cpu/notes)"
+    (cd guarded && "$QKV_BUILD/tests/guarded_qkv" "$@" --threads 1 </dev/null >>answers 2>notes) ||
+        fail "guarded: $*: $(cat guarded/notes)"
+}
+run="--steps 2 --batch 4 --quiet"
+nano="--model nano"
+words="--model nano --vocab 80"
+coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
+
+# shellcheck disable=SC2086
+{
+    both train lm --data ../text --tokenizer char $nano --length 16 $run --ema 0.9 --out gpt
+    both train lm --data ../text --tokenizer char $nano --layout llama --length 16 $run --out llama
+    both train mlm --data ../text $words $run --out bert
+    both train classify --data ../labelled.tsv --init bert $run --out texts
+    both train translate --source ../en --target ../de $words $run --out mt
+    both train forecast --data ../rows.csv --context 24 --horizon 6 --patch 3 $run --out series
+    both train classify --data $bars --type vit $nano $run --out vit
+    both train classify --data $bars $nano $run --out cct
+    both train reconstruct --images $bars $nano $run --out mae
+    both train segment --images ../set --masks ../masks --size 16 $nano $run --out masks
+    both train colorize --images ../set --size 16 $nano $run --out colors
+    both train vqgan --images $bars $coder --set n_embed=32 --judge-start 0 --looks-steps 2 $run \
+        --out codes
+    both train imagine --vqgan codes --images $bars $nano $run --out prior
+    both generate gpt --prompt 'The ' --tokens 12 --temperature 0
+    both generate llama --prompt 'The ' --tokens 12
+    both fill bert 'the [MASK] sat'
+    both classify texts 'what a film'
+    both translate mt --beam 3 --file ../en
+    both forecast series --horizon 4 --file ../rows.csv
+    both classify vit "$picture"
+    both classify cct "$picture"
+    both reconstruct mae "$picture" --mask 75 --out filled.png
+    both segment masks "$picture" --out classes.png
+    both colorize colors "$picture" --hint 2,3,#e0a060 --out coloured.png
+    both encode codes "$picture" --out codes.npy
+    both decode codes codes.npy --out again.png
+    both imagine prior --count 2 --out grid.png
+    for m in gpt bert mt series vit mae masks colors codes prior; do both eval $m --json; done
+}
+(cd cpu && find . -name model.safetensors -o -name '*.png' -o -name '*.npy' -o -name answers) >made
+[ "$(wc -l <made)" -ge 26 ] || fail "only $(wc -l <made) files to compare"
+while read -r file; do
+    cmp "cpu/$file" "guarded/$file" || fail "$file differs"
+done <made
+exit $failed
