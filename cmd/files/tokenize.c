@@ -13,7 +13,7 @@ static const qkv_option rows[] = {
     {.flag = "file", .type = QKV_OPT_STRING, .offset = offsetof(settings, file), .value = "FILE",
      .help = "text to tokenise"},
     {.flag = "lines", .type = QKV_OPT_BOOL, .offset = offsetof(settings, lines),
-     .help = "each line alone, without its newline"},
+     .help = "each line alone, without its end (LF or CR LF)"},
 };
 static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows};
 
