@@ -63,11 +63,10 @@ static qkv_status train(qkv_model *m, const qkv_pixels *pictures)
 {
     qkv_task task;
     qkv_train_result result;
-    qkv_codes_options codes;
+    qkv_codes_options codes = qkv_codes_defaults();
     qkv_train_options o = qkv_train_defaults();
     const qkv_optimizer_options adamw = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
     qkv_schedule schedule = qkv_schedule_defaults(QKV_SCHEDULE_COSINE);
-    qkv_option_defaults(qkv_codes_table(), &codes);
     codes.adversarial = 0;
     o.batch = 8;
     o.steps = schedule.steps = STEPS;

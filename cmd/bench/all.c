@@ -15,7 +15,7 @@ static const qkv_option rows[] = {
      .offset = offsetof(bench_request, repeats), .initial = "5",
      .help = "steps and passes timed, after two that are not"},
 };
-static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof *rows, 0};
 
 static const bench_measure *const measures[] = {
     &bench_train, &bench_train_codes, &bench_attention, &bench_decode,

@@ -21,7 +21,7 @@ static const qkv_option rows[] = {
     SIZE_ROW("head-width", head_width, 1024, "64", "channels of a head"),
     SIZE_ROW("repeats", repeats, 1000, "10", "times it is timed, after two that are not"),
 };
-static const qkv_option_table table = {"Attention", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Attention", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

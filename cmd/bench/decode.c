@@ -20,7 +20,7 @@ static const qkv_option rows[] = {
     {.flag = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 65536, FIELD(tokens),
      .initial = "64", .help = "tokens timed, after the prompt and two more"},
 };
-static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

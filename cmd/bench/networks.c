@@ -246,7 +246,7 @@ static qkv_status vqgan_create(bench_training *b, const bench_step *step)
     if (status)
         return status;
     (void)snprintf(b->name, sizeof b->name, "%s", step->model);
-    qkv_option_defaults(qkv_codes_table(), &b->codes);
+    b->codes = qkv_codes_defaults();
     b->codes.revive = false;
     b->part = (qkv_task_part){.count = b->batch, .total = b->batch};
     return qkv_task_codes(&b->task, b->model, b->looks, b->pictures, NULL, &b->codes, 1);

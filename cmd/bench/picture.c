@@ -21,7 +21,7 @@ static const qkv_option rows[] = {
     {.flag = "repeats", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(repeats),
      .initial = "5", .help = "times it is decoded, after one that is not timed"},
 };
-static const qkv_option_table table = {"Decoding a picture", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Decoding a picture", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

@@ -20,7 +20,7 @@ static const qkv_option rows[] = {
      .offset = offsetof(settings, merges), .initial = "10000",
      .help = "pairs that become tokens, beside 256 bytes and the end of text"},
 };
-static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

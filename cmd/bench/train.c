@@ -21,7 +21,7 @@ static const qkv_option rows[] = {
     {.flag = "steps", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(steps), .initial = "10",
      .help = "steps timed, after two that are not"},
 };
-static const qkv_option_table table = {"Timing", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Timing", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

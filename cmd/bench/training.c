@@ -23,7 +23,7 @@ static const qkv_option rows[] = {
      FIELD(dropout), .initial = "-1",
      .help = "below 0: what the model is trained with: 0.1, of a GPT and of pictures' 0"},
 };
-const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows};
+const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
 static const bench_network *find(const char *name)
 {

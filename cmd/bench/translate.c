@@ -22,7 +22,7 @@ static const qkv_option rows[] = {
     {.flag = "repeats", .type = QKV_OPT_SIZE, .min = 1, .max = 1000, FIELD(repeats),
      .initial = "3", .help = "searches timed, after one that is not"},
 };
-static const qkv_option_table table = {"Translating", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Translating", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

@@ -24,8 +24,8 @@ static const qkv_option common_rows[] = {
 };
 enum { COMMON_ROWS = sizeof common_rows / sizeof *common_rows };
 
-const qkv_option_table cli_common_table = {"Common options", common_rows, COMMON_ROWS};
-const qkv_option_table cli_job_common_table = {"Common options", common_rows, COMMON_ROWS - 1};
+const qkv_option_table cli_common_table = {"Common options", common_rows, COMMON_ROWS, 0};
+const qkv_option_table cli_job_common_table = {"Common options", common_rows, COMMON_ROWS - 1, 0};
 
 /* Two kinds of sentence: "qkv: ..." and, for notes, the text alone. */
 static void say(const char *fmt, va_list args)

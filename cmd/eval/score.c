@@ -20,7 +20,7 @@ static const qkv_option rows[] = {
     {.flag = "file", .type = QKV_OPT_STRING, .offset = offsetof(settings, file), .value = "HYP",
      .initial = STDIN, .help = "translations, a line for every line of REF"},
 };
-static const qkv_option_table table = {"Scoring", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Scoring", rows, sizeof rows / sizeof *rows, 0};
 
 /* ---- BLEU --------------------------------------------------------------------------------- */
 

@@ -52,7 +52,7 @@ static const qkv_option rows[] = {
      .help = "the section optimizers: five ways down one valley"},
 };
 static const qkv_option_table table = {"Own matrices and sections", rows,
-                                       sizeof rows / sizeof *rows};
+                                       sizeof rows / sizeof *rows, 0};
 
 /* Marks the sections that args and flags ask for; false after an unknown name. */
 static bool choose(const cli *c, const settings *s, bool wanted[SECTIONS])

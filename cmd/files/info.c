@@ -115,7 +115,7 @@ static const qkv_option rows[] = {
     {.flag = "predict", .type = QKV_OPT_BOOL, FIELD(predict),
      .help = "say how much memory a training step takes, without taking it"},
 };
-static const qkv_option_table table = {"Memory", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Memory", rows, sizeof rows / sizeof *rows, 0};
 
 static int run(cli *c, int argc, char **argv)
 {

@@ -13,9 +13,9 @@ static const qkv_option rows[] = {
     {.flag = "file", .type = QKV_OPT_STRING, .offset = offsetof(settings, file), .value = "FILE",
      .help = "text to tokenise"},
     {.flag = "lines", .type = QKV_OPT_BOOL, .offset = offsetof(settings, lines),
-     .help = "each line alone, without its newline"},
+     .help = "each line alone, without its end (LF or CR LF)"},
 };
-static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows, 0};
 
 /* The ids of one text: a JSON array under key, or a line. */
 static qkv_status put(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *key,

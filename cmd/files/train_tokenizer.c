@@ -19,7 +19,7 @@ static const qkv_option rows[] = {
     {.flag = "for", .type = QKV_OPT_ENUM, FIELD(model), .names = models, .initial = "lm",
      .help = "which `qkv train` it is for: the special tokens that needs (classify: mlm's)"},
 };
-static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *rows, 0};
 
 static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
 {

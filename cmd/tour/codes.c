@@ -36,8 +36,7 @@ static qkv_status make_model(tour_pupil *h)
 
 static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 {
-    qkv_codes_options o;
-    qkv_option_defaults(qkv_codes_table(), &o);
+    qkv_codes_options o = qkv_codes_defaults();
     o.perceptual = o.adversarial = 0;
     o.augment = (qkv_augment_options){.crop_pad = PATCH, .flip = true};
     return qkv_task_codes(task, h->model, NULL, h->p.train, NULL, &o,

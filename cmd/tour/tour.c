@@ -57,7 +57,7 @@ static const qkv_option rows[] = {
      .help = "pictures to learn from, with classes: a folder, an archive, a font; else the emoji "
              "font of this machine, or drawn ones"},
 };
-static const qkv_option_table table = {"Tour", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Tour", rows, sizeof rows / sizeof *rows, 0};
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 

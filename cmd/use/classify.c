@@ -13,7 +13,7 @@ static const qkv_option rows[] = {
     {.flag = "file", .type = QKV_OPT_STRING, .offset = offsetof(settings, file), .value = "FILE",
      .help = "texts to label, one a line; two texts with a tab between. Or pictures"},
 };
-static const qkv_option_table table = {"Classifying", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Classifying", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

@@ -13,7 +13,7 @@ static const qkv_option rows[] = {
     {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED,
      .offset = offsetof(settings, out), .value = "F.png", .help = "the coloured picture"},
 };
-static const qkv_option_table table = {"Colouring", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Colouring", rows, sizeof rows / sizeof *rows, 0};
 
 /* Beside the coloured picture. */
 static qkv_status write_attention(const cli *c, const qkv_image *image, const char *out)

@@ -14,8 +14,8 @@ static const qkv_option decode_rows[] = {
     {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(out),
      .value = "F.png", .help = "where the picture goes"},
 };
-static const qkv_option_table encode_table = {"Coding", encode_rows, 1};
-static const qkv_option_table decode_table = {"Decoding", decode_rows, 1};
+static const qkv_option_table encode_table = {"Coding", encode_rows, 1, 0};
+static const qkv_option_table decode_table = {"Decoding", decode_rows, 1, 0};
 
 /* {"out": .., "rows": .., "columns": ..} */
 static int answer(const cli *c, const char *out, const qkv_code_grid *g)

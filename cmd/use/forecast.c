@@ -18,7 +18,7 @@ static const qkv_option rows[] = {
     {.flag = "plot", .type = QKV_OPT_BOOL, FIELD(plot),
      .help = "a picture of each column on the standard error, too"},
 };
-static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows, 0};
 
 /* Seven digits: what a float is good for. */
 static void print_rows(const qkv_array *y)

@@ -13,7 +13,7 @@ static const qkv_option rows[] = {
      .offset = offsetof(settings, show_next), .value = "K", .initial = "0",
      .help = "print the K likeliest tokens at each step"},
 };
-static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

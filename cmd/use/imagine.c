@@ -12,7 +12,7 @@ static const qkv_option rows[] = {
      .offset = offsetof(settings, out), .value = "F.png",
      .help = "where the pictures go, side by side"},
 };
-static const qkv_option_table table = {"Imagining", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Imagining", rows, sizeof rows / sizeof *rows, 0};
 
 static void put_next(qkv_json_writer *w, const qkv_sampled_pictures *s, size_t i)
 {

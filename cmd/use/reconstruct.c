@@ -18,7 +18,7 @@ static const qkv_option rows[] = {
     {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(out),
      .value = "F.png", .help = "where the picture goes"},
 };
-static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

@@ -11,7 +11,7 @@ static const qkv_option rows[] = {
     {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED,
      .offset = offsetof(settings, out), .value = "F.png", .help = "the classes as colours"},
 };
-static const qkv_option_table table = {"Segmenting", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Segmenting", rows, sizeof rows / sizeof *rows, 0};
 
 static int answer_json(cli *c, qkv_pipeline *p, const qkv_segmentation *s, const char *out)
 {

@@ -12,7 +12,7 @@ static const qkv_option rows[] = {
     {.flag = "file", .type = QKV_OPT_STRING, .offset = offsetof(settings, file), .value = "FILE",
      .help = "text to translate; else the standard input"},
 };
-static const qkv_option_table table = {"Translating", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Translating", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     cli *c;

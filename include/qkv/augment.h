@@ -35,6 +35,7 @@ typedef struct {
     double mix;    /* probability of one of the two; with both given, either is as likely.
                       Samples 2i and 2i + 1 of a run are partners, each with a share of its own */
 } qkv_augment_options;
+/* Of one struct: the second changes its own fields alone and is bound after the first. */
 const qkv_option_table *qkv_augment_table(void);
 const qkv_option_table *qkv_mix_table(void);
 qkv_augment_options qkv_augment_defaults(void);

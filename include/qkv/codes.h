@@ -31,6 +31,7 @@ typedef struct {
     qkv_augment_options augment;
 } qkv_codes_options;
 const qkv_option_table *qkv_codes_table(void);
+qkv_codes_options qkv_codes_defaults(void);
 
 /* Learn codes for pictures of the model's side and colours, with a discriminator in a phase of its
  * own if `adversarial`. looks: a qkv_perceptual, which stays as it is; NULL: the absolute

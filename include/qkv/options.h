@@ -12,7 +12,7 @@
  *         {.flag = "lr", .key = "learning_rate", .type = QKV_OPT_REAL, .max = 10,
  *          .offset = offsetof(plan, lr), .initial = "1e-3", .help = "peak learning rate"},
  *     };
- *     static const qkv_option_table table = {"Training", rows, 2};                         */
+ *     static const qkv_option_table table = {"Training", rows, 2, sizeof(plan)};           */
 #ifndef QKV_OPTIONS_H
 #define QKV_OPTIONS_H
 
@@ -71,6 +71,8 @@ typedef struct {
     const char *title; /* of the group in --help */
     const qkv_option *rows;
     size_t count;
+    size_t bytes; /* the struct's size: defaults clear all of it first, so that fields without a
+                     row are 0; 0: the table describes a part, and only its rows' fields change */
 } qkv_option_table;
 
 /* A default in place of a table's own, for one use of it. Lists of these end with flag NULL. */
@@ -80,8 +82,8 @@ typedef struct {
     const char *said;  /* how help says it; NULL: as value */
 } qkv_preset;
 
-/* Sets every field of target to its default. Strings then point into the table; lists are
- * empty. */
+/* Sets every field of target to its default, and to 0 what has no row (see bytes). Strings then
+ * point into the table; lists are empty. */
 void qkv_option_defaults(const qkv_option_table *table, void *target);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -155,8 +157,9 @@ typedef struct qkv_options qkv_options;
 qkv_status qkv_options_create(qkv_options **out, qkv_context *ctx);
 void qkv_options_destroy(qkv_options *o); /* NULL is allowed */
 
-/* Sets target to the defaults and lets later calls fill it. At most 16 tables; both arguments
- * must outlive o. */
+/* Sets target to the defaults, as qkv_option_defaults does, and lets later calls fill it: a struct
+ * goes before the structs inside it that have tables of their own. At most 16 tables; both
+ * arguments must outlive o. */
 qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void *target);
 
 /* Sets the field of that key or flag from text. QKV_E_ARGUMENT when there is none (the

@@ -344,6 +344,7 @@ bool qkv_option_key(const qkv_option *row, size_t n, char out[QKV_OPTION_TEXT])
 
 void qkv_option_defaults(const qkv_option_table *table, void *target)
 {
+    memset(target, 0, table->bytes);
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
         switch (row->type) {

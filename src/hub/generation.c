@@ -22,7 +22,7 @@ static const qkv_option rows[] = {
     {.key = "decoder_start_token_id", .type = QKV_OPT_INT, .max = 16777215, FIELD(start),
      .help = "the decoder's first input"},
 };
-static const qkv_option_table table = {"Searching", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Searching", rows, sizeof rows / sizeof *rows, 0};
 
 /* Fields that ask for another search, unless they have the one value that does not. */
 static const struct {

@@ -38,14 +38,15 @@ static const qkv_option mix_rows[] = {
      .help = "probability of mixup or cutmix, where given"},
 };
 
-const qkv_option_table qkv__augment_table = {"Augmentation", rows, sizeof rows / sizeof *rows};
-const qkv_option_table qkv__mix_table = {"Mixing", mix_rows, sizeof mix_rows / sizeof *mix_rows};
+const qkv_option_table qkv__augment_table = {"Augmentation", rows, sizeof rows / sizeof *rows,
+                                             sizeof(qkv_augment_options)};
+const qkv_option_table qkv__mix_table = {"Mixing", mix_rows, sizeof mix_rows / sizeof *mix_rows, 0};
 const qkv_option_table *qkv_augment_table(void) { return &qkv__augment_table; }
 const qkv_option_table *qkv_mix_table(void) { return &qkv__mix_table; }
 
 qkv_augment_options qkv_augment_defaults(void)
 {
-    qkv_augment_options o = {0};
+    qkv_augment_options o;
     qkv_option_defaults(&qkv__augment_table, &o);
     qkv_option_defaults(&qkv__mix_table, &o);
     return o;

@@ -6,6 +6,7 @@
 #ifdef QKV_HAVE_IMAGES
 #include <png.h>
 #include <setjmp.h>
+#include <zlib.h>
 
 typedef struct {
     const qkv__picture *p;
@@ -118,6 +119,24 @@ static qkv_status read_rows(decoder *d, png_structp png, size_t bytes, bool alph
     return QKV_OK;
 }
 
+/* Newer versions of libpng (1.6.48) let a damaged end pass, and a damaged palette where none needs
+ * to be. All chunks that must be whole are looked at, but the pixels', which every version does. */
+static void check_chunks(const decoder *d, png_structp png)
+{
+    enum { SIGNATURE = 8, LENGTH = 4, KIND = 4, CRC = 4 };
+    const uint8_t *at = d->p->data + SIGNATURE, *end = d->p->data + d->read;
+    while (end - at >= LENGTH + KIND + CRC) {
+        const uint8_t *kind = at + LENGTH;
+        size_t n = KIND + (size_t)png_get_uint_32(at);
+        if (n > (size_t)(end - kind) - CRC)
+            return;
+        bool must = !(kind[0] & 0x20) && memcmp(kind, "IDAT", KIND) != 0;
+        if (must && crc32(0, kind, (uInt)n) != png_get_uint_32(kind + n))
+            png_error(png, "CRC error in a chunk beside the pixels");
+        at = kind + n + CRC;
+    }
+}
+
 /* Everything that libpng may jump out of. */
 static qkv_status decode(decoder *d, png_structp png, png_infop info)
 {
@@ -137,8 +156,10 @@ static qkv_status decode(decoder *d, png_structp png, png_infop info)
     int passes = set_transforms(png, info, colour);
     bool alpha = png_get_channels(png, info) > d->out->channels;
     status = read_rows(d, png, png_get_rowbytes(png, info), alpha, passes);
-    if (!status)
+    if (!status) {
         png_read_end(png, NULL); /* is it all there? */
+        check_chunks(d, png);
+    }
     return status;
 }
 

@@ -20,6 +20,6 @@ static const qkv_option common_rows[] = {
      .initial = "0", .help = "label smoothing"},
 };
 const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
-                                             sizeof common_rows / sizeof *common_rows};
+                                             sizeof common_rows / sizeof *common_rows, 0};
 
 size_t qkv__job_classify_variant(const char *data) { return *data && qkv_is_pictures(data); }

@@ -31,7 +31,7 @@ static const qkv_option rows[] = {
      .help = "what --valid-last takes: the last, the last of each class, files whose names begin "
              "alike; auto: of each class where they lie sorted by it"},
 };
-static const qkv_option_table pictures_table = {"Pictures", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table pictures_table = {"Pictures", rows, sizeof rows / sizeof *rows, 0};
 #undef FIELD
 
 /* The fields of either type; what --set gives goes into the chosen one's. */
@@ -58,7 +58,7 @@ static const qkv_option model_rows[] = {
              "share of the last block's branches left out; less before it"),
 };
 static const qkv_option_table model_table = {"Model of pictures", model_rows,
-                                               sizeof model_rows / sizeof *model_rows};
+                                               sizeof model_rows / sizeof *model_rows, 0};
 
 typedef struct {
     qkv__picture_job p; /* with options as in o and s */

@@ -28,7 +28,7 @@ static const qkv_option rows[] = {
      .help = "read each text twice, with other dropout, and pull both readings together "
              "(R-Drop): about 1"},
 };
-static const qkv_option_table table = {"Texts", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Texts", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     qkv__run base;

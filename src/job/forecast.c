@@ -31,7 +31,7 @@ static const qkv_option rows[] = {
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
      .initial = "10%", .help = "else: rows or share held out at the end of the data"},
 };
-static const qkv_option_table table = {"Series", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Series", rows, sizeof rows / sizeof *rows, 0};
 
 /* A column that is read: its name, and what else --target may call it. */
 typedef struct {

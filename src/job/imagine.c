@@ -29,7 +29,7 @@ static const qkv_option rows[] = {
      FIELD(keep),
      .initial = "1", .help = "share of the codes read as they are; others become any"},
 };
-static const qkv_option_table table = {"Codes", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Codes", rows, sizeof rows / sizeof *rows, 0};
 #undef FIELD
 
 typedef struct {

@@ -37,7 +37,7 @@ static const qkv_option rows[] = {
     {.flag = "length", .key = "length", .type = QKV_OPT_SIZE, .min = 1, .max = 1048576,
      FIELD(length), .initial = "128", .help = "tokens in a training sample"},
 };
-static const qkv_option_table table = {"Language model", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Language model", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     qkv__run base;

@@ -33,7 +33,7 @@ static const qkv_option rows[] = {
     {.flag = "mask", .key = "mask", .type = QKV_OPT_REAL, .max = 1, FIELD(mask), .initial = "0.15",
      .help = "share of the words that are hidden"},
 };
-static const qkv_option_table table = {"Hidden words", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Hidden words", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     qkv__run base;

@@ -35,7 +35,7 @@ static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "micro",
      .help = "size of the model, by name"},
 };
-const qkv_option_table qkv__picture_table = {"Pictures", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__picture_table = {"Pictures", rows, sizeof rows / sizeof *rows, 0};
 
 qkv_status qkv__picture_side(const qkv__picture_job *p, size_t *side)
 {

@@ -21,7 +21,7 @@ static const qkv_option rows[] = {
     {.flag = "seed", .type = QKV_OPT_U64, FIELD(seed), .initial = "0",
      .help = "of everything random"},
 };
-const qkv_option_table qkv__run_table = {"Run", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__run_table = {"Run", rows, sizeof rows / sizeof *rows, 0};
 
 static const double RATE_TIMES_WIDTH = 0.384; /* 3e-3 at 128 channels */
 
@@ -165,7 +165,7 @@ qkv_training qkv_training_defaults(void)
     static const qkv_preset presets[] = {QKV__RUN_PRESETS, {NULL, NULL, NULL}};
     const qkv_option_table *const tables[] = {&qkv__train_table, &qkv__optimizer_table,
                                               &qkv__schedule_table};
-    qkv_training t = {0}; /* fields that no table has, too */
+    qkv_training t;
     void *const targets[] = {&t.loop, &t.optimizer, &t.schedule};
     for (int i = 0; i < 3; i++) {
         qkv_option_defaults(tables[i], targets[i]);

@@ -16,7 +16,7 @@ static const qkv_option rows[] = {
     {.flag = "valid-masks", .type = QKV_OPT_STRING, FIELD(valid_masks), .value = "D",
      .help = "those of --valid"},
 };
-static const qkv_option_table table = {"Masks", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Masks", rows, sizeof rows / sizeof *rows, 0};
 
 enum { CHANNELS = 3 };
 

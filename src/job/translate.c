@@ -49,7 +49,7 @@ static const qkv_option rows[] = {
      .help = "cut words into tokens anew each time: bpe: share of merges left out, about 0.1; "
              "unigram: sharpness, about 0.2; 0: always the best cut"},
 };
-static const qkv_option_table table = {"Translation", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Translation", rows, sizeof rows / sizeof *rows, 0};
 
 static const double RATE_TIMES_WIDTH = 0.45; /* 3.5e-3 at 128 channels */
 

@@ -30,7 +30,8 @@ static const qkv_option rows[] = {
     {.flag = FROM, .type = QKV_OPT_STRING, FIELD(from), .value = "DIR",
      .help = "train none: take the tokenizer that is there"},
 };
-const qkv_option_table qkv__vocabulary_table = {"Vocabulary", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__vocabulary_table = {"Vocabulary", rows, sizeof rows / sizeof *rows,
+                                                sizeof(qkv_vocabulary)};
 
 static const char *const role_keys[QKV_TOKEN_ROLES] = {
 #define ROLE_KEY(name, key) key,

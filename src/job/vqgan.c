@@ -33,7 +33,7 @@ static const qkv_option recipe_rows[] = {
      .initial = "own",
      .help = "settings that hold where no option says otherwise; taming: its authors', see below"},
 };
-static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1};
+static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1, 0};
 static const qkv_option rows[] = {
     {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
      .help = "network that says how unlike pictures look; else one learns it first"},
@@ -41,7 +41,7 @@ static const qkv_option rows[] = {
      .initial = "0", .value = "N",
      .help = "updates that it learns for; 0: a tenth of the minutes, or 1500"},
 };
-static const qkv_option_table table = {"Looks", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Looks", rows, sizeof rows / sizeof *rows, 0};
 #undef FIELD
 
 /* The preset, with what was given in its place. */

@@ -26,7 +26,8 @@ static const qkv_option rows[] = {
     INIT_ROW("initializer_range", init_range, "1 / sqrt(width)"),
     TOKEN_ROW("pad_token_id", pad, "0", "id of the padding token; -1: none"),
 };
-const qkv_option_table qkv__bert_config = {"BERT model", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__bert_config = {"BERT model", rows, sizeof rows / sizeof *rows,
+                                           sizeof(CONFIG)};
 
 /* From "tiny" on the sizes of Turc et al. 2019. */
 static const qkv__named_size presets[] = {

@@ -16,7 +16,7 @@ static const qkv_option segmenter_rows[] = {
     SIZE_ROW("num_labels", outputs, 1, "2", "classes"),
 };
 const qkv_option_table qkv__segmenter_config = {
-    "Segmenter", segmenter_rows, sizeof segmenter_rows / sizeof *segmenter_rows};
+    "Segmenter", segmenter_rows, sizeof segmenter_rows / sizeof *segmenter_rows, sizeof(CONFIG)};
 
 #define COLOR_ROW(key_, member, help_)                                                          \
     {.key = key_, .type = QKV_OPT_REAL, .min = -128, .max = 128, FIELD(member), .initial = "0",  \
@@ -30,4 +30,4 @@ static const qkv_option colorizer_rows[] = {
     COLOR_ROW("mean_b", mean_b, "mean of b"),
 };
 const qkv_option_table qkv__colorizer_config = {
-    "Colourer", colorizer_rows, sizeof colorizer_rows / sizeof *colorizer_rows};
+    "Colourer", colorizer_rows, sizeof colorizer_rows / sizeof *colorizer_rows, sizeof(CONFIG)};

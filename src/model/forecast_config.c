@@ -44,4 +44,5 @@ static const qkv_option rows[] = {
     FLAG_ROW("season", "season", season, 0, "0",
              "rows of the naive forecast's season; 0: found in training"),
 };
-const qkv_option_table qkv__forecast_config = {"Forecaster", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__forecast_config = {"Forecaster", rows, sizeof rows / sizeof *rows,
+                                               sizeof(CONFIG)};

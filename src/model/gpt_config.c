@@ -78,11 +78,11 @@ static const qkv_option prior_rows[] = {
 };
 
 const qkv_option_table qkv__prior_config = {"Prior on codes", prior_rows,
-                                            sizeof prior_rows / sizeof *prior_rows};
+                                            sizeof prior_rows / sizeof *prior_rows, sizeof(CONFIG)};
 const qkv_option_table qkv__gpt2_config = {"GPT-2 model", gpt2_rows,
-                                           sizeof gpt2_rows / sizeof *gpt2_rows};
+                                           sizeof gpt2_rows / sizeof *gpt2_rows, sizeof(CONFIG)};
 const qkv_option_table qkv__llama_config = {"Llama model", llama_rows,
-                                            sizeof llama_rows / sizeof *llama_rows};
+                                            sizeof llama_rows / sizeof *llama_rows, sizeof(CONFIG)};
 
 static const qkv__named_size presets[] = {
     {"nano", "2 layers of 64: a smoke test", 64, 2, 2},

@@ -16,7 +16,8 @@ static const qkv_option rows[] = {
     BOOL_ROW("norm_pix_loss", norm_pix, "false",
              "learn each patch less its mean, over its deviation"),
 };
-const qkv_option_table qkv__mae_config = {"Masked autoencoder", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__mae_config = {"Masked autoencoder", rows, sizeof rows / sizeof *rows,
+                                          sizeof(CONFIG)};
 
 /* From "base" on the sizes of He et al. 2021, whose decoder is always the same. */
 static const qkv__named_size encoders[] = {

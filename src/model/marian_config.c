@@ -33,7 +33,8 @@ static const qkv_option rows[] = {
     TOKEN_ROW("eos_token_id", eos, "0", "id of the token that ends a sentence"),
     TOKEN_ROW("decoder_start_token_id", start, "58100", "id of the decoder's first input"),
 };
-const qkv_option_table qkv__marian_config = {"Translator", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__marian_config = {"Translator", rows, sizeof rows / sizeof *rows,
+                                             sizeof(CONFIG)};
 
 /* Encoder and decoder alike. */
 static const struct {

@@ -34,7 +34,7 @@ const char *qkv_model_type_prefix(const qkv_model_type *type)
 
 const qkv_option_table *qkv_model_type_config(const qkv_model_type *type)
 {
-    static const qkv_option_table empty = {"Model", NULL, 0};
+    static const qkv_option_table empty = {"Model", NULL, 0, 0};
     return type->config ? type->config : &empty;
 }
 

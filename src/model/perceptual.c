@@ -27,7 +27,8 @@ static const qkv_option rows[] = {
     SIZES_ROW("convolutions", convolutions, "2,2,3,3,3", "in each stage"),
     SIZE_ROW("answers", answers, 0, "0", "numbers that training asks for"),
 };
-static const qkv_option_table table = {"Perceptual network", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Perceptual network", rows, sizeof rows / sizeof *rows,
+                                sizeof(CONFIG)};
 
 typedef struct {
     qkv_model *base;

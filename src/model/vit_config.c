@@ -11,7 +11,7 @@ static const qkv_option vit_rows[] = {
     SIZE_ROW("encoder_stride", stride, 1, "16", "kept for other programs"),
 };
 const qkv_option_table qkv__vit_config = {"Vision Transformer", vit_rows,
-                                          sizeof vit_rows / sizeof *vit_rows};
+                                          sizeof vit_rows / sizeof *vit_rows, sizeof(CONFIG)};
 
 static const qkv_option cct_rows[] = {
     SIZE_ROW("image_size", trunk.image, 1, "32", "side of the pictures in pixels"),
@@ -37,7 +37,7 @@ static const qkv_option cct_rows[] = {
     SIZE_ROW("num_labels", classes, 1, "2", "classes"),
 };
 const qkv_option_table qkv__cct_config = {"Compact transformer", cct_rows,
-                                          sizeof cct_rows / sizeof *cct_rows};
+                                          sizeof cct_rows / sizeof *cct_rows, sizeof(CONFIG)};
 
 /* From "tiny" on the sizes of Touvron et al. 2021 and Dosovitskiy et al. 2020. */
 static const qkv__named_size vit_presets[] = {

@@ -26,7 +26,8 @@ static const qkv_option rows[] = {
     SIZE_ROW("disc_num_layers", judge_layers, 0, "3",
              "its convolutions that halve the picture; 0: there is none"),
 };
-const qkv_option_table qkv__vqgan_config = {"VQGAN", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__vqgan_config = {"VQGAN", rows, sizeof rows / sizeof *rows,
+                                            sizeof(CONFIG)};
 
 typedef struct {
     const char *name, *summary;

@@ -62,7 +62,8 @@ static const qkv_option optimizer_rows[] = {
 };
 
 const qkv_option_table qkv__optimizer_table = {
-    "Optimiser", optimizer_rows, sizeof optimizer_rows / sizeof *optimizer_rows};
+    "Optimiser", optimizer_rows, sizeof optimizer_rows / sizeof *optimizer_rows,
+                                               sizeof(qkv_optimizer_options)};
 const qkv_option_table *qkv_optimizer_table(void) { return &qkv__optimizer_table; }
 
 static const qkv_option schedule_rows[] = {
@@ -91,7 +92,8 @@ static const qkv_option schedule_rows[] = {
 };
 
 const qkv_option_table qkv__schedule_table = {"Learning rate", schedule_rows,
-                                             sizeof schedule_rows / sizeof *schedule_rows};
+                                             sizeof schedule_rows / sizeof *schedule_rows,
+                                              sizeof(qkv_schedule)};
 const qkv_option_table *qkv_schedule_table(void) { return &qkv__schedule_table; }
 
 const char *qkv_optimizer_name(qkv_optimizer_kind kind) { return optimizers[kind]; }

@@ -24,7 +24,8 @@ static const qkv_option rows[] = {
     {.flag = "layer", .key = "layer", .type = QKV_OPT_SIZE, FIELD(layer), .initial = "0",
      .help = "in which layer, from 1; 0: the last"},
 };
-static const qkv_option_table table = {"Colouring", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Colouring", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_colorize_options)};
 
 const qkv_option_table *qkv_pipeline_colorize_table(void) { return &table; }
 

@@ -43,13 +43,14 @@ static const qkv_option rows[] = {
      .help = "tokens before a prior's codes; 0: half its positions, if they are twice a square, "
              "else 1"},
 };
-static const qkv_option_table table = {"Converting", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Converting", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_convert_options)};
 
 const qkv_option_table *qkv_convert_table(void) { return &table; }
 
 qkv_convert_options qkv_convert_defaults(void)
 {
-    qkv_convert_options o = {0};
+    qkv_convert_options o;
     qkv_option_defaults(&table, &o);
     return o;
 }

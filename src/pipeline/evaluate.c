@@ -30,7 +30,8 @@ static const qkv_option rows[] = {
      .help = "of models that fill in pictures: share hidden, 0.75 or 75 (per cent); below 0: as in "
              "training"},
 };
-static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_evaluate_options)};
 
 const qkv_option_table *qkv_pipeline_evaluate_table(void) { return &table; }
 

@@ -10,7 +10,8 @@ static const qkv_option rows[] = {
      .offset = offsetof(qkv_pipeline_fill_options, top), .initial = "5",
      .help = "how many tokens, likeliest first"},
 };
-static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_fill_options)};
 
 const qkv_option_table *qkv_pipeline_fill_table(void) { return &table; }
 

@@ -8,7 +8,8 @@ static const qkv_option rows[] = {
      .offset = offsetof(qkv_pipeline_forecast_options, horizon), .initial = "0",
      .help = "rows to forecast; 0: as many as it was trained for"},
 };
-static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_forecast_options)};
 
 const qkv_option_table *qkv_pipeline_forecast_table(void) { return &table; }
 

@@ -37,7 +37,8 @@ static const qkv_option rows[] = {
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
      .help = "of the tokens drawn"},
 };
-static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_generate_options)};
 
 const qkv_option_table *qkv_pipeline_generate_table(void) { return &table; }
 

@@ -12,7 +12,8 @@ static const qkv_option rows[] = {
     {.flag = "paste", .key = "paste", .type = QKV_OPT_BOOL, FIELD(paste),
      .help = "show visible patches as they are, not as the model has them"},
 };
-static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_reconstruct_options)};
 
 const qkv_option_table *qkv_pipeline_reconstruct_table(void) { return &table; }
 

@@ -41,13 +41,14 @@ static const qkv_option rows[] = {
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
      .help = "of what is drawn"},
 };
-static const qkv_option_table table = {"Imagining", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Imagining", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_sample_options)};
 
 const qkv_option_table *qkv_pipeline_sample_table(void) { return &table; }
 
 qkv_pipeline_sample_options qkv_pipeline_sample_defaults(void)
 {
-    qkv_pipeline_sample_options o = {0}; /* pictures in memory have no row */
+    qkv_pipeline_sample_options o;
     qkv_option_defaults(&table, &o);
     return o;
 }

@@ -10,7 +10,8 @@ static const qkv_option rows[] = {
     {.flag = "mask", .key = "mask", .type = QKV_OPT_BOOL, FIELD(mask),
      .help = "write them in the colours of the masks in training, not in ones that differ well"},
 };
-static const qkv_option_table table = {"Segmenting", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Segmenting", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_segment_options)};
 
 const qkv_option_table *qkv_pipeline_segment_table(void) { return &table; }
 

@@ -29,7 +29,8 @@ static const qkv_option rows[] = {
     {.key = "lines", .type = QKV_OPT_SIZE, .flags = QKV_OPT_HIDDEN, .min = 1, .max = 1e9,
      FIELD(lines), .initial = "4096", .help = "lines of a file read and sorted together"},
 };
-static const qkv_option_table table = {"Translating", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Translating", rows, sizeof rows / sizeof *rows,
+                                sizeof(qkv_pipeline_translate_options)};
 
 const qkv_option_table *qkv_pipeline_translate_table(void) { return &table; }
 

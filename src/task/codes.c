@@ -52,8 +52,17 @@ static const qkv_option rows[] = {
     {.flag = "revive", .key = "revive", .type = QKV_OPT_BOOL, FIELD(revive), .initial = "true",
      .help = "codes that are not met become what is to be coded"},
 };
-const qkv_option_table qkv__codes_table = {"Codes", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__codes_table = {"Codes", rows, sizeof rows / sizeof *rows,
+                                           sizeof(qkv_codes_options)};
 const qkv_option_table *qkv_codes_table(void) { return &qkv__codes_table; }
+
+qkv_codes_options qkv_codes_defaults(void)
+{
+    qkv_codes_options o;
+    qkv_option_defaults(&qkv__codes_table, &o);
+    o.augment = qkv_augment_defaults();
+    return o;
+}
 
 enum { GENERATOR, DISCRIMINATOR };
 
@@ -454,9 +463,7 @@ qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
         return status ? status : QKV_E_MEMORY;
     *s = (codes_task){.ctx = ctx, .model = model, .looks = looks, .train = train, .valid = valid,
                       .seed = seed};
-    qkv_option_defaults(&qkv__codes_table, &s->o);
-    if (options)
-        s->o = *options;
+    s->o = options ? *options : qkv_codes_defaults();
     qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed,
                              .augment = s->o.augment};
     for (size_t i = 0; i < 3; i++)

@@ -21,12 +21,13 @@ static const qkv_option rows[] = {
     {.flag = "hints", .key = "hints", .type = QKV_OPT_SIZE, .max = 65536, FIELD(hints),
      .initial = "64", .help = "most hints that training gives a picture"},
 };
-const qkv_option_table qkv__colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows,
+                                              sizeof(qkv_colorize_options)};
 const qkv_option_table *qkv_colorize_table(void) { return &qkv__colorize_table; }
 
 qkv_colorize_options qkv_colorize_defaults(void)
 {
-    qkv_colorize_options o = {0};
+    qkv_colorize_options o;
     qkv_option_defaults(&qkv__colorize_table, &o);
     o.augment = qkv_augment_defaults();
     return o;

@@ -15,12 +15,13 @@ static const qkv_option rows[] = {
     {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
      .max = 1, FIELD(smoothing), .initial = "0", .help = "label smoothing"},
 };
-const qkv_option_table qkv__segment_table = {"Segmenting", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__segment_table = {"Segmenting", rows, sizeof rows / sizeof *rows,
+                                             sizeof(qkv_segment_options)};
 const qkv_option_table *qkv_segment_table(void) { return &qkv__segment_table; }
 
 qkv_segment_options qkv_segment_defaults(void)
 {
-    qkv_segment_options o = {0};
+    qkv_segment_options o;
     qkv_option_defaults(&qkv__segment_table, &o);
     o.augment = qkv_augment_defaults();
     return o;

@@ -196,19 +196,19 @@ static qkv_status read_lines(qkv_tokenizer *t, const qkv__bpe_files *files)
     qkv_status status = QKV_OK;
     for (size_t line = 1; p < end && !status; line++) {
         const char *stop = memchr(p, '\n', (size_t)(end - p)), *next = stop ? stop + 1 : end;
+        size_t len = (size_t)((stop ? stop : end) - p);
         char where[40];
-        stop = stop ? stop : end;
-        if (stop > p && stop[-1] == '\r')
-            stop--;
-        const char *space = memchr(p, ' ', (size_t)(stop - p));
-        bool comment = line == 1 && *p == '#' && stop - p > 8 && memcmp(p, "#version", 8) == 0;
+        if (len && p[len - 1] == '\r')
+            len--;
+        const char *space = memchr(p, ' ', len);
+        bool comment = line == 1 && len > 8 && memcmp(p, "#version", 8) == 0;
         (void)snprintf(where, sizeof where, "line %zu", line);
-        if (stop > p && !comment) {
-            if (!space || memchr(space + 1, ' ', (size_t)(stop - space - 1)))
+        if (len && !comment) {
+            size_t first = space ? (size_t)(space - p) : len, second = space ? len - first - 1 : 0;
+            if (!space || memchr(space + 1, ' ', second))
                 return qkv_fail(t->ctx, QKV_E_FORMAT, "%s: %s: expected two tokens",
                                 files->merges_file, where);
-            status = add_merge(t, files->merges_file, where, p, (size_t)(space - p), space + 1,
-                               (size_t)(stop - space - 1));
+            status = add_merge(t, files->merges_file, where, p, first, space + 1, second);
         }
         p = next;
     }

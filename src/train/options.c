@@ -29,12 +29,13 @@ static const qkv_option rows[] = {
      .help = "steps between checkpoints; 0: at evaluations and once a minute"},
 };
 
-const qkv_option_table qkv__train_table = {"Training", rows, sizeof rows / sizeof *rows};
+const qkv_option_table qkv__train_table = {"Training", rows, sizeof rows / sizeof *rows,
+                                           sizeof(qkv_train_options)};
 const qkv_option_table *qkv_train_table(void) { return &qkv__train_table; }
 
 qkv_train_options qkv_train_defaults(void)
 {
-    qkv_train_options o = {0};
+    qkv_train_options o;
     qkv_option_defaults(&qkv__train_table, &o);
     return o;
 }

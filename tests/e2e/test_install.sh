@@ -37,6 +37,15 @@ awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$QKV_SOURCE/README.md" \
 # Each program once: language, library and how it was found alternate, so that every
 # combination is met while the time stays short. build_and_run LANGUAGE LIBRARY SOURCE.
 warnings="-Wall -Wextra -Wpedantic -Werror"
+# As people debug: not optimised; and what nobody sets is no 0 by chance, where the compiler can.
+plain=-O0
+junk=-ftrivial-auto-var-init=pattern
+if echo 'int main(void) { return 0; }' | $CC "$junk" -Werror -x c - -o "$work/a.out" 2>"$work/log"
+then
+    plain="$plain $junk"
+else
+    echo "$CC does not take $junk: uninitialised variables are left to chance"
+fi
 build_and_run() {
     if [ "$1" = c ]; then compiler="$CC -std=c11"; else compiler="$CXX -std=c++17 -x c++"; fi
     if [ "$2" = static ]; then
@@ -48,7 +57,7 @@ build_and_run() {
     fi
     cflags=$(pkg-config --cflags qkv)
     # shellcheck disable=SC2086 # lists of flags
-    $compiler -O1 $warnings $cflags "$3" -x none -o "$work/a.out" $libs -lm ||
+    $compiler $plain $warnings $cflags "$3" -x none -o "$work/a.out" $libs -lm ||
         fail "$3 does not build as $1, $2"
     if [ "$2" = static ] && ldd "$work/a.out" | grep -q libqkv; then
         fail "the static program loads libqkv.so"

@@ -131,65 +131,68 @@ static void expect(const char *what, const char *words, const char *name)
     qkv_image_free(&image, ctx);
 }
 
+static const struct {
+    const char *recipe, *words;
+} pngs[] = {
+    {"H8,8,8,0,0 D72 E", NULL},
+    {"H8,8,8,0,1 D79 E", NULL},
+    {"H8,8,16,2,0 D392 E", NULL},
+    {"H8,8,16,6,1 D535 E", NULL},
+    {"H8,8,8,3,0 P2 T1 D72 E", NULL},
+    {"H8,8,8,3,0 P2 T300 D72 E", NULL},
+    {"H8,8,8,0,0 P2 D72 E", NULL},
+    /* what unfolds */
+    {"H8,8,8,0,0 Z60 D72 E", NULL},
+    {"H8,8,8,0,0 I D72 Z60 E", NULL},
+    {"H8,8,8,0,0 D99000000 E", NULL},
+    /* sizes */
+    {"H0,8,8,0,0 D72 E", "Invalid IHDR"},
+    {"H8,0,8,0,0 D72 E", "Invalid IHDR"},
+    {"H65537,1,8,0,0 D65538 E", "found 65537 x 1"},
+    {"H1,65537,8,0,0 D65538 E", "found 1 x 65537"},
+    {"H8193,8193,8,2,0 D72 E", "found 8193 x 8193"},
+    {"H8192,8192,8,0,0 D72 E", "Not enough"},
+    {"H4294967295,4294967295,8,0,0 D72 E", "out of range"},
+    /* types */
+    {"H8,8,8,5,0 D72 E", "Invalid IHDR"},
+    {"H8,8,3,0,0 D72 E", "Invalid IHDR"},
+    {"H8,8,16,3,0 P2 D136 E", "Invalid IHDR"},
+    {"H8,8,8,0,2 D72 E", "Invalid IHDR"},
+    {"H8,8,8,3,0 D72 E", "Missing PLTE"},
+    {"H8,8,8,3,0 P0 D72 E", "palette"},
+    {"H8,8,8,3,0 P300 D72 E", "PLTE"},
+    {"H8,8,8,0,0 U D72 E", "QKVX"},
+    {"H8,8,8,0,0 H8,8,8,0,0 D72 E", "IHDR"},
+    {"D72 E", "Missing IHDR"},
+    /* data */
+    {"H8,8,8,0,0 E", "IEND"},
+    {"H8,8,8,0,0 d72 E", "IDAT"},
+    {"H8,8,8,0,0 D72,9 E", "adaptive filter"},
+    {"H8,8,8,0,0 D71 E", "Not enough"},
+    {"H8,8,8,0,1 D78 E", "Not enough"},
+    {"H8,8,16,2,0 D391 E", "Not enough"},
+    {"H8,8,8,0,0 D72 X1 E", "CRC"},
+    {"H8,8,8,0,0 D72 X6 E", "check"},
+    {"H8,8,8,0,0 X1 D72 E", "CRC"},
+    {"H8,8,8,3,0 P2 X1 D72 E", "CRC"},
+    {"H8,8,8,2,0 P2 X1 D200 E", "CRC"},
+    {"H8,8,8,0,0 L D72 E", "out of range"},
+    {"H8,8,8,0,0 D72 L E", "out of range"},
+    /* ends */
+    {"H8,8,8,0,0 D72", "cut short"},
+    {"H8,8,8,0,0 D72 C4 E", "CRC"},
+    {"H8,8,8,0,0 D72 E C1", "cut short"},
+    {"H8,8,8,0,0 D72 E C12", "cut short"},
+    {"H8,8,8,0,0 D72 E X1", "CRC"},
+    {"", "cut short"},
+};
+
 static void test_png(void **state)
 {
     (void)state;
-    static const struct {
-        const char *recipe, *words;
-    } cases[] = {
-        {"H8,8,8,0,0 D72 E", NULL},
-        {"H8,8,8,0,1 D79 E", NULL},
-        {"H8,8,16,2,0 D392 E", NULL},
-        {"H8,8,16,6,1 D535 E", NULL},
-        {"H8,8,8,3,0 P2 T1 D72 E", NULL},
-        {"H8,8,8,3,0 P2 T300 D72 E", NULL},
-        {"H8,8,8,0,0 P2 D72 E", NULL},
-        /* what unfolds */
-        {"H8,8,8,0,0 Z60 D72 E", NULL},
-        {"H8,8,8,0,0 I D72 Z60 E", NULL},
-        {"H8,8,8,0,0 D99000000 E", NULL},
-        /* sizes */
-        {"H0,8,8,0,0 D72 E", "Invalid IHDR"},
-        {"H8,0,8,0,0 D72 E", "Invalid IHDR"},
-        {"H65537,1,8,0,0 D65538 E", "found 65537 x 1"},
-        {"H1,65537,8,0,0 D65538 E", "found 1 x 65537"},
-        {"H8193,8193,8,2,0 D72 E", "found 8193 x 8193"},
-        {"H8192,8192,8,0,0 D72 E", "Not enough"},
-        {"H4294967295,4294967295,8,0,0 D72 E", "out of range"},
-        /* types */
-        {"H8,8,8,5,0 D72 E", "Invalid IHDR"},
-        {"H8,8,3,0,0 D72 E", "Invalid IHDR"},
-        {"H8,8,16,3,0 P2 D136 E", "Invalid IHDR"},
-        {"H8,8,8,0,2 D72 E", "Invalid IHDR"},
-        {"H8,8,8,3,0 D72 E", "Missing PLTE"},
-        {"H8,8,8,3,0 P0 D72 E", "palette"},
-        {"H8,8,8,3,0 P300 D72 E", "PLTE"},
-        {"H8,8,8,0,0 U D72 E", "QKVX"},
-        {"H8,8,8,0,0 H8,8,8,0,0 D72 E", "IHDR"},
-        {"D72 E", "Missing IHDR"},
-        /* data */
-        {"H8,8,8,0,0 E", "IEND"},
-        {"H8,8,8,0,0 d72 E", "IDAT"},
-        {"H8,8,8,0,0 D72,9 E", "adaptive filter"},
-        {"H8,8,8,0,0 D71 E", "Not enough"},
-        {"H8,8,8,0,1 D78 E", "Not enough"},
-        {"H8,8,16,2,0 D391 E", "Not enough"},
-        {"H8,8,8,0,0 D72 X1 E", "CRC"},
-        {"H8,8,8,0,0 D72 X6 E", "check"},
-        {"H8,8,8,0,0 X1 D72 E", "CRC"},
-        {"H8,8,8,0,0 L D72 E", "out of range"},
-        {"H8,8,8,0,0 D72 L E", "out of range"},
-        /* ends */
-        {"H8,8,8,0,0 D72", "cut short"},
-        {"H8,8,8,0,0 D72 C4 E", "CRC"},
-        {"H8,8,8,0,0 D72 E C1", "cut short"},
-        {"H8,8,8,0,0 D72 E C12", "cut short"},
-        {"H8,8,8,0,0 D72 E X1", "CRC"},
-        {"", "cut short"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        make_png(cases[i].recipe);
-        expect(cases[i].recipe, cases[i].words, "x.png");
+    for (size_t i = 0; i < sizeof pngs / sizeof *pngs; i++) {
+        make_png(pngs[i].recipe);
+        expect(pngs[i].recipe, pngs[i].words, "x.png");
     }
 }
 

@@ -46,14 +46,13 @@ static void open_setting(setting *s, unsigned isa, qkv_judge_loss judge)
     const qkv_vqgan_config c = tiny_vqgan();
     const qkv_perceptual_config l = {.channels = {3, {16, 24, 32}},
                                      .convolutions = {3, {1, 2, 3}}};
-    qkv_codes_options o;
+    qkv_codes_options o = qkv_codes_defaults();
     make_rule_directory(s->folder, &qkv_vqgan_type, &c);
     make_rule_directory(s->looks_folder, &qkv_perceptual_type, &l);
     open_rule_model(&s->f, s->folder, "vqgan_step", isa);
     assert_int_equal(qkv_hub_load(&s->looks, s->f.ctx, s->looks_folder), QKV_OK);
     qkv_params_freeze(qkv_model_params(s->looks), true);
     s->pixels = photos(s->f.ctx);
-    qkv_option_defaults(qkv_codes_table(), &o);
     o.augment = (qkv_augment_options){0};
     o.legacy = o.second = true;
     o.revive = false;

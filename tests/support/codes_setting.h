@@ -50,8 +50,7 @@ static inline void open_setting(setting *s)
     s->model = made_model();
     s->looks = made_looks();
     s->pixels = drawn(COUNT, SIDE, C, 0, mixed);
-    qkv_option_defaults(qkv_codes_table(), &s->o);
-    s->o.augment = qkv_augment_defaults();
+    s->o = qkv_codes_defaults();
     s->o.adversarial = 0.7;
     s->o.perceptual = 0.3;
     s->o.squared = 0.6;

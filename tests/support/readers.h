@@ -110,7 +110,7 @@ static inline qkv_status read_config(qkv_context *c, const char *path)
          .offset = offsetof(small_config, act)},
         {.key = "architectures", .type = QKV_OPT_LIST,
          .offset = offsetof(small_config, architectures)}};
-    static const qkv_option_table table = {"config", rows, sizeof rows / sizeof *rows};
+    static const qkv_option_table table = {"config", rows, sizeof rows / sizeof *rows, 0};
     small_config config;
     qkv_options *o;
     qkv__json j;

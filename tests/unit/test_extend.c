@@ -275,7 +275,7 @@ static const qkv_option own_rows[] = {
     {.key = "slope", .type = QKV_OPT_REAL, .max = 9, .offset = offsetof(own_config, slope),
      .initial = "0.5", .help = "of all"},
 };
-static const qkv_option_table own_table = {"Own", own_rows, 2};
+static const qkv_option_table own_table = {"Own", own_rows, 2, sizeof(own_config)};
 
 typedef struct {
     qkv_linear_layer layer;

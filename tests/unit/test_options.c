@@ -53,7 +53,7 @@ static const qkv_option rows[] = {
     {.key = "n_inner|rope.inner", .type = QKV_OPT_SIZE, .flags = QKV_OPT_NULL,
      .offset = offsetof(plan, inner), .help = "width of the inner layer; 0: 4 times the width"},
 };
-static const qkv_option_table table = {"Training", rows, sizeof rows / sizeof *rows};
+static const qkv_option_table table = {"Training", rows, sizeof rows / sizeof *rows, 0};
 
 typedef struct {
     qkv_context *ctx;
@@ -195,7 +195,7 @@ static void help_fits_80_columns_and_names_every_flag(void **state)
 static const char *const known_recipes[] = {"own", "quick", NULL};
 static const qkv_option recipe_rows[] = {
     {.flag = "recipe", .type = QKV_OPT_ENUM, .names = known_recipes, .help = "settings by name"}};
-static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1};
+static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1, 0};
 static const qkv_preset quick[] = {{"steps", "10", NULL},
                                     {"tied", "false", NULL},
                                     {"json", "true", NULL},
@@ -317,7 +317,7 @@ static void lists_of_sizes_go_both_ways(void **state)
          .offset = offsetof(network, mult), .initial = "1,2", .help = "of channels"},
         {.key = "none", .type = QKV_OPT_SIZES, .offset = offsetof(network, none), .help = "none"},
     };
-    static const qkv_option_table levels = {"Levels", fields, 2};
+    static const qkv_option_table levels = {"Levels", fields, 2, 0};
     static const char *const bad[] = {"1,,2", "1,2,", ",1", "0", "10", "1 2", "x",
                                       "1,1,1,1,1,1,1,1,1"};
     qkv_context *ctx;

@@ -59,8 +59,9 @@ class Ids(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("threads", ctypes.c_int), ("isa", ctypes.c_uint), ("alloc", ctypes.c_void_p),
-                ("free", ctypes.c_void_p), ("user", ctypes.c_void_p)]
+    _fields_ = [("threads", ctypes.c_int), ("isa", ctypes.c_uint), ("bf16", ctypes.c_int),
+                ("dry", ctypes.c_bool), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p),
+                ("user", ctypes.c_void_p)]
 
 
 SEQUENCES = [("sequences", ctypes.c_size_t), ("offsets", ctypes.c_void_p),
@@ -145,7 +146,7 @@ class Library:
         for name in POINTERS:
             getattr(self.lib, name).restype = ctypes.c_void_p
         self.ctx = ctypes.c_void_p()
-        options = Options(threads, 0x7fffffff, None, None, None)
+        options = Options(threads=threads, isa=0x7fffffff)
         self.must(self.lib.qkv_context_create(ctypes.byref(self.ctx), ctypes.byref(options)))
 
     def must(self, status):

@@ -23,8 +23,11 @@ def check_logits(qkv, folder, model, ids):
 def check_tokenizer(qkv, folder, tokenizer, lines, scratch):
     path = write(scratch, "lines.txt", "\n".join(lines) + "\n")
     got = qkv.json("tokenize", folder, "--lines", "--file", path)["ids"]
+    texts = [line.removesuffix("\r") for line in lines]  # CR LF is a line's end, no text
+    check_ids("ids", got, [tokenizer(text, add_special_tokens=False)["input_ids"]
+                           for text in texts], texts)
     expected = [tokenizer(line, add_special_tokens=False)["input_ids"] for line in lines]
-    check_ids("ids", got, expected, lines)
+    check_ids("ids, each text alone", qkv.library.encode(folder, lines), expected, lines)
     whole = "\n".join(lines)
     check("ids of all in one", qkv.library.encode(folder, [whole])[0] ==
           tokenizer(whole, add_special_tokens=False)["input_ids"])
