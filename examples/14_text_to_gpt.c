@@ -51,11 +51,12 @@ int main(void)
     qkv_pipeline *p = NULL;
     qkv_train_result r;
     qkv_measures m;
-    const char *dir = "example-14"; /* of this program alone */
+    const char *dir = "example-14";
     char out[300];
     qkv_context_options c = qkv_context_defaults();
     c.threads = 1; /* so small a model has no work for more */
-    if (system("rm -rf example-14") || qkv_context_create(&ctx, &c) || qkv_dir_create(ctx, dir)) return 1;
+    if (system("rm -rf example-14") || qkv_context_create(&ctx, &c) ||
+        qkv_dir_create(ctx, dir)) return 1;
     (void)snprintf(out, sizeof out, "%s/run", dir);
     const char *text = text_file(dir);
     qkv_pipeline_generate_options o = qkv_pipeline_generate_defaults();

@@ -45,11 +45,12 @@ int main(void)
     qkv_context *ctx;
     qkv_pipeline *p = NULL;
     bool right = false;
-    const char *dir = "example-16"; /* of this program alone */
+    const char *dir = "example-16";
     char en[300], de[300], out[300], json[1500];
     qkv_context_options c = qkv_context_defaults();
     c.threads = 1; /* so small a model has no work for more */
-    if (system("rm -rf example-16") || qkv_context_create(&ctx, &c) || qkv_dir_create(ctx, dir)) return 1;
+    if (system("rm -rf example-16") || qkv_context_create(&ctx, &c) ||
+        qkv_dir_create(ctx, dir)) return 1;
     (void)snprintf(en, sizeof en, "%s/en.txt", dir);
     (void)snprintf(de, sizeof de, "%s/de.txt", dir);
     (void)snprintf(out, sizeof out, "%s/run", dir);
