@@ -109,6 +109,9 @@ _Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
 const bench_measure bench_train = {"train", tables, adapt, work};
 const bench_measure bench_train_codes = {"train_codes", tables, adapt_codes, work};
 
+static const qkv_preset presets[] = {{"bf16", "true", "whichever is faster"},
+                                     {NULL, NULL, NULL}};
+
 static int run(cli *c, int argc, char **argv)
 {
     return bench_run(c, argc, argv, &bench_train);
@@ -122,6 +125,7 @@ static const char *const examples[] = {
 const cli_command cli_bench_train = {
     .manual = {.name = "bench train", .summary = "time a training step",
                .usage = "[--model PRESET] [options]", .examples = examples, .tables = tables,
+               .presets = presets,
                .text = "Median of the timed steps of a model with random parameters on random "
                        "data: forward, backward, clipping and AdamW. A GPT has 50257 tokens; "
                        "bert-base guesses 15 % of its words, and its output layer sees (and "

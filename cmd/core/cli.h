@@ -81,8 +81,9 @@ void cli_bind(cli *c, const qkv_option_table *table, void *target);
  * configures c->ctx. On failure prints the sentence and returns CLI_USAGE. */
 int cli_parse(cli *c, int argc, char **argv, size_t min, size_t max);
 
-/* Gives the context the threads and instruction sets of c->common. cli_parse has done it. */
-qkv_status cli_configure(const cli *c);
+/* Gives the context the threads and instruction sets of c->common; bf16_given: c->common.bf16 was
+ * asked for and is no default. cli_parse has done it. */
+qkv_status cli_configure(const cli *c, bool bf16_given);
 
 /* Copies the fields of a table that were given from `given`, to which it was bound, to target,
  * which holds a preset, say. */

@@ -85,14 +85,18 @@ enum {
     QKV_ISA_ALL = 0x7fffffff
 };
 
+/* Which products training takes. AUTO: the faster ones, which is measured (a twentieth of a second)
+ * when the context's first tape is made; a resumed run keeps what it began with. */
+enum { QKV_BF16_OFF, QKV_BF16_ON, QKV_BF16_AUTO };
+
 /* Zeroed: the defaults. */
 typedef struct {
     int threads;  /* OpenMP team size; 0: one per core; OMP_THREAD_LIMIT at most
                                                                        [0, 1024]  0 */
     unsigned isa; /* QKV_ISA_* that may be used; 0: all                           0 */
-    bool bf16;    /* steps that a tape records (training) round the operands of products and
-                     convolutions to bf16 and add up in f32: about 0.6 of the time, where the
-                     processor can (AVX512_BF16); else f32 stays           false        */
+    int bf16;     /* QKV_BF16_*. ON: steps that a tape records (training) round the operands of
+                     products and convolutions to bf16 and add up in f32, where the processor can
+                     (AVX512_BF16): from 0.6 of the time to 1.8 times it; else f32 stays  OFF */
     bool dry;     /* compute nothing and only reserve memory, so that a step shows what it would
                      take; values mean nothing                         false        */
     /* Where memory comes from; NULL: malloc and free. alloc returns 64-byte aligned
@@ -104,8 +108,8 @@ typedef struct {
 
 qkv_context_options qkv_context_defaults(void);
 
-/* options may be NULL for the defaults. On failure *out is NULL: QKV_E_ARGUMENT for threads out
- * of range or one of alloc and free alone, QKV_E_MEMORY. */
+/* options may be NULL for the defaults. On failure *out is NULL: QKV_E_ARGUMENT for threads or bf16
+ * out of range or one of alloc and free alone, QKV_E_MEMORY. */
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options);
 
 /* Every object made on the context must be gone. NULL is allowed. */
@@ -132,7 +136,8 @@ int qkv_context_threads(const qkv_context *ctx); /* the team's size, >= 1 */
 /* QKV_ISA_* bits in use: what the machine has and the options allow; REFERENCE always. */
 unsigned qkv_context_isa(const qkv_context *ctx);
 
-/* Does training round to bf16? What the options ask for and the machine can. */
+/* Does training round to bf16? What the options ask for and the machine can; false as long as AUTO
+ * has not measured (qkv_machine_bf16 makes it). */
 bool qkv_context_bf16(const qkv_context *ctx);
 
 /* What long work tells whoever waits for it. */
@@ -158,7 +163,7 @@ void qkv_context_on_event(qkv_context *ctx, qkv_event_fn *fn, void *user);
 
 /* Other threads, instruction sets and bf16 from now on; what else is in options stays as it was.
  * Nothing but option tables may have been made on the context yet. QKV_E_ARGUMENT, with a sentence,
- * for threads out of range. */
+ * for threads or bf16 out of range. */
 qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *options);
 
 /* What the context's allocator has handed out; libraries' own memory is not in it. */

@@ -56,6 +56,9 @@ qkv_status qkv_job_set_json(qkv_job *j, const char *json, size_t size);
 qkv_status qkv_job_parse(qkv_job *j, int argc, char *const *argv, const qkv_option_table *also,
                          void *target);
 
+/* True if the setting of that key or flag was given: set, or among the arguments. */
+bool qkv_job_given(const qkv_job *j, const char *name);
+
 /* What the settings of a kind of job are: the i-th table that describes them, NULL past the last;
  * the defaults of such jobs in place of the tables' own; and, where there is a setting "recipe",
  * those that each of its names adds (NULL for a name that adds none), else NULL. */

@@ -26,6 +26,12 @@ size_t qkv_machine_peak_rss(void);
  * 48 MB and, on two cores, 0.1 s a product. 0 on failure, and the context says why. */
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats);
 
+/* Does training round to bf16? As qkv_context_bf16; with QKV_BF16_AUTO the first call times
+ * products of either kind on one thread, by its processor time, says on the context's events which
+ * was the faster, and the context keeps to that. Making a tape calls it. Without memory for it f32
+ * stays. */
+bool qkv_machine_bf16(qkv_context *ctx);
+
 /* Bytes read a second, by all of the context's threads from 256 MB: the best of five passes.
  * 0 on failure, and the context says why. */
 double qkv_machine_read_bandwidth(qkv_context *ctx);

@@ -25,6 +25,14 @@ struct qkv_model_type;
 const struct qkv_model_type *qkv__context_type_at(const qkv_context *ctx, size_t i);
 qkv_status qkv__context_add_type(qkv_context *ctx, const struct qkv_model_type *type);
 
+/* ---- products ---------------------------------------------------------------- */
+
+/* QKV_BF16_AUTO: is it to be measured still; how many times as fast as f32 it was. */
+bool qkv__context_bf16_open(const qkv_context *ctx);
+void qkv__context_bf16_measured(qkv_context *ctx, double gain);
+/* With AUTO training stays with what it was, if the machine can. Returns whether it is that now. */
+bool qkv__context_bf16_keep(qkv_context *ctx, bool bf16);
+
 /* ---- memory ------------------------------------------------------------------ */
 
 /* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */

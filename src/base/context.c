@@ -14,7 +14,7 @@ struct qkv_context {
     const qkv__device *device;
     int threads;
     unsigned isa;
-    bool bf16;
+    bool bf16, bf16_open; /* open: to be measured */
     qkv_status status;
     char message[MESSAGE_BYTES];
     qkv_memory_stats memory;
@@ -89,6 +89,11 @@ qkv_context_options qkv_context_defaults(void)
     return (qkv_context_options){0};
 }
 
+static bool has_bf16(const qkv_context *ctx)
+{
+    return (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
+}
+
 /* What the options ask for and the machine has. */
 static void configure(qkv_context *ctx, const qkv_context_options *o)
 {
@@ -96,17 +101,20 @@ static void configure(qkv_context *ctx, const qkv_context_options *o)
     if (ctx->threads > omp_get_thread_limit()) /* work is cut for as many as there will be */
         ctx->threads = omp_get_thread_limit();
     ctx->isa = qkv__cpu_isa() & ((o->isa ? o->isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
-    ctx->bf16 = o->bf16 && (ctx->isa & QKV_ISA_AVX512) && qkv__cpu_bf16();
+    ctx->options.bf16 = o->bf16;
+    ctx->bf16 = o->bf16 == QKV_BF16_ON && has_bf16(ctx);
+    ctx->bf16_open = o->bf16 == QKV_BF16_AUTO && has_bf16(ctx) && !ctx->options.dry;
 }
 
 static bool valid_threads(int threads) { return threads >= 0 && threads <= 1024; }
+static bool valid_bf16(int bf16) { return bf16 >= QKV_BF16_OFF && bf16 <= QKV_BF16_AUTO; }
 
 qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *options,
                                   const qkv__device *device)
 {
     *out = NULL;
     qkv_context_options o = options ? *options : qkv_context_defaults();
-    if (!valid_threads(o.threads) || !o.alloc != !o.free)
+    if (!valid_threads(o.threads) || !valid_bf16(o.bf16) || !o.alloc != !o.free)
         return QKV_E_ARGUMENT;
     if (!o.alloc) {
         o.alloc = o.dry ? reserve : default_alloc;
@@ -128,6 +136,9 @@ qkv_status qkv_context_configure(qkv_context *ctx, const qkv_context_options *op
     if (!valid_threads(options->threads))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "threads: 0 to 1024 expected, found %d",
                         options->threads);
+    if (!valid_bf16(options->bf16))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "bf16: QKV_BF16_OFF, _ON or _AUTO expected, found %d",
+                        options->bf16);
     configure(ctx, options);
     return QKV_OK;
 }
@@ -157,6 +168,23 @@ int qkv_context_threads(const qkv_context *ctx) { return ctx->threads; }
 unsigned qkv_context_isa(const qkv_context *ctx) { return ctx->isa; }
 bool qkv_context_bf16(const qkv_context *ctx) { return ctx->bf16; }
 const qkv__device *qkv__context_device(const qkv_context *ctx) { return ctx->device; }
+bool qkv__context_bf16_open(const qkv_context *ctx) { return ctx->bf16_open; }
+
+void qkv__context_bf16_measured(qkv_context *ctx, double gain)
+{
+    ctx->bf16 = gain > 1;
+    ctx->bf16_open = false;
+}
+
+bool qkv__context_bf16_keep(qkv_context *ctx, bool bf16)
+{
+    if (ctx->options.bf16 == QKV_BF16_AUTO) {
+        ctx->bf16 = bf16 && has_bf16(ctx);
+        ctx->bf16_open = false;
+    }
+    return ctx->bf16 == bf16;
+}
+
 bool qkv__context_dry(const qkv_context *ctx) { return ctx->options.dry; }
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 

@@ -249,6 +249,11 @@ qkv_status qkv_job_parse(qkv_job *j, int argc, char *const *argv, const qkv_opti
     return status ? status : qkv_options_parse(j->run->options, argc, argv, NULL);
 }
 
+bool qkv_job_given(const qkv_job *j, const char *name)
+{
+    return qkv_options_given(j->run->options, name);
+}
+
 const char *qkv_job_directory(const qkv_job *j) { return j->run->o.out; }
 
 /* ---- running ------------------------------------------------------------------------------- */

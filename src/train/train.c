@@ -213,11 +213,11 @@ static qkv_status set_up(qkv__loop *l, bool resume)
     if (!status && l->o.ema > 0)
         status = qkv_average_create(&l->average, l->params, &average);
     if (!status)
-        status = qkv_tape_create(&l->tape, l->ctx);
-    if (!status)
         status = make_dir(l);
     if (!status && resume && l->dir && qkv__state_exists(l))
         status = qkv__state_load(l);
+    if (!status && !l->finished)
+        status = qkv_tape_create(&l->tape, l->ctx); /* which may choose the kind of products */
     return status || l->finished ? status : qkv__log_trim(l);
 }
 

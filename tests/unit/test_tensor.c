@@ -7,9 +7,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "qkv/machine.h"
 #include "qkv/ops.h"
 #include "tapes.h"
 
@@ -190,7 +192,7 @@ static void test_errors_are_sticky(void **state)
 
 /* (64, 64) of numbers that bf16 does not have, times itself, as a tape does it that records or
  * does not. */
-static void square(qkv_real *y, bool bf16, bool record)
+static void square(qkv_real *y, int bf16, bool record)
 {
     enum { N = 64 };
     qkv_context *ctx;
@@ -213,16 +215,59 @@ static void test_bf16_is_for_training(void **state)
     enum { N = 64 * 64 };
     qkv_real f32[N], y[N];
     (void)state;
-    square(f32, false, true);
-    square(y, true, false);
+    square(f32, QKV_BF16_OFF, true);
+    square(y, QKV_BF16_ON, false);
     assert_memory_equal(y, f32, sizeof y);
-    square(y, true, true);
+    square(y, QKV_BF16_ON, true);
     size_t differ = 0;
     for (size_t i = 0; i < N; i++) {
         differ += y[i] != f32[i];
         assert_true(fabs((double)(y[i] - f32[i])) < 0x1p-8 * (double)f32[i]);
     }
     assert_true(differ > 0 || !qkv__cpu_bf16());
+}
+
+/* Keeps the first letter of what products are in. */
+static bool hear(void *user, const qkv_event *event)
+{
+    char *said = user;
+    (void)sscanf(event->text, "products in %c", said);
+    return true;
+}
+
+/* The first tape measures; what it found stays, unless a run goes on that had something else. */
+static void test_bf16_by_itself(void **state)
+{
+    (void)state;
+    qkv_context *ctx;
+    qkv_tape *t;
+    qkv_context_options o = {.threads = 1, .bf16 = QKV_BF16_AUTO + 1};
+    assert_int_equal(qkv_context_create(&ctx, &o), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_context_configure(ctx, &o), QKV_E_ARGUMENT);
+    o.bf16 = QKV_BF16_AUTO;
+    assert_int_equal(qkv_context_configure(ctx, &o), QKV_OK);
+    char said = 0;
+    qkv_context_on_event(ctx, hear, &said);
+    assert_false(qkv_context_bf16(ctx));
+    assert_true(qkv__context_bf16_open(ctx) == qkv__cpu_bf16());
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_tape_destroy(t);
+    assert_false(qkv__context_bf16_open(ctx));
+    bool faster = qkv_context_bf16(ctx);
+    assert_true(said == (qkv__cpu_bf16() ? faster ? 'b' : 'f' : 0));
+    assert_true(qkv_machine_bf16(ctx) == faster);
+    for (int was = 0; was < 2; was++) {
+        assert_true(qkv__context_bf16_keep(ctx, was) == (!was || qkv__cpu_bf16()));
+        assert_true(qkv_machine_bf16(ctx) == (was && qkv__cpu_bf16()));
+    }
+    qkv_context_destroy(ctx);
+
+    o.bf16 = QKV_BF16_OFF; /* somebody said so */
+    assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
+    assert_false(qkv__context_bf16_keep(ctx, true));
+    assert_false(qkv_machine_bf16(ctx));
+    qkv_context_destroy(ctx);
 }
 
 int main(void)
@@ -232,6 +277,7 @@ int main(void)
         TEST(test_small_views), TEST(test_ids),                TEST(test_patchify),
         TEST(test_eight_axes),  TEST(test_errors_name_shapes), TEST(test_errors_are_sticky),
         cmocka_unit_test(test_bf16_is_for_training),
+        cmocka_unit_test(test_bf16_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
