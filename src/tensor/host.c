@@ -38,6 +38,17 @@ void qkv__deliver(qkv_tape *t, void *host, const void *target, size_t bytes)
         t->device->copy_out(host, target, bytes);
 }
 
+qkv_real *qkv__draft(qkv_tape *t, qkv_real *p, size_t n)
+{
+    return t->device->host || !p ? p : qkv__step_alloc(t, n * sizeof *p);
+}
+
+void qkv__bring(qkv_tape *t, qkv_real *p, const qkv_real *draft, size_t n)
+{
+    if (draft != p && draft)
+        t->device->copy_in(p, draft, n * sizeof *p);
+}
+
 qkv_real qkv__get(const qkv_tape *t, const qkv_real *p)
 {
     qkv_real value;

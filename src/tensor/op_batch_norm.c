@@ -22,14 +22,6 @@ static qkv_real *slopes(qkv_tape *t, const batch_params *p, const qkv_tensor *we
     return q;
 }
 
-/* From host to the device; NULL when either is missing. */
-static qkv_real *bring(qkv_tape *t, qkv_real *to, const qkv_real *host, size_t C)
-{
-    if (to && host)
-        t->device->copy_in(to, host, C * sizeof *to);
-    return host ? to : NULL;
-}
-
 /* With s = sum dy and d = sum dy (x - mean), N rows:
  *     dx = slope (dy - s/N - (x - mean) rstd^2 d/N), or slope dy where the statistics are given. */
 static void pass_x(qkv_tape *t, const qkv__node *n, const qkv_real *s, const qkv_real *d)
@@ -49,15 +41,16 @@ static void pass_x(qkv_tape *t, const qkv__node *n, const qkv_real *s, const qkv
     qkv__mark mark = qkv__arena_mark(t->notes);
     const qkv_real *slope_of = qkv__read(t, slope, bytes), *rstd = qkv__read(t, p->rstd, bytes);
     const qkv_real *sums = qkv__read(t, s, bytes), *dots = qkv__read(t, d, bytes);
-    qkv_real *q = qkv__step_alloc(t, bytes), *r = qkv__step_alloc(t, bytes);
+    qkv_real *to_q = qkv__scratch(t, p->C), *q = qkv__draft(t, to_q, p->C);
+    qkv_real *to_r = qkv__scratch(t, p->C), *r = qkv__draft(t, to_r, p->C);
     for (size_t c = 0; !t->status && c < p->C; c++) {
         qkv_real share = slope_of[c] / (qkv_real)p->N;
         q[c] = -share * rstd[c] * rstd[c] * dots[c];
         r[c] = -share * sums[c];
     }
-    const qkv_k_channel_map_args g = {.u = dy, .p = slope, .m = p->mean,
-                                      .q = bring(t, qkv__scratch(t, p->C), q, p->C),
-                                      .r = bring(t, qkv__scratch(t, p->C), r, p->C)};
+    qkv__bring(t, to_q, q, p->C);
+    qkv__bring(t, to_r, r, p->C);
+    const qkv_k_channel_map_args g = {.u = dy, .p = slope, .m = p->mean, .q = to_q, .r = to_r};
     if (!t->status)
         t->k->channel_map(&t->exec, dx, acc, qkv__real(n->in[0]), &g, p->N, p->C);
     qkv__arena_release(t->notes, mark);
@@ -116,7 +109,7 @@ static void find_statistics(qkv_tape *t, qkv_real *mean, qkv_real *rstd, const q
     const size_t C = p->C, bytes = C * sizeof *mean;
     const double count = p->own ? (double)p->N : 1;
     qkv__mark mark = qkv__arena_mark(t->notes);
-    qkv_real *means = qkv__step_alloc(t, bytes), *slope = qkv__step_alloc(t, bytes);
+    qkv_real *means = qkv__draft(t, mean, C), *slope = qkv__draft(t, rstd, C);
     const qkv_real *variance = NULL, *sum = NULL;
     qkv_real *squares = p->own ? qkv__scratch(t, C) : NULL;
     if (!p->own) {
@@ -127,13 +120,13 @@ static void find_statistics(qkv_tape *t, qkv_real *mean, qkv_real *rstd, const q
         sum = qkv__read(t, mean, bytes);
         for (size_t c = 0; sum && c < C; c++)
             means[c] = sum[c] / (qkv_real)p->N;
-        bring(t, mean, means, C);
+        qkv__bring(t, mean, means, C);
         t->k->channel_dot(&t->exec, squares, NULL, qkv__real(x), mean, p->N, C);
         variance = qkv__read(t, squares, bytes);
     }
     for (size_t c = 0; variance && slope && c < C; c++)
         slope[c] = (qkv_real)(1 / sqrt((double)variance[c] / count + eps));
-    bring(t, rstd, slope, C);
+    qkv__bring(t, rstd, slope, C);
     if (p->own && g && !t->status && !qkv__context_dry(t->ctx))
         remember(g, means, variance, p->N);
     qkv__arena_release(t->notes, mark);

@@ -23,7 +23,7 @@ void *qkv_tape_fail(qkv_tape *t, const char *what, const char *fmt, ...)
 typedef struct {
     const qkv_op_type *type;
     const void *params; /* in step memory */
-    qkv_real *saved;    /* likewise */
+    qkv_real *saved;    /* likewise, of the host */
     size_t scratch;
 } own_params;
 
@@ -40,16 +40,23 @@ static void begin_call(call *k, qkv_tape *t, const own_params *p, int n, qkv_ten
     k->c.in = k->in;
     k->c.ids = k->ids;
     for (int i = 0; i < n; i++) {
-        k->in[i] = x[i] && x[i]->dtype == QKV_REAL ? qkv__real(x[i]) : NULL;
-        k->ids[i] = x[i] && x[i]->dtype == QKV_I32 ? qkv__ids(x[i]) : NULL;
+        k->in[i] = x[i] ? qkv_data(t, x[i]) : NULL;
+        k->ids[i] = x[i] ? qkv_data_ids(t, x[i]) : NULL;
     }
 }
 
-static void set_output(call *k, qkv_tensor *y)
+/* out: the output's numbers in the host's memory. */
+static void set_output(call *k, const qkv_tensor *y, qkv_real *out)
 {
     k->c.y = y;
     k->c.count = qkv_count(y);
-    k->c.out = qkv__real(y);
+    k->c.out = out;
+}
+
+/* n numbers of the host for the duration of the op. */
+static qkv_real *host_scratch(qkv_tape *t, size_t n)
+{
+    return n ? qkv__draft(t, qkv__scratch(t, n), n) : NULL;
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -65,22 +72,28 @@ static void run_backward(qkv_tape *t, const qkv__node *n, const own_params *p)
     share shares[QKV_OP_INPUTS] = {{NULL, NULL}};
     qkv_real *grads[QKV_OP_INPUTS] = {NULL};
     begin_call(&k, t, p, n->n_in, n->in);
-    set_output(&k, n->out[0]);
-    k.c.grad_out = qkv__grad_out(t, n, 0);
+    const qkv_real *out = qkv_data(t, n->out[0]), *dy = qkv__grad_out(t, n, 0);
+    set_output(&k, n->out[0], (qkv_real *)(uintptr_t)out);
+    k.c.grad_out = qkv__read(t, dy, k.c.count * sizeof *dy);
     for (int i = 0; i < n->n_in; i++) {
         bool acc = false;
         shares[i].to = qkv__wants(t, n->in[i]) ? qkv__grad(t, n->in[i], &acc) : NULL;
-        shares[i].made = acc ? qkv__scratch(t, qkv_count(n->in[i])) : NULL;
-        grads[i] = acc ? shares[i].made : shares[i].to;
+        size_t count = shares[i].to ? qkv_count(n->in[i]) : 0;
+        shares[i].made = acc ? qkv__scratch(t, count) : NULL;
+        grads[i] = qkv__draft(t, acc ? shares[i].made : shares[i].to, count);
     }
     k.c.grad_in = grads;
-    k.c.scratch = p->scratch ? qkv__scratch(t, p->scratch) : NULL;
+    k.c.scratch = host_scratch(t, p->scratch);
     if (t->status || qkv__context_dry(t->ctx))
         return;
     p->type->backward(&k.c);
-    for (int i = 0; i < n->n_in; i++)
-        if (shares[i].made)
-            t->k->axpy(&t->exec, shares[i].to, shares[i].made, 1, true, qkv_count(n->in[i]));
+    for (int i = 0; i < n->n_in; i++) {
+        const share *s = &shares[i];
+        if (s->to)
+            qkv__bring(t, s->made ? s->made : s->to, grads[i], qkv_count(n->in[i]));
+        if (s->made)
+            t->k->axpy(&t->exec, s->to, s->made, 1, true, qkv_count(n->in[i]));
+    }
 }
 
 static void own_backward(qkv_tape *t, const qkv__node *n)
@@ -150,11 +163,13 @@ qkv_tensor *qkv_apply(qkv_tape *t, const qkv_op_type *op, int n, qkv_tensor *con
     p.scratch = s.scratch;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     k.c.saved = p.saved;
-    k.c.scratch = y && s.scratch ? qkv__scratch(t, s.scratch) : NULL;
+    k.c.scratch = y ? host_scratch(t, s.scratch) : NULL;
+    qkv_real *out = y ? qkv__draft(t, qkv__real(y), qkv_count(y)) : NULL;
     if (!t->status) {
-        set_output(&k, y);
+        set_output(&k, y, out);
         if (!qkv__context_dry(t->ctx))
             op->forward(&k.c);
+        qkv__bring(t, qkv__real(y), out, k.c.count);
     }
     qkv__arena_release(t->exec.scratch, mark);
     if (t->status || !op->backward)

@@ -165,6 +165,10 @@ const int32_t *qkv__read_ids(qkv_tape *t, const qkv_tensor *x);
  * the kernel deliver it: in between lies the op's scratch memory. */
 void *qkv__target(qkv_tape *t, void *host, size_t bytes);
 void qkv__deliver(qkv_tape *t, void *host, const void *target, size_t bytes);
+/* Where the host writes n numbers that are to be at p: there, if it can; NULL for NULL. Bring puts
+ * them there once they are written. */
+qkv_real *qkv__draft(qkv_tape *t, qkv_real *p, size_t n);
+void qkv__bring(qkv_tape *t, qkv_real *p, const qkv_real *draft, size_t n);
 /* One number of the device's memory, in and out. */
 qkv_real qkv__get(const qkv_tape *t, const qkv_real *p);
 void qkv__put(qkv_tape *t, qkv_real *p, double value);

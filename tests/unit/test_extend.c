@@ -105,9 +105,11 @@ static operands make_operands(qkv_params *ps)
     const size_t table[] = {ROWS, K}, w[] = {C, K}, bias[] = {C};
     operands o = {qkv_param_create(ps, "table", 2, table), qkv_param_create(ps, "w", 2, w),
                   qkv_param_create(ps, "bias", 1, bias)};
-    for (size_t i = 0; i < qkv_params_count(ps); i++)
+    for (size_t i = 0; i < qkv_params_count(ps); i++) {
         for (size_t k = 0; k < qkv_param_count(qkv_params_at(ps, i)); k++)
             qkv_param_data(qkv_params_at(ps, i))[k] = (qkv_real)sin((double)(7 * i + k + 1));
+        qkv_param_touch(qkv_params_at(ps, i));
+    }
     return o;
 }
 
@@ -292,6 +294,7 @@ static qkv_status make_own(qkv_model *m)
     self->fixed = qkv_param_create(qkv_model_params(m), "fixed", 1, &c->width);
     qkv_param_freeze(self->fixed, true);
     qkv_param_data(self->fixed)[0] = 7;
+    qkv_param_touch(self->fixed);
     return QKV_OK;
 }
 
