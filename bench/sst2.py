@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Sentiment of single sentences (SST-2) from 6,220 of its 6,920 training sentences alone, judged on
-the other 700, ten times over: a BERT from scratch, one that learnt to guess hidden words of the
+"""Sentiment of single sentences (SST-2) from 6,220 of its 6,920 training sentences alone, evaluated
+on the other 700, ten times over: a BERT from scratch, one that learnt to guess hidden words of the
 same sentences first, and naive Bayes over words and pairs of neighbours.
 
     bench/sst2.py --data train.tsv --qkv build/qkv [--splits 10] [--jobs 2] [--out DIR]
@@ -8,8 +8,8 @@ same sentences first, and naive Bayes over words and pairs of neighbours.
 
 The data: a line for each sentence, its label (0 or 1), a tab, the sentence. --jobs splits are done
 at once, each on one thread. --out keeps the models, and a list of what was labelled wrongly. --tune
-N judges on the last N training lines of the first split instead, which is how SETTINGS were
-chosen: the judged lines were never looked at for that. Needs nothing but Python's own library.
+N evaluates on the last N training lines of the first split instead, which is how SETTINGS were
+chosen: the evaluated lines were never looked at for that. Needs nothing but Python's own library.
 """
 import argparse
 import collections
@@ -41,15 +41,15 @@ SETTINGS = {
 
 
 def split(lines, number):
-    """Training and judged lines, as a function of the number alone."""
+    """Training and evaluated lines, as a function of the number alone."""
     order = list(range(len(lines)))
     random.Random(f"split {number}").shuffle(order)
-    judged = set(order[:JUDGED])
-    return ([line for i, line in enumerate(lines) if i not in judged],
-            [line for i, line in enumerate(lines) if i in judged])
+    evaluated = set(order[:JUDGED])
+    return ([line for i, line in enumerate(lines) if i not in evaluated],
+            [line for i, line in enumerate(lines) if i in evaluated])
 
 
-def naive_bayes(train, judged):
+def naive_bayes(train, evaluated):
     """Accuracy of multinomial naive Bayes over words and bigrams, one added to every count."""
     counts, texts = {}, collections.Counter()
 
@@ -64,7 +64,7 @@ def naive_bayes(train, judged):
     vocabulary = len(set().union(*counts.values()))
     totals = {label: sum(c.values()) + vocabulary for label, c in counts.items()}
     right = 0
-    for line in judged:
+    for line in evaluated:
         label, text = line.split("\t")
         scores = {
             other: math.log(texts[other])
@@ -72,7 +72,7 @@ def naive_bayes(train, judged):
             for other in counts
         }
         right += max(scores, key=scores.get) == label
-    return right / len(judged)
+    return right / len(evaluated)
 
 
 def run(command):
@@ -91,12 +91,12 @@ def write(path, lines):
 class Split:
     """One split's files and models in a folder."""
 
-    def __init__(self, qkv, folder, train, judged):
+    def __init__(self, qkv, folder, train, evaluated):
         os.makedirs(folder, exist_ok=True)
-        self.qkv, self.folder, self.train, self.judged = qkv, folder, train, judged
+        self.qkv, self.folder, self.train, self.evaluated = qkv, folder, train, evaluated
         self.data = write(self.path("train.tsv"), train)
         self.text = write(self.path("train.txt"), [line.split("\t")[1] for line in train])
-        self.test = write(self.path("judged.tsv"), judged)
+        self.test = write(self.path("evaluated.tsv"), evaluated)
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -105,18 +105,18 @@ class Split:
         run([self.qkv, "train", kind, "--data", data, "--out", self.path(name),
              *SETTINGS["common"].split(), *SETTINGS[name].split(), *more])
 
-    def judge(self, name):
+    def evaluate(self, name):
         out = run([self.qkv, "eval", self.path(name), "--file", self.test, "--json",
                    "--threads", "1"])
         self.list_wrong(name)
         return json.loads(out)["accuracy"]
 
     def list_wrong(self, name):
-        texts = write(self.path("judged.txt"), [line.split("\t")[1] for line in self.judged])
+        texts = write(self.path("evaluated.txt"), [line.split("\t")[1] for line in self.evaluated])
         out = run([self.qkv, "classify", self.path(name), "--file", texts, "--json",
                    "--threads", "1"])
         wrong = []
-        for line, answer in zip(self.judged, out.splitlines()):
+        for line, answer in zip(self.evaluated, out.splitlines()):
             label, text = line.split("\t")
             answer = json.loads(answer)
             if answer["label"] != label:
@@ -129,14 +129,14 @@ class Split:
         for name in only:
             start = time.monotonic()
             if name == "bayes":
-                found[name] = naive_bayes(self.train, self.judged)
+                found[name] = naive_bayes(self.train, self.evaluated)
             elif name == "scratch":
                 self.fit("classify", "scratch", self.data)
-                found[name] = self.judge("scratch")
+                found[name] = self.evaluate("scratch")
             else:
                 self.fit("mlm", "words", self.text)
                 self.fit("classify", "tuned", self.data, "--init", self.path("words"))
-                found[name] = self.judge("tuned")
+                found[name] = self.evaluate("tuned")
             seconds[name] = time.monotonic() - start
         return found, seconds
 
@@ -171,11 +171,11 @@ def main():
         out = args.out or temporary
 
         def one(number):
-            train, judged = split(lines, number)
+            train, evaluated = split(lines, number)
             if args.tune:
-                train, judged = train[: -args.tune], train[-args.tune:]
+                train, evaluated = train[: -args.tune], train[-args.tune:]
             found, seconds = Split(args.qkv, os.path.join(out, str(number)), train,
-                                   judged).all(only)
+                                   evaluated).all(only)
             print(f"split {number}: " + ", ".join(
                 f"{name} {100 * found[name]:.2f} ({seconds[name]:.0f} s)" for name in only),
                 flush=True)

@@ -7,14 +7,14 @@
 
 enum { T = 8, VOCAB = 50 };
 
-static qkv_status print_row(void *user, const qkv_row *row)
+static qkv_status print_row(void *user, const qkv_state_entry *row)
 {
     size_t *rows = (size_t *)user;
-    if (row->kind == QKV_ROW_IGNORED) return QKV_OK; /* old files hold it, nothing reads it */
+    if (row->kind == QKV_STATE_IGNORED) return QKV_OK; /* old files hold it, nothing reads it */
     *rows += 1;
     printf("  %-48s", row->name);
     for (int i = 0; i < row->ndim; i++) printf("%s%zu", i ? " x " : "", row->shape[i]);
-    printf("%s\n", row->kind == QKV_ROW_TIED ? "  (tied)" : "");
+    printf("%s\n", row->kind == QKV_STATE_TIED ? "  (tied)" : "");
     return QKV_OK;
 }
 

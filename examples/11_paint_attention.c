@@ -1,6 +1,6 @@
-/* 11_paint_attention.c - where a classifier looks, painted over the picture.
+/* 11_paint_attention.c - where a classifier looks, painted over the image.
  *
- *     11_paint_attention DIR PICTURE [OUT.png [LAYER]]     layers count from 1; the last one
+ *     11_paint_attention DIR IMAGE [OUT.png [LAYER]]     layers count from 1; the last one
  *
  * DIR holds a Vision Transformer. Its class is read off a first token, so the row of weights with
  * which that token attends to the patches says what the class was read from: patches stay as bright
@@ -79,7 +79,7 @@ static qkv_status make(qkv_context *ctx, size_t *x, size_t *y)
     const qkv_optimizer_options adamw = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
     uint32_t random = 1;
     qkv_vit_config c;
-    qkv_picture_format format = {SIDE, SIDE, 3, false, 2, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}};
+    qkv_image_format format = {SIDE, SIDE, 3, false, 2, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}};
     qkv_model *m = NULL;
     qkv_tape *t = NULL;
     qkv_optimizer *o = NULL;
@@ -95,7 +95,7 @@ static qkv_status make(qkv_context *ctx, size_t *x, size_t *y)
     if (!status) status = qkv_model_create(&m, ctx, &qkv_vit_type, &c);
     if (!status) status = qkv_model_init(m, 1);
     if (!status) status = qkv_model_set_labels(m, names, CLASSES);
-    if (!status) qkv_model_set_pictures(m, &format);
+    if (!status) qkv_model_set_image_format(m, &format);
     if (!status) status = qkv_optimizer_create(&o, qkv_model_params(m), &adamw, NULL, 0);
     if (!status) status = learn(m, t, o, &random);
     if (!status) status = qkv_hub_save(m, DIR, NULL);
@@ -127,10 +127,10 @@ static void add_head(void *user, const char *name, int sequence, int head, size_
         a->weights[i - 1] += (double)weights[i];
 }
 
-/* The picture, of the model's size, through the network; its likeliest class. */
+/* The image, of the model's size, through the network; its likeliest class. */
 static qkv_status look(qkv_model *m, qkv_tape *t, const qkv_image *image, int layer, map *a)
 {
-    const qkv_picture_format *f = qkv_model_pictures(m);
+    const qkv_image_format *f = qkv_model_image_format(m);
     const size_t shape[4] = {1, image->height, image->width, image->channels};
     const size_t numbers = shape[1] * shape[2] * shape[3];
     char name[32];
@@ -188,11 +188,11 @@ static qkv_status paint(qkv_context *ctx, const qkv_image *image, const map *a, 
     return status;
 }
 
-static qkv_status paint_picture(qkv_context *ctx, qkv_model *m, const char *from, const char *to,
-                                int layer, map *a)
+static qkv_status paint_image(qkv_context *ctx, qkv_model *m, const char *from, const char *to,
+                              int layer, map *a)
 {
     const qkv_patches_config *c = &((const qkv_vit_config *)qkv_model_config(m))->trunk;
-    const qkv_picture_format *f = qkv_model_pictures(m);
+    const qkv_image_format *f = qkv_model_image_format(m);
     qkv_pixels_options fit = qkv_pixels_defaults();
     qkv_image image;
     qkv_tape *t = NULL;
@@ -243,12 +243,12 @@ int main(int argc, char **argv)
     size_t x = 0, y = 0;
     map a = {NULL, 0, 0};
     if (argc == 2 || argc > 5)
-        return fprintf(stderr, "usage: %s [DIR PICTURE [OUT.png [LAYER]]]\n", argv[0]), 2;
+        return fprintf(stderr, "usage: %s [DIR IMAGE [OUT.png [LAYER]]]\n", argv[0]), 2;
     if (own) options.threads = 1; /* so little work is not worth sharing */
     if (qkv_context_create(&ctx, &options) != QKV_OK) return 1;
     qkv_status status = own ? make(ctx, &x, &y) : QKV_OK;
     if (!status) status = qkv_hub_load(&m, ctx, own ? DIR : argv[1]);
-    if (!status && (qkv_model_type_of(m) != &qkv_vit_type || !qkv_model_pictures(m))) {
+    if (!status && (qkv_model_type_of(m) != &qkv_vit_type || !qkv_model_image_format(m))) {
         fprintf(stderr, "%s: no vit with a preprocessor_config.json\n", argv[1]);
         status = QKV_E_ARGUMENT;
     }
@@ -257,8 +257,8 @@ int main(int argc, char **argv)
         status = QKV_E_ARGUMENT;
     }
     if (!status)
-        status = paint_picture(ctx, m, own ? "spot.png" : argv[2], to,
-                               argc > 4 ? atoi(argv[4]) : 0, &a);
+        status = paint_image(ctx, m, own ? "spot.png" : argv[2], to,
+                             argc > 4 ? atoi(argv[4]) : 0, &a);
     if (qkv_context_status(ctx)) fprintf(stderr, "%s\n", qkv_context_message(ctx));
     const double share = own && !status ? share_of_spot(&a, x, y) : 1;
     if (!status) printf("%s\n", to);

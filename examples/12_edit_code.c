@@ -1,10 +1,10 @@
-/* 12_edit_code.c - a picture as a grid of codes, one of which is changed.
+/* 12_edit_code.c - an image as a grid of codes, one of which is changed.
  *
- *     12_edit_code DIR PICTURE ROW COLUMN FROM_ROW FROM_COLUMN [OUT.png]     they count from 0
+ *     12_edit_code DIR IMAGE ROW COLUMN FROM_ROW FROM_COLUMN [OUT.png]     they count from 0
  *
- * DIR is one that `qkv train vqgan` wrote. The picture becomes codes; the one at (ROW, COLUMN) is
+ * DIR is one that `qkv train vqgan` wrote. The image becomes codes; the one at (ROW, COLUMN) is
  * exchanged for that at (FROM_ROW, FROM_COLUMN); OUT.png shows what the codes stood for before, and
- * beside it what they stand for now. Without arguments a small model learns pictures of coloured
+ * beside it what they stand for now. Without arguments a small model learns images of coloured
  * squares, drawn here, and is saved as ./coder; a square of one that it never saw then gets another
  * one's colour, in ./edited.png.                                                              */
 #include <stdio.h>
@@ -20,7 +20,7 @@ enum { SIDE = 8, SQUARE = 2, ACROSS = SIDE / SQUARE, COLORS = 4, TRAIN = 256, ST
 static const uint8_t colors[COLORS][3] = {{200, 40, 40}, {40, 180, 60}, {50, 70, 210},
                                           {230, 210, 60}};
 
-/* ---- a model and a picture ---------------------------------------------------------------- */
+/* ---- a model and an image ---------------------------------------------------------------- */
 
 /* Squares of random colours; drawn gets their numbers, row by row. */
 static void draw(uint8_t *rgb, int drawn[ACROSS * ACROSS], uint32_t *random)
@@ -58,8 +58,8 @@ static bool show(void *user, const qkv_train_event *e)
     return true;
 }
 
-/* Absolute error alone: neither a discriminator nor a network that says how unlike pictures are. */
-static qkv_status train(qkv_model *m, const qkv_pixels *pictures)
+/* Absolute error alone: neither a discriminator nor a network that says how unlike images are. */
+static qkv_status train(qkv_model *m, const qkv_pixels *images)
 {
     qkv_task task;
     qkv_train_result result;
@@ -72,7 +72,7 @@ static qkv_status train(qkv_model *m, const qkv_pixels *pictures)
     o.steps = schedule.steps = STEPS;
     schedule.lr = 6e-3;
     schedule.warmup = 10;
-    qkv_status status = qkv_task_codes(&task, m, NULL, pictures, NULL, &codes, 1);
+    qkv_status status = qkv_task_codes(&task, m, NULL, images, NULL, &codes, 1);
     if (status) return status;
     status = qkv_train(&task, &o, &adamw, &schedule, NULL, false, show, NULL, &result);
     qkv_task_destroy(&task);
@@ -91,7 +91,7 @@ static qkv_status create_model(qkv_model **out, qkv_context *ctx)
     c.blocks = 1;
     c.z_channels = c.code_width = 16;
     c.codes = 32;
-    c.judge_layers = 0;
+    c.disc_layers = 0;
     qkv_status status = qkv_model_create(out, ctx, &qkv_vqgan_type, &c);
     return status ? status : qkv_model_init(*out, 1);
 }
@@ -100,15 +100,15 @@ static qkv_status create_model(qkv_model **out, qkv_context *ctx)
 static qkv_status make(qkv_context *ctx, int drawn[ACROSS * ACROSS])
 {
     uint32_t random = 1;
-    qkv_pixels *pictures = NULL;
+    qkv_pixels *images = NULL;
     qkv_model *m = NULL;
     qkv_image image;
-    qkv_status status = draw_set(&pictures, ctx, &random);
+    qkv_status status = draw_set(&images, ctx, &random);
     if (!status) status = create_model(&m, ctx);
-    if (!status) status = train(m, pictures);
+    if (!status) status = train(m, images);
     if (!status) status = qkv_hub_save(m, DIR, NULL);
     qkv_model_destroy(m);
-    qkv_pixels_close(pictures);
+    qkv_pixels_close(images);
     if (!status) status = qkv_image_create(&image, ctx, SIDE, SIDE, 3);
     if (status) return status;
     draw(image.data, drawn, &random);
@@ -124,7 +124,7 @@ typedef struct {
     size_t row, column, from_row, from_column;
 } edit;
 
-/* A model, and the codes of a picture. */
+/* A model, and the codes of an image. */
 typedef struct {
     qkv_context *ctx;
     qkv_model *model;
@@ -135,7 +135,7 @@ typedef struct {
     qkv_image before, after; /* decoded */
 } coded;
 
-static qkv_status read_picture(coded *c, qkv_image *out, const char *path)
+static qkv_status read_one_image(coded *c, qkv_image *out, const char *path)
 {
     qkv_pixels_options fit = qkv_pixels_defaults();
     qkv_status status = qkv_image_read(out, c->ctx, path, NULL);
@@ -155,14 +155,14 @@ static qkv_status read_picture(coded *c, qkv_image *out, const char *path)
 
 static qkv_status encode(coded *c, const char *path)
 {
-    qkv_image picture = {0, 0, 0, NULL};
-    qkv_status status = read_picture(c, &picture, path);
+    qkv_image image = {0, 0, 0, NULL};
+    qkv_status status = read_one_image(c, &image, path);
     c->codes = status ? NULL : (int32_t *)calloc(c->rows * c->columns, sizeof *c->codes);
     if (!status)
-        status = c->codes ? qkv_pictures_encode(c->model, c->tape, picture.data, 1,
-                                                picture.height, picture.width, c->codes)
+        status = c->codes ? qkv_images_encode(c->model, c->tape, image.data, 1,
+                                              image.height, image.width, c->codes)
                           : QKV_E_MEMORY;
-    qkv_image_free(&picture, c->ctx);
+    qkv_image_free(&image, c->ctx);
     return status;
 }
 
@@ -171,15 +171,15 @@ static qkv_status decode(coded *c, qkv_image *out)
     const size_t channels = ((const qkv_vqgan_config *)qkv_model_config(c->model))->colors;
     qkv_status status = qkv_image_create(out, c->ctx, c->columns * c->factor, c->rows * c->factor,
                                          channels);
-    return status ? status : qkv_pictures_decode(c->model, c->tape, c->codes, 1, c->rows,
-                                                 c->columns, out->data);
+    return status ? status : qkv_images_decode(c->model, c->tape, c->codes, 1, c->rows,
+                                               c->columns, out->data);
 }
 
 static qkv_status change(coded *c, const edit *e)
 {
     if (e->row >= c->rows || e->from_row >= c->rows || e->column >= c->columns ||
         e->from_column >= c->columns) {
-        fprintf(stderr, "the picture has %zu x %zu codes, rows x columns, from 0 on\n", c->rows,
+        fprintf(stderr, "the image has %zu x %zu codes, rows x columns, from 0 on\n", c->rows,
                 c->columns);
         return QKV_E_ARGUMENT;
     }
@@ -222,7 +222,7 @@ static qkv_status run(coded *c, const char *dir, const char *path, const edit *e
     qkv_status status = qkv_tape_create(&c->tape, c->ctx);
     if (!status) status = qkv_hub_load(&c->model, c->ctx, dir);
     if (!status && qkv_model_type_of(c->model) != &qkv_vqgan_type) {
-        fprintf(stderr, "%s: no model that has codes for pictures\n", dir);
+        fprintf(stderr, "%s: no model that has codes for images\n", dir);
         status = QKV_E_ARGUMENT;
     }
     if (status) return status;
@@ -283,7 +283,7 @@ int main(int argc, char **argv)
     coded c;
     memset(&c, 0, sizeof c);
     if (!own && argc != 7 && argc != 8)
-        return fprintf(stderr, "usage: %s [DIR PICTURE ROW COLUMN FROM_ROW FROM_COLUMN "
+        return fprintf(stderr, "usage: %s [DIR IMAGE ROW COLUMN FROM_ROW FROM_COLUMN "
                        "[OUT.png]]\n", argv[0]), 2;
     if (own) options.threads = 1; /* so little work is not worth sharing */
     if (qkv_context_create(&c.ctx, &options) != QKV_OK) return 1;
@@ -294,7 +294,7 @@ int main(int argc, char **argv)
         e.from_row = at / ACROSS;
         e.from_column = at % ACROSS;
     } else {
-        e.row = (size_t)atoi(argv[3]); /* below 0: beyond any picture */
+        e.row = (size_t)atoi(argv[3]); /* below 0: beyond any image */
         e.column = (size_t)atoi(argv[4]);
         e.from_row = (size_t)atoi(argv[5]);
         e.from_column = (size_t)atoi(argv[6]);

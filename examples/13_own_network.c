@@ -1,7 +1,7 @@
 /* 13_own_network.c - a network and a loss of one's own, trained by the library's loop, stopped in
  * the middle, resumed to the same bits, saved and loaded.
  *
- * Two dense layers learn y = sin(3 x). A model type needs a name and make, a task a name and loss.
+ * Two linear layers learn y = sin(3 x). A model type needs a name and make, a task a name and loss.
  * In exchange the loop, checkpoints, averaged weights and model directories work as they do for the
  * library's own models.                                                                         */
 #include <math.h>
@@ -23,7 +23,7 @@ static qkv_status make(qkv_model *m)
 }
 
 /* The batch is a function of the step, as everything here: that is what resuming needs. */
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     const network *n = (const network *)self;
     const size_t shape[2] = {POINTS, 1};

@@ -50,7 +50,7 @@ int main(void)
     qkv_context *ctx;
     qkv_pipeline *p = NULL;
     qkv_train_result r;
-    qkv_measures m;
+    qkv_metrics m;
     const char *dir = "example-14";
     char out[300];
     qkv_context_options c = qkv_context_defaults();

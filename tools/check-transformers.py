@@ -19,7 +19,7 @@ import time
 import torch
 import transformers
 
-from check_transformers import bert, judge, lm, mae, marian, named, taming, vit
+from check_transformers import bert, evaluate, lm, mae, marian, named, taming, vit
 
 # Every part: name, what it checks, in which function.
 PARTS = [
@@ -29,8 +29,8 @@ PARTS = [
     ("bert-made", "BERT of both heads, small and base, and old files of it", bert.made),
     ("marian-trained", "translators with tokenizers of every kind", marian.trained),
     ("marian-made", "translators, small and of opus-mt's size, and an old file", marian.made),
-    ("vit-trained", "classifiers of pictures, colour and grey", vit.trained),
-    ("vit-made", "classifiers of pictures, small and ViT-B/16", vit.made),
+    ("vit-trained", "classifiers of images, colour and grey", vit.trained),
+    ("vit-made", "classifiers of images, small and ViT-B/16", vit.made),
     ("mae-trained", "masked autoencoders, colour and grey", mae.trained),
     ("mae-made", "masked autoencoders, small and base", mae.made),
     ("timm", "timm's names, both ways (needs timm)", named.timms),
@@ -55,7 +55,7 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
-    qkv = judge.Qkv(os.path.abspath(args.build), args.threads)
+    qkv = evaluate.Qkv(os.path.abspath(args.build), args.threads)
     for name, _, run in PARTS:
         if name not in args.part:
             continue
@@ -63,7 +63,7 @@ def main():
         with tempfile.TemporaryDirectory() as scratch:
             run(qkv, args.text, scratch)
         print(f"{name}: {time.monotonic() - begun:.0f} s")
-    failures = judge.failures
+    failures = evaluate.failures
     print(f"{len(failures)} failed" if failures else "all as transformers has it")
     return 1 if failures else 0
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""coded.py - pictures and, in the row below, what comes back of their codes. Needs Pillow.
+"""coded.py - images and, in the row below, what comes back of their codes. Needs Pillow.
 
     coded.py QKV RUN COLUMNS ZOOM OUT.png FILE...
 
-QKV is the program, RUN the directory of a model of train vqgan. Over white where a picture is
+QKV is the program, RUN the directory of a model of train vqgan. Over white where an image is
 transparent."""
 
 import os

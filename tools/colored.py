@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""colored.py - pictures as a colouring model sees and paints them. Needs Pillow.
+"""colored.py - images as a colouring model sees and paints them. Needs Pillow.
 
     colored.py QKV RUN CELL ZOOM OUT.png FILE...
 

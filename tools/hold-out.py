@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""hold-out.py - pictures in two parts, one to learn from and one that judges once, at the end.
+"""hold-out.py - images in two parts, one to learn from and one that evaluates once, at the end.
 
-    hold-out.py last N FOLDER OUT       the last N, in the order of their names, judge
+    hold-out.py last N FOLDER OUT       the last N, in the order of their names, evaluate
     hold-out.py name N FOLDER OUT       about N: groups whose names agree up to the first - or .
     hold-out.py class N ARCHIVE OUT     the last N of each class of a .tar; folders are classes
     hold-out.py idx N IMAGES.gz OUT     the last N of an idx file, and of the labels beside it
 
-OUT gets train/ and judged/, of an idx file train-images-idx3-ubyte, judged-images-idx3-ubyte and
+OUT gets train/ and test/, of an idx file train-images-idx3-ubyte, test-images-idx3-ubyte and
 their labels. The same parts each time, whatever the machine."""
 
 import glob
@@ -27,28 +27,28 @@ def put(out, part, name, data):
         file.write(data)
 
 
-def pictures_of(folder):
+def images_of(folder):
     return sorted(path for path in glob.glob(f"{folder}/*") if path.endswith((".png", ".jpg")))
 
 
 def last(count, folder, out):
-    paths = pictures_of(folder)
+    paths = images_of(folder)
     for i, path in enumerate(paths):
-        part = "judged" if i >= len(paths) - count else "train"
+        part = "test" if i >= len(paths) - count else "train"
         os.makedirs(f"{out}/{part}", exist_ok=True)
         shutil.copy(path, f"{out}/{part}")
 
 
 def name(count, folder, out):
     groups = {}
-    for path in pictures_of(folder):
+    for path in images_of(folder):
         groups.setdefault(re.split("[-.]", os.path.basename(path))[0], []).append(path)
-    judged = 0
+    held = 0
     for group in sorted(groups, key=lambda g: hashlib.sha256(g.encode()).digest()):
-        fits = judged + len(groups[group]) <= count
-        judged += len(groups[group]) if fits else 0
+        fits = held + len(groups[group]) <= count
+        held += len(groups[group]) if fits else 0
         for path in groups[group]:
-            part = "judged" if fits else "train"
+            part = "test" if fits else "train"
             os.makedirs(f"{out}/{part}", exist_ok=True)
             shutil.copy(path, f"{out}/{part}")
 
@@ -61,7 +61,7 @@ def class_(count, archive, out):
             classes.setdefault(os.path.basename(os.path.dirname(member.name)), []).append(member)
         for label, files in classes.items():
             for i, member in enumerate(files):
-                part = "judged" if i >= len(files) - count else "train"
+                part = "test" if i >= len(files) - count else "train"
                 put(out, part, f"{label}/{os.path.basename(member.name)}",
                     tar.extractfile(member).read())
 
@@ -77,7 +77,7 @@ def idx(count, images, out):
         cut = head + (total - count) * each
         kind = re.search("(images|labels)-idx[0-9]-ubyte", path).group(0)
         for part, n, body in (("train", total - count, data[head:cut]),
-                              ("judged", count, data[cut:])):
+                              ("test", count, data[cut:])):
             put(out, "", f"{part}-{kind}", data[:4] + struct.pack(">I", n) + data[8:head] + body)
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""leave-out-copies.py - pictures to learn from, without copies of those that judge. Needs Pillow
+"""leave-out-copies.py - images to learn from, without copies of those that evaluate. Needs Pillow
 and NumPy.
 
     leave-out-copies.py ARCHIVE.tar JUDGED N OUT
 
-Unpacks the archive's pictures of the size of those in the folder JUDGED, but leaves out every one
+Unpacks the archive's images of the size of those in the folder JUDGED, but leaves out every one
 that is like one of JUDGED's last N (in the order of their names): whose pixels differ by less than
-LIKE levels (root of the mean square), as a JPEG differs from the lossless picture. Says how far the
+LIKE levels (root of the mean square), as a JPEG differs from the lossless image. Says how far the
 most unlike copy and the likest of the others are."""
 
 import glob
@@ -31,8 +31,8 @@ def main():
     archive, folder, count, out = sys.argv[1:]
     names = sorted(glob.glob(f"{folder}/*"))[-int(count):]
     size = Image.open(names[0]).size
-    judged = numpy.stack([pixels(Image.open(name)) for name in names])
-    squares = (judged ** 2).sum(1)
+    evaluated = numpy.stack([pixels(Image.open(name)) for name in names])
+    squares = (evaluated ** 2).sum(1)
     copies, others, found = 0.0, 255.0, set()
     kept = left_out = 0
     with tarfile.open(archive) as tar:
@@ -44,7 +44,7 @@ def main():
             if image.size != size:
                 continue
             x = pixels(image)
-            distances = squares - 2 * (judged @ x) + x @ x
+            distances = squares - 2 * (evaluated @ x) + x @ x
             nearest = int(distances.argmin())
             unlike = (max(float(distances[nearest]), 0) / x.size) ** 0.5
             if unlike < LIKE:
@@ -58,7 +58,7 @@ def main():
             with open(path, "wb") as file:
                 file.write(data)
             kept += 1
-    print(f"{kept} pictures kept, the likest {others:.1f} levels away; {left_out} left out, "
+    print(f"{kept} images kept, the likest {others:.1f} levels away; {left_out} left out, "
           f"copies of {len(found)} of {len(names)}, the most unlike {copies:.1f} levels away")
 
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""make-segments.py - pictures and masks for docs/recipes/pixels.md. Needs Pillow.
+"""make-segments.py - images and masks for docs/recipes/pixels.md. Needs Pillow.
 
     make-segments.py shapes OUT [COUNT]               six shapes that overlap, in colours that tell
                                                       nothing
     make-segments.py emoji OUT EMOJI PHOTOS [TIMES]   emoji with alpha over photos, each so many
                                                       times; the alpha is the mask
 
-OUT gets images/ and masks/ to learn from, valid-images/ and valid-masks/ to judge on: a tenth of
-the shapes; emoji whose first code point is in no other picture, each twice, over the last 400
+OUT gets images/ and masks/ to learn from, valid-images/ and valid-masks/ to evaluate on: a tenth of
+the shapes; emoji whose first code point is in no other image, each twice, over the last 400
 photos. Others like them, over the other photos, choose the model: choose-images/, choose-masks/.
 Those to learn from are varied: turned, of other hues and lightness, over another emoji. The same
-pictures each time, whatever the machine."""
+images each time, whatever the machine."""
 
 import glob
 import hashlib
@@ -26,8 +26,8 @@ SHAPES = 6
 VALID_TIMES = 2
 
 
-def save(out, name, picture, mask, part):
-    for folder, image in (("images", picture), ("masks", mask)):
+def save(out, name, image, mask, part):
+    for folder, image in (("images", image), ("masks", mask)):
         folder = f"{out}/{part}{folder}"
         os.makedirs(folder, exist_ok=True)
         image.save(f"{folder}/{name}.png")
@@ -48,7 +48,7 @@ def outline(kind, x, y, r):
 
 
 def stamp(kind, x, y, r):
-    """Where a shape is, as a picture of one bit."""
+    """Where a shape is, as an image of one bit."""
     where = Image.new("1", (SIDE, SIDE))
     draw = ImageDraw.Draw(where)
     if kind in (0, 5):  # disc, ring
@@ -68,13 +68,13 @@ def shapes(out, count):
         return tuple(rng.randrange(256) for _ in range(3))
 
     for i in range(count):
-        picture, mask = Image.new("RGB", (SIDE, SIDE), color()), Image.new("L", (SIDE, SIDE))
+        image, mask = Image.new("RGB", (SIDE, SIDE), color()), Image.new("L", (SIDE, SIDE))
         for _ in range(rng.randrange(3, 7)):
             kind, r = rng.randrange(SHAPES), rng.uniform(8, 17)
             where = stamp(kind, rng.uniform(6, SIDE - 6), rng.uniform(6, SIDE - 6), r)
-            picture.paste(color(), (0, 0), where)
+            image.paste(color(), (0, 0), where)
             mask.paste(GREY * (kind + 1), (0, 0), where)
-        save(out, f"{i:05}", picture, mask, "valid-" * (i % 10 == 9))
+        save(out, f"{i:05}", image, mask, "valid-" * (i % 10 == 9))
 
 
 def part_of(name):
@@ -98,11 +98,11 @@ def varied(sign, rng):
     return sign
 
 
-def lay(sign, side, rng, picture, mask):
+def lay(sign, side, rng, image, mask):
     place = (rng.randrange(33 - side), rng.randrange(33 - side))
     small = sign.resize((side, side), Image.BICUBIC)
     where = small.getchannel("A").point(lambda a: 255 * (a > 127))
-    picture.paste(small, place, small)
+    image.paste(small, place, small)
     mask.paste(where, place, where)
 
 
@@ -117,12 +117,12 @@ def emoji(out, emoji_folder, photo_folder, times=20):
             rng = random.Random(f"{name}-{k}")
             photo = rng.choice(photos[-400:] if part == "valid-" else photos[:-400])
             side = rng.randrange(14, 29)
-            picture, mask = Image.open(photo).convert("RGB"), Image.new("L", (32, 32))
+            image, mask = Image.open(photo).convert("RGB"), Image.new("L", (32, 32))
             if not part and rng.random() < 0.3:
                 other = varied(signs[rng.choice(others)], rng)
-                lay(other, rng.randrange(8, 25), rng, picture, mask)
-            lay(sign if part else varied(sign, rng), side, rng, picture, mask)
-            save(out, f"{name}-{k}", picture, mask, part)
+                lay(other, rng.randrange(8, 25), rng, image, mask)
+            lay(sign if part else varied(sign, rng), side, rng, image, mask)
+            save(out, f"{name}-{k}", image, mask, part)
 
 
 if __name__ == "__main__":

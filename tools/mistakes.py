@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""mistakes.py - where a classifier of pictures is wrong, and what that looks like. Needs Pillow;
+"""mistakes.py - where a classifier of images is wrong, and what that looks like. Needs Pillow;
 for an idx file NumPy.
 
-    mistakes.py QKV RUN PICTURES OUT.png
+    mistakes.py QKV RUN IMAGES OUT.png
 
-Asks the program QKV what the model in the directory RUN sees on PICTURES: a folder with a folder
+Asks the program QKV what the model in the directory RUN sees on IMAGES: a folder with a folder
 for each class, or an idx file with its labels beside it. Says which share it knows of each class
-and which classes it takes for which others most often, and draws the 24 pictures that it was surest
+and which classes it takes for which others most often, and draws the 24 images that it was surest
 about and wrong, naming each: what it is, what was said."""
 
 import collections
@@ -25,12 +25,12 @@ AT_ONCE, SHOWN, COLUMNS, ZOOM = 500, 24, 8, 2
 def unpack(path, folder):
     import numpy
     labels = path.replace("images", "labels").replace("idx3", "idx1")
-    pictures = numpy.fromfile(path, dtype=numpy.uint8)
-    high, wide = (int.from_bytes(pictures[at:at + 4].tobytes(), "big") for at in (8, 12))
-    pictures = pictures[16:].reshape(-1, high, wide)
+    images = numpy.fromfile(path, dtype=numpy.uint8)
+    high, wide = (int.from_bytes(images[at:at + 4].tobytes(), "big") for at in (8, 12))
+    images = images[16:].reshape(-1, high, wide)
     for i, label in enumerate(numpy.fromfile(labels, dtype=numpy.uint8)[8:]):
         os.makedirs(f"{folder}/{label}", exist_ok=True)
-        Image.fromarray(pictures[i]).save(f"{folder}/{label}/{i:06}.png")
+        Image.fromarray(images[i]).save(f"{folder}/{label}/{i:06}.png")
 
 
 def ask(qkv, run, folder):
@@ -47,12 +47,12 @@ def ask(qkv, run, folder):
 def main():
     if len(sys.argv) != 5:
         sys.exit(__doc__)
-    qkv, run, pictures, out = sys.argv[1:]
+    qkv, run, images, out = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        if os.path.isfile(pictures):
-            unpack(pictures, folder)
-            pictures = folder
-        answers = list(ask(qkv, run, pictures))
+        if os.path.isfile(images):
+            unpack(images, folder)
+            images = folder
+        answers = list(ask(qkv, run, images))
         wrong = sorted((a for a in answers if a[1] != a[2]), reverse=True)
         sheet = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sheet.py")
         subprocess.run([sys.executable, sheet, out, str(COLUMNS), str(ZOOM),

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""patch-codes.py - what codes of pictures are worth without a network: k-means of raw patches.
+"""patch-codes.py - what codes of images are worth without a network: k-means of raw patches.
 Needs Pillow and NumPy.
 
     patch-codes.py PATCH CODES TRAIN JUDGED
 
-Finds CODES mean patches of PATCH x PATCH pixels in the pictures of the folder TRAIN, exchanges
+Finds CODES mean patches of PATCH x PATCH pixels in the images of the folder TRAIN, exchanges
 each patch of those in JUDGED for the nearest of them, and says how far off that is, in dB. Over
-white where a picture is transparent."""
+white where an image is transparent."""
 
 import glob
 import sys
@@ -53,9 +53,9 @@ def main():
         sys.exit(__doc__)
     side, count = int(sys.argv[1]), int(sys.argv[2])
     codes = k_means(patches(sys.argv[3], side), count)
-    judged = patches(sys.argv[4], side)
-    which = nearest(judged, codes)
-    error = ((judged - codes[which]) ** 2).mean()
+    evaluated = patches(sys.argv[4], side)
+    which = nearest(evaluated, codes)
+    error = ((evaluated - codes[which]) ** 2).mean()
     print(f"{10 * numpy.log10(255 ** 2 / error):.2f} dB, {len(set(which))} of {count} codes used")
 
 

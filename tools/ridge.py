@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ridge.py - a ridge autoregression, to judge a forecaster by: every row of the horizon from the
+"""ridge.py - a ridge autoregression, to evaluate a forecaster by: every row of the horizon from the
 same window of rows. Needs NumPy; the qkv commands do not.
 
     tools/ridge.py --data train.csv --test test.csv --column load --context 168 --horizon 24
@@ -49,8 +49,8 @@ def main():
     p.add_argument("--tail", type=float, default=0.15)
     o = p.parse_args()
     train, test, n, h = read(o.data, o.column), read(o.test, o.column), o.context, o.horizon
-    mean, deviation = train.mean(), train.std()
-    train, test = (train - mean) / deviation, (test - mean) / deviation
+    mean, std = train.mean(), train.std()
+    train, test = (train - mean) / std, (test - mean) / std
     lead = max(o.lead, n)
     cut = len(train) - int(o.tail * len(train))
     early, late = windows(train[:cut], n, n, h), windows(train, cut, n, h)
@@ -58,15 +58,15 @@ def main():
     penalty = min(tried, key=tried.get)
     x, y = windows(test, lead, n, h)
     model = fit(*windows(train, n, n, h), penalty)
-    error = (x @ model[0] + model[1] - y) * deviation
-    print(f"penalty {penalty:g}  mse on the tail {tried[penalty] * deviation**2:.4f}")
+    error = (x @ model[0] + model[1] - y) * std
+    print(f"penalty {penalty:g}  mse on the tail {tried[penalty] * std**2:.4f}")
     print(f"ridge        mse {(error**2).mean():.4f}  mae {abs(error).mean():.4f}  "
           f"windows {len(x)}")
-    print(f"persistence  mse {((x[:, -1:] - y)**2).mean() * deviation**2:.4f}")
+    print(f"persistence  mse {((x[:, -1:] - y)**2).mean() * std**2:.4f}")
     if o.season:
         back = o.season * (np.arange(h) // o.season + 1)
         starts = np.arange(lead, len(test) - h + 1)[:, None] + np.arange(h)
-        print(f"seasonal     mse {((test[starts - back] - y)**2).mean() * deviation**2:.4f}")
+        print(f"seasonal     mse {((test[starts - back] - y)**2).mean() * std**2:.4f}")
 
 
 main()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""sheet.py - pictures side by side, for documents. Needs Pillow.
+"""sheet.py - images side by side, for documents. Needs Pillow.
 
     sheet.py OUT.png COLUMNS ZOOM FILE...
 
-Row by row, every pixel ZOOM x ZOOM; pictures with transparent parts over white."""
+Row by row, every pixel ZOOM x ZOOM; images with transparent parts over white."""
 
 import sys
 

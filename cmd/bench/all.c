@@ -19,7 +19,7 @@ static const qkv_option_table table = {"Everything", rows, sizeof rows / sizeof 
 
 static const bench_measure *const measures[] = {
     &bench_train, &bench_train_codes, &bench_attention, &bench_decode,
-    &bench_picture, &bench_translate, &bench_tokenize};
+    &bench_image, &bench_translate, &bench_tokenize};
 enum { MEASURES = sizeof measures / sizeof *measures };
 
 static void show(const bench_report *r)
@@ -72,7 +72,7 @@ static const char *const examples[] = {"qkv bench", "qkv bench --model small --j
 
 const cli_command cli_bench = {
     .manual = {.name = "bench", .summary = "what this machine allows and what qkv reaches of it",
-               .usage = "[train|attention|decode|picture|translate|tokenize] [options]",
+               .usage = "[train|attention|decode|image|translate|tokenize] [options]",
                .examples = examples,
                .tables = tables,
                .text = "Runs all of them, a minute and a half on two cores, and shows each rate "

@@ -47,7 +47,7 @@ typedef struct {
 enum { BENCH_SETTINGS = 128 };
 
 extern const bench_measure bench_train, bench_train_codes, bench_attention, bench_decode,
-    bench_picture, bench_translate, bench_tokenize;
+    bench_image, bench_translate, bench_tokenize;
 
 /* A command that is one measure: its options, the work, the answer. Exit code. */
 int bench_run(cli *c, int argc, char **argv, const bench_measure *m);
@@ -76,7 +76,7 @@ qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char
 /* The base model of "Attention Is All You Need", vocabulary 32,001 (bench_networks.c). The same. */
 qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout);
 
-/* A VQGAN of that preset for pictures of that side. Its parameters are zero. */
+/* A VQGAN of that preset for images of that side. Its parameters are zero. */
 qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, size_t side,
                        double dropout);
 
@@ -117,7 +117,7 @@ struct bench_training {
     qkv_context *ctx;
     const bench_network *network;
     char name[48];        /* for people */
-    size_t batch, length; /* sequences, and tokens in each; pictures, and the pixels of a side */
+    size_t batch, length; /* sequences, and tokens in each; images, and the pixels of a side */
     double dropout;
     size_t vocab;
     qkv_model *model;
@@ -125,14 +125,14 @@ struct bench_training {
     qkv_optimizer *optimizer;
     int32_t *ids; /* (id_count) zeros until somebody draws them */
     size_t id_count;
-    qkv_real *pixels; /* (pixel_count) of a network of pictures; else NULL */
+    qkv_real *pixels; /* (pixel_count) of a network of images; else NULL */
     size_t pixel_count;
     int32_t *rows; /* of a masked language model: which rows it guesses; else NULL */
-    qkv_model *looks;     /* of a VQGAN: who says how unlike pictures look; else NULL */
-    qkv_pixels *pictures; /* of a VQGAN: as many as the batch has; else NULL */
+    qkv_model *lpips;     /* of a VQGAN: who says how unlike images look; else NULL */
+    qkv_pixels *images; /* of a VQGAN: as many as the batch has; else NULL */
     qkv_codes_options codes;
     qkv_task task;
-    qkv_task_part part; /* all of the batch */
+    qkv_micro_batch part; /* all of the batch */
 };
 
 /* Makes all of it; bench_training_free is due after a failure too. */

@@ -1,5 +1,5 @@
 /* networks.c - the networks whose training steps are timed: what each is, what it reads, its
- * loss and its arithmetic. Texts and pictures are made up and of equal size. */
+ * loss and its arithmetic. Texts and images are made up and of equal size. */
 #include <stdio.h>
 #include <string.h>
 
@@ -164,9 +164,9 @@ static qkv_tensor *vit_loss(const bench_training *b)
                              qkv_tensor_ids(b->tape, b->ids, 1, &b->batch), NULL);
 }
 
-/* Of a picture model and one of those passes, on the batch. */
-static double picture_flops(const bench_training *b, const qkv_model *m, qkv_pass pass,
-                            qkv_part part)
+/* Of an image model and one of those passes, on the batch. */
+static double image_flops(const bench_training *b, const qkv_model *m, qkv_pass pass,
+                          qkv_model_part part)
 {
     return qkv_model_flops(m, &(qkv_workload){.pass = pass, .part = part,
                                               .samples = (double)b->batch, .height = b->length,
@@ -175,7 +175,7 @@ static double picture_flops(const bench_training *b, const qkv_model *m, qkv_pas
 
 static double vit_flops(const bench_training *b)
 {
-    return picture_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
+    return image_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
 }
 
 static size_t vit_tokens(const bench_training *b)
@@ -186,7 +186,7 @@ static size_t vit_tokens(const bench_training *b)
 
 /* ---- VQGAN: the generator's phase of a step, with a discriminator ---------------------------- */
 
-enum { PUBLISHED_SIDE = 128 }; /* of pictures from here on VGG16 says how unlike they look */
+enum { PUBLISHED_SIDE = 128 }; /* of images from here on VGG16 says how unlike they look */
 static const char vqgan_prefix[] = "vqgan-";
 
 qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, size_t side,
@@ -201,36 +201,36 @@ qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, si
     return qkv_model_create(out, ctx, &qkv_vqgan_type, &config);
 }
 
-/* LPIPS, or a network of our own as small pictures get one; it does not learn. */
-static qkv_status make_looks(bench_training *b)
+/* LPIPS, or a network of our own as small images get one; it does not learn. */
+static qkv_status make_perceptual(bench_training *b)
 {
-    qkv_perceptual_config config = qkv_looks_config(b->length, 0);
+    qkv_perceptual_config config = qkv_perceptual_task_config(b->length, 0);
     if (b->length >= PUBLISHED_SIDE)
         qkv_option_defaults(qkv_model_type_config(&qkv_perceptual_type), &config);
-    qkv_status status = qkv_model_create(&b->looks, b->ctx, &qkv_perceptual_type, &config);
+    qkv_status status = qkv_model_create(&b->lpips, b->ctx, &qkv_perceptual_type, &config);
     if (!status)
-        qkv_params_freeze(qkv_model_params(b->looks), true);
+        qkv_params_freeze(qkv_model_params(b->lpips), true);
     return status;
 }
 
-static qkv_status make_pictures(bench_training *b)
+static qkv_status make_images(bench_training *b)
 {
     const size_t colors = 3, bytes = b->length * b->length * colors;
     qkv_pixels_writer *w = NULL;
     qkv_rng r;
     qkv_rng_init(&r, 1, qkv_hash64("pictures", 8));
     qkv_status status = qkv_pixels_create(&w, b->ctx, NULL, b->length, b->length, colors);
-    uint8_t *picture = status ? NULL : qkv_malloc(b->ctx, bytes);
-    if (!status && !picture)
+    uint8_t *image = status ? NULL : qkv_malloc(b->ctx, bytes);
+    if (!status && !image)
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < b->batch && !status; i++) {
         for (size_t k = 0; k < bytes; k++)
-            picture[k] = (uint8_t)qkv_rng_below(&r, 256);
-        status = qkv_pixels_add(w, picture, -1, "made up");
+            image[k] = (uint8_t)qkv_rng_below(&r, 256);
+        status = qkv_pixels_add(w, image, -1, "made up");
     }
-    qkv_free(b->ctx, picture);
+    qkv_free(b->ctx, image);
     if (!status)
-        return qkv_pixels_finish(w, &b->pictures);
+        return qkv_pixels_finish(w, &b->images);
     qkv_pixels_abandon(w);
     return status;
 }
@@ -240,19 +240,19 @@ static qkv_status vqgan_create(bench_training *b, const bench_step *step)
     qkv_status status = bench_vqgan(b->ctx, &b->model, step->model + strlen(vqgan_prefix),
                                     b->length, b->dropout);
     if (!status)
-        status = make_looks(b);
+        status = make_perceptual(b);
     if (!status)
-        status = make_pictures(b);
+        status = make_images(b);
     if (status)
         return status;
     (void)snprintf(b->name, sizeof b->name, "%s", step->model);
     b->codes = qkv_codes_defaults();
     b->codes.revive = false;
-    b->part = (qkv_task_part){.count = b->batch, .total = b->batch};
-    return qkv_task_codes(&b->task, b->model, b->looks, b->pictures, NULL, &b->codes, 1);
+    b->part = (qkv_micro_batch){.count = b->batch, .total = b->batch};
+    return qkv_task_codes(&b->task, b->model, b->lpips, b->images, NULL, &b->codes, 1);
 }
 
-/* It reads the pictures that its task has. */
+/* It reads the images that its task has. */
 static size_t vqgan_ids(const bench_training *b)
 {
     (void)b;
@@ -267,10 +267,10 @@ static qkv_tensor *vqgan_loss(const bench_training *b)
 /* Of the generator's phase in a step in which the discriminator takes part. */
 static double vqgan_flops(const bench_training *b)
 {
-    return picture_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE) +
-           picture_flops(b, b->looks, QKV_PASS_INPUT, QKV_PART_WHOLE) +
-           picture_flops(b, b->looks, QKV_PASS_FORWARD, QKV_PART_WHOLE) +
-           picture_flops(b, b->model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR);
+    return image_flops(b, b->model, QKV_PASS_TRAIN, QKV_PART_WHOLE) +
+           image_flops(b, b->lpips, QKV_PASS_INPUT, QKV_PART_WHOLE) +
+           image_flops(b, b->lpips, QKV_PASS_FORWARD, QKV_PART_WHOLE) +
+           image_flops(b, b->model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR);
 }
 
 static size_t vqgan_tokens(const bench_training *b)

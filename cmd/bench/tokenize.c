@@ -27,8 +27,8 @@ typedef struct {
     settings s;
     qkv_texts files;
     qkv_str made;
-    qkv_text_part made_part;
-    const qkv_text_part *texts; /* (count): the files, or made_part */
+    qkv_text_span made_part;
+    const qkv_text_span *texts; /* (count): the files, or made_part */
     size_t count;
     qkv_tokenizer *tokenizer;
     size_t bytes, vocab, tokens;
@@ -67,7 +67,7 @@ static qkv_status make_text(job *j)
         uint32_t after = qkv_rng_below(&r, SENTENCE);
         qkv_str_puts(&j->made, after == 0 ? ".\n" : after == 1 ? ", " : " ");
     }
-    j->made_part = (qkv_text_part){.data = j->made.data, .len = j->made.len};
+    j->made_part = (qkv_text_span){.data = j->made.data, .len = j->made.len};
     j->texts = &j->made_part;
     j->count = 1;
     return j->made.failed ? QKV_E_MEMORY : QKV_OK;
@@ -76,7 +76,7 @@ static qkv_status make_text(job *j)
 static qkv_status open_files(job *j)
 {
     qkv_status status = qkv_texts_open(&j->files, j->c->ctx, &j->s.file);
-    j->texts = j->files.parts;
+    j->texts = j->files.spans;
     j->count = j->files.count;
     return status;
 }

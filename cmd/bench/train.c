@@ -131,7 +131,7 @@ const cli_command cli_bench_train = {
                        "bert-base guesses 15 % of its words, and its output layer sees (and "
                        "counts) those alone; transformer-base is 6 + 6 blocks of width 512 with "
                        "32001 tokens, on pairs of sentences of --length tokens each; vit-base is "
-                       "ViT-B/16 with 1000 classes, on pictures. Of a VQGAN it is the generator's "
+                       "ViT-B/16 with 1000 classes, on images. Of a VQGAN it is the generator's "
                        "phase of a step: encoder, codes, decoder, a perceptual network (from 128 "
                        "pixels on LPIPS's VGG16, below it one of qkv's own) and the discriminator "
                        "that the gradient goes through. The limit is the best of ten products of "

@@ -1,4 +1,4 @@
-/* training.c - a training step on made-up text or pictures: timed by `qkv bench train`, only
+/* training.c - a training step on made-up text or images: timed by `qkv bench train`, only
  * laid out in memory by `qkv info --predict`. */
 #include <stdio.h>
 #include <string.h>
@@ -13,15 +13,15 @@ static const qkv_option rows[] = {
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = bench_layouts,
      .initial = "gpt2", .help = "of a GPT"},
     {.flag = "batch", .type = QKV_OPT_SIZE, .max = 65536, FIELD(batch), .initial = "0",
-     .help = "sequences or pictures in a step; 0: 4, of bert-base and vit-base 8, of "
+     .help = "sequences or images in a step; 0: 4, of bert-base and vit-base 8, of "
              "transformer-base 128, of a VQGAN 16, at 256 pixels 1"},
     {.flag = "length", .type = QKV_OPT_SIZE, .max = 1048576, FIELD(length), .initial = "0",
      .help = "tokens in a sequence; 0: 256, of bert-base 128, of transformer-base 32. Of "
-             "vit-base and VQGANs the pictures' side in pixels; 0: 224, and 32, of vqgan-mini 64, "
+             "vit-base and VQGANs the images' side in pixels; 0: 224, and 32, of vqgan-mini 64, "
              "of vqgan-f8 and -f16 256"},
     {.flag = "dropout", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1, .max = 1,
      FIELD(dropout), .initial = "-1",
-     .help = "below 0: what the model is trained with: 0.1, of a GPT and of pictures' 0"},
+     .help = "below 0: what the model is trained with: 0.1, of a GPT and of images' 0"},
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
@@ -62,8 +62,8 @@ void bench_training_free(bench_training *b)
     qkv_optimizer_destroy(b->optimizer);
     qkv_tape_destroy(b->tape);
     qkv_task_destroy(&b->task);
-    qkv_pixels_close(b->pictures);
-    qkv_model_destroy(b->looks);
+    qkv_pixels_close(b->images);
+    qkv_model_destroy(b->lpips);
     qkv_model_destroy(b->model);
 }
 
@@ -74,7 +74,7 @@ qkv_status bench_training_fill(bench_training *b, uint64_t seed)
     bench_random_ids(b->ids, b->id_count, b->vocab, seed);
     for (size_t i = 0; i < b->pixel_count; i++)
         b->pixels[i] = (qkv_real)(2 * qkv_rng_uniform(&r) - 1);
-    qkv_status status = b->looks ? qkv_model_init(b->looks, seed) : QKV_OK;
+    qkv_status status = b->lpips ? qkv_model_init(b->lpips, seed) : QKV_OK;
     return status ? status : qkv_model_init(b->model, seed);
 }
 

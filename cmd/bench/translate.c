@@ -57,8 +57,8 @@ static qkv_status prepare(job *j)
         j->offsets[i] = (int32_t)(i * s->length);
     qkv_generation_defaults(&g, j->model);
     g.beams = s->beams;
-    g.end_count = 0; /* every translation is as long as asked for */
-    g.forced_end = -1;
+    g.eos_count = 0; /* every translation is as long as asked for */
+    g.forced_eos = -1;
     g.max_new_tokens = s->tokens;
     return qkv_beam_search_create(&j->search, j->model, &g);
 }

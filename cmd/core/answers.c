@@ -133,7 +133,7 @@ int cli_png_only(const cli *c, const char *out)
     const char *end = strrchr(out, '.');
     if (!end || (strcasecmp(end, ".jpg") != 0 && strcasecmp(end, ".jpeg") != 0))
         return 0;
-    return cli_usage(c, "--out: pictures are written as PNG: a name with .png expected, found "
+    return cli_usage(c, "--out: images are written as PNG: a name with .png expected, found "
                      "%.200s", out);
 }
 

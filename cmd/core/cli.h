@@ -96,7 +96,7 @@ int cli_fail(const char *fmt, ...) QKV_PRINTF(1, 2);  /* prints "qkv: sentence";
 int cli_usage(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* the same; CLI_USAGE */
 void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr, unless quiet */
 
-/* A picture is to be written there: 0, or an exit code after a message if the name says JPEG. */
+/* An image is to be written there: 0, or an exit code after a message if the name says JPEG. */
 int cli_png_only(const cli *c, const char *out);
 
 /* Prints the finished text and a newline, flushes and frees w. An exit code. */

@@ -37,7 +37,7 @@
     X(bench_train) \
     X(bench_attention) \
     X(bench_decode) \
-    X(bench_picture) \
+    X(bench_image)   \
     X(bench_translate) \
     X(bench_tokenize)  \
     X(tour)

@@ -1,9 +1,9 @@
-/* eval.c - `qkv eval`: what a model is judged by, on held-out data. */
+/* eval.c - `qkv eval`: what a model is evaluated by, on held-out data. */
 #include <stdio.h>
 
 #include "core/commands.h"
 
-static int answer(cli *c, const qkv_measures *m, const char *network)
+static int answer(cli *c, const qkv_metrics *m, const char *network)
 {
     if (!c->common.json) {
         for (int i = 0; i < m->count; i++)
@@ -29,7 +29,7 @@ static int run(cli *c, int argc, char **argv)
 {
     qkv_pipeline_evaluate_options o;
     qkv_pipeline *p = NULL;
-    qkv_measures m = {0};
+    qkv_metrics m = {0};
     cli_bind(c, qkv_pipeline_evaluate_table(), &o);
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
@@ -46,10 +46,10 @@ static const char *const examples[] = {
     "qkv eval runs/ende --source en.txt --target de.txt",
     "qkv eval runs/load --file new.csv",
     "qkv eval runs/seg --images photos --masks masks --json",
-    "qkv eval runs/codes --lpips runs/codes/train/looks", NULL};
+    "qkv eval runs/codes --lpips runs/codes/train/perceptual", NULL};
 
 const cli_command cli_eval = {
-    .manual = {.name = "eval", .summary = "judge a model on held-out data",
+    .manual = {.name = "eval", .summary = "evaluate a model on held-out data",
                .usage = "DIR [--file DATA | --source FILE --target FILE]", .examples = examples,
                .text = "Models that continue text: scores every token but the first once, each "
                        "from the tokens before it in its window of the training length. loss: "
@@ -63,37 +63,38 @@ const cli_command cli_eval = {
                        "Classifiers of texts: lines of label, tab, text, perhaps tab, second "
                        "text. Loss, accuracy, and F1: with two classes of the second, else the "
                        "plain mean over the classes.\n\n"
-                       "Classifiers of pictures: a folder, a tar or idx file as in training. "
+                       "Classifiers of images: a folder, a tar or idx file as in training. "
                        "Accuracy and loss.\n\n"
                        "Forecasters: from every row on, the first of which are only looked back "
-                       "on; squared error in deviations of the training rows (loss) and in the "
+                       "on; squared error in standard deviations of the training rows (loss) and "
+                       "in the "
                        "data's units (mse), absolute error (mae), the squared errors of the "
                        "naive forecasts, and the ratio of loss to the better one's.\n\n"
                        "Colourers: squared error of a and b of Lab in dB below 255^2, without "
                        "hints (psnr) and with 10 random ones (psnr_hints); that of the training "
-                       "pictures' mean colour, and of the nearest hint's.\n\n"
+                       "images' mean colour, and of the nearest hint's.\n\n"
                        "Models of pixels' classes: mean intersection over union of the classes "
-                       "(miou), share of the pixels (accuracy), loss; pictures and masks are "
-                       "judged at the model's size.\n\n"
-                       "Models that fill in pictures: squared error of the hidden patches, the "
+                       "(miou), share of the pixels (accuracy), loss; images and masks are "
+                       "evaluated at the model's size.\n\n"
+                       "Models that fill in images: squared error of the hidden patches, the "
                        "same each time, in dB below that of black for white (psnr), as training "
-                       "has it (loss); dB of each picture's mean visible colour (psnr_mean) and "
+                       "has it (loss); dB of each image's mean visible colour (psnr_mean) and "
                        "of the nearest visible pixel (psnr_nearest).\n\n"
-                       "Models that code pictures: mean absolute error of values in [-1, 1] "
+                       "Models that code images: mean absolute error of values in [-1, 1] "
                        "(loss), 8-bit values in dB (psnr), structural similarity (ssim), share "
                        "of the codes that occur (codes_used), 2^entropy of their frequencies "
                        "(perplexity); where they are 2000 or fewer, the share to which, of "
                        "all, what comes back is nearest (found_again). With --lpips, how unlike "
-                       "the true pictures they look to that network (lpips), and the Frechet "
+                       "the true images they look to that network (lpips), and the Frechet "
                        "distance of what its last stage makes of both (frechet); which one it "
                        "is stands beside them (network).\n\n"
-                       "Networks that say how unlike pictures look, as train vqgan teaches one "
-                       "in OUT/train/looks: the share of the pictures that look the less like "
+                       "Networks that say how unlike images look, as train vqgan teaches one "
+                       "in OUT/train/perceptual: the share of the images that look the less like "
                        "themselves the more they are blurred, by 0.5, 1, 2 and 4 pixels "
                        "(ranks_blur), or the more noise there is, 0.02, 0.05, 0.1 and 0.2 of all "
                        "values (ranks_noise).\n\n"
-                       "Priors on codes: -log2 p of a code of held-out pictures, each told from "
+                       "Priors on codes: -log2 p of a code of held-out images, each told from "
                        "those before it (bits_per_code) and from its left neighbour alone, as "
-                       "the training pictures' codes were counted (bits_bigram)."},
+                       "the training images' codes were counted (bits_bigram)."},
     .library = {qkv_pipeline_evaluate_table},
     .run = run};

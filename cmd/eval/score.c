@@ -76,7 +76,7 @@ static int answer_bleu(cli *c, const settings *s, const qkv_bleu_score *b)
 }
 
 /* What sacrebleu warns of: text that was not put together again before it is cut as raw text. */
-static void note_tokenized(const cli *c, const qkv_text_part *hyp)
+static void note_tokenized(const cli *c, const qkv_text_span *hyp)
 {
     size_t lines = 0;
     for (size_t i = 2; i < hyp->len; i++)
@@ -86,8 +86,8 @@ static void note_tokenized(const cli *c, const qkv_text_part *hyp)
                  "--tokenized", lines);
 }
 
-static int score_bleu(cli *c, const settings *s, const qkv_text_part *hyp,
-                      const qkv_text_part *ref)
+static int score_bleu(cli *c, const settings *s, const qkv_text_span *hyp,
+                      const qkv_text_span *ref)
 {
     const qkv_bleu_options options = {.tokenized = s->tokenized, .lowercase = s->lowercase};
     qkv_bleu *bleu;
@@ -129,8 +129,8 @@ static int answer_chrf(cli *c, const settings *s, const qkv_chrf_score *f)
     return CLI_DONE;
 }
 
-static int score_chrf(cli *c, const settings *s, const qkv_text_part *hyp,
-                      const qkv_text_part *ref)
+static int score_chrf(cli *c, const settings *s, const qkv_text_span *hyp,
+                      const qkv_text_span *ref)
 {
     qkv_chrf *chrf;
     qkv_chrf_score score;
@@ -147,7 +147,7 @@ static int score_chrf(cli *c, const settings *s, const qkv_text_part *hyp,
 
 static const struct {
     const char *name;
-    int (*score)(cli *c, const settings *s, const qkv_text_part *hyp, const qkv_text_part *ref);
+    int (*score)(cli *c, const settings *s, const qkv_text_span *hyp, const qkv_text_span *ref);
 } measures[] = {{"bleu", score_bleu}, {"chrf", score_chrf}};
 
 static int run(cli *c, int argc, char **argv)
@@ -163,8 +163,8 @@ static int run(cli *c, int argc, char **argv)
     if (m == sizeof measures / sizeof *measures)
         return cli_usage(c, "expected bleu or chrf, found \"%s\"", c->args.items[0]);
     char *hyp = NULL, *ref = NULL;
-    qkv_text_part h = {.name = strcmp(s.file, STDIN) == 0 ? "the standard input" : s.file};
-    qkv_text_part r = {.name = c->args.items[1]};
+    qkv_text_span h = {.name = strcmp(s.file, STDIN) == 0 ? "the standard input" : s.file};
+    qkv_text_span r = {.name = c->args.items[1]};
     qkv_status status = qkv_file_read(c->ctx, r.name, 0, &ref, &r.len);
     if (!status)
         status = qkv_file_read(c->ctx, s.file, 0, &hyp, &h.len);

@@ -97,7 +97,7 @@ static qkv_status walk(page *p, const walker *w, path *out)
     return status;
 }
 
-/* ---- the picture ---------------------------------------------------------------------------- */
+/* ---- the image ---------------------------------------------------------------------------- */
 
 typedef const char *plot[PLOT_ROWS][PLOT_COLUMNS];
 

@@ -23,15 +23,15 @@ static const struct {
     [BASE] = {"base_bytes", "program and libraries"},
 };
 
-static qkv_status lay_out(bench_training *b, qkv_context *dry, const bench_step *step,
+static qkv_status lay_out(bench_training *b, qkv_context *meta, const bench_step *step,
                           size_t bytes[PARTS])
 {
-    qkv_status status = bench_training_create(b, dry, step);
+    qkv_status status = bench_training_create(b, meta, step);
     if (status)
         return status;
     const qkv_params *params = qkv_model_params(b->model);
     size_t before = qkv_params_bytes(params);
-    bytes[PARAMETERS] = before + (b->looks ? qkv_params_bytes(qkv_model_params(b->looks)) : 0);
+    bytes[PARAMETERS] = before + (b->lpips ? qkv_params_bytes(qkv_model_params(b->lpips)) : 0);
     bytes[OPTIMIZER] = qkv_optimizer_bytes(b->optimizer);
     status = bench_training_step(b);
     bytes[GRADIENTS] = qkv_params_bytes(params) - before;
@@ -57,20 +57,20 @@ static int answer(const cli *c, const bench_training *b, const size_t bytes[PART
 int info_predict(cli *c, const bench_step *step)
 {
     size_t bytes[PARTS] = {0};
-    qkv_context *dry;
+    qkv_context *meta;
     qkv_context_options options = qkv_context_defaults();
     options.threads = qkv_context_threads(c->ctx);
     options.isa = qkv_context_isa(c->ctx);
-    options.dry = true;
+    options.meta = true;
     bytes[BASE] = qkv_machine_rss() + (size_t)options.threads * thread_bytes;
-    if (qkv_context_create(&dry, &options))
+    if (qkv_context_create(&meta, &options))
         return cli_fail("out of memory");
     bench_training b;
-    qkv_status status = lay_out(&b, dry, step, bytes);
+    qkv_status status = lay_out(&b, meta, step, bytes);
     if (status)
-        (void)cli_fail("%s", qkv_context_message(dry));
+        (void)cli_fail("%s", qkv_context_message(meta));
     int code = status ? CLI_FAILED : answer(c, &b, bytes);
     bench_training_free(&b);
-    qkv_context_destroy(dry);
+    qkv_context_destroy(meta);
     return code;
 }

@@ -9,7 +9,7 @@
 enum { COLUMNS = 76, LENGTH = 80 }; /* what fits the page; its tokens at most, special ones too */
 enum { VOCAB = 2048, BUDGET = 2048, TEXTS = 64 /* in an update of the classifier */ };
 enum { BLANKS = 7, GUESSES = 3, PREDICTED = 400 };
-/* Of the chapter's time; what is left is reading and judging. */
+/* Of the chapter's time; what is left is reading and evaluating. */
 static const double WORDS_SHARE = 0.6, CLASSES_SHARE = 0.22;
 
 /* The largest model that so many seconds at REFERENCE_FLOPS, two Zen 4 cores, make good use of. */
@@ -19,7 +19,7 @@ static const struct {
 } sizes[] = {{40, "tiny"}, {0, "nano"}};
 static const double REFERENCE_FLOPS = 230e9;
 
-enum { LEARN, JUDGE, SPLITS };
+enum { LEARN, VALID, SPLITS };
 
 typedef struct {
     tour *t;
@@ -37,7 +37,7 @@ typedef struct {
 static qkv_status make_tokenizer(chapter *h)
 {
     qkv_vocabulary v = qkv_vocabulary_defaults(QKV_VOCABULARY_MLM);
-    const qkv_text_part part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL, 0};
+    const qkv_text_span part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL, 0};
     v.vocab = VOCAB;
     qkv_status status = qkv_train_tokenizer(&h->tokenizer, h->t->page->c->ctx, &part, 1,
                                             QKV_VOCABULARY_MLM, &v, NULL);
@@ -66,7 +66,7 @@ static qkv_status make_model(chapter *h, const qkv_model_type *type)
 static qkv_status pack(const chapter *h, int split, bool labelled, qkv_records **out)
 {
     const qkv_str *text = labelled ? &h->lines[split].labelled : &h->lines[split].text;
-    const qkv_text_part part = {text->data, text->len, "lines", 0};
+    const qkv_text_span part = {text->data, text->len, "lines", 0};
     qkv_records_writer *w = NULL;
     size_t cut = 0;
     qkv_status status = qkv_records_create(&w, h->ctx, NULL, labelled ? 3 : 1);
@@ -140,7 +140,7 @@ static qkv_status show_blank(const chapter *h, const char *line, size_t len, siz
 /* Some held-out lines, evenly over all of them. */
 static qkv_status show_blanks(const chapter *h)
 {
-    const qkv_str *text = &h->lines[JUDGE].text;
+    const qkv_str *text = &h->lines[VALID].text;
     qkv_status status = QKV_OK;
     page_text(h->t->page, "Held-out lines with a word hidden, the word, and what it would write "
                           "there:");
@@ -162,7 +162,7 @@ static qkv_status show_blanks(const chapter *h)
 
 static void show_words(const page *p, const qkv_mlm_score *score, const tour_guesses *n)
 {
-    page_text(p, "Judged on held-out files: %zu words hidden, and how many the likeliest guess "
+    page_text(p, "Evaluated on held-out files: %zu words hidden, and how many the likeliest guess "
                  "got right:", score->words);
     page_space(p);
     page_line(p, "counted: the commonest word          %5.1f%%", 100 * n->commonest);
@@ -177,7 +177,7 @@ static qkv_status words(chapter *h)
 {
     const page *p = h->t->page;
     const qkv_mlm_options o = {BUDGET, 0.15};
-    qkv_records *learn = NULL, *judge = NULL;
+    qkv_records *learn = NULL, *valid = NULL;
     qkv_task task = {0};
     tour_training training;
     qkv_mlm_score score;
@@ -186,7 +186,7 @@ static qkv_status words(chapter *h)
     s.loop.batch = 1; /* a pack of lines */
     qkv_status status = pack(h, LEARN, false, &learn);
     if (!status)
-        status = pack(h, JUDGE, false, &judge);
+        status = pack(h, VALID, false, &valid);
     if (!status)
         status = qkv_task_mlm(&task, h->model, learn, NULL, h->tokenizer, &o,
                               p->c->common.seed);
@@ -196,9 +196,9 @@ static qkv_status words(chapter *h)
                             WORDS_SHARE * h->t->seconds);
     if (!status && !training.result.stopped) {
         tour_training_show(&training, p, "Loss of a hidden word, nats, over the time:");
-        status = qkv_mlm_evaluate(h->model, p->t, judge, h->tokenizer, &o, 0, &score);
+        status = qkv_mlm_evaluate(h->model, p->t, valid, h->tokenizer, &o, 0, &score);
         if (!status)
-            status = tour_count_guesses(&counted, h->ctx, learn, judge, h->config.vocab);
+            status = tour_count_guesses(&counted, h->ctx, learn, valid, h->config.vocab);
         if (!status) {
             h->words_right = score.accuracy;
             h->words_counted = counted.after;
@@ -208,25 +208,25 @@ static qkv_status words(chapter *h)
     }
     qkv_task_destroy(&task);
     qkv_records_close(learn);
-    qkv_records_close(judge);
+    qkv_records_close(valid);
     return status;
 }
 
 /* ---- classes ------------------------------------------------------------------------------- */
 
 static void show_classes(const page *p, const qkv_classify_score *score, const qkv_records *learn,
-                         const qkv_records *judge, double bayes)
+                         const qkv_records *valid, double bayes)
 {
     size_t count[TOUR_KINDS] = {0}, most = 0;
-    for (size_t i = 0; i < qkv_records_count(judge); i++) {
+    for (size_t i = 0; i < qkv_records_count(valid); i++) {
         const int32_t *label;
-        (void)qkv_records_get(judge, i, 2, &label);
+        (void)qkv_records_get(valid, i, 2, &label);
         count[*label]++;
     }
     for (size_t k = 1; k < TOUR_KINDS; k++)
         most = count[k] > count[most] ? k : most;
-    double commonest = (double)count[most] / (double)qkv_records_count(judge);
-    page_text(p, "Judged on %zu held-out lines (it learnt from %zu):", score->texts,
+    double commonest = (double)count[most] / (double)qkv_records_count(valid);
+    page_text(p, "Evaluated on %zu held-out lines (it learnt from %zu):", score->texts,
               qkv_records_count(learn));
     page_space(p);
     page_line(p, "all of them %-8s                 %5.1f%% right", tour_kinds[most],
@@ -241,7 +241,7 @@ static void show_classes(const page *p, const qkv_classify_score *score, const q
 /* The i-th of about `n` lines, evenly over the held-out labelled ones. */
 static bool labelled_line(const chapter *h, size_t i, size_t n, qkv_labelled_text *out)
 {
-    const qkv_str *all = &h->lines[JUDGE].labelled;
+    const qkv_str *all = &h->lines[VALID].labelled;
     const char *at = all->data + i * all->len / n, *end = all->data + all->len;
     const char *tab;
     qkv_line line;
@@ -303,7 +303,7 @@ static qkv_status make_classifier(chapter *h)
 static qkv_status classes(chapter *h)
 {
     const page *p = h->t->page;
-    qkv_records *learn = NULL, *judge = NULL;
+    qkv_records *learn = NULL, *valid = NULL;
     qkv_task task = {0};
     tour_training training;
     qkv_classify_score score;
@@ -315,7 +315,7 @@ static qkv_status classes(chapter *h)
     if (!status)
         status = pack(h, LEARN, true, &learn);
     if (!status)
-        status = pack(h, JUDGE, true, &judge);
+        status = pack(h, VALID, true, &valid);
     if (!status)
         status = qkv_task_classify(&task, h->model, learn, NULL, NULL, NULL, p->c->common.seed);
     if (!status) {
@@ -326,16 +326,16 @@ static qkv_status classes(chapter *h)
                             CLASSES_SHARE * h->t->seconds);
     }
     if (!status && !training.result.stopped)
-        status = qkv_classify_evaluate(h->model, p->t, judge, 0, &score);
+        status = qkv_classify_evaluate(h->model, p->t, valid, 0, &score);
     if (!status && !training.result.stopped)
-        status = tour_naive_bayes(&bayes, h->ctx, learn, judge, h->config.vocab, TOUR_KINDS);
+        status = tour_naive_bayes(&bayes, h->ctx, learn, valid, h->config.vocab, TOUR_KINDS);
     if (!status && !training.result.stopped) {
-        show_classes(p, &score, learn, judge, bayes);
+        show_classes(p, &score, learn, valid, bayes);
         status = show_some_classes(h);
     }
     qkv_task_destroy(&task);
     qkv_records_close(learn);
-    qkv_records_close(judge);
+    qkv_records_close(valid);
     return status;
 }
 
@@ -345,8 +345,8 @@ static void introduce(const chapter *h)
 {
     const page *p = h->t->page;
     page_text(p, "The text: %zu lines of %s; the lines of every tenth file are held out and only "
-                 "used to judge. A word, or a piece of a rare one, is a token.",
-              h->lines[LEARN].count + h->lines[JUDGE].count,
+                 "used to evaluate. A word, or a piece of a rare one, is a token.",
+              h->lines[LEARN].count + h->lines[VALID].count,
               h->lines[LEARN].files ? "qkv's source and documents" : "this command's own help");
     page_text(p, "The model: %zu layers of %zu channels, %zu parameters, all random at first. "
                  "Unlike the GPT it sees what is before and behind. In each line that it reads, "
@@ -384,7 +384,7 @@ qkv_status tour_bert(tour *t)
         introduce(&h);
         status = words(&h);
     }
-    bool kinds = h.lines[LEARN].labelled.len && h.lines[JUDGE].labelled.len;
+    bool kinds = h.lines[LEARN].labelled.len && h.lines[VALID].labelled.len;
     if (!status && kinds && !cli_stopped())
         status = classes(&h);
     if (!status && !cli_stopped())

@@ -10,7 +10,7 @@ typedef struct {
     page *page;
     const char *dir;    /* the chapter's own folder: there and empty; the reader may use it later */
     const char *source; /* the folder that texts are looked for in; NULL: none */
-    const char *pictures; /* the set that they are taken from; NULL: drawn ones */
+    const char *images; /* the set that they are taken from; NULL: drawn ones */
     double seconds;     /* what the chapter may take */
     double begun;       /* when it began: of qkv_now */
 } tour;
@@ -23,7 +23,7 @@ tour_fn tour_attention, tour_bert, tour_classify, tour_colorize, tour_contrastiv
 
 /* ---- texts: tour_text.c --------------------------------------------------------------------- */
 
-/* Text to learn from and text to judge by: no file is in both. */
+/* Text to learn from and text to evaluate by: no file is in both. */
 typedef struct {
     qkv_str train, valid;
     size_t files;    /* 0: the text is this program's own help */

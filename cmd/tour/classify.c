@@ -1,8 +1,8 @@
-/* classify.c - a chapter of the tour: a compact transformer tells the classes of pictures,
- * beside the nearest picture that it learnt from. */
+/* classify.c - a chapter of the tour: a compact transformer tells the classes of images,
+ * beside the nearest image that it learnt from. */
 #include <string.h>
 
-#include "tour/pictures.h"
+#include "tour/images.h"
 
 enum { SHIFT = 3, COLUMNS = 12, LISTED = 9 };
 static const double LONG = 60; /* seconds that the larger model needs */
@@ -26,14 +26,14 @@ static qkv_status make_model(tour_pupil *h)
 {
     qkv_vit_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_cct_type), &c);
-    tour_trunk_set(&c.trunk, tour_pictures_effort(h->t) < LONG ? 2 : 4);
+    tour_trunk_set(&c.trunk, tour_images_effort(h->t) < LONG ? 2 : 4);
     c.conv_channels = c.trunk.width / 2;
     c.classes = qkv_pixels_classes(h->p.train);
     qkv_status status = tour_pupil_create(h, &qkv_cct_type, &c);
     if (status)
         return status;
-    tour_pictures_format(&h->p, h->model);
-    page_text(h->t->page, "The model: %zu convolutions make %d x %d tokens of a picture, %zu "
+    tour_images_format(&h->p, h->model);
+    page_text(h->t->page, "The model: %zu convolutions make %d x %d tokens of an image, %zu "
                           "blocks of %zu channels follow, %zu parameters.",
               c.convolutions, TOUR_SIDE >> c.convolutions, TOUR_SIDE >> c.convolutions,
               c.trunk.layers, c.trunk.width, qkv_params_elements(qkv_model_params(h->model)));
@@ -42,15 +42,16 @@ static qkv_status make_model(tour_pupil *h)
 
 static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 {
-    const qkv_recognize_options o = {.smoothing = SMOOTHING,
-                                     .augment = {.crop_pad = SHIFT, .flip = true}};
-    return qkv_task_recognize(task, h->model, h->p.train, NULL, &o, h->t->page->c->common.seed);
+    const qkv_classify_images_options o = {.smoothing = SMOOTHING,
+                                           .augment = {.crop_pad = SHIFT, .flip = true}};
+    return qkv_task_classify_images(task, h->model, h->p.train, NULL, &o,
+                                    h->t->page->c->common.seed);
 }
 
-/* ---- judging ------------------------------------------------------------------------------ */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
-/* The picture of the training set with the smallest squared difference. */
-static size_t nearest(const qkv_pixels *train, const uint8_t *picture)
+/* The image of the training set with the smallest squared difference. */
+static size_t nearest(const qkv_pixels *train, const uint8_t *image)
 {
     size_t best = 0, n = (size_t)TOUR_SIDE * TOUR_SIDE * 3;
     uint64_t least = UINT64_MAX;
@@ -58,7 +59,7 @@ static size_t nearest(const qkv_pixels *train, const uint8_t *picture)
         const uint8_t *other = qkv_pixels_data(train, i);
         uint32_t sum = 0;
         for (size_t k = 0; k < n; k++) {
-            int32_t d = (int32_t)picture[k] - (int32_t)other[k];
+            int32_t d = (int32_t)image[k] - (int32_t)other[k];
             sum += (uint32_t)(d * d);
         }
         if (sum < least) {
@@ -69,7 +70,7 @@ static size_t nearest(const qkv_pixels *train, const uint8_t *picture)
     return best;
 }
 
-/* The class that most training pictures have. */
+/* The class that most training images have. */
 static int32_t commonest(const qkv_pixels *train)
 {
     size_t most = 0;
@@ -86,7 +87,7 @@ static int32_t commonest(const qkv_pixels *train)
     return best;
 }
 
-/* What the model says of the held-out pictures. */
+/* What the model says of the held-out images. */
 typedef struct {
     size_t *numbers; /* 0, 1, .. of them */
     qkv_real *probs; /* (held out, classes) */
@@ -104,7 +105,7 @@ static qkv_status ask(answers *a, const tour_pupil *h)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++)
         a->numbers[i] = i;
-    return qkv_recognize(h->model, h->t->page->t, h->p.valid, a->numbers, n, a->probs);
+    return qkv_classify_images(h->model, h->t->page->t, h->p.valid, a->numbers, n, a->probs);
 }
 
 static size_t most_likely(const answers *a, size_t i)
@@ -120,7 +121,7 @@ typedef struct {
     double commonest, nearest, model; /* shares that are right */
 } scores;
 
-static scores compare(const answers *a, const tour_pictures *p)
+static scores compare(const answers *a, const tour_images *p)
 {
     scores s = {0};
     size_t n = qkv_pixels_count(p->valid);
@@ -142,22 +143,22 @@ static scores compare(const answers *a, const tour_pictures *p)
 
 static void show_scores(const page *p, const scores *s)
 {
-    page_text(p, "Right, of the held-out pictures:");
+    page_text(p, "Right, of the held-out images:");
     page_space(p);
     page_line(p, "always the commonest class           %5.1f%%", 100 * s->commonest);
-    page_line(p, "as the nearest training picture is   %5.1f%%", 100 * s->nearest);
+    page_line(p, "as the nearest training image is   %5.1f%%", 100 * s->nearest);
     page_line(p, "this transformer                     %5.1f%%", 100 * s->model);
     page_number(p, "commonest", s->commonest);
     page_number(p, "nearest", s->nearest);
     page_number(p, "accuracy", s->model);
 }
 
-/* Some pictures with the two likeliest classes. */
+/* Some images with the two likeliest classes. */
 static void list(const page *p, const answers *a, const qkv_pixels *pixels)
 {
     size_t n = qkv_pixels_count(pixels);
     page_space(p);
-    page_line(p, "%-12s %-12s %s", "picture", "is of", "the model says");
+    page_line(p, "%-12s %-12s %s", "image", "is of", "the model says");
     for (size_t j = 0; j < LISTED && j < n; j++) {
         size_t i = (2 * j + 1) * n / (2 * LISTED), first = most_likely(a, i), second = first == 0;
         const qkv_real *probs = a->probs + i * a->classes;
@@ -173,7 +174,7 @@ static void list(const page *p, const answers *a, const qkv_pixels *pixels)
     }
 }
 
-/* A row for each class: the pictures that the model puts there, wrong ones framed red. */
+/* A row for each class: the images that the model puts there, wrong ones framed red. */
 static qkv_status show_sheet(const tour *t, const answers *a, const qkv_pixels *pixels)
 {
     static const uint8_t right[3] = {40, 170, 70}, wrong[3] = {225, 30, 40};
@@ -182,7 +183,7 @@ static qkv_status show_sheet(const tour *t, const answers *a, const qkv_pixels *
     qkv_str caption;
     qkv_status status = tour_sheet_create(&sheet, ctx, a->classes, COLUMNS, TOUR_SIDE);
     qkv_str_init(&caption, ctx);
-    qkv_str_puts(&caption, "held-out pictures, in the row of the class that the model says; a "
+    qkv_str_puts(&caption, "held-out images, in the row of the class that the model says; a "
                             "green frame is right, a red one wrong. The rows:");
     for (size_t k = 0; k < a->classes && !status; k++) {
         size_t column = 0;
@@ -201,7 +202,7 @@ static qkv_status show_sheet(const tour *t, const answers *a, const qkv_pixels *
     return status;
 }
 
-static qkv_status judge(const tour_pupil *h, bool *better)
+static qkv_status evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     answers a = {0};
@@ -220,10 +221,10 @@ static qkv_status judge(const tour_pupil *h, bool *better)
 
 /* ---- the chapter -------------------------------------------------------------------------- */
 
-static const tour_lesson lesson = {
-    .make_model = make_model, .make_task = make_task, .judge = judge,
+static const tour_image_chapter chapter = {
+    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
     .batch = 32, .rate = 1e-3,
-    .learnt = "what pictures of a class have in common, wherever it is in the picture; comparing "
+    .learnt = "what images of a class have in common, wherever it is in the image; comparing "
               "pixels does not find it",
     .not_learnt = "no more than comparing pixels tells",
     .verb = "classify", .options = "",
@@ -232,14 +233,14 @@ static const tour_lesson lesson = {
 qkv_status tour_classify(tour *t)
 {
     tour_pupil h = {.t = t};
-    qkv_status status = tour_pictures_read(&h.p, t, TOUR_SIDE, UINT8_MAX);
+    qkv_status status = tour_images_read(&h.p, t, TOUR_SIDE, UINT8_MAX);
     if (!status && qkv_pixels_classes(h.p.train) < 2) {
-        page_text(t->page, "The pictures of %s have no classes to tell: none is learnt.",
-                  t->pictures);
+        page_text(t->page, "The images of %s have no classes to tell: none is learnt.",
+                  t->images);
     } else if (!status) {
-        tour_pictures_tell(&h.p, t);
-        status = tour_lesson_give(&lesson, &h);
+        tour_images_tell(&h.p, t);
+        status = tour_image_chapter_train(&chapter, &h);
     }
-    tour_pictures_close(&h.p);
+    tour_images_close(&h.p);
     return status;
 }

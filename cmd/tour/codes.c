@@ -1,4 +1,4 @@
-/* codes.c - a VQGAN learns codes for the tour's pictures, beside as many cut-outs of pictures
+/* codes.c - a VQGAN learns codes for the tour's images, beside as many cut-outs of images
  * that k-means picks. */
 #include "tour/codes.h"
 
@@ -18,17 +18,17 @@ static qkv_status make_model(tour_pupil *h)
     c.image = TOUR_SIDE;
     c.colors = 3;
     (void)qkv_model_type_preset(&qkv_vqgan_type,
-                                tour_pictures_effort(h->t) < LONG ? "nano" : "micro", &c);
-    c.judge_layers = 0;
-    qkv_picture_format f = {.height = TOUR_SIDE, .width = TOUR_SIDE, .channels = 3, .resample = 2,
-                            .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
+                                tour_images_effort(h->t) < LONG ? "nano" : "micro", &c);
+    c.disc_layers = 0;
+    qkv_image_format f = {.height = TOUR_SIDE, .width = TOUR_SIDE, .channels = 3, .resample = 2,
+                          .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
     qkv_status status = tour_pupil_create(h, &qkv_vqgan_type, &c);
     if (status)
         return status;
-    qkv_model_set_pictures(h->model, &f);
-    page_text(h->t->page, "The model: convolutions make %d x %d vectors of a picture, one for "
+    qkv_model_set_image_format(h->model, &f);
+    page_text(h->t->page, "The model: convolutions make %d x %d vectors of an image, one for "
                           "every %d x %d pixels; each becomes the nearest of %zu codes; "
-                          "convolutions make a picture of those again. A discriminator, which "
+                          "convolutions make an image of those again. A discriminator, which "
                           "would sharpen it, takes more time than there is here.",
               ACROSS, ACROSS, PATCH, PATCH, c.codes);
     return QKV_OK;
@@ -45,7 +45,7 @@ static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 
 /* ---- k-means of cut-outs ------------------------------------------------------------------- */
 
-/* Patch number k of all pictures. */
+/* Patch number k of all images. */
 static void take_patch(float out[VALUES], const qkv_pixels *p, size_t k)
 {
     const uint8_t *data = qkv_pixels_data(p, k / (ACROSS * ACROSS));
@@ -73,7 +73,7 @@ static size_t nearest(const float *centres, size_t count, const float x[VALUES],
     return best;
 }
 
-/* Lloyd's rounds over n patches of the pictures, from patches drawn among them. sums, met: room
+/* Lloyd's rounds over n patches of the images, from patches drawn among them. sums, met: room
  * for as many centres. */
 static void cluster(float *centres, size_t count, const qkv_pixels *p, size_t n, float *sums,
                     size_t *met)
@@ -98,8 +98,8 @@ static void cluster(float *centres, size_t count, const qkv_pixels *p, size_t n,
     }
 }
 
-/* dB of the held-out pictures when each patch becomes the nearest of `count` centres. */
-static qkv_status judge_clusters(const tour_pupil *h, size_t count, double *psnr)
+/* dB of the held-out images when each patch becomes the nearest of `count` centres. */
+static qkv_status evaluate_clusters(const tour_pupil *h, size_t count, double *psnr)
 {
     qkv_context *ctx = h->t->page->c->ctx;
     size_t all = qkv_pixels_count(h->p.train) * ACROSS * ACROSS;
@@ -109,17 +109,17 @@ static qkv_status judge_clusters(const tour_pupil *h, size_t count, double *psnr
     n = n < all ? n : all;
     count = count < n ? count : n;
     float *centres = qkv_calloc(ctx, count, 2 * VALUES * sizeof *centres), x[VALUES], squared;
-    size_t *met = qkv_calloc(ctx, count, sizeof *met), judged = held < n ? held : n;
+    size_t *met = qkv_calloc(ctx, count, sizeof *met), evaluated = held < n ? held : n;
     double sum = 0;
     qkv_status status = centres && met ? QKV_OK : QKV_E_MEMORY;
     if (!status)
         cluster(centres, count, h->p.train, n, centres + count * VALUES, met);
-    for (size_t i = 0; i < judged && !status; i++) {
+    for (size_t i = 0; i < evaluated && !status; i++) {
         take_patch(x, h->p.valid, qkv_shuffled(i, held, 3));
         (void)nearest(centres, count, x, &squared);
         sum += (double)squared;
     }
-    *psnr = qkv_psnr(sum, VALUES * (double)judged);
+    *psnr = qkv_psnr(sum, VALUES * (double)evaluated);
     qkv_free(ctx, centres);
     qkv_free(ctx, met);
     return status;
@@ -127,28 +127,28 @@ static qkv_status judge_clusters(const tour_pupil *h, size_t count, double *psnr
 
 /* ---- what is shown ------------------------------------------------------------------------- */
 
-/* Pictures, and each as its codes show it. */
+/* Images, and each as its codes show it. */
 static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
 {
     static uint8_t decoded[TOUR_SIDE * TOUR_SIDE * 3];
     int32_t codes[ACROSS * ACROSS];
     size_t n = qkv_pixels_count(h->p.valid);
     for (size_t k = 0; k < PAIRS; k++) {
-        const uint8_t *picture = qkv_pixels_data(h->p.valid, (i + k) % n);
-        qkv_status status = qkv_pictures_encode(h->model, h->t->page->t, picture, 1, TOUR_SIDE,
-                                                TOUR_SIDE, codes);
+        const uint8_t *image = qkv_pixels_data(h->p.valid, (i + k) % n);
+        qkv_status status = qkv_images_encode(h->model, h->t->page->t, image, 1, TOUR_SIDE,
+                                              TOUR_SIDE, codes);
         if (!status)
-            status = qkv_pictures_decode(h->model, h->t->page->t, codes, 1, ACROSS, ACROSS,
-                                         decoded);
+            status = qkv_images_decode(h->model, h->t->page->t, codes, 1, ACROSS, ACROSS,
+                                       decoded);
         if (status)
             return status;
-        tour_sheet_put(sheet, row, 2 * k, picture, NULL);
+        tour_sheet_put(sheet, row, 2 * k, image, NULL);
         tour_sheet_put(sheet, row, 2 * k + 1, decoded, NULL);
     }
     return QKV_OK;
 }
 
-static qkv_status judge(const tour_pupil *h, bool *better)
+static qkv_status evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     size_t codes = ((const qkv_vqgan_config *)qkv_model_config(h->model))->codes;
@@ -156,36 +156,36 @@ static qkv_status judge(const tour_pupil *h, bool *better)
     double clusters;
     qkv_status status = qkv_codes_evaluate(h->model, NULL, 0, p->t, h->p.valid, 0, &s);
     if (!status)
-        status = judge_clusters(h, codes, &clusters);
+        status = evaluate_clusters(h, codes, &clusters);
     if (status)
         return status;
     *better = s.psnr > clusters;
-    page_text(p, "How near the held-out pictures come to what they were, each of %d x %d places "
+    page_text(p, "How near the held-out images come to what they were, each of %d x %d places "
                  "told by one of %zu codes:", ACROSS, ACROSS, codes);
     page_space(p);
-    page_line(p, "cut-outs of pictures that k-means picks   %6.2f dB", clusters);
+    page_line(p, "cut-outs of images that k-means picks   %6.2f dB", clusters);
     page_line(p, "this VQGAN                                %6.2f dB", s.psnr);
     page_text(p, "They meet %.0f%% of the codes.", 100 * s.used);
     page_number(p, "clusters", clusters);
     page_number(p, "psnr", s.psnr);
     page_number(p, "codes_used", s.used);
     return tour_pupil_sheet(h, 2 * PAIRS, put_row, "decoded.png",
-                            "held-out pictures, and beside each what its codes make of it.");
+                            "held-out images, and beside each what its codes make of it.");
 }
 
-static const tour_lesson lesson = {
-    .make_model = make_model, .make_task = make_task, .judge = judge,
+static const tour_image_chapter chapter = {
+    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
     .batch = 8, .rate = 1e-3, .beta2 = 0.95,
-    .learnt = "to say a picture in few words, and to paint by them: the parts join, since each is "
+    .learnt = "to say an image in few words, and to paint by them: the parts join, since each is "
               "painted with those about it in view",
-    .not_learnt = "words for pictures, but coarser ones than cut-outs are",
+    .not_learnt = "words for images, but coarser ones than cut-outs are",
     .verb = "encode", .options = " --out codes.npy",
 };
 
-qkv_status tour_codes_learn(tour *t, const tour_pictures *pictures, bool *stopped)
+qkv_status tour_codes_learn(tour *t, const tour_images *images, bool *stopped)
 {
-    tour_pupil h = {.t = t, .p = *pictures};
-    qkv_status status = tour_lesson_give(&lesson, &h);
+    tour_pupil h = {.t = t, .p = *images};
+    qkv_status status = tour_image_chapter_train(&chapter, &h);
     *stopped = h.training.result.stopped;
     return status;
 }

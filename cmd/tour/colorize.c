@@ -2,7 +2,7 @@
  * beside what needs no network. */
 #include <string.h>
 
-#include "tour/pictures.h"
+#include "tour/images.h"
 
 enum { PATCH = 4, PIXELS = TOUR_SIDE * TOUR_SIDE, STREAM_HINTS = 0xb0 };
 enum { CELL = 2 }; /* a side in pixels of what a hint colours */
@@ -10,14 +10,14 @@ static const double LONG = 60; /* seconds that the larger model needs */
 
 static qkv_status make_model(tour_pupil *h)
 {
-    qkv_dense_config c;
+    qkv_pixelwise_config c;
     double mean[2];
     qkv_status status = qkv_colorize_mean(h->t->page->c->ctx, h->p.train, NULL,
                                           qkv_pixels_count(h->p.train), mean);
     if (status)
         return status;
     qkv_option_defaults(qkv_model_type_config(&qkv_colorizer_type), &c);
-    tour_trunk_set(&c.trunk, tour_pictures_effort(h->t) < LONG ? 2 : 4);
+    tour_trunk_set(&c.trunk, tour_images_effort(h->t) < LONG ? 2 : 4);
     c.trunk.patch = PATCH;
     c.trunk.channels = QKV_COLORIZER_INPUTS;
     c.cell = CELL;
@@ -39,7 +39,7 @@ static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 
 /* ---- the sheet ---------------------------------------------------------------------------- */
 
-/* A picture without its colour: a and b of Lab are 0. */
+/* An image without its colour: a and b of Lab are 0. */
 static void make_grey(uint8_t grey[PIXELS * 3], const uint8_t *rgb)
 {
     static qkv_real lab[PIXELS * 3];
@@ -94,7 +94,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
 
 /* ---- the chapter -------------------------------------------------------------------------- */
 
-static qkv_status judge(const tour_pupil *h, bool *better)
+static qkv_status evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     qkv_colorize_score s;
@@ -102,10 +102,10 @@ static qkv_status judge(const tour_pupil *h, bool *better)
     if (status)
         return status;
     *better = s.psnr > s.mean && s.psnr_hints > s.nearest;
-    page_text(p, "How near the colours come to the true ones, over the held-out pictures (more dB "
+    page_text(p, "How near the colours come to the true ones, over the held-out images (more dB "
                  "are nearer; 3 dB halve the squared error of a and b):");
     page_space(p);
-    page_line(p, "no hints: the pictures' mean colour     %6.2f dB", s.mean);
+    page_line(p, "no hints: the images' mean colour     %6.2f dB", s.mean);
     page_line(p, "no hints: this transformer              %6.2f dB", s.psnr);
     page_line(p, "%d hints: the nearest one's colour      %6.2f dB", QKV_COLORIZE_HINTS,
               s.nearest);
@@ -116,13 +116,13 @@ static qkv_status judge(const tour_pupil *h, bool *better)
     page_number(p, "nearest", s.nearest);
     page_number(p, "psnr_hints", s.psnr_hints);
     return tour_pupil_sheet(h, 5, put_row, "coloured.png",
-                            "held-out pictures, one a row: as the model sees it; the colours that "
+                            "held-out images, one a row: as the model sees it; the colours that "
                             "it gives; ten hints; the colours that it gives with these; the true "
                             "ones.");
 }
 
-static const tour_lesson lesson = {
-    .make_model = make_model, .make_task = make_task, .judge = judge,
+static const tour_image_chapter chapter = {
+    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
     .batch = 32, .rate = 1e-3,
     .learnt = "colours that go with shapes, and how far a hint's colour goes: to the edge of what "
               "it lies on, and not beyond",
@@ -130,4 +130,4 @@ static const tour_lesson lesson = {
     .verb = "colorize", .options = " --hint 16,16,#ff0000 --out red.png",
 };
 
-qkv_status tour_colorize(tour *t) { return tour_lesson_on_pictures(&lesson, t); }
+qkv_status tour_colorize(tour *t) { return tour_image_chapter_run(&chapter, t); }

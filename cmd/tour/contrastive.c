@@ -7,7 +7,8 @@
 #include "tour/reading.h"
 
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, EMBEDDING = 32, BATCH = 64, JUDGED = 200, SHOWN = 6 };
-enum { STREAM_PAIRS = 0x80, STREAM_JUDGED, DRAWS = 16 /* bits of the stream's index for a pair */ };
+enum { STREAM_PAIRS = 0x80, STREAM_EVALUATED,
+      DRAWS = 16 /* bits of the stream's index for a pair */ };
 static const double TEMPERATURE = 0.1, TRAINING_SHARE = 0.9;
 
 /* Texts one after another: n queries, and n keys that mean the same, one each. */
@@ -82,7 +83,7 @@ static void embed(const chapter *h, qkv_tape *t, qkv_tensor **q, qkv_tensor **k)
     *k = qkv_slice(t, all, 0, n, 2 * n);
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     const chapter *h = self;
     qkv_tensor *q, *k;
@@ -131,15 +132,15 @@ static qkv_status learn(chapter *h)
     return tour_train(&h->training, t, &task, &s, NULL, TRAINING_SHARE * t->seconds);
 }
 
-/* ---- judging ------------------------------------------------------------------------------ */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
 /* The share of the held-out queries whose own key is the nearest of all. */
-static qkv_status judge(const chapter *h, double *share)
+static qkv_status evaluate(const chapter *h, double *share)
 {
     qkv_tape *t = h->reader.t->page->t;
     qkv_tensor *q, *k;
     qkv_tape_reset(t);
-    qkv_status status = draw(h, STREAM_JUDGED, 0, JUDGED, true);
+    qkv_status status = draw(h, STREAM_EVALUATED, 0, JUDGED, true);
     if (status)
         return status;
     embed(h, t, &q, &k);
@@ -178,7 +179,7 @@ static qkv_status compare(const chapter *h)
     const size_t shape[] = {1, SHOWN, 1, EMBEDDING};
     qkv_tensor *q, *k;
     qkv_tape_reset(t);
-    qkv_status status = draw(h, STREAM_JUDGED, 0, SHOWN, true);
+    qkv_status status = draw(h, STREAM_EVALUATED, 0, SHOWN, true);
     if (!status)
         status = qkv_attention_probe_add(t, &probe);
     if (status)
@@ -219,7 +220,7 @@ static bool cut(const char *text) { return strlen(text) >= HALF; }
 static qkv_status list(const chapter *h)
 {
     page *p = h->reader.t->page;
-    qkv_status status = draw(h, STREAM_JUDGED, 0, SHOWN, true);
+    qkv_status status = draw(h, STREAM_EVALUATED, 0, SHOWN, true);
     qkv_text text = {0};
     page_text(p, "Six of the held-out days, each in two forms:");
     page_space(p);
@@ -248,11 +249,11 @@ static qkv_status report(const chapter *h, double before)
 {
     const page *p = h->reader.t->page;
     double after = 0;
-    qkv_status status = judge(h, &after);
+    qkv_status status = evaluate(h, &after);
     if (status)
         return status;
     tour_training_show(&h->training, p, "InfoNCE over the time:");
-    page_text(p, "Judged on %d held-out days: of %d keys, the query's own is the nearest for",
+    page_text(p, "Evaluated on %d held-out days: of %d keys, the query's own is the nearest for",
               JUDGED, JUDGED);
     page_space(p);
     page_line(p, "by chance        %5.1f%%", 100.0 / JUDGED);
@@ -279,7 +280,7 @@ qkv_status tour_contrastive(tour *t)
     if (!status)
         status = h.texts ? make_model(&h) : QKV_E_MEMORY;
     if (!status)
-        status = judge(&h, &before);
+        status = evaluate(&h, &before);
     if (!status) {
         page_text(t->page, "A day written in one form is a query q, the same day in another form "
                            "is its key k. A small encoder makes %d numbers of a text, and is "

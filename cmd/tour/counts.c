@@ -62,7 +62,7 @@ static void learn(counts *n, const int32_t *ids, size_t count)
         }
 }
 
-static void judge(const counts *n, const int32_t *ids, size_t count, double loss[ORDERS])
+static void evaluate(const counts *n, const int32_t *ids, size_t count, double loss[ORDERS])
 {
     for (size_t i = 1; i < count; i++) {
         double p = 1.0 / (double)n->V;
@@ -97,7 +97,7 @@ qkv_status tour_count(tour_counts *out, qkv_context *ctx, const qkv_tokens *trai
         status = QKV_E_MEMORY;
     if (!status) {
         learn(&n, seen, qkv_tokens_count(train));
-        judge(&n, asked, qkv_tokens_count(valid), loss);
+        evaluate(&n, asked, qkv_tokens_count(valid), loss);
         *out = (tour_counts){log((double)V), loss[0], loss[1], loss[2]};
     }
     free_counts(&n, ctx);

@@ -1,4 +1,4 @@
-/* drawn.c - pictures for a machine that has none: shapes, turned, moved and lit, each in a
+/* drawn.c - images for a machine that has none: shapes, turned, moved and lit, each in a
  * colour that goes with its kind. */
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static const struct {
              {"square", square, 0.65}, {"star", star, 0.17},    {"triangle", triangle, 0.33}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* What is drawn, in units of the picture's side. */
+/* What is drawn, in units of the image's side. */
 typedef struct {
     inside_fn *inside;
     double x, y, radius, angle;

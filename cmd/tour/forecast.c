@@ -7,8 +7,8 @@
 #include "tour/chapter.h"
 
 enum { DAY = 24, WEEK = 7 * DAY, STREAM_SERIES = 0x90 };
-/* Rows to learn from, to choose the best model by, and to judge by. */
-enum { TRAIN = 30 * WEEK, CHOOSE = 6 * WEEK, JUDGE = 6 * WEEK, ROWS = TRAIN + CHOOSE + JUDGE };
+/* Rows to learn from, to choose the best model by, and to evaluate by. */
+enum { TRAIN = 30 * WEEK, CHOOSE = 6 * WEEK, VALID = 6 * WEEK, ROWS = TRAIN + CHOOSE + VALID };
 enum { CONTEXT = WEEK, HORIZON = DAY, PATCH = 6, LAYERS = 2, WIDTH = 64, HEADS = 4, BATCH = 32 };
 static const double TRAINING_SHARE = 0.9;
 
@@ -47,7 +47,7 @@ static qkv_series part(const chapter *h, size_t from, size_t rows)
     return (qkv_series){h->y + from - lead, rows + lead, 1};
 }
 
-/* For the reader: what the chapter's last picture starts from. */
+/* For the reader: what the chapter's last image starts from. */
 static qkv_status write_history(const chapter *h)
 {
     qkv_str text;
@@ -103,7 +103,7 @@ static qkv_status learn(chapter *h)
     return status;
 }
 
-/* ---- the picture -------------------------------------------------------------------------- */
+/* ---- the image -------------------------------------------------------------------------- */
 
 enum { SHOWN = 2 * DAY, COLUMNS = SHOWN + HORIZON, LINES = 14 };
 enum { NOTHING, NAIVE, TRUTH, FORECAST, BOTH };
@@ -111,9 +111,9 @@ enum { NOTHING, NAIVE, TRUTH, FORECAST, BOTH };
 typedef struct {
     double low, high;
     unsigned char mark[LINES][COLUMNS];
-} picture;
+} image;
 
-static void put(picture *d, size_t column, double value, unsigned char mark)
+static void put(image *d, size_t column, double value, unsigned char mark)
 {
     double share = (value - d->low) / (d->high - d->low);
     int line = (int)(LINES * share);
@@ -126,7 +126,7 @@ static void put(picture *d, size_t column, double value, unsigned char mark)
 static void draw(const page *p, const qkv_real *y, const qkv_real *forecast, size_t season)
 {
     static const char *const marks[] = {" ", "+", "·", "○", "●"};
-    picture d = {.low = INFINITY, .high = -INFINITY};
+    image d = {.low = INFINITY, .high = -INFINITY};
     for (size_t i = 0; i < COLUMNS; i++) {
         d.low = fmin(d.low, (double)y[ROWS - COLUMNS + i]);
         d.high = fmax(d.high, (double)y[ROWS - COLUMNS + i]);
@@ -154,8 +154,8 @@ static void draw(const page *p, const qkv_real *y, const qkv_real *forecast, siz
 
 static void show_errors(const page *p, const qkv_forecast_score *s, size_t season)
 {
-    page_text(p, "Judged on the last %d weeks, %zu days of %d hours from every hour on; squared "
-                 "errors of an hour:", JUDGE / WEEK, s->windows, HORIZON);
+    page_text(p, "Evaluated on the last %d weeks, %zu days of %d hours from every hour on; squared "
+                 "errors of an hour:", VALID / WEEK, s->windows, HORIZON);
     page_space(p);
     page_line(p, "naive: as the last known hour        %8.3f", s->persistence);
     page_line(p, "naive: as %3zu hours before           %8.3f", season, s->seasonal);
@@ -184,9 +184,9 @@ static qkv_status report(chapter *h)
     qkv_forecast_score s;
     qkv_real forecast[HORIZON];
     qkv_status status = qkv_hub_load_weights(h->model, h->t->dir); /* the best, not the last */
-    qkv_series judge = part(h, TRAIN + CHOOSE, JUDGE), known = {h->y, ROWS - HORIZON, 1};
+    qkv_series valid = part(h, TRAIN + CHOOSE, VALID), known = {h->y, ROWS - HORIZON, 1};
     if (!status)
-        status = qkv_forecast_evaluate(h->model, p->t, &judge, 0, &s);
+        status = qkv_forecast_evaluate(h->model, p->t, &valid, 0, &s);
     if (!status)
         status = qkv_forecast(h->model, &known, HORIZON, forecast);
     if (!status)
@@ -219,8 +219,8 @@ qkv_status tour_forecast(tour *t)
                            "neither, and there is noise. The model reads a week, %d hours a "
                            "token, and writes the next %d hours at once: %d layers of %d channels. "
                            "It learns from the first %d weeks; the next %d say which model is the "
-                           "best, the last %d only judge it.",
-                  ROWS, PATCH, HORIZON, LAYERS, WIDTH, TRAIN / WEEK, CHOOSE / WEEK, JUDGE / WEEK);
+                           "best, the last %d only evaluate it.",
+                  ROWS, PATCH, HORIZON, LAYERS, WIDTH, TRAIN / WEEK, CHOOSE / WEEK, VALID / WEEK);
         status = learn(h);
     }
     if (!status && !h->training.result.stopped)

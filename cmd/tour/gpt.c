@@ -6,7 +6,7 @@
 #include "tour/chapter.h"
 
 enum { LENGTH = 128, SAMPLE = 600, LINE = 74 };
-static const double TRAINING_SHARE = 0.9;       /* of the chapter's time; the rest is judging */
+static const double TRAINING_SHARE = 0.9;       /* of the chapter's time; the rest is evaluating */
 static const double VALID_BYTES_PER_SECOND = 1000;
 
 /* The largest model that so many seconds at REFERENCE_FLOPS, two Zen 4 cores, make good use of. */
@@ -33,7 +33,7 @@ typedef struct {
 
 static qkv_status pack(chapter *h, const qkv_str *text, const char *name, qkv_tokens **out)
 {
-    qkv_text_part part = {text->data, text->len, NULL, 0};
+    qkv_text_span part = {text->data, text->len, NULL, 0};
     char *path = qkv_path_join(h->ctx, h->t->dir, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
     if (!status)
@@ -92,12 +92,12 @@ static void introduce(const chapter *h)
     const page *p = h->t->page;
     if (h->text.files)
         page_text(p, "The text: %zu files of C and prose below %s, %.2f MB; %zu whole files of "
-                     "them (%.0f kB) are held out and only used to judge.",
+                     "them (%.0f kB) are held out and only used to evaluate.",
                   h->text.files, h->t->source, 1e-6 * (double)h->text.train.len, h->text.held_out,
                   1e-3 * (double)h->text.valid.len);
     else
         page_text(p, "No source text is here, so the text is this command's own help, %.1f kB; "
-                     "the last tenth is held out and only used to judge.",
+                     "the last tenth is held out and only used to evaluate.",
                   1e-3 * (double)h->text.train.len);
     const qkv_gpt_config *c = qkv_model_config(h->model);
     page_text(p, "The model: %zu layers of %zu channels, %zu parameters, all random at first. It "
@@ -165,7 +165,7 @@ static void show_losses(const page *p, const tour_counts *n, double loss)
                 {"pair", "counted: after the one before", n->pair},
                 {"triple", "counted: after the two before", n->triple},
                 {"gpt", "this GPT", loss}};
-    page_text(p, "Judged on the held-out text, in nats a character (less is better) and in what "
+    page_text(p, "Evaluated on the held-out text, in nats a character (less is better) and in what "
                  "that means: choosing among so many equally likely characters.");
     page_space(p);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -197,7 +197,7 @@ static qkv_status report(chapter *h)
 {
     const page *p = h->t->page;
     tour_counts n;
-    double loss = h->training.result.measures.item[0].value;
+    double loss = h->training.result.metrics.item[0].value;
     qkv_status status = tour_count(&n, h->ctx, h->train, h->valid,
                                    qkv_tokenizer_vocab_size(h->tokenizer));
     if (!status) /* the model kept is the best on held-out text, not the last */

@@ -1,5 +1,5 @@
-/* imagine.c - a chapter of the tour: pictures become codes, a GPT learns what codes are like,
- * and draws pictures that never were. */
+/* imagine.c - a chapter of the tour: images become codes, a GPT learns what codes are like,
+ * and draws images that never were. */
 #include <math.h>
 #include <string.h>
 
@@ -13,15 +13,15 @@ static const double KEEP = 0.9, DROPOUT = 0.1;
 enum { TOP_K = 100 };
 
 typedef struct {
-    qkv_grids g;
+    qkv_code_grids g;
     int32_t *codes; /* of g */
 } coded;
 
 typedef struct {
     tour *t;
-    tour_pictures pictures;
+    tour_images images;
     qkv_model *vqgan, *prior;
-    size_t rows, columns; /* of a picture's codes */
+    size_t rows, columns; /* of an image's codes */
     coded train, valid;
     tour_training training;
 } pupil;
@@ -33,7 +33,7 @@ static size_t codes_of(const pupil *h)
 
 /* ---- codes --------------------------------------------------------------------------------- */
 
-/* Codes up to `views` views of every picture, changed as `augment` says, as many as there is time
+/* Codes up to `views` views of every image, changed as `augment` says, as many as there is time
  * for. */
 static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_options *augment,
                        size_t views, double until, coded *out)
@@ -50,12 +50,12 @@ static qkv_status code(pupil *h, const qkv_pixels *pixels, const qkv_augment_opt
         const uint8_t *batch;
         status = qkv_batches_bytes(b, done, n, &batch, NULL, NULL);
         if (!status)
-            status = qkv_pictures_encode(h->vqgan, h->t->page->t, batch, n, TOUR_SIDE, TOUR_SIDE,
-                                         out->codes + done * length);
+            status = qkv_images_encode(h->vqgan, h->t->page->t, batch, n, TOUR_SIDE, TOUR_SIDE,
+                                       out->codes + done * length);
         done += n;
     }
-    out->g = (qkv_grids){.count = done, .codes = length, .columns = h->columns, .before = 1,
-                         .grids = out->codes};
+    out->g = (qkv_code_grids){.count = done, .codes = length, .columns = h->columns, .before = 1,
+                              .grids = out->codes};
     qkv_batches_destroy(b);
     return status;
 }
@@ -68,7 +68,7 @@ static qkv_status make_prior(pupil *h)
     qkv_gpt_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
     (void)qkv_model_type_preset(&qkv_prior_type,
-                                tour_pictures_effort(h->t) < LONG ? "nano" : "mini", &c);
+                                tour_images_effort(h->t) < LONG ? "nano" : "mini", &c);
     c.vocab = codes_of(h);
     c.rows = h->rows;
     c.columns = h->columns;
@@ -79,7 +79,7 @@ static qkv_status make_prior(pupil *h)
     if (!status)
         status = qkv_model_init(h->prior, p->c->common.seed);
     if (!status)
-        page_text(p, "Then a GPT (%zu blocks of %zu channels) reads the codes of a picture row by "
+        page_text(p, "Then a GPT (%zu blocks of %zu channels) reads the codes of an image row by "
                      "row, as it would read letters, and learns to tell the next one.",
                   c.layers, c.width);
     return status;
@@ -92,10 +92,10 @@ static qkv_status train_prior(pupil *h)
     qkv_task task = {0};
     qkv_training s = qkv_training_defaults();
     s.schedule.lr = qkv_training_rate(g->width);
-    qkv_status status = qkv_task_grids(&task, h->prior, &h->train.g, &h->valid.g, KEEP,
+    qkv_status status = qkv_task_prior(&task, h->prior, &h->train.g, &h->valid.g, KEEP,
                                        c->common.seed);
     if (!status)
-        status = tour_train(&h->training, h->t, &task, &s, h->t->dir, tour_pictures_time(h->t));
+        status = tour_train(&h->training, h->t, &task, &s, h->t->dir, tour_images_time(h->t));
     qkv_task_destroy(&task);
     return status;
 }
@@ -106,41 +106,41 @@ static qkv_status train_prior(pupil *h)
 static qkv_status draw(const pupil *h, tour_sheet *sheet, size_t row, size_t count, size_t column,
                        const int32_t *given)
 {
-    static uint8_t picture[TOUR_SIDE * TOUR_SIDE * 3];
+    static uint8_t image[TOUR_SIDE * TOUR_SIDE * 3];
     qkv_context *ctx = h->t->page->c->ctx;
     size_t n = h->rows * h->columns;
-    const qkv_imagine_options o = {
+    const qkv_sample_codes_options o = {
         .count = count, .given = given, .seed = h->t->page->c->common.seed, .first = row * COLUMNS,
         .codes = codes_of(h),
         .sampling = {.temperature = 1, .top_k = TOP_K, .top_p = 1}};
     int32_t *codes = qkv_calloc(ctx, count, n * sizeof *codes);
-    qkv_status status = codes ? qkv_imagine(h->prior, &o, NULL, NULL, codes) : QKV_E_MEMORY;
+    qkv_status status = codes ? qkv_sample_codes(h->prior, &o, NULL, NULL, codes) : QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
-        status = qkv_pictures_decode(h->vqgan, h->t->page->t, codes + i * n, 1, h->rows,
-                                     h->columns, picture);
-        tour_sheet_put(sheet, row + (column + i) / COLUMNS, (column + i) % COLUMNS, picture, NULL);
+        status = qkv_images_decode(h->vqgan, h->t->page->t, codes + i * n, 1, h->rows,
+                                   h->columns, image);
+        tour_sheet_put(sheet, row + (column + i) / COLUMNS, (column + i) % COLUMNS, image, NULL);
     }
     qkv_free(ctx, codes);
     return status;
 }
 
-/* A held-out picture, its upper half alone, and what the model makes of that. */
+/* A held-out image, its upper half alone, and what the model makes of that. */
 static qkv_status complete(const pupil *h, tour_sheet *sheet, size_t row)
 {
     static uint8_t half[TOUR_SIDE * TOUR_SIDE * 3];
     enum { ACROSS = TOUR_SIDE / 4, KEPT = ACROSS * ACROSS / 2 };
     int32_t given[ACROSS * ACROSS];
-    size_t n = qkv_pixels_count(h->pictures.valid);
-    const uint8_t *picture = qkv_pixels_data(h->pictures.valid, (2 * row + 1) * n / (2 * ROWS));
-    qkv_status status = qkv_pictures_encode(h->vqgan, h->t->page->t, picture, 1, TOUR_SIDE,
-                                            TOUR_SIDE, given);
+    size_t n = qkv_pixels_count(h->images.valid);
+    const uint8_t *image = qkv_pixels_data(h->images.valid, (2 * row + 1) * n / (2 * ROWS));
+    qkv_status status = qkv_images_encode(h->vqgan, h->t->page->t, image, 1, TOUR_SIDE,
+                                          TOUR_SIDE, given);
     if (status)
         return status;
     memset(half, 200, sizeof half);
-    memcpy(half, picture, sizeof half / 2);
+    memcpy(half, image, sizeof half / 2);
     for (size_t i = KEPT; i < ACROSS * ACROSS; i++)
         given[i] = -1;
-    tour_sheet_put(sheet, row, 0, picture, NULL);
+    tour_sheet_put(sheet, row, 0, image, NULL);
     tour_sheet_put(sheet, row, 1, half, NULL);
     return draw(h, sheet, row, COLUMNS - 2, 2, given);
 }
@@ -149,16 +149,16 @@ static qkv_status show(pupil *h)
 {
     const page *p = h->t->page;
     tour_sheet sheet = {0};
-    qkv_grids_score s;
+    qkv_prior_score s;
     double bigram;
     tour_training_show(&h->training, p, "Training loss, nats a code, over the time:");
-    qkv_status status = qkv_grids_evaluate(h->prior, p->t, &h->valid.g, 0, &s);
+    qkv_status status = qkv_prior_evaluate(h->prior, p->t, &h->valid.g, 0, &s);
     if (!status)
-        status = qkv_grids_bigram(p->c->ctx, &h->train.g, &h->valid.g, qkv_lm_vocab(h->prior),
+        status = qkv_prior_bigram(p->c->ctx, &h->train.g, &h->valid.g, qkv_lm_vocab(h->prior),
                                   &bigram);
     if (status)
         return status;
-    page_text(p, "What a code of a held-out picture takes to be told (less is better):");
+    page_text(p, "What a code of a held-out image takes to be told (less is better):");
     page_space(p);
     page_line(p, "every code alike                   %6.2f bits",
               log2((double)qkv_lm_vocab(h->prior)));
@@ -173,12 +173,12 @@ static qkv_status show(pupil *h)
         status = complete(h, &sheet, row);
     if (!status)
         status = tour_sheet_write(&sheet, h->t, "imagined.png",
-                                  "pictures that never were; in the last two rows a held-out "
-                                  "picture, its upper half, and ends for it that were drawn.");
+                                  "images that never were; in the last two rows a held-out "
+                                  "image, its upper half, and ends for it that were drawn.");
     tour_sheet_free(&sheet);
     if (!status)
         page_text(p, "What was learnt: %s.", s.bits_per_code < bigram
-                  ? "what stands beside, above and below what in a picture, which is what makes "
+                  ? "what stands beside, above and below what in an image, which is what makes "
                     "drawn codes hang together"
                   : "less than counting neighbours knows. The time was short; give it more with "
                     "--minutes");
@@ -200,9 +200,9 @@ static qkv_status learn_prior(pupil *h, const char *vqgan)
     h->rows = h->columns = TOUR_SIDE / qkv_vqgan_factor(h->vqgan);
     status = make_prior(h);
     if (!status)
-        status = code(h, h->pictures.valid, &none, 1, until, &h->valid);
+        status = code(h, h->images.valid, &none, 1, until, &h->valid);
     if (!status)
-        status = code(h, h->pictures.train, &changed, VIEWS, until, &h->train);
+        status = code(h, h->images.train, &changed, VIEWS, until, &h->train);
     if (!status)
         status = train_prior(h);
     return status || h->training.result.stopped ? status : show(h);
@@ -219,10 +219,10 @@ qkv_status tour_imagine(tour *t)
     part.seconds = CODES_SHARE * t->seconds;
     qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
     if (!status)
-        status = tour_pictures_read(&h.pictures, t, TOUR_SIDE, UINT8_MAX);
+        status = tour_images_read(&h.images, t, TOUR_SIDE, UINT8_MAX);
     if (!status) {
-        tour_pictures_tell(&h.pictures, t);
-        status = tour_codes_learn(&part, &h.pictures, &stopped);
+        tour_images_tell(&h.images, t);
+        status = tour_codes_learn(&part, &h.images, &stopped);
     }
     if (!status && !stopped)
         status = learn_prior(&h, dir);
@@ -230,7 +230,7 @@ qkv_status tour_imagine(tour *t)
     qkv_free(ctx, h.valid.codes);
     qkv_model_destroy(h.vqgan);
     qkv_model_destroy(h.prior);
-    tour_pictures_close(&h.pictures);
+    tour_images_close(&h.images);
     qkv_free(ctx, dir);
     return status;
 }

@@ -14,14 +14,14 @@ typedef struct {
     size_t count, files; /* lines of text; files 0: the text is the help, and nothing is labelled */
 } tour_lines;
 
-/* Lines to learn from, out[0], and of other files to judge by, out[1]. Freed even after a
+/* Lines to learn from, out[0], and of other files to evaluate by, out[1]. Freed even after a
  * failure. */
 qkv_status tour_lines_collect(tour_lines out[2], const tour *t);
 void tour_lines_free(tour_lines *x);
 
 /* ---- baselines: tour_lines_counts.c ---------------------------------------------------------- */
 
-/* Shares of all words of judge that are guessed right: */
+/* Shares of all words of evaluate that are guessed right: */
 typedef struct {
     double commonest; /* by the commonest word of learn */
     double after;     /* by what most often follows the word before in learn */
@@ -29,11 +29,11 @@ typedef struct {
 
 /* Records of 1 field: a line between its two special tokens; ids below V. */
 qkv_status tour_count_guesses(tour_guesses *out, qkv_context *ctx, const qkv_records *learn,
-                              const qkv_records *judge, size_t V);
+                              const qkv_records *valid, size_t V);
 
-/* Records of 3 fields, as qkv_task_classify has them: the share of judge whose class multinomial
+/* Records of 3 fields, as qkv_task_classify has them: the share of evaluate whose class multinomial
  * naive Bayes, with one added to each count, finds from learn. */
 qkv_status tour_naive_bayes(double *right, qkv_context *ctx, const qkv_records *learn,
-                            const qkv_records *judge, size_t V, size_t classes);
+                            const qkv_records *valid, size_t V, size_t classes);
 
 #endif

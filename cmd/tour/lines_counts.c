@@ -13,7 +13,7 @@ static size_t greatest(const uint32_t *count, size_t V)
 }
 
 qkv_status tour_count_guesses(tour_guesses *out, qkv_context *ctx, const qkv_records *learn,
-                              const qkv_records *judge, size_t V)
+                              const qkv_records *valid, size_t V)
 {
     uint32_t *pair = qkv_calloc(ctx, V * V, sizeof *pair); /* (before, word) */
     uint32_t *single = qkv_calloc(ctx, V, sizeof *single);
@@ -30,8 +30,8 @@ qkv_status tour_count_guesses(tour_guesses *out, qkv_context *ctx, const qkv_rec
     for (size_t v = 0; fine && v < V; v++)
         next[v] = greatest(pair + v * V, V);
     size_t commonest = fine ? greatest(single, V) : 0;
-    for (size_t i = 0; fine && i < qkv_records_count(judge); i++) {
-        size_t n = qkv_records_get(judge, i, 0, &ids);
+    for (size_t i = 0; fine && i < qkv_records_count(valid); i++) {
+        size_t n = qkv_records_get(valid, i, 0, &ids);
         for (size_t k = 1; k + 1 < n; k++) {
             words++;
             common += (size_t)ids[k] == commonest;
@@ -69,18 +69,18 @@ static void estimate(double *logs, size_t V, size_t classes, const qkv_records *
 }
 
 qkv_status tour_naive_bayes(double *right, qkv_context *ctx, const qkv_records *learn,
-                            const qkv_records *judge, size_t V, size_t classes)
+                            const qkv_records *valid, size_t V, size_t classes)
 {
     double *logs = qkv_calloc(ctx, classes * (V + 1), sizeof *logs);
     size_t found = 0;
     if (!logs)
         return QKV_E_MEMORY;
     estimate(logs, V, classes, learn);
-    for (size_t i = 0; i < qkv_records_count(judge); i++) {
+    for (size_t i = 0; i < qkv_records_count(valid); i++) {
         const int32_t *ids, *label;
-        size_t n = qkv_records_get(judge, i, 0, &ids), best = 0;
+        size_t n = qkv_records_get(valid, i, 0, &ids), best = 0;
         double highest = -INFINITY;
-        (void)qkv_records_get(judge, i, 2, &label);
+        (void)qkv_records_get(valid, i, 2, &label);
         for (size_t c = 0; c < classes; c++) {
             double sum = logs[classes * V + c];
             for (size_t k = 0; k < n; k++)
@@ -91,6 +91,6 @@ qkv_status tour_naive_bayes(double *right, qkv_context *ctx, const qkv_records *
         found += best == (size_t)*label;
     }
     qkv_free(ctx, logs);
-    *right = (double)found / (double)(qkv_records_count(judge) ? qkv_records_count(judge) : 1);
+    *right = (double)found / (double)(qkv_records_count(valid) ? qkv_records_count(valid) : 1);
     return QKV_OK;
 }

@@ -9,16 +9,16 @@ typedef struct {
     double y[CLI_PLOT_COLUMNS]; /* (count) */
     size_t count, bar;          /* the bar stands in front of column `bar` */
     double low, high;
-} picture;
+} image;
 
-static void add(picture *p, double value)
+static void add(image *p, double value)
 {
     p->y[p->count++] = value;
     p->low = fmin(p->low, value);
     p->high = fmax(p->high, value);
 }
 
-static void print_line(FILE *out, const picture *p, int row)
+static void print_line(FILE *out, const image *p, int row)
 {
     static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     if (row == ROWS - 1 || row == 0)
@@ -38,7 +38,7 @@ void cli_plot(FILE *out, const char *title, const qkv_real *before, size_t befor
               size_t before_stride, const qkv_real *after, size_t after_count,
               size_t after_stride)
 {
-    picture p = {.low = INFINITY, .high = -INFINITY};
+    image p = {.low = INFINITY, .high = -INFINITY};
     size_t half = CLI_PLOT_COLUMNS / 2, shown = after_count < half ? after_count : half;
     size_t room = CLI_PLOT_COLUMNS - shown, first = before_count > room ? before_count - room : 0;
     for (size_t i = first; i < before_count; i++)

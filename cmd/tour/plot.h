@@ -1,4 +1,4 @@
-/* plot.h - a series as a picture in the terminal. */
+/* plot.h - a series as an image in the terminal. */
 #ifndef QKV_CMD_TOUR_PLOT_H
 #define QKV_CMD_TOUR_PLOT_H
 

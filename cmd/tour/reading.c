@@ -72,7 +72,7 @@ qkv_status tour_reader_open(tour_reader *reader, tour *t, const tour_script *scr
         qkv_str_add(&text, p.source.data, p.source.len);
         qkv_str_add(&text, p.target.data, p.target.len);
     }
-    const qkv_text_part part = {text.data, text.len, NULL, 0};
+    const qkv_text_span part = {text.data, text.len, NULL, 0};
     qkv_status status = text.failed ? QKV_E_MEMORY
                                     : qkv_train_tokenizer(&reader->tokenizer, reader->ctx, &part, 1,
                                                           QKV_VOCABULARY_TRANSLATE, &kind, NULL);

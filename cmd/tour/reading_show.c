@@ -6,7 +6,7 @@
 
 #include "tour/reading_show.h"
 
-enum { JUDGED = 1000, JUDGED_PER_SECOND = 50, TOGETHER = 250, STREAM_JUDGED = 0x72 };
+enum { JUDGED = 1000, EVALUATED_PER_SECOND = 50, TOGETHER = 250, STREAM_EVALUATED = 0x72 };
 enum { SHOWN_RIGHT = 8, SHOWN_WRONG = 4, TEXT = 60, LOOKED_THROUGH = 40, WIDEST = 44 };
 
 /* A held-out text, what it means and what the model made of it. */
@@ -82,7 +82,7 @@ static qkv_status read_some(const tour_reader *reader, qkv_tape *t, answer *a, s
 static qkv_status collect(const tour_reader *reader, answer *a, size_t most)
 {
     qkv_rng r;
-    qkv_rng_init(&r, reader->seed, STREAM_JUDGED);
+    qkv_rng_init(&r, reader->seed, STREAM_EVALUATED);
     tour_pair p;
     tour_pair_init(&p, reader->ctx);
     qkv_status status = QKV_OK;
@@ -110,12 +110,12 @@ static qkv_status collect(const tour_reader *reader, answer *a, size_t most)
 /* Weights of the last cross-attention on one text, added up over its heads: (T, S). */
 typedef struct {
     double weight[TOUR_TARGET][TOUR_SOURCE];
-} looks;
+} lpips;
 
-static void add_looks(void *user, const char *name, int sequence, int head, size_t row,
-                      size_t rows, size_t S, const qkv_real *weights)
+static void add_perceptual(void *user, const char *name, int sequence, int head, size_t row,
+                           size_t rows, size_t S, const qkv_real *weights)
 {
-    looks *l = user;
+    lpips *l = user;
     (void)name, (void)sequence, (void)head;
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < S; j++)
@@ -123,18 +123,18 @@ static void add_looks(void *user, const char *name, int sequence, int head, size
 }
 
 static qkv_status look(const tour_reader *reader, qkv_tape *t, const answer *a,
-                       looks *l)
+                       lpips *l)
 {
     const qkv_marian_config *c = qkv_model_config(reader->model);
     char name[40];
     (void)snprintf(name, sizeof name, "decoder.%zu.cross", c->decoder_layers - 1);
-    qkv_attention_probe probe = {.name = name, .sequence = -1, .head = -1, .fn = add_looks,
+    qkv_attention_probe probe = {.name = name, .sequence = -1, .head = -1, .fn = add_perceptual,
                                  .user = l};
     int32_t ids[TOUR_TARGET] = {reader->pad};
     size_t T = 1;
     for (const char *at = a->read; *at; at++)
         ids[T++] = qkv_tokenizer_id(reader->tokenizer, at, 1);
-    *l = (looks){0};
+    *l = (lpips){0};
     qkv_tape_reset(t);
     qkv_status status = qkv_attention_probe_add(t, &probe);
     if (status)
@@ -153,7 +153,7 @@ static qkv_status look(const tour_reader *reader, qkv_tape *t, const answer *a,
 
 /* The text above, the answer down the side; the darker, the more attention, beside the most in its
  * row. */
-static void draw_looks(const page *p, const answer *a, const looks *l)
+static void draw_perceptual(const page *p, const answer *a, const lpips *l)
 {
     static const char *const shades[] = {" ", "·", "░", "▒", "▓", "█"};
     static const double from[] = {0, 0.1, 0.2, 0.4, 0.6, 0.8};
@@ -187,11 +187,11 @@ static const answer *best_to_look_at(const answer *a, size_t n)
     return best;
 }
 
-static qkv_status show_looks(const tour_reader *reader, const answer *a, size_t n)
+static qkv_status show_perceptual(const tour_reader *reader, const answer *a, size_t n)
 {
     const page *p = reader->t->page;
     const answer *shown = best_to_look_at(a, n);
-    looks l;
+    lpips l;
     if (!shown)
         return QKV_OK;
     qkv_status status = look(reader, p->t, shown, &l);
@@ -200,7 +200,7 @@ static qkv_status show_looks(const tour_reader *reader, const answer *a, size_t 
     page_text(p, "Where it looks while it writes: a row is a character of the answer, and the "
                  "darker a place, the more of the last layer's attention (the mean of its heads) "
                  "went to the character above it; ∎ is the answer's end.");
-    draw_looks(p, shown, &l);
+    draw_perceptual(p, shown, &l);
     return QKV_OK;
 }
 
@@ -228,13 +228,14 @@ static void show_answers(const tour_reader *reader, const answer *a, size_t n)
     for (size_t i = 0; i < n; i++)
         right += a[i].right;
     double share = (double)right / (double)n;
-    page_text(p, "Judged on texts of %zu %ss that training met in no form; right is what is right "
+    page_text(p,
+              "Evaluated on texts of %zu %ss that training met in no form; right is what is right "
                  "to the last character:", n, reader->script->one);
     page_space(p);
     page_line(p, "looked up in the training pairs         0.0%% right: none is there");
     page_line(p, "this encoder-decoder                  %5.1f%% right", 100 * share);
     page_number(p, "exact", share);
-    page_number(p, "judged", (double)n);
+    page_number(p, "evaluated", (double)n);
     if (right) {
         page_text(p, "It reads");
         page_space(p);
@@ -265,7 +266,7 @@ static void conclude(const tour_reader *reader, const answer *a, size_t n)
 
 qkv_status tour_reading_show(const tour_reader *reader)
 {
-    size_t n = (size_t)(JUDGED_PER_SECOND * reader->t->seconds);
+    size_t n = (size_t)(EVALUATED_PER_SECOND * reader->t->seconds);
     n = n > JUDGED ? JUDGED : n;
     answer *a = qkv_calloc(reader->ctx, n, sizeof *a);
     qkv_status status = a ? collect(reader, a, n) : QKV_E_MEMORY;
@@ -275,7 +276,7 @@ qkv_status tour_reading_show(const tour_reader *reader)
         for (size_t i = 0; i < n; i++)
             a[i].right = strcmp(a[i].target, a[i].read) == 0;
         show_answers(reader, a, n);
-        status = show_looks(reader, a, n);
+        status = show_perceptual(reader, a, n);
     }
     if (!status)
         conclude(reader, a, n);

@@ -1,4 +1,4 @@
-/* reading_show.h - judging what an encoder-decoder reads. */
+/* reading_show.h - evaluating what an encoder-decoder reads. */
 #ifndef QKV_CMD_TOUR_READING_SHOW_H
 #define QKV_CMD_TOUR_READING_SHOW_H
 

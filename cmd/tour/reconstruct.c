@@ -1,11 +1,11 @@
 /* reconstruct.c - a chapter of the tour: a masked autoencoder fills in the hidden patches of
- * pictures, beside fillings that need no network. */
-#include "tour/pictures.h"
+ * images, beside fillings that need no network. */
+#include "tour/images.h"
 
 enum { PATCH = 4 };
 static const double LONG = 60; /* seconds that the larger model needs */
 static const double CROP = 0.6;
-static const double RATIOS[] = {0.75, 0.9}; /* the first is learnt with and judged */
+static const double RATIOS[] = {0.75, 0.9}; /* the first is learnt with and evaluated */
 enum { RATIO_COUNT = sizeof RATIOS / sizeof *RATIOS };
 
 static qkv_status make_model(tour_pupil *h)
@@ -13,15 +13,15 @@ static qkv_status make_model(tour_pupil *h)
     qkv_mae_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
     (void)qkv_model_type_preset(&qkv_mae_type,
-                                tour_pictures_effort(h->t) < LONG ? "nano" : "micro", &c);
+                                tour_images_effort(h->t) < LONG ? "nano" : "micro", &c);
     c.trunk.image = TOUR_SIDE;
     c.trunk.patch = PATCH;
     c.mask_ratio = RATIOS[0];
     qkv_status status = tour_pupil_create(h, &qkv_mae_type, &c);
     if (status)
         return status;
-    tour_pictures_format(&h->p, h->model);
-    page_text(h->t->page, "The model: pictures are %d x %d patches of %d x %d pixels, and of each "
+    tour_images_format(&h->p, h->model);
+    page_text(h->t->page, "The model: images are %d x %d patches of %d x %d pixels, and of each "
                           "%.0f%% are hidden, others every time. %zu blocks of %zu channels read "
                           "the rest, %zu of %zu fill in what is missing.",
               TOUR_SIDE / PATCH, TOUR_SIDE / PATCH, PATCH, PATCH, 100 * RATIOS[0],
@@ -54,7 +54,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
     return QKV_OK;
 }
 
-static qkv_status judge(const tour_pupil *h, bool *better)
+static qkv_status evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     qkv_reconstruct_score s;
@@ -63,7 +63,7 @@ static qkv_status judge(const tour_pupil *h, bool *better)
         return status;
     *better = s.psnr > s.mean && s.psnr > s.nearest;
     page_text(p, "How near the %.0f%% that are hidden come to the truth, over the held-out "
-                 "pictures (more dB are nearer; 3 dB halve the squared error):", 100 * RATIOS[0]);
+                 "images (more dB are nearer; 3 dB halve the squared error):", 100 * RATIOS[0]);
     page_space(p);
     page_line(p, "filled with the mean visible colour   %6.2f dB", s.mean);
     page_line(p, "with the nearest visible pixel        %6.2f dB", s.nearest);
@@ -72,17 +72,17 @@ static qkv_status judge(const tour_pupil *h, bool *better)
     page_number(p, "nearest", s.nearest);
     page_number(p, "psnr", s.psnr);
     return tour_pupil_sheet(h, 1 + 2 * RATIO_COUNT, put_row, "filled.png",
-                            "held-out pictures, one a row: the picture; with 75% of it hidden; "
+                            "held-out images, one a row: the image; with 75% of it hidden; "
                             "those filled in; with 90% hidden; those filled in.");
 }
 
-static const tour_lesson lesson = {
-    .make_model = make_model, .make_task = make_task, .judge = judge,
+static const tour_image_chapter chapter = {
+    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
     .batch = 64, .rate = 2e-3, .beta2 = 0.95,
-    .learnt = "from a quarter of a picture, what the rest may be, without a label; edges go on, "
+    .learnt = "from a quarter of an image, what the rest may be, without a label; edges go on, "
               "and what is round is closed",
     .not_learnt = "less than copying the nearest pixel knows",
     .verb = "reconstruct", .options = " --mask 50 --out filled.png",
 };
 
-qkv_status tour_reconstruct(tour *t) { return tour_lesson_on_pictures(&lesson, t); }
+qkv_status tour_reconstruct(tour *t) { return tour_image_chapter_run(&chapter, t); }

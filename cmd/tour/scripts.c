@@ -7,7 +7,7 @@
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, BUDGET = 3072 /* ids in an update: 65 numbers */ };
 /* So many that few are met twice; but no more than so many in all. */
 static const double PAIRS_PER_SECOND = 3000, MOST_PAIRS = 500000;
-static const double TRAINING_SHARE = 0.9; /* of the chapter's time; the rest is judging */
+static const double TRAINING_SHARE = 0.9; /* of the chapter's time; the rest is evaluating */
 
 static qkv_status make_records(const tour_reader *reader, size_t pairs, qkv_records **out)
 {
@@ -64,7 +64,7 @@ static void introduce(const tour_reader *reader, const qkv_records *records, dou
               c->encoder_layers, c->decoder_layers, c->width,
               qkv_params_elements(qkv_model_params(reader->model)), seconds,
               qkv_records_count(records));
-    page_text(p, "One %s in ten is held out: it is in training in no form, and judges.",
+    page_text(p, "One %s in ten is held out: it is in training in no form, and evaluates.",
               reader->script->one);
 }
 

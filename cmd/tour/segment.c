@@ -1,26 +1,26 @@
-/* segment.c - a chapter of the tour: which pixels are the picture, and which the background
+/* segment.c - a chapter of the tour: which pixels are the image, and which the background
  * that it was laid over. */
 #include <math.h>
 #include <string.h>
 
-#include "tour/pictures.h"
+#include "tour/images.h"
 
 enum { PATCH = 4, PIXELS = TOUR_SIDE * TOUR_SIDE };
-enum { SMALL = 24, ROOM = TOUR_SIDE - SMALL }; /* a picture's side; how far it may lie */
-enum { TIMES = 3, STREAM_BACKGROUND = 0xc0 };  /* backgrounds for each picture learnt from */
-enum { BACKGROUND, PICTURE, CLASSES };
+enum { SMALL = 24, ROOM = TOUR_SIDE - SMALL }; /* an image's side; how far it may lie */
+enum { TIMES = 3, STREAM_BACKGROUND = 0xc0 };  /* backgrounds for each image learnt from */
+enum { BACKGROUND, IMAGE, CLASSES };
 static const char *const names[CLASSES] = {"0", "255"}; /* of a mask's greys */
 static const double LONG = 40; /* seconds that the larger model needs */
 
 typedef struct {
-    tour_pupil pupil;           /* its pictures are composed of those below */
-    tour_pictures masks;        /* the class of each of their pixels */
-    tour_pictures white, black; /* the tour's pictures over either */
+    tour_pupil pupil;           /* its images are composed of those below */
+    tour_images masks;          /* the class of each of their pixels */
+    tour_images white, black; /* the tour's images over either */
 } chapter;
 
-/* ---- pictures and masks ------------------------------------------------------------------- */
+/* ---- images and masks ------------------------------------------------------------------- */
 
-/* Two colours that go over into each other across the picture, in waves. */
+/* Two colours that go over into each other across the image, in waves. */
 static void draw_background(uint8_t *rgb, qkv_rng *r)
 {
     double color[2][3], wave = 1 + 8 * qkv_rng_uniform(r), angle = 6.3 * qkv_rng_uniform(r);
@@ -34,7 +34,7 @@ static void draw_background(uint8_t *rgb, qkv_rng *r)
     }
 }
 
-/* Lays picture i over it: where black shows through as much as white does, the picture covers. */
+/* Lays image i over it: where black shows through as much as white does, the image covers. */
 static void compose(uint8_t *rgb, uint8_t *mask, const qkv_pixels *white, const qkv_pixels *black,
                     size_t i, qkv_rng *r)
 {
@@ -51,7 +51,7 @@ static void compose(uint8_t *rgb, uint8_t *mask, const qkv_pixels *white, const 
             clear += through;
             rgb[3 * to + c] = (uint8_t)(b[3 * k + c] + through * rgb[3 * to + c] / 255);
         }
-        mask[to] = clear < 3 * 128 ? PICTURE : BACKGROUND;
+        mask[to] = clear < 3 * 128 ? IMAGE : BACKGROUND;
     }
 }
 
@@ -97,10 +97,10 @@ static qkv_status make_set(qkv_pixels **images, qkv_pixels **masks, const chapte
 
 static qkv_status make_data(chapter *h)
 {
-    tour_pictures *p = &h->pupil.p;
-    qkv_status status = tour_pictures_read(&h->white, h->pupil.t, SMALL, UINT8_MAX);
+    tour_images *p = &h->pupil.p;
+    qkv_status status = tour_images_read(&h->white, h->pupil.t, SMALL, UINT8_MAX);
     if (!status)
-        status = tour_pictures_read(&h->black, h->pupil.t, SMALL, 0);
+        status = tour_images_read(&h->black, h->pupil.t, SMALL, 0);
     if (!status)
         status = make_set(&p->train, &h->masks.train, h, true);
     return status ? status : make_set(&p->valid, &h->masks.valid, h, false);
@@ -110,9 +110,9 @@ static qkv_status make_data(chapter *h)
 
 static qkv_status make_model(tour_pupil *h)
 {
-    qkv_dense_config c;
+    qkv_pixelwise_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
-    tour_trunk_set(&c.trunk, tour_pictures_effort(h->t) < LONG ? 2 : 3);
+    tour_trunk_set(&c.trunk, tour_images_effort(h->t) < LONG ? 2 : 3);
     c.trunk.patch = PATCH;
     c.outputs = CLASSES;
     page_text(h->t->page, "Each lies somewhere over a background of two colours, and the model "
@@ -122,7 +122,7 @@ static qkv_status make_model(tour_pupil *h)
     qkv_status status = tour_pupil_create(h, &qkv_segmenter_type, &c);
     if (status)
         return status;
-    tour_pictures_format(&h->p, h->model);
+    tour_images_format(&h->p, h->model);
     return qkv_model_set_labels(h->model, names, CLASSES);
 }
 
@@ -136,16 +136,16 @@ static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 /* ---- the report --------------------------------------------------------------------------- */
 
 /* Mean intersection over union when each pixel is said to be what it most often is in training. */
-static double judge_place(const tour_pictures *masks)
+static double disc_place(const tour_images *masks)
 {
     static size_t often[PIXELS];
     size_t both[CLASSES] = {0}, either[CLASSES] = {0}, n = qkv_pixels_count(masks->train);
     memset(often, 0, sizeof often);
     for (size_t i = 0; i < n * PIXELS; i++)
-        often[i % PIXELS] += qkv_pixels_data(masks->train, i / PIXELS)[i % PIXELS] == PICTURE;
+        often[i % PIXELS] += qkv_pixels_data(masks->train, i / PIXELS)[i % PIXELS] == IMAGE;
     for (size_t i = 0; i < qkv_pixels_count(masks->valid) * PIXELS; i++) {
         size_t truth = qkv_pixels_data(masks->valid, i / PIXELS)[i % PIXELS];
-        size_t guess = 2 * often[i % PIXELS] > n ? PICTURE : BACKGROUND;
+        size_t guess = 2 * often[i % PIXELS] > n ? IMAGE : BACKGROUND;
         for (size_t k = 0; k < CLASSES; k++) {
             both[k] += truth == k && guess == k;
             either[k] += truth == k || guess == k;
@@ -157,20 +157,20 @@ static double judge_place(const tour_pictures *masks)
     return sum / CLASSES;
 }
 
-/* Puts a mask as a picture; with `of`, what is background turns pale. */
+/* Puts a mask as an image; with `of`, what is background turns pale. */
 static void put_mask(tour_sheet *sheet, size_t row, size_t column, const uint8_t *mask,
                      const uint8_t *of)
 {
     static uint8_t rgb[PIXELS * 3];
     for (size_t i = 0; i < PIXELS; i++)
         for (size_t k = 0; k < 3; k++)
-            rgb[3 * i + k] = of && mask[i] == PICTURE ? of[3 * i + k]
+            rgb[3 * i + k] = of && mask[i] == IMAGE ? of[3 * i + k]
                              : of                     ? UINT8_MAX
                                                       : (uint8_t)(UINT8_MAX * mask[i]);
     tour_sheet_put(sheet, row, column, rgb, NULL);
 }
 
-/* The picture, the true mask, the model's, what it cuts out. */
+/* The image, the true mask, the model's, what it cuts out. */
 static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
 {
     static uint8_t mask[PIXELS], seen[PIXELS * 3];
@@ -187,33 +187,33 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
     return QKV_OK;
 }
 
-static qkv_status judge(const tour_pupil *h, bool *better)
+static qkv_status evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
-    const tour_pictures *masks = &((const chapter *)h)->masks;
+    const tour_images *masks = &((const chapter *)h)->masks;
     const qkv_segment_data valid = {h->p.valid, masks->valid};
     qkv_segment_score s;
-    double place = judge_place(masks);
+    double place = disc_place(masks);
     qkv_status status = qkv_segment_evaluate(h->model, p->t, &valid, 0, &s);
     if (status)
         return status;
     *better = s.miou > place;
-    page_text(p, "How well masks fit, over the held-out pictures: the pixels that are in both, of "
-                 "those that are in either, the mean of picture and background:");
+    page_text(p, "How well masks fit, over the held-out images: the pixels that are in both, of "
+                 "those that are in either, the mean of image and background:");
     page_space(p);
     page_line(p, "what is most often at the place      %6.3f", place);
     page_line(p, "this transformer                     %6.3f", s.miou);
     page_number(p, "place", place);
     page_number(p, "miou", s.miou);
     return tour_pupil_sheet(h, 4, put_row, "masks.png",
-                            "held-out pictures over backgrounds of their own, one a row: what the "
+                            "held-out images over backgrounds of their own, one a row: what the "
                             "model sees; the true mask; the model's; what it cuts out.");
 }
 
 /* ---- the chapter -------------------------------------------------------------------------- */
 
-static const tour_lesson lesson = {
-    .make_model = make_model, .make_task = make_task, .judge = judge,
+static const tour_image_chapter plan = {
+    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
     .batch = 32, .rate = 1e-3,
     .learnt = "where a thing ends that it never saw before, over a background that it never saw "
               "before",
@@ -226,12 +226,12 @@ qkv_status tour_segment(tour *t)
     chapter h = {.pupil = {.t = t}};
     qkv_status status = make_data(&h);
     if (!status) {
-        tour_pictures_tell(&h.white, t);
-        status = tour_lesson_give(&lesson, &h.pupil);
+        tour_images_tell(&h.white, t);
+        status = tour_image_chapter_train(&plan, &h.pupil);
     }
-    tour_pictures_close(&h.pupil.p);
-    tour_pictures_close(&h.masks);
-    tour_pictures_close(&h.white);
-    tour_pictures_close(&h.black);
+    tour_images_close(&h.pupil.p);
+    tour_images_close(&h.masks);
+    tour_images_close(&h.white);
+    tour_images_close(&h.black);
     return status;
 }

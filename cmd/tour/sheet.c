@@ -1,7 +1,7 @@
-/* sheet.c - pictures side by side in one PNG, and what a chapter says of it. */
+/* sheet.c - images side by side in one PNG, and what a chapter says of it. */
 #include <string.h>
 
-#include "tour/pictures.h"
+#include "tour/images.h"
 
 enum { TILE = 96, GAP = 6, FRAME = 3, PAPER = 236 };
 
@@ -30,7 +30,7 @@ static qkv_status write_image(const tour *t, const char *name, const qkv_image *
     char *path = qkv_path_join(ctx, t->dir, name);
     qkv_status status = path ? qkv_image_write(image, ctx, path) : QKV_E_MEMORY;
     if (status == QKV_E_UNSUPPORTED) {
-        page_text(t->page, "(This build of qkv writes no pictures.)");
+        page_text(t->page, "(This build of qkv writes no images.)");
         status = QKV_OK;
     } else if (!status && caption) {
         page_text(t->page, "Look at %s: %s", path, caption);
@@ -53,7 +53,7 @@ void tour_sheet_free(tour_sheet *s)
     *s = (tour_sheet){0};
 }
 
-qkv_status tour_picture_write(const tour *t, const char *name, const uint8_t *rgb, size_t side)
+qkv_status tour_image_write(const tour *t, const char *name, const uint8_t *rgb, size_t side)
 {
     qkv_image image;
     qkv_status status = qkv_image_create(&image, t->page->c->ctx, side, side, 3);

@@ -49,11 +49,11 @@ static void take(walk *w, const char *text, size_t len)
     tour_text *x = w->x;
     if (x->train.len + len > most_text || !len || memchr(text, 0, len))
         return;
-    bool judge = ++x->files % HOLD_OUT_EVERY == HOLD_OUT_EVERY / 2 &&
+    bool valid = ++x->files % HOLD_OUT_EVERY == HOLD_OUT_EVERY / 2 &&
                  x->valid.len < w->valid_bytes;
-    x->held_out += judge;
-    qkv_str *to = judge ? &x->valid : &x->train;
-    size_t most = judge ? w->valid_bytes : SIZE_MAX;
+    x->held_out += valid;
+    qkv_str *to = valid ? &x->valid : &x->train;
+    size_t most = valid ? w->valid_bytes : SIZE_MAX;
     for (const char *end = text + len; text < end && to->len < most;) {
         const char *stop = memchr(text, '\n', (size_t)(end - text));
         size_t n = stop ? (size_t)(stop - text) + 1 : (size_t)(end - text);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/commands.h"
-#include "tour/pictures.h"
+#include "tour/images.h"
 
 /* X(name, seconds that it is worth, title) */
 #define TOUR_CHAPTERS(X)                                                                       \
@@ -18,11 +18,11 @@
     X(numbers, 160, "An encoder-decoder reads numbers in words")                               \
     X(bert, 150, "A BERT fills in blanks, and tells code from prose")                          \
     X(forecast, 40, "A transformer forecasts a series, beside the naive forecasts")            \
-    X(classify, 90, "A small transformer tells what is in a picture")                          \
-    X(segment, 80, "Which pixels are the picture, and which the background")                   \
-    X(reconstruct, 120, "A masked autoencoder fills in what is hidden of pictures")            \
+    X(classify, 90, "A small transformer tells what is in an image")                           \
+    X(segment, 80, "Which pixels are the image, and which the background")                     \
+    X(reconstruct, 120, "A masked autoencoder fills in what is hidden of images")              \
     X(colorize, 90, "Patches that lack their colour attend to the others")                     \
-    X(imagine, 270, "Pictures become codes, and a GPT imagines new ones")                      \
+    X(imagine, 270, "Images become codes, and a GPT imagines new ones")                        \
     X(gpt, 300, "A GPT reads source code and writes some")
 
 static const struct {
@@ -41,7 +41,7 @@ enum { CHAPTERS = sizeof chapters / sizeof *chapters };
 static const char marker[] = "tour.txt"; /* only a folder with this file is made anew */
 
 typedef struct {
-    const char *out, *source, *pictures;
+    const char *out, *source, *images;
     double minutes;
 } settings;
 
@@ -53,8 +53,8 @@ static const qkv_option rows[] = {
      .help = "time for all chapters together; 0: what each is worth, up to 5"},
     {.flag = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "DIR",
      .help = "folder of .c, .h and .md files to learn from; else this command's own help"},
-    {.flag = "pictures", .type = QKV_OPT_STRING, FIELD(pictures), .value = "PATH",
-     .help = "pictures to learn from, with classes: a folder, an archive, a font; else the emoji "
+    {.flag = "images", .type = QKV_OPT_STRING, FIELD(images), .value = "PATH",
+     .help = "images to learn from, with classes: a folder, an archive, a font; else the emoji "
              "font of this machine, or drawn ones"},
 };
 static const qkv_option_table table = {"Tour", rows, sizeof rows / sizeof *rows, 0};
@@ -126,7 +126,7 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
     if (!status)
         status = qkv_dir_create(p->c->ctx, dir);
     if (!status) {
-        tour t = {p, dir, s->source, s->pictures,
+        tour t = {p, dir, s->source, s->images,
                   seconds, qkv_now()};
         page_begin(p, chapters[i].name, chapters[i].title);
         page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);
@@ -202,8 +202,8 @@ static int run(cli *c, int argc, char **argv)
     if (open_folder(c->ctx, s.out) || qkv_tape_create(&p.t, c->ctx))
         return cli_error(c);
     qkv_tape_mode(p.t, false, false);
-    if (!s.pictures)
-        s.pictures = tour_pictures_find(c->ctx);
+    if (!s.images)
+        s.images = tour_images_find(c->ctx);
     if (p.json) {
         qkv_json_writer_init(&json, c->ctx, 0);
         qkv_json_begin_object(&json, NULL);
@@ -226,7 +226,7 @@ static int run(cli *c, int argc, char **argv)
 
 static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv tour", "qkv tour dates", "qkv tour gpt --minutes 10",
-                                       "qkv tour reconstruct --pictures photos",
+                                       "qkv tour reconstruct --images photos",
                                        "qkv tour --minutes 2 --out runs/short", NULL};
 
 const cli_command cli_tour = {
@@ -235,7 +235,7 @@ const cli_command cli_tour = {
                .text = "Shows what qkv does with nothing but what is here: attention by numbers, "
                        "embeddings that find each other, an encoder-decoder that learns to read "
                        "dates and numbers, a GPT that learns from source text and writes, and "
-                       "small models of pictures. "
+                       "small models of images. "
                        "Each chapter says what was learnt, and against what. Chapters:"
                        TOUR_CHAPTERS(TOUR_NAME),
                .examples = examples, .tables = tables},

@@ -11,7 +11,7 @@ static const char *const lm_examples[] = {
 const cli_command cli_train_lm = {
     .manual = {.name = "train lm", .summary = "train a GPT on text",
                .usage = "--data FILE... --out DIR [options]", .examples = lm_examples,
-               .text = "Trains on UTF-8 text and judges on what it holds out. --out becomes a "
+               .text = "Trains on UTF-8 text and evaluates on what it holds out. --out becomes a "
                        "model directory as Hugging Face lays it out; train/ in it keeps what "
                        "--resume needs. Without --steps or --minutes it takes 5 minutes."},
     .job = "lm", .run = train_run};
@@ -28,7 +28,8 @@ const cli_command cli_train_translate =
                 .usage = "--source FILE --target FILE --out DIR [options]",
                 .examples = translate_examples,
                 .text = "Line i of the target is the translation of line i of the source. Trains "
-                        "an encoder-decoder, with one vocabulary for both, and judges on what it "
+                        "an encoder-decoder, with one vocabulary for both, and evaluates on what "
+                        "it "
                         "holds out. --out becomes a model directory as Hugging Face lays it out; "
                         "train/ in it keeps what --resume needs. Without --steps or --minutes it "
                         "takes 5 minutes."},
@@ -45,7 +46,7 @@ const cli_command cli_train_mlm = {
     .manual = {.name = "train mlm", .summary = "train a BERT to guess hidden words",
                .usage = "--data FILE... --out DIR [options]", .examples = mlm_examples,
                .text = "Hides words of UTF-8 text, other ones each time a text comes along, and "
-                       "learns to guess them from both sides. Judges on what it holds out: loss "
+                       "learns to guess them from both sides. Evaluates on what it holds out: loss "
                        "and perplexity of the hidden words, accuracy of the best guess. qkv fill "
                        "and qkv train classify --init use the model. Without --steps or "
                        "--minutes it takes 5 minutes."},
@@ -60,23 +61,24 @@ static const char *const classify_examples[] = {
     NULL};
 
 const cli_command cli_train_classify = {
-    .manual = {.name = "train classify", .summary = "train a model to label texts or pictures",
+    .manual = {.name = "train classify", .summary = "train a model to label texts or images",
                .usage = "--data TSV|DIR|TAR|IDX --out DIR [options]", .examples = classify_examples,
                .text = "Texts: learns from lines of a label, a tab and a text, or a label and two "
                        "texts; labels are any words. --init goes on from a model that learnt to "
-                       "guess hidden words (qkv train mlm) or from a classifier. Judges on what it "
+                       "guess hidden words (qkv train mlm) or from a classifier. Evaluates on what "
+                       "it "
                        "holds out: accuracy, by which the model is chosen; loss; F1, with two "
                        "classes of the second in the order of their labels' bytes, else the plain "
                        "mean over the classes.\n\n"
-                       "Pictures: their classes are the folders they lie in, or an idx file's "
+                       "Images: their classes are the folders they lie in, or an idx file's "
                        "numbers. A compact transformer with convolutions at first (qkv_cct) "
                        "below 64 pixels, else a Vision Transformer (vit) as others load it. All "
                        "are brought to one size. --init goes on from such a model, whatever its "
                        "classes, or from one that learnt to reconstruct (qkv train reconstruct). "
                        "Here --model is micro, --batch 128, --weight-decay 0.05, --warmup 200, "
-                       "--lr 0.384 / hidden_size, but 1e-3 at most, and pictures are changed each "
+                       "--lr 0.384 / hidden_size, but 1e-3 at most, and images are changed each "
                        "time: --crop-pad 4, --flip (--no-flip where left and right differ, as in "
-                       "letters), --cutmix 1 for half of them (--mix 0.5). Judges on accuracy "
+                       "letters), --cutmix 1 for half of them (--mix 0.5). Evaluates on accuracy "
                        "and loss.\n\n"
                        "Without --steps or --minutes it takes 5 minutes."},
     .job = "classify", .run = train_run};
@@ -90,7 +92,7 @@ static const char *const forecast_examples[] = {
 const cli_command cli_train_forecast = {
     .manual = {.name = "train forecast", .summary = "train a forecaster on rows of numbers",
                .usage = "--data CSV --out DIR [options]", .examples = forecast_examples,
-               .text = "Learns to predict the rows that follow a window of rows, and judges on "
+               .text = "Learns to predict the rows that follow a window of rows, and evaluates on "
                        "the last rows of the data, beside the naive forecasts: the last row "
                        "again, and the row of a season before. The first line may name the "
                        "columns. --out becomes a model directory; train/ in it keeps what "

@@ -46,9 +46,9 @@ static void show_eval(shower *s, const qkv_train_event *e)
     char train[CLI_NUMBER] = "";
     if (e->step)
         (void)snprintf(train, sizeof train, "train %.4f  ", e->loss);
-    const char *kept = e->measures->newest ? "  (kept)" : "  (best)";
+    const char *kept = e->metrics->newest ? "  (kept)" : "  (best)";
     cli_note(s->c, "step %llu  %sheld out %s %.4f%s", (unsigned long long)e->step, train,
-             e->measures->item[0].name, e->measures->item[0].value, e->best ? kept : "");
+             e->metrics->item[0].name, e->metrics->item[0].value, e->best ? kept : "");
 }
 
 static bool show(void *user, const qkv_train_event *e)
@@ -78,8 +78,8 @@ static int answer_json(cli *c, const qkv_train_result *r)
     qkv_json_put_bool(&w, "finished", !r->stopped);
     qkv_json_put_int(&w, "best_step", (int64_t)r->best_step);
     qkv_json_put_real(&w, "train_loss", r->train_loss);
-    for (int i = 0; i < r->measures.count; i++)
-        qkv_json_put_real(&w, r->measures.item[i].name, r->measures.item[i].value);
+    for (int i = 0; i < r->metrics.count; i++)
+        qkv_json_put_real(&w, r->metrics.item[i].name, r->metrics.item[i].value);
     qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
@@ -102,11 +102,11 @@ static void say(const cli *c, const qkv_train_result *r, const char *dir)
              (unsigned long long)r->step, minutes ? r->seconds / 60 : r->seconds,
              minutes ? "minutes" : "seconds",
              r->early ? " (no better for a while)" : "", dir, (unsigned long long)r->best_step);
-    if (r->measures.scored < r->measures.units)
-        cli_note(c, "judged on %zu of %zu held-out %s, for lack of time", r->measures.scored,
-                 r->measures.units, r->unit);
-    for (int i = 0; i < r->measures.count; i++)
-        cli_note(c, "held out: %s %.4f", r->measures.item[i].name, r->measures.item[i].value);
+    if (r->metrics.scored < r->metrics.units)
+        cli_note(c, "evaluated on %zu of %zu held-out %s, for lack of time", r->metrics.scored,
+                 r->metrics.units, r->unit);
+    for (int i = 0; i < r->metrics.count; i++)
+        cli_note(c, "held out: %s %.4f", r->metrics.item[i].name, r->metrics.item[i].value);
 }
 
 /* ---- the command ------------------------------------------------------------------------- */

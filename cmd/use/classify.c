@@ -1,8 +1,8 @@
-/* classify.c - `qkv classify`: labels for texts; for pictures: recognize.c. */
+/* classify.c - `qkv classify`: labels for texts; for images: classify_images.c. */
 #include <stdio.h>
 #include <string.h>
 
-#include "use/recognize.h"
+#include "use/classify_images.h"
 #include "core/commands.h"
 
 typedef struct {
@@ -11,7 +11,7 @@ typedef struct {
 
 static const qkv_option rows[] = {
     {.flag = "file", .type = QKV_OPT_STRING, .offset = offsetof(settings, file), .value = "FILE",
-     .help = "texts to label, one a line; two texts with a tab between. Or pictures"},
+     .help = "texts to label, one a line; two texts with a tab between. Or images"},
 };
 static const qkv_option_table table = {"Classifying", rows, sizeof rows / sizeof *rows, 0};
 
@@ -58,14 +58,14 @@ static int classify_texts(job *j, const settings *s)
     return status ? cli_error(j->c) : j->code;
 }
 
-static int classify_pictures(job *j, const settings *s)
+static int classify_images(job *j, const settings *s)
 {
     const qkv_strings *args = &j->c->args;
     if (s->file)
-        return cli_recognize(j->c, j->p, &s->file, 1);
+        return cli_classify_images(j->c, j->p, &s->file, 1);
     if (args->count < 2)
-        return cli_usage(j->c, "%s labels pictures: none is named", args->items[0]);
-    return cli_recognize(j->c, j->p, args->items + 1, args->count - 1);
+        return cli_usage(j->c, "%s labels images: none is named", args->items[0]);
+    return cli_classify_images(j->c, j->p, args->items + 1, args->count - 1);
 }
 
 static int run(cli *c, int argc, char **argv)
@@ -83,7 +83,7 @@ static int run(cli *c, int argc, char **argv)
         code = cli_error(c);
     else
         code = qkv_model_can(qkv_pipeline_model(j.p), QKV_CAN_CLASSIFY_IMAGES)
-                   ? classify_pictures(&j, &s)
+                   ? classify_images(&j, &s)
                    : classify_texts(&j, &s);
     qkv_pipeline_close(j.p);
     return code;
@@ -99,13 +99,13 @@ static const qkv_preset presets[] = {{"file", NULL, "standard input without text
                                       {NULL, NULL, NULL}};
 
 const cli_command cli_classify = {
-    .manual = {.name = "classify", .summary = "label texts or pictures",
-               .usage = "DIR [TEXT... | PICTURE... | --file FILE]", .examples = examples,
+    .manual = {.name = "classify", .summary = "label texts or images",
+               .usage = "DIR [TEXT... | IMAGE... | --file FILE]", .examples = examples,
                .tables = tables,
                .text = "The likeliest label of each text, or pair of texts with a tab between, "
                        "and its probability: a line for every text, in order. --json: objects "
                        "{\"label\", \"probs\": {label: probability}}.\n\n"
-                       "With a model of pictures: of each PNG or JPEG, and of all pictures of "
+                       "With a model of images: of each PNG or JPEG, and of all images of "
                        "each folder, tar or idx file, the 5 likeliest labels; --json: objects "
                        "that begin with \"file\". What cannot be read is named and passed "
                        "over; the exit code is 1 then.",

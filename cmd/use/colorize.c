@@ -1,4 +1,4 @@
-/* colorize.c - `qkv colorize`: a picture in the colours that a model gives it, and where a
+/* colorize.c - `qkv colorize`: an image in the colours that a model gives it, and where a
  * patch of it looked for them. */
 #include <stdio.h>
 #include <string.h>
@@ -11,11 +11,11 @@ typedef struct {
 
 static const qkv_option rows[] = {
     {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED,
-     .offset = offsetof(settings, out), .value = "F.png", .help = "the coloured picture"},
+     .offset = offsetof(settings, out), .value = "F.png", .help = "the coloured image"},
 };
 static const qkv_option_table table = {"Colouring", rows, sizeof rows / sizeof *rows, 0};
 
-/* Beside the coloured picture. */
+/* Beside the coloured image. */
 static qkv_status write_attention(const cli *c, const qkv_image *image, const char *out)
 {
     qkv_str path;
@@ -74,7 +74,7 @@ static int run(cli *c, int argc, char **argv)
     cli_bind(c, qkv_pipeline_colorize_table(), &o);
     if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, s.out))
         return CLI_USAGE;
-    const qkv_picture in = {.path = c->args.items[1]};
+    const qkv_image_source in = {.path = c->args.items[1]};
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
         status = qkv_pipeline_colorize(p, &in, &o, &found);
@@ -95,13 +95,13 @@ static const char *const examples[] = {
     "qkv colorize runs/color old.jpg --attention 12,40 --out new.png", NULL};
 
 const cli_command cli_colorize = {
-    .manual = {.name = "colorize", .summary = "give a picture colours",
+    .manual = {.name = "colorize", .summary = "give an image colours",
                .usage = "DIR IMG [--hint X,Y,#RRGGBB]... --out F.png", .examples = examples,
                .tables = tables,
-               .text = "Reads the picture's lightness alone. Colours are made at the size that "
-                       "the model was trained on and stretched over the picture; a hint colours "
+               .text = "Reads the image's lightness alone. Colours are made at the size that "
+                       "the model was trained on and stretched over the image; a hint colours "
                        "a cell of it, a 16th of its side. --attention lists the patches that the "
                        "patch at a pixel mixed, with their weights (the mean over the heads), and "
                        "paints them. --json: {\"file\", \"out\", \"attention\": [{\"x\", \"y\", "
-                       "\"weight\"}, ...]}, places as pixels of the picture."},
+                       "\"weight\"}, ...]}, places as pixels of the image."},
     .library[CLI_BEHIND] = qkv_pipeline_colorize_table, .run = run};

@@ -1,4 +1,4 @@
-/* encode.c - `qkv encode` and `qkv decode`: between a picture and a grid of codes in a file. */
+/* encode.c - `qkv encode` and `qkv decode`: between an image and a grid of codes in a file. */
 #include "core/commands.h"
 
 typedef struct {
@@ -12,7 +12,7 @@ static const qkv_option encode_rows[] = {
 };
 static const qkv_option decode_rows[] = {
     {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(out),
-     .value = "F.png", .help = "where the picture goes"},
+     .value = "F.png", .help = "where the image goes"},
 };
 static const qkv_option_table encode_table = {"Coding", encode_rows, 1, 0};
 static const qkv_option_table decode_table = {"Decoding", decode_rows, 1, 0};
@@ -34,20 +34,20 @@ static int answer(const cli *c, const char *out, const qkv_code_grid *g)
 
 static qkv_status encode(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid *g)
 {
-    const qkv_picture in = {.path = c->args.items[1]};
+    const qkv_image_source in = {.path = c->args.items[1]};
     qkv_status status = qkv_pipeline_encode(p, &in, g);
     return status ? status : qkv_code_grid_save(g, out);
 }
 
 static qkv_status decode(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid *g)
 {
-    qkv_image picture = {0};
+    qkv_image image = {0};
     qkv_status status = qkv_code_grid_load(g, c->ctx, c->args.items[1]);
     if (!status)
-        status = qkv_pipeline_decode(p, g, &picture);
+        status = qkv_pipeline_decode(p, g, &image);
     if (!status)
-        status = qkv_image_write(&picture, c->ctx, out);
-    qkv_image_free(&picture, c->ctx);
+        status = qkv_image_write(&image, c->ctx, out);
+    qkv_image_free(&image, c->ctx);
     return status;
 }
 
@@ -87,18 +87,18 @@ static const char *const decode_examples[] = {
     "qkv decode runs/codes cat.npy --out again.png", NULL};
 
 const cli_command cli_encode = {
-    .manual = {.name = "encode", .summary = "a picture's codes",
+    .manual = {.name = "encode", .summary = "an image's codes",
                .usage = "DIR IMG --out F.npy", .examples = encode_examples,
                .tables = encode_tables,
-               .text = "The codes that a model of train vqgan has for a picture of any size, as a "
+               .text = "The codes that a model of train vqgan has for an image of any size, as a "
                        "NumPy file of rows x columns. Pixels at the edges that do not make up a "
                        "whole code are left out, as many on either side."},
     .run = run_encode};
 
 const cli_command cli_decode = {
-    .manual = {.name = "decode", .summary = "a picture of codes",
+    .manual = {.name = "decode", .summary = "an image of codes",
                .usage = "DIR F.npy --out F.png", .examples = decode_examples,
                .tables = decode_tables,
-               .text = "The picture that codes stand for: a NumPy file as qkv encode writes, or "
+               .text = "The image that codes stand for: a NumPy file as qkv encode writes, or "
                        "rows of numbers with commas between them."},
     .run = run_decode};

@@ -56,11 +56,11 @@ static int run(cli *c, int argc, char **argv)
 
 static const char *const examples[] = {
     "qkv fill runs/words \"the [MASK] sat on the [MASK] .\"",
-    "qkv fill runs/words \"the [MASK] sat .\" --top 3 --json", NULL};
+    "qkv fill runs/words \"the [MASK] sat .\" --top-k 3 --json", NULL};
 
 const cli_command cli_fill = {
     .manual = {.name = "fill", .summary = "guess the hidden words of a text",
-               .usage = "DIR TEXT [--top K]", .examples = examples,
+               .usage = "DIR TEXT [--top-k K]", .examples = examples,
                .text = "The likeliest tokens for every [MASK] in the text, one mask after "
                        "another, with their probabilities. --json: an object a mask, "
                        "{\"fills\": [{\"token\", \"prob\"}, ..]}."},

@@ -16,7 +16,7 @@ static const qkv_option rows[] = {
     {.flag = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "CSV", .initial = STDIN,
      .help = "the history"},
     {.flag = "plot", .type = QKV_OPT_BOOL, FIELD(plot),
-     .help = "a picture of each column on the standard error, too"},
+     .help = "an image of each column on the standard error, too"},
 };
 static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows, 0};
 

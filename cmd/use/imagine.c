@@ -1,4 +1,4 @@
-/* imagine.c - `qkv imagine`: pictures that a prior draws, code by code. */
+/* imagine.c - `qkv imagine`: images that a prior draws, code by code. */
 #include <stdio.h>
 
 #include "core/commands.h"
@@ -10,11 +10,11 @@ typedef struct {
 static const qkv_option rows[] = {
     {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED,
      .offset = offsetof(settings, out), .value = "F.png",
-     .help = "where the pictures go, side by side"},
+     .help = "where the images go, side by side"},
 };
 static const qkv_option_table table = {"Imagining", rows, sizeof rows / sizeof *rows, 0};
 
-static void put_next(qkv_json_writer *w, const qkv_sampled_pictures *s, size_t i)
+static void put_next(qkv_json_writer *w, const qkv_sampled_images *s, size_t i)
 {
     qkv_json_begin_array(w, NULL);
     for (size_t k = 0; k < s->next_count[i]; k++) {
@@ -27,7 +27,7 @@ static void put_next(qkv_json_writer *w, const qkv_sampled_pictures *s, size_t i
     qkv_json_end_array(w);
 }
 
-static int answer_json(const cli *c, const qkv_sampled_pictures *s, const char *out)
+static int answer_json(const cli *c, const qkv_sampled_images *s, const char *out)
 {
     size_t all = s->rows * s->columns;
     qkv_json_writer w;
@@ -55,7 +55,7 @@ static int answer_json(const cli *c, const qkv_sampled_pictures *s, const char *
     return cli_answer(c, &w);
 }
 
-static int answer(const cli *c, const qkv_sampled_pictures *s, const char *out)
+static int answer(const cli *c, const qkv_sampled_images *s, const char *out)
 {
     if (c->common.json)
         return answer_json(c, s, out);
@@ -73,7 +73,7 @@ static int run(cli *c, int argc, char **argv)
 {
     settings s;
     qkv_pipeline_sample_options o = qkv_pipeline_sample_defaults();
-    qkv_sampled_pictures drawn = {0};
+    qkv_sampled_images drawn = {0};
     qkv_pipeline *p = NULL;
     qkv_status status = QKV_OK;
     cli_bind(c, &table, &s);
@@ -84,15 +84,15 @@ static int run(cli *c, int argc, char **argv)
     o.seed = c->common.seed;
     if (qkv_options_given(c->options, "keep") && !o.complete.path)
         status = qkv_fail(c->ctx, QKV_E_ARGUMENT, "--keep: --complete expected beside it, with "
-                          "the picture of which a share stays");
+                          "the image of which a share stays");
     if (!status)
         status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
-        status = qkv_pipeline_sample_pictures(p, &o, &drawn);
+        status = qkv_pipeline_sample_images(p, &o, &drawn);
     if (!status)
         status = qkv_image_write(&drawn.sheet, c->ctx, s.out);
     int code = status ? cli_error(c) : answer(c, &drawn, s.out);
-    qkv_sampled_pictures_free(&drawn);
+    qkv_sampled_images_free(&drawn);
     qkv_pipeline_close(p);
     return code;
 }
@@ -106,14 +106,14 @@ static const char *const examples[] = {
     "qkv imagine runs/prior --complete half.png --show-next 8 --out next.png", NULL};
 
 const cli_command cli_imagine = {
-    .manual = {.name = "imagine", .summary = "draw pictures that never were",
+    .manual = {.name = "imagine", .summary = "draw images that never were",
                .usage = "DIR --out grid.png [options]", .examples = examples, .tables = tables,
                .text = "A prior of train imagine draws codes, row by row from the top, and its "
-                       "VQGAN makes pictures of them, which are written in a grid with two white "
-                       "pixels between. The same --seed gives the same pictures. --complete takes "
-                       "the upper part of a picture as its codes show it and draws the rest. "
-                       "Pictures larger than those it learnt from are drawn through a window of "
-                       "that size about each code. --show-next writes, for each picture, what "
+                       "VQGAN makes images of them, which are written in a grid with two white "
+                       "pixels between. The same --seed gives the same images. --complete takes "
+                       "the upper part of an image as its codes show it and draws the rest. "
+                       "Images larger than those it learnt from are drawn through a window of "
+                       "that size about each code. --show-next writes, for each image, what "
                        "there is of it at a place and the patches that the likeliest codes would "
                        "make there, and prints their probabilities. --json: {\"out\", \"count\", "
                        "\"rows\", \"columns\", \"codes\": [[..], ..], \"next\": [[{\"code\", "

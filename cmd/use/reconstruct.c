@@ -1,4 +1,4 @@
-/* reconstruct.c - `qkv reconstruct`: a picture, what a model sees of it, what it makes of
+/* reconstruct.c - `qkv reconstruct`: an image, what a model sees of it, what it makes of
  * that. */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static const qkv_option rows[] = {
     {.flag = "mask", .type = QKV_OPT_LIST, FIELD(masks), .value = "R",
      .help = "share hidden, 0.75 or 75 (per cent); several: 25,75,90,98; default: 0.75"},
     {.flag = "out", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(out),
-     .value = "F.png", .help = "where the picture goes"},
+     .value = "F.png", .help = "where the image goes"},
 };
 static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows, 0};
 
@@ -27,7 +27,7 @@ typedef struct {
     qkv_pipeline *p;
     double ratios[MOST_ROWS];
     size_t ratio_count;
-    qkv_sheet sheet; /* of all pictures, a row for each share */
+    qkv_sheet sheet; /* of all images, a row for each share */
 } job;
 
 /* "0.75", "75" or several with commas between. */
@@ -64,13 +64,13 @@ static qkv_status read_options(job *j)
 /* The first one says of what size all are. */
 static qkv_status put_row(job *j, size_t row, const qkv_reconstruction *r)
 {
-    const qkv_image *const tiles[COLUMNS] = {&r->picture, &r->hidden, &r->filled};
-    size_t side = r->picture.width, count = (j->c->args.count - 1) * j->ratio_count;
+    const qkv_image *const tiles[COLUMNS] = {&r->image, &r->hidden, &r->filled};
+    size_t side = r->image.width, count = (j->c->args.count - 1) * j->ratio_count;
     if (!j->sheet.image.data) {
         j->sheet = (qkv_sheet){.height = side, .width = side, .gap = GAP, .margin = GAP,
                                .zoom = side < TILE ? TILE / side : 1};
         qkv_status status = qkv_sheet_create(&j->sheet, j->c->ctx, count, COLUMNS,
-                                             r->picture.channels, WHITE);
+                                             r->image.channels, WHITE);
         if (status)
             return status;
     }
@@ -79,11 +79,11 @@ static qkv_status put_row(job *j, size_t row, const qkv_reconstruction *r)
     return QKV_OK;
 }
 
-/* Picture number i's rows, one for each share. */
+/* Image number i's rows, one for each share. */
 static qkv_status show(job *j, size_t i)
 {
     qkv_image image;
-    const qkv_picture in = {.image = &image};
+    const qkv_image_source in = {.image = &image};
     qkv_status status = qkv_image_read(&image, j->c->ctx, j->c->args.items[1 + i], NULL);
     for (size_t k = 0; k < j->ratio_count && !status; k++) {
         qkv_reconstruction r;
@@ -140,12 +140,12 @@ static const char *const examples[] = {
     "qkv reconstruct runs/mae a.png b.jpg --mask 75 --paste --out both.png", NULL};
 
 const cli_command cli_reconstruct = {
-    .manual = {.name = "reconstruct", .summary = "fill in hidden parts of a picture",
+    .manual = {.name = "reconstruct", .summary = "fill in hidden parts of an image",
                .usage = "DIR IMG... --out F.png [--mask R]", .examples = examples,
                .tables = tables,
-               .text = "Hides patches of a picture, those that --seed says, and has a model of "
+               .text = "Hides patches of an image, those that --seed says, and has a model of "
                        "train reconstruct fill them in. Writes what there was, what the model "
                        "saw and what it makes of it side by side, a row for every share, one "
-                       "picture below the other. A model that learnt normed patches "
-                       "(norm_pix_loss) is told the mean and deviation of the true ones."},
+                       "image below the other. A model that learnt normed patches "
+                       "(norm_pix_loss) is told the mean and standard deviation of the true ones."},
     .library[CLI_BEHIND] = qkv_pipeline_reconstruct_table, .run = run};

@@ -1,4 +1,4 @@
-/* segment.c - `qkv segment`: the class of every pixel of a picture, as a picture. */
+/* segment.c - `qkv segment`: the class of every pixel of an image, as an image. */
 #include <stdio.h>
 
 #include "core/commands.h"
@@ -51,7 +51,7 @@ static int run(cli *c, int argc, char **argv)
     cli_bind(c, qkv_pipeline_segment_table(), &o);
     if (cli_parse(c, argc, argv, 2, 2) || cli_png_only(c, s.out))
         return CLI_USAGE;
-    const qkv_picture in = {.path = c->args.items[1]};
+    const qkv_image_source in = {.path = c->args.items[1]};
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
         status = qkv_pipeline_segment(p, &in, &o, &found);
@@ -71,7 +71,7 @@ static const char *const examples[] = {"qkv segment runs/seg photo.jpg --out cla
 const cli_command cli_segment = {
     .manual = {.name = "segment", .summary = "tell the class of every pixel",
                .usage = "DIR IMG --out F.png [options]", .examples = examples, .tables = tables,
-               .text = "Writes a picture of the same size with a colour for each class, and "
+               .text = "Writes an image of the same size with a colour for each class, and "
                        "prints how many pixels each class has, and its colour. --json: {\"file\", "
                        "\"out\", \"pixels\": {class: count}}."},
     .library[CLI_BEHIND] = qkv_pipeline_segment_table, .run = run};

@@ -1,4 +1,4 @@
-/* augment.h - batches of pictures as numbers, each picture changed by chance every time it is seen.
+/* augment.h - batches of images as numbers, each image changed by chance every time it is seen.
  * Layer: image
  *
  * What a sample is follows from (set, options, seed, its number in the run) alone: neither the
@@ -11,14 +11,14 @@
 
 QKV_BEGIN_DECLS
 
-/* What is done to a picture, in this order; zeroed: nothing. Ranges, defaults and flags:
- * qkv_augment_table and, of what mixes pictures, qkv_mix_table. What lies beyond a picture's edge
- * is of the mean colour. A mask goes where its picture goes: crop_scale, crop_pad, flip and what
+/* What is done to an image, in this order; zeroed: nothing. Ranges, defaults and flags:
+ * qkv_augment_table and, of what mixes images, qkv_mix_table. What lies beyond an image's edge
+ * is of the mean colour. A mask goes where its image goes: crop_scale, crop_pad, flip and what
  * randaugment does to places change both, the mask by its nearest pixels; all else changes the
- * picture alone. */
+ * image alone. */
 typedef struct {
     double crop_scale; /* 0: none. A part of at least this share of the area, of shape 3/4 to 4/3,
-                          becomes the picture (Szegedy et al. 2015) */
+                          becomes the image (Szegedy et al. 2015) */
     qkv_resize_filter crop_filter;
     size_t crop_pad;   /* moved by up to so many pixels each way */
     bool flip;         /* left and right exchanged, every other time */
@@ -52,43 +52,43 @@ bool qkv_augment_mixes(const qkv_augment_options *o); /* mixup or cutmix */
  * NULL ends the list. */
 const char *const *qkv_augment_names(void);
 
-enum { QKV_BEYOND = -1 }; /* the class of what lies beyond a picture's edge */
+enum { QKV_BEYOND = -1 }; /* the class of what lies beyond an image's edge */
 
 typedef struct qkv_batches qkv_batches;
 
 typedef struct {
-    const size_t *pictures;  /* the pictures of an epoch; NULL: the first count of the set */
+    const size_t *images;    /* the images of an epoch; NULL: the first count of the set */
     size_t count;
     double mean[3], std[3];  /* of each channel, of values in [0, 1]; std above 0 */
     double smoothing;        /* of targets: this share goes to all classes alike, [0, 1) */
     uint64_t seed;
     qkv_augment_options augment;
-    const qkv_pixels *masks; /* of the same pictures, as from qkv_masks_read; NULL: none. Such
-                                pictures are not mixed */
+    const qkv_pixels *masks; /* of the same images, as from qkv_masks_read; NULL: none. Such
+                                images are not mixed */
 } qkv_batches_options;
 
-/* Batches that go through the pictures in an order shuffled anew for every epoch. pixels,
- * options->pictures and options->masks must outlive them. On failure *out is NULL. */
+/* Batches that go through the images in an order shuffled anew for every epoch. pixels,
+ * options->images and options->masks must outlive them. On failure *out is NULL. */
 qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pixels *pixels,
                               const qkv_batches_options *options);
 void qkv_batches_destroy(qkv_batches *b); /* NULL is allowed */
 
 /* Samples first .. first + n - 1 of the run: x (n, height, width, channels), (value - mean) / std;
  * targets (n, classes), each row sums to 1, may be NULL when nothing is mixed; numbers (n) of the
- * pictures, may be NULL. A picture without a class and targets: QKV_E_ARGUMENT. On the context's
+ * images, may be NULL. An image without a class and targets: QKV_E_ARGUMENT. On the context's
  * team; memory is taken once. */
 qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x,
                            qkv_real *targets, size_t *numbers);
 
 /* The same as bytes, (n, height, width, channels), and, each NULL or not, the classes of their
  * pixels, (n, height, width): the masks' or QKV_BEYOND, NULL without masks; and the numbers of the
- * pictures (n). They are b's, until its next batch. Mixed pictures: QKV_E_ARGUMENT. */
+ * images (n). They are b's, until its next batch. Mixed images: QKV_E_ARGUMENT. */
 qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uint8_t **pixels,
                              const int32_t **classes, const size_t **numbers);
 
-/* Pictures as they are: x (n, height, width, channels), (value - mean) / std, of those numbered
- * pictures (n). */
-void qkv_pixels_values(qkv_real *x, qkv_context *ctx, const qkv_pixels *p, const size_t *pictures,
+/* Images as they are: x (n, height, width, channels), (value - mean) / std, of those numbered
+ * images (n). */
+void qkv_pixels_values(qkv_real *x, qkv_context *ctx, const qkv_pixels *p, const size_t *images,
                        size_t n, const double mean[3], const double std[3]);
 
 QKV_END_DECLS

@@ -97,7 +97,7 @@ typedef struct {
     int bf16;     /* QKV_BF16_*. ON: steps that a tape records (training) round the operands of
                      products and convolutions to bf16 and add up in f32, where the processor can
                      (AVX512_BF16): from 0.6 of the time to 1.8 times it; else f32 stays  OFF */
-    bool dry;     /* compute nothing and only reserve memory, so that a step shows what it would
+    bool meta;    /* compute nothing and only reserve memory, so that a step shows what it would
                      take; values mean nothing                         false        */
     /* Where memory comes from; NULL: malloc and free. alloc returns 64-byte aligned
      * memory or NULL. Used by tests that make the n-th allocation fail. */
@@ -149,7 +149,7 @@ typedef enum {
 typedef struct {
     qkv_event_kind kind;
     const char *text;   /* "reading"; valid during the call */
-    const char *unit;   /* of progress: "pictures" */
+    const char *unit;   /* of progress: "images" */
     size_t done, total; /* of progress, in units; total 0: not known */
 } qkv_event;
 
@@ -208,7 +208,7 @@ typedef struct {
     size_t len;
     const char *name; /* the file's, for the sentence when it cannot be encoded; may be NULL */
     size_t before;    /* lines of that file before this stretch, for the same sentence */
-} qkv_text_part;
+} qkv_text_span;
 
 /* A permutation of [0, n) that is a function of (seed, i): where index i goes. */
 uint64_t qkv_shuffled(uint64_t i, uint64_t n, uint64_t seed);

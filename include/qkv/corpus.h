@@ -14,7 +14,7 @@ QKV_BEGIN_DECLS
  * has them), at most `length` in all: a longer line becomes several records, an empty one none.
  * join: lines follow one another within a record until it is full. */
 qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
-                                const qkv_text_part *part, size_t length, bool join);
+                                const qkv_text_span *part, size_t length, bool join);
 
 /* ---- one text or two --------------------------------------------------------------------- */
 
@@ -48,11 +48,11 @@ typedef struct {
  * columns as the first, or it is an error that names file and line. */
 typedef struct {
     qkv_context *ctx;
-    const qkv_text_part *part;
+    const qkv_text_span *part;
     size_t at, line, columns;
 } qkv_labelled_reader;
 
-void qkv_labelled_begin(qkv_labelled_reader *r, qkv_context *ctx, const qkv_text_part *part);
+void qkv_labelled_begin(qkv_labelled_reader *r, qkv_context *ctx, const qkv_text_span *part);
 qkv_status qkv_labelled_next(qkv_labelled_reader *r, qkv_labelled_text *out);
 
 /* The labels that occur, once each, in the order of their bytes: class 0, 1 .. */
@@ -63,14 +63,14 @@ typedef struct {
 } qkv_labels;
 
 /* Adds those of a part; start from {ctx}. On failure there are those that were found before. */
-qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_part *part);
+qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_span *part);
 void qkv_labels_free(qkv_labels *l);
 
 /* Adds a part to records of 3 fields: the text's ids, the second's (or none), the number of the
  * label among names (count). A label that is not there is an error that names file and line.
  * *cut grows by the texts that lost their ends. */
 qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
-                                   const qkv_text_part *part, const char *const *names,
+                                   const qkv_text_span *part, const char *const *names,
                                    size_t count, size_t length, size_t *cut);
 
 QKV_END_DECLS

@@ -25,7 +25,7 @@ QKV_BEGIN_DECLS
 
 enum { QKV_OP_INPUTS = 8 }; /* at most */
 
-/* What an op's functions see. All memory is dense, row-major and the library's, in the host's
+/* What an op's functions see. All memory is contiguous, row-major and the library's, in the host's
  * memory for the duration of the call. */
 typedef struct {
     qkv_tape *tape;     /* for qkv_tape_fail */
@@ -60,9 +60,9 @@ typedef struct {
     void (*backward)(const qkv_op_call *c); /* NULL: nothing flows back */
 } qkv_op_type;
 
-/* Computes, and notes how to go backward. inputs: n of them, [1, QKV_OP_INPUTS]; the first must be
- * there, others may be NULL (absent). params (params_size bytes) are copied. NULL once anything on
- * the tape has failed. In a dry context the functions are not called. */
+/* Computes, and records the op for the backward pass. inputs: n of them, [1, QKV_OP_INPUTS]; the
+ * first must be there, others may be NULL (absent). params (params_size bytes) are copied. NULL
+ * once anything on the tape has failed. In a meta context the functions are not called. */
 qkv_tensor *qkv_apply(qkv_tape *t, const qkv_op_type *op, int n, qkv_tensor *const *inputs,
                       const void *params, size_t params_size);
 

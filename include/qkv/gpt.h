@@ -10,7 +10,7 @@ QKV_BEGIN_DECLS
 
 extern const qkv_model_type qkv_gpt2_type;  /* configuration: qkv_gpt_config */
 extern const qkv_model_type qkv_llama_type; /* configuration: qkv_gpt_config */
-/* Over the codes of pictures, as taming-transformers' minGPT: gpt2 with exact GELU, an output layer
+/* Over the codes of images, as taming-transformers' minGPT: gpt2 with exact GELU, an output layer
  * of its own and other names. Configuration: qkv_gpt_config. */
 extern const qkv_model_type qkv_prior_type;
 
@@ -37,7 +37,7 @@ typedef struct {
     int bos, eos, pad; /* token ids; -1: none */
     size_t rows, columns; /* of a prior: the grid of codes, row by row .. */
     size_t before;        /* .. and the tokens before it: a start token or a class, or the codes of
-                             another picture */
+                             another image */
 } qkv_gpt_config;
 
 QKV_END_DECLS

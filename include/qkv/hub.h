@@ -20,10 +20,10 @@ qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *di
 /* Both, but for fields that have the values of changes, each "key=value": dropout, say. Keys that
  * the model's type does not have are passed over; a size that the weights do not have is an error,
  * as in config.json. */
-qkv_status qkv_hub_load_changed(qkv_model **out, qkv_context *ctx, const char *dir,
-                                qkv_strings changes);
-qkv_status qkv_hub_load_config_changed(qkv_model **out, qkv_context *ctx, const char *dir,
-                                       qkv_strings changes);
+qkv_status qkv_hub_load_with(qkv_model **out, qkv_context *ctx, const char *dir,
+                             qkv_strings changes);
+qkv_status qkv_hub_load_config_with(qkv_model **out, qkv_context *ctx, const char *dir,
+                                    qkv_strings changes);
 
 /* Fills an existing model from the weights in dir. On failure the model may be half filled. */
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir);
@@ -43,7 +43,7 @@ typedef struct {
 qkv_hub_save_options qkv_hub_save_defaults(void);
 
 /* Writes config.json, generation_config.json, preprocessor_config.json (of a model that says how it
- * wants pictures) and the weights, each atomically; makes the directory. options may be NULL. */
+ * wants images) and the weights, each atomically; makes the directory. options may be NULL. */
 qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_options *options);
 
 /* ---- files of other libraries: timm, facebookresearch/mae, taming-transformers, VGG16 ---- */
@@ -55,8 +55,9 @@ typedef struct {
     size_t heads;         /* 0: the width over 64                                            0 */
     size_t decoder_heads; /* 0: the decoder's width over 32                                  0 */
     double norm_eps;      /* 0: 1e-6, as both libraries of ViTs have it                      0 */
-    bool norm_pix;        /* it learnt each patch less its mean, over its deviation      false */
-    size_t side;          /* of the pictures that a VQGAN learnt from; 0: 256                0 */
+    bool norm_pix;        /* it learnt each patch less its mean, over its standard deviation
+                             false */
+    size_t side;          /* of the images that a VQGAN learnt from; 0: 256                0 */
     const char *distance; /* file with the weights of LPIPS' distance (lin0.model.1.weight),
                              where the other holds VGG16 alone                            NULL */
     const char *part;     /* of a prior's file: instead the VQGAN that stands beneath that name,
@@ -75,7 +76,7 @@ qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
 
 /* Writes the weights of a vit or vit_mae with such names, as a .safetensors file or, when path ends
  * in .pth, as {"model": ..} for torch.load; those of a qkv_vqgan or qkv_prior as {"state_dict": ..}
- * for torch.load. At most 2 GiB of the latter. Heads, norm_eps and the pictures' side have no place
+ * for torch.load. At most 2 GiB of the latter. Heads, norm_eps and the images' side have no place
  * there. QKV_E_UNSUPPORTED for other models. options may be NULL. */
 qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_options *options);
 
@@ -102,10 +103,10 @@ typedef struct {
     size_t max_new_tokens;   /* the same without the first input; 0: max_length says so   0 */
     bool renormalize;        /* renormalize_logits: banned tokens have no probability false */
     int start;               /* decoder_start_token_id                           the model's */
-    int forced_end;          /* forced_eos_token_id: the last of max_length tokens; -1: none */
-    int32_t ends[QKV_GENERATION_IDS];   /* eos_token_id                          the model's */
+    int forced_eos;          /* forced_eos_token_id: the last of max_length tokens; -1: none */
+    int32_t eos_ids[QKV_GENERATION_IDS];   /* eos_token_id                          the model's */
     int32_t banned[QKV_GENERATION_IDS]; /* bad_words_ids of one token each                   */
-    size_t end_count, ban_count;
+    size_t eos_count, ban_count;
 } qkv_generation;
 
 /* What qkv_hub_save writes for a model with a decoder of its own: the model's ids, its end forced

@@ -1,4 +1,4 @@
-/* image.h - pictures in memory, eight bits a channel.
+/* image.h - images in memory, eight bits a channel.
  * Layer: base */
 #ifndef QKV_IMAGE_H
 #define QKV_IMAGE_H
@@ -16,9 +16,9 @@ typedef struct {
 
 /* How a file is read: see image_file.h. */
 typedef struct {
-    size_t channels;       /* 1 or 3: what the picture becomes; 0: as it is in the file   3 */
+    size_t channels;       /* 1 or 3: what the image becomes; 0: as it is in the file   3 */
     uint8_t background[3]; /* red, green, blue: what shows through                    white */
-    size_t most;           /* pixels; a larger picture is an error, and so is one of more than
+    size_t most;           /* pixels; a larger image is an error, and so is one of more than
                               65536 on a side                                          2^26 */
 } qkv_image_options;
 qkv_image_options qkv_image_defaults(void);

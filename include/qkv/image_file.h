@@ -1,4 +1,4 @@
-/* image_file.h - pictures in files: PNG and JPEG in, PNG out, eight bits a channel.
+/* image_file.h - images in files: PNG and JPEG in, PNG out, eight bits a channel.
  * Layer: io */
 #ifndef QKV_IMAGE_FILE_H
 #define QKV_IMAGE_FILE_H
@@ -12,7 +12,7 @@ QKV_BEGIN_DECLS
  * data says). What it is says the content, not the name. Grey of colours is 0.299 red + 0.587
  * green + 0.114 blue. Damaged ones, and such as end too early, are refused whole. options may be
  * NULL. On failure *out is empty and the context names the file: QKV_E_IO, QKV_E_FORMAT,
- * QKV_E_UNSUPPORTED (a build without pictures; another kind of file), QKV_E_MEMORY. */
+ * QKV_E_UNSUPPORTED (a build without images; another kind of file), QKV_E_MEMORY. */
 qkv_status qkv_image_read(qkv_image *out, qkv_context *ctx, const char *path,
                           const qkv_image_options *options);
 /* The same from memory; name is for the sentence. */

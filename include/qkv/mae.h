@@ -1,4 +1,4 @@
-/* mae.h - masked pictures: an encoder that sees some patches, a decoder that fills in the others
+/* mae.h - masked images: an encoder that sees some patches, a decoder that fills in the others
  * (He et al. 2021), in Hugging Face's names and configuration.
  * Layer: model */
 #ifndef QKV_MAE_H
@@ -17,15 +17,15 @@ typedef struct {
     size_t decoder_width, decoder_layers, decoder_heads;
     size_t decoder_ff_width;
     double mask_ratio; /* share of the patches that training hides                 [0, 1) */
-    bool norm_pix;     /* learns each patch less its mean, over its deviation */
+    bool norm_pix;     /* learns each patch less its mean, over its standard deviation */
 } qkv_mae_config;
 
 /* ---- which patches are seen --------------------------------------------------------------- */
 
-/* Of every picture all patches, numbered row by row, in some order; the first `kept` are seen. */
+/* Of every image all patches, numbered row by row, in some order; the first `kept` are seen. */
 typedef struct {
-    size_t pictures, patches, kept; /* 1 <= kept <= patches */
-    const int32_t *order;           /* (pictures, patches), the caller's; outlives the step */
+    size_t images, patches, kept; /* 1 <= kept <= patches */
+    const int32_t *order;           /* (images, patches), the caller's; outlives the step */
 } qkv_mae_masks;
 
 /* patches (1 - ratio), rounded down, but 1 at least. */

@@ -16,16 +16,16 @@ typedef struct qkv_model_type qkv_model_type;
 /* The library's functions that take a model of the type, one bit for each group of them. */
 enum {
     QKV_CAN_GENERATE = 1 << 0,        /* predict the next token: qkv_lm_*, qkv_generate */
-    QKV_CAN_SAMPLE_CODES = 1 << 1,    /* a picture's codes: qkv_imagine */
+    QKV_CAN_SAMPLE_CODES = 1 << 1,    /* an image's codes: qkv_sample_codes */
     QKV_CAN_FILL_MASK = 1 << 2,       /* qkv_bert_word_logits, qkv_fill */
     QKV_CAN_CLASSIFY_TEXT = 1 << 3,   /* qkv_bert_class_logits, qkv_classify */
     QKV_CAN_TRANSLATE = 1 << 4,       /* qkv_marian_*, qkv_beam_search_create */
     QKV_CAN_FORECAST = 1 << 5,        /* qkv_forecast */
-    QKV_CAN_CLASSIFY_IMAGES = 1 << 6, /* qkv_vit_*, qkv_recognize */
-    QKV_CAN_SEGMENT = 1 << 7,         /* qkv_dense_forward, qkv_segment */
-    QKV_CAN_COLORIZE = 1 << 8,        /* qkv_dense_forward, qkv_colorize */
+    QKV_CAN_CLASSIFY_IMAGES = 1 << 6, /* qkv_vit_*, qkv_classify_images */
+    QKV_CAN_SEGMENT = 1 << 7,         /* qkv_pixelwise_forward, qkv_segment */
+    QKV_CAN_COLORIZE = 1 << 8,        /* qkv_pixelwise_forward, qkv_colorize */
     QKV_CAN_RECONSTRUCT = 1 << 9,     /* qkv_mae_*, qkv_reconstruct */
-    QKV_CAN_ENCODE_IMAGES = 1 << 10,  /* qkv_vqgan_*, qkv_pictures_encode */
+    QKV_CAN_ENCODE_IMAGES = 1 << 10,  /* qkv_vqgan_*, qkv_images_encode */
     QKV_CAN_COMPARE_IMAGES = 1 << 11  /* qkv_perceptual_* */
 };
 
@@ -41,17 +41,17 @@ typedef enum {
     QKV_PART_WHOLE,        /* of a VQGAN: encoder, codes and decoder */
     QKV_PART_DECODER,      /* a VQGAN's, from codes */
     QKV_PART_DISCRIMINATOR /* a VQGAN's */
-} qkv_part;
+} qkv_model_part;
 
 /* What a model is to do. Zero-initialise; set what applies. */
 typedef struct {
     qkv_pass pass;
-    qkv_part part;
-    double samples;       /* sequences, sentence pairs, windows or pictures; a mean too */
+    qkv_model_part part;
+    double samples;       /* sequences, sentence pairs, windows or images; a mean too */
     double length;        /* tokens of a sequence, or of a pair's source */
     double target_length; /* tokens of a pair's target */
     double predictions;   /* BERT: rows that the head reads, in all samples together */
-    size_t height, width; /* of a picture, or of the decoder's grid of codes; 0: the model's own */
+    size_t height, width; /* of an image, or of the decoder's grid of codes; 0: the model's own */
 } qkv_workload;
 
 /* What the library's functions need of the library's own types: what these can do, and how. */
@@ -68,16 +68,17 @@ struct qkv_model_type {
     size_t self_size;         /* of the type's own struct (qkv_model_self), bytes            0 */
     /* How many numbers the parameters hold at least, so that a file which claims more than its
      * weights have is refused before memory is taken. Default: nothing is refused. */
-    double (*numbers)(const qkv_model_type *type, const void *config);
+    double (*parameter_count)(const qkv_model_type *type, const void *config);
     /* Creates the parameters (on qkv_model_params) and keeps them in qkv_model_self, which is
      * zeroed. The configuration has passed the ranges of its table; derived fields may be filled
      * in. A parameter that cannot be made fails the model: no need to check for NULL unless its
      * memory is written. */
     qkv_status (*make)(qkv_model *m);
     /* Calls fn for every tensor of the model's files. Default: for every parameter, by its own
-     * name, as it lies in memory. Matrices and larger begin normal, with deviation 1 / sqrt(inputs)
-     * (numbers / first dimension); vectors and frozen parameters keep what make gave them. */
-    qkv_status (*visit)(qkv_model *m, qkv_row_fn *fn, void *user);
+     * name, as it lies in memory. Matrices and larger begin normal, with standard deviation 1 /
+     * sqrt(inputs) (numbers / first dimension); vectors and frozen parameters keep what make gave
+     * them. */
+    qkv_status (*visit)(qkv_model *m, qkv_state_entry_fn *fn, void *user);
     /* Floating-point operations. Default: not counted. */
     double (*flops)(const qkv_model *m, const qkv_workload *w);
     /* Name of the i-th preset, smallest first, NULL past the last; *summary, unless NULL, is set
@@ -147,27 +148,27 @@ qkv_status qkv_model_set_labels(qkv_model *m, const char *const *names, size_t c
 size_t qkv_model_label_count(const qkv_model *m);
 const char *qkv_model_label(const qkv_model *m, size_t i); /* NULL past the last */
 
-enum { QKV_LM_ENDS = 8 };
+enum { QKV_LM_EOS_IDS = 8 };
 /* All tokens that end a text (config.json's "eos_token_id" as a list), in place of the
- * configuration's one; copied. At most QKV_LM_ENDS. */
-void qkv_model_set_ends(qkv_model *m, const int32_t *ids, size_t count);
-size_t qkv_model_end_count(const qkv_model *m); /* of those that were set */
+ * configuration's one; copied. At most QKV_LM_EOS_IDS. */
+void qkv_model_set_eos_ids(qkv_model *m, const int32_t *ids, size_t count);
+size_t qkv_model_eos_count(const qkv_model *m); /* of those that were set */
 
-/* How a model that reads pictures wants them: preprocessor_config.json. */
+/* How a model that reads images wants them: preprocessor_config.json. */
 typedef struct {
     size_t height, width;
     size_t channels;        /* 1 or 3: so many of the numbers below */
     bool crop;              /* the largest part in the middle that has the shape, else all of it */
     int resample;           /* Pillow's number: 2 bilinear, 3 bicubic, 4 box */
     double mean[3], std[3]; /* a pixel in [0, 1] becomes (pixel - mean) / std */
-} qkv_picture_format;
+} qkv_image_format;
 /* Copied; saved with the model from now on. */
-void qkv_model_set_pictures(qkv_model *m, const qkv_picture_format *format);
+void qkv_model_set_image_format(qkv_model *m, const qkv_image_format *format);
 /* NULL: nobody has said so. Lives as long as the model. */
-const qkv_picture_format *qkv_model_pictures(const qkv_model *m);
+const qkv_image_format *qkv_model_image_format(const qkv_model *m);
 
 /* Every tensor of the model's files, once, in a fixed order. Returns what fn returned last. */
-qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user);
+qkv_status qkv_model_visit(qkv_model *m, qkv_state_entry_fn *fn, void *user);
 
 /* Fills every parameter as its row says; the same seed gives the same model. */
 qkv_status qkv_model_init(qkv_model *m, uint64_t seed);
@@ -187,8 +188,8 @@ typedef struct qkv_lm_cache qkv_lm_cache;
 size_t qkv_lm_vocab(const qkv_model *m);
 size_t qkv_lm_positions(const qkv_model *m);   /* the training length the config states */
 /* The tokens that end a text: those that were set, or the configuration's. Returns how many. */
-size_t qkv_lm_ends(const qkv_model *m, int32_t out[QKV_LM_ENDS]);
-bool qkv_lm_has_horizon(const qkv_model *m);   /* positions past it do not exist (learned) */
+size_t qkv_lm_eos_ids(const qkv_model *m, int32_t out[QKV_LM_EOS_IDS]);
+bool qkv_lm_has_max_positions(const qkv_model *m); /* positions past it do not exist (learned) */
 
 /* On failure *out is NULL. The model must outlive the cache. */
 qkv_status qkv_lm_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity);

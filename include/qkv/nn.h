@@ -10,26 +10,26 @@ QKV_BEGIN_DECLS
 /* ---- rows: what a model says of each of its tensors, once ---------------------------------- */
 
 typedef enum {
-    QKV_ROW_PARAM,  /* trained, saved and loaded */
-    QKV_ROW_FIXED,  /* saved and loaded, not trained: a sinusoid table */
-    QKV_ROW_TIED,   /* may be in a file; the same memory as another row, which is the one saved */
-    QKV_ROW_IGNORED /* may be in a file and means nothing to us: a mask buffer */
-} qkv_row_kind;
+    QKV_STATE_PARAM, /* trained, saved and loaded */
+    QKV_STATE_FIXED, /* saved and loaded, not trained: a sinusoid table */
+    QKV_STATE_TIED, /* may be in a file; the same memory as another row, which is the one saved */
+    QKV_STATE_IGNORED /* may be in a file and means nothing to us: a mask buffer */
+} qkv_state_entry_kind;
 
 typedef enum {
     QKV_INIT_ZEROS,
     QKV_INIT_ONES,
-    QKV_INIT_NORMAL,  /* mean 0, deviation `scale` */
+    QKV_INIT_NORMAL,  /* mean 0, standard deviation `scale` */
     QKV_INIT_UNIFORM, /* in +-scale */
     QKV_INIT_XAVIER,  /* uniform in +-scale sqrt(6 / (rows + columns)) */
-    QKV_INIT_KEEP     /* filled in when the parameter was made */
+    QKV_INIT_NONE     /* filled in when the parameter was made */
 } qkv_init;
 
 /* A tensor of a file and the region of a parameter that holds it. The region is contiguous, from
  * `offset` on; the file's axis i is the region's axis perm[i]. */
 typedef struct {
     const char *name; /* in the file; valid during the call */
-    qkv_row_kind kind;
+    qkv_state_entry_kind kind;
     qkv_param *param; /* NULL for IGNORED */
     size_t offset;
     int ndim;
@@ -39,19 +39,19 @@ typedef struct {
     double scale;
     bool decay; /* weight decay applies (matrices, not biases and norms) */
     bool integer; /* I64 in the file: a count */
-} qkv_row;
+} qkv_state_entry;
 
 /* Numbers of the tensor; of IGNORED rows of any shape 0. */
-size_t qkv_row_count(const qkv_row *row);
+size_t qkv_state_entry_count(const qkv_state_entry *row);
 
 /* Called for each row in a fixed order; anything but QKV_OK ends the visit and is returned. */
-typedef qkv_status qkv_row_fn(void *user, const qkv_row *row);
+typedef qkv_status qkv_state_entry_fn(void *user, const qkv_state_entry *row);
 
 /* Fills the row's region from the stream (seed, name): the same numbers for the same name,
- * whatever other rows there are. Nothing for QKV_INIT_KEEP. */
-void qkv_row_init(const qkv_row *row, uint64_t seed);
+ * whatever other rows there are. Nothing for QKV_INIT_NONE. */
+void qkv_state_entry_init(const qkv_state_entry *row, uint64_t seed);
 
-/* ---- dense layers --------------------------------------------------------------------------- */
+/* ---- linear layers --------------------------------------------------------------------------- */
 
 /* y = act(x W^T + b): weight (out, in), bias (out). */
 typedef struct {
@@ -80,8 +80,8 @@ bool qkv_batch_norm_create(qkv_batch_norm_layer *out, qkv_params *ps, const char
 /* x (.., C) -> (.., C), with PyTorch's eps 1e-5 and momentum 0.1. */
 qkv_tensor *qkv_batch_norm_forward(const qkv_batch_norm_layer *b, qkv_tape *t, qkv_tensor *x);
 /* Its rows, in PyTorch's names after name and a dot. */
-qkv_status qkv_batch_norm_visit(const qkv_batch_norm_layer *b, const char *name, qkv_row_fn *fn,
-                                void *user);
+qkv_status qkv_batch_norm_visit(const qkv_batch_norm_layer *b, const char *name,
+                                qkv_state_entry_fn *fn, void *user);
 
 /* ---- the block ------------------------------------------------------------------------------- */
 
@@ -100,7 +100,7 @@ typedef struct {
     bool gated;         /* act(gate x) * (up x) in the feed-forward layer        false */
     bool causal;        /* false */
     bool cross;         /* attends to a memory as well                           false */
-    bool attention_bias, ff_bias; /* biases of the dense layers                   true */
+    bool attention_bias, ff_bias; /* biases of the linear layers                   true */
     bool plain_qkv;     /* but none of query, key and value                      false */
     bool norm_stream;   /* pre-norm: the feed-forward layer's input takes the stream's
                            place, as in CCT (Hassani et al. 2021)                false */
@@ -116,7 +116,7 @@ qkv_block_config qkv_block_defaults(void);
 typedef struct qkv_block qkv_block;
 
 /* Makes the block's parameters, named name.attn.qkv.weight and so on, all zeros. Block number
- * `index` of its model has dropout sites of its own: 16 index .. 16 index + 15. The block lives as
+ * `index` of its model has the dropout ids 16 index .. 16 index + 15. The block lives as
  * long as ps. NULL on failure (the context says why); ps then keeps what was made so far. */
 qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, const char *name,
                             uint32_t index);
@@ -177,14 +177,14 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
  * s->x alone. kind QKV_NORM_NONE: the stream's value itself. weight and bias may be NULL. NULL
  * once anything on the tape has failed. */
 qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_param *weight,
-                            qkv_param *bias, double eps, double dropout, uint32_t site);
+                            qkv_param *bias, double eps, double dropout, uint32_t dropout_id);
 
 /* ---- patches --------------------------------------------------------------------------------- */
 
-/* What all models have that cut pictures into patches. */
+/* What all models have that cut images into patches. */
 typedef struct {
-    size_t image;    /* a side of the pictures that positions are learnt for, in pixels */
-    size_t patch;    /* a side of a patch; divides those of every picture */
+    size_t image;    /* a side of the images that positions are learnt for, in pixels */
+    size_t patch;    /* a side of a patch; divides those of every image */
     size_t channels; /* of a pixel */
     size_t width, layers, heads;
     size_t ff_width; /* 0: 4 width */

@@ -26,7 +26,7 @@ qkv_tensor *qkv_mean(qkv_tape *t, qkv_tensor *x); /* of all elements -> () */
 qkv_tensor *qkv_mean_axis(qkv_tape *t, qkv_tensor *x, int axis);
 /* n >= 1 parts one after another along an axis; the other dimensions are equal. */
 qkv_tensor *qkv_concat(qkv_tape *t, int axis, int n, qkv_tensor *const *parts);
-qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x); /* x itself when already dense */
+qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x); /* x itself when already contiguous */
 
 /* (.., M, K) x (.., K, N) -> (.., M, N); with the flags, of the transposed last two axes.
  * Leading dimensions are equal, or absent on one side. */
@@ -53,32 +53,32 @@ qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act);
 qkv_tensor *qkv_gated(qkv_tape *t, qkv_tensor *gate, qkv_tensor *up, qkv_activation act);
 qkv_tensor *qkv_softmax(qkv_tape *t, qkv_tensor *x); /* over the last axis */
 
-/* ---- dense layers -------------------------------------------------------------------------- */
+/* ---- linear layers -------------------------------------------------------------------------- */
 /* y = act(x W^T + b).  x (.., K), w (N, K), b (N) or NULL -> (.., N). */
 qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act);
 
-/* Row ids[i] of table (V, C), which may be any tensor (tokens to be picked or put in another
- * order), times scale; plus row positions[i] of position_table (P, C) if
+/* Row ids[i] of weight (V, C), which may be any tensor (tokens to be picked or put in another
+ * order), times scale; plus row positions[i] of position_weight (P, C) if
  * both are given (else NULL). ids and positions i32 of one shape (..) -> (.., C). An id that has
  * no row is an error that names it. */
-qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
-                          qkv_tensor *positions, qkv_tensor *position_table);
+qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *weight, double scale,
+                          qkv_tensor *positions, qkv_tensor *position_weight);
 /* The same, but looking up the row of the padding token gives it no gradient (torch.nn.Embedding's
  * padding_idx). pad below 0: every row gets its own. */
-qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
-                                 qkv_tensor *positions, qkv_tensor *position_table, int32_t pad);
+qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *weight, double scale,
+                                 qkv_tensor *positions, qkv_tensor *position_weight, int32_t pad);
 
 /* Which row of codes (K, C) lies nearest to each row of x (.., C), the first of equals: i32 (..).
  * In full precision even where products are not; nothing is differentiated. A row that is not
  * finite gets 0. (Vector quantisation: van den Oord et al. 2017.) */
-qkv_tensor *qkv_nearest(qkv_tape *t, qkv_tensor *x, qkv_tensor *codes);
+qkv_tensor *qkv_vector_quantize(qkv_tape *t, qkv_tensor *x, qkv_tensor *codes);
 
-/* ---- pictures: (B, H, W, C), channels last ------------------------------------------------- */
-/* Zeroed: every place of the window, nothing added around the picture. */
+/* ---- images: (B, H, W, C), channels last ------------------------------------------------- */
+/* Zeroed: every place of the window, nothing added around the image. */
 typedef struct {
     size_t stride;                   /* from one window to the next, both ways; 0: 1 */
-    size_t top, left, bottom, right; /* zeros around the picture */
+    size_t top, left, bottom, right; /* zeros around the image */
 } qkv_conv_options;
 
 /* Every window times w, plus b: PyTorch's Conv2d, a cross-correlation. x (B, H, W, C), w
@@ -92,14 +92,14 @@ qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
  * the largest and as zeros for the mean: PyTorch's MaxPool2d and AvgPool2d. */
 qkv_tensor *qkv_max_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
                            const qkv_conv_options *options);
-qkv_tensor *qkv_mean_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
-                            const qkv_conv_options *options);
+qkv_tensor *qkv_avg_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
+                           const qkv_conv_options *options);
 
 /* Every pixel `factor` times in both directions: x (B, H, W, C) -> (B, factor H, factor W, C):
  * PyTorch's interpolate to the nearest. */
 qkv_tensor *qkv_upsample(qkv_tape *t, qkv_tensor *x, size_t factor);
 
-/* Pictures x (B, H, W, C) as rows of patches, row by row: (B, H W / patch^2, patch patch C), inside
+/* Images x (B, H, W, C) as rows of patches, row by row: (B, H W / patch^2, patch patch C), inside
  * a patch by row, column, channel; patch divides H and W. And back, from rows x columns patches:
  * (B, rows patch, columns patch, C). qkv_linear on patches with a weight (N, patch patch C) is
  * qkv_conv2d with that weight as (N, patch, patch, C) and stride patch. */
@@ -115,7 +115,7 @@ typedef enum {
  * off. For maps and tables, not photographs: smaller ones are not averaged. */
 qkv_tensor *qkv_interpolate(qkv_tape *t, qkv_tensor *x, qkv_interpolation how, size_t rows,
                             size_t columns);
-/* A table of positions (first + from_rows from_columns, C) for pictures of another size:
+/* A table of positions (first + from_rows from_columns, C) for images of another size:
  * (first + rows columns, C). The first rows, which are no places (of a class token), stay. */
 qkv_tensor *qkv_interpolate_positions(qkv_tape *t, qkv_tensor *table, qkv_interpolation how,
                                       size_t first, size_t from_rows, size_t from_columns,
@@ -148,14 +148,14 @@ typedef struct {
 } qkv_running;
 
 /* (x - mean) / sqrt(var + eps) * weight + bias, channel by channel, over all rows of x (.., C):
- * pictures (B, H, W, C) are PyTorch's BatchNorm2d, rows (N, C) its BatchNorm1d. While the tape
+ * images (B, H, W, C) are PyTorch's BatchNorm2d, rows (N, C) its BatchNorm1d. While the tape
  * trains, or without `running`, by the batch's mean and biased variance, of at least 2 rows, which
  * running then takes in; else by what running has kept. weight, bias (C) or NULL. (Ioffe and
  * Szegedy 2015.) */
 qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
                            const qkv_running *running, double eps);
 
-/* Channels in `groups` equal groups of neighbours, each normalised over all places of a picture:
+/* Channels in `groups` equal groups of neighbours, each normalised over all places of an image:
  * x (B, .., C), weight, bias (C) -> (B, .., C); groups divides C. PyTorch's GroupNorm; silu: then
  * y sigmoid(y), in the same pass. (Wu and He 2018.) */
 qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
@@ -163,19 +163,20 @@ qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 /* Keeps with probability 1-p, p in [0, 1), and scales by 1/(1-p) while the tape trains; else x
- * itself. What is dropped depends on qkv_randomness, site and place alone. site: which dropout of
- * the model this is; two dropouts of a model never share a site. (Srivastava et al. 2014.) */
-qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t site);
+ * itself. What is dropped depends on qkv_randomness, dropout_id and the element's index alone.
+ * dropout_id: a number for each dropout of the model; no two have the same. (Srivastava et al.
+ * 2014.) */
+qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout_id);
 /* residual + dropout(x), in one pass. */
 qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, double p,
-                            uint32_t site);
+                            uint32_t dropout_id);
 
 /* Stochastic depth: drops all of a sample with probability p, p in [0, 1), and scales the others by
  * 1/(1-p) while the tape trains; else x itself. Samples are what x's first axis counts; or, given
- * offsets (host memory, as in qkv_attention_options), sequences of rows: x (.., C). site: as in
- * qkv_dropout. (Huang et al. 2016.) */
-qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t site, size_t sequences,
-                          const int32_t *offsets);
+ * offsets (host memory, as in qkv_attention_options), sequences of rows: x (.., C). dropout_id: as
+ * in qkv_dropout. (Huang et al. 2016.) */
+qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout_id,
+                          size_t sequences, const int32_t *offsets);
 
 /* ---- positions ------------------------------------------------------------- */
 /* Rotates the first `width` (even) of D channels of x (.., H, D): pairs (i, i+width/2), angle
@@ -233,7 +234,7 @@ typedef struct {
     double scale;  /* of the scores; 0 means 1/sqrt(D); 1 is unscaled */
     bool causal;   /* query i sees keys j with j - (S - T) <= i: the last query sees all */
     double dropout; /* of the weights, while training                     [0, 1)    0 */
-    uint32_t site;  /* as in qkv_dropout */
+    uint32_t dropout_id; /* as in qkv_dropout */
     /* Sequences of unequal length, one after another: q is then (1, rows, H, D) or
      * (rows, H, D), and sequence b is rows q_offsets[b] .. q_offsets[b+1]-1. n sequences,
      * n+1 offsets, host memory that outlives the step. NULL: B equal lengths. */
@@ -297,18 +298,18 @@ typedef struct {
     int32_t ignore;
     double normalizer;       /* > 0: divides the sum instead of the mean's count (ranks,
                                 accumulation)                                    0     */
-    /* > 0: rows N/2 on are second readings of the first half (under another dropout, say) and have
-     * its targets; to the sum over all rows each pair adds agreement (KL(p||q) + KL(q||p)) / 2, as
+    /* > 0: rows N/2 on are a second forward pass of the first half (under another dropout, say) and
+     * have its targets; to the sum over all rows each pair adds rdrop (KL(p||q) + KL(q||p)) / 2, as
      * in R-Drop (Liang et al. 2021). Goes with targets that are
      * classes, and without row_loss and row_argmax.                                 0 */
-    double agreement;
+    double rdrop;
     qkv_real *row_loss;      /* (N) or NULL: -log p of each target (0 where ignored) */
     int32_t *row_argmax;     /* (N) or NULL: the most likely class of each row */
 } qkv_cross_entropy_options;
 
 /* logits (.., V), targets i32 (..) -> (). No options: the defaults. When every target is
  * ignored the loss is 0. Targets may also be reals of the logits' shape: every row a distribution
- * over the classes (mixed pictures); no row is ignored then, row_loss is -sum target log p, and
+ * over the classes (mixed images); no row is ignored then, row_loss is -sum target log p, and
  * nothing flows back to the targets. */
 qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targets,
                               const qkv_cross_entropy_options *options);
@@ -322,7 +323,7 @@ qkv_tensor *qkv_l1_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target);  /* |x 
 /* d^2 / 2 for |d| <= delta, else delta (|d| - delta/2), d = x - target; delta > 0. */
 qkv_tensor *qkv_huber_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target, double delta);
 /* -target log s - (1 - target) log(1 - s), s = sigmoid(logits); targets in [0, 1]. */
-qkv_tensor *qkv_binary_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor *target);
+qkv_tensor *qkv_bce_with_logits_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor *target);
 /* q, k (N, C): cross-entropy of normalised(q) normalised(k)^T / temperature with row i's own key
  * as the answer -> (); temperature > 0. (van den Oord et al. 2018; CLIP is the mean of both
  * directions.) */
@@ -339,13 +340,13 @@ typedef struct {
     const int32_t *banned; /* (bans), increasing: columns that may not be chosen */
     size_t bans;
     bool renormalize;      /* probabilities are of what may be chosen, not of all     false */
-} qkv_top_options;
+} qkv_topk_options;
 
 /* The k likeliest columns of each row of logits (.., V), the likeliest first (of equals the lower
  * one): ids (N, k) and log_p (N, k), the caller's. Where a row has no more that are possible, id
  * -1 and -inf; NaN where a logit is not a number. Not differentiated. false on failure. */
-bool qkv_top(qkv_tape *t, qkv_tensor *logits, const qkv_top_options *options, qkv_real *log_p,
-             int32_t *ids);
+bool qkv_topk(qkv_tape *t, qkv_tensor *logits, const qkv_topk_options *options, qkv_real *log_p,
+              int32_t *ids);
 
 QKV_END_DECLS
 #endif

@@ -103,7 +103,7 @@ typedef struct {
     qkv_dtype dtype;   /* QKV_REAL, or QKV_I32 for counts                                 */
     int ndim;
     size_t shape[QKV_MAX_DIMS];
-    void *data;       /* dense, in the memory of */
+    void *data;       /* contiguous, in the memory of */
     qkv_context *ctx; /* this context's device; NULL: in the host's */
 } qkv_state;
 

@@ -20,7 +20,7 @@
 
 QKV_BEGIN_DECLS
 
-/* A model directory, opened whole: the model, the tokenizer of a model of text, how pictures are
+/* A model directory, opened whole: the model, the tokenizer of a model of text, how images are
  * prepared, labels, generation settings, and of a prior the VQGANs that it needs. */
 typedef struct qkv_pipeline qkv_pipeline;
 
@@ -39,29 +39,29 @@ const char *qkv_pipeline_label(qkv_pipeline *p, size_t i);
 
 /* ---- evaluation ---------------------------------------------------------------------------- */
 
-/* The data that a model is judged on, which must be of its kind; where none is named, what training
- * held out and kept in the directory. */
+/* The data that a model is evaluated on, which must be of its kind; where none is named, what
+ * training held out and kept in the directory. */
 typedef struct {
-    const char *file;            /* text, labelled lines, CSV or pictures                  NULL */
+    const char *file;            /* text, labelled lines, CSV or images                  NULL */
     const char *source, *target; /* of translators: sentences, a line each                 NULL */
     const char *images, *masks;  /* of models of pixels' classes                           NULL */
-    const char *lpips; /* of models that code pictures: the directory of a network that compares
+    const char *lpips; /* of models that code images: the directory of a network that compares
                           what comes back                                                  NULL */
     size_t beam;       /* hypotheses kept in translating; 0: as the directory says            0 */
     bool tokenized;    /* BLEU counts words between blanks                                false */
     bool lines;        /* of models that guess hidden words: each line of the file is a text
                                                                                           false */
-    double mask;       /* of models that fill in pictures: share of the patches hidden, from 1 on
+    double mask;       /* of models that fill in images: share of the patches hidden, from 1 on
                           in per cent; below 0: as in training                               -1 */
 } qkv_pipeline_evaluate_options;
 const qkv_option_table *qkv_pipeline_evaluate_table(void);
 qkv_pipeline_evaluate_options qkv_pipeline_evaluate_defaults(void);
 
-/* What the model is judged by: each kind has its own measures, in out with their unit. options may
- * be NULL. QKV_E_ARGUMENT: data of another kind of model. QKV_E_IO: no data was named and the
+/* What the model is evaluated by: each kind has its own metrics, in out with their unit. options
+ * may be NULL. QKV_E_ARGUMENT: data of another kind of model. QKV_E_IO: no data was named and the
  * directory holds none. */
 qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *options,
-                                 qkv_measures *out);
+                                 qkv_metrics *out);
 
 QKV_END_DECLS
 #endif

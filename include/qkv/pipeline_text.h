@@ -13,7 +13,7 @@
 
 #include <qkv/npy.h>
 #include <qkv/pipeline.h>
-#include <qkv/run.h>
+#include <qkv/infer.h>
 
 QKV_BEGIN_DECLS
 
@@ -93,7 +93,8 @@ qkv_status qkv_pipeline_translate_file(qkv_pipeline *p, FILE *file, const char *
 /* ---- filling in hidden words ---------------------------------------------------------------- */
 
 typedef struct {
-    size_t top; /* tokens for every mask, the likeliest first; the vocabulary at most           5 */
+    size_t top_k; /* tokens for every mask, the likeliest first; the vocabulary at most
+                     5 */
 } qkv_pipeline_fill_options;
 const qkv_option_table *qkv_pipeline_fill_table(void);
 qkv_pipeline_fill_options qkv_pipeline_fill_defaults(void);

@@ -1,5 +1,5 @@
 /* records.h - a mapped file of records, each some sequences of ids: sentence pairs, labelled
- * texts; and the packs of them that training reads.
+ * texts; and the packed batches of them that training reads.
  * Layer: text */
 #ifndef QKV_RECORDS_H
 #define QKV_RECORDS_H
@@ -34,21 +34,22 @@ int32_t qkv_records_max(const qkv_records *r, size_t field); /* the largest id; 
 /* Points *ids at the record's field and returns its length; valid while r is open. */
 size_t qkv_records_get(const qkv_records *r, size_t record, size_t field, const int32_t **ids);
 
-/* ---- packs ---------------------------------------------------------------------------------- */
+/* ---- packed batches ------------------------------------------------------------------------- */
 
-/* Records in an order shuffled anew for every epoch, cut into packs of up to `budget` ids, all
- * fields counted (a longer record is a pack of its own). What pack number n holds is a function of
- * (records, budget, seed, n) alone; packs never cross an epoch's end. */
-typedef struct qkv_packs qkv_packs;
+/* Records in an order shuffled anew for every epoch, cut into batches of up to `budget` ids, all
+ * fields counted (a longer record is a batch of its own). What batch number n holds is a function
+ * of (records, budget, seed, n) alone; batches never cross an epoch's end. */
+typedef struct qkv_packed_batches qkv_packed_batches;
 
-/* records must outlive the packs and hold at least one. On failure *out is NULL. */
-qkv_status qkv_packs_create(qkv_packs **out, qkv_context *ctx, const qkv_records *records,
-                            size_t budget, uint64_t seed);
-void qkv_packs_destroy(qkv_packs *p); /* NULL is allowed */
+/* records must outlive the batches and hold at least one. On failure *out is NULL. */
+qkv_status qkv_packed_batches_create(qkv_packed_batches **out, qkv_context *ctx,
+                                     const qkv_records *records, size_t budget, uint64_t seed);
+void qkv_packed_batches_destroy(qkv_packed_batches *p); /* NULL is allowed */
 /* Points *records at the numbers of the pack's records, valid until the next call, and returns
- * how many; going through packs in order is cheap. */
-size_t qkv_packs_get(qkv_packs *p, uint64_t pack, const uint64_t **records);
-size_t qkv_packs_per_epoch(const qkv_packs *p); /* in the first one: others differ by a few */
+ * how many; going through batches in order is cheap. */
+size_t qkv_packed_batches_get(qkv_packed_batches *p, uint64_t pack, const uint64_t **records);
+size_t qkv_packed_batches_per_epoch(const qkv_packed_batches *p); /* in the first one: others differ
+                                                                     by a few */
 
 QKV_END_DECLS
 #endif

@@ -67,9 +67,9 @@ qkv_status qkv_safetensors_read_ints(const qkv_safetensors *s, const qkv_safeten
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* A tensor to write. Where its numbers come from: data, dense reals (floating types only); else
- * raw, the bytes as they shall stand; else fill or fill_raw, asked for a few thousand numbers at
- * a time. */
+/* A tensor to write. Where its numbers come from: data, contiguous reals (floating types only);
+ * else raw, the bytes as they shall stand; else fill or fill_raw, asked for a few thousand numbers
+ * at a time. */
 typedef struct {
     const char *name;
     int ndim;

@@ -1,5 +1,5 @@
 /* score.h - how good an answer is: BLEU and chrF of translations, accuracy and F1 of classes,
- * structural similarity of pictures, the Frechet distance of features.
+ * structural similarity of images, the Frechet distance of features.
  * Layer: metrics
  *
  * BLEU and chrF take pairs of lines one by one and can be asked for the score at any time:
@@ -48,7 +48,7 @@ qkv_status qkv_bleu_create(qkv_bleu **out, qkv_context *ctx, const qkv_bleu_opti
 qkv_status qkv_bleu_add(qkv_bleu *b, const char *hyp, size_t hyp_len, const char *ref,
                         size_t ref_len);
 /* Every line of two texts; a different number of them is an error that names both. */
-qkv_status qkv_bleu_add_texts(qkv_bleu *b, const qkv_text_part *hyp, const qkv_text_part *ref);
+qkv_status qkv_bleu_add_texts(qkv_bleu *b, const qkv_text_span *hyp, const qkv_text_span *ref);
 void qkv_bleu_result(const qkv_bleu *b, qkv_bleu_score *out);
 void qkv_bleu_destroy(qkv_bleu *b); /* NULL is allowed */
 
@@ -69,7 +69,7 @@ typedef struct qkv_chrf qkv_chrf;
 qkv_status qkv_chrf_create(qkv_chrf **out, qkv_context *ctx, bool lowercase);
 qkv_status qkv_chrf_add(qkv_chrf *c, const char *hyp, size_t hyp_len, const char *ref,
                         size_t ref_len);
-qkv_status qkv_chrf_add_texts(qkv_chrf *c, const qkv_text_part *hyp, const qkv_text_part *ref);
+qkv_status qkv_chrf_add_texts(qkv_chrf *c, const qkv_text_span *hyp, const qkv_text_span *ref);
 void qkv_chrf_result(const qkv_chrf *c, qkv_chrf_score *out);
 void qkv_chrf_destroy(qkv_chrf *c); /* NULL is allowed */
 
@@ -87,24 +87,24 @@ double qkv_f1(const int32_t *predicted, const int32_t *labels, size_t N, int32_t
  * counts alike, however rare. */
 double qkv_f1_macro(const int32_t *predicted, const int32_t *labels, size_t N, size_t classes);
 
-/* ---- pictures ------------------------------------------------------------------------------- */
+/* ---- images ------------------------------------------------------------------------------- */
 
 /* Peak signal-to-noise ratio, 10 log10(255^2 values / squares) dB, of so many values from 0 to 255
  * whose errors' squares add up to so much; what is exactly right counts as 1e-9 would. */
 double qkv_psnr(double squares, double values);
 
-/* Structural similarity (Wang et al. 2004) of two pictures (height, width, channels): the mean over
- * all 11 x 11 windows with Gaussian weights (deviation 1.5) and over the channels, 1 when they are
- * equal. NaN for pictures that no window fits into. */
+/* Structural similarity (Wang et al. 2004) of two images (height, width, channels): the mean over
+ * all 11 x 11 windows with Gaussian weights (standard deviation 1.5) and over the channels, 1 when
+ * they are equal. NaN for images that no window fits into. */
 double qkv_ssim(const uint8_t *a, const uint8_t *b, size_t height, size_t width, size_t channels);
 
-/* ---- what a network makes of pictures ------------------------------------------------------- */
+/* ---- what a network makes of images ------------------------------------------------------- */
 
 /* The Frechet distance of two sets of rows, which are taken for Gaussians with their means m and
  * covariances S (divided by one less than the rows there are):
  *     |m0 - m1|^2 + tr(S0 + S1 - 2 (S0 S1)^(1/2))
  * 0 for equal sets; which is first does not matter; few rows make it larger. Of the features that
- * Inception-v3 has of pictures it is FID (Heusel et al. 2017), of another network's it is not. */
+ * Inception-v3 has of images it is FID (Heusel et al. 2017), of another network's it is not. */
 typedef struct qkv_frechet qkv_frechet;
 
 /* width: numbers in a row, at most 4096. On failure *out is NULL. */

@@ -1,4 +1,4 @@
-/* task.h - what is learnt: batches from data, a loss, measures on held-out data.
+/* task.h - what is learnt: batches from data, a loss, metrics on held-out data.
  * Layer: task */
 #ifndef QKV_TASK_H
 #define QKV_TASK_H
@@ -10,7 +10,7 @@
 
 QKV_BEGIN_DECLS
 
-enum { QKV_MEASURES = 8 }; /* of one evaluation, at most */
+enum { QKV_METRICS = 8 }; /* of one evaluation, at most */
 
 /* Named results of an evaluation; the first is the one that checkpoints are chosen by, but for
  * `newest`. */
@@ -18,16 +18,16 @@ typedef struct {
     struct {
         const char *name; /* "loss", "perplexity", "accuracy"; static */
         double value;
-    } item[QKV_MEASURES];
+    } item[QKV_METRICS];
     int count;
     bool more_is_better;   /* of the first */
     bool newest; /* the first does not say which model is better: the newest one is kept */
-    const char *unit;      /* of what was judged: "tokens"; static; NULL: not set */
-    size_t scored, units;  /* how much of the held-out data was judged, and all there is */
-} qkv_measures;
+    const char *unit;      /* of what was evaluated: "tokens"; static; NULL: not set */
+    size_t scored, units;  /* how much of the held-out data was evaluated, and all there is */
+} qkv_metrics;
 
-/* name is not copied. One measure more than there is room for is left out. */
-void qkv_measures_add(qkv_measures *m, const char *name, double value);
+/* name is not copied. One metric more than there is room for is left out. */
+void qkv_metrics_add(qkv_metrics *m, const char *name, double value);
 
 /* Which samples of an update's batch a call is about: first .. first+count-1 of `total`. */
 typedef struct {
@@ -36,7 +36,7 @@ typedef struct {
     size_t first, count, total;
     double *data_seconds; /* a task adds the time that it takes to make the batch; NULL: nobody
                              asks */
-} qkv_task_part;
+} qkv_micro_batch;
 
 /* A task is these functions and a struct of its own; programs may bring their own. REQUIRED: name,
  * phases, loss, and evaluate where something is held out. The rest is OPTIONAL: zeroed, it has the
@@ -49,10 +49,10 @@ typedef struct {
     int phases;       /* updates in one step, each with its own loss: 1 nearly always */
     /* The part's share of the batch's mean loss: the shares of all parts add up to it. Recorded
      * on t. NULL on failure, after qkv_tape_fail, qkv_fail or an op that failed. */
-    qkv_tensor *(*loss)(void *self, qkv_tape *t, const qkv_task_part *part);
-    /* Measures on held-out data, on at most `limit` units (0: all). Asked only of tasks that have
+    qkv_tensor *(*loss)(void *self, qkv_tape *t, const qkv_micro_batch *part);
+    /* Metrics on held-out data, on at most `limit` units (0: all). Asked only of tasks that have
      * such data; NULL: none ever has. */
-    qkv_status (*evaluate)(void *self, qkv_tape *t, size_t limit, qkv_measures *out);
+    qkv_status (*evaluate)(void *self, qkv_tape *t, size_t limit, qkv_metrics *out);
     size_t (*units)(void *self); /* in a sample; NULL: 1 */
     double (*flops)(void *self); /* of a training step, for one sample; NULL: not counted */
     /* Whether a phase has nothing to do in that update: no loss is asked for, nothing moves. NULL:
@@ -64,7 +64,7 @@ typedef struct {
 /* A loss, one phase, and the defaults of the rest. */
 qkv_task_type qkv_task_type_defaults(const char *name,
                                      qkv_tensor *(*loss)(void *self, qkv_tape *t,
-                                                         const qkv_task_part *part));
+                                                         const qkv_micro_batch *part));
 
 
 /* What qkv_train trains: the library's tasks fill it in, and so may a program. */
@@ -73,7 +73,7 @@ typedef struct {
     void *self;       /* what the type's functions get; may be NULL */
     qkv_model *model; /* whose parameters move */
     uint64_t seed; /* of batches and dropout */
-    bool held_out; /* there are data to judge on */
+    bool held_out; /* there are data to evaluate on */
 } qkv_task;
 
 void qkv_task_destroy(qkv_task *task);
@@ -103,11 +103,11 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
 typedef struct {
     size_t budget;    /* ids in a sample, source and target: as many pairs as fit */
     double smoothing; /* of the labels, PyTorch's                       [0, 1)    0.1 */
-    /* > 0: each pair is read twice, with other dropout, and both readings are to agree, as in
+    /* > 0: R-Drop: two forward passes of each pair, with other dropout, are to agree, as in
      * qkv_cross_entropy_options. The budget holds half as many pairs then.         0 */
-    double agreement;
-    /* Training reads each sentence cut anew, as by qkv_tokenizer_recut with this amount (the budget
-     * counts the records' ids); 0: as it is in the records                        0 */
+    double rdrop;
+    /* Training reads each sentence cut anew, as by qkv_tokenizer_resegment with this amount (the
+     * budget counts the records' ids); 0: as it is in the records                        0 */
     double sampling;
     qkv_tokenizer *tokenizer; /* for sampling alone: must outlive the task */
 } qkv_translate_options;
@@ -168,8 +168,8 @@ qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *record
 typedef struct {
     double smoothing; /* of the labels                                     [0, 1)    0 */
     double drop;      /* share of the words that training puts [MASK] over [0, 1)    0 */
-    double agreement; /* > 0: each text is read twice, with other words dropped, and both readings
-                         are to agree, as in qkv_cross_entropy_options              0 */
+    double rdrop; /* > 0: each text is read twice, with other words dropped, and both readings
+                     are to agree, as in qkv_cross_entropy_options              0 */
 } qkv_classify_options;
 
 /* Records of 3 fields: a text's ids with its special tokens; those of a second text, or none; the
@@ -218,7 +218,7 @@ qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_for
 
 /* Means over all windows, rows of the horizon and targets. */
 typedef struct {
-    double loss;      /* squared error in the training rows' deviations */
+    double loss;      /* squared error in the training rows' standard deviations */
     double mse, mae;  /* in the data's units */
     double persistence, seasonal; /* squared errors, as mse, of the last known row and of the row a
                                      season before; seasonal is infinite where it is not known */

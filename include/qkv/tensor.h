@@ -1,8 +1,8 @@
 /* tensor.h - tensors, parameters, and the tape that remembers how to go backward.
  * Layer: tensor
  *
- * An op computes at once. While the tape records, it also notes how to differentiate,
- * and qkv_backward walks the notes in reverse. An op that fails returns NULL, passes NULL
+ * An op computes at once. While the tape records, the op is appended to the graph,
+ * which qkv_backward walks in reverse. An op that fails returns NULL, passes NULL
  * on, and leaves the first error on the tape: ask once per step with qkv_tape_status.
  *
  *     qkv_tape_reset(t);
@@ -34,9 +34,9 @@ size_t qkv_dim(const qkv_tensor *x, int axis); /* axis < 0 counts from the end; 
 size_t qkv_count(const qkv_tensor *x);         /* number of elements */
 qkv_dtype qkv_tensor_dtype(const qkv_tensor *x);
 
-/* The elements for the host to read, dense and row-major, valid as long as x. On the CPU where they
- * lie, but for a strided view, which is copied into step memory. NULL for a NULL tensor and for one
- * that does not hold reals. */
+/* The elements for the host to read, contiguous and row-major, valid as long as x. On the CPU where
+ * they lie, but for a strided view, which is copied into step memory. NULL for a NULL tensor and
+ * for one that does not hold reals. */
 const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x);
 /* The same of whole numbers; NULL too for a strided view. */
 const int32_t *qkv_data_ids(qkv_tape *t, const qkv_tensor *x);
@@ -69,9 +69,9 @@ const char *qkv_param_name(const qkv_param *p); /* lives as long as p */
 size_t qkv_param_count(const qkv_param *p);     /* numbers */
 int qkv_param_ndim(const qkv_param *p);
 size_t qkv_param_dim(const qkv_param *p, int axis); /* as qkv_dim */
-/* The values for the host to read and write, dense and row-major; after writing: qkv_param_touch.
- * On the CPU where they lie; on another device a copy, NULL when out of memory for it, that may be
- * stale once anything but the host changed the values: ask again. */
+/* The values for the host to read and write, contiguous and row-major; after writing:
+ * qkv_param_touch. On the CPU where they lie; on another device a copy, NULL when out of memory for
+ * it, that may be stale once anything but the host changed the values: ask again. */
 qkv_real *qkv_param_data(qkv_param *p);
 void qkv_param_touch(qkv_param *p); /* values were written: products and packed copies see them */
 
@@ -93,14 +93,14 @@ void qkv_params_freeze(qkv_params *ps, bool frozen); /* all of them */
 qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx);
 void qkv_tape_destroy(qkv_tape *t); /* its tensors go with it; NULL is allowed */
 
-/* Forgets all tensors, notes and names of the last step and clears the error. Step memory is kept
- * for the next one: steps of equal size allocate nothing. */
+/* Forgets all tensors, the graph and the names of the last step and clears the error. Step memory
+ * is kept for the next one: steps of equal size allocate nothing. */
 void qkv_tape_reset(qkv_tape *t);
 
 /* First error since the last reset; the sentence is the context's. */
 qkv_status qkv_tape_status(const qkv_tape *t);
 
-/* record: note how to go backward (true at first). train: dropout drops (false at first). */
+/* record: append ops to the graph (true at first). train: dropout drops (false at first). */
 void qkv_tape_mode(qkv_tape *t, bool record, bool train);
 
 /* For many steps that record nothing, while parameters stay as they are (false at first): a weight
@@ -143,8 +143,8 @@ qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const s
 /* A copy of ids, i32. */
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape);
 
-/* The caller's dense memory as a tensor, on the CPU without a copy; it must outlive the step, and
- * hold its numbers before the first op (a view is one) that takes the tensor. */
+/* The caller's contiguous memory as a tensor, on the CPU without a copy; it must outlive the step,
+ * and hold its numbers before the first op (a view is one) that takes the tensor. */
 qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape);
 
 /* Where the host fills in the elements of a tensor from qkv_tensor_from, before the first op that
@@ -171,7 +171,7 @@ qkv_tensor *qkv_slice(qkv_tape *t, qkv_tensor *x, int axis, size_t begin, size_t
 /* Cuts x along axis into n parts of the given sizes, which must add up. false on failure. */
 bool qkv_split(qkv_tape *t, qkv_tensor *x, int axis, int n, const size_t *sizes,
                qkv_tensor **parts);
-/* A permutation that moves the innermost axis, and a reshape of what is not dense, are
+/* A permutation that moves the innermost axis, and a reshape of what is not contiguous, are
  * copies (recorded like any op). */
 
 /* ---- backward ---------------------------------------------------------------------- */
@@ -185,17 +185,17 @@ typedef struct {
     qkv_tensor *const *wrt;       /* else only to these (tensors, or qkv_use of parameters),
                                      whose gradients qkv_grad_of returns; parameters' own
                                      gradients are left alone then */
-    bool keep;                    /* keep the notes: another pass follows */
+    bool retain_graph;            /* another pass over the same steps follows */
 } qkv_backward_args;
 
-/* From one scalar loss to every trainable parameter, adding to gradients already there. The notes
- * are dropped: what was computed before takes no part in later passes, which fail if they meet
+/* From one scalar loss to every trainable parameter, adding to gradients already there. The graph
+ * is dropped: what was computed before takes no part in later passes, which fail if they meet
  * it. Returns the tape's status: also QKV_E_ARGUMENT when the loss depends on nothing that has a
  * gradient, QKV_E_SHAPE when it is no scalar. */
 qkv_status qkv_backward(qkv_tape *t, qkv_tensor *loss);
 qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *args);
 
-/* d(outputs)/dx of the last pass for x in wrt, or under qkv_require_grad: dense, the shape
+/* d(outputs)/dx of the last pass for x in wrt, or under qkv_require_grad: contiguous, the shape
  * of x, valid until the next pass or reset. NULL when the pass did not reach x. */
 const qkv_tensor *qkv_grad_of(qkv_tape *t, const qkv_tensor *x);
 

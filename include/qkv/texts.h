@@ -12,7 +12,7 @@ QKV_BEGIN_DECLS
 typedef struct {
     qkv_context *ctx;
     void *maps; /* the library's */
-    qkv_text_part *parts; /* (count) one for each file */
+    qkv_text_span *spans; /* (count) one for each file */
     size_t count;
 } qkv_texts;
 

@@ -79,7 +79,7 @@ typedef struct {
     double coverage;  /* share of the text's characters that have a token, the most frequent
                          first; not CHAR, BPE        (0, 1]  0.9995 for SentencePiece, else 1 */
     bool keep_case;   /* WORDPIECE: capitals and accents stay                         false */
-    bool ends;        /* EOS, which there must be then, ends every text. Otherwise CLS begins and
+    bool add_eos;     /* EOS, which there must be then, ends every text. Otherwise CLS begins and
                          SEP ends it where there are both. SentencePiece: EOS always  false */
     /* Special tokens by role, or NULL; equal texts are one token. They get the first ids, in
      * the order of roles. Default: EOS and BOS are "<|endoftext|>" for BPE, none for
@@ -140,8 +140,8 @@ qkv_status qkv_tokenizer_sample(qkv_tokenizer *t, double amount, uint64_t seed);
 /* Appends one drawn cut of the text that ids stand for: a function of ids, flags (those of their
  * encoding), amount and seed. Special tokens at both ends stay; so do ids that are not the best
  * cut of their text. No more drawing afterwards. */
-qkv_status qkv_tokenizer_recut(qkv_tokenizer *t, const int32_t *ids, size_t count, unsigned flags,
-                               double amount, uint64_t seed, qkv_ids *out);
+qkv_status qkv_tokenizer_resegment(qkv_tokenizer *t, const int32_t *ids, size_t count,
+                                   unsigned flags, double amount, uint64_t seed, qkv_ids *out);
 
 /* The last place in text, at most len, where it may be cut so that encoding both parts gives
  * the ids of the whole; 0 when there is none. For text that comes, or goes out, piece by piece.

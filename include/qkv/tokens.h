@@ -16,7 +16,7 @@ typedef struct qkv_tokens qkv_tokens;
  * NULL; it gets the bytes done and returns false to stop (QKV_E_CANCELLED). On failure *out is
  * NULL and no file is left behind. */
 qkv_status qkv_tokens_pack(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *tokenizer,
-                           const qkv_text_part *parts, size_t count, const char *path,
+                           const qkv_text_span *parts, size_t count, const char *path,
                            bool (*progress)(void *user, size_t done), void *user);
 
 /* On failure *out is NULL and the context names the file. */

@@ -19,11 +19,11 @@ typedef struct {
     size_t steps;      /* updates; 0: as many as fit into `minutes` */
     double minutes;    /* wall-clock time for all of it; 0: no limit */
     size_t batch;      /* samples in an update */
-    size_t parts;      /* the batch is done in so many passes, to save memory */
+    size_t accumulation_steps; /* micro-batches that the batch is cut into, to save memory */
     double clip;       /* largest global gradient norm; 0: any */
     double ema;        /* decay of the averaged weights that are saved; 0: none */
     size_t eval_every; /* steps between evaluations; 0: a tenth of the run */
-    size_t eval_units; /* held-out units judged while training; 0: all. At the end all are */
+    size_t eval_units; /* held-out units evaluated while training; 0: all. At the end all are */
     size_t patience;   /* evaluations without improvement before stopping; 0: never */
     size_t save_every; /* steps between checkpoints; 0: at evaluations and once a minute */
     double spent;      /* seconds used before the call (reading text ..), part of `minutes`;
@@ -36,7 +36,7 @@ qkv_train_options qkv_train_defaults(void);
 
 typedef enum {
     QKV_TRAIN_STEP, /* after every update */
-    QKV_TRAIN_EVAL, /* after every evaluation: measures is set */
+    QKV_TRAIN_EVAL, /* after every evaluation: metrics is set */
     QKV_TRAIN_NOTE  /* text is a sentence: a warning, a plan */
 } qkv_train_kind;
 
@@ -47,7 +47,7 @@ typedef struct {
     double loss, lr, norm; /* of the last update; after an evaluation the smoothed loss */
     double seconds, left;  /* spent, `spent` included; estimated to remain (< 0: not known yet) */
     double units_per_s, gflops; /* recent */
-    const qkv_measures *measures;
+    const qkv_metrics *metrics;
     bool best;             /* this evaluation's model is the one to keep so far */
     const char *text;      /* of a note; else what is being trained: "training" */
 } qkv_train_event;
@@ -62,14 +62,14 @@ typedef struct {
     bool early;           /* patience ran out */
     bool was_finished;    /* there was nothing left to do */
     uint64_t best_step;
-    qkv_measures measures; /* of the saved model on the held-out data: on all of it, unless that
-                              would take too much of `minutes`; count 0 without any */
+    qkv_metrics metrics; /* of the saved model on the held-out data: on all of it, unless that
+                            would take too much of `minutes`; count 0 without any */
     double train_loss;    /* smoothed */
-    const char *unit;     /* what is judged: "tokens" */
+    const char *unit;     /* what is evaluated: "tokens" */
 } qkv_train_result;
 
 /* Trains the task's model. With a directory (else NULL: nothing is written) it keeps there
- *   the best model so far (the last one when nothing is held out or qkv_measures says so), as
+ *   the best model so far (the last one when nothing is held out or qkv_metrics says so), as
  *   qkv_hub_save does,
  *   train/state.safetensors: weights, optimiser and place of the last checkpoint,
  *   train/metrics.jsonl: one object per evaluation and every few updates.

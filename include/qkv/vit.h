@@ -1,4 +1,4 @@
-/* vit.h - pictures read as sequences of tokens: the Vision Transformer (Dosovitskiy et al. 2020) in
+/* vit.h - images read as sequences of tokens: the Vision Transformer (Dosovitskiy et al. 2020) in
  * Hugging Face's names and configuration, and the compact one with convolutions in place of
  * patches (Hassani et al. 2021).
  * Layer: model */
@@ -10,12 +10,12 @@
 QKV_BEGIN_DECLS
 
 /* model_type "vit", architecture ViTForImageClassification: a first token of its own, learned
- * positions, a pre-norm stack, and a dense layer that reads the class off the first token. */
+ * positions, a pre-norm stack, and a linear layer that reads the class off the first token. */
 extern const qkv_model_type qkv_vit_type;
 
-/* model_type "qkv_cct": convolutions, each with ReLU and a pool that halves the picture, make the
+/* model_type "qkv_cct": convolutions, each with ReLU and a pool that halves the image, make the
  * tokens; blocks are pre-norm, but their second norm takes the stream's place; the class is read
- * off a mixture of all tokens, with weights that a dense layer gives them. Names of tensors as in
+ * off a mixture of all tokens, with weights that a linear layer gives them. Names of tensors as in
  * the authors' files. */
 extern const qkv_model_type qkv_cct_type;
 

@@ -25,10 +25,10 @@ typedef struct {
 qkv_vocabulary qkv_vocabulary_defaults(qkv_vocabulary_use use);
 const qkv_option_table *qkv_vocabulary_table(void); /* of such a struct, but for what use decides */
 
-/* Trains on the parts; texts do not join. given: the options that v was filled from, so that notes
+/* Trains on the spans; texts do not join. given: the options that v was filled from, so that notes
  * (qkv_context_on_event) say which of them have no effect; NULL: no notes. On failure *out is NULL,
- * and the sentence begins with the part's name. */
-qkv_status qkv_train_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const qkv_text_part *parts,
+ * and the sentence begins with the span's name. */
+qkv_status qkv_train_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const qkv_text_span *parts,
                                size_t count, qkv_vocabulary_use use, const qkv_vocabulary *v,
                                const qkv_options *given);
 

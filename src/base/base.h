@@ -36,7 +36,7 @@ bool qkv__context_bf16_keep(qkv_context *ctx, bool bf16);
 /* ---- memory ------------------------------------------------------------------ */
 
 /* True when nothing is computed: memory is then zero where nobody wrote, and costs nothing. */
-bool qkv__context_dry(const qkv_context *ctx);
+bool qkv__context_meta(const qkv_context *ctx);
 
 /* Where tensors lie (device.h). A context is on one, which outlives it; qkv_context_create puts it
  * on the CPU. */

@@ -103,7 +103,7 @@ static void configure(qkv_context *ctx, const qkv_context_options *o)
     ctx->isa = qkv__cpu_isa() & ((o->isa ? o->isa : QKV_ISA_ALL) | QKV_ISA_REFERENCE);
     ctx->options.bf16 = o->bf16;
     ctx->bf16 = o->bf16 == QKV_BF16_ON && has_bf16(ctx);
-    ctx->bf16_open = o->bf16 == QKV_BF16_AUTO && has_bf16(ctx) && !ctx->options.dry;
+    ctx->bf16_open = o->bf16 == QKV_BF16_AUTO && has_bf16(ctx) && !ctx->options.meta;
 }
 
 static bool valid_threads(int threads) { return threads >= 0 && threads <= 1024; }
@@ -117,8 +117,8 @@ qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *
     if (!valid_threads(o.threads) || !valid_bf16(o.bf16) || !o.alloc != !o.free)
         return QKV_E_ARGUMENT;
     if (!o.alloc) {
-        o.alloc = o.dry ? reserve : default_alloc;
-        o.free = o.dry ? unreserve : default_free;
+        o.alloc = o.meta ? reserve : default_alloc;
+        o.free = o.meta ? unreserve : default_free;
     }
     qkv_context *ctx = o.alloc(o.user, sizeof *ctx);
     if (!ctx)
@@ -185,7 +185,7 @@ bool qkv__context_bf16_keep(qkv_context *ctx, bool bf16)
     return ctx->bf16 == bf16;
 }
 
-bool qkv__context_dry(const qkv_context *ctx) { return ctx->options.dry; }
+bool qkv__context_meta(const qkv_context *ctx) { return ctx->options.meta; }
 qkv_memory_stats qkv_context_memory(const qkv_context *ctx) { return ctx->memory; }
 
 qkv_status qkv_vfail(qkv_context *ctx, qkv_status status, const char *fmt, va_list args)

@@ -11,7 +11,7 @@ static void *cpu_alloc(qkv_context *ctx, size_t bytes)
 {
     const size_t page = (size_t)2 << 20;
     void *p = qkv_malloc(ctx, bytes);
-    if (!p || bytes < HUGE_FROM || qkv__context_dry(ctx))
+    if (!p || bytes < HUGE_FROM || qkv__context_meta(ctx))
         return p;
     uintptr_t from = ((uintptr_t)p + page - 1) / page * page;
     uintptr_t to = ((uintptr_t)p + bytes) / page * page;
@@ -29,12 +29,12 @@ static void cpu_fill(void *to, int byte, size_t bytes)
     memset(to, byte, bytes);
 }
 
-static void dry_copy(void *to, const void *from, size_t bytes)
+static void meta_copy(void *to, const void *from, size_t bytes)
 {
     (void)to, (void)from, (void)bytes;
 }
 
-static void dry_fill(void *to, int byte, size_t bytes)
+static void meta_fill(void *to, int byte, size_t bytes)
 {
     (void)to, (void)byte, (void)bytes;
 }
@@ -47,12 +47,12 @@ static qkv_status nothing_waits(qkv_context *ctx)
 
 const qkv__device qkv__cpu = {"CPU", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, cpu_copy,
                               cpu_fill, nothing_waits, NULL};
-const qkv__device qkv__dry = {"dry", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, dry_copy,
-                              dry_fill, nothing_waits, NULL};
+const qkv__device qkv__meta = {"dry", true, cpu_alloc, qkv_free, cpu_copy, cpu_copy, meta_copy,
+                               meta_fill, nothing_waits, NULL};
 
 qkv_status qkv_context_create(qkv_context **out, const qkv_context_options *options)
 {
-    return qkv__context_create_on(out, options, options && options->dry ? &qkv__dry : &qkv__cpu);
+    return qkv__context_create_on(out, options, options && options->meta ? &qkv__meta : &qkv__cpu);
 }
 
 void *qkv__map(qkv_context *ctx, void *p, size_t bytes)

@@ -29,7 +29,7 @@ struct qkv__device {
 };
 
 extern const qkv__device qkv__cpu;
-extern const qkv__device qkv__dry; /* the CPU's memory, in which nothing is moved */
+extern const qkv__device qkv__meta; /* the CPU's memory, in which nothing is moved */
 
 /* Device memory as the host sees it: p itself where the host may follow it; else a copy, made by
  * map and written back by unmap if write. NULL: out of memory, and the context says so. */

@@ -1,4 +1,4 @@
-/* image.c - pictures in memory: making them, channels. */
+/* image.c - images in memory: making them, channels. */
 #include "qkv/image.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ qkv_status qkv_image_create(qkv_image *out, qkv_context *ctx, size_t width, size
     *out = (qkv_image){0};
     if (!width || !height || (channels != 1 && channels != 3) ||
         !qkv__mul_size(width, height, &bytes) || !qkv__mul_size(bytes, channels, &bytes))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "there is no picture of %zu x %zu pixels with %zu "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "there is no image of %zu x %zu pixels with %zu "
                          "channels", width, height, channels);
     uint8_t *data = qkv_malloc(ctx, bytes);
     if (!data)

@@ -90,11 +90,11 @@ static qkv_status classes_from_labels(const qkv__json *j, qkv_options *o,
 static qkv_status make_model(qkv_model **out, const qkv__json *j, const qkv_model_type *type,
                              const void *config, size_t most)
 {
-    double numbers = type->numbers ? type->numbers(type, config) : 0;
+    double parameter_count = type->parameter_count ? type->parameter_count(type, config) : 0;
     *out = NULL;
-    if (numbers > (double)most)
+    if (parameter_count > (double)most)
         return qkv__json_fail(j, NULL, "describes a model of %.0f numbers or more, the weights "
-                              "have %zu", numbers, most);
+                              "have %zu", parameter_count, most);
     if (qkv_model_create(out, j->ctx, type, config) == QKV_OK)
         return QKV_OK;
     char why[400];
@@ -104,8 +104,8 @@ static qkv_status make_model(qkv_model **out, const qkv__json *j, const qkv_mode
 
 /* "eos_token_id" as a list: kept for the model, and the first stands for the field. Types that do
  * not continue text have no use for a list, and their tables refuse it. */
-static qkv_status take_ends(const qkv__json *j, const qkv_model_type *type,
-                            int32_t ends[QKV_LM_ENDS], size_t *count)
+static qkv_status take_eos_ids(const qkv__json *j, const qkv_model_type *type,
+                               int32_t eos_ids[QKV_LM_EOS_IDS], size_t *count)
 {
     qkv__json list, item;
     *count = 0;
@@ -114,14 +114,14 @@ static qkv_status take_ends(const qkv__json *j, const qkv_model_type *type,
         return QKV_OK;
     qkv_status status = qkv__json_get_array(j, "eos_token_id", &list);
     size_t n = status ? 0 : qkv__json_count(&list);
-    if (!status && (n == 0 || n > QKV_LM_ENDS))
-        status = qkv__json_fail(j, "eos_token_id", "expected 1 to %d ids, found %zu", QKV_LM_ENDS,
-                                n);
+    if (!status && (n == 0 || n > QKV_LM_EOS_IDS))
+        status = qkv__json_fail(j, "eos_token_id", "expected 1 to %d ids, found %zu",
+                                QKV_LM_EOS_IDS, n);
     for (size_t i = 0; i < n && !status; i++) {
         int64_t id = 0;
         qkv__json_item(&list, i, &item);
         status = qkv__json_get_int(&item, NULL, 0, INT32_MAX, &id);
-        ends[i] = (int32_t)id;
+        eos_ids[i] = (int32_t)id;
     }
     if (!status && json_object_set(j->value, "eos_token_id", json_array_get(list.value, 0)))
         status = qkv_fail(j->ctx, QKV_E_MEMORY, "%s: out of memory", j->file);
@@ -149,13 +149,13 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     const qkv_option_table *table = qkv_model_type_config(type);
     void *config = qkv_calloc(j->ctx, 1, qkv_model_type_config_size(type));
     qkv_options *o = NULL;
-    int32_t ends[QKV_LM_ENDS];
-    size_t end_count = 0;
+    int32_t eos_ids[QKV_LM_EOS_IDS];
+    size_t eos_count = 0;
     qkv_status status = config ? qkv_options_create(&o, j->ctx) : QKV_E_MEMORY;
     if (!status)
         status = qkv_options_bind(o, table, config);
     if (!status)
-        status = take_ends(j, type, ends, &end_count);
+        status = take_eos_ids(j, type, eos_ids, &eos_count);
     if (!status)
         status = qkv__json_get_options(j, o, table);
     if (!status)
@@ -167,7 +167,7 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     if (!status)
         status = qkv__hub_read_labels(*out, j);
     if (!status)
-        qkv_model_set_ends(*out, ends, end_count);
+        qkv_model_set_eos_ids(*out, eos_ids, eos_count);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;
@@ -212,13 +212,13 @@ typedef struct {
 static void put_integer(void *user, const char *key, int64_t value)
 {
     config_writer *c = user;
-    size_t count = qkv_model_end_count(c->m);
+    size_t count = qkv_model_eos_count(c->m);
     if (count == 0 || strcmp(key, "eos_token_id") != 0) {
         qkv_json_put_int(&c->w, key, value);
     } else {
         qkv_json_begin_array(&c->w, key);
         for (size_t i = 0; i < count; i++)
-            qkv_json_put_int(&c->w, NULL, c->m->ends[i]);
+            qkv_json_put_int(&c->w, NULL, c->m->eos_ids[i]);
         qkv_json_end_array(&c->w);
     }
 }

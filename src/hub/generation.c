@@ -70,12 +70,12 @@ void qkv_generation_defaults(qkv_generation *g, const qkv_model *m)
         return;
     g->start = (int)configured(m, "decoder_start_token_id");
     g->max_length = positions > 0 ? (size_t)positions : 0;
-    g->forced_end = (int)end;
-    g->end_count = end >= 0;
-    g->ends[0] = (int32_t)end;
-    if (m->end_count) {
-        g->end_count = m->end_count;
-        memcpy(g->ends, m->ends, sizeof m->ends);
+    g->forced_eos = (int)end;
+    g->eos_count = end >= 0;
+    g->eos_ids[0] = (int32_t)end;
+    if (m->eos_count) {
+        g->eos_count = m->eos_count;
+        memcpy(g->eos_ids, m->eos_ids, sizeof m->eos_ids);
     }
     g->ban_count = pad >= 0 && pad != end;
     g->banned[0] = (int32_t)pad;
@@ -88,8 +88,8 @@ void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m)
     qkv_generation g;
     qkv_generation_defaults(&g, m);
     qkv__json_put_options(w, &table, &g);
-    if (g.forced_end >= 0)
-        qkv_json_put_int(w, "forced_eos_token_id", g.forced_end);
+    if (g.forced_eos >= 0)
+        qkv_json_put_int(w, "forced_eos_token_id", g.forced_eos);
     if (!g.ban_count)
         return;
     qkv_json_begin_array(w, "bad_words_ids");
@@ -183,8 +183,8 @@ static void tidy_bans(qkv_generation *g)
     for (size_t i = 0; i < g->ban_count; i++) {
         int32_t id = g->banned[i];
         bool drop = false;
-        for (size_t k = 0; k < g->end_count; k++)
-            drop = drop || g->ends[k] == id;
+        for (size_t k = 0; k < g->eos_count; k++)
+            drop = drop || g->eos_ids[k] == id;
         size_t at = kept;
         while (at > 0 && g->banned[at - 1] >= id)
             at--;
@@ -224,9 +224,9 @@ static qkv_status check_tokens(const qkv_generation *g, const qkv__json *j, int6
 {
     qkv_status status = check_id(j, "decoder_start_token_id", g->start, vocab);
     if (!status)
-        status = check_id(j, "forced_eos_token_id", g->forced_end, vocab);
-    for (size_t i = 0; i < g->end_count && !status; i++)
-        status = check_id(j, "eos_token_id", g->ends[i], vocab);
+        status = check_id(j, "forced_eos_token_id", g->forced_eos, vocab);
+    for (size_t i = 0; i < g->eos_count && !status; i++)
+        status = check_id(j, "eos_token_id", g->eos_ids[i], vocab);
     for (size_t i = 0; i < g->ban_count && !status; i++)
         status = check_id(j, "bad_words_ids", g->banned[i], vocab);
     return status;
@@ -236,7 +236,7 @@ static qkv_status read_all(qkv_generation *g, const qkv__json *j, int64_t vocab)
 {
     int32_t forced[QKV_GENERATION_IDS];
     size_t forced_count = 0;
-    g->forced_end = -1; /* a file that does not speak of these has none */
+    g->forced_eos = -1; /* a file that does not speak of these has none */
     g->ban_count = 0;
     qkv_status status = refuse_others(j);
     if (!status)
@@ -244,7 +244,7 @@ static qkv_status read_all(qkv_generation *g, const qkv__json *j, int64_t vocab)
     if (!status)
         status = get_early_stopping(j, &g->early_stopping);
     if (!status)
-        status = get_ids(j, "eos_token_id", false, g->ends, &g->end_count);
+        status = get_ids(j, "eos_token_id", false, g->eos_ids, &g->eos_count);
     if (!status)
         status = get_ids(j, "bad_words_ids", true, g->banned, &g->ban_count);
     if (!status)
@@ -253,7 +253,7 @@ static qkv_status read_all(qkv_generation *g, const qkv__json *j, int64_t vocab)
         status = qkv__json_fail(j, "forced_eos_token_id", "one id expected, %zu found",
                                 forced_count);
     if (!status && forced_count)
-        g->forced_end = forced[0];
+        g->forced_eos = forced[0];
     tidy_bans(g);
     return status ? status : check_tokens(g, j, vocab);
 }

@@ -16,15 +16,15 @@ static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *d
     return status;
 }
 
-qkv_status qkv_hub_load_config_changed(qkv_model **out, qkv_context *ctx, const char *dir,
-                                       qkv_strings changes)
+qkv_status qkv_hub_load_config_with(qkv_model **out, qkv_context *ctx, const char *dir,
+                                    qkv_strings changes)
 {
     return read_settings(out, ctx, dir, changes, false);
 }
 
 qkv_status qkv_hub_load_config(qkv_model **out, qkv_context *ctx, const char *dir)
 {
-    return qkv_hub_load_config_changed(out, ctx, dir, (qkv_strings){0});
+    return qkv_hub_load_config_with(out, ctx, dir, (qkv_strings){0});
 }
 
 qkv_status qkv_hub_load_weights(qkv_model *m, const char *dir)
@@ -37,8 +37,8 @@ qkv_status qkv_hub_load_matching(qkv_model *m, const char *dir)
     return qkv__hub_read_weights(m, dir, true);
 }
 
-qkv_status qkv_hub_load_changed(qkv_model **out, qkv_context *ctx, const char *dir,
-                                qkv_strings changes)
+qkv_status qkv_hub_load_with(qkv_model **out, qkv_context *ctx, const char *dir,
+                             qkv_strings changes)
 {
     qkv_status status = read_settings(out, ctx, dir, changes, true);
     if (!status)
@@ -52,7 +52,7 @@ qkv_status qkv_hub_load_changed(qkv_model **out, qkv_context *ctx, const char *d
 
 qkv_status qkv_hub_load(qkv_model **out, qkv_context *ctx, const char *dir)
 {
-    return qkv_hub_load_changed(out, ctx, dir, (qkv_strings){0});
+    return qkv_hub_load_with(out, ctx, dir, (qkv_strings){0});
 }
 
 qkv_hub_save_options qkv_hub_save_defaults(void)

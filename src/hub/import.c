@@ -17,19 +17,19 @@ static const double NORM_EPS = 1e-6, INIT_RANGE = 0.02;
 
 /* ---- timm's Vision Transformer, facebookresearch/mae --------------------------------------- */
 
-static qkv_status derive_trunk(const qkv__foreign *f, const qkv_hub_import_options *o,
+static qkv_status derive_trunk(const qkv__import_source *f, const qkv_hub_import_options *o,
                                qkv_patches_config *c)
 {
     size_t rows = 0, side = 0;
-    qkv_status status = qkv__foreign_measure(f, "patch_embed.proj.weight", 4, 0, &c->width);
+    qkv_status status = qkv__import_size(f, "patch_embed.proj.weight", 4, 0, &c->width);
     if (!status)
-        status = qkv__foreign_measure(f, "patch_embed.proj.weight", 4, 1, &c->channels);
+        status = qkv__import_size(f, "patch_embed.proj.weight", 4, 1, &c->channels);
     if (!status)
-        status = qkv__foreign_measure(f, "patch_embed.proj.weight", 4, 2, &c->patch);
+        status = qkv__import_size(f, "patch_embed.proj.weight", 4, 2, &c->patch);
     if (!status)
-        status = qkv__foreign_measure(f, "pos_embed", 3, 1, &rows);
+        status = qkv__import_size(f, "pos_embed", 3, 1, &rows);
     if (!status)
-        status = qkv__foreign_measure(f, "blocks.0.mlp.fc1.weight", 2, 0, &c->ff_width);
+        status = qkv__import_size(f, "blocks.0.mlp.fc1.weight", 2, 0, &c->ff_width);
     if (status)
         return status;
     while ((side + 1) * (side + 1) < rows)
@@ -40,29 +40,29 @@ static qkv_status derive_trunk(const qkv__foreign *f, const qkv_hub_import_optio
                         rows);
     if (!qkv__mul_size(side, c->patch, &c->image))
         return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: patches of %zu pixels", f->path, c->patch);
-    c->layers = qkv__foreign_count(f, "blocks", 0, 1, "norm1.weight");
-    c->qkv_bias = qkv__foreign_tensor(f, "blocks.0.attn.qkv.bias") != NULL;
+    c->layers = qkv__import_count(f, "blocks", 0, 1, "norm1.weight");
+    c->qkv_bias = qkv__import_tensor(f, "blocks.0.attn.qkv.bias") != NULL;
     c->norm_eps = o->norm_eps > 0 ? o->norm_eps : NORM_EPS;
     c->init_range = INIT_RANGE;
-    return qkv__foreign_heads(f, c->width, HEAD_WIDTH, "num_attention_heads", o->heads, &c->heads);
+    return qkv__import_heads(f, c->width, HEAD_WIDTH, "num_attention_heads", o->heads, &c->heads);
 }
 
-static qkv_status derive_decoder(const qkv__foreign *f, const qkv_hub_import_options *o,
+static qkv_status derive_decoder(const qkv__import_source *f, const qkv_hub_import_options *o,
                                  qkv_mae_config *c)
 {
-    qkv_status status = qkv__foreign_measure(f, "decoder_embed.weight", 2, 0, &c->decoder_width);
+    qkv_status status = qkv__import_size(f, "decoder_embed.weight", 2, 0, &c->decoder_width);
     if (!status)
-        status = qkv__foreign_measure(f, "decoder_blocks.0.mlp.fc1.weight", 2, 0,
-                                      &c->decoder_ff_width);
+        status = qkv__import_size(f, "decoder_blocks.0.mlp.fc1.weight", 2, 0,
+                                  &c->decoder_ff_width);
     if (status)
         return status;
-    c->decoder_layers = qkv__foreign_count(f, "decoder_blocks", 0, 1, "norm1.weight");
+    c->decoder_layers = qkv__import_count(f, "decoder_blocks", 0, 1, "norm1.weight");
     c->norm_pix = o->norm_pix;
-    return qkv__foreign_heads(f, c->decoder_width, DECODER_HEAD_WIDTH,
-                              "decoder_num_attention_heads", o->decoder_heads, &c->decoder_heads);
+    return qkv__import_heads(f, c->decoder_width, DECODER_HEAD_WIDTH,
+                             "decoder_num_attention_heads", o->decoder_heads, &c->decoder_heads);
 }
 
-/* As many numbers as the picture has channels; absent: they stay. */
+/* As many numbers as the image has channels; absent: they stay. */
 static qkv_status read_channels(const qkv__json *j, const char *key, double least, size_t count,
                                 double *out)
 {
@@ -80,8 +80,8 @@ static qkv_status read_channels(const qkv__json *j, const char *key, double leas
     return status;
 }
 
-/* timm's own config.json beside the file says how that model wants pictures. */
-static qkv_status read_neighbour(const qkv__foreign *f, const char *path, qkv_picture_format *p)
+/* timm's own config.json beside the file says how that model wants images. */
+static qkv_status read_neighbour(const qkv__import_source *f, const char *path, qkv_image_format *p)
 {
     qkv__json root, j;
     const char *filter = "bicubic";
@@ -102,12 +102,12 @@ static qkv_status read_neighbour(const qkv__foreign *f, const char *path, qkv_pi
     return status;
 }
 
-/* What either library does to pictures, unless a model of it says otherwise. */
-static qkv_status set_pictures(const qkv__foreign *f, qkv_model *m, const qkv_patches_config *c)
+/* What either library does to images, unless a model of it says otherwise. */
+static qkv_status set_images(const qkv__import_source *f, qkv_model *m, const qkv_patches_config *c)
 {
     static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
-    qkv_picture_format p = {.height = c->image, .width = c->image, .resample = BICUBIC,
-                            .channels = c->channels};
+    qkv_image_format p = {.height = c->image, .width = c->image, .resample = BICUBIC,
+                          .channels = c->channels};
     bool mae = qkv_model_type_of(m) == &qkv_mae_type;
     if (c->channels != 1 && c->channels != 3)
         return QKV_OK;
@@ -124,21 +124,21 @@ static qkv_status set_pictures(const qkv__foreign *f, qkv_model *m, const qkv_pa
         status = read_neighbour(f, path.data, &p);
     qkv_str_free(&path);
     if (!status)
-        qkv_model_set_pictures(m, &p);
+        qkv_model_set_image_format(m, &p);
     return status;
 }
 
-static qkv_status make_patches(qkv_model **out, const qkv__foreign *f, const qkv_model_type *type,
-                               const void *config)
+static qkv_status make_patches(qkv_model **out, const qkv__import_source *f,
+                               const qkv_model_type *type, const void *config)
 {
-    qkv_status status = qkv__foreign_make(out, f, type, config);
+    qkv_status status = qkv__import_make(out, f, type, config);
     return status ? status : qkv__hub_read_named(*out, f->tensors, f->under);
 }
 
-static qkv_status import_patches(qkv_model **out, const qkv__foreign *f,
+static qkv_status import_patches(qkv_model **out, const qkv__import_source *f,
                                  const qkv_hub_import_options *o)
 {
-    bool mae = qkv__foreign_tensor(f, "decoder_embed.weight") != NULL;
+    bool mae = qkv__import_tensor(f, "decoder_embed.weight") != NULL;
     qkv_vit_config vit;
     qkv_mae_config full;
     qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &vit);
@@ -147,12 +147,12 @@ static qkv_status import_patches(qkv_model **out, const qkv__foreign *f,
     qkv_status status = derive_trunk(f, o, trunk);
     if (!status && mae)
         status = derive_decoder(f, o, &full);
-    if (!status && !mae && qkv__foreign_tensor(f, "head.weight"))
-        status = qkv__foreign_measure(f, "head.weight", 2, 0, &vit.classes);
+    if (!status && !mae && qkv__import_tensor(f, "head.weight"))
+        status = qkv__import_size(f, "head.weight", 2, 0, &vit.classes);
     if (!status)
         status = mae ? make_patches(out, f, &qkv_mae_type, &full)
                      : make_patches(out, f, &qkv_vit_type, &vit);
-    return status ? status : set_pictures(f, *out, trunk);
+    return status ? status : set_images(f, *out, trunk);
 }
 
 /* ---- public --------------------------------------------------------------------------------- */
@@ -161,18 +161,18 @@ qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
                           const qkv_hub_import_options *options)
 {
     qkv_hub_import_options o = options ? *options : (qkv_hub_import_options){0};
-    qkv__foreign f = {.ctx = ctx, .path = path};
+    qkv__import_source f = {.ctx = ctx, .path = path};
     bool patches = false;
     *out = NULL;
-    qkv_status status = qkv__foreign_open(&f, &o);
+    qkv_status status = qkv__import_open(&f, &o);
     if (f.pytorch)
         o.under = NULL; /* names are without it already */
     if (!status && !o.distance && !o.part)
-        status = qkv__foreign_find(&f, "patch_embed.proj.weight", "blocks.0.attn.qkv.weight",
-                                   o.under, NULL, &patches);
+        status = qkv__import_find(&f, "patch_embed.proj.weight", "blocks.0.attn.qkv.weight",
+                                  o.under, NULL, &patches);
     if (!status)
         status = patches ? import_patches(out, &f, &o) : qkv__taming_import(out, &f, &o);
-    qkv__foreign_close(&f);
+    qkv__import_close(&f);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;

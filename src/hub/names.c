@@ -1,4 +1,4 @@
-/* names.c - names that other libraries give to tensors of the models of pictures: timm, and
+/* names.c - names that other libraries give to tensors of the models of images: timm, and
  * facebookresearch/mae, which is written upon it. One table serves both. The names that
  * taming-transformers gives are those that its models have here too. */
 #include <stdio.h>
@@ -55,12 +55,12 @@ static const pair *find(const pair *list, const char *name)
 
 typedef struct {
     const char *under;
-    qkv_row_fn *fn;
+    qkv_state_entry_fn *fn;
     void *user;
 } visitor;
 
 /* False: the other library has no such tensor. */
-static bool rename_row(const visitor *v, qkv_row *row, char *out, size_t room)
+static bool rename_row(const visitor *v, qkv_state_entry *row, char *out, size_t room)
 {
     const char *name = row->name, *stem = "";
     size_t number = 0;
@@ -82,28 +82,28 @@ static bool rename_row(const visitor *v, qkv_row *row, char *out, size_t room)
     return n > 0 && (size_t)n < room;
 }
 
-static qkv_status visit_row(void *user, const qkv_row *row)
+static qkv_status visit_row(void *user, const qkv_state_entry *row)
 {
     visitor *v = user;
     char name[512];
-    qkv_row theirs = *row;
+    qkv_state_entry theirs = *row;
     if (!rename_row(v, &theirs, name, sizeof name))
         return QKV_OK;
     theirs.name = name;
     return v->fn(v->user, &theirs);
 }
 
-static qkv_status visit_same_row(void *user, const qkv_row *row)
+static qkv_status visit_same_row(void *user, const qkv_state_entry *row)
 {
     visitor *v = user;
     char name[512];
-    qkv_row theirs = *row;
+    qkv_state_entry theirs = *row;
     (void)snprintf(name, sizeof name, "%s%s", v->under, row->name);
     theirs.name = name;
     return v->fn(v->user, &theirs);
 }
 
-qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_row_fn *fn, void *user)
+qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_state_entry_fn *fn, void *user)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
     bool other = type == &qkv_vit_type || type == &qkv_mae_type;

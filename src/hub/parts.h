@@ -21,7 +21,7 @@ qkv_status qkv__hub_read_labels(qkv_model *m, const qkv__json *config);
 void qkv__hub_write_labels(qkv_json_writer *w, const qkv_model *m);
 
 /* preprocessor.c: preprocessor_config.json, where the directory has one, and where the model says
- * how it wants pictures. */
+ * how it wants images. */
 qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir);
 qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir);
 
@@ -36,12 +36,13 @@ qkv_status qkv__hub_read_named(qkv_model *m, const qkv_safetensors *file, const 
 qkv_status qkv__hub_write_named(qkv_model *m, const char *path, const qkv_hub_save_options *o);
 
 /* Fills the row from the file's tensor of that name, which must have its shape. */
-qkv_status qkv__hub_read_row(const qkv_row *row, qkv_context *ctx, const qkv_safetensors *file,
-                             const char *name);
+qkv_status qkv__hub_read_row(const qkv_state_entry *row, qkv_context *ctx,
+                             const qkv_safetensors *file, const char *name);
 
 /* names.c: the model's rows as other libraries have them: their names, each behind `under`, and
  * query, key and value of a vit or vit_mae as one tensor. Rows that those do not have are not
  * visited. */
-qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_row_fn *fn, void *user);
+qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_state_entry_fn *fn,
+                                void *user);
 
 #endif

@@ -1,4 +1,4 @@
-/* preprocessor.c - preprocessor_config.json: how a model wants its pictures, in the words of
+/* preprocessor.c - preprocessor_config.json: how a model wants its images, in the words of
  * Hugging Face's ViTImageProcessor, or of its CLIPImageProcessor where they are cut to shape. What
  * asks for another preparation than resizing to one shape, dividing by 255 and normalising is
  * refused. */
@@ -63,7 +63,7 @@ static qkv_status read_numbers(const qkv__json *j, const char *key, double least
     return status;
 }
 
-static qkv_status read_colours(const qkv__json *j, qkv_picture_format *f)
+static qkv_status read_colours(const qkv__json *j, qkv_image_format *f)
 {
     size_t means = 3, stds = 3;
     bool normalize = true, rescale = true;
@@ -96,7 +96,7 @@ static qkv_status read_colours(const qkv__json *j, qkv_picture_format *f)
     return QKV_OK;
 }
 
-static qkv_status read_format(const qkv__json *j, qkv_picture_format *f)
+static qkv_status read_format(const qkv__json *j, qkv_image_format *f)
 {
     size_t size[2] = {224, 224}, cropped[2] = {0, 0};
     int64_t resample = BILINEAR;
@@ -118,7 +118,7 @@ static qkv_status read_format(const qkv__json *j, qkv_picture_format *f)
     f->width = f->crop && cropped[1] ? cropped[1] : size[1];
     size_t shorter = f->height < f->width ? f->height : f->width;
     if (f->crop && size[0] == size[1] && size[0] != shorter)
-        return qkv__json_fail(j, "crop_size", "a crop smaller than the resized picture (%zu) is "
+        return qkv__json_fail(j, "crop_size", "a crop smaller than the resized image (%zu) is "
                               "not supported", size[0]);
     f->resample = (int)resample;
     return QKV_OK;
@@ -129,7 +129,7 @@ qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir)
     qkv_context *ctx = qkv_model_context(m);
     char *path = qkv_path_join(ctx, dir, "preprocessor_config.json");
     qkv__json j = {0};
-    qkv_picture_format f = {0};
+    qkv_image_format f = {0};
     if (!path)
         return QKV_E_MEMORY;
     qkv_status status = QKV_OK;
@@ -138,7 +138,7 @@ qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir)
         if (!status)
             status = read_format(&j, &f);
         if (!status)
-            qkv_model_set_pictures(m, &f);
+            qkv_model_set_image_format(m, &f);
     }
     qkv__json_free(&j);
     qkv_free(ctx, path);
@@ -165,7 +165,7 @@ static void put_shape(qkv_json_writer *w, const char *key, size_t height, size_t
 
 qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
 {
-    const qkv_picture_format *f = qkv_model_pictures(m);
+    const qkv_image_format *f = qkv_model_image_format(m);
     qkv_context *ctx = qkv_model_context(m);
     if (!f)
         return QKV_OK;

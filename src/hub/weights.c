@@ -10,7 +10,7 @@
 
 enum { MASK_AXES = 4, STAGES = 3 };
 
-static bool in_order(const qkv_row *row)
+static bool in_order(const qkv_state_entry *row)
 {
     for (int i = 0; i < row->ndim; i++)
         if (row->perm[i] != i)
@@ -19,7 +19,7 @@ static bool in_order(const qkv_row *row)
 }
 
 /* For every axis of the file, how far apart its neighbours are in the region. */
-static void region_strides(const qkv_row *row, size_t *stride)
+static void region_strides(const qkv_state_entry *row, size_t *stride)
 {
     size_t region[QKV_MAX_DIMS], step = 1;
     for (int i = 0; i < row->ndim; i++)
@@ -34,7 +34,7 @@ static void region_strides(const qkv_row *row, size_t *stride)
 }
 
 /* Where element e of the file's tensor is in the region. */
-static size_t region_index(const qkv_row *row, const size_t *stride, size_t e)
+static size_t region_index(const qkv_state_entry *row, const size_t *stride, size_t e)
 {
     size_t at = 0;
     for (int i = row->ndim - 1; i >= 0; i--) {
@@ -111,11 +111,11 @@ static bool integral(qkv_store store)
     return !floating(store) && store != QKV_STORE_NONE && store != QKV_STORE_OTHER;
 }
 
-static qkv_status read_region(const qkv_row *row, qkv_context *ctx, const qkv_safetensors *file,
-                              const qkv_safetensor *t)
+static qkv_status read_region(const qkv_state_entry *row, qkv_context *ctx,
+                              const qkv_safetensors *file, const qkv_safetensor *t)
 {
     qkv_real *region = qkv_param_data(row->param);
-    size_t count = qkv_row_count(row), stride[QKV_MAX_DIMS];
+    size_t count = qkv_state_entry_count(row), stride[QKV_MAX_DIMS];
     if (!region)
         return QKV_E_MEMORY;
     region += row->offset;
@@ -132,8 +132,8 @@ static qkv_status read_region(const qkv_row *row, qkv_context *ctx, const qkv_sa
     return status;
 }
 
-qkv_status qkv__hub_read_row(const qkv_row *row, qkv_context *ctx, const qkv_safetensors *file,
-                             const char *name)
+qkv_status qkv__hub_read_row(const qkv_state_entry *row, qkv_context *ctx,
+                             const qkv_safetensors *file, const char *name)
 {
     const qkv_safetensor *t = NULL;
     qkv_status status = qkv_safetensors_get(file, name, row->ndim, row->shape, &t);
@@ -155,11 +155,11 @@ static bool may_lack(const loader *l, const char *name)
            (l->under && strncmp(name + strlen(l->under), head, sizeof head - 1) == 0);
 }
 
-static qkv_status load_row(void *user, const qkv_row *row)
+static qkv_status load_row(void *user, const qkv_state_entry *row)
 {
     loader *l = user;
     const qkv_safetensor *t = find(l, row->name);
-    if (row->kind == QKV_ROW_TIED || row->kind == QKV_ROW_IGNORED)
+    if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED)
         return QKV_OK;
     if (!t && may_lack(l, row->name))
         return QKV_OK;
@@ -229,7 +229,7 @@ qkv_status qkv__hub_read_named(qkv_model *m, const qkv_safetensors *file, const 
 /* ---- writing -------------------------------------------------------------------------------- */
 
 typedef struct {
-    qkv_row row;
+    qkv_state_entry row;
     size_t stride[QKV_MAX_DIMS];
 } kept_row;
 
@@ -244,17 +244,17 @@ typedef struct {
 } saver;
 
 /* A buffer that says who attends to whom: other libraries keep it, for us it means nothing. */
-static bool is_mask(const saver *s, const qkv_row *row)
+static bool is_mask(const saver *s, const qkv_state_entry *row)
 {
-    return s->named && row->kind == QKV_ROW_IGNORED && row->ndim == MASK_AXES;
+    return s->named && row->kind == QKV_STATE_IGNORED && row->ndim == MASK_AXES;
 }
 
-static bool is_written(const saver *s, const qkv_row *row)
+static bool is_written(const saver *s, const qkv_state_entry *row)
 {
-    return row->kind == QKV_ROW_PARAM || row->kind == QKV_ROW_FIXED || is_mask(s, row);
+    return row->kind == QKV_STATE_PARAM || row->kind == QKV_STATE_FIXED || is_mask(s, row);
 }
 
-static qkv_status count_row(void *user, const qkv_row *row)
+static qkv_status count_row(void *user, const qkv_state_entry *row)
 {
     saver *s = user;
     s->room += is_written(s, row);
@@ -291,7 +291,7 @@ static qkv_status fill_mask(void *user, size_t begin, size_t count, qkv_real *ou
     return QKV_OK;
 }
 
-static qkv_status add_row(void *user, const qkv_row *row)
+static qkv_status add_row(void *user, const qkv_state_entry *row)
 {
     saver *s = user;
     if (!is_written(s, row))
@@ -322,7 +322,7 @@ static qkv_status add_row(void *user, const qkv_row *row)
 }
 
 /* The others' names stand where a prior of taming-transformers has its VQGANs. */
-static qkv_status visit_all(saver *s, qkv_row_fn *fn)
+static qkv_status visit_all(saver *s, qkv_state_entry_fn *fn)
 {
     static const char *const under[STAGES] = {"", "first_stage_model.", "cond_stage_model."};
     qkv_status status = QKV_OK;

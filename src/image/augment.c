@@ -1,4 +1,4 @@
-/* augment.c - batches of augmented pictures, and of the classes of their pixels. */
+/* augment.c - batches of augmented images, and of the classes of their pixels. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -12,21 +12,21 @@
 static const char *const filters[] = {"box", "bilinear", "bicubic", NULL};
 static const qkv_option rows[] = {
     {.flag = "crop-scale", .key = "crop_scale", .type = QKV_OPT_REAL, .max = 1, FIELD(crop_scale),
-     .initial = "0", .help = "smallest share of a picture that is cut out and seen; 0: all"},
+     .initial = "0", .help = "smallest share of an image that is cut out and seen; 0: all"},
     {.flag = "crop-filter", .key = "crop_filter", .type = QKV_OPT_ENUM, FIELD(crop_filter),
      .names = filters, .initial = "bicubic", .help = "how such a part is resized"},
     {.flag = "crop-pad", .key = "crop_pad", .type = QKV_OPT_SIZE, .max = 1024, FIELD(crop_pad),
-     .initial = "0", .help = "most pixels that a picture is moved by"},
+     .initial = "0", .help = "most pixels that an image is moved by"},
     {.flag = "flip", .key = "flip", .type = QKV_OPT_BOOL, FIELD(flip), .initial = "false",
-     .help = "show every other picture mirrored"},
+     .help = "show every other image mirrored"},
     {.flag = "randaugment", .key = "randaugment", .type = QKV_OPT_SIZE, .max = 14,
-     FIELD(randaugment), .initial = "0", .help = "RandAugment's changes to each picture"},
+     FIELD(randaugment), .initial = "0", .help = "RandAugment's changes to each image"},
     {.flag = "magnitude", .key = "magnitude", .type = QKV_OPT_REAL, .max = 10, FIELD(magnitude),
      .initial = "9", .help = "their strength, of 10"},
     {.flag = "magnitude-spread", .key = "magnitude_spread", .type = QKV_OPT_REAL, .max = 10,
      FIELD(magnitude_spread), .initial = "0.5", .help = "standard deviation of the strength"},
     {.flag = "erase", .key = "erase", .type = QKV_OPT_REAL, .max = 1, FIELD(erase), .initial = "0",
-     .help = "probability that a part of a picture is blanked"},
+     .help = "probability that a part of an image is blanked"},
 };
 
 static const qkv_option mix_rows[] = {
@@ -74,7 +74,7 @@ void qkv__values_put(qkv_real *x, const uint8_t *data, size_t size, size_t C,
             x[i + c] = t->of[c][data[i + c]];
 }
 
-void qkv_pixels_values(qkv_real *x, qkv_context *ctx, const qkv_pixels *p, const size_t *pictures,
+void qkv_pixels_values(qkv_real *x, qkv_context *ctx, const qkv_pixels *p, const size_t *images,
                        size_t n, const double mean[3], const double std[3])
 {
     size_t C = qkv_pixels_channels(p), size = qkv_pixels_height(p) * qkv_pixels_width(p) * C;
@@ -82,9 +82,9 @@ void qkv_pixels_values(qkv_real *x, qkv_context *ctx, const qkv_pixels *p, const
     qkv__values t;
     qkv__values_make(&t, mean, std);
 #pragma omp parallel for num_threads(threads) if (n > 1) default(none) \
-    shared(x, p, pictures, n, C, size, t)
+    shared(x, p, images, n, C, size, t)
     for (size_t i = 0; i < n; i++)
-        qkv__values_put(x + i * size, qkv_pixels_data(p, pictures[i]), size, C, &t);
+        qkv__values_put(x + i * size, qkv_pixels_data(p, images[i]), size, C, &t);
 }
 
 /* ---- batches -------------------------------------------------------------------------------- */
@@ -94,14 +94,14 @@ struct qkv_batches {
     const qkv_pixels *pixels;
     qkv_batches_options o;
     bool mixes;
-    size_t height, width, channels, size; /* size: values of a picture */
+    size_t height, width, channels, size; /* size: values of an image */
     qkv__values table;
     uint8_t fill[3]; /* the mean colour */
     int threads;
     qkv__augmenter *workers; /* (threads) */
     uint8_t *data;           /* (room, size): the samples of a batch before they are mixed */
     int32_t *classes;        /* (room, height, width), where there are masks */
-    size_t *numbers;         /* (room): of their pictures */
+    size_t *numbers;         /* (room): of their images */
     size_t room;
 };
 
@@ -139,7 +139,7 @@ static qkv_status check_masks(qkv_context *ctx, const qkv_pixels *p, const qkv_b
                         qkv_pixels_channels(o->masks), qkv_pixels_count(p), qkv_pixels_height(p),
                         qkv_pixels_width(p));
     if (qkv_augment_mixes(&o->augment))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures with masks are not mixed");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "images with masks are not mixed");
     return QKV_OK;
 }
 
@@ -151,8 +151,8 @@ static qkv_status check_options(qkv_context *ctx, const qkv_pixels *p,
     if (a->crop_pad && (a->crop_pad >= height || a->crop_pad >= width))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "crop_pad: %zu x %zu pixels cannot be moved by %zu",
                         height, width, a->crop_pad);
-    if (!o->count || (!o->pictures && o->count > qkv_pixels_count(p)))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "batches from %zu of %zu pictures", o->count,
+    if (!o->count || (!o->images && o->count > qkv_pixels_count(p)))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "batches from %zu of %zu images", o->count,
                         qkv_pixels_count(p));
     for (size_t c = 0; c < qkv_pixels_channels(p); c++)
         if (!(o->std[c] > 0))
@@ -231,15 +231,15 @@ static qkv_status make_room(qkv_batches *b, size_t n)
     return QKV_OK;
 }
 
-/* The picture of a sample. */
-static size_t picture_of(const qkv_batches *b, uint64_t sample)
+/* The image of a sample. */
+static size_t image_of(const qkv_batches *b, uint64_t sample)
 {
     qkv_rng r;
     qkv_rng_init(&r, b->o.seed, qkv_hash64("pictures", 8) + sample / b->o.count);
     uint64_t key = (uint64_t)qkv_rng_u32(&r) << 32;
     key |= qkv_rng_u32(&r);
     size_t place = (size_t)qkv_shuffled(sample % b->o.count, b->o.count, key);
-    return b->o.pictures ? b->o.pictures[place] : place;
+    return b->o.images ? b->o.images[place] : place;
 }
 
 /* Of the sample at place k, which a has just made. */
@@ -255,7 +255,7 @@ static void put_classes(const qkv_batches *b, size_t k, const qkv__augmenter *a)
 static qkv_status change_one(const qkv_batches *b, uint64_t sample, size_t k, qkv__augmenter *a)
 {
     qkv_rng r;
-    size_t number = picture_of(b, sample);
+    size_t number = image_of(b, sample);
     qkv_image out = {b->width, b->height, b->channels, b->data + k * b->size};
     const uint8_t *data = qkv_pixels_data(b->pixels, number);
     /* qkv_image has no const data; nothing is written to it. */
@@ -326,7 +326,7 @@ static qkv_status change_all(qkv_batches *b, uint64_t from, size_t n)
     for (size_t k = 0; k < n; k++)
         if (change_one(b, from + k, k, &b->workers[omp_get_thread_num()]))
             failed = 1;
-    return failed ? qkv_fail(b->ctx, QKV_E_MEMORY, "out of memory for a batch of %zu pictures", n)
+    return failed ? qkv_fail(b->ctx, QKV_E_MEMORY, "out of memory for a batch of %zu images", n)
                   : QKV_OK;
 }
 
@@ -348,7 +348,7 @@ qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x
     size_t skip = (size_t)(first - from), all = (size_t)(end - from);
     size_t classes = qkv_pixels_classes(b->pixels);
     if (b->mixes && !targets)
-        return qkv_fail(b->ctx, QKV_E_ARGUMENT, "mixed pictures have targets");
+        return qkv_fail(b->ctx, QKV_E_ARGUMENT, "mixed images have targets");
     qkv_status status = make_room(b, n);
     if (!status)
         status = change_all(b, from, all);
@@ -372,7 +372,7 @@ qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uin
                              const int32_t **classes, const size_t **numbers)
 {
     if (b->mixes)
-        return qkv_fail(b->ctx, QKV_E_ARGUMENT, "mixed pictures are no bytes");
+        return qkv_fail(b->ctx, QKV_E_ARGUMENT, "mixed images are no bytes");
     qkv_status status = make_room(b, n);
     if (!status)
         status = change_all(b, first, n);

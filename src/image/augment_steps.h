@@ -1,26 +1,26 @@
-/* augment_steps.h - the steps of augmentation: changes of a picture, and mixtures of two. */
+/* augment_steps.h - the steps of augmentation: changes of an image, and mixtures of two. */
 #ifndef QKV_SRC_IMAGE_AUGMENT_STEPS_H
 #define QKV_SRC_IMAGE_AUGMENT_STEPS_H
 
 #include "base/base.h"
 #include "qkv/augment.h"
 
-/* ---- adjust.c: one change of a picture, as Pillow makes it -------------------------------- */
+/* ---- augment_ops.c: one change of an image, as Pillow makes it ------------------------------- */
 
 /* out and in have one size, 1 or 3 channels, and memory of their own. fill: the colour of what
  * comes from beyond the edge. */
-typedef void qkv__adjust_fn(qkv_image *out, const qkv_image *in, double value,
-                            const uint8_t fill[3]);
-qkv__adjust_fn qkv__autocontrast;  /* each channel stretched to 0 .. 255; value unused */
-qkv__adjust_fn qkv__equalize;      /* each channel's histogram made flat; value unused */
-qkv__adjust_fn qkv__solarize;      /* values >= value are inverted */
-qkv__adjust_fn qkv__posterize;     /* value bits are kept, rounded up */
-qkv__adjust_fn qkv__saturate;      /* 0: grey, 1: as it is, above: more colour */
-qkv__adjust_fn qkv__contrast;      /* 0: the mean grey */
-qkv__adjust_fn qkv__brightness;    /* 0: black */
-qkv__adjust_fn qkv__sharpness;     /* 0: smoothed, 2: sharpened */
+typedef void qkv__image_op_fn(qkv_image *out, const qkv_image *in, double value,
+                              const uint8_t fill[3]);
+qkv__image_op_fn qkv__autocontrast; /* each channel stretched to 0 .. 255; value unused */
+qkv__image_op_fn qkv__equalize;    /* each channel's histogram made flat; value unused */
+qkv__image_op_fn qkv__solarize;    /* values >= value are inverted */
+qkv__image_op_fn qkv__posterize;   /* value bits are kept, rounded up */
+qkv__image_op_fn qkv__saturate;    /* 0: grey, 1: as it is, above: more colour */
+qkv__image_op_fn qkv__contrast;    /* 0: the mean grey */
+qkv__image_op_fn qkv__brightness;  /* 0: black */
+qkv__image_op_fn qkv__sharpness;   /* 0: smoothed, 2: sharpened */
 
-/* Where the pixels of a changed picture come from, x and y between pixels' corners:
+/* Where the pixels of a changed image come from, x and y between pixels' corners:
  * x' = m[0] x + m[1] y + m[2], y' = m[3] x + m[4] y + m[5]. */
 typedef void qkv__place_fn(double m[6], const qkv_image *of, double value);
 qkv__place_fn qkv__rotate;         /* degrees, counter-clockwise, about the middle */
@@ -47,7 +47,7 @@ void qkv__values_make(qkv__values *t, const double mean[3], const double std[3])
 void qkv__values_put(qkv_real *x, const uint8_t *data, size_t size, size_t C,
                      const qkv__values *t);
 
-/* ---- change.c: what happens to one sample ------------------------------------------------- */
+/* ---- augment_image.c: what happens to one sample --------------------------------------------- */
 
 /* Memory for one thread's work. */
 typedef struct {

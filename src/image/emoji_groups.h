@@ -1,4 +1,4 @@
-/* emoji_groups.h - what characters with pictures show. */
+/* emoji_groups.h - what characters with images show. */
 #ifndef QKV_SRC_IMAGE_EMOJI_GROUPS_H
 #define QKV_SRC_IMAGE_EMOJI_GROUPS_H
 

@@ -1,4 +1,4 @@
-/* masks.c - pictures whose pixels say what is there. */
+/* masks.c - images whose pixels say what is there. */
 #include "qkv/masks.h"
 
 #include <stdio.h>
@@ -60,11 +60,11 @@ static bool has(const qkv_mask_palette *p, size_t place, uint32_t color)
     return place < p->count && p->color[place] == color;
 }
 
-static qkv_status read_mask(const qkv_pictures *masks, size_t i, qkv_image *out)
+static qkv_status read_mask(const qkv_image_list *masks, size_t i, qkv_image *out)
 {
     qkv_image_options o = qkv_image_defaults();
     o.channels = 0;
-    return qkv_pictures_read(masks, i, out, &o);
+    return qkv_image_list_read(masks, i, out, &o);
 }
 
 /* Adds a mask's colours. */
@@ -88,15 +88,15 @@ static qkv_status collect(qkv_mask_palette *p, qkv_context *ctx, const qkv_image
 }
 
 qkv_status qkv_mask_palette_read(qkv_mask_palette *out, qkv_context *ctx,
-                                 const qkv_pictures *masks)
+                                 const qkv_image_list *masks)
 {
     qkv_status status = QKV_OK, read = QKV_E_FORMAT;
     *out = (qkv_mask_palette){0};
-    for (size_t i = 0; i < qkv_pictures_count(masks) && !status; i++) {
+    for (size_t i = 0; i < qkv_image_list_count(masks) && !status; i++) {
         qkv_image mask = {0};
         read = read_mask(masks, i, &mask);
         if (!read)
-            status = collect(out, ctx, &mask, qkv_pictures_name(masks, i));
+            status = collect(out, ctx, &mask, qkv_image_list_name(masks, i));
         else if (read == QKV_E_MEMORY)
             status = read;
         qkv_image_free(&mask, ctx);
@@ -133,7 +133,7 @@ static int by_text(const void *a, const void *b)
 
 typedef struct {
     qkv_context *ctx;
-    const qkv_pictures *pictures, *masks;
+    const qkv_image_list *files, *masks;
     const qkv_mask_palette *palette;
     size_t side;
     stem *stems; /* of the masks, sorted */
@@ -164,16 +164,16 @@ static qkv_status shrink(reading *r, const qkv_image *mask, const char *name)
     return QKV_OK;
 }
 
-/* The mask of a picture: one of its name and size. *bad: it cannot be read, as the context says. */
+/* The mask of an image: one of its name and size. *bad: it cannot be read, as the context says. */
 static qkv_status add_mask(reading *r, const qkv_image *image, const char *name, bool *bad)
 {
     stem wanted = stem_of(name, 0);
     const stem *found =
-        bsearch(&wanted, r->stems, qkv_pictures_count(r->masks), sizeof wanted, by_text);
+        bsearch(&wanted, r->stems, qkv_image_list_count(r->masks), sizeof wanted, by_text);
     if (!found)
         return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: there is no mask \"%.*s\" for it", name,
                         (int)wanted.len, wanted.text);
-    const char *mask_name = qkv_pictures_name(r->masks, found->mask);
+    const char *mask_name = qkv_image_list_name(r->masks, found->mask);
     qkv_image mask = {0};
     qkv_status status = read_mask(r->masks, found->mask, &mask);
     *bad = status && status != QKV_E_MEMORY;
@@ -196,7 +196,7 @@ static qkv_status tell(reading *r, const char *bad)
     if (bad)
         snprintf(r->last, sizeof r->last, "%s", bad);
     if (r->event && !r->event(r->user, &r->state))
-        return qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while pictures were read");
+        return qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while images were read");
     return QKV_OK;
 }
 
@@ -204,9 +204,9 @@ static qkv_status add_pair(reading *r, size_t i)
 {
     qkv_pixels_options o = qkv_pixels_defaults();
     o.width = o.height = r->side;
-    const char *name = qkv_pictures_name(r->pictures, i);
+    const char *name = qkv_image_list_name(r->files, i);
     qkv_image image = {0};
-    qkv_status status = qkv_pictures_read(r->pictures, i, &image, NULL);
+    qkv_status status = qkv_image_list_read(r->files, i, &image, NULL);
     bool bad = status && status != QKV_E_MEMORY;
     r->state.done++;
     if (!status)
@@ -221,13 +221,13 @@ static qkv_status add_pair(reading *r, size_t i)
 
 static qkv_status begin(reading *r)
 {
-    size_t n = qkv_pictures_count(r->masks);
+    size_t n = qkv_image_list_count(r->masks);
     r->stems = qkv_calloc(r->ctx, n + 1, sizeof *r->stems);
     r->classes = qkv_calloc(r->ctx, r->side, r->side);
     if (!r->stems || !r->classes)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++)
-        r->stems[i] = stem_of(qkv_pictures_name(r->masks, i), i);
+        r->stems[i] = stem_of(qkv_image_list_name(r->masks, i), i);
     qsort(r->stems, n, sizeof *r->stems, by_text);
     qkv_status status = qkv_pixels_create(&r->images_out, r->ctx, NULL, r->side, r->side, 3);
     return status ? status
@@ -256,21 +256,21 @@ static qkv_status finish(reading *r, qkv_status status, qkv_pixels **images, qkv
 }
 
 qkv_status qkv_masks_read(qkv_pixels **images, qkv_pixels **classes, qkv_context *ctx,
-                          const qkv_pictures *pictures, const qkv_pictures *masks,
+                          const qkv_image_list *files, const qkv_image_list *masks,
                           const qkv_mask_palette *palette, size_t side, qkv_pixels_fn *event,
                           void *user)
 {
-    reading r = {.ctx = ctx, .pictures = pictures, .masks = masks, .palette = palette,
+    reading r = {.ctx = ctx, .files = files, .masks = masks, .palette = palette,
                  .side = side, .event = event, .user = user};
     *images = *classes = NULL;
-    r.state.count = qkv_pictures_count(pictures);
+    r.state.count = qkv_image_list_count(files);
     qkv_status status = begin(&r);
     for (size_t i = 0; i < r.state.count && !status; i++)
         status = add_pair(&r, i);
     if (!status && r.state.skipped == r.state.count)
         status = r.state.count == 1
                      ? qkv_fail(ctx, QKV_E_FORMAT, "%s", r.last)
-                     : qkv_fail(ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the last: "
+                     : qkv_fail(ctx, QKV_E_FORMAT, "none of %zu images can be read; the last: "
                                 "%s", r.state.count, r.last);
     return finish(&r, status, images, classes);
 }

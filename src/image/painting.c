@@ -1,4 +1,4 @@
-/* painting.c - pictures that show what a model of pictures does. */
+/* painting.c - images that show what a model of images does. */
 #include "qkv/painting.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-enum { MOST_SIDE = 8192 }; /* of an enlarged picture */
+enum { MOST_SIDE = 8192 }; /* of an enlarged image */
 
 qkv_status qkv_image_enlarge(qkv_image *out, qkv_context *ctx, const qkv_image *in, size_t least)
 {
@@ -72,14 +72,14 @@ qkv_status qkv_sheet_create(qkv_sheet *s, qkv_context *ctx, size_t rows, size_t 
     return status;
 }
 
-void qkv_sheet_put(qkv_sheet *s, size_t row, size_t column, const uint8_t *picture,
+void qkv_sheet_put(qkv_sheet *s, size_t row, size_t column, const uint8_t *image,
                    size_t channels)
 {
     size_t high = s->height * s->zoom, wide = s->width * s->zoom, n = s->image.channels;
     size_t top = s->margin + row * (high + s->gap), left = s->margin + column * (wide + s->gap);
     for (size_t i = 0; i < high * wide; i++) {
         size_t y = i / wide, x = i % wide;
-        const uint8_t *from = picture + (y / s->zoom * s->width + x / s->zoom) * channels;
+        const uint8_t *from = image + (y / s->zoom * s->width + x / s->zoom) * channels;
         uint8_t *to = s->image.data + ((top + y) * s->image.width + left + x) * n;
         for (size_t k = 0; k < n; k++)
             to[k] = from[k < channels ? k : 0];

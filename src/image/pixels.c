@@ -1,7 +1,7 @@
-/* pixels.c - pixel files: pictures of one size with their classes and names, mapped.
+/* pixels.c - pixel files: images of one size with their classes and names, mapped.
  *
  * A safetensors file: `images`, U8 (count, height, width, channels); `labels`, I32 (count), the
- * class of each, -1: none; `names` and `classes`, U8, the pictures' and the classes' names one
+ * class of each, -1: none; `names` and `classes`, U8, the images' and the classes' names one
  * after another, each with a 0 behind it. */
 #include "qkv/pixels.h"
 
@@ -22,7 +22,7 @@ struct qkv_pixels {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-enum { LABELS, NAMES, CLASSES, PARTS }; /* what follows the pictures, in the order of the file */
+enum { LABELS, NAMES, CLASSES, PARTS }; /* what follows the images, in the order of the file */
 
 struct qkv_pixels_writer {
     qkv_context *ctx;
@@ -44,7 +44,7 @@ qkv_status qkv_pixels_create(qkv_pixels_writer **out, qkv_context *ctx, const ch
     *out = NULL;
     if (height < 1 || height > MAX_SIDE || width < 1 || width > MAX_SIDE ||
         (channels != 1 && channels != 3))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures of %zu x %zu with %zu channels: sides up "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "images of %zu x %zu with %zu channels: sides up "
                         "to %d and 1 or 3 channels expected", height, width, channels, MAX_SIDE);
     qkv_pixels_writer *w = qkv_calloc(ctx, 1, sizeof *w);
     if (!w)
@@ -84,7 +84,7 @@ qkv_status qkv_pixels_add(qkv_pixels_writer *w, const uint8_t *data, int32_t cla
 static qkv_status take(qkv_pixels **out, qkv_context *ctx, qkv_safetensors *file,
                        const char *name);
 
-/* The file's tensors: all is given by the pictures and the parts that follow them. */
+/* The file's tensors: all is given by the images and the parts that follow them. */
 static qkv_status finish(qkv_pixels_writer *w, qkv_safetensors **out)
 {
     static const char *const metadata[] = {NULL};
@@ -109,12 +109,12 @@ qkv_status qkv_pixels_finish(qkv_pixels_writer *w, qkv_pixels **out)
     if (out)
         *out = NULL;
     if (w->largest >= 0 && (size_t)w->largest >= w->classes)
-        status = qkv_fail(w->ctx, QKV_E_ARGUMENT, "a picture of class %d, and %zu classes",
+        status = qkv_fail(w->ctx, QKV_E_ARGUMENT, "an image of class %d, and %zu classes",
                           (int)w->largest, w->classes);
     if (!status)
         status = finish(w, out ? &file : NULL);
     if (file)
-        status = take(out, w->ctx, file, w->out.path ? w->out.path : "pictures");
+        status = take(out, w->ctx, file, w->out.path ? w->out.path : "images");
     qkv_pixels_abandon(w);
     return status;
 }
@@ -147,7 +147,7 @@ static void point_at_names(const char **names, size_t count, const char *text)
         *names++ = text;
 }
 
-/* The pictures' names and the classes', whose number is counted. */
+/* The images' names and the classes', whose number is counted. */
 static qkv_status read_names(qkv_pixels *p, const char *name)
 {
     const qkv_safetensor *names, *classes;
@@ -159,7 +159,7 @@ static qkv_status read_names(qkv_pixels *p, const char *name)
     p->classes = count_names(classes);
     if (p->classes == SIZE_MAX || count_names(names) != p->count)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a name with a 0 behind it for each of %zu "
-                        "pictures, and for each class, expected", name, p->count);
+                        "images, and for each class, expected", name, p->count);
     p->names = qkv_calloc(p->ctx, p->count + p->classes + 1, sizeof *p->names);
     if (!p->names)
         return QKV_E_MEMORY;
@@ -177,7 +177,7 @@ static qkv_status check(qkv_pixels *p, const char *name)
     const size_t *shape = images->shape;
     if ((shape[3] != 1 && shape[3] != 3) || shape[1] < 1 || shape[1] > MAX_SIDE || shape[2] < 1 ||
         shape[2] > MAX_SIDE)
-        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: pictures of %zu x %zu with %zu channels: sides "
+        return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: images of %zu x %zu with %zu channels: sides "
                         "up to %d and 1 or 3 channels expected", name, shape[1], shape[2],
                         shape[3], MAX_SIDE);
     p->count = shape[0];
@@ -196,7 +196,7 @@ static qkv_status check(qkv_pixels *p, const char *name)
     for (size_t i = 0; i < p->count; i++) {
         int32_t label = qkv_pixels_class(p, i);
         if (label < -1 || (label >= 0 && (size_t)label >= p->classes))
-            return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: a picture of a class beyond the %zu that "
+            return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: an image of a class beyond the %zu that "
                             "there are", name, p->classes);
     }
     return QKV_OK;
@@ -262,13 +262,13 @@ const char *qkv_pixels_class_name(const qkv_pixels *p, size_t class_)
     return p->names[p->count + class_];
 }
 
-void qkv_pixels_stats(const qkv_pixels *p, const size_t *pictures, size_t count, double mean[3],
+void qkv_pixels_stats(const qkv_pixels *p, const size_t *images, size_t count, double mean[3],
                       double std[3])
 {
     size_t C = p->channels, size = p->height * p->width * C;
     uint64_t sum[3] = {0}, squares[3] = {0};
     for (size_t i = 0; i < count; i++) {
-        const uint8_t *data = qkv_pixels_data(p, pictures ? pictures[i] : i);
+        const uint8_t *data = qkv_pixels_data(p, images ? images[i] : i);
         for (size_t k = 0; k < size; k += C)
             for (size_t c = 0; c < C; c++) {
                 sum[c] += data[k + c];

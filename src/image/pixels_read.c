@@ -1,19 +1,19 @@
-/* pixels_read.c - pictures of all kinds and sizes become a set of pixels of one. */
+/* pixels_read.c - images of all kinds and sizes become a set of pixels of one. */
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "image/pictures.h"
+#include "image/image_list.h"
 #include "qkv/pixels.h"
 
 enum {
     MESSAGE_BYTES = 1024,
-    CHUNK_BYTES = 32 << 20, /* of pictures that are decoded before they are written */
+    CHUNK_BYTES = 32 << 20, /* of images that are decoded before they are written */
     CHUNK_MOST = 256
 };
 
-/* A picture that was tried. */
+/* An image that was tried. */
 typedef struct {
     qkv_status status;
     char why[MESSAGE_BYTES];
@@ -21,12 +21,12 @@ typedef struct {
 
 typedef struct {
     qkv_context *ctx;
-    const qkv_pictures *pictures;
+    const qkv_image_list *images;
     qkv_pixels_options o;
     qkv_image_options decode;
     int threads;
     qkv_context **workers; /* (threads): a context serves one thread at a time */
-    size_t chunk, size;    /* pictures; bytes of one */
+    size_t chunk, size;    /* images; bytes of one */
     uint8_t *data;         /* (chunk, size) */
     outcome *outcomes;     /* (chunk) */
     qkv_pixels_fn *event;
@@ -71,7 +71,7 @@ qkv_status qkv_image_fit(qkv_image *image, qkv_context *ctx, const qkv_pixels_op
     return qkv_image_channels(image, ctx, o->channels);
 }
 
-/* Tells of a picture that is left out, or of progress. */
+/* Tells of an image that is left out, or of progress. */
 static qkv_status tell(reading *r, const char *bad)
 {
     r->state.bad = bad;
@@ -80,11 +80,11 @@ static qkv_status tell(reading *r, const char *bad)
         snprintf(r->last, sizeof r->last, "%s", bad);
     }
     if (r->event && !r->event(r->user, &r->state))
-        return qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while pictures were read");
+        return qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while images were read");
     return QKV_OK;
 }
 
-/* What the options leave open, from the first picture that can be read. */
+/* What the options leave open, from the first image that can be read. */
 static qkv_status settle(reading *r)
 {
     qkv_image image = {0};
@@ -92,7 +92,7 @@ static qkv_status settle(reading *r)
         return QKV_OK;
     for (size_t i = 0; i < r->state.count; i++) {
         qkv_status status =
-            qkv__pictures_read(r->pictures, r->workers[0], i, &image, &r->decode);
+            qkv__image_list_read(r->images, r->workers[0], i, &image, &r->decode);
         if (status == QKV_E_MEMORY)
             return qkv_fail(r->ctx, status, "%s", qkv_context_message(r->workers[0]));
         if (status)
@@ -140,12 +140,12 @@ static void end(reading *r)
     qkv_free(r->ctx, r->outcomes);
 }
 
-/* Decodes picture i for place k of the chunk. */
+/* Decodes image i for place k of the chunk. */
 static void decode(const reading *r, qkv_context *worker, size_t i, size_t k)
 {
     qkv_image image = {0};
     outcome *o = &r->outcomes[k];
-    o->status = qkv__pictures_read(r->pictures, worker, i, &image, &r->decode);
+    o->status = qkv__image_list_read(r->images, worker, i, &image, &r->decode);
     if (!o->status)
         o->status = qkv_image_fit(&image, worker, &r->o);
     if (o->status)
@@ -155,7 +155,7 @@ static void decode(const reading *r, qkv_context *worker, size_t i, size_t k)
     qkv_image_free(&image, worker);
 }
 
-/* Pictures first .. first + n - 1, in order whoever decoded them. */
+/* Images first .. first + n - 1, in order whoever decoded them. */
 static qkv_status write_chunk(reading *r, qkv_pixels_writer *w, size_t first, size_t n)
 {
     qkv_status status = QKV_OK;
@@ -168,8 +168,8 @@ static qkv_status write_chunk(reading *r, qkv_pixels_writer *w, size_t first, si
             status = tell(r, o->why);
         else
             status = qkv_pixels_add(w, r->data + k * r->size,
-                                    qkv_pictures_class(r->pictures, first + k),
-                                    qkv_pictures_name(r->pictures, first + k));
+                                    qkv_image_list_class(r->images, first + k),
+                                    qkv_image_list_name(r->images, first + k));
     }
     return status ? status : tell(r, NULL);
 }
@@ -177,8 +177,8 @@ static qkv_status write_chunk(reading *r, qkv_pixels_writer *w, size_t first, si
 static qkv_status write_all(reading *r, qkv_pixels_writer *w)
 {
     qkv_status status = QKV_OK;
-    for (size_t c = 0; !status && c < qkv_pictures_classes(r->pictures); c++)
-        status = qkv_pixels_add_class(w, qkv_pictures_class_name(r->pictures, c));
+    for (size_t c = 0; !status && c < qkv_image_list_classes(r->images); c++)
+        status = qkv_pixels_add_class(w, qkv_image_list_class_name(r->images, c));
     for (size_t first = 0; !status && first < r->state.count; first += r->chunk) {
         size_t left = r->state.count - first, n = left < r->chunk ? left : r->chunk;
 #pragma omp parallel for num_threads(r->threads) schedule(dynamic) default(none) \
@@ -190,23 +190,23 @@ static qkv_status write_all(reading *r, qkv_pixels_writer *w)
     if (!status && r->state.skipped == r->state.count)
         status = r->state.count == 1
                      ? qkv_fail(r->ctx, QKV_E_FORMAT, "%s", r->last)
-                     : qkv_fail(r->ctx, QKV_E_FORMAT, "none of %zu pictures can be read; the "
+                     : qkv_fail(r->ctx, QKV_E_FORMAT, "none of %zu images can be read; the "
                                 "last: %s", r->state.count, r->last);
     return status;
 }
 
-qkv_status qkv_pixels_read(qkv_pixels **out, qkv_context *ctx, const qkv_pictures *pictures,
+qkv_status qkv_pixels_read(qkv_pixels **out, qkv_context *ctx, const qkv_image_list *images,
                            const char *path, const qkv_pixels_options *options,
                            qkv_pixels_fn *event, void *user)
 {
     qkv_pixels_writer *w = NULL;
-    reading r = {.ctx = ctx, .pictures = pictures, .event = event, .user = user};
+    reading r = {.ctx = ctx, .images = images, .event = event, .user = user};
     *out = NULL;
     r.o = options ? *options : qkv_pixels_defaults();
     r.decode = qkv_image_defaults();
     r.decode.channels = r.o.channels;
     memcpy(r.decode.background, r.o.background, sizeof r.o.background);
-    r.state.count = qkv_pictures_count(pictures);
+    r.state.count = qkv_image_list_count(images);
     qkv_status status = begin(&r);
     if (!status)
         status = qkv_pixels_create(&w, ctx, path, r.o.height, r.o.width, r.o.channels);

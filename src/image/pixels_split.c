@@ -1,4 +1,4 @@
-/* pixels_split.c - which pictures of a set are trained on and which judge. */
+/* pixels_split.c - which images of a set are trained on and which evaluate. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,17 +6,17 @@
 #include "io/file.h"
 #include "qkv/pixels.h"
 
-/* Pictures whose names begin alike share a key. */
+/* Images whose names begin alike share a key. */
 typedef struct {
     uint64_t key;
-    size_t picture;
+    size_t image;
 } keyed;
 
-/* What is said of each picture while the parts are made. */
+/* What is said of each image while the parts are made. */
 enum { TRAIN, VALID, NEITHER };
 
-/* Whether the pictures of each class stand together, as they do in folders; false without memory
- * to find out. Pictures without a class may stand anywhere. */
+/* Whether the images of each class stand together, as they do in folders; false without memory
+ * to find out. Images without a class may stand anywhere. */
 static bool sorted_by_class(qkv_context *ctx, const qkv_pixels *p)
 {
     size_t classes = qkv_pixels_classes(p);
@@ -47,7 +47,7 @@ static qkv_status hold_classes(qkv_context *ctx, const qkv_pixels *p, uint8_t *p
 {
     size_t classes = qkv_pixels_classes(p);
     if (!classes)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the pictures have no classes to hold out some of");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the images have no classes to hold out some of");
     size_t *left = qkv_calloc(ctx, classes, sizeof *left);
     if (!left)
         return QKV_E_MEMORY;
@@ -69,7 +69,7 @@ static int by_key(const void *a, const void *b)
     const keyed *x = a, *y = b;
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
-    return x->picture < y->picture ? -1 : x->picture > y->picture;
+    return x->image < y->image ? -1 : x->image > y->image;
 }
 
 /* FNV-1a alone leaves names that begin alike together: its high bits hardly know the last
@@ -96,11 +96,11 @@ static qkv_status hold_groups(qkv_context *ctx, const qkv_pixels *p, uint8_t *pa
     for (size_t i = 0, end; i < n; i = end) {
         size_t size = 0;
         for (end = i; end < n && keys[end].key == keys[i].key; end++)
-            size += part[keys[end].picture] == TRAIN;
+            size += part[keys[end].image] == TRAIN;
         bool fits = size <= valid - held;
         for (size_t k = i; fits && k < end; k++)
-            if (part[keys[k].picture] == TRAIN)
-                part[keys[k].picture] = VALID;
+            if (part[keys[k].image] == TRAIN)
+                part[keys[k].image] = VALID;
         held += fits ? size : 0;
     }
     qkv_free(ctx, keys);
@@ -149,9 +149,9 @@ qkv_status qkv_pixels_split(qkv_held_out *out, qkv_context *ctx, const qkv_pixel
         status = list(out, part, n);
     qkv_free(ctx, part);
     if (!status && valid && !out->valid_count)
-        status = qkv_fail(ctx, QKV_E_ARGUMENT, "no %zu of %zu pictures can be held out", valid, n);
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "no %zu of %zu images can be held out", valid, n);
     else if (!status && !out->train_count)
-        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%zu pictures held out of %zu leave none to train "
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%zu images held out of %zu leave none to train "
                           "on", valid, out->valid_count);
     if (status)
         qkv_held_out_free(out);

@@ -1,5 +1,5 @@
 /* beam.c - a step of beam search in one sentence, as Hugging Face's generate takes it: of all
- * continuations the best max(2, 1 + ends) beams times, of which those that go on stay, and those
+ * continuations the best max(2, 1 + eos_ids) beams times, of which those that go on stay, and those
  * among the first `beams` that end compete for a place among the finished. */
 #include "infer/beam.h"
 
@@ -53,8 +53,8 @@ static size_t gather(const qkv__sentence *x, const qkv__beam_step *s, const qkv_
 
 static bool ends(const qkv_generation *g, int32_t token)
 {
-    for (size_t i = 0; i < g->end_count; i++)
-        if (g->ends[i] == token)
+    for (size_t i = 0; i < g->eos_count; i++)
+        if (g->eos_ids[i] == token)
             return true;
     return false;
 }

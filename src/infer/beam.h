@@ -4,7 +4,7 @@
 #define QKV_SRC_INFER_BEAM_H
 
 #include "base/base.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 
 /* A token said after those of another node; all hypotheses of a batch are paths in one tree. */
 typedef struct {

@@ -44,9 +44,9 @@ static qkv_status check(const qkv_model *m, const qkv_generation *g)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu beams: 1 to %d are possible, and no more than "
                         "half of the %zu tokens", g->beams, QKV_BEAMS, c->vocab);
     if (g->start < 0 || (size_t)g->start >= c->vocab ||
-        (g->forced_end >= 0 && (size_t)g->forced_end >= c->vocab))
+        (g->forced_eos >= 0 && (size_t)g->forced_eos >= c->vocab))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "token %d to start with, %d to end with: the "
-                        "vocabulary has %zu", g->start, g->forced_end, c->vocab);
+                        "vocabulary has %zu", g->start, g->forced_eos, c->vocab);
     if (!isfinite(g->length_penalty))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the length penalty is not a number");
     return QKV_OK;
@@ -80,7 +80,7 @@ qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv
     if (!s)
         return QKV_E_MEMORY;
     *s = (qkv_beam_search){.ctx = ctx, .model = m, .g = *g, .tree.ctx = ctx};
-    s->k = (g->end_count > 1 ? 1 + g->end_count : 2) * g->beams;
+    s->k = (g->eos_count > 1 ? 1 + g->eos_count : 2) * g->beams;
     status = find_most(s);
     if (!status)
         status = qkv_tape_create(&s->tape, ctx);
@@ -193,14 +193,14 @@ static qkv_status look_ahead(qkv_beam_search *s, qkv_tensor *memory, const int32
     qkv_marian_side source = {.sequences = s->active, .begins = s->begins, .lengths = s->lengths,
                               .queries = s->queries};
     qkv_marian_side target = {.ids = qkv_tensor_ids(t, s->tokens, 2, (size_t[]){rows, 1})};
-    const qkv_top_options top = {.k = s->k, .banned = s->g.banned, .bans = s->g.ban_count,
-                                 .renormalize = s->g.renormalize};
+    const qkv_topk_options top = {.k = s->k, .banned = s->g.banned, .bans = s->g.ban_count,
+                                  .renormalize = s->g.renormalize};
     size_t capacity = FIRST_CAPACITY;
     while (capacity < length)
         capacity *= 2;
     (void)qkv_lm_cache_reserve(t, s->cache, capacity < s->most ? capacity : s->most);
     qkv_tensor *h = qkv_marian_decode(s->model, t, &target, memory, &source, s->cache);
-    if (!qkv_top(t, qkv_marian_logits(s->model, t, h), &top, s->log_p, s->ids))
+    if (!qkv_topk(t, qkv_marian_logits(s->model, t, h), &top, s->log_p, s->ids))
         return qkv_tape_status(t);
     s->stats.rows += rows;
     s->stats.steps++;
@@ -219,7 +219,7 @@ static void force_end(qkv_beam_search *s)
         rows += s->sentence[i].running;
     for (size_t r = 0; r < rows; r++) {
         s->log_p[r * s->k] = 0;
-        s->ids[r * s->k] = s->g.forced_end;
+        s->ids[r * s->k] = s->g.forced_eos;
         if (s->k > 1)
             s->ids[r * s->k + 1] = -1;
     }
@@ -312,7 +312,7 @@ static qkv_status search(qkv_beam_search *s, const int32_t *ids, const int32_t *
     (void)qkv_lm_cache_select(s->tape, s->cache, s->picks, n);
     s->stats.source_rows += shape[1];
     for (size_t length = 1; s->active && !status; length++) {
-        if (length == s->most && s->g.forced_end >= 0)
+        if (length == s->most && s->g.forced_eos >= 0)
             force_end(s);
         else
             status = look_ahead(s, memory, offsets, length);

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "model/model.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 
 static qkv_status check(const qkv_model *m, const qkv_series *history, size_t horizon)
 {
@@ -28,7 +28,7 @@ static qkv_status one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t 
                       qkv_real *out)
 {
     const qkv_forecast_config *c = qkv_model_config(m);
-    const qkv_real *mean = qkv_forecast_mean(m), *deviation = qkv_forecast_deviation(m);
+    const qkv_real *mean = qkv_forecast_mean(m), *std = qkv_forecast_std(m);
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     const qkv_real *y = qkv_data(t, qkv_forecast_forward(m, t, &window, 1));
@@ -36,7 +36,7 @@ static qkv_status one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t 
         return qkv_tape_status(t);
     for (size_t i = 0; i < horizon; i++)
         for (size_t j = 0; j < c->targets; j++) {
-            qkv_real value = y[i * c->targets + j] * deviation[j] + mean[j];
+            qkv_real value = y[i * c->targets + j] * std[j] + mean[j];
             if (!isfinite(value))
                 return qkv_fail(qkv_model_context(m), QKV_E_NUMERIC, "the forecast is %g",
                                 (double)value);

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "model/model.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 
 typedef struct {
     qkv_context *ctx;
@@ -65,7 +65,7 @@ static qkv_status next(generator *g, size_t *from)
 {
     size_t held = qkv_lm_cache_length(g->cache);
     size_t fresh = g->all.count - *from - held;
-    if (qkv_lm_has_horizon(g->model) && held + fresh > g->window)
+    if (qkv_lm_has_max_positions(g->model) && held + fresh > g->window)
         return reread(g, from);
     return step(g, g->all.data + *from + held, fresh);
 }
@@ -76,9 +76,9 @@ static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
     g->V = qkv_lm_vocab(g->model);
     size_t positions = qkv_lm_positions(g->model);
     g->window = o->window ? o->window : positions;
-    if (qkv_lm_has_horizon(g->model) && g->window > positions)
+    if (qkv_lm_has_max_positions(g->model) && g->window > positions)
         g->window = positions;
-    size_t capacity = qkv_lm_has_horizon(g->model) ? g->window
+    size_t capacity = qkv_lm_has_max_positions(g->model) ? g->window
                       : (n < g->window ? n : g->window) + o->tokens;
     if (n == 0)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "the prompt has no tokens");

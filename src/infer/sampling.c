@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "qkv/run.h"
+#include "qkv/infer.h"
 
 qkv_sampling qkv_sampling_defaults(void)
 {

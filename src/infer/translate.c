@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "qkv/marian.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 
 /* Source tokens of a batch: memory goes with them, and speed gains nothing beyond. */
 enum { BATCH_TOKENS = 4096 };

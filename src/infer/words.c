@@ -1,7 +1,7 @@
 /* words.c - BERT at work: hidden words, classes of texts. */
 #include "model/model.h"
 #include "qkv/bert.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 #include "task/packed.h"
 
 enum { BATCH_ROWS = 4096 }; /* ids that are classified at once */

@@ -1,4 +1,4 @@
-/* emoji_font.c - PNG pictures in a TrueType font (OpenType 1.9: tables cmap, CBLC, CBDT). It draws
+/* emoji_font.c - PNG images in a TrueType font (OpenType 1.9: tables cmap, CBLC, CBDT). It draws
  * no outlines and knows no ligatures. Every offset and length is the file's word, and is checked.
  *
  * Numbers have the most significant byte first. CBLC: sizes of 48 bytes, each an array of ranges
@@ -19,7 +19,7 @@ typedef struct {
     qkv_context *ctx;
     const char *path;
     bytes file, cmap, cblc, cbdt;
-    qkv__emoji *glyphs; /* (GLYPHS), by glyph; size 0: no picture, or taken */
+    qkv__emoji *glyphs; /* (GLYPHS), by glyph; size 0: no image, or taken */
     qkv__emoji *out;
     size_t count;
 } font;
@@ -63,9 +63,9 @@ static qkv_status find_table(const font *f, const char *tag, bytes *out)
                     "CBLC, CBDT) expected, found no table %s", f->path, tag);
 }
 
-/* ---- pictures of glyphs ------------------------------------------------------------------- */
+/* ---- images of glyphs ------------------------------------------------------------------- */
 
-/* The picture in CBDT from `from` to `end`, behind the glyph's measures, which nobody needs. */
+/* The image in CBDT from `from` to `end`, behind the glyph's measures, which nobody needs. */
 static qkv_status read_glyph(font *f, size_t glyph, uint32_t format, size_t from, size_t end)
 {
     size_t length_at = from + (format == 17 ? 5 : format == 18 ? 8 : 0);
@@ -73,7 +73,7 @@ static qkv_status read_glyph(font *f, size_t glyph, uint32_t format, size_t from
         return QKV_OK;
     if (from > end || end > f->cbdt.size || length_at + 4 > end ||
         u32(&f->cbdt, length_at) > end - length_at - 4)
-        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: the picture of glyph %zu does not fit into "
+        return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: the image of glyph %zu does not fit into "
                         "bytes %zu to %zu of table CBDT's %zu", f->path, glyph, from, end,
                         f->cbdt.size);
     f->glyphs[glyph] = (qkv__emoji){0, f->cbdt.data + length_at + 4, u32(&f->cbdt, length_at)};
@@ -138,7 +138,7 @@ static qkv_status read_glyphs(font *f)
 
 /* ---- codes -------------------------------------------------------------------------------- */
 
-/* Gives codes first .. last their glyphs' pictures. */
+/* Gives codes first .. last their glyphs' images. */
 static void take_group(font *f, size_t first, size_t last, size_t glyph)
 {
     for (size_t code = first; code <= last && glyph < GLYPHS; code++, glyph++) {

@@ -1,15 +1,15 @@
-/* image_file.c - pictures by their content: which kind a file is, reading, writing. */
+/* image_file.c - images by their content: which kind a file is, reading, writing. */
 #include "io/image_file.h"
 
 #include <string.h>
 
 #include "io/file.h"
-#include "io/picture.h"
+#include "io/image_codecs.h"
 
 static const struct {
     const char *magic;
     size_t size;
-    qkv_status (*decode)(const qkv__picture *p, qkv_image *out);
+    qkv_status (*decode)(const qkv__image_bytes *p, qkv_image *out);
 } kinds[] = {
     {"\x89PNG\r\n\x1a\n", 8, qkv__png_decode},
     {"\xff\xd8\xff", 3, qkv__jpeg_decode},
@@ -33,11 +33,11 @@ bool qkv__image_begins(const uint8_t *data, size_t size)
 qkv_status qkv_image_decode(qkv_image *out, qkv_context *ctx, const void *data, size_t size,
                             const char *name, const qkv_image_options *options)
 {
-    qkv__picture p = {ctx, name, data, size, options ? *options : qkv_image_defaults()};
+    qkv__image_bytes p = {ctx, name, data, size, options ? *options : qkv_image_defaults()};
     size_t kind = kind_of(data, size);
     *out = (qkv_image){0};
     if (!qkv__image_begins(data, size))
-        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG picture", name);
+        return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG image", name);
     qkv_status status = kinds[kind].decode(&p, out);
     if (!status)
         return qkv_image_channels(out, ctx, p.o.channels);

@@ -1,6 +1,6 @@
 /* jpeg.c - JPEG through libjpeg: grey, colour and print colours become 8 bits of grey or colour,
  * the right way up. */
-#include "io/picture.h"
+#include "io/image_codecs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 #include <jpeglib.h>
 #include <setjmp.h>
 
-enum { MOST_SCANS = 256 }; /* of a progressive picture: each costs as much time as all of it */
+enum { MOST_SCANS = 256 }; /* of a progressive image: each costs as much time as all of it */
 
 typedef struct {
     struct jpeg_error_mgr base; /* first: libjpeg hands out pointers to it */
     struct jpeg_progress_mgr progress;
     jmp_buf jump;
     char why[JMSG_LENGTH_MAX];
-    const qkv__picture *p;
+    const qkv__image_bytes *p;
     qkv_image *out;
     uint8_t *row; /* of print colours, or NULL */
     int turn;     /* Exif orientation, 1 to 8 */
@@ -79,7 +79,7 @@ static int orientation(const uint8_t *data, size_t size)
     return 1;
 }
 
-/* Where pixel (x, y) of the upright picture, width x height, is in the file's, as (x, y). */
+/* Where pixel (x, y) of the upright image, width x height, is in the file's, as (x, y). */
 static void untwist(int turn, size_t width, size_t height, size_t x, size_t y, size_t at[2])
 {
     size_t right = width - 1 - x, up = height - 1 - y;
@@ -155,8 +155,8 @@ static qkv_status decode(decoder *d, struct jpeg_decompress_struct *j)
     bool print = j->num_components == 4;
     j->out_color_space = grey ? JCS_GRAYSCALE : print ? JCS_CMYK : JCS_RGB;
     find_orientation(d, j);
-    qkv_status status = qkv__picture_create(d->p, d->out, j->image_width, j->image_height,
-                                            grey ? 1 : 3);
+    qkv_status status = qkv__image_create(d->p, d->out, j->image_width, j->image_height,
+                                          grey ? 1 : 3);
     if (status)
         return status;
     jpeg_start_decompress(j);
@@ -166,7 +166,7 @@ static qkv_status decode(decoder *d, struct jpeg_decompress_struct *j)
     return status;
 }
 
-qkv_status qkv__jpeg_decode(const qkv__picture *p, qkv_image *out)
+qkv_status qkv__jpeg_decode(const qkv__image_bytes *p, qkv_image *out)
 {
     decoder d = {.p = p, .out = out, .turn = 1};
     struct jpeg_decompress_struct j = {.err = jpeg_std_error(&d.base)};
@@ -190,9 +190,9 @@ qkv_status qkv__jpeg_decode(const qkv__picture *p, qkv_image *out)
 
 #else
 
-qkv_status qkv__jpeg_decode(const qkv__picture *p, qkv_image *out)
+qkv_status qkv__jpeg_decode(const qkv__image_bytes *p, qkv_image *out)
 {
     (void)out;
-    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no pictures", p->name);
+    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no images", p->name);
 }
 #endif

@@ -1,5 +1,5 @@
 /* png.c - PNG through libpng: every colour type and depth becomes 8 bits of grey or colour. */
-#include "io/picture.h"
+#include "io/image_codecs.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 typedef struct {
-    const qkv__picture *p;
+    const qkv__image_bytes *p;
     size_t read;
     qkv_image *out;
     uint8_t *row;  /* with alpha, or NULL */
@@ -89,7 +89,7 @@ static int set_transforms(png_structp png, png_infop info, bool colour)
     return passes;
 }
 
-/* Interlaced pictures with alpha need all of it at once: they are read whole, then blended. */
+/* Interlaced images with alpha need all of it at once: they are read whole, then blended. */
 static qkv_status read_rows(decoder *d, png_structp png, size_t bytes, bool alpha, int passes)
 {
     qkv_image *out = d->out;
@@ -149,8 +149,8 @@ static qkv_status decode(decoder *d, png_structp png, png_infop info)
     bool clear = (type & PNG_COLOR_MASK_ALPHA) || png_get_valid(png, info, PNG_INFO_tRNS);
     const uint8_t *b = d->p->o.background; /* makes grey colourful where it shows through */
     bool colour = (type & PNG_COLOR_MASK_COLOR) || (clear && (b[0] != b[1] || b[1] != b[2]));
-    qkv_status status = qkv__picture_create(d->p, d->out, png_get_image_width(png, info),
-                                            png_get_image_height(png, info), colour ? 3 : 1);
+    qkv_status status = qkv__image_create(d->p, d->out, png_get_image_width(png, info),
+                                          png_get_image_height(png, info), colour ? 3 : 1);
     if (status)
         return status;
     int passes = set_transforms(png, info, colour);
@@ -163,7 +163,7 @@ static qkv_status decode(decoder *d, png_structp png, png_infop info)
     return status;
 }
 
-qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)
+qkv_status qkv__png_decode(const qkv__image_bytes *p, qkv_image *out)
 {
     decoder d = {.p = p, .out = out};
     memory m = {p->ctx, false};
@@ -227,10 +227,10 @@ qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
 
 #else
 
-qkv_status qkv__png_decode(const qkv__picture *p, qkv_image *out)
+qkv_status qkv__png_decode(const qkv__image_bytes *p, qkv_image *out)
 {
     (void)out;
-    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no pictures", p->name);
+    return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: this build reads no images", p->name);
 }
 
 qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
@@ -239,6 +239,6 @@ qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
     (void)image;
     (void)put;
     (void)user;
-    return qkv_fail(ctx, QKV_E_UNSUPPORTED, "this build writes no pictures");
+    return qkv_fail(ctx, QKV_E_UNSUPPORTED, "this build writes no images");
 }
 #endif

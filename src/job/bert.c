@@ -9,13 +9,13 @@ static qkv_status hold_out(qkv__split *x, qkv_context *ctx, const char *last)
 {
     size_t total = 0, lines;
     for (size_t i = 0; i < x->train_count; i++)
-        total += qkv__count_lines(&x->data.parts[i]);
+        total += qkv__count_lines(&x->data.spans[i]);
     x->held = qkv_calloc(ctx, x->train_count, sizeof *x->held);
     if (!x->held)
         return QKV_E_MEMORY;
     qkv_status status = qkv__held_out(ctx, last, total, "lines", &lines);
     if (!status)
-        x->held_count = qkv__cut_lines(x->data.parts, &x->train_count, lines, x->held);
+        x->held_count = qkv__cut_lines(x->data.spans, &x->train_count, lines, x->held);
     return status;
 }
 
@@ -31,7 +31,7 @@ qkv_status qkv__split_open(qkv__split *x, qkv_context *ctx, const qkv_strings *d
     if (!status && !x->held)
         status = QKV_E_MEMORY;
     if (!status)
-        x->held[x->held_count++] = x->valid_file.parts[0];
+        x->held[x->held_count++] = x->valid_file.spans[0];
     return status;
 }
 
@@ -103,8 +103,8 @@ qkv_status qkv__bert_init(qkv__run *j, const qkv_model_type *type, const qkv_ber
 {
     qkv_context *ctx = j->ctx;
     qkv_model *old = NULL;
-    qkv_status status = qkv_hub_load_config_changed(&old, ctx, j->o.init,
-                                                    qkv_options_pairs(j->options));
+    qkv_status status = qkv_hub_load_config_with(&old, ctx, j->o.init,
+                                                 qkv_options_pairs(j->options));
     if (!status && strcmp(qkv_model_type_name(qkv_model_type_of(old)),
                           qkv_model_type_name(type)) != 0)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",

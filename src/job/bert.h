@@ -9,8 +9,8 @@
 /* The texts of a run: what is learnt from, and what is held out. Zeroed: none. */
 typedef struct {
     qkv_texts data, valid_file;
-    size_t train_count;  /* of data.parts */
-    qkv_text_part *held; /* (held_count) */
+    size_t train_count;  /* of data.spans */
+    qkv_text_span *held; /* (held_count) */
     size_t held_count;
 } qkv__split;
 

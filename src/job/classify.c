@@ -1,19 +1,19 @@
-/* classify.c - what texts and pictures share when classes are learnt. */
+/* classify.c - what texts and images share when classes are learnt. */
 #include "job/classify.h"
 
-#include "qkv/pictures.h"
+#include "qkv/image_list.h"
 
 #define FIELD(member) .offset = offsetof(qkv__classify_options, member)
 static const qkv_option common_rows[] = {
     {.flag = "data", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(data),
-     .value = "DATA", .help = "lines of label, tab, text; perhaps tab, second text. Or pictures: a "
+     .value = "DATA", .help = "lines of label, tab, text; perhaps tab, second text. Or images: a "
                               "folder with a folder for each class, a tar of such, an idx file"},
     {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "DATA",
-     .help = "the same to judge on, never trained on"},
+     .help = "the same to evaluate on, never trained on"},
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
-     .initial = "10%", .help = "else: lines, pictures or share held out at the end of the data"},
+     .initial = "10%", .help = "else: lines, images or share held out at the end of the data"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
-     .help = "size, of texts: nano tiny mini small medium base large; of pictures, where micro is "
+     .help = "size, of texts: nano tiny mini small medium base large; of images, where micro is "
              "the default: nano micro mini tiny small, with patches base large"},
     {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
      .max = 1, FIELD(smoothing),
@@ -22,4 +22,4 @@ static const qkv_option common_rows[] = {
 const qkv_option_table qkv__classify_table = {"Classifier", common_rows,
                                              sizeof common_rows / sizeof *common_rows, 0};
 
-size_t qkv__job_classify_variant(const char *data) { return *data && qkv_is_pictures(data); }
+size_t qkv__job_classify_variant(const char *data) { return *data && qkv_is_image_list(data); }

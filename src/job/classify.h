@@ -1,4 +1,4 @@
-/* classify.h - the two variants of the job "classify": texts and pictures. */
+/* classify.h - the two variants of the job "classify": texts and images. */
 #ifndef QKV_SRC_JOB_CLASSIFY_H
 #define QKV_SRC_JOB_CLASSIFY_H
 
@@ -11,7 +11,7 @@ typedef struct {
 } qkv__classify_options;
 extern const qkv_option_table qkv__classify_table;
 
-/* Which one a file or folder is for: 0, or 1 for pictures. */
+/* Which one a file or folder is for: 0, or 1 for images. */
 size_t qkv__job_classify_variant(const char *data);
 
 #endif

@@ -1,5 +1,5 @@
 /* classify.c - `qkv train classify`: labelled texts become a BERT that labels others;
- * pictures: train_recognize.c. */
+ * images: train_classify_images.c. */
 #include <string.h>
 
 #include "job/kinds.h"
@@ -9,11 +9,11 @@
 #include "model/bert_config.h"
 #include "qkv/augment.h"
 #include "qkv/corpus.h"
-#include "qkv/pictures.h"
+#include "qkv/image_list.h"
 
 typedef struct {
     size_t length;
-    double drop, agreement;
+    double drop, rdrop;
 } settings;
 
 #define FIELD(member) .offset = offsetof(settings, member)
@@ -23,8 +23,8 @@ static const qkv_option rows[] = {
     {.flag = "drop-words", .key = "drop_words", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
      .max = 1, FIELD(drop),
      .initial = "0", .help = "share of the words that training hides"},
-    {.flag = "agreement", .key = "agreement", .type = QKV_OPT_REAL, .max = 1000,
-     FIELD(agreement), .initial = "0",
+    {.flag = "rdrop", .key = "rdrop", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(rdrop), .initial = "0",
      .help = "read each text twice, with other dropout, and pull both readings together "
              "(R-Drop): about 1"},
 };
@@ -44,19 +44,19 @@ typedef struct {
 
 /* The texts of all lines, without their labels: two for each line, the second perhaps empty.
  * parts NULL: only counted. */
-static qkv_status list_texts(job *j, qkv_text_part *parts, size_t *count)
+static qkv_status list_texts(job *j, qkv_text_span *parts, size_t *count)
 {
     *count = 0;
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < j->texts.train_count && !status; i++) {
-        const qkv_text_part *part = &j->texts.data.parts[i];
+        const qkv_text_span *part = &j->texts.data.spans[i];
         qkv_labelled_reader r;
         qkv_labelled_text x;
         qkv_labelled_begin(&r, j->base.ctx, part);
         while (!(status = qkv_labelled_next(&r, &x)) && x.label) {
             if (parts) {
-                parts[*count] = (qkv_text_part){x.pair.text, x.pair.len, part->name, 0};
-                parts[*count + 1] = (qkv_text_part){x.pair.second, x.pair.second_len, part->name,
+                parts[*count] = (qkv_text_span){x.pair.text, x.pair.len, part->name, 0};
+                parts[*count + 1] = (qkv_text_span){x.pair.second, x.pair.second_len, part->name,
                                                     0};
             }
             *count += x.pair.second ? 2 : 1;
@@ -70,7 +70,7 @@ static qkv_status make_vocabulary(job *j)
     qkv_context *ctx = j->base.ctx;
     size_t count;
     qkv_status status = list_texts(j, NULL, &count);
-    qkv_text_part *parts = status ? NULL : qkv_calloc(ctx, count + 1, sizeof *parts);
+    qkv_text_span *parts = status ? NULL : qkv_calloc(ctx, count + 1, sizeof *parts);
     if (!status && !parts)
         status = QKV_E_MEMORY;
     if (!status)
@@ -86,7 +86,7 @@ static qkv_status collect_labels(job *j)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < j->texts.train_count && !status; i++)
-        status = qkv_labels_collect(&j->labels, &j->texts.data.parts[i]);
+        status = qkv_labels_collect(&j->labels, &j->texts.data.spans[i]);
     if (!status && j->labels.count < 2)
         status = qkv_fail(j->base.ctx, QKV_E_FORMAT, "%s: at least 2 labels expected to learn "
                            "from, found %zu", j->c.data, j->labels.count);
@@ -123,7 +123,7 @@ static qkv_status read_data(qkv__run *base)
     return status;
 }
 
-static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const char *name,
+static qkv_status pack(job *j, const qkv_text_span *parts, size_t count, const char *name,
                        qkv_records **out)
 {
     qkv_context *ctx = j->base.ctx;
@@ -157,7 +157,7 @@ static qkv_status write_data(qkv__run *base)
     job *j = (job *)base;
     const qkv__split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.parts, x->train_count, QKV__TRAIN_RECORDS, &base->train);
+        pack(j, x->data.spans, x->train_count, QKV__TRAIN_RECORDS, &base->train);
     if (!status && x->held_count)
         status = pack(j, x->held, x->held_count, QKV__VALID_RECORDS, &base->valid);
     return status;
@@ -170,7 +170,7 @@ static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
-    qkv_classify_options o = {j->c.smoothing, j->s.drop, j->s.agreement};
+    qkv_classify_options o = {j->c.smoothing, j->s.drop, j->s.rdrop};
     qkv_status status = qkv_task_classify(&base->task, base->model, base->train, base->valid,
                                           base->tokenizer, &o, base->o.seed);
     if (status)
@@ -193,7 +193,7 @@ static void close_data(qkv__run *base)
     qkv__split_close(&j->texts);
 }
 
-static const qkv_option_table *const lesson[] = {&qkv__classify_table, &table, NULL};
+static const qkv_option_table *const task_tables[] = {&qkv__classify_table, &table, NULL};
 static const char *const decided[] = {"vocab_size", "max_position_embeddings",
                                       "pad_token_id", "num_labels", NULL};
 static const char *const fixed[] = {"model", NULL};
@@ -217,4 +217,4 @@ const qkv__job_kind qkv__job_classify = {
     .decides = "data", .variant = qkv__job_classify_variant,
     .can = QKV_CAN_CLASSIFY_TEXT, .read = read_data, .write = write_data,
     .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson, .decided = decided};
+    .task_tables = task_tables, .decided = decided};

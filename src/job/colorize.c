@@ -1,8 +1,8 @@
-/* colorize.c - `qkv train colorize`: colour pictures become a model that colours grey
+/* colorize.c - `qkv train colorize`: colour images become a model that colours grey
  * ones. */
 #include "job/kinds.h"
-#include "job/picture_job.h"
-#include "model/dense_config.h"
+#include "job/image_job.h"
+#include "model/pixelwise_config.h"
 #include "qkv/colorize.h"
 #include "image/augment_steps.h"
 #include "task/tables.h"
@@ -10,9 +10,9 @@
 enum { CHANNELS = 3 };
 
 typedef struct {
-    qkv__picture_job p;
+    qkv__image_job p;
     qkv_colorize_options o;
-    qkv_dense_config config;
+    qkv_pixelwise_config config;
 } job;
 
 static qkv_status make_model(job *j)
@@ -39,10 +39,10 @@ static qkv_status load_model(job *j)
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &base->model);
     if (!status && qkv_model_type_of(base->model) != &qkv_colorizer_type)
-        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour pictures",
+        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour images",
                         base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
     if (!status)
-        j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
+        j->config = *(const qkv_pixelwise_config *)qkv_model_config(base->model);
     return status;
 }
 
@@ -50,7 +50,7 @@ static qkv_status choose_model(job *j)
 {
     qkv_vit_config sizes = {0};
     bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
-    return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
+    return qkv__image_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
 static qkv_status read_data(qkv__run *base)
@@ -58,7 +58,7 @@ static qkv_status read_data(qkv__run *base)
     job *j = (job *)base;
     qkv_status status = base->o.init ? load_model(j) : choose_model(j);
     if (!status)
-        status = qkv__picture_read(&j->p, j->config.trunk.image, CHANNELS, NULL);
+        status = qkv__image_read(&j->p, j->config.trunk.image, CHANNELS, NULL);
     return status || base->o.init ? status : make_model(j);
 }
 
@@ -70,19 +70,20 @@ static qkv_status begin(qkv__run *base)
                                           j->p.valid.images, &j->o, base->o.seed);
     if (status)
         return qkv_fail_prefix(ctx, base->o.out);
-    const qkv_dense_config *config = qkv_model_config(base->model);
+    const qkv_pixelwise_config *config = qkv_model_config(base->model);
     const qkv_patches_config *t = &config->trunk;
     qkv__run_rate(base, t->width, qkv_training_rate(t->width));
-    qkv__picture_tell(&j->p, "pictures of %zu x %zu in patches of %zu, hints of %zu", t->image,
+    qkv__image_tell(&j->p, "images of %zu x %zu in patches of %zu, hints of %zu", t->image,
                      t->image, t->patch, config->cell);
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&qkv__colorize_table, &qkv__augment_table, NULL};
+static const qkv_option_table *const task_tables[] =
+    {&qkv__colorize_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
-    QKV__PICTURE_SIZE,
-    QKV__PICTURE_MODEL,
+    QKV__IMAGE_SIZE,
+    QKV__IMAGE_MODEL,
     {"batch", "64", NULL},
     {"weight-decay", "0.05", NULL},
     {"flip", "true", NULL},
@@ -94,7 +95,7 @@ static const qkv_preset presets[] = {
 };
 
 static const qkv__job_table tables[] = {
-    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv__image_table, offsetof(job, p.s)},
     {&qkv__colorize_table, offsetof(job, o)},
     {&qkv__augment_table, offsetof(job, o.augment)},
     QKV__RUN_TABLES,
@@ -103,6 +104,6 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_colorize = {
     .name = "colorize", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_COLORIZE, .read = read_data, .write = qkv__picture_write,
-    .open = qkv__picture_open, .begin = begin, .close = qkv__picture_close, .fixed = fixed,
-    .lesson = lesson};
+    .can = QKV_CAN_COLORIZE, .read = read_data, .write = qkv__image_write,
+    .open = qkv__image_open, .begin = begin, .close = qkv__image_close, .fixed = fixed,
+    .task_tables = task_tables};

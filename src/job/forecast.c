@@ -27,7 +27,7 @@ static const qkv_option rows[] = {
     {.flag = "decoder", .type = QKV_OPT_BOOL, FIELD(decoder),
      .help = "an encoder-decoder instead of an encoder"},
     {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "CSV",
-     .help = "rows to judge on; the first are only looked back on"},
+     .help = "rows to evaluate on; the first are only looked back on"},
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
      .initial = "10%", .help = "else: rows or share held out at the end of the data"},
 };

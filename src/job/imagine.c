@@ -1,6 +1,6 @@
-/* imagine.c - `qkv train imagine`: pictures' codes become a prior that imagines more. */
+/* imagine.c - `qkv train imagine`: images' codes become a prior that imagines more. */
 #include "job/kinds.h"
-#include "job/picture_job.h"
+#include "job/image_job.h"
 #include "pipeline/prior.h"
 #include "io/file.h"
 #include "model/gpt_config.h"
@@ -20,11 +20,11 @@ static const qkv_option rows[] = {
     {.flag = "vqgan", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(vqgan),
      .value = "DIR", .help = "model of train vqgan, whose codes are learnt"},
     {.flag = "classes", .type = QKV_OPT_BOOL, FIELD(classes),
-     .help = "each picture hangs on its class: the folder it lies in, an idx file's number"},
+     .help = "each image hangs on its class: the folder it lies in, an idx file's number"},
     {.flag = "condition-vqgan", .type = QKV_OPT_STRING, FIELD(condition), .value = "DIR",
      .help = "it hangs on the codes that this other model has for it"},
     {.flag = "views", .type = QKV_OPT_SIZE, .min = 1, .max = 1e4, FIELD(views), .initial = "2",
-     .help = "codings of each picture: as it is, then changed as below"},
+     .help = "codings of each image: as it is, then changed as below"},
     {.flag = "pkeep", .key = "pkeep", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1,
      FIELD(keep),
      .initial = "1", .help = "share of the codes read as they are; others become any"},
@@ -33,16 +33,16 @@ static const qkv_option_table table = {"Codes", rows, sizeof rows / sizeof *rows
 #undef FIELD
 
 typedef struct {
-    qkv__picture_job p;
+    qkv__image_job p;
     settings s;
     qkv_gpt_config given, config; /* as --set says; of the model to be made */
-    qkv__prior coders;
+    qkv__prior codecs;
     qkv__grid_set train, valid;
 } job;
 
 /* ---- the model ----------------------------------------------------------------------------- */
 
-/* The preset, with what was given in its place; then what pictures and coders say. */
+/* The preset, with what was given in its place; then what images and codecs say. */
 static qkv_status choose_model(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
@@ -50,17 +50,17 @@ static qkv_status choose_model(job *j)
     if (!qkv_model_type_preset(&qkv_prior_type, j->p.s.model, &j->config))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
     qkv__run_take_given(&j->p.base, &qkv__prior_config, &j->given, &j->config);
-    const qkv_model *coders[] = {j->coders.vqgan, j->coders.condition};
+    const qkv_model *codecs[] = {j->codecs.vqgan, j->codecs.condition};
     size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
-    for (size_t i = 0; i < 2 && coders[i]; i++) {
-        size_t codes = qkv__codec_config(coders[i])->codes;
+    for (size_t i = 0; i < 2 && codecs[i]; i++) {
+        size_t codes = qkv__codec_config(codecs[i])->codes;
         vocab = codes > vocab ? codes : vocab;
     }
     j->config.vocab = vocab;
-    j->config.rows = j->coders.rows;
-    j->config.columns = j->coders.columns;
-    j->config.before = j->coders.before;
-    j->config.positions = j->coders.before + j->coders.rows * j->coders.columns - 1;
+    j->config.rows = j->codecs.rows;
+    j->config.columns = j->codecs.columns;
+    j->config.before = j->codecs.before;
+    j->config.positions = j->codecs.before + j->codecs.rows * j->codecs.columns - 1;
     return QKV_OK;
 }
 
@@ -104,8 +104,8 @@ static qkv_status load_model(job *j)
     if (!j->p.labelled && qkv_model_label_count(base->model))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes expected: what %s makes hangs on them",
                         base->o.init);
-    j->coders.prior = base->model;
-    return qkv__prior_fits(&j->coders, base->o.init);
+    j->codecs.prior = base->model;
+    return qkv__prior_fits(&j->codecs, base->o.init);
 }
 
 static qkv_status read_data(qkv__run *base)
@@ -117,10 +117,10 @@ static qkv_status read_data(qkv__run *base)
     if (j->s.classes && j->s.condition)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes and --condition-vqgan: one of them "
                         "expected, found both");
-    status = qkv__prior_codecs(&j->coders, ctx, j->s.vqgan, j->s.condition, j->p.s.size,
+    status = qkv__prior_codecs(&j->codecs, ctx, j->s.vqgan, j->s.condition, j->p.s.size,
                                j->p.s.size);
     if (!status)
-        status = qkv__picture_read(&j->p, j->coders.columns * j->coders.factor, j->coders.colors,
+        status = qkv__image_read(&j->p, j->codecs.columns * j->codecs.factor, j->codecs.colors,
                                   NULL);
     if (!status)
         status = base->o.init ? load_model(j) : make_model(j);
@@ -129,7 +129,7 @@ static qkv_status read_data(qkv__run *base)
 
 /* ---- codes --------------------------------------------------------------------------------- */
 
-/* Codes pictures of those numbers (NULL: the first count) into OUT/name. */
+/* Codes images of those numbers (NULL: the first count) into OUT/name. */
 static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers, size_t count,
                            size_t views, const char *where, const char *name)
 {
@@ -137,7 +137,7 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
     qkv_context *ctx = base->ctx;
     qkv_pixels *pixels = NULL;
     char *path = qkv__run_path(base, name);
-    size_t length = j->coders.before + j->coders.rows * j->coders.columns;
+    size_t length = j->codecs.before + j->codecs.rows * j->codecs.columns;
     const qkv__coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
                           .seed = base->o.seed};
     int32_t *tokens = NULL;
@@ -147,7 +147,7 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
     if (!status && !(tokens = qkv_calloc(ctx, count, views * length * sizeof *tokens)))
         status = QKV_E_MEMORY;
     if (!status)
-        status = qkv__prior_code(&j->coders, pixels, &o, tokens);
+        status = qkv__prior_code(&j->codecs, pixels, &o, tokens);
     if (!status)
         status = qkv__codes_save(ctx, path, tokens, count * views, length);
     qkv_free(ctx, tokens);
@@ -176,7 +176,7 @@ static qkv_status open_data(qkv__run *base)
     return status ? status : open_grids(j, QKV__VALID_ARRAY, false, &j->valid);
 }
 
-static qkv_status save_coder(const job *j, qkv_model *m, const char *name)
+static qkv_status save_codec(const job *j, qkv_model *m, const char *name)
 {
     char *path = qkv__run_path(&j->p.base, name);
     qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
@@ -190,11 +190,11 @@ static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_held_out *s = &j->p.split;
-    const qkv__picture_set *all = &j->p.all, *held = &j->p.held;
+    const qkv__image_set *all = &j->p.all, *held = &j->p.held;
     const char *images = j->p.s.images;
-    qkv_status status = save_coder(j, j->coders.vqgan, QKV__PRIOR_VQGAN);
+    qkv_status status = save_codec(j, j->codecs.vqgan, QKV__PRIOR_VQGAN);
     if (!status)
-        status = save_coder(j, j->coders.condition, QKV__PRIOR_CONDITION);
+        status = save_codec(j, j->codecs.condition, QKV__PRIOR_CONDITION);
     if (!status)
         status = code_set(j, all->images, s->train, s->train_count, j->s.views, images,
                           QKV__TRAIN_ARRAY);
@@ -218,8 +218,8 @@ static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_gpt_config *c = qkv_model_config(base->model);
-    const qkv_grids *train = &j->train.g, *valid = j->valid.g.count ? &j->valid.g : NULL;
-    qkv_status status = qkv_task_grids(&base->task, base->model, train, valid, j->s.keep,
+    const qkv_code_grids *train = &j->train.g, *valid = j->valid.g.count ? &j->valid.g : NULL;
+    qkv_status status = qkv_task_prior(&base->task, base->model, train, valid, j->s.keep,
                                        base->o.seed);
     if (status)
         return qkv_fail_prefix(base->ctx, base->o.out);
@@ -236,13 +236,13 @@ static qkv_status begin(qkv__run *base)
 static void close_job(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv__prior_close(&j->coders);
+    qkv__prior_close(&j->codecs);
     qkv__grid_set_free(&j->train);
     qkv__grid_set_free(&j->valid);
-    qkv__picture_close(base);
+    qkv__image_close(base);
 }
 
-static const qkv_option_table *const lesson[] = {&table, NULL};
+static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "block_size", NULL};
 static const char *const fixed[] = {"model", NULL};
 static const qkv_preset presets[] = {
@@ -259,7 +259,7 @@ static const qkv_preset presets[] = {
 };
 
 static const qkv__job_table tables[] = {
-    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv__image_table, offsetof(job, p.s)},
     {&table, offsetof(job, s)},
     {&qkv__augment_table, offsetof(job, s.augment)},
     QKV__RUN_TABLES,
@@ -270,4 +270,4 @@ const qkv__job_kind qkv__job_imagine = {
     .name = "imagine", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_SAMPLE_CODES, .read = read_data, .write = write_data, .open = open_data,
     .begin = begin, .close = close_job, .fixed = fixed,
-    .lesson = lesson, .decided = decided};
+    .task_tables = task_tables, .decided = decided};

@@ -7,7 +7,7 @@ static const qkv__job_kind *const kinds[] = {
     &qkv__job_translate,
     &qkv__job_mlm,
     &qkv__job_classify,
-    &qkv__job_classify_pictures,
+    &qkv__job_classify_images,
     &qkv__job_forecast,
     &qkv__job_colorize,
     &qkv__job_segment,

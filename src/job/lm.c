@@ -25,7 +25,7 @@ static const qkv_option rows[] = {
     {.flag = "data", .type = QKV_OPT_LIST, .flags = QKV_OPT_REQUIRED, FIELD(data), .value = "FILE",
      .help = "text to learn from, one file or more"},
     {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "FILE",
-     .help = "text to judge on, never trained on"},
+     .help = "text to evaluate on, never trained on"},
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
      .initial = "10%", .help = "else: bytes or share held out at the end of the data"},
     {.flag = "layout", .type = QKV_OPT_ENUM, FIELD(layout), .names = layouts, .initial = "llama",
@@ -45,7 +45,7 @@ typedef struct {
     qkv_vocabulary vocabulary;
     qkv_gpt_config config;
     qkv_texts data, valid_file;
-    qkv_text_part *valid_parts; /* (valid_count) of the held-out text */
+    qkv_text_span *valid_parts; /* (valid_count) of the held-out text */
     size_t train_count, valid_count;
     qkv_tokens *train, *valid;
 } job;
@@ -55,17 +55,17 @@ typedef struct {
 /* Moves the end of the training text, whole files and a piece of one, to the held-out parts. */
 static void cut_end(job *j, size_t bytes)
 {
-    qkv_text_part *parts = j->data.parts;
+    qkv_text_span *parts = j->data.spans;
     size_t i = j->train_count;
     while (bytes >= parts[i - 1].len)
         bytes -= parts[--i].len;
-    qkv_text_part *cut = &parts[i - 1];
+    qkv_text_span *cut = &parts[i - 1];
     size_t keep = cut->len - bytes;
     while (keep < cut->len && ((unsigned char)cut->data[keep] & 0xC0) == 0x80)
         keep++; /* not within a character */
     if (keep < cut->len)
         j->valid_parts[j->valid_count++] =
-            (qkv_text_part){cut->data + keep, cut->len - keep, cut->name, 0};
+            (qkv_text_span){cut->data + keep, cut->len - keep, cut->name, 0};
     cut->len = keep;
     for (size_t n = i; n < j->train_count; n++)
         j->valid_parts[j->valid_count++] = parts[n];
@@ -76,7 +76,7 @@ static qkv_status hold_out(job *j)
 {
     size_t total = 0, bytes;
     for (size_t i = 0; i < j->train_count; i++)
-        total += j->data.parts[i].len;
+        total += j->data.spans[i].len;
     qkv_status status = qkv__held_out(j->base.ctx, j->s.valid_last, total, "bytes", &bytes);
     if (!status)
         cut_end(j, bytes);
@@ -97,11 +97,11 @@ static qkv_status open_texts(job *j)
         return hold_out(j);
     status = qkv_texts_open_one(&j->valid_file, ctx, j->s.valid);
     if (!status)
-        j->valid_parts[j->valid_count++] = j->valid_file.parts[0];
+        j->valid_parts[j->valid_count++] = j->valid_file.spans[0];
     return status;
 }
 
-static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const char *name,
+static qkv_status pack(job *j, const qkv_text_span *parts, size_t count, const char *name,
                        qkv_tokens **out)
 {
     qkv_context *ctx = j->base.ctx;
@@ -170,7 +170,7 @@ static qkv_status read_data(qkv__run *base)
     if (base->o.init)
         return qkv__run_init(base);
     status =
-        qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, 0, j->data.parts,
+        qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, 0, j->data.spans,
                               j->train_count, j->valid_parts, j->valid_count, &base->tokenizer);
     return status ? status : make_model(j);
 }
@@ -178,7 +178,7 @@ static qkv_status read_data(qkv__run *base)
 static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = pack(j, j->data.parts, j->train_count, QKV__TRAIN_TOKENS, &j->train);
+    qkv_status status = pack(j, j->data.spans, j->train_count, QKV__TRAIN_TOKENS, &j->train);
     if (!status && j->valid_count)
         status = pack(j, j->valid_parts, j->valid_count, QKV__VALID_TOKENS, &j->valid);
     return status;
@@ -232,7 +232,7 @@ static void close_data(qkv__run *base)
     qkv_texts_close(&j->valid_file);
 }
 
-static const qkv_option_table *const lesson[] = {&table, NULL};
+static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "max_position_embeddings", "n_positions",
                                       "bos_token_id", "eos_token_id", NULL};
 static const char *const fixed[] = {"layout", "positions", "model", NULL};
@@ -259,6 +259,6 @@ static const qkv__job_table gpt2_tables[] = TABLES(qkv__gpt2_config);
         .name = "lm", .size = sizeof(job), .tables = its_tables, .presets = presets,               \
         .decides = "layout", .variant = variant, .can = QKV_CAN_GENERATE, .read = read_data,      \
         .write = write_data, .open = open_data, .begin = begin, .close = close_data,               \
-        .has_text = true, .fixed = fixed, .lesson = lesson, .decided = decided                     \
+        .has_text = true, .fixed = fixed, .task_tables = task_tables, .decided = decided           \
     }
 const qkv__job_kind qkv__job_lm = KIND(llama_tables), qkv__job_lm_gpt2 = KIND(gpt2_tables);

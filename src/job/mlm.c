@@ -18,7 +18,7 @@ static const qkv_option rows[] = {
     {.flag = "data", .type = QKV_OPT_LIST, .flags = QKV_OPT_REQUIRED, FIELD(data), .value = "FILE",
      .help = "text to learn from, one file or more"},
     {.flag = "valid", .type = QKV_OPT_STRING, FIELD(valid), .value = "FILE",
-     .help = "text to judge on, never trained on"},
+     .help = "text to evaluate on, never trained on"},
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
      .initial = "10%", .help = "else: lines or share held out at the end of the data"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
@@ -54,7 +54,7 @@ static qkv_status read_data(qkv__run *base)
     if (base->o.init)
         return qkv__bert_init(base, &qkv_bert_masked_type, &j->config, 0);
     status = qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, QKV__BERT_ROLES,
-                                   x->data.parts, x->train_count, x->held, x->held_count,
+                                   x->data.spans, x->train_count, x->held, x->held_count,
                                    &base->tokenizer);
     if (!status && qkv_tokenizer_special(base->tokenizer, QKV_TOKEN_MASK) < 0)
         status = qkv_fail(base->ctx, QKV_E_ARGUMENT, "--tokenizer: wordpiece, bpe or char "
@@ -63,7 +63,7 @@ static qkv_status read_data(qkv__run *base)
                   : qkv__bert_create(base, &qkv_bert_masked_type, &j->config, j->s.model);
 }
 
-static qkv_status pack(job *j, const qkv_text_part *parts, size_t count, const char *name,
+static qkv_status pack(job *j, const qkv_text_span *parts, size_t count, const char *name,
                        qkv_records **out)
 {
     qkv_context *ctx = j->base.ctx;
@@ -87,7 +87,7 @@ static qkv_status write_data(qkv__run *base)
     job *j = (job *)base;
     const qkv__split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.parts, x->train_count, QKV__TRAIN_RECORDS, &base->train);
+        pack(j, x->data.spans, x->train_count, QKV__TRAIN_RECORDS, &base->train);
     if (!status && x->held_count)
         status = pack(j, x->held, x->held_count, QKV__VALID_RECORDS, &base->valid);
     return status;
@@ -117,7 +117,7 @@ static void close_data(qkv__run *base)
     qkv__split_close(&j->texts);
 }
 
-static const qkv_option_table *const lesson[] = {&table, NULL};
+static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size",
                                       "max_position_embeddings", "pad_token_id", NULL};
 static const char *const fixed[] = {"model", NULL};
@@ -138,4 +138,4 @@ const qkv__job_kind qkv__job_mlm = {
     .name = "mlm", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_FILL_MASK, .read = read_data, .write = write_data,
     .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson, .decided = decided};
+    .task_tables = task_tables, .decided = decided};

@@ -1,13 +1,13 @@
-/* reconstruct.c - `qkv train reconstruct`: pictures become a masked autoencoder, which
+/* reconstruct.c - `qkv train reconstruct`: images become a masked autoencoder, which
  * fills in what it does not see. */
 #include "job/kinds.h"
-#include "job/picture_job.h"
+#include "job/image_job.h"
 #include "model/mae_config.h"
 #include "qkv/reconstruct.h"
 #include "image/augment_steps.h"
 
 typedef struct {
-    qkv__picture_job p;
+    qkv__image_job p;
     qkv_augment_options augment;
     qkv_mae_config config;
 } job;
@@ -23,7 +23,7 @@ static qkv_status choose_model(job *j)
         j->config.decoder_layers = sizes.decoder_layers;
     if (!qkv_options_given(o, "decoder_num_attention_heads"))
         j->config.decoder_heads = sizes.decoder_heads;
-    return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
+    return qkv__image_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
 static qkv_status load_model(job *j)
@@ -49,15 +49,15 @@ static qkv_status read_data(qkv__run *base)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "num_channels: 1 or 3 expected, found %zu",
                           channels);
     if (!status)
-        status = qkv__picture_read(&j->p, side, channels, NULL);
+        status = qkv__image_read(&j->p, side, channels, NULL);
     if (!status && !base->o.init)
         status = qkv_model_create(&base->model, ctx, &qkv_mae_type, &j->config);
     if (!status && !base->o.init)
         status = qkv_model_init(base->model, base->o.seed);
-    if (!status && !qkv_model_pictures(base->model)) {
-        qkv_picture_format f = qkv__pictures_square(side, channels);
-        qkv__picture_measure(&j->p, &f);
-        qkv_model_set_pictures(base->model, &f);
+    if (!status && !qkv_model_image_format(base->model)) {
+        qkv_image_format f = qkv__images_square(side, channels);
+        qkv__image_measure(&j->p, &f);
+        qkv_model_set_image_format(base->model, &f);
     }
     return status;
 }
@@ -73,16 +73,16 @@ static qkv_status begin(qkv__run *base)
     const qkv_mae_config *config = qkv_model_config(base->model);
     const qkv_patches_config *t = &config->trunk;
     qkv__run_rate(base, t->width, qkv_training_rate(t->width));
-    qkv__picture_tell(&j->p, "pictures of %zu x %zu in patches of %zu, %g %% of them hidden",
+    qkv__image_tell(&j->p, "images of %zu x %zu in patches of %zu, %g %% of them hidden",
                      t->image, t->image, t->patch, 100 * config->mask_ratio);
     return QKV_OK;
 }
 
-static const qkv_option_table *const lesson[] = {&qkv__augment_table, NULL};
+static const qkv_option_table *const task_tables[] = {&qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
-    QKV__PICTURE_SIZE,
-    QKV__PICTURE_MODEL,
+    QKV__IMAGE_SIZE,
+    QKV__IMAGE_MODEL,
     {"batch", "64", NULL},
     {"weight-decay", "0.05", NULL},
     {"beta2", "0.95", NULL},
@@ -95,7 +95,7 @@ static const qkv_preset presets[] = {
 };
 
 static const qkv__job_table tables[] = {
-    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv__image_table, offsetof(job, p.s)},
     {&qkv__augment_table, offsetof(job, augment)},
     QKV__RUN_TABLES,
     {&qkv__mae_config, offsetof(job, config)},
@@ -104,6 +104,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_reconstruct = {
     .name = "reconstruct", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_RECONSTRUCT, .read = read_data,
-    .write = qkv__picture_write, .open = qkv__picture_open, .begin = begin,
-    .close = qkv__picture_close, .fixed = fixed,
-    .lesson = lesson};
+    .write = qkv__image_write, .open = qkv__image_open, .begin = begin,
+    .close = qkv__image_close, .fixed = fixed,
+    .task_tables = task_tables};

@@ -56,7 +56,7 @@ void qkv__run_take_given(const qkv__run *r, const qkv_option_table *table, const
 qkv_status qkv__run_load(qkv__run *r, qkv_model **out)
 {
     qkv_strings set = qkv_options_pairs(r->options);
-    qkv_status status = qkv_hub_load_changed(out, r->ctx, r->o.init, set);
+    qkv_status status = qkv_hub_load_with(out, r->ctx, r->o.init, set);
     if (!status || !set.count)
         return status;
     char prefix[QKV_OPTION_TEXT];
@@ -115,9 +115,10 @@ qkv_status qkv__run_check(qkv__run *r, const qkv__job_kind *kind)
     if (!status && loop->steps && loop->minutes > 0)
         status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--steps and --minutes: one of them expected, "
                            "found both");
-    if (!status && loop->parts > loop->batch)
-        status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--parts: at most the batch, %zu, expected, "
-                           "found %zu", loop->batch, loop->parts);
+    if (!status && loop->accumulation_steps > loop->batch)
+        status = qkv_fail(r->ctx, QKV_E_ARGUMENT,
+                          "--accumulation-steps: at most the batch, %zu, expected, "
+                           "found %zu", loop->batch, loop->accumulation_steps);
     if (!status && kind->check)
         status = kind->check(r);
     if (!status && !loop->steps && loop->minutes <= 0)
@@ -151,9 +152,9 @@ static void note_unused(const qkv__run *r, const qkv__job_kind *kind)
 static void keep_settings(qkv__run *r, const qkv__job_kind *kind)
 {
     size_t n = 0;
-    for (; kind->lesson && kind->lesson[n]; n++)
-        r->kept[n] = (qkv_train_settings){kind->lesson[n],
-                                          qkv_options_target(r->options, kind->lesson[n])};
+    for (; kind->task_tables && kind->task_tables[n]; n++)
+        r->kept[n] = (qkv_train_settings){kind->task_tables[n],
+                                          qkv_options_target(r->options, kind->task_tables[n])};
     r->t.loop.also = r->kept;
     r->t.loop.also_count = n;
 }
@@ -199,8 +200,8 @@ static qkv_status train(const qkv__run *r, const qkv_training *training, qkv_tas
                      r->event ? tell : NULL, &t, result);
 }
 
-qkv_status qkv__run_lesson(qkv__run *r, const qkv_training *training, qkv_task *task,
-                           const char *dir, const char *what)
+qkv_status qkv__run_task_settings(qkv__run *r, const qkv_training *training, qkv_task *task,
+                                  const char *dir, const char *what)
 {
     qkv_train_result result;
     qkv_status status = train(r, training, task, dir, true, what, &result);

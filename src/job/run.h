@@ -88,9 +88,9 @@ struct qkv__job_kind {
                                    vocabulary; ends in NULL */
     const char *const *decided; /* keys of the configuration that a new run has from its data and
                                    from flags, so that --set may not; ends in NULL; NULL: none */
-    const qkv_option_table *const *lesson; /* what decides how it is learnt, beside the loop's: a
-                                              resumed run is told where it differs; 4 at most,
-                                              NULL at the end; NULL: nothing */
+    const qkv_option_table *const *task_tables; /* what decides how it is learnt, beside the loop's:
+                                                   a resumed run is told where it differs; 4 at
+                                                   most, NULL at the end; NULL: nothing */
 };
 
 /* ---- kinds.c ----------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ void qkv__run_take_given(const qkv__run *r, const qkv_option_table *table, const
 
 /* Trains a part of what a job makes, in dir, which is there; goes on where it was. what names it
  * ("learning words") in events. QKV_E_CANCELLED, with a sentence, when it was stopped. */
-qkv_status qkv__run_lesson(qkv__run *r, const qkv_training *training, qkv_task *task,
-                           const char *dir, const char *what);
+qkv_status qkv__run_task_settings(qkv__run *r, const qkv_training *training, qkv_task *task,
+                                  const char *dir, const char *what);
 
 #endif

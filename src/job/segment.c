@@ -1,17 +1,17 @@
-/* segment.c - `qkv train segment`: pictures and masks become a model that tells the class
+/* segment.c - `qkv train segment`: images and masks become a model that tells the class
  * of every pixel. */
 #include "pipeline/masks.h"
 #include "job/kinds.h"
-#include "job/picture_job.h"
-#include "model/dense_config.h"
+#include "job/image_job.h"
+#include "model/pixelwise_config.h"
 #include "qkv/segment.h"
 #include "image/augment_steps.h"
 #include "task/tables.h"
 
-#define FIELD(member) .offset = offsetof(qkv__picture_options, member)
+#define FIELD(member) .offset = offsetof(qkv__image_options, member)
 static const qkv_option rows[] = {
     {.flag = "masks", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(masks),
-     .value = "D", .help = "a picture of the same name and size for each of them, whose colours "
+     .value = "D", .help = "an image of the same name and size for each of them, whose colours "
                            "or levels of grey are the classes"},
     {.flag = "valid-masks", .type = QKV_OPT_STRING, FIELD(valid_masks), .value = "D",
      .help = "those of --valid"},
@@ -21,9 +21,9 @@ static const qkv_option_table table = {"Masks", rows, sizeof rows / sizeof *rows
 enum { CHANNELS = 3 };
 
 typedef struct {
-    qkv__picture_job p;
+    qkv__image_job p;
     qkv_segment_options o;
-    qkv_dense_config config;
+    qkv_pixelwise_config config;
     qkv_model *old; /* what the one to be made begins with, or NULL */
 } job;
 
@@ -33,20 +33,21 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
     qkv_model **m = &j->p.base.model;
     size_t side = j->config.trunk.image;
     qkv_status status =
-        qkv__picture_given(&j->p.base, "num_channels", &j->config.trunk.channels, CHANNELS);
+        qkv__image_given(&j->p.base, "num_channels", &j->config.trunk.channels, CHANNELS);
     if (!status)
-        status = qkv__picture_given(&j->p.base, "num_labels", &j->config.outputs, palette->count);
+        status = qkv__image_given(&j->p.base, "num_labels", &j->config.outputs, palette->count);
     if (!status)
         status = qkv_model_create(m, ctx, &qkv_segmenter_type, &j->config);
     if (!status)
         status = qkv_model_init(*m, j->p.base.o.seed);
     if (!status)
         status = qkv__masks_label(*m, palette);
-    const qkv_picture_format f = {.height = side, .width = side, .channels = CHANNELS,
-                                  .resample = 2, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
+    const qkv_image_format f = {.height = side, .width = side, .channels = CHANNELS,
+                                .resample = 2, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
     if (status)
         return status;
-    qkv_model_set_pictures(*m, j->old && qkv_model_pictures(j->old) ? qkv_model_pictures(j->old)
+    qkv_model_set_image_format(*m, j->old && qkv_model_image_format(j->old)
+                               ? qkv_model_image_format(j->old)
                                                                     : &f);
     if (j->old)
         qkv_model_copy(*m, j->old);
@@ -55,23 +56,23 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
     return QKV_OK;
 }
 
-/* A segmenter, or one to begin with: what cuts pictures into patches, under a new head. */
+/* A segmenter, or one to begin with: what cuts images into patches, under a new head. */
 static qkv_status load_model(job *j, qkv_mask_palette *palette)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &j->old);
     if (status)
         return status;
-    const qkv_patches_config *trunk = qkv__picture_trunk_of(j->old);
+    const qkv_patches_config *trunk = qkv__image_trunk_of(j->old);
     if (qkv_model_type_of(j->old) == &qkv_segmenter_type) {
         base->model = j->old;
         j->old = NULL;
-        j->config = *(const qkv_dense_config *)qkv_model_config(base->model);
+        j->config = *(const qkv_pixelwise_config *)qkv_model_config(base->model);
         return qkv__masks_of_model(palette, base->model);
     }
     if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == &qkv_cct_type)
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
-                        "model of pictures in colour expected, %s holds a %s", base->o.init,
+                        "model of images in colour expected, %s holds a %s", base->o.init,
                         qkv_model_type_name(qkv_model_type_of(j->old)));
     j->config.trunk = *trunk;
     return QKV_OK;
@@ -92,7 +93,7 @@ static qkv_status choose_model(job *j)
 {
     qkv_vit_config sizes = {0};
     bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
-    return qkv__picture_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
+    return qkv__image_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
 }
 
 static qkv_status read_data(qkv__run *base)
@@ -106,7 +107,7 @@ static qkv_status read_data(qkv__run *base)
     if (!status && !base->model)
         status = find_classes(j, &palette);
     if (!status)
-        status = qkv__picture_read(&j->p, j->config.trunk.image, CHANNELS, &palette);
+        status = qkv__image_read(&j->p, j->config.trunk.image, CHANNELS, &palette);
     return status || base->model ? status : make_model(j, &palette);
 }
 
@@ -120,10 +121,10 @@ static qkv_status begin(qkv__run *base)
                                          valid.images ? &valid : NULL, &j->o, base->o.seed);
     if (status)
         return qkv_fail_prefix(ctx, base->o.out);
-    const qkv_dense_config *config = qkv_model_config(base->model);
+    const qkv_pixelwise_config *config = qkv_model_config(base->model);
     const qkv_patches_config *t = &config->trunk;
     qkv__run_rate(base, t->width, qkv_training_rate(t->width));
-    qkv__picture_tell(&j->p, "%zu classes, pictures of %zu x %zu in patches of %zu",
+    qkv__image_tell(&j->p, "%zu classes, images of %zu x %zu in patches of %zu",
                      config->outputs, t->image, t->image, t->patch);
     return QKV_OK;
 }
@@ -131,14 +132,15 @@ static qkv_status begin(qkv__run *base)
 static void close_job(qkv__run *base)
 {
     qkv_model_destroy(((job *)base)->old);
-    qkv__picture_close(base);
+    qkv__image_close(base);
 }
 
-static const qkv_option_table *const lesson[] = {&qkv__segment_table, &qkv__augment_table, NULL};
+static const qkv_option_table *const task_tables[] =
+    {&qkv__segment_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
-    QKV__PICTURE_SIZE,
-    QKV__PICTURE_MODEL,
+    QKV__IMAGE_SIZE,
+    QKV__IMAGE_MODEL,
     {"batch", "32", NULL},
     {"weight-decay", "0.05", NULL},
     {"num_conv_layers", "2", NULL},
@@ -151,7 +153,7 @@ static const qkv_preset presets[] = {
 };
 
 static const qkv__job_table tables[] = {
-    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv__image_table, offsetof(job, p.s)},
     {&table, offsetof(job, p.s)},
     {&qkv__segment_table, offsetof(job, o)},
     {&qkv__augment_table, offsetof(job, o.augment)},
@@ -161,6 +163,6 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_segment = {
     .name = "segment", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_SEGMENT, .read = read_data, .write = qkv__picture_write,
-    .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
-    .lesson = lesson};
+    .can = QKV_CAN_SEGMENT, .read = read_data, .write = qkv__image_write,
+    .open = qkv__image_open, .begin = begin, .close = close_job, .fixed = fixed,
+    .task_tables = task_tables};

@@ -10,7 +10,7 @@ typedef struct {
     const char *source, *target, *valid_source, *valid_target, *valid_last, *model;
     int norm;
     size_t tokens;
-    double smoothing, agreement, sampling;
+    double smoothing, rdrop, sampling;
     bool separate;
 } settings;
 
@@ -24,7 +24,7 @@ static const qkv_option rows[] = {
     {.flag = "target", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(target),
      .value = "FILE", .help = "their translations, line by line"},
     {.flag = "valid-source", .type = QKV_OPT_STRING, FIELD(valid_source), .value = "FILE",
-     .help = "sentences to judge on, never trained on"},
+     .help = "sentences to evaluate on, never trained on"},
     {.flag = "valid-target", .type = QKV_OPT_STRING, FIELD(valid_target), .value = "FILE",
      .help = "their translations"},
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
@@ -38,8 +38,8 @@ static const qkv_option rows[] = {
      .initial = "4096", .help = "tokens in a sample, both sides: as many pairs as fit"},
     {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
      .max = 1, FIELD(smoothing), .initial = "0.1", .help = "of the labels, in the training loss"},
-    {.flag = "agreement", .key = "agreement", .type = QKV_OPT_REAL, .max = 1000,
-     FIELD(agreement), .initial = "0",
+    {.flag = "rdrop", .key = "rdrop", .type = QKV_OPT_REAL, .max = 1000,
+     FIELD(rdrop), .initial = "0",
      .help = "read each pair twice, with other dropout, and pull both readings together "
              "(R-Drop): about 5"},
     {.flag = "separate", .type = QKV_OPT_BOOL, FIELD(separate),
@@ -151,7 +151,7 @@ static qkv_status check_init(const job *j)
 static qkv_status make_tokenizer(job *j)
 {
     qkv_context *ctx = j->base.ctx;
-    qkv_text_part train[QKV__SIDES];
+    qkv_text_span train[QKV__SIDES];
     qkv_tokenizer *each[QKV__SIDES] = {NULL};
     qkv_status status = QKV_OK;
     for (int i = 0; i < QKV__SIDES; i++)
@@ -199,7 +199,7 @@ static qkv_status begin(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_translate_options o = {.budget = j->s.tokens, .smoothing = j->s.smoothing,
-                                     .agreement = j->s.agreement,
+                                     .rdrop = j->s.rdrop,
                                      .sampling = j->s.sampling, .tokenizer = base->tokenizer};
     const qkv_marian_config *config = qkv_model_config(base->model);
     qkv_status status = qkv_task_translate(&base->task, base->model, base->train, base->valid, &o,
@@ -224,7 +224,7 @@ static void close_data(qkv__run *base)
     qkv__pairs_close(&j->valid_data);
 }
 
-static const qkv_option_table *const lesson[] = {&table, NULL};
+static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "eos_token_id",
                                       "pad_token_id", "decoder_start_token_id", NULL};
 static const char *const fixed[] = {"norm", "model", "separate", NULL};
@@ -252,4 +252,4 @@ const qkv__job_kind qkv__job_translate = {
     .name = "translate", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_TRANSLATE, .read = read_data, .write = write_data,
     .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .lesson = lesson, .decided = decided};
+    .task_tables = task_tables, .decided = decided};

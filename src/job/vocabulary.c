@@ -49,7 +49,7 @@ static qkv_status load(qkv_context *ctx, const char *dir, unsigned roles, qkv_to
     return status;
 }
 
-static qkv_status learn(qkv_context *ctx, qkv_tokenizer_trainer *tr, const qkv_text_part *parts,
+static qkv_status learn(qkv_context *ctx, qkv_tokenizer_trainer *tr, const qkv_text_span *parts,
                         size_t count)
 {
     qkv_status status = QKV_OK;
@@ -61,8 +61,8 @@ static qkv_status learn(qkv_context *ctx, qkv_tokenizer_trainer *tr, const qkv_t
 
 qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
                                  const qkv_options *options, unsigned roles,
-                                 const qkv_text_part *train, size_t train_count,
-                                 const qkv_text_part *valid, size_t valid_count,
+                                 const qkv_text_span *train, size_t train_count,
+                                 const qkv_text_span *valid, size_t valid_count,
                                  qkv_tokenizer **out)
 {
     if (v->from) {
@@ -73,11 +73,11 @@ qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
     o.vocab = v->vocab;
     o.coverage = v->coverage;
     o.keep_case = v->keep_case;
-    o.ends = roles >> QKV_TOKEN_EOS & 1;
+    o.add_eos = roles >> QKV_TOKEN_EOS & 1;
     bool own = o.kind == QKV_TOKENIZER_UNIGRAM || o.kind == QKV_TOKENIZER_SENTENCEPIECE_BPE;
     for (int i = 0; i < QKV_TOKEN_ROLES && !own; i++)
         if (!(roles >> i & 1))
-            o.special[i] = o.ends ? NULL : o.special[i];
+            o.special[i] = o.add_eos ? NULL : o.special[i];
         else if (!o.special[i])
             o.special[i] = spelled[i];
     qkv_tokenizer_trainer *tr = NULL;
@@ -123,7 +123,7 @@ qkv_vocabulary qkv_vocabulary_defaults(qkv_vocabulary_use use)
     return v;
 }
 
-qkv_status qkv_train_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const qkv_text_part *parts,
+qkv_status qkv_train_tokenizer(qkv_tokenizer **out, qkv_context *ctx, const qkv_text_span *parts,
                                size_t count, qkv_vocabulary_use use, const qkv_vocabulary *v,
                                const qkv_options *given)
 {
@@ -146,7 +146,7 @@ qkv_status qkv_train_tokenizer_files(qkv_tokenizer **out, qkv_context *ctx,
     if (!status)
         status = qkv_texts_open(&x, ctx, files);
     if (!status)
-        status = qkv_train_tokenizer(out, ctx, x.parts, x.count, use, v, given);
+        status = qkv_train_tokenizer(out, ctx, x.spans, x.count, use, v, given);
     qkv_texts_close(&x);
     if (!status)
         status = qkv_tokenizer_save(*out, dir);

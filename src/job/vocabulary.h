@@ -19,8 +19,8 @@ enum { QKV__TRANSLATE_ROLES = 1 << QKV_TOKEN_EOS | 1 << QKV_TOKEN_PAD | 1 << QKV
  * name. */
 qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
                                  const qkv_options *options, unsigned roles,
-                                 const qkv_text_part *train, size_t train_count,
-                                 const qkv_text_part *valid, size_t valid_count,
+                                 const qkv_text_span *train, size_t train_count,
+                                 const qkv_text_span *valid, size_t valid_count,
                                  qkv_tokenizer **out);
 
 /* Says which of the flags have no effect, because the tokenizer is the one in `place`. */

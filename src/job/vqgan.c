@@ -1,16 +1,16 @@
-/* vqgan.c - `qkv train vqgan`: pictures become a model that codes them. */
+/* vqgan.c - `qkv train vqgan`: images become a model that codes them. */
 #include "pipeline/codec.h"
 #include "job/kinds.h"
-#include "job/picture_job.h"
+#include "job/image_job.h"
 #include "io/file.h"
 #include "model/vqgan_config.h"
 #include "qkv/codes.h"
-#include "qkv/looks.h"
+#include "qkv/perceptual_task.h"
 #include "image/augment_steps.h"
 #include "task/tables.h"
 
-enum { COLORS = 3, LOOKS_BATCH = 64, LOOKS_STEPS = 1500 };
-static const double LOOKS_SHARE = 0.1, LOOKS_RATE = 1e-3, LOOKS_DECAY = 0.05;
+enum { COLORS = 3, PERCEPTUAL_BATCH = 64, PERCEPTUAL_STEPS = 1500 };
+static const double PERCEPTUAL_SHARE = 0.1, PERCEPTUAL_RATE = 1e-3, PERCEPTUAL_DECAY = 0.05;
 
 enum { OWN, TAMING };
 static const char *const recipe_names[] = {"own", "taming", NULL};
@@ -18,13 +18,13 @@ static const double TAMING_RATE = 4.5e-6; /* times the batch */
 enum { TAMING_SIDE = 256 };
 
 typedef struct {
-    qkv__picture_job p;
+    qkv__image_job p;
     qkv_codes_options o;
     int recipe;
     const char *lpips;  /* a directory, or NULL */
-    size_t looks_steps; /* 0: as the run's length says */
+    size_t perceptual_steps; /* 0: as the run's length says */
     qkv_vqgan_config given, config; /* as --set says; of the model to be made */
-    qkv_model *looks;
+    qkv_model *network;
 } job;
 
 #define FIELD(member) .offset = offsetof(job, member)
@@ -36,8 +36,8 @@ static const qkv_option recipe_rows[] = {
 static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1, 0};
 static const qkv_option rows[] = {
     {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
-     .help = "network that says how unlike pictures look; else one learns it first"},
-    {.flag = "looks-steps", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(looks_steps),
+     .help = "network that says how unlike images look; else one learns it first"},
+    {.flag = "perceptual-steps", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(perceptual_steps),
      .initial = "0", .value = "N",
      .help = "updates that it learns for; 0: a tenth of the minutes, or 1500"},
 };
@@ -49,7 +49,7 @@ static qkv_status choose_model(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
     qkv_option_defaults(&qkv__vqgan_config, &j->config);
-    qkv_status status = qkv__picture_side(&j->p, &j->config.image);
+    qkv_status status = qkv__image_side(&j->p, &j->config.image);
     if (status)
         return status;
     if (!qkv_model_type_preset(&qkv_vqgan_type, j->p.s.model, &j->config))
@@ -91,95 +91,95 @@ static qkv_status read_data(qkv__run *base)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
                           j->config.colors);
     if (!status && j->config.colors == 1 && j->o.perceptual > 0)
-        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for pictures of 1 "
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "--perceptual: 0 expected for images of 1 "
                           "channel, which no such network looks at, found %g", j->o.perceptual);
-    if (!status && j->o.adversarial > 0 && !j->config.judge_layers)
+    if (!status && j->o.adversarial > 0 && !j->config.disc_layers)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--adversarial: 0 expected for a model with no "
                           "discriminator (disc_num_layers 0), found %g", j->o.adversarial);
     if (!status)
-        status = qkv__picture_read(&j->p, j->config.image, j->config.colors, NULL);
+        status = qkv__image_read(&j->p, j->config.image, j->config.colors, NULL);
     if (!status && !base->o.init)
         status = qkv_model_create(&base->model, ctx, &qkv_vqgan_type, &j->config);
     if (!status && !base->o.init)
         status = qkv_model_init(base->model, base->o.seed);
     if (status)
         return status;
-    qkv_picture_format f = qkv__pictures_square(j->config.image, j->config.colors);
+    qkv_image_format f = qkv__images_square(j->config.image, j->config.colors);
     for (size_t i = 0; i < COLORS; i++)
         f.mean[i] = f.std[i] = 0.5;
-    qkv_model_set_pictures(base->model, &f);
+    qkv_model_set_image_format(base->model, &f);
     return QKV_OK;
 }
 
-/* ---- what pictures look like --------------------------------------------------------------- */
+/* ---- what images look like --------------------------------------------------------------- */
 
 /* How long a network of our own learns, and how. */
-static qkv_training lesson_of(const job *j)
+static qkv_training chapter_of(const job *j)
 {
     const qkv_train_options *o = &j->p.base.t.loop;
     qkv_training t = qkv_training_defaults();
-    t.loop.batch = LOOKS_BATCH;
+    t.loop.batch = PERCEPTUAL_BATCH;
     t.loop.ema = 0;
-    t.loop.steps = j->looks_steps;
+    t.loop.steps = j->perceptual_steps;
     if (!t.loop.steps && o->minutes > 0)
-        t.loop.minutes = (qkv_now() - j->p.base.began) / 60 + LOOKS_SHARE * o->minutes;
+        t.loop.minutes = (qkv_now() - j->p.base.began) / 60 + PERCEPTUAL_SHARE * o->minutes;
     else if (!t.loop.steps)
-        t.loop.steps = LOOKS_STEPS;
-    t.schedule.lr = LOOKS_RATE;
-    t.optimizer.weight_decay = LOOKS_DECAY;
+        t.loop.steps = PERCEPTUAL_STEPS;
+    t.schedule.lr = PERCEPTUAL_RATE;
+    t.optimizer.weight_decay = PERCEPTUAL_DECAY;
     return t;
 }
 
-/* Learns it in OUT/train/looks, or finds it there. */
-static qkv_status learn_looks(job *j)
+/* Learns it in OUT/train/perceptual, or finds it there. */
+static qkv_status learn_perceptual(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_context *ctx = base->ctx;
-    const qkv_pixels *pictures = j->p.train.images;
-    size_t classes = qkv_pixels_classes(pictures);
-    const qkv_perceptual_config config = qkv_looks_config(j->config.image, classes);
-    const qkv_training t = lesson_of(j);
+    const qkv_pixels *images = j->p.train.images;
+    size_t classes = qkv_pixels_classes(images);
+    const qkv_perceptual_config config = qkv_perceptual_task_config(j->config.image, classes);
+    const qkv_training t = chapter_of(j);
     qkv_task task = {0};
-    char *dir = qkv__run_path(base, "train/looks");
+    char *dir = qkv__run_path(base, "train/perceptual");
     qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
     if (!status)
-        status = qkv_model_create(&j->looks, ctx, &qkv_perceptual_type, &config);
+        status = qkv_model_create(&j->network, ctx, &qkv_perceptual_type, &config);
     if (!status)
-        status = qkv_model_init(j->looks, base->o.seed);
+        status = qkv_model_init(j->network, base->o.seed);
     if (!status)
-        status = qkv_task_looks(&task, j->looks, pictures, &j->o.augment, base->o.seed);
+        status = qkv_task_perceptual(&task, j->network, images, &j->o.augment, base->o.seed);
     if (!status)
-        status = qkv__run_lesson(base, &t, &task, dir, "learning looks");
+        status = qkv__run_task_settings(base, &t, &task, dir, "the perceptual network");
     qkv_task_destroy(&task);
     qkv_free(ctx, dir);
     return status;
 }
 
-static qkv_status load_looks(job *j)
+static qkv_status load_perceptual(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
-    qkv_status status = qkv_hub_load(&j->looks, ctx, j->lpips);
-    if (!status && qkv_model_type_of(j->looks) != &qkv_perceptual_type)
+    qkv_status status = qkv_hub_load(&j->network, ctx, j->lpips);
+    if (!status && qkv_model_type_of(j->network) != &qkv_perceptual_type)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
                           qkv_model_type_name(&qkv_perceptual_type), j->lpips,
-                          qkv_model_type_name(qkv_model_type_of(j->looks)));
+                          qkv_model_type_name(qkv_model_type_of(j->network)));
     return status;
 }
 
 /* Opens the network that was named, or learns one; it stays as it is from then on. */
-static qkv_status find_looks(job *j)
+static qkv_status find_perceptual(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
     if (j->o.perceptual == 0)
         return QKV_OK;
-    qkv_status status = j->lpips ? load_looks(j) : learn_looks(j);
+    qkv_status status = j->lpips ? load_perceptual(j) : learn_perceptual(j);
     if (!status)
-        qkv_params_freeze(qkv_model_params(j->looks), true);
+        qkv_params_freeze(qkv_model_params(j->network), true);
     bool classes = qkv_pixels_classes(j->p.train.images) > 1;
     const char *own = classes ? "a network that learnt their classes"
                               : "a network that learnt their colours";
     if (!status)
-        qkv__note(ctx, "how unlike pictures look says %s", j->lpips ? j->lpips : own);
+        qkv__note(ctx, "how unlike images look says %s", j->lpips ? j->lpips : own);
     return status;
 }
 
@@ -190,25 +190,25 @@ static qkv_status begin(qkv__run *base)
     const qkv_vqgan_config *config = qkv__codec_config(base->model);
     j->config = *config;
     size_t side = config->image / qkv_vqgan_factor(base->model);
-    qkv_status status = find_looks(j);
+    qkv_status status = find_perceptual(j);
     if (status)
         return status;
-    if (qkv_task_codes(&base->task, base->model, j->looks, j->p.train.images, j->p.valid.images,
+    if (qkv_task_codes(&base->task, base->model, j->network, j->p.train.images, j->p.valid.images,
                        &j->o, base->o.seed))
         return qkv_fail_prefix(ctx, base->o.out);
     qkv__run_rate(base, config->channels, base->t.schedule.lr);
-    qkv__picture_tell(&j->p, "pictures of %zu x %zu as %zu x %zu of %zu codes", config->image,
+    qkv__image_tell(&j->p, "images of %zu x %zu as %zu x %zu of %zu codes", config->image,
                      config->image, side, side, config->codes);
     return QKV_OK;
 }
 
 static void close_job(qkv__run *base)
 {
-    qkv_model_destroy(((job *)base)->looks);
-    qkv__picture_close(base);
+    qkv_model_destroy(((job *)base)->network);
+    qkv__image_close(base);
 }
 
-static const qkv_option_table *const lesson[] = {&qkv__codes_table, &qkv__augment_table, NULL};
+static const qkv_option_table *const task_tables[] = {&qkv__codes_table, &qkv__augment_table, NULL};
 static const char *const fixed[] = {"model", "size", NULL};
 
 /* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
@@ -229,7 +229,7 @@ static qkv_status complete_recipe(qkv__run *base)
 }
 
 static const qkv_preset presets[] = {
-    QKV__PICTURE_SIZE,
+    QKV__IMAGE_SIZE,
     {"model", "micro", "micro; others: nano mini f8 f16"},
     {"optimizer", "adam", NULL},
     {"beta1", "0.9", NULL},
@@ -239,8 +239,8 @@ static const qkv_preset presets[] = {
     {"lr", "1e-3", NULL},
     QKV__WARMUP_PRESET,
     {"adversarial", "0.5", NULL},
-    {"judge-start", "2000", NULL},
-    {"judge-ramp", "2000", NULL},
+    {"disc-start", "2000", NULL},
+    {"disc-ramp", "2000", NULL},
     {"flip", "true", NULL},
     QKV__COMMON_PRESETS,
     {NULL, NULL, NULL},
@@ -269,9 +269,9 @@ static const qkv_preset taming[] = {
     {"revive", "false", NULL},
     {"perceptual", "1", NULL},
     {"adversarial", "0.8", NULL},
-    {"judge-start", "10000", NULL},
-    {"judge-ramp", "0", NULL},
-    {"judge-loss", "hinge", NULL},
+    {"disc-start", "10000", NULL},
+    {"disc-ramp", "0", NULL},
+    {"disc-loss", "hinge", NULL},
     {"second-forward", "true", NULL},
     {NULL, NULL, NULL},
 };
@@ -279,7 +279,7 @@ static const qkv_preset *const recipes[] = {[OWN] = NULL, [TAMING] = taming};
 
 static const qkv__job_table tables[] = {
     {&recipe_table, 0},
-    {&qkv__picture_table, offsetof(job, p.s)},
+    {&qkv__image_table, offsetof(job, p.s)},
     {&qkv__codes_table, offsetof(job, o)},
     {&table, 0},
     {&qkv__augment_table, offsetof(job, o.augment)},
@@ -290,6 +290,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_vqgan = {
     .name = "vqgan", .size = sizeof(job), .tables = tables, .presets = presets,
     .recipes = recipes, .check = complete_recipe,
-    .can = QKV_CAN_ENCODE_IMAGES, .read = read_data, .write = qkv__picture_write,
-    .open = qkv__picture_open, .begin = begin, .close = close_job, .fixed = fixed,
-    .lesson = lesson};
+    .can = QKV_CAN_ENCODE_IMAGES, .read = read_data, .write = qkv__image_write,
+    .open = qkv__image_open, .begin = begin, .close = close_job, .fixed = fixed,
+    .task_tables = task_tables};

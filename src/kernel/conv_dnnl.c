@@ -1,7 +1,7 @@
-/* conv_dnnl.c - convolution from oneDNN, 2.x and 3.x alike: in f32, or of pictures in bf16, where
+/* conv_dnnl.c - convolution from oneDNN, 2.x and 3.x alike: in f32, or of images in bf16, where
  * the sums, what comes out and our weights stay f32.
  *
- * Pictures stay channels last; weights go into the library's own format and back at every call,
+ * Images stay channels last; weights go into the library's own format and back at every call,
  * which costs as much as a pixel or two. What the library plans for a shape is kept, with its
  * memory objects, in a cache of fixed size; a plan serves one thread at a time. What the library
  * refuses is left to the reference. */
@@ -193,7 +193,7 @@ static bool make_pack(plan *p, const_dnnl_primitive_desc_t pd, const desc *ours)
     return fine && make_memory(&p->plain, ref(ours));
 }
 
-/* The pictures x and y, with the library's own weights between them, and a bias. */
+/* The images x and y, with the library's own weights between them, and a bias. */
 static bool make_descs(desc *m, const dnnl_dim_t *x, const dnnl_dim_t *w, const dnnl_dim_t *y,
                        bool x_bf16, bool w_bf16, bool y_bf16)
 {
@@ -220,7 +220,7 @@ static bool build(plan *p)
                             (dnnl_dim_t)a->OW};
     const dnnl_dims_t stride = {(dnnl_dim_t)a->stride, (dnnl_dim_t)a->stride};
     const dnnl_dims_t before = {(dnnl_dim_t)a->top, (dnnl_dim_t)a->left};
-    /* What the windows need behind the picture; negative: its last rows are in none. */
+    /* What the windows need behind the image; negative: its last rows are in none. */
     const dnnl_dims_t after = {(y[2] - 1) * stride[0] + w[2] - x[2] - before[0],
                                 (y[3] - 1) * stride[1] + w[3] - x[3] - before[1]};
     const bool forward = p->what == FORWARD, weights = p->what == BACKWARD_WEIGHTS;
@@ -379,7 +379,7 @@ static sizes sizes_of(const qkv_k_conv_args *a)
                    a->B * a->OH * a->OW * a->N};
 }
 
-/* The library's bf16 kernels want their channels in vectors; of windows larger than the picture
+/* The library's bf16 kernels want their channels in vectors; of windows larger than the image
  * (2.6, 3 threads, the weights' gradient) they make nonsense. */
 static bool suits_bf16(const qkv_k_conv_args *a)
 {
@@ -454,7 +454,7 @@ static void backward_weights(const qkv_exec *e, bool bf16, float *dw, const floa
     qkv__arena_release(e->scratch, mark);
 }
 
-/* The table's functions: in f32, and of pictures that are rounded to bf16 first. */
+/* The table's functions: in f32, and of images that are rounded to bf16 first. */
 #define CONVOLUTIONS(suffix, bf16)                                                               \
     static void conv_##suffix(const qkv_exec *e, float *y, const float *x, const float *w,       \
                               const float *bias, const qkv_k_conv_args *a)                       \

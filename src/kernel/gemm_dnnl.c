@@ -84,7 +84,7 @@ static void product(const qkv_exec *e, float *c, const float *a, const float *b,
         (dnnl_dim_t)args->k, 1.0f, a, (dnnl_dim_t)args->lda, b, (dnnl_dim_t)args->ldb,
         rest.acc ? 1.0f : 0.0f, c, (dnnl_dim_t)args->ldc);
     if (status != dnnl_success) {
-        qkv_exec alone = {1, e->scratch, e->dry};
+        qkv_exec alone = {1, e->scratch, e->meta};
         reference(&alone, c, a, b, &rest);
     }
 }

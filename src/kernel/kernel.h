@@ -2,7 +2,7 @@
  *
  * A kernel sees raw pointers and sizes: no tensors, no tape, no errors, no allocation but
  * scratch from its exec. Callers have checked the shapes. Unless a comment says otherwise
- * arrays are dense, row-major qkv_real; outputs come first; an output may not alias an input.
+ * arrays are contiguous, row-major qkv_real; outputs come first; an output may not alias an input.
  * acc true: add to the output; false: store (the output may hold anything).
  * Sums run in an order that depends on sizes alone, or on sizes and the team size.
  *
@@ -21,7 +21,7 @@
 typedef struct {
     int threads;         /* OpenMP team size, >= 1 */
     qkv__arena *scratch; /* for temporaries; a kernel marks and releases it (outside regions) */
-    bool dry;            /* of kernels that serve in a dry table too: stop at the scratch taken */
+    bool meta;           /* of kernels that serve in a dry table too: stop at the scratch taken */
 } qkv_exec;
 
 /* Elementwise functions; the order is qkv_activation's (ops.h). */
@@ -42,9 +42,9 @@ typedef struct {
 
 enum { QKV_K_PACKED = 16 }; /* rows of weights that lie together once packed */
 
-/* ---- convolution: pictures (B, H, W, C), channels last -------------------------------------- */
+/* ---- convolution: images (B, H, W, C), channels last -------------------------------------- */
 
-/* Windows KH x KW, `stride` apart, over the picture with `top` rows and `left` columns of zeros
+/* Windows KH x KW, `stride` apart, over the image with `top` rows and `left` columns of zeros
  * before it, and as many behind it as OH and OW need. */
 typedef struct {
     size_t B, H, W, C, N, KH, KW, OH, OW, stride, top, left;
@@ -70,9 +70,9 @@ typedef struct {
     const qkv_real *m, *q, *u, *p, *r;
 } qkv_k_channel_map_args;
 
-/* ---- groups of channels, picture by picture ----------------------------------------------- */
+/* ---- groups of channels, image by image ----------------------------------------------- */
 
-/* Of B pictures (N places, C channels), C/G neighbouring channels are a group: y = act(u) with
+/* Of B images (N places, C channels), C/G neighbouring channels are a group: y = act(u) with
  * u = (x - mean) rstd weight + bias, mean and rstd (B, G) of the group's N C/G numbers; both are
  * written. weight, bias (C). */
 typedef struct {
@@ -91,7 +91,7 @@ typedef struct {
     double on, off, scale;
     int32_t ignore;
     size_t N, V;
-    double agreement; /* of xent_pair */
+    double rdrop; /* of xent_pair */
 } qkv_k_xent_args;
 
 /* For rows of logits x (N, V): id[r,:] are the k largest columns that are not banned, the largest
@@ -133,7 +133,7 @@ typedef struct {
 typedef struct {
     double p;
     uint64_t seed, step, first;
-    uint32_t site;
+    uint32_t dropout_id;
 } qkv_k_dropout_args;
 /* p 2^32 for p in [0, 1): a word is kept when it is not below it. */
 static inline uint32_t qkv__dropout_threshold(double p) { return (uint32_t)(p * 4294967296.0); }
@@ -198,7 +198,7 @@ typedef struct qkv_kernels {
 enum { QKV__BF16 = 1 << 2, QKV__BF16_LEAST = 1 << 15 };
 const qkv_kernels *qkv__kernels(unsigned isa);
 
-/* What work of this context runs on: kernels that compute, or those of a dry context, which do
+/* What work of this context runs on: kernels that compute, or those of a meta context, which do
  * nothing but take the scratch memory that computing would. training: of steps that are recorded,
  * which may be in bf16. */
 const qkv_kernels *qkv__kernels_of(const qkv_context *ctx, bool training);
@@ -242,8 +242,8 @@ void qkv__kernels_bf16_avx512(qkv_kernels *k); /* gemm, over what serves f32 */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);
 qkv_k_round_fn qkv__round_bf16_avx512;
 void qkv__kernels_dnnl(qkv_kernels *k); /* gemm */
-/* conv*; round not NULL: of pictures that it rounds to bf16. First without. */
+/* conv*; round not NULL: of images that it rounds to bf16. First without. */
 void qkv__kernels_dnnl_conv(qkv_kernels *k, qkv_k_round_fn *round);
-void qkv__kernels_dry(qkv_kernels *k);  /* all of it */
+void qkv__kernels_meta(qkv_kernels *k); /* all of it */
 
 #endif

@@ -11,7 +11,7 @@ static inline bool qkv__pool_threaded(const qkv_k_conv_args *a)
     return a->B * a->OH * a->OW * a->C * a->KH * a->KW > qkv__pool_threads;
 }
 
-/* Rows or columns first .. end-1 of the picture, those that window `at` covers; none when it lies
+/* Rows or columns first .. end-1 of the image, those that window `at` covers; none when it lies
  * beside it. */
 typedef struct {
     size_t first, end;
@@ -29,7 +29,7 @@ static inline qkv__range qkv__covered(size_t at, size_t stride, size_t window, s
     return r;
 }
 
-/* Of output row r, counted through all pictures, and of output column j. */
+/* Of output row r, counted through all images, and of output column j. */
 static inline qkv__range qkv__pool_rows(const qkv_k_conv_args *a, size_t r)
 {
     return qkv__covered(r % a->OH, a->stride, a->KH, a->top, a->H);

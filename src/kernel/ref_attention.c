@@ -1,6 +1,6 @@
 /* ref_attention.c - plain C: attention, row by row, nothing stored but the log-sum-exp.
  * Scores are computed again wherever they are needed, in double: this is what the other attention
- * kernels are judged by, not what is fast. */
+ * kernels are evaluated by, not what is fast. */
 #include <math.h>
 
 #include "kernel/kernel.h"
@@ -37,7 +37,7 @@ static double kept(const args_of *a, size_t b, size_t h, size_t i, size_t j)
     uint64_t row = d->first + a->q_begin[b] + i;
     uint64_t g = ((row * a->H + h) << 20) + j;
     uint32_t word[4], counter[4] = { (uint32_t)(g / 4), (uint32_t)(g / 4 >> 32),
-                                     (uint32_t)d->step, d->site };
+                                     (uint32_t)d->step, d->dropout_id };
     uint32_t key[2] = { (uint32_t)d->seed, (uint32_t)(d->seed >> 32) };
     qkv__philox(word, counter, key);
     return word[g % 4] >= qkv__dropout_threshold(d->p) ? 1 / (1 - d->p) : 0;

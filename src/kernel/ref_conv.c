@@ -7,8 +7,8 @@
 
 static const size_t worth_threads = 1u << 16; /* multiplications that pay for waking a team */
 
-/* The part of a window's row that lies on the picture: `n` numbers from `x` (in a row of the
- * picture) and `w` (in a row of the window) on. */
+/* The part of a window's row that lies on the image: `n` numbers from `x` (in a row of the
+ * image) and `w` (in a row of the window) on. */
 typedef struct {
     size_t x, w, n;
 } span;
@@ -16,7 +16,7 @@ typedef struct {
 /* Of output column ox. */
 static span columns(const qkv_k_conv_args *a, size_t ox)
 {
-    size_t at = ox * a->stride; /* in the padded picture */
+    size_t at = ox * a->stride; /* in the padded image */
     size_t first = at < a->left ? a->left - at : 0;
     size_t end = a->W + a->left - at < a->KW ? a->W + a->left - at : a->KW;
     if (at >= a->W + a->left || end <= first)
@@ -67,7 +67,7 @@ static void conv(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_re
                    r % a->OH);
 }
 
-/* Row iy of one picture's gradient. */
+/* Row iy of one image's gradient. */
 static void input_row(qkv_real *dx, const qkv_real *dy, const qkv_real *w,
                       const qkv_k_conv_args *a, size_t iy)
 {
@@ -101,7 +101,7 @@ static void conv_bwd_data(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, c
     }
 }
 
-/* Row ky of channel n's window, over all pictures. */
+/* Row ky of channel n's window, over all images. */
 static void window_row(qkv_real *dw, const qkv_real *dy, const qkv_real *x,
                        const qkv_k_conv_args *a, size_t n, size_t ky)
 {

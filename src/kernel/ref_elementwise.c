@@ -225,7 +225,7 @@ static void ref_dropout(const qkv_exec *e, qkv_real *y, const qkv_real *x,
     for (uint64_t k = 0; k < groups; k++) {
         uint64_t group = first / 4 + k;
         const uint32_t counter[4] = {(uint32_t)group, (uint32_t)(group >> 32),
-                                     (uint32_t)args->step, args->site};
+                                     (uint32_t)args->step, args->dropout_id};
         uint32_t word[4];
         qkv__philox(word, counter, key);
         for (uint64_t lane = 0; lane < 4; lane++) {

@@ -1,17 +1,17 @@
 /* ref_group_norm.c - group norm with or without the SiLU that follows it, in plain C. */
 #include "kernel/ref_math.h"
 
-/* What one group of one picture needs; channels first .. first + width - 1. */
+/* What one group of one image needs; channels first .. first + width - 1. */
 typedef struct {
     const qkv_k_group_norm_args *a;
-    size_t picture, first, width; /* picture: offset of its first number */
+    size_t image, first, width; /* image: offset of its first number */
     double mean, rstd;
 } group;
 
 static group group_of(const qkv_k_group_norm_args *a, size_t i)
 {
     size_t width = a->C / a->G;
-    return (group){.a = a, .picture = i / a->G * a->N * a->C, .first = i % a->G * width,
+    return (group){.a = a, .image = i / a->G * a->N * a->C, .first = i % a->G * width,
                    .width = width};
 }
 
@@ -20,11 +20,11 @@ static void measure(group *g, const qkv_real *x)
     double sum = 0, squares = 0, count = (double)(g->a->N * g->width);
     for (size_t n = 0; n < g->a->N; n++)
         for (size_t c = g->first; c < g->first + g->width; c++)
-            sum += (double)x[g->picture + n * g->a->C + c];
+            sum += (double)x[g->image + n * g->a->C + c];
     g->mean = sum / count;
     for (size_t n = 0; n < g->a->N; n++)
         for (size_t c = g->first; c < g->first + g->width; c++) {
-            double d = (double)x[g->picture + n * g->a->C + c] - g->mean;
+            double d = (double)x[g->image + n * g->a->C + c] - g->mean;
             squares += d * d;
         }
     g->rstd = 1 / sqrt(squares / count + g->a->eps);
@@ -45,14 +45,14 @@ static void ref_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_r
         rstd[i] = (qkv_real)g.rstd;
         for (size_t n = 0; n < args->N; n++)
             for (size_t c = g.first; c < g.first + g.width; c++) {
-                size_t at = g.picture + n * args->C + c;
+                size_t at = g.image + n * args->C + c;
                 double u = ((double)x[at] - g.mean) * g.rstd * (double)weight[c] + (double)bias[c];
                 y[at] = (qkv_real)(args->silu ? u * sigmoid(u) : u);
             }
     }
 }
 
-/* d(loss)/du at one number, and how far it lies from the mean, in deviations. */
+/* d(loss)/du at one number, and how far it lies from the mean, in standard deviations. */
 static double slope(const group *g, double dy, double x, double weight, double bias, double *far)
 {
     *far = (x - g->mean) * g->rstd;
@@ -88,7 +88,7 @@ static void ref_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_re
             for (size_t c = first; c < first + width; c++) {
                 double s = 0, d = 0;
                 for (size_t n = 0; n < args->N; n++) {
-                    size_t at = g.picture + n * args->C + c;
+                    size_t at = g.image + n * args->C + c;
                     double du = slope(&g, (double)dy[at], (double)x[at], (double)weight[c],
                                       (double)bias[c], &far);
                     s += du;
@@ -103,7 +103,7 @@ static void ref_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_re
             }
             for (size_t n = 0; dx && n < args->N; n++)
                 for (size_t c = first; c < first + width; c++) {
-                    size_t at = g.picture + n * args->C + c;
+                    size_t at = g.image + n * args->C + c;
                     double du = slope(&g, (double)dy[at], (double)x[at], (double)weight[c],
                                       (double)bias[c], &far);
                     double d = g.rstd * (du * (double)weight[c] - sum / count - far * dot / count);

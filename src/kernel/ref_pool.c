@@ -1,4 +1,4 @@
-/* ref_pool.c - the largest, and the mean, of every window of a picture, channel by channel. */
+/* ref_pool.c - the largest, and the mean, of every window of an image, channel by channel. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_re
 #pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
     shared(y, from, x, a)
     for (size_t r = 0; r < a->B * a->OH; r++) {
-        const qkv_real *picture = x + r / a->OH * a->H * a->W * a->C;
+        const qkv_real *image = x + r / a->OH * a->H * a->W * a->C;
         qkv__range rows = qkv__pool_rows(a, r);
         for (size_t j = 0; j < a->OW; j++) {
             qkv__range columns = qkv__pool_columns(a, j);
@@ -23,7 +23,7 @@ static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_re
             for (size_t p = rows.first; p < rows.end; p++)
                 for (size_t q = columns.first; q < columns.end; q++)
                     for (size_t c = 0; c < a->C; c++) {
-                        qkv_real v = picture[(p * a->W + q) * a->C + c];
+                        qkv_real v = image[(p * a->W + q) * a->C + c];
                         if (v > to[c] || v != v || place[c] < 0) { /* the first; NaN stays */
                             to[c] = v;
                             place[c] = (int32_t)(p * a->W + q);
@@ -33,7 +33,7 @@ static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_re
     }
 }
 
-/* Windows may overlap, so a picture's gradients are one thread's. */
+/* Windows may overlap, so an image's gradients are one thread's. */
 static void max_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, const int32_t *from,
                          const qkv_k_conv_args *a, bool acc)
 {
@@ -49,7 +49,7 @@ static void max_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, co
     }
 }
 
-/* What a window's sum is divided by: its size, zeros around the picture counted. */
+/* What a window's sum is divided by: its size, zeros around the image counted. */
 static qkv_real share(const qkv_k_conv_args *a) { return 1 / (qkv_real)(a->KH * a->KW); }
 
 static void mean_pool(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_k_conv_args *a)
@@ -57,7 +57,7 @@ static void mean_pool(const qkv_exec *e, qkv_real *y, const qkv_real *x, const q
 #pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
     shared(y, x, a)
     for (size_t r = 0; r < a->B * a->OH; r++) {
-        const qkv_real *picture = x + r / a->OH * a->H * a->W * a->C;
+        const qkv_real *image = x + r / a->OH * a->H * a->W * a->C;
         qkv__range rows = qkv__pool_rows(a, r);
         for (size_t j = 0; j < a->OW; j++) {
             qkv__range columns = qkv__pool_columns(a, j);
@@ -66,7 +66,7 @@ static void mean_pool(const qkv_exec *e, qkv_real *y, const qkv_real *x, const q
             for (size_t p = rows.first; p < rows.end; p++)
                 for (size_t q = columns.first; q < columns.end; q++)
                     for (size_t c = 0; c < a->C; c++)
-                        to[c] += picture[(p * a->W + q) * a->C + c];
+                        to[c] += image[(p * a->W + q) * a->C + c];
             for (size_t c = 0; c < a->C; c++)
                 to[c] *= share(a);
         }
@@ -80,9 +80,9 @@ static void mean_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy,
 #pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
     shared(dx, dy, a, acc, in)
     for (size_t b = 0; b < a->B; b++) {
-        qkv_real *picture = dx + b * in;
+        qkv_real *image = dx + b * in;
         if (!acc)
-            memset(picture, 0, in * sizeof *dx);
+            memset(image, 0, in * sizeof *dx);
         for (size_t i = 0; i < a->OH * a->OW; i++) {
             qkv__range rows = qkv__pool_rows(a, i / a->OW);
             qkv__range columns = qkv__pool_columns(a, i % a->OW);
@@ -90,7 +90,7 @@ static void mean_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy,
             for (size_t p = rows.first; p < rows.end; p++)
                 for (size_t q = columns.first; q < columns.end; q++)
                     for (size_t c = 0; c < a->C; c++)
-                        picture[(p * a->W + q) * a->C + c] += g[c] * share(a);
+                        image[(p * a->W + q) * a->C + c] += g[c] * share(a);
         }
     }
 }

@@ -1,7 +1,7 @@
 /* ref_rows.c - kernels that work row by row, in plain C: norms, softmax, cross-entropy, rows by
  * index, rotary positions. Sums over a row run in double, in order. */
 #include "kernel/ref_math.h"
-#include "kernel/top.h"
+#include "kernel/topk.h"
 
 /* ---- norms ------------------------------------------------------------------------------- */
 
@@ -263,7 +263,7 @@ static void xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, const qkv_
         return;
     }
     double of_a, of_b, za = reading(&of_a, a, t, args), zb = reading(&of_b, b, t, args);
-    double pq = 0, qp = 0, half = args->agreement / 2;
+    double pq = 0, qp = 0, half = args->rdrop / 2;
     for (size_t v = 0; v < V; v++) {
         double d = ((double)a[v] - za) - ((double)b[v] - zb);
         pq += probability(a[v], za) * d;

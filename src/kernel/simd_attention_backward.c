@@ -390,7 +390,7 @@ void attention_backward(const qkv_exec *e, float *dq, float *dk, float *dv, floa
     if (dk || dv) {
         sums = qkv__arena_alloc(e->scratch, (tasks * sums_size(&g) + VF) * sizeof(float));
     }
-    if (memory && (sums || !(dk || dv)) && !e->dry) {
+    if (memory && (sums || !(dk || dv)) && !e->meta) {
         if (dbias) {
             run_bias(e, &g, memory);
         }

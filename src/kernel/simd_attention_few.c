@@ -246,7 +246,7 @@ void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, co
     size_t heads = (a->Hkv + pieces - 1) / pieces * group, rows = FEW * heads;
     size_t size = padded(room_size(a, rows)), tasks = a->B * pieces;
     float *memory = qkv__arena_alloc(e->scratch, threads * size * sizeof *memory);
-    if (memory && !e->dry) {
+    if (memory && !e->meta) {
 #pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (tasks > 1) default(none) \
     shared(out, lse, q, k, v, a, size, tasks, memory, pieces, heads, rows, group)
         for (size_t n = 0; n < tasks; n++) {

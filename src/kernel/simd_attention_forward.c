@@ -138,7 +138,7 @@ void attention_tiled(const qkv_exec *e, float *out, float *lse, const float *q, 
     size_t size = padded(room_size(a)), tasks = 0;
     float *memory = qkv__arena_alloc(e->scratch, (size_t)e->threads * size * sizeof *memory);
     size_t *first = qkv__arena_alloc(e->scratch, (a->B + 1) * sizeof *first); /* task of b */
-    if (!memory || !first || e->dry) {
+    if (!memory || !first || e->meta) {
         qkv__arena_release(e->scratch, mark);
         return;
     }

@@ -96,7 +96,7 @@ void tile_dropout(float *keep, const block *x, size_t j0, size_t nk)
         }
         for (size_t j = 0; j < nk; j += 4) {
             vi words[4] = { vi_add(vi_load(low), vi_set1((uint32_t)((j0 + j) / 4))),
-                            vi_load(high), vi_set1((uint32_t)d->step), vi_set1(d->site) };
+                            vi_load(high), vi_set1((uint32_t)d->step), vi_set1(d->dropout_id) };
             vi_philox(words, (uint32_t)d->seed, (uint32_t)(d->seed >> 32));
             for (size_t c = 0; c < 4; c++) {
                 vf_store(keep + (j + c) * TQ + i,

@@ -190,7 +190,7 @@ static void gemm(const qkv_exec *e, float *c, const float *a, const float *b,
                  const qkv_k_gemm_args *args)
 {
     if (args->m * args->n * args->k < QKV__BF16_LEAST) {
-        if (!e->dry)
+        if (!e->meta)
             in_f32(e, c, a, b, args);
         return;
     }
@@ -202,7 +202,7 @@ static void gemm(const qkv_exec *e, float *c, const float *a, const float *b,
     uint32_t *room = qkv__arena_alloc(e->scratch, pieces * words * sizeof *room);
     size_t m = rounded((args->m + g.down - 1) / g.down, MR);
     size_t n = rounded((args->n + g.across - 1) / g.across, NR);
-    if (room && !e->dry) {
+    if (room && !e->meta) {
 #pragma omp parallel for num_threads((int)pieces) if (pieces > 1) schedule(static) default(none)   \
     shared(t, g, room, words, pieces, m, n, args)
         for (size_t p = 0; p < pieces; p++) {

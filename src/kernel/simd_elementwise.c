@@ -349,7 +349,7 @@ static size_t drop_head(const drop *d, const qkv_k_dropout_args *args, size_t n)
     uint64_t group = args->first / 4;
     const uint32_t key[2] = {(uint32_t)args->seed, (uint32_t)(args->seed >> 32)};
     const uint32_t counter[4] = {(uint32_t)group, (uint32_t)(group >> 32), (uint32_t)args->step,
-                                 args->site};
+                                 args->dropout_id};
     uint32_t word[4], threshold = qkv__dropout_threshold(args->p);
     qkv__philox(word, counter, key);
     for (size_t i = 0; i < head; i++) {

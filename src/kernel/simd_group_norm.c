@@ -1,6 +1,6 @@
 /* simd_group_norm.c - group norm with or without the SiLU that follows it, in vector types.
  *
- * The work is cut into blocks of places of a picture, whose number depends on the sizes alone, so
+ * The work is cut into blocks of places of an image, whose number depends on the sizes alone, so
  * the bits do not depend on the team. Channels are summed each for itself; groups are made of the
  * sums. */
 #include <math.h>
@@ -11,7 +11,7 @@ enum { GRAIN = 16384, ROWS = 64, BLOCKS = 64, STRIP = 4 * VF };
 
 typedef struct {
     const qkv_k_group_norm_args *a;
-    size_t rows, blocks, items; /* places in a block, blocks of a picture, of all */
+    size_t rows, blocks, items; /* places in a block, blocks of an image, of all */
     float *parts;               /* (items, sums, C) */
     size_t sums;                /* of a channel */
 } cut;
@@ -33,7 +33,7 @@ static size_t block(const cut *k, size_t i, size_t *rows)
     return (i / k->blocks * k->a->N + first) * k->a->C;
 }
 
-/* sum `which` of channel c of picture b, over its blocks in order. */
+/* sum `which` of channel c of image b, over its blocks in order. */
 static double total(const cut *k, size_t b, size_t which, size_t c)
 {
     double sum = 0;
@@ -259,8 +259,8 @@ static void find_slopes(const slopes *f, const cut *k, const float *rstd, const 
     }
 }
 
-/* y (C): `which` of the two sums over all pictures, the second in deviations. */
-static void sum_pictures(float *y, const cut *k, size_t which, const float *rstd)
+/* y (C): `which` of the two sums over all images, the second in standard deviations. */
+static void sum_images(float *y, const cut *k, size_t which, const float *rstd)
 {
     const qkv_k_group_norm_args *a = k->a;
     for (size_t c = 0; c < a->C; c++) {
@@ -291,9 +291,9 @@ static void simd_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_r
         sum_slopes(e, &k, &f);
         find_slopes(&f, &k, rstd, weight);
         if (dweight)
-            sum_pictures(dweight, &k, 1, rstd);
+            sum_images(dweight, &k, 1, rstd);
         if (dbias)
-            sum_pictures(dbias, &k, 0, rstd);
+            sum_images(dbias, &k, 0, rstd);
         if (dx)
             pass_blocks(e, &k, dx, acc, &f);
     }

@@ -17,7 +17,7 @@ enum { MR = VF == 16 ? 8 : 6, GROUPS = VF == 16 ? 3 : 1, GROUP_V = QKV_K_PACKED 
  * no further; three of them hide that. Few rows were 10 to 15 % slower without. */
 enum { AHEAD = 32 };
 static const size_t worth_threads = 1u << 15; /* multiplications that pay for waking a team */
-static const size_t block_numbers = 1u << 17; /* of x: half of the second cache */
+static const size_t block_parameters = 1u << 17; /* of x: half of the second cache */
 
 typedef struct {
     float *y;
@@ -76,7 +76,7 @@ QKV_INLINE void tile(const job *t, size_t i, size_t j, size_t rows, const size_t
 /* Rows i0 .. i1-1 of y, columns of groups g0 .. g1-1. */
 static void piece(const job *t, size_t i0, size_t i1, size_t g0, size_t g1)
 {
-    size_t block = block_numbers / (t->k + 1) / MR * MR;
+    size_t block = block_parameters / (t->k + 1) / MR * MR;
     block = block ? block : MR;
     for (; i0 < i1; i0 += block) {
         size_t end = at_most(i1, i0 + block);

@@ -32,7 +32,7 @@ static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_re
     shared(y, from, x, a)
     for (size_t i = 0; i < a->B * a->OH * a->OW; i++) {
         size_t r = i / a->OW, at = i * a->C, c = 0;
-        const float *picture = x + r / a->OH * a->H * a->W * a->C;
+        const float *image = x + r / a->OH * a->H * a->W * a->C;
         qkv__range rows = qkv__pool_rows(a, r), columns = qkv__pool_columns(a, i % a->OW);
         if (rows.first == rows.end || columns.first == columns.end) {
             for (; c < a->C; c++) {
@@ -42,9 +42,9 @@ static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_re
             continue;
         }
         for (; c + VF <= a->C; c += VF)
-            largest(y + at + c, from + at + c, picture + c, a, rows, columns, VF);
+            largest(y + at + c, from + at + c, image + c, a, rows, columns, VF);
         if (c < a->C)
-            largest(y + at + c, from + at + c, picture + c, a, rows, columns, a->C - c);
+            largest(y + at + c, from + at + c, image + c, a, rows, columns, a->C - c);
     }
 }
 

@@ -10,7 +10,7 @@
 
 typedef struct {
     vi key[2][10]; /* of every round */
-    vi step, site, threshold;
+    vi step, dropout_id, threshold;
 } vf_dropout;
 
 static inline void vf_dropout_init(vf_dropout *d, const qkv_k_dropout_args *args)
@@ -21,7 +21,7 @@ static inline void vf_dropout_init(vf_dropout *d, const qkv_k_dropout_args *args
         d->key[1][round] = vi_set64((uint32_t)(k1 + round * 0xBB67AE85u));
     }
     d->step = vi_set64((uint32_t)args->step);
-    d->site = vi_set64(args->site);
+    d->dropout_id = vi_set64(args->dropout_id);
     uint32_t threshold = qkv__dropout_threshold(args->p);
     d->threshold = vi_set64((uint64_t)threshold << 32 | threshold);
 }
@@ -30,7 +30,7 @@ static inline void vf_dropout_init(vf_dropout *d, const qkv_k_dropout_args *args
 static inline void vf_dropout_keep(vm keep[2], const vf_dropout *d, uint64_t group)
 {
     const vi m0 = vi_set64(0xD2511F53u), m1 = vi_set64(0xCD9E8D57u);
-    vi c0 = vi_set64(group) + vi_zip_order(), c1 = vi_shr32(c0), c2 = d->step, c3 = d->site;
+    vi c0 = vi_set64(group) + vi_zip_order(), c1 = vi_shr32(c0), c2 = d->step, c3 = d->dropout_id;
     for (int round = 0; round < 10; round++) {
         vi p0 = vi_mul32(c0, m0), p1 = vi_mul32(c2, m1);
         c0 = vi_shr32(p1) ^ c1 ^ d->key[0][round];

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "kernel/simd.h"
-#include "kernel/top.h"
+#include "kernel/topk.h"
 
 enum { GRAIN = 16384, CHUNK = 1024 };
 
@@ -258,7 +258,7 @@ static float divergence(reading p, reading q, size_t V)
 static void pair_gradients(float *da, float *db, reading p, reading q, float pq, float qp,
                            const qkv_k_xent_args *args)
 {
-    const vf za = vf_set1(p.z), zb = vf_set1(q.z), h = vf_set1((float)(args->agreement / 2));
+    const vf za = vf_set1(p.z), zb = vf_set1(q.z), h = vf_set1((float)(args->rdrop / 2));
     const vf kl = vf_set1(pq), lk = vf_set1(qp);
     const vf scale = vf_set1((float)args->scale), off = vf_set1((float)args->off);
     for (size_t i = 0; i < args->V; i += VF) {
@@ -285,7 +285,7 @@ static void xent_pair_row(float *loss, float *da, float *db, const float *a, con
     double of_a, of_b, gold = args->scale * (args->on - args->off);
     reading p = read_row(&of_a, a, target, args), q = read_row(&of_b, b, target, args);
     float pq = divergence(p, q, args->V), qp = divergence(q, p, args->V);
-    *loss = (float)(of_a + of_b + args->agreement / 2 * ((double)pq + (double)qp));
+    *loss = (float)(of_a + of_b + args->rdrop / 2 * ((double)pq + (double)qp));
     if (!da)
         return;
     pair_gradients(da, db, p, q, pq, qp, args);

@@ -36,9 +36,9 @@ KERNEL(conv_bwd_data, (const qkv_exec *e, qkv_real *dx, const qkv_real *dy, cons
 KERNEL(conv_bwd_weights, (const qkv_exec *e, qkv_real *dw, const qkv_real *dy, const qkv_real *x,
        const qkv_k_conv_args *args, bool acc), (e, dw, dy, x, args, acc))
 
-/* Windows as in a convolution, for each of C channels; a window that lies beside the picture gives
+/* Windows as in a convolution, for each of C channels; a window that lies beside the image gives
  * -infinity, or 0. from (B, OH, OW, C): which pixel, row x W + column, was the largest, the first
- * of equals; -1: none. The mean counts the zeros around the picture. */
+ * of equals; -1: none. The mean counts the zeros around the image. */
 KERNEL(max_pool, (const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x,
        const qkv_k_conv_args *args), (e, y, from, x, args))
 KERNEL(max_pool_bwd, (const qkv_exec *e, qkv_real *dx, const qkv_real *dy, const int32_t *from,
@@ -161,7 +161,7 @@ KERNEL(xent_soft, (const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *ar
        const qkv_k_xent_args *args), (e, loss, nll, argmax, dlogits, logits, targets, args))
 
 /* The same for two readings p and q of every row: logits a and b, each (N, V). loss[r] is the sum
- * of both cross-entropies and of agreement (KL(p||q) + KL(q||p)) / 2; da and db, both or neither
+ * of both cross-entropies and of rdrop (KL(p||q) + KL(q||p)) / 2; da and db, both or neither
  * NULL, get scale times its gradients and may be a and b. */
 KERNEL(xent_pair, (const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_real *db,
        const qkv_real *a, const qkv_real *b, const int32_t *targets, const qkv_k_xent_args *args),

@@ -8,7 +8,7 @@
 enum { ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16, TABLES = ISA_BITS + 1 };
 
 /* By isa bits; written once, under `once`. */
-static qkv_kernels tables[TABLES], dry_tables[TABLES];
+static qkv_kernels tables[TABLES], meta_tables[TABLES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void fill_reference(qkv_kernels *k)
@@ -56,10 +56,10 @@ static void fill_avx512(qkv_kernels *k)
 #endif
 
 /* A dry table: nothing is done, but what takes much scratch in the faster files takes it. */
-static void fill_dry(unsigned isa, unsigned usable)
+static void fill_meta(unsigned isa, unsigned usable)
 {
-    qkv_kernels *k = &dry_tables[isa];
-    qkv__kernels_dry(k);
+    qkv_kernels *k = &meta_tables[isa];
+    qkv__kernels_meta(k);
     if (usable) {
         k->attention = tables[isa].attention;
         k->attention_bwd = tables[isa].attention_bwd;
@@ -80,7 +80,7 @@ static void fill_all(void)
         if (!(usable & QKV_ISA_AVX512))
             usable &= ~(unsigned)QKV__BF16;
         if (!usable) {
-            fill_dry(isa, usable);
+            fill_meta(isa, usable);
             continue;
         }
 #ifdef QKV_HAVE_SIMD
@@ -103,7 +103,7 @@ static void fill_all(void)
 #endif
         }
 #endif
-        fill_dry(isa, usable);
+        fill_meta(isa, usable);
     }
 }
 
@@ -120,10 +120,10 @@ const qkv_kernels *qkv__kernels_of(const qkv_context *ctx, bool training)
     const qkv__device *device = qkv__context_device(ctx);
     if (device->kernels)
         return device->kernels(isa);
-    return qkv__context_dry(ctx) ? &dry_tables[isa & ISA_BITS] : k;
+    return qkv__context_meta(ctx) ? &meta_tables[isa & ISA_BITS] : k;
 }
 
 qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch)
 {
-    return (qkv_exec){qkv_context_threads(ctx), scratch, qkv__context_dry(ctx)};
+    return (qkv_exec){qkv_context_threads(ctx), scratch, qkv__context_meta(ctx)};
 }

@@ -230,7 +230,7 @@ static qkv_status add_pair(void *user, const char *hyp, size_t hyp_len, const ch
     return qkv_bleu_add(user, hyp, hyp_len, ref, ref_len);
 }
 
-qkv_status qkv_bleu_add_texts(qkv_bleu *b, const qkv_text_part *hyp, const qkv_text_part *ref)
+qkv_status qkv_bleu_add_texts(qkv_bleu *b, const qkv_text_span *hyp, const qkv_text_span *ref)
 {
     return qkv__score_texts(b->ctx, hyp, ref, add_pair, b);
 }

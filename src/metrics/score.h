@@ -21,7 +21,7 @@ qkv_status qkv__score_line(qkv_str *out, const char *text, size_t len, bool lowe
 /* Gives every pair of lines to add. */
 typedef qkv_status qkv__add_fn(void *user, const char *hyp, size_t hyp_len, const char *ref,
                                size_t ref_len);
-qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_part *hyp, const qkv_text_part *ref,
+qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_span *hyp, const qkv_text_span *ref,
                             qkv__add_fn *add, void *user);
 
 /* ---- score_ngrams.c --------------------------------------------------------------------- */

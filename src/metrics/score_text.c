@@ -132,7 +132,7 @@ qkv_status qkv__score_line(qkv_str *out, const char *text, size_t len, bool lowe
 }
 
 /* The text's first line without its newline, which is taken from the text; false: none. */
-static bool next_line(qkv_text_part *text, const char **line, size_t *len)
+static bool next_line(qkv_text_span *text, const char **line, size_t *len)
 {
     if (text->len == 0)
         return false;
@@ -145,7 +145,7 @@ static bool next_line(qkv_text_part *text, const char **line, size_t *len)
     return true;
 }
 
-static size_t count_lines(qkv_text_part text)
+static size_t count_lines(qkv_text_span text)
 {
     const char *line;
     size_t len, count = 0;
@@ -154,10 +154,10 @@ static size_t count_lines(qkv_text_part text)
     return count;
 }
 
-qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_part *hyp, const qkv_text_part *ref,
+qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_span *hyp, const qkv_text_span *ref,
                             qkv__add_fn *add, void *user)
 {
-    qkv_text_part h = *hyp, r = *ref;
+    qkv_text_span h = *hyp, r = *ref;
     const char *h_name = hyp->name ? hyp->name : "the hypotheses";
     const char *r_name = ref->name ? ref->name : "the references", *h_line, *r_line;
     size_t h_lines = count_lines(h), r_lines = count_lines(r), h_len, r_len;

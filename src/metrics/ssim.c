@@ -1,4 +1,4 @@
-/* ssim.c - how alike two pictures are: structural similarity (Wang et al. 2004), and decibels. */
+/* ssim.c - how alike two images are: structural similarity (Wang et al. 2004), and decibels. */
 #include <math.h>
 
 #include "base/base.h"

@@ -7,8 +7,8 @@
 #include "nn/stack.h"
 #include "tensor/make.h"
 
-static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no block has */
-static const uint32_t CLASSIFIER_SITE = 0xE0000002u;
+static const uint32_t EMBEDDING_DROPOUT_ID = 0xE0000000u; /* dropout sites that no block has */
+static const uint32_t CLASSIFIER_DROPOUT_ID = 0xE0000002u;
 
 typedef struct {
     qkv_model *base;
@@ -91,13 +91,13 @@ static void visit_block(const bert *m, qkv__visit *v, const qkv_block_params *p)
     const qkv_bert_config *c = m->c;
     size_t d = c->width;
     double std = c->init_range;
-    qkv__visit_dense(v, "attention.self.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
-    qkv__visit_dense(v, "attention.self.key", p->qkv_weight, p->qkv_bias, d, d, d, std);
-    qkv__visit_dense(v, "attention.self.value", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
-    qkv__visit_dense(v, "attention.output.dense", p->out_weight, p->out_bias, 0, d, d, std);
+    qkv__visit_linear(v, "attention.self.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
+    qkv__visit_linear(v, "attention.self.key", p->qkv_weight, p->qkv_bias, d, d, d, std);
+    qkv__visit_linear(v, "attention.self.value", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
+    qkv__visit_linear(v, "attention.output.dense", p->out_weight, p->out_bias, 0, d, d, std);
     qkv__visit_norm(v, "attention.output.LayerNorm", p->norm1_weight, p->norm1_bias, d);
-    qkv__visit_dense(v, "intermediate.dense", p->up_weight, p->up_bias, 0, c->ff_width, d, std);
-    qkv__visit_dense(v, "output.dense", p->down_weight, p->down_bias, 0, d, c->ff_width, std);
+    qkv__visit_linear(v, "intermediate.dense", p->up_weight, p->up_bias, 0, c->ff_width, d, std);
+    qkv__visit_linear(v, "output.dense", p->down_weight, p->down_bias, 0, d, c->ff_width, std);
     qkv__visit_norm(v, "output.LayerNorm", p->norm2_weight, p->norm2_bias, d);
 }
 
@@ -109,7 +109,7 @@ static void visit_embeddings(const bert *m, qkv__visit *v)
     qkv__visit_table(v, "position_embeddings.weight", m->position_table, false, std);
     qkv__visit_table(v, "token_type_embeddings.weight", m->segment_table, false, std);
     qkv__visit_norm(v, "LayerNorm", m->norm_weight, m->norm_bias, m->c->width);
-    qkv__visit_kind(v, "position_ids", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+    qkv__visit_kind(v, "position_ids", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
 }
 
 /* Files of BertForPreTraining hold both heads: what this one has no use for is passed over. */
@@ -123,18 +123,18 @@ static void visit_masked_head(const bert *m, qkv__visit *v)
     v->name[0] = 0;
     qkv__visit_rows(v, "cls.predictions.bias", m->head_bias, 0, c->vocab, 0, false, QKV_INIT_ZEROS,
                     0);
-    qkv__visit_dense(v, "cls.predictions.transform.dense", m->dense_weight, m->dense_bias, 0, d, d,
-                     c->init_range);
+    qkv__visit_linear(v, "cls.predictions.transform.dense", m->dense_weight, m->dense_bias, 0, d, d,
+                      c->init_range);
     qkv__visit_norm(v, "cls.predictions.transform.LayerNorm", m->head_norm_weight,
                     m->head_norm_bias, d);
     qkv__visit_table(v, "cls.predictions.decoder.weight", m->word_table, true, 0);
-    qkv__visit_kind(v, "cls.predictions.decoder.bias", m->head_bias, QKV_ROW_TIED, QKV_INIT_KEEP,
+    qkv__visit_kind(v, "cls.predictions.decoder.bias", m->head_bias, QKV_STATE_TIED, QKV_INIT_NONE,
                     0);
     for (size_t i = 0; ignored[i]; i++)
-        qkv__visit_kind(v, ignored[i], NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+        qkv__visit_kind(v, ignored[i], NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
 }
 
-static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     bert *m = base->self;
     const qkv_bert_config *c = m->c;
@@ -149,10 +149,10 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
         return v.status;
     }
     v.name[0] = 0;
-    qkv__visit_dense(&v, "bert.pooler.dense", m->dense_weight, m->dense_bias, 0, c->width,
-                     c->width, c->init_range);
-    qkv__visit_dense(&v, "classifier", m->head_weight, m->head_bias, 0, c->classes, c->width,
-                     c->init_range);
+    qkv__visit_linear(&v, "bert.pooler.dense", m->dense_weight, m->dense_bias, 0, c->width,
+                      c->width, c->init_range);
+    qkv__visit_linear(&v, "classifier", m->head_weight, m->head_bias, 0, c->classes, c->width,
+                      c->init_range);
     return v.status;
 }
 
@@ -175,7 +175,7 @@ static qkv_tensor *embed(bert *m, qkv_tape *t, const qkv_bert_input *in)
     qkv_tensor *s = qkv_embedding(t, segments, qkv_use(t, m->segment_table), 1.0, NULL, NULL);
     qkv_tensor *y = qkv_residual_norm(t, QKV_NORM_LAYER, s, x, qkv_use(t, m->norm_weight),
                                       qkv_use(t, m->norm_bias), c->norm_eps, NULL);
-    return c->dropout > 0 ? qkv_dropout(t, y, c->dropout, EMBEDDING_SITE) : y;
+    return c->dropout > 0 ? qkv_dropout(t, y, c->dropout, EMBEDDING_DROPOUT_ID) : y;
 }
 
 qkv_tensor *qkv_bert_hidden(qkv_model *base, qkv_tape *t, const qkv_bert_input *in)
@@ -237,7 +237,7 @@ qkv_tensor *qkv_bert_class_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidd
     qkv_tensor *x = qkv_linear(t, gather(t, hidden, rows_), qkv_use(t, m->dense_weight),
                                qkv_use(t, m->dense_bias), QKV_ACT_TANH);
     if (p > 0)
-        x = qkv_dropout(t, x, p, CLASSIFIER_SITE);
+        x = qkv_dropout(t, x, p, CLASSIFIER_DROPOUT_ID);
     return qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias), QKV_ACT_NONE);
 }
 
@@ -252,7 +252,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
 }
 
 /* Without the head, which a file need not have. */
-static double numbers(const qkv_model_type *type, const void *config)
+static double parameter_count(const qkv_model_type *type, const void *config)
 {
     (void)type;
     const qkv_bert_config *c = config;
@@ -264,7 +264,7 @@ static double numbers(const qkv_model_type *type, const void *config)
 #define BERT(architecture_, builtin_)                                                          \
     .name = "bert", .architecture = architecture_, .prefix = "bert.",                          \
     .config = &qkv__bert_config, .config_size = sizeof(qkv_bert_config),                       \
-    .self_size = sizeof(bert), .numbers = numbers, .make = make, .visit = visit,               \
+    .self_size = sizeof(bert), .parameter_count = parameter_count, .make = make, .visit = visit, \
     .flops = flops, .preset = qkv__bert_preset, .builtin = builtin_
 
 static const qkv_builtin_type masked = {.can = QKV_CAN_FILL_MASK};

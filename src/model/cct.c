@@ -67,8 +67,8 @@ void qkv__cct_visit(const qkv__cct *x, qkv__visit *v)
         qkv__visit_convolution(v, name, x->convolution[i], outputs(c, i), inputs(c, i), WINDOW,
                                std);
     }
-    qkv__visit_dense(v, "classifier.attention_pool", x->pool_weight, x->pool_bias, 0, 1,
-                     c->trunk.width, c->trunk.init_range);
+    qkv__visit_linear(v, "classifier.attention_pool", x->pool_weight, x->pool_bias, 0, 1,
+                      c->trunk.width, c->trunk.init_range);
 }
 
 void qkv__cct_visit_block(qkv__visit *v, const qkv_block *b, double std)
@@ -76,11 +76,11 @@ void qkv__cct_visit_block(qkv__visit *v, const qkv_block *b, double std)
     const qkv_block_params *p = qkv_block_parameters(b);
     size_t d = qkv_block_configuration(b)->width, ff = qkv_block_configuration(b)->ff_width;
     qkv__visit_norm(v, "pre_norm", p->norm1_weight, p->norm1_bias, d);
-    qkv__visit_dense(v, "self_attn.qkv", p->qkv_weight, p->qkv_bias, 0, 3 * d, d, std);
-    qkv__visit_dense(v, "self_attn.proj", p->out_weight, p->out_bias, 0, d, d, std);
+    qkv__visit_linear(v, "self_attn.qkv", p->qkv_weight, p->qkv_bias, 0, 3 * d, d, std);
+    qkv__visit_linear(v, "self_attn.proj", p->out_weight, p->out_bias, 0, d, d, std);
     qkv__visit_norm(v, "norm1", p->norm2_weight, p->norm2_bias, d);
-    qkv__visit_dense(v, "linear1", p->up_weight, p->up_bias, 0, ff, d, std);
-    qkv__visit_dense(v, "linear2", p->down_weight, p->down_bias, 0, d, ff, std);
+    qkv__visit_linear(v, "linear1", p->up_weight, p->up_bias, 0, ff, d, std);
+    qkv__visit_linear(v, "linear2", p->down_weight, p->down_bias, 0, d, ff, std);
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
@@ -109,13 +109,13 @@ qkv_tensor *qkv__cct_pool(const qkv__cct *x, qkv_tape *t, qkv_tensor *tokens)
     return mixture ? qkv_reshape(t, mixture, 2, flat) : NULL;
 }
 
-double qkv__cct_flops(const qkv_vit_config *c, qkv_pass pass, double pictures, size_t height,
+double qkv__cct_flops(const qkv_vit_config *c, qkv_pass pass, double images, size_t height,
                       size_t width)
 {
     double sum = 0;
     for (size_t i = 0; i < c->convolutions; i++) {
         double products = (double)(WINDOW * WINDOW * inputs(c, i) * outputs(c, i));
-        products *= pictures * (double)height * (double)width;
+        products *= images * (double)height * (double)width;
         sum += qkv__flops(i || pass ? pass : QKV_PASS_INPUT, products, 0);
         height = (height + 1) / 2;
         width = (width + 1) / 2;

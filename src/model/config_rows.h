@@ -29,11 +29,11 @@ enum { QKV__MOST_SIZE = 16777216 };
      .max = QKV__MOST_SIZE - 1, FIELD(member), .initial = initial_, .help = help_}
 /* What qkv__init_range makes of it is written back. */
 #define INIT_ROW(key_, member, rule)                                                           \
-    REAL_ROW(key_, member, 10, "0", "deviation of initial weights; 0: " rule)
+    REAL_ROW(key_, member, 10, "0", "standard deviation of initial weights; 0: " rule)
 
 /* The rows of a trunk's fields, for the table of a configuration that has it as `member`. */
 #define PATCHES_ROWS(member)                                                                     \
-    SIZE_ROW("image_size", member.image, 1, "224", "side of the pictures in pixels"),            \
+    SIZE_ROW("image_size", member.image, 1, "224", "side of the images in pixels"),              \
     SIZE_ROW("patch_size", member.patch, 1, "16", "side of a patch in pixels"),                  \
     SIZE_ROW("num_channels", member.channels, 1, "3", "channels of a pixel"),                    \
     SIZE_ROW("hidden_size", member.width, 1, "768", "width of the residual stream"),             \

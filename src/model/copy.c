@@ -7,13 +7,13 @@
 
 typedef struct {
     qkv_model *from;
-    const qkv_row *wanted;
+    const qkv_state_entry *wanted;
     size_t copied;
 } copying;
 
-static bool has_values(const qkv_row *row)
+static bool has_values(const qkv_state_entry *row)
 {
-    return row->kind == QKV_ROW_PARAM || row->kind == QKV_ROW_FIXED;
+    return row->kind == QKV_STATE_PARAM || row->kind == QKV_STATE_FIXED;
 }
 
 /* A table of positions, (1, first + side^2, width): first is 1 where a token that is no place comes
@@ -22,7 +22,7 @@ typedef struct {
     size_t first, side, width;
 } places;
 
-static bool is_places(const qkv_row *row, places *out)
+static bool is_places(const qkv_state_entry *row, places *out)
 {
     if (row->ndim != 3 || row->shape[0] != 1)
         return false;
@@ -34,9 +34,9 @@ static bool is_places(const qkv_row *row, places *out)
     return whole || side * side + 1 == n;
 }
 
-/* The places of one grid for another, as for pictures of another size. */
-static void copy_places(qkv_context *ctx, const qkv_row *to, const places *t, const qkv_row *from,
-                        const places *f)
+/* The places of one grid for another, as for images of another size. */
+static void copy_places(qkv_context *ctx, const qkv_state_entry *to, const places *t,
+                        const qkv_state_entry *from, const places *f)
 {
     qkv_real *out = qkv_param_data(to->param) + to->offset + t->first * t->width;
     qkv_real *in = qkv_param_data(from->param) + from->offset;
@@ -55,10 +55,10 @@ static void copy_places(qkv_context *ctx, const qkv_row *to, const places *t, co
 }
 
 /* Copies the row when it is the wanted one. */
-static qkv_status offer(void *user, const qkv_row *row)
+static qkv_status offer(void *user, const qkv_state_entry *row)
 {
     copying *c = user;
-    const qkv_row *to = c->wanted;
+    const qkv_state_entry *to = c->wanted;
     places a, b;
     if (!has_values(row) || row->ndim != to->ndim || strcmp(row->name, to->name) != 0 ||
         memcmp(row->perm, to->perm, (size_t)row->ndim * sizeof *row->perm) != 0)
@@ -68,7 +68,7 @@ static qkv_status offer(void *user, const qkv_row *row)
         return QKV_OK;
     if (same)
         memcpy(qkv_param_data(to->param) + to->offset, qkv_param_data(row->param) + row->offset,
-               qkv_row_count(to) * sizeof(qkv_real));
+               qkv_state_entry_count(to) * sizeof(qkv_real));
     else
         copy_places(qkv_model_context(c->from), to, &a, row, &b);
     qkv_param_touch(to->param);
@@ -76,7 +76,7 @@ static qkv_status offer(void *user, const qkv_row *row)
     return QKV_OK;
 }
 
-static qkv_status want(void *user, const qkv_row *row)
+static qkv_status want(void *user, const qkv_state_entry *row)
 {
     copying *c = user;
     c->wanted = row;

@@ -5,21 +5,23 @@
 #include "nn/conv.h"
 #include "qkv/vqgan.h"
 
-enum { QKV__JUDGE_LAYERS = 8 }; /* strided convolutions at most */
+enum { QKV__DISCRIMINATOR_LAYERS = 8 }; /* strided convolutions at most */
 
 typedef struct {
     size_t layers;                               /* strided; 0: there is none */
-    qkv__conv conv[QKV__JUDGE_LAYERS + 2];       /* strided ones, one without, the answer */
-    qkv_batch_norm_layer norm[QKV__JUDGE_LAYERS + 1]; /* behind all but the first and the last */
-} qkv__judge_net;
+    qkv__conv conv[QKV__DISCRIMINATOR_LAYERS + 2]; /* strided ones, one without, the answer */
+    qkv_batch_norm_layer norm[QKV__DISCRIMINATOR_LAYERS + 1]; /* behind all but the first and the
+                                                                 last */
+} qkv__discriminator;
 
-extern const char qkv__judge_prefix[]; /* of its parameters' names and of its rows */
+extern const char qkv__discriminator_prefix[]; /* of its parameters' names and of its rows */
 
-bool qkv__judge_make(qkv__judge_net *j, qkv_params *ps, const qkv_vqgan_config *c);
-void qkv__judge_visit(const qkv__judge_net *j, qkv__visit *v);
-qkv_tensor *qkv__judge_forward(const qkv__judge_net *j, qkv_tape *t, qkv_tensor *pixels);
+bool qkv__discriminator_make(qkv__discriminator *j, qkv_params *ps, const qkv_vqgan_config *c);
+void qkv__discriminator_visit(const qkv__discriminator *j, qkv__visit *v);
+qkv_tensor *qkv__discriminator_forward(const qkv__discriminator *j, qkv_tape *t,
+                                       qkv_tensor *pixels);
 /* passes 2: back to the pixels alone; 3: to the weights alone. */
-double qkv__judge_flops(const qkv__judge_net *j, double pictures, size_t height, size_t width,
-                        int passes);
+double qkv__discriminator_flops(const qkv__discriminator *j, double images, size_t height,
+                                size_t width, int passes);
 
 #endif

@@ -1,5 +1,5 @@
-/* forecast.c - rows of numbers in, rows of numbers out: patches of rows through a dense layer, a
- * pre-norm stack of the one block, and a dense layer over all tokens (the encoder alone) or over
+/* forecast.c - rows of numbers in, rows of numbers out: patches of rows through a linear layer, a
+ * pre-norm stack of the one block, and a linear layer over all tokens (the encoder alone) or over
  * each token of a second stack with cross-attention. */
 #include "model/forecast_config.h"
 
@@ -10,8 +10,9 @@
 #include "tensor/make.h"
 
 enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
-static const uint32_t SITES = 0xE0000000u; /* dropout sites that no block has */
-enum { SOURCE_SITE, TARGET_SITE, ENCODER_SITE, DECODER_SITE, HEAD_SITE };
+static const uint32_t DROPOUT_IDS = 0xE0000000u; /* dropout sites that no block has */
+enum { SOURCE_DROPOUT_ID, TARGET_DROPOUT_ID, ENCODER_DROPOUT_ID, DECODER_DROPOUT_ID,
+      HEAD_DROPOUT_ID };
 static const double WINDOW_EPS = 1e-5, NORM_EPS = 1e-5; /* added to variances */
 
 typedef struct {
@@ -20,7 +21,7 @@ typedef struct {
     size_t layers, tokens;
     qkv_param *positions;               /* (tokens, width) */
     qkv_param *norm_weight, *norm_bias; /* after the stack */
-    uint32_t input_site, norm_site;
+    uint32_t input_dropout_id, norm_dropout_id;
 } stack;
 
 typedef struct {
@@ -30,7 +31,7 @@ typedef struct {
     qkv_param *embed_weight, *embed_bias;   /* (width, patch columns) */
     qkv_param *head_weight, *head_bias;     /* (outputs, inputs) of head_shape */
     qkv_param *linear_weight, *linear_bias; /* (horizon targets, context columns), or NULL */
-    qkv_param *mean, *deviation;            /* (columns): of the training rows */
+    qkv_param *mean, *std;                  /* (columns): of the training rows */
 } forecaster;
 
 /* ---- making ------------------------------------------------------------------------------- */
@@ -108,12 +109,14 @@ static qkv_status make(qkv_model *base)
     size_t outputs, inputs, T = c->context / c->patch;
     head_shape(c, &outputs, &inputs);
     m->encoder = (stack){.name = "encoder", .layers = c->layers, .tokens = T,
-                         .input_site = SITES + SOURCE_SITE, .norm_site = SITES + ENCODER_SITE};
+                         .input_dropout_id = DROPOUT_IDS + SOURCE_DROPOUT_ID,
+                         .norm_dropout_id = DROPOUT_IDS + ENCODER_DROPOUT_ID};
     m->decoder = (stack){.name = "decoder", .layers = c->decoder_layers,
                          .tokens = (c->horizon + c->patch - 1) / c->patch,
-                         .input_site = SITES + TARGET_SITE, .norm_site = SITES + DECODER_SITE};
+                         .input_dropout_id = DROPOUT_IDS + TARGET_DROPOUT_ID,
+                         .norm_dropout_id = DROPOUT_IDS + DECODER_DROPOUT_ID};
     m->mean = qkv__vector(ps, "series.mean", c->columns);
-    m->deviation = qkv__vector(ps, "series.deviation", c->columns);
+    m->std = qkv__vector(ps, "series.standard deviation", c->columns);
     m->embed_weight = qkv__matrix(ps, "embed.weight", c->width, c->patch * c->columns);
     m->embed_bias = qkv__vector(ps, "embed.bias", c->width);
     status = make_stack(m, &m->encoder, 0);
@@ -132,10 +135,10 @@ static qkv_status make(qkv_model *base)
     if (status)
         return status;
     qkv_param_freeze(m->mean, true);
-    qkv_param_freeze(m->deviation, true);
+    qkv_param_freeze(m->std, true);
     for (size_t i = 0; i < c->columns; i++)
-        qkv_param_data(m->deviation)[i] = 1;
-    qkv_param_touch(m->deviation);
+        qkv_param_data(m->std)[i] = 1;
+    qkv_param_touch(m->std);
     return QKV_OK;
 }
 
@@ -146,17 +149,17 @@ static void visit_block(const forecaster *m, qkv__visit *v, const qkv_block_para
     size_t d = m->c->width, ff = m->c->ff_width;
     double std = m->c->init_range;
     qkv__visit_norm(v, "norm1", p->norm1_weight, p->norm1_bias, d);
-    qkv__visit_dense(v, "attn.qkv", p->qkv_weight, p->qkv_bias, 0, 3 * d, d, std);
-    qkv__visit_dense(v, "attn.out", p->out_weight, p->out_bias, 0, d, d, std);
+    qkv__visit_linear(v, "attn.qkv", p->qkv_weight, p->qkv_bias, 0, 3 * d, d, std);
+    qkv__visit_linear(v, "attn.out", p->out_weight, p->out_bias, 0, d, d, std);
     if (p->q_weight) {
         qkv__visit_norm(v, "norm_x", p->norm_x_weight, p->norm_x_bias, d);
-        qkv__visit_dense(v, "cross.q", p->q_weight, p->q_bias, 0, d, d, std);
-        qkv__visit_dense(v, "cross.kv", p->kv_weight, p->kv_bias, 0, 2 * d, d, std);
-        qkv__visit_dense(v, "cross.out", p->out_x_weight, p->out_x_bias, 0, d, d, std);
+        qkv__visit_linear(v, "cross.q", p->q_weight, p->q_bias, 0, d, d, std);
+        qkv__visit_linear(v, "cross.kv", p->kv_weight, p->kv_bias, 0, 2 * d, d, std);
+        qkv__visit_linear(v, "cross.out", p->out_x_weight, p->out_x_bias, 0, d, d, std);
     }
     qkv__visit_norm(v, "norm2", p->norm2_weight, p->norm2_bias, d);
-    qkv__visit_dense(v, "ff.up", p->up_weight, p->up_bias, 0, ff, d, std);
-    qkv__visit_dense(v, "ff.down", p->down_weight, p->down_bias, 0, d, ff, std);
+    qkv__visit_linear(v, "ff.up", p->up_weight, p->up_bias, 0, ff, d, std);
+    qkv__visit_linear(v, "ff.down", p->down_weight, p->down_bias, 0, d, ff, std);
 }
 
 static void visit_stack(const forecaster *m, qkv__visit *v, const stack *s)
@@ -166,7 +169,7 @@ static void visit_stack(const forecaster *m, qkv__visit *v, const stack *s)
         qkv__visit_rows(v, "positions", s->positions, 0, s->tokens, m->c->width, false,
                         QKV_INIT_NORMAL, 0.02);
     else
-        qkv__visit_kind(v, "positions", s->positions, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
+        qkv__visit_kind(v, "positions", s->positions, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     for (size_t i = 0; i < s->layers; i++) {
         snprintf(v->name, sizeof v->name, "%s.%zu.", s->name, i);
         visit_block(m, v, qkv_block_parameters(s->blocks[i]));
@@ -177,24 +180,24 @@ static void visit_stack(const forecaster *m, qkv__visit *v, const stack *s)
 }
 
 /* The last layers start at zero: the first forecast is what numbers are measured from. */
-static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     forecaster *m = base->self;
     const qkv_forecast_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     size_t outputs, inputs, patch = c->patch * c->columns;
     head_shape(c, &outputs, &inputs);
-    qkv__visit_kind(&v, "series.mean", m->mean, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
-    qkv__visit_kind(&v, "series.deviation", m->deviation, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
-    qkv__visit_dense(&v, "embed", m->embed_weight, m->embed_bias, 0, c->width, patch,
-                     1 / sqrt((double)patch));
+    qkv__visit_kind(&v, "series.mean", m->mean, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
+    qkv__visit_kind(&v, "series.standard deviation", m->std, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
+    qkv__visit_linear(&v, "embed", m->embed_weight, m->embed_bias, 0, c->width, patch,
+                      1 / sqrt((double)patch));
     visit_stack(m, &v, &m->encoder);
     if (m->decoder.layers)
         visit_stack(m, &v, &m->decoder);
-    qkv__visit_dense(&v, "head", m->head_weight, m->head_bias, 0, outputs, inputs, 0);
+    qkv__visit_linear(&v, "head", m->head_weight, m->head_bias, 0, outputs, inputs, 0);
     if (c->linear)
-        qkv__visit_dense(&v, "linear", m->linear_weight, m->linear_bias, 0,
-                         c->horizon * c->targets, c->context * c->columns, 0);
+        qkv__visit_linear(&v, "linear", m->linear_weight, m->linear_bias, 0,
+                          c->horizon * c->targets, c->context * c->columns, 0);
     return v.status;
 }
 
@@ -206,15 +209,15 @@ const qkv_real *qkv_forecast_mean(const qkv_model *base)
     return m ? qkv_param_data(m->mean) : NULL;
 }
 
-const qkv_real *qkv_forecast_deviation(const qkv_model *base)
+const qkv_real *qkv_forecast_std(const qkv_model *base)
 {
     const forecaster *m = qkv__model_as(base, NULL, __func__, QKV_CAN_FORECAST);
-    return m ? qkv_param_data(m->deviation) : NULL;
+    return m ? qkv_param_data(m->std) : NULL;
 }
 
-/* Mean and deviation of n numbers, `stride` apart. */
+/* Mean and standard deviation of n numbers, `stride` apart. */
 static void moments(const qkv_real *x, size_t n, size_t stride, double eps, double *mean,
-                    double *deviation)
+                    double *std)
 {
     double sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++)
@@ -224,7 +227,7 @@ static void moments(const qkv_real *x, size_t n, size_t stride, double eps, doub
         double d = (double)x[i * stride] - *mean;
         squares += d * d;
     }
-    *deviation = sqrt(squares / (double)n + eps);
+    *std = sqrt(squares / (double)n + eps);
 }
 
 qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
@@ -236,13 +239,13 @@ qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
         return qkv_fail(base->ctx, QKV_E_SHAPE, "qkv_forecast: rows of %zu numbers expected, "
                         "found %zu rows of %zu", m->c->columns, s->rows, s->columns);
     for (size_t i = 0; i < s->columns; i++) {
-        double mean, deviation;
-        moments(s->data + i, s->rows, s->columns, 0, &mean, &deviation);
+        double mean, std;
+        moments(s->data + i, s->rows, s->columns, 0, &mean, &std);
         qkv_param_data(m->mean)[i] = (qkv_real)mean;
-        qkv_param_data(m->deviation)[i] = (qkv_real)(deviation > 0 ? deviation : 1);
+        qkv_param_data(m->std)[i] = (qkv_real)(std > 0 ? std : 1);
     }
     qkv_param_touch(m->mean);
-    qkv_param_touch(m->deviation);
+    qkv_param_touch(m->std);
     return QKV_OK;
 }
 
@@ -256,11 +259,11 @@ typedef struct {
 
 static void standardize(const forecaster *m, qkv_real *out, const qkv_real *rows, size_t count)
 {
-    const qkv_real *mean = qkv_param_data(m->mean), *deviation = qkv_param_data(m->deviation);
+    const qkv_real *mean = qkv_param_data(m->mean), *std = qkv_param_data(m->std);
     size_t C = m->c->columns;
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < C; j++)
-            out[i * C + j] = (rows[i * C + j] - mean[j]) / deviation[j];
+            out[i * C + j] = (rows[i * C + j] - mean[j]) / std[j];
 }
 
 /* x (context, columns): column j from the window's own center, in its own scale. */
@@ -312,14 +315,14 @@ static qkv_tensor *run(forecaster *m, qkv_tape *t, const stack *s, qkv_tensor *x
     double p = m->c->dropout;
     qkv_sequence seq = {.memory = memory};
     x = qkv_add(t, x, qkv_use(t, s->positions));
-    qkv_stream stream = {p > 0 ? qkv_dropout(t, x, p, s->input_site) : x, NULL};
+    qkv_stream stream = {p > 0 ? qkv_dropout(t, x, p, s->input_dropout_id) : x, NULL};
     if (!stream.x || !qkv__stack_forward(t, s->blocks, s->layers, &stream, &seq, NULL))
         return NULL;
     return qkv_stream_norm(t, &stream, QKV_NORM_LAYER, s->norm_weight, s->norm_bias, NORM_EPS, p,
-                           s->norm_site);
+                           s->norm_dropout_id);
 }
 
-static qkv_tensor *dense(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias)
+static qkv_tensor *linear(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias)
 {
     return qkv_linear(t, x, qkv_use(t, weight), qkv_use(t, bias), QKV_ACT_NONE);
 }
@@ -331,17 +334,17 @@ static qkv_tensor *network(forecaster *m, qkv_tape *t, qkv_tensor *x)
     size_t B = qkv_dim(x, 0), T = m->encoder.tokens, D = m->decoder.tokens;
     size_t flat[] = {B, T * c->width}, rows_[] = {B, c->horizon, c->targets};
     size_t patches[] = {B, D * c->patch, c->targets};
-    qkv_tensor *e = dense(t, x, m->embed_weight, m->embed_bias);
+    qkv_tensor *e = linear(t, x, m->embed_weight, m->embed_bias);
     qkv_tensor *y = run(m, t, &m->encoder, e, NULL);
     if (m->decoder.layers)
         y = run(m, t, &m->decoder, qkv_slice(t, e, 1, T - 1, T), y);
     if (c->head_dropout > 0)
-        y = qkv_dropout(t, y, c->head_dropout, SITES + HEAD_SITE);
+        y = qkv_dropout(t, y, c->head_dropout, DROPOUT_IDS + HEAD_DROPOUT_ID);
     if (!m->decoder.layers) {
-        y = dense(t, qkv_reshape(t, y, 2, flat), m->head_weight, m->head_bias);
+        y = linear(t, qkv_reshape(t, y, 2, flat), m->head_weight, m->head_bias);
         return qkv_reshape(t, y, 3, rows_);
     }
-    y = qkv_reshape(t, dense(t, y, m->head_weight, m->head_bias), 3, patches);
+    y = qkv_reshape(t, linear(t, y, m->head_weight, m->head_bias), 3, patches);
     return D * c->patch > c->horizon ? qkv_slice(t, y, 1, 0, c->horizon) : y;
 }
 
@@ -358,7 +361,7 @@ qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *c
     size_t flat[] = {B, c->context * c->columns}, rows_[] = {B, c->horizon, c->targets};
     qkv_tensor *y = network(m, t, in.x);
     if (c->linear) {
-        qkv_tensor *l = dense(t, qkv_reshape(t, in.x, 2, flat), m->linear_weight, m->linear_bias);
+        qkv_tensor *l = linear(t, qkv_reshape(t, in.x, 2, flat), m->linear_weight, m->linear_bias);
         y = qkv_add(t, y, qkv_reshape(t, l, 3, rows_));
     }
     return in.center ? qkv_add(t, qkv_mul(t, y, in.scale), in.center) : y;
@@ -394,7 +397,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
     return w->samples * qkv__flops(w->pass, products, attention);
 }
 
-static double numbers(const qkv_model_type *type, const void *config)
+static double parameter_count(const qkv_model_type *type, const void *config)
 {
     (void)type;
     const qkv_forecast_config *c = config;
@@ -415,4 +418,5 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_FORECAST};
 const qkv_model_type qkv_forecast_type = {
     .name = "qkv_forecast", .architecture = "QkvForecaster", .config = &qkv__forecast_config,
     .config_size = sizeof(qkv_forecast_config), .self_size = sizeof(forecaster),
-    .numbers = numbers, .make = make, .visit = visit, .flops = flops, .builtin = &builtin};
+    .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,
+                                          .builtin = &builtin};

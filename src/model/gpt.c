@@ -10,8 +10,8 @@
 #include "nn/stack.h"
 #include "tensor/make.h"
 
-static const uint32_t EMBEDDING_SITE = 0xE0000000u; /* dropout sites that no block has */
-static const uint32_t FINAL_SITE = 0xE0000001u;
+static const uint32_t EMBEDDING_DROPOUT_ID = 0xE0000000u; /* dropout sites that no block has */
+static const uint32_t FINAL_DROPOUT_ID = 0xE0000001u;
 
 typedef struct {
     qkv_model *base;
@@ -69,14 +69,14 @@ static qkv_status check_config(qkv_context *ctx, const qkv_gpt_config *c, bool l
 }
 
 /* Numbers in the matrices of a block; of completed fields. Real: a file may ask for any size. */
-static double block_numbers(const qkv_gpt_config *c, bool llama)
+static double block_parameters(const qkv_gpt_config *c, bool llama)
 {
     double d = (double)c->width, D = (double)c->head_width;
     return d * D * 2 * (double)(c->heads + c->kv_heads) +
            (llama ? 3 : 2) * d * (double)c->ff_width;
 }
 
-static double numbers(const qkv_model_type *type, const void *config)
+static double parameter_count(const qkv_model_type *type, const void *config)
 {
     qkv_gpt_config c = *(const qkv_gpt_config *)config;
     bool llama = type == &qkv_llama_type;
@@ -84,7 +84,7 @@ static double numbers(const qkv_model_type *type, const void *config)
         fix_config(&c);
     complete_config(&c, type);
     double rows = (double)c.vocab * (c.tie ? 1 : 2) + (llama ? 0 : (double)c.positions);
-    return rows * (double)c.width + (double)c.layers * block_numbers(&c, llama);
+    return rows * (double)c.width + (double)c.layers * block_parameters(&c, llama);
 }
 
 /* Of the first block, where scale_by_layer divides by 1. */
@@ -172,11 +172,11 @@ static void visit_gpt2_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
     qkv__visit_rows(v, "mlp.c_proj.weight", p->down_weight, 0, d, ff, true, QKV_INIT_NORMAL,
                     branch);
     qkv__visit_rows(v, "mlp.c_proj.bias", p->down_bias, 0, d, 0, false, QKV_INIT_ZEROS, 0);
-    qkv__visit_kind(v, "attn.bias", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
-    qkv__visit_kind(v, "attn.masked_bias", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+    qkv__visit_kind(v, "attn.bias", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
+    qkv__visit_kind(v, "attn.masked_bias", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
 }
 
-static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit_gpt2(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     gpt *m = base->self;
     const qkv_gpt_config *c = m->c;
@@ -186,7 +186,7 @@ static qkv_status visit_gpt2(qkv_model *base, qkv_row_fn *fn, void *user)
     if (c->position_kind == QKV_POSITIONS_LEARNED)
         qkv__visit_table(&v, "wpe.weight", m->position_table, false, c->init_range);
     else
-        qkv__visit_kind(&v, "wpe.weight", m->position_table, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
+        qkv__visit_kind(&v, "wpe.weight", m->position_table, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     for (size_t i = 0; i < c->layers; i++) {
         snprintf(v.name, sizeof v.name, "transformer.h.%zu.", i);
         visit_gpt2_block(m, &v, qkv_block_parameters(m->blocks[i]));
@@ -205,18 +205,18 @@ static void visit_llama_block(gpt *m, qkv__visit *v, const qkv_block_params *p)
     size_t ff = c->ff_width;
     double std = c->init_range, branch = std / sqrt(2.0 * (double)c->layers);
     qkv__visit_norm(v, "input_layernorm", p->norm1_weight, NULL, d);
-    qkv__visit_dense(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, q, d, std);
-    qkv__visit_dense(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, q, kv, d, std);
-    qkv__visit_dense(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, q + kv, kv, d, std);
-    qkv__visit_dense(v, "self_attn.o_proj", p->out_weight, p->out_bias, 0, d, q, branch);
+    qkv__visit_linear(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, q, d, std);
+    qkv__visit_linear(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, q, kv, d, std);
+    qkv__visit_linear(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, q + kv, kv, d, std);
+    qkv__visit_linear(v, "self_attn.o_proj", p->out_weight, p->out_bias, 0, d, q, branch);
     qkv__visit_norm(v, "post_attention_layernorm", p->norm2_weight, NULL, d);
-    qkv__visit_dense(v, "mlp.gate_proj", p->up_weight, p->up_bias, 0, ff, d, std);
-    qkv__visit_dense(v, "mlp.up_proj", p->up_weight, p->up_bias, ff, ff, d, std);
-    qkv__visit_dense(v, "mlp.down_proj", p->down_weight, p->down_bias, 0, d, ff, branch);
-    qkv__visit_kind(v, "self_attn.rotary_emb.inv_freq", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+    qkv__visit_linear(v, "mlp.gate_proj", p->up_weight, p->up_bias, 0, ff, d, std);
+    qkv__visit_linear(v, "mlp.up_proj", p->up_weight, p->up_bias, ff, ff, d, std);
+    qkv__visit_linear(v, "mlp.down_proj", p->down_weight, p->down_bias, 0, d, ff, branch);
+    qkv__visit_kind(v, "self_attn.rotary_emb.inv_freq", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
 }
 
-static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit_llama(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     gpt *m = base->self;
     const qkv_gpt_config *c = m->c;
@@ -234,7 +234,7 @@ static qkv_status visit_llama(qkv_model *base, qkv_row_fn *fn, void *user)
 
 /* minGPT's names (Karpathy 2020), beneath the one that taming-transformers gives it. Positions
  * begin at zero there. */
-static qkv_status visit_prior(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit_prior(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     gpt *m = base->self;
     const qkv_gpt_config *c = m->c;
@@ -247,16 +247,16 @@ static qkv_status visit_prior(qkv_model *base, qkv_row_fn *fn, void *user)
         const qkv_block_params *p = qkv_block_parameters(m->blocks[i]);
         snprintf(v.name, sizeof v.name, "transformer.blocks.%zu.", i);
         qkv__visit_norm(&v, "ln1", p->norm1_weight, p->norm1_bias, d);
-        qkv__visit_dense(&v, "attn.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
-        qkv__visit_dense(&v, "attn.key", p->qkv_weight, p->qkv_bias, d, d, d, std);
-        qkv__visit_dense(&v, "attn.value", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
-        qkv__visit_dense(&v, "attn.proj", p->out_weight, p->out_bias, 0, d, d, std);
+        qkv__visit_linear(&v, "attn.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
+        qkv__visit_linear(&v, "attn.key", p->qkv_weight, p->qkv_bias, d, d, d, std);
+        qkv__visit_linear(&v, "attn.value", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
+        qkv__visit_linear(&v, "attn.proj", p->out_weight, p->out_bias, 0, d, d, std);
         qkv__visit_norm(&v, "ln2", p->norm2_weight, p->norm2_bias, d);
-        qkv__visit_dense(&v, "mlp.0", p->up_weight, p->up_bias, 0, ff, d, std);
-        qkv__visit_dense(&v, "mlp.2", p->down_weight, p->down_bias, 0, d, ff, std);
-        qkv_row mask = {.kind = QKV_ROW_IGNORED, .init = QKV_INIT_KEEP, .ndim = 4,
-                        .shape = {1, 1, c->positions, c->positions}, .perm = {0, 1, 2, 3}};
-        qkv__visit_row(&v, &mask, "attn.mask");
+        qkv__visit_linear(&v, "mlp.0", p->up_weight, p->up_bias, 0, ff, d, std);
+        qkv__visit_linear(&v, "mlp.2", p->down_weight, p->down_bias, 0, d, ff, std);
+        qkv_state_entry mask = {.kind = QKV_STATE_IGNORED, .init = QKV_INIT_NONE, .ndim = 4,
+                                .shape = {1, 1, c->positions, c->positions}, .perm = {0, 1, 2, 3}};
+        qkv__visit_entry(&v, &mask, "attn.mask");
     }
     snprintf(v.name, sizeof v.name, "transformer.");
     qkv__visit_norm(&v, "ln_f", m->norm_weight, m->norm_bias, d);
@@ -271,7 +271,7 @@ static qkv_tensor *embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *posit
     qkv_param *table = m->position_table; /* added whatever its kind: a file may have filled it */
     qkv_tensor *x = qkv_embedding(t, ids, qkv_use(t, m->token_table), 1.0, table ? position : NULL,
                                   table ? qkv_use(t, table) : NULL);
-    return m->c->embd_dropout > 0 ? qkv_dropout(t, x, m->c->embd_dropout, EMBEDDING_SITE) : x;
+    return m->c->embd_dropout > 0 ? qkv_dropout(t, x, m->c->embd_dropout, EMBEDDING_DROPOUT_ID) : x;
 }
 
 static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t sequences,
@@ -293,7 +293,7 @@ static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t 
     if (cache)
         cache->length += T;
     return qkv_stream_norm(t, &s, is_llama(base) ? QKV_NORM_RMS : QKV_NORM_LAYER, m->norm_weight,
-                           m->norm_bias, c->norm_eps, c->dropout, FINAL_SITE);
+                           m->norm_bias, c->norm_eps, c->dropout, FINAL_DROPOUT_ID);
 }
 
 /* ---- as a language model ------------------------------------------------------------------ */
@@ -303,14 +303,14 @@ static size_t horizon(const qkv_model *m) { return ((const qkv_gpt_config *)m->c
 static size_t layers(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->layers; }
 static qkv_param *head(qkv_model *m) { return ((gpt *)m->self)->head; }
 static int32_t eos(const qkv_model *m) { return ((const qkv_gpt_config *)m->config)->eos; }
-static bool has_horizon(const qkv_model *m) { return !is_llama(m); }
+static bool has_max_positions(const qkv_model *m) { return !is_llama(m); }
 
 /* The tied head counts, look-ups do not; causal attention is 2 T^2 q, half of 4 T^2 q. */
 static double flops(const qkv_model *m, const qkv_workload *w)
 {
     const qkv_gpt_config *c = m->config;
     double L = (double)c->layers, rows = w->samples * w->length;
-    double weights = L * block_numbers(c, is_llama(m)) + (double)(c->vocab * c->width);
+    double weights = L * block_parameters(c, is_llama(m)) + (double)(c->vocab * c->width);
     return qkv__flops(w->pass, weights * rows,
                       L * 2 * rows * w->length * (double)(c->heads * c->head_width));
 }
@@ -322,13 +322,14 @@ static qkv_status block_cache(qkv_model *m, qkv_block_cache *cache, size_t B, si
                                c->head_width);
 }
 
-static const qkv__lm lm = {vocab, horizon, eos, has_horizon, layers, block_cache, hidden,
+static const qkv__lm lm = {vocab, horizon, eos, has_max_positions, layers, block_cache, hidden,
                                head};
 
 #define GPT(name_, architecture_, table, visit_)                                               \
     .name = name_, .architecture = architecture_, .config = table,                             \
-    .config_size = sizeof(qkv_gpt_config), .self_size = sizeof(gpt), .numbers = numbers,       \
-    .make = make, .visit = visit_, .flops = flops, .preset = qkv__gpt_preset
+    .config_size = sizeof(qkv_gpt_config), .self_size = sizeof(gpt),                          \
+    .parameter_count = parameter_count, .make = make, .visit = visit_, .flops = flops,         \
+    .preset = qkv__gpt_preset\
 
 static const qkv_builtin_type text = {QKV_CAN_GENERATE, &lm};
 static const qkv_builtin_type codes = {QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, &lm};

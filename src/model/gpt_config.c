@@ -60,7 +60,7 @@ static const qkv_option llama_rows[] = {
 
 /* What the others choose is fixed: learned positions, a layer of its own at the end. */
 static const qkv_option prior_rows[] = {
-    SIZE_ROW("vocab_size", vocab, 1, "1024", "codes, of the picture and of what it hangs on"),
+    SIZE_ROW("vocab_size", vocab, 1, "1024", "codes, of the image and of what it hangs on"),
     SIZE_ROW("block_size", positions, 1, "256", "codes a prediction can look back on, and one"),
     SIZE_ROW("n_embd", width, 1, "256", "width of the residual stream"),
     SIZE_ROW("n_layer", layers, 1, "8", "transformer blocks"),
@@ -72,9 +72,9 @@ static const qkv_option prior_rows[] = {
     RATE_ROW("attn_pdrop", attention_dropout, "0", "dropout of attention weights"),
     REAL_ROW("layer_norm_epsilon", norm_eps, 1, "1e-5", "added to the variance in LayerNorm"),
     INIT_ROW("initializer_range", init_range, "1 / sqrt(width)"),
-    SIZE_ROW("grid_rows", rows, 1, "16", "rows of codes of a picture"),
-    SIZE_ROW("grid_columns", columns, 1, "16", "columns of codes of a picture"),
-    SIZE_ROW("condition_length", before, 1, "1", "tokens before a picture's codes"),
+    SIZE_ROW("grid_rows", rows, 1, "16", "rows of codes of an image"),
+    SIZE_ROW("grid_columns", columns, 1, "16", "columns of codes of an image"),
+    SIZE_ROW("condition_length", before, 1, "1", "tokens before an image's codes"),
 };
 
 const qkv_option_table qkv__prior_config = {"Prior on codes", prior_rows,

@@ -22,13 +22,13 @@ typedef struct {
     qkv_param *pred_weight, *pred_bias;  /* decoder's width -> a patch's numbers */
 } mae;
 
-static const uint32_t TRUNK_SITES = 0xE1000000u, NORM_SITE = 0xE1000010u;
+static const uint32_t TRUNK_DROPOUT_IDS = 0xE1000000u, NORM_DROPOUT_ID = 0xE1000010u;
 static const double LAST = 0.1; /* of the last layer's initial weights, what others would have */
 static const double PATCH_EPS = 1e-6; /* beside the variance of a patch that is normed */
 
 static size_t side(const mae *m) { return m->c->trunk.image / m->c->trunk.patch; }
 static size_t patches(const mae *m) { return side(m) * side(m); }
-static size_t patch_numbers(const mae *m)
+static size_t patch_parameters(const mae *m)
 {
     return m->c->trunk.patch * m->c->trunk.patch * m->c->trunk.channels;
 }
@@ -78,8 +78,8 @@ static qkv_status make_decoder(mae *m)
     qkv_param_freeze(m->positions, true);
     m->norm_weight = qkv__vector(ps, "decoder.norm.weight", d);
     m->norm_bias = qkv__vector(ps, "decoder.norm.bias", d);
-    m->pred_weight = qkv__matrix(ps, "decoder.pred.weight", patch_numbers(m), d);
-    m->pred_bias = qkv__vector(ps, "decoder.pred.bias", patch_numbers(m));
+    m->pred_weight = qkv__matrix(ps, "decoder.pred.weight", patch_parameters(m), d);
+    m->pred_bias = qkv__vector(ps, "decoder.pred.bias", patch_parameters(m));
     qkv_status status = qkv__params_status(ps);
     return status ? status
                   : qkv__fill_sinusoids(m->positions, 1, L, QKV_SINUSOID_MAE_2D, 0, side(m));
@@ -89,7 +89,7 @@ static qkv_status make(qkv_model *base)
 {
     mae *m = base->self;
     m->base = base;
-    const qkv__patches_kind kind = {.sinusoids = true, .site = TRUNK_SITES};
+    const qkv__patches_kind kind = {.sinusoids = true, .dropout_id = TRUNK_DROPOUT_IDS};
     m->c = base->config;
     qkv_status status = complete(m);
     if (!status)
@@ -98,19 +98,20 @@ static qkv_status make(qkv_model *base)
 }
 
 /* The trunk's and the decoder's blocks'. */
-static double numbers(const qkv_model_type *type, const void *config)
+static double parameter_count(const qkv_model_type *type, const void *config)
 {
     const qkv_mae_config *c = config;
     double d = (double)c->decoder_width;
     double ff = c->decoder_ff_width ? (double)c->decoder_ff_width : 4 * d;
     (void)type;
-    return qkv__patches_numbers(&c->trunk) + (double)c->decoder_layers * (4 * d * d + 2 * d * ff);
+    return qkv__patches_parameters(&c->trunk) + (double)c->decoder_layers *
+ (4 * d * d + 2 * d * ff);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
 /* Small weights at the end: training begins with the mean colour everywhere, not with noise. */
-static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     mae *m = base->self;
     size_t d = m->decoder.width;
@@ -120,16 +121,16 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
     snprintf(v.name, sizeof v.name, "decoder.");
     qkv__visit_positions(&v, "mask_token", m->mask, 3, std);
     qkv__visit_positions(&v, "decoder_pos_embed", m->positions, 3, std);
-    qkv__visit_dense(&v, "decoder_embed", m->into_weight, m->into_bias, 0, d, m->c->trunk.width,
-                     m->c->trunk.init_range);
+    qkv__visit_linear(&v, "decoder_embed", m->into_weight, m->into_bias, 0, d, m->c->trunk.width,
+                      m->c->trunk.init_range);
     for (size_t i = 0; i < m->decoder.layers; i++) {
         snprintf(v.name, sizeof v.name, "decoder.decoder_layers.%zu.", i);
         qkv__patches_visit_block(&v, m->blocks[i], std);
     }
     snprintf(v.name, sizeof v.name, "decoder.");
     qkv__visit_norm(&v, "decoder_norm", m->norm_weight, m->norm_bias, d);
-    qkv__visit_dense(&v, "decoder_pred", m->pred_weight, m->pred_bias, 0, patch_numbers(m), d,
-                     LAST * std);
+    qkv__visit_linear(&v, "decoder_pred", m->pred_weight, m->pred_bias, 0, patch_parameters(m), d,
+                      LAST * std);
     return v.status;
 }
 
@@ -166,24 +167,24 @@ static bool masks_fit(const mae *m, qkv_tape *t, const qkv_tensor *x, const qkv_
 {
     if (!x || qkv_tape_status(t))
         return false;
-    bool fit = masks->pictures == qkv_dim(x, 0) && masks->patches == patches(m) &&
+    bool fit = masks->images == qkv_dim(x, 0) && masks->patches == patches(m) &&
                masks->kept >= 1 && masks->kept <= masks->patches;
-    for (size_t i = 0; fit && i < masks->pictures * masks->patches; i++)
+    for (size_t i = 0; fit && i < masks->images * masks->patches; i++)
         fit = masks->order[i] >= 0 && (size_t)masks->order[i] < masks->patches;
     if (!fit)
-        qkv__op_fail(t, "masks", "masks of %zu pictures, %zu of %zu patches seen, do not fit %s: "
-                     "%zu patches expected", masks->pictures, masks->kept, masks->patches,
+        qkv__op_fail(t, "masks", "masks of %zu images, %zu of %zu patches seen, do not fit %s: "
+                     "%zu patches expected", masks->images, masks->kept, masks->patches,
                      qkv__shape_text(t, x), patches(m));
     return fit;
 }
 
-/* i32 (pictures, to - from): the rows of those patches where every picture has `stride` rows. */
+/* i32 (images, to - from): the rows of those patches where every image has `stride` rows. */
 static qkv_tensor *patch_rows(qkv_tape *t, const qkv_mae_masks *masks, size_t from, size_t to,
                               size_t stride, size_t first)
 {
-    size_t shape[] = {masks->pictures, to - from}, n = 0;
+    size_t shape[] = {masks->images, to - from}, n = 0;
     int32_t *ids = qkv__step_alloc(t, (shape[0] * shape[1] + 1) * sizeof *ids);
-    for (size_t b = 0; ids && b < masks->pictures; b++)
+    for (size_t b = 0; ids && b < masks->images; b++)
         for (size_t i = from; i < to; i++)
             ids[n++] = (int32_t)(b * stride + first) + masks->order[b * masks->patches + i];
     return ids ? qkv_tensor_ids(t, ids, 2, shape) : NULL;
@@ -218,12 +219,12 @@ qkv_tensor *qkv_mae_encode(qkv_model *base, qkv_tape *t, qkv_tensor *pixels,
     return qkv__patches_encode(&m->trunk, t, qkv__patches_begin(&m->trunk, t, x));
 }
 
-/* For every place of the decoder the row of its token: those of each picture in the encoder's
+/* For every place of the decoder the row of its token: those of each image in the encoder's
  * order, and after all of them the one that stands for hidden patches. And its position. */
 static bool decoder_rows(qkv_tape *t, const qkv_mae_masks *masks, qkv_tensor **ids,
                          qkv_tensor **positions)
 {
-    size_t L = masks->patches, shape[] = {masks->pictures, 1 + L}, rows = 1 + masks->kept;
+    size_t L = masks->patches, shape[] = {masks->images, 1 + L}, rows = 1 + masks->kept;
     int32_t *id = qkv__step_alloc(t, shape[0] * shape[1] * sizeof *id);
     int32_t *position = qkv__step_alloc(t, shape[0] * shape[1] * sizeof *position);
     if (!id || !position)
@@ -261,7 +262,7 @@ qkv_tensor *qkv_mae_decode(qkv_model *base, qkv_tape *t, qkv_tensor *encoded,
     if (!x || !qkv__stack_forward(t, m->blocks, m->decoder.layers, &s, &seq, NULL))
         return NULL;
     return qkv_stream_norm(t, &s, QKV_NORM_LAYER, m->norm_weight, m->norm_bias,
-                           m->decoder.norm_eps, m->decoder.dropout, NORM_SITE);
+                           m->decoder.norm_eps, m->decoder.dropout, NORM_DROPOUT_ID);
 }
 
 static qkv_tensor *predict(const mae *m, qkv_tape *t, qkv_tensor *x)
@@ -285,12 +286,12 @@ qkv_tensor *qkv_mae_targets(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     const qkv_patches_config *c = &m->c->trunk;
     if (qkv_ndim(pixels) != 4 || qkv_dim(pixels, 1) != c->image ||
         qkv_dim(pixels, 2) != c->image || qkv_dim(pixels, 3) != c->channels)
-        return qkv__op_fail(t, "targets", "pictures %s: %zu x %zu x %zu expected",
+        return qkv__op_fail(t, "targets", "images %s: %zu x %zu x %zu expected",
                             qkv__shape_text(t, pixels), c->image, c->image, c->channels);
     qkv_tensor *x = qkv_patchify(t, pixels, c->patch);
     if (!m->c->norm_pix)
         return x;
-    double n = (double)patch_numbers(m), share = n > 1 ? (n - 1) / n : 1;
+    double n = (double)patch_parameters(m), share = n > 1 ? (n - 1) / n : 1;
     return qkv_scale(t, qkv_norm(t, QKV_NORM_LAYER, x, NULL, NULL, PATCH_EPS * share),
                      sqrt(share));
 }
@@ -317,7 +318,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
     double B = w->samples, d = (double)m->decoder.width;
     size_t L = patches(m), kept = qkv_mae_kept(L, m->c->mask_ratio);
     double into = B * (double)(1 + kept) * (double)c->width * d;
-    double out = B * (double)(L - kept) * d * (double)patch_numbers(m);
+    double out = B * (double)(L - kept) * d * (double)patch_parameters(m);
     return qkv__patches_embed_flops(c, passes, B * (double)L) +
            qkv__flops(w->pass, into + out, 0) +
            qkv__patches_stack_flops(c, passes, B, 1 + kept) +
@@ -328,6 +329,7 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_RECONSTRUCT};
 
 const qkv_model_type qkv_mae_type = {
     .name = "vit_mae", .architecture = "ViTMAEForPreTraining", .config = &qkv__mae_config,
-    .config_size = sizeof(qkv_mae_config), .self_size = sizeof(mae), .numbers = numbers,
+    .config_size = sizeof(qkv_mae_config), .self_size = sizeof(mae),
+                                     .parameter_count = parameter_count,
     .make = make, .visit = visit, .flops = flops, .preset = qkv__mae_preset,
     .builtin = &builtin};

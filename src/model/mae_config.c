@@ -14,7 +14,7 @@ static const qkv_option rows[] = {
              "its feed-forward width; 0: 4 times decoder_hidden_size"),
     RATE_ROW("mask_ratio", mask_ratio, "0.75", "share of the patches that training hides"),
     BOOL_ROW("norm_pix_loss", norm_pix, "false",
-             "learn each patch less its mean, over its deviation"),
+             "learn each patch less its mean, over its standard deviation"),
 };
 const qkv_option_table qkv__mae_config = {"Masked autoencoder", rows, sizeof rows / sizeof *rows,
                                           sizeof(CONFIG)};
@@ -22,7 +22,7 @@ const qkv_option_table qkv__mae_config = {"Masked autoencoder", rows, sizeof row
 /* From "base" on the sizes of He et al. 2021, whose decoder is always the same. */
 static const qkv__named_size encoders[] = {
     {"nano", "2 layers of 64, decoder 1 of 64: a smoke test", 64, 2, 2},
-    {"micro", "4 layers of 128, decoder 2 of 128: minutes on two cores, with small pictures", 128,
+    {"micro", "4 layers of 128, decoder 2 of 128: minutes on two cores, with small images", 128,
      4, 4},
     {"mini", "6 layers of 192, decoder 4 of 128: half an hour", 192, 6, 6},
     {"tiny", "12 layers of 192, decoder 4 of 192: hours", 192, 12, 6},

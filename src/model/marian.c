@@ -9,15 +9,15 @@
 #include "tensor/make.h"
 
 enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
-static const uint32_t SITES = 0xE0000000u; /* dropout sites that no block has */
-enum { SOURCE_SITE, TARGET_SITE, ENCODER_SITE, DECODER_SITE };
+static const uint32_t DROPOUT_IDS = 0xE0000000u; /* dropout sites that no block has */
+enum { SOURCE_DROPOUT_ID, TARGET_DROPOUT_ID, ENCODER_DROPOUT_ID, DECODER_DROPOUT_ID };
 
 typedef struct {
     qkv_block **blocks;
     size_t layers;
     qkv_param *table;                    /* (vocab, width) */
     qkv_param *norm_weight, *norm_bias;  /* pre-norm: after the stack */
-    uint32_t embedding_site, norm_site;
+    uint32_t embedding_dropout_id, norm_dropout_id;
 } stack;
 
 /* Numbers in the table of positions, which no file holds: 256 MiB. */
@@ -82,8 +82,8 @@ static qkv_status make_stack(marian *m, stack *s, bool decoder)
     const char *side = decoder ? "decoder" : "encoder";
     char name[48];
     s->layers = decoder ? m->c->decoder_layers : m->c->encoder_layers;
-    s->embedding_site = SITES + (decoder ? TARGET_SITE : SOURCE_SITE);
-    s->norm_site = SITES + (decoder ? DECODER_SITE : ENCODER_SITE);
+    s->embedding_dropout_id = DROPOUT_IDS + (decoder ? TARGET_DROPOUT_ID : SOURCE_DROPOUT_ID);
+    s->norm_dropout_id = DROPOUT_IDS + (decoder ? DECODER_DROPOUT_ID : ENCODER_DROPOUT_ID);
     s->blocks = qkv__stack_create(ps, &config, side, s->layers, decoder ? DECODER_INDEX : 0, false);
     if (!s->blocks)
         return qkv_context_status(m->base->ctx);
@@ -128,20 +128,20 @@ static void visit_block(const marian *m, qkv__visit *v, const qkv_block_params *
 {
     size_t d = m->c->width;
     double std = m->c->init_range;
-    qkv__visit_dense(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, d, d, std);
-    qkv__visit_dense(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, d, d, d, std);
-    qkv__visit_dense(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
-    qkv__visit_dense(v, "self_attn.out_proj", p->out_weight, p->out_bias, 0, d, d, std);
+    qkv__visit_linear(v, "self_attn.q_proj", p->qkv_weight, p->qkv_bias, 0, d, d, std);
+    qkv__visit_linear(v, "self_attn.k_proj", p->qkv_weight, p->qkv_bias, d, d, d, std);
+    qkv__visit_linear(v, "self_attn.v_proj", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
+    qkv__visit_linear(v, "self_attn.out_proj", p->out_weight, p->out_bias, 0, d, d, std);
     qkv__visit_norm(v, "self_attn_layer_norm", p->norm1_weight, p->norm1_bias, d);
     if (p->q_weight) {
-        qkv__visit_dense(v, "encoder_attn.q_proj", p->q_weight, p->q_bias, 0, d, d, std);
-        qkv__visit_dense(v, "encoder_attn.k_proj", p->kv_weight, p->kv_bias, 0, d, d, std);
-        qkv__visit_dense(v, "encoder_attn.v_proj", p->kv_weight, p->kv_bias, d, d, d, std);
-        qkv__visit_dense(v, "encoder_attn.out_proj", p->out_x_weight, p->out_x_bias, 0, d, d, std);
+        qkv__visit_linear(v, "encoder_attn.q_proj", p->q_weight, p->q_bias, 0, d, d, std);
+        qkv__visit_linear(v, "encoder_attn.k_proj", p->kv_weight, p->kv_bias, 0, d, d, std);
+        qkv__visit_linear(v, "encoder_attn.v_proj", p->kv_weight, p->kv_bias, d, d, d, std);
+        qkv__visit_linear(v, "encoder_attn.out_proj", p->out_x_weight, p->out_x_bias, 0, d, d, std);
         qkv__visit_norm(v, "encoder_attn_layer_norm", p->norm_x_weight, p->norm_x_bias, d);
     }
-    qkv__visit_dense(v, "fc1", p->up_weight, p->up_bias, 0, ff, d, std);
-    qkv__visit_dense(v, "fc2", p->down_weight, p->down_bias, 0, d, ff, std);
+    qkv__visit_linear(v, "fc1", p->up_weight, p->up_bias, 0, ff, d, std);
+    qkv__visit_linear(v, "fc2", p->down_weight, p->down_bias, 0, d, ff, std);
     qkv__visit_norm(v, "final_layer_norm", p->norm2_weight, p->norm2_bias, d);
 }
 
@@ -155,10 +155,10 @@ static void visit_stack(const marian *m, qkv__visit *v, const stack *s, const ch
     snprintf(v->name, sizeof v->name, "model.%s.", side);
     if (s->norm_weight)
         qkv__visit_norm(v, "layer_norm", s->norm_weight, s->norm_bias, m->c->width);
-    qkv__visit_kind(v, "embed_positions.weight", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+    qkv__visit_kind(v, "embed_positions.weight", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
 }
 
-static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     marian *m = base->self;
     const qkv_marian_config *c = m->c;
@@ -173,7 +173,7 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
     visit_stack(m, &v, &m->decoder, "decoder", c->decoder_ff_width);
     v.name[0] = 0;
     qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
-    qkv__visit_kind(&v, "final_logits_bias", m->head_bias, QKV_ROW_FIXED, QKV_INIT_KEEP, 0);
+    qkv__visit_kind(&v, "final_logits_bias", m->head_bias, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     return v.status;
 }
 
@@ -193,11 +193,11 @@ static qkv_tensor *run(marian *m, qkv_tape *t, const stack *s, const qkv_marian_
     qkv_tensor *x = qkv_embedding_padded(t, side->ids, qkv_use(t, s->table),
                                          c->scale_embedding ? sqrt((double)c->width) : 1,
                                          positions, qkv_use(t, m->positions), c->pad);
-    qkv_stream stream = {qkv_dropout(t, x, c->dropout, s->embedding_site), NULL};
+    qkv_stream stream = {qkv_dropout(t, x, c->dropout, s->embedding_dropout_id), NULL};
     if (!qkv__stack_forward(t, s->blocks, s->layers, &stream, seq, cache ? cache->blocks : NULL))
         return NULL;
     return s->norm_weight ? qkv_stream_norm(t, &stream, QKV_NORM_LAYER, s->norm_weight,
-                                            s->norm_bias, 1e-5, c->dropout, s->norm_site)
+                                            s->norm_bias, 1e-5, c->dropout, s->norm_dropout_id)
                           : stream.x;
 }
 
@@ -287,7 +287,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
     return w->samples * qkv__flops(w->pass, products, attention);
 }
 
-static double numbers(const qkv_model_type *type, const void *config)
+static double parameter_count(const qkv_model_type *type, const void *config)
 {
     (void)type;
     const qkv_marian_config *c = config;
@@ -303,7 +303,7 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE};
 #define MARIAN(name_, architecture_)                                                           \
     .name = name_, .architecture = architecture_, .config = &qkv__marian_config,               \
     .config_size = sizeof(qkv_marian_config), .self_size = sizeof(marian),                     \
-    .numbers = numbers, .make = make, .visit = visit, .flops = flops,                          \
+    .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,          \
     .preset = qkv__marian_preset, .builtin = &builtin
 
 const qkv_model_type qkv_marian_type = {MARIAN("marian", "MarianMTModel")};

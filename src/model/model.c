@@ -206,33 +206,33 @@ const char *qkv_model_label(const qkv_model *m, size_t i)
     return i < m->label_count ? m->labels[i] : NULL;
 }
 
-void qkv_model_set_ends(qkv_model *m, const int32_t *ids, size_t count)
+void qkv_model_set_eos_ids(qkv_model *m, const int32_t *ids, size_t count)
 {
-    m->end_count = count < QKV_LM_ENDS ? count : QKV_LM_ENDS;
-    memcpy(m->ends, ids, m->end_count * sizeof *ids);
+    m->eos_count = count < QKV_LM_EOS_IDS ? count : QKV_LM_EOS_IDS;
+    memcpy(m->eos_ids, ids, m->eos_count * sizeof *ids);
 }
 
-size_t qkv_model_end_count(const qkv_model *m) { return m->end_count; }
+size_t qkv_model_eos_count(const qkv_model *m) { return m->eos_count; }
 
-void qkv_model_set_pictures(qkv_model *m, const qkv_picture_format *format)
+void qkv_model_set_image_format(qkv_model *m, const qkv_image_format *format)
 {
-    m->pictures = *format;
+    m->images = *format;
 }
 
-const qkv_picture_format *qkv_model_pictures(const qkv_model *m)
+const qkv_image_format *qkv_model_image_format(const qkv_model *m)
 {
-    return m->pictures.height ? &m->pictures : NULL;
+    return m->images.height ? &m->images : NULL;
 }
 
 /* A type that names no rows of its own: each parameter as it is. */
-static qkv_status visit_params(qkv_model *m, qkv_row_fn *fn, void *user)
+static qkv_status visit_params(qkv_model *m, qkv_state_entry_fn *fn, void *user)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < qkv_params_count(m->params) && !status; i++) {
         qkv_param *p = qkv_params_at(m->params, i);
-        qkv_row row = {.name = qkv_param_name(p), .param = p, .ndim = qkv_param_ndim(p),
-                       .kind = qkv_param_frozen(p) ? QKV_ROW_FIXED : QKV_ROW_PARAM,
-                       .init = QKV_INIT_KEEP, .decay = qkv_param_ndim(p) > 1};
+        qkv_state_entry row = {.name = qkv_param_name(p), .param = p, .ndim = qkv_param_ndim(p),
+                               .kind = qkv_param_frozen(p) ? QKV_STATE_FIXED : QKV_STATE_PARAM,
+                               .init = QKV_INIT_NONE, .decay = qkv_param_ndim(p) > 1};
         for (int k = 0; k < row.ndim; k++) {
             row.shape[k] = qkv_param_dim(p, k);
             row.perm[k] = k;
@@ -246,15 +246,15 @@ static qkv_status visit_params(qkv_model *m, qkv_row_fn *fn, void *user)
     return status;
 }
 
-qkv_status qkv_model_visit(qkv_model *m, qkv_row_fn *fn, void *user)
+qkv_status qkv_model_visit(qkv_model *m, qkv_state_entry_fn *fn, void *user)
 {
     return m->type->visit ? m->type->visit(m, fn, user) : visit_params(m, fn, user);
 }
 
-static qkv_status init_row(void *user, const qkv_row *row)
+static qkv_status init_row(void *user, const qkv_state_entry *row)
 {
-    if (row->kind == QKV_ROW_PARAM)
-        qkv_row_init(row, *(const uint64_t *)user);
+    if (row->kind == QKV_STATE_PARAM)
+        qkv_state_entry_init(row, *(const uint64_t *)user);
     return QKV_OK;
 }
 
@@ -284,18 +284,18 @@ size_t qkv_lm_positions(const qkv_model *m)
     return lm ? lm->positions(m) : 0;
 }
 
-bool qkv_lm_has_horizon(const qkv_model *m)
+bool qkv_lm_has_max_positions(const qkv_model *m)
 {
     const qkv__lm *lm = lm_of(m, NULL, __func__);
-    return lm && lm->has_horizon(m);
+    return lm && lm->has_max_positions(m);
 }
 
-size_t qkv_lm_ends(const qkv_model *m, int32_t out[QKV_LM_ENDS])
+size_t qkv_lm_eos_ids(const qkv_model *m, int32_t out[QKV_LM_EOS_IDS])
 {
     const qkv__lm *lm = lm_of(m, NULL, __func__);
-    memcpy(out, m->ends, sizeof m->ends);
-    if (!lm || m->end_count)
-        return lm ? m->end_count : 0;
+    memcpy(out, m->eos_ids, sizeof m->eos_ids);
+    if (!lm || m->eos_count)
+        return lm ? m->eos_count : 0;
     out[0] = lm->eos(m);
     return out[0] >= 0;
 }

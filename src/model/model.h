@@ -3,7 +3,7 @@
 #define QKV_SRC_MODEL_MODEL_H
 
 #include "base/base.h"
-#include "nn/rows.h"
+#include "nn/state_entries.h"
 #include "qkv/model.h"
 
 /* What a model that predicts the next token provides; see qkv_lm_* in the public header. */
@@ -11,7 +11,7 @@ typedef struct {
     size_t (*vocab)(const qkv_model *m);
     size_t (*positions)(const qkv_model *m);
     int32_t (*eos)(const qkv_model *m);
-    bool (*has_horizon)(const qkv_model *m);
+    bool (*has_max_positions)(const qkv_model *m);
     size_t (*layers)(const qkv_model *m);
     qkv_status (*block_cache)(qkv_model *m, qkv_block_cache *c, size_t B, size_t capacity);
     qkv_tensor *(*hidden)(qkv_model *m, qkv_tape *t, qkv_tensor *ids, size_t sequences,
@@ -35,9 +35,10 @@ struct qkv_model {
     void *self;    /* the type's own struct */
     char **labels; /* (label_count) names of classes */
     size_t label_count;
-    int32_t ends[QKV_LM_ENDS]; /* (end_count) tokens that end a text; 0: the configuration's */
-    size_t end_count;
-    qkv_picture_format pictures; /* height 0: not set */
+    int32_t eos_ids[QKV_LM_EOS_IDS]; /* (eos_count) tokens that end a text; 0: the
+                                        configuration's */
+    size_t eos_count;
+    qkv_image_format images; /* height 0: not set */
 };
 
 /* The model's own struct when its type has one of the QKV_CAN_* bits, which the library's types

@@ -1,5 +1,5 @@
 /* perceptual.c - a network of convolutions, and the distance between what it makes of two
- * pictures. */
+ * images. */
 #include "qkv/perceptual.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 enum { COLORS = 3, WINDOW = 3, MOST = 8 }; /* MOST: convolutions of a stage */
 static const double LENGTH_EPS = 1e-20;    /* 1e-10 beside a length, where that matters */
 
-/* What LPIPS does to pixels in [-1, 1] first: ImageNet's mean and deviation. */
+/* What LPIPS does to pixels in [-1, 1] first: ImageNet's mean and standard deviation. */
 static const qkv_real shift[COLORS] = {(qkv_real)-.030, (qkv_real)-.088, (qkv_real)-.188};
 static const qkv_real scale[COLORS] = {(qkv_real).458, (qkv_real).448, (qkv_real).450};
 
@@ -95,7 +95,7 @@ static qkv_status make(qkv_model *base)
     return fine ? qkv__params_status(base->params) : qkv_context_status(base->ctx);
 }
 
-static double numbers(const qkv_model_type *type, const void *config)
+static double parameter_count(const qkv_model_type *type, const void *config)
 {
     const qkv_perceptual_config *c = config;
     double sum = 0;
@@ -109,7 +109,7 @@ static double numbers(const qkv_model_type *type, const void *config)
 /* ---- rows --------------------------------------------------------------------------------- */
 
 /* Convolutions are counted as torchvision's VGG counts layers: ReLUs and pools between them. */
-static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     perceptual *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
@@ -122,17 +122,17 @@ static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
             qkv__visit_conv(&v, name, c, sqrt(2 / (double)(c->in * WINDOW * WINDOW)));
         }
     for (size_t s = 0; s < stages(m); s++) {
-        qkv_row row = {.kind = QKV_ROW_FIXED, .param = m->weights[s], .ndim = 4,
-                       .shape = {1, m->c->channels.item[s], 1, 1}, .perm = {0, 1, 2, 3},
-                       .init = QKV_INIT_KEEP};
+        qkv_state_entry row = {.kind = QKV_STATE_FIXED, .param = m->weights[s], .ndim = 4,
+                               .shape = {1, m->c->channels.item[s], 1, 1}, .perm = {0, 1, 2, 3},
+                               .init = QKV_INIT_NONE};
         snprintf(name, sizeof name, "lin%zu.model.1.weight", s);
-        qkv__visit_row(&v, &row, name);
+        qkv__visit_entry(&v, &row, name);
     }
     if (m->c->answers)
-        qkv__visit_dense(&v, "head", m->head_weight, m->head_bias, 0, m->c->answers,
-                         m->c->channels.item[stages(m) - 1], 0.01);
-    qkv__visit_kind(&v, "scaling_layer.shift", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
-    qkv__visit_kind(&v, "scaling_layer.scale", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+        qkv__visit_linear(&v, "head", m->head_weight, m->head_bias, 0, m->c->answers,
+                          m->c->channels.item[stages(m) - 1], 0.01);
+    qkv__visit_kind(&v, "scaling_layer.shift", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
+    qkv__visit_kind(&v, "scaling_layer.scale", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
     return v.status;
 }
 
@@ -214,5 +214,5 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_COMPARE_IMAGES};
 const qkv_model_type qkv_perceptual_type = {
     .name = "qkv_perceptual", .architecture = "LPIPS", .config = &table,
     .config_size = sizeof(qkv_perceptual_config), .self_size = sizeof(perceptual),
-    .numbers = numbers, .make = make, .visit = visit, .flops = flops,
+    .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,
     .builtin = &builtin};

@@ -3,7 +3,7 @@
 
 #include "model/model.h"
 #include "qkv/bert.h"
-#include "qkv/dense.h"
+#include "qkv/pixelwise.h"
 #include "qkv/forecast.h"
 #include "qkv/gpt.h"
 #include "qkv/mae.h"

@@ -7,7 +7,7 @@
 #include "nn/patches.h"
 #include "tensor/make.h"
 
-static const uint32_t TRUNK_SITE = 0xE0000000u; /* of dropouts that no block has */
+static const uint32_t TRUNK_DROPOUT_ID = 0xE0000000u; /* of dropouts that no block has */
 static const double CCT_POSITION_STD = 0.2;
 
 typedef struct {
@@ -26,7 +26,7 @@ static qkv_status make_trunk(vit *m)
 {
     qkv_model *base = m->base;
     qkv_vit_config *c = m->c;
-    qkv__patches_kind kind = {.site = TRUNK_SITE};
+    qkv__patches_kind kind = {.dropout_id = TRUNK_DROPOUT_ID};
     qkv_status status = is_compact(base) ? qkv__cct_complete(base->ctx, c) : QKV_OK;
     if (!status)
         status = qkv__patches_complete(base->ctx, &c->trunk, base->type->name);
@@ -57,23 +57,23 @@ static qkv_status make(qkv_model *base)
 static void visit_head(const vit *m, qkv__visit *v, const char *name)
 {
     const qkv_vit_config *c = m->c;
-    qkv__visit_dense(v, name, m->head_weight, m->head_bias, 0, c->classes, c->trunk.width,
-                     c->trunk.init_range);
+    qkv__visit_linear(v, name, m->head_weight, m->head_bias, 0, c->classes, c->trunk.width,
+                      c->trunk.init_range);
 }
 
 /* Files of ViTModel have a pooler, which is passed over. */
-static qkv_status visit(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     vit *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
     visit_head(m, &v, "classifier");
-    qkv__visit_kind(&v, "vit.pooler.dense.weight", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
-    qkv__visit_kind(&v, "vit.pooler.dense.bias", NULL, QKV_ROW_IGNORED, QKV_INIT_KEEP, 0);
+    qkv__visit_kind(&v, "vit.pooler.dense.weight", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
+    qkv__visit_kind(&v, "vit.pooler.dense.bias", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
     return v.status;
 }
 
-static qkv_status visit_compact(qkv_model *base, qkv_row_fn *fn, void *user)
+static qkv_status visit_compact(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     vit *m = base->self;
     const qkv_patches_config *c = &m->c->trunk;
@@ -139,10 +139,10 @@ static double flops(const qkv_model *base, const qkv_workload *w)
 }
 
 /* Without the head, which a file need not have. */
-static double numbers(const qkv_model_type *type, const void *config)
+static double parameter_count(const qkv_model_type *type, const void *config)
 {
     (void)type;
-    return qkv__patches_numbers(&((const qkv_vit_config *)config)->trunk);
+    return qkv__patches_parameters(&((const qkv_vit_config *)config)->trunk);
 }
 
 /* Of the blocks. */
@@ -162,7 +162,7 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_CLASSIFY_IMAGES};
 
 const qkv_model_type qkv_vit_type = {
     VIT(&qkv__vit_config), .name = "vit", .architecture = "ViTForImageClassification",
-    .prefix = "vit.", .numbers = numbers, .visit = visit};
+    .prefix = "vit.", .parameter_count = parameter_count, .visit = visit};
 const qkv_model_type qkv_cct_type = {
     VIT(&qkv__cct_config), .name = "qkv_cct", .architecture = "QkvCompactTransformer",
-    .numbers = numbers_compact, .visit = visit_compact};
+    .parameter_count = numbers_compact, .visit = visit_compact};

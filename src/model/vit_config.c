@@ -14,9 +14,9 @@ const qkv_option_table qkv__vit_config = {"Vision Transformer", vit_rows,
                                           sizeof vit_rows / sizeof *vit_rows, sizeof(CONFIG)};
 
 static const qkv_option cct_rows[] = {
-    SIZE_ROW("image_size", trunk.image, 1, "32", "side of the pictures in pixels"),
+    SIZE_ROW("image_size", trunk.image, 1, "32", "side of the images in pixels"),
     SIZE_ROW("num_channels", trunk.channels, 1, "3", "channels of a pixel"),
-    SIZE_ROW("num_conv_layers", convolutions, 1, "2", "convolutions; each halves the picture"),
+    SIZE_ROW("num_conv_layers", convolutions, 1, "2", "convolutions; each halves the image"),
     SIZE_ROW("conv_channels", conv_channels, 1, "64", "channels of all of them but the last"),
     BOOL_ROW("use_positions", positions, "true", "learn a vector for every place"),
     SIZE_ROW("hidden_size", trunk.width, 1, "256", "width of the residual stream"),
@@ -42,8 +42,8 @@ const qkv_option_table qkv__cct_config = {"Compact transformer", cct_rows,
 /* From "tiny" on the sizes of Touvron et al. 2021 and Dosovitskiy et al. 2020. */
 static const qkv__named_size vit_presets[] = {
     {"nano", "2 layers of 64: a smoke test", 64, 2, 2},
-    {"micro", "4 layers of 128: minutes on two cores, with small pictures", 128, 4, 4},
-    {"mini", "6 layers of 192: an hour, with small pictures", 192, 6, 3},
+    {"micro", "4 layers of 128: minutes on two cores, with small images", 128, 4, 4},
+    {"mini", "6 layers of 192: an hour, with small images", 192, 6, 3},
     {"tiny", "12 layers of 192: ViT-Ti's 5.7M", 192, 12, 3},
     {"small", "12 layers of 384: ViT-S's 22M", 384, 12, 6},
     {"base", "12 layers of 768: ViT-B's 86M", 768, 12, 12},

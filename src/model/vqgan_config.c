@@ -11,20 +11,20 @@
 static const qkv_option rows[] = {
     SIZE_ROW("ch", channels, 1, "128", "channels of the first level, a multiple of 32"),
     SIZES_ROW("ch_mult", multiples, 1, "1,1,2,2,4",
-              "times ch, channels of each level; a level more, half the picture"),
+              "times ch, channels of each level; a level more, half the image"),
     SIZE_ROW("num_res_blocks", blocks, 1, "2", "blocks of an encoder's level, a decoder's have "
              "one more"),
     SIZES_ROW("attn_resolutions", attention, 0, "16",
-              "sides of pictures, in a level, whose blocks attend"),
-    SIZE_ROW("resolution", image, 1, "256", "side of the pictures in pixels"),
+              "sides of images, in a level, whose blocks attend"),
+    SIZE_ROW("resolution", image, 1, "256", "side of the images in pixels"),
     SIZE_ROW("in_channels", colors, 1, "3", "channels of a pixel, 1 or 3"),
     SIZE_ROW("z_channels", z_channels, 1, "256", "channels between encoder and codes"),
     SIZE_ROW("embed_dim", code_width, 1, "256", "width of a code's vector"),
     SIZE_ROW("n_embed", codes, 1, "1024", "codes"),
     RATE_ROW("dropout", dropout, "0", "dropout inside the blocks"),
-    SIZE_ROW("disc_ndf", judge_channels, 1, "64", "the discriminator's first channels"),
-    SIZE_ROW("disc_num_layers", judge_layers, 0, "3",
-             "its convolutions that halve the picture; 0: there is none"),
+    SIZE_ROW("disc_ndf", disc_channels, 1, "64", "the discriminator's first channels"),
+    SIZE_ROW("disc_num_layers", disc_layers, 0, "3",
+             "its convolutions that halve the image; 0: there is none"),
 };
 const qkv_option_table qkv__vqgan_config = {"VQGAN", rows, sizeof rows / sizeof *rows,
                                             sizeof(CONFIG)};
@@ -35,14 +35,14 @@ typedef struct {
     qkv_sizes multiples;
     size_t blocks;
     bool attention; /* in the last level's blocks, not in the middle alone */
-    size_t width, codes, judge_channels, judge_layers;
+    size_t width, codes, disc_channels, disc_layers;
 } size_row;
 
 static const size_row sizes[] = {
     {"nano", "f4, 32 channels: a smoke test", 32, {3, {1, 1, 2}}, 1, false, 64, 256, 32, 2},
-    {"micro", "f4, 64 channels, 512 codes: pictures of 32 pixels, an hour on two cores", 64,
+    {"micro", "f4, 64 channels, 512 codes: images of 32 pixels, an hour on two cores", 64,
      {3, {1, 1, 2}}, 1, false, 64, 512, 32, 2},
-    {"mini", "f8, 64 channels, 512 codes: pictures of 64 pixels, an hour on two cores", 64,
+    {"mini", "f8, 64 channels, 512 codes: images of 64 pixels, an hour on two cores", 64,
      {4, {1, 1, 2, 2}}, 1, true, 64, 512, 32, 2},
     {"f8", "128 channels, 1024 codes, attention in the last level", 128, {4, {1, 1, 2, 4}}, 2, true,
      256, 1024, 64, 3},
@@ -67,8 +67,8 @@ const char *qkv__vqgan_preset(const qkv_model_type *type, size_t i, const char *
         c->attention = (qkv_sizes){s->attention, {c->image >> (s->multiples.count - 1)}};
         c->z_channels = c->code_width = s->width;
         c->codes = s->codes;
-        c->judge_channels = s->judge_channels;
-        c->judge_layers = s->judge_layers;
+        c->disc_channels = s->disc_channels;
+        c->disc_layers = s->disc_layers;
     }
     return s->name;
 }

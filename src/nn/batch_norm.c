@@ -36,28 +36,28 @@ qkv_tensor *qkv_batch_norm_forward(const qkv_batch_norm_layer *b, qkv_tape *t, q
     return qkv_batch_norm(t, x, qkv_use(t, b->weight), qkv_use(t, b->bias), &kept, 1e-5);
 }
 
-qkv_status qkv_batch_norm_visit(const qkv_batch_norm_layer *b, const char *name, qkv_row_fn *fn,
-                                void *user)
+qkv_status qkv_batch_norm_visit(const qkv_batch_norm_layer *b, const char *name,
+                                qkv_state_entry_fn *fn, void *user)
 {
     const struct {
         const char *name;
         qkv_param *param;
-        qkv_row_kind kind;
+        qkv_state_entry_kind kind;
         qkv_init init;
         bool integer; /* one number, without an axis in the file */
-    } rows[] = {{"weight", b->weight, QKV_ROW_PARAM, QKV_INIT_ONES, false},
-                {"bias", b->bias, QKV_ROW_PARAM, QKV_INIT_ZEROS, false},
-                {"running_mean", b->mean, QKV_ROW_FIXED, QKV_INIT_KEEP, false},
-                {"running_var", b->variance, QKV_ROW_FIXED, QKV_INIT_KEEP, false},
-                {"num_batches_tracked", b->batches, QKV_ROW_FIXED, QKV_INIT_KEEP, true}};
+    } rows[] = {{"weight", b->weight, QKV_STATE_PARAM, QKV_INIT_ONES, false},
+                {"bias", b->bias, QKV_STATE_PARAM, QKV_INIT_ZEROS, false},
+                {"running_mean", b->mean, QKV_STATE_FIXED, QKV_INIT_NONE, false},
+                {"running_var", b->variance, QKV_STATE_FIXED, QKV_INIT_NONE, false},
+                {"num_batches_tracked", b->batches, QKV_STATE_FIXED, QKV_INIT_NONE, true}};
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && !status; i++) {
         char full[256];
         snprintf(full, sizeof full, "%s.%s", name, rows[i].name);
-        const qkv_row row = {.name = full, .kind = rows[i].kind, .param = rows[i].param,
-                             .ndim = rows[i].integer ? 0 : 1, .init = rows[i].init,
-                             .shape = {qkv_param_count(rows[i].param)},
-                             .integer = rows[i].integer};
+        const qkv_state_entry row = {.name = full, .kind = rows[i].kind, .param = rows[i].param,
+                                     .ndim = rows[i].integer ? 0 : 1, .init = rows[i].init,
+                                     .shape = {qkv_param_count(rows[i].param)},
+                                     .integer = rows[i].integer};
         status = fn(user, &row);
     }
     return status;

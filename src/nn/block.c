@@ -10,16 +10,17 @@
 
 /* Dropout sites of a block, counted from its index: two dropouts of a model never share one. */
 enum {
-    SITE_ATTN_WEIGHTS, SITE_ATTN, SITE_CROSS_WEIGHTS, SITE_CROSS, SITE_ACT, SITE_FF,
+    DROPOUT_ID_ATTN_WEIGHTS, DROPOUT_ID_ATTN, DROPOUT_ID_CROSS_WEIGHTS, DROPOUT_ID_CROSS,
+      DROPOUT_ID_ACT, DROPOUT_ID_FF,
     PATH = 8, /* from the dropout of a branch to what drops all of it */
-    SITES = 16
+    DROPOUT_IDS = 16
 };
 
 struct qkv_block {
     qkv_block_config c;
     qkv_block_params p;
     char *name;
-    uint32_t site; /* of the first dropout */
+    uint32_t dropout_id; /* of the first dropout */
 };
 
 qkv_block_config qkv_block_defaults(void)
@@ -101,7 +102,7 @@ qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, cons
     if (!b || !copy)
         return NULL;
     memcpy(copy, name, strlen(name) + 1);
-    *b = (qkv_block){.c = *config, .name = copy, .site = index * SITES};
+    *b = (qkv_block){.c = *config, .name = copy, .dropout_id = index * DROPOUT_IDS};
     qkv_block_config *c = &b->c;
     if (!c->head_width && c->heads)
         c->head_width = c->width / c->heads;
@@ -133,17 +134,17 @@ const qkv_block_config *qkv_block_configuration(const qkv_block *b) { return &b-
 
 static qkv_tensor *use(qkv_tape *t, qkv_param *p) { return p ? qkv_use(t, p) : NULL; }
 
-static qkv_tensor *dense(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias,
-                         qkv_activation act)
+static qkv_tensor *linear(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias,
+                          qkv_activation act)
 {
     return qkv_linear(t, x, use(t, weight), use(t, bias), act);
 }
 
 qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_param *weight,
-                            qkv_param *bias, double eps, double dropout, uint32_t site)
+                            qkv_param *bias, double eps, double dropout, uint32_t dropout_id)
 {
     if (s->branch && qkv__trains(t) && dropout > 0) {
-        s->x = qkv_dropout_add(t, s->branch, s->x, dropout, site);
+        s->x = qkv_dropout_add(t, s->branch, s->x, dropout, dropout_id);
         s->branch = NULL;
     }
     if (kind == QKV_NORM_NONE) {
@@ -190,7 +191,7 @@ static qkv_tensor *attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_tensor *
     if (!y)
         return NULL;
     size_t joined[] = {qkv_dim(y, 0), qkv_dim(y, 1), b->c.heads * b->c.head_width};
-    return dense(t, qkv_reshape(t, y, 3, joined), weight, bias, QKV_ACT_NONE);
+    return linear(t, qkv_reshape(t, y, 3, joined), weight, bias, QKV_ACT_NONE);
 }
 
 static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
@@ -200,7 +201,7 @@ static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
     size_t q_width = c->heads * c->head_width, kv_width = c->kv_heads * c->head_width;
     size_t sizes[] = {q_width, kv_width, kv_width};
     qkv_tensor *part[3];
-    qkv_tensor *packed = dense(t, x, b->p.qkv_weight, b->p.qkv_bias, QKV_ACT_NONE);
+    qkv_tensor *packed = linear(t, x, b->p.qkv_weight, b->p.qkv_bias, QKV_ACT_NONE);
     if (!packed || !qkv_split(t, packed, -1, 3, sizes, part))
         return NULL;
     qkv_tensor *q = heads(t, part[0], c->heads, c->head_width);
@@ -217,7 +218,8 @@ static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
         return NULL;
     qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
                                .q_offsets = seq->offsets, .k_lengths = seq->lengths,
-                               .bias = seq->bias, .site = b->site + SITE_ATTN_WEIGHTS,
+                               .bias = seq->bias,
+                               .dropout_id = b->dropout_id + DROPOUT_ID_ATTN_WEIGHTS,
                                .probe = "attn"};
     return attend(b, t, q, k, v, &o, b->p.out_weight, b->p.out_bias);
 }
@@ -227,14 +229,14 @@ static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
 {
     const qkv_block_config *c = &b->c;
     size_t kv_width = c->kv_heads * c->head_width, sizes[] = {kv_width, kv_width};
-    qkv_tensor *q = heads(t, dense(t, x, b->p.q_weight, b->p.q_bias, QKV_ACT_NONE), c->heads,
+    qkv_tensor *q = heads(t, linear(t, x, b->p.q_weight, b->p.q_bias, QKV_ACT_NONE), c->heads,
                           c->head_width);
     qkv_tensor *k, *v, *part[2];
     if (cache && qkv_kv_cache_length(cache)) {
         if (!qkv_kv_cache_all(t, cache, &k, &v))
             return NULL;
     } else {
-        qkv_tensor *packed = dense(t, seq->memory, b->p.kv_weight, b->p.kv_bias, QKV_ACT_NONE);
+        qkv_tensor *packed = linear(t, seq->memory, b->p.kv_weight, b->p.kv_bias, QKV_ACT_NONE);
         if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
             return NULL;
         k = heads(t, part[0], c->kv_heads, c->head_width);
@@ -248,7 +250,8 @@ static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
                                .k_offsets = seq->memory_offsets,
                                .k_begins = seq->memory_begins,
                                .k_lengths = seq->memory_lengths,
-                               .site = b->site + SITE_CROSS_WEIGHTS, .probe = "cross"};
+                               .dropout_id = b->dropout_id + DROPOUT_ID_CROSS_WEIGHTS,
+                               .probe = "cross"};
     qkv_tensor *y = attend(b, t, rows_of_memories(t, q, seq), k, v, &o, b->p.out_x_weight,
                            b->p.out_x_bias);
     size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), c->width};
@@ -262,38 +265,39 @@ static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
     if (c->gated) {
         size_t sizes[] = {c->ff_width, c->ff_width};
         qkv_tensor *part[2];
-        qkv_tensor *packed = dense(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
+        qkv_tensor *packed = linear(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
         if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
             return NULL;
         h = qkv_gated(t, part[0], part[1], c->act);
     } else {
-        h = dense(t, x, b->p.up_weight, b->p.up_bias, c->act);
+        h = linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
     }
     if (c->ff_dropout > 0)
-        h = qkv_dropout(t, h, c->ff_dropout, b->site + SITE_ACT);
-    return dense(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
+        h = qkv_dropout(t, h, c->ff_dropout, b->dropout_id + DROPOUT_ID_ACT);
+    return linear(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
 }
 
 /* The input of a sublayer: normalised in pre-norm blocks (site: of the dropout of the branch that
  * is still to be added), the stream itself in post-norm ones. */
 static qkv_tensor *enter(qkv_block *b, qkv_tape *t, qkv_stream *s, qkv_param *weight,
-                         qkv_param *bias, uint32_t site)
+                         qkv_param *bias, uint32_t dropout_id)
 {
     const qkv_block_config *c = &b->c;
     if (c->post_norm)
         return s->x;
-    return qkv_stream_norm(t, s, c->norm, weight, bias, c->norm_eps, c->dropout, site);
+    return qkv_stream_norm(t, s, c->norm, weight, bias, c->norm_eps, c->dropout, dropout_id);
 }
 
 static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
-                  qkv_tensor *branch, qkv_param *weight, qkv_param *bias, uint32_t site)
+                  qkv_tensor *branch, qkv_param *weight, qkv_param *bias, uint32_t dropout_id)
 {
     if (b->c.drop_path > 0)
-        branch = qkv_drop_path(t, branch, b->c.drop_path, site + PATH, seq->sequences,
+        branch = qkv_drop_path(t, branch, b->c.drop_path, dropout_id + PATH, seq->sequences,
                                seq->offsets);
     s->branch = branch;
     if (b->c.post_norm && branch)
-        s->x = qkv_stream_norm(t, s, b->c.norm, weight, bias, b->c.norm_eps, b->c.dropout, site);
+        s->x = qkv_stream_norm(t, s, b->c.norm, weight, bias, b->c.norm_eps, b->c.dropout,
+                               dropout_id);
     return branch && s->x;
 }
 
@@ -302,23 +306,27 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
 {
     const qkv_block_params *p = &b->p;
     qkv_name_push(t, "%s", b->name);
-    uint32_t before = b->site - SITES + SITE_FF; /* the branch that the block before left */
+    uint32_t before = b->dropout_id - DROPOUT_IDS + DROPOUT_ID_FF; /* the branch that the block
+                                                                      before left */
     qkv_tensor *x = enter(b, t, s, p->norm1_weight, p->norm1_bias, before);
     qkv_tensor *y = self_attention(b, t, x, seq, cache ? cache->self : NULL);
-    bool fine = leave(b, t, s, seq, y, p->norm1_weight, p->norm1_bias, b->site + SITE_ATTN);
-    before = b->site + SITE_ATTN;
+    bool fine = leave(b, t, s, seq, y, p->norm1_weight, p->norm1_bias, b->dropout_id +
+                      DROPOUT_ID_ATTN);
+    before = b->dropout_id + DROPOUT_ID_ATTN;
     if (fine && b->c.cross) {
         x = enter(b, t, s, p->norm_x_weight, p->norm_x_bias, before);
         y = cross_attention(b, t, x, seq, cache ? cache->cross : NULL);
-        fine = leave(b, t, s, seq, y, p->norm_x_weight, p->norm_x_bias, b->site + SITE_CROSS);
-        before = b->site + SITE_CROSS;
+        fine = leave(b, t, s, seq, y, p->norm_x_weight, p->norm_x_bias,
+                     b->dropout_id + DROPOUT_ID_CROSS);
+        before = b->dropout_id + DROPOUT_ID_CROSS;
     }
     if (fine) {
         x = enter(b, t, s, p->norm2_weight, p->norm2_bias, before);
         if (b->c.norm_stream)
             s->x = x;
         y = qkv_probe(t, "ff", feed_forward(b, t, x));
-        fine = leave(b, t, s, seq, y, p->norm2_weight, p->norm2_bias, b->site + SITE_FF);
+        fine = leave(b, t, s, seq, y, p->norm2_weight, p->norm2_bias,
+                     b->dropout_id + DROPOUT_ID_FF);
     }
     qkv_name_pop(t);
     return fine;

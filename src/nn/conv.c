@@ -20,21 +20,21 @@ bool qkv__conv_make(qkv__conv *c, qkv_params *ps, const char *name, size_t in, s
     return c->weight && (c->bias || !bias);
 }
 
-void qkv__visit_conv(qkv__visit *v, const char *name, const qkv__conv *c, double deviation)
+void qkv__visit_conv(qkv__visit *v, const char *name, const qkv__conv *c, double std)
 {
     char full[256];
     double range = 1 / sqrt((double)(c->in * c->window * c->window));
-    qkv_row weight = {.kind = QKV_ROW_PARAM, .param = c->weight, .ndim = 4,
-                      .shape = {c->out, c->in, c->window, c->window}, .perm = {0, 3, 1, 2},
-                      .init = deviation > 0 ? QKV_INIT_NORMAL : QKV_INIT_UNIFORM,
-                      .scale = deviation > 0 ? deviation : range, .decay = true};
-    qkv_row bias = {.kind = QKV_ROW_PARAM, .param = c->bias, .ndim = 1, .shape = {c->out},
-                    .init = deviation > 0 ? QKV_INIT_ZEROS : QKV_INIT_UNIFORM, .scale = range};
+    qkv_state_entry weight = {.kind = QKV_STATE_PARAM, .param = c->weight, .ndim = 4,
+                              .shape = {c->out, c->in, c->window, c->window}, .perm = {0, 3, 1, 2},
+                              .init = std > 0 ? QKV_INIT_NORMAL : QKV_INIT_UNIFORM,
+                              .scale = std > 0 ? std : range, .decay = true};
+    qkv_state_entry bias = {.kind = QKV_STATE_PARAM, .param = c->bias, .ndim = 1, .shape = {c->out},
+                            .init = std > 0 ? QKV_INIT_ZEROS : QKV_INIT_UNIFORM, .scale = range};
     snprintf(full, sizeof full, "%s.weight", name);
-    qkv__visit_row(v, &weight, full);
+    qkv__visit_entry(v, &weight, full);
     snprintf(full, sizeof full, "%s.bias", name);
     if (c->bias)
-        qkv__visit_row(v, &bias, full);
+        qkv__visit_entry(v, &bias, full);
 }
 
 qkv_tensor *qkv__conv_forward(const qkv__conv *c, qkv_tape *t, qkv_tensor *x,

@@ -19,7 +19,7 @@ static void random_piece(qkv_real *p, const qkv_rng *first, bool normal, double 
 }
 
 /* p (count): element i depends on the seed, the row's name and i alone. */
-static void random_values(qkv_real *p, const qkv_row *row, double scale, uint64_t seed,
+static void random_values(qkv_real *p, const qkv_state_entry *row, double scale, uint64_t seed,
                           size_t count)
 {
     const int threads = qkv_context_threads(qkv__param_context(row->param));
@@ -33,7 +33,7 @@ static void random_values(qkv_real *p, const qkv_row *row, double scale, uint64_
     }
 }
 
-size_t qkv_row_count(const qkv_row *row)
+size_t qkv_state_entry_count(const qkv_state_entry *row)
 {
     size_t count = 1;
     for (int i = 0; i < row->ndim; i++)
@@ -41,10 +41,10 @@ size_t qkv_row_count(const qkv_row *row)
     return count;
 }
 
-void qkv_row_init(const qkv_row *row, uint64_t seed)
+void qkv_state_entry_init(const qkv_state_entry *row, uint64_t seed)
 {
-    size_t count = qkv_row_count(row), columns = row->ndim ? row->shape[row->ndim - 1] : 1;
-    qkv_real *p = row->init == QKV_INIT_KEEP ? NULL : qkv_param_data(row->param);
+    size_t count = qkv_state_entry_count(row), columns = row->ndim ? row->shape[row->ndim - 1] : 1;
+    qkv_real *p = row->init == QKV_INIT_NONE ? NULL : qkv_param_data(row->param);
     double scale = row->scale;
     if (!p)
         return;

@@ -1,7 +1,7 @@
-/* linear.c - a dense layer: a matrix and a bias. */
+/* linear.c - a linear layer: a matrix and a bias. */
 #include <stdio.h>
 
-#include "nn/rows.h"
+#include "nn/state_entries.h"
 
 bool qkv_linear_create(qkv_linear_layer *out, qkv_params *ps, const char *name, size_t in,
                        size_t outputs)

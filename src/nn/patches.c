@@ -1,4 +1,4 @@
-/* patches.c - the trunk of all models that cut pictures into patches. */
+/* patches.c - the trunk of all models that cut images into patches. */
 #include "nn/patches.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "nn/stack.h"
 #include "tensor/make.h"
 
-enum { INPUT_SITE, NORM_SITE }; /* counted from the kind's */
+enum { INPUT_DROPOUT_ID, NORM_DROPOUT_ID }; /* counted from the kind's */
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -15,12 +15,12 @@ qkv_status qkv__patches_complete(qkv_context *ctx, qkv_patches_config *c, const 
 {
     if (!c->image || !c->patch || !c->channels || !c->width || !c->layers || !c->heads ||
         c->width % c->heads)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: pictures of %zu pixels a side with %zu "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: images of %zu pixels a side with %zu "
                         "channels, patches of %zu, %zu layers, width %zu: none may be 0, and the "
                         "heads (%zu) must divide the width", model, c->image, c->channels,
                         c->patch, c->layers, c->width, c->heads);
     if (c->image % c->patch)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: pictures of %zu pixels a side cannot be cut "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: images of %zu pixels a side cannot be cut "
                         "into patches of %zu", model, c->image, c->patch);
     if (!c->ff_width)
         c->ff_width = 4 * c->width;
@@ -43,7 +43,7 @@ qkv_block_config qkv__patches_block(const qkv_patches_config *c)
     return b;
 }
 
-static size_t patch_numbers(const qkv_patches_config *c)
+static size_t patch_parameters(const qkv_patches_config *c)
 {
     return c->patch * c->patch * c->channels;
 }
@@ -75,7 +75,7 @@ qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_
     config.norm_stream = kind.side > 0;
     *p = (qkv__patches){.c = c, .kind = kind};
     if (!kind.side) {
-        p->patch_weight = qkv__matrix(ps, "patches.weight", c->width, patch_numbers(c));
+        p->patch_weight = qkv__matrix(ps, "patches.weight", c->width, patch_parameters(c));
         p->patch_bias = qkv__vector(ps, "patches.bias", c->width);
     }
     if (!kind.no_first)
@@ -91,7 +91,7 @@ qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_
     return qkv__params_status(ps);
 }
 
-double qkv__patches_numbers(const qkv_patches_config *c)
+double qkv__patches_parameters(const qkv_patches_config *c)
 {
     double d = (double)c->width, ff = c->ff_width ? (double)c->ff_width : 4 * d;
     double side = c->patch ? (double)c->image / (double)c->patch : 0;
@@ -103,36 +103,36 @@ double qkv__patches_numbers(const qkv_patches_config *c)
 
 void qkv__visit_positions(qkv__visit *v, const char *name, qkv_param *p, int ndim, double std)
 {
-    qkv_row row = {.param = p, .ndim = ndim, .init = QKV_INIT_NORMAL, .scale = std};
-    row.kind = qkv_param_frozen(p) ? QKV_ROW_FIXED : QKV_ROW_PARAM;
-    if (row.kind == QKV_ROW_FIXED)
-        row.init = QKV_INIT_KEEP;
+    qkv_state_entry row = {.param = p, .ndim = ndim, .init = QKV_INIT_NORMAL, .scale = std};
+    row.kind = qkv_param_frozen(p) ? QKV_STATE_FIXED : QKV_STATE_PARAM;
+    if (row.kind == QKV_STATE_FIXED)
+        row.init = QKV_INIT_NONE;
     for (int i = 0; i < ndim; i++) {
         row.perm[i] = i;
         row.shape[i] = i < ndim - 2 ? 1 : qkv_param_dim(p, i - ndim);
     }
-    qkv__visit_row(v, &row, name);
+    qkv__visit_entry(v, &row, name);
 }
 
 void qkv__visit_convolution(qkv__visit *v, const char *name, qkv_param *p, size_t outputs,
                             size_t inputs, size_t window, double std)
 {
-    qkv_row row = {.kind = QKV_ROW_PARAM, .param = p, .ndim = 4,
-                   .shape = {outputs, inputs, window, window}, .perm = {0, 3, 1, 2},
-                   .init = QKV_INIT_NORMAL, .scale = std, .decay = true};
-    qkv__visit_row(v, &row, name);
+    qkv_state_entry row = {.kind = QKV_STATE_PARAM, .param = p, .ndim = 4,
+                           .shape = {outputs, inputs, window, window}, .perm = {0, 3, 1, 2},
+                           .init = QKV_INIT_NORMAL, .scale = std, .decay = true};
+    qkv__visit_entry(v, &row, name);
 }
 
 void qkv__patches_visit_block(qkv__visit *v, const qkv_block *b, double std)
 {
     const qkv_block_params *p = qkv_block_parameters(b);
     size_t d = qkv_block_configuration(b)->width, ff = qkv_block_configuration(b)->ff_width;
-    qkv__visit_dense(v, "attention.attention.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
-    qkv__visit_dense(v, "attention.attention.key", p->qkv_weight, p->qkv_bias, d, d, d, std);
-    qkv__visit_dense(v, "attention.attention.value", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
-    qkv__visit_dense(v, "attention.output.dense", p->out_weight, p->out_bias, 0, d, d, std);
-    qkv__visit_dense(v, "intermediate.dense", p->up_weight, p->up_bias, 0, ff, d, std);
-    qkv__visit_dense(v, "output.dense", p->down_weight, p->down_bias, 0, d, ff, std);
+    qkv__visit_linear(v, "attention.attention.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
+    qkv__visit_linear(v, "attention.attention.key", p->qkv_weight, p->qkv_bias, d, d, d, std);
+    qkv__visit_linear(v, "attention.attention.value", p->qkv_weight, p->qkv_bias, 2 * d, d, d, std);
+    qkv__visit_linear(v, "attention.output.dense", p->out_weight, p->out_bias, 0, d, d, std);
+    qkv__visit_linear(v, "intermediate.dense", p->up_weight, p->up_bias, 0, ff, d, std);
+    qkv__visit_linear(v, "output.dense", p->down_weight, p->down_bias, 0, d, ff, std);
     qkv__visit_norm(v, "layernorm_before", p->norm1_weight, p->norm1_bias, d);
     qkv__visit_norm(v, "layernorm_after", p->norm2_weight, p->norm2_bias, d);
 }
@@ -167,7 +167,7 @@ qkv_tensor *qkv__patches_embed(const qkv__patches *p, qkv_tape *t, qkv_tensor *p
     size_t columns = qkv_dim(pixels, 2) / c->patch;
     if (qkv_ndim(pixels) != 4 || qkv_dim(pixels, 3) != c->channels || rows == 0 || columns == 0 ||
         qkv_dim(pixels, 1) % c->patch || qkv_dim(pixels, 2) % c->patch)
-        return qkv__op_fail(t, "patches", "pictures %s cannot be cut into patches of %zu x %zu "
+        return qkv__op_fail(t, "patches", "images %s cannot be cut into patches of %zu x %zu "
                             "pixels with %zu channels", qkv__shape_text(t, pixels), c->patch,
                             c->patch, c->channels);
     return qkv_linear(t, qkv_patchify(t, pixels, c->patch), qkv_use(t, p->patch_weight),
@@ -198,7 +198,8 @@ qkv_tensor *qkv__patches_begin(const qkv__patches *p, qkv_tape *t, qkv_tensor *x
                                              qkv_use(t, p->positions)), x};
         x = qkv_concat(t, 1, 2, parts);
     }
-    return p->c->dropout > 0 ? qkv_dropout(t, x, p->c->dropout, p->kind.site + INPUT_SITE) : x;
+    return p->c->dropout > 0 ? qkv_dropout(t, x, p->c->dropout, p->kind.dropout_id +
+                                           INPUT_DROPOUT_ID) : x;
 }
 
 qkv_tensor *qkv__patches_encode(const qkv__patches *p, qkv_tape *t, qkv_tensor *x)
@@ -209,7 +210,7 @@ qkv_tensor *qkv__patches_encode(const qkv__patches *p, qkv_tape *t, qkv_tensor *
     if (!x || !qkv__stack_forward(t, p->blocks, c->layers, &s, &seq, NULL))
         return NULL;
     return qkv_stream_norm(t, &s, QKV_NORM_LAYER, p->norm_weight, p->norm_bias, c->norm_eps,
-                           c->dropout, p->kind.site + NORM_SITE);
+                           c->dropout, p->kind.dropout_id + NORM_DROPOUT_ID);
 }
 
 qkv_tensor *qkv__patches_through(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,
@@ -237,5 +238,5 @@ double qkv__patches_stack_flops(const qkv_patches_config *c, int passes, double 
 
 double qkv__patches_embed_flops(const qkv_patches_config *c, int passes, double rows)
 {
-    return (passes > 1 ? 4 : 2) * rows * (double)c->width * (double)patch_numbers(c);
+    return (passes > 1 ? 4 : 2) * rows * (double)c->width * (double)patch_parameters(c);
 }

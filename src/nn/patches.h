@@ -1,4 +1,4 @@
-/* patches.h - the trunk of all models that cut pictures into patches: a dense layer on each patch,
+/* patches.h - the trunk of all models that cut images into patches: a linear layer on each patch,
  * positions, perhaps a first token of its own, a pre-norm stack and its last norm.
  *
  *     x = qkv__patches_embed(p, t, pixels);            (B, patches, width)
@@ -10,7 +10,7 @@
 #ifndef QKV_SRC_NN_PATCHES_H
 #define QKV_SRC_NN_PATCHES_H
 
-#include "nn/rows.h"
+#include "nn/state_entries.h"
 
 /* Zeroed: ViT's. */
 typedef struct {
@@ -19,7 +19,7 @@ typedef struct {
     /* Tokens come from elsewhere, in a square grid of so many rows, and blocks are CCT's. */
     size_t side;
     bool no_positions;
-    uint32_t site;  /* of the trunk's own two dropouts: one that no block has */
+    uint32_t dropout_id; /* of the trunk's own two dropouts: one that no block has */
 } qkv__patches_kind;
 
 typedef struct {
@@ -41,7 +41,7 @@ qkv_block_config qkv__patches_block(const qkv_patches_config *c);
 qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_config *c,
                              qkv__patches_kind kind);
 /* Numbers in the matrices at least, of a configuration that need not be completed. */
-double qkv__patches_numbers(const qkv_patches_config *c);
+double qkv__patches_parameters(const qkv_patches_config *c);
 
 /* Its rows, in Hugging Face's names, under "vit.". */
 void qkv__patches_visit(const qkv__patches *p, qkv__visit *v);

@@ -58,7 +58,7 @@ static const qkv_option optimizer_rows[] = {
      .help = "rmsprop: smoothing of the squares"},
     {.flag = "centered", .key = "centered", .type = QKV_OPT_BOOL,
      .offset = offsetof(qkv_optimizer_options, centered),
-     .help = "rmsprop: divide by the deviation, not by the root of the squares"},
+     .help = "rmsprop: divide by the standard deviation, not by the root of the squares"},
 };
 
 const qkv_option_table qkv__optimizer_table = {

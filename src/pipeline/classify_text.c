@@ -76,8 +76,8 @@ qkv_status qkv_pipeline_classify_lines(qkv_pipeline *p, const char *path, qkv_cl
     qkv_status status = begin(&j);
     if (!status)
         status = qkv_texts_open_one(&x, p->ctx, path);
-    const char *at = status ? NULL : x.parts[0].data;
-    const char *text_end = status ? NULL : at + x.parts[0].len;
+    const char *at = status ? NULL : x.spans[0].data;
+    const char *text_end = status ? NULL : at + x.spans[0].len;
     while (!status && !j.stopped && at < text_end) {
         size_t n = 0;
         while (n < BATCH && qkv_next_line(&at, text_end, &line))

@@ -13,7 +13,7 @@ qkv_status qkv__codec_check(const qkv_model *m, const char *dir)
     return type == &qkv_vqgan_type
                ? QKV_OK
                : qkv_fail(qkv_model_context(m), QKV_E_UNSUPPORTED,
-                          "%s: a %s has no codes for pictures", dir, qkv_model_type_name(type));
+                          "%s: a %s has no codes for images", dir, qkv_model_type_name(type));
 }
 
 qkv_status qkv__codec_load(qkv_model **out, qkv_context *ctx, const char *dir)
@@ -30,7 +30,7 @@ qkv_status qkv__codec_load(qkv_model **out, qkv_context *ctx, const char *dir)
 
 const qkv_vqgan_config *qkv__codec_config(const qkv_model *m) { return qkv_model_config(m); }
 
-/* Convolutions of larger pictures take memory beside them, and attention over as many places
+/* Convolutions of larger images take memory beside them, and attention over as many places
  * minutes. */
 qkv_status qkv__codec_size(const qkv_model *vqgan, qkv_context *ctx, const char *what, size_t rows,
                            size_t columns)

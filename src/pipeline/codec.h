@@ -1,4 +1,4 @@
-/* codec.h - the VQGANs that code pictures, and grids of codes in files. */
+/* codec.h - the VQGANs that code images, and grids of codes in files. */
 #ifndef QKV_SRC_PIPELINE_CODEC_H
 #define QKV_SRC_PIPELINE_CODEC_H
 
@@ -11,7 +11,7 @@ qkv_status qkv__codec_check(const qkv_model *m, const char *dir);
 qkv_status qkv__codec_load(qkv_model **out, qkv_context *ctx, const char *dir);
 const qkv_vqgan_config *qkv__codec_config(const qkv_model *m);
 
-/* A picture of so many codes must be one that qkv would read again. what: a file or flags that ask
+/* An image of so many codes must be one that qkv would read again. what: a file or flags that ask
  * for it, with which the sentence begins. */
 qkv_status qkv__codec_size(const qkv_model *vqgan, qkv_context *ctx, const char *what, size_t rows,
                            size_t columns);

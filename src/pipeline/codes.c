@@ -1,6 +1,6 @@
-/* codes.c - between a picture and a grid of codes. */
+/* codes.c - between an image and a grid of codes. */
 #include "pipeline/codec.h"
-#include "pipeline/picture.h"
+#include "pipeline/image.h"
 
 #include "qkv/codes.h"
 
@@ -31,12 +31,12 @@ void qkv_code_grid_free(qkv_code_grid *g)
     *g = (qkv_code_grid){0};
 }
 
-/* The picture, without what does not fill a whole code at the edges. */
-static qkv_status read_picture(const qkv_pipeline *p, const qkv_picture *in, qkv_image *out)
+/* The image, without what does not fill a whole code at the edges. */
+static qkv_status read_one_image(const qkv_pipeline *p, const qkv_image_source *in, qkv_image *out)
 {
     size_t factor = qkv_vqgan_factor(p->model);
     qkv_pixels_options o = qkv_pixels_defaults();
-    qkv_status status = qkv__picture_load(out, p->ctx, in);
+    qkv_status status = qkv__image_load(out, p->ctx, in);
     if (status)
         return status;
     o.height = out->height / factor * factor;
@@ -45,28 +45,28 @@ static qkv_status read_picture(const qkv_pipeline *p, const qkv_picture *in, qkv
     o.fit = QKV_FIT_CROP;
     if (!o.height || !o.width)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %zu x %zu pixels; %zu x %zu at least expected",
-                        in->path ? in->path : "the picture", out->width, out->height, factor,
+                        in->path ? in->path : "the image", out->width, out->height, factor,
                         factor);
     return qkv_image_fit(out, p->ctx, &o);
 }
 
-qkv_status qkv_pipeline_encode(qkv_pipeline *p, const qkv_picture *in, qkv_code_grid *out)
+qkv_status qkv_pipeline_encode(qkv_pipeline *p, const qkv_image_source *in, qkv_code_grid *out)
 {
-    qkv_image picture = {0};
+    qkv_image image = {0};
     *out = (qkv_code_grid){.ctx = p->ctx};
     qkv_status status = qkv__codec_check(p->model, p->dir);
     if (!status)
-        status = read_picture(p, in, &picture);
+        status = read_one_image(p, in, &image);
     if (!status) {
-        out->rows = picture.height / qkv_vqgan_factor(p->model);
-        out->columns = picture.width / qkv_vqgan_factor(p->model);
+        out->rows = image.height / qkv_vqgan_factor(p->model);
+        out->columns = image.width / qkv_vqgan_factor(p->model);
         out->codes = qkv_calloc(p->ctx, out->rows, out->columns * sizeof *out->codes);
         status = out->codes ? QKV_OK : QKV_E_MEMORY;
     }
     if (!status)
-        status = qkv_pictures_encode(p->model, p->tape, picture.data, 1, picture.height,
-                                     picture.width, out->codes);
-    qkv_image_free(&picture, p->ctx);
+        status = qkv_images_encode(p->model, p->tape, image.data, 1, image.height,
+                                   image.width, out->codes);
+    qkv_image_free(&image, p->ctx);
     if (status)
         qkv_code_grid_free(out);
     return status;
@@ -86,7 +86,7 @@ qkv_status qkv_pipeline_decode(qkv_pipeline *p, const qkv_code_grid *in, qkv_ima
                                   qkv__codec_config(p->model)->colors);
     if (status)
         return status;
-    status = qkv_pictures_decode(p->model, p->tape, in->codes, 1, in->rows, in->columns, out->data);
+    status = qkv_images_decode(p->model, p->tape, in->codes, 1, in->rows, in->columns, out->data);
     if (status) {
         qkv_image_free(out, p->ctx);
         return qkv_fail_prefix(p->ctx, name);

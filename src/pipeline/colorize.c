@@ -1,6 +1,6 @@
-/* colorize.c - a picture in the colours that a model gives it, and where a patch of it looked for
+/* colorize.c - an image in the colours that a model gives it, and where a patch of it looked for
  * them. */
-#include "pipeline/picture.h"
+#include "pipeline/image.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "qkv/ops.h"
 #include "qkv/painting.h"
 
-enum { LEAST_SIDE = 256 }; /* of the picture of attention */
+enum { LEAST_SIDE = 256 }; /* of the image of attention */
 static const double LEAST_LISTED = 0.01;
 
 #define FIELD(member) .offset = offsetof(qkv_pipeline_colorize_options, member)
@@ -19,7 +19,7 @@ static const qkv_option rows[] = {
      .help = "the colour at a pixel, from the left and the top; as often as you like"},
     {.flag = "attention", .key = "attention", .type = QKV_OPT_STRING, FIELD(attention),
      .value = "X,Y",
-     .help = "show where the patch at that pixel looked: a list, and beside --out the picture "
+     .help = "show where the patch at that pixel looked: a list, and beside --out the image "
              "F-attention.png"},
     {.flag = "layer", .key = "layer", .type = QKV_OPT_SIZE, FIELD(layer), .initial = "0",
      .help = "in which layer, from 1; 0: the last"},
@@ -56,7 +56,7 @@ static qkv_status read_hints(qkv_context *ctx, const qkv_strings *texts, qkv_col
         return QKV_E_MEMORY;
     for (size_t i = 0; i < texts->count; i++, h++) {
         const char *at = texts->items[i];
-        if (!qkv__picture_place(&at, &h->x, &h->y) || *at++ != ',' || !read_color(at, h->rgb))
+        if (!qkv__image_place(&at, &h->x, &h->y) || *at++ != ',' || !read_color(at, h->rgb))
             return qkv_fail(ctx, QKV_E_ARGUMENT, "--hint: x,y,#rrggbb expected, found %.60s",
                             texts->items[i]);
     }
@@ -84,11 +84,12 @@ static void add_weights(void *user, const char *name, int sequence, int head, si
 static qkv_status watch(watching *w, const qkv_pipeline *p, const qkv_image *in,
                         const qkv_pipeline_colorize_options *o)
 {
-    const qkv_patches_config *c = &((const qkv_dense_config *)qkv_model_config(p->model))->trunk;
+    const qkv_patches_config *c =
+        &((const qkv_pixelwise_config *)qkv_model_config(p->model))->trunk;
     const char *at = o->attention;
     size_t x, y;
-    if (!qkv__picture_place(&at, &x, &y) || *at || x >= in->width || y >= in->height)
-        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--attention: x,y in a picture of %zu x %zu "
+    if (!qkv__image_place(&at, &x, &y) || *at || x >= in->width || y >= in->height)
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--attention: x,y in an image of %zu x %zu "
                         "expected, found %.60s", in->width, in->height, o->attention);
     if (o->layer > c->layers)
         return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--layer: the model has %zu layers, found %zu",
@@ -150,28 +151,28 @@ static qkv_status show_attention(watching *w, qkv_colorization *out)
 
 /* ---- colouring ------------------------------------------------------------------------------ */
 
-qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_picture *in,
+qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_image_source *in,
                                  const qkv_pipeline_colorize_options *options,
                                  qkv_colorization *out)
 {
     const qkv_pipeline_colorize_options o = options ? *options : qkv_pipeline_colorize_defaults();
     qkv_color_hint *hints = NULL;
-    qkv_image picture = {0};
+    qkv_image image = {0};
     watching w = {0};
     *out = (qkv_colorization){.ctx = p->ctx};
     if (!qkv_model_can(p->model, QKV_CAN_COLORIZE))
-        return qkv__pipeline_refuse(p, "colour pictures");
+        return qkv__pipeline_refuse(p, "colour images");
     qkv_status status = read_hints(p->ctx, &o.hints, &hints);
     if (!status)
-        status = qkv__picture_load(&picture, p->ctx, in);
+        status = qkv__image_load(&image, p->ctx, in);
     if (!status && o.attention)
-        status = watch(&w, p, &picture, &o);
+        status = watch(&w, p, &image, &o);
     if (!status)
-        status = qkv_colorize(&out->image, p->model, p->tape, &picture, hints, o.hints.count);
+        status = qkv_colorize(&out->image, p->model, p->tape, &image, hints, o.hints.count);
     if (!status && o.attention)
         status = show_attention(&w, out);
     qkv_attention_probes_clear(p->tape);
-    qkv_image_free(&picture, p->ctx);
+    qkv_image_free(&image, p->ctx);
     qkv_free(p->ctx, w.weights);
     qkv_free(p->ctx, hints);
     if (status)

@@ -35,9 +35,9 @@ static const qkv_option rows[] = {
     {.key = "layer_norm_eps", .type = QKV_OPT_REAL, .flags = QKV_OPT_ABOVE, .max = 1,
      .initial = "1e-6", FIELD(import.norm_eps), .help = "added to the variance in LayerNorm"},
     {.key = "norm_pix_loss", .type = QKV_OPT_BOOL, FIELD(import.norm_pix),
-     .help = "it learnt each patch less its mean, over its deviation"},
+     .help = "it learnt each patch less its mean, over its standard deviation"},
     {.key = "resolution", .type = QKV_OPT_SIZE, .max = 65536, .initial = "0", FIELD(import.side),
-     .help = "side of the pictures that a VQGAN learnt from; 0: 256"},
+     .help = "side of the images that a VQGAN learnt from; 0: 256"},
     {.key = "condition_length", .type = QKV_OPT_SIZE, .max = 1e6, .initial = "0",
      FIELD(import.before),
      .help = "tokens before a prior's codes; 0: half its positions, if they are twice a square, "
@@ -196,7 +196,7 @@ static void note_guesses(const job *j)
     const qkv_mae_config *full = qkv_model_config(j->model);
     const qkv_vit_config *vit = qkv_model_config(j->model);
     const qkv_gpt_config *gpt = qkv_model_config(j->model);
-    const qkv_picture_format *p = qkv_model_pictures(j->model);
+    const qkv_image_format *p = qkv_model_image_format(j->model);
     const qkv_model *vqgan = type == &qkv_vqgan_type ? j->model : j->inside[VQGAN];
     if (!o->heads && (patches || is_prior(j)))
         qkv__note(ctx, "num_attention_heads is taken to be %zu, hidden_size / 64: "
@@ -208,8 +208,8 @@ static void note_guesses(const job *j)
         qkv__note(ctx, "decoder_num_attention_heads is taken to be %zu, decoder_hidden_size / 32",
                   full->decoder_heads);
     if (patches && p)
-        qkv__note(ctx, "preprocessor_config.json: pictures are taken to be normalised with mean "
-                  "%g and deviation %g of red", p->mean[0], p->std[0]);
+        qkv__note(ctx, "preprocessor_config.json: images are taken to be normalised with mean "
+                  "%g and standard deviation %g of red", p->mean[0], p->std[0]);
     if (is_prior(j))
         qkv__note(ctx, "its codes are taken to be %zu x %zu behind %zu others: condition_length=N "
                   "says otherwise", gpt->rows, gpt->columns, gpt->before);

@@ -1,5 +1,5 @@
-/* evaluate.c - what a model is judged by: the data it takes, and who judges it. */
-#include "pipeline/judges.h"
+/* evaluate.c - what a model is evaluated by: the data it takes, and who evaluates it. */
+#include "pipeline/evaluators.h"
 
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -7,17 +7,17 @@
 #define FIELD(member) .offset = offsetof(qkv_pipeline_evaluate_options, member)
 static const qkv_option rows[] = {
     {.flag = "file", .key = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "FILE",
-     .help = "data to judge on; else what was held out in training"},
+     .help = "data to evaluate on; else what was held out in training"},
     {.flag = "source", .key = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "FILE",
      .help = "the same for translators: sentences to translate"},
     {.flag = "target", .key = "target", .type = QKV_OPT_STRING, FIELD(target), .value = "FILE",
      .help = "and their translations"},
     {.flag = "images", .key = "images", .type = QKV_OPT_STRING, FIELD(images), .value = "D",
-     .help = "the same for models of pixels' classes: pictures"},
+     .help = "the same for models of pixels' classes: images"},
     {.flag = "masks", .key = "masks", .type = QKV_OPT_STRING, FIELD(masks), .value = "D",
      .help = "and their masks"},
     {.flag = "lpips", .key = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
-     .help = "of models that code pictures: a network that looks at what comes back"},
+     .help = "of models that code images: a network that looks at what comes back"},
     {.flag = "beam", .key = "beam", .type = QKV_OPT_SIZE, .max = QKV_BEAMS, FIELD(beam),
      .value = "N", .initial = "0",
      .help = "hypotheses kept in translating; 0: as the directory says"},
@@ -27,7 +27,7 @@ static const qkv_option rows[] = {
      .help = "of models that guess hidden words: each line of the file is a text"},
     {.flag = "mask", .key = "mask", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .min = -1,
      .max = 100, FIELD(mask), .initial = "-1", .value = "R",
-     .help = "of models that fill in pictures: share hidden, 0.75 or 75 (per cent); below 0: as in "
+     .help = "of models that fill in images: share hidden, 0.75 or 75 (per cent); below 0: as in "
              "training"},
 };
 static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows,
@@ -42,51 +42,51 @@ qkv_pipeline_evaluate_options qkv_pipeline_evaluate_defaults(void)
     return o;
 }
 
-/* ---- who judges what ------------------------------------------------------------------------ */
+/* ---- who evaluates what ---------------------------------------------------------------------- */
 
 /* What data is named with. */
 enum { ON_FILE, ON_PAIRS, ON_MASKS };
 static const char *const data_flags[] = {"--file", "--source and --target", "--images and --masks"};
 
 typedef struct {
-    unsigned can; /* QKV_CAN_* of the models that it judges */
+    unsigned can; /* QKV_CAN_* of the models that it evaluates */
     qkv__evaluate_fn *evaluate;
     const char *unit;
     int data;   /* ON_FILE, .. */
     bool text;  /* it wants a tokenizer */
     bool lpips; /* it can ask another network */
-} judge;
+} evaluator;
 /* The first one that has the model's capability. */
-static const judge judges[] = {
-    {QKV_CAN_SAMPLE_CODES, qkv__evaluate_grids, "codes", ON_FILE, false, false},
+static const evaluator evaluators[] = {
+    {QKV_CAN_SAMPLE_CODES, qkv__evaluate_prior, "codes", ON_FILE, false, false},
     {QKV_CAN_GENERATE, qkv__evaluate_lm, "tokens", ON_FILE, true, false},
     {QKV_CAN_TRANSLATE, qkv__evaluate_translate, "tokens", ON_PAIRS, true, false},
     {QKV_CAN_FILL_MASK, qkv__evaluate_mlm, "words", ON_FILE, true, false},
     {QKV_CAN_CLASSIFY_TEXT, qkv__evaluate_classify, "texts", ON_FILE, true, false},
-    {QKV_CAN_CLASSIFY_IMAGES, qkv__evaluate_recognize, "pictures", ON_FILE, false, false},
+    {QKV_CAN_CLASSIFY_IMAGES, qkv__evaluate_classify_images, "images", ON_FILE, false, false},
     {QKV_CAN_FORECAST, qkv__evaluate_forecast, "windows", ON_FILE, false, false},
-    {QKV_CAN_COLORIZE, qkv__evaluate_colorize, "pictures", ON_FILE, false, false},
-    {QKV_CAN_RECONSTRUCT, qkv__evaluate_reconstruct, "pictures", ON_FILE, false, false},
-    {QKV_CAN_SEGMENT, qkv__evaluate_segment, "pictures", ON_MASKS, false, false},
-    {QKV_CAN_ENCODE_IMAGES, qkv__evaluate_codes, "pictures", ON_FILE, false, true},
-    {QKV_CAN_COMPARE_IMAGES, qkv__evaluate_looks, "pictures", ON_FILE, false, false},
+    {QKV_CAN_COLORIZE, qkv__evaluate_colorize, "images", ON_FILE, false, false},
+    {QKV_CAN_RECONSTRUCT, qkv__evaluate_reconstruct, "images", ON_FILE, false, false},
+    {QKV_CAN_SEGMENT, qkv__evaluate_segment, "images", ON_MASKS, false, false},
+    {QKV_CAN_ENCODE_IMAGES, qkv__evaluate_codes, "images", ON_FILE, false, true},
+    {QKV_CAN_COMPARE_IMAGES, qkv__evaluate_perceptual, "images", ON_FILE, false, false},
 };
 
-static const judge *find_judge(const qkv_pipeline *p)
+static const evaluator *find_evaluator(const qkv_pipeline *p)
 {
-    for (size_t i = 0; i < sizeof judges / sizeof *judges; i++)
-        if (qkv_model_can(p->model, judges[i].can))
-            return &judges[i];
+    for (size_t i = 0; i < sizeof evaluators / sizeof *evaluators; i++)
+        if (qkv_model_can(p->model, evaluators[i].can))
+            return &evaluators[i];
     return NULL;
 }
 
 /* Data that would not be read, or a network that would not be asked, is a mistake. */
 static qkv_status check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                             const judge *j)
+                             const evaluator *j)
 {
     const char *kind = qkv_model_type_name(qkv_model_type_of(p->model));
     if (o->lpips && !j->lpips)
-        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes pictures expected, "
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--lpips: a model that codes images expected, "
                         "%s holds a %s", p->dir, kind);
     const char *const named[] = {o->file, o->source ? o->source : o->target,
                                  o->images ? o->images : o->masks};
@@ -98,14 +98,14 @@ static qkv_status check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_
 }
 
 qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *options,
-                                 qkv_measures *out)
+                                 qkv_metrics *out)
 {
     qkv_pipeline_evaluate_options o = options ? *options : qkv_pipeline_evaluate_defaults();
-    const judge *j = find_judge(p);
-    *out = (qkv_measures){0};
+    const evaluator *j = find_evaluator(p);
+    *out = (qkv_metrics){0};
     if (!j)
-        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: there is no judge for a %s model", p->dir,
-                        qkv_model_type_name(qkv_model_type_of(p->model)));
+        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: there is no evaluation of a %s model",
+                        p->dir, qkv_model_type_name(qkv_model_type_of(p->model)));
     if (o.mask >= 1)
         o.mask /= 100;
     out->unit = j->unit;

@@ -1,7 +1,7 @@
-/* evaluate_codes.c - judging models that code pictures, and priors on the codes. */
+/* evaluate_codes.c - evaluating models that code images, and priors on the codes. */
 #include "pipeline/held_out.h"
-#include "pipeline/judges.h"
-#include "pipeline/pictures.h"
+#include "pipeline/evaluators.h"
+#include "pipeline/image_set.h"
 
 #include <math.h>
 
@@ -10,62 +10,62 @@
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
 
-enum { MOST_FOUND = 2000 }; /* pictures that are looked for */
+enum { MOST_FOUND = 2000 }; /* images that are looked for */
 
 /* ---- VQGANs ---------------------------------------------------------------------------------- */
 
-/* What the network in a directory says of decoded pictures. */
-static qkv_status compare_decoded(qkv_pipeline *p, const char *dir, const qkv_pixels *pictures,
-                                  qkv_measures *out)
+/* What the network in a directory says of decoded images. */
+static qkv_status compare_decoded(qkv_pipeline *p, const char *dir, const qkv_pixels *images,
+                                  qkv_metrics *out)
 {
-    qkv_model *looks = NULL;
+    qkv_model *lpips = NULL;
     qkv_codes_likeness s = {0};
-    qkv_status status = qkv_hub_load(&looks, p->ctx, dir);
-    if (!status && !qkv_model_can(looks, QKV_CAN_COMPARE_IMAGES)) {
-        status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s: a perceptual network for pictures of 3 "
+    qkv_status status = qkv_hub_load(&lpips, p->ctx, dir);
+    if (!status && !qkv_model_can(lpips, QKV_CAN_COMPARE_IMAGES)) {
+        status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s: a perceptual network for images of 3 "
                           "channels expected, found a %s", dir,
-                          qkv_model_type_name(qkv_model_type_of(looks)));
+                          qkv_model_type_name(qkv_model_type_of(lpips)));
     } else if (!status) {
-        status = qkv_codes_compare(p->model, looks, p->tape, pictures, &s);
+        status = qkv_codes_compare(p->model, lpips, p->tape, images, &s);
         if (status)
             qkv_fail_prefix(p->ctx, dir);
     }
-    qkv_measures_add(out, "lpips", s.lpips);
-    qkv_measures_add(out, "frechet", s.frechet);
-    qkv_model_destroy(looks);
+    qkv_metrics_add(out, "lpips", s.lpips);
+    qkv_metrics_add(out, "frechet", s.frechet);
+    qkv_model_destroy(lpips);
     return status;
 }
 
 qkv_status qkv__evaluate_codes(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                               qkv_measures *out)
+                               qkv_metrics *out)
 {
     const qkv_vqgan_config *c = qkv_model_config(p->model);
-    qkv_pixels *pictures = NULL;
+    qkv_pixels *images = NULL;
     qkv_codes_score s = {0};
-    qkv_status status = qkv__evaluate_squares(p, o->file, c->image, c->colors, &pictures);
+    qkv_status status = qkv__evaluate_squares(p, o->file, c->image, c->colors, &images);
     if (!status)
-        status = qkv_codes_evaluate(p->model, NULL, 0, p->tape, pictures, 0, &s);
-    qkv_measures_add(out, "psnr", s.psnr);
-    qkv_measures_add(out, "ssim", s.ssim);
-    qkv_measures_add(out, "codes_used", s.used);
-    qkv_measures_add(out, "perplexity", s.perplexity);
-    qkv_measures_add(out, "loss", s.loss);
-    if (!status && s.pictures <= MOST_FOUND) {
+        status = qkv_codes_evaluate(p->model, NULL, 0, p->tape, images, 0, &s);
+    qkv_metrics_add(out, "psnr", s.psnr);
+    qkv_metrics_add(out, "ssim", s.ssim);
+    qkv_metrics_add(out, "codes_used", s.used);
+    qkv_metrics_add(out, "perplexity", s.perplexity);
+    qkv_metrics_add(out, "loss", s.loss);
+    if (!status && s.images <= MOST_FOUND) {
         double found;
-        status = qkv_codes_find(p->model, p->tape, pictures, &found);
-        qkv_measures_add(out, "found_again", found);
+        status = qkv_codes_find(p->model, p->tape, images, &found);
+        qkv_metrics_add(out, "found_again", found);
     }
     if (!status && o->lpips)
-        status = compare_decoded(p, o->lpips, pictures, out);
-    out->scored = s.pictures;
-    qkv_pixels_close(pictures);
+        status = compare_decoded(p, o->lpips, images, out);
+    out->scored = s.images;
+    qkv_pixels_close(images);
     return status;
 }
 
 /* ---- priors ---------------------------------------------------------------------------------- */
 
-/* The pictures' tokens. */
-static qkv_status code_pictures(qkv_pipeline *p, const qkv_pixels *pixels, qkv__grid_set *out)
+/* The images' tokens. */
+static qkv_status code_images(qkv_pipeline *p, const qkv_pixels *pixels, qkv__grid_set *out)
 {
     qkv__prior *c = &p->codecs;
     size_t count = qkv_pixels_count(pixels), length = c->before + c->rows * c->columns;
@@ -78,21 +78,21 @@ static qkv_status code_pictures(qkv_pipeline *p, const qkv_pixels *pixels, qkv__
     return status;
 }
 
-static qkv_status read_pictures(qkv_pipeline *p, const char *file, qkv__grid_set *out)
+static qkv_status read_images(qkv_pipeline *p, const char *file, qkv__grid_set *out)
 {
     qkv_pixels *all = NULL, *pixels = NULL;
     qkv_status status = qkv__pipeline_codecs(p);
     const qkv__prior *c = &p->codecs;
-    qkv_picture_format f = qkv__pictures_square(0, c->colors);
+    qkv_image_format f = qkv__images_square(0, c->colors);
     f.height = c->rows * c->factor;
     f.width = c->columns * c->factor;
     if (!status)
-        status = qkv__pictures_load(&all, p->ctx, file, &f);
+        status = qkv__images_load(&all, p->ctx, file, &f);
     if (!status)
         status = qkv__pixels_copy(&pixels, p->ctx, NULL, all, NULL, qkv_pixels_count(all),
                                   qkv_model_label_count(p->model) ? p->model : NULL, file);
     if (!status)
-        status = code_pictures(p, pixels, out);
+        status = code_images(p, pixels, out);
     qkv_pixels_close(pixels);
     qkv_pixels_close(all);
     return status;
@@ -110,7 +110,7 @@ static qkv_status read_kept(const qkv_pipeline *p, const char *name, qkv__grid_s
 }
 
 /* The counted neighbours' bits, where what was counted is still there. */
-static qkv_status count_bigrams(const qkv_pipeline *p, const qkv_grids *valid, double *bits)
+static qkv_status count_bigrams(const qkv_pipeline *p, const qkv_code_grids *valid, double *bits)
 {
     qkv__grid_set train = {0};
     qkv_str path;
@@ -121,29 +121,29 @@ static qkv_status count_bigrams(const qkv_pipeline *p, const qkv_grids *valid, d
     if (!status && qkv_file_exists(path.data)) {
         status = qkv__grid_set_load(&train, p->ctx, path.data, p->model);
         if (!status)
-            status = qkv_grids_bigram(p->ctx, &train.g, valid, qkv_lm_vocab(p->model), bits);
+            status = qkv_prior_bigram(p->ctx, &train.g, valid, qkv_lm_vocab(p->model), bits);
     }
     qkv__grid_set_free(&train);
     qkv_str_free(&path);
     return status;
 }
 
-qkv_status qkv__evaluate_grids(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                               qkv_measures *out)
+qkv_status qkv__evaluate_prior(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                               qkv_metrics *out)
 {
     qkv__grid_set grids = {0};
-    qkv_grids_score s = {0};
+    qkv_prior_score s = {0};
     double bigram = NAN;
-    qkv_status status = o->file ? read_pictures(p, o->file, &grids)
+    qkv_status status = o->file ? read_images(p, o->file, &grids)
                                 : read_kept(p, QKV__VALID_ARRAY, &grids);
     if (!status)
-        status = qkv_grids_evaluate(p->model, p->tape, &grids.g, 0, &s);
+        status = qkv_prior_evaluate(p->model, p->tape, &grids.g, 0, &s);
     if (!status)
         status = count_bigrams(p, &grids.g, &bigram);
-    qkv_measures_add(out, "bits_per_code", s.bits_per_code);
+    qkv_metrics_add(out, "bits_per_code", s.bits_per_code);
     if (!isnan(bigram))
-        qkv_measures_add(out, "bits_bigram", bigram);
-    qkv_measures_add(out, "loss", s.loss);
+        qkv_metrics_add(out, "bits_bigram", bigram);
+    qkv_metrics_add(out, "loss", s.loss);
     out->scored = s.codes;
     qkv__grid_set_free(&grids);
     return status;

@@ -1,13 +1,13 @@
-/* evaluate_forecast.c - judging forecasters. */
+/* evaluate_forecast.c - evaluating forecasters. */
 #include "pipeline/held_out.h"
-#include "pipeline/judges.h"
+#include "pipeline/evaluators.h"
 
 #include <math.h>
 
 #include "pipeline/series.h"
 
 qkv_status qkv__evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                  qkv_measures *out)
+                                  qkv_metrics *out)
 {
     qkv_array rows = {0};
     qkv_forecast_score s = {0};
@@ -24,13 +24,13 @@ qkv_status qkv__evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_o
     qkv_series series = qkv__series(&rows);
     if (!status && qkv_forecast_evaluate(p->model, p->tape, &series, 0, &s))
         status = qkv_fail_prefix(p->ctx, o->file ? o->file : p->dir);
-    qkv_measures_add(out, "loss", s.loss);
-    qkv_measures_add(out, "mse", s.mse);
-    qkv_measures_add(out, "mae", s.mae);
-    qkv_measures_add(out, "persistence", s.persistence);
+    qkv_metrics_add(out, "loss", s.loss);
+    qkv_metrics_add(out, "mse", s.mse);
+    qkv_metrics_add(out, "mae", s.mae);
+    qkv_metrics_add(out, "persistence", s.persistence);
     if (isfinite(s.seasonal))
-        qkv_measures_add(out, "seasonal", s.seasonal);
-    qkv_measures_add(out, "ratio", s.ratio);
+        qkv_metrics_add(out, "seasonal", s.seasonal);
+    qkv_metrics_add(out, "ratio", s.ratio);
     out->scored = s.windows;
     qkv_array_free(&rows);
     return status;

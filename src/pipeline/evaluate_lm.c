@@ -1,6 +1,6 @@
-/* evaluate_lm.c - judging models that continue text. */
+/* evaluate_lm.c - evaluating models that continue text. */
 #include "pipeline/held_out.h"
-#include "pipeline/judges.h"
+#include "pipeline/evaluators.h"
 
 #include "text/texts.h"
 
@@ -13,7 +13,7 @@ static qkv_status open_tokens(qkv_pipeline *p, const char *file, qkv_tokens **ou
     if (file) {
         status = qkv_texts_open_one(&text, p->ctx, file);
         if (!status)
-            status = qkv_tokens_pack(out, p->ctx, p->tokenizer, text.parts, 1, NULL, NULL,
+            status = qkv_tokens_pack(out, p->ctx, p->tokenizer, text.spans, 1, NULL, NULL,
                                      NULL);
     } else {
         status = qkv__evaluate_held_out(p, QKV__VALID_TOKENS, &path);
@@ -26,7 +26,7 @@ static qkv_status open_tokens(qkv_pipeline *p, const char *file, qkv_tokens **ou
 }
 
 qkv_status qkv__evaluate_lm(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                            qkv_measures *out)
+                            qkv_metrics *out)
 {
     qkv_tokens *tokens = NULL;
     qkv_lm_score s = {0};
@@ -36,9 +36,9 @@ qkv_status qkv__evaluate_lm(qkv_pipeline *p, const qkv_pipeline_evaluate_options
     status = qkv_lm_evaluate(p->model, p->tape, tokens, qkv_lm_positions(p->model), 0, &s);
     if (status)
         qkv_fail_prefix(p->ctx, o->file ? o->file : p->dir);
-    qkv_measures_add(out, "loss", s.loss);
-    qkv_measures_add(out, "perplexity", s.perplexity);
-    qkv_measures_add(out, "bits_per_byte", s.bits_per_byte);
+    qkv_metrics_add(out, "loss", s.loss);
+    qkv_metrics_add(out, "perplexity", s.perplexity);
+    qkv_metrics_add(out, "bits_per_byte", s.bits_per_byte);
     out->scored = s.tokens;
     qkv_tokens_close(tokens);
     return status;

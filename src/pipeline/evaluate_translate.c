@@ -1,7 +1,7 @@
-/* evaluate_translate.c - judging translators: the loss of the reference, and how near the model's
- * own translations come to it. */
+/* evaluate_translate.c - evaluating translators: the loss of the reference, and how near the
+ * model's own translations come to it. */
 #include "pipeline/held_out.h"
-#include "pipeline/judges.h"
+#include "pipeline/evaluators.h"
 
 #include "text/pairs.h"
 #include "qkv/marian.h"
@@ -17,12 +17,12 @@ typedef struct {
     qkv_str found;            /* the model's lines */
     qkv_bleu *bleu;
     qkv_chrf *chrf;
-} judge;
+} evaluation;
 
 /* ---- data --------------------------------------------------------------------------------- */
 
 /* The held-out pairs' own text. */
-static qkv_status decode_records(judge *j)
+static qkv_status decode_records(evaluation *j)
 {
     qkv_context *ctx = j->p->ctx;
     qkv_text line = {0};
@@ -43,7 +43,7 @@ static qkv_status decode_records(judge *j)
 }
 
 /* Pairs of the files, or those that training kept in the model's directory. */
-static qkv_status open_data(judge *j)
+static qkv_status open_data(evaluation *j)
 {
     qkv_pipeline *p = j->p;
     const qkv_pipeline_evaluate_options *o = j->o;
@@ -69,18 +69,18 @@ static qkv_status open_data(judge *j)
     return status;
 }
 
-static qkv_text_part side(const judge *j, int which)
+static qkv_text_span side(const evaluation *j, int which)
 {
     if (j->o->source)
-        return j->pairs.text[which].parts[0];
-    return (qkv_text_part){j->text[which].data, j->text[which].len, "held-out text", 0};
+        return j->pairs.text[which].spans[0];
+    return (qkv_text_span){j->text[which].data, j->text[which].len, "held-out text", 0};
 }
 
 /* ---- translations ------------------------------------------------------------------------- */
 
 static bool on_line(void *user, size_t line, const qkv_translated *found)
 {
-    judge *j = user;
+    evaluation *j = user;
     (void)line;
     const qkv_text *text = &found->best[0].text;
     qkv_str_add(&j->found, text->data ? text->data : "", text->len);
@@ -88,22 +88,22 @@ static bool on_line(void *user, size_t line, const qkv_translated *found)
     return !j->found.failed;
 }
 
-static qkv_status translate(judge *j)
+static qkv_status translate(evaluation *j)
 {
     qkv_pipeline_translate_options o = qkv_pipeline_translate_defaults(j->p);
-    qkv_text_part source = side(j, QKV__SOURCE);
+    qkv_text_span source = side(j, QKV__SOURCE);
     if (j->o->beam)
         o.beams = j->o->beam;
     qkv_status status = qkv_pipeline_translate(j->p, source.data, source.len, &o, on_line, j);
     return !status && j->found.failed ? QKV_E_MEMORY : status;
 }
 
-static qkv_status compare(judge *j, qkv_measures *out)
+static qkv_status compare(evaluation *j, qkv_metrics *out)
 {
     qkv_context *ctx = j->p->ctx;
     const qkv_bleu_options o = {.tokenized = j->o->tokenized};
-    qkv_text_part found = {j->found.data, j->found.len, "the translations", 0};
-    qkv_text_part target = side(j, QKV__TARGET);
+    qkv_text_span found = {j->found.data, j->found.len, "the translations", 0};
+    qkv_text_span target = side(j, QKV__TARGET);
     qkv_bleu_score bleu;
     qkv_chrf_score chrf;
     qkv_status status = qkv_bleu_create(&j->bleu, ctx, &o);
@@ -117,12 +117,12 @@ static qkv_status compare(judge *j, qkv_measures *out)
         return status;
     qkv_bleu_result(j->bleu, &bleu);
     qkv_chrf_result(j->chrf, &chrf);
-    qkv_measures_add(out, "bleu", bleu.bleu);
-    qkv_measures_add(out, "chrf", chrf.chrf);
+    qkv_metrics_add(out, "bleu", bleu.bleu);
+    qkv_metrics_add(out, "chrf", chrf.chrf);
     return QKV_OK;
 }
 
-static void clean_up(judge *j)
+static void clean_up(evaluation *j)
 {
     qkv_records_close(j->records);
     qkv__pairs_close(&j->pairs);
@@ -134,9 +134,9 @@ static void clean_up(judge *j)
 }
 
 qkv_status qkv__evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                   qkv_measures *out)
+                                   qkv_metrics *out)
 {
-    judge j = {.p = p, .o = o};
+    evaluation j = {.p = p, .o = o};
     qkv_str_init(&j.text[QKV__SOURCE], p->ctx);
     qkv_str_init(&j.text[QKV__TARGET], p->ctx);
     qkv_str_init(&j.found, p->ctx);
@@ -144,8 +144,8 @@ qkv_status qkv__evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluate_
     qkv_status status = open_data(&j);
     if (!status)
         status = qkv_translate_evaluate(p->model, p->tape, j.records, 0, &s);
-    qkv_measures_add(out, "loss", s.loss);
-    qkv_measures_add(out, "perplexity", s.perplexity);
+    qkv_metrics_add(out, "loss", s.loss);
+    qkv_metrics_add(out, "perplexity", s.perplexity);
     out->scored = s.tokens;
     if (!status)
         status = translate(&j);

@@ -1,6 +1,6 @@
-/* evaluate_words.c - judging BERT: by the words it guesses, or by the labels it gives. */
+/* evaluate_words.c - evaluating BERT: by the words it guesses, or by the labels it gives. */
 #include "pipeline/held_out.h"
-#include "pipeline/judges.h"
+#include "pipeline/evaluators.h"
 
 #include "text/texts.h"
 #include "qkv/bert.h"
@@ -21,7 +21,7 @@ static const char **labels_of(const qkv_pipeline *p, size_t classes)
     return names;
 }
 
-static qkv_status add_text(qkv_pipeline *p, const qkv_text_part *part, bool join,
+static qkv_status add_text(qkv_pipeline *p, const qkv_text_span *part, bool join,
                            qkv_records_writer *w)
 {
     const qkv_bert_config *c = qkv_model_config(p->model);
@@ -55,7 +55,7 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
     if (!status)
         status = qkv_records_create(&w, p->ctx, NULL, fields);
     if (!status)
-        status = add_text(p, &text.parts[0], !o->lines, w);
+        status = add_text(p, &text.spans[0], !o->lines, w);
     if (status)
         qkv_records_abandon(w);
     else
@@ -65,32 +65,32 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
 }
 
 qkv_status qkv__evaluate_mlm(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                             qkv_measures *out)
+                             qkv_metrics *out)
 {
     qkv_records *records = NULL;
     qkv_mlm_score s = {0};
     qkv_status status = open_records(p, o, &records);
     if (!status)
         status = qkv_mlm_evaluate(p->model, p->tape, records, p->tokenizer, NULL, 0, &s);
-    qkv_measures_add(out, "loss", s.loss);
-    qkv_measures_add(out, "perplexity", s.perplexity);
-    qkv_measures_add(out, "accuracy", s.accuracy);
+    qkv_metrics_add(out, "loss", s.loss);
+    qkv_metrics_add(out, "perplexity", s.perplexity);
+    qkv_metrics_add(out, "accuracy", s.accuracy);
     out->scored = s.words;
     qkv_records_close(records);
     return status;
 }
 
 qkv_status qkv__evaluate_classify(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                  qkv_measures *out)
+                                  qkv_metrics *out)
 {
     qkv_records *records = NULL;
     qkv_classify_score s = {0};
     qkv_status status = open_records(p, o, &records);
     if (!status)
         status = qkv_classify_evaluate(p->model, p->tape, records, 0, &s);
-    qkv_measures_add(out, "loss", s.loss);
-    qkv_measures_add(out, "accuracy", s.accuracy);
-    qkv_measures_add(out, "f1", s.f1);
+    qkv_metrics_add(out, "loss", s.loss);
+    qkv_metrics_add(out, "accuracy", s.accuracy);
+    qkv_metrics_add(out, "f1", s.f1);
     out->scored = s.texts;
     qkv_records_close(records);
     return status;

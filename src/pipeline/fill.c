@@ -6,8 +6,8 @@
 #include "qkv/pipeline_text.h"
 
 static const qkv_option rows[] = {
-    {.flag = "top", .key = "top", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216,
-     .offset = offsetof(qkv_pipeline_fill_options, top), .initial = "5",
+    {.flag = "top-k", .key = "top_k", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216,
+     .offset = offsetof(qkv_pipeline_fill_options, top_k), .initial = "5",
      .help = "how many tokens, likeliest first"},
 };
 static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows,
@@ -103,7 +103,7 @@ qkv_status qkv_pipeline_fill(qkv_pipeline *p, const char *const *texts, size_t c
     if (qkv__pipeline_text(p))
         return p->no_tokenizer_status;
     size_t vocab = qkv_tokenizer_vocab_size(p->tokenizer);
-    job j = {.p = p, .top = options ? options->top : qkv_pipeline_fill_defaults().top,
+    job j = {.p = p, .top = options ? options->top_k : qkv_pipeline_fill_defaults().top_k,
              .mask = qkv_tokenizer_special(p->tokenizer, QKV_TOKEN_MASK)};
     j.top = j.top < vocab ? j.top : vocab;
     if (j.mask < 0)

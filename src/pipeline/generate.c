@@ -92,10 +92,10 @@ static bool on_token(void *user, int32_t id, const qkv_real *p, size_t V)
 static qkv_status one(job *j)
 {
     const qkv_pipeline *p = j->p;
-    int32_t ends[QKV_LM_ENDS];
+    int32_t ends[QKV_LM_EOS_IDS];
     qkv_generate_options o = {.tokens = j->o->tokens, .window = j->o->window, .seed = j->o->seed,
                               .index = j->index, .sampling = j->o->sampling, .stop = ends};
-    o.stops = qkv_lm_ends(p->model, ends);
+    o.stops = qkv_lm_eos_ids(p->model, ends);
     if (!o.stops) {
         ends[0] = qkv_tokenizer_special(p->tokenizer, QKV_TOKEN_EOS);
         o.stops = ends[0] >= 0;

@@ -1,8 +1,8 @@
-/* held_out.c - what training held out, and the pictures that stand for it. */
+/* held_out.c - what training held out, and the images that stand for it. */
 #include "pipeline/held_out.h"
 
 #include "io/file.h"
-#include "pipeline/pictures.h"
+#include "pipeline/image_set.h"
 
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path)
 {
@@ -29,7 +29,7 @@ qkv_status qkv__evaluate_kept(const qkv_pipeline *p, const char *name, qkv_pixel
 qkv_status qkv__evaluate_squares(const qkv_pipeline *p, const char *path, size_t side,
                                  size_t channels, qkv_pixels **out)
 {
-    const qkv_picture_format f = qkv__pictures_square(side, channels);
-    return path ? qkv__pictures_load(out, p->ctx, path, &f)
+    const qkv_image_format f = qkv__images_square(side, channels);
+    return path ? qkv__images_load(out, p->ctx, path, &f)
                 : qkv__evaluate_kept(p, QKV__VALID_IMAGES, out);
 }

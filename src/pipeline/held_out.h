@@ -1,4 +1,5 @@
-/* held_out.h - the data that a model is judged on where none is named: what training held out. */
+/* held_out.h - the data that a model is evaluated on where none is named: what training held
+ * out. */
 #ifndef QKV_SRC_PIPELINE_HELD_OUT_H
 #define QKV_SRC_PIPELINE_HELD_OUT_H
 
@@ -9,9 +10,9 @@
 /* DIR/name, where name is what training held out (QKV__VALID_TOKENS, ..), to be freed with
  * qkv_free. QKV_E_IO: there is no such file. */
 qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path);
-/* Such a set of pictures, opened; on failure *out is NULL. */
+/* Such a set of images, opened; on failure *out is NULL. */
 qkv_status qkv__evaluate_kept(const qkv_pipeline *p, const char *name, qkv_pixels **out);
-/* The pictures at path, side x side; NULL: the held-out ones. */
+/* The images at path, side x side; NULL: the held-out ones. */
 qkv_status qkv__evaluate_squares(const qkv_pipeline *p, const char *path, size_t side,
                                  size_t channels, qkv_pixels **out);
 

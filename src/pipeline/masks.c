@@ -1,43 +1,43 @@
-/* masks.c - pictures with their masks, and a model's classes as colours. */
+/* masks.c - images with their masks, and a model's classes as colours. */
 #include "pipeline/masks.h"
 
-#include "qkv/dense.h"
+#include "qkv/pixelwise.h"
 
-qkv_status qkv__masks_load(qkv__picture_set *out, qkv_context *ctx, const char *images,
+qkv_status qkv__masks_load(qkv__image_set *out, qkv_context *ctx, const char *images,
                            const char *masks, const qkv_mask_palette *palette, size_t side)
 {
-    qkv_pictures *pictures = NULL, *of_classes = NULL;
+    qkv_image_list *files = NULL, *of_classes = NULL;
     qkv__reading r;
-    *out = (qkv__picture_set){0};
-    qkv_status status = qkv_pictures_open(&pictures, ctx, images);
+    *out = (qkv__image_set){0};
+    qkv_status status = qkv_image_list_open(&files, ctx, images);
     if (!status)
-        status = qkv_pictures_open(&of_classes, ctx, masks);
+        status = qkv_image_list_open(&of_classes, ctx, masks);
     if (!status) {
-        qkv__reading_begin(&r, ctx, pictures);
-        status = qkv_masks_read(&out->images, &out->classes, ctx, pictures, of_classes,
+        qkv__reading_begin(&r, ctx, files);
+        status = qkv_masks_read(&out->images, &out->classes, ctx, files, of_classes,
                                 palette, side, qkv__reading_event, &r);
     }
     if (!status)
         qkv__reading_end(&r, images);
-    qkv_pictures_close(pictures);
-    qkv_pictures_close(of_classes);
+    qkv_image_list_close(files);
+    qkv_image_list_close(of_classes);
     return status;
 }
 
 qkv_status qkv__masks_palette(qkv_mask_palette *out, qkv_context *ctx, const char *path)
 {
-    qkv_pictures *masks = NULL;
-    qkv_status status = qkv_pictures_open(&masks, ctx, path);
+    qkv_image_list *masks = NULL;
+    qkv_status status = qkv_image_list_open(&masks, ctx, path);
     if (!status)
         status = qkv_mask_palette_read(out, ctx, masks);
-    qkv_pictures_close(masks);
+    qkv_image_list_close(masks);
     return status;
 }
 
 qkv_status qkv__masks_of_model(qkv_mask_palette *out, const qkv_model *m)
 {
     qkv_context *ctx = qkv_model_context(m);
-    const qkv_dense_config *c = qkv_model_config(m);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
     *out = (qkv_mask_palette){0};
     if (c->outputs > QKV_MASK_CLASSES || qkv_model_label_count(m) != c->outputs)
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "the model's %zu classes have %zu names; so many, "

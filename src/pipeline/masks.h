@@ -1,13 +1,13 @@
-/* masks.h - pictures with the masks that tell each pixel's class, and a model's classes as
+/* masks.h - images with the masks that tell each pixel's class, and a model's classes as
  * colours. */
 #ifndef QKV_SRC_PIPELINE_MASKS_H
 #define QKV_SRC_PIPELINE_MASKS_H
 
-#include "pipeline/pictures.h"
+#include "pipeline/image_set.h"
 #include "qkv/masks.h"
 
 /* Both, side x side, in memory. On failure out is empty. */
-qkv_status qkv__masks_load(qkv__picture_set *out, qkv_context *ctx, const char *images,
+qkv_status qkv__masks_load(qkv__image_set *out, qkv_context *ctx, const char *images,
                            const char *masks, const qkv_mask_palette *palette, size_t side);
 
 /* The colours of the masks at path; of a model's classes. */

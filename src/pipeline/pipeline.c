@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* Does the model read text? A prior continues codes of pictures. */
+/* Does the model read text? A prior continues codes of images. */
 static bool reads_text(const qkv_model *m)
 {
     return qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE | QKV_CAN_FILL_MASK |

@@ -1,4 +1,4 @@
-/* prior.c - opening a prior's directory; pictures as the tokens that it knows. */
+/* prior.c - opening a prior's directory; images as the tokens that it knows. */
 #include "pipeline/prior.h"
 
 #include <string.h>
@@ -45,11 +45,11 @@ qkv_status qkv__prior_fits(const qkv__prior *p, const char *dir)
     size_t others = p->condition ? qkv__codec_config(p->condition)->codes : 0;
     if (p->before != g->before || p->rows != g->rows || p->columns != g->columns)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %zu x %zu codes after %zu tokens expected, "
-                        "as those of the pictures, found %zu x %zu after %zu", dir, p->rows,
+                        "as those of the images, found %zu x %zu after %zu", dir, p->rows,
                         p->columns, p->before, g->rows, g->columns, g->before);
     if (codes > g->vocab || others > g->vocab)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: vocab_size: at least %zu expected, the "
-                        "codes of the pictures, found %zu", dir, codes > others ? codes : others,
+                        "codes of the images, found %zu", dir, codes > others ? codes : others,
                         g->vocab);
     return QKV_OK;
 }
@@ -80,92 +80,92 @@ void qkv__prior_close(qkv__prior *p)
     *p = (qkv__prior){0};
 }
 
-/* ---- pictures ------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------ */
 
-qkv_status qkv__prior_condition(qkv__prior *p, const qkv_image *picture, size_t rows,
+qkv_status qkv__prior_condition(qkv__prior *p, const qkv_image *image, size_t rows,
                                 size_t columns, int32_t *codes)
 {
     qkv_context *ctx = p->ctx;
     size_t factor = qkv_vqgan_factor(p->condition);
     qkv_pixels_options o = qkv_pixels_defaults();
     qkv_image copy;
-    qkv_status status = qkv_image_create(&copy, ctx, picture->width, picture->height,
-                                         picture->channels);
+    qkv_status status = qkv_image_create(&copy, ctx, image->width, image->height,
+                                         image->channels);
     if (status)
         return status;
-    memcpy(copy.data, picture->data, picture->width * picture->height * picture->channels);
+    memcpy(copy.data, image->data, image->width * image->height * image->channels);
     o.height = rows * factor;
     o.width = columns * factor;
     o.channels = qkv__codec_config(p->condition)->colors;
     status = qkv_image_fit(&copy, ctx, &o);
     if (!status)
-        status = qkv_pictures_encode(p->condition, p->tape, copy.data, 1, o.height, o.width, codes);
+        status = qkv_images_encode(p->condition, p->tape, copy.data, 1, o.height, o.width, codes);
     qkv_image_free(&copy, ctx);
     return status;
 }
 
-/* What stands before the codes of n pictures, at the front of each one's tokens. */
-static qkv_status put_conditions(qkv__prior *p, const uint8_t *pictures, size_t n,
+/* What stands before the codes of n images, at the front of each one's tokens. */
+static qkv_status put_conditions(qkv__prior *p, const uint8_t *images, size_t n,
                                  const int32_t *classes, size_t length, int32_t *tokens)
 {
     size_t width = p->columns * p->factor, height = p->rows * p->factor;
     size_t side = p->condition ? qkv__prior_condition_side(p) : 1;
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < n && !status; i++) {
-        const uint8_t *data = pictures + i * width * height * p->colors;
+        const uint8_t *data = images + i * width * height * p->colors;
         /* qkv_image has no const data; nothing is written to it. */
-        const qkv_image picture = {width, height, p->colors, (uint8_t *)(uintptr_t)data};
+        const qkv_image image = {width, height, p->colors, (uint8_t *)(uintptr_t)data};
         tokens[i * length] = classes ? classes[i] : 0;
         if (p->condition)
-            status = qkv__prior_condition(p, &picture, side, side, tokens + i * length);
+            status = qkv__prior_condition(p, &image, side, side, tokens + i * length);
     }
     return status;
 }
 
-qkv_status qkv__prior_tokens(qkv__prior *p, const uint8_t *pictures, size_t n,
+qkv_status qkv__prior_tokens(qkv__prior *p, const uint8_t *images, size_t n,
                              const int32_t *classes, int32_t *tokens)
 {
     size_t codes = p->rows * p->columns, length = p->before + codes;
     int32_t *found = qkv_calloc(p->ctx, n, codes * sizeof *found);
     qkv_status status = found ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = qkv_pictures_encode(p->vqgan, p->tape, pictures, n, p->rows * p->factor,
-                                     p->columns * p->factor, found);
+        status = qkv_images_encode(p->vqgan, p->tape, images, n, p->rows * p->factor,
+                                   p->columns * p->factor, found);
     for (size_t i = 0; i < n && !status; i++)
         memcpy(tokens + i * length + p->before, found + i * codes, codes * sizeof *found);
     qkv_free(p->ctx, found);
-    return status ? status : put_conditions(p, pictures, n, classes, length, tokens);
+    return status ? status : put_conditions(p, images, n, classes, length, tokens);
 }
 
-/* ---- sets of pictures ---------------------------------------------------------------------- */
+/* ---- sets of images ---------------------------------------------------------------------- */
 
-enum { CODED = 32 }; /* pictures coded at once */
+enum { CODED = 32 }; /* images coded at once */
 
 /* Where the coding of a set stands. */
 typedef struct {
     qkv__prior *p;
     const qkv_pixels *pixels;
     const qkv__coding *o;
-    size_t length;   /* of a picture's tokens */
-    int32_t *tokens; /* (pictures, views, length) */
+    size_t length;   /* of an image's tokens */
+    int32_t *tokens; /* (images, views, length) */
     size_t done;
 } coding;
 
 static qkv_status tell(const coding *k)
 {
-    return qkv__progress(k->p->ctx, "coding", "pictures", k->done,
+    return qkv__progress(k->p->ctx, "coding", "images", k->done,
                          qkv_pixels_count(k->pixels) * k->o->views);
 }
 
-/* View number `view` of n pictures; numbers (n) says which. */
-static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *numbers, size_t n,
+/* View number `view` of n images; numbers (n) says which. */
+static qkv_status code_batch(coding *k, const uint8_t *images, const size_t *numbers, size_t n,
                              size_t view)
 {
     qkv_context *ctx = k->p->ctx;
     int32_t classes[CODED], *made = qkv_calloc(ctx, n, k->length * sizeof *made);
     for (size_t i = 0; i < n; i++)
         classes[i] = qkv_pixels_class(k->pixels, numbers[i]);
-    qkv_status status = made ? qkv__prior_tokens(k->p, pictures, n, k->o->classes ? classes : NULL,
+    qkv_status status = made ? qkv__prior_tokens(k->p, images, n, k->o->classes ? classes : NULL,
                                                  made)
                              : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
@@ -176,7 +176,7 @@ static qkv_status code_batch(coding *k, const uint8_t *pictures, const size_t *n
     return status ? status : tell(k);
 }
 
-/* The pictures as they are. */
+/* The images as they are. */
 static qkv_status code_plain(coding *k)
 {
     qkv_context *ctx = k->p->ctx;
@@ -207,12 +207,12 @@ static qkv_status code_changed(coding *k)
     qkv_status status = qkv_batches_create(&b, k->p->ctx, k->pixels, &o);
     for (size_t view = 1; view < k->o->views && !status; view++)
         for (size_t i = 0; i < count && !status; i += CODED) {
-            const uint8_t *pictures;
+            const uint8_t *images;
             const size_t *numbers;
             size_t n = count - i < CODED ? count - i : CODED;
-            status = qkv_batches_bytes(b, (view - 1) * count + i, n, &pictures, NULL, &numbers);
+            status = qkv_batches_bytes(b, (view - 1) * count + i, n, &images, NULL, &numbers);
             if (!status)
-                status = code_batch(k, pictures, numbers, n, view);
+                status = code_batch(k, images, numbers, n, view);
         }
     qkv_batches_destroy(b);
     return status;
@@ -247,8 +247,9 @@ qkv_status qkv__grid_set_take(qkv__grid_set *out, qkv_context *ctx, const int32_
         memcpy(out->conditions + i * c->before, tokens + i * length, c->before * sizeof *tokens);
         memcpy(out->grids + i * codes, tokens + i * length + c->before, codes * sizeof *tokens);
     }
-    out->g = (qkv_grids){.count = count, .codes = codes, .columns = c->columns,
-                         .before = c->before, .grids = out->grids, .conditions = out->conditions};
+    out->g = (qkv_code_grids){.count = count, .codes = codes, .columns = c->columns,
+                              .before = c->before, .grids = out->grids,
+                              .conditions = out->conditions};
     return QKV_OK;
 }
 

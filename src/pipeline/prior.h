@@ -1,4 +1,4 @@
-/* prior.h - a prior on the codes of pictures with the models that code them, as `train imagine`
+/* prior.h - a prior on the codes of images with the models that code them, as `train imagine`
  * leaves them in its directory: the prior in DIR, the VQGAN whose codes it knows in DIR/vqgan and,
  * where these hang on the codes of another, that one in DIR/condition. */
 #ifndef QKV_SRC_PIPELINE_PRIOR_H
@@ -6,7 +6,7 @@
 
 #include "pipeline/codec.h"
 #include "qkv/augment.h"
-#include "qkv/grids.h"
+#include "qkv/prior.h"
 #include "qkv/image.h"
 #include "qkv/pixels.h"
 
@@ -23,9 +23,9 @@ typedef struct {
     size_t before;         /* tokens before it */
 } qkv__prior;
 
-/* The models in a prior's directory that code pictures for it. */
+/* The models in a prior's directory that code images for it. */
 qkv_status qkv__prior_open(qkv__prior *p, qkv_model *prior, const char *dir);
-/* The models that code, for pictures of height x width pixels (0: the VQGAN's own size). condition
+/* The models that code, for images of height x width pixels (0: the VQGAN's own size). condition
  * NULL: none. */
 qkv_status qkv__prior_codecs(qkv__prior *p, qkv_context *ctx, const char *vqgan,
                              const char *condition, size_t height, size_t width);
@@ -33,30 +33,30 @@ qkv_status qkv__prior_codecs(qkv__prior *p, qkv_context *ctx, const char *vqgan,
 qkv_status qkv__prior_fits(const qkv__prior *p, const char *dir);
 void qkv__prior_close(qkv__prior *p); /* a zeroed one is allowed; not the prior */
 
-/* What pictures (n, height, width, colors) are to the prior. tokens: (n, before + rows x columns),
+/* What images (n, height, width, colors) are to the prior. tokens: (n, before + rows x columns),
  * from conditions and codes. classes (n): what the first token says, where there are classes. */
-qkv_status qkv__prior_tokens(qkv__prior *p, const uint8_t *pictures, size_t n,
+qkv_status qkv__prior_tokens(qkv__prior *p, const uint8_t *images, size_t n,
                              const int32_t *classes, int32_t *tokens);
 
-/* How a set of pictures is coded. */
+/* How a set of images is coded. */
 typedef struct {
     size_t views;                /* of each: as it is, then changed .. */
     qkv_augment_options augment; /* .. in this way */
-    bool classes;                /* the first token is a picture's class */
+    bool classes;                /* the first token is an image's class */
     uint64_t seed;               /* of the changes */
 } qkv__coding;
-/* tokens: (pictures, views, before + rows x columns). Shows how far it is. */
+/* tokens: (images, views, before + rows x columns). Shows how far it is. */
 qkv_status qkv__prior_code(qkv__prior *p, const qkv_pixels *pixels, const qkv__coding *o,
                            int32_t *tokens);
-/* The condition's codes of a picture, stretched to rows x columns of them. */
-qkv_status qkv__prior_condition(qkv__prior *p, const qkv_image *picture, size_t rows,
+/* The condition's codes of an image, stretched to rows x columns of them. */
+qkv_status qkv__prior_condition(qkv__prior *p, const qkv_image *image, size_t rows,
                                 size_t columns, int32_t *codes);
 /* Rows, and columns, that the condition was trained on. */
 size_t qkv__prior_condition_side(const qkv__prior *p);
 
 /* Grids in a file of qkv__codes_save, (count, before + codes). Freed with qkv__grid_set_free. */
 typedef struct {
-    qkv_grids g;
+    qkv_code_grids g;
     qkv_context *ctx;
     int32_t *grids, *conditions;
 } qkv__grid_set;

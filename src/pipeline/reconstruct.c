@@ -1,5 +1,5 @@
-/* reconstruct.c - a picture, what a model sees of it, what it makes of that. */
-#include "pipeline/picture.h"
+/* reconstruct.c - an image, what a model sees of it, what it makes of that. */
+#include "pipeline/image.h"
 
 #include "qkv/reconstruct.h"
 
@@ -24,7 +24,7 @@ qkv_pipeline_reconstruct_options qkv_pipeline_reconstruct_defaults(void)
     return o;
 }
 
-qkv_status qkv_pipeline_reconstruct(qkv_pipeline *p, const qkv_picture *in,
+qkv_status qkv_pipeline_reconstruct(qkv_pipeline *p, const qkv_image_source *in,
                                     const qkv_pipeline_reconstruct_options *options,
                                     qkv_reconstruction *out)
 {
@@ -38,12 +38,12 @@ qkv_status qkv_pipeline_reconstruct(qkv_pipeline *p, const qkv_picture *in,
                         o.mask);
     const qkv_patches_config *c = &((const qkv_mae_config *)qkv_model_config(p->model))->trunk;
     qkv_image *const made[] = {&out->hidden, &out->filled};
-    qkv_status status = qkv__picture_fit(&out->picture, p->ctx, in, c->image, c->image,
-                                         c->channels);
+    qkv_status status = qkv__image_fit(&out->image, p->ctx, in, c->image, c->image,
+                                       c->channels);
     for (int i = 0; i < 2 && !status; i++)
         status = qkv_image_create(made[i], p->ctx, c->image, c->image, c->channels);
     if (!status)
-        status = qkv_reconstruct(p->model, p->tape, out->picture.data, o.mask, o.seed, o.paste,
+        status = qkv_reconstruct(p->model, p->tape, out->image.data, o.mask, o.seed, o.paste,
                                  out->hidden.data, out->filled.data);
     if (status)
         qkv_reconstruction_free(out);
@@ -52,7 +52,7 @@ qkv_status qkv_pipeline_reconstruct(qkv_pipeline *p, const qkv_picture *in,
 
 void qkv_reconstruction_free(qkv_reconstruction *r)
 {
-    qkv_image *const images[] = {&r->picture, &r->hidden, &r->filled};
+    qkv_image *const images[] = {&r->image, &r->hidden, &r->filled};
     for (int i = 0; i < 3 && r->ctx; i++)
         qkv_image_free(images[i], r->ctx);
     *r = (qkv_reconstruction){0};

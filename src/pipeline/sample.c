@@ -1,13 +1,13 @@
-/* sample.c - pictures that a prior draws, code by code. */
+/* sample.c - images that a prior draws, code by code. */
 #include "pipeline/sampling_run.h"
 
 #include <string.h>
 
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
-#include "qkv/imagine.h"
+#include "qkv/sample_codes.h"
 
-enum { AT_ONCE = 64 }; /* pictures drawn side by side */
+enum { AT_ONCE = 64 }; /* images drawn side by side */
 
 static size_t part_of(const qkv__sampling_run *r)
 {
@@ -34,12 +34,12 @@ static qkv_status draw(qkv__sampling_run *r)
     size_t all = r->out->rows * r->out->columns;
     qkv_status status = QKV_OK;
     for (r->first = 0; r->first < r->o.count && !status; r->first += AT_ONCE) {
-        const qkv_imagine_options o = {
+        const qkv_sample_codes_options o = {
             .count = part_of(r), .rows = r->out->rows, .columns = r->out->columns,
             .given = r->given, .conditions = r->conditions + r->first * r->tokens,
             .codes = qkv__codec_config(r->p->codecs.vqgan)->codes, .seed = r->o.seed,
             .first = r->first, .sampling = r->o.sampling};
-        status = qkv_imagine(r->p->model, &o, on_place, r, r->out->codes + r->first * all);
+        status = qkv_sample_codes(r->p->model, &o, on_place, r, r->out->codes + r->first * all);
     }
     return status ? status : tell(r, r->o.count * all);
 }
@@ -48,15 +48,15 @@ static qkv_status draw(qkv__sampling_run *r)
 static qkv_status decode(const qkv__sampling_run *r)
 {
     const qkv__prior *c = &r->p->codecs;
-    const qkv_sampled_pictures *out = r->out;
+    const qkv_sampled_images *out = r->out;
     size_t above = r->given_rows * c->factor * out->width * c->colors;
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < r->o.count && !status; i++) {
-        uint8_t *picture = out->pictures + i * qkv__sample_bytes(out);
-        status = qkv_pictures_decode(c->vqgan, c->tape, out->codes + i * out->rows * out->columns,
-                                     1, out->rows, out->columns, picture);
+        uint8_t *image = out->images + i * qkv__sample_bytes(out);
+        status = qkv_images_decode(c->vqgan, c->tape, out->codes + i * out->rows * out->columns,
+                                   1, out->rows, out->columns, image);
         if (!status && r->kept)
-            memcpy(picture, r->kept, above);
+            memcpy(image, r->kept, above);
     }
     return status;
 }
@@ -64,11 +64,11 @@ static qkv_status decode(const qkv__sampling_run *r)
 static qkv_status make_room(qkv__sampling_run *r)
 {
     qkv_context *ctx = r->p->ctx;
-    qkv_sampled_pictures *out = r->out;
+    qkv_sampled_images *out = r->out;
     size_t n = out->count = r->o.count;
     out->codes = qkv_calloc(ctx, n, out->rows * out->columns * sizeof *out->codes);
-    out->pictures = qkv_calloc(ctx, n, qkv__sample_bytes(out));
-    if (!out->codes || !out->pictures)
+    out->images = qkv_calloc(ctx, n, qkv__sample_bytes(out));
+    if (!out->codes || !out->images)
         return QKV_E_MEMORY;
     if (!(out->shown = r->o.show_next))
         return QKV_OK;
@@ -78,14 +78,14 @@ static qkv_status make_room(qkv__sampling_run *r)
     return r->chances && out->next && out->next_count ? QKV_OK : QKV_E_MEMORY;
 }
 
-qkv_status qkv_pipeline_sample_pictures(qkv_pipeline *p, const qkv_pipeline_sample_options *options,
-                                        qkv_sampled_pictures *out)
+qkv_status qkv_pipeline_sample_images(qkv_pipeline *p, const qkv_pipeline_sample_options *options,
+                                      qkv_sampled_images *out)
 {
     qkv__sampling_run r = {.p = p, .out = out};
     r.o = options ? *options : qkv_pipeline_sample_defaults();
-    *out = (qkv_sampled_pictures){.ctx = p->ctx};
+    *out = (qkv_sampled_images){.ctx = p->ctx};
     if (!qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
-        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s imagines no pictures", p->dir,
+        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s imagines no images", p->dir,
                         qkv_model_type_name(qkv_model_type_of(p->model)));
     qkv_status status = qkv__sample_prepare(&r);
     if (!status)
@@ -103,16 +103,16 @@ qkv_status qkv_pipeline_sample_pictures(qkv_pipeline *p, const qkv_pipeline_samp
     qkv_free(p->ctx, r.conditions);
     qkv_free(p->ctx, r.chances);
     if (status)
-        qkv_sampled_pictures_free(out);
+        qkv_sampled_images_free(out);
     return status;
 }
 
-void qkv_sampled_pictures_free(qkv_sampled_pictures *s)
+void qkv_sampled_images_free(qkv_sampled_images *s)
 {
-    void *const parts[] = {s->codes, s->pictures, s->next, s->next_count};
+    void *const parts[] = {s->codes, s->images, s->next, s->next_count};
     for (int i = 0; i < 4 && s->ctx; i++)
         qkv_free(s->ctx, parts[i]);
     if (s->ctx)
         qkv_image_free(&s->sheet, s->ctx);
-    *s = (qkv_sampled_pictures){0};
+    *s = (qkv_sampled_images){0};
 }

@@ -1,29 +1,29 @@
-/* sample_options.c - what pictures are asked for of a prior. */
+/* sample_options.c - what images are asked for of a prior. */
 #include "pipeline/sampling_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/picture.h"
+#include "pipeline/image.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
 
 #define FIELD(member) .offset = offsetof(qkv_pipeline_sample_options, member)
 static const qkv_option rows[] = {
     {.flag = "count", .key = "count", .type = QKV_OPT_SIZE, .min = 1, .max = 1e4, FIELD(count),
-     .initial = "16", .help = "pictures"},
+     .initial = "16", .help = "images"},
     {.flag = "class", .key = "class", .type = QKV_OPT_STRING, FIELD(class_), .value = "NAME",
      .help = "of what, where classes were learnt, a number where they have no names; else of each "
              "in turn"},
     {.flag = "condition", .key = "condition", .type = QKV_OPT_STRING, FIELD(condition.path),
-     .value = "IMG", .help = "the picture they hang on, where that was learnt"},
+     .value = "IMG", .help = "the image they hang on, where that was learnt"},
     {.flag = "complete", .key = "complete", .type = QKV_OPT_STRING, FIELD(complete.path),
-     .value = "IMG", .help = "the upper part is this picture's"},
+     .value = "IMG", .help = "the upper part is this image's"},
     {.flag = "keep", .key = "keep", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW, .max = 1,
      FIELD(keep), .initial = "0.5", .value = "X",
      .help = "share of it that stays, in whole rows of codes"},
     {.flag = "height", .key = "height", .type = QKV_OPT_SIZE, .max = 65536, FIELD(height),
-     .initial = "0", .help = "of a picture in pixels; 0: as trained"},
+     .initial = "0", .help = "of an image in pixels; 0: as trained"},
     {.flag = "width", .key = "width", .type = QKV_OPT_SIZE, .max = 65536, FIELD(width),
      .initial = "0", .help = "the same across, at least as trained"},
     {.flag = "temperature", .key = "temperature", .type = QKV_OPT_REAL, .max = 100,
@@ -37,7 +37,7 @@ static const qkv_option rows[] = {
      FIELD(show_next), .value = "K", .initial = "0",
      .help = "show the K likeliest codes of a place instead, as patches"},
     {.flag = "at", .key = "at", .type = QKV_OPT_STRING, FIELD(at), .value = "ROW,COLUMN",
-     .help = "that place, from 0; else the first that is drawn or, of whole pictures, the middle"},
+     .help = "that place, from 0; else the first that is drawn or, of whole images, the middle"},
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
      .help = "of what is drawn"},
 };
@@ -58,19 +58,19 @@ size_t qkv__sample_vocab(const qkv__sampling_run *r)
     return ((const qkv_gpt_config *)qkv_model_config(r->p->model))->vocab;
 }
 
-size_t qkv__sample_bytes(const qkv_sampled_pictures *s)
+size_t qkv__sample_bytes(const qkv_sampled_images *s)
 {
     return s->height * s->width * s->channels;
 }
 
-static bool named(const qkv_picture *picture) { return picture->path || picture->image; }
+static bool named(const qkv_image_source *image) { return image->path || image->image; }
 
 /* What a table would refuse, and what only goes with something else. */
 static qkv_status check_options(const qkv_pipeline *p, const qkv_pipeline_sample_options *o)
 {
     if (!o->count || o->count > 10000 || o->show_next > QKV_SAMPLE_NEXT || !(o->keep >= 0) ||
         o->keep >= 1 || o->height > 65536 || o->width > 65536)
-        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "1 to 10000 pictures of 65536 pixels a side, "
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "1 to 10000 images of 65536 pixels a side, "
                         "at most %d codes to show and a kept share in [0, 1) expected",
                         (int)QKV_SAMPLE_NEXT);
     if (o->at && !o->show_next)
@@ -82,7 +82,7 @@ static qkv_status check_options(const qkv_pipeline *p, const qkv_pipeline_sample
 static qkv_status choose_size(const qkv__sampling_run *r)
 {
     const qkv__prior *c = &r->p->codecs;
-    qkv_sampled_pictures *out = r->out;
+    qkv_sampled_images *out = r->out;
     out->height = r->o.height ? r->o.height : c->rows * c->factor;
     out->width = r->o.width ? r->o.width : c->columns * c->factor;
     out->channels = c->colors;
@@ -95,14 +95,14 @@ static qkv_status choose_size(const qkv__sampling_run *r)
     return qkv__codec_size(c->vqgan, r->p->ctx, "--width and --height", out->rows, out->columns);
 }
 
-/* The upper rows of the picture's codes, and the picture that all its codes make. */
+/* The upper rows of the image's codes, and the image that all its codes make. */
 static qkv_status read_given(qkv__sampling_run *r)
 {
     qkv_context *ctx = r->p->ctx;
     const qkv__prior *c = &r->p->codecs;
-    const qkv_sampled_pictures *out = r->out;
+    const qkv_sampled_images *out = r->out;
     size_t n = out->rows * out->columns;
-    qkv_image picture = {0};
+    qkv_image image = {0};
     if (!named(&r->o.complete))
         return QKV_OK;
     r->given_rows = (size_t)(r->o.keep * (double)out->rows + 0.5);
@@ -111,17 +111,17 @@ static qkv_status read_given(qkv__sampling_run *r)
     r->kept = qkv_calloc(ctx, 1, qkv__sample_bytes(out));
     qkv_status status = r->given && r->kept ? QKV_OK : QKV_E_MEMORY;
     if (!status)
-        status = qkv__picture_fit(&picture, ctx, &r->o.complete, out->height, out->width,
-                                  c->colors);
+        status = qkv__image_fit(&image, ctx, &r->o.complete, out->height, out->width,
+                                c->colors);
     if (!status)
-        status = qkv_pictures_encode(c->vqgan, c->tape, picture.data, 1, out->height, out->width,
-                                     r->given);
+        status = qkv_images_encode(c->vqgan, c->tape, image.data, 1, out->height, out->width,
+                                   r->given);
     if (!status)
-        status = qkv_pictures_decode(c->vqgan, c->tape, r->given, 1, out->rows, out->columns,
-                                     r->kept);
+        status = qkv_images_decode(c->vqgan, c->tape, r->given, 1, out->rows, out->columns,
+                                   r->kept);
     for (size_t i = r->given_rows * out->columns; i < n && !status; i++)
         r->given[i] = -1;
-    qkv_image_free(&picture, ctx);
+    qkv_image_free(&image, ctx);
     return status;
 }
 
@@ -158,21 +158,21 @@ static qkv_status find_class(const qkv__sampling_run *r, int32_t *out)
                     r->p->dir, name, qkv_model_label(m, 0));
 }
 
-/* The codes of the picture that all hang on, (count, rows x columns). */
+/* The codes of the image that all hang on, (count, rows x columns). */
 static qkv_status code_condition(qkv__sampling_run *r, size_t rows_, size_t columns)
 {
     qkv_context *ctx = r->p->ctx;
-    qkv_image picture = {0};
-    qkv_status status = qkv__picture_load(&picture, ctx, &r->o.condition);
+    qkv_image image = {0};
+    qkv_status status = qkv__image_load(&image, ctx, &r->o.condition);
     if (!status)
-        status = qkv__prior_condition(&r->p->codecs, &picture, rows_, columns, r->conditions);
+        status = qkv__prior_condition(&r->p->codecs, &image, rows_, columns, r->conditions);
     for (size_t i = 1; i < r->o.count && !status; i++)
         memcpy(r->conditions + i * r->tokens, r->conditions, r->tokens * sizeof *r->conditions);
-    qkv_image_free(&picture, ctx);
+    qkv_image_free(&image, ctx);
     return status;
 }
 
-/* A class each; or the codes of the other picture, the same ones for all. */
+/* A class each; or the codes of the other image, the same ones for all. */
 static qkv_status read_conditions(qkv__sampling_run *r)
 {
     qkv__prior *c = &r->p->codecs;
@@ -181,8 +181,8 @@ static qkv_status read_conditions(qkv__sampling_run *r)
     qkv_status status = find_class(r, &class_);
     if (!status && !named(&r->o.condition) != !c->condition)
         return qkv_fail(r->p->ctx, QKV_E_ARGUMENT, "--condition: %s", c->condition
-                        ? "a picture expected: those of this model hang on one"
-                         : "none expected: this model's pictures hang on no other");
+                        ? "an image expected: those of this model hang on one"
+                         : "none expected: this model's images hang on no other");
     if (status)
         return status;
     if (c->condition) {
@@ -203,13 +203,13 @@ static qkv_status read_conditions(qkv__sampling_run *r)
 
 static qkv_status find_place(const qkv__sampling_run *r)
 {
-    qkv_sampled_pictures *out = r->out;
+    qkv_sampled_images *out = r->out;
     const char *at = r->o.at;
     out->row = r->given ? r->given_rows : out->rows / 2;
     out->column = r->given ? 0 : out->columns / 2;
     if (!at)
         return QKV_OK;
-    if (!qkv__picture_place(&at, &out->row, &out->column) || *at || out->row >= out->rows ||
+    if (!qkv__image_place(&at, &out->row, &out->column) || *at || out->row >= out->rows ||
         out->column >= out->columns || out->row < r->given_rows)
         return qkv_fail(r->p->ctx, QKV_E_ARGUMENT, "--at: row,column expected, from %zu,0 to "
                         "%zu,%zu, found %.60s", r->given_rows, out->rows - 1, out->columns - 1,

@@ -1,4 +1,4 @@
-/* sample_sheet.c - drawn codes as a sheet of pictures. */
+/* sample_sheet.c - drawn codes as a sheet of images. */
 #include "pipeline/sampling_run.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ enum { GAP = 2, PAPER = 255, GREY = 160, RGB = 3 };
 
 void qkv__sample_rank(qkv__sampling_run *r)
 {
-    qkv_sampled_pictures *out = r->out;
+    qkv_sampled_images *out = r->out;
     size_t V = qkv__sample_vocab(r);
     for (size_t i = 0; i < out->count; i++) {
         qkv_next_code *next = out->next + i * out->shown;
@@ -28,46 +28,46 @@ void qkv__sample_rank(qkv__sampling_run *r)
     }
 }
 
-/* The picture up to the place, grey from there on. */
-static void hide_rest(const qkv__sampling_run *r, uint8_t *picture)
+/* The image up to the place, grey from there on. */
+static void hide_rest(const qkv__sampling_run *r, uint8_t *image)
 {
-    const qkv_sampled_pictures *out = r->out;
+    const qkv_sampled_images *out = r->out;
     size_t f = r->p->codecs.factor, C = out->channels;
     size_t place = out->row * out->columns + out->column;
     for (size_t i = 0; i < out->height * out->width; i++) {
         size_t code = i / out->width / f * out->columns + i % out->width / f;
         if (code >= place)
-            memset(picture + i * C, code == place ? PAPER : GREY, C);
+            memset(image + i * C, code == place ? PAPER : GREY, C);
     }
 }
 
-/* The place's patch of a picture as large as the picture. */
-static void magnify(const qkv__sampling_run *r, const uint8_t *picture, uint8_t *to)
+/* The place's patch of an image as large as the image. */
+static void magnify(const qkv__sampling_run *r, const uint8_t *image, uint8_t *to)
 {
-    const qkv_sampled_pictures *out = r->out;
+    const qkv_sampled_images *out = r->out;
     size_t f = r->p->codecs.factor, C = out->channels;
     size_t top = out->row * f, left = out->column * f;
     for (size_t i = 0; i < out->height * out->width; i++) {
         size_t y = top + i / out->width * f / out->height;
         size_t x = left + i % out->width * f / out->width;
-        memcpy(to + i * C, picture + (y * out->width + x) * C, C);
+        memcpy(to + i * C, image + (y * out->width + x) * C, C);
     }
 }
 
-/* Picture i so far, then what each of its codes would put at the place. */
+/* Image i so far, then what each of its codes would put at the place. */
 static qkv_status show_next(qkv__sampling_run *r, qkv_sheet *sheet, size_t i, uint8_t *room)
 {
-    qkv_sampled_pictures *out = r->out;
+    qkv_sampled_images *out = r->out;
     const qkv__prior *c = &r->p->codecs;
     size_t bytes = qkv__sample_bytes(out), place = out->row * out->columns + out->column;
     int32_t *grid = out->codes + i * out->rows * out->columns, own = grid[place];
     qkv_status status = QKV_OK;
-    memcpy(room, out->pictures + i * bytes, bytes);
+    memcpy(room, out->images + i * bytes, bytes);
     hide_rest(r, room);
     qkv_sheet_put(sheet, i, 0, room, out->channels);
     for (size_t k = 0; k < out->next_count[i] && !status; k++) {
         grid[place] = out->next[i * out->shown + k].code;
-        status = qkv_pictures_decode(c->vqgan, c->tape, grid, 1, out->rows, out->columns, room);
+        status = qkv_images_decode(c->vqgan, c->tape, grid, 1, out->rows, out->columns, room);
         magnify(r, room, room + bytes);
         qkv_sheet_put(sheet, i, k + 1, room + bytes, out->channels);
     }
@@ -77,7 +77,7 @@ static qkv_status show_next(qkv__sampling_run *r, qkv_sheet *sheet, size_t i, ui
 
 qkv_status qkv__sample_sheet(qkv__sampling_run *r)
 {
-    qkv_sampled_pictures *out = r->out;
+    qkv_sampled_images *out = r->out;
     qkv_context *ctx = r->p->ctx;
     qkv_sheet sheet = {.height = out->height, .width = out->width, .zoom = 1, .gap = GAP};
     size_t bytes = qkv__sample_bytes(out), across = 1;
@@ -93,7 +93,7 @@ qkv_status qkv__sample_sheet(qkv__sampling_run *r)
         if (out->shown)
             status = show_next(r, &sheet, i, room);
         else
-            qkv_sheet_put(&sheet, i / across, i % across, out->pictures + i * bytes,
+            qkv_sheet_put(&sheet, i / across, i % across, out->images + i * bytes,
                           out->channels);
     }
     out->sheet = sheet.image;

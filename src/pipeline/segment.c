@@ -1,6 +1,6 @@
-/* segment.c - the class of every pixel of a picture. */
+/* segment.c - the class of every pixel of an image. */
 #include "pipeline/masks.h"
-#include "pipeline/picture.h"
+#include "pipeline/image.h"
 
 #include "qkv/painting.h"
 #include "qkv/segment.h"
@@ -44,15 +44,15 @@ static void paint(qkv_segmentation *s)
     }
 }
 
-qkv_status qkv_pipeline_segment(qkv_pipeline *p, const qkv_picture *in,
+qkv_status qkv_pipeline_segment(qkv_pipeline *p, const qkv_image_source *in,
                                 const qkv_pipeline_segment_options *options,
                                 qkv_segmentation *out)
 {
     *out = (qkv_segmentation){.ctx = p->ctx};
     if (!qkv_model_can(p->model, QKV_CAN_SEGMENT))
         return qkv__pipeline_refuse(p, "tell pixels' classes");
-    out->classes = ((const qkv_dense_config *)qkv_model_config(p->model))->outputs;
-    qkv_status status = qkv__picture_load(&out->image, p->ctx, in);
+    out->classes = ((const qkv_pixelwise_config *)qkv_model_config(p->model))->outputs;
+    qkv_status status = qkv__image_load(&out->image, p->ctx, in);
     if (!status) {
         out->map = qkv_calloc(p->ctx, out->image.height, out->image.width);
         status = out->map ? QKV_OK : QKV_E_MEMORY;

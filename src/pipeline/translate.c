@@ -131,7 +131,7 @@ qkv_status qkv_pipeline_translate(qkv_pipeline *p, const char *text, size_t len,
                                   qkv_pipeline_translate_fn *fn, void *user)
 {
     job j = begin(p, options, fn, user);
-    const qkv_text_part part = {.data = text, .len = len};
+    const qkv_text_span part = {.data = text, .len = len};
     qkv_status status = open_search(&j);
     j.total = qkv__count_lines(&part);
     if (!status)

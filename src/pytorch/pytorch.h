@@ -17,7 +17,7 @@ typedef struct {
     const size_t *shape, *stride; /* (ndim); strides in numbers */
     size_t count;                 /* numbers */
     const uint8_t *data;          /* the first one: mapped, little-endian, possibly unaligned */
-    bool dense;                   /* row-major without gaps */
+    bool contiguous;              /* row-major without gaps */
 } qkv__pytorch_tensor;
 
 typedef struct qkv__pytorch qkv__pytorch;

@@ -31,7 +31,7 @@ static bool inside(const qkv__pickled_tensor *from, size_t unit)
            bytes <= from->storage->bytes - from->storage->skip;
 }
 
-static bool is_dense(const qkv__pickled_tensor *from)
+static bool is_contiguous(const qkv__pickled_tensor *from)
 {
     size_t step = 1;
     for (int i = from->ndim; i-- > 0; step *= from->shape[i])
@@ -45,7 +45,7 @@ static qkv_status check_tensor(qkv__pytorch *p, const qkv__pickled_tensor *from,
 {
     size_t unit = qkv_store_bytes(from->store), bytes;
     *out = (qkv__pytorch_tensor){.store = from->store, .ndim = from->ndim, .shape = from->shape,
-                                 .stride = from->stride, .data = p->map.data, .dense = true};
+                                 .stride = from->stride, .data = p->map.data, .contiguous = true};
     if (!qkv__file_shape_count(from->ndim, from->shape, &out->count) ||
         !qkv__mul_size(out->count, unit, &bytes) ||
         !qkv__add_size(p->unfolded, bytes, &p->unfolded) ||
@@ -58,7 +58,7 @@ static qkv_status check_tensor(qkv__pytorch *p, const qkv__pickled_tensor *from,
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: tensor \"%s\": it reaches beyond its storage",
                         p->path, p->name);
     out->data = from->storage->data + from->storage->skip + from->offset * unit;
-    out->dense = is_dense(from);
+    out->contiguous = is_contiguous(from);
     return QKV_OK;
 }
 
@@ -216,7 +216,7 @@ void qkv__pytorch_gather(const qkv__pytorch_tensor *t, size_t begin, size_t coun
 {
     size_t unit = qkv_store_bytes(t->store), index[QKV__PICKLED_DIMS], at = 0, rest = begin;
     unsigned char *to = out;
-    if (t->dense) {
+    if (t->contiguous) {
         if (count)
             memcpy(to, t->data + begin * unit, count * unit);
         return;
@@ -286,7 +286,7 @@ qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store 
         if (store && is_floating(t->store) && store != t->store) {
             e->store = store;
             e->fill = fill;
-        } else if (t->dense) {
+        } else if (t->contiguous) {
             e->raw = t->data;
         } else {
             e->fill_raw = fill_raw;

@@ -19,7 +19,7 @@ static bool view_tensor(qkv_safetensors *s, const qkv__pytorch *p, const qkv__py
                             .store = t->store, .ndim = t->ndim, .shape = t->shape,
                             .count = t->count, .bytes = t->count * qkv_store_bytes(t->store),
                             .data = t->data};
-    if (t->dense)
+    if (t->contiguous)
         return true;
     copy = qkv__arena_alloc(s->arena, out->bytes);
     if (copy)

@@ -67,11 +67,11 @@ static bool make_room(classify *s, size_t count)
 
 static size_t readings(const classify *s)
 {
-    return s->o.agreement > 0 ? 2 : 1;
+    return s->o.rdrop > 0 ? 2 : 1;
 }
 
 /* Adds reading 0 or 1 of the part's texts. */
-static void add_part(classify *s, const qkv_task_part *part, size_t reading)
+static void add_part(classify *s, const qkv_micro_batch *part, size_t reading)
 {
     for (size_t i = 0; i < part->count; i++) {
         uint64_t sample = part->step * part->total + part->first + i;
@@ -86,7 +86,7 @@ static void add_part(classify *s, const qkv_task_part *part, size_t reading)
 }
 
 /* Fills in the part's texts; *first_row: ids of the update's samples before it. */
-static bool make_part(classify *s, const qkv_task_part *part, size_t *first_row)
+static bool make_part(classify *s, const qkv_micro_batch *part, size_t *first_row)
 {
     *first_row = 0;
     for (size_t i = 0; i < part->first; i++)
@@ -102,7 +102,7 @@ static bool make_part(classify *s, const qkv_task_part *part, size_t *first_row)
     return !failed;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     classify *s = self;
     size_t first_row;
@@ -117,7 +117,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
         y[i] = logits(&s->texts[i], s->model, t);
     }
     size_t count = readings(s) * part->count;
-    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .agreement = s->o.agreement,
+    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .rdrop = s->o.rdrop,
                                    .normalizer = (double)(readings(s) * part->total)};
     return qkv_cross_entropy(t, readings(s) == 1 ? y[0] : qkv_concat(t, 0, 2, y),
                              qkv_tensor_ids(t, s->labels, 1, &count), &o);
@@ -125,8 +125,8 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 
 /* ---- evaluation -------------------------------------------------------------------------- */
 
-static qkv_status judge_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, const int32_t *labels,
-                              int32_t *guesses, double *sum)
+static qkv_status evaluate_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, const int32_t *labels,
+                                 int32_t *guesses, double *sum)
 {
     if (p->failed)
         return QKV_E_MEMORY;
@@ -141,8 +141,8 @@ static qkv_status judge_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, const i
 }
 
 /* Fills in labels and guesses (count) of `count` records evenly over all. */
-static qkv_status judge(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t count,
-                        int32_t *labels, int32_t *guesses, double *sum)
+static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t count,
+                            int32_t *labels, int32_t *guesses, double *sum)
 {
     qkv__packed texts = {.ctx = qkv_model_context(m)};
     size_t total = qkv_records_count(r), done = 0;
@@ -153,7 +153,7 @@ static qkv_status judge(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t 
         labels[i] = label_of(r, record);
         if (texts.rows < EVAL_ROWS && i + 1 < count)
             continue;
-        status = judge_batch(&texts, m, t, labels + done, guesses + done, sum);
+        status = evaluate_batch(&texts, m, t, labels + done, guesses + done, sum);
         done = i + 1;
     }
     qkv_tape_reset(t);
@@ -170,7 +170,7 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, 
     int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
     double sum = 0;
     *out = (qkv_classify_score){.texts = count};
-    qkv_status status = labels ? judge(m, t, r, count, labels, guesses, &sum) : QKV_E_MEMORY;
+    qkv_status status = labels ? score_all(m, t, r, count, labels, guesses, &sum) : QKV_E_MEMORY;
     if (!status) {
         out->accuracy = qkv_accuracy(guesses, labels, count);
         out->loss = sum / (double)count;
@@ -205,17 +205,17 @@ qkv_status qkv_classify_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *r
     return status ? status : evaluate_all(m, t, records, limit, out);
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     classify *s = self;
     qkv_classify_score score;
-    *out = (qkv_measures){0};
+    *out = (qkv_metrics){0};
     qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
     if (status)
         return status;
-    qkv_measures_add(out, "accuracy", score.accuracy);
-    qkv_measures_add(out, "loss", score.loss);
-    qkv_measures_add(out, "f1", score.f1);
+    qkv_metrics_add(out, "accuracy", score.accuracy);
+    qkv_metrics_add(out, "loss", score.loss);
+    qkv_metrics_add(out, "f1", score.f1);
     out->more_is_better = true;
     out->scored = score.texts;
     out->units = qkv_records_count(s->valid);
@@ -250,8 +250,8 @@ static const qkv_task_type classify_type = {.name = "classify", .unit = "texts",
 static qkv_status check_options(qkv_context *ctx, const qkv_classify_options *o,
                                 const qkv_tokenizer *tokenizer)
 {
-    if (!(o->agreement >= 0))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "agreement is 0 or more, not %g", o->agreement);
+    if (!(o->rdrop >= 0))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "rdrop is 0 or more, not %g", o->rdrop);
     if (!(o->drop >= 0 && o->drop < 1))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of dropped words is in [0, 1), not %g",
                         o->drop);

@@ -1,6 +1,6 @@
-/* codes.c - learning codes for pictures: phase 0 updates encoder, codes and decoder, phase 1 the
+/* codes.c - learning codes for images: phase 0 updates encoder, codes and decoder, phase 1 the
  * discriminator. */
-#include "task/codes_judge.h"
+#include "task/codes_evaluate.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 typedef struct {
     qkv_context *ctx;
-    qkv_model *model, *looks; /* looks: or NULL */
+    qkv_model *model, *lpips; /* looks: or NULL */
     const qkv_pixels *train, *valid;
     qkv_codes_options o;
     uint64_t seed;
@@ -20,11 +20,11 @@ typedef struct {
     qkv_real *decoded; /* (room) of the whole batch, for the discriminator */
     size_t room;
     qkv_real *moves; /* (codes, code width): what pulls at each code in this step */
-    bool judged; /* the discriminator took part in the last step */
+    bool with_discriminator; /* the discriminator took part in the last step */
 } codes_task;
 
 #define FIELD(member) .offset = offsetof(qkv_codes_options, member)
-static const char *const judges[] = {"hinge", "vanilla", NULL};
+static const char *const gan_losses[] = {"hinge", "vanilla", NULL};
 static const qkv_option rows[] = {
     {.flag = "codebook-weight", .key = "codebook_weight", .type = QKV_OPT_REAL, .max = 1000,
      FIELD(codebook), .initial = "1", .help = "of what the codes' distance costs"},
@@ -35,17 +35,17 @@ static const qkv_option rows[] = {
     {.flag = "squared", .key = "squared_weight", .type = QKV_OPT_REAL, .max = 1000, FIELD(squared),
      .initial = "0", .help = "weight of the squared error beside the absolute one"},
     {.flag = "perceptual", .key = "perceptual_weight", .type = QKV_OPT_REAL, .max = 1000,
-     FIELD(perceptual), .initial = "1", .help = "weight of how unlike pictures look"},
+     FIELD(perceptual), .initial = "1", .help = "weight of how unlike images look"},
     {.flag = "adversarial", .key = "disc_weight", .type = QKV_OPT_REAL, .max = 1000,
      FIELD(adversarial), .initial = "0.8", .help = "weight of the discriminator; 0: none"},
-    {.flag = "judge-start", .key = "disc_start", .type = QKV_OPT_U64, .max = 1e12,
-     FIELD(judge_start), .initial = "0", .help = "steps before it takes part"},
-    {.flag = "judge-ramp", .key = "disc_ramp", .type = QKV_OPT_U64, .max = 1e12, FIELD(judge_ramp),
+    {.flag = "disc-start", .key = "disc_start", .type = QKV_OPT_U64, .max = 1e12,
+     FIELD(disc_start), .initial = "0", .help = "steps before it takes part"},
+    {.flag = "disc-ramp", .key = "disc_ramp", .type = QKV_OPT_U64, .max = 1e12, FIELD(disc_ramp),
      .initial = "0", .help = "steps over which its share grows; 0: at once"},
-    {.flag = "judge-loss", .key = "disc_loss", .type = QKV_OPT_ENUM, FIELD(judge), .names = judges,
-     .initial = "hinge", .help = "what the discriminator minimises"},
+    {.flag = "disc-loss", .key = "disc_loss", .type = QKV_OPT_ENUM, FIELD(disc_loss),
+     .names = gan_losses, .initial = "hinge", .help = "what the discriminator minimises"},
     {.flag = "second-forward", .key = "second_forward", .type = QKV_OPT_BOOL, FIELD(second),
-     .initial = "false", .help = "it sees pictures decoded anew after the update"},
+     .initial = "false", .help = "it sees images decoded anew after the update"},
     {.flag = "code-decay", .key = "code_decay", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
      .max = 1, FIELD(decay), .initial = "0.99",
      .help = "codes are running means of what they code; 0: gradients move them"},
@@ -78,7 +78,7 @@ typedef struct {
     double decay, weight;
 } rule;
 
-static rule rule_of(const qkv_task_part *part, double decay)
+static rule rule_of(const qkv_micro_batch *part, double decay)
 {
     double share = (double)part->count / (double)part->total, kept = pow(decay, share);
     return (rule){kept, (1 - kept) / share};
@@ -105,7 +105,7 @@ static bool count_codes(codes_task *s, const int32_t *ids, size_t n, const rule 
  * weight n / met towards the mean of its n vectors. False: out of memory. */
 static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n, const rule *r)
 {
-    qkv_param *table = qkv_vqgan_table(s->model);
+    qkv_param *table = qkv_vqgan_codebook(s->model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
     const qkv_real *met = qkv_param_data(qkv_vqgan_usage(s->model));
     qkv_real *vectors = qkv_param_data(table);
@@ -127,7 +127,7 @@ static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t 
 /* Rare codes, at first all, are moved onto vectors drawn from the batch. Any? */
 static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, double decay)
 {
-    qkv_param *table = qkv_vqgan_table(s->model), *usage = qkv_vqgan_usage(s->model);
+    qkv_param *table = qkv_vqgan_codebook(s->model), *usage = qkv_vqgan_usage(s->model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
     qkv_real *met = qkv_param_data(usage), *vectors = qkv_param_data(table);
     bool moved = false;
@@ -147,7 +147,7 @@ static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, do
 }
 
 /* What is to be coded -> its codes. The discriminator's phase leaves the codes as they are. */
-static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_task_part *part)
+static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_micro_batch *part)
 {
     const qkv_codes_options *o = &s->o;
     qkv_tensor *ids = qkv_vqgan_codes(s->model, t, z);
@@ -173,10 +173,10 @@ static qkv_tensor *from_fixed(qkv_tape *t, qkv_tensor *moves, qkv_tensor *stays)
     return qkv_mse_loss(t, moves, stays ? qkv_detach(t, stays) : NULL);
 }
 
-/* The decoded pictures; *price: what the codes' distance costs. The decoder's gradient goes past
+/* The decoded images; *price: what the codes' distance costs. The decoder's gradient goes past
  * the codes, straight to the encoder. */
 static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
-                               const qkv_task_part *part, qkv_tensor **price)
+                               const qkv_micro_batch *part, qkv_tensor **price)
 {
     const qkv_codes_options *o = &s->o;
     qkv_tensor *z = qkv_vqgan_encode(s->model, t, x);
@@ -198,27 +198,29 @@ static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
 static double share_at(const codes_task *s, uint64_t step)
 {
     const qkv_codes_options *o = &s->o;
-    if (o->adversarial == 0 || step < o->judge_start)
+    if (o->adversarial == 0 || step < o->disc_start)
         return 0;
-    uint64_t into = step - o->judge_start + 1;
-    return into < o->judge_ramp ? (double)into / (double)o->judge_ramp : 1;
+    uint64_t into = step - o->disc_start + 1;
+    return into < o->disc_ramp ? (double)into / (double)o->disc_ramp : 1;
 }
 
 static void freeze(codes_task *s, int phase)
 {
     qkv_params *ps = qkv_model_params(s->model);
-    const qkv_param *followed = s->o.decay > 0 ? qkv_vqgan_table(s->model) : NULL;
+    const qkv_param *followed = s->o.decay > 0 ? qkv_vqgan_codebook(s->model) : NULL;
     for (size_t i = 0; i < qkv_params_count(ps); i++) {
         qkv_param *p = qkv_params_at(ps, i);
         if (s->trains[i])
-            qkv_param_freeze(p, p == followed || qkv_vqgan_judges(p) == (phase == GENERATOR));
+            qkv_param_freeze(p, p == followed ||
+                             qkv_vqgan_is_discriminator(p) == (phase == GENERATOR));
     }
 }
 
 /* A copy of d(loss)/dx; the notes stay. */
 static qkv_tensor *slope(qkv_tape *t, qkv_tensor *loss, qkv_tensor *x)
 {
-    const qkv_backward_args args = {.n = 1, .outputs = &loss, .n_wrt = 1, .wrt = &x, .keep = true};
+    const qkv_backward_args args = {.n = 1, .outputs = &loss, .n_wrt = 1, .wrt = &x, .retain_graph =
+        true};
     if (!loss || qkv_backward_from(t, &args))
         return NULL;
     const qkv_tensor *d = qkv_grad_of(t, x);
@@ -228,12 +230,12 @@ static qkv_tensor *slope(qkv_tape *t, qkv_tensor *loss, qkv_tensor *x)
     return qkv_tensor_from(t, qkv_data(t, d), qkv_ndim(x), shape);
 }
 
-/* The norm of what the gradient dy of the pictures does to the last layer's weight. */
+/* The norm of what the gradient dy of the images does to the last layer's weight. */
 static double norm_at_last(codes_task *s, qkv_tape *t, qkv_tensor *y, const qkv_tensor *dy)
 {
     qkv_tensor *last = qkv_use(t, qkv_vqgan_last(s->model));
     const qkv_backward_args args = {.n = 1, .outputs = &y, .gradients = &dy, .n_wrt = 1,
-                                    .wrt = &last, .keep = true};
+                                    .wrt = &last, .retain_graph = true};
     if (!dy || qkv_backward_from(t, &args))
         return 0;
     const qkv_tensor *d = qkv_grad_of(t, last);
@@ -247,12 +249,12 @@ static double norm_at_last(codes_task *s, qkv_tape *t, qkv_tensor *y, const qkv_
 static double limited(double x) { return x < MOST_RATIO ? x : MOST_RATIO; }
 
 /* unlike + w share g, where g = -mean of what the discriminator says, and w the ratio of the two
- * gradients at the last layer. Both are brought back to the pictures once; from there on their sum
+ * gradients at the last layer. Both are brought back to the images once; from there on their sum
  * goes on, as the gradient of <y, sum>, whose value is then put right. */
-static qkv_tensor *judged(codes_task *s, qkv_tape *t, qkv_tensor *y, qkv_tensor *unlike,
-                          double share)
+static qkv_tensor *with_discriminator(codes_task *s, qkv_tape *t, qkv_tensor *y, qkv_tensor *unlike,
+                                      double share)
 {
-    qkv_tensor *g = qkv_scale(t, qkv_mean(t, qkv_vqgan_judge(s->model, t, y)), -1);
+    qkv_tensor *g = qkv_scale(t, qkv_mean(t, qkv_vqgan_discriminate(s->model, t, y)), -1);
     qkv_tensor *of_unlike = slope(t, unlike, y), *of_g = slope(t, g, y);
     if (!of_unlike || !of_g)
         return NULL;
@@ -280,21 +282,21 @@ static bool remember(codes_task *s, qkv_tape *t, qkv_tensor *y, size_t first, si
     return true;
 }
 
-static qkv_tensor *generator(codes_task *s, qkv_tape *t, qkv_tensor *x, const qkv_task_part *part)
+static qkv_tensor *generator(codes_task *s, qkv_tape *t, qkv_tensor *x, const qkv_micro_batch *part)
 {
     double share = share_at(s, part->step);
     qkv_tensor *price, *y;
-    s->judged = share > 0;
+    s->with_discriminator = share > 0;
     freeze(s, GENERATOR);
     y = reconstruct(s, t, x, part, &price);
     if (!y)
         return NULL;
-    qkv_tensor *unlike = qkv__codes_unlike(s->looks, s->o.perceptual, t, y, x);
+    qkv_tensor *unlike = qkv__codes_unlike(s->lpips, s->o.perceptual, t, y, x);
     if (s->o.squared > 0)
         unlike = qkv_add(t, unlike, qkv_scale(t, qkv_mse_loss(t, y, x), s->o.squared));
     if (share > 0 && !s->o.second && !remember(s, t, y, part->first, part->total))
         return NULL;
-    return qkv_add(t, share > 0 ? judged(s, t, y, unlike, share) : unlike, price);
+    return qkv_add(t, share > 0 ? with_discriminator(s, t, y, unlike, share) : unlike, price);
 }
 
 /* ---- the discriminator -------------------------------------------------------------------- */
@@ -304,14 +306,14 @@ static qkv_tensor *doubt(const codes_task *s, qkv_tape *t, qkv_tensor *x, double
 {
     if (!x)
         return NULL;
-    if (s->o.judge == QKV_JUDGE_VANILLA) {
+    if (s->o.disc_loss == QKV_GAN_VANILLA) {
         size_t shape[QKV_MAX_DIMS];
         for (int i = 0; i < qkv_ndim(x); i++)
             shape[i] = qkv_dim(x, i);
         qkv_tensor *truth = qkv_tensor_from(t, NULL, qkv_ndim(x), shape);
         for (size_t i = 0; truth && i < qkv_count(truth); i++)
             qkv_tensor_fill(truth)[i] = sign > 0;
-        return qkv_binary_loss(t, x, truth);
+        return qkv_bce_with_logits_loss(t, x, truth);
     }
     const qkv_real one = 1;
     qkv_tensor *y = qkv_add(t, qkv_scale(t, x, -sign), qkv_tensor_from(t, &one, 0, NULL));
@@ -319,7 +321,7 @@ static qkv_tensor *doubt(const codes_task *s, qkv_tape *t, qkv_tensor *x, double
 }
 
 static qkv_tensor *discriminator(codes_task *s, qkv_tape *t, qkv_tensor *x,
-                                 const qkv_task_part *part)
+                                 const qkv_micro_batch *part)
 {
     qkv_tensor *y = NULL, *price;
     freeze(s, DISCRIMINATOR);
@@ -332,8 +334,8 @@ static qkv_tensor *discriminator(codes_task *s, qkv_tape *t, qkv_tensor *x,
         y = qkv_tensor_from(t, s->decoded + part->first * each, 4, shape);
     }
     /* What batch norms keep depends on the order: the true ones first, as by the authors. */
-    qkv_tensor *of_true = doubt(s, t, qkv_vqgan_judge(s->model, t, x), 1);
-    qkv_tensor *of_decoded = doubt(s, t, qkv_vqgan_judge(s->model, t, y), -1);
+    qkv_tensor *of_true = doubt(s, t, qkv_vqgan_discriminate(s->model, t, x), 1);
+    qkv_tensor *of_decoded = doubt(s, t, qkv_vqgan_discriminate(s->model, t, y), -1);
     return qkv_scale(t, qkv_add(t, of_true, of_decoded), 0.5 * (share_at(s, part->step) > 0));
 }
 
@@ -347,7 +349,7 @@ static bool idle(void *self, uint64_t step, int phase)
     return phase == DISCRIMINATOR && !s->o.second && share_at(s, step) == 0;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     codes_task *s = self;
     double begun = qkv_now();
@@ -364,27 +366,28 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     return qkv_scale(t, y, (double)part->count / (double)part->total);
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     codes_task *s = self;
     qkv_codes_score score;
-    *out = (qkv_measures){0};
-    qkv_status status = qkv_codes_evaluate(s->model, s->looks, s->o.perceptual, t, s->valid, limit,
+    *out = (qkv_metrics){0};
+    qkv_status status = qkv_codes_evaluate(s->model, s->lpips, s->o.perceptual, t, s->valid, limit,
                                            &score);
     if (status)
         return status;
-    qkv_measures_add(out, "loss", score.loss);
-    qkv_measures_add(out, "psnr", score.psnr);
-    qkv_measures_add(out, "ssim", score.ssim);
-    qkv_measures_add(out, "codes_used", score.used);
-    qkv_measures_add(out, "perplexity", score.perplexity);
-    out->newest = s->judged; /* what it asks for costs distance; how much it may cost says nobody */
-    out->scored = score.pictures;
+    qkv_metrics_add(out, "loss", score.loss);
+    qkv_metrics_add(out, "psnr", score.psnr);
+    qkv_metrics_add(out, "ssim", score.ssim);
+    qkv_metrics_add(out, "codes_used", score.used);
+    qkv_metrics_add(out, "perplexity", score.perplexity);
+    out->newest = s->with_discriminator; /* what it asks for costs distance; how much it may cost
+                                            says nobody */
+    out->scored = score.images;
     out->units = qkv_pixels_count(s->valid);
     return QKV_OK;
 }
 
-static double count(const codes_task *s, const qkv_model *m, qkv_pass pass, qkv_part part)
+static double count(const codes_task *s, const qkv_model *m, qkv_pass pass, qkv_model_part part)
 {
     return qkv_model_flops(m, &(qkv_workload){.pass = pass, .part = part, .samples = 1,
                                               .height = qkv_pixels_height(s->train),
@@ -396,10 +399,10 @@ static double flops(void *self)
 {
     const codes_task *s = self;
     double sum = count(s, s->model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
-    if (s->looks && s->o.perceptual > 0)
-        sum += count(s, s->looks, QKV_PASS_INPUT, QKV_PART_WHOLE) +
-               count(s, s->looks, QKV_PASS_FORWARD, QKV_PART_WHOLE);
-    if (s->judged) /* asked in the generator's phase; about both pictures in its own */
+    if (s->lpips && s->o.perceptual > 0)
+        sum += count(s, s->lpips, QKV_PASS_INPUT, QKV_PART_WHOLE) +
+               count(s, s->lpips, QKV_PASS_FORWARD, QKV_PART_WHOLE);
+    if (s->with_discriminator) /* asked in the generator's phase; about both images in its own */
         sum += count(s, s->model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR) +
                2 * count(s, s->model, QKV_PASS_TRAIN, QKV_PART_DISCRIMINATOR) +
                (s->o.second ? count(s, s->model, QKV_PASS_FORWARD, QKV_PART_WHOLE) : 0);
@@ -419,7 +422,7 @@ static void destroy(void *self)
     qkv_free(s->ctx, s);
 }
 
-static const qkv_task_type codes_type = {.name = "codes", .unit = "pictures", .phases = 2,
+static const qkv_task_type codes_type = {.name = "codes", .unit = "images", .phases = 2,
                                          .loss = loss, .evaluate = evaluate, .flops = flops,
                                          .idle = idle, .destroy = destroy};
 
@@ -431,7 +434,7 @@ static bool find_moving(codes_task *s)
     for (size_t i = 0; s->trains && i < qkv_params_count(ps); i++)
         s->trains[i] = !qkv_param_frozen(qkv_params_at(ps, i));
     if (s->trains && s->o.decay > 0)
-        qkv_param_freeze(qkv_vqgan_table(s->model), true);
+        qkv_param_freeze(qkv_vqgan_codebook(s->model), true);
     return s->trains != NULL;
 }
 
@@ -439,21 +442,21 @@ static qkv_status check_options(const codes_task *s)
 {
     const qkv_vqgan_config *c = qkv_model_config(s->model);
     if (qkv_augment_mixes(&s->o.augment))
-        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "pictures that are to be coded are not mixed");
-    if (s->o.adversarial > 0 && !c->judge_layers)
+        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "images that are to be coded are not mixed");
+    if (s->o.adversarial > 0 && !c->disc_layers)
         return qkv_fail(s->ctx, QKV_E_ARGUMENT, "an adversarial weight of %g, and the model has "
                         "no discriminator (disc_num_layers 0)", s->o.adversarial);
     return QKV_OK;
 }
 
-qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
+qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *lpips,
                           const qkv_pixels *train, const qkv_pixels *valid,
                           const qkv_codes_options *options, uint64_t seed)
 {
     qkv_context *ctx = qkv_model_context(model);
     *out = (qkv_task){0};
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_ENCODE_IMAGES) ||
-        (looks && !qkv__model_as(looks, NULL, __func__, QKV_CAN_COMPARE_IMAGES)))
+        (lpips && !qkv__model_as(lpips, NULL, __func__, QKV_CAN_COMPARE_IMAGES)))
         return QKV_E_ARGUMENT;
     qkv_status status = qkv__codes_check(model, train, "training");
     if (!status && valid)
@@ -461,7 +464,7 @@ qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *looks,
     codes_task *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return status ? status : QKV_E_MEMORY;
-    *s = (codes_task){.ctx = ctx, .model = model, .looks = looks, .train = train, .valid = valid,
+    *s = (codes_task){.ctx = ctx, .model = model, .lpips = lpips, .train = train, .valid = valid,
                       .seed = seed};
     s->o = options ? *options : qkv_codes_defaults();
     qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed,

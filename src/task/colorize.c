@@ -1,5 +1,5 @@
-/* colorize.c - colours for grey pictures: hints by chance to learn from, the same hints for every
- * model to judge it by, and a user's. */
+/* colorize.c - colours for grey images: hints by chance to learn from, the same hints for every
+ * model to evaluate it by, and a user's. */
 #include "model/model.h"
 #include "qkv/colorize.h"
 
@@ -11,7 +11,7 @@
 #include "qkv/score.h"
 #include "task/tables.h"
 
-enum { IN = QKV_COLORIZER_INPUTS, EVAL_PICTURES = 64 };
+enum { IN = QKV_COLORIZER_INPUTS, EVAL_IMAGES = 64 };
 static const double AB = 110; /* numbers of a and b are over this */
 
 #define FIELD(member) .offset = offsetof(qkv_colorize_options, member)
@@ -19,7 +19,7 @@ static const qkv_option rows[] = {
     {.flag = "huber", .key = "huber", .type = QKV_OPT_REAL, .min = 1e-4, .max = 10, FIELD(huber),
      .initial = "1", .help = "errors (of a and b, over 110) count squared up to here"},
     {.flag = "hints", .key = "hints", .type = QKV_OPT_SIZE, .max = 65536, FIELD(hints),
-     .initial = "64", .help = "most hints that training gives a picture"},
+     .initial = "64", .help = "most hints that training gives an image"},
 };
 const qkv_option_table qkv__colorize_table = {"Colouring", rows, sizeof rows / sizeof *rows,
                                               sizeof(qkv_colorize_options)};
@@ -44,7 +44,7 @@ typedef struct {
     size_t room;
 } colorize;
 
-/* ---- pictures and hints -------------------------------------------------------------------- */
+/* ---- images and hints -------------------------------------------------------------------- */
 
 /* A model's input without hints, in (pixels, 4). */
 static void put_lightness(qkv_real *in, const qkv_real *lab, size_t pixels)
@@ -54,10 +54,11 @@ static void put_lightness(qkv_real *in, const qkv_real *lab, size_t pixels)
         in[IN * i] = (lab[3 * i] - 50) / 100;
 }
 
-static size_t cells(const qkv_dense_config *c) { return c->trunk.image / c->cell; } /* in a row */
+static size_t cells(const qkv_pixelwise_config *c) { return c->trunk.image / c->cell; } /* in a
+                                                                                           row */
 
 /* Tells a and b, over 110, of a cell. */
-static void put_hint(qkv_real *in, const qkv_dense_config *c, size_t cell, const double ab[2])
+static void put_hint(qkv_real *in, const qkv_pixelwise_config *c, size_t cell, const double ab[2])
 {
     size_t top = cell / cells(c) * c->cell, left = cell % cells(c) * c->cell;
     for (size_t y = top; y < top + c->cell; y++)
@@ -70,7 +71,8 @@ static void put_hint(qkv_real *in, const qkv_dense_config *c, size_t cell, const
 }
 
 /* The mean colour of a cell, over 110. */
-static void cell_color(double ab[2], const qkv_dense_config *c, const qkv_real *lab, size_t cell)
+static void cell_color(double ab[2], const qkv_pixelwise_config *c, const qkv_real *lab,
+                       size_t cell)
 {
     size_t top = cell / cells(c) * c->cell, left = cell % cells(c) * c->cell;
     double n = (double)(c->cell * c->cell) * AB;
@@ -81,8 +83,8 @@ static void cell_color(double ab[2], const qkv_dense_config *c, const qkv_real *
                 ab[k] += (double)lab[3 * (y * c->trunk.image + x) + 1 + k] / n;
 }
 
-/* Hint i of a picture whose hints are drawn with r: a cell of its own. */
-static size_t hint_cell(const qkv_dense_config *c, size_t i, uint64_t order)
+/* Hint i of an image whose hints are drawn with r: a cell of its own. */
+static size_t hint_cell(const qkv_pixelwise_config *c, size_t i, uint64_t order)
 {
     size_t n = cells(c) * cells(c);
     return (size_t)qkv_shuffled(i, n, order);
@@ -94,8 +96,8 @@ static uint64_t draw_order(qkv_rng *r)
     return high | qkv_rng_u32(r);
 }
 
-static void put_hints(qkv_real *in, const qkv_dense_config *c, const qkv_real *lab, size_t count,
-                      uint64_t order)
+static void put_hints(qkv_real *in, const qkv_pixelwise_config *c, const qkv_real *lab,
+                      size_t count, uint64_t order)
 {
     for (size_t i = 0; i < count; i++) {
         double ab[2];
@@ -105,7 +107,7 @@ static void put_hints(qkv_real *in, const qkv_dense_config *c, const qkv_real *l
     }
 }
 
-qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t *pictures,
+qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t *images,
                              size_t count, double mean[2])
 {
     size_t n = qkv_pixels_height(p) * qkv_pixels_width(p);
@@ -114,7 +116,7 @@ qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t
     if (!lab)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < count; i++) {
-        qkv_bytes_to_lab(lab, qkv_pixels_data(p, pictures ? pictures[i] : i), n);
+        qkv_bytes_to_lab(lab, qkv_pixels_data(p, images ? images[i] : i), n);
         for (size_t j = 0; j < n; j++)
             for (size_t k = 0; k < 2; k++)
                 mean[k] += (double)lab[3 * j + 1 + k] / (double)(n * count);
@@ -143,7 +145,7 @@ static bool make_room(colorize *s, size_t count, size_t pixels)
 static void make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb, qkv_real *lab,
                         qkv_real *in, qkv_real *ab)
 {
-    const qkv_dense_config *c = qkv_model_config(s->model);
+    const qkv_pixelwise_config *c = qkv_model_config(s->model);
     size_t pixels = c->trunk.image * c->trunk.image, n = cells(c) * cells(c);
     qkv_bytes_to_lab(lab, rgb, pixels);
     put_lightness(in, lab, pixels);
@@ -157,10 +159,10 @@ static void make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb, 
     put_hints(in, c, lab, count, draw_order(&r));
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     colorize *s = self;
-    const qkv_dense_config *c = qkv_model_config(s->model);
+    const qkv_pixelwise_config *c = qkv_model_config(s->model);
     size_t B = part->count, side = c->trunk.image, pixels = side * side;
     size_t in_shape[] = {B, side, side, IN}, ab_shape[] = {B, side, side, 2};
     double begun = qkv_now();
@@ -180,11 +182,11 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
                     in + i * pixels * IN, ab + i * pixels * 2);
     if (part->data_seconds)
         *part->data_seconds += qkv_now() - begun;
-    y = qkv_huber_loss(t, qkv_dense_forward(s->model, t, x), y, s->o.huber);
+    y = qkv_huber_loss(t, qkv_pixelwise_forward(s->model, t, x), y, s->o.huber);
     return B == part->total ? y : qkv_scale(t, y, (double)B / (double)part->total);
 }
 
-/* ---- judging ------------------------------------------------------------------------------- */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
 /* Squared errors of a and b. */
 typedef struct {
@@ -206,7 +208,7 @@ static double add_predicted(const qkv_real *ab, const qkv_real *lab, size_t pixe
 }
 
 /* Of the hint whose middle is nearest to each pixel. */
-static double add_nearest(const qkv_dense_config *c, const qkv_real *lab, size_t count,
+static double add_nearest(const qkv_pixelwise_config *c, const qkv_real *lab, size_t count,
                           uint64_t order)
 {
     size_t side = c->trunk.image;
@@ -233,32 +235,32 @@ static double add_nearest(const qkv_dense_config *c, const qkv_real *lab, size_t
     return sum;
 }
 
-/* The colours of B pictures (side, side, 4) at in; NULL on failure. */
+/* The colours of B images (side, side, 4) at in; NULL on failure. */
 static const qkv_real *predict(qkv_model *m, qkv_tape *t, qkv_real *in, size_t B)
 {
-    const qkv_dense_config *c = qkv_model_config(m);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
     size_t shape[] = {B, c->trunk.image, c->trunk.image, IN};
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
-    return qkv_data(t, qkv_dense_forward(m, t, qkv_tensor_wrap(t, in, 4, shape)));
+    return qkv_data(t, qkv_pixelwise_forward(m, t, qkv_tensor_wrap(t, in, 4, shape)));
 }
 
-/* Which pictures: `count`, evenly over all; and memory for a batch. */
+/* Which images: `count`, evenly over all; and memory for a batch. */
 typedef struct {
-    const qkv_pixels *pictures;
+    const qkv_pixels *images;
     size_t count;
     qkv_real *in, *lab;
-} judged;
+} evaluated;
 
-static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const judged *j, size_t done, size_t B,
-                              errors *sum)
+static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const evaluated *j, size_t done,
+                                 size_t B, errors *sum)
 {
-    const qkv_dense_config *c = qkv_model_config(m);
-    size_t pixels = c->trunk.image * c->trunk.image, all = qkv_pixels_count(j->pictures);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
+    size_t pixels = c->trunk.image * c->trunk.image, all = qkv_pixels_count(j->images);
     size_t n = cells(c) * cells(c), hints = n < QKV_COLORIZE_HINTS ? n : QKV_COLORIZE_HINTS;
     for (size_t i = 0; i < B; i++) {
         qkv_real *lab = j->lab + i * pixels * 3;
-        qkv_bytes_to_lab(lab, qkv_pixels_data(j->pictures, (done + i) * all / j->count), pixels);
+        qkv_bytes_to_lab(lab, qkv_pixels_data(j->images, (done + i) * all / j->count), pixels);
         put_lightness(j->in + i * pixels * IN, lab, pixels);
     }
     const qkv_real *ab = predict(m, t, j->in, B);
@@ -280,39 +282,39 @@ static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const judged *j, size_t
     return ab ? QKV_OK : qkv_tape_status(t);
 }
 
-static qkv_status check_pictures(const qkv_model *m, const qkv_pixels *p, const char *what)
+static qkv_status check_images(const qkv_model *m, const qkv_pixels *p, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
-    const qkv_dense_config *c = qkv_model_config(m);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
     if (qkv_pixels_height(p) != c->trunk.image || qkv_pixels_width(p) != c->trunk.image ||
         qkv_pixels_channels(p) != 3)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s pictures are %zu x %zu with %zu channels, "
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s images are %zu x %zu with %zu channels, "
                         "the model's %zu x %zu with 3", what, qkv_pixels_width(p),
                         qkv_pixels_height(p), qkv_pixels_channels(p), c->trunk.image,
                         c->trunk.image);
     return QKV_OK;
 }
 
-qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pictures,
+qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *images,
                                  size_t limit, qkv_colorize_score *out)
 {
     *out = (qkv_colorize_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_COLORIZE))
         return QKV_E_ARGUMENT;
-    qkv_status status = check_pictures(m, pictures, "held-out");
+    qkv_status status = check_images(m, images, "held-out");
     if (status)
         return status;
-    const qkv_dense_config *c = qkv_model_config(m);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
-    size_t all = qkv_pixels_count(pictures), pixels = c->trunk.image * c->trunk.image;
-    judged j = {.pictures = pictures, .count = limit && limit < all ? limit : all};
+    size_t all = qkv_pixels_count(images), pixels = c->trunk.image * c->trunk.image;
+    evaluated j = {.images = images, .count = limit && limit < all ? limit : all};
     errors sum = {0};
-    j.in = qkv_malloc(ctx, EVAL_PICTURES * pixels * IN * sizeof *j.in);
-    j.lab = qkv_malloc(ctx, EVAL_PICTURES * pixels * 3 * sizeof *j.lab);
+    j.in = qkv_malloc(ctx, EVAL_IMAGES * pixels * IN * sizeof *j.in);
+    j.lab = qkv_malloc(ctx, EVAL_IMAGES * pixels * 3 * sizeof *j.lab);
     status = j.in && j.lab ? QKV_OK : QKV_E_MEMORY;
     for (size_t done = 0, B; done < j.count && !status; done += B) {
-        B = j.count - done < EVAL_PICTURES ? j.count - done : EVAL_PICTURES;
-        status = judge_batch(m, t, &j, done, B, &sum);
+        B = j.count - done < EVAL_IMAGES ? j.count - done : EVAL_IMAGES;
+        status = evaluate_batch(m, t, &j, done, B, &sum);
     }
     qkv_tape_reset(t);
     qkv_free(ctx, j.in);
@@ -323,21 +325,21 @@ qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pi
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     colorize *s = self;
     qkv_colorize_score score;
-    *out = (qkv_measures){0};
+    *out = (qkv_metrics){0};
     qkv_status status = qkv_colorize_evaluate(s->model, t, s->valid, limit, &score);
     if (status)
         return status;
-    qkv_measures_add(out, "psnr_both", (score.psnr + score.psnr_hints) / 2); /* serves either use */
-    qkv_measures_add(out, "psnr", score.psnr);
-    qkv_measures_add(out, "psnr_hints", score.psnr_hints);
-    qkv_measures_add(out, "psnr_mean", score.mean);
-    qkv_measures_add(out, "psnr_nearest", score.nearest);
+    qkv_metrics_add(out, "psnr_both", (score.psnr + score.psnr_hints) / 2); /* serves either use */
+    qkv_metrics_add(out, "psnr", score.psnr);
+    qkv_metrics_add(out, "psnr_hints", score.psnr_hints);
+    qkv_metrics_add(out, "psnr_mean", score.mean);
+    qkv_metrics_add(out, "psnr_nearest", score.nearest);
     out->more_is_better = true;
-    out->scored = score.pictures;
+    out->scored = score.images;
     out->units = qkv_pixels_count(s->valid);
     return QKV_OK;
 }
@@ -347,12 +349,12 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
 static qkv_status read_hints(qkv_real *in, qkv_model *m, const qkv_image *image,
                              const qkv_color_hint *hints, size_t count)
 {
-    const qkv_dense_config *c = qkv_model_config(m);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
     for (size_t i = 0; i < count; i++) {
         const qkv_color_hint *h = hints + i;
         qkv_real lab[3];
         if (h->x >= image->width || h->y >= image->height)
-            return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "hint %zu,%zu: the picture is "
+            return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "hint %zu,%zu: the image is "
                             "%zu x %zu", h->x, h->y, image->width, image->height);
         size_t x = h->x * cells(c) / image->width, y = h->y * cells(c) / image->height;
         qkv_bytes_to_lab(lab, h->rgb, 1);
@@ -409,13 +411,13 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
                         const qkv_color_hint *hints, size_t count)
 {
     qkv_context *ctx = qkv_model_context(m);
-    const qkv_dense_config *c = qkv_model_config(m);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
     qkv_image small = {0};
     *out = (qkv_image){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_COLORIZE))
         return QKV_E_ARGUMENT;
     if (in->channels != 3)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "a picture of %zu channels: 3 expected",
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "an image of %zu channels: 3 expected",
                         in->channels);
     size_t side = c->trunk.image;
     qkv_status status = qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BICUBIC, NULL);
@@ -445,7 +447,7 @@ static void destroy(void *self)
     qkv_free(s->ctx, s);
 }
 
-static const qkv_task_type colorize_type = {.name = "colorize", .unit = "pictures", .phases = 1,
+static const qkv_task_type colorize_type = {.name = "colorize", .unit = "images", .phases = 1,
                                             .loss = loss, .evaluate = evaluate, .flops = flops,
                                             .destroy = destroy};
 
@@ -457,14 +459,14 @@ qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_COLORIZE))
         return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(model);
-    qkv_status status = check_pictures(model, train, "training");
+    qkv_status status = check_images(model, train, "training");
     if (!status && valid)
-        status = check_pictures(model, valid, "held-out");
+        status = check_images(model, valid, "held-out");
     if (status)
         return status;
     qkv_colorize_options o = options ? *options : qkv_colorize_defaults();
     if (qkv_augment_mixes(&o.augment))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures that are to be coloured are not mixed");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "images that are to be coloured are not mixed");
     colorize *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;

@@ -1,4 +1,4 @@
-/* forecast.c - predicting the rows behind a window of rows, and judging that beside the naive
+/* forecast.c - predicting the rows behind a window of rows, and evaluating that beside the naive
  * forecasts: the last row again, and the row of a season before. */
 #include <math.h>
 
@@ -28,19 +28,19 @@ size_t qkv_forecast_window(const qkv_forecast_config *c, size_t rows, uint64_t s
     return (size_t)qkv_shuffled(sample % windows, windows, order);
 }
 
-/* The targets of `horizon` rows from `row` on, in the training rows' deviations: out (horizon,
- * targets). */
+/* The targets of `horizon` rows from `row` on, in the training rows' standard deviations: out
+ * (horizon, targets). */
 static void read_target(const qkv_model *m, const qkv_series *s, size_t row, qkv_real *out)
 {
     const qkv_forecast_config *c = qkv_model_config(m);
-    const qkv_real *mean = qkv_forecast_mean(m), *deviation = qkv_forecast_deviation(m);
+    const qkv_real *mean = qkv_forecast_mean(m), *std = qkv_forecast_std(m);
     for (size_t i = 0; i < c->horizon; i++)
         for (size_t j = 0; j < c->targets; j++)
             out[i * c->targets + j] =
-                (s->data[(row + i) * s->columns + j] - mean[j]) / deviation[j];
+                (s->data[(row + i) * s->columns + j] - mean[j]) / std[j];
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     forecast *f = self;
     const qkv_forecast_config *c = f->c;
@@ -153,9 +153,9 @@ qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_for
     return QKV_OK;
 }
 
-/* ---- judging -------------------------------------------------------------------------------- */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
-/* Sums over what was judged so far; the last three in deviations, as the forecast. */
+/* Sums over what was evaluated so far; the last three in standard deviations, as the forecast. */
 typedef struct {
     double loss, mse, mae, persistence, seasonal, persistence_loss, seasonal_loss;
 } sums;
@@ -165,12 +165,12 @@ static void add_errors(sums *sum, const qkv_model *m, const qkv_series *s, size_
                        const qkv_real *y, size_t season)
 {
     const qkv_forecast_config *c = qkv_model_config(m);
-    const qkv_real *mean = qkv_forecast_mean(m), *deviation = qkv_forecast_deviation(m);
+    const qkv_real *mean = qkv_forecast_mean(m), *std = qkv_forecast_std(m);
     size_t row = at + c->context;
     for (size_t h = 0; h < c->horizon; h++)
         for (size_t j = 0; j < c->targets; j++) {
             const qkv_real *x = s->data + j;
-            double scale = (double)deviation[j], truth = (double)x[(row + h) * s->columns];
+            double scale = (double)std[j], truth = (double)x[(row + h) * s->columns];
             double e = ((double)y[h * c->targets + j] - (truth - (double)mean[j]) / scale);
             double last = (double)x[(row - 1) * s->columns] - truth;
             sum->loss += e * e;
@@ -189,10 +189,10 @@ static void add_errors(sums *sum, const qkv_model *m, const qkv_series *s, size_
 /* Windows start, start + .. of the series: `count` of them, evenly over `total`. */
 typedef struct {
     size_t start, count, total, season;
-} judged;
+} evaluated;
 
-static qkv_status judge_windows(qkv_model *m, qkv_tape *t, const qkv_series *s, const judged *w,
-                                sums *sum)
+static qkv_status evaluate_windows(qkv_model *m, qkv_tape *t, const qkv_series *s,
+                                   const evaluated *w, sums *sum)
 {
     const qkv_forecast_config *c = qkv_model_config(m);
     const qkv_real *windows[EVAL_WINDOWS];
@@ -239,13 +239,13 @@ qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *se
         return status;
     const qkv_forecast_config *c = qkv_model_config(m);
     bool known = c->season && series->rows >= qkv_forecast_lead(c) + c->horizon;
-    judged w = {.start = known ? qkv_forecast_lead(c) - c->context : 0,
-                .season = known ? c->season : 0};
+    evaluated w = {.start = known ? qkv_forecast_lead(c) - c->context : 0,
+                   .season = known ? c->season : 0};
     w.total = series->rows - c->context - c->horizon - w.start + 1;
     w.count = limit && limit / c->horizon < w.total ? limit / c->horizon : w.total;
     w.count = w.count ? w.count : 1;
     sums sum = {0};
-    status = judge_windows(m, t, series, &w, &sum);
+    status = evaluate_windows(m, t, series, &w, &sum);
     double n = (double)(w.count * c->horizon * c->targets), naive = sum.persistence_loss;
     qkv_tape_reset(t);
     if (known && sum.seasonal_loss < naive)
@@ -259,19 +259,19 @@ qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *se
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     forecast *f = self;
     qkv_forecast_score s;
-    *out = (qkv_measures){0};
+    *out = (qkv_metrics){0};
     qkv_status status = qkv_forecast_evaluate(f->model, t, &f->valid, limit, &s);
     if (status)
         return status;
-    qkv_measures_add(out, "loss", s.loss);
-    qkv_measures_add(out, "mse", s.mse);
-    qkv_measures_add(out, "mae", s.mae);
-    qkv_measures_add(out, "persistence", s.persistence);
-    qkv_measures_add(out, "ratio", s.ratio);
+    qkv_metrics_add(out, "loss", s.loss);
+    qkv_metrics_add(out, "mse", s.mse);
+    qkv_metrics_add(out, "mae", s.mae);
+    qkv_metrics_add(out, "persistence", s.persistence);
+    qkv_metrics_add(out, "ratio", s.ratio);
     out->scored = s.rows;
     out->units = s.all;
     return QKV_OK;

@@ -34,7 +34,7 @@ static bool make_room(lm *s, size_t samples)
     return true;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     lm *s = self;
     size_t T = s->length, shape[] = {part->count, T};
@@ -50,13 +50,13 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     return qkv_lm_loss(s->model, t, h, targets, &o);
 }
 
-/* What is judged: windows 0, stride, 2 stride.. of T tokens, evenly over all of the text. */
+/* What is evaluated: windows 0, stride, 2 stride.. of T tokens, evenly over all of the text. */
 typedef struct {
     const qkv_tokens *tokens;
-    size_t T, windows, total; /* windows judged, and all whole ones */
+    size_t T, windows, total; /* windows evaluated, and all whole ones */
 } windows;
 
-/* Token `offset` on of window k of those judged. */
+/* Token `offset` on of window k of those evaluated. */
 static void read_window(const windows *w, size_t k, size_t offset, int32_t *ids)
 {
     qkv_tokens_read(w->tokens, k * w->total / w->windows * w->T + offset, w->T, ids);
@@ -131,17 +131,17 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     lm *s = self;
     qkv_lm_score score_;
-    *out = (qkv_measures){0};
+    *out = (qkv_metrics){0};
     qkv_status status = qkv_lm_evaluate(s->model, t, s->valid, s->length, limit, &score_);
     if (status)
         return status;
-    qkv_measures_add(out, "loss", score_.loss);
-    qkv_measures_add(out, "perplexity", score_.perplexity);
-    qkv_measures_add(out, "bits_per_byte", score_.bits_per_byte);
+    qkv_metrics_add(out, "loss", score_.loss);
+    qkv_metrics_add(out, "perplexity", score_.perplexity);
+    qkv_metrics_add(out, "bits_per_byte", score_.bits_per_byte);
     out->scored = score_.tokens;
     out->units = qkv_tokens_count(s->valid) - 1;
     return QKV_OK;

@@ -26,7 +26,7 @@ typedef struct {
     qkv_context *ctx;
     qkv_model *model;
     const qkv_records *train, *valid;
-    qkv_packs *packs;
+    qkv_packed_batches *packs;
     qkv_mlm_options o;
     uint64_t seed;
     qkv__masking masking;
@@ -104,7 +104,7 @@ static bool make_marks(mlm *s, size_t samples)
 }
 
 /* All packs of the update, words hidden: how many there are in all divides the loss. */
-static bool make_update(mlm *s, const qkv_task_part *part)
+static bool make_update(mlm *s, const qkv_micro_batch *part)
 {
     if (s->samples == part->total && s->step == part->step)
         return true;
@@ -116,7 +116,7 @@ static bool make_update(mlm *s, const qkv_task_part *part)
     for (size_t i = 0; i < part->total; i++) {
         uint64_t sample = part->step * part->total + i;
         const uint64_t *records;
-        size_t n = qkv_packs_get(s->packs, sample, &records), begin = u->texts.rows;
+        size_t n = qkv_packed_batches_get(s->packs, sample, &records), begin = u->texts.rows;
         s->marks[i] = (mark){begin, u->texts.sequences, u->hidden};
         for (size_t k = 0; k < n; k++)
             qkv__packed_record(&u->texts, s->train, (size_t)records[k], 1);
@@ -149,7 +149,7 @@ static bool make_part(mlm *s, size_t first, size_t count)
     return true;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     mlm *s = self;
     if (!make_update(s, part) || !make_part(s, part->first, part->count))
@@ -172,9 +172,9 @@ typedef struct {
     size_t room;
     double loss;
     size_t words, right, ids;
-} judge;
+} evaluation;
 
-static qkv_status judge_batch(judge *j)
+static qkv_status evaluate_batch(evaluation *j)
 {
     batch *b = &j->b;
     qkv_context *ctx = b->texts.ctx;
@@ -204,8 +204,8 @@ static qkv_status judge_batch(judge *j)
     return QKV_OK;
 }
 
-/* Records to judge: all, or as many as hold about `limit` ids. */
-static size_t judged(const qkv_records *r, size_t limit)
+/* Records to evaluate: all, or as many as hold about `limit` ids. */
+static size_t evaluated(const qkv_records *r, size_t limit)
 {
     size_t n = qkv_records_count(r), ids = qkv_records_ids(r, 0);
     if (!limit || ids <= limit)
@@ -214,10 +214,10 @@ static size_t judged(const qkv_records *r, size_t limit)
     return some ? some : 1;
 }
 
-static qkv_status judge_records(judge *j, const qkv_records *r, const qkv__masking *m,
-                                size_t limit)
+static qkv_status evaluate_records(evaluation *j, const qkv_records *r, const qkv__masking *m,
+                                   size_t limit)
 {
-    size_t count = judged(r, limit), total = qkv_records_count(r);
+    size_t count = evaluated(r, limit), total = qkv_records_count(r);
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
         size_t record = (size_t)((double)i * (double)total / (double)count);
@@ -226,7 +226,7 @@ static qkv_status judge_records(judge *j, const qkv_records *r, const qkv__maski
         if (!hide(&j->b, m, record, begin))
             status = QKV_E_MEMORY;
         if (!status && (j->b.texts.rows >= EVAL_ROWS || i + 1 == count))
-            status = judge_batch(j);
+            status = evaluate_batch(j);
     }
     return status;
 }
@@ -235,9 +235,9 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_records *re
                                 const qkv__masking *masking, size_t limit, qkv_mlm_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
-    judge j = {.model = m, .tape = t, .b.texts.ctx = ctx};
+    evaluation j = {.model = m, .tape = t, .b.texts.ctx = ctx};
     *out = (qkv_mlm_score){0};
-    qkv_status status = judge_records(&j, records, masking, limit);
+    qkv_status status = evaluate_records(&j, records, masking, limit);
     if (!status && !j.words)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "no word was hidden: the text is too short");
     if (!status) {
@@ -275,19 +275,19 @@ qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *record
 
 /* ---- the task ---------------------------------------------------------------------------- */
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     mlm *s = self;
     qkv_mlm_score score;
     qkv__masking fixed = s->masking;
     fixed.seed = EVAL_SEED;
-    *out = (qkv_measures){0};
+    *out = (qkv_metrics){0};
     qkv_status status = evaluate_with(s->model, t, s->valid, &fixed, limit, &score);
     if (status)
         return status;
-    qkv_measures_add(out, "loss", score.loss);
-    qkv_measures_add(out, "perplexity", score.perplexity);
-    qkv_measures_add(out, "accuracy", score.accuracy);
+    qkv_metrics_add(out, "loss", score.loss);
+    qkv_metrics_add(out, "perplexity", score.perplexity);
+    qkv_metrics_add(out, "accuracy", score.accuracy);
     out->scored = score.tokens;
     out->units = qkv_records_ids(s->valid, 0);
     return QKV_OK;
@@ -297,7 +297,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *
 static size_t units(void *self)
 {
     mlm *s = self;
-    return qkv_records_ids(s->train, 0) / qkv_packs_per_epoch(s->packs);
+    return qkv_records_ids(s->train, 0) / qkv_packed_batches_per_epoch(s->packs);
 }
 
 static double flops(void *self)
@@ -315,7 +315,7 @@ static void destroy(void *self)
 {
     mlm *s = self;
     qkv_context *ctx = s->ctx;
-    qkv_packs_destroy(s->packs);
+    qkv_packed_batches_destroy(s->packs);
     qkv__masking_free(&s->masking, ctx);
     free_batch(&s->update);
     free_batch(&s->part);
@@ -356,7 +356,7 @@ qkv_status qkv_task_mlm(qkv_task *out, qkv_model *model, const qkv_records *trai
     const qkv_bert_config *c = qkv_model_config(model);
     status = qkv__masking_init(&s->masking, ctx, tokenizer, c->vocab, o.share, seed);
     if (!status)
-        status = qkv_packs_create(&s->packs, ctx, train, o.budget, seed);
+        status = qkv_packed_batches_create(&s->packs, ctx, train, o.budget, seed);
     if (status) {
         destroy(s);
         return status;

@@ -1,4 +1,4 @@
-/* reconstruct.c - filling in the hidden patches of pictures. */
+/* reconstruct.c - filling in the hidden patches of images. */
 #include "model/model.h"
 #include "qkv/reconstruct.h"
 
@@ -12,7 +12,7 @@ enum { EVAL_BATCH = 32, GREY = 128 };
 static const uint64_t EVAL_SEED = 0x68696464656E0ull; /* all models are asked the same patches */
 static const double PATCH_EPS = 1e-6; /* as in qkv_mae_targets */
 
-/* Where the patches of a picture are. */
+/* Where the patches of an image are. */
 typedef struct {
     size_t image, patch, channels, side; /* side: patches in a row */
 } grid;
@@ -38,7 +38,7 @@ static grid grid_of(const qkv_model *m)
 static size_t patches(const grid *g) { return g->side * g->side; }
 static size_t numbers(const grid *g) { return g->patch * g->patch * g->channels; }
 
-/* Where in a picture value i of patch p is: rows, columns, channels of a patch. */
+/* Where in an image value i of patch p is: rows, columns, channels of a patch. */
 static size_t place(const grid *g, size_t p, size_t i)
 {
     size_t channel = i % g->channels, pixel = i / g->channels;
@@ -49,7 +49,7 @@ static size_t place(const grid *g, size_t p, size_t i)
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-/* Uninitialised room for n pictures. */
+/* Uninitialised room for n images. */
 static qkv_tensor *room_for(qkv_tape *t, const grid *g, size_t n)
 {
     size_t shape[] = {n, g->image, g->image, g->channels};
@@ -72,7 +72,7 @@ static bool draw_masks(reconstruct *s, uint64_t first, size_t n, size_t count)
     return true;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     reconstruct *s = self;
     double begun = qkv_now();
@@ -94,28 +94,28 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
 /* ---- filling in --------------------------------------------------------------------------- */
 
 /* What takes a patch as the model has learnt it back to pixels as it gets them. */
-static void patch_scale(const grid *g, const qkv_real *picture, size_t p, double *shift,
+static void patch_scale(const grid *g, const qkv_real *image, size_t p, double *shift,
                         double *scale)
 {
     size_t n = numbers(g);
     double sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++)
-        sum += (double)picture[place(g, p, i)];
+        sum += (double)image[place(g, p, i)];
     *shift = sum / (double)n;
     for (size_t i = 0; i < n; i++) {
-        double d = (double)picture[place(g, p, i)] - *shift;
+        double d = (double)image[place(g, p, i)] - *shift;
         squares += d * d;
     }
     *scale = sqrt(squares / (double)(n > 1 ? n - 1 : 1) + PATCH_EPS);
 }
 
-/* Patches (n, patches, numbers) as learnt -> pictures (n, image, image, channels) in [0, 1]. x: the
- * true pictures as the model gets them. */
-static void to_pictures(const qkv_model *m, const qkv_real *learnt, const qkv_real *x, size_t n,
-                        qkv_real *out)
+/* Patches (n, patches, numbers) as learnt -> images (n, image, image, channels) in [0, 1]. x: the
+ * true images as the model gets them. */
+static void to_images(const qkv_model *m, const qkv_real *learnt, const qkv_real *x, size_t n,
+                      qkv_real *out)
 {
     grid g = grid_of(m);
-    const qkv_picture_format *f = qkv_model_pictures(m);
+    const qkv_image_format *f = qkv_model_image_format(m);
     size_t size = g.image * g.image * g.channels;
     bool normed = config_of(m)->norm_pix;
     for (size_t b = 0; b < n; b++)
@@ -142,7 +142,7 @@ static qkv_status fill_in(qkv_model *m, qkv_tape *t, qkv_tensor *x, const qkv_ma
         *share = (double)qkv_item(t, qkv_mae_loss(m, t, y, x, masks));
     const qkv_real *learnt = qkv_data(t, qkv_mae_patches(m, t, y)), *pixels = qkv_data(t, x);
     if (!qkv_tape_status(t))
-        to_pictures(m, learnt, pixels, masks->pictures, out);
+        to_images(m, learnt, pixels, masks->images, out);
     return qkv_tape_status(t);
 }
 
@@ -154,22 +154,22 @@ typedef struct {
     const qkv_pixels *pixels;
     grid g;
     size_t kept;
-    bool others; /* judge the mean and the nearest pixel as well */
+    bool others; /* evaluate the mean and the nearest pixel as well */
     int32_t order[EVAL_BATCH * 4096]; /* (batch, patches) */
-    bool seen[4096];                  /* of the picture at hand */
-    qkv_real *filled;                 /* (EVAL_BATCH pictures) */
+    bool seen[4096];                  /* of the image at hand */
+    qkv_real *filled;                 /* (EVAL_BATCH images) */
     double error[3], loss;            /* sums of squares: model, mean, nearest; of losses */
-} judge;
+} evaluation;
 enum { MODEL, MEAN, NEAREST };
 
 /* The mean visible colour. */
-static void mean_colour(const judge *j, const uint8_t *picture, double mean[3])
+static void mean_colour(const evaluation *j, const uint8_t *image, double mean[3])
 {
     const grid *g = &j->g;
     double sum[3] = {0, 0, 0}, count = 0;
     for (size_t p = 0; p < patches(g); p++)
         for (size_t i = 0; i < numbers(g) && j->seen[p]; i++) {
-            sum[i % g->channels] += picture[place(g, p, i)];
+            sum[i % g->channels] += image[place(g, p, i)];
             count += i % g->channels == 0;
         }
     for (size_t c = 0; c < 3; c++)
@@ -184,7 +184,7 @@ static size_t into(size_t v, size_t first, size_t patch, size_t *nearest)
 }
 
 /* The visible pixel nearest to (x, y). */
-static size_t nearest_pixel(const judge *j, size_t x, size_t y)
+static size_t nearest_pixel(const evaluation *j, size_t x, size_t y)
 {
     const grid *g = &j->g;
     size_t best = SIZE_MAX, at = 0;
@@ -202,35 +202,35 @@ static size_t nearest_pixel(const judge *j, size_t x, size_t y)
     return at;
 }
 
-/* Adds up the errors of the picture's hidden patches; order: its own. */
-static void judge_picture(judge *j, const uint8_t *picture, const qkv_real *filled,
-                          const int32_t *order)
+/* Adds up the errors of the image's hidden patches; order: its own. */
+static void evaluate_image(evaluation *j, const uint8_t *image, const qkv_real *filled,
+                           const int32_t *order)
 {
     const grid *g = &j->g;
     double mean[3] = {0, 0, 0};
     for (size_t p = 0; p < patches(g); p++)
         j->seen[order[p]] = p < j->kept;
     if (j->others)
-        mean_colour(j, picture, mean);
+        mean_colour(j, image, mean);
     for (size_t p = 0; p < patches(g); p++)
         for (size_t i = 0; i < numbers(g) && !j->seen[p]; i += g->channels) {
             size_t at = place(g, p, i), pixel = at / g->channels;
             size_t near =
                 j->others ? nearest_pixel(j, pixel % g->image, pixel / g->image) : at;
             for (size_t c = 0; c < g->channels; c++) {
-                double v = picture[at + c];
+                double v = image[at + c];
                 double off[] = {255 * (double)filled[at + c] - v, mean[c] - v,
-                                picture[near + c] - v};
+                                image[near + c] - v};
                 for (int k = 0; k < 3; k++)
                     j->error[k] += off[k] * off[k];
             }
         }
 }
 
-/* Pictures begin .. begin + n - 1 of `count` evenly over all. */
-static qkv_status judge_batch(judge *j, size_t begin, size_t n, size_t count)
+/* Images begin .. begin + n - 1 of `count` evenly over all. */
+static qkv_status evaluate_batch(evaluation *j, size_t begin, size_t n, size_t count)
 {
-    const qkv_picture_format *f = qkv_model_pictures(j->model);
+    const qkv_image_format *f = qkv_model_image_format(j->model);
     size_t number[EVAL_BATCH], L = patches(&j->g), total = qkv_pixels_count(j->pixels);
     size_t size = j->g.image * j->g.image * j->g.channels;
     double share;
@@ -249,37 +249,37 @@ static qkv_status judge_batch(judge *j, size_t begin, size_t n, size_t count)
     qkv_status status = fill_in(j->model, j->tape, x, &masks, j->filled, &share);
     j->loss += status ? 0 : share * (double)n;
     for (size_t i = 0; i < n && !status; i++)
-        judge_picture(j, qkv_pixels_data(j->pixels, number[i]), j->filled + i * size,
-                      j->order + i * L);
+        evaluate_image(j, qkv_pixels_data(j->pixels, number[i]), j->filled + i * size,
+                       j->order + i * L);
     return status;
 }
 
-static qkv_status judge_all(judge *j, size_t limit, qkv_reconstruct_score *out)
+static qkv_status evaluate_all(evaluation *j, size_t limit, qkv_reconstruct_score *out)
 {
     size_t n = qkv_pixels_count(j->pixels), count = limit && limit < n ? limit : n;
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i += EVAL_BATCH)
-        status = judge_batch(j, i, count - i < EVAL_BATCH ? count - i : EVAL_BATCH, count);
+        status = evaluate_batch(j, i, count - i < EVAL_BATCH ? count - i : EVAL_BATCH, count);
     if (status)
         return status;
     double values = (double)(count * (patches(&j->g) - j->kept) * numbers(&j->g));
     *out = (qkv_reconstruct_score){
         .psnr = qkv_psnr(j->error[MODEL], values), .loss = j->loss / (double)count,
         .mean = qkv_psnr(j->error[MEAN], values), .nearest = qkv_psnr(j->error[NEAREST], values),
-        .pictures = count};
+        .images = count};
     return QKV_OK;
 }
 
 static qkv_status check_model(const qkv_model *m)
 {
     qkv_context *ctx = qkv_model_context(m);
-    const qkv_picture_format *f = qkv_model_pictures(m);
+    const qkv_image_format *f = qkv_model_image_format(m);
     grid g = grid_of(m);
     if (!f || f->channels != g.channels)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
                         "%zu", g.channels, f ? f->channels : 0);
     if (patches(&g) > 4096 || patches(&g) < 2)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "2 to 4096 patches in a picture expected, found %zu",
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "2 to 4096 patches in an image expected, found %zu",
                         patches(&g));
     return QKV_OK;
 }
@@ -293,7 +293,7 @@ static qkv_status check(const qkv_model *m, const qkv_pixels *p, const char *wha
     if (qkv_pixels_height(p) == g.image && qkv_pixels_width(p) == g.image &&
         qkv_pixels_channels(p) == g.channels)
         return QKV_OK;
-    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s pictures are %zu x %zu x %zu, "
+    return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "the %s images are %zu x %zu x %zu, "
                     "the model's %zu x %zu x %zu", what, qkv_pixels_height(p),
                     qkv_pixels_width(p), qkv_pixels_channels(p), g.image, g.image, g.channels);
 }
@@ -304,7 +304,7 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pix
 {
     qkv_context *ctx = qkv_model_context(m);
     qkv_status status = QKV_OK;
-    judge *j = qkv_calloc(ctx, 1, sizeof *j);
+    evaluation *j = qkv_calloc(ctx, 1, sizeof *j);
     if (!j)
         return QKV_E_MEMORY;
     j->model = m;
@@ -316,9 +316,9 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pix
     j->filled = qkv_calloc(ctx, EVAL_BATCH * patches(&j->g), numbers(&j->g) * sizeof(qkv_real));
     status = j->filled ? QKV_OK : QKV_E_MEMORY;
     if (!status && j->kept == patches(&j->g))
-        status = qkv_fail(ctx, QKV_E_ARGUMENT, "no patch is hidden: there is nothing to judge");
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "no patch is hidden: there is nothing to evaluate");
     if (!status)
-        status = judge_all(j, limit, out);
+        status = evaluate_all(j, limit, out);
     qkv_tape_reset(t);
     qkv_free(ctx, j->filled);
     qkv_free(ctx, j);
@@ -335,37 +335,37 @@ qkv_status qkv_reconstruct_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels 
     return status ? status : evaluate_with(m, t, pixels, ratio, true, limit, out);
 }
 
-/* ---- one picture --------------------------------------------------------------------------- */
+/* ---- one image --------------------------------------------------------------------------- */
 
 /* Puts grey over what is hidden; into filled goes what the model says, or (paste) the truth where
  * it was seen. */
-static void paint(const grid *g, const uint8_t *picture, const qkv_real *values,
+static void paint(const grid *g, const uint8_t *image, const qkv_real *values,
                   const qkv_mae_masks *masks, bool paste, uint8_t *hidden, uint8_t *filled)
 {
     for (size_t k = 0; k < masks->patches; k++)
         for (size_t i = 0; i < numbers(g); i++) {
             size_t at = place(g, (size_t)masks->order[k], i);
             bool seen = k < masks->kept;
-            hidden[at] = seen ? picture[at] : GREY;
-            filled[at] = seen && paste ? picture[at]
+            hidden[at] = seen ? image[at] : GREY;
+            filled[at] = seen && paste ? image[at]
                                        : (uint8_t)(255 * (double)values[at] + 0.5);
         }
 }
 
-static qkv_tensor *one_picture(qkv_tape *t, const qkv_model *m, const uint8_t *picture)
+static qkv_tensor *one_image(qkv_tape *t, const qkv_model *m, const uint8_t *image)
 {
-    const qkv_picture_format *f = qkv_model_pictures(m);
+    const qkv_image_format *f = qkv_model_image_format(m);
     grid g = grid_of(m);
     qkv_tensor *x = room_for(t, &g, 1);
     qkv_real *values = qkv_tensor_fill(x);
     for (size_t i = 0; values && i < patches(&g) * numbers(&g); i++) {
         size_t c = i % g.channels;
-        values[i] = (qkv_real)((picture[i] / 255.0 - f->mean[c]) / f->std[c]);
+        values[i] = (qkv_real)((image[i] / 255.0 - f->mean[c]) / f->std[c]);
     }
     return x;
 }
 
-qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *picture, double ratio,
+qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *image, double ratio,
                            uint64_t seed, bool paste, uint8_t *hidden, uint8_t *filled)
 {
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_RECONSTRUCT))
@@ -387,10 +387,10 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *picture, do
     qkv_mae_masks masks = {1, L, qkv_mae_kept(L, ratio), order};
     if (!status) {
         qkv_mae_shuffle(order, L, seed, 0);
-        status = fill_in(m, t, one_picture(t, m, picture), &masks, values, NULL);
+        status = fill_in(m, t, one_image(t, m, image), &masks, values, NULL);
     }
     if (!status)
-        paint(&g, picture, values, &masks, paste, hidden, filled);
+        paint(&g, image, values, &masks, paste, hidden, filled);
     qkv_tape_reset(t);
     qkv_free(ctx, values);
     qkv_free(ctx, order);
@@ -399,18 +399,18 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *picture, do
 
 /* ---- the task ---------------------------------------------------------------------------- */
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     reconstruct *s = self;
     qkv_reconstruct_score score;
-    *out = (qkv_measures){0};
+    *out = (qkv_metrics){0};
     qkv_status status = evaluate_with(s->model, t, s->valid, -1, false, limit, &score);
     if (status)
         return status;
-    qkv_measures_add(out, "psnr", score.psnr);
-    qkv_measures_add(out, "loss", score.loss);
+    qkv_metrics_add(out, "psnr", score.psnr);
+    qkv_metrics_add(out, "loss", score.loss);
     out->more_is_better = true;
-    out->scored = score.pictures;
+    out->scored = score.images;
     out->units = qkv_pixels_count(s->valid);
     return QKV_OK;
 }
@@ -428,7 +428,7 @@ static void destroy(void *self)
     qkv_free(s->ctx, s);
 }
 
-static const qkv_task_type reconstruct_type = {.name = "reconstruct", .unit = "pictures",
+static const qkv_task_type reconstruct_type = {.name = "reconstruct", .unit = "images",
                                                .phases = 1, .loss = loss, .evaluate = evaluate,
                                                .flops = flops, .destroy = destroy};
 
@@ -450,12 +450,12 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
         return qkv_fail(ctx, QKV_E_ARGUMENT, "mask_ratio %g: no patch is hidden",
                         config_of(model)->mask_ratio);
     if (augment && qkv_augment_mixes(augment))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "pictures that are to be filled in are not mixed");
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "images that are to be filled in are not mixed");
     reconstruct *s = qkv_calloc(ctx, 1, sizeof *s);
     if (!s)
         return QKV_E_MEMORY;
     *s = (reconstruct){.ctx = ctx, .model = model, .valid = valid, .seed = seed};
-    const qkv_picture_format *f = qkv_model_pictures(model);
+    const qkv_image_format *f = qkv_model_image_format(model);
     qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed};
     if (augment)
         b.augment = *augment;

@@ -8,7 +8,7 @@
 #include "image/augment_steps.h"
 #include "task/tables.h"
 
-enum { EVAL_PICTURES = 32, RGB = 3 };
+enum { EVAL_IMAGES = 32, RGB = 3 };
 
 #define FIELD(member) .offset = offsetof(qkv_segment_options, member)
 static const qkv_option rows[] = {
@@ -37,19 +37,19 @@ typedef struct {
 
 static size_t side_of(const qkv_model *m)
 {
-    return ((const qkv_dense_config *)qkv_model_config(m))->trunk.image;
+    return ((const qkv_pixelwise_config *)qkv_model_config(m))->trunk.image;
 }
 
-static const qkv_picture_format *format_of(const qkv_model *m)
+static const qkv_image_format *format_of(const qkv_model *m)
 {
-    static const qkv_picture_format plain = {.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
-    return qkv_model_pictures(m) ? qkv_model_pictures(m) : &plain;
+    static const qkv_image_format plain = {.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
+    return qkv_model_image_format(m) ? qkv_model_image_format(m) : &plain;
 }
 
 /* What the model gets for a byte of each channel. */
 static qkv__values values_of(const qkv_model *m)
 {
-    const qkv_picture_format *f = format_of(m);
+    const qkv_image_format *f = format_of(m);
     qkv__values v;
     qkv__values_make(&v, f->mean, f->std);
     return v;
@@ -57,7 +57,7 @@ static qkv__values values_of(const qkv_model *m)
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     segment *s = self;
     size_t B = part->count, side = side_of(s->model), pixels = side * side;
@@ -80,11 +80,11 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     qkv_cross_entropy_options o = {.smoothing = s->smoothing, .has_ignore = true,
                                    .ignore = QKV_BEYOND,
                                    .normalizer = (double)(part->total * pixels)};
-    return qkv_cross_entropy(t, qkv_dense_forward(s->model, t, x),
+    return qkv_cross_entropy(t, qkv_pixelwise_forward(s->model, t, x),
                              qkv_tensor_ids(t, targets, 3, shape), &o);
 }
 
-/* ---- judging ------------------------------------------------------------------------------- */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
 /* Pixels of each class; (QKV_MASK_CLASSES) each. */
 typedef struct {
@@ -114,16 +114,16 @@ static double mean_iou(const counts *c)
     return classes ? sum / (double)classes : 0;
 }
 
-/* Memory for a batch to judge. */
+/* Memory for a batch to evaluate. */
 typedef struct {
-    qkv_real *x;            /* (EVAL_PICTURES, pixels, 3) */
-    int32_t *truth, *guess; /* (EVAL_PICTURES, pixels) */
+    qkv_real *x;            /* (EVAL_IMAGES, pixels, 3) */
+    int32_t *truth, *guess; /* (EVAL_IMAGES, pixels) */
     double loss;
-} judged;
+} evaluated;
 
-/* B pictures, the first of which is number `done` of `count` evenly over all. */
-static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data *data, judged *j,
-                              size_t done, size_t B, size_t count)
+/* B images, the first of which is number `done` of `count` evenly over all. */
+static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
+                                 evaluated *j, size_t done, size_t B, size_t count)
 {
     size_t side = side_of(m), pixels = side * side, shape[] = {B, side, side, RGB};
     const qkv__values v = values_of(m);
@@ -138,7 +138,7 @@ static qkv_status judge_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data 
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = j->guess};
-    qkv_tensor *y = qkv_dense_forward(m, t, qkv_tensor_wrap(t, j->x, 4, shape));
+    qkv_tensor *y = qkv_pixelwise_forward(m, t, qkv_tensor_wrap(t, j->x, 4, shape));
     y = qkv_cross_entropy(t, y, qkv_tensor_ids(t, j->truth, 3, shape), &o);
     j->loss += (double)qkv_item(t, y);
     return qkv_tape_status(t);
@@ -159,16 +159,16 @@ static qkv_status check_set(const qkv_model *m, const qkv_pixels *p, size_t chan
 static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
 {
     qkv_context *ctx = qkv_model_context(m);
-    const qkv_dense_config *c = qkv_model_config(m);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
     if (c->outputs > QKV_MASK_CLASSES)
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%zu classes: masks tell up to %d", c->outputs,
                         (int)QKV_MASK_CLASSES);
-    qkv_status status = check_set(m, data->images, RGB, "pictures");
+    qkv_status status = check_set(m, data->images, RGB, "images");
     if (!status)
         status = check_set(m, data->classes, 1, "masks");
     size_t count = qkv_pixels_count(data->images), side = side_of(m);
     if (!status && qkv_pixels_count(data->classes) != count)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu pictures and %zu masks", count,
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu images and %zu masks", count,
                         qkv_pixels_count(data->classes));
     for (size_t i = 0; i < count && !status; i++) {
         const uint8_t *classes = qkv_pixels_data(data->classes, i);
@@ -180,18 +180,18 @@ static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
     return status;
 }
 
-static qkv_status judge(qkv_model *m, qkv_tape *t, const qkv_segment_data *data, size_t count,
-                        counts *c, double *total)
+static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv_segment_data *data, size_t count,
+                            counts *c, double *total)
 {
     qkv_context *ctx = qkv_model_context(m);
-    size_t pixels = side_of(m) * side_of(m), room = EVAL_PICTURES * pixels;
-    judged j = {.x = qkv_malloc(ctx, room * RGB * sizeof *j.x),
-                .truth = qkv_malloc(ctx, room * sizeof *j.truth),
-                .guess = qkv_malloc(ctx, room * sizeof *j.guess)};
+    size_t pixels = side_of(m) * side_of(m), room = EVAL_IMAGES * pixels;
+    evaluated j = {.x = qkv_malloc(ctx, room * RGB * sizeof *j.x),
+                   .truth = qkv_malloc(ctx, room * sizeof *j.truth),
+                   .guess = qkv_malloc(ctx, room * sizeof *j.guess)};
     qkv_status status = j.x && j.truth && j.guess ? QKV_OK : QKV_E_MEMORY;
     for (size_t done = 0, B; done < count && !status; done += B) {
-        B = count - done < EVAL_PICTURES ? count - done : EVAL_PICTURES;
-        status = judge_batch(m, t, data, &j, done, B, count);
+        B = count - done < EVAL_IMAGES ? count - done : EVAL_IMAGES;
+        status = evaluate_batch(m, t, data, &j, done, B, count);
         if (!status)
             count_pixels(c, j.truth, j.guess, B * pixels);
     }
@@ -215,26 +215,26 @@ qkv_status qkv_segment_evaluate(qkv_model *m, qkv_tape *t, const qkv_segment_dat
     size_t all = qkv_pixels_count(data->images), count = limit && limit < all ? limit : all;
     counts c = {0};
     double total = 0, right = 0, n = (double)count * (double)(side_of(m) * side_of(m));
-    status = judge(m, t, data, count, &c, &total);
+    status = score_all(m, t, data, count, &c, &total);
     for (size_t k = 0; k < QKV_MASK_CLASSES; k++)
         right += (double)c.both[k];
     *out = (qkv_segment_score){mean_iou(&c), right / n, total / n, count};
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     segment *s = self;
     qkv_segment_score score;
-    *out = (qkv_measures){0};
+    *out = (qkv_metrics){0};
     qkv_status status = qkv_segment_evaluate(s->model, t, &s->valid, limit, &score);
     if (status)
         return status;
-    qkv_measures_add(out, "miou", score.miou);
-    qkv_measures_add(out, "accuracy", score.accuracy);
-    qkv_measures_add(out, "loss", score.loss);
+    qkv_metrics_add(out, "miou", score.miou);
+    qkv_metrics_add(out, "accuracy", score.accuracy);
+    qkv_metrics_add(out, "loss", score.loss);
     out->more_is_better = true;
-    out->scored = score.pictures;
+    out->scored = score.images;
     out->units = qkv_pixels_count(s->valid.images);
     return QKV_OK;
 }
@@ -258,10 +258,10 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_SEGMENT))
         return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
-    const qkv_dense_config *c = qkv_model_config(m);
+    const qkv_pixelwise_config *c = qkv_model_config(m);
     if (in->channels != RGB || c->outputs > QKV_MASK_CLASSES)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "a model of %zu classes, at most %d expected, for a "
-                        "picture of %zu channels, %d expected", c->outputs,
+                        "image of %zu channels, %d expected", c->outputs,
                         (int)QKV_MASK_CLASSES, in->channels, (int)RGB);
     size_t side = side_of(m), shape[] = {1, side, side, RGB};
     qkv_image small;
@@ -274,7 +274,7 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
     const qkv__values v = values_of(m);
     if (x)
         qkv__values_put(qkv_tensor_fill(x), small.data, side * side * RGB, RGB, &v);
-    const qkv_real *logits = x ? qkv_data(t, qkv_dense_forward(m, t, x)) : NULL;
+    const qkv_real *logits = x ? qkv_data(t, qkv_pixelwise_forward(m, t, x)) : NULL;
     if (logits)
         largest(guess, logits, side * side, c->outputs);
     for (size_t i = 0; i < in->width * in->height && logits; i++)
@@ -301,7 +301,7 @@ static void destroy(void *self)
     qkv_free(s->ctx, s);
 }
 
-static const qkv_task_type segment_type = {.name = "segment", .unit = "pictures", .phases = 1,
+static const qkv_task_type segment_type = {.name = "segment", .unit = "images", .phases = 1,
                                            .loss = loss, .evaluate = evaluate, .flops = flops,
                                            .destroy = destroy};
 

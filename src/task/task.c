@@ -1,9 +1,9 @@
 /* task.c - what every task has: its end, and a list of measures. */
 #include "qkv/task.h"
 
-void qkv_measures_add(qkv_measures *m, const char *name, double value)
+void qkv_metrics_add(qkv_metrics *m, const char *name, double value)
 {
-    if (m->count == QKV_MEASURES)
+    if (m->count == QKV_METRICS)
         return;
     m->item[m->count].name = name;
     m->item[m->count++].value = value;
@@ -11,7 +11,7 @@ void qkv_measures_add(qkv_measures *m, const char *name, double value)
 
 qkv_task_type qkv_task_type_defaults(const char *name,
                                      qkv_tensor *(*loss)(void *self, qkv_tape *t,
-                                                         const qkv_task_part *part))
+                                                         const qkv_micro_batch *part))
 {
     return (qkv_task_type){.name = name, .phases = 1, .loss = loss};
 }

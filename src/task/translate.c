@@ -14,7 +14,7 @@ enum { EVAL_BUDGET = 4096 }; /* ids in one evaluation batch */
 typedef struct {
     qkv_model *model;
     const qkv_records *train, *valid;
-    qkv_packs *packs;
+    qkv_packed_batches *packs;
     qkv_translate_options o;
     uint64_t seed;
     qkv_ids cut; /* what was drawn last */
@@ -46,9 +46,9 @@ static pair get_pair(const qkv_records *r, uint64_t record)
     return p;
 }
 
-static size_t readings_of(double agreement)
+static size_t readings_of(double rdrop)
 {
-    return agreement > 0 ? 2 : 1;
+    return rdrop > 0 ? 2 : 1;
 }
 
 /* False when memory is out. */
@@ -114,7 +114,7 @@ static qkv_tensor *read_batch(qkv_model *m, qkv_tape *t, const batch *b,
     return y[TARGET];
 }
 
-/* Cross-entropy of the pairs' targets, read twice where o asks for agreement. before: rows of each
+/* Cross-entropy of the pairs' targets, read twice where o asks for rdrop. before: rows of each
  * side that the update has before these (dropout counts on), and its randomness; NULL: nothing is
  * dropped. NULL once anything failed. */
 static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const pair *all, size_t pairs,
@@ -122,7 +122,7 @@ static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const pair *all, size_t
                               const qkv_cross_entropy_options *o)
 {
     const qkv_marian_config *c = qkv_model_config(m);
-    size_t readings = readings_of(o->agreement);
+    size_t readings = readings_of(o->rdrop);
     qkv_tensor *hidden[2];
     batch b;
     if (!make_batch(&b, t, all, pairs, readings))
@@ -150,8 +150,8 @@ static bool recut(translate *s, qkv_tape *t, uint64_t pack, size_t place, pair *
         uint64_t seed = (uint64_t)qkv_rng_u32(&r) << 32;
         seed |= qkv_rng_u32(&r);
         s->cut.count = 0;
-        if (!qkv__take_status(t, qkv_tokenizer_recut(s->o.tokenizer, p->ids[f], p->size[f],
-                                                     flags[f], s->o.sampling, seed, &s->cut)))
+        if (!qkv__take_status(t, qkv_tokenizer_resegment(s->o.tokenizer, p->ids[f], p->size[f],
+                                                         flags[f], s->o.sampling, seed, &s->cut)))
             return false;
         if (s->cut.count > c->positions)
             continue;
@@ -172,17 +172,18 @@ typedef struct {
     qkv_randomness before[FIELDS];
 } update;
 
-static size_t count_pairs(translate *s, const qkv_task_part *part)
+static size_t count_pairs(translate *s, const qkv_micro_batch *part)
 {
     size_t pairs = 0;
     const uint64_t *records;
     for (size_t i = 0; i < part->count; i++)
-        pairs += qkv_packs_get(s->packs, part->step * part->total + part->first + i, &records);
+        pairs += qkv_packed_batches_get(s->packs, part->step * part->total + part->first + i,
+                                        &records);
     return pairs;
 }
 
 /* False on failure (the tape says why). */
-static bool read_update(translate *s, qkv_tape *t, const qkv_task_part *part, update *u)
+static bool read_update(translate *s, qkv_tape *t, const qkv_micro_batch *part, update *u)
 {
     *u = (update){.all = qkv__step_alloc(t, count_pairs(s, part) * sizeof *u->all)};
     for (size_t f = 0; f < FIELDS; f++)
@@ -191,7 +192,7 @@ static bool read_update(translate *s, qkv_tape *t, const qkv_task_part *part, up
     for (size_t i = 0; u->all && i < part->total; i++) {
         uint64_t pack = part->step * part->total + i;
         const uint64_t *records;
-        size_t n = qkv_packs_get(s->packs, pack, &records);
+        size_t n = qkv_packed_batches_get(s->packs, pack, &records);
         bool mine = i >= part->first && i < part->first + part->count;
         for (size_t k = 0; k < n; k++) {
             pair p = get_pair(s->train, records[k]);
@@ -207,14 +208,14 @@ static bool read_update(translate *s, qkv_tape *t, const qkv_task_part *part, up
     return u->all != NULL;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     translate *s = self;
     update u;
     if (!read_update(s, t, part, &u))
         return NULL;
-    double rows = (double)(u.tokens * readings_of(s->o.agreement));
-    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .agreement = s->o.agreement,
+    double rows = (double)(u.tokens * readings_of(s->o.rdrop));
+    qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .rdrop = s->o.rdrop,
                                    .normalizer = rows};
     return batch_loss(s->model, t, u.all, u.pairs, u.before, &o);
 }
@@ -232,17 +233,17 @@ static double flops(void *self)
                                                      .target_length = s->target});
 }
 
-/* ---- judging ------------------------------------------------------------------------------ */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
-/* Judges records k count / judged for k in [from, to). */
-static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t judged,
+/* Evaluates records k count / evaluated for k in [from, to). */
+static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t evaluated,
                         size_t from, size_t to, double *sum)
 {
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
     pair *all = qkv__step_alloc(t, (to - from) * sizeof *all);
     for (size_t k = from; all && k < to; k++)
-        all[k - from] = get_pair(r, k * qkv_records_count(r) / judged);
+        all[k - from] = get_pair(r, k * qkv_records_count(r) / evaluated);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
     qkv_tensor *y = all ? batch_loss(m, t, all, to - from, NULL, &o) : NULL;
     *sum += (double)qkv_item(t, y);
@@ -256,24 +257,24 @@ qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
         return QKV_E_ARGUMENT;
     size_t count = qkv_records_count(records), all = qkv_records_ids(records, TARGET);
-    size_t judged = count;
+    size_t evaluated = count;
     if (!count)
-        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "no sentence pairs to judge on");
+        return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "no sentence pairs to evaluate on");
     if (limit && limit < all)
-        judged = count * limit / all ? count * limit / all : 1;
+        evaluated = count * limit / all ? count * limit / all : 1;
     double sum = 0;
     qkv_status status = QKV_OK;
-    for (size_t from = 0, to = 0; from < judged && !status; from = to) {
+    for (size_t from = 0, to = 0; from < evaluated && !status; from = to) {
         size_t size = 0;
-        for (; to < judged; to++) {
-            pair p = get_pair(records, to * count / judged);
+        for (; to < evaluated; to++) {
+            pair p = get_pair(records, to * count / evaluated);
             size_t more = p.size[SOURCE] + p.size[TARGET];
             if (to > from && size + more > EVAL_BUDGET)
                 break;
             size += more;
             out->tokens += p.size[TARGET];
         }
-        status = score(m, t, records, judged, from, to, &sum);
+        status = score(m, t, records, evaluated, from, to, &sum);
     }
     qkv_tape_reset(t);
     out->loss = sum / (double)out->tokens;
@@ -281,16 +282,16 @@ qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     translate *s = self;
     qkv_translate_score r;
-    *out = (qkv_measures){0};
+    *out = (qkv_metrics){0};
     qkv_status status = qkv_translate_evaluate(s->model, t, s->valid, limit, &r);
     if (status)
         return status;
-    qkv_measures_add(out, "loss", r.loss);
-    qkv_measures_add(out, "perplexity", r.perplexity);
+    qkv_metrics_add(out, "loss", r.loss);
+    qkv_metrics_add(out, "perplexity", r.perplexity);
     out->scored = r.tokens;
     out->units = qkv_records_ids(s->valid, TARGET);
     return QKV_OK;
@@ -300,7 +301,7 @@ static void destroy(void *self)
 {
     translate *s = self;
     qkv_context *ctx = qkv_model_context(s->model);
-    qkv_packs_destroy(s->packs);
+    qkv_packed_batches_destroy(s->packs);
     qkv_ids_free(&s->cut, ctx);
     qkv_free(ctx, s);
 }
@@ -368,13 +369,13 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
     *s = (translate){.model = model, .train = train, .valid = valid, .o = *options, .seed = seed,
                      .source = (double)qkv_records_ids(train, SOURCE) / n,
                      .target = (double)qkv_records_ids(train, TARGET) / n};
-    size_t readings = readings_of(options->agreement);
-    status = qkv_packs_create(&s->packs, ctx, train, options->budget / readings, seed);
+    size_t readings = readings_of(options->rdrop);
+    status = qkv_packed_batches_create(&s->packs, ctx, train, options->budget / readings, seed);
     if (status) {
         qkv_free(ctx, s);
         return status;
     }
-    s->pairs = (double)readings * n / (double)qkv_packs_per_epoch(s->packs);
+    s->pairs = (double)readings * n / (double)qkv_packed_batches_per_epoch(s->packs);
     *out = (qkv_task){&type, s, model, seed, valid != NULL};
     return QKV_OK;
 }

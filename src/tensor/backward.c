@@ -76,7 +76,7 @@ static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
 
 void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes)
 {
-    if (t->keep || bytes <= t->spare_bytes)
+    if (t->retain_graph || bytes <= t->spare_bytes)
         return;
     t->spare = p;
     t->spare_bytes = bytes;
@@ -92,7 +92,7 @@ static bool into_param(const qkv_tape *t, const qkv_tensor *root)
     return root->trains && !t->wrt;
 }
 
-/* True when the notes of how this tensor was made are gone, so that a gradient would end here. */
+/* True when the graph that made this tensor is gone, so that a gradient would end here. */
 static bool is_cut_off(const qkv_tape *t, const qkv_tensor *root)
 {
     bool asked = root->required || root->kept == t->pass;
@@ -151,8 +151,8 @@ qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc)
         return NULL;
     qkv_tensor *root = x->root;
     if (is_cut_off(t, root))
-        return qkv__op_fail(t, "backward", "%s was computed before a pass that did not keep its "
-                            "notes", qkv__shape_text(t, x));
+        return qkv__op_fail(t, "backward", "%s was computed before a pass that did not retain "
+                            "its graph", qkv__shape_text(t, x));
     if (!open_grad(t, root))
         return NULL;
     *acc = true;
@@ -197,7 +197,7 @@ void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim
     for (int i = 0; i < missing; i++)
         N *= gshape[i];
     size_t trailing = (size_t)x->ndim * sizeof *gshape;
-    if (qkv__is_dense(x) && memcmp(x->shape, gshape + missing, trailing) == 0) {
+    if (qkv__is_contiguous(x) && memcmp(x->shape, gshape + missing, trailing) == 0) {
         if (N == 1)
             t->k->axpy(&t->exec, dx, g, 1.0, acc, C);
         else
@@ -205,10 +205,10 @@ void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim
         return;
     }
     size_t gstride[QKV_MAX_DIMS], stride[QKV_MAX_DIMS], outer[QKV_MAX_DIMS], step[QKV_MAX_DIMS];
-    size_t dense = 1;
+    size_t contiguous = 1;
     for (int i = ndim - 1; i >= 0; i--) {
-        gstride[i] = dense;
-        dense *= gshape[i];
+        gstride[i] = contiguous;
+        contiguous *= gshape[i];
     }
     /* Axes of g that x lacks, or has with size 1, are summed over one index at a time, in order. */
     size_t shape[QKV_MAX_DIMS], kept[QKV_MAX_DIMS], repeats = 1;
@@ -362,7 +362,7 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
         return t->status;
     t->pass++;
     t->wrt = a->n_wrt > 0;
-    t->keep = a->keep;
+    t->retain_graph = a->retain_graph;
     if (t->wrt)
         mark_wanted(t, a);
     for (int i = 0; i < a->n; i++)
@@ -372,7 +372,7 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
     for (qkv_tensor *leaf = t->leaves; leaf && !t->status; leaf = leaf->next_leaf)
         if (into_param(t, leaf) && leaf->uses == 0 && leaf->pass == t->pass)
             complete(t, leaf); /* an output of the pass itself */
-    if (!a->keep) {
+    if (!a->retain_graph) {
         t->dropped++;
         t->first = t->last = NULL;
         for (qkv_tensor *leaf = t->leaves; leaf; leaf = leaf->next_leaf)
@@ -401,5 +401,5 @@ const qkv_tensor *qkv_grad_of(qkv_tape *t, const qkv_tensor *x)
     if (!g || x == root)
         return g;
     g = qkv__view(t, g, x->ndim, x->shape, x->stride, x->offset, QKV__OTHER);
-    return g && !qkv__is_dense(g) ? qkv__copy(t, g) : g;
+    return g && !qkv__is_contiguous(g) ? qkv__copy(t, g) : g;
 }

@@ -104,7 +104,7 @@ static qkv_status check_param(checking *k, qkv_param *p, qkv_rng *r, qkv_gradien
         double numeric = difference(k, p, i), mine = g ? (double)g[i] : 0;
         if (qkv_tape_status(k->tape))
             return qkv_tape_status(k->tape);
-        /* Where all gradients are near nothing, both sides are rounding: judged against 1e-3. */
+        /* Where all gradients are near nothing, both sides are rounding: evaluated against 1e-3. */
         double error = fabs(numeric - mine) / fmax(fmax(largest, fabs(numeric)), 1e-3);
         out->checked++;
         if (!(error <= out->worst)) {

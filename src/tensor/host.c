@@ -109,7 +109,7 @@ const qkv_real *qkv_data(qkv_tape *t, const qkv_tensor *x)
 {
     if (!x || x->dtype != QKV_REAL)
         return NULL;
-    if (qkv__is_dense(x))
+    if (qkv__is_contiguous(x))
         return read_dense(t, x);
     const qkv_tensor *y = qkv__copy(t, x);
     return y ? read_dense(t, y) : NULL;
@@ -119,7 +119,7 @@ const int32_t *qkv__read_ids(qkv_tape *t, const qkv_tensor *x) { return read_den
 
 const int32_t *qkv_data_ids(qkv_tape *t, const qkv_tensor *x)
 {
-    return x && x->dtype == QKV_I32 && qkv__is_dense(x) ? qkv__read_ids(t, x) : NULL;
+    return x && x->dtype == QKV_I32 && qkv__is_contiguous(x) ? qkv__read_ids(t, x) : NULL;
 }
 
 qkv_real qkv_item(qkv_tape *t, const qkv_tensor *x)

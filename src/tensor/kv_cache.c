@@ -111,8 +111,8 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
         if (n > c->most || rows[i] >= c->B)
             return qkv__op_fail(t, "kv_cache", "sequence %zu of %zu taken for place %zu of %zu",
                                 rows[i], c->B, i, c->most) != NULL;
-    qkv__mark mark = qkv__arena_mark(t->notes);
-    size_t *list = qkv__arena_alloc(t->notes, (c->most + 4 * n + 1) * sizeof *list);
+    qkv__mark mark = qkv__arena_mark(t->host);
+    size_t *list = qkv__arena_alloc(t->host, (c->most + 4 * n + 1) * sizeof *list);
     if (list) {
         size_t *to = list + c->most, *from = to + 2 * n, moves = plan(c, rows, n, list, to, from);
         size_t k_row = c->heads * c->D, v_row = c->heads * c->Dv;
@@ -120,7 +120,7 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
         t->k->move(&t->exec, c->v, c->capacity * v_row, to, from, moves, c->length * v_row);
         c->B = n;
     }
-    qkv__arena_release(t->notes, mark);
+    qkv__arena_release(t->host, mark);
     t->status = list ? QKV_OK : QKV_E_MEMORY;
     return list != NULL;
 }

@@ -32,7 +32,7 @@ qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act)
         return NULL;
     if (act == QKV_ACT_NONE)
         return x;
-    if (!(x = qkv__dense_input(t, x)))
+    if (!(x = qkv__contiguous_input(t, x)))
         return NULL;
     qkv_tensor *y = qkv__new_like(t, x);
     if (!y)
@@ -105,7 +105,7 @@ static const qkv_op softmax_op = {"softmax", softmax_backward};
 
 qkv_tensor *qkv_softmax(qkv_tape *t, qkv_tensor *x)
 {
-    if (!qkv__ready_reals(t, "softmax", 1, &x) || !(x = qkv__dense_input(t, x)))
+    if (!qkv__ready_reals(t, "softmax", 1, &x) || !(x = qkv__contiguous_input(t, x)))
         return NULL;
     qkv_tensor *y = qkv__new_like(t, x);
     if (!y)

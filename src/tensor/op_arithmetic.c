@@ -44,7 +44,7 @@ static frame frame_of(const qkv_tensor *y)
 
 static bool fills(const qkv_tensor *x, const frame *f)
 {
-    return qkv__is_dense(x) && x->ndim == f->ndim &&
+    return qkv__is_contiguous(x) && x->ndim == f->ndim &&
            memcmp(x->shape, f->shape, (size_t)f->ndim * sizeof *f->shape) == 0;
 }
 
@@ -233,7 +233,7 @@ static const qkv_op scale_op = {"scale", scale_backward};
 
 qkv_tensor *qkv_scale(qkv_tape *t, qkv_tensor *x, double factor)
 {
-    if (!qkv__ready_reals(t, "scale", 1, &x) || !(x = qkv__dense_input(t, x)))
+    if (!qkv__ready_reals(t, "scale", 1, &x) || !(x = qkv__contiguous_input(t, x)))
         return NULL;
     qkv_tensor *y = qkv__new_like(t, x);
     if (!y)
@@ -255,7 +255,7 @@ static const qkv_op exp_op = {"exp", exp_backward};
 
 qkv_tensor *qkv_exp(qkv_tape *t, qkv_tensor *x)
 {
-    if (!qkv__ready_reals(t, "exp", 1, &x) || !(x = qkv__dense_input(t, x)))
+    if (!qkv__ready_reals(t, "exp", 1, &x) || !(x = qkv__contiguous_input(t, x)))
         return NULL;
     qkv_tensor *y = qkv__new_like(t, x);
     if (!y)

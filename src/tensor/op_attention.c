@@ -240,7 +240,7 @@ static bool describe(qkv_tape *t, attention_params *p, qkv_tensor *const *in,
     if (t->train && o->dropout > 0)
         a->dropout = (qkv_k_dropout_args){o->dropout, t->random.seed, t->random.step,
                                           qkv__first_row(t, q->shape[0] * q->shape[1],
-                                                         q->shape[0]), o->site};
+                                                         q->shape[0]), o->dropout_id};
     p->q_rows = a->B ? a->q_begin[a->B - 1] + a->q_len[a->B - 1] : 0;
     return true;
 }
@@ -259,7 +259,7 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     for (int i = 0; i < 3; i++)
         if (!(in[i] = as_rows(t, in[i], i == 0)))
             return NULL;
-    if (!same_spacing(t, in) || (o.bias && !(in[3] = qkv__dense_input(t, o.bias))))
+    if (!same_spacing(t, in) || (o.bias && !(in[3] = qkv__contiguous_input(t, o.bias))))
         return NULL;
     if (o.k_begins && (!o.q_offsets || qkv__recording(t, o.bias ? 4 : 3, in)))
         return qkv__op_fail(t, "attention", "keys by their begins need q_offsets, and a tape that "

@@ -38,7 +38,7 @@ static void pass_x(qkv_tape *t, const qkv__node *n, const qkv_real *s, const qkv
         return;
     }
     const size_t bytes = p->C * sizeof *slope;
-    qkv__mark mark = qkv__arena_mark(t->notes);
+    qkv__mark mark = qkv__arena_mark(t->host);
     const qkv_real *slope_of = qkv__read(t, slope, bytes), *rstd = qkv__read(t, p->rstd, bytes);
     const qkv_real *sums = qkv__read(t, s, bytes), *dots = qkv__read(t, d, bytes);
     qkv_real *to_q = qkv__scratch(t, p->C), *q = qkv__draft(t, to_q, p->C);
@@ -53,7 +53,7 @@ static void pass_x(qkv_tape *t, const qkv__node *n, const qkv_real *s, const qkv
     const qkv_k_channel_map_args g = {.u = dy, .p = slope, .m = p->mean, .q = to_q, .r = to_r};
     if (!t->status)
         t->k->channel_map(&t->exec, dx, acc, qkv__real(n->in[0]), &g, p->N, p->C);
-    qkv__arena_release(t->notes, mark);
+    qkv__arena_release(t->host, mark);
 }
 
 static void batch_norm_backward(qkv_tape *t, const qkv__node *n)
@@ -108,7 +108,7 @@ static void find_statistics(qkv_tape *t, qkv_real *mean, qkv_real *rstd, const q
 {
     const size_t C = p->C, bytes = C * sizeof *mean;
     const double count = p->own ? (double)p->N : 1;
-    qkv__mark mark = qkv__arena_mark(t->notes);
+    qkv__mark mark = qkv__arena_mark(t->host);
     qkv_real *means = qkv__draft(t, mean, C), *slope = qkv__draft(t, rstd, C);
     const qkv_real *variance = NULL, *sum = NULL;
     qkv_real *squares = p->own ? qkv__scratch(t, C) : NULL;
@@ -127,16 +127,17 @@ static void find_statistics(qkv_tape *t, qkv_real *mean, qkv_real *rstd, const q
     for (size_t c = 0; variance && slope && c < C; c++)
         slope[c] = (qkv_real)(1 / sqrt((double)variance[c] / count + eps));
     qkv__bring(t, rstd, slope, C);
-    if (p->own && g && !t->status && !qkv__context_dry(t->ctx))
+    if (p->own && g && !t->status && !qkv__context_meta(t->ctx))
         remember(g, means, variance, p->N);
-    qkv__arena_release(t->notes, mark);
+    qkv__arena_release(t->host, mark);
 }
 
 /* ---- the op -------------------------------------------------------------------------------- */
 
 static bool of_channels(const qkv_tensor *w, size_t C)
 {
-    return !w || (w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C && qkv__is_dense(w));
+    return !w || (w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C &&
+                  qkv__is_contiguous(w));
 }
 
 static bool kept_fits(const qkv_running *g, size_t C)
@@ -166,7 +167,7 @@ qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
         return NULL;
     qkv__arrive(t, weight);
     qkv__arrive(t, bias);
-    in[0] = qkv__dense_input(t, x);
+    in[0] = qkv__contiguous_input(t, x);
     batch_params p = {.own = t->train || !running, .N = qkv__rows(x), .C = qkv__channels(x)};
     if (p.own && p.N < 2)
         return qkv__op_fail(t, "batch_norm", "x %s has one value per channel to train on: it has "

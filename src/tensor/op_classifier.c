@@ -118,9 +118,9 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     if (!qkv__ready_reals(t, "classifier_loss", b ? 3 : 2, in) ||
         !qkv__ready(t, "classifier_loss", 1, &targets))
         return NULL;
-    in[0] = qkv__dense_input(t, x);
-    in[1] = qkv__dense_input(t, w);
-    in[3] = qkv__dense_input(t, targets);
+    in[0] = qkv__contiguous_input(t, x);
+    in[1] = qkv__contiguous_input(t, w);
+    in[3] = qkv__contiguous_input(t, targets);
     if (!in[0] || !in[1] || !in[3])
         return NULL;
     size_t N = qkv__rows(x), V = w->shape[0];
@@ -137,7 +137,7 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     p.dx = wanted_memory(t, recording, in[0], &p.nx);
     p.dw = wanted_memory(t, recording, in[1], &p.nw);
     p.db = wanted_memory(t, recording, in[2], &p.nb);
-    size_t readings = o.agreement > 0 ? 2 : 1, count = N / readings;
+    size_t readings = o.rdrop > 0 ? 2 : 1, count = N / readings;
     size_t rows = block_rows(count, V);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
     qkv_real *loss = qkv__scratch(t, count), *logits = qkv__scratch(t, readings * rows * V);

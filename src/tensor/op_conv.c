@@ -1,4 +1,4 @@
-/* op_conv.c - two-dimensional convolution of pictures, channels last. */
+/* op_conv.c - two-dimensional convolution of images, channels last. */
 #include "tensor/tape.h"
 
 typedef struct {
@@ -39,8 +39,8 @@ qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     qkv_tensor *in[] = {x, w, b};
     if (!qkv__ready_reals(t, "conv2d", b ? 3 : 2, in))
         return NULL;
-    in[0] = x = qkv__dense_input(t, x);
-    in[1] = w = qkv__dense_input(t, w);
+    in[0] = x = qkv__contiguous_input(t, x);
+    in[1] = w = qkv__contiguous_input(t, w);
     if (!x || !w)
         return NULL;
     if (x->ndim != 4 || w->ndim != 4 || x->shape[3] != w->shape[3] ||

@@ -31,10 +31,10 @@ static bool plan(qkv_tape *t, const char *op, qkv_k_xent_args *args, size_t coun
         qkv__op_fail(t, op, "smoothing %g is not in [0, 1)", o->smoothing);
         return false;
     }
-    if (!(o->agreement >= 0 && o->agreement <= 1e6) ||
-        (o->agreement > 0 && (N % 2 || o->row_loss || o->row_argmax))) {
-        qkv__op_fail(t, op, "agreement %g: from 0 on, of an even number of rows, not %zu, and "
-                     "nothing said of single rows", o->agreement, N);
+    if (!(o->rdrop >= 0 && o->rdrop <= 1e6) ||
+        (o->rdrop > 0 && (N % 2 || o->row_loss || o->row_argmax))) {
+        qkv__op_fail(t, op, "rdrop %g: from 0 on, of an even number of rows, not %zu, and "
+                     "nothing said of single rows", o->rdrop, N);
         return false;
     }
     int32_t ignore = o->has_ignore ? o->ignore : QKV_IGNORED;
@@ -45,7 +45,7 @@ static bool plan(qkv_tape *t, const char *op, qkv_k_xent_args *args, size_t coun
     double off = o->smoothing_kind == QKV_SMOOTH_TORCH ? o->smoothing / (double)V
                  : V > 1                               ? o->smoothing / others
                                                        : 0;
-    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, ignore, N, V, o->agreement};
+    *args = (qkv_k_xent_args){1.0 - off * others, off, 1.0 / divisor, ignore, N, V, o->rdrop};
     return true;
 }
 
@@ -75,7 +75,7 @@ static double rows(qkv_tape *t, qkv_real *d, const qkv_tensor *logits, const qkv
     int32_t *argmax = qkv__target(t, o->row_argmax, class_bytes);
     if (t->status)
         return 0;
-    if (args.agreement > 0) {
+    if (args.rdrop > 0) {
         args.N /= 2;
         size_t half = args.N * args.V;
         t->k->xent_pair(&t->exec, loss, d, d ? d + half : NULL, x, x + half, qkv__ids(targets),
@@ -118,15 +118,15 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
         return NULL;
     if (logits->ndim == 0)
         return qkv__op_fail(t, "cross_entropy", "logits () have no classes");
-    in[0] = qkv__dense_input(t, logits);
-    in[1] = qkv__dense_input(t, targets);
+    in[0] = qkv__contiguous_input(t, logits);
+    in[1] = qkv__contiguous_input(t, targets);
     if (t->status)
         return NULL;
     qkv_k_xent_args args;
     size_t N = qkv__rows(logits), V = qkv__channels(logits);
     bool soft = V && targets->dtype == QKV_REAL && qkv__same_shape(logits, targets);
-    if (soft && o.agreement > 0)
-        return qkv__op_fail(t, "cross_entropy", "agreement goes with targets that are classes");
+    if (soft && o.rdrop > 0)
+        return qkv__op_fail(t, "cross_entropy", "rdrop goes with targets that are classes");
     if (soft ? !plan(t, "cross_entropy", &args, N, N, V, &o)
              : !qkv__cross_entropy_plan(t, "cross_entropy", &args, in[1], N, V, &o))
         return NULL;

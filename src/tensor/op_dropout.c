@@ -23,18 +23,19 @@ static const qkv_op dropout_add_op = {"dropout_add", dropout_backward};
 
 /* residual may be NULL. */
 static qkv_tensor *drop(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor *residual,
-                        double p, uint32_t site)
+                        double p, uint32_t dropout_id)
 {
-    qkv_tensor *in[] = {qkv__dense_input(t, x), residual};
+    qkv_tensor *in[] = {qkv__contiguous_input(t, x), residual};
     if (residual)
-        in[1] = qkv__dense_input(t, residual);
+        in[1] = qkv__contiguous_input(t, residual);
     if (t->status)
         return NULL;
     qkv_tensor *y = qkv__new_like(t, x);
     if (!y)
         return NULL;
     uint64_t row = qkv__first_row(t, qkv__rows(x), x->ndim ? x->shape[0] : 1);
-    qkv_k_dropout_args args = {p, t->random.seed, t->random.step, row * qkv__channels(x), site};
+    qkv_k_dropout_args args = {p, t->random.seed, t->random.step, row * qkv__channels(x),
+                               dropout_id};
     t->k->dropout(&t->exec, qkv__real(y), qkv__real(in[0]), residual ? qkv__real(in[1]) : NULL,
                   false, &args, qkv_count(x));
     return qkv__record(t, op, 2, in, 1, &y, &args, sizeof args);
@@ -48,15 +49,15 @@ static bool possible(qkv_tape *t, const char *op, double p)
     return false;
 }
 
-qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t site)
+qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout_id)
 {
     if (!qkv__ready_reals(t, "dropout", 1, &x) || !possible(t, "dropout", p))
         return NULL;
-    return t->train && p > 0 ? drop(t, &dropout_op, x, NULL, p, site) : x;
+    return t->train && p > 0 ? drop(t, &dropout_op, x, NULL, p, dropout_id) : x;
 }
 
 qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, double p,
-                            uint32_t site)
+                            uint32_t dropout_id)
 {
     qkv_tensor *in[] = {x, residual};
     if (!qkv__ready_reals(t, "dropout_add", 2, in) || !possible(t, "dropout_add", p))
@@ -64,7 +65,7 @@ qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, do
     if (!qkv__same_shape(x, residual))
         return qkv__op_fail(t, "dropout_add", "x is %s, the residual %s", qkv__shape_text(t, x),
                             qkv__shape_text(t, residual));
-    return t->train && p > 0 ? drop(t, &dropout_add_op, x, residual, p, site)
+    return t->train && p > 0 ? drop(t, &dropout_add_op, x, residual, p, dropout_id)
                              : qkv_add(t, residual, x);
 }
 
@@ -87,11 +88,11 @@ static void drop_path_backward(qkv_tape *t, const qkv__node *n)
 static const qkv_op drop_path_op = {"drop_path", drop_path_backward};
 
 /* 0, or 1/(1-p): of one sample of the global batch. */
-static qkv_real fate(const qkv_tape *t, double p, uint32_t site, uint64_t sample)
+static qkv_real fate(const qkv_tape *t, double p, uint32_t dropout_id, uint64_t sample)
 {
     const uint32_t key[] = {(uint32_t)t->random.seed, (uint32_t)(t->random.seed >> 32)};
     const uint32_t counter[] = {(uint32_t)(sample / 4), (uint32_t)(sample / 4 >> 32),
-                                (uint32_t)t->random.step, site};
+                                (uint32_t)t->random.step, dropout_id};
     uint32_t word[4];
     qkv__philox(word, counter, key);
     return word[sample % 4] >= qkv__dropout_threshold(p) ? (qkv_real)(1 / (1 - p)) : 0;
@@ -106,8 +107,8 @@ static bool in_order(size_t N, size_t sequences, const int32_t *offsets)
     return fine;
 }
 
-qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t site, size_t sequences,
-                          const int32_t *offsets)
+qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout_id,
+                          size_t sequences, const int32_t *offsets)
 {
     if (!qkv__ready_reals(t, "drop_path", 1, &x) || !possible(t, "drop_path", p))
         return NULL;
@@ -117,7 +118,7 @@ qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t site, s
     if (offsets && !in_order(N, sequences, offsets))
         return qkv__op_fail(t, "drop_path", "the offsets of %zu sequences do not cut up x %s",
                             sequences, qkv__shape_text(t, x));
-    qkv_tensor *in = qkv__dense_input(t, x), *y = qkv__new_like(t, x);
+    qkv_tensor *in = qkv__contiguous_input(t, x), *y = qkv__new_like(t, x);
     qkv_real *factor = qkv__step_alloc(t, N * sizeof *factor);
     qkv_real *factors = qkv__step_memory(t, N * sizeof *factors);
     if (t->status)
@@ -127,7 +128,7 @@ qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t site, s
     for (size_t s = 0; s < (offsets ? sequences : N); s++) {
         size_t row = offsets ? (size_t)offsets[s] : s;
         size_t end = offsets ? (size_t)offsets[s + 1] : s + 1;
-        for (qkv_real f = fate(t, p, site, first + s); row < end; row++)
+        for (qkv_real f = fate(t, p, dropout_id, first + s); row < end; row++)
             factor[row] = f;
     }
     t->device->copy_in(factors, factor, N * sizeof *factors);

@@ -1,4 +1,4 @@
-/* op_embedding.c - rows of a table by id, with rows of a position table added. */
+/* op_embedding.c - rows of a weight by id, with rows of a position weight added. */
 #include <string.h>
 
 #include "tensor/tape.h"
@@ -8,18 +8,18 @@ typedef struct {
     int32_t pad; /* this row gets no gradient; below 0: all do */
 } params;
 
-/* Adds dy's rows, times scale, to the rows of table's gradient that ids name. */
-static void pass_rows(qkv_tape *t, qkv_tensor *table, const qkv_tensor *ids, const qkv_real *dy,
+/* Adds dy's rows, times scale, to the rows of weight's gradient that ids name. */
+static void pass_rows(qkv_tape *t, qkv_tensor *weight, const qkv_tensor *ids, const qkv_real *dy,
                       double scale, int32_t pad)
 {
     bool acc;
-    size_t C = qkv__channels(table);
-    qkv_real *d = qkv__grad(t, table, &acc);
+    size_t C = qkv__channels(weight);
+    qkv_real *d = qkv__grad(t, weight, &acc);
     qkv_real *kept = d && pad >= 0 ? qkv__step_memory(t, C * sizeof *kept) : NULL;
     if (!d || (pad >= 0 && !kept))
         return;
     if (!acc)
-        t->device->fill(d, 0, qkv_count(table) * sizeof *d); /* most rows are not named */
+        t->device->fill(d, 0, qkv_count(weight) * sizeof *d); /* most rows are not named */
     if (kept)
         t->device->copy(kept, d + (size_t)pad * C, C * sizeof *kept);
     t->k->embed_bwd(&t->exec, d, qkv__ids(ids), dy, scale, qkv_count(ids), C);
@@ -38,66 +38,68 @@ static void embedding_backward(qkv_tape *t, const qkv__node *n)
 
 static const qkv_op embedding_op = {"embedding", embedding_backward};
 
-/* Fails the tape unless ids are i32 and name rows of table (rows, C). */
+/* Fails the tape unless ids are i32 and name rows of weight (rows, C). */
 static bool rows_exist(qkv_tape *t, const char *what, const qkv_tensor *ids,
-                       const qkv_tensor *table)
+                       const qkv_tensor *weight)
 {
-    if (ids->dtype != QKV_I32 || table->dtype != QKV_REAL || table->ndim != 2) {
-        qkv__op_fail(t, "embedding", "%ss %s (i32) and table %s (rows, channels) do not fit", what,
-                     qkv__shape_text(t, ids), qkv__shape_text(t, table));
+    if (ids->dtype != QKV_I32 || weight->dtype != QKV_REAL || weight->ndim != 2) {
+        qkv__op_fail(t, "embedding", "%ss %s (i32) and weight %s (rows, channels) do not fit", what,
+                     qkv__shape_text(t, ids), qkv__shape_text(t, weight));
         return false;
     }
     size_t n = qkv_count(ids);
     const int32_t *list = qkv__read_ids(t, ids);
     for (size_t i = 0; list && i < n; i++) {
         int32_t id = list[i];
-        if (id < 0 || (size_t)id >= table->shape[0]) {
+        if (id < 0 || (size_t)id >= weight->shape[0]) {
             qkv__op_fail(t, "embedding", "%s %d at index %zu is not in [0, %zu)", what, (int)id, i,
-                         table->shape[0]);
+                         weight->shape[0]);
             return false;
         }
     }
     return list != NULL;
 }
 
-qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
-                          qkv_tensor *positions, qkv_tensor *position_table)
+qkv_tensor *qkv_embedding(qkv_tape *t, qkv_tensor *ids, qkv_tensor *weight, double scale,
+                          qkv_tensor *positions, qkv_tensor *position_weight)
 {
-    return qkv_embedding_padded(t, ids, table, scale, positions, position_table, -1);
+    return qkv_embedding_padded(t, ids, weight, scale, positions, position_weight, -1);
 }
 
-qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *table, double scale,
-                                 qkv_tensor *positions, qkv_tensor *position_table, int32_t pad)
+qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *weight, double scale,
+                                 qkv_tensor *positions, qkv_tensor *position_weight, int32_t pad)
 {
-    qkv_tensor *in[] = {ids, table, positions, position_table};
-    int n = positions || position_table ? 4 : 2;
+    qkv_tensor *in[] = {ids, weight, positions, position_weight};
+    int n = positions || position_weight ? 4 : 2;
     if (!qkv__ready(t, "embedding", n, in))
         return NULL;
     for (int i = 0; i < n; i++)
-        if (!(in[i] = qkv__dense_input(t, in[i])))
+        if (!(in[i] = qkv__contiguous_input(t, in[i])))
             return NULL;
     if (!rows_exist(t, "id", in[0], in[1]) || (n == 4 && !rows_exist(t, "position", in[2], in[3])))
         return NULL;
-    if (n == 4 && (!qkv__same_shape(ids, positions) || table->shape[1] != position_table->shape[1]))
-        return qkv__op_fail(t, "embedding", "positions %s and their table %s do not fit ids %s and "
-                            "table %s", qkv__shape_text(t, positions),
-                            qkv__shape_text(t, position_table), qkv__shape_text(t, ids),
-                            qkv__shape_text(t, table));
-    if (pad >= 0 && (size_t)pad >= table->shape[0])
-        return qkv__op_fail(t, "embedding", "the padding token %d has no row in table %s",
-                            (int)pad, qkv__shape_text(t, table));
+    if (n == 4 && (!qkv__same_shape(ids, positions) ||
+                   weight->shape[1] != position_weight->shape[1]))
+        return qkv__op_fail(t, "embedding",
+                            "positions %s and their weight %s do not fit ids %s and "
+                            "weight %s", qkv__shape_text(t, positions),
+                            qkv__shape_text(t, position_weight), qkv__shape_text(t, ids),
+                            qkv__shape_text(t, weight));
+    if (pad >= 0 && (size_t)pad >= weight->shape[0])
+        return qkv__op_fail(t, "embedding", "the padding token %d has no row in weight %s",
+                            (int)pad, qkv__shape_text(t, weight));
     size_t shape[QKV_MAX_DIMS];
     if (ids->ndim == QKV_MAX_DIMS)
         return qkv__op_fail(t, "embedding", "ids %s have too many dimensions",
                             qkv__shape_text(t, ids));
     memcpy(shape, ids->shape, sizeof shape);
-    shape[ids->ndim] = table->shape[1];
+    shape[ids->ndim] = weight->shape[1];
     qkv_tensor *y = qkv__new(t, QKV_REAL, ids->ndim + 1, shape);
     if (!y)
         return NULL;
     t->k->embed(&t->exec, qkv__real(y), qkv__ids(in[0]), qkv__real(in[1]), scale,
                 n == 4 ? qkv__ids(in[2]) : NULL, n == 4 ? qkv__real(in[3]) : NULL, qkv_count(ids),
-                table->shape[1]);
+                weight->shape[1]);
     params p = {scale, pad};
     return qkv__record(t, &embedding_op, 4, in, 1, &y, &p, sizeof p);
 }

@@ -1,4 +1,4 @@
-/* op_group_norm.c - group norm: neighbouring channels of a picture normalised together, over all
+/* op_group_norm.c - group norm: neighbouring channels of an image normalised together, over all
  * its places (Wu and He 2018), and the SiLU that often follows it, in one pass. */
 #include "tensor/tape.h"
 
@@ -40,7 +40,7 @@ static const qkv_op group_norm_op = {"group_norm", group_norm_backward};
 
 static bool of_channels(const qkv_tensor *w, size_t C)
 {
-    return w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C && qkv__is_dense(w);
+    return w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C && qkv__is_contiguous(w);
 }
 
 qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
@@ -55,7 +55,7 @@ qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
         return qkv__op_fail(t, "group_norm", "x %s, weight %s, bias %s and %zu groups of channels "
                             "do not fit", qkv__shape_text(t, x), qkv__shape_text(t, weight),
                             qkv__shape_text(t, bias), groups);
-    in[0] = qkv__dense_input(t, x);
+    in[0] = qkv__contiguous_input(t, x);
     size_t B = x->shape[0];
     group_params p = {.args = {.B = B, .N = qkv__rows(x) / B, .C = C, .G = groups, .eps = eps,
                                .silu = silu}};

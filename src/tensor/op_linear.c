@@ -67,8 +67,8 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     qkv_tensor *in[] = {x, w, b};
     if (!qkv__ready_reals(t, "linear", b ? 3 : 2, in) || !qkv__known_act(t, "linear", act))
         return NULL;
-    in[0] = x = qkv__dense_input(t, x);
-    in[1] = w = qkv__dense_input(t, w);
+    in[0] = x = qkv__contiguous_input(t, x);
+    in[1] = w = qkv__contiguous_input(t, w);
     if (!x || !w)
         return NULL;
     if (x->ndim < 1 || w->ndim != 2 || qkv__channels(x) != w->shape[1] ||

@@ -26,8 +26,8 @@ static qkv_tensor *loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor
     if (!qkv__same_shape(x, target) || n == 0)
         return qkv__op_fail(t, op->name, "x is %s, its target %s", qkv__shape_text(t, x),
                             qkv__shape_text(t, target));
-    in[0] = qkv__dense_input(t, x);
-    in[1] = qkv__dense_input(t, target);
+    in[0] = qkv__contiguous_input(t, x);
+    in[1] = qkv__contiguous_input(t, target);
     qkv_tensor *y = t->status ? NULL : qkv__new(t, QKV_REAL, 0, NULL);
     if (!y)
         return NULL;
@@ -58,7 +58,7 @@ qkv_tensor *qkv_huber_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target, doubl
     return loss(t, &huber_op, x, target, QKV_K_HUBER, delta);
 }
 
-qkv_tensor *qkv_binary_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor *target)
+qkv_tensor *qkv_bce_with_logits_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor *target)
 {
     return loss(t, &binary_op, logits, target, QKV_K_BINARY, 0);
 }

@@ -107,7 +107,7 @@ static bool describe(matmul_params *p, const qkv_tensor *a, const qkv_tensor *b,
     p->ldb = row_step(b);
     p->shared_a = a->ndim == 2;
     p->shared_b = b->ndim == 2;
-    if (p->shared_b && !ta && qkv__is_dense(a)) { /* all of a's rows are one matrix */
+    if (p->shared_b && !ta && qkv__is_contiguous(a)) { /* all of a's rows are one matrix */
         p->M = qkv__rows(a);
         return true;
     }

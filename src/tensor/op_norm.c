@@ -85,7 +85,8 @@ static const qkv_op residual_norm_op = {"residual_norm", residual_norm_backward}
 
 static bool fits_channels(const qkv_tensor *w, size_t C)
 {
-    return !w || (w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C && qkv__is_dense(w));
+    return !w || (w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C &&
+                  qkv__is_contiguous(w));
 }
 
 /* in: x, residual, weight, bias, of which the last three may be NULL. */
@@ -105,9 +106,9 @@ static bool norm_ready(qkv_tape *t, const char *op, qkv_tensor **in)
     }
     qkv__arrive(t, in[2]);
     qkv__arrive(t, in[3]);
-    in[0] = qkv__dense_input(t, in[0]);
+    in[0] = qkv__contiguous_input(t, in[0]);
     if (in[1])
-        in[1] = qkv__dense_input(t, in[1]);
+        in[1] = qkv__contiguous_input(t, in[1]);
     return !t->status;
 }
 

@@ -84,7 +84,7 @@ static void run_backward(qkv_tape *t, const qkv__node *n, const own_params *p)
     }
     k.c.grad_in = grads;
     k.c.scratch = host_scratch(t, p->scratch);
-    if (t->status || qkv__context_dry(t->ctx))
+    if (t->status || qkv__context_meta(t->ctx))
         return;
     p->type->backward(&k.c);
     for (int i = 0; i < n->n_in; i++) {
@@ -122,8 +122,8 @@ static bool take_inputs(qkv_tape *t, const qkv_op_type *op, int n, qkv_tensor *c
     for (int i = 0; i < n; i++) {
         x[i] = inputs[i];
         if (x[i] && x[i]->dtype == QKV_REAL)
-            x[i] = qkv__dense_input(t, x[i]);
-        else if (x[i] && !qkv__is_dense(x[i]))
+            x[i] = qkv__contiguous_input(t, x[i]);
+        else if (x[i] && !qkv__is_contiguous(x[i]))
             return qkv_tape_fail(t, op->name, "input %d: ids that are a strided view", i);
     }
     return !t->status;
@@ -167,7 +167,7 @@ qkv_tensor *qkv_apply(qkv_tape *t, const qkv_op_type *op, int n, qkv_tensor *con
     qkv_real *out = y ? qkv__draft(t, qkv__real(y), qkv_count(y)) : NULL;
     if (!t->status) {
         set_output(&k, y, out);
-        if (!qkv__context_dry(t->ctx))
+        if (!qkv__context_meta(t->ctx))
             op->forward(&k.c);
         qkv__bring(t, qkv__real(y), out, k.c.count);
     }

@@ -1,9 +1,9 @@
-/* op_pool.c - the largest, or the mean, of every window of a picture. */
+/* op_pool.c - the largest, or the mean, of every window of an image. */
 #include "tensor/tape.h"
 
 typedef struct {
     qkv_k_conv_args args;
-    int32_t *from; /* max: which pixel of the picture each output is; NULL: the mean */
+    int32_t *from; /* max: which pixel of the image each output is; NULL: the mean */
 } pool_params;
 
 static void pool_backward(qkv_tape *t, const qkv__node *n)
@@ -27,7 +27,7 @@ static qkv_tensor *pool(qkv_tape *t, qkv_tensor *x, size_t window, const qkv_con
     static const qkv_conv_options plain = {0};
     if (!qkv__ready_reals(t, op->name, 1, &x))
         return NULL;
-    x = qkv__dense_input(t, x);
+    x = qkv__contiguous_input(t, x);
     if (!x)
         return NULL;
     o = o ? o : &plain;
@@ -62,8 +62,8 @@ qkv_tensor *qkv_max_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
     return pool(t, x, window, options, &max_op);
 }
 
-qkv_tensor *qkv_mean_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
-                            const qkv_conv_options *options)
+qkv_tensor *qkv_avg_pool2d(qkv_tape *t, qkv_tensor *x, size_t window,
+                           const qkv_conv_options *options)
 {
     return pool(t, x, window, options, &mean_op);
 }

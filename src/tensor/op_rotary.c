@@ -43,7 +43,7 @@ qkv_tensor *qkv_rotary(qkv_tape *t, qkv_tensor *x, qkv_tensor *positions, double
         in[0] = x = qkv_contiguous(t, x);
         a.sx = H * D;
     }
-    in[1] = qkv__dense_input(t, positions);
+    in[1] = qkv__contiguous_input(t, positions);
     qkv_tensor *y = t->status ? NULL : qkv__new_like(t, x);
     if (!y)
         return NULL;

@@ -1,5 +1,5 @@
 /* op_upsample.c - every pixel several times: nearest-neighbour upsampling. Seen as (B, H, factor,
- * W, factor, C), two axes of the larger picture repeat what the smaller one has once. */
+ * W, factor, C), two axes of the larger image repeat what the smaller one has once. */
 #include "tensor/tape.h"
 
 enum { AXES = 6 };
@@ -8,7 +8,7 @@ typedef struct {
     size_t factor;
 } upsample_params;
 
-/* The larger picture's axes, and its strides over itself and over the smaller one. */
+/* The larger image's axes, and its strides over itself and over the smaller one. */
 typedef struct {
     size_t shape[AXES], large[AXES], small[AXES];
 } axes;
@@ -47,7 +47,7 @@ qkv_tensor *qkv_upsample(qkv_tape *t, qkv_tensor *x, size_t factor)
         !qkv__mul_size(x->shape[2], factor, &shape[2]))
         return qkv__op_fail(t, "upsample", "x %s does not grow %zu times", qkv__shape_text(t, x),
                             factor);
-    if (!(x = qkv__dense_input(t, x)))
+    if (!(x = qkv__contiguous_input(t, x)))
         return NULL;
     shape[0] = x->shape[0];
     shape[3] = x->shape[3];

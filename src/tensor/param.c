@@ -14,7 +14,7 @@ struct qkv_params {
     qkv_context *ctx;
     const qkv__device *device;
     qkv__arena *memory, *scratch; /* the device's */
-    qkv__arena *notes;            /* the host's */
+    qkv__arena *host;             /* the host's */
     qkv_param **list;
     size_t count, room;
     qkv_status status; /* of the last that could not be made */
@@ -30,7 +30,7 @@ qkv_status qkv_params_create(qkv_params **out, qkv_context *ctx)
     ps->device = qkv__context_device(ctx);
     if (qkv__arena_create_on(&ps->memory, ctx, ps->device, "parameter") ||
         qkv__arena_create_on(&ps->scratch, ctx, ps->device, "scratch") ||
-        qkv__arena_create(&ps->notes, ctx, "parameter")) {
+        qkv__arena_create(&ps->host, ctx, "parameter")) {
         qkv_params_destroy(ps);
         return QKV_E_MEMORY;
     }
@@ -45,7 +45,7 @@ void qkv_params_destroy(qkv_params *ps)
     qkv_free(ps->ctx, ps->list);
     qkv__arena_destroy(ps->memory);
     qkv__arena_destroy(ps->scratch);
-    qkv__arena_destroy(ps->notes);
+    qkv__arena_destroy(ps->host);
     qkv_free(ps->ctx, ps);
 }
 
@@ -95,8 +95,8 @@ qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const si
     if (!count || !list_room(ps))
         return failed(ps);
     size_t name_bytes = strlen(name) + 1;
-    qkv_param *p = qkv__arena_zalloc(ps->notes, sizeof *p);
-    char *copy = p ? qkv__arena_alloc(ps->notes, name_bytes) : NULL;
+    qkv_param *p = qkv__arena_zalloc(ps->host, sizeof *p);
+    char *copy = p ? qkv__arena_alloc(ps->host, name_bytes) : NULL;
     qkv_real *data = copy ? qkv__arena_zalloc(ps->memory, count * sizeof *data) : NULL;
     if (!data)
         return failed(ps);
@@ -206,7 +206,7 @@ qkv_context *qkv__params_context(const qkv_params *ps) { return ps->ctx; }
 qkv_context *qkv__param_context(const qkv_param *p) { return p->owner->ctx; }
 void *qkv__params_alloc(qkv_params *ps, size_t bytes)
 {
-    void *p = qkv__arena_alloc(ps->notes, bytes);
+    void *p = qkv__arena_alloc(ps->host, bytes);
     return p ? p : failed(ps);
 }
 

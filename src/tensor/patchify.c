@@ -1,5 +1,5 @@
-/* patchify.c - pictures cut into patches, one row each, and put together again: two reshapes with
- * a permutation between them. A dense layer on patches is a convolution whose stride is its
+/* patchify.c - images cut into patches, one row each, and put together again: two reshapes with
+ * a permutation between them. A linear layer on patches is a convolution whose stride is its
  * window. */
 #include "tensor/tape.h"
 
@@ -11,7 +11,7 @@ qkv_tensor *qkv_patchify(qkv_tape *t, qkv_tensor *x, size_t patch)
     if (!qkv__ready(t, "patchify", 1, &x))
         return NULL;
     if (x->ndim != 4 || patch == 0 || x->shape[1] % patch || x->shape[2] % patch)
-        return qkv__op_fail(t, "patchify", "pictures %s cannot be cut into patches of %zu x %zu "
+        return qkv__op_fail(t, "patchify", "images %s cannot be cut into patches of %zu x %zu "
                             "pixels", qkv__shape_text(t, x), patch, patch);
     const size_t B = x->shape[0], rows = x->shape[1] / patch, columns = x->shape[2] / patch;
     const size_t C = x->shape[3], cut[] = {B, rows, patch, columns, patch, C};

@@ -1,4 +1,4 @@
-/* tape.c - the tape: step memory, sticky errors, notes of what was computed, names, probes. */
+/* tape.c - the tape: step memory, sticky errors, the graph of what was computed, names, probes. */
 #include "tensor/tape.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ qkv_status qkv_tape_create(qkv_tape **out, qkv_context *ctx)
     t->epoch = next_epoch();
     t->device = qkv__context_device(ctx);
     if (qkv__arena_create_on(&t->step, ctx, t->device, "step") ||
-        qkv__arena_create(&t->notes, ctx, "step") ||
+        qkv__arena_create(&t->host, ctx, "step") ||
         qkv__arena_create_on(&t->exec.scratch, ctx, t->device, "scratch")) {
         qkv_tape_destroy(t);
         return QKV_E_MEMORY;
@@ -40,7 +40,7 @@ void qkv_tape_destroy(qkv_tape *t)
     qkv_attention_probes_clear(t);
     t->device->sync(t->ctx);
     qkv__arena_destroy(t->step);
-    qkv__arena_destroy(t->notes);
+    qkv__arena_destroy(t->host);
     qkv__arena_destroy(t->exec.scratch);
     qkv_free(t->ctx, t);
 }
@@ -49,7 +49,7 @@ void qkv_tape_reset(qkv_tape *t)
 {
     t->status = t->device->sync(t->ctx); /* work on what is given back now is over */
     qkv__arena_reset(t->step);
-    qkv__arena_reset(t->notes);
+    qkv__arena_reset(t->host);
     qkv__arena_reset(t->exec.scratch);
     t->epoch = next_epoch();
     t->first = t->last = NULL;
@@ -79,12 +79,12 @@ void qkv_tape_randomness(qkv_tape *t, const qkv_randomness *r) { t->random = *r;
 
 size_t qkv_tape_used(const qkv_tape *t)
 {
-    return qkv__arena_used(t->step) + qkv__arena_used(t->notes);
+    return qkv__arena_used(t->step) + qkv__arena_used(t->host);
 }
 
 size_t qkv_tape_high_water(const qkv_tape *t)
 {
-    return qkv__arena_high_water(t->step) + qkv__arena_high_water(t->notes);
+    return qkv__arena_high_water(t->step) + qkv__arena_high_water(t->host);
 }
 
 size_t qkv_tape_scratch_high_water(const qkv_tape *t)
@@ -167,7 +167,7 @@ qkv_real *qkv__scratch(qkv_tape *t, size_t n)
     return take(t, t->exec.scratch, n * sizeof(qkv_real));
 }
 
-void *qkv__step_alloc(qkv_tape *t, size_t bytes) { return take(t, t->notes, bytes); }
+void *qkv__step_alloc(qkv_tape *t, size_t bytes) { return take(t, t->host, bytes); }
 void *qkv__step_memory(qkv_tape *t, size_t bytes) { return take(t, t->step, bytes); }
 bool qkv__step_room(qkv_tape *t, size_t bytes)
 {
@@ -177,7 +177,7 @@ bool qkv__step_room(qkv_tape *t, size_t bytes)
     return room != NULL;
 }
 
-/* ---- notes -------------------------------------------------------------------------------- */
+/* ---- graph -------------------------------------------------------------------------------- */
 
 bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in)
 {

@@ -16,7 +16,7 @@
  *     qkv_real *da = qkv__grad(t, n->in[0], &acc);           // NULL: nobody wants it
  *     if (da) t->k->axpy(&t->exec, da, dy, 1.0, acc, count);
  *
- * Every op that does not understand strides takes its inputs through qkv__dense_input. */
+ * Every op that does not understand strides takes its inputs through qkv__contiguous_input. */
 #ifndef QKV_TENSOR_TAPE_H
 #define QKV_TENSOR_TAPE_H
 
@@ -102,7 +102,7 @@ struct qkv_tape {
     qkv_exec exec;
     const qkv__device *device;
     qkv__arena *step;  /* the device's: tensors */
-    qkv__arena *notes; /* the host's: what the tape knows of them */
+    qkv__arena *host;  /* the host's: what the tape knows of them */
     bool record, train, pack;
     qkv_status status;
     uint64_t epoch; /* counts resets, over all tapes: a parameter's leaf belongs to one */
@@ -110,10 +110,10 @@ struct qkv_tape {
     qkv_tensor *leaves; /* of parameters */
     qkv_randomness random;
 
-    uint64_t dropped; /* passes that dropped the notes, over this step */
+    uint64_t dropped; /* passes that dropped the graph, over this step */
     uint64_t pass;   /* number of the backward pass, from 1 */
     bool wrt;        /* the pass goes to chosen tensors only */
-    bool keep;       /* the pass leaves the notes for another */
+    bool retain_graph; /* another pass over the same steps follows */
     qkv__pool_class pool[QKV__POOL_CLASSES];
     int pool_classes;
     struct qkv__buffer *empty; /* that hold nothing now */
@@ -181,9 +181,9 @@ qkv_tensor *qkv__new_like(qkv_tape *t, const qkv_tensor *x); /* dense, shape of 
 qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
                       const size_t *stride, size_t offset, int part);
 qkv_tensor *qkv__copy(qkv_tape *t, const qkv_tensor *x); /* dense, of reals, not recorded */
-bool qkv__is_dense(const qkv_tensor *x);
+bool qkv__is_contiguous(const qkv_tensor *x);
 /* x itself when dense, else a recorded copy. */
-qkv_tensor *qkv__dense_input(qkv_tape *t, qkv_tensor *x);
+qkv_tensor *qkv__contiguous_input(qkv_tape *t, qkv_tensor *x);
 /* True when the first n axes of x can be walked as one; *step: from one to the next. */
 bool qkv__even_axes(const qkv_tensor *x, int n, size_t *step);
 /* x itself when its rows (last axis) are contiguous and evenly spaced, else a recorded copy;
@@ -203,7 +203,7 @@ bool qkv__same_shape(const qkv_tensor *a, const qkv_tensor *b);
 /* Would this op be recorded, given these inputs? Lets a forward skip what only backward needs. */
 bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in);
 
-/* Ends an op: notes it if the tape records and an input needs a gradient (params and the lists
+/* Ends an op: records it if the tape records and an input needs a gradient (params and the lists
  * are copied). Returns the first output, or NULL when anything failed, a kernel that found no
  * scratch memory and returned early included. */
 qkv_tensor *qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,

@@ -41,7 +41,7 @@ bool qkv__same_shape(const qkv_tensor *a, const qkv_tensor *b)
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
-bool qkv__is_dense(const qkv_tensor *x)
+bool qkv__is_contiguous(const qkv_tensor *x)
 {
     size_t expected = 1;
     for (int i = x->ndim - 1; i >= 0; i--) {
@@ -52,7 +52,7 @@ bool qkv__is_dense(const qkv_tensor *x)
     return true;
 }
 
-static void dense_strides(qkv_tensor *x)
+static void contiguous_strides(qkv_tensor *x)
 {
     size_t stride = 1;
     for (int i = x->ndim - 1; i >= 0; i--) {
@@ -81,7 +81,7 @@ qkv_tensor *qkv__new_over(qkv_tape *t, qkv_dtype dtype, void *data, int ndim,
     x->ndim = ndim;
     if (ndim)
         memcpy(x->shape, shape, (size_t)ndim * sizeof *shape);
-    dense_strides(x);
+    contiguous_strides(x);
     x->data = data ? data : qkv__step_memory(t, count);
     x->root = x;
     x->part = QKV__WHOLE;

@@ -27,14 +27,14 @@ static void copy_backward(qkv_tape *t, const qkv__node *n)
 static const qkv_op copy_op = {"copy", copy_backward};
 
 /* y, dense, from x with these strides; few elements, so the plain way, on the host. */
-static void copy_ids(qkv_tape *t, qkv_tensor *dense, const qkv_tensor *strided,
+static void copy_ids(qkv_tape *t, qkv_tensor *contiguous, const qkv_tensor *strided,
                      const size_t *shape, const size_t *stride)
 {
     const qkv_tensor *root = strided->root;
     const int32_t *x = qkv__read_ids(t, root);
-    int32_t *y = qkv__step_alloc(t, qkv_count(dense) * sizeof *y);
+    int32_t *y = qkv__step_alloc(t, qkv_count(contiguous) * sizeof *y);
     size_t at[QKV_MAX_DIMS] = {0}, from = strided->offset;
-    int ndim = dense->ndim;
+    int ndim = contiguous->ndim;
     if (!x || !y)
         return;
     size_t count = 1;
@@ -50,8 +50,8 @@ static void copy_ids(qkv_tape *t, qkv_tensor *dense, const qkv_tensor *strided,
             at[i] = 0;
         }
     }
-    t->device->copy_in(dense->data, y, count * sizeof *y);
-    dense->host = t->device->host ? NULL : y;
+    t->device->copy_in(contiguous->data, y, count * sizeof *y);
+    contiguous->host = t->device->host ? NULL : y;
 }
 
 /* A dense tensor whose axis i is x's axes[i]. */
@@ -76,13 +76,13 @@ qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x)
 {
     if (!qkv__ready(t, "contiguous", 1, &x))
         return NULL;
-    if (qkv__is_dense(x))
+    if (qkv__is_contiguous(x))
         return x;
     size_t axes[QKV_MAX_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
     return copy_permuted(t, x, axes);
 }
 
-qkv_tensor *qkv__dense_input(qkv_tape *t, qkv_tensor *x) { return qkv_contiguous(t, x); }
+qkv_tensor *qkv__contiguous_input(qkv_tape *t, qkv_tensor *x) { return qkv_contiguous(t, x); }
 
 bool qkv__even_axes(const qkv_tensor *x, int n, size_t *step)
 {
@@ -210,7 +210,7 @@ qkv_tensor *qkv_slice(qkv_tape *t, qkv_tensor *x, int axis, size_t begin, size_t
 static bool remember_parts(qkv_tape *t, qkv_tensor *x, int a, int n, const size_t *sizes)
 {
     qkv_tensor *root = x->root;
-    if (root->parts || x->part != QKV__WHOLE || !qkv__is_dense(x) || n > 64)
+    if (root->parts || x->part != QKV__WHOLE || !qkv__is_contiguous(x) || n > 64)
         return false;
     qkv__parts *p = qkv__step_alloc(t, sizeof *p + 2 * (size_t)n * sizeof(size_t));
     if (!p)

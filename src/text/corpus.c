@@ -13,7 +13,7 @@ typedef struct {
 } line;
 
 /* The line at *at, without its end ("\n" or "\r\n"); false when there is none. */
-static bool next_line(const qkv_text_part *part, size_t *at, line *out)
+static bool next_line(const qkv_text_span *part, size_t *at, line *out)
 {
     if (*at >= part->len)
         return false;
@@ -67,7 +67,7 @@ static qkv_status fill(filler *f, const qkv_ids *ids)
 }
 
 qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
-                                const qkv_text_part *part, size_t length, bool join)
+                                const qkv_text_span *part, size_t length, bool join)
 {
     filler f = {.w = w, .cls = qkv_tokenizer_special(t, QKV_TOKEN_CLS),
                 .sep = qkv_tokenizer_special(t, QKV_TOKEN_SEP), .length = length};
@@ -169,7 +169,7 @@ qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_
 
 /* ---- labelled texts ---------------------------------------------------------------------- */
 
-void qkv_labelled_begin(qkv_labelled_reader *r, qkv_context *ctx, const qkv_text_part *part)
+void qkv_labelled_begin(qkv_labelled_reader *r, qkv_context *ctx, const qkv_text_span *part)
 {
     *r = (qkv_labelled_reader){.ctx = ctx, .part = part, .line = part->before};
 }
@@ -270,7 +270,7 @@ static qkv_status insert(qkv_labels *l, size_t place, const qkv_labelled_text *x
     return QKV_OK;
 }
 
-qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_part *part)
+qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_span *part)
 {
     qkv_labelled_reader r;
     qkv_labelled_text x;
@@ -308,7 +308,7 @@ static qkv_status add_record(qkv_records_writer *w, const qkv_ids *ids, size_t s
 }
 
 qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
-                                   const qkv_text_part *part, const char *const *names,
+                                   const qkv_text_span *part, const char *const *names,
                                    size_t count, size_t length, size_t *cut)
 {
     qkv_labelled_reader r;

@@ -11,7 +11,7 @@ qkv_status qkv__pairs_open(qkv__pairs *p, qkv_context *ctx, const char *source,
         qkv_status status = qkv_texts_open_one(&p->text[i], ctx, paths[i]);
         if (status)
             return status;
-        lines[i] = qkv__count_lines(&p->text[i].parts[0]);
+        lines[i] = qkv__count_lines(&p->text[i].spans[0]);
     }
     p->lines = lines[QKV__SOURCE];
     if (lines[QKV__SOURCE] != lines[QKV__TARGET])
@@ -27,9 +27,9 @@ void qkv__pairs_close(qkv__pairs *p)
         qkv_texts_close(&p->text[i]);
 }
 
-qkv_text_part qkv__pairs_text(const qkv__pairs *p, int side, size_t lines)
+qkv_text_span qkv__pairs_text(const qkv__pairs *p, int side, size_t lines)
 {
-    qkv_text_part part = p->text[side].parts[0];
+    qkv_text_span part = p->text[side].spans[0];
     const char *at = part.data;
     qkv_line l;
     for (size_t i = 0; i < lines; i++)
@@ -57,7 +57,7 @@ static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv_li
     qkv_status status = qkv_tokenizer_encode(e->coding.tokenizer, line->data, line->len,
                                              side == QKV__TARGET ? QKV_ENCODE_TARGET : 0, ids);
     if (status)
-        return qkv_fail(e->ctx, status, "%s, line %zu: %s", p->text[side].parts[0].name,
+        return qkv_fail(e->ctx, status, "%s, line %zu: %s", p->text[side].spans[0].name,
                         number, qkv_context_message(e->ctx));
     return qkv_ids_add(ids, e->ctx, e->coding.eos);
 }
@@ -84,9 +84,9 @@ static qkv_status add_lines(encoder *e, const qkv__pairs *p, size_t from, size_t
     const char *at[QKV__SIDES], *end[QKV__SIDES];
     qkv_status status = QKV_OK;
     for (int i = 0; i < QKV__SIDES; i++) {
-        qkv_text_part before = qkv__pairs_text(p, i, from);
+        qkv_text_span before = qkv__pairs_text(p, i, from);
         at[i] = before.data + before.len;
-        end[i] = before.data + p->text[i].parts[0].len;
+        end[i] = before.data + p->text[i].spans[0].len;
     }
     for (size_t k = from; k < to && !status; k++) {
         for (int i = 0; i < QKV__SIDES && !status; i++) {
@@ -105,7 +105,7 @@ qkv_status qkv__pairs_records(qkv_records **out, const qkv__pairs *p,
                               const char *path)
 {
     encoder e = {.ctx = p->ctx, .coding = *coding};
-    const char *name = p->text[QKV__SOURCE].parts[0].name;
+    const char *name = p->text[QKV__SOURCE].spans[0].name;
     qkv_status status = qkv_records_create(&e.out, p->ctx, path, QKV__SIDES);
     if (!status)
         status = add_lines(&e, p, from, to);

@@ -19,7 +19,7 @@ qkv_status qkv__pairs_open(qkv__pairs *p, qkv_context *ctx, const char *source, 
 void qkv__pairs_close(qkv__pairs *p);
 
 /* One side up to line `lines`. */
-qkv_text_part qkv__pairs_text(const qkv__pairs *p, int side, size_t lines);
+qkv_text_span qkv__pairs_text(const qkv__pairs *p, int side, size_t lines);
 
 /* How a translator reads text. */
 typedef struct {

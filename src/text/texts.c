@@ -8,25 +8,25 @@
 #include "io/file.h"
 
 /* The file's text, without the mark that it is UTF-8 (a "BOM"), where it begins with one. */
-static qkv_text_part part_of(const qkv__map *m, const char *name)
+static qkv_text_span part_of(const qkv__map *m, const char *name)
 {
     const char *text = (const char *)m->data;
     size_t mark = m->size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    return (qkv_text_part){.data = text + mark, .len = m->size - mark, .name = name};
+    return (qkv_text_span){.data = text + mark, .len = m->size - mark, .name = name};
 }
 
 qkv_status qkv_texts_open(qkv_texts *x, qkv_context *ctx, const qkv_strings *paths)
 {
     *x = (qkv_texts){.ctx = ctx};
     qkv__map *maps = x->maps = qkv_calloc(ctx, paths->count, sizeof *maps);
-    x->parts = qkv_calloc(ctx, paths->count, sizeof *x->parts);
-    qkv_status status = maps && x->parts ? QKV_OK : QKV_E_MEMORY;
+    x->spans = qkv_calloc(ctx, paths->count, sizeof *x->spans);
+    qkv_status status = maps && x->spans ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < paths->count && !status; i++) {
         qkv__map *m = &maps[i];
         status = qkv__map_open(m, ctx, paths->items[i]);
         if (!status)
-            x->parts[x->count] = part_of(m, paths->items[i]);
-        if (!status && x->parts[x->count].len == 0) {
+            x->spans[x->count] = part_of(m, paths->items[i]);
+        if (!status && x->spans[x->count].len == 0) {
             status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the file is empty", paths->items[i]);
             qkv__map_close(m);
         }
@@ -49,7 +49,7 @@ void qkv_texts_close(qkv_texts *x)
     for (size_t i = 0; i < x->count; i++)
         qkv__map_close(&maps[i]);
     qkv_free(x->ctx, x->maps);
-    qkv_free(x->ctx, x->parts);
+    qkv_free(x->ctx, x->spans);
     *x = (qkv_texts){0};
 }
 
@@ -86,7 +86,7 @@ bool qkv_next_line(const char **at, const char *end, qkv_line *line)
     return true;
 }
 
-size_t qkv__count_lines(const qkv_text_part *part)
+size_t qkv__count_lines(const qkv_text_span *part)
 {
     const char *at = part->data;
     qkv_line line;
@@ -96,7 +96,7 @@ size_t qkv__count_lines(const qkv_text_part *part)
     return n;
 }
 
-size_t qkv__cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text_part *held)
+size_t qkv__cut_lines(qkv_text_span *parts, size_t *count, size_t lines, qkv_text_span *held)
 {
     size_t i = *count, n = 0, all = i, here = 0;
     while (i > 0 && (here = qkv__count_lines(&parts[i - 1])) <= lines) {
@@ -104,12 +104,12 @@ size_t qkv__cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_tex
         i--;
     }
     if (i > 0 && lines > 0) {
-        qkv_text_part *cut = &parts[i - 1];
+        qkv_text_span *cut = &parts[i - 1];
         const char *at = cut->data, *end = cut->data + cut->len;
         qkv_line line;
         for (size_t k = lines; k < here; k++)
             (void)qkv_next_line(&at, end, &line);
-        held[n++] = (qkv_text_part){at, (size_t)(end - at), cut->name, cut->before + here - lines};
+        held[n++] = (qkv_text_span){at, (size_t)(end - at), cut->name, cut->before + here - lines};
         cut->len = (size_t)(at - cut->data);
     }
     *count = i;

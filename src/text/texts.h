@@ -10,11 +10,11 @@
 qkv_status qkv__held_out(qkv_context *ctx, const char *text, size_t total, const char *unit,
                          size_t *count);
 
-size_t qkv__count_lines(const qkv_text_part *part);
+size_t qkv__count_lines(const qkv_text_span *part);
 
 /* Moves the last `lines` lines of parts (*count), fewer than there are, to held, in order: whole
  * parts and the end of one. held has room for as many parts; returns how many it got. */
-size_t qkv__cut_lines(qkv_text_part *parts, size_t *count, size_t lines, qkv_text_part *held);
+size_t qkv__cut_lines(qkv_text_span *parts, size_t *count, size_t lines, qkv_text_span *held);
 
 /* Opens records that training kept: an error that names the file unless they have so many fields,
  * the first two of which are ids of the tokenizer. On failure *out is NULL. */

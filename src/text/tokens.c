@@ -51,7 +51,7 @@ static qkv_status flush(packer *p)
     return n ? qkv__stream_put(&p->out, p->ids.data, n * (p->narrow ? 2 : 4)) : QKV_OK;
 }
 
-static qkv_status pack_part(packer *p, const qkv_text_part *part)
+static qkv_status pack_part(packer *p, const qkv_text_span *part)
 {
     size_t done = 0;
     while (done < part->len) {
@@ -76,7 +76,7 @@ static qkv_status pack_part(packer *p, const qkv_text_part *part)
     return QKV_OK;
 }
 
-static qkv_status pack_all(packer *p, const qkv_text_part *parts, size_t count)
+static qkv_status pack_all(packer *p, const qkv_text_span *parts, size_t count)
 {
     int32_t eos = qkv_tokenizer_special(p->tokenizer, QKV_TOKEN_EOS);
     qkv_status status = QKV_OK;
@@ -103,7 +103,7 @@ static qkv_status finish(packer *p, qkv_safetensors **out)
 }
 
 qkv_status qkv_tokens_pack(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *tokenizer,
-                           const qkv_text_part *parts, size_t count, const char *path,
+                           const qkv_text_span *parts, size_t count, const char *path,
                            bool (*progress)(void *user, size_t done), void *user)
 {
     packer p = {.ctx = ctx, .tokenizer = tokenizer, .progress = progress, .user = user};

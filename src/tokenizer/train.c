@@ -114,9 +114,9 @@ static qkv_status build_plain(const qkv_tokenizer_trainer *tr, const qkv__vocab 
         texts[i] = qkv__vocab_text(v, ids[i], &len);
     }
     const qkv_tokenizer_options *o = &tr->options;
-    const char *begin = o->ends ? NULL : o->special[QKV_TOKEN_CLS];
-    const char *end = o->special[o->ends ? QKV_TOKEN_EOS : QKV_TOKEN_SEP];
-    if (!o->ends && (!begin || !end))
+    const char *begin = o->add_eos ? NULL : o->special[QKV_TOKEN_CLS];
+    const char *end = o->special[o->add_eos ? QKV_TOKEN_EOS : QKV_TOKEN_SEP];
+    if (!o->add_eos && (!begin || !end))
         begin = end = NULL;
     qkv_json_writer w;
     qkv_json_writer_init(&w, tr->ctx, 0);
@@ -158,7 +158,7 @@ static void begin_wordpiece(qkv_json_writer *w, const qkv_tokenizer_options *o, 
     int32_t ids[QKV_TOKEN_ROLES];
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
         ids[i] = v && o->special[i] ? qkv__vocab_find(v, o->special[i], strlen(o->special[i])) : 0;
-    qkv__bert_begin_spec(w, &bert, o->ends, o->special, ids);
+    qkv__bert_begin_spec(w, &bert, o->add_eos, o->special, ids);
 }
 
 /* Pieces joined by counts, as if they were BPE's. */
@@ -293,7 +293,7 @@ static qkv_status check_options(qkv_context *ctx, const qkv_tokenizer_options *o
         return qkv_fail(ctx, QKV_E_ARGUMENT,
                         "such a vocabulary has from %zu to %d tokens, not %zu", least,
                         QKV_TOKENIZER_ID_LIMIT - 1, o->vocab);
-    if (o->ends && !fixed && !o->special[QKV_TOKEN_EOS])
+    if (o->add_eos && !fixed && !o->special[QKV_TOKEN_EOS])
         return qkv_fail(ctx, QKV_E_ARGUMENT, "texts end in eos_token, which is missing");
     if (!(o->coverage > 0 && o->coverage <= 1))
         return qkv_fail(ctx, QKV_E_ARGUMENT,

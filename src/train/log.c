@@ -53,7 +53,7 @@ qkv_status qkv__log_step(qkv__loop *l)
     return append(l, &w);
 }
 
-qkv_status qkv__log_eval(qkv__loop *l, const qkv_measures *m)
+qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m)
 {
     if (!l->dir)
         return QKV_OK;

@@ -45,7 +45,7 @@ typedef struct {
     double mark;          /* qkv_now() at the last plan, later by the evaluations since then */
     uint64_t updates;     /* since the last plan */
     double eval_time;     /* of the last evaluation on eval_units, with saving */
-    double judge_time;    /* estimate of an evaluation on all that is held out */
+    double whole_eval_time; /* estimate of an evaluation on all that is held out */
     double last_save, save_time;
     double recent_time;   /* for rates */
     double update_time, data_time; /* of all updates; of which tasks say that they made batches */
@@ -62,16 +62,16 @@ uint64_t qkv__eval_every(const qkv__loop *l); /* 0: not known yet */
 double qkv__seconds(const qkv__loop *l);
 double qkv__seconds_left(const qkv__loop *l); /* estimated; < 0: not known yet */
 /* May the last evaluation be on all that is held out? */
-bool qkv__plan_judges_all(const qkv__loop *l);
+bool qkv__plan_evaluates_all(const qkv__loop *l);
 
-/* ---- judge.c: evaluations ---- */
-void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_measures *m, bool best);
+/* ---- evaluate.c: evaluations ---- */
+void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_metrics *m, bool best);
 /* Chooses eval_units, evaluates and saves the untrained model. */
-qkv_status qkv__judge_first(qkv__loop *l);
-/* Judges the averaged weights when there are any, and keeps the best model. */
-qkv_status qkv__judge(qkv__loop *l);
-/* Judges what was saved. */
-qkv_status qkv__judge_last(qkv__loop *l, qkv_measures *out);
+qkv_status qkv__discriminator_first(qkv__loop *l);
+/* Evaluates the averaged weights when there are any, and keeps the best model. */
+qkv_status qkv__evaluate_model(qkv__loop *l);
+/* Evaluates what was saved. */
+qkv_status qkv__discriminator_last(qkv__loop *l, qkv_metrics *out);
 /* QKV_E_NUMERIC and the first parameter's name unless all are finite. */
 qkv_status qkv__check_finite(const qkv__loop *l);
 
@@ -88,7 +88,7 @@ qkv_status qkv__settings_compare(const qkv__loop *l, const qkv__json *place);
 /* ---- log.c: train/metrics.jsonl ---- */
 qkv_status qkv__log_trim(qkv__loop *l); /* drops what will be written again from l->step on */
 qkv_status qkv__log_step(qkv__loop *l);
-qkv_status qkv__log_eval(qkv__loop *l, const qkv_measures *m);
+qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m);
 
 extern const qkv_option_table qkv__train_table; /* itself, for lists that are constant */
 

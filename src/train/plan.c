@@ -32,9 +32,9 @@ uint64_t qkv__eval_every(const qkv__loop *l)
     return steps ? (steps + 9) / 10 : 0;
 }
 
-bool qkv__plan_judges_all(const qkv__loop *l)
+bool qkv__plan_evaluates_all(const qkv__loop *l)
 {
-    return l->o.steps || l->judge_time <= LAST_SHARE * budget(l);
+    return l->o.steps || l->whole_eval_time <= LAST_SHARE * budget(l);
 }
 
 /* Seconds that n more updates take with their evaluations, one that is due now, and all that
@@ -45,8 +45,8 @@ static double cost(const qkv__loop *l, uint64_t n, double per_update)
     if (!every)
         every = (end + 9) / 10;
     uint64_t evals = end / every - (l->step - 1) / every + (end % every != 0);
-    double judge = qkv__plan_judges_all(l) ? l->judge_time : l->eval_time;
-    return (double)n * per_update + (double)evals * l->eval_time + judge + l->save_time;
+    double evaluate = qkv__plan_evaluates_all(l) ? l->whole_eval_time : l->eval_time;
+    return (double)n * per_update + (double)evals * l->eval_time + evaluate + l->save_time;
 }
 
 /* The updates that fit into what is left. */

@@ -14,7 +14,7 @@ enum { LOG_EVERY = 10 };               /* updates between lines of the log */
 
 /* ---- one update ---------------------------------------------------------------------------- */
 
-static qkv_status pass(qkv__loop *l, const qkv_task_part *part, double *loss)
+static qkv_status pass(qkv__loop *l, const qkv_micro_batch *part, double *loss)
 {
     const qkv_task_type *type = l->task->type;
     qkv_tape_reset(l->tape);
@@ -77,9 +77,11 @@ static qkv_status update(qkv__loop *l)
         if (l->task->type->idle && l->task->type->idle(l->task->self, l->step, phase))
             continue;
         qkv_params_zero_grad(l->params);
-        for (size_t i = 0; i < o->parts && !status; i++) {
-            size_t from = o->batch * i / o->parts, to = o->batch * (i + 1) / o->parts;
-            qkv_task_part part = {l->step, phase, from, to - from, o->batch, &l->data_time};
+        for (size_t i = 0; i < o->accumulation_steps && !status; i++) {
+            size_t from = o->batch * i / o->accumulation_steps,
+                                                                       to = o->batch * (i + 1) /
+                                                                       o->accumulation_steps;
+            qkv_micro_batch part = {l->step, phase, from, to - from, o->batch, &l->data_time};
             if (to > from)
                 status = pass(l, &part, &loss);
         }
@@ -109,10 +111,10 @@ static qkv_status update(qkv__loop *l)
 static bool due(uint64_t step, uint64_t every) { return every && step % every == 0; }
 
 /* A run that has ended says so in its state, which is then saved once. */
-static qkv_status judge_and_save(qkv__loop *l, bool last)
+static qkv_status evaluate_and_save(qkv__loop *l, bool last)
 {
     double begun = qkv_now();
-    qkv_status status = qkv__judge(l);
+    qkv_status status = qkv__evaluate_model(l);
     if (!status && !last)
         status = qkv__state_save(l);
     l->eval_time = qkv_now() - begun;
@@ -144,7 +146,7 @@ static qkv_status one_step(qkv__loop *l)
     if (status)
         return status;
     if (last || due(l->step, qkv__eval_every(l)))
-        return judge_and_save(l, last);
+        return evaluate_and_save(l, last);
     bool save = l->o.save_every ? due(l->step, l->o.save_every)
                                 : qkv_now() - l->last_save > SAVE_SECONDS;
     return (save || planned) && !l->stop ? qkv__state_save(l) : QKV_OK;
@@ -159,7 +161,7 @@ static qkv_status run(qkv__loop *l, qkv_train_result *r)
 {
     qkv_status status = QKV_OK;
     if (l->step == 0)
-        status = qkv__judge_first(l);
+        status = qkv__discriminator_first(l);
     l->mark = qkv_now();
     r->early = out_of_patience(l);
     uint64_t steps = qkv__plan_steps(l);
@@ -174,7 +176,7 @@ static qkv_status run(qkv__loop *l, qkv_train_result *r)
     l->finished = done;
     r->stopped = !done;
     status = qkv__state_save(l);
-    return status || !done ? status : qkv__judge_last(l, &r->measures);
+    return status || !done ? status : qkv__discriminator_last(l, &r->metrics);
 }
 
 /* ---- setting up --------------------------------------------------------------------------- */
@@ -187,9 +189,9 @@ static qkv_status check(qkv__loop *l)
                         "with data held out, evaluate are required", type->name ? type->name : "?");
     if (!l->o.steps && l->o.minutes <= 0)
         return qkv_fail(l->ctx, QKV_E_ARGUMENT, "training needs a number of steps or of minutes");
-    if (!l->o.batch || !l->o.parts || l->o.parts > l->o.batch)
+    if (!l->o.batch || !l->o.accumulation_steps || l->o.accumulation_steps > l->o.batch)
         return qkv_fail(l->ctx, QKV_E_ARGUMENT, "a batch of %zu cannot be done in %zu parts",
-                        l->o.batch, l->o.parts);
+                        l->o.batch, l->o.accumulation_steps);
     return QKV_OK;
 }
 

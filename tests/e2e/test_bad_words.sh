@@ -136,7 +136,7 @@ words: a BertForMaskedLM does not classify|classify words x
 series: a QkvForecaster does not classify|classify series x
 mt: a MarianMTModel does not guess|fill mt x
 series: a QkvForecaster does not guess|fill series x
-2--top: |fill words [MASK] --top 0
+2--top-k: |fill words [MASK] --top-k 0
 config.json: describes a model of|edit config.json s/position_embeddings": /&99999/|
     fill @words [MASK]
 config.json: field "hidden_act"|edit config.json s/"hidden_act": "[a-z_]*"/"hidden_act": 3/|

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_bench.sh - every bench at its smallest: each answers with the fields that scripts rely on,
-# all of them numbers above 0, and qkv bench has them all under one roof. No speed is judged.
+# all of them numbers above 0, and qkv bench has them all under one roof. No speed is evaluated.
 set -u
 failed=0
 out=$(mktemp -d) || exit 1
@@ -27,7 +27,7 @@ bench() {
 train='step_s tokens_per_s gflops peak_gflops of_peak peak_rss_bytes'
 attention='forward_s backward_s forward_gflops backward_gflops gflops peak_gflops of_peak'
 decode='tokens_per_s weight_bytes bandwidth of_bandwidth'
-picture='picture_s gflops peak_gflops of_peak peak_rss_bytes'
+image='image_s gflops peak_gflops of_peak peak_rss_bytes'
 translate='tokens_per_s sentences_per_s rows rows_of_needed gflops peak_gflops of_peak'
 tokenize='bytes vocab train_s encode_mb_per_s encode_again_mb_per_s tokens bytes_per_token'
 
@@ -38,9 +38,9 @@ tokenize='bytes vocab train_s encode_mb_per_s encode_again_mb_per_s tokens bytes
     grep -qF '"vocab": 307,' "$out/tokenize" || { echo "50 merges are no 307 tokens"; failed=1; }
 
     bench "$out/all" --model nano --length 16 --repeats 1 --json
-    fields "$out/all" $train $attention $decode $picture $translate $tokenize threads
+    fields "$out/all" $train $attention $decode $image $translate $tokenize threads
 }
-for name in train train_codes attention decode picture translate tokenize; do
+for name in train train_codes attention decode image translate tokenize; do
     grep -qF "\"$name\": {" "$out/all" || { echo "qkv bench has no $name"; failed=1; }
 done
 
@@ -59,8 +59,8 @@ bench "$out/codes" train --model vqgan-nano --batch 1 --steps 1
 grep -qE '^ *codes +[0-9.]+ */s' "$out/codes" || { echo "no codes: $(cat "$out/codes")"; failed=1; }
 for at in '--model giant --size 16' '--size 250'; do
     # shellcheck disable=SC2086
-    "$QKV" bench picture $at >/dev/null 2>"$out/err"
-    [ $? -eq 1 ] || { echo "qkv bench picture $at is no failure"; failed=1; }
+    "$QKV" bench image $at >/dev/null 2>"$out/err"
+    [ $? -eq 1 ] || { echo "qkv bench image $at is no failure"; failed=1; }
 done
 
 : >"$out/empty"

@@ -1,4 +1,4 @@
-/* test_completion.c - `qkv imagine --complete`: what is given of a picture has its codes, to the
+/* test_completion.c - `qkv imagine --complete`: what is given of an image has its codes, to the
  * number, and looks as they decode, to the pixel; the rest looks as the codes that were drawn. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,15 +17,15 @@
 #include "tiny_vqgan.h"
 
 enum { FACTOR = 2, TRAINED = SIDE / FACTOR, COUNT = 2, GAP = 2, COLORS = 3 };
-enum { MOST = 3 * SIDE / 2 }; /* side of a picture here */
+enum { MOST = 3 * SIDE / 2 }; /* side of an image here */
 
 typedef struct {
     size_t height, width, given_rows; /* pixels; rows of codes */
     const char *keep;
     qkv_model *vqgan;
     qkv_tape *tape;
-    uint8_t picture[MOST * MOST * COLORS];
-    int32_t codes[MOST * MOST]; /* the picture's */
+    uint8_t image[MOST * MOST * COLORS];
+    int32_t codes[MOST * MOST]; /* the image's */
     uint8_t shown[MOST * MOST * COLORS]; /* what they decode to */
 } completion;
 
@@ -45,7 +45,7 @@ static void save_prior(size_t codes)
     qkv_model_destroy(prior);
 }
 
-/* Models with parameters of chance, and a picture that runs from colour to colour. */
+/* Models with parameters of chance, and an image that runs from colour to colour. */
 static void begin(completion *k)
 {
     const qkv_vqgan_config v = tiny_vqgan();
@@ -56,13 +56,13 @@ static void begin(completion *k)
     assert_int_equal(qkv_hub_save(k->vqgan, in(folder, "vqgan"), NULL), QKV_OK);
     assert_int_equal(qkv_tape_create(&k->tape, ctx), QKV_OK);
     for (size_t i = 0; i < k->height * k->width * COLORS; i++)
-        k->picture[i] = (uint8_t)(i * i / 7 + 31 * (i % COLORS));
-    const qkv_image image = {k->width, k->height, COLORS, k->picture};
+        k->image[i] = (uint8_t)(i * i / 7 + 31 * (i % COLORS));
+    const qkv_image image = {k->width, k->height, COLORS, k->image};
     assert_int_equal(qkv_image_write(&image, ctx, in(folder, "half.png")), QKV_OK);
-    assert_int_equal(qkv_pictures_encode(k->vqgan, k->tape, k->picture, 1, k->height, k->width,
-                                         k->codes), QKV_OK);
-    assert_int_equal(qkv_pictures_decode(k->vqgan, k->tape, k->codes, 1, k->height / FACTOR,
-                                         k->width / FACTOR, k->shown), QKV_OK);
+    assert_int_equal(qkv_images_encode(k->vqgan, k->tape, k->image, 1, k->height, k->width,
+                                       k->codes), QKV_OK);
+    assert_int_equal(qkv_images_decode(k->vqgan, k->tape, k->codes, 1, k->height / FACTOR,
+                                       k->width / FACTOR, k->shown), QKV_OK);
 }
 
 /* The command's answer. */
@@ -83,15 +83,15 @@ static json_t *imagine(const completion *k)
     return root;
 }
 
-static void take_codes(const json_t *root, size_t picture, size_t count, int32_t *codes)
+static void take_codes(const json_t *root, size_t image, size_t count, int32_t *codes)
 {
-    const json_t *list = json_array_get(json_object_get(root, "codes"), picture);
+    const json_t *list = json_array_get(json_object_get(root, "codes"), image);
     assert_int_equal(json_array_size(list), count);
     for (size_t i = 0; i < count; i++)
         codes[i] = (int32_t)json_integer_value(json_array_get(list, i));
 }
 
-/* Picture i of the sheet: given above, drawn below. */
+/* Image i of the sheet: given above, drawn below. */
 static void check(const completion *k, const qkv_image *sheet, size_t i, const int32_t *codes)
 {
     static uint8_t drawn[MOST * MOST * COLORS];
@@ -100,13 +100,13 @@ static void check(const completion *k, const qkv_image *sheet, size_t i, const i
     assert_memory_equal(codes, k->codes, given * sizeof *codes);
     assert_memory_not_equal(codes + given, k->codes + given,
                             (rows * columns - given) * sizeof *codes);
-    assert_int_equal(qkv_pictures_decode(k->vqgan, k->tape, codes, 1, rows, columns, drawn),
+    assert_int_equal(qkv_images_decode(k->vqgan, k->tape, codes, 1, rows, columns, drawn),
                      QKV_OK);
     for (size_t y = 0; y < k->height; y++) {
         const uint8_t *from = y < k->given_rows * FACTOR ? k->shown : drawn;
         const uint8_t *found = sheet->data + (y * sheet->width + i * (k->width + GAP)) * COLORS;
         if (memcmp(found, from + y * row, row))
-            fail_msg("%zu x %zu, --keep %s: picture %zu, row %zu: other pixels", k->height,
+            fail_msg("%zu x %zu, --keep %s: image %zu, row %zu: other pixels", k->height,
                      k->width, k->keep, i, y);
     }
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_convert.sh - `qkv convert` of a PyTorch file: the directory loads as the model that the same
-# weights in safetensors are, in every number type and in shards; and models of pictures to the
+# weights in safetensors are, in every number type and in shards; and models of images to the
 # names of timm, facebookresearch/mae and taming-transformers and back.
 set -eu
 out=$(mktemp -d)
@@ -45,7 +45,7 @@ refused() {
     grep -qF -- "$sentence" "$out/note" || fail "$*: expected \"$sentence\": $(cat "$out/note")"
 }
 
-# 60 pictures of 8 x 8, of any bytes, and their labels.
+# 60 images of 8 x 8, of any bytes, and their labels.
 { printf '\000\000\010\003\000\000\000\074\000\000\000\010\000\000\000\010'
   head -c 3840 "$QKV_SOURCE/src/hub/config.c"; } >"$out/images-idx3-ubyte"
 { printf '\000\000\010\001\000\000\000\074'

@@ -58,9 +58,9 @@ cat bare.csv unnamed | "$QKV" forecast both --horizon 4 --threads 1 >rest || bad
 tail -4 long | paste -d, - rest | awk -F, '{ if ($1 - $3 > 1e-3 || $3 - $1 > 1e-3 ||
     $2 - $4 > 1e-3 || $4 - $2 > 1e-3) exit 1 }' || bad "rolled out: $(cat long rest)"
 
-"$QKV" forecast both --plot --threads 1 <data.csv >answer 2>picture || bad "forecast --plot"
+"$QKV" forecast both --plot --threads 1 <data.csv >answer 2>image || bad "forecast --plot"
 cmp answer named || bad "forecast --plot prints other rows"
-[ "$(grep -c ┤ picture)" -eq 16 ] || bad "--plot: $(cat picture)"
+[ "$(grep -c ┤ image)" -eq 16 ] || bad "--plot: $(cat image)"
 
 # A target, an encoder-decoder, and data held out in a file of its own.
 # shellcheck disable=SC2086

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_imagine.sh - `qkv train imagine`, `imagine` and `eval`: what they learn, draw and write, and
-# what they refuse.
+# test_imagine.sh - `qkv train imagine`, `imagine` and `eval`: what they learn, sample and write,
+# and what they refuse.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
 # shellcheck source=tests/support/bars.sh
@@ -10,7 +10,7 @@
 draw_bars 1 96 bars-images-idx3-ubyte
 label_bars 96 bars-labels-idx1-ubyte
 bars="bars-images-idx3-ubyte"
-picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
+image=$QKV_SOURCE/tests/golden/images/colour-420.jpg
 small="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_dim=16 --model nano"
 # shellcheck disable=SC2086
 "$QKV" train vqgan --images $bars --valid-last 16 --split last --threads 1 --batch 8 $small \
@@ -38,17 +38,17 @@ above "$bigram" "$(field bits_per_code answer)" || fail "neighbours tell more: $
 "$QKV" eval prior --file $bars --json >again 2>notes || fail "eval of a file: $(cat notes)"
 [ "$(field codes again)" = 6144 ] || fail "eval of a file: $(cat again)"
 
-# Draws: the same seed, the same pictures; what is kept of a picture is as its codes have it.
+# Draws: the same seed, the same images; what is kept of an image is as its codes have it.
 "$QKV" imagine prior --count 5 --seed 3 --json --out a.png >answer 2>notes ||
     fail "imagine: $(cat notes)"
 [ "$(field count answer)" = 5 ] || fail "imagine: $(cat answer)"
 "$QKV" imagine prior --count 5 --seed 3 --out b.png 2>notes || fail "imagine: $(cat notes)"
-cmp a.png b.png || fail "the same seed, other pictures"
+cmp a.png b.png || fail "the same seed, other images"
 "$QKV" imagine prior --count 5 --seed 4 --out c.png 2>notes || fail "imagine: $(cat notes)"
-cmp a.png c.png >/dev/null && fail "another seed, the same pictures"
-"$QKV" imagine prior --count 1 --class 1 --complete "$picture" --keep 0.5 --json --out half.png \
+cmp a.png c.png >/dev/null && fail "another seed, the same images"
+"$QKV" imagine prior --count 1 --class 1 --complete "$image" --keep 0.5 --json --out half.png \
     >answer 2>notes || fail "imagine --complete: $(cat notes)"
-"$QKV" imagine prior --count 1 --class 1 --complete "$picture" --keep 0.99 --temperature 0 \
+"$QKV" imagine prior --count 1 --class 1 --complete "$image" --keep 0.99 --temperature 0 \
     --json --out most.png >most 2>notes || fail "imagine --keep: $(cat notes)"
 first() { sed 's/.*"codes": \[\[//' "$1" | cut -d, -f1-32; }
 [ "$(first answer)" = "$(first most)" ] || fail "what is kept: $(cat answer), $(cat most)"
@@ -63,10 +63,10 @@ first() { sed 's/.*"codes": \[\[//' "$1" | cut -d, -f1-32; }
 # On the codes of another model. A run that stops and goes on ends with the same bits.
 # shellcheck disable=SC2086
 goes_on 2 d e train imagine $run --condition-vqgan other --pkeep 0.9 --steps 24
-"$QKV" imagine d --count 2 --condition "$picture" --out f.png 2>notes ||
+"$QKV" imagine d --count 2 --condition "$image" --out f.png 2>notes ||
     fail "imagine --condition: $(cat notes)"
 
-# To a file of taming-transformers and back, with both models that code: of pictures of one side, as
+# To a file of taming-transformers and back, with both models that code: of images of one side, as
 # nothing in the file tells.
 "$QKV" convert d d.ckpt --to taming 2>notes || fail "convert --to taming: $(cat notes)"
 "$QKV" convert d.ckpt back --set num_attention_heads=2 --set resolution=16 \
@@ -78,9 +78,9 @@ for part in . vqgan condition; do
     cmp d/$part/model.safetensors copy/$part/model.safetensors || fail "$part: not copied"
 done
 sed -i 's/"resolution": 16/"resolution": 8/' back/condition/config.json
-"$QKV" imagine back --count 2 --condition "$picture" --out g.png 2>notes ||
+"$QKV" imagine back --count 2 --condition "$image" --out g.png 2>notes ||
     fail "imagine of what was converted: $(cat notes)"
-cmp f.png g.png || fail "other pictures"
+cmp f.png g.png || fail "other images"
 
 # shellcheck disable=SC2086
 "$QKV" train imagine $run --condition-vqgan other --init d --steps 2 --out g >answer 2>notes ||
@@ -95,7 +95,7 @@ for class in 0 1; do
     "$QKV" imagine prior --count 2 --class $class --out named$class.png --quiet || fail "by name"
     "$QKV" imagine nameless --count 2 --class $class --out numbered$class.png --quiet ||
         fail "by number"
-    cmp named$class.png numbered$class.png || fail "class $class by number: other pictures"
+    cmp named$class.png numbered$class.png || fail "class $class by number: other images"
 done
 cmp -s numbered0.png numbered1.png && fail "both classes alike"
 
@@ -108,12 +108,12 @@ cp prior/config.json prior/model.safetensors alone
     refused 1 'one of them expected' train imagine $run --classes --condition-vqgan other \
         --out new --quiet
     mkdir flat
-    cp "$picture" flat/a.png
-    cp "$picture" flat/b.png
+    cp "$image" flat/a.png
+    cp "$image" flat/b.png
     refused 1 'flat: at least 2 classes' train imagine --vqgan codes --images flat --classes \
         --valid-last 1 --out new --quiet
     refused 1 'multiples of 2 expected' train imagine $run --size 15 --out new --quiet
-    refused 1 'no codes for pictures' train imagine $run --vqgan prior --out new --quiet
+    refused 1 'no codes for images' train imagine $run --vqgan prior --out new --quiet
     refused 1 '--classes expected: what prior makes' train imagine $run --init prior --out new \
         --quiet
     refused 1 'after 1 tokens expected' train imagine $run --init d --out new --quiet
@@ -121,16 +121,16 @@ cp prior/config.json prior/model.safetensors alone
 }
 [ ! -e new ] || fail "something was written"
 refused 1 'alone/vqgan' imagine alone --out o.png
-refused 1 'imagines no pictures' imagine codes --out o.png
+refused 1 'imagines no images' imagine codes --out o.png
 refused 1 'knows no "9"; "0", say' imagine prior --class 9 --out o.png
-refused 1 'knows no classes' imagine d --class 1 --condition "$picture" --out o.png
+refused 1 'knows no classes' imagine d --class 1 --condition "$image" --out o.png
 refused 1 'a number from 0 to 31 expected, found "one"' imagine nameless --class one --out o.png
 refused 1 'a number from 0 to 31 expected, found "32"' imagine nameless --class 32 --out o.png
 refused 1 '--keep: --complete expected beside it' imagine prior --keep 0.3 --out o.png
 refused 1 '--at: --show-next expected beside it' imagine prior --at 0,0 --out o.png
 refused 1 'codes a side' imagine prior --width 65536 --height 65536 --out o.png
 refused 1 'those of this model hang on one' imagine d --out o.png
-refused 1 'hang on no other' imagine prior --condition "$picture" --out o.png
+refused 1 'hang on no other' imagine prior --condition "$image" --out o.png
 refused 1 'multiples of 2' imagine prior --width 25 --out o.png
 refused 1 'at least the trained 8' imagine prior --width 14 --out o.png
 refused 1 'from 0,0 to 7,7' imagine prior --show-next 3 --at 8,0 --out o.png

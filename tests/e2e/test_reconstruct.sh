@@ -6,13 +6,13 @@
 # shellcheck source=tests/support/bars.sh
 . "$QKV_SOURCE/tests/support/bars.sh"
 
-# 160 pictures; which way a bar goes is its class.
+# 160 images; which way a bar goes is its class.
 draw_bars 1 160 train-images-idx3-ubyte
 draw_bars 2 160 other-images-idx3-ubyte
 label_bars 160 train-labels-idx1-ubyte
 images='train-images-idx3-ubyte'
 other='other-images-idx3-ubyte'
-picture=$QKV_SOURCE/tests/golden/images/colour-420.jpg
+image=$QKV_SOURCE/tests/golden/images/colour-420.jpg
 run="--model nano --threads 1 --batch 16 --lr 3e-3 --json"
 
 # Learns what it sees. (Options are words: they are split on purpose.)
@@ -23,12 +23,12 @@ grep -q '^vit_mae, .* of 16 x 16 in patches of 2, 75 % of them hidden; 128 .*, 3
     notes || fail "what it says: $(cat notes)"
 grep -q '"model_type": "vit_mae"' a/config.json || fail "no vit_mae"
 grep -q '"image_mean"' a/preprocessor_config.json || fail "no preprocessor_config.json"
-grep -q '"CLIPImageProcessor"' a/preprocessor_config.json || fail "who cuts pictures to shape?"
+grep -q '"CLIPImageProcessor"' a/preprocessor_config.json || fail "who cuts images to shape?"
 grep -q '"data_wait": 0\.' a/train/metrics.jsonl || fail "no data_wait in the log"
 
-# Judged on other data, and on what was held out; beside what takes no learning.
+# Evaluated on other data, and on what was held out; beside what takes no learning.
 "$QKV" eval a --file $other --json >answer 2>notes || fail "eval: $(cat notes)"
-[ "$(field pictures answer)" = 160 ] || fail "eval: pictures: $(cat answer)"
+[ "$(field images answer)" = 160 ] || fail "eval: images: $(cat answer)"
 above "$(field psnr answer)" "$(field psnr_mean answer)" || fail "eval: $(cat answer)"
 above "$(field psnr answer)" 16 || fail "eval: $(cat answer)"
 above "$(field psnr_nearest answer)" 8 || fail "eval: $(cat answer)"
@@ -37,31 +37,31 @@ above "$(field psnr_nearest answer)" 8 || fail "eval: $(cat answer)"
 cmp harder percent || fail "98 per cent: $(cat percent)"
 above "$(field psnr answer)" "$(field psnr harder)" || fail "98 % is no harder: $(cat harder)"
 "$QKV" eval a >answer 2>notes || fail "eval of what was held out: $(cat notes)"
-grep -q '^pictures *32$' answer || fail "eval: $(cat answer)"
+grep -q '^images *32$' answer || fail "eval: $(cat answer)"
 
 # side FROM FILE : the number that a PNG has there.
 side() {
     od -An -tu1 -j "$1" -N 4 "$2" | awk '{ print ($1 * 256 + $2) * 65536 + $3 * 256 + $4 }'
 }
 
-# Three pictures of 16 x 12 pixels a row; the same for the same seed; as it is when nothing is
+# Three images of 16 x 12 pixels a row; the same for the same seed; as it is when nothing is
 # hidden.
-"$QKV" reconstruct a "$picture" --mask 25,75,90,98 --out four.png 2>notes ||
+"$QKV" reconstruct a "$image" --mask 25,75,90,98 --out four.png 2>notes ||
     fail "reconstruct: $(cat notes)"
 [ "$(side 16 four.png)x$(side 20 four.png)" = 592x788 ] || fail "reconstruct: another size"
-"$QKV" reconstruct a "$picture" --mask 0.25 --mask 75 --mask 0.9 --mask 98 --out again.png --json \
+"$QKV" reconstruct a "$image" --mask 0.25 --mask 75 --mask 0.9 --mask 98 --out again.png --json \
     >answer 2>notes || fail "reconstruct: $(cat notes)"
 [ "$(cat answer)" = '{"out": "again.png", "masks": [0.25, 0.75, 0.9, 0.98]}' ] ||
     fail "reconstruct: $(cat answer)"
 cmp four.png again.png || fail "reconstruct: not the same"
-"$QKV" reconstruct a "$picture" four.png --mask 75 --paste --seed 2 --out two.png 2>notes ||
+"$QKV" reconstruct a "$image" four.png --mask 75 --paste --seed 2 --out two.png 2>notes ||
     fail "reconstruct: $(cat notes)"
 [ "$(side 20 two.png)" = 396 ] || fail "reconstruct of two: another size"
 
 # A run that stops and goes on ends with the same bits; one that is finished stays.
 # shellcheck disable=SC2086
 goes_on 5 b c train reconstruct --images $images --set norm_pix_loss=true $run --steps 30
-"$QKV" reconstruct b "$picture" --out normed.png 2>notes || fail "normed: $(cat notes)"
+"$QKV" reconstruct b "$image" --out normed.png 2>notes || fail "normed: $(cat notes)"
 
 # From one model to the next; from its encoder to a classifier.
 "$QKV" train reconstruct --images $other --init a --threads 1 --batch 8 --steps 2 \
@@ -77,14 +77,14 @@ grep -q '"drop_path_rate": 0.125' f/config.json || fail "$(grep drop f/config.js
 
 # What cannot be.
 mkdir none
-printf 'no picture' >text.png
+printf 'no image' >text.png
 # shellcheck disable=SC2086
 {
     refused 1 'none' train reconstruct --images none $run --out new --quiet
     refused 1 'text.png' train reconstruct --images text.png $run --out new --quiet
     refused 1 'cannot be cut' train reconstruct --images $images --set patch_size=5 $run \
         --out new --quiet
-    # before a picture is read
+    # before an image is read
     refused 1 'no preset "giant"' train reconstruct --images text.png $run --model giant \
         --out new --quiet
     refused 1 'multiples of 4' train reconstruct --images $images --set hidden_size=34 $run \
@@ -98,10 +98,10 @@ printf 'no picture' >text.png
 }
 [ ! -e new ] || fail "something was written"
 refused 1 'text.png' reconstruct a text.png --out o.png
-refused 1 '--mask' reconstruct a "$picture" --mask 100 --out o.png
-refused 1 '--mask' reconstruct a "$picture" --mask 25,,75 --out o.png
-refused 1 'nowhere' reconstruct nowhere "$picture" --out o.png
-refused 2 '--out' reconstruct a "$picture"
-refused 1 'nothing to judge' eval a --mask 0
-[ ! -e o.png ] || fail "a picture was written"
+refused 1 '--mask' reconstruct a "$image" --mask 100 --out o.png
+refused 1 '--mask' reconstruct a "$image" --mask 25,,75 --out o.png
+refused 1 'nowhere' reconstruct nowhere "$image" --out o.png
+refused 2 '--out' reconstruct a "$image"
+refused 1 'nothing to evaluate' eval a --mask 0
+[ ! -e o.png ] || fail "an image was written"
 exit $failed

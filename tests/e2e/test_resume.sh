@@ -89,8 +89,8 @@ start() {
     after_lines "$1" 2
 }
 
-stopped all --steps 72 --eval-every 12 --save-every 1 --ema 0.9 --parts 2 --patience 3 \
-    --layout gpt2 --set resid_pdrop=0.1
+stopped all --steps 72 --eval-every 12 --save-every 1 --ema 0.9 --accumulation-steps 2 \
+    --patience 3 --layout gpt2 --set resid_pdrop=0.1
 plain="--steps 120 --eval-every 30 --save-every 7"
 # shellcheck disable=SC2086
 stopped plain $plain

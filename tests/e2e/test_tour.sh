@@ -32,12 +32,12 @@ has "$out/made" '"ids"'
 has "$out/made" '"token"'
 "$QKV" forecast "$out/t/forecast" --horizon 3 <"$out/t/forecast/past.csv" >"$out/made" 2>&1
 has "$out/made" 'load'
-"$QKV" classify "$out/t/classify" "$out/t/classify/picture.png" --json >"$out/made" 2>&1
+"$QKV" classify "$out/t/classify" "$out/t/classify/image.png" --json >"$out/made" 2>&1
 has "$out/made" '"probs"'
 for verb in segment reconstruct colorize; do
-    "$QKV" "$verb" "$out/t/$verb" "$out/t/$verb/picture.png" --out "$out/$verb.png" \
+    "$QKV" "$verb" "$out/t/$verb" "$out/t/$verb/image.png" --out "$out/$verb.png" \
         >"$out/made" 2>&1
-    [ -s "$out/$verb.png" ] || { echo "no picture of $verb: $(cat "$out/made")"; failed=1; }
+    [ -s "$out/$verb.png" ] || { echo "no image of $verb: $(cat "$out/made")"; failed=1; }
 done
 "$QKV" imagine "$out/t/imagine" --count 2 --out "$out/two.png" >"$out/made" 2>&1
 [ -s "$out/two.png" ] || { echo "nothing imagined: $(cat "$out/made")"; failed=1; }
@@ -55,11 +55,11 @@ mkdir "$out/empty"
 has "$out/json" '"uniform"'
 has "$out/json" '"pair"'
 
-# Pictures of the reader's: an emoji font with hardly any; one that is none.
-"$QKV" tour classify --minutes 0.02 --pictures "$QKV_SOURCE/tests/golden/io/emoji.ttf" \
+# Images of the reader's: an emoji font with hardly any; one that is none.
+"$QKV" tour classify --minutes 0.02 --images "$QKV_SOURCE/tests/golden/io/emoji.ttf" \
     --out "$out/t" >"$out/text" 2>"$out/err"
-[ $? -eq 1 ] || { echo "three pictures are enough: $(cat "$out/text")"; failed=1; }
-has "$out/err" 'at least 8 pictures'
+[ $? -eq 1 ] || { echo "three images are enough: $(cat "$out/text")"; failed=1; }
+has "$out/err" 'at least 8 images'
 
 # A folder of someone else stays as it is.
 mkdir "$out/mine" && echo mine >"$out/mine/file"

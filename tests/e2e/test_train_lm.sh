@@ -51,16 +51,17 @@ awk "BEGIN { exit !($(field loss answer) < $(first_loss a) - 0.5) }" ||
 
 # `eval` says what training said; its measures fit together and to the text.
 cp answer trained
-"$QKV" eval a --json --threads 1 >judged || fail "eval"
-[ "$(field loss trained)" = "$(field loss judged)" ] || fail "$(cat trained judged)"
-[ "$(field tokens judged)" -eq 1999 ] || fail "tokens 2..2000 of the last tenth: $(cat judged)"
-awk 'BEGIN { l = '"$(field loss judged)"'; p = '"$(field perplexity judged)"'
-    b = '"$(field bits_per_byte judged)"'
+"$QKV" eval a --json --threads 1 >evaluated || fail "eval"
+[ "$(field loss trained)" = "$(field loss evaluated)" ] || fail "$(cat trained evaluated)"
+[ "$(field tokens evaluated)" -eq 1999 ] ||
+    fail "tokens 2..2000 of the last tenth: $(cat evaluated)"
+awk 'BEGIN { l = '"$(field loss evaluated)"'; p = '"$(field perplexity evaluated)"'
+    b = '"$(field bits_per_byte evaluated)"'
     e = p / exp(l) - 1; f = b / (l * 1999 / log(2) / 2000) - 1
-    exit !(e * e < 1e-12 && f * f < 1e-12) }' || fail "perplexity, bits: $(cat judged)"
+    exit !(e * e < 1e-12 && f * f < 1e-12) }' || fail "perplexity, bits: $(cat evaluated)"
 tail -c 2000 text >end
 "$QKV" eval a --json --threads 1 --file end >again || fail "eval --file"
-cmp judged again || fail "$(cat judged again)"
+cmp evaluated again || fail "$(cat evaluated again)"
 
 # Fine-tuning begins where the other run ended, with its tokenizer, and leaves it alone.
 cp -r a before
@@ -92,8 +93,9 @@ grep -q 'held out' notes && ! grep -q ' 0 held out' notes && fail "$(cat notes)"
 train --steps 400 --eval-every 1 --patience 2 --lr 0.3 --out early || fail "$(cat notes)"
 grep -q 'no better for a while' notes || fail "not stopped: $(cat notes)"
 [ "$(field steps answer)" -eq $(($(field best_step answer) + 2)) ] || fail "$(cat answer)"
-"$QKV" eval early --json --threads 1 >judged
-[ "$(field loss judged)" = "$(field loss answer)" ] || fail "not the best: $(cat judged answer)"
+"$QKV" eval early --json --threads 1 >evaluated
+[ "$(field loss evaluated)" = "$(field loss answer)" ] ||
+    fail "not the best: $(cat evaluated answer)"
 
 # Numbers that are not finite end the run with the step and the parameter.
 train --steps 50 --lr 1e5 --warmup 0 --out nan && fail "a diverging run succeeded"

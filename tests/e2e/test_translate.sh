@@ -1,6 +1,6 @@
 #!/bin/sh
-# train translate from two files: what it writes, what it leaves out, going on, judging; pairs that
-# are none.
+# train translate from two files: what it writes, what it leaves out, going on, evaluating; pairs
+# that are none.
 set -u
 qkv=$QKV
 out=$(mktemp -d)
@@ -28,7 +28,7 @@ for f in config.json generation_config.json model.safetensors source.spm target.
 done
 grep -q '"model_type": "marian"' a/config.json || fail "not a marian: $(cat a/config.json)"
 
-# What it learns, and that held-out pairs are judged.
+# What it learns, and that held-out pairs are evaluated.
 "$qkv" eval a --json >held 2>notes || fail "eval: $(cat notes)"
 "$qkv" eval a --source s --target t --json >learnt 2>notes || fail "eval of files: $(cat notes)"
 awk -F'[:,]' '{ exit !($2 < 1.0) }' learnt || fail "nothing is learnt: $(cat learnt)"

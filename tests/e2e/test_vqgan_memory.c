@@ -1,4 +1,4 @@
-/* test_vqgan_memory.c - `qkv decode` makes a picture of 256 x 256 pixels with the published f16
+/* test_vqgan_memory.c - `qkv decode` makes an image of 256 x 256 pixels with the published f16
  * model within 1 GB, the whole process.
  *
  * The model's file is as long as it would be, but has nothing written in it after its header: a
@@ -25,11 +25,11 @@ typedef struct {
     uint64_t end; /* of the tensors so far */
 } writer;
 
-static qkv_status put_row(void *user, const qkv_row *row)
+static qkv_status put_row(void *user, const qkv_state_entry *row)
 {
     writer *w = user;
     uint64_t count = 1;
-    if (row->kind == QKV_ROW_IGNORED || row->kind == QKV_ROW_TIED)
+    if (row->kind == QKV_STATE_IGNORED || row->kind == QKV_STATE_TIED)
         return QKV_OK;
     fprintf(w->header, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[", w->end ? "," : "{", row->name);
     for (int i = 0; i < row->ndim; i++) {
@@ -73,9 +73,9 @@ static void make_directory(void)
     qkv_vqgan_config c;
     qkv_context *ctx;
     qkv_model *m;
-    o.dry = true;
+    o.meta = true;
     qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
-    c.judge_layers = 0;
+    c.disc_layers = 0;
     assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
     assert_int_equal(qkv_model_create(&m, ctx, &qkv_vqgan_type, &c), QKV_OK);
     put_weights(in(folder, "model.safetensors"), m);
@@ -105,12 +105,12 @@ static void test_decode(void **state)
     assert_true(child >= 0);
     if (child == 0) {
         execl(QKV_BINARY_DIR "/qkv", "qkv", "decode", folder, in(folder, "codes.csv"), "--out",
-              in(folder, "picture.png"), "--threads", "2", (char *)NULL);
+              in(folder, "image.png"), "--threads", "2", (char *)NULL);
         _exit(127);
     }
     assert_int_equal(wait4(child, &status, 0, &used), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_int_equal(stat(in(folder, "picture.png"), &file), 0);
+    assert_int_equal(stat(in(folder, "image.png"), &file), 0);
     print_message("%ld kB\n", used.ru_maxrss);
     assert_in_range(used.ru_maxrss, LEAST_KB, MOST_KB);
 }

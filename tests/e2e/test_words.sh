@@ -33,13 +33,13 @@ for file in config.json model.safetensors vocab.txt tokenizer.json \
     train/valid-records.safetensors; do
     [ -s "words/$file" ] || fail "words/$file is missing"
 done
-"$QKV" eval words --json --threads 1 >judged || fail "eval words"
-[ "$(field loss judged)" = "$(field loss answer)" ] || fail "eval says $(cat judged)"
-"$QKV" eval words --file text --lines --json --threads 1 >judged || fail "eval words --file"
-above "$(field accuracy judged)" 0.4 || fail "eval words --file: $(cat judged)"
+"$QKV" eval words --json --threads 1 >evaluated || fail "eval words"
+[ "$(field loss evaluated)" = "$(field loss answer)" ] || fail "eval says $(cat evaluated)"
+"$QKV" eval words --file text --lines --json --threads 1 >evaluated || fail "eval words --file"
+above "$(field accuracy evaluated)" 0.4 || fail "eval words --file: $(cat evaluated)"
 
 # Filling in: an object a mask, the likeliest first, probabilities that add up to 1.
-"$QKV" fill words "the black [MASK] sat there [MASK] noon" --top 80 --json >fills || fail "fill"
+"$QKV" fill words "the black [MASK] sat there [MASK] noon" --top-k 80 --json >fills || fail "fill"
 [ "$(wc -l <fills)" -eq 2 ] || fail "fill: not two lines: $(cat fills)"
 head -1 fills | grep -q '^{"fills": \[{"token": "cat", "prob": 0\.' ||
     fail "fill: $(head -1 fills)"
@@ -47,7 +47,7 @@ head -1 fills | grep -o '"prob": [0-9.e-]*' |
     awk '{ s += $2; if (NR > 1 && $2 > p) exit 1; p = $2 }
         END { exit !(s > 0.999 && s < 1.001) }' ||
     fail "fill: odd probabilities: $(head -1 fills)"
-[ "$("$QKV" fill words "the red [MASK]" --top 3 | wc -l)" -eq 3 ] || fail "fill --top 3"
+[ "$("$QKV" fill words "the red [MASK]" --top-k 3 | wc -l)" -eq 3 ] || fail "fill --top-k 3"
 
 # Classes from scratch, from the model of hidden words, and on from a classifier.
 # shellcheck disable=SC2086
@@ -70,11 +70,11 @@ cmp plain marked || fail "marked: $(cat plain marked)"
 "$QKV" train classify --data texts.tsv --init classes $common --steps 5 --out on >answer 2>notes ||
     fail "train classify --init classes: $(cat notes)"
 head -1 on/train/metrics.jsonl | grep -q '"accuracy": 1[,.}]' || fail "it did not go on"
-"$QKV" eval classes --file texts.tsv --json >judged || fail "eval classes"
+"$QKV" eval classes --file texts.tsv --json >evaluated || fail "eval classes"
 for name in accuracy f1; do
-    [ "$(field $name judged)" = 1.0 ] || fail "eval classes: $(cat judged)"
+    [ "$(field $name evaluated)" = 1.0 ] || fail "eval classes: $(cat evaluated)"
 done
-[ -n "$(field loss judged)" ] || fail "eval classes: no loss"
+[ -n "$(field loss evaluated)" ] || fail "eval classes: no loss"
 
 # stopped NAME COMMAND... : a run that is interrupted and resumed ends as the one that is not, also
 # with dropout, words that are hidden, and a batch in parts.
@@ -95,9 +95,10 @@ stopped() {
         fail "$name: another model than that of the straight run"
 }
 # shellcheck disable=SC2086
-stopped pairs classify --data pairs.tsv $model --valid-last 50 --steps 60 --parts 3 --drop-words 0.2
+stopped pairs classify --data pairs.tsv $model --valid-last 50 --steps 60 --accumulation-steps 3 \
+    --drop-words 0.2
 # shellcheck disable=SC2086
-stopped words mlm --data text $model --tokens 64 --batch 3 --parts 2 --steps 60
+stopped words mlm --data text $model --tokens 64 --batch 3 --accumulation-steps 2 --steps 60
 
 # Labels of texts: arguments, a file, standard input; a line out for every line in.
 "$QKV" classify classes "the cat was great at home" "the dog was awful on home" --json >labels ||

@@ -1,5 +1,5 @@
 /* test_forecast_memory.c - the n-th allocation fails, for every n, while a CSV file becomes a
- * series, a forecaster is made, trains, is judged and forecasts: each time a clean error or the
+ * series, a forecaster is made, trains, is evaluated and forecasts: each time a clean error or the
  * right answer, and all memory comes back. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "failing.h"
 #include "files.h"
 #include "qkv/npy.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 #include "qkv/task.h"
 
 enum { ROWS = 24, N = 4, H = 3, LONG = 5 };
@@ -52,7 +52,7 @@ static qkv_status make(fixture *f, bool decoder)
 static bool train(fixture *f)
 {
     for (uint64_t i = 0; i < 4; i++) {
-        const qkv_task_part some = {i / 2, 0, i % 2, 1, 2, NULL};
+        const qkv_micro_batch some = {i / 2, 0, i % 2, 1, 2, NULL};
         qkv_tape_reset(f->tape);
         qkv_tape_mode(f->tape, true, true);
         qkv_params_zero_grad(qkv_model_params(f->model));
@@ -68,7 +68,7 @@ static bool run(failing *memory, bool decoder, qkv_real *y)
 {
     const qkv_context_options o = failing_options(memory);
     fixture f = {0};
-    qkv_measures m;
+    qkv_metrics m;
     if (qkv_context_create(&f.ctx, &o))
         return false;
     bool ok = !make(&f, decoder) && train(&f) &&

@@ -115,16 +115,16 @@ static void make_png(const char *recipe)
         put_word(word);
 }
 
-/* What came of a file: words NULL: a picture; else a sentence with the file's name and these. */
+/* What came of a file: words NULL: an image; else a sentence with the file's name and these. */
 static void expect(const char *what, const char *words, const char *name)
 {
     qkv_image image;
     size_t before = qkv_machine_peak_rss();
     put_file(in(folder, name), file, size);
     qkv_status status = qkv_image_read(&image, ctx, in(folder, name), NULL);
-    const char *said = status ? qkv_context_message(ctx) : "a picture";
+    const char *said = status ? qkv_context_message(ctx) : "an image";
     if (status ? !words || !strstr(said, words) || !strstr(said, name) : words != NULL)
-        fail_msg("%s: expected %s, found %s", what, words ? words : "a picture", said);
+        fail_msg("%s: expected %s, found %s", what, words ? words : "an image", said);
     if (qkv_machine_peak_rss() > before + LITTLE)
         fail_msg("%s: %zu bytes of memory", what, qkv_machine_peak_rss() - before);
     assert_true(status || (image.data && image.width && image.height));
@@ -289,7 +289,7 @@ static void put_scans(void)
     free(out);
 }
 
-/* name "": the picture above. */
+/* name "": the image above. */
 static void make_jpeg(const char *name, const char *recipe)
 {
     char words[128], path[PATH_BYTES];

@@ -1,6 +1,6 @@
 /* test_hostile_sets.c - tar archives, idx files, gzipped or not, and folders that lie, unfold or
- * lead elsewhere, made here: one sentence with the file's name, or the pictures that there are,
- * within little memory; and one damaged picture among thousands. */
+ * lead elsewhere, made here: one sentence with the file's name, or the images that there are,
+ * within little memory; and one damaged image among thousands. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -36,29 +36,29 @@ static void put_zeros(size_t n)
     size += n;
 }
 
-/* What comes of the file or folder `name`: words NULL: pictures (count), of which all can be read;
+/* What comes of the file or folder `name`: words NULL: images (count), of which all can be read;
  * else a sentence with these and the name of the file at fault, when it is opened or read. */
 static void expect_of(const char *what, const char *name, const char *fault, size_t count,
                       const char *words)
 {
-    qkv_pictures *p = NULL;
+    qkv_image_list *p = NULL;
     qkv_pixels *pixels = NULL;
     size_t before = qkv_machine_peak_rss();
-    qkv_status status = qkv_pictures_open(&p, ctx, in(folder, name));
-    size_t found = status ? 0 : qkv_pictures_count(p);
+    qkv_status status = qkv_image_list_open(&p, ctx, in(folder, name));
+    size_t found = status ? 0 : qkv_image_list_count(p);
     if (!status)
         status = qkv_pixels_read(&pixels, ctx, p, NULL, NULL, NULL, NULL);
-    const char *said = status ? qkv_context_message(ctx) : "pictures";
+    const char *said = status ? qkv_context_message(ctx) : "images";
     if (status ? !words || !strstr(said, words) || !strstr(said, fault) : words != NULL)
-        fail_msg("%s: expected %s, found %s", what, words ? words : "pictures", said);
+        fail_msg("%s: expected %s, found %s", what, words ? words : "images", said);
     if (!status)
         assert_int_equal(qkv_pixels_count(pixels), found);
     if (!words && found != count)
-        fail_msg("%s: %zu pictures, not %zu", what, found, count);
+        fail_msg("%s: %zu images, not %zu", what, found, count);
     if (qkv_machine_peak_rss() > before + LITTLE)
         fail_msg("%s: %zu bytes of memory", what, qkv_machine_peak_rss() - before);
     qkv_pixels_close(pixels);
-    qkv_pictures_close(p);
+    qkv_image_list_close(p);
 }
 
 static void expect(const char *what, const char *name, size_t count, const char *words)
@@ -72,7 +72,7 @@ typedef struct {
     const char *what, *words;
     const char *name;   /* NULL: x.png */
     char type;          /* 0: a file's */
-    char size[13];      /* as it stands there; "": the picture's */
+    char size[13];      /* as it stands there; "": the image's */
     const char *sum;    /* NULL: the right one */
     const char *before; /* the data of an entry before it, of type `kind` */
     char kind;
@@ -127,7 +127,7 @@ static void test_tar(void **state)
         {"absolute", NULL, .name = "/tmp/x.png"},
         {"control characters", NULL, .name = "a\n\x1b[2J.png"},
         {"a long name before it", NULL, .before = "../../long.png", .kind = 'L'},
-        /* links, devices and folders hold no picture */
+        /* links, devices and folders hold no image */
         {"a hard link", "no PNG", .type = '1'},
         {"a link", "no PNG", .type = '2'},
         {"a device", "no PNG", .type = '3'},
@@ -155,7 +155,7 @@ static void test_tar(void **state)
         /* ends */
         {"cut in its end", NULL, .cut = BLOCK},
         {"without its end", NULL, .cut = 2 * BLOCK},
-        {"cut in the picture", "cut short", .cut = 3 * BLOCK - 10},
+        {"cut in the image", "cut short", .cut = 3 * BLOCK - 10},
         {"cut behind the header", "cut short", .cut = 3 * BLOCK},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -185,7 +185,7 @@ static void test_dots(void **state)
     static const char *const names[] = {"./x.png", "../y.png", "a/../z.png", "./cats/c.png",
                                         "./.dogs/d.png"};
     static const int32_t classes[] = {-1, 0, 1, -1, -1}; /* by name: ../y ./.d ./c ./x a/.. */
-    qkv_pictures *p;
+    qkv_image_list *p;
     size_t n;
     char *data = take_file(PNG, &n);
     size = 0;
@@ -194,29 +194,29 @@ static void test_dots(void **state)
     put_zeros(2 * BLOCK);
     put_file(in(folder, "x.tar"), file, size);
     free(data);
-    assert_int_equal(qkv_pictures_open(&p, ctx, in(folder, "x.tar")), QKV_OK);
-    assert_int_equal(qkv_pictures_classes(p), 2);
+    assert_int_equal(qkv_image_list_open(&p, ctx, in(folder, "x.tar")), QKV_OK);
+    assert_int_equal(qkv_image_list_classes(p), 2);
     for (size_t i = 0; i < 5; i++)
-        assert_int_equal(qkv_pictures_class(p, i), classes[i]);
-    qkv_pictures_close(p);
+        assert_int_equal(qkv_image_list_class(p, i), classes[i]);
+    qkv_image_list_close(p);
 }
 
 /* A sentence stays one line, whatever a name holds. */
 static void test_names(void **state)
 {
     (void)state;
-    qkv_pictures *p;
+    qkv_image_list *p;
     qkv_image image;
     size = 0;
     put_entry("a\nb\x1b[2J\x7f.png", 0, NULL, NULL, "none", 4);
     put_file(in(folder, "x.tar"), file, size);
-    assert_int_equal(qkv_pictures_open(&p, ctx, in(folder, "x.tar")), QKV_OK);
-    assert_int_not_equal(qkv_pictures_read(p, 0, &image, NULL), QKV_OK);
+    assert_int_equal(qkv_image_list_open(&p, ctx, in(folder, "x.tar")), QKV_OK);
+    assert_int_not_equal(qkv_image_list_read(p, 0, &image, NULL), QKV_OK);
     assert_non_null(strstr(qkv_context_message(ctx), "a?b?[2J?.png: neither a PNG nor"));
-    qkv_pictures_close(p);
+    qkv_image_list_close(p);
 }
 
-/* 3,000 pictures, one of them damaged: it is named and counted, the others come. */
+/* 3,000 images, one of them damaged: it is named and counted, the others come. */
 static bool hear(void *user, const qkv_pixels_event *event)
 {
     size_t *skipped = user;
@@ -230,7 +230,7 @@ static void test_one_of_thousands(void **state)
 {
     (void)state;
     enum { COUNT = 3000, BAD = 1234 };
-    qkv_pictures *p;
+    qkv_image_list *p;
     qkv_pixels *pixels;
     char name[32], *data = take_file(PNG, &size);
     size_t n = size, skipped = 0;
@@ -244,12 +244,12 @@ static void test_one_of_thousands(void **state)
             assert_int_equal(link(in(folder, "one"), in(folder, name)), 0);
     }
     free(data);
-    assert_int_equal(qkv_pictures_open(&p, ctx, in(folder, "set")), QKV_OK);
+    assert_int_equal(qkv_image_list_open(&p, ctx, in(folder, "set")), QKV_OK);
     assert_int_equal(qkv_pixels_read(&pixels, ctx, p, NULL, NULL, hear, &skipped), QKV_OK);
     assert_int_equal(skipped, 1);
     assert_int_equal(qkv_pixels_count(pixels), COUNT - 1);
     qkv_pixels_close(pixels);
-    qkv_pictures_close(p);
+    qkv_image_list_close(p);
 }
 
 /* ---- idx ------------------------------------------------------------------------------------- */
@@ -275,7 +275,7 @@ static void test_idx(void **state)
         size_t dims, sizes[4];
         uint64_t bytes; /* of zeros that follow, a hole in the file */
     } cases[] = {
-        {"two pictures", NULL, 3, {2, 3, 4}, 24},
+        {"two images", NULL, 3, {2, 3, 4}, 24},
         {"in colour", NULL, 4, {2, 3, 4, 3}, 72},
         {"a byte too few", "40 bytes expected, for sizes of 2 x 3 x 4, found 39", 3, {2, 3, 4}, 23},
         {"a byte too many", "found 41", 3, {2, 3, 4}, 25},
@@ -284,12 +284,12 @@ static void test_idx(void **state)
         {"sizes that overflow to 0", "too large", 4, {65536, 65536, 65536, 65536}, 0},
         {"2^64 - 1 bytes", "too large", 3, {MOST, 641, 6700417}, 28},
         {"a size of 0", "0", 3, {2, 0, 4}, 0},
-        {"no pictures", "no PNG", 3, {0, 3, 4}, 0},
+        {"no images", "no PNG", 3, {0, 3, 4}, 0},
         {"two dimensions", "2 dimensions", 2, {2, 3}, 6},
         {"two channels", "4 dimensions", 4, {2, 3, 4, 2}, 48},
         {"4 GB", "found 65536 x 65536", 3, {1, 65536, 65536}, (uint64_t)1 << 32},
         {"a line of 2^30 pixels", "found 1073741824 x 1", 3, {1, 1, 1 << 30}, 1 << 30},
-        {"a pixel each", "at most 8388608 pictures", 3, {8388609, 1, 1}, 8388609},
+        {"a pixel each", "at most 8388608 images", 3, {8388609, 1, 1}, 8388609},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size = 0;
@@ -300,7 +300,7 @@ static void test_idx(void **state)
     }
 }
 
-/* Labels beside two pictures. */
+/* Labels beside two images. */
 static void test_labels(void **state)
 {
     (void)state;
@@ -358,7 +358,7 @@ static void test_gzip(void **state)
         int times;              /* gzipped */
         size_t cut, more;       /* bytes off the end; zeros there */
     } cases[] = {
-        {"two pictures", NULL, {2, 3, 4}, 24, 1},
+        {"two images", NULL, {2, 3, 4}, 24, 1},
         {"100 MB in place of 24 bytes", "found at least 41", {2, 3, 4}, 100000000, 1},
         {"a byte too few", "found 39", {2, 3, 4}, 23, 1},
         {"256 MB that are not there", "found 40", {1, 16384, 16384}, 24, 1},
@@ -391,7 +391,7 @@ static void test_gzip(void **state)
 static void test_pipes_and_devices(void **state)
 {
     (void)state;
-    qkv_pictures *p;
+    qkv_image_list *p;
     qkv_pixels *pixels;
     qkv_image image;
     size_t n;
@@ -404,13 +404,13 @@ static void test_pipes_and_devices(void **state)
     expect("a folder that is empty", "c.png", 0, "no PNG");
     assert_int_equal(qkv_image_read(&image, ctx, in(folder, "a.png"), NULL), QKV_E_IO);
     assert_int_equal(qkv_image_read(&image, ctx, in(folder, "b.png"), NULL), QKV_E_IO);
-    expect_of("a folder of such", "", "b.png", 0, "none of 2 pictures");
+    expect_of("a folder of such", "", "b.png", 0, "none of 2 images");
     put_file(in(folder, "d.png"), data, n);
-    assert_int_equal(qkv_pictures_open(&p, ctx, folder), QKV_OK);
+    assert_int_equal(qkv_image_list_open(&p, ctx, folder), QKV_OK);
     assert_int_equal(qkv_pixels_read(&pixels, ctx, p, NULL, NULL, NULL, NULL), QKV_OK);
     assert_int_equal(qkv_pixels_count(pixels), 1);
     qkv_pixels_close(pixels);
-    qkv_pictures_close(p);
+    qkv_image_list_close(p);
     free(data);
 }
 
@@ -432,10 +432,10 @@ static void test_something_else(void **state)
         put_file(in(folder, "x"), cases[i].bytes, cases[i].size);
         expect(cases[i].what, "x", 0, cases[i].words);
     }
-    size_t n; /* a picture whatever its name */
+    size_t n; /* an image whatever its name */
     char *data = take_file(PNG, &n);
     put_file(in(folder, "x"), data, n);
-    expect("a picture", "x", 1, NULL);
+    expect("an image", "x", 1, NULL);
     free(data);
 }
 

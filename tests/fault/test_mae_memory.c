@@ -1,5 +1,5 @@
 /* test_mae_memory.c - the n-th allocation fails, for every n, while a masked autoencoder is made,
- * trains, is judged and fills in a picture: each time a clean error or the right answer, and all
+ * trains, is evaluated and fills in an image: each time a clean error or the right answer, and all
  * memory comes back. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,8 +41,8 @@ static qkv_status make_pixels(fixture *f)
 static qkv_status make(fixture *f)
 {
     qkv_mae_config c;
-    qkv_picture_format format = {.height = SIDE, .width = SIDE, .channels = 3, .resample = 2,
-                                 .mean = {0.5, 0.5, 0.5}, .std = {0.3, 0.3, 0.3}};
+    qkv_image_format format = {.height = SIDE, .width = SIDE, .channels = 3, .resample = 2,
+                               .mean = {0.5, 0.5, 0.5}, .std = {0.3, 0.3, 0.3}};
     qkv_augment_options o = qkv_augment_defaults();
     qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
     o.crop_scale = 0.5;
@@ -60,7 +60,7 @@ static qkv_status make(fixture *f)
         status = qkv_model_init(f->model, 1);
     if (status)
         return status;
-    qkv_model_set_pictures(f->model, &format);
+    qkv_model_set_image_format(f->model, &format);
     status = qkv_task_reconstruct(&f->task, f->model, f->pixels, f->pixels, &o, 1);
     return status ? status : qkv_tape_create(&f->tape, f->ctx);
 }
@@ -68,7 +68,7 @@ static qkv_status make(fixture *f)
 static bool train(fixture *f)
 {
     for (uint64_t i = 0; i < 4; i++) {
-        const qkv_task_part some = {i / 2, 0, i % 2, 1, 2, NULL};
+        const qkv_micro_batch some = {i / 2, 0, i % 2, 1, 2, NULL};
         qkv_tape_reset(f->tape);
         qkv_tape_mode(f->tape, true, true);
         qkv_params_zero_grad(qkv_model_params(f->model));
@@ -79,12 +79,12 @@ static bool train(fixture *f)
     return true;
 }
 
-/* True when all went well; filled: a picture. */
+/* True when all went well; filled: an image. */
 static bool run(failing *memory, uint8_t *filled)
 {
     const qkv_context_options o = failing_options(memory);
     fixture f = {0};
-    qkv_measures m;
+    qkv_metrics m;
     uint8_t hidden[BYTES];
     if (qkv_context_create(&f.ctx, &o))
         return false;

@@ -172,14 +172,14 @@ static void test_ends(void **state)
     (void)state;
     static const int32_t expected[] = {7, 0, 33};
     qkv_model *m;
-    int32_t ends[QKV_LM_ENDS];
+    int32_t ends[QKV_LM_EOS_IDS];
     copy_golden("gpt2", "model.safetensors");
     put_text("config.json", GPT2(", \"eos_token_id\": [7, 0, 33]"));
     for (int round = 0; round < 2; round++) {
         assert_int_equal(qkv_hub_load(&m, ctx, round ? in(folder, "again") : folder), QKV_OK);
         assert_int_equal(((const qkv_gpt_config *)qkv_model_config(m))->eos, expected[0]);
-        assert_int_equal(qkv_model_end_count(m), 3);
-        assert_int_equal(qkv_lm_ends(m, ends), 3);
+        assert_int_equal(qkv_model_eos_count(m), 3);
+        assert_int_equal(qkv_lm_eos_ids(m, ends), 3);
         assert_memory_equal(ends, expected, sizeof expected);
         if (!round)
             assert_int_equal(qkv_hub_save(m, in(folder, "again"), NULL), QKV_OK);
@@ -187,13 +187,13 @@ static void test_ends(void **state)
     }
     put_text("config.json", GPT2(", \"eos_token_id\": 5")); /* one is no list */
     assert_int_equal(qkv_hub_load(&m, ctx, folder), QKV_OK);
-    assert_int_equal(qkv_model_end_count(m), 0);
-    assert_int_equal(qkv_lm_ends(m, ends), 1);
+    assert_int_equal(qkv_model_eos_count(m), 0);
+    assert_int_equal(qkv_lm_eos_ids(m, ends), 1);
     assert_int_equal(ends[0], 5);
     qkv_model_destroy(m);
     put_text("config.json", GPT2(", \"eos_token_id\": null"));
     assert_int_equal(qkv_hub_load(&m, ctx, folder), QKV_OK);
-    assert_int_equal(qkv_lm_ends(m, ends), 0);
+    assert_int_equal(qkv_lm_eos_ids(m, ends), 0);
     qkv_model_destroy(m);
 }
 

@@ -10,7 +10,7 @@
 
 #include "failing.h"
 #include "qkv/marian.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 
 enum { ANSWER = 512, LONGEST = 37 }; /* longer than caches have room for at first */
 static const char alphabet[] = "abcdefghijklmnop", text[] = "abba\n\nponmlk\nc";
@@ -57,7 +57,7 @@ static qkv_status make_search(fixture *f)
         return status;
     qkv_generation_defaults(&g, f->model);
     g.beams = 2;
-    g.end_count = 0;
+    g.eos_count = 0;
     g.max_new_tokens = LONGEST;
     return qkv_beam_search_create(&f->search, f->model, &g);
 }

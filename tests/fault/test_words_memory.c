@@ -1,5 +1,5 @@
 /* test_words_memory.c - the n-th allocation fails, for every n, while texts become records, BERT's
- * tasks train and are judged, and words and labels are asked for: each time a clean error or the
+ * tasks train and are evaluated, and words and labels are asked for: each time a clean error or the
  * right answer, and all memory comes back. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +12,12 @@
 #include "failing.h"
 #include "qkv/bert.h"
 #include "qkv/corpus.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 #include "qkv/task.h"
 
 static const char text[] = "yes\tthe cat sat\ta cat\nno\tthe dog sat there on the mat\ta dog\n"
                            "no\tthe mat\tthe cat\nyes\ton the mat\tthe mat\n";
-static const qkv_text_part part = {text, sizeof text - 1, "text", 0};
+static const qkv_text_span part = {text, sizeof text - 1, "text", 0};
 static const char *const names[] = {"no", "yes"};
 
 typedef struct {
@@ -88,7 +88,7 @@ static double train(fixture *f)
 {
     double loss = 0;
     for (uint64_t i = 0; i < 4; i++) {
-        const qkv_task_part some = {i / 2, 0, i % 2, 1, 2, NULL};
+        const qkv_micro_batch some = {i / 2, 0, i % 2, 1, 2, NULL};
         qkv_tape_reset(f->tape);
         qkv_tape_mode(f->tape, true, true);
         qkv_tensor *y = f->task.type->loss(f->task.self, f->tape, &some);
@@ -119,7 +119,7 @@ static double run(failing *memory, bool classes)
 {
     const qkv_context_options o = failing_options(memory);
     fixture f = {0};
-    qkv_measures m = {0};
+    qkv_metrics m = {0};
     double loss = -1, answer = 0;
     if (qkv_context_create(&f.ctx, &o))
         return -1;

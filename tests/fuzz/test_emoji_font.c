@@ -1,19 +1,19 @@
-/* test_emoji_font.c - fonts under random changes; of those that are accepted, every picture is
+/* test_emoji_font.c - fonts under random changes; of those that are accepted, every image is
  * read. */
 #include "fuzz.h"
 
-#include "qkv/pictures.h"
+#include "qkv/image_list.h"
 
 static qkv_status read_font(qkv_context *ctx, const char *path)
 {
-    qkv_pictures *p;
+    qkv_image_list *p;
     qkv_image image;
-    qkv_status status = qkv_pictures_open(&p, ctx, path);
-    for (size_t i = 0; !status && i < qkv_pictures_count(p); i++)
-        if (!qkv_pictures_read(p, i, &image, NULL))
+    qkv_status status = qkv_image_list_open(&p, ctx, path);
+    for (size_t i = 0; !status && i < qkv_image_list_count(p); i++)
+        if (!qkv_image_list_read(p, i, &image, NULL))
             qkv_image_free(&image, ctx);
     if (!status)
-        qkv_pictures_close(p);
+        qkv_image_list_close(p);
     return status;
 }
 

@@ -21,7 +21,7 @@ static void walk_tokens(qkv_tokens *t)
 
 static void walk_records(qkv_context *ctx, qkv_records *r)
 {
-    qkv_packs *packs;
+    qkv_packed_batches *packs;
     const uint64_t *members;
     for (size_t f = 0; f < qkv_records_fields(r); f++) {
         sum += (size_t)qkv_records_max(r, f) + qkv_records_ids(r, f);
@@ -35,12 +35,12 @@ static void walk_records(qkv_context *ctx, qkv_records *r)
             }
         }
     }
-    if (qkv_records_count(r) && !qkv_packs_create(&packs, ctx, r, 8, 1)) {
+    if (qkv_records_count(r) && !qkv_packed_batches_create(&packs, ctx, r, 8, 1)) {
         for (uint64_t pack = 0; pack < 5; pack++)
-            for (size_t n = qkv_packs_get(packs, pack, &members); n--;)
+            for (size_t n = qkv_packed_batches_get(packs, pack, &members); n--;)
                 if (members[n] >= qkv_records_count(r))
                     abort();
-        qkv_packs_destroy(packs);
+        qkv_packed_batches_destroy(packs);
     }
 }
 

@@ -52,7 +52,7 @@ static void test_forms(void **state)
                                                  .causal = true};
     const qkv_attention_options packed_cross = {.sequences = 2, .q_offsets = q_offsets,
                                                 .k_offsets = k_offsets};
-    const qkv_attention_options drop = {.dropout = 0.4, .site = 3};
+    const qkv_attention_options drop = {.dropout = 0.4, .dropout_id = 3};
     const gradcheck_input self = {4, {2, 5, 2, 4}, 0, 0, NULL};
     const gradcheck_case cases[] = {
         {.name = "self", .fn = attention, .user = &plain, .inputs = 3, .input = {self, self, self}},
@@ -116,7 +116,8 @@ static void test_everything(void **state)
 {
     (void)state;
     static const int32_t seen[] = {3, 3}, ends[] = {0, 3, 7};
-    const qkv_attention_options all = {.scale = 0.3, .causal = true, .dropout = 0.3, .site = 2,
+    const qkv_attention_options all = {.scale = 0.3, .causal = true, .dropout = 0.3, .dropout_id =
+        2,
                                        .sequences = 2, .q_offsets = q_offsets, .k_offsets = ends,
                                        .k_lengths = seen};
     const gradcheck_case c = {.name = "everything", .fn = biased, .user = &all, .train = true,

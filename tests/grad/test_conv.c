@@ -55,7 +55,7 @@ static int max_pool(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *
 
 static int mean_pool(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
 {
-    out[0] = qkv_mean_pool2d(t, in[0], 3, user);
+    out[0] = qkv_avg_pool2d(t, in[0], 3, user);
     return 1;
 }
 
@@ -84,7 +84,7 @@ static void test_pool_values(void **state)
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     qkv_tensor *p = qkv_tensor_from(t, x, 4, shape);
-    qkv_tensor *y = qkv_max_pool2d(t, p, 2, &one), *z = qkv_mean_pool2d(t, p, 2, &one);
+    qkv_tensor *y = qkv_max_pool2d(t, p, 2, &one), *z = qkv_avg_pool2d(t, p, 2, &one);
     for (size_t i = 0; i < 9; i++) {
         assert_true(fabs(qkv_data(t, y)[i] - largest[i]) <= 1e-12);
         assert_true(fabs(qkv_data(t, z)[i] - mean[i]) <= 1e-12);

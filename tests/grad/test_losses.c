@@ -48,8 +48,8 @@ static const qkv_cross_entropy_options options[] = {
     {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.2, .smoothing_kind = QKV_SMOOTH_PAPER},
     {.has_ignore = true, .ignore = IGNORED, .reduction = QKV_REDUCE_SUM},
     {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.1, .normalizer = 17},
-    {.has_ignore = true, .ignore = IGNORED, .agreement = 5},
-    {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.1, .normalizer = 17, .agreement = 0.7},
+    {.has_ignore = true, .ignore = IGNORED, .rdrop = 5},
+    {.has_ignore = true, .ignore = IGNORED, .smoothing = 0.1, .normalizer = 17, .rdrop = 0.7},
 };
 
 static void test_cross_entropy(void **state)
@@ -64,7 +64,7 @@ static void test_cross_entropy(void **state)
             {.name = "soft cross-entropy", .fn = soft_cross_entropy, .user = &options[i],
              .inputs = 1, .seed = i, .input = {{3, {2, 3, CLASSES}, -3, 3}}},
         };
-        bool soft = options[i].agreement == 0; /* two readings have a class for target */
+        bool soft = options[i].rdrop == 0; /* two readings have a class for target */
         gradcheck_all(cases, soft ? COUNT(cases) : COUNT(cases) - 1);
     }
 }
@@ -95,7 +95,7 @@ static int huber(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *use
 static int binary(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, const void *user)
 {
     (void)user;
-    out[0] = qkv_binary_loss(t, in[0], in[1]);
+    out[0] = qkv_bce_with_logits_loss(t, in[0], in[1]);
     return 1;
 }
 

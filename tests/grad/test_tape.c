@@ -116,7 +116,7 @@ static void test_chosen(void **state)
         to_w[i] = 2 * ws[i] * xs[i] * xs[i];
         to_h[i] = 2 * ws[i] * xs[i];
     }
-    qkv_backward_args a = {.n = 1, .outputs = &y, .n_wrt = 1, .wrt = &x, .keep = true};
+    qkv_backward_args a = {.n = 1, .outputs = &y, .n_wrt = 1, .wrt = &x, .retain_graph = true};
     assert_int_equal(qkv_backward_from(f->t, &a), QKV_OK);
     expect_grad(f, x, to_x);
     assert_null(qkv_grad_of(f->t, w));
@@ -143,7 +143,7 @@ static void test_outputs(void **state)
     const double two[N] = {2, 2, 2, 2}, three[N] = {3, 3, 3, 3};
     const qkv_tensor *g[] = {qkv_tensor_from(f->t, two, 1, shape),
                              qkv_tensor_from(f->t, three, 1, shape)};
-    qkv_backward_args a = {.n = 1, .outputs = y, .gradients = g, .keep = true};
+    qkv_backward_args a = {.n = 1, .outputs = y, .gradients = g, .retain_graph = true};
     double twice[N], thrice[N], four[N];
     for (int i = 0; i < N; i++) {
         twice[i] = 2 * xs[i];
@@ -176,8 +176,8 @@ static void test_detach(void **state)
     expect(qkv_param_grad(f->w), expected);
 }
 
-/* As adversarial training does it, on one tape: the generator is x -> w x, the judge y -> v y.
- * Two losses' gradients at the last layer give a weight; then the judge, frozen, passes the
+/* As adversarial training does it, on one tape: the generator is x -> w x, the evaluate y -> v y.
+ * Two losses' gradients at the last layer give a weight; then the evaluate, frozen, passes the
  * generator its gradient; then, thawed, it learns from a detached second forward. */
 static void test_adversarial(void **state)
 {
@@ -186,14 +186,14 @@ static void test_adversarial(void **state)
     qkv_param_freeze(f->v, true);
     qkv_tensor *a = qkv_sum(f->t, qkv_mul(f->t, fake, fake));
     qkv_tensor *b = qkv_sum(f->t, qkv_mul(f->t, qkv_use(f->t, f->v), fake));
-    double to_a[N], to_b[N], both[N], judge[N];
+    double to_a[N], to_b[N], both[N], evaluate[N];
     for (int i = 0; i < N; i++) {
         to_a[i] = 2 * ws[i] * xs[i] * xs[i];
         to_b[i] = (i + 1) * xs[i];
         both[i] = to_a[i] + 0.5 * to_b[i];
-        judge[i] = ws[i] * xs[i];
+        evaluate[i] = ws[i] * xs[i];
     }
-    qkv_backward_args at_w = {.n = 1, .outputs = &a, .n_wrt = 1, .wrt = &w, .keep = true};
+    qkv_backward_args at_w = {.n = 1, .outputs = &a, .n_wrt = 1, .wrt = &w, .retain_graph = true};
     assert_int_equal(qkv_backward_from(f->t, &at_w), QKV_OK);
     expect_grad(f, w, to_a);
     at_w.outputs = &b;
@@ -201,14 +201,14 @@ static void test_adversarial(void **state)
     expect_grad(f, w, to_b);
     qkv_tensor *total = qkv_add(f->t, a, qkv_scale(f->t, b, 0.5));
     assert_int_equal(qkv_backward_from(f->t, &(qkv_backward_args){.n = 1, .outputs = &total,
-                                                                  .keep = true}), QKV_OK);
+                                                                  .retain_graph = true}), QKV_OK);
     expect(qkv_param_grad(f->w), both);
     assert_null(qkv_param_grad(f->v));
 
     qkv_param_freeze(f->v, false);
     qkv_tensor *again = qkv_sum(f->t, qkv_mul(f->t, qkv_use(f->t, f->v), qkv_detach(f->t, fake)));
     assert_int_equal(qkv_backward(f->t, again), QKV_OK);
-    expect(qkv_param_grad(f->v), judge);
+    expect(qkv_param_grad(f->v), evaluate);
     expect(qkv_param_grad(f->w), both);
 }
 
@@ -246,7 +246,7 @@ static void test_nothing_to_do(void **state)
 
 /* After a pass that dropped the notes, what came before them is out of reach: an error, not a
  * gradient that quietly stops half way. */
-static void test_dropped_notes(void **state)
+static void test_dropped_graph(void **state)
 {
     fixture *f = *state;
     qkv_tensor *h = qkv_mul(f->t, qkv_use(f->t, f->w), input(f));
@@ -254,7 +254,7 @@ static void test_dropped_notes(void **state)
     qkv_tensor *later = qkv_sum(f->t, qkv_mul(f->t, h, qkv_use(f->t, f->v)));
     assert_int_equal(qkv_tape_status(f->t), QKV_OK); /* computing with it is fine */
     assert_int_not_equal(qkv_backward(f->t, later), QKV_OK);
-    assert_non_null(strstr(qkv_context_message(f->ctx), "did not keep"));
+    assert_non_null(strstr(qkv_context_message(f->ctx), "did not retain"));
 }
 
 static void count_ready(void *user, qkv_param *p)
@@ -274,7 +274,7 @@ static void test_grad_ready(void **state)
     qkv_tensor *h = qkv_mul(f->t, w, qkv_mul(f->t, w, input(f)));
     assert_non_null(qkv_mul(f->t, v, v)); /* not part of the loss */
     qkv_tensor *y = qkv_sum(f->t, h);
-    qkv_backward_args a = {.n = 1, .outputs = &y, .keep = true};
+    qkv_backward_args a = {.n = 1, .outputs = &y, .retain_graph = true};
     assert_int_equal(qkv_backward_from(f->t, &a), QKV_OK);
     assert_int_equal(counts[0], 1);
     assert_int_equal(counts[1], 0);
@@ -491,7 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_accumulates),   TEST(test_shared_parameter), TEST(test_chosen),
         TEST(test_outputs),       TEST(test_detach),           TEST(test_adversarial),
-        TEST(test_freezing),      TEST(test_nothing_to_do),    TEST(test_dropped_notes),
+        TEST(test_freezing),      TEST(test_nothing_to_do),    TEST(test_dropped_graph),
         TEST(test_grad_ready),    TEST(test_scopes),           TEST(test_scope_keeps_view),
         TEST(test_scope_forgets_leaves), TEST(test_steady_memory), cmocka_unit_test(test_views),
         cmocka_unit_test(test_broadcasting),

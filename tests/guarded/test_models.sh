@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_models.sh - every kind of model trains, is judged, saved, resumed and used on the guarded
+# test_models.sh - every kind of model trains, is evaluated, saved, resumed and used on the guarded
 # device, and what comes out is what the CPU gives, to the bit.
 # shellcheck source=tests/support/commands.sh
 . "$QKV_SOURCE/tests/support/commands.sh"
@@ -21,7 +21,7 @@ for i in 1 2 3 4 5 6; do
     cp "$images/type2-8bit.png" set/$i.png
     cp "$images/type0-1bit.png" masks/$i.png
 done
-picture=$images/type2-8bit.png
+image=$images/type2-8bit.png
 
 # both COMMAND... : the same on both devices.
 both() {
@@ -47,8 +47,8 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both train reconstruct --images $bars $nano $run --out mae
     both train segment --images ../set --masks ../masks --size 16 $nano $run --out masks
     both train colorize --images ../set --size 16 $nano $run --out colors
-    both train vqgan --images $bars $coder --set n_embed=32 --judge-start 0 --looks-steps 2 $run \
-        --out codes
+    both train vqgan --images $bars $coder --set n_embed=32 --disc-start 0 --perceptual-steps 2 \
+        $run --out codes
     both train imagine --vqgan codes --images $bars $nano $run --out prior
     both generate gpt --prompt 'The ' --tokens 12 --temperature 0
     both generate llama --prompt 'The ' --tokens 12
@@ -56,12 +56,12 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both classify texts 'what a film'
     both translate mt --beam 3 --file ../en
     both forecast series --horizon 4 --file ../rows.csv
-    both classify vit "$picture"
-    both classify cct "$picture"
-    both reconstruct mae "$picture" --mask 75 --out filled.png
-    both segment masks "$picture" --out classes.png
-    both colorize colors "$picture" --hint 2,3,#e0a060 --out coloured.png
-    both encode codes "$picture" --out codes.npy
+    both classify vit "$image"
+    both classify cct "$image"
+    both reconstruct mae "$image" --mask 75 --out filled.png
+    both segment masks "$image" --out classes.png
+    both colorize colors "$image" --hint 2,3,#e0a060 --out coloured.png
+    both encode codes "$image" --out codes.npy
     both decode codes codes.npy --out again.png
     both imagine prior --count 2 --out grid.png
     for m in gpt bert mt series vit mae masks colors codes prior; do both eval $m --json; done

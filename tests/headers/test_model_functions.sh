@@ -5,9 +5,9 @@ set -eu
 any="qkv_model_create qkv_model_destroy qkv_model_type_of qkv_model_config qkv_model_self
 qkv_model_type_defaults qkv_model_params qkv_model_context
 qkv_model_can qkv_model_flops qkv_model_set_labels
-qkv_model_label_count qkv_model_label qkv_model_set_ends qkv_model_end_count
-qkv_model_set_pictures qkv_model_pictures qkv_model_visit qkv_model_init qkv_model_copy
-qkv_hub_load qkv_hub_load_config qkv_hub_load_changed qkv_hub_load_config_changed
+qkv_model_label_count qkv_model_label qkv_model_set_eos_ids qkv_model_eos_count
+qkv_model_set_image_format qkv_model_image_format qkv_model_visit qkv_model_init qkv_model_copy
+qkv_hub_load qkv_hub_load_config qkv_hub_load_with qkv_hub_load_config_with
 qkv_hub_load_weights qkv_hub_load_matching qkv_hub_save qkv_hub_import"
 
 # Declarations, one a line, without comments; of these the names in front of a parameter list with a

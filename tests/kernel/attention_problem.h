@@ -123,7 +123,7 @@ static inline double keep_factor(const qkv_k_attention_args *a, size_t row, size
     }
     uint64_t g = (((d->first + row) * a->H + h) << 20) + j;
     uint32_t out[4], counter[4] = { (uint32_t)(g >> 2), (uint32_t)(g >> 34), (uint32_t)d->step,
-                                    d->site };
+                                    d->dropout_id };
     uint32_t key[2] = { (uint32_t)d->seed, (uint32_t)(d->seed >> 32) };
     qkv__philox(out, counter, key);
     return out[g & 3] < qkv__dropout_threshold(d->p) ? 0 : 1 / (1 - d->p);

@@ -318,7 +318,7 @@ static bool kept(const qkv_k_dropout_args *a, uint64_t i)
 {
     uint64_t g = a->first + i;
     const uint32_t counter[4] = {(uint32_t)(g / 4), (uint32_t)(g / 4 >> 32), (uint32_t)a->step,
-                                 a->site};
+                                 a->dropout_id};
     const uint32_t key[2] = {(uint32_t)a->seed, (uint32_t)(a->seed >> 32)};
     uint32_t word[4];
     qkv__philox(word, counter, key);
@@ -333,7 +333,7 @@ static void check_dropout(const kernel_case *c)
         qkv_k_dropout_args a = {
             .p = rates[round % 6], .seed = 0x123456789abcdef0u + (uint64_t)round,
             .step = (uint64_t)round * 77, .first = qkv_rng_below(&kt.rng, 1000),
-            .site = (uint32_t)round,
+            .dropout_id = (uint32_t)round,
         };
         a.first += round % 3 ? 0 : 0x3fffffff0u; /* group numbers cross 32 bits */
         bool acc = coin(), add = coin();
@@ -361,7 +361,7 @@ static void check_dropout_parts(const kernel_case *c)
 {
     const size_t n = 30000;
     for (size_t cut = 0; cut < 70; cut += 1 + cut / 8) {
-        qkv_k_dropout_args a = {.p = 0.3, .seed = 5, .step = 9, .first = 21, .site = 3};
+        qkv_k_dropout_args a = {.p = 0.3, .seed = 5, .step = 9, .first = 21, .dropout_id = 3};
         float *x = randoms(n), *whole = poisoned(n), *parts = poisoned(n);
         c->k->dropout(&c->e, whole, x, NULL, false, &a, n);
         c->k->dropout(&c->e, parts, x, NULL, false, &a, cut);

@@ -15,7 +15,7 @@ typedef struct {
     qkv_k_group_norm_args a;
     size_t n, width; /* numbers in all, channels of a group */
     float *x, *weight, *bias, *dy;
-    double *u, *far, *du; /* (n) what goes into the activation; deviations; d(loss)/du */
+    double *u, *far, *du; /* (n) what goes into the activation; standard deviations; d(loss)/du */
 } problem;
 
 static double sigmoid(double u) { return 1 / (1 + exp(-u)); }
@@ -55,7 +55,7 @@ static double *means(const problem *p, const double *v)
     return m;
 }
 
-/* Fills u, far and du; returns mean and 1/deviation of every group. */
+/* Fills u, far and du; returns mean and 1/standard deviation of every group. */
 static void solve(problem *p, double **mean, double **rstd)
 {
     for (size_t i = 0; i < p->n; i++)
@@ -95,7 +95,7 @@ static void check_forward(const kernel_case *c)
         size_t groups = p.a.B * p.a.G;
         float *y = poisoned(p.n), *m = poisoned(groups), *r = poisoned(groups);
         c->k->group_norm(&c->e, y, m, r, p.x, p.weight, p.bias, &p.a);
-        /* One number alone, or several alike, have no deviation to be measured by. */
+        /* One number alone, or several alike, have no standard deviation to be measured by. */
         for (size_t g = 0; g < groups; g++) {
             near_at("mean", g, m[g], mean[g], 1e-6, 1);
             near_at("rstd", g, r[g], rstd[g], 1e-5, rstd[g] < 100 ? rstd[g] : 1e5);

@@ -202,10 +202,10 @@ static void check_pair_row(const xent_problem *p, const float *a, const float *b
         pq += exp(la[v]) * (la[v] - lb[v]);
         qp += exp(lb[v]) * (lb[v] - la[v]);
     }
-    want += p->a.agreement / 2 * (pq + qp);
+    want += p->a.rdrop / 2 * (pq + qp);
     near_at("loss", r, loss, want, 1e-5, ignored ? 0 : 1);
     for (size_t v = 0; v < V && da; v++) {
-        double y = v == t ? p->a.on : p->a.off, h = p->a.agreement / 2, d = la[v] - lb[v];
+        double y = v == t ? p->a.on : p->a.off, h = p->a.rdrop / 2, d = la[v] - lb[v];
         double pa = exp(la[v]), pb = exp(lb[v]);
         double ga = ignored ? 0 : p->a.scale * (pa - y + h * (pa * (d - pq) + pa - pb));
         double gb = ignored ? 0 : p->a.scale * (pb - y + h * (pb * (-d - qp) + pb - pa));
@@ -226,7 +226,7 @@ static void check_xent_pair(const kernel_case *c)
         float *b = randoms(n), *loss = poisoned(p.a.N);
         for (size_t i = 0; i < n; i++)
             b[i] = p.x[i] + b[i];
-        p.a.agreement = coin() ? 5 : 0.3;
+        p.a.rdrop = coin() ? 5 : 0.3;
         bool wanted = often(), in_place = coin();
         float *a = in_place ? copied(p.x, n) : p.x, *second = in_place ? copied(b, n) : b;
         float *da = in_place ? a : poisoned(n), *db = in_place ? second : poisoned(n);

@@ -55,12 +55,12 @@ static void test_reference_is_complete(void **state)
 }
 
 /* A slot that is missing would only show where a prediction crashes. */
-static void test_dry_is_complete(void **state)
+static void test_meta_is_complete(void **state)
 {
     (void)state;
     qkv_context *ctx;
     qkv_context_options o = qkv_context_defaults();
-    o.dry = true;
+    o.meta = true;
     assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
     const char *table = (const char *)qkv__kernels_of(ctx, false);
     for (size_t i = 0; i < SLOTS; i++) {
@@ -97,7 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_is_complete),
-        cmocka_unit_test(test_dry_is_complete),
+        cmocka_unit_test(test_meta_is_complete),
         cmocka_unit_test(test_instruction_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "qkv/run.h"
+#include "qkv/infer.h"
 
 #define GOLDEN QKV_SOURCE_DIR "/tests/golden/"
 enum { IDS = 4096, SENTENCES = 12 };
@@ -65,9 +65,9 @@ static bool next_case(fixture *f, problem *p)
     p->g.early_stopping = (qkv_early_stopping)o[EARLY];
     p->g.max_length = (size_t)o[MAX_LENGTH];
     p->g.max_new_tokens = (size_t)o[MAX_NEW];
-    p->g.forced_end = o[FORCED];
+    p->g.forced_eos = o[FORCED];
     p->g.renormalize = o[RENORMALIZE];
-    p->g.end_count = take(f, "ends", p->g.ends, QKV_GENERATION_IDS);
+    p->g.eos_count = take(f, "ends", p->g.eos_ids, QKV_GENERATION_IDS);
     p->g.ban_count = take(f, "banned", p->g.banned, QKV_GENERATION_IDS);
     if (p->g.ban_count == 3) /* in order, as reading a file would have them */
         memcpy(p->g.banned, (int32_t[]){3, 7, 19}, 3 * sizeof(int32_t));

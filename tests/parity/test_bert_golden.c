@@ -156,10 +156,10 @@ typedef struct {
     qkv_real first[128];
 } rows;
 
-static qkv_status note_row(void *user, const qkv_row *row)
+static qkv_status note_row(void *user, const qkv_state_entry *row)
 {
     rows *r = user;
-    if (row->kind != QKV_ROW_PARAM)
+    if (row->kind != QKV_STATE_PARAM)
         return QKV_OK;
     assert_true(r->count < 128);
     r->encoder[r->count] = strncmp(row->name, "bert.e", 6) == 0;

@@ -1,4 +1,4 @@
-/* test_dense_golden.c - models of every pixel against a torch module of the same wiring: a
+/* test_pixelwise_golden.c - models of every pixel against a torch module of the same wiring: a
  * directory in qkv's names, loaded here, gives the same outputs, loss and gradient of every tensor,
  * and is saved again with the same tensors. */
 #include <stdarg.h>
@@ -9,13 +9,13 @@
 
 #include "isas.h"
 #include "model_golden.h"
-#include "qkv/dense.h"
+#include "qkv/pixelwise.h"
 
 static const char *const models[] = {"segmenter", "colorizer", "convolutions"};
 enum { MODELS = sizeof models / sizeof *models, PIXELS = 3 * 12 * 12 };
 
 /* The golden tensor (.., H, W, C) of that name. */
-static qkv_tensor *pictures(fixture *f, const char *name)
+static qkv_tensor *images(fixture *f, const char *name)
 {
     const qkv_safetensor *s = qkv_safetensors_find(f->golden, name);
     size_t n;
@@ -42,10 +42,10 @@ static void train_step(const char *name, unsigned isa)
     fixture f;
     open_fixture(&f, name, isa);
     qkv_tape_mode(f.t, true, false);
-    qkv_tensor *y = qkv_dense_forward(f.model, f.t, pictures(&f, "pixels"));
+    qkv_tensor *y = qkv_pixelwise_forward(f.model, f.t, images(&f, "pixels"));
     bool classes = qkv_model_type_of(f.model) == &qkv_segmenter_type;
     compare_step(&f, y, classes ? qkv_cross_entropy(f.t, y, pixel_classes(&f), NULL)
-                                : qkv_huber_loss(f.t, y, pictures(&f, "colors"), 0.3));
+                                : qkv_huber_loss(f.t, y, images(&f, "colors"), 0.3));
     close_fixture(&f);
 }
 

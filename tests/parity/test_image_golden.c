@@ -1,4 +1,4 @@
-/* Pictures: every kind of PNG and JPEG becomes the pixels it should; what is written is read again;
+/* Images: every kind of PNG and JPEG becomes the pixels it should; what is written is read again;
  * damaged files are refused, and nothing is lost with them. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static bool ends_in(const char *name, const char *end)
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
-/* Largest difference between the picture and its golden pixels. */
+/* Largest difference between the image and its golden pixels. */
 static int difference(const char *name, const char *type)
 {
     char path[PATH_BYTES];

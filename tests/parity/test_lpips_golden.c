@@ -1,4 +1,4 @@
-/* test_lpips_golden.c - the perceptual distance and its gradient at the pictures, against LPIPS in
+/* test_lpips_golden.c - the perceptual distance and its gradient at the images, against LPIPS in
  * torch (recipe: tools/make-golden/lpips.py), from a directory in its names. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@ static void run_all(unsigned isa)
     fixture f;
     make_rule_directory(folder, &qkv_perceptual_type, &c);
     open_rule_model(&f, folder, "lpips", isa);
-    qkv_tensor *x = qkv_require_grad(f.t, rule_pictures(&f, "pixels", SIDE));
-    qkv_tensor *y = rule_pictures(&f, "others", SIDE);
+    qkv_tensor *x = qkv_require_grad(f.t, rule_images(&f, "pixels", SIDE));
+    qkv_tensor *y = rule_images(&f, "others", SIDE);
     qkv_tensor *distance = qkv_perceptual_distance(f.model, f.t, x, y);
     compare_tensor(&f, "features", qkv_perceptual_features(f.model, f.t, x));
     compare_tensor(&f, "distance", distance);
@@ -39,7 +39,7 @@ static void run_all(unsigned isa)
     remove_folder(folder);
 }
 
-/* A picture is like itself, and less and less like it the more it is changed. */
+/* An image is like itself, and less and less like it the more it is changed. */
 static void test_order(void **state)
 {
     (void)state;
@@ -52,7 +52,7 @@ static void test_order(void **state)
     open_rule_model(&f, folder, "lpips", QKV_ISA_ALL);
     qkv_tape_mode(f.t, false, false);
     for (int i = 0; i < 5; i++) {
-        qkv_tensor *x = rule_pictures(&f, "pixels", SIDE);
+        qkv_tensor *x = rule_images(&f, "pixels", SIDE);
         qkv_tensor *y = qkv_tensor_from(f.t, qkv_data(f.t, x), 4, shape);
         for (size_t k = 0; k < qkv_count(y); k++)
             qkv_tensor_fill(y)[k] += (qkv_real)(0.1 * i) * noise("change", k);

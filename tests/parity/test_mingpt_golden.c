@@ -1,7 +1,7 @@
 /* test_mingpt_golden.c - the GPT over grids of codes against a torch module of minGPT's wiring,
  * from a directory in taming-transformers' names: what it says, the loss and every gradient, also
  * where codes that it reads have become others (recipe: tools/make-golden/mingpt.py). Which ones
- * training draws, test_grids.c looks at. */
+ * training draws, test_prior.c looks at. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "isas.h"
-#include "qkv/grids.h"
+#include "qkv/prior.h"
 #include "rule.h"
 
 enum { GRIDS = 2, VOCAB = 20, CODES = 9, BEFORE = 4 };
@@ -78,12 +78,12 @@ static void compare_task(const char *folder, unsigned isa)
     int32_t grid[GRIDS * CODES];
     fixture f;
     qkv_task task;
-    const qkv_grids g = {.count = GRIDS, .codes = CODES, .before = 1, .grids = grid};
-    const qkv_task_part part = {.count = GRIDS, .total = GRIDS};
+    const qkv_code_grids g = {.count = GRIDS, .codes = CODES, .before = 1, .grids = grid};
+    const qkv_micro_batch part = {.count = GRIDS, .total = GRIDS};
     open_rule_model(&f, folder, "mingpt", isa);
     for (size_t i = 0; i < GRIDS * CODES; i++)
         grid[i] = rule_id("grid", i, VOCAB);
-    assert_int_equal(qkv_task_grids(&task, f.model, &g, NULL, 1, 1), QKV_OK);
+    assert_int_equal(qkv_task_prior(&task, f.model, &g, NULL, 1, 1), QKV_OK);
     qkv_tape_mode(f.t, true, true);
     qkv_tensor *loss = task.type->loss(task.self, f.t, &part);
     compare_tensor(&f, "start.loss", loss);

@@ -263,7 +263,7 @@ static int biased_attention(qkv_tape *t, qkv_tensor **in, qkv_tensor **out, cons
 }
 
 static const binary_op add = {qkv_add}, sub = {qkv_sub}, mul = {qkv_mul}, divide = {qkv_div};
-static const binary_op mse = {qkv_mse_loss}, l1 = {qkv_l1_loss}, bce = {qkv_binary_loss};
+static const binary_op mse = {qkv_mse_loss}, l1 = {qkv_l1_loss}, bce = {qkv_bce_with_logits_loss};
 static const qkv_activation acts[] = {QKV_ACT_NONE, QKV_ACT_RELU, QKV_ACT_GELU,
                                       QKV_ACT_GELU_TANH, QKV_ACT_QUICK_GELU, QKV_ACT_SILU,
                                       QKV_ACT_SIGMOID, QKV_ACT_TANH, QKV_ACT_LEAKY_RELU};
@@ -271,7 +271,7 @@ static const qkv_cross_entropy_options smooth = {.smoothing = 0.1};
 static const qkv_cross_entropy_options paper = {.smoothing = 0.1,
                                                 .smoothing_kind = QKV_SMOOTH_PAPER};
 static const qkv_cross_entropy_options summed = {.reduction = QKV_REDUCE_SUM};
-static const pool_op largest_of = {qkv_max_pool2d}, mean_of = {qkv_mean_pool2d};
+static const pool_op largest_of = {qkv_max_pool2d}, mean_of = {qkv_avg_pool2d};
 static const grid grids[] = {{QKV_BILINEAR, 5, 7}, {QKV_BILINEAR, 2, 3},
                              {QKV_BICUBIC, 5, 7}, {QKV_BICUBIC, 2, 3}};
 static const qkv_attention_options plain = {0}, causal = {.causal = true}, unscaled = {.scale = 1};

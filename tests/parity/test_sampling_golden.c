@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "qkv/run.h"
+#include "qkv/infer.h"
 #include "qkv/safetensors.h"
 
 enum { V = 53, MOST_PAST = 64, OPTIONS = 6 };

@@ -21,9 +21,9 @@ enum { MOST = 4000, CHUNK = 10 };
 static const struct {
     const char *name;
     bool chrf, tokenized, lowercase;
-} measures[] = {{"13a", false, false, false}, {"13a.lc", false, false, true},
-                {"tok", false, true, false},  {"tok.lc", false, true, true},
-                {"chrf", true, false, false}, {"chrf.lc", true, false, true}};
+} metrics[] = {{"13a", false, false, false}, {"13a.lc", false, false, true},
+               {"tok", false, true, false},  {"tok.lc", false, true, true},
+               {"chrf", true, false, false}, {"chrf.lc", true, false, true}};
 
 typedef struct {
     qkv_context *ctx;
@@ -73,7 +73,7 @@ static int teardown(void **state)
 static void read_golden(const fixture *f, size_t m, const char *what, size_t count, double *out)
 {
     char name[32];
-    (void)snprintf(name, sizeof name, "%s.%s", measures[m].name, what);
+    (void)snprintf(name, sizeof name, "%s.%s", metrics[m].name, what);
     const qkv_safetensor *s = qkv_safetensors_find(f->golden, name);
     assert_non_null(s);
     assert_int_equal(s->store, QKV_STORE_F64);
@@ -86,21 +86,21 @@ static bool equal(double a, double b) { return fabs(a - b) <= 1e-12 * fmax(1, fa
 /* The score of lines from .. from+count-1; *details may be NULL. */
 static double score(const fixture *f, size_t m, size_t from, size_t count, qkv_bleu_score *details)
 {
-    qkv_text_part part[2];
+    qkv_text_span part[2];
     for (int side = 0; side < 2; side++)
-        part[side] = (qkv_text_part){
+        part[side] = (qkv_text_span){
             .data = f->text[side] + f->start[side][from],
             .len = f->start[side][from + count] - f->start[side][from]};
-    if (measures[m].chrf) {
+    if (metrics[m].chrf) {
         qkv_chrf *chrf;
         qkv_chrf_score s;
-        assert_int_equal(qkv_chrf_create(&chrf, f->ctx, measures[m].lowercase), QKV_OK);
+        assert_int_equal(qkv_chrf_create(&chrf, f->ctx, metrics[m].lowercase), QKV_OK);
         assert_int_equal(qkv_chrf_add_texts(chrf, &part[0], &part[1]), QKV_OK);
         qkv_chrf_result(chrf, &s);
         qkv_chrf_destroy(chrf);
         return s.chrf;
     }
-    const qkv_bleu_options options = {measures[m].tokenized, measures[m].lowercase};
+    const qkv_bleu_options options = {metrics[m].tokenized, metrics[m].lowercase};
     qkv_bleu *bleu;
     qkv_bleu_score s;
     assert_int_equal(qkv_bleu_create(&bleu, f->ctx, &options), QKV_OK);
@@ -116,12 +116,12 @@ static void check_parts(const fixture *f, const char *what, size_t lines)
 {
     static double expected[MOST];
     size_t parts = f->lines / lines;
-    for (size_t m = 0; m < sizeof measures / sizeof *measures; m++) {
+    for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
         read_golden(f, m, what, parts, expected);
         for (size_t i = 0; i < parts; i++) {
             double found = score(f, m, i * lines, lines, NULL);
             if (!equal(found, expected[i]))
-                fail_msg("%s.%s %zu: %.17g, not %.17g: %.*s", measures[m].name, what, i, found,
+                fail_msg("%s.%s %zu: %.17g, not %.17g: %.*s", metrics[m].name, what, i, found,
                          expected[i],
                          (int)(f->start[0][(i + 1) * lines] - f->start[0][i * lines]),
                          f->text[0] + f->start[0][i * lines]);
@@ -142,11 +142,11 @@ static void test_all(void **state)
 {
     const fixture *f = *state;
     double expected[16];
-    for (size_t m = 0; m < sizeof measures / sizeof *measures; m++) {
+    for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
         qkv_bleu_score s;
-        read_golden(f, m, "all", measures[m].chrf ? 1 : 16, expected);
+        read_golden(f, m, "all", metrics[m].chrf ? 1 : 16, expected);
         assert_true(equal(score(f, m, 0, f->lines, &s), expected[0]));
-        if (measures[m].chrf)
+        if (metrics[m].chrf)
             continue;
         for (size_t n = 0; n < QKV_BLEU_ORDERS; n++) {
             assert_true(equal(s.precisions[n], expected[1 + n]));

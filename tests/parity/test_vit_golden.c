@@ -1,4 +1,4 @@
-/* test_vit_golden.c - models of pictures against transformers and torch: a directory, loaded here,
+/* test_vit_golden.c - models of images against transformers and torch: a directory, loaded here,
  * gives the same logits, loss and gradient of every tensor, and is saved again with the same
  * tensors. */
 #include <stdarg.h>
@@ -15,7 +15,7 @@ static const char *const models[] = {"vit", "vit-grey", "cct", "cct-plain"};
 enum { MODELS = sizeof models / sizeof *models };
 
 /* The golden tensor (.., H, W, C) of that name. */
-static qkv_tensor *pictures(fixture *f, const char *name)
+static qkv_tensor *images(fixture *f, const char *name)
 {
     const qkv_safetensor *s = qkv_safetensors_find(f->golden, name);
     size_t n;
@@ -31,7 +31,7 @@ static void train_step(const char *name, unsigned isa)
     size_t count = 3;
     open_fixture(&f, name, isa);
     qkv_tape_mode(f.t, true, false);
-    qkv_tensor *y = qkv_vit_logits(f.model, f.t, pictures(&f, "pixels"));
+    qkv_tensor *y = qkv_vit_logits(f.model, f.t, images(&f, "pixels"));
     compare_step(&f, y, qkv_cross_entropy(f.t, y, qkv_tensor_ids(f.t, f.targets, 1, &count), NULL));
     close_fixture(&f);
 }
@@ -42,17 +42,17 @@ static void run_all(unsigned isa)
         train_step(models[i], isa);
 }
 
-/* A picture of another shape than positions were learnt for. */
+/* An image of another shape than positions were learnt for. */
 static void test_interpolated(void **state)
 {
     (void)state;
     fixture f;
     open_fixture(&f, "vit", QKV_ISA_ALL);
     qkv_tape_mode(f.t, false, false);
-    qkv_tensor *y = qkv_vit_logits(f.model, f.t, pictures(&f, "wide"));
+    qkv_tensor *y = qkv_vit_logits(f.model, f.t, images(&f, "wide"));
     if (!y)
         fail_msg("%s", qkv_context_message(f.ctx));
-    compare(&f, "logits of a wide picture", "wide_logits", qkv_data(f.t, y), qkv_count(y));
+    compare(&f, "logits of a wide image", "wide_logits", qkv_data(f.t, y), qkv_count(y));
     close_fixture(&f);
 }
 

@@ -1,5 +1,5 @@
 /* test_vqgan_golden.c - VQGAN and its discriminator against a torch module of the same wiring: a
- * directory in taming-transformers' names, loaded here, gives the same vectors, codes, pictures,
+ * directory in taming-transformers' names, loaded here, gives the same vectors, codes, images,
  * loss and gradient of every tensor (recipe: tools/make-golden/vqgan.py). The parameters are
  * computed by a rule that both sides know, so only samples of the gradients are compared, and
  * products with a fixed vector. */
@@ -45,17 +45,17 @@ static void train_step(const char *folder, unsigned isa)
     open_rule_model(&f, folder, "vqgan", isa);
     qkv_tape *t = f.t;
     qkv_tape_mode(t, true, true);
-    qkv_tensor *x = rule_pictures(&f, "pixels", SIDE), *z = qkv_vqgan_encode(f.model, t, x);
+    qkv_tensor *x = rule_images(&f, "pixels", SIDE), *z = qkv_vqgan_encode(f.model, t, x);
     qkv_tensor *codes = qkv_vqgan_codes(f.model, t, z);
     qkv_tensor *vectors = qkv_vqgan_vectors(f.model, t, codes);
     qkv_tensor *through = qkv_add(t, z, qkv_detach(t, qkv_sub(t, vectors, z)));
     qkv_tensor *y = qkv_vqgan_decode(f.model, t, through);
     qkv_tensor *quantiser = qkv_add(t, distance(&f, z, vectors),
                                     qkv_scale(t, distance(&f, vectors, z), 0.25));
-    qkv_tensor *logits = qkv_vqgan_judge(f.model, t, x);
-    qkv_tensor *judged = qkv_mean(t, qkv_vqgan_judge(f.model, t, y));
+    qkv_tensor *logits = qkv_vqgan_discriminate(f.model, t, x);
+    qkv_tensor *evaluated = qkv_mean(t, qkv_vqgan_discriminate(f.model, t, y));
     qkv_tensor *loss = qkv_add(t, qkv_l1_loss(t, y, x), qkv_scale(t, quantiser, 2));
-    loss = qkv_add(t, loss, qkv_scale(t, judged, -0.1));
+    loss = qkv_add(t, loss, qkv_scale(t, evaluated, -0.1));
     compare_tensor(&f, "z", z);
     compare_codes(&f, codes);
     compare_tensor(&f, "decoded", y);
@@ -85,7 +85,7 @@ static void test_inference(void **state)
     make_directory(folder);
     open_rule_model(&f, folder, "vqgan", QKV_ISA_ALL);
     qkv_tape_mode(f.t, false, false);
-    qkv_tensor *z = qkv_vqgan_encode(f.model, f.t, rule_pictures(&f, "pixels", SIDE));
+    qkv_tensor *z = qkv_vqgan_encode(f.model, f.t, rule_images(&f, "pixels", SIDE));
     qkv_tensor *codes = qkv_vqgan_codes(f.model, f.t, z);
     compare_tensor(&f, "z", z);
     compare_codes(&f, codes);

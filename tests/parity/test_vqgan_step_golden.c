@@ -1,6 +1,6 @@
 /* test_vqgan_step_golden.c - one whole step of training codes against taming-transformers' in
  * torch, through the task that training uses: the generator's loss with its adaptive weight, all
- * its gradients, its update; then the discriminator's on pictures that are decoded anew (recipe:
+ * its gradients, its update; then the discriminator's on images that are decoded anew (recipe:
  * tools/make-golden/vqgan_step.py). */
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,13 +14,13 @@
 #include "rule.h"
 #include "tiny_vqgan.h"
 
-enum { COLORS = 3, PICTURES = 2, AFTER = RULE_SAMPLES / 2 };
+enum { COLORS = 3, IMAGES = 2, AFTER = RULE_SAMPLES / 2 };
 static const double rate = 1e-4;
 
 typedef struct {
     fixture f;
-    char folder[PATH_BYTES], looks_folder[PATH_BYTES];
-    qkv_model *looks;
+    char folder[PATH_BYTES], perceptual_folder[PATH_BYTES];
+    qkv_model *lpips;
     qkv_pixels *pixels;
     qkv_task task;
 } setting;
@@ -32,7 +32,7 @@ static qkv_pixels *photos(qkv_context *ctx)
     qkv_pixels *p;
     uint8_t data[BYTES];
     assert_int_equal(qkv_pixels_create(&w, ctx, NULL, SIDE, SIDE, COLORS), QKV_OK);
-    for (size_t i = 0; i < PICTURES; i++) {
+    for (size_t i = 0; i < IMAGES; i++) {
         for (size_t k = 0; k < BYTES; k++)
             data[k] = (uint8_t)rule_id("photos", i * BYTES + k, 256);
         assert_int_equal(qkv_pixels_add(w, data, -1, "photo"), QKV_OK);
@@ -41,24 +41,24 @@ static qkv_pixels *photos(qkv_context *ctx)
     return p;
 }
 
-static void open_setting(setting *s, unsigned isa, qkv_judge_loss judge)
+static void open_setting(setting *s, unsigned isa, qkv_gan_loss disc_loss)
 {
     const qkv_vqgan_config c = tiny_vqgan();
     const qkv_perceptual_config l = {.channels = {3, {16, 24, 32}},
                                      .convolutions = {3, {1, 2, 3}}};
     qkv_codes_options o = qkv_codes_defaults();
     make_rule_directory(s->folder, &qkv_vqgan_type, &c);
-    make_rule_directory(s->looks_folder, &qkv_perceptual_type, &l);
+    make_rule_directory(s->perceptual_folder, &qkv_perceptual_type, &l);
     open_rule_model(&s->f, s->folder, "vqgan_step", isa);
-    assert_int_equal(qkv_hub_load(&s->looks, s->f.ctx, s->looks_folder), QKV_OK);
-    qkv_params_freeze(qkv_model_params(s->looks), true);
+    assert_int_equal(qkv_hub_load(&s->lpips, s->f.ctx, s->perceptual_folder), QKV_OK);
+    qkv_params_freeze(qkv_model_params(s->lpips), true);
     s->pixels = photos(s->f.ctx);
     o.augment = (qkv_augment_options){0};
     o.legacy = o.second = true;
     o.revive = false;
     o.decay = 0;
-    o.judge = judge;
-    if (qkv_task_codes(&s->task, s->f.model, s->looks, s->pixels, NULL, &o, 1))
+    o.disc_loss = disc_loss;
+    if (qkv_task_codes(&s->task, s->f.model, s->lpips, s->pixels, NULL, &o, 1))
         fail_msg("%s", qkv_context_message(s->f.ctx));
 }
 
@@ -66,9 +66,9 @@ static void close_setting(setting *s)
 {
     qkv_task_destroy(&s->task);
     qkv_pixels_close(s->pixels);
-    qkv_model_destroy(s->looks);
+    qkv_model_destroy(s->lpips);
     close_fixture(&s->f);
-    remove_folder(s->looks_folder);
+    remove_folder(s->perceptual_folder);
     remove_folder(s->folder);
 }
 
@@ -84,7 +84,7 @@ static qkv_optimizer_options adam(void)
 
 static void compare_phase(setting *s, int phase, const char *name)
 {
-    const qkv_task_part part = {.phase = phase, .count = PICTURES, .total = PICTURES};
+    const qkv_micro_batch part = {.phase = phase, .count = IMAGES, .total = IMAGES};
     char loss[32], gradients[32];
     qkv_tape *t = s->f.t;
     (void)snprintf(loss, sizeof loss, "%s.loss", name);
@@ -98,13 +98,13 @@ static void compare_phase(setting *s, int phase, const char *name)
     compare_rule_gradients(&s->f, gradients, idle);
 }
 
-static void compare_phases(unsigned isa, qkv_judge_loss judge, const char *name)
+static void compare_phases(unsigned isa, qkv_gan_loss discriminator, const char *name)
 {
     const qkv_optimizer_options o = adam();
     const qkv_optimizer_step_args args = {.lr = rate};
     qkv_optimizer *optimizer;
     setting s;
-    open_setting(&s, isa, judge);
+    open_setting(&s, isa, discriminator);
     assert_int_equal(qkv_optimizer_create(&optimizer, qkv_model_params(s.f.model), &o, NULL, 0),
                      QKV_OK);
     compare_phase(&s, 0, "generator");
@@ -117,10 +117,10 @@ static void compare_phases(unsigned isa, qkv_judge_loss judge, const char *name)
 
 /* ---- what training makes of the model ------------------------------------------------------ */
 
-static bool is_parameter(const qkv_row *row) { return row->kind == QKV_ROW_PARAM; }
-static bool is_kept(const qkv_row *row) { return strstr(row->name, "running_") != NULL; }
+static bool is_parameter(const qkv_state_entry *row) { return row->kind == QKV_STATE_PARAM; }
+static bool is_kept(const qkv_state_entry *row) { return strstr(row->name, "running_") != NULL; }
 
-static rule_region values_of(const qkv_row *row)
+static rule_region values_of(const qkv_state_entry *row)
 {
     return (rule_region){row, qkv_param_data(row->param) + row->offset};
 }
@@ -136,7 +136,7 @@ static void compare_parameters(fixture *f)
     assert_int_equal(n, r.count * AFTER);
     for (size_t i = 0; i < r.count; i++) {
         const rule_region region = values_of(&r.row[i]);
-        size_t numbers = qkv_row_count(&r.row[i]);
+        size_t numbers = qkv_state_entry_count(&r.row[i]);
         double error = 0, size = 0;
         for (size_t k = 0; k < numbers; k++)
             size = fmax(size, fabs(rule_number_at(&region, k)));
@@ -165,8 +165,8 @@ static void compare_kept(fixture *f)
     assert_int_equal(n, r.count * RULE_NUMBERS);
     for (size_t i = 0; i < r.count; i++) {
         const rule_region region = values_of(&r.row[i]);
-        compare_rule_numbers(f, r.name[i], expected + i * RULE_NUMBERS, qkv_row_count(&r.row[i]), 0,
-                             rule_number_at, &region);
+        compare_rule_numbers(f, r.name[i], expected + i * RULE_NUMBERS,
+                             qkv_state_entry_count(&r.row[i]), 0, rule_number_at, &region);
     }
     free(expected);
 }
@@ -180,28 +180,29 @@ static void compare_training(unsigned isa)
     setting s;
     size_t n;
     options.steps = 1;
-    options.batch = PICTURES;
+    options.batch = IMAGES;
     options.clip = options.ema = 0;
     schedule.lr = rate;
     schedule.warmup = 0;
-    open_setting(&s, isa, QKV_JUDGE_HINGE);
+    open_setting(&s, isa, QKV_GAN_HINGE);
     if (qkv_train(&s.task, &options, &o, &schedule, NULL, false, NULL, NULL, &result))
         fail_msg("%s", qkv_context_message(s.f.ctx));
-    qkv_real *generator = take(&s.f, "generator.loss", &n), *judge = take(&s.f, "hinge.loss", &n);
-    double loss = (double)generator[0] + (double)judge[0];
+    qkv_real *generator = take(&s.f, "generator.loss", &n),
+ *discriminator = take(&s.f, "hinge.loss", &n);
+    double loss = (double)generator[0] + (double)discriminator[0];
     check(&s.f, "loss", fabs(result.train_loss - loss), loss);
     compare_parameters(&s.f);
     compare_kept(&s.f);
     print_message("vqgan step, trained: at worst %.3g of what is allowed\n", s.f.worst);
-    free(judge);
+    free(discriminator);
     free(generator);
     close_setting(&s);
 }
 
 static void run_all(unsigned isa)
 {
-    compare_phases(isa, QKV_JUDGE_HINGE, "hinge");
-    compare_phases(isa, QKV_JUDGE_VANILLA, "vanilla");
+    compare_phases(isa, QKV_GAN_HINGE, "hinge");
+    compare_phases(isa, QKV_GAN_VANILLA, "vanilla");
     compare_training(isa);
 }
 

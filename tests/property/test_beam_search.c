@@ -48,8 +48,8 @@ static void open_fixture(fixture *f, const qkv_model_type *type)
         source[i] = (int32_t)(i * i * 7 % (VOCAB - 1));
     qkv_generation_defaults(&f->g, f->model);
     f->g.max_length = 14;
-    f->g.end_count = 6; /* sentences end sooner or later */
-    memcpy(f->g.ends, (int32_t[]){0, 3, 17, 21, 8, 30}, 6 * sizeof(int32_t));
+    f->g.eos_count = 6; /* sentences end sooner or later */
+    memcpy(f->g.eos_ids, (int32_t[]){0, 3, 17, 21, 8, 30}, 6 * sizeof(int32_t));
 }
 
 static void close_fixture(fixture *f)
@@ -112,7 +112,7 @@ static void check_scores(fixture *f, size_t counts[2])
             const qkv_hypothesis *h = qkv_beam_search_found(s, i, b);
             assert_non_null(h);
             const qkv_real *x = told(f, i, h->ids, h->count);
-            bool forced = h->count == f->g.max_length - 1 && f->g.forced_end >= 0;
+            bool forced = h->count == f->g.max_length - 1 && f->g.forced_eos >= 0;
             double sum = 0;
             for (size_t k = 0; k + forced < h->count; k++)
                 sum += log_p(f, x + k * VOCAB, h->ids[k]);
@@ -141,7 +141,7 @@ static void test_scores(void **state)
         f.g.length_penalty = i & 4 ? 0.6 : 1.2;
         f.g.beams = i & 2 ? 5 : 3;
         if (i & 1)
-            f.g.forced_end = -1;
+            f.g.forced_eos = -1;
         check_scores(&f, counts);
         close_fixture(&f);
     }
@@ -154,7 +154,7 @@ static void test_greedy(void **state)
     fixture f;
     open_fixture(&f, &qkv_marian_type);
     f.g.beams = 1;
-    f.g.forced_end = -1;
+    f.g.forced_eos = -1;
     qkv_beam_search *s = run(&f);
     size_t rows = 0, steps = 0;
     for (size_t i = 0; i < SENTENCES; i++) {
@@ -181,7 +181,7 @@ static void test_long(void **state)
     (void)state;
     fixture f;
     open_fixture(&f, &qkv_marian_type);
-    f.g.end_count = 0;
+    f.g.eos_count = 0;
     f.g.max_length = 0;
     f.g.beams = 2;
     qkv_beam_search *s = run(&f);
@@ -191,7 +191,7 @@ static void test_long(void **state)
     double sum = 0;
     for (size_t k = 0; k + 1 < h->count; k++)
         sum += log_p(&f, x + k * VOCAB, h->ids[k]);
-    assert_int_equal(h->ids[POSITIONS - 1], f.g.forced_end);
+    assert_int_equal(h->ids[POSITIONS - 1], f.g.forced_eos);
     assert_true(fabs(h->log_p - sum) <= 1e-3);
     qkv_beam_search_destroy(s);
     close_fixture(&f);
@@ -266,11 +266,11 @@ static void test_files(void **state)
     assert_int_equal(back.beams, 4);
     assert_int_equal(back.max_length, POSITIONS);
     assert_int_equal(back.start, VOCAB - 1);
-    assert_int_equal(back.forced_end, 0);
+    assert_int_equal(back.forced_eos, 0);
     assert_int_equal(back.ban_count, 1);
     assert_int_equal(back.banned[0], VOCAB - 1);
-    assert_int_equal(back.end_count, 1);
-    assert_int_equal(back.ends[0], 0);
+    assert_int_equal(back.eos_count, 1);
+    assert_int_equal(back.eos_ids[0], 0);
     write_config(folder, "{\"num_beams\": 6, \"early_stopping\": \"never\", \"max_length\": 20, "
                          "\"bad_words_ids\": [[9], [36], [9], [2], [4]], \"eos_token_id\": [4, 0], "
                          "\"renormalize_logits\": true, \"length_penalty\": 0.5, "
@@ -280,8 +280,8 @@ static void test_files(void **state)
     assert_int_equal(back.early_stopping, QKV_STOP_NEVER);
     assert_int_equal(back.max_new_tokens, 7);
     assert_true(back.renormalize && back.length_penalty == 0.5);
-    assert_int_equal(back.forced_end, -1);
-    assert_int_equal(back.end_count, 2);
+    assert_int_equal(back.forced_eos, -1);
+    assert_int_equal(back.eos_count, 2);
     assert_int_equal(back.ban_count, 3); /* sorted, once each, no end among them */
     assert_memory_equal(back.banned, ((int32_t[]){2, 9, 36}), 3 * sizeof(int32_t));
     expect(&f, folder, "{\"num_beams\": 0}", "num_beams");

@@ -242,8 +242,8 @@ static bool top(qkv_tape *t, size_t k, const int32_t *banned, size_t bans)
     const size_t v = V;
     qkv_real log_p[V];
     int32_t ids[V];
-    return qkv_top(t, qkv_tensor_from(t, x, 1, &v),
-                   &(qkv_top_options){.k = k, .banned = banned, .bans = bans}, log_p, ids);
+    return qkv_topk(t, qkv_tensor_from(t, x, 1, &v),
+                    &(qkv_topk_options){.k = k, .banned = banned, .bans = bans}, log_p, ids);
 }
 
 static void test_refused(void **state)

@@ -1,6 +1,6 @@
 /* A network and a loss of a program's own, with an op of its own and dropout, get from the loop
  * what the library's have: a run that is stopped and resumed ends with the bits of one that was
- * not, in one pass a batch or several; what was saved is what was judged best; probes see its
+ * not, in one pass a batch or several; what was saved is what was evaluated best; probes see its
  * tensors. */
 #include <math.h>
 #include <setjmp.h>
@@ -69,19 +69,19 @@ static qkv_tensor *error(const network *n, qkv_tape *t, size_t first, size_t cou
     return qkv_mse_loss(t, h, qkv_tensor_from(t, y, 2, out));
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     size_t first = (size_t)part->step * part->total + part->first;
     return qkv_scale(t, error(self, t, first, part->count),
                      (double)part->count / (double)part->total);
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     (void)limit;
     qkv_tape_reset(t);
     qkv_tape_mode(t, false, false);
-    qkv_measures_add(out, "loss", (double)qkv_item(t, error(self, t, 1000000, BATCH)));
+    qkv_metrics_add(out, "loss", (double)qkv_item(t, error(self, t, 1000000, BATCH)));
     return qkv_tape_status(t);
 }
 
@@ -102,7 +102,7 @@ static qkv_model *run(const char *dir, bool resume, uint64_t step, size_t parts,
     qkv_train_result result;
     o.steps = STEPS;
     o.batch = BATCH;
-    o.parts = parts;
+    o.accumulation_steps = parts;
     o.ema = ema;
     o.eval_every = 7;
     o.clip = 1;

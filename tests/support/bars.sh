@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# bars.sh - small pictures for tests of the command: files in idx format.
+# bars.sh - small images for tests of the command: files in idx format.
 
 # byte NUMBER : as it stands in a file.
 byte() {
@@ -7,7 +7,7 @@ byte() {
     printf "\\$(printf %03o "$1")"
 }
 
-# draw_bars SEED COUNT FILE : pictures of 16 x 16, a bar up and down or across in turn, somewhere,
+# draw_bars SEED COUNT FILE : images of 16 x 16, a bar up and down or across in turn, somewhere,
 # in a colour of its own on the opposite one.
 draw_bars() {
     {

@@ -1,10 +1,10 @@
-/* codes_setting.h - a small VQGAN, a network that looks and pictures, for tests of codes. */
+/* codes_setting.h - a small VQGAN, a network that looks and images, for tests of codes. */
 #ifndef QKV_TESTS_CODES_SETTING_H
 #define QKV_TESTS_CODES_SETTING_H
 
 #include "drawn.h"
 #include "qkv/codes.h"
-#include "qkv/looks.h"
+#include "qkv/perceptual_task.h"
 
 enum { SIDE = 16, C = 3, COUNT = 6, CODES = 24, WIDTH = 8 };
 
@@ -19,8 +19,8 @@ static inline qkv_vqgan_config small(void)
     c.image = SIDE;
     c.z_channels = c.code_width = WIDTH;
     c.codes = CODES;
-    c.judge_channels = 4;
-    c.judge_layers = 2;
+    c.disc_channels = 4;
+    c.disc_layers = 2;
     return c;
 }
 
@@ -30,7 +30,7 @@ static inline qkv_model *made_model(void)
     return made(&qkv_vqgan_type, &c);
 }
 
-static inline qkv_model *made_looks(void)
+static inline qkv_model *made_perceptual(void)
 {
     const qkv_perceptual_config c = {.channels = {2, {4, 6}}, .convolutions = {2, {1, 2}}};
     qkv_model *m = made(&qkv_perceptual_type, &c);
@@ -39,7 +39,7 @@ static inline qkv_model *made_looks(void)
 }
 
 typedef struct {
-    qkv_model *model, *looks;
+    qkv_model *model, *lpips;
     qkv_pixels *pixels;
     qkv_codes_options o;
     qkv_task task;
@@ -48,7 +48,7 @@ typedef struct {
 static inline void open_setting(setting *s)
 {
     s->model = made_model();
-    s->looks = made_looks();
+    s->lpips = made_perceptual();
     s->pixels = drawn(COUNT, SIDE, C, 0, mixed);
     s->o = qkv_codes_defaults();
     s->o.adversarial = 0.7;
@@ -60,7 +60,7 @@ static inline void open_setting(setting *s)
 
 static inline void start(setting *s)
 {
-    if (qkv_task_codes(&s->task, s->model, s->looks, s->pixels, s->pixels, &s->o, 3))
+    if (qkv_task_codes(&s->task, s->model, s->lpips, s->pixels, s->pixels, &s->o, 3))
         fail_msg("%s", qkv_context_message(ctx));
 }
 
@@ -68,14 +68,14 @@ static inline void close_setting(setting *s)
 {
     qkv_task_destroy(&s->task);
     qkv_pixels_close(s->pixels);
-    qkv_model_destroy(s->looks);
+    qkv_model_destroy(s->lpips);
     qkv_model_destroy(s->model);
 }
 
-/* A phase of a step on all pictures, and back. */
+/* A phase of a step on all images, and back. */
 static inline double step(setting *s, int phase, uint64_t number)
 {
-    const qkv_task_part part = {.step = number, .phase = phase, .count = COUNT, .total = COUNT};
+    const qkv_micro_batch part = {.step = number, .phase = phase, .count = COUNT, .total = COUNT};
     qkv_params_zero_grad(qkv_model_params(s->model));
     qkv_tape_reset(tape);
     qkv_tape_mode(tape, true, true);
@@ -86,7 +86,7 @@ static inline double step(setting *s, int phase, uint64_t number)
 }
 
 /* As they are. */
-static inline qkv_tensor *pictures(const setting *s)
+static inline qkv_tensor *images(const setting *s)
 {
     static const double half[] = {0.5, 0.5, 0.5};
     const size_t shape[] = {COUNT, SIDE, SIDE, C};

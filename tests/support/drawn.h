@@ -1,4 +1,4 @@
-/* drawn.h - pictures that a formula gives, and what is asked of every task that learns from some: a
+/* drawn.h - images that a formula gives, and what is asked of every task that learns from some: a
  * context, a folder and a tape for each test. */
 #ifndef QKV_TESTS_DRAWN_H
 #define QKV_TESTS_DRAWN_H
@@ -25,11 +25,11 @@ static inline int tear_down_tape(void **state)
     return tear_down(state);
 }
 
-typedef uint8_t draw_fn(size_t picture, size_t k); /* the picture's value number k */
+typedef uint8_t draw_fn(size_t image, size_t k); /* the image's value number k */
 
-static inline uint8_t mixed(size_t picture, size_t k)
+static inline uint8_t mixed(size_t image, size_t k)
 {
-    return (uint8_t)(picture * 31 + k * k * 7);
+    return (uint8_t)(image * 31 + k * k * 7);
 }
 
 /* In memory; classes "a", "b", .. in turn, or none. */
@@ -74,8 +74,8 @@ static inline void set_to_zero(qkv_model *m, const char *name)
 /* Of samples [first, first + count) of an update of 8. */
 static inline double part_loss(qkv_task *task, size_t first, size_t count, double *seconds)
 {
-    const qkv_task_part part = {.step = 5, .first = first, .count = count, .total = 8,
-                                .data_seconds = seconds};
+    const qkv_micro_batch part = {.step = 5, .first = first, .count = count, .total = 8,
+                                  .data_seconds = seconds};
     qkv_tape_reset(tape);
     double loss = (double)qkv_item(tape, task->type->loss(task->self, tape, &part));
     if (qkv_tape_status(tape))
@@ -94,15 +94,15 @@ static inline double expect_parts(qkv_task *task)
     return all;
 }
 
-/* 7 of the held-out pictures are judged, by the measure first. */
-static inline qkv_measures expect_judged(qkv_task *task, const char *measure, size_t pictures)
+/* 7 of the held-out images are evaluated, by the measure first. */
+static inline qkv_metrics expect_evaluated(qkv_task *task, const char *measure, size_t images)
 {
-    qkv_measures m;
+    qkv_metrics m;
     assert_int_equal(task->type->evaluate(task->self, tape, 7, &m), QKV_OK);
     assert_string_equal(m.item[0].name, measure);
     assert_true(m.more_is_better);
     assert_int_equal(m.scored, 7);
-    assert_int_equal(m.units, pictures);
+    assert_int_equal(m.units, images);
     return m;
 }
 

@@ -147,7 +147,7 @@ static void gradcheck_compare(gradcheck_state *s, const char *how, int i, qkv_te
             break;
     }
     double tolerance = s->c->tolerance > 0 ? s->c->tolerance : 1e-7;
-    /* Where the true gradient is zero both sides are rounding; that is judged against one. */
+    /* Where the true gradient is zero both sides are rounding; that is evaluated against one. */
     double relative = worst / (largest > 1e-3 ? largest : 1);
     if (!(relative <= tolerance))
         fail_msg("%s (%s): gradient of input %d is off by %.3g, relative %.3g", s->c->name, how, i,

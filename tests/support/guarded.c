@@ -267,5 +267,5 @@ qkv_status __wrap_qkv_context_create(qkv_context **out, const qkv_context_option
 
 qkv_status __wrap_qkv_context_create(qkv_context **out, const qkv_context_options *options)
 {
-    return qkv__context_create_on(out, options, options && options->dry ? &qkv__dry : &guarded);
+    return qkv__context_create_on(out, options, options && options->meta ? &qkv__meta : &guarded);
 }

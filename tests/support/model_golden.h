@@ -136,7 +136,7 @@ static double largest_of_layer(const fixture *f, const char *name)
 }
 
 /* The number of the row's region that the file has as its e-th. */
-static double element(const qkv_row *row, const qkv_real *region, size_t e)
+static double element(const qkv_state_entry *row, const qkv_real *region, size_t e)
 {
     size_t dim[QKV_MAX_DIMS], at[QKV_MAX_DIMS], place = 0;
     for (int i = row->ndim - 1; i >= 0; i--) {
@@ -149,15 +149,15 @@ static double element(const qkv_row *row, const qkv_real *region, size_t e)
     return (double)region[place];
 }
 
-static qkv_status compare_gradient(void *user, const qkv_row *row)
+static qkv_status compare_gradient(void *user, const qkv_state_entry *row)
 {
     fixture *f = user;
     char golden[128];
-    if (row->kind != QKV_ROW_PARAM)
+    if (row->kind != QKV_STATE_PARAM)
         return QKV_OK;
     (void)snprintf(golden, sizeof golden, "grad.%s", row->name);
     const qkv_real *grad = qkv_param_grad(row->param);
-    size_t count = qkv_row_count(row), n;
+    size_t count = qkv_state_entry_count(row), n;
     qkv_real *expected = take(f, golden, &n);
     assert_non_null(grad);
     assert_int_equal(n, count);
@@ -175,9 +175,9 @@ static qkv_status compare_gradient(void *user, const qkv_row *row)
     return QKV_OK;
 }
 
-static qkv_status count_rows(void *user, const qkv_row *row)
+static qkv_status count_rows(void *user, const qkv_state_entry *row)
 {
-    *(size_t *)user += row->kind == QKV_ROW_PARAM;
+    *(size_t *)user += row->kind == QKV_STATE_PARAM;
     return QKV_OK;
 }
 

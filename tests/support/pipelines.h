@@ -1,4 +1,4 @@
-/* pipelines.h - a model directory of each kind of model of pictures, pictures as files and pixels,
+/* pipelines.h - a model directory of each kind of model of images, images as files and pixels,
  * and a listener, for tests of pipelines. */
 #ifndef QKV_TESTS_PIPELINES_H
 #define QKV_TESTS_PIPELINES_H
@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 
 #include "codes_setting.h"
-#include "qkv/dense.h"
+#include "qkv/pixelwise.h"
 #include "qkv/gpt.h"
 #include "qkv/hub.h"
 #include "qkv/image_file.h"
 #include "qkv/mae.h"
-#include "qkv/pipeline_pictures.h"
+#include "qkv/pipeline_images.h"
 #include "qkv/vit.h"
 
 enum { CLASSES = 3, GRID = 4, PLACES = GRID * GRID };
@@ -52,7 +52,7 @@ static inline qkv_model *made_mae(void)
 
 static inline qkv_model *made_dense(const qkv_model_type *type, size_t channels, size_t outputs)
 {
-    qkv_dense_config c;
+    qkv_pixelwise_config c;
     qkv_option_defaults(qkv_model_type_config(type), &c);
     trunk(&c.trunk, channels);
     c.convolutions = 0;
@@ -69,7 +69,7 @@ static inline qkv_model *made_colorizer(void)
     return made_dense(&qkv_colorizer_type, QKV_COLORIZER_INPUTS, 2);
 }
 
-static inline qkv_model *made_coder(void)
+static inline qkv_model *made_codec(void)
 {
     qkv_vqgan_config c = small();
     c.image = 2 * GRID; /* a code is 2 x 2 pixels */
@@ -91,7 +91,7 @@ static inline qkv_model *made_prior(void)
 
 enum { VIT, MAE, SEGMENTER, COLORIZER, CODER, LOOKS, PRIOR, KINDS };
 static qkv_model *(*const make[KINDS])(void) = {made_vit, made_mae, made_segmenter, made_colorizer,
-                                               made_coder, made_looks, made_prior};
+                                               made_codec, made_perceptual, made_prior};
 
 static inline void save(qkv_model *m, const char *name)
 {
@@ -101,22 +101,22 @@ static inline void save(qkv_model *m, const char *name)
 
 static inline qkv_pipeline *opened(int kind)
 {
-    static const qkv_picture_format half = {SIDE, SIDE, 3, true, 2, {0.5, 0.5, 0.5},
-                                            {0.5, 0.5, 0.5}};
+    static const qkv_image_format half = {SIDE, SIDE, 3, true, 2, {0.5, 0.5, 0.5},
+                                          {0.5, 0.5, 0.5}};
     qkv_pipeline *p;
     qkv_model *m = make[kind]();
     if (kind == VIT || kind == SEGMENTER)
         assert_int_equal(qkv_model_set_labels(m, names, CLASSES), QKV_OK);
     if (kind == MAE)
-        qkv_model_set_pictures(m, &half);
+        qkv_model_set_image_format(m, &half);
     save(m, "m");
     if (kind == PRIOR)
-        save(made_coder(), "m/vqgan");
+        save(made_codec(), "m/vqgan");
     assert_int_equal(qkv_pipeline_open(&p, ctx, in(folder, "m")), QKV_OK);
     return p;
 }
 
-/* ---- pictures -------------------------------------------------------------------------------- */
+/* ---- images -------------------------------------------------------------------------------- */
 
 static inline void draw(qkv_image *image, size_t width, size_t height, size_t number)
 {
@@ -190,7 +190,7 @@ typedef struct {
     char name[8][256], error[256];
 } labels;
 
-static inline bool keep(void *user, const qkv_picture_labels *found)
+static inline bool keep(void *user, const qkv_image_labels *found)
 {
     labels *l = user;
     if (found->error) {

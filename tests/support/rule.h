@@ -36,24 +36,25 @@ typedef struct {
 
 /* Number k of a row. What batch norm keeps is as a new layer has it, the weights of LPIPS' distance
  * are absolute values. */
-static float rule_number(const qkv_row *row, size_t k)
+static float rule_number(const qkv_state_entry *row, size_t k)
 {
     bool flat = row->ndim <= 1, norm = flat && strstr(row->name, "weight");
     if (strstr(row->name, "running_") || row->integer)
         return strstr(row->name, "running_var") ? 1 : 0;
-    if (row->kind == QKV_ROW_FIXED)
+    if (row->kind == QKV_STATE_FIXED)
         return fabsf(noise(row->name, k));
-    float scale = flat ? 0.3f : (float)(1.7 / sqrt((double)(qkv_row_count(row) / row->shape[0])));
+    float scale = flat ? 0.3f : (float)(1.7 / sqrt((double)(qkv_state_entry_count(row) /
+                                                            row->shape[0])));
     return noise(row->name, k) * scale + (norm ? 1 : 0);
 }
 
-static qkv_status add_rule_row(void *user, const qkv_row *row)
+static qkv_status add_rule_row(void *user, const qkv_state_entry *row)
 {
     static const int64_t none = 0;
     rule_rows *r = user;
-    if (row->kind == QKV_ROW_IGNORED)
+    if (row->kind == QKV_STATE_IGNORED)
         return QKV_OK;
-    size_t n = qkv_row_count(row), i = r->count++;
+    size_t n = qkv_state_entry_count(row), i = r->count++;
     float *data = malloc(n * sizeof *data);
     assert_true(data && r->count < RULE_ROWS);
     for (size_t k = 0; k < n; k++)
@@ -111,8 +112,8 @@ static inline void compare_tensor(fixture *f, const char *name, const qkv_tensor
     compare(f, name, name, qkv_data(f->t, x), qkv_count(x));
 }
 
-/* Pictures (2, side, side, 3) of the rule. */
-static inline qkv_tensor *rule_pictures(fixture *f, const char *name, size_t side)
+/* Images (2, side, side, 3) of the rule. */
+static inline qkv_tensor *rule_images(fixture *f, const char *name, size_t side)
 {
     const size_t shape[] = {2, side, side, 3};
     qkv_tensor *x = qkv_tensor_from(f->t, NULL, 4, shape);
@@ -148,13 +149,13 @@ static void compare_rule_numbers(fixture *f, const char *name, const qkv_real *r
 
 /* Some tensors of a model, by name. */
 typedef struct {
-    bool (*wants)(const qkv_row *row);
-    qkv_row row[RULE_ROWS];
+    bool (*wants)(const qkv_state_entry *row);
+    qkv_state_entry row[RULE_ROWS];
     char name[RULE_ROWS][128];
     size_t count;
 } rule_tensors;
 
-static qkv_status add_rule_tensor(void *user, const qkv_row *row)
+static qkv_status add_rule_tensor(void *user, const qkv_state_entry *row)
 {
     rule_tensors *r = user;
     size_t i = r->count;
@@ -171,13 +172,13 @@ static qkv_status add_rule_tensor(void *user, const qkv_row *row)
     return QKV_OK;
 }
 
-static bool has_gradient(const qkv_row *row)
+static bool has_gradient(const qkv_state_entry *row)
 {
-    return row->kind == QKV_ROW_PARAM && qkv_param_grad(row->param);
+    return row->kind == QKV_STATE_PARAM && qkv_param_grad(row->param);
 }
 
 typedef struct {
-    const qkv_row *row;
+    const qkv_state_entry *row;
     const qkv_real *region;
 } rule_region;
 
@@ -210,12 +211,12 @@ static inline void compare_rule_gradients(fixture *f, const char *golden,
     qkv_real *table = take(f, golden, &n);
     assert_int_equal(n, r.count * RULE_NUMBERS);
     for (size_t i = 0; i < r.count; i++) {
-        const qkv_row *row = &r.row[i];
+        const qkv_state_entry *row = &r.row[i];
         const rule_region region = {row, qkv_param_grad(row->param) + row->offset};
         double least = (idle(r.name[i]) ? 5e-2 : 1e-3) *
                        rule_largest_of_layer(&r, table, r.name[i]);
-        compare_rule_numbers(f, r.name[i], table + i * RULE_NUMBERS, qkv_row_count(row), least,
-                             rule_number_at, &region);
+        compare_rule_numbers(f, r.name[i], table + i * RULE_NUMBERS, qkv_state_entry_count(row),
+                             least, rule_number_at, &region);
     }
     free(table);
 }

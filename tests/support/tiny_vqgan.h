@@ -6,7 +6,7 @@
 
 #include "qkv/vqgan.h"
 
-enum { SIDE = 16 }; /* of its pictures */
+enum { SIDE = 16 }; /* of its images */
 
 static inline qkv_vqgan_config tiny_vqgan(void)
 {
@@ -20,8 +20,8 @@ static inline qkv_vqgan_config tiny_vqgan(void)
     c.z_channels = 24;
     c.code_width = 16;
     c.codes = 40;
-    c.judge_channels = 8;
-    c.judge_layers = 2;
+    c.disc_channels = 8;
+    c.disc_layers = 2;
     return c;
 }
 

@@ -1,4 +1,4 @@
-/* Batches of augmented pictures: what each step does to pictures of one colour or of numbered
+/* Batches of augmented images: what each step does to images of one colour or of numbered
  * pixels, shares of mixed targets, and that a sample depends on its number alone. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +101,7 @@ static void test_epochs(void **state)
     qkv_pixels_values(plain_x, ctx, p, numbers, N, mean, std);
     assert_memory_equal(plain_x, x, sizeof x);
     static const size_t some[3] = {4, 9, 20};
-    o.pictures = some;
+    o.images = some;
     o.count = 3;
     get(p, &o);
     for (size_t i = 0; i < N; i++)
@@ -152,7 +152,7 @@ static void test_depends_on_the_number_alone(void **state)
     qkv_pixels_close(p);
 }
 
-/* Is the sample the picture moved by (dx, dy), with 77 beyond its edge? */
+/* Is the sample the image moved by (dx, dy), with 77 beyond its edge? */
 static bool is_moved(size_t sample, int dx, int dy)
 {
     for (int y = 0; y < H; y++)
@@ -325,7 +325,7 @@ static void test_beta(void **state)
 
 enum { SIDE = 16, PLACES = SIDE * SIDE };
 
-/* One picture whose red and green say where a pixel is, in 16ths, and whose blue says that it is
+/* One image whose red and green say where a pixel is, in 16ths, and whose blue says that it is
  * one at all (C channels); or the number of each pixel (1 channel). */
 static qkv_pixels *places(size_t channels)
 {
@@ -368,7 +368,7 @@ static bool is_aligned(const uint8_t *pixels, const int32_t *classes, double err
     return true;
 }
 
-/* Some of N samples stay where they were; in the others the mask is where the picture is. */
+/* Some of N samples stay where they were; in the others the mask is where the image is. */
 static void test_masks(void **state)
 {
     (void)state;

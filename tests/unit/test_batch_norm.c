@@ -18,7 +18,7 @@ typedef struct {
     qkv_batch_norm_layer layer;
 } model;
 
-static qkv_status visit(qkv_model *m, qkv_row_fn *fn, void *user)
+static qkv_status visit(qkv_model *m, qkv_state_entry_fn *fn, void *user)
 {
     return qkv_batch_norm_visit(&((model *)m)->layer, "features.1", fn, user);
 }

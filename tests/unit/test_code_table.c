@@ -27,11 +27,11 @@ static void test_revived(void **state)
     s.o.revive = true;
     s.o.adversarial = 0;
     start(&s);
-    qkv_param *table = qkv_vqgan_table(s.model), *usage = qkv_vqgan_usage(s.model);
+    qkv_param *table = qkv_vqgan_codebook(s.model), *usage = qkv_vqgan_usage(s.model);
     (void)step(&s, 0, 0);
     qkv_tape_reset(tape);
     qkv_tape_mode(tape, false, false);
-    const qkv_tensor *z = qkv_vqgan_encode(s.model, tape, pictures(&s));
+    const qkv_tensor *z = qkv_vqgan_encode(s.model, tape, images(&s));
     const qkv_real *rows = qkv_data(tape, z);
     for (size_t k = 0; k < CODES; k++) {
         bool found = false;
@@ -63,7 +63,7 @@ static void test_followed(void **state)
     s.o.decay = 0.9;
     s.o.adversarial = 0;
     start(&s);
-    qkv_param *table = qkv_vqgan_table(s.model), *usage = qkv_vqgan_usage(s.model);
+    qkv_param *table = qkv_vqgan_codebook(s.model), *usage = qkv_vqgan_usage(s.model);
     assert_true(qkv_param_frozen(table)); /* no optimiser's */
     for (size_t k = 0; k < CODES; k++) {
         qkv_param_data(usage)[k] = (qkv_real)(1 + k % 3) / 4;
@@ -73,7 +73,7 @@ static void test_followed(void **state)
     }
     qkv_tape_reset(tape);
     qkv_tape_mode(tape, false, false);
-    qkv_tensor *z = qkv_vqgan_encode(s.model, tape, pictures(&s));
+    qkv_tensor *z = qkv_vqgan_encode(s.model, tape, images(&s));
     qkv_tensor *ids = qkv_vqgan_codes(s.model, tape, z);
     const qkv_real *rows = qkv_data(tape, z);
     size_t several = 0;
@@ -111,8 +111,8 @@ static double met_after(size_t parts)
     for (size_t k = 0; k < CODES; k++)
         qkv_param_data(usage)[k] = 1;
     for (size_t i = 0; i < parts; i++) {
-        const qkv_task_part part = {.first = i * COUNT / parts, .count = COUNT / parts,
-                                    .total = COUNT};
+        const qkv_micro_batch part = {.first = i * COUNT / parts, .count = COUNT / parts,
+                                      .total = COUNT};
         qkv_tape_reset(tape);
         qkv_tape_mode(tape, true, true);
         assert_non_null(s.task.type->loss(s.task.self, tape, &part));
@@ -143,10 +143,10 @@ static void test_left_alone(void **state)
     (void)step(&s, 0, 0);
     qkv_real met[CODES], table[CODES * WIDTH];
     memcpy(met, qkv_param_data(qkv_vqgan_usage(s.model)), sizeof met);
-    memcpy(table, qkv_param_data(qkv_vqgan_table(s.model)), sizeof table);
+    memcpy(table, qkv_param_data(qkv_vqgan_codebook(s.model)), sizeof table);
     (void)step(&s, 1, 0);
     assert_memory_equal(met, qkv_param_data(qkv_vqgan_usage(s.model)), sizeof met);
-    assert_memory_equal(table, qkv_param_data(qkv_vqgan_table(s.model)), sizeof table);
+    assert_memory_equal(table, qkv_param_data(qkv_vqgan_codebook(s.model)), sizeof table);
     close_setting(&s);
 }
 

@@ -1,5 +1,5 @@
-/* test_codes.c - learning codes: that going back once, from the pictures on, is the gradient of the
- * loss as it is written down; what each phase moves; how decoded pictures look to a network. */
+/* test_codes.c - learning codes: that going back once, from the images on, is the gradient of the
+ * loss as it is written down; what each phase moves; how decoded images look to a network. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static double norm_at_last(const setting *s, qkv_tensor *loss)
 {
     qkv_tensor *last = qkv_use(tape, qkv_vqgan_last(s->model));
     const qkv_backward_args args = {.n = 1, .outputs = &loss, .n_wrt = 1, .wrt = &last,
-                                    .keep = true};
+                                    .retain_graph = true};
     assert_int_equal(qkv_backward_from(tape, &args), QKV_OK);
     const qkv_tensor *d = qkv_grad_of(tape, last);
     const qkv_real *g = qkv_data(tape, d);
@@ -27,11 +27,12 @@ static double norm_at_last(const setting *s, qkv_tensor *loss)
     return sqrt(sum);
 }
 
-static void freeze_judge(const setting *s, bool frozen)
+static void freeze_discriminator(const setting *s, bool frozen)
 {
     qkv_params *ps = qkv_model_params(s->model);
     for (size_t i = 0; i < qkv_params_count(ps); i++)
-        if (qkv_vqgan_judges(qkv_params_at(ps, i)) && qkv_param_ndim(qkv_params_at(ps, i)) == 4)
+        if (qkv_vqgan_is_discriminator(qkv_params_at(ps, i)) &&
+            qkv_param_ndim(qkv_params_at(ps, i)) == 4)
             qkv_param_freeze(qkv_params_at(ps, i), frozen);
 }
 
@@ -47,15 +48,15 @@ static double written_down(const setting *s, double share)
     qkv_params_zero_grad(qkv_model_params(s->model));
     qkv_tape_reset(tape);
     qkv_tape_mode(tape, true, true);
-    qkv_tensor *x = pictures(s), *z = qkv_vqgan_encode(s->model, tape, x);
+    qkv_tensor *x = images(s), *z = qkv_vqgan_encode(s->model, tape, x);
     qkv_tensor *v = qkv_vqgan_vectors(s->model, tape, qkv_vqgan_codes(s->model, tape, z));
     qkv_tensor *through = qkv_add(tape, z, qkv_detach(tape, qkv_sub(tape, v, z)));
     qkv_tensor *y = qkv_vqgan_decode(s->model, tape, through);
     qkv_tensor *unlike = qkv_add(tape, qkv_l1_loss(tape, y, x),
-                                 qkv_scale(tape, qkv_perceptual_distance(s->looks, tape, y, x),
+                                 qkv_scale(tape, qkv_perceptual_distance(s->lpips, tape, y, x),
                                            o->perceptual));
     unlike = qkv_add(tape, unlike, qkv_scale(tape, qkv_mse_loss(tape, y, x), o->squared));
-    qkv_tensor *g = qkv_scale(tape, qkv_mean(tape, qkv_vqgan_judge(s->model, tape, y)), -1);
+    qkv_tensor *g = qkv_scale(tape, qkv_mean(tape, qkv_vqgan_discriminate(s->model, tape, y)), -1);
     double weight = norm_at_last(s, unlike) / (norm_at_last(s, g) + 1e-4);
     qkv_tensor *price = qkv_add(tape, qkv_scale(tape, half_square(z, v), o->legacy ? 1
                                                                           : o->commitment),
@@ -74,8 +75,8 @@ static void test_gradient(void **state)
         open_setting(&s);
         s.o.legacy = legacy;
         s.o.codebook = 1.5;
-        s.o.judge_start = 2;
-        s.o.judge_ramp = 4;
+        s.o.disc_start = 2;
+        s.o.disc_ramp = 4;
         start(&s);
         qkv_params *ps = qkv_model_params(s.model);
         size_t n = qkv_params_count(ps), moved = 0;
@@ -84,7 +85,7 @@ static void test_gradient(void **state)
         assert_non_null(kept);
         for (size_t i = 0; i < n; i++) {
             qkv_param *p = qkv_params_at(ps, i);
-            assert_true(!qkv_param_grad(p) || !qkv_vqgan_judges(p));
+            assert_true(!qkv_param_grad(p) || !qkv_vqgan_is_discriminator(p));
             if (!qkv_param_grad(p))
                 continue;
             moved++;
@@ -94,7 +95,7 @@ static void test_gradient(void **state)
             for (size_t k = 0; k < qkv_param_count(p); k++)
                 largest = fmax(largest, fabs((double)kept[i][k]));
         }
-        freeze_judge(&s, true);
+        freeze_discriminator(&s, true);
         double expected = written_down(&s, 0.5);
         assert_true(fabs(got - expected) <= tolerance * fabs(expected));
         assert_true(moved > 40);
@@ -124,23 +125,23 @@ static void test_discriminator(void **state)
     for (int vanilla = 0; vanilla < 2; vanilla++) {
         setting s;
         open_setting(&s);
-        s.o.judge = vanilla ? QKV_JUDGE_VANILLA : QKV_JUDGE_HINGE;
+        s.o.disc_loss = vanilla ? QKV_GAN_VANILLA : QKV_GAN_HINGE;
         start(&s);
         (void)step(&s, 0, 0);
         double got = step(&s, 1, 0), expected = 0;
         for (size_t i = 0; i < qkv_params_count(qkv_model_params(s.model)); i++) {
             qkv_param *p = qkv_params_at(qkv_model_params(s.model), i);
-            if (!qkv_vqgan_judges(p))
+            if (!qkv_vqgan_is_discriminator(p))
                 assert_null(qkv_param_grad(p));
             else if (qkv_param_ndim(p) == 4)
                 assert_non_null(qkv_param_grad(p));
         }
         qkv_tape_reset(tape);
-        qkv_tensor *x = pictures(&s), *z = qkv_vqgan_encode(s.model, tape, x);
+        qkv_tensor *x = images(&s), *z = qkv_vqgan_encode(s.model, tape, x);
         qkv_tensor *v = qkv_vqgan_vectors(s.model, tape, qkv_vqgan_codes(s.model, tape, z));
         qkv_tensor *y = qkv_vqgan_decode(s.model, tape, v);
         for (int real = 0; real < 2; real++) {
-            qkv_tensor *said = qkv_vqgan_judge(s.model, tape, real ? x : y);
+            qkv_tensor *said = qkv_vqgan_discriminate(s.model, tape, real ? x : y);
             const qkv_real *data = qkv_data(tape, said);
             for (size_t i = 0; i < qkv_count(said); i++) {
                 double d = real ? -(double)data[i] : (double)data[i];
@@ -158,7 +159,7 @@ static void test_idle(void **state)
     (void)state;
     setting s;
     open_setting(&s);
-    s.o.judge_start = 5;
+    s.o.disc_start = 5;
     start(&s);
     assert_true(s.task.type->idle(s.task.self, 4, 1));
     assert_false(s.task.type->idle(s.task.self, 5, 1));
@@ -177,10 +178,10 @@ static void test_idle(void **state)
 static void test_newest(void **state)
 {
     (void)state;
-    qkv_measures m;
+    qkv_metrics m;
     setting s;
     open_setting(&s);
-    s.o.judge_start = 5;
+    s.o.disc_start = 5;
     start(&s);
     for (uint64_t n = 4; n <= 5; n++) {
         (void)step(&s, 0, n);
@@ -191,9 +192,9 @@ static void test_newest(void **state)
     close_setting(&s);
 }
 
-/* ---- how decoded pictures look ------------------------------------------------------------ */
+/* ---- how decoded images look ------------------------------------------------------------ */
 
-/* A picture, or what comes back of it, for the network. */
+/* An image, or what comes back of it, for the network. */
 static qkv_tensor *seen(const uint8_t *bytes)
 {
     const size_t shape[] = {1, SIDE, SIDE, C};
@@ -203,7 +204,7 @@ static qkv_tensor *seen(const uint8_t *bytes)
     return x;
 }
 
-/* One picture after another gives what all together give. */
+/* One image after another gives what all together give. */
 static void test_compared(void **state)
 {
     (void)state;
@@ -213,20 +214,20 @@ static void test_compared(void **state)
     qkv_frechet *f;
     double unlike = 0, far;
     open_setting(&s);
-    assert_int_equal(qkv_codes_compare(s.model, s.looks, tape, s.pixels, &got), QKV_OK);
+    assert_int_equal(qkv_codes_compare(s.model, s.lpips, tape, s.pixels, &got), QKV_OK);
     assert_int_equal(qkv_frechet_create(&f, ctx, FEATURES), QKV_OK);
     for (size_t i = 0; i < COUNT; i++) {
-        const uint8_t *picture = qkv_pixels_data(s.pixels, i);
+        const uint8_t *image = qkv_pixels_data(s.pixels, i);
         int32_t codes[SIDE / FACTOR * SIDE / FACTOR];
         uint8_t back[SIDE * SIDE * C];
-        assert_int_equal(qkv_pictures_encode(s.model, tape, picture, 1, SIDE, SIDE, codes), QKV_OK);
-        assert_int_equal(qkv_pictures_decode(s.model, tape, codes, 1, SIDE / FACTOR, SIDE / FACTOR,
-                                             back), QKV_OK);
-        qkv_tensor *sides[] = {seen(picture), seen(back)};
-        unlike += (double)qkv_item(tape, qkv_perceptual_distance(s.looks, tape, sides[1],
+        assert_int_equal(qkv_images_encode(s.model, tape, image, 1, SIDE, SIDE, codes), QKV_OK);
+        assert_int_equal(qkv_images_decode(s.model, tape, codes, 1, SIDE / FACTOR, SIDE / FACTOR,
+                                           back), QKV_OK);
+        qkv_tensor *sides[] = {seen(image), seen(back)};
+        unlike += (double)qkv_item(tape, qkv_perceptual_distance(s.lpips, tape, sides[1],
                                                                  sides[0])) / COUNT;
         for (int k = 0; k < 2; k++) {
-            qkv_tensor *of = qkv_perceptual_features(s.looks, tape, sides[k]);
+            qkv_tensor *of = qkv_perceptual_features(s.lpips, tape, sides[k]);
             of = qkv_mean_axis(tape, qkv_mean_axis(tape, of, 1), 1);
             assert_int_equal(qkv_count(of), FEATURES);
             qkv_frechet_add(f, k, qkv_data(tape, of), 1);
@@ -234,7 +235,7 @@ static void test_compared(void **state)
     }
     assert_int_equal(qkv_frechet_distance(f, &far), QKV_OK);
     assert_int_equal(got.features, FEATURES);
-    assert_int_equal(got.pictures, COUNT);
+    assert_int_equal(got.images, COUNT);
     assert_true(unlike > 0 && fabs(got.lpips - unlike) < 1e-5 * unlike);
     assert_true(far > 0 && fabs(got.frechet - far) < 1e-4 * far);
     assert_int_equal(qkv_codes_compare(s.model, s.model, tape, s.pixels, &got), QKV_E_ARGUMENT);
@@ -244,9 +245,9 @@ static void test_compared(void **state)
     close_setting(&s);
 }
 
-static uint8_t levels(size_t picture, size_t k) { return (uint8_t)(40 * picture + k % 7); }
+static uint8_t levels(size_t image, size_t k) { return (uint8_t)(40 * image + k % 7); }
 
-/* What comes back is nearest to its own picture, or to another: told here by all distances. */
+/* What comes back is nearest to its own image, or to another: told here by all distances. */
 static void test_found(void **state)
 {
     (void)state;
@@ -261,9 +262,9 @@ static void test_found(void **state)
     for (size_t i = 0; i < COUNT; i++) {
         double least = INFINITY;
         size_t nearest = COUNT;
-        assert_int_equal(qkv_pictures_encode(s.model, tape, qkv_pixels_data(s.pixels, i), 1, SIDE,
-                                             SIDE, codes), QKV_OK);
-        assert_int_equal(qkv_pictures_decode(s.model, tape, codes, 1, SIDE / 2, SIDE / 2, decoded),
+        assert_int_equal(qkv_images_encode(s.model, tape, qkv_pixels_data(s.pixels, i), 1, SIDE,
+                                           SIDE, codes), QKV_OK);
+        assert_int_equal(qkv_images_decode(s.model, tape, codes, 1, SIDE / 2, SIDE / 2, decoded),
                          QKV_OK);
         for (size_t k = 0; k < COUNT; k++) {
             double sum = 0;
@@ -281,22 +282,22 @@ static void test_found(void **state)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-/* A grid whose picture has no room is refused before anything is computed: nothing much has been
+/* A grid whose image has no room is refused before anything is computed: nothing much has been
  * allocated by then. One that has room is decoded. */
 static void test_no_room(void **state)
 {
     (void)state;
     enum { COLUMNS = 4096, MEGABYTE = 1 << 20 };
     static int32_t codes[COLUMNS];
-    static uint8_t picture[COLUMNS * 4 * C];
+    static uint8_t image[COLUMNS * 4 * C];
     qkv_model *m = made_model();
     size_t before = qkv_context_memory(ctx).peak_bytes;
-    memory.largest = 8 * MEGABYTE; /* a layer's picture has 2 MB, six are wanted at once */
-    assert_int_equal(qkv_pictures_decode(m, tape, codes, 1, 1, COLUMNS, picture), QKV_E_MEMORY);
+    memory.largest = 8 * MEGABYTE; /* a layer's image has 2 MB, six are wanted at once */
+    assert_int_equal(qkv_images_decode(m, tape, codes, 1, 1, COLUMNS, image), QKV_E_MEMORY);
     assert_non_null(strstr(qkv_context_message(ctx), "out of memory"));
     assert_true(qkv_context_memory(ctx).peak_bytes < before + MEGABYTE);
     memory.largest = 14 * MEGABYTE;
-    if (qkv_pictures_decode(m, tape, codes, 1, 1, COLUMNS, picture))
+    if (qkv_images_decode(m, tape, codes, 1, 1, COLUMNS, image))
         fail_msg("%s", qkv_context_message(ctx));
     memory.largest = 0;
     qkv_model_destroy(m);
@@ -311,14 +312,14 @@ static void same(double found, double expected)
 }
 
 /* The sides are the model's own. */
-static double flops_of(const setting *s, qkv_pass pass, qkv_part part, double pictures)
+static double flops_of(const setting *s, qkv_pass pass, qkv_model_part part, double images)
 {
-    const qkv_workload w = {.pass = pass, .part = part, .samples = pictures};
+    const qkv_workload w = {.pass = pass, .part = part, .samples = images};
     return qkv_model_flops(s->model, &w);
 }
 
 /* Multiplications counted by hand: window, channels in, channels out, pixels. Forward is 2 for
- * each, every gradient 2 more; pictures have none, nor has what is frozen. */
+ * each, every gradient 2 more; images have none, nor has what is frozen. */
 static void test_flops(void **state)
 {
     (void)state;
@@ -338,18 +339,18 @@ static void test_flops(void **state)
     const double generator = 6 * (decoder + encoder) + 4 * first + 2 * 7 * scores +
                              2 * deep * CODES * WIDTH;
     same(flops_of(&s, QKV_PASS_TRAIN, QKV_PART_WHOLE, 1), generator);
-    const double judge_first = 16 * C * 4 * 64;
-    const double judge = judge_first + 16 * (4 * 8 * 16 + 8 * 16 * 9 + 16 * 4);
-    same(flops_of(&s, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR, 1), 4 * judge);
+    const double disc_first = 16 * C * 4 * 64;
+    const double evaluate = disc_first + 16 * (4 * 8 * 16 + 8 * 16 * 9 + 16 * 4);
+    same(flops_of(&s, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR, 1), 4 * evaluate);
     same(flops_of(&s, QKV_PASS_TRAIN, QKV_PART_DISCRIMINATOR, 2),
-         2 * (6 * judge - 2 * judge_first));
-    /* Two stages of 4 and 6 channels, 1 and 2 convolutions; pictures on both sides, and back. */
-    const double looks = 9 * (C * 4 * all + 4 * 6 * deep + 6 * 6 * deep);
+         2 * (6 * evaluate - 2 * disc_first));
+    /* Two stages of 4 and 6 channels, 1 and 2 convolutions; images on both sides, and back. */
+    const double lpips = 9 * (C * 4 * all + 4 * 6 * deep + 6 * 6 * deep);
     start(&s);
-    same(s.task.type->flops(s.task.self), generator + 6 * looks); /* nothing is judged yet */
+    same(s.task.type->flops(s.task.self), generator + 6 * lpips); /* nothing is evaluated yet */
     (void)step(&s, 0, 0);
     same(s.task.type->flops(s.task.self),
-         generator + 6 * looks + 4 * judge + 2 * (6 * judge - 2 * judge_first));
+         generator + 6 * lpips + 4 * evaluate + 2 * (6 * evaluate - 2 * disc_first));
     close_setting(&s);
 }
 

@@ -1,5 +1,5 @@
-/* test_colorize.c - colouring: what a part of an update adds, what is judged beside what, hints and
- * lightness in what is coloured. */
+/* test_colorize.c - colouring: what a part of an update adds, what is evaluated beside what, hints
+ * and lightness in what is coloured. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@ enum { SIDE = 16, C = 3, COUNT = 40 };
 
 static qkv_model *made_model(size_t image)
 {
-    qkv_dense_config c;
+    qkv_pixelwise_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_colorizer_type), &c);
     c.trunk.image = image;
     c.trunk.patch = 4;
@@ -27,8 +27,8 @@ static qkv_model *made_model(size_t image)
     return made(&qkv_colorizer_type, &c);
 }
 
-static uint8_t red(size_t picture, size_t k) { return (void)picture, k % C ? 0 : 255; }
-static uint8_t grey(size_t picture, size_t k) { return (void)k, (uint8_t)(6 * picture); }
+static uint8_t red(size_t image, size_t k) { return (void)image, k % C ? 0 : 255; }
+static uint8_t grey(size_t image, size_t k) { return (void)k, (uint8_t)(6 * image); }
 
 static void test_parts(void **state)
 {
@@ -41,17 +41,17 @@ static void test_parts(void **state)
     o.augment.flip = true;
     assert_int_equal(qkv_task_colorize(&task, m, p, p, &o, 9), QKV_OK);
     expect_parts(&task);
-    const qkv_measures measures = expect_judged(&task, "psnr_both", COUNT);
-    double both = (measures.item[1].value + measures.item[2].value) / 2;
-    assert_true(fabs(measures.item[0].value - both) < 1e-9);
+    const qkv_metrics metrics = expect_evaluated(&task, "psnr_both", COUNT);
+    double both = (metrics.item[1].value + metrics.item[2].value) / 2;
+    assert_true(fabs(metrics.item[0].value - both) < 1e-9);
     qkv_task_destroy(&task);
     qkv_pixels_close(p);
     qkv_model_destroy(m);
 }
 
-/* Of red pictures a = 80.09 and b = 67.20: what always says 0 errs by that, the nearest hint by
+/* Of red images a = 80.09 and b = 67.20: what always says 0 errs by that, the nearest hint by
  * nothing; the means are these. */
-static void test_judged(void **state)
+static void test_evaluated(void **state)
 {
     (void)state;
     qkv_model *m = made_model(SIDE);
@@ -61,7 +61,7 @@ static void test_judged(void **state)
     double expected = 10 * log10(255 * 255 / squares);
     set_to_zero(m, "head.weight"); /* says a = b = 0 */
     assert_int_equal(qkv_colorize_evaluate(m, tape, p, 0, &s), QKV_OK);
-    assert_int_equal(s.pictures, COUNT);
+    assert_int_equal(s.images, COUNT);
     assert_true(fabs(s.psnr - expected) < 0.001 && fabs(s.psnr_hints - expected) < 0.001);
     assert_true(fabs(s.mean - expected) < 0.001 && s.nearest > 80);
     assert_int_equal(qkv_colorize_mean(ctx, p, NULL, COUNT, mean), QKV_OK);
@@ -72,7 +72,7 @@ static void test_judged(void **state)
     qkv_model_destroy(m);
 }
 
-/* Hints are seen: the same pictures with and without give other colours. */
+/* Hints are seen: the same images with and without give other colours. */
 static void test_hints_matter(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void test_hints_matter(void **state)
     qkv_model_destroy(m);
 }
 
-/* A picture of another size and shape: its lightness stays as far as the colours allow, and a model
+/* An image of another size and shape: its lightness stays as far as the colours allow, and a model
  * that says nothing makes it grey. */
 static void test_colored(void **state)
 {
@@ -126,7 +126,7 @@ static void test_hint_size(void **state)
 {
     (void)state;
     qkv_model *m = made_model(56);
-    assert_int_equal(((const qkv_dense_config *)qkv_model_config(m))->cell, 2);
+    assert_int_equal(((const qkv_pixelwise_config *)qkv_model_config(m))->cell, 2);
     qkv_model_destroy(m);
 }
 
@@ -135,14 +135,14 @@ static void test_saved_means(void **state)
 {
     (void)state;
     qkv_model *m = made_model(SIDE), *again;
-    qkv_dense_config c = *(const qkv_dense_config *)qkv_model_config(m);
+    qkv_pixelwise_config c = *(const qkv_pixelwise_config *)qkv_model_config(m);
     qkv_model_destroy(m);
     c.mean_a = -2.5;
     c.mean_b = -1;
     m = made(&qkv_colorizer_type, &c);
     assert_int_equal(qkv_hub_save(m, folder, NULL), QKV_OK);
     assert_int_equal(qkv_hub_load(&again, ctx, folder), QKV_OK);
-    const qkv_dense_config *read = qkv_model_config(again);
+    const qkv_pixelwise_config *read = qkv_model_config(again);
     assert_true(read->mean_a == -2.5 && read->mean_b == -1);
     qkv_model_destroy(m);
     qkv_model_destroy(again);
@@ -157,7 +157,7 @@ static void test_refused(void **state)
     assert_int_equal(qkv_task_colorize(&task, m, p, NULL, NULL, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "16 x 16"));
     assert_null(task.self);
-    qkv_dense_config c = *(const qkv_dense_config *)qkv_model_config(m);
+    qkv_pixelwise_config c = *(const qkv_pixelwise_config *)qkv_model_config(m);
     qkv_model *none;
     c.trunk.channels = 3;
     assert_int_equal(qkv_model_create(&none, ctx, &qkv_colorizer_type, &c), QKV_E_ARGUMENT);
@@ -173,7 +173,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),         cmocka_unit_test(test_judged),
+        cmocka_unit_test(test_parts),         cmocka_unit_test(test_evaluated),
         cmocka_unit_test(test_hints_matter),  cmocka_unit_test(test_colored),
         cmocka_unit_test(test_hint_size),     cmocka_unit_test(test_saved_means),
         cmocka_unit_test(test_refused),

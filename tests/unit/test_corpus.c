@@ -31,9 +31,9 @@ static const char *spelled(qkv_tokenizer *t, const qkv_records *r, size_t record
     return text;
 }
 
-static qkv_text_part part_of(const char *text)
+static qkv_text_span part_of(const char *text)
 {
-    return (qkv_text_part){text, strlen(text), "some.txt", 0};
+    return (qkv_text_span){text, strlen(text), "some.txt", 0};
 }
 
 static void check_lines(bool join, size_t count, const char *const *expected)
@@ -41,7 +41,7 @@ static void check_lines(bool join, size_t count, const char *const *expected)
     qkv_tokenizer *t = wordpiece();
     qkv_records_writer *w;
     qkv_records *r;
-    qkv_text_part part = part_of("a b c\n\nd e f g h i\r\nj [MASK]");
+    qkv_text_span part = part_of("a b c\n\nd e f g h i\r\nj [MASK]");
     check(qkv_records_create(&w, ctx, NULL, 1));
     check(qkv_corpus_add_lines(w, ctx, t, &part, 6, join));
     check(qkv_records_finish(w, &r));
@@ -107,7 +107,7 @@ static void test_labels(void **state)
     (void)state;
     qkv_tokenizer *t = wordpiece();
     qkv_labels l = {.ctx = ctx};
-    qkv_text_part one = part_of("so-so\ta\nbad\tb c\n\nso\td\nbad\t\n"), two = part_of("a\tb\n");
+    qkv_text_span one = part_of("so-so\ta\nbad\tb c\n\nso\td\nbad\t\n"), two = part_of("a\tb\n");
     check(qkv_labels_collect(&l, &one));
     check(qkv_labels_collect(&l, &two));
     static const char *const names[] = {"a", "bad", "so", "so-so"};
@@ -138,7 +138,7 @@ static void test_labels(void **state)
 static void refuses(const char *text, const char *sentence)
 {
     qkv_labels l = {.ctx = ctx};
-    qkv_text_part part = part_of(text);
+    qkv_text_span part = part_of(text);
     assert_int_equal(qkv_labels_collect(&l, &part), QKV_E_FORMAT);
     expect_message(sentence);
     qkv_labels_free(&l);
@@ -154,7 +154,7 @@ static void test_refused(void **state)
     refuses("\tb\n", "line 1: a label before the first tab");
     qkv_tokenizer *t = wordpiece();
     qkv_records_writer *w;
-    qkv_text_part part = part_of("a\tb\n\nnew\tb\n");
+    qkv_text_span part = part_of("a\tb\n\nnew\tb\n");
     static const char *const names[] = {"a", "ne"};
     size_t cut = 0;
     check(qkv_records_create(&w, ctx, NULL, 3));

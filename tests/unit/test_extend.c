@@ -370,7 +370,7 @@ static void own_models_are_saved(void **state)
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
 
-static qkv_tensor *silent_loss(void *self, qkv_tape *tape, const qkv_task_part *part)
+static qkv_tensor *silent_loss(void *self, qkv_tape *tape, const qkv_micro_batch *part)
 {
     (void)tape;
     if (self)
@@ -394,7 +394,7 @@ static void tasks_fail_with_a_sentence(void **state)
     assert_int_equal(qkv_train(&task, &o, NULL, NULL, NULL, false, NULL, NULL, NULL),
                      QKV_E_FORMAT);
     expect_message("step 1: batch 0 is not there");
-    task.held_out = true; /* and nothing to judge by */
+    task.held_out = true; /* and nothing to evaluate by */
     assert_int_equal(qkv_train(&task, &o, NULL, NULL, NULL, false, NULL, NULL, NULL),
                      QKV_E_ARGUMENT);
     expect_message("evaluate are required");

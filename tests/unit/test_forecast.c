@@ -10,7 +10,7 @@
 
 #include "files.h"
 #include "qkv/hub.h"
-#include "qkv/run.h"
+#include "qkv/infer.h"
 #include "qkv/train.h"
 #include "tokenizers.h"
 
@@ -145,7 +145,7 @@ static void test_undone(void **state)
     }
 }
 
-/* ---- judging --------------------------------------------------------------------------------- */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
 static void test_season(void **state)
 {
@@ -170,7 +170,7 @@ static void test_season(void **state)
 /* All errors of an untrained model, which forecasts the mean, counted again. */
 static void count_errors(qkv_model *m, size_t season, qkv_forecast_score *sum)
 {
-    double mean = (double)qkv_forecast_mean(m)[0], d = (double)qkv_forecast_deviation(m)[0];
+    double mean = (double)qkv_forecast_mean(m)[0], d = (double)qkv_forecast_std(m)[0];
     size_t lead = season > N ? season : N;
     *sum = (qkv_forecast_score){.windows = ROWS - lead - H + 1};
     double n = (double)(H * sum->windows);
@@ -236,13 +236,13 @@ static void learn(qkv_forecast_config *c)
     schedule.warmup = 20;
     o.steps = 400;
     o.batch = 4;
-    o.parts = 2;
+    o.accumulation_steps = 2;
     qkv_model *m = make(c, false);
     qkv_series four = {rows, N + H + 3, C}; /* the same four windows in every batch */
     check(qkv_task_forecast(&task, m, &four, &four, 1));
     check(qkv_train(&task, &o, &optimizer, &schedule, NULL, false, NULL, NULL, &r));
-    if (!(r.measures.item[0].value < 1e-3))
-        fail_msg("loss %g after learning four windows by heart", r.measures.item[0].value);
+    if (!(r.metrics.item[0].value < 1e-3))
+        fail_msg("loss %g after learning four windows by heart", r.metrics.item[0].value);
     qkv_task_destroy(&task);
     qkv_model_destroy(m);
 }
@@ -273,7 +273,7 @@ static void test_parts(void **state)
     double all = 0, sum = 0;
     for (size_t i = 0; i < 3; i++) {
         const size_t first[] = {0, 0, 3}, count[] = {8, 3, 5};
-        qkv_task_part part = {.step = 2, .first = first[i], .count = count[i], .total = 8};
+        qkv_micro_batch part = {.step = 2, .first = first[i], .count = count[i], .total = 8};
         qkv_tape_reset(t);
         double value = (double)qkv_item(t, task.type->loss(task.self, t, &part));
         all += i == 0 ? value : 0;

@@ -39,9 +39,10 @@ static void check(qkv_init kind, int threads)
     assert_int_equal(qkv_params_create(&ps, ctx), QKV_OK);
     qkv_param *p = qkv_param_create(ps, "p", 2, shape);
     assert_non_null(p);
-    qkv_row row = {.param = p, .name = "row", .ndim = 2, .shape = {ROWS, COLUMNS}, .init = kind,
-                   .scale = 0.5};
-    qkv_row_init(&row, seed);
+    qkv_state_entry row = {.param = p, .name = "row", .ndim = 2, .shape = {ROWS, COLUMNS}, .init =
+        kind,
+                           .scale = 0.5};
+    qkv_state_entry_init(&row, seed);
     qkv_rng r;
     qkv_rng_init(&r, seed, qkv_hash64("row", 3));
     for (size_t i = 0; i < ROWS * COLUMNS; i++)
@@ -54,7 +55,7 @@ static void test_rows(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 3; threads++)
-        for (qkv_init kind = QKV_INIT_ZEROS; kind < QKV_INIT_KEEP; kind++)
+        for (qkv_init kind = QKV_INIT_ZEROS; kind < QKV_INIT_NONE; kind++)
             check(kind, threads);
 }
 

@@ -340,11 +340,11 @@ static void test_attention_is_linear(void **state)
 }
 
 /* A convolution and its gradients take less beside their tensors than the windows written out
- * would, which is 9 times the picture. */
+ * would, which is 9 times the image. */
 static void test_convolution_unfolds_nothing(void **state)
 {
     (void)state;
-    const size_t picture[] = {1, 96, 96, 64}, window[] = {64, 3, 3, 64};
+    const size_t image[] = {1, 96, 96, 64}, window[] = {64, 3, 3, 64};
     const size_t unfolded = 9 * 96 * 96 * 64 * sizeof(qkv_real);
     const qkv_conv_options same = {.top = 1, .left = 1, .bottom = 1, .right = 1};
     qkv_context_options o = qkv_context_defaults();
@@ -354,7 +354,7 @@ static void test_convolution_unfolds_nothing(void **state)
     assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     size_t rss = qkv_machine_peak_rss();
-    qkv_tensor *in[] = {qkv_tensor_from(t, NULL, 4, picture), qkv_tensor_from(t, NULL, 4, window)};
+    qkv_tensor *in[] = {qkv_tensor_from(t, NULL, 4, image), qkv_tensor_from(t, NULL, 4, window)};
     for (size_t i = 0; i < 2; i++) {
         qkv_require_grad(t, in[i]);
         for (size_t n = 0; n < qkv_count(in[i]); n++)

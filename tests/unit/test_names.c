@@ -80,7 +80,7 @@ static void vits_come_back(void **state)
         assert_int_equal(c->trunk.qkv_bias, biases);
         assert_true(c->trunk.norm_eps == 1e-6);
         assert_int_equal(c->classes, 5);
-        assert_int_equal(qkv_model_pictures(again)->width, 12);
+        assert_int_equal(qkv_model_image_format(again)->width, 12);
         assert_same(m, again);
         qkv_model_destroy(again);
         qkv_model_destroy(m);
@@ -175,7 +175,7 @@ static void masked_autoencoders_come_back(void **state)
 }
 
 /* timm's own config.json, as it lies beside its files. */
-static void pictures_are_as_the_neighbour_says(void **state)
+static void images_are_as_the_neighbour_says(void **state)
 {
     static const char text[] =
         "{\"architecture\": \"deit_tiny\", \"pretrained_cfg\": {\"mean\": [0.485, 0.456, 0.406], "
@@ -186,14 +186,14 @@ static void pictures_are_as_the_neighbour_says(void **state)
     export(m, "a.safetensors");
     qkv_model_destroy(m);
     m = import("a.safetensors", NULL);
-    assert_true(qkv_model_pictures(m)->mean[0] == 0.5);
-    assert_int_equal(qkv_model_pictures(m)->resample, 3);
+    assert_true(qkv_model_image_format(m)->mean[0] == 0.5);
+    assert_int_equal(qkv_model_image_format(m)->resample, 3);
     qkv_model_destroy(m);
     put_file(in(folder, "config.json"), text, strlen(text));
     m = import("a.safetensors", NULL);
-    assert_true(qkv_model_pictures(m)->mean[2] == 0.406);
-    assert_true(qkv_model_pictures(m)->std[1] == 0.224);
-    assert_int_equal(qkv_model_pictures(m)->resample, 2);
+    assert_true(qkv_model_image_format(m)->mean[2] == 0.406);
+    assert_true(qkv_model_image_format(m)->std[1] == 0.224);
+    assert_int_equal(qkv_model_image_format(m)->resample, 2);
     qkv_model_destroy(m);
     put_file(in(folder, "config.json"), bad_text, strlen(bad_text));
     assert_int_equal(qkv_hub_import(&m, ctx, in(folder, "a.safetensors"), NULL), QKV_E_FORMAT);
@@ -250,7 +250,7 @@ static const struct {
      "blocks.0.ls1.gamma has no place in this vit"},
     {"no square", 0, {.cut = "pos_embed", .rows = 6}, {0}, "expected rows for a first token and a "
                                                            "square of patches, found 6"},
-    {"a fourth of the pictures", 0, {.cut = "head.weight", .rows = 16}, {0},
+    {"a fourth of the images", 0, {.cut = "head.weight", .rows = 16}, {0},
      "\"head.weight\": expected shape (5, 64), found (5, 16)"},
     {"heads by no shape", 96, {0}, {0}, "num_attention_heads: shapes do not tell it"},
     {"heads that do not divide", 0, {0}, {.heads = 3}, "3 heads do not divide the width 64"},
@@ -346,7 +346,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(vits_come_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_are_theirs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(masked_autoencoders_come_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pictures_are_as_the_neighbour_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(images_are_as_the_neighbour_says, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trunk_alone_gets_an_empty_head, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_names_are_nobodys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_one_sentence, set_up, tear_down),

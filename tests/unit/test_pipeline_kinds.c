@@ -1,5 +1,5 @@
-/* test_pipeline_kinds.c - every function on pictures with a model of every kind: its own answers,
- * another is refused with a sentence; bad pictures; measures on files; settings by name. */
+/* test_pipeline_kinds.c - every function on images with a model of every kind: its own answers,
+ * another is refused with a sentence; bad images; measures on files; settings by name. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,8 +10,8 @@
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Calls what the kind does, number `call` in the order of the kinds, with a picture. */
-static qkv_status call(qkv_pipeline *p, int kind, const qkv_picture *in_)
+/* Calls what the kind does, number `call` in the order of the kinds, with an image. */
+static qkv_status call(qkv_pipeline *p, int kind, const qkv_image_source *in_)
 {
     qkv_status status = QKV_OK;
     labels l = {0};
@@ -19,13 +19,13 @@ static qkv_status call(qkv_pipeline *p, int kind, const qkv_picture *in_)
     qkv_reconstruction r;
     qkv_colorization c;
     qkv_code_grid g = {0};
-    qkv_sampled_pictures drawn_;
+    qkv_sampled_images drawn_;
     qkv_pipeline_sample_options o = qkv_pipeline_sample_defaults();
     o.count = 1;
     o.complete = *in_;
     switch (kind) {
     case VIT:
-        status = qkv_pipeline_classify_pictures(p, in_, 1, keep, &l);
+        status = qkv_pipeline_classify_images(p, in_, 1, keep, &l);
         return status ? status : l.bad ? qkv_context_status(ctx) : QKV_OK;
     case MAE:
         status = qkv_pipeline_reconstruct(p, in_, NULL, &r);
@@ -44,8 +44,8 @@ static qkv_status call(qkv_pipeline *p, int kind, const qkv_picture *in_)
         qkv_code_grid_free(&g);
         break;
     case PRIOR:
-        status = qkv_pipeline_sample_pictures(p, &o, &drawn_);
-        qkv_sampled_pictures_free(&drawn_);
+        status = qkv_pipeline_sample_images(p, &o, &drawn_);
+        qkv_sampled_images_free(&drawn_);
         break;
     default:
         break;
@@ -58,7 +58,7 @@ static void test_kinds(void **state)
 {
     (void)state;
     qkv_image image = drawn_file("a.png", 16, 16, 1);
-    const qkv_picture pixels = {.image = &image};
+    const qkv_image_source pixels = {.image = &image};
     for (int kind = 0; kind < KINDS; kind++) {
         qkv_pipeline *p = opened(kind);
         for (int other = 0; other < KINDS; other++) {
@@ -79,13 +79,13 @@ static void test_kinds(void **state)
     drop(&image);
 }
 
-/* Pictures that are missing, damaged, or none at all. */
-static void test_bad_pictures(void **state)
+/* Images that are missing, damaged, or none at all. */
+static void test_bad_images(void **state)
 {
     (void)state;
     put_file(in(folder, "bad.png"), "\x89PNG\r\n\x1a\n", 8);
     char none_path[PATH_BYTES], bad_path[PATH_BYTES];
-    const qkv_picture missing = {.path = none_path}, bad = {.path = bad_path},
+    const qkv_image_source missing = {.path = none_path}, bad = {.path = bad_path},
                       nothing = {.path = NULL};
     snprintf(none_path, sizeof none_path, "%.400s/none.png", folder);
     snprintf(bad_path, sizeof bad_path, "%.400s/bad.png", folder);
@@ -120,7 +120,7 @@ static void test_evaluation(void **state)
     for (int kind = 0; kind < KINDS; kind++) {
         qkv_pipeline *p = opened(kind);
         qkv_pipeline_evaluate_options o = qkv_pipeline_evaluate_defaults();
-        qkv_measures m;
+        qkv_metrics m;
         expect_status(qkv_pipeline_evaluate(p, NULL, &m), QKV_E_IO, "holds no held-out data");
         o.images = in(folder, "set");
         o.masks = in(folder, "masks");
@@ -165,7 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_bad_pictures),
+        cmocka_unit_test(test_bad_images),
         cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_settings),
     };

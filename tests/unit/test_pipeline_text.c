@@ -123,7 +123,7 @@ static void fills(void **state)
     (void)state;
     static const char *const texts[] = {"the [MASK] sat [MASK]", "[MASK] the [MASK]"};
     static const char *const bare = "no mask";
-    const qkv_pipeline_fill_options o = {.top = 4};
+    const qkv_pipeline_fill_options o = {.top_k = 4};
     counter all = {0}, one = {.stop = 1};
     assert_int_equal(qkv_pipeline_fill(of(MASKED), texts, 2, &o, on_mask, &all), QKV_OK);
     assert_int_equal(all.calls, 4);
@@ -217,7 +217,7 @@ static void evaluates(void **state)
     static const char *const files[] = {"text", "text", "text", "labelled", "numbers"};
     for (int i = 0; i < KINDS; i++) {
         qkv_pipeline_evaluate_options o = qkv_pipeline_evaluate_defaults();
-        qkv_measures m;
+        qkv_metrics m;
         expect(qkv_pipeline_evaluate(of(i), NULL, &m), QKV_E_IO, "no held-out data");
         *(i == TRANSLATOR ? &o.source : &o.file) = in(folder, files[i]);
         if (i == TRANSLATOR)
@@ -226,7 +226,7 @@ static void evaluates(void **state)
             fail_msg("%s", qkv_context_message(ctx));
         assert_string_equal(m.unit, units[i]);
         assert_true(m.count > 2 && m.scored > 0);
-        o.images = "pictures";
+        o.images = "images";
         expect(qkv_pipeline_evaluate(of(i), &o, &m), QKV_E_ARGUMENT, "--images and --masks");
     }
 }
@@ -244,7 +244,7 @@ static qkv_status translate(qkv_pipeline *p, counter *c)
 static qkv_status fill(qkv_pipeline *p, counter *c)
 {
     static const char *const texts[] = {"a [MASK] b [MASK]", "[MASK] [MASK]"};
-    return qkv_pipeline_fill(p, texts, 2, &(qkv_pipeline_fill_options){.top = 4}, on_mask, c);
+    return qkv_pipeline_fill(p, texts, 2, &(qkv_pipeline_fill_options){.top_k = 4}, on_mask, c);
 }
 static qkv_status classify(qkv_pipeline *p, counter *c)
 {

@@ -1,5 +1,5 @@
-/* Sets of pixels: what is put in comes out; pictures of all kinds become one size, damaged ones
- * are named and left out; parts to judge on; files that lie are refused. */
+/* Sets of pixels: what is put in comes out; images of all kinds become one size, damaged ones
+ * are named and left out; parts to evaluate on; files that lie are refused. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,9 +16,9 @@
 
 enum { COUNT = 60, H = 3, W = 5, C = 3, BYTES = H * W * C, CLASSES = 4 };
 
-static uint8_t value(size_t picture, size_t k) { return (uint8_t)(picture * 31 + k * 7); }
+static uint8_t value(size_t image, size_t k) { return (uint8_t)(image * 31 + k * 7); }
 
-/* Pictures of classes 0 0 0 .. 1 1 1 .., or i % classes; every tenth without one. */
+/* Images of classes 0 0 0 .. 1 1 1 .., or i % classes; every tenth without one. */
 static qkv_pixels *made(const char *path, bool sorted)
 {
     qkv_pixels_writer *w;
@@ -110,11 +110,11 @@ static void test_writing_fails_cleanly(void **state)
 typedef struct {
     size_t images[4], labels[1], names[1], classes[1];
     qkv_store store; /* of the labels */
-    int32_t label;   /* of the second picture */
+    int32_t label;   /* of the second image */
     const char *text; /* the names */
 } set;
 
-/* Two grey pictures of two classes, unless something in them lies. */
+/* Two grey images of two classes, unless something in them lies. */
 static qkv_status open_set(const set *s)
 {
     static const uint8_t data[16] = {0};
@@ -143,7 +143,7 @@ static void test_refuses_what_lies(void **state)
     for (size_t i = 0; i < 13; i++)
         lies[i] = good;
     assert_int_equal(open_set(&good), QKV_OK);
-    lies[0].images[0] = 3; /* more pictures than labels and names */
+    lies[0].images[0] = 3; /* more images than labels and names */
     lies[1].images[0] = 1;
     lies[2].images[3] = 2;
     lies[3].images[1] = 0;
@@ -160,7 +160,7 @@ static void test_refuses_what_lies(void **state)
     for (size_t i = 0; i < 13; i++)
         assert_int_equal(open_set(&lies[i]), QKV_E_FORMAT);
     assert_non_null(strstr(qkv_context_message(ctx), "a class beyond the 2"));
-    set more = good; /* a name for a picture that there is not */
+    set more = good; /* a name for an image that there is not */
     more.text = "a\0b";
     more.names[0] = 4;
     more.images[0] = more.labels[0] = 1;
@@ -179,7 +179,7 @@ static void test_refuses_what_lies(void **state)
     free(data);
 }
 
-/* ---- from pictures ------------------------------------------------------------------------- */
+/* ---- from images ------------------------------------------------------------------------- */
 
 static void copy(const char *from, const char *to, size_t most)
 {
@@ -205,7 +205,7 @@ static bool listen(void *user, const qkv_pixels_event *event)
     return t->calls != t->stop;
 }
 
-static void put_pictures(void)
+static void put_images(void)
 {
     assert_int_equal(mkdir(in(folder, "in"), 0700), 0);
     assert_int_equal(mkdir(in(folder, "in/a"), 0700), 0);
@@ -216,19 +216,19 @@ static void put_pictures(void)
     copy(GOLDEN "/images/colour-420.jpg", in(folder, "in/b/4.jpg"), SIZE_MAX);
 }
 
-static void test_pictures(void **state)
+static void test_image_lists(void **state)
 {
     (void)state;
-    qkv_pictures *pictures;
+    qkv_image_list *images;
     qkv_pixels *p;
-    put_pictures();
-    assert_int_equal(qkv_pictures_open(&pictures, ctx, in(folder, "in")), QKV_OK);
+    put_images();
+    assert_int_equal(qkv_image_list_open(&images, ctx, in(folder, "in")), QKV_OK);
     qkv_pixels_options o = qkv_pixels_defaults();
     const char *paths[] = {NULL, in(folder, "out")};
     for (size_t n = 0; n < 2; n++) {
         told t = {0};
         o.width = o.height = n ? 8 : 0;
-        assert_int_equal(qkv_pixels_read(&p, ctx, pictures, paths[n], &o, listen, &t), QKV_OK);
+        assert_int_equal(qkv_pixels_read(&p, ctx, images, paths[n], &o, listen, &t), QKV_OK);
         assert_int_equal(t.bad, 1);
         assert_non_null(strstr(t.text, "2.png"));
         assert_int_equal(qkv_pixels_count(p), 3);
@@ -237,7 +237,7 @@ static void test_pictures(void **state)
         assert_int_equal(qkv_pixels_class(p, 0), 0);
         assert_int_equal(qkv_pixels_class(p, 2), 1);
         qkv_image image;
-        assert_int_equal(qkv_pictures_read(pictures, 2, &image, NULL), QKV_OK);
+        assert_int_equal(qkv_image_list_read(images, 2, &image, NULL), QKV_OK);
         if (n == 0) { /* the size of the first */
             assert_int_equal(qkv_pixels_width(p), 40);
             assert_int_equal(qkv_pixels_height(p), 24);
@@ -250,43 +250,43 @@ static void test_pictures(void **state)
         qkv_pixels_close(p);
     }
     told t = {.stop = 1};
-    assert_int_equal(qkv_pixels_read(&p, ctx, pictures, in(folder, "none"), NULL, listen, &t),
+    assert_int_equal(qkv_pixels_read(&p, ctx, images, in(folder, "none"), NULL, listen, &t),
                      QKV_E_CANCELLED);
     assert_null(p);
     for (size_t n = 0; n < 20; n++) {
         memory.left = n;
-        if (qkv_pixels_read(&p, ctx, pictures, in(folder, "none"), &o, NULL, NULL) == QKV_OK)
+        if (qkv_pixels_read(&p, ctx, images, in(folder, "none"), &o, NULL, NULL) == QKV_OK)
             unlink(in(folder, "none"));
         qkv_pixels_close(p);
     }
     memory.left = SIZE_MAX;
     assert_int_equal(files_in(folder), 2); /* in, out */
-    qkv_pictures_close(pictures);
+    qkv_image_list_close(images);
 }
 
 static void test_none_left(void **state)
 {
     (void)state;
-    qkv_pictures *pictures;
+    qkv_image_list *images;
     qkv_pixels *p;
     copy(GOLDEN "/images/type2-8bit.png", in(folder, "2.png"), 90);
-    assert_int_equal(qkv_pictures_open(&pictures, ctx, folder), QKV_OK);
-    assert_int_equal(qkv_pixels_read(&p, ctx, pictures, in(folder, "x"), NULL, NULL, NULL),
+    assert_int_equal(qkv_image_list_open(&images, ctx, folder), QKV_OK);
+    assert_int_equal(qkv_pixels_read(&p, ctx, images, in(folder, "x"), NULL, NULL, NULL),
                      QKV_E_FORMAT);
     assert_null(p);
     assert_non_null(strstr(qkv_context_message(ctx), "2.png: "));
     assert_int_equal(files_in(folder), 1);
-    qkv_pictures_close(pictures);
+    qkv_image_list_close(images);
     copy(GOLDEN "/images/type2-8bit.png", in(folder, "3.png"), 90);
-    assert_int_equal(qkv_pictures_open(&pictures, ctx, folder), QKV_OK);
-    assert_int_equal(qkv_pixels_read(&p, ctx, pictures, in(folder, "x"), NULL, NULL, NULL),
+    assert_int_equal(qkv_image_list_open(&images, ctx, folder), QKV_OK);
+    assert_int_equal(qkv_pixels_read(&p, ctx, images, in(folder, "x"), NULL, NULL, NULL),
                      QKV_E_FORMAT);
-    assert_non_null(strstr(qkv_context_message(ctx), "none of 2 pictures"));
+    assert_non_null(strstr(qkv_context_message(ctx), "none of 2 images"));
     assert_non_null(strstr(qkv_context_message(ctx), "3.png: "));
-    qkv_pictures_close(pictures);
+    qkv_image_list_close(images);
 }
 
-/* A picture of 4 x 2 cut to its middle is that of its two middle columns. */
+/* An image of 4 x 2 cut to its middle is that of its two middle columns. */
 static void test_fit(void **state)
 {
     (void)state;
@@ -321,7 +321,7 @@ static void check_parts(const qkv_held_out *s, size_t train, size_t valid)
 }
 
 /* Folders need not come in the order of their names: "dog-toy/1.png" is before "dog/1.png". Nor has
- * every picture a class. */
+ * every image a class. */
 static void test_split_folders(void **state)
 {
     (void)state;
@@ -431,7 +431,7 @@ int main(void)
         cmocka_unit_test(test_names_are_drawn_from_all),
         cmocka_unit_test(test_writing_fails_cleanly),
         cmocka_unit_test(test_refuses_what_lies),
-        cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_image_lists),
         cmocka_unit_test(test_none_left),
         cmocka_unit_test(test_fit),
         cmocka_unit_test(test_split),

@@ -50,9 +50,9 @@ static void test_none(void **state)
     fixture f;
     qkv_model *again;
     open_fixture(&f);
-    assert_null(qkv_model_pictures(f.model));
+    assert_null(qkv_model_image_format(f.model));
     assert_int_equal(qkv_hub_load(&again, f.ctx, f.folder), QKV_OK);
-    assert_null(qkv_model_pictures(again));
+    assert_null(qkv_model_image_format(again));
     qkv_model_destroy(again);
     close_fixture(&f);
 }
@@ -62,7 +62,7 @@ static void test_reads(void **state)
     (void)state;
     static const struct {
         const char *text;
-        qkv_picture_format expected;
+        qkv_image_format expected;
     } cases[] = {
         {"{}", {224, 224, 3, false, 2, {.5, .5, .5}, {.5, .5, .5}}},
         {"{\"size\": 384, \"resample\": 3, \"image_mean\": [0.1, 0.2, 0.3], \"image_std\": [1, 2,"
@@ -79,7 +79,7 @@ static void test_reads(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (load(&f, cases[i].text, &m))
             fail_msg("%s", qkv_context_message(f.ctx));
-        const qkv_picture_format *got = qkv_model_pictures(m), *e = &cases[i].expected;
+        const qkv_image_format *got = qkv_model_image_format(m), *e = &cases[i].expected;
         assert_non_null(got);
         assert_true(got->height == e->height && got->width == e->width);
         assert_true(got->channels == e->channels && got->crop == e->crop);
@@ -105,7 +105,7 @@ static void test_refuses(void **state)
         {"{\"image_mean\": [1], \"image_std\": [1, 1, 1]}", "3 numbers, but image_mean has 1"},
         {"{\"image_std\": [0, 0, 0]}", "image_std"},
         {"{\"size\": {\"shortest_edge\": 256}, \"do_center_crop\": true, \"crop_size\": 224}",
-         "a crop smaller than the resized picture (256) is not supported"},
+         "a crop smaller than the resized image (256) is not supported"},
         {"[", "preprocessor_config.json"},
     };
     fixture f;
@@ -123,7 +123,7 @@ static void test_refuses(void **state)
 static void test_writes(void **state)
 {
     (void)state;
-    static const qkv_picture_format formats[] = {
+    static const qkv_image_format formats[] = {
         {32, 48, 3, false, 3, {.1, .2, .3}, {.4, .5, .6}},
         {28, 28, 1, true, 2, {.3, .5, .5}, {.25, .5, .5}},
     };
@@ -131,10 +131,10 @@ static void test_writes(void **state)
     qkv_model *m;
     open_fixture(&f);
     for (int i = 0; i < 2; i++) {
-        qkv_model_set_pictures(f.model, &formats[i]);
+        qkv_model_set_image_format(f.model, &formats[i]);
         assert_int_equal(qkv_hub_save(f.model, f.folder, NULL), QKV_OK);
         assert_int_equal(qkv_hub_load(&m, f.ctx, f.folder), QKV_OK);
-        const qkv_picture_format *got = qkv_model_pictures(m);
+        const qkv_image_format *got = qkv_model_image_format(m);
         assert_true(got->height == formats[i].height && got->width == formats[i].width);
         assert_true(got->channels == formats[i].channels && got->crop == formats[i].crop);
         assert_memory_equal(got->mean, formats[i].mean, got->channels * sizeof(double));

@@ -1,5 +1,5 @@
 /* test_reconstruct.c - filling in hidden patches: which are hidden, what a part of an update adds,
- * what is judged and shown. */
+ * what is evaluated and shown. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,8 +15,8 @@ enum { SIDE = 8, PATCH = 2, L = 16, C = 3, BYTES = SIDE * SIDE * C, COUNT = 40 }
 static qkv_model *made_model(bool normed)
 {
     qkv_mae_config c;
-    qkv_picture_format f = {.height = SIDE, .width = SIDE, .channels = C, .resample = 2,
-                            .mean = {0.5, 0.4, 0.3}, .std = {0.2, 0.3, 0.4}};
+    qkv_image_format f = {.height = SIDE, .width = SIDE, .channels = C, .resample = 2,
+                          .mean = {0.5, 0.4, 0.3}, .std = {0.2, 0.3, 0.4}};
     qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
     assert_true(qkv_model_type_preset(&qkv_mae_type, "nano", &c));
     c.trunk.image = SIDE;
@@ -25,14 +25,14 @@ static qkv_model *made_model(bool normed)
     c.decoder_ff_width = c.trunk.ff_width = 0;
     c.norm_pix = normed;
     qkv_model *m = made(&qkv_mae_type, &c);
-    qkv_model_set_pictures(m, &f);
+    qkv_model_set_image_format(m, &f);
     return m;
 }
 
 /* Left half 50, right half 250: the nearest pixel is right but at the edge of what is seen. */
-static uint8_t halves(size_t picture, size_t k)
+static uint8_t halves(size_t image, size_t k)
 {
-    (void)picture;
+    (void)image;
     return k / C % SIDE < SIDE / 2 ? 50 : 250;
 }
 
@@ -67,7 +67,7 @@ static void test_orders(void **state)
         first[order[0]]++;
     }
     for (size_t i = 0; i < L; i++)
-        assert_true(first[i] > 192 && first[i] < 320); /* 256 expected, deviation 15.5 */
+        assert_true(first[i] > 192 && first[i] < 320); /* 256 expected, standard deviation 15.5 */
     qkv_mae_shuffle(again, L, 3, 4095);
     assert_memory_equal(order, again, sizeof order);
     qkv_mae_shuffle(again, L, 4, 4095);
@@ -85,21 +85,21 @@ static void test_parts(void **state)
     o.flip = true;
     assert_int_equal(qkv_task_reconstruct(&task, m, p, p, &o, 9), QKV_OK);
     expect_parts(&task);
-    expect_judged(&task, "psnr", COUNT);
+    expect_evaluated(&task, "psnr", COUNT);
     qkv_task_destroy(&task);
     qkv_pixels_close(p);
     qkv_model_destroy(m);
 }
 
-/* The means of what is seen and of the nearest pixels, against what the picture says. */
-static void test_judged(void **state)
+/* The means of what is seen and of the nearest pixels, against what the image says. */
+static void test_evaluated(void **state)
 {
     (void)state;
     qkv_model *m = made_model(false);
     qkv_pixels *p = drawn(COUNT, SIDE, C, 0, halves);
     qkv_reconstruct_score s, again, few;
     assert_int_equal(qkv_reconstruct_evaluate(m, tape, p, -1, 0, &s), QKV_OK);
-    assert_int_equal(s.pictures, COUNT);
+    assert_int_equal(s.images, COUNT);
     /* A mean of a mixture of 50 and 250 errs by 100 at least on the whole. */
     assert_true(s.mean < 20 * log10(255 / 100.0) + 0.01 && s.mean > 4);
     assert_true(s.nearest > s.mean);
@@ -120,25 +120,25 @@ static void test_judged(void **state)
 static void test_shown(void **state)
 {
     (void)state;
-    uint8_t picture[BYTES], hidden[BYTES], filled[BYTES], pasted[BYTES];
+    uint8_t image[BYTES], hidden[BYTES], filled[BYTES], pasted[BYTES];
     for (size_t k = 0; k < BYTES; k++)
-        picture[k] = mixed(3, k);
+        image[k] = mixed(3, k);
     for (int normed = 0; normed < 2; normed++) {
         qkv_model *m = made_model(normed);
-        assert_int_equal(qkv_reconstruct(m, tape, picture, 0, 1, true, hidden, filled), QKV_OK);
-        assert_memory_equal(hidden, picture, BYTES);
-        assert_memory_equal(filled, picture, BYTES);
-        assert_int_equal(qkv_reconstruct(m, tape, picture, 0.75, 1, false, hidden, filled), QKV_OK);
-        assert_int_equal(qkv_reconstruct(m, tape, picture, 0.75, 1, true, hidden, pasted), QKV_OK);
+        assert_int_equal(qkv_reconstruct(m, tape, image, 0, 1, true, hidden, filled), QKV_OK);
+        assert_memory_equal(hidden, image, BYTES);
+        assert_memory_equal(filled, image, BYTES);
+        assert_int_equal(qkv_reconstruct(m, tape, image, 0.75, 1, false, hidden, filled), QKV_OK);
+        assert_int_equal(qkv_reconstruct(m, tape, image, 0.75, 1, true, hidden, pasted), QKV_OK);
         size_t grey = 0;
         for (size_t y = 0; y < SIDE; y += PATCH)
             for (size_t x = 0; x < SIDE; x += PATCH) {
                 size_t at = (y * SIDE + x) * C, end = ((y + 1) * SIDE + x + 1) * C;
-                bool seen = memcmp(hidden + at, picture + at, C) == 0 &&
-                            memcmp(hidden + end, picture + end, C) == 0;
+                bool seen = memcmp(hidden + at, image + at, C) == 0 &&
+                            memcmp(hidden + end, image + end, C) == 0;
                 grey += !seen;
-                assert_memory_equal(pasted + at, (seen ? picture : filled) + at, C);
-                assert_memory_equal(pasted + end, (seen ? picture : filled) + end, C);
+                assert_memory_equal(pasted + at, (seen ? image : filled) + at, C);
+                assert_memory_equal(pasted + end, (seen ? image : filled) + end, C);
             }
         assert_int_equal(grey, 12);
         qkv_model_destroy(m);
@@ -150,17 +150,17 @@ static void test_unnormed(void **state)
 {
     (void)state;
     qkv_model *m = made_model(true);
-    uint8_t picture[BYTES], hidden[BYTES], filled[BYTES];
+    uint8_t image[BYTES], hidden[BYTES], filled[BYTES];
     set_to_zero(m, "decoder.pred.weight");
     for (size_t k = 0; k < BYTES; k++)
-        picture[k] = (uint8_t)(102 + k % C); /* patches are of one colour */
-    qkv_picture_format f = *qkv_model_pictures(m);
+        image[k] = (uint8_t)(102 + k % C); /* patches are of one colour */
+    qkv_image_format f = *qkv_model_image_format(m);
     for (size_t c = 0; c < C; c++)
         f.std[c] = 0.25;
     for (size_t c = 0; c < C; c++)
         f.mean[c] = 0.5;
-    qkv_model_set_pictures(m, &f);
-    assert_int_equal(qkv_reconstruct(m, tape, picture, 0.75, 1, false, hidden, filled), QKV_OK);
+    qkv_model_set_image_format(m, &f);
+    assert_int_equal(qkv_reconstruct(m, tape, image, 0.75, 1, false, hidden, filled), QKV_OK);
     for (size_t k = 0; k < BYTES; k++)
         assert_int_equal(filled[k], 103);
     qkv_model_destroy(m);
@@ -172,7 +172,7 @@ static void test_refused(void **state)
     qkv_model *m = made_model(false);
     qkv_pixels *p = drawn(COUNT, 2 * SIDE, C, 0, mixed), *good = drawn(COUNT, SIDE, C, 0, mixed);
     qkv_task task;
-    uint8_t picture[BYTES] = {0}, a[BYTES], b[BYTES];
+    uint8_t image[BYTES] = {0}, a[BYTES], b[BYTES];
     qkv_augment_options o = qkv_augment_defaults();
     o.mixup = 0.8;
     assert_int_equal(qkv_task_reconstruct(&task, m, p, NULL, NULL, 1), QKV_E_ARGUMENT);
@@ -180,8 +180,8 @@ static void test_refused(void **state)
     assert_int_equal(qkv_task_reconstruct(&task, m, good, p, NULL, 1), QKV_E_ARGUMENT);
     assert_int_equal(qkv_task_reconstruct(&task, m, good, NULL, &o, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "mixed"));
-    assert_int_equal(qkv_reconstruct(m, tape, picture, 1, 1, false, a, b), QKV_E_ARGUMENT);
-    assert_int_equal(qkv_reconstruct(m, tape, picture, NAN, 1, false, a, b), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_reconstruct(m, tape, image, 1, 1, false, a, b), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_reconstruct(m, tape, image, NAN, 1, false, a, b), QKV_E_ARGUMENT);
     qkv_pixels_close(p);
     qkv_pixels_close(good);
     qkv_model_destroy(m);
@@ -191,7 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kept),   cmocka_unit_test(test_orders),
-        cmocka_unit_test(test_parts),  cmocka_unit_test(test_judged),
+        cmocka_unit_test(test_parts),  cmocka_unit_test(test_evaluated),
         cmocka_unit_test(test_shown),  cmocka_unit_test(test_unnormed),
         cmocka_unit_test(test_refused),
     };

@@ -71,8 +71,8 @@ static void test_empty_and_unfinished(void **state)
     assert_int_equal(qkv_records_finish(w, &r), QKV_OK);
     assert_int_equal(qkv_records_count(r), 0);
     assert_int_equal(qkv_records_max(r, 0), -1);
-    qkv_packs *p;
-    assert_int_equal(qkv_packs_create(&p, ctx, r, 10, 1), QKV_E_ARGUMENT);
+    qkv_packed_batches *p;
+    assert_int_equal(qkv_packed_batches_create(&p, ctx, r, 10, 1), QKV_E_ARGUMENT);
     assert_null(p);
     qkv_records_close(r);
     assert_int_equal(qkv_records_create(&w, ctx, in(folder, "u"), 2), QKV_OK);
@@ -149,14 +149,14 @@ static void test_refuses_what_lies(void **state)
     free(data);
 }
 
-static void test_packs(void **state)
+static void test_packed_batches(void **state)
 {
     (void)state;
     enum { BUDGET = 60 };
     qkv_records *r = made(NULL);
-    qkv_packs *p, *other;
-    assert_int_equal(qkv_packs_create(&p, ctx, r, BUDGET, 5), QKV_OK);
-    assert_int_equal(qkv_packs_create(&other, ctx, r, BUDGET, 5), QKV_OK);
+    qkv_packed_batches *p, *other;
+    assert_int_equal(qkv_packed_batches_create(&p, ctx, r, BUDGET, 5), QKV_OK);
+    assert_int_equal(qkv_packed_batches_create(&other, ctx, r, BUDGET, 5), QKV_OK);
     const uint64_t *records, *again;
     const int32_t *ids;
     size_t orders_differ = 0, first_order[RECORDS];
@@ -164,7 +164,7 @@ static void test_packs(void **state)
     for (int epoch = 0; epoch < 3; epoch++) {
         bool seen[RECORDS] = {false};
         for (size_t done = 0; done < RECORDS; pack++) {
-            size_t size = 0, n = qkv_packs_get(p, pack, &records);
+            size_t size = 0, n = qkv_packed_batches_get(p, pack, &records);
             assert_true(n > 0);
             for (size_t i = 0; i < n; i++) {
                 assert_false(seen[records[i]]);
@@ -179,17 +179,17 @@ static void test_packs(void **state)
             done += n;
         }
         if (epoch == 0)
-            assert_int_equal(pack, qkv_packs_per_epoch(p));
+            assert_int_equal(pack, qkv_packed_batches_per_epoch(p));
     }
     assert_true(orders_differ > RECORDS);
     static const uint64_t asked[] = {90, 3, 250, 0, 91};
     for (size_t i = 0; i < 5; i++) { /* whatever was asked for before */
-        size_t n = qkv_packs_get(other, asked[i], &again);
-        assert_int_equal(qkv_packs_get(p, asked[i], &records), n);
+        size_t n = qkv_packed_batches_get(other, asked[i], &again);
+        assert_int_equal(qkv_packed_batches_get(p, asked[i], &records), n);
         assert_memory_equal(records, again, n * sizeof *again);
     }
-    qkv_packs_destroy(p);
-    qkv_packs_destroy(other);
+    qkv_packed_batches_destroy(p);
+    qkv_packed_batches_destroy(other);
     qkv_records_close(r);
 }
 
@@ -200,7 +200,7 @@ int main(void)
         cmocka_unit_test(test_empty_and_unfinished),
         cmocka_unit_test(test_format),
         cmocka_unit_test(test_refuses_what_lies),
-        cmocka_unit_test(test_packs),
+        cmocka_unit_test(test_packed_batches),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up, tear_down);
 }

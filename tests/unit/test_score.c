@@ -13,9 +13,9 @@
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fmax(1, fabs(b)); }
 
-static qkv_text_part part(const char *text, const char *name)
+static qkv_text_span part(const char *text, const char *name)
 {
-    return (qkv_text_part){text, strlen(text), name, 0};
+    return (qkv_text_span){text, strlen(text), name, 0};
 }
 
 /* One call for texts; QKV_OK fills *out. */
@@ -23,7 +23,7 @@ static qkv_status bleu(const char *hyp, const char *ref, bool tokenized, bool lo
                        qkv_bleu_score *out)
 {
     const qkv_bleu_options options = {tokenized, lowercase};
-    qkv_text_part h = part(hyp, "HYP"), r = part(ref, "REF");
+    qkv_text_span h = part(hyp, "HYP"), r = part(ref, "REF");
     qkv_bleu *b;
     assert_int_equal(qkv_bleu_create(&b, ctx, &options), QKV_OK);
     qkv_status status = qkv_bleu_add_texts(b, &h, &r);
@@ -34,7 +34,7 @@ static qkv_status bleu(const char *hyp, const char *ref, bool tokenized, bool lo
 
 static qkv_status chrf(const char *hyp, const char *ref, bool lowercase, qkv_chrf_score *out)
 {
-    qkv_text_part h = part(hyp, NULL), r = part(ref, NULL);
+    qkv_text_span h = part(hyp, NULL), r = part(ref, NULL);
     qkv_chrf *c;
     assert_int_equal(qkv_chrf_create(&c, ctx, lowercase), QKV_OK);
     qkv_status status = qkv_chrf_add_texts(c, &h, &r);
@@ -258,7 +258,7 @@ static void test_classes(void **state)
     assert_true(qkv_f1_macro(labels, labels, 0, 3) == 0);
 }
 
-/* Flat pictures differ by their means alone; a pattern and its inverse have nothing in common. */
+/* Flat images differ by their means alone; a pattern and its inverse have nothing in common. */
 static void test_ssim(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_segment.c - masks as classes, and their pairs; what a part of an update adds, what is judged
- * and told. */
+/* test_segment.c - masks as classes, and their pairs; what a part of an update adds, what is
+ * evaluated and told. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@ enum { SIDE = 8, PIXELS = SIDE * SIDE, COUNT = 20 };
 
 /* ---- masks --------------------------------------------------------------------------------- */
 
-/* A picture FOLDER/NAME of one channel or three, the left half of one colour, the right of
+/* An image FOLDER/NAME of one channel or three, the left half of one colour, the right of
  * another. */
 static void write_halves(const char *name, size_t width, size_t height, size_t channels,
                          uint32_t left, uint32_t right)
@@ -36,10 +36,10 @@ static void make_folders(void)
     assert_int_equal(mkdir(in(folder, "masks"), 0700), 0);
 }
 
-static qkv_pictures *opened(const char *name)
+static qkv_image_list *opened(const char *name)
 {
-    qkv_pictures *p;
-    assert_int_equal(qkv_pictures_open(&p, ctx, in(folder, name)), QKV_OK);
+    qkv_image_list *p;
+    assert_int_equal(qkv_image_list_open(&p, ctx, in(folder, name)), QKV_OK);
     return p;
 }
 
@@ -69,20 +69,20 @@ static void test_names(void **state)
 static qkv_status read_pairs(qkv_pixels **images, qkv_pixels **classes,
                              const qkv_mask_palette *palette)
 {
-    qkv_pictures *a = opened("images"), *b = opened("masks");
+    qkv_image_list *a = opened("images"), *b = opened("masks");
     qkv_status status =
         qkv_masks_read(images, classes, ctx, a, b, palette, SIDE, NULL, NULL);
-    qkv_pictures_close(a);
-    qkv_pictures_close(b);
+    qkv_image_list_close(a);
+    qkv_image_list_close(b);
     return status;
 }
 
 static qkv_mask_palette palette_of_masks(void)
 {
     qkv_mask_palette p;
-    qkv_pictures *masks = opened("masks");
+    qkv_image_list *masks = opened("masks");
     assert_int_equal(qkv_mask_palette_read(&p, ctx, masks), QKV_OK);
-    qkv_pictures_close(masks);
+    qkv_image_list_close(masks);
     return p;
 }
 
@@ -137,7 +137,7 @@ static void test_bad_masks(void **state)
     expect_refused(&p, "masks/a.png", "4,0 is #000003");
     FILE *broken = fopen(in(folder, "masks/a.png"), "wb");
     assert_non_null(broken);
-    assert_int_equal(fputs("no picture", broken) >= 0, true);
+    assert_int_equal(fputs("no image", broken) >= 0, true);
     assert_int_equal(fclose(broken), 0);
     expect_refused(&p, "masks/a.png: neither", "");
     broken = fopen(in(folder, "images/a.png"), "wb");
@@ -153,7 +153,7 @@ static bool count_bad(void *user, const qkv_pixels_event *event)
     return true;
 }
 
-/* One of three masks, and another's picture, cannot be read: one pair is left, and its colours. */
+/* One of three masks, and another's image, cannot be read: one pair is left, and its colours. */
 static void test_some_broken(void **state)
 {
     (void)state;
@@ -161,16 +161,16 @@ static void test_some_broken(void **state)
     size_t bad = 0;
     make_folders();
     for (uint32_t i = 0; i < 3; i++) {
-        const char *const pictures[] = {"images/a.png", "images/b.png", "images/c.png"};
+        const char *const files[] = {"images/a.png", "images/b.png", "images/c.png"};
         const char *const masks[] = {"masks/a.png", "masks/b.png", "masks/c.png"};
-        write_halves(pictures[i], SIDE, SIDE, 3, 1, 2);
+        write_halves(files[i], SIDE, SIDE, 3, 1, 2);
         write_halves(masks[i], SIDE, SIDE, 3, i, 7);
     }
-    put_file(in(folder, "masks/a.png"), "no picture", 10);
-    put_file(in(folder, "images/b.png"), "no picture", 10);
+    put_file(in(folder, "masks/a.png"), "no image", 10);
+    put_file(in(folder, "images/b.png"), "no image", 10);
     qkv_mask_palette p = palette_of_masks();
     assert_int_equal(p.count, 3); /* of b and c */
-    qkv_pictures *x = opened("images"), *y = opened("masks");
+    qkv_image_list *x = opened("images"), *y = opened("masks");
     assert_int_equal(qkv_masks_read(&images, &classes, ctx, x, y, &p, SIDE, count_bad, &bad),
                      QKV_OK);
     assert_int_equal(bad, 2);
@@ -178,8 +178,8 @@ static void test_some_broken(void **state)
     assert_int_equal(qkv_pixels_count(classes), 1);
     assert_non_null(strstr(qkv_pixels_name(images, 0), "c.png"));
     assert_non_null(strstr(qkv_pixels_name(classes, 0), "c.png"));
-    qkv_pictures_close(x);
-    qkv_pictures_close(y);
+    qkv_image_list_close(x);
+    qkv_image_list_close(y);
     qkv_pixels_close(images);
     qkv_pixels_close(classes);
 }
@@ -195,18 +195,18 @@ static void test_too_many_colors(void **state)
         image.data[i] = (uint8_t)(i % 3 ? i / 3 : i / 3 / 256);
     assert_int_equal(qkv_image_write(&image, ctx, in(folder, "masks/a.png")), QKV_OK);
     qkv_image_free(&image, ctx);
-    qkv_pictures *masks = opened("masks");
+    qkv_image_list *masks = opened("masks");
     assert_int_equal(qkv_mask_palette_read(&p, ctx, masks), QKV_E_FORMAT);
     assert_int_equal(p.count, 0);
     assert_non_null(strstr(qkv_context_message(ctx), "more than 256 colours"));
-    qkv_pictures_close(masks);
+    qkv_image_list_close(masks);
 }
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
 static qkv_model *made_model(size_t classes)
 {
-    qkv_dense_config c;
+    qkv_pixelwise_config c;
     qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
     c.trunk.image = SIDE;
     c.trunk.patch = 2;
@@ -223,13 +223,13 @@ static void test_logits_are_not_bounded(void **state)
 {
     (void)state;
     qkv_model *m = made_model(3);
-    assert_false(((const qkv_dense_config *)qkv_model_config(m))->tanh);
+    assert_false(((const qkv_pixelwise_config *)qkv_model_config(m))->tanh);
     qkv_model_destroy(m);
 }
 
-static uint8_t thirds(size_t picture, size_t k) { return (uint8_t)((picture + k) % 3); }
+static uint8_t thirds(size_t image, size_t k) { return (uint8_t)((image + k) % 3); }
 /* A quarter is class 1, the rest class 0. */
-static uint8_t quarter(size_t picture, size_t k) { return (void)picture, k % 4 == 0; }
+static uint8_t quarter(size_t image, size_t k) { return (void)image, k % 4 == 0; }
 
 static void test_parts(void **state)
 {
@@ -241,7 +241,7 @@ static void test_parts(void **state)
     const qkv_segment_options o = {.augment = {.crop_pad = 1, .flip = true}};
     assert_int_equal(qkv_task_segment(&task, m, &data, &data, &o, 9), QKV_OK);
     assert_true(fabs(expect_parts(&task) - log(3)) < 0.5);
-    expect_judged(&task, "miou", COUNT);
+    expect_evaluated(&task, "miou", COUNT);
     qkv_task_destroy(&task);
     qkv_pixels_close(x);
     qkv_pixels_close(y);
@@ -249,7 +249,7 @@ static void test_parts(void **state)
 }
 
 /* A model that says class 0 everywhere: 3/4 of class 0's union and nothing of class 1's. */
-static void test_judged(void **state)
+static void test_evaluated(void **state)
 {
     (void)state;
     qkv_model *m = made_model(3);
@@ -258,7 +258,7 @@ static void test_judged(void **state)
     qkv_segment_score s;
     set_to_zero(m, "head.weight");
     assert_int_equal(qkv_segment_evaluate(m, tape, &data, 0, &s), QKV_OK);
-    assert_int_equal(s.pictures, COUNT);
+    assert_int_equal(s.images, COUNT);
     assert_true(fabs(s.miou - 0.375) < 1e-9 && fabs(s.accuracy - 0.75) < 1e-9);
     assert_true(fabs(s.loss - log(3)) < 1e-5);
     qkv_pixels_close(x);
@@ -266,7 +266,7 @@ static void test_judged(void **state)
     qkv_model_destroy(m);
 }
 
-/* Of another size: what is told for the small picture, each pixel stretched. */
+/* Of another size: what is told for the small image, each pixel stretched. */
 static void test_told(void **state)
 {
     (void)state;
@@ -324,7 +324,7 @@ int main(void)
         cmocka_unit_test(test_bad_masks), cmocka_unit_test(test_some_broken),
         cmocka_unit_test(test_too_many_colors),
         cmocka_unit_test(test_logits_are_not_bounded),
-        cmocka_unit_test(test_parts),   cmocka_unit_test(test_judged),
+        cmocka_unit_test(test_parts),   cmocka_unit_test(test_evaluated),
         cmocka_unit_test(test_told),    cmocka_unit_test(test_refused),
     };
     return run_each(tests, sizeof tests / sizeof *tests, set_up_tape, tear_down_tape);

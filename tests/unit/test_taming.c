@@ -20,7 +20,7 @@ enum { SIDE = 16 };
 static const qkv_vqgan_config small = {
     .channels = 32, .multiples = {2, {1, 2}}, .blocks = 1, .attention = {1, {SIDE / 2}},
     .image = SIDE, .colors = 3, .z_channels = 8, .code_width = 4, .codes = 10,
-    .judge_channels = 2, .judge_layers = 2};
+    .disc_channels = 2, .disc_layers = 2};
 
 static qkv_model *make(const qkv_model_type *type, const void *config)
 {
@@ -93,8 +93,8 @@ static void vqgans_come_back(void **state)
     for (int i = 0; i < 3; i++) {
         qkv_vqgan_config c = small;
         c.attention.count = i == 0;
-        c.judge_layers = i == 1 ? 0 : 1 + (size_t)i;
-        c.judge_channels = i == 1 ? 64 : 2;
+        c.disc_layers = i == 1 ? 0 : 1 + (size_t)i;
+        c.disc_channels = i == 1 ? 64 : 2;
         c.colors = i == 2 ? 1 : 3;
         qkv_model *m = make_vqgan(&c);
         export(m, "a.ckpt", NULL);
@@ -103,8 +103,8 @@ static void vqgans_come_back(void **state)
         assert_memory_equal(&c.multiples, &found->multiples, sizeof c.multiples);
         assert_int_equal(found->attention.count, c.attention.count);
         assert_int_equal(found->image, SIDE);
-        assert_int_equal(found->judge_layers, c.judge_layers);
-        assert_int_equal(qkv_model_pictures(again)->width, SIDE);
+        assert_int_equal(found->disc_layers, c.disc_layers);
+        assert_int_equal(qkv_model_image_format(again)->width, SIDE);
         assert_same(m, again);
         qkv_model_destroy(again);
         qkv_model_destroy(m);
@@ -174,7 +174,7 @@ typedef struct {
     size_t encoder, decoder, all, numbers;
 } tally;
 
-static qkv_status count_row(void *user, const qkv_row *row)
+static qkv_status count_row(void *user, const qkv_state_entry *row)
 {
     tally *t = user;
     size_t n = 1;
@@ -209,7 +209,7 @@ static void f16_has_their_tensors(void **state)
 
 /* ---- what PyTorch Lightning saved -------------------------------------------------- */
 
-static qkv_status check_golden_row(void *user, const qkv_row *row)
+static qkv_status check_golden_row(void *user, const qkv_state_entry *row)
 {
     const qkv_real *x = qkv_param_data(row->param) + row->offset;
     size_t apart = 1;
@@ -236,7 +236,7 @@ static void lightning_is_read(void **state)
         assert_int_equal(left_out, 3); /* two of LPIPS, one of an optimiser */
         assert_int_equal(c->image, 256);
         assert_int_equal(c->multiples.count, 1);
-        assert_int_equal(c->judge_layers, 1);
+        assert_int_equal(c->disc_layers, 1);
         assert_int_equal(qkv_model_visit(m, check_golden_row, NULL), QKV_OK);
         qkv_model_destroy(m);
     }
@@ -302,7 +302,7 @@ static void grids_are_guessed(void **state)
 }
 
 /* Masks are those of minGPT: below the diagonal and on it. */
-static void masks_are_written_and_judged(void **state)
+static void masks_are_written_and_evaluated(void **state)
 {
     const qkv__pytorch_options beneath = {.under = "state_dict"};
     qkv__pytorch *p;
@@ -488,7 +488,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lightning_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(priors_come_back_with_their_vqgans, set_up, tear_down),
         cmocka_unit_test_setup_teardown(grids_are_guessed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(masks_are_written_and_judged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(masks_are_written_and_evaluated, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lpips_of_one_file_and_of_two, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_files_are_one_sentence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(cut_checkpoints_are_refused, set_up, tear_down),

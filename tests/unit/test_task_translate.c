@@ -76,7 +76,7 @@ static double whole(qkv_task *task, size_t parts, double *norm)
     qkv_params_zero_grad(ps);
     for (size_t p = 0; p < parts; p++) {
         size_t n = SAMPLES / parts;
-        qkv_task_part part = {.step = 5, .first = p * n, .count = n, .total = SAMPLES};
+        qkv_micro_batch part = {.step = 5, .first = p * n, .count = n, .total = SAMPLES};
         qkv_tape_reset(t);
         qkv_tape_mode(t, true, true);
         qkv_tensor *y = task->type->loss(task->self, t, &part);
@@ -94,11 +94,11 @@ static double whole(qkv_task *task, size_t parts, double *norm)
     return sum;
 }
 
-static void check_parts_add_up(double agreement)
+static void check_parts_add_up(double rdrop)
 {
     qkv_records *r = make_records(2, VOCAB - 2, 5);
     qkv_model *m = make_model(0.3);
-    qkv_translate_options o = {.budget = 40, .smoothing = 0.1, .agreement = agreement};
+    qkv_translate_options o = {.budget = 40, .smoothing = 0.1, .rdrop = rdrop};
     qkv_task task;
     double norm[3], loss[3];
     assert_int_equal(qkv_task_translate(&task, m, r, NULL, &o, 9), QKV_OK);
@@ -132,7 +132,7 @@ static void test_two_readings(void **state)
         double loss[3], norm[3];
         for (int i = 0; i < 3; i++) {
             qkv_translate_options o = {.budget = i ? 80 : 40, .smoothing = 0.1,
-                                       .agreement = i * 50};
+                                       .rdrop = i * 50};
             qkv_task task;
             assert_int_equal(qkv_task_translate(&task, m, r, NULL, &o, 9), QKV_OK);
             loss[i] = whole(&task, 1, &norm[i]);
@@ -152,7 +152,7 @@ static void test_packed_is_each_alone(void **state)
 {
     (void)state;
     qkv_records *r = make_records(2, VOCAB - 2, 5);
-    qkv_model *m = make_model(0.3); /* nothing is dropped while judging */
+    qkv_model *m = make_model(0.3); /* nothing is dropped while evaluating */
     qkv_tape *t;
     qkv_translate_score all, some;
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);

@@ -70,7 +70,7 @@ static void test_ids(void **state)
     expect(t, qkv_embedding(t, turned, table, 1, NULL, NULL), (const int[]){0, 3, 1, 4, 2, 5});
 }
 
-/* A picture (B, H, W, C) into patches of p x p: (B, H/p, p, W/p, p, C) with the middle axes
+/* An image (B, H, W, C) into patches of p x p: (B, H/p, p, W/p, p, C) with the middle axes
  * exchanged. Written out as loops on the other side. */
 static void test_patchify(void **state)
 {

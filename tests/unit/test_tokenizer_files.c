@@ -312,7 +312,7 @@ static void test_around(void **state)
         o.special[QKV_TOKEN_SEP] = "[SEP]";
         check_around_saved(trained(&o, lines), QKV_TOKEN_CLS, QKV_TOKEN_SEP);
         o.special[QKV_TOKEN_EOS] = "</s>";
-        o.ends = true;
+        o.add_eos = true;
         check_around_saved(trained(&o, lines), QKV_TOKEN_ROLES, QKV_TOKEN_EOS);
         o.special[QKV_TOKEN_EOS] = NULL;
         qkv_tokenizer_trainer *tr;

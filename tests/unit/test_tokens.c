@@ -20,7 +20,7 @@ static qkv_tokenizer *trained_chars(void)
     return trained(&o, lines);
 }
 
-static qkv_tokens *packed(qkv_tokenizer *tk, const char *path, const qkv_text_part *parts, size_t n)
+static qkv_tokens *packed(qkv_tokenizer *tk, const char *path, const qkv_text_span *parts, size_t n)
 {
     qkv_tokens *t;
     check(qkv_tokens_pack(&t, ctx, tk, parts, n, path, NULL, NULL));
@@ -36,7 +36,7 @@ static void assert_holds(const qkv_tokens *t, const qkv_ids *ids)
     test_free(got);
 }
 
-static void test_packs_text(void **state)
+static void test_packed_batches_text(void **state)
 {
     (void)state;
     char folder[PATH_BYTES];
@@ -44,7 +44,7 @@ static void test_packs_text(void **state)
     qkv_tokenizer *kinds[] = {trained_chars(), trained_bpe()};
     for (int k = 0; k < 2; k++) {
         qkv_ids ids = {0};
-        qkv_text_part part = {lines, strlen(lines), NULL, 0};
+        qkv_text_span part = {lines, strlen(lines), NULL, 0};
         check(qkv_tokenizer_encode(kinds[k], lines, part.len, 0, &ids));
         qkv_tokens *t = packed(kinds[k], in(folder, "t"), &part, 1), *m;
         assert_holds(t, &ids);
@@ -65,14 +65,14 @@ static void test_packs_text(void **state)
 }
 
 /* Parts are separated by the end-of-text token, in the file and in memory alike. */
-static void test_packs_parts(void **state)
+static void test_packed_batches_parts(void **state)
 {
     (void)state;
     char folder[PATH_BYTES];
     make_folder(folder);
     qkv_tokenizer *tk = trained_bpe();
     int32_t eos = qkv_tokenizer_special(tk, QKV_TOKEN_EOS);
-    qkv_text_part parts[] = {{"the cat", 7, NULL, 0}, {"sat", 3, NULL, 0}};
+    qkv_text_span parts[] = {{"the cat", 7, NULL, 0}, {"sat", 3, NULL, 0}};
     qkv_ids a = {0}, b = {0};
     check(qkv_tokenizer_encode(tk, "the cat", 7, 0, &a));
     check(qkv_tokenizer_encode(tk, "sat", 3, 0, &b));
@@ -104,7 +104,7 @@ static bool stop_at_once(void *user, size_t done)
 }
 
 /* Text of several pieces gives the ids of the whole; a stop leaves no file. */
-static void test_packs_pieces(void **state)
+static void test_packed_batches_pieces(void **state)
 {
     (void)state;
     char folder[PATH_BYTES];
@@ -114,7 +114,7 @@ static void test_packs_pieces(void **state)
     char *text = test_malloc(times * len);
     for (size_t i = 0; i < times; i++)
         memcpy(text + i * len, lines, len);
-    qkv_text_part part = {text, times * len, NULL, 0};
+    qkv_text_span part = {text, times * len, NULL, 0};
     qkv_ids ids = {0};
     check(qkv_tokenizer_encode(tk, text, part.len, 0, &ids));
     qkv_tokens *t = packed(tk, in(folder, "t"), &part, 1);
@@ -162,7 +162,7 @@ static void test_refuses_hostile_files(void **state)
     char folder[PATH_BYTES];
     make_folder(folder);
     qkv_tokenizer *tk = trained_chars();
-    qkv_text_part part = {"the cat sat", 11, NULL, 0};
+    qkv_text_span part = {"the cat sat", 11, NULL, 0};
     qkv_tokens_close(packed(tk, in(folder, "t"), &part, 1));
     size_t size;
     char *good = take_file(in(folder, "t"), &size);
@@ -224,7 +224,7 @@ static void test_windows(void **state)
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_CHAR);
     text[N - 1] = 0;
     qkv_tokenizer *tk = trained(&o, text);
-    qkv_text_part part = {text, N - 1, NULL, 0};
+    qkv_text_span part = {text, N - 1, NULL, 0};
     qkv_tokens *t;
     check(qkv_tokens_pack(&t, ctx, tk, &part, 1, NULL, NULL, NULL));
     int32_t all[N], ids[T], next[T], again[T];
@@ -258,7 +258,7 @@ static void test_one_window(void **state)
 {
     (void)state;
     qkv_tokenizer *tk = trained_chars();
-    qkv_text_part part = {"the c", 5, NULL, 0};
+    qkv_text_span part = {"the c", 5, NULL, 0};
     qkv_tokens *t;
     check(qkv_tokens_pack(&t, ctx, tk, &part, 1, NULL, NULL, NULL));
     int32_t all[5], ids[4], next[4];
@@ -297,9 +297,9 @@ static void test_shuffles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_packs_text),
-        cmocka_unit_test(test_packs_parts),
-        cmocka_unit_test(test_packs_pieces),
+        cmocka_unit_test(test_packed_batches_text),
+        cmocka_unit_test(test_packed_batches_parts),
+        cmocka_unit_test(test_packed_batches_pieces),
         cmocka_unit_test(test_refuses_hostile_files),
         cmocka_unit_test(test_format),
         cmocka_unit_test(test_windows),

@@ -11,7 +11,7 @@
 
 static bool with_source; /* else there is the help alone */
 
-/* In place of the walk through folders: the same files to learn from and to judge by. */
+/* In place of the walk through folders: the same files to learn from and to evaluate by. */
 qkv_status tour_text_collect(tour_text *x, const tour *t, const char *const *endings,
                              size_t valid_bytes)
 {

@@ -1,5 +1,5 @@
 /* The training loop over tasks that are scripted: evaluations, early stopping, warnings, numbers
- * that are not finite; and the rule by which a language model is judged. */
+ * that are not finite; and the rule by which a language model is evaluated. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -49,7 +49,7 @@ typedef struct {
 } script;
 
 /* The sum of squares of one parameter: no other gets a gradient. */
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     script *s = self;
     qkv_param *p = qkv_params_find(qkv_model_params(s->model), "tokens");
@@ -60,14 +60,14 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_task_part *part)
     return qkv_scale(t, qkv_sum(t, qkv_mul(t, x, x)), factor);
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_measures *out)
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     script *s = self;
     (void)t;
     (void)limit;
-    *out = (qkv_measures){.scored = 1, .units = 1, .newest = s->newest_from &&
+    *out = (qkv_metrics){.scored = 1, .units = 1, .newest = s->newest_from &&
                                                             s->evaluations >= s->newest_from};
-    qkv_measures_add(out, "loss", s->values[s->evaluations++]);
+    qkv_metrics_add(out, "loss", s->values[s->evaluations++]);
     return QKV_OK;
 }
 
@@ -165,10 +165,10 @@ static void test_warns_without_gradient(void **state)
     qkv_train_options o = qkv_train_defaults();
     qkv_train_result r;
     o.steps = 2;
-    o.parts = 3;
+    o.accumulation_steps = 3;
     check(learn(&s, &o, &r));
     assert_non_null(strstr(s.note, "got no gradient"));
-    assert_int_equal(r.measures.count, 0);
+    assert_int_equal(r.metrics.count, 0);
     qkv_model_destroy(s.model);
 }
 
@@ -230,7 +230,7 @@ static void test_refuses_options(void **state)
     assert_int_equal(learn(&s, &o, &r), QKV_E_ARGUMENT);
     expect_message("steps or of minutes");
     o.steps = 1;
-    o.parts = o.batch + 1;
+    o.accumulation_steps = o.batch + 1;
     assert_int_equal(learn(&s, &o, &r), QKV_E_ARGUMENT);
     expect_message("cannot be done in");
     qkv_model_destroy(s.model);
@@ -243,7 +243,7 @@ static void assert_near(double x, double expected, double most)
         fail_msg("%g, not %g", x, expected);
 }
 
-/* ---- judging a language model ------------------------------------------------------------- */
+/* ---- evaluating a language model ------------------------------------------------------------- */
 
 /* "abcdefghijk" repeated: V characters, n tokens. */
 static qkv_tokens *letters(size_t n)
@@ -254,7 +254,7 @@ static qkv_tokens *letters(size_t n)
         text[i] = (char)('a' + i * i % V);
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_CHAR);
     qkv_tokenizer *tk = trained(&o, "abcdefghijk");
-    qkv_text_part part = {text, n, NULL, 0};
+    qkv_text_span part = {text, n, NULL, 0};
     qkv_tokens *t;
     check(qkv_tokens_pack(&t, ctx, tk, &part, 1, NULL, NULL, NULL));
     qkv_tokenizer_destroy(tk);

@@ -74,8 +74,8 @@ static qkv_records *records(size_t n, bool labels)
 
 static void near(double share, double expected, double n)
 {
-    double deviation = sqrt(expected * (1 - expected) / n);
-    if (!(fabs(share - expected) < 5 * deviation))
+    double std = sqrt(expected * (1 - expected) / n);
+    if (!(fabs(share - expected) < 5 * std))
         fail_msg("%g of %g, expected %g", share, n, expected);
 }
 
@@ -177,7 +177,7 @@ static double gradient(qkv_task *task, qkv_tape *t, size_t batch, size_t parts, 
     *loss = 0;
     for (size_t i = 0; i < parts; i++) {
         size_t from = batch * i / parts, to = batch * (i + 1) / parts;
-        qkv_task_part part = {2, 0, from, to - from, batch, NULL};
+        qkv_micro_batch part = {2, 0, from, to - from, batch, NULL};
         qkv_tape_reset(t);
         qkv_tape_mode(t, true, true);
         qkv_tensor *y = task->type->loss(task->self, t, &part);
@@ -231,17 +231,17 @@ static void test_mlm(void **state)
     check_parts(&task, 5);
     qkv_train_result result;
     learn(&task, 600, 4, &result);
-    assert_string_equal(result.measures.item[0].name, "loss");
-    assert_string_equal(result.measures.item[2].name, "accuracy");
+    assert_string_equal(result.metrics.item[0].name, "loss");
+    assert_string_equal(result.metrics.item[2].name, "accuracy");
     /* chance: 4.4 nats, 1 in 83 */
-    if (!(result.measures.item[0].value < 1 && result.measures.item[2].value > 0.7))
-        fail_msg("loss %g, accuracy %g", result.measures.item[0].value,
-                 result.measures.item[2].value);
+    if (!(result.metrics.item[0].value < 1 && result.metrics.item[2].value > 0.7))
+        fail_msg("loss %g, accuracy %g", result.metrics.item[0].value,
+                 result.metrics.item[2].value);
     qkv_tape *t;
     qkv_mlm_score score, few;
     check(qkv_tape_create(&t, ctx));
     check(qkv_mlm_evaluate(m, t, r, tokenizer, NULL, 0, &score));
-    assert_true(score.loss == result.measures.item[0].value); /* the same words are hidden */
+    assert_true(score.loss == result.metrics.item[0].value); /* the same words are hidden */
     assert_int_equal(score.tokens, qkv_records_ids(r, 0));
     check(qkv_mlm_evaluate(m, t, r, tokenizer, NULL, 100, &few));
     assert_true(few.tokens < 200);
@@ -262,7 +262,7 @@ static void test_classify(void **state)
     check(qkv_task_classify(&task, m, r, r, NULL, NULL, 1));
     double once = check_parts(&task, 11);
     qkv_task twice;
-    qkv_classify_options read_twice = {.drop = 0.2, .agreement = 3};
+    qkv_classify_options read_twice = {.drop = 0.2, .rdrop = 3};
     check(qkv_task_classify(&twice, m, r, r, tokenizer, &read_twice, 1));
     double two = check_parts(&twice, 11); /* a mean over both readings: hardly more */
     assert_true(two > 0.8 * once && two < 1.5 * once);
@@ -270,10 +270,10 @@ static void test_classify(void **state)
     qkv_train_result result;
     double loss = learn(&task, 100, 24, &result);
     assert_true(loss < 0.05);
-    assert_string_equal(result.measures.item[0].name, "accuracy");
-    assert_true(result.measures.more_is_better);
+    assert_string_equal(result.metrics.item[0].name, "accuracy");
+    assert_true(result.metrics.more_is_better);
     for (int i = 0; i < 3; i += 2) /* accuracy and F1 */
-        assert_true(result.measures.item[i].value == 1);
+        assert_true(result.metrics.item[i].value == 1);
     qkv_tape *t;
     qkv_classify_score score;
     check(qkv_tape_create(&t, ctx));

@@ -16,7 +16,7 @@
 
 /* What the functions would be given; another kind is noticed before any of it is read. */
 static qkv_tape *t;
-static qkv_model *looks;
+static qkv_model *lpips;
 static struct {
     qkv_bert_input bert;
     qkv_marian_side side;
@@ -29,7 +29,7 @@ static struct {
     qkv_beam_search *search;
     qkv_image image;
     size_t cut;
-    int32_t ids[QKV_LM_ENDS];
+    int32_t ids[QKV_LM_EOS_IDS];
     double real;
     union {
         qkv_lm_score lm;
@@ -37,14 +37,14 @@ static struct {
         qkv_mlm_score mlm;
         qkv_classify_score classify;
         qkv_forecast_score forecast;
-        qkv_recognize_score recognize;
+        qkv_classify_images_score recognize;
         qkv_segment_score segment;
         qkv_colorize_score colorize;
         qkv_reconstruct_score reconstruct;
         qkv_codes_score codes;
         qkv_codes_likeness likeness;
-        qkv_looks_score looks;
-        qkv_grids_score grids;
+        qkv_perceptual_score lpips;
+        qkv_prior_score grids;
     } score;
 } a;
 
@@ -79,20 +79,20 @@ enum {
     S(qkv_marian_cache_create, PAIRS, (&a.cache, m, 1, 8, 8, false))                               \
     Z(qkv_lm_vocab, LM, (m))                                                                       \
     Z(qkv_lm_positions, LM, (m))                                                                   \
-    Z(qkv_lm_ends, LM, (m, a.ids))                                                                 \
-    Z(qkv_lm_has_horizon, LM, (m))                                                                 \
+    Z(qkv_lm_eos_ids, LM, (m, a.ids))                                                              \
+    Z(qkv_lm_has_max_positions, LM, (m))                                                           \
     S(qkv_lm_cache_create, LM, (&a.cache, m, 1, 8))                                                \
     T(qkv_lm_hidden, LM, (m, t, NULL, 0, NULL, NULL))                                              \
     T(qkv_lm_logits, LM, (m, t, NULL))                                                             \
     T(qkv_lm_loss, LM, (m, t, NULL, NULL, NULL))                                                   \
     S(qkv_forecast_fit_scale, SERIES, (m, &a.series))                                              \
     P(qkv_forecast_mean, SERIES, (m))                                                              \
-    P(qkv_forecast_deviation, SERIES, (m))                                                         \
+    P(qkv_forecast_std, SERIES, (m))                                                               \
     T(qkv_forecast_forward, SERIES, (m, t, NULL, 1))                                               \
     T(qkv_forecast_loss, SERIES, (m, t, NULL, NULL))                                               \
     T(qkv_vit_hidden, VIT, (m, t, NULL))                                                           \
     T(qkv_vit_logits, VIT, (m, t, NULL))                                                           \
-    T(qkv_dense_forward, PIXELS, (m, t, NULL))                                                     \
+    T(qkv_pixelwise_forward, PIXELS, (m, t, NULL))                                                 \
     T(qkv_mae_encode, MAE, (m, t, NULL, &a.masks))                                                 \
     T(qkv_mae_decode, MAE, (m, t, NULL, &a.masks))                                                 \
     T(qkv_mae_patches, MAE, (m, t, NULL))                                                          \
@@ -103,17 +103,17 @@ enum {
     T(qkv_vqgan_codes, VQGAN, (m, t, NULL))                                                        \
     T(qkv_vqgan_vectors, VQGAN, (m, t, NULL))                                                      \
     T(qkv_vqgan_decode, VQGAN, (m, t, NULL))                                                       \
-    T(qkv_vqgan_judge, VQGAN, (m, t, NULL))                                                        \
+    T(qkv_vqgan_discriminate, VQGAN, (m, t, NULL))                                                 \
     P(qkv_vqgan_last, VQGAN, (m))                                                                  \
-    P(qkv_vqgan_table, VQGAN, (m))                                                                 \
+    P(qkv_vqgan_codebook, VQGAN, (m))                                                              \
     P(qkv_vqgan_usage, VQGAN, (m))                                                                 \
     T(qkv_perceptual_features, LPIPS, (m, t, NULL))                                                \
     T(qkv_perceptual_answers, LPIPS, (m, t, NULL, false))                                          \
     T(qkv_perceptual_distance, LPIPS, (m, t, NULL, NULL))                                          \
     S(qkv_task_lm, LM, (&a.task, m, NULL, NULL, 4, 1))                                             \
     S(qkv_lm_evaluate, LM, (m, t, NULL, 4, 0, &a.score.lm))                                        \
-    S(qkv_task_grids, LM, (&a.task, m, NULL, NULL, 1, 1))                                          \
-    S(qkv_grids_evaluate, LM, (m, t, NULL, 0, &a.score.grids))                                     \
+    S(qkv_task_prior, LM, (&a.task, m, NULL, NULL, 1, 1))                                          \
+    S(qkv_prior_evaluate, LM, (m, t, NULL, 0, &a.score.grids))                                     \
     S(qkv_task_translate, PAIRS, (&a.task, m, NULL, NULL, NULL, 1))                                \
     S(qkv_translate_evaluate, PAIRS, (m, t, NULL, 0, &a.score.translate))                          \
     S(qkv_task_mlm, MLM, (&a.task, m, NULL, NULL, NULL, NULL, 1))                                  \
@@ -122,9 +122,9 @@ enum {
     S(qkv_classify_evaluate, TEXT, (m, t, NULL, 0, &a.score.classify))                             \
     S(qkv_task_forecast, SERIES, (&a.task, m, &a.series, NULL, 1))                                 \
     S(qkv_forecast_evaluate, SERIES, (m, t, &a.series, 0, &a.score.forecast))                      \
-    S(qkv_task_recognize, VIT, (&a.task, m, NULL, NULL, NULL, 1))                                  \
-    S(qkv_recognize_evaluate, VIT, (m, t, NULL, 0, &a.score.recognize))                            \
-    S(qkv_recognize, VIT, (m, t, NULL, NULL, 1, NULL))                                             \
+    S(qkv_task_classify_images, VIT, (&a.task, m, NULL, NULL, NULL, 1))                            \
+    S(qkv_classify_images_evaluate, VIT, (m, t, NULL, 0, &a.score.recognize))                      \
+    S(qkv_classify_images, VIT, (m, t, NULL, NULL, 1, NULL))                                       \
     S(qkv_task_segment, PARTS, (&a.task, m, NULL, NULL, NULL, 1))                                  \
     S(qkv_segment_evaluate, PARTS, (m, t, NULL, 0, &a.score.segment))                              \
     S(qkv_segment, PARTS, (NULL, m, t, NULL))                                                      \
@@ -134,16 +134,16 @@ enum {
     S(qkv_task_reconstruct, MAE, (&a.task, m, NULL, NULL, NULL, 1))                                \
     S(qkv_reconstruct_evaluate, MAE, (m, t, NULL, 0.5, 0, &a.score.reconstruct))                   \
     S(qkv_reconstruct, MAE, (m, t, NULL, 0.5, 1, true, NULL, NULL))                                \
-    S(qkv_task_codes, VQGAN, (&a.task, m, looks, NULL, NULL, NULL, 1))                             \
-    S(qkv_codes_evaluate, VQGAN, (m, looks, 1, t, NULL, 0, &a.score.codes))                        \
+    S(qkv_task_codes, VQGAN, (&a.task, m, lpips, NULL, NULL, NULL, 1))                             \
+    S(qkv_codes_evaluate, VQGAN, (m, lpips, 1, t, NULL, 0, &a.score.codes))                        \
     S(qkv_codes_find, VQGAN, (m, t, NULL, &a.real))                                                \
-    S(qkv_codes_compare, VQGAN, (m, looks, t, NULL, &a.score.likeness))                            \
-    S(qkv_pictures_encode, VQGAN, (m, t, NULL, 1, 8, 8, NULL))                                     \
-    S(qkv_pictures_decode, VQGAN, (m, t, NULL, 1, 2, 2, NULL))                                     \
-    S(qkv_task_looks, LPIPS, (&a.task, m, NULL, NULL, 1))                                          \
-    S(qkv_looks_evaluate, LPIPS, (m, t, NULL, &a.score.looks))                                     \
+    S(qkv_codes_compare, VQGAN, (m, lpips, t, NULL, &a.score.likeness))                            \
+    S(qkv_images_encode, VQGAN, (m, t, NULL, 1, 8, 8, NULL))                                       \
+    S(qkv_images_decode, VQGAN, (m, t, NULL, 1, 2, 2, NULL))                                       \
+    S(qkv_task_perceptual, LPIPS, (&a.task, m, NULL, NULL, 1))                                     \
+    S(qkv_perceptual_evaluate, LPIPS, (m, t, NULL, &a.score.lpips))                                \
     S(qkv_generate, LM, (m, a.ids, 1, NULL, NULL, NULL, NULL))                                     \
-    S(qkv_imagine, PRIOR, (m, NULL, NULL, NULL, NULL))                                             \
+    S(qkv_sample_codes, PRIOR, (m, NULL, NULL, NULL, NULL))                                        \
     S(qkv_fill, MLM, (m, a.ids, 1, 0, 1, NULL))                                                    \
     S(qkv_classify, TEXT, (m, NULL, NULL, 1, NULL, &a.cut))                                        \
     S(qkv_forecast, SERIES, (m, &a.series, 1, NULL))                                               \
@@ -242,7 +242,7 @@ static void every_other_kind_is_refused(void **state)
     (void)state;
     size_t calls = 0;
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    looks = made(&qkv_perceptual_type);
+    lpips = made(&qkv_perceptual_type);
     for (size_t k = 0; qkv_model_type_at(NULL, k); k++) {
         qkv_model *m = made(qkv_model_type_at(NULL, k));
         for (size_t i = 0; i < ROWS_; i++)
@@ -253,7 +253,7 @@ static void every_other_kind_is_refused(void **state)
         qkv_model_destroy(m);
     }
     assert_true(calls > 10 * ROWS_); /* of 15 kinds most functions take one or two */
-    qkv_model_destroy(looks);
+    qkv_model_destroy(lpips);
     qkv_tape_destroy(t);
 }
 

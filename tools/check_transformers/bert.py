@@ -10,13 +10,13 @@ import torch
 from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, BertForPreTraining,
                           BertForSequenceClassification, BertTokenizerFast)
 
-from .judge import (PARTS, TOLERANCE, BertInput, Tape, check, check_close, check_ids, convert,
+from .evaluate import (PARTS, TOLERANCE, BertInput, Tape, check, check_close, check_ids, convert,
                     empty_folder, open_model, varied, write)
 
 BERT_PARTS = ["[MASK]", "[SEP]", "[UNK]", "unaffable", "naïve", "ELÈVE", "ÅNGSTRÖM", "ﬁ", "a_b"]
 
 
-# ---- judging  ---------------------------------------------
+# ---- evaluating  ---------------------------------------------
 
 
 def batch_of(rng, config, rows=3, length=19):

@@ -9,7 +9,7 @@ from tokenizers import ByteLevelBPETokenizer, pre_tokenizers
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel,
                           LlamaConfig, LlamaForCausalLM)
 
-from .judge import (END, TOLERANCE, check, check_close, check_ids, convert, empty_folder,
+from .evaluate import (END, TOLERANCE, check, check_close, check_ids, convert, empty_folder,
                     open_model, varied, write)
 
 
@@ -61,7 +61,7 @@ def check_loss(qkv, folder, model, ids, path, length):
           f"{got['loss']:.6f}, transformers {expected:.6f}")
 
 
-def judge(qkv, folder, lines, text, length, scratch, tokens=40):
+def evaluate(qkv, folder, lines, text, length, scratch, tokens=40):
     model = open_model(AutoModelForCausalLM, folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     check_tokenizer(qkv, folder, tokenizer, lines, scratch)
@@ -99,7 +99,7 @@ def trained(qkv, paths, scratch):
                     "--vocab", 600, "--layout", layout, "--model", "nano", "--length", 64,
                     "--steps", 30, "--batch", 8, *more)
             lines = shuffled(rng, text, 1000) if kind == "char" else varied(rng, 2000)
-            judge(qkv, folder, lines, text[:3000], 64, scratch)
+            evaluate(qkv, folder, lines, text[:3000], 64, scratch)
 
 
 # ---- made by transformers  ---------------------------------------------
@@ -142,7 +142,7 @@ def made(qkv, paths, scratch):
         print(f"lm-made: {name}, {sum(p.numel() for p in model.parameters()):,} parameters")
         model.save_pretrained(folder)
         make_tokenizer(folder, vocab, rng)
-        judge(qkv, folder, varied(rng, 500), text, 1024, scratch, 20)
+        evaluate(qkv, folder, varied(rng, 500), text, 1024, scratch, 20)
         ids = AutoTokenizer.from_pretrained(folder)(text)["input_ids"][:64]
         for conversion in CONVERSIONS:
             out = convert(qkv, folder, scratch, *conversion)

@@ -1,4 +1,4 @@
-"""mae.py - masked autoencoders of pictures."""
+"""mae.py - masked autoencoders of images."""
 import ctypes
 import os
 import shutil
@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from transformers import ViTMAEConfig, ViTMAEForPreTraining
 
-from .judge import (MaeMasks, Tape, check_close, check_prepared, convert, empty_folder, int32s,
+from .evaluate import (MaeMasks, Tape, check_close, check_prepared, convert, empty_folder, int32s,
                     open_model, tensors_of)
 
 
 def qkv_patches(qkv, folder, pixels, noise, kept):
-    """Every patch as the model has it, of pictures (B, C, H, W) and noise (B, patches)."""
+    """Every patch as the model has it, of images (B, C, H, W) and noise (B, patches)."""
     order = int32s(noise.argsort(1).flatten().tolist())
     masks = MaeMasks(len(pixels), noise.shape[1], kept, order)
     with Tape(qkv.library, folder) as t:
@@ -42,9 +42,9 @@ TRAINED = [("colour", 3, []), ("grey, normed patches", 1, ["--set", "num_channel
                                                            "norm_pix_loss=true"])]
 
 
-def write_pictures(scratch, channels):
+def write_images(scratch, channels):
     """An idx file of noise."""
-    path = os.path.join(scratch, "pictures.idx")
+    path = os.path.join(scratch, "images.idx")
     shape = (60, 16, 16, 3) if channels == 3 else (60, 16, 16)
     data = np.random.default_rng(7).integers(0, 256, shape, np.uint8)
     with open(path, "wb") as f:
@@ -57,7 +57,7 @@ def trained(qkv, _, scratch):
         print(f"mae-trained: {name}")
         folder = os.path.join(scratch, "trained")
         shutil.rmtree(folder, ignore_errors=True)
-        qkv.run("train", "reconstruct", "--images", write_pictures(scratch, channels), "--out",
+        qkv.run("train", "reconstruct", "--images", write_images(scratch, channels), "--out",
                 folder, "--model", "nano", "--steps", 10, *flags)
         check_patches(qkv, folder, open_model(ViTMAEForPreTraining, folder))
         if channels == 3: # its processors read no grey ones

@@ -10,12 +10,12 @@ import sentencepiece
 import torch
 from transformers import AutoTokenizer, MarianConfig, MarianMTModel, MarianTokenizer
 
-from .judge import (TOLERANCE, MarianSide, Tape, check, check_close, check_ids, convert,
+from .evaluate import (TOLERANCE, MarianSide, Tape, check, check_close, check_ids, convert,
                     empty_folder, open_model, tensors_of, varied, write)
 
 TARGET = 4 # QKV_ENCODE_TARGET
 
-# ---- judging  ---------------------------------------------
+# ---- evaluating  ---------------------------------------------
 
 
 def batch_of(rng, vocab, rows=3, length=17):
@@ -86,7 +86,7 @@ def check_loss(qkv, folder, model, tokenizer, source, target):
             logits = model(**tokenizer(a, return_tensors="pt"), labels=labels).logits[0].double()
         total += torch.nn.functional.cross_entropy(logits, labels[0], reduction="sum").item()
         count += labels.shape[1]
-    paths = [write(folder, "judged." + side, "\n".join(lines) + "\n")
+    paths = [write(folder, "evaluated." + side, "\n".join(lines) + "\n")
              for side, lines in (("source", source), ("target", target))]
     got = qkv.json("eval", folder, "--source", paths[0], "--target", paths[1])
     check(f"loss of {count} tokens", got["tokens"] == count and

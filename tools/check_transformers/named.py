@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import ViTForImageClassification, ViTMAEForPreTraining, ViTMAEConfig
 
-from .judge import check, check_close, empty_folder, open_model, tensors_of
+from .evaluate import check, check_close, empty_folder, open_model, tensors_of
 from .mae import SMALL, check_patches
 from .vit import qkv_logits
 

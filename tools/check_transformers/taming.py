@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from .judge import Tape, check, check_close, empty_folder, tensors_of
+from .evaluate import Tape, check, check_close, empty_folder, tensors_of
 from .named import check_same, stir
 
 F16 = {"double_z": False, "z_channels": 256, "resolution": 256, "in_channels": 3, "out_ch": 3,
@@ -70,7 +70,7 @@ def check_near(what, got, expected):
 
 
 def check_numbers(qkv, folder, model, side):
-    """Codes' vectors and decoded pictures, theirs in double and ours. The model is in double from
+    """Codes' vectors and decoded images, theirs in double and ours. The model is in double from
     then on."""
     pixels = torch.rand(2, 3, side, side) * 2 - 1
     model.double()

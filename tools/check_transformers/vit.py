@@ -1,4 +1,4 @@
-"""vit.py - classifiers of pictures."""
+"""vit.py - classifiers of images."""
 import json
 import os
 import shutil
@@ -8,11 +8,12 @@ import torch
 from PIL import Image
 from transformers import ViTConfig, ViTForImageClassification
 
-from .judge import Tape, check_close, check_prepared, convert, empty_folder, open_model, tensors_of
+from .evaluate import (Tape, check_close, check_prepared, convert, empty_folder, open_model,
+                       tensors_of)
 
 
 def qkv_logits(qkv, folder, pixels, classes):
-    """Of pictures (B, C, H, W)."""
+    """Of images (B, C, H, W)."""
     with Tape(qkv.library, folder) as t:
         x = t.reals(pixels.permute(0, 2, 3, 1))
         return t.read(t.call("qkv_vit_logits", x), len(pixels), classes)
@@ -34,8 +35,8 @@ TRAINED = [("colour", 3, []), ("grey, no biases, gelu_new", 1, ["--set", "qkv_bi
                                                                 "hidden_act=gelu_new"])]
 
 
-def write_pictures(scratch, channels):
-    """Idx files of noise with classes; the pictures."""
+def write_images(scratch, channels):
+    """Idx files of noise with classes; the images."""
     shape = (60, 16, 16, 3) if channels == 3 else (60, 16, 16)
     data = np.random.default_rng(7).integers(0, 256, shape, np.uint8)
     labels = np.arange(60, dtype=np.uint8) % CLASSES
@@ -45,13 +46,13 @@ def write_pictures(scratch, channels):
     return os.path.join(scratch, "images-idx3"), data
 
 
-def check_probabilities(qkv, folder, model, scratch, picture):
+def check_probabilities(qkv, folder, model, scratch, image):
     """Of a PNG, prepared as preprocessor_config.json says."""
-    path = os.path.join(scratch, "picture.png")
-    Image.fromarray(picture).save(path)
+    path = os.path.join(scratch, "image.png")
+    Image.fromarray(image).save(path)
     with open(os.path.join(folder, "preprocessor_config.json"), encoding="utf-8") as f:
         c = json.load(f)
-    x = picture.reshape(16, 16, -1) * c["rescale_factor"]
+    x = image.reshape(16, 16, -1) * c["rescale_factor"]
     x = (x - np.array(c["image_mean"])) / np.array(c["image_std"])
     with torch.no_grad():
         expected = model(torch.tensor(x).float().permute(2, 0, 1)[None]).logits.softmax(-1)[0]
@@ -65,7 +66,7 @@ def trained(qkv, _, scratch):
         print(f"vit-trained: {name}")
         folder = os.path.join(scratch, "trained")
         shutil.rmtree(folder, ignore_errors=True)
-        path, data = write_pictures(scratch, channels)
+        path, data = write_images(scratch, channels)
         qkv.run("train", "classify", "--data", path, "--type", "vit", "--out", folder, "--model",
                 "nano", "--steps", 10, *flags)
         model = open_model(ViTForImageClassification, folder)

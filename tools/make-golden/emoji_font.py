@@ -22,11 +22,11 @@ colours = [(255, 200, 0, 255), (200, 0, 0, 255), (90, 60, 30, 255), (0, 0, 255, 
 cbdt = struct.pack(">HH", 3, 0)
 
 
-def index(first, kind, image, pictures):
-    """An index of one range of glyphs; its pictures go to CBDT."""
+def index(first, kind, image, images):
+    """An index of one range of glyphs; its images go to CBDT."""
     global cbdt
     base, offsets, data = len(cbdt), [0], b""
-    for p in pictures:
+    for p in images:
         metrics = {17: b"\x08\x08\0\0\0", 18: b"\x08\x08" + bytes(6), 19: b""}[image]
         data += metrics + struct.pack(">I", len(p)) + p if p else b""
         offsets.append(len(data))
@@ -48,7 +48,7 @@ def strike(first_index, at, ppem):
 
 
 small = [(1, 1, index(1, 3, 19, [png(2, colours[0])]))]
-# Glyph 2 has no picture, glyph 5 no code.
+# Glyph 2 has no image, glyph 5 no code.
 large = [(1, 3, index(1, 1, 17, [png(4, colours[0]), b"", png(4, colours[1])])),
          (4, 5, index(4, 3, 18, [png(4, colours[2]), png(4, colours[3])]))]
 first_size, first = strike(small, 8 + 96, 4)

@@ -49,7 +49,7 @@ for version in ((2, 0), (3, 0)):
     with open(f"{out}/v{version[0]}.npy", "wb") as f:
         np.lib.format.write_array(f, (a / 4).astype("<f4"), version=version)
 
-# A text, pairs of sequences, labelled pictures: the data of training runs.
+# A text, pairs of sequences, labelled images: the data of training runs.
 save_numpy({"tokens": np.array([5, 300, 65535], "u2")}, f"{out}/tokens.safetensors",
            metadata={"bytes": "9"})
 rows = [[[5, 6, 0], [7, 0]], [[], [8, 0]], [[9, 10, 11, 0], []]]

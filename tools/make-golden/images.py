@@ -1,4 +1,4 @@
-"""Writes tests/golden/images: small pictures of every kind, and what they are as red, green, blue.
+"""Writes tests/golden/images: small images of every kind, and what they are as red, green, blue.
 
     python tools/make-golden/images.py tests/golden/images        (Pillow, NumPy)
 
@@ -103,7 +103,7 @@ for kind, depths in ((GREY, (1, 2, 4, 8, 16)), (RGB, (8, 16)), (PALETTE, (1, 2, 
 # ---- JPEG ----------------------------------------------------------------------------
 x, y = np.meshgrid(np.arange(40), np.arange(24))
 smooth = np.stack([x * 6, y * 10, 255 - x * 3 - y * 4], -1).clip(0, 255).astype(np.uint8)
-picture = Image.fromarray(smooth)
+image = Image.fromarray(smooth)
 
 
 def jpeg(name, image, **options):
@@ -111,16 +111,16 @@ def jpeg(name, image, **options):
     save(name, np.asarray(Image.open(f"{out}/{name}.jpg").convert("RGB")))
 
 
-jpeg("grey", picture.convert("L"))
+jpeg("grey", image.convert("L"))
 for subsampling, text in ((0, "444"), (1, "422"), (2, "420")):
-    jpeg(f"colour-{text}", picture, subsampling=subsampling)
-jpeg("progressive", picture, progressive=True)
-jpeg("print", picture.convert("CMYK"))
+    jpeg(f"colour-{text}", image, subsampling=subsampling)
+jpeg("progressive", image, progressive=True)
+jpeg("print", image.convert("CMYK"))
 
 for turn in range(1, 9):
     exif = Image.Exif()
     exif[0x112] = turn
-    picture.save(f"{out}/turn{turn}.jpg", quality=90, exif=exif, subsampling=0)
+    image.save(f"{out}/turn{turn}.jpg", quality=90, exif=exif, subsampling=0)
 
     save(f"turn{turn}", np.asarray(ImageOps.exif_transpose(Image.open(f"{out}/turn{turn}.jpg"))))
 

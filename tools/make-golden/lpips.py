@@ -1,9 +1,9 @@
 """tests/golden/lpips.safetensors: LPIPS (Zhang et al. 2018) as taming-transformers has it, of a
-tiny VGG and of two pairs of pictures of 16 x 16, all by the rule of rule.py. The weights of the
+tiny VGG and of two pairs of images of 16 x 16, all by the rule of rule.py. The weights of the
 distance are the rule's absolute values. Run: python tools/make-golden/lpips.py
 
-features, distance    of the first pictures, channels last; the mean over the pairs
-gradients             the distance's at the first pictures: one row (rule.py)
+features, distance    of the first images, channels last; the mean over the pairs
+gradients             the distance's at the first images: one row (rule.py)
 
 In double precision."""
 
@@ -47,7 +47,7 @@ class LPIPS(nn.Module):
         return sum_.mean()
 
 
-def pictures(name):
+def images(name):
     return noise(name, 2, SIZE, SIZE, 3).permute(0, 3, 1, 2).double()
 
 
@@ -55,7 +55,7 @@ def main():
     model = LPIPS(CHANNELS, CONVOLUTIONS)
     fill(model)
     model.double()
-    a, b = pictures("pixels").requires_grad_(), pictures("others")
+    a, b = images("pixels").requires_grad_(), images("others")
     distance = model(a, b)
     distance.backward()
     save({"features": list(model.levels(a))[-1].permute(0, 2, 3, 1), "distance": distance,

@@ -204,7 +204,7 @@ case("cross_entropy.soft_smooth",
      lambda x, y: F.cross_entropy(x, y.detach(), label_smoothing=0.1),
      rand(6, 11, scale=3), 0.75 * torch.eye(6, 11) + 0.25 * torch.eye(6, 11).roll(5, 1))
 
-# ---- pictures: (B, H, W, C), channels last, as in qkv -----------------------------------------
+# ---- images: (B, H, W, C), channels last, as in qkv -----------------------------------------
 
 
 def first(x):

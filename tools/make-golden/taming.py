@@ -37,7 +37,7 @@ def half(name, level, blocks, cin, cout):
     return shapes
 
 
-def judge(name):
+def evaluate(name):
     shapes = conv(f"{name}.0", 3, NDF, 4) | conv(f"{name}.2", NDF, 2 * NDF, 4, False)
     for part in "weight", "bias", "running_mean", "running_var":
         shapes[f"{name}.3.{part}"] = (2 * NDF,)
@@ -51,7 +51,7 @@ def view(name, shape):
 shapes = half("encoder", "down", 1, 3, Z) | half("decoder", "up", 2, Z, 3)
 shapes |= conv("quant_conv", Z, WIDTH, 1) | conv("post_quant_conv", WIDTH, Z, 1)
 shapes |= {"quantize.embedding.weight": (CODES, WIDTH)}
-shapes |= judge("loss.discriminator.main")
+shapes |= evaluate("loss.discriminator.main")
 shapes |= conv("loss.perceptual_loss.net.slice1.0", 3, 4, 3)
 state = {name: view(name, shape) for name, shape in shapes.items()}
 state["loss.discriminator.main.3.num_batches_tracked"] = torch.tensor(7)

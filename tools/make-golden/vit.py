@@ -1,4 +1,4 @@
-"""tests/golden/models/vit*: tiny random models of pictures as transformers saves them, and what it
+"""tests/golden/models/vit*: tiny random models of images as transformers saves them, and what it
 makes of them. Run: python tools/make-golden/vit.py
 
 NAME/               config.json and model.safetensors (F32) by save_pretrained

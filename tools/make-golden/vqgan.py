@@ -1,10 +1,10 @@
 """tests/golden/vqgan.safetensors: what a plain torch module of VQGAN's wiring, under
-taming-transformers' names, makes of parameters and pictures that both sides compute by a rule
+taming-transformers' names, makes of parameters and images that both sides compute by a rule
 (rule.py), so that the file holds results alone. Run: python tools/make-golden/vqgan.py
 
-z, codes, decoded     of 2 pictures of 16 x 16, channels last
-logits                what the discriminator says of the pictures, in training
-loss                  mean |decoded - picture| + 2 quantiser's - 0.1 mean discriminator's of decoded
+z, codes, decoded     of 2 images of 16 x 16, channels last
+logits                what the discriminator says of the images, in training
+loss                  mean |decoded - image| + 2 quantiser's - 0.1 mean discriminator's of decoded
 gradients             of that loss: a row of each tensor's (rule.py)
 
 All in double precision."""
@@ -133,7 +133,7 @@ def first(x):
 
 
 def coded(model, pixels):
-    """What is to be coded, its codes, what those cost, and the picture, whose gradient goes past
+    """What is to be coded, its codes, what those cost, and the image, whose gradient goes past
     the codes."""
     table = model.quantize["embedding"].weight
     z = last(model.quant_conv(model.encoder(pixels)))
@@ -153,10 +153,10 @@ def main():
     fill(model)
     model.double()
     pixels = first(noise("pixels", 2, SIZE, SIZE, 3)).double()
-    judge = model.loss["discriminator"]["main"]
+    evaluate = model.loss["discriminator"]["main"]
     z, codes, price, decoded = coded(model, pixels)
-    logits = judge(pixels)
-    loss = (decoded - pixels).abs().mean() + 2 * price - 0.1 * judge(decoded).mean()
+    logits = evaluate(pixels)
+    loss = (decoded - pixels).abs().mean() + 2 * price - 0.1 * evaluate(decoded).mean()
     loss.backward()
     save({"z": z, "codes": codes.int(), "decoded": last(decoded), "logits": last(logits),
           "loss": loss, "gradients": gradients(model)}, "vqgan")

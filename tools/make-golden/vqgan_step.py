@@ -1,6 +1,6 @@
 """tests/golden/vqgan_step.safetensors: one whole step of taming-transformers' training, in torch:
-the networks of vqgan.py and lpips.py, pictures of 8 bits by the rule of rule.py. The generator is
-updated, pictures are decoded anew, the discriminator, in training throughout, is updated. Run:
+the networks of vqgan.py and lpips.py, images of 8 bits by the rule of rule.py. The generator is
+updated, images are decoded anew, the discriminator, in training throughout, is updated. Run:
 python tools/make-golden/vqgan_step.py
 
 generator.loss, .gradients   absolute error + LPIPS + w g + quantiser's, legacy; g = - mean
@@ -37,10 +37,10 @@ def vanilla(real, fake):
 
 
 def generator_loss(model, looks, x):
-    judge, last = model.loss["discriminator"]["main"], model.decoder.conv_out.weight
+    evaluate, last = model.loss["discriminator"]["main"], model.decoder.conv_out.weight
     _, _, price, decoded = coded(model, x)
     unlike = (x - decoded).abs().mean() + PERCEPTUAL * looks(x, decoded)
-    g = -judge(decoded).mean()
+    g = -evaluate(decoded).mean()
     print("unlike", unlike.item(), "g", g.item(), "price", price.item())
     of_unlike, of_g = (torch.autograd.grad(y, last, retain_graph=True)[0].norm()
                        for y in (unlike, g))
@@ -49,21 +49,21 @@ def generator_loss(model, looks, x):
     return unlike + weight * g + CODEBOOK * price
 
 
-def judge_loss(model, x, loss):
-    judge = model.loss["discriminator"]["main"]
+def disc_loss(model, x, loss):
+    evaluate = model.loss["discriminator"]["main"]
     decoded = coded(model, x)[3].detach()
-    real, fake = judge(x), judge(decoded)
+    real, fake = evaluate(x), evaluate(decoded)
     print("real", real.flatten().tolist(), "decoded", fake.flatten().tolist())
     return loss(real, fake)
 
 
-def parameters(model, judges):
-    return {k: p for k, p in model.named_parameters() if k.startswith("loss.") == judges}
+def parameters(model, evaluates):
+    return {k: p for k, p in model.named_parameters() if k.startswith("loss.") == evaluates}
 
 
-def step(model, loss, judges):
+def step(model, loss, evaluates):
     """Goes back from the loss and updates those parameters."""
-    chosen = parameters(model, judges)
+    chosen = parameters(model, evaluates)
     optimizer = torch.optim.Adam(chosen.values(), lr=RATE, betas=(0.5, 0.9))
     optimizer.zero_grad()
     loss.backward()
@@ -86,8 +86,8 @@ x = first(ids("photos", 256, 2, SIZE, SIZE, 3)).double() / 127.5 - 1
 out = {f"generator.{k}": v for k, v in step(model, generator_loss(model, looks, x), False).items()}
 kept = {k: p.grad.clone() for k, p in parameters(model, False).items()}
 other = copy.deepcopy(model)
-out |= {f"vanilla.{k}": v for k, v in step(other, judge_loss(other, x, vanilla), True).items()}
-out |= {f"hinge.{k}": v for k, v in step(model, judge_loss(model, x, hinge), True).items()}
+out |= {f"vanilla.{k}": v for k, v in step(other, disc_loss(other, x, vanilla), True).items()}
+out |= {f"hinge.{k}": v for k, v in step(model, disc_loss(model, x, hinge), True).items()}
 for k, p in parameters(model, False).items():
     p.grad = kept[k]
 named = dict(model.named_parameters())

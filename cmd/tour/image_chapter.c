@@ -1,0 +1,94 @@
+/* image_chapter.c - how every chapter on images goes: a model learns, says what it reaches beside
+ * what needs no network, and leaves an image to try it on. What is learnt is the chapter's. */
+#include "tour/images.h"
+
+enum { HEAD = 32, ROWS = 8 };
+static const double DECAY = 0.05;
+
+void tour_trunk_set(qkv_patches_config *trunk, size_t blocks)
+{
+    trunk->image = TOUR_SIDE;
+    trunk->layers = trunk->heads = blocks;
+    trunk->width = HEAD * blocks;
+}
+
+qkv_status tour_pupil_create(tour_pupil *h, const qkv_model_type *type, const void *config)
+{
+    qkv_status status = qkv_model_create(&h->model, h->t->page->c->ctx, type, config);
+    return status ? status : qkv_model_init(h->model, h->t->page->c->common.seed);
+}
+
+static qkv_status learn(tour_pupil *h, const tour_image_chapter *l)
+{
+    qkv_task task = {0};
+    qkv_training s = qkv_training_defaults();
+    s.loop.batch = l->batch;
+    s.schedule.lr = l->rate;
+    s.optimizer.weight_decay = DECAY;
+    if (l->beta2 > 0)
+        s.optimizer.beta2 = l->beta2;
+    qkv_status status = l->make_task(&task, h);
+    if (!status)
+        status = tour_train(&h->training, h->t, &task, &s, h->t->dir, tour_images_time(h->t));
+    qkv_task_destroy(&task);
+    return status;
+}
+
+static qkv_status report(const tour_pupil *h, const tour_image_chapter *l)
+{
+    const page *p = h->t->page;
+    const char *dir = h->t->dir;
+    bool better = false;
+    tour_training_show(&h->training, p, "Training loss over the time:");
+    qkv_status status = l->evaluate(h, &better);
+    if (!status)
+        status = tour_image_write(h->t, "image.png", qkv_pixels_data(h->p.valid, 0),
+                                  TOUR_SIDE);
+    if (status)
+        return status;
+    if (better)
+        page_text(p, "What was learnt: %s.", l->learnt);
+    else
+        page_text(p, "What was learnt: %s. The time was short; give it more with --minutes.",
+                  l->not_learnt);
+    page_text(p, "Ask it yourself: qkv %s %s %s/image.png%s", l->verb, dir, dir, l->options);
+    return QKV_OK;
+}
+
+qkv_status tour_image_chapter_train(const tour_image_chapter *l, tour_pupil *h)
+{
+    qkv_status status = l->make_model(h);
+    if (!status)
+        status = learn(h, l);
+    if (!status && !h->training.result.stopped)
+        status = report(h, l);
+    qkv_model_destroy(h->model);
+    h->model = NULL;
+    return status;
+}
+
+qkv_status tour_image_chapter_run(const tour_image_chapter *l, tour *t)
+{
+    tour_pupil h = {.t = t};
+    qkv_status status = tour_images_read(&h.p, t, TOUR_SIDE, UINT8_MAX);
+    if (!status) {
+        tour_images_tell(&h.p, t);
+        status = tour_image_chapter_train(l, &h);
+    }
+    tour_images_close(&h.p);
+    return status;
+}
+
+qkv_status tour_pupil_sheet(const tour_pupil *h, size_t columns, tour_row_fn *put,
+                            const char *name, const char *caption)
+{
+    size_t n = qkv_pixels_count(h->p.valid), rows = n < ROWS ? n : ROWS;
+    tour_sheet sheet;
+    qkv_status status = tour_sheet_create(&sheet, h->t->page->c->ctx, rows, columns, TOUR_SIDE);
+    for (size_t row = 0; row < rows && !status; row++)
+        status = put(h, &sheet, row, (2 * row + 1) * n / (2 * rows));
+    if (!status)
+        status = tour_sheet_write(&sheet, h->t, name, caption);
+    tour_sheet_free(&sheet);
+    return status;
+}

@@ -1,0 +1,230 @@
+/* classify_images.c - choosing a class for an image. */
+#include "model/model.h"
+#include "qkv/classify_images.h"
+
+#include <string.h>
+
+#include "base/base.h"
+#include "qkv/score.h"
+
+enum { EVAL_PIXELS = 1 << 18 }; /* in one evaluation batch, at least one image */
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_pixels *train, *valid;
+    qkv_batches *batches;
+} recognize;
+
+static const qkv_vit_config *config_of(const qkv_model *m) { return qkv_model_config(m); }
+
+/* ---- training ---------------------------------------------------------------------------- */
+
+/* Uninitialised room for n images, (n, height, width, channels). */
+static qkv_tensor *room_for(qkv_tape *t, const qkv_pixels *p, size_t n)
+{
+    size_t shape[] = {n, qkv_pixels_height(p), qkv_pixels_width(p), qkv_pixels_channels(p)};
+    return qkv_tensor_from(t, NULL, 4, shape);
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+{
+    recognize *s = self;
+    double begun = qkv_now();
+    size_t shape[] = {part->count, config_of(s->model)->classes};
+    qkv_tensor *x = room_for(t, s->train, part->count);
+    qkv_tensor *targets = qkv_tensor_from(t, NULL, 2, shape);
+    uint64_t first = part->step * part->total + part->first;
+    if (!x || !targets || qkv_batches_get(s->batches, first, part->count, qkv_tensor_fill(x),
+                                          qkv_tensor_fill(targets), NULL))
+        return NULL;
+    if (part->data_seconds)
+        *part->data_seconds += qkv_now() - begun;
+    qkv_cross_entropy_options o = {.normalizer = (double)part->total};
+    return qkv_cross_entropy(t, qkv_vit_logits(s->model, t, x), targets, &o);
+}
+
+/* ---- without training -------------------------------------------------------------------- */
+
+/* Of the images numbered so (n), which fit into one batch. */
+static qkv_tensor *logits(qkv_model *m, qkv_tape *t, const qkv_pixels *p, const size_t *images,
+                          size_t n)
+{
+    const qkv_image_format *f = qkv_model_image_format(m);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *x = room_for(t, p, n);
+    if (!x)
+        return NULL;
+    qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(m), p, images, n, f->mean, f->std);
+    return qkv_vit_logits(m, t, x);
+}
+
+static size_t batch_of(const qkv_pixels *p)
+{
+    size_t size = qkv_pixels_height(p) * qkv_pixels_width(p);
+    return size < EVAL_PIXELS ? EVAL_PIXELS / size : 1;
+}
+
+/* One batch: classes, guesses (n) and the sum of the losses, which is added. */
+static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
+                                 const size_t *images, size_t n, int32_t *labels,
+                                 int32_t *guesses, double *sum)
+{
+    for (size_t i = 0; i < n; i++)
+        labels[i] = qkv_pixels_class(p, images[i]);
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
+    qkv_tensor *y = logits(m, t, p, images, n);
+    *sum += (double)qkv_item(t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &n), &o));
+    return qkv_tape_status(t);
+}
+
+static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, size_t limit,
+                               qkv_classify_images_score *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    size_t n = qkv_pixels_count(p), count = limit && limit < n ? limit : n, batch = batch_of(p);
+    size_t *images = qkv_malloc(ctx, count * sizeof *images);
+    int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
+    qkv_status status = images && labels ? QKV_OK : QKV_E_MEMORY;
+    double sum = 0;
+    *out = (qkv_classify_images_score){.images = count};
+    for (size_t i = 0; i < count && !status; i++)
+        images[i] = (size_t)((double)i * (double)n / (double)count);
+    for (size_t i = 0; i < count && !status; i += batch)
+        status = evaluate_batch(m, t, p, images + i, count - i < batch ? count - i : batch,
+                                labels + i, guesses + i, &sum);
+    if (!status) {
+        out->accuracy = qkv_accuracy(guesses, labels, count);
+        out->loss = sum / (double)count;
+    }
+    qkv_tape_reset(t);
+    qkv_free(ctx, images);
+    qkv_free(ctx, labels);
+    return status;
+}
+
+/* ---- the task ---------------------------------------------------------------------------- */
+
+/* labelled: every image has one of the model's classes. */
+static qkv_status check(qkv_model *m, const qkv_pixels *p, const char *what, bool labelled)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    const qkv_vit_config *c = config_of(m);
+    const qkv_image_format *f = qkv_model_image_format(m);
+    if (!f || f->channels != c->trunk.channels || qkv_pixels_channels(p) != c->trunk.channels)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
+                        "%zu, and the %s images have %zu", c->trunk.channels,
+                        f ? f->channels : 0, what, qkv_pixels_channels(p));
+    if (qkv_pixels_height(p) % c->trunk.patch || qkv_pixels_width(p) % c->trunk.patch)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s images, %zu x %zu pixels, cannot be cut "
+                        "into patches of %zu", what, qkv_pixels_width(p), qkv_pixels_height(p),
+                        c->trunk.patch);
+    for (size_t i = 0; i < qkv_pixels_count(p) && labelled; i++)
+        if (qkv_pixels_class(p, i) < 0 || (size_t)qkv_pixels_class(p, i) >= c->classes)
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: class %d, and the model has %zu",
+                            qkv_pixels_name(p, i), (int)qkv_pixels_class(p, i), c->classes);
+    return QKV_OK;
+}
+
+qkv_status qkv_classify_images_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                                        size_t limit, qkv_classify_images_score *out)
+{
+    *out = (qkv_classify_images_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
+        return QKV_E_ARGUMENT;
+    qkv_status status = check(m, pixels, "held-out", true);
+    return status ? status : evaluate_all(m, t, pixels, limit, out);
+}
+
+qkv_status qkv_classify_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                               const size_t *images, size_t n, qkv_real *probs)
+{
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
+        return QKV_E_ARGUMENT;
+    size_t batch = batch_of(pixels);
+    qkv_status status = check(m, pixels, "given", false);
+    size_t classes = status ? 0 : config_of(m)->classes;
+    for (size_t i = 0; i < n && !status; i += batch) {
+        size_t count = n - i < batch ? n - i : batch;
+        qkv_tensor *y = qkv_softmax(t, logits(m, t, pixels, images + i, count));
+        const qkv_real *p = qkv_data(t, y);
+        status = qkv_tape_status(t);
+        if (!status)
+            memcpy(probs + i * classes, p, count * classes * sizeof *p);
+    }
+    qkv_tape_reset(t);
+    return status;
+}
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+{
+    recognize *s = self;
+    qkv_classify_images_score score;
+    *out = (qkv_metrics){0};
+    qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
+    if (status)
+        return status;
+    qkv_metrics_add(out, "accuracy", score.accuracy);
+    qkv_metrics_add(out, "loss", score.loss);
+    out->more_is_better = true;
+    out->scored = score.images;
+    out->units = qkv_pixels_count(s->valid);
+    return QKV_OK;
+}
+
+static double flops(void *self)
+{
+    recognize *s = self;
+    return qkv_model_flops(s->model,
+                           &(qkv_workload){.samples = 1, .height = qkv_pixels_height(s->train),
+                                           .width = qkv_pixels_width(s->train)});
+}
+
+static void destroy(void *self)
+{
+    recognize *s = self;
+    qkv_batches_destroy(s->batches);
+    qkv_free(s->ctx, s);
+}
+
+static const qkv_task_type classify_images_type =
+    {.name = "recognize", .unit = "images", .phases = 1,
+                                                   .loss = loss, .evaluate = evaluate,
+     .flops = flops,
+                                                   .destroy = destroy};
+
+qkv_status qkv_task_classify_images(qkv_task *out, qkv_model *model, const qkv_pixels *train,
+                                    const qkv_pixels *valid,
+                                    const qkv_classify_images_options *options, uint64_t seed)
+{
+    qkv_classify_images_options o = options ? *options : (qkv_classify_images_options){0};
+    qkv_context *ctx = qkv_model_context(model);
+    *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
+        return QKV_E_ARGUMENT;
+    qkv_status status = check(model, train, "training", true);
+    if (!status && qkv_pixels_classes(train) != config_of(model)->classes)
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "the training images have %zu classes, the model "
+                          "%zu", qkv_pixels_classes(train), config_of(model)->classes);
+    if (!status && valid)
+        status = check(model, valid, "held-out", true);
+    if (status)
+        return status;
+    recognize *s = qkv_calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return QKV_E_MEMORY;
+    *s = (recognize){.ctx = ctx, .model = model, .train = train, .valid = valid};
+    const qkv_image_format *f = qkv_model_image_format(model);
+    qkv_batches_options b = {.count = qkv_pixels_count(train), .smoothing = o.smoothing,
+                             .seed = seed, .augment = o.augment};
+    memcpy(b.mean, f->mean, sizeof b.mean);
+    memcpy(b.std, f->std, sizeof b.std);
+    status = qkv_batches_create(&s->batches, ctx, train, &b);
+    if (status) {
+        destroy(s);
+        return status;
+    }
+    *out = (qkv_task){&classify_images_type, s, model, seed, valid != NULL};
+    return QKV_OK;
+}

@@ -1,0 +1,230 @@
+/* prior.c - a GPT over the codes of images. */
+#include "model/model.h"
+#include "qkv/prior.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { EVAL_ROWS = 4096 }; /* tokens in one evaluation batch, at least one grid */
+
+typedef struct {
+    qkv_context *ctx;
+    qkv_model *model;
+    const qkv_code_grids *train, *valid;
+    double keep;
+    double bigram; /* bits per held-out code, see qkv_prior_bigram */
+    uint64_t seed;
+    int32_t *ids, *targets; /* (room, length), (room, codes) of the largest part so far */
+    size_t room;
+} prior_task;
+
+static size_t length_of(const qkv_code_grids *g) { return g->before + g->codes - 1; }
+
+static bool make_room(prior_task *s, size_t n)
+{
+    if (n <= s->room)
+        return true;
+    qkv_free(s->ctx, s->ids);
+    qkv_free(s->ctx, s->targets);
+    s->room = 0;
+    s->ids = qkv_calloc(s->ctx, n, length_of(s->train) * sizeof *s->ids);
+    s->targets = qkv_calloc(s->ctx, n, s->train->codes * sizeof *s->targets);
+    if (!s->ids || !s->targets)
+        return false;
+    s->room = n;
+    return true;
+}
+
+/* ids (before + codes - 1): what stands before grid i and all of it but its last code. */
+static void put_ids(int32_t *ids, const qkv_code_grids *g, size_t i)
+{
+    for (size_t k = 0; k < g->before; k++)
+        ids[k] = g->conditions ? g->conditions[i * g->before + k] : 0;
+    memcpy(ids + g->before, g->grids + i * g->codes, (g->codes - 1) * sizeof *ids);
+}
+
+/* Some codes become others, by chance: the same ones for a sample wherever it is computed. */
+static void blur(const prior_task *s, int32_t *ids, uint64_t sample)
+{
+    const qkv_code_grids *g = s->train;
+    size_t vocab = qkv_lm_vocab(s->model);
+    qkv_rng r;
+    qkv_rng_init(&r, s->seed, qkv_hash64("grids", 5) + sample);
+    for (size_t k = g->before; k < length_of(g) && s->keep < 1; k++) {
+        bool keep = qkv_rng_uniform(&r) < s->keep;
+        int32_t other = (int32_t)qkv_rng_below(&r, (uint32_t)vocab);
+        ids[k] = keep ? ids[k] : other;
+    }
+}
+
+/* Logits' loss of n grids, divided by `normalizer` codes. */
+static qkv_tensor *loss_of(qkv_model *m, qkv_tape *t, const qkv_code_grids *g, const int32_t *ids,
+                           const int32_t *targets, size_t n, const qkv_cross_entropy_options *o)
+{
+    const size_t in[] = {n, length_of(g)}, out[] = {n, g->codes};
+    qkv_tensor *h = qkv_lm_hidden(m, t, qkv_tensor_ids(t, ids, 2, in), 0, NULL, NULL);
+    h = h ? qkv_slice(t, h, 1, g->before - 1, length_of(g)) : NULL;
+    return qkv_lm_loss(m, t, h, qkv_tensor_ids(t, targets, 2, out), o);
+}
+
+static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+{
+    prior_task *s = self;
+    const qkv_code_grids *g = s->train;
+    double begun = qkv_now();
+    if (!make_room(s, part->count))
+        return NULL;
+    for (size_t i = 0; i < part->count; i++) {
+        uint64_t sample = part->step * part->total + part->first + i;
+        size_t number = (size_t)qkv_shuffled(sample % g->count, g->count,
+                                             s->seed + sample / g->count);
+        put_ids(s->ids + i * length_of(g), g, number);
+        blur(s, s->ids + i * length_of(g), sample);
+        memcpy(s->targets + i * g->codes, g->grids + number * g->codes,
+               g->codes * sizeof *s->targets);
+    }
+    if (part->data_seconds)
+        *part->data_seconds += qkv_now() - begun;
+    qkv_cross_entropy_options o = {.normalizer = (double)(part->total * g->codes)};
+    return loss_of(s->model, t, g, s->ids, s->targets, part->count, &o);
+}
+
+/* ---- evaluating ------------------------------------------------------------------------------ */
+
+static qkv_status check(const qkv_model *m, const qkv_code_grids *g, const char *what)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    size_t vocab = qkv_lm_vocab(m), positions = qkv_lm_positions(m);
+    if (!g->count || !g->codes || !g->before ||
+        (qkv_lm_has_max_positions(m) && length_of(g) > positions))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu %s grids of %zu codes after %zu tokens, and "
+                        "the model has %zu positions", g->count, what, g->codes, g->before,
+                        positions);
+    for (size_t i = 0; i < g->count * g->codes; i++)
+        if (g->grids[i] < 0 || (size_t)g->grids[i] >= vocab)
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s grid %zu: code %d, and the model has %zu",
+                            what, i / g->codes, (int)g->grids[i], vocab);
+    for (size_t i = 0; g->conditions && i < g->count * g->before; i++)
+        if (g->conditions[i] < 0 || (size_t)g->conditions[i] >= vocab)
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s grid %zu: it hangs on token %d, and the "
+                            "model has %zu", what, i / g->before, (int)g->conditions[i], vocab);
+    return QKV_OK;
+}
+
+/* n of the grids, of those numbers; *sum += -log p of their codes. */
+static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_code_grids *g, const size_t *numbers,
+                        size_t n, int32_t *ids, int32_t *targets, double *sum)
+{
+    for (size_t i = 0; i < n; i++) {
+        put_ids(ids + i * length_of(g), g, numbers[i]);
+        memcpy(targets + i * g->codes, g->grids + numbers[i] * g->codes,
+               g->codes * sizeof *targets);
+    }
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
+    *sum += (double)qkv_item(t, loss_of(m, t, g, ids, targets, n, &o));
+    return qkv_tape_status(t);
+}
+
+qkv_status qkv_prior_evaluate(qkv_model *m, qkv_tape *t, const qkv_code_grids *g, size_t limit,
+                              qkv_prior_score *out)
+{
+    qkv_context *ctx = qkv_model_context(m);
+    *out = (qkv_prior_score){0};
+    if (!qkv__model_as(m, NULL, __func__, QKV_CAN_GENERATE))
+        return QKV_E_ARGUMENT;
+    qkv_status status = check(m, g, "held-out");
+    if (status)
+        return status;
+    size_t count = limit && limit < g->count * g->codes ? limit / g->codes : g->count;
+    size_t batch = EVAL_ROWS / length_of(g) + 1;
+    count = count ? count : 1;
+    int32_t *ids = qkv_calloc(ctx, batch, length_of(g) * sizeof *ids);
+    int32_t *targets = qkv_calloc(ctx, batch, g->codes * sizeof *targets);
+    size_t *numbers = qkv_calloc(ctx, batch, sizeof *numbers);
+    double sum = 0;
+    status = ids && targets && numbers ? QKV_OK : QKV_E_MEMORY;
+    for (size_t i = 0; i < count && !status; i += batch) {
+        size_t n = count - i < batch ? count - i : batch;
+        for (size_t k = 0; k < n; k++)
+            numbers[k] = (size_t)((double)(i + k) * (double)g->count / (double)count);
+        status = score(m, t, g, numbers, n, ids, targets, &sum);
+    }
+    qkv_tape_reset(t);
+    qkv_free(ctx, numbers);
+    qkv_free(ctx, targets);
+    qkv_free(ctx, ids);
+    out->codes = count * g->codes;
+    out->loss = sum / (double)out->codes;
+    out->bits_per_code = out->loss / log(2);
+    return status;
+}
+
+/* ---- the task ----------------------------------------------------------------------------- */
+
+static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+{
+    prior_task *s = self;
+    qkv_prior_score score_;
+    *out = (qkv_metrics){0};
+    qkv_status status = qkv_prior_evaluate(s->model, t, s->valid, limit, &score_);
+    if (status)
+        return status;
+    qkv_metrics_add(out, "bits_per_code", score_.bits_per_code);
+    qkv_metrics_add(out, "bits_bigram", s->bigram);
+    qkv_metrics_add(out, "loss", score_.loss);
+    out->scored = score_.codes;
+    out->units = s->valid->count * s->valid->codes;
+    return QKV_OK;
+}
+
+static size_t units(void *self) { return ((prior_task *)self)->train->codes; }
+
+static double flops(void *self)
+{
+    const prior_task *s = self;
+    size_t T = length_of(s->train);
+    return qkv_model_flops(s->model, &(qkv_workload){.samples = 1, .length = (double)T});
+}
+
+static void destroy(void *self)
+{
+    prior_task *s = self;
+    qkv_free(s->ctx, s->ids);
+    qkv_free(s->ctx, s->targets);
+    qkv_free(s->ctx, s);
+}
+
+static const qkv_task_type prior_task_type = {.name = "grids", .unit = "codes", .phases = 1,
+                                              .loss = loss, .evaluate = evaluate, .units = units,
+                                              .flops = flops, .destroy = destroy};
+
+qkv_status qkv_task_prior(qkv_task *out, qkv_model *model, const qkv_code_grids *train,
+                          const qkv_code_grids *valid, double keep, uint64_t seed)
+{
+    qkv_context *ctx = qkv_model_context(model);
+    *out = (qkv_task){0};
+    if (!qkv__model_as(model, NULL, __func__, QKV_CAN_GENERATE))
+        return QKV_E_ARGUMENT;
+    qkv_status status = check(model, train, "training");
+    if (!status && valid)
+        status = check(model, valid, "held-out");
+    if (!status && !(keep > 0 && keep <= 1))
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "the share of codes to keep is in (0, 1], not %g",
+                          keep);
+    prior_task *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
+    if (!s)
+        return status ? status : QKV_E_MEMORY;
+    *s = (prior_task){.ctx = ctx, .model = model, .train = train, .valid = valid, .keep = keep,
+                      .seed = seed};
+    if (valid)
+        status = qkv_prior_bigram(ctx, train, valid, qkv_lm_vocab(model), &s->bigram);
+    if (status)
+        destroy(s);
+    else
+        *out = (qkv_task){&prior_task_type, s, model, seed, valid != NULL};
+    return status;
+}

@@ -1,0 +1,139 @@
+/* evaluate.c - evaluations: what they may cost, which model is kept, what is said. */
+#include <math.h>
+#include <stdio.h>
+
+#include "qkv/hub.h"
+#include "train/loop.h"
+
+static const double EVAL_SHARE = 0.01; /* of a time budget, for one of about eleven evaluations */
+enum { PROBE_UNITS = 4096 };           /* evaluated to learn what evaluating takes */
+
+void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_metrics *m, bool best)
+{
+    if (!l->event)
+        return;
+    const qkv_task_type *type = l->task->type;
+    qkv_train_event e = {.kind = kind, .text = "training", .unit = type->unit,
+                         .step = l->step, .steps = qkv__plan_steps(l),
+                         .loss = l->smooth_loss, .lr = l->last_lr, .norm = l->last_norm,
+                         .seconds = qkv__seconds(l), .left = qkv__seconds_left(l),
+                         .metrics = m, .best = best};
+    if (l->recent_time > 0) {
+        double samples = (double)(l->recent_updates * l->o.batch) / l->recent_time;
+        e.units_per_s = samples * (type->units ? (double)type->units(l->task->self) : 1);
+        e.gflops = type->flops ? samples * type->flops(l->task->self) * 1e-9 : 0;
+    }
+    if (!l->event(l->user, &e))
+        l->stop = true;
+}
+
+qkv_status qkv__check_finite(const qkv__loop *l)
+{
+    for (size_t i = 0; i < qkv_params_count(l->params); i++) {
+        qkv_param *p = qkv_params_at(l->params, i);
+        const qkv_real *x = qkv_param_data(p);
+        for (size_t k = 0; k < qkv_param_count(p); k++)
+            if (!isfinite(x[k]))
+                return qkv_fail(l->ctx, QKV_E_NUMERIC, "%s is not finite", qkv_param_name(p));
+    }
+    return QKV_OK;
+}
+
+/* Evaluates on at most `units`; estimates what all would take. */
+static qkv_status measure(qkv__loop *l, size_t units, qkv_metrics *m)
+{
+    const qkv_task_type *type = l->task->type;
+    double begun = qkv_now();
+    *m = (qkv_metrics){0};
+    qkv_status status =
+        l->task->held_out ? type->evaluate(l->task->self, l->tape, units, m) : QKV_OK;
+    if (!status && m->count && !isfinite(m->item[0].value)) {
+        status = qkv__check_finite(l);
+        if (!status)
+            status = qkv_fail(l->ctx, QKV_E_NUMERIC, "the %s on what is held out is %g",
+                              m->item[0].name, m->item[0].value);
+    }
+    l->whole_eval_time = qkv_now() - begun;
+    if (m->scored)
+        l->whole_eval_time *= (double)m->units / (double)m->scored;
+    return status;
+}
+
+static bool is_best(qkv__loop *l, const qkv_metrics *m)
+{
+    double value = m->item[0].value;
+    bool best = !l->has_best || m->newest ||
+                (m->more_is_better ? value > l->best : value < l->best);
+    if (best)
+        l->best = value;
+    l->has_best = true;
+    l->bad_evals = best ? 0 : l->bad_evals + 1;
+    return best;
+}
+
+/* Fewer eval_units if all that were asked for would take too much of a time budget. The first
+ * probe touches memory that later evaluations find in the caches: the quicker one counts. */
+static qkv_status bound_evaluation(qkv__loop *l)
+{
+    qkv_metrics m;
+    qkv_status status = measure(l, PROBE_UNITS, &m);
+    double all = l->whole_eval_time;
+    if (!status)
+        status = measure(l, PROBE_UNITS, &m);
+    if (status)
+        return status;
+    all = all < l->whole_eval_time ? all : l->whole_eval_time;
+    double most = (double)m.units * EVAL_SHARE * 60 * l->o.minutes / all;
+    size_t asked = l->o.eval_units ? l->o.eval_units : m.units;
+    if (most < (double)asked)
+        l->eval_units = most > PROBE_UNITS ? (size_t)most : PROBE_UNITS;
+    return QKV_OK;
+}
+
+qkv_status qkv__evaluate_model(qkv__loop *l)
+{
+    qkv_metrics m;
+    bool averaged = l->average && l->step > 0, best = true;
+    qkv_status status = averaged ? qkv_average_swap(l->average) : QKV_OK;
+    if (!status)
+        status = measure(l, l->eval_units, &m);
+    if (!status && m.count)
+        best = is_best(l, &m);
+    if (!status && best && l->dir && qkv__check_finite(l)) {
+        char prefix[48];
+        snprintf(prefix, sizeof prefix, "step %llu", (unsigned long long)l->step);
+        status = qkv_fail_prefix(l->ctx, prefix);
+    }
+    if (!status && best) {
+        l->best_step = l->step;
+        if (l->dir)
+            status = qkv_hub_save(l->task->model, l->dir, NULL);
+    }
+    if (averaged)
+        qkv_average_swap(l->average);
+    if (!status && m.count)
+        status = qkv__log_eval(l, &m);
+    if (!status && m.count)
+        qkv__tell(l, QKV_TRAIN_EVAL, &m, best);
+    return status;
+}
+
+qkv_status qkv__discriminator_first(qkv__loop *l)
+{
+    l->has_best = false; /* a run that was stopped before its first update begins again */
+    l->bad_evals = 0;
+    qkv_status status = !l->o.steps && l->task->held_out ? bound_evaluation(l) : QKV_OK;
+    double begun = qkv_now();
+    if (!status)
+        status = qkv__evaluate_model(l);
+    l->eval_time = qkv_now() - begun;
+    return status;
+}
+
+qkv_status qkv__discriminator_last(qkv__loop *l, qkv_metrics *out)
+{
+    qkv_status status = QKV_OK;
+    if (l->dir && (l->best_step != l->step || l->average))
+        status = qkv_hub_load_weights(l->task->model, l->dir);
+    return status ? status : measure(l, qkv__plan_evaluates_all(l) ? 0 : l->eval_units, out);
+}
