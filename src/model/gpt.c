@@ -329,7 +329,7 @@ static const qkv__lm lm = {vocab, horizon, eos, has_max_positions, layers, block
     .name = name_, .architecture = architecture_, .config = table,                             \
     .config_size = sizeof(qkv_gpt_config), .self_size = sizeof(gpt),                          \
     .parameter_count = parameter_count, .make = make, .visit = visit_, .flops = flops,         \
-    .preset = qkv__gpt_preset\
+    .preset = qkv__gpt_preset
 
 static const qkv_builtin_type text = {QKV_CAN_GENERATE, &lm};
 static const qkv_builtin_type codes = {QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, &lm};
