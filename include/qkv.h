@@ -53,6 +53,7 @@
 #include <qkv/perceptual_task.h>
 #include <qkv/prior.h>
 #include <qkv/train.h>
+#include <qkv/predict.h>
 #include <qkv/infer.h>
 #include <qkv/sample_codes.h>
 #include <qkv/pipeline.h>

@@ -135,7 +135,9 @@ struct bench_training {
     qkv_micro_batch part; /* all of the batch */
 };
 
-/* Makes all of it; bench_training_free is due after a failure too. */
+/* Makes model and data; bench_training_free is due after a failure too. */
+qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step);
+/* The same with a tape and an optimiser, for steps. */
 qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step);
 void bench_training_free(bench_training *b);
 /* Random parameters, ids and pixels. */

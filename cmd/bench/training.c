@@ -33,25 +33,31 @@ static const bench_network *find(const char *name)
     return n;
 }
 
-qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
+qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step)
 {
     const bench_network *network = find(step->model);
     *b = (bench_training){.ctx = ctx, .network = network,
                           .batch = step->batch ? step->batch : network->batch,
                           .length = step->length ? step->length : network->length,
                           .dropout = step->dropout < 0 ? network->dropout : step->dropout};
-    qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
     qkv_status status = network->create(b, step);
-    if (!status)
-        status = qkv_tape_create(&b->tape, ctx);
-    if (!status)
-        status = qkv_optimizer_create(&b->optimizer, qkv_model_params(b->model), &o,
-                                      qkv_optimizer_decay_matrices(), 1);
     if (status)
         return status;
     b->id_count = network->ids(b);
     b->ids = qkv_calloc(ctx, b->id_count + 1, sizeof *b->ids);
     return b->ids ? QKV_OK : QKV_E_MEMORY;
+}
+
+qkv_status bench_training_create(bench_training *b, qkv_context *ctx, const bench_step *step)
+{
+    qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
+    qkv_status status = bench_training_make(b, ctx, step);
+    if (!status)
+        status = qkv_tape_create(&b->tape, ctx);
+    if (!status)
+        status = qkv_optimizer_create(&b->optimizer, qkv_model_params(b->model), &o,
+                                      qkv_optimizer_decay_matrices(), 1);
+    return status;
 }
 
 void bench_training_free(bench_training *b)

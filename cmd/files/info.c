@@ -136,6 +136,9 @@ static const char *const examples[] = {
     "qkv info", "qkv info runs/book", "qkv info runs/book/model.safetensors --json",
     "qkv info --predict --model gpt2 --batch 4 --length 256 --json", NULL};
 
+static const qkv_preset presets[] = {{"bf16", "true", "whichever is faster"},
+                                     {NULL, NULL, NULL}};
+
 const cli_command cli_info = {
     .manual = {.name = "info", .summary = "this machine, the tensors of a model, memory",
                .usage = "[FILE|DIR] [options]",
@@ -144,5 +147,5 @@ const cli_command cli_info = {
                        "shards or a model directory: its tensors, their types and shapes. With "
                        "--predict: the memory that qkv bench train would take for the same step, "
                        "part by part.",
-               .examples = examples, .tables = tables},
+               .examples = examples, .tables = tables, .presets = presets},
     .run = run};

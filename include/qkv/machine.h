@@ -32,6 +32,12 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats);
  * stays. */
 bool qkv_machine_bf16(qkv_context *ctx);
 
+/* Bytes that the process grows by when the context's threads multiply as training does: libraries'
+ * copies of operands, stacks of threads. One product of 1536 x 1536 matrices is made, in 28 MB.
+ * Meant for a young process: memory that was taken and given back hides what is taken now. 0 on
+ * failure, and the context says why. */
+size_t qkv_machine_product_bytes(qkv_context *ctx);
+
 /* Bytes read a second, by all of the context's threads from 256 MB: the best of five passes.
  * 0 on failure, and the context says why. */
 double qkv_machine_read_bandwidth(qkv_context *ctx);

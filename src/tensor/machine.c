@@ -1,13 +1,16 @@
 /* machine.c - measures what this machine can do at best: products and reading. */
 #include "qkv/machine.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <time.h>
 
 #include "base/device.h"
 #include "kernel/kernel.h"
 
 enum { ROWS = 256, IN = 768, OUT = 768, TRIES = 3 }; /* of products that choose between types */
-enum { PEAK_SIZE = 2048, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
+enum { PEAK_SIZE = 2048, PRODUCT_SIZE = 1536, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
 static void fill(qkv_real *x, size_t n, int threads)
@@ -16,6 +19,16 @@ static void fill(qkv_real *x, size_t n, int threads)
     for (size_t i = 0; i < n; i++) {
         x[i] = (qkv_real)(i % 17) / 16;
     }
+}
+
+/* glibc 2.36 (not 2.41) does not use freed memory again that was aligned to pages, as oneDNN's
+ * copies of operands are: six large products leave 22 MB a thread behind, which would count as
+ * memory that training takes. */
+static void give_back(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
@@ -49,7 +62,31 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
     }
     device->free(ctx, c);
     qkv__arena_destroy(e.scratch);
+    give_back();
     return best;
+}
+
+size_t qkv_machine_product_bytes(qkv_context *ctx)
+{
+    const size_t size = PRODUCT_SIZE, n = size * size, bytes = 3 * n * sizeof(qkv_real);
+    const qkv__device *device = qkv__context_device(ctx);
+    qkv_exec e = qkv__exec_of(ctx, NULL);
+    size_t grown = 0;
+    if (qkv__arena_create_on(&e.scratch, ctx, device, "scratch"))
+        return 0;
+    qkv_real *c = device->alloc(ctx, bytes), *first = c ? qkv__map(ctx, c, bytes) : NULL;
+    if (first) {
+        fill(first, 3 * n, e.threads);
+        qkv__unmap(ctx, first, c, bytes, true);
+        size_t before = qkv_machine_rss();
+        qkv__kernels_of(ctx, true)->gemm(&e, c, c + n, c + 2 * n, &(qkv_k_gemm_args){
+            .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size});
+        size_t after = qkv_machine_peak_rss(), scratch = qkv__arena_high_water(e.scratch);
+        grown = after > before + scratch ? after - before - scratch : 0;
+    }
+    device->free(ctx, c);
+    qkv__arena_destroy(e.scratch);
+    return grown;
 }
 
 static double processor_time(void)

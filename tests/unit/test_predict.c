@@ -1,0 +1,127 @@
+/* test_predict.c - the memory that is predicted for a training step, beside what the step takes:
+ * but for the process, the same; a step that cannot be made. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "qkv.h"
+
+enum { BATCH = 3, LENGTH = 40 };
+
+typedef struct {
+    qkv_model *model;
+    bool broken;
+    int ended;
+} step;
+
+static qkv_status make(void *user, qkv_context *context, qkv_model *models[2])
+{
+    step *s = user;
+    qkv_gpt_config config;
+    if (s->broken)
+        return qkv_fail(context, QKV_E_ARGUMENT, "no such model");
+    qkv_option_defaults(qkv_model_type_config(&qkv_gpt2_type), &config);
+    assert_true(qkv_model_type_preset(&qkv_gpt2_type, "nano", &config));
+    config.vocab = 100;
+    qkv_status status = qkv_model_create(&s->model, context, &qkv_gpt2_type, &config);
+    models[0] = s->model;
+    return status;
+}
+
+static qkv_tensor *loss(void *user, qkv_tape *t)
+{
+    static const int32_t ids[BATCH * LENGTH + 1];
+    static const size_t shape[2] = {BATCH, LENGTH};
+    const step *s = user;
+    qkv_tensor *in = qkv_tensor_ids(t, ids, 2, shape),
+ *targets = qkv_tensor_ids(t, ids + 1, 2, shape);
+    return qkv_lm_loss(s->model, t, qkv_lm_hidden(s->model, t, in, 0, NULL, NULL), targets, NULL);
+}
+
+static void end(void *user)
+{
+    step *s = user;
+    qkv_model_destroy(s->model);
+    s->model = NULL;
+    s->ended++;
+}
+
+/* The same step, taken. */
+static qkv_memory_prediction taken(qkv_context *context, step *s)
+{
+    const qkv_optimizer_options o = qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW);
+    qkv_memory_prediction m = {0};
+    qkv_model *models[2] = {NULL, NULL};
+    qkv_tape *t;
+    qkv_optimizer *optimizer;
+    assert_int_equal(make(s, context, models), QKV_OK);
+    qkv_params *params = qkv_model_params(s->model);
+    assert_int_equal(qkv_tape_create(&t, context), QKV_OK);
+    assert_int_equal(qkv_optimizer_create(&optimizer, params, &o, NULL, 0), QKV_OK);
+    m.parameters = qkv_params_bytes(params);
+    qkv_tape_mode(t, true, true);
+    assert_int_equal(qkv_backward(t, loss(s, t)), QKV_OK);
+    m.gradients = qkv_params_bytes(params) - m.parameters;
+    m.optimizer = qkv_optimizer_bytes(optimizer);
+    m.activations = qkv_tape_high_water(t);
+    qkv_optimizer_destroy(optimizer);
+    qkv_tape_destroy(t);
+    end(s);
+    return m;
+}
+
+static void test_as_taken(void **state)
+{
+    qkv_context *context = *state;
+    step s = {0};
+    const qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &s};
+    qkv_memory_prediction p;
+    assert_int_equal(qkv_predict_memory(context, &what, NULL, &p), QKV_OK);
+    assert_int_equal(s.ended, 1);
+    qkv_memory_prediction m = taken(context, &s);
+    assert_int_equal(p.parameters, m.parameters);
+    assert_int_equal(p.gradients, m.gradients);
+    assert_int_equal(p.optimizer, m.optimizer);
+    /* to the byte on the CPU; another device copies what the host wants to see */
+    assert_in_range(p.activations, m.activations - m.activations / 1000, m.activations);
+    assert_true(p.process > (size_t)1 << 20);
+    assert_int_equal(p.total, p.parameters + p.gradients + p.optimizer + p.activations + p.scratch +
+                                  p.process);
+}
+
+static void test_cannot_be_made(void **state)
+{
+    qkv_context *context = *state;
+    step s = {.broken = true};
+    const qkv_predicted_step what = {.make = make, .loss = loss, .end = end, .user = &s};
+    qkv_memory_prediction p;
+    assert_int_equal(qkv_predict_memory(context, &what, NULL, &p), QKV_E_ARGUMENT);
+    assert_string_equal(qkv_context_message(context), "no such model");
+    assert_int_equal(s.ended, 1);
+    assert_int_equal(p.total, 0);
+}
+
+static int open_it(void **state)
+{
+    return qkv_context_create((qkv_context **)state, NULL) != QKV_OK;
+}
+
+static int close_it(void **state)
+{
+    qkv_context_destroy(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_as_taken, open_it, close_it),
+        cmocka_unit_test_setup_teardown(test_cannot_be_made, open_it, close_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
