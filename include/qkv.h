@@ -1,4 +1,4 @@
-/* qkv.h - everything: transformers on text and images, trained, run and looked into. */
+/* qkv.h - every public header: train, run and inspect transformers on text and images. */
 #ifndef QKV_H
 #define QKV_H
 

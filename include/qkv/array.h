@@ -1,4 +1,4 @@
-/* array.h - numbers in memory with their shape, as files of arrays give them.
+/* array.h - arrays of real numbers in host memory, as read from array files.
  * Layer: io */
 #ifndef QKV_ARRAY_H
 #define QKV_ARRAY_H
@@ -9,17 +9,17 @@ QKV_BEGIN_DECLS
 
 enum { QKV_ARRAY_DIMS = 32 };
 
-/* Numbers in memory, row-major, with their shape. Freed with qkv_array_free. */
+/* A row-major array. Free it with qkv_array_free. */
 typedef struct {
     qkv_context *ctx;
-    int ndim; /* 0: one number */
+    int ndim; /* 0: a scalar */
     size_t shape[QKV_ARRAY_DIMS];
     size_t count;
     qkv_real *data;
-    char **names; /* of the columns, when the text had a header: (shape[1]); else NULL */
+    char **names; /* (shape[1]) column names, if a text file had a header; else NULL */
 } qkv_array;
 
-void qkv_array_free(qkv_array *a); /* a zeroed one is allowed */
+void qkv_array_free(qkv_array *a); /* *a may be zeroed */
 
 QKV_END_DECLS
 #endif

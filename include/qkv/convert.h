@@ -1,4 +1,4 @@
-/* convert.h - models stored in another way: number type, shards, other libraries' files.
+/* convert.h - converts models: number type, shards, files of other libraries.
  * Layer: pipeline */
 #ifndef QKV_CONVERT_H
 #define QKV_CONVERT_H
@@ -8,17 +8,17 @@
 
 QKV_BEGIN_DECLS
 
-/* What is written. */
+/* The format to write. */
 typedef enum {
     QKV_CONVERT_DIRECTORY, /* a model directory */
-    QKV_CONVERT_TIMM,      /* of a vit: a .safetensors or .pth file with timm's names */
-    QKV_CONVERT_MAE,       /* of a vit_mae: the same with the names of facebookresearch/mae */
-    QKV_CONVERT_TAMING     /* of a VQGAN or prior: a checkpoint of taming-transformers */
+    QKV_CONVERT_TIMM,      /* vit: a .safetensors or .pth file with timm's names */
+    QKV_CONVERT_MAE,       /* vit_mae: such a file with the names of facebookresearch/mae */
+    QKV_CONVERT_TAMING     /* VQGAN or prior: a checkpoint of taming-transformers */
 } qkv_convert_target;
 
-/* How numbers are stored. */
+/* The data type to store. */
 typedef enum {
-    QKV_CONVERT_AUTO, /* F32, but as they are where a file's tensors only change their container */
+    QKV_CONVERT_AUTO, /* F32; unchanged if only the container of a file's tensors changes */
     QKV_CONVERT_F32,
     QKV_CONVERT_F16,
     QKV_CONVERT_BF16
@@ -27,24 +27,23 @@ typedef enum {
 typedef struct {
     qkv_convert_dtype dtype;
     qkv_convert_target to;
-    size_t shard;                  /* split files beyond this many megabytes; 0: never          0 */
-    qkv_hub_import_options import; /* of a file; part and left_out are not asked                  */
+    size_t shard;                  /* maximum size of a file, megabytes; 0: one file            0 */
+    qkv_hub_import_options import; /* for an input file; part and left_out are ignored            */
 } qkv_convert_options;
 
 qkv_convert_options qkv_convert_defaults(void);
-const qkv_option_table *qkv_convert_table(void); /* of such a struct */
+const qkv_option_table *qkv_convert_table(void); /* of qkv_convert_options */
 
-/* Reads a model directory, or a file that PyTorch saved or with the names of timm,
- * facebookresearch/mae, taming-transformers or VGG16, and writes it to `to`: a directory that is
- * empty or missing, with the tokenizer's files beside the model, or a file that is not there yet.
- * Tensors of a PyTorch file with other names become model.safetensors. Code in a file is never run.
- * options may be NULL. What had to be guessed is told as notes (qkv_context_on_event). On failure a
- * part of `to` may have been written. */
+/* Converts `from` and writes `to`. from: a model directory, a file that PyTorch saved, or a file
+ * with the names of timm, facebookresearch/mae, taming-transformers or VGG16. to: an empty or new
+ * directory, which also receives the tokenizer's files, or a new file. A PyTorch file with other
+ * names becomes model.safetensors. Code in a file is never run. options may be NULL. Guesses are
+ * reported as notes (qkv_context_on_event). On failure part of `to` may have been written. */
 qkv_status qkv_convert(qkv_context *ctx, const char *from, const char *to,
                        const qkv_convert_options *options);
 
-/* QKV_E_ARGUMENT, with a sentence that names the option, when options do not go with `from` and
- * `to`; qkv_convert asks it first. */
+/* QKV_E_ARGUMENT, with a message that names the option, if options do not suit `from` and `to`.
+ * qkv_convert calls it first. */
 qkv_status qkv_convert_check(qkv_context *ctx, const char *from, const char *to,
                              const qkv_convert_options *options);
 

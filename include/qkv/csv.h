@@ -1,4 +1,4 @@
-/* csv.h - matrices as comma-separated text.
+/* csv.h - matrices in delimited text.
  * Layer: io */
 #ifndef QKV_CSV_H
 #define QKV_CSV_H
@@ -7,15 +7,15 @@
 
 QKV_BEGIN_DECLS
 
-/* Rows of numbers between commas, semicolons, tabs or blanks (the first line decides); the
- * first line may name the columns; empty lines and lines that begin with # do not count. Rows
- * of unequal length are an error that names the line. -> (rows, columns). */
+/* Reads rows of numbers -> (rows, columns). The separator is a comma, a semicolon, a tab or blanks,
+ * as in the first line. The first line may contain column names. Empty lines and lines that begin
+ * with # are skipped. Rows of unequal length are an error whose message names the line. */
 qkv_status qkv_csv_load(qkv_array *out, qkv_context *ctx, const char *path);
 
-/* The same of some columns, in the order given: of a name in the first line, or of a number from
- * 1; where the first line has no names, names of as many columns as there are stand for them in
- * their order. count 0: all. Values must be finite; the columns that are not read may hold
- * anything, but no separators. */
+/* Reads selected columns, in the given order. A column is given by its name in the header, or its
+ * number, from 1. If the file has no header and `columns` has one name for each column of the file,
+ * the names are assigned in order. count 0: all columns. Selected values must be finite. Other
+ * columns may contain anything but separators. */
 qkv_status qkv_csv_load_columns(qkv_array *out, qkv_context *ctx, const char *path,
                                 const char *const *columns, size_t count);
 

@@ -1,8 +1,8 @@
-/* file.h - whole files in and out, folders, paths.
+/* file.h - reading and writing whole files, folders, paths.
  * Layer: io
  *
- * Every failure is one sentence with the file's name and the reason. Paths are the caller's
- * bytes; nothing is expanded. Memory comes from the context. */
+ * The message of a failure names the file and the reason. Paths are bytes and are not expanded.
+ * Memory comes from the context. */
 #ifndef QKV_FILE_H
 #define QKV_FILE_H
 
@@ -10,34 +10,34 @@
 
 QKV_BEGIN_DECLS
 
-/* The whole file, followed by a 0 that *size does not count. limit: the most bytes taken, more
- * is an error (0: no limit). Pipes are read to their end. *data is freed with qkv_free; on
- * failure it is NULL. */
+/* Reads a whole file, or a pipe to its end. A 0 byte follows the data; *size does not count it.
+ * limit: maximum bytes, more is an error; 0: no limit. Free *data with qkv_free. On failure *data
+ * is NULL. */
 qkv_status qkv_file_read(qkv_context *ctx, const char *path, size_t limit, char **data,
                          size_t *size);
 
-/* Writes a temporary beside the file, flushes it to disk and renames it over the file, so that path
- * always holds the old bytes or all the new ones. Devices and pipes are written directly. */
+/* Writes the file atomically: writes a temporary file in the same folder, flushes it to disk and
+ * renames it to path. Writes directly to devices and pipes. */
 qkv_status qkv_file_write(qkv_context *ctx, const char *path, const void *data, size_t size);
 
-bool qkv_file_exists(const char *path); /* a file, or anything else that can be read */
+bool qkv_file_exists(const char *path); /* path is a file or anything else that can be read */
 bool qkv_dir_exists(const char *path);
 
-/* The folder and those above it; existing ones are fine. */
+/* Creates the folder and its parents. An existing folder is no error. */
 qkv_status qkv_dir_create(qkv_context *ctx, const char *path);
 
-/* Names in a folder without "." and "..", sorted by byte value. */
+/* Names in a folder, without "." and "..", sorted by byte value. Free with qkv_names_free. */
 typedef struct {
     qkv_context *ctx;
     char **names;
     size_t count, capacity;
 } qkv_names;
 qkv_status qkv_dir_list(qkv_names *out, qkv_context *ctx, const char *path);
-void qkv_names_free(qkv_names *names); /* a zeroed one is allowed */
+void qkv_names_free(qkv_names *names); /* *names may be zeroed */
 
-/* "dir/name"; freed with qkv_free. NULL when memory is out. */
+/* "dir/name". Free with qkv_free. NULL if out of memory. */
 char *qkv_path_join(qkv_context *ctx, const char *dir, const char *name);
-const char *qkv_path_name(const char *path); /* what follows the last '/' */
+const char *qkv_path_name(const char *path); /* the part after the last '/' */
 
 QKV_END_DECLS
 #endif

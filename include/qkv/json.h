@@ -1,4 +1,4 @@
-/* json.h - JSON text, written in order.
+/* json.h - a JSON writer.
  * Layer: io
  *
  *     qkv_json_writer w;
@@ -16,14 +16,13 @@
 
 QKV_BEGIN_DECLS
 
-/* indent 2 looks as Python's json.dumps(indent=2) does, indent 0 is one line, indent -1 one line
- * without spaces. The key is NULL inside arrays and at the top. Strings that are not UTF-8 get
- * U+FFFD for what is wrong; reals that are not finite become null. A failed allocation is told
- * at the end. */
+/* indent 2: formatted as Python's json.dumps(indent=2); 0: one line; -1: one line without spaces.
+ * Inside arrays and at the top level key is NULL. U+FFFD replaces invalid UTF-8. Reals that are not
+ * finite become null. A failed allocation is reported by qkv_json_writer_text and _save. */
 typedef struct {
     qkv_str text;
     int indent, depth;
-    bool first; /* nothing yet inside the innermost bracket */
+    bool first; /* the innermost object or array is still empty */
 } qkv_json_writer;
 
 void qkv_json_writer_init(qkv_json_writer *w, qkv_context *ctx, int indent);
@@ -36,13 +35,13 @@ void qkv_json_put_string(qkv_json_writer *w, const char *key, const char *value)
 void qkv_json_put_bytes(qkv_json_writer *w, const char *key, const char *value, size_t length);
 void qkv_json_put_int(qkv_json_writer *w, const char *key, int64_t value);
 void qkv_json_put_real(qkv_json_writer *w, const char *key, double value);
-void qkv_json_put_float(qkv_json_writer *w, const char *key, float value); /* fewer digits */
+void qkv_json_put_float(qkv_json_writer *w, const char *key, float value); /* digits of a float */
 void qkv_json_put_bool(qkv_json_writer *w, const char *key, bool value);
 void qkv_json_put_null(qkv_json_writer *w, const char *key);
 
-/* The text so far, valid until the next call; NULL after a failed allocation. */
+/* The text so far, valid until the next call; NULL if an allocation failed. */
 const char *qkv_json_writer_text(const qkv_json_writer *w);
-/* Writes text and a newline to the file, atomically, and frees the writer in any case. */
+/* Writes the text and a newline to the file, atomically. Always frees the writer. */
 qkv_status qkv_json_writer_save(qkv_json_writer *w, const char *file);
 
 QKV_END_DECLS

@@ -1,8 +1,8 @@
 /* random.h - counter-based random numbers: Philox4x32-10 (Salmon et al. 2011).
  * Layer: base
  *
- * A number depends on (seed, stream, index) alone: never on threads, and a stream can be taken up
- * anywhere. */
+ * A number depends on (seed, stream, index) alone, not on threads. A stream can be resumed at any
+ * index. */
 #ifndef QKV_RANDOM_H
 #define QKV_RANDOM_H
 
@@ -10,10 +10,10 @@
 
 QKV_BEGIN_DECLS
 
-/* A stream of numbers: seed is the key, (stream, index) the counter. */
+/* A stream of random numbers. The seed is the key, (stream, index) the counter. */
 typedef struct {
     uint64_t seed;
-    uint64_t stream; /* what the numbers are for, so that uses never share numbers */
+    uint64_t stream; /* identifies the purpose; different streams share no numbers */
     uint64_t index;
     uint32_t buffer[4];
     int left;
@@ -25,7 +25,7 @@ uint32_t qkv_rng_below(qkv_rng *r, uint32_t n); /* uniform in [0, n), unbiased; 
 double qkv_rng_uniform(qkv_rng *r);             /* [0, 1), 53 bits */
 double qkv_rng_normal(qkv_rng *r);              /* mean 0, variance 1 (Box-Muller) */
 
-uint64_t qkv_hash64(const void *data, size_t len); /* FNV-1a, for the names of streams */
+uint64_t qkv_hash64(const void *data, size_t len); /* FNV-1a; derives stream ids from names */
 
 QKV_END_DECLS
 #endif

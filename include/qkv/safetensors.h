@@ -1,8 +1,8 @@
-/* safetensors.h - tensors in files: model.safetensors, whole or in shards.
+/* safetensors.h - safetensors files: model.safetensors, whole or in shards.
  * Layer: io
  *
- * A reader maps its files and checks every length before it trusts it; numbers are converted
- * as they are read. A writer streams, tensor by tensor, and replaces the file at the end. */
+ * A reader maps its files, checks every length before use, and converts numbers as it reads. A
+ * writer streams tensor by tensor and replaces the file at the end. */
 #ifndef QKV_SAFETENSORS_H
 #define QKV_SAFETENSORS_H
 
@@ -10,9 +10,8 @@
 
 QKV_BEGIN_DECLS
 
-/* How numbers are stored, in the format's order of alignment. QKV_STORE_NONE: not chosen.
- * QKV_STORE_OTHER: known to the format, not readable here (8-bit floats and smaller, complex
- * numbers). */
+/* Stored data types, in the format's order of alignment. QKV_STORE_NONE: not chosen.
+ * QKV_STORE_OTHER: valid, but not readable here (8-bit floats and smaller, complex numbers). */
 typedef enum {
     QKV_STORE_NONE, QKV_STORE_BOOL, QKV_STORE_U8, QKV_STORE_I8, QKV_STORE_I16, QKV_STORE_U16,
     QKV_STORE_F16, QKV_STORE_BF16, QKV_STORE_I32, QKV_STORE_U32, QKV_STORE_F32, QKV_STORE_F64,
@@ -20,61 +19,61 @@ typedef enum {
 } qkv_store;
 
 const char *qkv_store_name(qkv_store store); /* "F32"; "?" for NONE and OTHER */
-size_t qkv_store_bytes(qkv_store store);     /* of one number; 0 for NONE and OTHER */
+size_t qkv_store_bytes(qkv_store store);     /* bytes per number; 0 for NONE and OTHER */
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
 typedef struct qkv_safetensors qkv_safetensors;
 
-/* One tensor of an open file; lives as long as the reader. */
+/* A tensor of an open file. Valid until the reader is closed. */
 typedef struct {
     const char *name;
     const char *dtype;   /* as in the file: "BF16" */
-    const char *file;    /* the one that holds it */
+    const char *file;    /* the file that contains it */
     qkv_store store;
-    int ndim;            /* 0: one number */
+    int ndim;            /* 0: a scalar */
     const size_t *shape; /* (ndim) */
-    size_t count;        /* numbers */
+    size_t count;        /* number of elements */
     size_t bytes;
     const void *data;    /* mapped, little-endian, possibly unaligned */
 } qkv_safetensor;
 
-/* path: a .safetensors file; an index (.json) of shards; or a directory that holds
- * model.safetensors or model.safetensors.index.json. On failure *out is NULL; QKV_E_IO when a
- * file cannot be read, QKV_E_FORMAT when it is malformed. */
+/* path: a .safetensors file, an index of shards (.json), or a directory with model.safetensors or
+ * model.safetensors.index.json. On failure *out is NULL: QKV_E_IO if a file cannot be read,
+ * QKV_E_FORMAT if it is malformed. */
 qkv_status qkv_safetensors_open(qkv_safetensors **out, qkv_context *ctx, const char *path);
 void qkv_safetensors_close(qkv_safetensors *s); /* NULL is allowed */
 
 size_t qkv_safetensors_count(const qkv_safetensors *s);
-const qkv_safetensor *qkv_safetensors_at(const qkv_safetensors *s, size_t i); /* by name */
+const qkv_safetensor *qkv_safetensors_at(const qkv_safetensors *s, size_t i); /* sorted by name */
 const qkv_safetensor *qkv_safetensors_find(const qkv_safetensors *s, const char *name);
 
-/* A value of __metadata__ (of the first shard), or NULL. */
+/* A value of __metadata__ (in the first shard), or NULL. */
 const char *qkv_safetensors_metadata(const qkv_safetensors *s, const char *key);
 
-/* The tensor of that name and shape, else QKV_E_FORMAT: it is missing, or what its shape is. */
+/* Finds a tensor by name and shape. QKV_E_FORMAT if it is missing or has another shape. */
 qkv_status qkv_safetensors_get(const qkv_safetensors *s, const char *name, int ndim,
                                const size_t *shape, const qkv_safetensor **out);
 
-/* Numbers begin .. begin+count-1 of the tensor, row-major, as reals. Integers and booleans are
- * converted too. QKV_E_UNSUPPORTED for QKV_STORE_OTHER. */
+/* Reads elements begin .. begin+count-1, row-major, as reals. Converts integers and booleans.
+ * QKV_E_UNSUPPORTED for QKV_STORE_OTHER. */
 qkv_status qkv_safetensors_read(const qkv_safetensors *s, const qkv_safetensor *tensor,
                                 size_t begin, size_t count, qkv_real *out);
 
-/* The same for integers and booleans, which stay exact; other types are QKV_E_FORMAT. */
+/* Reads integers and booleans exactly. QKV_E_FORMAT for other types. */
 qkv_status qkv_safetensors_read_ints(const qkv_safetensors *s, const qkv_safetensor *tensor,
                                      size_t begin, size_t count, int64_t *out);
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* A tensor to write. Where its numbers come from: data, contiguous reals (floating types only);
- * else raw, the bytes as they shall stand; else fill or fill_raw, asked for a few thousand numbers
- * at a time. */
+/* A tensor to write. The first non-NULL member supplies its elements: data, contiguous reals
+ * (floating types only); raw, bytes as stored; fill or fill_raw, functions called for a few
+ * thousand elements at a time. */
 typedef struct {
     const char *name;
     int ndim;
     const size_t *shape;
-    qkv_store store; /* F32, F16, BF16, F64; any but OTHER with raw and fill_raw */
+    qkv_store store; /* F32, F16, BF16, F64; with raw and fill_raw any but OTHER */
     const qkv_real *data;
     const void *raw;
     qkv_status (*fill)(void *user, size_t begin, size_t count, qkv_real *out);
@@ -83,15 +82,15 @@ typedef struct {
 } qkv_safetensors_entry;
 
 typedef struct {
-    size_t shard_bytes; /* start another file beyond it; 0: one file, whatever its size     0 */
+    size_t shard_bytes; /* maximum size of a file; 0: one file                              0 */
     const char *const *metadata; /* key, value, .., NULL; NULL: {"format": "pt"}            */
 } qkv_safetensors_options;
 
-/* Writes all entries to path ("DIR/model.safetensors"), atomically, with the numbers rounded to
- * nearest, ties to even. Split into shards, when they do not fit one: the files are
- * "model-00001-of-0000N.safetensors" beside path and path + ".index.json", each replaced
- * atomically, and an older path is removed (as is the index, when one file is written), so that
- * readers find what is new. options may be NULL. On failure old files are as they were. */
+/* Writes the entries to path ("DIR/model.safetensors"), atomically. Rounds to nearest, ties to
+ * even. Entries that exceed shard_bytes are split into "model-00001-of-0000N.safetensors" in path's
+ * folder and the index path + ".index.json", each replaced atomically. Then an old file at path is
+ * removed; when one file is written, an old index is. options may be NULL. On failure old files
+ * are unchanged. */
 qkv_status qkv_safetensors_save(qkv_context *ctx, const char *path,
                                 const qkv_safetensors_entry *entries, size_t count,
                                 const qkv_safetensors_options *options);

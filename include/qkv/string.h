@@ -1,4 +1,4 @@
-/* string.h - strings that grow.
+/* string.h - growing strings.
  * Layer: base
  *
  *     qkv_str s;
@@ -16,14 +16,14 @@ QKV_BEGIN_DECLS
 
 typedef struct {
     qkv_context *ctx;
-    char *data; /* always ends in 0 once anything was added; NULL before */
+    char *data; /* ends in a 0 byte; NULL until something is added */
     size_t len, cap;
-    bool failed; /* an allocation failed; later calls do nothing */
+    bool failed; /* an allocation failed; further calls do nothing */
 } qkv_str;
 
-void qkv_str_init(qkv_str *s, qkv_context *ctx); /* empty, nothing allocated */
-void qkv_str_free(qkv_str *s);                   /* it may be used again */
-void qkv_str_clear(qkv_str *s);                  /* empty, memory kept */
+void qkv_str_init(qkv_str *s, qkv_context *ctx); /* empty; allocates nothing */
+void qkv_str_free(qkv_str *s);                   /* s may be reused */
+void qkv_str_clear(qkv_str *s);                  /* empties s and keeps its memory */
 void qkv_str_add(qkv_str *s, const char *data, size_t len);
 void qkv_str_puts(qkv_str *s, const char *text);
 void qkv_str_printf(qkv_str *s, const char *fmt, ...) QKV_PRINTF(2, 3);
