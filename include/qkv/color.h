@@ -7,11 +7,11 @@
 
 QKV_BEGIN_DECLS
 
-/* n pixels of 3 numbers: sRGB (IEC 61966-2-1) in [0, 1] <-> Lab of the white D65: lightness in
- * [0, 100]; a from green to red and b from blue to yellow, within +-110 for colours that sRGB has.
- * The constants are scikit-image's. Colours that sRGB has not are clipped. In place is allowed. */
+/* Converts n pixels of 3 values: sRGB (IEC 61966-2-1) in [0, 1] <-> Lab with white point D65: L in
+ * [0, 100]; a (green to red) and b (blue to yellow) in +-110 for colours of sRGB. The constants are
+ * scikit-image's. Colours outside sRGB are clipped. In place is allowed. */
 void qkv_srgb_to_lab(qkv_real *lab, const qkv_real *rgb, size_t n);
-void qkv_bytes_to_lab(qkv_real *lab, const uint8_t *rgb, size_t n); /* of 0 .. 255 */
+void qkv_bytes_to_lab(qkv_real *lab, const uint8_t *rgb, size_t n); /* rgb in 0 .. 255 */
 void qkv_lab_to_srgb(qkv_real *rgb, const qkv_real *lab, size_t n);
 
 QKV_END_DECLS

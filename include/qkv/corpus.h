@@ -1,4 +1,4 @@
-/* corpus.h - texts as records: lines to learn words from, texts with labels.
+/* corpus.h - texts as records of ids: lines, text pairs, labelled texts.
  * Layer: text */
 #ifndef QKV_CORPUS_H
 #define QKV_CORPUS_H
@@ -10,9 +10,9 @@ QKV_BEGIN_DECLS
 
 /* ---- lines ------------------------------------------------------------------------------- */
 
-/* Adds a text to records of 1 field, a line's ids between the tokenizer's [CLS] and [SEP] (where it
- * has them), at most `length` in all: a longer line becomes several records, an empty one none.
- * join: lines follow one another within a record until it is full. */
+/* Appends a text's lines to records of 1 field. A record is a line's ids, between [CLS] and [SEP]
+ * if the tokenizer has them, at most `length` in total. A longer line is split into several
+ * records. Empty lines are skipped. join: consecutive lines fill a record. */
 qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
                                 const qkv_text_span *part, size_t length, bool join);
 
@@ -25,27 +25,27 @@ typedef struct {
     size_t second_len;
 } qkv_text_pair;
 
-/* A text, or two with a tab between. The bytes stay the caller's. */
+/* Splits "text" or "text TAB second text". The result points into the caller's bytes. */
 qkv_text_pair qkv_text_pair_of(const char *text, size_t len);
 
-/* Sets *out to the ids with their special tokens; from *second on they are the second text's. Texts
- * with more ids than `length` lose their ends, the longer one first (Hugging Face's
- * "longest_first", as its fast tokenizers do it), and *cut is set. */
+/* Sets *out to the pair's ids with special tokens, and *second to the index where the second text's
+ * ids begin. More than `length` ids are truncated, from the end of the longer text first (Hugging
+ * Face's "longest_first", as in its fast tokenizers), and *cut is set to true. */
 qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
                              size_t length, qkv_ids *out, size_t *second, bool *cut);
 
 /* ---- labelled texts ---------------------------------------------------------------------- */
 
-/* A line: label, tab, text; or label, tab, text, tab, second text. The bytes are the file's. */
+/* A line: label TAB text, or label TAB text TAB second text. Points into the file's bytes. */
 typedef struct {
-    const char *label; /* NULL: there is no more line */
+    const char *label; /* NULL: end of the text */
     size_t label_len;
     qkv_text_pair pair;
-    size_t line; /* its number in the file, from 1 */
+    size_t line; /* line number in the file, from 1 */
 } qkv_labelled_text;
 
-/* Reads a part line by line; empty lines are passed over. All lines are UTF-8 and have as many
- * columns as the first, or it is an error that names file and line. */
+/* Reads a text span line by line and skips empty lines. A line that is not UTF-8, or has another
+ * number of columns than the first, is an error whose message names file and line. */
 typedef struct {
     qkv_context *ctx;
     const qkv_text_span *part;
@@ -55,20 +55,20 @@ typedef struct {
 void qkv_labelled_begin(qkv_labelled_reader *r, qkv_context *ctx, const qkv_text_span *part);
 qkv_status qkv_labelled_next(qkv_labelled_reader *r, qkv_labelled_text *out);
 
-/* The labels that occur, once each, in the order of their bytes: class 0, 1 .. */
+/* The distinct labels, sorted by bytes. The index is the class. */
 typedef struct {
     qkv_context *ctx;
     char **names; /* (count) */
     size_t count, capacity;
 } qkv_labels;
 
-/* Adds those of a part; start from {ctx}. On failure there are those that were found before. */
+/* Adds the labels of a span. Initialise with {ctx}. On failure earlier labels stay. */
 qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_span *part);
 void qkv_labels_free(qkv_labels *l);
 
-/* Adds a part to records of 3 fields: the text's ids, the second's (or none), the number of the
- * label among names (count). A label that is not there is an error that names file and line.
- * *cut grows by the texts that lost their ends. */
+/* Appends a span's labelled texts to records of 3 fields: the ids of the text, of the second text
+ * (or none), and the label's index in names (count). An unknown label is an error whose message
+ * names file and line. Adds the number of truncated texts to *cut. */
 qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
                                    const qkv_text_span *part, const char *const *names,
                                    size_t count, size_t length, size_t *cut);

@@ -1,5 +1,5 @@
-/* extend.h - ops of a program's own, and the check of their gradients. (Networks of its own:
- * qkv_model_type in model.h; losses and data of its own: qkv_task_type in task.h.)
+/* extend.h - a program's own ops, and a gradient check. (Own networks: qkv_model_type in model.h;
+ * own losses and data: qkv_task_type in task.h.)
  * Layer: tensor
  *
  *     y = x sin(x), dx = dy (sin(x) + x cos(x)):
@@ -23,82 +23,82 @@
 
 QKV_BEGIN_DECLS
 
-enum { QKV_OP_INPUTS = 8 }; /* at most */
+enum { QKV_OP_INPUTS = 8 }; /* maximum */
 
-/* What an op's functions see. All memory is contiguous, row-major and the library's, in the host's
- * memory for the duration of the call. */
+/* Arguments of an op's functions. All memory is contiguous and row-major, belongs to the library,
+ * and is in host memory during the call. */
 typedef struct {
     qkv_tape *tape;     /* for qkv_tape_fail */
-    const void *params; /* a copy of what qkv_apply was given */
+    const void *params; /* copy of qkv_apply's params */
     int inputs;
     qkv_tensor *const *x;       /* (inputs) for qkv_ndim, qkv_dim, qkv_count, qkv_tensor_dtype */
-    const qkv_real *const *in;  /* (inputs) values; NULL where the input holds ids or is absent */
-    const int32_t *const *ids;  /* (inputs) of inputs that hold ids, else NULL */
+    const qkv_real *const *in;  /* (inputs) values; NULL if the input is i32 or absent */
+    const int32_t *const *ids;  /* (inputs) ids of i32 inputs, else NULL */
     const qkv_tensor *y;        /* the output */
-    size_t count;               /* its numbers */
-    qkv_real *out;      /* (count) forward: to be filled; backward: what was filled in */
-    qkv_real *saved;    /* what forward keeps for backward, as many numbers as `shape` asked for */
-    qkv_real *scratch;  /* as many numbers as `shape` asked for, until the function returns */
+    size_t count;               /* elements of the output */
+    qkv_real *out;      /* (count) forward: to be filled; backward: the output */
+    qkv_real *saved;    /* forward fills it for backward; size from `shape` */
+    qkv_real *scratch;  /* temporary memory of this call; size from `shape` */
     const qkv_real *grad_out; /* backward: (count) d(loss)/d(output) */
-    qkv_real *const *grad_in; /* backward: (inputs) to be filled whole; NULL: nobody wants it */
+    qkv_real *const *grad_in; /* backward: (inputs) to be filled completely; NULL: not needed */
 } qkv_op_call;
 
-/* What an op makes of its inputs. Preset to the shape of input 0 and zeros. */
+/* An op's output and memory. Preset to the shape of input 0, and zeros. */
 typedef struct {
     int ndim;
     size_t shape[QKV_MAX_DIMS];
-    size_t saved, scratch; /* numbers */
+    size_t saved, scratch; /* elements */
 } qkv_op_shape;
 
-/* An op; it must outlive the tapes that it is on. */
+/* An op type; it must outlive the tapes that use it. */
 typedef struct {
-    const char *name; /* in errors: "swish at h.3: .." */
-    /* Checks the inputs and says what comes out: of the call only tape, params, inputs and x are
-     * set. false: refused, after qkv_tape_fail. NULL: the preset shape, inputs of any shape. */
+    const char *name; /* in error messages: "swish at h.3: .." */
+    /* Checks the inputs and sets the output's shape. Only tape, params, inputs and x of the call
+     * are set. Returns false, after qkv_tape_fail, to reject. NULL: the preset, for any shape. */
     bool (*shape)(const qkv_op_call *c, qkv_op_shape *out);
     void (*forward)(const qkv_op_call *c);
-    void (*backward)(const qkv_op_call *c); /* NULL: nothing flows back */
+    void (*backward)(const qkv_op_call *c); /* NULL: no gradient */
 } qkv_op_type;
 
-/* Computes, and records the op for the backward pass. inputs: n of them, [1, QKV_OP_INPUTS]; the
- * first must be there, others may be NULL (absent). params (params_size bytes) are copied. NULL
- * once anything on the tape has failed. In a meta context the functions are not called. */
+/* Computes the op and records it for the backward pass. inputs (n), n in [1, QKV_OP_INPUTS]; all
+ * but the first may be NULL (absent). Copies params (params_size bytes). NULL once anything on the
+ * tape has failed. A meta context does not call forward and backward. */
 qkv_tensor *qkv_apply(qkv_tape *t, const qkv_op_type *op, int n, qkv_tensor *const *inputs,
                       const void *params, size_t params_size);
 
-/* Fails the tape with QKV_E_ARGUMENT and "what at name: sentence" unless it has failed before;
- * returns NULL. For the functions of an op, of a network or of a loss (printf's fmt). */
+/* Fails the tape with QKV_E_ARGUMENT and the message "what at name: ..", unless it has already
+ * failed. Returns NULL. For the functions of an op, network or loss; fmt as in printf. */
 void *qkv_tape_fail(qkv_tape *t, const char *what, const char *fmt, ...) QKV_PRINTF(3, 4);
 
 /* ---- checking gradients --------------------------------------------------------------------- */
 
-/* What is checked: computes on t, of any parameters and of data that stay the same from call to
- * call, a tensor of any shape. NULL on failure. */
+/* The function to check: computes a tensor of any shape on t, from any parameters and from data
+ * that are the same in every call. NULL on failure. */
 typedef qkv_tensor *qkv_function(void *user, qkv_tape *t);
 
 /* Zeroed: the defaults. */
 typedef struct {
-    double tolerance; /* largest error, as a share of the parameter's largest gradient; 0: 1e-2
+    double tolerance; /* maximum error, relative to the parameter's largest gradient; 0: 1e-2
                          (1e-6 in the double build) */
-    double step;      /* of a parameter, as a share of 1 + |value|; 0: 1e-2 (1e-3)    */
-    size_t samples;   /* numbers of each parameter that are moved; 0: 16              */
-    uint64_t seed;    /* of the choice of these, the cotangent and dropout            */
-    bool train;       /* dropout drops, the same each time                       false */
+    double step;      /* of the differences, relative to 1 + |value|; 0: 1e-2 (1e-3)  */
+    size_t samples;   /* elements checked per parameter; 0: 16                        */
+    uint64_t seed;    /* chooses the elements, the cotangent and dropout              */
+    bool train;       /* dropout is active, the same in every call               false */
 } qkv_gradient_options;
 
 typedef struct {
-    double worst;      /* the largest error, as a share of the parameter's largest gradient */
-    const char *param; /* where: lives as long as the parameters */
-    size_t checked;    /* numbers that were moved */
+    double worst;      /* maximum error, relative to the parameter's largest gradient */
+    const char *param; /* its parameter; valid as long as the parameters */
+    size_t checked;    /* number of elements checked */
 } qkv_gradient_result;
 
-/* Compares the backward pass of fn, from a random cotangent c, with differences of fourth order of
+/* Compares the backward pass of fn from a random cotangent c with fourth-order differences of
  * f = <c, fn>, (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, for every parameter of ps that is not
- * frozen. Values are as before in the end, gradients are forgotten. In f32 a right gradient of a
- * smooth function is off by 1e-3 or less; kinks (ReLU, a max) that a step crosses show as errors.
- * Not for a context that rounds to bf16 (qkv_context_options). QKV_E_NUMERIC, with parameter, place
- * and both numbers: the tolerance is exceeded; or what fn fails with. options and result may be
- * NULL. */
+ * frozen. Restores the values and drops the gradients. In f32 the error of a correct gradient of a
+ * smooth function is at most about 1e-3; a step across a kink (ReLU, max) gives a larger one. Do
+ * not use it in a context that rounds to bf16 (qkv_context_options). QKV_E_NUMERIC if the error
+ * exceeds the tolerance, with parameter, index and both values; or fn's error. options and result
+ * may be NULL. */
 qkv_status qkv_gradient_check(qkv_params *ps, qkv_function *fn, void *user,
                               const qkv_gradient_options *options, qkv_gradient_result *result);
 

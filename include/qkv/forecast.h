@@ -1,5 +1,5 @@
-/* forecast.h - forecasting rows of numbers: windows of rows are tokens of an encoder, or of an
- * encoder-decoder, that predicts the rows which follow.
+/* forecast.h - forecasts of series: an encoder, or encoder-decoder, whose tokens are windows of
+ * rows and which predicts the rows that follow.
  * Layer: model */
 #ifndef QKV_FORECAST_H
 #define QKV_FORECAST_H
@@ -11,64 +11,59 @@ QKV_BEGIN_DECLS
 /* model_type "qkv_forecast"; configuration: qkv_forecast_config. */
 extern const qkv_model_type qkv_forecast_type;
 
-/* What a window's numbers are measured from before the model sees them; all are undone on its
- * output. First every column is standardised by the training rows' mean and standard deviation. */
+/* Normalisation of the input, undone on the output. The first step of all kinds standardises each
+ * column by the training rows' mean and standard deviation. */
 typedef enum {
-    QKV_NORMALIZE_SERIES, /* and that is all */
-    QKV_NORMALIZE_WINDOW, /* then in standard deviations of the window from the window's mean
+    QKV_NORMALIZE_SERIES, /* no second step */
+    QKV_NORMALIZE_WINDOW, /* then standardises by the window's mean and standard deviation
                              (reversible instance normalisation without weights, Kim et al. 2022) */
-    QKV_NORMALIZE_LAST    /* then from the window's last row */
+    QKV_NORMALIZE_LAST    /* then subtracts the window's last row */
 } qkv_normalization;
 
 typedef enum { QKV_FORECAST_MSE, QKV_FORECAST_HUBER, QKV_FORECAST_MAE } qkv_forecast_loss_kind;
 
-/* Ranges and defaults: qkv_model_type_config. */
+/* Configuration. Ranges and defaults: qkv_model_type_config. */
 typedef struct {
-    size_t columns;  /* numbers in a row */
-    size_t targets;  /* the first so many columns are forecast; 0: all */
-    size_t context;  /* rows that a forecast is made from */
-    size_t horizon;  /* rows that it has */
-    size_t patch;    /* rows in a token; divides context */
+    size_t columns;  /* values per row */
+    size_t targets;  /* the first `targets` columns are forecast; 0: all */
+    size_t context;  /* input rows */
+    size_t horizon;  /* forecast rows */
+    size_t patch;    /* rows per token; divides context */
     size_t width, layers, heads;
-    size_t decoder_layers; /* 0: the encoder alone, all of whose tokens a linear layer reads */
+    size_t decoder_layers; /* 0: encoder only, with a linear layer that reads all its tokens */
     size_t ff_width;       /* 0: 4 width */
     qkv_activation act;
     qkv_normalization normalization;
     qkv_position_kind position_kind; /* learned or sinusoid */
     double dropout, attention_dropout, head_dropout, init_range; /* 0: 1 / sqrt(width) */
-    bool linear;                 /* a linear layer from the window itself is added to the
+    bool linear;                 /* adds a linear layer from the window to the
                                     forecast */
-    qkv_forecast_loss_kind loss; /* what it is trained by; Huber's delta is 1 standard deviation */
-    size_t season;               /* rows, of the naive forecast that it is evaluated beside; 0:
+    qkv_forecast_loss_kind loss; /* training loss; Huber's delta is 1 standard deviation */
+    size_t season;               /* rows; season of the naive forecast to compare with; 0:
                                     none */
 } qkv_forecast_config;
 
-/* Rows of numbers, one after another, in the caller's memory. */
+/* Rows of values in the caller's memory, row-major. */
 typedef struct {
     const qkv_real *data; /* (rows, columns) */
     size_t rows, columns;
 } qkv_series;
 
-/* Takes mean and standard deviation of each column from the training rows; a column that never
- * changes has standard deviation 1. They are saved with the model. QKV_E_SHAPE for another number
- * of columns. */
+/* Computes each column's mean and standard deviation from the training rows; the latter is 1 for a
+ * constant column. They are saved with the model. QKV_E_SHAPE if the number of columns is wrong. */
 qkv_status qkv_forecast_fit_scale(qkv_model *m, const qkv_series *train);
 const qkv_real *qkv_forecast_mean(const qkv_model *m);      /* (columns) */
 const qkv_real *qkv_forecast_std(const qkv_model *m); /* (columns) */
 
-/* windows, B of them, each the data of `context` rows -> (B, horizon, targets), standardised by the
- * mean and standard deviation of the training rows' mean. The windows are read at once. NULL once
- * anything on the tape has failed. Both forms forecast all rows in one pass: the decoder's tokens
- * are the last known one at the positions to come (as in Informer, Zhou et al. 2021), so no error
- * feeds back. */
+/* windows: B pointers to `context` rows each, read during the call -> (B, horizon, targets), in the
+ * standardised scale of the training rows. Encoder and encoder-decoder forecast all rows in one
+ * pass: the decoder's inputs are the last known token at the future positions (as in Informer, Zhou
+ * et al. 2021), so errors do not accumulate. NULL once anything on the tape has failed. */
 qkv_tensor *qkv_forecast_forward(qkv_model *m, qkv_tape *t, const qkv_real *const *windows,
                                  size_t B);
-/* The mean loss of a forecast, of the kind that the configuration says; target as forecast. */
+/* Mean loss of the configured kind -> (); target has the forecast's shape. */
 qkv_tensor *qkv_forecast_loss(qkv_model *m, qkv_tape *t, qkv_tensor *forecast,
                               qkv_tensor *target);
-
-/* FLOPs of a training step on B windows: 6 per parameter used in products and token, 3.5 times
- * attention's forward products. */
 
 QKV_END_DECLS
 #endif

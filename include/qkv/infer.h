@@ -1,4 +1,4 @@
-/* infer.h - models at work: continuing text and series, translating.
+/* infer.h - inference: text generation, masked words, classification, forecasts, translation.
  * Layer: infer */
 #ifndef QKV_INFER_H
 #define QKV_INFER_H
@@ -10,121 +10,120 @@
 
 QKV_BEGIN_DECLS
 
-/* How the next token is chosen: Hugging Face's definitions, in its order. Zeroed: greedy. */
+/* How the next token is chosen, with Hugging Face's definitions, in its order. Zeroed: greedy. */
 typedef struct {
     double temperature;        /* 0: greedy                                 [0, 100]  0.8 */
-    size_t top_k;              /* only the k most likely; 0: all                       0 */
-    double top_p;              /* only the likeliest that make up p; 1, 0: all         1 */
-    double min_p;              /* only those above min_p times the likeliest [0, 1]    0 */
-    double repetition_penalty; /* of tokens that were there already; 1, 0: none        1 */
-    size_t no_repeat_ngram;    /* no n tokens twice; 0: allowed                        0 */
+    size_t top_k;              /* keep the k most likely tokens; 0: all                0 */
+    double top_p;              /* keep the most likely ones of total p; 1, 0: all      1 */
+    double min_p;              /* keep tokens above min_p times the maximum  [0, 1]    0 */
+    double repetition_penalty; /* for tokens that occur in the text; 1, 0: none        1 */
+    size_t no_repeat_ngram;    /* forbid repeated n-grams of this n; 0: allow          0 */
 } qkv_sampling;
 
 qkv_sampling qkv_sampling_defaults(void);
 
-/* Turns logits (V) into the distribution that is sampled from, in place: processors, then
- * softmax. past (n) holds the tokens so far. order (2 V) is scratch. Greedy gives a single 1.
- * All are 0 when every token is ruled out. */
+/* Replaces logits (V) by the distribution to sample from: processors, then softmax. past (n): the
+ * tokens so far. order (2 V): scratch memory. Greedy gives a one-hot distribution. All are 0 if
+ * every token is excluded. */
 void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V,
                                const int32_t *past, size_t n, int32_t *order);
 
-/* The token that u in [0, 1) falls on; -1 when all probabilities are 0. */
+/* The token that u in [0, 1) selects; -1 if all probabilities are 0. */
 int32_t qkv_sampling_draw(const qkv_real *probabilities, size_t V, double u);
 
-/* Called with every token as it is made and the distribution it was drawn from (V). false stops. */
+/* Receives every token and its distribution (V). Returns false to stop. */
 typedef bool qkv_generate_fn(void *user, int32_t id, const qkv_real *probabilities, size_t V);
 
 typedef struct {
-    size_t tokens;  /* most to make */
+    size_t tokens;  /* maximum number of new tokens */
     const int32_t *stop; /* (stops) tokens that end the text */
-    size_t stops;   /* 0: none does */
-    size_t window;  /* earlier tokens that the next one is chosen from, at most; 0: as many as the
-                       model was trained on. Models with learned positions have no more. */
+    size_t stops;   /* 0: none */
+    size_t window;  /* maximum number of preceding tokens that the model sees; 0: max positions.
+                       Models with learned positions have no more */
     uint64_t seed;
-    uint64_t index; /* of the sample: the same seed and index give the same text */
+    uint64_t index; /* number of the sample; seed and index determine the text */
     qkv_sampling sampling;
 } qkv_generate_options;
 
-/* Continues prompt (n >= 1 ids) and appends what it makes to out (without the stop token). A
- * prompt longer than the window is read from its last window on. Past the window, models with
- * learned positions re-read its last half; rotary ones go on and see the last window of tokens.
- * Ends early when every token is ruled out. QKV_E_NUMERIC: a logit is not a number. fn may be
- * NULL. */
+/* Generates a continuation of prompt (n >= 1 ids) and appends it, without the stop token, to out.
+ * The model reads the last `window` tokens of a longer prompt. Beyond the window, models with
+ * learned positions re-read its last half; models with rotary positions use a sliding window. Stops
+ * early if every token is excluded. QKV_E_NUMERIC: a logit is NaN. fn may be NULL. */
 qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
                         const qkv_generate_options *options, qkv_generate_fn *fn, void *user,
                         qkv_ids *out);
 
-/* A token that may stand where a word is hidden. */
+/* A prediction for a masked token. */
 typedef struct {
     int32_t id;
     double prob;
 } qkv_guess;
 
-/* For every `mask` among ids (n), in order, the k likeliest tokens, best first, into out (masks,
- * k); 1 <= k <= vocabulary. QKV_E_ARGUMENT: the model guesses no words, ids that it does not have
- * or that are more than its positions. */
+/* Predicts every `mask` among ids (n), in order: the k most likely tokens, best first, into out
+ * (masks, k); 1 <= k <= vocabulary. QKV_E_ARGUMENT: not a masked language model, an id out of
+ * range, or more ids than max positions. */
 qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, size_t k,
                     qkv_guess *out);
 
-/* The classes' probabilities for texts or pairs, into probs (count, classes). Texts with more
- * tokens than the model has positions lose their ends: *cut, if not NULL, gets how many. */
+/* Class probabilities of texts or text pairs, into probs (count, classes). Texts with more tokens
+ * than max positions are truncated; *cut, if not NULL, receives their number. */
 qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *texts, size_t count,
                         qkv_real *probs, size_t *cut);
 
-/* Forecasts the `horizon` rows that follow the history, into out (horizon, targets), in the data's
- * units. Only the last `context` rows are read. More rows than the model's own horizon are rolled
- * out: forecasts become history, for which all columns must be targets. QKV_E_ARGUMENT: too few
- * rows, columns that do not fit or are not forecast; QKV_E_NUMERIC: numbers beyond a float's. */
+/* Forecasts the `horizon` rows that follow the history into out (horizon, targets), in the data's
+ * units, from the last `context` rows. A horizon beyond the model's own is rolled out: forecasts
+ * are appended to the history, which requires that all columns are targets. QKV_E_ARGUMENT: too few
+ * rows, wrong columns, or a roll-out without all targets; QKV_E_NUMERIC: values beyond a float. */
 qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon, qkv_real *out);
 
-/* ---- searching for the likeliest answer ---------------------------------------------------- */
+/* ---- beam search --------------------------------------------------------------------------- */
 
-/* Beam search with an encoder-decoder, exactly as Hugging Face's (transformers 5; the same ids, and
- * the same scores but for rounding). Sentences of a batch do not see each other; the encoder runs
- * on them packed, each memory is kept once, and who is finished leaves. One beam is greedy. */
+/* Beam search with an encoder-decoder: the same ids as Hugging Face transformers 5, and the same
+ * scores up to rounding. The sentences of a batch are independent. The encoder reads them packed,
+ * each sentence's memory is stored once, and finished sentences leave the batch. 1 beam: greedy. */
 typedef struct qkv_beam_search qkv_beam_search;
 
 typedef struct {
-    const int32_t *ids; /* (count) without the first input; the token that ends it, if one did */
+    const int32_t *ids; /* (count) without the start token; with the eos id, if one ended it */
     size_t count;
-    double log_p; /* sum of the log-probabilities of ids; a forced end counts 0 */
+    double log_p; /* sum of the log-probabilities of ids; a forced eos counts 0 */
     double score; /* log_p / length^length_penalty */
 } qkv_hypothesis;
 
-/* What it took, of all searches so far. */
+/* Work of all searches so far. */
 typedef struct {
-    size_t source_rows; /* tokens that went through the encoder */
-    size_t rows;        /* and through the decoder */
-    size_t steps;       /* passes of the decoder */
+    size_t source_rows; /* tokens read by the encoder */
+    size_t rows;        /* tokens read by the decoder */
+    size_t steps;       /* forward passes of the decoder */
     size_t sentences;
 } qkv_beam_stats;
 
-/* A search with m, which must outlive it: marian or qkv_translator. On failure *out is NULL:
- * QKV_E_ARGUMENT for another model, and for options that do not fit it (2 beams must be fewer than
- * the vocabulary, max_length no longer than its positions). */
+/* Creates a search with m, a marian or qkv_translator, which must outlive it. On failure *out is
+ * NULL: QKV_E_ARGUMENT for another model, or options that do not suit it (2 beams must be less than
+ * the vocabulary, max_length at most max positions). */
 qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv_generation *g);
 void qkv_beam_search_destroy(qkv_beam_search *s); /* NULL is allowed */
 
-/* Searches for n sentences: sentence i is ids offsets[i] .. offsets[i+1]-1, one or more. What was
- * found before is forgotten. QKV_E_NUMERIC: a probability is not a number. */
+/* Searches for n sentences; sentence i is ids offsets[i] .. offsets[i+1]-1, at least one. Discards
+ * earlier results. QKV_E_NUMERIC: a probability is NaN. */
 qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int32_t *offsets,
                                size_t n);
 
-/* The rank-th best for a sentence of the last run, 0 the best; NULL past the last of, at most,
- * as many as there are beams. Valid until the next run. */
+/* The hypothesis of a rank (0: the best) for a sentence of the last run. NULL past the last; there
+ * are at most as many as beams. Valid until the next run. */
 const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sentence, size_t rank);
 qkv_beam_stats qkv_beam_search_stats(const qkv_beam_search *s);
 qkv_model *qkv_beam_search_model(const qkv_beam_search *s);
 
-/* ---- translating text ---------------------------------------------------------------------- */
+/* ---- translation of text ------------------------------------------------------------------- */
 
 typedef struct {
     qkv_text text;
     double score;
 } qkv_translation;
 
-/* What became of one line: best[0] .. best[count-1], the best first. cut: it had more tokens than
- * the model has positions, and only the first of them were read. */
+/* The translations of a line: best[0] .. best[count-1], the best first. cut: the line had more
+ * tokens than max positions and was truncated. */
 typedef struct {
     const qkv_translation *best;
     size_t count;
@@ -132,20 +131,20 @@ typedef struct {
 } qkv_translated;
 
 typedef struct {
-    size_t batch;  /* lines searched at once, at most; fewer when they are long             64 */
-    size_t n_best; /* of each line, at most as many as there are beams                       1 */
-    size_t first_line; /* what errors call the first line                                1 */
-    bool (*progress)(void *user, size_t lines); /* so many are done; false stops. May be NULL */
+    size_t batch;  /* maximum number of lines per search; fewer if they are long            64 */
+    size_t n_best; /* translations per line, at most the number of beams                     1 */
+    size_t first_line; /* number of the first line in error messages                     1 */
+    bool (*progress)(void *user, size_t lines); /* lines done; false cancels. May be NULL */
     void *user;
 } qkv_translate_text_options;
 qkv_translate_text_options qkv_translate_text_defaults(void);
 
-/* Called with every line, in the order of the text. */
+/* Receives every line, in the order of the text. */
 typedef void qkv_translated_fn(void *user, size_t line, const qkv_translated *found);
 
-/* Translates every line of text (len bytes; the last newline may be missing). Lines are searched
- * with others of their length; fn is called when all are done. A line without tokens has one empty
- * translation. options may be NULL. QKV_E_CANCELLED when progress said so. */
+/* Translates every line of text (len bytes; the last newline is optional). Groups lines of similar
+ * length, and calls fn after all are done. A line without tokens has one empty translation. options
+ * may be NULL. QKV_E_CANCELLED if progress returned false. */
 qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text, size_t len,
                          const qkv_translate_text_options *options, qkv_translated_fn *fn,
                          void *user);

@@ -1,4 +1,4 @@
-/* job.h - from data files and settings to a run directory: one training job of each kind.
+/* job.h - training jobs: from data files and settings to a run directory.
  * Layer: job
  *
  *     qkv_job *job;
@@ -8,7 +8,7 @@
  *         puts(qkv_context_message(ctx));
  *     qkv_job_destroy(job);
  *
- * The settings are those of `qkv train KIND`, by the same names: qkv_job_table describes them. */
+ * The settings are those of `qkv train KIND`, with the same names; qkv_job_table describes them. */
 #ifndef QKV_JOB_H
 #define QKV_JOB_H
 
@@ -17,7 +17,7 @@
 
 QKV_BEGIN_DECLS
 
-/* ---- how jobs train by default, for programs that call qkv_train themselves ---------------- */
+/* ---- the jobs' default options, for programs that call qkv_train --------------------------- */
 
 typedef struct {
     qkv_train_options loop;
@@ -25,61 +25,61 @@ typedef struct {
     qkv_schedule schedule;
 } qkv_training;
 qkv_training qkv_training_defaults(void);
-/* The usual peak learning rate of a model of that width: narrow models take larger steps. */
+/* The default peak learning rate for a model of this width; higher for narrow models. */
 double qkv_training_rate(size_t width);
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 typedef struct qkv_job qkv_job;
 
-/* The name of the i-th kind of job: "lm", "translate", "mlm", "classify", "forecast", "colorize",
+/* The name of kind i of jobs: "lm", "translate", "mlm", "classify", "forecast", "colorize",
  * "segment", "reconstruct", "vqgan", "imagine"; NULL past the last. */
 const char *qkv_job_kind(size_t i);
 
-/* A job of that kind, all of whose settings have their defaults. ctx must outlive it. On failure
- * *out is NULL: QKV_E_ARGUMENT for a kind that there is not. */
+/* Creates a job of this kind with default settings. ctx must outlive it. On failure *out is NULL:
+ * QKV_E_ARGUMENT for an unknown kind. */
 qkv_status qkv_job_create(qkv_job **out, qkv_context *ctx, const char *kind);
 void qkv_job_destroy(qkv_job *j); /* NULL is allowed */
 
-/* Sets one setting from text, by its flag without dashes ("valid-last") or its key in config.json
- * ("hidden_size"); a list gets one item more. QKV_E_ARGUMENT when there is none of that name (the
- * sentence suggests the nearest) or the value does not fit. */
+/* Sets a setting from text, by its flag without dashes ("valid-last") or its key in config.json
+ * ("hidden_size"). A list receives one more item. QKV_E_ARGUMENT if no setting has the name (the
+ * message suggests the nearest) or the value does not fit. */
 qkv_status qkv_job_set(qkv_job *j, const char *name, const char *value);
 
-/* The same from an object of names and values (size bytes of JSON): {"data": ["a.txt"], "steps":
- * 100}. A list sets every item, null is passed over. What stands before the mistake is set. */
+/* Sets settings from a JSON object of names and values (size bytes): {"data": ["a.txt"], "steps":
+ * 100}. A JSON list sets every item. null is ignored. Settings before an error stay set. */
 qkv_status qkv_job_set_json(qkv_job *j, const char *json, size_t size);
 
-/* The same from arguments, as qkv_options_parse reads them. also: a table of the program's own that
- * is filled from them too, into target; NULL: none. Once; what decides which settings there are
+/* Sets settings from arguments, parsed as by qkv_options_parse. also: a table of the program's own
+ * options, parsed into target; NULL: none. Call it once. Settings that determine which others exist
  * ("layout" of lm, "data" of classify) cannot be set afterwards. */
 qkv_status qkv_job_parse(qkv_job *j, int argc, char *const *argv, const qkv_option_table *also,
                          void *target);
 
-/* True if the setting of that key or flag was given: set, or among the arguments. */
+/* True if the setting with this key or flag was set, by any of the functions above. */
 bool qkv_job_given(const qkv_job *j, const char *name);
 
-/* What the settings of a kind of job are: the i-th table that describes them, NULL past the last;
- * the defaults of such jobs in place of the tables' own; and, where there is a setting "recipe",
- * those that each of its names adds (NULL for a name that adds none), else NULL. */
+/* The settings of a kind: its option table i (NULL past the last); the defaults that replace those
+ * of the tables; and, if the kind has a setting "recipe", the presets of each recipe (NULL: no
+ * presets), else NULL. */
 const qkv_option_table *qkv_job_table(const char *kind, size_t i);
 const qkv_preset *qkv_job_presets(const char *kind);
 const qkv_preset *const *qkv_job_recipes(const char *kind);
 
-/* The setting "out"; NULL: not set. */
+/* The value of the setting "out"; NULL: not set. */
 const char *qkv_job_directory(const qkv_job *j);
 
-/* Whether the settings are complete and agree with each other: QKV_E_ARGUMENT, with a sentence, if
- * not. qkv_job_run asks this first. */
+/* Checks that the settings are complete and consistent: QKV_E_ARGUMENT, with a message, if not.
+ * qkv_job_run calls it first. */
 qkv_status qkv_job_check(qkv_job *j);
 
-/* Prepares the data, makes or opens the model and trains it, as qkv_train does, into the directory
- * of the setting "out", a model directory as Hugging Face lays it out; train/ in it keeps what
- * resuming needs. One job at a time works in a directory. A directory that is not empty is refused
- * unless "resume" is set; then a run in it goes on to the same bits, and one that was stopped
- * before its first checkpoint begins anew. What a new run has written is removed again when it
- * fails before it trains. event gets what qkv_train tells; it and result may be NULL. Notes and the
- * progress of reading data go to the context's listener. Once for a job. */
+/* Prepares the data, creates or loads the model and trains it with qkv_train in the directory of
+ * the setting "out". It becomes a Hugging Face model directory; its subfolder train/ contains what
+ * resuming needs. Only one job at a time may use a directory. A directory that is not empty is an
+ * error unless "resume" is set; then its run continues to the same bits, or, if it stopped before
+ * its first checkpoint, starts anew. If a new run fails before training, its files are removed.
+ * event receives qkv_train's events; event and result may be NULL. Notes and progress of the data
+ * preparation are context events (qkv_context_on_event). Call it once per job. */
 qkv_status qkv_job_run(qkv_job *j, qkv_train_fn *event, void *user, qkv_train_result *result);
 
 QKV_END_DECLS

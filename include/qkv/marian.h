@@ -8,13 +8,13 @@
 
 QKV_BEGIN_DECLS
 
-/* model_type "marian": norms behind each sublayer, as in the paper. */
+/* model_type "marian": a norm after each sublayer (post-norm), as in the paper. */
 extern const qkv_model_type qkv_marian_type;
-/* model_type "qkv_translator": the same names, norms before each sublayer and after each stack;
- * transformers has no such model. */
+/* model_type "qkv_translator": marian's tensor names, a norm before each sublayer and after each
+ * stack (pre-norm). transformers has no such model. */
 extern const qkv_model_type qkv_translator_type;
 
-/* Configuration of both; ranges and defaults: qkv_model_type_config. */
+/* Configuration of both types; ranges and defaults: qkv_model_type_config. */
 typedef struct {
     size_t vocab, positions, width;
     size_t encoder_layers, decoder_layers, encoder_heads, decoder_heads;
@@ -22,45 +22,45 @@ typedef struct {
     qkv_activation act;
     double init_range; /* 0: 1 / (3 sqrt(width)) */
     double dropout, attention_dropout, activation_dropout;
-    bool scale_embedding; /* by sqrt(width) */
-    bool share;           /* one table for source and target */
-    bool tie;             /* the output layer is the target's table */
+    bool scale_embedding; /* multiplies embeddings by sqrt(width) */
+    bool share;           /* source and target share an embedding */
+    bool tie;             /* the output layer's weight is the target's embedding */
     int pad, eos, start;  /* token ids; start: the decoder's first input */
 } qkv_marian_config;
 
-/* Token ids of one side. Zero-initialise; set what applies. */
+/* Token ids of the source or the target. Zero-initialise; set what applies. */
 typedef struct {
     qkv_tensor *ids; /* i32 (B, T) */
-    /* Packed sequences, as in qkv_attention_options (B is 1 then), or 0 and NULL. */
+    /* Packed sequences, as in qkv_attention_options (then B is 1), or 0 and NULL. */
     size_t sequences;
     const int32_t *offsets;
-    const int32_t *lengths; /* (B) tokens of each sequence that are real; NULL: all */
-    /* Of a source whose sequences are read by several rows of the target each (beams): sequence b
-     * by rows queries[b] .. queries[b+1]-1, counted through. With begins (or NULL) sequence b is
-     * lengths[b] tokens from begins[b] on, in place of offsets: those that nobody reads any more
-     * may be left out. */
+    const int32_t *lengths; /* (B) number of tokens in each sequence; NULL: T */
+    /* Source only, where several target rows read a sequence (beams): rows queries[b] ..
+     * queries[b+1]-1 of the flattened target read sequence b. With begins, sequence b is lengths[b]
+     * tokens from begins[b] in place of offsets, so sequences that are no longer read can be
+     * omitted. NULL: none. */
     const int32_t *queries, *begins;
 } qkv_marian_side;
 
-/* The encoder's output (B, S, width). NULL on failure (the tape says why). */
+/* The encoder's output (B, S, width). NULL on failure, recorded on the tape. */
 qkv_tensor *qkv_marian_encode(qkv_model *m, qkv_tape *t, const qkv_marian_side *source);
 
-/* The decoder's output (B, T, width) for the target's tokens so far, the first of which is `start`.
- * memory is the encoder's output for the same sequences, cut up as source says (its ids are not
- * read). With a cache the tokens come after what it holds, and memory is read at the first call
- * only. */
+/* The decoder's output (B, T, width) for the target's tokens, the first of which is `start`.
+ * memory: the encoder's output for the same sequences, with source's lengths or offsets (its ids
+ * are not used). With a cache the tokens follow those in it, and only the first call reads
+ * memory. */
 qkv_tensor *qkv_marian_decode(qkv_model *m, qkv_tape *t, const qkv_marian_side *target,
                               qkv_tensor *memory, const qkv_marian_side *source,
                               qkv_lm_cache *cache);
 
-/* hidden (.., width) -> logits (.., vocab); the loss never has them all in memory. */
+/* hidden (.., width) -> logits (.., vocab). The loss never holds all logits in memory. */
 qkv_tensor *qkv_marian_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden);
 qkv_tensor *qkv_marian_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *targets,
                             const qkv_cross_entropy_options *options);
 
-/* Decoding state of B sentences with up to `capacity` target and `source` source tokens; freed by
- * qkv_lm_cache_destroy. packed: of B hypotheses, and of sources that have `source` tokens together,
- * one after another. On failure *out is NULL. */
+/* KV caches for B sentences with up to `capacity` target and `source` source tokens. packed: for B
+ * hypotheses of packed sources with `source` tokens in total. Free with qkv_lm_cache_destroy. On
+ * failure *out is NULL. */
 qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *m, size_t B, size_t capacity,
                                    size_t source, bool packed);
 

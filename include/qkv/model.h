@@ -156,7 +156,7 @@ size_t qkv_model_eos_count(const qkv_model *m); /* of the ids set */
 typedef struct {
     size_t height, width;
     size_t channels;        /* 1 or 3: entries of mean and std in use */
-    bool crop;              /* the largest centred part with the aspect ratio; else the whole image */
+    bool crop;              /* the largest centred part of this aspect ratio; else all of it */
     int resample;           /* Pillow's constant: 2 bilinear, 3 bicubic, 4 box */
     double mean[3], std[3]; /* normalisation: (pixel - mean) / std, pixel in [0, 1] */
 } qkv_image_format;

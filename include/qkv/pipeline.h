@@ -1,4 +1,4 @@
-/* pipeline.h - from a model directory to answers on a user's own data.
+/* pipeline.h - inference and evaluation with a model directory.
  * Layer: pipeline
  *
  *     qkv_pipeline *p;
@@ -7,9 +7,9 @@
  *     qkv_pipeline_generate(p, &options, on_text, NULL);
  *     qkv_pipeline_close(p);
  *
- * Long calls tell the context's listener how far they are, and end with QKV_E_CANCELLED when it
- * says so (qkv_context_on_event). A task that the directory's model cannot do is
- * QKV_E_UNSUPPORTED, with a sentence that names the directory and the model's kind. */
+ * Long calls report events (qkv_context_on_event); an event function that returns false cancels
+ * them with QKV_E_CANCELLED. QKV_E_UNSUPPORTED if the directory's model cannot perform a task; the
+ * message names the directory and the model's kind. */
 #ifndef QKV_PIPELINE_H
 #define QKV_PIPELINE_H
 
@@ -20,46 +20,46 @@
 
 QKV_BEGIN_DECLS
 
-/* A model directory, opened whole: the model, the tokenizer of a model of text, how images are
- * prepared, labels, generation settings, and of a prior the VQGANs that it needs. */
+/* An open model directory: the model, the tokenizer of a text model, image format, labels,
+ * generation settings, and for a prior the VQGANs that it needs. */
 typedef struct qkv_pipeline qkv_pipeline;
 
-/* ctx must outlive the pipeline. On failure *out is NULL and the context names the file. */
+/* ctx must outlive the pipeline. On failure *out is NULL and the message names the file. */
 qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *dir);
 void qkv_pipeline_close(qkv_pipeline *p); /* NULL is allowed */
 
-/* The pipeline owns them; each lives as long as it does. */
+/* The pipeline owns these objects, which are valid until it is closed. */
 qkv_model *qkv_pipeline_model(const qkv_pipeline *p);
-/* NULL: the model reads no text, or its directory holds no tokenizer. */
+/* NULL if the model does not read text or the directory has no tokenizer. */
 qkv_tokenizer *qkv_pipeline_tokenizer(const qkv_pipeline *p);
 
-/* The name of a class: "LABEL_2" where the model has none, as Hugging Face calls it. Valid until
- * the next call. */
+/* The name of class i; "LABEL_2" if the model has no labels, as in Hugging Face. Valid until the
+ * next call. */
 const char *qkv_pipeline_label(qkv_pipeline *p, size_t i);
 
 /* ---- evaluation ---------------------------------------------------------------------------- */
 
-/* The data that a model is evaluated on, which must be of its kind; where none is named, what
- * training held out and kept in the directory. */
+/* Evaluation data, which must suit the model. If none is given, the held-out data that training
+ * stored in the directory are used. */
 typedef struct {
     const char *file;            /* text, labelled lines, CSV or images                  NULL */
-    const char *source, *target; /* of translators: sentences, a line each                 NULL */
-    const char *images, *masks;  /* of models of pixels' classes                           NULL */
-    const char *lpips; /* of models that code images: the directory of a network that compares
-                          what comes back                                                  NULL */
-    size_t beam;       /* hypotheses kept in translating; 0: as the directory says            0 */
-    bool tokenized;    /* BLEU counts words between blanks                                false */
-    bool lines;        /* of models that guess hidden words: each line of the file is a text
+    const char *source, *target; /* translator: files with one sentence per line           NULL */
+    const char *images, *masks;  /* segmenter: folders                                     NULL */
+    const char *lpips; /* VQGAN: directory of a perceptual network that compares decoded
+                          images with the originals                                        NULL */
+    size_t beam;       /* translator: number of beams; 0: as in the directory                 0 */
+    bool tokenized;    /* BLEU: words are separated by blanks                             false */
+    bool lines;        /* masked language model: each line of the file is a text
                                                                                           false */
-    double mask;       /* of models that fill in images: share of the patches hidden, from 1 on
-                          in per cent; below 0: as in training                               -1 */
+    double mask;       /* masked autoencoder: share of patches masked, or, if >= 1, per cent;
+                          < 0: as in training                                                -1 */
 } qkv_pipeline_evaluate_options;
 const qkv_option_table *qkv_pipeline_evaluate_table(void);
 qkv_pipeline_evaluate_options qkv_pipeline_evaluate_defaults(void);
 
-/* What the model is evaluated by: each kind has its own metrics, in out with their unit. options
- * may be NULL. QKV_E_ARGUMENT: data of another kind of model. QKV_E_IO: no data was named and the
- * directory holds none. */
+/* Evaluates the model. *out receives the metrics of its kind, with their unit. options may be NULL.
+ * QKV_E_ARGUMENT: the data suit another kind of model. QKV_E_IO: no data was given and the
+ * directory has none. */
 qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *options,
                                  qkv_metrics *out);
 

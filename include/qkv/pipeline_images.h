@@ -1,5 +1,5 @@
-/* pipeline_images.h - images through a model directory: labels, classes of pixels, filling in,
- * colours, codes, images drawn from a prior.
+/* pipeline_images.h - image tasks of a pipeline: classification, segmentation, reconstruction,
+ * colourisation, encoding and decoding, sampling.
  * Layer: pipeline
  *
  *     const qkv_image_source photo = {.path = "photo.jpg"};
@@ -9,9 +9,9 @@
  *     qkv_image_write(&s.image, ctx, "classes.png");
  *     qkv_segmentation_free(&s);
  *
- * Options are structs that a table describes (qkv_..._table) and defaults fill; NULL stands for the
- * defaults. A model that does not do what is asked is QKV_E_UNSUPPORTED. On failure results are
- * empty, and freeing them is allowed. */
+ * Each task has an option struct, its table (qkv_..._table) and its defaults; options may be NULL:
+ * the defaults. QKV_E_UNSUPPORTED if the model cannot perform the task. On failure results are
+ * empty; freeing them is allowed. */
 #ifndef QKV_PIPELINE_IMAGES_H
 #define QKV_PIPELINE_IMAGES_H
 
@@ -21,35 +21,35 @@
 
 QKV_BEGIN_DECLS
 
-/* An image in a file or in memory. */
+/* An input image: a file, or pixels in memory. */
 typedef struct {
-    const char *path;       /* a PNG or JPEG file; NULL: in memory */
-    const qkv_image *image; /* only read */
+    const char *path;       /* a PNG or JPEG file; NULL: use image */
+    const qkv_image *image; /* not modified */
 } qkv_image_source;
 
-/* ---- labels -------------------------------------------------------------------------------- */
+/* ---- classification ------------------------------------------------------------------------ */
 
-/* What is found of one image. */
+/* The result for one image. */
 typedef struct {
-    size_t input;      /* number of the qkv_image_source that it is or that holds it */
-    const char *name;  /* of its file, for people; "" of pixels in memory */
-    const char *error; /* NULL; or why the input cannot be read, and the rest is empty */
+    size_t input;      /* index of the qkv_image_source that is, or contains, the image */
+    const char *name;  /* of its file, for messages; "" for pixels in memory */
+    const char *error; /* NULL; or why the input cannot be read (other fields are then empty) */
     const qkv_real *probabilities; /* (classes) */
     size_t classes;
 } qkv_image_labels;
-/* Valid during the call. Returns false to stop. */
+/* Receives a result, valid during the call. Returns false to stop. */
 typedef bool qkv_image_labels_fn(void *user, const qkv_image_labels *found);
 
-/* Labels images (count) in order. A path may also be what qkv_image_list_open lists: all its
- * images are labelled, and those that cannot be read are noted and left out. An input of which
- * nothing can be read is told to fn and passed over. QKV_E_CANCELLED when fn returns false. */
+/* Classifies images (count) in order. A path may be anything that qkv_image_list_open accepts; then
+ * all its images are classified, and unreadable ones are skipped with a note. If nothing in an
+ * input is readable, fn receives the error. QKV_E_CANCELLED if fn returned false. */
 qkv_status qkv_pipeline_classify_images(qkv_pipeline *p, const qkv_image_source *images,
                                         size_t count, qkv_image_labels_fn *fn, void *user);
 
-/* ---- classes of pixels ---------------------------------------------------------------------- */
+/* ---- segmentation --------------------------------------------------------------------------- */
 
 typedef struct {
-    bool mask; /* colours as in the masks that the model was trained on, not ones that differ well
+    bool mask; /* use the colours of the training masks instead of well distinguishable ones
                                                                                           false */
 } qkv_pipeline_segment_options;
 const qkv_option_table *qkv_pipeline_segment_table(void);
@@ -57,11 +57,11 @@ qkv_pipeline_segment_options qkv_pipeline_segment_defaults(void);
 
 typedef struct {
     qkv_context *ctx;
-    qkv_image image; /* of the image's size: every pixel in its class's colour */
-    uint8_t *map;    /* (image.height, image.width): its class */
+    qkv_image image; /* size of the input; every pixel has its class's colour */
+    uint8_t *map;    /* (image.height, image.width) class of each pixel */
     size_t classes;
-    size_t pixels[QKV_MASK_CLASSES];     /* of each class */
-    uint8_t color[QKV_MASK_CLASSES][3]; /* of each class, in image */
+    size_t pixels[QKV_MASK_CLASSES];     /* number of pixels of each class */
+    uint8_t color[QKV_MASK_CLASSES][3]; /* colour of each class in image */
 } qkv_segmentation;
 
 qkv_status qkv_pipeline_segment(qkv_pipeline *p, const qkv_image_source *in,
@@ -69,22 +69,22 @@ qkv_status qkv_pipeline_segment(qkv_pipeline *p, const qkv_image_source *in,
                                 qkv_segmentation *out);
 void qkv_segmentation_free(qkv_segmentation *s);
 
-/* ---- filling in ------------------------------------------------------------------------------ */
+/* ---- reconstruction -------------------------------------------------------------------------- */
 
 typedef struct {
-    double mask;   /* share of the patches hidden                          [0, 1)    0.75 */
-    bool paste;    /* visible patches stay as they are                              false */
-    uint64_t seed; /* says which are hidden                                             0 */
+    double mask;   /* share of patches to mask                             [0, 1)    0.75 */
+    bool paste;    /* keep the visible patches of the input                         false */
+    uint64_t seed; /* selects the masked patches                                        0 */
 } qkv_pipeline_reconstruct_options;
 const qkv_option_table *qkv_pipeline_reconstruct_table(void);
 qkv_pipeline_reconstruct_options qkv_pipeline_reconstruct_defaults(void);
 
-/* All of the model's size and channels. */
+/* Images with the model's size and channels. */
 typedef struct {
     qkv_context *ctx;
-    qkv_image image; /* the part in the middle that has the shape */
-    qkv_image hidden;  /* what the model saw; hidden patches are grey */
-    qkv_image filled;  /* what it makes of that */
+    qkv_image image; /* the input: its largest centred part with the model's aspect ratio */
+    qkv_image hidden;  /* the model's input; masked patches are grey */
+    qkv_image filled;  /* the model's output */
 } qkv_reconstruction;
 
 qkv_status qkv_pipeline_reconstruct(qkv_pipeline *p, const qkv_image_source *in,
@@ -92,29 +92,29 @@ qkv_status qkv_pipeline_reconstruct(qkv_pipeline *p, const qkv_image_source *in,
                                     qkv_reconstruction *out);
 void qkv_reconstruction_free(qkv_reconstruction *r);
 
-/* ---- colours --------------------------------------------------------------------------------- */
+/* ---- colourisation --------------------------------------------------------------------------- */
 
 typedef struct {
-    qkv_strings hints;     /* colours at pixels, "X,Y,#RRGGBB" each                    none */
-    const char *attention; /* the patch at the pixel "X,Y" is asked where it looked    NULL */
-    size_t layer;          /* in which layer, from 1; 0: the last                         0 */
+    qkv_strings hints;     /* colours of pixels, "X,Y,#RRGGBB" each                    none */
+    const char *attention; /* pixel "X,Y": report the attention of its patch           NULL */
+    size_t layer;          /* layer of that attention, from 1; 0: the last                0 */
 } qkv_pipeline_colorize_options;
 const qkv_option_table *qkv_pipeline_colorize_table(void);
 qkv_pipeline_colorize_options qkv_pipeline_colorize_defaults(void);
 
-/* A patch that another one attended to. */
+/* A patch that the chosen patch attends to. */
 typedef struct {
-    size_t x, y;   /* the pixel in its middle */
-    double weight; /* mean over the heads */
-    bool itself;   /* it is the one that was asked */
+    size_t x, y;   /* the pixel in its centre */
+    double weight; /* attention weight, mean over the heads */
+    bool itself;   /* it is the chosen patch */
 } qkv_attended;
 
 typedef struct {
     qkv_context *ctx;
-    qkv_image image;     /* the image's lightness in the model's colours */
-    qkv_image attention; /* the same, larger, dimmed where the patch did not look; empty when none
-                            was asked */
-    qkv_attended attended[5]; /* patches with a weight of 0.01 or more, the largest first */
+    qkv_image image;     /* the input's lightness with the model's colours */
+    qkv_image attention; /* image, enlarged and dimmed by the attention weights; empty if no
+                            attention was requested */
+    qkv_attended attended[5]; /* patches with a weight >= 0.01, largest first */
     size_t attended_count;
 } qkv_colorization;
 
@@ -123,48 +123,48 @@ qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_image_source *in,
                                  qkv_colorization *out);
 void qkv_colorization_free(qkv_colorization *c);
 
-/* ---- codes ----------------------------------------------------------------------------------- */
+/* ---- encoding and decoding ------------------------------------------------------------------- */
 
-/* An image's codes. Freed with qkv_code_grid_free. */
+/* The code grid of an image. Free with qkv_code_grid_free. */
 typedef struct {
     qkv_context *ctx;
     size_t rows, columns;
     int32_t *codes; /* (rows, columns) */
-    char *name;     /* the file they come from, for sentences; NULL: none */
+    char *name;     /* file it was loaded from, for messages; NULL: none */
 } qkv_code_grid;
 
-/* Whole numbers from 0 on, (rows, columns), in a NumPy file or as rows with commas. */
+/* Loads integers >= 0, (rows, columns), from an .npy file or comma-separated text. */
 qkv_status qkv_code_grid_load(qkv_code_grid *out, qkv_context *ctx, const char *path);
-qkv_status qkv_code_grid_save(const qkv_code_grid *g, const char *path); /* as a NumPy file */
+qkv_status qkv_code_grid_save(const qkv_code_grid *g, const char *path); /* as an .npy file */
 void qkv_code_grid_free(qkv_code_grid *g);
 
-/* The codes that a VQGAN has for an image of any size. Pixels at the edges that do not make up a
- * whole code are left out, as many on either side. */
+/* Encodes an image of any size with a VQGAN. Crops the edges, equally on both sides, to a whole
+ * number of codes. */
 qkv_status qkv_pipeline_encode(qkv_pipeline *p, const qkv_image_source *in, qkv_code_grid *out);
-/* The image that codes stand for; freed with qkv_image_free. */
+/* Decodes a code grid. Free *out with qkv_image_free. */
 qkv_status qkv_pipeline_decode(qkv_pipeline *p, const qkv_code_grid *in, qkv_image *out);
 
-/* ---- images drawn from a prior ------------------------------------------------------------ */
+/* ---- sampling from a prior ---------------------------------------------------------------- */
 
-enum { QKV_SAMPLE_NEXT = 64 }; /* most codes of a place that are shown */
+enum { QKV_SAMPLE_NEXT = 64 }; /* maximum of show_next */
 
 typedef struct {
-    size_t count;         /* images                                        [1, 1e4]    16 */
-    const char *class_;   /* its name, or number where classes have none; NULL: each in turn */
-    qkv_image_source condition; /* what they hang on, where that was learnt                  none */
-    qkv_image_source complete; /* the upper part is this image's                          none */
-    double keep;          /* share of it that stays, in whole rows of codes     [0, 1)   0.5 */
-    size_t height, width; /* pixels; 0: as trained, which the width is at least         0, 0 */
-    size_t show_next;     /* find the likeliest codes of a place       [0, QKV_SAMPLE_NEXT] 0 */
-    const char *at;       /* that place, "ROW,COLUMN"; NULL: the first that is drawn or, of whole
-                             images, the middle                                       NULL */
-    uint64_t seed;        /* a seed gives the same images                                0 */
-    qkv_sampling sampling; /* temperature 1, of all codes */
+    size_t count;         /* number of images                              [1, 1e4]    16 */
+    const char *class_;   /* class name, or number if there are no names; NULL: all in turn */
+    qkv_image_source condition; /* condition image, if the prior was trained with one        none */
+    qkv_image_source complete; /* image whose upper part is kept                          none */
+    double keep;          /* share of `complete` to keep, in whole rows of codes [0, 1)   0.5 */
+    size_t height, width; /* pixels; 0: as trained; width at least as trained           0, 0 */
+    size_t show_next;     /* number of most likely codes to report    [0, QKV_SAMPLE_NEXT] 0 */
+    const char *at;       /* their place in the grid, "ROW,COLUMN"; NULL: the first place that is
+                             sampled, or the centre of whole images                    NULL */
+    uint64_t seed;        /* determines the images                                       0 */
+    qkv_sampling sampling; /* default: temperature 1, all codes */
 } qkv_pipeline_sample_options;
 const qkv_option_table *qkv_pipeline_sample_table(void);
 qkv_pipeline_sample_options qkv_pipeline_sample_defaults(void);
 
-/* A code that may come next. */
+/* A candidate for the next code. */
 typedef struct {
     int32_t code;
     double probability;
@@ -173,21 +173,21 @@ typedef struct {
 typedef struct {
     qkv_context *ctx;
     size_t count;
-    size_t rows, columns;           /* of an image's codes */
-    size_t height, width, channels; /* of its pixels */
+    size_t rows, columns;           /* of the code grid of an image */
+    size_t height, width, channels; /* of an image, pixels */
     int32_t *codes;                 /* (count, rows, columns) */
     uint8_t *images;                /* (count, height, width, channels) */
-    size_t row, column;             /* the place that show_next is about */
-    size_t shown;                   /* show_next: how many codes each has room for */
-    qkv_next_code *next;            /* (count, shown), the likeliest first; NULL when 0 */
-    size_t *next_count;             /* (count): how many there are */
-    /* All images in a square or nearly so; with show_next a row each: what there is of it at the
-     * place, and the patches that these codes make there. */
+    size_t row, column;             /* show_next: the place in the grid */
+    size_t shown;                   /* show_next: row length of `next` */
+    qkv_next_code *next;            /* (count, shown), most likely first; NULL if shown is 0 */
+    size_t *next_count;             /* (count) number of valid entries in each row of next */
+    /* All images in a roughly square sheet; with show_next a row for each: the image as sampled up
+     * to the place, then the patches that the candidates make there. */
     qkv_image sheet;
 } qkv_sampled_images;
 
-/* Draws images from a prior on codes, row by row from the top. Those larger than the prior
- * learnt from are drawn through a window of that size about each code. */
+/* Samples images from a prior, row by row from the top. For images larger than in training the
+ * prior sees a window of the training size around each code. */
 qkv_status qkv_pipeline_sample_images(qkv_pipeline *p, const qkv_pipeline_sample_options *options,
                                       qkv_sampled_images *out);
 void qkv_sampled_images_free(qkv_sampled_images *s);

@@ -1,5 +1,5 @@
-/* pixelwise.h - images in, numbers for every pixel out: a class each (segmenting), or the colour
- * that a grey image lacks.
+/* pixelwise.h - models that output numbers for every pixel: a segmenter's class logits, a
+ * colourer's colours.
  * Layer: model */
 #ifndef QKV_PIXELWISE_H
 #define QKV_PIXELWISE_H
@@ -8,26 +8,26 @@
 
 QKV_BEGIN_DECLS
 
-/* The trunk of vit.h without a first token; a linear layer on each patch's token makes the numbers
- * of its pixels. With convolutions (3 x 3, ReLU) a pixel sees its surroundings first: what they say
- * of a patch's pixels is added to its token, and what the token says to each of them, before two
- * more make the numbers. Ranges and defaults: qkv_model_type_config. */
+/* Configuration. The model is vit.h's trunk without a class token; a linear layer maps each patch's
+ * token to the outputs of its pixels. With convolutions (3 x 3, ReLU) each patch's features are
+ * added to its token, and the token's output to the features of its pixels; two more convolutions
+ * then make the outputs. Ranges and defaults: qkv_model_type_config. */
 typedef struct {
     qkv_patches_config trunk;
-    size_t convolutions, conv_channels; /* before the trunk; 0: none before or behind it */
-    size_t outputs; /* of a pixel: classes; a colourer's are 2 */
-    /* Of colourers: */
-    bool tanh;   /* colours end in a tanh */
-    size_t cell; /* a side in pixels of what a hint colours; 0: a 16th of the image's */
-    double mean_a, mean_b; /* the training images', of Lab: what knows nothing else would say */
+    size_t convolutions, conv_channels; /* before the trunk; 0: none before or after it */
+    size_t outputs; /* per pixel: the number of classes; 2 for a colourer */
+    /* Colourers: */
+    bool tanh;   /* applies tanh to the output colours */
+    size_t cell; /* side of the square that a hint colours, pixels; 0: 1/16 of the image's side */
+    double mean_a, mean_b; /* means of Lab a and b over the training images, as a baseline */
 } qkv_pixelwise_config;
 
-/* model_type "qkv_segmenter": logits of each pixel's class. */
+/* model_type "qkv_segmenter": class logits of each pixel. */
 extern const qkv_model_type qkv_segmenter_type;
 
-/* model_type "qkv_colorizer": a pixel's a and b of Lab, over 110, from 4 numbers of each pixel:
- * its (L - 50) / 100; a and b, over 110, where they are known, else 0; whether they are, 1 or 0
- * (the input of iColoriT, Yun et al. 2023). */
+/* model_type "qkv_colorizer": Lab a / 110 and b / 110 of each pixel, from 4 inputs: (L - 50) / 100;
+ * a / 110 and b / 110 where known, else 0; and 1 where known, else 0 (the input of iColoriT, Yun et
+ * al. 2023). */
 extern const qkv_model_type qkv_colorizer_type;
 enum { QKV_COLORIZER_INPUTS = 4 };
 

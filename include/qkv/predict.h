@@ -1,4 +1,4 @@
-/* predict.h - the memory that a training step takes, known without taking it.
+/* predict.h - prediction of a training step's memory, without allocating it.
  * Layer: train */
 #ifndef QKV_PREDICT_H
 #define QKV_PREDICT_H
@@ -8,35 +8,35 @@
 
 QKV_BEGIN_DECLS
 
-/* A training step. Its functions are called on a meta context, where tensors have shapes and no
- * values. All are REQUIRED. */
+/* A training step. Its functions run on a meta context, where tensors have shapes but no values.
+ * All are REQUIRED. */
 typedef struct {
-    /* Makes models[0], which is trained, and models[1], which the loss uses beside it (NULL at
-     * first: there is none). */
+    /* Creates models[0], which is trained, and optionally models[1], which the loss also uses.
+     * Both are initially NULL. */
     qkv_status (*make)(void *user, qkv_context *ctx, qkv_model *models[2]);
-    /* The loss of the whole batch, recorded on t. NULL on failure. */
+    /* Records the loss of the whole batch on t. NULL on failure. */
     qkv_tensor *(*loss)(void *user, qkv_tape *t);
-    /* Frees what the others made, the models too; after a failure as well. */
+    /* Frees everything that make and loss created, including the models, also after a failure. */
     void (*end)(void *user);
-    void *user; /* handed to all three */
+    void *user; /* argument of the functions */
 } qkv_predicted_step;
 
-/* Bytes. */
+/* Memory of a training step, bytes. */
 typedef struct {
     size_t parameters;  /* of both models */
     size_t gradients;
     size_t optimizer;   /* state of the optimiser */
-    size_t activations; /* what the tape keeps for the backward pass, and its gradients */
-    size_t scratch;     /* the most that kernels take for themselves */
-    size_t process;     /* this process as it is, and what libraries take once they compute */
-    size_t total;       /* the sum of these */
+    size_t activations; /* tensors kept for the backward pass, and their gradients */
+    size_t scratch;     /* maximum scratch memory of a kernel */
+    size_t process;     /* the process now, and what other libraries allocate when they compute */
+    size_t total;       /* sum of the above */
 } qkv_memory_prediction;
 
-/* Lays out forward and backward pass, clipping and an update (optimizer NULL: AdamW with its
- * defaults) in a meta context with ctx's threads, instruction sets and bf16: the same code as in
- * training reserves memory and computes nothing. `process` is measured by one product
- * (qkv_machine_product_bytes), so this is meant for a young process. On failure *out is zeroed, and
- * ctx has the sentence. */
+/* Runs forward pass, backward pass, clipping and an update (optimizer NULL: AdamW with its
+ * defaults) in a meta context with ctx's threads, instruction sets and bf16: training's code
+ * reserves memory and computes nothing. `process` is measured with one product
+ * (qkv_machine_product_bytes), so call it early in a process. On failure *out is zeroed and ctx has
+ * the message. */
 qkv_status qkv_predict_memory(qkv_context *ctx, const qkv_predicted_step *step,
                               const qkv_optimizer_options *optimizer,
                               qkv_memory_prediction *out);

@@ -1,8 +1,8 @@
-/* score.h - how good an answer is: BLEU and chrF of translations, accuracy and F1 of classes,
- * structural similarity of images, the Frechet distance of features.
+/* score.h - metrics: BLEU and chrF of translations, accuracy and F1 of classes, PSNR and SSIM of
+ * images, the Frechet distance of features.
  * Layer: metrics
  *
- * BLEU and chrF take pairs of lines one by one and can be asked for the score at any time:
+ * Add pairs of lines one by one to BLEU and chrF; the score is available at any time:
  *
  *     qkv_bleu *bleu;
  *     qkv_bleu_score score;
@@ -11,8 +11,8 @@
  *         qkv_bleu_result(bleu, &score);
  *     qkv_bleu_destroy(bleu);
  *
- * Both equal sacrebleu's figures; docs/score.md has the formulas. Text is UTF-8, and a line may
- * end in its newline. A failing add leaves the score as it was. */
+ * Both equal sacrebleu's scores; docs/score.md has the formulas. Text is UTF-8. A line may end in a
+ * newline. A failed add leaves the score unchanged. */
 #ifndef QKV_SCORE_H
 #define QKV_SCORE_H
 
@@ -20,23 +20,23 @@
 
 QKV_BEGIN_DECLS
 
-/* ---- BLEU (Papineni et al. 2002): words, one reference ------------------------------------- */
+/* ---- BLEU (Papineni et al. 2002), with one reference --------------------------------------- */
 
 enum { QKV_BLEU_ORDERS = 4 }; /* n-grams of 1 to 4 words */
 
 /* Zeroed: sacrebleu's defaults. */
 typedef struct {
-    bool tokenized; /* words are what blanks separate, nothing is smoothed: multi-bleu's figure;
+    bool tokenized; /* true: words are separated by blanks, no smoothing, as in multi-bleu;
                        false: mteval's 13a tokens, exponential smoothing        */
-    bool lowercase; /* of both sides, as Python's str.lower()                   */
+    bool lowercase; /* lowercase both sides, as Python's str.lower()            */
 } qkv_bleu_options;
 
 typedef struct {
     double bleu;                        /* 0 to 100 */
-    double precisions[QKV_BLEU_ORDERS]; /* percent, smoothed; all 0 when no word is right */
+    double precisions[QKV_BLEU_ORDERS]; /* percent, smoothed; all 0 if no word matches */
     double brevity;                     /* penalty in [0, 1]: exp(1 - ref / hyp), 1 if longer */
     double ratio;                       /* hyp_words / ref_words; 0 without a reference */
-    size_t correct[QKV_BLEU_ORDERS];    /* n-grams of the hypothesis that the reference has */
+    size_t correct[QKV_BLEU_ORDERS];    /* n-grams of the hypothesis found in the reference */
     size_t total[QKV_BLEU_ORDERS];      /* n-grams of the hypothesis */
     size_t hyp_words, ref_words;
 } qkv_bleu_score;
@@ -47,20 +47,20 @@ typedef struct qkv_bleu qkv_bleu;
 qkv_status qkv_bleu_create(qkv_bleu **out, qkv_context *ctx, const qkv_bleu_options *options);
 qkv_status qkv_bleu_add(qkv_bleu *b, const char *hyp, size_t hyp_len, const char *ref,
                         size_t ref_len);
-/* Every line of two texts; a different number of them is an error that names both. */
+/* Adds every line of two texts. Different numbers of lines are an error that gives both. */
 qkv_status qkv_bleu_add_texts(qkv_bleu *b, const qkv_text_span *hyp, const qkv_text_span *ref);
 void qkv_bleu_result(const qkv_bleu *b, qkv_bleu_score *out);
 void qkv_bleu_destroy(qkv_bleu *b); /* NULL is allowed */
 
-/* ---- chrF2 (Popovic 2015): characters without blanks, one reference ------------------------- */
+/* ---- chrF2 (Popovic 2015): characters without blanks, with one reference -------------------- */
 
-enum { QKV_CHRF_ORDERS = 6 }; /* n-grams of 1 to 6 characters; recall counts beta = 2 times */
+enum { QKV_CHRF_ORDERS = 6 }; /* n-grams of 1 to 6 characters; beta = 2 */
 
 typedef struct {
     double chrf;              /* 0 to 100 */
-    double precision, recall; /* percent: means over the orders that occur on both sides */
-    size_t matches[QKV_CHRF_ORDERS]; /* n-grams that both have */
-    size_t hyp[QKV_CHRF_ORDERS];     /* n-grams of hypotheses whose reference has some */
+    double precision, recall; /* percent: means over the orders that both sides have */
+    size_t matches[QKV_CHRF_ORDERS]; /* n-grams in both */
+    size_t hyp[QKV_CHRF_ORDERS];     /* n-grams of hypotheses whose reference has any */
     size_t ref[QKV_CHRF_ORDERS];     /* n-grams of references */
 } qkv_chrf_score;
 
@@ -75,43 +75,44 @@ void qkv_chrf_destroy(qkv_chrf *c); /* NULL is allowed */
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
-/* predicted, labels: (N). All results are in [0, 1], and 0 where nothing was to be found. */
+/* predicted, labels: (N). Results are in [0, 1]; 0 if the denominator is 0. */
 
-/* The share of equal entries. */
+/* Share of entries where predicted equals labels. */
 double qkv_accuracy(const int32_t *predicted, const int32_t *labels, size_t N);
 
-/* F1 of one class, 2 TP / (2 TP + FP + FN): with two classes the one that is looked for. */
+/* F1 of class `positive`: 2 TP / (2 TP + FP + FN). */
 double qkv_f1(const int32_t *predicted, const int32_t *labels, size_t N, int32_t positive);
 
-/* The plain mean of the F1 of the classes 0 .. classes-1 that occur, predicted or true: each
- * counts alike, however rare. */
+/* Macro F1: the unweighted mean of the F1 of those classes 0 .. classes-1 that occur in predicted
+ * or labels. */
 double qkv_f1_macro(const int32_t *predicted, const int32_t *labels, size_t N, size_t classes);
 
 /* ---- images ------------------------------------------------------------------------------- */
 
-/* Peak signal-to-noise ratio, 10 log10(255^2 values / squares) dB, of so many values from 0 to 255
- * whose errors' squares add up to so much; what is exactly right counts as 1e-9 would. */
+/* Peak signal-to-noise ratio, 10 log10(255^2 values / squares) dB, of `values` values in [0, 255]
+ * with this sum of squared errors. A sum of 0 counts as 1e-9. */
 double qkv_psnr(double squares, double values);
 
 /* Structural similarity (Wang et al. 2004) of two images (height, width, channels): the mean over
- * all 11 x 11 windows with Gaussian weights (standard deviation 1.5) and over the channels, 1 when
- * they are equal. NaN for images that no window fits into. */
+ * all 11 x 11 windows with Gaussian weights (standard deviation 1.5) and over channels; 1 if they
+ * are equal. NaN for images smaller than a window. */
 double qkv_ssim(const uint8_t *a, const uint8_t *b, size_t height, size_t width, size_t channels);
 
-/* ---- what a network makes of images ------------------------------------------------------- */
+/* ---- Frechet distance of features --------------------------------------------------------- */
 
-/* The Frechet distance of two sets of rows, which are taken for Gaussians with their means m and
- * covariances S (divided by one less than the rows there are):
+/* The Frechet distance of two sets of rows, modelled as Gaussians with means m and covariances S
+ * (denominator: number of rows - 1):
  *     |m0 - m1|^2 + tr(S0 + S1 - 2 (S0 S1)^(1/2))
- * 0 for equal sets; which is first does not matter; few rows make it larger. Of the features that
- * Inception-v3 has of images it is FID (Heusel et al. 2017), of another network's it is not. */
+ * Symmetric; 0 for equal sets; biased upwards for few rows. With the features of Inception-v3 it is
+ * FID (Heusel et al. 2017); with those of other networks it is not. */
 typedef struct qkv_frechet qkv_frechet;
 
-/* width: numbers in a row, at most 4096. On failure *out is NULL. */
+/* width: values per row, at most 4096. On failure *out is NULL. */
 qkv_status qkv_frechet_create(qkv_frechet **out, qkv_context *ctx, size_t width);
-/* rows: (n, width) more of the first set or of the second. */
+/* Adds rows (n, width) to the first set, or to the second. */
 void qkv_frechet_add(qkv_frechet *f, bool second, const qkv_real *rows, size_t n);
-/* Of all rows so far. QKV_E_ARGUMENT: fewer than 2 in a set; QKV_E_NUMERIC: not all are finite. */
+/* The distance of the rows so far. QKV_E_ARGUMENT: fewer than 2 rows in a set; QKV_E_NUMERIC: a
+ * value is not finite. */
 qkv_status qkv_frechet_distance(const qkv_frechet *f, double *out);
 void qkv_frechet_destroy(qkv_frechet *f); /* NULL is allowed */
 

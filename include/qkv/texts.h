@@ -1,4 +1,4 @@
-/* texts.h - text files in memory, and their lines.
+/* texts.h - memory-mapped text files, and their lines.
  * Layer: text */
 #ifndef QKV_TEXTS_H
 #define QKV_TEXTS_H
@@ -8,21 +8,21 @@
 
 QKV_BEGIN_DECLS
 
-/* Zeroed: none. */
+/* Open text files. Zeroed: none. */
 typedef struct {
     qkv_context *ctx;
-    void *maps; /* the library's */
-    qkv_text_span *spans; /* (count) one for each file */
+    void *maps; /* private */
+    qkv_text_span *spans; /* (count) one per file */
     size_t count;
 } qkv_texts;
 
-/* An empty file is an error. On failure nothing is open. */
+/* An empty file is an error. On failure no file is open. */
 qkv_status qkv_texts_open(qkv_texts *x, qkv_context *ctx, const qkv_strings *paths);
 qkv_status qkv_texts_open_one(qkv_texts *x, qkv_context *ctx, const char *path);
 void qkv_texts_close(qkv_texts *x);
 
-/* The next line of the text between *at and end, without its end ("\n" or "\r\n"); false when
- * there is none. */
+/* Sets *line to the next line of the text between *at and end, without "\n" or "\r\n", and advances
+ * *at. Returns false at the end. */
 typedef struct {
     const char *data;
     size_t len;

@@ -1,6 +1,6 @@
-/* vqgan.h - images to a grid of codes and back: an encoder and a decoder of convolutions about a
- * table of codes, and the discriminator that tells patches of real images from decoded ones
- * (Esser et al. 2021), in the names of taming-transformers.
+/* vqgan.h - VQGAN: a convolutional encoder and decoder with a codebook between them, which turn an
+ * image into a code grid and back, and the discriminator of real and decoded patches (Esser et al.
+ * 2021), with the names of taming-transformers.
  * Layer: model */
 #ifndef QKV_VQGAN_H
 #define QKV_VQGAN_H
@@ -9,50 +9,50 @@
 
 QKV_BEGIN_DECLS
 
-/* model_type "qkv_vqgan". Pixels are in [-1, 1]. */
+/* model_type "qkv_vqgan". Pixels are scaled to [-1, 1]. */
 extern const qkv_model_type qkv_vqgan_type;
 
-/* Ranges and defaults, which are the published f16 model's: qkv_model_type_config. */
+/* Configuration. Ranges and defaults (those of the published f16 model): qkv_model_type_config. */
 typedef struct {
     size_t channels;      /* of the first level; a multiple of 32 */
-    qkv_sizes multiples;  /* of them, of each level; the image is halved between two levels */
-    size_t blocks;        /* in a level of the encoder; the decoder's have one more */
-    qkv_sizes attention;  /* sides of the levels whose blocks are followed by attention .. */
-    size_t image;         /* .. where images have this side; others may have any */
+    qkv_sizes multiples;  /* factor of channels at each level; levels halve the image */
+    size_t blocks;        /* per level of the encoder; the decoder has one more per level */
+    qkv_sizes attention;  /* sides of the levels with attention after each block, */
+    size_t image;         /* for images of this side; other sides are allowed */
     size_t colors;        /* channels of a pixel, 1 or 3 */
-    size_t z_channels;    /* between encoder and codes */
-    size_t code_width;    /* of a code's vector */
+    size_t z_channels;    /* channels between encoder and codebook */
+    size_t code_width;    /* width of a codebook vector */
     size_t codes;
     double dropout;
-    size_t disc_channels; /* the discriminator's first; at most 8 times as many in its others */
-    size_t disc_layers;    /* its strided convolutions; 0: there is none */
+    size_t disc_channels; /* discriminator: of its first layer; at most 8 times as many later */
+    size_t disc_layers;    /* discriminator: strided convolutions; 0: no discriminator */
 } qkv_vqgan_config;
 
-/* A side of the pixels that one code stands for: images' sides are multiples of it. */
+/* Side in pixels of the square that a code covers; divides the sides of every image. */
 size_t qkv_vqgan_factor(const qkv_model *m);
 
 /* ---- the network; NULL once anything on the tape has failed --------------------------------- */
 
-/* pixels (B, H, W, colors) -> what is to be coded, (B, H / factor, W / factor, code width). */
+/* pixels (B, H, W, colors) -> vectors to quantise (B, H / factor, W / factor, code width). */
 qkv_tensor *qkv_vqgan_encode(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
-/* That -> the nearest codes, i32 (B, H / factor, W / factor). */
+/* z, from encode -> the nearest codes, i32 (B, H / factor, W / factor). */
 qkv_tensor *qkv_vqgan_codes(qkv_model *m, qkv_tape *t, qkv_tensor *z);
-/* Codes -> their vectors, (.., code width). */
+/* codes -> their vectors (.., code width). */
 qkv_tensor *qkv_vqgan_vectors(qkv_model *m, qkv_tape *t, qkv_tensor *codes);
-/* Vectors (B, h, w, code width) -> pixels (B, factor h, factor w, colors), not clipped. */
+/* vectors (B, h, w, code width) -> pixels (B, factor h, factor w, colors), not clipped. */
 qkv_tensor *qkv_vqgan_decode(qkv_model *m, qkv_tape *t, qkv_tensor *vectors);
-/* pixels -> how real the discriminator takes each patch to be, (B, h, w, 1). */
+/* pixels -> the discriminator's logits (B, h, w, 1), one per patch; larger: more real. */
 qkv_tensor *qkv_vqgan_discriminate(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 
-/* The weight of the last layer, at which the losses' gradients are weighed. */
+/* The weight of the last layer, where adaptive loss weights compare gradients. */
 qkv_param *qkv_vqgan_last(qkv_model *m);
-/* Whether a parameter is the discriminator's. */
+/* True if the parameter belongs to the discriminator. */
 bool qkv_vqgan_is_discriminator(const qkv_param *p);
-/* The table of codes (codes, code width). */
+/* The codebook (codes, code width). */
 qkv_param *qkv_vqgan_codebook(qkv_model *m);
-/* (codes), frozen, zeros at first and no part of the model's files: how often training has met each
- * code lately. Whoever trains keeps it. Zeros: training begins with codes drawn from a batch; ones:
- * with those that there are. */
+/* (codes), frozen, initially zero, not saved with the model: recent frequency of each code, updated
+ * by the training task. Zeros: training initialises the codebook from vectors of a batch. Ones:
+ * training keeps the codebook. */
 qkv_param *qkv_vqgan_usage(qkv_model *m);
 
 QKV_END_DECLS
