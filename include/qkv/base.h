@@ -96,7 +96,7 @@ typedef struct {
     unsigned isa; /* QKV_ISA_* bits that may be used; 0: all                      0 */
     int bf16;     /* QKV_BF16_*. ON: while a tape records (training), products and convolutions
                      round their operands to bf16 and accumulate in f32, in 0.6 to 1.8 times the
-                     time. Without AVX512_BF16 f32 is used                      OFF */
+                     time of f32. Without AVX512_BF16 they stay in f32          OFF */
     bool meta;    /* reserves memory and computes nothing, to measure what a step takes; values
                      are undefined                             false        */
     /* The allocator; NULL: malloc and free. alloc returns 64-byte aligned memory, or NULL. Tests

@@ -95,7 +95,7 @@ enum { QKV_GENERATION_IDS = 16, QKV_BEAMS = 256 };
 typedef struct {
     size_t beams;            /* num_beams                                [1, QKV_BEAMS]  4 */
     double length_penalty;   /* a score is log p / length^length_penalty                 1 */
-    bool gnmt;               /* divide by ((5 + length) / 6)^length_penalty; not in files  false */
+    bool gnmt;               /* divide by ((5 + length) / 6)^length_penalty; no key   false */
     qkv_early_stopping early_stopping;                                    /* UNLIKELY      */
     size_t max_length;       /* maximum tokens, including start and eos; 0: max positions of
                                 the model                                                0 */

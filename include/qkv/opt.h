@@ -66,8 +66,8 @@ const qkv_optimizer_rule *qkv_optimizer_decay_matrices(void);
 typedef struct qkv_optimizer qkv_optimizer;
 
 /* Allocates zeroed state, in one piece, for every parameter that is now neither frozen nor
- * excluded. Copies nothing from rules (NULL if n_rules is 0) but their effect. params must outlive
- * the optimiser. On failure *out is NULL: QKV_E_ARGUMENT for a value out of range, QKV_E_MEMORY. */
+ * excluded. The rules (NULL if n_rules is 0) are applied now and not kept. params must outlive the
+ * optimiser. On failure *out is NULL: QKV_E_ARGUMENT for a value out of range, QKV_E_MEMORY. */
 qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
                                 const qkv_optimizer_options *options,
                                 const qkv_optimizer_rule *rules, size_t n_rules);
@@ -76,7 +76,7 @@ void qkv_optimizer_destroy(qkv_optimizer *o); /* NULL is allowed */
 typedef struct {
     double lr;         /* learning rate, before lr_scale of the groups                        */
     double grad_scale; /* first scales every gradient: 1/n for n accumulated passes; 0: 1     */
-    double max_norm;   /* clipping: scales gradients by min(1, max_norm / (norm + 1e-6)); 0: none */
+    double max_norm;   /* clips: scales gradients by min(1, max_norm / (norm + 1e-6)); 0: none    */
 } qkv_optimizer_step_args;
 
 /* Updates the parameters from their gradients. A parameter that is frozen or has no gradient keeps

@@ -134,7 +134,7 @@ qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *
 
 typedef struct {
     size_t budget; /* maximum ids of a training sample, a packed batch of texts             4096 */
-    double share;  /* of the tokens to predict: 80 % become [MASK], 10 % a random id, 10 % stay
+    double share;  /* share of tokens to predict: 80 % become [MASK], 10 % any id, 10 % stay
                                                                              (0, 1]        0.15 */
 } qkv_mlm_options;
 qkv_mlm_options qkv_mlm_defaults(void);
