@@ -3,17 +3,14 @@
 #include <qkv.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* Writes a little text and returns its name; a real program has a file of its own. */
-static const char *text_file(const char *dir)
+/* A little text; a real program has a file of its own. */
+static bool write_text(const char *path)
 {
-    static char path[300];
-    (void)snprintf(path, sizeof path, "%s/text.txt", dir);
     FILE *f = fopen(path, "w");
     for (int i = 0; f && i < 200; i++)
         (void)fprintf(f, "the %s sat on the %s\n", i % 2 ? "cat" : "dog", i % 3 ? "mat" : "hat");
-    return f && fclose(f) == 0 ? path : NULL;
+    return f && fclose(f) == 0;
 }
 
 static bool stop_at_20(void *user, const qkv_train_event *e)
@@ -22,19 +19,18 @@ static bool stop_at_20(void *user, const qkv_train_event *e)
     return e->kind != QKV_TRAIN_STEP || e->step < 20;
 }
 
-/* One session of the run in out: a new one, or one that goes on. */
-static qkv_status train(qkv_context *ctx, const char *text, const char *out, const char *resume,
-                        qkv_train_fn *event, qkv_train_result *result)
+/* One session of the run: a new one, or one that goes on. */
+static qkv_status train(qkv_context *ctx, const char *resume, qkv_train_fn *event,
+                        qkv_train_result *result)
 {
     const char *const settings[][2] = {
-        {"data", text}, {"tokenizer", "char"}, {"model", "nano"}, {"length", "32"},
-        {"batch", "8"}, {"steps", "120"}, {"out", out}, {"resume", resume}};
+        {"data", "example-14/text.txt"}, {"out", "example-14/run"}, {"tokenizer", "char"},
+        {"model", "nano"}, {"length", "32"}, {"batch", "8"}, {"steps", "120"}, {"resume", resume}};
     qkv_job *job;
     qkv_status status = qkv_job_create(&job, ctx, "lm");
     for (size_t i = 0; i < sizeof settings / sizeof *settings && !status; i++)
         status = qkv_job_set(job, settings[i][0], settings[i][1]);
-    if (!status)
-        status = qkv_job_run(job, event, NULL, result);
+    if (!status) status = qkv_job_run(job, event, NULL, result);
     qkv_job_destroy(job);
     return status;
 }
@@ -49,27 +45,23 @@ int main(void)
 {
     qkv_context *ctx;
     qkv_pipeline *p = NULL;
-    qkv_train_result r;
+    qkv_train_result r[2];
     qkv_metrics m;
-    const char *dir = "example-14";
-    char out[300];
     qkv_context_options c = qkv_context_defaults();
-    c.threads = 1; /* so small a model has no work for more */
-    if (system("rm -rf example-14") || qkv_context_create(&ctx, &c) ||
-        qkv_dir_create(ctx, dir)) return 1;
-    (void)snprintf(out, sizeof out, "%s/run", dir);
-    const char *text = text_file(dir);
     qkv_pipeline_generate_options o = qkv_pipeline_generate_defaults();
+    c.threads = 1; /* so small a model has no work for more */
     o.prompt = "the ";
     o.tokens = 60;
-    if (!text || train(ctx, text, out, "false", stop_at_20, &r) || !r.stopped ||
-        train(ctx, text, out, "true", NULL, &r) || r.step != 120 ||
-        qkv_pipeline_open(&p, ctx, out) || qkv_pipeline_evaluate(p, NULL, &m) ||
+    if (system("rm -rf example-14") || qkv_context_create(&ctx, &c)) return 1;
+    if (qkv_dir_create(ctx, "example-14") || !write_text("example-14/text.txt") ||
+        train(ctx, "false", stop_at_20, &r[0]) || train(ctx, "true", NULL, &r[1]) ||
+        qkv_pipeline_open(&p, ctx, "example-14/run") || qkv_pipeline_evaluate(p, NULL, &m) ||
         qkv_pipeline_generate(p, &o, print, NULL))
         return fprintf(stderr, "%s\n", qkv_context_message(ctx)), 1;
-    printf("\nheld out: %s %.2f\n", m.item[0].name, m.item[0].value);
-    int bad = !(m.item[0].value < 1.5);
+    printf("\nheld out after %d steps: %s %.2f\n", (int)r[1].step, m.item[0].name,
+           m.item[0].value);
     qkv_pipeline_close(p);
     qkv_context_destroy(ctx);
-    return system("rm -r example-14") || bad;
+    return system("rm -r example-14") || !r[0].stopped || r[1].step != 120 ||
+           !(m.item[0].value < 1.5);
 }

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
-#include "core/commands.h"
+#include "core/cli.h"
 
 static const qkv_option rows[] = {
     {.flag = "model", .type = QKV_OPT_STRING, .offset = offsetof(bench_request, model),
@@ -36,14 +36,12 @@ static int run(cli *c, int argc, char **argv)
 {
     bench_request request;
     bench_report found;
-    qkv_json_writer w;
     qkv_status status = QKV_OK;
     cli_bind(c, &table, &request);
     if (cli_parse(c, argc, argv, 0, 0))
         return CLI_USAGE;
     bool json = c->common.json;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     if (!json)
         printf("%s, %d threads\n\n%-60s %8s %8s %7s\n", qkv_machine_cpu(),
                qkv_context_threads(c->ctx), "", "reached", "limit", "share");
@@ -60,21 +58,18 @@ static int run(cli *c, int argc, char **argv)
     }
     qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
     qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
-    qkv_json_end_object(&w);
     if (json && !status)
         return cli_answer(c, &w);
     qkv_json_writer_free(&w);
     return status ? cli_error(c) : CLI_DONE;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv bench", "qkv bench --model small --json", NULL};
 
-const cli_command cli_bench = {
+CLI_COMMAND(cli_bench, 700) = {
     .manual = {.name = "bench", .summary = "what this machine allows and what qkv reaches of it",
                .usage = "[train|attention|decode|image|translate|tokenize] [options]",
                .examples = examples,
-               .tables = tables,
                .text = "Runs all of them, a minute and a half on two cores, and shows each rate "
                        "beside the limit that this machine set at that moment: the best product "
                        "of matrices, or the speed of reading memory. The limits are measured "
@@ -82,4 +77,4 @@ const cli_command cli_bench = {
                        "Each measure is a command of its own too: see qkv help bench train. In "
                        "JSON there is an object for each, with that command's fields; "
                        "train_codes is bench train once more, of a VQGAN."},
-    .run = run};
+    .own = {&table}, .run = run};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
-#include "core/commands.h"
+#include "core/cli.h"
 
 enum { WARM_UPS = 2 };
 
@@ -134,22 +134,16 @@ static void adapt(void *asked, const bench_request *request)
     s->repeats = request->repeats;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
-_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
-const bench_measure bench_attention = {"attention", tables, adapt, work};
-
-static int run(cli *c, int argc, char **argv)
-{
-    return bench_run(c, argc, argv, &bench_attention);
-}
+const bench_measure bench_attention = {"attention", &cli_bench_attention, sizeof(settings), adapt,
+                                       work};
 
 static const char *const examples[] = {"qkv bench attention --length 2048 --json", NULL};
 
-const cli_command cli_bench_attention = {
+CLI_COMMAND(cli_bench_attention, 720) = {
     .manual = {.name = "bench attention", .summary = "time attention, forward and backward",
-               .usage = "[--length T] [options]", .examples = examples, .tables = tables,
+               .usage = "[--length T] [options]", .examples = examples,
                .text = "Medians of the timed passes. The forward pass counts as half of "
                        "4 T^2 heads head-width operations, because half of the keys are hidden, "
                        "and the backward pass as 2.5 times that. The limit is the best of ten "
                        "products of 2048 x 2048 matrices, five before and five after."},
-    .run = run};
+    .own = {&table}, .measure = &bench_attention, .run = bench_run};

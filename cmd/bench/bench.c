@@ -1,7 +1,6 @@
 /* bench.c - what the commands of `qkv bench` share. */
 #include "bench/bench.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,43 +45,44 @@ int bench_answer(const cli *c, const bench_report *r)
             show(&r->figures[i]);
         return CLI_DONE;
     }
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     bench_put(&w, r);
     qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
     qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
 /* ---- measures ------------------------------------------------------------------------------- */
 
-typedef union {
-    max_align_t align;
-    unsigned char bytes[BENCH_SETTINGS];
-} settings;
-
-int bench_run(cli *c, int argc, char **argv, const bench_measure *m)
+int bench_run(cli *c, int argc, char **argv)
 {
-    settings s;
+    const bench_measure *m = c->command->measure;
     bench_report found;
-    for (size_t i = 0; m->tables[i]; i++)
-        cli_bind(c, m->tables[i], &s);
-    if (cli_parse(c, argc, argv, 0, 0))
-        return CLI_USAGE;
-    return m->measure(c, &s, &found) ? cli_error(c) : bench_answer(c, &found);
+    void *settings = qkv_calloc(c->ctx, 1, m->size);
+    int code = settings ? CLI_DONE : cli_error(c);
+    for (size_t i = 0; !code && i < CLI_TABLES && c->command->own[i]; i++)
+        cli_bind(c, c->command->own[i], settings);
+    if (!code)
+        code = cli_parse(c, argc, argv, 0, 0);
+    if (!code)
+        code = m->measure(c, settings, &found) ? cli_error(c) : bench_answer(c, &found);
+    qkv_free(c->ctx, settings);
+    return code;
 }
 
 qkv_status bench_part(cli *c, const bench_measure *m, const bench_request *request,
                       bench_report *out)
 {
-    settings s;
-    for (size_t i = 0; m->tables[i]; i++)
-        qkv_option_defaults(m->tables[i], &s);
+    void *settings = qkv_calloc(c->ctx, 1, m->size);
+    if (!settings)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < CLI_TABLES && m->command->own[i]; i++)
+        qkv_option_defaults(m->command->own[i], settings);
     if (m->adapt)
-        m->adapt(&s, request);
-    return m->measure(c, &s, out);
+        m->adapt(settings, request);
+    qkv_status status = m->measure(c, settings, out);
+    qkv_free(c->ctx, settings);
+    return status;
 }
 
 /* ---- what measures share -------------------------------------------------------------------- */
@@ -110,7 +110,7 @@ qkv_status bench_peak(const cli *c, double *peak)
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
                        size_t positions, double dropout)
 {
-    const qkv_model_type *type = layout ? &qkv_llama_type : &qkv_gpt2_type;
+    const qkv_model_type *type = layout ? qkv_llama_type() : qkv_gpt2_type();
     qkv_gpt_config config;
     qkv_option_defaults(qkv_model_type_config(type), &config);
     if (!qkv_model_type_preset(type, preset, &config))

@@ -37,20 +37,22 @@ typedef struct {
 } bench_request;
 
 /* A measure: a command of its own, and a part of `qkv bench`. */
-typedef struct {
-    const char *name;                      /* of its object in JSON, and of the command */
-    const qkv_option_table *const *tables; /* NULL at the end; all fill one struct, the settings,
-                                              of at most BENCH_SETTINGS bytes */
+typedef struct bench_measure {
+    const char *name;           /* of its object in JSON */
+    const cli_command *command; /* its own tables fill the settings */
+    size_t size;                /* of these */
     void (*adapt)(void *settings, const bench_request *request); /* NULL: takes nothing */
     qkv_status (*measure)(cli *c, const void *settings, bench_report *out);
 } bench_measure;
-enum { BENCH_SETTINGS = 128 };
 
+/* Their commands. */
+extern const cli_command cli_bench_train, cli_bench_attention, cli_bench_decode, cli_bench_image,
+    cli_bench_translate, cli_bench_tokenize;
 extern const bench_measure bench_train, bench_train_codes, bench_attention, bench_decode,
     bench_image, bench_translate, bench_tokenize;
 
-/* A command that is one measure: its options, the work, the answer. Exit code. */
-int bench_run(cli *c, int argc, char **argv, const bench_measure *m);
+/* Runs a command that is one measure: its options, the work, the answer. Exit code. */
+int bench_run(cli *c, int argc, char **argv);
 /* The measure with its defaults, adapted. */
 qkv_status bench_part(cli *c, const bench_measure *m, const bench_request *request,
                       bench_report *out);

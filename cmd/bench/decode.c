@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
-#include "core/commands.h"
+#include "core/cli.h"
 
 enum { WARM_UPS = 2 };
 
@@ -124,22 +124,15 @@ static void adapt(void *asked, const bench_request *request)
     s->model = request->model;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
-_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
-const bench_measure bench_decode = {"decode", tables, adapt, work};
-
-static int run(cli *c, int argc, char **argv)
-{
-    return bench_run(c, argc, argv, &bench_decode);
-}
+const bench_measure bench_decode = {"decode", &cli_bench_decode, sizeof(settings), adapt, work};
 
 static const char *const examples[] = {"qkv bench decode --model gpt2 --json", NULL};
 
-const cli_command cli_bench_decode = {
+CLI_COMMAND(cli_bench_decode, 730) = {
     .manual = {.name = "bench decode", .summary = "time generating, token by token",
-               .usage = "[--model PRESET] [options]", .examples = examples, .tables = tables,
+               .usage = "[--model PRESET] [options]", .examples = examples,
                .text = "Median time of a token, greedily chosen, by a GPT in the gpt2 layout with "
                        "50257 tokens and random parameters. The limit is the time it takes to "
                        "read the weights: the best of ten readings of 256 MB, five before and "
                        "five after."},
-    .run = run};
+    .own = {&table}, .measure = &bench_decode, .run = bench_run};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
-#include "core/commands.h"
+#include "core/cli.h"
 
 enum { WARM_UPS = 1, SMALL = 32 };
 
@@ -116,25 +116,17 @@ static void adapt(void *asked, const bench_request *request)
     }
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
-_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
-const bench_measure bench_image = {"image", tables, adapt, work};
-
-static int run(cli *c, int argc, char **argv)
-{
-    return bench_run(c, argc, argv, &bench_image);
-}
+const bench_measure bench_image = {"image", &cli_bench_image, sizeof(settings), adapt, work};
 
 static const char *const examples[] = {"qkv bench image --json",
                                        "qkv bench image --model mini --size 64", NULL};
 
-const cli_command cli_bench_image = {
+CLI_COMMAND(cli_bench_image, 740) = {
     .manual = {.name = "bench image", .summary = "time decoding an image of its codes",
                .usage = "[--model PRESET] [--size PIXELS] [options]", .examples = examples,
-               .tables = tables,
                .text = "Median time in which a VQGAN with random parameters makes an image of "
                        "random codes, one image at a time: what qkv decode does once it has "
                        "read both. All products of convolutions and attention count, nothing "
                        "else. The limit is the best of ten products of 2048 x 2048 matrices, five "
                        "before and five after."},
-    .run = run};
+    .own = {&table}, .measure = &bench_image, .run = bench_run};

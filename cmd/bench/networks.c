@@ -54,7 +54,7 @@ static qkv_status bert_create(bench_training *b, const bench_step *step)
 {
     qkv_bert_config config;
     size_t count = masked(b);
-    qkv_option_defaults(qkv_model_type_config(&qkv_bert_masked_type), &config);
+    qkv_option_defaults(qkv_model_type_config(qkv_bert_masked_type()), &config);
     if (config.positions < b->length)
         config.positions = b->length;
     config.dropout = config.attention_dropout = b->dropout;
@@ -63,7 +63,7 @@ static qkv_status bert_create(bench_training *b, const bench_step *step)
     b->rows = qkv_calloc(b->ctx, count, sizeof *b->rows);
     for (size_t i = 0; b->rows && i < count; i++)
         b->rows[i] = (int32_t)(i * b->batch * b->length / count);
-    return b->rows ? qkv_model_create(&b->model, b->ctx, &qkv_bert_masked_type, &config)
+    return b->rows ? qkv_model_create(&b->model, b->ctx, qkv_bert_masked_type(), &config)
                    : QKV_E_MEMORY;
 }
 
@@ -94,14 +94,14 @@ enum { PAIRS_VOCAB = 32001 };
 qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout)
 {
     qkv_marian_config config;
-    qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &config);
+    qkv_option_defaults(qkv_model_type_config(qkv_marian_type()), &config);
     config.vocab = PAIRS_VOCAB;
     config.pad = config.start = PAIRS_VOCAB - 1;
     config.act = QKV_ACT_RELU;
     config.dropout = dropout;
     if (config.positions < positions)
         config.positions = positions;
-    return qkv_model_create(out, ctx, &qkv_marian_type, &config);
+    return qkv_model_create(out, ctx, qkv_marian_type(), &config);
 }
 
 static qkv_status transformer_create(bench_training *b, const bench_step *step)
@@ -139,12 +139,12 @@ static size_t transformer_tokens(const bench_training *b) { return 2 * b->batch 
 static qkv_status vit_create(bench_training *b, const bench_step *step)
 {
     qkv_vit_config config;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &config);
+    qkv_option_defaults(qkv_model_type_config(qkv_vit_type()), &config);
     config.trunk.image = b->length;
     config.trunk.dropout = b->dropout;
     config.classes = b->vocab = 1000;
     (void)snprintf(b->name, sizeof b->name, "%s", step->model);
-    qkv_status status = qkv_model_create(&b->model, b->ctx, &qkv_vit_type, &config);
+    qkv_status status = qkv_model_create(&b->model, b->ctx, qkv_vit_type(), &config);
     if (status)
         return status;
     b->pixel_count = b->batch * b->length * b->length * config.trunk.channels;
@@ -193,12 +193,12 @@ qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, si
                        double dropout)
 {
     qkv_vqgan_config config;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &config);
+    qkv_option_defaults(qkv_model_type_config(qkv_vqgan_type()), &config);
     config.image = side;
     config.dropout = dropout;
-    if (!qkv_model_type_preset(&qkv_vqgan_type, preset, &config))
+    if (!qkv_model_type_preset(qkv_vqgan_type(), preset, &config))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\" of a VQGAN", preset);
-    return qkv_model_create(out, ctx, &qkv_vqgan_type, &config);
+    return qkv_model_create(out, ctx, qkv_vqgan_type(), &config);
 }
 
 /* LPIPS, or a network of our own as small images get one; it does not learn. */
@@ -206,8 +206,8 @@ static qkv_status make_perceptual(bench_training *b)
 {
     qkv_perceptual_config config = qkv_perceptual_task_config(b->length, 0);
     if (b->length >= PUBLISHED_SIDE)
-        qkv_option_defaults(qkv_model_type_config(&qkv_perceptual_type), &config);
-    qkv_status status = qkv_model_create(&b->lpips, b->ctx, &qkv_perceptual_type, &config);
+        qkv_option_defaults(qkv_model_type_config(qkv_perceptual_type()), &config);
+    qkv_status status = qkv_model_create(&b->lpips, b->ctx, qkv_perceptual_type(), &config);
     if (!status)
         qkv_params_freeze(qkv_model_params(b->lpips), true);
     return status;

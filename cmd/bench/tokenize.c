@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
-#include "core/commands.h"
+#include "core/cli.h"
 
 enum { BYTES = 256, PASSES = 5 };
 
@@ -171,22 +171,16 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
     return status;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
-_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
-const bench_measure bench_tokenize = {"tokenize", tables, NULL, work};
-
-static int run(cli *c, int argc, char **argv)
-{
-    return bench_run(c, argc, argv, &bench_tokenize);
-}
+const bench_measure bench_tokenize = {"tokenize", &cli_bench_tokenize, sizeof(settings), NULL,
+                                      work};
 
 static const char *const examples[] = {"qkv bench tokenize --file book.txt --merges 10000", NULL};
 
-const cli_command cli_bench_tokenize = {
+CLI_COMMAND(cli_bench_tokenize, 760) = {
     .manual = {.name = "bench tokenize", .summary = "time learning and using byte pairs",
-               .usage = "[--file FILE...] [--merges N]", .examples = examples, .tables = tables,
+               .usage = "[--file FILE...] [--merges N]", .examples = examples,
                .text = "Learns a byte-pair vocabulary from the text and encodes the text with it: "
                        "once, and again when the pieces are known (median of five). Without a "
                        "file the text is made of 30000 invented words, which follow Zipf's law "
                        "as those of languages do."},
-    .run = run};
+    .own = {&table}, .measure = &bench_tokenize, .run = bench_run};

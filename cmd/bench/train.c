@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
-#include "core/commands.h"
+#include "core/cli.h"
 
 enum { WARM_UPS = 2, LENGTH = 256 /* at most, as a part of `qkv bench` */ };
 
@@ -104,27 +104,21 @@ static void adapt_codes(void *asked, const bench_request *request)
     s->steps = request->repeats;
 }
 
-static const qkv_option_table *const tables[] = {&bench_step_table, &table, NULL};
-_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
-const bench_measure bench_train = {"train", tables, adapt, work};
-const bench_measure bench_train_codes = {"train_codes", tables, adapt_codes, work};
+const bench_measure bench_train = {"train", &cli_bench_train, sizeof(settings), adapt, work};
+const bench_measure bench_train_codes = {"train_codes", &cli_bench_train, sizeof(settings),
+                                         adapt_codes, work};
 
 static const qkv_preset presets[] = {{"bf16", "true", "whichever is faster"},
                                      {NULL, NULL, NULL}};
-
-static int run(cli *c, int argc, char **argv)
-{
-    return bench_run(c, argc, argv, &bench_train);
-}
 
 static const char *const examples[] = {
     "qkv bench train --model gpt2 --batch 4 --length 256 --dtype f32 --json",
     "qkv bench train --model transformer-base",
     "qkv bench train --model vqgan-f16 --steps 3", NULL};
 
-const cli_command cli_bench_train = {
+CLI_COMMAND(cli_bench_train, 710) = {
     .manual = {.name = "bench train", .summary = "time a training step",
-               .usage = "[--model PRESET] [options]", .examples = examples, .tables = tables,
+               .usage = "[--model PRESET] [options]", .examples = examples,
                .presets = presets,
                .text = "Median of the timed steps of a model with random parameters on random "
                        "data: forward, backward, clipping and AdamW. A GPT has 50257 tokens; "
@@ -136,4 +130,4 @@ const cli_command cli_bench_train = {
                        "pixels on LPIPS's VGG16, below it one of qkv's own) and the discriminator "
                        "that the gradient goes through. The limit is the best of ten products of "
                        "2048 x 2048 matrices, five before and five after."},
-    .run = run};
+    .own = {&bench_step_table, &table}, .measure = &bench_train, .run = bench_run};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     size_t sentences, length, tokens, beams, repeats;
@@ -150,25 +150,19 @@ static void adapt(void *asked, const bench_request *request)
     }
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
-_Static_assert(sizeof(settings) <= BENCH_SETTINGS, "room for the settings");
-const bench_measure bench_translate = {"translate", tables, adapt, work};
-
-static int run(cli *c, int argc, char **argv)
-{
-    return bench_run(c, argc, argv, &bench_translate);
-}
+const bench_measure bench_translate = {"translate", &cli_bench_translate, sizeof(settings), adapt,
+                                       work};
 
 static const char *const examples[] = {"qkv bench translate --json",
                                        "qkv bench translate --beam 1 --sentences 1", NULL};
 
-const cli_command cli_bench_translate = {
+CLI_COMMAND(cli_bench_translate, 750) = {
     .manual = {.name = "bench translate", .summary = "time translating by beam search",
-               .usage = "[options]", .examples = examples, .tables = tables,
+               .usage = "[options]", .examples = examples,
                .text = "Median time of a search with the base model of \"Attention Is All You "
                        "Need\" (6 + 6 layers of 512, 32001 tokens, random parameters), all "
                        "sentences of one length and no translation ending early. Rows are tokens "
                        "that go through the encoder or the decoder; needed are those of the "
                        "sentences, one for the first token of a translation, and one a hypothesis "
                        "for the others."},
-    .run = run};
+    .own = {&table}, .measure = &bench_translate, .run = bench_run};

@@ -144,9 +144,18 @@ int cli_flush(void)
                : cli_fail("the answer cannot be written to the standard output");
 }
 
+qkv_json_writer cli_object(const cli *c)
+{
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, c->ctx, 0);
+    qkv_json_begin_object(&w, NULL);
+    return w;
+}
+
 int cli_answer(const cli *c, qkv_json_writer *w)
 {
     (void)c;
+    qkv_json_end_object(w);
     const char *text = qkv_json_writer_text(w);
     int code = text ? CLI_DONE : cli_fail("out of memory while writing the answer");
     if (text)

@@ -1,7 +1,7 @@
 /* cli.h - what every command shares: its shape, its options, how it answers and fails.
  *
- * A command is one file, cmd_NAME.c, that exports `const cli_command cli_NAME` and has a line in
- * commands.h. Its run function binds its tables, parses, works and answers:
+ * A command is a CLI_COMMAND in a file of a room; the build lists them all. Its run function binds
+ * its tables, parses, works and answers:
  *
  *     static int run(cli *c, int argc, char **argv)
  *     {
@@ -60,13 +60,20 @@ typedef struct {
 /* A table that the library describes settings with. */
 typedef const qkv_option_table *cli_table_fn(void);
 enum { CLI_BEFORE, CLI_BEHIND, CLI_LIBRARY }; /* the command's own tables */
+enum { CLI_TABLES = 2 };
 
 struct cli_command {
-    cli_manual manual; /* tables: the command's own; the common one is added */
+    cli_manual manual; /* its tables are put together of what follows and the common one */
     cli_table_fn *library[CLI_LIBRARY]; /* NULL: none there */
+    const qkv_option_table *own[CLI_TABLES]; /* NULL: no more */
     const char *job; /* the kind of training job whose settings it has; NULL: none */
+    const struct bench_measure *measure; /* of bench_run; NULL: none */
     int (*run)(cli *c, int argc, char **argv); /* without the command's name; an exit code */
 };
+
+/* Begins the definition of a command; `qkv --help` shows those of lower places first. */
+#define CLI_COMMAND(name, place) const cli_command name
+extern const cli_command *const cli_commands[]; /* all, by place; NULL at the end */
 
 extern const qkv_option_table cli_common_table;
 /* The same but the seed, which is a setting of each training job. */
@@ -99,8 +106,12 @@ void cli_note(const cli *c, const char *fmt, ...) QKV_PRINTF(2, 3); /* to stderr
 /* An image is to be written there: 0, or an exit code after a message if the name says JPEG. */
 int cli_png_only(const cli *c, const char *out);
 
-/* Prints the finished text and a newline, flushes and frees w. An exit code. */
+/* An object that has been begun, for cli_answer. */
+qkv_json_writer cli_object(const cli *c);
+/* Ends the object, prints it and a newline, flushes and frees w. An exit code. */
 int cli_answer(const cli *c, qkv_json_writer *w);
+
+/* Arrays. */
 
 /* Flushes what was printed; CLI_FAILED, with a message, when it cannot be written. */
 int cli_flush(void);

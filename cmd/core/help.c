@@ -3,16 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
-enum { MAX_TABLES = 16 };
-
-static const cli_command *const commands[] = {
-#define CLI_ENTRY(name) &cli_##name,
-    CLI_COMMANDS(CLI_ENTRY)
-#undef CLI_ENTRY
-};
-static const size_t command_count = sizeof commands / sizeof *commands;
+enum { MAX_TABLES = 16, MAX_SIZES = 400 };
 
 static const qkv_option_table *const program_tables[] = {&cli_common_table, NULL};
 static const cli_manual program = {
@@ -26,29 +19,48 @@ static const cli_manual program = {
 /* A command's manual with the common options behind its own. */
 typedef struct {
     cli_manual manual;
-    const qkv_option_table *tables[MAX_TABLES + 3];
+    const qkv_option_table *tables[MAX_TABLES + CLI_TABLES + 3];
+    const char *about[MAX_TABLES + CLI_TABLES + 3];
+    char sizes[MAX_SIZES];
 } full_manual;
+
+/* "nano tiny base", the presets of the job's type; of several: "bert nano tiny; vit nano base". */
+static const char *list_sizes(const char *job, char out[MAX_SIZES])
+{
+    const qkv_model_type *type;
+    const char *name;
+    size_t n = 0;
+    for (size_t k = 0; (type = qkv_job_model_type(job, k)) && n < MAX_SIZES; k++) {
+        if (qkv_job_model_type(job, 1))
+            n += (size_t)snprintf(out + n, MAX_SIZES - n, "%s%s", k ? "; " : "",
+                                  qkv_model_type_name(type));
+        for (size_t i = 0; (name = qkv_model_type_preset_name(type, i, NULL)) && n < MAX_SIZES; i++)
+            n += (size_t)snprintf(out + n, MAX_SIZES - n, "%s%s", n ? " " : "", name);
+    }
+    return n ? out : NULL;
+}
 
 static void complete(full_manual *full, const cli_command *command)
 {
     size_t n = 0;
-    const qkv_option_table *const *own = command->manual.tables;
-    full->manual = command->manual;
+    *full = (full_manual){.manual = command->manual};
     if (command->library[CLI_BEFORE])
         full->tables[n++] = command->library[CLI_BEFORE]();
     if (command->job) {
         full->manual.presets = qkv_job_presets(command->job);
         full->manual.recipes = qkv_job_recipes(command->job);
-        while (n < MAX_TABLES && (full->tables[n] = qkv_job_table(command->job, n)))
-            n++;
+        full->manual.sizes = list_sizes(command->job, full->sizes);
+        for (; n < MAX_TABLES && (full->tables[n] = qkv_job_table(command->job, n)); n++)
+            full->about[n] = qkv_job_table_about(command->job, n);
     }
-    for (; n < MAX_TABLES && own && *own; n++)
-        full->tables[n] = *own++;
+    for (size_t i = 0; i < CLI_TABLES && command->own[i]; i++)
+        full->tables[n++] = command->own[i];
     if (command->library[CLI_BEHIND])
         full->tables[n++] = command->library[CLI_BEHIND]();
     full->tables[n] = command->job ? &cli_job_common_table : &cli_common_table;
     full->tables[n + 1] = NULL;
     full->manual.tables = full->tables;
+    full->manual.about = full->about;
 }
 
 /* Prints what make wrote into a growing string; the context is made for it alone. */
@@ -80,8 +92,8 @@ static void make_overview(qkv_str *out, const void *unused)
     qkv_str_printf(out, "Usage: %s %s\n\n", program.name, program.usage);
     cli_wrap(out, program.text, 0, 0);
     qkv_str_puts(out, "\nCommands:\n");
-    for (size_t i = 0; i < command_count; i++) {
-        const cli_manual *m = &commands[i]->manual;
+    for (size_t i = 0; cli_commands[i]; i++) {
+        const cli_manual *m = &cli_commands[i]->manual;
         qkv_str_printf(out, "  %-18s", m->name);
         cli_wrap(out, m->summary, 21, 20 > strlen(m->name) + 2 ? 20 : strlen(m->name) + 2);
     }
@@ -90,39 +102,46 @@ static void make_overview(qkv_str *out, const void *unused)
 }
 
 /* All manuals, for what describes the whole program. */
-typedef void make_all_fn(qkv_str *out, const cli_manual *const *all);
+typedef void make_all_fn(qkv_str *out, const cli_manual *const *all, size_t count);
 static void make_all(qkv_str *out, const void *user)
 {
-    static full_manual full[sizeof commands / sizeof *commands];
-    static const cli_manual *all[sizeof commands / sizeof *commands];
-    for (size_t i = 0; i < command_count; i++) {
-        complete(&full[i], commands[i]);
+    size_t count = 0;
+    while (cli_commands[count])
+        count++;
+    full_manual *full = qkv_calloc(out->ctx, count, sizeof *full);
+    const cli_manual **all = qkv_calloc(out->ctx, count, sizeof *all);
+    for (size_t i = 0; i < count && full && all; i++) {
+        complete(&full[i], cli_commands[i]);
         all[i] = &full[i].manual;
     }
     make_all_fn *const *make = user;
-    (*make)(out, all);
+    if (full && all)
+        (*make)(out, all, count);
+    out->failed = out->failed || !full || !all;
+    qkv_free(out->ctx, full);
+    qkv_free(out->ctx, all);
 }
 
-static void make_roff(qkv_str *out, const cli_manual *const *all)
+static void make_roff(qkv_str *out, const cli_manual *const *all, size_t count)
 {
-    cli_manual_roff(out, &program, all, command_count, qkv_version(NULL));
+    cli_manual_roff(out, &program, all, count, qkv_version(NULL));
 }
 
-static void make_bash(qkv_str *out, const cli_manual *const *all)
+static void make_bash(qkv_str *out, const cli_manual *const *all, size_t count)
 {
-    cli_manual_bash(out, program.name, all, command_count);
+    cli_manual_bash(out, program.name, all, count);
 }
 
-static void make_zsh(qkv_str *out, const cli_manual *const *all)
+static void make_zsh(qkv_str *out, const cli_manual *const *all, size_t count)
 {
-    cli_manual_zsh(out, program.name, all, command_count);
+    cli_manual_zsh(out, program.name, all, count);
 }
 
 const cli_command *cli_find(const char *name)
 {
-    for (size_t i = 0; i < command_count; i++)
-        if (strcmp(commands[i]->manual.name, name) == 0)
-            return commands[i];
+    for (size_t i = 0; cli_commands[i]; i++)
+        if (strcmp(cli_commands[i]->manual.name, name) == 0)
+            return cli_commands[i];
     return NULL;
 }
 
@@ -130,8 +149,8 @@ const char *cli_nearest(const char *word)
 {
     const char *nearest = NULL;
     size_t best = SIZE_MAX;
-    for (size_t i = 0; i < command_count; i++) {
-        const char *name = commands[i]->manual.name, *second = strchr(name, ' ');
+    for (size_t i = 0; cli_commands[i]; i++) {
+        const char *name = cli_commands[i]->manual.name, *second = strchr(name, ' ');
         if (qkv_option_nearer(word, name, &best) ||
             (second && qkv_option_nearer(word, second + 1, &best)))
             nearest = name;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 /* "train lm" of argv[1] and argv[2], or argv[1] alone. *words: how many were taken. */
 static const cli_command *find(int argc, char **argv, int *words)

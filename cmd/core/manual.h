@@ -13,6 +13,8 @@ typedef struct {
     const char *text;    /* paragraphs with \n\n between; may be NULL */
     const char *const *examples; /* whole lines, NULL at the end; may be NULL */
     const qkv_option_table *const *tables; /* NULL at the end; may be NULL */
+    const char *const *about; /* of each table, what it is for, or NULL: always; may be NULL */
+    const char *sizes;        /* what --model can be, said behind its help; may be NULL */
     const qkv_preset *presets; /* flag NULL at the end; may be NULL */
     const qkv_preset *const *recipes; /* of a command with --recipe */
 } cli_manual;

@@ -1,6 +1,7 @@
 /* manual_help.c - what --help and the man page say, made from manuals and option tables. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/manual.h"
 
@@ -84,6 +85,9 @@ static void row_text(const cli_manual *m, const qkv_option *row, char *out, size
     const char *initial = default_text(m, row);
     qkv_option_expects(row, expects);
     const char *choices = row->type == QKV_OPT_ENUM ? expects : NULL;
+    const char *sizes = row->flag && strcmp(row->flag, "model") == 0 ? m->sizes : NULL;
+    if (sizes)
+        choices = sizes;
     bool required = row->flags & QKV_OPT_REQUIRED;
     if (row->type == QKV_OPT_BOOL && initial && strcmp(initial, "false") == 0)
         initial = NULL;
@@ -112,6 +116,16 @@ static bool shown(const qkv_option *row, bool flags)
     return !(row->flags & QKV_OPT_HIDDEN) && (row->flag != NULL) == flags;
 }
 
+/* Table t's title, and what it is for unless that is the title: "Vocabulary (texts)". */
+static void title_text(const cli_manual *m, size_t t, char *out, size_t size)
+{
+    const char *title = m->tables[t]->title, *about = m->about ? m->about[t] : NULL;
+    if (about && strcasecmp(title, about) != 0)
+        snprintf(out, size, "%s (%s)", title, about);
+    else
+        snprintf(out, size, "%s", title);
+}
+
 /* Has table t a title of its own? One that is as the table's before goes on below that. */
 static bool titled(const cli_manual *m, size_t t)
 {
@@ -122,11 +136,13 @@ static void help_table(qkv_str *out, const cli_manual *m, size_t t, bool flags)
 {
     const qkv_option_table *table = m->tables[t];
     bool any = !titled(m, t);
+    char title[QKV_OPTION_TEXT];
+    title_text(m, t, title, sizeof title);
     for (size_t i = 0; i < table->count; i++) {
         if (!shown(&table->rows[i], flags))
             continue;
         if (!any)
-            qkv_str_printf(out, "\n%s%s:\n", table->title, flags ? "" : ", with --set key=value");
+            qkv_str_printf(out, "\n%s%s:\n", title, flags ? "" : ", with --set key=value");
         any = true;
         help_row(out, m, &table->rows[i]);
     }
@@ -228,7 +244,8 @@ static void roff_table(qkv_str *out, const cli_manual *m, size_t t)
     char text[4 * QKV_OPTION_TEXT];
     if (titled(m, t)) {
         qkv_str_puts(out, ".P\n.I ");
-        roff(out, table->title);
+        title_text(m, t, text, sizeof text);
+        roff(out, text);
         qkv_str_puts(out, "\n");
     }
     for (size_t i = 0; i < table->count; i++) {

@@ -1,7 +1,7 @@
 /* eval.c - `qkv eval`: what a model is evaluated by, on held-out data. */
 #include <stdio.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 static int answer(cli *c, const qkv_metrics *m, const char *network)
 {
@@ -13,15 +13,12 @@ static int answer(cli *c, const qkv_metrics *m, const char *network)
         printf("%-15s%zu\n", m->unit, m->scored);
         return CLI_DONE;
     }
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     for (int i = 0; i < m->count; i++)
         qkv_json_put_real(&w, m->item[i].name, m->item[i].value);
     if (network) /* whose measures they are */
         qkv_json_put_string(&w, "network", network);
     qkv_json_put_int(&w, m->unit, (int64_t)m->scored);
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -48,7 +45,7 @@ static const char *const examples[] = {
     "qkv eval runs/seg --images photos --masks masks --json",
     "qkv eval runs/codes --lpips runs/codes/train/perceptual", NULL};
 
-const cli_command cli_eval = {
+CLI_COMMAND(cli_eval, 600) = {
     .manual = {.name = "eval", .summary = "evaluate a model on held-out data",
                .usage = "DIR [--file DATA | --source FILE --target FILE]", .examples = examples,
                .text = "Models that continue text: scores every token but the first once, each "

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 #define SIGNATURE_BYTES 128
 #define STDIN "/dev/stdin"
@@ -24,22 +24,6 @@ static const qkv_option_table table = {"Scoring", rows, sizeof rows / sizeof *ro
 
 /* ---- BLEU --------------------------------------------------------------------------------- */
 
-static void put_reals(qkv_json_writer *w, const char *key, const double *values, size_t count)
-{
-    qkv_json_begin_array(w, key);
-    for (size_t i = 0; i < count; i++)
-        qkv_json_put_real(w, NULL, values[i]);
-    qkv_json_end_array(w);
-}
-
-static void put_counts(qkv_json_writer *w, const char *key, const size_t *values, size_t count)
-{
-    qkv_json_begin_array(w, key);
-    for (size_t i = 0; i < count; i++)
-        qkv_json_put_int(w, NULL, (int64_t)values[i]);
-    qkv_json_end_array(w);
-}
-
 static int answer_bleu(cli *c, const settings *s, const qkv_bleu_score *b)
 {
     const double *p = b->precisions;
@@ -49,19 +33,16 @@ static int answer_bleu(cli *c, const settings *s, const qkv_bleu_score *b)
                    s->lowercase ? "lc" : "mixed", s->tokenized ? "none" : "13a",
                    s->tokenized ? "none" : "exp", qkv_version(NULL));
     if (c->common.json) {
-        qkv_json_writer w;
-        qkv_json_writer_init(&w, c->ctx, 0);
-        qkv_json_begin_object(&w, NULL);
+        qkv_json_writer w = cli_object(c);
         qkv_json_put_real(&w, "bleu", b->bleu);
-        put_reals(&w, "precisions", b->precisions, QKV_BLEU_ORDERS);
+        qkv_json_put_reals(&w, "precisions", b->precisions, QKV_BLEU_ORDERS);
         qkv_json_put_real(&w, "bp", b->brevity);
         qkv_json_put_real(&w, "ratio", b->ratio);
         qkv_json_put_int(&w, "hyp_len", (int64_t)b->hyp_words);
         qkv_json_put_int(&w, "ref_len", (int64_t)b->ref_words);
-        put_counts(&w, "correct", b->correct, QKV_BLEU_ORDERS);
-        put_counts(&w, "total", b->total, QKV_BLEU_ORDERS);
+        qkv_json_put_sizes(&w, "correct", b->correct, QKV_BLEU_ORDERS);
+        qkv_json_put_sizes(&w, "total", b->total, QKV_BLEU_ORDERS);
         qkv_json_put_string(&w, "signature", signature);
-        qkv_json_end_object(&w);
         return cli_answer(c, &w);
     }
     if (s->tokenized) /* multi-bleu's line */
@@ -112,17 +93,14 @@ static int answer_chrf(cli *c, const settings *s, const qkv_chrf_score *f)
                    "nrefs:1|case:%s|eff:yes|nc:%d|nw:0|space:no|version:qkv-%s",
                    s->lowercase ? "lc" : "mixed", QKV_CHRF_ORDERS, qkv_version(NULL));
     if (c->common.json) {
-        qkv_json_writer w;
-        qkv_json_writer_init(&w, c->ctx, 0);
-        qkv_json_begin_object(&w, NULL);
+        qkv_json_writer w = cli_object(c);
         qkv_json_put_real(&w, "chrf", f->chrf);
         qkv_json_put_real(&w, "precision", f->precision);
         qkv_json_put_real(&w, "recall", f->recall);
-        put_counts(&w, "matches", f->matches, QKV_CHRF_ORDERS);
-        put_counts(&w, "hyp", f->hyp, QKV_CHRF_ORDERS);
-        put_counts(&w, "ref", f->ref, QKV_CHRF_ORDERS);
+        qkv_json_put_sizes(&w, "matches", f->matches, QKV_CHRF_ORDERS);
+        qkv_json_put_sizes(&w, "hyp", f->hyp, QKV_CHRF_ORDERS);
+        qkv_json_put_sizes(&w, "ref", f->ref, QKV_CHRF_ORDERS);
         qkv_json_put_string(&w, "signature", signature);
-        qkv_json_end_object(&w);
         return cli_answer(c, &w);
     }
     printf("chrF2|%s = %.2f\n", signature, f->chrf);
@@ -176,20 +154,18 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv score bleu ref.de < out.de", "qkv score bleu --tokenized --lowercase ref.tok < out.tok",
     "qkv score chrf ref.de --json < out.de", NULL};
 static const qkv_preset presets[] = {{"file", STDIN, "standard input"}, {NULL, NULL, NULL}};
 
-const cli_command cli_score = {
+CLI_COMMAND(cli_score, 610) = {
     .manual = {.name = "score", .summary = "compare translations with references",
                .usage = "bleu|chrf REF [--tokenized] [--lowercase] < HYP", .examples = examples,
-               .tables = tables,
                .text = "Compares every line of the input with the same line of REF. bleu: of "
                        "text as people write it, cut into words as sacrebleu does (13a, "
                        "exponential smoothing); with --tokenized of words with blanks between, "
                        "as multi-bleu.perl does. The two are different figures. chrf: chrF2, of "
                        "characters without blanks; --tokenized changes nothing there.",
                .presets = presets},
-    .run = run};
+    .own = {&table}, .run = run};

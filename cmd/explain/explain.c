@@ -1,10 +1,8 @@
 /* explain.c - `qkv explain`: attention with every matrix on the page, on the worked example
  * or on the user's own matrices. */
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 #include "explain/page.h"
 
 typedef void section_fn(page *p);
@@ -110,38 +108,22 @@ static int run(cli *c, int argc, char **argv)
         return cli_usage(c, "no such section; there are head, heads, positions, select, plain, "
                             "cosine, order, optimizers and all");
     qkv_json_writer json;
-    page p = {.c = c, .json = c->common.json ? &json : NULL,
-              .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
-    if (qkv_tape_create(&p.t, c->ctx))
-        return cli_error(c);
-    qkv_tape_mode(p.t, false, false);
-    if (p.json) {
-        qkv_json_writer_init(&json, c->ctx, 0);
-        qkv_json_begin_object(&json, NULL);
-    }
+    page p;
+    if (page_open(&p, c, &json))
+        return CLI_FAILED;
     if (wants_own(c))
         explain_own_matrices(&p, &s.own);
     else
         show_sections(&p, wanted);
-    bool failed = page_failed(&p);
-    qkv_tape_destroy(p.t);
-    if (p.json)
-        qkv_json_end_object(&json);
-    if (failed) {
-        if (p.json)
-            qkv_json_writer_free(&json);
-        return cli_error(c);
-    }
-    return p.json ? cli_answer(c, &json) : CLI_DONE;
+    return page_close(&p, page_failed(&p));
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv explain", "qkv explain select cosine", "qkv explain --optimizers",
     "printf '1,0\\n0,1\\n1,1\\n' > x.csv; qkv explain --x x.csv --causal",
     "qkv explain --q q.npy --k k.npy --v v.npy --heads 2 --json", NULL};
 
-const cli_command cli_explain = {
+CLI_COMMAND(cli_explain, 100) = {
     .manual = {.name = "explain",
                .summary = "attention, every matrix printed",
                .usage = "[SECTION...] [--q FILE --k FILE --v FILE | --x FILE] [options]",
@@ -150,6 +132,5 @@ const cli_command cli_explain = {
                        "(Q = K = V = X), cosine, order, optimizers; all shows them all. With "
                        "matrices of your own, or with --heads, --causal or --scale alone, it "
                        "works through those.",
-               .examples = examples,
-               .tables = tables},
-    .run = run};
+               .examples = examples},
+    .own = {&table}, .run = run};

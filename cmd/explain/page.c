@@ -2,7 +2,9 @@
  * what they mean. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "explain/page.h"
 
@@ -223,6 +225,28 @@ static void put_json(const page *p, const panel *m)
             qkv_json_end_array(p->json);
     }
     qkv_json_end_array(p->json);
+}
+
+int page_open(page *p, cli *c, qkv_json_writer *json)
+{
+    *p = (page){.c = c, .json = c->common.json ? json : NULL,
+                .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
+    if (qkv_tape_create(&p->t, c->ctx))
+        return cli_error(c);
+    qkv_tape_mode(p->t, false, false);
+    if (p->json)
+        *json = cli_object(c);
+    return CLI_DONE;
+}
+
+int page_close(page *p, bool failed)
+{
+    qkv_tape_destroy(p->t);
+    if (failed && p->json)
+        qkv_json_writer_free(p->json);
+    if (failed)
+        return cli_error(p->c);
+    return p->json ? cli_answer(p->c, p->json) : CLI_DONE;
 }
 
 bool page_failed(const page *p) { return p->failed || qkv_tape_status(p->t) != QKV_OK; }

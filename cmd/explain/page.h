@@ -25,6 +25,12 @@ typedef struct {
     int decimals;      /* 0: as few as show every number exactly, at most 4 */
 } panel;
 
+/* Opens the page of a command, which is freed by page_close: JSON where that was asked for. json:
+ * room for it. CLI_DONE, or an exit code after a message. */
+int page_open(page *p, cli *c, qkv_json_writer *json);
+/* Answers unless something has failed; an exit code. */
+int page_close(page *p, bool failed);
+
 void page_begin(page *p, const char *key, const char *title); /* a section */
 void page_end(page *p);
 void page_heading(const page *p, const char *fmt, ...) QKV_PRINTF(2, 3);

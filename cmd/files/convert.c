@@ -1,7 +1,7 @@
 /* convert.c - `qkv convert`: a model directory, read and written again in another number
  * type or in shards, or as a file with another library's names; or a file of PyTorch's or with
  * such names, made such a directory. It changes how a model is stored, never what it is. */
-#include "core/commands.h"
+#include "core/cli.h"
 
 static int run(cli *c, int argc, char **argv)
 {
@@ -26,7 +26,7 @@ static const char *const examples[] = {
     "qkv convert runs/digits digits.safetensors --to timm",
     "qkv convert runs/mae mae.pth --to mae", NULL};
 
-const cli_command cli_convert = {
+CLI_COMMAND(cli_convert, 640) = {
     .manual = {.name = "convert", .summary = "store a model in another number type, or in shards",
                .usage = "DIR|FILE OUT [options]",
                .text = "Reads a model directory and writes it to another, which must be empty or "

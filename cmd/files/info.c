@@ -2,7 +2,7 @@
  * training takes. */
 #include <stdio.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 #include "files/info_predict.h"
 
 static const struct {
@@ -13,9 +13,7 @@ static const struct {
 static int answer_json(cli *c)
 {
     const char *name, *version;
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_json_put_string(&w, "version", qkv_version(NULL));
     qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
     qkv_json_begin_array(&w, "isa");
@@ -27,7 +25,6 @@ static int answer_json(cli *c)
     qkv_json_begin_object(&w, "libraries");
     for (size_t i = 0; (name = qkv_machine_library(i, &version)); i++)
         qkv_json_put_string(&w, name, version);
-    qkv_json_end_object(&w);
     qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
@@ -54,9 +51,7 @@ static int answer_machine(cli *c)
 
 static int answer_tensors_json(cli *c, const qkv_safetensors *s, size_t numbers, size_t bytes)
 {
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_json_put_int(&w, "numbers", (int64_t)numbers);
     qkv_json_put_int(&w, "bytes", (int64_t)bytes);
     qkv_json_begin_array(&w, "tensors");
@@ -65,14 +60,10 @@ static int answer_tensors_json(cli *c, const qkv_safetensors *s, size_t numbers,
         qkv_json_begin_object(&w, NULL);
         qkv_json_put_string(&w, "name", t->name);
         qkv_json_put_string(&w, "dtype", t->dtype);
-        qkv_json_begin_array(&w, "shape");
-        for (int d = 0; d < t->ndim; d++)
-            qkv_json_put_int(&w, NULL, (int64_t)t->shape[d]);
-        qkv_json_end_array(&w);
+        qkv_json_put_sizes(&w, "shape", t->shape, (size_t)t->ndim);
         qkv_json_end_object(&w);
     }
     qkv_json_end_array(&w);
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -131,7 +122,6 @@ static int run(cli *c, int argc, char **argv)
     return c->args.count ? answer_tensors(c, c->args.items[0]) : answer_machine(c);
 }
 
-static const qkv_option_table *const tables[] = {&table, &bench_step_table, NULL};
 static const char *const examples[] = {
     "qkv info", "qkv info runs/book", "qkv info runs/book/model.safetensors --json",
     "qkv info --predict --model gpt2 --batch 4 --length 256 --json", NULL};
@@ -139,7 +129,7 @@ static const char *const examples[] = {
 static const qkv_preset presets[] = {{"bf16", "true", "whichever is faster"},
                                      {NULL, NULL, NULL}};
 
-const cli_command cli_info = {
+CLI_COMMAND(cli_info, 630) = {
     .manual = {.name = "info", .summary = "this machine, the tensors of a model, memory",
                .usage = "[FILE|DIR] [options]",
                .text = "Without an argument: the version, the processor, the instruction sets and "
@@ -147,5 +137,5 @@ const cli_command cli_info = {
                        "shards or a model directory: its tensors, their types and shapes. With "
                        "--predict: the memory that qkv bench train would take for the same step, "
                        "part by part.",
-               .examples = examples, .tables = tables, .presets = presets},
-    .run = run};
+               .examples = examples, .presets = presets},
+    .own = {&table, &bench_step_table}, .run = run};

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     const char *file;
@@ -24,16 +24,10 @@ static qkv_status put(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *
     qkv_ids ids = {0};
     qkv_status status = qkv_tokenizer_encode(t, text, size, 0, &ids);
     if (c->common.json)
-        qkv_json_begin_array(w, key);
-    for (size_t i = 0; i < ids.count && !status; i++) {
-        if (c->common.json)
-            qkv_json_put_int(w, NULL, ids.data[i]);
-        else
-            printf("%s%d", i ? " " : "", (int)ids.data[i]);
-    }
-    if (c->common.json)
-        qkv_json_end_array(w);
-    else if (!status)
+        qkv_json_put_ids(w, key, ids.data, ids.count);
+    for (size_t i = 0; i < ids.count && !status && !c->common.json; i++)
+        printf("%s%d", i ? " " : "", (int)ids.data[i]);
+    if (!c->common.json && !status)
         printf("\n");
     qkv_ids_free(&ids, c->ctx);
     return status;
@@ -55,12 +49,9 @@ static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const 
 static int tokenize(cli *c, qkv_tokenizer *t, const settings *s, const char *name,
                     const char *text, size_t size)
 {
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_status status = s->lines ? put_lines(c, t, &w, text, size)
                                  : put(c, t, &w, "ids", text, size);
-    qkv_json_end_object(&w);
     if (!status && c->common.json)
         return cli_answer(c, &w);
     qkv_json_writer_free(&w);
@@ -91,7 +82,6 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv tokenize runs/book --file book.txt --json",
                                        "qkv tokenize runs/book 'To be, or not to be'",
                                        "head book.txt | qkv tokenize runs/book --lines", NULL};
@@ -99,10 +89,10 @@ static const char *const examples[] = {"qkv tokenize runs/book --file book.txt -
 static const qkv_preset presets[] = {{"file", NULL, "standard input"},
                                       {NULL, NULL, NULL}};
 
-const cli_command cli_tokenize = {
+CLI_COMMAND(cli_tokenize, 620) = {
     .manual = {.name = "tokenize", .summary = "turn text into token ids",
-               .usage = "DIR [TEXT | --file FILE]", .examples = examples, .tables = tables,
+               .usage = "DIR [TEXT | --file FILE]", .examples = examples,
                .text = "Prints the ids of the text, newlines and all. DIR need hold nothing but a "
                        "tokenizer's files.",
                .presets = presets},
-    .run = run};
+    .own = {&table}, .run = run};

@@ -1,5 +1,5 @@
 /* train_tokenizer.c - `qkv train tokenizer`: a vocabulary alone, for models that come later. */
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     qkv_strings data;
@@ -27,12 +27,9 @@ static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
     cli_note(c, "%s: %s, %zu tokens", dir, qkv_tokenizer_model(t), tokens);
     if (!c->common.json)
         return CLI_DONE;
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_json_put_string(&w, "model", qkv_tokenizer_model(t));
     qkv_json_put_int(&w, "vocab", (int64_t)tokens);
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -55,7 +52,6 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv train tokenizer --data book.txt --vocab 8192 --out runs/words",
     "qkv train tokenizer --data en.txt de.txt --for translate --out runs/words",
@@ -65,12 +61,12 @@ static const qkv_preset presets[] = {
     {NULL, NULL, NULL},
 };
 
-const cli_command cli_train_tokenizer = {
+CLI_COMMAND(cli_train_tokenizer, 300) = {
     .manual = {.name = "train tokenizer", .summary = "train a vocabulary alone",
                .usage = "--data FILE... --out DIR [options]", .examples = examples,
-               .tables = tables, .presets = presets,
+               .presets = presets,
                .text = "Every `qkv train` of texts makes its own vocabulary of what it learns "
                        "from. One that several models share, or that learns from more text than "
                        "they do, is made here and given to them with --tokenizer-from. --out "
                        "becomes a folder that Hugging Face's AutoTokenizer reads."},
-    .library[CLI_BEHIND] = qkv_vocabulary_table, .run = run};
+    .library[CLI_BEHIND] = qkv_vocabulary_table, .own = {&table}, .run = run};

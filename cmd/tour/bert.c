@@ -28,7 +28,7 @@ typedef struct {
     qkv_tokenizer *tokenizer;
     qkv_model *model;
     qkv_bert_config config;
-    char *words_dir; /* where the model that fills in blanks is */
+    qkv_path words_dir; /* where the model that fills in blanks is */
     double words_right, words_counted; /* shares of held-out words: its guess, counted pairs' */
 } chapter;
 
@@ -41,7 +41,7 @@ static qkv_status make_tokenizer(chapter *h)
     v.vocab = VOCAB;
     qkv_status status = qkv_train_tokenizer(&h->tokenizer, h->t->page->c->ctx, &part, 1,
                                             QKV_VOCABULARY_MLM, &v, NULL);
-    return status ? status : qkv_tokenizer_save(h->tokenizer, h->words_dir);
+    return status ? status : qkv_tokenizer_save(h->tokenizer, h->words_dir.text);
 }
 
 static qkv_status make_model(chapter *h, const qkv_model_type *type)
@@ -59,8 +59,7 @@ static qkv_status make_model(chapter *h, const qkv_model_type *type)
         c->positions = LENGTH;
         c->classes = TOUR_KINDS;
     }
-    qkv_status status = qkv_model_create(&h->model, h->ctx, type, c);
-    return status ? status : qkv_model_init(h->model, h->t->page->c->common.seed);
+    return tour_make(&h->model, h->t, type, c);
 }
 
 static qkv_status pack(const chapter *h, int split, bool labelled, qkv_records **out)
@@ -192,7 +191,7 @@ static qkv_status words(chapter *h)
                               p->c->common.seed);
     s.schedule.lr = qkv_training_rate(h->config.width);
     if (!status)
-        status = tour_train(&training, h->t, &task, &s, h->words_dir,
+        status = tour_train(&training, h->t, &task, &s, h->words_dir.text,
                             WORDS_SHARE * h->t->seconds);
     if (!status && !training.result.stopped) {
         tour_training_show(&training, p, "Loss of a hidden word, nats, over the time:");
@@ -292,12 +291,12 @@ static qkv_status make_classifier(chapter *h)
 {
     qkv_model_destroy(h->model);
     h->model = NULL;
-    qkv_status status = make_model(h, &qkv_bert_classifier_type);
+    qkv_status status = make_model(h, qkv_bert_classifier_type());
     if (!status)
         status = qkv_model_set_labels(h->model, tour_kinds, TOUR_KINDS);
     if (!status)
         status = qkv_tokenizer_save(h->tokenizer, h->t->dir);
-    return status ? status : qkv_hub_load_matching(h->model, h->words_dir);
+    return status ? status : qkv_hub_load_matching(h->model, h->words_dir.text);
 }
 
 static qkv_status classes(chapter *h)
@@ -366,20 +365,20 @@ static void conclude(const chapter *h)
     else
         page_text(p, "What was learnt: the commonest words, not yet what counting pairs knows. "
                      "The time was short; give it more with --minutes.");
-    page_text(p, "Ask it for more: qkv fill %s \"the [MASK] of a tensor\"", h->words_dir);
+    page_text(p, "Ask it for more: qkv fill %s \"the [MASK] of a tensor\"", h->words_dir.text);
 }
 
 qkv_status tour_bert(tour *t)
 {
     chapter h = {.t = t, .ctx = t->page->c->ctx};
-    h.words_dir = qkv_path_join(h.ctx, t->dir, "words");
-    qkv_status status = h.words_dir ? qkv_dir_create(h.ctx, h.words_dir) : QKV_E_MEMORY;
+    h.words_dir = qkv_path_in(t->dir, "words");
+    qkv_status status = qkv_dir_create(h.ctx, h.words_dir.text);
     if (!status)
         status = tour_lines_collect(h.lines, t);
     if (!status)
         status = make_tokenizer(&h);
     if (!status)
-        status = make_model(&h, &qkv_bert_masked_type);
+        status = make_model(&h, qkv_bert_masked_type());
     if (!status) {
         introduce(&h);
         status = words(&h);
@@ -393,6 +392,5 @@ qkv_status tour_bert(tour *t)
     qkv_tokenizer_destroy(h.tokenizer);
     for (int i = 0; i < SPLITS; i++)
         tour_lines_free(&h.lines[i]);
-    qkv_free(h.ctx, h.words_dir);
     return status;
 }

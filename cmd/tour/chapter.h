@@ -91,6 +91,10 @@ typedef struct {
     qkv_train_result result;
 } tour_training;
 
+/* A model with random parameters. */
+qkv_status tour_make(qkv_model **out, const tour *t, const qkv_model_type *type,
+                     const void *config);
+
 /* Trains for so many seconds, with a progress line; the best model is kept in dir (NULL: the last
  * one, in the task's model alone). result.stopped: the reader has had enough. */
 qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_training *settings,

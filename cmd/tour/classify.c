@@ -10,26 +10,14 @@ static const double SMOOTHING = 0.1;
 
 /* ---- learning ----------------------------------------------------------------------------- */
 
-static qkv_status label(tour_pupil *h)
-{
-    qkv_context *ctx = h->t->page->c->ctx;
-    size_t classes = qkv_pixels_classes(h->p.train);
-    const char **names = qkv_calloc(ctx, classes, sizeof *names);
-    for (size_t i = 0; names && i < classes; i++)
-        names[i] = qkv_pixels_class_name(h->p.train, i);
-    qkv_status status = names ? qkv_model_set_labels(h->model, names, classes) : QKV_E_MEMORY;
-    qkv_free(ctx, names);
-    return status;
-}
-
 static qkv_status make_model(tour_pupil *h)
 {
     qkv_vit_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_cct_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_cct_type()), &c);
     tour_trunk_set(&c.trunk, tour_images_effort(h->t) < LONG ? 2 : 4);
     c.conv_channels = c.trunk.width / 2;
     c.classes = qkv_pixels_classes(h->p.train);
-    qkv_status status = tour_pupil_create(h, &qkv_cct_type, &c);
+    qkv_status status = tour_pupil_create(h, qkv_cct_type(), &c);
     if (status)
         return status;
     tour_images_format(&h->p, h->model);
@@ -37,7 +25,7 @@ static qkv_status make_model(tour_pupil *h)
                           "blocks of %zu channels follow, %zu parameters.",
               c.convolutions, TOUR_SIDE >> c.convolutions, TOUR_SIDE >> c.convolutions,
               c.trunk.layers, c.trunk.width, qkv_params_elements(qkv_model_params(h->model)));
-    return label(h);
+    return qkv_model_set_labels(h->model, qkv_pixels_class_names(h->p.train), c.classes);
 }
 
 static qkv_status make_task(qkv_task *task, const tour_pupil *h)

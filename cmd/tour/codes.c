@@ -1,6 +1,6 @@
 /* codes.c - a VQGAN learns codes for the tour's images, beside as many cut-outs of images
  * that k-means picks. */
-#include "tour/codes.h"
+#include "tour/images.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,15 +14,15 @@ static const double PATCHES_A_SECOND = 500; /* of the chapter: what clustering m
 static qkv_status make_model(tour_pupil *h)
 {
     qkv_vqgan_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_vqgan_type()), &c);
     c.image = TOUR_SIDE;
     c.colors = 3;
-    (void)qkv_model_type_preset(&qkv_vqgan_type,
+    (void)qkv_model_type_preset(qkv_vqgan_type(),
                                 tour_images_effort(h->t) < LONG ? "nano" : "micro", &c);
     c.disc_layers = 0;
     qkv_image_format f = {.height = TOUR_SIDE, .width = TOUR_SIDE, .channels = 3, .resample = 2,
                           .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
-    qkv_status status = tour_pupil_create(h, &qkv_vqgan_type, &c);
+    qkv_status status = tour_pupil_create(h, qkv_vqgan_type(), &c);
     if (status)
         return status;
     qkv_model_set_image_format(h->model, &f);

@@ -16,7 +16,7 @@ static qkv_status make_model(tour_pupil *h)
                                           qkv_pixels_count(h->p.train), mean);
     if (status)
         return status;
-    qkv_option_defaults(qkv_model_type_config(&qkv_colorizer_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_colorizer_type()), &c);
     tour_trunk_set(&c.trunk, tour_images_effort(h->t) < LONG ? 2 : 4);
     c.trunk.patch = PATCH;
     c.trunk.channels = QKV_COLORIZER_INPUTS;
@@ -27,7 +27,7 @@ static qkv_status make_model(tour_pupil *h)
                           "light every pixel is, and the colour of a few places, of none at "
                           "times; it says the colour of all.",
               TOUR_SIDE / PATCH, TOUR_SIDE / PATCH, c.trunk.layers, c.trunk.width);
-    return tour_pupil_create(h, &qkv_colorizer_type, &c);
+    return tour_pupil_create(h, qkv_colorizer_type(), &c);
 }
 
 static qkv_status make_task(qkv_task *task, const tour_pupil *h)

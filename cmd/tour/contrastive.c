@@ -106,7 +106,7 @@ static const qkv_task_type type = {.name = "contrastive", .unit = "pairs", .phas
 static qkv_status make_model(chapter *h)
 {
     qkv_bert_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_bert_classifier_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_bert_classifier_type()), &c);
     c.vocab = qkv_tokenizer_vocab_size(h->reader.tokenizer);
     c.positions = TOUR_SOURCE;
     c.width = WIDTH;
@@ -117,9 +117,7 @@ static qkv_status make_model(chapter *h)
     c.dropout = c.attention_dropout = 0;
     c.init_range = 0;
     c.pad = h->reader.pad;
-    qkv_model **model = &h->reader.model;
-    qkv_status status = qkv_model_create(model, h->reader.ctx, &qkv_bert_classifier_type, &c);
-    return status ? status : qkv_model_init(*model, h->reader.seed);
+    return tour_make(&h->reader.model, h->reader.t, qkv_bert_classifier_type(), &c);
 }
 
 static qkv_status learn(chapter *h)

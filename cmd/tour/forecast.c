@@ -55,11 +55,10 @@ static qkv_status write_history(const chapter *h)
     qkv_str_puts(&text, "load\n");
     for (size_t i = 0; i < ROWS - HORIZON; i++)
         qkv_str_printf(&text, "%.3f\n", (double)h->y[i]);
-    char *path = qkv_path_join(h->ctx, h->t->dir, "past.csv");
-    qkv_status status = path && !text.failed ? QKV_OK : QKV_E_MEMORY;
-    if (!status)
-        status = qkv_file_write(h->ctx, path, text.data, text.len);
-    qkv_free(h->ctx, path);
+    qkv_status status = QKV_E_MEMORY;
+    if (!text.failed)
+        status = qkv_file_write(h->ctx, qkv_path_in(h->t->dir, "past.csv").text, text.data,
+                                text.len);
     qkv_str_free(&text);
     return status;
 }
@@ -70,7 +69,7 @@ static qkv_status make_model(chapter *h)
 {
     const qkv_series train = {h->y, TRAIN, 1};
     qkv_forecast_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_forecast_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_forecast_type()), &c);
     c.columns = 1;
     c.context = CONTEXT;
     c.horizon = HORIZON;
@@ -80,9 +79,7 @@ static qkv_status make_model(chapter *h)
     c.heads = HEADS;
     qkv_status status = qkv_forecast_find_season(&c.season, h->ctx, &c, &train);
     if (!status)
-        status = qkv_model_create(&h->model, h->ctx, &qkv_forecast_type, &c);
-    if (!status)
-        status = qkv_model_init(h->model, h->t->page->c->common.seed);
+        status = tour_make(&h->model, h->t, qkv_forecast_type(), &c);
     return status ? status : qkv_forecast_fit_scale(h->model, &train);
 }
 

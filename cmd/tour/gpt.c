@@ -33,31 +33,21 @@ typedef struct {
 
 static qkv_status pack(chapter *h, const qkv_str *text, const char *name, qkv_tokens **out)
 {
-    qkv_text_span part = {text->data, text->len, NULL, 0};
-    char *path = qkv_path_join(h->ctx, h->t->dir, name);
-    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status)
-        status = qkv_tokens_pack(out, h->ctx, h->tokenizer, &part, 1, path, NULL, NULL);
-    qkv_free(h->ctx, path);
-    return status;
+    const qkv_text_span part = {text->data, text->len, NULL, 0};
+    return qkv_tokens_pack(out, h->ctx, h->tokenizer, &part, 1,
+                           qkv_path_in(h->t->dir, name).text, NULL, NULL);
 }
 
 static qkv_status make_tokens(chapter *h)
 {
-    qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_CHAR);
-    qkv_tokenizer_trainer *tr = NULL;
-    qkv_status status = qkv_tokenizer_trainer_create(&tr, h->ctx, &o);
+    const qkv_vocabulary kind = {.kind = QKV_TOKENIZER_CHAR};
+    const qkv_str *train = &h->text.train, *valid = &h->text.valid;
+    const qkv_text_span parts[] = {{train->data, train->len, NULL, 0},
+                                   {valid->data, valid->len, NULL, 0}}; /* all is to be known */
+    qkv_status status = qkv_train_tokenizer(&h->tokenizer, h->ctx, parts, 2, QKV_VOCABULARY_LM,
+                                            &kind, NULL);
     if (!status)
-        status = qkv_tokenizer_trainer_add(tr, h->text.train.data, h->text.train.len);
-    if (!status) /* every character must be known */
-        status = qkv_tokenizer_trainer_add(tr, h->text.valid.data, h->text.valid.len);
-    if (!status)
-        status = qkv_tokenizer_trainer_finish(tr, &h->tokenizer);
-    qkv_tokenizer_trainer_destroy(tr);
-    char *dir = qkv_path_join(h->ctx, h->t->dir, "train");
-    if (!status)
-        status = dir ? qkv_dir_create(h->ctx, dir) : QKV_E_MEMORY;
-    qkv_free(h->ctx, dir);
+        status = qkv_dir_create(h->ctx, qkv_path_in(h->t->dir, "train").text);
     if (!status)
         status = qkv_tokenizer_save(h->tokenizer, h->t->dir);
     if (!status)
@@ -72,15 +62,13 @@ static qkv_status make_model(chapter *h)
     double speed = qkv_machine_peak_flops(h->ctx, 1) / REFERENCE_FLOPS;
     while (sizes[i].seconds > h->t->seconds * speed)
         i++;
-    qkv_option_defaults(qkv_model_type_config(&qkv_llama_type), &c);
-    (void)qkv_model_type_preset(&qkv_gpt2_type, sizes[i].preset, &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_llama_type()), &c);
+    (void)qkv_model_type_preset(qkv_gpt2_type(), sizes[i].preset, &c);
     c.vocab = qkv_tokenizer_vocab_size(h->tokenizer);
     c.positions = LENGTH;
     c.position_kind = QKV_POSITIONS_ROTARY;
     c.bos = c.eos = c.pad = -1;
-    qkv_status status = qkv_model_create(&h->model, h->ctx, &qkv_llama_type, &c);
-    if (!status)
-        status = qkv_model_init(h->model, h->t->page->c->common.seed);
+    qkv_status status = tour_make(&h->model, h->t, qkv_llama_type(), &c);
     if (!status)
         status = qkv_task_lm(&h->task, h->model, h->train, h->valid, LENGTH,
                              h->t->page->c->common.seed);

@@ -14,8 +14,7 @@ void tour_trunk_set(qkv_patches_config *trunk, size_t blocks)
 
 qkv_status tour_pupil_create(tour_pupil *h, const qkv_model_type *type, const void *config)
 {
-    qkv_status status = qkv_model_create(&h->model, h->t->page->c->ctx, type, config);
-    return status ? status : qkv_model_init(h->model, h->t->page->c->common.seed);
+    return tour_make(&h->model, h->t, type, config);
 }
 
 static qkv_status learn(tour_pupil *h, const tour_image_chapter *l)

@@ -93,4 +93,10 @@ typedef qkv_status tour_row_fn(const tour_pupil *h, tour_sheet *s, size_t row, s
 qkv_status tour_pupil_sheet(const tour_pupil *h, size_t columns, tour_row_fn *put,
                             const char *name, const char *caption);
 
+/* ---- images become codes: codes.c ---------------------------------------------------------- */
+
+/* Trains a VQGAN in t->dir and evaluates it beside cut-outs that clustering finds. The images stay
+ * the caller's. *stopped: the reader has had enough. */
+qkv_status tour_codes_learn(tour *t, const tour_images *images, bool *stopped);
+
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tour/codes.h"
+#include "tour/images.h"
 
 enum { CODED = 32, VIEWS = 16, MOVED = 4, ROWS = 6, COLUMNS = 8, COMPLETED = 2 };
 static const double CODES_SHARE = 0.55; /* of the chapter, for the VQGAN */
@@ -66,8 +66,8 @@ static qkv_status make_prior(pupil *h)
 {
     const page *p = h->t->page;
     qkv_gpt_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
-    (void)qkv_model_type_preset(&qkv_prior_type,
+    qkv_option_defaults(qkv_model_type_config(qkv_prior_type()), &c);
+    (void)qkv_model_type_preset(qkv_prior_type(),
                                 tour_images_effort(h->t) < LONG ? "nano" : "mini", &c);
     c.vocab = codes_of(h);
     c.rows = h->rows;
@@ -75,9 +75,7 @@ static qkv_status make_prior(pupil *h)
     c.before = 1;
     c.positions = c.before + c.rows * c.columns - 1;
     c.dropout = c.embd_dropout = c.attention_dropout = DROPOUT;
-    qkv_status status = qkv_model_create(&h->prior, p->c->ctx, &qkv_prior_type, &c);
-    if (!status)
-        status = qkv_model_init(h->prior, p->c->common.seed);
+    qkv_status status = tour_make(&h->prior, h->t, qkv_prior_type(), &c);
     if (!status)
         page_text(p, "Then a GPT (%zu blocks of %zu channels) reads the codes of an image row by "
                      "row, as it would read letters, and learns to tell the next one.",
@@ -214,10 +212,10 @@ qkv_status tour_imagine(tour *t)
     qkv_context *ctx = t->page->c->ctx;
     bool stopped = false;
     tour part = *t;
-    char *dir = qkv_path_join(ctx, t->dir, "vqgan");
-    part.dir = dir;
+    const qkv_path dir = qkv_path_in(t->dir, "vqgan");
+    part.dir = dir.text;
     part.seconds = CODES_SHARE * t->seconds;
-    qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
+    qkv_status status = qkv_dir_create(ctx, dir.text);
     if (!status)
         status = tour_images_read(&h.images, t, TOUR_SIDE, UINT8_MAX);
     if (!status) {
@@ -225,12 +223,11 @@ qkv_status tour_imagine(tour *t)
         status = tour_codes_learn(&part, &h.images, &stopped);
     }
     if (!status && !stopped)
-        status = learn_prior(&h, dir);
+        status = learn_prior(&h, dir.text);
     qkv_free(ctx, h.train.codes);
     qkv_free(ctx, h.valid.codes);
     qkv_model_destroy(h.vqgan);
     qkv_model_destroy(h.prior);
     tour_images_close(&h.images);
-    qkv_free(ctx, dir);
     return status;
 }

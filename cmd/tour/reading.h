@@ -37,4 +37,8 @@ void tour_pair_free(tour_pair *p, qkv_context *ctx);
 void tour_pair_draw(tour_pair *p, const tour_script *s, qkv_rng *r, bool held_out);
 qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader);
 
+/* Has the model read held-out texts, and shows how many were right, some of both kinds, and where
+ * it looked. */
+qkv_status tour_reading_show(const tour_reader *reader);
+
 #endif

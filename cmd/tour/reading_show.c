@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tour/reading_show.h"
+#include "tour/reading.h"
 
 enum { JUDGED = 1000, EVALUATED_PER_SECOND = 50, TOGETHER = 250, STREAM_EVALUATED = 0x72 };
 enum { SHOWN_RIGHT = 8, SHOWN_WRONG = 4, TEXT = 60, LOOKED_THROUGH = 40, WIDEST = 44 };

@@ -11,13 +11,13 @@ enum { RATIO_COUNT = sizeof RATIOS / sizeof *RATIOS };
 static qkv_status make_model(tour_pupil *h)
 {
     qkv_mae_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
-    (void)qkv_model_type_preset(&qkv_mae_type,
+    qkv_option_defaults(qkv_model_type_config(qkv_mae_type()), &c);
+    (void)qkv_model_type_preset(qkv_mae_type(),
                                 tour_images_effort(h->t) < LONG ? "nano" : "micro", &c);
     c.trunk.image = TOUR_SIDE;
     c.trunk.patch = PATCH;
     c.mask_ratio = RATIOS[0];
-    qkv_status status = tour_pupil_create(h, &qkv_mae_type, &c);
+    qkv_status status = tour_pupil_create(h, qkv_mae_type(), &c);
     if (status)
         return status;
     tour_images_format(&h->p, h->model);

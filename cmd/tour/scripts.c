@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "tour/reading.h"
-#include "tour/reading_show.h"
 
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, BUDGET = 3072 /* ids in an update: 65 numbers */ };
 /* So many that few are met twice; but no more than so many in all. */
@@ -35,7 +34,7 @@ static qkv_status make_records(const tour_reader *reader, size_t pairs, qkv_reco
 static qkv_status make_model(tour_reader *reader)
 {
     qkv_marian_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_translator_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_translator_type()), &c);
     c.vocab = qkv_tokenizer_vocab_size(reader->tokenizer);
     c.positions = TOUR_SOURCE;
     c.width = WIDTH;
@@ -46,8 +45,7 @@ static qkv_status make_model(tour_reader *reader)
     c.init_range = 1 / sqrt(WIDTH); /* with the default, a third of it, numbers take far longer */
     c.eos = reader->eos;
     c.pad = c.start = reader->pad;
-    qkv_status status = qkv_model_create(&reader->model, reader->ctx, &qkv_translator_type, &c);
-    return status ? status : qkv_model_init(reader->model, reader->seed);
+    return tour_make(&reader->model, reader->t, qkv_translator_type(), &c);
 }
 
 /* ---- the chapter -------------------------------------------------------------------------- */

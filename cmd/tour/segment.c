@@ -111,7 +111,7 @@ static qkv_status make_data(chapter *h)
 static qkv_status make_model(tour_pupil *h)
 {
     qkv_pixelwise_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_segmenter_type()), &c);
     tour_trunk_set(&c.trunk, tour_images_effort(h->t) < LONG ? 2 : 3);
     c.trunk.patch = PATCH;
     c.outputs = CLASSES;
@@ -119,7 +119,7 @@ static qkv_status make_model(tour_pupil *h)
                           "says of every pixel which of the two it is: %d x %d patches, %zu "
                           "blocks of %zu channels.",
               TOUR_SIDE / PATCH, TOUR_SIDE / PATCH, c.trunk.layers, c.trunk.width);
-    qkv_status status = tour_pupil_create(h, &qkv_segmenter_type, &c);
+    qkv_status status = tour_pupil_create(h, qkv_segmenter_type(), &c);
     if (status)
         return status;
     tour_images_format(&h->p, h->model);

@@ -26,16 +26,14 @@ void tour_sheet_put(tour_sheet *s, size_t row, size_t column, const uint8_t *rgb
 static qkv_status write_image(const tour *t, const char *name, const qkv_image *image,
                               const char *caption)
 {
-    qkv_context *ctx = t->page->c->ctx;
-    char *path = qkv_path_join(ctx, t->dir, name);
-    qkv_status status = path ? qkv_image_write(image, ctx, path) : QKV_E_MEMORY;
+    const qkv_path path = qkv_path_in(t->dir, name);
+    qkv_status status = qkv_image_write(image, t->page->c->ctx, path.text);
     if (status == QKV_E_UNSUPPORTED) {
         page_text(t->page, "(This build of qkv writes no images.)");
         status = QKV_OK;
     } else if (!status && caption) {
-        page_text(t->page, "Look at %s: %s", path, caption);
+        page_text(t->page, "Look at %s: %s", path.text, caption);
     }
-    qkv_free(ctx, path);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* text.c - text that is always at hand: the project's own source, or the command's help. */
 #include <string.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 #include "tour/chapter.h"
 
 enum { HOLD_OUT_EVERY = 10, DEEPEST = 8 };
@@ -79,14 +79,11 @@ static qkv_status take_folder(walk *w, const char *dir, int depth)
     qkv_status status = qkv_dir_list(&names, w->ctx, dir);
     for (size_t i = 0; i < names.count && !status; i++) {
         const char *name = names.names[i];
-        char *path = qkv_path_join(w->ctx, dir, name);
-        if (!path)
-            status = QKV_E_MEMORY;
-        else if (qkv_dir_exists(path))
-            status = skipped(name) || depth == DEEPEST ? QKV_OK : take_folder(w, path, depth + 1);
-        else if (is_wanted(w, name))
-            status = take_file(w, path);
-        qkv_free(w->ctx, path);
+        const qkv_path path = qkv_path_in(dir, name);
+        if (!qkv_dir_exists(path.text))
+            status = is_wanted(w, name) ? take_file(w, path.text) : QKV_OK;
+        else if (!skipped(name) && depth < DEEPEST)
+            status = take_folder(w, path.text, depth + 1);
     }
     qkv_names_free(&names);
     return status;
@@ -95,13 +92,8 @@ static qkv_status take_folder(walk *w, const char *dir, int depth)
 /* The help of all commands; its last tenth is held out. */
 static void take_help(tour_text *x)
 {
-    static const cli_command *const commands[] = {
-#define TOUR_COMMAND(name) &cli_##name,
-        CLI_COMMANDS(TOUR_COMMAND)
-#undef TOUR_COMMAND
-    };
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        cli_manual_help(&x->train, "qkv", &commands[i]->manual);
+    for (size_t i = 0; cli_commands[i]; i++)
+        cli_manual_help(&x->train, "qkv", &cli_commands[i]->manual);
     if (x->train.failed)
         return;
     size_t keep = x->train.len - x->train.len / HOLD_OUT_EVERY;

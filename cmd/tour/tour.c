@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 #include "tour/images.h"
 
 /* X(name, seconds that it is worth, title) */
@@ -68,11 +68,8 @@ static qkv_status remove_all(qkv_context *ctx, const char *path)
     if (unlink(path) == 0 || errno == ENOENT)
         return QKV_OK;
     qkv_status status = qkv_dir_list(&names, ctx, path);
-    for (size_t i = 0; i < names.count && !status; i++) {
-        char *inner = qkv_path_join(ctx, path, names.names[i]);
-        status = inner ? remove_all(ctx, inner) : QKV_E_MEMORY;
-        qkv_free(ctx, inner);
-    }
+    for (size_t i = 0; i < names.count && !status; i++)
+        status = remove_all(ctx, qkv_path_in(path, names.names[i]).text);
     qkv_names_free(&names);
     if (!status && rmdir(path) != 0)
         status = qkv_fail(ctx, QKV_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
@@ -84,9 +81,9 @@ static qkv_status open_folder(qkv_context *ctx, const char *out)
 {
     static const char text[] = "This folder was made by qkv tour, which makes it anew each time.\n";
     qkv_names names = {0};
-    char *path = qkv_path_join(ctx, out, marker);
-    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv_dir_exists(out) && !qkv_file_exists(path)) {
+    const qkv_path path = qkv_path_in(out, marker);
+    qkv_status status = QKV_OK;
+    if (qkv_dir_exists(out) && !qkv_file_exists(path.text)) {
         status = qkv_dir_list(&names, ctx, out);
         if (!status && names.count)
             status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s is not empty and no tour made it: give "
@@ -96,8 +93,7 @@ static qkv_status open_folder(qkv_context *ctx, const char *out)
     if (!status)
         status = qkv_dir_create(ctx, out);
     if (!status)
-        status = qkv_file_write(ctx, path, text, sizeof text - 1);
-    qkv_free(ctx, path);
+        status = qkv_file_write(ctx, path.text, text, sizeof text - 1);
     return status;
 }
 
@@ -121,13 +117,12 @@ static time_text in_words(double seconds)
 
 static qkv_status show_chapter(page *p, const settings *s, int i, double seconds)
 {
-    char *dir = qkv_path_join(p->c->ctx, s->out, chapters[i].name);
-    qkv_status status = dir ? remove_all(p->c->ctx, dir) : QKV_E_MEMORY;
+    const qkv_path dir = qkv_path_in(s->out, chapters[i].name);
+    qkv_status status = remove_all(p->c->ctx, dir.text);
     if (!status)
-        status = qkv_dir_create(p->c->ctx, dir);
+        status = qkv_dir_create(p->c->ctx, dir.text);
     if (!status) {
-        tour t = {p, dir, s->source, s->images,
-                  seconds, qkv_now()};
+        tour t = {p, dir.text, s->source, s->images, seconds, qkv_now()};
         page_begin(p, chapters[i].name, chapters[i].title);
         page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);
         qkv_tape_reset(p->t);
@@ -135,7 +130,6 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
         status = chapters[i].show(&t);
         page_end(p);
     }
-    qkv_free(p->c->ctx, dir);
     return status;
 }
 
@@ -197,39 +191,26 @@ static int run(cli *c, int argc, char **argv)
     if (!choose(c, wanted))
         return unknown(c);
     qkv_json_writer json;
-    page p = {.c = c, .json = c->common.json ? &json : NULL,
-              .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
-    if (open_folder(c->ctx, s.out) || qkv_tape_create(&p.t, c->ctx))
+    page p;
+    if (open_folder(c->ctx, s.out))
         return cli_error(c);
-    qkv_tape_mode(p.t, false, false);
+    if (page_open(&p, c, &json))
+        return CLI_FAILED;
     if (!s.images)
         s.images = tour_images_find(c->ctx);
-    if (p.json) {
-        qkv_json_writer_init(&json, c->ctx, 0);
-        qkv_json_begin_object(&json, NULL);
-    }
     cli_catch_signals();
     qkv_status status = show_chapters(&p, &s, wanted);
-    qkv_tape_destroy(p.t);
-    if (p.json)
-        qkv_json_end_object(&json);
-    if (status && p.json)
-        qkv_json_writer_free(&json);
-    if (status)
-        return cli_error(c);
-    if (cli_stopped())
+    if (!status && cli_stopped())
         cli_note(c, "the tour was stopped");
-    if (p.json)
-        return cli_answer(c, &json);
-    return fflush(stdout) ? cli_fail("the tour cannot be written") : CLI_DONE;
+    int code = page_close(&p, status != QKV_OK);
+    return !code && fflush(stdout) ? cli_fail("the tour cannot be written") : code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv tour", "qkv tour dates", "qkv tour gpt --minutes 10",
                                        "qkv tour reconstruct --images photos",
                                        "qkv tour --minutes 2 --out runs/short", NULL};
 
-const cli_command cli_tour = {
+CLI_COMMAND(cli_tour, 800) = {
     .manual = {.name = "tour", .summary = "watch small models learn, chapter by chapter",
                .usage = "[CHAPTER...] [options]",
                .text = "Shows what qkv does with nothing but what is here: attention by numbers, "
@@ -238,5 +219,5 @@ const cli_command cli_tour = {
                        "small models of images. "
                        "Each chapter says what was learnt, and against what. Chapters:"
                        TOUR_CHAPTERS(TOUR_NAME),
-               .examples = examples, .tables = tables},
-    .run = run};
+               .examples = examples},
+    .own = {&table}, .run = run};

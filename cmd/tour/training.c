@@ -27,6 +27,13 @@ static bool on_event(void *user, const qkv_train_event *e)
     return !cli_stopped();
 }
 
+qkv_status tour_make(qkv_model **out, const tour *t, const qkv_model_type *type,
+                     const void *config)
+{
+    qkv_status status = qkv_model_create(out, t->page->c->ctx, type, config);
+    return status ? status : qkv_model_init(*out, t->page->c->common.seed);
+}
+
 qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_training *settings,
                       const char *dir, double seconds)
 {

@@ -6,7 +6,7 @@ static const char *const colorize_examples[] = {
     "qkv train colorize --images emoji --split name --size 64 --out runs/emoji",
     "qkv train colorize --images photos --minutes 15 --out runs/color --resume", NULL};
 
-const cli_command cli_train_colorize = {
+CLI_COMMAND(cli_train_colorize, 250) = {
     .manual = {.name = "train colorize", .summary = "train a model to colour grey images",
                .usage = "--images D --out DIR [options]", .examples = colorize_examples,
                .text = "Learns to tell each pixel's colour (a and b of Lab) from lightness and "
@@ -24,7 +24,7 @@ static const char *const segment_examples[] = {
     "qkv train segment --images a --masks b --size 64 --model mini --out runs/seg",
     "qkv train segment --images a --masks b --valid c --valid-masks d --out runs/s", NULL};
 
-const cli_command cli_train_segment = {
+CLI_COMMAND(cli_train_segment, 260) = {
     .manual = {.name = "train segment", .summary = "train a model to tell each pixel's class",
                .usage = "--images D --masks D --out DIR [options]", .examples = segment_examples,
                .text = "Learns from images and masks, which are paired by the names of their "
@@ -44,7 +44,7 @@ static const char *const reconstruct_examples[] = {
     "qkv train reconstruct --images photos --set norm_pix_loss=true --out runs/n",
     "qkv train classify --data labelled --init runs/mae --out runs/classes", NULL};
 
-const cli_command cli_train_reconstruct = {
+CLI_COMMAND(cli_train_reconstruct, 270) = {
     .manual = {.name = "train reconstruct", .summary = "train a model to fill in images",
                .usage = "--images D --out DIR [options]", .examples = reconstruct_examples,
                .text = "A masked autoencoder: three quarters of each image's patches are hidden, "
@@ -60,7 +60,7 @@ static const char *const vqgan_examples[] = {
     "qkv train vqgan --images emoji --model mini --split name --out runs/emoji",
     "qkv train vqgan --images photos --recipe taming --lpips runs/lpips --out f16", NULL};
 
-const cli_command cli_train_vqgan = {
+CLI_COMMAND(cli_train_vqgan, 280) = {
     .manual = {.name = "train vqgan", .summary = "learn codes for images",
                .usage = "--images D --out DIR [options]", .examples = vqgan_examples,
                .text = "An encoder makes a small grid of vectors of an image; each becomes the "
@@ -78,7 +78,7 @@ static const char *const imagine_examples[] = {
     "qkv train imagine --vqgan runs/codes --images photos \\\n"
     "      --condition-vqgan runs/grey --out runs/tint", NULL};
 
-const cli_command cli_train_imagine = {
+CLI_COMMAND(cli_train_imagine, 290) = {
     .manual = {.name = "train imagine", .summary = "learn what images' codes are like",
                .usage = "--vqgan DIR --images D --out DIR [options]", .examples = imagine_examples,
                .text = "A GPT reads the codes that a model of train vqgan has for images, row by "

@@ -8,7 +8,7 @@ static const char *const lm_examples[] = {
     "qkv train lm --data book.txt --init runs/all --minutes 2 --out runs/tuned",
     "qkv train lm --data book.txt --set num_hidden_layers=2 --out runs/shallow", NULL};
 
-const cli_command cli_train_lm = {
+CLI_COMMAND(cli_train_lm, 200) = {
     .manual = {.name = "train lm", .summary = "train a GPT on text",
                .usage = "--data FILE... --out DIR [options]", .examples = lm_examples,
                .text = "Trains on UTF-8 text and evaluates on what it holds out. --out becomes a "
@@ -22,7 +22,7 @@ static const char *const translate_examples[] = {
     "qkv train translate --source en.txt --target de.txt --model base --out runs/b",
     NULL};
 
-const cli_command cli_train_translate =
+CLI_COMMAND(cli_train_translate, 210) =
     {.manual = {.name = "train translate",
                 .summary = "train a translator on pairs of sentences",
                 .usage = "--source FILE --target FILE --out DIR [options]",
@@ -42,7 +42,7 @@ static const char *const mlm_examples[] = {
     "qkv train mlm --data lines.txt --lines --vocab 8192 --steps 500 --out runs/l",
     "qkv train mlm --data other.txt --init runs/words --minutes 2 --out runs/other", NULL};
 
-const cli_command cli_train_mlm = {
+CLI_COMMAND(cli_train_mlm, 220) = {
     .manual = {.name = "train mlm", .summary = "train a BERT to guess hidden words",
                .usage = "--data FILE... --out DIR [options]", .examples = mlm_examples,
                .text = "Hides words of UTF-8 text, other ones each time a text comes along, and "
@@ -60,7 +60,7 @@ static const char *const classify_examples[] = {
     "qkv train classify --data train-images-idx3-ubyte.gz --no-flip --out digits",
     NULL};
 
-const cli_command cli_train_classify = {
+CLI_COMMAND(cli_train_classify, 230) = {
     .manual = {.name = "train classify", .summary = "train a model to label texts or images",
                .usage = "--data TSV|DIR|TAR|IDX --out DIR [options]", .examples = classify_examples,
                .text = "Texts: learns from lines of a label, a tab and a text, or a label and two "
@@ -89,7 +89,7 @@ static const char *const forecast_examples[] = {
     "qkv train forecast --data load.csv --decoder --patch 8 --out runs/c",
     "qkv train forecast --data load.csv --minutes 2 --out runs/a --resume", NULL};
 
-const cli_command cli_train_forecast = {
+CLI_COMMAND(cli_train_forecast, 240) = {
     .manual = {.name = "train forecast", .summary = "train a forecaster on rows of numbers",
                .usage = "--data CSV --out DIR [options]", .examples = forecast_examples,
                .text = "Learns to predict the rows that follow a window of rows, and evaluates on "

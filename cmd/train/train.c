@@ -70,9 +70,7 @@ static bool show(void *user, const qkv_train_event *e)
 
 static int answer_json(cli *c, const qkv_train_result *r)
 {
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_json_put_int(&w, "steps", (int64_t)r->step);
     qkv_json_put_real(&w, "seconds", r->seconds);
     qkv_json_put_bool(&w, "finished", !r->stopped);
@@ -80,7 +78,6 @@ static int answer_json(cli *c, const qkv_train_result *r)
     qkv_json_put_real(&w, "train_loss", r->train_loss);
     for (int i = 0; i < r->metrics.count; i++)
         qkv_json_put_real(&w, r->metrics.item[i].name, r->metrics.item[i].value);
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 

@@ -2,7 +2,7 @@
 #ifndef QKV_CMD_TRAIN_TRAIN_H
 #define QKV_CMD_TRAIN_TRAIN_H
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 /* Runs the job that the command names, shows how it goes, answers. An exit code. */
 int train_run(cli *c, int argc, char **argv);

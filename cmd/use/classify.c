@@ -1,9 +1,10 @@
-/* classify.c - `qkv classify`: labels for texts; for images: classify_images.c. */
+/* classify.c - `qkv classify`: labels for texts and for images. */
 #include <stdio.h>
 #include <string.h>
 
-#include "use/classify_images.h"
-#include "core/commands.h"
+#include "core/cli.h"
+
+enum { TOP = 5 }; /* labels of an image */
 
 typedef struct {
     const char *file;
@@ -18,26 +19,34 @@ static const qkv_option_table table = {"Classifying", rows, sizeof rows / sizeof
 typedef struct {
     cli *c;
     qkv_pipeline *p;
+    size_t bad; /* images that could not be read */
     int code;
 } job;
+
+/* file: of an image; NULL: there is none. */
+static int answer_json(const job *j, const char *file, size_t best, const qkv_real *probs,
+                       size_t classes)
+{
+    qkv_json_writer w = cli_object(j->c);
+    if (file)
+        qkv_json_put_string(&w, "file", file);
+    qkv_json_put_string(&w, "label", qkv_pipeline_label(j->p, best));
+    qkv_json_begin_object(&w, "probs");
+    for (size_t i = 0; i < classes; i++)
+        qkv_json_put_real(&w, qkv_pipeline_label(j->p, i), (double)probs[i]);
+    qkv_json_end_object(&w);
+    return cli_answer(j->c, &w);
+}
+
+/* ---- texts ------------------------------------------------------------------------------- */
 
 static bool on_text(void *user, const qkv_classified *t)
 {
     job *j = user;
-    if (!j->c->common.json) {
+    if (j->c->common.json)
+        j->code = answer_json(j, NULL, t->best, t->probabilities, t->classes);
+    else
         printf("%s\t%.4f\n", qkv_pipeline_label(j->p, t->best), (double)t->probabilities[t->best]);
-        return !cli_stopped();
-    }
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, j->c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
-    qkv_json_put_string(&w, "label", qkv_pipeline_label(j->p, t->best));
-    qkv_json_begin_object(&w, "probs");
-    for (size_t i = 0; i < t->classes; i++)
-        qkv_json_put_real(&w, qkv_pipeline_label(j->p, i), (double)t->probabilities[i]);
-    qkv_json_end_object(&w);
-    qkv_json_end_object(&w);
-    j->code = cli_answer(j->c, &w);
     return j->code == CLI_DONE && !cli_stopped();
 }
 
@@ -58,14 +67,73 @@ static int classify_texts(job *j, const settings *s)
     return status ? cli_error(j->c) : j->code;
 }
 
+/* ---- images ---------------------------------------------------------------------------- */
+
+/* A name from a file, which may hold anything: control characters as '?'. */
+static void put_name(const char *name)
+{
+    for (; *name; name++)
+        putchar((unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name);
+}
+
+/* "file  cat 0.93  dog 0.04", the likeliest first. */
+static int answer(const job *j, const qkv_image_labels *found)
+{
+    const qkv_real *p = found->probabilities;
+    size_t top[TOP] = {0}, count = 0;
+    for (size_t i = 0; i < found->classes; i++) {
+        size_t at = count < TOP ? count++ : TOP;
+        while (at > 0 && p[i] > p[top[at - 1]]) {
+            if (at < TOP)
+                top[at] = top[at - 1];
+            at--;
+        }
+        if (at < TOP)
+            top[at] = i;
+    }
+    if (j->c->common.json)
+        return answer_json(j, found->name, top[0], p, found->classes);
+    put_name(found->name);
+    for (size_t i = 0; i < count; i++) {
+        putchar('\t');
+        put_name(qkv_pipeline_label(j->p, top[i]));
+        printf(" %.4f", (double)p[top[i]]);
+    }
+    putchar('\n');
+    return CLI_DONE;
+}
+
+static bool on_labels(void *user, const qkv_image_labels *found)
+{
+    job *j = user;
+    if (found->error) {
+        (void)cli_error(j->c);
+        j->bad++;
+    } else {
+        j->code = answer(j, found);
+    }
+    return j->code == CLI_DONE && !cli_stopped();
+}
+
 static int classify_images(job *j, const settings *s)
 {
     const qkv_strings *args = &j->c->args;
-    if (s->file)
-        return cli_classify_images(j->c, j->p, &s->file, 1);
-    if (args->count < 2)
+    const char *const *paths = s->file ? &s->file : args->items + 1;
+    size_t count = s->file ? 1 : args->count - 1;
+    if (!count)
         return cli_usage(j->c, "%s labels images: none is named", args->items[0]);
-    return cli_classify_images(j->c, j->p, args->items + 1, args->count - 1);
+    qkv_image_source *images = qkv_calloc(j->c->ctx, count, sizeof *images);
+    for (size_t i = 0; images && i < count; i++)
+        images[i].path = paths[i];
+    qkv_status status = images ? qkv_pipeline_classify_images(j->p, images, count,
+                                                              on_labels, j)
+                                 : QKV_E_MEMORY;
+    qkv_free(j->c->ctx, images);
+    if (status && j->code == CLI_DONE)
+        return cli_error(j->c);
+    if (j->bad && count > 1)
+        cli_note(j->c, "%zu of %zu could not be read", j->bad, count);
+    return j->code == CLI_DONE && j->bad ? CLI_FAILED : j->code;
 }
 
 static int run(cli *c, int argc, char **argv)
@@ -89,7 +157,6 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv classify runs/reviews \"a funny , moving film\"",
     "qkv classify runs/reviews --file texts.txt --json > answers.jsonl",
@@ -98,10 +165,9 @@ static const char *const examples[] = {
 static const qkv_preset presets[] = {{"file", NULL, "standard input without texts"},
                                       {NULL, NULL, NULL}};
 
-const cli_command cli_classify = {
+CLI_COMMAND(cli_classify, 430) = {
     .manual = {.name = "classify", .summary = "label texts or images",
                .usage = "DIR [TEXT... | IMAGE... | --file FILE]", .examples = examples,
-               .tables = tables,
                .text = "The likeliest label of each text, or pair of texts with a tab between, "
                        "and its probability: a line for every text, in order. --json: objects "
                        "{\"label\", \"probs\": {label: probability}}.\n\n"
@@ -110,4 +176,4 @@ const cli_command cli_classify = {
                        "that begin with \"file\". What cannot be read is named and passed "
                        "over; the exit code is 1 then.",
                .presets = presets},
-    .run = run};
+    .own = {&table}, .run = run};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     const char *out;
@@ -30,9 +30,7 @@ static qkv_status write_attention(const cli *c, const qkv_image *image, const ch
 
 static int answer_json(const cli *c, const qkv_colorization *found, const char *out)
 {
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_json_put_string(&w, "file", c->args.items[1]);
     qkv_json_put_string(&w, "out", out);
     if (found->attention.data) {
@@ -46,7 +44,6 @@ static int answer_json(const cli *c, const qkv_colorization *found, const char *
         }
         qkv_json_end_array(&w);
     }
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -88,20 +85,18 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv colorize runs/color old.jpg --out new.png",
     "qkv colorize runs/color old.jpg --hint 12,40,#c03020 --out new.png",
     "qkv colorize runs/color old.jpg --attention 12,40 --out new.png", NULL};
 
-const cli_command cli_colorize = {
+CLI_COMMAND(cli_colorize, 440) = {
     .manual = {.name = "colorize", .summary = "give an image colours",
                .usage = "DIR IMG [--hint X,Y,#RRGGBB]... --out F.png", .examples = examples,
-               .tables = tables,
                .text = "Reads the image's lightness alone. Colours are made at the size that "
                        "the model was trained on and stretched over the image; a hint colours "
                        "a cell of it, a 16th of its side. --attention lists the patches that the "
                        "patch at a pixel mixed, with their weights (the mean over the heads), and "
                        "paints them. --json: {\"file\", \"out\", \"attention\": [{\"x\", \"y\", "
                        "\"weight\"}, ...]}, places as pixels of the image."},
-    .library[CLI_BEHIND] = qkv_pipeline_colorize_table, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_colorize_table, .own = {&table}, .run = run};

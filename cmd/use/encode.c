@@ -1,5 +1,5 @@
 /* encode.c - `qkv encode` and `qkv decode`: between an image and a grid of codes in a file. */
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     const char *out;
@@ -22,13 +22,10 @@ static int answer(const cli *c, const char *out, const qkv_code_grid *g)
 {
     if (!c->common.json)
         return CLI_DONE;
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_json_put_string(&w, "out", out);
     qkv_json_put_int(&w, "rows", (int64_t)g->rows);
     qkv_json_put_int(&w, "columns", (int64_t)g->columns);
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -79,26 +76,22 @@ static int run_decode(cli *c, int argc, char **argv)
     return run(c, argc, argv, &decode_table, decode);
 }
 
-static const qkv_option_table *const encode_tables[] = {&encode_table, NULL};
-static const qkv_option_table *const decode_tables[] = {&decode_table, NULL};
 static const char *const encode_examples[] = {
     "qkv encode runs/codes cat.png --out cat.npy", NULL};
 static const char *const decode_examples[] = {
     "qkv decode runs/codes cat.npy --out again.png", NULL};
 
-const cli_command cli_encode = {
+CLI_COMMAND(cli_encode, 480) = {
     .manual = {.name = "encode", .summary = "an image's codes",
                .usage = "DIR IMG --out F.npy", .examples = encode_examples,
-               .tables = encode_tables,
                .text = "The codes that a model of train vqgan has for an image of any size, as a "
                        "NumPy file of rows x columns. Pixels at the edges that do not make up a "
                        "whole code are left out, as many on either side."},
-    .run = run_encode};
+    .own = {&encode_table}, .run = run_encode};
 
-const cli_command cli_decode = {
+CLI_COMMAND(cli_decode, 490) = {
     .manual = {.name = "decode", .summary = "an image of codes",
                .usage = "DIR F.npy --out F.png", .examples = decode_examples,
-               .tables = decode_tables,
                .text = "The image that codes stand for: a NumPy file as qkv encode writes, or "
                        "rows of numbers with commas between them."},
-    .run = run_decode};
+    .own = {&decode_table}, .run = run_decode};

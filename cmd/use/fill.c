@@ -1,7 +1,7 @@
 /* fill.c - `qkv fill`: what may stand where a text says [MASK]. */
 #include <stdio.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     cli *c;
@@ -10,9 +10,7 @@ typedef struct {
 
 static int put_json(const job *j, const qkv_filled *f)
 {
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, j->c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(j->c);
     qkv_json_begin_array(&w, "fills");
     for (size_t i = 0; i < f->count; i++) {
         qkv_json_begin_object(&w, NULL);
@@ -21,7 +19,6 @@ static int put_json(const job *j, const qkv_filled *f)
         qkv_json_end_object(&w);
     }
     qkv_json_end_array(&w);
-    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -58,7 +55,7 @@ static const char *const examples[] = {
     "qkv fill runs/words \"the [MASK] sat on the [MASK] .\"",
     "qkv fill runs/words \"the [MASK] sat .\" --top-k 3 --json", NULL};
 
-const cli_command cli_fill = {
+CLI_COMMAND(cli_fill, 420) = {
     .manual = {.name = "fill", .summary = "guess the hidden words of a text",
                .usage = "DIR TEXT [--top-k K]", .examples = examples,
                .text = "The likeliest tokens for every [MASK] in the text, one mask after "

@@ -1,7 +1,7 @@
 /* forecast.c - `qkv forecast`: the rows that follow a history. */
 #include <stdio.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 #include "tour/plot.h"
 
 #define STDIN "/dev/stdin"
@@ -40,15 +40,9 @@ static void plot(const qkv_array *history, const qkv_array *y)
 static int answer_json(cli *c, const qkv_array *y)
 {
     size_t targets = y->shape[1];
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
-    if (y->names) {
-        qkv_json_begin_array(&w, "columns");
-        for (size_t j = 0; j < targets; j++)
-            qkv_json_put_string(&w, NULL, y->names[j]);
-        qkv_json_end_array(&w);
-    }
+    qkv_json_writer w = cli_object(c);
+    if (y->names)
+        qkv_json_put_strings(&w, "columns", (const char *const *)y->names, targets);
     qkv_json_begin_array(&w, "rows");
     for (size_t i = 0; i < y->shape[0]; i++) {
         qkv_json_begin_array(&w, NULL);
@@ -57,7 +51,6 @@ static int answer_json(cli *c, const qkv_array *y)
         qkv_json_end_array(&w);
     }
     qkv_json_end_array(&w);
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -87,18 +80,17 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv forecast runs/load --horizon 24 < history.csv",
                                        "qkv forecast runs/load --file history.csv --json",
                                        "qkv forecast runs/load --plot < history.csv", NULL};
 
-const cli_command cli_forecast = {
+CLI_COMMAND(cli_forecast, 460) = {
     .manual = {.name = "forecast", .summary = "continue a series of numbers",
-               .usage = "DIR [options]", .examples = examples, .tables = tables,
+               .usage = "DIR [options]", .examples = examples,
                .text = "Reads rows of numbers, finds the columns that the model was trained on by "
                        "their names, and prints the rows that follow as CSV, with a line of names "
                        "if the history has one. Only the last rows are read, as many as the "
                        "model's context. A horizon beyond the trained one is rolled out: "
                        "forecasts become history."},
     .library = {qkv_pipeline_forecast_table},
-    .run = run};
+    .own = {&table}, .run = run};

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     size_t show_next;
@@ -53,16 +53,10 @@ static void show_next(const job *j, const qkv_real *p, size_t V)
 
 static int answer_json(const job *j, const qkv_generated *end)
 {
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, j->c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(j->c);
     qkv_json_put_bytes(&w, "text", end->continuation->data ? end->continuation->data : "",
                        end->continuation->len);
-    qkv_json_begin_array(&w, "ids");
-    for (size_t i = 0; i < end->ids->count; i++)
-        qkv_json_put_int(&w, NULL, end->ids->data[i]);
-    qkv_json_end_array(&w);
-    qkv_json_end_object(&w);
+    qkv_json_put_ids(&w, "ids", end->ids->data, end->ids->count);
     return cli_answer(j->c, &w);
 }
 
@@ -107,7 +101,6 @@ static int run(cli *c, int argc, char **argv)
     return status ? cli_error(c) : j.code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv generate runs/book --prompt \"It was\" --tokens 500",
     "qkv generate runs/book --prompt \"It was\" --greedy --json",
@@ -115,10 +108,10 @@ static const char *const examples[] = {
 
 static const qkv_preset presets[] = {{"prompt", "\n", "a new line"}, {NULL, NULL, NULL}};
 
-const cli_command cli_generate = {
+CLI_COMMAND(cli_generate, 400) = {
     .manual = {.name = "generate", .summary = "continue a text", .usage = "DIR [options]",
                .text = "Prints the prompt and, as they are made, the tokens that the model draws "
                        "to continue it. The same --seed gives the same text.",
-               .examples = examples, .tables = tables, .presets = presets},
+               .examples = examples, .presets = presets},
     .library = {qkv_pipeline_generate_table},
-    .run = run};
+    .own = {&table}, .run = run};

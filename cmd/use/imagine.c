@@ -1,7 +1,7 @@
 /* imagine.c - `qkv imagine`: images that a prior draws, code by code. */
 #include <stdio.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     const char *out;
@@ -30,20 +30,14 @@ static void put_next(qkv_json_writer *w, const qkv_sampled_images *s, size_t i)
 static int answer_json(const cli *c, const qkv_sampled_images *s, const char *out)
 {
     size_t all = s->rows * s->columns;
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_json_put_string(&w, "out", out);
     qkv_json_put_int(&w, "count", (int64_t)s->count);
     qkv_json_put_int(&w, "rows", (int64_t)s->rows);
     qkv_json_put_int(&w, "columns", (int64_t)s->columns);
     qkv_json_begin_array(&w, "codes");
-    for (size_t i = 0; i < s->count; i++) {
-        qkv_json_begin_array(&w, NULL);
-        for (size_t k = 0; k < all; k++)
-            qkv_json_put_int(&w, NULL, s->codes[i * all + k]);
-        qkv_json_end_array(&w);
-    }
+    for (size_t i = 0; i < s->count; i++)
+        qkv_json_put_ids(&w, NULL, s->codes + i * all, all);
     qkv_json_end_array(&w);
     if (s->shown) {
         qkv_json_begin_array(&w, "next");
@@ -51,7 +45,6 @@ static int answer_json(const cli *c, const qkv_sampled_images *s, const char *ou
             put_next(&w, s, i);
         qkv_json_end_array(&w);
     }
-    qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
 
@@ -97,7 +90,6 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv imagine runs/prior --count 16 --out grid.png",
     "qkv imagine runs/animals --class cat --top-k 100 --out cats.png",
@@ -105,9 +97,9 @@ static const char *const examples[] = {
     "qkv imagine runs/prior --width 128 --height 64 --out wide.png",
     "qkv imagine runs/prior --complete half.png --show-next 8 --out next.png", NULL};
 
-const cli_command cli_imagine = {
+CLI_COMMAND(cli_imagine, 500) = {
     .manual = {.name = "imagine", .summary = "draw images that never were",
-               .usage = "DIR --out grid.png [options]", .examples = examples, .tables = tables,
+               .usage = "DIR --out grid.png [options]", .examples = examples,
                .text = "A prior of train imagine draws codes, row by row from the top, and its "
                        "VQGAN makes images of them, which are written in a grid with two white "
                        "pixels between. The same --seed gives the same images. --complete takes "
@@ -118,4 +110,4 @@ const cli_command cli_imagine = {
                        "make there, and prints their probabilities. --json: {\"out\", \"count\", "
                        "\"rows\", \"columns\", \"codes\": [[..], ..], \"next\": [[{\"code\", "
                        "\"prob\"}, ..], ..]}."},
-    .library[CLI_BEHIND] = qkv_pipeline_sample_table, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_sample_table, .own = {&table}, .run = run};

@@ -2,7 +2,7 @@
  * that. */
 #include <stdlib.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 enum { COLUMNS = 3, GAP = 4, TILE = 192, WHITE = 255, MOST_ROWS = 64 };
 
@@ -101,15 +101,9 @@ static int answer(const job *j)
 {
     if (!j->c->common.json)
         return CLI_DONE;
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, j->c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(j->c);
     qkv_json_put_string(&w, "out", j->s.out);
-    qkv_json_begin_array(&w, "masks");
-    for (size_t i = 0; i < j->ratio_count; i++)
-        qkv_json_put_real(&w, NULL, j->ratios[i]);
-    qkv_json_end_array(&w);
-    qkv_json_end_object(&w);
+    qkv_json_put_reals(&w, "masks", j->ratios, j->ratio_count);
     return cli_answer(j->c, &w);
 }
 
@@ -133,19 +127,17 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv reconstruct runs/mae cat.png --mask 0.75 --out cat-75.png",
     "qkv reconstruct runs/mae cat.png --mask 25,75,90,98 --out cat.png",
     "qkv reconstruct runs/mae a.png b.jpg --mask 75 --paste --out both.png", NULL};
 
-const cli_command cli_reconstruct = {
+CLI_COMMAND(cli_reconstruct, 470) = {
     .manual = {.name = "reconstruct", .summary = "fill in hidden parts of an image",
                .usage = "DIR IMG... --out F.png [--mask R]", .examples = examples,
-               .tables = tables,
                .text = "Hides patches of an image, those that --seed says, and has a model of "
                        "train reconstruct fill them in. Writes what there was, what the model "
                        "saw and what it makes of it side by side, a row for every share, one "
                        "image below the other. A model that learnt normed patches "
                        "(norm_pix_loss) is told the mean and standard deviation of the true ones."},
-    .library[CLI_BEHIND] = qkv_pipeline_reconstruct_table, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_reconstruct_table, .own = {&table}, .run = run};

@@ -1,7 +1,7 @@
 /* segment.c - `qkv segment`: the class of every pixel of an image, as an image. */
 #include <stdio.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     const char *out;
@@ -15,15 +15,12 @@ static const qkv_option_table table = {"Segmenting", rows, sizeof rows / sizeof 
 
 static int answer_json(cli *c, qkv_pipeline *p, const qkv_segmentation *s, const char *out)
 {
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(c);
     qkv_json_put_string(&w, "file", c->args.items[1]);
     qkv_json_put_string(&w, "out", out);
     qkv_json_begin_object(&w, "pixels");
     for (size_t i = 0; i < s->classes; i++)
         qkv_json_put_int(&w, qkv_pipeline_label(p, i), (int64_t)s->pixels[i]);
-    qkv_json_end_object(&w);
     qkv_json_end_object(&w);
     return cli_answer(c, &w);
 }
@@ -64,14 +61,13 @@ static int run(cli *c, int argc, char **argv)
     return code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {"qkv segment runs/seg photo.jpg --out classes.png",
                                        "qkv segment runs/seg photo.jpg --out c.png --json", NULL};
 
-const cli_command cli_segment = {
+CLI_COMMAND(cli_segment, 450) = {
     .manual = {.name = "segment", .summary = "tell the class of every pixel",
-               .usage = "DIR IMG --out F.png [options]", .examples = examples, .tables = tables,
+               .usage = "DIR IMG --out F.png [options]", .examples = examples,
                .text = "Writes an image of the same size with a colour for each class, and "
                        "prints how many pixels each class has, and its colour. --json: {\"file\", "
                        "\"out\", \"pixels\": {class: count}}."},
-    .library[CLI_BEHIND] = qkv_pipeline_segment_table, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_segment_table, .own = {&table}, .run = run};

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "core/commands.h"
+#include "core/cli.h"
 
 typedef struct {
     const char *file;
@@ -51,9 +51,7 @@ static void put_bytes(qkv_json_writer *w, const qkv_text *text)
 
 static int put_json(const job *j, const qkv_translated *found)
 {
-    qkv_json_writer w;
-    qkv_json_writer_init(&w, j->c->ctx, 0);
-    qkv_json_begin_object(&w, NULL);
+    qkv_json_writer w = cli_object(j->c);
     if (j->o.n_best > 1) {
         qkv_json_begin_array(&w, "hyps");
         for (size_t i = 0; i < found->count; i++) {
@@ -66,7 +64,6 @@ static int put_json(const job *j, const qkv_translated *found)
     } else {
         put_bytes(&w, &found->best[0].text);
     }
-    qkv_json_end_object(&w);
     return cli_answer(j->c, &w);
 }
 
@@ -128,7 +125,6 @@ static int run(cli *c, int argc, char **argv)
     return status ? cli_error(c) : j.code;
 }
 
-static const qkv_option_table *const tables[] = {&table, NULL};
 static const char *const examples[] = {
     "qkv translate runs/en-de <in.en >out.de", "qkv translate runs/en-de --beam 5 --file in.en",
     "qkv translate opus-mt-en-de --n-best 4 --json <in.en", NULL};
@@ -138,10 +134,10 @@ static const qkv_preset presets[] = {
     {"max-length", "512", "as the directory says, or the model's positions"},
     {NULL, NULL, NULL}};
 
-const cli_command cli_translate = {
+CLI_COMMAND(cli_translate, 410) = {
     .manual = {.name = "translate", .summary = "translate lines of text",
                .usage = "DIR [--beam N] [options] <IN >OUT", .examples = examples,
-               .tables = tables, .presets = presets,
+               .presets = presets,
                .text = "Writes one line for every line it reads, an empty one for an empty one, "
                        "found by beam search as the directory's generation_config.json says "
                        "(Hugging Face's search). Lines are read about 4000 at a time and sorted "
@@ -150,4 +146,4 @@ const cli_command cli_translate = {
                        "\"score\"}, ..]}; without it --n-best writes \"line ||| text ||| "
                        "score\", lines counted from 0."},
     .library = {qkv_pipeline_translate_table},
-    .run = run};
+    .own = {&table}, .run = run};

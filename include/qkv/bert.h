@@ -10,8 +10,8 @@ QKV_BEGIN_DECLS
 
 /* model_type "bert", architectures BertForMaskedLM and BertForSequenceClassification. Configuration
  * of both: qkv_bert_config; ranges and defaults: qkv_model_type_config. */
-extern const qkv_model_type qkv_bert_masked_type;
-extern const qkv_model_type qkv_bert_classifier_type;
+const qkv_model_type *qkv_bert_masked_type(void);
+const qkv_model_type *qkv_bert_classifier_type(void);
 
 typedef struct {
     size_t vocab, positions, segments, width, layers, heads;

@@ -35,6 +35,14 @@ typedef struct {
 qkv_status qkv_dir_list(qkv_names *out, qkv_context *ctx, const char *path);
 void qkv_names_free(qkv_names *names); /* *names may be zeroed */
 
+/* "dir/name" by value: qkv_path_in(dir, name).text. A path longer than QKV_PATH_BYTES is cut, and
+ * the system refuses what is left. */
+enum { QKV_PATH_BYTES = 4352 }; /* Linux takes up to 4096 */
+typedef struct {
+    char text[QKV_PATH_BYTES];
+} qkv_path;
+qkv_path qkv_path_in(const char *dir, const char *name);
+qkv_path qkv_path_beside(const char *file, const char *name); /* in the file's folder */
 /* "dir/name". Free with qkv_free. NULL if out of memory. */
 char *qkv_path_join(qkv_context *ctx, const char *dir, const char *name);
 const char *qkv_path_name(const char *path); /* the part after the last '/' */

@@ -9,7 +9,7 @@
 QKV_BEGIN_DECLS
 
 /* model_type "qkv_forecast"; configuration: qkv_forecast_config. */
-extern const qkv_model_type qkv_forecast_type;
+const qkv_model_type *qkv_forecast_type(void);
 
 /* Normalisation of the input, undone on the output. The first step of all kinds standardises each
  * column by the training rows' mean and standard deviation. */

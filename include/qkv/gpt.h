@@ -8,11 +8,11 @@
 
 QKV_BEGIN_DECLS
 
-extern const qkv_model_type qkv_gpt2_type;  /* configuration: qkv_gpt_config */
-extern const qkv_model_type qkv_llama_type; /* configuration: qkv_gpt_config */
+const qkv_model_type *qkv_gpt2_type(void); /* configuration: qkv_gpt_config */
+const qkv_model_type *qkv_llama_type(void); /* configuration: qkv_gpt_config */
 /* A GPT over image codes, as minGPT in taming-transformers: gpt2 with exact GELU, an output layer
  * that is not tied, and minGPT's tensor names. Configuration: qkv_gpt_config. */
-extern const qkv_model_type qkv_prior_type;
+const qkv_model_type *qkv_prior_type(void);
 
 typedef enum {
     QKV_POSITIONS_LEARNED,
@@ -21,7 +21,8 @@ typedef enum {
     QKV_POSITIONS_ROTARY    /* as in llama */
 } qkv_position_kind;
 
-/* Configuration. Ranges and defaults: qkv_model_type_config(&qkv_gpt2_type), (&qkv_llama_type). */
+/* Configuration. Ranges and defaults: qkv_model_type_config of qkv_gpt2_type() and
+ * qkv_llama_type(). */
 typedef struct {
     size_t vocab, positions, width, layers, heads;
     size_t kv_heads;   /* 0: heads */

@@ -32,8 +32,7 @@ double qkv_training_rate(size_t width);
 
 typedef struct qkv_job qkv_job;
 
-/* The name of kind i of jobs: "lm", "translate", "mlm", "classify", "forecast", "colorize",
- * "segment", "reconstruct", "vqgan", "imagine"; NULL past the last. */
+/* The name of kind i of jobs, in alphabetical order: "classify" .. "vqgan"; NULL past the last. */
 const char *qkv_job_kind(size_t i);
 
 /* Creates a job of this kind with default settings. ctx must outlive it. On failure *out is NULL:
@@ -59,10 +58,13 @@ qkv_status qkv_job_parse(qkv_job *j, int argc, char *const *argv, const qkv_opti
 /* True if the setting with this key or flag was set, by any of the functions above. */
 bool qkv_job_given(const qkv_job *j, const char *name);
 
-/* The settings of a kind: its option table i (NULL past the last); the defaults that replace those
- * of the tables; and, if the kind has a setting "recipe", the presets of each recipe (NULL: no
- * presets), else NULL. */
+/* The settings of a kind: its option table i (NULL past the last), and what these settings are for
+ * if not for every job of the kind ("texts"), else NULL; type i whose presets the setting "model"
+ * names (NULL past the last); the defaults that replace those of the tables; and, if the kind has a
+ * setting "recipe", the presets of each recipe (NULL: no presets), else NULL. */
 const qkv_option_table *qkv_job_table(const char *kind, size_t i);
+const char *qkv_job_table_about(const char *kind, size_t i);
+const qkv_model_type *qkv_job_model_type(const char *kind, size_t i);
 const qkv_preset *qkv_job_presets(const char *kind);
 const qkv_preset *const *qkv_job_recipes(const char *kind);
 

@@ -38,6 +38,12 @@ void qkv_json_put_real(qkv_json_writer *w, const char *key, double value);
 void qkv_json_put_float(qkv_json_writer *w, const char *key, float value); /* digits of a float */
 void qkv_json_put_bool(qkv_json_writer *w, const char *key, bool value);
 void qkv_json_put_null(qkv_json_writer *w, const char *key);
+/* Arrays. */
+void qkv_json_put_strings(qkv_json_writer *w, const char *key, const char *const *values,
+                          size_t count);
+void qkv_json_put_reals(qkv_json_writer *w, const char *key, const double *values, size_t count);
+void qkv_json_put_sizes(qkv_json_writer *w, const char *key, const size_t *values, size_t count);
+void qkv_json_put_ids(qkv_json_writer *w, const char *key, const int32_t *values, size_t count);
 
 /* The text so far, valid until the next call; NULL if an allocation failed. */
 const char *qkv_json_writer_text(const qkv_json_writer *w);

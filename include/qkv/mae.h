@@ -10,7 +10,7 @@ QKV_BEGIN_DECLS
 
 /* model_type "vit_mae", architecture ViTMAEForPreTraining. The encoder is a vit with fixed 2-D
  * sinusoids as positions. Ranges and defaults of qkv_mae_config: qkv_model_type_config. */
-extern const qkv_model_type qkv_mae_type;
+const qkv_model_type *qkv_mae_type(void);
 
 typedef struct {
     qkv_patches_config trunk; /* the encoder */

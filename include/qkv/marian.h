@@ -9,10 +9,10 @@
 QKV_BEGIN_DECLS
 
 /* model_type "marian": a norm after each sublayer (post-norm), as in the paper. */
-extern const qkv_model_type qkv_marian_type;
+const qkv_model_type *qkv_marian_type(void);
 /* model_type "qkv_translator": marian's tensor names, a norm before each sublayer and after each
  * stack (pre-norm). transformers has no such model. */
-extern const qkv_model_type qkv_translator_type;
+const qkv_model_type *qkv_translator_type(void);
 
 /* Configuration of both types; ranges and defaults: qkv_model_type_config. */
 typedef struct {

@@ -12,6 +12,8 @@ typedef struct qkv_model qkv_model;
 
 /* A kind of model, named by "model_type" in config.json. */
 typedef struct qkv_model_type qkv_model_type;
+/* Returns a type of the library: qkv_gpt2_type, qkv_vit_type .. */
+typedef const qkv_model_type *qkv_model_type_fn(void);
 
 /* What models of a type can do: one bit for each group of the library's functions. */
 enum {
@@ -145,6 +147,7 @@ double qkv_model_flops(const qkv_model *m, const qkv_workload *w);
 qkv_status qkv_model_set_labels(qkv_model *m, const char *const *names, size_t count);
 size_t qkv_model_label_count(const qkv_model *m);
 const char *qkv_model_label(const qkv_model *m, size_t i); /* NULL past the last */
+const char *const *qkv_model_labels(const qkv_model *m);   /* all; until they are set again */
 
 enum { QKV_LM_EOS_IDS = 8 };
 /* Sets all eos ids ("eos_token_id" in config.json as a list), copied, in place of the

@@ -10,7 +10,7 @@ QKV_BEGIN_DECLS
 
 /* model_type "qkv_perceptual": stages of 3 x 3 convolutions with ReLU, and between two stages a
  * pool that halves the image (VGG; Simonyan and Zisserman 2014). Pixels are scaled to [-1, 1]. */
-extern const qkv_model_type qkv_perceptual_type;
+const qkv_model_type *qkv_perceptual_type(void);
 
 /* Configuration. Ranges and defaults (those of VGG16): qkv_model_type_config. */
 typedef struct {

@@ -38,6 +38,7 @@ size_t qkv_pixels_width(const qkv_pixels *p);
 size_t qkv_pixels_channels(const qkv_pixels *p);
 size_t qkv_pixels_classes(const qkv_pixels *p);
 const char *qkv_pixels_class_name(const qkv_pixels *p, size_t class_);
+const char *const *qkv_pixels_class_names(const qkv_pixels *p); /* all */
 
 /* Image i: its bytes (height, width, channels); its class, or -1; its source, for messages. */
 const uint8_t *qkv_pixels_data(const qkv_pixels *p, size_t i);

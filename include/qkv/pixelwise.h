@@ -23,12 +23,12 @@ typedef struct {
 } qkv_pixelwise_config;
 
 /* model_type "qkv_segmenter": class logits of each pixel. */
-extern const qkv_model_type qkv_segmenter_type;
+const qkv_model_type *qkv_segmenter_type(void);
 
 /* model_type "qkv_colorizer": Lab a / 110 and b / 110 of each pixel, from 4 inputs: (L - 50) / 100;
  * a / 110 and b / 110 where known, else 0; and 1 where known, else 0 (the input of iColoriT, Yun et
  * al. 2023). */
-extern const qkv_model_type qkv_colorizer_type;
+const qkv_model_type *qkv_colorizer_type(void);
 enum { QKV_COLORIZER_INPUTS = 4 };
 
 /* pixels (B, H, W, channels) -> (B, H, W, outputs). NULL once anything on the tape has failed. */

@@ -67,7 +67,7 @@ qkv_task_type qkv_task_type_defaults(const char *name,
 
 
 /* What qkv_train trains. The library's tasks, or a program, fill it in. */
-typedef struct {
+typedef struct qkv_task {
     const qkv_task_type *type;
     void *self;       /* argument of the type's functions; may be NULL */
     qkv_model *model; /* the model to train */

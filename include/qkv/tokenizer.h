@@ -63,12 +63,20 @@ void qkv_tokenizer_destroy(qkv_tokenizer *t); /* NULL is allowed */
 
 /* ---- training ---------------------------------------------------------------------------- */
 
+/* Each row: kind, what it is called among settings, and in the library. */
+#define QKV_TOKENIZER_KINDS(X)                                                                     \
+    X(QKV_TOKENIZER_CHAR, "char", chars)                                                           \
+    X(QKV_TOKENIZER_BPE, "bpe", bpe)                   /* byte-level */                            \
+    X(QKV_TOKENIZER_WORDPIECE, "wordpiece", wordpiece) /* BERT's */                                \
+    /* SentencePiece's, in Marian's folder: </s>, <unk>, ..., <pad>; the same with BPE over        \
+     * characters */                                                                               \
+    X(QKV_TOKENIZER_UNIGRAM, "unigram", unigram)                                                   \
+    X(QKV_TOKENIZER_SENTENCEPIECE_BPE, "sentencepiece-bpe", spm_bpe)
+
 typedef enum {
-    QKV_TOKENIZER_CHAR,
-    QKV_TOKENIZER_BPE,       /* byte-level */
-    QKV_TOKENIZER_WORDPIECE, /* BERT's */
-    QKV_TOKENIZER_UNIGRAM,   /* SentencePiece's, in Marian's folder: </s>, <unk>, ..., <pad> */
-    QKV_TOKENIZER_SENTENCEPIECE_BPE, /* SentencePiece's BPE over characters, in Marian's folder */
+#define QKV_TOKENIZER_ENUM(kind, name, trainer) kind,
+    QKV_TOKENIZER_KINDS(QKV_TOKENIZER_ENUM)
+#undef QKV_TOKENIZER_ENUM
 } qkv_tokenizer_kind;
 
 typedef struct {

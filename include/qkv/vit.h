@@ -11,13 +11,13 @@ QKV_BEGIN_DECLS
 
 /* model_type "vit", architecture ViTForImageClassification: a class token, learned positions, a
  * pre-norm stack, and a linear layer from the class token to logits. */
-extern const qkv_model_type qkv_vit_type;
+const qkv_model_type *qkv_vit_type(void);
 
 /* model_type "qkv_cct". Convolutions, each followed by ReLU and a pool that halves the image, make
  * the tokens. Blocks are pre-norm, but the second norm's output replaces the stream. A linear layer
  * gives each token a weight; the logits come from the weighted sum of all tokens. Tensor names are
  * the authors'. */
-extern const qkv_model_type qkv_cct_type;
+const qkv_model_type *qkv_cct_type(void);
 
 /* Configuration of both types; ranges and defaults: qkv_model_type_config. */
 typedef struct {

@@ -10,7 +10,7 @@
 QKV_BEGIN_DECLS
 
 /* model_type "qkv_vqgan". Pixels are scaled to [-1, 1]. */
-extern const qkv_model_type qkv_vqgan_type;
+const qkv_model_type *qkv_vqgan_type(void);
 
 /* Configuration. Ranges and defaults (those of the published f16 model): qkv_model_type_config. */
 typedef struct {

@@ -86,6 +86,17 @@ bool qkv__grow(qkv_context *ctx, void *array, size_t *capacity, size_t need, siz
 /* Four words that depend on (key, counter) alone. */
 void qkv__philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
 
+/* Two draws, the first of which gives the upper half. */
+static inline uint64_t qkv__rng_u64(qkv_rng *r)
+{
+    uint64_t high = (uint64_t)qkv_rng_u32(r) << 32;
+    return high | qkv_rng_u32(r);
+}
+
+/* Which of n items is sample number `sample` of a run: every epoch has all of them, in an order
+ * that depends on (seed, stream, epoch). */
+uint64_t qkv__epoch_place(uint64_t seed, const char *stream, uint64_t sample, uint64_t n);
+
 /* Spreads a number's bits: for hash tables. */
 static inline uint64_t qkv__mix(uint64_t x)
 {

@@ -1,5 +1,7 @@
 /* shuffle.c - a random order that needs no memory: where index i goes is computed, so a training
  * run's place in its data is one number. */
+#include <string.h>
+
 #include "base/base.h"
 
 /* A Feistel network over 2 * half bits permutes [0, 4^half); indices that fall outside [0, n) are
@@ -25,4 +27,11 @@ uint64_t qkv_shuffled(uint64_t i, uint64_t n, uint64_t seed)
         i = left << half | right;
     } while (i >= n);
     return i;
+}
+
+uint64_t qkv__epoch_place(uint64_t seed, const char *stream, uint64_t sample, uint64_t n)
+{
+    qkv_rng r;
+    qkv_rng_init(&r, seed, qkv_hash64(stream, strlen(stream)) + sample / n);
+    return qkv_shuffled(sample % n, n, qkv__rng_u64(&r));
 }

@@ -180,13 +180,11 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
 qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *dir,
                                 qkv_strings changes, bool weights)
 {
-    *out = NULL;
-    char *path = qkv_path_join(ctx, dir, "config.json");
-    if (!path)
-        return QKV_E_MEMORY;
-    qkv__json j = {0};
+    const qkv_path path = qkv_path_in(dir, "config.json");
+    qkv__json j;
     const qkv_model_type *type = NULL;
-    qkv_status status = qkv__json_load(&j, ctx, path);
+    *out = NULL;
+    qkv_status status = qkv__json_load(&j, ctx, path.text);
     if (!status)
         status = find_type(&j, &type);
     if (!status)
@@ -197,7 +195,6 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
     if (!status)
         status = read_fields(out, &j, type, changes, most);
     qkv__json_free(&j);
-    qkv_free(ctx, path);
     return status;
 }
 
@@ -213,14 +210,10 @@ static void put_integer(void *user, const char *key, int64_t value)
 {
     config_writer *c = user;
     size_t count = qkv_model_eos_count(c->m);
-    if (count == 0 || strcmp(key, "eos_token_id") != 0) {
+    if (count == 0 || strcmp(key, "eos_token_id") != 0)
         qkv_json_put_int(&c->w, key, value);
-    } else {
-        qkv_json_begin_array(&c->w, key);
-        for (size_t i = 0; i < count; i++)
-            qkv_json_put_int(&c->w, NULL, c->m->eos_ids[i]);
-        qkv_json_end_array(&c->w);
-    }
+    else
+        qkv_json_put_ids(&c->w, key, c->m->eos_ids, count);
 }
 
 /* The rotary base a second time, under the names of transformers 5. */
@@ -239,18 +232,6 @@ static void put_rope(qkv_json_writer *w, const qkv_model *m)
         qkv_json_end_object(w);
         qkv_json_put_null(w, "rope_scaling");
     }
-}
-
-static qkv_status save(qkv_json_writer *w, qkv_context *ctx, const char *dir, const char *name)
-{
-    char *path = qkv_path_join(ctx, dir, name);
-    if (!path) {
-        qkv_json_writer_free(w);
-        return QKV_E_MEMORY;
-    }
-    qkv_status status = qkv_json_writer_save(w, path);
-    qkv_free(ctx, path);
-    return status;
 }
 
 /* For models that write text: ids that they stop at or start with, as config.json has them. */
@@ -274,7 +255,7 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
                 put_integer(&c, keys[k], id);
         }
     qkv_json_end_object(&c.w);
-    return save(&c.w, qkv_model_context(m), dir, "generation_config.json");
+    return qkv_json_writer_save(&c.w, qkv_path_in(dir, "generation_config.json").text);
 }
 
 qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
@@ -299,7 +280,7 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
     put_rope(w, m);
     qkv__hub_write_labels(w, m);
     qkv_json_end_object(w);
-    qkv_status status = save(w, qkv_model_context(m), dir, "config.json");
+    qkv_status status = qkv_json_writer_save(w, qkv_path_in(dir, "config.json").text);
     bool generates = qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE);
     return status || !generates ? status : write_generation(m, dir);
 }

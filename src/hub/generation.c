@@ -93,11 +93,8 @@ void qkv__hub_write_generation(qkv_json_writer *w, const qkv_model *m)
     if (!g.ban_count)
         return;
     qkv_json_begin_array(w, "bad_words_ids");
-    for (size_t i = 0; i < g.ban_count; i++) {
-        qkv_json_begin_array(w, NULL);
-        qkv_json_put_int(w, NULL, g.banned[i]);
-        qkv_json_end_array(w);
-    }
+    for (size_t i = 0; i < g.ban_count; i++)
+        qkv_json_put_ids(w, NULL, &g.banned[i], 1);
     qkv_json_end_array(w);
 }
 
@@ -264,18 +261,15 @@ qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const 
         return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(m);
     qkv_generation_defaults(g, m);
-    char *path = qkv_path_join(ctx, dir, "generation_config.json");
-    if (path && !qkv_file_exists(path)) {
-        qkv_free(ctx, path);
-        path = qkv_path_join(ctx, dir, "config.json");
-    }
-    qkv__json j = {0};
-    qkv_status status = path ? qkv__json_load(&j, ctx, path) : QKV_E_MEMORY;
+    qkv_path path = qkv_path_in(dir, "generation_config.json");
+    if (!qkv_file_exists(path.text))
+        path = qkv_path_in(dir, "config.json");
+    qkv__json j;
+    qkv_status status = qkv__json_load(&j, ctx, path.text);
     if (!status && !json_is_object(j.value))
         status = qkv__json_fail(&j, NULL, "expected an object");
     if (!status)
         status = read_all(g, &j, configured(m, "vocab_size"));
     qkv__json_free(&j);
-    qkv_free(ctx, path);
     return status;
 }

@@ -1,7 +1,7 @@
 /* import.c - models out of files with other libraries' names, and into them. Such a file has no
  * configuration: it is derived from shapes, as far as they tell. Here are files of timm and of
  * facebookresearch/mae; taming.c has the others. */
-#include "hub/taming.h"
+#include "hub/import_source.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -108,21 +108,17 @@ static qkv_status set_images(const qkv__import_source *f, qkv_model *m, const qk
     static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
     qkv_image_format p = {.height = c->image, .width = c->image, .resample = BICUBIC,
                           .channels = c->channels};
-    bool mae = qkv_model_type_of(m) == &qkv_mae_type;
+    bool mae = qkv_model_type_of(m) == qkv_mae_type();
     if (c->channels != 1 && c->channels != 3)
         return QKV_OK;
     for (int i = 0; i < 3; i++) {
         p.mean[i] = mae ? mean[i] : 0.5;
         p.std[i] = mae ? std[i] : 0.5;
     }
-    qkv_str path;
-    qkv_str_init(&path, f->ctx);
-    qkv_str_add(&path, f->path, (size_t)(qkv_path_name(f->path) - f->path));
-    qkv_str_puts(&path, "config.json");
-    qkv_status status = path.failed ? QKV_E_MEMORY : QKV_OK;
-    if (!status && qkv_file_exists(path.data))
-        status = read_neighbour(f, path.data, &p);
-    qkv_str_free(&path);
+    const qkv_path path = qkv_path_beside(f->path, "config.json");
+    qkv_status status = QKV_OK;
+    if (qkv_file_exists(path.text))
+        status = read_neighbour(f, path.text, &p);
     if (!status)
         qkv_model_set_image_format(m, &p);
     return status;
@@ -141,8 +137,8 @@ static qkv_status import_patches(qkv_model **out, const qkv__import_source *f,
     bool mae = qkv__import_tensor(f, "decoder_embed.weight") != NULL;
     qkv_vit_config vit;
     qkv_mae_config full;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &vit);
-    qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &full);
+    qkv_option_defaults(qkv_model_type_config(qkv_vit_type()), &vit);
+    qkv_option_defaults(qkv_model_type_config(qkv_mae_type()), &full);
     qkv_patches_config *trunk = mae ? &full.trunk : &vit.trunk;
     qkv_status status = derive_trunk(f, o, trunk);
     if (!status && mae)
@@ -150,8 +146,8 @@ static qkv_status import_patches(qkv_model **out, const qkv__import_source *f,
     if (!status && !mae && qkv__import_tensor(f, "head.weight"))
         status = qkv__import_size(f, "head.weight", 2, 0, &vit.classes);
     if (!status)
-        status = mae ? make_patches(out, f, &qkv_mae_type, &full)
-                     : make_patches(out, f, &qkv_vit_type, &vit);
+        status = mae ? make_patches(out, f, qkv_mae_type(), &full)
+                     : make_patches(out, f, qkv_vit_type(), &vit);
     return status ? status : set_images(f, *out, trunk);
 }
 
@@ -182,8 +178,8 @@ qkv_status qkv_hub_import(qkv_model **out, qkv_context *ctx, const char *path,
 
 qkv_status qkv_hub_export(qkv_model *m, const char *path, const qkv_hub_save_options *options)
 {
-    static const qkv_model_type *const known[] = {&qkv_vit_type, &qkv_mae_type, &qkv_vqgan_type,
-                                                  &qkv_prior_type};
+    const qkv_model_type *const known[] = {qkv_vit_type(), qkv_mae_type(), qkv_vqgan_type(),
+                                           qkv_prior_type()};
     qkv_hub_save_options o = options ? *options : qkv_hub_save_defaults();
     const qkv_model_type *type = qkv_model_type_of(m);
     if ((o.vqgan && !qkv__model_as(o.vqgan, NULL, __func__, QKV_CAN_ENCODE_IMAGES)) ||

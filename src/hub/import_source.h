@@ -41,4 +41,9 @@ qkv_status qkv__import_heads(const qkv__import_source *f, size_t width, size_t h
 qkv_status qkv__import_make(qkv_model **out, const qkv__import_source *f,
                             const qkv_model_type *type, const void *config);
 
+/* The model in a file with taming-transformers' names, or with those of VGG16. *out stays
+ * NULL where the names are others. */
+qkv_status qkv__taming_import(qkv_model **out, qkv__import_source *f,
+                              const qkv_hub_import_options *o);
+
 #endif

@@ -106,7 +106,7 @@ static qkv_status visit_same_row(void *user, const qkv_state_entry *row)
 qkv_status qkv__hub_visit_named(qkv_model *m, const char *under, qkv_state_entry_fn *fn, void *user)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
-    bool other = type == &qkv_vit_type || type == &qkv_mae_type;
+    bool other = type == qkv_vit_type() || type == qkv_mae_type();
     visitor v = {under, fn, user};
     return qkv_model_visit(m, other ? visit_row : visit_same_row, &v);
 }

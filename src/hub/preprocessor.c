@@ -127,33 +127,21 @@ static qkv_status read_format(const qkv__json *j, qkv_image_format *f)
 qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir)
 {
     qkv_context *ctx = qkv_model_context(m);
-    char *path = qkv_path_join(ctx, dir, "preprocessor_config.json");
-    qkv__json j = {0};
+    const qkv_path path = qkv_path_in(dir, "preprocessor_config.json");
+    qkv__json j;
     qkv_image_format f = {0};
-    if (!path)
-        return QKV_E_MEMORY;
-    qkv_status status = QKV_OK;
-    if (qkv_file_exists(path)) {
-        status = qkv__json_load(&j, ctx, path);
-        if (!status)
-            status = read_format(&j, &f);
-        if (!status)
-            qkv_model_set_image_format(m, &f);
-    }
+    if (!qkv_file_exists(path.text))
+        return QKV_OK;
+    qkv_status status = qkv__json_load(&j, ctx, path.text);
+    if (!status)
+        status = read_format(&j, &f);
+    if (!status)
+        qkv_model_set_image_format(m, &f);
     qkv__json_free(&j);
-    qkv_free(ctx, path);
     return status;
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
-
-static void put_numbers(qkv_json_writer *w, const char *key, const double *x, size_t count)
-{
-    qkv_json_begin_array(w, key);
-    for (size_t i = 0; i < count; i++)
-        qkv_json_put_real(w, NULL, x[i]);
-    qkv_json_end_array(w);
-}
 
 static void put_shape(qkv_json_writer *w, const char *key, size_t height, size_t width)
 {
@@ -166,14 +154,10 @@ static void put_shape(qkv_json_writer *w, const char *key, size_t height, size_t
 qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
 {
     const qkv_image_format *f = qkv_model_image_format(m);
-    qkv_context *ctx = qkv_model_context(m);
     if (!f)
         return QKV_OK;
-    char *path = qkv_path_join(ctx, dir, "preprocessor_config.json");
-    if (!path)
-        return QKV_E_MEMORY;
     qkv_json_writer w;
-    qkv_json_writer_init(&w, ctx, 2);
+    qkv_json_writer_init(&w, qkv_model_context(m), 2);
     qkv_json_begin_object(&w, NULL);
     /* ViT's does not crop; CLIP's, which does, would make three channels of one. */
     qkv_json_put_string(&w, "image_processor_type",
@@ -195,10 +179,8 @@ qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir)
     qkv_json_put_bool(&w, "do_rescale", true);
     qkv_json_put_real(&w, "rescale_factor", 1 / 255.0);
     qkv_json_put_bool(&w, "do_normalize", true);
-    put_numbers(&w, "image_mean", f->mean, f->channels);
-    put_numbers(&w, "image_std", f->std, f->channels);
+    qkv_json_put_reals(&w, "image_mean", f->mean, f->channels);
+    qkv_json_put_reals(&w, "image_std", f->std, f->channels);
     qkv_json_end_object(&w);
-    qkv_status status = qkv_json_writer_save(&w, path);
-    qkv_free(ctx, path);
-    return status;
+    return qkv_json_writer_save(&w, qkv_path_in(dir, "preprocessor_config.json").text);
 }

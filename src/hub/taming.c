@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/taming.h"
+#include "hub/import_source.h"
 #include "qkv/gpt.h"
 #include "qkv/perceptual.h"
 #include "qkv/vqgan.h"
@@ -149,7 +149,7 @@ static qkv_status derive_discriminator(const qkv__import_source *f, qkv_vqgan_co
 static qkv_status derive_vqgan(const qkv__import_source *f, const qkv_hub_import_options *o,
                                qkv_vqgan_config *c)
 {
-    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), c);
+    qkv_option_defaults(qkv_model_type_config(qkv_vqgan_type()), c);
     c->image = o->side ? o->side : SIDE;
     qkv_status status = qkv__import_size(f, "encoder.conv_in.weight", 4, 0, &c->channels);
     if (!status)
@@ -176,7 +176,7 @@ static qkv_status import_vqgan(qkv_model **out, qkv__import_source *f,
     if (!status)
         status = derive_vqgan(f, o, &c);
     if (!status)
-        status = load(out, &l, &qkv_vqgan_type, &c, parts, o->left_out);
+        status = load(out, &l, qkv_vqgan_type(), &c, parts, o->left_out);
     if (status)
         return status;
     qkv_image_format p = {.height = c.image, .width = c.image, .channels = c.colors,
@@ -223,7 +223,7 @@ static qkv_status import_prior(qkv_model **out, qkv__import_source *f,
     static const char *const parts[] = {"transformer.", NULL};
     loader l = {.f = f};
     qkv_gpt_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_prior_type()), &c);
     c.layers = qkv__import_count(f, "transformer.blocks", 0, 1, "ln1.weight");
     qkv_status status = check_mask(f);
     if (!status)
@@ -238,7 +238,7 @@ static qkv_status import_prior(qkv_model **out, qkv__import_source *f,
     if (status)
         return status;
     derive_grid(o, &c);
-    return load(out, &l, &qkv_prior_type, &c, parts, o->left_out);
+    return load(out, &l, qkv_prior_type(), &c, parts, o->left_out);
 }
 
 /* ---- LPIPS -------------------------------------------------------------------------------- */
@@ -251,7 +251,7 @@ static qkv_status import_perceptual(qkv_model **out, loader *l, const qkv_hub_im
     static const char *const nets[] = {"net.", NULL}, *const trunks[] = {"features.", NULL};
     qkv_perceptual_config c;
     qkv_status status = QKV_OK;
-    qkv_option_defaults(qkv_model_type_config(&qkv_perceptual_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_perceptual_type()), &c);
     c.answers = 0;
     c.channels.count = c.convolutions.count = STAGES;
     for (size_t s = 0; s < STAGES && !status; s++) {
@@ -263,7 +263,7 @@ static qkv_status import_perceptual(qkv_model **out, loader *l, const qkv_hub_im
         c.convolutions.item[s] = convolutions[s];
         status = qkv__import_size(l->f, name, 4, 0, &c.channels.item[s]);
     }
-    return status ? status : load(out, l, &qkv_perceptual_type, &c, l->trunk ? trunks : nets,
+    return status ? status : load(out, l, qkv_perceptual_type(), &c, l->trunk ? trunks : nets,
                                   o->left_out);
 }
 

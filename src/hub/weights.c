@@ -346,7 +346,7 @@ static const char *key_of(const saver *s, const char *path)
     const qkv_model_type *type = qkv_model_type_of(s->models[0]);
     if (!s->named)
         return NULL;
-    if (type == &qkv_vqgan_type || type == &qkv_prior_type)
+    if (type == qkv_vqgan_type() || type == qkv_prior_type())
         return "state_dict";
     return ends_in_pth(path) ? "model" : NULL;
 }
@@ -377,10 +377,7 @@ static qkv_status write_file(saver *s, const char *path, const qkv_hub_save_opti
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o)
 {
     saver s = {.models = {m}};
-    char *path = qkv_path_join(qkv_model_context(m), dir, "model.safetensors");
-    qkv_status status = path ? write_file(&s, path, o) : QKV_E_MEMORY;
-    qkv_free(qkv_model_context(m), path);
-    return status;
+    return write_file(&s, qkv_path_in(dir, "model.safetensors").text, o);
 }
 
 qkv_status qkv__hub_write_named(qkv_model *m, const char *path, const qkv_hub_save_options *o)

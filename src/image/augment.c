@@ -234,11 +234,7 @@ static qkv_status make_room(qkv_batches *b, size_t n)
 /* The image of a sample. */
 static size_t image_of(const qkv_batches *b, uint64_t sample)
 {
-    qkv_rng r;
-    qkv_rng_init(&r, b->o.seed, qkv_hash64("pictures", 8) + sample / b->o.count);
-    uint64_t key = (uint64_t)qkv_rng_u32(&r) << 32;
-    key |= qkv_rng_u32(&r);
-    size_t place = (size_t)qkv_shuffled(sample % b->o.count, b->o.count, key);
+    size_t place = (size_t)qkv__epoch_place(b->o.seed, "pictures", sample, b->o.count);
     return b->o.images ? b->o.images[place] : place;
 }
 

@@ -51,15 +51,8 @@ static qkv_status add(qkv_image_list *p, item i)
 {
     if (!i.name)
         return QKV_E_MEMORY;
-    if (p->count == p->room) {
-        size_t room = p->room ? 2 * p->room : 64;
-        item *items = qkv_realloc(p->ctx, p->items, p->room * sizeof *items,
-                                  room * sizeof *items);
-        if (!items)
-            return QKV_E_MEMORY;
-        p->items = items;
-        p->room = room;
-    }
+    if (!qkv__grow(p->ctx, &p->items, &p->room, p->count + 1, sizeof *p->items))
+        return QKV_E_MEMORY;
     i.class_ = -1;
     p->items[p->count++] = i;
     return QKV_OK;

@@ -257,6 +257,8 @@ int32_t qkv_pixels_class(const qkv_pixels *p, size_t i)
 
 const char *qkv_pixels_name(const qkv_pixels *p, size_t i) { return p->names[i]; }
 
+const char *const *qkv_pixels_class_names(const qkv_pixels *p) { return p->names + p->count; }
+
 const char *qkv_pixels_class_name(const qkv_pixels *p, size_t class_)
 {
     return p->names[p->count + class_];

@@ -8,15 +8,8 @@
 
 static qkv_status grow(qkv__tree *t, int32_t token, int32_t parent, int32_t *node)
 {
-    if (t->count == t->capacity) {
-        size_t capacity = t->capacity ? 2 * t->capacity : 1024;
-        qkv__node *nodes = qkv_realloc(t->ctx, t->nodes, t->count * sizeof *nodes,
-                                       capacity * sizeof *nodes);
-        if (!nodes)
-            return QKV_E_MEMORY;
-        t->nodes = nodes;
-        t->capacity = capacity;
-    }
+    if (!qkv__grow(t->ctx, &t->nodes, &t->capacity, t->count + 1, sizeof *t->nodes))
+        return QKV_E_MEMORY;
     t->nodes[t->count] = (qkv__node){token, parent};
     *node = (int32_t)t->count++;
     return QKV_OK;

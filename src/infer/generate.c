@@ -17,21 +17,6 @@ typedef struct {
     size_t V, window;
 } generator;
 
-static qkv_status push(generator *g, int32_t id)
-{
-    if (g->all.count == g->all.capacity) {
-        size_t capacity = g->all.capacity ? 2 * g->all.capacity : 256;
-        int32_t *data = qkv_realloc(g->ctx, g->all.data, g->all.count * sizeof *data,
-                                    capacity * sizeof *data);
-        if (!data)
-            return QKV_E_MEMORY;
-        g->all.data = data;
-        g->all.capacity = capacity;
-    }
-    g->all.data[g->all.count++] = id;
-    return QKV_OK;
-}
-
 /* Logits of the token after ids (n), which come after what the cache holds. */
 static qkv_status step(generator *g, const int32_t *ids, size_t n)
 {
@@ -96,7 +81,7 @@ static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
     if (!g->logits || !g->order)
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
-        status = push(g, prompt[i]);
+        status = qkv_ids_add(&g->all, g->ctx, prompt[i]);
     return status;
 }
 
@@ -123,7 +108,7 @@ static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o
         int32_t id = qkv_sampling_draw(g->logits, g->V, qkv_rng_uniform(&r));
         if (id < 0 || is_stop(o, id))
             return QKV_OK;
-        if ((status = push(g, id)) != QKV_OK)
+        if ((status = qkv_ids_add(&g->all, g->ctx, id)) != QKV_OK)
             return status;
         if (fn && !fn(user, id, g->logits, g->V))
             return QKV_OK;
@@ -143,15 +128,11 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
         status = run(&g, n, options, fn, user);
     if (!status && g.all.count > n && out) {
         size_t made = g.all.count - n;
-        int32_t *data = qkv_realloc(g.ctx, out->data, out->count * sizeof *data,
-                                    (out->count + made) * sizeof *data);
-        if (data) {
-            memcpy(data + out->count, g.all.data + n, made * sizeof *data);
-            out->data = data;
-            out->count += made;
-            out->capacity = out->count;
-        } else {
+        if (!qkv__ids_reserve(g.ctx, out, made)) {
             status = QKV_E_MEMORY;
+        } else {
+            memcpy(out->data + out->count, g.all.data + n, made * sizeof *out->data);
+            out->count += made;
         }
     }
     qkv_lm_cache_destroy(g.cache);

@@ -226,22 +226,6 @@ static qkv_status take_names(reader *r)
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-/* Room for one more number. */
-static qkv_status grow(reader *r)
-{
-    qkv_array *a = r->array;
-    if (a->count < r->capacity)
-        return QKV_OK;
-    size_t capacity = r->capacity * 2 + 64;
-    qkv_real *data = qkv_realloc(r->ctx, a->data, a->count * sizeof *data,
-                                 capacity * sizeof *data);
-    if (!data)
-        return QKV_E_MEMORY;
-    a->data = data;
-    r->capacity = capacity;
-    return QKV_OK;
-}
-
 static qkv_status append(reader *r, size_t column, const char *field)
 {
     double value;
@@ -252,10 +236,11 @@ static qkv_status append(reader *r, size_t column, const char *field)
                         "%s: line %zu, column %zu%s%.40s%s: expected a %snumber, found \"%.40s\"",
                         r->path, r->line, column + 1, name ? " (" : "", name ? name : "",
                         name ? ")" : "", number ? "finite " : "", field);
-    qkv_status status = grow(r);
-    if (!status)
-        r->array->data[r->array->count++] = (qkv_real)value;
-    return status;
+    qkv_array *a = r->array;
+    if (!qkv__grow(r->ctx, &a->data, &r->capacity, a->count + 1, sizeof *a->data))
+        return QKV_E_MEMORY;
+    a->data[a->count++] = (qkv_real)value;
+    return QKV_OK;
 }
 
 /* Cuts the line into fields, at most `most` of them kept. */

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -216,15 +217,8 @@ static int compare_names(const void *a, const void *b)
 
 qkv_status qkv__names_add(qkv_names *out, const char *name)
 {
-    if (out->count == out->capacity) {
-        size_t capacity = out->capacity * 2 + 16;
-        char **names = qkv_realloc(out->ctx, out->names, out->capacity * sizeof *names,
-                                   capacity * sizeof *names);
-        if (!names)
-            return QKV_E_MEMORY;
-        out->names = names;
-        out->capacity = capacity;
-    }
+    if (!qkv__grow(out->ctx, &out->names, &out->capacity, out->count + 1, sizeof *out->names))
+        return QKV_E_MEMORY;
     out->names[out->count] = qkv_strdup(out->ctx, name);
     if (!out->names[out->count])
         return QKV_E_MEMORY;
@@ -269,18 +263,26 @@ void qkv_names_free(qkv_names *names)
     *names = (qkv_names){0};
 }
 
+qkv_path qkv_path_in(const char *dir, const char *name)
+{
+    qkv_path path;
+    size_t n = strlen(dir);
+    const char *slash = n && dir[n - 1] != '/' ? "/" : "";
+    (void)snprintf(path.text, sizeof path.text, "%s%s%s", dir, slash, name);
+    return path;
+}
+
+qkv_path qkv_path_beside(const char *file, const char *name)
+{
+    qkv_path path;
+    (void)snprintf(path.text, sizeof path.text, "%.*s%s", (int)(qkv_path_name(file) - file), file,
+                   name);
+    return path;
+}
+
 char *qkv_path_join(qkv_context *ctx, const char *dir, const char *name)
 {
-    size_t a = strlen(dir), b = strlen(name);
-    bool slash = a > 0 && dir[a - 1] != '/';
-    char *path = qkv_malloc(ctx, a + slash + b + 1);
-    if (!path)
-        return NULL;
-    memcpy(path, dir, a);
-    if (slash)
-        path[a] = '/';
-    memcpy(path + a + slash, name, b + 1);
-    return path;
+    return qkv_strdup(ctx, qkv_path_in(dir, name).text);
 }
 
 const char *qkv_path_name(const char *path)

@@ -27,10 +27,7 @@ static void put_text(void *w, const char *key, const char *value)
 
 static void put_list(void *w, const char *key, const qkv_strings *value)
 {
-    qkv_json_begin_array(w, key);
-    for (size_t i = 0; i < value->count; i++)
-        qkv_json_put_string(w, NULL, value->items[i]);
-    qkv_json_end_array(w);
+    qkv_json_put_strings(w, key, value->items, value->count);
 }
 
 static void put_null(void *w, const char *key)

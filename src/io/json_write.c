@@ -216,6 +216,39 @@ void qkv__json_put_value(qkv_json_writer *w, const char *key, const json_t *valu
     }
 }
 
+void qkv_json_put_strings(qkv_json_writer *w, const char *key, const char *const *values,
+                          size_t count)
+{
+    qkv_json_begin_array(w, key);
+    for (size_t i = 0; i < count; i++)
+        qkv_json_put_string(w, NULL, values[i]);
+    qkv_json_end_array(w);
+}
+
+void qkv_json_put_reals(qkv_json_writer *w, const char *key, const double *values, size_t count)
+{
+    qkv_json_begin_array(w, key);
+    for (size_t i = 0; i < count; i++)
+        qkv_json_put_real(w, NULL, values[i]);
+    qkv_json_end_array(w);
+}
+
+void qkv_json_put_sizes(qkv_json_writer *w, const char *key, const size_t *values, size_t count)
+{
+    qkv_json_begin_array(w, key);
+    for (size_t i = 0; i < count; i++)
+        qkv_json_put_int(w, NULL, (int64_t)values[i]);
+    qkv_json_end_array(w);
+}
+
+void qkv_json_put_ids(qkv_json_writer *w, const char *key, const int32_t *values, size_t count)
+{
+    qkv_json_begin_array(w, key);
+    for (size_t i = 0; i < count; i++)
+        qkv_json_put_int(w, NULL, values[i]);
+    qkv_json_end_array(w);
+}
+
 const char *qkv_json_writer_text(const qkv_json_writer *w)
 {
     return w->text.failed ? NULL : w->text.data;

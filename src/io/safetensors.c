@@ -77,14 +77,7 @@ static qkv_status open_shards(qkv_safetensors *s, const qkv__json *map, const ch
             return status;
         if (!plain_name(file))
             return qkv__json_fail(map, name, "expected a plain file name, found \"%.80s\"", file);
-        size_t folder = (size_t)(qkv_path_name(index) - index);
-        char *path = qkv_malloc(s->ctx, folder + strlen(file) + 1);
-        if (!path)
-            return QKV_E_MEMORY;
-        memcpy(path, index, folder);
-        strcpy(path + folder, file);
-        status = add_shard(s, path, NULL);
-        qkv_free(s->ctx, path);
+        status = add_shard(s, qkv_path_beside(index, file).text, NULL);
         if (status)
             return status;
     }
@@ -114,16 +107,10 @@ static qkv_status open_file(qkv_safetensors *s, const char *path, qkv__map *map)
 
 static qkv_status open_folder(qkv_safetensors *s, const char *path)
 {
-    char *file = qkv_path_join(s->ctx, path, "model.safetensors");
-    char *index = qkv_path_join(s->ctx, path, "model.safetensors.index.json");
-    qkv_status status = QKV_E_MEMORY;
-    if (file && index) {
-        bool sharded = !qkv_file_exists(file) && qkv_file_exists(index);
-        status = sharded ? open_index(s, index) : open_file(s, file, NULL);
-    }
-    qkv_free(s->ctx, file);
-    qkv_free(s->ctx, index);
-    return status;
+    const qkv_path file = qkv_path_in(path, "model.safetensors");
+    const qkv_path index = qkv_path_in(path, "model.safetensors.index.json");
+    bool sharded = !qkv_file_exists(file.text) && qkv_file_exists(index.text);
+    return sharded ? open_index(s, index.text) : open_file(s, file.text, NULL);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */

@@ -90,15 +90,9 @@ static void put_header(qkv_json_writer *w, const save *s, const item *items, siz
         const qkv_safetensors_entry *e = items[i].entry;
         qkv_json_begin_object(w, e->name);
         qkv_json_put_string(w, "dtype", qkv_store_name(e->store));
-        qkv_json_begin_array(w, "shape");
-        for (int d = 0; d < e->ndim; d++)
-            qkv_json_put_int(w, NULL, (int64_t)e->shape[d]);
-        qkv_json_end_array(w);
-        qkv_json_begin_array(w, "data_offsets");
-        qkv_json_put_int(w, NULL, (int64_t)at);
+        qkv_json_put_sizes(w, "shape", e->shape, (size_t)e->ndim);
+        qkv_json_put_sizes(w, "data_offsets", (size_t[]){at, at + items[i].bytes}, 2);
         at += items[i].bytes;
-        qkv_json_put_int(w, NULL, (int64_t)at);
-        qkv_json_end_array(w);
         qkv_json_end_object(w);
     }
     qkv_json_end_object(w);
@@ -171,21 +165,20 @@ static qkv_status write_file(const save *s, const char *path, const item *items,
 }
 
 /* "DIR/model-00001-of-00003.safetensors" beside "DIR/model.safetensors". */
-static void shard_path(qkv_str *out, const char *path, size_t shard, size_t shards)
+static qkv_path shard_path(const char *path, size_t shard, size_t shards)
 {
     const char *name = qkv_path_name(path), *dot = strrchr(name, '.');
     size_t stem = dot ? (size_t)(dot - path) : strlen(path);
-    qkv_str_clear(out);
-    qkv_str_add(out, path, stem);
-    qkv_str_printf(out, "-%05zu-of-%05zu%s", shard + 1, shards, dot ? dot : "");
+    qkv_path out;
+    (void)snprintf(out.text, sizeof out.text, "%.*s-%05zu-of-%05zu%s", (int)stem, path, shard + 1,
+                   shards, dot ? dot : "");
+    return out;
 }
 
 static qkv_status write_index(save *s, const char *path, const char *index, size_t shards)
 {
     qkv_json_writer w;
-    qkv_str name;
     int64_t total = 0;
-    qkv_str_init(&name, s->ctx);
     qkv_json_writer_init(&w, s->ctx, 2);
     for (size_t i = 0; i < s->count; i++)
         total += (int64_t)s->items[i].bytes;
@@ -195,37 +188,26 @@ static qkv_status write_index(save *s, const char *path, const char *index, size
     qkv_json_put_int(&w, "total_size", total);
     qkv_json_end_object(&w);
     qkv_json_begin_object(&w, "weight_map");
-    for (size_t i = 0; i < s->count && !name.failed; i++) {
-        shard_path(&name, path, s->items[i].shard, shards);
-        if (!name.failed)
-            qkv_json_put_string(&w, s->items[i].entry->name, qkv_path_name(name.data));
+    for (size_t i = 0; i < s->count; i++) {
+        const qkv_path file = shard_path(path, s->items[i].shard, shards);
+        qkv_json_put_string(&w, s->items[i].entry->name, qkv_path_name(file.text));
     }
     qkv_json_end_object(&w);
     qkv_json_end_object(&w);
-    bool failed = name.failed;
-    qkv_str_free(&name);
-    if (!failed)
-        return qkv_json_writer_save(&w, index);
-    qkv_json_writer_free(&w);
-    return QKV_E_MEMORY;
+    return qkv_json_writer_save(&w, index);
 }
 
 static qkv_status write_shards(save *s, const char *path, const char *index, size_t shards)
 {
-    qkv_str name;
     qkv_status status = QKV_OK;
     size_t first = 0;
-    qkv_str_init(&name, s->ctx);
     for (size_t i = 0; i < shards && !status; i++) {
         size_t end = first;
         while (end < s->count && s->items[end].shard == i)
             end++;
-        shard_path(&name, path, i, shards);
-        status = name.failed ? QKV_E_MEMORY
-                             : write_file(s, name.data, s->items + first, end - first);
+        status = write_file(s, shard_path(path, i, shards).text, s->items + first, end - first);
         first = end;
     }
-    qkv_str_free(&name);
     if (!status)
         status = write_index(s, path, index, shards);
     return status ? status : qkv__file_remove(s->ctx, path);
@@ -233,24 +215,15 @@ static qkv_status write_shards(save *s, const char *path, const char *index, siz
 
 static qkv_status write_all(save *s, const char *path, size_t shard_bytes)
 {
-    qkv_str index;
-    qkv_str_init(&index, s->ctx);
-    qkv_str_printf(&index, "%s.index.json", path);
+    qkv_path index;
+    (void)snprintf(index.text, sizeof index.text, "%s.index.json", path);
     size_t shards = assign_shards(s, shard_bytes);
     if (s->count)
         qsort(s->items, s->count, sizeof *s->items, by_place);
-    qkv_status status = QKV_OK;
-    if (index.failed) {
-        status = QKV_E_MEMORY;
-    } else if (shards > 1) {
-        status = write_shards(s, path, index.data, shards);
-    } else {
-        status = write_file(s, path, s->items, s->count);
-        if (!status)
-            status = qkv__file_remove(s->ctx, index.data);
-    }
-    qkv_str_free(&index);
-    return status;
+    if (shards > 1)
+        return write_shards(s, path, index.text, shards);
+    qkv_status status = write_file(s, path, s->items, s->count);
+    return status ? status : qkv__file_remove(s->ctx, index.text);
 }
 
 static qkv_status check_entries(save *s, const qkv_safetensors_entry *entries)

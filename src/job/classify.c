@@ -13,8 +13,7 @@ static const qkv_option common_rows[] = {
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
      .initial = "10%", .help = "else: lines, images or share held out at the end of the data"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
-     .help = "size, of texts: nano tiny mini small medium base large; of images, where micro is "
-             "the default: nano micro mini tiny small, with patches base large"},
+     .help = "size; of images micro is the default"},
     {.flag = "smoothing", .key = "smoothing", .type = QKV_OPT_REAL, .flags = QKV_OPT_BELOW,
      .max = 1, FIELD(smoothing),
      .initial = "0", .help = "label smoothing"},

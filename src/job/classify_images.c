@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "job/classify.h"
-#include "job/kinds.h"
 #include "job/image_job.h"
-#include "model/vit_config.h"
+#include "model/tables.h"
+#include "qkv/vit.h"
 #include "qkv/classify_images.h"
 
 enum { COMPACT_BELOW = 64, MOST_SIDE = 224, PATCH = 16, SMALL_PATCH = 4, SMALL = 96 };
@@ -43,19 +43,8 @@ static const qkv_option model_rows[] = {
     SIZE_ROW("num_conv_layers", convolutions, 1, "2", "cct: convolutions; each halves the image"),
     SIZE_ROW("conv_channels", conv_channels, 1, "64", "cct: channels of all of them but the last"),
     BOOL_ROW("use_positions", positions, "true", "cct: learn a vector for every place"),
-    SIZE_ROW("hidden_size", trunk.width, 1, "128", "width of the residual stream"),
-    SIZE_ROW("num_hidden_layers", trunk.layers, 1, "4", "transformer blocks"),
-    SIZE_ROW("num_attention_heads", trunk.heads, 1, "4", "attention heads"),
-    SIZE_ROW("intermediate_size", trunk.ff_width, 0, "0",
-             "feed-forward width; 0: 4 times hidden_size, of cct twice"),
-    ENUM_ROW("hidden_act", trunk.act, qkv__activation_names, "gelu",
-             "activation of the feed-forward layer"),
-    BOOL_ROW("qkv_bias", trunk.qkv_bias, "true", "biases of query, key and value; cct: false"),
-    RATE_ROW("hidden_dropout_prob", trunk.dropout, "0", "dropout of each sublayer's output"),
-    RATE_ROW("attention_probs_dropout_prob", trunk.attention_dropout, "0",
-             "dropout of attention weights"),
-    RATE_ROW("drop_path_rate", trunk.drop_path, "0",
-             "share of the last block's branches left out; less before it"),
+    PATCHES_BLOCK_ROWS(trunk, "128", "4", "4", "4 times hidden_size, of cct twice", "true",
+                       "; cct: false"),
 };
 static const qkv_option_table model_table = {"Model of images", model_rows,
                                                sizeof model_rows / sizeof *model_rows, 0};
@@ -102,7 +91,7 @@ static qkv_status choose_model(job *j)
 {
     size_t side = j->format.height;
     bool compact = j->s.type == KIND_AUTO ? side < COMPACT_BELOW : j->s.type == KIND_CCT;
-    j->type = compact ? &qkv_cct_type : &qkv_vit_type;
+    j->type = compact ? qkv_cct_type() : qkv_vit_type();
     qkv_status status = take_given(j);
     j->config.trunk.image = side;
     j->config.trunk.channels = j->format.channels;
@@ -114,7 +103,7 @@ static qkv_status choose_model(job *j)
 /* One that begins with what the one of --init has, but for its classes. */
 static void choose_as(job *j, const qkv_model *old)
 {
-    j->type = qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES) ? qkv_model_type_of(old) : &qkv_vit_type;
+    j->type = qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES) ? qkv_model_type_of(old) : qkv_vit_type();
     qkv_option_defaults(qkv_model_type_config(j->type), &j->config);
     if (qkv_model_can(old, QKV_CAN_CLASSIFY_IMAGES))
         j->config = *(const qkv_vit_config *)qkv_model_config(old);
@@ -123,26 +112,12 @@ static void choose_as(job *j, const qkv_model *old)
         j->config.trunk.image = j->p.s.size;
 }
 
-static qkv_status label(job *j)
-{
-    qkv_context *ctx = j->p.base.ctx;
-    size_t count = qkv_pixels_classes(j->p.all.images);
-    const char **names = qkv_calloc(ctx, count + 1, sizeof *names);
-    for (size_t i = 0; names && i < count; i++)
-        names[i] = qkv_pixels_class_name(j->p.all.images, i);
-    qkv_status status = names ? qkv_model_set_labels(j->p.base.model, names, count) : QKV_E_MEMORY;
-    qkv_free(ctx, names);
-    return status;
-}
-
 /* old: the one of --init, or NULL. */
 static qkv_status make_model(job *j, qkv_model *old)
 {
     qkv__run *base = &j->p.base;
     j->config.classes = qkv_pixels_classes(j->p.all.images);
-    qkv_status status = qkv_model_create(&base->model, base->ctx, j->type, &j->config);
-    if (!status)
-        status = qkv_model_init(base->model, base->o.seed);
+    qkv_status status = qkv__run_create(base, j->type, &j->config);
     if (status)
         return status;
     if (old)
@@ -150,7 +125,7 @@ static qkv_status make_model(job *j, qkv_model *old)
     if (!old || !qkv_model_image_format(old))
         qkv__image_measure(&j->p, &j->format);
     qkv_model_set_image_format(base->model, &j->format);
-    return label(j);
+    return qkv__image_label(&j->p);
 }
 
 /* ---- images ------------------------------------------------------------------------------ */
@@ -286,9 +261,10 @@ static const qkv__job_table tables[] = {
     {&model_table, offsetof(job, given)},
     {NULL, 0}};
 
-const qkv__job_kind qkv__job_classify_images = {
+const qkv__job_kind qkv__classify_images = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
     .decides = "data", .variant = qkv__job_classify_variant, .check = take_common,
     .can = QKV_CAN_CLASSIFY_IMAGES, .read = read_data, .write = qkv__image_write,
     .open = qkv__image_open, .begin = begin, .close = qkv__image_close, .fixed = fixed,
-    .task_tables = task_tables};
+    .task_tables = task_tables,
+    .about = "images", .sizes = {qkv_cct_type, qkv_vit_type}};

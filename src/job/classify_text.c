@@ -1,15 +1,12 @@
-/* classify.c - `qkv train classify`: labelled texts become a BERT that labels others;
- * images: train_classify_images.c. */
+/* classify_text.c - labelled texts become a BERT that labels others. */
 #include <string.h>
 
-#include "job/kinds.h"
 #include "job/bert.h"
 #include "job/classify.h"
 #include "job/vocabulary.h"
-#include "model/bert_config.h"
-#include "qkv/augment.h"
+#include "model/tables.h"
+#include "qkv/bert.h"
 #include "qkv/corpus.h"
-#include "qkv/image_list.h"
 
 typedef struct {
     size_t length;
@@ -36,8 +33,9 @@ typedef struct {
     settings s;
     qkv_vocabulary vocabulary;
     qkv_bert_config config;
-    qkv__split texts;
+    qkv__text_split texts;
     qkv_labels labels;
+    size_t cut; /* texts longer than the model reads, of the set that is written */
 } job;
 
 /* ---- texts ------------------------------------------------------------------------------- */
@@ -100,11 +98,11 @@ static qkv_status make_model(job *j)
     qkv__run *base = &j->base;
     j->config.positions = j->s.length;
     if (base->o.init)
-        return qkv__bert_init(base, &qkv_bert_classifier_type, &j->config, j->labels.count);
+        return qkv__bert_init(base, qkv_bert_classifier_type(), &j->config, j->labels.count);
     j->config.classes = j->labels.count;
     qkv_status status = make_vocabulary(j);
     return status ? status
-                  : qkv__bert_create(base, &qkv_bert_classifier_type, &j->config, j->c.model);
+                  : qkv__bert_create(base, qkv_bert_classifier_type(), &j->config, j->c.model);
 }
 
 static qkv_status read_data(qkv__run *base)
@@ -112,7 +110,8 @@ static qkv_status read_data(qkv__run *base)
     job *j = (job *)base;
     const qkv_strings data = {.items = &j->c.data, .count = 1};
     j->labels.ctx = base->ctx;
-    qkv_status status = qkv__split_open(&j->texts, base->ctx, &data, j->c.valid, j->c.valid_last);
+    qkv_status status = qkv__text_split_open(&j->texts, base->ctx, &data, j->c.valid,
+                                             j->c.valid_last, true);
     if (!status)
         status = collect_labels(j);
     if (!status)
@@ -123,39 +122,36 @@ static qkv_status read_data(qkv__run *base)
     return status;
 }
 
+static size_t length_of(const job *j)
+{
+    const qkv_bert_config *c = qkv_model_config(j->base.model);
+    return j->s.length < c->positions ? j->s.length : c->positions;
+}
+
+static qkv_status add_part(qkv__run *base, qkv_records_writer *w, const qkv_text_span *part)
+{
+    job *j = (job *)base;
+    return qkv_corpus_add_labelled(w, base->ctx, base->tokenizer, part,
+                                   qkv_model_labels(base->model),
+                                   qkv_model_label_count(base->model), length_of(j), &j->cut);
+}
+
 static qkv_status pack(job *j, const qkv_text_span *parts, size_t count, const char *name,
                        qkv_records **out)
 {
-    qkv_context *ctx = j->base.ctx;
-    const qkv_model *m = j->base.model;
-    const qkv_bert_config *c = qkv_model_config(m);
-    size_t length = j->s.length < c->positions ? j->s.length : c->positions, cut = 0;
-    char *path = qkv__run_path(&j->base, name);
-    const char **labels = qkv_calloc(ctx, c->classes, sizeof *labels);
-    qkv_records_writer *w = NULL;
-    qkv_status status = path && labels ? qkv_records_create(&w, ctx, path, 3) : QKV_E_MEMORY;
-    for (size_t i = 0; i < c->classes && labels; i++)
-        labels[i] = qkv_model_label(m, i);
-    for (size_t i = 0; i < count && !status; i++)
-        status = qkv_corpus_add_labelled(w, ctx, j->base.tokenizer, &parts[i], labels, c->classes,
-                                         length, &cut);
-    if (status)
-        qkv_records_abandon(w);
-    else
-        status = qkv_records_finish(w, out);
-    if (!status && cut)
+    j->cut = 0;
+    qkv_status status = qkv__run_records(&j->base, parts, count, name, 3, add_part, out);
+    if (!status && j->cut)
         qkv__note(j->base.ctx,
-                  "%zu of %zu texts are longer than %zu tokens: their ends are not read", cut,
-                  qkv_records_count(*out), length);
-    qkv_free(ctx, labels);
-    qkv_free(ctx, path);
+                  "%zu of %zu texts are longer than %zu tokens: their ends are not read", j->cut,
+                  qkv_records_count(*out), length_of(j));
     return status;
 }
 
 static qkv_status write_data(qkv__run *base)
 {
     job *j = (job *)base;
-    const qkv__split *x = &j->texts;
+    const qkv__text_split *x = &j->texts;
     qkv_status status =
         pack(j, x->data.spans, x->train_count, QKV__TRAIN_RECORDS, &base->train);
     if (!status && x->held_count)
@@ -190,7 +186,7 @@ static void close_data(qkv__run *base)
     job *j = (job *)base;
     if (j->labels.ctx)
         qkv_labels_free(&j->labels);
-    qkv__split_close(&j->texts);
+    qkv__text_split_close(&j->texts);
 }
 
 static const qkv_option_table *const task_tables[] = {&qkv__classify_table, &table, NULL};
@@ -217,4 +213,5 @@ const qkv__job_kind qkv__job_classify = {
     .decides = "data", .variant = qkv__job_classify_variant,
     .can = QKV_CAN_CLASSIFY_TEXT, .read = read_data, .write = write_data,
     .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .task_tables = task_tables, .decided = decided};
+    .task_tables = task_tables, .decided = decided, .other = &qkv__classify_images,
+    .about = "texts", .sizes = {qkv_bert_classifier_type}};

@@ -1,8 +1,8 @@
 /* colorize.c - `qkv train colorize`: colour images become a model that colours grey
  * ones. */
-#include "job/kinds.h"
 #include "job/image_job.h"
-#include "model/pixelwise_config.h"
+#include "model/tables.h"
+#include "qkv/pixelwise.h"
 #include "qkv/colorize.h"
 #include "image/augment_steps.h"
 #include "task/tables.h"
@@ -30,15 +30,14 @@ static qkv_status make_model(job *j)
         j->config.mean_b = mean[1];
     if (!qkv__run_given(&j->p.base, "num_channels"))
         j->config.trunk.channels = QKV_COLORIZER_INPUTS;
-    status = qkv_model_create(&j->p.base.model, ctx, &qkv_colorizer_type, &j->config);
-    return status ? status : qkv_model_init(j->p.base.model, j->p.base.o.seed);
+    return qkv__run_create(&j->p.base, qkv_colorizer_type(), &j->config);
 }
 
 static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &base->model);
-    if (!status && qkv_model_type_of(base->model) != &qkv_colorizer_type)
+    if (!status && qkv_model_type_of(base->model) != qkv_colorizer_type())
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: a %s model does not colour images",
                         base->o.init, qkv_model_type_name(qkv_model_type_of(base->model)));
     if (!status)
@@ -46,17 +45,11 @@ static qkv_status load_model(job *j)
     return status;
 }
 
-static qkv_status choose_model(job *j)
-{
-    qkv_vit_config sizes = {0};
-    bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
-    return qkv__image_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
-}
-
 static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = base->o.init ? load_model(j) : choose_model(j);
+    qkv_status status = base->o.init ? load_model(j)
+                                       : qkv__image_dense(&j->p, &j->config.trunk);
     if (!status)
         status = qkv__image_read(&j->p, j->config.trunk.image, CHANNELS, NULL);
     return status || base->o.init ? status : make_model(j);
@@ -80,10 +73,8 @@ static qkv_status begin(qkv__run *base)
 
 static const qkv_option_table *const task_tables[] =
     {&qkv__colorize_table, &qkv__augment_table, NULL};
-static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__IMAGE_SIZE,
-    QKV__IMAGE_MODEL,
     {"batch", "64", NULL},
     {"weight-decay", "0.05", NULL},
     {"flip", "true", NULL},
@@ -105,5 +96,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_colorize = {
     .name = "colorize", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_COLORIZE, .read = read_data, .write = qkv__image_write,
-    .open = qkv__image_open, .begin = begin, .close = qkv__image_close, .fixed = fixed,
-    .task_tables = task_tables};
+    .open = qkv__image_open, .begin = begin, .close = qkv__image_close,
+    .fixed = qkv__image_fixed, .task_tables = task_tables,
+    .sizes = {qkv_vit_type}};

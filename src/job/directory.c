@@ -12,17 +12,14 @@
 #define MARK "train/job"
 #define CHECKPOINT "train/state.safetensors"
 
-static bool has(qkv_context *ctx, const char *path, const char *name)
+static bool has(const char *path, const char *name)
 {
-    char *file = qkv_path_join(ctx, path, name);
-    bool exists = file && qkv_file_exists(file);
-    qkv_free(ctx, file);
-    return exists;
+    return qkv_file_exists(qkv_path_in(path, name).text);
 }
 
-bool qkv__run_dir_has_checkpoint(qkv_context *ctx, const char *path)
+bool qkv__run_dir_has_checkpoint(const char *path)
 {
-    return has(ctx, path, CHECKPOINT);
+    return has(path, CHECKPOINT);
 }
 
 qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume)
@@ -42,7 +39,7 @@ qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume)
                                                "keeps the weights");
     if (status)
         return status;
-    if (!has(ctx, path, CHECKPOINT) && !has(ctx, path, MARK))
+    if (!has(path, CHECKPOINT) && !has(path, MARK))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s holds something else than a training run: give "
                          "another --out", path);
     return QKV_OK;
@@ -51,22 +48,15 @@ qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume)
 /* Adds what is in the folder path/under and, to that depth, in those below it; parents first. */
 static qkv_status collect(qkv_names *out, const char *path, const char *under, int depth)
 {
-    qkv_context *ctx = out->ctx;
     qkv_names here = {0};
-    char *folder = qkv_path_join(ctx, path, under);
-    qkv_status status = folder ? qkv_dir_list(&here, ctx, folder) : QKV_E_MEMORY;
+    qkv_status status = qkv_dir_list(&here, out->ctx, qkv_path_in(path, under).text);
     for (size_t i = 0; i < here.count && !status; i++) {
-        char *name = *under ? qkv_path_join(ctx, under, here.names[i])
-                            : qkv_strdup(ctx, here.names[i]);
-        char *full = name ? qkv_path_join(ctx, path, name) : NULL;
-        status = full ? qkv__names_add(out, name) : QKV_E_MEMORY;
-        if (!status && depth && qkv_dir_exists(full))
-            status = collect(out, path, name, depth - 1);
-        qkv_free(ctx, full);
-        qkv_free(ctx, name);
+        const qkv_path name = qkv_path_in(under, here.names[i]);
+        status = qkv__names_add(out, name.text);
+        if (!status && depth && qkv_dir_exists(qkv_path_in(path, name.text).text))
+            status = collect(out, path, name.text, depth - 1);
     }
     qkv_names_free(&here);
-    qkv_free(ctx, folder);
     return status;
 }
 
@@ -77,15 +67,13 @@ qkv_status qkv__run_dir_open(qkv__run_dir *d, qkv_context *ctx, const char *path
     *d = (qkv__run_dir){.ctx = ctx, .path = path, .existed = qkv_dir_exists(path), .lock = -1,
                         .before.ctx = ctx};
     qkv_status status = d->existed ? collect(&d->before, path, "", DEPTH) : QKV_OK;
-    char *folder = qkv_path_join(ctx, path, "train"), *mark = qkv_path_join(ctx, path, MARK);
+    const qkv_path folder = qkv_path_in(path, "train"), mark = qkv_path_in(path, MARK);
     if (!status)
-        status = folder && mark ? qkv_dir_create(ctx, folder) : QKV_E_MEMORY;
+        status = qkv_dir_create(ctx, folder.text);
     if (!status)
-        status = qkv__dir_lock(&d->lock, ctx, folder);
-    if (!status && !qkv_file_exists(mark))
-        status = qkv_file_write(ctx, mark, "qkv\n", 4);
-    qkv_free(ctx, folder);
-    qkv_free(ctx, mark);
+        status = qkv__dir_lock(&d->lock, ctx, folder.text);
+    if (!status && !qkv_file_exists(mark.text))
+        status = qkv_file_write(ctx, mark.text, "qkv\n", 4);
     if (status)
         qkv__run_dir_close(d);
     return status;
@@ -113,10 +101,8 @@ void qkv__run_dir_undo(qkv__run_dir *d)
     qkv_names now = {.ctx = d->ctx};
     (void)collect(&now, d->path, "", DEPTH);
     for (size_t i = now.count; i-- > 0;) { /* what lies in a folder before the folder */
-        char *path = qkv_path_join(d->ctx, d->path, now.names[i]);
-        if (path && !among(&d->before, now.names[i]))
-            (void)remove(path);
-        qkv_free(d->ctx, path);
+        if (!among(&d->before, now.names[i]))
+            (void)remove(qkv_path_in(d->path, now.names[i]).text);
     }
     if (!d->existed)
         (void)remove(d->path);

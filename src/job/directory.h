@@ -13,7 +13,7 @@ typedef struct {
 } qkv__run_dir;
 
 /* Is there a checkpoint in it? */
-bool qkv__run_dir_has_checkpoint(qkv_context *ctx, const char *path);
+bool qkv__run_dir_has_checkpoint(const char *path);
 
 /* An error for a directory with something in it, unless resume is set and that is a run. */
 qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume);

@@ -2,12 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "job/kinds.h"
+#include "job/run.h"
 #include "pipeline/run_data.h"
 #include "pipeline/series.h"
 #include "text/texts.h"
 #include "io/file.h"
-#include "model/forecast_config.h"
+#include "model/tables.h"
+#include "qkv/forecast.h"
 
 static const double RATE = 1e-3; /* when none is given */
 
@@ -199,9 +200,7 @@ static qkv_status make_model(job *j)
     qkv_status status = c->season ? QKV_OK
                                   : qkv_forecast_find_season(&c->season, ctx, c, &j->train);
     if (!status)
-        status = qkv_model_create(&j->base.model, ctx, &qkv_forecast_type, c);
-    if (!status)
-        status = qkv_model_init(j->base.model, j->base.o.seed);
+        status = qkv__run_create(&j->base, qkv_forecast_type(), c);
     if (!status)
         status = qkv_forecast_fit_scale(j->base.model, &j->train);
     const char **labels = status || !j->named ? NULL : qkv_calloc(ctx, j->count, sizeof *labels);
@@ -251,12 +250,8 @@ static qkv_status read_data(qkv__run *base)
 static qkv_status save(const qkv__run *base, const char *name, const qkv_series *s)
 {
     const size_t shape[] = {s->rows, s->columns};
-    char *path = qkv__run_path(base, name);
-    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status)
-        status = qkv_npy_save(base->ctx, path, 2, shape, s->data, QKV_STORE_F32);
-    qkv_free(base->ctx, path);
-    return status;
+    return qkv_npy_save(base->ctx, qkv__run_path(base, name).text, 2, shape, s->data,
+                        QKV_STORE_F32);
 }
 
 static qkv_status write_data(qkv__run *base)
@@ -325,11 +320,11 @@ static const qkv_preset presets[] = {
 
 static const qkv__job_table tables[] = {
     {&table, offsetof(job, s)},
-    {&qkv__forecast_config, offsetof(job, config)},
     QKV__RUN_TABLES,
     {NULL, 0}};
 
 const qkv__job_kind qkv__job_forecast = {
     .name = "forecast", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_FORECAST, .read = read_data, .write = write_data,
-    .open = open_data, .begin = begin, .close = close_data, .has_text = false, .fixed = fixed};
+    .type = qkv_forecast_type, .config = offsetof(job, config),
+    .read = read_data, .write = write_data, .open = open_data, .begin = begin,
+    .close = close_data, .fixed = fixed};

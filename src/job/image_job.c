@@ -19,6 +19,7 @@ static const file_names TRAIN = {QKV__TRAIN_IMAGES, QKV__TRAIN_MASKS};
 static const file_names VALID = {QKV__VALID_IMAGES, QKV__VALID_MASKS};
 
 const char *const qkv__image_splits[] = {"auto", "last", "class", "name", NULL};
+const char *const qkv__image_fixed[] = {"model", "size", NULL};
 #define FIELD(member) .offset = offsetof(qkv__image_options, member)
 static const qkv_option rows[] = {
     {.flag = "images", .type = QKV_OPT_STRING, .flags = QKV_OPT_REQUIRED, FIELD(images),
@@ -57,26 +58,37 @@ static size_t patch_of(size_t side)
     return patch;
 }
 
-qkv_status qkv__image_trunk(const qkv__image_job *p, const qkv_patches_config *size,
-                             qkv_patches_config *trunk)
+qkv_status qkv__image_trunk(const qkv__image_job *p, qkv_patches_config *trunk)
 {
-    qkv_context *ctx = p->base.ctx;
-    if (!size)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
-    if (!qkv__run_given(&p->base, "hidden_size"))
-        trunk->width = size->width;
-    if (!qkv__run_given(&p->base, "num_hidden_layers"))
-        trunk->layers = size->layers;
-    if (!qkv__run_given(&p->base, "num_attention_heads"))
-        trunk->heads = size->heads;
     bool chosen = qkv__run_given(&p->base, "image_size");
     if (chosen && p->s.size)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
+        return qkv_fail(p->base.ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
                         "expected, found both");
     qkv_status status = chosen ? QKV_OK : qkv__image_side(p, &trunk->image);
     if (!status && !qkv__run_given(&p->base, "patch_size"))
         trunk->patch = patch_of(trunk->image);
     return status;
+}
+
+qkv_status qkv__image_dense(const qkv__image_job *p, qkv_patches_config *trunk)
+{
+    qkv_vit_config sizes = {0};
+    if (!qkv_model_type_preset(qkv_vit_type(), p->s.model, &sizes))
+        return qkv_fail(p->base.ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", p->s.model);
+    if (!qkv__run_given(&p->base, "hidden_size"))
+        trunk->width = sizes.trunk.width;
+    if (!qkv__run_given(&p->base, "num_hidden_layers"))
+        trunk->layers = sizes.trunk.layers;
+    if (!qkv__run_given(&p->base, "num_attention_heads"))
+        trunk->heads = sizes.trunk.heads;
+    return qkv__image_trunk(p, trunk);
+}
+
+qkv_status qkv__image_label(const qkv__image_job *p)
+{
+    const qkv_pixels *all = p->all.images;
+    return qkv_model_set_labels(p->base.model, qkv_pixels_class_names(all),
+                                qkv_pixels_classes(all));
 }
 
 qkv_status qkv__image_given(const qkv__run *r, const char *key, size_t *field, size_t found)
@@ -92,7 +104,7 @@ const qkv_patches_config *qkv__image_trunk_of(const qkv_model *m)
 {
     if (qkv_model_can(m, QKV_CAN_CLASSIFY_IMAGES))
         return &((const qkv_vit_config *)qkv_model_config(m))->trunk;
-    if (qkv_model_type_of(m) == &qkv_mae_type)
+    if (qkv_model_type_of(m) == qkv_mae_type())
         return &((const qkv_mae_config *)qkv_model_config(m))->trunk;
     return NULL;
 }
@@ -160,12 +172,8 @@ static qkv_status write_file(const qkv__image_job *p, qkv_pixels **out, const ch
 {
     const qkv__run *j = &p->base;
     const char *where = from == p->held.images ? p->s.valid : p->s.images;
-    char *path = qkv__run_path(j, name);
-    qkv_status status = path ? qkv__pixels_copy(out, j->ctx, path, from, numbers, count,
-                                                 p->labelled ? j->model : NULL, where)
-                             : QKV_E_MEMORY;
-    qkv_free(j->ctx, path);
-    return status;
+    return qkv__pixels_copy(out, j->ctx, qkv__run_path(j, name).text, from, numbers, count,
+                            p->labelled ? j->model : NULL, where);
 }
 
 static qkv_status write_set(const qkv__image_job *p, qkv__image_set *out,
@@ -196,12 +204,9 @@ qkv_status qkv__image_write(qkv__run *base)
 /* *out stays NULL when there is no such file and it is not required. */
 static qkv_status open_file(const qkv__run *j, qkv_pixels **out, const char *name, bool required)
 {
-    char *path = qkv__run_path(j, name);
-    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && (required || qkv_file_exists(path)))
-        status = qkv_pixels_open(out, j->ctx, path);
-    qkv_free(j->ctx, path);
-    return status;
+    const qkv_path path = qkv__run_path(j, name);
+    return required || qkv_file_exists(path.text) ? qkv_pixels_open(out, j->ctx, path.text)
+                                                  : QKV_OK;
 }
 
 static qkv_status open_set(const qkv__image_job *p, qkv__image_set *out,

@@ -19,10 +19,10 @@ typedef struct {
 } qkv__image_options;
 /* --images, --valid, --valid-last, --split, --size, --model */
 extern const qkv_option_table qkv__image_table;
-/* What manuals say of --size and --model, for a list of qkv_preset. */
+/* What manuals say of --size, for a list of qkv_preset. */
 #define QKV__IMAGE_SIZE {"size", "0", "the first one's, at most 64"}
-#define QKV__IMAGE_MODEL {"model", "micro", "micro; others: nano mini tiny small base large"}
 extern const char *const qkv__image_splits[]; /* what --split can be */
+extern const char *const qkv__image_fixed[];    /* what a model to begin with settles */
 
 typedef struct {
     qkv__run base;
@@ -34,11 +34,12 @@ typedef struct {
 } qkv__image_job;
 
 /* What a model to be made is like, before anything is read: the side of its images is --size, or
- * that of the first one that can be read, at most 64, a multiple of 8. Where --set has not given
- * them, width, layers and heads are those of `size`, which --model names (NULL: there is none, an
- * error), and patches the smallest that cut the side into at most 8. */
-qkv_status qkv__image_trunk(const qkv__image_job *p, const qkv_patches_config *size,
-                             qkv_patches_config *trunk);
+ * that of the first one that can be read, at most 64, a multiple of 8; patches are the smallest
+ * that cut it into at most 8, unless --set gave theirs. */
+qkv_status qkv__image_trunk(const qkv__image_job *p, qkv_patches_config *trunk);
+/* The same, and where --set has not given them width, layers and heads of the Vision Transformer
+ * that --model names. */
+qkv_status qkv__image_dense(const qkv__image_job *p, qkv_patches_config *trunk);
 
 /* A field that is as the data say: an error if --set says something else. */
 qkv_status qkv__image_given(const qkv__run *r, const char *key, size_t *field, size_t found);
@@ -49,6 +50,9 @@ const qkv_patches_config *qkv__image_trunk_of(const qkv_model *m);
 
 /* The side of the images, as above. */
 qkv_status qkv__image_side(const qkv__image_job *p, size_t *side);
+
+/* The classes of p->all are the model's labels. */
+qkv_status qkv__image_label(const qkv__image_job *p);
 
 /* Reads --images and --valid, side x side, and splits; palette: that of the masks, NULL without. */
 qkv_status qkv__image_read(qkv__image_job *p, size_t side, size_t channels,

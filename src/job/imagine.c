@@ -1,9 +1,9 @@
 /* imagine.c - `qkv train imagine`: images' codes become a prior that imagines more. */
-#include "job/kinds.h"
 #include "job/image_job.h"
 #include "pipeline/prior.h"
 #include "io/file.h"
-#include "model/gpt_config.h"
+#include "model/tables.h"
+#include "qkv/gpt.h"
 #include "qkv/augment.h"
 #include "image/augment_steps.h"
 
@@ -35,7 +35,7 @@ static const qkv_option_table table = {"Codes", rows, sizeof rows / sizeof *rows
 typedef struct {
     qkv__image_job p;
     settings s;
-    qkv_gpt_config given, config; /* as --set says; of the model to be made */
+    qkv_gpt_config config; /* of the model to be made */
     qkv__prior codecs;
     qkv__grid_set train, valid;
 } job;
@@ -45,11 +45,8 @@ typedef struct {
 /* The preset, with what was given in its place; then what images and codecs say. */
 static qkv_status choose_model(job *j)
 {
-    qkv_context *ctx = j->p.base.ctx;
-    qkv_option_defaults(&qkv__prior_config, &j->config);
-    if (!qkv_model_type_preset(&qkv_prior_type, j->p.s.model, &j->config))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
-    qkv__run_take_given(&j->p.base, &qkv__prior_config, &j->given, &j->config);
+    qkv_status status = qkv__run_preset(&j->p.base, qkv_prior_type(), j->p.s.model,
+                                        &qkv__prior_config, &j->config);
     const qkv_model *codecs[] = {j->codecs.vqgan, j->codecs.condition};
     size_t vocab = j->p.labelled ? qkv_pixels_classes(j->p.all.images) : 0;
     for (size_t i = 0; i < 2 && codecs[i]; i++) {
@@ -61,19 +58,6 @@ static qkv_status choose_model(job *j)
     j->config.columns = j->codecs.columns;
     j->config.before = j->codecs.before;
     j->config.positions = j->codecs.before + j->codecs.rows * j->codecs.columns - 1;
-    return QKV_OK;
-}
-
-static qkv_status name_classes(job *j)
-{
-    qkv_context *ctx = j->p.base.ctx;
-    const qkv_pixels *p = j->p.all.images;
-    size_t count = qkv_pixels_classes(p);
-    const char **names = qkv_calloc(ctx, count, sizeof *names);
-    for (size_t i = 0; names && i < count; i++)
-        names[i] = qkv_pixels_class_name(p, i);
-    qkv_status status = names ? qkv_model_set_labels(j->p.base.model, names, count) : QKV_E_MEMORY;
-    qkv_free(ctx, names);
     return status;
 }
 
@@ -82,23 +66,18 @@ static qkv_status make_model(job *j)
     qkv__run *base = &j->p.base;
     qkv_status status = choose_model(j);
     if (!status)
-        status = qkv_model_create(&base->model, base->ctx, &qkv_prior_type, &j->config);
-    if (!status && j->p.labelled)
-        status = name_classes(j);
-    return status ? status : qkv_model_init(base->model, base->o.seed);
+        status = qkv__run_create(base, qkv_prior_type(), &j->config);
+    return status || !j->p.labelled ? status : qkv__image_label(&j->p);
 }
 
 static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_context *ctx = base->ctx;
-    qkv_status status = qkv__run_load(base, &base->model);
+    qkv_status status = qkv__run_load_able(base, QKV_CAN_SAMPLE_CODES,
+                                           qkv_model_type_name(qkv_prior_type()));
     if (status)
         return status;
-    if (!qkv_model_can(base->model, QKV_CAN_SAMPLE_CODES))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
-                        qkv_model_type_name(&qkv_prior_type), base->o.init,
-                        qkv_model_type_name(qkv_model_type_of(base->model)));
     if (j->p.labelled && !qkv_model_label_count(base->model))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "--classes: %s knows none", base->o.init);
     if (!j->p.labelled && qkv_model_label_count(base->model))
@@ -136,22 +115,20 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
     qkv__run *base = &j->p.base;
     qkv_context *ctx = base->ctx;
     qkv_pixels *pixels = NULL;
-    char *path = qkv__run_path(base, name);
     size_t length = j->codecs.before + j->codecs.rows * j->codecs.columns;
     const qkv__coding o = {.views = views, .augment = j->s.augment, .classes = j->p.labelled,
                           .seed = base->o.seed};
     int32_t *tokens = NULL;
-    qkv_status status = path ? qkv__pixels_copy(&pixels, ctx, NULL, from, numbers, count,
-                                                 j->p.labelled ? base->model : NULL, where)
-                             : QKV_E_MEMORY;
+    qkv_status status = qkv__pixels_copy(&pixels, ctx, NULL, from, numbers, count,
+                                         j->p.labelled ? base->model : NULL, where);
     if (!status && !(tokens = qkv_calloc(ctx, count, views * length * sizeof *tokens)))
         status = QKV_E_MEMORY;
     if (!status)
         status = qkv__prior_code(&j->codecs, pixels, &o, tokens);
     if (!status)
-        status = qkv__codes_save(ctx, path, tokens, count * views, length);
+        status = qkv__codes_save(ctx, qkv__run_path(base, name).text, tokens, count * views,
+                                 length);
     qkv_free(ctx, tokens);
-    qkv_free(ctx, path);
     qkv_pixels_close(pixels);
     return status;
 }
@@ -161,12 +138,10 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
 static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_set *out)
 {
     qkv__run *base = &j->p.base;
-    char *path = qkv__run_path(base, name);
-    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && (required || qkv_file_exists(path)))
-        status = qkv__grid_set_load(out, base->ctx, path, base->model);
-    qkv_free(base->ctx, path);
-    return status;
+    const qkv_path path = qkv__run_path(base, name);
+    if (!required && !qkv_file_exists(path.text))
+        return QKV_OK;
+    return qkv__grid_set_load(out, base->ctx, path.text, base->model);
 }
 
 static qkv_status open_data(qkv__run *base)
@@ -178,12 +153,7 @@ static qkv_status open_data(qkv__run *base)
 
 static qkv_status save_codec(const job *j, qkv_model *m, const char *name)
 {
-    char *path = qkv__run_path(&j->p.base, name);
-    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && m)
-        status = qkv_hub_save(m, path, NULL);
-    qkv_free(j->p.base.ctx, path);
-    return status;
+    return m ? qkv_hub_save(m, qkv__run_path(&j->p.base, name).text, NULL) : QKV_OK;
 }
 
 static qkv_status write_data(qkv__run *base)
@@ -227,7 +197,7 @@ static qkv_status begin(qkv__run *base)
     qkv__note(base->ctx,
               "%s, %zu parameters, %zu x %zu of %zu codes, which hang on %s; %zu grids to "
               "learn from, %zu held out",
-              qkv_model_type_name(&qkv_prior_type),
+              qkv_model_type_name(qkv_prior_type()),
               qkv_params_elements(qkv_model_params(base->model)), c->rows, c->columns, c->vocab,
               basis(j), train->count, valid ? valid->count : 0);
     return QKV_OK;
@@ -246,7 +216,7 @@ static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "block_size", NULL};
 static const char *const fixed[] = {"model", NULL};
 static const qkv_preset presets[] = {
-    {"model", "small", "small; others: nano tiny mini medium large gpt2"},
+    {"model", "small", NULL},
     {"size", "0", "the VQGAN's own"},
     {"weight-decay", "0.3", NULL},
     {"beta2", "0.95", NULL},
@@ -263,11 +233,12 @@ static const qkv__job_table tables[] = {
     {&table, offsetof(job, s)},
     {&qkv__augment_table, offsetof(job, s.augment)},
     QKV__RUN_TABLES,
-    {&qkv__prior_config, offsetof(job, given)},
+    {&qkv__prior_config, offsetof(job, config)},
     {NULL, 0}};
 
 const qkv__job_kind qkv__job_imagine = {
     .name = "imagine", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_SAMPLE_CODES, .read = read_data, .write = write_data, .open = open_data,
     .begin = begin, .close = close_job, .fixed = fixed,
-    .task_tables = task_tables, .decided = decided};
+    .task_tables = task_tables, .decided = decided,
+    .sizes = {qkv_prior_type}};

@@ -19,72 +19,91 @@ struct qkv_job {
 
 const char *qkv_job_kind(size_t i)
 {
-    const char *last = "";
-    for (size_t k = 0;; k++) {
-        const qkv__job_kind *kind = qkv__job_kind_at(k);
-        if (!kind)
-            return NULL;
-        if (strcmp(kind->name, last) == 0) /* another variant */
-            continue;
-        if (i-- == 0)
-            return kind->name;
-        last = kind->name;
-    }
+    for (size_t k = 0; qkv__job_kinds[k]; k++)
+        if (k == i)
+            return qkv__job_kinds[k]->name;
+    return NULL;
 }
 
-/* A variant of that name, counted from 0; NULL: there is none. */
-static const qkv__job_kind *find(const char *name, size_t variant)
+/* The first variant of the kind of that name; NULL: there is none. */
+static const qkv__job_kind *find(const char *name)
 {
-    const qkv__job_kind *kind;
-    for (size_t i = 0; (kind = qkv__job_kind_at(i)); i++)
-        if (strcmp(kind->name, name) == 0 && variant-- == 0)
-            return kind;
+    for (size_t i = 0; qkv__job_kinds[i]; i++)
+        if (strcmp(qkv__job_kinds[i]->name, name) == 0)
+            return qkv__job_kinds[i];
     return NULL;
 }
 
 /* ---- what settings there are ----------------------------------------------------------------- */
 
+/* The i-th, the type's in front of those of every run; table NULL past the last. */
+static qkv__job_table table_at(const qkv__job_kind *kind, size_t i)
+{
+    size_t own = 0;
+    while (kind->config && kind->tables[own].table != &qkv__run_table)
+        own++;
+    if (kind->config && i == own)
+        return (qkv__job_table){qkv_model_type_config(kind->type()), kind->config};
+    return kind->tables[kind->config && i > own ? i - 1 : i];
+}
+
 static bool has_table(const qkv__job_kind *kind, const qkv_option_table *table)
 {
-    for (const qkv__job_table *t = kind->tables; t->table; t++)
-        if (t->table == table)
+    const qkv_option_table *own;
+    for (size_t i = 0; (own = table_at(kind, i).table); i++)
+        if (own == table)
             return true;
     return false;
 }
 
-/* Is the table that of an earlier variant too? */
-static bool seen(const char *name, size_t before, const qkv_option_table *table)
+/* *about: what the table's settings are for; NULL: always. */
+static const qkv_option_table *find_table(const char *name, size_t i, const char **about)
 {
-    for (size_t i = 0; i < before; i++) {
-        const qkv__job_kind *kind = qkv__job_kind_at(i);
-        if (strcmp(kind->name, name) == 0 && has_table(kind, table))
-            return true;
-    }
-    return false;
+    const qkv__job_kind *first = find(name);
+    const qkv_option_table *table;
+    for (const qkv__job_kind *kind = first; kind; kind = kind->other)
+        for (size_t k = 0; (table = table_at(kind, k).table); k++) {
+            const qkv__job_kind *than = kind == first ? first->other : first;
+            bool shared = than && has_table(than, table);
+            if ((kind != first && shared) || i-- > 0)
+                continue;
+            *about = shared ? NULL : kind->about;
+            return table;
+        }
+    return NULL;
 }
 
 const qkv_option_table *qkv_job_table(const char *name, size_t i)
 {
-    const qkv__job_kind *kind;
-    for (size_t k = 0; (kind = qkv__job_kind_at(k)); k++) {
-        if (strcmp(kind->name, name) != 0)
-            continue;
-        for (const qkv__job_table *t = kind->tables; t->table; t++)
-            if (!seen(name, k, t->table) && i-- == 0)
-                return t->table;
-    }
+    const char *about;
+    return find_table(name, i, &about);
+}
+
+const char *qkv_job_table_about(const char *name, size_t i)
+{
+    const char *about = NULL;
+    (void)find_table(name, i, &about);
+    return about;
+}
+
+const qkv_model_type *qkv_job_model_type(const char *name, size_t i)
+{
+    for (const qkv__job_kind *kind = find(name); kind; kind = kind->other)
+        for (size_t k = 0; kind->sizes[k]; k++)
+            if (i-- == 0)
+                return kind->sizes[k]();
     return NULL;
 }
 
 const qkv_preset *qkv_job_presets(const char *name)
 {
-    const qkv__job_kind *kind = find(name, 0);
+    const qkv__job_kind *kind = find(name);
     return kind ? kind->presets : NULL;
 }
 
 const qkv_preset *const *qkv_job_recipes(const char *name)
 {
-    const qkv__job_kind *kind = find(name, 0);
+    const qkv__job_kind *kind = find(name);
     return kind ? kind->recipes : NULL;
 }
 
@@ -109,11 +128,12 @@ static qkv_status begin_run(qkv_job *j, const qkv__job_kind *kind)
     r->ctx = j->ctx;
     r->began = j->began;
     qkv_status status = qkv_options_create(&r->options, j->ctx);
-    for (const qkv__job_table *t = kind->tables; t->table && !status; t++) {
-        void *target = (char *)r + t->offset;
-        status = qkv_options_bind(r->options, t->table, target);
+    qkv__job_table t;
+    for (size_t i = 0; (t = table_at(kind, i)).table && !status; i++) {
+        void *target = (char *)r + t.offset;
+        status = qkv_options_bind(r->options, t.table, target);
         if (!status)
-            qkv_preset_apply(kind->presets, t->table, target);
+            qkv_preset_apply(kind->presets, t.table, target);
     }
     return status;
 }
@@ -121,7 +141,8 @@ static qkv_status begin_run(qkv_job *j, const qkv__job_kind *kind)
 /* The variant that the value of the deciding setting asks for, with what was set so far. */
 static qkv_status choose(qkv_job *j, const char *value)
 {
-    const qkv__job_kind *kind = find(j->kind->name, j->kind->variant(value));
+    const qkv__job_kind *first = find(j->kind->name);
+    const qkv__job_kind *kind = j->kind->variant(value) ? first->other : first;
     if (kind == j->kind)
         return QKV_OK;
     if (j->parsed)
@@ -135,7 +156,7 @@ static qkv_status choose(qkv_job *j, const char *value)
 
 qkv_status qkv_job_create(qkv_job **out, qkv_context *ctx, const char *kind)
 {
-    const qkv__job_kind *first = find(kind, 0);
+    const qkv__job_kind *first = find(kind);
     *out = NULL;
     if (!first)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "\"%s\" is no kind of job", kind);

@@ -1,8 +1,8 @@
 /* mlm.c - `qkv train mlm`: a text becomes a BERT that guesses its hidden words. */
-#include "job/kinds.h"
 #include "job/bert.h"
 #include "job/vocabulary.h"
-#include "model/bert_config.h"
+#include "model/tables.h"
+#include "qkv/bert.h"
 #include "qkv/corpus.h"
 
 typedef struct {
@@ -22,7 +22,7 @@ static const qkv_option rows[] = {
     {.flag = "valid-last", .type = QKV_OPT_STRING, FIELD(valid_last), .value = "N[%]",
      .initial = "10%", .help = "else: lines or share held out at the end of the data"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
-     .help = "size: nano tiny mini small medium base large"},
+     .help = "size"},
     {.flag = "length", .type = QKV_OPT_SIZE, .min = 3, .max = 1048576, FIELD(length),
      .initial = "128", .help = "most tokens in a text: longer ones are cut up"},
     {.flag = "lines", .type = QKV_OPT_BOOL, FIELD(lines),
@@ -40,19 +40,20 @@ typedef struct {
     settings s;
     qkv_vocabulary vocabulary;
     qkv_bert_config config;
-    qkv__split texts;
+    qkv__text_split texts;
 } job;
 
 static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv__split *x = &j->texts;
-    qkv_status status = qkv__split_open(x, base->ctx, &j->s.data, j->s.valid, j->s.valid_last);
+    qkv__text_split *x = &j->texts;
+    qkv_status status = qkv__text_split_open(x, base->ctx, &j->s.data, j->s.valid,
+                                             j->s.valid_last, true);
     if (status)
         return status;
     j->config.positions = j->s.length;
     if (base->o.init)
-        return qkv__bert_init(base, &qkv_bert_masked_type, &j->config, 0);
+        return qkv__bert_init(base, qkv_bert_masked_type(), &j->config, 0);
     status = qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, QKV__BERT_ROLES,
                                    x->data.spans, x->train_count, x->held, x->held_count,
                                    &base->tokenizer);
@@ -60,36 +61,25 @@ static qkv_status read_data(qkv__run *base)
         status = qkv_fail(base->ctx, QKV_E_ARGUMENT, "--tokenizer: wordpiece, bpe or char "
                            "expected, which have a token to hide words with");
     return status ? status
-                  : qkv__bert_create(base, &qkv_bert_masked_type, &j->config, j->s.model);
+                  : qkv__bert_create(base, qkv_bert_masked_type(), &j->config, j->s.model);
 }
 
-static qkv_status pack(job *j, const qkv_text_span *parts, size_t count, const char *name,
-                       qkv_records **out)
+static qkv_status add_part(qkv__run *base, qkv_records_writer *w, const qkv_text_span *part)
 {
-    qkv_context *ctx = j->base.ctx;
-    const qkv_bert_config *c = qkv_model_config(j->base.model);
+    const job *j = (const job *)base;
+    const qkv_bert_config *c = qkv_model_config(base->model);
     size_t length = j->s.length < c->positions ? j->s.length : c->positions;
-    char *path = qkv__run_path(&j->base, name);
-    qkv_records_writer *w = NULL;
-    qkv_status status = path ? qkv_records_create(&w, ctx, path, 1) : QKV_E_MEMORY;
-    for (size_t i = 0; i < count && !status; i++)
-        status = qkv_corpus_add_lines(w, ctx, j->base.tokenizer, &parts[i], length, !j->s.lines);
-    if (status)
-        qkv_records_abandon(w);
-    else
-        status = qkv_records_finish(w, out);
-    qkv_free(ctx, path);
-    return status;
+    return qkv_corpus_add_lines(w, base->ctx, base->tokenizer, part, length, !j->s.lines);
 }
 
 static qkv_status write_data(qkv__run *base)
 {
-    job *j = (job *)base;
-    const qkv__split *x = &j->texts;
-    qkv_status status =
-        pack(j, x->data.spans, x->train_count, QKV__TRAIN_RECORDS, &base->train);
+    const qkv__text_split *x = &((job *)base)->texts;
+    qkv_status status = qkv__run_records(base, x->data.spans, x->train_count, QKV__TRAIN_RECORDS,
+                                         1, add_part, &base->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, QKV__VALID_RECORDS, &base->valid);
+        status = qkv__run_records(base, x->held, x->held_count, QKV__VALID_RECORDS, 1, add_part,
+                                  &base->valid);
     return status;
 }
 
@@ -114,7 +104,7 @@ static qkv_status begin(qkv__run *base)
 static void close_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv__split_close(&j->texts);
+    qkv__text_split_close(&j->texts);
 }
 
 static const qkv_option_table *const task_tables[] = {&table, NULL};
@@ -138,4 +128,5 @@ const qkv__job_kind qkv__job_mlm = {
     .name = "mlm", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_FILL_MASK, .read = read_data, .write = write_data,
     .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .task_tables = task_tables, .decided = decided};
+    .task_tables = task_tables, .decided = decided,
+    .sizes = {qkv_bert_masked_type}};

@@ -1,8 +1,8 @@
 /* reconstruct.c - `qkv train reconstruct`: images become a masked autoencoder, which
  * fills in what it does not see. */
-#include "job/kinds.h"
 #include "job/image_job.h"
-#include "model/mae_config.h"
+#include "model/tables.h"
+#include "qkv/mae.h"
 #include "qkv/reconstruct.h"
 #include "image/augment_steps.h"
 
@@ -14,26 +14,15 @@ typedef struct {
 
 static qkv_status choose_model(job *j)
 {
-    const qkv_options *o = j->p.base.options;
-    qkv_mae_config sizes = j->config;
-    bool known = qkv_model_type_preset(&qkv_mae_type, j->p.s.model, &sizes);
-    if (!qkv_options_given(o, "decoder_hidden_size"))
-        j->config.decoder_width = sizes.decoder_width;
-    if (!qkv_options_given(o, "decoder_num_hidden_layers"))
-        j->config.decoder_layers = sizes.decoder_layers;
-    if (!qkv_options_given(o, "decoder_num_attention_heads"))
-        j->config.decoder_heads = sizes.decoder_heads;
-    return qkv__image_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
+    qkv_status status = qkv__run_preset(&j->p.base, qkv_mae_type(), j->p.s.model, &qkv__mae_config,
+                                        &j->config);
+    return status ? status : qkv__image_trunk(&j->p, &j->config.trunk);
 }
 
 static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
-    qkv_status status = qkv__run_load(base, &base->model);
-    if (!status && !qkv_model_can(base->model, QKV_CAN_RECONSTRUCT))
-        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a vit_mae model expected, %s "
-                        "holds a %s", base->o.init,
-                        qkv_model_type_name(qkv_model_type_of(base->model)));
+    qkv_status status = qkv__run_load_able(base, QKV_CAN_RECONSTRUCT, "vit_mae");
     if (!status)
         j->config = *(const qkv_mae_config *)qkv_model_config(base->model);
     return status;
@@ -51,9 +40,7 @@ static qkv_status read_data(qkv__run *base)
     if (!status)
         status = qkv__image_read(&j->p, side, channels, NULL);
     if (!status && !base->o.init)
-        status = qkv_model_create(&base->model, ctx, &qkv_mae_type, &j->config);
-    if (!status && !base->o.init)
-        status = qkv_model_init(base->model, base->o.seed);
+        status = qkv__run_create(base, qkv_mae_type(), &j->config);
     if (!status && !qkv_model_image_format(base->model)) {
         qkv_image_format f = qkv__images_square(side, channels);
         qkv__image_measure(&j->p, &f);
@@ -79,10 +66,8 @@ static qkv_status begin(qkv__run *base)
 }
 
 static const qkv_option_table *const task_tables[] = {&qkv__augment_table, NULL};
-static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__IMAGE_SIZE,
-    QKV__IMAGE_MODEL,
     {"batch", "64", NULL},
     {"weight-decay", "0.05", NULL},
     {"beta2", "0.95", NULL},
@@ -105,5 +90,5 @@ const qkv__job_kind qkv__job_reconstruct = {
     .name = "reconstruct", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_RECONSTRUCT, .read = read_data,
     .write = qkv__image_write, .open = qkv__image_open, .begin = begin,
-    .close = qkv__image_close, .fixed = fixed,
-    .task_tables = task_tables};
+    .close = qkv__image_close, .fixed = qkv__image_fixed, .task_tables = task_tables,
+    .sizes = {qkv_mae_type}};

@@ -1,5 +1,6 @@
 /* run.c - the way of a training run through its directory. */
 #include <stdio.h>
+#include <string.h>
 
 #include "io/file.h"
 #include "job/directory.h"
@@ -30,9 +31,9 @@ double qkv_training_rate(size_t width)
     return RATE_TIMES_WIDTH / (double)width;
 }
 
-char *qkv__run_path(const qkv__run *r, const char *name)
+qkv_path qkv__run_path(const qkv__run *r, const char *name)
 {
-    return qkv_path_join(r->ctx, r->o.out, name);
+    return qkv_path_in(r->o.out, name);
 }
 
 bool qkv__run_given(const qkv__run *r, const char *name)
@@ -40,17 +41,31 @@ bool qkv__run_given(const qkv__run *r, const char *name)
     return qkv_options_given(r->options, name);
 }
 
-void qkv__run_take_given(const qkv__run *r, const qkv_option_table *table, const void *given,
-                         void *target)
+qkv_status qkv__run_preset(const qkv__run *r, const qkv_model_type *type, const char *preset,
+                           const qkv_option_table *table, void *config)
 {
     char text[QKV_OPTION_TEXT];
-    for (size_t i = 0; i < table->count; i++) {
+    void *given = qkv_malloc(r->ctx, table->bytes);
+    if (!given)
+        return QKV_E_MEMORY;
+    memcpy(given, config, table->bytes);
+    bool known = qkv_model_type_preset(type, preset, config);
+    for (size_t i = 0; i < table->count && known; i++) {
         const qkv_option *row = &table->rows[i];
         if (!qkv_options_given(r->options, row->key))
             continue;
         qkv_option_text(row, given, text);
-        (void)qkv_option_assign(row, target, text); /* it has been parsed once */
+        (void)qkv_option_assign(row, config, text); /* it has been parsed once */
     }
+    qkv_free(r->ctx, given);
+    return known ? QKV_OK
+                 : qkv_fail(r->ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", preset);
+}
+
+qkv_status qkv__run_create(qkv__run *r, const qkv_model_type *type, const void *config)
+{
+    qkv_status status = qkv_model_create(&r->model, r->ctx, type, config);
+    return status ? status : qkv_model_init(r->model, r->o.seed);
 }
 
 qkv_status qkv__run_load(qkv__run *r, qkv_model **out)
@@ -71,6 +86,15 @@ qkv_status qkv__run_init(qkv__run *r)
     return status ? status : qkv__run_load(r, &r->model);
 }
 
+qkv_status qkv__run_load_able(qkv__run *r, unsigned can, const char *what)
+{
+    qkv_status status = qkv__run_load(r, &r->model);
+    if (!status && !qkv_model_can(r->model, can))
+        status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a %s",
+                          what, r->o.init, qkv_model_type_name(qkv_model_type_of(r->model)));
+    return status;
+}
+
 void qkv__run_rate(qkv__run *r, size_t width, double lr)
 {
     qkv_schedule *s = &r->t.schedule;
@@ -86,14 +110,10 @@ void qkv__run_rate(qkv__run *r, size_t width, double lr)
 static qkv_status open_records(const qkv__run *r, const char *name, bool required, size_t fields,
                                qkv_records **out)
 {
-    char *path = qkv__run_path(r, name);
-    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv_file_exists(path))
-        status = qkv__records_open_of(out, r->ctx, path, fields, r->tokenizer);
-    else if (!status && required)
-        status = qkv_fail(r->ctx, QKV_E_IO, "%s is missing", path);
-    qkv_free(r->ctx, path);
-    return status;
+    const qkv_path path = qkv__run_path(r, name);
+    if (qkv_file_exists(path.text))
+        return qkv__records_open_of(out, r->ctx, path.text, fields, r->tokenizer);
+    return required ? qkv_fail(r->ctx, QKV_E_IO, "%s is missing", path.text) : QKV_OK;
 }
 
 static qkv_status open_data(qkv__run *r, const qkv__job_kind *kind)
@@ -102,6 +122,20 @@ static qkv_status open_data(qkv__run *r, const qkv__job_kind *kind)
         return kind->open(r);
     qkv_status status = open_records(r, QKV__TRAIN_RECORDS, true, kind->fields, &r->train);
     return status ? status : open_records(r, QKV__VALID_RECORDS, false, kind->fields, &r->valid);
+}
+
+qkv_status qkv__run_records(qkv__run *r, const qkv_text_span *parts, size_t count,
+                            const char *name, size_t fields, qkv__add_part_fn *add,
+                            qkv_records **out)
+{
+    qkv_records_writer *w = NULL;
+    qkv_status status = qkv_records_create(&w, r->ctx, qkv__run_path(r, name).text, fields);
+    for (size_t i = 0; i < count && !status; i++)
+        status = add(r, w, &parts[i]);
+    if (!status)
+        return qkv_records_finish(w, out);
+    qkv_records_abandon(w);
+    return status;
 }
 
 /* ---- settings ------------------------------------------------------------------------------ */
@@ -143,7 +177,7 @@ static void note_unused(const qkv__run *r, const qkv__job_kind *kind)
 {
     if (r->o.init && kind->has_text)
         qkv__vocabulary_unused(r->ctx, r->options, "--init", r->o.init);
-    for (size_t i = 0; kind->fixed[i] && r->o.init; i++)
+    for (size_t i = 0; kind->fixed && kind->fixed[i] && r->o.init; i++)
         if (qkv_options_given(r->options, kind->fixed[i]))
             qkv__note(r->ctx, "--%s has no effect: with --init it is as in %s", kind->fixed[i],
                       r->o.init);
@@ -243,7 +277,8 @@ static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *d
     qkv_status status = qkv__run_dir_open(dir, r->ctx, r->o.out);
     if (!status)
         status = qkv_hub_load_config(&r->model, r->ctx, r->o.out);
-    if (!status && !qkv_model_can(r->model, kind->can))
+    if (!status && !(kind->can ? qkv_model_can(r->model, kind->can)
+                               : qkv_model_type_of(r->model) == kind->type()))
         status = qkv_fail(r->ctx, QKV_E_ARGUMENT, "--resume: %s holds a %s, which train %s "
                            "does not make", r->o.out,
                            qkv_model_type_architecture(qkv_model_type_of(r->model)), kind->name);
@@ -268,7 +303,7 @@ qkv_status qkv__run_all(qkv__run *r, const qkv__job_kind *kind, qkv_train_result
 {
     qkv__run_dir dir = {0};
     qkv_status status = qkv__run_dir_check(r->ctx, r->o.out, r->o.resume);
-    bool again = r->o.resume && qkv__run_dir_has_checkpoint(r->ctx, r->o.out);
+    bool again = r->o.resume && qkv__run_dir_has_checkpoint(r->o.out);
     if (status)
         return status;
     status = again ? reopen(r, kind, &dir) : begin(r, kind, &dir);

@@ -1,13 +1,14 @@
 /* run.h - one run of a training job, from its settings to its end: what every kind shares.
  *
  * A kind is a file NAME.c with a table of its settings, a struct that begins with a qkv__run, and
- * one qkv__job_kind, which has a row in kinds.c. */
+ * one qkv__job_kind qkv__job_NAME, which the build adds to qkv__job_kinds. */
 #ifndef QKV_SRC_JOB_RUN_H
 #define QKV_SRC_JOB_RUN_H
 
 #include "base/base.h"
 #include "base/options.h"
 #include "pipeline/run_data.h"
+#include "qkv/file.h"
 #include "qkv/hub.h"
 #include "qkv/job.h"
 #include "qkv/records.h"
@@ -68,11 +69,16 @@ struct qkv__job_kind {
     const char *name;             /* "lm"; that of all its variants */
     size_t size;                  /* of the kind's struct */
     const qkv__job_table *tables; /* table NULL at the end */
+    size_t config; /* the member that is a configuration of `type`, set like the others; 0: none */
     const qkv_preset *presets;    /* its own defaults */
     const qkv_preset *const *recipes; /* as in qkv_recipe_apply; NULL: none */
     const char *decides; /* the setting whose value decides between variants; NULL: there is one */
-    size_t (*variant)(const char *value); /* its number, as in list.c; value "": not set */
-    unsigned can; /* QKV_CAN_* of the models that it makes */
+    size_t (*variant)(const char *value); /* 0: the first, 1: its `other`; value "": not set */
+    const qkv__job_kind *other; /* of the first variant: the second; else NULL */
+    const char *about; /* what its settings are for that the other has not: "texts" */
+    qkv_model_type_fn *sizes[3]; /* whose presets "model" names; NULL at the end */
+    unsigned can; /* QKV_CAN_* of the models that it makes; 0: none, they are .. */
+    qkv_model_type_fn *type; /* .. of this type */
     qkv_status (*check)(qkv__run *r);  /* do settings of its own agree? Fills those that follow
                                           from others */
     qkv_status (*read)(qkv__run *r); /* opens the data; makes tokenizer and model. Writes nothing */
@@ -85,7 +91,7 @@ struct qkv__job_kind {
     void (*close)(qkv__run *r);       /* frees what is the kind's own */
     bool has_text;                    /* there is a tokenizer */
     const char *const *fixed;   /* flags without effect beside --init, but for those of a
-                                   vocabulary; ends in NULL */
+                                   vocabulary; ends in NULL; NULL: none */
     const char *const *decided; /* keys of the configuration that a new run has from its data and
                                    from flags, so that --set may not; ends in NULL; NULL: none */
     const qkv_option_table *const *task_tables; /* what decides how it is learnt, beside the loop's:
@@ -93,10 +99,8 @@ struct qkv__job_kind {
                                                    most, NULL at the end; NULL: nothing */
 };
 
-/* ---- kinds.c ----------------------------------------------------------------------------- */
-
-/* The first variant of the i-th kind, NULL past the last. */
-const qkv__job_kind *qkv__job_kind_at(size_t i);
+/* The first variant of every kind, NULL at the end. */
+extern const qkv__job_kind *const qkv__job_kinds[];
 
 /* ---- run.c ------------------------------------------------------------------------------- */
 
@@ -108,18 +112,28 @@ qkv_status qkv__run_all(qkv__run *r, const qkv__job_kind *kind, qkv_train_result
 qkv_status qkv__run_load(qkv__run *r, qkv_model **out);
 qkv_status qkv__run_init(qkv__run *r);
 
+/* The same, of a kind that can do that, else an error: "--init: a WHAT model expected". */
+qkv_status qkv__run_load_able(qkv__run *r, unsigned can, const char *what);
+/* Makes r->model, with random parameters. */
+qkv_status qkv__run_create(qkv__run *r, const qkv_model_type *type, const void *config);
+/* The sizes of the preset that --model names go into config, to which the table was bound; fields
+ * that --set gave stay. */
+qkv_status qkv__run_preset(const qkv__run *r, const qkv_model_type *type, const char *preset,
+                           const qkv_option_table *table, void *config);
+
 /* The peak learning rate of a model of that width, unless --lr gave one; and noam's width. */
 void qkv__run_rate(qkv__run *r, size_t width, double lr);
 
-/* OUT/name, to be freed with qkv_free; NULL when memory is out. */
-char *qkv__run_path(const qkv__run *r, const char *name);
+qkv_path qkv__run_path(const qkv__run *r, const char *name); /* OUT/name */
 
 bool qkv__run_given(const qkv__run *r, const char *name); /* was the setting set? */
 
-/* Copies the fields of a table that were set from `given`, to which it was bound, to target, which
- * holds a preset, say. */
-void qkv__run_take_given(const qkv__run *r, const qkv_option_table *table, const void *given,
-                         void *target);
+/* Adds a part of a text to records. */
+typedef qkv_status qkv__add_part_fn(qkv__run *r, qkv_records_writer *w, const qkv_text_span *part);
+/* The parts as records of so many fields in OUT/name. */
+qkv_status qkv__run_records(qkv__run *r, const qkv_text_span *parts, size_t count,
+                            const char *name, size_t fields, qkv__add_part_fn *add,
+                            qkv_records **out);
 
 /* Trains a part of what a job makes, in dir, which is there; goes on where it was. what names it
  * ("learning words") in events. QKV_E_CANCELLED, with a sentence, when it was stopped. */

@@ -1,9 +1,9 @@
 /* segment.c - `qkv train segment`: images and masks become a model that tells the class
  * of every pixel. */
 #include "pipeline/masks.h"
-#include "job/kinds.h"
 #include "job/image_job.h"
-#include "model/pixelwise_config.h"
+#include "model/tables.h"
+#include "qkv/pixelwise.h"
 #include "qkv/segment.h"
 #include "image/augment_steps.h"
 #include "task/tables.h"
@@ -29,7 +29,6 @@ typedef struct {
 
 static qkv_status make_model(job *j, const qkv_mask_palette *palette)
 {
-    qkv_context *ctx = j->p.base.ctx;
     qkv_model **m = &j->p.base.model;
     size_t side = j->config.trunk.image;
     qkv_status status =
@@ -37,9 +36,7 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
     if (!status)
         status = qkv__image_given(&j->p.base, "num_labels", &j->config.outputs, palette->count);
     if (!status)
-        status = qkv_model_create(m, ctx, &qkv_segmenter_type, &j->config);
-    if (!status)
-        status = qkv_model_init(*m, j->p.base.o.seed);
+        status = qkv__run_create(&j->p.base, qkv_segmenter_type(), &j->config);
     if (!status)
         status = qkv__masks_label(*m, palette);
     const qkv_image_format f = {.height = side, .width = side, .channels = CHANNELS,
@@ -64,13 +61,13 @@ static qkv_status load_model(job *j, qkv_mask_palette *palette)
     if (status)
         return status;
     const qkv_patches_config *trunk = qkv__image_trunk_of(j->old);
-    if (qkv_model_type_of(j->old) == &qkv_segmenter_type) {
+    if (qkv_model_type_of(j->old) == qkv_segmenter_type()) {
         base->model = j->old;
         j->old = NULL;
         j->config = *(const qkv_pixelwise_config *)qkv_model_config(base->model);
         return qkv__masks_of_model(palette, base->model);
     }
-    if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == &qkv_cct_type)
+    if (!trunk || trunk->channels != CHANNELS || qkv_model_type_of(j->old) == qkv_cct_type())
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a qkv_segmenter, vit_mae or vit "
                         "model of images in colour expected, %s holds a %s", base->o.init,
                         qkv_model_type_name(qkv_model_type_of(j->old)));
@@ -89,13 +86,6 @@ static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
     return status;
 }
 
-static qkv_status choose_model(job *j)
-{
-    qkv_vit_config sizes = {0};
-    bool known = qkv_model_type_preset(&qkv_vit_type, j->p.s.model, &sizes);
-    return qkv__image_trunk(&j->p, known ? &sizes.trunk : NULL, &j->config.trunk);
-}
-
 static qkv_status read_data(qkv__run *base)
 {
     job *j = (job *)base;
@@ -103,7 +93,8 @@ static qkv_status read_data(qkv__run *base)
     if (!j->p.s.valid != !j->p.s.valid_masks)
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
                         "found one of them");
-    qkv_status status = base->o.init ? load_model(j, &palette) : choose_model(j);
+    qkv_status status = base->o.init ? load_model(j, &palette)
+                                       : qkv__image_dense(&j->p, &j->config.trunk);
     if (!status && !base->model)
         status = find_classes(j, &palette);
     if (!status)
@@ -137,10 +128,8 @@ static void close_job(qkv__run *base)
 
 static const qkv_option_table *const task_tables[] =
     {&qkv__segment_table, &qkv__augment_table, NULL};
-static const char *const fixed[] = {"model", "size", NULL};
 static const qkv_preset presets[] = {
     QKV__IMAGE_SIZE,
-    QKV__IMAGE_MODEL,
     {"batch", "32", NULL},
     {"weight-decay", "0.05", NULL},
     {"num_conv_layers", "2", NULL},
@@ -164,5 +153,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_segment = {
     .name = "segment", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_SEGMENT, .read = read_data, .write = qkv__image_write,
-    .open = qkv__image_open, .begin = begin, .close = close_job, .fixed = fixed,
-    .task_tables = task_tables};
+    .open = qkv__image_open, .begin = begin, .close = close_job,
+    .fixed = qkv__image_fixed, .task_tables = task_tables,
+    .sizes = {qkv_vit_type}};

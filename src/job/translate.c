@@ -1,10 +1,11 @@
 /* translate.c - `qkv train translate`: two files, line by line translations of each
  * other, become an encoder-decoder. */
-#include "job/kinds.h"
+#include "job/run.h"
 #include "text/pairs.h"
 #include "text/texts.h"
 #include "job/vocabulary.h"
-#include "model/marian_config.h"
+#include "model/tables.h"
+#include "qkv/marian.h"
 
 typedef struct {
     const char *source, *target, *valid_source, *valid_target, *valid_last, *model;
@@ -32,7 +33,7 @@ static const qkv_option rows[] = {
     {.flag = "norm", .type = QKV_OPT_ENUM, FIELD(norm), .names = norms, .initial = "post",
      .help = "behind each sublayer (marian, as in the paper) or before it"},
     {.flag = "model", .type = QKV_OPT_STRING, FIELD(model), .value = "PRESET", .initial = "tiny",
-     .help = "size: nano tiny small base big"},
+     .help = "size"},
     {.flag = "tokens", .key = "tokens", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216,
      FIELD(tokens),
      .initial = "4096", .help = "tokens in a sample, both sides: as many pairs as fit"},
@@ -82,59 +83,25 @@ static qkv_status open_data(job *j)
 static qkv_status write_pairs(job *j, const qkv__pairs *p, size_t from, size_t to,
                               const char *name, qkv_records **out)
 {
-    char *path = qkv__run_path(&j->base, name);
-    if (!path)
-        return QKV_E_MEMORY;
     const qkv_marian_config *c = qkv_model_config(j->base.model);
     const qkv__pairs_coding coding = {j->base.tokenizer, c->eos, c->positions};
-    qkv_status status = qkv__pairs_records(out, p, &coding, from, to, path);
-    qkv_free(j->base.ctx, path);
-    return status;
+    return qkv__pairs_records(out, p, &coding, from, to, qkv__run_path(&j->base, name).text);
 }
 
 /* ---- model -------------------------------------------------------------------------------- */
 
-static bool given(const job *j, const char *key)
-{
-    return qkv__run_given(&j->base, key);
-}
-
-/* The preset's sizes, but for those that --set gave. */
-static bool set_sizes(const job *j, qkv_marian_config *c)
-{
-    qkv_marian_config preset = *c;
-    if (!qkv_model_type_preset(&qkv_marian_type, j->s.model, &preset))
-        return false;
-    const struct {
-        const char *key;
-        size_t *to, value;
-    } fields[] = {{"d_model", &c->width, preset.width},
-                  {"encoder_layers", &c->encoder_layers, preset.encoder_layers},
-                  {"decoder_layers", &c->decoder_layers, preset.decoder_layers},
-                  {"encoder_attention_heads", &c->encoder_heads, preset.encoder_heads},
-                  {"decoder_attention_heads", &c->decoder_heads, preset.decoder_heads},
-                  {"encoder_ffn_dim", &c->encoder_ff_width, preset.encoder_ff_width},
-                  {"decoder_ffn_dim", &c->decoder_ff_width, preset.decoder_ff_width}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (!given(j, fields[i].key))
-            *fields[i].to = fields[i].value;
-    return true;
-}
-
 static qkv_status make_model(job *j)
 {
-    qkv_context *ctx = j->base.ctx;
-    qkv_tokenizer *tokenizer = j->base.tokenizer;
+    const qkv_tokenizer *tokenizer = j->base.tokenizer;
     qkv_marian_config *m = &j->config;
-    if (!set_sizes(j, m))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%s\"", j->s.model);
+    qkv_status status = qkv__run_preset(&j->base, qkv_marian_type(), j->s.model,
+                                        &qkv__marian_config, m);
     m->vocab = qkv_tokenizer_vocab_size(tokenizer);
     m->eos = qkv_tokenizer_special(tokenizer, QKV_TOKEN_EOS);
     m->pad = qkv_tokenizer_special(tokenizer, QKV_TOKEN_PAD);
     m->start = m->pad;
-    qkv_status status = qkv_model_create(
-        &j->base.model, ctx, j->s.norm == PRE_NORM ? &qkv_translator_type : &qkv_marian_type, m);
-    return status ? status : qkv_model_init(j->base.model, j->base.o.seed);
+    return status ? status : qkv__run_create(&j->base, j->s.norm == PRE_NORM
+                                             ? qkv_translator_type() : qkv_marian_type(), m);
 }
 
 static qkv_status check_init(const job *j)
@@ -252,4 +219,5 @@ const qkv__job_kind qkv__job_translate = {
     .name = "translate", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_TRANSLATE, .read = read_data, .write = write_data,
     .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
-    .task_tables = task_tables, .decided = decided};
+    .task_tables = task_tables, .decided = decided,
+    .sizes = {qkv_marian_type}};

@@ -4,10 +4,14 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "tokenizer/trainers.h"
 
 /* In the order of qkv_tokenizer_kind. */
-static const char *const kinds[] = {"char", "bpe", "wordpiece", "unigram", "sentencepiece-bpe",
-                                    NULL};
+static const char *const kinds[] = {
+#define KIND_NAME(kind, name, trainer) name,
+    QKV_TOKENIZER_KINDS(KIND_NAME)
+#undef KIND_NAME
+    NULL};
 
 /* Special tokens where the kind has none; SentencePiece's have those of Marian. */
 static const char *const spelled[QKV_TOKEN_ROLES] = {
@@ -74,8 +78,8 @@ qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
     o.coverage = v->coverage;
     o.keep_case = v->keep_case;
     o.add_eos = roles >> QKV_TOKEN_EOS & 1;
-    bool own = o.kind == QKV_TOKENIZER_UNIGRAM || o.kind == QKV_TOKENIZER_SENTENCEPIECE_BPE;
-    for (int i = 0; i < QKV_TOKEN_ROLES && !own; i++)
+    const qkv__trainer_kind *kind = qkv__trainer_kind_of(o.kind);
+    for (int i = 0; i < QKV_TOKEN_ROLES && !kind->own_special; i++)
         if (!(roles >> i & 1))
             o.special[i] = o.add_eos ? NULL : o.special[i];
         else if (!o.special[i])
@@ -84,7 +88,7 @@ qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
     qkv_status status = qkv_tokenizer_trainer_create(&tr, ctx, &o);
     if (!status)
         status = learn(ctx, tr, train, train_count);
-    if (!status && o.kind == QKV_TOKENIZER_CHAR)
+    if (!status && kind->exact)
         status = learn(ctx, tr, valid, valid_count);
     if (!status)
         status = qkv_tokenizer_trainer_finish(tr, out);

@@ -1,9 +1,9 @@
 /* vqgan.c - `qkv train vqgan`: images become a model that codes them. */
 #include "pipeline/codec.h"
-#include "job/kinds.h"
 #include "job/image_job.h"
 #include "io/file.h"
-#include "model/vqgan_config.h"
+#include "model/tables.h"
+#include "qkv/vqgan.h"
 #include "qkv/codes.h"
 #include "qkv/perceptual_task.h"
 #include "image/augment_steps.h"
@@ -23,7 +23,7 @@ typedef struct {
     int recipe;
     const char *lpips;  /* a directory, or NULL */
     size_t perceptual_steps; /* 0: as the run's length says */
-    qkv_vqgan_config given, config; /* as --set says; of the model to be made */
+    qkv_vqgan_config config; /* of the model to be made */
     qkv_model *network;
 } job;
 
@@ -47,15 +47,10 @@ static const qkv_option_table table = {"Looks", rows, sizeof rows / sizeof *rows
 /* The preset, with what was given in its place. */
 static qkv_status choose_model(job *j)
 {
-    qkv_context *ctx = j->p.base.ctx;
-    qkv_option_defaults(&qkv__vqgan_config, &j->config);
-    qkv_status status = qkv__image_side(&j->p, &j->config.image);
-    if (status)
-        return status;
-    if (!qkv_model_type_preset(&qkv_vqgan_type, j->p.s.model, &j->config))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "--model: no preset \"%.40s\"", j->p.s.model);
-    qkv__run_take_given(&j->p.base, &qkv__vqgan_config, &j->given, &j->config);
-    return QKV_OK;
+    qkv_status status = qkv__run_given(&j->p.base, "resolution")
+                            ? QKV_OK : qkv__image_side(&j->p, &j->config.image);
+    return status ? status : qkv__run_preset(&j->p.base, qkv_vqgan_type(), j->p.s.model,
+                                             &qkv__vqgan_config, &j->config);
 }
 
 /* The codes that there are, as if each had been met: training begins with those that none was. */
@@ -70,11 +65,8 @@ static void keep_codes(qkv_model *m)
 static qkv_status load_model(job *j)
 {
     qkv__run *base = &j->p.base;
-    qkv_status status = qkv__run_load(base, &base->model);
-    if (!status && !qkv_model_can(base->model, QKV_CAN_ENCODE_IMAGES))
-        return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--init: a %s model expected, %s holds a "
-                        "%s", qkv_model_type_name(&qkv_vqgan_type), base->o.init,
-                        qkv_model_type_name(qkv_model_type_of(base->model)));
+    qkv_status status = qkv__run_load_able(base, QKV_CAN_ENCODE_IMAGES,
+                                           qkv_model_type_name(qkv_vqgan_type()));
     if (status)
         return status;
     j->config = *qkv__codec_config(base->model);
@@ -99,9 +91,7 @@ static qkv_status read_data(qkv__run *base)
     if (!status)
         status = qkv__image_read(&j->p, j->config.image, j->config.colors, NULL);
     if (!status && !base->o.init)
-        status = qkv_model_create(&base->model, ctx, &qkv_vqgan_type, &j->config);
-    if (!status && !base->o.init)
-        status = qkv_model_init(base->model, base->o.seed);
+        status = qkv__run_create(base, qkv_vqgan_type(), &j->config);
     if (status)
         return status;
     qkv_image_format f = qkv__images_square(j->config.image, j->config.colors);
@@ -140,18 +130,17 @@ static qkv_status learn_perceptual(job *j)
     const qkv_perceptual_config config = qkv_perceptual_task_config(j->config.image, classes);
     const qkv_training t = chapter_of(j);
     qkv_task task = {0};
-    char *dir = qkv__run_path(base, "train/perceptual");
-    qkv_status status = dir ? qkv_dir_create(ctx, dir) : QKV_E_MEMORY;
+    const qkv_path dir = qkv__run_path(base, "train/perceptual");
+    qkv_status status = qkv_dir_create(ctx, dir.text);
     if (!status)
-        status = qkv_model_create(&j->network, ctx, &qkv_perceptual_type, &config);
+        status = qkv_model_create(&j->network, ctx, qkv_perceptual_type(), &config);
     if (!status)
         status = qkv_model_init(j->network, base->o.seed);
     if (!status)
         status = qkv_task_perceptual(&task, j->network, images, &j->o.augment, base->o.seed);
     if (!status)
-        status = qkv__run_task_settings(base, &t, &task, dir, "the perceptual network");
+        status = qkv__run_task_settings(base, &t, &task, dir.text, "the perceptual network");
     qkv_task_destroy(&task);
-    qkv_free(ctx, dir);
     return status;
 }
 
@@ -159,9 +148,9 @@ static qkv_status load_perceptual(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
     qkv_status status = qkv_hub_load(&j->network, ctx, j->lpips);
-    if (!status && qkv_model_type_of(j->network) != &qkv_perceptual_type)
+    if (!status && qkv_model_type_of(j->network) != qkv_perceptual_type())
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "--lpips: a %s expected, %s holds a %s",
-                          qkv_model_type_name(&qkv_perceptual_type), j->lpips,
+                          qkv_model_type_name(qkv_perceptual_type()), j->lpips,
                           qkv_model_type_name(qkv_model_type_of(j->network)));
     return status;
 }
@@ -209,7 +198,6 @@ static void close_job(qkv__run *base)
 }
 
 static const qkv_option_table *const task_tables[] = {&qkv__codes_table, &qkv__augment_table, NULL};
-static const char *const fixed[] = {"model", "size", NULL};
 
 /* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
 static qkv_status complete_recipe(qkv__run *base)
@@ -230,7 +218,6 @@ static qkv_status complete_recipe(qkv__run *base)
 
 static const qkv_preset presets[] = {
     QKV__IMAGE_SIZE,
-    {"model", "micro", "micro; others: nano mini f8 f16"},
     {"optimizer", "adam", NULL},
     {"beta1", "0.9", NULL},
     {"beta2", "0.95", NULL},
@@ -284,12 +271,13 @@ static const qkv__job_table tables[] = {
     {&table, 0},
     {&qkv__augment_table, offsetof(job, o.augment)},
     QKV__RUN_TABLES,
-    {&qkv__vqgan_config, offsetof(job, given)},
+    {&qkv__vqgan_config, offsetof(job, config)},
     {NULL, 0}};
 
 const qkv__job_kind qkv__job_vqgan = {
     .name = "vqgan", .size = sizeof(job), .tables = tables, .presets = presets,
     .recipes = recipes, .check = complete_recipe,
     .can = QKV_CAN_ENCODE_IMAGES, .read = read_data, .write = qkv__image_write,
-    .open = qkv__image_open, .begin = begin, .close = close_job, .fixed = fixed,
-    .task_tables = task_tables};
+    .open = qkv__image_open, .begin = begin, .close = close_job,
+    .fixed = qkv__image_fixed, .task_tables = task_tables,
+    .sizes = {qkv_vqgan_type}};

@@ -207,43 +207,27 @@ qkv_exec qkv__exec_of(const qkv_context *ctx, qkv__arena *scratch);
 /* Fill or overwrite slots: one function per file of kernels. The simd_*.c files are written
  * once in the vector types of simd.h and compiled once per instruction set, whose name ends
  * the function's. */
-void qkv__kernels_ref_elementwise(qkv_kernels *k);
-void qkv__kernels_ref_pointwise(qkv_kernels *k); /* scaled rows, exp, 1/x, losses */
-void qkv__kernels_ref_rows(qkv_kernels *k); /* norms, softmax, cross-entropy, rows by index */
-void qkv__kernels_ref_channels(qkv_kernels *k);
-void qkv__kernels_ref_group_norm(qkv_kernels *k);
-void qkv__kernels_ref_attention(qkv_kernels *k);
-void qkv__kernels_ref_gemm(qkv_kernels *k); /* gemm, gemv, pack, packed */
-void qkv__kernels_ref_conv(qkv_kernels *k);
-void qkv__kernels_ref_pool(qkv_kernels *k);
-void qkv__kernels_ref_update(qkv_kernels *k);
-void qkv__kernels_elementwise_avx2(qkv_kernels *k);
-void qkv__kernels_rows_avx2(qkv_kernels *k);
-void qkv__kernels_channels_avx2(qkv_kernels *k);
-void qkv__kernels_group_norm_avx2(qkv_kernels *k);
-void qkv__kernels_softmax_avx2(qkv_kernels *k);
-void qkv__kernels_attention_avx2(qkv_kernels *k);
-void qkv__kernels_gemv_avx2(qkv_kernels *k);
-void qkv__kernels_packed_avx2(qkv_kernels *k);
-void qkv__kernels_pool_avx2(qkv_kernels *k);
-void qkv__kernels_update_avx2(qkv_kernels *k);
-void qkv__kernels_elementwise_avx512(qkv_kernels *k);
-void qkv__kernels_rows_avx512(qkv_kernels *k);
-void qkv__kernels_channels_avx512(qkv_kernels *k);
-void qkv__kernels_group_norm_avx512(qkv_kernels *k);
-void qkv__kernels_softmax_avx512(qkv_kernels *k);
-void qkv__kernels_attention_avx512(qkv_kernels *k);
-void qkv__kernels_gemv_avx512(qkv_kernels *k);
-void qkv__kernels_packed_avx512(qkv_kernels *k);
-void qkv__kernels_pool_avx512(qkv_kernels *k);
-void qkv__kernels_update_avx512(qkv_kernels *k);
-void qkv__kernels_bf16_avx512(qkv_kernels *k); /* gemm, over what serves f32 */
+typedef void qkv__fill_fn(qkv_kernels *k);
+qkv__fill_fn qkv__kernels_ref_elementwise, qkv__kernels_ref_rows, qkv__kernels_ref_channels,
+    qkv__kernels_ref_group_norm, qkv__kernels_ref_attention, qkv__kernels_ref_conv,
+    qkv__kernels_ref_pool, qkv__kernels_ref_update;
+qkv__fill_fn qkv__kernels_ref_pointwise; /* scaled rows, exp, 1/x, losses */
+qkv__fill_fn qkv__kernels_ref_gemm;      /* gemm, gemv, pack, packed */
+qkv__fill_fn qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
+    qkv__kernels_group_norm_avx2, qkv__kernels_softmax_avx2, qkv__kernels_attention_avx2,
+    qkv__kernels_gemv_avx2, qkv__kernels_packed_avx2, qkv__kernels_pool_avx2,
+    qkv__kernels_update_avx2;
+qkv__fill_fn qkv__kernels_elementwise_avx512, qkv__kernels_rows_avx512,
+    qkv__kernels_channels_avx512, qkv__kernels_group_norm_avx512, qkv__kernels_softmax_avx512,
+    qkv__kernels_attention_avx512, qkv__kernels_gemv_avx512, qkv__kernels_packed_avx512,
+    qkv__kernels_pool_avx512, qkv__kernels_update_avx512;
+qkv__fill_fn qkv__kernels_bf16_avx512; /* gemm, over what serves f32 */
 /* y (n) = x in bf16, to nearest, ties to even. */
 typedef void qkv_k_round_fn(const qkv_exec *e, uint16_t *y, const qkv_real *x, size_t n);
 qkv_k_round_fn qkv__round_bf16_avx512;
-void qkv__kernels_dnnl(qkv_kernels *k); /* gemm */
+qkv__fill_fn qkv__kernels_dnnl; /* gemm */
 /* conv*; round not NULL: of images that it rounds to bf16. First without. */
 void qkv__kernels_dnnl_conv(qkv_kernels *k, qkv_k_round_fn *round);
-void qkv__kernels_meta(qkv_kernels *k); /* all of it */
+qkv__fill_fn qkv__kernels_meta; /* all of it */
 
 #endif

@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void micro(float *c, size_t ldc, co
 
 #define SIZE(m, nv)                                                        \
     case (m) * 8 + (nv):                                                   \
-        micro(c, ldc, a, AR, AK, b, ldb, m, nv, k, alpha);                 \
+        micro(c, ldc, a, ar, ak, b, ldb, m, nv, k, alpha);                 \
         break;
 #define HEIGHTS(nv) SIZE(1, nv) SIZE(2, nv) SIZE(3, nv) SIZE(4, nv) SIZE(5, nv) SIZE(6, nv)
 #if defined(QKV_SIMD_avx512)
@@ -53,11 +53,11 @@ static inline __attribute__((always_inline)) void micro(float *c, size_t ldc, co
 #define SIZES HEIGHTS(1) HEIGHTS(2)
 #endif
 
-void product_rows(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb,
-                  size_t m, size_t nv, size_t k, const float *alpha)
+/* As many vectors of columns at a time as registers hold. ak, and perhaps ar, is a constant
+ * wherever this is inlined. */
+QKV_INLINE void product(float *c, size_t ldc, const float *a, size_t ar, size_t ak, const float *b,
+                        size_t ldb, size_t m, size_t nv, size_t k, const float *alpha)
 {
-#define AR lda
-#define AK 1
     while (nv) {
         size_t n = at_most(nv, NV);
         switch (m * 8 + n) {
@@ -67,24 +67,16 @@ void product_rows(float *c, size_t ldc, const float *a, size_t lda, const float 
         b += n * VF;
         nv -= n;
     }
-#undef AR
-#undef AK
+}
+
+void product_rows(float *c, size_t ldc, const float *a, size_t lda, const float *b, size_t ldb,
+                  size_t m, size_t nv, size_t k, const float *alpha)
+{
+    product(c, ldc, a, lda, 1, b, ldb, m, nv, k, alpha);
 }
 
 void product_columns(float *c, size_t ldc, const float *a, const float *b, size_t ldb, size_t m,
                      size_t nv, size_t k, const float *alpha)
 {
-#define AR 1
-#define AK TQ
-    while (nv) {
-        size_t n = at_most(nv, NV);
-        switch (m * 8 + n) {
-            SIZES
-        }
-        c += n * VF;
-        b += n * VF;
-        nv -= n;
-    }
-#undef AR
-#undef AK
+    product(c, ldc, a, 1, TQ, b, ldb, m, nv, k, alpha);
 }

@@ -11,49 +11,29 @@ enum { ISA_BITS = QKV_ISA_AVX2 | QKV_ISA_AVX512 | QKV__BF16, TABLES = ISA_BITS +
 static qkv_kernels tables[TABLES], meta_tables[TABLES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void fill_reference(qkv_kernels *k)
-{
-    qkv__kernels_ref_elementwise(k);
-    qkv__kernels_ref_pointwise(k);
-    qkv__kernels_ref_rows(k);
-    qkv__kernels_ref_channels(k);
-    qkv__kernels_ref_group_norm(k);
-    qkv__kernels_ref_attention(k);
-    qkv__kernels_ref_gemm(k);
-    qkv__kernels_ref_conv(k);
-    qkv__kernels_ref_pool(k);
-    qkv__kernels_ref_update(k);
-}
-
+static qkv__fill_fn *const reference[] = {
+    qkv__kernels_ref_elementwise, qkv__kernels_ref_pointwise, qkv__kernels_ref_rows,
+    qkv__kernels_ref_channels, qkv__kernels_ref_group_norm, qkv__kernels_ref_attention,
+    qkv__kernels_ref_gemm, qkv__kernels_ref_conv, qkv__kernels_ref_pool, qkv__kernels_ref_update,
+    NULL};
 #ifdef QKV_HAVE_SIMD
-static void fill_avx2(qkv_kernels *k)
-{
-    qkv__kernels_elementwise_avx2(k);
-    qkv__kernels_rows_avx2(k);
-    qkv__kernels_channels_avx2(k);
-    qkv__kernels_group_norm_avx2(k);
-    qkv__kernels_softmax_avx2(k);
-    qkv__kernels_attention_avx2(k);
-    qkv__kernels_gemv_avx2(k);
-    qkv__kernels_packed_avx2(k);
-    qkv__kernels_pool_avx2(k);
-    qkv__kernels_update_avx2(k);
-}
-
-static void fill_avx512(qkv_kernels *k)
-{
-    qkv__kernels_elementwise_avx512(k);
-    qkv__kernels_rows_avx512(k);
-    qkv__kernels_channels_avx512(k);
-    qkv__kernels_group_norm_avx512(k);
-    qkv__kernels_softmax_avx512(k);
-    qkv__kernels_attention_avx512(k);
-    qkv__kernels_gemv_avx512(k);
-    qkv__kernels_packed_avx512(k);
-    qkv__kernels_pool_avx512(k);
-    qkv__kernels_update_avx512(k);
-}
+static qkv__fill_fn *const avx2[] = {
+    qkv__kernels_elementwise_avx2, qkv__kernels_rows_avx2, qkv__kernels_channels_avx2,
+    qkv__kernels_group_norm_avx2, qkv__kernels_softmax_avx2, qkv__kernels_attention_avx2,
+    qkv__kernels_gemv_avx2, qkv__kernels_packed_avx2, qkv__kernels_pool_avx2,
+    qkv__kernels_update_avx2, NULL};
+static qkv__fill_fn *const avx512[] = {
+    qkv__kernels_elementwise_avx512, qkv__kernels_rows_avx512, qkv__kernels_channels_avx512,
+    qkv__kernels_group_norm_avx512, qkv__kernels_softmax_avx512, qkv__kernels_attention_avx512,
+    qkv__kernels_gemv_avx512, qkv__kernels_packed_avx512, qkv__kernels_pool_avx512,
+    qkv__kernels_update_avx512, NULL};
 #endif
+
+static void fill(qkv_kernels *k, qkv__fill_fn *const *files)
+{
+    for (; *files; files++)
+        (*files)(k);
+}
 
 /* A dry table: nothing is done, but what takes much scratch in the faster files takes it. */
 static void fill_meta(unsigned isa, unsigned usable)
@@ -75,7 +55,7 @@ static void fill_all(void)
     unsigned machine = qkv__cpu_isa() | (qkv__cpu_bf16() ? QKV__BF16 : 0);
     for (unsigned isa = 0; isa < TABLES; isa++) {
         qkv_kernels *k = &tables[isa];
-        fill_reference(k);
+        fill(k, reference);
         unsigned usable = isa & machine;
         if (!(usable & QKV_ISA_AVX512))
             usable &= ~(unsigned)QKV__BF16;
@@ -84,12 +64,10 @@ static void fill_all(void)
             continue;
         }
 #ifdef QKV_HAVE_SIMD
-        if (usable & QKV_ISA_AVX2) {
-            fill_avx2(k);
-        }
-        if (usable & QKV_ISA_AVX512) {
-            fill_avx512(k);
-        }
+        if (usable & QKV_ISA_AVX2)
+            fill(k, avx2);
+        if (usable & QKV_ISA_AVX512)
+            fill(k, avx512);
 #endif
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);

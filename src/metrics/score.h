@@ -10,9 +10,6 @@
 /* What str.split() splits at and str.strip() strips: str.isspace(). */
 bool qkv__is_blank(int32_t cp);
 
-/* Appends str.lower() of UTF-8 text: "İ" becomes "i̇", a sigma that ends a word "ς". */
-void qkv__lower(qkv_str *out, const char *text, size_t len);
-
 /* Puts a line into *out, emptied before, in lower case if asked. Refuses what is not UTF-8 and
  * lines of 2^30 bytes; side ("hypothesis") is for the sentence. */
 qkv_status qkv__score_line(qkv_str *out, const char *text, size_t len, bool lowercase,

@@ -76,7 +76,8 @@ static bool ends_word(const char *text, size_t len, size_t at, size_t end)
     return is_letter(before) && !is_letter(after);
 }
 
-void qkv__lower(qkv_str *out, const char *text, size_t len)
+/* Appends str.lower() of UTF-8 text: "İ" becomes "i̇", a sigma that ends a word "ς". */
+static void lower(qkv_str *out, const char *text, size_t len)
 {
     for (size_t i = 0; i < len;) {
         char bytes[8] = "i"; /* I_DOT becomes two characters */
@@ -125,7 +126,7 @@ qkv_status qkv__score_line(qkv_str *out, const char *text, size_t len, bool lowe
                         MOST_BYTES, len);
     qkv_str_clear(out);
     if (lowercase)
-        qkv__lower(out, text, len);
+        lower(out, text, len);
     else
         qkv_str_add(out, text, len);
     return out->failed ? QKV_E_MEMORY : QKV_OK;

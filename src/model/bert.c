@@ -1,6 +1,7 @@
 /* bert.c - BERT: word, position and segment embeddings, a post-norm stack, one of two heads. The
  * types share everything but the head. */
-#include "model/bert_config.h"
+#include "model/tables.h"
+#include "qkv/bert.h"
 
 #include <stdio.h>
 
@@ -13,16 +14,16 @@ static const uint32_t CLASSIFIER_DROPOUT_ID = 0xE0000002u;
 typedef struct {
     qkv_model *base;
     qkv_bert_config *c; /* base->config */
-    qkv_block **blocks;
+    qkv__stack stack;
     qkv_param *word_table, *position_table, *segment_table;
     qkv_param *norm_weight, *norm_bias;
     /* masked: dense, norm, then the word table and a bias; classifier: pooler, then classes */
-    qkv_param *dense_weight, *dense_bias;
+    qkv_linear_layer contiguous;
     qkv_param *head_norm_weight, *head_norm_bias;
-    qkv_param *head_weight, *head_bias;
+    qkv_linear_layer head;
 } bert;
 
-static bool is_classifier(const qkv_model *m) { return m->type == &qkv_bert_classifier_type; }
+static bool is_classifier(const qkv_model *m) { return m->type == qkv_bert_classifier_type(); }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -69,18 +70,18 @@ static qkv_status make(qkv_model *base)
     m->segment_table = qkv__matrix(ps, "segments", c->segments, c->width);
     m->norm_weight = qkv__vector(ps, "norm.weight", c->width);
     m->norm_bias = qkv__vector(ps, "norm.bias", c->width);
-    m->blocks = qkv__stack_create(ps, &config, "layer", c->layers, 0, false);
-    if (!m->blocks)
-        return qkv_context_status(base->ctx);
-    m->dense_weight = qkv__matrix(ps, "dense.weight", c->width, c->width);
-    m->dense_bias = qkv__vector(ps, "dense.bias", c->width);
+    status = qkv__stack_make(&m->stack, ps, &config, c->layers,
+                             &(qkv__stack_options){.block = "layer"});
+    if (status)
+        return status;
+    (void)qkv_linear_create(&m->contiguous, ps, "dense", c->width, c->width);
     if (!classifier) {
         m->head_norm_weight = qkv__vector(ps, "head.norm.weight", c->width);
         m->head_norm_bias = qkv__vector(ps, "head.norm.bias", c->width);
     }
-    m->head_weight = classifier ? qkv__matrix(ps, "head.weight", c->classes, c->width)
+    m->head.weight = classifier ? qkv__matrix(ps, "head.weight", c->classes, c->width)
                                 : m->word_table;
-    m->head_bias = qkv__vector(ps, "head.bias", classifier ? c->classes : c->vocab);
+    m->head.bias = qkv__vector(ps, "head.bias", classifier ? c->classes : c->vocab);
     return qkv__params_status(ps);
 }
 
@@ -121,14 +122,13 @@ static void visit_masked_head(const bert *m, qkv__visit *v)
     const qkv_bert_config *c = m->c;
     size_t d = c->width;
     v->name[0] = 0;
-    qkv__visit_rows(v, "cls.predictions.bias", m->head_bias, 0, c->vocab, 0, false, QKV_INIT_ZEROS,
+    qkv__visit_rows(v, "cls.predictions.bias", m->head.bias, 0, c->vocab, 0, false, QKV_INIT_ZEROS,
                     0);
-    qkv__visit_linear(v, "cls.predictions.transform.dense", m->dense_weight, m->dense_bias, 0, d, d,
-                      c->init_range);
+    qkv__visit_linear_layer(v, "cls.predictions.transform.dense", &m->contiguous, c->init_range);
     qkv__visit_norm(v, "cls.predictions.transform.LayerNorm", m->head_norm_weight,
                     m->head_norm_bias, d);
     qkv__visit_table(v, "cls.predictions.decoder.weight", m->word_table, true, 0);
-    qkv__visit_kind(v, "cls.predictions.decoder.bias", m->head_bias, QKV_STATE_TIED, QKV_INIT_NONE,
+    qkv__visit_kind(v, "cls.predictions.decoder.bias", m->head.bias, QKV_STATE_TIED, QKV_INIT_NONE,
                     0);
     for (size_t i = 0; ignored[i]; i++)
         qkv__visit_kind(v, ignored[i], NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
@@ -142,17 +142,15 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
     visit_embeddings(m, &v);
     for (size_t i = 0; i < c->layers; i++) {
         snprintf(v.name, sizeof v.name, "bert.encoder.layer.%zu.", i);
-        visit_block(m, &v, qkv_block_parameters(m->blocks[i]));
+        visit_block(m, &v, qkv_block_parameters(m->stack.blocks[i]));
     }
     if (!is_classifier(base)) {
         visit_masked_head(m, &v);
         return v.status;
     }
     v.name[0] = 0;
-    qkv__visit_linear(&v, "bert.pooler.dense", m->dense_weight, m->dense_bias, 0, c->width,
-                      c->width, c->init_range);
-    qkv__visit_linear(&v, "classifier", m->head_weight, m->head_bias, 0, c->classes, c->width,
-                      c->init_range);
+    qkv__visit_linear_layer(&v, "bert.pooler.dense", &m->contiguous, c->init_range);
+    qkv__visit_linear_layer(&v, "classifier", &m->head, c->init_range);
     return v.status;
 }
 
@@ -185,8 +183,7 @@ qkv_tensor *qkv_bert_hidden(qkv_model *base, qkv_tape *t, const qkv_bert_input *
         return NULL;
     qkv_sequence seq = {.sequences = in->sequences, .offsets = in->offsets,
                         .lengths = in->lengths};
-    qkv_stream s = {embed(m, t, in), NULL};
-    return qkv__stack_forward(t, m->blocks, m->c->layers, &s, &seq, NULL) ? s.x : NULL;
+    return qkv__stack_forward(&m->stack, t, embed(m, t, in), &seq, NULL);
 }
 
 /* Rows of hidden (B, T, width) -> (n, width). */
@@ -200,8 +197,7 @@ static qkv_tensor *gather(qkv_tape *t, qkv_tensor *hidden, qkv_tensor *rows_)
 
 static qkv_tensor *word_features(bert *m, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *rows_)
 {
-    qkv_tensor *x = qkv_linear(t, gather(t, hidden, rows_), qkv_use(t, m->dense_weight),
-                               qkv_use(t, m->dense_bias), m->c->act);
+    qkv_tensor *x = qkv_linear_forward(&m->contiguous, t, gather(t, hidden, rows_), m->c->act);
     return qkv_norm(t, QKV_NORM_LAYER, x, qkv_use(t, m->head_norm_weight),
                     qkv_use(t, m->head_norm_bias), m->c->norm_eps);
 }
@@ -210,8 +206,7 @@ qkv_tensor *qkv_bert_word_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidde
                                  qkv_tensor *rows_)
 {
     bert *m = qkv__model_as(base, t, __func__, QKV_CAN_FILL_MASK);
-    return m ? qkv_linear(t, word_features(m, t, hidden, rows_), qkv_use(t, m->word_table),
-                          qkv_use(t, m->head_bias), QKV_ACT_NONE)
+    return m ? qkv_linear_forward(&m->head, t, word_features(m, t, hidden, rows_), QKV_ACT_NONE)
              : NULL;
 }
 
@@ -221,7 +216,7 @@ qkv_tensor *qkv_bert_word_loss(qkv_model *base, qkv_tape *t, qkv_tensor *hidden,
 {
     bert *m = qkv__model_as(base, t, __func__, QKV_CAN_FILL_MASK);
     return m ? qkv_classifier_loss(t, word_features(m, t, hidden, rows_),
-                                   qkv_use(t, m->word_table), qkv_use(t, m->head_bias), targets,
+                                   qkv_use(t, m->word_table), qkv_use(t, m->head.bias), targets,
                                    options)
              : NULL;
 }
@@ -234,11 +229,10 @@ qkv_tensor *qkv_bert_class_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidd
         return NULL;
     const qkv_bert_config *c = m->c;
     double p = c->classifier_dropout < 0 ? c->dropout : c->classifier_dropout;
-    qkv_tensor *x = qkv_linear(t, gather(t, hidden, rows_), qkv_use(t, m->dense_weight),
-                               qkv_use(t, m->dense_bias), QKV_ACT_TANH);
+    qkv_tensor *x = qkv_linear_forward(&m->contiguous, t, gather(t, hidden, rows_), QKV_ACT_TANH);
     if (p > 0)
         x = qkv_dropout(t, x, p, CLASSIFIER_DROPOUT_ID);
-    return qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias), QKV_ACT_NONE);
+    return qkv_linear_forward(&m->head, t, x, QKV_ACT_NONE);
 }
 
 static double flops(const qkv_model *base, const qkv_workload *w)
@@ -267,9 +261,12 @@ static double parameter_count(const qkv_model_type *type, const void *config)
     .self_size = sizeof(bert), .parameter_count = parameter_count, .make = make, .visit = visit, \
     .flops = flops, .preset = qkv__bert_preset, .builtin = builtin_
 
-static const qkv_builtin_type masked = {.can = QKV_CAN_FILL_MASK};
-static const qkv_builtin_type classifier = {.can = QKV_CAN_CLASSIFY_TEXT};
+static const qkv_builtin_type masked = {.can = QKV_CAN_FILL_MASK, .reads_text = true};
+static const qkv_builtin_type classifier = {.can = QKV_CAN_CLASSIFY_TEXT, .reads_text = true};
 
-const qkv_model_type qkv_bert_masked_type = {BERT("BertForMaskedLM", &masked)};
-const qkv_model_type qkv_bert_classifier_type = {
+static const qkv_model_type bert_masked_type = {BERT("BertForMaskedLM", &masked)};
+static const qkv_model_type bert_classifier_type = {
     BERT("BertForSequenceClassification", &classifier)};
+
+const qkv_model_type *qkv_bert_masked_type(void) { return &bert_masked_type; }
+const qkv_model_type *qkv_bert_classifier_type(void) { return &bert_classifier_type; }

@@ -1,5 +1,6 @@
 /* bert_config.c - BERT's fields, under the names that Hugging Face gives them. */
-#include "model/bert_config.h"
+#include "model/tables.h"
+#include "qkv/bert.h"
 
 #define CONFIG qkv_bert_config
 #include "model/config_rows.h"
@@ -44,13 +45,7 @@ static const qkv__named_size presets[] = {
 const char *qkv__bert_preset(const qkv_model_type *type, size_t i, const char **summary,
                              void *config)
 {
-    const qkv__named_size *size = qkv__size_at(presets, i, summary);
-    qkv_bert_config *c = config;
+    qkv_bert_config unused, *c = config ? config : &unused;
     (void)type;
-    if (size && c) {
-        c->width = size->width;
-        c->layers = size->layers;
-        c->heads = size->heads;
-    }
-    return size ? size->name : NULL;
+    return qkv__size_take(presets, i, summary, &c->width, &c->layers, &c->heads);
 }

@@ -50,8 +50,7 @@ qkv_status qkv__cct_make(qkv__cct *x, qkv_model *m, const qkv_vit_config *c)
         snprintf(name, sizeof name, "convolution.%zu", i);
         x->convolution[i] = qkv_param_create(m->params, name, 4, shape);
     }
-    x->pool_weight = qkv__matrix(m->params, "pool.weight", 1, c->trunk.width);
-    x->pool_bias = qkv__vector(m->params, "pool.bias", 1);
+    (void)qkv_linear_create(&x->pool, m->params, "pool", c->trunk.width, 1);
     return qkv__params_status(m->params);
 }
 
@@ -67,8 +66,7 @@ void qkv__cct_visit(const qkv__cct *x, qkv__visit *v)
         qkv__visit_convolution(v, name, x->convolution[i], outputs(c, i), inputs(c, i), WINDOW,
                                std);
     }
-    qkv__visit_linear(v, "classifier.attention_pool", x->pool_weight, x->pool_bias, 0, 1,
-                      c->trunk.width, c->trunk.init_range);
+    qkv__visit_linear_layer(v, "classifier.attention_pool", &x->pool, c->trunk.init_range);
 }
 
 void qkv__cct_visit_block(qkv__visit *v, const qkv_block *b, double std)
@@ -98,8 +96,7 @@ qkv_tensor *qkv__cct_tokens(const qkv__cct *x, qkv_tape *t, qkv_tensor *pixels)
 
 qkv_tensor *qkv__cct_pool(const qkv__cct *x, qkv_tape *t, qkv_tensor *tokens)
 {
-    qkv_tensor *scores = qkv_linear(t, tokens, qkv_use(t, x->pool_weight),
-                                    qkv_use(t, x->pool_bias), QKV_ACT_NONE);
+    qkv_tensor *scores = qkv_linear_forward(&x->pool, t, tokens, QKV_ACT_NONE);
     if (!scores)
         return NULL;
     size_t B = qkv_dim(tokens, 0), row[] = {B, 1, qkv_dim(tokens, 1)};

@@ -10,7 +10,7 @@ enum { QKV__CONVOLUTIONS = 8 };
 typedef struct {
     const qkv_vit_config *c;
     qkv_param *convolution[QKV__CONVOLUTIONS]; /* (outputs, 3, 3, inputs) each */
-    qkv_param *pool_weight, *pool_bias;        /* (1, width), (1) */
+    qkv_linear_layer pool;                     /* (1, width), (1) */
 } qkv__cct;
 
 /* Fills in the derived fields, those of the trunk but for its last check. */

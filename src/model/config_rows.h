@@ -31,24 +31,28 @@ enum { QKV__MOST_SIZE = 16777216 };
 #define INIT_ROW(key_, member, rule)                                                           \
     REAL_ROW(key_, member, 10, "0", "standard deviation of initial weights; 0: " rule)
 
+/* Fields of a qkv_patches_config, `member` of the struct, that all who have one can set: those of
+ * its blocks. An option of the block for models of images is a row here. */
+#define PATCHES_BLOCK_ROWS(member, width_, layers_, heads_, ff_help, bias, bias_help)            \
+    SIZE_ROW("hidden_size", member.width, 1, width_, "width of the residual stream"),            \
+    SIZE_ROW("num_hidden_layers", member.layers, 1, layers_, "transformer blocks"),              \
+    SIZE_ROW("num_attention_heads", member.heads, 1, heads_, "attention heads"),                 \
+    SIZE_ROW("intermediate_size", member.ff_width, 0, "0", "feed-forward width; 0: " ff_help),   \
+    ENUM_ROW("hidden_act", member.act, qkv__activation_names, "gelu",                            \
+             "activation of the feed-forward layer"),                                            \
+    BOOL_ROW("qkv_bias", member.qkv_bias, bias, "biases of query, key and value" bias_help),     \
+    RATE_ROW("hidden_dropout_prob", member.dropout, "0", "dropout of each sublayer's output"),   \
+    RATE_ROW("attention_probs_dropout_prob", member.attention_dropout, "0",                      \
+             "dropout of attention weights"),                                                    \
+    RATE_ROW("drop_path_rate", member.drop_path, "0",                                            \
+             "share of the last block's branches left out; less before it")
+
 /* The rows of a trunk's fields, for the table of a configuration that has it as `member`. */
 #define PATCHES_ROWS(member)                                                                     \
     SIZE_ROW("image_size", member.image, 1, "224", "side of the images in pixels"),              \
     SIZE_ROW("patch_size", member.patch, 1, "16", "side of a patch in pixels"),                  \
     SIZE_ROW("num_channels", member.channels, 1, "3", "channels of a pixel"),                    \
-    SIZE_ROW("hidden_size", member.width, 1, "768", "width of the residual stream"),             \
-    SIZE_ROW("num_hidden_layers", member.layers, 1, "12", "transformer blocks"),                 \
-    SIZE_ROW("num_attention_heads", member.heads, 1, "12", "attention heads"),                   \
-    SIZE_ROW("intermediate_size", member.ff_width, 0, "0",                                       \
-             "feed-forward width; 0: 4 times hidden_size"),                                      \
-    ENUM_ROW("hidden_act", member.act, qkv__activation_names, "gelu",                            \
-             "activation of the feed-forward layer"),                                            \
-    BOOL_ROW("qkv_bias", member.qkv_bias, "true", "biases of query, key and value"),             \
-    RATE_ROW("hidden_dropout_prob", member.dropout, "0", "dropout of each sublayer's output"),   \
-    RATE_ROW("attention_probs_dropout_prob", member.attention_dropout, "0",                      \
-             "dropout of attention weights"),                                                    \
-    RATE_ROW("drop_path_rate", member.drop_path, "0",                                            \
-             "share of the last block's branches left out; less before it"),                     \
+    PATCHES_BLOCK_ROWS(member, "768", "12", "12", "4 times hidden_size", "true", ""),            \
     REAL_ROW("layer_norm_eps", member.norm_eps, 1, "1e-12",                                      \
              "added to the variance in LayerNorm"),                                              \
     INIT_ROW("initializer_range", member.init_range, "1 / sqrt(width)")

@@ -1,7 +1,8 @@
 /* forecast.c - rows of numbers in, rows of numbers out: patches of rows through a linear layer, a
  * pre-norm stack of the one block, and a linear layer over all tokens (the encoder alone) or over
  * each token of a second stack with cross-attention. */
-#include "model/forecast_config.h"
+#include "model/tables.h"
+#include "qkv/forecast.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,21 +18,20 @@ static const double WINDOW_EPS = 1e-5, NORM_EPS = 1e-5; /* added to variances */
 
 typedef struct {
     const char *name;
-    qkv_block **blocks;
-    size_t layers, tokens;
-    qkv_param *positions;               /* (tokens, width) */
-    qkv_param *norm_weight, *norm_bias; /* after the stack */
-    uint32_t input_dropout_id, norm_dropout_id;
-} stack;
+    qkv__stack stack;
+    size_t tokens;
+    qkv_param *positions; /* (tokens, width) */
+    uint32_t input_dropout_id;
+} tower;
 
 typedef struct {
     qkv_model *base;
     qkv_forecast_config *c; /* base->config */
-    stack encoder, decoder; /* decoder.layers 0: none */
-    qkv_param *embed_weight, *embed_bias;   /* (width, patch columns) */
-    qkv_param *head_weight, *head_bias;     /* (outputs, inputs) of head_shape */
-    qkv_param *linear_weight, *linear_bias; /* (horizon targets, context columns), or NULL */
-    qkv_param *mean, *std;                  /* (columns): of the training rows */
+    tower encoder, decoder;       /* decoder.stack.count 0: none */
+    qkv_linear_layer embed;      /* (width, patch columns) */
+    qkv_linear_layer head;       /* (outputs, inputs) of head_shape */
+    qkv_linear_layer linear;     /* (horizon targets, context columns), or NULL */
+    qkv_param *mean, *std; /* (columns): of the training rows */
 } forecaster;
 
 /* ---- making ------------------------------------------------------------------------------- */
@@ -57,13 +57,13 @@ static qkv_status complete_config(forecaster *m)
 }
 
 /* first: the position of the stack's first token. */
-static qkv_status make_stack(forecaster *m, stack *s, size_t first)
+static qkv_status make_tower(forecaster *m, tower *s, size_t first)
 {
     const qkv_forecast_config *c = m->c;
     qkv_params *ps = m->base->params;
     bool decoder = s == &m->decoder;
     qkv_block_config b = qkv_block_defaults();
-    char name[48];
+    char name[48], norm[48];
     b.width = c->width;
     b.heads = c->heads;
     b.ff_width = c->ff_width;
@@ -73,15 +73,17 @@ static qkv_status make_stack(forecaster *m, stack *s, size_t first)
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
     snprintf(name, sizeof name, "%s.positions", s->name);
+    snprintf(norm, sizeof norm, "%s.norm", s->name);
+    const qkv__stack_options o = {.block = s->name, .norm = norm,
+                                  .first = decoder ? DECODER_INDEX : 0,
+                                  .norm_dropout_id =
+                                      DROPOUT_IDS +
+                                  (decoder ? DECODER_DROPOUT_ID : ENCODER_DROPOUT_ID)};
     s->positions = qkv__matrix(ps, name, s->tokens, c->width);
-    s->blocks = qkv__stack_create(ps, &b, s->name, s->layers, decoder ? DECODER_INDEX : 0, false);
-    snprintf(name, sizeof name, "%s.norm.weight", s->name);
-    s->norm_weight = qkv__vector(ps, name, c->width);
-    snprintf(name, sizeof name, "%s.norm.bias", s->name);
-    s->norm_bias = qkv__vector(ps, name, c->width);
-    if (!s->blocks)
-        return qkv_context_status(m->base->ctx);
-    qkv_status status = qkv__params_status(ps);
+    qkv_status status = qkv__stack_make(&s->stack, ps, &b,
+                                        decoder ? c->decoder_layers : c->layers, &o);
+    if (!status)
+        status = qkv__params_status(ps);
     if (status || c->position_kind == QKV_POSITIONS_LEARNED)
         return status;
     qkv_param_freeze(s->positions, true);
@@ -108,29 +110,22 @@ static qkv_status make(qkv_model *base)
     qkv_params *ps = base->params;
     size_t outputs, inputs, T = c->context / c->patch;
     head_shape(c, &outputs, &inputs);
-    m->encoder = (stack){.name = "encoder", .layers = c->layers, .tokens = T,
-                         .input_dropout_id = DROPOUT_IDS + SOURCE_DROPOUT_ID,
-                         .norm_dropout_id = DROPOUT_IDS + ENCODER_DROPOUT_ID};
-    m->decoder = (stack){.name = "decoder", .layers = c->decoder_layers,
-                         .tokens = (c->horizon + c->patch - 1) / c->patch,
-                         .input_dropout_id = DROPOUT_IDS + TARGET_DROPOUT_ID,
-                         .norm_dropout_id = DROPOUT_IDS + DECODER_DROPOUT_ID};
+    m->encoder = (tower){.name = "encoder", .tokens = T, .input_dropout_id = DROPOUT_IDS +
+                         SOURCE_DROPOUT_ID};
+    m->decoder = (tower){.name = "decoder", .tokens = (c->horizon + c->patch - 1) / c->patch,
+                        .input_dropout_id = DROPOUT_IDS + TARGET_DROPOUT_ID};
     m->mean = qkv__vector(ps, "series.mean", c->columns);
     m->std = qkv__vector(ps, "series.standard deviation", c->columns);
-    m->embed_weight = qkv__matrix(ps, "embed.weight", c->width, c->patch * c->columns);
-    m->embed_bias = qkv__vector(ps, "embed.bias", c->width);
-    status = make_stack(m, &m->encoder, 0);
-    if (!status && m->decoder.layers)
-        status = make_stack(m, &m->decoder, T);
+    (void)qkv_linear_create(&m->embed, ps, "embed", c->patch * c->columns, c->width);
+    status = make_tower(m, &m->encoder, 0);
+    if (!status && c->decoder_layers)
+        status = make_tower(m, &m->decoder, T);
     if (status)
         return status;
-    m->head_weight = qkv__matrix(ps, "head.weight", outputs, inputs);
-    m->head_bias = qkv__vector(ps, "head.bias", outputs);
-    if (c->linear) {
-        m->linear_weight = qkv__matrix(ps, "linear.weight", c->horizon * c->targets,
-                                       c->context * c->columns);
-        m->linear_bias = qkv__vector(ps, "linear.bias", c->horizon * c->targets);
-    }
+    (void)qkv_linear_create(&m->head, ps, "head", inputs, outputs);
+    if (c->linear)
+        (void)qkv_linear_create(&m->linear, ps, "linear", c->context * c->columns,
+                                c->horizon * c->targets);
     status = qkv__params_status(ps);
     if (status)
         return status;
@@ -162,7 +157,7 @@ static void visit_block(const forecaster *m, qkv__visit *v, const qkv_block_para
     qkv__visit_linear(v, "ff.down", p->down_weight, p->down_bias, 0, d, ff, std);
 }
 
-static void visit_stack(const forecaster *m, qkv__visit *v, const stack *s)
+static void visit_stack(const forecaster *m, qkv__visit *v, const tower *s)
 {
     snprintf(v->name, sizeof v->name, "%s.", s->name);
     if (m->c->position_kind == QKV_POSITIONS_LEARNED)
@@ -170,12 +165,12 @@ static void visit_stack(const forecaster *m, qkv__visit *v, const stack *s)
                         QKV_INIT_NORMAL, 0.02);
     else
         qkv__visit_kind(v, "positions", s->positions, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
-    for (size_t i = 0; i < s->layers; i++) {
+    for (size_t i = 0; i < s->stack.count; i++) {
         snprintf(v->name, sizeof v->name, "%s.%zu.", s->name, i);
-        visit_block(m, v, qkv_block_parameters(s->blocks[i]));
+        visit_block(m, v, qkv_block_parameters(s->stack.blocks[i]));
     }
     snprintf(v->name, sizeof v->name, "%s.", s->name);
-    qkv__visit_norm(v, "norm", s->norm_weight, s->norm_bias, m->c->width);
+    qkv__visit_norm(v, "norm", s->stack.norm_weight, s->stack.norm_bias, m->c->width);
     v->name[0] = 0;
 }
 
@@ -185,19 +180,15 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
     forecaster *m = base->self;
     const qkv_forecast_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
-    size_t outputs, inputs, patch = c->patch * c->columns;
-    head_shape(c, &outputs, &inputs);
     qkv__visit_kind(&v, "series.mean", m->mean, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     qkv__visit_kind(&v, "series.standard deviation", m->std, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
-    qkv__visit_linear(&v, "embed", m->embed_weight, m->embed_bias, 0, c->width, patch,
-                      1 / sqrt((double)patch));
+    qkv__visit_linear_layer(&v, "embed", &m->embed, 1 / sqrt((double)(c->patch * c->columns)));
     visit_stack(m, &v, &m->encoder);
-    if (m->decoder.layers)
+    if (c->decoder_layers)
         visit_stack(m, &v, &m->decoder);
-    qkv__visit_linear(&v, "head", m->head_weight, m->head_bias, 0, outputs, inputs, 0);
+    qkv__visit_linear_layer(&v, "head", &m->head, 0);
     if (c->linear)
-        qkv__visit_linear(&v, "linear", m->linear_weight, m->linear_bias, 0,
-                          c->horizon * c->targets, c->context * c->columns, 0);
+        qkv__visit_linear_layer(&v, "linear", &m->linear, 0);
     return v.status;
 }
 
@@ -205,13 +196,13 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 
 const qkv_real *qkv_forecast_mean(const qkv_model *base)
 {
-    const forecaster *m = qkv__model_as(base, NULL, __func__, QKV_CAN_FORECAST);
+    const forecaster *m = qkv__model_of(base, NULL, __func__, qkv_forecast_type());
     return m ? qkv_param_data(m->mean) : NULL;
 }
 
 const qkv_real *qkv_forecast_std(const qkv_model *base)
 {
-    const forecaster *m = qkv__model_as(base, NULL, __func__, QKV_CAN_FORECAST);
+    const forecaster *m = qkv__model_of(base, NULL, __func__, qkv_forecast_type());
     return m ? qkv_param_data(m->std) : NULL;
 }
 
@@ -232,7 +223,7 @@ static void moments(const qkv_real *x, size_t n, size_t stride, double eps, doub
 
 qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
 {
-    forecaster *m = qkv__model_as(base, NULL, __func__, QKV_CAN_FORECAST);
+    forecaster *m = qkv__model_of(base, NULL, __func__, qkv_forecast_type());
     if (!m)
         return QKV_E_ARGUMENT;
     if (s->columns != m->c->columns || !s->rows)
@@ -309,22 +300,14 @@ static bool look_at(const forecaster *m, qkv_tape *t, const qkv_real *const *win
 }
 
 /* x (B, tokens or 1, width) at the stack's positions. */
-static qkv_tensor *run(forecaster *m, qkv_tape *t, const stack *s, qkv_tensor *x,
+static qkv_tensor *run(forecaster *m, qkv_tape *t, const tower *s, qkv_tensor *x,
                        qkv_tensor *memory)
 {
     double p = m->c->dropout;
     qkv_sequence seq = {.memory = memory};
     x = qkv_add(t, x, qkv_use(t, s->positions));
-    qkv_stream stream = {p > 0 ? qkv_dropout(t, x, p, s->input_dropout_id) : x, NULL};
-    if (!stream.x || !qkv__stack_forward(t, s->blocks, s->layers, &stream, &seq, NULL))
-        return NULL;
-    return qkv_stream_norm(t, &stream, QKV_NORM_LAYER, s->norm_weight, s->norm_bias, NORM_EPS, p,
-                           s->norm_dropout_id);
-}
-
-static qkv_tensor *linear(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias)
-{
-    return qkv_linear(t, x, qkv_use(t, weight), qkv_use(t, bias), QKV_ACT_NONE);
+    x = p > 0 ? qkv_dropout(t, x, p, s->input_dropout_id) : x;
+    return qkv__stack_forward(&s->stack, t, x, &seq, NULL);
 }
 
 /* -> (B, horizon, targets) from the stacks. */
@@ -334,24 +317,24 @@ static qkv_tensor *network(forecaster *m, qkv_tape *t, qkv_tensor *x)
     size_t B = qkv_dim(x, 0), T = m->encoder.tokens, D = m->decoder.tokens;
     size_t flat[] = {B, T * c->width}, rows_[] = {B, c->horizon, c->targets};
     size_t patches[] = {B, D * c->patch, c->targets};
-    qkv_tensor *e = linear(t, x, m->embed_weight, m->embed_bias);
+    qkv_tensor *e = qkv_linear_forward(&m->embed, t, x, QKV_ACT_NONE);
     qkv_tensor *y = run(m, t, &m->encoder, e, NULL);
-    if (m->decoder.layers)
+    if (m->decoder.stack.count)
         y = run(m, t, &m->decoder, qkv_slice(t, e, 1, T - 1, T), y);
     if (c->head_dropout > 0)
         y = qkv_dropout(t, y, c->head_dropout, DROPOUT_IDS + HEAD_DROPOUT_ID);
-    if (!m->decoder.layers) {
-        y = linear(t, qkv_reshape(t, y, 2, flat), m->head_weight, m->head_bias);
+    if (!m->decoder.stack.count) {
+        y = qkv_linear_forward(&m->head, t, qkv_reshape(t, y, 2, flat), QKV_ACT_NONE);
         return qkv_reshape(t, y, 3, rows_);
     }
-    y = qkv_reshape(t, linear(t, y, m->head_weight, m->head_bias), 3, patches);
+    y = qkv_reshape(t, qkv_linear_forward(&m->head, t, y, QKV_ACT_NONE), 3, patches);
     return D * c->patch > c->horizon ? qkv_slice(t, y, 1, 0, c->horizon) : y;
 }
 
 qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *const *windows,
                                  size_t B)
 {
-    forecaster *m = qkv__model_as(base, t, __func__, QKV_CAN_FORECAST);
+    forecaster *m = qkv__model_of(base, t, __func__, qkv_forecast_type());
     if (!m)
         return NULL;
     const qkv_forecast_config *c = m->c;
@@ -361,7 +344,8 @@ qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *c
     size_t flat[] = {B, c->context * c->columns}, rows_[] = {B, c->horizon, c->targets};
     qkv_tensor *y = network(m, t, in.x);
     if (c->linear) {
-        qkv_tensor *l = linear(t, qkv_reshape(t, in.x, 2, flat), m->linear_weight, m->linear_bias);
+        qkv_tensor *l = qkv_linear_forward(&m->linear, t, qkv_reshape(t, in.x, 2, flat),
+                                           QKV_ACT_NONE);
         y = qkv_add(t, y, qkv_reshape(t, l, 3, rows_));
     }
     return in.center ? qkv_add(t, qkv_mul(t, y, in.scale), in.center) : y;
@@ -370,7 +354,7 @@ qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *c
 qkv_tensor *qkv_forecast_loss(qkv_model *base, qkv_tape *t, qkv_tensor *forecast,
                               qkv_tensor *target)
 {
-    if (!qkv__model_as(base, t, __func__, QKV_CAN_FORECAST))
+    if (!qkv__model_of(base, t, __func__, qkv_forecast_type()))
         return NULL;
     const qkv_forecast_config *c = base->config;
     if (c->loss == QKV_FORECAST_MAE)
@@ -415,8 +399,10 @@ static double parameter_count(const qkv_model_type *type, const void *config)
 
 static const qkv_builtin_type builtin = {.can = QKV_CAN_FORECAST};
 
-const qkv_model_type qkv_forecast_type = {
+static const qkv_model_type forecast_type = {
     .name = "qkv_forecast", .architecture = "QkvForecaster", .config = &qkv__forecast_config,
     .config_size = sizeof(qkv_forecast_config), .self_size = sizeof(forecaster),
     .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,
-                                          .builtin = &builtin};
+                                             .builtin = &builtin};
+
+const qkv_model_type *qkv_forecast_type(void) { return &forecast_type; }

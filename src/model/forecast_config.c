@@ -1,6 +1,7 @@
 /* forecast_config.c - a forecaster's fields, under names that Hugging Face's models of series have
  * where there are such. */
-#include "model/forecast_config.h"
+#include "model/tables.h"
+#include "qkv/forecast.h"
 
 #define CONFIG qkv_forecast_config
 #include "model/config_rows.h"

@@ -1,7 +1,8 @@
 /* gpt.c - GPT: token embedding (and positions), blocks, final norm, output layer. The layouts
  * gpt2, llama and that of a prior on codes differ in the block's settings and in the names of
  * tensors, nothing else. */
-#include "model/gpt_config.h"
+#include "model/tables.h"
+#include "qkv/gpt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,12 +17,11 @@ static const uint32_t FINAL_DROPOUT_ID = 0xE0000001u;
 typedef struct {
     qkv_model *base;
     qkv_gpt_config *c; /* base->config */
-    qkv_block **blocks;
+    qkv__stack stack;
     qkv_param *token_table, *position_table, *head;
-    qkv_param *norm_weight, *norm_bias;
 } gpt;
 
-static bool is_llama(const qkv_model *m) { return m->type == &qkv_llama_type; }
+static bool is_llama(const qkv_model *m) { return m->type == qkv_llama_type(); }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ static void fix_config(qkv_gpt_config *c)
 /* Fields that are 0 because others give them, or that the layout has no say in. */
 static void complete_config(qkv_gpt_config *c, const qkv_model_type *type)
 {
-    bool llama = type == &qkv_llama_type;
+    bool llama = type == qkv_llama_type();
     if (!c->ff_width)
         c->ff_width = llama ? (8 * c->width / 3 + 63) / 64 * 64 : 4 * c->width;
     c->init_range = qkv__init_range(c->init_range, 1, c->width);
@@ -79,8 +79,8 @@ static double block_parameters(const qkv_gpt_config *c, bool llama)
 static double parameter_count(const qkv_model_type *type, const void *config)
 {
     qkv_gpt_config c = *(const qkv_gpt_config *)config;
-    bool llama = type == &qkv_llama_type;
-    if (type == &qkv_prior_type)
+    bool llama = type == qkv_llama_type();
+    if (type == qkv_prior_type())
         fix_config(&c);
     complete_config(&c, type);
     double rows = (double)c.vocab * (c.tie ? 1 : 2) + (llama ? 0 : (double)c.positions);
@@ -131,7 +131,7 @@ static qkv_status make(qkv_model *base)
     gpt *m = base->self;
     m->base = base;
     m->c = base->config;
-    if (base->type == &qkv_prior_type)
+    if (base->type == qkv_prior_type())
         fix_config(m->c);
     qkv_status status = check_config(base->ctx, m->c, is_llama(base));
     if (status)
@@ -143,12 +143,12 @@ static qkv_status make(qkv_model *base)
     m->token_table = qkv__matrix(ps, "tokens", c->vocab, c->width);
     if (!m->token_table || (!is_llama(base) && make_positions(m)))
         return qkv_context_status(base->ctx);
-    m->blocks = qkv__stack_create(ps, &config, "h", c->layers, 0, c->scale_by_layer);
-    if (!m->blocks)
-        return qkv_context_status(base->ctx);
-    m->norm_weight = qkv__vector(ps, "norm.weight", c->width);
-    if (!is_llama(base))
-        m->norm_bias = qkv__vector(ps, "norm.bias", c->width);
+    status = qkv__stack_make(&m->stack, ps, &config, c->layers,
+                             &(qkv__stack_options){.block = "h", .norm = "norm",
+                                                   .norm_dropout_id = FINAL_DROPOUT_ID,
+                                                   .scale_by_layer = c->scale_by_layer});
+    if (status)
+        return status;
     m->head = c->tie ? m->token_table : qkv__matrix(ps, "head", c->vocab, c->width);
     return qkv__params_status(ps);
 }
@@ -189,10 +189,10 @@ static qkv_status visit_gpt2(qkv_model *base, qkv_state_entry_fn *fn, void *user
         qkv__visit_kind(&v, "wpe.weight", m->position_table, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     for (size_t i = 0; i < c->layers; i++) {
         snprintf(v.name, sizeof v.name, "transformer.h.%zu.", i);
-        visit_gpt2_block(m, &v, qkv_block_parameters(m->blocks[i]));
+        visit_gpt2_block(m, &v, qkv_block_parameters(m->stack.blocks[i]));
     }
     snprintf(v.name, sizeof v.name, "transformer.");
-    qkv__visit_norm(&v, "ln_f", m->norm_weight, m->norm_bias, c->width);
+    qkv__visit_norm(&v, "ln_f", m->stack.norm_weight, m->stack.norm_bias, c->width);
     v.name[0] = 0;
     qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
     return v.status;
@@ -224,10 +224,10 @@ static qkv_status visit_llama(qkv_model *base, qkv_state_entry_fn *fn, void *use
     qkv__visit_table(&v, "model.embed_tokens.weight", m->token_table, false, c->init_range);
     for (size_t i = 0; i < c->layers; i++) {
         snprintf(v.name, sizeof v.name, "model.layers.%zu.", i);
-        visit_llama_block(m, &v, qkv_block_parameters(m->blocks[i]));
+        visit_llama_block(m, &v, qkv_block_parameters(m->stack.blocks[i]));
     }
     v.name[0] = 0;
-    qkv__visit_norm(&v, "model.norm", m->norm_weight, NULL, c->width);
+    qkv__visit_norm(&v, "model.norm", m->stack.norm_weight, NULL, c->width);
     qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
     return v.status;
 }
@@ -244,7 +244,7 @@ static qkv_status visit_prior(qkv_model *base, qkv_state_entry_fn *fn, void *use
     qkv__visit_table(&v, "tok_emb.weight", m->token_table, false, std);
     qkv__visit_positions(&v, "pos_emb", m->position_table, 3, 0);
     for (size_t i = 0; i < c->layers; i++) {
-        const qkv_block_params *p = qkv_block_parameters(m->blocks[i]);
+        const qkv_block_params *p = qkv_block_parameters(m->stack.blocks[i]);
         snprintf(v.name, sizeof v.name, "transformer.blocks.%zu.", i);
         qkv__visit_norm(&v, "ln1", p->norm1_weight, p->norm1_bias, d);
         qkv__visit_linear(&v, "attn.query", p->qkv_weight, p->qkv_bias, 0, d, d, std);
@@ -259,7 +259,7 @@ static qkv_status visit_prior(qkv_model *base, qkv_state_entry_fn *fn, void *use
         qkv__visit_entry(&v, &mask, "attn.mask");
     }
     snprintf(v.name, sizeof v.name, "transformer.");
-    qkv__visit_norm(&v, "ln_f", m->norm_weight, m->norm_bias, d);
+    qkv__visit_norm(&v, "ln_f", m->stack.norm_weight, m->stack.norm_bias, d);
     qkv__visit_table(&v, "head.weight", m->head, false, std);
     return v.status;
 }
@@ -278,22 +278,18 @@ static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t 
                           const int32_t *offsets, qkv_lm_cache *cache)
 {
     gpt *m = base->self;
-    const qkv_gpt_config *c = m->c;
     if (!ids || qkv_tape_status(t))
         return NULL;
     size_t past = cache ? cache->length : 0, T = qkv_dim(ids, 1);
     qkv_sequence seq = {.sequences = sequences, .offsets = offsets};
     seq.positions = qkv__positions(t, ids, past, sequences, offsets);
-    qkv_stream s = {embed(m, t, ids, seq.positions), NULL};
-    if (!qkv__stack_forward(t, m->blocks, c->layers, &s, &seq, cache ? cache->blocks : NULL)) {
-        if (cache)
-            qkv_lm_cache_truncate(cache, past); /* some layers had taken these tokens in */
-        return NULL;
-    }
-    if (cache)
+    qkv_tensor *y = qkv__stack_forward(&m->stack, t, embed(m, t, ids, seq.positions), &seq,
+                                       cache ? cache->blocks : NULL);
+    if (cache && y)
         cache->length += T;
-    return qkv_stream_norm(t, &s, is_llama(base) ? QKV_NORM_RMS : QKV_NORM_LAYER, m->norm_weight,
-                           m->norm_bias, c->norm_eps, c->dropout, FINAL_DROPOUT_ID);
+    else if (cache)
+        qkv_lm_cache_truncate(cache, past); /* some layers had taken these tokens in */
+    return y;
 }
 
 /* ---- as a language model ------------------------------------------------------------------ */
@@ -331,14 +327,18 @@ static const qkv__lm lm = {vocab, horizon, eos, has_max_positions, layers, block
     .parameter_count = parameter_count, .make = make, .visit = visit_, .flops = flops,         \
     .preset = qkv__gpt_preset
 
-static const qkv_builtin_type text = {QKV_CAN_GENERATE, &lm};
-static const qkv_builtin_type codes = {QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, &lm};
+static const qkv_builtin_type text = {.can = QKV_CAN_GENERATE, .reads_text = true, .lm = &lm};
+static const qkv_builtin_type codes = {.can = QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, .lm = &lm};
 
-const qkv_model_type qkv_gpt2_type = {
+static const qkv_model_type gpt2_type = {
     GPT("gpt2", "GPT2LMHeadModel", &qkv__gpt2_config, visit_gpt2), .prefix = "transformer.",
     .builtin = &text};
-const qkv_model_type qkv_llama_type = {
+static const qkv_model_type llama_type = {
     GPT("llama", "LlamaForCausalLM", &qkv__llama_config, visit_llama), .builtin = &text};
-const qkv_model_type qkv_prior_type = {
+static const qkv_model_type prior_type = {
     GPT("qkv_prior", "Net2NetTransformer", &qkv__prior_config, visit_prior),
     .builtin = &codes};
+
+const qkv_model_type *qkv_gpt2_type(void) { return &gpt2_type; }
+const qkv_model_type *qkv_llama_type(void) { return &llama_type; }
+const qkv_model_type *qkv_prior_type(void) { return &prior_type; }

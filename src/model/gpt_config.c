@@ -1,5 +1,6 @@
 /* gpt_config.c - a GPT's fields, under the names that Hugging Face gives them in each layout. */
-#include "model/gpt_config.h"
+#include "model/tables.h"
+#include "qkv/gpt.h"
 
 #define CONFIG qkv_gpt_config
 #include "model/config_rows.h"
@@ -101,13 +102,7 @@ static const qkv__named_size presets[] = {
 const char *qkv__gpt_preset(const qkv_model_type *type, size_t i, const char **summary,
                             void *config)
 {
-    const qkv__named_size *size = qkv__size_at(presets, i, summary);
-    qkv_gpt_config *c = config;
+    qkv_gpt_config unused, *c = config ? config : &unused;
     (void)type;
-    if (size && c) {
-        c->width = size->width;
-        c->layers = size->layers;
-        c->heads = size->heads;
-    }
-    return size ? size->name : NULL;
+    return qkv__size_take(presets, i, summary, &c->width, &c->layers, &c->heads);
 }

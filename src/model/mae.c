@@ -1,6 +1,7 @@
 /* mae.c - the masked autoencoder: a trunk of patches that sees some of them, and a decoder that
  * gets all places, those that were hidden as one learned token. */
-#include "model/mae_config.h"
+#include "model/tables.h"
+#include "qkv/mae.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,12 +15,11 @@ typedef struct {
     qkv_mae_config *c; /* base->config */
     qkv__patches trunk;
     qkv_patches_config decoder;          /* as if it were a trunk: its width, layers, .. */
-    qkv_param *into_weight, *into_bias;  /* encoder's width -> decoder's */
+    qkv_linear_layer into;               /* encoder's width -> decoder's */
     qkv_param *mask;                     /* (1, decoder width) */
     qkv_param *positions;                /* (1 + patches, decoder width), fixed */
-    qkv_block **blocks;
-    qkv_param *norm_weight, *norm_bias;
-    qkv_param *pred_weight, *pred_bias;  /* decoder's width -> a patch's numbers */
+    qkv__stack stack;                    /* the decoder's */
+    qkv_linear_layer pred;               /* decoder's width -> a patch's numbers */
 } mae;
 
 static const uint32_t TRUNK_DROPOUT_IDS = 0xE1000000u, NORM_DROPOUT_ID = 0xE1000010u;
@@ -66,21 +66,20 @@ static qkv_status make_decoder(mae *m)
     const qkv_patches_config *c = &m->c->trunk;
     size_t d = m->decoder.width, L = patches(m);
     qkv_block_config config = qkv__patches_block(&m->decoder);
-    m->into_weight = qkv__matrix(ps, "decoder.into.weight", d, c->width);
-    m->into_bias = qkv__vector(ps, "decoder.into.bias", d);
+    (void)qkv_linear_create(&m->into, ps, "decoder.into", c->width, d);
     m->mask = qkv__matrix(ps, "decoder.mask", 1, d);
     m->positions = qkv__matrix(ps, "decoder.positions", 1 + L, d);
-    m->blocks = m->positions ? qkv__stack_create(ps, &config, "decoder.layer", m->decoder.layers,
-                                                 (uint32_t)c->layers, false)
-                             : NULL;
-    if (!m->blocks)
+    if (!m->positions)
         return qkv_context_status(m->base->ctx);
     qkv_param_freeze(m->positions, true);
-    m->norm_weight = qkv__vector(ps, "decoder.norm.weight", d);
-    m->norm_bias = qkv__vector(ps, "decoder.norm.bias", d);
-    m->pred_weight = qkv__matrix(ps, "decoder.pred.weight", patch_parameters(m), d);
-    m->pred_bias = qkv__vector(ps, "decoder.pred.bias", patch_parameters(m));
-    qkv_status status = qkv__params_status(ps);
+    qkv_status status = qkv__stack_make(&m->stack, ps, &config, m->decoder.layers,
+                                        &(qkv__stack_options){.block = "decoder.layer",
+                                                              .norm = "decoder.norm",
+                                                              .first = (uint32_t)c->layers,
+                                                              .norm_dropout_id = NORM_DROPOUT_ID});
+    (void)qkv_linear_create(&m->pred, ps, "decoder.pred", d, patch_parameters(m));
+    if (!status)
+        status = qkv__params_status(ps);
     return status ? status
                   : qkv__fill_sinusoids(m->positions, 1, L, QKV_SINUSOID_MAE_2D, 0, side(m));
 }
@@ -114,23 +113,21 @@ static double parameter_count(const qkv_model_type *type, const void *config)
 static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     mae *m = base->self;
-    size_t d = m->decoder.width;
     double std = m->decoder.init_range;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
     snprintf(v.name, sizeof v.name, "decoder.");
     qkv__visit_positions(&v, "mask_token", m->mask, 3, std);
     qkv__visit_positions(&v, "decoder_pos_embed", m->positions, 3, std);
-    qkv__visit_linear(&v, "decoder_embed", m->into_weight, m->into_bias, 0, d, m->c->trunk.width,
-                      m->c->trunk.init_range);
+    qkv__visit_linear_layer(&v, "decoder_embed", &m->into, m->c->trunk.init_range);
     for (size_t i = 0; i < m->decoder.layers; i++) {
         snprintf(v.name, sizeof v.name, "decoder.decoder_layers.%zu.", i);
-        qkv__patches_visit_block(&v, m->blocks[i], std);
+        qkv__patches_visit_block(&v, m->stack.blocks[i], std);
     }
     snprintf(v.name, sizeof v.name, "decoder.");
-    qkv__visit_norm(&v, "decoder_norm", m->norm_weight, m->norm_bias, d);
-    qkv__visit_linear(&v, "decoder_pred", m->pred_weight, m->pred_bias, 0, patch_parameters(m), d,
-                      LAST * std);
+    qkv__visit_norm(&v, "decoder_norm", m->stack.norm_weight, m->stack.norm_bias,
+                    m->decoder.width);
+    qkv__visit_linear_layer(&v, "decoder_pred", &m->pred, LAST * std);
     return v.status;
 }
 
@@ -250,24 +247,13 @@ qkv_tensor *qkv_mae_decode(qkv_model *base, qkv_tape *t, qkv_tensor *encoded,
     qkv_tensor *ids, *positions;
     if (!m || !masks_fit(m, t, encoded, masks))
         return NULL;
-    qkv_tensor *x = qkv_linear(t, encoded, qkv_use(t, m->into_weight), qkv_use(t, m->into_bias),
-                               QKV_ACT_NONE);
+    qkv_tensor *x = qkv_linear_forward(&m->into, t, encoded, QKV_ACT_NONE);
     if (!x || !decoder_rows(t, masks, &ids, &positions))
         return NULL;
     size_t shape[] = {qkv_dim(x, 0) * qkv_dim(x, 1), m->decoder.width};
     qkv_tensor *parts[] = {qkv_reshape(t, x, 2, shape), qkv_use(t, m->mask)};
     x = qkv_embedding(t, ids, qkv_concat(t, 0, 2, parts), 1, positions, qkv_use(t, m->positions));
-    qkv_sequence seq = {0};
-    qkv_stream s = {x, NULL};
-    if (!x || !qkv__stack_forward(t, m->blocks, m->decoder.layers, &s, &seq, NULL))
-        return NULL;
-    return qkv_stream_norm(t, &s, QKV_NORM_LAYER, m->norm_weight, m->norm_bias,
-                           m->decoder.norm_eps, m->decoder.dropout, NORM_DROPOUT_ID);
-}
-
-static qkv_tensor *predict(const mae *m, qkv_tape *t, qkv_tensor *x)
-{
-    return qkv_linear(t, x, qkv_use(t, m->pred_weight), qkv_use(t, m->pred_bias), QKV_ACT_NONE);
+    return qkv__stack_forward(&m->stack, t, x, &(qkv_sequence){0}, NULL);
 }
 
 qkv_tensor *qkv_mae_patches(qkv_model *base, qkv_tape *t, qkv_tensor *decoded)
@@ -275,7 +261,8 @@ qkv_tensor *qkv_mae_patches(qkv_model *base, qkv_tape *t, qkv_tensor *decoded)
     const mae *m = qkv__model_as(base, t, __func__, QKV_CAN_RECONSTRUCT);
     if (!m || !decoded)
         return NULL;
-    return predict(m, t, qkv_slice(t, decoded, 1, 1, qkv_dim(decoded, 1)));
+    return qkv_linear_forward(&m->pred, t, qkv_slice(t, decoded, 1, 1, qkv_dim(decoded, 1)),
+                              QKV_ACT_NONE);
 }
 
 qkv_tensor *qkv_mae_targets(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
@@ -307,7 +294,8 @@ qkv_tensor *qkv_mae_loss(qkv_model *base, qkv_tape *t, qkv_tensor *decoded, qkv_
     size_t from = masks->kept, L = masks->patches;
     qkv_tensor *x = pick(t, decoded, patch_rows(t, masks, from, L, 1 + L, 1));
     qkv_tensor *y = qkv_mae_targets(base, t, pixels);
-    return qkv_mse_loss(t, predict(m, t, x), pick(t, y, patch_rows(t, masks, from, L, L, 0)));
+    return qkv_mse_loss(t, qkv_linear_forward(&m->pred, t, x, QKV_ACT_NONE),
+                        pick(t, y, patch_rows(t, masks, from, L, L, 0)));
 }
 
 static double flops(const qkv_model *base, const qkv_workload *w)
@@ -327,9 +315,11 @@ static double flops(const qkv_model *base, const qkv_workload *w)
 
 static const qkv_builtin_type builtin = {.can = QKV_CAN_RECONSTRUCT};
 
-const qkv_model_type qkv_mae_type = {
+static const qkv_model_type mae_type = {
     .name = "vit_mae", .architecture = "ViTMAEForPreTraining", .config = &qkv__mae_config,
     .config_size = sizeof(qkv_mae_config), .self_size = sizeof(mae),
-                                     .parameter_count = parameter_count,
+                                        .parameter_count = parameter_count,
     .make = make, .visit = visit, .flops = flops, .preset = qkv__mae_preset,
     .builtin = &builtin};
+
+const qkv_model_type *qkv_mae_type(void) { return &mae_type; }

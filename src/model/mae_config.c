@@ -1,5 +1,6 @@
 /* mae_config.c - the masked autoencoder's fields, under the names that Hugging Face gives them. */
-#include "model/mae_config.h"
+#include "model/tables.h"
+#include "qkv/mae.h"
 
 #define CONFIG qkv_mae_config
 #include "model/config_rows.h"
@@ -39,16 +40,14 @@ static const struct {
 const char *qkv__mae_preset(const qkv_model_type *type, size_t i, const char **summary,
                             void *config)
 {
-    const qkv__named_size *encoder = qkv__size_at(encoders, i, summary);
-    qkv_mae_config *c = config;
+    qkv_mae_config unused, *c = config ? config : &unused;
+    const char *name = qkv__size_take(encoders, i, summary, &c->trunk.width, &c->trunk.layers,
+                                      &c->trunk.heads);
     (void)type;
-    if (encoder && c) {
-        c->trunk.width = encoder->width;
-        c->trunk.layers = encoder->layers;
-        c->trunk.heads = encoder->heads;
+    if (name) {
         c->decoder_width = decoders[i].width;
         c->decoder_layers = decoders[i].layers;
         c->decoder_heads = decoders[i].heads;
     }
-    return encoder ? encoder->name : NULL;
+    return name;
 }

@@ -1,6 +1,7 @@
 /* marian.c - the encoder-decoder: two stacks of the one block, the second with cross-attention. The
  * types marian and qkv_translator differ in where the norms are, nothing else. */
-#include "model/marian_config.h"
+#include "model/tables.h"
+#include "qkv/marian.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,12 +14,10 @@ static const uint32_t DROPOUT_IDS = 0xE0000000u; /* dropout sites that no block 
 enum { SOURCE_DROPOUT_ID, TARGET_DROPOUT_ID, ENCODER_DROPOUT_ID, DECODER_DROPOUT_ID };
 
 typedef struct {
-    qkv_block **blocks;
-    size_t layers;
-    qkv_param *table;                    /* (vocab, width) */
-    qkv_param *norm_weight, *norm_bias;  /* pre-norm: after the stack */
-    uint32_t embedding_dropout_id, norm_dropout_id;
-} stack;
+    qkv__stack stack;
+    qkv_param *table; /* (vocab, width) */
+    uint32_t embedding_dropout_id;
+} tower;
 
 /* Numbers in the table of positions, which no file holds: 256 MiB. */
 enum { MOST_POSITIONS = 1 << 26 };
@@ -26,11 +25,11 @@ enum { MOST_POSITIONS = 1 << 26 };
 typedef struct {
     qkv_model *base;
     qkv_marian_config *c; /* base->config */
-    stack encoder, decoder;
+    tower encoder, decoder;
     qkv_param *positions, *head, *head_bias; /* (positions, width), (vocab, width), (1, vocab) */
 } marian;
 
-static bool is_pre_norm(const qkv_model *m) { return m->type == &qkv_translator_type; }
+static bool is_pre_norm(const qkv_model *m) { return m->type == qkv_translator_type(); }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -75,25 +74,19 @@ static qkv_block_config block_config(const marian *m, bool decoder)
     return b;
 }
 
-static qkv_status make_stack(marian *m, stack *s, bool decoder)
+static qkv_status make_tower(marian *m, bool decoder)
 {
-    qkv_params *ps = m->base->params;
+    tower *s = decoder ? &m->decoder : &m->encoder;
     qkv_block_config config = block_config(m, decoder);
-    const char *side = decoder ? "decoder" : "encoder";
-    char name[48];
-    s->layers = decoder ? m->c->decoder_layers : m->c->encoder_layers;
+    const qkv__stack_options o = {.block = decoder ? "decoder" : "encoder",
+                                  .norm = decoder ? "decoder.norm" : "encoder.norm",
+                                  .first = decoder ? DECODER_INDEX : 0,
+                                  .norm_dropout_id =
+                                      DROPOUT_IDS +
+                                  (decoder ? DECODER_DROPOUT_ID : ENCODER_DROPOUT_ID)};
     s->embedding_dropout_id = DROPOUT_IDS + (decoder ? TARGET_DROPOUT_ID : SOURCE_DROPOUT_ID);
-    s->norm_dropout_id = DROPOUT_IDS + (decoder ? DECODER_DROPOUT_ID : ENCODER_DROPOUT_ID);
-    s->blocks = qkv__stack_create(ps, &config, side, s->layers, decoder ? DECODER_INDEX : 0, false);
-    if (!s->blocks)
-        return qkv_context_status(m->base->ctx);
-    if (!config.post_norm) {
-        snprintf(name, sizeof name, "%s.norm.weight", side);
-        s->norm_weight = qkv__vector(ps, name, m->c->width);
-        snprintf(name, sizeof name, "%s.norm.bias", side);
-        s->norm_bias = qkv__vector(ps, name, m->c->width);
-    }
-    return qkv__params_status(ps);
+    return qkv__stack_make(&s->stack, m->base->params, &config,
+                           decoder ? m->c->decoder_layers : m->c->encoder_layers, &o);
 }
 
 static qkv_status make(qkv_model *base)
@@ -118,8 +111,8 @@ static qkv_status make(qkv_model *base)
     qkv_param_freeze(m->head_bias, true);
     status = qkv__fill_sinusoids(m->positions, 0, c->positions, QKV_SINUSOID_MARIAN, 0, 0);
     if (!status)
-        status = make_stack(m, &m->encoder, false);
-    return status ? status : make_stack(m, &m->decoder, true);
+        status = make_tower(m, false);
+    return status ? status : make_tower(m, true);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -145,10 +138,10 @@ static void visit_block(const marian *m, qkv__visit *v, const qkv_block_params *
     qkv__visit_norm(v, "final_layer_norm", p->norm2_weight, p->norm2_bias, d);
 }
 
-static void visit_stack(const marian *m, qkv__visit *v, const stack *s, const char *side,
+static void visit_stack(const marian *m, qkv__visit *v, const qkv__stack *s, const char *side,
                         size_t ff)
 {
-    for (size_t i = 0; i < s->layers; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         snprintf(v->name, sizeof v->name, "model.%s.layers.%zu.", side, i);
         visit_block(m, v, qkv_block_parameters(s->blocks[i]), ff);
     }
@@ -169,8 +162,8 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
                      c->init_range);
     qkv__visit_table(&v, "model.decoder.embed_tokens.weight", m->decoder.table, c->share,
                      c->init_range);
-    visit_stack(m, &v, &m->encoder, "encoder", c->encoder_ff_width);
-    visit_stack(m, &v, &m->decoder, "decoder", c->decoder_ff_width);
+    visit_stack(m, &v, &m->encoder.stack, "encoder", c->encoder_ff_width);
+    visit_stack(m, &v, &m->decoder.stack, "decoder", c->decoder_ff_width);
     v.name[0] = 0;
     qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
     qkv__visit_kind(&v, "final_logits_bias", m->head_bias, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
@@ -179,26 +172,22 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-static qkv_tensor *run(marian *m, qkv_tape *t, const stack *s, const qkv_marian_side *side,
+static qkv_tensor *run(marian *m, qkv_tape *t, const tower *s, const qkv_marian_side *in,
                        qkv_sequence *seq, qkv_lm_cache *cache)
 {
     const qkv_marian_config *c = m->c;
-    if (!side->ids || qkv_tape_status(t))
+    if (!in->ids || qkv_tape_status(t))
         return NULL;
-    seq->sequences = side->sequences;
-    seq->offsets = side->offsets;
-    seq->lengths = side->lengths;
-    qkv_tensor *positions = qkv__positions(t, side->ids, cache ? cache->length : 0,
-                                           side->sequences, side->offsets);
-    qkv_tensor *x = qkv_embedding_padded(t, side->ids, qkv_use(t, s->table),
+    seq->sequences = in->sequences;
+    seq->offsets = in->offsets;
+    seq->lengths = in->lengths;
+    qkv_tensor *positions = qkv__positions(t, in->ids, cache ? cache->length : 0, in->sequences,
+                                           in->offsets);
+    qkv_tensor *x = qkv_embedding_padded(t, in->ids, qkv_use(t, s->table),
                                          c->scale_embedding ? sqrt((double)c->width) : 1,
                                          positions, qkv_use(t, m->positions), c->pad);
-    qkv_stream stream = {qkv_dropout(t, x, c->dropout, s->embedding_dropout_id), NULL};
-    if (!qkv__stack_forward(t, s->blocks, s->layers, &stream, seq, cache ? cache->blocks : NULL))
-        return NULL;
-    return s->norm_weight ? qkv_stream_norm(t, &stream, QKV_NORM_LAYER, s->norm_weight,
-                                            s->norm_bias, 1e-5, c->dropout, s->norm_dropout_id)
-                          : stream.x;
+    x = qkv_dropout(t, x, c->dropout, s->embedding_dropout_id);
+    return qkv__stack_forward(&s->stack, t, x, seq, cache ? cache->blocks : NULL);
 }
 
 qkv_tensor *qkv_marian_encode(qkv_model *base, qkv_tape *t, const qkv_marian_side *source)
@@ -215,7 +204,7 @@ qkv_tensor *qkv_marian_decode(qkv_model *base, qkv_tape *t, const qkv_marian_sid
     marian *m = qkv__model_as(base, t, __func__, QKV_CAN_TRANSLATE);
     if (!m)
         return NULL;
-    if (cache && (cache->layers != m->decoder.layers || !cache->blocks[0].cross))
+    if (cache && (cache->layers != m->decoder.stack.count || !cache->blocks[0].cross))
         return qkv__op_fail(t, __func__, "a cache of another model");
     qkv_sequence seq = {.memory = memory, .memory_offsets = source->offsets,
                         .memory_lengths = source->lengths, .memories = source->sequences,
@@ -298,7 +287,7 @@ static double parameter_count(const qkv_model_type *type, const void *config)
                 (double)c->decoder_layers * (8 * d + 2 * decoder));
 }
 
-static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE};
+static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE, .reads_text = true};
 
 #define MARIAN(name_, architecture_)                                                           \
     .name = name_, .architecture = architecture_, .config = &qkv__marian_config,               \
@@ -306,5 +295,8 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE};
     .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,          \
     .preset = qkv__marian_preset, .builtin = &builtin
 
-const qkv_model_type qkv_marian_type = {MARIAN("marian", "MarianMTModel")};
-const qkv_model_type qkv_translator_type = {MARIAN("qkv_translator", "QkvTranslator")};
+static const qkv_model_type marian_type = {MARIAN("marian", "MarianMTModel")};
+static const qkv_model_type translator_type = {MARIAN("qkv_translator", "QkvTranslator")};
+
+const qkv_model_type *qkv_marian_type(void) { return &marian_type; }
+const qkv_model_type *qkv_translator_type(void) { return &translator_type; }

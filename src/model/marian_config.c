@@ -1,5 +1,6 @@
 /* marian_config.c - an encoder-decoder's fields, under the names that Hugging Face gives them. */
-#include "model/marian_config.h"
+#include "model/tables.h"
+#include "qkv/marian.h"
 
 #define CONFIG qkv_marian_config
 #include "model/config_rows.h"

@@ -52,14 +52,19 @@ bool qkv_model_type_preset(const qkv_model_type *type, const char *name, void *c
     return false;
 }
 
-const qkv__named_size *qkv__size_at(const qkv__named_size *list, size_t i, const char **summary)
+const char *qkv__size_take(const qkv__named_size *list, size_t i, const char **summary,
+                           size_t *width, size_t *layers, size_t *heads)
 {
-    size_t count = 0;
-    while (list[count].name)
-        count++;
-    if (i < count && summary)
-        *summary = list[i].summary;
-    return i < count ? &list[i] : NULL;
+    for (; list->name && i; i--)
+        list++;
+    if (!list->name)
+        return NULL;
+    if (summary)
+        *summary = list->summary;
+    *width = list->width;
+    *layers = list->layers;
+    *heads = list->heads;
+    return list->name;
 }
 
 double qkv__flops(qkv_pass pass, double products, double attention)
@@ -84,6 +89,25 @@ bool qkv_model_can(const qkv_model *m, unsigned capabilities)
     return (can(m) & capabilities) != 0;
 }
 
+bool qkv__model_reads_text(const qkv_model *m)
+{
+    return m->type->builtin && m->type->builtin->reads_text;
+}
+
+/* NULL, and a sentence: the function takes a model that is or does something else. */
+static void *refuse(const qkv_model *m, qkv_tape *t, const char *function, const char *takes,
+                    const char *verb)
+{
+    if (!t || !qkv_tape_status(t)) {
+        qkv_status status = qkv_fail(m->ctx, QKV_E_ARGUMENT, "%s takes a model that %s: a %s %s "
+                                     "not", function, takes, qkv_model_type_architecture(m->type),
+                                     verb);
+        if (t)
+            (void)qkv__take_status(t, status);
+    }
+    return NULL;
+}
+
 void *qkv__model_as(const qkv_model *m, qkv_tape *t, const char *function, unsigned capabilities)
 {
     if (can(m) & capabilities)
@@ -93,13 +117,17 @@ void *qkv__model_as(const qkv_model *m, qkv_tape *t, const char *function, unsig
         if (capabilities >> i & 1)
             n += (size_t)snprintf(takes + n, sizeof takes - n, "%s%s", n ? " or " : "",
                                   abilities[i]);
-    if (!t || !qkv_tape_status(t)) {
-        qkv_status status = qkv_fail(m->ctx, QKV_E_ARGUMENT, "%s takes a model that %s: a %s does "
-                                     "not", function, takes, qkv_model_type_architecture(m->type));
-        if (t)
-            (void)qkv__take_status(t, status);
-    }
-    return NULL;
+    return refuse(m, t, function, takes, "does");
+}
+
+void *qkv__model_of(const qkv_model *m, qkv_tape *t, const char *function,
+                    const qkv_model_type *type)
+{
+    char takes[80];
+    if (m->type == type)
+        return m->self;
+    (void)snprintf(takes, sizeof takes, "is a %s", qkv_model_type_architecture(type));
+    return refuse(m, t, function, takes, "is");
 }
 
 /* ---- making ------------------------------------------------------------------------------- */
@@ -204,6 +232,11 @@ size_t qkv_model_label_count(const qkv_model *m) { return m->label_count; }
 const char *qkv_model_label(const qkv_model *m, size_t i)
 {
     return i < m->label_count ? m->labels[i] : NULL;
+}
+
+const char *const *qkv_model_labels(const qkv_model *m)
+{
+    return (const char *const *)m->labels;
 }
 
 void qkv_model_set_eos_ids(qkv_model *m, const int32_t *ids, size_t count)

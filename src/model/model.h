@@ -20,9 +20,13 @@ typedef struct {
 } qkv__lm;
 
 struct qkv_builtin_type {
-    unsigned can;      /* QKV_CAN_* */
+    unsigned can;      /* QKV_CAN_*; 0 of a type whose functions take no other */
+    bool reads_text;   /* its directories have a tokenizer */
     const qkv__lm *lm; /* with QKV_CAN_GENERATE */
 };
+
+/* The library's types, NULL at the end: the build adds every one that src/model defines. */
+extern qkv_model_type_fn *const qkv__model_types[];
 
 /* Hugging Face's, in the order of qkv_activation, NULL at the end. */
 extern const char *const qkv__activation_names[];
@@ -45,6 +49,11 @@ struct qkv_model {
  * alone have; else NULL: then the context has a sentence that says what the function takes, and t,
  * unless NULL, has failed. The check of every public function that takes a model. */
 void *qkv__model_as(const qkv_model *m, qkv_tape *t, const char *function, unsigned capabilities);
+
+/* The same when the model is of that type: the check of functions that take no other. */
+void *qkv__model_of(const qkv_model *m, qkv_tape *t, const char *function,
+                    const qkv_model_type *type);
+bool qkv__model_reads_text(const qkv_model *m);
 
 /* QKV_OK when models of the type can be made; else QKV_E_ARGUMENT and a sentence. */
 qkv_status qkv__model_type_check(qkv_context *ctx, const qkv_model_type *type);
@@ -72,7 +81,9 @@ typedef struct {
     size_t width, layers, heads;
 } qkv__named_size;
 
-/* The i-th, or NULL past the last; *summary, unless NULL, says its size. */
-const qkv__named_size *qkv__size_at(const qkv__named_size *list, size_t i, const char **summary);
+/* The name of the i-th, whose sizes are set, or NULL past the last; *summary, unless NULL, is set
+ * to its size in words. */
+const char *qkv__size_take(const qkv__named_size *list, size_t i, const char **summary,
+                           size_t *width, size_t *layers, size_t *heads);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct {
     const qkv_perceptual_config *c; /* base->config */
     qkv__conv conv[QKV_SIZES][MOST];
     qkv_param *weights[QKV_SIZES]; /* (1, channels) of the distance */
-    qkv_param *head_weight, *head_bias;
+    qkv_linear_layer head;
 } perceptual;
 
 static size_t stages(const perceptual *m) { return m->c->channels.count; }
@@ -85,11 +85,9 @@ static qkv_status make(qkv_model *base)
     bool fine = !status;
     for (size_t s = 0; fine && s < stages(m); s++)
         fine = make_stage(m, s);
-    if (fine && m->c->answers) {
-        m->head_weight = qkv__matrix(base->params, "head.weight", m->c->answers,
-                                     m->c->channels.item[stages(m) - 1]);
-        m->head_bias = qkv__vector(base->params, "head.bias", m->c->answers);
-    }
+    if (fine && m->c->answers)
+        (void)qkv_linear_create(&m->head, base->params, "head",
+                                m->c->channels.item[stages(m) - 1], m->c->answers);
     if (status)
         return status;
     return fine ? qkv__params_status(base->params) : qkv_context_status(base->ctx);
@@ -129,8 +127,7 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
         qkv__visit_entry(&v, &row, name);
     }
     if (m->c->answers)
-        qkv__visit_linear(&v, "head", m->head_weight, m->head_bias, 0, m->c->answers,
-                          m->c->channels.item[stages(m) - 1], 0.01);
+        qkv__visit_linear_layer(&v, "head", &m->head, 0.01);
     qkv__visit_kind(&v, "scaling_layer.shift", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
     qkv__visit_kind(&v, "scaling_layer.scale", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
     return v.status;
@@ -171,12 +168,11 @@ qkv_tensor *qkv_perceptual_answers(qkv_model *base, qkv_tape *t, qkv_tensor *fea
     const perceptual *m = qkv__model_as(base, t, __func__, QKV_CAN_COMPARE_IMAGES);
     if (!m)
         return NULL;
-    if (!m->head_weight)
+    if (!m->head.weight)
         return qkv__op_fail(t, "answers", "a perceptual network that is asked nothing");
     if (!each)
         features = qkv_mean_axis(t, qkv_mean_axis(t, features, 1), 1);
-    return qkv_linear(t, features, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias),
-                      QKV_ACT_NONE);
+    return qkv_linear_forward(&m->head, t, features, QKV_ACT_NONE);
 }
 
 qkv_tensor *qkv_perceptual_distance(qkv_model *base, qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
@@ -211,8 +207,10 @@ static double flops(const qkv_model *base, const qkv_workload *w)
 
 static const qkv_builtin_type builtin = {.can = QKV_CAN_COMPARE_IMAGES};
 
-const qkv_model_type qkv_perceptual_type = {
+static const qkv_model_type perceptual_type = {
     .name = "qkv_perceptual", .architecture = "LPIPS", .config = &table,
     .config_size = sizeof(qkv_perceptual_config), .self_size = sizeof(perceptual),
     .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,
     .builtin = &builtin};
+
+const qkv_model_type *qkv_perceptual_type(void) { return &perceptual_type; }

@@ -1,7 +1,8 @@
 /* pixelwise.c - models of every pixel: the trunk of patches, and a linear layer that makes of each
  * token the numbers of its patch's pixels; around them convolutions, if there are any. It knows
  * nothing of what the numbers mean. */
-#include "model/pixelwise_config.h"
+#include "model/tables.h"
+#include "qkv/pixelwise.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ typedef struct {
     qkv_model *base;
     qkv_pixelwise_config *c; /* base->config */
     qkv__patches trunk;
-    qkv_param *head_weight, *head_bias; /* rows: row in the patch, column, number */
+    qkv_linear_layer head; /* rows: row in the patch, column, number */
     /* With convolutions: */
     qkv__conv stem[MOST_CONVOLUTIONS], merge, out;
     qkv_param *detail_weight; /* (width, patch * patch * conv_channels) */
@@ -41,7 +42,7 @@ static size_t head_rows(const qkv_pixelwise_config *c)
 static qkv_status check(const qkv_model *base, qkv_pixelwise_config *c)
 {
     const char *name = base->type->name;
-    if (base->type == &qkv_colorizer_type) {
+    if (base->type == qkv_colorizer_type()) {
         c->outputs = COLORS;
         if (c->trunk.channels != QKV_COLORIZER_INPUTS)
             return qkv_fail(base->ctx, QKV_E_ARGUMENT, "%s: num_channels: %d expected (lightness, "
@@ -92,8 +93,7 @@ static qkv_status make(qkv_model *base)
         status = qkv__patches_make(&m->trunk, base->params, &c->trunk, kind);
     if (status)
         return status;
-    m->head_weight = qkv__matrix(base->params, "head.weight", head_rows(c), c->trunk.width);
-    m->head_bias = qkv__vector(base->params, "head.bias", head_rows(c));
+    (void)qkv_linear_create(&m->head, base->params, "head", c->trunk.width, head_rows(c));
     if (c->convolutions)
         make_convolutions(m, base->params);
     return qkv__params_status(base->params);
@@ -126,7 +126,7 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
     const qkv_pixelwise_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
-    qkv__visit_linear(&v, "head", m->head_weight, m->head_bias, 0, head_rows(c), c->trunk.width,
+    qkv__visit_linear_layer(&v, "head", &m->head,
                       (c->convolutions ? 1 : HEAD_SHARE) * c->trunk.init_range);
     if (c->convolutions)
         visit_convolutions(m, &v);
@@ -165,8 +165,7 @@ qkv_tensor *qkv_pixelwise_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixe
     qkv_tensor *around = look_around(m, t, pixels), *x = tokens(m, t, pixels, around);
     if (!x)
         return NULL;
-    x = qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias),
-                   around ? QKV_ACT_NONE : last);
+    x = qkv_linear_forward(&m->head, t, x, around ? QKV_ACT_NONE : last);
     size_t p = c->trunk.patch;
     x = qkv_unpatchify(t, x, p, qkv_dim(pixels, 1) / p, qkv_dim(pixels, 2) / p);
     if (!around)
@@ -199,7 +198,7 @@ static double parameter_count(const qkv_model_type *type, const void *config)
     const qkv_pixelwise_config *c = config;
     double patch = (double)c->trunk.patch, of_pixel = (double)c->outputs;
     double k = c->convolutions ? (double)c->conv_channels : 0;
-    if (type == &qkv_colorizer_type)
+    if (type == qkv_colorizer_type())
         of_pixel = COLORS;
     double of_token = patch * patch * (k > 0 ? 2 * k : of_pixel); /* detail and head */
     return qkv__patches_parameters(&c->trunk) + of_token * (double)c->trunk.width +
@@ -214,7 +213,10 @@ static const qkv_builtin_type colorizer = {.can = QKV_CAN_COLORIZE};
     .config_size = sizeof(qkv_pixelwise_config), .self_size = sizeof(pixelwise),              \
     .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops
 
-const qkv_model_type qkv_segmenter_type = {
+static const qkv_model_type segmenter_type = {
     DENSE("qkv_segmenter", "QkvSegmenter", &qkv__segmenter_config), .builtin = &segmenter};
-const qkv_model_type qkv_colorizer_type = {
+static const qkv_model_type colorizer_type = {
     DENSE("qkv_colorizer", "QkvColorizer", &qkv__colorizer_config), .builtin = &colorizer};
+
+const qkv_model_type *qkv_segmenter_type(void) { return &segmenter_type; }
+const qkv_model_type *qkv_colorizer_type(void) { return &colorizer_type; }

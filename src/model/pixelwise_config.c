@@ -1,6 +1,7 @@
 /* pixelwise_config.c - fields of the models of every pixel: the trunk's, in Hugging Face's
  * names. */
-#include "model/pixelwise_config.h"
+#include "model/tables.h"
+#include "qkv/pixelwise.h"
 
 #define CONFIG qkv_pixelwise_config
 #include "model/config_rows.h"

@@ -2,28 +2,14 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "qkv/bert.h"
-#include "qkv/pixelwise.h"
-#include "qkv/forecast.h"
-#include "qkv/gpt.h"
-#include "qkv/mae.h"
-#include "qkv/marian.h"
-#include "qkv/perceptual.h"
-#include "qkv/vit.h"
-#include "qkv/vqgan.h"
-
-static const qkv_model_type *const types[] = {&qkv_gpt2_type, &qkv_llama_type,
-                                              &qkv_bert_masked_type, &qkv_bert_classifier_type,
-                                              &qkv_marian_type, &qkv_translator_type,
-                                              &qkv_forecast_type, &qkv_vit_type, &qkv_cct_type,
-                                              &qkv_segmenter_type, &qkv_colorizer_type,
-                                              &qkv_mae_type, &qkv_vqgan_type,
-                                              &qkv_perceptual_type, &qkv_prior_type};
-enum { TYPES = sizeof types / sizeof *types };
 
 const qkv_model_type *qkv_model_type_at(const qkv_context *ctx, size_t i)
 {
-    return i < TYPES ? types[i] : ctx ? qkv__context_type_at(ctx, i - TYPES) : NULL;
+    size_t own = 0;
+    for (; qkv__model_types[own]; own++)
+        if (own == i)
+            return qkv__model_types[i]();
+    return ctx ? qkv__context_type_at(ctx, i - own) : NULL;
 }
 
 const qkv_model_type *qkv_model_type_find(const qkv_context *ctx, const char *name,

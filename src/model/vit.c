@@ -1,5 +1,6 @@
 /* vit.c - the Vision Transformer, with patches or with convolutions before the trunk. */
-#include "model/vit_config.h"
+#include "model/tables.h"
+#include "qkv/vit.h"
 
 #include <stdio.h>
 
@@ -15,10 +16,10 @@ typedef struct {
     qkv_vit_config *c; /* base->config */
     qkv__patches trunk;
     qkv__cct compact; /* of a cct */
-    qkv_param *head_weight, *head_bias;
+    qkv_linear_layer head;
 } vit;
 
-static bool is_compact(const qkv_model *m) { return m->type == &qkv_cct_type; }
+static bool is_compact(const qkv_model *m) { return m->type == qkv_cct_type(); }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -47,19 +48,11 @@ static qkv_status make(qkv_model *base)
     qkv_status status = make_trunk(m);
     if (status)
         return status;
-    m->head_weight = qkv__matrix(base->params, "head.weight", c->classes, c->trunk.width);
-    m->head_bias = qkv__vector(base->params, "head.bias", c->classes);
+    (void)qkv_linear_create(&m->head, base->params, "head", c->trunk.width, c->classes);
     return qkv__params_status(base->params);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
-
-static void visit_head(const vit *m, qkv__visit *v, const char *name)
-{
-    const qkv_vit_config *c = m->c;
-    qkv__visit_linear(v, name, m->head_weight, m->head_bias, 0, c->classes, c->trunk.width,
-                      c->trunk.init_range);
-}
 
 /* Files of ViTModel have a pooler, which is passed over. */
 static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
@@ -67,7 +60,7 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
     vit *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
-    visit_head(m, &v, "classifier");
+    qkv__visit_linear_layer(&v, "classifier", &m->head, m->c->trunk.init_range);
     qkv__visit_kind(&v, "vit.pooler.dense.weight", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
     qkv__visit_kind(&v, "vit.pooler.dense.bias", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
     return v.status;
@@ -84,11 +77,12 @@ static qkv_status visit_compact(qkv_model *base, qkv_state_entry_fn *fn, void *u
                              CCT_POSITION_STD);
     for (size_t i = 0; i < c->layers; i++) {
         snprintf(v.name, sizeof v.name, "classifier.blocks.%zu.", i);
-        qkv__cct_visit_block(&v, m->trunk.blocks[i], c->init_range);
+        qkv__cct_visit_block(&v, m->trunk.stack.blocks[i], c->init_range);
     }
     v.name[0] = 0;
-    qkv__visit_norm(&v, "classifier.norm", m->trunk.norm_weight, m->trunk.norm_bias, c->width);
-    visit_head(m, &v, "classifier.fc");
+    qkv__visit_norm(&v, "classifier.norm", m->trunk.stack.norm_weight,
+                    m->trunk.stack.norm_bias, c->width);
+    qkv__visit_linear_layer(&v, "classifier.fc", &m->head, c->init_range);
     return v.status;
 }
 
@@ -118,7 +112,7 @@ qkv_tensor *qkv_vit_logits(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     size_t shape[] = {qkv_dim(x, 0), m->c->trunk.width};
     x = is_compact(base) ? qkv__cct_pool(&m->compact, t, x)
                          : qkv_reshape(t, qkv_slice(t, x, 1, 0, 1), 2, shape);
-    return qkv_linear(t, x, qkv_use(t, m->head_weight), qkv_use(t, m->head_bias), QKV_ACT_NONE);
+    return qkv_linear_forward(&m->head, t, x, QKV_ACT_NONE);
 }
 
 static double flops(const qkv_model *base, const qkv_workload *w)
@@ -160,9 +154,12 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_CLASSIFY_IMAGES};
     .config = table, .config_size = sizeof(qkv_vit_config), .self_size = sizeof(vit),          \
     .make = make, .flops = flops, .preset = qkv__vit_preset, .builtin = &builtin
 
-const qkv_model_type qkv_vit_type = {
+static const qkv_model_type vit_type = {
     VIT(&qkv__vit_config), .name = "vit", .architecture = "ViTForImageClassification",
     .prefix = "vit.", .parameter_count = parameter_count, .visit = visit};
-const qkv_model_type qkv_cct_type = {
+static const qkv_model_type cct_type = {
     VIT(&qkv__cct_config), .name = "qkv_cct", .architecture = "QkvCompactTransformer",
     .parameter_count = numbers_compact, .visit = visit_compact};
+
+const qkv_model_type *qkv_vit_type(void) { return &vit_type; }
+const qkv_model_type *qkv_cct_type(void) { return &cct_type; }

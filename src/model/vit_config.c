@@ -1,5 +1,6 @@
 /* vit_config.c - fields of Vision Transformers, under the names that Hugging Face gives them. */
-#include "model/vit_config.h"
+#include "model/tables.h"
+#include "qkv/vit.h"
 
 #define CONFIG qkv_vit_config
 #include "model/config_rows.h"
@@ -19,19 +20,7 @@ static const qkv_option cct_rows[] = {
     SIZE_ROW("num_conv_layers", convolutions, 1, "2", "convolutions; each halves the image"),
     SIZE_ROW("conv_channels", conv_channels, 1, "64", "channels of all of them but the last"),
     BOOL_ROW("use_positions", positions, "true", "learn a vector for every place"),
-    SIZE_ROW("hidden_size", trunk.width, 1, "256", "width of the residual stream"),
-    SIZE_ROW("num_hidden_layers", trunk.layers, 1, "7", "transformer blocks"),
-    SIZE_ROW("num_attention_heads", trunk.heads, 1, "4", "attention heads"),
-    SIZE_ROW("intermediate_size", trunk.ff_width, 0, "0",
-             "feed-forward width; 0: twice hidden_size"),
-    ENUM_ROW("hidden_act", trunk.act, qkv__activation_names, "gelu",
-             "activation of the feed-forward layer"),
-    BOOL_ROW("qkv_bias", trunk.qkv_bias, "false", "biases of query, key and value"),
-    RATE_ROW("hidden_dropout_prob", trunk.dropout, "0", "dropout of each sublayer's output"),
-    RATE_ROW("attention_probs_dropout_prob", trunk.attention_dropout, "0",
-             "dropout of attention weights"),
-    RATE_ROW("drop_path_rate", trunk.drop_path, "0",
-             "share of the last block's branches left out; less before it"),
+    PATCHES_BLOCK_ROWS(trunk, "256", "7", "4", "twice hidden_size", "false", ""),
     REAL_ROW("layer_norm_eps", trunk.norm_eps, 1, "1e-5", "added to the variance in LayerNorm"),
     INIT_ROW("initializer_range", trunk.init_range, "1 / sqrt(width)"),
     SIZE_ROW("num_labels", classes, 1, "2", "classes"),
@@ -65,12 +54,6 @@ const char *qkv__vit_preset(const qkv_model_type *type, size_t i, const char **s
                             void *config)
 {
     const qkv__named_size *list = type->config == &qkv__cct_config ? cct_presets : vit_presets;
-    const qkv__named_size *size = qkv__size_at(list, i, summary);
-    if (size && config) {
-        qkv_patches_config *c = &((qkv_vit_config *)config)->trunk;
-        c->width = size->width;
-        c->layers = size->layers;
-        c->heads = size->heads;
-    }
-    return size ? size->name : NULL;
+    qkv_vit_config unused, *c = config ? config : &unused;
+    return qkv__size_take(list, i, summary, &c->trunk.width, &c->trunk.layers, &c->trunk.heads);
 }

@@ -1,5 +1,6 @@
 /* vqgan.c - VQGAN: encoder, table of codes, decoder and discriminator put together. */
-#include "model/vqgan_config.h"
+#include "model/tables.h"
+#include "qkv/vqgan.h"
 
 #include <math.h>
 #include <string.h>
@@ -221,9 +222,11 @@ static double flops(const qkv_model *base, const qkv_workload *w)
 
 static const qkv_builtin_type builtin = {.can = QKV_CAN_ENCODE_IMAGES};
 
-const qkv_model_type qkv_vqgan_type = {
+static const qkv_model_type vqgan_type = {
     .name = "qkv_vqgan", .architecture = "VQModel", .config = &qkv__vqgan_config,
     .config_size = sizeof(qkv_vqgan_config), .self_size = sizeof(vqgan),
-                                       .parameter_count = parameter_count,
+                                          .parameter_count = parameter_count,
     .make = make, .visit = visit, .flops = flops, .preset = qkv__vqgan_preset,
     .builtin = &builtin};
+
+const qkv_model_type *qkv_vqgan_type(void) { return &vqgan_type; }

@@ -1,5 +1,6 @@
 /* vqgan_config.c - VQGAN's fields, under the names that taming-transformers gives them. */
-#include "model/vqgan_config.h"
+#include "model/tables.h"
+#include "qkv/vqgan.h"
 
 #define CONFIG qkv_vqgan_config
 #include "model/config_rows.h"

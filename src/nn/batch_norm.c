@@ -2,22 +2,16 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "qkv/nn.h"
-
-static qkv_param *make(qkv_params *ps, const char *layer, const char *name, size_t n)
-{
-    char full[256];
-    snprintf(full, sizeof full, "%s.%s", layer, name);
-    return qkv_param_create(ps, full, 1, &n);
-}
+#include "nn/state_entries.h"
 
 bool qkv_batch_norm_create(qkv_batch_norm_layer *out, qkv_params *ps, const char *name, size_t C)
 {
-    *out = (qkv_batch_norm_layer){.weight = make(ps, name, "weight", C),
-                                  .bias = make(ps, name, "bias", C),
-                                  .mean = make(ps, name, "running_mean", C),
-                                  .variance = make(ps, name, "running_var", C),
-                                  .batches = make(ps, name, "num_batches_tracked", 1)};
+    *out = (qkv_batch_norm_layer){.weight = qkv__layer_param(ps, name, "weight", C, 0),
+                                  .bias = qkv__layer_param(ps, name, "bias", C, 0),
+                                  .mean = qkv__layer_param(ps, name, "running_mean", C, 0),
+                                  .variance = qkv__layer_param(ps, name, "running_var", C, 0),
+                                  .batches = qkv__layer_param(ps, name, "num_batches_tracked", 1,
+                                                              0)};
     if (!out->weight || !out->bias || !out->mean || !out->variance || !out->batches)
         return false;
     qkv_param_freeze(out->mean, true);

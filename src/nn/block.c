@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "qkv/nn.h"
+#include "nn/state_entries.h"
 #include "tensor/make.h"
 
 /* Dropout sites of a block, counted from its index: two dropouts of a model never share one. */
@@ -32,25 +32,14 @@ qkv_block_config qkv_block_defaults(void)
 
 /* ---- making ----------------------------------------------------------------------------- */
 
-static bool make(qkv_params *ps, qkv_param **out, const char *block, const char *name, size_t rows,
-                 size_t columns)
-{
-    char full[256];
-    snprintf(full, sizeof full, "%s.%s", block, name);
-    size_t shape[] = {rows, columns};
-    *out = qkv_param_create(ps, full, columns ? 2 : 1, shape);
-    return *out != NULL;
-}
-
 static bool make_dense(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *block,
                        const char *name, size_t rows, size_t columns, bool with_bias)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%s.weight", name);
-    if (!make(ps, weight, block, full, rows, columns))
-        return false;
-    snprintf(full, sizeof full, "%s.bias", name);
-    return !with_bias || make(ps, bias, block, full, rows, 0);
+    char layer[256];
+    snprintf(layer, sizeof layer, "%s.%s", block, name);
+    *weight = qkv__layer_param(ps, layer, "weight", rows, columns);
+    *bias = *weight && with_bias ? qkv__layer_param(ps, layer, "bias", rows, 0) : NULL;
+    return *weight && (*bias || !with_bias);
 }
 
 static bool make_norm(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *block,

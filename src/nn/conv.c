@@ -15,8 +15,7 @@ bool qkv__conv_make(qkv__conv *c, qkv_params *ps, const char *name, size_t in, s
     *c = (qkv__conv){.in = in, .out = out, .window = window};
     snprintf(full, sizeof full, "%s.weight", name);
     c->weight = qkv_param_create(ps, full, window > 1 ? 4 : 2, window > 1 ? shape : flat);
-    snprintf(full, sizeof full, "%s.bias", name);
-    c->bias = bias ? qkv__vector(ps, full, out) : NULL;
+    c->bias = bias ? qkv__layer_param(ps, name, "bias", out, 0) : NULL;
     return c->weight && (c->bias || !bias);
 }
 

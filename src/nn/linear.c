@@ -1,16 +1,11 @@
 /* linear.c - a linear layer: a matrix and a bias. */
-#include <stdio.h>
-
 #include "nn/state_entries.h"
 
 bool qkv_linear_create(qkv_linear_layer *out, qkv_params *ps, const char *name, size_t in,
                        size_t outputs)
 {
-    char full[256];
-    snprintf(full, sizeof full, "%s.weight", name);
-    out->weight = qkv__matrix(ps, full, outputs, in);
-    snprintf(full, sizeof full, "%s.bias", name);
-    out->bias = qkv__vector(ps, full, outputs);
+    out->weight = qkv__layer_param(ps, name, "weight", outputs, in);
+    out->bias = qkv__layer_param(ps, name, "bias", outputs, 0);
     return out->weight && out->bias;
 }
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "nn/stack.h"
 #include "tensor/make.h"
 
 enum { INPUT_DROPOUT_ID, NORM_DROPOUT_ID }; /* counted from the kind's */
@@ -83,12 +82,11 @@ qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_
     qkv_status status = kind.no_positions ? QKV_OK : make_positions(p, ps);
     if (status)
         return status;
-    p->blocks = qkv__stack_create(ps, &config, "layer", c->layers, 0, false);
-    if (!p->blocks)
-        return qkv_context_status(qkv__params_context(ps));
-    p->norm_weight = qkv__vector(ps, "norm.weight", c->width);
-    p->norm_bias = qkv__vector(ps, "norm.bias", c->width);
-    return qkv__params_status(ps);
+    status = qkv__stack_make(&p->stack, ps, &config, c->layers,
+                             &(qkv__stack_options){.block = "layer", .norm = "norm",
+                                                   .norm_dropout_id =
+                                                       kind.dropout_id + NORM_DROPOUT_ID});
+    return status ? status : qkv__params_status(ps);
 }
 
 double qkv__patches_parameters(const qkv_patches_config *c)
@@ -150,10 +148,11 @@ void qkv__patches_visit(const qkv__patches *p, qkv__visit *v)
                     QKV_INIT_ZEROS, 0);
     for (size_t i = 0; i < c->layers; i++) {
         snprintf(v->name, sizeof v->name, "vit.encoder.layer.%zu.", i);
-        qkv__patches_visit_block(v, p->blocks[i], c->init_range);
+        qkv__patches_visit_block(v, p->stack.blocks[i], c->init_range);
     }
     v->name[0] = 0;
-    qkv__visit_norm(v, "vit.layernorm", p->norm_weight, p->norm_bias, c->width);
+    qkv__visit_norm(v, "vit.layernorm", p->stack.norm_weight, p->stack.norm_bias,
+                    c->width);
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
@@ -204,13 +203,7 @@ qkv_tensor *qkv__patches_begin(const qkv__patches *p, qkv_tape *t, qkv_tensor *x
 
 qkv_tensor *qkv__patches_encode(const qkv__patches *p, qkv_tape *t, qkv_tensor *x)
 {
-    const qkv_patches_config *c = p->c;
-    qkv_sequence seq = {0};
-    qkv_stream s = {x, NULL};
-    if (!x || !qkv__stack_forward(t, p->blocks, c->layers, &s, &seq, NULL))
-        return NULL;
-    return qkv_stream_norm(t, &s, QKV_NORM_LAYER, p->norm_weight, p->norm_bias, c->norm_eps,
-                           c->dropout, p->kind.dropout_id + NORM_DROPOUT_ID);
+    return qkv__stack_forward(&p->stack, t, x, &(qkv_sequence){0}, NULL);
 }
 
 qkv_tensor *qkv__patches_through(const qkv__patches *p, qkv_tape *t, qkv_tensor *x, size_t rows,

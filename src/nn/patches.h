@@ -11,6 +11,7 @@
 #define QKV_SRC_NN_PATCHES_H
 
 #include "nn/state_entries.h"
+#include "nn/stack.h"
 
 /* Zeroed: ViT's. */
 typedef struct {
@@ -29,8 +30,7 @@ typedef struct {
     qkv_param *patch_bias;
     qkv_param *first;     /* (1, width) or NULL */
     qkv_param *positions; /* (first token and patches, width) or NULL */
-    qkv_block **blocks;
-    qkv_param *norm_weight, *norm_bias;
+    qkv__stack stack;
 } qkv__patches;
 
 /* Fills in what is derived; an error, which names the model, for a trunk that cannot be. */

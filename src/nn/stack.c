@@ -3,24 +3,38 @@
 
 #include <stdio.h>
 
+#include "nn/state_entries.h"
 #include "tensor/make.h"
 
-qkv_block **qkv__stack_create(qkv_params *ps, const qkv_block_config *config, const char *name,
-                              size_t count, uint32_t first, bool scale_by_layer)
+static bool make_norm(qkv__stack *s, qkv_params *ps, const qkv_block_config *c, const char *norm)
 {
-    qkv_block **blocks = qkv__params_alloc(ps, count * sizeof *blocks);
-    for (size_t i = 0; blocks && i < count; i++) {
-        char full[48];
+    bool bias = s->norm == QKV_NORM_LAYER;
+    s->norm_weight = qkv__layer_param(ps, norm, "weight", c->width, 0);
+    s->norm_bias = bias ? qkv__layer_param(ps, norm, "bias", c->width, 0) : NULL;
+    return s->norm_weight && (s->norm_bias || !bias);
+}
+
+qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config *config,
+                           size_t count, const qkv__stack_options *o)
+{
+    *s = (qkv__stack){.count = count, .norm = config->post_norm ? QKV_NORM_NONE : config->norm,
+                      .norm_eps = config->norm_eps, .dropout = config->dropout,
+                      .norm_dropout_id = o->norm_dropout_id};
+    s->blocks = qkv__params_alloc(ps, count * sizeof *s->blocks);
+    bool made = s->blocks != NULL;
+    for (size_t i = 0; made && i < count; i++) {
+        char name[48];
         qkv_block_config c = *config;
-        if (scale_by_layer)
+        if (o->scale_by_layer)
             c.attention_scale /= (double)(i + 1);
         c.drop_path *= count > 1 ? (double)i / (double)(count - 1) : 0;
-        snprintf(full, sizeof full, "%s.%zu", name, i);
-        blocks[i] = qkv_block_create(ps, &c, full, first + (uint32_t)i);
-        if (!blocks[i])
-            return NULL;
+        snprintf(name, sizeof name, "%s.%zu", o->block, i);
+        s->blocks[i] = qkv_block_create(ps, &c, name, o->first + (uint32_t)i);
+        made = s->blocks[i] != NULL;
     }
-    return blocks;
+    if (made && s->norm != QKV_NORM_NONE)
+        made = make_norm(s, ps, config, o->norm);
+    return made ? QKV_OK : qkv_context_status(qkv__params_context(ps));
 }
 
 qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
@@ -38,17 +52,20 @@ qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size
     return qkv_tensor_ids(t, p, 2, shape);
 }
 
-bool qkv__stack_forward(qkv_tape *t, qkv_block *const *blocks, size_t count, qkv_stream *s,
-                        const qkv_sequence *seq, qkv_block_cache *caches)
+qkv_tensor *qkv__stack_forward(const qkv__stack *s, qkv_tape *t, qkv_tensor *x,
+                               const qkv_sequence *seq, qkv_block_cache *caches)
 {
-    for (size_t i = 0; i < count; i++) {
+    qkv_stream stream = {x, NULL};
+    for (size_t i = 0; i < s->count; i++) {
         qkv_scope scope = qkv_scope_begin(t);
-        if (!qkv_block_forward(blocks[i], t, s, seq, caches ? &caches[i] : NULL))
-            return false;
+        qkv_block_cache *cache = caches ? &caches[i] : NULL;
+        if (!stream.x || !qkv_block_forward(s->blocks[i], t, &stream, seq, cache))
+            return NULL;
         if (!qkv__records(t)) { /* one tensor survives: the sum */
-            s->x = qkv_scope_end(t, scope, s->branch ? qkv_add(t, s->x, s->branch) : s->x);
-            s->branch = NULL;
+            x = stream.branch ? qkv_add(t, stream.x, stream.branch) : stream.x;
+            stream = (qkv_stream){qkv_scope_end(t, scope, x), NULL};
         }
     }
-    return true;
+    return qkv_stream_norm(t, &stream, s->norm, s->norm_weight, s->norm_bias, s->norm_eps,
+                           s->dropout, s->norm_dropout_id);
 }

@@ -4,20 +4,35 @@
 
 #include "qkv/nn.h"
 
-/* Blocks name.0, name.1, .., with config's stochastic depth in the last, growing from 0 in the
- * first; numbers from first on tell them apart where they draw at random.
- * scale_by_layer: the i-th one's attention scale, which config then gives, is over i + 1.
- * NULL, and the context says why, when one cannot be made. */
-qkv_block **qkv__stack_create(qkv_params *ps, const qkv_block_config *config, const char *name,
-                              size_t count, uint32_t first, bool scale_by_layer);
+/* Blocks one after another and, where they are pre-norm, the norm that ends them. */
+typedef struct {
+    qkv_block **blocks; /* (count) */
+    size_t count;
+    qkv_norm_kind norm; /* that ends them; QKV_NORM_NONE: none does */
+    double norm_eps, dropout;
+    uint32_t norm_dropout_id;
+    qkv_param *norm_weight, *norm_bias; /* NULL where the norm has none */
+} qkv__stack;
+
+typedef struct {
+    const char *block, *norm; /* names: block.0, block.1, ..; norm.weight, norm.bias */
+    uint32_t first;      /* numbers from here on tell blocks apart where they draw at random */
+    uint32_t norm_dropout_id; /* of the dropout before the last norm: one that no block has */
+    bool scale_by_layer; /* block i's attention scale, which config then gives, is over i + 1 */
+} qkv__stack_options;
+
+/* Blocks with config's stochastic depth in the last, growing from 0 in the first; the norm that
+ * ends them is of the same kind as theirs. */
+qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config *config,
+                           size_t count, const qkv__stack_options *o);
 
 /* i32, shape of ids (B, T): past, past + 1, ..; from 0 again in each packed sequence. */
 qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size_t sequences,
                            const int32_t *offsets);
 
-/* Passes the stream through all blocks; caches (count) or NULL. false once anything failed. When
- * not recording, each block's memory but its output is released, and the stream is s->x alone. */
-bool qkv__stack_forward(qkv_tape *t, qkv_block *const *blocks, size_t count, qkv_stream *s,
-                        const qkv_sequence *seq, qkv_block_cache *caches);
+/* x (B, T, width) through all blocks and the last norm; caches (count) or NULL. NULL once anything
+ * failed. When not recording, each block's memory but its output is released. */
+qkv_tensor *qkv__stack_forward(const qkv__stack *s, qkv_tape *t, qkv_tensor *x,
+                               const qkv_sequence *seq, qkv_block_cache *caches);
 
 #endif

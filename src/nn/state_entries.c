@@ -20,6 +20,15 @@ qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n)
     return qkv_param_create(ps, name, 1, &n);
 }
 
+qkv_param *qkv__layer_param(qkv_params *ps, const char *layer, const char *name, size_t rows,
+                            size_t columns)
+{
+    char full[256];
+    size_t shape[] = {rows, columns};
+    snprintf(full, sizeof full, "%s.%s", layer, name);
+    return qkv_param_create(ps, full, columns ? 2 : 1, shape);
+}
+
 void qkv__visit_entry(qkv__visit *v, qkv_state_entry *row, const char *name)
 {
     if (v->status)
@@ -54,19 +63,22 @@ void qkv__visit_linear(qkv__visit *v, const char *name, qkv_param *weight, qkv_p
 {
     char full[96];
     snprintf(full, sizeof full, "%s.weight", name);
-    qkv__visit_rows(v, full, weight, from, rows, columns, false, QKV_INIT_NORMAL, std);
+    qkv__visit_rows(v, full, weight, from, rows, columns, false,
+                    columns ? QKV_INIT_NORMAL : QKV_INIT_ONES, std);
     snprintf(full, sizeof full, "%s.bias", name);
     qkv__visit_rows(v, full, bias, from, rows, 0, false, QKV_INIT_ZEROS, 0);
+}
+
+void qkv__visit_linear_layer(qkv__visit *v, const char *name, const qkv_linear_layer *l, double std)
+{
+    qkv__visit_linear(v, name, l->weight, l->bias, 0, qkv_param_dim(l->weight, 0),
+                      qkv_param_dim(l->weight, 1), std);
 }
 
 void qkv__visit_norm(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
                      size_t width)
 {
-    char full[96];
-    snprintf(full, sizeof full, "%s.weight", name);
-    qkv__visit_rows(v, full, weight, 0, width, 0, false, QKV_INIT_ONES, 0);
-    snprintf(full, sizeof full, "%s.bias", name);
-    qkv__visit_rows(v, full, bias, 0, width, 0, false, QKV_INIT_ZEROS, 0);
+    qkv__visit_linear(v, name, weight, bias, 0, width, 0, 0);
 }
 
 void qkv__visit_table(qkv__visit *v, const char *name, qkv_param *p, bool tied, double std)

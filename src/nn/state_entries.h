@@ -12,6 +12,9 @@ double qkv__init_range(double range, double share, size_t width);
 /* Parameters (rows, columns) and (n); NULL, and the context says why, when one cannot be made. */
 qkv_param *qkv__matrix(qkv_params *ps, const char *name, size_t rows, size_t columns);
 qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n);
+/* The same under "layer.name"; columns 0: a vector. */
+qkv_param *qkv__layer_param(qkv_params *ps, const char *layer, const char *name, size_t rows,
+                            size_t columns);
 
 /* ---- visiting--------------------------------------------------------------------------- */
 
@@ -29,9 +32,12 @@ void qkv__visit_entry(qkv__visit *v, qkv_state_entry *row, const char *name);
 void qkv__visit_rows(qkv__visit *v, const char *name, qkv_param *p, size_t from, size_t rows,
                      size_t columns, bool transposed, qkv_init init, double scale);
 /* Rows name.weight and name.bias of a linear layer in rows [from, from + rows) of a packed one;
- * bias may be NULL. */
+ * bias may be NULL. columns 0: a vector of ones in the matrix's place. */
 void qkv__visit_linear(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
                        size_t from, size_t rows, size_t columns, double std);
+/* The same of a whole layer. */
+void qkv__visit_linear_layer(qkv__visit *v, const char *name, const qkv_linear_layer *l,
+                             double std);
 /* Rows name.weight (ones) and name.bias (zeros) of a norm; bias may be NULL. */
 void qkv__visit_norm(qkv__visit *v, const char *name, qkv_param *weight, qkv_param *bias,
                      size_t width);

@@ -10,7 +10,7 @@
 qkv_status qkv__codec_check(const qkv_model *m, const char *dir)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
-    return type == &qkv_vqgan_type
+    return type == qkv_vqgan_type()
                ? QKV_OK
                : qkv_fail(qkv_model_context(m), QKV_E_UNSUPPORTED,
                           "%s: a %s has no codes for images", dir, qkv_model_type_name(type));

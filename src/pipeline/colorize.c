@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/options.h"
 #include "qkv/colorize.h"
 #include "qkv/ops.h"
 #include "qkv/painting.h"
@@ -24,17 +25,7 @@ static const qkv_option rows[] = {
     {.flag = "layer", .key = "layer", .type = QKV_OPT_SIZE, FIELD(layer), .initial = "0",
      .help = "in which layer, from 1; 0: the last"},
 };
-static const qkv_option_table table = {"Colouring", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_pipeline_colorize_options)};
-
-const qkv_option_table *qkv_pipeline_colorize_table(void) { return &table; }
-
-qkv_pipeline_colorize_options qkv_pipeline_colorize_defaults(void)
-{
-    qkv_pipeline_colorize_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_pipeline_colorize, "Colouring")
 
 /* ---- hints --------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "pipeline/options.h"
 #include "pipeline/prior.h"
 #include "pytorch/pytorch.h"
 #include "qkv/gpt.h"
@@ -43,17 +44,7 @@ static const qkv_option rows[] = {
      .help = "tokens before a prior's codes; 0: half its positions, if they are twice a square, "
              "else 1"},
 };
-static const qkv_option_table table = {"Converting", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_convert_options)};
-
-const qkv_option_table *qkv_convert_table(void) { return &table; }
-
-qkv_convert_options qkv_convert_defaults(void)
-{
-    qkv_convert_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_convert, "Converting")
 
 /* Where a prior's directory has its VQGANs, and where taming-transformers' file has them. */
 enum { VQGAN, CONDITION, CODECS };
@@ -81,18 +72,15 @@ static const char *const file_companions[] = {"config.json", NULL};
 
 static qkv_status copy_file(qkv_context *ctx, const char *from, const char *to, const char *name)
 {
-    char *source = qkv_path_join(ctx, from, name), *target = qkv_path_join(ctx, to, name);
-    char *data = NULL;
-    size_t size = 0;
-    qkv_status status = source && target ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv_file_exists(source)) {
-        status = qkv_file_read(ctx, source, 0, &data, &size);
-        if (!status)
-            status = qkv_file_write(ctx, target, data, size);
-    }
+    const qkv_path source = qkv_path_in(from, name);
+    char *data;
+    size_t size;
+    if (!qkv_file_exists(source.text))
+        return QKV_OK;
+    qkv_status status = qkv_file_read(ctx, source.text, 0, &data, &size);
+    if (!status)
+        status = qkv_file_write(ctx, qkv_path_in(to, name).text, data, size);
     qkv_free(ctx, data);
-    qkv_free(ctx, source);
-    qkv_free(ctx, target);
     return status;
 }
 
@@ -121,18 +109,16 @@ static qkv_status save(const job *j, qkv_model *m, const char *to)
     return qkv_hub_save(m, to, &o);
 }
 
-static bool is_prior(const job *j) { return qkv_model_type_of(j->model) == &qkv_prior_type; }
+static bool is_prior(const job *j) { return qkv_model_type_of(j->model) == qkv_prior_type(); }
 
 /* The VQGANs are in directories of their own inside a prior's. */
 static qkv_status load(job *j)
 {
     qkv_status status = qkv_hub_load(&j->model, j->ctx, j->from);
     for (size_t i = 0; i < CODECS && !status && is_prior(j); i++) {
-        char *path = qkv_path_join(j->ctx, j->from, codecs[i][0]);
-        status = path ? QKV_OK : QKV_E_MEMORY;
-        if (!status && qkv_dir_exists(path))
-            status = qkv__codec_load(&j->inside[i], j->ctx, path);
-        qkv_free(j->ctx, path);
+        const qkv_path path = qkv_path_in(j->from, codecs[i][0]);
+        if (qkv_dir_exists(path.text))
+            status = qkv__codec_load(&j->inside[i], j->ctx, path.text);
     }
     return status;
 }
@@ -141,14 +127,14 @@ static qkv_status save_codecs(const job *j)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < CODECS && !status; i++) {
-        char *path = j->inside[i] ? qkv_path_join(j->ctx, j->to, codecs[i][0]) : NULL;
-        if (j->inside[i])
-            status = path ? save(j, j->inside[i], path) : QKV_E_MEMORY;
-        if (j->inside[i] && !status)
-            qkv__note(j->ctx, "%s: a %s of %zu numbers", path,
-                      qkv_model_type_name(&qkv_vqgan_type),
+        const qkv_path path = qkv_path_in(j->to, codecs[i][0]);
+        if (!j->inside[i])
+            continue;
+        status = save(j, j->inside[i], path.text);
+        if (!status)
+            qkv__note(j->ctx, "%s: a %s of %zu numbers", path.text,
+                      qkv_model_type_name(qkv_vqgan_type()),
                       qkv_params_elements(qkv_model_params(j->inside[i])));
-        qkv_free(j->ctx, path);
     }
     return status;
 }
@@ -171,17 +157,9 @@ static qkv_status convert_directory(job *j)
 /* What stands beside the file comes along, so that the directory is a model where it can be. */
 static qkv_status copy_neighbours(const job *j)
 {
-    qkv_str from;
-    qkv_str_init(&from, j->ctx);
-    size_t folder = (size_t)(qkv_path_name(j->from) - j->from);
-    qkv_str_add(&from, folder ? j->from : ".", folder ? folder : 1);
-    qkv_status status = from.failed ? QKV_E_MEMORY : QKV_OK;
-    if (!status)
-        status = copy_files(j->ctx, from.data, j->to, file_companions);
-    if (!status)
-        status = copy_files(j->ctx, from.data, j->to, companions);
-    qkv_str_free(&from);
-    return status;
+    const qkv_path from = qkv_path_beside(j->from, "");
+    qkv_status status = copy_files(j->ctx, from.text, j->to, file_companions);
+    return status ? status : copy_files(j->ctx, from.text, j->to, companions);
 }
 
 /* ---- another library's names ------------------------------------------------------------- */
@@ -192,12 +170,12 @@ static void note_guesses(const job *j)
     qkv_context *ctx = j->ctx;
     const qkv_hub_import_options *o = &j->o->import;
     const qkv_model_type *type = qkv_model_type_of(j->model);
-    bool mae = type == &qkv_mae_type, patches = mae || type == &qkv_vit_type;
+    bool mae = type == qkv_mae_type(), patches = mae || type == qkv_vit_type();
     const qkv_mae_config *full = qkv_model_config(j->model);
     const qkv_vit_config *vit = qkv_model_config(j->model);
     const qkv_gpt_config *gpt = qkv_model_config(j->model);
     const qkv_image_format *p = qkv_model_image_format(j->model);
-    const qkv_model *vqgan = type == &qkv_vqgan_type ? j->model : j->inside[VQGAN];
+    const qkv_model *vqgan = type == qkv_vqgan_type() ? j->model : j->inside[VQGAN];
     if (!o->heads && (patches || is_prior(j)))
         qkv__note(ctx, "num_attention_heads is taken to be %zu, hidden_size / 64: "
                   "num_attention_heads=N says otherwise",
@@ -237,14 +215,14 @@ static qkv_status save_imported(const job *j)
 /* What each target holds, as a sentence calls it, which models those are, and what is not in it. */
 static const struct {
     const char *words;
-    const qkv_model_type *types[2];
+    const qkv_model_type *(*types[2])(void);
     const char *lacks[2];
 } written[] = {
-    [QKV_CONVERT_TIMM] = {"vit", {&qkv_vit_type},
+    [QKV_CONVERT_TIMM] = {"vit", {qkv_vit_type},
                           {"num_attention_heads and layer_norm_eps are"}},
-    [QKV_CONVERT_MAE] = {"vit_mae", {&qkv_mae_type},
+    [QKV_CONVERT_MAE] = {"vit_mae", {qkv_mae_type},
                          {"num_attention_heads and layer_norm_eps are"}},
-    [QKV_CONVERT_TAMING] = {"qkv_vqgan or qkv_prior", {&qkv_vqgan_type, &qkv_prior_type},
+    [QKV_CONVERT_TAMING] = {"qkv_vqgan or qkv_prior", {qkv_vqgan_type, qkv_prior_type},
                             {"resolution is", "n_head is"}}};
 
 /* The shape of a vit or vit_mae is what the other library's code makes by itself. */
@@ -254,8 +232,9 @@ static qkv_status convert_out(job *j)
     if (status)
         return status;
     const qkv_model_type *type = qkv_model_type_of(j->model);
-    const qkv_model_type *const *fits = written[j->o->to].types;
-    if (type != fits[0] && type != fits[1])
+    const qkv_model_type *(*const *fits)(void) = written[j->o->to].types;
+    const bool second = fits[1] && type == fits[1]();
+    if (type != fits[0]() && !second)
         return qkv_fail(j->ctx, QKV_E_UNSUPPORTED, "%s: --to %s writes a %s, found a %s", j->from,
                         targets[j->o->to], written[j->o->to].words, qkv_model_type_name(type));
     qkv_hub_save_options o = save_options(j);
@@ -263,7 +242,7 @@ static qkv_status convert_out(job *j)
     o.condition = j->inside[CONDITION];
     status = qkv_hub_export(j->model, j->to, &o);
     if (!status)
-        qkv__note(j->ctx, "%s: %s not in it", j->to, written[j->o->to].lacks[type == fits[1]]);
+        qkv__note(j->ctx, "%s: %s not in it", j->to, written[j->o->to].lacks[second]);
     return status;
 }
 
@@ -275,19 +254,16 @@ static qkv_status convert_pytorch(const job *j)
     const qkv__pytorch_options o = {.under = j->o->import.under,
                                     .skip_objects = j->o->import.skip_objects};
     qkv_status status = qkv__pytorch_open(&p, j->ctx, j->from, &o);
-    char *target = status ? NULL : qkv_path_join(j->ctx, j->to, "model.safetensors");
-    if (!status && !target)
-        status = QKV_E_MEMORY;
     if (!status)
         status = qkv_dir_create(j->ctx, j->to);
     if (!status)
-        status = qkv__pytorch_save(p, target, stores[j->o->dtype], j->o->shard * 1000000);
+        status = qkv__pytorch_save(p, qkv_path_in(j->to, "model.safetensors").text,
+                                   stores[j->o->dtype], j->o->shard * 1000000);
     if (!status)
         status = copy_neighbours(j);
     if (!status)
         qkv__note(j->ctx, "%s: %zu tensors; %zu other values left out", j->to,
                   qkv__pytorch_count(p), qkv__pytorch_left_out(p));
-    qkv_free(j->ctx, target);
     qkv__pytorch_close(p);
     return status;
 }

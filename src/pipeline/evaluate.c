@@ -1,5 +1,6 @@
 /* evaluate.c - what a model is evaluated by: the data it takes, and who evaluates it. */
 #include "pipeline/evaluators.h"
+#include "pipeline/options.h"
 
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -30,59 +31,25 @@ static const qkv_option rows[] = {
      .help = "of models that fill in images: share hidden, 0.75 or 75 (per cent); below 0: as in "
              "training"},
 };
-static const qkv_option_table table = {"Evaluation", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_pipeline_evaluate_options)};
-
-const qkv_option_table *qkv_pipeline_evaluate_table(void) { return &table; }
-
-qkv_pipeline_evaluate_options qkv_pipeline_evaluate_defaults(void)
-{
-    qkv_pipeline_evaluate_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_pipeline_evaluate, "Evaluation")
 
 /* ---- who evaluates what ---------------------------------------------------------------------- */
 
-/* What data is named with. */
-enum { ON_FILE, ON_PAIRS, ON_MASKS };
 static const char *const data_flags[] = {"--file", "--source and --target", "--images and --masks"};
 
-typedef struct {
-    unsigned can; /* QKV_CAN_* of the models that it evaluates */
-    qkv__evaluate_fn *evaluate;
-    const char *unit;
-    int data;   /* ON_FILE, .. */
-    bool text;  /* it wants a tokenizer */
-    bool lpips; /* it can ask another network */
-} evaluator;
-/* The first one that has the model's capability. */
-static const evaluator evaluators[] = {
-    {QKV_CAN_SAMPLE_CODES, qkv__evaluate_prior, "codes", ON_FILE, false, false},
-    {QKV_CAN_GENERATE, qkv__evaluate_lm, "tokens", ON_FILE, true, false},
-    {QKV_CAN_TRANSLATE, qkv__evaluate_translate, "tokens", ON_PAIRS, true, false},
-    {QKV_CAN_FILL_MASK, qkv__evaluate_mlm, "words", ON_FILE, true, false},
-    {QKV_CAN_CLASSIFY_TEXT, qkv__evaluate_classify, "texts", ON_FILE, true, false},
-    {QKV_CAN_CLASSIFY_IMAGES, qkv__evaluate_classify_images, "images", ON_FILE, false, false},
-    {QKV_CAN_FORECAST, qkv__evaluate_forecast, "windows", ON_FILE, false, false},
-    {QKV_CAN_COLORIZE, qkv__evaluate_colorize, "images", ON_FILE, false, false},
-    {QKV_CAN_RECONSTRUCT, qkv__evaluate_reconstruct, "images", ON_FILE, false, false},
-    {QKV_CAN_SEGMENT, qkv__evaluate_segment, "images", ON_MASKS, false, false},
-    {QKV_CAN_ENCODE_IMAGES, qkv__evaluate_codes, "images", ON_FILE, false, true},
-    {QKV_CAN_COMPARE_IMAGES, qkv__evaluate_perceptual, "images", ON_FILE, false, false},
-};
-
-static const evaluator *find_evaluator(const qkv_pipeline *p)
+static const qkv__evaluator *find_evaluator(const qkv_pipeline *p)
 {
-    for (size_t i = 0; i < sizeof evaluators / sizeof *evaluators; i++)
-        if (qkv_model_can(p->model, evaluators[i].can))
-            return &evaluators[i];
+    const qkv__evaluator *j;
+    for (size_t i = 0; (j = qkv__evaluators[i]); i++)
+        if (j->can ? qkv_model_can(p->model, j->can) && !qkv_model_can(p->model, j->unless)
+                   : qkv_model_type_of(p->model) == j->type())
+            return j;
     return NULL;
 }
 
 /* Data that would not be read, or a network that would not be asked, is a mistake. */
 static qkv_status check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                             const evaluator *j)
+                             const qkv__evaluator *j)
 {
     const char *kind = qkv_model_type_name(qkv_model_type_of(p->model));
     if (o->lpips && !j->lpips)
@@ -90,7 +57,7 @@ static qkv_status check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_
                         "%s holds a %s", p->dir, kind);
     const char *const named[] = {o->file, o->source ? o->source : o->target,
                                  o->images ? o->images : o->masks};
-    for (int other = 0; other <= ON_MASKS; other++)
+    for (int other = 0; other <= QKV__ON_MASKS; other++)
         if (other != j->data && named[other])
             return qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s",
                             p->dir, kind, data_flags[j->data], data_flags[other]);
@@ -101,7 +68,7 @@ qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_op
                                  qkv_metrics *out)
 {
     qkv_pipeline_evaluate_options o = options ? *options : qkv_pipeline_evaluate_defaults();
-    const evaluator *j = find_evaluator(p);
+    const qkv__evaluator *j = find_evaluator(p);
     *out = (qkv_metrics){0};
     if (!j)
         return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: there is no evaluation of a %s model",

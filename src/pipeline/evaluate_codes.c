@@ -36,8 +36,8 @@ static qkv_status compare_decoded(qkv_pipeline *p, const char *dir, const qkv_pi
     return status;
 }
 
-qkv_status qkv__evaluate_codes(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                               qkv_metrics *out)
+static qkv_status evaluate_codes(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                 qkv_metrics *out)
 {
     const qkv_vqgan_config *c = qkv_model_config(p->model);
     qkv_pixels *images = NULL;
@@ -61,6 +61,9 @@ qkv_status qkv__evaluate_codes(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
     qkv_pixels_close(images);
     return status;
 }
+
+const qkv__evaluator qkv__evaluator_codes = {
+    .can = QKV_CAN_ENCODE_IMAGES, .evaluate = evaluate_codes, .unit = "images", .lpips = true};
 
 /* ---- priors ---------------------------------------------------------------------------------- */
 
@@ -101,35 +104,28 @@ static qkv_status read_images(qkv_pipeline *p, const char *file, qkv__grid_set *
 /* What training kept in DIR/train/name. */
 static qkv_status read_kept(const qkv_pipeline *p, const char *name, qkv__grid_set *out)
 {
-    char *path = NULL;
+    qkv_path path;
     qkv_status status = qkv__evaluate_held_out(p, name, &path);
-    if (!status)
-        status = qkv__grid_set_load(out, p->ctx, path, p->model);
-    qkv_free(p->ctx, path);
-    return status;
+    return status ? status : qkv__grid_set_load(out, p->ctx, path.text, p->model);
 }
 
 /* The counted neighbours' bits, where what was counted is still there. */
 static qkv_status count_bigrams(const qkv_pipeline *p, const qkv_code_grids *valid, double *bits)
 {
+    const qkv_path path = qkv_path_in(p->dir, QKV__TRAIN_ARRAY);
     qkv__grid_set train = {0};
-    qkv_str path;
     *bits = NAN;
-    qkv_str_init(&path, p->ctx);
-    qkv_str_printf(&path, "%s/" QKV__TRAIN_ARRAY, p->dir);
-    qkv_status status = path.data ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv_file_exists(path.data)) {
-        status = qkv__grid_set_load(&train, p->ctx, path.data, p->model);
-        if (!status)
-            status = qkv_prior_bigram(p->ctx, &train.g, valid, qkv_lm_vocab(p->model), bits);
-    }
+    if (!qkv_file_exists(path.text))
+        return QKV_OK;
+    qkv_status status = qkv__grid_set_load(&train, p->ctx, path.text, p->model);
+    if (!status)
+        status = qkv_prior_bigram(p->ctx, &train.g, valid, qkv_lm_vocab(p->model), bits);
     qkv__grid_set_free(&train);
-    qkv_str_free(&path);
     return status;
 }
 
-qkv_status qkv__evaluate_prior(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                               qkv_metrics *out)
+static qkv_status evaluate_grids(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                 qkv_metrics *out)
 {
     qkv__grid_set grids = {0};
     qkv_prior_score s = {0};
@@ -148,3 +144,6 @@ qkv_status qkv__evaluate_prior(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
     qkv__grid_set_free(&grids);
     return status;
 }
+
+const qkv__evaluator qkv__evaluator_grids = {
+    .can = QKV_CAN_SAMPLE_CODES, .evaluate = evaluate_grids, .unit = "codes"};

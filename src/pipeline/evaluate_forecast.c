@@ -6,21 +6,16 @@
 
 #include "pipeline/series.h"
 
-qkv_status qkv__evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                  qkv_metrics *out)
+static qkv_status evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                    qkv_metrics *out)
 {
     qkv_array rows = {0};
     qkv_forecast_score s = {0};
-    char *path = NULL;
-    qkv_status status;
-    if (o->file) {
-        status = qkv__series_load(&rows, p->model, o->file);
-    } else {
-        status = qkv__evaluate_held_out(p, QKV__VALID_ARRAY, &path);
-        if (!status)
-            status = qkv__series_open(&rows, p->ctx, p->dir, QKV__VALID_ARRAY, true);
-    }
-    qkv_free(p->ctx, path);
+    qkv_path path;
+    qkv_status status = o->file ? qkv__series_load(&rows, p->model, o->file)
+                                : qkv__evaluate_held_out(p, QKV__VALID_ARRAY, &path);
+    if (!status && !o->file)
+        status = qkv__series_open(&rows, p->ctx, p->dir, QKV__VALID_ARRAY, true);
     qkv_series series = qkv__series(&rows);
     if (!status && qkv_forecast_evaluate(p->model, p->tape, &series, 0, &s))
         status = qkv_fail_prefix(p->ctx, o->file ? o->file : p->dir);
@@ -35,3 +30,6 @@ qkv_status qkv__evaluate_forecast(qkv_pipeline *p, const qkv_pipeline_evaluate_o
     qkv_array_free(&rows);
     return status;
 }
+
+const qkv__evaluator qkv__evaluator_forecast = {
+    .type = qkv_forecast_type, .evaluate = evaluate_forecast, .unit = "windows"};

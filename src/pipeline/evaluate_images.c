@@ -28,8 +28,8 @@ static qkv_status open_labelled(const qkv_pipeline *p, const char *file, qkv_pix
     return status;
 }
 
-qkv_status qkv__evaluate_classify_images(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                         qkv_metrics *out)
+static qkv_status evaluate_recognize(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                     qkv_metrics *out)
 {
     qkv_pixels *pixels = NULL;
     qkv_classify_images_score s = {0};
@@ -43,8 +43,11 @@ qkv_status qkv__evaluate_classify_images(qkv_pipeline *p, const qkv_pipeline_eva
     return status;
 }
 
-qkv_status qkv__evaluate_colorize(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                  qkv_metrics *out)
+const qkv__evaluator qkv__evaluator_recognize = {
+    .can = QKV_CAN_CLASSIFY_IMAGES, .evaluate = evaluate_recognize, .unit = "images"};
+
+static qkv_status evaluate_colorize(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                    qkv_metrics *out)
 {
     const qkv_pixelwise_config *c = qkv_model_config(p->model);
     qkv_pixels *images = NULL;
@@ -61,8 +64,11 @@ qkv_status qkv__evaluate_colorize(qkv_pipeline *p, const qkv_pipeline_evaluate_o
     return status;
 }
 
-qkv_status qkv__evaluate_reconstruct(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                     qkv_metrics *out)
+const qkv__evaluator qkv__evaluator_colorize = {
+    .can = QKV_CAN_COLORIZE, .evaluate = evaluate_colorize, .unit = "images"};
+
+static qkv_status evaluate_reconstruct(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                       qkv_metrics *out)
 {
     const qkv_mae_config *c = qkv_model_config(p->model);
     qkv_pixels *images = NULL;
@@ -80,6 +86,9 @@ qkv_status qkv__evaluate_reconstruct(qkv_pipeline *p, const qkv_pipeline_evaluat
     return status;
 }
 
+const qkv__evaluator qkv__evaluator_reconstruct = {
+    .can = QKV_CAN_RECONSTRUCT, .evaluate = evaluate_reconstruct, .unit = "images"};
+
 /* A network that a VQGAN's training taught lies in the run's folder train, beside what that held
  * out. It compares images of any size. */
 static qkv_status open_compared(const qkv_pipeline *p, const char *file, qkv_pixels **out)
@@ -92,8 +101,8 @@ static qkv_status open_compared(const qkv_pipeline *p, const char *file, qkv_pix
     return status ? status : qkv__images_load(out, p->ctx, file, &f);
 }
 
-qkv_status qkv__evaluate_perceptual(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                    qkv_metrics *out)
+static qkv_status evaluate_looks(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                 qkv_metrics *out)
 {
     qkv_pixels *images = NULL;
     qkv_perceptual_score s = {0};
@@ -106,6 +115,9 @@ qkv_status qkv__evaluate_perceptual(qkv_pipeline *p, const qkv_pipeline_evaluate
     qkv_pixels_close(images);
     return status;
 }
+
+const qkv__evaluator qkv__evaluator_looks = {
+    .can = QKV_CAN_COMPARE_IMAGES, .evaluate = evaluate_looks, .unit = "images"};
 
 static qkv_status open_masks(const qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                              qkv__image_set *out)
@@ -124,8 +136,8 @@ static qkv_status open_masks(const qkv_pipeline *p, const qkv_pipeline_evaluate_
     return status ? status : qkv__evaluate_kept(p, QKV__VALID_MASKS, &out->classes);
 }
 
-qkv_status qkv__evaluate_segment(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                 qkv_metrics *out)
+static qkv_status evaluate_segment(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                   qkv_metrics *out)
 {
     qkv__image_set data = {0};
     qkv_segment_score s = {0};
@@ -140,3 +152,7 @@ qkv_status qkv__evaluate_segment(qkv_pipeline *p, const qkv_pipeline_evaluate_op
     qkv__image_set_close(&data);
     return status;
 }
+
+const qkv__evaluator qkv__evaluator_segment = {
+    .can = QKV_CAN_SEGMENT, .evaluate = evaluate_segment, .unit = "images",
+    .data = QKV__ON_MASKS};

@@ -7,26 +7,21 @@
 /* Tokens of the file, or those that training kept in the model's directory. */
 static qkv_status open_tokens(qkv_pipeline *p, const char *file, qkv_tokens **out)
 {
-    char *path = NULL;
+    qkv_path path;
     qkv_texts text = {0};
-    qkv_status status;
-    if (file) {
-        status = qkv_texts_open_one(&text, p->ctx, file);
-        if (!status)
-            status = qkv_tokens_pack(out, p->ctx, p->tokenizer, text.spans, 1, NULL, NULL,
-                                     NULL);
-    } else {
-        status = qkv__evaluate_held_out(p, QKV__VALID_TOKENS, &path);
-        if (!status)
-            status = qkv_tokens_open(out, p->ctx, path);
+    if (!file) {
+        qkv_status status = qkv__evaluate_held_out(p, QKV__VALID_TOKENS, &path);
+        return status ? status : qkv_tokens_open(out, p->ctx, path.text);
     }
-    qkv_free(p->ctx, path);
+    qkv_status status = qkv_texts_open_one(&text, p->ctx, file);
+    if (!status)
+        status = qkv_tokens_pack(out, p->ctx, p->tokenizer, text.spans, 1, NULL, NULL, NULL);
     qkv_texts_close(&text);
     return status;
 }
 
-qkv_status qkv__evaluate_lm(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                            qkv_metrics *out)
+static qkv_status evaluate_lm(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                              qkv_metrics *out)
 {
     qkv_tokens *tokens = NULL;
     qkv_lm_score s = {0};
@@ -43,3 +38,7 @@ qkv_status qkv__evaluate_lm(qkv_pipeline *p, const qkv_pipeline_evaluate_options
     qkv_tokens_close(tokens);
     return status;
 }
+
+const qkv__evaluator qkv__evaluator_lm = {
+    .can = QKV_CAN_GENERATE, .unless = QKV_CAN_SAMPLE_CODES, .evaluate = evaluate_lm,
+    .unit = "tokens", .text = true};

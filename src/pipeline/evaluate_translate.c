@@ -47,7 +47,7 @@ static qkv_status open_data(evaluation *j)
 {
     qkv_pipeline *p = j->p;
     const qkv_pipeline_evaluate_options *o = j->o;
-    char *path = NULL;
+    qkv_path path;
     qkv_status status;
     if (!o->source != !o->target)
         return qkv_fail(p->ctx, QKV_E_ARGUMENT,
@@ -62,11 +62,9 @@ static qkv_status open_data(evaluation *j)
     }
     status = qkv__evaluate_held_out(p, QKV__VALID_RECORDS, &path);
     if (!status)
-        status = qkv__records_open_of(&j->records, p->ctx, path, QKV__SIDES, p->tokenizer);
-    if (!status)
-        status = decode_records(j);
-    qkv_free(p->ctx, path);
-    return status;
+        status = qkv__records_open_of(&j->records, p->ctx, path.text, QKV__SIDES,
+                                      p->tokenizer);
+    return status ? status : decode_records(j);
 }
 
 static qkv_text_span side(const evaluation *j, int which)
@@ -133,8 +131,8 @@ static void clean_up(evaluation *j)
     qkv_chrf_destroy(j->chrf);
 }
 
-qkv_status qkv__evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                   qkv_metrics *out)
+static qkv_status evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                     qkv_metrics *out)
 {
     evaluation j = {.p = p, .o = o};
     qkv_str_init(&j.text[QKV__SOURCE], p->ctx);
@@ -154,3 +152,7 @@ qkv_status qkv__evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluate_
     clean_up(&j);
     return status;
 }
+
+const qkv__evaluator qkv__evaluator_translate = {
+    .can = QKV_CAN_TRANSLATE, .evaluate = evaluate_translate, .unit = "tokens",
+    .data = QKV__ON_PAIRS, .text = true};

@@ -12,15 +12,6 @@ static bool labels(const qkv_pipeline *p)
     return qkv_model_can(p->model, QKV_CAN_CLASSIFY_TEXT);
 }
 
-/* The names of all classes; freed with qkv_free. NULL when memory is out. */
-static const char **labels_of(const qkv_pipeline *p, size_t classes)
-{
-    const char **names = qkv_calloc(p->ctx, classes, sizeof *names);
-    for (size_t i = 0; i < classes && names; i++)
-        names[i] = qkv_model_label(p->model, i) ? qkv_model_label(p->model, i) : "";
-    return names;
-}
-
 static qkv_status add_text(qkv_pipeline *p, const qkv_text_span *part, bool join,
                            qkv_records_writer *w)
 {
@@ -28,12 +19,8 @@ static qkv_status add_text(qkv_pipeline *p, const qkv_text_span *part, bool join
     size_t cut = 0;
     if (!labels(p))
         return qkv_corpus_add_lines(w, p->ctx, p->tokenizer, part, c->positions, join);
-    const char **names = labels_of(p, c->classes);
-    qkv_status status = names ? qkv_corpus_add_labelled(w, p->ctx, p->tokenizer, part, names,
-                                                        c->classes, c->positions, &cut)
-                              : QKV_E_MEMORY;
-    qkv_free(p->ctx, names);
-    return status;
+    return qkv_corpus_add_labelled(w, p->ctx, p->tokenizer, part, qkv_model_labels(p->model),
+                                   qkv_model_label_count(p->model), c->positions, &cut);
 }
 
 /* Records of the file, or those that training kept in the model's directory. */
@@ -41,13 +28,11 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
                                qkv_records **out)
 {
     const size_t fields = labels(p) ? 3 : 1;
-    char *path = NULL;
+    qkv_path path;
     if (!o->file) {
         qkv_status status = qkv__evaluate_held_out(p, QKV__VALID_RECORDS, &path);
-        if (!status)
-            status = qkv__records_open_of(out, p->ctx, path, fields, p->tokenizer);
-        qkv_free(p->ctx, path);
-        return status;
+        return status ? status
+                      : qkv__records_open_of(out, p->ctx, path.text, fields, p->tokenizer);
     }
     qkv_texts text = {0};
     qkv_records_writer *w = NULL;
@@ -64,8 +49,8 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
     return status;
 }
 
-qkv_status qkv__evaluate_mlm(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                             qkv_metrics *out)
+static qkv_status evaluate_mlm(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                               qkv_metrics *out)
 {
     qkv_records *records = NULL;
     qkv_mlm_score s = {0};
@@ -80,8 +65,11 @@ qkv_status qkv__evaluate_mlm(qkv_pipeline *p, const qkv_pipeline_evaluate_option
     return status;
 }
 
-qkv_status qkv__evaluate_classify(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                                  qkv_metrics *out)
+const qkv__evaluator qkv__evaluator_mlm = {
+    .can = QKV_CAN_FILL_MASK, .evaluate = evaluate_mlm, .unit = "words", .text = true};
+
+static qkv_status evaluate_classify(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                    qkv_metrics *out)
 {
     qkv_records *records = NULL;
     qkv_classify_score s = {0};
@@ -95,3 +83,6 @@ qkv_status qkv__evaluate_classify(qkv_pipeline *p, const qkv_pipeline_evaluate_o
     qkv_records_close(records);
     return status;
 }
+
+const qkv__evaluator qkv__evaluator_classify = {
+    .can = QKV_CAN_CLASSIFY_TEXT, .evaluate = evaluate_classify, .unit = "texts", .text = true};

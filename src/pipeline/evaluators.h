@@ -1,17 +1,29 @@
-/* evaluators.h - the functions of evaluation. Each evaluates some kinds of models and has a
- * row in evaluate.c. */
+/* evaluators.h - who evaluates which models: a qkv__evaluator_NAME in a file of this folder, which
+ * the build adds to qkv__evaluators. */
 #ifndef QKV_SRC_PIPELINE_EVALUATORS_H
 #define QKV_SRC_PIPELINE_EVALUATORS_H
 
 #include "pipeline/pipeline.h"
 
-/* Adds the measures to out; scored counts what was evaluated, in the row's unit. The data that o
- * names are of the row's kind. */
+/* Adds the measures to out; scored counts what was evaluated, in the evaluate's unit. The data that
+ * o names are of the evaluate's kind. */
 typedef qkv_status qkv__evaluate_fn(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                     qkv_metrics *out);
-qkv__evaluate_fn qkv__evaluate_lm, qkv__evaluate_translate, qkv__evaluate_mlm,
-    qkv__evaluate_classify, qkv__evaluate_forecast, qkv__evaluate_classify_images,
-    qkv__evaluate_colorize, qkv__evaluate_reconstruct, qkv__evaluate_segment,
-    qkv__evaluate_codes, qkv__evaluate_prior, qkv__evaluate_perceptual;
+
+/* What data is named with. */
+enum { QKV__ON_FILE, QKV__ON_PAIRS, QKV__ON_MASKS };
+
+typedef struct {
+    unsigned can;    /* QKV_CAN_* of the models that it evaluates .. */
+    unsigned unless; /* .. but for those with these; can 0: it evaluates .. */
+    qkv_model_type_fn *type; /* .. models of this type */
+    qkv__evaluate_fn *evaluate;
+    const char *unit; /* "tokens" */
+    int data;         /* QKV__ON_FILE, .. */
+    bool text;        /* it wants a tokenizer */
+    bool lpips;       /* it can ask another network */
+} qkv__evaluator;
+
+extern const qkv__evaluator *const qkv__evaluators[]; /* NULL at the end */
 
 #endif

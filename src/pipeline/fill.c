@@ -1,6 +1,7 @@
 /* fill.c - guessing the hidden words of texts. */
 #include <string.h>
 
+#include "pipeline/options.h"
 #include "pipeline/pipeline.h"
 #include "qkv/bert.h"
 #include "qkv/pipeline_text.h"
@@ -10,17 +11,7 @@ static const qkv_option rows[] = {
      .offset = offsetof(qkv_pipeline_fill_options, top_k), .initial = "5",
      .help = "how many tokens, likeliest first"},
 };
-static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_pipeline_fill_options)};
-
-const qkv_option_table *qkv_pipeline_fill_table(void) { return &table; }
-
-qkv_pipeline_fill_options qkv_pipeline_fill_defaults(void)
-{
-    qkv_pipeline_fill_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_pipeline_fill, "Filling in")
 
 typedef struct {
     qkv_pipeline *p;

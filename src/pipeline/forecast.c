@@ -1,4 +1,5 @@
 /* forecast.c - the rows that follow a history. */
+#include "pipeline/options.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/series.h"
 #include "qkv/pipeline_text.h"
@@ -8,17 +9,7 @@ static const qkv_option rows[] = {
      .offset = offsetof(qkv_pipeline_forecast_options, horizon), .initial = "0",
      .help = "rows to forecast; 0: as many as it was trained for"},
 };
-static const qkv_option_table table = {"Forecasting", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_pipeline_forecast_options)};
-
-const qkv_option_table *qkv_pipeline_forecast_table(void) { return &table; }
-
-qkv_pipeline_forecast_options qkv_pipeline_forecast_defaults(void)
-{
-    qkv_pipeline_forecast_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_pipeline_forecast, "Forecasting")
 
 /* An array (rows, columns) with the first names of another, where that has some. */
 static qkv_status make_array(qkv_array *out, qkv_context *ctx, size_t rows_of, size_t columns,

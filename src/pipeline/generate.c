@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "pipeline/options.h"
 #include "pipeline/pipeline.h"
 #include "qkv/gpt.h"
 #include "qkv/pipeline_text.h"
@@ -37,17 +38,7 @@ static const qkv_option rows[] = {
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
      .help = "of the tokens drawn"},
 };
-static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_pipeline_generate_options)};
-
-const qkv_option_table *qkv_pipeline_generate_table(void) { return &table; }
-
-qkv_pipeline_generate_options qkv_pipeline_generate_defaults(void)
-{
-    qkv_pipeline_generate_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_pipeline_generate, "Generating")
 
 typedef struct {
     qkv_pipeline *p;

@@ -4,12 +4,10 @@
 #include "io/file.h"
 #include "pipeline/image_set.h"
 
-qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path)
+qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, qkv_path *path)
 {
-    *path = qkv_path_join(p->ctx, p->dir, name);
-    if (!*path)
-        return QKV_E_MEMORY;
-    if (qkv_file_exists(*path))
+    *path = qkv_path_in(p->dir, name);
+    if (qkv_file_exists(path->text))
         return QKV_OK;
     qkv_status status = qkv__run_data_readable(p->ctx, p->dir, "name the data to evaluate on");
     return status ? status
@@ -18,12 +16,9 @@ qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char 
 
 qkv_status qkv__evaluate_kept(const qkv_pipeline *p, const char *name, qkv_pixels **out)
 {
-    char *path = NULL;
+    qkv_path path;
     qkv_status status = qkv__evaluate_held_out(p, name, &path);
-    if (!status)
-        status = qkv_pixels_open(out, p->ctx, path);
-    qkv_free(p->ctx, path);
-    return status;
+    return status ? status : qkv_pixels_open(out, p->ctx, path.text);
 }
 
 qkv_status qkv__evaluate_squares(const qkv_pipeline *p, const char *path, size_t side,

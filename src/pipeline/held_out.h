@@ -5,11 +5,12 @@
 
 #include "pipeline/pipeline.h"
 #include "pipeline/run_data.h"
+#include "qkv/file.h"
 #include "qkv/pixels.h"
 
-/* DIR/name, where name is what training held out (QKV__VALID_TOKENS, ..), to be freed with
- * qkv_free. QKV_E_IO: there is no such file. */
-qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, char **path);
+/* DIR/name, where name is what training held out (QKV__VALID_TOKENS, ..). QKV_E_IO: there is no
+ * such file. */
+qkv_status qkv__evaluate_held_out(const qkv_pipeline *p, const char *name, qkv_path *path);
 /* Such a set of images, opened; on failure *out is NULL. */
 qkv_status qkv__evaluate_kept(const qkv_pipeline *p, const char *name, qkv_pixels **out);
 /* The images at path, side x side; NULL: the held-out ones. */

@@ -3,13 +3,7 @@
 
 #include <stdio.h>
 
-/* Does the model read text? A prior continues codes of images. */
-static bool reads_text(const qkv_model *m)
-{
-    return qkv_model_can(m, QKV_CAN_GENERATE | QKV_CAN_TRANSLATE | QKV_CAN_FILL_MASK |
-                                QKV_CAN_CLASSIFY_TEXT) &&
-           !qkv_model_can(m, QKV_CAN_SAMPLE_CODES);
-}
+#include "model/model.h"
 
 /* A directory without a tokenizer is opened: its model can be used by itself. */
 static qkv_status load_tokenizer(qkv_pipeline *p)
@@ -37,7 +31,7 @@ qkv_status qkv_pipeline_open(qkv_pipeline **out, qkv_context *ctx, const char *d
     p->ctx = ctx;
     p->dir = qkv_strdup(ctx, dir);
     qkv_status status = p->dir ? qkv_hub_load(&p->model, ctx, dir) : QKV_E_MEMORY;
-    if (!status && reads_text(p->model))
+    if (!status && qkv__model_reads_text(p->model))
         status = load_tokenizer(p);
     if (!status && qkv_model_can(p->model, QKV_CAN_TRANSLATE))
         status = qkv_hub_load_generation(&p->generation, p->model, dir);

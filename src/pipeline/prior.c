@@ -58,17 +58,14 @@ qkv_status qkv__prior_open(qkv__prior *p, qkv_model *prior, const char *dir)
 {
     qkv_context *ctx = qkv_model_context(prior);
     const qkv_gpt_config *g = qkv_model_config(prior);
-    char *vqgan = qkv_path_join(ctx, dir, QKV__PRIOR_VQGAN);
-    char *condition = qkv_path_join(ctx, dir, QKV__PRIOR_CONDITION);
-    qkv_status status = vqgan && condition ? QKV_OK : QKV_E_MEMORY;
+    const qkv_path vqgan = qkv_path_in(dir, QKV__PRIOR_VQGAN);
+    const qkv_path condition = qkv_path_in(dir, QKV__PRIOR_CONDITION);
     *p = (qkv__prior){.prior = prior};
-    if (!status)
-        status = qkv__prior_codecs(p, ctx, vqgan, qkv_dir_exists(condition) ? condition : NULL,
-                                   0, 0);
+    qkv_status status = qkv__prior_codecs(p, ctx, vqgan.text,
+                                          qkv_dir_exists(condition.text) ? condition.text : NULL,
+                                          0, 0);
     p->rows = g->rows; /* whatever size the VQGAN has learnt on */
     p->columns = g->columns;
-    qkv_free(ctx, vqgan);
-    qkv_free(ctx, condition);
     return status ? status : qkv__prior_fits(p, dir);
 }
 

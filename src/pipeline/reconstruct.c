@@ -1,6 +1,7 @@
 /* reconstruct.c - an image, what a model sees of it, what it makes of that. */
 #include "pipeline/image.h"
 
+#include "pipeline/options.h"
 #include "qkv/reconstruct.h"
 
 #define FIELD(member) .offset = offsetof(qkv_pipeline_reconstruct_options, member)
@@ -12,17 +13,7 @@ static const qkv_option rows[] = {
     {.flag = "paste", .key = "paste", .type = QKV_OPT_BOOL, FIELD(paste),
      .help = "show visible patches as they are, not as the model has them"},
 };
-static const qkv_option_table table = {"Filling in", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_pipeline_reconstruct_options)};
-
-const qkv_option_table *qkv_pipeline_reconstruct_table(void) { return &table; }
-
-qkv_pipeline_reconstruct_options qkv_pipeline_reconstruct_defaults(void)
-{
-    qkv_pipeline_reconstruct_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_pipeline_reconstruct, "Filling in")
 
 qkv_status qkv_pipeline_reconstruct(qkv_pipeline *p, const qkv_image_source *in,
                                     const qkv_pipeline_reconstruct_options *options,

@@ -7,15 +7,11 @@ qkv_status qkv__run_data_readable(qkv_context *ctx, const char *dir, const char 
 {
     static const char *const old[] = {"train/train.tokens", "train/train.records",
                                       "train/train.pixels"};
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < sizeof old / sizeof *old && !status; i++) {
-        char *path = qkv_path_join(ctx, dir, old[i]);
-        if (!path)
-            return QKV_E_MEMORY;
-        if (qkv_file_exists(path))
-            status = qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: written by an earlier version of qkv, "
-                              "in a format that this one does not read: %s", path, advice);
-        qkv_free(ctx, path);
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
+        const qkv_path path = qkv_path_in(dir, old[i]);
+        if (qkv_file_exists(path.text))
+            return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: written by an earlier version of qkv, "
+                            "in a format that this one does not read: %s", path.text, advice);
     }
-    return status;
+    return QKV_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/options.h"
 #include "pipeline/image.h"
 #include "qkv/codes.h"
 #include "qkv/gpt.h"
@@ -41,17 +42,7 @@ static const qkv_option rows[] = {
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
      .help = "of what is drawn"},
 };
-static const qkv_option_table table = {"Imagining", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_pipeline_sample_options)};
-
-const qkv_option_table *qkv_pipeline_sample_table(void) { return &table; }
-
-qkv_pipeline_sample_options qkv_pipeline_sample_defaults(void)
-{
-    qkv_pipeline_sample_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_pipeline_sample, "Imagining")
 
 size_t qkv__sample_vocab(const qkv__sampling_run *r)
 {

@@ -1,5 +1,6 @@
 /* segment.c - the class of every pixel of an image. */
 #include "pipeline/masks.h"
+#include "pipeline/options.h"
 #include "pipeline/image.h"
 
 #include "qkv/painting.h"
@@ -10,17 +11,7 @@ static const qkv_option rows[] = {
     {.flag = "mask", .key = "mask", .type = QKV_OPT_BOOL, FIELD(mask),
      .help = "write them in the colours of the masks in training, not in ones that differ well"},
 };
-static const qkv_option_table table = {"Segmenting", rows, sizeof rows / sizeof *rows,
-                                sizeof(qkv_pipeline_segment_options)};
-
-const qkv_option_table *qkv_pipeline_segment_table(void) { return &table; }
-
-qkv_pipeline_segment_options qkv_pipeline_segment_defaults(void)
-{
-    qkv_pipeline_segment_options o;
-    qkv_option_defaults(&table, &o);
-    return o;
-}
+QKV__OPTIONS(qkv_pipeline_segment, "Segmenting")
 
 static qkv_status choose_colors(const qkv_pipeline *p, bool mask, qkv_segmentation *out)
 {

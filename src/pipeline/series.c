@@ -12,13 +12,8 @@ qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_forecast_config *c = qkv_model_config(m);
-    size_t named = qkv_model_label_count(m);
-    const char **names = qkv_calloc(ctx, named + 1, sizeof *names);
-    *out = (qkv_array){0};
-    for (size_t i = 0; names && i < named; i++)
-        names[i] = qkv_model_label(m, i);
-    qkv_status status = names ? qkv_csv_load_columns(out, ctx, path, names, named) : QKV_E_MEMORY;
-    qkv_free(ctx, names);
+    qkv_status status = qkv_csv_load_columns(out, ctx, path, qkv_model_labels(m),
+                                             qkv_model_label_count(m));
     if (!status && out->shape[1] != c->columns) {
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the model has %zu columns, found %zu", path,
                           c->columns, out->shape[1]);
@@ -30,16 +25,15 @@ qkv_status qkv__series_load(qkv_array *out, const qkv_model *m, const char *path
 qkv_status qkv__series_open(qkv_array *out, qkv_context *ctx, const char *dir, const char *name,
                             bool required)
 {
-    char *path = qkv_path_join(ctx, dir, name);
-    qkv_status status = path ? QKV_OK : QKV_E_MEMORY;
+    const qkv_path path = qkv_path_in(dir, name);
+    qkv_status status = QKV_OK;
     *out = (qkv_array){0};
-    if (!status && (required || qkv_file_exists(path)))
-        status = qkv_npy_load(out, ctx, path);
+    if (required || qkv_file_exists(path.text))
+        status = qkv_npy_load(out, ctx, path.text);
     if (!status && out->data && out->ndim != 2) {
-        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: 2 dimensions expected, found %d", path,
+        status = qkv_fail(ctx, QKV_E_FORMAT, "%s: 2 dimensions expected, found %d", path.text,
                           out->ndim);
         qkv_array_free(out);
     }
-    qkv_free(ctx, path);
     return status;
 }

@@ -1,8 +1,7 @@
 /* classify.c - choosing a class for a text, or for a pair of texts. */
-#include "model/model.h"
 #include "qkv/bert.h"
 #include "qkv/score.h"
-#include "qkv/task.h"
+#include "task/common.h"
 #include "task/masking.h"
 #include "task/packed.h"
 
@@ -39,30 +38,13 @@ static qkv_tensor *logits(const qkv__packed *p, qkv_model *m, qkv_tape *t)
 /* The record that is the sample: each epoch has an order of its own. */
 static size_t record_of(const classify *s, uint64_t sample)
 {
-    size_t n = qkv_records_count(s->train);
-    qkv_rng r;
-    qkv_rng_init(&r, s->seed, qkv_hash64("classify", 8) + sample / n);
-    uint64_t order = (uint64_t)qkv_rng_u32(&r) << 32;
-    return (size_t)qkv_shuffled(sample % n, n, order | qkv_rng_u32(&r));
+    return (size_t)qkv__epoch_place(s->seed, "classify", sample, qkv_records_count(s->train));
 }
 
 static size_t record_ids(const qkv_records *r, size_t record)
 {
     const int32_t *ids;
     return qkv_records_get(r, record, 0, &ids) + qkv_records_get(r, record, 1, &ids);
-}
-
-static bool make_room(classify *s, size_t count)
-{
-    if (count <= s->room)
-        return true;
-    qkv_free(s->ctx, s->labels);
-    s->room = 0;
-    s->labels = qkv_malloc(s->ctx, count * sizeof *s->labels);
-    if (!s->labels)
-        return false;
-    s->room = count;
-    return true;
 }
 
 static size_t readings(const classify *s)
@@ -74,7 +56,7 @@ static size_t readings(const classify *s)
 static void add_part(classify *s, const qkv_micro_batch *part, size_t reading)
 {
     for (size_t i = 0; i < part->count; i++) {
-        uint64_t sample = part->step * part->total + part->first + i;
+        uint64_t sample = qkv__first_sample(part) + i;
         qkv__packed *p = &s->texts[reading];
         size_t record = record_of(s, sample), row = p->rows;
         qkv__packed_record(p, s->train, record, 2);
@@ -91,7 +73,7 @@ static bool make_part(classify *s, const qkv_micro_batch *part, size_t *first_ro
     *first_row = 0;
     for (size_t i = 0; i < part->first; i++)
         *first_row += record_ids(s->train, record_of(s, part->step * part->total + i));
-    if (!make_room(s, readings(s) * part->count))
+    if (!qkv__grow(s->ctx, &s->labels, &s->room, readings(s) * part->count, sizeof *s->labels))
         return false;
     bool failed = false;
     for (size_t i = 0; i < readings(s); i++) {
@@ -131,8 +113,7 @@ static qkv_status evaluate_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, cons
     if (p->failed)
         return QKV_E_MEMORY;
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_tensor *y = logits(p, m, t);
     *sum += (double)qkv_item(
         t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &p->sequences), &o));
@@ -148,7 +129,7 @@ static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv_records *r, siz
     size_t total = qkv_records_count(r), done = 0;
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
-        size_t record = (size_t)((double)i * (double)total / (double)count);
+        size_t record = qkv__evenly(i, count, total);
         qkv__packed_record(&texts, r, record, 2);
         labels[i] = label_of(r, record);
         if (texts.rows < EVAL_ROWS && i + 1 < count)
@@ -166,7 +147,7 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, 
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
-    size_t n = qkv_records_count(r), count = limit && limit < n ? limit : n;
+    size_t n = qkv_records_count(r), count = qkv__limited(limit, n);
     int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
     double sum = 0;
     *out = (qkv_classify_score){.texts = count};
@@ -209,17 +190,12 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 {
     classify *s = self;
     qkv_classify_score score;
-    *out = (qkv_metrics){0};
     qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "accuracy", score.accuracy);
-    qkv_metrics_add(out, "loss", score.loss);
-    qkv_metrics_add(out, "f1", score.f1);
-    out->more_is_better = true;
-    out->scored = score.texts;
-    out->units = qkv_records_count(s->valid);
-    return QKV_OK;
+    *out = (qkv_metrics){.item = {{"accuracy", score.accuracy}, {"loss", score.loss},
+                                  {"f1", score.f1}},
+                         .count = 3, .more_is_better = true, .scored = score.texts,
+                         .units = qkv_records_count(s->valid)};
+    return status;
 }
 
 static double flops(void *self)
@@ -274,20 +250,14 @@ qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records 
         status = check(model, train, "training");
     if (!status && valid)
         status = check(model, valid, "held-out");
-    if (status)
-        return status;
-    classify *s = qkv_calloc(ctx, 1, sizeof *s);
+    classify *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return QKV_E_MEMORY;
+        return status;
     *s = (classify){.ctx = ctx, .model = model, .train = train, .valid = valid, .seed = seed,
                     .o = o, .texts = {{.ctx = ctx}, {.ctx = ctx}}};
     const qkv_bert_config *c = qkv_model_config(model);
     if (o.drop > 0)
         status = qkv__masking_init(&s->masking, ctx, tokenizer, c->vocab, o.drop, seed);
-    if (status) {
-        destroy(s);
-        return status;
-    }
-    *out = (qkv_task){&classify_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    return qkv__task_finish(out, status,
+                            (qkv_task){&classify_type, s, model, seed, valid != NULL});
 }

@@ -1,45 +1,29 @@
 /* classify_images.c - choosing a class for an image. */
-#include "model/model.h"
 #include "qkv/classify_images.h"
 
 #include <string.h>
 
-#include "base/base.h"
 #include "qkv/score.h"
+#include "task/common.h"
 
 enum { EVAL_PIXELS = 1 << 18 }; /* in one evaluation batch, at least one image */
-
-typedef struct {
-    qkv_context *ctx;
-    qkv_model *model;
-    const qkv_pixels *train, *valid;
-    qkv_batches *batches;
-} recognize;
 
 static const qkv_vit_config *config_of(const qkv_model *m) { return qkv_model_config(m); }
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-/* Uninitialised room for n images, (n, height, width, channels). */
-static qkv_tensor *room_for(qkv_tape *t, const qkv_pixels *p, size_t n)
-{
-    size_t shape[] = {n, qkv_pixels_height(p), qkv_pixels_width(p), qkv_pixels_channels(p)};
-    return qkv_tensor_from(t, NULL, 4, shape);
-}
-
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
-    recognize *s = self;
+    qkv__image_task *s = self;
     double begun = qkv_now();
     size_t shape[] = {part->count, config_of(s->model)->classes};
-    qkv_tensor *x = room_for(t, s->train, part->count);
+    qkv_tensor *x = qkv__images_tensor(t, s->train, part->count);
     qkv_tensor *targets = qkv_tensor_from(t, NULL, 2, shape);
-    uint64_t first = part->step * part->total + part->first;
-    if (!x || !targets || qkv_batches_get(s->batches, first, part->count, qkv_tensor_fill(x),
-                                          qkv_tensor_fill(targets), NULL))
+    if (!x || !targets ||
+        qkv_batches_get(s->batches, qkv__first_sample(part), part->count, qkv_tensor_fill(x),
+                        qkv_tensor_fill(targets), NULL))
         return NULL;
-    if (part->data_seconds)
-        *part->data_seconds += qkv_now() - begun;
+    qkv__add_data_time(part, begun);
     qkv_cross_entropy_options o = {.normalizer = (double)part->total};
     return qkv_cross_entropy(t, qkv_vit_logits(s->model, t, x), targets, &o);
 }
@@ -51,9 +35,8 @@ static qkv_tensor *logits(qkv_model *m, qkv_tape *t, const qkv_pixels *p, const 
                           size_t n)
 {
     const qkv_image_format *f = qkv_model_image_format(m);
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
-    qkv_tensor *x = room_for(t, p, n);
+    qkv__begin_inference(t);
+    qkv_tensor *x = qkv__images_tensor(t, p, n);
     if (!x)
         return NULL;
     qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(m), p, images, n, f->mean, f->std);
@@ -83,14 +66,14 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, s
                                qkv_classify_images_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
-    size_t n = qkv_pixels_count(p), count = limit && limit < n ? limit : n, batch = batch_of(p);
+    size_t n = qkv_pixels_count(p), count = qkv__limited(limit, n), batch = batch_of(p);
     size_t *images = qkv_malloc(ctx, count * sizeof *images);
     int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
     qkv_status status = images && labels ? QKV_OK : QKV_E_MEMORY;
     double sum = 0;
     *out = (qkv_classify_images_score){.images = count};
     for (size_t i = 0; i < count && !status; i++)
-        images[i] = (size_t)((double)i * (double)n / (double)count);
+        images[i] = qkv__evenly(i, count, n);
     for (size_t i = 0; i < count && !status; i += batch)
         status = evaluate_batch(m, t, p, images + i, count - i < batch ? count - i : batch,
                                 labels + i, guesses + i, &sum);
@@ -159,40 +142,20 @@ qkv_status qkv_classify_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixe
 
 static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
-    recognize *s = self;
+    qkv__image_task *s = self;
     qkv_classify_images_score score;
-    *out = (qkv_metrics){0};
     qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "accuracy", score.accuracy);
-    qkv_metrics_add(out, "loss", score.loss);
-    out->more_is_better = true;
-    out->scored = score.images;
-    out->units = qkv_pixels_count(s->valid);
-    return QKV_OK;
-}
-
-static double flops(void *self)
-{
-    recognize *s = self;
-    return qkv_model_flops(s->model,
-                           &(qkv_workload){.samples = 1, .height = qkv_pixels_height(s->train),
-                                           .width = qkv_pixels_width(s->train)});
-}
-
-static void destroy(void *self)
-{
-    recognize *s = self;
-    qkv_batches_destroy(s->batches);
-    qkv_free(s->ctx, s);
+    *out = (qkv_metrics){.item = {{"accuracy", score.accuracy}, {"loss", score.loss}}, .count = 2,
+                         .more_is_better = true, .scored = score.images,
+                         .units = qkv_pixels_count(s->valid)};
+    return status;
 }
 
 static const qkv_task_type classify_images_type =
     {.name = "recognize", .unit = "images", .phases = 1,
                                                    .loss = loss, .evaluate = evaluate,
-     .flops = flops,
-                                                   .destroy = destroy};
+                                                   .flops = qkv__image_task_flops,
+                                                   .destroy = qkv__image_task_destroy};
 
 qkv_status qkv_task_classify_images(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                                     const qkv_pixels *valid,
@@ -209,22 +172,11 @@ qkv_status qkv_task_classify_images(qkv_task *out, qkv_model *model, const qkv_p
                           "%zu", qkv_pixels_classes(train), config_of(model)->classes);
     if (!status && valid)
         status = check(model, valid, "held-out", true);
-    if (status)
-        return status;
-    recognize *s = qkv_calloc(ctx, 1, sizeof *s);
+    qkv__image_task *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return QKV_E_MEMORY;
-    *s = (recognize){.ctx = ctx, .model = model, .train = train, .valid = valid};
-    const qkv_image_format *f = qkv_model_image_format(model);
-    qkv_batches_options b = {.count = qkv_pixels_count(train), .smoothing = o.smoothing,
-                             .seed = seed, .augment = o.augment};
-    memcpy(b.mean, f->mean, sizeof b.mean);
-    memcpy(b.std, f->std, sizeof b.std);
-    status = qkv_batches_create(&s->batches, ctx, train, &b);
-    if (status) {
-        destroy(s);
         return status;
-    }
-    *out = (qkv_task){&classify_images_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    const qkv_batches_options b = {.smoothing = o.smoothing, .augment = o.augment};
+    status = qkv__image_task_init(s, model, train, valid, seed, b, qkv_model_image_format(model));
+    return qkv__task_finish(out, status,
+                            (qkv_task){&classify_images_type, s, model, seed, valid != NULL});
 }

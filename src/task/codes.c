@@ -5,17 +5,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "task/common.h"
 #include "task/tables.h"
-#include "model/model.h"
 
 typedef struct {
-    qkv_context *ctx;
-    qkv_model *model, *lpips; /* looks: or NULL */
-    const qkv_pixels *train, *valid;
+    qkv__image_task base;
+    qkv_model *lpips; /* or NULL */
     qkv_codes_options o;
-    uint64_t seed;
-    qkv_batches *batches;
     bool *trains;      /* (parameters) those that no phase but the other's freezes */
     qkv_real *decoded; /* (room) of the whole batch, for the discriminator */
     size_t room;
@@ -87,7 +83,7 @@ static rule rule_of(const qkv_micro_batch *part, double decay)
 /* Counts the codes of this part: met becomes a running mean. Is it the first one? */
 static bool count_codes(codes_task *s, const int32_t *ids, size_t n, const rule *r)
 {
-    qkv_param *usage = qkv_vqgan_usage(s->model);
+    qkv_param *usage = qkv_vqgan_usage(s->base.model);
     size_t K = qkv_param_dim(usage, 0);
     qkv_real *met = qkv_param_data(usage);
     bool first = true;
@@ -105,12 +101,12 @@ static bool count_codes(codes_task *s, const int32_t *ids, size_t n, const rule 
  * weight n / met towards the mean of its n vectors. False: out of memory. */
 static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n, const rule *r)
 {
-    qkv_param *table = qkv_vqgan_codebook(s->model);
+    qkv_param *table = qkv_vqgan_codebook(s->base.model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
-    const qkv_real *met = qkv_param_data(qkv_vqgan_usage(s->model));
+    const qkv_real *met = qkv_param_data(qkv_vqgan_usage(s->base.model));
     qkv_real *vectors = qkv_param_data(table);
     if (!s->moves)
-        s->moves = qkv_malloc(s->ctx, K * width * sizeof *s->moves);
+        s->moves = qkv_malloc(s->base.ctx, K * width * sizeof *s->moves);
     if (!s->moves)
         return false;
     memset(s->moves, 0, K * width * sizeof *s->moves);
@@ -127,12 +123,12 @@ static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t 
 /* Rare codes, at first all, are moved onto vectors drawn from the batch. Any? */
 static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, double decay)
 {
-    qkv_param *table = qkv_vqgan_codebook(s->model), *usage = qkv_vqgan_usage(s->model);
+    qkv_param *table = qkv_vqgan_codebook(s->base.model), *usage = qkv_vqgan_usage(s->base.model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
     qkv_real *met = qkv_param_data(usage), *vectors = qkv_param_data(table);
     bool moved = false;
     qkv_rng r;
-    qkv_rng_init(&r, s->seed, qkv_hash64("revive", 6) + step);
+    qkv_rng_init(&r, s->base.seed, qkv_hash64("revive", 6) + step);
     for (size_t k = 0; k < K; k++) {
         uint32_t from = qkv_rng_below(&r, (uint32_t)n);
         if ((double)met[k] >= RARE * (1 - decay))
@@ -150,7 +146,7 @@ static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, do
 static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_micro_batch *part)
 {
     const qkv_codes_options *o = &s->o;
-    qkv_tensor *ids = qkv_vqgan_codes(s->model, t, z);
+    qkv_tensor *ids = qkv_vqgan_codes(s->base.model, t, z);
     double decay = o->decay > 0 ? o->decay : USAGE_DECAY;
     if (!ids || part->phase != GENERATOR || (!o->revive && o->decay == 0))
         return ids;
@@ -165,7 +161,7 @@ static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_m
     if (o->decay > 0 && !first && !follow(s, x, met, n, &r))
         return NULL;
     bool moved = (first || (o->revive && last)) && revive(s, x, n, part->step, decay);
-    return moved ? qkv_vqgan_codes(s->model, t, z) : ids;
+    return moved ? qkv_vqgan_codes(s->base.model, t, z) : ids;
 }
 
 static qkv_tensor *from_fixed(qkv_tape *t, qkv_tensor *moves, qkv_tensor *stays)
@@ -179,8 +175,8 @@ static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
                                const qkv_micro_batch *part, qkv_tensor **price)
 {
     const qkv_codes_options *o = &s->o;
-    qkv_tensor *z = qkv_vqgan_encode(s->model, t, x);
-    qkv_tensor *vectors = qkv_vqgan_vectors(s->model, t, choose(s, t, z, part));
+    qkv_tensor *z = qkv_vqgan_encode(s->base.model, t, x);
+    qkv_tensor *vectors = qkv_vqgan_vectors(s->base.model, t, choose(s, t, z, part));
     if (!vectors)
         return NULL;
     qkv_tensor *of_z = from_fixed(t, z, vectors), *of_codes = from_fixed(t, vectors, z);
@@ -188,7 +184,7 @@ static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
     of_codes = o->legacy ? qkv_scale(t, of_codes, o->commitment) : of_codes;
     of_z = o->decay > 0 ? of_z : qkv_add(t, of_z, of_codes);
     *price = qkv_scale(t, of_z, o->codebook);
-    return qkv_vqgan_decode(s->model, t,
+    return qkv_vqgan_decode(s->base.model, t,
                             qkv_add(t, z, qkv_detach(t, qkv_sub(t, vectors, z))));
 }
 
@@ -206,8 +202,8 @@ static double share_at(const codes_task *s, uint64_t step)
 
 static void freeze(codes_task *s, int phase)
 {
-    qkv_params *ps = qkv_model_params(s->model);
-    const qkv_param *followed = s->o.decay > 0 ? qkv_vqgan_codebook(s->model) : NULL;
+    qkv_params *ps = qkv_model_params(s->base.model);
+    const qkv_param *followed = s->o.decay > 0 ? qkv_vqgan_codebook(s->base.model) : NULL;
     for (size_t i = 0; i < qkv_params_count(ps); i++) {
         qkv_param *p = qkv_params_at(ps, i);
         if (s->trains[i])
@@ -233,7 +229,7 @@ static qkv_tensor *slope(qkv_tape *t, qkv_tensor *loss, qkv_tensor *x)
 /* The norm of what the gradient dy of the images does to the last layer's weight. */
 static double norm_at_last(codes_task *s, qkv_tape *t, qkv_tensor *y, const qkv_tensor *dy)
 {
-    qkv_tensor *last = qkv_use(t, qkv_vqgan_last(s->model));
+    qkv_tensor *last = qkv_use(t, qkv_vqgan_last(s->base.model));
     const qkv_backward_args args = {.n = 1, .outputs = &y, .gradients = &dy, .n_wrt = 1,
                                     .wrt = &last, .retain_graph = true};
     if (!dy || qkv_backward_from(t, &args))
@@ -254,7 +250,7 @@ static double limited(double x) { return x < MOST_RATIO ? x : MOST_RATIO; }
 static qkv_tensor *with_discriminator(codes_task *s, qkv_tape *t, qkv_tensor *y, qkv_tensor *unlike,
                                       double share)
 {
-    qkv_tensor *g = qkv_scale(t, qkv_mean(t, qkv_vqgan_discriminate(s->model, t, y)), -1);
+    qkv_tensor *g = qkv_scale(t, qkv_mean(t, qkv_vqgan_discriminate(s->base.model, t, y)), -1);
     qkv_tensor *of_unlike = slope(t, unlike, y), *of_g = slope(t, g, y);
     if (!of_unlike || !of_g)
         return NULL;
@@ -270,14 +266,8 @@ static qkv_tensor *with_discriminator(codes_task *s, qkv_tape *t, qkv_tensor *y,
 static bool remember(codes_task *s, qkv_tape *t, qkv_tensor *y, size_t first, size_t total)
 {
     size_t n = qkv_count(y), each = n / qkv_dim(y, 0);
-    if (total * each > s->room) {
-        qkv_free(s->ctx, s->decoded);
-        s->room = 0;
-        s->decoded = qkv_malloc(s->ctx, total * each * sizeof *s->decoded);
-        if (!s->decoded)
-            return false;
-        s->room = total * each;
-    }
+    if (!qkv__grow(s->base.ctx, &s->decoded, &s->room, total * each, sizeof *s->decoded))
+        return false;
     memcpy(s->decoded + first * each, qkv_data(t, y), n * sizeof *s->decoded);
     return true;
 }
@@ -334,8 +324,8 @@ static qkv_tensor *discriminator(codes_task *s, qkv_tape *t, qkv_tensor *x,
         y = qkv_tensor_from(t, s->decoded + part->first * each, 4, shape);
     }
     /* What batch norms keep depends on the order: the true ones first, as by the authors. */
-    qkv_tensor *of_true = doubt(s, t, qkv_vqgan_discriminate(s->model, t, x), 1);
-    qkv_tensor *of_decoded = doubt(s, t, qkv_vqgan_discriminate(s->model, t, y), -1);
+    qkv_tensor *of_true = doubt(s, t, qkv_vqgan_discriminate(s->base.model, t, x), 1);
+    qkv_tensor *of_decoded = doubt(s, t, qkv_vqgan_discriminate(s->base.model, t, y), -1);
     return qkv_scale(t, qkv_add(t, of_true, of_decoded), 0.5 * (share_at(s, part->step) > 0));
 }
 
@@ -353,73 +343,63 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     codes_task *s = self;
     double begun = qkv_now();
-    size_t shape[] = {part->count, qkv_pixels_height(s->train), qkv_pixels_width(s->train),
-                      qkv_pixels_channels(s->train)};
-    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
-    if (!x || qkv_batches_get(s->batches, part->step * part->total + part->first, part->count,
+    qkv_tensor *x = qkv__images_tensor(t, s->base.train, part->count);
+    if (!x || qkv_batches_get(s->base.batches, qkv__first_sample(part), part->count,
                               qkv_tensor_fill(x), NULL, NULL))
         return NULL;
-    if (part->data_seconds)
-        *part->data_seconds += qkv_now() - begun;
+    qkv__add_data_time(part, begun);
     qkv_tensor *y = part->phase == GENERATOR ? generator(s, t, x, part)
                                              : discriminator(s, t, x, part);
-    return qkv_scale(t, y, (double)part->count / (double)part->total);
+    return qkv__share_of_batch(t, y, part);
 }
 
 static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     codes_task *s = self;
     qkv_codes_score score;
-    *out = (qkv_metrics){0};
-    qkv_status status = qkv_codes_evaluate(s->model, s->lpips, s->o.perceptual, t, s->valid, limit,
-                                           &score);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "loss", score.loss);
-    qkv_metrics_add(out, "psnr", score.psnr);
-    qkv_metrics_add(out, "ssim", score.ssim);
-    qkv_metrics_add(out, "codes_used", score.used);
-    qkv_metrics_add(out, "perplexity", score.perplexity);
-    out->newest = s->with_discriminator; /* what it asks for costs distance; how much it may cost
-                                            says nobody */
-    out->scored = score.images;
-    out->units = qkv_pixels_count(s->valid);
-    return QKV_OK;
+    qkv_status status = qkv_codes_evaluate(s->base.model, s->lpips, s->o.perceptual, t,
+                                           s->base.valid, limit, &score);
+    /* newest: what the discriminator asks for costs distance; how much it may cost says nobody */
+    *out = (qkv_metrics){.item = {{"loss", score.loss}, {"psnr", score.psnr},
+                                  {"ssim", score.ssim}, {"codes_used", score.used},
+                                  {"perplexity", score.perplexity}},
+                         .count = 5, .newest = s->with_discriminator, .scored = score.images,
+                         .units = qkv_pixels_count(s->base.valid)};
+    return status;
 }
 
 static double count(const codes_task *s, const qkv_model *m, qkv_pass pass, qkv_model_part part)
 {
     return qkv_model_flops(m, &(qkv_workload){.pass = pass, .part = part, .samples = 1,
-                                              .height = qkv_pixels_height(s->train),
-                                              .width = qkv_pixels_width(s->train)});
+                                              .height = qkv_pixels_height(s->base.train),
+                                              .width = qkv_pixels_width(s->base.train)});
 }
 
 /* As the last step was, whose discriminator may not have begun. */
 static double flops(void *self)
 {
     const codes_task *s = self;
-    double sum = count(s, s->model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
+    double sum = count(s, s->base.model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
     if (s->lpips && s->o.perceptual > 0)
         sum += count(s, s->lpips, QKV_PASS_INPUT, QKV_PART_WHOLE) +
                count(s, s->lpips, QKV_PASS_FORWARD, QKV_PART_WHOLE);
     if (s->with_discriminator) /* asked in the generator's phase; about both images in its own */
-        sum += count(s, s->model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR) +
-               2 * count(s, s->model, QKV_PASS_TRAIN, QKV_PART_DISCRIMINATOR) +
-               (s->o.second ? count(s, s->model, QKV_PASS_FORWARD, QKV_PART_WHOLE) : 0);
+        sum += count(s, s->base.model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR) +
+               2 * count(s, s->base.model, QKV_PASS_TRAIN, QKV_PART_DISCRIMINATOR) +
+               (s->o.second ? count(s, s->base.model, QKV_PASS_FORWARD, QKV_PART_WHOLE) : 0);
     return sum;
 }
 
 static void destroy(void *self)
 {
     codes_task *s = self;
-    qkv_params *ps = qkv_model_params(s->model);
+    qkv_params *ps = qkv_model_params(s->base.model);
     for (size_t i = 0; s->trains && i < qkv_params_count(ps); i++)
         qkv_param_freeze(qkv_params_at(ps, i), !s->trains[i]);
-    qkv_batches_destroy(s->batches);
-    qkv_free(s->ctx, s->trains);
-    qkv_free(s->ctx, s->decoded);
-    qkv_free(s->ctx, s->moves);
-    qkv_free(s->ctx, s);
+    qkv_free(s->base.ctx, s->trains);
+    qkv_free(s->base.ctx, s->decoded);
+    qkv_free(s->base.ctx, s->moves);
+    qkv__image_task_destroy(s);
 }
 
 static const qkv_task_type codes_type = {.name = "codes", .unit = "images", .phases = 2,
@@ -429,23 +409,23 @@ static const qkv_task_type codes_type = {.name = "codes", .unit = "images", .pha
 /* Which parameters move at all. Codes that are running means are not the optimiser's. */
 static bool find_moving(codes_task *s)
 {
-    qkv_params *ps = qkv_model_params(s->model);
-    s->trains = qkv_calloc(s->ctx, qkv_params_count(ps) + 1, sizeof *s->trains);
+    qkv_params *ps = qkv_model_params(s->base.model);
+    s->trains = qkv_calloc(s->base.ctx, qkv_params_count(ps) + 1, sizeof *s->trains);
     for (size_t i = 0; s->trains && i < qkv_params_count(ps); i++)
         s->trains[i] = !qkv_param_frozen(qkv_params_at(ps, i));
     if (s->trains && s->o.decay > 0)
-        qkv_param_freeze(qkv_vqgan_codebook(s->model), true);
+        qkv_param_freeze(qkv_vqgan_codebook(s->base.model), true);
     return s->trains != NULL;
 }
 
 static qkv_status check_options(const codes_task *s)
 {
-    const qkv_vqgan_config *c = qkv_model_config(s->model);
+    const qkv_vqgan_config *c = qkv_model_config(s->base.model);
     if (qkv_augment_mixes(&s->o.augment))
-        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "images that are to be coded are not mixed");
+        return qkv_fail(s->base.ctx, QKV_E_ARGUMENT, "images that are to be coded are not mixed");
     if (s->o.adversarial > 0 && !c->disc_layers)
-        return qkv_fail(s->ctx, QKV_E_ARGUMENT, "an adversarial weight of %g, and the model has "
-                        "no discriminator (disc_num_layers 0)", s->o.adversarial);
+        return qkv_fail(s->base.ctx, QKV_E_ARGUMENT, "an adversarial weight of %g, and the model "
+                        "has no discriminator (disc_num_layers 0)", s->o.adversarial);
     return QKV_OK;
 }
 
@@ -461,23 +441,17 @@ qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *lpips,
     qkv_status status = qkv__codes_check(model, train, "training");
     if (!status && valid)
         status = qkv__codes_check(model, valid, "held-out");
-    codes_task *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
+    codes_task *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return status ? status : QKV_E_MEMORY;
-    *s = (codes_task){.ctx = ctx, .model = model, .lpips = lpips, .train = train, .valid = valid,
-                      .seed = seed};
-    s->o = options ? *options : qkv_codes_defaults();
-    qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed,
-                             .augment = s->o.augment};
-    for (size_t i = 0; i < 3; i++)
-        b.mean[i] = b.std[i] = 0.5;
-    status = check_options(s);
-    if (!status)
-        status = find_moving(s) ? qkv_batches_create(&s->batches, ctx, train, &b) : QKV_E_MEMORY;
-    if (status) {
-        destroy(s);
         return status;
-    }
-    *out = (qkv_task){&codes_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    s->lpips = lpips;
+    s->o = options ? *options : qkv_codes_defaults();
+    status = qkv__image_task_init(&s->base, model, train, valid, seed,
+                                  (qkv_batches_options){.augment = s->o.augment}, NULL);
+    if (!status)
+        status = check_options(s);
+    if (!status)
+        status = find_moving(s) ? QKV_OK : QKV_E_MEMORY;
+    return qkv__task_finish(out, status,
+                            (qkv_task){&codes_type, s, model, seed, valid != NULL});
 }

@@ -2,10 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
-#include "model/model.h"
 #include "qkv/score.h"
 #include "task/codes_evaluate.h"
+#include "task/common.h"
 #include "task/perceptual.h"
 
 enum { EVAL_BATCH = 16, MOST_COLORS = 3 };
@@ -79,11 +78,8 @@ static void add_images(evaluation *j, size_t n)
 static qkv_status evaluate_batch(evaluation *j, const size_t *images, size_t n)
 {
     qkv_tape *t = j->t;
-    const size_t shape[] = {n, qkv_pixels_height(j->pixels), qkv_pixels_width(j->pixels),
-                            qkv_pixels_channels(j->pixels)};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
-    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
+    qkv__begin_inference(t);
+    qkv_tensor *x = qkv__images_tensor(t, j->pixels, n);
     if (!x)
         return qkv_tape_status(t);
     qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(j->model), j->pixels, images, n,
@@ -132,7 +128,7 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *lpips, double perceptual,
     if (status)
         return status;
     const qkv_vqgan_config *c = qkv_model_config(m);
-    size_t n = qkv_pixels_count(pixels), count = limit && limit < n ? limit : n;
+    size_t n = qkv_pixels_count(pixels), count = qkv__limited(limit, n);
     evaluation j = {.model = m, .lpips = lpips, .perceptual = perceptual, .t = t, .pixels = pixels};
     j.each = qkv_pixels_height(pixels) * qkv_pixels_width(pixels) * c->colors;
     j.met = qkv_calloc(ctx, c->codes, sizeof *j.met);
@@ -141,7 +137,7 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *lpips, double perceptual,
     for (size_t i = 0; i < count && !status; i += EVAL_BATCH) {
         size_t images[EVAL_BATCH], b = count - i < EVAL_BATCH ? count - i : EVAL_BATCH;
         for (size_t k = 0; k < b; k++)
-            images[k] = (size_t)((double)(i + k) * (double)n / (double)count);
+            images[k] = qkv__evenly(i + k, count, n);
         status = evaluate_batch(&j, images, b);
     }
     if (!status)
@@ -222,9 +218,7 @@ typedef struct {
 /* Those bytes as a network sees them; what it makes of each image, on the mean, is kept. */
 static qkv_tensor *look_at(comparing *c, size_t n, bool decoded)
 {
-    const size_t shape[] = {n, qkv_pixels_height(c->pixels), qkv_pixels_width(c->pixels),
-                            qkv_pixels_channels(c->pixels)};
-    qkv_tensor *x = qkv_tensor_from(c->t, NULL, 4, shape);
+    qkv_tensor *x = qkv__images_tensor(c->t, c->pixels, n);
     if (x)
         from_bytes(qkv_tensor_fill(x), c->bytes[decoded], qkv_count(x));
     qkv_tensor *features = qkv_perceptual_features(c->lpips, c->t, x);
@@ -312,8 +306,7 @@ qkv_status qkv_images_encode(qkv_model *m, qkv_tape *t, const uint8_t *images, s
         return QKV_E_ARGUMENT;
     const size_t shape[] = {n, height, width,
                             ((const qkv_vqgan_config *)qkv_model_config(m))->colors};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
     if (x)
         from_bytes(qkv_tensor_fill(x), images, qkv_count(x));
@@ -338,8 +331,7 @@ qkv_status qkv_images_decode(qkv_model *m, qkv_tape *t, const int32_t *codes, si
             return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "row %zu, column %zu: code %d; "
                             "0 to %zu expected", i / columns % rows, i % columns, (int)codes[i],
                             c->codes - 1);
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_tensor *ids = qkv_tensor_ids(t, codes, 3, shape);
     qkv_tensor *y = qkv_vqgan_decode(m, t, qkv_vqgan_vectors(m, t, ids));
     if (y)

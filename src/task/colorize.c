@@ -1,14 +1,13 @@
 /* colorize.c - colours for grey images: hints by chance to learn from, the same hints for every
  * model to evaluate it by, and a user's. */
-#include "model/model.h"
 #include "qkv/colorize.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "qkv/color.h"
 #include "qkv/score.h"
+#include "task/common.h"
 #include "task/tables.h"
 
 enum { IN = QKV_COLORIZER_INPUTS, EVAL_IMAGES = 64 };
@@ -34,13 +33,9 @@ qkv_colorize_options qkv_colorize_defaults(void)
 }
 
 typedef struct {
-    qkv_context *ctx;
-    qkv_model *model;
-    const qkv_pixels *valid;
+    qkv__image_task base;
     qkv_colorize_options o;
-    uint64_t seed;
-    qkv_batches *batches;
-    qkv_real *lab; /* (room, H, W, 3) */
+    qkv_real *lab; /* (room) of a part's images, (.., H, W, 3) */
     size_t room;
 } colorize;
 
@@ -90,12 +85,6 @@ static size_t hint_cell(const qkv_pixelwise_config *c, size_t i, uint64_t order)
     return (size_t)qkv_shuffled(i, n, order);
 }
 
-static uint64_t draw_order(qkv_rng *r)
-{
-    uint64_t high = (uint64_t)qkv_rng_u32(r) << 32;
-    return high | qkv_rng_u32(r);
-}
-
 static void put_hints(qkv_real *in, const qkv_pixelwise_config *c, const qkv_real *lab,
                       size_t count, uint64_t order)
 {
@@ -127,25 +116,12 @@ qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-static bool make_room(colorize *s, size_t count, size_t pixels)
-{
-    if (count <= s->room)
-        return true;
-    qkv_free(s->ctx, s->lab);
-    s->room = 0;
-    s->lab = qkv_malloc(s->ctx, count * pixels * 3 * sizeof *s->lab);
-    if (!s->lab)
-        return false;
-    s->room = count;
-    return true;
-}
-
 /* in (pixels, 4) and what it should become, ab (pixels, 2), of a sample (pixels, 3), by way of its
  * Lab. */
 static void make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb, qkv_real *lab,
                         qkv_real *in, qkv_real *ab)
 {
-    const qkv_pixelwise_config *c = qkv_model_config(s->model);
+    const qkv_pixelwise_config *c = qkv_model_config(s->base.model);
     size_t pixels = c->trunk.image * c->trunk.image, n = cells(c) * cells(c);
     qkv_bytes_to_lab(lab, rgb, pixels);
     put_lightness(in, lab, pixels);
@@ -153,37 +129,36 @@ static void make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb, 
         for (size_t k = 0; k < 2; k++)
             ab[2 * j + k] = lab[3 * j + 1 + k] / (qkv_real)AB;
     qkv_rng r;
-    qkv_rng_init(&r, s->seed, qkv_hash64("hints", 5) + sample);
+    qkv_rng_init(&r, s->base.seed, qkv_hash64("hints", 5) + sample);
     size_t most = s->o.hints < n ? s->o.hints : n;
     size_t count = (size_t)pow(1 + (double)most, qkv_rng_uniform(&r)) - 1;
-    put_hints(in, c, lab, count, draw_order(&r));
+    put_hints(in, c, lab, count, qkv__rng_u64(&r));
 }
 
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     colorize *s = self;
-    const qkv_pixelwise_config *c = qkv_model_config(s->model);
+    const qkv_pixelwise_config *c = qkv_model_config(s->base.model);
     size_t B = part->count, side = c->trunk.image, pixels = side * side;
     size_t in_shape[] = {B, side, side, IN}, ab_shape[] = {B, side, side, 2};
     double begun = qkv_now();
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, in_shape);
     qkv_tensor *y = qkv_tensor_from(t, NULL, 4, ab_shape);
     const uint8_t *rgb;
-    uint64_t first = part->step * part->total + part->first;
-    if (!x || !y || !make_room(s, B, pixels) ||
-        qkv_batches_bytes(s->batches, first, B, &rgb, NULL, NULL))
+    uint64_t first = qkv__first_sample(part);
+    if (!x || !y || !qkv__grow(s->base.ctx, &s->lab, &s->room, B * pixels * 3, sizeof *s->lab) ||
+        qkv_batches_bytes(s->base.batches, first, B, &rgb, NULL, NULL))
         return NULL;
     qkv_real *in = qkv_tensor_fill(x), *ab = qkv_tensor_fill(y);
-    int threads = qkv_context_threads(s->ctx);
+    int threads = qkv_context_threads(s->base.ctx);
 #pragma omp parallel for num_threads(threads) default(none) \
     shared(s, B, pixels, rgb, in, ab, first)
     for (size_t i = 0; i < B; i++)
         make_sample(s, first + i, rgb + i * pixels * 3, s->lab + i * pixels * 3,
                     in + i * pixels * IN, ab + i * pixels * 2);
-    if (part->data_seconds)
-        *part->data_seconds += qkv_now() - begun;
-    y = qkv_huber_loss(t, qkv_pixelwise_forward(s->model, t, x), y, s->o.huber);
-    return B == part->total ? y : qkv_scale(t, y, (double)B / (double)part->total);
+    qkv__add_data_time(part, begun);
+    y = qkv_huber_loss(t, qkv_pixelwise_forward(s->base.model, t, x), y, s->o.huber);
+    return qkv__share_of_batch(t, y, part);
 }
 
 /* ---- evaluating ------------------------------------------------------------------------------ */
@@ -240,8 +215,7 @@ static const qkv_real *predict(qkv_model *m, qkv_tape *t, qkv_real *in, size_t B
 {
     const qkv_pixelwise_config *c = qkv_model_config(m);
     size_t shape[] = {B, c->trunk.image, c->trunk.image, IN};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     return qkv_data(t, qkv_pixelwise_forward(m, t, qkv_tensor_wrap(t, in, 4, shape)));
 }
 
@@ -260,7 +234,8 @@ static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const evaluated *j, 
     size_t n = cells(c) * cells(c), hints = n < QKV_COLORIZE_HINTS ? n : QKV_COLORIZE_HINTS;
     for (size_t i = 0; i < B; i++) {
         qkv_real *lab = j->lab + i * pixels * 3;
-        qkv_bytes_to_lab(lab, qkv_pixels_data(j->images, (done + i) * all / j->count), pixels);
+        qkv_bytes_to_lab(lab, qkv_pixels_data(j->images, qkv__evenly(done + i, j->count, all)),
+                         pixels);
         put_lightness(j->in + i * pixels * IN, lab, pixels);
     }
     const qkv_real *ab = predict(m, t, j->in, B);
@@ -269,8 +244,8 @@ static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const evaluated *j, 
     for (size_t i = 0; i < B && ab; i++) {
         const qkv_real *lab = j->lab + i * pixels * 3;
         qkv_rng r;
-        qkv_rng_init(&r, 0, qkv_hash64("judge", 5) + (done + i) * all / j->count);
-        uint64_t order = draw_order(&r);
+        qkv_rng_init(&r, 0, qkv_hash64("judge", 5) + qkv__evenly(done + i, j->count, all));
+        uint64_t order = qkv__rng_u64(&r);
         put_hints(j->in + i * pixels * IN, c, lab, hints, order);
         sum->nearest += add_nearest(c, lab, hints, order);
         for (size_t k = 0; k < pixels; k++)
@@ -307,7 +282,7 @@ qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *im
     const qkv_pixelwise_config *c = qkv_model_config(m);
     qkv_context *ctx = qkv_model_context(m);
     size_t all = qkv_pixels_count(images), pixels = c->trunk.image * c->trunk.image;
-    evaluated j = {.images = images, .count = limit && limit < all ? limit : all};
+    evaluated j = {.images = images, .count = qkv__limited(limit, all)};
     errors sum = {0};
     j.in = qkv_malloc(ctx, EVAL_IMAGES * pixels * IN * sizeof *j.in);
     j.lab = qkv_malloc(ctx, EVAL_IMAGES * pixels * 3 * sizeof *j.lab);
@@ -329,19 +304,14 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 {
     colorize *s = self;
     qkv_colorize_score score;
-    *out = (qkv_metrics){0};
-    qkv_status status = qkv_colorize_evaluate(s->model, t, s->valid, limit, &score);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "psnr_both", (score.psnr + score.psnr_hints) / 2); /* serves either use */
-    qkv_metrics_add(out, "psnr", score.psnr);
-    qkv_metrics_add(out, "psnr_hints", score.psnr_hints);
-    qkv_metrics_add(out, "psnr_mean", score.mean);
-    qkv_metrics_add(out, "psnr_nearest", score.nearest);
-    out->more_is_better = true;
-    out->scored = score.images;
-    out->units = qkv_pixels_count(s->valid);
-    return QKV_OK;
+    qkv_status status = qkv_colorize_evaluate(s->base.model, t, s->base.valid, limit, &score);
+    double both = (score.psnr + score.psnr_hints) / 2; /* serves either use */
+    *out = (qkv_metrics){.item = {{"psnr_both", both}, {"psnr", score.psnr},
+                                  {"psnr_hints", score.psnr_hints}, {"psnr_mean", score.mean},
+                                  {"psnr_nearest", score.nearest}},
+                         .count = 5, .more_is_better = true, .scored = score.images,
+                         .units = qkv_pixels_count(s->base.valid)};
+    return status;
 }
 
 /* ---- colouring ------------------------------------------------------------------------------ */
@@ -434,22 +404,16 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
-static double flops(void *self)
-{
-    return qkv_model_flops(((colorize *)self)->model, &(qkv_workload){.samples = 1});
-}
-
 static void destroy(void *self)
 {
     colorize *s = self;
-    qkv_batches_destroy(s->batches);
-    qkv_free(s->ctx, s->lab);
-    qkv_free(s->ctx, s);
+    qkv_free(s->base.ctx, s->lab);
+    qkv__image_task_destroy(s);
 }
 
 static const qkv_task_type colorize_type = {.name = "colorize", .unit = "images", .phases = 1,
-                                            .loss = loss, .evaluate = evaluate, .flops = flops,
-                                            .destroy = destroy};
+                                            .loss = loss, .evaluate = evaluate,
+                                            .flops = qkv__image_task_flops, .destroy = destroy};
 
 qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                              const qkv_pixels *valid, const qkv_colorize_options *options,
@@ -462,23 +426,15 @@ qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *
     qkv_status status = check_images(model, train, "training");
     if (!status && valid)
         status = check_images(model, valid, "held-out");
-    if (status)
-        return status;
     qkv_colorize_options o = options ? *options : qkv_colorize_defaults();
-    if (qkv_augment_mixes(&o.augment))
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "images that are to be coloured are not mixed");
-    colorize *s = qkv_calloc(ctx, 1, sizeof *s);
+    if (!status && qkv_augment_mixes(&o.augment))
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "images that are to be coloured are not mixed");
+    colorize *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return QKV_E_MEMORY;
-    *s = (colorize){.ctx = ctx, .model = model, .valid = valid, .seed = seed, .o = o};
-    const qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed,
-                                   .augment = o.augment, .mean = {0.5, 0.5, 0.5},
-                                   .std = {1, 1, 1}};
-    status = qkv_batches_create(&s->batches, ctx, train, &b);
-    if (status) {
-        destroy(s);
         return status;
-    }
-    *out = (qkv_task){&colorize_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    s->o = o;
+    status = qkv__image_task_init(&s->base, model, train, valid, seed,
+                                  (qkv_batches_options){.augment = o.augment}, NULL);
+    return qkv__task_finish(out, status,
+                            (qkv_task){&colorize_type, s, model, seed, valid != NULL});
 }

@@ -2,9 +2,7 @@
  * forecasts: the last row again, and the row of a season before. */
 #include <math.h>
 
-#include "base/base.h"
-#include "model/model.h"
-#include "qkv/task.h"
+#include "task/common.h"
 
 enum { EVAL_WINDOWS = 64, SEASONS = 4096, SEASON_ROWS = 65536 };
 
@@ -21,11 +19,8 @@ typedef struct {
 size_t qkv_forecast_window(const qkv_forecast_config *c, size_t rows, uint64_t seed,
                            uint64_t sample)
 {
-    uint64_t windows = rows - c->context - c->horizon + 1, epoch = sample / windows;
-    qkv_rng r;
-    qkv_rng_init(&r, seed, qkv_hash64("series", 6) + epoch);
-    uint64_t order = ((uint64_t)qkv_rng_u32(&r) << 32) | qkv_rng_u32(&r);
-    return (size_t)qkv_shuffled(sample % windows, windows, order);
+    uint64_t windows = rows - c->context - c->horizon + 1;
+    return (size_t)qkv__epoch_place(seed, "series", sample, windows);
 }
 
 /* The targets of `horizon` rows from `row` on, in the training rows' standard deviations: out
@@ -48,8 +43,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     const qkv_real **windows = qkv_malloc(f->ctx, (B + 1) * sizeof *windows);
     qkv_tensor *target = windows ? qkv_tensor_from(t, NULL, 3, shape) : NULL;
     for (size_t i = 0; i < B && target; i++) {
-        size_t at = qkv_forecast_window(c, f->train.rows, f->seed,
-                                        part->step * part->total + part->first + i);
+        size_t at = qkv_forecast_window(c, f->train.rows, f->seed, qkv__first_sample(part) + i);
         windows[i] = f->train.data + at * c->columns;
         read_target(f->model, &f->train, at + c->context,
                     qkv_tensor_fill(target) + i * c->horizon * c->targets);
@@ -58,8 +52,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     qkv_free(f->ctx, windows);
     if (!y)
         return NULL;
-    y = qkv_forecast_loss(f->model, t, y, target);
-    return B == part->total ? y : qkv_scale(t, y, (double)B / (double)part->total);
+    return qkv__share_of_batch(t, qkv_forecast_loss(f->model, t, y, target), part);
 }
 
 /* ---- naive forecasts --------------------------------------------------------------------- */
@@ -263,18 +256,11 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 {
     forecast *f = self;
     qkv_forecast_score s;
-    *out = (qkv_metrics){0};
     qkv_status status = qkv_forecast_evaluate(f->model, t, &f->valid, limit, &s);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "loss", s.loss);
-    qkv_metrics_add(out, "mse", s.mse);
-    qkv_metrics_add(out, "mae", s.mae);
-    qkv_metrics_add(out, "persistence", s.persistence);
-    qkv_metrics_add(out, "ratio", s.ratio);
-    out->scored = s.rows;
-    out->units = s.all;
-    return QKV_OK;
+    *out = (qkv_metrics){.item = {{"loss", s.loss}, {"mse", s.mse}, {"mae", s.mae},
+                                  {"persistence", s.persistence}, {"ratio", s.ratio}},
+                         .count = 5, .scored = s.rows, .units = s.all};
+    return status;
 }
 
 /* ---- the task ------------------------------------------------------------------------------ */
@@ -301,20 +287,17 @@ qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *
     *out = (qkv_task){0};
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_FORECAST))
         return QKV_E_ARGUMENT;
-    bool judged_ = valid && valid->data;
+    bool held_out = valid && valid->data;
     qkv_status status = check_series(model, train, "training");
-    if (!status && judged_)
+    if (!status && held_out)
         status = check_series(model, valid, "held-out");
-    if (status)
-        return status;
     qkv_context *ctx = qkv_model_context(model);
-    forecast *f = qkv_calloc(ctx, 1, sizeof *f);
+    forecast *f = qkv__task_alloc(ctx, sizeof *f, &status);
     if (!f)
-        return QKV_E_MEMORY;
+        return status;
     *f = (forecast){.ctx = ctx, .model = model, .c = qkv_model_config(model), .train = *train,
                     .seed = seed};
-    if (judged_)
+    if (held_out)
         f->valid = *valid;
-    *out = (qkv_task){&forecast_type, f, model, seed, judged_};
-    return QKV_OK;
+    return qkv__task_finish(out, status, (qkv_task){&forecast_type, f, model, seed, held_out});
 }

@@ -2,9 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
-#include "model/model.h"
-#include "qkv/task.h"
+#include "task/common.h"
 
 enum { EVAL_ROWS = 4096 }; /* tokens in one evaluation batch */
 
@@ -14,37 +12,21 @@ typedef struct {
     const qkv_tokens *train, *valid;
     size_t length;
     uint64_t seed;
-    int32_t *ids, *targets; /* (count, length) of the largest part so far */
+    int32_t *ids; /* (2, count, length) of the largest part so far: ids, then targets */
     size_t room;
 } lm;
-
-static bool make_room(lm *s, size_t samples)
-{
-    if (samples <= s->room)
-        return true;
-    size_t bytes = samples * s->length * sizeof(int32_t);
-    qkv_free(s->ctx, s->ids);
-    qkv_free(s->ctx, s->targets);
-    s->room = 0;
-    s->ids = qkv_malloc(s->ctx, bytes);
-    s->targets = qkv_malloc(s->ctx, bytes);
-    if (!s->ids || !s->targets)
-        return false;
-    s->room = samples;
-    return true;
-}
 
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     lm *s = self;
-    size_t T = s->length, shape[] = {part->count, T};
-    if (!make_room(s, part->count))
+    size_t T = s->length, shape[] = {part->count, T}, n = part->count * T;
+    if (!qkv__grow(s->ctx, &s->ids, &s->room, 2 * n, sizeof *s->ids))
         return NULL;
     for (size_t i = 0; i < part->count; i++)
-        qkv_tokens_window(s->train, s->seed, part->step * part->total + part->first + i, T,
-                          s->ids + i * T, s->targets + i * T);
+        qkv_tokens_window(s->train, s->seed, qkv__first_sample(part) + i, T, s->ids + i * T,
+                          s->ids + n + i * T);
     qkv_tensor *ids = qkv_tensor_ids(t, s->ids, 2, shape);
-    qkv_tensor *targets = qkv_tensor_ids(t, s->targets, 2, shape);
+    qkv_tensor *targets = qkv_tensor_ids(t, s->ids + n, 2, shape);
     qkv_tensor *h = qkv_lm_hidden(s->model, t, ids, 0, NULL, NULL);
     qkv_cross_entropy_options o = {.normalizer = (double)(part->total * T)};
     return qkv_lm_loss(s->model, t, h, targets, &o);
@@ -67,8 +49,7 @@ static qkv_status score(qkv_model *m, qkv_tape *t, const int32_t *ids, const int
                         size_t B, size_t T, double *sum)
 {
     size_t shape[] = {B, T};
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_tensor *x = qkv_tensor_ids(t, ids, 2, shape), *y = qkv_tensor_ids(t, targets, 2, shape);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
     qkv_tensor *h = qkv_lm_hidden(m, t, x, 0, NULL, NULL);
@@ -135,16 +116,12 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 {
     lm *s = self;
     qkv_lm_score score_;
-    *out = (qkv_metrics){0};
     qkv_status status = qkv_lm_evaluate(s->model, t, s->valid, s->length, limit, &score_);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "loss", score_.loss);
-    qkv_metrics_add(out, "perplexity", score_.perplexity);
-    qkv_metrics_add(out, "bits_per_byte", score_.bits_per_byte);
-    out->scored = score_.tokens;
-    out->units = qkv_tokens_count(s->valid) - 1;
-    return QKV_OK;
+    *out = (qkv_metrics){.item = {{"loss", score_.loss}, {"perplexity", score_.perplexity},
+                                  {"bits_per_byte", score_.bits_per_byte}},
+                         .count = 3, .scored = score_.tokens,
+                         .units = qkv_tokens_count(s->valid) - 1};
+    return status;
 }
 
 static size_t units(void *self) { return ((lm *)self)->length; }
@@ -160,7 +137,6 @@ static void destroy(void *self)
 {
     lm *s = self;
     qkv_free(s->ctx, s->ids);
-    qkv_free(s->ctx, s->targets);
     qkv_free(s->ctx, s);
 }
 
@@ -191,13 +167,10 @@ qkv_status qkv_task_lm(qkv_task *out, qkv_model *model, const qkv_tokens *train,
     qkv_status status = check_tokens(ctx, model, train, "training", length + 1);
     if (!status && valid)
         status = check_tokens(ctx, model, valid, "held-out", 2);
-    if (status)
-        return status;
-    lm *s = qkv_calloc(ctx, 1, sizeof *s);
+    lm *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return QKV_E_MEMORY;
+        return status;
     *s = (lm){.ctx = ctx, .model = model, .train = train, .valid = valid, .length = length,
               .seed = seed};
-    *out = (qkv_task){&lm_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    return qkv__task_finish(out, status, (qkv_task){&lm_type, s, model, seed, valid != NULL});
 }

@@ -1,9 +1,8 @@
 /* mlm.c - guessing hidden words: masked language modelling. */
 #include <math.h>
 
-#include "model/model.h"
 #include "qkv/bert.h"
-#include "qkv/task.h"
+#include "task/common.h"
 #include "task/masking.h"
 #include "task/packed.h"
 
@@ -14,7 +13,7 @@ static const uint64_t EVAL_SEED = 0x6D61736B65640ull; /* all models are asked th
 typedef struct {
     qkv__packed texts;
     int32_t *rows, *targets; /* (hidden): which rows of texts, and what was there */
-    size_t hidden, room;
+    size_t hidden, rows_room, targets_room;
 } batch;
 
 /* Where a sample of the update begins. */
@@ -57,17 +56,8 @@ static bool make_room(batch *b)
 {
     qkv_context *ctx = b->texts.ctx;
     size_t n = b->texts.row_room;
-    if (b->texts.failed || n <= b->room)
-        return !b->texts.failed;
-    int32_t *rows = qkv_realloc(ctx, b->rows, b->room * sizeof *rows, n * sizeof *rows);
-    b->rows = rows ? rows : b->rows;
-    int32_t *targets =
-        rows ? qkv_realloc(ctx, b->targets, b->room * sizeof *rows, n * sizeof *rows) : NULL;
-    b->targets = targets ? targets : b->targets;
-    if (!targets)
-        return false;
-    b->room = n;
-    return true;
+    return !b->texts.failed && qkv__grow(ctx, &b->rows, &b->rows_room, n, sizeof *b->rows) &&
+           qkv__grow(ctx, &b->targets, &b->targets_room, n, sizeof *b->targets);
 }
 
 /* Hides words of the rows from `begin` on. */
@@ -90,19 +80,6 @@ static qkv_tensor *batch_loss(const batch *b, qkv_model *m, qkv_tape *t,
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-static bool make_marks(mlm *s, size_t samples)
-{
-    if (samples < s->marks_room)
-        return true;
-    qkv_free(s->ctx, s->marks);
-    s->marks_room = 0;
-    s->marks = qkv_calloc(s->ctx, samples + 1, sizeof *s->marks);
-    if (!s->marks)
-        return false;
-    s->marks_room = samples + 1;
-    return true;
-}
-
 /* All packs of the update, words hidden: how many there are in all divides the loss. */
 static bool make_update(mlm *s, const qkv_micro_batch *part)
 {
@@ -110,7 +87,7 @@ static bool make_update(mlm *s, const qkv_micro_batch *part)
         return true;
     s->samples = 0;
     clear(&s->update);
-    if (!make_marks(s, part->total))
+    if (!qkv__grow(s->ctx, &s->marks, &s->marks_room, part->total + 1, sizeof *s->marks))
         return false;
     batch *u = &s->update;
     for (size_t i = 0; i < part->total; i++) {
@@ -180,18 +157,11 @@ static qkv_status evaluate_batch(evaluation *j)
     qkv_context *ctx = b->texts.ctx;
     if (b->texts.failed)
         return QKV_E_MEMORY;
-    if (b->room > j->room) {
-        qkv_free(ctx, j->guesses);
-        j->room = 0;
-        j->guesses = qkv_malloc(ctx, b->room * sizeof *j->guesses);
-        if (!j->guesses)
-            return QKV_E_MEMORY;
-        j->room = b->room;
-    }
+    if (!qkv__grow(ctx, &j->guesses, &j->room, b->rows_room, sizeof *j->guesses))
+        return QKV_E_MEMORY;
     if (b->hidden) {
         qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = j->guesses};
-        qkv_tape_reset(j->tape);
-        qkv_tape_mode(j->tape, false, false);
+        qkv__begin_inference(j->tape);
         j->loss += (double)qkv_item(j->tape, batch_loss(b, j->model, j->tape, &o));
         if (qkv_tape_status(j->tape))
             return qkv_tape_status(j->tape);
@@ -220,7 +190,7 @@ static qkv_status evaluate_records(evaluation *j, const qkv_records *r, const qk
     size_t count = evaluated(r, limit), total = qkv_records_count(r);
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
-        size_t record = (size_t)((double)i * (double)total / (double)count);
+        size_t record = qkv__evenly(i, count, total);
         size_t begin = j->b.texts.rows;
         qkv__packed_record(&j->b.texts, r, record, 1);
         if (!hide(&j->b, m, record, begin))
@@ -281,16 +251,12 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
     qkv_mlm_score score;
     qkv__masking fixed = s->masking;
     fixed.seed = EVAL_SEED;
-    *out = (qkv_metrics){0};
     qkv_status status = evaluate_with(s->model, t, s->valid, &fixed, limit, &score);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "loss", score.loss);
-    qkv_metrics_add(out, "perplexity", score.perplexity);
-    qkv_metrics_add(out, "accuracy", score.accuracy);
-    out->scored = score.tokens;
-    out->units = qkv_records_ids(s->valid, 0);
-    return QKV_OK;
+    *out = (qkv_metrics){.item = {{"loss", score.loss}, {"perplexity", score.perplexity},
+                                  {"accuracy", score.accuracy}},
+                         .count = 3, .scored = score.tokens,
+                         .units = qkv_records_ids(s->valid, 0)};
+    return status;
 }
 
 /* In a pack, on average. */
@@ -346,21 +312,14 @@ qkv_status qkv_task_mlm(qkv_task *out, qkv_model *model, const qkv_records *trai
         status = qkv__packed_check(model, train, 1, "training");
     if (!status && valid)
         status = qkv__packed_check(model, valid, 1, "held-out");
-    if (status)
-        return status;
-    mlm *s = qkv_calloc(ctx, 1, sizeof *s);
+    mlm *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return QKV_E_MEMORY;
+        return status;
     *s = (mlm){.ctx = ctx, .model = model, .train = train, .valid = valid, .o = o, .seed = seed,
                .update.texts.ctx = ctx, .part.texts.ctx = ctx};
     const qkv_bert_config *c = qkv_model_config(model);
     status = qkv__masking_init(&s->masking, ctx, tokenizer, c->vocab, o.share, seed);
     if (!status)
         status = qkv_packed_batches_create(&s->packs, ctx, train, o.budget, seed);
-    if (status) {
-        destroy(s);
-        return status;
-    }
-    *out = (qkv_task){&mlm_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    return qkv__task_finish(out, status, (qkv_task){&mlm_type, s, model, seed, valid != NULL});
 }

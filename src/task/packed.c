@@ -19,26 +19,15 @@ void qkv__packed_clear(qkv__packed *p)
     p->failed = false;
 }
 
-/* Makes an array hold at least `count` ids; *room is not changed yet. */
-static bool grow(qkv__packed *p, int32_t **ids, size_t old, size_t count)
-{
-    int32_t *grown = qkv_realloc(p->ctx, *ids, old * sizeof **ids, count * sizeof **ids);
-    if (grown)
-        *ids = grown;
-    p->failed = p->failed || !grown;
-    return grown != NULL;
-}
-
 void qkv__packed_add(qkv__packed *p, const int32_t *ids, size_t n, int32_t segment)
 {
     if (p->failed)
         return;
-    if (p->rows + n > p->row_room) {
-        size_t room = 2 * (p->rows + n);
-        if (!grow(p, &p->ids, p->row_room, room) || !grow(p, &p->segments, p->row_room, room))
-            return;
-        p->row_room = room;
-    }
+    size_t rows = p->rows + n;
+    p->failed = !qkv__grow(p->ctx, &p->ids, &p->row_room, rows, sizeof *p->ids) ||
+                !qkv__grow(p->ctx, &p->segments, &p->segment_room, rows, sizeof *p->segments);
+    if (p->failed)
+        return;
     if (n)
         memcpy(p->ids + p->rows, ids, n * sizeof *ids);
     for (size_t i = 0; i < n; i++)
@@ -50,12 +39,10 @@ void qkv__packed_end(qkv__packed *p)
 {
     if (p->failed)
         return;
-    if (p->sequences + 2 > p->sequence_room) {
-        size_t room = 2 * (p->sequences + 2);
-        if (!grow(p, &p->offsets, p->sequence_room, room))
-            return;
-        p->sequence_room = room;
-    }
+    p->failed = !qkv__grow(p->ctx, &p->offsets, &p->sequence_room, p->sequences + 2,
+                           sizeof *p->offsets);
+    if (p->failed)
+        return;
     p->offsets[0] = 0;
     p->offsets[++p->sequences] = (int32_t)p->rows;
 }

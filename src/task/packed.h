@@ -12,7 +12,7 @@ typedef struct {
     int32_t *ids, *segments; /* (rows) */
     int32_t *offsets;        /* (sequences + 1): where each text begins; the last: rows */
     size_t rows, sequences;
-    size_t row_room, sequence_room;
+    size_t row_room, segment_room, sequence_room;
     bool failed; /* no memory: calls do nothing until it is cleared */
 } qkv__packed;
 

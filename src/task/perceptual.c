@@ -1,18 +1,14 @@
 /* perceptual.c - teaching a perceptual network. */
 #include "task/perceptual.h"
 
-#include "base/base.h"
-#include "model/model.h"
 #include "qkv/color.h"
+#include "task/common.h"
 
 enum { COLORS = 3, AB = 2, LEAST_SIDE = 8 };
 static const double MOST_AB = 110; /* a and b of Lab over it are learnt */
 
 typedef struct {
-    qkv_context *ctx;
-    qkv_model *model;
-    const qkv_pixels *train;
-    qkv_batches *batches;
+    qkv__image_task base;
     qkv_real *lab; /* (room, 3) of the pixels of an image */
     bool colors;   /* it is asked for colours, not for classes */
 } lpips;
@@ -58,13 +54,13 @@ static void make_sample(const qkv_real *lab, size_t height, size_t width, size_t
 
 static qkv_tensor *color_loss(lpips *s, qkv_tape *t, uint64_t first, size_t count)
 {
-    size_t height = qkv_pixels_height(s->train), width = qkv_pixels_width(s->train);
-    size_t deep = config_of(s->model)->channels.count - 1;
-    const size_t in[] = {count, height, width, COLORS};
+    size_t height = qkv_pixels_height(s->base.train), width = qkv_pixels_width(s->base.train);
+    size_t deep = config_of(s->base.model)->channels.count - 1;
     const size_t out[] = {count, height >> deep, width >> deep, AB};
-    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, in), *y = qkv_tensor_from(t, NULL, 4, out);
+    qkv_tensor *x = qkv__images_tensor(t, s->base.train, count);
+    qkv_tensor *y = qkv_tensor_from(t, NULL, 4, out);
     const uint8_t *bytes;
-    if (!x || !y || qkv_batches_bytes(s->batches, first, count, &bytes, NULL, NULL))
+    if (!x || !y || qkv_batches_bytes(s->base.batches, first, count, &bytes, NULL, NULL))
         return NULL;
     for (size_t i = 0; i < count; i++) {
         size_t each = height * width * COLORS;
@@ -72,22 +68,22 @@ static qkv_tensor *color_loss(lpips *s, qkv_tape *t, uint64_t first, size_t coun
         make_sample(s->lab, height, width, out[1], out[2], qkv_tensor_fill(x) + i * each,
                     qkv_tensor_fill(y) + i * out[1] * out[2] * AB);
     }
-    qkv_tensor *features = qkv_perceptual_features(s->model, t, x);
-    return qkv_mse_loss(t, qkv_perceptual_answers(s->model, t, features, true), y);
+    qkv_tensor *features = qkv_perceptual_features(s->base.model, t, x);
+    return qkv_mse_loss(t, qkv_perceptual_answers(s->base.model, t, features, true), y);
 }
 
 /* ---- classes ------------------------------------------------------------------------------ */
 
 static qkv_tensor *class_loss(lpips *s, qkv_tape *t, uint64_t first, size_t count)
 {
-    const size_t in[] = {count, qkv_pixels_height(s->train), qkv_pixels_width(s->train), COLORS};
-    const size_t out[] = {count, config_of(s->model)->answers};
-    qkv_tensor *x = qkv_tensor_from(t, NULL, 4, in), *y = qkv_tensor_from(t, NULL, 2, out);
-    if (!x || !y || qkv_batches_get(s->batches, first, count, qkv_tensor_fill(x),
+    const size_t out[] = {count, config_of(s->base.model)->answers};
+    qkv_tensor *x = qkv__images_tensor(t, s->base.train, count);
+    qkv_tensor *y = qkv_tensor_from(t, NULL, 2, out);
+    if (!x || !y || qkv_batches_get(s->base.batches, first, count, qkv_tensor_fill(x),
                                     qkv_tensor_fill(y), NULL))
         return NULL;
-    qkv_tensor *features = qkv_perceptual_features(s->model, t, x);
-    return qkv_cross_entropy(t, qkv_perceptual_answers(s->model, t, features, false), y, NULL);
+    qkv_tensor *features = qkv_perceptual_features(s->base.model, t, x);
+    return qkv_cross_entropy(t, qkv_perceptual_answers(s->base.model, t, features, false), y, NULL);
 }
 
 /* ---- the task ----------------------------------------------------------------------------- */
@@ -95,30 +91,21 @@ static qkv_tensor *class_loss(lpips *s, qkv_tape *t, uint64_t first, size_t coun
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     lpips *s = self;
-    uint64_t first = part->step * part->total + part->first;
+    uint64_t first = qkv__first_sample(part);
     qkv_tensor *y = s->colors ? color_loss(s, t, first, part->count)
                               : class_loss(s, t, first, part->count);
-    return qkv_scale(t, y, (double)part->count / (double)part->total);
-}
-
-static double flops(void *self)
-{
-    const lpips *s = self;
-    return qkv_model_flops(s->model,
-                           &(qkv_workload){.samples = 1, .height = qkv_pixels_height(s->train),
-                                           .width = qkv_pixels_width(s->train)});
+    return qkv__share_of_batch(t, y, part);
 }
 
 static void destroy(void *self)
 {
     lpips *s = self;
-    qkv_batches_destroy(s->batches);
-    qkv_free(s->ctx, s->lab);
-    qkv_free(s->ctx, s);
+    qkv_free(s->base.ctx, s->lab);
+    qkv__image_task_destroy(s);
 }
 
 static const qkv_task_type perceptual_task_type = {.name = "looks", .unit = "images", .phases = 1,
-                                                   .loss = loss, .flops = flops,
+                                                   .loss = loss, .flops = qkv__image_task_flops,
                                                    .destroy = destroy};
 
 qkv_status qkv__perceptual_check(const qkv_model *m, const qkv_pixels *p)
@@ -154,23 +141,17 @@ qkv_status qkv_task_perceptual(qkv_task *out, qkv_model *model, const qkv_pixels
     qkv_status status = qkv__perceptual_check(model, train);
     if (!status)
         status = check_answers(model, train);
-    lpips *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
+    lpips *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return status ? status : QKV_E_MEMORY;
-    *s = (lpips){.ctx = ctx, .model = model, .train = train,
-                 .colors = qkv_pixels_classes(train) < 2};
-    qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed};
+        return status;
+    qkv_batches_options b = {0};
     if (augment)
         b.augment = *augment;
-    for (size_t i = 0; i < COLORS; i++)
-        b.mean[i] = b.std[i] = 0.5;
+    status = qkv__image_task_init(&s->base, model, train, NULL, seed, b, NULL);
     size_t pixels = qkv_pixels_height(train) * qkv_pixels_width(train);
-    s->lab = qkv_malloc(ctx, pixels * COLORS * sizeof *s->lab);
-    status = s->lab ? qkv_batches_create(&s->batches, ctx, train, &b) : QKV_E_MEMORY;
-    if (status) {
-        destroy(s);
-        return status;
-    }
-    *out = (qkv_task){&perceptual_task_type, s, model, seed, false};
-    return QKV_OK;
+    s->colors = qkv_pixels_classes(train) < 2;
+    s->lab = status ? NULL : qkv_malloc(ctx, pixels * COLORS * sizeof *s->lab);
+    if (!status && !s->lab)
+        status = QKV_E_MEMORY;
+    return qkv__task_finish(out, status, (qkv_task){&perceptual_task_type, s, model, seed, false});
 }

@@ -2,8 +2,7 @@
  * themselves the more they are blurred, or the more noise lies over them. */
 #include <math.h>
 
-#include "base/base.h"
-#include "model/model.h"
+#include "task/common.h"
 #include "task/perceptual.h"
 
 enum { COLORS = 3, STRENGTHS = QKV_PERCEPTUAL_STRENGTHS, REACHES = 3, MOST_REACH = 12 };
@@ -80,8 +79,7 @@ static qkv_status rank(const evaluation *j, change_fn *change, const double *str
     *ranks = true;
     for (size_t i = 0; i < STRENGTHS && *ranks; i++) {
         change(j, strengths[i], image * STRENGTHS + i);
-        qkv_tape_reset(j->t);
-        qkv_tape_mode(j->t, false, false);
+        qkv__begin_inference(j->t);
         qkv_tensor *x = qkv_tensor_wrap(j->t, j->x, 4, shape);
         qkv_tensor *y = qkv_tensor_wrap(j->t, j->y, 4, shape);
         double d = (double)qkv_item(j->t, qkv_perceptual_distance(j->model, j->t, y, x));

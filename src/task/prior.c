@@ -1,11 +1,10 @@
 /* prior.c - a GPT over the codes of images. */
-#include "model/model.h"
 #include "qkv/prior.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "task/common.h"
 
 enum { EVAL_ROWS = 4096 }; /* tokens in one evaluation batch, at least one grid */
 
@@ -16,26 +15,11 @@ typedef struct {
     double keep;
     double bigram; /* bits per held-out code, see qkv_prior_bigram */
     uint64_t seed;
-    int32_t *ids, *targets; /* (room, length), (room, codes) of the largest part so far */
-    size_t room;
+    int32_t *ids, *targets; /* (count, length), (count, codes) of the largest part so far */
+    size_t ids_room, targets_room;
 } prior_task;
 
 static size_t length_of(const qkv_code_grids *g) { return g->before + g->codes - 1; }
-
-static bool make_room(prior_task *s, size_t n)
-{
-    if (n <= s->room)
-        return true;
-    qkv_free(s->ctx, s->ids);
-    qkv_free(s->ctx, s->targets);
-    s->room = 0;
-    s->ids = qkv_calloc(s->ctx, n, length_of(s->train) * sizeof *s->ids);
-    s->targets = qkv_calloc(s->ctx, n, s->train->codes * sizeof *s->targets);
-    if (!s->ids || !s->targets)
-        return false;
-    s->room = n;
-    return true;
-}
 
 /* ids (before + codes - 1): what stands before grid i and all of it but its last code. */
 static void put_ids(int32_t *ids, const qkv_code_grids *g, size_t i)
@@ -74,10 +58,12 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     prior_task *s = self;
     const qkv_code_grids *g = s->train;
     double begun = qkv_now();
-    if (!make_room(s, part->count))
+    if (!qkv__grow(s->ctx, &s->ids, &s->ids_room, part->count * length_of(g), sizeof *s->ids) ||
+        !qkv__grow(s->ctx, &s->targets, &s->targets_room, part->count * g->codes,
+                   sizeof *s->targets))
         return NULL;
     for (size_t i = 0; i < part->count; i++) {
-        uint64_t sample = part->step * part->total + part->first + i;
+        uint64_t sample = qkv__first_sample(part) + i;
         size_t number = (size_t)qkv_shuffled(sample % g->count, g->count,
                                              s->seed + sample / g->count);
         put_ids(s->ids + i * length_of(g), g, number);
@@ -85,8 +71,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
         memcpy(s->targets + i * g->codes, g->grids + number * g->codes,
                g->codes * sizeof *s->targets);
     }
-    if (part->data_seconds)
-        *part->data_seconds += qkv_now() - begun;
+    qkv__add_data_time(part, begun);
     qkv_cross_entropy_options o = {.normalizer = (double)(part->total * g->codes)};
     return loss_of(s->model, t, g, s->ids, s->targets, part->count, &o);
 }
@@ -122,8 +107,7 @@ static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_code_grids *g, cons
         memcpy(targets + i * g->codes, g->grids + numbers[i] * g->codes,
                g->codes * sizeof *targets);
     }
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
     *sum += (double)qkv_item(t, loss_of(m, t, g, ids, targets, n, &o));
     return qkv_tape_status(t);
@@ -150,7 +134,7 @@ qkv_status qkv_prior_evaluate(qkv_model *m, qkv_tape *t, const qkv_code_grids *g
     for (size_t i = 0; i < count && !status; i += batch) {
         size_t n = count - i < batch ? count - i : batch;
         for (size_t k = 0; k < n; k++)
-            numbers[k] = (size_t)((double)(i + k) * (double)g->count / (double)count);
+            numbers[k] = qkv__evenly(i + k, count, g->count);
         status = score(m, t, g, numbers, n, ids, targets, &sum);
     }
     qkv_tape_reset(t);
@@ -169,16 +153,12 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 {
     prior_task *s = self;
     qkv_prior_score score_;
-    *out = (qkv_metrics){0};
     qkv_status status = qkv_prior_evaluate(s->model, t, s->valid, limit, &score_);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "bits_per_code", score_.bits_per_code);
-    qkv_metrics_add(out, "bits_bigram", s->bigram);
-    qkv_metrics_add(out, "loss", score_.loss);
-    out->scored = score_.codes;
-    out->units = s->valid->count * s->valid->codes;
-    return QKV_OK;
+    *out = (qkv_metrics){.item = {{"bits_per_code", score_.bits_per_code},
+                                  {"bits_bigram", s->bigram}, {"loss", score_.loss}},
+                         .count = 3, .scored = score_.codes,
+                         .units = s->valid->count * s->valid->codes};
+    return status;
 }
 
 static size_t units(void *self) { return ((prior_task *)self)->train->codes; }
@@ -215,16 +195,13 @@ qkv_status qkv_task_prior(qkv_task *out, qkv_model *model, const qkv_code_grids 
     if (!status && !(keep > 0 && keep <= 1))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the share of codes to keep is in (0, 1], not %g",
                           keep);
-    prior_task *s = status ? NULL : qkv_calloc(ctx, 1, sizeof *s);
+    prior_task *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return status ? status : QKV_E_MEMORY;
+        return status;
     *s = (prior_task){.ctx = ctx, .model = model, .train = train, .valid = valid, .keep = keep,
                       .seed = seed};
     if (valid)
         status = qkv_prior_bigram(ctx, train, valid, qkv_lm_vocab(model), &s->bigram);
-    if (status)
-        destroy(s);
-    else
-        *out = (qkv_task){&prior_task_type, s, model, seed, valid != NULL};
-    return status;
+    return qkv__task_finish(out, status,
+                            (qkv_task){&prior_task_type, s, model, seed, valid != NULL});
 }

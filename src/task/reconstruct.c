@@ -1,12 +1,11 @@
 /* reconstruct.c - filling in the hidden patches of images. */
-#include "model/model.h"
 #include "qkv/reconstruct.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "qkv/score.h"
+#include "task/common.h"
 
 enum { EVAL_BATCH = 32, GREY = 128 };
 static const uint64_t EVAL_SEED = 0x68696464656E0ull; /* all models are asked the same patches */
@@ -18,13 +17,9 @@ typedef struct {
 } grid;
 
 typedef struct {
-    qkv_context *ctx;
-    qkv_model *model;
-    const qkv_pixels *valid;
-    qkv_batches *batches;
-    int32_t *order; /* (room, patches) of the part at hand */
+    qkv__image_task base;
+    int32_t *order; /* (room) of the part at hand, (.., patches) */
     size_t room;
-    uint64_t seed;
 } reconstruct;
 
 static const qkv_mae_config *config_of(const qkv_model *m) { return qkv_model_config(m); }
@@ -56,39 +51,24 @@ static qkv_tensor *room_for(qkv_tape *t, const grid *g, size_t n)
     return qkv_tensor_from(t, NULL, 4, shape);
 }
 
-/* The orders of samples first, first + 1, ..; false when memory is out. */
-static bool draw_masks(reconstruct *s, uint64_t first, size_t n, size_t count)
-{
-    if (n > s->room) {
-        qkv_free(s->ctx, s->order);
-        s->room = 0;
-        s->order = qkv_calloc(s->ctx, n * count, sizeof *s->order);
-        if (!s->order)
-            return false;
-        s->room = n;
-    }
-    for (size_t i = 0; i < n; i++)
-        qkv_mae_shuffle(s->order + i * count, count, s->seed, first + i);
-    return true;
-}
-
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     reconstruct *s = self;
+    qkv_model *m = s->base.model;
     double begun = qkv_now();
-    grid g = grid_of(s->model);
-    uint64_t first = part->step * part->total + part->first;
-    qkv_tensor *x = room_for(t, &g, part->count);
-    if (!x || !draw_masks(s, first, part->count, patches(&g)) ||
-        qkv_batches_get(s->batches, first, part->count, qkv_tensor_fill(x), NULL, NULL))
+    grid g = grid_of(m);
+    size_t n = part->count, L = patches(&g);
+    uint64_t first = qkv__first_sample(part);
+    qkv_tensor *x = room_for(t, &g, n);
+    if (!x || !qkv__grow(s->base.ctx, &s->order, &s->room, n * L, sizeof *s->order) ||
+        qkv_batches_get(s->base.batches, first, n, qkv_tensor_fill(x), NULL, NULL))
         return NULL;
-    if (part->data_seconds)
-        *part->data_seconds += qkv_now() - begun;
-    qkv_mae_masks masks = {part->count, patches(&g),
-                           qkv_mae_kept(patches(&g), config_of(s->model)->mask_ratio), s->order};
-    qkv_tensor *y = qkv_mae_decode(s->model, t, qkv_mae_encode(s->model, t, x, &masks), &masks);
-    return qkv_scale(t, qkv_mae_loss(s->model, t, y, x, &masks),
-                     (double)part->count / (double)part->total);
+    for (size_t i = 0; i < n; i++)
+        qkv_mae_shuffle(s->order + i * L, L, s->base.seed, first + i);
+    qkv__add_data_time(part, begun);
+    qkv_mae_masks masks = {n, L, qkv_mae_kept(L, config_of(m)->mask_ratio), s->order};
+    qkv_tensor *y = qkv_mae_decode(m, t, qkv_mae_encode(m, t, x, &masks), &masks);
+    return qkv__share_of_batch(t, qkv_mae_loss(m, t, y, x, &masks), part);
 }
 
 /* ---- filling in --------------------------------------------------------------------------- */
@@ -235,11 +215,10 @@ static qkv_status evaluate_batch(evaluation *j, size_t begin, size_t n, size_t c
     size_t size = j->g.image * j->g.image * j->g.channels;
     double share;
     for (size_t i = 0; i < n; i++) {
-        number[i] = (size_t)((double)(begin + i) * (double)total / (double)count);
+        number[i] = qkv__evenly(begin + i, count, total);
         qkv_mae_shuffle(j->order + i * L, L, EVAL_SEED, number[i]);
     }
-    qkv_tape_reset(j->tape);
-    qkv_tape_mode(j->tape, false, false);
+    qkv__begin_inference(j->tape);
     qkv_tensor *x = room_for(j->tape, &j->g, n);
     if (!x)
         return qkv_tape_status(j->tape);
@@ -256,7 +235,7 @@ static qkv_status evaluate_batch(evaluation *j, size_t begin, size_t n, size_t c
 
 static qkv_status evaluate_all(evaluation *j, size_t limit, qkv_reconstruct_score *out)
 {
-    size_t n = qkv_pixels_count(j->pixels), count = limit && limit < n ? limit : n;
+    size_t n = qkv_pixels_count(j->pixels), count = qkv__limited(limit, n);
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i += EVAL_BATCH)
         status = evaluate_batch(j, i, count - i < EVAL_BATCH ? count - i : EVAL_BATCH, count);
@@ -381,8 +360,7 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *image, doub
     size_t L = patches(&g);
     int32_t *order = qkv_calloc(ctx, L, sizeof *order);
     qkv_real *values = qkv_calloc(ctx, L, numbers(&g) * sizeof *values);
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     status = order && values ? QKV_OK : QKV_E_MEMORY;
     qkv_mae_masks masks = {1, L, qkv_mae_kept(L, ratio), order};
     if (!status) {
@@ -401,36 +379,25 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *image, doub
 
 static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
-    reconstruct *s = self;
+    const qkv__image_task *s = self;
     qkv_reconstruct_score score;
-    *out = (qkv_metrics){0};
     qkv_status status = evaluate_with(s->model, t, s->valid, -1, false, limit, &score);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "psnr", score.psnr);
-    qkv_metrics_add(out, "loss", score.loss);
-    out->more_is_better = true;
-    out->scored = score.images;
-    out->units = qkv_pixels_count(s->valid);
-    return QKV_OK;
-}
-
-static double flops(void *self)
-{
-    return qkv_model_flops(((reconstruct *)self)->model, &(qkv_workload){.samples = 1});
+    *out = (qkv_metrics){.item = {{"psnr", score.psnr}, {"loss", score.loss}}, .count = 2,
+                         .more_is_better = true, .scored = score.images,
+                         .units = qkv_pixels_count(s->valid)};
+    return status;
 }
 
 static void destroy(void *self)
 {
     reconstruct *s = self;
-    qkv_batches_destroy(s->batches);
-    qkv_free(s->ctx, s->order);
-    qkv_free(s->ctx, s);
+    qkv_free(s->base.ctx, s->order);
+    qkv__image_task_destroy(s);
 }
 
 static const qkv_task_type reconstruct_type = {.name = "reconstruct", .unit = "images",
                                                .phases = 1, .loss = loss, .evaluate = evaluate,
-                                               .flops = flops, .destroy = destroy};
+                                               .flops = qkv__image_task_flops, .destroy = destroy};
 
 qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                                 const qkv_pixels *valid, const qkv_augment_options *augment,
@@ -451,21 +418,14 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
                         config_of(model)->mask_ratio);
     if (augment && qkv_augment_mixes(augment))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "images that are to be filled in are not mixed");
-    reconstruct *s = qkv_calloc(ctx, 1, sizeof *s);
+    reconstruct *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return QKV_E_MEMORY;
-    *s = (reconstruct){.ctx = ctx, .model = model, .valid = valid, .seed = seed};
-    const qkv_image_format *f = qkv_model_image_format(model);
-    qkv_batches_options b = {.count = qkv_pixels_count(train), .seed = seed};
+        return status;
+    qkv_batches_options b = {0};
     if (augment)
         b.augment = *augment;
-    memcpy(b.mean, f->mean, sizeof b.mean);
-    memcpy(b.std, f->std, sizeof b.std);
-    status = qkv_batches_create(&s->batches, ctx, train, &b);
-    if (status) {
-        destroy(s);
-        return status;
-    }
-    *out = (qkv_task){&reconstruct_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    status = qkv__image_task_init(&s->base, model, train, valid, seed, b,
+                                  qkv_model_image_format(model));
+    return qkv__task_finish(out, status,
+                            (qkv_task){&reconstruct_type, s, model, seed, valid != NULL});
 }

@@ -1,11 +1,8 @@
 /* segment.c - the class of every pixel. */
-#include "model/model.h"
 #include "qkv/segment.h"
 
-#include <string.h>
-
-#include "base/base.h"
 #include "image/augment_steps.h"
+#include "task/common.h"
 #include "task/tables.h"
 
 enum { EVAL_IMAGES = 32, RGB = 3 };
@@ -28,11 +25,9 @@ qkv_segment_options qkv_segment_defaults(void)
 }
 
 typedef struct {
-    qkv_context *ctx;
-    qkv_model *model;
-    qkv_segment_data valid;
+    qkv__image_task base;
+    const qkv_pixels *masks; /* of base.valid */
     double smoothing;
-    qkv_batches *batches;
 } segment;
 
 static size_t side_of(const qkv_model *m)
@@ -40,16 +35,11 @@ static size_t side_of(const qkv_model *m)
     return ((const qkv_pixelwise_config *)qkv_model_config(m))->trunk.image;
 }
 
-static const qkv_image_format *format_of(const qkv_model *m)
-{
-    static const qkv_image_format plain = {.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
-    return qkv_model_image_format(m) ? qkv_model_image_format(m) : &plain;
-}
-
 /* What the model gets for a byte of each channel. */
 static qkv__values values_of(const qkv_model *m)
 {
-    const qkv_image_format *f = format_of(m);
+    static const qkv_image_format plain = {.mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
+    const qkv_image_format *f = qkv_model_image_format(m) ? qkv_model_image_format(m) : &plain;
     qkv__values v;
     qkv__values_make(&v, f->mean, f->std);
     return v;
@@ -60,27 +50,26 @@ static qkv__values values_of(const qkv_model *m)
 static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     segment *s = self;
-    size_t B = part->count, side = side_of(s->model), pixels = side * side;
+    qkv_model *model = s->base.model;
+    size_t B = part->count, side = side_of(model), pixels = side * side;
     size_t shape[] = {B, side, side, RGB};
     double begun = qkv_now();
     qkv_tensor *x = qkv_tensor_from(t, NULL, 4, shape);
     const uint8_t *rgb;
     const int32_t *targets;
-    uint64_t first = part->step * part->total + part->first;
-    if (!x || qkv_batches_bytes(s->batches, first, B, &rgb, &targets, NULL))
+    if (!x || qkv_batches_bytes(s->base.batches, qkv__first_sample(part), B, &rgb, &targets, NULL))
         return NULL;
-    const qkv__values v = values_of(s->model);
+    const qkv__values v = values_of(model);
     qkv_real *room = qkv_tensor_fill(x);
-    int threads = qkv_context_threads(s->ctx);
+    int threads = qkv_context_threads(s->base.ctx);
 #pragma omp parallel for num_threads(threads) default(none) shared(v, B, pixels, room, rgb)
     for (size_t i = 0; i < B; i++)
         qkv__values_put(room + i * pixels * RGB, rgb + i * pixels * RGB, pixels * RGB, RGB, &v);
-    if (part->data_seconds)
-        *part->data_seconds += qkv_now() - begun;
+    qkv__add_data_time(part, begun);
     qkv_cross_entropy_options o = {.smoothing = s->smoothing, .has_ignore = true,
                                    .ignore = QKV_BEYOND,
                                    .normalizer = (double)(part->total * pixels)};
-    return qkv_cross_entropy(t, qkv_pixelwise_forward(s->model, t, x),
+    return qkv_cross_entropy(t, qkv_pixelwise_forward(model, t, x),
                              qkv_tensor_ids(t, targets, 3, shape), &o);
 }
 
@@ -128,15 +117,14 @@ static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_segment_da
     size_t side = side_of(m), pixels = side * side, shape[] = {B, side, side, RGB};
     const qkv__values v = values_of(m);
     for (size_t i = 0; i < B; i++) {
-        size_t at = (done + i) * qkv_pixels_count(data->images) / count;
+        size_t at = qkv__evenly(done + i, count, qkv_pixels_count(data->images));
         const uint8_t *classes = qkv_pixels_data(data->classes, at);
         qkv__values_put(j->x + i * pixels * RGB, qkv_pixels_data(data->images, at), pixels * RGB,
                         RGB, &v);
         for (size_t k = 0; k < pixels; k++)
             j->truth[i * pixels + k] = classes[k];
     }
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = j->guess};
     qkv_tensor *y = qkv_pixelwise_forward(m, t, qkv_tensor_wrap(t, j->x, 4, shape));
     y = qkv_cross_entropy(t, y, qkv_tensor_ids(t, j->truth, 3, shape), &o);
@@ -212,7 +200,7 @@ qkv_status qkv_segment_evaluate(qkv_model *m, qkv_tape *t, const qkv_segment_dat
     qkv_status status = check_data(m, data);
     if (status)
         return status;
-    size_t all = qkv_pixels_count(data->images), count = limit && limit < all ? limit : all;
+    size_t all = qkv_pixels_count(data->images), count = qkv__limited(limit, all);
     counts c = {0};
     double total = 0, right = 0, n = (double)count * (double)(side_of(m) * side_of(m));
     status = score_all(m, t, data, count, &c, &total);
@@ -225,18 +213,14 @@ qkv_status qkv_segment_evaluate(qkv_model *m, qkv_tape *t, const qkv_segment_dat
 static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     segment *s = self;
+    const qkv_segment_data valid = {s->base.valid, s->masks};
     qkv_segment_score score;
-    *out = (qkv_metrics){0};
-    qkv_status status = qkv_segment_evaluate(s->model, t, &s->valid, limit, &score);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "miou", score.miou);
-    qkv_metrics_add(out, "accuracy", score.accuracy);
-    qkv_metrics_add(out, "loss", score.loss);
-    out->more_is_better = true;
-    out->scored = score.images;
-    out->units = qkv_pixels_count(s->valid.images);
-    return QKV_OK;
+    qkv_status status = qkv_segment_evaluate(s->base.model, t, &valid, limit, &score);
+    *out = (qkv_metrics){.item = {{"miou", score.miou}, {"accuracy", score.accuracy},
+                                  {"loss", score.loss}},
+                         .count = 3, .more_is_better = true, .scored = score.images,
+                         .units = qkv_pixels_count(valid.images)};
+    return status;
 }
 
 /* ---- telling ------------------------------------------------------------------------------- */
@@ -268,8 +252,7 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
     qkv_status status =
         qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BILINEAR, NULL);
     uint8_t *guess = status ? NULL : qkv_malloc(ctx, side * side);
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     qkv_tensor *x = guess ? qkv_tensor_from(t, NULL, 4, shape) : NULL;
     const qkv__values v = values_of(m);
     if (x)
@@ -289,21 +272,10 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
-static double flops(void *self)
-{
-    return qkv_model_flops(((segment *)self)->model, &(qkv_workload){.samples = 1});
-}
-
-static void destroy(void *self)
-{
-    segment *s = self;
-    qkv_batches_destroy(s->batches);
-    qkv_free(s->ctx, s);
-}
-
 static const qkv_task_type segment_type = {.name = "segment", .unit = "images", .phases = 1,
-                                           .loss = loss, .evaluate = evaluate, .flops = flops,
-                                           .destroy = destroy};
+                                           .loss = loss, .evaluate = evaluate,
+                                           .flops = qkv__image_task_flops,
+                                           .destroy = qkv__image_task_destroy};
 
 qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_data *train,
                             const qkv_segment_data *valid, const qkv_segment_options *options,
@@ -312,28 +284,17 @@ qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_d
     *out = (qkv_task){0};
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_SEGMENT))
         return QKV_E_ARGUMENT;
-    qkv_context *ctx = qkv_model_context(model);
     qkv_status status = check_data(model, train);
     if (!status && valid)
         status = check_data(model, valid);
-    if (status)
-        return status;
-    segment *s = qkv_calloc(ctx, 1, sizeof *s);
+    segment *s = qkv__task_alloc(qkv_model_context(model), sizeof *s, &status);
     if (!s)
-        return QKV_E_MEMORY;
-    qkv_segment_options o = options ? *options : qkv_segment_defaults();
-    *s = (segment){.ctx = ctx, .model = model, .smoothing = o.smoothing};
-    if (valid)
-        s->valid = *valid;
-    qkv_batches_options b = {.count = qkv_pixels_count(train->images), .seed = seed,
-                             .augment = o.augment, .masks = train->classes};
-    memcpy(b.mean, format_of(model)->mean, sizeof b.mean);
-    memcpy(b.std, format_of(model)->std, sizeof b.std);
-    status = qkv_batches_create(&s->batches, ctx, train->images, &b);
-    if (status) {
-        destroy(s);
         return status;
-    }
-    *out = (qkv_task){&segment_type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    qkv_segment_options o = options ? *options : qkv_segment_defaults();
+    const qkv_batches_options b = {.augment = o.augment, .masks = train->classes};
+    status = qkv__image_task_init(&s->base, model, train->images, valid ? valid->images : NULL,
+                                  seed, b, qkv_model_image_format(model));
+    s->masks = valid ? valid->classes : NULL;
+    s->smoothing = o.smoothing;
+    return qkv__task_finish(out, status, (qkv_task){&segment_type, s, model, seed, valid != NULL});
 }

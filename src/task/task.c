@@ -1,5 +1,7 @@
-/* task.c - what every task has: its end, and a list of measures. */
-#include "qkv/task.h"
+/* task.c - what every task has: its beginning, its end, and a list of measures. */
+#include "task/common.h"
+
+#include <string.h>
 
 void qkv_metrics_add(qkv_metrics *m, const char *name, double value)
 {
@@ -21,4 +23,57 @@ void qkv_task_destroy(qkv_task *task)
     if (task->self && task->type->destroy)
         task->type->destroy(task->self);
     *task = (qkv_task){0};
+}
+
+void *qkv__task_alloc(qkv_context *ctx, size_t size, qkv_status *status)
+{
+    void *self = *status ? NULL : qkv_calloc(ctx, 1, size);
+    if (!self && !*status)
+        *status = QKV_E_MEMORY;
+    return self;
+}
+
+qkv_status qkv__task_finish(qkv_task *out, qkv_status status, qkv_task task)
+{
+    if (status)
+        qkv_task_destroy(&task);
+    *out = task;
+    return status;
+}
+
+/* ---- tasks on images ------------------------------------------------------------------------ */
+
+qkv_status qkv__image_task_init(qkv__image_task *s, qkv_model *model, const qkv_pixels *train,
+                                const qkv_pixels *valid, uint64_t seed,
+                                qkv_batches_options options, const qkv_image_format *format)
+{
+    static const double half[] = {0.5, 0.5, 0.5};
+    *s = (qkv__image_task){.ctx = qkv_model_context(model), .model = model, .train = train,
+                           .valid = valid, .seed = seed};
+    options.count = qkv_pixels_count(train);
+    options.seed = seed;
+    memcpy(options.mean, format ? format->mean : half, sizeof options.mean);
+    memcpy(options.std, format ? format->std : half, sizeof options.std);
+    return qkv_batches_create(&s->batches, s->ctx, train, &options);
+}
+
+double qkv__image_task_flops(void *self)
+{
+    const qkv__image_task *s = self;
+    return qkv_model_flops(s->model,
+                           &(qkv_workload){.samples = 1, .height = qkv_pixels_height(s->train),
+                                           .width = qkv_pixels_width(s->train)});
+}
+
+void qkv__image_task_destroy(void *self)
+{
+    qkv__image_task *s = self;
+    qkv_batches_destroy(s->batches);
+    qkv_free(s->ctx, s);
+}
+
+qkv_tensor *qkv__images_tensor(qkv_tape *t, const qkv_pixels *p, size_t n)
+{
+    const size_t shape[] = {n, qkv_pixels_height(p), qkv_pixels_width(p), qkv_pixels_channels(p)};
+    return qkv_tensor_from(t, NULL, 4, shape);
 }

@@ -2,11 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
-#include "model/model.h"
 #include "qkv/marian.h"
-#include "qkv/task.h"
-#include "tensor/make.h"
+#include "task/common.h"
 
 enum { SOURCE, TARGET, FIELDS };
 enum { EVAL_BUDGET = 4096 }; /* ids in one evaluation batch */
@@ -147,8 +144,7 @@ static bool recut(translate *s, qkv_tape *t, uint64_t pack, size_t place, pair *
     qkv_rng_init(&r, s->seed, qkv_hash64("recut", 5) + pack);
     r.index = place;
     for (size_t f = 0; f < FIELDS; f++) {
-        uint64_t seed = (uint64_t)qkv_rng_u32(&r) << 32;
-        seed |= qkv_rng_u32(&r);
+        uint64_t seed = qkv__rng_u64(&r);
         s->cut.count = 0;
         if (!qkv__take_status(t, qkv_tokenizer_resegment(s->o.tokenizer, p->ids[f], p->size[f],
                                                          flags[f], s->o.sampling, seed, &s->cut)))
@@ -177,8 +173,7 @@ static size_t count_pairs(translate *s, const qkv_micro_batch *part)
     size_t pairs = 0;
     const uint64_t *records;
     for (size_t i = 0; i < part->count; i++)
-        pairs += qkv_packed_batches_get(s->packs, part->step * part->total + part->first + i,
-                                        &records);
+        pairs += qkv_packed_batches_get(s->packs, qkv__first_sample(part) + i, &records);
     return pairs;
 }
 
@@ -239,8 +234,7 @@ static double flops(void *self)
 static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t evaluated,
                         size_t from, size_t to, double *sum)
 {
-    qkv_tape_reset(t);
-    qkv_tape_mode(t, false, false);
+    qkv__begin_inference(t);
     pair *all = qkv__step_alloc(t, (to - from) * sizeof *all);
     for (size_t k = from; all && k < to; k++)
         all[k - from] = get_pair(r, k * qkv_records_count(r) / evaluated);
@@ -286,15 +280,10 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 {
     translate *s = self;
     qkv_translate_score r;
-    *out = (qkv_metrics){0};
     qkv_status status = qkv_translate_evaluate(s->model, t, s->valid, limit, &r);
-    if (status)
-        return status;
-    qkv_metrics_add(out, "loss", r.loss);
-    qkv_metrics_add(out, "perplexity", r.perplexity);
-    out->scored = r.tokens;
-    out->units = qkv_records_ids(s->valid, TARGET);
-    return QKV_OK;
+    *out = (qkv_metrics){.item = {{"loss", r.loss}, {"perplexity", r.perplexity}}, .count = 2,
+                         .scored = r.tokens, .units = qkv_records_ids(s->valid, TARGET)};
+    return status;
 }
 
 static void destroy(void *self)
@@ -360,22 +349,16 @@ qkv_status qkv_task_translate(qkv_task *out, qkv_model *model, const qkv_records
         status = check_records(model, valid, "held-out");
     if (!status && options->sampling != 0)
         status = check_sampling(ctx, options);
-    if (status)
-        return status;
-    translate *s = qkv_calloc(ctx, 1, sizeof *s);
+    translate *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
-        return QKV_E_MEMORY;
+        return status;
     double n = (double)qkv_records_count(train);
     *s = (translate){.model = model, .train = train, .valid = valid, .o = *options, .seed = seed,
                      .source = (double)qkv_records_ids(train, SOURCE) / n,
                      .target = (double)qkv_records_ids(train, TARGET) / n};
     size_t readings = readings_of(options->rdrop);
     status = qkv_packed_batches_create(&s->packs, ctx, train, options->budget / readings, seed);
-    if (status) {
-        qkv_free(ctx, s);
-        return status;
-    }
-    s->pairs = (double)readings * n / (double)qkv_packed_batches_per_epoch(s->packs);
-    *out = (qkv_task){&type, s, model, seed, valid != NULL};
-    return QKV_OK;
+    if (!status)
+        s->pairs = (double)readings * n / (double)qkv_packed_batches_per_epoch(s->packs);
+    return qkv__task_finish(out, status, (qkv_task){&type, s, model, seed, valid != NULL});
 }

@@ -99,18 +99,24 @@ static bool is_cut_off(const qkv_tape *t, const qkv_tensor *root)
     return root->noted && root->noted <= t->dropped && !asked;
 }
 
+/* What the root's last pass left is stale. */
+static void enter_pass(const qkv_tape *t, qkv_tensor *root)
+{
+    if (root->pass == t->pass)
+        return;
+    root->pass = t->pass;
+    root->state = QKV__GRAD_NONE;
+    root->written = 0;
+    root->used_up = 0;
+    root->grad = NULL;
+}
+
 /* Readies the root's gradient for this pass; false when memory is out. */
 static bool open_grad(qkv_tape *t, qkv_tensor *root)
 {
-    if (root->pass == t->pass && root->grad)
+    enter_pass(t, root);
+    if (root->grad)
         return true;
-    if (root->pass != t->pass) {
-        root->pass = t->pass;
-        root->state = QKV__GRAD_NONE;
-        root->written = 0;
-        root->used_up = 0;
-        root->grad = NULL;
-    }
     if (into_param(t, root)) {
         root->grad = qkv__param_grad_memory(root->param);
         if (root->grad && root->param->has_grad)
@@ -183,6 +189,14 @@ const qkv_real *qkv__grad_out(qkv_tape *t, const qkv__node *n, int i)
 double qkv__grad_one(qkv_tape *t, const qkv__node *n)
 {
     return (double)qkv__get(t, qkv__grad_out(t, n, 0));
+}
+
+void qkv__grad_add(qkv_tape *t, qkv_tensor *x, const qkv_real *g, double factor, size_t n)
+{
+    bool acc;
+    qkv_real *dx = g ? qkv__grad(t, x, &acc) : NULL;
+    if (dx)
+        t->k->axpy(&t->exec, dx, g, factor, acc, n);
 }
 
 void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim,
@@ -321,13 +335,7 @@ static void use_up(qkv_tape *t, const qkv__node *n)
         qkv_tensor *root = n->in[i] ? n->in[i]->root : NULL;
         if (!root || !into_param(t, root) || !root->needs_grad)
             continue;
-        if (root->pass != t->pass) {
-            root->pass = t->pass;
-            root->state = QKV__GRAD_NONE;
-            root->written = 0;
-            root->used_up = 0;
-            root->grad = NULL;
-        }
+        enter_pass(t, root);
         if (++root->used_up == root->uses && root->grad)
             complete(t, root);
     }

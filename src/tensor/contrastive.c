@@ -19,16 +19,11 @@ static bool contrastive_ready(qkv_tape *t, const char *op, qkv_tensor *a, qkv_te
     qkv_tensor *in[] = {a, b};
     if (!qkv__ready_reals(t, op, 2, in))
         return false;
-    if (a->ndim != 2 || !qkv__same_shape(a, b) || a->shape[0] > INT32_MAX / 2) {
-        qkv__op_fail(t, op, "%s and %s are not two (rows, channels) of one shape",
-                     qkv__shape_text(t, a), qkv__shape_text(t, b));
-        return false;
-    }
-    if (!(temperature > 0)) {
-        qkv__op_fail(t, op, "temperature %g is not positive", temperature);
-        return false;
-    }
-    return true;
+    if (a->ndim != 2 || !qkv__same_shape(a, b) || a->shape[0] > INT32_MAX / 2)
+        return qkv__op_fail(t, op, "%s and %s are not two (rows, channels) of one shape",
+                            qkv__shape_text(t, a), qkv__shape_text(t, b)) != NULL;
+    return temperature > 0 ||
+           qkv__op_fail(t, op, "temperature %g is not positive", temperature) != NULL;
 }
 
 qkv_tensor *qkv_infonce_loss(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, double temperature)

@@ -9,13 +9,15 @@
 
 /* ---- on a tape ------------------------------------------------------------------------------ */
 
+/* Empties the tape for inference: it neither records nor trains. */
+void qkv__begin_inference(qkv_tape *t);
 bool qkv__records(const qkv_tape *t);
 bool qkv__trains(const qkv_tape *t);
 
 /* Records the first error as "op at name: sentence"; returns NULL. */
 void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF(3, 4);
 
-/* "(4, 128, 768)" in step memory. */
+/* "(4, 128, 768)" in step memory; "none" for NULL. */
 const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x);
 
 /* The status of a call that has told the context what failed: the tape fails with it. True for

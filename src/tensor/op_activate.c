@@ -20,10 +20,8 @@ static const qkv_op activate_op = {"activate", activate_backward};
 
 bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act)
 {
-    if ((unsigned)act < QKV_ACT_COUNT)
-        return true;
-    qkv__op_fail(t, op, "no activation has the number %d", (int)act);
-    return false;
+    return (unsigned)act < QKV_ACT_COUNT ||
+           qkv__op_fail(t, op, "no activation has the number %d", (int)act) != NULL;
 }
 
 qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act)
@@ -32,9 +30,7 @@ qkv_tensor *qkv_activate(qkv_tape *t, qkv_tensor *x, qkv_activation act)
         return NULL;
     if (act == QKV_ACT_NONE)
         return x;
-    if (!(x = qkv__contiguous_input(t, x)))
-        return NULL;
-    qkv_tensor *y = qkv__new_like(t, x);
+    qkv_tensor *y = qkv__ready_map(t, "activate", &x);
     if (!y)
         return NULL;
     t->k->act(&t->exec, qkv__real(y), qkv__real(x), (qkv_k_act)act, qkv_count(x));
@@ -105,9 +101,7 @@ static const qkv_op softmax_op = {"softmax", softmax_backward};
 
 qkv_tensor *qkv_softmax(qkv_tape *t, qkv_tensor *x)
 {
-    if (!qkv__ready_reals(t, "softmax", 1, &x) || !(x = qkv__contiguous_input(t, x)))
-        return NULL;
-    qkv_tensor *y = qkv__new_like(t, x);
+    qkv_tensor *y = qkv__ready_map(t, "softmax", &x);
     if (!y)
         return NULL;
     t->k->softmax(&t->exec, qkv__real(y), qkv__real(x), qkv__rows(x), qkv__channels(x));

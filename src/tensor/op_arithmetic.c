@@ -22,11 +22,9 @@ static bool make_frame(qkv_tape *t, const char *op, const qkv_tensor *a, const q
     for (int i = f->ndim - 1; i >= 0; i--) {
         int ia = i - (f->ndim - a->ndim), ib = i - (f->ndim - b->ndim);
         size_t da = ia >= 0 ? a->shape[ia] : 1, db = ib >= 0 ? b->shape[ib] : 1;
-        if (da != db && da != 1 && db != 1) {
-            qkv__op_fail(t, op, "shapes %s and %s do not broadcast", qkv__shape_text(t, a),
-                         qkv__shape_text(t, b));
-            return false;
-        }
+        if (da != db && da != 1 && db != 1)
+            return qkv__op_fail(t, op, "shapes %s and %s do not broadcast", qkv__shape_text(t, a),
+                                qkv__shape_text(t, b)) != NULL;
         f->shape[i] = da == 1 ? db : da;
         f->stride[i] = f->n;
         f->n *= f->shape[i];
@@ -223,19 +221,14 @@ qkv_tensor *qkv_div(qkv_tape *t, qkv_tensor *a, qkv_tensor *b)
 static void scale_backward(qkv_tape *t, const qkv__node *n)
 {
     const double *factor = n->params;
-    bool acc;
-    qkv_real *dx = qkv__grad(t, n->in[0], &acc);
-    if (dx)
-        t->k->axpy(&t->exec, dx, qkv__grad_out(t, n, 0), *factor, acc, qkv_count(n->in[0]));
+    qkv__grad_add(t, n->in[0], qkv__grad_out(t, n, 0), *factor, qkv_count(n->in[0]));
 }
 
 static const qkv_op scale_op = {"scale", scale_backward};
 
 qkv_tensor *qkv_scale(qkv_tape *t, qkv_tensor *x, double factor)
 {
-    if (!qkv__ready_reals(t, "scale", 1, &x) || !(x = qkv__contiguous_input(t, x)))
-        return NULL;
-    qkv_tensor *y = qkv__new_like(t, x);
+    qkv_tensor *y = qkv__ready_map(t, "scale", &x);
     if (!y)
         return NULL;
     t->k->axpy(&t->exec, qkv__real(y), qkv__real(x), factor, false, qkv_count(x));
@@ -255,9 +248,7 @@ static const qkv_op exp_op = {"exp", exp_backward};
 
 qkv_tensor *qkv_exp(qkv_tape *t, qkv_tensor *x)
 {
-    if (!qkv__ready_reals(t, "exp", 1, &x) || !(x = qkv__contiguous_input(t, x)))
-        return NULL;
-    qkv_tensor *y = qkv__new_like(t, x);
+    qkv_tensor *y = qkv__ready_map(t, "exp", &x);
     if (!y)
         return NULL;
     t->k->exp(&t->exec, qkv__real(y), qkv__real(x), qkv_count(x));

@@ -259,7 +259,7 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     for (int i = 0; i < 3; i++)
         if (!(in[i] = as_rows(t, in[i], i == 0)))
             return NULL;
-    if (!same_spacing(t, in) || (o.bias && !(in[3] = qkv__contiguous_input(t, o.bias))))
+    if (!same_spacing(t, in) || (o.bias && !(in[3] = qkv_contiguous(t, o.bias))))
         return NULL;
     if (o.k_begins && (!o.q_offsets || qkv__recording(t, o.bias ? 4 : 3, in)))
         return qkv__op_fail(t, "attention", "keys by their begins need q_offsets, and a tape that "

@@ -69,9 +69,7 @@ static void batch_norm_backward(qkv_tape *t, const qkv__node *n)
         qkv_real *dweight = qkv__grad(t, n->in[1], &acc);
         if (dweight)
             t->k->mul(&t->exec, dweight, d, p->rstd, acc, p->C);
-        qkv_real *dbias = qkv__grad(t, n->in[2], &acc);
-        if (dbias)
-            t->k->axpy(&t->exec, dbias, s, 1.0, acc, p->C);
+        qkv__grad_add(t, n->in[2], s, 1.0, p->C);
         pass_x(t, n, s, d);
     }
     qkv__arena_release(t->exec.scratch, mark);
@@ -134,12 +132,6 @@ static void find_statistics(qkv_tape *t, qkv_real *mean, qkv_real *rstd, const q
 
 /* ---- the op -------------------------------------------------------------------------------- */
 
-static bool of_channels(const qkv_tensor *w, size_t C)
-{
-    return !w || (w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C &&
-                  qkv__is_contiguous(w));
-}
-
 static bool kept_fits(const qkv_running *g, size_t C)
 {
     return !g || (qkv_param_count(g->mean) == C && qkv_param_count(g->variance) == C &&
@@ -150,13 +142,12 @@ static bool fits(qkv_tape *t, qkv_tensor *const *in, const qkv_running *g)
 {
     const qkv_tensor *x = in[0];
     size_t C = qkv__channels(x);
-    if (x->ndim && qkv_count(x) && of_channels(in[1], C) && of_channels(in[2], C) &&
+    if (x->ndim && qkv_count(x) && qkv__is_vector(in[1], C) && qkv__is_vector(in[2], C) &&
         kept_fits(g, C))
         return true;
-    qkv__op_fail(t, "batch_norm", "x %s, weight %s, bias %s and running statistics of %zu channels "
-                 "do not fit", qkv__shape_text(t, x), in[1] ? qkv__shape_text(t, in[1]) : "none",
-                 in[2] ? qkv__shape_text(t, in[2]) : "none", g ? qkv_param_count(g->mean) : C);
-    return false;
+    return qkv__op_fail(t, "batch_norm", "x %s, weight %s, bias %s and running statistics of %zu "
+                        "channels do not fit", qkv__shape_text(t, x), qkv__shape_text(t, in[1]),
+                        qkv__shape_text(t, in[2]), g ? qkv_param_count(g->mean) : C) != NULL;
 }
 
 qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
@@ -167,7 +158,7 @@ qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
         return NULL;
     qkv__arrive(t, weight);
     qkv__arrive(t, bias);
-    in[0] = qkv__contiguous_input(t, x);
+    in[0] = qkv_contiguous(t, x);
     batch_params p = {.own = t->train || !running, .N = qkv__rows(x), .C = qkv__channels(x)};
     if (p.own && p.N < 2)
         return qkv__op_fail(t, "batch_norm", "x %s has one value per channel to train on: it has "

@@ -17,22 +17,13 @@ typedef struct {
     size_t nx, nw, nb;
 } classifier_params;
 
-static void pass_on(qkv_tape *t, qkv_tensor *x, const qkv_real *g, double factor, size_t n)
-{
-    bool acc;
-    qkv_real *dx = g ? qkv__grad(t, x, &acc) : NULL;
-    if (dx)
-        t->k->axpy(&t->exec, dx, g, factor, acc, n);
-}
-
 static void classifier_backward(qkv_tape *t, const qkv__node *n)
 {
     const classifier_params *p = n->params;
     double factor = qkv__grad_one(t, n);
-    pass_on(t, n->in[0], p->dx, factor, p->nx);
-    pass_on(t, n->in[1], p->dw, factor, p->nw);
-    if (n->in[2])
-        pass_on(t, n->in[2], p->db, factor, p->nb);
+    qkv__grad_add(t, n->in[0], p->dx, factor, p->nx);
+    qkv__grad_add(t, n->in[1], p->dw, factor, p->nw);
+    qkv__grad_add(t, n->in[2], p->db, factor, p->nb);
     if (p->dw) /* the largest buffer of a step: all gradients to come may fit */
         qkv__grad_spare(t, p->dw, p->nw * sizeof *p->dw);
 }
@@ -115,13 +106,8 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
 {
     qkv_cross_entropy_options o = options ? *options : (qkv_cross_entropy_options){0};
     qkv_tensor *in[] = {x, w, b, targets};
-    if (!qkv__ready_reals(t, "classifier_loss", b ? 3 : 2, in) ||
-        !qkv__ready(t, "classifier_loss", 1, &targets))
-        return NULL;
-    in[0] = qkv__contiguous_input(t, x);
-    in[1] = qkv__contiguous_input(t, w);
-    in[3] = qkv__contiguous_input(t, targets);
-    if (!in[0] || !in[1] || !in[3])
+    if (!qkv__ready_dense(t, "classifier_loss", b ? 3 : 2, in) ||
+        !qkv__ready(t, "classifier_loss", 1, &targets) || !(in[3] = qkv_contiguous(t, targets)))
         return NULL;
     size_t N = qkv__rows(x), V = w->shape[0];
     if (x->ndim < 1 || w->ndim != 2 || qkv__channels(x) != w->shape[1] ||

@@ -27,11 +27,10 @@ static bool parts_fit(qkv_tape *t, int a, int n, qkv_tensor *const *parts)
         bool fit = parts[i]->ndim == parts[0]->ndim;
         for (int d = 0; fit && d < parts[0]->ndim; d++)
             fit = d == a || parts[i]->shape[d] == parts[0]->shape[d];
-        if (!fit) {
-            qkv__op_fail(t, "concat", "part %d, %s, does not fit part 0, %s, along axis %d", i,
-                         qkv__shape_text(t, parts[i]), qkv__shape_text(t, parts[0]), a);
-            return false;
-        }
+        if (!fit)
+            return qkv__op_fail(t, "concat", "part %d, %s, does not fit part 0, %s, along axis %d",
+                                i, qkv__shape_text(t, parts[i]), qkv__shape_text(t, parts[0]),
+                                a) != NULL;
     }
     return true;
 }

@@ -1,13 +1,9 @@
 /* op_conv.c - two-dimensional convolution of images, channels last. */
 #include "tensor/tape.h"
 
-typedef struct {
-    qkv_k_conv_args args;
-} conv_params;
-
 static void conv_backward(qkv_tape *t, const qkv__node *n)
 {
-    const qkv_k_conv_args *a = &((const conv_params *)n->params)->args;
+    const qkv_k_conv_args *a = n->params;
     qkv_tensor *x = n->in[0], *w = n->in[1], *b = n->in[2];
     const qkv_real *dy = qkv__grad_out(t, n, 0);
     bool acc;
@@ -37,31 +33,26 @@ qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     static const qkv_conv_options plain = {0};
     const qkv_conv_options *o = options ? options : &plain;
     qkv_tensor *in[] = {x, w, b};
-    if (!qkv__ready_reals(t, "conv2d", b ? 3 : 2, in))
-        return NULL;
-    in[0] = x = qkv__contiguous_input(t, x);
-    in[1] = w = qkv__contiguous_input(t, w);
-    if (!x || !w)
+    if (!qkv__ready_dense(t, "conv2d", b ? 3 : 2, in))
         return NULL;
     if (x->ndim != 4 || w->ndim != 4 || x->shape[3] != w->shape[3] ||
         (b && (b->ndim != 1 || b->shape[0] != w->shape[0])))
         return qkv__op_fail(t, "conv2d", "x %s, weight %s and bias %s do not fit",
-                            qkv__shape_text(t, x), qkv__shape_text(t, w),
-                            b ? qkv__shape_text(t, b) : "none");
+                            qkv__shape_text(t, x), qkv__shape_text(t, w), qkv__shape_text(t, b));
     size_t stride = o->stride ? o->stride : 1;
-    conv_params p = {{.B = x->shape[0], .H = x->shape[1], .W = x->shape[2], .C = x->shape[3],
-                      .N = w->shape[0], .KH = w->shape[1], .KW = w->shape[2], .stride = stride,
-                      .top = o->top, .left = o->left,
-                      .OH = outputs(x->shape[1], w->shape[1], stride, o->top, o->bottom),
-                      .OW = outputs(x->shape[2], w->shape[2], stride, o->left, o->right)}};
-    if (!p.args.OH || !p.args.OW)
+    qkv_k_conv_args p = {.B = x->shape[0], .H = x->shape[1], .W = x->shape[2], .C = x->shape[3],
+                         .N = w->shape[0], .KH = w->shape[1], .KW = w->shape[2], .stride = stride,
+                         .top = o->top, .left = o->left,
+                         .OH = outputs(x->shape[1], w->shape[1], stride, o->top, o->bottom),
+                         .OW = outputs(x->shape[2], w->shape[2], stride, o->left, o->right)};
+    if (!p.OH || !p.OW)
         return qkv__op_fail(t, "conv2d", "x %s is smaller than the window of %s with its padding",
                             qkv__shape_text(t, x), qkv__shape_text(t, w));
-    size_t shape[] = {p.args.B, p.args.OH, p.args.OW, p.args.N};
+    size_t shape[] = {p.B, p.OH, p.OW, p.N};
     qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
     if (!y)
         return NULL;
-    t->k->conv(&t->exec, qkv__real(y), qkv__real(x), qkv__real(w), b ? qkv__real(b) : NULL,
-               &p.args);
+    t->k->conv(&t->exec, qkv__real(y), qkv__real(in[0]), qkv__real(in[1]),
+               b ? qkv__real(in[2]) : NULL, &p);
     return qkv__record(t, &conv_op, 3, in, 1, &y, &p, sizeof p);
 }

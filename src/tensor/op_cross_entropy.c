@@ -27,16 +27,12 @@ static size_t count_targets(qkv_tape *t, const char *op, const qkv_tensor *targe
 static bool plan(qkv_tape *t, const char *op, qkv_k_xent_args *args, size_t counted, size_t N,
                  size_t V, const qkv_cross_entropy_options *o)
 {
-    if (!(o->smoothing >= 0 && o->smoothing < 1)) {
-        qkv__op_fail(t, op, "smoothing %g is not in [0, 1)", o->smoothing);
-        return false;
-    }
+    if (!(o->smoothing >= 0 && o->smoothing < 1))
+        return qkv__op_fail(t, op, "smoothing %g is not in [0, 1)", o->smoothing) != NULL;
     if (!(o->rdrop >= 0 && o->rdrop <= 1e6) ||
-        (o->rdrop > 0 && (N % 2 || o->row_loss || o->row_argmax))) {
-        qkv__op_fail(t, op, "rdrop %g: from 0 on, of an even number of rows, not %zu, and "
-                     "nothing said of single rows", o->rdrop, N);
-        return false;
-    }
+        (o->rdrop > 0 && (N % 2 || o->row_loss || o->row_argmax)))
+        return qkv__op_fail(t, op, "rdrop %g: from 0 on, of an even number of rows, not %zu, "
+                            "and nothing said of single rows", o->rdrop, N) != NULL;
     int32_t ignore = o->has_ignore ? o->ignore : QKV_IGNORED;
     double divisor = o->reduction == QKV_REDUCE_SUM || !counted ? 1.0 : (double)counted;
     if (o->normalizer > 0)
@@ -53,11 +49,9 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
                              const qkv_tensor *targets, size_t N, size_t V,
                              const qkv_cross_entropy_options *o)
 {
-    if (V == 0 || targets->dtype != QKV_I32 || qkv_count(targets) != N) {
-        qkv__op_fail(t, op, "targets %s are not one i32 per row of logits (%zu, %zu)",
-                     qkv__shape_text(t, targets), N, V);
-        return false;
-    }
+    if (V == 0 || targets->dtype != QKV_I32 || qkv_count(targets) != N)
+        return qkv__op_fail(t, op, "targets %s are not one i32 per row of logits (%zu, %zu)",
+                            qkv__shape_text(t, targets), N, V) != NULL;
     size_t counted = count_targets(t, op, targets, V, o->has_ignore ? o->ignore : QKV_IGNORED);
     return counted != SIZE_MAX && plan(t, op, args, counted, N, V, o);
 }
@@ -118,8 +112,8 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
         return NULL;
     if (logits->ndim == 0)
         return qkv__op_fail(t, "cross_entropy", "logits () have no classes");
-    in[0] = qkv__contiguous_input(t, logits);
-    in[1] = qkv__contiguous_input(t, targets);
+    in[0] = qkv_contiguous(t, logits);
+    in[1] = qkv_contiguous(t, targets);
     if (t->status)
         return NULL;
     qkv_k_xent_args args;

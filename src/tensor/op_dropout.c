@@ -13,9 +13,7 @@ static void dropout_backward(qkv_tape *t, const qkv__node *n)
     qkv_real *dx = qkv__grad(t, n->in[0], &acc);
     if (dx)
         t->k->dropout(&t->exec, dx, dy, NULL, acc, args, count);
-    qkv_real *dresidual = qkv__grad(t, n->in[1], &acc);
-    if (dresidual)
-        t->k->axpy(&t->exec, dresidual, dy, 1.0, acc, count);
+    qkv__grad_add(t, n->in[1], dy, 1.0, count);
 }
 
 static const qkv_op dropout_op = {"dropout", dropout_backward};
@@ -25,9 +23,9 @@ static const qkv_op dropout_add_op = {"dropout_add", dropout_backward};
 static qkv_tensor *drop(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor *residual,
                         double p, uint32_t dropout_id)
 {
-    qkv_tensor *in[] = {qkv__contiguous_input(t, x), residual};
+    qkv_tensor *in[] = {qkv_contiguous(t, x), residual};
     if (residual)
-        in[1] = qkv__contiguous_input(t, residual);
+        in[1] = qkv_contiguous(t, residual);
     if (t->status)
         return NULL;
     qkv_tensor *y = qkv__new_like(t, x);
@@ -43,10 +41,8 @@ static qkv_tensor *drop(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor
 
 static bool possible(qkv_tape *t, const char *op, double p)
 {
-    if (p >= 0 && p < 1)
-        return true;
-    qkv__op_fail(t, op, "the probability %g is not in [0, 1)", p);
-    return false;
+    return (p >= 0 && p < 1) ||
+           qkv__op_fail(t, op, "the probability %g is not in [0, 1)", p) != NULL;
 }
 
 qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout_id)
@@ -118,7 +114,7 @@ qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout
     if (offsets && !in_order(N, sequences, offsets))
         return qkv__op_fail(t, "drop_path", "the offsets of %zu sequences do not cut up x %s",
                             sequences, qkv__shape_text(t, x));
-    qkv_tensor *in = qkv__contiguous_input(t, x), *y = qkv__new_like(t, x);
+    qkv_tensor *in = qkv_contiguous(t, x), *y = qkv__new_like(t, x);
     qkv_real *factor = qkv__step_alloc(t, N * sizeof *factor);
     qkv_real *factors = qkv__step_memory(t, N * sizeof *factors);
     if (t->status)

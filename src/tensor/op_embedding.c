@@ -42,21 +42,16 @@ static const qkv_op embedding_op = {"embedding", embedding_backward};
 static bool rows_exist(qkv_tape *t, const char *what, const qkv_tensor *ids,
                        const qkv_tensor *weight)
 {
-    if (ids->dtype != QKV_I32 || weight->dtype != QKV_REAL || weight->ndim != 2) {
-        qkv__op_fail(t, "embedding", "%ss %s (i32) and weight %s (rows, channels) do not fit", what,
-                     qkv__shape_text(t, ids), qkv__shape_text(t, weight));
-        return false;
-    }
+    if (ids->dtype != QKV_I32 || weight->dtype != QKV_REAL || weight->ndim != 2)
+        return qkv__op_fail(t, "embedding",
+                            "%ss %s (i32) and weight %s (rows, channels) do not fit",
+                            what, qkv__shape_text(t, ids), qkv__shape_text(t, weight)) != NULL;
     size_t n = qkv_count(ids);
     const int32_t *list = qkv__read_ids(t, ids);
-    for (size_t i = 0; list && i < n; i++) {
-        int32_t id = list[i];
-        if (id < 0 || (size_t)id >= weight->shape[0]) {
-            qkv__op_fail(t, "embedding", "%s %d at index %zu is not in [0, %zu)", what, (int)id, i,
-                         weight->shape[0]);
-            return false;
-        }
-    }
+    for (size_t i = 0; list && i < n; i++)
+        if (list[i] < 0 || (size_t)list[i] >= weight->shape[0])
+            return qkv__op_fail(t, "embedding", "%s %d at index %zu is not in [0, %zu)", what,
+                                (int)list[i], i, weight->shape[0]) != NULL;
     return list != NULL;
 }
 
@@ -74,7 +69,7 @@ qkv_tensor *qkv_embedding_padded(qkv_tape *t, qkv_tensor *ids, qkv_tensor *weigh
     if (!qkv__ready(t, "embedding", n, in))
         return NULL;
     for (int i = 0; i < n; i++)
-        if (!(in[i] = qkv__contiguous_input(t, in[i])))
+        if (!(in[i] = qkv_contiguous(t, in[i])))
             return NULL;
     if (!rows_exist(t, "id", in[0], in[1]) || (n == 4 && !rows_exist(t, "position", in[2], in[3])))
         return NULL;

@@ -7,14 +7,6 @@ typedef struct {
     const qkv_real *mean, *rstd; /* (B, groups) */
 } group_params;
 
-static void pass_channels(qkv_tape *t, qkv_tensor *w, const qkv_real *d, size_t C)
-{
-    bool acc;
-    qkv_real *dw = qkv__grad(t, w, &acc);
-    if (dw)
-        t->k->axpy(&t->exec, dw, d, 1.0, acc, C);
-}
-
 static void group_norm_backward(qkv_tape *t, const qkv__node *n)
 {
     const group_params *p = n->params;
@@ -29,19 +21,12 @@ static void group_norm_backward(qkv_tape *t, const qkv__node *n)
     if (!t->status)
         t->k->group_norm_bwd(&t->exec, dx, acc, dweight, dbias, dy, qkv__real(x), p->mean, p->rstd,
                              qkv__real(weight), qkv__real(bias), &p->args);
-    if (dweight && !t->status)
-        pass_channels(t, weight, dweight, C);
-    if (dbias && !t->status)
-        pass_channels(t, bias, dbias, C);
+    qkv__grad_add(t, weight, dweight, 1.0, C);
+    qkv__grad_add(t, bias, dbias, 1.0, C);
     qkv__arena_release(t->exec.scratch, mark);
 }
 
 static const qkv_op group_norm_op = {"group_norm", group_norm_backward};
-
-static bool of_channels(const qkv_tensor *w, size_t C)
-{
-    return w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C && qkv__is_contiguous(w);
-}
 
 qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_tensor *bias,
                            size_t groups, double eps, bool silu)
@@ -50,12 +35,12 @@ qkv_tensor *qkv_group_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
     if (!qkv__ready_reals(t, "group_norm", 3, in))
         return NULL;
     size_t C = qkv__channels(x);
-    if (x->ndim < 2 || !qkv_count(x) || !groups || C % groups || !of_channels(weight, C) ||
-        !of_channels(bias, C))
+    if (x->ndim < 2 || !qkv_count(x) || !groups || C % groups || !qkv__is_vector(weight, C) ||
+        !qkv__is_vector(bias, C))
         return qkv__op_fail(t, "group_norm", "x %s, weight %s, bias %s and %zu groups of channels "
                             "do not fit", qkv__shape_text(t, x), qkv__shape_text(t, weight),
                             qkv__shape_text(t, bias), groups);
-    in[0] = qkv__contiguous_input(t, x);
+    in[0] = qkv_contiguous(t, x);
     size_t B = x->shape[0];
     group_params p = {.args = {.B = B, .N = qkv__rows(x) / B, .C = C, .G = groups, .eps = eps,
                                .silu = silu}};

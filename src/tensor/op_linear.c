@@ -65,17 +65,14 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act)
 {
     qkv_tensor *in[] = {x, w, b};
-    if (!qkv__ready_reals(t, "linear", b ? 3 : 2, in) || !qkv__known_act(t, "linear", act))
+    if (!qkv__ready_dense(t, "linear", b ? 3 : 2, in) || !qkv__known_act(t, "linear", act))
         return NULL;
-    in[0] = x = qkv__contiguous_input(t, x);
-    in[1] = w = qkv__contiguous_input(t, w);
-    if (!x || !w)
-        return NULL;
+    x = in[0];
+    w = in[1];
     if (x->ndim < 1 || w->ndim != 2 || qkv__channels(x) != w->shape[1] ||
         (b && (b->ndim != 1 || b->shape[0] != w->shape[0])))
         return qkv__op_fail(t, "linear", "x %s, weight %s and bias %s do not fit",
-                            qkv__shape_text(t, x), qkv__shape_text(t, w),
-                            b ? qkv__shape_text(t, b) : "none");
+                            qkv__shape_text(t, x), qkv__shape_text(t, w), qkv__shape_text(t, b));
     size_t shape[QKV_MAX_DIMS], M = qkv__rows(x), K = w->shape[1], N = w->shape[0];
     for (int i = 0; i < x->ndim; i++)
         shape[i] = x->shape[i];
@@ -92,7 +89,7 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
             return NULL;
         out = qkv__real(params.before);
     }
-    const qkv_real *bias = b ? qkv__real(b) : NULL;
+    const qkv_real *bias = b ? qkv__real(in[2]) : NULL;
     if (!recording)
         infer(t, out, x, w, bias, M, N, K);
     else

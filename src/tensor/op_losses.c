@@ -20,15 +20,13 @@ static qkv_tensor *loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor
                         qkv_k_loss_kind kind, double delta)
 {
     qkv_tensor *in[] = {x, target};
-    if (!qkv__ready_reals(t, op->name, 2, in))
+    if (!qkv__ready_dense(t, op->name, 2, in))
         return NULL;
     size_t n = qkv_count(x);
     if (!qkv__same_shape(x, target) || n == 0)
         return qkv__op_fail(t, op->name, "x is %s, its target %s", qkv__shape_text(t, x),
                             qkv__shape_text(t, target));
-    in[0] = qkv__contiguous_input(t, x);
-    in[1] = qkv__contiguous_input(t, target);
-    qkv_tensor *y = t->status ? NULL : qkv__new(t, QKV_REAL, 0, NULL);
+    qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);
     if (!y)
         return NULL;
     qkv_k_loss_args args = {kind, delta, 1.0 / (double)n, false};

@@ -12,15 +12,6 @@ typedef struct {
     qkv_real *mean, *rstd; /* (N); mean NULL for RMS */
 } norm_params;
 
-/* Hands d, dense, to one term of the sum. */
-static void pass_sum(qkv_tape *t, qkv_tensor *x, const qkv_real *d, size_t n)
-{
-    bool acc;
-    qkv_real *dx = qkv__grad(t, x, &acc);
-    if (dx)
-        t->k->axpy(&t->exec, dx, d, 1.0, acc, n);
-}
-
 /* d(loss)/ds into d, and the parameters' gradients. dy or dsum may be NULL, not both. */
 static void norm_gradients(qkv_tape *t, const qkv__node *n, qkv_real *d, bool acc,
                            const qkv_real *dy, const qkv_real *dsum)
@@ -75,19 +66,13 @@ static void residual_norm_backward(qkv_tape *t, const qkv__node *n)
         norm_gradients(t, n, d, false, dy, dsum);
         if (d != to)
             t->k->axpy(&t->exec, to, d, 1.0, true, count);
-        pass_sum(t, other, d, count);
+        qkv__grad_add(t, other, d, 1.0, count);
     }
     qkv__arena_release(t->exec.scratch, mark);
 }
 
 static const qkv_op norm_op = {"norm", norm_backward};
 static const qkv_op residual_norm_op = {"residual_norm", residual_norm_backward};
-
-static bool fits_channels(const qkv_tensor *w, size_t C)
-{
-    return !w || (w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == C &&
-                  qkv__is_contiguous(w));
-}
 
 /* in: x, residual, weight, bias, of which the last three may be NULL. */
 static bool norm_ready(qkv_tape *t, const char *op, qkv_tensor **in)
@@ -96,19 +81,16 @@ static bool norm_ready(qkv_tape *t, const char *op, qkv_tensor **in)
         return false;
     const qkv_tensor *x = in[0];
     size_t C = qkv__channels(x);
-    if (x->ndim == 0 || C == 0 || !fits_channels(in[2], C) || !fits_channels(in[3], C) ||
-        (in[1] && (in[1]->dtype != QKV_REAL || !qkv__same_shape(x, in[1])))) {
-        qkv__op_fail(t, op, "x %s, residual %s, weight %s and bias %s do not fit",
-                     qkv__shape_text(t, x), in[1] ? qkv__shape_text(t, in[1]) : "none",
-                     in[2] ? qkv__shape_text(t, in[2]) : "none",
-                     in[3] ? qkv__shape_text(t, in[3]) : "none");
-        return false;
-    }
+    if (x->ndim == 0 || C == 0 || !qkv__is_vector(in[2], C) || !qkv__is_vector(in[3], C) ||
+        (in[1] && (in[1]->dtype != QKV_REAL || !qkv__same_shape(x, in[1]))))
+        return qkv__op_fail(t, op, "x %s, residual %s, weight %s and bias %s do not fit",
+                            qkv__shape_text(t, x), qkv__shape_text(t, in[1]),
+                            qkv__shape_text(t, in[2]), qkv__shape_text(t, in[3])) != NULL;
     qkv__arrive(t, in[2]);
     qkv__arrive(t, in[3]);
-    in[0] = qkv__contiguous_input(t, in[0]);
+    in[0] = qkv_contiguous(t, in[0]);
     if (in[1])
-        in[1] = qkv__contiguous_input(t, in[1]);
+        in[1] = qkv_contiguous(t, in[1]);
     return !t->status;
 }
 

@@ -122,7 +122,7 @@ static bool take_inputs(qkv_tape *t, const qkv_op_type *op, int n, qkv_tensor *c
     for (int i = 0; i < n; i++) {
         x[i] = inputs[i];
         if (x[i] && x[i]->dtype == QKV_REAL)
-            x[i] = qkv__contiguous_input(t, x[i]);
+            x[i] = qkv_contiguous(t, x[i]);
         else if (x[i] && !qkv__is_contiguous(x[i]))
             return qkv_tape_fail(t, op->name, "input %d: ids that are a strided view", i);
     }

@@ -1,22 +1,18 @@
 /* op_rotary.c - positions as rotations of pairs of channels (RoFormer, Su et al. 2021). */
 #include "tensor/tape.h"
 
-typedef struct {
-    qkv_k_rotary_args args; /* of the forward pass: x's strides, then y's */
-} rotary_params;
-
 static void rotary_backward(qkv_tape *t, const qkv__node *n)
 {
-    const rotary_params *p = n->params;
+    const qkv_k_rotary_args *p = n->params; /* of the forward pass: x's strides, then y's */
     bool acc;
     qkv_real *dx = qkv__grad(t, n->in[0], &acc);
     if (!dx)
         return;
-    qkv_k_rotary_args a = p->args;
-    a.sx = p->args.sy;
-    a.hx = p->args.hy;
-    a.sy = p->args.sx;
-    a.hy = p->args.hx;
+    qkv_k_rotary_args a = *p;
+    a.sx = p->sy;
+    a.hx = p->hy;
+    a.sy = p->sx;
+    a.hy = p->hx;
     a.sign = -1;
     a.acc = acc;
     t->k->rotary(&t->exec, dx, qkv__grad_out(t, n, 0), qkv__ids(n->in[1]), &a);
@@ -43,14 +39,13 @@ qkv_tensor *qkv_rotary(qkv_tape *t, qkv_tensor *x, qkv_tensor *positions, double
         in[0] = x = qkv_contiguous(t, x);
         a.sx = H * D;
     }
-    in[1] = qkv__contiguous_input(t, positions);
+    in[1] = qkv_contiguous(t, positions);
     qkv_tensor *y = t->status ? NULL : qkv__new_like(t, x);
     if (!y)
         return NULL;
     a.hx = x->stride[x->ndim - 2];
     a.sy = H * D;
     a.hy = D;
-    rotary_params p = {a};
     t->k->rotary(&t->exec, qkv__real(y), qkv__real(x), qkv__ids(in[1]), &a);
-    return qkv__record(t, &rotary_op, 2, in, 1, &y, &p, sizeof p);
+    return qkv__record(t, &rotary_op, 2, in, 1, &y, &a, sizeof a);
 }

@@ -4,10 +4,6 @@
 
 enum { AXES = 6 };
 
-typedef struct {
-    size_t factor;
-} upsample_params;
-
 /* The larger image's axes, and its strides over itself and over the smaller one. */
 typedef struct {
     size_t shape[AXES], large[AXES], small[AXES];
@@ -24,14 +20,14 @@ static axes axes_of(const qkv_tensor *x, size_t factor)
 /* dx is the sum over the factor x factor copies of each pixel. */
 static void upsample_backward(qkv_tape *t, const qkv__node *n)
 {
-    const upsample_params *p = n->params;
-    axes a = axes_of(n->in[0], p->factor);
+    const size_t *factor = n->params;
+    axes a = axes_of(n->in[0], *factor);
     const qkv_real *dy = qkv__grad_out(t, n, 0);
     bool acc;
     qkv_real *dx = qkv__grad(t, n->in[0], &acc);
     a.shape[2] = a.shape[4] = 1;
-    for (size_t i = 0; dx && i < p->factor; i++)
-        for (size_t j = 0; j < p->factor; j++, acc = true)
+    for (size_t i = 0; dx && i < *factor; i++)
+        for (size_t j = 0; j < *factor; j++, acc = true)
             t->k->copy(&t->exec, dx, a.small, dy + i * a.large[2] + j * a.large[4], a.large,
                        a.shape, AXES, acc);
 }
@@ -41,21 +37,18 @@ static const qkv_op upsample_op = {"upsample", upsample_backward};
 qkv_tensor *qkv_upsample(qkv_tape *t, qkv_tensor *x, size_t factor)
 {
     size_t shape[4];
-    if (!qkv__ready_reals(t, "upsample", 1, &x))
+    if (!qkv__ready_dense(t, "upsample", 1, &x))
         return NULL;
     if (x->ndim != 4 || !factor || !qkv__mul_size(x->shape[1], factor, &shape[1]) ||
         !qkv__mul_size(x->shape[2], factor, &shape[2]))
         return qkv__op_fail(t, "upsample", "x %s does not grow %zu times", qkv__shape_text(t, x),
                             factor);
-    if (!(x = qkv__contiguous_input(t, x)))
-        return NULL;
     shape[0] = x->shape[0];
     shape[3] = x->shape[3];
     qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);
     if (!y)
         return NULL;
-    const upsample_params p = {factor};
     const axes a = axes_of(x, factor);
     t->k->copy(&t->exec, qkv__real(y), a.large, qkv__real(x), a.small, a.shape, AXES, false);
-    return qkv__record(t, &upsample_op, 1, &x, 1, &y, &p, sizeof p);
+    return qkv__record(t, &upsample_op, 1, &x, 1, &y, &factor, sizeof factor);
 }

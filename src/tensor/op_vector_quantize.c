@@ -27,15 +27,13 @@ static void find(qkv_tape *t, int32_t *id, const qkv_tensor *x, const qkv_tensor
 qkv_tensor *qkv_vector_quantize(qkv_tape *t, qkv_tensor *x, qkv_tensor *codes)
 {
     qkv_tensor *in[] = {x, codes};
-    if (!qkv__ready_reals(t, "nearest", 2, in))
+    if (!qkv__ready_dense(t, "nearest", 2, in))
         return NULL;
     if (x->ndim < 1 || codes->ndim != 2 || codes->shape[1] != qkv__channels(x) ||
         !qkv_count(codes) || codes->shape[0] > INT32_MAX)
         return qkv__op_fail(t, "nearest", "x %s and codes %s do not fit", qkv__shape_text(t, x),
                             qkv__shape_text(t, codes));
-    in[0] = qkv__contiguous_input(t, x);
-    in[1] = qkv__contiguous_input(t, codes);
-    qkv_tensor *id = t->status ? NULL : qkv__new(t, QKV_I32, x->ndim - 1, x->shape);
+    qkv_tensor *id = qkv__new(t, QKV_I32, x->ndim - 1, x->shape);
     if (!id)
         return NULL;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);

@@ -75,24 +75,10 @@ static size_t shape_count(qkv_context *ctx, const char *name, int ndim, const si
     return count;
 }
 
-static bool list_room(qkv_params *ps)
-{
-    if (ps->count < ps->room)
-        return true;
-    size_t room = ps->room ? 2 * ps->room : 64;
-    qkv_param **list =
-        qkv_realloc(ps->ctx, ps->list, ps->count * sizeof *list, room * sizeof *list);
-    if (!list)
-        return false;
-    ps->list = list;
-    ps->room = room;
-    return true;
-}
-
 qkv_param *qkv_param_create(qkv_params *ps, const char *name, int ndim, const size_t *shape)
 {
     size_t count = shape_count(ps->ctx, name, ndim, shape);
-    if (!count || !list_room(ps))
+    if (!count || !qkv__grow(ps->ctx, &ps->list, &ps->room, ps->count + 1, sizeof *ps->list))
         return failed(ps);
     size_t name_bytes = strlen(name) + 1;
     qkv_param *p = qkv__arena_zalloc(ps->host, sizeof *p);

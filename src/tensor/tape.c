@@ -71,6 +71,12 @@ void qkv_tape_mode(qkv_tape *t, bool record, bool train)
     t->k = qkv__kernels_of(t->ctx, record);
 }
 
+void qkv__begin_inference(qkv_tape *t)
+{
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+}
+
 bool qkv__records(const qkv_tape *t) { return t->record; }
 bool qkv__trains(const qkv_tape *t) { return t->train; }
 void qkv_tape_pack(qkv_tape *t, bool pack) { t->pack = pack; }
@@ -119,10 +125,8 @@ bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
     if (t->status)
         return false;
     for (int i = 0; i < n; i++)
-        if (!in[i]) {
-            qkv__op_fail(t, op, "input %d is NULL", i);
-            return false;
-        }
+        if (!in[i])
+            return qkv__op_fail(t, op, "input %d is NULL", i) != NULL;
     for (int i = 0; i < n; i++)
         qkv__arrive(t, in[i]);
     return true;
@@ -130,6 +134,8 @@ bool qkv__ready(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
 
 const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x)
 {
+    if (!x)
+        return "none";
     char *text = qkv__step_alloc(t, 256);
     if (!text)
         return "(?)";
@@ -146,11 +152,9 @@ bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
     if (!qkv__ready(t, op, n, in))
         return false;
     for (int i = 0; i < n; i++)
-        if (in[i]->dtype != QKV_REAL) {
-            qkv__op_fail(t, op, "input %d, %s, does not hold real numbers", i,
-                         qkv__shape_text(t, in[i]));
-            return false;
-        }
+        if (in[i]->dtype != QKV_REAL)
+            return qkv__op_fail(t, op, "input %d, %s, does not hold real numbers", i,
+                                qkv__shape_text(t, in[i])) != NULL;
     return true;
 }
 

@@ -16,7 +16,7 @@
  *     qkv_real *da = qkv__grad(t, n->in[0], &acc);           // NULL: nobody wants it
  *     if (da) t->k->axpy(&t->exec, da, dy, 1.0, acc, count);
  *
- * Every op that does not understand strides takes its inputs through qkv__contiguous_input. */
+ * Ops that do not understand strides take their inputs through qkv__ready_dense. */
 #ifndef QKV_TENSOR_TAPE_H
 #define QKV_TENSOR_TAPE_H
 
@@ -146,8 +146,12 @@ static inline void qkv__arrive(const qkv_tape *t, const qkv_tensor *x)
         x->root->staged = 0;
 }
 
-/* As qkv__ready, and every input must hold real numbers. */
+/* As qkv__ready, and every input must hold real numbers; and be dense, so in gets copies of those
+ * that are not. */
 bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
+bool qkv__ready_dense(qkv_tape *t, const char *op, int n, qkv_tensor **in);
+/* The output of an elementwise op on *x, which qkv__ready_dense readies; NULL on failure. */
+qkv_tensor *qkv__ready_map(qkv_tape *t, const char *op, qkv_tensor **x);
 
 /* Fails the tape when no activation has that number. */
 bool qkv__known_act(qkv_tape *t, const char *op, qkv_activation act);
@@ -182,8 +186,6 @@ qkv_tensor *qkv__view(qkv_tape *t, qkv_tensor *x, int ndim, const size_t *shape,
                       const size_t *stride, size_t offset, int part);
 qkv_tensor *qkv__copy(qkv_tape *t, const qkv_tensor *x); /* dense, of reals, not recorded */
 bool qkv__is_contiguous(const qkv_tensor *x);
-/* x itself when dense, else a recorded copy. */
-qkv_tensor *qkv__contiguous_input(qkv_tape *t, qkv_tensor *x);
 /* True when the first n axes of x can be walked as one; *step: from one to the next. */
 bool qkv__even_axes(const qkv_tensor *x, int n, size_t *step);
 /* x itself when its rows (last axis) are contiguous and evenly spaced, else a recorded copy;
@@ -199,6 +201,8 @@ static inline size_t qkv__channels(const qkv_tensor *x)
 }
 size_t qkv__rows(const qkv_tensor *x);
 bool qkv__same_shape(const qkv_tensor *a, const qkv_tensor *b);
+/* Is w NULL, or a dense vector of n real numbers? */
+bool qkv__is_vector(const qkv_tensor *w, size_t n);
 
 /* Would this op be recorded, given these inputs? Lets a forward skip what only backward needs. */
 bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in);
@@ -221,6 +225,9 @@ qkv_real *qkv__grad(qkv_tape *t, qkv_tensor *x, bool *acc);
  * the one place where broadcast gradients are reduced. */
 void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim,
                          const size_t *gshape);
+
+/* Adds (or stores) factor times g, dense, of x's n numbers, to x's gradient. g NULL: nothing. */
+void qkv__grad_add(qkv_tape *t, qkv_tensor *x, const qkv_real *g, double factor, size_t n);
 
 /* Stores, or adds, one value all over d(loss)/dx, which qkv__grad gave. */
 void qkv__grad_fill(qkv_tape *t, qkv_real *dx, const qkv_tensor *x, double value, bool acc);

@@ -41,6 +41,12 @@ bool qkv__same_shape(const qkv_tensor *a, const qkv_tensor *b)
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
+bool qkv__is_vector(const qkv_tensor *w, size_t n)
+{
+    return !w || (w->dtype == QKV_REAL && w->ndim == 1 && w->shape[0] == n &&
+                  qkv__is_contiguous(w));
+}
+
 bool qkv__is_contiguous(const qkv_tensor *x)
 {
     size_t expected = 1;

@@ -82,7 +82,18 @@ qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x)
     return copy_permuted(t, x, axes);
 }
 
-qkv_tensor *qkv__contiguous_input(qkv_tape *t, qkv_tensor *x) { return qkv_contiguous(t, x); }
+bool qkv__ready_dense(qkv_tape *t, const char *op, int n, qkv_tensor **in)
+{
+    bool ready = qkv__ready_reals(t, op, n, in);
+    for (int i = 0; ready && i < n; i++)
+        ready = (in[i] = qkv_contiguous(t, in[i])) != NULL;
+    return ready;
+}
+
+qkv_tensor *qkv__ready_map(qkv_tape *t, const char *op, qkv_tensor **x)
+{
+    return qkv__ready_dense(t, op, 1, x) ? qkv__new_like(t, *x) : NULL;
+}
 
 bool qkv__even_axes(const qkv_tensor *x, int n, size_t *step)
 {
@@ -240,11 +251,9 @@ bool qkv_split(qkv_tape *t, qkv_tensor *x, int axis, int n, const size_t *sizes,
     size_t total = 0;
     for (int i = 0; i < n; i++)
         total += sizes[i];
-    if (a < 0 || a >= x->ndim || total != x->shape[a]) {
-        qkv__op_fail(t, "split", "parts of %zu in all along axis %d of %s", total, axis,
-                     qkv__shape_text(t, x));
-        return false;
-    }
+    if (a < 0 || a >= x->ndim || total != x->shape[a])
+        return qkv__op_fail(t, "split", "parts of %zu in all along axis %d of %s", total, axis,
+                            qkv__shape_text(t, x)) != NULL;
     bool known = remember_parts(t, x, a, n, sizes);
     size_t at = 0;
     for (int i = 0; i < n; i++) {

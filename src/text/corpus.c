@@ -250,15 +250,8 @@ static size_t place_of(const char *const *names, size_t count, const qkv_labelle
 
 static qkv_status insert(qkv_labels *l, size_t place, const qkv_labelled_text *x)
 {
-    if (l->count == l->capacity) {
-        size_t capacity = 2 * l->capacity + 8;
-        char **names = qkv_realloc(l->ctx, l->names, l->capacity * sizeof *names,
-                                   capacity * sizeof *names);
-        if (!names)
-            return QKV_E_MEMORY;
-        l->names = names;
-        l->capacity = capacity;
-    }
+    if (!qkv__grow(l->ctx, &l->names, &l->capacity, l->count + 1, sizeof *l->names))
+        return QKV_E_MEMORY;
     char *name = qkv_malloc(l->ctx, x->label_len + 1);
     if (!name)
         return QKV_E_MEMORY;

@@ -96,27 +96,84 @@ size_t qkv__count_lines(const qkv_text_span *part)
     return n;
 }
 
-size_t qkv__cut_lines(qkv_text_span *parts, size_t *count, size_t lines, qkv_text_span *held)
+/* ---- held-out ends --------------------------------------------------------------------------- */
+
+static size_t units_of(const qkv_text_span *part, bool lines)
 {
-    size_t i = *count, n = 0, all = i, here = 0;
-    while (i > 0 && (here = qkv__count_lines(&parts[i - 1])) <= lines) {
-        lines -= here;
+    return lines ? qkv__count_lines(part) : part->len;
+}
+
+/* What follows so many units; no character is cut. */
+static const char *behind(const qkv_text_span *part, size_t units, bool lines)
+{
+    const char *at = part->data, *end = at + part->len;
+    qkv_line line;
+    if (!lines)
+        for (at += units; at < end && ((unsigned char)*at & 0xC0) == 0x80;)
+            at++;
+    for (; lines && units; units--)
+        (void)qkv_next_line(&at, end, &line);
+    return at;
+}
+
+/* Moves the last units, fewer than there are, to x->held, in order: whole parts and the end of
+ * one. */
+static void move_end(qkv__text_split *x, size_t units, bool lines)
+{
+    qkv_text_span *parts = x->data.spans;
+    size_t i = x->train_count, here = 0;
+    while (i > 0 && (here = units_of(&parts[i - 1], lines)) <= units) {
+        units -= here;
         i--;
     }
-    if (i > 0 && lines > 0) {
-        qkv_text_span *cut = &parts[i - 1];
-        const char *at = cut->data, *end = cut->data + cut->len;
-        qkv_line line;
-        for (size_t k = lines; k < here; k++)
-            (void)qkv_next_line(&at, end, &line);
-        held[n++] = (qkv_text_span){at, (size_t)(end - at), cut->name, cut->before + here - lines};
-        cut->len = (size_t)(at - cut->data);
+    if (i > 0 && units > 0) {
+        qkv_text_span *part = &parts[i - 1];
+        const char *at = behind(part, here - units, lines), *end = part->data + part->len;
+        if (at < end)
+            x->held[x->held_count++] = (qkv_text_span){
+                at, (size_t)(end - at), part->name, lines ? part->before + here - units : 0};
+        part->len = (size_t)(at - part->data);
     }
-    *count = i;
-    for (; i < all; i++)
-        held[n++] = parts[i];
-    return n;
+    for (size_t k = i; k < x->train_count; k++)
+        x->held[x->held_count++] = parts[k];
+    x->train_count = i;
 }
+
+qkv_status qkv__text_split_open(qkv__text_split *x, qkv_context *ctx, const qkv_strings *data,
+                                const char *valid, const char *last, bool lines)
+{
+    size_t total = 0, units;
+    qkv_status status = qkv_texts_open(&x->data, ctx, data);
+    if (status)
+        return status;
+    x->train_count = x->data.count;
+    x->held = qkv_calloc(ctx, x->train_count, sizeof *x->held);
+    if (!x->held)
+        return QKV_E_MEMORY;
+    if (valid) {
+        status = qkv_texts_open_one(&x->valid_file, ctx, valid);
+        if (!status)
+            x->held[x->held_count++] = x->valid_file.spans[0];
+        return status;
+    }
+    for (size_t i = 0; i < x->train_count; i++)
+        total += units_of(&x->data.spans[i], lines);
+    status = qkv__held_out(ctx, last, total, lines ? "lines" : "bytes", &units);
+    if (!status)
+        move_end(x, units, lines);
+    return status;
+}
+
+void qkv__text_split_close(qkv__text_split *x)
+{
+    if (x->data.ctx)
+        qkv_free(x->data.ctx, x->held);
+    qkv_texts_close(&x->data);
+    qkv_texts_close(&x->valid_file);
+    *x = (qkv__text_split){0};
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
 
 qkv_status qkv__records_open_of(qkv_records **out, qkv_context *ctx, const char *path,
                                 size_t fields, const qkv_tokenizer *tokenizer)

@@ -12,9 +12,20 @@ qkv_status qkv__held_out(qkv_context *ctx, const char *text, size_t total, const
 
 size_t qkv__count_lines(const qkv_text_span *part);
 
-/* Moves the last `lines` lines of parts (*count), fewer than there are, to held, in order: whole
- * parts and the end of one. held has room for as many parts; returns how many it got. */
-size_t qkv__cut_lines(qkv_text_span *parts, size_t *count, size_t lines, qkv_text_span *held);
+/* The texts of a run: what is learnt from, and what is held out. Zeroed: none. */
+typedef struct {
+    qkv_texts data, valid_file;
+    size_t train_count;  /* of data.spans */
+    qkv_text_span *held; /* (held_count) */
+    size_t held_count;
+} qkv__text_split;
+
+/* Opens the files and holds out those of `valid`, or, with valid NULL, the end of the data: `last`
+ * ("N" or "N%") lines, else bytes of whole characters. qkv__text_split_close frees it, after a
+ * failure too. */
+qkv_status qkv__text_split_open(qkv__text_split *x, qkv_context *ctx, const qkv_strings *data,
+                                const char *valid, const char *last, bool lines);
+void qkv__text_split_close(qkv__text_split *x);
 
 /* Opens records that training kept: an error that names the file unless they have so many fields,
  * the first two of which are ids of the tokenizer. On failure *out is NULL. */

@@ -15,22 +15,6 @@ typedef struct {
 
 /* ---- a piece's symbols --------------------------------------------------------------- */
 
-/* Ids of the pieces <0xXX> of a character's bytes; false when one is missing. */
-static bool fall_back(qkv_tokenizer *t, const char *s, size_t len, qkv_ids *ids)
-{
-    size_t before = ids->count;
-    for (size_t i = 0; i < len; i++) {
-        char name[8];
-        (void)snprintf(name, sizeof name, "<0x%02X>", (unsigned)(unsigned char)s[i]);
-        int32_t id = qkv__vocab_find(&t->vocab, name, 6);
-        if (id < 0 || !qkv__ids_push(t->ctx, ids, id)) {
-            ids->count = before;
-            return false;
-        }
-    }
-    return true;
-}
-
 static qkv_status add_unknown(qkv_tokenizer *t, const char *s, size_t len, bool after_unknown,
                               qkv_ids *ids)
 {
@@ -57,7 +41,8 @@ static qkv_status add_symbols(qkv_tokenizer *t, const char *piece, size_t len, q
         if (id >= 0) {
             ids->data[ids->count++] = id;
             unknown = false;
-        } else if (b->byte_fallback && fall_back(t, piece + i, n, ids)) {
+        } else if (b->byte_fallback &&
+                   qkv__fallback_put(ids, t->ctx, &t->vocab, NULL, piece + i, n)) {
             unknown = false;
         } else {
             qkv_status status = add_unknown(t, piece + i, n, unknown, ids);

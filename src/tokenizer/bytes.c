@@ -1,6 +1,7 @@
 /* bytes.c - characters and pieces that stand for bytes. */
 #include "tokenizer/bytes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -38,6 +39,27 @@ int qkv__fallback_byte(const char *piece, size_t len)
         return -1;
     const char *high = memchr(digits, piece[3], 32), *low = memchr(digits, piece[4], 32);
     return high && low ? (int)((high - digits) % 16 * 16 + (low - digits) % 16) : -1;
+}
+
+int32_t qkv__fallback_find(const qkv__vocab *pieces, char byte)
+{
+    char name[8];
+    (void)snprintf(name, sizeof name, "<0x%02X>", (unsigned)(unsigned char)byte);
+    return qkv__vocab_find(pieces, name, 6);
+}
+
+bool qkv__fallback_put(qkv_ids *ids, qkv_context *ctx, const qkv__vocab *pieces,
+                       const int32_t *to_id, const char *bytes, size_t len)
+{
+    size_t before = ids->count;
+    for (size_t i = 0; i < len; i++) {
+        int32_t id = qkv__fallback_find(pieces, bytes[i]);
+        if (id < 0 || !qkv__ids_push(ctx, ids, to_id ? to_id[id] : id)) {
+            ids->count = before;
+            return false;
+        }
+    }
+    return true;
 }
 
 void qkv__bytes_to_chars(qkv_str *out, const char *bytes, size_t len)

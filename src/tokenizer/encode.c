@@ -1,6 +1,6 @@
 /* encode.c - text to ids through all parts.
  * Not here: files (files.c), ids to text (decode.c). */
-#include "tokenizer/encode.h"
+#include "tokenizer/object.h"
 
 #include <string.h>
 

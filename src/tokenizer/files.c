@@ -38,17 +38,14 @@ static qkv_status read_roles(qkv_tokenizer *t, const qkv__json *at, bool *any)
     return QKV_OK;
 }
 
-static qkv_status load_if_there(qkv__json *out, qkv_context *ctx, const char *dir,
-                                const char *name, char **path)
+/* An object; path is to live as long. No file: out->value is NULL. */
+static qkv_status load_if_there(qkv__json *out, qkv_context *ctx, const char *path)
 {
-    *out = (qkv__json){0};
-    *path = qkv_path_join(ctx, dir, name);
-    if (!*path)
-        return QKV_E_MEMORY;
     qkv__json object;
-    if (!qkv_file_exists(*path))
+    *out = (qkv__json){0};
+    if (!qkv_file_exists(path))
         return QKV_OK;
-    qkv_status status = qkv__json_load(out, ctx, *path);
+    qkv_status status = qkv__json_load(out, ctx, path);
     if (!status)
         status = qkv__json_get_object(out, NULL, &object);
     if (status)
@@ -59,21 +56,19 @@ static qkv_status load_if_there(qkv__json *out, qkv_context *ctx, const char *di
 /* Roles from tokenizer_config.json, else special_tokens_map.json, else the usual ones. */
 static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
 {
-    char *path = NULL;
+    const qkv_path config = qkv_path_in(dir, "tokenizer_config.json");
+    const qkv_path roles = qkv_path_in(dir, "special_tokens_map.json");
     bool any = false;
     qkv__json map = {0};
-    qkv_status status = load_if_there(&t->config, t->ctx, dir, "tokenizer_config.json", &path);
+    qkv_status status = load_if_there(&t->config, t->ctx, config.text);
     if (!status && t->config.value)
         status = read_roles(t, &t->config, &any);
     t->config.file = NULL; /* the path goes now */
-    qkv_free(t->ctx, path);
-    path = NULL;
     if (!status && !any) {
-        status = load_if_there(&map, t->ctx, dir, "special_tokens_map.json", &path);
+        status = load_if_there(&map, t->ctx, roles.text);
         if (!status && map.value)
             status = read_roles(t, &map, &any);
         qkv__json_free(&map);
-        qkv_free(t->ctx, path);
     }
     if (status || any || t->spm)
         return status;
@@ -85,19 +80,6 @@ static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
 }
 
 /* ---- reading ------------------------------------------------------------------------- */
-
-static qkv_status load_json(qkv_tokenizer **out, qkv_context *ctx, const char *path)
-{
-    qkv_tokenizer *t = qkv__tokenizer_new(ctx);
-    if (!t)
-        return QKV_E_MEMORY;
-    qkv_status status = qkv__json_load(&t->spec, ctx, path);
-    if (status) {
-        qkv_tokenizer_destroy(t);
-        return status;
-    }
-    return qkv__tokenizer_from_spec(out, t);
-}
 
 /* Every byte must have its token: otherwise this is another kind of vocabulary. */
 static qkv_status check_bytes(qkv_context *ctx, const qkv__json *vocab)
@@ -115,32 +97,15 @@ static qkv_status check_bytes(qkv_context *ctx, const qkv__json *vocab)
 
 static qkv_status build_bpe(qkv_tokenizer **out, qkv_context *ctx, const qkv__bpe_files *files)
 {
-    qkv_json_writer w;
     const char *const special[] = {end_of_text};
     const json_t *id = json_object_get(files->vocab.value, end_of_text);
     bool has_end = json_is_integer(id) && json_integer_value(id) >= 0 &&
                    json_integer_value(id) < QKV_TOKENIZER_ID_LIMIT;
     const int32_t ids[] = {has_end ? (int32_t)json_integer_value(id) : 0};
-    qkv_json_writer_init(&w, ctx, 0);
-    qkv__tokenizer_begin_spec(&w, QKV_TOKENIZER_BPE, special, ids, has_end ? 1 : 0, NULL,
-                              NULL, NULL);
-    qkv_json_end_object(&w);
-    qkv_json_end_object(&w);
-    qkv_tokenizer *t = w.text.failed ? NULL : qkv__tokenizer_new(ctx);
-    qkv_status status = t ? qkv__json_parse(&t->spec, ctx, files->vocab.file, w.text.data,
-                                            w.text.len)
-                          : QKV_E_MEMORY;
-    qkv_json_writer_free(&w);
-    if (status) {
-        qkv_tokenizer_destroy(t);
-        return status;
-    }
-    t->files = files;
-    status = qkv__tokenizer_from_spec(out, t);
-    if (!status) {
-        t->files = NULL;
-        t->special[QKV_TOKEN_EOS] = t->special[QKV_TOKEN_BOS] = has_end ? ids[0] : -1;
-    }
+    json_t *spec = qkv__spec_plain(QKV_TOKENIZER_BPE, special, ids, has_end, NULL, NULL, NULL);
+    qkv_status status = qkv__tokenizer_from_spec(out, ctx, files->vocab.file, spec, files);
+    if (!status)
+        (*out)->special[QKV_TOKEN_EOS] = (*out)->special[QKV_TOKEN_BOS] = has_end ? ids[0] : -1;
     return status;
 }
 
@@ -172,39 +137,35 @@ static qkv_status load_pair(qkv_tokenizer **out, qkv_context *ctx, const char *d
                                            {"encoder.json", "vocab.bpe"}};
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < 2 && !status && !*out; i++) {
-        char *vocab = qkv_path_join(ctx, dir, names[i][0]);
-        char *merges = qkv_path_join(ctx, dir, names[i][1]);
-        status = vocab && merges ? QKV_OK : QKV_E_MEMORY;
-        if (!status && qkv_file_exists(vocab) && qkv_file_exists(merges))
-            status = qkv_tokenizer_load_bpe(out, ctx, vocab, merges);
-        qkv_free(ctx, vocab);
-        qkv_free(ctx, merges);
+        const qkv_path vocab = qkv_path_in(dir, names[i][0]);
+        const qkv_path merges = qkv_path_in(dir, names[i][1]);
+        if (qkv_file_exists(vocab.text) && qkv_file_exists(merges.text))
+            status = qkv_tokenizer_load_bpe(out, ctx, vocab.text, merges.text);
     }
     return status;
 }
 
 static qkv_status load_single(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
-    char *path = qkv_path_join(ctx, dir, "tokenizer.json");
-    qkv_status status = !path ? QKV_E_MEMORY
-                        : qkv_file_exists(path) ? load_json(out, ctx, path) : QKV_OK;
-    qkv_free(ctx, path);
-    return status;
+    const qkv_path path = qkv_path_in(dir, "tokenizer.json");
+    qkv__json document;
+    if (!qkv_file_exists(path.text))
+        return QKV_OK;
+    qkv_status status = qkv__json_load(&document, ctx, path.text);
+    return status ? status : qkv__tokenizer_from_spec(out, ctx, path.text, document.value, NULL);
 }
 
 static qkv_status load_words(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
-    char *path = NULL, *vocab = qkv_path_join(ctx, dir, "vocab.txt");
-    qkv__json config = {0};
-    qkv_status status = vocab ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv_file_exists(vocab)) {
-        status = load_if_there(&config, ctx, dir, "tokenizer_config.json", &path);
-        if (!status)
-            status = qkv__load_vocab_txt(out, ctx, vocab, config.value ? &config : NULL);
-        qkv__json_free(&config);
-        qkv_free(ctx, path);
-    }
-    qkv_free(ctx, vocab);
+    const qkv_path vocab = qkv_path_in(dir, "vocab.txt");
+    const qkv_path path = qkv_path_in(dir, "tokenizer_config.json");
+    qkv__json config;
+    if (!qkv_file_exists(vocab.text))
+        return QKV_OK;
+    qkv_status status = load_if_there(&config, ctx, path.text);
+    if (!status)
+        status = qkv__load_vocab_txt(out, ctx, vocab.text, config.value ? &config : NULL);
+    qkv__json_free(&config);
     return status;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tokenizer/models.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/spec.h"
 
 static const qkv__model_kind *const models[] = {&qkv__model_bpe, &qkv__model_words,
                                                 &qkv__model_wordpiece, &qkv__model_unigram};
@@ -39,7 +39,7 @@ static qkv_status read_normalizer(qkv_tokenizer *t, const qkv__json *at)
 static qkv_status read_decoder(qkv_tokenizer *t, const qkv__json *at)
 {
     t->decoder.spaced = false;
-    return qkv__decoder_read(&t->decoder, t->ctx, at);
+    return qkv__decoder_read(&t->decoder, at);
 }
 
 static qkv_status read_template(qkv_tokenizer *t, const qkv__json *at)
@@ -50,7 +50,7 @@ static qkv_status read_template(qkv_tokenizer *t, const qkv__json *at)
 
 static qkv_status read_splitter(qkv_tokenizer *t, const qkv__json *at)
 {
-    return qkv__splitter_read(&t->splitter, t->ctx, at);
+    return qkv__splitter_read(&t->splitter, at);
 }
 
 /* In the order in which they need each other: the model asks the splitter whether pieces are
@@ -91,10 +91,21 @@ static qkv_status read_spec(qkv_tokenizer *t)
     return QKV_OK;
 }
 
-qkv_status qkv__tokenizer_from_spec(qkv_tokenizer **out, qkv_tokenizer *t)
+qkv_status qkv__tokenizer_from_spec(qkv_tokenizer **out, qkv_context *ctx, const char *name,
+                                    json_t *spec, const qkv__bpe_files *files)
 {
+    *out = NULL;
+    qkv_tokenizer *t = qkv__tokenizer_new(ctx);
+    if (!t || !spec) {
+        json_decref(spec);
+        qkv_tokenizer_destroy(t);
+        return qkv_fail(ctx, QKV_E_MEMORY, "%s: out of memory", name);
+    }
+    t->spec = (qkv__json){.ctx = ctx, .file = name, .value = spec};
+    t->files = files;
     qkv_status status = read_spec(t);
     t->spec.file = NULL; /* the caller's, and not needed any more */
+    t->files = NULL;
     if (status)
         qkv_tokenizer_destroy(t);
     else
@@ -102,17 +113,41 @@ qkv_status qkv__tokenizer_from_spec(qkv_tokenizer **out, qkv_tokenizer *t)
     return status;
 }
 
+static json_t *merges_of(const qkv__vocab *v, const qkv_ids *merges)
+{
+    json_t *list = json_array();
+    bool fine = true;
+    for (size_t i = 0; i < merges->count && fine; i += 2) {
+        size_t len;
+        const char *left = qkv__vocab_text(v, merges->data[i], &len);
+        const char *right = qkv__vocab_text(v, merges->data[i + 1], &len);
+        fine = json_array_append_new(list, json_pack("[s, s]", left, right)) == 0;
+    }
+    if (fine)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+qkv_status qkv__tokenizer_build(qkv_tokenizer **out, const char *name, json_t *spec,
+                                const qkv__vocab *v, const qkv_ids *merges)
+{
+    json_t *model = json_object_get(spec, "model");
+    bool fine = json_object_set_new(model, "vocab", qkv__spec_vocab(v)) == 0;
+    if (merges)
+        fine = json_object_set_new(model, "merges", merges_of(v, merges)) == 0 && fine;
+    if (!fine) {
+        json_decref(spec);
+        spec = NULL;
+    }
+    return qkv__tokenizer_from_spec(out, v->ctx, name, spec, NULL);
+}
+
 qkv_status qkv__tokenizer_parse(qkv_tokenizer **out, qkv_context *ctx, const char *name,
                                 const char *text, size_t len)
 {
+    qkv__json document;
     *out = NULL;
-    qkv_tokenizer *t = qkv__tokenizer_new(ctx);
-    if (!t)
-        return QKV_E_MEMORY;
-    qkv_status status = qkv__json_parse(&t->spec, ctx, name, text, len);
-    if (status) {
-        qkv_tokenizer_destroy(t);
-        return status;
-    }
-    return qkv__tokenizer_from_spec(out, t);
+    qkv_status status = qkv__json_parse(&document, ctx, name, text, len);
+    return status ? status : qkv__tokenizer_from_spec(out, ctx, name, document.value, NULL);
 }

@@ -63,36 +63,6 @@ static void join_short(const qkv__merges *b, int32_t *id, size_t *count)
     *count = n;
 }
 
-static bool heap_push(qkv_context *ctx, qkv__merges *b, uint64_t key)
-{
-    if (!qkv__grow(ctx, &b->heap, &b->heap_cap, b->heap_count + 1, sizeof *b->heap))
-        return false;
-    size_t i = b->heap_count++;
-    for (; i > 0 && key < b->heap[(i - 1) / 2]; i = (i - 1) / 2)
-        b->heap[i] = b->heap[(i - 1) / 2];
-    b->heap[i] = key;
-    return true;
-}
-
-static uint64_t heap_pop(qkv__merges *b)
-{
-    uint64_t top = b->heap[0], key = b->heap[--b->heap_count];
-    size_t i = 0, n = b->heap_count;
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= n)
-            break;
-        if (child + 1 < n && b->heap[child + 1] < b->heap[child])
-            child++;
-        if (key <= b->heap[child])
-            break;
-        b->heap[i] = b->heap[child];
-        i = child;
-    }
-    b->heap[i] = key;
-    return top;
-}
-
 /* Puts the pair that begins at place on the heap, if it is one. */
 static bool offer(qkv_context *ctx, qkv__merges *b, int32_t place)
 {
@@ -100,7 +70,7 @@ static bool offer(qkv_context *ctx, qkv__merges *b, int32_t place)
     if (after < 0)
         return true;
     const struct qkv__merge *m = find_merge(b, b->symbols[place].id, b->symbols[after].id);
-    return m->rank == no_rank || heap_push(ctx, b, (uint64_t)m->rank << 32 | (uint32_t)place);
+    return m->rank == no_rank || qkv__heap_push(&b->heap, ctx, m->rank, (uint64_t)place);
 }
 
 static qkv_status join_long(qkv_context *ctx, qkv__merges *b, int32_t *id, size_t *count)
@@ -110,18 +80,18 @@ static qkv_status join_long(qkv_context *ctx, qkv__merges *b, int32_t *id, size_
     for (size_t i = 0; ok && i < n; i++)
         b->symbols[i] = (struct qkv__symbol){id[i], (int32_t)i - 1,
                                              i + 1 < n ? (int32_t)i + 1 : -1};
-    b->heap_count = 0;
+    b->heap.count = 0;
     for (size_t i = 0; ok && i < n; i++)
         ok = offer(ctx, b, (int32_t)i);
-    while (ok && b->heap_count) {
-        uint64_t top = heap_pop(b);
-        int32_t place = (int32_t)(uint32_t)top;
+    while (ok && b->heap.count) {
+        qkv__heap_entry top = qkv__heap_pop(&b->heap);
+        int32_t place = (int32_t)top.value;
         struct qkv__symbol *s = &b->symbols[place];
         if (s->id < 0 || s->after < 0)
             continue;
         struct qkv__symbol *next = &b->symbols[s->after];
         const struct qkv__merge *m = find_merge(b, s->id, next->id);
-        if (m->rank != top >> 32) /* an older pair stood there */
+        if (m->rank != top.key) /* an older pair stood there */
             continue;
         if (b->drop > 0 && qkv_rng_uniform(b->rng) < b->drop) /* Provilkov et al. 2020 */
             continue;
@@ -189,5 +159,5 @@ void qkv__merges_free(qkv__merges *b, qkv_context *ctx)
     qkv_free(ctx, b->made);
     qkv_free(ctx, b->table);
     qkv_free(ctx, b->symbols);
-    qkv_free(ctx, b->heap);
+    qkv_free(ctx, b->heap.entries);
 }

@@ -2,7 +2,7 @@
 #ifndef QKV_SRC_TOKENIZER_MERGES_H
 #define QKV_SRC_TOKENIZER_MERGES_H
 
-#include "base/base.h"
+#include "tokenizer/heap.h"
 
 typedef struct {
     int32_t (*pairs)[2]; /* by rank */
@@ -12,8 +12,7 @@ typedef struct {
     size_t mask;
     struct qkv__symbol *symbols; /* scratch */
     size_t symbol_cap;
-    uint64_t *heap; /* scratch: rank << 32 | place */
-    size_t heap_count, heap_cap;
+    qkv__heap heap; /* scratch: places by rank */
     double drop; /* probability that a merge is left out */
     qkv_rng *rng;
 } qkv__merges;

@@ -8,7 +8,10 @@
 
 #include "base/utf8.h"
 #include "tokenizer/bert.h"
+#include "tokenizer/parts.h"
 #include "tokenizer/pattern.h"
+
+enum { MOST_NESTED = 8 }; /* lists of steps within each other */
 
 typedef qkv__normal_step step;
 
@@ -331,12 +334,14 @@ static step *add_step(qkv__normalizer *n, qkv_context *ctx)
     return &n->steps[n->count++];
 }
 
-static qkv_status read_step(qkv__normalizer *n, const qkv__json *at, const char *type)
+static qkv_status read_step(void *normalizer, const qkv__json *at, const char *type)
 {
+    if (strcmp(type, "Sequence") == 0)
+        return qkv__json_fail(at, NULL, "sequences within sequences: at most %d", MOST_NESTED);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(type, kinds[i].name) != 0)
             continue;
-        step *st = add_step(n, at->ctx);
+        step *st = add_step(normalizer, at->ctx);
         if (!st)
             return QKV_E_MEMORY;
         st->run = kinds[i].run;
@@ -348,28 +353,9 @@ static qkv_status read_step(qkv__normalizer *n, const qkv__json *at, const char 
 
 /* ---- public -------------------------------------------------------------------------- */
 
-static qkv_status read_nested(qkv__normalizer *n, const qkv__json *at, unsigned depth)
-{
-    const char *type;
-    qkv__json list;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read_step(n, at, type);
-    if (depth == 8)
-        return qkv__json_fail(at, NULL, "sequences within sequences: at most 8");
-    status = qkv__json_get_array(at, "normalizers", &list);
-    size_t count = status ? 0 : qkv__json_count(&list);
-    for (size_t i = 0; !status && i < count; i++) {
-        qkv__json item;
-        qkv__json_item(&list, i, &item);
-        status = read_nested(n, &item, depth + 1);
-    }
-    return status;
-}
-
 qkv_status qkv__normalizer_read(qkv__normalizer *n, const qkv__json *at)
 {
-    return read_nested(n, at, 0);
+    return qkv__parts_read(n, at, "normalizers", MOST_NESTED, read_step);
 }
 
 qkv_status qkv__normalizer_add_spm(qkv__normalizer *n, qkv_context *ctx, const qkv__spm *spm)

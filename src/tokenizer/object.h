@@ -70,7 +70,9 @@ struct qkv_tokenizer {
 qkv_tokenizer *qkv__tokenizer_new(qkv_context *ctx);
 /* "the character U+00E9 at byte 7 ..." for a place in the text being encoded. */
 qkv_status qkv__tokenizer_unknown(qkv_tokenizer *t, const char *at, size_t len);
-
+/* The pieces of a text without added tokens: for training. */
+qkv_status qkv__tokenizer_pieces(qkv_tokenizer *t, const char *text, size_t len,
+                                 const qkv__sink *sink);
 
 /* Keys of the roles in tokenizer_config.json. */
 extern const char *const qkv__role_keys[QKV_TOKEN_ROLES];

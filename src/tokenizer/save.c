@@ -213,18 +213,15 @@ qkv_status qkv_tokenizer_save(const qkv_tokenizer *t, const char *dir)
     for (size_t i = 0; !status && i < sizeof files_written / sizeof *files_written; i++) {
         if (!files_written[i].wanted(t))
             continue;
-        char *path = qkv_path_join(t->ctx, dir, files_written[i].name);
-        if (!path)
-            return QKV_E_MEMORY;
+        const qkv_path path = qkv_path_in(dir, files_written[i].name);
         if (files_written[i].put) {
             qkv_json_writer w;
             qkv_json_writer_init(&w, t->ctx, files_written[i].indent);
             files_written[i].put(t, &w);
-            status = qkv_json_writer_save(&w, path);
+            status = qkv_json_writer_save(&w, path.text);
         } else {
-            status = save_text(t, path, files_written[i].put_text);
+            status = save_text(t, path.text, files_written[i].put_text);
         }
-        qkv_free(t->ctx, path);
     }
     return status;
 }

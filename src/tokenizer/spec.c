@@ -3,168 +3,158 @@
 
 #include <string.h>
 
-static void put_byte_level(qkv_json_writer *w, const char *key)
+static const char text[] = "Sequence", special_token[] = "SpecialToken"; /* in a template */
+
+static json_t *byte_level(void)
 {
-    qkv_json_begin_object(w, key);
-    qkv_json_put_string(w, "type", "ByteLevel");
-    qkv_json_put_bool(w, "add_prefix_space", false);
-    qkv_json_put_bool(w, "trim_offsets", true);
-    qkv_json_put_bool(w, "use_regex", true);
-    qkv_json_end_object(w);
+    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", false,
+                     "trim_offsets", true, "use_regex", true);
 }
 
 /* Every character a piece of its own. */
-static void put_char_split(qkv_json_writer *w)
+static json_t *char_split(void)
 {
-    qkv_json_begin_object(w, "pre_tokenizer");
-    qkv_json_put_string(w, "type", "Split");
-    qkv_json_begin_object(w, "pattern");
-    qkv_json_put_string(w, "Regex", "[\\s\\S]");
-    qkv_json_end_object(w);
-    qkv_json_put_string(w, "behavior", "Isolated");
-    qkv_json_put_bool(w, "invert", false);
-    qkv_json_end_object(w);
+    return json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", "[\\s\\S]",
+                     "behavior", "Isolated", "invert", false);
 }
 
-void qkv__put_added(qkv_json_writer *w, const char *text, int32_t id)
+json_t *qkv__spec_added(const char *content, int32_t id)
 {
-    qkv_json_begin_object(w, NULL);
-    qkv_json_put_int(w, "id", id);
-    qkv_json_put_string(w, "content", text);
-    qkv_json_put_bool(w, "single_word", false);
-    qkv_json_put_bool(w, "lstrip", false);
-    qkv_json_put_bool(w, "rstrip", false);
-    qkv_json_put_bool(w, "normalized", false);
-    qkv_json_put_bool(w, "special", true);
-    qkv_json_end_object(w);
+    return json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content", content,
+                     "single_word", false, "lstrip", false, "rstrip", false, "normalized", false,
+                     "special", true);
+}
+
+json_t *qkv__spec_vocab(const qkv__vocab *v)
+{
+    json_t *vocab = json_object();
+    bool fine = vocab != NULL;
+    for (size_t id = 0; id < v->count && fine; id++) {
+        size_t len;
+        const char *token = qkv__vocab_text(v, (int32_t)id, &len);
+        fine = json_object_set_new(vocab, token, json_integer((json_int_t)id)) == 0;
+    }
+    if (fine)
+        return vocab;
+    json_decref(vocab);
+    return NULL;
+}
+
+/* An id that files may give; most of the ids below the greatest must be there, so that a
+ * small file cannot ask for much memory. */
+qkv_status qkv__vocab_read(qkv__vocab *v, const qkv__json *object)
+{
+    const char *key;
+    json_t *value;
+    json_int_t greatest = -1;
+    json_object_foreach(object->value, key, value) {
+        if (!json_is_integer(value))
+            return qkv__json_fail(object, NULL, "token \"%.60s\": expected an integer id", key);
+        json_int_t id = json_integer_value(value);
+        if (id < 0 || id >= QKV_TOKENIZER_ID_LIMIT)
+            return qkv__json_fail(object, NULL,
+                                  "token \"%.60s\": expected an id from 0 to %d, found %lld", key,
+                                  QKV_TOKENIZER_ID_LIMIT - 1, (long long)id);
+        if (id > greatest)
+            greatest = id;
+    }
+    size_t count = qkv__json_count(object);
+    if ((size_t)(greatest + 1) > 2 * count + 1024)
+        return qkv__json_fail(object, NULL, "ids go up to %lld, but only %zu tokens are given",
+                              (long long)greatest, count);
+    json_object_foreach(object->value, key, value) {
+        size_t old_len;
+        int32_t id = (int32_t)json_integer_value(value);
+        const char *old = qkv__vocab_text(v, id, &old_len);
+        if (old)
+            return qkv__json_fail(object, NULL, "tokens \"%.60s\" and \"%.60s\" both have id %d",
+                                  old, key, (int)id);
+        qkv_status status = qkv__vocab_add(v, key, strlen(key), id);
+        if (status)
+            return status;
+    }
+    return QKV_OK;
 }
 
 /* ---- templates ----------------------------------------------------------------------- */
 
-typedef struct {
-    const char *id; /* of a token; "A" or "B" of a text */
-    bool text;
-    int type;
-} use;
-
-static void put_uses(qkv_json_writer *w, const char *key, const use *uses, size_t count)
+static json_t *use(const char *kind, const char *id, int type)
 {
-    qkv_json_begin_array(w, key);
-    for (size_t i = 0; i < count; i++) {
-        qkv_json_begin_object(w, NULL);
-        qkv_json_begin_object(w, uses[i].text ? "Sequence" : "SpecialToken");
-        qkv_json_put_string(w, "id", uses[i].id);
-        qkv_json_put_int(w, "type_id", uses[i].type);
-        qkv_json_end_object(w);
-        qkv_json_end_object(w);
+    return json_pack("{s:{s:s, s:i}}", kind, "id", id, "type_id", type);
+}
+
+static json_t *token(const char *content, int32_t id)
+{
+    return json_pack("{s:s, s:[i], s:[s]}", "id", content, "ids", (int)id, "tokens", content);
+}
+
+json_t *qkv__spec_template(const char *begin, int32_t begin_id, const char *end, int32_t end_id)
+{
+    json_t *single, *pair, *tokens;
+    if (begin) {
+        single = json_pack("[o, o, o]", use(special_token, begin, 0), use(text, "A", 0),
+                           use(special_token, end, 0));
+        pair = json_pack("[o, o, o, o, o]", use(special_token, begin, 0), use(text, "A", 0),
+                         use(special_token, end, 0), use(text, "B", 1),
+                         use(special_token, end, 1));
+    } else {
+        single = json_pack("[o, o]", use(text, "A", 0), use(special_token, end, 0));
+        pair = json_pack("[o, o, o]", use(text, "A", 0), use(text, "B", 0),
+                         use(special_token, end, 0));
     }
-    qkv_json_end_array(w);
-}
-
-static void put_token(qkv_json_writer *w, const char *text, int32_t id)
-{
-    qkv_json_begin_object(w, text);
-    qkv_json_put_string(w, "id", text);
-    qkv_json_begin_array(w, "ids");
-    qkv_json_put_int(w, NULL, id);
-    qkv_json_end_array(w);
-    qkv_json_begin_array(w, "tokens");
-    qkv_json_put_string(w, NULL, text);
-    qkv_json_end_array(w);
-    qkv_json_end_object(w);
-}
-
-void qkv__put_template(qkv_json_writer *w, const char *key, const char *begin, int32_t begin_id,
-                       const char *end, int32_t end_id)
-{
-    const use single[] = {{begin, false, 0}, {"A", true, 0}, {end, false, 0}};
-    const use around[] = {{begin, false, 0}, {"A", true, 0}, {end, false, 0}, {"B", true, 1},
-                          {end, false, 1}};
-    const use behind[] = {{"A", true, 0}, {"B", true, 0}, {end, false, 0}};
-    qkv_json_begin_object(w, key);
-    qkv_json_put_string(w, "type", "TemplateProcessing");
-    put_uses(w, "single", begin ? single : single + 1, begin ? 3 : 2);
-    put_uses(w, "pair", begin ? around : behind, begin ? 5 : 3);
-    qkv_json_begin_object(w, "special_tokens");
     if (begin && strcmp(begin, end) != 0)
-        put_token(w, begin, begin_id);
-    put_token(w, end, end_id);
-    qkv_json_end_object(w);
-    qkv_json_end_object(w);
+        tokens = json_pack("{s:o, s:o}", begin, token(begin, begin_id), end, token(end, end_id));
+    else
+        tokens = json_pack("{s:o}", end, token(end, end_id));
+    return json_pack("{s:s, s:o, s:o, s:o}", "type", "TemplateProcessing", "single", single,
+                     "pair", pair, "special_tokens", tokens);
 }
 
 static int32_t id_of(const char *const *special, const int32_t *ids, size_t count,
-                     const char *text)
+                     const char *wanted)
 {
     for (size_t i = 0; i < count; i++)
-        if (text && strcmp(special[i], text) == 0)
+        if (wanted && strcmp(special[i], wanted) == 0)
             return ids[i];
     return -1;
 }
 
-/* Byte-level BPE's own, which changes no id, perhaps with a template behind it; a template;
- * null. */
-static void put_post_processor(qkv_json_writer *w, bool bpe, const char *begin, int32_t begin_id,
-                               const char *end, int32_t end_id)
-{
-    static const char key[] = "post_processor";
-    if (bpe && end) {
-        qkv_json_begin_object(w, key);
-        qkv_json_put_string(w, "type", "Sequence");
-        qkv_json_begin_array(w, "processors");
-        put_byte_level(w, NULL);
-        qkv__put_template(w, NULL, begin, begin_id, end, end_id);
-        qkv_json_end_array(w);
-        qkv_json_end_object(w);
-    } else if (bpe) {
-        put_byte_level(w, key);
-    } else if (end) {
-        qkv__put_template(w, key, begin, begin_id, end, end_id);
-    } else {
-        qkv_json_put_null(w, key);
-    }
-}
-
 /* ---- the specification --------------------------------------------------------------- */
 
-void qkv__tokenizer_begin_spec(qkv_json_writer *w, qkv_tokenizer_kind kind,
-                               const char *const *special, const int32_t *ids, size_t count,
-                               const char *unk, const char *begin, const char *end)
+json_t *qkv__spec(json_t *added, json_t *normalizer, json_t *splitter, json_t *processor,
+                  json_t *decoder, json_t *model)
 {
-    bool bpe = kind == QKV_TOKENIZER_BPE;
-    qkv_json_begin_object(w, NULL);
-    qkv_json_put_string(w, "version", "1.0");
-    qkv_json_put_null(w, "truncation");
-    qkv_json_put_null(w, "padding");
-    qkv_json_begin_array(w, "added_tokens");
-    for (size_t i = 0; i < count; i++)
-        qkv__put_added(w, special[i], ids[i]);
-    qkv_json_end_array(w);
-    qkv_json_put_null(w, "normalizer");
-    if (bpe)
-        put_byte_level(w, "pre_tokenizer");
-    else
-        put_char_split(w);
-    put_post_processor(w, bpe, begin, id_of(special, ids, count, begin), end,
-                       id_of(special, ids, count, end));
-    if (bpe) {
-        put_byte_level(w, "decoder");
-    } else {
-        qkv_json_begin_object(w, "decoder");
-        qkv_json_put_string(w, "type", "Fuse");
-        qkv_json_end_object(w);
+    return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o}", "version", "1.0",
+                     "truncation", "padding", "added_tokens", added, "normalizer", normalizer,
+                     "pre_tokenizer", splitter, "post_processor", processor, "decoder", decoder,
+                     "model", model);
+}
+
+json_t *qkv__spec_plain(qkv_tokenizer_kind kind, const char *const *special, const int32_t *ids,
+                        size_t count, const char *unk, const char *begin, const char *end)
+{
+    bool fine = true;
+    json_t *added = json_array(), *model, *processor = NULL;
+    for (size_t i = 0; i < count && fine; i++)
+        fine = json_array_append_new(added, qkv__spec_added(special[i], ids[i])) == 0;
+    if (end)
+        processor = qkv__spec_template(begin, id_of(special, ids, count, begin), end,
+                                       id_of(special, ids, count, end));
+    if (kind == QKV_TOKENIZER_BPE) { /* its own processor changes no id */
+        processor = end ? json_pack("{s:s, s:[o, o]}", "type", "Sequence", "processors",
+                                    byte_level(), processor)
+                        : byte_level();
+        model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b}", "type", "BPE", "dropout",
+                          "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                          "fuse_unk", false, "byte_fallback", false, "ignore_merges", false);
+        model = qkv__spec(added, json_null(), byte_level(), processor, byte_level(), model);
+    } else { /* the reference wants a name: one that is no token makes unknown text an error */
+        model = json_pack("{s:s, s:s}", "type", "WordLevel", "unk_token", unk ? unk : "<unk>");
+        model = qkv__spec(added, json_null(), char_split(), end ? processor : json_null(),
+                          json_pack("{s:s}", "type", "Fuse"), model);
     }
-    qkv_json_begin_object(w, "model");
-    qkv_json_put_string(w, "type", bpe ? "BPE" : "WordLevel");
-    if (!bpe) { /* the reference wants a name: one that is no token makes unknown text an error */
-        qkv_json_put_string(w, "unk_token", unk ? unk : "<unk>");
-        return;
-    }
-    qkv_json_put_null(w, "dropout");
-    qkv_json_put_null(w, "unk_token");
-    qkv_json_put_null(w, "continuing_subword_prefix");
-    qkv_json_put_null(w, "end_of_word_suffix");
-    qkv_json_put_bool(w, "fuse_unk", false);
-    qkv_json_put_bool(w, "byte_fallback", false);
-    qkv_json_put_bool(w, "ignore_merges", false);
+    if (fine)
+        return model;
+    json_decref(model);
+    return NULL;
 }

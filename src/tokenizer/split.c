@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/bert.h"
+#include "tokenizer/parts.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/spm.h"
 
@@ -428,18 +429,15 @@ static const struct {
     {"Metaspace", read_metaspace, NULL},
 };
 
-static qkv_status read_stage(qkv__splitter *s, qkv_context *ctx, const qkv__json *at)
+static qkv_status read_stage(void *splitter, const qkv__json *at, const char *type)
 {
-    const char *type;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status)
-        return status;
+    qkv__splitter *s = splitter;
     if (s->byte_level)
         return qkv__json_fail(at, NULL, "\"%.40s\" after \"ByteLevel\" is not supported", type);
     for (size_t i = 0; i < sizeof stage_kinds / sizeof *stage_kinds; i++) {
         if (strcmp(type, stage_kinds[i].name) != 0)
             continue;
-        if (!qkv__grow(ctx, &s->stages, &s->capacity, s->count + 1, sizeof *s->stages))
+        if (!qkv__grow(at->ctx, &s->stages, &s->capacity, s->count + 1, sizeof *s->stages))
             return QKV_E_MEMORY;
         qkv__stage *st = &s->stages[s->count++];
         *st = (qkv__stage){.class_of = stage_kinds[i].class_of};
@@ -448,20 +446,9 @@ static qkv_status read_stage(qkv__splitter *s, qkv_context *ctx, const qkv__json
     return qkv__json_fail(at, "type", "\"%.40s\" is no pre-tokenizer that qkv knows", type);
 }
 
-qkv_status qkv__splitter_read(qkv__splitter *s, qkv_context *ctx, const qkv__json *at)
+qkv_status qkv__splitter_read(qkv__splitter *s, const qkv__json *at)
 {
-    const char *type;
-    qkv__json list;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read_stage(s, ctx, at);
-    status = qkv__json_get_array(at, "pretokenizers", &list);
-    for (size_t i = 0; !status && i < qkv__json_count(&list); i++) {
-        qkv__json item;
-        qkv__json_item(&list, i, &item);
-        status = read_stage(s, ctx, &item);
-    }
-    return status;
+    return qkv__parts_read(s, at, "pretokenizers", 1, read_stage);
 }
 
 void qkv__splitter_free(qkv__splitter *s, qkv_context *ctx)

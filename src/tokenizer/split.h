@@ -22,7 +22,7 @@ typedef struct {
     bool asks_first; /* a piece that begins the text is cut otherwise than the rest */
 } qkv__splitter;
 
-qkv_status qkv__splitter_read(qkv__splitter *s, qkv_context *ctx, const qkv__json *at);
+qkv_status qkv__splitter_read(qkv__splitter *s, const qkv__json *at);
 void qkv__splitter_free(qkv__splitter *s, qkv_context *ctx);
 /* Gives the pieces of a text, in order, to the sink. first: as many of its bytes come from the
  * first character of what is encoded; a piece that begins among them begins the text. */

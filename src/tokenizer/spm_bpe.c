@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "tokenizer/bytes.h"
+#include "tokenizer/heap.h"
 #include "tokenizer/models.h"
 
 typedef struct {
@@ -13,55 +15,23 @@ typedef struct {
 } symbol;
 
 typedef struct {
-    float score;
-    int32_t left, right;
-    size_t len; /* of both together, as it was */
-} candidate;
-
-typedef struct {
     const qkv__spm *spm;
     const int32_t *to_id; /* a piece's id in t->vocab; NULL: the same */
     uint32_t *split;      /* by piece: bytes of its left part when it was last made */
     symbol *symbols;
     size_t symbol_cap;
-    candidate *heap;
-    size_t heap_count, heap_cap;
+    qkv__heap heap; /* pairs: right << 32 | bytes of both, by score and left */
 } spm_bpe;
 
-static bool above(candidate a, candidate b)
+/* Smaller for higher scores, among equal ones for what is further left. Bits of floats, read as
+ * integers, grow with their distance from 0. */
+static uint64_t key_of(float score, int32_t left)
 {
-    return a.score > b.score || (a.score == b.score && a.left < b.left);
-}
-
-static bool push(qkv_tokenizer *t, candidate c)
-{
-    spm_bpe *b = t->model;
-    if (!qkv__grow(t->ctx, &b->heap, &b->heap_cap, b->heap_count + 1, sizeof *b->heap))
-        return false;
-    size_t i = b->heap_count++;
-    for (; i > 0 && above(c, b->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        b->heap[i] = b->heap[(i - 1) / 2];
-    b->heap[i] = c;
-    return true;
-}
-
-static candidate pop(spm_bpe *b)
-{
-    candidate top = b->heap[0], c = b->heap[--b->heap_count];
-    size_t i = 0, n = b->heap_count;
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= n)
-            break;
-        if (child + 1 < n && above(b->heap[child + 1], b->heap[child]))
-            child++;
-        if (!above(b->heap[child], c))
-            break;
-        b->heap[i] = b->heap[child];
-        i = child;
-    }
-    b->heap[i] = c;
-    return top;
+    uint32_t bits;
+    score += 0.0F; /* not -0 */
+    memcpy(&bits, &score, sizeof bits);
+    bits = bits >> 31 ? bits : ~bits & INT32_MAX;
+    return (uint64_t)bits << 32 | (uint32_t)left;
 }
 
 /* The piece, if it may be made of others; else -1. */
@@ -87,7 +57,8 @@ static bool offer(qkv_tokenizer *t, const char *s, int32_t left, int32_t right)
     if (id < 0)
         return true;
     b->split[id] = (uint32_t)l->len;
-    return push(t, (candidate){b->spm->info[id].score, left, right, len});
+    return qkv__heap_push(&b->heap, t->ctx, key_of(b->spm->info[id].score, left),
+                          (uint64_t)right << 32 | len);
 }
 
 static size_t cut_symbols(qkv_tokenizer *t, const char *s, size_t len)
@@ -111,22 +82,24 @@ static bool join(qkv_tokenizer *t, const char *s, size_t count)
 {
     spm_bpe *b = t->model;
     bool ok = true;
-    b->heap_count = 0;
+    b->heap.count = 0;
     for (size_t i = 1; i < count && ok; i++)
         ok = offer(t, s, (int32_t)i - 1, (int32_t)i);
-    while (b->heap_count && ok) {
-        candidate c = pop(b);
-        symbol *l = &b->symbols[c.left], *r = &b->symbols[c.right];
-        if (!l->len || !r->len || l->len + r->len != c.len)
+    while (b->heap.count && ok) {
+        qkv__heap_entry top = qkv__heap_pop(&b->heap);
+        int32_t left = (int32_t)(uint32_t)top.key;
+        size_t len = (uint32_t)top.value;
+        symbol *l = &b->symbols[left], *r = &b->symbols[top.value >> 32];
+        if (!l->len || !r->len || l->len + r->len != len)
             continue; /* an older pair */
         if (t->sampling.amount > 0 && qkv_rng_uniform(&t->sampling.rng) < t->sampling.amount)
             continue; /* dropped (Provilkov et al. 2020) */
-        l->len = c.len;
+        l->len = len;
         l->after = r->after;
         r->len = 0;
         if (l->after >= 0)
-            b->symbols[l->after].before = c.left;
-        ok = offer(t, s, l->before, c.left) && offer(t, s, c.left, l->after);
+            b->symbols[l->after].before = left;
+        ok = offer(t, s, l->before, left) && offer(t, s, left, l->after);
     }
     return ok;
 }
@@ -147,10 +120,7 @@ static qkv_status put_piece(qkv_tokenizer *t, const char *s, size_t len, bool *u
                       : put_piece(t, s + b->split[id], len - b->split[id], unknown, out);
     }
     for (size_t i = 0; id < 0 && m->byte_fallback && i < len; i++) {
-        static const char digits[] = "0123456789ABCDEF";
-        unsigned char byte = (unsigned char)s[i];
-        const char name[6] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
-        int32_t piece = qkv__vocab_find(&m->pieces, name, 6);
+        int32_t piece = qkv__fallback_find(&m->pieces, s[i]);
         piece = piece < 0 ? m->unk : piece;
         if (!qkv__ids_push(t->ctx, out, b->to_id ? b->to_id[piece] : piece))
             return QKV_E_MEMORY;
@@ -197,7 +167,7 @@ static void destroy(qkv_tokenizer *t)
     spm_bpe *b = t->model;
     qkv_free(t->ctx, b->split);
     qkv_free(t->ctx, b->symbols);
-    qkv_free(t->ctx, b->heap);
+    qkv_free(t->ctx, b->heap.entries);
     qkv_free(t->ctx, b);
 }
 

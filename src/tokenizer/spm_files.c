@@ -7,7 +7,6 @@
 #include "io/file.h"
 #include "tokenizer/models.h"
 #include "tokenizer/spec.h"
-#include "tokenizer/vocab.h"
 
 /* A single model's names, by age of the models that use them. */
 static const char *const single_names[] = {"spiece.model", "tokenizer.model",
@@ -111,11 +110,9 @@ qkv_status qkv__load_spm(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < sizeof single_names / sizeof *single_names && !status && !*out; i++) {
-        char *path = qkv_path_join(ctx, dir, single_names[i]);
-        status = !path                      ? QKV_E_MEMORY
-                 : qkv_file_exists(path) ? qkv_tokenizer_load_sentencepiece(out, ctx, path)
-                                          : QKV_OK;
-        qkv_free(ctx, path);
+        const qkv_path path = qkv_path_in(dir, single_names[i]);
+        if (qkv_file_exists(path.text))
+            status = qkv_tokenizer_load_sentencepiece(out, ctx, path.text);
     }
     return status;
 }
@@ -129,24 +126,17 @@ static qkv_status add_specials(qkv_tokenizer *t, const char *name)
         qkv_token_role role;
         const char *text;
     } specials[] = {{QKV_TOKEN_EOS, "</s>"}, {QKV_TOKEN_UNK, "<unk>"}, {QKV_TOKEN_PAD, "<pad>"}};
-    qkv_json_writer w;
-    qkv__json list = {0};
-    qkv_json_writer_init(&w, t->ctx, 0);
-    qkv_json_begin_array(&w, NULL);
+    qkv__json list = {.ctx = t->ctx, .file = name, .value = json_array()};
+    bool fine = true;
     for (size_t i = 0; i < 3; i++) {
         const char *text = specials[i].text;
         int32_t id = qkv__vocab_find(&t->vocab, text, strlen(text));
         t->special[specials[i].role] = id;
-        if (id >= 0)
-            qkv__put_added(&w, text, id);
+        if (id >= 0 && json_array_append_new(list.value, qkv__spec_added(text, id)))
+            fine = false;
     }
-    qkv_json_end_array(&w);
-    qkv_status status = w.text.failed ? QKV_E_MEMORY
-                                      : qkv__json_parse(&list, t->ctx, name, w.text.data,
-                                                        w.text.len);
-    qkv_json_writer_free(&w);
-    if (!status)
-        status = qkv__added_read(&t->added, &t->vocab, &t->normalizer, &list);
+    qkv_status status = fine ? qkv__added_read(&t->added, &t->vocab, &t->normalizer, &list)
+                             : QKV_E_MEMORY;
     qkv__json_free(&list);
     for (int i = 0; i < 2 && !status; i++)
         if (t->special[specials[i].role] < 0)
@@ -195,27 +185,22 @@ qkv_status qkv__tokenizer_of_marian(qkv_tokenizer **out, qkv__spm *source, qkv__
 
 qkv_status qkv__load_marian(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 {
-    char *paths[3] = {qkv_path_join(ctx, dir, "source.spm"),
-                      qkv_path_join(ctx, dir, "target.spm"),
-                      qkv_path_join(ctx, dir, "vocab.json")};
+    const qkv_path first = qkv_path_in(dir, "source.spm"), words = qkv_path_in(dir, "vocab.json");
     qkv__spm *source = NULL, *target = NULL;
-    qkv__json document = {0}, vocab;
-    qkv_status status = paths[0] && paths[1] && paths[2] ? QKV_OK : QKV_E_MEMORY;
-    if (!status && qkv_file_exists(paths[0])) {
-        status = qkv__json_load(&document, ctx, paths[2]);
-        if (!status)
-            status = qkv__json_get_object(&document, NULL, &vocab);
-        if (!status)
-            status = read_spm(&source, ctx, paths[0]);
-        if (!status)
-            status = read_spm(&target, ctx, paths[1]);
-        if (status)
-            qkv__spm_destroy(source);
-        else
-            status = qkv__tokenizer_of_marian(out, source, target, &vocab);
-    }
+    qkv__json document, vocab;
+    if (!qkv_file_exists(first.text))
+        return QKV_OK;
+    qkv_status status = qkv__json_load(&document, ctx, words.text);
+    if (!status)
+        status = qkv__json_get_object(&document, NULL, &vocab);
+    if (!status)
+        status = read_spm(&source, ctx, first.text);
+    if (!status)
+        status = read_spm(&target, ctx, qkv_path_in(dir, "target.spm").text);
+    if (status)
+        qkv__spm_destroy(source);
+    else
+        status = qkv__tokenizer_of_marian(out, source, target, &vocab);
     qkv__json_free(&document);
-    for (int i = 0; i < 3; i++)
-        qkv_free(ctx, paths[i]);
     return status;
 }

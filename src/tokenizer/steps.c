@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "tokenizer/bytes.h"
+#include "tokenizer/parts.h"
 
 struct qkv__step {
     void (*run)(const qkv__step *st, qkv_str *token, bool first);
@@ -239,16 +240,13 @@ static const struct {
     {"Strip", strip, read_strip},
 };
 
-static qkv_status read_step(qkv__decoder *d, qkv_context *ctx, const qkv__json *at)
+static qkv_status read_step(void *decoder, const qkv__json *at, const char *type)
 {
-    const char *type;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status)
-        return status;
+    qkv__decoder *d = decoder;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(type, kinds[i].name) != 0)
             continue;
-        if (!qkv__grow(ctx, &d->steps, &d->capacity, d->count + 1, sizeof *d->steps))
+        if (!qkv__grow(at->ctx, &d->steps, &d->capacity, d->count + 1, sizeof *d->steps))
             return QKV_E_MEMORY;
         qkv__step *st = &d->steps[d->count++];
         *st = (qkv__step){.run = kinds[i].run, .fused = d->fused};
@@ -260,20 +258,9 @@ static qkv_status read_step(qkv__decoder *d, qkv_context *ctx, const qkv__json *
 
 /* ---- public -------------------------------------------------------------------------- */
 
-qkv_status qkv__decoder_read(qkv__decoder *d, qkv_context *ctx, const qkv__json *at)
+qkv_status qkv__decoder_read(qkv__decoder *d, const qkv__json *at)
 {
-    const char *type;
-    qkv__json list;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read_step(d, ctx, at);
-    status = qkv__json_get_array(at, "decoders", &list);
-    for (size_t i = 0; !status && i < qkv__json_count(&list); i++) {
-        qkv__json item;
-        qkv__json_item(&list, i, &item);
-        status = read_step(d, ctx, &item);
-    }
-    return status;
+    return qkv__parts_read(d, at, "decoders", 1, read_step);
 }
 
 qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__spm *spm)

@@ -14,7 +14,7 @@ typedef struct {
     bool leading; /* what comes first is what first gives text */
 } qkv__decoder;
 
-qkv_status qkv__decoder_read(qkv__decoder *d, qkv_context *ctx, const qkv__json *at);
+qkv_status qkv__decoder_read(qkv__decoder *d, const qkv__json *at);
 qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__spm *spm);
 void qkv__decoder_free(qkv__decoder *d, qkv_context *ctx);
 /* Changes a token's text in place; first: nothing came before. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "qkv/tokenizer.h"
+#include "tokenizer/parts.h"
 
 static qkv_status add(qkv__template *x, qkv_context *ctx, int32_t id, int32_t type)
 {
@@ -189,12 +190,8 @@ static const struct {
     {"ByteLevel", read_nothing},
 };
 
-static qkv_status read_one(const reader *t, const qkv__json *at)
+static qkv_status read_one(void *t, const qkv__json *at, const char *type)
 {
-    const char *type;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status)
-        return status;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(type, kinds[i].name) == 0)
             return kinds[i].read(t, at);
@@ -204,20 +201,8 @@ static qkv_status read_one(const reader *t, const qkv__json *at)
 qkv_status qkv__templates_read(qkv__templates *x, qkv_context *ctx,
                                const qkv__vocab *const tokens[2], const qkv__json *at)
 {
-    const reader r = {x, ctx, tokens};
-    const char *type;
-    qkv__json list;
-    qkv_status status = qkv__json_get_string(at, "type", &type);
-    if (status || strcmp(type, "Sequence") != 0)
-        return status ? status : read_one(&r, at);
-    status = qkv__json_get_array(at, "processors", &list);
-    size_t count = status ? 0 : qkv__json_count(&list);
-    for (size_t i = 0; !status && i < count; i++) {
-        qkv__json item;
-        qkv__json_item(&list, i, &item);
-        status = read_one(&r, &item);
-    }
-    return status;
+    reader r = {x, ctx, tokens};
+    return qkv__parts_read(&r, at, "processors", 1, read_one);
 }
 
 qkv_status qkv__templates_default(qkv__templates *x, qkv_context *ctx)

@@ -4,12 +4,13 @@
  * A heap holds pairs under counts that may be out of date, and then too high: what comes up is
  * corrected and put back, so that the top is always the true maximum (the scheme, and the
  * order among equals, of Hugging Face's trainer). */
-#include "tokenizer/train_bpe.h"
+#include "tokenizer/trainers.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
 #include "tokenizer/bytes.h"
+#include "tokenizer/heap.h"
 
 static const uint32_t none = UINT32_MAX;
 
@@ -24,11 +25,6 @@ typedef struct {
 typedef struct {
     uint32_t word, next;
 } occurrence;
-
-typedef struct {
-    int64_t count; /* as it was when put here */
-    uint32_t pair;
-} heap_entry;
 
 typedef struct {
     size_t start;
@@ -48,8 +44,7 @@ typedef struct {
     size_t slot_count;
     occurrence *occurrences;
     size_t occurrence_count, occurrence_cap;
-    heap_entry *heap;
-    size_t heap_count, heap_cap;
+    qkv__heap heap; /* pairs, negated counts for keys: as they were when put here */
     uint32_t *touched;
     size_t touched_count, touched_cap;
 } joiner;
@@ -125,42 +120,9 @@ static void remove_place(joiner *j, int32_t left, int32_t right, uint32_t word)
 
 /* ---- heap: greatest count first, then the smaller pair ------------------------------- */
 
-static bool above(const joiner *j, heap_entry a, heap_entry b)
+static bool push(joiner *j, const pair_count *p)
 {
-    if (a.count != b.count)
-        return a.count > b.count;
-    return j->pairs[a.pair].pair < j->pairs[b.pair].pair;
-}
-
-static bool push(joiner *j, uint32_t pair)
-{
-    const heap_entry e = {j->pairs[pair].count, pair};
-    if (!qkv__grow(j->ctx, &j->heap, &j->heap_cap, j->heap_count + 1, sizeof *j->heap))
-        return false;
-    size_t i = j->heap_count++;
-    for (; i > 0 && above(j, e, j->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        j->heap[i] = j->heap[(i - 1) / 2];
-    j->heap[i] = e;
-    return true;
-}
-
-static heap_entry pop(joiner *j)
-{
-    heap_entry top = j->heap[0], e = j->heap[--j->heap_count];
-    size_t i = 0, n = j->heap_count;
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= n)
-            break;
-        if (child + 1 < n && above(j, j->heap[child + 1], j->heap[child]))
-            child++;
-        if (!above(j, j->heap[child], e))
-            break;
-        j->heap[i] = j->heap[child];
-        i = child;
-    }
-    j->heap[i] = e;
-    return top;
+    return qkv__heap_push(&j->heap, j->ctx, (uint64_t)-p->count, p->pair);
 }
 
 static bool push_touched(joiner *j)
@@ -169,7 +131,7 @@ static bool push_touched(joiner *j)
     for (size_t i = 0; i < j->touched_count && ok; i++) {
         pair_count *pair = &j->pairs[j->touched[i]];
         pair->touched = false;
-        ok = pair->count <= 0 || push(j, j->touched[i]);
+        ok = pair->count <= 0 || push(j, pair);
     }
     j->touched_count = 0;
     return ok;
@@ -207,13 +169,14 @@ static bool join_in_word(joiner *j, uint32_t word, int32_t left, int32_t right, 
 /* The most frequent pair; none when there is none often enough. *ok: memory lasted. */
 static uint32_t best_pair(joiner *j, size_t min_count, bool *ok)
 {
-    while (j->heap_count && *ok) {
-        heap_entry top = pop(j);
-        int64_t count = j->pairs[top.pair].count;
-        if (count == top.count)
-            return count >= 1 && (uint64_t)count >= min_count ? top.pair : none;
+    while (j->heap.count && *ok) {
+        qkv__heap_entry top = qkv__heap_pop(&j->heap);
+        uint32_t pair = *slot_of(j, top.value) - 1;
+        int64_t count = j->pairs[pair].count;
+        if ((uint64_t)-count == top.key)
+            return count >= 1 && (uint64_t)count >= min_count ? pair : none;
         if (count > 0)
-            *ok = push(j, top.pair);
+            *ok = push(j, &j->pairs[pair]);
     }
     return none;
 }
@@ -321,7 +284,7 @@ static void joiner_free(joiner *j)
     qkv_free(j->ctx, j->pairs);
     qkv_free(j->ctx, j->slots);
     qkv_free(j->ctx, j->occurrences);
-    qkv_free(j->ctx, j->heap);
+    qkv_free(j->ctx, j->heap.entries);
     qkv_free(j->ctx, j->touched);
 }
 

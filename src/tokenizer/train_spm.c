@@ -1,16 +1,15 @@
 /* train_spm.c - SentencePiece models from text: what counts as a word, BPE over
  * characters, and the tokenizer made of the pieces. The unigram model's own training is in
  * train_unigram.c. */
-#include "tokenizer/train_spm.h"
+#include "tokenizer/trainers.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
 #include "tokenizer/bert.h"
 #include "tokenizer/object.h"
+#include "tokenizer/spec.h"
 #include "tokenizer/spm_files.h"
-#include "tokenizer/train_bpe.h"
-#include "tokenizer/train_unigram.h"
 
 /* What pieces do not mix: letters (with their marks), numbers, other characters. */
 static int kind_of(int32_t cp)
@@ -39,13 +38,13 @@ static size_t next_word(const char *s, size_t len)
     return at;
 }
 
-qkv_status qkv__train_spm_prepare(qkv_tokenizer_trainer *tr)
+static qkv_status prepare(qkv_tokenizer_trainer *tr)
 {
     tr->spm = qkv__spm_new(tr->ctx);
     return tr->spm ? QKV_OK : QKV_E_MEMORY;
 }
 
-qkv_status qkv__train_spm_count(qkv_tokenizer_trainer *tr, const char *text, size_t len)
+static qkv_status count(qkv_tokenizer_trainer *tr, const char *text, size_t len)
 {
     qkv_str line;
     qkv_status status = QKV_OK;
@@ -86,9 +85,7 @@ static qkv_status make_vocab(qkv__json *out, const qkv__spm *source, const qkv__
 {
     qkv_context *ctx = source->ctx;
     qkv__vocab v;
-    qkv_json_writer w;
     qkv__vocab_init(&v, ctx);
-    qkv_json_writer_init(&w, ctx, 0);
     qkv_status status = qkv__vocab_add(&v, "</s>", 4, 0);
     if (!status)
         status = qkv__vocab_add(&v, "<unk>", 5, 1);
@@ -98,19 +95,10 @@ static qkv_status make_vocab(qkv__json *out, const qkv__spm *source, const qkv__
         status = add_pieces(&v, target);
     if (!status)
         status = qkv__vocab_add(&v, "<pad>", 5, (int32_t)v.count);
-    qkv_json_begin_object(&w, NULL);
-    for (size_t id = 0; id < v.count && !status; id++) {
-        size_t len;
-        qkv_json_put_int(&w, qkv__vocab_text(&v, (int32_t)id, &len), (int64_t)id);
-    }
-    qkv_json_end_object(&w);
-    if (!status)
-        status = w.text.failed ? QKV_E_MEMORY
-                               : qkv__json_parse(out, ctx, "trained tokenizer", w.text.data,
-                                                 w.text.len);
-    qkv_json_writer_free(&w);
+    *out = (qkv__json){.ctx = ctx, .file = "trained tokenizer",
+                       .value = status ? NULL : qkv__spec_vocab(&v)};
     qkv__vocab_free(&v);
-    return status;
+    return out->value ? QKV_OK : QKV_E_MEMORY;
 }
 
 /* Takes both models, either of which may be NULL after a failure. */
@@ -196,8 +184,8 @@ static qkv_status check_room(const qkv_tokenizer_trainer *tr, size_t characters)
                     tr->options.vocab, characters + 3);
 }
 
-qkv_status qkv__train_spm_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
-                              qkv_tokenizer **out)
+static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
+                             qkv_tokenizer **out)
 {
     const qkv__bpe_training how = {false, "", room(tr), tr->options.min_count};
     qkv_ids merges = {0};
@@ -220,8 +208,8 @@ qkv_status qkv__train_spm_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t s
     return status ? status : build(tr, out);
 }
 
-qkv_status qkv__train_spm_unigram(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
-                                  qkv_tokenizer **out)
+static qkv_status finish_unigram(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
+                                 qkv_tokenizer **out)
 {
     float *scores = NULL;
     qkv__vocab pieces;
@@ -244,3 +232,13 @@ qkv_status qkv__train_spm_unigram(qkv_tokenizer_trainer *tr, qkv__vocab *v, size
     qkv_free(tr->ctx, scores);
     return status ? status : build(tr, out);
 }
+
+static void defaults(qkv_tokenizer_options *o) { o->coverage = 0.9995; }
+
+#define SENTENCEPIECE(finish_)                                                                     \
+    {                                                                                              \
+        .least = 4, .own_special = true, .defaults = defaults, .prepare = prepare, .count = count, \
+        .finish = finish_                                                                          \
+    }
+const qkv__trainer_kind qkv__trainer_unigram = SENTENCEPIECE(finish_unigram);
+const qkv__trainer_kind qkv__trainer_spm_bpe = SENTENCEPIECE(finish_bpe);

@@ -4,7 +4,7 @@
  *
  * Constants as SentencePiece's: two rounds between prunings, which keep three quarters; pieces
  * expected less than half a time go; a tenth more than wanted is left to the last choice. */
-#include "tokenizer/train_unigram.h"
+#include "tokenizer/trainers.h"
 
 #include <math.h>
 #include <stdlib.h>

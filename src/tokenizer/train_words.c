@@ -1,5 +1,5 @@
 /* train_words.c - what trainers count: words and their characters. */
-#include "tokenizer/train_words.h"
+#include "tokenizer/trainers.h"
 
 #include <stdlib.h>
 
@@ -43,6 +43,13 @@ static int64_t *count_alphabet(const qkv_tokenizer_trainer *tr)
     return counts;
 }
 
+qkv_status qkv__train_add(qkv__vocab *v, const char *text, size_t len)
+{
+    if (qkv__vocab_find(v, text, len) >= 0)
+        return QKV_OK;
+    return qkv__vocab_add(v, text, len, (int32_t)v->count);
+}
+
 qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
 {
     int64_t *counts = count_alphabet(tr), total = 0, covered = 0;
@@ -67,8 +74,7 @@ qkv_status qkv__train_alphabet(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
     for (size_t i = 0; i < kept && !status; i++) {
         char c[4];
         size_t len = qkv__utf8_put(c, list[i].cp);
-        if (qkv__vocab_find(v, c, len) < 0)
-            status = qkv__vocab_add(v, c, len, (int32_t)v->count);
+        status = qkv__train_add(v, c, len);
     }
     qkv_free(tr->ctx, counts);
     qkv_free(tr->ctx, list);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "tokenizer/bytes.h"
 #include "tokenizer/models.h"
 
 /* The best way to a place: its sum, the last piece (-1: none yet) and where that begins. */
@@ -166,32 +167,14 @@ static qkv_status draw(qkv_tokenizer *t, const char *s, size_t len, size_t *coun
 
 /* ---- ids ----------------------------------------------------------------------------- */
 
-/* Bytes of an unknown stretch as pieces; false when one is missing or memory is out. */
-static bool fall_back(qkv_tokenizer *t, const qkv__vocab *pieces, const char *s, size_t len,
-                      qkv_ids *out)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    const unigram *u = t->model;
-    size_t before = out->count;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char byte = (unsigned char)s[i];
-        const char name[6] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
-        int32_t id = qkv__vocab_find(pieces, name, 6);
-        if (id < 0 || !qkv__ids_push(t->ctx, out, u->to_id ? u->to_id[id] : id)) {
-            out->count = before;
-            return false;
-        }
-    }
-    return true;
-}
-
 /* A stretch of which no character is known. */
 static qkv_status put_unknown(qkv_tokenizer *t, const char *s, size_t len, qkv_ids *out)
 {
     const unigram *u = t->model;
     const qkv__vocab *pieces = u->spm ? &u->spm->pieces : &t->vocab;
     int32_t known = u->spm && !u->to_id ? -1 : qkv__vocab_find(&t->vocab, s, len);
-    if (known < 0 && u->byte_fallback && fall_back(t, pieces, s, len, out))
+    if (known < 0 && u->byte_fallback &&
+        qkv__fallback_put(out, t->ctx, pieces, u->to_id, s, len))
         return QKV_OK;
     int32_t id = known >= 0 ? known : u->unk < 0 ? -1 : u->to_id ? u->to_id[u->unk] : u->unk;
     if (id < 0)

@@ -17,58 +17,49 @@ const char *const qkv__bert_names[QKV_TOKEN_ROLES] = {
 
 /* ---- the parts ----------------------------------------------------------------------- */
 
-static void put_normalizer(qkv_json_writer *w, const qkv__bert_options *o)
+static json_t *normalizer(const qkv__bert_options *o)
 {
-    qkv_json_begin_object(w, "normalizer");
-    qkv_json_put_string(w, "type", "BertNormalizer");
-    qkv_json_put_bool(w, "clean_text", true);
-    qkv_json_put_bool(w, "handle_chinese_chars", o->ideographs);
-    if (o->accents < 0)
-        qkv_json_put_null(w, "strip_accents");
-    else
-        qkv_json_put_bool(w, "strip_accents", o->accents != 0);
-    qkv_json_put_bool(w, "lowercase", o->lowercase);
-    qkv_json_end_object(w);
+    json_t *accents = o->accents < 0 ? json_null() : json_boolean(o->accents);
+    return json_pack("{s:s, s:b, s:b, s:o, s:b}", "type", "BertNormalizer", "clean_text", true,
+                     "handle_chinese_chars", o->ideographs, "strip_accents", accents, "lowercase",
+                     o->lowercase);
 }
 
-void qkv__bert_begin_spec(qkv_json_writer *w, const qkv__bert_options *o, bool ends,
-                          const char *const special[QKV_TOKEN_ROLES],
-                          const int32_t ids[QKV_TOKEN_ROLES])
+/* Those with an id each, once. */
+static json_t *added_tokens(const char *const special[QKV_TOKEN_ROLES],
+                            const int32_t ids[QKV_TOKEN_ROLES])
 {
-    qkv_json_begin_object(w, NULL);
-    qkv_json_put_string(w, "version", "1.0");
-    qkv_json_put_null(w, "truncation");
-    qkv_json_put_null(w, "padding");
-    qkv_json_begin_array(w, "added_tokens");
+    json_t *added = json_array();
+    bool fine = true;
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) {
         bool seen = !special[i];
         for (size_t k = 0; k < i && !seen; k++)
             seen = special[k] && ids[k] == ids[i];
-        if (!seen)
-            qkv__put_added(w, special[i], ids[i]);
+        if (!seen && json_array_append_new(added, qkv__spec_added(special[i], ids[i])))
+            fine = false;
     }
-    qkv_json_end_array(w);
-    put_normalizer(w, o);
-    qkv_json_begin_object(w, "pre_tokenizer");
-    qkv_json_put_string(w, "type", "BertPreTokenizer");
-    qkv_json_end_object(w);
+    if (fine)
+        return added;
+    json_decref(added);
+    return NULL;
+}
+
+json_t *qkv__bert_spec(const qkv__bert_options *o, bool ends,
+                       const char *const special[QKV_TOKEN_ROLES],
+                       const int32_t ids[QKV_TOKEN_ROLES])
+{
     qkv_token_role end = ends ? QKV_TOKEN_EOS : QKV_TOKEN_SEP;
-    const char *begin = ends ? NULL : special[QKV_TOKEN_CLS];
-    if (special[end] && (begin || ends))
-        qkv__put_template(w, "post_processor", begin, ids[QKV_TOKEN_CLS], special[end], ids[end]);
-    else
-        qkv_json_put_null(w, "post_processor");
-    qkv_json_begin_object(w, "decoder");
-    qkv_json_put_string(w, "type", "WordPiece");
-    qkv_json_put_string(w, "prefix", "##");
-    qkv_json_put_bool(w, "cleanup", true);
-    qkv_json_end_object(w);
-    qkv_json_begin_object(w, "model");
-    qkv_json_put_string(w, "type", "WordPiece");
-    const char *unk = special[QKV_TOKEN_UNK];
-    qkv_json_put_string(w, "unk_token", unk ? unk : qkv__bert_names[QKV_TOKEN_UNK]);
-    qkv_json_put_string(w, "continuing_subword_prefix", "##");
-    qkv_json_put_int(w, "max_input_chars_per_word", 100);
+    const char *begin = ends ? NULL : special[QKV_TOKEN_CLS], *unk = special[QKV_TOKEN_UNK];
+    json_t *processor = special[end] && (begin || ends)
+                            ? qkv__spec_template(begin, ids[QKV_TOKEN_CLS], special[end], ids[end])
+                            : json_null();
+    json_t *decoder = json_pack("{s:s, s:s, s:b}", "type", "WordPiece", "prefix", "##", "cleanup",
+                                true);
+    json_t *model = json_pack("{s:s, s:s, s:s, s:i}", "type", "WordPiece", "unk_token",
+                              unk ? unk : qkv__bert_names[QKV_TOKEN_UNK],
+                              "continuing_subword_prefix", "##", "max_input_chars_per_word", 100);
+    return qkv__spec(added_tokens(special, ids), normalizer(o),
+                     json_pack("{s:s}", "type", "BertPreTokenizer"), processor, decoder, model);
 }
 
 void qkv__put_bert_config(const qkv_tokenizer *t, qkv_json_writer *w)
@@ -156,25 +147,11 @@ static qkv_status build(qkv_tokenizer **out, const qkv__vocab *v, const char *pa
 {
     const char *special[QKV_TOKEN_ROLES] = {NULL};
     int32_t ids[QKV_TOKEN_ROLES];
-    qkv_json_writer w;
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) {
         ids[i] = names[i] ? qkv__vocab_find(v, names[i], strlen(names[i])) : -1;
         special[i] = ids[i] >= 0 ? names[i] : NULL;
     }
-    qkv_json_writer_init(&w, v->ctx, 0);
-    qkv__bert_begin_spec(&w, o, false, special, ids);
-    qkv_json_begin_object(&w, "vocab");
-    for (size_t id = 0; id < v->count; id++) {
-        size_t len;
-        qkv_json_put_int(&w, qkv__vocab_text(v, (int32_t)id, &len), (int64_t)id);
-    }
-    for (int i = 0; i < 3; i++)
-        qkv_json_end_object(&w);
-    qkv_status status = w.text.failed ? QKV_E_MEMORY
-                                      : qkv__tokenizer_parse(out, v->ctx, path, w.text.data,
-                                                             w.text.len);
-    qkv_json_writer_free(&w);
-    return status;
+    return qkv__tokenizer_build(out, path, qkv__bert_spec(o, false, special, ids), v, NULL);
 }
 
 qkv_status qkv__load_vocab_txt(qkv_tokenizer **out, qkv_context *ctx, const char *path,

@@ -16,10 +16,10 @@ typedef struct {
     bool lowercase, ideographs;
     int accents; /* 0, 1, or -1: as lowercase */
 } qkv__bert_options;
-/* All parts but the model's vocabulary, as qkv__tokenizer_begin_spec. Roles: tokens and ids;
- * a NULL token is none. ends: EOS behind every text, in place of CLS and SEP around it. */
-void qkv__bert_begin_spec(qkv_json_writer *w, const qkv__bert_options *o, bool ends,
-                          const char *const special[QKV_TOKEN_ROLES],
-                          const int32_t ids[QKV_TOKEN_ROLES]);
+/* All parts but the model's vocabulary, as in spec.h. Roles: tokens and ids; a NULL token is none.
+ * ends: EOS behind every text, in place of CLS and SEP around it. */
+json_t *qkv__bert_spec(const qkv__bert_options *o, bool ends,
+                       const char *const special[QKV_TOKEN_ROLES],
+                       const int32_t ids[QKV_TOKEN_ROLES]);
 
 #endif

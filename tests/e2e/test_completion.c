@@ -33,13 +33,13 @@ static void save_prior(size_t codes)
 {
     qkv_gpt_config g;
     qkv_model *prior;
-    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &g);
-    assert_true(qkv_model_type_preset(&qkv_gpt2_type, "nano", &g));
+    qkv_option_defaults(qkv_model_type_config(qkv_prior_type()), &g);
+    assert_true(qkv_model_type_preset(qkv_gpt2_type(), "nano", &g));
     g.vocab = codes;
     g.rows = g.columns = TRAINED;
     g.before = 1;
     g.positions = TRAINED * TRAINED;
-    assert_int_equal(qkv_model_create(&prior, ctx, &qkv_prior_type, &g), QKV_OK);
+    assert_int_equal(qkv_model_create(&prior, ctx, qkv_prior_type(), &g), QKV_OK);
     assert_int_equal(qkv_model_init(prior, 2), QKV_OK);
     assert_int_equal(qkv_hub_save(prior, folder, NULL), QKV_OK);
     qkv_model_destroy(prior);
@@ -49,7 +49,7 @@ static void save_prior(size_t codes)
 static void begin(completion *k)
 {
     const qkv_vqgan_config v = tiny_vqgan();
-    assert_int_equal(qkv_model_create(&k->vqgan, ctx, &qkv_vqgan_type, &v), QKV_OK);
+    assert_int_equal(qkv_model_create(&k->vqgan, ctx, qkv_vqgan_type(), &v), QKV_OK);
     assert_int_equal(qkv_vqgan_factor(k->vqgan), FACTOR);
     assert_int_equal(qkv_model_init(k->vqgan, 1), QKV_OK);
     save_prior(v.codes);

@@ -74,10 +74,10 @@ static void make_directory(void)
     qkv_context *ctx;
     qkv_model *m;
     o.meta = true;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_vqgan_type()), &c);
     c.disc_layers = 0;
     assert_int_equal(qkv_context_create(&ctx, &o), QKV_OK);
-    assert_int_equal(qkv_model_create(&m, ctx, &qkv_vqgan_type, &c), QKV_OK);
+    assert_int_equal(qkv_model_create(&m, ctx, qkv_vqgan_type(), &c), QKV_OK);
     put_weights(in(folder, "model.safetensors"), m);
     put_file(in(folder, "config.json"), config, sizeof config - 1);
     qkv_model_destroy(m);

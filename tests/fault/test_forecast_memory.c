@@ -37,7 +37,7 @@ static qkv_status make(fixture *f, bool decoder)
     if (!status)
         status = qkv_forecast_find_season(&c.season, f->ctx, &c, &series);
     if (!status)
-        status = qkv_model_create(&f->model, f->ctx, &qkv_forecast_type, &c);
+        status = qkv_model_create(&f->model, f->ctx, qkv_forecast_type(), &c);
     if (!status)
         status = qkv_model_init(f->model, 1);
     if (!status)

@@ -28,8 +28,10 @@ static const reader readers[] = {
     {"a.safetensors", read_safetensors, GOLDEN("types.safetensors"), NULL, true},
     {"a.npy", read_array, GOLDEN("f4.npy"), NULL, true},
     {"b.npy", read_array, GOLDEN("fortran.npy"), NULL, true},
+#if QKV_PYTORCH
     {"a.pth", read_pytorch, PYTORCH("tensor.pth"), NULL, true},
     {"b.pth", read_pytorch, PYTORCH("newer-legacy.pth"), NULL, true},
+#endif
     {"a.csv", read_array, NULL, sample_csv, false},
     {"b.csv", read_columns, NULL, sample_csv, false},
     {"config.json", read_config, NULL, sample_config, true},

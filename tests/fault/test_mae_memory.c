@@ -44,7 +44,7 @@ static qkv_status make(fixture *f)
     qkv_image_format format = {.height = SIDE, .width = SIDE, .channels = 3, .resample = 2,
                                .mean = {0.5, 0.5, 0.5}, .std = {0.3, 0.3, 0.3}};
     qkv_augment_options o = qkv_augment_defaults();
-    qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_mae_type()), &c);
     o.crop_scale = 0.5;
     c.trunk.image = SIDE;
     c.trunk.patch = 4;
@@ -55,7 +55,7 @@ static qkv_status make(fixture *f)
     c.norm_pix = true;
     qkv_status status = make_pixels(f);
     if (!status)
-        status = qkv_model_create(&f->model, f->ctx, &qkv_mae_type, &c);
+        status = qkv_model_create(&f->model, f->ctx, qkv_mae_type(), &c);
     if (!status)
         status = qkv_model_init(f->model, 1);
     if (status)

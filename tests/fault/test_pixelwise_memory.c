@@ -49,7 +49,7 @@ static qkv_status make(fixture *f, bool colors)
         status = qkv_masks_read(&f->images, &f->classes, f->ctx, f->files, f->masks, &palette,
                                 SIDE, NULL, NULL);
     if (!status)
-        status = make_model(f, colors ? &qkv_colorizer_type : &qkv_segmenter_type,
+        status = make_model(f, colors ? qkv_colorizer_type() : qkv_segmenter_type(),
                             colors ? QKV_COLORIZER_INPUTS : 3, colors ? 2 : 3);
     const qkv_segment_data data = {f->images, f->classes};
     double mean[2];

@@ -41,7 +41,7 @@ static qkv_status make_search(fixture *f)
 {
     qkv_marian_config c;
     qkv_generation g;
-    qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_marian_type()), &c);
     c.vocab = qkv_tokenizer_vocab_size(f->tokenizer);
     c.eos = qkv_tokenizer_special(f->tokenizer, QKV_TOKEN_EOS);
     c.pad = -1;
@@ -50,7 +50,7 @@ static qkv_status make_search(fixture *f)
     c.encoder_layers = c.decoder_layers = 1;
     c.encoder_heads = c.decoder_heads = 2;
     c.positions = 48;
-    qkv_status status = qkv_model_create(&f->model, f->ctx, &qkv_marian_type, &c);
+    qkv_status status = qkv_model_create(&f->model, f->ctx, qkv_marian_type(), &c);
     if (!status)
         status = qkv_model_init(f->model, 3);
     if (status)

@@ -50,7 +50,7 @@ static qkv_status make_model(fixture *f, bool classes)
                                .segments = 2, .width = 8, .layers = 1, .heads = 2, .classes = 2,
                                .norm_eps = 1e-5, .dropout = 0.1, .pad = 0};
     qkv_status status = qkv_model_create(
-        &f->model, f->ctx, classes ? &qkv_bert_classifier_type : &qkv_bert_masked_type, &c);
+        &f->model, f->ctx, classes ? qkv_bert_classifier_type() : qkv_bert_masked_type(), &c);
     return status ? status : qkv_model_init(f->model, 1);
 }
 

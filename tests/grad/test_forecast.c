@@ -81,7 +81,7 @@ static void make(fixture *f, size_t number)
     qkv_rng_init(&r, 5, number);
     assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
     assert_int_equal(qkv_tape_create(&f->t, f->ctx), QKV_OK);
-    if (qkv_model_create(&f->m, f->ctx, &qkv_forecast_type, &cases[number]))
+    if (qkv_model_create(&f->m, f->ctx, qkv_forecast_type(), &cases[number]))
         fail_msg("case %zu: %s", number, qkv_context_message(f->ctx));
     qkv_params *ps = qkv_model_params(f->m);
     for (size_t i = 0; i < qkv_params_count(ps); i++) {

@@ -15,7 +15,7 @@ static const char *const models[] = {"bert", "bert-classifier"};
 
 static bool is_classifier(const fixture *f)
 {
-    return qkv_model_type_of(f->model) == &qkv_bert_classifier_type;
+    return qkv_model_type_of(f->model) == qkv_bert_classifier_type();
 }
 
 /* The encoder's output; packed: both sequences as one row. */

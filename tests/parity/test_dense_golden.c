@@ -43,7 +43,7 @@ static void train_step(const char *name, unsigned isa)
     open_fixture(&f, name, isa);
     qkv_tape_mode(f.t, true, false);
     qkv_tensor *y = qkv_pixelwise_forward(f.model, f.t, images(&f, "pixels"));
-    bool classes = qkv_model_type_of(f.model) == &qkv_segmenter_type;
+    bool classes = qkv_model_type_of(f.model) == qkv_segmenter_type();
     compare_step(&f, y, classes ? qkv_cross_entropy(f.t, y, pixel_classes(&f), NULL)
                                 : qkv_huber_loss(f.t, y, images(&f, "colors"), 0.3));
     close_fixture(&f);

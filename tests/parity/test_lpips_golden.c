@@ -19,7 +19,7 @@ static void run_all(unsigned isa)
     const qkv_perceptual_config c = {.channels = {3, {6, 8, 10}}, .convolutions = {3, {1, 2, 3}}};
     char folder[PATH_BYTES];
     fixture f;
-    make_rule_directory(folder, &qkv_perceptual_type, &c);
+    make_rule_directory(folder, qkv_perceptual_type(), &c);
     open_rule_model(&f, folder, "lpips", isa);
     qkv_tensor *x = qkv_require_grad(f.t, rule_images(&f, "pixels", SIDE));
     qkv_tensor *y = rule_images(&f, "others", SIDE);
@@ -48,7 +48,7 @@ static void test_order(void **state)
     char folder[PATH_BYTES];
     fixture f;
     double last = 0;
-    make_rule_directory(folder, &qkv_perceptual_type, &c);
+    make_rule_directory(folder, qkv_perceptual_type(), &c);
     open_rule_model(&f, folder, "lpips", QKV_ISA_ALL);
     qkv_tape_mode(f.t, false, false);
     for (int i = 0; i < 5; i++) {

@@ -18,13 +18,13 @@ static const double share = 0.6; /* of the codes that are read as they are */
 static void make_directory(char folder[PATH_BYTES])
 {
     qkv_gpt_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_prior_type()), &c);
     c.vocab = VOCAB;
     c.positions = BEFORE + CODES - 1;
     c.width = 32;
     c.layers = 2;
     c.heads = 4;
-    make_rule_directory(folder, &qkv_prior_type, &c);
+    make_rule_directory(folder, qkv_prior_type(), &c);
 }
 
 /* A key's bias adds the same to all scores of a query. */

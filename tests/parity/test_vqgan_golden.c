@@ -16,7 +16,7 @@
 static void make_directory(char folder[PATH_BYTES])
 {
     const qkv_vqgan_config c = tiny_vqgan();
-    make_rule_directory(folder, &qkv_vqgan_type, &c);
+    make_rule_directory(folder, qkv_vqgan_type(), &c);
 }
 
 /* ---- comparing ----------------------------------------------------------------------------- */

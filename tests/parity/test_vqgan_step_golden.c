@@ -47,8 +47,8 @@ static void open_setting(setting *s, unsigned isa, qkv_gan_loss disc_loss)
     const qkv_perceptual_config l = {.channels = {3, {16, 24, 32}},
                                      .convolutions = {3, {1, 2, 3}}};
     qkv_codes_options o = qkv_codes_defaults();
-    make_rule_directory(s->folder, &qkv_vqgan_type, &c);
-    make_rule_directory(s->perceptual_folder, &qkv_perceptual_type, &l);
+    make_rule_directory(s->folder, qkv_vqgan_type(), &c);
+    make_rule_directory(s->perceptual_folder, qkv_perceptual_type(), &l);
     open_rule_model(&s->f, s->folder, "vqgan_step", isa);
     assert_int_equal(qkv_hub_load(&s->lpips, s->f.ctx, s->perceptual_folder), QKV_OK);
     qkv_params_freeze(qkv_model_params(s->lpips), true);

@@ -131,7 +131,7 @@ static void check_scores(fixture *f, size_t counts[2])
 static void test_scores(void **state)
 {
     (void)state;
-    static const qkv_model_type *const types[] = {&qkv_marian_type, &qkv_translator_type};
+    const qkv_model_type *const types[] = {qkv_marian_type(), qkv_translator_type()};
     size_t counts[2] = {0, 0};
     for (int i = 0; i < 8; i++) {
         fixture f;
@@ -152,7 +152,7 @@ static void test_greedy(void **state)
 {
     (void)state;
     fixture f;
-    open_fixture(&f, &qkv_marian_type);
+    open_fixture(&f, qkv_marian_type());
     f.g.beams = 1;
     f.g.forced_eos = -1;
     qkv_beam_search *s = run(&f);
@@ -180,7 +180,7 @@ static void test_long(void **state)
 {
     (void)state;
     fixture f;
-    open_fixture(&f, &qkv_marian_type);
+    open_fixture(&f, qkv_marian_type());
     f.g.eos_count = 0;
     f.g.max_length = 0;
     f.g.beams = 2;
@@ -212,7 +212,7 @@ static void test_refused(void **state)
     (void)state;
     fixture f;
     qkv_beam_search *s;
-    open_fixture(&f, &qkv_marian_type);
+    open_fixture(&f, qkv_marian_type());
     f.g.beams = VOCAB / 2 + 1;
     refused(&f, "half of the 37 tokens");
     f.g.beams = 0;
@@ -258,7 +258,7 @@ static void test_files(void **state)
     char folder[PATH_BYTES];
     qkv_generation back;
     memset(&back, 0, sizeof back);
-    open_fixture(&f, &qkv_marian_type);
+    open_fixture(&f, qkv_marian_type());
     make_folder(folder);
     assert_int_equal(qkv_hub_save(f.model, folder, NULL), QKV_OK);
     qkv_generation_defaults(&f.g, f.model);

@@ -210,8 +210,8 @@ static void decode(const qkv_model_type *type)
 static void test_shared_memory(void **state)
 {
     (void)state;
-    decode(&qkv_marian_type);
-    decode(&qkv_translator_type);
+    decode(qkv_marian_type());
+    decode(qkv_translator_type());
 }
 
 /* ---- what is refused ------------------------------------------------------------------- */

@@ -59,7 +59,7 @@ static void make(qkv_model *m, size_t window, qkv_ids *out)
 static void rotary_goes_on_with_the_last_window(void **state)
 {
     fixture *f = *state;
-    qkv_model *m = make_model(f->ctx, &qkv_llama_type, 1);
+    qkv_model *m = make_model(f->ctx, qkv_llama_type(), 1);
     static const size_t windows[] = {0, 5, 1000};
     int32_t all[PROMPT + MADE];
     memcpy(all, prompt, sizeof prompt);
@@ -81,7 +81,7 @@ static void rotary_goes_on_with_the_last_window(void **state)
 static void learned_positions_read_the_last_half_again(void **state)
 {
     fixture *f = *state;
-    qkv_model *m = make_model(f->ctx, &qkv_gpt2_type, 2);
+    qkv_model *m = make_model(f->ctx, qkv_gpt2_type(), 2);
     int32_t all[PROMPT + MADE];
     memcpy(all, prompt, sizeof prompt);
     qkv_ids out = {0};

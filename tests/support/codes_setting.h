@@ -11,7 +11,7 @@ enum { SIDE = 16, C = 3, COUNT = 6, CODES = 24, WIDTH = 8 };
 static inline qkv_vqgan_config small(void)
 {
     qkv_vqgan_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_vqgan_type()), &c);
     c.channels = 32;
     c.multiples = (qkv_sizes){2, {1, 1}};
     c.blocks = 1;
@@ -27,13 +27,13 @@ static inline qkv_vqgan_config small(void)
 static inline qkv_model *made_model(void)
 {
     const qkv_vqgan_config c = small();
-    return made(&qkv_vqgan_type, &c);
+    return made(qkv_vqgan_type(), &c);
 }
 
 static inline qkv_model *made_perceptual(void)
 {
     const qkv_perceptual_config c = {.channels = {2, {4, 6}}, .convolutions = {2, {1, 2}}};
-    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_model *m = made(qkv_perceptual_type(), &c);
     qkv_params_freeze(qkv_model_params(m), true);
     return m;
 }

@@ -33,21 +33,21 @@ static inline void trunk(qkv_patches_config *t, size_t channels)
 static inline qkv_model *made_vit(void)
 {
     qkv_vit_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_vit_type()), &c);
     trunk(&c.trunk, 3);
     c.classes = CLASSES;
-    return made(&qkv_vit_type, &c);
+    return made(qkv_vit_type(), &c);
 }
 
 static inline qkv_model *made_mae(void)
 {
     qkv_mae_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_mae_type()), &c);
     trunk(&c.trunk, 3);
     c.decoder_width = 16;
     c.decoder_ff_width = 32;
     c.decoder_layers = c.decoder_heads = 2;
-    return made(&qkv_mae_type, &c);
+    return made(qkv_mae_type(), &c);
 }
 
 static inline qkv_model *made_dense(const qkv_model_type *type, size_t channels, size_t outputs)
@@ -62,31 +62,31 @@ static inline qkv_model *made_dense(const qkv_model_type *type, size_t channels,
 
 static inline qkv_model *made_segmenter(void)
 {
-    return made_dense(&qkv_segmenter_type, 3, CLASSES);
+    return made_dense(qkv_segmenter_type(), 3, CLASSES);
 }
 static inline qkv_model *made_colorizer(void)
 {
-    return made_dense(&qkv_colorizer_type, QKV_COLORIZER_INPUTS, 2);
+    return made_dense(qkv_colorizer_type(), QKV_COLORIZER_INPUTS, 2);
 }
 
 static inline qkv_model *made_codec(void)
 {
     qkv_vqgan_config c = small();
     c.image = 2 * GRID; /* a code is 2 x 2 pixels */
-    return made(&qkv_vqgan_type, &c);
+    return made(qkv_vqgan_type(), &c);
 }
 
 static inline qkv_model *made_prior(void)
 {
     qkv_gpt_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_prior_type()), &c);
     c.vocab = CODES;
     c.rows = c.columns = GRID;
     c.before = 1;
     c.positions = PLACES;
     c.width = 16;
     c.layers = c.heads = 2;
-    return made(&qkv_prior_type, &c);
+    return made(qkv_prior_type(), &c);
 }
 
 enum { VIT, MAE, SEGMENTER, COLORIZER, CODER, LOOKS, PRIOR, KINDS };

@@ -35,7 +35,7 @@ static inline qkv_pipeline *make(const char *name, const qkv_model_type *type, c
     qkv_pipeline *p = NULL;
     assert_int_equal(qkv_model_create(&m, ctx, type, config), QKV_OK);
     assert_int_equal(qkv_model_init(m, 1), QKV_OK);
-    if (type == &qkv_forecast_type || type == &qkv_bert_classifier_type)
+    if (type == qkv_forecast_type() || type == qkv_bert_classifier_type())
         assert_int_equal(qkv_model_set_labels(m, (const char *const[]){"x", "y"}, 2), QKV_OK);
     assert_int_equal(qkv_hub_save(m, in(folder, name), NULL), QKV_OK);
     if (t)
@@ -51,21 +51,21 @@ static inline qkv_pipeline *make_lm(void)
 {
     qkv_gpt_config c;
     qkv_tokenizer *t = learn_words(QKV_TOKENIZER_BPE);
-    qkv_option_defaults(qkv_model_type_config(&qkv_gpt2_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &c);
     c.vocab = qkv_tokenizer_vocab_size(t);
     c.positions = 16;
     c.width = 8;
     c.layers = 1;
     c.heads = 2;
     c.eos = c.bos = -1;
-    return make("lm", &qkv_gpt2_type, &c, t);
+    return make("lm", qkv_gpt2_type(), &c, t);
 }
 
 static inline qkv_pipeline *make_translator(void)
 {
     qkv_marian_config c;
     qkv_tokenizer *t = learn_words(QKV_TOKENIZER_UNIGRAM);
-    qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_marian_type()), &c);
     c.vocab = qkv_tokenizer_vocab_size(t);
     c.positions = 12;
     c.width = 8;
@@ -74,7 +74,7 @@ static inline qkv_pipeline *make_translator(void)
     c.encoder_ff_width = c.decoder_ff_width = 16;
     c.eos = qkv_tokenizer_special(t, QKV_TOKEN_EOS);
     c.start = c.pad = qkv_tokenizer_special(t, QKV_TOKEN_PAD);
-    return make("mt", &qkv_marian_type, &c, t);
+    return make("mt", qkv_marian_type(), &c, t);
 }
 
 static inline qkv_pipeline *make_bert(const char *name, const qkv_model_type *type)
@@ -88,7 +88,7 @@ static inline qkv_pipeline *make_bert(const char *name, const qkv_model_type *ty
 static inline qkv_pipeline *make_forecaster(void)
 {
     qkv_forecast_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_forecast_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_forecast_type()), &c);
     c.columns = c.targets = 2;
     c.context = 4;
     c.horizon = 3;
@@ -96,7 +96,7 @@ static inline qkv_pipeline *make_forecaster(void)
     c.width = 8;
     c.layers = 1;
     c.heads = 2;
-    return make("series", &qkv_forecast_type, &c, NULL);
+    return make("series", qkv_forecast_type(), &c, NULL);
 }
 
 /* Made when it is first asked for. */
@@ -105,8 +105,8 @@ static inline qkv_pipeline *of(int kind)
     if (!pipelines[kind])
         pipelines[kind] = kind == LM           ? make_lm()
                           : kind == TRANSLATOR ? make_translator()
-                          : kind == MASKED     ? make_bert("words", &qkv_bert_masked_type)
-                          : kind == CLASSIFIER ? make_bert("classes", &qkv_bert_classifier_type)
+                          : kind == MASKED     ? make_bert("words", qkv_bert_masked_type())
+                          : kind == CLASSIFIER ? make_bert("classes", qkv_bert_classifier_type())
                                                : make_forecaster();
     return pipelines[kind];
 }

@@ -11,7 +11,7 @@ enum { SIDE = 16 }; /* of its images */
 static inline qkv_vqgan_config tiny_vqgan(void)
 {
     qkv_vqgan_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_vqgan_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_vqgan_type()), &c);
     c.channels = 32;
     c.multiples = (qkv_sizes){2, {1, 2}};
     c.blocks = 1;

@@ -54,14 +54,14 @@ static void parts_of(const qkv_model_type *type)
 static void test_parts(void **state)
 {
     (void)state;
-    parts_of(&qkv_vit_type);
-    parts_of(&qkv_cct_type);
+    parts_of(qkv_vit_type());
+    parts_of(qkv_cct_type());
 }
 
 static void test_evaluating(void **state)
 {
     (void)state;
-    qkv_model *m = made_model(&qkv_vit_type);
+    qkv_model *m = made_model(qkv_vit_type());
     qkv_pixels *p = drawn(COUNT, SIDE, 1, CLASSES, waves);
     qkv_classify_images_score s;
     size_t numbers[COUNT], right = 0;
@@ -92,7 +92,7 @@ static void test_evaluating(void **state)
 static void test_copy(void **state)
 {
     (void)state;
-    qkv_model *m = made_model(&qkv_vit_type), *other = made_model(&qkv_vit_type);
+    qkv_model *m = made_model(qkv_vit_type()), *other = made_model(qkv_vit_type());
     assert_int_equal(qkv_model_init(other, 4), QKV_OK);
     assert_int_equal(qkv_model_copy(other, m), 4 + 2 * 16 + 2 + 2);
     for (size_t i = 0; i < qkv_params_count(qkv_model_params(m)); i++) {
@@ -109,11 +109,11 @@ static void test_copy(void **state)
 static void test_copy_places(void **state)
 {
     (void)state;
-    qkv_model *m = made_model(&qkv_vit_type);
+    qkv_model *m = made_model(qkv_vit_type());
     qkv_pixelwise_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_segmenter_type()), &c);
     c.trunk = ((const qkv_vit_config *)qkv_model_config(m))->trunk;
-    qkv_model *contiguous = made(&qkv_segmenter_type, &c);
+    qkv_model *contiguous = made(qkv_segmenter_type(), &c);
     enum { EMBEDDINGS = 3, BLOCK = 16, BLOCKS = 2, NORM = 2 };
     assert_int_equal(qkv_model_copy(contiguous, m), EMBEDDINGS + BLOCKS * BLOCK + NORM);
     qkv_param *from = qkv_params_find(qkv_model_params(m), "positions");
@@ -130,10 +130,10 @@ static void test_copy_places(void **state)
 static void test_copy_larger(void **state)
 {
     (void)state;
-    qkv_model *m = made_model(&qkv_vit_type);
+    qkv_model *m = made_model(qkv_vit_type());
     qkv_vit_config c = *(const qkv_vit_config *)qkv_model_config(m);
     c.trunk.image = 3 * SIDE;
-    qkv_model *large = made(&qkv_vit_type, &c);
+    qkv_model *large = made(qkv_vit_type(), &c);
     qkv_param *from = qkv_params_find(qkv_model_params(m), "positions");
     qkv_param *to = qkv_params_find(qkv_model_params(large), "positions");
     size_t width = c.trunk.width;
@@ -152,7 +152,7 @@ static void test_copy_larger(void **state)
 static void test_refuses(void **state)
 {
     (void)state;
-    qkv_model *m = made_model(&qkv_vit_type);
+    qkv_model *m = made_model(qkv_vit_type());
     qkv_pixels *p = drawn(COUNT, SIDE, 1, CLASSES, waves);
     qkv_pixels *odd = drawn(COUNT, 10, 1, CLASSES, waves);
     qkv_task task;

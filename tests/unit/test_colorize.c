@@ -16,7 +16,7 @@ enum { SIDE = 16, C = 3, COUNT = 40 };
 static qkv_model *made_model(size_t image)
 {
     qkv_pixelwise_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_colorizer_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_colorizer_type()), &c);
     c.trunk.image = image;
     c.trunk.patch = 4;
     c.trunk.channels = QKV_COLORIZER_INPUTS;
@@ -24,7 +24,7 @@ static qkv_model *made_model(size_t image)
     c.trunk.layers = 1;
     c.trunk.heads = 2;
     c.trunk.ff_width = 0;
-    return made(&qkv_colorizer_type, &c);
+    return made(qkv_colorizer_type(), &c);
 }
 
 static uint8_t red(size_t image, size_t k) { return (void)image, k % C ? 0 : 255; }
@@ -139,7 +139,7 @@ static void test_saved_means(void **state)
     qkv_model_destroy(m);
     c.mean_a = -2.5;
     c.mean_b = -1;
-    m = made(&qkv_colorizer_type, &c);
+    m = made(qkv_colorizer_type(), &c);
     assert_int_equal(qkv_hub_save(m, folder, NULL), QKV_OK);
     assert_int_equal(qkv_hub_load(&again, ctx, folder), QKV_OK);
     const qkv_pixelwise_config *read = qkv_model_config(again);
@@ -160,11 +160,11 @@ static void test_refused(void **state)
     qkv_pixelwise_config c = *(const qkv_pixelwise_config *)qkv_model_config(m);
     qkv_model *none;
     c.trunk.channels = 3;
-    assert_int_equal(qkv_model_create(&none, ctx, &qkv_colorizer_type, &c), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_model_create(&none, ctx, qkv_colorizer_type(), &c), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "num_channels"));
     c.trunk.channels = QKV_COLORIZER_INPUTS;
     c.cell = 5;
-    assert_int_equal(qkv_model_create(&none, ctx, &qkv_colorizer_type, &c), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_model_create(&none, ctx, qkv_colorizer_type(), &c), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "hint_size"));
     qkv_pixels_close(p);
     qkv_model_destroy(m);

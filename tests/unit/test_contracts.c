@@ -125,13 +125,13 @@ static void test_zeroed_sampling(void **state)
 static qkv_model *small_model(fixture *f)
 {
     qkv_gpt_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_gpt2_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &c);
     c.vocab = 7;
     c.positions = 8;
     c.width = 4;
     c.layers = c.heads = 1;
     qkv_model *m;
-    assert_int_equal(qkv_model_create(&m, f->ctx, &qkv_gpt2_type, &c), QKV_OK);
+    assert_int_equal(qkv_model_create(&m, f->ctx, qkv_gpt2_type(), &c), QKV_OK);
     assert_int_equal(qkv_model_init(m, 1), QKV_OK);
     return m;
 }

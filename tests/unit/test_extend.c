@@ -323,7 +323,7 @@ static void types_are_registered(void **state)
             assert_int_equal(qkv_model_create(&m, ctx, bad[i], NULL), QKV_E_ARGUMENT);
     }
     assert_int_equal(qkv_model_type_register(ctx, &gpt2), QKV_OK); /* another architecture */
-    assert_ptr_equal(qkv_model_type_find(ctx, "gpt2", "GPT2LMHeadModel"), &qkv_gpt2_type);
+    assert_ptr_equal(qkv_model_type_find(ctx, "gpt2", "GPT2LMHeadModel"), qkv_gpt2_type());
     assert_ptr_equal(qkv_model_type_find(ctx, "gpt2", "gpt2"), &gpt2);
 }
 

@@ -32,7 +32,7 @@ static void make_rows(void)
 static qkv_forecast_config config(void)
 {
     qkv_forecast_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_forecast_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_forecast_type()), &c);
     c.columns = C;
     c.context = N;
     c.horizon = H;
@@ -48,7 +48,7 @@ static qkv_model *make(const qkv_forecast_config *c, bool random)
 {
     qkv_model *m;
     make_rows();
-    check(qkv_model_create(&m, ctx, &qkv_forecast_type, c));
+    check(qkv_model_create(&m, ctx, qkv_forecast_type(), c));
     check(qkv_model_init(m, 7));
     check(qkv_forecast_fit_scale(m, &(qkv_series){rows, ROWS, c->columns}));
     qkv_params *ps = qkv_model_params(m);
@@ -319,7 +319,7 @@ static void test_saved(void **state)
         qkv_real y[H * C], z[H * C];
         check(qkv_hub_save(m, folder, NULL));
         check(qkv_hub_load(&again, ctx, folder));
-        assert_ptr_equal(qkv_model_type_of(again), &qkv_forecast_type);
+        assert_ptr_equal(qkv_model_type_of(again), qkv_forecast_type());
         assert_int_equal(((const qkv_forecast_config *)qkv_model_config(again))->season, 13);
         check(qkv_forecast(m, &series, H, y));
         check(qkv_forecast(again, &series, H, z));
@@ -400,11 +400,11 @@ static void test_refused(void **state)
     expect_message("forecasts 4 rows, not 5");
     qkv_model_destroy(m);
     c.patch = 5;
-    assert_int_equal(qkv_model_create(&none, ctx, &qkv_forecast_type, &c), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_model_create(&none, ctx, qkv_forecast_type(), &c), QKV_E_ARGUMENT);
     expect_message("12 rows cannot be cut into patches of 5");
     c = config();
     c.targets = C + 1;
-    assert_int_equal(qkv_model_create(&none, ctx, &qkv_forecast_type, &c), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_model_create(&none, ctx, qkv_forecast_type(), &c), QKV_E_ARGUMENT);
 }
 
 int main(void)

@@ -152,7 +152,7 @@ static void described(void **state)
         assert_int_equal(out, 1);
         assert_non_null(qkv_job_presets(kind));
     }
-    assert_int_equal(kinds, 10);
+    assert_true(kinds >= 10);
 }
 
 int main(void)

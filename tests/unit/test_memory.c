@@ -244,8 +244,8 @@ static void check_steady(const qkv_model_type *type)
 static void test_steady_step(void **state)
 {
     (void)state;
-    check_steady(&qkv_gpt2_type);
-    check_steady(&qkv_llama_type);
+    check_steady(qkv_gpt2_type());
+    check_steady(qkv_llama_type());
 }
 
 /* That the counting sees calls and knows whose they are, so that a zero says something. */
@@ -277,7 +277,7 @@ static void test_500_steps(void **state)
 {
     (void)state;
     training r;
-    training_begin(&r, &qkv_llama_type, 1, 16, 2, 16);
+    training_begin(&r, qkv_llama_type(), 1, 16, 2, 16);
     size_t early = 0;
     for (uint64_t i = 0; i < 500; i++) {
         assert_int_equal(training_step(&r, i), QKV_OK);

@@ -36,7 +36,7 @@ static void test_colors(void **state)
 {
     (void)state;
     qkv_perceptual_config c = {.channels = {2, {4, 4}}, .convolutions = {2, {1, 1}}, .answers = 2};
-    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_model *m = made(qkv_perceptual_type(), &c);
     qkv_pixels *p = drawn(1, SIDE, C, 0, red_or_blue);
     const uint8_t blue[] = {20, 20, 120};
     qkv_real lab[3];
@@ -57,7 +57,7 @@ static void test_classes(void **state)
 {
     (void)state;
     qkv_perceptual_config c = qkv_perceptual_task_config(SIDE, 2);
-    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_model *m = made(qkv_perceptual_type(), &c);
     qkv_pixels *p = drawn(COUNT, SIDE, C, 2, red_or_blue);
     qkv_task task;
     assert_int_equal(qkv_task_perceptual(&task, m, p, NULL, 1), QKV_OK);
@@ -85,7 +85,7 @@ static void test_ranks(void **state)
 {
     (void)state;
     qkv_perceptual_config c = qkv_perceptual_task_config(SIDE, 0);
-    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_model *m = made(qkv_perceptual_type(), &c);
     qkv_pixels *p = drawn(COUNT, SIDE, C, 0, half_bars);
     qkv_perceptual_score score, again;
     assert_int_equal(qkv_perceptual_evaluate(m, tape, p, &score), QKV_OK);
@@ -111,7 +111,7 @@ static void test_refused(void **state)
 {
     (void)state;
     qkv_perceptual_config c = qkv_perceptual_task_config(SIDE, 3);
-    qkv_model *m = made(&qkv_perceptual_type, &c);
+    qkv_model *m = made(qkv_perceptual_type(), &c);
     qkv_pixels *p = drawn(COUNT, SIDE, C, 2, red_or_blue), *grey = drawn(COUNT, SIDE, 1, 0, mixed);
     qkv_task task;
     assert_int_equal(qkv_task_perceptual(&task, m, p, NULL, 1), QKV_E_ARGUMENT);

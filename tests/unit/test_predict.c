@@ -25,10 +25,10 @@ static qkv_status make(void *user, qkv_context *context, qkv_model *models[2])
     qkv_gpt_config config;
     if (s->broken)
         return qkv_fail(context, QKV_E_ARGUMENT, "no such model");
-    qkv_option_defaults(qkv_model_type_config(&qkv_gpt2_type), &config);
-    assert_true(qkv_model_type_preset(&qkv_gpt2_type, "nano", &config));
+    qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &config);
+    assert_true(qkv_model_type_preset(qkv_gpt2_type(), "nano", &config));
     config.vocab = 100;
-    qkv_status status = qkv_model_create(&s->model, context, &qkv_gpt2_type, &config);
+    qkv_status status = qkv_model_create(&s->model, context, qkv_gpt2_type(), &config);
     models[0] = s->model;
     return status;
 }

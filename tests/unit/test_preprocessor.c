@@ -22,10 +22,10 @@ static void open_fixture(fixture *f)
 {
     qkv_vit_config c;
     assert_int_equal(qkv_context_create(&f->ctx, NULL), QKV_OK);
-    qkv_option_defaults(qkv_model_type_config(&qkv_vit_type), &c);
-    assert_true(qkv_model_type_preset(&qkv_vit_type, "nano", &c));
+    qkv_option_defaults(qkv_model_type_config(qkv_vit_type()), &c);
+    assert_true(qkv_model_type_preset(qkv_vit_type(), "nano", &c));
     c.trunk.image = 16;
-    assert_int_equal(qkv_model_create(&f->model, f->ctx, &qkv_vit_type, &c), QKV_OK);
+    assert_int_equal(qkv_model_create(&f->model, f->ctx, qkv_vit_type(), &c), QKV_OK);
     make_folder(f->folder);
     assert_int_equal(qkv_hub_save(f->model, f->folder, NULL), QKV_OK);
 }

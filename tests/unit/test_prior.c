@@ -25,12 +25,12 @@ static qkv_code_grids made_grids(void)
 static qkv_model *made_prior(void)
 {
     qkv_gpt_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_prior_type()), &c);
     c.vocab = VOCAB;
     c.positions = BEFORE + CODES - 1;
     c.width = 16;
     c.layers = c.heads = 2;
-    return made(&qkv_prior_type, &c);
+    return made(qkv_prior_type(), &c);
 }
 
 /* -log p of grid i's codes, one after another, from the tokens before each alone. */

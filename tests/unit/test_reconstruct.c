@@ -17,14 +17,14 @@ static qkv_model *made_model(bool normed)
     qkv_mae_config c;
     qkv_image_format f = {.height = SIDE, .width = SIDE, .channels = C, .resample = 2,
                           .mean = {0.5, 0.4, 0.3}, .std = {0.2, 0.3, 0.4}};
-    qkv_option_defaults(qkv_model_type_config(&qkv_mae_type), &c);
-    assert_true(qkv_model_type_preset(&qkv_mae_type, "nano", &c));
+    qkv_option_defaults(qkv_model_type_config(qkv_mae_type()), &c);
+    assert_true(qkv_model_type_preset(qkv_mae_type(), "nano", &c));
     c.trunk.image = SIDE;
     c.trunk.patch = PATCH;
     c.trunk.width = c.decoder_width = 16;
     c.decoder_ff_width = c.trunk.ff_width = 0;
     c.norm_pix = normed;
-    qkv_model *m = made(&qkv_mae_type, &c);
+    qkv_model *m = made(qkv_mae_type(), &c);
     qkv_model_set_image_format(m, &f);
     return m;
 }

@@ -153,13 +153,13 @@ static qkv_model *make_model(const qkv_tokenizer *t)
 {
     qkv_marian_config c;
     qkv_model *m;
-    qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &c);
-    assert_true(qkv_model_type_preset(&qkv_marian_type, "nano", &c));
+    qkv_option_defaults(qkv_model_type_config(qkv_marian_type()), &c);
+    assert_true(qkv_model_type_preset(qkv_marian_type(), "nano", &c));
     c.vocab = qkv_tokenizer_vocab_size(t);
     c.positions = 80;
     c.eos = qkv_tokenizer_special(t, QKV_TOKEN_EOS);
     c.pad = c.start = qkv_tokenizer_special(t, QKV_TOKEN_PAD);
-    assert_int_equal(qkv_model_create(&m, ctx, &qkv_marian_type, &c), QKV_OK);
+    assert_int_equal(qkv_model_create(&m, ctx, qkv_marian_type(), &c), QKV_OK);
     assert_int_equal(qkv_model_init(m, 3), QKV_OK);
     return m;
 }

@@ -15,14 +15,14 @@ enum { VOCAB = 24, CODES = 20, SIDE = 4, MOST = 10, COUNT = 3 };
 static qkv_model *made_prior(size_t before)
 {
     qkv_gpt_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_prior_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_prior_type()), &c);
     c.vocab = VOCAB;
     c.rows = c.columns = SIDE;
     c.before = before;
     c.positions = before + SIDE * SIDE - 1;
     c.width = 16;
     c.layers = c.heads = 2;
-    return made(&qkv_prior_type, &c);
+    return made(qkv_prior_type(), &c);
 }
 
 /* What was told of each place. */
@@ -231,11 +231,11 @@ static void test_refused(void **state)
     o.columns = SIDE + 1;
     o.rows = SIDE - 1;
     refused(grid, &o, "3 rows of codes");
-    qkv_option_defaults(qkv_model_type_config(&qkv_gpt2_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &c);
     c.vocab = VOCAB;
     c.positions = c.width = 16;
     c.layers = c.heads = 1;
-    gpt = made(&qkv_gpt2_type, &c);
+    gpt = made(qkv_gpt2_type(), &c);
     o = plain();
     refused(gpt, &o, "takes a model that samples codes");
     qkv_model_destroy(gpt);
@@ -244,7 +244,7 @@ static void test_refused(void **state)
     c = *(const qkv_gpt_config *)qkv_model_config(m);
     qkv_model_destroy(m);
     c.positions--;
-    m = made(&qkv_prior_type, &c);
+    m = made(qkv_prior_type(), &c);
     refused(m, &o, "block_size: 16 expected");
     qkv_model_destroy(m);
 }

@@ -207,7 +207,7 @@ static void test_too_many_colors(void **state)
 static qkv_model *made_model(size_t classes)
 {
     qkv_pixelwise_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_segmenter_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_segmenter_type()), &c);
     c.trunk.image = SIDE;
     c.trunk.patch = 2;
     c.trunk.width = 16;
@@ -216,7 +216,7 @@ static qkv_model *made_model(size_t classes)
     c.trunk.ff_width = 0;
     c.outputs = classes;
     c.tanh = true; /* whatever the memory held: a segmenter's defaults do not set it */
-    return made(&qkv_segmenter_type, &c);
+    return made(qkv_segmenter_type(), &c);
 }
 
 static void test_logits_are_not_bounded(void **state)

@@ -36,13 +36,13 @@ static qkv_model *make_model(double dropout)
 {
     qkv_marian_config c;
     qkv_model *m;
-    qkv_option_defaults(qkv_model_type_config(&qkv_marian_type), &c);
-    assert_true(qkv_model_type_preset(&qkv_marian_type, "nano", &c));
+    qkv_option_defaults(qkv_model_type_config(qkv_marian_type()), &c);
+    assert_true(qkv_model_type_preset(qkv_marian_type(), "nano", &c));
     c.vocab = VOCAB;
     c.positions = POSITIONS;
     c.dropout = dropout;
     c.pad = c.start = VOCAB - 1;
-    assert_int_equal(qkv_model_create(&m, ctx, &qkv_marian_type, &c), QKV_OK);
+    assert_int_equal(qkv_model_create(&m, ctx, qkv_marian_type(), &c), QKV_OK);
     assert_int_equal(qkv_model_init(m, 3), QKV_OK);
     return m;
 }

@@ -22,7 +22,7 @@ enum { V = 11, T = 8 };
 static qkv_model *gpt(bool random)
 {
     qkv_gpt_config c;
-    qkv_option_defaults(qkv_model_type_config(&qkv_llama_type), &c);
+    qkv_option_defaults(qkv_model_type_config(qkv_llama_type()), &c);
     c.vocab = V;
     c.positions = T;
     c.width = 8;
@@ -32,7 +32,7 @@ static qkv_model *gpt(bool random)
     c.init_range = 1;
     c.bos = c.eos = c.pad = -1;
     qkv_model *m;
-    check(qkv_model_create(&m, ctx, &qkv_llama_type, &c));
+    check(qkv_model_create(&m, ctx, qkv_llama_type(), &c));
     if (random)
         check(qkv_model_init(m, 3));
     return m;

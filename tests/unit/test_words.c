@@ -222,7 +222,7 @@ static void test_mlm(void **state)
 {
     (void)state;
     make_tokenizer();
-    qkv_model *m = bert(&qkv_bert_masked_type, 32);
+    qkv_model *m = bert(qkv_bert_masked_type(), 32);
     qkv_records *r = records(30, false);
     qkv_mlm_options o = qkv_mlm_defaults();
     o.budget = 100;
@@ -256,7 +256,7 @@ static void test_classify(void **state)
 {
     (void)state;
     make_tokenizer();
-    qkv_model *m = bert(&qkv_bert_classifier_type, 64);
+    qkv_model *m = bert(qkv_bert_classifier_type(), 64);
     qkv_records *r = records(24, true);
     qkv_task task;
     check(qkv_task_classify(&task, m, r, r, NULL, NULL, 1));
@@ -292,7 +292,7 @@ static void test_refused(void **state)
 {
     (void)state;
     make_tokenizer();
-    qkv_model *words = bert(&qkv_bert_masked_type, 16), *classes = bert(&qkv_bert_classifier_type,
+    qkv_model *words = bert(qkv_bert_masked_type(), 16), *classes = bert(qkv_bert_classifier_type(),
                                                                          16);
     qkv_records *texts = records(5, false), *long_texts = records(30, false);
     qkv_records *labelled = records(3, true);

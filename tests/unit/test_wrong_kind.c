@@ -11,11 +11,10 @@
 
 #include <cmocka.h>
 
-#include "fixture.h"
 #include "qkv.h"
+#include "wrong_kind.h"
 
 /* What the functions would be given; another kind is noticed before any of it is read. */
-static qkv_tape *t;
 static qkv_model *lpips;
 static struct {
     qkv_bert_input bert;
@@ -62,8 +61,7 @@ enum {
     PIXELS = QKV_CAN_SEGMENT | QKV_CAN_COLORIZE,
     MAE = QKV_CAN_RECONSTRUCT,
     VQGAN = QKV_CAN_ENCODE_IMAGES,
-    LPIPS = QKV_CAN_COMPARE_IMAGES,
-    EXPORTED = VIT | MAE | VQGAN | PRIOR
+    LPIPS = QKV_CAN_COMPARE_IMAGES
 };
 
 /* A function, the kinds that it takes, and its arguments. It gives: */
@@ -152,107 +150,18 @@ enum {
     S(qkv_hub_load_generation, PAIRS, (&a.generation, m, "none"))                                  \
     S(qkv_hub_export, EXPORTED, (m, "none", NULL))
 
-#define NULL_IS_GIVEN(f, takes, args)                                                              \
-    static bool call_##f(qkv_model *m) { return f args == NULL; }
-#define ZERO_IS_GIVEN(f, takes, args)                                                              \
-    static bool call_##f(qkv_model *m) { return f args == 0; }
-#define STATUS_IS_GIVEN(f, takes, args)                                                            \
-    static bool call_##f(qkv_model *m) { return f args != QKV_OK; }
-#define NOTHING_IS_GIVEN(f, takes, args)                                                           \
-    static bool call_##f(qkv_model *m) { return f args, true; }
-ROWS(NULL_IS_GIVEN, NULL_IS_GIVEN, ZERO_IS_GIVEN, STATUS_IS_GIVEN, NOTHING_IS_GIVEN)
-
-typedef struct {
-    const char *name;
-    unsigned takes;
-    bool on_tape;
-    bool (*refuses)(qkv_model *m);
-} row;
-#define ON_TAPE(f, takes, args) {#f, takes, true, call_##f},
-#define ON_CONTEXT(f, takes, args) {#f, takes, false, call_##f},
-static const row rows[] = {ROWS(ON_TAPE, ON_CONTEXT, ON_CONTEXT, ON_CONTEXT, ON_CONTEXT)};
-enum { ROWS_ = sizeof rows / sizeof *rows };
-
-/* ---- a model of every kind ---------------------------------------------------------------- */
-
-/* Sizes by the names that types give them: a model of a few thousand numbers. */
-static const char *const small[][2] = {
-    {"vocab_size", "11"}, {"n_positions", "8"}, {"max_position_embeddings", "8"},
-    {"block_size", "8"}, {"n_embd", "8"}, {"n_layer", "1"}, {"n_head", "2"}, {"hidden_size", "8"},
-    {"num_hidden_layers", "1"}, {"num_attention_heads", "2"}, {"d_model", "8"},
-    {"encoder_layers", "1"}, {"decoder_layers", "1"}, {"encoder_attention_heads", "2"},
-    {"decoder_attention_heads", "2"}, {"pad_token_id", "0"}, {"decoder_start_token_id", "0"},
-    {"context_length", "8"}, {"prediction_length", "4"}, {"patch_length", "4"},
-    {"image_size", "8"}, {"patch_size", "4"}, {"decoder_hidden_size", "8"},
-    {"decoder_num_hidden_layers", "1"}, {"decoder_num_attention_heads", "2"}, {"ch", "32"},
-    {"ch_mult", "1,1"}, {"num_res_blocks", "1"}, {"attn_resolutions", ""}, {"resolution", "8"},
-    {"z_channels", "4"}, {"embed_dim", "4"}, {"n_embed", "8"}, {"disc_ndf", "4"},
-    {"disc_num_layers", "1"}, {"channels", "4,4"}, {"convolutions", "1,1"},
-};
-
-static bool has(const qkv_option_table *table, const char *key)
-{
-    size_t n = strlen(key);
-    for (size_t i = 0; i < table->count; i++)
-        if (strncmp(table->rows[i].key, key, n) == 0 && strchr("|", table->rows[i].key[n]))
-            return true;
-    return false;
-}
-
-static qkv_model *made(const qkv_model_type *type)
-{
-    const qkv_option_table *table = qkv_model_type_config(type);
-    void *config = calloc(1, qkv_model_type_config_size(type));
-    qkv_options *o;
-    qkv_model *m;
-    assert_int_equal(qkv_options_create(&o, ctx), QKV_OK);
-    assert_int_equal(qkv_options_bind(o, table, config), QKV_OK);
-    for (size_t i = 0; i < sizeof small / sizeof *small; i++)
-        if (has(table, small[i][0]) && !(type == &qkv_vqgan_type && !strcmp(small[i][0], "n_embd")))
-            assert_int_equal(qkv_options_set(o, small[i][0], small[i][1]), QKV_OK);
-    if (type == &qkv_colorizer_type)
-        assert_int_equal(qkv_options_set(o, "num_channels", "4"), QKV_OK);
-    if (qkv_model_create(&m, ctx, type, config))
-        fail_msg("%s", qkv_context_message(ctx));
-    qkv_options_destroy(o);
-    free(config);
-    return m;
-}
+REFUSALS(ROWS)
+enum { COUNT = sizeof refusals / sizeof *refusals };
 
 /* ---- the test ----------------------------------------------------------------------------- */
-
-/* A refusal, with a sentence that names the function, the kinds that it takes and this one. */
-static void check(const row *r, qkv_model *m)
-{
-    const char *name = qkv_model_type_architecture(qkv_model_type_of(m));
-    qkv_tape_reset(t);
-    qkv_fail(ctx, QKV_E_IO, "nothing was said");
-    if (!r->refuses(m) || (r->on_tape && qkv_tape_status(t) != QKV_E_ARGUMENT))
-        fail_msg("%s does not refuse a %s", r->name, name);
-    const char *message = qkv_context_message(ctx);
-    bool status = qkv_context_status(ctx) == QKV_E_ARGUMENT ||
-                  (r->takes == EXPORTED && qkv_context_status(ctx) == QKV_E_UNSUPPORTED);
-    if (!status || (r->takes != EXPORTED && (strncmp(message, r->name, strlen(r->name)) != 0 ||
-                                             !strstr(message, name))))
-        fail_msg("%s of a %s says: %s", r->name, name, message);
-}
 
 static void every_other_kind_is_refused(void **state)
 {
     (void)state;
-    size_t calls = 0;
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    lpips = made(&qkv_perceptual_type);
-    for (size_t k = 0; qkv_model_type_at(NULL, k); k++) {
-        qkv_model *m = made(qkv_model_type_at(NULL, k));
-        for (size_t i = 0; i < ROWS_; i++)
-            if (!qkv_model_can(m, rows[i].takes)) {
-                check(&rows[i], m);
-                calls++;
-            }
-        qkv_model_destroy(m);
-    }
-    assert_true(calls > 10 * ROWS_); /* of 15 kinds most functions take one or two */
+    lpips = made(qkv_perceptual_type());
+    size_t calls = refuse_others(refusals, COUNT, NULL);
+    assert_true(calls > 10 * COUNT); /* of 15 kinds most functions take one or two */
     qkv_model_destroy(lpips);
     qkv_tape_destroy(t);
 }
@@ -261,9 +170,9 @@ static void every_other_kind_is_refused(void **state)
 static void second_models_are_refused(void **state)
 {
     (void)state;
-    qkv_model *vqgan = made(&qkv_vqgan_type), *cct = made(&qkv_cct_type);
-    qkv_model *prior = made(&qkv_prior_type), *gpt = made(&qkv_gpt2_type);
-    qkv_model *marian = made(&qkv_marian_type);
+    qkv_model *vqgan = made(qkv_vqgan_type()), *cct = made(qkv_cct_type());
+    qkv_model *prior = made(qkv_prior_type()), *gpt = made(qkv_gpt2_type());
+    qkv_model *marian = made(qkv_marian_type());
     const size_t shape[] = {1, 1};
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     assert_int_equal(qkv_task_codes(&a.task, vqgan, gpt, NULL, NULL, NULL, 1), QKV_E_ARGUMENT);
