@@ -22,7 +22,7 @@ static const bench_measure *const measures[] = {
     &bench_image, &bench_translate, &bench_tokenize};
 enum { MEASURES = sizeof measures / sizeof *measures };
 
-static void show(const bench_report *r)
+static void all_show(const bench_report *r)
 {
     printf("%-60s %8.1f", r->title, r->reached);
     if (r->limit > 0)
@@ -32,7 +32,7 @@ static void show(const bench_report *r)
     printf("  %s\n", r->unit);
 }
 
-static int run(cli *c, int argc, char **argv)
+static int all_run(cli *c, int argc, char **argv)
 {
     bench_request request;
     bench_report found;
@@ -54,7 +54,7 @@ static int run(cli *c, int argc, char **argv)
         bench_put(&w, &found);
         qkv_json_end_object(&w);
         if (!json)
-            show(&found);
+            all_show(&found);
     }
     qkv_json_put_string(&w, "cpu", qkv_machine_cpu());
     qkv_json_put_int(&w, "threads", qkv_context_threads(c->ctx));
@@ -77,4 +77,4 @@ CLI_COMMAND(cli_bench, 700) = {
                        "Each measure is a command of its own too: see qkv help bench train. In "
                        "JSON there is an object for each, with that command's fields; "
                        "train_codes is bench train once more, of a VQGAN."},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = all_run};

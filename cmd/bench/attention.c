@@ -33,7 +33,7 @@ typedef struct {
     double peak;                /* flop/s */
 } job;
 
-static qkv_status prepare(job *j)
+static qkv_status attention_prepare(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_status status = qkv_tape_create(&j->tape, ctx);
@@ -52,7 +52,7 @@ static qkv_status prepare(job *j)
     return QKV_OK;
 }
 
-static qkv_status pass(job *j, double *forward, double *backward)
+static qkv_status attention_pass(job *j, double *forward, double *backward)
 {
     qkv_tape *t = j->tape;
     size_t shape[] = {j->s.batch, j->s.length, j->s.heads, j->s.head_width};
@@ -76,21 +76,21 @@ static qkv_status pass(job *j, double *forward, double *backward)
     return status;
 }
 
-static qkv_status measure(job *j)
+static qkv_status attention_measure(job *j)
 {
     qkv_status status = bench_peak(j->c, &j->peak);
     if (!status)
-        status = prepare(j);
+        status = attention_prepare(j);
     for (size_t i = 0; i < WARM_UPS + j->s.repeats && !status; i++) {
         size_t at = i < WARM_UPS ? 0 : i - WARM_UPS;
-        status = pass(j, &j->forward[at], &j->backward[at]);
+        status = attention_pass(j, &j->forward[at], &j->backward[at]);
     }
     return status ? status : bench_peak(j->c, &j->peak);
 }
 
 /* The forward pass counts as half (causal) of its two products of 2 T^2 width operations; the
  * backward pass has five of them. */
-static void report(job *j, bench_report *r)
+static void attention_report(job *j, bench_report *r)
 {
     const settings *s = &j->s;
     double T = (double)s->length;
@@ -114,12 +114,12 @@ static void report(job *j, bench_report *r)
                    s->head_width, s->batch, s->length);
 }
 
-static qkv_status work(cli *c, const void *asked, bench_report *out)
+static qkv_status attention_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = measure(&j);
+    qkv_status status = attention_measure(&j);
     if (!status)
-        report(&j, out);
+        attention_report(&j, out);
     qkv_free(c->ctx, j.backward);
     qkv_free(c->ctx, j.forward);
     qkv_free(c->ctx, j.data);
@@ -127,15 +127,15 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
     return status;
 }
 
-static void adapt(void *asked, const bench_request *request)
+static void attention_adapt(void *asked, const bench_request *request)
 {
     settings *s = asked;
     s->length = request->length;
     s->repeats = request->repeats;
 }
 
-const bench_measure bench_attention = {"attention", &cli_bench_attention, sizeof(settings), adapt,
-                                       work};
+const bench_measure bench_attention = {"attention", &cli_bench_attention, sizeof(settings),
+                                       attention_adapt, attention_work};
 
 static const char *const examples[] = {"qkv bench attention --length 2048 --json", NULL};
 

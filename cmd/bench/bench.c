@@ -8,7 +8,7 @@ const char *const bench_layouts[] = {"gpt2", "llama", NULL};
 
 enum { GPT2_VOCAB = 50257, GPT2_POSITIONS = 1024 };
 
-static void show(const bench_figure *f)
+static void bench_show(const bench_figure *f)
 {
     double value = f->value / (f->shown > 0 ? f->shown : 1);
     printf("%-24s", f->label);
@@ -42,7 +42,7 @@ int bench_answer(const cli *c, const bench_report *r)
         printf("%s\n%s, %d threads\n\n", r->title, qkv_machine_cpu(),
                qkv_context_threads(c->ctx));
         for (size_t i = 0; i < r->count; i++)
-            show(&r->figures[i]);
+            bench_show(&r->figures[i]);
         return CLI_DONE;
     }
     qkv_json_writer w = cli_object(c);

@@ -33,7 +33,7 @@ typedef struct {
     double bandwidth; /* bytes/s */
 } job;
 
-static bool on_token(void *user, int32_t id, const qkv_real *probabilities, size_t V)
+static bool decode_on_token(void *user, int32_t id, const qkv_real *probabilities, size_t V)
 {
     (void)id, (void)probabilities, (void)V;
     job *j = user;
@@ -65,12 +65,13 @@ static qkv_status generate(job *j)
                               .sampling = qkv_sampling_defaults()};
     o.sampling.temperature = 0;
     qkv_ids out = {0};
-    qkv_status status = qkv_generate(j->model, j->prompt, j->s.prompt, &o, on_token, j, &out);
+    qkv_status status = qkv_generate(j->model, j->prompt, j->s.prompt, &o, decode_on_token, j,
+                                     &out);
     qkv_ids_free(&out, ctx);
     return status;
 }
 
-static qkv_status measure(job *j)
+static qkv_status decode_measure(job *j)
 {
     qkv_status status = read_bandwidth(j);
     if (!status)
@@ -92,7 +93,7 @@ static double weight_bytes(const job *j)
     return (double)((numbers - config->positions * config->width) * sizeof(qkv_real));
 }
 
-static void report(job *j, bench_report *r)
+static void decode_report(job *j, bench_report *r)
 {
     double rate = 1 / bench_median(j->seconds, j->s.tokens), bytes = weight_bytes(j);
     const bench_figure figures[] = {
@@ -106,25 +107,26 @@ static void report(job *j, bench_report *r)
     (void)snprintf(r->title, sizeof r->title, "generating with %s, one text, f32", j->s.model);
 }
 
-static qkv_status work(cli *c, const void *asked, bench_report *out)
+static qkv_status decode_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = measure(&j);
+    qkv_status status = decode_measure(&j);
     if (!status)
-        report(&j, out);
+        decode_report(&j, out);
     qkv_free(c->ctx, j.seconds);
     qkv_free(c->ctx, j.prompt);
     qkv_model_destroy(j.model);
     return status;
 }
 
-static void adapt(void *asked, const bench_request *request)
+static void decode_adapt(void *asked, const bench_request *request)
 {
     settings *s = asked;
     s->model = request->model;
 }
 
-const bench_measure bench_decode = {"decode", &cli_bench_decode, sizeof(settings), adapt, work};
+const bench_measure bench_decode = {"decode", &cli_bench_decode, sizeof(settings), decode_adapt,
+                                    decode_work};
 
 static const char *const examples[] = {"qkv bench decode --model gpt2 --json", NULL};
 

@@ -36,7 +36,7 @@ typedef struct {
     size_t rss;       /* bytes */
 } job;
 
-static qkv_status prepare(job *j)
+static qkv_status image_prepare(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_status status = bench_vqgan(ctx, &j->model, j->s.model, j->s.size, 0);
@@ -57,9 +57,9 @@ static qkv_status prepare(job *j)
     return QKV_OK;
 }
 
-static qkv_status measure(job *j)
+static qkv_status image_measure(job *j)
 {
-    qkv_status status = prepare(j);
+    qkv_status status = image_prepare(j);
     if (!status)
         status = bench_peak(j->c, &j->peak);
     for (size_t i = 0; i < WARM_UPS + j->s.repeats && !status; i++) {
@@ -72,7 +72,7 @@ static qkv_status measure(job *j)
     return status ? status : bench_peak(j->c, &j->peak);
 }
 
-static void report(job *j, bench_report *r)
+static void image_report(job *j, bench_report *r)
 {
     double seconds = bench_median(j->seconds, j->s.repeats);
     const qkv_workload w = {.pass = QKV_PASS_FORWARD, .part = QKV_PART_DECODER, .samples = 1,
@@ -91,12 +91,12 @@ static void report(job *j, bench_report *r)
                    j->s.size, j->s.size, j->s.model);
 }
 
-static qkv_status work(cli *c, const void *asked, bench_report *out)
+static qkv_status image_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = measure(&j);
+    qkv_status status = image_measure(&j);
     if (!status)
-        report(&j, out);
+        image_report(&j, out);
     qkv_free(c->ctx, j.seconds);
     qkv_free(c->ctx, j.image);
     qkv_free(c->ctx, j.codes);
@@ -106,7 +106,7 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
 }
 
 /* A small request is one of somebody in a hurry. */
-static void adapt(void *asked, const bench_request *request)
+static void image_adapt(void *asked, const bench_request *request)
 {
     settings *s = asked;
     s->repeats = request->repeats;
@@ -116,7 +116,8 @@ static void adapt(void *asked, const bench_request *request)
     }
 }
 
-const bench_measure bench_image = {"image", &cli_bench_image, sizeof(settings), adapt, work};
+const bench_measure bench_image = {"image", &cli_bench_image, sizeof(settings), image_adapt,
+                                   image_work};
 
 static const char *const examples[] = {"qkv bench image --json",
                                        "qkv bench image --model mini --size 64", NULL};

@@ -11,7 +11,7 @@ static qkv_tensor *matrix(const bench_training *b, const int32_t *ids, size_t le
     return qkv_tensor_ids(b->tape, ids, 2, shape);
 }
 
-static size_t tokens(const bench_training *b) { return b->batch * b->length; }
+static size_t networks_tokens(const bench_training *b) { return b->batch * b->length; }
 
 /* ---- a GPT: a token's target is the next one ------------------------------------------------ */
 
@@ -284,12 +284,13 @@ static size_t vqgan_tokens(const bench_training *b)
      "codes", " pixels"}
 
 const bench_network bench_networks[] = {
-    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, tokens, "tokens", ""},
+    {"bert-base", 8, 128, 0.1, bert_create, bert_ids, bert_loss, bert_flops, networks_tokens,
+     "tokens", ""},
     {"transformer-base", 128, 32, 0.1, transformer_create, transformer_ids, transformer_loss,
      transformer_flops, transformer_tokens, "tokens", " pairs"},
     {"vit-base", 8, 224, 0, vit_create, vit_ids, vit_loss, vit_flops, vit_tokens, "tokens",
      " pixels"},
     VQGAN("vqgan-nano", 16, 32), VQGAN("vqgan-micro", 16, 32), VQGAN("vqgan-mini", 16, 64),
     VQGAN("vqgan-f8", 1, 256), VQGAN("vqgan-f16", 1, 256),
-    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, tokens, "tokens", ""},
+    {NULL, 4, 256, 0, gpt_create, gpt_ids, gpt_loss, gpt_flops, networks_tokens, "tokens", ""},
 };

@@ -42,7 +42,7 @@ typedef struct {
 enum { WORDS = 30000, MADE_BYTES = 4000000, SENTENCE = 12 };
 
 /* The n-th word: the same in every run. Common words are short. */
-static void add_word(qkv_str *out, uint64_t seed, size_t n)
+static void tokenize_add_word(qkv_str *out, uint64_t seed, size_t n)
 {
     static const char begin[] = "bcdfghjklmnprstvwz", middle[] = "aeiou", end[] = "lmnrst";
     qkv_rng r;
@@ -63,7 +63,7 @@ static qkv_status make_text(job *j)
     qkv_rng_init(&r, seed, 0);
     qkv_str_init(&j->made, j->c->ctx);
     while (j->made.len < MADE_BYTES && !j->made.failed) {
-        add_word(&j->made, seed, (size_t)pow(WORDS, qkv_rng_uniform(&r)) - 1);
+        tokenize_add_word(&j->made, seed, (size_t)pow(WORDS, qkv_rng_uniform(&r)) - 1);
         uint32_t after = qkv_rng_below(&r, SENTENCE);
         qkv_str_puts(&j->made, after == 0 ? ".\n" : after == 1 ? ", " : " ");
     }
@@ -91,7 +91,7 @@ static qkv_status read_texts(job *j)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-static qkv_status train(job *j)
+static qkv_status tokenize_train(job *j)
 {
     qkv_tokenizer_options o = qkv_tokenizer_defaults(QKV_TOKENIZER_BPE);
     o.vocab = BYTES + 1 + j->s.merges;
@@ -109,7 +109,7 @@ static qkv_status train(job *j)
     return status;
 }
 
-static qkv_status encode(job *j, qkv_ids *ids, double *seconds)
+static qkv_status tokenize_encode(job *j, qkv_ids *ids, double *seconds)
 {
     qkv_status status = QKV_OK;
     double start = qkv_now();
@@ -121,17 +121,17 @@ static qkv_status encode(job *j, qkv_ids *ids, double *seconds)
     return status;
 }
 
-static qkv_status measure(job *j)
+static qkv_status tokenize_measure(job *j)
 {
     qkv_ids ids = {0};
     double seconds[PASSES];
     qkv_status status = read_texts(j);
     if (!status)
-        status = train(j);
+        status = tokenize_train(j);
     if (!status)
-        status = encode(j, &ids, &j->first);
+        status = tokenize_encode(j, &ids, &j->first);
     for (size_t i = 0; i < PASSES && !status; i++)
-        status = encode(j, &ids, &seconds[i]);
+        status = tokenize_encode(j, &ids, &seconds[i]);
     if (!status)
         j->again = bench_median(seconds, PASSES);
     j->tokens = ids.count;
@@ -139,7 +139,7 @@ static qkv_status measure(job *j)
     return status;
 }
 
-static void report(const job *j, bench_report *r)
+static void tokenize_report(const job *j, bench_report *r)
 {
     double bytes = (double)j->bytes;
     const bench_figure figures[] = {
@@ -159,12 +159,12 @@ static void report(const job *j, bench_report *r)
                    j->vocab > BYTES ? j->vocab - BYTES - 1 : 0, j->train);
 }
 
-static qkv_status work(cli *c, const void *asked, bench_report *out)
+static qkv_status tokenize_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = measure(&j);
+    qkv_status status = tokenize_measure(&j);
     if (!status)
-        report(&j, out);
+        tokenize_report(&j, out);
     qkv_tokenizer_destroy(j.tokenizer);
     qkv_texts_close(&j.files);
     qkv_str_free(&j.made);
@@ -172,7 +172,7 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
 }
 
 const bench_measure bench_tokenize = {"tokenize", &cli_bench_tokenize, sizeof(settings), NULL,
-                                      work};
+                                      tokenize_work};
 
 static const char *const examples[] = {"qkv bench tokenize --file book.txt --merges 10000", NULL};
 

@@ -32,7 +32,7 @@ typedef struct {
     size_t rss;      /* bytes */
 } job;
 
-static qkv_status prepare(job *j)
+static qkv_status train_prepare(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     qkv_status status = bench_training_create(&j->training, ctx, &j->s.step);
@@ -44,11 +44,11 @@ static qkv_status prepare(job *j)
     return j->seconds ? QKV_OK : QKV_E_MEMORY;
 }
 
-static qkv_status measure(job *j)
+static qkv_status train_measure(job *j)
 {
     qkv_status status = bench_peak(j->c, &j->peak);
     if (!status)
-        status = prepare(j);
+        status = train_prepare(j);
     for (size_t i = 0; i < WARM_UPS + j->s.steps && !status; i++) {
         double start = qkv_now();
         status = bench_training_step(&j->training);
@@ -59,7 +59,7 @@ static qkv_status measure(job *j)
     return status ? status : bench_peak(j->c, &j->peak);
 }
 
-static void report(job *j, bench_report *r)
+static void train_report(job *j, bench_report *r)
 {
     const bench_training *b = &j->training;
     double seconds = bench_median(j->seconds, j->s.steps);
@@ -77,18 +77,18 @@ static void report(job *j, bench_report *r)
     bench_training_title(b, r->title, sizeof r->title);
 }
 
-static qkv_status work(cli *c, const void *asked, bench_report *out)
+static qkv_status train_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = measure(&j);
+    qkv_status status = train_measure(&j);
     if (!status)
-        report(&j, out);
+        train_report(&j, out);
     qkv_free(c->ctx, j.seconds);
     bench_training_free(&j.training);
     return status;
 }
 
-static void adapt(void *asked, const bench_request *request)
+static void train_adapt(void *asked, const bench_request *request)
 {
     settings *s = asked;
     s->step.model = request->model;
@@ -104,9 +104,10 @@ static void adapt_codes(void *asked, const bench_request *request)
     s->steps = request->repeats;
 }
 
-const bench_measure bench_train = {"train", &cli_bench_train, sizeof(settings), adapt, work};
+const bench_measure bench_train = {"train", &cli_bench_train, sizeof(settings), train_adapt,
+                                   train_work};
 const bench_measure bench_train_codes = {"train_codes", &cli_bench_train, sizeof(settings),
-                                         adapt_codes, work};
+                                         adapt_codes, train_work};
 
 static const qkv_preset presets[] = {{"bf16", "true", "whichever is faster"},
                                      {NULL, NULL, NULL}};

@@ -25,7 +25,7 @@ static const qkv_option rows[] = {
 };
 const qkv_option_table bench_step_table = {"Training step", rows, sizeof rows / sizeof *rows, 0};
 
-static const bench_network *find(const char *name)
+static const bench_network *training_find(const char *name)
 {
     const bench_network *n = bench_networks;
     while (n->name && strcmp(n->name, name))
@@ -35,7 +35,7 @@ static const bench_network *find(const char *name)
 
 qkv_status bench_training_make(bench_training *b, qkv_context *ctx, const bench_step *step)
 {
-    const bench_network *network = find(step->model);
+    const bench_network *network = training_find(step->model);
     *b = (bench_training){.ctx = ctx, .network = network,
                           .batch = step->batch ? step->batch : network->batch,
                           .length = step->length ? step->length : network->length,

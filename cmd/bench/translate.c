@@ -35,7 +35,7 @@ typedef struct {
     qkv_beam_stats stats; /* of one search */
 } job;
 
-static qkv_status prepare(job *j)
+static qkv_status translate_prepare(job *j)
 {
     qkv_context *ctx = j->c->ctx;
     const settings *s = &j->s;
@@ -63,9 +63,9 @@ static qkv_status prepare(job *j)
     return qkv_beam_search_create(&j->search, j->model, &g);
 }
 
-static qkv_status measure(job *j)
+static qkv_status translate_measure(job *j)
 {
-    qkv_status status = prepare(j);
+    qkv_status status = translate_prepare(j);
     if (!status)
         status = bench_peak(j->c, &j->peak);
     for (size_t i = 0; i <= j->s.repeats && !status; i++) {
@@ -101,7 +101,7 @@ static double flops_of(const job *j)
     return 2 * (source * (encoder + layers * 2 * d * d) + out * decoder);
 }
 
-static void report(job *j, bench_report *r)
+static void bench_translate_report(job *j, bench_report *r)
 {
     const settings *s = &j->s;
     double seconds = bench_median(j->seconds, s->repeats), flops = flops_of(j);
@@ -125,12 +125,12 @@ static void report(job *j, bench_report *r)
                    s->sentences, s->tokens, s->beams);
 }
 
-static qkv_status work(cli *c, const void *asked, bench_report *out)
+static qkv_status translate_work(cli *c, const void *asked, bench_report *out)
 {
     job j = {.c = c, .s = *(const settings *)asked};
-    qkv_status status = measure(&j);
+    qkv_status status = translate_measure(&j);
     if (!status)
-        report(&j, out);
+        bench_translate_report(&j, out);
     qkv_beam_search_destroy(j.search);
     qkv_model_destroy(j.model);
     qkv_free(c->ctx, j.ids);
@@ -140,7 +140,7 @@ static qkv_status work(cli *c, const void *asked, bench_report *out)
 }
 
 /* A small request is one of somebody in a hurry. */
-static void adapt(void *asked, const bench_request *request)
+static void translate_adapt(void *asked, const bench_request *request)
 {
     settings *s = asked;
     s->repeats = request->repeats < s->repeats ? request->repeats : s->repeats;
@@ -150,8 +150,8 @@ static void adapt(void *asked, const bench_request *request)
     }
 }
 
-const bench_measure bench_translate = {"translate", &cli_bench_translate, sizeof(settings), adapt,
-                                       work};
+const bench_measure bench_translate = {"translate", &cli_bench_translate, sizeof(settings),
+                                       translate_adapt, translate_work};
 
 static const char *const examples[] = {"qkv bench translate --json",
                                        "qkv bench translate --beam 1 --sentences 1", NULL};

@@ -29,7 +29,7 @@ const qkv_option_table cli_common_table = {"Common options", common_rows, COMMON
 const qkv_option_table cli_job_common_table = {"Common options", common_rows, COMMON_ROWS - 1, 0};
 
 /* Two kinds of sentence: "qkv: ..." and, for notes, the text alone. */
-static void say(const char *fmt, va_list args)
+static void answers_say(const char *fmt, va_list args)
 {
     fputs("qkv: ", stderr);
     vfprintf(stderr, fmt, args);
@@ -103,7 +103,7 @@ int cli_fail(const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    say(fmt, args);
+    answers_say(fmt, args);
     va_end(args);
     return CLI_FAILED;
 }

@@ -40,7 +40,7 @@ static const char *list_sizes(const char *job, char out[MAX_SIZES])
     return n ? out : NULL;
 }
 
-static void complete(full_manual *full, const cli_command *command)
+static void help_complete(full_manual *full, const cli_command *command)
 {
     size_t n = 0;
     *full = (full_manual){.manual = command->manual};
@@ -82,7 +82,7 @@ static int print_made(make_fn *make, const void *user)
 static void make_help(qkv_str *out, const void *command)
 {
     full_manual full;
-    complete(&full, command);
+    help_complete(&full, command);
     cli_manual_help(out, program.name, &full.manual);
 }
 
@@ -111,7 +111,7 @@ static void make_all(qkv_str *out, const void *user)
     full_manual *full = qkv_calloc(out->ctx, count, sizeof *full);
     const cli_manual **all = qkv_calloc(out->ctx, count, sizeof *all);
     for (size_t i = 0; i < count && full && all; i++) {
-        complete(&full[i], cli_commands[i]);
+        help_complete(&full[i], cli_commands[i]);
         all[i] = &full[i].manual;
     }
     make_all_fn *const *make = user;

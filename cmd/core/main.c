@@ -7,7 +7,7 @@
 #include "core/cli.h"
 
 /* "train lm" of argv[1] and argv[2], or argv[1] alone. *words: how many were taken. */
-static const cli_command *find(int argc, char **argv, int *words)
+static const cli_command *main_find(int argc, char **argv, int *words)
 {
     char name[64];
     if (argc > 2) {
@@ -59,7 +59,7 @@ static void shorten_spin(char **argv)
     execv(path, argv);
 }
 
-static int run(const cli_command *command, int argc, char **argv)
+static int main_run(const cli_command *command, int argc, char **argv)
 {
     cli c = {.command = command, .began = qkv_now()};
     if (qkv_context_create(&c.ctx, NULL) || qkv_options_create(&c.options, c.ctx))
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
         return cli_help(0, NULL);
     if (strcmp(argv[1], "help") == 0)
         return cli_help(argc - 2, argv + 2);
-    const cli_command *command = find(argc, argv, &words);
+    const cli_command *command = main_find(argc, argv, &words);
     if (!command)
         return unknown_command(argc, argv);
     if (wants_help(argc - 1 - words, argv + 1 + words)) {
@@ -100,5 +100,5 @@ int main(int argc, char **argv)
     cli_watch_signals();
     argc -= 1 + words;
     argv += 1 + words;
-    return run(command, argc, argv);
+    return main_run(command, argc, argv);
 }

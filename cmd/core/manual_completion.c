@@ -24,7 +24,7 @@ static bool takes_dir(const qkv_option *row)
     return strstr(qkv_option_value_name(row), "DIR") != NULL;
 }
 
-static void words(qkv_str *out, const char *const *names)
+static void manual_completion_words(qkv_str *out, const char *const *names)
 {
     for (size_t i = 0; names[i]; i++)
         qkv_str_printf(out, "%s%s", i ? " " : "", names[i]);
@@ -40,7 +40,7 @@ static void bash_command(qkv_str *out, const cli_manual *m)
     for (size_t t = 0, r = 0; (row = next_flag(m, &t, &r));) {
         if (row->type == QKV_OPT_ENUM) {
             qkv_str_printf(out, "        --%s) choices='", row->flag);
-            words(out, row->names);
+            manual_completion_words(out, row->names);
             qkv_str_puts(out, "' ;;\n");
         } else if (row->type != QKV_OPT_BOOL) {
             qkv_str_printf(out, "        --%s) kind=%s ;;\n", row->flag,
@@ -117,7 +117,7 @@ static void zsh_command(qkv_str *out, const cli_manual *m)
         qkv_str_puts(out, "]");
         if (row->type == QKV_OPT_ENUM) {
             qkv_str_puts(out, ":name:(");
-            words(out, row->names);
+            manual_completion_words(out, row->names);
             qkv_str_puts(out, ")");
         } else if (row->type != QKV_OPT_BOOL) {
             qkv_str_printf(out, ":value:_files%s", takes_dir(row) ? " -/" : "");

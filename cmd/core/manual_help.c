@@ -7,14 +7,14 @@
 
 enum { COLUMNS = 80, HELP_COLUMN = 26 };
 
-static void spaces(qkv_str *out, size_t n)
+static void manual_help_spaces(qkv_str *out, size_t n)
 {
     while (n--)
         qkv_str_puts(out, " ");
 }
 
 /* Columns that UTF-8 text takes: one per character is right for the text of help. */
-static size_t width(const char *text, size_t bytes)
+static size_t manual_help_width(const char *text, size_t bytes)
 {
     size_t n = 0;
     for (size_t i = 0; i < bytes; i++)
@@ -26,14 +26,14 @@ void cli_wrap(qkv_str *out, const char *text, size_t indent, size_t column)
 {
     bool line_empty = true;
     if (column < indent) {
-        spaces(out, indent - column);
+        manual_help_spaces(out, indent - column);
         column = indent;
     }
     while (*text) {
-        size_t bytes = strcspn(text, " \n"), word = width(text, bytes);
+        size_t bytes = strcspn(text, " \n"), word = manual_help_width(text, bytes);
         if (!line_empty && column + 1 + word > COLUMNS) {
             qkv_str_puts(out, "\n");
-            spaces(out, indent);
+            manual_help_spaces(out, indent);
             column = indent;
             line_empty = true;
         }
@@ -45,7 +45,7 @@ void cli_wrap(qkv_str *out, const char *text, size_t indent, size_t column)
         text += bytes;
         if (text[0] == '\n') {
             qkv_str_puts(out, text[1] == '\n' ? "\n\n" : "\n");
-            spaces(out, indent);
+            manual_help_spaces(out, indent);
             column = indent;
             line_empty = true;
         }
@@ -103,7 +103,7 @@ static void help_row(qkv_str *out, const cli_manual *m, const qkv_option *row)
     row_name(row, name, sizeof name);
     row_text(m, row, text, sizeof text);
     qkv_str_printf(out, "  %s", name);
-    size_t column = 2 + width(name, strlen(name));
+    size_t column = 2 + manual_help_width(name, strlen(name));
     if (column + 2 > HELP_COLUMN) {
         qkv_str_puts(out, "\n");
         column = 0;
@@ -111,7 +111,7 @@ static void help_row(qkv_str *out, const cli_manual *m, const qkv_option *row)
     cli_wrap(out, text, HELP_COLUMN, column);
 }
 
-static bool shown(const qkv_option *row, bool flags)
+static bool manual_help_shown(const qkv_option *row, bool flags)
 {
     return !(row->flags & QKV_OPT_HIDDEN) && (row->flag != NULL) == flags;
 }
@@ -139,7 +139,7 @@ static void help_table(qkv_str *out, const cli_manual *m, size_t t, bool flags)
     char title[QKV_OPTION_TEXT];
     title_text(m, t, title, sizeof title);
     for (size_t i = 0; i < table->count; i++) {
-        if (!shown(&table->rows[i], flags))
+        if (!manual_help_shown(&table->rows[i], flags))
             continue;
         if (!any)
             qkv_str_printf(out, "\n%s%s:\n", title, flags ? "" : ", with --set key=value");
@@ -152,7 +152,7 @@ static bool has_keys(const cli_manual *m)
 {
     for (size_t t = 0; m->tables && m->tables[t]; t++)
         for (size_t i = 0; i < m->tables[t]->count; i++)
-            if (shown(&m->tables[t]->rows[i], false))
+            if (manual_help_shown(&m->tables[t]->rows[i], false))
                 return true;
     return false;
 }

@@ -21,7 +21,7 @@ static const char *duration(double seconds, char out[CLI_NUMBER])
 }
 
 /* The most characters that a terminal does not wrap, so that "\r" comes back to the first. */
-static int width(const cli_progress *p)
+static int progress_width(const cli_progress *p)
 {
     struct winsize w;
     bool known = p->terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1;
@@ -86,7 +86,7 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
         add(line, "  %s", words);
     if (left > 0 && !last)
         add(line, "  ETA %s", duration(left, text));
-    fprintf(stderr, "%s%.*s%s", p->terminal ? "\r" : "", width(p), line,
+    fprintf(stderr, "%s%.*s%s", p->terminal ? "\r" : "", progress_width(p), line,
             p->terminal ? "\033[K" : "\n");
     fflush(stderr);
     p->open = p->terminal;

@@ -23,7 +23,7 @@ static void die(int number)
     (void)raise(number);
 }
 
-static void *watch(void *unused)
+static void *signals_watch(void *unused)
 {
     int number;
     while (sigwait(&watched, &number) == 0) {
@@ -42,7 +42,7 @@ void cli_watch_signals(void)
     (void)sigaddset(&watched, SIGTERM);
     (void)sigaddset(&watched, SIGINT);
     (void)pthread_sigmask(SIG_BLOCK, &watched, NULL);
-    if (pthread_create(&thread, NULL, watch, NULL) == 0)
+    if (pthread_create(&thread, NULL, signals_watch, NULL) == 0)
         (void)pthread_detach(thread);
     else
         (void)pthread_sigmask(SIG_UNBLOCK, &watched, NULL);

@@ -3,7 +3,7 @@
 
 #include "core/cli.h"
 
-static int answer(cli *c, const qkv_metrics *m, const char *network)
+static int eval_answer(cli *c, const qkv_metrics *m, const char *network)
 {
     if (!c->common.json) {
         for (int i = 0; i < m->count; i++)
@@ -22,7 +22,7 @@ static int answer(cli *c, const qkv_metrics *m, const char *network)
     return cli_answer(c, &w);
 }
 
-static int run(cli *c, int argc, char **argv)
+static int eval_run(cli *c, int argc, char **argv)
 {
     qkv_pipeline_evaluate_options o;
     qkv_pipeline *p = NULL;
@@ -33,7 +33,7 @@ static int run(cli *c, int argc, char **argv)
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
         status = qkv_pipeline_evaluate(p, &o, &m);
-    int code = status ? cli_error(c) : answer(c, &m, o.lpips);
+    int code = status ? cli_error(c) : eval_answer(c, &m, o.lpips);
     qkv_pipeline_close(p);
     return code;
 }
@@ -94,4 +94,4 @@ CLI_COMMAND(cli_eval, 600) = {
                        "those before it (bits_per_code) and from its left neighbour alone, as "
                        "the training images' codes were counted (bits_bigram)."},
     .library = {qkv_pipeline_evaluate_table},
-    .run = run};
+    .run = eval_run};

@@ -128,7 +128,7 @@ static const struct {
     int (*score)(cli *c, const settings *s, const qkv_text_span *hyp, const qkv_text_span *ref);
 } measures[] = {{"bleu", score_bleu}, {"chrf", score_chrf}};
 
-static int run(cli *c, int argc, char **argv)
+static int score_run(cli *c, int argc, char **argv)
 {
     settings s;
     size_t m = 0;
@@ -168,4 +168,4 @@ CLI_COMMAND(cli_score, 610) = {
                        "as multi-bleu.perl does. The two are different figures. chrf: chrF2, of "
                        "characters without blanks; --tokenized changes nothing there.",
                .presets = presets},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = score_run};

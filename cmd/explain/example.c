@@ -149,7 +149,7 @@ static attention run_head(page *p, qkv_tensor *x, const head_weights *w)
 }
 
 /* One head's part of the page. */
-static void show_head(page *p, const attention *a, const head_weights *w, int head)
+static void example_show_head(page *p, const attention *a, const head_weights *w, int head)
 {
     static const char *const *const words = explain_words;
     static const char *const keys[2][7] = {
@@ -186,12 +186,12 @@ void explain_two_heads(page *p)
     const head_weights weights[] = {kind_head(p), before_head(p)};
     const attention heads[] = {run_head(p, x, &weights[0]), run_head(p, x, &weights[1])};
     page_heading(p, "Head 1: nouns look for articles, all else looks for nouns");
-    show_head(p, &heads[0], &weights[0], 0);
+    example_show_head(p, &heads[0], &weights[0], 0);
     page_heading(p, "Head 2: every word looks for the word before it");
     page_text(p, "W_Q² turns the position back by 30°, so a query points where the word before "
                  "keeps its key; the first word, with none before it, comes out nearest to itself. "
                  "What is handed over is again the kind of word.");
-    show_head(p, &heads[1], &weights[1], 1);
+    example_show_head(p, &heads[1], &weights[1], 1);
     qkv_tensor *outputs[] = {heads[0].output, heads[1].output};
     qkv_tensor *both = qkv_concat(p->t, 1, 2, outputs);
     double identity[TWO_HEADS_WIDTH * TWO_HEADS_WIDTH] = {0};

@@ -53,7 +53,7 @@ static const qkv_option_table table = {"Own matrices and sections", rows,
                                        sizeof rows / sizeof *rows, 0};
 
 /* Marks the sections that args and flags ask for; false after an unknown name. */
-static bool choose(const cli *c, const settings *s, bool wanted[SECTIONS])
+static bool explain_choose(const cli *c, const settings *s, bool wanted[SECTIONS])
 {
     bool any = s->permute || s->optimizers;
     for (size_t i = 0; i < c->args.count; i++) {
@@ -97,14 +97,14 @@ static void show_sections(page *p, const bool wanted[SECTIONS])
                      "--q FILE --k FILE --v FILE for your own matrices.");
 }
 
-static int run(cli *c, int argc, char **argv)
+static int explain_run(cli *c, int argc, char **argv)
 {
     settings s;
     bool wanted[SECTIONS] = {false};
     cli_bind(c, &table, &s);
     if (cli_parse(c, argc, argv, 0, SECTIONS))
         return CLI_USAGE;
-    if (!choose(c, &s, wanted))
+    if (!explain_choose(c, &s, wanted))
         return cli_usage(c, "no such section; there are head, heads, positions, select, plain, "
                             "cosine, order, optimizers and all");
     qkv_json_writer json;
@@ -133,4 +133,4 @@ CLI_COMMAND(cli_explain, 100) = {
                        "matrices of your own, or with --heads, --causal or --scale alone, it "
                        "works through those.",
                .examples = examples},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = explain_run};

@@ -37,7 +37,7 @@ static double height(double x, double y)
     return curvature[0] * x * x + curvature[1] * y * y;
 }
 
-static void note(path *w, int step, const qkv_real *at)
+static void optimizers_note(path *w, int step, const qkv_real *at)
 {
     w->at[step][0] = (double)at[0];
     w->at[step][1] = (double)at[1];
@@ -65,7 +65,7 @@ static qkv_status step_down(page *p, qkv_params *params, qkv_optimizer *o, const
     return status ? status : qkv_optimizer_step(o, &args, NULL);
 }
 
-static qkv_status walk(page *p, const walker *w, path *out)
+static qkv_status optimizers_walk(page *p, const walker *w, path *out)
 {
     static const size_t shape[] = {2};
     qkv_params *params;
@@ -88,7 +88,7 @@ static qkv_status walk(page *p, const walker *w, path *out)
     if (!status)
         qkv_param_touch(theta);
     for (int i = 0; !status && i <= STEPS; i++) {
-        note(out, i, qkv_param_data(theta));
+        optimizers_note(out, i, qkv_param_data(theta));
         if (i < STEPS)
             status = step_down(p, params, o, w, &rng);
     }
@@ -116,7 +116,7 @@ static int level(int row, int column)
     return (int)(1.5 * sqrt(height(column_x(column), row_y(row))));
 }
 
-static void put(plot out, double x, double y, const char *mark)
+static void optimizers_put(plot out, double x, double y, const char *mark)
 {
     int column = (int)floor((x - left) / (right - left) * PLOT_COLUMNS);
     int row = (int)floor((top - y) / (top - bottom) * PLOT_ROWS);
@@ -124,7 +124,7 @@ static void put(plot out, double x, double y, const char *mark)
         out[row][column] = mark;
 }
 
-static void draw(plot out, const path *w)
+static void optimizers_draw(plot out, const path *w)
 {
     for (int r = 0; r < PLOT_ROWS; r++)
         for (int c = 0; c < PLOT_COLUMNS; c++) {
@@ -132,10 +132,10 @@ static void draw(plot out, const path *w)
                         (c + 1 < PLOT_COLUMNS && level(r, c) != level(r, c + 1));
             out[r][c] = edge ? "·" : " ";
         }
-    put(out, 0.0, 0.0, "+");
+    optimizers_put(out, 0.0, 0.0, "+");
     for (int i = STEPS; i >= 0; i--)
-        put(out, w->at[i][0], w->at[i][1], "o");
-    put(out, w->at[0][0], w->at[0][1], "S");
+        optimizers_put(out, w->at[i][0], w->at[i][1], "o");
+    optimizers_put(out, w->at[0][0], w->at[0][1], "S");
 }
 
 static void show_pair(const page *p, const path *walks, int first)
@@ -148,7 +148,7 @@ static void show_pair(const page *p, const path *walks, int first)
     for (int i = 0; i < n; i++) {
         const walker *w = &walkers[first + i];
         char title[120];
-        draw(plots[i], &walks[first + i]);
+        optimizers_draw(plots[i], &walks[first + i]);
         (void)snprintf(title, sizeof title, "%s: %s", w->name, w->rule);
         size_t width = page_width(title), used = strlen(line);
         (void)snprintf(line + used, sizeof line - used, "%s%*s", title,
@@ -178,7 +178,7 @@ static void show_heights(const page *p, const path *walks)
     }
 }
 
-static void put_json(page *p, const path *walks)
+static void optimizers_put_json(page *p, const path *walks)
 {
     for (int i = 0; i < WALKS; i++) {
         qkv_tensor *x = explain_matrix(p, STEPS + 1, 3, &walks[i].at[0][0]);
@@ -193,7 +193,7 @@ void explain_optimizers(page *p)
     qkv_tape_mode(p->t, true, false);
     qkv_status status = QKV_OK;
     for (int i = 0; !status && i < WALKS; i++)
-        status = walk(p, &walkers[i], &walks[i]);
+        status = optimizers_walk(p, &walkers[i], &walks[i]);
     qkv_tape_reset(p->t);
     qkv_tape_mode(p->t, false, false);
     if (status) {
@@ -208,7 +208,7 @@ void explain_optimizers(page *p)
     for (int i = 0; !p->json && i < WALKS; i += 2)
         show_pair(p, walks, i);
     if (p->json)
-        put_json(p, walks);
+        optimizers_put_json(p, walks);
     else
         show_heights(p, walks);
     page_text(p, "Gradient descent leaps from wall to wall: its rate can be no larger than the "

@@ -6,7 +6,7 @@
 enum { KEY_BYTES = 40 };
 
 /* The file's matrix, or NULL: p->failed then, and the context says why. NULL for no file. */
-static qkv_tensor *load(page *p, const char *file)
+static qkv_tensor *own_load(page *p, const char *file)
 {
     qkv_array a = {0};
     if (!file || page_failed(p))
@@ -29,11 +29,11 @@ static qkv_tensor *load(page *p, const char *file)
 /* x, or x times the matrix of the file when there is one. */
 static qkv_tensor *project(page *p, qkv_tensor *x, const char *file)
 {
-    qkv_tensor *w = load(p, file);
+    qkv_tensor *w = own_load(p, file);
     return w ? qkv_matmul(p->t, x, false, w, false) : x;
 }
 
-static qkv_status check(const page *p, const example *e, size_t heads)
+static qkv_status own_check(const page *p, const example *e, size_t heads)
 {
     qkv_context *ctx = p->c->ctx;
     size_t d = qkv_dim(e->q, 1), dk = qkv_dim(e->k, 1), dv = qkv_dim(e->v, 1);
@@ -51,7 +51,7 @@ static qkv_status check(const page *p, const example *e, size_t heads)
 }
 
 /* Q, K and V as the options say; false on failure. */
-static bool gather(page *p, const explain_own *own, example *e)
+static bool own_gather(page *p, const explain_own *own, example *e)
 {
     bool any = own->q || own->k || own->v;
     if (any && (!own->q || !own->k || !own->v || own->x || own->wq || own->wk || own->wv)) {
@@ -59,11 +59,11 @@ static bool gather(page *p, const explain_own *own, example *e)
                  "--q, --k and --v go together, without --x and its projections");
         p->failed = true;
     } else if (any) {
-        e->q = load(p, own->q);
-        e->k = load(p, own->k);
-        e->v = load(p, own->v);
+        e->q = own_load(p, own->q);
+        e->k = own_load(p, own->k);
+        e->v = own_load(p, own->v);
     } else if (own->x) {
-        e->x = load(p, own->x);
+        e->x = own_load(p, own->x);
         e->q = project(p, e->x, own->wq);
         e->k = project(p, e->x, own->wk);
         e->v = project(p, e->x, own->wv);
@@ -73,19 +73,19 @@ static bool gather(page *p, const explain_own *own, example *e)
         e->k = own->wk ? project(p, e->x, own->wk) : e->k;
         e->v = own->wv ? project(p, e->x, own->wv) : e->v;
     }
-    p->failed = page_failed(p) || check(p, e, own->heads) != QKV_OK;
+    p->failed = page_failed(p) || own_check(p, e, own->heads) != QKV_OK;
     return !p->failed;
 }
 
 /* Columns of one head. */
-static qkv_tensor *part(page *p, qkv_tensor *x, size_t head, size_t heads)
+static qkv_tensor *own_part(page *p, qkv_tensor *x, size_t head, size_t heads)
 {
     size_t width = qkv_dim(x, 1) / heads;
     return qkv_slice(p->t, x, 1, head * width, (head + 1) * width);
 }
 
-static void show_head(page *p, const attention *a, const explain_own *own, size_t head,
-                      const char *const *words)
+static void own_show_head(page *p, const attention *a, const explain_own *own, size_t head,
+                          const char *const *words)
 {
     static const char *const names[] = {"scores", "scaled", "weights", "output"};
     char keys[4][KEY_BYTES];
@@ -109,7 +109,7 @@ static void show_head(page *p, const attention *a, const explain_own *own, size_
 void explain_own_matrices(page *p, const explain_own *own)
 {
     example e = {0};
-    if (!gather(p, own, &e))
+    if (!own_gather(p, own, &e))
         return;
     const char *const *words = own->x || own->q ? NULL : explain_words;
     page_begin(p, "own", "softmax(scale · Q Kᵀ) V");
@@ -119,9 +119,10 @@ void explain_own_matrices(page *p, const explain_own *own)
     qkv_tensor *outputs = NULL;
     double difference = 0.0;
     for (size_t h = 0; h < own->heads; h++) {
-        attention a = explain_attention(p, part(p, e.q, h, own->heads), part(p, e.k, h, own->heads),
-                                        part(p, e.v, h, own->heads), own->scale, own->causal);
-        show_head(p, &a, own, h, words);
+        attention a = explain_attention(p, own_part(p, e.q, h, own->heads),
+                                        own_part(p, e.k, h, own->heads),
+                                        own_part(p, e.v, h, own->heads), own->scale, own->causal);
+        own_show_head(p, &a, own, h, words);
         qkv_tensor *pair[] = {outputs, a.output};
         outputs = h ? qkv_concat(p->t, 1, 2, pair) : a.output;
         difference = a.difference > difference ? a.difference : difference;

@@ -33,7 +33,7 @@ size_t page_width(const char *text)
     return n;
 }
 
-static void spaces(size_t n)
+static void page_spaces(size_t n)
 {
     printf("%*s", (int)n, "");
 }
@@ -73,7 +73,7 @@ static size_t label_width(const char *const *labels, size_t n)
     return width;
 }
 
-static layout lay_out(qkv_tape *t, const panel *p)
+static layout page_lay_out(qkv_tape *t, const panel *p)
 {
     layout l = {.panel = p, .data = qkv_data(t, p->x)};
     l.columns = qkv_dim(p->x, -1);
@@ -103,9 +103,9 @@ static layout lay_out(qkv_tape *t, const panel *p)
 static void padded(const char *text, size_t width, bool right)
 {
     size_t w = page_width(text), pad = width > w ? width - w : 0;
-    spaces(right ? pad : 0);
+    page_spaces(right ? pad : 0);
     fputs(text, stdout);
-    spaces(right ? 0 : pad);
+    page_spaces(right ? 0 : pad);
 }
 
 /* A panel that begins a line of its own has the first panel's row labels, if they are as many. */
@@ -115,7 +115,7 @@ static void label_rows(qkv_tape *t, layout *l, const layout *first, panel *room)
         return;
     *room = *l->panel;
     room->rows = first->panel->rows;
-    *l = lay_out(t, room);
+    *l = page_lay_out(t, room);
 }
 
 static void print_title(const page *p, const layout *l)
@@ -130,13 +130,13 @@ static void print_title(const page *p, const layout *l)
 static void print_column_labels(const layout *l)
 {
     size_t used = l->label + (l->label > 0) + 2;
-    spaces(used);
+    page_spaces(used);
     for (size_t j = 0; l->panel->columns && j < l->columns_shown; j++) {
-        spaces(j > 0);
+        page_spaces(j > 0);
         padded(l->panel->columns[j], l->cell, true);
         used += l->cell + (j > 0);
     }
-    spaces(l->width - used);
+    page_spaces(l->width - used);
 }
 
 static const char *bracket(const layout *l, size_t row, bool left)
@@ -154,19 +154,19 @@ static void print_row(const layout *l, size_t row)
     bool dots = row >= l->rows_shown, beyond = dots && l->rows_shown == l->rows;
     size_t used = l->label + (l->label > 0);
     if (beyond) {
-        spaces(l->width);
+        page_spaces(l->width);
         return;
     }
     if (l->label) {
         padded(dots ? "" : l->panel->rows[row], l->label, false);
-        spaces(1);
+        page_spaces(1);
     }
     printf("%s ", bracket(l, row, true));
     for (size_t j = 0; j < l->columns_shown; j++) {
         char text[CELL_BYTES] = "…";
         if (!dots)
             cell_text(text, (double)l->data[row * l->columns + j], l->decimals);
-        spaces(j > 0);
+        page_spaces(j > 0);
         padded(text, l->cell, true);
         used += l->cell + (j > 0);
     }
@@ -175,7 +175,7 @@ static void print_row(const layout *l, size_t row)
         used += 2;
     }
     printf(" %s", bracket(l, row, false));
-    spaces(l->width - used - 4);
+    page_spaces(l->width - used - 4);
 }
 
 static void print_line_of_panels(const page *p, const layout *l, int n)
@@ -191,9 +191,9 @@ static void print_line_of_panels(const page *p, const layout *l, int n)
     for (size_t line = 0; line < height + 2; line++) {
         if (line == 1 && !labelled)
             continue;
-        spaces(INDENT);
+        page_spaces(INDENT);
         for (int i = 0; i < n; i++) {
-            spaces(i ? GAP : 0);
+            page_spaces(i ? GAP : 0);
             if (line == 0)
                 print_title(p, &l[i]);
             else if (line == 1)
@@ -205,7 +205,7 @@ static void print_line_of_panels(const page *p, const layout *l, int n)
     }
 }
 
-static void put_json(const page *p, const panel *m)
+static void page_put_json(const page *p, const panel *m)
 {
     const qkv_real *x = qkv_data(p->t, m->x);
     size_t columns = qkv_dim(m->x, -1), rows = qkv_count(m->x) / columns;
@@ -325,9 +325,9 @@ void page_show(const page *p, int n, const panel *panels)
         return;
     for (int i = 0; i < n; i++) {
         if (p->json)
-            put_json(p, &panels[i]);
+            page_put_json(p, &panels[i]);
         else
-            l[i] = lay_out(p->t, &panels[i]);
+            l[i] = page_lay_out(p->t, &panels[i]);
     }
     for (int from = 0; !p->json && from < n;) {
         label_rows(p->t, &l[from], &l[0], &labelled[from]);
@@ -345,17 +345,17 @@ void page_distributions(const page *p, const panel *weights)
     static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     if (page_failed(p) || p->json)
         return;
-    layout l = lay_out(p->t, weights);
+    layout l = page_lay_out(p->t, weights);
     size_t columns = l.columns > 8 ? 8 : l.columns;
     printf("\n%*s%s\n", INDENT, "", weights->title);
-    spaces(INDENT + l.label + 1);
+    page_spaces(INDENT + l.label + 1);
     for (size_t j = 0; l.panel->columns && j < columns; j++)
         padded(l.panel->columns[j], 8, true);
     putchar('\n');
     for (size_t i = 0; i < l.rows_shown; i++) {
-        spaces(INDENT);
+        page_spaces(INDENT);
         padded(l.label ? l.panel->rows[i] : "", l.label, false);
-        spaces(1);
+        page_spaces(1);
         for (size_t j = 0; j < columns; j++) {
             double w = (double)l.data[i * l.columns + j];
             int level = w >= 1.0 ? 8 : (int)(w * 8.0 + 0.5);

@@ -97,7 +97,7 @@ void explain_cosine(page *p)
 static const size_t shuffled[WORDS] = {5, 2, 0, 4, 1, 3};
 
 /* Row i of the result is row order[i] of x. */
-static qkv_tensor *reorder(page *p, qkv_tensor *x, const size_t *order)
+static qkv_tensor *variations_reorder(page *p, qkv_tensor *x, const size_t *order)
 {
     qkv_tensor *rows[WORDS];
     for (int i = 0; i < WORDS; i++)
@@ -132,7 +132,7 @@ void explain_order(page *p)
         labels[i] = explain_words[shuffled[i]];
     page_begin(p, "order", "Order matters only through positions");
     example e = explain_example(p);
-    qkv_tensor *pe = encodings(p), *mixed = reorder(p, e.x, shuffled);
+    qkv_tensor *pe = encodings(p), *mixed = variations_reorder(p, e.x, shuffled);
     qkv_tensor *bare = output_of(p, &e, e.x), *bare_mixed = output_of(p, &e, mixed);
     qkv_tensor *placed = output_of(p, &e, qkv_add(p->t, e.x, pe));
     qkv_tensor *placed_mixed = output_of(p, &e, qkv_add(p->t, mixed, pe));
@@ -148,8 +148,8 @@ void explain_order(page *p)
          NULL, 4}});
     if (qkv_tape_status(p->t))
         return;
-    double without = explain_difference(p, reorder(p, bare, shuffled), bare_mixed);
-    double with = explain_difference(p, reorder(p, placed, shuffled), placed_mixed);
+    double without = explain_difference(p, variations_reorder(p, bare, shuffled), bare_mixed);
+    double with = explain_difference(p, variations_reorder(p, placed, shuffled), placed_mixed);
     page_text(p, "Largest change of any word's output: %.1g without positions, %.3f with them.",
               without, with);
     page_number(p, "change", without);

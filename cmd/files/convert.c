@@ -3,7 +3,7 @@
  * such names, made such a directory. It changes how a model is stored, never what it is. */
 #include "core/cli.h"
 
-static int run(cli *c, int argc, char **argv)
+static int convert_run(cli *c, int argc, char **argv)
 {
     qkv_convert_options o = qkv_convert_defaults();
     cli_bind(c, qkv_convert_table(), &o);
@@ -43,4 +43,4 @@ CLI_COMMAND(cli_convert, 640) = {
                        "such a file. With --lpips VGG16's own file becomes the network that qkv "
                        "train vqgan --lpips asks.",
                .examples = examples},
-    .library[CLI_BEHIND] = qkv_convert_table, .run = run};
+    .library[CLI_BEHIND] = qkv_convert_table, .run = convert_run};

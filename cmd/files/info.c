@@ -10,7 +10,7 @@ static const struct {
     const char *name;
 } sets[] = {{QKV_ISA_AVX2, "avx2"}, {QKV_ISA_AVX512, "avx512"}};
 
-static int answer_json(cli *c)
+static int info_answer_json(cli *c)
 {
     const char *name, *version;
     qkv_json_writer w = cli_object(c);
@@ -33,7 +33,7 @@ static int answer_machine(cli *c)
 {
     const char *name, *version;
     if (c->common.json)
-        return answer_json(c);
+        return info_answer_json(c);
     printf("qkv        %s\n", qkv_version(NULL));
     printf("CPU        %s\n", qkv_machine_cpu());
     printf("kernels    plain C");
@@ -108,7 +108,7 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Memory", rows, sizeof rows / sizeof *rows, 0};
 
-static int run(cli *c, int argc, char **argv)
+static int info_run(cli *c, int argc, char **argv)
 {
     settings s;
     cli_bind(c, &table, &s);
@@ -138,4 +138,4 @@ CLI_COMMAND(cli_info, 630) = {
                        "--predict: the memory that qkv bench train would take for the same step, "
                        "part by part.",
                .examples = examples, .presets = presets},
-    .own = {&table, &bench_step_table}, .run = run};
+    .own = {&table, &bench_step_table}, .run = info_run};

@@ -7,7 +7,7 @@ typedef struct {
     bench_training b;
 } rehearsal;
 
-static qkv_status make(void *user, qkv_context *ctx, qkv_model *models[2])
+static qkv_status info_predict_make(void *user, qkv_context *ctx, qkv_model *models[2])
 {
     rehearsal *r = user;
     qkv_status status = bench_training_make(&r->b, ctx, r->step);
@@ -16,21 +16,22 @@ static qkv_status make(void *user, qkv_context *ctx, qkv_model *models[2])
     return status;
 }
 
-static qkv_tensor *loss(void *user, qkv_tape *t)
+static qkv_tensor *info_predict_loss(void *user, qkv_tape *t)
 {
     rehearsal *r = user;
     r->b.tape = t;
     return r->b.network->loss(&r->b);
 }
 
-static void end(void *user)
+static void info_predict_end(void *user)
 {
     rehearsal *r = user;
     r->b.tape = NULL; /* it is not ours */
     bench_training_free(&r->b);
 }
 
-static int answer(const cli *c, const bench_training *b, const qkv_memory_prediction *m)
+static int info_predict_answer(const cli *c, const bench_training *b,
+                               const qkv_memory_prediction *m)
 {
     const struct {
         const char *key, *label;
@@ -57,8 +58,9 @@ int info_predict(cli *c, const bench_step *step)
 {
     rehearsal r = {.step = step};
     qkv_memory_prediction found;
-    const qkv_predicted_step s = {.make = make, .loss = loss, .end = end, .user = &r};
+    const qkv_predicted_step s = {.make = info_predict_make, .loss = info_predict_loss, .end =
+        info_predict_end, .user = &r};
     if (qkv_predict_memory(c->ctx, &s, NULL, &found))
         return cli_error(c);
-    return answer(c, &r.b, &found);
+    return info_predict_answer(c, &r.b, &found);
 }

@@ -18,8 +18,8 @@ static const qkv_option rows[] = {
 static const qkv_option_table table = {"Tokenising", rows, sizeof rows / sizeof *rows, 0};
 
 /* The ids of one text: a JSON array under key, or a line. */
-static qkv_status put(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *key,
-                      const char *text, size_t size)
+static qkv_status tokenize_put(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const char *key,
+                               const char *text, size_t size)
 {
     qkv_ids ids = {0};
     qkv_status status = qkv_tokenizer_encode(t, text, size, 0, &ids);
@@ -40,7 +40,7 @@ static qkv_status put_lines(cli *c, qkv_tokenizer *t, qkv_json_writer *w, const 
     qkv_json_begin_array(w, "ids");
     const char *at = text;
     for (qkv_line line; !status && qkv_next_line(&at, text + size, &line);)
-        status = put(c, t, w, NULL, line.data, line.len);
+        status = tokenize_put(c, t, w, NULL, line.data, line.len);
     qkv_json_end_array(w);
     return status;
 }
@@ -51,7 +51,7 @@ static int tokenize(cli *c, qkv_tokenizer *t, const settings *s, const char *nam
 {
     qkv_json_writer w = cli_object(c);
     qkv_status status = s->lines ? put_lines(c, t, &w, text, size)
-                                 : put(c, t, &w, "ids", text, size);
+                                 : tokenize_put(c, t, &w, "ids", text, size);
     if (!status && c->common.json)
         return cli_answer(c, &w);
     qkv_json_writer_free(&w);
@@ -60,7 +60,7 @@ static int tokenize(cli *c, qkv_tokenizer *t, const settings *s, const char *nam
     return status ? cli_error(c) : CLI_DONE;
 }
 
-static int run(cli *c, int argc, char **argv)
+static int tokenize_run(cli *c, int argc, char **argv)
 {
     settings s;
     cli_bind(c, &table, &s);
@@ -95,4 +95,4 @@ CLI_COMMAND(cli_tokenize, 620) = {
                .text = "Prints the ids of the text, newlines and all. DIR need hold nothing but a "
                        "tokenizer's files.",
                .presets = presets},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = tokenize_run};

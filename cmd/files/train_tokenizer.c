@@ -21,7 +21,7 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Tokenizer", rows, sizeof rows / sizeof *rows, 0};
 
-static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
+static int train_tokenizer_answer(cli *c, const qkv_tokenizer *t, const char *dir)
 {
     size_t tokens = qkv_tokenizer_vocab_size(t);
     cli_note(c, "%s: %s, %zu tokens", dir, qkv_tokenizer_model(t), tokens);
@@ -33,7 +33,7 @@ static int answer(cli *c, const qkv_tokenizer *t, const char *dir)
     return cli_answer(c, &w);
 }
 
-static int run(cli *c, int argc, char **argv)
+static int train_tokenizer_run(cli *c, int argc, char **argv)
 {
     settings s;
     qkv_vocabulary v;
@@ -47,7 +47,7 @@ static int run(cli *c, int argc, char **argv)
         v.kind = qkv_vocabulary_defaults(use).kind;
     if (qkv_train_tokenizer_files(&t, c->ctx, &s.data, s.out, use, &v, c->options))
         return cli_error(c);
-    int code = answer(c, t, s.out);
+    int code = train_tokenizer_answer(c, t, s.out);
     qkv_tokenizer_destroy(t);
     return code;
 }
@@ -69,4 +69,4 @@ CLI_COMMAND(cli_train_tokenizer, 300) = {
                        "from. One that several models share, or that learns from more text than "
                        "they do, is made here and given to them with --tokenizer-from. --out "
                        "becomes a folder that Hugging Face's AutoTokenizer reads."},
-    .library[CLI_BEHIND] = qkv_vocabulary_table, .own = {&table}, .run = run};
+    .library[CLI_BEHIND] = qkv_vocabulary_table, .own = {&table}, .run = train_tokenizer_run};

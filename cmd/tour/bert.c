@@ -34,7 +34,7 @@ typedef struct {
 
 /* ---- before ------------------------------------------------------------------------------- */
 
-static qkv_status make_tokenizer(chapter *h)
+static qkv_status bert_make_tokenizer(chapter *h)
 {
     qkv_vocabulary v = qkv_vocabulary_defaults(QKV_VOCABULARY_MLM);
     const qkv_text_span part = {h->lines[LEARN].text.data, h->lines[LEARN].text.len, NULL, 0};
@@ -44,7 +44,7 @@ static qkv_status make_tokenizer(chapter *h)
     return status ? status : qkv_tokenizer_save(h->tokenizer, h->words_dir.text);
 }
 
-static qkv_status make_model(chapter *h, const qkv_model_type *type)
+static qkv_status bert_make_model(chapter *h, const qkv_model_type *type)
 {
     qkv_bert_config *c = &h->config;
     size_t i = 0;
@@ -62,7 +62,7 @@ static qkv_status make_model(chapter *h, const qkv_model_type *type)
     return tour_make(&h->model, h->t, type, c);
 }
 
-static qkv_status pack(const chapter *h, int split, bool labelled, qkv_records **out)
+static qkv_status bert_pack(const chapter *h, int split, bool labelled, qkv_records **out)
 {
     const qkv_str *text = labelled ? &h->lines[split].labelled : &h->lines[split].text;
     const qkv_text_span part = {text->data, text->len, "lines", 0};
@@ -172,7 +172,7 @@ static void show_words(const page *p, const qkv_mlm_score *score, const tour_gue
     page_number(p, "words", score->accuracy);
 }
 
-static qkv_status words(chapter *h)
+static qkv_status bert_words(chapter *h)
 {
     const page *p = h->t->page;
     const qkv_mlm_options o = {BUDGET, 0.15};
@@ -183,9 +183,9 @@ static qkv_status words(chapter *h)
     tour_guesses counted = {0};
     qkv_training s = qkv_training_defaults();
     s.loop.batch = 1; /* a pack of lines */
-    qkv_status status = pack(h, LEARN, false, &learn);
+    qkv_status status = bert_pack(h, LEARN, false, &learn);
     if (!status)
-        status = pack(h, VALID, false, &valid);
+        status = bert_pack(h, VALID, false, &valid);
     if (!status)
         status = qkv_task_mlm(&task, h->model, learn, NULL, h->tokenizer, &o,
                               p->c->common.seed);
@@ -291,7 +291,7 @@ static qkv_status make_classifier(chapter *h)
 {
     qkv_model_destroy(h->model);
     h->model = NULL;
-    qkv_status status = make_model(h, qkv_bert_classifier_type());
+    qkv_status status = bert_make_model(h, qkv_bert_classifier_type());
     if (!status)
         status = qkv_model_set_labels(h->model, tour_kinds, TOUR_KINDS);
     if (!status)
@@ -312,9 +312,9 @@ static qkv_status classes(chapter *h)
     s.schedule.lr = qkv_training_rate(h->config.width) / 4; /* it knows the words already */
     qkv_status status = make_classifier(h);
     if (!status)
-        status = pack(h, LEARN, true, &learn);
+        status = bert_pack(h, LEARN, true, &learn);
     if (!status)
-        status = pack(h, VALID, true, &valid);
+        status = bert_pack(h, VALID, true, &valid);
     if (!status)
         status = qkv_task_classify(&task, h->model, learn, NULL, NULL, NULL, p->c->common.seed);
     if (!status) {
@@ -340,7 +340,7 @@ static qkv_status classes(chapter *h)
 
 /* ---- the chapter -------------------------------------------------------------------------- */
 
-static void introduce(const chapter *h)
+static void bert_introduce(const chapter *h)
 {
     const page *p = h->t->page;
     page_text(p, "The text: %zu lines of %s; the lines of every tenth file are held out and only "
@@ -354,7 +354,7 @@ static void introduce(const chapter *h)
               qkv_params_elements(qkv_model_params(h->model)), WORDS_SHARE * h->t->seconds);
 }
 
-static void conclude(const chapter *h)
+static void bert_conclude(const chapter *h)
 {
     const page *p = h->t->page;
     if (h->words_right > h->words_counted)
@@ -376,18 +376,18 @@ qkv_status tour_bert(tour *t)
     if (!status)
         status = tour_lines_collect(h.lines, t);
     if (!status)
-        status = make_tokenizer(&h);
+        status = bert_make_tokenizer(&h);
     if (!status)
-        status = make_model(&h, qkv_bert_masked_type());
+        status = bert_make_model(&h, qkv_bert_masked_type());
     if (!status) {
-        introduce(&h);
-        status = words(&h);
+        bert_introduce(&h);
+        status = bert_words(&h);
     }
     bool kinds = h.lines[LEARN].labelled.len && h.lines[VALID].labelled.len;
     if (!status && kinds && !cli_stopped())
         status = classes(&h);
     if (!status && !cli_stopped())
-        conclude(&h);
+        bert_conclude(&h);
     qkv_model_destroy(h.model);
     qkv_tokenizer_destroy(h.tokenizer);
     for (int i = 0; i < SPLITS; i++)

@@ -10,7 +10,7 @@ static const double SMOOTHING = 0.1;
 
 /* ---- learning ----------------------------------------------------------------------------- */
 
-static qkv_status make_model(tour_pupil *h)
+static qkv_status classify_make_model(tour_pupil *h)
 {
     qkv_vit_config c;
     qkv_option_defaults(qkv_model_type_config(qkv_cct_type()), &c);
@@ -28,7 +28,7 @@ static qkv_status make_model(tour_pupil *h)
     return qkv_model_set_labels(h->model, qkv_pixels_class_names(h->p.train), c.classes);
 }
 
-static qkv_status make_task(qkv_task *task, const tour_pupil *h)
+static qkv_status classify_make_task(qkv_task *task, const tour_pupil *h)
 {
     const qkv_classify_images_options o = {.smoothing = SMOOTHING,
                                            .augment = {.crop_pad = SHIFT, .flip = true}};
@@ -39,7 +39,7 @@ static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 /* ---- evaluating ------------------------------------------------------------------------------ */
 
 /* The image of the training set with the smallest squared difference. */
-static size_t nearest(const qkv_pixels *train, const uint8_t *image)
+static size_t classify_nearest(const qkv_pixels *train, const uint8_t *image)
 {
     size_t best = 0, n = (size_t)TOUR_SIDE * TOUR_SIDE * 3;
     uint64_t least = UINT64_MAX;
@@ -109,14 +109,14 @@ typedef struct {
     double commonest, nearest, model; /* shares that are right */
 } scores;
 
-static scores compare(const answers *a, const tour_images *p)
+static scores classify_compare(const answers *a, const tour_images *p)
 {
     scores s = {0};
     size_t n = qkv_pixels_count(p->valid);
     int32_t common = commonest(p->train);
     for (size_t i = 0; i < n; i++) {
         int32_t class_ = qkv_pixels_class(p->valid, i);
-        size_t near = nearest(p->train, qkv_pixels_data(p->valid, i));
+        size_t near = classify_nearest(p->train, qkv_pixels_data(p->valid, i));
         s.commonest += class_ == common;
         s.nearest += class_ == qkv_pixels_class(p->train, near);
         s.model += class_ == (int32_t)most_likely(a, i);
@@ -142,7 +142,7 @@ static void show_scores(const page *p, const scores *s)
 }
 
 /* Some images with the two likeliest classes. */
-static void list(const page *p, const answers *a, const qkv_pixels *pixels)
+static void classify_list(const page *p, const answers *a, const qkv_pixels *pixels)
 {
     size_t n = qkv_pixels_count(pixels);
     page_space(p);
@@ -190,16 +190,16 @@ static qkv_status show_sheet(const tour *t, const answers *a, const qkv_pixels *
     return status;
 }
 
-static qkv_status evaluate(const tour_pupil *h, bool *better)
+static qkv_status tour_classify_evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     answers a = {0};
     qkv_status status = ask(&a, h);
     if (!status) {
-        scores s = compare(&a, &h->p);
+        scores s = classify_compare(&a, &h->p);
         *better = s.model > s.nearest;
         show_scores(p, &s);
-        list(p, &a, h->p.valid);
+        classify_list(p, &a, h->p.valid);
         status = show_sheet(h->t, &a, h->p.valid);
     }
     qkv_free(p->c->ctx, a.numbers);
@@ -210,7 +210,8 @@ static qkv_status evaluate(const tour_pupil *h, bool *better)
 /* ---- the chapter -------------------------------------------------------------------------- */
 
 static const tour_image_chapter chapter = {
-    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
+    .make_model = classify_make_model, .make_task = classify_make_task,
+                                           .evaluate = tour_classify_evaluate,
     .batch = 32, .rate = 1e-3,
     .learnt = "what images of a class have in common, wherever it is in the image; comparing "
               "pixels does not find it",

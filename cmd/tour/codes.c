@@ -11,7 +11,7 @@ enum { MOST_PATCHES = 20000, ROUNDS = 8, PAIRS = 4 };
 static const double LONG = 300; /* seconds that the larger model needs */
 static const double PATCHES_A_SECOND = 500; /* of the chapter: what clustering may cost */
 
-static qkv_status make_model(tour_pupil *h)
+static qkv_status codes_make_model(tour_pupil *h)
 {
     qkv_vqgan_config c;
     qkv_option_defaults(qkv_model_type_config(qkv_vqgan_type()), &c);
@@ -34,7 +34,7 @@ static qkv_status make_model(tour_pupil *h)
     return QKV_OK;
 }
 
-static qkv_status make_task(qkv_task *task, const tour_pupil *h)
+static qkv_status codes_make_task(qkv_task *task, const tour_pupil *h)
 {
     qkv_codes_options o = qkv_codes_defaults();
     o.perceptual = o.adversarial = 0;
@@ -57,7 +57,8 @@ static void take_patch(float out[VALUES], const qkv_pixels *p, size_t k)
 }
 
 /* The nearest of the centres (count, VALUES); *squared is the distance. */
-static size_t nearest(const float *centres, size_t count, const float x[VALUES], float *squared)
+static size_t codes_nearest(const float *centres, size_t count, const float x[VALUES],
+                            float *squared)
 {
     size_t best = 0;
     *squared = INFINITY;
@@ -87,7 +88,7 @@ static void cluster(float *centres, size_t count, const qkv_pixels *p, size_t n,
         memset(met, 0, count * sizeof *met);
         for (size_t i = 0; i < n; i++) {
             take_patch(x, p, qkv_shuffled(i, all, 2));
-            size_t k = nearest(centres, count, x, &squared);
+            size_t k = codes_nearest(centres, count, x, &squared);
             met[k]++;
             for (size_t v = 0; v < VALUES; v++)
                 sums[k * VALUES + v] += x[v];
@@ -116,7 +117,7 @@ static qkv_status evaluate_clusters(const tour_pupil *h, size_t count, double *p
         cluster(centres, count, h->p.train, n, centres + count * VALUES, met);
     for (size_t i = 0; i < evaluated && !status; i++) {
         take_patch(x, h->p.valid, qkv_shuffled(i, held, 3));
-        (void)nearest(centres, count, x, &squared);
+        (void)codes_nearest(centres, count, x, &squared);
         sum += (double)squared;
     }
     *psnr = qkv_psnr(sum, VALUES * (double)evaluated);
@@ -128,7 +129,7 @@ static qkv_status evaluate_clusters(const tour_pupil *h, size_t count, double *p
 /* ---- what is shown ------------------------------------------------------------------------- */
 
 /* Images, and each as its codes show it. */
-static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
+static qkv_status codes_put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
 {
     static uint8_t decoded[TOUR_SIDE * TOUR_SIDE * 3];
     int32_t codes[ACROSS * ACROSS];
@@ -148,7 +149,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
     return QKV_OK;
 }
 
-static qkv_status evaluate(const tour_pupil *h, bool *better)
+static qkv_status tour_codes_evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     size_t codes = ((const qkv_vqgan_config *)qkv_model_config(h->model))->codes;
@@ -169,12 +170,12 @@ static qkv_status evaluate(const tour_pupil *h, bool *better)
     page_number(p, "clusters", clusters);
     page_number(p, "psnr", s.psnr);
     page_number(p, "codes_used", s.used);
-    return tour_pupil_sheet(h, 2 * PAIRS, put_row, "decoded.png",
+    return tour_pupil_sheet(h, 2 * PAIRS, codes_put_row, "decoded.png",
                             "held-out images, and beside each what its codes make of it.");
 }
 
 static const tour_image_chapter chapter = {
-    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
+    .make_model = codes_make_model, .make_task = codes_make_task, .evaluate = tour_codes_evaluate,
     .batch = 8, .rate = 1e-3, .beta2 = 0.95,
     .learnt = "to say an image in few words, and to paint by them: the parts join, since each is "
               "painted with those about it in view",

@@ -8,7 +8,7 @@ enum { PATCH = 4, PIXELS = TOUR_SIDE * TOUR_SIDE, STREAM_HINTS = 0xb0 };
 enum { CELL = 2 }; /* a side in pixels of what a hint colours */
 static const double LONG = 60; /* seconds that the larger model needs */
 
-static qkv_status make_model(tour_pupil *h)
+static qkv_status tour_colorize_make_model(tour_pupil *h)
 {
     qkv_pixelwise_config c;
     double mean[2];
@@ -30,7 +30,7 @@ static qkv_status make_model(tour_pupil *h)
     return tour_pupil_create(h, qkv_colorizer_type(), &c);
 }
 
-static qkv_status make_task(qkv_task *task, const tour_pupil *h)
+static qkv_status colorize_make_task(qkv_task *task, const tour_pupil *h)
 {
     qkv_colorize_options o = qkv_colorize_defaults();
     o.augment.flip = true;
@@ -68,7 +68,7 @@ static void draw_hints(qkv_color_hint hints[QKV_COLORIZE_HINTS], uint8_t told[PI
 }
 
 /* Grey, coloured, hints, coloured with them, truth. */
-static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
+static qkv_status colorize_put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
 {
     static uint8_t grey[PIXELS * 3], told[PIXELS * 3];
     const uint8_t *truth = qkv_pixels_data(h->p.valid, i);
@@ -94,7 +94,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
 
 /* ---- the chapter -------------------------------------------------------------------------- */
 
-static qkv_status evaluate(const tour_pupil *h, bool *better)
+static qkv_status tour_colorize_evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     qkv_colorize_score s;
@@ -115,14 +115,15 @@ static qkv_status evaluate(const tour_pupil *h, bool *better)
     page_number(p, "psnr", s.psnr);
     page_number(p, "nearest", s.nearest);
     page_number(p, "psnr_hints", s.psnr_hints);
-    return tour_pupil_sheet(h, 5, put_row, "coloured.png",
+    return tour_pupil_sheet(h, 5, colorize_put_row, "coloured.png",
                             "held-out images, one a row: as the model sees it; the colours that "
                             "it gives; ten hints; the colours that it gives with these; the true "
                             "ones.");
 }
 
 static const tour_image_chapter chapter = {
-    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
+    .make_model = tour_colorize_make_model, .make_task = colorize_make_task,
+                                           .evaluate = tour_colorize_evaluate,
     .batch = 32, .rate = 1e-3,
     .learnt = "colours that go with shapes, and how far a hint's colour goes: to the edge of what "
               "it lies on, and not beyond",

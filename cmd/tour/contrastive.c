@@ -35,7 +35,7 @@ static void draw_other(tour_pair *p, const tour_script *s, qkv_rng *r)
     s->write(&p->source, p->value, p->form, r);
 }
 
-static qkv_status append(const chapter *h, tour_pair *p, size_t i)
+static qkv_status contrastive_append(const chapter *h, tour_pair *p, size_t i)
 {
     qkv_status status = tour_pair_encode(p, &h->reader);
     texts *x = h->texts;
@@ -48,7 +48,8 @@ static qkv_status append(const chapter *h, tour_pair *p, size_t i)
 }
 
 /* Pairs first .. first+n-1 of the stream. The keys repeat what the queries drew. */
-static qkv_status draw(const chapter *h, uint64_t stream, uint64_t first, size_t n, bool held_out)
+static qkv_status contrastive_draw(const chapter *h, uint64_t stream, uint64_t first, size_t n,
+                                   bool held_out)
 {
     qkv_status status = QKV_OK;
     tour_pair p;
@@ -61,7 +62,7 @@ static qkv_status draw(const chapter *h, uint64_t stream, uint64_t first, size_t
         tour_pair_draw(&p, h->reader.script, &r, held_out);
         if (i >= n)
             draw_other(&p, h->reader.script, &r);
-        status = append(h, &p, i);
+        status = contrastive_append(h, &p, i);
     }
     tour_pair_free(&p, h->reader.ctx);
     return status;
@@ -70,7 +71,7 @@ static qkv_status draw(const chapter *h, uint64_t stream, uint64_t first, size_t
 /* ---- the task ----------------------------------------------------------------------------- */
 
 /* The texts' embeddings: q and k (n, EMBEDDING). */
-static void embed(const chapter *h, qkv_tape *t, qkv_tensor **q, qkv_tensor **k)
+static void contrastive_embed(const chapter *h, qkv_tape *t, qkv_tensor **q, qkv_tensor **k)
 {
     const texts *x = h->texts;
     size_t n = x->n, rows = (size_t)x->offsets[2 * n];
@@ -83,17 +84,18 @@ static void embed(const chapter *h, qkv_tape *t, qkv_tensor **q, qkv_tensor **k)
     *k = qkv_slice(t, all, 0, n, 2 * n);
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *contrastive_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     const chapter *h = self;
     qkv_tensor *q, *k;
-    if (draw(h, STREAM_PAIRS, part->step * part->total + part->first, part->count, false))
+    if (contrastive_draw(h, STREAM_PAIRS, part->step * part->total + part->first, part->count,
+                         false))
         return NULL;
-    embed(h, t, &q, &k);
+    contrastive_embed(h, t, &q, &k);
     return qkv_infonce_loss(t, q, k, TEMPERATURE);
 }
 
-static double flops(void *self)
+static double contrastive_flops(void *self)
 {
     enum { TEXT = 19 }; /* tokens, about */
     return qkv_model_flops(((chapter *)self)->reader.model,
@@ -101,9 +103,9 @@ static double flops(void *self)
 }
 
 static const qkv_task_type type = {.name = "contrastive", .unit = "pairs", .phases = 1,
-                                   .loss = loss, .flops = flops};
+                                   .loss = contrastive_loss, .flops = contrastive_flops};
 
-static qkv_status make_model(chapter *h)
+static qkv_status contrastive_make_model(chapter *h)
 {
     qkv_bert_config c;
     qkv_option_defaults(qkv_model_type_config(qkv_bert_classifier_type()), &c);
@@ -120,7 +122,7 @@ static qkv_status make_model(chapter *h)
     return tour_make(&h->reader.model, h->reader.t, qkv_bert_classifier_type(), &c);
 }
 
-static qkv_status learn(chapter *h)
+static qkv_status contrastive_learn(chapter *h)
 {
     tour *t = h->reader.t;
     qkv_task task = {&type, h, h->reader.model, h->reader.seed, false};
@@ -133,15 +135,15 @@ static qkv_status learn(chapter *h)
 /* ---- evaluating ------------------------------------------------------------------------------ */
 
 /* The share of the held-out queries whose own key is the nearest of all. */
-static qkv_status evaluate(const chapter *h, double *share)
+static qkv_status contrastive_evaluate(const chapter *h, double *share)
 {
     qkv_tape *t = h->reader.t->page->t;
     qkv_tensor *q, *k;
     qkv_tape_reset(t);
-    qkv_status status = draw(h, STREAM_EVALUATED, 0, JUDGED, true);
+    qkv_status status = contrastive_draw(h, STREAM_EVALUATED, 0, JUDGED, true);
     if (status)
         return status;
-    embed(h, t, &q, &k);
+    contrastive_embed(h, t, &q, &k);
     qkv_tensor *s = qkv_matmul(t, qkv_l2_normalize(t, q, 1e-12), false,
                                qkv_l2_normalize(t, k, 1e-12), true);
     const qkv_real *similar = qkv_data(t, s);
@@ -165,7 +167,7 @@ static void take_rows(void *user, const char *name, int sequence, int head, size
 
 /* Three ways to the posterior of the first held-out pairs: attention's rows, the formula, the
  * loss. */
-static qkv_status compare(const chapter *h)
+static qkv_status contrastive_compare(const chapter *h)
 {
     static const char *const letters[] = {"a", "b", "c", "d", "e", "f"};
     static const char *const capitals[] = {"A", "B", "C", "D", "E", "F"};
@@ -177,12 +179,12 @@ static qkv_status compare(const chapter *h)
     const size_t shape[] = {1, SHOWN, 1, EMBEDDING};
     qkv_tensor *q, *k;
     qkv_tape_reset(t);
-    qkv_status status = draw(h, STREAM_EVALUATED, 0, SHOWN, true);
+    qkv_status status = contrastive_draw(h, STREAM_EVALUATED, 0, SHOWN, true);
     if (!status)
         status = qkv_attention_probe_add(t, &probe);
     if (status)
         return status;
-    embed(h, t, &q, &k);
+    contrastive_embed(h, t, &q, &k);
     qkv_tensor *loss_ = qkv_infonce_loss(t, q, k, TEMPERATURE);
     q = qkv_l2_normalize(t, q, 1e-12);
     k = qkv_l2_normalize(t, k, 1e-12);
@@ -213,12 +215,12 @@ static qkv_status compare(const chapter *h)
 
 enum { HALF = 35 }; /* columns of a text in a list of pairs */
 
-static bool cut(const char *text) { return strlen(text) >= HALF; }
+static bool contrastive_cut(const char *text) { return strlen(text) >= HALF; }
 
-static qkv_status list(const chapter *h)
+static qkv_status contrastive_list(const chapter *h)
 {
     page *p = h->reader.t->page;
-    qkv_status status = draw(h, STREAM_EVALUATED, 0, SHOWN, true);
+    qkv_status status = contrastive_draw(h, STREAM_EVALUATED, 0, SHOWN, true);
     qkv_text text = {0};
     page_text(p, "Six of the held-out days, each in two forms:");
     page_space(p);
@@ -229,9 +231,11 @@ static qkv_status list(const chapter *h)
                                       (size_t)(x->offsets[at + 1] - x->offsets[at] - 1), 0,
                                       &text);
         if (i % 2 && !status)
-            page_line(p, "%c  %-*.*s%s %c  %.*s%s", (int)('a' + i / 2), cut(text.data) ? 0 : HALF,
-                      HALF - 1, text.data, cut(text.data) ? "…" : "", (int)('A' + i / 2),
-                      HALF - 1, text.data + start, cut(text.data + start) ? "…" : "");
+            page_line(p, "%c  %-*.*s%s %c  %.*s%s", (int)('a' + i / 2),
+                      contrastive_cut(text.data) ? 0 : HALF,
+                      HALF - 1, text.data, contrastive_cut(text.data) ? "…" : "",
+                      (int)('A' + i / 2),
+                      HALF - 1, text.data + start, contrastive_cut(text.data + start) ? "…" : "");
         if (i % 2)
             text.len = 0;
         else if (!status)
@@ -243,11 +247,11 @@ static qkv_status list(const chapter *h)
 
 /* ---- the chapter -------------------------------------------------------------------------- */
 
-static qkv_status report(const chapter *h, double before)
+static qkv_status contrastive_report(const chapter *h, double before)
 {
     const page *p = h->reader.t->page;
     double after = 0;
-    qkv_status status = evaluate(h, &after);
+    qkv_status status = contrastive_evaluate(h, &after);
     if (status)
         return status;
     tour_training_show(&h->training, p, "InfoNCE over the time:");
@@ -259,9 +263,9 @@ static qkv_status report(const chapter *h, double before)
     page_line(p, "trained          %5.1f%%", 100 * after);
     page_number(p, "untrained", before);
     page_number(p, "trained", after);
-    status = list(h);
+    status = contrastive_list(h);
     if (!status)
-        status = compare(h);
+        status = contrastive_compare(h);
     if (!status)
         page_text(p, "What was learnt: an attention row was taught where to look. The loss is "
                      "how surprised it is by the right answer, and the lower τ, the harder "
@@ -276,9 +280,9 @@ qkv_status tour_contrastive(tour *t)
     qkv_status status = tour_reader_open(&h.reader, t, &tour_dates_script);
     h.texts = qkv_calloc(h.reader.ctx, 1, sizeof *h.texts);
     if (!status)
-        status = h.texts ? make_model(&h) : QKV_E_MEMORY;
+        status = h.texts ? contrastive_make_model(&h) : QKV_E_MEMORY;
     if (!status)
-        status = evaluate(&h, &before);
+        status = contrastive_evaluate(&h, &before);
     if (!status) {
         page_text(t->page, "A day written in one form is a query q, the same day in another form "
                            "is its key k. A small encoder makes %d numbers of a text, and is "
@@ -286,10 +290,10 @@ qkv_status tour_contrastive(tour *t)
                            "the likeliest, by softmax(q kᵀ / τ) of the normalised embeddings, "
                            "τ = %.1f (InfoNCE, van den Oord et al. 2018).",
                   EMBEDDING, BATCH, TEMPERATURE);
-        status = learn(&h);
+        status = contrastive_learn(&h);
     }
     if (!status && !h.training.result.stopped)
-        status = report(&h, before);
+        status = contrastive_report(&h, before);
     qkv_free(h.reader.ctx, h.texts);
     tour_reader_close(&h.reader);
     return status;

@@ -17,7 +17,7 @@ typedef struct {
     uint32_t *total[ORDERS], *kinds[ORDERS]; /* (V^k) */
 } counts;
 
-static void free_counts(counts *n, qkv_context *ctx)
+static void counts_free_counts(counts *n, qkv_context *ctx)
 {
     for (size_t k = 0; k < ORDERS; k++) {
         qkv_free(ctx, n->count[k]);
@@ -50,7 +50,7 @@ static size_t history(const counts *n, const int32_t *ids, size_t i, size_t k)
     return h;
 }
 
-static void learn(counts *n, const int32_t *ids, size_t count)
+static void counts_learn(counts *n, const int32_t *ids, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < n->orders && k <= i; k++) {
@@ -62,7 +62,7 @@ static void learn(counts *n, const int32_t *ids, size_t count)
         }
 }
 
-static void evaluate(const counts *n, const int32_t *ids, size_t count, double loss[ORDERS])
+static void counts_evaluate(const counts *n, const int32_t *ids, size_t count, double loss[ORDERS])
 {
     for (size_t i = 1; i < count; i++) {
         double p = 1.0 / (double)n->V;
@@ -78,7 +78,7 @@ static void evaluate(const counts *n, const int32_t *ids, size_t count, double l
     }
 }
 
-static int32_t *read_all(qkv_context *ctx, const qkv_tokens *t)
+static int32_t *counts_read_all(qkv_context *ctx, const qkv_tokens *t)
 {
     int32_t *ids = qkv_malloc(ctx, qkv_tokens_count(t) * sizeof *ids);
     if (ids)
@@ -91,16 +91,16 @@ qkv_status tour_count(tour_counts *out, qkv_context *ctx, const qkv_tokens *trai
 {
     double loss[ORDERS] = {0};
     counts n;
-    int32_t *seen = read_all(ctx, train), *asked = read_all(ctx, valid);
+    int32_t *seen = counts_read_all(ctx, train), *asked = counts_read_all(ctx, valid);
     qkv_status status = make_counts(&n, ctx, V);
     if (!seen || !asked)
         status = QKV_E_MEMORY;
     if (!status) {
-        learn(&n, seen, qkv_tokens_count(train));
-        evaluate(&n, asked, qkv_tokens_count(valid), loss);
+        counts_learn(&n, seen, qkv_tokens_count(train));
+        counts_evaluate(&n, asked, qkv_tokens_count(valid), loss);
         *out = (tour_counts){log((double)V), loss[0], loss[1], loss[2]};
     }
-    free_counts(&n, ctx);
+    counts_free_counts(&n, ctx);
     qkv_free(ctx, seen);
     qkv_free(ctx, asked);
     return status;

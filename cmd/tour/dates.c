@@ -59,7 +59,7 @@ static date date_of(uint32_t value)
 }
 
 /* The first `length` characters of a name (0: all), perhaps with a capital. */
-static void put_name(qkv_str *out, const char *name, bool capital, int length)
+static void dates_put_name(qkv_str *out, const char *name, bool capital, int length)
 {
     char first = capital ? (char)(name[0] - 'a' + 'A') : name[0];
     qkv_str_printf(out, "%c%.*s", first, length ? length - 1 : 80, name + 1);
@@ -89,8 +89,8 @@ static void put_part(qkv_str *out, char code, const date *d, bool capital, int l
                      qkv_rng *r)
 {
     switch (code) {
-    case 'a': put_name(out, weekdays[d->weekday], capital, length); break;
-    case 'b': put_name(out, months[d->month - 1], capital, length); break;
+    case 'a': dates_put_name(out, weekdays[d->weekday], capital, length); break;
+    case 'b': dates_put_name(out, months[d->month - 1], capital, length); break;
     case 'd': qkv_str_printf(out, "%d", d->day); break;
     case 'D': qkv_str_printf(out, "%02d", d->day); break;
     case 'o': put_ordinal(out, d->day); break;

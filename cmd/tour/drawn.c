@@ -14,10 +14,10 @@ typedef bool inside_fn(double x, double y);
 static bool disc(double x, double y) { return x * x + y * y < 1; }
 static bool ring(double x, double y) { return disc(x, y) && x * x + y * y > 0.3; }
 static bool square(double x, double y) { return fabs(x) < 0.85 && fabs(y) < 0.85; }
-static bool cross(double x, double y) { return disc(x, y) && fmin(fabs(x), fabs(y)) < 0.3; }
+static bool drawn_cross(double x, double y) { return disc(x, y) && fmin(fabs(x), fabs(y)) < 0.3; }
 static bool moon(double x, double y) { return disc(x, y) && !disc(x - 0.5, y); }
 
-static bool triangle(double x, double y)
+static bool drawn_triangle(double x, double y)
 {
     return y < 0.7 && fabs(x) < 0.55 * (y + 1) && y > -1;
 }
@@ -43,9 +43,9 @@ static const struct {
     const char *name; /* sorted */
     inside_fn *inside;
     double hue; /* in turns: red 0, yellow 1/6, green 1/3, blue 2/3 */
-} kinds[] = {{"cross", cross, 0.55},  {"disc", disc, 0.08},     {"flower", flower, 0.88},
+} kinds[] = {{"cross", drawn_cross, 0.55},  {"disc", disc, 0.08},     {"flower", flower, 0.88},
              {"heart", heart, 0},     {"moon", moon, 0.15},     {"ring", ring, 0.45},
-             {"square", square, 0.65}, {"star", star, 0.17},    {"triangle", triangle, 0.33}};
+             {"square", square, 0.65}, {"star", star, 0.17},    {"triangle", drawn_triangle, 0.33}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* What is drawn, in units of the image's side. */
@@ -74,7 +74,7 @@ static shape make_shape(size_t kind, size_t number)
 }
 
 /* Coverage by FINE x FINE points of each pixel; light falls from above. */
-static void draw(const shape *s, uint8_t *rgb, size_t side, uint8_t background)
+static void drawn_draw(const shape *s, uint8_t *rgb, size_t side, uint8_t background)
 {
     double c = cos(s->angle) / s->radius, d = sin(s->angle) / s->radius;
     for (size_t i = 0; i < side * side; i++) {
@@ -107,7 +107,7 @@ qkv_status tour_drawn_create(qkv_pixels **out, qkv_context *ctx, size_t side, ui
     for (size_t i = 0; i < KINDS * EACH && !status; i++) {
         char name[40];
         shape s = make_shape(i / EACH, i % EACH);
-        draw(&s, rgb, side, background);
+        drawn_draw(&s, rgb, side, background);
         (void)snprintf(name, sizeof name, "%s%zu", kinds[i / EACH].name, i % EACH);
         status = qkv_pixels_add(w, rgb, (int32_t)(i / EACH), name);
     }

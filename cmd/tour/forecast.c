@@ -41,7 +41,7 @@ static void make_series(qkv_real *y, uint64_t seed)
 }
 
 /* `rows` rows from `from` on, and the lead before them that they are only looked back on from. */
-static qkv_series part(const chapter *h, size_t from, size_t rows)
+static qkv_series forecast_part(const chapter *h, size_t from, size_t rows)
 {
     size_t lead = from ? qkv_forecast_lead(qkv_model_config(h->model)) : 0;
     return (qkv_series){h->y + from - lead, rows + lead, 1};
@@ -65,7 +65,7 @@ static qkv_status write_history(const chapter *h)
 
 /* ---- learning ----------------------------------------------------------------------------- */
 
-static qkv_status make_model(chapter *h)
+static qkv_status tour_forecast_make_model(chapter *h)
 {
     const qkv_series train = {h->y, TRAIN, 1};
     qkv_forecast_config c;
@@ -83,9 +83,9 @@ static qkv_status make_model(chapter *h)
     return status ? status : qkv_forecast_fit_scale(h->model, &train);
 }
 
-static qkv_status learn(chapter *h)
+static qkv_status forecast_learn(chapter *h)
 {
-    const qkv_series train = {h->y, TRAIN, 1}, choose = part(h, TRAIN, CHOOSE);
+    const qkv_series train = {h->y, TRAIN, 1}, choose = forecast_part(h, TRAIN, CHOOSE);
     qkv_task task = {0};
     qkv_training s = qkv_training_defaults();
     s.loop.batch = BATCH;
@@ -110,7 +110,7 @@ typedef struct {
     unsigned char mark[LINES][COLUMNS];
 } image;
 
-static void put(image *d, size_t column, double value, unsigned char mark)
+static void forecast_put(image *d, size_t column, double value, unsigned char mark)
 {
     double share = (value - d->low) / (d->high - d->low);
     int line = (int)(LINES * share);
@@ -120,7 +120,7 @@ static void put(image *d, size_t column, double value, unsigned char mark)
 }
 
 /* Two days that were known, and the one that was forecast, at the end of the series. */
-static void draw(const page *p, const qkv_real *y, const qkv_real *forecast, size_t season)
+static void forecast_draw(const page *p, const qkv_real *y, const qkv_real *forecast, size_t season)
 {
     static const char *const marks[] = {" ", "+", "·", "○", "●"};
     image d = {.low = INFINITY, .high = -INFINITY};
@@ -129,11 +129,11 @@ static void draw(const page *p, const qkv_real *y, const qkv_real *forecast, siz
         d.high = fmax(d.high, (double)y[ROWS - COLUMNS + i]);
     }
     for (size_t i = 0; i < COLUMNS; i++)
-        put(&d, i, (double)y[ROWS - COLUMNS + i], TRUTH);
+        forecast_put(&d, i, (double)y[ROWS - COLUMNS + i], TRUTH);
     for (size_t i = 0; i < HORIZON; i++) {
         size_t back = (i / season + 1) * season; /* whole seasons, to what was known */
-        put(&d, SHOWN + i, (double)y[ROWS - HORIZON + i - back], NAIVE);
-        put(&d, SHOWN + i, (double)forecast[i], FORECAST);
+        forecast_put(&d, SHOWN + i, (double)y[ROWS - HORIZON + i - back], NAIVE);
+        forecast_put(&d, SHOWN + i, (double)forecast[i], FORECAST);
     }
     page_space(p);
     for (int line = LINES - 1; line >= 0; line--) {
@@ -164,7 +164,7 @@ static void show_errors(const page *p, const qkv_forecast_score *s, size_t seaso
     page_number(p, "ratio", s->ratio);
 }
 
-static void conclude(const page *p, const qkv_forecast_score *s)
+static void forecast_conclude(const page *p, const qkv_forecast_score *s)
 {
     if (s->ratio < 1)
         page_text(p, "What was learnt: the day, the week and the wave, told apart, and to "
@@ -174,14 +174,14 @@ static void conclude(const page *p, const qkv_forecast_score *s)
                      "with --minutes.");
 }
 
-static qkv_status report(chapter *h)
+static qkv_status forecast_report(chapter *h)
 {
     const page *p = h->t->page;
     const qkv_forecast_config *c = qkv_model_config(h->model);
     qkv_forecast_score s;
     qkv_real forecast[HORIZON];
     qkv_status status = qkv_hub_load_weights(h->model, h->t->dir); /* the best, not the last */
-    qkv_series valid = part(h, TRAIN + CHOOSE, VALID), known = {h->y, ROWS - HORIZON, 1};
+    qkv_series valid = forecast_part(h, TRAIN + CHOOSE, VALID), known = {h->y, ROWS - HORIZON, 1};
     if (!status)
         status = qkv_forecast_evaluate(h->model, p->t, &valid, 0, &s);
     if (!status)
@@ -194,8 +194,8 @@ static qkv_status report(chapter *h)
     show_errors(p, &s, c->season);
     page_text(p, "The last day of all, which the model has not seen, behind the two before it:");
     page_line(p, "  · what happened   ○ the forecast   ● both   + naive");
-    draw(p, h->y, forecast, c->season);
-    conclude(p, &s);
+    forecast_draw(p, h->y, forecast, c->season);
+    forecast_conclude(p, &s);
     page_text(p, "Ask it for more: qkv forecast %s --horizon 48 < %s/past.csv", h->t->dir,
               h->t->dir);
     return QKV_OK;
@@ -209,7 +209,7 @@ qkv_status tour_forecast(tour *t)
     h->t = t;
     h->ctx = t->page->c->ctx;
     make_series(h->y, t->page->c->common.seed);
-    qkv_status status = make_model(h);
+    qkv_status status = tour_forecast_make_model(h);
     if (!status) {
         page_text(t->page, "The series: %d hours of a made-up town's use of power. Days are flat "
                            "with steep mornings, weekends are half, a wave of 29.3 hours fits "
@@ -218,10 +218,10 @@ qkv_status tour_forecast(tour *t)
                            "It learns from the first %d weeks; the next %d say which model is the "
                            "best, the last %d only evaluate it.",
                   ROWS, PATCH, HORIZON, LAYERS, WIDTH, TRAIN / WEEK, CHOOSE / WEEK, VALID / WEEK);
-        status = learn(h);
+        status = forecast_learn(h);
     }
     if (!status && !h->training.result.stopped)
-        status = report(h);
+        status = forecast_report(h);
     qkv_model_destroy(h->model);
     qkv_free(h->ctx, h);
     return status;

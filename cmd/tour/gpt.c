@@ -31,7 +31,7 @@ typedef struct {
 
 /* ---- before ------------------------------------------------------------------------------- */
 
-static qkv_status pack(chapter *h, const qkv_str *text, const char *name, qkv_tokens **out)
+static qkv_status gpt_pack(chapter *h, const qkv_str *text, const char *name, qkv_tokens **out)
 {
     const qkv_text_span part = {text->data, text->len, NULL, 0};
     return qkv_tokens_pack(out, h->ctx, h->tokenizer, &part, 1,
@@ -51,11 +51,12 @@ static qkv_status make_tokens(chapter *h)
     if (!status)
         status = qkv_tokenizer_save(h->tokenizer, h->t->dir);
     if (!status)
-        status = pack(h, &h->text.train, "train/train-tokens.safetensors", &h->train);
-    return status ? status : pack(h, &h->text.valid, "train/valid-tokens.safetensors", &h->valid);
+        status = gpt_pack(h, &h->text.train, "train/train-tokens.safetensors", &h->train);
+    return status ? status : gpt_pack(h, &h->text.valid, "train/valid-tokens.safetensors",
+                                      &h->valid);
 }
 
-static qkv_status make_model(chapter *h)
+static qkv_status gpt_make_model(chapter *h)
 {
     qkv_gpt_config c;
     size_t i = 0;
@@ -75,7 +76,7 @@ static qkv_status make_model(chapter *h)
     return status;
 }
 
-static void introduce(const chapter *h)
+static void gpt_introduce(const chapter *h)
 {
     const page *p = h->t->page;
     if (h->text.files)
@@ -97,7 +98,7 @@ static void introduce(const chapter *h)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-static qkv_status learn(chapter *h)
+static qkv_status gpt_learn(chapter *h)
 {
     const qkv_gpt_config *c = qkv_model_config(h->model);
     qkv_training s = qkv_training_defaults();
@@ -165,7 +166,7 @@ static void show_losses(const page *p, const tour_counts *n, double loss)
     }
 }
 
-static void conclude(const chapter *h, const tour_counts *n, double loss)
+static void gpt_conclude(const chapter *h, const tour_counts *n, double loss)
 {
     const page *p = h->t->page;
     double best = n->triple > 0 ? n->triple : n->pair;
@@ -181,7 +182,7 @@ static void conclude(const chapter *h, const tour_counts *n, double loss)
                   n->uniform - loss, loss - best);
 }
 
-static qkv_status report(chapter *h)
+static qkv_status gpt_report(chapter *h)
 {
     const page *p = h->t->page;
     tour_counts n;
@@ -204,7 +205,7 @@ static qkv_status report(chapter *h)
     page_text(p, "The longest stretch of this that stands in the training text has %zu "
                  "characters, spaces not counted.", copied);
     page_number(p, "longest_copy", (double)copied);
-    conclude(h, &n, loss);
+    gpt_conclude(h, &n, loss);
     page_text(p, "Ask it for more: qkv generate %s --prompt \"static \"", h->t->dir);
     return QKV_OK;
 }
@@ -218,13 +219,13 @@ qkv_status tour_gpt(tour *t)
     if (!status)
         status = make_tokens(&h);
     if (!status)
-        status = make_model(&h);
+        status = gpt_make_model(&h);
     if (!status) {
-        introduce(&h);
-        status = learn(&h);
+        gpt_introduce(&h);
+        status = gpt_learn(&h);
     }
     if (!status && !h.training.result.stopped)
-        status = report(&h);
+        status = gpt_report(&h);
     qkv_text_free(&h.sample, h.ctx);
     qkv_task_destroy(&h.task);
     qkv_model_destroy(h.model);

@@ -17,7 +17,7 @@ qkv_status tour_pupil_create(tour_pupil *h, const qkv_model_type *type, const vo
     return tour_make(&h->model, h->t, type, config);
 }
 
-static qkv_status learn(tour_pupil *h, const tour_image_chapter *l)
+static qkv_status image_chapter_learn(tour_pupil *h, const tour_image_chapter *l)
 {
     qkv_task task = {0};
     qkv_training s = qkv_training_defaults();
@@ -33,7 +33,7 @@ static qkv_status learn(tour_pupil *h, const tour_image_chapter *l)
     return status;
 }
 
-static qkv_status report(const tour_pupil *h, const tour_image_chapter *l)
+static qkv_status image_chapter_report(const tour_pupil *h, const tour_image_chapter *l)
 {
     const page *p = h->t->page;
     const char *dir = h->t->dir;
@@ -58,9 +58,9 @@ qkv_status tour_image_chapter_train(const tour_image_chapter *l, tour_pupil *h)
 {
     qkv_status status = l->make_model(h);
     if (!status)
-        status = learn(h, l);
+        status = image_chapter_learn(h, l);
     if (!status && !h->training.result.stopped)
-        status = report(h, l);
+        status = image_chapter_report(h, l);
     qkv_model_destroy(h->model);
     h->model = NULL;
     return status;

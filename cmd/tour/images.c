@@ -31,7 +31,7 @@ const char *tour_images_find(qkv_context *ctx)
     return NULL;
 }
 
-static qkv_status read_all(qkv_pixels **out, const tour *t, size_t side, uint8_t background)
+static qkv_status images_read_all(qkv_pixels **out, const tour *t, size_t side, uint8_t background)
 {
     qkv_context *ctx = t->page->c->ctx;
     qkv_pixels_options o = qkv_pixels_defaults();
@@ -59,7 +59,8 @@ static bool wanted(const qkv_pixels *p, size_t i)
 }
 
 /* The number that each class has once those without an image are gone; told to both parts. */
-static qkv_status number_classes(int32_t *number, const qkv_pixels *from, qkv_pixels_writer *w[2])
+static qkv_status images_number_classes(int32_t *number, const qkv_pixels *from,
+                                        qkv_pixels_writer *w[2])
 {
     qkv_status status = QKV_OK;
     int32_t used = 0;
@@ -80,7 +81,7 @@ static qkv_status number_classes(int32_t *number, const qkv_pixels *from, qkv_pi
 static qkv_status deal_out(qkv_context *ctx, const qkv_pixels *from, qkv_pixels_writer *w[2])
 {
     int32_t *number = qkv_calloc(ctx, qkv_pixels_classes(from) + 1, sizeof *number);
-    qkv_status status = number ? number_classes(number, from, w) : QKV_E_MEMORY;
+    qkv_status status = number ? images_number_classes(number, from, w) : QKV_E_MEMORY;
     size_t taken = 0;
     for (size_t i = 0; i < qkv_pixels_count(from) && taken < MOST && !status; i++) {
         int32_t class_ = qkv_pixels_class(from, i);
@@ -118,7 +119,7 @@ qkv_status tour_images_read(tour_images *out, const tour *t, size_t side, uint8_
 {
     qkv_pixels *all = NULL;
     *out = (tour_images){0};
-    qkv_status status = read_all(&all, t, side, background);
+    qkv_status status = images_read_all(&all, t, side, background);
     if (!status)
         status = split(out, t->page->c->ctx, all);
     qkv_pixels_close(all);

@@ -101,8 +101,8 @@ static qkv_status train_prior(pupil *h)
 /* ---- what is shown ------------------------------------------------------------------------- */
 
 /* Draws `count` grids into a sheet, from that row on; given: codes that they have, or NULL. */
-static qkv_status draw(const pupil *h, tour_sheet *sheet, size_t row, size_t count, size_t column,
-                       const int32_t *given)
+static qkv_status imagine_draw(const pupil *h, tour_sheet *sheet, size_t row, size_t count,
+                               size_t column, const int32_t *given)
 {
     static uint8_t image[TOUR_SIDE * TOUR_SIDE * 3];
     qkv_context *ctx = h->t->page->c->ctx;
@@ -123,7 +123,7 @@ static qkv_status draw(const pupil *h, tour_sheet *sheet, size_t row, size_t cou
 }
 
 /* A held-out image, its upper half alone, and what the model makes of that. */
-static qkv_status complete(const pupil *h, tour_sheet *sheet, size_t row)
+static qkv_status imagine_complete(const pupil *h, tour_sheet *sheet, size_t row)
 {
     static uint8_t half[TOUR_SIDE * TOUR_SIDE * 3];
     enum { ACROSS = TOUR_SIDE / 4, KEPT = ACROSS * ACROSS / 2 };
@@ -140,10 +140,10 @@ static qkv_status complete(const pupil *h, tour_sheet *sheet, size_t row)
         given[i] = -1;
     tour_sheet_put(sheet, row, 0, image, NULL);
     tour_sheet_put(sheet, row, 1, half, NULL);
-    return draw(h, sheet, row, COLUMNS - 2, 2, given);
+    return imagine_draw(h, sheet, row, COLUMNS - 2, 2, given);
 }
 
-static qkv_status show(pupil *h)
+static qkv_status imagine_show(pupil *h)
 {
     const page *p = h->t->page;
     tour_sheet sheet = {0};
@@ -166,9 +166,9 @@ static qkv_status show(pupil *h)
     page_number(p, "bits_per_code", s.bits_per_code);
     status = tour_sheet_create(&sheet, p->c->ctx, ROWS, COLUMNS, TOUR_SIDE);
     if (!status)
-        status = draw(h, &sheet, 0, (ROWS - COMPLETED) * COLUMNS, 0, NULL);
+        status = imagine_draw(h, &sheet, 0, (ROWS - COMPLETED) * COLUMNS, 0, NULL);
     for (size_t row = ROWS - COMPLETED; row < ROWS && !status; row++)
-        status = complete(h, &sheet, row);
+        status = imagine_complete(h, &sheet, row);
     if (!status)
         status = tour_sheet_write(&sheet, h->t, "imagined.png",
                                   "images that never were; in the last two rows a held-out "
@@ -203,7 +203,7 @@ static qkv_status learn_prior(pupil *h, const char *vqgan)
         status = code(h, h->images.train, &changed, VIEWS, until, &h->train);
     if (!status)
         status = train_prior(h);
-    return status || h->training.result.stopped ? status : show(h);
+    return status || h->training.result.stopped ? status : imagine_show(h);
 }
 
 qkv_status tour_imagine(tour *t)

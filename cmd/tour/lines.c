@@ -14,7 +14,7 @@ typedef struct {
     size_t count[TOUR_KINDS]; /* labelled */
 } taker;
 
-static void strip(qkv_line *l)
+static void lines_strip(qkv_line *l)
 {
     while (l->len && isspace((unsigned char)l->data[0]))
         l->data++, l->len--;
@@ -22,12 +22,12 @@ static void strip(qkv_line *l)
         l->len--;
 }
 
-static bool begins(const qkv_line *l, const char *with)
+static bool lines_begins(const qkv_line *l, const char *with)
 {
     return l->len >= strlen(with) && memcmp(l->data, with, strlen(with)) == 0;
 }
 
-static bool has(const qkv_line *l, const char *what)
+static bool lines_has(const qkv_line *l, const char *what)
 {
     size_t n = strlen(what);
     for (size_t i = 0; i + n <= l->len; i++)
@@ -36,10 +36,10 @@ static bool has(const qkv_line *l, const char *what)
     return false;
 }
 
-static void take(taker *k, int kind, qkv_line l)
+static void lines_take(taker *k, int kind, qkv_line l)
 {
-    strip(&l);
-    if (l.len < SHORTEST || begins(&l, "---") || memchr(l.data, '\t', l.len))
+    lines_strip(&l);
+    if (l.len < SHORTEST || lines_begins(&l, "---") || memchr(l.data, '\t', l.len))
         return;
     qkv_str_add(&k->out->text, l.data, l.len);
     qkv_str_puts(&k->out->text, "\n");
@@ -53,9 +53,9 @@ static void take(taker *k, int kind, qkv_line l)
 /* The text of a comment's line, without what marks it as one. */
 static qkv_line unmark(qkv_line l)
 {
-    if (begins(&l, "/*"))
+    if (lines_begins(&l, "/*"))
         l.data += 2, l.len -= 2;
-    else if (begins(&l, "*") && !begins(&l, "*/"))
+    else if (lines_begins(&l, "*") && !lines_begins(&l, "*/"))
         l.data++, l.len--;
     if (l.len >= 2 && memcmp(l.data + l.len - 2, "*/", 2) == 0)
         l.len -= 2;
@@ -67,10 +67,10 @@ static void take_c(taker *k, const qkv_str *text)
     bool inside = false; /* a comment */
     const char *at = text->data, *end = text->data + text->len;
     for (qkv_line l; qkv_next_line(&at, end, &l);) {
-        strip(&l);
-        bool opens = begins(&l, "/*");
-        take(k, inside || opens ? COMMENT : CODE, inside || opens ? unmark(l) : l);
-        inside = (inside || has(&l, "/*")) && !has(&l, "*/");
+        lines_strip(&l);
+        bool opens = lines_begins(&l, "/*");
+        lines_take(k, inside || opens ? COMMENT : CODE, inside || opens ? unmark(l) : l);
+        inside = (inside || lines_has(&l, "/*")) && !lines_has(&l, "*/");
     }
 }
 
@@ -79,16 +79,17 @@ static void take_documents(taker *k, const qkv_str *text)
     bool fenced = false;
     const char *at = text->data, *end = text->data + text->len;
     for (qkv_line l; qkv_next_line(&at, end, &l);) {
-        bool fence = begins(&l, "```");
+        bool fence = lines_begins(&l, "```");
         fenced = fenced != fence;
-        if (!fence && !fenced && !begins(&l, "    ") && !begins(&l, "|") && !begins(&l, "#"))
-            take(k, PROSE, unmark(l)); /* a list's asterisk, too */
+        if (!fence && !fenced && !lines_begins(&l, "    ") && !lines_begins(&l, "|") &&
+            !lines_begins(&l, "#")) lines_take(k, PROSE, unmark(l)); /* a list's asterisk, too */
     }
 }
 
 /* Lines of one kind of file into both splits. */
-static qkv_status collect(tour_lines out[2], taker k[2], const tour *t, const char *const *endings,
-                          void (*take_all)(taker *k, const qkv_str *text))
+static qkv_status lines_collect(tour_lines out[2], taker k[2], const tour *t,
+                                const char *const *endings,
+                                void (*take_all)(taker *k, const qkv_str *text))
 {
     tour_text x = {0};
     qkv_status status = tour_text_collect(&x, t, endings, VALID_BYTES);
@@ -115,9 +116,9 @@ qkv_status tour_lines_collect(tour_lines out[2], const tour *t)
         qkv_str_init(&out[i].text, ctx);
         qkv_str_init(&out[i].labelled, ctx);
     }
-    qkv_status status = collect(out, k, t, c, take_c);
+    qkv_status status = lines_collect(out, k, t, c, take_c);
     if (!status && out[0].files)
-        status = collect(out, k, t, documents, take_documents);
+        status = lines_collect(out, k, t, documents, take_documents);
     for (int i = 0; i < 2 && !status; i++)
         if (out[i].text.failed || out[i].labelled.failed)
             status = QKV_E_MEMORY;

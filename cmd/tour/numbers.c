@@ -63,7 +63,7 @@ static void put_hundreds(qkv_str *out, uint32_t n, const manner *m)
     put_rest(out, n % 100, m);
 }
 
-static void put_words(qkv_str *out, uint32_t n, const manner *m, bool mixed)
+static void numbers_put_words(qkv_str *out, uint32_t n, const manner *m, bool mixed)
 {
     uint32_t thousands = n / 1000, rest = n % 1000;
     if (thousands && mixed)
@@ -106,7 +106,7 @@ static void write_number(qkv_str *out, uint32_t value, size_t form, qkv_rng *r)
     else if (form == HUNDREDS && value >= 1100 && value <= 9999 && value / 100 % 10)
         put_hundreds(out, value, &m);
     else
-        put_words(out, value, &m, form == MIXED);
+        numbers_put_words(out, value, &m, form == MIXED);
 }
 
 static void answer_number(qkv_str *out, uint32_t value)

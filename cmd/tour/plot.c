@@ -11,7 +11,7 @@ typedef struct {
     double low, high;
 } image;
 
-static void add(image *p, double value)
+static void plot_add(image *p, double value)
 {
     p->y[p->count++] = value;
     p->low = fmin(p->low, value);
@@ -42,10 +42,10 @@ void cli_plot(FILE *out, const char *title, const qkv_real *before, size_t befor
     size_t half = CLI_PLOT_COLUMNS / 2, shown = after_count < half ? after_count : half;
     size_t room = CLI_PLOT_COLUMNS - shown, first = before_count > room ? before_count - room : 0;
     for (size_t i = first; i < before_count; i++)
-        add(&p, (double)before[i * before_stride]);
+        plot_add(&p, (double)before[i * before_stride]);
     p.bar = p.count;
     for (size_t i = 0; i < shown; i++)
-        add(&p, (double)after[i * after_stride]);
+        plot_add(&p, (double)after[i * after_stride]);
     if (title)
         fprintf(out, "%s\n", title);
     for (int row = ROWS - 1; row >= 0; row--)

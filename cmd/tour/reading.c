@@ -38,7 +38,7 @@ void tour_pair_draw(tour_pair *p, const tour_script *s, qkv_rng *r, bool held_ou
     s->answer(&p->target, p->value);
 }
 
-static qkv_status encode(const tour_reader *reader, const qkv_str *text, qkv_ids *out)
+static qkv_status reading_encode(const tour_reader *reader, const qkv_str *text, qkv_ids *out)
 {
     out->count = 0;
     if (text->failed)
@@ -49,8 +49,8 @@ static qkv_status encode(const tour_reader *reader, const qkv_str *text, qkv_ids
 
 qkv_status tour_pair_encode(tour_pair *p, const tour_reader *reader)
 {
-    qkv_status status = encode(reader, &p->source, &p->source_ids);
-    return status ? status : encode(reader, &p->target, &p->target_ids);
+    qkv_status status = reading_encode(reader, &p->source, &p->source_ids);
+    return status ? status : reading_encode(reader, &p->target, &p->target_ids);
 }
 
 /* ---- before ------------------------------------------------------------------------------- */

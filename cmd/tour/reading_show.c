@@ -79,7 +79,7 @@ static qkv_status read_some(const tour_reader *reader, qkv_tape *t, answer *a, s
 }
 
 /* Texts of `most` values, none of which is in training. */
-static qkv_status collect(const tour_reader *reader, answer *a, size_t most)
+static qkv_status reading_show_collect(const tour_reader *reader, answer *a, size_t most)
 {
     qkv_rng r;
     qkv_rng_init(&r, reader->seed, STREAM_EVALUATED);
@@ -122,8 +122,8 @@ static void add_perceptual(void *user, const char *name, int sequence, int head,
             l->weight[row + i][j] += (double)weights[i * S + j];
 }
 
-static qkv_status look(const tour_reader *reader, qkv_tape *t, const answer *a,
-                       lpips *l)
+static qkv_status reading_show_look(const tour_reader *reader, qkv_tape *t, const answer *a,
+                                    lpips *l)
 {
     const qkv_marian_config *c = qkv_model_config(reader->model);
     char name[40];
@@ -194,7 +194,7 @@ static qkv_status show_perceptual(const tour_reader *reader, const answer *a, si
     lpips l;
     if (!shown)
         return QKV_OK;
-    qkv_status status = look(reader, p->t, shown, &l);
+    qkv_status status = reading_show_look(reader, p->t, shown, &l);
     if (status)
         return status;
     page_text(p, "Where it looks while it writes: a row is a character of the answer, and the "
@@ -248,7 +248,7 @@ static void show_answers(const tour_reader *reader, const answer *a, size_t n)
     }
 }
 
-static void conclude(const tour_reader *reader, const answer *a, size_t n)
+static void reading_show_conclude(const tour_reader *reader, const answer *a, size_t n)
 {
     const page *p = reader->t->page;
     size_t right = 0;
@@ -269,7 +269,7 @@ qkv_status tour_reading_show(const tour_reader *reader)
     size_t n = (size_t)(EVALUATED_PER_SECOND * reader->t->seconds);
     n = n > JUDGED ? JUDGED : n;
     answer *a = qkv_calloc(reader->ctx, n, sizeof *a);
-    qkv_status status = a ? collect(reader, a, n) : QKV_E_MEMORY;
+    qkv_status status = a ? reading_show_collect(reader, a, n) : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i += TOGETHER)
         status = read_some(reader, reader->t->page->t, a + i, n - i < TOGETHER ? n - i : TOGETHER);
     if (!status) {
@@ -279,7 +279,7 @@ qkv_status tour_reading_show(const tour_reader *reader)
         status = show_perceptual(reader, a, n);
     }
     if (!status)
-        conclude(reader, a, n);
+        reading_show_conclude(reader, a, n);
     qkv_free(reader->ctx, a);
     return status;
 }

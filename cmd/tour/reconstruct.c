@@ -8,7 +8,7 @@ static const double CROP = 0.6;
 static const double RATIOS[] = {0.75, 0.9}; /* the first is learnt with and evaluated */
 enum { RATIO_COUNT = sizeof RATIOS / sizeof *RATIOS };
 
-static qkv_status make_model(tour_pupil *h)
+static qkv_status reconstruct_make_model(tour_pupil *h)
 {
     qkv_mae_config c;
     qkv_option_defaults(qkv_model_type_config(qkv_mae_type()), &c);
@@ -29,7 +29,7 @@ static qkv_status make_model(tour_pupil *h)
     return QKV_OK;
 }
 
-static qkv_status make_task(qkv_task *task, const tour_pupil *h)
+static qkv_status reconstruct_make_task(qkv_task *task, const tour_pupil *h)
 {
     const qkv_augment_options augment = {.crop_scale = CROP, .flip = true,
                                          .crop_filter = QKV_RESIZE_BILINEAR};
@@ -38,7 +38,8 @@ static qkv_status make_task(qkv_task *task, const tour_pupil *h)
 }
 
 /* The truth, then hidden and filled in for every share. */
-static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
+static qkv_status tour_reconstruct_put_row(const tour_pupil *h, tour_sheet *sheet, size_t row,
+                                           size_t i)
 {
     static uint8_t hidden[TOUR_SIDE * TOUR_SIDE * 3], filled[TOUR_SIDE * TOUR_SIDE * 3];
     const uint8_t *truth = qkv_pixels_data(h->p.valid, i);
@@ -54,7 +55,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
     return QKV_OK;
 }
 
-static qkv_status evaluate(const tour_pupil *h, bool *better)
+static qkv_status tour_reconstruct_evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     qkv_reconstruct_score s;
@@ -71,13 +72,14 @@ static qkv_status evaluate(const tour_pupil *h, bool *better)
     page_number(p, "mean", s.mean);
     page_number(p, "nearest", s.nearest);
     page_number(p, "psnr", s.psnr);
-    return tour_pupil_sheet(h, 1 + 2 * RATIO_COUNT, put_row, "filled.png",
+    return tour_pupil_sheet(h, 1 + 2 * RATIO_COUNT, tour_reconstruct_put_row, "filled.png",
                             "held-out images, one a row: the image; with 75% of it hidden; "
                             "those filled in; with 90% hidden; those filled in.");
 }
 
 static const tour_image_chapter chapter = {
-    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
+    .make_model = reconstruct_make_model, .make_task = reconstruct_make_task,
+                                           .evaluate = tour_reconstruct_evaluate,
     .batch = 64, .rate = 2e-3, .beta2 = 0.95,
     .learnt = "from a quarter of an image, what the rest may be, without a label; edges go on, "
               "and what is round is closed",

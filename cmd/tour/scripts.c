@@ -31,7 +31,7 @@ static qkv_status make_records(const tour_reader *reader, size_t pairs, qkv_reco
     return status;
 }
 
-static qkv_status make_model(tour_reader *reader)
+static qkv_status scripts_make_model(tour_reader *reader)
 {
     qkv_marian_config c;
     qkv_option_defaults(qkv_model_type_config(qkv_translator_type()), &c);
@@ -50,7 +50,7 @@ static qkv_status make_model(tour_reader *reader)
 
 /* ---- the chapter -------------------------------------------------------------------------- */
 
-static void introduce(const tour_reader *reader, const qkv_records *records, double seconds)
+static void scripts_introduce(const tour_reader *reader, const qkv_records *records, double seconds)
 {
     const page *p = reader->t->page;
     const qkv_marian_config *c = qkv_model_config(reader->model);
@@ -66,7 +66,7 @@ static void introduce(const tour_reader *reader, const qkv_records *records, dou
               reader->script->one);
 }
 
-static qkv_status learn(const tour_reader *reader)
+static qkv_status scripts_learn(const tour_reader *reader)
 {
     const double seconds = TRAINING_SHARE * reader->t->seconds;
     const qkv_translate_options o = {.budget = BUDGET};
@@ -81,7 +81,7 @@ static qkv_status learn(const tour_reader *reader)
     if (!status)
         status = qkv_task_translate(&task, reader->model, records, NULL, &o, reader->seed);
     if (!status) {
-        introduce(reader, records, seconds);
+        scripts_introduce(reader, records, seconds);
         status = tour_train(&training, reader->t, &task, &s, reader->t->dir, seconds);
     }
     if (!status && !training.result.stopped)
@@ -97,9 +97,9 @@ static qkv_status read_script(tour *t, const tour_script *script)
     tour_reader reader;
     qkv_status status = tour_reader_open(&reader, t, script);
     if (!status)
-        status = make_model(&reader);
+        status = scripts_make_model(&reader);
     if (!status)
-        status = learn(&reader);
+        status = scripts_learn(&reader);
     if (!status && !cli_stopped())
         status = tour_reading_show(&reader);
     tour_reader_close(&reader);

@@ -108,7 +108,7 @@ static qkv_status make_data(chapter *h)
 
 /* ---- learning ----------------------------------------------------------------------------- */
 
-static qkv_status make_model(tour_pupil *h)
+static qkv_status tour_segment_make_model(tour_pupil *h)
 {
     qkv_pixelwise_config c;
     qkv_option_defaults(qkv_model_type_config(qkv_segmenter_type()), &c);
@@ -126,7 +126,7 @@ static qkv_status make_model(tour_pupil *h)
     return qkv_model_set_labels(h->model, names, CLASSES);
 }
 
-static qkv_status make_task(qkv_task *task, const tour_pupil *h)
+static qkv_status segment_make_task(qkv_task *task, const tour_pupil *h)
 {
     const qkv_segment_data train = {h->p.train, ((const chapter *)h)->masks.train};
     const qkv_segment_options o = {.augment = {.crop_pad = 4, .flip = true}};
@@ -171,7 +171,7 @@ static void put_mask(tour_sheet *sheet, size_t row, size_t column, const uint8_t
 }
 
 /* The image, the true mask, the model's, what it cuts out. */
-static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
+static qkv_status segment_put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, size_t i)
 {
     static uint8_t mask[PIXELS], seen[PIXELS * 3];
     const qkv_image in = {TOUR_SIDE, TOUR_SIDE, 3, seen};
@@ -187,7 +187,7 @@ static qkv_status put_row(const tour_pupil *h, tour_sheet *sheet, size_t row, si
     return QKV_OK;
 }
 
-static qkv_status evaluate(const tour_pupil *h, bool *better)
+static qkv_status tour_segment_evaluate(const tour_pupil *h, bool *better)
 {
     const page *p = h->t->page;
     const tour_images *masks = &((const chapter *)h)->masks;
@@ -205,7 +205,7 @@ static qkv_status evaluate(const tour_pupil *h, bool *better)
     page_line(p, "this transformer                     %6.3f", s.miou);
     page_number(p, "place", place);
     page_number(p, "miou", s.miou);
-    return tour_pupil_sheet(h, 4, put_row, "masks.png",
+    return tour_pupil_sheet(h, 4, segment_put_row, "masks.png",
                             "held-out images over backgrounds of their own, one a row: what the "
                             "model sees; the true mask; the model's; what it cuts out.");
 }
@@ -213,7 +213,8 @@ static qkv_status evaluate(const tour_pupil *h, bool *better)
 /* ---- the chapter -------------------------------------------------------------------------- */
 
 static const tour_image_chapter plan = {
-    .make_model = make_model, .make_task = make_task, .evaluate = evaluate,
+    .make_model = tour_segment_make_model, .make_task = segment_make_task,
+                                        .evaluate = tour_segment_evaluate,
     .batch = 32, .rate = 1e-3,
     .learnt = "where a thing ends that it never saw before, over a background that it never saw "
               "before",

@@ -14,7 +14,7 @@ typedef struct {
     size_t valid_bytes;
 } walk;
 
-static bool ends_in(const char *name, const char *end)
+static bool text_ends_in(const char *name, const char *end)
 {
     size_t n = strlen(name), m = strlen(end);
     return n > m && strcmp(name + n - m, end) == 0;
@@ -23,7 +23,7 @@ static bool ends_in(const char *name, const char *end)
 static bool is_wanted(const walk *w, const char *name)
 {
     for (size_t i = 0; w->endings[i]; i++)
-        if (ends_in(name, w->endings[i]))
+        if (text_ends_in(name, w->endings[i]))
             return true;
     return false;
 }
@@ -44,7 +44,7 @@ static bool plain(const char *text, size_t len)
 }
 
 /* The file's plain lines; nothing of a file that is no text. */
-static void take(walk *w, const char *text, size_t len)
+static void text_take(walk *w, const char *text, size_t len)
 {
     tour_text *x = w->x;
     if (x->train.len + len > most_text || !len || memchr(text, 0, len))
@@ -68,7 +68,7 @@ static qkv_status take_file(walk *w, const char *path)
     char *text = NULL;
     size_t len = 0;
     if (qkv_file_read(w->ctx, path, largest_file, &text, &len) == QKV_OK)
-        take(w, text, len); /* one that cannot be read is left out */
+        text_take(w, text, len); /* one that cannot be read is left out */
     qkv_free(w->ctx, text);
     return QKV_OK;
 }

@@ -77,7 +77,7 @@ static qkv_status remove_all(qkv_context *ctx, const char *path)
 }
 
 /* Makes the tour's folder, or takes one that an earlier tour made. */
-static qkv_status open_folder(qkv_context *ctx, const char *out)
+static qkv_status tour_open_folder(qkv_context *ctx, const char *out)
 {
     static const char text[] = "This folder was made by qkv tour, which makes it anew each time.\n";
     qkv_names names = {0};
@@ -156,7 +156,7 @@ static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CH
     return status;
 }
 
-static bool choose(const cli *c, bool wanted[CHAPTERS])
+static bool tour_choose(const cli *c, bool wanted[CHAPTERS])
 {
     for (int i = 0; i < CHAPTERS; i++)
         wanted[i] = c->args.count == 0;
@@ -171,7 +171,7 @@ static bool choose(const cli *c, bool wanted[CHAPTERS])
     return true;
 }
 
-static int unknown(const cli *c)
+static int tour_unknown(const cli *c)
 {
     char names[256] = "";
     for (int i = 0; i < CHAPTERS; i++) {
@@ -181,18 +181,18 @@ static int unknown(const cli *c)
     return cli_usage(c, "no such chapter; there are %s", names);
 }
 
-static int run(cli *c, int argc, char **argv)
+static int tour_run(cli *c, int argc, char **argv)
 {
     settings s;
     bool wanted[CHAPTERS];
     cli_bind(c, &table, &s);
     if (cli_parse(c, argc, argv, 0, CHAPTERS))
         return CLI_USAGE;
-    if (!choose(c, wanted))
-        return unknown(c);
+    if (!tour_choose(c, wanted))
+        return tour_unknown(c);
     qkv_json_writer json;
     page p;
-    if (open_folder(c->ctx, s.out))
+    if (tour_open_folder(c->ctx, s.out))
         return cli_error(c);
     if (page_open(&p, c, &json))
         return CLI_FAILED;
@@ -220,4 +220,4 @@ CLI_COMMAND(cli_tour, 800) = {
                        "Each chapter says what was learnt, and against what. Chapters:"
                        TOUR_CHAPTERS(TOUR_NAME),
                .examples = examples},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = tour_run};

@@ -51,7 +51,7 @@ static void show_eval(shower *s, const qkv_train_event *e)
              e->metrics->item[0].name, e->metrics->item[0].value, e->best ? kept : "");
 }
 
-static bool show(void *user, const qkv_train_event *e)
+static bool train_show(void *user, const qkv_train_event *e)
 {
     shower *s = user;
     if (e->kind == QKV_TRAIN_STEP) {
@@ -68,7 +68,7 @@ static bool show(void *user, const qkv_train_event *e)
 
 /* ---- last words --------------------------------------------------------------------------- */
 
-static int answer_json(cli *c, const qkv_train_result *r)
+static int train_answer_json(cli *c, const qkv_train_result *r)
 {
     qkv_json_writer w = cli_object(c);
     qkv_json_put_int(&w, "steps", (int64_t)r->step);
@@ -81,7 +81,7 @@ static int answer_json(cli *c, const qkv_train_result *r)
     return cli_answer(c, &w);
 }
 
-static void say(const cli *c, const qkv_train_result *r, const char *dir)
+static void train_say(const cli *c, const qkv_train_result *r, const char *dir)
 {
     if (r->was_finished) {
         cli_note(c, "%s is finished (%llu steps); nothing was changed (--init goes on from its "
@@ -113,12 +113,12 @@ static int run_job(cli *c, qkv_job *job)
     shower s = {.c = c};
     qkv_train_result r;
     cli_catch_signals();
-    qkv_status status = qkv_job_run(job, show, &s, &r);
+    qkv_status status = qkv_job_run(job, train_show, &s, &r);
     cli_progress_end(&s.line);
     if (status)
         return cli_error(c);
-    say(c, &r, qkv_job_directory(job));
-    return c->common.json ? answer_json(c, &r) : CLI_DONE;
+    train_say(c, &r, qkv_job_directory(job));
+    return c->common.json ? train_answer_json(c, &r) : CLI_DONE;
 }
 
 int train_run(cli *c, int argc, char **argv)

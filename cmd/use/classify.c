@@ -24,8 +24,8 @@ typedef struct {
 } job;
 
 /* file: of an image; NULL: there is none. */
-static int answer_json(const job *j, const char *file, size_t best, const qkv_real *probs,
-                       size_t classes)
+static int classify_answer_json(const job *j, const char *file, size_t best, const qkv_real *probs,
+                                size_t classes)
 {
     qkv_json_writer w = cli_object(j->c);
     if (file)
@@ -44,7 +44,7 @@ static bool on_text(void *user, const qkv_classified *t)
 {
     job *j = user;
     if (j->c->common.json)
-        j->code = answer_json(j, NULL, t->best, t->probabilities, t->classes);
+        j->code = classify_answer_json(j, NULL, t->best, t->probabilities, t->classes);
     else
         printf("%s\t%.4f\n", qkv_pipeline_label(j->p, t->best), (double)t->probabilities[t->best]);
     return j->code == CLI_DONE && !cli_stopped();
@@ -70,14 +70,14 @@ static int classify_texts(job *j, const settings *s)
 /* ---- images ---------------------------------------------------------------------------- */
 
 /* A name from a file, which may hold anything: control characters as '?'. */
-static void put_name(const char *name)
+static void classify_put_name(const char *name)
 {
     for (; *name; name++)
         putchar((unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name);
 }
 
 /* "file  cat 0.93  dog 0.04", the likeliest first. */
-static int answer(const job *j, const qkv_image_labels *found)
+static int classify_answer(const job *j, const qkv_image_labels *found)
 {
     const qkv_real *p = found->probabilities;
     size_t top[TOP] = {0}, count = 0;
@@ -92,11 +92,11 @@ static int answer(const job *j, const qkv_image_labels *found)
             top[at] = i;
     }
     if (j->c->common.json)
-        return answer_json(j, found->name, top[0], p, found->classes);
-    put_name(found->name);
+        return classify_answer_json(j, found->name, top[0], p, found->classes);
+    classify_put_name(found->name);
     for (size_t i = 0; i < count; i++) {
         putchar('\t');
-        put_name(qkv_pipeline_label(j->p, top[i]));
+        classify_put_name(qkv_pipeline_label(j->p, top[i]));
         printf(" %.4f", (double)p[top[i]]);
     }
     putchar('\n');
@@ -110,7 +110,7 @@ static bool on_labels(void *user, const qkv_image_labels *found)
         (void)cli_error(j->c);
         j->bad++;
     } else {
-        j->code = answer(j, found);
+        j->code = classify_answer(j, found);
     }
     return j->code == CLI_DONE && !cli_stopped();
 }
@@ -136,7 +136,7 @@ static int classify_images(job *j, const settings *s)
     return j->code == CLI_DONE && j->bad ? CLI_FAILED : j->code;
 }
 
-static int run(cli *c, int argc, char **argv)
+static int classify_run(cli *c, int argc, char **argv)
 {
     settings s;
     cli_bind(c, &table, &s);
@@ -176,4 +176,4 @@ CLI_COMMAND(cli_classify, 430) = {
                        "that begin with \"file\". What cannot be read is named and passed "
                        "over; the exit code is 1 then.",
                .presets = presets},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = classify_run};

@@ -28,7 +28,7 @@ static qkv_status write_attention(const cli *c, const qkv_image *image, const ch
     return status;
 }
 
-static int answer_json(const cli *c, const qkv_colorization *found, const char *out)
+static int colorize_answer_json(const cli *c, const qkv_colorization *found, const char *out)
 {
     qkv_json_writer w = cli_object(c);
     qkv_json_put_string(&w, "file", c->args.items[1]);
@@ -47,10 +47,10 @@ static int answer_json(const cli *c, const qkv_colorization *found, const char *
     return cli_answer(c, &w);
 }
 
-static int answer(const cli *c, const qkv_colorization *found, const char *out)
+static int colorize_answer(const cli *c, const qkv_colorization *found, const char *out)
 {
     if (c->common.json)
-        return answer_json(c, found, out);
+        return colorize_answer_json(c, found, out);
     for (size_t i = 0; i < found->attended_count; i++) {
         const qkv_attended *a = &found->attended[i];
         printf("%s%.2f of the patch at %zu,%zu%s", i ? ", " : "", a->weight, a->x, a->y,
@@ -61,7 +61,7 @@ static int answer(const cli *c, const qkv_colorization *found, const char *out)
     return CLI_DONE;
 }
 
-static int run(cli *c, int argc, char **argv)
+static int colorize_run(cli *c, int argc, char **argv)
 {
     settings s;
     qkv_pipeline_colorize_options o;
@@ -79,7 +79,7 @@ static int run(cli *c, int argc, char **argv)
         status = qkv_image_write(&found.image, c->ctx, s.out);
     if (!status && o.attention)
         status = write_attention(c, &found.attention, s.out);
-    int code = status ? cli_error(c) : answer(c, &found, s.out);
+    int code = status ? cli_error(c) : colorize_answer(c, &found, s.out);
     qkv_colorization_free(&found);
     qkv_pipeline_close(p);
     return code;
@@ -99,4 +99,4 @@ CLI_COMMAND(cli_colorize, 440) = {
                        "patch at a pixel mixed, with their weights (the mean over the heads), and "
                        "paints them. --json: {\"file\", \"out\", \"attention\": [{\"x\", \"y\", "
                        "\"weight\"}, ...]}, places as pixels of the image."},
-    .library[CLI_BEHIND] = qkv_pipeline_colorize_table, .own = {&table}, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_colorize_table, .own = {&table}, .run = colorize_run};

@@ -18,7 +18,7 @@ static const qkv_option_table encode_table = {"Coding", encode_rows, 1, 0};
 static const qkv_option_table decode_table = {"Decoding", decode_rows, 1, 0};
 
 /* {"out": .., "rows": .., "columns": ..} */
-static int answer(const cli *c, const char *out, const qkv_code_grid *g)
+static int encode_answer(const cli *c, const char *out, const qkv_code_grid *g)
 {
     if (!c->common.json)
         return CLI_DONE;
@@ -36,7 +36,7 @@ static qkv_status encode(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid
     return status ? status : qkv_code_grid_save(g, out);
 }
 
-static qkv_status decode(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid *g)
+static qkv_status encode_decode(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid *g)
 {
     qkv_image image = {0};
     qkv_status status = qkv_code_grid_load(g, c->ctx, c->args.items[1]);
@@ -48,8 +48,9 @@ static qkv_status decode(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid
     return status;
 }
 
-static int run(cli *c, int argc, char **argv, const qkv_option_table *table,
-               qkv_status (*work)(qkv_pipeline *p, cli *c, const char *out, qkv_code_grid *g))
+static int encode_run(cli *c, int argc, char **argv, const qkv_option_table *table,
+                      qkv_status (*work)(qkv_pipeline *p, cli *c, const char *out,
+                                         qkv_code_grid *g))
 {
     settings s;
     qkv_code_grid g = {0};
@@ -60,7 +61,7 @@ static int run(cli *c, int argc, char **argv, const qkv_option_table *table,
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
         status = work(p, c, s.out, &g);
-    int code = status ? cli_error(c) : answer(c, s.out, &g);
+    int code = status ? cli_error(c) : encode_answer(c, s.out, &g);
     qkv_code_grid_free(&g);
     qkv_pipeline_close(p);
     return code;
@@ -68,12 +69,12 @@ static int run(cli *c, int argc, char **argv, const qkv_option_table *table,
 
 static int run_encode(cli *c, int argc, char **argv)
 {
-    return run(c, argc, argv, &encode_table, encode);
+    return encode_run(c, argc, argv, &encode_table, encode);
 }
 
 static int run_decode(cli *c, int argc, char **argv)
 {
-    return run(c, argc, argv, &decode_table, decode);
+    return encode_run(c, argc, argv, &decode_table, encode_decode);
 }
 
 static const char *const encode_examples[] = {

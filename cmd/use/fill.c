@@ -8,7 +8,7 @@ typedef struct {
     int code;
 } job;
 
-static int put_json(const job *j, const qkv_filled *f)
+static int fill_put_json(const job *j, const qkv_filled *f)
 {
     qkv_json_writer w = cli_object(j->c);
     qkv_json_begin_array(&w, "fills");
@@ -26,7 +26,7 @@ static bool on_mask(void *user, const qkv_filled *f)
 {
     job *j = user;
     if (j->c->common.json) {
-        j->code = put_json(j, f);
+        j->code = fill_put_json(j, f);
         return j->code == CLI_DONE;
     }
     printf("%s", f->mask ? "\n" : "");
@@ -35,7 +35,7 @@ static bool on_mask(void *user, const qkv_filled *f)
     return true;
 }
 
-static int run(cli *c, int argc, char **argv)
+static int fill_run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     qkv_pipeline_fill_options o;
@@ -62,4 +62,4 @@ CLI_COMMAND(cli_fill, 420) = {
                        "another, with their probabilities. --json: an object a mask, "
                        "{\"fills\": [{\"token\", \"prob\"}, ..]}."},
     .library = {qkv_pipeline_fill_table},
-    .run = run};
+    .run = fill_run};

@@ -37,7 +37,7 @@ static void plot(const qkv_array *history, const qkv_array *y)
                  history->shape[1], y->data + j, y->shape[0], y->shape[1]);
 }
 
-static int answer_json(cli *c, const qkv_array *y)
+static int forecast_answer_json(cli *c, const qkv_array *y)
 {
     size_t targets = y->shape[1];
     qkv_json_writer w = cli_object(c);
@@ -54,7 +54,7 @@ static int answer_json(cli *c, const qkv_array *y)
     return cli_answer(c, &w);
 }
 
-static int run(cli *c, int argc, char **argv)
+static int use_forecast_run(cli *c, int argc, char **argv)
 {
     settings s;
     qkv_pipeline_forecast_options o;
@@ -69,7 +69,7 @@ static int run(cli *c, int argc, char **argv)
         status = qkv_pipeline_forecast_file(p, s.file, &o, &history, &y);
     int code = status ? cli_error(c) : CLI_DONE;
     if (!status && c->common.json)
-        code = answer_json(c, &y);
+        code = forecast_answer_json(c, &y);
     else if (!status)
         print_rows(&y);
     if (!status && s.plot)
@@ -93,4 +93,4 @@ CLI_COMMAND(cli_forecast, 460) = {
                        "model's context. A horizon beyond the trained one is rolled out: "
                        "forecasts become history."},
     .library = {qkv_pipeline_forecast_table},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = use_forecast_run};

@@ -24,7 +24,7 @@ typedef struct {
 } job;
 
 /* The K likeliest tokens of a distribution, one line. */
-static void show_next(const job *j, const qkv_real *p, size_t V)
+static void generate_show_next(const job *j, const qkv_real *p, size_t V)
 {
     int32_t last = -1;
     double bound = INFINITY;
@@ -51,7 +51,7 @@ static void show_next(const job *j, const qkv_real *p, size_t V)
     printf("\n");
 }
 
-static int answer_json(const job *j, const qkv_generated *end)
+static int generate_answer_json(const job *j, const qkv_generated *end)
 {
     qkv_json_writer w = cli_object(j->c);
     qkv_json_put_bytes(&w, "text", end->continuation->data ? end->continuation->data : "",
@@ -66,10 +66,10 @@ static bool on_piece(void *user, const qkv_generated *piece)
     bool ends = piece->kind == QKV_GENERATED_END;
     if (j->c->common.json) {
         if (ends)
-            j->code = answer_json(j, piece);
+            j->code = generate_answer_json(j, piece);
     } else if (j->s.show_next) {
         if (piece->kind == QKV_GENERATED_TOKEN)
-            show_next(j, piece->probabilities, piece->vocab);
+            generate_show_next(j, piece->probabilities, piece->vocab);
     } else {
         (void)fwrite(piece->text, 1, piece->len, stdout);
         if (ends)
@@ -80,7 +80,7 @@ static bool on_piece(void *user, const qkv_generated *piece)
     return j->code == CLI_DONE && !cli_stopped();
 }
 
-static int run(cli *c, int argc, char **argv)
+static int use_generate_run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     cli_bind(c, qkv_pipeline_generate_table(), &j.o);
@@ -114,4 +114,4 @@ CLI_COMMAND(cli_generate, 400) = {
                        "to continue it. The same --seed gives the same text.",
                .examples = examples, .presets = presets},
     .library = {qkv_pipeline_generate_table},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = use_generate_run};

@@ -27,7 +27,7 @@ static void put_next(qkv_json_writer *w, const qkv_sampled_images *s, size_t i)
     qkv_json_end_array(w);
 }
 
-static int answer_json(const cli *c, const qkv_sampled_images *s, const char *out)
+static int imagine_answer_json(const cli *c, const qkv_sampled_images *s, const char *out)
 {
     size_t all = s->rows * s->columns;
     qkv_json_writer w = cli_object(c);
@@ -48,10 +48,10 @@ static int answer_json(const cli *c, const qkv_sampled_images *s, const char *ou
     return cli_answer(c, &w);
 }
 
-static int answer(const cli *c, const qkv_sampled_images *s, const char *out)
+static int imagine_answer(const cli *c, const qkv_sampled_images *s, const char *out)
 {
     if (c->common.json)
-        return answer_json(c, s, out);
+        return imagine_answer_json(c, s, out);
     for (size_t i = 0; i < s->count && s->shown; i++) {
         printf("row %zu, column %zu:", s->row, s->column);
         for (size_t k = 0; k < s->next_count[i]; k++)
@@ -62,7 +62,7 @@ static int answer(const cli *c, const qkv_sampled_images *s, const char *out)
     return CLI_DONE;
 }
 
-static int run(cli *c, int argc, char **argv)
+static int imagine_run(cli *c, int argc, char **argv)
 {
     settings s;
     qkv_pipeline_sample_options o = qkv_pipeline_sample_defaults();
@@ -84,7 +84,7 @@ static int run(cli *c, int argc, char **argv)
         status = qkv_pipeline_sample_images(p, &o, &drawn);
     if (!status)
         status = qkv_image_write(&drawn.sheet, c->ctx, s.out);
-    int code = status ? cli_error(c) : answer(c, &drawn, s.out);
+    int code = status ? cli_error(c) : imagine_answer(c, &drawn, s.out);
     qkv_sampled_images_free(&drawn);
     qkv_pipeline_close(p);
     return code;
@@ -110,4 +110,4 @@ CLI_COMMAND(cli_imagine, 500) = {
                        "make there, and prints their probabilities. --json: {\"out\", \"count\", "
                        "\"rows\", \"columns\", \"codes\": [[..], ..], \"next\": [[{\"code\", "
                        "\"prob\"}, ..], ..]}."},
-    .library[CLI_BEHIND] = qkv_pipeline_sample_table, .own = {&table}, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_sample_table, .own = {&table}, .run = imagine_run};

@@ -62,7 +62,7 @@ static qkv_status read_options(job *j)
 }
 
 /* The first one says of what size all are. */
-static qkv_status put_row(job *j, size_t row, const qkv_reconstruction *r)
+static qkv_status use_reconstruct_put_row(job *j, size_t row, const qkv_reconstruction *r)
 {
     const qkv_image *const tiles[COLUMNS] = {&r->image, &r->hidden, &r->filled};
     size_t side = r->image.width, count = (j->c->args.count - 1) * j->ratio_count;
@@ -80,7 +80,7 @@ static qkv_status put_row(job *j, size_t row, const qkv_reconstruction *r)
 }
 
 /* Image number i's rows, one for each share. */
-static qkv_status show(job *j, size_t i)
+static qkv_status reconstruct_show(job *j, size_t i)
 {
     qkv_image image;
     const qkv_image_source in = {.image = &image};
@@ -90,14 +90,14 @@ static qkv_status show(job *j, size_t i)
         j->o.mask = j->ratios[k];
         status = qkv_pipeline_reconstruct(j->p, &in, &j->o, &r);
         if (!status)
-            status = put_row(j, i * j->ratio_count + k, &r);
+            status = use_reconstruct_put_row(j, i * j->ratio_count + k, &r);
         qkv_reconstruction_free(&r);
     }
     qkv_image_free(&image, j->c->ctx);
     return status;
 }
 
-static int answer(const job *j)
+static int reconstruct_answer(const job *j)
 {
     if (!j->c->common.json)
         return CLI_DONE;
@@ -107,7 +107,7 @@ static int answer(const job *j)
     return cli_answer(j->c, &w);
 }
 
-static int run(cli *c, int argc, char **argv)
+static int reconstruct_run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     cli_bind(c, &table, &j.s);
@@ -118,10 +118,10 @@ static int run(cli *c, int argc, char **argv)
     if (!status)
         status = qkv_pipeline_open(&j.p, c->ctx, c->args.items[0]);
     for (size_t i = 0; i < c->args.count - 1 && !status; i++)
-        status = show(&j, i);
+        status = reconstruct_show(&j, i);
     if (!status)
         status = qkv_image_write(&j.sheet.image, c->ctx, j.s.out);
-    int code = status ? cli_error(c) : answer(&j);
+    int code = status ? cli_error(c) : reconstruct_answer(&j);
     qkv_image_free(&j.sheet.image, c->ctx);
     qkv_pipeline_close(j.p);
     return code;
@@ -140,4 +140,4 @@ CLI_COMMAND(cli_reconstruct, 470) = {
                        "saw and what it makes of it side by side, a row for every share, one "
                        "image below the other. A model that learnt normed patches "
                        "(norm_pix_loss) is told the mean and standard deviation of the true ones."},
-    .library[CLI_BEHIND] = qkv_pipeline_reconstruct_table, .own = {&table}, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_reconstruct_table, .own = {&table}, .run = reconstruct_run};

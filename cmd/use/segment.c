@@ -13,7 +13,7 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Segmenting", rows, sizeof rows / sizeof *rows, 0};
 
-static int answer_json(cli *c, qkv_pipeline *p, const qkv_segmentation *s, const char *out)
+static int segment_answer_json(cli *c, qkv_pipeline *p, const qkv_segmentation *s, const char *out)
 {
     qkv_json_writer w = cli_object(c);
     qkv_json_put_string(&w, "file", c->args.items[1]);
@@ -25,7 +25,7 @@ static int answer_json(cli *c, qkv_pipeline *p, const qkv_segmentation *s, const
     return cli_answer(c, &w);
 }
 
-static int answer(qkv_pipeline *p, const qkv_segmentation *s, bool colors)
+static int segment_answer(qkv_pipeline *p, const qkv_segmentation *s, bool colors)
 {
     for (size_t i = 0; i < s->classes; i++) {
         const uint8_t *rgb = s->color[i];
@@ -38,7 +38,7 @@ static int answer(qkv_pipeline *p, const qkv_segmentation *s, bool colors)
     return CLI_DONE;
 }
 
-static int run(cli *c, int argc, char **argv)
+static int segment_run(cli *c, int argc, char **argv)
 {
     settings s;
     qkv_pipeline_segment_options o;
@@ -54,8 +54,8 @@ static int run(cli *c, int argc, char **argv)
         status = qkv_pipeline_segment(p, &in, &o, &found);
     if (!status)
         status = qkv_image_write(&found.image, c->ctx, s.out);
-    int code = status ? cli_error(c) : c->common.json ? answer_json(c, p, &found, s.out)
-                                                      : answer(p, &found, !o.mask);
+    int code = status ? cli_error(c) : c->common.json ? segment_answer_json(c, p, &found, s.out)
+                                                      : segment_answer(p, &found, !o.mask);
     qkv_segmentation_free(&found);
     qkv_pipeline_close(p);
     return code;
@@ -70,4 +70,4 @@ CLI_COMMAND(cli_segment, 450) = {
                .text = "Writes an image of the same size with a colour for each class, and "
                        "prints how many pixels each class has, and its colour. --json: {\"file\", "
                        "\"out\", \"pixels\": {class: count}}."},
-    .library[CLI_BEHIND] = qkv_pipeline_segment_table, .own = {&table}, .run = run};
+    .library[CLI_BEHIND] = qkv_pipeline_segment_table, .own = {&table}, .run = segment_run};

@@ -25,7 +25,7 @@ typedef struct {
 /* ---- answers -------------------------------------------------------------------------- */
 
 /* A token may be a newline; a line of the answer has none. */
-static void put_text(const qkv_text *text)
+static void translate_put_text(const qkv_text *text)
 {
     for (size_t i = 0; i < text->len; i++)
         (void)putchar(text->data[i] == '\n' || text->data[i] == '\r' ? ' ' : text->data[i]);
@@ -36,7 +36,7 @@ static int put_plain(const job *j, size_t line, const qkv_translated *found)
     for (size_t i = 0; i < found->count; i++) {
         if (j->o.n_best > 1)
             printf("%zu ||| ", line);
-        put_text(&found->best[i].text);
+        translate_put_text(&found->best[i].text);
         if (j->o.n_best > 1)
             printf(" ||| %.6f", found->best[i].score);
         (void)putchar('\n');
@@ -49,7 +49,7 @@ static void put_bytes(qkv_json_writer *w, const qkv_text *text)
     qkv_json_put_bytes(w, "text", text->data ? text->data : "", text->len);
 }
 
-static int put_json(const job *j, const qkv_translated *found)
+static int translate_put_json(const job *j, const qkv_translated *found)
 {
     qkv_json_writer w = cli_object(j->c);
     if (j->o.n_best > 1) {
@@ -67,11 +67,11 @@ static int put_json(const job *j, const qkv_translated *found)
     return cli_answer(j->c, &w);
 }
 
-static bool on_line(void *user, size_t line, const qkv_translated *found)
+static bool use_translate_on_line(void *user, size_t line, const qkv_translated *found)
 {
     job *j = user;
     if (j->c->common.json)
-        j->code = put_json(j, found);
+        j->code = translate_put_json(j, found);
     else
         j->code = put_plain(j, line, found);
     return j->code == CLI_DONE && !(j->talk && cli_stopped());
@@ -79,7 +79,7 @@ static bool on_line(void *user, size_t line, const qkv_translated *found)
 
 /* ---- the command --------------------------------------------------------------------- */
 
-static qkv_status open_file(const job *j, FILE **in)
+static qkv_status translate_open_file(const job *j, FILE **in)
 {
     const char *file = j->s.file;
     *in = file && !qkv_dir_exists(file) ? fopen(file, "rb") : file ? NULL : stdin;
@@ -89,12 +89,13 @@ static qkv_status open_file(const job *j, FILE **in)
                     ? "%s: expected a file, found a folder" : "%s: cannot be opened", file);
 }
 
-static qkv_status translate(job *j, qkv_pipeline *p, const qkv_pipeline_translate_options *given)
+static qkv_status use_translate(job *j, qkv_pipeline *p,
+                                const qkv_pipeline_translate_options *given)
 {
     FILE *in = NULL;
     j->o = qkv_pipeline_translate_defaults(p);
     cli_take_given(j->c, qkv_pipeline_translate_table(), given, &j->o);
-    qkv_status status = open_file(j, &in);
+    qkv_status status = translate_open_file(j, &in);
     j->talk = !status && isatty(fileno(in)) == 1;
     if (j->talk) {
         j->o.lines = 1;
@@ -102,13 +103,13 @@ static qkv_status translate(job *j, qkv_pipeline *p, const qkv_pipeline_translat
     }
     if (!status)
         status = qkv_pipeline_translate_file(p, in, j->s.file ? j->s.file : "the standard input",
-                                             &j->o, on_line, j);
+                                             &j->o, use_translate_on_line, j);
     if (in && in != stdin)
         (void)fclose(in);
     return status;
 }
 
-static int run(cli *c, int argc, char **argv)
+static int translate_run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     qkv_pipeline_translate_options given;
@@ -120,7 +121,7 @@ static int run(cli *c, int argc, char **argv)
     cli_catch_signals();
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
-        status = translate(&j, p, &given);
+        status = use_translate(&j, p, &given);
     qkv_pipeline_close(p);
     return status ? cli_error(c) : j.code;
 }
@@ -146,4 +147,4 @@ CLI_COMMAND(cli_translate, 410) = {
                        "\"score\"}, ..]}; without it --n-best writes \"line ||| text ||| "
                        "score\", lines counted from 0."},
     .library = {qkv_pipeline_translate_table},
-    .own = {&table}, .run = run};
+    .own = {&table}, .run = translate_run};

@@ -38,7 +38,7 @@ static void default_free(void *user, void *p)
 }
 
 /* Address space that becomes memory, zeroed, page by page as somebody writes to it. */
-static void *reserve(void *user, size_t bytes)
+static void *context_reserve(void *user, size_t bytes)
 {
     (void)user;
     size_t total;
@@ -117,7 +117,7 @@ qkv_status qkv__context_create_on(qkv_context **out, const qkv_context_options *
     if (!valid_threads(o.threads) || !valid_bf16(o.bf16) || !o.alloc != !o.free)
         return QKV_E_ARGUMENT;
     if (!o.alloc) {
-        o.alloc = o.meta ? reserve : default_alloc;
+        o.alloc = o.meta ? context_reserve : default_alloc;
         o.free = o.meta ? unreserve : default_free;
     }
     qkv_context *ctx = o.alloc(o.user, sizeof *ctx);

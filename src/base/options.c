@@ -13,7 +13,7 @@
 static const double max_size = 9007199254740992.0;    /* 2^53: exact as a double */
 static const double max_u64 = 9223372036854774784.0; /* the last double below 2^63 */
 
-static bool is_number(const qkv_option *row)
+static bool options_is_number(const qkv_option *row)
 {
     return row->type <= QKV_OPT_REAL;
 }
@@ -56,7 +56,7 @@ static const void *const_member(const qkv_option *row, const void *target)
 }
 
 /* Whole numbers of any of the integer types, through the widest. */
-static int64_t get_integer(const qkv_option *row, const void *target)
+static int64_t options_get_integer(const qkv_option *row, const void *target)
 {
     const void *p = const_member(row, target);
     if (row->type == QKV_OPT_SIZE)
@@ -66,7 +66,7 @@ static int64_t get_integer(const qkv_option *row, const void *target)
     return *(const int *)p;
 }
 
-static void put_integer(const qkv_option *row, void *target, int64_t value)
+static void options_put_integer(const qkv_option *row, void *target, int64_t value)
 {
     void *p = member(row, target);
     if (row->type == QKV_OPT_SIZE)
@@ -105,7 +105,7 @@ static bool assign_integer(const qkv_option *row, void *target, const char *text
     long long value = strtoll(text, &end, 10);
     if (errno || end == text || *end || !in_range(row, (double)value))
         return false;
-    put_integer(row, target, value);
+    options_put_integer(row, target, value);
     return true;
 }
 
@@ -170,7 +170,7 @@ bool qkv_option_assign(const qkv_option *row, void *target, const char *text)
     return false;
 }
 
-static void append(char out[QKV_OPTION_TEXT], const char *text)
+static void options_append(char out[QKV_OPTION_TEXT], const char *text)
 {
     size_t used = strlen(out);
     while (*text && used + 1 < QKV_OPTION_TEXT)
@@ -197,7 +197,7 @@ static void sizes_text(const qkv_sizes *sizes, char out[QKV_OPTION_TEXT])
     char number[32];
     for (size_t i = 0; i < sizes->count; i++) {
         snprintf(number, sizeof number, "%s%zu", i ? "," : "", sizes->item[i]);
-        append(out, number);
+        options_append(out, number);
     }
 }
 
@@ -210,16 +210,17 @@ void qkv_option_text(const qkv_option *row, const void *target, char out[QKV_OPT
     case QKV_OPT_INT:
     case QKV_OPT_SIZE:
     case QKV_OPT_U64:
-        snprintf(out, QKV_OPTION_TEXT, "%lld", (long long)get_integer(row, target));
+        snprintf(out, QKV_OPTION_TEXT, "%lld", (long long)options_get_integer(row, target));
         break;
     case QKV_OPT_REAL: real_text(*(const double *)p, out); break;
-    case QKV_OPT_BOOL: append(out, *(const bool *)p ? "true" : "false"); break;
-    case QKV_OPT_STRING: append(out, *(const char *const *)p ? *(const char *const *)p : ""); break;
-    case QKV_OPT_ENUM: append(out, row->names[get_enum(row, target)]); break;
+    case QKV_OPT_BOOL: options_append(out, *(const bool *)p ? "true" : "false"); break;
+    case QKV_OPT_STRING: options_append(out, *(const char *const *)p ? *(const char *const *)p
+                                        : ""); break;
+    case QKV_OPT_ENUM: options_append(out, row->names[get_enum(row, target)]); break;
     case QKV_OPT_LIST:
         for (size_t i = 0; i < list->count; i++) {
-            append(out, i ? " " : "");
-            append(out, list->items[i]);
+            options_append(out, i ? " " : "");
+            options_append(out, list->items[i]);
         }
         break;
     case QKV_OPT_SIZES: sizes_text(p, out); break;
@@ -236,51 +237,51 @@ static void number_expects(const qkv_option *row, char out[QKV_OPTION_TEXT])
     bool whole = row->type != QKV_OPT_REAL;
     bool has_low = min > (whole ? -2147483648.0 : -DBL_MAX);
     bool has_high = max < (row->type == QKV_OPT_INT ? 2147483647.0 : max_size);
-    append(out, whole ? "an integer" : "a number");
+    options_append(out, whole ? "an integer" : "a number");
     if (has_low && has_high && !(row->flags & (QKV_OPT_ABOVE | QKV_OPT_BELOW))) {
-        append(out, " from ");
-        append(out, low);
-        append(out, " to ");
-        append(out, high);
+        options_append(out, " from ");
+        options_append(out, low);
+        options_append(out, " to ");
+        options_append(out, high);
         return;
     }
     if (has_low) {
-        append(out, row->flags & QKV_OPT_ABOVE ? " above " : " of at least ");
-        append(out, low);
+        options_append(out, row->flags & QKV_OPT_ABOVE ? " above " : " of at least ");
+        options_append(out, low);
     }
     if (has_high) {
-        append(out, has_low ? " and " : " ");
-        append(out, row->flags & QKV_OPT_BELOW ? "below " : "at most ");
-        append(out, high);
+        options_append(out, has_low ? " and " : " ");
+        options_append(out, row->flags & QKV_OPT_BELOW ? "below " : "at most ");
+        options_append(out, high);
     }
 }
 
 void qkv_option_expects(const qkv_option *row, char out[QKV_OPTION_TEXT])
 {
     out[0] = 0;
-    if (is_number(row)) {
+    if (options_is_number(row)) {
         number_expects(row, out);
     } else if (row->type == QKV_OPT_ENUM) {
-        append(out, "one of ");
+        options_append(out, "one of ");
         for (size_t i = 0; row->names[i]; i++) {
-            append(out, i ? ", " : "");
-            append(out, row->names[i]);
+            options_append(out, i ? ", " : "");
+            options_append(out, row->names[i]);
         }
     } else if (row->type == QKV_OPT_SIZES) {
-        append(out, "up to 8 integers with commas between them");
+        options_append(out, "up to 8 integers with commas between them");
     } else {
-        append(out, row->type == QKV_OPT_BOOL ? "true or false" : "text");
+        options_append(out, row->type == QKV_OPT_BOOL ? "true or false" : "text");
     }
 }
 
-static bool fits(const qkv_option *row, const void *target)
+static bool options_fits(const qkv_option *row, const void *target)
 {
     const qkv_sizes *sizes = const_member(row, target);
     int names = 0;
     switch (row->type) {
     case QKV_OPT_INT:
     case QKV_OPT_SIZE:
-    case QKV_OPT_U64: return in_range(row, (double)get_integer(row, target));
+    case QKV_OPT_U64: return in_range(row, (double)options_get_integer(row, target));
     case QKV_OPT_REAL: {
         double value = *(const double *)const_member(row, target);
         return isfinite(value) && in_range(row, value);
@@ -304,7 +305,7 @@ qkv_status qkv__options_check(qkv_context *ctx, const qkv_option_table *table, c
     char key[QKV_OPTION_TEXT] = "?", expected[QKV_OPTION_TEXT], found[QKV_OPTION_TEXT];
     for (size_t i = 0; i < table->count; i++) {
         const qkv_option *row = &table->rows[i];
-        if (fits(row, target))
+        if (options_fits(row, target))
             continue;
         (void)qkv_option_key(row, 0, key);
         qkv_option_expects(row, expected);
@@ -354,7 +355,7 @@ void qkv_option_defaults(const qkv_option_table *table, void *target)
         case QKV_OPT_ENUM: put_enum(row, target, 0); break;
         case QKV_OPT_LIST: *(qkv_strings *)member(row, target) = (qkv_strings){0}; break;
         case QKV_OPT_SIZES: *(qkv_sizes *)member(row, target) = (qkv_sizes){0}; break;
-        default: put_integer(row, target, 0); break;
+        default: options_put_integer(row, target, 0); break;
         }
         if (row->initial)
             qkv_option_assign(row, target, row->initial);
@@ -393,7 +394,8 @@ static bool is_none(const qkv_option *row, const void *target)
     case QKV_OPT_ENUM: return get_enum(row, target) == 0;
     case QKV_OPT_LIST: return ((const qkv_strings *)p)->count == 0;
     case QKV_OPT_SIZES: return ((const qkv_sizes *)p)->count == 0;
-    default: return row->min < 0 ? get_integer(row, target) < 0 : get_integer(row, target) == 0;
+    default: return row->min < 0 ? options_get_integer(row, target) < 0
+                        : options_get_integer(row, target) == 0;
     }
 }
 
@@ -423,7 +425,7 @@ void qkv_option_write(const qkv_option_table *table, const void *target,
             qkv_option_text(row, target, text);
             sink->text(sink->user, key, text);
             break;
-        default: sink->integer(sink->user, key, get_integer(row, target)); break;
+        default: sink->integer(sink->user, key, options_get_integer(row, target)); break;
         }
     }
 }

@@ -41,7 +41,7 @@ static bool has_flag(const qkv_option *row, const char *name)
 }
 
 /* By flag, or by key or flag. Later tables do not hide earlier ones. */
-static place find(const qkv_options *o, const char *name, bool by_key)
+static place options_parse_find(const qkv_options *o, const char *name, bool by_key)
 {
     for (size_t t = 0; t < o->count; t++) {
         const qkv_option_table *table = o->bound[t].table;
@@ -95,7 +95,7 @@ size_t qkv__edit_distance(const char *a, const char *b)
 }
 
 /* "unknown option --stesp; did you mean --steps?" */
-static qkv_status unknown(qkv_options *o, const char *name, bool by_key)
+static qkv_status options_parse_unknown(qkv_options *o, const char *name, bool by_key)
 {
     char nearest[QKV_OPTION_TEXT] = "", key[QKV_OPTION_TEXT];
     size_t best = SIZE_MAX;
@@ -126,7 +126,8 @@ static char *copy_text(qkv_options *o, const char *text)
 }
 
 /* Lets the list's first `count` items be followed by a copy of text. */
-static qkv_status add_text(qkv_options *o, qkv_strings *list, size_t count, const char *text)
+static qkv_status options_parse_add_text(qkv_options *o, qkv_strings *list, size_t count,
+                                         const char *text)
 {
     const char **items = qkv__arena_alloc(o->arena, (count + 1) * sizeof *items);
     char *copy = copy_text(o, text);
@@ -143,7 +144,8 @@ static qkv_status append_item(qkv_options *o, place p, const char *text)
 {
     qkv_strings *list = (qkv_strings *)(void *)((char *)p.b->target + p.row->offset);
     bool *given = &p.b->given[p.row - p.b->table->rows];
-    qkv_status status = add_text(o, list, *given ? list->count : 0, text); /* no default stays */
+    qkv_status status = options_parse_add_text(o, list, *given ? list->count : 0,
+                                               text); /* no default stays */
     *given = *given || !status;
     return status;
 }
@@ -190,7 +192,7 @@ static qkv_status set_pair(scanner *s, const char *pair)
     memcpy(key, pair, length);
     key[length] = 0;
     qkv_status status = qkv_options_set(s->o, key, pair + length + 1);
-    return status ? status : add_text(s->o, &s->o->pairs, s->o->pairs.count, pair);
+    return status ? status : options_parse_add_text(s->o, &s->o->pairs, s->o->pairs.count, pair);
 }
 
 /* The value of --flag: after '=' or the next argument. NULL after recording what is missing. */
@@ -229,15 +231,15 @@ static qkv_status take_flag(scanner *s, const char *arg)
         const char *pair = take_value(s, flag, attached, "key=value");
         return pair ? set_pair(s, pair) : QKV_E_ARGUMENT;
     }
-    place p = find(s->o, flag, false);
+    place p = options_parse_find(s->o, flag, false);
     if (!p.row && strncmp(flag, "no-", 3) == 0 && !attached) {
-        p = find(s->o, flag + 3, false);
+        p = options_parse_find(s->o, flag + 3, false);
         if (p.row && p.row->type == QKV_OPT_BOOL)
             return assign(s->o, p, flag, "false");
         p.row = NULL;
     }
     if (!p.row)
-        return unknown(s->o, flag, false);
+        return options_parse_unknown(s->o, flag, false);
     if (p.row->type == QKV_OPT_LIST)
         return take_list(s, p, flag, attached);
     qkv_option_expects(p.row, expects);
@@ -317,9 +319,9 @@ qkv_status qkv_options_bind(qkv_options *o, const qkv_option_table *table, void 
 qkv_status qkv_options_set(qkv_options *o, const char *name, const char *value)
 {
     char said[QKV_OPTION_TEXT];
-    place p = find(o, name, true);
+    place p = options_parse_find(o, name, true);
     if (!p.row)
-        return unknown(o, name, true);
+        return options_parse_unknown(o, name, true);
     snprintf(said, sizeof said, "--set %s", name);
     return assign(o, p, said, value);
 }
@@ -366,18 +368,18 @@ const void *qkv_options_target(const qkv_options *o, const qkv_option_table *tab
 
 bool qkv_options_know(const qkv_options *o, const char *name)
 {
-    return find(o, name, true).row;
+    return options_parse_find(o, name, true).row;
 }
 
 bool qkv_options_given(const qkv_options *o, const char *name)
 {
-    place p = find(o, name, true);
+    place p = options_parse_find(o, name, true);
     return p.row && p.b->given[p.row - p.b->table->rows];
 }
 
 qkv_status qkv_recipe_apply(qkv_options *o, const qkv_preset *const *recipes)
 {
-    place p = find(o, "recipe", false);
+    place p = options_parse_find(o, "recipe", false);
     qkv_status status = QKV_OK;
     int chosen = 0;
     if (p.row)
@@ -390,7 +392,8 @@ qkv_status qkv_recipe_apply(qkv_options *o, const qkv_preset *const *recipes)
 
 /* ---- from JSON ---------------------------------- */
 
-static qkv_status read_list(qkv_options *o, place p, const char *key, const qkv_option_source *src)
+static qkv_status options_parse_read_list(qkv_options *o, place p, const char *key,
+                                          const qkv_option_source *src)
 {
     qkv_strings *list = (qkv_strings *)(void *)((char *)p.b->target + p.row->offset);
     size_t count;
@@ -414,8 +417,9 @@ static qkv_status read_list(qkv_options *o, place p, const char *key, const qkv_
 }
 
 /* Numbers go through text, so that ranges are checked in one place. */
-static qkv_status read_text(qkv_options *o, place p, const char *key, const qkv_option_source *src,
-                            char buffer[QKV_OPTION_TEXT], const char **text)
+static qkv_status options_parse_read_text(qkv_options *o, place p, const char *key,
+                                          const qkv_option_source *src,
+                                          char buffer[QKV_OPTION_TEXT], const char **text)
 {
     double min, max, real;
     int64_t whole;
@@ -455,8 +459,8 @@ static qkv_status read_field(qkv_options *o, place p, const char *key,
     char buffer[QKV_OPTION_TEXT], expects[QKV_OPTION_TEXT], message[3 * QKV_OPTION_TEXT];
     const char *text;
     if (p.row->type == QKV_OPT_LIST)
-        return read_list(o, p, key, src);
-    qkv_status status = read_text(o, p, key, src, buffer, &text);
+        return options_parse_read_list(o, p, key, src);
+    qkv_status status = options_parse_read_text(o, p, key, src, buffer, &text);
     if (status || qkv_option_assign(p.row, p.b->target, text))
         return status;
     qkv_option_expects(p.row, expects);

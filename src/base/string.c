@@ -19,7 +19,7 @@ void qkv_str_clear(qkv_str *s)
         s->data[0] = 0;
 }
 
-static bool reserve(qkv_str *s, size_t more)
+static bool string_reserve(qkv_str *s, size_t more)
 {
     size_t need;
     if (s->failed)
@@ -45,7 +45,7 @@ static bool reserve(qkv_str *s, size_t more)
 
 void qkv_str_add(qkv_str *s, const char *data, size_t len)
 {
-    if (!reserve(s, len))
+    if (!string_reserve(s, len))
         return;
     if (len)
         memcpy(s->data + s->len, data, len);
@@ -62,7 +62,7 @@ void qkv_str_printf(qkv_str *s, const char *fmt, ...)
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    if (n >= 0 && reserve(s, (size_t)n)) {
+    if (n >= 0 && string_reserve(s, (size_t)n)) {
         vsnprintf(s->data + s->len, (size_t)n + 1, fmt, again);
         s->len += (size_t)n;
     }

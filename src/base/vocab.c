@@ -17,7 +17,7 @@ void qkv__vocab_free(qkv__vocab *v)
 }
 
 /* The slot that holds the text, or the free one where it would go. */
-static uint32_t *slot_of(const qkv__vocab *v, const char *text, size_t len)
+static uint32_t *vocab_slot_of(const qkv__vocab *v, const char *text, size_t len)
 {
     size_t mask = v->slot_count - 1, i = (size_t)qkv_hash64(text, len) & mask;
     for (;; i = (i + 1) & mask) {
@@ -30,7 +30,7 @@ static uint32_t *slot_of(const qkv__vocab *v, const char *text, size_t len)
     }
 }
 
-static bool widen(qkv__vocab *v)
+static bool vocab_widen(qkv__vocab *v)
 {
     size_t count = v->slot_count ? v->slot_count * 2 : 1024;
     uint32_t *slots = qkv_calloc(v->ctx, count, sizeof *slots);
@@ -41,14 +41,14 @@ static bool widen(qkv__vocab *v)
     v->slot_count = count;
     for (size_t id = 0; id < v->count; id++)
         if (v->tokens[id].used)
-            *slot_of(v, v->text + v->tokens[id].start, v->tokens[id].len) = (uint32_t)id + 1;
+            *vocab_slot_of(v, v->text + v->tokens[id].start, v->tokens[id].len) = (uint32_t)id + 1;
     return true;
 }
 
 qkv_status qkv__vocab_add(qkv__vocab *v, const char *text, size_t len, int32_t id)
 {
     size_t at = (size_t)id;
-    if (2 * (v->used + 1) > v->slot_count && !widen(v))
+    if (2 * (v->used + 1) > v->slot_count && !vocab_widen(v))
         return QKV_E_MEMORY;
     if (!qkv__grow(v->ctx, &v->tokens, &v->token_cap, at + 1, sizeof *v->tokens) ||
         !qkv__grow(v->ctx, &v->text, &v->text_cap, v->text_len + len + 1, 1))
@@ -63,13 +63,13 @@ qkv_status qkv__vocab_add(qkv__vocab *v, const char *text, size_t len, int32_t i
     v->tokens[at] = (struct qkv__token){v->text_len, (uint32_t)len, true};
     v->text_len += len + 1;
     v->used++;
-    *slot_of(v, text, len) = (uint32_t)at + 1;
+    *vocab_slot_of(v, text, len) = (uint32_t)at + 1;
     return QKV_OK;
 }
 
 int32_t qkv__vocab_find(const qkv__vocab *v, const char *text, size_t len)
 {
-    return v->slot_count ? (int32_t)*slot_of(v, text, len) - 1 : -1;
+    return v->slot_count ? (int32_t)*vocab_slot_of(v, text, len) - 1 : -1;
 }
 
 const char *qkv__vocab_text(const qkv__vocab *v, int32_t id, size_t *len)

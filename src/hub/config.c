@@ -12,7 +12,7 @@
 /* ---- reading ------------------------------------------------------------------------------- */
 
 /* Keys with which a file asks for something that these models do not do. */
-static qkv_status refuse(const qkv__json *j)
+static qkv_status config_refuse(const qkv__json *j)
 {
     bool cross = false;
     qkv_status status = qkv__json_opt_bool(j, "add_cross_attention", &cross);
@@ -87,8 +87,8 @@ static qkv_status classes_from_labels(const qkv__json *j, qkv_options *o,
 }
 
 /* Makes the model, unless it needs more numbers than there are. */
-static qkv_status make_model(qkv_model **out, const qkv__json *j, const qkv_model_type *type,
-                             const void *config, size_t most)
+static qkv_status config_make_model(qkv_model **out, const qkv__json *j, const qkv_model_type *type,
+                                    const void *config, size_t most)
 {
     double parameter_count = type->parameter_count ? type->parameter_count(type, config) : 0;
     *out = NULL;
@@ -163,7 +163,7 @@ static qkv_status read_fields(qkv_model **out, const qkv__json *j, const qkv_mod
     if (!status)
         status = change_fields(o, changes);
     if (!status)
-        status = make_model(out, j, type, config, most);
+        status = config_make_model(out, j, type, config, most);
     if (!status)
         status = qkv__hub_read_labels(*out, j);
     if (!status)
@@ -188,7 +188,7 @@ qkv_status qkv__hub_read_config(qkv_model **out, qkv_context *ctx, const char *d
     if (!status)
         status = find_type(&j, &type);
     if (!status)
-        status = refuse(&j);
+        status = config_refuse(&j);
     size_t most = SIZE_MAX;
     if (!status && weights)
         status = qkv__hub_count_weights(&most, ctx, dir);
@@ -206,7 +206,7 @@ typedef struct {
 } config_writer;
 
 /* The model's list where it has one. */
-static void put_integer(void *user, const char *key, int64_t value)
+static void config_put_integer(void *user, const char *key, int64_t value)
 {
     config_writer *c = user;
     size_t count = qkv_model_eos_count(c->m);
@@ -252,7 +252,7 @@ static qkv_status write_generation(qkv_model *m, const char *dir)
                 continue;
             memcpy(&id, (const char *)qkv_model_config(m) + row->offset, sizeof id);
             if (id >= 0)
-                put_integer(&c, keys[k], id);
+                config_put_integer(&c, keys[k], id);
         }
     qkv_json_end_object(&c.w);
     return qkv_json_writer_save(&c.w, qkv_path_in(dir, "generation_config.json").text);
@@ -275,7 +275,7 @@ qkv_status qkv__hub_write_config(qkv_model *m, const char *dir, qkv_store store)
     qkv_json_put_string(w, "dtype", dtype);
     qkv_json_put_string(w, "torch_dtype", dtype);
     qkv_option_sink sink = qkv__json_option_sink(w);
-    sink.integer = put_integer;
+    sink.integer = config_put_integer;
     qkv_option_write(qkv_model_type_config(type), qkv_model_config(m), &sink);
     put_rope(w, m);
     qkv__hub_write_labels(w, m);

@@ -217,7 +217,8 @@ static qkv_status check_id(const qkv__json *j, const char *key, int64_t id, int6
                           (long long)vocab, (long long)id);
 }
 
-static qkv_status check_tokens(const qkv_generation *g, const qkv__json *j, int64_t vocab)
+static qkv_status generation_check_tokens(const qkv_generation *g, const qkv__json *j,
+                                          int64_t vocab)
 {
     qkv_status status = check_id(j, "decoder_start_token_id", g->start, vocab);
     if (!status)
@@ -229,7 +230,7 @@ static qkv_status check_tokens(const qkv_generation *g, const qkv__json *j, int6
     return status;
 }
 
-static qkv_status read_all(qkv_generation *g, const qkv__json *j, int64_t vocab)
+static qkv_status generation_read_all(qkv_generation *g, const qkv__json *j, int64_t vocab)
 {
     int32_t forced[QKV_GENERATION_IDS];
     size_t forced_count = 0;
@@ -252,7 +253,7 @@ static qkv_status read_all(qkv_generation *g, const qkv__json *j, int64_t vocab)
     if (!status && forced_count)
         g->forced_eos = forced[0];
     tidy_bans(g);
-    return status ? status : check_tokens(g, j, vocab);
+    return status ? status : generation_check_tokens(g, j, vocab);
 }
 
 qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const char *dir)
@@ -269,7 +270,7 @@ qkv_status qkv_hub_load_generation(qkv_generation *g, const qkv_model *m, const 
     if (!status && !json_is_object(j.value))
         status = qkv__json_fail(&j, NULL, "expected an object");
     if (!status)
-        status = read_all(g, &j, configured(m, "vocab_size"));
+        status = generation_read_all(g, &j, configured(m, "vocab_size"));
     qkv__json_free(&j);
     return status;
 }

@@ -11,7 +11,7 @@ enum { NAME = QKV__IMPORT_NAME };
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static bool ends_in(const char *text, size_t n, const char *end)
+static bool import_source_ends_in(const char *text, size_t n, const char *end)
 {
     size_t m = strlen(end);
     return n >= m && memcmp(text + n - m, end, m) == 0;
@@ -20,7 +20,7 @@ static bool ends_in(const char *text, size_t n, const char *end)
 qkv_status qkv__import_open(qkv__import_source *f, const qkv_hub_import_options *o)
 {
     qkv_status status;
-    if (ends_in(f->path, strlen(f->path), ".safetensors")) {
+    if (import_source_ends_in(f->path, strlen(f->path), ".safetensors")) {
         status = qkv_safetensors_open(&f->tensors, f->ctx, f->path);
     } else {
         qkv__pytorch_options options = {.under = o->under, .skip_objects = o->skip_objects};
@@ -66,7 +66,7 @@ qkv_status qkv__import_find(qkv__import_source *f, const char *end, const char *
     for (size_t i = 0; i < qkv_safetensors_count(f->tensors); i++) {
         const char *name = qkv_safetensors_at(f->tensors, i)->name;
         size_t n = strlen(name);
-        if (n >= NAME || !ends_in(name, n, end))
+        if (n >= NAME || !import_source_ends_in(name, n, end))
             continue;
         n -= strlen(end);
         if (!is_place(name, n, within, part))

@@ -4,7 +4,7 @@
 #include "hub/parts.h"
 
 /* The label of id i, as id2label has it under "i". */
-static qkv_status label_of(const qkv__json *labels, size_t i, const char **out)
+static qkv_status labels_label_of(const qkv__json *labels, size_t i, const char **out)
 {
     char key[24];
     snprintf(key, sizeof key, "%zu", i);
@@ -35,7 +35,7 @@ qkv_status qkv__hub_read_labels(qkv_model *m, const qkv__json *config)
     if (!names)
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < count && !status; i++)
-        status = label_of(&labels, i, &names[i]);
+        status = labels_label_of(&labels, i, &names[i]);
     if (!status)
         status = qkv_model_set_labels(m, names, count);
     qkv_free(config->ctx, names);

@@ -45,7 +45,7 @@ static const pair inside[] = {
     {NULL, NULL},
 };
 
-static const pair *find(const pair *list, const char *name)
+static const pair *names_find(const pair *list, const char *name)
 {
     for (; list->ours; list++)
         if (strncmp(name, list->ours, strlen(list->ours)) == 0)
@@ -64,14 +64,14 @@ static bool rename_row(const visitor *v, qkv_state_entry *row, char *out, size_t
 {
     const char *name = row->name, *stem = "";
     size_t number = 0;
-    const pair *p = find(blocks, name);
+    const pair *p = names_find(blocks, name);
     if (p) {
         stem = p->theirs;
         name += strlen(p->ours);
         number = strspn(name, "0123456789") + 1;
-        p = find(inside, name + number);
+        p = names_find(inside, name + number);
     } else {
-        p = find(outside, name);
+        p = names_find(outside, name);
     }
     if (!p)
         return false;

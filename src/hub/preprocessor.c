@@ -14,7 +14,7 @@ static const double DEFAULT_MEAN = 0.5, DEFAULT_STD = 0.5; /* ViTImageProcessor'
 /* ---- reading ------------------------------------------------------------------------------- */
 
 /* One number for both sides, {"height", "width"}, or {"shortest_edge"}. */
-static qkv_status read_shape(const qkv__json *j, const char *key, size_t shape[2])
+static qkv_status preprocessor_read_shape(const qkv__json *j, const char *key, size_t shape[2])
 {
     int64_t side[2] = {(int64_t)shape[0], (int64_t)shape[1]};
     qkv__json size;
@@ -40,8 +40,8 @@ static qkv_status read_shape(const qkv__json *j, const char *key, size_t shape[2
 }
 
 /* Up to three numbers, or one; *count: how many, as it was when the key is absent. */
-static qkv_status read_numbers(const qkv__json *j, const char *key, double least, double out[3],
-                               size_t *count)
+static qkv_status preprocessor_read_numbers(const qkv__json *j, const char *key, double least,
+                                            double out[3], size_t *count)
 {
     qkv__json list, item;
     qkv_status status = QKV_OK;
@@ -72,9 +72,9 @@ static qkv_status read_colours(const qkv__json *j, qkv_image_format *f)
         f->mean[i] = DEFAULT_MEAN;
         f->std[i] = DEFAULT_STD;
     }
-    qkv_status status = read_numbers(j, "image_mean", -1e6, f->mean, &means);
+    qkv_status status = preprocessor_read_numbers(j, "image_mean", -1e6, f->mean, &means);
     if (!status)
-        status = read_numbers(j, "image_std", 1e-6, f->std, &stds);
+        status = preprocessor_read_numbers(j, "image_std", 1e-6, f->std, &stds);
     if (!status)
         status = qkv__json_opt_bool(j, "do_normalize", &normalize);
     if (!status)
@@ -100,11 +100,11 @@ static qkv_status read_format(const qkv__json *j, qkv_image_format *f)
 {
     size_t size[2] = {224, 224}, cropped[2] = {0, 0};
     int64_t resample = BILINEAR;
-    qkv_status status = read_shape(j, "size", size);
+    qkv_status status = preprocessor_read_shape(j, "size", size);
     if (!status)
         status = qkv__json_opt_bool(j, "do_center_crop", &f->crop);
     if (!status && f->crop)
-        status = read_shape(j, "crop_size", cropped);
+        status = preprocessor_read_shape(j, "crop_size", cropped);
     if (!status)
         status = qkv__json_opt_int(j, "resample", 0, 5, &resample);
     if (!status)

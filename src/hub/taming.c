@@ -35,7 +35,7 @@ static void name_row(const loader *l, const qkv_state_entry *row, char out[2 * Q
     snprintf(out, 2 * QKV__IMPORT_NAME, "%s%s%s", (*in)->under, stem, name);
 }
 
-static qkv_status load_row(void *user, const qkv_state_entry *row)
+static qkv_status taming_load_row(void *user, const qkv_state_entry *row)
 {
     loader *l = user;
     char name[2 * QKV__IMPORT_NAME];
@@ -51,8 +51,8 @@ static qkv_status load_row(void *user, const qkv_state_entry *row)
 
 /* Names that begin with one of `parts` (NULL at the end) are the model's, and it must have had a
  * use for each; others are left out. */
-static qkv_status check_used(const loader *l, const qkv_model *m, const char *const *parts,
-                             size_t *left_out)
+static qkv_status taming_check_used(const loader *l, const qkv_model *m, const char *const *parts,
+                                    size_t *left_out)
 {
     const qkv__import_source *f = l->f;
     size_t n = strlen(f->under), count = 0;
@@ -74,17 +74,17 @@ static qkv_status check_used(const loader *l, const qkv_model *m, const char *co
 }
 
 /* Makes the model of that configuration and fills it. */
-static qkv_status load(qkv_model **out, loader *l, const qkv_model_type *type, const void *config,
-                       const char *const *parts, size_t *left_out)
+static qkv_status taming_load(qkv_model **out, loader *l, const qkv_model_type *type,
+                              const void *config, const char *const *parts, size_t *left_out)
 {
     const qkv__import_source *f = l->f;
     qkv_status status = qkv__import_make(out, f, type, config);
     if (status)
         return status;
     l->used = qkv_calloc(f->ctx, qkv_safetensors_count(f->tensors) + 1, sizeof *l->used);
-    status = l->used ? qkv_model_visit(*out, load_row, l) : QKV_E_MEMORY;
+    status = l->used ? qkv_model_visit(*out, taming_load_row, l) : QKV_E_MEMORY;
     if (!status)
-        status = check_used(l, *out, parts, left_out);
+        status = taming_check_used(l, *out, parts, left_out);
     qkv_free(f->ctx, l->used);
     return status;
 }
@@ -176,7 +176,7 @@ static qkv_status import_vqgan(qkv_model **out, qkv__import_source *f,
     if (!status)
         status = derive_vqgan(f, o, &c);
     if (!status)
-        status = load(out, &l, qkv_vqgan_type(), &c, parts, o->left_out);
+        status = taming_load(out, &l, qkv_vqgan_type(), &c, parts, o->left_out);
     if (status)
         return status;
     qkv_image_format p = {.height = c.image, .width = c.image, .channels = c.colors,
@@ -238,7 +238,7 @@ static qkv_status import_prior(qkv_model **out, qkv__import_source *f,
     if (status)
         return status;
     derive_grid(o, &c);
-    return load(out, &l, qkv_prior_type(), &c, parts, o->left_out);
+    return taming_load(out, &l, qkv_prior_type(), &c, parts, o->left_out);
 }
 
 /* ---- LPIPS -------------------------------------------------------------------------------- */
@@ -263,8 +263,8 @@ static qkv_status import_perceptual(qkv_model **out, loader *l, const qkv_hub_im
         c.convolutions.item[s] = convolutions[s];
         status = qkv__import_size(l->f, name, 4, 0, &c.channels.item[s]);
     }
-    return status ? status : load(out, l, qkv_perceptual_type(), &c, l->trunk ? trunks : nets,
-                                  o->left_out);
+    return status ? status : taming_load(out, l, qkv_perceptual_type(), &c, l->trunk ? trunks
+                                         : nets, o->left_out);
 }
 
 /* With the weights of the distance in a file of their own. */

@@ -10,7 +10,7 @@
 
 enum { MASK_AXES = 4, STAGES = 3 };
 
-static bool in_order(const qkv_state_entry *row)
+static bool weights_in_order(const qkv_state_entry *row)
 {
     for (int i = 0; i < row->ndim; i++)
         if (row->perm[i] != i)
@@ -89,7 +89,7 @@ static const qkv_safetensor *find_other(const loader *l, const char *name)
 }
 
 /* The row's tensor in the file; NULL if absent. */
-static const qkv_safetensor *find(loader *l, const char *name)
+static const qkv_safetensor *weights_find(loader *l, const char *name)
 {
     const qkv_safetensor *t = find_prefixed(l, name);
     if (!t)
@@ -119,7 +119,7 @@ static qkv_status read_region(const qkv_state_entry *row, qkv_context *ctx,
     if (!region)
         return QKV_E_MEMORY;
     region += row->offset;
-    if (in_order(row))
+    if (weights_in_order(row))
         return qkv_safetensors_read(file, t, 0, count, region);
     qkv_real *whole = qkv_malloc(ctx, count * sizeof *whole);
     if (!whole)
@@ -155,10 +155,10 @@ static bool may_lack(const loader *l, const char *name)
            (l->under && strncmp(name + strlen(l->under), head, sizeof head - 1) == 0);
 }
 
-static qkv_status load_row(void *user, const qkv_state_entry *row)
+static qkv_status weights_load_row(void *user, const qkv_state_entry *row)
 {
     loader *l = user;
-    const qkv_safetensor *t = find(l, row->name);
+    const qkv_safetensor *t = weights_find(l, row->name);
     if (row->kind == QKV_STATE_TIED || row->kind == QKV_STATE_IGNORED)
         return QKV_OK;
     if (!t && may_lack(l, row->name))
@@ -180,7 +180,7 @@ qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir
 }
 
 /* Every tensor of the file must have been used; of a partial reading, one at least. */
-static qkv_status check_used(const loader *l, const char *dir)
+static qkv_status weights_check_used(const loader *l, const char *dir)
 {
     if (l->partial && !l->matched)
         return qkv_fail(l->ctx, QKV_E_FORMAT, "%s: no tensor has a name that this %s model has",
@@ -195,18 +195,18 @@ static qkv_status check_used(const loader *l, const char *dir)
     return QKV_OK;
 }
 
-static qkv_status read_file(qkv_model *m, const qkv_safetensors *file, const char *said,
-                            const char *under, bool partial)
+static qkv_status weights_read_file(qkv_model *m, const qkv_safetensors *file, const char *said,
+                                    const char *under, bool partial)
 {
     const qkv_model_type *type = qkv_model_type_of(m);
     loader l = {.ctx = qkv_model_context(m), .file = file, .prefix = qkv_model_type_prefix(type),
                 .type = qkv_model_type_name(type), .under = under, .partial = partial};
     l.used = qkv_calloc(l.ctx, qkv_safetensors_count(file) + 1, sizeof *l.used);
     qkv_status status = !l.used ? QKV_E_MEMORY
-                        : under ? qkv__hub_visit_named(m, under, load_row, &l)
-                                : qkv_model_visit(m, load_row, &l);
+                        : under ? qkv__hub_visit_named(m, under, weights_load_row, &l)
+                                : qkv_model_visit(m, weights_load_row, &l);
     if (!status)
-        status = check_used(&l, said);
+        status = weights_check_used(&l, said);
     qkv_free(l.ctx, l.used);
     return status;
 }
@@ -216,14 +216,14 @@ qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial)
     qkv_safetensors *file = NULL;
     qkv_status status = qkv_safetensors_open(&file, qkv_model_context(m), dir);
     if (!status)
-        status = read_file(m, file, dir, NULL, partial);
+        status = weights_read_file(m, file, dir, NULL, partial);
     qkv_safetensors_close(file);
     return status;
 }
 
 qkv_status qkv__hub_read_named(qkv_model *m, const qkv_safetensors *file, const char *under)
 {
-    return read_file(m, file, "", under, false);
+    return weights_read_file(m, file, "", under, false);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -261,7 +261,7 @@ static qkv_status count_row(void *user, const qkv_state_entry *row)
     return QKV_OK;
 }
 
-static qkv_status fill(void *user, size_t begin, size_t count, qkv_real *out)
+static qkv_status weights_fill(void *user, size_t begin, size_t count, qkv_real *out)
 {
     const kept_row *k = user;
     const qkv_real *region = qkv_param_data(k->row.param) + k->row.offset;
@@ -274,7 +274,7 @@ static qkv_status fill_integers(void *user, size_t begin, size_t count, void *ou
 {
     for (size_t i = 0; i < count; i++) {
         qkv_real value;
-        (void)fill(user, begin + i, 1, &value);
+        (void)weights_fill(user, begin + i, 1, &value);
         int64_t word = (int64_t)value;
         memcpy((char *)out + i * sizeof word, &word, sizeof word);
     }
@@ -291,7 +291,7 @@ static qkv_status fill_mask(void *user, size_t begin, size_t count, qkv_real *ou
     return QKV_OK;
 }
 
-static qkv_status add_row(void *user, const qkv_state_entry *row)
+static qkv_status weights_add_row(void *user, const qkv_state_entry *row)
 {
     saver *s = user;
     if (!is_written(s, row))
@@ -312,17 +312,17 @@ static qkv_status add_row(void *user, const qkv_state_entry *row)
     } else if (is_mask(s, row)) {
         e->fill = fill_mask;
         e->user = k;
-    } else if (in_order(row)) {
+    } else if (weights_in_order(row)) {
         e->data = values + row->offset;
     } else {
-        e->fill = fill;
+        e->fill = weights_fill;
         e->user = k;
     }
     return QKV_OK;
 }
 
 /* The others' names stand where a prior of taming-transformers has its VQGANs. */
-static qkv_status visit_all(saver *s, qkv_state_entry_fn *fn)
+static qkv_status weights_visit_all(saver *s, qkv_state_entry_fn *fn)
 {
     static const char *const under[STAGES] = {"", "first_stage_model.", "cond_stage_model."};
     qkv_status status = QKV_OK;
@@ -341,7 +341,7 @@ static bool ends_in_pth(const char *path)
 }
 
 /* The key of a PyTorch file that its library reads; NULL: a .safetensors file. */
-static const char *key_of(const saver *s, const char *path)
+static const char *weights_key_of(const saver *s, const char *path)
 {
     const qkv_model_type *type = qkv_model_type_of(s->models[0]);
     if (!s->named)
@@ -351,18 +351,18 @@ static const char *key_of(const saver *s, const char *path)
     return ends_in_pth(path) ? "model" : NULL;
 }
 
-static qkv_status write_file(saver *s, const char *path, const qkv_hub_save_options *o)
+static qkv_status weights_write_file(saver *s, const char *path, const qkv_hub_save_options *o)
 {
     s->ctx = qkv_model_context(s->models[0]);
     s->store = o->store;
-    qkv_status status = visit_all(s, count_row);
+    qkv_status status = weights_visit_all(s, count_row);
     s->entries = qkv_calloc(s->ctx, s->room + 1, sizeof *s->entries);
     s->rows = qkv_calloc(s->ctx, s->room + 1, sizeof *s->rows);
     if (!s->entries || !s->rows)
         status = QKV_E_MEMORY;
     if (!status)
-        status = visit_all(s, add_row);
-    const char *key = key_of(s, path);
+        status = weights_visit_all(s, weights_add_row);
+    const char *key = weights_key_of(s, path);
     qkv_safetensors_options options = {.shard_bytes = o->shard_bytes};
     if (!status)
         status = key ? qkv__pytorch_write(s->ctx, path, key, s->entries, s->count)
@@ -377,11 +377,11 @@ static qkv_status write_file(saver *s, const char *path, const qkv_hub_save_opti
 qkv_status qkv__hub_write_weights(qkv_model *m, const char *dir, const qkv_hub_save_options *o)
 {
     saver s = {.models = {m}};
-    return write_file(&s, qkv_path_in(dir, "model.safetensors").text, o);
+    return weights_write_file(&s, qkv_path_in(dir, "model.safetensors").text, o);
 }
 
 qkv_status qkv__hub_write_named(qkv_model *m, const char *path, const qkv_hub_save_options *o)
 {
     saver s = {.models = {m, o->vqgan, o->condition}, .named = true};
-    return write_file(&s, path, o);
+    return weights_write_file(&s, path, o);
 }

@@ -143,8 +143,8 @@ static qkv_status check_masks(qkv_context *ctx, const qkv_pixels *p, const qkv_b
     return QKV_OK;
 }
 
-static qkv_status check_options(qkv_context *ctx, const qkv_pixels *p,
-                                const qkv_batches_options *o)
+static qkv_status augment_check_options(qkv_context *ctx, const qkv_pixels *p,
+                                        const qkv_batches_options *o)
 {
     const qkv_augment_options *a = &o->augment;
     size_t height = qkv_pixels_height(p), width = qkv_pixels_width(p);
@@ -165,7 +165,7 @@ qkv_status qkv_batches_create(qkv_batches **out, qkv_context *ctx, const qkv_pix
                               const qkv_batches_options *options)
 {
     *out = NULL;
-    qkv_status status = check_options(ctx, pixels, options);
+    qkv_status status = augment_check_options(ctx, pixels, options);
     if (status)
         return status;
     qkv_batches *b = qkv_calloc(ctx, 1, sizeof *b);
@@ -212,7 +212,7 @@ void qkv_batches_destroy(qkv_batches *b)
 }
 
 /* For n samples and the partners of the first and the last. */
-static qkv_status make_room(qkv_batches *b, size_t n)
+static qkv_status augment_make_room(qkv_batches *b, size_t n)
 {
     n += 2;
     if (n <= b->room)
@@ -345,7 +345,7 @@ qkv_status qkv_batches_get(qkv_batches *b, uint64_t first, size_t n, qkv_real *x
     size_t classes = qkv_pixels_classes(b->pixels);
     if (b->mixes && !targets)
         return qkv_fail(b->ctx, QKV_E_ARGUMENT, "mixed images have targets");
-    qkv_status status = make_room(b, n);
+    qkv_status status = augment_make_room(b, n);
     if (!status)
         status = change_all(b, from, all);
     if (!status && targets)
@@ -369,7 +369,7 @@ qkv_status qkv_batches_bytes(qkv_batches *b, uint64_t first, size_t n, const uin
 {
     if (b->mixes)
         return qkv_fail(b->ctx, QKV_E_ARGUMENT, "mixed images are no bytes");
-    qkv_status status = make_room(b, n);
+    qkv_status status = augment_make_room(b, n);
     if (!status)
         status = change_all(b, first, n);
     *pixels = status ? NULL : b->data;

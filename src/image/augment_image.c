@@ -8,7 +8,7 @@
 /* ---- places ---------------------------------------------------------------------------------- */
 
 /* The pixels of the sample come from where m says, each from the nearest. */
-static void follow(qkv__augmenter *a, const qkv_image *image, const double m[6])
+static void augment_image_follow(qkv__augmenter *a, const qkv_image *image, const double m[6])
 {
     size_t W = image->width, H = image->height;
     if (!a->from)
@@ -80,7 +80,7 @@ static qkv_status crop(qkv_image *out, const qkv_image *in, const qkv_augment_op
     qkv_image_free(&made, a->ctx);
     const double m[6] = {(double)p.width / (double)in->width, 0, (double)p.left,
                          0, (double)p.height / (double)in->height, (double)p.top};
-    follow(a, in, m);
+    augment_image_follow(a, in, m);
     return QKV_OK;
 }
 
@@ -100,7 +100,7 @@ static void shift(qkv_image *out, const qkv_image *in, size_t pad, const uint8_t
     size_t from = x > pad ? x - pad : 0, to = x < pad ? pad - x : 0;
     size_t n = W - from - to;
     const double m[6] = {1, 0, (double)x - (double)pad, 0, 1, (double)y - (double)pad};
-    follow(a, in, m);
+    augment_image_follow(a, in, m);
     for (size_t row = 0; row < H; row++) {
         uint8_t *line = out->data + row * W * C;
         if (row + y < pad || row + y - pad >= H) {
@@ -117,7 +117,7 @@ static void mirror(qkv_image *image, qkv__augmenter *a)
 {
     size_t W = image->width, C = image->channels;
     const double m[6] = {-1, 0, (double)W, 0, 1, 0};
-    follow(a, image, m);
+    augment_image_follow(a, image, m);
     for (size_t y = 0; y < image->height; y++) {
         uint8_t *row = image->data + y * W * C;
         for (size_t x = 0; x < W / 2; x++)
@@ -191,7 +191,7 @@ static void change(qkv_image *image, const qkv_augment_options *o, const uint8_t
         double m[6];
         changes[which].place(m, image, by);
         qkv__transform(&a->spare, image, m, fill);
-        follow(a, image, m);
+        augment_image_follow(a, image, m);
     } else {
         return;
     }

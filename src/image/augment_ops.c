@@ -5,7 +5,7 @@
 
 #include "image/augment_steps.h"
 
-static size_t bytes_of(const qkv_image *image)
+static size_t augment_ops_bytes_of(const qkv_image *image)
 {
     return image->width * image->height * image->channels;
 }
@@ -21,7 +21,7 @@ typedef struct {
 
 static void look_up(qkv_image *out, const qkv_image *in, const table *t)
 {
-    size_t C = in->channels, n = bytes_of(in);
+    size_t C = in->channels, n = augment_ops_bytes_of(in);
     for (size_t i = 0; i < n; i += C)
         for (size_t c = 0; c < C; c++)
             out->data[i + c] = t->to[c][in->data[i + c]];
@@ -29,7 +29,7 @@ static void look_up(qkv_image *out, const qkv_image *in, const table *t)
 
 static void count_values(size_t counts[3][256], const qkv_image *in)
 {
-    size_t C = in->channels, n = bytes_of(in);
+    size_t C = in->channels, n = augment_ops_bytes_of(in);
     memset(counts, 0, 3 * 256 * sizeof counts[0][0]);
     for (size_t i = 0; i < n; i += C)
         for (size_t c = 0; c < C; c++)
@@ -106,7 +106,7 @@ void qkv__posterize(qkv_image *out, const qkv_image *in, double value, const uin
 /* ---- towards another image, or away from it ------------------------------------------------ */
 
 /* from + factor * (to - from), cut to bytes as Pillow does, in single precision. */
-static uint8_t blend(uint8_t from, uint8_t to, float factor)
+static uint8_t augment_ops_blend(uint8_t from, uint8_t to, float factor)
 {
     float x = (float)from + factor * (float)(to - from);
     return (uint8_t)(x <= 0 ? 0 : x >= 255 ? 255 : x);
@@ -121,7 +121,7 @@ static uint8_t grey_of(const uint8_t *rgb)
 void qkv__saturate(qkv_image *out, const qkv_image *in, double value, const uint8_t fill[3])
 {
     (void)fill;
-    size_t n = bytes_of(in);
+    size_t n = augment_ops_bytes_of(in);
     if (in->channels == 1) {
         memcpy(out->data, in->data, n);
         return;
@@ -129,7 +129,7 @@ void qkv__saturate(qkv_image *out, const qkv_image *in, double value, const uint
     for (size_t i = 0; i < n; i += 3) {
         uint8_t grey = grey_of(in->data + i);
         for (size_t c = 0; c < 3; c++)
-            out->data[i + c] = blend(grey, in->data[i + c], (float)value);
+            out->data[i + c] = augment_ops_blend(grey, in->data[i + c], (float)value);
     }
 }
 
@@ -138,14 +138,14 @@ static void blend_all(qkv_image *out, const qkv_image *in, uint8_t from, double 
 {
     table t;
     for (int v = 0; v < 256; v++)
-        t.to[0][v] = t.to[1][v] = t.to[2][v] = blend(from, (uint8_t)v, (float)factor);
+        t.to[0][v] = t.to[1][v] = t.to[2][v] = augment_ops_blend(from, (uint8_t)v, (float)factor);
     look_up(out, in, &t);
 }
 
 void qkv__contrast(qkv_image *out, const qkv_image *in, double value, const uint8_t fill[3])
 {
     (void)fill;
-    size_t n = bytes_of(in), C = in->channels;
+    size_t n = augment_ops_bytes_of(in), C = in->channels;
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i += C)
         sum += C == 3 ? grey_of(in->data + i) : in->data[i];
@@ -163,13 +163,13 @@ void qkv__sharpness(qkv_image *out, const qkv_image *in, double value, const uin
 {
     (void)fill;
     size_t C = in->channels, row = in->width * C;
-    memcpy(out->data, in->data, bytes_of(in));
+    memcpy(out->data, in->data, augment_ops_bytes_of(in));
     for (size_t y = 1; y + 1 < in->height; y++)
         for (size_t i = y * row + C; i < (y + 1) * row - C; i++) {
             const uint8_t *at = in->data + i, *up = at - row, *down = at + row;
             int sum = up[0] + down[0] + 5 * at[0];
             sum += *(up - C) + up[C] + *(at - C) + at[C] + *(down - C) + down[C];
-            out->data[i] = blend((uint8_t)((2 * sum + 13) / 26), at[0], (float)value);
+            out->data[i] = augment_ops_blend((uint8_t)((2 * sum + 13) / 26), at[0], (float)value);
         }
 }
 

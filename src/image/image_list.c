@@ -47,7 +47,7 @@ static const char *keep(qkv_image_list *p, const char *text, size_t n)
     return copy;
 }
 
-static qkv_status add(qkv_image_list *p, item i)
+static qkv_status image_list_add(qkv_image_list *p, item i)
 {
     if (!i.name)
         return QKV_E_MEMORY;
@@ -86,7 +86,7 @@ static qkv_status add_folder(qkv_image_list *p, const char *path, const char *gr
         else if (qkv_dir_exists(file))
             p->deeper = p->deeper ? p->deeper : keep(p, file, strlen(file));
         else if (is_image(names.names[i]))
-            status = add(p, (item){.name = keep(p, file, strlen(file)), .group = group});
+            status = image_list_add(p, (item){.name = keep(p, file, strlen(file)), .group = group});
         qkv_free(p->ctx, file);
     }
     qkv_names_free(&names);
@@ -116,9 +116,9 @@ static qkv_status add_tar(qkv_image_list *p, const char *path)
     while (more) {
         qkv_status status = qkv__tar_next(&t, &e, &more);
         if (!status && more && is_image(e.name))
-            status = add(p, (item){.name = keep(p, e.name, strlen(e.name)),
-                                   .group = last_folder(p, e.name), .data = e.data,
-                                   .size = e.size});
+            status = image_list_add(p, (item){.name = keep(p, e.name, strlen(e.name)),
+                                              .group = last_folder(p, e.name), .data = e.data,
+                                              .size = e.size});
         if (status)
             return status;
     }
@@ -138,8 +138,8 @@ static qkv_status add_font(qkv_image_list *p, const char *path)
         char name[4096];
         const char *group = qkv__emoji_group(emoji[i].code);
         snprintf(name, sizeof name, "%s/%s/%04x", path, group, (unsigned)emoji[i].code);
-        status = add(p, (item){.name = keep(p, name, strlen(name)), .group = group,
-                               .data = emoji[i].data, .size = emoji[i].size});
+        status = image_list_add(p, (item){.name = keep(p, name, strlen(name)), .group = group,
+                                          .data = emoji[i].data, .size = emoji[i].size});
     }
     qkv_free(p->ctx, emoji);
     return status;
@@ -199,27 +199,27 @@ static qkv_status add_idx(qkv_image_list *p, const char *path)
             snprintf(group, sizeof group, "%3d", p->labels.data[i]);
             *label = keep(p, group, strlen(group));
         }
-        status = add(p, (item){.name = keep(p, name, strlen(name)),
-                               .group = label ? *label : NULL,
-                               .data = p->images.data + i * size, .size = size});
+        status = image_list_add(p, (item){.name = keep(p, name, strlen(name)),
+                                          .group = label ? *label : NULL,
+                                          .data = p->images.data + i * size, .size = size});
     }
     return status;
 }
 
 /* ---- classes ------------------------------------------------------------------------------ */
 
-static int by_name(const void *a, const void *b)
+static int image_list_by_name(const void *a, const void *b)
 {
     return strcmp(((const item *)a)->name, ((const item *)b)->name);
 }
 
-static int by_text(const void *a, const void *b)
+static int image_list_by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* Names of all classes, sorted, each once. One alone tells nothing: then there are none. */
-static qkv_status number_classes(qkv_image_list *p)
+static qkv_status image_list_number_classes(qkv_image_list *p)
 {
     size_t n = 0;
     p->classes = qkv_calloc(p->ctx, p->count, sizeof *p->classes);
@@ -228,7 +228,7 @@ static qkv_status number_classes(qkv_image_list *p)
     for (size_t i = 0; i < p->count; i++)
         if (p->items[i].group)
             p->classes[n++] = p->items[i].group;
-    qsort(p->classes, n, sizeof *p->classes, by_text);
+    qsort(p->classes, n, sizeof *p->classes, image_list_by_text);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || strcmp(p->classes[i], p->classes[p->class_count - 1]) != 0)
             p->classes[p->class_count++] = p->classes[i];
@@ -237,7 +237,7 @@ static qkv_status number_classes(qkv_image_list *p)
     for (size_t i = 0; p->class_count && i < p->count; i++) {
         const char **found = p->items[i].group
                                  ? bsearch(&p->items[i].group, p->classes, p->class_count,
-                                           sizeof *p->classes, by_text)
+                                           sizeof *p->classes, image_list_by_text)
                                  : NULL;
         p->items[i].class_ = found ? (int32_t)(found - p->classes) : -1;
     }
@@ -252,7 +252,7 @@ static qkv_status add_file(qkv_image_list *p, const char *path)
     if (status)
         return status;
     if (is_image(path) || qkv__image_begins(p->map.data, p->map.size))
-        return add(p, (item){.name = keep(p, path, strlen(path))});
+        return image_list_add(p, (item){.name = keep(p, path, strlen(path))});
     if (qkv__tar_begins(p->map.data, p->map.size))
         return add_tar(p, path);
     if (qkv__font_begins(p->map.data, p->map.size))
@@ -283,9 +283,9 @@ qkv_status qkv_image_list_open(qkv_image_list **out, qkv_context *ctx, const cha
     else if (!status && !p->count)
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: no PNG or JPEG images in it", path);
     if (!status && !p->images.data)
-        qsort(p->items, p->count, sizeof *p->items, by_name);
+        qsort(p->items, p->count, sizeof *p->items, image_list_by_name);
     if (!status)
-        status = number_classes(p);
+        status = image_list_number_classes(p);
     if (status) {
         qkv_image_list_close(p);
         return status;

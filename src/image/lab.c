@@ -13,7 +13,7 @@ static const double to_linear[3][3] = {
     {-0.969254949996568, 1.875990001489891, 0.041555926558293},
     {0.055646639135177, -0.204041338366511, 1.057311069645344}};
 
-static double linear(double c)
+static double lab_linear(double c)
 {
     return c <= 0.04045 ? c / 12.92 : pow((c + 0.055) / 1.055, 2.4);
 }
@@ -43,8 +43,8 @@ static void put_lab(qkv_real lab[3], const double c[3])
 void qkv_srgb_to_lab(qkv_real *lab, const qkv_real *rgb, size_t n)
 {
     for (size_t i = 0; i < 3 * n; i += 3) {
-        const double c[3] = {linear((double)rgb[i]), linear((double)rgb[i + 1]),
-                             linear((double)rgb[i + 2])};
+        const double c[3] = {lab_linear((double)rgb[i]), lab_linear((double)rgb[i + 1]),
+                             lab_linear((double)rgb[i + 2])};
         put_lab(lab + i, c);
     }
 }
@@ -53,11 +53,11 @@ void qkv_bytes_to_lab(qkv_real *lab, const uint8_t *rgb, size_t n)
 {
     double levels[256];
     for (int i = 0; i < 256 && n > 64; i++) /* fewer pixels need fewer powers */
-        levels[i] = linear(i / 255.0);
+        levels[i] = lab_linear(i / 255.0);
     for (size_t i = 0; i < 3 * n; i += 3) {
         double c[3];
         for (size_t k = 0; k < 3; k++)
-            c[k] = n > 64 ? levels[rgb[i + k]] : linear(rgb[i + k] / 255.0);
+            c[k] = n > 64 ? levels[rgb[i + k]] : lab_linear(rgb[i + k] / 255.0);
         put_lab(lab + i, c);
     }
 }

@@ -42,7 +42,7 @@ static uint32_t color_at(const qkv_image *mask, size_t pixel)
 }
 
 /* Where the colour is, or would be, in the palette. */
-static size_t place_of(const qkv_mask_palette *p, uint32_t color)
+static size_t masks_place_of(const qkv_mask_palette *p, uint32_t color)
 {
     size_t low = 0, high = p->count;
     while (low < high) {
@@ -55,7 +55,7 @@ static size_t place_of(const qkv_mask_palette *p, uint32_t color)
     return low;
 }
 
-static bool has(const qkv_mask_palette *p, size_t place, uint32_t color)
+static bool masks_has(const qkv_mask_palette *p, size_t place, uint32_t color)
 {
     return place < p->count && p->color[place] == color;
 }
@@ -68,13 +68,13 @@ static qkv_status read_mask(const qkv_image_list *masks, size_t i, qkv_image *ou
 }
 
 /* Adds a mask's colours. */
-static qkv_status collect(qkv_mask_palette *p, qkv_context *ctx, const qkv_image *mask,
-                          const char *name)
+static qkv_status masks_collect(qkv_mask_palette *p, qkv_context *ctx, const qkv_image *mask,
+                                const char *name)
 {
     for (size_t i = 0; i < mask->width * mask->height; i++) {
         uint32_t color = color_at(mask, i);
-        size_t place = place_of(p, color);
-        if (has(p, place, color))
+        size_t place = masks_place_of(p, color);
+        if (masks_has(p, place, color))
             continue;
         if (p->count == QKV_MASK_CLASSES)
             return qkv_fail(ctx, QKV_E_FORMAT, "%s: the masks have more than %d colours, one for "
@@ -96,7 +96,7 @@ qkv_status qkv_mask_palette_read(qkv_mask_palette *out, qkv_context *ctx,
         qkv_image mask = {0};
         read = read_mask(masks, i, &mask);
         if (!read)
-            status = collect(out, ctx, &mask, qkv_image_list_name(masks, i));
+            status = masks_collect(out, ctx, &mask, qkv_image_list_name(masks, i));
         else if (read == QKV_E_MEMORY)
             status = read;
         qkv_image_free(&mask, ctx);
@@ -123,7 +123,7 @@ static stem stem_of(const char *name, size_t mask)
     return (stem){begin, dot ? (size_t)(dot - begin) : strlen(begin), mask};
 }
 
-static int by_text(const void *a, const void *b)
+static int masks_by_text(const void *a, const void *b)
 {
     const stem *x = a, *y = b;
     size_t n = x->len < y->len ? x->len : y->len;
@@ -152,9 +152,9 @@ static qkv_status shrink(reading *r, const qkv_image *mask, const char *name)
         size_t y = (2 * (i / r->side) + 1) * mask->height / (2 * r->side);
         size_t x = (2 * (i % r->side) + 1) * mask->width / (2 * r->side);
         uint32_t color = color_at(mask, y * mask->width + x);
-        size_t place = place_of(r->palette, color);
+        size_t place = masks_place_of(r->palette, color);
         char text[QKV_MASK_NAME];
-        if (!has(r->palette, place, color)) {
+        if (!masks_has(r->palette, place, color)) {
             qkv_mask_name(text, color);
             return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: the pixel at %zu,%zu is %s, which is no "
                             "class of the model", name, x, y, text);
@@ -169,7 +169,7 @@ static qkv_status add_mask(reading *r, const qkv_image *image, const char *name,
 {
     stem wanted = stem_of(name, 0);
     const stem *found =
-        bsearch(&wanted, r->stems, qkv_image_list_count(r->masks), sizeof wanted, by_text);
+        bsearch(&wanted, r->stems, qkv_image_list_count(r->masks), sizeof wanted, masks_by_text);
     if (!found)
         return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: there is no mask \"%.*s\" for it", name,
                         (int)wanted.len, wanted.text);
@@ -189,7 +189,7 @@ static qkv_status add_mask(reading *r, const qkv_image *image, const char *name,
     return status;
 }
 
-static qkv_status tell(reading *r, const char *bad)
+static qkv_status masks_tell(reading *r, const char *bad)
 {
     r->state.bad = bad;
     r->state.skipped += bad != NULL;
@@ -200,7 +200,7 @@ static qkv_status tell(reading *r, const char *bad)
     return QKV_OK;
 }
 
-static qkv_status add_pair(reading *r, size_t i)
+static qkv_status masks_add_pair(reading *r, size_t i)
 {
     qkv_pixels_options o = qkv_pixels_defaults();
     o.width = o.height = r->side;
@@ -216,10 +216,10 @@ static qkv_status add_pair(reading *r, size_t i)
     if (!status)
         status = qkv_pixels_add(r->images_out, image.data, -1, name);
     qkv_image_free(&image, r->ctx);
-    return status && !bad ? status : tell(r, bad ? qkv_context_message(r->ctx) : NULL);
+    return status && !bad ? status : masks_tell(r, bad ? qkv_context_message(r->ctx) : NULL);
 }
 
-static qkv_status begin(reading *r)
+static qkv_status masks_begin(reading *r)
 {
     size_t n = qkv_image_list_count(r->masks);
     r->stems = qkv_calloc(r->ctx, n + 1, sizeof *r->stems);
@@ -228,14 +228,15 @@ static qkv_status begin(reading *r)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < n; i++)
         r->stems[i] = stem_of(qkv_image_list_name(r->masks, i), i);
-    qsort(r->stems, n, sizeof *r->stems, by_text);
+    qsort(r->stems, n, sizeof *r->stems, masks_by_text);
     qkv_status status = qkv_pixels_create(&r->images_out, r->ctx, NULL, r->side, r->side, 3);
     return status ? status
                   : qkv_pixels_create(&r->classes_out, r->ctx, NULL, r->side, r->side, 1);
 }
 
 /* Both sets, or neither. */
-static qkv_status finish(reading *r, qkv_status status, qkv_pixels **images, qkv_pixels **classes)
+static qkv_status masks_finish(reading *r, qkv_status status, qkv_pixels **images,
+                               qkv_pixels **classes)
 {
     if (status) {
         qkv_pixels_abandon(r->images_out);
@@ -264,13 +265,13 @@ qkv_status qkv_masks_read(qkv_pixels **images, qkv_pixels **classes, qkv_context
                  .side = side, .event = event, .user = user};
     *images = *classes = NULL;
     r.state.count = qkv_image_list_count(files);
-    qkv_status status = begin(&r);
+    qkv_status status = masks_begin(&r);
     for (size_t i = 0; i < r.state.count && !status; i++)
-        status = add_pair(&r, i);
+        status = masks_add_pair(&r, i);
     if (!status && r.state.skipped == r.state.count)
         status = r.state.count == 1
                      ? qkv_fail(ctx, QKV_E_FORMAT, "%s", r.last)
                      : qkv_fail(ctx, QKV_E_FORMAT, "none of %zu images can be read; the last: "
                                 "%s", r.state.count, r.last);
-    return finish(&r, status, images, classes);
+    return masks_finish(&r, status, images, classes);
 }

@@ -32,7 +32,7 @@ struct qkv_pixels_writer {
     qkv_str part[PARTS];
 };
 
-static qkv_status append(qkv_pixels_writer *w, int part, const void *data, size_t size)
+static qkv_status pixels_append(qkv_pixels_writer *w, int part, const void *data, size_t size)
 {
     qkv_str_add(&w->part[part], data, size);
     return w->part[part].failed ? QKV_E_MEMORY : QKV_OK;
@@ -65,7 +65,7 @@ qkv_status qkv_pixels_create(qkv_pixels_writer **out, qkv_context *ctx, const ch
 qkv_status qkv_pixels_add_class(qkv_pixels_writer *w, const char *name)
 {
     w->classes++;
-    return append(w, CLASSES, name, strlen(name) + 1);
+    return pixels_append(w, CLASSES, name, strlen(name) + 1);
 }
 
 qkv_status qkv_pixels_add(qkv_pixels_writer *w, const uint8_t *data, int32_t class_,
@@ -77,15 +77,15 @@ qkv_status qkv_pixels_add(qkv_pixels_writer *w, const uint8_t *data, int32_t cla
     qkv_status status = qkv__stream_put(&w->out, data, w->height * w->width * w->channels);
     w->count++;
     if (!status)
-        status = append(w, LABELS, &class_, sizeof class_);
-    return status ? status : append(w, NAMES, name, strlen(name) + 1);
+        status = pixels_append(w, LABELS, &class_, sizeof class_);
+    return status ? status : pixels_append(w, NAMES, name, strlen(name) + 1);
 }
 
-static qkv_status take(qkv_pixels **out, qkv_context *ctx, qkv_safetensors *file,
-                       const char *name);
+static qkv_status pixels_take(qkv_pixels **out, qkv_context *ctx, qkv_safetensors *file,
+                              const char *name);
 
 /* The file's tensors: all is given by the images and the parts that follow them. */
-static qkv_status finish(qkv_pixels_writer *w, qkv_safetensors **out)
+static qkv_status pixels_finish(qkv_pixels_writer *w, qkv_safetensors **out)
 {
     static const char *const metadata[] = {NULL};
     const size_t shape[4] = {w->count, w->height, w->width, w->channels};
@@ -112,9 +112,9 @@ qkv_status qkv_pixels_finish(qkv_pixels_writer *w, qkv_pixels **out)
         status = qkv_fail(w->ctx, QKV_E_ARGUMENT, "an image of class %d, and %zu classes",
                           (int)w->largest, w->classes);
     if (!status)
-        status = finish(w, out ? &file : NULL);
+        status = pixels_finish(w, out ? &file : NULL);
     if (file)
-        status = take(out, w->ctx, file, w->out.path ? w->out.path : "images");
+        status = pixels_take(out, w->ctx, file, w->out.path ? w->out.path : "images");
     qkv_pixels_abandon(w);
     return status;
 }
@@ -148,7 +148,7 @@ static void point_at_names(const char **names, size_t count, const char *text)
 }
 
 /* The images' names and the classes', whose number is counted. */
-static qkv_status read_names(qkv_pixels *p, const char *name)
+static qkv_status pixels_read_names(qkv_pixels *p, const char *name)
 {
     const qkv_safetensor *names, *classes;
     qkv_status status = qkv__safetensors_expect(p->file, "names", QKV_STORE_U8, 1, &names);
@@ -168,7 +168,7 @@ static qkv_status read_names(qkv_pixels *p, const char *name)
     return QKV_OK;
 }
 
-static qkv_status check(qkv_pixels *p, const char *name)
+static qkv_status pixels_check(qkv_pixels *p, const char *name)
 {
     const qkv_safetensor *images, *labels;
     qkv_status status = qkv__safetensors_expect(p->file, "images", QKV_STORE_U8, 4, &images);
@@ -188,7 +188,7 @@ static qkv_status check(qkv_pixels *p, const char *name)
     if (!status)
         status = qkv__safetensors_expect(p->file, "labels", QKV_STORE_I32, 1, &labels);
     if (!status)
-        status = read_names(p, name);
+        status = pixels_read_names(p, name);
     if (status)
         return status;
     p->images = images->data;
@@ -203,7 +203,8 @@ static qkv_status check(qkv_pixels *p, const char *name)
 }
 
 /* The file is the set's, or closed. */
-static qkv_status take(qkv_pixels **out, qkv_context *ctx, qkv_safetensors *file, const char *name)
+static qkv_status pixels_take(qkv_pixels **out, qkv_context *ctx, qkv_safetensors *file,
+                              const char *name)
 {
     qkv_pixels *p = qkv_calloc(ctx, 1, sizeof *p);
     if (!p) {
@@ -212,7 +213,7 @@ static qkv_status take(qkv_pixels **out, qkv_context *ctx, qkv_safetensors *file
     }
     p->ctx = ctx;
     p->file = file;
-    qkv_status status = check(p, name);
+    qkv_status status = pixels_check(p, name);
     if (status)
         qkv_pixels_close(p);
     else
@@ -225,7 +226,7 @@ qkv_status qkv_pixels_open(qkv_pixels **out, qkv_context *ctx, const char *path)
     qkv_safetensors *file;
     *out = NULL;
     qkv_status status = qkv_safetensors_open(&file, ctx, path);
-    return status ? status : take(out, ctx, file, path);
+    return status ? status : pixels_take(out, ctx, file, path);
 }
 
 void qkv_pixels_close(qkv_pixels *p)

@@ -42,7 +42,7 @@ qkv_pixels_options qkv_pixels_defaults(void)
 }
 
 /* The largest part in the middle with the shape of the wanted size. */
-static qkv_box middle(const qkv_image *image, size_t width, size_t height)
+static qkv_box pixels_read_middle(const qkv_image *image, size_t width, size_t height)
 {
     double w = (double)image->width, h = (double)image->height;
     double across = w / (double)width, down = h / (double)height;
@@ -61,7 +61,7 @@ qkv_status qkv_image_fit(qkv_image *image, qkv_context *ctx, const qkv_pixels_op
         qkv_image fitted;
         qkv_box box = {0, 0, (double)image->width, (double)image->height};
         if (o->fit == QKV_FIT_CROP)
-            box = middle(image, width, height);
+            box = pixels_read_middle(image, width, height);
         qkv_status status = qkv_image_resize(&fitted, ctx, image, width, height, o->filter, &box);
         qkv_image_free(image, ctx);
         *image = fitted;
@@ -72,7 +72,7 @@ qkv_status qkv_image_fit(qkv_image *image, qkv_context *ctx, const qkv_pixels_op
 }
 
 /* Tells of an image that is left out, or of progress. */
-static qkv_status tell(reading *r, const char *bad)
+static qkv_status pixels_read_tell(reading *r, const char *bad)
 {
     r->state.bad = bad;
     if (bad) {
@@ -85,7 +85,7 @@ static qkv_status tell(reading *r, const char *bad)
 }
 
 /* What the options leave open, from the first image that can be read. */
-static qkv_status settle(reading *r)
+static qkv_status pixels_read_settle(reading *r)
 {
     qkv_image image = {0};
     if (r->o.width && r->o.height && r->o.channels)
@@ -107,7 +107,7 @@ static qkv_status settle(reading *r)
     return QKV_OK;
 }
 
-static qkv_status begin(reading *r)
+static qkv_status pixels_read_begin(reading *r)
 {
     r->threads = qkv_context_threads(r->ctx);
     r->workers = qkv_calloc(r->ctx, (size_t)r->threads, sizeof(qkv_context *));
@@ -118,7 +118,7 @@ static qkv_status begin(reading *r)
     for (int i = 0; i < r->threads; i++)
         if (qkv_context_create(&r->workers[i], &one))
             return qkv_fail(r->ctx, QKV_E_MEMORY, "out of memory");
-    qkv_status status = settle(r);
+    qkv_status status = pixels_read_settle(r);
     if (status)
         return status;
     r->decode.channels = r->o.channels;
@@ -131,7 +131,7 @@ static qkv_status begin(reading *r)
     return r->data && r->outcomes ? QKV_OK : QKV_E_MEMORY;
 }
 
-static void end(reading *r)
+static void pixels_read_end(reading *r)
 {
     for (int i = 0; r->workers && i < r->threads; i++)
         qkv_context_destroy(r->workers[i]);
@@ -141,7 +141,7 @@ static void end(reading *r)
 }
 
 /* Decodes image i for place k of the chunk. */
-static void decode(const reading *r, qkv_context *worker, size_t i, size_t k)
+static void pixels_read_decode(const reading *r, qkv_context *worker, size_t i, size_t k)
 {
     qkv_image image = {0};
     outcome *o = &r->outcomes[k];
@@ -165,16 +165,16 @@ static qkv_status write_chunk(reading *r, qkv_pixels_writer *w, size_t first, si
         if (o->status == QKV_E_MEMORY)
             status = qkv_fail(r->ctx, o->status, "%s", o->why);
         else if (o->status)
-            status = tell(r, o->why);
+            status = pixels_read_tell(r, o->why);
         else
             status = qkv_pixels_add(w, r->data + k * r->size,
                                     qkv_image_list_class(r->images, first + k),
                                     qkv_image_list_name(r->images, first + k));
     }
-    return status ? status : tell(r, NULL);
+    return status ? status : pixels_read_tell(r, NULL);
 }
 
-static qkv_status write_all(reading *r, qkv_pixels_writer *w)
+static qkv_status pixels_read_write_all(reading *r, qkv_pixels_writer *w)
 {
     qkv_status status = QKV_OK;
     for (size_t c = 0; !status && c < qkv_image_list_classes(r->images); c++)
@@ -184,7 +184,7 @@ static qkv_status write_all(reading *r, qkv_pixels_writer *w)
 #pragma omp parallel for num_threads(r->threads) schedule(dynamic) default(none) \
     shared(r, first, n)
         for (size_t k = 0; k < n; k++)
-            decode(r, r->workers[omp_get_thread_num()], first + k, k);
+            pixels_read_decode(r, r->workers[omp_get_thread_num()], first + k, k);
         status = write_chunk(r, w, first, n);
     }
     if (!status && r->state.skipped == r->state.count)
@@ -207,15 +207,15 @@ qkv_status qkv_pixels_read(qkv_pixels **out, qkv_context *ctx, const qkv_image_l
     r.decode.channels = r.o.channels;
     memcpy(r.decode.background, r.o.background, sizeof r.o.background);
     r.state.count = qkv_image_list_count(images);
-    qkv_status status = begin(&r);
+    qkv_status status = pixels_read_begin(&r);
     if (!status)
         status = qkv_pixels_create(&w, ctx, path, r.o.height, r.o.width, r.o.channels);
     if (!status)
-        status = write_all(&r, w);
+        status = pixels_read_write_all(&r, w);
     if (status)
         qkv_pixels_abandon(w);
     else
         status = qkv_pixels_finish(w, out);
-    end(&r);
+    pixels_read_end(&r);
     return status;
 }

@@ -64,7 +64,7 @@ static qkv_status hold_classes(qkv_context *ctx, const qkv_pixels *p, uint8_t *p
     return QKV_OK;
 }
 
-static int by_key(const void *a, const void *b)
+static int pixels_split_by_key(const void *a, const void *b)
 {
     const keyed *x = a, *y = b;
     if (x->key != y->key)
@@ -92,7 +92,7 @@ static qkv_status hold_groups(qkv_context *ctx, const qkv_pixels *p, uint8_t *pa
     for (size_t i = 0; i < n; i++) {
         keys[i] = (keyed){group_key(qkv_path_name(qkv_pixels_name(p, i))), i};
     }
-    qsort(keys, n, sizeof *keys, by_key);
+    qsort(keys, n, sizeof *keys, pixels_split_by_key);
     for (size_t i = 0, end; i < n; i = end) {
         size_t size = 0;
         for (end = i; end < n && keys[end].key == keys[i].key; end++)
@@ -120,7 +120,7 @@ static qkv_status hold(qkv_context *ctx, const qkv_pixels *p, uint8_t *part, siz
     return QKV_OK;
 }
 
-static qkv_status list(qkv_held_out *s, const uint8_t *part, size_t n)
+static qkv_status pixels_split_list(qkv_held_out *s, const uint8_t *part, size_t n)
 {
     s->train = qkv_calloc(s->ctx, n, sizeof *s->train);
     s->valid = qkv_calloc(s->ctx, n, sizeof *s->valid);
@@ -146,7 +146,7 @@ qkv_status qkv_pixels_split(qkv_held_out *out, qkv_context *ctx, const qkv_pixel
         part[i] = labelled && qkv_pixels_class(p, i) < 0 ? NEITHER : TRAIN;
     qkv_status status = valid ? hold(ctx, p, part, valid, by) : QKV_OK;
     if (!status)
-        status = list(out, part, n);
+        status = pixels_split_list(out, part, n);
     qkv_free(ctx, part);
     if (!status && valid && !out->valid_count)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "no %zu of %zu images can be held out", valid, n);

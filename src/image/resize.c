@@ -13,9 +13,9 @@ enum { BITS = 22 }; /* 8 for the sum, 2 for overshoot, of 32 */
 
 static double box(double x) { return x > -0.5 && x <= 0.5 ? 1 : 0; }
 
-static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
+static double resize_triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
 
-static double cubic(double x)
+static double resize_cubic(double x)
 {
     const double a = -0.5;
     x = fabs(x);
@@ -29,8 +29,8 @@ static const struct {
     double reach;
 } filters[QKV_RESIZE_FILTERS] = {
     [QKV_RESIZE_BOX] = {box, 0.5},
-    [QKV_RESIZE_BILINEAR] = {triangle, 1},
-    [QKV_RESIZE_BICUBIC] = {cubic, 2},
+    [QKV_RESIZE_BILINEAR] = {resize_triangle, 1},
+    [QKV_RESIZE_BICUBIC] = {resize_cubic, 2},
 };
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -94,7 +94,7 @@ static qkv_status make_axis(axis *a, qkv_context *ctx, size_t size, double first
 
 /* ---- passes ------------------------------------------------------------------------------- */
 
-static uint8_t rounded(int64_t sum)
+static uint8_t resize_rounded(int64_t sum)
 {
     sum = (sum + (1 << (BITS - 1))) >> BITS;
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
@@ -113,7 +113,7 @@ static void across(const qkv_image *in, const axis *a, qkv_image *out, size_t fi
                 int64_t sum = 0;
                 for (size_t k = 0; k < a->n[x]; k++)
                     sum += (int64_t)w[k] * p[k * C];
-                out->data[(y * out->width + x) * C + c] = rounded(sum);
+                out->data[(y * out->width + x) * C + c] = resize_rounded(sum);
             }
     }
 }
@@ -129,7 +129,7 @@ static void down(const qkv_image *in, const axis *a, qkv_image *out, size_t firs
             int64_t sum = 0;
             for (size_t k = 0; k < a->n[y]; k++)
                 sum += (int64_t)w[k] * column[k * width + x];
-            out->data[y * width + x] = rounded(sum);
+            out->data[y * width + x] = resize_rounded(sum);
         }
     }
 }

@@ -16,7 +16,7 @@ static qkv_status grow(qkv__tree *t, int32_t token, int32_t parent, int32_t *nod
 }
 
 /* Puts a beam into its place in a sorted list of at most `most`, behind its equals. */
-static void insert(qkv__beam *list, size_t *count, size_t most, const qkv__beam *beam)
+static void beam_insert(qkv__beam *list, size_t *count, size_t most, const qkv__beam *beam)
 {
     size_t i = *count;
     while (i > 0 && beam->score > list[i - 1].score)
@@ -29,8 +29,8 @@ static void insert(qkv__beam *list, size_t *count, size_t most, const qkv__beam 
 }
 
 /* The k best continuations of all that runs. */
-static size_t gather(const qkv__sentence *x, const qkv__beam_step *s, const qkv_real *log_p,
-                     const int32_t *ids)
+static size_t beam_gather(const qkv__sentence *x, const qkv__beam_step *s, const qkv_real *log_p,
+                          const int32_t *ids)
 {
     size_t count = 0;
     for (size_t b = 0; b < x->running; b++)
@@ -39,7 +39,7 @@ static size_t gather(const qkv__sentence *x, const qkv__beam_step *s, const qkv_
             if (count == s->k && !(sum > s->candidates[count - 1].score))
                 break; /* nor are those after it */
             qkv__beam c = {sum, sum, x->run[b].node, ids[b * s->k + i], b};
-            insert(s->candidates, &count, s->k, &c);
+            beam_insert(s->candidates, &count, s->k, &c);
         }
     return count;
 }
@@ -76,7 +76,7 @@ static bool is_over(const qkv__sentence *x, const qkv__beam_step *s)
 }
 
 /* Those that go on take the place of their parent where it is free, so that little is copied. */
-static void settle(qkv__sentence *x, const qkv__beam *kept, size_t count)
+static void beam_settle(qkv__sentence *x, const qkv__beam *kept, size_t count)
 {
     bool taken[QKV_BEAMS] = {false};
     size_t place[QKV_BEAMS], open = 0;
@@ -102,7 +102,7 @@ qkv_status qkv__beam_advance(qkv__sentence *x, qkv__tree *tree, const qkv__beam_
                              const qkv_real *log_p, const int32_t *ids)
 {
     qkv__beam *c = s->candidates;
-    size_t count = gather(x, s, log_p, ids), kept = 0, beams = s->g->beams;
+    size_t count = beam_gather(x, s, log_p, ids), kept = 0, beams = s->g->beams;
     for (size_t i = 0; i < count; i++) {
         bool end = s->length == s->most || ends(s->g, c[i].token);
         if ((end && i >= beams) || (!end && kept == beams))
@@ -113,12 +113,12 @@ qkv_status qkv__beam_advance(qkv__sentence *x, qkv__tree *tree, const qkv__beam_
         if (end) {
             qkv__beam done = c[i];
             done.score = done.log_p / divisor(s->g, s->length);
-            insert(x->done, &x->finished, beams, &done);
+            beam_insert(x->done, &x->finished, beams, &done);
         } else {
             c[kept++] = c[i]; /* no later than i: nothing that is still to come is lost */
         }
     }
-    settle(x, c, kept);
+    beam_settle(x, c, kept);
     x->over = is_over(x, s);
     return QKV_OK;
 }

@@ -36,7 +36,7 @@ struct qkv_beam_search {
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static qkv_status check(const qkv_model *m, const qkv_generation *g)
+static qkv_status beam_search_check(const qkv_model *m, const qkv_generation *g)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_marian_config *c = qkv_model_config(m);
@@ -73,7 +73,7 @@ qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv
     *out = NULL;
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_TRANSLATE))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(m, g);
+    qkv_status status = beam_search_check(m, g);
     if (status)
         return status;
     qkv_beam_search *s = qkv_calloc(ctx, 1, sizeof *s);
@@ -128,7 +128,7 @@ void qkv_beam_search_destroy(qkv_beam_search *s)
     qkv_free(s->ctx, s);
 }
 
-static qkv_status make_room(qkv_beam_search *s, size_t n)
+static qkv_status beam_search_make_room(qkv_beam_search *s, size_t n)
 {
     size_t beams = s->g.beams, rows = n * beams;
     if (n <= s->sentences)
@@ -151,7 +151,7 @@ static qkv_status make_room(qkv_beam_search *s, size_t n)
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-static qkv_status begin(qkv_beam_search *s, const int32_t *offsets, size_t n)
+static qkv_status beam_search_begin(qkv_beam_search *s, const int32_t *offsets, size_t n)
 {
     size_t beams = s->g.beams, capacity = s->most < FIRST_CAPACITY ? s->most : FIRST_CAPACITY;
     if (n == 0 || offsets[0] != 0)
@@ -159,7 +159,7 @@ static qkv_status begin(qkv_beam_search *s, const int32_t *offsets, size_t n)
     for (size_t i = 0; i < n; i++)
         if (offsets[i + 1] <= offsets[i])
             return qkv_fail(s->ctx, QKV_E_ARGUMENT, "sentence %zu has no tokens", i);
-    qkv_status status = make_room(s, n);
+    qkv_status status = beam_search_make_room(s, n);
     if (!status)
         status = qkv_marian_cache_create(&s->cache, s->model, n * beams, capacity,
                                          (size_t)offsets[n], true);
@@ -250,7 +250,7 @@ static qkv_status advance(qkv_beam_search *s, size_t length)
 }
 
 /* The caches follow: row by row, which row of the last step it goes on from. */
-static qkv_status follow(qkv_beam_search *s)
+static qkv_status beam_search_follow(qkv_beam_search *s)
 {
     size_t rows = 0;
     for (size_t i = 0; i < s->active; i++) {
@@ -266,7 +266,7 @@ static qkv_status follow(qkv_beam_search *s)
 
 /* ---- what was found -------------------------------------------------------------------- */
 
-static size_t length_of(const qkv__tree *t, int32_t node)
+static size_t beam_search_length_of(const qkv__tree *t, int32_t node)
 {
     size_t n = 0;
     for (; node >= 0; node = t->nodes[node].parent)
@@ -274,12 +274,12 @@ static size_t length_of(const qkv__tree *t, int32_t node)
     return n;
 }
 
-static qkv_status collect(qkv_beam_search *s, size_t n)
+static qkv_status beam_search_collect(qkv_beam_search *s, size_t n)
 {
     size_t total = 0, beams = s->g.beams;
     for (size_t i = 0; i < n; i++)
         for (size_t b = 0; b < s->sentence[i].finished; b++)
-            total += length_of(&s->tree, s->sentence[i].done[b].node);
+            total += beam_search_length_of(&s->tree, s->sentence[i].done[b].node);
     s->found = qkv_calloc(s->ctx, n * beams, sizeof *s->found);
     s->said = qkv_calloc(s->ctx, total + 1, sizeof *s->said);
     if (!s->found || !s->said)
@@ -288,7 +288,7 @@ static qkv_status collect(qkv_beam_search *s, size_t n)
     for (size_t i = 0; i < n; i++)
         for (size_t b = 0; b < s->sentence[i].finished; b++) {
             const qkv__beam *done = &s->sentence[i].done[b];
-            size_t count = length_of(&s->tree, done->node), at = count;
+            size_t count = beam_search_length_of(&s->tree, done->node), at = count;
             for (int32_t node = done->node; node >= 0; node = s->tree.nodes[node].parent)
                 to[--at] = s->tree.nodes[node].token;
             s->found[s->sentence[i].index * beams + b] =
@@ -300,7 +300,8 @@ static qkv_status collect(qkv_beam_search *s, size_t n)
     return QKV_OK;
 }
 
-static qkv_status search(qkv_beam_search *s, const int32_t *ids, const int32_t *offsets, size_t n)
+static qkv_status beam_search_search(qkv_beam_search *s, const int32_t *ids, const int32_t *offsets,
+                                     size_t n)
 {
     size_t shape[] = {1, (size_t)offsets[n]};
     qkv_tape_reset(s->tape);
@@ -322,18 +323,18 @@ static qkv_status search(qkv_beam_search *s, const int32_t *ids, const int32_t *
         qkv_tape_reset(s->tape);
         qkv_tape_mode(s->tape, false, false);
         if (!status)
-            status = follow(s);
+            status = beam_search_follow(s);
     }
-    return status ? status : collect(s, n);
+    return status ? status : beam_search_collect(s, n);
 }
 
 qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int32_t *offsets,
                                size_t n)
 {
     free_found(s);
-    qkv_status status = begin(s, offsets, n);
+    qkv_status status = beam_search_begin(s, offsets, n);
     if (!status)
-        status = search(s, ids, offsets, n);
+        status = beam_search_search(s, ids, offsets, n);
     qkv_lm_cache_destroy(s->cache);
     s->cache = NULL;
     return status;

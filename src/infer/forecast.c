@@ -6,7 +6,7 @@
 #include "model/model.h"
 #include "qkv/infer.h"
 
-static qkv_status check(const qkv_model *m, const qkv_series *history, size_t horizon)
+static qkv_status forecast_check(const qkv_model *m, const qkv_series *history, size_t horizon)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_forecast_config *c = qkv_model_config(m);
@@ -24,8 +24,8 @@ static qkv_status check(const qkv_model *m, const qkv_series *history, size_t ho
 }
 
 /* Forecasts the rows behind `window` into out (horizon, targets). */
-static qkv_status one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t horizon,
-                      qkv_real *out)
+static qkv_status forecast_one(qkv_model *m, qkv_tape *t, const qkv_real *window, size_t horizon,
+                               qkv_real *out)
 {
     const qkv_forecast_config *c = qkv_model_config(m);
     const qkv_real *mean = qkv_forecast_mean(m), *std = qkv_forecast_std(m);
@@ -49,7 +49,7 @@ qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon,
 {
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_FORECAST))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(m, history, horizon);
+    qkv_status status = forecast_check(m, history, horizon);
     if (status)
         return status;
     qkv_context *ctx = qkv_model_context(m);
@@ -69,7 +69,7 @@ qkv_status qkv_forecast(qkv_model *m, const qkv_series *history, size_t horizon,
                window * sizeof *rows);
     for (size_t done = 0, n; done < horizon && !status; done += n) {
         n = horizon - done < c->horizon ? horizon - done : c->horizon;
-        status = one(m, t, rows + done * c->columns, n, out + done * c->targets);
+        status = forecast_one(m, t, rows + done * c->columns, n, out + done * c->targets);
         if (!status && c->targets == c->columns)
             memcpy(rows + window + done * c->columns, out + done * c->targets,
                    n * c->columns * sizeof *rows);

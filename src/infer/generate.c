@@ -18,7 +18,7 @@ typedef struct {
 } generator;
 
 /* Logits of the token after ids (n), which come after what the cache holds. */
-static qkv_status step(generator *g, const int32_t *ids, size_t n)
+static qkv_status generate_step(generator *g, const int32_t *ids, size_t n)
 {
     size_t shape[] = {1, n};
     qkv_tape_reset(g->tape);
@@ -42,21 +42,21 @@ static qkv_status reread(generator *g, size_t *from)
 {
     *from = g->all.count - (g->window > 1 ? (g->window + 1) / 2 : 1);
     qkv_lm_cache_truncate(g->cache, 0);
-    return step(g, g->all.data + *from, g->all.count - *from);
+    return generate_step(g, g->all.data + *from, g->all.count - *from);
 }
 
 /* The cache holds tokens `from` on of all. */
-static qkv_status next(generator *g, size_t *from)
+static qkv_status generate_next(generator *g, size_t *from)
 {
     size_t held = qkv_lm_cache_length(g->cache);
     size_t fresh = g->all.count - *from - held;
     if (qkv_lm_has_max_positions(g->model) && held + fresh > g->window)
         return reread(g, from);
-    return step(g, g->all.data + *from + held, fresh);
+    return generate_step(g, g->all.data + *from + held, fresh);
 }
 
-static qkv_status set_up(generator *g, const int32_t *prompt, size_t n,
-                         const qkv_generate_options *o)
+static qkv_status generate_set_up(generator *g, const int32_t *prompt, size_t n,
+                                  const qkv_generate_options *o)
 {
     g->V = qkv_lm_vocab(g->model);
     size_t positions = qkv_lm_positions(g->model);
@@ -93,14 +93,14 @@ static bool is_stop(const qkv_generate_options *o, int32_t id)
     return false;
 }
 
-static qkv_status run(generator *g, size_t prompt, const qkv_generate_options *o,
-                      qkv_generate_fn *fn, void *user)
+static qkv_status infer_generate_run(generator *g, size_t prompt, const qkv_generate_options *o,
+                                     qkv_generate_fn *fn, void *user)
 {
     qkv_rng r;
     qkv_rng_init(&r, o->seed, qkv_hash64("generate", 8) + o->index);
     size_t from = prompt > g->window ? prompt - g->window : 0;
     for (size_t i = 0; i < o->tokens; i++) {
-        qkv_status status = next(g, &from);
+        qkv_status status = generate_next(g, &from);
         if (status)
             return status;
         qkv_sampling_distribution(&o->sampling, g->logits, g->V, g->all.data, g->all.count,
@@ -123,9 +123,9 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_GENERATE))
         return QKV_E_ARGUMENT;
     generator g = {.ctx = qkv_model_context(m), .model = m};
-    qkv_status status = set_up(&g, prompt, n, options);
+    qkv_status status = generate_set_up(&g, prompt, n, options);
     if (!status)
-        status = run(&g, n, options, fn, user);
+        status = infer_generate_run(&g, n, options, fn, user);
     if (!status && g.all.count > n && out) {
         size_t made = g.all.count - n;
         if (!qkv__ids_reserve(g.ctx, out, made)) {

@@ -48,7 +48,7 @@ static int32_t token_at(const imagining *g, size_t i, size_t k)
 }
 
 /* Logits of the token after the first `length` of the window, of every grid. */
-static qkv_status step(imagining *g, size_t length)
+static qkv_status sample_codes_step(imagining *g, size_t length)
 {
     size_t held = qkv_lm_cache_length(g->cache), fresh = length - held;
     const size_t shape[] = {g->n, fresh};
@@ -72,7 +72,7 @@ static qkv_status step(imagining *g, size_t length)
 }
 
 /* Moves the window to the place and reads what is new of it. */
-static qkv_status look(imagining *g, size_t row, size_t column)
+static qkv_status sample_codes_look(imagining *g, size_t row, size_t column)
 {
     size_t top = origin_of(row, g->height, g->rows);
     size_t left = origin_of(column, g->width, g->columns);
@@ -80,15 +80,15 @@ static qkv_status look(imagining *g, size_t row, size_t column)
         qkv_lm_cache_truncate(g->cache, 0);
     g->top = top;
     g->left = left;
-    return step(g, g->before + (row - top) * g->width + column - left);
+    return sample_codes_step(g, g->before + (row - top) * g->width + column - left);
 }
 
-static qkv_status draw(imagining *g, size_t row, size_t column, qkv_rng *rngs,
-                       qkv_sample_codes_fn *fn, void *user)
+static qkv_status sample_codes_draw(imagining *g, size_t row, size_t column, qkv_rng *rngs,
+                                    qkv_sample_codes_fn *fn, void *user)
 {
     size_t at = row * g->columns + column, size = g->rows * g->columns;
     size_t codes = g->o->codes && g->o->codes < g->V ? g->o->codes : g->V;
-    qkv_status status = look(g, row, column);
+    qkv_status status = sample_codes_look(g, row, column);
     for (size_t i = 0; i < g->n && !status; i++) {
         qkv_real *p = g->logits + i * g->V;
         for (size_t v = codes; v < g->V; v++)
@@ -107,7 +107,7 @@ static qkv_status draw(imagining *g, size_t row, size_t column, qkv_rng *rngs,
     return status;
 }
 
-static qkv_status run(imagining *g, qkv_sample_codes_fn *fn, void *user)
+static qkv_status sample_codes_run(imagining *g, qkv_sample_codes_fn *fn, void *user)
 {
     size_t size = g->rows * g->columns;
     qkv_rng *rngs = qkv_calloc(g->ctx, g->n, sizeof *rngs);
@@ -119,7 +119,7 @@ static qkv_status run(imagining *g, qkv_sample_codes_fn *fn, void *user)
         for (size_t i = 0; i < g->n && given >= 0; i++)
             g->codes[i * size + at] = given;
         if (given < 0)
-            status = draw(g, at / g->columns, at % g->columns, rngs, fn, user);
+            status = sample_codes_draw(g, at / g->columns, at % g->columns, rngs, fn, user);
     }
     qkv_free(g->ctx, rngs);
     return status;
@@ -127,8 +127,8 @@ static qkv_status run(imagining *g, qkv_sample_codes_fn *fn, void *user)
 
 /* ---- what is asked for --------------------------------------------------------------------- */
 
-static qkv_status check_tokens(const imagining *g, const int32_t *ids, size_t n, const char *what,
-                               int32_t least)
+static qkv_status sample_codes_check_tokens(const imagining *g, const int32_t *ids, size_t n,
+                                            const char *what, int32_t least)
 {
     for (size_t i = 0; ids && i < n; i++)
         if (ids[i] < least || (int64_t)ids[i] >= (int64_t)g->V)
@@ -137,7 +137,7 @@ static qkv_status check_tokens(const imagining *g, const int32_t *ids, size_t n,
     return QKV_OK;
 }
 
-static qkv_status check(imagining *g, const qkv_gpt_config *c)
+static qkv_status sample_codes_check(imagining *g, const qkv_gpt_config *c)
 {
     bool larger = g->rows > c->rows || g->columns > c->columns;
     bool grid = g->before == c->rows * c->columns && g->before > 1;
@@ -157,11 +157,13 @@ static qkv_status check(imagining *g, const qkv_gpt_config *c)
         return qkv_fail(g->ctx, QKV_E_ARGUMENT, "%zu rows of codes, more across than trained: at "
                         "least the trained %zu expected after a grid", g->rows, c->rows);
     size_t tokens = g->follows ? g->rows * g->columns : g->before;
-    qkv_status status = check_tokens(g, g->o->conditions, g->n * tokens, "condition", 0);
-    return status ? status : check_tokens(g, g->o->given, g->rows * g->columns, "given code", -1);
+    qkv_status status = sample_codes_check_tokens(g, g->o->conditions, g->n * tokens, "condition",
+                                                  0);
+    return status ? status : sample_codes_check_tokens(g, g->o->given, g->rows * g->columns,
+                                                       "given code", -1);
 }
 
-static qkv_status set_up(imagining *g)
+static qkv_status sample_codes_set_up(imagining *g)
 {
     const qkv_gpt_config *c = qkv_model_config(g->model);
     g->n = g->o->count ? g->o->count : 1;
@@ -171,7 +173,7 @@ static qkv_status set_up(imagining *g)
     g->columns = g->o->columns ? g->o->columns : c->columns;
     g->height = g->rows < c->rows ? g->rows : c->rows;
     g->width = c->columns;
-    qkv_status status = check(g, c);
+    qkv_status status = sample_codes_check(g, c);
     size_t window = g->before + g->height * g->width;
     if (!status)
         status = qkv_tape_create(&g->tape, g->ctx);
@@ -191,9 +193,9 @@ qkv_status qkv_sample_codes(qkv_model *m, const qkv_sample_codes_options *option
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_SAMPLE_CODES))
         return QKV_E_ARGUMENT;
     imagining g = {.ctx = qkv_model_context(m), .model = m, .o = options, .codes = codes};
-    qkv_status status = set_up(&g);
+    qkv_status status = sample_codes_set_up(&g);
     if (!status)
-        status = run(&g, fn, user);
+        status = sample_codes_run(&g, fn, user);
     qkv_lm_cache_destroy(g.cache);
     qkv_tape_destroy(g.tape);
     qkv_free(g.ctx, g.ids);

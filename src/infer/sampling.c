@@ -35,7 +35,7 @@ static void forbid_repeats(qkv_real *logits, size_t V, const int32_t *past, size
         }
 }
 
-static int32_t largest(const qkv_real *x, size_t V)
+static int32_t sampling_largest(const qkv_real *x, size_t V)
 {
     size_t best = 0;
     for (size_t i = 1; i < V; i++)
@@ -46,7 +46,7 @@ static int32_t largest(const qkv_real *x, size_t V)
 
 static void softmax(qkv_real *x, size_t V)
 {
-    double max = (double)x[largest(x, V)], sum = 0;
+    double max = (double)x[sampling_largest(x, V)], sum = 0;
     for (size_t i = 0; i < V; i++) {
         double p = exp((double)x[i] - max);
         sum += p;
@@ -112,7 +112,7 @@ static void keep_top_p(qkv_real *x, size_t V, double p, const int32_t *order)
 
 static void keep_min_p(qkv_real *x, size_t V, double p)
 {
-    double max = (double)x[largest(x, V)];
+    double max = (double)x[sampling_largest(x, V)];
     for (size_t i = 0; i < V; i++)
         if (exp((double)x[i] - max) < p)
             x[i] = (qkv_real)-INFINITY;
@@ -125,7 +125,7 @@ void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V
         penalize(logits, V, past, n, s->repetition_penalty, order);
     if (s->no_repeat_ngram)
         forbid_repeats(logits, V, past, n, s->no_repeat_ngram);
-    int32_t best = largest(logits, V);
+    int32_t best = sampling_largest(logits, V);
     if (!isfinite(logits[best])) { /* nothing left to choose from */
         memset(logits, 0, V * sizeof *logits);
         return;

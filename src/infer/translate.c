@@ -37,7 +37,7 @@ qkv_translate_text_options qkv_translate_text_defaults(void)
 
 /* ---- lines to ids ------------------------------------------------------------------------- */
 
-static size_t count_lines(const char *text, size_t len)
+static size_t translate_count_lines(const char *text, size_t len)
 {
     size_t n = len && text[len - 1] != '\n';
     for (const char *at = text; at && (at = memchr(at, '\n', len - (size_t)(at - text))); at++)
@@ -45,7 +45,7 @@ static size_t count_lines(const char *text, size_t len)
     return n;
 }
 
-static qkv_status encode(job *j, line *l, const char *text, size_t len)
+static qkv_status translate_encode(job *j, line *l, const char *text, size_t len)
 {
     size_t most = j->config->positions;
     l->first = j->ids.count;
@@ -68,7 +68,7 @@ static qkv_status encode(job *j, line *l, const char *text, size_t len)
     return status;
 }
 
-static qkv_status read_lines(job *j, const char *text, size_t len)
+static qkv_status translate_read_lines(job *j, const char *text, size_t len)
 {
     qkv_status status = QKV_OK;
     const char *at = text, *end = text + len;
@@ -76,7 +76,7 @@ static qkv_status read_lines(job *j, const char *text, size_t len)
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t bytes = (size_t)((newline ? newline : end) - at);
         j->lines[i].index = i;
-        status = encode(j, &j->lines[i], at, bytes);
+        status = translate_encode(j, &j->lines[i], at, bytes);
         at += bytes + 1;
     }
     return status;
@@ -120,7 +120,7 @@ static qkv_status put_together(job *j, const line *l, size_t place)
     return status;
 }
 
-static qkv_status search(job *j, size_t first, size_t n)
+static qkv_status translate_search(job *j, size_t first, size_t n)
 {
     qkv_status status = QKV_OK;
     j->batch.count = 0;
@@ -138,7 +138,7 @@ static qkv_status search(job *j, size_t first, size_t n)
     return status;
 }
 
-static qkv_status report(job *j, size_t lines)
+static qkv_status infer_translate_report(job *j, size_t lines)
 {
     j->done += lines;
     if (!j->o.progress || j->o.progress(j->o.user, j->done))
@@ -153,9 +153,9 @@ static qkv_status search_all(job *j)
     size_t first = 0;
     while (first < j->count && j->lines[first].count && !status) {
         size_t n = batch_size(j, first);
-        status = search(j, first, n);
+        status = translate_search(j, first, n);
         if (!status)
-            status = report(j, n);
+            status = infer_translate_report(j, n);
         first += n;
     }
     for (; first < j->count && !status; first++) /* empty lines come last */
@@ -170,9 +170,9 @@ static int by_index(const void *a, const void *b)
     return ((const line *)a)->index > ((const line *)b)->index ? 1 : -1;
 }
 
-static qkv_status set_up(job *j, const char *text, size_t len)
+static qkv_status translate_set_up(job *j, const char *text, size_t len)
 {
-    j->count = count_lines(text, len);
+    j->count = translate_count_lines(text, len);
     j->lines = qkv_calloc(j->ctx, j->count + 1, sizeof *j->lines);
     j->answers = qkv_calloc(j->ctx, j->count + 1, sizeof *j->answers);
     j->found = qkv_calloc(j->ctx, j->count + 1, j->o.n_best * sizeof *j->found);
@@ -181,10 +181,10 @@ static qkv_status set_up(job *j, const char *text, size_t len)
         return QKV_E_MEMORY;
     if (j->config->eos < 0)
         return qkv_fail(j->ctx, QKV_E_ARGUMENT, "the model has no token that ends a sentence");
-    return read_lines(j, text, len);
+    return translate_read_lines(j, text, len);
 }
 
-static void clean_up(job *j)
+static void translate_clean_up(job *j)
 {
     for (size_t i = 0; j->found && i < j->count * j->o.n_best; i++)
         qkv_text_free(&j->found[i].text, j->ctx);
@@ -207,13 +207,13 @@ qkv_status qkv_translate(qkv_beam_search *s, qkv_tokenizer *t, const char *text,
     if (!j.o.batch || !j.o.n_best)
         return qkv_fail(j.ctx, QKV_E_ARGUMENT, "batches of %zu lines, %zu answers a line: neither "
                         "may be 0", j.o.batch, j.o.n_best);
-    qkv_status status = set_up(&j, text, len);
+    qkv_status status = translate_set_up(&j, text, len);
     if (!status)
         status = search_all(&j);
     if (!status && j.count)
         qsort(j.lines, j.count, sizeof *j.lines, by_index);
     for (size_t i = 0; i < j.count && !status; i++)
         fn(user, i, &(qkv_translated){j.found + i * j.o.n_best, j.answers[i], j.lines[i].cut});
-    clean_up(&j);
+    translate_clean_up(&j);
     return status;
 }

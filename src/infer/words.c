@@ -9,7 +9,7 @@ enum { BATCH_ROWS = 4096 }; /* ids that are classified at once */
 /* ---- hidden words -------------------------------------------------------------------------- */
 
 /* The k greatest of p (V), by insertion: k is small. */
-static void find_best(const qkv_real *p, size_t V, size_t k, qkv_guess *best)
+static void words_find_best(const qkv_real *p, size_t V, size_t k, qkv_guess *best)
 {
     size_t found = 0;
     for (size_t i = 0; i < V; i++) {
@@ -39,8 +39,8 @@ static qkv_status check_ids(qkv_model *m, const int32_t *ids, size_t n, size_t k
     return QKV_OK;
 }
 
-static qkv_status guess(qkv_model *m, qkv_tape *t, qkv__packed *p, const int32_t *rows, size_t n,
-                        size_t k, qkv_guess *out)
+static qkv_status words_guess(qkv_model *m, qkv_tape *t, qkv__packed *p, const int32_t *rows,
+                              size_t n, size_t k, qkv_guess *out)
 {
     size_t V = ((const qkv_bert_config *)qkv_model_config(m))->vocab;
     qkv_tape_mode(t, false, false);
@@ -48,7 +48,7 @@ static qkv_status guess(qkv_model *m, qkv_tape *t, qkv__packed *p, const int32_t
     qkv_tensor *y = qkv_bert_word_logits(m, t, h, qkv_tensor_ids(t, rows, 1, &n));
     const qkv_real *probs = qkv_data(t, qkv_softmax(t, y));
     for (size_t i = 0; i < n && probs; i++)
-        find_best(probs + i * V, V, k, out + i * k);
+        words_find_best(probs + i * V, V, k, out + i * k);
     return p->failed ? QKV_E_MEMORY : qkv_tape_status(t);
 }
 
@@ -72,7 +72,7 @@ qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, si
     qkv__packed_add(&p, ids, n, 0);
     qkv__packed_end(&p);
     if (!status && masks)
-        status = guess(m, t, &p, rows, masks, k, out);
+        status = words_guess(m, t, &p, rows, masks, k, out);
     qkv_tape_destroy(t);
     qkv__packed_free(&p);
     qkv_free(ctx, rows);
@@ -99,8 +99,8 @@ static qkv_status classify_batch(qkv_model *m, qkv_tape *t, qkv__packed *p, qkv_
     return qkv_tape_status(t);
 }
 
-static qkv_status add_text(qkv_model *m, qkv_tokenizer *t, qkv__packed *p,
-                           const qkv_text_pair *text, qkv_ids *ids, size_t *cut)
+static qkv_status words_add_text(qkv_model *m, qkv_tokenizer *t, qkv__packed *p,
+                                 const qkv_text_pair *text, qkv_ids *ids, size_t *cut)
 {
     const qkv_bert_config *c = qkv_model_config(m);
     size_t second = 0;
@@ -133,7 +133,7 @@ qkv_status qkv_classify(qkv_model *m, qkv_tokenizer *t, const qkv_text_pair *tex
     qkv_status status = qkv_tape_create(&tape, ctx);
     size_t classes = status ? 0 : ((const qkv_bert_config *)qkv_model_config(m))->classes;
     for (size_t i = 0; i < count && !status; i++) {
-        status = add_text(m, t, &p, &texts[i], &ids, &shorter);
+        status = words_add_text(m, t, &p, &texts[i], &ids, &shorter);
         if (status || (p.rows < BATCH_ROWS && i + 1 < count))
             continue;
         status = classify_batch(m, tape, &p, probs + done * classes);

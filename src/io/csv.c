@@ -24,7 +24,7 @@ typedef struct {
 } reader;
 
 /* Cuts the text at its next newline; NULL at its end. *text moves on. */
-static char *next_line(char **text, const char *end)
+static char *csv_next_line(char **text, const char *end)
 {
     char *line = *text;
     if (line >= end)
@@ -101,7 +101,7 @@ static char *next_field(const reader *r, char **line)
     return trim(field);
 }
 
-static bool is_number(const char *field, double *value)
+static bool csv_is_number(const char *field, double *value)
 {
     char *end;
     *value = strtod(field, &end);
@@ -132,14 +132,14 @@ static bool has_words(const reader *r, const char *line, bool *failed)
     char *copy = qkv_strdup(r->ctx, line), *rest = copy;
     *failed = !copy;
     for (char *field; copy && (field = next_field(r, &rest));)
-        words = words || (*field && !is_number(field, &ignored));
+        words = words || (*field && !csv_is_number(field, &ignored));
     if (copy)
         qkv_free(r->ctx, copy);
     return words;
 }
 
 /* The names' places are counted in columns; shape[1] says how many are valid. */
-static qkv_status read_names(reader *r, char *line)
+static qkv_status csv_read_names(reader *r, char *line)
 {
     size_t most = strlen(line) + 1;
     r->array->names = qkv_calloc(r->ctx, most, sizeof *r->array->names);
@@ -226,11 +226,11 @@ static qkv_status take_names(reader *r)
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-static qkv_status append(reader *r, size_t column, const char *field)
+static qkv_status csv_append(reader *r, size_t column, const char *field)
 {
     double value;
     const char *name = r->array->names && column < r->columns ? r->array->names[column] : NULL;
-    bool number = is_number(field, &value);
+    bool number = csv_is_number(field, &value);
     if (!number || (r->finite && !isfinite(value)))
         return qkv_fail(r->ctx, QKV_E_FORMAT,
                         "%s: line %zu, column %zu%s%.40s%s: expected a %snumber, found \"%.40s\"",
@@ -244,7 +244,7 @@ static qkv_status append(reader *r, size_t column, const char *field)
 }
 
 /* Cuts the line into fields, at most `most` of them kept. */
-static size_t cut(const reader *r, char *line, char **fields, size_t most)
+static size_t csv_cut(const reader *r, char *line, char **fields, size_t most)
 {
     size_t n = 0;
     for (char *field; (field = next_field(r, &line)); n++)
@@ -256,12 +256,12 @@ static size_t cut(const reader *r, char *line, char **fields, size_t most)
 static size_t count_fields(const reader *r, const char *line)
 {
     char *copy = qkv_strdup(r->ctx, line);
-    size_t n = copy ? cut(r, copy, NULL, 0) : 0;
+    size_t n = copy ? csv_cut(r, copy, NULL, 0) : 0;
     qkv_free(r->ctx, copy);
     return n;
 }
 
-static qkv_status read_row(reader *r, char *line)
+static qkv_status csv_read_row(reader *r, char *line)
 {
     if (!r->columns)
         r->columns = count_fields(r, line);
@@ -269,26 +269,26 @@ static qkv_status read_row(reader *r, char *line)
     char **fields = status ? NULL : qkv_malloc(r->ctx, r->columns * sizeof *fields);
     if (!fields)
         return status ? status : QKV_E_MEMORY;
-    size_t found = cut(r, line, fields, r->columns), n = r->taken ? r->taken : r->columns;
+    size_t found = csv_cut(r, line, fields, r->columns), n = r->taken ? r->taken : r->columns;
     if (found != r->columns)
         status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: expected %zu columns, found %zu",
                           r->path, r->line, r->columns, found);
     for (size_t i = 0; i < n && !status; i++) {
         size_t column = r->taken ? r->place[i] : i;
-        status = append(r, column, fields[column]);
+        status = csv_append(r, column, fields[column]);
     }
     qkv_free(r->ctx, fields);
     r->rows += !status;
     return status;
 }
 
-static qkv_status read_text(reader *r, char *text, size_t size)
+static qkv_status csv_read_text(reader *r, char *text, size_t size)
 {
     const char *end = text + size;
     qkv_status status = QKV_OK;
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         text += 3;
-    for (char *line; !status && (line = next_line(&text, end));) {
+    for (char *line; !status && (line = csv_next_line(&text, end));) {
         r->line++;
         const char *first = line + strspn(line, " \t");
         if (!*first || *first == '#')
@@ -298,7 +298,7 @@ static qkv_status read_text(reader *r, char *text, size_t size)
             r->separator = find_separator(line);
             header = has_words(r, line, &failed);
         }
-        status = failed ? QKV_E_MEMORY : header ? read_names(r, line) : read_row(r, line);
+        status = failed ? QKV_E_MEMORY : header ? csv_read_names(r, line) : csv_read_row(r, line);
     }
     if (!status && !r->rows)
         status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected rows of numbers, found none",
@@ -306,7 +306,7 @@ static qkv_status read_text(reader *r, char *text, size_t size)
     return status;
 }
 
-static qkv_status load(reader *r)
+static qkv_status csv_load(reader *r)
 {
     char *text;
     size_t size;
@@ -316,7 +316,7 @@ static qkv_status load(reader *r)
     if (!status && memchr(text, 0, size))
         status = qkv_fail(r->ctx, QKV_E_FORMAT, "%s: expected text, found a byte 0", r->path);
     if (!status)
-        status = read_text(r, text, size);
+        status = csv_read_text(r, text, size);
     if (text)
         qkv_free(r->ctx, text);
     if (!status) {
@@ -334,12 +334,12 @@ static qkv_status load(reader *r)
 
 qkv_status qkv_csv_load(qkv_array *out, qkv_context *ctx, const char *path)
 {
-    return load(&(reader){.ctx = ctx, .path = path, .array = out});
+    return csv_load(&(reader){.ctx = ctx, .path = path, .array = out});
 }
 
 qkv_status qkv_csv_load_columns(qkv_array *out, qkv_context *ctx, const char *path,
                                 const char *const *columns, size_t count)
 {
-    return load(&(reader){.ctx = ctx, .path = path, .array = out, .wanted = columns,
-                          .taken = count, .finite = true});
+    return csv_load(&(reader){.ctx = ctx, .path = path, .array = out, .wanted = columns,
+                              .taken = count, .finite = true});
 }

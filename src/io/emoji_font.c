@@ -27,7 +27,7 @@ typedef struct {
 /* ---- pieces of the file ------------------------------------------------------------------- */
 
 /* True when there are n bytes from `at` on. */
-static bool holds(const bytes *b, size_t at, size_t n)
+static bool emoji_font_holds(const bytes *b, size_t at, size_t n)
 {
     return at <= b->size && n <= b->size - at;
 }
@@ -46,14 +46,14 @@ static qkv_status cut_short(const font *f, const char *table)
                     f->path, table);
 }
 
-static qkv_status find_table(const font *f, const char *tag, bytes *out)
+static qkv_status emoji_font_find_table(const font *f, const char *tag, bytes *out)
 {
     size_t tables = u16(&f->file, 4);
-    for (size_t i = 0, at = 12; i < tables && holds(&f->file, at, 16); i++, at += 16) {
+    for (size_t i = 0, at = 12; i < tables && emoji_font_holds(&f->file, at, 16); i++, at += 16) {
         if (memcmp(f->file.data + at, tag, 4) != 0)
             continue;
         size_t from = u32(&f->file, at + 8), size = u32(&f->file, at + 12);
-        if (!holds(&f->file, from, size))
+        if (!emoji_font_holds(&f->file, from, size))
             return qkv_fail(f->ctx, QKV_E_FORMAT, "%s: table %s, %zu bytes from %zu on, lies "
                             "beyond the file's %zu", f->path, tag, size, from, f->file.size);
         *out = (bytes){f->file.data + from, size};
@@ -83,14 +83,14 @@ static qkv_status read_glyph(font *f, size_t glyph, uint32_t format, size_t from
 /* Glyphs first .. last, whose index begins at `at`. */
 static qkv_status read_range(font *f, size_t first, size_t last, size_t at)
 {
-    if (!holds(&f->cblc, at, 8))
+    if (!emoji_font_holds(&f->cblc, at, 8))
         return cut_short(f, "CBLC");
     uint32_t kind = u16(&f->cblc, at), format = u16(&f->cblc, at + 2);
     size_t base = u32(&f->cblc, at + 4), width = kind == 1 ? 4 : 2;
     if ((kind != 1 && kind != 3) || format < 17 || format > 19)
         return qkv_fail(f->ctx, QKV_E_UNSUPPORTED, "%s: bitmaps of format 17 to 19 by an index "
                         "of format 1 or 3 expected, found %u by %u", f->path, format, kind);
-    if (!holds(&f->cblc, at + 8, (last - first + 2) * width))
+    if (!emoji_font_holds(&f->cblc, at + 8, (last - first + 2) * width))
         return cut_short(f, "CBLC");
     qkv_status status = QKV_OK;
     for (size_t g = first; g <= last && !status; g++) {
@@ -106,7 +106,7 @@ static qkv_status read_range(font *f, size_t first, size_t last, size_t at)
 static size_t largest_strike(const font *f)
 {
     size_t best = 0, strikes = u32(&f->cblc, 4);
-    for (size_t i = 0, at = 8; i < strikes && holds(&f->cblc, at, STRIKE_BYTES); i++) {
+    for (size_t i = 0, at = 8; i < strikes && emoji_font_holds(&f->cblc, at, STRIKE_BYTES); i++) {
         if (!best || f->cblc.data[at + 45] > f->cblc.data[best + 45]) /* pixels of an em */
             best = at;
         at += STRIKE_BYTES;
@@ -116,11 +116,11 @@ static size_t largest_strike(const font *f)
 
 static qkv_status read_glyphs(font *f)
 {
-    size_t strike = holds(&f->cblc, 0, 8) ? largest_strike(f) : 0;
+    size_t strike = emoji_font_holds(&f->cblc, 0, 8) ? largest_strike(f) : 0;
     if (!strike)
         return cut_short(f, "CBLC");
     size_t array = u32(&f->cblc, strike), ranges = u32(&f->cblc, strike + 8), next = 0;
-    if (!holds(&f->cblc, array, ranges * RANGE_BYTES))
+    if (!emoji_font_holds(&f->cblc, array, ranges * RANGE_BYTES))
         return cut_short(f, "CBLC");
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < ranges && !status; i++) {
@@ -154,11 +154,11 @@ static void take_group(font *f, size_t first, size_t last, size_t glyph)
 /* Format 12: groups of codes in a row that have glyphs in a row. */
 static qkv_status read_groups(font *f, size_t at)
 {
-    if (!holds(&f->cmap, at, 16))
+    if (!emoji_font_holds(&f->cmap, at, 16))
         return cut_short(f, "cmap");
     size_t groups = u32(&f->cmap, at + 12), next = 0;
     at += 16;
-    if (!holds(&f->cmap, at, groups * GROUP_BYTES))
+    if (!emoji_font_holds(&f->cmap, at, groups * GROUP_BYTES))
         return cut_short(f, "cmap");
     for (size_t i = 0; i < groups; i++, at += GROUP_BYTES) {
         size_t first = u32(&f->cmap, at), last = u32(&f->cmap, at + 4);
@@ -174,11 +174,11 @@ static qkv_status read_groups(font *f, size_t at)
 
 static qkv_status read_codes(font *f)
 {
-    size_t maps = holds(&f->cmap, 0, 4) ? u16(&f->cmap, 2) : 0;
+    size_t maps = emoji_font_holds(&f->cmap, 0, 4) ? u16(&f->cmap, 2) : 0;
     for (size_t i = 0; i < maps; i++) {
         size_t at = 4 + 8 * i;
-        if (!holds(&f->cmap, at, 8) || !holds(&f->cmap, u32(&f->cmap, at + 4), 2))
-            return cut_short(f, "cmap");
+        if (!emoji_font_holds(&f->cmap, at, 8) ||
+            !emoji_font_holds(&f->cmap, u32(&f->cmap, at + 4), 2)) return cut_short(f, "cmap");
         if (u16(&f->cmap, u32(&f->cmap, at + 4)) == 12)
             return read_groups(f, u32(&f->cmap, at + 4));
     }
@@ -201,11 +201,11 @@ qkv_status qkv__emoji_font_read(qkv__emoji **out, size_t *count, qkv_context *ct
     *count = 0;
     if (!qkv__font_begins(data, size))
         return qkv_fail(ctx, QKV_E_FORMAT, "%s: not a TrueType font, or cut short", path);
-    qkv_status status = find_table(&f, "cmap", &f.cmap);
+    qkv_status status = emoji_font_find_table(&f, "cmap", &f.cmap);
     if (!status)
-        status = find_table(&f, "CBLC", &f.cblc);
+        status = emoji_font_find_table(&f, "CBLC", &f.cblc);
     if (!status)
-        status = find_table(&f, "CBDT", &f.cbdt);
+        status = emoji_font_find_table(&f, "CBDT", &f.cbdt);
     if (status)
         return status;
     f.glyphs = qkv_calloc(ctx, GLYPHS, sizeof *f.glyphs);

@@ -35,8 +35,8 @@ static int open_for_reading(qkv_context *ctx, const char *path, int flags, struc
 }
 
 /* Reads to the end of fd. The buffer grows, so that pipes and files that change work too. */
-static qkv_status read_all(qkv_context *ctx, int fd, const char *path, size_t guess,
-                           size_t limit, char **data, size_t *size)
+static qkv_status file_read_all(qkv_context *ctx, int fd, const char *path, size_t guess,
+                                size_t limit, char **data, size_t *size)
 {
     size_t capacity = guess + 1, used = 0;
     char *buffer = qkv_malloc(ctx, capacity);
@@ -89,7 +89,7 @@ qkv_status qkv_file_read(qkv_context *ctx, const char *path, size_t limit, char 
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: expected at most %zu bytes, found %zu", path,
                           limit, guess);
     else /* one byte more than the file, so that its end is seen without growing */
-        status = read_all(ctx, fd, path, guess + 1, limit, data, size);
+        status = file_read_all(ctx, fd, path, guess + 1, limit, data, size);
     close(fd);
     return status;
 }
@@ -110,7 +110,7 @@ static qkv_status map_all(qkv__map *m, qkv_context *ctx, const char *path, int f
         }
     } else {
         char *data = NULL;
-        status = read_all(ctx, fd, path, 1, 0, &data, &m->size);
+        status = file_read_all(ctx, fd, path, 1, 0, &data, &m->size);
         m->data = (uint8_t *)data;
     }
     close(fd);

@@ -18,7 +18,7 @@ struct qkv__writer {
     char *temporary; /* ".NAME.tmp" in the same folder */
 };
 
-static qkv_status fail(qkv__writer *w, const char *what, int error)
+static qkv_status file_write_fail(qkv__writer *w, const char *what, int error)
 {
     w->status = qkv_fail(w->ctx, QKV_E_IO, "%s: %s: %s", w->path, what, strerror(error));
     return w->status;
@@ -48,14 +48,14 @@ static qkv_status open_temporary(qkv__writer *w)
     for (;;) {
         w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (w->fd < 0)
-            return fail(w, "cannot be written", errno);
+            return file_write_fail(w, "cannot be written", errno);
         if (flock(w->fd, LOCK_EX | LOCK_NB) != 0) {
             int error = errno;
             close(w->fd);
             w->fd = -1;
             if (error == EINTR)
                 continue;
-            return fail(w, "cannot be written, another process is writing it", error);
+            return file_write_fail(w, "cannot be written, another process is writing it", error);
         }
         struct stat opened, named;
         if (fstat(w->fd, &opened) == 0 && lstat(w->temporary, &named) == 0 &&
@@ -65,7 +65,7 @@ static qkv_status open_temporary(qkv__writer *w)
         w->fd = -1;
     }
     if (ftruncate(w->fd, 0) != 0)
-        return fail(w, "cannot be written", errno);
+        return file_write_fail(w, "cannot be written", errno);
     return QKV_OK;
 }
 
@@ -81,7 +81,7 @@ static qkv_status open_target(qkv__writer *w)
     if (!w->direct)
         return open_temporary(w);
     w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
-    return w->fd < 0 ? fail(w, "cannot be written", errno) : QKV_OK;
+    return w->fd < 0 ? file_write_fail(w, "cannot be written", errno) : QKV_OK;
 }
 
 /* The folder's entry is on disk too. Some file systems refuse to sync a folder: no matter. */
@@ -97,7 +97,7 @@ static void sync_folder(const char *path, char *scratch)
     }
 }
 
-static void destroy(qkv__writer *w)
+static void file_write_destroy(qkv__writer *w)
 {
     qkv_context *ctx = w->ctx;
     if (w->fd >= 0)
@@ -122,7 +122,7 @@ qkv_status qkv__writer_open(qkv__writer **out, qkv_context *ctx, const char *pat
     if (status) {
         if (w->fd >= 0)
             unlink(w->temporary);
-        destroy(w);
+        file_write_destroy(w);
         return status;
     }
     *out = w;
@@ -137,7 +137,7 @@ qkv_status qkv__writer_put(qkv__writer *w, const void *data, size_t size)
         ssize_t done = write(w->fd, p, piece);
         if (done < 0) {
             if (errno != EINTR)
-                fail(w, "cannot be written", errno);
+                file_write_fail(w, "cannot be written", errno);
             continue;
         }
         p += done;
@@ -149,7 +149,7 @@ qkv_status qkv__writer_put(qkv__writer *w, const void *data, size_t size)
 qkv_status qkv__writer_rewind(qkv__writer *w)
 {
     if (!w->status && lseek(w->fd, 0, SEEK_SET) < 0)
-        fail(w, "cannot be written", errno);
+        file_write_fail(w, "cannot be written", errno);
     return w->status;
 }
 
@@ -157,16 +157,16 @@ qkv_status qkv__writer_close(qkv__writer *w)
 {
     if (!w->direct) {
         if (!w->status && fsync(w->fd) != 0)
-            fail(w, "cannot be written", errno);
+            file_write_fail(w, "cannot be written", errno);
         if (!w->status && rename(w->temporary, w->path) != 0)
-            fail(w, "cannot be replaced", errno);
+            file_write_fail(w, "cannot be replaced", errno);
         if (w->status)
             unlink(w->temporary);
         else /* the temporary's name is not needed any more: its memory is */
             sync_folder(w->path, w->temporary);
     }
     qkv_status status = w->status;
-    destroy(w);
+    file_write_destroy(w);
     return status;
 }
 
@@ -176,7 +176,7 @@ void qkv__writer_abandon(qkv__writer *w)
         return;
     if (!w->direct)
         unlink(w->temporary);
-    destroy(w);
+    file_write_destroy(w);
 }
 
 qkv_status qkv_file_write(qkv_context *ctx, const char *path, const void *data, size_t size)

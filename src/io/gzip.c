@@ -16,9 +16,9 @@ static void *on_alloc(void *ctx, unsigned n, unsigned size)
     return qkv_calloc(ctx, n, size);
 }
 
-static void on_free(void *ctx, void *p) { qkv_free(ctx, p); }
+static void gzip_on_free(void *ctx, void *p) { qkv_free(ctx, p); }
 
-static unsigned at_most(size_t n) { return n < UINT_MAX ? (unsigned)n : UINT_MAX; }
+static unsigned gzip_at_most(size_t n) { return n < UINT_MAX ? (unsigned)n : UINT_MAX; }
 
 /* Over the ends of members: up to the end of the file, of which z has not been given `left`, or
  * until there is no more room. A code of zlib's, Z_STREAM_END when all is well. */
@@ -27,7 +27,7 @@ static int inflate_all(z_stream *z, size_t left, uint8_t *out, size_t room, size
     int code = Z_OK;
     while (*n < room) {
         if (!z->avail_in) {
-            z->avail_in = at_most(left);
+            z->avail_in = gzip_at_most(left);
             left -= z->avail_in;
         }
         if (code == Z_STREAM_END && !z->avail_in)
@@ -35,7 +35,7 @@ static int inflate_all(z_stream *z, size_t left, uint8_t *out, size_t room, size
         if (code == Z_STREAM_END && inflateReset(z) != Z_OK)
             return Z_STREAM_ERROR;
         z->next_out = out + *n;
-        z->avail_out = at_most(room - *n);
+        z->avail_out = gzip_at_most(room - *n);
         code = inflate(z, Z_NO_FLUSH);
         *n = (size_t)(z->next_out - out);
         if (code != Z_OK && code != Z_STREAM_END)
@@ -48,7 +48,7 @@ qkv_status qkv__gunzip(qkv_context *ctx, const char *name, const uint8_t *data, 
                        uint8_t *out, size_t room, size_t *n)
 {
     enum { GZIP_ALONE = 15 + 16 };
-    z_stream z = {.zalloc = on_alloc, .zfree = on_free, .opaque = ctx,
+    z_stream z = {.zalloc = on_alloc, .zfree = gzip_on_free, .opaque = ctx,
                   .next_in = (uint8_t *)(uintptr_t)data}; /* zlib reads it only */
     *n = 0;
     if (inflateInit2(&z, GZIP_ALONE) != Z_OK)

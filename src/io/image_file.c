@@ -16,7 +16,7 @@ static const struct {
 };
 
 /* Of the file; its number in kinds, or how many there are. */
-static size_t kind_of(const uint8_t *data, size_t size)
+static size_t image_file_kind_of(const uint8_t *data, size_t size)
 {
     size_t kind = 0, count = sizeof kinds / sizeof *kinds;
     while (kind < count &&
@@ -27,14 +27,14 @@ static size_t kind_of(const uint8_t *data, size_t size)
 
 bool qkv__image_begins(const uint8_t *data, size_t size)
 {
-    return kind_of(data, size) < sizeof kinds / sizeof *kinds;
+    return image_file_kind_of(data, size) < sizeof kinds / sizeof *kinds;
 }
 
 qkv_status qkv_image_decode(qkv_image *out, qkv_context *ctx, const void *data, size_t size,
                             const char *name, const qkv_image_options *options)
 {
     qkv__image_bytes p = {ctx, name, data, size, options ? *options : qkv_image_defaults()};
-    size_t kind = kind_of(data, size);
+    size_t kind = image_file_kind_of(data, size);
     *out = (qkv_image){0};
     if (!qkv__image_begins(data, size))
         return qkv_fail(ctx, QKV_E_UNSUPPORTED, "%s: neither a PNG nor a JPEG image", name);
@@ -57,7 +57,7 @@ qkv_status qkv_image_read(qkv_image *out, qkv_context *ctx, const char *path,
     return status;
 }
 
-static bool put(void *user, const void *data, size_t size)
+static bool image_file_put(void *user, const void *data, size_t size)
 {
     return qkv__writer_put(user, data, size) == QKV_OK;
 }
@@ -68,7 +68,7 @@ qkv_status qkv_image_write(const qkv_image *image, qkv_context *ctx, const char 
     qkv_status status = qkv__writer_open(&w, ctx, path);
     if (status)
         return status;
-    status = qkv__png_encode(image, ctx, put, w);
+    status = qkv__png_encode(image, ctx, image_file_put, w);
     if (status)
         qkv__writer_abandon(w);
     return status ? status : qkv__writer_close(w);

@@ -22,7 +22,7 @@ typedef struct {
     int turn;     /* Exif orientation, 1 to 8 */
 } decoder;
 
-static void on_error(j_common_ptr c)
+static void jpeg_on_error(j_common_ptr c)
 {
     decoder *d = (decoder *)(void *)c->err;
     c->err->format_message(c, d->why);
@@ -33,10 +33,10 @@ static void on_error(j_common_ptr c)
 static void on_message(j_common_ptr c, int level)
 {
     if (level < 0)
-        on_error(c);
+        jpeg_on_error(c);
 }
 
-static void on_progress(j_common_ptr c)
+static void jpeg_on_progress(j_common_ptr c)
 {
     decoder *d = (decoder *)(void *)c->err;
     const struct jpeg_decompress_struct *j = (const void *)c;
@@ -48,7 +48,7 @@ static void on_progress(j_common_ptr c)
 
 /* ---- Exif: which way is up ---------------------------------------------------------------- */
 
-static unsigned get(const uint8_t *p, size_t n, bool little)
+static unsigned jpeg_get(const uint8_t *p, size_t n, bool little)
 {
     unsigned v = 0;
     for (size_t i = 0; i < n; i++)
@@ -65,15 +65,15 @@ static int orientation(const uint8_t *data, size_t size)
     const uint8_t *tiff = data + 6;
     size_t n = size - 6;
     bool little = tiff[0] == 'I';
-    size_t at = get(tiff + 4, 4, little);
+    size_t at = jpeg_get(tiff + 4, 4, little);
     if (n < 2 || at > n - 2)
         return 1;
-    size_t count = get(tiff + at, 2, little);
+    size_t count = jpeg_get(tiff + at, 2, little);
     for (size_t i = 0; i < count && at + 2 + (i + 1) * ENTRY <= n; i++) {
         const uint8_t *entry = tiff + at + 2 + i * ENTRY;
-        unsigned value = get(entry + 8, 2, little);
-        if (get(entry, 2, little) == TAG && get(entry + 2, 2, little) == SHORT && value >= 1 &&
-            value <= 8)
+        unsigned value = jpeg_get(entry + 8, 2, little);
+        if (jpeg_get(entry, 2, little) == TAG && jpeg_get(entry + 2, 2, little) == SHORT &&
+            value >= 1 && value <= 8)
             return (int)value;
     }
     return 1;
@@ -122,7 +122,7 @@ static void print_colours(uint8_t *rgb, const uint8_t *cmyk, size_t width, bool 
         }
 }
 
-static qkv_status read_rows(decoder *d, struct jpeg_decompress_struct *j, bool print)
+static qkv_status jpeg_read_rows(decoder *d, struct jpeg_decompress_struct *j, bool print)
 {
     qkv_image *out = d->out;
     if (print) {
@@ -146,7 +146,7 @@ static void find_orientation(decoder *d, const struct jpeg_decompress_struct *j)
 }
 
 /* Everything that libjpeg may jump out of. */
-static qkv_status decode(decoder *d, struct jpeg_decompress_struct *j)
+static qkv_status jpeg_decode(decoder *d, struct jpeg_decompress_struct *j)
 {
     jpeg_mem_src(j, d->p->data, (unsigned long)d->p->size);
     jpeg_save_markers(j, JPEG_APP0 + 1, 0xFFFF);
@@ -160,7 +160,7 @@ static qkv_status decode(decoder *d, struct jpeg_decompress_struct *j)
     if (status)
         return status;
     jpeg_start_decompress(j);
-    status = read_rows(d, j, print);
+    status = jpeg_read_rows(d, j, print);
     if (!status)
         jpeg_finish_decompress(j);
     return status;
@@ -170,14 +170,14 @@ qkv_status qkv__jpeg_decode(const qkv__image_bytes *p, qkv_image *out)
 {
     decoder d = {.p = p, .out = out, .turn = 1};
     struct jpeg_decompress_struct j = {.err = jpeg_std_error(&d.base)};
-    d.base.error_exit = on_error;
+    d.base.error_exit = jpeg_on_error;
     d.base.emit_message = on_message;
-    d.progress.progress_monitor = on_progress;
+    d.progress.progress_monitor = jpeg_on_progress;
     qkv_status status;
     if (setjmp(d.jump) == 0) {
         jpeg_create_decompress(&j);
         j.progress = &d.progress;
-        status = decode(&d, &j);
+        status = jpeg_decode(&d, &j);
     } else {
         status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->name, d.why);
     }

@@ -24,7 +24,7 @@ static const char *type_name(const json_t *value)
     }
 }
 
-static json_t *find(const qkv__json *at, const char *key)
+static json_t *json_find(const qkv__json *at, const char *key)
 {
     return key ? json_object_get(at->value, key) : at->value;
 }
@@ -55,7 +55,7 @@ qkv_status qkv__json_fail(const qkv__json *at, const char *key, const char *fmt,
 
 static qkv_status wrong_type(const qkv__json *at, const char *key, const char *expected)
 {
-    const json_t *value = find(at, key);
+    const json_t *value = json_find(at, key);
     if (key && !json_is_object(at->value))
         return qkv__json_fail(at, NULL, "expected an object, found %s", type_name(at->value));
     if (!value)
@@ -107,13 +107,13 @@ void qkv__json_free(qkv__json *document)
 
 bool qkv__json_has(const qkv__json *at, const char *key)
 {
-    const json_t *value = find(at, key);
+    const json_t *value = json_find(at, key);
     return value && !json_is_null(value);
 }
 
 qkv_status qkv__json_get_string(const qkv__json *at, const char *key, const char **out)
 {
-    const json_t *value = find(at, key);
+    const json_t *value = json_find(at, key);
     if (!json_is_string(value))
         return wrong_type(at, key, "a string");
     const char *text = json_string_value(value);
@@ -126,7 +126,7 @@ qkv_status qkv__json_get_string(const qkv__json *at, const char *key, const char
 qkv_status qkv__json_get_int(const qkv__json *at, const char *key, int64_t min, int64_t max,
                              int64_t *out)
 {
-    const json_t *value = find(at, key);
+    const json_t *value = json_find(at, key);
     int64_t number;
     if (json_is_integer(value)) {
         number = json_integer_value(value);
@@ -151,7 +151,7 @@ qkv_status qkv__json_get_int(const qkv__json *at, const char *key, int64_t min, 
 qkv_status qkv__json_get_real(const qkv__json *at, const char *key, double min, double max,
                               double *out)
 {
-    const json_t *value = find(at, key);
+    const json_t *value = json_find(at, key);
     if (!json_is_number(value))
         return wrong_type(at, key, "a number");
     double number = json_number_value(value);
@@ -164,14 +164,14 @@ qkv_status qkv__json_get_real(const qkv__json *at, const char *key, double min, 
 
 qkv_status qkv__json_get_bool(const qkv__json *at, const char *key, bool *out)
 {
-    const json_t *value = find(at, key);
+    const json_t *value = json_find(at, key);
     if (!json_is_boolean(value))
         return wrong_type(at, key, "true or false");
     *out = json_is_true(value);
     return QKV_OK;
 }
 
-static void descend(qkv__json *out, const qkv__json *at, const char *key, json_t *value)
+static void json_descend(qkv__json *out, const qkv__json *at, const char *key, json_t *value)
 {
     qkv__json place = {.ctx = at->ctx, .file = at->file, .value = value};
     join_path(place.path, sizeof place.path, at->path, key);
@@ -180,19 +180,19 @@ static void descend(qkv__json *out, const qkv__json *at, const char *key, json_t
 
 qkv_status qkv__json_get_object(const qkv__json *at, const char *key, qkv__json *out)
 {
-    json_t *value = find(at, key);
+    json_t *value = json_find(at, key);
     if (!json_is_object(value))
         return wrong_type(at, key, "an object");
-    descend(out, at, key ? key : "", value);
+    json_descend(out, at, key ? key : "", value);
     return QKV_OK;
 }
 
 qkv_status qkv__json_get_array(const qkv__json *at, const char *key, qkv__json *out)
 {
-    json_t *value = find(at, key);
+    json_t *value = json_find(at, key);
     if (!json_is_array(value))
         return wrong_type(at, key, "an array");
-    descend(out, at, key ? key : "", value);
+    json_descend(out, at, key ? key : "", value);
     return QKV_OK;
 }
 
@@ -229,7 +229,7 @@ void qkv__json_item(const qkv__json *array, size_t i, qkv__json *out)
 {
     char index[32];
     (void)snprintf(index, sizeof index, "%zu", i);
-    descend(out, array, index, json_array_get(array->value, i));
+    json_descend(out, array, index, json_array_get(array->value, i));
 }
 
 const char *qkv_machine_library(size_t i, const char **version)

@@ -5,7 +5,7 @@
 
 /* ---- writing ---------------------------------- */
 
-static void put_integer(void *w, const char *key, int64_t value)
+static void json_options_put_integer(void *w, const char *key, int64_t value)
 {
     qkv_json_put_int(w, key, value);
 }
@@ -20,7 +20,7 @@ static void put_boolean(void *w, const char *key, bool value)
     qkv_json_put_bool(w, key, value);
 }
 
-static void put_text(void *w, const char *key, const char *value)
+static void json_options_put_text(void *w, const char *key, const char *value)
 {
     qkv_json_put_string(w, key, value);
 }
@@ -37,9 +37,9 @@ static void put_null(void *w, const char *key)
 
 qkv_option_sink qkv__json_option_sink(qkv_json_writer *w)
 {
-    return (qkv_option_sink){.user = w, .integer = put_integer, .real = put_real,
-                             .boolean = put_boolean, .text = put_text, .list = put_list,
-                             .null = put_null};
+    return (qkv_option_sink){.user = w, .integer = json_options_put_integer, .real = put_real,
+                             .boolean = put_boolean, .text = json_options_put_text,
+                             .list = put_list, .null = put_null};
 }
 
 void qkv__json_put_options(qkv_json_writer *w, const qkv_option_table *table, const void *target)
@@ -51,7 +51,7 @@ void qkv__json_put_options(qkv_json_writer *w, const qkv_option_table *table, co
 /* ---- reading ---------------------------------- */
 
 /* Goes down "a.b" to the object that holds b; the rest of the key is returned. */
-static const char *descend(const qkv__json *at, const char *key, qkv__json *out)
+static const char *json_options_descend(const qkv__json *at, const char *key, qkv__json *out)
 {
     char name[128];
     *out = *at;
@@ -70,46 +70,46 @@ static const char *descend(const qkv__json *at, const char *key, qkv__json *out)
     return key;
 }
 
-static bool has(void *user, const char *key)
+static bool json_options_has(void *user, const char *key)
 {
     qkv__json at;
-    key = descend(user, key, &at);
+    key = json_options_descend(user, key, &at);
     return qkv__json_has(&at, key);
 }
 
-static qkv_status get_integer(void *user, const char *key, int64_t min, int64_t max,
-                              int64_t *out)
+static qkv_status json_options_get_integer(void *user, const char *key, int64_t min, int64_t max,
+                                           int64_t *out)
 {
     qkv__json at;
-    key = descend(user, key, &at);
+    key = json_options_descend(user, key, &at);
     return qkv__json_get_int(&at, key, min, max, out);
 }
 
 static qkv_status get_real(void *user, const char *key, double min, double max, double *out)
 {
     qkv__json at;
-    key = descend(user, key, &at);
+    key = json_options_descend(user, key, &at);
     return qkv__json_get_real(&at, key, min, max, out);
 }
 
 static qkv_status get_boolean(void *user, const char *key, bool *out)
 {
     qkv__json at;
-    key = descend(user, key, &at);
+    key = json_options_descend(user, key, &at);
     return qkv__json_get_bool(&at, key, out);
 }
 
 static qkv_status get_text(void *user, const char *key, const char **out)
 {
     qkv__json at;
-    key = descend(user, key, &at);
+    key = json_options_descend(user, key, &at);
     return qkv__json_get_string(&at, key, out);
 }
 
 static qkv_status get_length(void *user, const char *key, size_t *out)
 {
     qkv__json at, list;
-    key = descend(user, key, &at);
+    key = json_options_descend(user, key, &at);
     qkv_status status = qkv__json_get_array(&at, key, &list);
     if (!status)
         *out = qkv__json_count(&list);
@@ -119,7 +119,7 @@ static qkv_status get_length(void *user, const char *key, size_t *out)
 static qkv_status get_item(void *user, const char *key, size_t i, const char **out)
 {
     qkv__json at, list, item;
-    key = descend(user, key, &at);
+    key = json_options_descend(user, key, &at);
     qkv_status status = qkv__json_get_array(&at, key, &list);
     if (status)
         return status;
@@ -127,10 +127,10 @@ static qkv_status get_item(void *user, const char *key, size_t i, const char **o
     return qkv__json_get_string(&item, NULL, out);
 }
 
-static qkv_status fail(void *user, const char *key, const char *message)
+static qkv_status json_options_fail(void *user, const char *key, const char *message)
 {
     qkv__json at;
-    key = descend(user, key, &at);
+    key = json_options_descend(user, key, &at);
     return qkv__json_fail(&at, key, "%s", message);
 }
 
@@ -141,8 +141,10 @@ qkv_status qkv__json_get_options(const qkv__json *at, qkv_options *o,
     qkv_status status = qkv__json_get_object(at, NULL, &place);
     if (status)
         return status;
-    const qkv_option_source source = {.user = &place, .has = has, .integer = get_integer,
+    const qkv_option_source source = {.user = &place, .has = json_options_has, .integer =
+        json_options_get_integer,
                                       .real = get_real, .boolean = get_boolean, .text = get_text,
-                                      .length = get_length, .item = get_item, .fail = fail};
+                                      .length = get_length, .item = get_item,
+                                      .fail = json_options_fail};
     return qkv_options_read(o, table, &source);
 }

@@ -62,7 +62,7 @@ static void lead(qkv_json_writer *w, const char *key)
     w->first = false;
 }
 
-static void begin(qkv_json_writer *w, const char *key, const char *bracket)
+static void json_write_begin(qkv_json_writer *w, const char *key, const char *bracket)
 {
     lead(w, key);
     qkv_str_puts(&w->text, bracket);
@@ -70,7 +70,7 @@ static void begin(qkv_json_writer *w, const char *key, const char *bracket)
     w->first = true;
 }
 
-static void end(qkv_json_writer *w, const char *bracket)
+static void json_write_end(qkv_json_writer *w, const char *bracket)
 {
     w->depth--;
     if (!w->first)
@@ -132,22 +132,22 @@ void qkv_json_writer_free(qkv_json_writer *w)
 
 void qkv_json_begin_object(qkv_json_writer *w, const char *key)
 {
-    begin(w, key, "{");
+    json_write_begin(w, key, "{");
 }
 
 void qkv_json_end_object(qkv_json_writer *w)
 {
-    end(w, "}");
+    json_write_end(w, "}");
 }
 
 void qkv_json_begin_array(qkv_json_writer *w, const char *key)
 {
-    begin(w, key, "[");
+    json_write_begin(w, key, "[");
 }
 
 void qkv_json_end_array(qkv_json_writer *w)
 {
-    end(w, "]");
+    json_write_end(w, "]");
 }
 
 void qkv_json_put_string(qkv_json_writer *w, const char *key, const char *value)
@@ -193,17 +193,17 @@ void qkv__json_put_value(qkv_json_writer *w, const char *key, const json_t *valu
 {
     switch (json_typeof(value)) {
     case JSON_OBJECT:
-        begin(w, key, "{");
+        json_write_begin(w, key, "{");
         for (void *i = json_object_iter((json_t *)(uintptr_t)value); i;
              i = json_object_iter_next((json_t *)(uintptr_t)value, i))
             qkv__json_put_value(w, json_object_iter_key(i), json_object_iter_value(i));
-        end(w, "}");
+        json_write_end(w, "}");
         break;
     case JSON_ARRAY:
-        begin(w, key, "[");
+        json_write_begin(w, key, "[");
         for (size_t i = 0; i < json_array_size(value); i++)
             qkv__json_put_value(w, NULL, json_array_get(value, i));
-        end(w, "]");
+        json_write_end(w, "]");
         break;
     case JSON_STRING:
         qkv_json_put_bytes(w, key, json_string_value(value), json_string_length(value));

@@ -39,7 +39,7 @@ static void skip_space(reader *r)
 }
 
 /* Takes the character c after space, if it is there. */
-static bool take(reader *r, char c)
+static bool npy_take(reader *r, char c)
 {
     skip_space(r);
     bool there = r->p < r->end && *r->p == c;
@@ -126,7 +126,7 @@ static qkv_status take_size(reader *r, size_t *out)
             return malformed(r, "a smaller size in 'shape'");
         r->p++;
     }
-    (void)take(r, 'L'); /* Python 2 wrote 3L */
+    (void)npy_take(r, 'L'); /* Python 2 wrote 3L */
     *out = value;
     return QKV_OK;
 }
@@ -134,17 +134,17 @@ static qkv_status take_size(reader *r, size_t *out)
 static qkv_status take_shape(reader *r)
 {
     qkv_array *a = r->array;
-    if (!take(r, '('))
+    if (!npy_take(r, '('))
         return malformed(r, "a tuple in 'shape'");
     a->ndim = 0;
-    while (!take(r, ')')) {
+    while (!npy_take(r, ')')) {
         if (a->ndim == QKV_ARRAY_DIMS)
             return malformed(r, "at most 32 sizes in 'shape'");
         qkv_status status = take_size(r, &a->shape[a->ndim]);
         if (status)
             return status;
         a->ndim++;
-        bool comma = take(r, ',');
+        bool comma = npy_take(r, ',');
         skip_space(r);
         if (!comma && (r->p == r->end || *r->p != ')'))
             return malformed(r, "',' or ')' in 'shape'");
@@ -159,9 +159,9 @@ static qkv_status take_header(reader *r)
         const char *key;
         qkv_status (*take)(reader *r);
     } fields[] = {{"descr", take_descr}, {"fortran_order", take_order}, {"shape", take_shape}};
-    if (!take(r, '{'))
+    if (!npy_take(r, '{'))
         return malformed(r, "'{'");
-    while (!take(r, '}')) {
+    while (!npy_take(r, '}')) {
         char key[32];
         size_t i = 0;
         qkv_status status = take_string(r, "a key", key, sizeof key);
@@ -171,12 +171,12 @@ static qkv_status take_header(reader *r)
             i++;
         if (i == 3)
             return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: header: unknown key '%s'", r->path, key);
-        if (!take(r, ':'))
+        if (!npy_take(r, ':'))
             return malformed(r, "':'");
         status = fields[i].take(r);
         if (status)
             return status;
-        bool comma = take(r, ',');
+        bool comma = npy_take(r, ',');
         skip_space(r);
         if (!comma && (r->p == r->end || *r->p != '}'))
             return malformed(r, "',' or '}'");
@@ -213,7 +213,7 @@ static qkv_status find_header(reader *r, const qkv__map *m)
 }
 
 /* Fortran order has the first index fastest: visit the numbers so, store them row-major. */
-static void reorder(qkv_real *out, const qkv_real *in, const qkv_array *a)
+static void npy_reorder(qkv_real *out, const qkv_real *in, const qkv_array *a)
 {
     size_t index[QKV_ARRAY_DIMS] = {0}, stride[QKV_ARRAY_DIMS], at = 0;
     size_t step = 1;
@@ -231,7 +231,7 @@ static void reorder(qkv_real *out, const qkv_real *in, const qkv_array *a)
     }
 }
 
-static qkv_status read_numbers(reader *r, const qkv__map *m)
+static qkv_status npy_read_numbers(reader *r, const qkv__map *m)
 {
     qkv_array *a = r->array;
     size_t bytes, left = (size_t)(m->data + m->size - (const uint8_t *)r->end);
@@ -248,7 +248,7 @@ static qkv_status read_numbers(reader *r, const qkv__map *m)
     if (a->data && in_order) {
         (void)qkv__store_read(in_order, r->end, r->store, a->count); /* types has no other */
         if (in_order != a->data)
-            reorder(a->data, in_order, a);
+            npy_reorder(a->data, in_order, a);
     }
     bool failed = !a->data || !in_order;
     if (in_order != a->data)
@@ -280,7 +280,7 @@ qkv_status qkv_npy_load(qkv_array *out, qkv_context *ctx, const char *path)
     if (!status)
         status = take_header(&r);
     if (!status)
-        status = read_numbers(&r, &m);
+        status = npy_read_numbers(&r, &m);
     qkv__map_close(&m);
     if (status)
         qkv_array_free(out);
@@ -290,7 +290,7 @@ qkv_status qkv_npy_load(qkv_array *out, qkv_context *ctx, const char *path)
 /* ---- writing ------------------------------------------------------------------------------- */
 
 /* As NumPy pads: room for the first size to grow to 21 digits, then to a multiple of 64. */
-static void make_header(qkv_str *s, int ndim, const size_t *shape, qkv_store store)
+static void npy_make_header(qkv_str *s, int ndim, const size_t *shape, qkv_store store)
 {
     char first[24] = "";
     qkv_str_printf(s, "{'descr': '<%c%zu', 'fortran_order': False, 'shape': (",
@@ -333,8 +333,8 @@ static qkv_status write_numbers(qkv_context *ctx, qkv__writer *w, const qkv_real
     return status;
 }
 
-static qkv_status write_all(qkv_context *ctx, const char *path, const qkv_str *header,
-                            const qkv_real *data, size_t count, qkv_store store)
+static qkv_status npy_write_all(qkv_context *ctx, const char *path, const qkv_str *header,
+                                const qkv_real *data, size_t count, qkv_store store)
 {
     qkv__writer *w;
     unsigned char start[MAGIC + 4] = "\x93NUMPY\x01";
@@ -367,9 +367,9 @@ qkv_status qkv_npy_save(qkv_context *ctx, const char *path, int ndim, const size
     for (int d = 0; d < ndim; d++)
         count *= shape[d]; /* the data is in memory: it fits */
     qkv_str_init(&header, ctx);
-    make_header(&header, ndim, shape, store);
+    npy_make_header(&header, ndim, shape, store);
     qkv_status status = header.failed ? QKV_E_MEMORY
-                                      : write_all(ctx, path, &header, data, count, store);
+                                      : npy_write_all(ctx, path, &header, data, count, store);
     qkv_str_free(&header);
     return status;
 }

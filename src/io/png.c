@@ -16,7 +16,7 @@ typedef struct {
     char why[128]; /* libpng's words */
 } decoder;
 
-static void on_error(png_structp png, png_const_charp why)
+static void png_file_on_error(png_structp png, png_const_charp why)
 {
     decoder *d = png_get_error_ptr(png);
     size_t n = strlen(why) < sizeof d->why - 1 ? strlen(why) : sizeof d->why - 1;
@@ -54,14 +54,14 @@ static png_voidp on_malloc(png_structp png, png_alloc_size_t n)
     return p;
 }
 
-static void on_free(png_structp png, png_voidp p)
+static void png_file_on_free(png_structp png, png_voidp p)
 {
     const memory *m = png_get_mem_ptr(png);
     qkv_free(m->ctx, p);
 }
 
 /* The nearest to (a colour + (255 - a) background) / 255. */
-static uint8_t blend(uint8_t colour, uint8_t a, uint8_t background)
+static uint8_t png_file_blend(uint8_t colour, uint8_t a, uint8_t background)
 {
     return (uint8_t)((colour * a + background * (255 - a) + 127) / 255);
 }
@@ -73,7 +73,7 @@ static void blend_row(const decoder *d, uint8_t *out)
     for (size_t i = 0; i < d->out->width; i++) {
         const uint8_t *in = d->row + i * (channels + 1);
         for (size_t c = 0; c < channels; c++)
-            out[i * channels + c] = blend(in[c], in[channels], b[c]);
+            out[i * channels + c] = png_file_blend(in[c], in[channels], b[c]);
     }
 }
 
@@ -90,7 +90,8 @@ static int set_transforms(png_structp png, png_infop info, bool colour)
 }
 
 /* Interlaced images with alpha need all of it at once: they are read whole, then blended. */
-static qkv_status read_rows(decoder *d, png_structp png, size_t bytes, bool alpha, int passes)
+static qkv_status png_file_read_rows(decoder *d, png_structp png, size_t bytes, bool alpha,
+                                     int passes)
 {
     qkv_image *out = d->out;
     size_t width = out->width * out->channels;
@@ -138,7 +139,7 @@ static void check_chunks(const decoder *d, png_structp png)
 }
 
 /* Everything that libpng may jump out of. */
-static qkv_status decode(decoder *d, png_structp png, png_infop info)
+static qkv_status png_file_decode(decoder *d, png_structp png, png_infop info)
 {
     png_set_read_fn(png, d, on_read);
     png_set_user_limits(png, 0x7fffffff, 0x7fffffff);
@@ -155,7 +156,7 @@ static qkv_status decode(decoder *d, png_structp png, png_infop info)
         return status;
     int passes = set_transforms(png, info, colour);
     bool alpha = png_get_channels(png, info) > d->out->channels;
-    status = read_rows(d, png, png_get_rowbytes(png, info), alpha, passes);
+    status = png_file_read_rows(d, png, png_get_rowbytes(png, info), alpha, passes);
     if (!status) {
         png_read_end(png, NULL); /* is it all there? */
         check_chunks(d, png);
@@ -167,12 +168,12 @@ qkv_status qkv__png_decode(const qkv__image_bytes *p, qkv_image *out)
 {
     decoder d = {.p = p, .out = out};
     memory m = {p->ctx, false};
-    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &d, on_error, on_warning,
-                                               &m, on_malloc, on_free);
+    png_structp png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &d, png_file_on_error,
+                                               on_warning, &m, on_malloc, png_file_on_free);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     qkv_status status = QKV_E_MEMORY;
     if (info && setjmp(png_jmpbuf(png)) == 0)
-        status = decode(&d, png, info);
+        status = png_file_decode(&d, png, info);
     else if (info)
         status = qkv_fail(p->ctx, m.gone ? QKV_E_MEMORY : QKV_E_FORMAT, "%s: %s", p->name,
                           d.why);
@@ -203,8 +204,8 @@ qkv_status qkv__png_encode(const qkv_image *image, qkv_context *ctx,
 {
     encoder e = {.put = put, .user = user};
     memory m = {ctx, false};
-    png_structp png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &e, on_error, on_warning,
-                                                &m, on_malloc, on_free);
+    png_structp png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, &e, png_file_on_error,
+                                                on_warning, &m, on_malloc, png_file_on_free);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     bool done = false;
     if (info && setjmp(png_jmpbuf(png)) == 0) {

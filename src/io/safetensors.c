@@ -10,7 +10,7 @@
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-static int by_name(const void *a, const void *b)
+static int safetensors_by_name(const void *a, const void *b)
 {
     return strcmp(((const qkv_safetensor *)a)->name, ((const qkv_safetensor *)b)->name);
 }
@@ -18,9 +18,9 @@ static int by_name(const void *a, const void *b)
 static qkv_status sort_tensors(qkv_safetensors *s)
 {
     if (s->count)
-        qsort(s->tensors, s->count, sizeof *s->tensors, by_name);
+        qsort(s->tensors, s->count, sizeof *s->tensors, safetensors_by_name);
     for (size_t i = 1; i < s->count; i++)
-        if (by_name(&s->tensors[i - 1], &s->tensors[i]) == 0)
+        if (safetensors_by_name(&s->tensors[i - 1], &s->tensors[i]) == 0)
             return qkv_fail(s->ctx, QKV_E_FORMAT, "%s: tensor \"%s\" is in %s too",
                             s->tensors[i].file, s->tensors[i].name, s->tensors[i - 1].file);
     return QKV_OK;
@@ -98,19 +98,19 @@ static qkv_status open_index(qkv_safetensors *s, const char *index)
     return status;
 }
 
-static qkv_status open_file(qkv_safetensors *s, const char *path, qkv__map *map)
+static qkv_status safetensors_open_file(qkv_safetensors *s, const char *path, qkv__map *map)
 {
     s->shards = qkv__arena_alloc(s->arena, sizeof *s->shards);
     qkv_status status = s->shards ? add_shard(s, path, map) : QKV_E_MEMORY;
     return status ? status : sort_tensors(s);
 }
 
-static qkv_status open_folder(qkv_safetensors *s, const char *path)
+static qkv_status safetensors_open_folder(qkv_safetensors *s, const char *path)
 {
     const qkv_path file = qkv_path_in(path, "model.safetensors");
     const qkv_path index = qkv_path_in(path, "model.safetensors.index.json");
     bool sharded = !qkv_file_exists(file.text) && qkv_file_exists(index.text);
-    return sharded ? open_index(s, index.text) : open_file(s, file.text, NULL);
+    return sharded ? open_index(s, index.text) : safetensors_open_file(s, file.text, NULL);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */
@@ -128,9 +128,9 @@ static qkv_status open_any(qkv_safetensors **out, qkv_context *ctx, const char *
     bool is_index = length > 5 && strcmp(path + length - 5, ".json") == 0;
     qkv_status status = qkv__arena_create(&s->arena, ctx, "safetensors");
     if (!status && !map && qkv_dir_exists(path))
-        status = open_folder(s, path);
+        status = safetensors_open_folder(s, path);
     else if (!status)
-        status = is_index && !map ? open_index(s, path) : open_file(s, path, map);
+        status = is_index && !map ? open_index(s, path) : safetensors_open_file(s, path, map);
     if (status) {
         qkv_safetensors_close(s);
         return status;
@@ -177,7 +177,7 @@ const qkv_safetensor *qkv_safetensors_find(const qkv_safetensors *s, const char 
     const qkv_safetensor key = {.name = name};
     if (s->count == 0)
         return NULL;
-    return bsearch(&key, s->tensors, s->count, sizeof key, by_name);
+    return bsearch(&key, s->tensors, s->count, sizeof key, safetensors_by_name);
 }
 
 const char *qkv_safetensors_metadata(const qkv_safetensors *s, const char *key)

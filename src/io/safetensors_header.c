@@ -72,7 +72,8 @@ static qkv_status read_size(const qkv__json *array, size_t i, size_t *out)
     return status;
 }
 
-static qkv_status read_shape(qkv_safetensors *s, const qkv__json *info, qkv_safetensor *t)
+static qkv_status safetensors_header_read_shape(qkv_safetensors *s, const qkv__json *info,
+                                                qkv_safetensor *t)
 {
     qkv__json shape;
     qkv_status status = qkv__json_get_array(info, "shape", &shape);
@@ -90,7 +91,8 @@ static qkv_status read_shape(qkv_safetensors *s, const qkv__json *info, qkv_safe
 }
 
 /* What the shape and the type need, against what the offsets give. */
-static qkv_status check_bytes(const qkv__json *info, const qkv_safetensor *t, size_t bits)
+static qkv_status safetensors_header_check_bytes(const qkv__json *info, const qkv_safetensor *t,
+                                                 size_t bits)
 {
     size_t count, all;
     char shape[200];
@@ -124,7 +126,7 @@ static qkv_status read_info(qkv_safetensors *s, const qkv__json *info, qkv_safet
     t->dtype = dtypes[d].name;
     t->store = dtypes[d].store;
     *bits = dtypes[d].bits;
-    status = read_shape(s, info, t);
+    status = safetensors_header_read_shape(s, info, t);
     if (!status)
         status = qkv__json_get_array(info, "data_offsets", &offsets);
     if (!status && qkv__json_count(&offsets) != 2)
@@ -198,7 +200,7 @@ static qkv_status check_layout(const qkv__json *root, found *all, size_t count, 
             return qkv__json_fail(&info, "data_offsets", "expected the begin %zu, found %zu", at,
                                   all[i].begin);
         at += all[i].t.bytes;
-        status = check_bytes(&info, &all[i].t, all[i].bits);
+        status = safetensors_header_check_bytes(&info, &all[i].t, all[i].bits);
         if (status)
             return status;
     }

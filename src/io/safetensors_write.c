@@ -25,7 +25,7 @@ typedef struct {
     unsigned char *stored;
 } save;
 
-static int by_name(const void *a, const void *b)
+static int safetensors_write_by_name(const void *a, const void *b)
 {
     return strcmp(((const item *)a)->entry->name, ((const item *)b)->entry->name);
 }
@@ -38,7 +38,7 @@ static int by_place(const void *a, const void *b)
         return x->shard < y->shard ? -1 : 1;
     if (x->entry->store != y->entry->store)
         return x->entry->store > y->entry->store ? -1 : 1;
-    return by_name(a, b);
+    return safetensors_write_by_name(a, b);
 }
 
 static qkv_status check_entry(const save *s, const qkv_safetensors_entry *e, item *out)
@@ -100,8 +100,8 @@ static void put_header(qkv_json_writer *w, const save *s, const item *items, siz
 
 /* Its length and text, to be freed on success and failure alike; padded to a multiple of 8 bytes,
  * or to room, which is one (0: as long as it gets). */
-static qkv_status make_header(qkv_str *out, const save *s, const item *items, size_t count,
-                              size_t room)
+static qkv_status safetensors_write_make_header(qkv_str *out, const save *s, const item *items,
+                                                size_t count, size_t room)
 {
     qkv_json_writer w;
     qkv_str_init(out, s->ctx);
@@ -145,14 +145,15 @@ static qkv_status write_item(const save *s, qkv__writer *out, const item *it)
     return status;
 }
 
-static qkv_status write_file(const save *s, const char *path, const item *items, size_t count)
+static qkv_status safetensors_write_file(const save *s, const char *path, const item *items,
+                                         size_t count)
 {
     qkv__writer *out;
     qkv_str header;
     qkv_status status = qkv__writer_open(&out, s->ctx, path);
     if (status)
         return status;
-    status = make_header(&header, s, items, count, 0);
+    status = safetensors_write_make_header(&header, s, items, count, 0);
     if (!status)
         status = qkv__writer_put(out, header.data, header.len);
     qkv_str_free(&header);
@@ -182,7 +183,7 @@ static qkv_status write_index(save *s, const char *path, const char *index, size
     qkv_json_writer_init(&w, s->ctx, 2);
     for (size_t i = 0; i < s->count; i++)
         total += (int64_t)s->items[i].bytes;
-    qsort(s->items, s->count, sizeof *s->items, by_name);
+    qsort(s->items, s->count, sizeof *s->items, safetensors_write_by_name);
     qkv_json_begin_object(&w, NULL);
     qkv_json_begin_object(&w, "metadata");
     qkv_json_put_int(&w, "total_size", total);
@@ -205,7 +206,8 @@ static qkv_status write_shards(save *s, const char *path, const char *index, siz
         size_t end = first;
         while (end < s->count && s->items[end].shard == i)
             end++;
-        status = write_file(s, shard_path(path, i, shards).text, s->items + first, end - first);
+        status = safetensors_write_file(s, shard_path(path, i, shards).text, s->items + first, end -
+                                        first);
         first = end;
     }
     if (!status)
@@ -213,7 +215,7 @@ static qkv_status write_shards(save *s, const char *path, const char *index, siz
     return status ? status : qkv__file_remove(s->ctx, path);
 }
 
-static qkv_status write_all(save *s, const char *path, size_t shard_bytes)
+static qkv_status safetensors_write_all(save *s, const char *path, size_t shard_bytes)
 {
     qkv_path index;
     (void)snprintf(index.text, sizeof index.text, "%s.index.json", path);
@@ -222,7 +224,7 @@ static qkv_status write_all(save *s, const char *path, size_t shard_bytes)
         qsort(s->items, s->count, sizeof *s->items, by_place);
     if (shards > 1)
         return write_shards(s, path, index.text, shards);
-    qkv_status status = write_file(s, path, s->items, s->count);
+    qkv_status status = safetensors_write_file(s, path, s->items, s->count);
     return status ? status : qkv__file_remove(s->ctx, index.text);
 }
 
@@ -234,9 +236,9 @@ static qkv_status check_entries(save *s, const qkv_safetensors_entry *entries)
             return status;
     }
     if (s->count)
-        qsort(s->items, s->count, sizeof *s->items, by_name);
+        qsort(s->items, s->count, sizeof *s->items, safetensors_write_by_name);
     for (size_t i = 1; i < s->count; i++)
-        if (by_name(&s->items[i - 1], &s->items[i]) == 0)
+        if (safetensors_write_by_name(&s->items[i - 1], &s->items[i]) == 0)
             return qkv_fail(s->ctx, QKV_E_ARGUMENT, "%s: two tensors are named \"%s\"", s->path,
                             s->items[i].entry->name);
     for (size_t i = 0; i < s->count; i++) /* the caller's order again, for shards */
@@ -259,7 +261,7 @@ qkv_status qkv_safetensors_save(qkv_context *ctx, const char *path,
     if (!status)
         status = check_entries(&s, entries);
     if (!status)
-        status = write_all(&s, path, options ? options->shard_bytes : 0);
+        status = safetensors_write_all(&s, path, options ? options->shard_bytes : 0);
     qkv_free(ctx, s.items);
     qkv_free(ctx, s.reals);
     qkv_free(ctx, s.stored);
@@ -295,7 +297,7 @@ qkv_status qkv__stream_put(qkv__stream *s, const void *data, size_t size)
 static qkv_status put_room(qkv__stream *s, const save *all)
 {
     qkv_str header;
-    qkv_status status = make_header(&header, all, all->items, all->count, ROOM);
+    qkv_status status = safetensors_write_make_header(&header, all, all->items, all->count, ROOM);
     if (!status && s->file)
         status = qkv__writer_rewind(s->file);
     if (!status && s->file)

@@ -24,7 +24,7 @@ typedef struct {
     uint64_t begin, bytes, count; /* of the directory */
 } reader;
 
-static uint64_t get(const uint8_t *p, size_t bytes)
+static uint64_t zip_get(const uint8_t *p, size_t bytes)
 {
     uint64_t x = 0;
     memcpy(&x, p, bytes);
@@ -36,7 +36,7 @@ static bool signed_as(const uint8_t *p, const char sign[4])
     return memcmp(p, sign, 4) == 0;
 }
 
-static qkv_status broken(const reader *r, const char *what)
+static qkv_status zip_broken(const reader *r, const char *what)
 {
     return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: zip archive: %s", r->path, what);
 }
@@ -49,13 +49,13 @@ static qkv_status find_large(reader *r, const uint8_t *end)
     const uint8_t *locator = at >= LOCATOR64 ? end - LOCATOR64 : NULL;
     if (!locator || !signed_as(locator, sign_locator64))
         return QKV_OK;
-    uint64_t where = get(locator + 8, 8);
+    uint64_t where = zip_get(locator + 8, 8);
     if (at < END64 || where > at - END64 || !signed_as(r->data + where, sign_end64))
-        return broken(r, "its zip64 end record is missing");
+        return zip_broken(r, "its zip64 end record is missing");
     const uint8_t *p = r->data + where;
-    r->count = get(p + 32, 8);
-    r->bytes = get(p + 40, 8);
-    r->begin = get(p + 48, 8);
+    r->count = zip_get(p + 32, 8);
+    r->bytes = zip_get(p + 40, 8);
+    r->begin = zip_get(p + 48, 8);
     return QKV_OK;
 }
 
@@ -64,35 +64,35 @@ static qkv_status find_directory(reader *r)
     size_t back = END;
     while (back <= r->size && back <= END + LONGEST_COMMENT) {
         const uint8_t *p = r->data + r->size - back;
-        if (signed_as(p, sign_end) && get(p + 20, 2) == back - END)
+        if (signed_as(p, sign_end) && zip_get(p + 20, 2) == back - END)
             break;
         back++;
     }
     if (back > r->size || back > END + LONGEST_COMMENT)
-        return broken(r, "its end is missing: the file is cut short");
+        return zip_broken(r, "its end is missing: the file is cut short");
     const uint8_t *end = r->data + r->size - back;
-    r->count = get(end + 10, 2);
-    r->bytes = get(end + 12, 4);
-    r->begin = get(end + 16, 4);
+    r->count = zip_get(end + 10, 2);
+    r->bytes = zip_get(end + 12, 4);
+    r->begin = zip_get(end + 16, 4);
     qkv_status status = find_large(r, end);
     size_t limit = r->size - back;
     if (!status && (r->begin > limit || r->bytes > limit - r->begin))
-        status = broken(r, "its directory lies outside the file");
+        status = zip_broken(r, "its directory lies outside the file");
     if (!status && r->count > r->bytes / CENTRAL)
-        status = broken(r, "its directory has no room for all entries");
+        status = zip_broken(r, "its directory has no room for all entries");
     return status;
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
 /* Fields of 32 bits that are all ones stand in the zip64 extra field, in this order. */
-static bool widen(const uint8_t *extra, size_t length, uint64_t *const fields[3])
+static bool zip_widen(const uint8_t *extra, size_t length, uint64_t *const fields[3])
 {
     bool wanted = false;
     for (int i = 0; i < 3; i++)
         wanted = wanted || *fields[i] == UINT32_MAX;
     while (wanted && length >= 4) {
-        size_t kind = (size_t)get(extra, 2), bytes = (size_t)get(extra + 2, 2);
+        size_t kind = (size_t)zip_get(extra, 2), bytes = (size_t)zip_get(extra + 2, 2);
         if (bytes > length - 4)
             return false;
         const uint8_t *p = extra + 4, *end = p + bytes;
@@ -101,7 +101,7 @@ static bool widen(const uint8_t *extra, size_t length, uint64_t *const fields[3]
                 continue;
             if (end - p < 8)
                 return false;
-            *fields[i] = get(p, 8);
+            *fields[i] = zip_get(p, 8);
             p += 8;
         }
         if (kind == 1)
@@ -116,13 +116,13 @@ static bool widen(const uint8_t *extra, size_t length, uint64_t *const fields[3]
 static qkv_status find_data(const reader *r, uint64_t local, qkv__zip_entry *out)
 {
     if (r->begin < LOCAL || local > r->begin - LOCAL)
-        return broken(r, "an entry lies outside the file");
+        return zip_broken(r, "an entry lies outside the file");
     const uint8_t *p = r->data + local;
     if (!signed_as(p, sign_local))
-        return broken(r, "an entry's header is missing");
-    uint64_t data = local + LOCAL + get(p + 26, 2) + get(p + 28, 2);
+        return zip_broken(r, "an entry's header is missing");
+    uint64_t data = local + LOCAL + zip_get(p + 26, 2) + zip_get(p + 28, 2);
     if (data > r->begin || out->size > r->begin - data)
-        return broken(r, "an entry lies outside the file");
+        return zip_broken(r, "an entry lies outside the file");
     out->data = r->data + data;
     return QKV_OK;
 }
@@ -132,29 +132,29 @@ static qkv_status take_entry(const reader *r, const uint8_t **at, qkv__zip_entry
 {
     const uint8_t *p = *at, *end = r->data + r->begin + r->bytes;
     if ((size_t)(end - p) < CENTRAL || !signed_as(p, sign_central))
-        return broken(r, "its directory is damaged");
-    size_t name = (size_t)get(p + 28, 2), extra = (size_t)get(p + 30, 2);
-    size_t length = CENTRAL + name + extra + (size_t)get(p + 32, 2);
+        return zip_broken(r, "its directory is damaged");
+    size_t name = (size_t)zip_get(p + 28, 2), extra = (size_t)zip_get(p + 30, 2);
+    size_t length = CENTRAL + name + extra + (size_t)zip_get(p + 32, 2);
     if ((size_t)(end - p) < length)
-        return broken(r, "its directory is damaged");
-    uint64_t packed = get(p + 20, 4), size = get(p + 24, 4), local = get(p + 42, 4);
-    if (!widen(p + CENTRAL + name, extra, (uint64_t *const[3]){&size, &packed, &local}))
-        return broken(r, "an entry's zip64 field is damaged");
-    if (get(p + 8, 2) & ENCRYPTED)
+        return zip_broken(r, "its directory is damaged");
+    uint64_t packed = zip_get(p + 20, 4), size = zip_get(p + 24, 4), local = zip_get(p + 42, 4);
+    if (!zip_widen(p + CENTRAL + name, extra, (uint64_t *const[3]){&size, &packed, &local}))
+        return zip_broken(r, "an entry's zip64 field is damaged");
+    if (zip_get(p + 8, 2) & ENCRYPTED)
         return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "%s: zip archive: its entries are encrypted",
                         r->path);
-    if (get(p + 10, 2) != 0)
+    if (zip_get(p + 10, 2) != 0)
         return qkv_fail(r->ctx, QKV_E_UNSUPPORTED, "%s: zip archive: expected stored entries, "
-                        "found compression method %d", r->path, (int)get(p + 10, 2));
+                        "found compression method %d", r->path, (int)zip_get(p + 10, 2));
     if (packed != size || size > SIZE_MAX)
-        return broken(r, "a stored entry has two sizes");
+        return zip_broken(r, "a stored entry has two sizes");
     *out = (qkv__zip_entry){.name = (const char *)p + CENTRAL, .name_length = name,
                             .size = (size_t)size};
     *at = p + length;
     return find_data(r, local, out);
 }
 
-static int by_name(const void *a, const void *b)
+static int zip_by_name(const void *a, const void *b)
 {
     const qkv__zip_entry *x = a, *y = b;
     size_t shorter = x->name_length < y->name_length ? x->name_length : y->name_length;
@@ -188,12 +188,12 @@ qkv_status qkv__zip_read(qkv__zip *out, qkv_context *ctx, qkv__arena *arena, con
         return status;
     const char *first = count ? out->entries[0].name : NULL;
     if (count)
-        qsort(out->entries, count, sizeof *out->entries, by_name);
+        qsort(out->entries, count, sizeof *out->entries, zip_by_name);
     for (size_t i = 0; i < count; i++) {
         if (out->entries[i].name == first)
             out->first = &out->entries[i];
-        if (i && by_name(&out->entries[i - 1], &out->entries[i]) == 0)
-            return broken(&r, "two entries have one name");
+        if (i && zip_by_name(&out->entries[i - 1], &out->entries[i]) == 0)
+            return zip_broken(&r, "two entries have one name");
     }
     out->count = count;
     return QKV_OK;
@@ -210,5 +210,5 @@ const qkv__zip_entry *qkv__zip_find(const qkv__zip *z, const char *folder, size_
     memcpy(whole + folder_length, "/", slash);
     memcpy(whole + folder_length + slash, name, name_length);
     const qkv__zip_entry key = {.name = whole, .name_length = folder_length + slash + name_length};
-    return bsearch(&key, z->entries, z->count, sizeof key, by_name);
+    return bsearch(&key, z->entries, z->count, sizeof key, zip_by_name);
 }

@@ -87,7 +87,7 @@ static qkv_status take_given(job *j)
 }
 
 /* A new model, but for its classes. */
-static qkv_status choose_model(job *j)
+static qkv_status classify_images_choose_model(job *j)
 {
     size_t side = j->format.height;
     bool compact = j->s.type == KIND_AUTO ? side < COMPACT_BELOW : j->s.type == KIND_CCT;
@@ -113,7 +113,7 @@ static void choose_as(job *j, const qkv_model *old)
 }
 
 /* old: the one of --init, or NULL. */
-static qkv_status make_model(job *j, qkv_model *old)
+static qkv_status classify_images_make_model(job *j, qkv_model *old)
 {
     qkv__run *base = &j->p.base;
     j->config.classes = qkv_pixels_classes(j->p.all.images);
@@ -153,7 +153,7 @@ static qkv_status choose_format(job *j, const qkv_model *old)
     return QKV_OK;
 }
 
-static qkv_status read_images(job *j)
+static qkv_status classify_images_read_images(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
     qkv_status status = qkv__images_load(&j->p.all.images, ctx, j->p.s.images, &j->format);
@@ -179,7 +179,7 @@ static qkv_status read_valid(job *j)
     return status;
 }
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status classify_images_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -191,13 +191,13 @@ static qkv_status read_data(qkv__run *base)
     if (!status)
         status = choose_format(j, old);
     if (!status && !old)
-        status = choose_model(j);
+        status = classify_images_choose_model(j);
     if (!status && old)
         choose_as(j, old);
     if (!status)
-        status = read_images(j);
+        status = classify_images_read_images(j);
     if (!status)
-        status = make_model(j, old);
+        status = classify_images_make_model(j, old);
     if (!status && j->p.s.valid)
         status = read_valid(j);
     qkv_model_destroy(old);
@@ -206,7 +206,7 @@ static qkv_status read_data(qkv__run *base)
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static qkv_status begin(qkv__run *base)
+static qkv_status classify_images_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -264,7 +264,8 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__classify_images = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
     .decides = "data", .variant = qkv__job_classify_variant, .check = take_common,
-    .can = QKV_CAN_CLASSIFY_IMAGES, .read = read_data, .write = qkv__image_write,
-    .open = qkv__image_open, .begin = begin, .close = qkv__image_close, .fixed = fixed,
+    .can = QKV_CAN_CLASSIFY_IMAGES, .read = classify_images_read_data, .write = qkv__image_write,
+    .open = qkv__image_open, .begin = classify_images_begin, .close = qkv__image_close,
+                                            .fixed = fixed,
     .task_tables = task_tables,
     .about = "images", .sizes = {qkv_cct_type, qkv_vit_type}};

@@ -93,7 +93,7 @@ static qkv_status collect_labels(job *j)
 
 /* ---- the run ----------------------------------------------------------------------------- */
 
-static qkv_status make_model(job *j)
+static qkv_status classify_text_make_model(job *j)
 {
     qkv__run *base = &j->base;
     j->config.positions = j->s.length;
@@ -105,7 +105,7 @@ static qkv_status make_model(job *j)
                   : qkv__bert_create(base, qkv_bert_classifier_type(), &j->config, j->c.model);
 }
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status classify_text_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_strings data = {.items = &j->c.data, .count = 1};
@@ -115,54 +115,57 @@ static qkv_status read_data(qkv__run *base)
     if (!status)
         status = collect_labels(j);
     if (!status)
-        status = make_model(j);
+        status = classify_text_make_model(j);
     if (!status && !qkv_model_label_count(base->model)) /* else they are those of --init */
         status = qkv_model_set_labels(base->model, (const char *const *)j->labels.names,
                                       j->labels.count);
     return status;
 }
 
-static size_t length_of(const job *j)
+static size_t classify_text_length_of(const job *j)
 {
     const qkv_bert_config *c = qkv_model_config(j->base.model);
     return j->s.length < c->positions ? j->s.length : c->positions;
 }
 
-static qkv_status add_part(qkv__run *base, qkv_records_writer *w, const qkv_text_span *part)
+static qkv_status classify_text_add_part(qkv__run *base, qkv_records_writer *w,
+                                         const qkv_text_span *part)
 {
     job *j = (job *)base;
     return qkv_corpus_add_labelled(w, base->ctx, base->tokenizer, part,
                                    qkv_model_labels(base->model),
-                                   qkv_model_label_count(base->model), length_of(j), &j->cut);
+                                   qkv_model_label_count(base->model), classify_text_length_of(j),
+                                   &j->cut);
 }
 
-static qkv_status pack(job *j, const qkv_text_span *parts, size_t count, const char *name,
-                       qkv_records **out)
+static qkv_status classify_text_pack(job *j, const qkv_text_span *parts, size_t count,
+                                     const char *name, qkv_records **out)
 {
     j->cut = 0;
-    qkv_status status = qkv__run_records(&j->base, parts, count, name, 3, add_part, out);
+    qkv_status status = qkv__run_records(&j->base, parts, count, name, 3, classify_text_add_part,
+                                         out);
     if (!status && j->cut)
         qkv__note(j->base.ctx,
                   "%zu of %zu texts are longer than %zu tokens: their ends are not read", j->cut,
-                  qkv_records_count(*out), length_of(j));
+                  qkv_records_count(*out), classify_text_length_of(j));
     return status;
 }
 
-static qkv_status write_data(qkv__run *base)
+static qkv_status classify_text_write_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv__text_split *x = &j->texts;
     qkv_status status =
-        pack(j, x->data.spans, x->train_count, QKV__TRAIN_RECORDS, &base->train);
+        classify_text_pack(j, x->data.spans, x->train_count, QKV__TRAIN_RECORDS, &base->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, QKV__VALID_RECORDS, &base->valid);
+        status = classify_text_pack(j, x->held, x->held_count, QKV__VALID_RECORDS, &base->valid);
     return status;
 }
 
 /* A model that knows its words learns in smaller steps. */
 static const double TUNING = 0.25;
 
-static qkv_status begin(qkv__run *base)
+static qkv_status job_classify_text_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -181,7 +184,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static void close_data(qkv__run *base)
+static void classify_text_close_data(qkv__run *base)
 {
     job *j = (job *)base;
     if (j->labels.ctx)
@@ -211,7 +214,9 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_classify = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
     .decides = "data", .variant = qkv__job_classify_variant,
-    .can = QKV_CAN_CLASSIFY_TEXT, .read = read_data, .write = write_data,
-    .fields = 3, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .can = QKV_CAN_CLASSIFY_TEXT, .read = classify_text_read_data,
+                                         .write = classify_text_write_data,
+    .fields = 3, .begin = job_classify_text_begin, .close = classify_text_close_data,
+                                         .has_text = true, .fixed = fixed,
     .task_tables = task_tables, .decided = decided, .other = &qkv__classify_images,
     .about = "texts", .sizes = {qkv_bert_classifier_type}};

@@ -15,7 +15,7 @@ typedef struct {
     qkv_pixelwise_config config;
 } job;
 
-static qkv_status make_model(job *j)
+static qkv_status job_colorize_make_model(job *j)
 {
     qkv_context *ctx = j->p.base.ctx;
     const qkv_held_out *s = &j->p.split;
@@ -33,7 +33,7 @@ static qkv_status make_model(job *j)
     return qkv__run_create(&j->p.base, qkv_colorizer_type(), &j->config);
 }
 
-static qkv_status load_model(job *j)
+static qkv_status colorize_load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &base->model);
@@ -45,17 +45,17 @@ static qkv_status load_model(job *j)
     return status;
 }
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status colorize_read_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = base->o.init ? load_model(j)
+    qkv_status status = base->o.init ? colorize_load_model(j)
                                        : qkv__image_dense(&j->p, &j->config.trunk);
     if (!status)
         status = qkv__image_read(&j->p, j->config.trunk.image, CHANNELS, NULL);
-    return status || base->o.init ? status : make_model(j);
+    return status || base->o.init ? status : job_colorize_make_model(j);
 }
 
-static qkv_status begin(qkv__run *base)
+static qkv_status colorize_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -95,7 +95,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_colorize = {
     .name = "colorize", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_COLORIZE, .read = read_data, .write = qkv__image_write,
-    .open = qkv__image_open, .begin = begin, .close = qkv__image_close,
+    .can = QKV_CAN_COLORIZE, .read = colorize_read_data, .write = qkv__image_write,
+    .open = qkv__image_open, .begin = colorize_begin, .close = qkv__image_close,
     .fixed = qkv__image_fixed, .task_tables = task_tables,
     .sizes = {qkv_vit_type}};

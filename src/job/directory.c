@@ -12,14 +12,14 @@
 #define MARK "train/job"
 #define CHECKPOINT "train/state.safetensors"
 
-static bool has(const char *path, const char *name)
+static bool directory_has(const char *path, const char *name)
 {
     return qkv_file_exists(qkv_path_in(path, name).text);
 }
 
 bool qkv__run_dir_has_checkpoint(const char *path)
 {
-    return has(path, CHECKPOINT);
+    return directory_has(path, CHECKPOINT);
 }
 
 qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume)
@@ -39,14 +39,14 @@ qkv_status qkv__run_dir_check(qkv_context *ctx, const char *path, bool resume)
                                                "keeps the weights");
     if (status)
         return status;
-    if (!has(path, CHECKPOINT) && !has(path, MARK))
+    if (!directory_has(path, CHECKPOINT) && !directory_has(path, MARK))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s holds something else than a training run: give "
                          "another --out", path);
     return QKV_OK;
 }
 
 /* Adds what is in the folder path/under and, to that depth, in those below it; parents first. */
-static qkv_status collect(qkv_names *out, const char *path, const char *under, int depth)
+static qkv_status directory_collect(qkv_names *out, const char *path, const char *under, int depth)
 {
     qkv_names here = {0};
     qkv_status status = qkv_dir_list(&here, out->ctx, qkv_path_in(path, under).text);
@@ -54,7 +54,7 @@ static qkv_status collect(qkv_names *out, const char *path, const char *under, i
         const qkv_path name = qkv_path_in(under, here.names[i]);
         status = qkv__names_add(out, name.text);
         if (!status && depth && qkv_dir_exists(qkv_path_in(path, name.text).text))
-            status = collect(out, path, name.text, depth - 1);
+            status = directory_collect(out, path, name.text, depth - 1);
     }
     qkv_names_free(&here);
     return status;
@@ -66,7 +66,7 @@ qkv_status qkv__run_dir_open(qkv__run_dir *d, qkv_context *ctx, const char *path
 {
     *d = (qkv__run_dir){.ctx = ctx, .path = path, .existed = qkv_dir_exists(path), .lock = -1,
                         .before.ctx = ctx};
-    qkv_status status = d->existed ? collect(&d->before, path, "", DEPTH) : QKV_OK;
+    qkv_status status = d->existed ? directory_collect(&d->before, path, "", DEPTH) : QKV_OK;
     const qkv_path folder = qkv_path_in(path, "train"), mark = qkv_path_in(path, MARK);
     if (!status)
         status = qkv_dir_create(ctx, folder.text);
@@ -88,7 +88,7 @@ void qkv__run_dir_close(qkv__run_dir *d)
     *d = (qkv__run_dir){0};
 }
 
-static bool among(const qkv_names *names, const char *name)
+static bool directory_among(const qkv_names *names, const char *name)
 {
     for (size_t i = 0; i < names->count; i++)
         if (strcmp(names->names[i], name) == 0)
@@ -99,9 +99,9 @@ static bool among(const qkv_names *names, const char *name)
 void qkv__run_dir_undo(qkv__run_dir *d)
 {
     qkv_names now = {.ctx = d->ctx};
-    (void)collect(&now, d->path, "", DEPTH);
+    (void)directory_collect(&now, d->path, "", DEPTH);
     for (size_t i = now.count; i-- > 0;) { /* what lies in a folder before the folder */
-        if (!among(&d->before, now.names[i]))
+        if (!directory_among(&d->before, now.names[i]))
             (void)remove(qkv_path_in(d->path, now.names[i]).text);
     }
     if (!d->existed)

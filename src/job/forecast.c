@@ -190,7 +190,7 @@ static void look_back(job *j, const qkv_forecast_config *c)
     j->valid.rows += lead;
 }
 
-static qkv_status make_model(job *j)
+static qkv_status job_forecast_make_model(job *j)
 {
     qkv_context *ctx = j->base.ctx;
     qkv_forecast_config *c = &j->config;
@@ -216,7 +216,7 @@ static qkv_status make_model(job *j)
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status forecast_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -237,7 +237,7 @@ static qkv_status read_data(qkv__run *base)
     if (!status && !j->s.valid)
         status = hold_out(j);
     if (!status && !base->o.init)
-        status = make_model(j);
+        status = job_forecast_make_model(j);
     if (!status && j->s.valid)
         status = qkv__series_load(&j->valid_file, base->model, j->s.valid);
     if (!status && j->s.valid)
@@ -247,21 +247,21 @@ static qkv_status read_data(qkv__run *base)
     return status;
 }
 
-static qkv_status save(const qkv__run *base, const char *name, const qkv_series *s)
+static qkv_status forecast_save(const qkv__run *base, const char *name, const qkv_series *s)
 {
     const size_t shape[] = {s->rows, s->columns};
     return qkv_npy_save(base->ctx, qkv__run_path(base, name).text, 2, shape, s->data,
                         QKV_STORE_F32);
 }
 
-static qkv_status write_data(qkv__run *base)
+static qkv_status forecast_write_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = save(base, QKV__TRAIN_ARRAY, &j->train);
-    return status || !j->valid.data ? status : save(base, QKV__VALID_ARRAY, &j->valid);
+    qkv_status status = forecast_save(base, QKV__TRAIN_ARRAY, &j->train);
+    return status || !j->valid.data ? status : forecast_save(base, QKV__VALID_ARRAY, &j->valid);
 }
 
-static qkv_status open_data(qkv__run *base)
+static qkv_status forecast_open_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = qkv__series_open(&j->data, base->ctx, base->o.out, QKV__TRAIN_ARRAY,
@@ -274,7 +274,7 @@ static qkv_status open_data(qkv__run *base)
     return status;
 }
 
-static qkv_status begin(qkv__run *base)
+static qkv_status forecast_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -293,7 +293,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static void close_data(qkv__run *base)
+static void forecast_close_data(qkv__run *base)
 {
     job *j = (job *)base;
     for (size_t i = 0; i < j->count; i++) {
@@ -326,5 +326,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_forecast = {
     .name = "forecast", .size = sizeof(job), .tables = tables, .presets = presets,
     .type = qkv_forecast_type, .config = offsetof(job, config),
-    .read = read_data, .write = write_data, .open = open_data, .begin = begin,
-    .close = close_data, .fixed = fixed};
+    .read = forecast_read_data, .write = forecast_write_data, .open = forecast_open_data,
+                                         .begin = forecast_begin,
+    .close = forecast_close_data, .fixed = fixed};

@@ -167,8 +167,8 @@ void qkv__image_measure(const qkv__image_job *p, qkv_image_format *format)
 
 /* ---- OUT/train ----------------------------------------------------------------------------- */
 
-static qkv_status write_file(const qkv__image_job *p, qkv_pixels **out, const char *name,
-                             const qkv_pixels *from, const size_t *numbers, size_t count)
+static qkv_status image_job_write_file(const qkv__image_job *p, qkv_pixels **out, const char *name,
+                                       const qkv_pixels *from, const size_t *numbers, size_t count)
 {
     const qkv__run *j = &p->base;
     const char *where = from == p->held.images ? p->s.valid : p->s.images;
@@ -180,9 +180,11 @@ static qkv_status write_set(const qkv__image_job *p, qkv__image_set *out,
                             const file_names *names, const qkv__image_set *from,
                             const size_t *numbers, size_t count)
 {
-    qkv_status status = write_file(p, &out->images, names->images, from->images, numbers, count);
+    qkv_status status = image_job_write_file(p, &out->images, names->images, from->images, numbers,
+                                             count);
     if (!status && from->classes)
-        status = write_file(p, &out->classes, names->classes, from->classes, numbers, count);
+        status = image_job_write_file(p, &out->classes, names->classes, from->classes, numbers,
+                                      count);
     return status;
 }
 
@@ -202,7 +204,8 @@ qkv_status qkv__image_write(qkv__run *base)
 }
 
 /* *out stays NULL when there is no such file and it is not required. */
-static qkv_status open_file(const qkv__run *j, qkv_pixels **out, const char *name, bool required)
+static qkv_status image_job_open_file(const qkv__run *j, qkv_pixels **out, const char *name,
+                                      bool required)
 {
     const qkv_path path = qkv__run_path(j, name);
     return required || qkv_file_exists(path.text) ? qkv_pixels_open(out, j->ctx, path.text)
@@ -212,9 +215,9 @@ static qkv_status open_file(const qkv__run *j, qkv_pixels **out, const char *nam
 static qkv_status open_set(const qkv__image_job *p, qkv__image_set *out,
                            const file_names *names, bool required)
 {
-    qkv_status status = open_file(&p->base, &out->images, names->images, required);
+    qkv_status status = image_job_open_file(&p->base, &out->images, names->images, required);
     if (!status && out->images && p->s.masks)
-        status = open_file(&p->base, &out->classes, names->classes, true);
+        status = image_job_open_file(&p->base, &out->classes, names->classes, true);
     return status;
 }
 

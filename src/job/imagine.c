@@ -43,7 +43,7 @@ typedef struct {
 /* ---- the model ----------------------------------------------------------------------------- */
 
 /* The preset, with what was given in its place; then what images and codecs say. */
-static qkv_status choose_model(job *j)
+static qkv_status imagine_choose_model(job *j)
 {
     qkv_status status = qkv__run_preset(&j->p.base, qkv_prior_type(), j->p.s.model,
                                         &qkv__prior_config, &j->config);
@@ -61,16 +61,16 @@ static qkv_status choose_model(job *j)
     return status;
 }
 
-static qkv_status make_model(job *j)
+static qkv_status imagine_make_model(job *j)
 {
     qkv__run *base = &j->p.base;
-    qkv_status status = choose_model(j);
+    qkv_status status = imagine_choose_model(j);
     if (!status)
         status = qkv__run_create(base, qkv_prior_type(), &j->config);
     return status || !j->p.labelled ? status : qkv__image_label(&j->p);
 }
 
-static qkv_status load_model(job *j)
+static qkv_status imagine_load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_context *ctx = base->ctx;
@@ -87,7 +87,7 @@ static qkv_status load_model(job *j)
     return qkv__prior_fits(&j->codecs, base->o.init);
 }
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status imagine_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -102,7 +102,7 @@ static qkv_status read_data(qkv__run *base)
         status = qkv__image_read(&j->p, j->codecs.columns * j->codecs.factor, j->codecs.colors,
                                   NULL);
     if (!status)
-        status = base->o.init ? load_model(j) : make_model(j);
+        status = base->o.init ? imagine_load_model(j) : imagine_make_model(j);
     return status;
 }
 
@@ -144,7 +144,7 @@ static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_
     return qkv__grid_set_load(out, base->ctx, path.text, base->model);
 }
 
-static qkv_status open_data(qkv__run *base)
+static qkv_status imagine_open_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = open_grids(j, QKV__TRAIN_ARRAY, true, &j->train);
@@ -156,7 +156,7 @@ static qkv_status save_codec(const job *j, qkv_model *m, const char *name)
     return m ? qkv_hub_save(m, qkv__run_path(&j->p.base, name).text, NULL) : QKV_OK;
 }
 
-static qkv_status write_data(qkv__run *base)
+static qkv_status imagine_write_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_held_out *s = &j->p.split;
@@ -173,7 +173,7 @@ static qkv_status write_data(qkv__run *base)
     if (!status && held->images)
         status = code_set(j, held->images, NULL, qkv_pixels_count(held->images), 1, j->p.s.valid,
                           QKV__VALID_ARRAY);
-    return status ? status : open_data(base);
+    return status ? status : imagine_open_data(base);
 }
 
 static const char *basis(const job *j)
@@ -184,7 +184,7 @@ static const char *basis(const job *j)
     return c->before > 1 ? "other codes" : "nothing";
 }
 
-static qkv_status begin(qkv__run *base)
+static qkv_status imagine_begin(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_gpt_config *c = qkv_model_config(base->model);
@@ -203,7 +203,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static void close_job(qkv__run *base)
+static void imagine_close_job(qkv__run *base)
 {
     job *j = (job *)base;
     qkv__prior_close(&j->codecs);
@@ -238,7 +238,8 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_imagine = {
     .name = "imagine", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_SAMPLE_CODES, .read = read_data, .write = write_data, .open = open_data,
-    .begin = begin, .close = close_job, .fixed = fixed,
+    .can = QKV_CAN_SAMPLE_CODES, .read = imagine_read_data, .write = imagine_write_data,
+                                        .open = imagine_open_data,
+    .begin = imagine_begin, .close = imagine_close_job, .fixed = fixed,
     .task_tables = task_tables, .decided = decided,
     .sizes = {qkv_prior_type}};

@@ -26,7 +26,7 @@ const char *qkv_job_kind(size_t i)
 }
 
 /* The first variant of the kind of that name; NULL: there is none. */
-static const qkv__job_kind *find(const char *name)
+static const qkv__job_kind *job_find(const char *name)
 {
     for (size_t i = 0; qkv__job_kinds[i]; i++)
         if (strcmp(qkv__job_kinds[i]->name, name) == 0)
@@ -37,7 +37,7 @@ static const qkv__job_kind *find(const char *name)
 /* ---- what settings there are ----------------------------------------------------------------- */
 
 /* The i-th, the type's in front of those of every run; table NULL past the last. */
-static qkv__job_table table_at(const qkv__job_kind *kind, size_t i)
+static qkv__job_table job_table_at(const qkv__job_kind *kind, size_t i)
 {
     size_t own = 0;
     while (kind->config && kind->tables[own].table != &qkv__run_table)
@@ -50,19 +50,19 @@ static qkv__job_table table_at(const qkv__job_kind *kind, size_t i)
 static bool has_table(const qkv__job_kind *kind, const qkv_option_table *table)
 {
     const qkv_option_table *own;
-    for (size_t i = 0; (own = table_at(kind, i).table); i++)
+    for (size_t i = 0; (own = job_table_at(kind, i).table); i++)
         if (own == table)
             return true;
     return false;
 }
 
 /* *about: what the table's settings are for; NULL: always. */
-static const qkv_option_table *find_table(const char *name, size_t i, const char **about)
+static const qkv_option_table *job_find_table(const char *name, size_t i, const char **about)
 {
-    const qkv__job_kind *first = find(name);
+    const qkv__job_kind *first = job_find(name);
     const qkv_option_table *table;
     for (const qkv__job_kind *kind = first; kind; kind = kind->other)
-        for (size_t k = 0; (table = table_at(kind, k).table); k++) {
+        for (size_t k = 0; (table = job_table_at(kind, k).table); k++) {
             const qkv__job_kind *than = kind == first ? first->other : first;
             bool shared = than && has_table(than, table);
             if ((kind != first && shared) || i-- > 0)
@@ -76,19 +76,19 @@ static const qkv_option_table *find_table(const char *name, size_t i, const char
 const qkv_option_table *qkv_job_table(const char *name, size_t i)
 {
     const char *about;
-    return find_table(name, i, &about);
+    return job_find_table(name, i, &about);
 }
 
 const char *qkv_job_table_about(const char *name, size_t i)
 {
     const char *about = NULL;
-    (void)find_table(name, i, &about);
+    (void)job_find_table(name, i, &about);
     return about;
 }
 
 const qkv_model_type *qkv_job_model_type(const char *name, size_t i)
 {
-    for (const qkv__job_kind *kind = find(name); kind; kind = kind->other)
+    for (const qkv__job_kind *kind = job_find(name); kind; kind = kind->other)
         for (size_t k = 0; kind->sizes[k]; k++)
             if (i-- == 0)
                 return kind->sizes[k]();
@@ -97,13 +97,13 @@ const qkv_model_type *qkv_job_model_type(const char *name, size_t i)
 
 const qkv_preset *qkv_job_presets(const char *name)
 {
-    const qkv__job_kind *kind = find(name);
+    const qkv__job_kind *kind = job_find(name);
     return kind ? kind->presets : NULL;
 }
 
 const qkv_preset *const *qkv_job_recipes(const char *name)
 {
-    const qkv__job_kind *kind = find(name);
+    const qkv__job_kind *kind = job_find(name);
     return kind ? kind->recipes : NULL;
 }
 
@@ -129,7 +129,7 @@ static qkv_status begin_run(qkv_job *j, const qkv__job_kind *kind)
     r->began = j->began;
     qkv_status status = qkv_options_create(&r->options, j->ctx);
     qkv__job_table t;
-    for (size_t i = 0; (t = table_at(kind, i)).table && !status; i++) {
+    for (size_t i = 0; (t = job_table_at(kind, i)).table && !status; i++) {
         void *target = (char *)r + t.offset;
         status = qkv_options_bind(r->options, t.table, target);
         if (!status)
@@ -139,9 +139,9 @@ static qkv_status begin_run(qkv_job *j, const qkv__job_kind *kind)
 }
 
 /* The variant that the value of the deciding setting asks for, with what was set so far. */
-static qkv_status choose(qkv_job *j, const char *value)
+static qkv_status job_choose(qkv_job *j, const char *value)
 {
-    const qkv__job_kind *first = find(j->kind->name);
+    const qkv__job_kind *first = job_find(j->kind->name);
     const qkv__job_kind *kind = j->kind->variant(value) ? first->other : first;
     if (kind == j->kind)
         return QKV_OK;
@@ -156,7 +156,7 @@ static qkv_status choose(qkv_job *j, const char *value)
 
 qkv_status qkv_job_create(qkv_job **out, qkv_context *ctx, const char *kind)
 {
-    const qkv__job_kind *first = find(kind);
+    const qkv__job_kind *first = job_find(kind);
     *out = NULL;
     if (!first)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "\"%s\" is no kind of job", kind);
@@ -185,7 +185,7 @@ qkv_status qkv_job_set(qkv_job *j, const char *name, const char *value)
 {
     qkv_status status = QKV_OK;
     if (j->kind->decides && strcmp(name, j->kind->decides) == 0)
-        status = choose(j, value);
+        status = job_choose(j, value);
     if (!status)
         status = qkv_options_set(j->run->options, name, value);
     if (!status)
@@ -225,7 +225,7 @@ qkv_status qkv_job_set_json(qkv_job *j, const char *json, size_t size)
         status = qkv__json_fail(&at, NULL, "an object of settings expected");
     else if (j->kind->decides && (value = json_object_get(at.value, j->kind->decides)) &&
              json_is_string(value))
-        status = choose(j, json_string_value(value));
+        status = job_choose(j, json_string_value(value));
     for (void *k = json_object_iter(at.value); k && !status;
          k = json_object_iter_next(at.value, k)) {
         name = json_object_iter_key(k);
@@ -242,7 +242,7 @@ qkv_status qkv_job_set_json(qkv_job *j, const char *json, size_t size)
 }
 
 /* The value of --name among arguments; "" where it is not. */
-static const char *among(int argc, char *const *argv, const char *name)
+static const char *job_among(int argc, char *const *argv, const char *name)
 {
     size_t length = strlen(name);
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -260,8 +260,8 @@ static const char *among(int argc, char *const *argv, const char *name)
 qkv_status qkv_job_parse(qkv_job *j, int argc, char *const *argv, const qkv_option_table *also,
                          void *target)
 {
-    const char *value = j->kind->decides ? among(argc, argv, j->kind->decides) : "";
-    qkv_status status = *value ? choose(j, value) : QKV_OK;
+    const char *value = j->kind->decides ? job_among(argc, argv, j->kind->decides) : "";
+    qkv_status status = *value ? job_choose(j, value) : QKV_OK;
     if (!status && also)
         status = qkv_options_bind(j->run->options, also, target);
     if (!status && also)

@@ -48,8 +48,8 @@ typedef struct {
     qkv_tokens *train, *valid;
 } job;
 
-static qkv_status pack(job *j, const qkv_text_span *parts, size_t count, const char *name,
-                       qkv_tokens **out)
+static qkv_status lm_pack(job *j, const qkv_text_span *parts, size_t count, const char *name,
+                          qkv_tokens **out)
 {
     const qkv_path path = qkv__run_path(&j->base, name);
     if (count)
@@ -60,7 +60,7 @@ static qkv_status pack(job *j, const qkv_text_span *parts, size_t count, const c
 
 /* ---- model -------------------------------------------------------------------------------- */
 
-static qkv_status make_model(job *j)
+static qkv_status lm_make_model(job *j)
 {
     bool gpt2 = j->s.layout == GPT2;
     const qkv_tokenizer *tokenizer = j->base.tokenizer;
@@ -78,7 +78,7 @@ static qkv_status make_model(job *j)
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status lm_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv__text_split *x = &j->texts;
@@ -90,25 +90,25 @@ static qkv_status read_data(qkv__run *base)
         return qkv__run_init(base);
     status = qkv__vocabulary_train(base->ctx, &j->vocabulary, base->options, 0, x->data.spans,
                                    x->train_count, x->held, x->held_count, &base->tokenizer);
-    return status ? status : make_model(j);
+    return status ? status : lm_make_model(j);
 }
 
-static qkv_status write_data(qkv__run *base)
+static qkv_status lm_write_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv__text_split *x = &j->texts;
-    qkv_status status = pack(j, x->data.spans, x->train_count, QKV__TRAIN_TOKENS, &j->train);
+    qkv_status status = lm_pack(j, x->data.spans, x->train_count, QKV__TRAIN_TOKENS, &j->train);
     if (!status && x->held_count)
-        status = pack(j, x->held, x->held_count, QKV__VALID_TOKENS, &j->valid);
+        status = lm_pack(j, x->held, x->held_count, QKV__VALID_TOKENS, &j->valid);
     return status;
 }
 
-static qkv_status open_data(qkv__run *base)
+static qkv_status lm_open_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = pack(j, NULL, 0, QKV__TRAIN_TOKENS, &j->train);
+    qkv_status status = lm_pack(j, NULL, 0, QKV__TRAIN_TOKENS, &j->train);
     if (!status)
-        status = pack(j, NULL, 0, QKV__VALID_TOKENS, &j->valid);
+        status = lm_pack(j, NULL, 0, QKV__VALID_TOKENS, &j->valid);
     if (!status && !j->train)
         status = qkv_fail(base->ctx, QKV_E_IO, "%s/" QKV__TRAIN_TOKENS " is missing",
                            base->o.out);
@@ -116,7 +116,7 @@ static qkv_status open_data(qkv__run *base)
 }
 
 /* Tokens in a sample: all positions, or fewer of a model that was there before. */
-static qkv_status begin(qkv__run *base)
+static qkv_status lm_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -141,7 +141,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static void close_data(qkv__run *base)
+static void lm_close_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_tokens_close(j->train);
@@ -173,9 +173,9 @@ static const qkv__job_table gpt2_tables[] = TABLES(qkv__gpt2_config);
 
 #define LM                                                                                         \
     .name = "lm", .size = sizeof(job), .presets = presets, .decides = "layout",                    \
-    .variant = variant, .can = QKV_CAN_GENERATE, .read = read_data, .write = write_data,           \
-    .open = open_data, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,      \
-    .task_tables = task_tables, .decided = decided
+    .variant = variant, .can = QKV_CAN_GENERATE, .read = lm_read_data, .write = lm_write_data,     \
+    .open = lm_open_data, .begin = lm_begin, .close = lm_close_data, .has_text = true,             \
+    .fixed = fixed, .task_tables = task_tables, .decided = decided
 static const qkv__job_kind gpt2 = {LM, .tables = gpt2_tables, .about = "--layout gpt2"};
 const qkv__job_kind qkv__job_lm = {LM, .tables = llama_tables, .other = &gpt2,
                                    .about = "--layout llama", .sizes = {qkv_gpt2_type}};

@@ -43,7 +43,7 @@ typedef struct {
     qkv__text_split texts;
 } job;
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status mlm_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv__text_split *x = &j->texts;
@@ -64,7 +64,7 @@ static qkv_status read_data(qkv__run *base)
                   : qkv__bert_create(base, qkv_bert_masked_type(), &j->config, j->s.model);
 }
 
-static qkv_status add_part(qkv__run *base, qkv_records_writer *w, const qkv_text_span *part)
+static qkv_status mlm_add_part(qkv__run *base, qkv_records_writer *w, const qkv_text_span *part)
 {
     const job *j = (const job *)base;
     const qkv_bert_config *c = qkv_model_config(base->model);
@@ -72,18 +72,18 @@ static qkv_status add_part(qkv__run *base, qkv_records_writer *w, const qkv_text
     return qkv_corpus_add_lines(w, base->ctx, base->tokenizer, part, length, !j->s.lines);
 }
 
-static qkv_status write_data(qkv__run *base)
+static qkv_status mlm_write_data(qkv__run *base)
 {
     const qkv__text_split *x = &((job *)base)->texts;
     qkv_status status = qkv__run_records(base, x->data.spans, x->train_count, QKV__TRAIN_RECORDS,
-                                         1, add_part, &base->train);
+                                         1, mlm_add_part, &base->train);
     if (!status && x->held_count)
-        status = qkv__run_records(base, x->held, x->held_count, QKV__VALID_RECORDS, 1, add_part,
+        status = qkv__run_records(base, x->held, x->held_count, QKV__VALID_RECORDS, 1, mlm_add_part,
                                   &base->valid);
     return status;
 }
 
-static qkv_status begin(qkv__run *base)
+static qkv_status mlm_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -101,7 +101,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static void close_data(qkv__run *base)
+static void mlm_close_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv__text_split_close(&j->texts);
@@ -126,7 +126,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_mlm = {
     .name = "mlm", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_FILL_MASK, .read = read_data, .write = write_data,
-    .fields = 1, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .can = QKV_CAN_FILL_MASK, .read = mlm_read_data, .write = mlm_write_data,
+    .fields = 1, .begin = mlm_begin, .close = mlm_close_data, .has_text = true, .fixed = fixed,
     .task_tables = task_tables, .decided = decided,
     .sizes = {qkv_bert_masked_type}};

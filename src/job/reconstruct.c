@@ -12,14 +12,14 @@ typedef struct {
     qkv_mae_config config;
 } job;
 
-static qkv_status choose_model(job *j)
+static qkv_status reconstruct_choose_model(job *j)
 {
     qkv_status status = qkv__run_preset(&j->p.base, qkv_mae_type(), j->p.s.model, &qkv__mae_config,
                                         &j->config);
     return status ? status : qkv__image_trunk(&j->p, &j->config.trunk);
 }
 
-static qkv_status load_model(job *j)
+static qkv_status reconstruct_load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load_able(base, QKV_CAN_RECONSTRUCT, "vit_mae");
@@ -28,11 +28,11 @@ static qkv_status load_model(job *j)
     return status;
 }
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status reconstruct_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
-    qkv_status status = base->o.init ? load_model(j) : choose_model(j);
+    qkv_status status = base->o.init ? reconstruct_load_model(j) : reconstruct_choose_model(j);
     size_t side = j->config.trunk.image, channels = j->config.trunk.channels;
     if (!status && channels != 1 && channels != 3)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "num_channels: 1 or 3 expected, found %zu",
@@ -49,7 +49,7 @@ static qkv_status read_data(qkv__run *base)
     return status;
 }
 
-static qkv_status begin(qkv__run *base)
+static qkv_status reconstruct_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -88,7 +88,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_reconstruct = {
     .name = "reconstruct", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_RECONSTRUCT, .read = read_data,
-    .write = qkv__image_write, .open = qkv__image_open, .begin = begin,
+    .can = QKV_CAN_RECONSTRUCT, .read = reconstruct_read_data,
+    .write = qkv__image_write, .open = qkv__image_open, .begin = reconstruct_begin,
     .close = qkv__image_close, .fixed = qkv__image_fixed, .task_tables = task_tables,
     .sizes = {qkv_mae_type}};

@@ -107,8 +107,8 @@ void qkv__run_rate(qkv__run *r, size_t width, double lr)
 /* ---- records ------------------------------------------------------------------------------- */
 
 /* The records in OUT/name; *out stays NULL when there is no such file and it is not required. */
-static qkv_status open_records(const qkv__run *r, const char *name, bool required, size_t fields,
-                               qkv_records **out)
+static qkv_status run_open_records(const qkv__run *r, const char *name, bool required,
+                                   size_t fields, qkv_records **out)
 {
     const qkv_path path = qkv__run_path(r, name);
     if (qkv_file_exists(path.text))
@@ -116,12 +116,13 @@ static qkv_status open_records(const qkv__run *r, const char *name, bool require
     return required ? qkv_fail(r->ctx, QKV_E_IO, "%s is missing", path.text) : QKV_OK;
 }
 
-static qkv_status open_data(qkv__run *r, const qkv__job_kind *kind)
+static qkv_status run_open_data(qkv__run *r, const qkv__job_kind *kind)
 {
     if (!kind->fields)
         return kind->open(r);
-    qkv_status status = open_records(r, QKV__TRAIN_RECORDS, true, kind->fields, &r->train);
-    return status ? status : open_records(r, QKV__VALID_RECORDS, false, kind->fields, &r->valid);
+    qkv_status status = run_open_records(r, QKV__TRAIN_RECORDS, true, kind->fields, &r->train);
+    return status ? status : run_open_records(r, QKV__VALID_RECORDS, false, kind->fields,
+                                              &r->valid);
 }
 
 qkv_status qkv__run_records(qkv__run *r, const qkv_text_span *parts, size_t count,
@@ -215,7 +216,7 @@ typedef struct {
 } teller;
 
 /* Says what is being trained. */
-static bool tell(void *user, const qkv_train_event *event)
+static bool run_tell(void *user, const qkv_train_event *event)
 {
     const teller *t = user;
     qkv_train_event e = *event;
@@ -224,21 +225,22 @@ static bool tell(void *user, const qkv_train_event *event)
     return t->run->event(t->run->user, &e);
 }
 
-static qkv_status train(const qkv__run *r, const qkv_training *training, qkv_task *task,
-                        const char *dir, bool resume, const char *what, qkv_train_result *result)
+static qkv_status run_train(const qkv__run *r, const qkv_training *training, qkv_task *task,
+                            const char *dir, bool resume, const char *what,
+                            qkv_train_result *result)
 {
     qkv_train_options loop = training->loop;
     teller t = {r, what};
     loop.spent = qkv_now() - r->began;
     return qkv_train(task, &loop, &training->optimizer, &training->schedule, dir, resume,
-                     r->event ? tell : NULL, &t, result);
+                     r->event ? run_tell : NULL, &t, result);
 }
 
 qkv_status qkv__run_task_settings(qkv__run *r, const qkv_training *training, qkv_task *task,
                                   const char *dir, const char *what)
 {
     qkv_train_result result;
-    qkv_status status = train(r, training, task, dir, true, what, &result);
+    qkv_status status = run_train(r, training, task, dir, true, what, &result);
     if (!status && result.stopped)
         status = qkv_fail(r->ctx, QKV_E_CANCELLED, "stopped while %s, after %llu steps, and "
                            "saved; the same command with --resume goes on", what,
@@ -250,7 +252,7 @@ qkv_status qkv__run_task_settings(qkv__run *r, const qkv_training *training, qkv
 
 /* Nothing is written before all that can be checked without writing is, and what was written is
  * removed again if the rest fails. */
-static qkv_status begin(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
+static qkv_status run_begin(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *dir)
 {
     qkv_status status = check_decided(r, kind);
     if (!status)
@@ -285,11 +287,11 @@ static qkv_status reopen(qkv__run *r, const qkv__job_kind *kind, qkv__run_dir *d
     if (!status && kind->has_text)
         status = qkv_tokenizer_load(&r->tokenizer, r->ctx, r->o.out);
     if (!status)
-        status = open_data(r, kind);
+        status = run_open_data(r, kind);
     return status ? status : kind->begin(r);
 }
 
-static void clean_up(qkv__run *r, const qkv__job_kind *kind)
+static void run_clean_up(qkv__run *r, const qkv__job_kind *kind)
 {
     qkv_task_destroy(&r->task);
     qkv_model_destroy(r->model);
@@ -306,13 +308,13 @@ qkv_status qkv__run_all(qkv__run *r, const qkv__job_kind *kind, qkv_train_result
     bool again = r->o.resume && qkv__run_dir_has_checkpoint(r->o.out);
     if (status)
         return status;
-    status = again ? reopen(r, kind, &dir) : begin(r, kind, &dir);
+    status = again ? reopen(r, kind, &dir) : run_begin(r, kind, &dir);
     if (!status) {
         note_unused(r, kind);
         keep_settings(r, kind);
-        status = train(r, &r->t, &r->task, r->o.out, r->o.resume, "training", result);
+        status = run_train(r, &r->t, &r->task, r->o.out, r->o.resume, "training", result);
     }
-    clean_up(r, kind);
+    run_clean_up(r, kind);
     qkv__run_dir_close(&dir);
     return status;
 }

@@ -27,7 +27,7 @@ typedef struct {
     qkv_model *old; /* what the one to be made begins with, or NULL */
 } job;
 
-static qkv_status make_model(job *j, const qkv_mask_palette *palette)
+static qkv_status job_segment_make_model(job *j, const qkv_mask_palette *palette)
 {
     qkv_model **m = &j->p.base.model;
     size_t side = j->config.trunk.image;
@@ -54,7 +54,7 @@ static qkv_status make_model(job *j, const qkv_mask_palette *palette)
 }
 
 /* A segmenter, or one to begin with: what cuts images into patches, under a new head. */
-static qkv_status load_model(job *j, qkv_mask_palette *palette)
+static qkv_status segment_load_model(job *j, qkv_mask_palette *palette)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load(base, &j->old);
@@ -86,23 +86,23 @@ static qkv_status find_classes(const job *j, qkv_mask_palette *palette)
     return status;
 }
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status segment_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_mask_palette palette = {0};
     if (!j->p.s.valid != !j->p.s.valid_masks)
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
                         "found one of them");
-    qkv_status status = base->o.init ? load_model(j, &palette)
+    qkv_status status = base->o.init ? segment_load_model(j, &palette)
                                        : qkv__image_dense(&j->p, &j->config.trunk);
     if (!status && !base->model)
         status = find_classes(j, &palette);
     if (!status)
         status = qkv__image_read(&j->p, j->config.trunk.image, CHANNELS, &palette);
-    return status || base->model ? status : make_model(j, &palette);
+    return status || base->model ? status : job_segment_make_model(j, &palette);
 }
 
-static qkv_status begin(qkv__run *base)
+static qkv_status segment_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -120,7 +120,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static void close_job(qkv__run *base)
+static void segment_close_job(qkv__run *base)
 {
     qkv_model_destroy(((job *)base)->old);
     qkv__image_close(base);
@@ -152,7 +152,7 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_segment = {
     .name = "segment", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_SEGMENT, .read = read_data, .write = qkv__image_write,
-    .open = qkv__image_open, .begin = begin, .close = close_job,
+    .can = QKV_CAN_SEGMENT, .read = segment_read_data, .write = qkv__image_write,
+    .open = qkv__image_open, .begin = segment_begin, .close = segment_close_job,
     .fixed = qkv__image_fixed, .task_tables = task_tables,
     .sizes = {qkv_vit_type}};

@@ -63,7 +63,7 @@ typedef struct {
     size_t train_lines; /* of data; what follows them is held out */
 } job;
 
-static qkv_status open_data(job *j)
+static qkv_status translate_open_data(job *j)
 {
     const settings *s = &j->s;
     qkv_context *ctx = j->base.ctx;
@@ -90,7 +90,7 @@ static qkv_status write_pairs(job *j, const qkv__pairs *p, size_t from, size_t t
 
 /* ---- model -------------------------------------------------------------------------------- */
 
-static qkv_status make_model(job *j)
+static qkv_status translate_make_model(job *j)
 {
     const qkv_tokenizer *tokenizer = j->base.tokenizer;
     qkv_marian_config *m = &j->config;
@@ -115,7 +115,7 @@ static qkv_status check_init(const job *j)
 
 /* ---- the run ------------------------------------------------------------------------------ */
 
-static qkv_status make_tokenizer(job *j)
+static qkv_status translate_make_tokenizer(job *j)
 {
     qkv_context *ctx = j->base.ctx;
     qkv_text_span train[QKV__SIDES];
@@ -136,21 +136,21 @@ static qkv_status make_tokenizer(job *j)
     return status;
 }
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status translate_read_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = open_data(j);
+    qkv_status status = translate_open_data(j);
     if (status)
         return status;
     if (base->o.init) {
         status = qkv__run_init(base);
         return status ? status : check_init(j);
     }
-    status = make_tokenizer(j);
-    return status ? status : make_model(j);
+    status = translate_make_tokenizer(j);
+    return status ? status : translate_make_model(j);
 }
 
-static qkv_status write_data(qkv__run *base)
+static qkv_status translate_write_data(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv__pairs *valid = j->s.valid_source ? &j->valid_data : &j->data;
@@ -162,7 +162,7 @@ static qkv_status write_data(qkv__run *base)
     return status;
 }
 
-static qkv_status begin(qkv__run *base)
+static qkv_status job_translate_begin(qkv__run *base)
 {
     job *j = (job *)base;
     const qkv_translate_options o = {.budget = j->s.tokens, .smoothing = j->s.smoothing,
@@ -184,7 +184,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static void close_data(qkv__run *base)
+static void translate_close_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv__pairs_close(&j->data);
@@ -217,7 +217,8 @@ static const qkv__job_table tables[] = {
 
 const qkv__job_kind qkv__job_translate = {
     .name = "translate", .size = sizeof(job), .tables = tables, .presets = presets,
-    .can = QKV_CAN_TRANSLATE, .read = read_data, .write = write_data,
-    .fields = 2, .begin = begin, .close = close_data, .has_text = true, .fixed = fixed,
+    .can = QKV_CAN_TRANSLATE, .read = translate_read_data, .write = translate_write_data,
+    .fields = 2, .begin = job_translate_begin, .close = translate_close_data, .has_text = true,
+                                          .fixed = fixed,
     .task_tables = task_tables, .decided = decided,
     .sizes = {qkv_marian_type}};

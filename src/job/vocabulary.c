@@ -43,7 +43,8 @@ static const char *const role_keys[QKV_TOKEN_ROLES] = {
 #undef ROLE_KEY
 };
 
-static qkv_status load(qkv_context *ctx, const char *dir, unsigned roles, qkv_tokenizer **out)
+static qkv_status vocabulary_load(qkv_context *ctx, const char *dir, unsigned roles,
+                                  qkv_tokenizer **out)
 {
     qkv_status status = qkv_tokenizer_load(out, ctx, dir);
     for (int i = 0; i < QKV_TOKEN_ROLES && !status; i++)
@@ -53,8 +54,8 @@ static qkv_status load(qkv_context *ctx, const char *dir, unsigned roles, qkv_to
     return status;
 }
 
-static qkv_status learn(qkv_context *ctx, qkv_tokenizer_trainer *tr, const qkv_text_span *parts,
-                        size_t count)
+static qkv_status vocabulary_learn(qkv_context *ctx, qkv_tokenizer_trainer *tr,
+                                   const qkv_text_span *parts, size_t count)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++)
@@ -71,7 +72,7 @@ qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
 {
     if (v->from) {
         qkv__vocabulary_unused(ctx, options, "--" FROM, v->from);
-        return load(ctx, v->from, roles, out);
+        return vocabulary_load(ctx, v->from, roles, out);
     }
     qkv_tokenizer_options o = qkv_tokenizer_defaults((qkv_tokenizer_kind)v->kind);
     o.vocab = v->vocab;
@@ -87,9 +88,9 @@ qkv_status qkv__vocabulary_train(qkv_context *ctx, const qkv_vocabulary *v,
     qkv_tokenizer_trainer *tr = NULL;
     qkv_status status = qkv_tokenizer_trainer_create(&tr, ctx, &o);
     if (!status)
-        status = learn(ctx, tr, train, train_count);
+        status = vocabulary_learn(ctx, tr, train, train_count);
     if (!status && kind->exact)
-        status = learn(ctx, tr, valid, valid_count);
+        status = vocabulary_learn(ctx, tr, valid, valid_count);
     if (!status)
         status = qkv_tokenizer_trainer_finish(tr, out);
     qkv_tokenizer_trainer_destroy(tr);

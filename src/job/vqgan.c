@@ -45,7 +45,7 @@ static const qkv_option_table table = {"Looks", rows, sizeof rows / sizeof *rows
 #undef FIELD
 
 /* The preset, with what was given in its place. */
-static qkv_status choose_model(job *j)
+static qkv_status vqgan_choose_model(job *j)
 {
     qkv_status status = qkv__run_given(&j->p.base, "resolution")
                             ? QKV_OK : qkv__image_side(&j->p, &j->config.image);
@@ -62,7 +62,7 @@ static void keep_codes(qkv_model *m)
     qkv_param_touch(usage);
 }
 
-static qkv_status load_model(job *j)
+static qkv_status vqgan_load_model(job *j)
 {
     qkv__run *base = &j->p.base;
     qkv_status status = qkv__run_load_able(base, QKV_CAN_ENCODE_IMAGES,
@@ -74,11 +74,11 @@ static qkv_status load_model(job *j)
     return QKV_OK;
 }
 
-static qkv_status read_data(qkv__run *base)
+static qkv_status vqgan_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
-    qkv_status status = base->o.init ? load_model(j) : choose_model(j);
+    qkv_status status = base->o.init ? vqgan_load_model(j) : vqgan_choose_model(j);
     if (!status && j->config.colors != COLORS && j->config.colors != 1)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "in_channels: 1 or 3 expected, found %zu",
                           j->config.colors);
@@ -172,7 +172,7 @@ static qkv_status find_perceptual(job *j)
     return status;
 }
 
-static qkv_status begin(qkv__run *base)
+static qkv_status vqgan_begin(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_context *ctx = base->ctx;
@@ -191,7 +191,7 @@ static qkv_status begin(qkv__run *base)
     return QKV_OK;
 }
 
-static void close_job(qkv__run *base)
+static void vqgan_close_job(qkv__run *base)
 {
     qkv_model_destroy(((job *)base)->network);
     qkv__image_close(base);
@@ -277,7 +277,7 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_vqgan = {
     .name = "vqgan", .size = sizeof(job), .tables = tables, .presets = presets,
     .recipes = recipes, .check = complete_recipe,
-    .can = QKV_CAN_ENCODE_IMAGES, .read = read_data, .write = qkv__image_write,
-    .open = qkv__image_open, .begin = begin, .close = close_job,
+    .can = QKV_CAN_ENCODE_IMAGES, .read = vqgan_read_data, .write = qkv__image_write,
+    .open = qkv__image_open, .begin = vqgan_begin, .close = vqgan_close_job,
     .fixed = qkv__image_fixed, .task_tables = task_tables,
     .sizes = {qkv_vqgan_type}};

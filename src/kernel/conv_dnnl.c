@@ -93,7 +93,10 @@ static bool make_desc(desc *d, int ndims, const dnnl_dim_t *dims, bool bf16, dnn
 
 static void free_desc(desc *d) { (void)d; }
 static const_dnnl_memory_desc_t ref(const desc *d) { return d; }
-static size_t bytes_of(const_dnnl_memory_desc_t d) { return dnnl_memory_desc_get_size(d); }
+static size_t conv_dnnl_bytes_of(const_dnnl_memory_desc_t d)
+{
+    return dnnl_memory_desc_get_size(d);
+}
 
 static bool is_for_amx(const_dnnl_primitive_desc_t pd)
 {
@@ -103,9 +106,10 @@ static bool is_for_amx(const_dnnl_primitive_desc_t pd)
            name && strstr(name, "amx");
 }
 
-static bool describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool has_bias,
-                     const dnnl_dim_t *stride, const dnnl_dim_t *before, const dnnl_dim_t *after,
-                     const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
+static bool conv_dnnl_describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool has_bias,
+                               const dnnl_dim_t *stride, const dnnl_dim_t *before,
+                               const dnnl_dim_t *after,
+                               const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
 {
     dnnl_convolution_desc_t d;
     dnnl_status_t status =
@@ -169,8 +173,8 @@ static bool make_memories(plan *p, const_dnnl_primitive_desc_t pd, const desc *m
                                                                     0);
     if (!weights || !scratch)
         return false;
-    p->weights_bytes = bytes_of(weights);
-    p->scratch_bytes = bytes_of(scratch);
+    p->weights_bytes = conv_dnnl_bytes_of(weights);
+    p->scratch_bytes = conv_dnnl_bytes_of(scratch);
     return make_memory(&p->mem[WEIGHTS], weights) && make_memory(&p->mem[SCRATCH], scratch) &&
            make_memory(&p->mem[SRC], ref(&m[SRC])) && make_memory(&p->mem[DST], ref(&m[DST])) &&
            (!p->has_bias || make_memory(&p->mem[BIAS], ref(&m[BIAS])));
@@ -209,7 +213,7 @@ static void free_descs(desc *m)
         free_desc(&m[i]);
 }
 
-static bool build(plan *p)
+static bool conv_dnnl_build(plan *p)
 {
     const qkv_k_conv_args *a = &p->args;
     const dnnl_dims_t x = {(dnnl_dim_t)a->B, (dnnl_dim_t)a->C, (dnnl_dim_t)a->H,
@@ -236,9 +240,10 @@ static bool build(plan *p)
                            p->bf16 && !forward) &&
                 make_desc(&ours, DIMS, w, false, dnnl_ohwi) &&
                 (forward || (make_descs(plain, x, w, y, p->bf16, p->bf16, p->bf16) &&
-                             describe(&hint, FORWARD, plain, false, stride, before, after, attr,
-                                      NULL))) &&
-                describe(&pd, p->what, m, p->has_bias, stride, before, after, attr, hint) &&
+                             conv_dnnl_describe(&hint, FORWARD, plain, false, stride, before, after,
+                                                attr, NULL))) &&
+                conv_dnnl_describe(&pd, p->what, m, p->has_bias, stride, before, after, attr,
+                                   hint) &&
                 dnnl_primitive_create(&p->work, pd) == dnnl_success && make_memories(p, pd, m) &&
                 make_pack(p, pd, &ours);
     free_descs(m);
@@ -262,7 +267,7 @@ static bool is_for(const plan *p, const plan *key)
 }
 
 /* A plan that nobody else has until it is put back, or NULL. */
-static plan *take(const plan *key)
+static plan *conv_dnnl_take(const plan *key)
 {
     plan *p = NULL, *oldest = NULL;
     pthread_mutex_lock(&conv_cache.lock);
@@ -279,7 +284,7 @@ static plan *take(const plan *key)
     if (!p && oldest) {
         free_plan(oldest);
         *oldest = *key;
-        oldest->used = build(oldest);
+        oldest->used = conv_dnnl_build(oldest);
         p = oldest->used ? oldest : NULL;
         if (!p)
             free_plan(oldest);
@@ -306,7 +311,7 @@ static bool bind(dnnl_memory_t m, const void *data)
     return dnnl_memory_set_data_handle(m, (void *)(uintptr_t)data) == dnnl_success;
 }
 
-static bool run(dnnl_primitive_t work, const plan *p, int n, const dnnl_exec_arg_t *args)
+static bool conv_dnnl_run(dnnl_primitive_t work, const plan *p, int n, const dnnl_exec_arg_t *args)
 {
     return dnnl_primitive_execute(work, p->stream, n, args) == dnnl_success;
 }
@@ -317,7 +322,7 @@ static bool move_weights(plan *p)
     bool back = p->what == BACKWARD_WEIGHTS;
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, back ? p->mem[WEIGHTS] : p->plain},
                                     {DNNL_ARG_TO, back ? p->plain : p->mem[WEIGHTS]}};
-    return run(p->pack, p, 2, args);
+    return conv_dnnl_run(p->pack, p, 2, args);
 }
 
 static bool compute(plan *p)
@@ -336,10 +341,10 @@ static bool compute(plan *p)
                                        {DNNL_ARG_DIFF_DST, p->mem[DST]},
                                        {DNNL_ARG_SCRATCHPAD, p->mem[SCRATCH]}};
     if (p->what == FORWARD)
-        return move_weights(p) && run(p->work, p, p->has_bias ? 5 : 4, forward);
+        return move_weights(p) && conv_dnnl_run(p->work, p, p->has_bias ? 5 : 4, forward);
     if (p->what == BACKWARD_DATA)
-        return move_weights(p) && run(p->work, p, 4, data);
-    return run(p->work, p, 4, weights) && move_weights(p);
+        return move_weights(p) && conv_dnnl_run(p->work, p, 4, data);
+    return conv_dnnl_run(p->work, p, 4, weights) && move_weights(p);
 }
 
 /* y from x, w and bias, x from y and w, or w from x and y. bf16: those of x and y that are read
@@ -350,8 +355,8 @@ static bool run_plan(const qkv_exec *e, kind what, bool bf16, const void *x,
 {
     int before = omp_get_max_threads();
     omp_set_num_threads(e->threads); /* plans are cut for it */
-    plan *p = take(&(plan){.what = what, .threads = e->threads, .bf16 = bf16,
-                           .has_bias = bias != NULL, .args = *a});
+    plan *p = conv_dnnl_take(&(plan){.what = what, .threads = e->threads, .bf16 = bf16,
+                                     .has_bias = bias != NULL, .args = *a});
     if (!p) {
         omp_set_num_threads(before);
         return false;
@@ -388,7 +393,7 @@ static bool suits_bf16(const qkv_k_conv_args *a)
 }
 
 /* n numbers of x, rounded; NULL: the scratch knows. */
-static const void *rounded(const qkv_exec *e, const float *x, size_t n)
+static const void *conv_dnnl_rounded(const qkv_exec *e, const float *x, size_t n)
 {
     uint16_t *y = qkv__arena_alloc(e->scratch, n * sizeof *y);
     if (y)
@@ -397,20 +402,21 @@ static const void *rounded(const qkv_exec *e, const float *x, size_t n)
 }
 
 /* As run_plan, x and y being f32: rounded first where they are read, if bf16. */
-static bool work(const qkv_exec *e, kind what, bool bf16, const float *x,
-                 const float *w, const float *bias, const float *y, const qkv_k_conv_args *a)
+static bool conv_dnnl_work(const qkv_exec *e, kind what, bool bf16, const float *x,
+                           const float *w, const float *bias, const float *y,
+                           const qkv_k_conv_args *a)
 {
     const sizes n = sizes_of(a);
     qkv__mark mark = qkv__arena_mark(e->scratch);
     bf16 = bf16 && suits_bf16(a);
-    const void *from = bf16 && what != BACKWARD_DATA ? rounded(e, x, n.x) : x;
-    const void *to = bf16 && what != FORWARD ? rounded(e, y, n.y) : y;
+    const void *from = bf16 && what != BACKWARD_DATA ? conv_dnnl_rounded(e, x, n.x) : x;
+    const void *to = bf16 && what != FORWARD ? conv_dnnl_rounded(e, y, n.y) : y;
     bool fine = from && to && run_plan(e, what, bf16, from, w, bias, to, a);
     qkv__arena_release(e->scratch, mark);
     return fine || (bf16 && run_plan(e, what, false, x, w, bias, y, a));
 }
 
-static void add(const qkv_exec *e, float *y, const float *x, size_t n)
+static void conv_dnnl_add(const qkv_exec *e, float *y, const float *x, size_t n)
 {
 #pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, n)
     for (size_t i = 0; i < n; i++)
@@ -420,7 +426,7 @@ static void add(const qkv_exec *e, float *y, const float *x, size_t n)
 static void forward(const qkv_exec *e, bool bf16, float *y, const float *x, const float *w,
                     const float *bias, const qkv_k_conv_args *a)
 {
-    if (!work(e, FORWARD, bf16, x, w, bias, y, a))
+    if (!conv_dnnl_work(e, FORWARD, bf16, x, w, bias, y, a))
         conv_cache.conv(e, y, x, w, bias, a);
 }
 
@@ -432,10 +438,10 @@ static void backward_data(const qkv_exec *e, bool bf16, float *dx, const float *
     float *to = acc ? qkv__arena_alloc(e->scratch, n * sizeof *to) : dx;
     if (!to)
         return; /* the scratch knows */
-    if (!work(e, BACKWARD_DATA, bf16, to, w, NULL, dy, a))
+    if (!conv_dnnl_work(e, BACKWARD_DATA, bf16, to, w, NULL, dy, a))
         conv_cache.conv_bwd_data(e, dx, dy, w, a, acc);
     else if (acc)
-        add(e, dx, to, n);
+        conv_dnnl_add(e, dx, to, n);
     qkv__arena_release(e->scratch, mark);
 }
 
@@ -447,10 +453,10 @@ static void backward_weights(const qkv_exec *e, bool bf16, float *dw, const floa
     float *to = acc ? qkv__arena_alloc(e->scratch, n * sizeof *to) : dw;
     if (!to)
         return;
-    if (!work(e, BACKWARD_WEIGHTS, bf16, x, to, NULL, dy, a))
+    if (!conv_dnnl_work(e, BACKWARD_WEIGHTS, bf16, x, to, NULL, dy, a))
         conv_cache.conv_bwd_weights(e, dw, dy, x, a, acc);
     else if (acc)
-        add(e, dw, to, n);
+        conv_dnnl_add(e, dw, to, n);
     qkv__arena_release(e->scratch, mark);
 }
 

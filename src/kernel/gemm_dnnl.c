@@ -34,7 +34,7 @@ static size_t piece_size(size_t size, size_t pieces, size_t unit)
 
 /* The cut of c into one piece a thread whose largest piece is done first: it multiplies
  * rows x cols, and copies rows of op(a) and columns of op(b), all times k. */
-static grid choose_grid(const qkv_k_gemm_args *args, size_t team)
+static grid gemm_dnnl_choose_grid(const qkv_k_gemm_args *args, size_t team)
 {
     grid best = {1, 1, args->m, args->n};
     size_t least = SIZE_MAX;
@@ -89,8 +89,8 @@ static void product(const qkv_exec *e, float *c, const float *a, const float *b,
     }
 }
 
-static void piece(const qkv_exec *e, float *c, const float *a, const float *b,
-                  const qkv_k_gemm_args *args, const grid *g, size_t i, size_t j)
+static void gemm_dnnl_piece(const qkv_exec *e, float *c, const float *a, const float *b,
+                            const qkv_k_gemm_args *args, const grid *g, size_t i, size_t j)
 {
     qkv_k_gemm_args part = *args;
     size_t row = i * g->rows, col = j * g->cols;
@@ -104,14 +104,14 @@ static void piece(const qkv_exec *e, float *c, const float *a, const float *b,
             b + (args->tb ? col * args->ldb : col), &part);
 }
 
-static void gemm(const qkv_exec *e, float *c, const float *a, const float *b,
-                 const qkv_k_gemm_args *args)
+static void gemm_dnnl_gemm(const qkv_exec *e, float *c, const float *a, const float *b,
+                           const qkv_k_gemm_args *args)
 {
     if (args->m == 0 || args->n == 0 || args->k == 0) {
         reference(e, c, a, b, args);
         return;
     }
-    grid g = choose_grid(args, (size_t)e->threads);
+    grid g = gemm_dnnl_choose_grid(args, (size_t)e->threads);
     size_t pieces = g.down * g.across;
     if (pieces == 1) {
         int before = omp_get_max_threads();
@@ -124,12 +124,12 @@ static void gemm(const qkv_exec *e, float *c, const float *a, const float *b,
 #pragma omp parallel for num_threads((int)pieces) schedule(static) default(none)                   \
     shared(e, c, a, b, args, g, pieces)
     for (size_t p = 0; p < pieces; p++) {
-        piece(e, c, a, b, args, &g, p / g.across, p % g.across);
+        gemm_dnnl_piece(e, c, a, b, args, &g, p / g.across, p % g.across);
     }
 }
 
 void qkv__kernels_dnnl(qkv_kernels *k)
 {
     reference = k->gemm;
-    k->gemm = gemm;
+    k->gemm = gemm_dnnl_gemm;
 }

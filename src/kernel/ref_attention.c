@@ -18,7 +18,7 @@ static size_t visible(const args_of *a, size_t b, size_t i)
     return count < a->k_len[b] ? count : a->k_len[b];
 }
 
-static double dot(const qkv_real *x, const qkv_real *y, size_t n)
+static double ref_attention_dot(const qkv_real *x, const qkv_real *y, size_t n)
 {
     double sum = 0;
     for (size_t c = 0; c < n; c++) {
@@ -65,33 +65,33 @@ static query query_of(const qkv_real *q, const qkv_real *k, const qkv_real *v, c
     return x;
 }
 
-static double score(const query *x, const args_of *a, size_t j)
+static double ref_attention_score(const query *x, const args_of *a, size_t j)
 {
-    double s = a->scale * dot(x->q, x->k + j * a->k_row, a->D);
+    double s = a->scale * ref_attention_dot(x->q, x->k + j * a->k_row, a->D);
     return x->bias ? s + (double)x->bias[j] : s;
 }
 
 static double weight(const query *x, const args_of *a, double lse, size_t j)
 {
-    return lse == -INFINITY ? 0 : exp(score(x, a, j) - lse);
+    return lse == -INFINITY ? 0 : exp(ref_attention_score(x, a, j) - lse);
 }
 
 static double log_sum_exp(const query *x, const args_of *a)
 {
     double max = -INFINITY, sum = 0;
     for (size_t j = 0; j < x->keys; j++) {
-        max = fmax(max, score(x, a, j));
+        max = fmax(max, ref_attention_score(x, a, j));
     }
     if (max == -INFINITY) {
         return max;
     }
     for (size_t j = 0; j < x->keys; j++) {
-        sum += exp(score(x, a, j) - max);
+        sum += exp(ref_attention_score(x, a, j) - max);
     }
     return max + log(sum);
 }
 
-static void attend(qkv_real *out, const query *x, const args_of *a, double lse)
+static void ref_attention_attend(qkv_real *out, const query *x, const args_of *a, double lse)
 {
     for (size_t c = 0; c < a->Dv; c++) {
         out[c] = 0;
@@ -104,8 +104,9 @@ static void attend(qkv_real *out, const query *x, const args_of *a, double lse)
     }
 }
 
-static void attention(const qkv_exec *e, qkv_real *out, qkv_real *lse, const qkv_real *q,
-                      const qkv_real *k, const qkv_real *v, const args_of *a)
+static void ref_attention_attention(const qkv_exec *e, qkv_real *out, qkv_real *lse,
+                                    const qkv_real *q,
+                                    const qkv_real *k, const qkv_real *v, const args_of *a)
 {
 #pragma omp parallel for num_threads(e->threads) collapse(2) default(none) \
     shared(out, lse, q, k, v, a)
@@ -116,7 +117,7 @@ static void attention(const qkv_exec *e, qkv_real *out, qkv_real *lse, const qkv
                 query x = query_of(q, k, v, a, b, h, i);
                 double l = log_sum_exp(&x, a);
                 lse[row * a->H + h] = (qkv_real)l;
-                attend(out + row * a->o_row + h * a->o_head, &x, a, l);
+                ref_attention_attend(out + row * a->o_row + h * a->o_head, &x, a, l);
             }
         }
     }
@@ -147,10 +148,10 @@ static void query_backward(const gradients *g, const query *x, const args_of *a,
                            const qkv_k_attention_bwd_args *w, const qkv_real *dout,
                            const qkv_real *out, double lse)
 {
-    double delta = dot(dout, out, a->Dv);
+    double delta = ref_attention_dot(dout, out, a->Dv);
     for (size_t j = 0; j < x->keys; j++) {
         double p = weight(x, a, lse, j), keep = kept(a, x->b, x->h, x->i, j);
-        double ds = p * (keep * dot(dout, x->v + j * a->v_row, a->Dv) - delta);
+        double ds = p * (keep * ref_attention_dot(dout, x->v + j * a->v_row, a->Dv) - delta);
         if (g->dv) {
             add_scaled(g->dv + j * w->dv_row, p * keep, dout, a->Dv);
         }
@@ -223,7 +224,7 @@ static void attention_rows(const qkv_exec *e, qkv_real *weights, const qkv_real 
 
 void qkv__kernels_ref_attention(qkv_kernels *k)
 {
-    k->attention = attention;
+    k->attention = ref_attention_attention;
     k->attention_bwd = attention_bwd;
     k->attention_rows = attention_rows;
 }

@@ -21,7 +21,8 @@ typedef struct {
 } copy_plan;
 
 /* Drops dimensions of size 1 and joins neighbours; returns how many are left. */
-static int joined(copy_dim *d, const size_t *sy, const size_t *sx, const size_t *shape, int ndim)
+static int ref_copy_joined(copy_dim *d, const size_t *sy, const size_t *sx, const size_t *shape,
+                           int ndim)
 {
     int dims = 0;
     for (int i = 0; i < ndim; i++) {
@@ -41,7 +42,7 @@ static void plan_copy(copy_plan *p, const size_t *sy, const size_t *sx, const si
                       int ndim)
 {
     copy_dim d[MAX_DIMS];
-    int dims = joined(d, sy, sx, shape, ndim), plane = dims - 2;
+    int dims = ref_copy_joined(d, sy, sx, shape, ndim), plane = dims - 2;
     p->outers = 0;
     p->b = dims ? d[dims - 1] : (copy_dim){1, 1, 1};
     /* If x is not contiguous along b, its contiguous dimension shares the tiles. */

@@ -13,12 +13,12 @@ enum { STRIP = 64, SUM_BLOCKS = 1024 };
 #define QUICK ((qkv_real)1.702)
 #define LEAK ((qkv_real)0.2)
 
-static qkv_real sigmoid(qkv_real x) { return 1 / (1 + real_exp(-x)); }
+static qkv_real ref_elementwise_sigmoid(qkv_real x) { return 1 / (1 + real_exp(-x)); }
 
 /* (1 + tanh(u)) / 2 = sigmoid(2u) keeps the relative accuracy of the negative tail. */
 static qkv_real gelu_tanh_gate(qkv_real x)
 {
-    return sigmoid(GELU_SCALE * (x + GELU_CUBIC * x * x * x));
+    return ref_elementwise_sigmoid(GELU_SCALE * (x + GELU_CUBIC * x * x * x));
 }
 
 static qkv_real act_value(qkv_real x, qkv_k_act act)
@@ -27,9 +27,9 @@ static qkv_real act_value(qkv_real x, qkv_k_act act)
     case QKV_K_RELU: return x < 0 ? 0 : x;
     case QKV_K_GELU: return x * (real_erfc(-x * SQRT_HALF) / 2);
     case QKV_K_GELU_TANH: return x * gelu_tanh_gate(x);
-    case QKV_K_QUICK_GELU: return x * sigmoid(QUICK * x);
-    case QKV_K_SILU: return x * sigmoid(x);
-    case QKV_K_SIGMOID: return sigmoid(x);
+    case QKV_K_QUICK_GELU: return x * ref_elementwise_sigmoid(QUICK * x);
+    case QKV_K_SILU: return x * ref_elementwise_sigmoid(x);
+    case QKV_K_SIGMOID: return ref_elementwise_sigmoid(x);
     case QKV_K_TANH: return real_tanh(x);
     case QKV_K_LEAKY_RELU: return x < 0 ? LEAK * x : x;
     case QKV_K_NONE:
@@ -52,15 +52,15 @@ static qkv_real act_slope(qkv_real x, qkv_k_act act)
         return s + c * s * (1 - s) * GELU_SCALE * (1 + 3 * GELU_CUBIC * c * c);
     }
     case QKV_K_QUICK_GELU: {
-        qkv_real s = sigmoid(QUICK * x);
+        qkv_real s = ref_elementwise_sigmoid(QUICK * x);
         return s + QUICK * x * s * (1 - s);
     }
     case QKV_K_SILU: {
-        qkv_real s = sigmoid(x);
+        qkv_real s = ref_elementwise_sigmoid(x);
         return s + x * s * (1 - s);
     }
     case QKV_K_SIGMOID: {
-        qkv_real s = sigmoid(x);
+        qkv_real s = ref_elementwise_sigmoid(x);
         return s * (1 - s);
     }
     case QKV_K_TANH: {

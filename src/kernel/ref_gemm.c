@@ -39,8 +39,8 @@ static void start_tile(qkv_real *c, const qkv_k_gemm_args *args, size_t i0, size
 }
 
 /* c (jn) += a (kn; stride step_a) block (kn, TILE_N). */
-static void add_row(qkv_real *c, const qkv_real *a, size_t step_a, const qkv_real *block,
-                    size_t kn, size_t jn)
+static void ref_gemm_add_row(qkv_real *c, const qkv_real *a, size_t step_a, const qkv_real *block,
+                             size_t kn, size_t jn)
 {
     qkv_real sum[TILE_N] = {0};
     for (size_t kk = 0; kk < kn; kk++) {
@@ -54,8 +54,8 @@ static void add_row(qkv_real *c, const qkv_real *a, size_t step_a, const qkv_rea
     }
 }
 
-static void tile(qkv_real *c, const qkv_real *a, const qkv_real *b, const qkv_k_gemm_args *args,
-                 size_t i0, size_t j0)
+static void ref_gemm_tile(qkv_real *c, const qkv_real *a, const qkv_real *b,
+                          const qkv_k_gemm_args *args, size_t i0, size_t j0)
 {
     qkv_real block[TILE_K * TILE_N];
     size_t in = min_size(TILE_M, args->m - i0), jn = min_size(TILE_N, args->n - j0);
@@ -65,13 +65,14 @@ static void tile(qkv_real *c, const qkv_real *a, const qkv_real *b, const qkv_k_
         size_t kn = min_size(TILE_K, args->k - k0);
         copy_block(block, b, args, k0, kn, j0, jn);
         for (size_t i = i0; i < i0 + in; i++) {
-            add_row(c + i * args->ldc + j0, a + i * step_i + k0 * step_k, step_k, block, kn, jn);
+            ref_gemm_add_row(c + i * args->ldc + j0, a + i * step_i + k0 * step_k, step_k, block,
+                             kn, jn);
         }
     }
 }
 
-static void gemm(const qkv_exec *e, qkv_real *c, const qkv_real *a, const qkv_real *b,
-                 const qkv_k_gemm_args *args)
+static void ref_gemm_gemm(const qkv_exec *e, qkv_real *c, const qkv_real *a, const qkv_real *b,
+                          const qkv_k_gemm_args *args)
 {
     size_t down = (args->m + TILE_M - 1) / TILE_M, across = (args->n + TILE_N - 1) / TILE_N;
     size_t tiles = down * across;
@@ -79,12 +80,12 @@ static void gemm(const qkv_exec *e, qkv_real *c, const qkv_real *a, const qkv_re
 #pragma omp parallel for num_threads(e->threads) if (threaded) schedule(static) default(none)      \
     shared(c, a, b, args, tiles, across)
     for (size_t t = 0; t < tiles; t++) {
-        tile(c, a, b, args, t / across * TILE_M, t % across * TILE_N);
+        ref_gemm_tile(c, a, b, args, t / across * TILE_M, t % across * TILE_N);
     }
 }
 
 /* <a, b>, in LANES sums that a compiler may put in one vector. */
-static qkv_real dot(const qkv_real *a, const qkv_real *b, size_t n)
+static qkv_real ref_gemm_dot(const qkv_real *a, const qkv_real *b, size_t n)
 {
     qkv_real lane[LANES] = {0}, sum = 0;
     size_t i = 0;
@@ -102,20 +103,21 @@ static qkv_real dot(const qkv_real *a, const qkv_real *b, size_t n)
     return sum;
 }
 
-static void gemv(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
-                 const qkv_real *w, const qkv_real *bias, size_t m, size_t n, size_t k)
+static void ref_gemm_gemv(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
+                          const qkv_real *w, const qkv_real *bias, size_t m, size_t n, size_t k)
 {
     bool threaded = m * n * k > worth_threads;
 #pragma omp parallel for num_threads(e->threads) if (threaded) schedule(static) default(none)      \
     shared(y, ldy, x, ldx, w, bias, m, n, k)
     for (size_t j = 0; j < n; j++) {
         for (size_t i = 0; i < m; i++) {
-            y[i * ldy + j] = dot(x + i * ldx, w + j * k, k) + (bias ? bias[j] : 0);
+            y[i * ldy + j] = ref_gemm_dot(x + i * ldx, w + j * k, k) + (bias ? bias[j] : 0);
         }
     }
 }
 
-static void pack(const qkv_exec *e, qkv_real *packed, const qkv_real *w, size_t n, size_t k)
+static void ref_gemm_pack(const qkv_exec *e, qkv_real *packed, const qkv_real *w, size_t n,
+                          size_t k)
 {
     size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED;
 #pragma omp parallel for num_threads(e->threads) if (n * k > worth_threads) schedule(static)       \
@@ -147,8 +149,9 @@ static void packed_row(qkv_real *y, const qkv_real *x, const qkv_real *w, const 
     }
 }
 
-static void packed(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x, size_t ldx,
-                   const qkv_real *w, const qkv_real *bias, size_t m, size_t n, size_t k)
+static void ref_gemm_packed(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x,
+                            size_t ldx,
+                            const qkv_real *w, const qkv_real *bias, size_t m, size_t n, size_t k)
 {
     size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED;
 #pragma omp parallel for num_threads(e->threads) if (m * n * k > worth_threads) schedule(static)   \
@@ -164,8 +167,8 @@ static void packed(const qkv_exec *e, qkv_real *y, size_t ldy, const qkv_real *x
 
 void qkv__kernels_ref_gemm(qkv_kernels *k)
 {
-    k->gemm = gemm;
-    k->gemv = gemv;
-    k->pack = pack;
-    k->packed = packed;
+    k->gemm = ref_gemm_gemm;
+    k->gemv = ref_gemm_gemv;
+    k->pack = ref_gemm_pack;
+    k->packed = ref_gemm_packed;
 }

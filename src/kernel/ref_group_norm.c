@@ -15,7 +15,7 @@ static group group_of(const qkv_k_group_norm_args *a, size_t i)
                    .width = width};
 }
 
-static void measure(group *g, const qkv_real *x)
+static void ref_group_norm_measure(group *g, const qkv_real *x)
 {
     double sum = 0, squares = 0, count = (double)(g->a->N * g->width);
     for (size_t n = 0; n < g->a->N; n++)
@@ -30,7 +30,7 @@ static void measure(group *g, const qkv_real *x)
     g->rstd = 1 / sqrt(squares / count + g->a->eps);
 }
 
-static double sigmoid(double u) { return 1 / (1 + exp(-u)); }
+static double ref_group_norm_sigmoid(double u) { return 1 / (1 + exp(-u)); }
 
 static void ref_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_real *rstd,
                            const qkv_real *x, const qkv_real *weight, const qkv_real *bias,
@@ -40,25 +40,26 @@ static void ref_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_r
     shared(y, mean, rstd, x, weight, bias, args) if (args->B * args->N * args->C >= REF_GRAIN)
     for (size_t i = 0; i < args->B * args->G; i++) {
         group g = group_of(args, i);
-        measure(&g, x);
+        ref_group_norm_measure(&g, x);
         mean[i] = (qkv_real)g.mean;
         rstd[i] = (qkv_real)g.rstd;
         for (size_t n = 0; n < args->N; n++)
             for (size_t c = g.first; c < g.first + g.width; c++) {
                 size_t at = g.image + n * args->C + c;
                 double u = ((double)x[at] - g.mean) * g.rstd * (double)weight[c] + (double)bias[c];
-                y[at] = (qkv_real)(args->silu ? u * sigmoid(u) : u);
+                y[at] = (qkv_real)(args->silu ? u * ref_group_norm_sigmoid(u) : u);
             }
     }
 }
 
 /* d(loss)/du at one number, and how far it lies from the mean, in standard deviations. */
-static double slope(const group *g, double dy, double x, double weight, double bias, double *far)
+static double ref_group_norm_slope(const group *g, double dy, double x, double weight, double bias,
+                                   double *far)
 {
     *far = (x - g->mean) * g->rstd;
     if (!g->a->silu)
         return dy;
-    double u = *far * weight + bias, s = sigmoid(u);
+    double u = *far * weight + bias, s = ref_group_norm_sigmoid(u);
     return dy * s * (1 + u * (1 - s));
 }
 
@@ -89,8 +90,8 @@ static void ref_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_re
                 double s = 0, d = 0;
                 for (size_t n = 0; n < args->N; n++) {
                     size_t at = g.image + n * args->C + c;
-                    double du = slope(&g, (double)dy[at], (double)x[at], (double)weight[c],
-                                      (double)bias[c], &far);
+                    double du = ref_group_norm_slope(&g, (double)dy[at], (double)x[at],
+                                                     (double)weight[c], (double)bias[c], &far);
                     s += du;
                     d += du * far;
                 }
@@ -104,8 +105,8 @@ static void ref_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_re
             for (size_t n = 0; dx && n < args->N; n++)
                 for (size_t c = first; c < first + width; c++) {
                     size_t at = g.image + n * args->C + c;
-                    double du = slope(&g, (double)dy[at], (double)x[at], (double)weight[c],
-                                      (double)bias[c], &far);
+                    double du = ref_group_norm_slope(&g, (double)dy[at], (double)x[at],
+                                                     (double)weight[c], (double)bias[c], &far);
                     double d = g.rstd * (du * (double)weight[c] - sum / count - far * dot / count);
                     dx[at] = (qkv_real)(acc ? (double)dx[at] + d : d);
                 }

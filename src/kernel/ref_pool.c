@@ -4,8 +4,8 @@
 
 #include "kernel/pool.h"
 
-static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x,
-                     const qkv_k_conv_args *a)
+static void ref_pool_max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x,
+                              const qkv_k_conv_args *a)
 {
 #pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
     shared(y, from, x, a)
@@ -50,7 +50,7 @@ static void max_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy, co
 }
 
 /* What a window's sum is divided by: its size, zeros around the image counted. */
-static qkv_real share(const qkv_k_conv_args *a) { return 1 / (qkv_real)(a->KH * a->KW); }
+static qkv_real ref_pool_share(const qkv_k_conv_args *a) { return 1 / (qkv_real)(a->KH * a->KW); }
 
 static void mean_pool(const qkv_exec *e, qkv_real *y, const qkv_real *x, const qkv_k_conv_args *a)
 {
@@ -68,7 +68,7 @@ static void mean_pool(const qkv_exec *e, qkv_real *y, const qkv_real *x, const q
                     for (size_t c = 0; c < a->C; c++)
                         to[c] += image[(p * a->W + q) * a->C + c];
             for (size_t c = 0; c < a->C; c++)
-                to[c] *= share(a);
+                to[c] *= ref_pool_share(a);
         }
     }
 }
@@ -90,14 +90,14 @@ static void mean_pool_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *dy,
             for (size_t p = rows.first; p < rows.end; p++)
                 for (size_t q = columns.first; q < columns.end; q++)
                     for (size_t c = 0; c < a->C; c++)
-                        image[(p * a->W + q) * a->C + c] += g[c] * share(a);
+                        image[(p * a->W + q) * a->C + c] += g[c] * ref_pool_share(a);
         }
     }
 }
 
 void qkv__kernels_ref_pool(qkv_kernels *k)
 {
-    k->max_pool = max_pool;
+    k->max_pool = ref_pool_max_pool;
     k->max_pool_bwd = max_pool_bwd;
     k->mean_pool = mean_pool;
     k->mean_pool_bwd = mean_pool_bwd;

@@ -184,8 +184,8 @@ static double probability(qkv_real x, double z)
     return (double)real_exp((qkv_real)((double)x - z));
 }
 
-static void xent_row(qkv_real *loss, qkv_real *nll, int32_t *argmax, qkv_real *dlogits,
-                     const qkv_real *x, int32_t target, const qkv_k_xent_args *a)
+static void ref_rows_xent_row(qkv_real *loss, qkv_real *nll, int32_t *argmax, qkv_real *dlogits,
+                              const qkv_real *x, int32_t target, const qkv_k_xent_args *a)
 {
     size_t t = (size_t)target;
     bool counts = target != a->ignore;
@@ -208,8 +208,9 @@ static void ref_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *
 #pragma omp parallel for num_threads(e->threads) default(none) \
     shared(loss, nll, argmax, dlogits, logits, targets, args) if (args->N * args->V >= REF_GRAIN)
     for (size_t r = 0; r < args->N; r++)
-        xent_row(loss + r, nll ? nll + r : NULL, argmax ? argmax + r : NULL,
-                 dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r], args);
+        ref_rows_xent_row(loss + r, nll ? nll + r : NULL, argmax ? argmax + r : NULL,
+                          dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r],
+                          args);
 }
 
 /* loss = (sum q) log sum exp z - sum q z, z as above. */
@@ -252,8 +253,8 @@ static void ref_xent_soft(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int3
 
 /* With p and q the probabilities and d = log p - log q: KL(p||q) = sum p d, whose gradients are
  * p (d - KL(p||q)) for the logits of p and q - p for those of q. */
-static void xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, const qkv_real *a,
-                          const qkv_real *b, int32_t target, const qkv_k_xent_args *args)
+static void ref_rows_xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, const qkv_real *a,
+                                   const qkv_real *b, int32_t target, const qkv_k_xent_args *args)
 {
     size_t V = args->V, t = (size_t)target;
     *loss = 0;
@@ -286,13 +287,13 @@ static void ref_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_r
 #pragma omp parallel for num_threads(e->threads) default(none) \
     shared(loss, da, db, a, b, targets, args, N, V) if (N * V >= REF_GRAIN)
     for (size_t r = 0; r < N; r++)
-        xent_pair_row(loss + r, da ? da + r * V : NULL, da ? db + r * V : NULL, a + r * V,
-                      b + r * V, targets[r], args);
+        ref_rows_xent_pair_row(loss + r, da ? da + r * V : NULL, da ? db + r * V : NULL, a + r * V,
+                               b + r * V, targets[r], args);
 }
 
 /* ---- the likeliest ----------------------------------------------------------------------- */
 
-static void top_row(const qkv__top *t, const qkv_real *x, const qkv_k_top_args *a)
+static void ref_rows_top_row(const qkv__top *t, const qkv_real *x, const qkv_k_top_args *a)
 {
     double max = -INFINITY, sum = 0;
     qkv__top_clear(t);
@@ -319,8 +320,8 @@ static void ref_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_r
 #pragma omp parallel for num_threads(e->threads) default(none) shared(value, id, x, args) \
     if (args->N * args->V >= REF_GRAIN)
     for (size_t r = 0; r < args->N; r++)
-        top_row(&(qkv__top){value + r * args->k, id + r * args->k, args->k}, x + r * args->V,
-                args);
+        ref_rows_top_row(&(qkv__top){value + r * args->k, id + r * args->k, args->k},
+                         x + r * args->V, args);
 }
 
 /* ---- rows by index ----------------------------------------------------------------------- */

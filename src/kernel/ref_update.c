@@ -47,9 +47,9 @@ static void ref_rmsprop(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *
 }
 
 /* decay multiplies p (adamw), l2 is added to the gradient (adam). */
-static void adam_step(const qkv_exec *e, qkv_real *p, qkv_real *m, qkv_real *v,
-                      const qkv_real *g, const qkv_k_update_args *args, double decay, double l2,
-                      size_t n)
+static void ref_update_adam_step(const qkv_exec *e, qkv_real *p, qkv_real *m, qkv_real *v,
+                                 const qkv_real *g, const qkv_k_update_args *args, double decay,
+                                 double l2, size_t n)
 {
     const qkv_real keep = (qkv_real)decay, wd = (qkv_real)l2;
     const qkv_real scale = (qkv_real)args->grad_scale, eps = (qkv_real)args->eps;
@@ -71,14 +71,14 @@ static void ref_adam(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2,
                      const qkv_real *g, const qkv_k_update_args *args, size_t n)
 {
     (void)s3;
-    adam_step(e, p, s1, s2, g, args, 1, args->weight_decay, n);
+    ref_update_adam_step(e, p, s1, s2, g, args, 1, args->weight_decay, n);
 }
 
 static void ref_adamw(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2, qkv_real *s3,
                       const qkv_real *g, const qkv_k_update_args *args, size_t n)
 {
     (void)s3;
-    adam_step(e, p, s1, s2, g, args, 1 - args->lr * args->weight_decay, 0, n);
+    ref_update_adam_step(e, p, s1, s2, g, args, 1 - args->lr * args->weight_decay, 0, n);
 }
 
 static void ref_lerp(const qkv_exec *e, qkv_real *y, const qkv_real *x, double weight, size_t n)

@@ -40,7 +40,7 @@ static size_t block_size(const job *g)
 
 static size_t sums_size(const job *g) { return g->longest * (g->width_k + g->width_v); }
 
-static room room_at(float *p, float *sums, const job *g)
+static room simd_attention_backward_room_at(float *p, float *sums, const job *g)
 {
     const attention_args *a = g->a;
     room r;
@@ -60,7 +60,7 @@ static room room_at(float *p, float *sums, const job *g)
     return r;
 }
 
-static float dot(const float *x, const float *y, size_t n)
+static float simd_attention_backward_dot(const float *x, const float *y, size_t n)
 {
     vf sum = vf_zero();
     size_t c = 0;
@@ -93,7 +93,8 @@ static void block_load(room *m, const block *x, const job *g)
     for (size_t i = 0; i < TQ; i++) {
         float lse = i < x->rows ? g->lse[(row + i) * a->H + x->h] : INFINITY;
         m->lse[i] = lse == -INFINITY ? INFINITY : lse;
-        m->delta[i] = i < x->rows ? dot(dout + i * w->do_row, out + i * a->o_row, a->Dv) : 0;
+        m->delta[i] = i < x->rows ? simd_attention_backward_dot(dout + i * w->do_row, out + i *
+                                                                a->o_row, a->Dv) : 0;
     }
 }
 
@@ -299,7 +300,7 @@ static void run_units(const qkv_exec *e, const job *g, float *memory, float *sum
     {
         size_t t = (size_t)omp_get_thread_num();
         float *mine = sums ? sums + t * size : NULL;
-        room m = room_at(memory + t * floats, mine, g);
+        room m = simd_attention_backward_room_at(memory + t * floats, mine, g);
 #pragma omp for schedule(dynamic)
         for (size_t unit = 0; unit < units; unit++) {
             task_backward(&m, g, unit, 0);
@@ -318,7 +319,7 @@ static void run_parts(const qkv_exec *e, const job *g, float *memory, float *sum
         float *mine = memory + (size_t)omp_get_thread_num() * floats;
 #pragma omp for schedule(dynamic)
         for (size_t n = 0; n < tasks; n++) {
-            room m = room_at(mine, sums ? sums + n * size : NULL, g);
+            room m = simd_attention_backward_room_at(mine, sums ? sums + n * size : NULL, g);
             task_backward(&m, g, n / g->parts, n % g->parts);
         }
 #pragma omp for schedule(dynamic)
@@ -363,7 +364,8 @@ static void run_bias(const qkv_exec *e, const job *g, float *memory)
 #pragma omp parallel num_threads(e->threads) if (blocks > 1 && g->a->bias_t) default(none) \
     shared(g, memory, floats, blocks)
     {
-        room m = room_at(memory + (size_t)omp_get_thread_num() * floats, NULL, g);
+        room m = simd_attention_backward_room_at(memory + (size_t)omp_get_thread_num() * floats,
+                                                 NULL, g);
 #pragma omp for schedule(dynamic)
         for (size_t n = 0; n < blocks; n++) {
             bias_block(&m, g, (blocks - 1 - n) * TQ);

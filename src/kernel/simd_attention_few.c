@@ -19,12 +19,12 @@ typedef struct {
     float *weights;   /* (KEYS) */
 } room;
 
-static size_t room_size(const attention_args *a, size_t rows)
+static size_t simd_attention_few_room_size(const attention_args *a, size_t rows)
 {
     return rows * (padded(a->D) + padded(a->Dv) + 2) + KEYS;
 }
 
-static room room_at(float *p, const attention_args *a, size_t rows)
+static room simd_attention_few_room_at(float *p, const attention_args *a, size_t rows)
 {
     room r = { .weights = p };
     r.q = r.weights + KEYS;
@@ -98,7 +98,7 @@ static void scores_of(float *s, const float *q, const float *k, size_t k_row, si
     }
 }
 
-static float largest(const float *s, size_t n, float floor)
+static float simd_attention_few_largest(const float *s, size_t n, float floor)
 {
     vf max = vf_set1(floor);
     size_t j = 0;
@@ -156,11 +156,11 @@ static void add_values(float *out, float alpha, const float *w, const float *v, 
 }
 
 /* One query on n keys that it sees. */
-static void row_step(room *m, size_t r, const attention_args *a, const float *k, const float *v,
-                     size_t n, const float *bias)
+static void simd_attention_few_row_step(room *m, size_t r, const attention_args *a, const float *k,
+                                        const float *v, size_t n, const float *bias)
 {
     scores_of(m->weights, m->q + r * padded(a->D), k, a->k_row, n, a->D, bias);
-    float max = largest(m->weights, n, m->max[r]);
+    float max = simd_attention_few_largest(m->weights, n, m->max[r]);
     float base = max == -INFINITY ? 0 : max;
     float alpha = expf(m->max[r] - base);
     m->sum[r] = m->sum[r] * alpha + exponentials(m->weights, n, base);
@@ -231,8 +231,8 @@ static void keys_step(room *m, const float *k, const float *v, const attention_a
         if (seen) {
             const float *bias = a->bias;
             bias = bias ? bias + b * a->bias_b + x.h * a->bias_h + i * a->bias_t + j0 : NULL;
-            row_step(m, i * m->heads + c, a, k + x.kv * a->k_head, v + x.kv * a->v_head, seen,
-                     bias);
+            simd_attention_few_row_step(m, i * m->heads + c, a, k + x.kv * a->k_head,
+                                        v + x.kv * a->v_head, seen, bias);
         }
     }
 }
@@ -244,13 +244,14 @@ void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, co
     size_t threads = (size_t)e->threads, group = a->H / a->Hkv;
     size_t pieces = at_most((2 * threads + a->B - 1) / a->B, a->Hkv); /* of a sequence */
     size_t heads = (a->Hkv + pieces - 1) / pieces * group, rows = FEW * heads;
-    size_t size = padded(room_size(a, rows)), tasks = a->B * pieces;
+    size_t size = padded(simd_attention_few_room_size(a, rows)), tasks = a->B * pieces;
     float *memory = qkv__arena_alloc(e->scratch, threads * size * sizeof *memory);
     if (memory && !e->meta) {
 #pragma omp parallel for schedule(dynamic) num_threads(e->threads) if (tasks > 1) default(none) \
     shared(out, lse, q, k, v, a, size, tasks, memory, pieces, heads, rows, group)
         for (size_t n = 0; n < tasks; n++) {
-            room m = room_at(memory + (size_t)omp_get_thread_num() * size, a, rows);
+            room m = simd_attention_few_room_at(memory + (size_t)omp_get_thread_num() * size, a,
+                                                rows);
             m.b = n / pieces;
             m.head = n % pieces * heads;
             m.heads = m.head < a->H ? at_most(heads, a->H - m.head) : 0;

@@ -15,13 +15,13 @@ typedef struct {
     float *max, *sum, *alpha; /* (TQ) */
 } room;
 
-static size_t room_size(const attention_args *a)
+static size_t simd_attention_forward_room_size(const attention_args *a)
 {
     size_t tiles = a->dropout.p > 0 ? 2 : 1;
     return a->D * TQ + (TK + TQ) * padded(a->Dv) + tiles * TK * TQ + 3 * TQ;
 }
 
-static room room_at(float *p, const attention_args *a)
+static room simd_attention_forward_room_at(float *p, const attention_args *a)
 {
     room r;
     r.q = p;
@@ -135,7 +135,7 @@ void attention_tiled(const qkv_exec *e, float *out, float *lse, const float *q, 
                      const float *v, const attention_args *a)
 {
     qkv__mark mark = qkv__arena_mark(e->scratch);
-    size_t size = padded(room_size(a)), tasks = 0;
+    size_t size = padded(simd_attention_forward_room_size(a)), tasks = 0;
     float *memory = qkv__arena_alloc(e->scratch, (size_t)e->threads * size * sizeof *memory);
     size_t *first = qkv__arena_alloc(e->scratch, (a->B + 1) * sizeof *first); /* task of b */
     if (!memory || !first || e->meta) {
@@ -150,7 +150,7 @@ void attention_tiled(const qkv_exec *e, float *out, float *lse, const float *q, 
 #pragma omp parallel num_threads(e->threads) if (tasks > 1) default(none) \
     shared(out, lse, q, k, v, a, size, tasks, memory, first)
     {
-        room m = room_at(memory + (size_t)omp_get_thread_num() * size, a);
+        room m = simd_attention_forward_room_at(memory + (size_t)omp_get_thread_num() * size, a);
         size_t b = 0;
 #pragma omp for schedule(monotonic : dynamic)
         for (size_t n = 0; n < tasks; n++) {

@@ -10,7 +10,7 @@ enum {
     COLUMNS = 1024 /* of sum_rows at a time */
 };
 
-static size_t block_end(size_t b, size_t n)
+static size_t simd_elementwise_block_end(size_t b, size_t n)
 {
     return n - b < BLOCK ? n : b + BLOCK;
 }
@@ -144,7 +144,7 @@ static void simd_act(const qkv_exec *e, qkv_real *y, const qkv_real *x, qkv_k_ac
 #pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, act, n) \
     if (n >= GRAIN)
     for (size_t b = 0; b < n; b += BLOCK)
-        act_values(y + b, x + b, block_end(b, n) - b, act);
+        act_values(y + b, x + b, simd_elementwise_block_end(b, n) - b, act);
 }
 
 static void simd_act_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *x, const qkv_real *dy,
@@ -154,7 +154,7 @@ static void simd_act_bwd(const qkv_exec *e, qkv_real *dx, const qkv_real *x, con
     if (n >= GRAIN)
     for (size_t b = 0; b < n; b += BLOCK) {
         float slope[BLOCK];
-        size_t k = block_end(b, n) - b;
+        size_t k = simd_elementwise_block_end(b, n) - b;
         act_slopes(slope, x + b, k, act);
         product(dx + b, slope, dy + b, NULL, acc, k);
     }
@@ -168,7 +168,7 @@ static void simd_gated(const qkv_exec *e, qkv_real *y, const qkv_real *gate, siz
     for (size_t r = 0; r < N; r++) {
         for (size_t b = 0; b < C; b += BLOCK) {
             float value[BLOCK];
-            size_t k = block_end(b, C) - b;
+            size_t k = simd_elementwise_block_end(b, C) - b;
             act_values(value, gate + r * ldg + b, k, act);
             product(y + r * C + b, value, up + r * ldu + b, NULL, false, k);
         }
@@ -186,7 +186,7 @@ static void simd_gated_bwd(const qkv_exec *e, qkv_real *dgate, size_t lddg, bool
     for (size_t r = 0; r < N; r++) {
         for (size_t b = 0; b < C; b += BLOCK) {
             float value[BLOCK], slope[BLOCK];
-            size_t k = block_end(b, C) - b;
+            size_t k = simd_elementwise_block_end(b, C) - b;
             const float *d = dy + r * C + b;
             act_both(value, slope, gate + r * ldg + b, k, act);
             if (dgate)
@@ -206,7 +206,7 @@ static void simd_axpy(const qkv_exec *e, qkv_real *y, const qkv_real *x, double 
 #pragma omp parallel for num_threads(e->threads) default(none) shared(y, x, a, acc, n) \
     if (n >= GRAIN)
     for (size_t b = 0; b < n; b += BLOCK) {
-        size_t end = block_end(b, n);
+        size_t end = simd_elementwise_block_end(b, n);
         for (size_t i = b; i < end; i += VF) {
             size_t k = end - i < VF ? end - i : VF;
             vf v = vf_get(x + i, k) * a;
@@ -223,7 +223,7 @@ static void simd_add(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qk
 #pragma omp parallel for num_threads(e->threads) default(none) shared(y, a, b, n) \
     if (n >= GRAIN)
     for (size_t j = 0; j < n; j += BLOCK) {
-        size_t end = block_end(j, n);
+        size_t end = simd_elementwise_block_end(j, n);
         for (size_t i = j; i < end; i += VF) {
             size_t k = end - i < VF ? end - i : VF;
             vf_put(y + i, vf_get(a + i, k) + vf_get(b + i, k), k);
@@ -237,7 +237,7 @@ static void simd_mul(const qkv_exec *e, qkv_real *y, const qkv_real *a, const qk
 #pragma omp parallel for num_threads(e->threads) default(none) shared(y, a, b, acc, n) \
     if (n >= GRAIN)
     for (size_t i = 0; i < n; i += BLOCK)
-        product(y + i, a + i, b + i, NULL, acc, block_end(i, n) - i);
+        product(y + i, a + i, b + i, NULL, acc, simd_elementwise_block_end(i, n) - i);
 }
 
 /* ---- sums -------------------------------------------------------------------------------- */
@@ -373,7 +373,7 @@ static void simd_dropout(const qkv_exec *e, qkv_real *y, const qkv_real *x,
 #pragma omp parallel for num_threads(e->threads) default(none) \
     shared(d, stream, head, group, n) if (n >= GRAIN)
     for (size_t b = head; b < n; b += BLOCK) {
-        size_t end = block_end(b, n);
+        size_t end = simd_elementwise_block_end(b, n);
         for (size_t i = b; i < end; i += 2 * VF) {
             vm keep[2];
             vf_dropout_keep(keep, &stream, group + (i - head) / 4);

@@ -102,8 +102,8 @@ static void span(const job *t, size_t j0, size_t rows)
         meet(t, j0 + j, 0, 1);
 }
 
-static void gemv(const qkv_exec *e, float *y, size_t ldy, const float *x, size_t ldx,
-                 const float *w, const float *bias, size_t m, size_t n, size_t k)
+static void simd_gemv_gemv(const qkv_exec *e, float *y, size_t ldy, const float *x, size_t ldx,
+                           const float *w, const float *bias, size_t m, size_t n, size_t k)
 {
     size_t team = m * n * k > worth_threads ? (size_t)e->threads : 1;
     const job t = {y, x, w, bias, ldy, ldx, m, n, k};
@@ -117,5 +117,5 @@ static void gemv(const qkv_exec *e, float *y, size_t ldy, const float *x, size_t
 
 void QKV_SIMD(qkv__kernels_gemv)(qkv_kernels *k)
 {
-    k->gemv = gemv;
+    k->gemv = simd_gemv_gemv;
 }

@@ -26,7 +26,7 @@ static bool make_cut(cut *k, const qkv_exec *e, const qkv_k_group_norm_args *a, 
 }
 
 /* Where block i begins, and how many places it has. */
-static size_t block(const cut *k, size_t i, size_t *rows)
+static size_t simd_group_norm_block(const cut *k, size_t i, size_t *rows)
 {
     size_t first = i % k->blocks * k->rows, left = k->a->N - first;
     *rows = left < k->rows ? left : k->rows;
@@ -34,7 +34,7 @@ static size_t block(const cut *k, size_t i, size_t *rows)
 }
 
 /* sum `which` of channel c of image b, over its blocks in order. */
-static double total(const cut *k, size_t b, size_t which, size_t c)
+static double simd_group_norm_total(const cut *k, size_t b, size_t which, size_t c)
 {
     double sum = 0;
     for (size_t i = b * k->blocks; i < (b + 1) * k->blocks; i++)
@@ -76,7 +76,7 @@ static void sum_blocks(const qkv_exec *e, const cut *k, const float *x, const fl
 #pragma omp parallel for num_threads(e->threads) default(none) shared(k, x, m, C) \
     if (k->a->B * k->a->N * C >= GRAIN)
     for (size_t i = 0; i < k->items; i++) {
-        size_t rows, at = block(k, i, &rows), c = 0;
+        size_t rows, at = simd_group_norm_block(k, i, &rows), c = 0;
         const float *mean = m ? m + i / k->blocks * C : NULL;
         for (; c + STRIP <= C; c += STRIP)
             sum_strip(k->parts + i * C + c, x + at + c, mean ? mean + c : NULL, rows, C, STRIP);
@@ -91,12 +91,12 @@ static double group_mean(const cut *k, size_t b, size_t g)
     size_t width = k->a->C / k->a->G;
     double sum = 0;
     for (size_t c = g * width; c < (g + 1) * width; c++)
-        sum += total(k, b, 0, c);
+        sum += simd_group_norm_total(k, b, 0, c);
     return sum / (double)(k->a->N * width);
 }
 
 /* spread (B, C): what (B, G) says of a channel's group. */
-static void spread(float *to, const float *from, const qkv_k_group_norm_args *a)
+static void simd_group_norm_spread(float *to, const float *from, const qkv_k_group_norm_args *a)
 {
     size_t width = a->C / a->G;
     for (size_t i = 0; i < a->B * a->C; i++)
@@ -123,7 +123,7 @@ static void apply_blocks(const qkv_exec *e, const cut *k, float *y, const float 
 #pragma omp parallel for num_threads(e->threads) default(none) \
     shared(k, y, x, m, q, bias, C, silu) if (k->a->B * k->a->N * C >= GRAIN)
     for (size_t i = 0; i < k->items; i++) {
-        size_t rows, at = block(k, i, &rows), b = i / k->blocks * C;
+        size_t rows, at = simd_group_norm_block(k, i, &rows), b = i / k->blocks * C;
         for (size_t r = 0; r < rows; r++, at += C) {
             size_t c = 0;
             for (; c + VF <= C; c += VF)
@@ -147,11 +147,11 @@ static void simd_group_norm(const qkv_exec *e, qkv_real *y, qkv_real *mean, qkv_
         sum_blocks(e, &k, x, NULL);
         for (size_t i = 0; i < B * G; i++)
             mean[i] = (float)group_mean(&k, i / G, i % G);
-        spread(m, mean, args);
+        simd_group_norm_spread(m, mean, args);
         sum_blocks(e, &k, x, m);
         for (size_t i = 0; i < B * G; i++)
             rstd[i] = (float)(1 / sqrt(group_mean(&k, i / G, i % G) + args->eps));
-        spread(q, rstd, args);
+        simd_group_norm_spread(q, rstd, args);
         for (size_t i = 0; i < B * C; i++)
             q[i] *= weight[i % C];
         apply_blocks(e, &k, y, x, m, q, bias);
@@ -200,7 +200,7 @@ static void sum_slopes(const qkv_exec *e, const cut *k, const slopes *f)
 #pragma omp parallel for num_threads(e->threads) default(none) shared(k, f, C, silu) \
     if (k->a->B * k->a->N * C >= GRAIN)
     for (size_t i = 0; i < k->items; i++) {
-        size_t rows, at = block(k, i, &rows), b = i / k->blocks * C, c = 0;
+        size_t rows, at = simd_group_norm_block(k, i, &rows), b = i / k->blocks * C, c = 0;
         float *part = k->parts + i * 2 * C;
         for (; c + VF <= C; c += VF)
             slope_sums(part + c, f, at + c, b + c, c, rows, C, silu, VF);
@@ -226,7 +226,7 @@ static void pass_blocks(const qkv_exec *e, const cut *k, float *dx, bool acc, co
 #pragma omp parallel for num_threads(e->threads) default(none) shared(k, dx, acc, f, C, silu) \
     if (k->a->B * k->a->N * C >= GRAIN)
     for (size_t i = 0; i < k->items; i++) {
-        size_t rows, at = block(k, i, &rows), b = i / k->blocks * C;
+        size_t rows, at = simd_group_norm_block(k, i, &rows), b = i / k->blocks * C;
         for (size_t r = 0; r < rows; r++, at += C) {
             size_t c = 0;
             for (; c + VF <= C; c += VF)
@@ -248,8 +248,8 @@ static void find_slopes(const slopes *f, const cut *k, const float *rstd, const 
         size_t b = i / a->G, first = i % a->G * width;
         double sum = 0, dot = 0, scale = (double)rstd[i];
         for (size_t c = first; c < first + width; c++) {
-            sum += (double)weight[c] * total(k, b, 0, c);
-            dot += (double)weight[c] * total(k, b, 1, c);
+            sum += (double)weight[c] * simd_group_norm_total(k, b, 0, c);
+            dot += (double)weight[c] * simd_group_norm_total(k, b, 1, c);
         }
         for (size_t c = first; c < first + width; c++) {
             f->p[b * a->C + c] = rstd[i] * weight[c];
@@ -266,7 +266,7 @@ static void sum_images(float *y, const cut *k, size_t which, const float *rstd)
     for (size_t c = 0; c < a->C; c++) {
         double sum = 0;
         for (size_t b = 0; b < a->B; b++)
-            sum += total(k, b, which, c) *
+            sum += simd_group_norm_total(k, b, which, c) *
                    (which ? (double)rstd[b * a->G + c / (a->C / a->G)] : 1);
         y[c] = (float)sum;
     }
@@ -284,8 +284,8 @@ static void simd_group_norm_bwd(const qkv_exec *e, qkv_real *dx, bool acc, qkv_r
     if (space && make_cut(&k, e, args, 2)) {
         const slopes f = {.dy = dy, .x = x, .bias = bias, .m = space, .q = space + each,
                           .p = space + 2 * each, .r = space + 3 * each, .s = space + 4 * each};
-        spread(f.m, mean, args);
-        spread(f.q, rstd, args);
+        simd_group_norm_spread(f.m, mean, args);
+        simd_group_norm_spread(f.q, rstd, args);
         for (size_t i = 0; i < each; i++)
             f.q[i] *= weight[i % args->C];
         sum_slopes(e, &k, &f);

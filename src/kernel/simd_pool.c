@@ -25,8 +25,8 @@ QKV_INLINE void largest(float *y, int32_t *from, const float *x, const qkv_k_con
     vf_put((float *)(void *)from, place, lanes);
 }
 
-static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x,
-                     const qkv_k_conv_args *a)
+static void simd_pool_max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_real *x,
+                               const qkv_k_conv_args *a)
 {
 #pragma omp parallel for num_threads(e->threads) if (qkv__pool_threaded(a)) default(none) \
     shared(y, from, x, a)
@@ -50,5 +50,5 @@ static void max_pool(const qkv_exec *e, qkv_real *y, int32_t *from, const qkv_re
 
 void QKV_SIMD(qkv__kernels_pool)(qkv_kernels *k)
 {
-    k->max_pool = max_pool;
+    k->max_pool = simd_pool_max_pool;
 }

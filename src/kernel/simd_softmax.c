@@ -186,8 +186,8 @@ static double row_loss(const xent_stats *s, double log_sum, double z, const qkv_
     return log_sum - a->on * z - a->off * others;
 }
 
-static void xent_row(float *loss, float *nll, int32_t *argmax, float *dlogits, const float *x,
-                     int32_t target, const qkv_k_xent_args *a)
+static void simd_softmax_xent_row(float *loss, float *nll, int32_t *argmax, float *dlogits,
+                                  const float *x, int32_t target, const qkv_k_xent_args *a)
 {
     bool counts = target != a->ignore;
     xent_stats s = {0};
@@ -220,8 +220,9 @@ static void simd_xent(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t 
 #pragma omp parallel for num_threads(e->threads) default(none) \
     shared(loss, nll, argmax, dlogits, logits, targets, args) if (args->N * args->V >= GRAIN)
     for (size_t r = 0; r < args->N; r++)
-        xent_row(loss + r, nll ? nll + r : NULL, argmax ? argmax + r : NULL,
-                 dlogits ? dlogits + r * args->V : NULL, logits + r * args->V, targets[r], args);
+        simd_softmax_xent_row(loss + r, nll ? nll + r : NULL, argmax ? argmax + r : NULL,
+                              dlogits ? dlogits + r * args->V : NULL, logits + r * args->V,
+                              targets[r], args);
 }
 
 /* ---- cross-entropy of two readings ------------------------------------------------------- */
@@ -232,7 +233,8 @@ typedef struct {
     float z;
 } reading;
 
-static reading read_row(double *loss, const float *x, int32_t target, const qkv_k_xent_args *a)
+static reading simd_softmax_read_row(double *loss, const float *x, int32_t target,
+                                     const qkv_k_xent_args *a)
 {
     xent_stats s = row_stats(x, a->off != 0, a->V);
     double z = (double)x[target] - (double)s.max, log_sum = log(s.sum);
@@ -271,8 +273,8 @@ static void pair_gradients(float *da, float *db, reading p, reading q, float pq,
     }
 }
 
-static void xent_pair_row(float *loss, float *da, float *db, const float *a, const float *b,
-                          int32_t target, const qkv_k_xent_args *args)
+static void simd_softmax_xent_pair_row(float *loss, float *da, float *db, const float *a,
+                                       const float *b, int32_t target, const qkv_k_xent_args *args)
 {
     *loss = 0;
     if (target == args->ignore) {
@@ -283,7 +285,8 @@ static void xent_pair_row(float *loss, float *da, float *db, const float *a, con
         return;
     }
     double of_a, of_b, gold = args->scale * (args->on - args->off);
-    reading p = read_row(&of_a, a, target, args), q = read_row(&of_b, b, target, args);
+    reading p = simd_softmax_read_row(&of_a, a, target, args),
+ q = simd_softmax_read_row(&of_b, b, target, args);
     float pq = divergence(p, q, args->V), qp = divergence(q, p, args->V);
     *loss = (float)(of_a + of_b + args->rdrop / 2 * ((double)pq + (double)qp));
     if (!da)
@@ -301,8 +304,8 @@ static void simd_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_
 #pragma omp parallel for num_threads(e->threads) default(none) \
     shared(loss, da, db, a, b, targets, args, N, V) if (N * V >= GRAIN)
     for (size_t r = 0; r < N; r++)
-        xent_pair_row(loss + r, da ? da + r * V : NULL, da ? db + r * V : NULL, a + r * V,
-                      b + r * V, targets[r], args);
+        simd_softmax_xent_pair_row(loss + r, da ? da + r * V : NULL, da ? db + r * V : NULL,
+                                   a + r * V, b + r * V, targets[r], args);
 }
 
 /* ---- the likeliest ----------------------------------------------------------------------- */
@@ -337,7 +340,7 @@ static void top_columns(const qkv__top *t, xent_stats *s, const float *x, size_t
     }
 }
 
-static void top_row(const qkv__top *t, const float *x, const qkv_k_top_args *a)
+static void simd_softmax_top_row(const qkv__top *t, const float *x, const qkv_k_top_args *a)
 {
     xent_stats s = {.max = -INFINITY};
     size_t from = 0;
@@ -356,8 +359,8 @@ static void simd_top(const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_
 #pragma omp parallel for num_threads(e->threads) default(none) shared(value, id, x, args) \
     if (args->N * args->V >= GRAIN)
     for (size_t r = 0; r < args->N; r++)
-        top_row(&(qkv__top){value + r * args->k, id + r * args->k, args->k}, x + r * args->V,
-                args);
+        simd_softmax_top_row(&(qkv__top){value + r * args->k, id + r * args->k, args->k},
+                             x + r * args->V, args);
 }
 
 void QKV_SIMD(qkv__kernels_softmax)(qkv_kernels *k)

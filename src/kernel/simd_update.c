@@ -4,7 +4,7 @@
 
 enum { GRAIN = 16384, BLOCK = 4096 };
 
-static size_t block_end(size_t b, size_t n)
+static size_t simd_update_block_end(size_t b, size_t n)
 {
     return n - b < BLOCK ? n : b + BLOCK;
 }
@@ -37,7 +37,7 @@ static void simd_sgd(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2,
 #pragma omp parallel for num_threads(e->threads) default(none) shared(p, s1, g, c, n) \
     if (n >= GRAIN)
     for (size_t b = 0; b < n; b += BLOCK) {
-        size_t end = block_end(b, n);
+        size_t end = simd_update_block_end(b, n);
         for (size_t i = b; i < end; i += VF)
             sgd_vector(p + i, s1 ? s1 + i : NULL, g + i, &c, end - i < VF ? end - i : VF);
     }
@@ -78,7 +78,7 @@ static void simd_rmsprop(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real 
 #pragma omp parallel for num_threads(e->threads) default(none) shared(p, s1, s2, s3, g, c, n) \
     if (n >= GRAIN)
     for (size_t b = 0; b < n; b += BLOCK) {
-        size_t end = block_end(b, n);
+        size_t end = simd_update_block_end(b, n);
         for (size_t i = b; i < end; i += VF)
             rmsprop_vector(p + i, s1 + i, s2 ? s2 + i : NULL, s3 ? s3 + i : NULL, g + i, &c,
                            end - i < VF ? end - i : VF);
@@ -101,8 +101,8 @@ QKV_INLINE void adam_vector(float *p, float *s1, float *s2, const float *g,
 }
 
 /* decay multiplies p (adamw), l2 is added to the gradient (adam). */
-static void adam_step(const qkv_exec *e, float *p, float *m, float *v, const float *g,
-                      const qkv_k_update_args *args, double decay, double l2, size_t n)
+static void simd_update_adam_step(const qkv_exec *e, float *p, float *m, float *v, const float *g,
+                                  const qkv_k_update_args *args, double decay, double l2, size_t n)
 {
     const adam_constants c = {
         vf_set1((float)decay), vf_set1((float)l2), vf_set1((float)args->grad_scale),
@@ -113,7 +113,7 @@ static void adam_step(const qkv_exec *e, float *p, float *m, float *v, const flo
 #pragma omp parallel for num_threads(e->threads) default(none) shared(p, m, v, g, c, n) \
     if (n >= GRAIN)
     for (size_t b = 0; b < n; b += BLOCK) {
-        size_t end = block_end(b, n);
+        size_t end = simd_update_block_end(b, n);
         for (size_t i = b; i < end; i += VF)
             adam_vector(p + i, m + i, v + i, g + i, &c, end - i < VF ? end - i : VF);
     }
@@ -123,14 +123,14 @@ static void simd_adam(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2
                       const qkv_real *g, const qkv_k_update_args *args, size_t n)
 {
     (void)s3;
-    adam_step(e, p, s1, s2, g, args, 1, args->weight_decay, n);
+    simd_update_adam_step(e, p, s1, s2, g, args, 1, args->weight_decay, n);
 }
 
 static void simd_adamw(const qkv_exec *e, qkv_real *p, qkv_real *s1, qkv_real *s2, qkv_real *s3,
                        const qkv_real *g, const qkv_k_update_args *args, size_t n)
 {
     (void)s3;
-    adam_step(e, p, s1, s2, g, args, 1 - args->lr * args->weight_decay, 0, n);
+    simd_update_adam_step(e, p, s1, s2, g, args, 1 - args->lr * args->weight_decay, 0, n);
 }
 
 void QKV_SIMD(qkv__kernels_update)(qkv_kernels *k)

@@ -29,7 +29,7 @@ static qkv__fill_fn *const avx512[] = {
     qkv__kernels_update_avx512, NULL};
 #endif
 
-static void fill(qkv_kernels *k, qkv__fill_fn *const *files)
+static void table_fill(qkv_kernels *k, qkv__fill_fn *const *files)
 {
     for (; *files; files++)
         (*files)(k);
@@ -55,7 +55,7 @@ static void fill_all(void)
     unsigned machine = qkv__cpu_isa() | (qkv__cpu_bf16() ? QKV__BF16 : 0);
     for (unsigned isa = 0; isa < TABLES; isa++) {
         qkv_kernels *k = &tables[isa];
-        fill(k, reference);
+        table_fill(k, reference);
         unsigned usable = isa & machine;
         if (!(usable & QKV_ISA_AVX512))
             usable &= ~(unsigned)QKV__BF16;
@@ -65,9 +65,9 @@ static void fill_all(void)
         }
 #ifdef QKV_HAVE_SIMD
         if (usable & QKV_ISA_AVX2)
-            fill(k, avx2);
+            table_fill(k, avx2);
         if (usable & QKV_ISA_AVX512)
-            fill(k, avx512);
+            table_fill(k, avx512);
 #endif
 #ifdef QKV_HAVE_DNNL
         qkv__kernels_dnnl(k);

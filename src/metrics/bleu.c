@@ -20,7 +20,7 @@ struct qkv_bleu {
 /* ---- 13a: the tokens of mteval-v13a.pl as sacrebleu has them ----------------------------- */
 
 /* Every place of `from` becomes `to`, which is no longer, from left to right. */
-static void replace(qkv_str *s, const char *from, const char *to)
+static void bleu_replace(qkv_str *s, const char *from, const char *to)
 {
     size_t from_len = strlen(from), to_len = strlen(to), put = 0;
     if (!memchr(s->data, from[0], s->len))
@@ -126,7 +126,7 @@ static qkv_status tokenize_13a(qkv_bleu *b)
     if (b->other.failed)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < sizeof replacements / sizeof *replacements; i++)
-        replace(&b->other, replacements[i][0], replacements[i][1]);
+        bleu_replace(&b->other, replacements[i][0], replacements[i][1]);
     space_marks(&b->line, &b->other);
     for (size_t i = 0; i < sizeof pair_rules / sizeof *pair_rules && !b->line.failed; i++) {
         space_pairs(&b->other, &b->line, &pair_rules[i]);
@@ -138,7 +138,7 @@ static qkv_status tokenize_13a(qkv_bleu *b)
 /* ---- words ------------------------------------------------------------------------------ */
 
 /* Appends the word's number; grow: words not seen before get one, else -1. */
-static qkv_status add_word(qkv_bleu *b, qkv_ids *out, const char *word, size_t len, bool grow)
+static qkv_status bleu_add_word(qkv_bleu *b, qkv_ids *out, const char *word, size_t len, bool grow)
 {
     int32_t id = qkv__vocab_find(&b->words, word, len);
     if (id < 0 && grow) {
@@ -151,7 +151,7 @@ static qkv_status add_word(qkv_bleu *b, qkv_ids *out, const char *word, size_t l
     return qkv__ids_push(b->ctx, out, id) ? QKV_OK : QKV_E_MEMORY;
 }
 
-static qkv_status words_of(qkv_bleu *b, qkv_ids *out, const char *text, size_t len, bool grow)
+static qkv_status bleu_words_of(qkv_bleu *b, qkv_ids *out, const char *text, size_t len, bool grow)
 {
     qkv_status status = qkv__score_line(&b->line, text, len, b->options.lowercase,
                                         grow ? "reference" : "hypothesis");
@@ -164,13 +164,13 @@ static qkv_status words_of(qkv_bleu *b, qkv_ids *out, const char *text, size_t l
         size_t n = qkv__utf8_next(b->line.data + i, b->line.len - i, &cp);
         if (qkv__is_blank(cp)) {
             if (i > word)
-                status = add_word(b, out, b->line.data + word, i - word, grow);
+                status = bleu_add_word(b, out, b->line.data + word, i - word, grow);
             word = i + n;
         }
         i += n;
     }
     if (!status && b->line.len > word)
-        status = add_word(b, out, b->line.data + word, b->line.len - word, grow);
+        status = bleu_add_word(b, out, b->line.data + word, b->line.len - word, grow);
     return status;
 }
 
@@ -207,9 +207,9 @@ qkv_status qkv_bleu_add(qkv_bleu *b, const char *hyp, size_t hyp_len, const char
                         size_t ref_len)
 {
     size_t matches[QKV_BLEU_ORDERS];
-    qkv_status status = words_of(b, &b->ref, ref, ref_len, true);
+    qkv_status status = bleu_words_of(b, &b->ref, ref, ref_len, true);
     if (!status)
-        status = words_of(b, &b->hyp, hyp, hyp_len, false);
+        status = bleu_words_of(b, &b->hyp, hyp, hyp_len, false);
     if (!status)
         status = qkv__overlap_count(&b->overlap, b->ctx, &b->hyp, &b->ref, QKV_BLEU_ORDERS,
                                     matches);
@@ -224,15 +224,15 @@ qkv_status qkv_bleu_add(qkv_bleu *b, const char *hyp, size_t hyp_len, const char
     return QKV_OK;
 }
 
-static qkv_status add_pair(void *user, const char *hyp, size_t hyp_len, const char *ref,
-                           size_t ref_len)
+static qkv_status bleu_add_pair(void *user, const char *hyp, size_t hyp_len, const char *ref,
+                                size_t ref_len)
 {
     return qkv_bleu_add(user, hyp, hyp_len, ref, ref_len);
 }
 
 qkv_status qkv_bleu_add_texts(qkv_bleu *b, const qkv_text_span *hyp, const qkv_text_span *ref)
 {
-    return qkv__score_texts(b->ctx, hyp, ref, add_pair, b);
+    return qkv__score_texts(b->ctx, hyp, ref, bleu_add_pair, b);
 }
 
 void qkv_bleu_result(const qkv_bleu *b, qkv_bleu_score *out)

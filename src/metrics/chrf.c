@@ -71,15 +71,15 @@ qkv_status qkv_chrf_add(qkv_chrf *c, const char *hyp, size_t hyp_len, const char
     return QKV_OK;
 }
 
-static qkv_status add_pair(void *user, const char *hyp, size_t hyp_len, const char *ref,
-                           size_t ref_len)
+static qkv_status chrf_add_pair(void *user, const char *hyp, size_t hyp_len, const char *ref,
+                                size_t ref_len)
 {
     return qkv_chrf_add(user, hyp, hyp_len, ref, ref_len);
 }
 
 qkv_status qkv_chrf_add_texts(qkv_chrf *c, const qkv_text_span *hyp, const qkv_text_span *ref)
 {
-    return qkv__score_texts(c->ctx, hyp, ref, add_pair, c);
+    return qkv__score_texts(c->ctx, hyp, ref, chrf_add_pair, c);
 }
 
 void qkv_chrf_result(const qkv_chrf *c, qkv_chrf_score *out)

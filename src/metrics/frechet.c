@@ -106,7 +106,7 @@ static double covariance(double *S, const side *s, size_t C)
 /* A (C, C), of whose columns the first r are used, with A At = S; returns r. Each column takes away
  * the largest diagonal that is left (Cholesky's method with pivots), until none counts. left: (C)
  * for work. */
-static size_t factor(double *A, double *left, const double *S, size_t C)
+static size_t frechet_factor(double *A, double *left, const double *S, size_t C)
 {
     double most = 0;
     size_t r = 0;
@@ -178,7 +178,8 @@ static double sum_of_singular(double *M, size_t rows, size_t n, size_t stride)
 }
 
 /* M (rows, C) = At B, of the first columns of both. */
-static void cross(double *M, const double *A, size_t rows, const double *B, size_t n, size_t C)
+static void frechet_cross(double *M, const double *A, size_t rows, const double *B, size_t n,
+                          size_t C)
 {
     memset(M, 0, rows * C * sizeof *M);
     for (size_t c = 0; c < C; c++)
@@ -207,10 +208,10 @@ qkv_status qkv_frechet_distance(const qkv_frechet *f, double *out)
     }
     for (int i = 0; i < SIDES && isfinite(apart); i++) {
         apart += covariance(S, &s[i], C);
-        rank[i] = factor(work + (size_t)i * C * C, left, S, C);
+        rank[i] = frechet_factor(work + (size_t)i * C * C, left, S, C);
     }
     if (isfinite(apart)) {
-        cross(S, work, rank[0], work + C * C, rank[1], C);
+        frechet_cross(S, work, rank[0], work + C * C, rank[1], C);
         apart -= 2 * sum_of_singular(S, rank[0], rank[1], C);
         *out = apart > 0 ? apart : 0;
     }

@@ -77,7 +77,7 @@ static bool ends_word(const char *text, size_t len, size_t at, size_t end)
 }
 
 /* Appends str.lower() of UTF-8 text: "İ" becomes "i̇", a sigma that ends a word "ς". */
-static void lower(qkv_str *out, const char *text, size_t len)
+static void score_text_lower(qkv_str *out, const char *text, size_t len)
 {
     for (size_t i = 0; i < len;) {
         char bytes[8] = "i"; /* I_DOT becomes two characters */
@@ -126,14 +126,14 @@ qkv_status qkv__score_line(qkv_str *out, const char *text, size_t len, bool lowe
                         MOST_BYTES, len);
     qkv_str_clear(out);
     if (lowercase)
-        lower(out, text, len);
+        score_text_lower(out, text, len);
     else
         qkv_str_add(out, text, len);
     return out->failed ? QKV_E_MEMORY : QKV_OK;
 }
 
 /* The text's first line without its newline, which is taken from the text; false: none. */
-static bool next_line(qkv_text_span *text, const char **line, size_t *len)
+static bool score_text_next_line(qkv_text_span *text, const char **line, size_t *len)
 {
     if (text->len == 0)
         return false;
@@ -146,11 +146,11 @@ static bool next_line(qkv_text_span *text, const char **line, size_t *len)
     return true;
 }
 
-static size_t count_lines(qkv_text_span text)
+static size_t score_text_count_lines(qkv_text_span text)
 {
     const char *line;
     size_t len, count = 0;
-    while (next_line(&text, &line, &len))
+    while (score_text_next_line(&text, &line, &len))
         count++;
     return count;
 }
@@ -161,7 +161,7 @@ qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_span *hyp, const qk
     qkv_text_span h = *hyp, r = *ref;
     const char *h_name = hyp->name ? hyp->name : "the hypotheses";
     const char *r_name = ref->name ? ref->name : "the references", *h_line, *r_line;
-    size_t h_lines = count_lines(h), r_lines = count_lines(r), h_len, r_len;
+    size_t h_lines = score_text_count_lines(h), r_lines = score_text_count_lines(r), h_len, r_len;
     if (h_lines != r_lines)
         return qkv_fail(ctx, QKV_E_FORMAT,
                         "expected a line for every reference, found %zu in %s and %zu in %s",
@@ -169,7 +169,8 @@ qkv_status qkv__score_texts(qkv_context *ctx, const qkv_text_span *hyp, const qk
     if (h_lines == 0)
         return qkv_fail(ctx, QKV_E_FORMAT, "%s and %s are empty: there is nothing to score",
                         h_name, r_name);
-    for (size_t i = 1; next_line(&h, &h_line, &h_len) && next_line(&r, &r_line, &r_len); i++) {
+    for (size_t i = 1; score_text_next_line(&h, &h_line, &h_len) &&
+         score_text_next_line(&r, &r_line, &r_len); i++) {
         const char *name = valid_bytes(h_line, h_len) < h_len ? h_name : r_name;
         qkv_status status = add(user, h_line, h_len, r_line, r_len);
         if (status == QKV_E_FORMAT)

@@ -27,7 +27,7 @@ static bool is_classifier(const qkv_model *m) { return m->type == qkv_bert_class
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static qkv_status complete_config(bert *m)
+static qkv_status bert_complete_config(bert *m)
 {
     qkv_bert_config *c = m->c;
     if (c->width % c->heads)
@@ -39,7 +39,7 @@ static qkv_status complete_config(bert *m)
     return QKV_OK;
 }
 
-static qkv_block_config block_config(const qkv_bert_config *c)
+static qkv_block_config bert_block_config(const qkv_bert_config *c)
 {
     qkv_block_config b = qkv_block_defaults();
     b.width = c->width;
@@ -53,16 +53,16 @@ static qkv_block_config block_config(const qkv_bert_config *c)
     return b;
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status bert_make(qkv_model *base)
 {
     bert *m = base->self;
     m->base = base;
     m->c = base->config;
-    qkv_status status = complete_config(m);
+    qkv_status status = bert_complete_config(m);
     if (status)
         return status;
     const qkv_bert_config *c = m->c;
-    qkv_block_config config = block_config(c);
+    qkv_block_config config = bert_block_config(c);
     qkv_params *ps = base->params;
     bool classifier = is_classifier(base);
     m->word_table = qkv__matrix(ps, "words", c->vocab, c->width);
@@ -87,7 +87,7 @@ static qkv_status make(qkv_model *base)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-static void visit_block(const bert *m, qkv__visit *v, const qkv_block_params *p)
+static void bert_visit_block(const bert *m, qkv__visit *v, const qkv_block_params *p)
 {
     const qkv_bert_config *c = m->c;
     size_t d = c->width;
@@ -134,7 +134,7 @@ static void visit_masked_head(const bert *m, qkv__visit *v)
         qkv__visit_kind(v, ignored[i], NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
 }
 
-static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
+static qkv_status bert_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     bert *m = base->self;
     const qkv_bert_config *c = m->c;
@@ -142,7 +142,7 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
     visit_embeddings(m, &v);
     for (size_t i = 0; i < c->layers; i++) {
         snprintf(v.name, sizeof v.name, "bert.encoder.layer.%zu.", i);
-        visit_block(m, &v, qkv_block_parameters(m->stack.blocks[i]));
+        bert_visit_block(m, &v, qkv_block_parameters(m->stack.blocks[i]));
     }
     if (!is_classifier(base)) {
         visit_masked_head(m, &v);
@@ -156,7 +156,7 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-static qkv_tensor *embed(bert *m, qkv_tape *t, const qkv_bert_input *in)
+static qkv_tensor *bert_embed(bert *m, qkv_tape *t, const qkv_bert_input *in)
 {
     const qkv_bert_config *c = m->c;
     size_t shape[] = {qkv_dim(in->ids, 0), qkv_dim(in->ids, 1)};
@@ -183,11 +183,11 @@ qkv_tensor *qkv_bert_hidden(qkv_model *base, qkv_tape *t, const qkv_bert_input *
         return NULL;
     qkv_sequence seq = {.sequences = in->sequences, .offsets = in->offsets,
                         .lengths = in->lengths};
-    return qkv__stack_forward(&m->stack, t, embed(m, t, in), &seq, NULL);
+    return qkv__stack_forward(&m->stack, t, bert_embed(m, t, in), &seq, NULL);
 }
 
 /* Rows of hidden (B, T, width) -> (n, width). */
-static qkv_tensor *gather(qkv_tape *t, qkv_tensor *hidden, qkv_tensor *rows_)
+static qkv_tensor *bert_gather(qkv_tape *t, qkv_tensor *hidden, qkv_tensor *rows_)
 {
     if (!hidden)
         return NULL;
@@ -197,7 +197,7 @@ static qkv_tensor *gather(qkv_tape *t, qkv_tensor *hidden, qkv_tensor *rows_)
 
 static qkv_tensor *word_features(bert *m, qkv_tape *t, qkv_tensor *hidden, qkv_tensor *rows_)
 {
-    qkv_tensor *x = qkv_linear_forward(&m->contiguous, t, gather(t, hidden, rows_), m->c->act);
+    qkv_tensor *x = qkv_linear_forward(&m->contiguous, t, bert_gather(t, hidden, rows_), m->c->act);
     return qkv_norm(t, QKV_NORM_LAYER, x, qkv_use(t, m->head_norm_weight),
                     qkv_use(t, m->head_norm_bias), m->c->norm_eps);
 }
@@ -229,13 +229,14 @@ qkv_tensor *qkv_bert_class_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidd
         return NULL;
     const qkv_bert_config *c = m->c;
     double p = c->classifier_dropout < 0 ? c->dropout : c->classifier_dropout;
-    qkv_tensor *x = qkv_linear_forward(&m->contiguous, t, gather(t, hidden, rows_), QKV_ACT_TANH);
+    qkv_tensor *x = qkv_linear_forward(&m->contiguous, t, bert_gather(t, hidden, rows_),
+                                       QKV_ACT_TANH);
     if (p > 0)
         x = qkv_dropout(t, x, p, CLASSIFIER_DROPOUT_ID);
     return qkv_linear_forward(&m->head, t, x, QKV_ACT_NONE);
 }
 
-static double flops(const qkv_model *base, const qkv_workload *w)
+static double model_bert_flops(const qkv_model *base, const qkv_workload *w)
 {
     const qkv_bert_config *c = base->config;
     double d = (double)c->width, L = (double)c->layers, rows_ = w->samples * w->length;
@@ -246,7 +247,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
 }
 
 /* Without the head, which a file need not have. */
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double bert_parameter_count(const qkv_model_type *type, const void *config)
 {
     (void)type;
     const qkv_bert_config *c = config;
@@ -258,8 +259,8 @@ static double parameter_count(const qkv_model_type *type, const void *config)
 #define BERT(architecture_, builtin_)                                                          \
     .name = "bert", .architecture = architecture_, .prefix = "bert.",                          \
     .config = &qkv__bert_config, .config_size = sizeof(qkv_bert_config),                       \
-    .self_size = sizeof(bert), .parameter_count = parameter_count, .make = make, .visit = visit, \
-    .flops = flops, .preset = qkv__bert_preset, .builtin = builtin_
+    .self_size = sizeof(bert), .parameter_count = bert_parameter_count, .make = bert_make,     \
+    .visit = bert_visit, .flops = model_bert_flops, .preset = qkv__bert_preset, .builtin = builtin_
 
 static const qkv_builtin_type masked = {.can = QKV_CAN_FILL_MASK, .reads_text = true};
 static const qkv_builtin_type classifier = {.can = QKV_CAN_CLASSIFY_TEXT, .reads_text = true};

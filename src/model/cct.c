@@ -36,7 +36,7 @@ static size_t inputs(const qkv_vit_config *c, size_t i)
     return i ? c->conv_channels : c->trunk.channels;
 }
 
-static size_t outputs(const qkv_vit_config *c, size_t i)
+static size_t cct_outputs(const qkv_vit_config *c, size_t i)
 {
     return i + 1 < c->convolutions ? c->conv_channels : c->trunk.width;
 }
@@ -46,7 +46,7 @@ qkv_status qkv__cct_make(qkv__cct *x, qkv_model *m, const qkv_vit_config *c)
     x->c = c;
     for (size_t i = 0; i < c->convolutions; i++) {
         char name[40];
-        size_t shape[] = {outputs(c, i), WINDOW, WINDOW, inputs(c, i)};
+        size_t shape[] = {cct_outputs(c, i), WINDOW, WINDOW, inputs(c, i)};
         snprintf(name, sizeof name, "convolution.%zu", i);
         x->convolution[i] = qkv_param_create(m->params, name, 4, shape);
     }
@@ -63,7 +63,7 @@ void qkv__cct_visit(const qkv__cct *x, qkv__visit *v)
         char name[56];
         double std = sqrt(2.0 / (double)(WINDOW * WINDOW * inputs(c, i))); /* He et al. 2015 */
         snprintf(name, sizeof name, "tokenizer.conv_layers.%zu.0.weight", i);
-        qkv__visit_convolution(v, name, x->convolution[i], outputs(c, i), inputs(c, i), WINDOW,
+        qkv__visit_convolution(v, name, x->convolution[i], cct_outputs(c, i), inputs(c, i), WINDOW,
                                std);
     }
     qkv__visit_linear_layer(v, "classifier.attention_pool", &x->pool, c->trunk.init_range);
@@ -111,7 +111,7 @@ double qkv__cct_flops(const qkv_vit_config *c, qkv_pass pass, double images, siz
 {
     double sum = 0;
     for (size_t i = 0; i < c->convolutions; i++) {
-        double products = (double)(WINDOW * WINDOW * inputs(c, i) * outputs(c, i));
+        double products = (double)(WINDOW * WINDOW * inputs(c, i) * cct_outputs(c, i));
         products *= images * (double)height * (double)width;
         sum += qkv__flops(i || pass ? pass : QKV_PASS_INPUT, products, 0);
         height = (height + 1) / 2;

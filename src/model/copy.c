@@ -55,7 +55,7 @@ static void copy_places(qkv_context *ctx, const qkv_state_entry *to, const place
 }
 
 /* Copies the row when it is the wanted one. */
-static qkv_status offer(void *user, const qkv_state_entry *row)
+static qkv_status copy_offer(void *user, const qkv_state_entry *row)
 {
     copying *c = user;
     const qkv_state_entry *to = c->wanted;
@@ -80,7 +80,7 @@ static qkv_status want(void *user, const qkv_state_entry *row)
 {
     copying *c = user;
     c->wanted = row;
-    return has_values(row) ? qkv_model_visit(c->from, offer, c) : QKV_OK;
+    return has_values(row) ? qkv_model_visit(c->from, copy_offer, c) : QKV_OK;
 }
 
 size_t qkv_model_copy(qkv_model *to, qkv_model *from)

@@ -13,7 +13,7 @@ static const qkv_conv_options keep = {.stride = 1, .top = 1, .left = 1, .bottom 
 
 /* Where convolution i stands in the sequence of layers, and the norm behind it: an activation
  * follows the first, norm and activation each of the others. */
-static size_t place(size_t i) { return i ? 3 * i - 1 : 0; }
+static size_t discriminator_place(size_t i) { return i ? 3 * i - 1 : 0; }
 
 static void name_at(char name[64], size_t at)
 {
@@ -31,9 +31,9 @@ bool qkv__discriminator_make(qkv__discriminator *j, qkv_params *ps, const qkv_vq
     for (size_t i = 0; j->layers && i < j->layers + 2 && fine; i++) {
         size_t out = is_last(j, i) ? 1 : c->disc_channels * times;
         bool plain = i == 0 || is_last(j, i); /* no norm, so a bias */
-        name_at(name, place(i));
+        name_at(name, discriminator_place(i));
         fine = qkv__conv_make(&j->conv[i], ps, name, in, out, WINDOW, plain);
-        name_at(name, place(i) + 1);
+        name_at(name, discriminator_place(i) + 1);
         if (fine && !plain)
             fine = qkv_batch_norm_create(&j->norm[i - 1], ps, name, out);
         in = out;
@@ -54,9 +54,9 @@ void qkv__discriminator_visit(const qkv__discriminator *j, qkv__visit *v)
     char name[64];
     v->name[0] = 0;
     for (size_t i = 0; j->layers && i < j->layers + 2; i++) {
-        name_at(name, place(i));
+        name_at(name, discriminator_place(i));
         qkv__visit_conv(v, name, &j->conv[i], DEVIATION);
-        name_at(name, place(i) + 1);
+        name_at(name, discriminator_place(i) + 1);
         if (i && !is_last(j, i))
             visit_norm(v, &j->norm[i - 1], name);
     }

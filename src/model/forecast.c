@@ -36,7 +36,7 @@ typedef struct {
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static qkv_status complete_config(forecaster *m)
+static qkv_status forecast_complete_config(forecaster *m)
 {
     qkv_forecast_config *c = m->c;
     if (c->width % c->heads || (c->position_kind && c->width % 2))
@@ -57,7 +57,7 @@ static qkv_status complete_config(forecaster *m)
 }
 
 /* first: the position of the stack's first token. */
-static qkv_status make_tower(forecaster *m, tower *s, size_t first)
+static qkv_status forecast_make_tower(forecaster *m, tower *s, size_t first)
 {
     const qkv_forecast_config *c = m->c;
     qkv_params *ps = m->base->params;
@@ -98,12 +98,12 @@ static void head_shape(const qkv_forecast_config *c, size_t *outputs, size_t *in
     *inputs = c->width * (c->decoder_layers ? 1 : c->context / c->patch);
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status forecast_make(qkv_model *base)
 {
     forecaster *m = base->self;
     m->base = base;
     m->c = base->config;
-    qkv_status status = complete_config(m);
+    qkv_status status = forecast_complete_config(m);
     if (status)
         return status;
     const qkv_forecast_config *c = m->c;
@@ -117,9 +117,9 @@ static qkv_status make(qkv_model *base)
     m->mean = qkv__vector(ps, "series.mean", c->columns);
     m->std = qkv__vector(ps, "series.standard deviation", c->columns);
     (void)qkv_linear_create(&m->embed, ps, "embed", c->patch * c->columns, c->width);
-    status = make_tower(m, &m->encoder, 0);
+    status = forecast_make_tower(m, &m->encoder, 0);
     if (!status && c->decoder_layers)
-        status = make_tower(m, &m->decoder, T);
+        status = forecast_make_tower(m, &m->decoder, T);
     if (status)
         return status;
     (void)qkv_linear_create(&m->head, ps, "head", inputs, outputs);
@@ -139,7 +139,7 @@ static qkv_status make(qkv_model *base)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-static void visit_block(const forecaster *m, qkv__visit *v, const qkv_block_params *p)
+static void forecast_visit_block(const forecaster *m, qkv__visit *v, const qkv_block_params *p)
 {
     size_t d = m->c->width, ff = m->c->ff_width;
     double std = m->c->init_range;
@@ -157,7 +157,7 @@ static void visit_block(const forecaster *m, qkv__visit *v, const qkv_block_para
     qkv__visit_linear(v, "ff.down", p->down_weight, p->down_bias, 0, d, ff, std);
 }
 
-static void visit_stack(const forecaster *m, qkv__visit *v, const tower *s)
+static void forecast_visit_stack(const forecaster *m, qkv__visit *v, const tower *s)
 {
     snprintf(v->name, sizeof v->name, "%s.", s->name);
     if (m->c->position_kind == QKV_POSITIONS_LEARNED)
@@ -167,7 +167,7 @@ static void visit_stack(const forecaster *m, qkv__visit *v, const tower *s)
         qkv__visit_kind(v, "positions", s->positions, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     for (size_t i = 0; i < s->stack.count; i++) {
         snprintf(v->name, sizeof v->name, "%s.%zu.", s->name, i);
-        visit_block(m, v, qkv_block_parameters(s->stack.blocks[i]));
+        forecast_visit_block(m, v, qkv_block_parameters(s->stack.blocks[i]));
     }
     snprintf(v->name, sizeof v->name, "%s.", s->name);
     qkv__visit_norm(v, "norm", s->stack.norm_weight, s->stack.norm_bias, m->c->width);
@@ -175,7 +175,7 @@ static void visit_stack(const forecaster *m, qkv__visit *v, const tower *s)
 }
 
 /* The last layers start at zero: the first forecast is what numbers are measured from. */
-static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
+static qkv_status forecast_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     forecaster *m = base->self;
     const qkv_forecast_config *c = m->c;
@@ -183,9 +183,9 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
     qkv__visit_kind(&v, "series.mean", m->mean, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     qkv__visit_kind(&v, "series.standard deviation", m->std, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     qkv__visit_linear_layer(&v, "embed", &m->embed, 1 / sqrt((double)(c->patch * c->columns)));
-    visit_stack(m, &v, &m->encoder);
+    forecast_visit_stack(m, &v, &m->encoder);
     if (c->decoder_layers)
-        visit_stack(m, &v, &m->decoder);
+        forecast_visit_stack(m, &v, &m->decoder);
     qkv__visit_linear_layer(&v, "head", &m->head, 0);
     if (c->linear)
         qkv__visit_linear_layer(&v, "linear", &m->linear, 0);
@@ -270,8 +270,8 @@ static void normalize_column(const qkv_forecast_config *c, qkv_real *x, size_t j
         x[i * C + j] = (qkv_real)(((double)x[i * C + j] - *center) / *scale);
 }
 
-static bool look_at(const forecaster *m, qkv_tape *t, const qkv_real *const *windows, size_t B,
-                    view *out)
+static bool forecast_look_at(const forecaster *m, qkv_tape *t, const qkv_real *const *windows,
+                             size_t B, view *out)
 {
     const qkv_forecast_config *c = m->c;
     size_t C = c->columns, K = c->targets, N = c->context;
@@ -300,8 +300,8 @@ static bool look_at(const forecaster *m, qkv_tape *t, const qkv_real *const *win
 }
 
 /* x (B, tokens or 1, width) at the stack's positions. */
-static qkv_tensor *run(forecaster *m, qkv_tape *t, const tower *s, qkv_tensor *x,
-                       qkv_tensor *memory)
+static qkv_tensor *model_forecast_run(forecaster *m, qkv_tape *t, const tower *s, qkv_tensor *x,
+                                      qkv_tensor *memory)
 {
     double p = m->c->dropout;
     qkv_sequence seq = {.memory = memory};
@@ -318,9 +318,9 @@ static qkv_tensor *network(forecaster *m, qkv_tape *t, qkv_tensor *x)
     size_t flat[] = {B, T * c->width}, rows_[] = {B, c->horizon, c->targets};
     size_t patches[] = {B, D * c->patch, c->targets};
     qkv_tensor *e = qkv_linear_forward(&m->embed, t, x, QKV_ACT_NONE);
-    qkv_tensor *y = run(m, t, &m->encoder, e, NULL);
+    qkv_tensor *y = model_forecast_run(m, t, &m->encoder, e, NULL);
     if (m->decoder.stack.count)
-        y = run(m, t, &m->decoder, qkv_slice(t, e, 1, T - 1, T), y);
+        y = model_forecast_run(m, t, &m->decoder, qkv_slice(t, e, 1, T - 1, T), y);
     if (c->head_dropout > 0)
         y = qkv_dropout(t, y, c->head_dropout, DROPOUT_IDS + HEAD_DROPOUT_ID);
     if (!m->decoder.stack.count) {
@@ -339,7 +339,7 @@ qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *c
         return NULL;
     const qkv_forecast_config *c = m->c;
     view in;
-    if (qkv_tape_status(t) || !look_at(m, t, windows, B, &in))
+    if (qkv_tape_status(t) || !forecast_look_at(m, t, windows, B, &in))
         return NULL;
     size_t flat[] = {B, c->context * c->columns}, rows_[] = {B, c->horizon, c->targets};
     qkv_tensor *y = network(m, t, in.x);
@@ -363,7 +363,7 @@ qkv_tensor *qkv_forecast_loss(qkv_model *base, qkv_tape *t, qkv_tensor *forecast
                                        : qkv_huber_loss(t, forecast, target, 1);
 }
 
-static double flops(const qkv_model *base, const qkv_workload *w)
+static double model_forecast_flops(const qkv_model *base, const qkv_workload *w)
 {
     const forecaster *m = base->self;
     const qkv_forecast_config *c = m->c;
@@ -381,7 +381,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
     return w->samples * qkv__flops(w->pass, products, attention);
 }
 
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double forecast_parameter_count(const qkv_model_type *type, const void *config)
 {
     (void)type;
     const qkv_forecast_config *c = config;
@@ -402,7 +402,7 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_FORECAST};
 static const qkv_model_type forecast_type = {
     .name = "qkv_forecast", .architecture = "QkvForecaster", .config = &qkv__forecast_config,
     .config_size = sizeof(qkv_forecast_config), .self_size = sizeof(forecaster),
-    .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,
-                                             .builtin = &builtin};
+    .parameter_count = forecast_parameter_count, .make = forecast_make, .visit = forecast_visit,
+                                             .flops = model_forecast_flops, .builtin = &builtin};
 
 const qkv_model_type *qkv_forecast_type(void) { return &forecast_type; }

@@ -36,7 +36,7 @@ static void fix_config(qkv_gpt_config *c)
 }
 
 /* Fields that are 0 because others give them, or that the layout has no say in. */
-static void complete_config(qkv_gpt_config *c, const qkv_model_type *type)
+static void gpt_complete_config(qkv_gpt_config *c, const qkv_model_type *type)
 {
     bool llama = type == qkv_llama_type();
     if (!c->ff_width)
@@ -76,19 +76,19 @@ static double block_parameters(const qkv_gpt_config *c, bool llama)
            (llama ? 3 : 2) * d * (double)c->ff_width;
 }
 
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double gpt_parameter_count(const qkv_model_type *type, const void *config)
 {
     qkv_gpt_config c = *(const qkv_gpt_config *)config;
     bool llama = type == qkv_llama_type();
     if (type == qkv_prior_type())
         fix_config(&c);
-    complete_config(&c, type);
+    gpt_complete_config(&c, type);
     double rows = (double)c.vocab * (c.tie ? 1 : 2) + (llama ? 0 : (double)c.positions);
     return rows * (double)c.width + (double)c.layers * block_parameters(&c, llama);
 }
 
 /* Of the first block, where scale_by_layer divides by 1. */
-static qkv_block_config block_config(const gpt *m)
+static qkv_block_config gpt_block_config(const gpt *m)
 {
     const qkv_gpt_config *c = m->c;
     bool llama = is_llama(m->base);
@@ -112,7 +112,7 @@ static qkv_block_config block_config(const gpt *m)
     return b;
 }
 
-static qkv_status make_positions(gpt *m)
+static qkv_status gpt_make_positions(gpt *m)
 {
     const qkv_gpt_config *c = m->c;
     m->position_table = qkv__matrix(m->base->params, "positions", c->positions, c->width);
@@ -126,7 +126,7 @@ static qkv_status make_positions(gpt *m)
     return qkv__fill_sinusoids(m->position_table, 0, c->positions, QKV_SINUSOID_PAPER, 0, 0);
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status gpt_make(qkv_model *base)
 {
     gpt *m = base->self;
     m->base = base;
@@ -136,12 +136,12 @@ static qkv_status make(qkv_model *base)
     qkv_status status = check_config(base->ctx, m->c, is_llama(base));
     if (status)
         return status;
-    complete_config(m->c, base->type);
+    gpt_complete_config(m->c, base->type);
     const qkv_gpt_config *c = m->c;
     qkv_params *ps = base->params;
-    qkv_block_config config = block_config(m);
+    qkv_block_config config = gpt_block_config(m);
     m->token_table = qkv__matrix(ps, "tokens", c->vocab, c->width);
-    if (!m->token_table || (!is_llama(base) && make_positions(m)))
+    if (!m->token_table || (!is_llama(base) && gpt_make_positions(m)))
         return qkv_context_status(base->ctx);
     status = qkv__stack_make(&m->stack, ps, &config, c->layers,
                              &(qkv__stack_options){.block = "h", .norm = "norm",
@@ -266,7 +266,7 @@ static qkv_status visit_prior(qkv_model *base, qkv_state_entry_fn *fn, void *use
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-static qkv_tensor *embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *position)
+static qkv_tensor *gpt_embed(gpt *m, qkv_tape *t, qkv_tensor *ids, qkv_tensor *position)
 {
     qkv_param *table = m->position_table; /* added whatever its kind: a file may have filled it */
     qkv_tensor *x = qkv_embedding(t, ids, qkv_use(t, m->token_table), 1.0, table ? position : NULL,
@@ -283,7 +283,7 @@ static qkv_tensor *hidden(qkv_model *base, qkv_tape *t, qkv_tensor *ids, size_t 
     size_t past = cache ? cache->length : 0, T = qkv_dim(ids, 1);
     qkv_sequence seq = {.sequences = sequences, .offsets = offsets};
     seq.positions = qkv__positions(t, ids, past, sequences, offsets);
-    qkv_tensor *y = qkv__stack_forward(&m->stack, t, embed(m, t, ids, seq.positions), &seq,
+    qkv_tensor *y = qkv__stack_forward(&m->stack, t, gpt_embed(m, t, ids, seq.positions), &seq,
                                        cache ? cache->blocks : NULL);
     if (cache && y)
         cache->length += T;
@@ -302,7 +302,7 @@ static int32_t eos(const qkv_model *m) { return ((const qkv_gpt_config *)m->conf
 static bool has_max_positions(const qkv_model *m) { return !is_llama(m); }
 
 /* The tied head counts, look-ups do not; causal attention is 2 T^2 q, half of 4 T^2 q. */
-static double flops(const qkv_model *m, const qkv_workload *w)
+static double model_gpt_flops(const qkv_model *m, const qkv_workload *w)
 {
     const qkv_gpt_config *c = m->config;
     double L = (double)c->layers, rows = w->samples * w->length;
@@ -324,8 +324,8 @@ static const qkv__lm lm = {vocab, horizon, eos, has_max_positions, layers, block
 #define GPT(name_, architecture_, table, visit_)                                               \
     .name = name_, .architecture = architecture_, .config = table,                             \
     .config_size = sizeof(qkv_gpt_config), .self_size = sizeof(gpt),                          \
-    .parameter_count = parameter_count, .make = make, .visit = visit_, .flops = flops,         \
-    .preset = qkv__gpt_preset
+    .parameter_count = gpt_parameter_count, .make = gpt_make, .visit = visit_,                 \
+    .flops = model_gpt_flops, .preset = qkv__gpt_preset
 
 static const qkv_builtin_type text = {.can = QKV_CAN_GENERATE, .reads_text = true, .lm = &lm};
 static const qkv_builtin_type codes = {.can = QKV_CAN_GENERATE | QKV_CAN_SAMPLE_CODES, .lm = &lm};

@@ -26,16 +26,16 @@ static const uint32_t TRUNK_DROPOUT_IDS = 0xE1000000u, NORM_DROPOUT_ID = 0xE1000
 static const double LAST = 0.1; /* of the last layer's initial weights, what others would have */
 static const double PATCH_EPS = 1e-6; /* beside the variance of a patch that is normed */
 
-static size_t side(const mae *m) { return m->c->trunk.image / m->c->trunk.patch; }
-static size_t patches(const mae *m) { return side(m) * side(m); }
-static size_t patch_parameters(const mae *m)
+static size_t mae_side(const mae *m) { return m->c->trunk.image / m->c->trunk.patch; }
+static size_t mae_patches(const mae *m) { return mae_side(m) * mae_side(m); }
+static size_t mae_patch_parameters(const mae *m)
 {
     return m->c->trunk.patch * m->c->trunk.patch * m->c->trunk.channels;
 }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static qkv_status complete(mae *m)
+static qkv_status mae_complete(mae *m)
 {
     qkv_mae_config *c = m->c;
     qkv_context *ctx = m->base->ctx;
@@ -64,7 +64,7 @@ static qkv_status make_decoder(mae *m)
 {
     qkv_params *ps = m->base->params;
     const qkv_patches_config *c = &m->c->trunk;
-    size_t d = m->decoder.width, L = patches(m);
+    size_t d = m->decoder.width, L = mae_patches(m);
     qkv_block_config config = qkv__patches_block(&m->decoder);
     (void)qkv_linear_create(&m->into, ps, "decoder.into", c->width, d);
     m->mask = qkv__matrix(ps, "decoder.mask", 1, d);
@@ -77,27 +77,27 @@ static qkv_status make_decoder(mae *m)
                                                               .norm = "decoder.norm",
                                                               .first = (uint32_t)c->layers,
                                                               .norm_dropout_id = NORM_DROPOUT_ID});
-    (void)qkv_linear_create(&m->pred, ps, "decoder.pred", d, patch_parameters(m));
+    (void)qkv_linear_create(&m->pred, ps, "decoder.pred", d, mae_patch_parameters(m));
     if (!status)
         status = qkv__params_status(ps);
     return status ? status
-                  : qkv__fill_sinusoids(m->positions, 1, L, QKV_SINUSOID_MAE_2D, 0, side(m));
+                  : qkv__fill_sinusoids(m->positions, 1, L, QKV_SINUSOID_MAE_2D, 0, mae_side(m));
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status mae_make(qkv_model *base)
 {
     mae *m = base->self;
     m->base = base;
     const qkv__patches_kind kind = {.sinusoids = true, .dropout_id = TRUNK_DROPOUT_IDS};
     m->c = base->config;
-    qkv_status status = complete(m);
+    qkv_status status = mae_complete(m);
     if (!status)
         status = qkv__patches_make(&m->trunk, base->params, &m->c->trunk, kind);
     return status ? status : make_decoder(m);
 }
 
 /* The trunk's and the decoder's blocks'. */
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double mae_parameter_count(const qkv_model_type *type, const void *config)
 {
     const qkv_mae_config *c = config;
     double d = (double)c->decoder_width;
@@ -110,7 +110,7 @@ static double parameter_count(const qkv_model_type *type, const void *config)
 /* ---- rows --------------------------------------------------------------------------------- */
 
 /* Small weights at the end: training begins with the mean colour everywhere, not with noise. */
-static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
+static qkv_status mae_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     mae *m = base->self;
     double std = m->decoder.init_range;
@@ -164,14 +164,14 @@ static bool masks_fit(const mae *m, qkv_tape *t, const qkv_tensor *x, const qkv_
 {
     if (!x || qkv_tape_status(t))
         return false;
-    bool fit = masks->images == qkv_dim(x, 0) && masks->patches == patches(m) &&
+    bool fit = masks->images == qkv_dim(x, 0) && masks->patches == mae_patches(m) &&
                masks->kept >= 1 && masks->kept <= masks->patches;
     for (size_t i = 0; fit && i < masks->images * masks->patches; i++)
         fit = masks->order[i] >= 0 && (size_t)masks->order[i] < masks->patches;
     if (!fit)
         qkv__op_fail(t, "masks", "masks of %zu images, %zu of %zu patches seen, do not fit %s: "
                      "%zu patches expected", masks->images, masks->kept, masks->patches,
-                     qkv__shape_text(t, x), patches(m));
+                     qkv__shape_text(t, x), mae_patches(m));
     return fit;
 }
 
@@ -278,7 +278,7 @@ qkv_tensor *qkv_mae_targets(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     qkv_tensor *x = qkv_patchify(t, pixels, c->patch);
     if (!m->c->norm_pix)
         return x;
-    double n = (double)patch_parameters(m), share = n > 1 ? (n - 1) / n : 1;
+    double n = (double)mae_patch_parameters(m), share = n > 1 ? (n - 1) / n : 1;
     return qkv_scale(t, qkv_norm(t, QKV_NORM_LAYER, x, NULL, NULL, PATCH_EPS * share),
                      sqrt(share));
 }
@@ -298,15 +298,15 @@ qkv_tensor *qkv_mae_loss(qkv_model *base, qkv_tape *t, qkv_tensor *decoded, qkv_
                         pick(t, y, patch_rows(t, masks, from, L, L, 0)));
 }
 
-static double flops(const qkv_model *base, const qkv_workload *w)
+static double mae_flops(const qkv_model *base, const qkv_workload *w)
 {
     const mae *m = base->self;
     const qkv_patches_config *c = &m->c->trunk;
     int passes = qkv__passes(w->pass);
     double B = w->samples, d = (double)m->decoder.width;
-    size_t L = patches(m), kept = qkv_mae_kept(L, m->c->mask_ratio);
+    size_t L = mae_patches(m), kept = qkv_mae_kept(L, m->c->mask_ratio);
     double into = B * (double)(1 + kept) * (double)c->width * d;
-    double out = B * (double)(L - kept) * d * (double)patch_parameters(m);
+    double out = B * (double)(L - kept) * d * (double)mae_patch_parameters(m);
     return qkv__patches_embed_flops(c, passes, B * (double)L) +
            qkv__flops(w->pass, into + out, 0) +
            qkv__patches_stack_flops(c, passes, B, 1 + kept) +
@@ -318,8 +318,8 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_RECONSTRUCT};
 static const qkv_model_type mae_type = {
     .name = "vit_mae", .architecture = "ViTMAEForPreTraining", .config = &qkv__mae_config,
     .config_size = sizeof(qkv_mae_config), .self_size = sizeof(mae),
-                                        .parameter_count = parameter_count,
-    .make = make, .visit = visit, .flops = flops, .preset = qkv__mae_preset,
+                                        .parameter_count = mae_parameter_count,
+    .make = mae_make, .visit = mae_visit, .flops = mae_flops, .preset = qkv__mae_preset,
     .builtin = &builtin};
 
 const qkv_model_type *qkv_mae_type(void) { return &mae_type; }

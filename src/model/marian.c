@@ -33,7 +33,7 @@ static bool is_pre_norm(const qkv_model *m) { return m->type == qkv_translator_t
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static qkv_status complete_config(marian *m)
+static qkv_status marian_complete_config(marian *m)
 {
     qkv_marian_config *c = m->c;
     if (c->width % 2 || c->width % c->encoder_heads || c->width % c->decoder_heads)
@@ -58,7 +58,7 @@ static qkv_status complete_config(marian *m)
     return QKV_OK;
 }
 
-static qkv_block_config block_config(const marian *m, bool decoder)
+static qkv_block_config marian_block_config(const marian *m, bool decoder)
 {
     const qkv_marian_config *c = m->c;
     qkv_block_config b = qkv_block_defaults();
@@ -74,10 +74,10 @@ static qkv_block_config block_config(const marian *m, bool decoder)
     return b;
 }
 
-static qkv_status make_tower(marian *m, bool decoder)
+static qkv_status marian_make_tower(marian *m, bool decoder)
 {
     tower *s = decoder ? &m->decoder : &m->encoder;
-    qkv_block_config config = block_config(m, decoder);
+    qkv_block_config config = marian_block_config(m, decoder);
     const qkv__stack_options o = {.block = decoder ? "decoder" : "encoder",
                                   .norm = decoder ? "decoder.norm" : "encoder.norm",
                                   .first = decoder ? DECODER_INDEX : 0,
@@ -89,12 +89,12 @@ static qkv_status make_tower(marian *m, bool decoder)
                            decoder ? m->c->decoder_layers : m->c->encoder_layers, &o);
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status marian_make(qkv_model *base)
 {
     marian *m = base->self;
     m->base = base;
     m->c = base->config;
-    qkv_status status = complete_config(m);
+    qkv_status status = marian_complete_config(m);
     if (status)
         return status;
     const qkv_marian_config *c = m->c;
@@ -111,13 +111,13 @@ static qkv_status make(qkv_model *base)
     qkv_param_freeze(m->head_bias, true);
     status = qkv__fill_sinusoids(m->positions, 0, c->positions, QKV_SINUSOID_MARIAN, 0, 0);
     if (!status)
-        status = make_tower(m, false);
-    return status ? status : make_tower(m, true);
+        status = marian_make_tower(m, false);
+    return status ? status : marian_make_tower(m, true);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-static void visit_block(const marian *m, qkv__visit *v, const qkv_block_params *p, size_t ff)
+static void marian_visit_block(const marian *m, qkv__visit *v, const qkv_block_params *p, size_t ff)
 {
     size_t d = m->c->width;
     double std = m->c->init_range;
@@ -138,12 +138,12 @@ static void visit_block(const marian *m, qkv__visit *v, const qkv_block_params *
     qkv__visit_norm(v, "final_layer_norm", p->norm2_weight, p->norm2_bias, d);
 }
 
-static void visit_stack(const marian *m, qkv__visit *v, const qkv__stack *s, const char *side,
-                        size_t ff)
+static void marian_visit_stack(const marian *m, qkv__visit *v, const qkv__stack *s,
+                               const char *side, size_t ff)
 {
     for (size_t i = 0; i < s->count; i++) {
         snprintf(v->name, sizeof v->name, "model.%s.layers.%zu.", side, i);
-        visit_block(m, v, qkv_block_parameters(s->blocks[i]), ff);
+        marian_visit_block(m, v, qkv_block_parameters(s->blocks[i]), ff);
     }
     snprintf(v->name, sizeof v->name, "model.%s.", side);
     if (s->norm_weight)
@@ -151,7 +151,7 @@ static void visit_stack(const marian *m, qkv__visit *v, const qkv__stack *s, con
     qkv__visit_kind(v, "embed_positions.weight", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
 }
 
-static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
+static qkv_status marian_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     marian *m = base->self;
     const qkv_marian_config *c = m->c;
@@ -162,8 +162,8 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
                      c->init_range);
     qkv__visit_table(&v, "model.decoder.embed_tokens.weight", m->decoder.table, c->share,
                      c->init_range);
-    visit_stack(m, &v, &m->encoder.stack, "encoder", c->encoder_ff_width);
-    visit_stack(m, &v, &m->decoder.stack, "decoder", c->decoder_ff_width);
+    marian_visit_stack(m, &v, &m->encoder.stack, "encoder", c->encoder_ff_width);
+    marian_visit_stack(m, &v, &m->decoder.stack, "decoder", c->decoder_ff_width);
     v.name[0] = 0;
     qkv__visit_table(&v, "lm_head.weight", m->head, c->tie, c->init_range);
     qkv__visit_kind(&v, "final_logits_bias", m->head_bias, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
@@ -172,8 +172,8 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-static qkv_tensor *run(marian *m, qkv_tape *t, const tower *s, const qkv_marian_side *in,
-                       qkv_sequence *seq, qkv_lm_cache *cache)
+static qkv_tensor *marian_run(marian *m, qkv_tape *t, const tower *s, const qkv_marian_side *in,
+                              qkv_sequence *seq, qkv_lm_cache *cache)
 {
     const qkv_marian_config *c = m->c;
     if (!in->ids || qkv_tape_status(t))
@@ -194,7 +194,7 @@ qkv_tensor *qkv_marian_encode(qkv_model *base, qkv_tape *t, const qkv_marian_sid
 {
     marian *m = qkv__model_as(base, t, __func__, QKV_CAN_TRANSLATE);
     qkv_sequence seq = {0};
-    return m ? run(m, t, &m->encoder, source, &seq, NULL) : NULL;
+    return m ? marian_run(m, t, &m->encoder, source, &seq, NULL) : NULL;
 }
 
 qkv_tensor *qkv_marian_decode(qkv_model *base, qkv_tape *t, const qkv_marian_side *target,
@@ -210,7 +210,7 @@ qkv_tensor *qkv_marian_decode(qkv_model *base, qkv_tape *t, const qkv_marian_sid
                         .memory_lengths = source->lengths, .memories = source->sequences,
                         .memory_queries = source->queries, .memory_begins = source->begins};
     size_t past = cache ? cache->length : 0;
-    qkv_tensor *y = run(m, t, &m->decoder, target, &seq, cache);
+    qkv_tensor *y = marian_run(m, t, &m->decoder, target, &seq, cache);
     if (cache && y)
         cache->length += qkv_dim(target->ids, 1);
     else if (cache)
@@ -262,7 +262,7 @@ qkv_status qkv_marian_cache_create(qkv_lm_cache **out, qkv_model *base, size_t B
     return status;
 }
 
-static double flops(const qkv_model *base, const qkv_workload *w)
+static double marian_flops(const qkv_model *base, const qkv_workload *w)
 {
     const qkv_marian_config *c = base->config;
     double d = (double)c->width, S = w->length, T = w->target_length;
@@ -276,7 +276,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
     return w->samples * qkv__flops(w->pass, products, attention);
 }
 
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double marian_parameter_count(const qkv_model_type *type, const void *config)
 {
     (void)type;
     const qkv_marian_config *c = config;
@@ -292,8 +292,8 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_TRANSLATE, .reads_text =
 #define MARIAN(name_, architecture_)                                                           \
     .name = name_, .architecture = architecture_, .config = &qkv__marian_config,               \
     .config_size = sizeof(qkv_marian_config), .self_size = sizeof(marian),                     \
-    .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,          \
-    .preset = qkv__marian_preset, .builtin = &builtin
+    .parameter_count = marian_parameter_count, .make = marian_make, .visit = marian_visit,     \
+    .flops = marian_flops, .preset = qkv__marian_preset, .builtin = &builtin
 
 static const qkv_model_type marian_type = {MARIAN("marian", "MarianMTModel")};
 static const qkv_model_type translator_type = {MARIAN("qkv_translator", "QkvTranslator")};

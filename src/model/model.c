@@ -95,8 +95,8 @@ bool qkv__model_reads_text(const qkv_model *m)
 }
 
 /* NULL, and a sentence: the function takes a model that is or does something else. */
-static void *refuse(const qkv_model *m, qkv_tape *t, const char *function, const char *takes,
-                    const char *verb)
+static void *model_refuse(const qkv_model *m, qkv_tape *t, const char *function, const char *takes,
+                          const char *verb)
 {
     if (!t || !qkv_tape_status(t)) {
         qkv_status status = qkv_fail(m->ctx, QKV_E_ARGUMENT, "%s takes a model that %s: a %s %s "
@@ -117,7 +117,7 @@ void *qkv__model_as(const qkv_model *m, qkv_tape *t, const char *function, unsig
         if (capabilities >> i & 1)
             n += (size_t)snprintf(takes + n, sizeof takes - n, "%s%s", n ? " or " : "",
                                   abilities[i]);
-    return refuse(m, t, function, takes, "does");
+    return model_refuse(m, t, function, takes, "does");
 }
 
 void *qkv__model_of(const qkv_model *m, qkv_tape *t, const char *function,
@@ -127,7 +127,7 @@ void *qkv__model_of(const qkv_model *m, qkv_tape *t, const char *function,
     if (m->type == type)
         return m->self;
     (void)snprintf(takes, sizeof takes, "is a %s", qkv_model_type_architecture(type));
-    return refuse(m, t, function, takes, "is");
+    return model_refuse(m, t, function, takes, "is");
 }
 
 /* ---- making ------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ qkv_status qkv__model_type_check(qkv_context *ctx, const qkv_model_type *type)
 }
 
 /* The configuration, which no type has unless it is in its table's ranges, and what make makes. */
-static qkv_status build(qkv_model *m, const void *config)
+static qkv_status model_build(qkv_model *m, const void *config)
 {
     const qkv_model_type *type = m->type;
     const qkv_option_table *table = qkv_model_type_config(type);
@@ -172,7 +172,7 @@ qkv_status qkv_model_create(qkv_model **out, qkv_context *ctx, const qkv_model_t
     m->self = m->config ? qkv_calloc(ctx, 1, type->self_size) : NULL;
     status = m->self ? qkv_params_create(&m->params, ctx) : QKV_E_MEMORY;
     if (!status)
-        status = build(m, config);
+        status = model_build(m, config);
     if (status) {
         qkv_model_destroy(m);
         return status;

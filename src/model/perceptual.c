@@ -42,7 +42,7 @@ static size_t stages(const perceptual *m) { return m->c->channels.count; }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static qkv_status check(const perceptual *m)
+static qkv_status perceptual_check(const perceptual *m)
 {
     const qkv_perceptual_config *c = m->c;
     bool fine = c->channels.count > 0 && c->channels.count == c->convolutions.count;
@@ -76,12 +76,12 @@ static bool make_stage(perceptual *m, size_t s)
     return true;
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status perceptual_make(qkv_model *base)
 {
     perceptual *m = base->self;
     m->base = base;
     m->c = base->config;
-    qkv_status status = check(m);
+    qkv_status status = perceptual_check(m);
     bool fine = !status;
     for (size_t s = 0; fine && s < stages(m); s++)
         fine = make_stage(m, s);
@@ -93,7 +93,7 @@ static qkv_status make(qkv_model *base)
     return fine ? qkv__params_status(base->params) : qkv_context_status(base->ctx);
 }
 
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double perceptual_parameter_count(const qkv_model_type *type, const void *config)
 {
     const qkv_perceptual_config *c = config;
     double sum = 0;
@@ -107,7 +107,7 @@ static double parameter_count(const qkv_model_type *type, const void *config)
 /* ---- rows --------------------------------------------------------------------------------- */
 
 /* Convolutions are counted as torchvision's VGG counts layers: ReLUs and pools between them. */
-static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
+static qkv_status perceptual_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     perceptual *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
@@ -142,7 +142,7 @@ static qkv_tensor *scaled(qkv_tape *t, qkv_tensor *pixels)
     return qkv_div(t, x, qkv_tensor_from(t, scale, 1, shape));
 }
 
-static qkv_tensor *run_stage(const perceptual *m, qkv_tape *t, size_t s, qkv_tensor *x)
+static qkv_tensor *perceptual_run_stage(const perceptual *m, qkv_tape *t, size_t s, qkv_tensor *x)
 {
     if (s)
         x = qkv_max_pool2d(t, x, 2, NULL);
@@ -159,7 +159,7 @@ qkv_tensor *qkv_perceptual_features(qkv_model *base, qkv_tape *t, qkv_tensor *pi
         return NULL;
     qkv_tensor *x = scaled(t, pixels);
     for (size_t s = 0; s < stages(m); s++)
-        x = run_stage(m, t, s, x);
+        x = perceptual_run_stage(m, t, s, x);
     return x;
 }
 
@@ -182,8 +182,8 @@ qkv_tensor *qkv_perceptual_distance(qkv_model *base, qkv_tape *t, qkv_tensor *a,
         return NULL;
     qkv_tensor *x = scaled(t, a), *y = scaled(t, b ? qkv_detach(t, b) : NULL), *sum = NULL;
     for (size_t s = 0; s < stages(m); s++) {
-        x = run_stage(m, t, s, x);
-        y = run_stage(m, t, s, y);
+        x = perceptual_run_stage(m, t, s, x);
+        y = perceptual_run_stage(m, t, s, y);
         qkv_tensor *d = qkv_sub(t, qkv_l2_normalize(t, x, LENGTH_EPS),
                                 qkv_l2_normalize(t, y, LENGTH_EPS));
         qkv_tensor *part = qkv_mean(t, qkv_linear(t, qkv_mul(t, d, d), qkv_use(t, m->weights[s]),
@@ -193,7 +193,7 @@ qkv_tensor *qkv_perceptual_distance(qkv_model *base, qkv_tape *t, qkv_tensor *a,
     return sum;
 }
 
-static double flops(const qkv_model *base, const qkv_workload *w)
+static double perceptual_flops(const qkv_model *base, const qkv_workload *w)
 {
     const perceptual *m = base->self;
     size_t height = w->height, width = w->width;
@@ -210,7 +210,8 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_COMPARE_IMAGES};
 static const qkv_model_type perceptual_type = {
     .name = "qkv_perceptual", .architecture = "LPIPS", .config = &table,
     .config_size = sizeof(qkv_perceptual_config), .self_size = sizeof(perceptual),
-    .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops,
+    .parameter_count = perceptual_parameter_count, .make = perceptual_make,
+                                               .visit = perceptual_visit, .flops = perceptual_flops,
     .builtin = &builtin};
 
 const qkv_model_type *qkv_perceptual_type(void) { return &perceptual_type; }

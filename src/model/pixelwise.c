@@ -39,7 +39,7 @@ static size_t head_rows(const qkv_pixelwise_config *c)
     return c->trunk.patch * c->trunk.patch * numbers_of_pixel(c);
 }
 
-static qkv_status check(const qkv_model *base, qkv_pixelwise_config *c)
+static qkv_status pixelwise_check(const qkv_model *base, qkv_pixelwise_config *c)
 {
     const char *name = base->type->name;
     if (base->type == qkv_colorizer_type()) {
@@ -80,13 +80,13 @@ static void make_convolutions(pixelwise *m, qkv_params *ps)
     (void)qkv__conv_make(&m->out, ps, "out", k, c->outputs, WINDOW, true);
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status pixelwise_make(qkv_model *base)
 {
     pixelwise *m = base->self;
     m->base = base;
     qkv_pixelwise_config *c = m->c = base->config;
     static const qkv__patches_kind kind = {.no_first = true, .dropout_id = 0xE0000000u};
-    qkv_status status = check(base, c);
+    qkv_status status = pixelwise_check(base, c);
     if (!status)
         status = qkv__patches_complete(base->ctx, &c->trunk, base->type->name);
     if (!status)
@@ -120,7 +120,7 @@ static void visit_convolutions(const pixelwise *m, qkv__visit *v)
     qkv__visit_conv(v, "out", &m->out, HEAD_SHARE * std(&m->out));
 }
 
-static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
+static qkv_status pixelwise_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     pixelwise *m = base->self;
     const qkv_pixelwise_config *c = m->c;
@@ -142,7 +142,8 @@ static qkv_tensor *look_around(const pixelwise *m, qkv_tape *t, qkv_tensor *x)
 }
 
 /* pixels, what is around them or NULL -> the trunk's tokens. */
-static qkv_tensor *tokens(const pixelwise *m, qkv_tape *t, qkv_tensor *pixels, qkv_tensor *around)
+static qkv_tensor *pixelwise_tokens(const pixelwise *m, qkv_tape *t, qkv_tensor *pixels,
+                                    qkv_tensor *around)
 {
     size_t patch = m->c->trunk.patch;
     qkv_tensor *x = qkv__patches_embed(&m->trunk, t, pixels);
@@ -162,7 +163,7 @@ qkv_tensor *qkv_pixelwise_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixe
         return NULL;
     const qkv_pixelwise_config *c = m->c;
     qkv_activation last = c->tanh ? QKV_ACT_TANH : QKV_ACT_NONE;
-    qkv_tensor *around = look_around(m, t, pixels), *x = tokens(m, t, pixels, around);
+    qkv_tensor *around = look_around(m, t, pixels), *x = pixelwise_tokens(m, t, pixels, around);
     if (!x)
         return NULL;
     x = qkv_linear_forward(&m->head, t, x, around ? QKV_ACT_NONE : last);
@@ -175,7 +176,7 @@ qkv_tensor *qkv_pixelwise_forward(qkv_model *base, qkv_tape *t, qkv_tensor *pixe
     return c->tanh ? qkv_activate(t, x, last) : x;
 }
 
-static double flops(const qkv_model *base, const qkv_workload *w)
+static double pixelwise_flops(const qkv_model *base, const qkv_workload *w)
 {
     const pixelwise *m = base->self;
     const qkv_pixelwise_config *c = base->config;
@@ -193,7 +194,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
            qkv__flops(w->pass, width * (double)c->conv_channels * pixels, 0);
 }
 
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double pixelwise_parameter_count(const qkv_model_type *type, const void *config)
 {
     const qkv_pixelwise_config *c = config;
     double patch = (double)c->trunk.patch, of_pixel = (double)c->outputs;
@@ -211,7 +212,8 @@ static const qkv_builtin_type colorizer = {.can = QKV_CAN_COLORIZE};
 #define DENSE(name_, architecture_, table)                                                     \
     .name = name_, .architecture = architecture_, .config = table,                             \
     .config_size = sizeof(qkv_pixelwise_config), .self_size = sizeof(pixelwise),              \
-    .parameter_count = parameter_count, .make = make, .visit = visit, .flops = flops
+    .parameter_count = pixelwise_parameter_count, .make = pixelwise_make,                      \
+    .visit = pixelwise_visit, .flops = pixelwise_flops
 
 static const qkv_model_type segmenter_type = {
     DENSE("qkv_segmenter", "QkvSegmenter", &qkv__segmenter_config), .builtin = &segmenter};

@@ -40,7 +40,7 @@ static qkv_status make_trunk(vit *m)
     return status ? status : qkv__patches_make(&m->trunk, base->params, &c->trunk, kind);
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status vit_make(qkv_model *base)
 {
     vit *m = base->self;
     m->base = base;
@@ -55,7 +55,7 @@ static qkv_status make(qkv_model *base)
 /* ---- rows --------------------------------------------------------------------------------- */
 
 /* Files of ViTModel have a pooler, which is passed over. */
-static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
+static qkv_status vit_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     vit *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
@@ -115,7 +115,7 @@ qkv_tensor *qkv_vit_logits(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     return qkv_linear_forward(&m->head, t, x, QKV_ACT_NONE);
 }
 
-static double flops(const qkv_model *base, const qkv_workload *w)
+static double model_vit_flops(const qkv_model *base, const qkv_workload *w)
 {
     const qkv_vit_config *c = base->config;
     size_t height = w->height ? w->height : c->trunk.image;
@@ -133,7 +133,7 @@ static double flops(const qkv_model *base, const qkv_workload *w)
 }
 
 /* Without the head, which a file need not have. */
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double vit_parameter_count(const qkv_model_type *type, const void *config)
 {
     (void)type;
     return qkv__patches_parameters(&((const qkv_vit_config *)config)->trunk);
@@ -152,11 +152,11 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_CLASSIFY_IMAGES};
 
 #define VIT(table)                                                                             \
     .config = table, .config_size = sizeof(qkv_vit_config), .self_size = sizeof(vit),          \
-    .make = make, .flops = flops, .preset = qkv__vit_preset, .builtin = &builtin
+    .make = vit_make, .flops = model_vit_flops, .preset = qkv__vit_preset, .builtin = &builtin
 
 static const qkv_model_type vit_type = {
     VIT(&qkv__vit_config), .name = "vit", .architecture = "ViTForImageClassification",
-    .prefix = "vit.", .parameter_count = parameter_count, .visit = visit};
+    .prefix = "vit.", .parameter_count = vit_parameter_count, .visit = vit_visit};
 static const qkv_model_type cct_type = {
     VIT(&qkv__cct_config), .name = "qkv_cct", .architecture = "QkvCompactTransformer",
     .parameter_count = numbers_compact, .visit = visit_compact};

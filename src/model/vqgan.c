@@ -23,11 +23,11 @@ typedef struct {
 } vqgan;
 
 static size_t levels(const vqgan *m) { return m->c->multiples.count; }
-static size_t factor(const vqgan *m) { return (size_t)1 << (levels(m) - 1); }
+static size_t vqgan_factor(const vqgan *m) { return (size_t)1 << (levels(m) - 1); }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-static qkv_status check(const vqgan *m)
+static qkv_status vqgan_check(const vqgan *m)
 {
     const qkv_vqgan_config *c = m->c;
     qkv_context *ctx = m->base->ctx;
@@ -52,13 +52,13 @@ static qkv_status check(const vqgan *m)
     return QKV_OK;
 }
 
-static qkv_status make(qkv_model *base)
+static qkv_status vqgan_make(qkv_model *base)
 {
     vqgan *m = base->self;
     m->base = base;
     qkv_params *ps = base->params;
     const qkv_vqgan_config *c = m->c = base->config;
-    qkv_status status = check(m);
+    qkv_status status = vqgan_check(m);
     if (status)
         return status;
     m->table = qkv__matrix(ps, "quantize.embedding.weight", c->codes, c->code_width);
@@ -79,7 +79,7 @@ static qkv_status make(qkv_model *base)
 
 /* In the windows of blocks, in and out of the halves, and in the discriminator's second layer: all
  * that a field alone makes large. */
-static double parameter_count(const qkv_model_type *type, const void *config)
+static double vqgan_parameter_count(const qkv_model_type *type, const void *config)
 {
     const qkv_vqgan_config *c = config;
     double n = (double)c->channels, discriminator = (double)c->disc_channels;
@@ -96,7 +96,7 @@ static double parameter_count(const qkv_model_type *type, const void *config)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
+static qkv_status vqgan_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 {
     vqgan *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
@@ -117,12 +117,12 @@ static qkv_status visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
 size_t qkv_vqgan_factor(const qkv_model *base)
 {
     const vqgan *m = qkv__model_as(base, NULL, __func__, QKV_CAN_ENCODE_IMAGES);
-    return m ? factor(m) : 0;
+    return m ? vqgan_factor(m) : 0;
 }
 
 static bool images_fit(const vqgan *m, qkv_tape *t, const qkv_tensor *x)
 {
-    size_t f = factor(m);
+    size_t f = vqgan_factor(m);
     if (!x || qkv_tape_status(t))
         return false;
     if (qkv_ndim(x) == 4 && qkv_dim(x, 3) == m->c->colors && qkv_dim(x, 1) % f == 0 &&
@@ -201,10 +201,10 @@ static double decoder_flops(const vqgan *m, double images, double codes, int pas
            qkv__tower_flops(&m->decoder, images, codes * pow(4, (double)(levels(m) - 1)), passes);
 }
 
-static double flops(const qkv_model *base, const qkv_workload *w)
+static double model_vqgan_flops(const qkv_model *base, const qkv_workload *w)
 {
     const vqgan *m = base->self;
-    size_t shrink = w->part == QKV_PART_DECODER ? factor(m) : 1;
+    size_t shrink = w->part == QKV_PART_DECODER ? vqgan_factor(m) : 1;
     size_t height = w->height ? w->height : m->c->image / shrink;
     size_t width = w->width ? w->width : m->c->image / shrink;
     double B = w->samples, places = (double)height * (double)width;
@@ -225,8 +225,9 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_ENCODE_IMAGES};
 static const qkv_model_type vqgan_type = {
     .name = "qkv_vqgan", .architecture = "VQModel", .config = &qkv__vqgan_config,
     .config_size = sizeof(qkv_vqgan_config), .self_size = sizeof(vqgan),
-                                          .parameter_count = parameter_count,
-    .make = make, .visit = visit, .flops = flops, .preset = qkv__vqgan_preset,
+                                          .parameter_count = vqgan_parameter_count,
+    .make = vqgan_make, .visit = vqgan_visit, .flops = model_vqgan_flops,
+                                          .preset = qkv__vqgan_preset,
     .builtin = &builtin};
 
 const qkv_model_type *qkv_vqgan_type(void) { return &vqgan_type; }

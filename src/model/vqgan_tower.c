@@ -236,21 +236,21 @@ typedef struct {
     qkv_tensor *x;
 } walk;
 
-static void pass(walk *w, qkv_tensor *x) { w->x = qkv_scope_end(w->t, w->scope, x); }
+static void vqgan_tower_pass(walk *w, qkv_tensor *x) { w->x = qkv_scope_end(w->t, w->scope, x); }
 
 static void pass_level(walk *w, size_t i)
 {
     const qkv__level *l = &w->h->level[i];
     qkv_name_push(w->t, "%s.%zu", w->h->upward ? "up" : "down", i);
     for (size_t k = 0; k < l->count; k++) {
-        pass(w, run_residual(&l->block[k], w->h->c, w->t, w->x));
+        vqgan_tower_pass(w, run_residual(&l->block[k], w->h->c, w->t, w->x));
         if (l->attends)
-            pass(w, run_attention(&l->attention[k], w->t, w->x));
+            vqgan_tower_pass(w, run_attention(&l->attention[k], w->t, w->x));
     }
     if (l->scales && w->h->upward)
-        pass(w, convolve(&l->scale, w->t, qkv_upsample(w->t, w->x, 2)));
+        vqgan_tower_pass(w, convolve(&l->scale, w->t, qkv_upsample(w->t, w->x, 2)));
     else if (l->scales)
-        pass(w, qkv__conv_forward(&l->scale, w->t, w->x, &down));
+        vqgan_tower_pass(w, qkv__conv_forward(&l->scale, w->t, w->x, &down));
     qkv_name_pop(w->t);
 }
 
@@ -272,15 +272,15 @@ qkv_tensor *qkv__tower_forward(const qkv__tower *h, qkv_tape *t, qkv_tensor *x)
     if (!has_room(h, t, x))
         return NULL;
     qkv_name_push(t, "%s", h->name);
-    pass(&w, convolve(&h->in, t, x));
+    vqgan_tower_pass(&w, convolve(&h->in, t, x));
     for (size_t i = 0; !h->upward && i < n; i++)
         pass_level(&w, i);
-    pass(&w, run_residual(&h->first, h->c, t, w.x));
-    pass(&w, run_attention(&h->middle, t, w.x));
-    pass(&w, run_residual(&h->second, h->c, t, w.x));
+    vqgan_tower_pass(&w, run_residual(&h->first, h->c, t, w.x));
+    vqgan_tower_pass(&w, run_attention(&h->middle, t, w.x));
+    vqgan_tower_pass(&w, run_residual(&h->second, h->c, t, w.x));
     for (size_t i = n; h->upward && i-- > 0;)
         pass_level(&w, i);
-    pass(&w, convolve(&h->out, t, norm(&h->norm, t, w.x, true)));
+    vqgan_tower_pass(&w, convolve(&h->out, t, norm(&h->norm, t, w.x, true)));
     qkv_name_pop(t);
     return w.x;
 }

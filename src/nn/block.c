@@ -42,8 +42,8 @@ static bool make_dense(qkv_params *ps, qkv_param **weight, qkv_param **bias, con
     return *weight && (*bias || !with_bias);
 }
 
-static bool make_norm(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *block,
-                      const char *name, const qkv_block_config *c)
+static bool block_make_norm(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *block,
+                            const char *name, const qkv_block_config *c)
 {
     if (c->norm == QKV_NORM_NONE)
         return true;
@@ -51,7 +51,7 @@ static bool make_norm(qkv_params *ps, qkv_param **weight, qkv_param **bias, cons
                       c->norm_bias && c->norm == QKV_NORM_LAYER);
 }
 
-static qkv_status check(qkv_context *ctx, const qkv_block_config *c, const char *name)
+static qkv_status block_check(qkv_context *ctx, const qkv_block_config *c, const char *name)
 {
     if (!c->width || !c->heads || !c->head_width || !c->ff_width)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: width %zu, %zu heads of %zu, feed-forward width "
@@ -74,7 +74,7 @@ static bool make_cross(qkv_params *ps, qkv_block *b)
     const qkv_block_config *c = &b->c;
     qkv_block_params *p = &b->p;
     size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
-    return make_norm(ps, &p->norm_x_weight, &p->norm_x_bias, b->name, "norm_x", c) &&
+    return block_make_norm(ps, &p->norm_x_weight, &p->norm_x_bias, b->name, "norm_x", c) &&
            make_dense(ps, &p->q_weight, &p->q_bias, b->name, "cross.q", q, c->width,
                       c->attention_bias) &&
            make_dense(ps, &p->kv_weight, &p->kv_bias, b->name, "cross.kv", 2 * kv, c->width,
@@ -97,18 +97,18 @@ qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, cons
         c->head_width = c->width / c->heads;
     if (!c->kv_heads)
         c->kv_heads = c->heads;
-    if (check(qkv__params_context(ps), c, name))
+    if (block_check(qkv__params_context(ps), c, name))
         return NULL;
     qkv_block_params *p = &b->p;
     size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
     bool made =
-        make_norm(ps, &p->norm1_weight, &p->norm1_bias, name, "norm1", c) &&
+        block_make_norm(ps, &p->norm1_weight, &p->norm1_bias, name, "norm1", c) &&
         make_dense(ps, &p->qkv_weight, &p->qkv_bias, name, "attn.qkv", q + 2 * kv, c->width,
                    c->attention_bias && !c->plain_qkv) &&
         make_dense(ps, &p->out_weight, &p->out_bias, name, "attn.out", c->width, q,
                    c->attention_bias) &&
         (!c->cross || make_cross(ps, b)) &&
-        make_norm(ps, &p->norm2_weight, &p->norm2_bias, name, "norm2", c) &&
+        block_make_norm(ps, &p->norm2_weight, &p->norm2_bias, name, "norm2", c) &&
         make_dense(ps, &p->up_weight, &p->up_bias, name, "ff.up",
                    c->gated ? 2 * c->ff_width : c->ff_width, c->width, c->ff_bias) &&
         make_dense(ps, &p->down_weight, &p->down_bias, name, "ff.down", c->width, c->ff_width,
@@ -121,12 +121,12 @@ const qkv_block_config *qkv_block_configuration(const qkv_block *b) { return &b-
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-static qkv_tensor *use(qkv_tape *t, qkv_param *p) { return p ? qkv_use(t, p) : NULL; }
+static qkv_tensor *block_use(qkv_tape *t, qkv_param *p) { return p ? qkv_use(t, p) : NULL; }
 
-static qkv_tensor *linear(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias,
-                          qkv_activation act)
+static qkv_tensor *block_linear(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias,
+                                qkv_activation act)
 {
-    return qkv_linear(t, x, use(t, weight), use(t, bias), act);
+    return qkv_linear(t, x, block_use(t, weight), block_use(t, bias), act);
 }
 
 qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_param *weight,
@@ -143,10 +143,10 @@ qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_
         return s->x;
     }
     if (!s->branch)
-        return qkv_norm(t, kind, s->x, use(t, weight), use(t, bias), eps);
+        return qkv_norm(t, kind, s->x, block_use(t, weight), block_use(t, bias), eps);
     qkv_tensor *sum = NULL;
-    qkv_tensor *y = qkv_residual_norm(t, kind, s->branch, s->x, use(t, weight), use(t, bias), eps,
-                                      &sum);
+    qkv_tensor *y = qkv_residual_norm(t, kind, s->branch, s->x, block_use(t, weight),
+                                      block_use(t, bias), eps, &sum);
     s->x = sum;
     s->branch = NULL;
     return y;
@@ -171,8 +171,9 @@ static qkv_tensor *rows_of_memories(qkv_tape *t, qkv_tensor *x, const qkv_sequen
 }
 
 /* Attention of q to k and v with the block's options, heads joined, and the output layer. */
-static qkv_tensor *attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor *v,
-                          qkv_attention_options *o, qkv_param *weight, qkv_param *bias)
+static qkv_tensor *block_attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_tensor *k,
+                                qkv_tensor *v,
+                                qkv_attention_options *o, qkv_param *weight, qkv_param *bias)
 {
     o->scale = b->c.attention_scale;
     o->dropout = b->c.attention_dropout;
@@ -180,7 +181,7 @@ static qkv_tensor *attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_tensor *
     if (!y)
         return NULL;
     size_t joined[] = {qkv_dim(y, 0), qkv_dim(y, 1), b->c.heads * b->c.head_width};
-    return linear(t, qkv_reshape(t, y, 3, joined), weight, bias, QKV_ACT_NONE);
+    return block_linear(t, qkv_reshape(t, y, 3, joined), weight, bias, QKV_ACT_NONE);
 }
 
 static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
@@ -190,7 +191,7 @@ static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
     size_t q_width = c->heads * c->head_width, kv_width = c->kv_heads * c->head_width;
     size_t sizes[] = {q_width, kv_width, kv_width};
     qkv_tensor *part[3];
-    qkv_tensor *packed = linear(t, x, b->p.qkv_weight, b->p.qkv_bias, QKV_ACT_NONE);
+    qkv_tensor *packed = block_linear(t, x, b->p.qkv_weight, b->p.qkv_bias, QKV_ACT_NONE);
     if (!packed || !qkv_split(t, packed, -1, 3, sizes, part))
         return NULL;
     qkv_tensor *q = heads(t, part[0], c->heads, c->head_width);
@@ -210,7 +211,7 @@ static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
                                .bias = seq->bias,
                                .dropout_id = b->dropout_id + DROPOUT_ID_ATTN_WEIGHTS,
                                .probe = "attn"};
-    return attend(b, t, q, k, v, &o, b->p.out_weight, b->p.out_bias);
+    return block_attend(b, t, q, k, v, &o, b->p.out_weight, b->p.out_bias);
 }
 
 static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
@@ -218,14 +219,15 @@ static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
 {
     const qkv_block_config *c = &b->c;
     size_t kv_width = c->kv_heads * c->head_width, sizes[] = {kv_width, kv_width};
-    qkv_tensor *q = heads(t, linear(t, x, b->p.q_weight, b->p.q_bias, QKV_ACT_NONE), c->heads,
+    qkv_tensor *q = heads(t, block_linear(t, x, b->p.q_weight, b->p.q_bias, QKV_ACT_NONE), c->heads,
                           c->head_width);
     qkv_tensor *k, *v, *part[2];
     if (cache && qkv_kv_cache_length(cache)) {
         if (!qkv_kv_cache_all(t, cache, &k, &v))
             return NULL;
     } else {
-        qkv_tensor *packed = linear(t, seq->memory, b->p.kv_weight, b->p.kv_bias, QKV_ACT_NONE);
+        qkv_tensor *packed = block_linear(t, seq->memory, b->p.kv_weight, b->p.kv_bias,
+                                          QKV_ACT_NONE);
         if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
             return NULL;
         k = heads(t, part[0], c->kv_heads, c->head_width);
@@ -241,8 +243,8 @@ static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
                                .k_lengths = seq->memory_lengths,
                                .dropout_id = b->dropout_id + DROPOUT_ID_CROSS_WEIGHTS,
                                .probe = "cross"};
-    qkv_tensor *y = attend(b, t, rows_of_memories(t, q, seq), k, v, &o, b->p.out_x_weight,
-                           b->p.out_x_bias);
+    qkv_tensor *y = block_attend(b, t, rows_of_memories(t, q, seq), k, v, &o, b->p.out_x_weight,
+                                 b->p.out_x_bias);
     size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), c->width};
     return own && y ? qkv_reshape(t, y, 3, shape) : y;
 }
@@ -254,16 +256,16 @@ static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
     if (c->gated) {
         size_t sizes[] = {c->ff_width, c->ff_width};
         qkv_tensor *part[2];
-        qkv_tensor *packed = linear(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
+        qkv_tensor *packed = block_linear(t, x, b->p.up_weight, b->p.up_bias, QKV_ACT_NONE);
         if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
             return NULL;
         h = qkv_gated(t, part[0], part[1], c->act);
     } else {
-        h = linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
+        h = block_linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
     }
     if (c->ff_dropout > 0)
         h = qkv_dropout(t, h, c->ff_dropout, b->dropout_id + DROPOUT_ID_ACT);
-    return linear(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
+    return block_linear(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
 }
 
 /* The input of a sublayer: normalised in pre-norm blocks (site: of the dropout of the branch that

@@ -42,7 +42,7 @@ qkv_block_config qkv__patches_block(const qkv_patches_config *c)
     return b;
 }
 
-static size_t patch_parameters(const qkv_patches_config *c)
+static size_t patches_patch_parameters(const qkv_patches_config *c)
 {
     return c->patch * c->patch * c->channels;
 }
@@ -53,7 +53,7 @@ static size_t grid(const qkv__patches *p)
     return p->kind.side ? p->kind.side : p->c->image / p->c->patch;
 }
 
-static qkv_status make_positions(qkv__patches *p, qkv_params *ps)
+static qkv_status patches_make_positions(qkv__patches *p, qkv_params *ps)
 {
     const qkv_patches_config *c = p->c;
     qkv_context *ctx = qkv__params_context(ps);
@@ -74,12 +74,12 @@ qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_
     config.norm_stream = kind.side > 0;
     *p = (qkv__patches){.c = c, .kind = kind};
     if (!kind.side) {
-        p->patch_weight = qkv__matrix(ps, "patches.weight", c->width, patch_parameters(c));
+        p->patch_weight = qkv__matrix(ps, "patches.weight", c->width, patches_patch_parameters(c));
         p->patch_bias = qkv__vector(ps, "patches.bias", c->width);
     }
     if (!kind.no_first)
         p->first = qkv__matrix(ps, "first", 1, c->width);
-    qkv_status status = kind.no_positions ? QKV_OK : make_positions(p, ps);
+    qkv_status status = kind.no_positions ? QKV_OK : patches_make_positions(p, ps);
     if (status)
         return status;
     status = qkv__stack_make(&p->stack, ps, &config, c->layers,
@@ -231,5 +231,5 @@ double qkv__patches_stack_flops(const qkv_patches_config *c, int passes, double 
 
 double qkv__patches_embed_flops(const qkv_patches_config *c, int passes, double rows)
 {
-    return (passes > 1 ? 4 : 2) * rows * (double)c->width * (double)patch_parameters(c);
+    return (passes > 1 ? 4 : 2) * rows * (double)c->width * (double)patches_patch_parameters(c);
 }

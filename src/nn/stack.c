@@ -6,7 +6,8 @@
 #include "nn/state_entries.h"
 #include "tensor/make.h"
 
-static bool make_norm(qkv__stack *s, qkv_params *ps, const qkv_block_config *c, const char *norm)
+static bool stack_make_norm(qkv__stack *s, qkv_params *ps, const qkv_block_config *c,
+                            const char *norm)
 {
     bool bias = s->norm == QKV_NORM_LAYER;
     s->norm_weight = qkv__layer_param(ps, norm, "weight", c->width, 0);
@@ -33,7 +34,7 @@ qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config
         made = s->blocks[i] != NULL;
     }
     if (made && s->norm != QKV_NORM_NONE)
-        made = make_norm(s, ps, config, o->norm);
+        made = stack_make_norm(s, ps, config, o->norm);
     return made ? QKV_OK : qkv_context_status(qkv__params_context(ps));
 }
 

@@ -18,7 +18,7 @@ struct qkv_average {
 };
 
 /* Share of the newest member: 1 for the first, 1/n for a plain mean. */
-static double share(const qkv_average *a)
+static double average_share(const qkv_average *a)
 {
     double n = (double)a->count, decay = a->options.decay;
     if (a->count == 0)
@@ -28,7 +28,7 @@ static double share(const qkv_average *a)
     return 1.0 - (a->options.ramp ? fmin(decay, (1.0 + n) / (10.0 + n)) : decay);
 }
 
-static qkv_status allocate(qkv_average *a)
+static qkv_status average_allocate(qkv_average *a)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < a->n; i++)
@@ -62,7 +62,7 @@ qkv_status qkv_average_create(qkv_average **out, qkv_params *params,
     a->params = params;
     a->options = *options;
     a->n = qkv_params_count(params);
-    if (allocate(a)) {
+    if (average_allocate(a)) {
         qkv_average_destroy(a);
         return QKV_E_MEMORY;
     }
@@ -81,7 +81,7 @@ void qkv_average_destroy(qkv_average *a)
 
 void qkv_average_add(qkv_average *a)
 {
-    double weight = share(a);
+    double weight = average_share(a);
     for (size_t i = 0; i < a->n; i++)
         qkv__param_mix(a->mean[i], qkv_params_at(a->params, i), weight);
     a->count++;

@@ -45,7 +45,7 @@ const qkv_optimizer_rule *qkv_optimizer_decay_matrices(void) { return &decay_mat
 
 static const char *const adam_fields[] = {"beta1", "beta2"};
 
-static qkv_status check(qkv_context *ctx, const qkv_optimizer_options *o)
+static qkv_status optimizer_check(qkv_context *ctx, const qkv_optimizer_options *o)
 {
     if ((unsigned)o->kind >= QKV_OPTIMIZER_COUNT)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "optimiser: no kind %d", (int)o->kind);
@@ -174,7 +174,7 @@ qkv_status qkv_optimizer_create(qkv_optimizer **out, qkv_params *params,
 {
     qkv_context *ctx = qkv__params_context(params);
     *out = NULL;
-    qkv_status status = check(ctx, options);
+    qkv_status status = optimizer_check(ctx, options);
     if (status)
         return status;
     qkv_optimizer *o = qkv_calloc(ctx, 1, sizeof *o);

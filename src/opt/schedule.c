@@ -19,7 +19,7 @@ static double constant(const qkv_schedule *s, uint64_t step)
     return 1.0;
 }
 
-static double linear(const qkv_schedule *s, uint64_t step)
+static double schedule_linear(const qkv_schedule *s, uint64_t step)
 {
     return 1.0 - progress(step, s->warmup, s->steps);
 }
@@ -39,7 +39,7 @@ static double wsd(const qkv_schedule *s, uint64_t step)
 
 static double (*const remains[QKV_SCHEDULE_COUNT])(const qkv_schedule *, uint64_t) = {
     [QKV_SCHEDULE_CONSTANT] = constant,
-    [QKV_SCHEDULE_LINEAR] = linear,
+    [QKV_SCHEDULE_LINEAR] = schedule_linear,
     [QKV_SCHEDULE_COSINE] = cosine,
     [QKV_SCHEDULE_WSD] = wsd,
 };

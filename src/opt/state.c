@@ -13,7 +13,7 @@ qkv_state qkv__state_of(const qkv_param *p, const char *what, qkv_real *data)
     return s;
 }
 
-static size_t bytes_of(const qkv_state *s)
+static size_t state_bytes_of(const qkv_state *s)
 {
     size_t bytes = s->dtype == QKV_REAL ? sizeof(qkv_real) : sizeof(int32_t);
     for (int i = 0; i < s->ndim; i++)
@@ -23,11 +23,11 @@ static size_t bytes_of(const qkv_state *s)
 
 void *qkv_state_map(const qkv_state *s)
 {
-    return s->ctx ? qkv__map(s->ctx, s->data, bytes_of(s)) : s->data;
+    return s->ctx ? qkv__map(s->ctx, s->data, state_bytes_of(s)) : s->data;
 }
 
 void qkv_state_unmap(const qkv_state *s, void *mapped, bool written)
 {
     if (s->ctx)
-        qkv__unmap(s->ctx, mapped, s->data, bytes_of(s), written);
+        qkv__unmap(s->ctx, mapped, s->data, state_bytes_of(s), written);
 }

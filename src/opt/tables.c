@@ -20,7 +20,7 @@ static const char *const schedules[QKV_SCHEDULE_COUNT + 1] = {
 };
 
 /* Index of name, or -1. */
-static int find(const char *const *names, const char *name)
+static int tables_find(const char *const *names, const char *name)
 {
     for (int i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)
@@ -100,7 +100,7 @@ const char *qkv_optimizer_name(qkv_optimizer_kind kind) { return optimizers[kind
 
 bool qkv_optimizer_find(const char *name, qkv_optimizer_kind *out)
 {
-    int i = find(optimizers, name);
+    int i = tables_find(optimizers, name);
     if (i >= 0)
         *out = (qkv_optimizer_kind)i;
     return i >= 0;
@@ -110,7 +110,7 @@ const char *qkv_schedule_name(qkv_schedule_kind kind) { return schedules[kind]; 
 
 bool qkv_schedule_find(const char *name, qkv_schedule_kind *out)
 {
-    int i = find(schedules, name);
+    int i = tables_find(schedules, name);
     if (i >= 0)
         *out = (qkv_schedule_kind)i;
     return i >= 0;

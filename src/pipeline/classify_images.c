@@ -14,7 +14,7 @@ typedef struct {
     void *user;
 } labelling;
 
-static qkv_status tell(const labelling *l, const qkv_image_labels *found)
+static qkv_status classify_images_tell(const labelling *l, const qkv_image_labels *found)
 {
     if (l->fn(l->user, found))
         return QKV_OK;
@@ -35,7 +35,7 @@ static qkv_status label_set(const labelling *l, const qkv_pixels *set, size_t in
     if (!status)
         status = qkv_classify_images(l->p->model, l->p->tape, set, numbers, n, probs);
     for (size_t i = 0; i < n && !status; i++)
-        status = tell(l, &(qkv_image_labels){
+        status = classify_images_tell(l, &(qkv_image_labels){
             .input = input + i * step, .name = qkv_pixels_name(set, i),
             .probabilities = probs + i * classes, .classes = classes});
     qkv_free(ctx, numbers);
@@ -50,8 +50,8 @@ static qkv_status label_path(const labelling *l, const char *path, size_t input)
     qkv_pixels *set = NULL;
     qkv_status status = qkv__images_load(&set, ctx, path, qkv__image_format_of(l->p->model));
     if (status == QKV_E_IO || status == QKV_E_FORMAT || status == QKV_E_UNSUPPORTED)
-        return tell(l, &(qkv_image_labels){.input = input, .name = path,
-                                           .error = qkv_context_message(ctx)});
+        return classify_images_tell(l, &(qkv_image_labels){.input = input, .name = path,
+                                                           .error = qkv_context_message(ctx)});
     if (!status)
         status = label_set(l, set, input, 0);
     qkv_pixels_close(set);

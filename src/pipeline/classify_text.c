@@ -16,7 +16,7 @@ typedef struct {
     bool stopped;            /* by fn */
 } job;
 
-static qkv_status begin(job *j)
+static qkv_status pipeline_classify_text_begin(job *j)
 {
     if (!qkv_model_can(j->p->model, QKV_CAN_CLASSIFY_TEXT))
         return qkv__pipeline_refuse_head(j->p, "classify texts");
@@ -45,7 +45,7 @@ static qkv_status label(job *j, const qkv_text_pair *texts, size_t count)
     return status;
 }
 
-static qkv_status end(job *j, qkv_status status)
+static qkv_status classify_text_end(job *j, qkv_status status)
 {
     if (j->cut)
         qkv__note(j->p->ctx, "%zu texts are longer than the model reads: their ends were not read",
@@ -58,12 +58,12 @@ qkv_status qkv_pipeline_classify_texts(qkv_pipeline *p, const qkv_text_pair *tex
                                        qkv_classified_fn *fn, void *user)
 {
     job j = {.p = p, .fn = fn, .user = user, .total = count};
-    qkv_status status = begin(&j);
+    qkv_status status = pipeline_classify_text_begin(&j);
     while (!status && !j.stopped && j.done < count) {
         size_t left = count - j.done;
         status = label(&j, texts + j.done, left < BATCH ? left : BATCH);
     }
-    return end(&j, status);
+    return classify_text_end(&j, status);
 }
 
 qkv_status qkv_pipeline_classify_lines(qkv_pipeline *p, const char *path, qkv_classified_fn *fn,
@@ -73,7 +73,7 @@ qkv_status qkv_pipeline_classify_lines(qkv_pipeline *p, const char *path, qkv_cl
     qkv_texts x = {0};
     qkv_text_pair texts[BATCH];
     qkv_line line;
-    qkv_status status = begin(&j);
+    qkv_status status = pipeline_classify_text_begin(&j);
     if (!status)
         status = qkv_texts_open_one(&x, p->ctx, path);
     const char *at = status ? NULL : x.spans[0].data;
@@ -85,5 +85,5 @@ qkv_status qkv_pipeline_classify_lines(qkv_pipeline *p, const char *path, qkv_cl
         status = label(&j, texts, n);
     }
     qkv_texts_close(&x);
-    return end(&j, status);
+    return classify_text_end(&j, status);
 }

@@ -40,7 +40,8 @@ static bool read_color(const char *text, uint8_t rgb[3])
 }
 
 /* *out is to be freed with qkv_free. */
-static qkv_status read_hints(qkv_context *ctx, const qkv_strings *texts, qkv_color_hint **out)
+static qkv_status pipeline_colorize_read_hints(qkv_context *ctx, const qkv_strings *texts,
+                                               qkv_color_hint **out)
 {
     qkv_color_hint *h = *out = qkv_calloc(ctx, texts->count + 1, sizeof *h);
     if (!h)
@@ -72,8 +73,8 @@ static void add_weights(void *user, const char *name, int sequence, int head, si
     w->heads++;
 }
 
-static qkv_status watch(watching *w, const qkv_pipeline *p, const qkv_image *in,
-                        const qkv_pipeline_colorize_options *o)
+static qkv_status colorize_watch(watching *w, const qkv_pipeline *p, const qkv_image *in,
+                                 const qkv_pipeline_colorize_options *o)
 {
     const qkv_patches_config *c =
         &((const qkv_pixelwise_config *)qkv_model_config(p->model))->trunk;
@@ -98,7 +99,7 @@ static qkv_status watch(watching *w, const qkv_pipeline *p, const qkv_image *in,
 }
 
 /* The pixel in the middle of a patch. */
-static size_t middle(size_t patch, size_t patches, size_t pixels)
+static size_t colorize_middle(size_t patch, size_t patches, size_t pixels)
 {
     return (2 * patch + 1) * pixels / (2 * patches);
 }
@@ -121,8 +122,8 @@ static void list_attended(const watching *w, qkv_colorization *out)
         if (best == n)
             break;
         out->attended[count] = (qkv_attended){
-            .x = middle(best % w->patches, w->patches, out->image.width),
-            .y = middle(best / w->patches, w->patches, out->image.height),
+            .x = colorize_middle(best % w->patches, w->patches, out->image.width),
+            .y = colorize_middle(best / w->patches, w->patches, out->image.height),
             .weight = w->weights[best], .itself = best == w->asked};
         listed[count++] = best;
     }
@@ -153,11 +154,11 @@ qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_image_source *in,
     *out = (qkv_colorization){.ctx = p->ctx};
     if (!qkv_model_can(p->model, QKV_CAN_COLORIZE))
         return qkv__pipeline_refuse(p, "colour images");
-    qkv_status status = read_hints(p->ctx, &o.hints, &hints);
+    qkv_status status = pipeline_colorize_read_hints(p->ctx, &o.hints, &hints);
     if (!status)
         status = qkv__image_load(&image, p->ctx, in);
     if (!status && o.attention)
-        status = watch(&w, p, &image, &o);
+        status = colorize_watch(&w, p, &image, &o);
     if (!status)
         status = qkv_colorize(&out->image, p->model, p->tape, &image, hints, o.hints.count);
     if (!status && o.attention)

@@ -103,7 +103,7 @@ static qkv_hub_save_options save_options(const job *j)
     return o;
 }
 
-static qkv_status save(const job *j, qkv_model *m, const char *to)
+static qkv_status convert_save(const job *j, qkv_model *m, const char *to)
 {
     const qkv_hub_save_options o = save_options(j);
     return qkv_hub_save(m, to, &o);
@@ -112,7 +112,7 @@ static qkv_status save(const job *j, qkv_model *m, const char *to)
 static bool is_prior(const job *j) { return qkv_model_type_of(j->model) == qkv_prior_type(); }
 
 /* The VQGANs are in directories of their own inside a prior's. */
-static qkv_status load(job *j)
+static qkv_status convert_load(job *j)
 {
     qkv_status status = qkv_hub_load(&j->model, j->ctx, j->from);
     for (size_t i = 0; i < CODECS && !status && is_prior(j); i++) {
@@ -130,7 +130,7 @@ static qkv_status save_codecs(const job *j)
         const qkv_path path = qkv_path_in(j->to, codecs[i][0]);
         if (!j->inside[i])
             continue;
-        status = save(j, j->inside[i], path.text);
+        status = convert_save(j, j->inside[i], path.text);
         if (!status)
             qkv__note(j->ctx, "%s: a %s of %zu numbers", path.text,
                       qkv_model_type_name(qkv_vqgan_type()),
@@ -141,9 +141,9 @@ static qkv_status save_codecs(const job *j)
 
 static qkv_status convert_directory(job *j)
 {
-    qkv_status status = load(j);
+    qkv_status status = convert_load(j);
     if (!status)
-        status = save(j, j->model, j->to);
+        status = convert_save(j, j->model, j->to);
     if (!status)
         status = copy_files(j->ctx, j->from, j->to, companions);
     if (status)
@@ -198,7 +198,7 @@ static void note_guesses(const job *j)
 
 static qkv_status save_imported(const job *j)
 {
-    qkv_status status = save(j, j->model, j->to);
+    qkv_status status = convert_save(j, j->model, j->to);
     if (!status)
         status = save_codecs(j);
     if (status)
@@ -228,7 +228,7 @@ static const struct {
 /* The shape of a vit or vit_mae is what the other library's code makes by itself. */
 static qkv_status convert_out(job *j)
 {
-    qkv_status status = load(j);
+    qkv_status status = convert_load(j);
     if (status)
         return status;
     const qkv_model_type *type = qkv_model_type_of(j->model);

@@ -48,8 +48,8 @@ static const qkv__evaluator *find_evaluator(const qkv_pipeline *p)
 }
 
 /* Data that would not be read, or a network that would not be asked, is a mistake. */
-static qkv_status check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                             const qkv__evaluator *j)
+static qkv_status evaluate_check_data(const qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                      const qkv__evaluator *j)
 {
     const char *kind = qkv_model_type_name(qkv_model_type_of(p->model));
     if (o->lpips && !j->lpips)
@@ -76,7 +76,7 @@ qkv_status qkv_pipeline_evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_op
     if (o.mask >= 1)
         o.mask /= 100;
     out->unit = j->unit;
-    qkv_status status = check_data(p, &o, j);
+    qkv_status status = evaluate_check_data(p, &o, j);
     if (!status && j->text)
         status = qkv__pipeline_text(p);
     return status ? status : j->evaluate(p, &o, out);

@@ -81,7 +81,7 @@ static qkv_status code_images(qkv_pipeline *p, const qkv_pixels *pixels, qkv__gr
     return status;
 }
 
-static qkv_status read_images(qkv_pipeline *p, const char *file, qkv__grid_set *out)
+static qkv_status evaluate_codes_read_images(qkv_pipeline *p, const char *file, qkv__grid_set *out)
 {
     qkv_pixels *all = NULL, *pixels = NULL;
     qkv_status status = qkv__pipeline_codecs(p);
@@ -130,7 +130,7 @@ static qkv_status evaluate_grids(qkv_pipeline *p, const qkv_pipeline_evaluate_op
     qkv__grid_set grids = {0};
     qkv_prior_score s = {0};
     double bigram = NAN;
-    qkv_status status = o->file ? read_images(p, o->file, &grids)
+    qkv_status status = o->file ? evaluate_codes_read_images(p, o->file, &grids)
                                 : read_kept(p, QKV__VALID_ARRAY, &grids);
     if (!status)
         status = qkv_prior_evaluate(p->model, p->tape, &grids.g, 0, &s);

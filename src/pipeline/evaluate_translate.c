@@ -43,7 +43,7 @@ static qkv_status decode_records(evaluation *j)
 }
 
 /* Pairs of the files, or those that training kept in the model's directory. */
-static qkv_status open_data(evaluation *j)
+static qkv_status evaluate_translate_open_data(evaluation *j)
 {
     qkv_pipeline *p = j->p;
     const qkv_pipeline_evaluate_options *o = j->o;
@@ -67,7 +67,7 @@ static qkv_status open_data(evaluation *j)
     return status ? status : decode_records(j);
 }
 
-static qkv_text_span side(const evaluation *j, int which)
+static qkv_text_span evaluate_translate_side(const evaluation *j, int which)
 {
     if (j->o->source)
         return j->pairs.text[which].spans[0];
@@ -76,7 +76,7 @@ static qkv_text_span side(const evaluation *j, int which)
 
 /* ---- translations ------------------------------------------------------------------------- */
 
-static bool on_line(void *user, size_t line, const qkv_translated *found)
+static bool evaluate_translate_on_line(void *user, size_t line, const qkv_translated *found)
 {
     evaluation *j = user;
     (void)line;
@@ -86,22 +86,23 @@ static bool on_line(void *user, size_t line, const qkv_translated *found)
     return !j->found.failed;
 }
 
-static qkv_status translate(evaluation *j)
+static qkv_status evaluate_translate_translate(evaluation *j)
 {
     qkv_pipeline_translate_options o = qkv_pipeline_translate_defaults(j->p);
-    qkv_text_span source = side(j, QKV__SOURCE);
+    qkv_text_span source = evaluate_translate_side(j, QKV__SOURCE);
     if (j->o->beam)
         o.beams = j->o->beam;
-    qkv_status status = qkv_pipeline_translate(j->p, source.data, source.len, &o, on_line, j);
+    qkv_status status = qkv_pipeline_translate(j->p, source.data, source.len, &o,
+                                               evaluate_translate_on_line, j);
     return !status && j->found.failed ? QKV_E_MEMORY : status;
 }
 
-static qkv_status compare(evaluation *j, qkv_metrics *out)
+static qkv_status evaluate_translate_compare(evaluation *j, qkv_metrics *out)
 {
     qkv_context *ctx = j->p->ctx;
     const qkv_bleu_options o = {.tokenized = j->o->tokenized};
     qkv_text_span found = {j->found.data, j->found.len, "the translations", 0};
-    qkv_text_span target = side(j, QKV__TARGET);
+    qkv_text_span target = evaluate_translate_side(j, QKV__TARGET);
     qkv_bleu_score bleu;
     qkv_chrf_score chrf;
     qkv_status status = qkv_bleu_create(&j->bleu, ctx, &o);
@@ -120,7 +121,7 @@ static qkv_status compare(evaluation *j, qkv_metrics *out)
     return QKV_OK;
 }
 
-static void clean_up(evaluation *j)
+static void evaluate_translate_clean_up(evaluation *j)
 {
     qkv_records_close(j->records);
     qkv__pairs_close(&j->pairs);
@@ -139,17 +140,17 @@ static qkv_status evaluate_translate(qkv_pipeline *p, const qkv_pipeline_evaluat
     qkv_str_init(&j.text[QKV__TARGET], p->ctx);
     qkv_str_init(&j.found, p->ctx);
     qkv_translate_score s = {0};
-    qkv_status status = open_data(&j);
+    qkv_status status = evaluate_translate_open_data(&j);
     if (!status)
         status = qkv_translate_evaluate(p->model, p->tape, j.records, 0, &s);
     qkv_metrics_add(out, "loss", s.loss);
     qkv_metrics_add(out, "perplexity", s.perplexity);
     out->scored = s.tokens;
     if (!status)
-        status = translate(&j);
+        status = evaluate_translate_translate(&j);
     if (!status)
-        status = compare(&j, out);
-    clean_up(&j);
+        status = evaluate_translate_compare(&j, out);
+    evaluate_translate_clean_up(&j);
     return status;
 }
 

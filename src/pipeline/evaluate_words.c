@@ -12,8 +12,8 @@ static bool labels(const qkv_pipeline *p)
     return qkv_model_can(p->model, QKV_CAN_CLASSIFY_TEXT);
 }
 
-static qkv_status add_text(qkv_pipeline *p, const qkv_text_span *part, bool join,
-                           qkv_records_writer *w)
+static qkv_status evaluate_words_add_text(qkv_pipeline *p, const qkv_text_span *part, bool join,
+                                          qkv_records_writer *w)
 {
     const qkv_bert_config *c = qkv_model_config(p->model);
     size_t cut = 0;
@@ -24,8 +24,9 @@ static qkv_status add_text(qkv_pipeline *p, const qkv_text_span *part, bool join
 }
 
 /* Records of the file, or those that training kept in the model's directory. */
-static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                               qkv_records **out)
+static qkv_status evaluate_words_open_records(qkv_pipeline *p,
+                                              const qkv_pipeline_evaluate_options *o,
+                                              qkv_records **out)
 {
     const size_t fields = labels(p) ? 3 : 1;
     qkv_path path;
@@ -40,7 +41,7 @@ static qkv_status open_records(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
     if (!status)
         status = qkv_records_create(&w, p->ctx, NULL, fields);
     if (!status)
-        status = add_text(p, &text.spans[0], !o->lines, w);
+        status = evaluate_words_add_text(p, &text.spans[0], !o->lines, w);
     if (status)
         qkv_records_abandon(w);
     else
@@ -54,7 +55,7 @@ static qkv_status evaluate_mlm(qkv_pipeline *p, const qkv_pipeline_evaluate_opti
 {
     qkv_records *records = NULL;
     qkv_mlm_score s = {0};
-    qkv_status status = open_records(p, o, &records);
+    qkv_status status = evaluate_words_open_records(p, o, &records);
     if (!status)
         status = qkv_mlm_evaluate(p->model, p->tape, records, p->tokenizer, NULL, 0, &s);
     qkv_metrics_add(out, "loss", s.loss);
@@ -73,7 +74,7 @@ static qkv_status evaluate_classify(qkv_pipeline *p, const qkv_pipeline_evaluate
 {
     qkv_records *records = NULL;
     qkv_classify_score s = {0};
-    qkv_status status = open_records(p, o, &records);
+    qkv_status status = evaluate_words_open_records(p, o, &records);
     if (!status)
         status = qkv_classify_evaluate(p->model, p->tape, records, 0, &s);
     qkv_metrics_add(out, "loss", s.loss);

@@ -24,7 +24,7 @@ typedef struct {
     qkv_text spelled;   /* .. and their text */
 } job;
 
-static qkv_status encode(job *j, const char *text)
+static qkv_status fill_encode(job *j, const char *text)
 {
     qkv_context *ctx = j->p->ctx;
     j->ids.count = j->masks = 0;
@@ -38,9 +38,9 @@ static qkv_status encode(job *j, const char *text)
     return status;
 }
 
-static qkv_status guess(job *j, const char *text)
+static qkv_status fill_guess(job *j, const char *text)
 {
-    qkv_status status = encode(j, text);
+    qkv_status status = fill_encode(j, text);
     qkv_free(j->p->ctx, j->guesses);
     j->guesses = status ? NULL : qkv_calloc(j->p->ctx, j->masks * j->top, sizeof *j->guesses);
     if (!status && !j->guesses)
@@ -73,7 +73,7 @@ static qkv_status fill(job *j, const char *const *texts, size_t count, qkv_fille
 {
     qkv_status status = QKV_OK;
     for (size_t t = 0; t < count && !status; t++) {
-        status = guess(j, texts[t]);
+        status = fill_guess(j, texts[t]);
         for (size_t i = 0; i < j->masks && !status; i++) {
             status = spell(j, j->guesses + i * j->top);
             if (!status && !fn(user, &(qkv_filled){t, i, j->best, j->top}))

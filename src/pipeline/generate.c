@@ -55,7 +55,7 @@ typedef struct {
 } job;
 
 /* Hands a piece on; its text is in j->piece. */
-static void tell(job *j, qkv_generated piece)
+static void generate_tell(job *j, qkv_generated piece)
 {
     piece.index = j->index;
     piece.text = j->piece.data ? j->piece.data : "";
@@ -64,23 +64,24 @@ static void tell(job *j, qkv_generated piece)
     j->piece.len = 0;
 }
 
-static qkv_status report(const job *j, size_t tokens)
+static qkv_status generate_report(const job *j, size_t tokens)
 {
     return qkv__progress(j->p->ctx, "generating", "tokens", j->index * j->o->tokens + tokens,
                          j->o->count * j->o->tokens);
 }
 
-static bool on_token(void *user, int32_t id, const qkv_real *p, size_t V)
+static bool generate_on_token(void *user, int32_t id, const qkv_real *p, size_t V)
 {
     job *j = user;
     if (qkv_tokenizer_stream_put(j->stream, id, &j->piece))
         j->piece.len = 0;
-    tell(j, (qkv_generated){.kind = QKV_GENERATED_TOKEN, .id = id, .probabilities = p, .vocab = V});
-    j->why = report(j, ++j->tokens);
+    generate_tell(j, (qkv_generated){.kind = QKV_GENERATED_TOKEN, .id = id, .probabilities = p,
+                                     .vocab = V});
+    j->why = generate_report(j, ++j->tokens);
     return !j->stopped && !j->why;
 }
 
-static qkv_status one(job *j)
+static qkv_status generate_one(job *j)
 {
     const qkv_pipeline *p = j->p;
     int32_t ends[QKV_LM_EOS_IDS];
@@ -98,9 +99,9 @@ static qkv_status one(job *j)
                                              QKV_DECODE_SKIP_SPECIAL, &j->piece);
     if (status)
         return status;
-    tell(j, (qkv_generated){.kind = QKV_GENERATED_PROMPT});
+    generate_tell(j, (qkv_generated){.kind = QKV_GENERATED_PROMPT});
     if (!j->stopped)
-        status = qkv_generate(p->model, j->prompt.data, j->prompt.count, &o, on_token, j,
+        status = qkv_generate(p->model, j->prompt.data, j->prompt.count, &o, generate_on_token, j,
                               &j->made);
     if (!status)
         status = j->why;
@@ -110,9 +111,9 @@ static qkv_status one(job *j)
     if (!status)
         status = qkv_tokenizer_stream_end(j->stream, &j->piece);
     if (!status)
-        tell(j, (qkv_generated){.kind = QKV_GENERATED_END, .ids = &j->made,
-                                .continuation = &j->whole});
-    return status ? status : report(j, j->o->tokens);
+        generate_tell(j, (qkv_generated){.kind = QKV_GENERATED_END, .ids = &j->made,
+                                         .continuation = &j->whole});
+    return status ? status : generate_report(j, j->o->tokens);
 }
 
 static qkv_status encode_prompt(job *j)
@@ -143,7 +144,7 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
     if (!status)
         status = qkv_tokenizer_stream_create(&j.stream, p->tokenizer, QKV_DECODE_SKIP_SPECIAL);
     for (; j.index < o.count && !status && !j.stopped; j.index++)
-        status = one(&j);
+        status = generate_one(&j);
     qkv_tokenizer_stream_destroy(j.stream);
     qkv_ids_free(&j.prompt, p->ctx);
     qkv_ids_free(&j.made, p->ctx);

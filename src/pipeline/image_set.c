@@ -107,8 +107,8 @@ static qkv_status map_classes(qkv_context *ctx, const qkv_pixels *p, const qkv_m
 }
 
 /* map NULL: without its class. */
-static qkv_status add(qkv_context *ctx, qkv_pixels_writer *w, const qkv_pixels *from, size_t i,
-                      const int32_t *map, const char *where)
+static qkv_status image_set_add(qkv_context *ctx, qkv_pixels_writer *w, const qkv_pixels *from,
+                                size_t i, const int32_t *map, const char *where)
 {
     int32_t class_ = map ? qkv_pixels_class(from, i) : -1;
     if (map && class_ < 0)
@@ -135,7 +135,7 @@ qkv_status qkv__pixels_copy(qkv_pixels **out, qkv_context *ctx, const char *path
     for (size_t i = 0; m && i < qkv_model_label_count(m) && !status; i++)
         status = qkv_pixels_add_class(w, qkv_model_label(m, i));
     for (size_t i = 0; i < count && !status; i++)
-        status = add(ctx, w, from, numbers ? numbers[i] : i, map, where);
+        status = image_set_add(ctx, w, from, numbers ? numbers[i] : i, map, where);
     if (status)
         qkv_pixels_abandon(w);
     else

@@ -148,7 +148,7 @@ typedef struct {
     size_t done;
 } coding;
 
-static qkv_status tell(const coding *k)
+static qkv_status prior_tell(const coding *k)
 {
     return qkv__progress(k->p->ctx, "coding", "images", k->done,
                          qkv_pixels_count(k->pixels) * k->o->views);
@@ -170,7 +170,7 @@ static qkv_status code_batch(coding *k, const uint8_t *images, const size_t *num
                k->length * sizeof *made);
     qkv_free(ctx, made);
     k->done += n;
-    return status ? status : tell(k);
+    return status ? status : prior_tell(k);
 }
 
 /* The images as they are. */
@@ -220,7 +220,7 @@ qkv_status qkv__prior_code(qkv__prior *p, const qkv_pixels *pixels, const qkv__c
 {
     coding k = {.p = p, .pixels = pixels, .o = o, .tokens = tokens,
                 .length = p->before + p->rows * p->columns};
-    qkv_status status = tell(&k);
+    qkv_status status = prior_tell(&k);
     if (!status)
         status = code_plain(&k);
     return !status && o->views > 1 ? code_changed(&k) : status;

@@ -9,12 +9,12 @@
 
 enum { AT_ONCE = 64 }; /* images drawn side by side */
 
-static size_t part_of(const qkv__sampling_run *r)
+static size_t sample_part_of(const qkv__sampling_run *r)
 {
     return r->o.count - r->first < AT_ONCE ? r->o.count - r->first : AT_ONCE;
 }
 
-static qkv_status tell(const qkv__sampling_run *r, size_t done)
+static qkv_status sample_tell(const qkv__sampling_run *r, size_t done)
 {
     return qkv__progress(r->p->ctx, "imagining", "codes", done,
                          r->o.count * r->out->rows * r->out->columns);
@@ -23,29 +23,29 @@ static qkv_status tell(const qkv__sampling_run *r, size_t done)
 static bool on_place(void *user, size_t row, size_t column, const qkv_real *probabilities)
 {
     qkv__sampling_run *r = user;
-    size_t V = qkv__sample_vocab(r), n = part_of(r), all = r->out->rows * r->out->columns;
+    size_t V = qkv__sample_vocab(r), n = sample_part_of(r), all = r->out->rows * r->out->columns;
     if (r->chances && row == r->out->row && column == r->out->column)
         memcpy(r->chances + r->first * V, probabilities, n * V * sizeof *probabilities);
-    return !tell(r, r->first * all + (row * r->out->columns + column) * n);
+    return !sample_tell(r, r->first * all + (row * r->out->columns + column) * n);
 }
 
-static qkv_status draw(qkv__sampling_run *r)
+static qkv_status sample_draw(qkv__sampling_run *r)
 {
     size_t all = r->out->rows * r->out->columns;
     qkv_status status = QKV_OK;
     for (r->first = 0; r->first < r->o.count && !status; r->first += AT_ONCE) {
         const qkv_sample_codes_options o = {
-            .count = part_of(r), .rows = r->out->rows, .columns = r->out->columns,
+            .count = sample_part_of(r), .rows = r->out->rows, .columns = r->out->columns,
             .given = r->given, .conditions = r->conditions + r->first * r->tokens,
             .codes = qkv__codec_config(r->p->codecs.vqgan)->codes, .seed = r->o.seed,
             .first = r->first, .sampling = r->o.sampling};
         status = qkv_sample_codes(r->p->model, &o, on_place, r, r->out->codes + r->first * all);
     }
-    return status ? status : tell(r, r->o.count * all);
+    return status ? status : sample_tell(r, r->o.count * all);
 }
 
 /* The drawn codes as pixels; above them what was given. */
-static qkv_status decode(const qkv__sampling_run *r)
+static qkv_status sample_decode(const qkv__sampling_run *r)
 {
     const qkv__prior *c = &r->p->codecs;
     const qkv_sampled_images *out = r->out;
@@ -61,7 +61,7 @@ static qkv_status decode(const qkv__sampling_run *r)
     return status;
 }
 
-static qkv_status make_room(qkv__sampling_run *r)
+static qkv_status sample_make_room(qkv__sampling_run *r)
 {
     qkv_context *ctx = r->p->ctx;
     qkv_sampled_images *out = r->out;
@@ -89,11 +89,11 @@ qkv_status qkv_pipeline_sample_images(qkv_pipeline *p, const qkv_pipeline_sample
                         qkv_model_type_name(qkv_model_type_of(p->model)));
     qkv_status status = qkv__sample_prepare(&r);
     if (!status)
-        status = make_room(&r);
+        status = sample_make_room(&r);
     if (!status)
-        status = draw(&r);
+        status = sample_draw(&r);
     if (!status)
-        status = decode(&r);
+        status = sample_decode(&r);
     if (!status && r.chances)
         qkv__sample_rank(&r);
     if (!status)

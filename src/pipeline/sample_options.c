@@ -57,7 +57,8 @@ size_t qkv__sample_bytes(const qkv_sampled_images *s)
 static bool named(const qkv_image_source *image) { return image->path || image->image; }
 
 /* What a table would refuse, and what only goes with something else. */
-static qkv_status check_options(const qkv_pipeline *p, const qkv_pipeline_sample_options *o)
+static qkv_status sample_options_check_options(const qkv_pipeline *p,
+                                               const qkv_pipeline_sample_options *o)
 {
     if (!o->count || o->count > 10000 || o->show_next > QKV_SAMPLE_NEXT || !(o->keep >= 0) ||
         o->keep >= 1 || o->height > 65536 || o->width > 65536)
@@ -210,7 +211,7 @@ static qkv_status find_place(const qkv__sampling_run *r)
 
 qkv_status qkv__sample_prepare(qkv__sampling_run *r)
 {
-    qkv_status status = check_options(r->p, &r->o);
+    qkv_status status = sample_options_check_options(r->p, &r->o);
     if (!status)
         status = qkv__pipeline_codecs(r->p);
     if (!status)

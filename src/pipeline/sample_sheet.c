@@ -55,7 +55,8 @@ static void magnify(const qkv__sampling_run *r, const uint8_t *image, uint8_t *t
 }
 
 /* Image i so far, then what each of its codes would put at the place. */
-static qkv_status show_next(qkv__sampling_run *r, qkv_sheet *sheet, size_t i, uint8_t *room)
+static qkv_status sample_sheet_show_next(qkv__sampling_run *r, qkv_sheet *sheet, size_t i,
+                                         uint8_t *room)
 {
     qkv_sampled_images *out = r->out;
     const qkv__prior *c = &r->p->codecs;
@@ -91,7 +92,7 @@ qkv_status qkv__sample_sheet(qkv__sampling_run *r)
                             : qkv_sheet_create(&sheet, ctx, down, across, RGB, PAPER);
     for (size_t i = 0; i < out->count && !status; i++) {
         if (out->shown)
-            status = show_next(r, &sheet, i, room);
+            status = sample_sheet_show_next(r, &sheet, i, room);
         else
             qkv_sheet_put(&sheet, i / across, i % across, out->images + i * bytes,
                           out->channels);

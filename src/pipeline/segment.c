@@ -25,7 +25,7 @@ static qkv_status choose_colors(const qkv_pipeline *p, bool mask, qkv_segmentati
     return status;
 }
 
-static void paint(qkv_segmentation *s)
+static void segment_paint(qkv_segmentation *s)
 {
     for (size_t i = 0; i < s->image.width * s->image.height; i++) {
         size_t class_ = s->map[i];
@@ -55,7 +55,7 @@ qkv_status qkv_pipeline_segment(qkv_pipeline *p, const qkv_image_source *in,
     if (status)
         qkv_segmentation_free(out);
     else
-        paint(out);
+        segment_paint(out);
     return status;
 }
 

@@ -80,7 +80,7 @@ static qkv_status open_search(job *j)
     return status ? qkv_fail_prefix(j->p->ctx, j->p->dir) : QKV_OK;
 }
 
-static void on_line(void *user, size_t line, const qkv_translated *found)
+static void pipeline_translate_on_line(void *user, size_t line, const qkv_translated *found)
 {
     job *j = user;
     j->cut += found->cut;
@@ -88,29 +88,30 @@ static void on_line(void *user, size_t line, const qkv_translated *found)
         j->stopped = !j->fn(j->user, j->lines + line, found);
 }
 
-static bool on_progress(void *user, size_t lines)
+static bool translate_on_progress(void *user, size_t lines)
 {
     job *j = user;
     return !qkv__progress(j->p->ctx, "translating", "lines", j->lines + lines, j->total);
 }
 
-static qkv_status translate(job *j, const char *text, size_t len, size_t lines)
+static qkv_status pipeline_translate(job *j, const char *text, size_t len, size_t lines)
 {
     qkv_translate_text_options o = qkv_translate_text_defaults();
     o.batch = j->o.batch;
     o.n_best = j->o.n_best;
     o.first_line = j->lines + 1;
-    o.progress = on_progress;
+    o.progress = translate_on_progress;
     o.user = j;
-    if (!on_progress(j, 0))
+    if (!translate_on_progress(j, 0))
         return QKV_E_CANCELLED;
-    qkv_status status = qkv_translate(j->search, j->p->tokenizer, text, len, &o, on_line, j);
+    qkv_status status = qkv_translate(j->search, j->p->tokenizer, text, len, &o,
+                                      pipeline_translate_on_line, j);
     j->lines += lines;
     return status;
 }
 
 /* Ends the call: says what was cut. */
-static qkv_status end(job *j, qkv_status status)
+static qkv_status translate_end(job *j, qkv_status status)
 {
     if (!status && j->cut)
         qkv__note(j->p->ctx, "%zu lines were longer than the model can read: their ends are "
@@ -119,8 +120,8 @@ static qkv_status end(job *j, qkv_status status)
     return status;
 }
 
-static job begin(qkv_pipeline *p, const qkv_pipeline_translate_options *options,
-                 qkv_pipeline_translate_fn *fn, void *user)
+static job pipeline_translate_begin(qkv_pipeline *p, const qkv_pipeline_translate_options *options,
+                                    qkv_pipeline_translate_fn *fn, void *user)
 {
     return (job){.p = p, .o = options ? *options : qkv_pipeline_translate_defaults(p), .fn = fn,
                  .user = user};
@@ -130,13 +131,13 @@ qkv_status qkv_pipeline_translate(qkv_pipeline *p, const char *text, size_t len,
                                   const qkv_pipeline_translate_options *options,
                                   qkv_pipeline_translate_fn *fn, void *user)
 {
-    job j = begin(p, options, fn, user);
+    job j = pipeline_translate_begin(p, options, fn, user);
     const qkv_text_span part = {.data = text, .len = len};
     qkv_status status = open_search(&j);
     j.total = qkv__count_lines(&part);
     if (!status)
-        status = translate(&j, text, len, j.total);
-    return end(&j, status);
+        status = pipeline_translate(&j, text, len, j.total);
+    return translate_end(&j, status);
 }
 
 /* Lines of the file, translated as soon as there are enough. */
@@ -158,7 +159,7 @@ static qkv_status translate_chunks(job *j, FILE *file, qkv_str *text)
         if (text->failed)
             status = QKV_E_MEMORY;
         else if (full || (len < 0 && lines)) {
-            status = translate(j, text->data, text->len, lines);
+            status = pipeline_translate(j, text->data, text->len, lines);
             qkv_str_clear(text);
             lines = 0;
         }
@@ -171,7 +172,7 @@ qkv_status qkv_pipeline_translate_file(qkv_pipeline *p, FILE *file, const char *
                                        const qkv_pipeline_translate_options *options,
                                        qkv_pipeline_translate_fn *fn, void *user)
 {
-    job j = begin(p, options, fn, user);
+    job j = pipeline_translate_begin(p, options, fn, user);
     qkv_str text;
     qkv_str_init(&text, p->ctx);
     qkv_status status = open_search(&j);
@@ -180,5 +181,5 @@ qkv_status qkv_pipeline_translate_file(qkv_pipeline *p, FILE *file, const char *
     if (!status && ferror(file))
         status = qkv_fail(p->ctx, QKV_E_IO, "%s: cannot be read", name);
     qkv_str_free(&text);
-    return end(&j, status);
+    return translate_end(&j, status);
 }

@@ -100,7 +100,7 @@ static qkv_status op_empty(machine *m, unsigned kind)
 }
 
 /* The topmost values become one container. */
-static qkv_status collect(machine *m, qkv__value_kind kind, size_t count)
+static qkv_status pickle_collect(machine *m, qkv__value_kind kind, size_t count)
 {
     qkv__value *v = make(m, kind);
     if (!v)
@@ -119,7 +119,7 @@ static qkv_status collect(machine *m, qkv__value_kind kind, size_t count)
 static qkv_status op_tuple(machine *m, unsigned count)
 {
     qkv_status status = need(m, count);
-    return status ? status : collect(m, QKV__VALUE_TUPLE, count);
+    return status ? status : pickle_collect(m, QKV__VALUE_TUPLE, count);
 }
 
 static qkv_status op_collect(machine *m, unsigned kind)
@@ -128,7 +128,7 @@ static qkv_status op_collect(machine *m, unsigned kind)
     qkv_status status = pop_mark(m, &count);
     if (!status && kind == QKV__VALUE_DICT && count % 2)
         status = broken(m, "a key has no value");
-    return status ? status : collect(m, (qkv__value_kind)kind, count);
+    return status ? status : pickle_collect(m, (qkv__value_kind)kind, count);
 }
 
 /* The topmost count values go into the container below them. */
@@ -206,7 +206,7 @@ static qkv_status op_duplicate(machine *m, unsigned unused)
 }
 
 /* Picklers count; a place that the pickle has not the bytes to reach is a lie. */
-static qkv_status remember(machine *m, uint64_t place)
+static qkv_status pickle_remember(machine *m, uint64_t place)
 {
     qkv_status status = need(m, 1);
     if (!status && place >= (size_t)(m->p - m->begin))
@@ -224,13 +224,13 @@ static qkv_status op_put(machine *m, unsigned bytes)
 {
     uint64_t place;
     qkv_status status = take_number(m, bytes, &place);
-    return status ? status : remember(m, place);
+    return status ? status : pickle_remember(m, place);
 }
 
 static qkv_status op_memoize(machine *m, unsigned unused)
 {
     (void)unused;
-    return remember(m, m->remembered);
+    return pickle_remember(m, m->remembered);
 }
 
 static qkv_status op_get(machine *m, unsigned bytes)
@@ -383,7 +383,7 @@ static const struct {
     ['i'] = {op_global, 0}, /* a class and a call at once: no host knows such a class */
 };
 
-static qkv_status run(machine *m)
+static qkv_status pickle_run(machine *m)
 {
     while (m->p < m->end) {
         unsigned code = *m->p++;
@@ -441,7 +441,7 @@ qkv_status qkv__pickle_read(qkv__value **out, qkv_context *ctx, qkv__arena *aren
                  .end = end};
     if (end - *at > LONGEST)
         m.end = *at + LONGEST;
-    qkv_status status = run(&m);
+    qkv_status status = pickle_run(&m);
     if (!status && (m.marks.count || m.stack.count != 1))
         status = broken(&m, "it ends with more or less than one value");
     *out = status ? NULL : m.stack.items[0];

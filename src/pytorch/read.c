@@ -12,7 +12,7 @@
 #include "pytorch/objects.h"
 #include "io/zip.h"
 
-static qkv_status broken(const qkv__pytorch *p, const char *what)
+static qkv_status read_broken(const qkv__pytorch *p, const char *what)
 {
     return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: %s", p->path, what);
 }
@@ -49,7 +49,7 @@ static const qkv__zip_entry *entry(const archive *a, const char *name)
     return qkv__zip_find(&a->zip, a->folder, a->length, name, strlen(name));
 }
 
-static bool holds(const qkv__zip_entry *e, const char *text)
+static bool read_holds(const qkv__zip_entry *e, const char *text)
 {
     return e->size == strlen(text) && memcmp(e->data, text, e->size) == 0;
 }
@@ -90,11 +90,11 @@ static qkv_status read_archive(qkv__pytorch *p, qkv__value **out)
     if (entry(&a, "constants.pkl"))
         return unsupported(p, "refused: a TorchScript archive holds code");
     if (!pickle)
-        return broken(p, "a zip archive without data.pkl: PyTorch did not write it");
-    if (order && holds(order, "big"))
+        return read_broken(p, "a zip archive without data.pkl: PyTorch did not write it");
+    if (order && read_holds(order, "big"))
         return unsupported(p, "its numbers are big-endian; expected little-endian ones");
-    if (order && !holds(order, "little"))
-        return broken(p, "expected byteorder \"little\" or \"big\", found something else");
+    if (order && !read_holds(order, "little"))
+        return read_broken(p, "expected byteorder \"little\" or \"big\", found something else");
     const uint8_t *at = pickle->data;
     status = read_pickle(p, &at, at + pickle->size, out);
     for (size_t i = 0; i < p->objects.count && !status; i++)
@@ -120,15 +120,16 @@ static qkv_status check_machine(qkv__pytorch *p, const uint8_t **at, const uint8
         return status;
     if (v->kind != QKV__VALUE_LONG || v->as.text.length != MAGIC ||
         memcmp(v->as.text.data, magic, MAGIC) != 0)
-        return broken(p, "a pickle without PyTorch's magic number: torch.save did not write it");
+        return read_broken(p,
+                           "a pickle without PyTorch's magic number: torch.save did not write it");
     status = read_pickle(p, at, end, &v);
     if (!status && !is_integer(v, VERSION))
-        status = broken(p, "expected version 1001 of PyTorch's older format, found another");
+        status = read_broken(p, "expected version 1001 of PyTorch's older format, found another");
     if (!status)
         status = read_pickle(p, at, end, &v);
     const qkv__value *little = status ? NULL : qkv__value_find(v, "little_endian");
     if (!status && (!little || little->kind != QKV__VALUE_BOOL))
-        status = broken(p, "expected to be told the order of bytes, found nothing");
+        status = read_broken(p, "expected to be told the order of bytes, found nothing");
     else if (!status && !little->as.integer)
         status = unsupported(p, "its numbers are big-endian; expected little-endian ones");
     return status;
@@ -141,7 +142,7 @@ static int compare_keys(const qkv__storage *x, const qkv__storage *y)
     return x->key_length ? memcmp(x->key, y->key, x->key_length) : 0;
 }
 
-static int by_key(const void *a, const void *b)
+static int read_by_key(const void *a, const void *b)
 {
     return compare_keys(*(qkv__storage *const *)a, *(qkv__storage *const *)b);
 }
@@ -166,14 +167,14 @@ static qkv_status take_storage(qkv__pytorch *p, const qkv__value *key, const uin
     const qkv__pytorch_objects *o = &p->objects;
     const uint8_t *end = p->map.data + p->map.size;
     if (key->kind != QKV__VALUE_TEXT)
-        return broken(p, "a storage's key is no text");
+        return read_broken(p, "a storage's key is no text");
     const qkv__storage wanted = {.key = key->as.text.data, .key_length = key->as.text.length};
     size_t first = find_key(o, &wanted), bytes = 0;
     uint64_t count;
     if (first == o->count || compare_keys(o->storages[first], &wanted) != 0)
         return storage_fails(p, &wanted, "no tensor has it");
     if ((size_t)(end - *at) < sizeof count)
-        return broken(p, "it is cut short");
+        return read_broken(p, "it is cut short");
     memcpy(&count, *at, sizeof count);
     *at += sizeof count;
     if (count > SIZE_MAX ||
@@ -199,11 +200,11 @@ static qkv_status read_legacy(qkv__pytorch *p, qkv__value **out)
     if (!status)
         status = read_pickle(p, &at, end, &keys);
     if (!status && keys->kind != QKV__VALUE_LIST)
-        status = broken(p, "expected a list of storages' keys, found something else");
+        status = read_broken(p, "expected a list of storages' keys, found something else");
     if (status)
         return status;
     if (p->objects.count)
-        qsort(p->objects.storages, p->objects.count, sizeof *p->objects.storages, by_key);
+        qsort(p->objects.storages, p->objects.count, sizeof *p->objects.storages, read_by_key);
     for (size_t i = 0; i < keys->as.list.count && !status; i++)
         status = take_storage(p, keys->as.list.items[i], &at);
     for (size_t i = 0; i < p->objects.count && !status; i++)
@@ -220,7 +221,7 @@ static bool is_tar(const qkv__map *m)
     return m->size >= 512 && memcmp(m->data + 257, "ustar", 5) == 0;
 }
 
-static qkv_status read_file(qkv__pytorch *p)
+static qkv_status pytorch_read_file(qkv__pytorch *p)
 {
     qkv__value *root = NULL;
     qkv_status status = qkv__map_open(&p->map, p->ctx, p->path);
@@ -235,7 +236,8 @@ static qkv_status read_file(qkv__pytorch *p)
     else if (pickle)
         status = read_legacy(p, &root);
     else
-        return broken(p, "expected a PyTorch file (a zip archive or a pickle), found other bytes");
+        return read_broken(p, "expected a PyTorch file (a zip archive or a pickle), found other "
+                              "bytes");
     return status ? status : qkv__pytorch_collect(p, root);
 }
 
@@ -259,7 +261,7 @@ qkv_status qkv__pytorch_open(qkv__pytorch **out, qkv_context *ctx, const char *p
     if (!status) {
         p->path = p->objects.path = strcpy(copy, path);
         p->objects.arena = p->arena;
-        status = read_file(p);
+        status = pytorch_read_file(p);
     }
     if (status) {
         qkv__pytorch_close(p);

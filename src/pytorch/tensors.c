@@ -99,7 +99,7 @@ static qkv_status add_tensor(qkv__pytorch *p, const qkv__pickled_tensor *from)
     return status;
 }
 
-static qkv_status visit(qkv__pytorch *p, const qkv__value *v, size_t length, int depth);
+static qkv_status tensors_visit(qkv__pytorch *p, const qkv__value *v, size_t length, int depth);
 
 /* A container's part: its name goes behind the container's. */
 static qkv_status visit_part(qkv__pytorch *p, const qkv__value *v, const char *part, size_t n,
@@ -119,7 +119,7 @@ static qkv_status visit_part(qkv__pytorch *p, const qkv__value *v, const char *p
         p->name[length] = '.';
     memcpy(p->name + length + dot, part, n);
     p->name[length + dot + n] = 0;
-    qkv_status status = visit(p, v, length + dot + n, depth + 1);
+    qkv_status status = tensors_visit(p, v, length + dot + n, depth + 1);
     p->name[length] = 0;
     return status;
 }
@@ -139,7 +139,7 @@ static bool may_hold_tensors(const qkv__value *v)
 }
 
 /* Values beneath a dict or sequence; what can be no tensor needs no name. */
-static qkv_status visit_all(qkv__pytorch *p, const qkv__value *v, size_t length, int depth)
+static qkv_status tensors_visit_all(qkv__pytorch *p, const qkv__value *v, size_t length, int depth)
 {
     bool dict = v->kind == QKV__VALUE_DICT;
     size_t step = dict ? 2 : 1;
@@ -163,7 +163,7 @@ static qkv_status visit_all(qkv__pytorch *p, const qkv__value *v, size_t length,
 }
 
 /* p->name, of that length, is the value's name. */
-static qkv_status visit(qkv__pytorch *p, const qkv__value *v, size_t length, int depth)
+static qkv_status tensors_visit(qkv__pytorch *p, const qkv__value *v, size_t length, int depth)
 {
     if (depth > DEEPEST)
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: its containers are nested more than %d deep, "
@@ -174,14 +174,14 @@ static qkv_status visit(qkv__pytorch *p, const qkv__value *v, size_t length, int
         return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: its containers hold too many values",
                         p->path);
     if (v->kind >= QKV__VALUE_TUPLE && v->kind <= QKV__VALUE_DICT)
-        return visit_all(p, v, length, depth);
+        return tensors_visit_all(p, v, length, depth);
     if (v->kind == QKV__VALUE_OBJECT && v->what == QKV__IS_TENSOR)
         return add_tensor(p, v->as.object);
     p->left_out++;
     return QKV_OK;
 }
 
-static int by_name(const void *a, const void *b)
+static int tensors_by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -193,7 +193,7 @@ static qkv_status refuse_equal_names(const qkv__pytorch *p)
         return QKV_E_MEMORY;
     for (size_t i = 0; i < p->count; i++)
         names[i] = p->tensors[i].name;
-    qsort(names, p->count, sizeof *names, by_name);
+    qsort(names, p->count, sizeof *names, tensors_by_name);
     for (size_t i = 1; i < p->count; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
             return qkv_fail(p->ctx, QKV_E_FORMAT, "%s: two tensors are named \"%s\"", p->path,
@@ -203,7 +203,7 @@ static qkv_status refuse_equal_names(const qkv__pytorch *p)
 
 qkv_status qkv__pytorch_collect(qkv__pytorch *p, const qkv__value *root)
 {
-    qkv_status status = visit(p, root, 0, 0);
+    qkv_status status = tensors_visit(p, root, 0, 0);
     if (!status && p->count == 0)
         status = qkv_fail(p->ctx, QKV_E_FORMAT, "%s: it holds no tensors%s%s", p->path,
                           p->under ? " beneath " : "", p->under ? p->under : "");
@@ -253,7 +253,7 @@ static qkv_status fill_raw(void *user, size_t begin, size_t count, void *out)
     return QKV_OK;
 }
 
-static qkv_status fill(void *user, size_t begin, size_t count, qkv_real *out)
+static qkv_status tensors_fill(void *user, size_t begin, size_t count, qkv_real *out)
 {
     const source *s = user;
     for (size_t at = 0; at < count; at += STORED) {
@@ -285,7 +285,7 @@ qkv_status qkv__pytorch_save(const qkv__pytorch *p, const char *path, qkv_store 
                                      .store = t->store, .user = &sources[i]};
         if (store && is_floating(t->store) && store != t->store) {
             e->store = store;
-            e->fill = fill;
+            e->fill = tensors_fill;
         } else if (t->contiguous) {
             e->raw = t->data;
         } else {

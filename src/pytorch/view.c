@@ -6,7 +6,7 @@
 #include "pytorch/objects.h"
 #include "io/safetensors_header.h"
 
-static int by_name(const void *a, const void *b)
+static int view_by_name(const void *a, const void *b)
 {
     return strcmp(((const qkv_safetensor *)a)->name, ((const qkv_safetensor *)b)->name);
 }
@@ -42,7 +42,7 @@ static qkv_status view_all(qkv_safetensors *s, const qkv__pytorch *p)
         if (!view_tensor(s, p, &p->tensors[s->count], &s->tensors[s->count]))
             return QKV_E_MEMORY;
     if (s->count)
-        qsort(s->tensors, s->count, sizeof *s->tensors, by_name);
+        qsort(s->tensors, s->count, sizeof *s->tensors, view_by_name);
     return QKV_OK;
 }
 

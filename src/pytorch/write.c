@@ -32,7 +32,7 @@ static void put_word(qkv_str *s, uint64_t word, size_t bytes)
     }
 }
 
-static void put_text(qkv_str *s, const char *text)
+static void write_put_text(qkv_str *s, const char *text)
 {
     qkv_str_puts(s, "X");
     put_word(s, strlen(text), 4);
@@ -63,10 +63,10 @@ static void put_tensor(qkv_str *s, const qkv_safetensors_entry *e, size_t number
     char key[24];
     (void)snprintf(key, sizeof key, "%zu", number);
     qkv_str_puts(s, "ctorch._utils\n_rebuild_tensor_v2\n((");
-    put_text(s, "storage");
+    write_put_text(s, "storage");
     qkv_str_printf(s, "ctorch\n%sStorage\n", type);
-    put_text(s, key);
-    put_text(s, "cpu");
+    write_put_text(s, key);
+    write_put_text(s, "cpu");
     put_int(s, count_of(e));
     qkv_str_puts(s, "tQ");
     put_int(s, 0);
@@ -87,10 +87,10 @@ static void put_pickle(qkv_str *s, const char *under, const qkv_safetensors_entr
                        size_t count)
 {
     qkv_str_puts(s, "\x80\x02}");
-    put_text(s, under);
+    write_put_text(s, under);
     qkv_str_puts(s, "}(");
     for (size_t i = 0; i < count; i++) {
-        put_text(s, entries[i].name);
+        write_put_text(s, entries[i].name);
         put_tensor(s, &entries[i], i);
     }
     qkv_str_puts(s, "us.");
@@ -98,15 +98,15 @@ static void put_pickle(qkv_str *s, const char *under, const qkv_safetensors_entr
 
 /* ---- the archive ---------------------------------------------------------------------------- */
 
-static qkv_status put(archive *a, const void *data, size_t size)
+static qkv_status write_put(archive *a, const void *data, size_t size)
 {
     a->at += size;
     return qkv__writer_put(a->out, data, size);
 }
 
 /* n numbers from begin on, as they are stored: at most CHUNK. */
-static qkv_status take(archive *a, const qkv_safetensors_entry *e, size_t begin, size_t n,
-                       const void **out)
+static qkv_status write_take(archive *a, const qkv_safetensors_entry *e, size_t begin, size_t n,
+                             const void **out)
 {
     const qkv_real *from = e->data ? e->data + begin : a->reals;
     *out = a->stored;
@@ -124,7 +124,7 @@ static qkv_status take(archive *a, const qkv_safetensors_entry *e, size_t begin,
 }
 
 /* Writes the numbers, or only their checksum. */
-static qkv_status walk(archive *a, const qkv_safetensors_entry *e, bool write, uint32_t *crc)
+static qkv_status write_walk(archive *a, const qkv_safetensors_entry *e, bool write, uint32_t *crc)
 {
     size_t count = count_of(e), unit = qkv_store_bytes(e->store);
     qkv_status status = QKV_OK;
@@ -132,9 +132,9 @@ static qkv_status walk(archive *a, const qkv_safetensors_entry *e, bool write, u
     for (size_t at = 0; at < count && !status; at += CHUNK) {
         const void *bytes;
         size_t n = count - at < CHUNK ? count - at : CHUNK;
-        status = take(a, e, at, n, &bytes);
+        status = write_take(a, e, at, n, &bytes);
         if (!status && write)
-            status = put(a, bytes, n * unit);
+            status = write_put(a, bytes, n * unit);
         for (size_t i = 0; !status && !write && i < n * unit; i++)
             *crc = *crc >> 8 ^ a->crc[(*crc ^ ((const uint8_t *)bytes)[i]) & 0xff];
     }
@@ -180,7 +180,7 @@ static void put_central(qkv_str *s, const char *name, uint32_t crc, size_t bytes
     qkv_str_printf(s, "%s%s", FOLDER, name);
 }
 
-static qkv_status add_record(archive *a, const char *name, const qkv_safetensors_entry *e)
+static qkv_status write_add_record(archive *a, const char *name, const qkv_safetensors_entry *e)
 {
     uint32_t crc = 0;
     size_t begun = a->at, bytes = count_of(e) * qkv_store_bytes(e->store);
@@ -188,43 +188,44 @@ static qkv_status add_record(archive *a, const char *name, const qkv_safetensors
     if (bytes > UINT32_MAX / 2 || a->at > UINT32_MAX / 2 || a->records > MOST_RECORDS)
         return qkv_fail(a->ctx, QKV_E_UNSUPPORTED, "%s: too large for such an archive; a "
                         ".safetensors file has no limit", a->path);
-    qkv_status status = walk(a, e, false, &crc);
+    qkv_status status = write_walk(a, e, false, &crc);
     if (status)
         return status;
     qkv_str_init(&local, a->ctx);
     put_local(&local, name, crc, bytes, begun);
     put_central(&a->directory, name, crc, bytes, begun);
     a->records++;
-    status = local.failed || a->directory.failed ? QKV_E_MEMORY : put(a, local.data, local.len);
+    status = local.failed || a->directory.failed ? QKV_E_MEMORY : write_put(a, local.data,
+                                                                            local.len);
     qkv_str_free(&local);
-    return status ? status : walk(a, e, true, &crc);
+    return status ? status : write_walk(a, e, true, &crc);
 }
 
-static qkv_status add_bytes(archive *a, const char *name, const char *data, size_t size)
+static qkv_status write_add_bytes(archive *a, const char *name, const char *data, size_t size)
 {
     const qkv_safetensors_entry e = {.name = name, .ndim = 1, .shape = &size,
                                      .store = QKV_STORE_U8, .raw = data};
-    return add_record(a, name, &e);
+    return write_add_record(a, name, &e);
 }
 
-static qkv_status write_all(archive *a, const char *under, const qkv_safetensors_entry *entries,
-                            size_t count)
+static qkv_status pytorch_write_all(archive *a, const char *under,
+                                    const qkv_safetensors_entry *entries, size_t count)
 {
     char name[40];
     qkv_str pickle;
     qkv_str_init(&pickle, a->ctx);
     put_pickle(&pickle, under, entries, count);
     qkv_status status = pickle.failed ? QKV_E_MEMORY
-                                      : add_bytes(a, "data.pkl", pickle.data, pickle.len);
+                                      : write_add_bytes(a, "data.pkl", pickle.data, pickle.len);
     qkv_str_free(&pickle);
     if (!status)
-        status = add_bytes(a, "byteorder", "little", 6);
+        status = write_add_bytes(a, "byteorder", "little", 6);
     for (size_t i = 0; i < count && !status; i++) {
         (void)snprintf(name, sizeof name, "data/%zu", i);
-        status = add_record(a, name, &entries[i]);
+        status = write_add_record(a, name, &entries[i]);
     }
     if (!status)
-        status = add_bytes(a, "version", "3\n", 2);
+        status = write_add_bytes(a, "version", "3\n", 2);
     size_t begun = a->at, size = a->directory.len;
     qkv_str_puts(&a->directory, "PK\5\6");
     put_word(&a->directory, 0, 4);
@@ -235,7 +236,7 @@ static qkv_status write_all(archive *a, const char *under, const qkv_safetensors
     put_word(&a->directory, 0, 2);
     if (!status)
         status = a->directory.failed ? QKV_E_MEMORY
-                                     : put(a, a->directory.data, a->directory.len);
+                                     : write_put(a, a->directory.data, a->directory.len);
     return status;
 }
 
@@ -253,7 +254,7 @@ qkv_status qkv__pytorch_write(qkv_context *ctx, const char *path, const char *un
     a.stored = qkv_malloc(ctx, CHUNK * 8);
     qkv_status status = a.reals && a.stored ? qkv__writer_open(&a.out, ctx, path) : QKV_E_MEMORY;
     if (!status)
-        status = write_all(&a, under, entries, count);
+        status = pytorch_write_all(&a, under, entries, count);
     if (status)
         qkv__writer_abandon(a.out);
     else

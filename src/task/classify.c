@@ -19,7 +19,7 @@ typedef struct {
     size_t room;
 } classify;
 
-static int32_t label_of(const qkv_records *r, size_t record)
+static int32_t classify_label_of(const qkv_records *r, size_t record)
 {
     const int32_t *label;
     qkv_records_get(r, record, LABEL, &label);
@@ -27,7 +27,7 @@ static int32_t label_of(const qkv_records *r, size_t record)
 }
 
 /* Logits (texts, classes). */
-static qkv_tensor *logits(const qkv__packed *p, qkv_model *m, qkv_tape *t)
+static qkv_tensor *classify_logits(const qkv__packed *p, qkv_model *m, qkv_tape *t)
 {
     return qkv_bert_class_logits(m, t, qkv__packed_hidden(p, m, t),
                                  qkv_tensor_ids(t, p->offsets, 1, &p->sequences));
@@ -53,14 +53,14 @@ static size_t readings(const classify *s)
 }
 
 /* Adds reading 0 or 1 of the part's texts. */
-static void add_part(classify *s, const qkv_micro_batch *part, size_t reading)
+static void classify_add_part(classify *s, const qkv_micro_batch *part, size_t reading)
 {
     for (size_t i = 0; i < part->count; i++) {
         uint64_t sample = qkv__first_sample(part) + i;
         qkv__packed *p = &s->texts[reading];
         size_t record = record_of(s, sample), row = p->rows;
         qkv__packed_record(p, s->train, record, 2);
-        s->labels[reading * part->count + i] = label_of(s->train, record);
+        s->labels[reading * part->count + i] = classify_label_of(s->train, record);
         if (s->masking.share > 0 && !p->failed)
             qkv__masking_drop(&s->masking, sample | (uint64_t)reading << 63, p->ids + row,
                               p->rows - row);
@@ -68,7 +68,7 @@ static void add_part(classify *s, const qkv_micro_batch *part, size_t reading)
 }
 
 /* Fills in the part's texts; *first_row: ids of the update's samples before it. */
-static bool make_part(classify *s, const qkv_micro_batch *part, size_t *first_row)
+static bool classify_make_part(classify *s, const qkv_micro_batch *part, size_t *first_row)
 {
     *first_row = 0;
     for (size_t i = 0; i < part->first; i++)
@@ -78,17 +78,17 @@ static bool make_part(classify *s, const qkv_micro_batch *part, size_t *first_ro
     bool failed = false;
     for (size_t i = 0; i < readings(s); i++) {
         qkv__packed_clear(&s->texts[i]);
-        add_part(s, part, i);
+        classify_add_part(s, part, i);
         failed = failed || s->texts[i].failed;
     }
     return !failed;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *classify_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     classify *s = self;
     size_t first_row;
-    if (!make_part(s, part, &first_row))
+    if (!classify_make_part(s, part, &first_row))
         return NULL;
     qkv_randomness r = {.seed = s->seed, .step = part->step, .first_row = first_row,
                         .samples = part->count};
@@ -96,7 +96,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     for (size_t i = 0; i < readings(s); i++) {
         r.seed = s->seed ^ (uint64_t)i << 63;
         qkv_tape_randomness(t, &r);
-        y[i] = logits(&s->texts[i], s->model, t);
+        y[i] = classify_logits(&s->texts[i], s->model, t);
     }
     size_t count = readings(s) * part->count;
     qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .rdrop = s->o.rdrop,
@@ -107,14 +107,14 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 
 /* ---- evaluation -------------------------------------------------------------------------- */
 
-static qkv_status evaluate_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, const int32_t *labels,
-                                 int32_t *guesses, double *sum)
+static qkv_status classify_evaluate_batch(qkv__packed *p, qkv_model *m, qkv_tape *t,
+                                          const int32_t *labels, int32_t *guesses, double *sum)
 {
     if (p->failed)
         return QKV_E_MEMORY;
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
     qkv__begin_inference(t);
-    qkv_tensor *y = logits(p, m, t);
+    qkv_tensor *y = classify_logits(p, m, t);
     *sum += (double)qkv_item(
         t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &p->sequences), &o));
     qkv__packed_clear(p);
@@ -122,8 +122,8 @@ static qkv_status evaluate_batch(qkv__packed *p, qkv_model *m, qkv_tape *t, cons
 }
 
 /* Fills in labels and guesses (count) of `count` records evenly over all. */
-static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t count,
-                            int32_t *labels, int32_t *guesses, double *sum)
+static qkv_status classify_score_all(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t count,
+                                     int32_t *labels, int32_t *guesses, double *sum)
 {
     qkv__packed texts = {.ctx = qkv_model_context(m)};
     size_t total = qkv_records_count(r), done = 0;
@@ -131,10 +131,10 @@ static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv_records *r, siz
     for (size_t i = 0; i < count && !status; i++) {
         size_t record = qkv__evenly(i, count, total);
         qkv__packed_record(&texts, r, record, 2);
-        labels[i] = label_of(r, record);
+        labels[i] = classify_label_of(r, record);
         if (texts.rows < EVAL_ROWS && i + 1 < count)
             continue;
-        status = evaluate_batch(&texts, m, t, labels + done, guesses + done, sum);
+        status = classify_evaluate_batch(&texts, m, t, labels + done, guesses + done, sum);
         done = i + 1;
     }
     qkv_tape_reset(t);
@@ -142,8 +142,8 @@ static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv_records *r, siz
     return status;
 }
 
-static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t limit,
-                               qkv_classify_score *out)
+static qkv_status classify_evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r,
+                                        size_t limit, qkv_classify_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
@@ -151,7 +151,8 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, 
     int32_t *labels = qkv_malloc(ctx, 2 * count * sizeof *labels), *guesses = labels + count;
     double sum = 0;
     *out = (qkv_classify_score){.texts = count};
-    qkv_status status = labels ? score_all(m, t, r, count, labels, guesses, &sum) : QKV_E_MEMORY;
+    qkv_status status = labels ? classify_score_all(m, t, r, count, labels, guesses, &sum)
+ : QKV_E_MEMORY;
     if (!status) {
         out->accuracy = qkv_accuracy(guesses, labels, count);
         out->loss = sum / (double)count;
@@ -164,7 +165,7 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_records *r, 
 
 /* ---- the task ---------------------------------------------------------------------------- */
 
-static qkv_status check(qkv_model *m, const qkv_records *r, const char *what)
+static qkv_status classify_check(qkv_model *m, const qkv_records *r, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_bert_config *c = qkv_model_config(m);
@@ -182,15 +183,15 @@ qkv_status qkv_classify_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *r
     *out = (qkv_classify_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_TEXT))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(m, records, "held-out");
-    return status ? status : evaluate_all(m, t, records, limit, out);
+    qkv_status status = classify_check(m, records, "held-out");
+    return status ? status : classify_evaluate_all(m, t, records, limit, out);
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status task_classify_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     classify *s = self;
     qkv_classify_score score;
-    qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
+    qkv_status status = classify_evaluate_all(s->model, t, s->valid, limit, &score);
     *out = (qkv_metrics){.item = {{"accuracy", score.accuracy}, {"loss", score.loss},
                                   {"f1", score.f1}},
                          .count = 3, .more_is_better = true, .scored = score.texts,
@@ -198,7 +199,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
     return status;
 }
 
-static double flops(void *self)
+static double classify_flops(void *self)
 {
     classify *s = self;
     double tokens = (double)(qkv_records_ids(s->train, 0) + qkv_records_ids(s->train, 1));
@@ -208,7 +209,7 @@ static double flops(void *self)
                                            .length = tokens / (double)qkv_records_count(s->train)});
 }
 
-static void destroy(void *self)
+static void classify_destroy(void *self)
 {
     classify *s = self;
     qkv_context *ctx = s->ctx;
@@ -220,11 +221,12 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type classify_type = {.name = "classify", .unit = "texts", .phases = 1,
-                                            .loss = loss, .evaluate = evaluate, .flops = flops,
-                                            .destroy = destroy};
+                                            .loss = classify_loss,
+                                            .evaluate = task_classify_evaluate,
+                                            .flops = classify_flops, .destroy = classify_destroy};
 
-static qkv_status check_options(qkv_context *ctx, const qkv_classify_options *o,
-                                const qkv_tokenizer *tokenizer)
+static qkv_status classify_check_options(qkv_context *ctx, const qkv_classify_options *o,
+                                         const qkv_tokenizer *tokenizer)
 {
     if (!(o->rdrop >= 0))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "rdrop is 0 or more, not %g", o->rdrop);
@@ -245,11 +247,11 @@ qkv_status qkv_task_classify(qkv_task *out, qkv_model *model, const qkv_records 
     *out = (qkv_task){0};
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_CLASSIFY_TEXT))
         return QKV_E_ARGUMENT;
-    qkv_status status = check_options(ctx, &o, tokenizer);
+    qkv_status status = classify_check_options(ctx, &o, tokenizer);
     if (!status)
-        status = check(model, train, "training");
+        status = classify_check(model, train, "training");
     if (!status && valid)
-        status = check(model, valid, "held-out");
+        status = classify_check(model, valid, "held-out");
     classify *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
         return status;

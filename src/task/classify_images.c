@@ -8,15 +8,18 @@
 
 enum { EVAL_PIXELS = 1 << 18 }; /* in one evaluation batch, at least one image */
 
-static const qkv_vit_config *config_of(const qkv_model *m) { return qkv_model_config(m); }
+static const qkv_vit_config *classify_images_config_of(const qkv_model *m)
+{
+    return qkv_model_config(m);
+}
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *classify_images_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     qkv__image_task *s = self;
     double begun = qkv_now();
-    size_t shape[] = {part->count, config_of(s->model)->classes};
+    size_t shape[] = {part->count, classify_images_config_of(s->model)->classes};
     qkv_tensor *x = qkv__images_tensor(t, s->train, part->count);
     qkv_tensor *targets = qkv_tensor_from(t, NULL, 2, shape);
     if (!x || !targets ||
@@ -31,8 +34,8 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 /* ---- without training -------------------------------------------------------------------- */
 
 /* Of the images numbered so (n), which fit into one batch. */
-static qkv_tensor *logits(qkv_model *m, qkv_tape *t, const qkv_pixels *p, const size_t *images,
-                          size_t n)
+static qkv_tensor *classify_images_logits(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
+                                          const size_t *images, size_t n)
 {
     const qkv_image_format *f = qkv_model_image_format(m);
     qkv__begin_inference(t);
@@ -50,20 +53,20 @@ static size_t batch_of(const qkv_pixels *p)
 }
 
 /* One batch: classes, guesses (n) and the sum of the losses, which is added. */
-static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
-                                 const size_t *images, size_t n, int32_t *labels,
-                                 int32_t *guesses, double *sum)
+static qkv_status classify_images_evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
+                                                 const size_t *images, size_t n, int32_t *labels,
+                                                 int32_t *guesses, double *sum)
 {
     for (size_t i = 0; i < n; i++)
         labels[i] = qkv_pixels_class(p, images[i]);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
-    qkv_tensor *y = logits(m, t, p, images, n);
+    qkv_tensor *y = classify_images_logits(m, t, p, images, n);
     *sum += (double)qkv_item(t, qkv_cross_entropy(t, y, qkv_tensor_ids(t, labels, 1, &n), &o));
     return qkv_tape_status(t);
 }
 
-static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, size_t limit,
-                               qkv_classify_images_score *out)
+static qkv_status classify_images_evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p,
+                                               size_t limit, qkv_classify_images_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
     size_t n = qkv_pixels_count(p), count = qkv__limited(limit, n), batch = batch_of(p);
@@ -75,8 +78,8 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, s
     for (size_t i = 0; i < count && !status; i++)
         images[i] = qkv__evenly(i, count, n);
     for (size_t i = 0; i < count && !status; i += batch)
-        status = evaluate_batch(m, t, p, images + i, count - i < batch ? count - i : batch,
-                                labels + i, guesses + i, &sum);
+        status = classify_images_evaluate_batch(m, t, p, images + i, count - i < batch ? count - i
+                                                : batch, labels + i, guesses + i, &sum);
     if (!status) {
         out->accuracy = qkv_accuracy(guesses, labels, count);
         out->loss = sum / (double)count;
@@ -90,10 +93,11 @@ static qkv_status evaluate_all(qkv_model *m, qkv_tape *t, const qkv_pixels *p, s
 /* ---- the task ---------------------------------------------------------------------------- */
 
 /* labelled: every image has one of the model's classes. */
-static qkv_status check(qkv_model *m, const qkv_pixels *p, const char *what, bool labelled)
+static qkv_status classify_images_check(qkv_model *m, const qkv_pixels *p, const char *what,
+                                        bool labelled)
 {
     qkv_context *ctx = qkv_model_context(m);
-    const qkv_vit_config *c = config_of(m);
+    const qkv_vit_config *c = classify_images_config_of(m);
     const qkv_image_format *f = qkv_model_image_format(m);
     if (!f || f->channels != c->trunk.channels || qkv_pixels_channels(p) != c->trunk.channels)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
@@ -116,8 +120,8 @@ qkv_status qkv_classify_images_evaluate(qkv_model *m, qkv_tape *t, const qkv_pix
     *out = (qkv_classify_images_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(m, pixels, "held-out", true);
-    return status ? status : evaluate_all(m, t, pixels, limit, out);
+    qkv_status status = classify_images_check(m, pixels, "held-out", true);
+    return status ? status : classify_images_evaluate_all(m, t, pixels, limit, out);
 }
 
 qkv_status qkv_classify_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
@@ -126,11 +130,11 @@ qkv_status qkv_classify_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixe
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
         return QKV_E_ARGUMENT;
     size_t batch = batch_of(pixels);
-    qkv_status status = check(m, pixels, "given", false);
-    size_t classes = status ? 0 : config_of(m)->classes;
+    qkv_status status = classify_images_check(m, pixels, "given", false);
+    size_t classes = status ? 0 : classify_images_config_of(m)->classes;
     for (size_t i = 0; i < n && !status; i += batch) {
         size_t count = n - i < batch ? n - i : batch;
-        qkv_tensor *y = qkv_softmax(t, logits(m, t, pixels, images + i, count));
+        qkv_tensor *y = qkv_softmax(t, classify_images_logits(m, t, pixels, images + i, count));
         const qkv_real *p = qkv_data(t, y);
         status = qkv_tape_status(t);
         if (!status)
@@ -140,11 +144,11 @@ qkv_status qkv_classify_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixe
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status classify_images_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     qkv__image_task *s = self;
     qkv_classify_images_score score;
-    qkv_status status = evaluate_all(s->model, t, s->valid, limit, &score);
+    qkv_status status = classify_images_evaluate_all(s->model, t, s->valid, limit, &score);
     *out = (qkv_metrics){.item = {{"accuracy", score.accuracy}, {"loss", score.loss}}, .count = 2,
                          .more_is_better = true, .scored = score.images,
                          .units = qkv_pixels_count(s->valid)};
@@ -153,7 +157,8 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 
 static const qkv_task_type classify_images_type =
     {.name = "recognize", .unit = "images", .phases = 1,
-                                                   .loss = loss, .evaluate = evaluate,
+                                                   .loss = classify_images_loss,
+     .evaluate = classify_images_evaluate,
                                                    .flops = qkv__image_task_flops,
                                                    .destroy = qkv__image_task_destroy};
 
@@ -166,12 +171,13 @@ qkv_status qkv_task_classify_images(qkv_task *out, qkv_model *model, const qkv_p
     *out = (qkv_task){0};
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_CLASSIFY_IMAGES))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(model, train, "training", true);
-    if (!status && qkv_pixels_classes(train) != config_of(model)->classes)
+    qkv_status status = classify_images_check(model, train, "training", true);
+    if (!status && qkv_pixels_classes(train) != classify_images_config_of(model)->classes)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the training images have %zu classes, the model "
-                          "%zu", qkv_pixels_classes(train), config_of(model)->classes);
+                          "%zu", qkv_pixels_classes(train),
+                          classify_images_config_of(model)->classes);
     if (!status && valid)
-        status = check(model, valid, "held-out", true);
+        status = classify_images_check(model, valid, "held-out", true);
     qkv__image_task *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
         return status;

@@ -81,7 +81,7 @@ static rule rule_of(const qkv_micro_batch *part, double decay)
 }
 
 /* Counts the codes of this part: met becomes a running mean. Is it the first one? */
-static bool count_codes(codes_task *s, const int32_t *ids, size_t n, const rule *r)
+static bool codes_count_codes(codes_task *s, const int32_t *ids, size_t n, const rule *r)
 {
     qkv_param *usage = qkv_vqgan_usage(s->base.model);
     size_t K = qkv_param_dim(usage, 0);
@@ -99,7 +99,8 @@ static bool count_codes(codes_task *s, const int32_t *ids, size_t n, const rule 
 
 /* Each code met becomes sums over met, where both are running means: the code before it, moved by
  * weight n / met towards the mean of its n vectors. False: out of memory. */
-static bool follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n, const rule *r)
+static bool codes_follow(codes_task *s, const qkv_real *z, const int32_t *ids, size_t n,
+                         const rule *r)
 {
     qkv_param *table = qkv_vqgan_codebook(s->base.model);
     size_t K = qkv_param_dim(table, 0), width = qkv_param_dim(table, 1);
@@ -143,7 +144,8 @@ static bool revive(codes_task *s, const qkv_real *z, size_t n, uint64_t step, do
 }
 
 /* What is to be coded -> its codes. The discriminator's phase leaves the codes as they are. */
-static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_micro_batch *part)
+static qkv_tensor *codes_choose(codes_task *s, qkv_tape *t, qkv_tensor *z,
+                                const qkv_micro_batch *part)
 {
     const qkv_codes_options *o = &s->o;
     qkv_tensor *ids = qkv_vqgan_codes(s->base.model, t, z);
@@ -156,9 +158,9 @@ static qkv_tensor *choose(codes_task *s, qkv_tape *t, qkv_tensor *z, const qkv_m
     const rule r = rule_of(part, decay);
     if (!x || !met)
         return NULL;
-    bool first = count_codes(s, met, n, &r);
+    bool first = codes_count_codes(s, met, n, &r);
     bool last = part->first + part->count == part->total;
-    if (o->decay > 0 && !first && !follow(s, x, met, n, &r))
+    if (o->decay > 0 && !first && !codes_follow(s, x, met, n, &r))
         return NULL;
     bool moved = (first || (o->revive && last)) && revive(s, x, n, part->step, decay);
     return moved ? qkv_vqgan_codes(s->base.model, t, z) : ids;
@@ -176,7 +178,7 @@ static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
 {
     const qkv_codes_options *o = &s->o;
     qkv_tensor *z = qkv_vqgan_encode(s->base.model, t, x);
-    qkv_tensor *vectors = qkv_vqgan_vectors(s->base.model, t, choose(s, t, z, part));
+    qkv_tensor *vectors = qkv_vqgan_vectors(s->base.model, t, codes_choose(s, t, z, part));
     if (!vectors)
         return NULL;
     qkv_tensor *of_z = from_fixed(t, z, vectors), *of_codes = from_fixed(t, vectors, z);
@@ -213,7 +215,7 @@ static void freeze(codes_task *s, int phase)
 }
 
 /* A copy of d(loss)/dx; the notes stay. */
-static qkv_tensor *slope(qkv_tape *t, qkv_tensor *loss, qkv_tensor *x)
+static qkv_tensor *codes_slope(qkv_tape *t, qkv_tensor *loss, qkv_tensor *x)
 {
     const qkv_backward_args args = {.n = 1, .outputs = &loss, .n_wrt = 1, .wrt = &x, .retain_graph =
         true};
@@ -251,7 +253,7 @@ static qkv_tensor *with_discriminator(codes_task *s, qkv_tape *t, qkv_tensor *y,
                                       double share)
 {
     qkv_tensor *g = qkv_scale(t, qkv_mean(t, qkv_vqgan_discriminate(s->base.model, t, y)), -1);
-    qkv_tensor *of_unlike = slope(t, unlike, y), *of_g = slope(t, g, y);
+    qkv_tensor *of_unlike = codes_slope(t, unlike, y), *of_g = codes_slope(t, g, y);
     if (!of_unlike || !of_g)
         return NULL;
     double ratio = norm_at_last(s, t, y, of_unlike) / (norm_at_last(s, t, y, of_g) + RATIO_EPS);
@@ -263,7 +265,7 @@ static qkv_tensor *with_discriminator(codes_task *s, qkv_tape *t, qkv_tensor *y,
 }
 
 /* Keeps what was decoded for the discriminator's phase. */
-static bool remember(codes_task *s, qkv_tape *t, qkv_tensor *y, size_t first, size_t total)
+static bool codes_remember(codes_task *s, qkv_tape *t, qkv_tensor *y, size_t first, size_t total)
 {
     size_t n = qkv_count(y), each = n / qkv_dim(y, 0);
     if (!qkv__grow(s->base.ctx, &s->decoded, &s->room, total * each, sizeof *s->decoded))
@@ -284,7 +286,7 @@ static qkv_tensor *generator(codes_task *s, qkv_tape *t, qkv_tensor *x, const qk
     qkv_tensor *unlike = qkv__codes_unlike(s->lpips, s->o.perceptual, t, y, x);
     if (s->o.squared > 0)
         unlike = qkv_add(t, unlike, qkv_scale(t, qkv_mse_loss(t, y, x), s->o.squared));
-    if (share > 0 && !s->o.second && !remember(s, t, y, part->first, part->total))
+    if (share > 0 && !s->o.second && !codes_remember(s, t, y, part->first, part->total))
         return NULL;
     return qkv_add(t, share > 0 ? with_discriminator(s, t, y, unlike, share) : unlike, price);
 }
@@ -339,7 +341,7 @@ static bool idle(void *self, uint64_t step, int phase)
     return phase == DISCRIMINATOR && !s->o.second && share_at(s, step) == 0;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *codes_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     codes_task *s = self;
     double begun = qkv_now();
@@ -353,7 +355,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     return qkv__share_of_batch(t, y, part);
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status task_codes_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     codes_task *s = self;
     qkv_codes_score score;
@@ -368,7 +370,8 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
     return status;
 }
 
-static double count(const codes_task *s, const qkv_model *m, qkv_pass pass, qkv_model_part part)
+static double codes_count(const codes_task *s, const qkv_model *m, qkv_pass pass,
+                          qkv_model_part part)
 {
     return qkv_model_flops(m, &(qkv_workload){.pass = pass, .part = part, .samples = 1,
                                               .height = qkv_pixels_height(s->base.train),
@@ -376,21 +379,21 @@ static double count(const codes_task *s, const qkv_model *m, qkv_pass pass, qkv_
 }
 
 /* As the last step was, whose discriminator may not have begun. */
-static double flops(void *self)
+static double codes_flops(void *self)
 {
     const codes_task *s = self;
-    double sum = count(s, s->base.model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
+    double sum = codes_count(s, s->base.model, QKV_PASS_TRAIN, QKV_PART_WHOLE);
     if (s->lpips && s->o.perceptual > 0)
-        sum += count(s, s->lpips, QKV_PASS_INPUT, QKV_PART_WHOLE) +
-               count(s, s->lpips, QKV_PASS_FORWARD, QKV_PART_WHOLE);
+        sum += codes_count(s, s->lpips, QKV_PASS_INPUT, QKV_PART_WHOLE) +
+               codes_count(s, s->lpips, QKV_PASS_FORWARD, QKV_PART_WHOLE);
     if (s->with_discriminator) /* asked in the generator's phase; about both images in its own */
-        sum += count(s, s->base.model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR) +
-               2 * count(s, s->base.model, QKV_PASS_TRAIN, QKV_PART_DISCRIMINATOR) +
-               (s->o.second ? count(s, s->base.model, QKV_PASS_FORWARD, QKV_PART_WHOLE) : 0);
+        sum += codes_count(s, s->base.model, QKV_PASS_INPUT, QKV_PART_DISCRIMINATOR) +
+               2 * codes_count(s, s->base.model, QKV_PASS_TRAIN, QKV_PART_DISCRIMINATOR) +
+               (s->o.second ? codes_count(s, s->base.model, QKV_PASS_FORWARD, QKV_PART_WHOLE) : 0);
     return sum;
 }
 
-static void destroy(void *self)
+static void codes_destroy(void *self)
 {
     codes_task *s = self;
     qkv_params *ps = qkv_model_params(s->base.model);
@@ -403,8 +406,9 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type codes_type = {.name = "codes", .unit = "images", .phases = 2,
-                                         .loss = loss, .evaluate = evaluate, .flops = flops,
-                                         .idle = idle, .destroy = destroy};
+                                         .loss = codes_loss, .evaluate = task_codes_evaluate,
+                                         .flops = codes_flops,
+                                         .idle = idle, .destroy = codes_destroy};
 
 /* Which parameters move at all. Codes that are running means are not the optimiser's. */
 static bool find_moving(codes_task *s)
@@ -418,7 +422,7 @@ static bool find_moving(codes_task *s)
     return s->trains != NULL;
 }
 
-static qkv_status check_options(const codes_task *s)
+static qkv_status codes_check_options(const codes_task *s)
 {
     const qkv_vqgan_config *c = qkv_model_config(s->base.model);
     if (qkv_augment_mixes(&s->o.augment))
@@ -449,7 +453,7 @@ qkv_status qkv_task_codes(qkv_task *out, qkv_model *model, qkv_model *lpips,
     status = qkv__image_task_init(&s->base, model, train, valid, seed,
                                   (qkv_batches_options){.augment = s->o.augment}, NULL);
     if (!status)
-        status = check_options(s);
+        status = codes_check_options(s);
     if (!status)
         status = find_moving(s) ? QKV_OK : QKV_E_MEMORY;
     return qkv__task_finish(out, status,

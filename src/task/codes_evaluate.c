@@ -75,7 +75,7 @@ static void add_images(evaluation *j, size_t n)
                             qkv_pixels_channels(j->pixels));
 }
 
-static qkv_status evaluate_batch(evaluation *j, const size_t *images, size_t n)
+static qkv_status codes_evaluate_batch(evaluation *j, const size_t *images, size_t n)
 {
     qkv_tape *t = j->t;
     qkv__begin_inference(t);
@@ -138,7 +138,7 @@ qkv_status qkv_codes_evaluate(qkv_model *m, qkv_model *lpips, double perceptual,
         size_t images[EVAL_BATCH], b = count - i < EVAL_BATCH ? count - i : EVAL_BATCH;
         for (size_t k = 0; k < b; k++)
             images[k] = qkv__evenly(i + k, count, n);
-        status = evaluate_batch(&j, images, b);
+        status = codes_evaluate_batch(&j, images, b);
     }
     if (!status)
         sum_up(&j, count, c->codes, out);
@@ -216,7 +216,7 @@ typedef struct {
 } comparing;
 
 /* Those bytes as a network sees them; what it makes of each image, on the mean, is kept. */
-static qkv_tensor *look_at(comparing *c, size_t n, bool decoded)
+static qkv_tensor *codes_evaluate_look_at(comparing *c, size_t n, bool decoded)
 {
     qkv_tensor *x = qkv__images_tensor(c->t, c->pixels, n);
     if (x)
@@ -242,7 +242,7 @@ static qkv_status compare_batch(comparing *c, size_t first, size_t n)
     if (status)
         return status;
     qkv_tape_mode(c->t, false, false);
-    qkv_tensor *x = look_at(c, n, false), *y = look_at(c, n, true);
+    qkv_tensor *x = codes_evaluate_look_at(c, n, false), *y = codes_evaluate_look_at(c, n, true);
     qkv_tensor *unlike = qkv_perceptual_distance(c->lpips, c->t, y, x);
     c->unlike += (double)n * (double)qkv_item(c->t, unlike);
     status = qkv_tape_status(c->t);
@@ -250,7 +250,8 @@ static qkv_status compare_batch(comparing *c, size_t first, size_t n)
     return status;
 }
 
-static qkv_status prepare(comparing *c, qkv_context *ctx, size_t batch, size_t features)
+static qkv_status codes_evaluate_prepare(comparing *c, qkv_context *ctx, size_t batch,
+                                         size_t features)
 {
     size_t factor = qkv_vqgan_factor(c->model);
     size_t codes = c->each / (factor * factor * qkv_pixels_channels(c->pixels));
@@ -284,7 +285,7 @@ qkv_status qkv_codes_compare(qkv_model *m, qkv_model *lpips, qkv_tape *t,
     batch = batch ? batch : 1;
     out->features = of_perceptual->channels.item[of_perceptual->channels.count - 1];
     out->images = count;
-    status = prepare(&c, ctx, batch, out->features);
+    status = codes_evaluate_prepare(&c, ctx, batch, out->features);
     for (size_t i = 0; i < count && !status; i += batch)
         status = compare_batch(&c, i, count - i < batch ? count - i : batch);
     if (!status)

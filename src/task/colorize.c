@@ -118,8 +118,8 @@ qkv_status qkv_colorize_mean(qkv_context *ctx, const qkv_pixels *p, const size_t
 
 /* in (pixels, 4) and what it should become, ab (pixels, 2), of a sample (pixels, 3), by way of its
  * Lab. */
-static void make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb, qkv_real *lab,
-                        qkv_real *in, qkv_real *ab)
+static void colorize_make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb,
+                                 qkv_real *lab, qkv_real *in, qkv_real *ab)
 {
     const qkv_pixelwise_config *c = qkv_model_config(s->base.model);
     size_t pixels = c->trunk.image * c->trunk.image, n = cells(c) * cells(c);
@@ -135,7 +135,7 @@ static void make_sample(const colorize *s, uint64_t sample, const uint8_t *rgb, 
     put_hints(in, c, lab, count, qkv__rng_u64(&r));
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *colorize_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     colorize *s = self;
     const qkv_pixelwise_config *c = qkv_model_config(s->base.model);
@@ -154,8 +154,8 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 #pragma omp parallel for num_threads(threads) default(none) \
     shared(s, B, pixels, rgb, in, ab, first)
     for (size_t i = 0; i < B; i++)
-        make_sample(s, first + i, rgb + i * pixels * 3, s->lab + i * pixels * 3,
-                    in + i * pixels * IN, ab + i * pixels * 2);
+        colorize_make_sample(s, first + i, rgb + i * pixels * 3, s->lab + i * pixels * 3,
+                             in + i * pixels * IN, ab + i * pixels * 2);
     qkv__add_data_time(part, begun);
     y = qkv_huber_loss(t, qkv_pixelwise_forward(s->base.model, t, x), y, s->o.huber);
     return qkv__share_of_batch(t, y, part);
@@ -226,8 +226,8 @@ typedef struct {
     qkv_real *in, *lab;
 } evaluated;
 
-static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const evaluated *j, size_t done,
-                                 size_t B, errors *sum)
+static qkv_status colorize_evaluate_batch(qkv_model *m, qkv_tape *t, const evaluated *j,
+                                          size_t done, size_t B, errors *sum)
 {
     const qkv_pixelwise_config *c = qkv_model_config(m);
     size_t pixels = c->trunk.image * c->trunk.image, all = qkv_pixels_count(j->images);
@@ -289,7 +289,7 @@ qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *im
     status = j.in && j.lab ? QKV_OK : QKV_E_MEMORY;
     for (size_t done = 0, B; done < j.count && !status; done += B) {
         B = j.count - done < EVAL_IMAGES ? j.count - done : EVAL_IMAGES;
-        status = evaluate_batch(m, t, &j, done, B, &sum);
+        status = colorize_evaluate_batch(m, t, &j, done, B, &sum);
     }
     qkv_tape_reset(t);
     qkv_free(ctx, j.in);
@@ -300,7 +300,7 @@ qkv_status qkv_colorize_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *im
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status task_colorize_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     colorize *s = self;
     qkv_colorize_score score;
@@ -316,8 +316,8 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 
 /* ---- colouring ------------------------------------------------------------------------------ */
 
-static qkv_status read_hints(qkv_real *in, qkv_model *m, const qkv_image *image,
-                             const qkv_color_hint *hints, size_t count)
+static qkv_status task_colorize_read_hints(qkv_real *in, qkv_model *m, const qkv_image *image,
+                                           const qkv_color_hint *hints, size_t count)
 {
     const qkv_pixelwise_config *c = qkv_model_config(m);
     for (size_t i = 0; i < count; i++) {
@@ -355,7 +355,7 @@ static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const
     qkv_real *in = lab + 3 * n;
     qkv_bytes_to_lab(lab, small->data, n);
     put_lightness(in, lab, n);
-    qkv_status status = read_hints(in, m, whole, hints, count);
+    qkv_status status = task_colorize_read_hints(in, m, whole, hints, count);
     const qkv_real *ab = status ? NULL : predict(m, t, in, 1);
     if (!status && !ab)
         status = qkv_tape_status(t);
@@ -404,7 +404,7 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
-static void destroy(void *self)
+static void colorize_destroy(void *self)
 {
     colorize *s = self;
     qkv_free(s->base.ctx, s->lab);
@@ -412,8 +412,10 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type colorize_type = {.name = "colorize", .unit = "images", .phases = 1,
-                                            .loss = loss, .evaluate = evaluate,
-                                            .flops = qkv__image_task_flops, .destroy = destroy};
+                                            .loss = colorize_loss,
+                                            .evaluate = task_colorize_evaluate,
+                                            .flops = qkv__image_task_flops,
+                                            .destroy = colorize_destroy};
 
 qkv_status qkv_task_colorize(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                              const qkv_pixels *valid, const qkv_colorize_options *options,

@@ -35,7 +35,7 @@ static void read_target(const qkv_model *m, const qkv_series *s, size_t row, qkv
                 (s->data[(row + i) * s->columns + j] - mean[j]) / std[j];
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *forecast_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     forecast *f = self;
     const qkv_forecast_config *c = f->c;
@@ -66,7 +66,8 @@ size_t qkv_forecast_lead(const qkv_forecast_config *c)
 static size_t back(size_t season, size_t h) { return season * (h / season + 1); }
 
 /* Mean squared difference of rows `lag` apart, each target in its own variance. */
-static double difference(const qkv_series *s, const double *variance, size_t targets, size_t lag)
+static double forecast_difference(const qkv_series *s, const double *variance, size_t targets,
+                                  size_t lag)
 {
     double sum = 0;
     for (size_t j = 0; j < targets; j++) {
@@ -140,7 +141,7 @@ qkv_status qkv_forecast_find_season(size_t *out, qkv_context *ctx, const qkv_for
     for (size_t j = 0; j < K; j++)
         variance[j] = variance_of(&s, j);
     for (size_t lag = 1; lag <= lags; lag++)
-        differences[lag] = difference(&s, variance, K, lag);
+        differences[lag] = forecast_difference(&s, variance, K, lag);
     *out = best_season(differences, most, c->horizon);
     qkv_free(ctx, variance);
     return QKV_OK;
@@ -252,7 +253,7 @@ qkv_status qkv_forecast_evaluate(qkv_model *m, qkv_tape *t, const qkv_series *se
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status forecast_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     forecast *f = self;
     qkv_forecast_score s;
@@ -265,21 +266,23 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 
 /* ---- the task ------------------------------------------------------------------------------ */
 
-static size_t units(void *self) { return ((forecast *)self)->c->horizon; }
-static double flops(void *self)
+static size_t forecast_units(void *self) { return ((forecast *)self)->c->horizon; }
+static double task_forecast_flops(void *self)
 {
     return qkv_model_flops(((forecast *)self)->model, &(qkv_workload){.samples = 1});
 }
 
-static void destroy(void *self)
+static void forecast_destroy(void *self)
 {
     forecast *f = self;
     qkv_free(f->ctx, f);
 }
 
 static const qkv_task_type forecast_type = {.name = "forecast", .unit = "rows", .phases = 1,
-                                            .loss = loss, .evaluate = evaluate, .units = units,
-                                            .flops = flops, .destroy = destroy};
+                                            .loss = forecast_loss, .evaluate = forecast_evaluate,
+                                            .units = forecast_units,
+                                            .flops = task_forecast_flops,
+                                            .destroy = forecast_destroy};
 
 qkv_status qkv_task_forecast(qkv_task *out, qkv_model *model, const qkv_series *train,
                              const qkv_series *valid, uint64_t seed)

@@ -16,7 +16,7 @@ typedef struct {
     size_t room;
 } lm;
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *lm_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     lm *s = self;
     size_t T = s->length, shape[] = {part->count, T}, n = part->count * T;
@@ -45,8 +45,8 @@ static void read_window(const windows *w, size_t k, size_t offset, int32_t *ids)
 }
 
 /* Adds -log p of ids (B, T) given those before to *sum. */
-static qkv_status score(qkv_model *m, qkv_tape *t, const int32_t *ids, const int32_t *targets,
-                        size_t B, size_t T, double *sum)
+static qkv_status lm_score(qkv_model *m, qkv_tape *t, const int32_t *ids, const int32_t *targets,
+                           size_t B, size_t T, double *sum)
 {
     size_t shape[] = {B, T};
     qkv__begin_inference(t);
@@ -68,7 +68,7 @@ static qkv_status score_windows(qkv_model *m, qkv_tape *t, const windows *w, siz
             read_window(w, done + i, 0, ids + i * w->T);
             read_window(w, done + i, 1, targets + i * w->T);
         }
-        status = score(m, t, ids, targets, B, w->T, sum);
+        status = lm_score(m, t, ids, targets, B, w->T, sum);
     }
     return status;
 }
@@ -100,7 +100,7 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
     if (!status && rest) {
         qkv_tokens_read(tokens, all - rest, rest, ids);
         qkv_tokens_read(tokens, all - rest + 1, rest, ids + rest);
-        status = score(m, t, ids, ids + rest, 1, rest, &sum);
+        status = lm_score(m, t, ids, ids + rest, 1, rest, &sum);
     }
     qkv_free(ctx, ids);
     qkv_tape_reset(t);
@@ -112,7 +112,7 @@ qkv_status qkv_lm_evaluate(qkv_model *m, qkv_tape *t, const qkv_tokens *tokens, 
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status lm_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     lm *s = self;
     qkv_lm_score score_;
@@ -124,28 +124,28 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
     return status;
 }
 
-static size_t units(void *self) { return ((lm *)self)->length; }
+static size_t lm_units(void *self) { return ((lm *)self)->length; }
 
-static double flops(void *self)
+static double lm_flops(void *self)
 {
     lm *s = self;
     return qkv_model_flops(s->model,
                            &(qkv_workload){.samples = 1, .length = (double)s->length});
 }
 
-static void destroy(void *self)
+static void lm_destroy(void *self)
 {
     lm *s = self;
     qkv_free(s->ctx, s->ids);
     qkv_free(s->ctx, s);
 }
 
-static const qkv_task_type lm_type = {.name = "lm", .unit = "tokens", .phases = 1, .loss = loss,
-                                      .evaluate = evaluate, .units = units, .flops = flops,
-                                      .destroy = destroy};
+static const qkv_task_type lm_type = {.name = "lm", .unit = "tokens", .phases = 1, .loss = lm_loss,
+                                      .evaluate = lm_evaluate, .units = lm_units, .flops = lm_flops,
+                                      .destroy = lm_destroy};
 
-static qkv_status check_tokens(qkv_context *ctx, const qkv_model *m, const qkv_tokens *tokens,
-                               const char *what, size_t least)
+static qkv_status lm_check_tokens(qkv_context *ctx, const qkv_model *m, const qkv_tokens *tokens,
+                                  const char *what, size_t least)
 {
     if (qkv_tokens_count(tokens) < least)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the %s text has %zu tokens; at least %zu are needed",
@@ -164,9 +164,9 @@ qkv_status qkv_task_lm(qkv_task *out, qkv_model *model, const qkv_tokens *train,
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_GENERATE))
         return QKV_E_ARGUMENT;
     qkv_context *ctx = qkv_model_context(model);
-    qkv_status status = check_tokens(ctx, model, train, "training", length + 1);
+    qkv_status status = lm_check_tokens(ctx, model, train, "training", length + 1);
     if (!status && valid)
-        status = check_tokens(ctx, model, valid, "held-out", 2);
+        status = lm_check_tokens(ctx, model, valid, "held-out", 2);
     lm *s = qkv__task_alloc(ctx, sizeof *s, &status);
     if (!s)
         return status;

@@ -25,8 +25,8 @@ void qkv__masking_free(qkv__masking *m, qkv_context *ctx)
 }
 
 /* Four words for the id at `place` of a sample. */
-static void draw(const qkv__masking *m, uint32_t stream, uint64_t sample, size_t place,
-                 uint32_t word[4])
+static void masking_draw(const qkv__masking *m, uint32_t stream, uint64_t sample, size_t place,
+                         uint32_t word[4])
 {
     const uint32_t key[2] = {(uint32_t)m->seed, (uint32_t)(m->seed >> 32)};
     const uint32_t counter[4] = {(uint32_t)place, (uint32_t)sample, (uint32_t)(sample >> 32),
@@ -42,7 +42,7 @@ size_t qkv__masking_hide(const qkv__masking *m, uint64_t sample, int32_t *ids, s
     size_t hidden = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t word[4];
-        draw(m, HIDE, sample, i, word);
+        masking_draw(m, HIDE, sample, i, word);
         if (m->special[ids[i]] || uniform(word[0]) >= m->share)
             continue;
         rows[hidden] = (int32_t)(first + i);
@@ -60,7 +60,7 @@ void qkv__masking_drop(const qkv__masking *m, uint64_t sample, int32_t *ids, siz
 {
     for (size_t i = 0; i < n && m->share > 0; i++) {
         uint32_t word[4];
-        draw(m, DROP, sample, i, word);
+        masking_draw(m, DROP, sample, i, word);
         if (!m->special[ids[i]] && uniform(word[0]) < m->share)
             ids[i] = m->mask;
     }

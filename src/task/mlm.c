@@ -45,14 +45,14 @@ static void free_batch(batch *b)
     *b = (batch){.texts = b->texts};
 }
 
-static void clear(batch *b)
+static void mlm_clear(batch *b)
 {
     qkv__packed_clear(&b->texts);
     b->hidden = 0;
 }
 
 /* Room for a hidden word in every row. */
-static bool make_room(batch *b)
+static bool mlm_make_room(batch *b)
 {
     qkv_context *ctx = b->texts.ctx;
     size_t n = b->texts.row_room;
@@ -63,15 +63,15 @@ static bool make_room(batch *b)
 /* Hides words of the rows from `begin` on. */
 static bool hide(batch *b, const qkv__masking *m, uint64_t sample, size_t begin)
 {
-    if (!make_room(b))
+    if (!mlm_make_room(b))
         return false;
     b->hidden += qkv__masking_hide(m, sample, b->texts.ids + begin, b->texts.rows - begin, begin,
                                    b->rows + b->hidden, b->targets + b->hidden);
     return true;
 }
 
-static qkv_tensor *batch_loss(const batch *b, qkv_model *m, qkv_tape *t,
-                              const qkv_cross_entropy_options *o)
+static qkv_tensor *mlm_batch_loss(const batch *b, qkv_model *m, qkv_tape *t,
+                                  const qkv_cross_entropy_options *o)
 {
     qkv_tensor *h = qkv__packed_hidden(&b->texts, m, t);
     return qkv_bert_word_loss(m, t, h, qkv_tensor_ids(t, b->rows, 1, &b->hidden),
@@ -86,7 +86,7 @@ static bool make_update(mlm *s, const qkv_micro_batch *part)
     if (s->samples == part->total && s->step == part->step)
         return true;
     s->samples = 0;
-    clear(&s->update);
+    mlm_clear(&s->update);
     if (!qkv__grow(s->ctx, &s->marks, &s->marks_room, part->total + 1, sizeof *s->marks))
         return false;
     batch *u = &s->update;
@@ -106,18 +106,18 @@ static bool make_update(mlm *s, const qkv_micro_batch *part)
     return true;
 }
 
-static bool make_part(mlm *s, size_t first, size_t count)
+static bool mlm_make_part(mlm *s, size_t first, size_t count)
 {
     const mark *from = &s->marks[first], *to = &s->marks[first + count];
     const batch *u = &s->update;
     batch *b = &s->part;
-    clear(b);
+    mlm_clear(b);
     for (size_t i = from->sequence; i < to->sequence; i++) {
         int32_t begin = u->texts.offsets[i], end = u->texts.offsets[i + 1];
         qkv__packed_add(&b->texts, u->texts.ids + begin, (size_t)(end - begin), 0);
         qkv__packed_end(&b->texts);
     }
-    if (!make_room(b))
+    if (!mlm_make_room(b))
         return false;
     for (size_t i = from->hidden; i < to->hidden; i++) {
         b->rows[b->hidden] = u->rows[i] - (int32_t)from->row;
@@ -126,17 +126,17 @@ static bool make_part(mlm *s, size_t first, size_t count)
     return true;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *mlm_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     mlm *s = self;
-    if (!make_update(s, part) || !make_part(s, part->first, part->count))
+    if (!make_update(s, part) || !mlm_make_part(s, part->first, part->count))
         return NULL;
     qkv_randomness r = {.seed = s->seed, .step = part->step,
                         .first_row = s->marks[part->first].row, .samples = part->count};
     qkv_tape_randomness(t, &r);
     size_t all = s->update.hidden;
     qkv_cross_entropy_options o = {.normalizer = all ? (double)all : 1};
-    return batch_loss(&s->part, s->model, t, &o);
+    return mlm_batch_loss(&s->part, s->model, t, &o);
 }
 
 /* ---- evaluation -------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ typedef struct {
     size_t words, right, ids;
 } evaluation;
 
-static qkv_status evaluate_batch(evaluation *j)
+static qkv_status mlm_evaluate_batch(evaluation *j)
 {
     batch *b = &j->b;
     qkv_context *ctx = b->texts.ctx;
@@ -162,7 +162,7 @@ static qkv_status evaluate_batch(evaluation *j)
     if (b->hidden) {
         qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = j->guesses};
         qkv__begin_inference(j->tape);
-        j->loss += (double)qkv_item(j->tape, batch_loss(b, j->model, j->tape, &o));
+        j->loss += (double)qkv_item(j->tape, mlm_batch_loss(b, j->model, j->tape, &o));
         if (qkv_tape_status(j->tape))
             return qkv_tape_status(j->tape);
     }
@@ -170,7 +170,7 @@ static qkv_status evaluate_batch(evaluation *j)
         j->right += j->guesses[i] == b->targets[i];
     j->words += b->hidden;
     j->ids += b->texts.rows;
-    clear(b);
+    mlm_clear(b);
     return QKV_OK;
 }
 
@@ -196,13 +196,13 @@ static qkv_status evaluate_records(evaluation *j, const qkv_records *r, const qk
         if (!hide(&j->b, m, record, begin))
             status = QKV_E_MEMORY;
         if (!status && (j->b.texts.rows >= EVAL_ROWS || i + 1 == count))
-            status = evaluate_batch(j);
+            status = mlm_evaluate_batch(j);
     }
     return status;
 }
 
-static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_records *records,
-                                const qkv__masking *masking, size_t limit, qkv_mlm_score *out)
+static qkv_status mlm_evaluate_with(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                                    const qkv__masking *masking, size_t limit, qkv_mlm_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
     evaluation j = {.model = m, .tape = t, .b.texts.ctx = ctx};
@@ -238,20 +238,20 @@ qkv_status qkv_mlm_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *record
                                    ((const qkv_bert_config *)qkv_model_config(m))->vocab, o.share,
                                    EVAL_SEED);
     if (!status)
-        status = evaluate_with(m, t, records, &masking, limit, out);
+        status = mlm_evaluate_with(m, t, records, &masking, limit, out);
     qkv__masking_free(&masking, ctx);
     return status;
 }
 
 /* ---- the task ---------------------------------------------------------------------------- */
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status mlm_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     mlm *s = self;
     qkv_mlm_score score;
     qkv__masking fixed = s->masking;
     fixed.seed = EVAL_SEED;
-    qkv_status status = evaluate_with(s->model, t, s->valid, &fixed, limit, &score);
+    qkv_status status = mlm_evaluate_with(s->model, t, s->valid, &fixed, limit, &score);
     *out = (qkv_metrics){.item = {{"loss", score.loss}, {"perplexity", score.perplexity},
                                   {"accuracy", score.accuracy}},
                          .count = 3, .scored = score.tokens,
@@ -260,16 +260,16 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 }
 
 /* In a pack, on average. */
-static size_t units(void *self)
+static size_t mlm_units(void *self)
 {
     mlm *s = self;
     return qkv_records_ids(s->train, 0) / qkv_packed_batches_per_epoch(s->packs);
 }
 
-static double flops(void *self)
+static double mlm_flops(void *self)
 {
     mlm *s = self;
-    double rows = (double)units(self);
+    double rows = (double)mlm_units(self);
     qkv_workload w = {.length = (double)qkv_records_ids(s->train, 0) /
                                 (double)qkv_records_count(s->train),
                       .predictions = s->o.share * rows};
@@ -277,7 +277,7 @@ static double flops(void *self)
     return qkv_model_flops(s->model, &w);
 }
 
-static void destroy(void *self)
+static void mlm_destroy(void *self)
 {
     mlm *s = self;
     qkv_context *ctx = s->ctx;
@@ -289,9 +289,10 @@ static void destroy(void *self)
     qkv_free(ctx, s);
 }
 
-static const qkv_task_type mlm_type = {.name = "mlm", .unit = "tokens", .phases = 1, .loss = loss,
-                                       .evaluate = evaluate, .units = units, .flops = flops,
-                                       .destroy = destroy};
+static const qkv_task_type mlm_type = {.name = "mlm", .unit = "tokens", .phases = 1, .loss =
+    mlm_loss,
+                                       .evaluate = mlm_evaluate, .units = mlm_units,
+                                       .flops = mlm_flops, .destroy = mlm_destroy};
 
 qkv_mlm_options qkv_mlm_defaults(void) { return (qkv_mlm_options){.budget = 4096, .share = 0.15}; }
 

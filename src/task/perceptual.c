@@ -13,7 +13,10 @@ typedef struct {
     bool colors;   /* it is asked for colours, not for classes */
 } lpips;
 
-static const qkv_perceptual_config *config_of(const qkv_model *m) { return qkv_model_config(m); }
+static const qkv_perceptual_config *perceptual_config_of(const qkv_model *m)
+{
+    return qkv_model_config(m);
+}
 
 qkv_perceptual_config qkv_perceptual_task_config(size_t side, size_t classes)
 {
@@ -32,8 +35,8 @@ qkv_perceptual_config qkv_perceptual_task_config(size_t side, size_t classes)
 
 /* An image (height, width) in Lab as the network sees it, three times its lightness in [-1, 1],
  * and the mean a and b of each of rows x columns parts of it. */
-static void make_sample(const qkv_real *lab, size_t height, size_t width, size_t rows,
-                        size_t columns, qkv_real *x, qkv_real *ab)
+static void perceptual_make_sample(const qkv_real *lab, size_t height, size_t width, size_t rows,
+                                   size_t columns, qkv_real *x, qkv_real *ab)
 {
     size_t down = height / rows, along = width / columns;
     for (size_t i = 0; i < height * width; i++)
@@ -55,7 +58,7 @@ static void make_sample(const qkv_real *lab, size_t height, size_t width, size_t
 static qkv_tensor *color_loss(lpips *s, qkv_tape *t, uint64_t first, size_t count)
 {
     size_t height = qkv_pixels_height(s->base.train), width = qkv_pixels_width(s->base.train);
-    size_t deep = config_of(s->base.model)->channels.count - 1;
+    size_t deep = perceptual_config_of(s->base.model)->channels.count - 1;
     const size_t out[] = {count, height >> deep, width >> deep, AB};
     qkv_tensor *x = qkv__images_tensor(t, s->base.train, count);
     qkv_tensor *y = qkv_tensor_from(t, NULL, 4, out);
@@ -65,8 +68,8 @@ static qkv_tensor *color_loss(lpips *s, qkv_tape *t, uint64_t first, size_t coun
     for (size_t i = 0; i < count; i++) {
         size_t each = height * width * COLORS;
         qkv_bytes_to_lab(s->lab, bytes + i * each, height * width);
-        make_sample(s->lab, height, width, out[1], out[2], qkv_tensor_fill(x) + i * each,
-                    qkv_tensor_fill(y) + i * out[1] * out[2] * AB);
+        perceptual_make_sample(s->lab, height, width, out[1], out[2], qkv_tensor_fill(x) + i * each,
+                               qkv_tensor_fill(y) + i * out[1] * out[2] * AB);
     }
     qkv_tensor *features = qkv_perceptual_features(s->base.model, t, x);
     return qkv_mse_loss(t, qkv_perceptual_answers(s->base.model, t, features, true), y);
@@ -76,7 +79,7 @@ static qkv_tensor *color_loss(lpips *s, qkv_tape *t, uint64_t first, size_t coun
 
 static qkv_tensor *class_loss(lpips *s, qkv_tape *t, uint64_t first, size_t count)
 {
-    const size_t out[] = {count, config_of(s->base.model)->answers};
+    const size_t out[] = {count, perceptual_config_of(s->base.model)->answers};
     qkv_tensor *x = qkv__images_tensor(t, s->base.train, count);
     qkv_tensor *y = qkv_tensor_from(t, NULL, 2, out);
     if (!x || !y || qkv_batches_get(s->base.batches, first, count, qkv_tensor_fill(x),
@@ -88,7 +91,7 @@ static qkv_tensor *class_loss(lpips *s, qkv_tape *t, uint64_t first, size_t coun
 
 /* ---- the task ----------------------------------------------------------------------------- */
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *perceptual_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     lpips *s = self;
     uint64_t first = qkv__first_sample(part);
@@ -97,7 +100,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     return qkv__share_of_batch(t, y, part);
 }
 
-static void destroy(void *self)
+static void perceptual_destroy(void *self)
 {
     lpips *s = self;
     qkv_free(s->base.ctx, s->lab);
@@ -105,8 +108,9 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type perceptual_task_type = {.name = "looks", .unit = "images", .phases = 1,
-                                                   .loss = loss, .flops = qkv__image_task_flops,
-                                                   .destroy = destroy};
+                                                   .loss = perceptual_loss,
+                                                   .flops = qkv__image_task_flops,
+                                                   .destroy = perceptual_destroy};
 
 qkv_status qkv__perceptual_check(const qkv_model *m, const qkv_pixels *p)
 {
@@ -114,21 +118,21 @@ qkv_status qkv__perceptual_check(const qkv_model *m, const qkv_pixels *p)
     if (qkv_pixels_channels(p) != COLORS)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "images of %zu channels: 3 expected",
                         qkv_pixels_channels(p));
-    size_t least = (size_t)1 << (config_of(m)->channels.count - 1);
+    size_t least = (size_t)1 << (perceptual_config_of(m)->channels.count - 1);
     if (qkv_pixels_height(p) < least || qkv_pixels_width(p) < least)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "images of %zu x %zu pixels for a network of %zu "
                         "stages", qkv_pixels_width(p), qkv_pixels_height(p),
-                        config_of(m)->channels.count);
+                        perceptual_config_of(m)->channels.count);
     return QKV_OK;
 }
 
 static qkv_status check_answers(const qkv_model *m, const qkv_pixels *p)
 {
     size_t classes = qkv_pixels_classes(p);
-    if (config_of(m)->answers == (classes > 1 ? classes : AB))
+    if (perceptual_config_of(m)->answers == (classes > 1 ? classes : AB))
         return QKV_OK;
     return qkv_fail(qkv_model_context(m), QKV_E_ARGUMENT, "a network of %zu answers for images "
-                    "of %zu classes", config_of(m)->answers, classes);
+                    "of %zu classes", perceptual_config_of(m)->answers, classes);
 }
 
 qkv_status qkv_task_perceptual(qkv_task *out, qkv_model *model, const qkv_pixels *train,

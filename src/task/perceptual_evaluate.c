@@ -47,7 +47,7 @@ static void blur_axis(const evaluation *j, qkv_real *out, const qkv_real *in, do
 }
 
 /* A Gaussian of standard deviation sigma pixels, cut off at three of them. */
-static void blur(const evaluation *j, double sigma, uint64_t number)
+static void perceptual_evaluate_blur(const evaluation *j, double sigma, uint64_t number)
 {
     (void)number;
     blur_axis(j, j->half, j->x, sigma, j->width, COLORS);
@@ -114,7 +114,7 @@ qkv_status qkv_perceptual_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels *
     for (size_t i = 0; i < n && !status; i++) {
         bool by_blur = false, by_noise = false;
         qkv_pixels_values(j.x, ctx, pixels, &i, 1, half, half);
-        status = rank(&j, blur, blur_widths, i, &by_blur);
+        status = rank(&j, perceptual_evaluate_blur, blur_widths, i, &by_blur);
         if (!status)
             status = rank(&j, add_noise, noise_stds, i, &by_noise);
         blurs += by_blur;

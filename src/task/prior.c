@@ -19,7 +19,7 @@ typedef struct {
     size_t ids_room, targets_room;
 } prior_task;
 
-static size_t length_of(const qkv_code_grids *g) { return g->before + g->codes - 1; }
+static size_t prior_length_of(const qkv_code_grids *g) { return g->before + g->codes - 1; }
 
 /* ids (before + codes - 1): what stands before grid i and all of it but its last code. */
 static void put_ids(int32_t *ids, const qkv_code_grids *g, size_t i)
@@ -30,13 +30,13 @@ static void put_ids(int32_t *ids, const qkv_code_grids *g, size_t i)
 }
 
 /* Some codes become others, by chance: the same ones for a sample wherever it is computed. */
-static void blur(const prior_task *s, int32_t *ids, uint64_t sample)
+static void prior_blur(const prior_task *s, int32_t *ids, uint64_t sample)
 {
     const qkv_code_grids *g = s->train;
     size_t vocab = qkv_lm_vocab(s->model);
     qkv_rng r;
     qkv_rng_init(&r, s->seed, qkv_hash64("grids", 5) + sample);
-    for (size_t k = g->before; k < length_of(g) && s->keep < 1; k++) {
+    for (size_t k = g->before; k < prior_length_of(g) && s->keep < 1; k++) {
         bool keep = qkv_rng_uniform(&r) < s->keep;
         int32_t other = (int32_t)qkv_rng_below(&r, (uint32_t)vocab);
         ids[k] = keep ? ids[k] : other;
@@ -47,18 +47,19 @@ static void blur(const prior_task *s, int32_t *ids, uint64_t sample)
 static qkv_tensor *loss_of(qkv_model *m, qkv_tape *t, const qkv_code_grids *g, const int32_t *ids,
                            const int32_t *targets, size_t n, const qkv_cross_entropy_options *o)
 {
-    const size_t in[] = {n, length_of(g)}, out[] = {n, g->codes};
+    const size_t in[] = {n, prior_length_of(g)}, out[] = {n, g->codes};
     qkv_tensor *h = qkv_lm_hidden(m, t, qkv_tensor_ids(t, ids, 2, in), 0, NULL, NULL);
-    h = h ? qkv_slice(t, h, 1, g->before - 1, length_of(g)) : NULL;
+    h = h ? qkv_slice(t, h, 1, g->before - 1, prior_length_of(g)) : NULL;
     return qkv_lm_loss(m, t, h, qkv_tensor_ids(t, targets, 2, out), o);
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *prior_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     prior_task *s = self;
     const qkv_code_grids *g = s->train;
     double begun = qkv_now();
-    if (!qkv__grow(s->ctx, &s->ids, &s->ids_room, part->count * length_of(g), sizeof *s->ids) ||
+    if (!qkv__grow(s->ctx, &s->ids, &s->ids_room, part->count * prior_length_of(g),
+                   sizeof *s->ids) ||
         !qkv__grow(s->ctx, &s->targets, &s->targets_room, part->count * g->codes,
                    sizeof *s->targets))
         return NULL;
@@ -66,8 +67,8 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
         uint64_t sample = qkv__first_sample(part) + i;
         size_t number = (size_t)qkv_shuffled(sample % g->count, g->count,
                                              s->seed + sample / g->count);
-        put_ids(s->ids + i * length_of(g), g, number);
-        blur(s, s->ids + i * length_of(g), sample);
+        put_ids(s->ids + i * prior_length_of(g), g, number);
+        prior_blur(s, s->ids + i * prior_length_of(g), sample);
         memcpy(s->targets + i * g->codes, g->grids + number * g->codes,
                g->codes * sizeof *s->targets);
     }
@@ -78,12 +79,12 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 
 /* ---- evaluating ------------------------------------------------------------------------------ */
 
-static qkv_status check(const qkv_model *m, const qkv_code_grids *g, const char *what)
+static qkv_status prior_check(const qkv_model *m, const qkv_code_grids *g, const char *what)
 {
     qkv_context *ctx = qkv_model_context(m);
     size_t vocab = qkv_lm_vocab(m), positions = qkv_lm_positions(m);
     if (!g->count || !g->codes || !g->before ||
-        (qkv_lm_has_max_positions(m) && length_of(g) > positions))
+        (qkv_lm_has_max_positions(m) && prior_length_of(g) > positions))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%zu %s grids of %zu codes after %zu tokens, and "
                         "the model has %zu positions", g->count, what, g->codes, g->before,
                         positions);
@@ -99,11 +100,12 @@ static qkv_status check(const qkv_model *m, const qkv_code_grids *g, const char 
 }
 
 /* n of the grids, of those numbers; *sum += -log p of their codes. */
-static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_code_grids *g, const size_t *numbers,
-                        size_t n, int32_t *ids, int32_t *targets, double *sum)
+static qkv_status prior_score(qkv_model *m, qkv_tape *t, const qkv_code_grids *g,
+                              const size_t *numbers,
+                              size_t n, int32_t *ids, int32_t *targets, double *sum)
 {
     for (size_t i = 0; i < n; i++) {
-        put_ids(ids + i * length_of(g), g, numbers[i]);
+        put_ids(ids + i * prior_length_of(g), g, numbers[i]);
         memcpy(targets + i * g->codes, g->grids + numbers[i] * g->codes,
                g->codes * sizeof *targets);
     }
@@ -120,13 +122,13 @@ qkv_status qkv_prior_evaluate(qkv_model *m, qkv_tape *t, const qkv_code_grids *g
     *out = (qkv_prior_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_GENERATE))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(m, g, "held-out");
+    qkv_status status = prior_check(m, g, "held-out");
     if (status)
         return status;
     size_t count = limit && limit < g->count * g->codes ? limit / g->codes : g->count;
-    size_t batch = EVAL_ROWS / length_of(g) + 1;
+    size_t batch = EVAL_ROWS / prior_length_of(g) + 1;
     count = count ? count : 1;
-    int32_t *ids = qkv_calloc(ctx, batch, length_of(g) * sizeof *ids);
+    int32_t *ids = qkv_calloc(ctx, batch, prior_length_of(g) * sizeof *ids);
     int32_t *targets = qkv_calloc(ctx, batch, g->codes * sizeof *targets);
     size_t *numbers = qkv_calloc(ctx, batch, sizeof *numbers);
     double sum = 0;
@@ -135,7 +137,7 @@ qkv_status qkv_prior_evaluate(qkv_model *m, qkv_tape *t, const qkv_code_grids *g
         size_t n = count - i < batch ? count - i : batch;
         for (size_t k = 0; k < n; k++)
             numbers[k] = qkv__evenly(i + k, count, g->count);
-        status = score(m, t, g, numbers, n, ids, targets, &sum);
+        status = prior_score(m, t, g, numbers, n, ids, targets, &sum);
     }
     qkv_tape_reset(t);
     qkv_free(ctx, numbers);
@@ -149,7 +151,7 @@ qkv_status qkv_prior_evaluate(qkv_model *m, qkv_tape *t, const qkv_code_grids *g
 
 /* ---- the task ----------------------------------------------------------------------------- */
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status prior_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     prior_task *s = self;
     qkv_prior_score score_;
@@ -161,16 +163,16 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
     return status;
 }
 
-static size_t units(void *self) { return ((prior_task *)self)->train->codes; }
+static size_t prior_units(void *self) { return ((prior_task *)self)->train->codes; }
 
-static double flops(void *self)
+static double prior_flops(void *self)
 {
     const prior_task *s = self;
-    size_t T = length_of(s->train);
+    size_t T = prior_length_of(s->train);
     return qkv_model_flops(s->model, &(qkv_workload){.samples = 1, .length = (double)T});
 }
 
-static void destroy(void *self)
+static void prior_destroy(void *self)
 {
     prior_task *s = self;
     qkv_free(s->ctx, s->ids);
@@ -179,8 +181,9 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type prior_task_type = {.name = "grids", .unit = "codes", .phases = 1,
-                                              .loss = loss, .evaluate = evaluate, .units = units,
-                                              .flops = flops, .destroy = destroy};
+                                              .loss = prior_loss, .evaluate = prior_evaluate,
+                                              .units = prior_units,
+                                              .flops = prior_flops, .destroy = prior_destroy};
 
 qkv_status qkv_task_prior(qkv_task *out, qkv_model *model, const qkv_code_grids *train,
                           const qkv_code_grids *valid, double keep, uint64_t seed)
@@ -189,9 +192,9 @@ qkv_status qkv_task_prior(qkv_task *out, qkv_model *model, const qkv_code_grids 
     *out = (qkv_task){0};
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_GENERATE))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(model, train, "training");
+    qkv_status status = prior_check(model, train, "training");
     if (!status && valid)
-        status = check(model, valid, "held-out");
+        status = prior_check(model, valid, "held-out");
     if (!status && !(keep > 0 && keep <= 1))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "the share of codes to keep is in (0, 1], not %g",
                           keep);

@@ -16,14 +16,14 @@ typedef struct {
     size_t total;
 } counts;
 
-static int compare(const void *a, const void *b)
+static int prior_bigram_compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
 /* Of the first `grids` grids. */
-static qkv_status count_codes(counts *c, const qkv_code_grids *g, size_t grids)
+static qkv_status prior_bigram_count_codes(counts *c, const qkv_code_grids *g, size_t grids)
 {
     size_t n = grids * g->codes;
     c->pairs = qkv_calloc(c->ctx, n + 1, sizeof *c->pairs);
@@ -36,11 +36,11 @@ static qkv_status count_codes(counts *c, const qkv_code_grids *g, size_t grids)
             c->pairs[c->count++] = (uint64_t)g->grids[i - 1] * c->vocab + (uint64_t)g->grids[i];
     }
     c->total = n;
-    qsort(c->pairs, c->count, sizeof *c->pairs, compare);
+    qsort(c->pairs, c->count, sizeof *c->pairs, prior_bigram_compare);
     return QKV_OK;
 }
 
-static void free_counts(counts *c)
+static void prior_bigram_free_counts(counts *c)
 {
     qkv_free(c->ctx, c->pairs);
     qkv_free(c->ctx, c->met);
@@ -100,19 +100,19 @@ qkv_status qkv_prior_bigram(qkv_context *ctx, const qkv_code_grids *train,
     double sums[WEIGHTS] = {0};
     size_t best = 0, known = train->count - train->count / LEFT_OUT;
     *bits = NAN;
-    qkv_status status = count_codes(&part, train, known);
+    qkv_status status = prior_bigram_count_codes(&part, train, known);
     if (!status) {
         add_bits(&part, train, known, 0, WEIGHTS, sums);
         for (size_t k = 0; k < WEIGHTS; k++)
             best = sums[k] < sums[best] ? k : best;
-        status = count_codes(&all, train, train->count);
+        status = prior_bigram_count_codes(&all, train, train->count);
     }
     if (!status) {
         sums[best] = 0;
         add_bits(&all, valid, 0, best, best + 1, sums);
         *bits = sums[best] / (double)(valid->count * valid->codes);
     }
-    free_counts(&part);
-    free_counts(&all);
+    prior_bigram_free_counts(&part);
+    prior_bigram_free_counts(&all);
     return status;
 }

@@ -22,19 +22,22 @@ typedef struct {
     size_t room;
 } reconstruct;
 
-static const qkv_mae_config *config_of(const qkv_model *m) { return qkv_model_config(m); }
+static const qkv_mae_config *reconstruct_config_of(const qkv_model *m)
+{
+    return qkv_model_config(m);
+}
 
 static grid grid_of(const qkv_model *m)
 {
-    const qkv_patches_config *c = &config_of(m)->trunk;
+    const qkv_patches_config *c = &reconstruct_config_of(m)->trunk;
     return (grid){c->image, c->patch, c->channels, c->image / c->patch};
 }
 
-static size_t patches(const grid *g) { return g->side * g->side; }
+static size_t reconstruct_patches(const grid *g) { return g->side * g->side; }
 static size_t numbers(const grid *g) { return g->patch * g->patch * g->channels; }
 
 /* Where in an image value i of patch p is: rows, columns, channels of a patch. */
-static size_t place(const grid *g, size_t p, size_t i)
+static size_t reconstruct_place(const grid *g, size_t p, size_t i)
 {
     size_t channel = i % g->channels, pixel = i / g->channels;
     size_t y = p / g->side * g->patch + pixel / g->patch;
@@ -51,13 +54,13 @@ static qkv_tensor *room_for(qkv_tape *t, const grid *g, size_t n)
     return qkv_tensor_from(t, NULL, 4, shape);
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *reconstruct_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     reconstruct *s = self;
     qkv_model *m = s->base.model;
     double begun = qkv_now();
     grid g = grid_of(m);
-    size_t n = part->count, L = patches(&g);
+    size_t n = part->count, L = reconstruct_patches(&g);
     uint64_t first = qkv__first_sample(part);
     qkv_tensor *x = room_for(t, &g, n);
     if (!x || !qkv__grow(s->base.ctx, &s->order, &s->room, n * L, sizeof *s->order) ||
@@ -66,7 +69,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     for (size_t i = 0; i < n; i++)
         qkv_mae_shuffle(s->order + i * L, L, s->base.seed, first + i);
     qkv__add_data_time(part, begun);
-    qkv_mae_masks masks = {n, L, qkv_mae_kept(L, config_of(m)->mask_ratio), s->order};
+    qkv_mae_masks masks = {n, L, qkv_mae_kept(L, reconstruct_config_of(m)->mask_ratio), s->order};
     qkv_tensor *y = qkv_mae_decode(m, t, qkv_mae_encode(m, t, x, &masks), &masks);
     return qkv__share_of_batch(t, qkv_mae_loss(m, t, y, x, &masks), part);
 }
@@ -80,10 +83,10 @@ static void patch_scale(const grid *g, const qkv_real *image, size_t p, double *
     size_t n = numbers(g);
     double sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++)
-        sum += (double)image[place(g, p, i)];
+        sum += (double)image[reconstruct_place(g, p, i)];
     *shift = sum / (double)n;
     for (size_t i = 0; i < n; i++) {
-        double d = (double)image[place(g, p, i)] - *shift;
+        double d = (double)image[reconstruct_place(g, p, i)] - *shift;
         squares += d * d;
     }
     *scale = sqrt(squares / (double)(n > 1 ? n - 1 : 1) + PATCH_EPS);
@@ -97,9 +100,9 @@ static void to_images(const qkv_model *m, const qkv_real *learnt, const qkv_real
     grid g = grid_of(m);
     const qkv_image_format *f = qkv_model_image_format(m);
     size_t size = g.image * g.image * g.channels;
-    bool normed = config_of(m)->norm_pix;
+    bool normed = reconstruct_config_of(m)->norm_pix;
     for (size_t b = 0; b < n; b++)
-        for (size_t p = 0; p < patches(&g); p++) {
+        for (size_t p = 0; p < reconstruct_patches(&g); p++) {
             double shift = 0, scale = 1;
             if (normed)
                 patch_scale(&g, x + b * size, p, &shift, &scale);
@@ -107,7 +110,7 @@ static void to_images(const qkv_model *m, const qkv_real *learnt, const qkv_real
                 size_t c = i % g.channels;
                 double v = ((double)*learnt * scale + shift) * f->std[c] + f->mean[c];
                 v = v > 0 ? v : 0; /* and what is no number */
-                out[b * size + place(&g, p, i)] = (qkv_real)(v < 1 ? v : 1);
+                out[b * size + reconstruct_place(&g, p, i)] = (qkv_real)(v < 1 ? v : 1);
             }
         }
 }
@@ -147,9 +150,9 @@ static void mean_colour(const evaluation *j, const uint8_t *image, double mean[3
 {
     const grid *g = &j->g;
     double sum[3] = {0, 0, 0}, count = 0;
-    for (size_t p = 0; p < patches(g); p++)
+    for (size_t p = 0; p < reconstruct_patches(g); p++)
         for (size_t i = 0; i < numbers(g) && j->seen[p]; i++) {
-            sum[i % g->channels] += image[place(g, p, i)];
+            sum[i % g->channels] += image[reconstruct_place(g, p, i)];
             count += i % g->channels == 0;
         }
     for (size_t c = 0; c < 3; c++)
@@ -168,7 +171,7 @@ static size_t nearest_pixel(const evaluation *j, size_t x, size_t y)
 {
     const grid *g = &j->g;
     size_t best = SIZE_MAX, at = 0;
-    for (size_t p = 0; p < patches(g); p++) {
+    for (size_t p = 0; p < reconstruct_patches(g); p++) {
         size_t px, py;
         if (!j->seen[p])
             continue;
@@ -188,13 +191,13 @@ static void evaluate_image(evaluation *j, const uint8_t *image, const qkv_real *
 {
     const grid *g = &j->g;
     double mean[3] = {0, 0, 0};
-    for (size_t p = 0; p < patches(g); p++)
+    for (size_t p = 0; p < reconstruct_patches(g); p++)
         j->seen[order[p]] = p < j->kept;
     if (j->others)
         mean_colour(j, image, mean);
-    for (size_t p = 0; p < patches(g); p++)
+    for (size_t p = 0; p < reconstruct_patches(g); p++)
         for (size_t i = 0; i < numbers(g) && !j->seen[p]; i += g->channels) {
-            size_t at = place(g, p, i), pixel = at / g->channels;
+            size_t at = reconstruct_place(g, p, i), pixel = at / g->channels;
             size_t near =
                 j->others ? nearest_pixel(j, pixel % g->image, pixel / g->image) : at;
             for (size_t c = 0; c < g->channels; c++) {
@@ -208,10 +211,10 @@ static void evaluate_image(evaluation *j, const uint8_t *image, const qkv_real *
 }
 
 /* Images begin .. begin + n - 1 of `count` evenly over all. */
-static qkv_status evaluate_batch(evaluation *j, size_t begin, size_t n, size_t count)
+static qkv_status reconstruct_evaluate_batch(evaluation *j, size_t begin, size_t n, size_t count)
 {
     const qkv_image_format *f = qkv_model_image_format(j->model);
-    size_t number[EVAL_BATCH], L = patches(&j->g), total = qkv_pixels_count(j->pixels);
+    size_t number[EVAL_BATCH], L = reconstruct_patches(&j->g), total = qkv_pixels_count(j->pixels);
     size_t size = j->g.image * j->g.image * j->g.channels;
     double share;
     for (size_t i = 0; i < n; i++) {
@@ -233,15 +236,16 @@ static qkv_status evaluate_batch(evaluation *j, size_t begin, size_t n, size_t c
     return status;
 }
 
-static qkv_status evaluate_all(evaluation *j, size_t limit, qkv_reconstruct_score *out)
+static qkv_status reconstruct_evaluate_all(evaluation *j, size_t limit, qkv_reconstruct_score *out)
 {
     size_t n = qkv_pixels_count(j->pixels), count = qkv__limited(limit, n);
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i += EVAL_BATCH)
-        status = evaluate_batch(j, i, count - i < EVAL_BATCH ? count - i : EVAL_BATCH, count);
+        status = reconstruct_evaluate_batch(j, i, count - i < EVAL_BATCH ? count - i : EVAL_BATCH,
+                                            count);
     if (status)
         return status;
-    double values = (double)(count * (patches(&j->g) - j->kept) * numbers(&j->g));
+    double values = (double)(count * (reconstruct_patches(&j->g) - j->kept) * numbers(&j->g));
     *out = (qkv_reconstruct_score){
         .psnr = qkv_psnr(j->error[MODEL], values), .loss = j->loss / (double)count,
         .mean = qkv_psnr(j->error[MEAN], values), .nearest = qkv_psnr(j->error[NEAREST], values),
@@ -257,13 +261,13 @@ static qkv_status check_model(const qkv_model *m)
     if (!f || f->channels != g.channels)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the model reads %zu channels; it is told how for "
                         "%zu", g.channels, f ? f->channels : 0);
-    if (patches(&g) > 4096 || patches(&g) < 2)
+    if (reconstruct_patches(&g) > 4096 || reconstruct_patches(&g) < 2)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "2 to 4096 patches in an image expected, found %zu",
-                        patches(&g));
+                        reconstruct_patches(&g));
     return QKV_OK;
 }
 
-static qkv_status check(const qkv_model *m, const qkv_pixels *p, const char *what)
+static qkv_status reconstruct_check(const qkv_model *m, const qkv_pixels *p, const char *what)
 {
     qkv_status status = check_model(m);
     if (status)
@@ -278,8 +282,9 @@ static qkv_status check(const qkv_model *m, const qkv_pixels *p, const char *wha
 }
 
 /* others: fill in the score's mean and nearest as well. */
-static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels, double ratio,
-                                bool others, size_t limit, qkv_reconstruct_score *out)
+static qkv_status reconstruct_evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                                            double ratio,
+                                            bool others, size_t limit, qkv_reconstruct_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
     qkv_status status = QKV_OK;
@@ -291,13 +296,15 @@ static qkv_status evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pix
     j->pixels = pixels;
     j->others = others;
     j->g = grid_of(m);
-    j->kept = qkv_mae_kept(patches(&j->g), ratio < 0 ? config_of(m)->mask_ratio : ratio);
-    j->filled = qkv_calloc(ctx, EVAL_BATCH * patches(&j->g), numbers(&j->g) * sizeof(qkv_real));
+    j->kept = qkv_mae_kept(reconstruct_patches(&j->g), ratio < 0
+                           ? reconstruct_config_of(m)->mask_ratio : ratio);
+    j->filled = qkv_calloc(ctx, EVAL_BATCH * reconstruct_patches(&j->g), numbers(&j->g) *
+                           sizeof(qkv_real));
     status = j->filled ? QKV_OK : QKV_E_MEMORY;
-    if (!status && j->kept == patches(&j->g))
+    if (!status && j->kept == reconstruct_patches(&j->g))
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "no patch is hidden: there is nothing to evaluate");
     if (!status)
-        status = evaluate_all(j, limit, out);
+        status = reconstruct_evaluate_all(j, limit, out);
     qkv_tape_reset(t);
     qkv_free(ctx, j->filled);
     qkv_free(ctx, j);
@@ -310,20 +317,21 @@ qkv_status qkv_reconstruct_evaluate(qkv_model *m, qkv_tape *t, const qkv_pixels 
     *out = (qkv_reconstruct_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_RECONSTRUCT))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(m, pixels, "held-out");
-    return status ? status : evaluate_with(m, t, pixels, ratio, true, limit, out);
+    qkv_status status = reconstruct_check(m, pixels, "held-out");
+    return status ? status : reconstruct_evaluate_with(m, t, pixels, ratio, true, limit, out);
 }
 
 /* ---- one image --------------------------------------------------------------------------- */
 
 /* Puts grey over what is hidden; into filled goes what the model says, or (paste) the truth where
  * it was seen. */
-static void paint(const grid *g, const uint8_t *image, const qkv_real *values,
-                  const qkv_mae_masks *masks, bool paste, uint8_t *hidden, uint8_t *filled)
+static void reconstruct_paint(const grid *g, const uint8_t *image, const qkv_real *values,
+                              const qkv_mae_masks *masks, bool paste, uint8_t *hidden,
+                              uint8_t *filled)
 {
     for (size_t k = 0; k < masks->patches; k++)
         for (size_t i = 0; i < numbers(g); i++) {
-            size_t at = place(g, (size_t)masks->order[k], i);
+            size_t at = reconstruct_place(g, (size_t)masks->order[k], i);
             bool seen = k < masks->kept;
             hidden[at] = seen ? image[at] : GREY;
             filled[at] = seen && paste ? image[at]
@@ -337,7 +345,7 @@ static qkv_tensor *one_image(qkv_tape *t, const qkv_model *m, const uint8_t *ima
     grid g = grid_of(m);
     qkv_tensor *x = room_for(t, &g, 1);
     qkv_real *values = qkv_tensor_fill(x);
-    for (size_t i = 0; values && i < patches(&g) * numbers(&g); i++) {
+    for (size_t i = 0; values && i < reconstruct_patches(&g) * numbers(&g); i++) {
         size_t c = i % g.channels;
         values[i] = (qkv_real)((image[i] / 255.0 - f->mean[c]) / f->std[c]);
     }
@@ -357,7 +365,7 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *image, doub
         return qkv_fail(ctx, QKV_E_ARGUMENT, "the share of hidden patches is in [0, 1), not %g",
                         ratio);
     grid g = grid_of(m);
-    size_t L = patches(&g);
+    size_t L = reconstruct_patches(&g);
     int32_t *order = qkv_calloc(ctx, L, sizeof *order);
     qkv_real *values = qkv_calloc(ctx, L, numbers(&g) * sizeof *values);
     qkv__begin_inference(t);
@@ -368,7 +376,7 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *image, doub
         status = fill_in(m, t, one_image(t, m, image), &masks, values, NULL);
     }
     if (!status)
-        paint(&g, image, values, &masks, paste, hidden, filled);
+        reconstruct_paint(&g, image, values, &masks, paste, hidden, filled);
     qkv_tape_reset(t);
     qkv_free(ctx, values);
     qkv_free(ctx, order);
@@ -377,18 +385,18 @@ qkv_status qkv_reconstruct(qkv_model *m, qkv_tape *t, const uint8_t *image, doub
 
 /* ---- the task ---------------------------------------------------------------------------- */
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status task_reconstruct_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     const qkv__image_task *s = self;
     qkv_reconstruct_score score;
-    qkv_status status = evaluate_with(s->model, t, s->valid, -1, false, limit, &score);
+    qkv_status status = reconstruct_evaluate_with(s->model, t, s->valid, -1, false, limit, &score);
     *out = (qkv_metrics){.item = {{"psnr", score.psnr}, {"loss", score.loss}}, .count = 2,
                          .more_is_better = true, .scored = score.images,
                          .units = qkv_pixels_count(s->valid)};
     return status;
 }
 
-static void destroy(void *self)
+static void reconstruct_destroy(void *self)
 {
     reconstruct *s = self;
     qkv_free(s->base.ctx, s->order);
@@ -396,8 +404,10 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type reconstruct_type = {.name = "reconstruct", .unit = "images",
-                                               .phases = 1, .loss = loss, .evaluate = evaluate,
-                                               .flops = qkv__image_task_flops, .destroy = destroy};
+                                               .phases = 1, .loss = reconstruct_loss,
+                                               .evaluate = task_reconstruct_evaluate,
+                                               .flops = qkv__image_task_flops,
+                                               .destroy = reconstruct_destroy};
 
 qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                                 const qkv_pixels *valid, const qkv_augment_options *augment,
@@ -407,15 +417,16 @@ qkv_status qkv_task_reconstruct(qkv_task *out, qkv_model *model, const qkv_pixel
     *out = (qkv_task){0};
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_RECONSTRUCT))
         return QKV_E_ARGUMENT;
-    qkv_status status = check(model, train, "training");
+    qkv_status status = reconstruct_check(model, train, "training");
     if (!status && valid)
-        status = check(model, valid, "held-out");
+        status = reconstruct_check(model, valid, "held-out");
     if (status)
         return status;
     grid g = grid_of(model);
-    if (qkv_mae_kept(patches(&g), config_of(model)->mask_ratio) == patches(&g))
+    if (qkv_mae_kept(reconstruct_patches(&g),
+                     reconstruct_config_of(model)->mask_ratio) == reconstruct_patches(&g))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "mask_ratio %g: no patch is hidden",
-                        config_of(model)->mask_ratio);
+                        reconstruct_config_of(model)->mask_ratio);
     if (augment && qkv_augment_mixes(augment))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "images that are to be filled in are not mixed");
     reconstruct *s = qkv__task_alloc(ctx, sizeof *s, &status);

@@ -47,7 +47,7 @@ static qkv__values values_of(const qkv_model *m)
 
 /* ---- training ---------------------------------------------------------------------------- */
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *segment_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     segment *s = self;
     qkv_model *model = s->base.model;
@@ -111,8 +111,8 @@ typedef struct {
 } evaluated;
 
 /* B images, the first of which is number `done` of `count` evenly over all. */
-static qkv_status evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
-                                 evaluated *j, size_t done, size_t B, size_t count)
+static qkv_status segment_evaluate_batch(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
+                                         evaluated *j, size_t done, size_t B, size_t count)
 {
     size_t side = side_of(m), pixels = side * side, shape[] = {B, side, side, RGB};
     const qkv__values v = values_of(m);
@@ -144,7 +144,7 @@ static qkv_status check_set(const qkv_model *m, const qkv_pixels *p, size_t chan
                     qkv_pixels_height(p), qkv_pixels_channels(p), side, side, channels);
 }
 
-static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
+static qkv_status segment_check_data(const qkv_model *m, const qkv_segment_data *data)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_pixelwise_config *c = qkv_model_config(m);
@@ -168,8 +168,8 @@ static qkv_status check_data(const qkv_model *m, const qkv_segment_data *data)
     return status;
 }
 
-static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv_segment_data *data, size_t count,
-                            counts *c, double *total)
+static qkv_status segment_score_all(qkv_model *m, qkv_tape *t, const qkv_segment_data *data,
+                                    size_t count, counts *c, double *total)
 {
     qkv_context *ctx = qkv_model_context(m);
     size_t pixels = side_of(m) * side_of(m), room = EVAL_IMAGES * pixels;
@@ -179,7 +179,7 @@ static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv_segment_data *d
     qkv_status status = j.x && j.truth && j.guess ? QKV_OK : QKV_E_MEMORY;
     for (size_t done = 0, B; done < count && !status; done += B) {
         B = count - done < EVAL_IMAGES ? count - done : EVAL_IMAGES;
-        status = evaluate_batch(m, t, data, &j, done, B, count);
+        status = segment_evaluate_batch(m, t, data, &j, done, B, count);
         if (!status)
             count_pixels(c, j.truth, j.guess, B * pixels);
     }
@@ -197,20 +197,20 @@ qkv_status qkv_segment_evaluate(qkv_model *m, qkv_tape *t, const qkv_segment_dat
     *out = (qkv_segment_score){0};
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_SEGMENT))
         return QKV_E_ARGUMENT;
-    qkv_status status = check_data(m, data);
+    qkv_status status = segment_check_data(m, data);
     if (status)
         return status;
     size_t all = qkv_pixels_count(data->images), count = qkv__limited(limit, all);
     counts c = {0};
     double total = 0, right = 0, n = (double)count * (double)(side_of(m) * side_of(m));
-    status = score_all(m, t, data, count, &c, &total);
+    status = segment_score_all(m, t, data, count, &c, &total);
     for (size_t k = 0; k < QKV_MASK_CLASSES; k++)
         right += (double)c.both[k];
     *out = (qkv_segment_score){mean_iou(&c), right / n, total / n, count};
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status task_segment_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     segment *s = self;
     const qkv_segment_data valid = {s->base.valid, s->masks};
@@ -226,7 +226,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 /* ---- telling ------------------------------------------------------------------------------- */
 
 /* Of logits (n, C). */
-static void largest(uint8_t *out, const qkv_real *logits, size_t n, size_t C)
+static void segment_largest(uint8_t *out, const qkv_real *logits, size_t n, size_t C)
 {
     for (size_t i = 0; i < n; i++) {
         size_t best = 0;
@@ -259,7 +259,7 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
         qkv__values_put(qkv_tensor_fill(x), small.data, side * side * RGB, RGB, &v);
     const qkv_real *logits = x ? qkv_data(t, qkv_pixelwise_forward(m, t, x)) : NULL;
     if (logits)
-        largest(guess, logits, side * side, c->outputs);
+        segment_largest(guess, logits, side * side, c->outputs);
     for (size_t i = 0; i < in->width * in->height && logits; i++)
         classes[i] = guess[i / in->width * side / in->height * side +
                            i % in->width * side / in->width];
@@ -273,7 +273,7 @@ qkv_status qkv_segment(uint8_t *classes, qkv_model *m, qkv_tape *t, const qkv_im
 /* ---- the task ------------------------------------------------------------------------------ */
 
 static const qkv_task_type segment_type = {.name = "segment", .unit = "images", .phases = 1,
-                                           .loss = loss, .evaluate = evaluate,
+                                           .loss = segment_loss, .evaluate = task_segment_evaluate,
                                            .flops = qkv__image_task_flops,
                                            .destroy = qkv__image_task_destroy};
 
@@ -284,9 +284,9 @@ qkv_status qkv_task_segment(qkv_task *out, qkv_model *model, const qkv_segment_d
     *out = (qkv_task){0};
     if (!qkv__model_as(model, NULL, __func__, QKV_CAN_SEGMENT))
         return QKV_E_ARGUMENT;
-    qkv_status status = check_data(model, train);
+    qkv_status status = segment_check_data(model, train);
     if (!status && valid)
-        status = check_data(model, valid);
+        status = segment_check_data(model, valid);
     segment *s = qkv__task_alloc(qkv_model_context(model), sizeof *s, &status);
     if (!s)
         return status;

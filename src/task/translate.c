@@ -84,7 +84,7 @@ static void fill_batch(batch *b, const pair *all, int32_t start, size_t readings
         memcpy(b->targets + targets, b->targets, targets * sizeof *b->targets);
 }
 
-static qkv_marian_side side(qkv_tape *t, const batch *b, size_t field)
+static qkv_marian_side translate_side(qkv_tape *t, const batch *b, size_t field)
 {
     size_t shape[] = {1, (size_t)b->offsets[field][b->pairs]};
     return (qkv_marian_side){.ids = qkv_tensor_ids(t, b->ids[field], 2, shape),
@@ -98,7 +98,7 @@ static qkv_tensor *read_batch(qkv_model *m, qkv_tape *t, const batch *b,
     qkv_marian_side sides[FIELDS];
     qkv_tensor *y[FIELDS] = {NULL};
     for (size_t f = 0; f < FIELDS; f++) {
-        sides[f] = side(t, b, f);
+        sides[f] = translate_side(t, b, f);
         if (before) {
             qkv_randomness r = before[f];
             r.seed ^= (uint64_t)reading << 63;
@@ -114,9 +114,9 @@ static qkv_tensor *read_batch(qkv_model *m, qkv_tape *t, const batch *b,
 /* Cross-entropy of the pairs' targets, read twice where o asks for rdrop. before: rows of each
  * side that the update has before these (dropout counts on), and its randomness; NULL: nothing is
  * dropped. NULL once anything failed. */
-static qkv_tensor *batch_loss(qkv_model *m, qkv_tape *t, const pair *all, size_t pairs,
-                              const qkv_randomness before[FIELDS],
-                              const qkv_cross_entropy_options *o)
+static qkv_tensor *translate_batch_loss(qkv_model *m, qkv_tape *t, const pair *all, size_t pairs,
+                                        const qkv_randomness before[FIELDS],
+                                        const qkv_cross_entropy_options *o)
 {
     const qkv_marian_config *c = qkv_model_config(m);
     size_t readings = readings_of(o->rdrop);
@@ -203,7 +203,7 @@ static bool read_update(translate *s, qkv_tape *t, const qkv_micro_batch *part, 
     return u->all != NULL;
 }
 
-static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
+static qkv_tensor *translate_loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 {
     translate *s = self;
     update u;
@@ -212,16 +212,16 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     double rows = (double)(u.tokens * readings_of(s->o.rdrop));
     qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .rdrop = s->o.rdrop,
                                    .normalizer = rows};
-    return batch_loss(s->model, t, u.all, u.pairs, u.before, &o);
+    return translate_batch_loss(s->model, t, u.all, u.pairs, u.before, &o);
 }
 
-static size_t units(void *self)
+static size_t translate_units(void *self)
 {
     translate *s = self;
     return (size_t)(s->pairs * (s->source + s->target));
 }
 
-static double flops(void *self)
+static double translate_flops(void *self)
 {
     translate *s = self;
     return qkv_model_flops(s->model, &(qkv_workload){.samples = s->pairs, .length = s->source,
@@ -231,15 +231,15 @@ static double flops(void *self)
 /* ---- evaluating ------------------------------------------------------------------------------ */
 
 /* Evaluates records k count / evaluated for k in [from, to). */
-static qkv_status score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t evaluated,
-                        size_t from, size_t to, double *sum)
+static qkv_status translate_score(qkv_model *m, qkv_tape *t, const qkv_records *r, size_t evaluated,
+                                  size_t from, size_t to, double *sum)
 {
     qkv__begin_inference(t);
     pair *all = qkv__step_alloc(t, (to - from) * sizeof *all);
     for (size_t k = from; all && k < to; k++)
         all[k - from] = get_pair(r, k * qkv_records_count(r) / evaluated);
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM};
-    qkv_tensor *y = all ? batch_loss(m, t, all, to - from, NULL, &o) : NULL;
+    qkv_tensor *y = all ? translate_batch_loss(m, t, all, to - from, NULL, &o) : NULL;
     *sum += (double)qkv_item(t, y);
     return qkv_tape_status(t);
 }
@@ -268,7 +268,7 @@ qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *
             size += more;
             out->tokens += p.size[TARGET];
         }
-        status = score(m, t, records, evaluated, from, to, &sum);
+        status = translate_score(m, t, records, evaluated, from, to, &sum);
     }
     qkv_tape_reset(t);
     out->loss = sum / (double)out->tokens;
@@ -276,7 +276,7 @@ qkv_status qkv_translate_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status translate_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     translate *s = self;
     qkv_translate_score r;
@@ -286,7 +286,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
     return status;
 }
 
-static void destroy(void *self)
+static void translate_destroy(void *self)
 {
     translate *s = self;
     qkv_context *ctx = qkv_model_context(s->model);
@@ -296,8 +296,9 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type type = {.name = "translate", .unit = "tokens", .phases = 1,
-                                   .loss = loss, .evaluate = evaluate, .units = units,
-                                   .flops = flops, .destroy = destroy};
+                                   .loss = translate_loss, .evaluate = translate_evaluate,
+                                   .units = translate_units,
+                                   .flops = translate_flops, .destroy = translate_destroy};
 
 /* ---- making ------------------------------------------------------------------------------- */
 

@@ -18,7 +18,7 @@ struct qkv__buffer {
     struct qkv__buffer *next;
 };
 
-static void push(struct qkv__buffer **list, struct qkv__buffer *b)
+static void backward_push(struct qkv__buffer **list, struct qkv__buffer *b)
 {
     b->next = *list;
     *list = b;
@@ -49,7 +49,7 @@ static qkv_real *pool_take(qkv_tape *t, size_t bytes)
         return new_buffer(t, bytes);
     struct qkv__buffer *b = best->free;
     best->free = b->next;
-    push(&t->empty, b);
+    backward_push(&t->empty, b);
     return b->data;
 }
 
@@ -71,7 +71,7 @@ static void pool_give(qkv_tape *t, qkv_real *p, size_t bytes)
     else if (!(b = qkv__step_alloc(t, sizeof *b)))
         return;
     b->data = p;
-    push(&c->free, b);
+    backward_push(&c->free, b);
 }
 
 void qkv__grad_spare(qkv_tape *t, void *p, size_t bytes)
@@ -251,7 +251,7 @@ void qkv__grad_broadcast(qkv_tape *t, qkv_tensor *x, const qkv_real *g, int ndim
 
 /* ---- the pass ----------------------------------------------------------------------------- */
 
-static qkv_status check(qkv_tape *t, const qkv_backward_args *a)
+static qkv_status backward_check(qkv_tape *t, const qkv_backward_args *a)
 {
     if (t->status)
         return t->status;
@@ -319,7 +319,7 @@ static void seed(qkv_tape *t, qkv_tensor *y, const qkv_tensor *g)
     }
 }
 
-static void complete(qkv_tape *t, qkv_tensor *leaf)
+static void backward_complete(qkv_tape *t, qkv_tensor *leaf)
 {
     fill_missing(t, leaf);
     leaf->param->has_grad = true;
@@ -337,7 +337,7 @@ static void use_up(qkv_tape *t, const qkv__node *n)
             continue;
         enter_pass(t, root);
         if (++root->used_up == root->uses && root->grad)
-            complete(t, root);
+            backward_complete(t, root);
     }
 }
 
@@ -366,7 +366,7 @@ static void run_node(qkv_tape *t, const qkv__node *n)
 
 qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
 {
-    if (check(t, a))
+    if (backward_check(t, a))
         return t->status;
     t->pass++;
     t->wrt = a->n_wrt > 0;
@@ -379,7 +379,7 @@ qkv_status qkv_backward_from(qkv_tape *t, const qkv_backward_args *a)
         run_node(t, n);
     for (qkv_tensor *leaf = t->leaves; leaf && !t->status; leaf = leaf->next_leaf)
         if (into_param(t, leaf) && leaf->uses == 0 && leaf->pass == t->pass)
-            complete(t, leaf); /* an output of the pass itself */
+            backward_complete(t, leaf); /* an output of the pass itself */
     if (!a->retain_graph) {
         t->dropped++;
         t->first = t->last = NULL;

@@ -76,7 +76,7 @@ static qkv_status go_back(checking *k)
 }
 
 /* d<c, fn>/d(element i of p), from four values. */
-static double difference(checking *k, qkv_param *p, size_t i)
+static double gradient_check_difference(checking *k, qkv_param *p, size_t i)
 {
     qkv_real *x = qkv_param_data(p) + i, at = *x;
     const double h = k->o.step * (1 + fabs((double)at)), times[] = {1, -1, 2, -2};
@@ -101,7 +101,7 @@ static qkv_status check_param(checking *k, qkv_param *p, qkv_rng *r, qkv_gradien
         largest = fmax(largest, fabs((double)g[i]));
     for (size_t s = 0; s < n; s++) {
         size_t i = n == count ? s : qkv_rng_below(r, (uint32_t)count);
-        double numeric = difference(k, p, i), mine = g ? (double)g[i] : 0;
+        double numeric = gradient_check_difference(k, p, i), mine = g ? (double)g[i] : 0;
         if (qkv_tape_status(k->tape))
             return qkv_tape_status(k->tape);
         /* Where all gradients are near nothing, both sides are rounding: evaluated against 1e-3. */

@@ -5,7 +5,8 @@
 
 #include "tensor/tape.h"
 
-static size_t bytes_of(const qkv_tensor *x) { return qkv_count(x) * qkv__dtype_size(x->dtype); }
+static size_t host_bytes_of(const qkv_tensor *x) { return qkv_count(x) *
+                                                  qkv__dtype_size(x->dtype); }
 
 /* A root whose elements the host writes, where they lie or at x->host, which is `host` if given. */
 static qkv_tensor *new_staged(qkv_tape *t, qkv_dtype dtype, void *host, int ndim,
@@ -14,8 +15,8 @@ static qkv_tensor *new_staged(qkv_tape *t, qkv_dtype dtype, void *host, int ndim
     qkv_tensor *x = qkv__new_over(t, dtype, t->device->host ? host : NULL, ndim, shape);
     if (!x || t->device->host)
         return x;
-    x->host = host ? host : qkv__step_alloc(t, bytes_of(x));
-    x->staged = bytes_of(x);
+    x->host = host ? host : qkv__step_alloc(t, host_bytes_of(x));
+    x->staged = host_bytes_of(x);
     return x->host ? x : NULL;
 }
 
@@ -67,7 +68,7 @@ static const void *read_dense(qkv_tape *t, const qkv_tensor *x)
 {
     const qkv_tensor *root = x->root;
     return root->host ? (const char *)root->host + x->offset * qkv__dtype_size(x->dtype)
-                      : qkv__read(t, x->data, bytes_of(x));
+                      : qkv__read(t, x->data, host_bytes_of(x));
 }
 
 /* A copy of data, unless that is NULL. */
@@ -76,9 +77,9 @@ static qkv_tensor *from(qkv_tape *t, qkv_dtype dtype, const void *data, int ndim
 {
     qkv_tensor *x = new_staged(t, dtype, NULL, ndim, shape);
     if (x && x->host && data)
-        memcpy(x->host, data, bytes_of(x));
+        memcpy(x->host, data, host_bytes_of(x));
     else if (x && data)
-        t->device->copy_in(x->data, data, bytes_of(x));
+        t->device->copy_in(x->data, data, host_bytes_of(x));
     return x;
 }
 
@@ -101,7 +102,7 @@ qkv_real *qkv_tensor_fill(qkv_tensor *x)
 {
     if (!x || !x->host)
         return x ? qkv__real(x) : NULL;
-    x->staged = bytes_of(x);
+    x->staged = host_bytes_of(x);
     return x->host;
 }
 

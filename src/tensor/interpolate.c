@@ -6,7 +6,7 @@
 #include "tensor/tape.h"
 
 /* Keys' cubic with a = -0.75, at distance d in [0, 2] (Keys 1981, eq. 15). */
-static double cubic(double d)
+static double interpolate_cubic(double d)
 {
     const double a = -0.75;
     return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
@@ -23,7 +23,8 @@ static void weigh(qkv_real *row, qkv_interpolation how, size_t from, size_t to, 
     for (long k = first; k <= last; k++) {
         long i = (long)below + k, end = (long)from - 1; /* what lies beside repeats the border */
         double d = fabs(part - (double)k);
-        row[i < 0 ? 0 : i > end ? end : i] += (qkv_real)(how == QKV_BICUBIC ? cubic(d) : 1 - d);
+        row[i < 0 ? 0 : i > end ? end : i] += (qkv_real)(how == QKV_BICUBIC ? interpolate_cubic(d)
+                                                         : 1 - d);
     }
 }
 

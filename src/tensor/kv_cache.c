@@ -12,7 +12,8 @@ struct qkv_kv_cache {
 };
 
 /* Memory for `capacity` positions of each sequence. On failure both are NULL. */
-static qkv_status allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k, qkv_real **v)
+static qkv_status kv_cache_allocate(const qkv_kv_cache *c, size_t capacity, qkv_real **k,
+                                    qkv_real **v)
 {
     size_t rows, k_bytes, v_bytes;
     *k = *v = NULL;
@@ -41,7 +42,7 @@ qkv_status qkv_kv_cache_create(qkv_kv_cache **out, qkv_context *ctx, size_t B, s
     if (!c)
         return QKV_E_MEMORY;
     *c = (qkv_kv_cache){.ctx = ctx, .B = B, .most = B, .heads = Hkv, .D = D, .Dv = Dv};
-    qkv_status status = allocate(c, capacity, &c->k, &c->v);
+    qkv_status status = kv_cache_allocate(c, capacity, &c->k, &c->v);
     if (status) {
         qkv_free(ctx, c);
         return status;
@@ -71,8 +72,8 @@ void qkv_kv_cache_truncate(qkv_kv_cache *c, size_t length)
 /* The copies that make sequence i (of n) what rows[i] was, in an order in which none overwrites
  * what another still needs: at most 2 n. A ring (1 <- 2 <- 1) goes over the spare sequence.
  * readers[j]: how many others still need the old j. */
-static size_t plan(const qkv_kv_cache *c, const size_t *rows, size_t n, size_t *readers,
-                   size_t *to, size_t *from)
+static size_t kv_cache_plan(const qkv_kv_cache *c, const size_t *rows, size_t n, size_t *readers,
+                            size_t *to, size_t *from)
 {
     size_t moves = 0;
     for (size_t j = 0; j < c->most; j++)
@@ -114,7 +115,8 @@ bool qkv_kv_cache_select(qkv_tape *t, qkv_kv_cache *c, const size_t *rows, size_
     qkv__mark mark = qkv__arena_mark(t->host);
     size_t *list = qkv__arena_alloc(t->host, (c->most + 4 * n + 1) * sizeof *list);
     if (list) {
-        size_t *to = list + c->most, *from = to + 2 * n, moves = plan(c, rows, n, list, to, from);
+        size_t *to = list + c->most, *from = to + 2 * n,
+               moves = kv_cache_plan(c, rows, n, list, to, from);
         size_t k_row = c->heads * c->D, v_row = c->heads * c->Dv;
         t->k->move(&t->exec, c->k, c->capacity * k_row, to, from, moves, c->length * k_row);
         t->k->move(&t->exec, c->v, c->capacity * v_row, to, from, moves, c->length * v_row);
@@ -130,7 +132,7 @@ bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
     qkv_real *old[] = {c->k, c->v}, *new[2];
     if (t->status || capacity <= c->capacity)
         return !t->status;
-    t->status = allocate(c, capacity, &new[0], &new[1]);
+    t->status = kv_cache_allocate(c, capacity, &new[0], &new[1]);
     if (t->status)
         return false;
     for (int i = 0; i < 2; i++) {
@@ -147,7 +149,7 @@ bool qkv_kv_cache_reserve(qkv_tape *t, qkv_kv_cache *c, size_t capacity)
 
 void qkv_kv_cache_window(qkv_kv_cache *c, size_t positions) { c->window = positions; }
 
-static bool fits(const qkv_kv_cache *c, const qkv_tensor *x, size_t width)
+static bool kv_cache_fits(const qkv_kv_cache *c, const qkv_tensor *x, size_t width)
 {
     return x->ndim == 4 && x->shape[0] == c->B && x->shape[2] == c->heads && x->shape[3] == width;
 }
@@ -164,8 +166,8 @@ static qkv_tensor *view(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, si
 }
 
 /* Copies x behind what is there and returns a view of everything in the window. */
-static qkv_tensor *put(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory, const qkv_tensor *x,
-                       size_t width)
+static qkv_tensor *kv_cache_put(qkv_tape *t, const qkv_kv_cache *c, qkv_real *memory,
+                                const qkv_tensor *x, size_t width)
 {
     size_t end = c->length + x->shape[1];
     size_t first = c->window && end > c->window ? end - c->window : 0;
@@ -193,7 +195,7 @@ bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor
     if (qkv__recording(t, 2, in))
         return qkv__op_fail(t, "kv_cache", "keys and values that want a gradient: nothing goes "
                             "back through a cache, so the tape must not record") != NULL;
-    if (!fits(c, k, c->D) || !fits(c, v, c->Dv) || k->shape[1] != v->shape[1])
+    if (!kv_cache_fits(c, k, c->D) || !kv_cache_fits(c, v, c->Dv) || k->shape[1] != v->shape[1])
         return qkv__op_fail(t, "kv_cache", "k %s and v %s do not fit (%zu, T, %zu, %zu or %zu)",
                             qkv__shape_text(t, k), qkv__shape_text(t, v), c->B, c->heads, c->D,
                             c->Dv) != NULL;
@@ -203,8 +205,8 @@ bool qkv_kv_cache_append(qkv_tape *t, qkv_kv_cache *c, qkv_tensor *k, qkv_tensor
     if (c->window && k->shape[1] > 1 && c->length + k->shape[1] > c->window)
         return qkv__op_fail(t, "kv_cache", "%zu positions at once pass the window of %zu",
                             k->shape[1], c->window) != NULL;
-    *k_all = put(t, c, c->k, k, c->D);
-    *v_all = put(t, c, c->v, v, c->Dv);
+    *k_all = kv_cache_put(t, c, c->k, k, c->D);
+    *v_all = kv_cache_put(t, c, c->v, v, c->Dv);
     c->length += k->shape[1];
     return *k_all && *v_all;
 }

@@ -13,7 +13,7 @@ enum { ROWS = 256, IN = 768, OUT = 768, TRIES = 3 }; /* of products that choose 
 enum { PEAK_SIZE = 2048, PRODUCT_SIZE = 1536, READ_PASSES = 5, STREAMS = 4, LINE_WORDS = 8 };
 static const size_t read_bytes = (size_t)1 << 28;
 
-static void fill(qkv_real *x, size_t n, int threads)
+static void machine_fill(qkv_real *x, size_t n, int threads)
 {
 #pragma omp parallel for num_threads(threads) default(none) shared(x, n)
     for (size_t i = 0; i < n; i++) {
@@ -51,7 +51,7 @@ double qkv_machine_peak_flops(qkv_context *ctx, int repeats)
         const qkv_kernels *k = qkv__kernels_of(ctx, true);
         qkv_k_gemm_args args = {
             .m = size, .n = size, .k = size, .lda = size, .ldb = size, .ldc = size};
-        fill(first, 3 * n, e.threads);
+        machine_fill(first, 3 * n, e.threads);
         qkv__unmap(ctx, first, c, bytes, true);
         for (int i = 0; i <= repeats; i++) {
             double start = qkv_now();
@@ -76,7 +76,7 @@ size_t qkv_machine_product_bytes(qkv_context *ctx)
         return 0;
     qkv_real *c = device->alloc(ctx, bytes), *first = c ? qkv__map(ctx, c, bytes) : NULL;
     if (first) {
-        fill(first, 3 * n, e.threads);
+        machine_fill(first, 3 * n, e.threads);
         qkv__unmap(ctx, first, c, bytes, true);
         size_t before = qkv_machine_rss();
         qkv__kernels_of(ctx, true)->gemm(&e, c, c + n, c + 2 * n, &(qkv_k_gemm_args){
@@ -120,7 +120,7 @@ bool qkv_machine_bf16(qkv_context *ctx)
     double best[2] = {1, 1}; /* seconds: f32, bf16 */
     for (int i = 0; data && i < 2 * TRIES; i++) {
         unsigned isa = qkv_context_isa(ctx) | (i % 2 ? QKV__BF16 : 0);
-        fill(data, x + w, 1);
+        machine_fill(data, x + w, 1);
         double seconds = time_layer(qkv__kernels(isa), &e, data, data + x, data + x + w);
         best[i % 2] = seconds < best[i % 2] ? seconds : best[i % 2];
         qkv__arena_reset(e.scratch);
@@ -138,7 +138,7 @@ bool qkv_machine_bf16(qkv_context *ctx)
 /* Everything read once, by each thread its part, as STREAMS runs side by side. A word of each line
  * brings the whole line, and loading all eight words leaves fewer lines in flight: 25 GB/s instead
  * of 31 on one core of Zen 4. The value only makes sure that the loads are done. */
-static uint64_t read_all(const uint64_t *x, size_t run, int threads)
+static uint64_t machine_read_all(const uint64_t *x, size_t run, int threads)
 {
     uint64_t all = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) default(none)                       \
@@ -177,7 +177,7 @@ double qkv_machine_read_bandwidth(qkv_context *ctx)
         volatile uint64_t seen = 0;
         for (int i = 0; i < READ_PASSES; i++) {
             double start = qkv_now();
-            seen ^= read_all(x, run, threads);
+            seen ^= machine_read_all(x, run, threads);
             double rate = (double)(words * sizeof *x) / (qkv_now() - start);
             best = rate > best ? rate : best;
         }

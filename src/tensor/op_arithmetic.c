@@ -47,7 +47,7 @@ static bool fills(const qkv_tensor *x, const frame *f)
 }
 
 /* x's elements in the frame, dense; NULL when out of memory. */
-static const qkv_real *spread(qkv_tape *t, const qkv_tensor *x, const frame *f)
+static const qkv_real *op_arithmetic_spread(qkv_tape *t, const qkv_tensor *x, const frame *f)
 {
     if (fills(x, f))
         return qkv__real(x);
@@ -96,7 +96,7 @@ static qkv_tensor *binary(qkv_tape *t, const qkv_op *op, forward_fn *forward, qk
     if (!y)
         return NULL;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    const qkv_real *pa = spread(t, a, &f), *pb = spread(t, b, &f);
+    const qkv_real *pa = op_arithmetic_spread(t, a, &f), *pb = op_arithmetic_spread(t, b, &f);
     if (pa && pb)
         forward(t, qkv__real(y), pa, pb, f.n);
     qkv__arena_release(t->exec.scratch, mark);
@@ -170,7 +170,7 @@ static void mul_backward(qkv_tape *t, const qkv__node *n)
     for (int i = 0; i < 2; i++) {
         qkv__mark mark = qkv__arena_mark(t->exec.scratch);
         if (qkv__wants(t, n->in[i]))
-            pass_product(t, n->in[i], dy, spread(t, n->in[1 - i], &f), &f);
+            pass_product(t, n->in[i], dy, op_arithmetic_spread(t, n->in[1 - i], &f), &f);
         qkv__arena_release(t->exec.scratch, mark);
     }
 }
@@ -194,7 +194,7 @@ static void div_backward(qkv_tape *t, const qkv__node *n)
     frame f = frame_of(n->out[0]);
     const qkv_real *dy = qkv__grad_out(t, n, 0);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    const qkv_real *b = spread(t, n->in[1], &f);
+    const qkv_real *b = op_arithmetic_spread(t, n->in[1], &f);
     qkv_real *inverse = qkv__scratch(t, f.n);
     if (b && inverse) {
         t->k->reciprocal(&t->exec, inverse, b, f.n);

@@ -16,8 +16,9 @@ typedef struct {
 
 /* ---- probes ------------------------------------------------------------------------------- */
 
-static void answer(qkv_tape *t, const qkv_attention_probe *probe, const attention_params *p,
-                   const qkv_real *q, const qkv_real *k, size_t b, size_t h)
+static void op_attention_answer(qkv_tape *t, const qkv_attention_probe *probe,
+                                const attention_params *p,
+                                const qkv_real *q, const qkv_real *k, size_t b, size_t h)
 {
     const qkv_k_attention_args *a = &p->args;
     size_t T = a->q_len[b], S = a->k_len[b], rows = probe->rows;
@@ -47,7 +48,7 @@ static void answer_all(qkv_tape *t, const attention_params *p, const qkv_real *q
             for (size_t h = 0; h < p->args.H; h++)
                 if ((r->probe.sequence < 0 || (size_t)r->probe.sequence == b) &&
                     (r->probe.head < 0 || (size_t)r->probe.head == h))
-                    answer(t, &r->probe, p, q, k, b, h);
+                    op_attention_answer(t, &r->probe, p, q, k, b, h);
     }
     qkv_name_pop(t);
 }
@@ -86,7 +87,7 @@ static bool same_spacing(qkv_tape *t, qkv_tensor **in)
     return true;
 }
 
-static bool offsets_fit(const int32_t *offsets, size_t n, size_t rows)
+static bool op_attention_offsets_fit(const int32_t *offsets, size_t n, size_t rows)
 {
     bool fit = offsets[0] >= 0;
     for (size_t b = 0; b < n && fit; b++)
@@ -104,17 +105,18 @@ static bool begins_fit(const qkv_attention_options *o, size_t n, size_t rows)
 }
 
 /* Fills in begin and length of every sequence; false when the options do not fit. */
-static bool lay_out(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *q, const qkv_tensor *k,
-                    const qkv_attention_options *o)
+static bool op_attention_lay_out(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *q,
+                                 const qkv_tensor *k, const qkv_attention_options *o)
 {
     const int32_t *qo = o->q_offsets, *ko = o->k_offsets ? o->k_offsets : o->q_offsets;
     a->B = qo ? o->sequences : q->shape[0];
     size_t *list = qkv__step_alloc(t, (5 * a->B + 1) * sizeof *list);
     if (!list)
         return false;
-    if (qo && (q->shape[0] != 1 || k->shape[0] != 1 || !offsets_fit(qo, a->B, q->shape[1]) ||
+    if (qo && (q->shape[0] != 1 || k->shape[0] != 1 ||
+               !op_attention_offsets_fit(qo, a->B, q->shape[1]) ||
                !(o->k_begins ? begins_fit(o, a->B, k->shape[1])
-                             : offsets_fit(ko, a->B, k->shape[1]))))
+                             : op_attention_offsets_fit(ko, a->B, k->shape[1]))))
         return qkv__op_fail(t, "attention", "offsets of %zu sequences do not fit q %s and k %s",
                             a->B, qkv__shape_text(t, q), qkv__shape_text(t, k)) != NULL;
     size_t *q_begin = list, *q_len = q_begin + a->B, *k_begin = q_len + a->B,
@@ -209,8 +211,8 @@ static bool shapes_fit(const qkv_tensor *q, const qkv_tensor *k, const qkv_tenso
            q->shape[2] % k->shape[2] == 0;
 }
 
-static bool describe(qkv_tape *t, attention_params *p, qkv_tensor *const *in,
-                     const qkv_attention_options *o)
+static bool op_attention_describe(qkv_tape *t, attention_params *p, qkv_tensor *const *in,
+                                  const qkv_attention_options *o)
 {
     const qkv_tensor *q = in[0], *k = in[1], *v = in[2];
     qkv_k_attention_args *a = &p->args;
@@ -233,7 +235,7 @@ static bool describe(qkv_tape *t, attention_params *p, qkv_tensor *const *in,
     a->o_head = a->Dv;
     a->scale = o->scale != 0 ? o->scale : 1.0 / sqrt((double)a->D);
     a->causal = o->causal;
-    if (!lay_out(t, a, q, k, o) || (in[3] && !set_bias(t, a, in[3])))
+    if (!op_attention_lay_out(t, a, q, k, o) || (in[3] && !set_bias(t, a, in[3])))
         return false;
     if (rows_are_left_out(a, q, k, o))
         return qkv__op_fail(t, "attention", "offsets leave rows out that no sequence has") != NULL;
@@ -265,7 +267,7 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
         return qkv__op_fail(t, "attention", "keys by their begins need q_offsets, and a tape that "
                             "does not record");
     attention_params p = {0};
-    if (!describe(t, &p, in, &o))
+    if (!op_attention_describe(t, &p, in, &o))
         return NULL;
     size_t shape[] = {in[0]->shape[0], in[0]->shape[1], p.args.H, p.args.Dv};
     qkv_tensor *y = qkv__new(t, QKV_REAL, 4, shape);

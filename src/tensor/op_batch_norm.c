@@ -80,7 +80,8 @@ static const qkv_op batch_norm_op = {"batch_norm", batch_norm_backward};
 /* ---- statistics ---------------------------------------------------------------------------- */
 
 /* Takes in a batch's mean and its variance times N. */
-static void remember(const qkv_running *g, const qkv_real *mean, const qkv_real *squares, size_t N)
+static void op_batch_norm_remember(const qkv_running *g, const qkv_real *mean,
+                                   const qkv_real *squares, size_t N)
 {
     qkv_real *m = qkv_param_data(g->mean), *v = qkv_param_data(g->variance);
     qkv_real *batches = g->batches ? qkv_param_data(g->batches) : NULL;
@@ -126,7 +127,7 @@ static void find_statistics(qkv_tape *t, qkv_real *mean, qkv_real *rstd, const q
         slope[c] = (qkv_real)(1 / sqrt((double)variance[c] / count + eps));
     qkv__bring(t, rstd, slope, C);
     if (p->own && g && !t->status && !qkv__context_meta(t->ctx))
-        remember(g, means, variance, p->N);
+        op_batch_norm_remember(g, means, variance, p->N);
     qkv__arena_release(t->host, mark);
 }
 
@@ -138,7 +139,7 @@ static bool kept_fits(const qkv_running *g, size_t C)
                   (g->batches ? qkv_param_count(g->batches) == 1 : g->momentum >= 0));
 }
 
-static bool fits(qkv_tape *t, qkv_tensor *const *in, const qkv_running *g)
+static bool op_batch_norm_fits(qkv_tape *t, qkv_tensor *const *in, const qkv_running *g)
 {
     const qkv_tensor *x = in[0];
     size_t C = qkv__channels(x);
@@ -154,7 +155,7 @@ qkv_tensor *qkv_batch_norm(qkv_tape *t, qkv_tensor *x, qkv_tensor *weight, qkv_t
                            const qkv_running *running, double eps)
 {
     qkv_tensor *in[] = {x, weight, bias};
-    if (!qkv__ready_reals(t, "batch_norm", 1, in) || !fits(t, in, running))
+    if (!qkv__ready_reals(t, "batch_norm", 1, in) || !op_batch_norm_fits(t, in, running))
         return NULL;
     qkv__arrive(t, weight);
     qkv__arrive(t, bias);

@@ -64,9 +64,10 @@ static void pass_back(qkv_tape *t, qkv_tensor *const *in, const classifier_param
 
 /* One block of rows, and of their second readings when there are some: logits, losses, and the
  * gradients that p wants. */
-static void block(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p, size_t from,
-                  qkv_real *logits, qkv_real *loss, const qkv_k_xent_args *args,
-                  const qkv_cross_entropy_options *o, size_t second)
+static void op_classifier_block(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p,
+                                size_t from,
+                                qkv_real *logits, qkv_real *loss, const qkv_k_xent_args *args,
+                                const qkv_cross_entropy_options *o, size_t second)
 {
     size_t rows = args->N, V = args->V;
     qkv_real *other = second ? logits + rows * V : NULL;
@@ -131,7 +132,8 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     do { /* once even without rows: the gradients are zeros then */
         args.N = count - from < rows ? count - from : rows;
         if (!t->status)
-            block(t, in, &p, from, logits, loss + from, &args, &o, count * (readings - 1));
+            op_classifier_block(t, in, &p, from, logits, loss + from, &args, &o,
+                                count * (readings - 1));
         from += rows;
     } while (from < count);
     if (!t->status)

@@ -21,7 +21,8 @@ static void conv_backward(qkv_tape *t, const qkv__node *n)
 static const qkv_op conv_op = {"conv2d", conv_backward};
 
 /* Outputs along an axis; 0: the window does not fit. */
-static size_t outputs(size_t size, size_t window, size_t stride, size_t before, size_t after)
+static size_t op_conv_outputs(size_t size, size_t window, size_t stride, size_t before,
+                              size_t after)
 {
     size_t padded = size + before + after;
     return padded < window ? 0 : (padded - window) / stride + 1;
@@ -43,8 +44,9 @@ qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     qkv_k_conv_args p = {.B = x->shape[0], .H = x->shape[1], .W = x->shape[2], .C = x->shape[3],
                          .N = w->shape[0], .KH = w->shape[1], .KW = w->shape[2], .stride = stride,
                          .top = o->top, .left = o->left,
-                         .OH = outputs(x->shape[1], w->shape[1], stride, o->top, o->bottom),
-                         .OW = outputs(x->shape[2], w->shape[2], stride, o->left, o->right)};
+                         .OH = op_conv_outputs(x->shape[1], w->shape[1], stride, o->top, o->bottom),
+                         .OW = op_conv_outputs(x->shape[2], w->shape[2], stride, o->left,
+                                               o->right)};
     if (!p.OH || !p.OW)
         return qkv__op_fail(t, "conv2d", "x %s is smaller than the window of %s with its padding",
                             qkv__shape_text(t, x), qkv__shape_text(t, w));

@@ -24,8 +24,9 @@ static size_t count_targets(qkv_tape *t, const char *op, const qkv_tensor *targe
 }
 
 /* args for targets of which `counted` count. */
-static bool plan(qkv_tape *t, const char *op, qkv_k_xent_args *args, size_t counted, size_t N,
-                 size_t V, const qkv_cross_entropy_options *o)
+static bool op_cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
+                                  size_t counted, size_t N,
+                                  size_t V, const qkv_cross_entropy_options *o)
 {
     if (!(o->smoothing >= 0 && o->smoothing < 1))
         return qkv__op_fail(t, op, "smoothing %g is not in [0, 1)", o->smoothing) != NULL;
@@ -53,7 +54,7 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
         return qkv__op_fail(t, op, "targets %s are not one i32 per row of logits (%zu, %zu)",
                             qkv__shape_text(t, targets), N, V) != NULL;
     size_t counted = count_targets(t, op, targets, V, o->has_ignore ? o->ignore : QKV_IGNORED);
-    return counted != SIZE_MAX && plan(t, op, args, counted, N, V, o);
+    return counted != SIZE_MAX && op_cross_entropy_plan(t, op, args, counted, N, V, o);
 }
 
 /* ---- the op ------------------------------------------------------------------------------ */
@@ -121,7 +122,7 @@ qkv_tensor *qkv_cross_entropy(qkv_tape *t, qkv_tensor *logits, qkv_tensor *targe
     bool soft = V && targets->dtype == QKV_REAL && qkv__same_shape(logits, targets);
     if (soft && o.rdrop > 0)
         return qkv__op_fail(t, "cross_entropy", "rdrop goes with targets that are classes");
-    if (soft ? !plan(t, "cross_entropy", &args, N, N, V, &o)
+    if (soft ? !op_cross_entropy_plan(t, "cross_entropy", &args, N, N, V, &o)
              : !qkv__cross_entropy_plan(t, "cross_entropy", &args, in[1], N, V, &o))
         return NULL;
     qkv_tensor *y = qkv__new(t, QKV_REAL, 0, NULL);

@@ -20,8 +20,8 @@ static const qkv_op dropout_op = {"dropout", dropout_backward};
 static const qkv_op dropout_add_op = {"dropout_add", dropout_backward};
 
 /* residual may be NULL. */
-static qkv_tensor *drop(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor *residual,
-                        double p, uint32_t dropout_id)
+static qkv_tensor *op_dropout_drop(qkv_tape *t, const qkv_op *op, qkv_tensor *x,
+                                   qkv_tensor *residual, double p, uint32_t dropout_id)
 {
     qkv_tensor *in[] = {qkv_contiguous(t, x), residual};
     if (residual)
@@ -49,7 +49,7 @@ qkv_tensor *qkv_dropout(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout_i
 {
     if (!qkv__ready_reals(t, "dropout", 1, &x) || !possible(t, "dropout", p))
         return NULL;
-    return t->train && p > 0 ? drop(t, &dropout_op, x, NULL, p, dropout_id) : x;
+    return t->train && p > 0 ? op_dropout_drop(t, &dropout_op, x, NULL, p, dropout_id) : x;
 }
 
 qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, double p,
@@ -61,7 +61,7 @@ qkv_tensor *qkv_dropout_add(qkv_tape *t, qkv_tensor *x, qkv_tensor *residual, do
     if (!qkv__same_shape(x, residual))
         return qkv__op_fail(t, "dropout_add", "x is %s, the residual %s", qkv__shape_text(t, x),
                             qkv__shape_text(t, residual));
-    return t->train && p > 0 ? drop(t, &dropout_add_op, x, residual, p, dropout_id)
+    return t->train && p > 0 ? op_dropout_drop(t, &dropout_add_op, x, residual, p, dropout_id)
                              : qkv_add(t, residual, x);
 }
 
@@ -95,7 +95,7 @@ static qkv_real fate(const qkv_tape *t, double p, uint32_t dropout_id, uint64_t 
 }
 
 /* The sequences' rows, which make up all N. */
-static bool in_order(size_t N, size_t sequences, const int32_t *offsets)
+static bool op_dropout_in_order(size_t N, size_t sequences, const int32_t *offsets)
 {
     bool fine = offsets[0] == 0 && (size_t)offsets[sequences] == N;
     for (size_t s = 0; s < sequences; s++)
@@ -111,7 +111,7 @@ qkv_tensor *qkv_drop_path(qkv_tape *t, qkv_tensor *x, double p, uint32_t dropout
     if (!t->train || p == 0 || qkv_count(x) == 0)
         return x;
     size_t N = offsets ? qkv__rows(x) : x->ndim ? x->shape[0] : 1;
-    if (offsets && !in_order(N, sequences, offsets))
+    if (offsets && !op_dropout_in_order(N, sequences, offsets))
         return qkv__op_fail(t, "drop_path", "the offsets of %zu sequences do not cut up x %s",
                             sequences, qkv__shape_text(t, x));
     qkv_tensor *in = qkv_contiguous(t, x), *y = qkv__new_like(t, x);

@@ -16,8 +16,8 @@ static void loss_backward(qkv_tape *t, const qkv__node *n)
     }
 }
 
-static qkv_tensor *loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor *target,
-                        qkv_k_loss_kind kind, double delta)
+static qkv_tensor *op_losses_loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, qkv_tensor *target,
+                                  qkv_k_loss_kind kind, double delta)
 {
     qkv_tensor *in[] = {x, target};
     if (!qkv__ready_dense(t, op->name, 2, in))
@@ -41,22 +41,22 @@ static const qkv_op binary_op = {"binary_loss", loss_backward};
 
 qkv_tensor *qkv_mse_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target)
 {
-    return loss(t, &mse_op, x, target, QKV_K_SQUARED, 0);
+    return op_losses_loss(t, &mse_op, x, target, QKV_K_SQUARED, 0);
 }
 
 qkv_tensor *qkv_l1_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target)
 {
-    return loss(t, &l1_op, x, target, QKV_K_ABSOLUTE, 0);
+    return op_losses_loss(t, &l1_op, x, target, QKV_K_ABSOLUTE, 0);
 }
 
 qkv_tensor *qkv_huber_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *target, double delta)
 {
     if (!(delta > 0))
         return qkv__op_fail(t, "huber_loss", "delta %g is not positive", delta);
-    return loss(t, &huber_op, x, target, QKV_K_HUBER, delta);
+    return op_losses_loss(t, &huber_op, x, target, QKV_K_HUBER, delta);
 }
 
 qkv_tensor *qkv_bce_with_logits_loss(qkv_tape *t, qkv_tensor *logits, qkv_tensor *target)
 {
-    return loss(t, &binary_op, logits, target, QKV_K_BINARY, 0);
+    return op_losses_loss(t, &binary_op, logits, target, QKV_K_BINARY, 0);
 }

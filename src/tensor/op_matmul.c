@@ -73,7 +73,7 @@ static void matmul_backward(qkv_tape *t, const qkv__node *n)
 static const qkv_op matmul_op = {"matmul", matmul_backward};
 
 /* The row stride of x's matrices; 0 when x must be copied first. */
-static size_t row_step(const qkv_tensor *x)
+static size_t op_matmul_row_step(const qkv_tensor *x)
 {
     size_t rows = x->shape[x->ndim - 2], columns = x->shape[x->ndim - 1];
     if (columns != 1 && x->stride[x->ndim - 1] != 1)
@@ -83,7 +83,7 @@ static size_t row_step(const qkv_tensor *x)
 
 static qkv_tensor *with_rows(qkv_tape *t, qkv_tensor *x)
 {
-    return row_step(x) >= x->shape[x->ndim - 1] ? x : qkv_contiguous(t, x);
+    return op_matmul_row_step(x) >= x->shape[x->ndim - 1] ? x : qkv_contiguous(t, x);
 }
 
 static bool leading_fit(const qkv_tensor *a, const qkv_tensor *b)
@@ -97,14 +97,15 @@ static bool leading_fit(const qkv_tensor *a, const qkv_tensor *b)
 }
 
 /* Sizes and strides; false when the shapes do not fit. */
-static bool describe(matmul_params *p, const qkv_tensor *a, const qkv_tensor *b, bool ta, bool tb)
+static bool op_matmul_describe(matmul_params *p, const qkv_tensor *a, const qkv_tensor *b, bool ta,
+                               bool tb)
 {
     const size_t *sa = a->shape + a->ndim - 2, *sb = b->shape + b->ndim - 2;
     *p = (matmul_params){.ta = ta, .tb = tb, .M = sa[ta], .N = sb[!tb], .K = sa[!ta], .batch = 1};
     if (sb[tb] != p->K || !leading_fit(a, b))
         return false;
-    p->lda = row_step(a);
-    p->ldb = row_step(b);
+    p->lda = op_matmul_row_step(a);
+    p->ldb = op_matmul_row_step(b);
     p->shared_a = a->ndim == 2;
     p->shared_b = b->ndim == 2;
     if (p->shared_b && !ta && qkv__is_contiguous(a)) { /* all of a's rows are one matrix */
@@ -133,7 +134,8 @@ qkv_tensor *qkv_matmul(qkv_tape *t, qkv_tensor *a, bool transpose_a, qkv_tensor 
         for (int i = 0; i < 2; i++)
             if (!(in[i] = with_rows(t, in[i])))
                 return NULL;
-    if (a->ndim < 2 || b->ndim < 2 || !describe(&p, in[0], in[1], transpose_a, transpose_b))
+    if (a->ndim < 2 || b->ndim < 2 || !op_matmul_describe(&p, in[0], in[1], transpose_a,
+                                                          transpose_b))
         return qkv__op_fail(t, "matmul", "%s%s and %s%s do not fit", qkv__shape_text(t, a),
                             transpose_a ? " transposed" : "", qkv__shape_text(t, b),
                             transpose_b ? " transposed" : "");

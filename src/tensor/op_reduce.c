@@ -18,7 +18,7 @@ static void total_backward(qkv_tape *t, const qkv__node *n)
 
 static const qkv_op sum_op = {"sum", total_backward}, mean_op = {"mean", total_backward};
 
-static qkv_tensor *total(qkv_tape *t, const qkv_op *op, qkv_tensor *x, bool mean)
+static qkv_tensor *op_reduce_total(qkv_tape *t, const qkv_op *op, qkv_tensor *x, bool mean)
 {
     if (!qkv__ready_dense(t, op->name, 1, &x))
         return NULL;
@@ -33,8 +33,8 @@ static qkv_tensor *total(qkv_tape *t, const qkv_op *op, qkv_tensor *x, bool mean
     return qkv__record(t, op, 1, &x, 1, &y, &factor, sizeof factor);
 }
 
-qkv_tensor *qkv_sum(qkv_tape *t, qkv_tensor *x) { return total(t, &sum_op, x, false); }
-qkv_tensor *qkv_mean(qkv_tape *t, qkv_tensor *x) { return total(t, &mean_op, x, true); }
+qkv_tensor *qkv_sum(qkv_tape *t, qkv_tensor *x) { return op_reduce_total(t, &sum_op, x, false); }
+qkv_tensor *qkv_mean(qkv_tape *t, qkv_tensor *x) { return op_reduce_total(t, &mean_op, x, true); }
 
 /* ---- over one axis ----------------------------------------------------------------------- */
 

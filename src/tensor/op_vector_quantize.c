@@ -3,7 +3,8 @@
 
 enum { PRODUCTS = 1 << 20 }; /* numbers at a time, about */
 
-static void find(qkv_tape *t, int32_t *id, const qkv_tensor *x, const qkv_tensor *codes)
+static void op_vector_quantize_find(qkv_tape *t, int32_t *id, const qkv_tensor *x,
+                                    const qkv_tensor *codes)
 {
     const qkv_kernels *k = qkv__kernels_of(t->ctx, false);
     const size_t N = qkv__rows(x), C = qkv__channels(x), K = codes->shape[0];
@@ -37,7 +38,7 @@ qkv_tensor *qkv_vector_quantize(qkv_tape *t, qkv_tensor *x, qkv_tensor *codes)
     if (!id)
         return NULL;
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    find(t, qkv__ids(id), in[0], in[1]);
+    op_vector_quantize_find(t, qkv__ids(id), in[0], in[1]);
     qkv__arena_release(t->exec.scratch, mark);
     return t->status ? NULL : id;
 }

@@ -215,7 +215,7 @@ qkv_real *qkv__param_grad_memory(qkv_param *p)
     return p->grad;
 }
 
-static bool pack(qkv_param *p, const qkv_kernels *k, const qkv_exec *e)
+static bool param_pack(qkv_param *p, const qkv_kernels *k, const qkv_exec *e)
 {
     size_t n = p->shape[0], width = p->shape[1];
     size_t groups = (n + QKV_K_PACKED - 1) / QKV_K_PACKED;
@@ -240,7 +240,7 @@ bool qkv__param_packed(const qkv_real **out, qkv_param *p, const qkv_kernels *k,
     }
     if (!p->has_packed && p->unpacked_uses < PACK_AFTER)
         p->unpacked_uses++;
-    else if (!p->has_packed && !pack(p, k, e))
+    else if (!p->has_packed && !param_pack(p, k, e))
         return false;
     if (p->has_packed)
         *out = p->packed;

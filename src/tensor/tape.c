@@ -158,7 +158,7 @@ bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in)
     return true;
 }
 
-static void *take(qkv_tape *t, qkv__arena *from, size_t bytes)
+static void *tape_take(qkv_tape *t, qkv__arena *from, size_t bytes)
 {
     void *p = t->status ? NULL : qkv__arena_alloc(from, bytes);
     if (!p && !t->status)
@@ -168,11 +168,11 @@ static void *take(qkv_tape *t, qkv__arena *from, size_t bytes)
 
 qkv_real *qkv__scratch(qkv_tape *t, size_t n)
 {
-    return take(t, t->exec.scratch, n * sizeof(qkv_real));
+    return tape_take(t, t->exec.scratch, n * sizeof(qkv_real));
 }
 
-void *qkv__step_alloc(qkv_tape *t, size_t bytes) { return take(t, t->host, bytes); }
-void *qkv__step_memory(qkv_tape *t, size_t bytes) { return take(t, t->step, bytes); }
+void *qkv__step_alloc(qkv_tape *t, size_t bytes) { return tape_take(t, t->host, bytes); }
+void *qkv__step_memory(qkv_tape *t, size_t bytes) { return tape_take(t, t->step, bytes); }
 bool qkv__step_room(qkv_tape *t, size_t bytes)
 {
     qkv__mark mark = qkv__arena_mark(t->step);
@@ -193,8 +193,8 @@ bool qkv__recording(const qkv_tape *t, int n, qkv_tensor *const *in)
     return false;
 }
 
-static void note(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
-                 qkv_tensor *const *out, const void *params, size_t params_size)
+static void tape_note(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *const *in, int n_out,
+                      qkv_tensor *const *out, const void *params, size_t params_size)
 {
     size_t tensors = (size_t)(n_in + n_out);
     qkv__node *n = qkv__step_alloc(t, sizeof *n + tensors * sizeof(qkv_tensor *) + params_size);
@@ -227,7 +227,7 @@ qkv_tensor *qkv__record(qkv_tape *t, const qkv_op *op, int n_in, qkv_tensor *con
     if (!t->status && qkv__arena_failed(t->exec.scratch))
         t->status = QKV_E_MEMORY;
     if (qkv__recording(t, n_in, in))
-        note(t, op, n_in, in, n_out, out, params, params_size);
+        tape_note(t, op, n_in, in, n_out, out, params, params_size);
     return t->status ? NULL : out[0];
 }
 

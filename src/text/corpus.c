@@ -13,7 +13,7 @@ typedef struct {
 } line;
 
 /* The line at *at, without its end ("\n" or "\r\n"); false when there is none. */
-static bool next_line(const qkv_text_span *part, size_t *at, line *out)
+static bool corpus_next_line(const qkv_text_span *part, size_t *at, line *out)
 {
     if (*at >= part->len)
         return false;
@@ -55,7 +55,7 @@ static qkv_status end_record(filler *f)
     return status;
 }
 
-static qkv_status fill(filler *f, const qkv_ids *ids)
+static qkv_status corpus_fill(filler *f, const qkv_ids *ids)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < ids->count && !status; i++) {
@@ -81,7 +81,7 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
     line l;
     size_t at = 0, number = part->before;
     qkv_status status = QKV_OK;
-    while (!status && next_line(part, &at, &l)) {
+    while (!status && corpus_next_line(part, &at, &l)) {
         char prefix[48];
         number++;
         ids.count = 0;
@@ -91,7 +91,7 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
             (void)qkv_fail_prefix(ctx, prefix);
         }
         if (!status)
-            status = fill(&f, &ids);
+            status = corpus_fill(&f, &ids);
         if (!status && !join)
             status = end_record(&f);
     }
@@ -105,8 +105,8 @@ qkv_status qkv_corpus_add_lines(qkv_records_writer *w, qkv_context *ctx, qkv_tok
 /* ---- one text or two --------------------------------------------------------------------- */
 
 /* The ids of a pair and where the second text's begin. */
-static qkv_status encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
-                         qkv_ids *out, size_t *second)
+static qkv_status corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
+                                qkv_ids *out, size_t *second)
 {
     qkv_ids types = {0};
     out->count = 0;
@@ -143,14 +143,14 @@ qkv_text_pair qkv_text_pair_of(const char *text, size_t len)
 qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
                              size_t length, qkv_ids *out, size_t *second, bool *cut)
 {
-    qkv_status status = encode(t, ctx, pair, out, second);
+    qkv_status status = corpus_encode(t, ctx, pair, out, second);
     *cut = !status && out->count > length;
     if (!*cut)
         return status;
     const qkv_text_pair none = {"", 0, pair->second ? "" : NULL, 0};
     qkv_ids around = {0};
     size_t middle = 0;
-    status = encode(t, ctx, &none, &around, &middle);
+    status = corpus_encode(t, ctx, &none, &around, &middle);
     if (!status && around.count > length)
         status = qkv_fail(ctx, QKV_E_ARGUMENT, "%zu tokens are not enough for a text", length);
     if (!status) {
@@ -202,7 +202,7 @@ qkv_status qkv_labelled_next(qkv_labelled_reader *r, qkv_labelled_text *out)
     line l, field[COLUMNS] = {{0}};
     *out = (qkv_labelled_text){0};
     do {
-        if (!next_line(r->part, &r->at, &l))
+        if (!corpus_next_line(r->part, &r->at, &l))
             return QKV_OK;
         r->line++;
     } while (l.len == 0);
@@ -231,8 +231,8 @@ qkv_status qkv_labelled_next(qkv_labelled_reader *r, qkv_labelled_text *out)
 }
 
 /* Where the label stands among names, or would stand: *found says which. */
-static size_t place_of(const char *const *names, size_t count, const qkv_labelled_text *x,
-                       bool sorted, bool *found)
+static size_t corpus_place_of(const char *const *names, size_t count, const qkv_labelled_text *x,
+                              bool sorted, bool *found)
 {
     *found = false;
     for (size_t i = 0; i < count; i++) {
@@ -248,7 +248,7 @@ static size_t place_of(const char *const *names, size_t count, const qkv_labelle
     return count;
 }
 
-static qkv_status insert(qkv_labels *l, size_t place, const qkv_labelled_text *x)
+static qkv_status corpus_insert(qkv_labels *l, size_t place, const qkv_labelled_text *x)
 {
     if (!qkv__grow(l->ctx, &l->names, &l->capacity, l->count + 1, sizeof *l->names))
         return QKV_E_MEMORY;
@@ -271,12 +271,12 @@ qkv_status qkv_labels_collect(qkv_labels *l, const qkv_text_span *part)
     qkv_status status = qkv_labelled_next(&r, &x);
     while (!status && x.label) {
         bool found;
-        size_t place = place_of((const char *const *)l->names, l->count, &x, true, &found);
+        size_t place = corpus_place_of((const char *const *)l->names, l->count, &x, true, &found);
         if (memchr(x.label, 0, x.label_len))
             status = qkv_fail(l->ctx, QKV_E_FORMAT, "%s: line %zu: the label has a zero byte",
                               part->name ? part->name : "text", x.line);
         if (!status && !found)
-            status = insert(l, place, &x);
+            status = corpus_insert(l, place, &x);
         if (!status)
             status = qkv_labelled_next(&r, &x);
     }
@@ -291,8 +291,8 @@ void qkv_labels_free(qkv_labels *l)
     *l = (qkv_labels){.ctx = l->ctx};
 }
 
-static qkv_status add_record(qkv_records_writer *w, const qkv_ids *ids, size_t second,
-                             int32_t label)
+static qkv_status corpus_add_record(qkv_records_writer *w, const qkv_ids *ids, size_t second,
+                                    int32_t label)
 {
     qkv_status status = qkv_records_add(w, ids->data, second);
     if (!status)
@@ -311,7 +311,7 @@ qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_
     qkv_status status = qkv_labelled_next(&r, &x);
     while (!status && x.label) {
         bool found, shorter = false;
-        size_t second = 0, label = place_of(names, count, &x, false, &found);
+        size_t second = 0, label = corpus_place_of(names, count, &x, false, &found);
         if (!found)
             status = qkv_fail(ctx, QKV_E_FORMAT, "%s: line %zu: the label \"%.*s\" is none of the "
                               "model's %zu", part->name ? part->name : "text", x.line,
@@ -320,7 +320,7 @@ qkv_status qkv_corpus_add_labelled(qkv_records_writer *w, qkv_context *ctx, qkv_
             status = qkv_corpus_encode(t, ctx, &x.pair, length, &ids, &second, &shorter);
         *cut += shorter;
         if (!status)
-            status = add_record(w, &ids, second, (int32_t)label);
+            status = corpus_add_record(w, &ids, second, (int32_t)label);
         if (!status)
             status = qkv_labelled_next(&r, &x);
     }

@@ -49,8 +49,8 @@ typedef struct {
 } encoder;
 
 /* The ids of one side's line and the token that ends it. */
-static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv_line *line,
-                         size_t number)
+static qkv_status pairs_encode(encoder *e, const qkv__pairs *p, int side, const qkv_line *line,
+                               size_t number)
 {
     qkv_ids *ids = &e->ids[side];
     ids->count = 0;
@@ -62,7 +62,7 @@ static qkv_status encode(encoder *e, const qkv__pairs *p, int side, const qkv_li
     return qkv_ids_add(ids, e->ctx, e->coding.eos);
 }
 
-static qkv_status add(encoder *e)
+static qkv_status pairs_add(encoder *e)
 {
     const qkv_ids *s = &e->ids[QKV__SOURCE], *t = &e->ids[QKV__TARGET];
     size_t most = e->coding.positions;
@@ -92,10 +92,10 @@ static qkv_status add_lines(encoder *e, const qkv__pairs *p, size_t from, size_t
         for (int i = 0; i < QKV__SIDES && !status; i++) {
             qkv_line line;
             qkv_next_line(&at[i], end[i], &line);
-            status = encode(e, p, i, &line, k + 1);
+            status = pairs_encode(e, p, i, &line, k + 1);
         }
         if (!status)
-            status = add(e);
+            status = pairs_add(e);
     }
     return status;
 }

@@ -65,8 +65,8 @@ qkv_status qkv_records_add(qkv_records_writer *w, const int32_t *ids, size_t n)
     return w->offsets.failed ? QKV_E_MEMORY : qkv__stream_put(&w->out, ids, n * sizeof *ids);
 }
 
-static qkv_status take(qkv_records **out, qkv_context *ctx, qkv_safetensors *file,
-                       const char *name);
+static qkv_status records_take(qkv_records **out, qkv_context *ctx, qkv_safetensors *file,
+                               const char *name);
 
 qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out)
 {
@@ -86,7 +86,7 @@ qkv_status qkv_records_finish(qkv_records_writer *w, qkv_records **out)
     if (!status)
         status = qkv__stream_finish(&w->out, entries, 2, metadata, out ? &file : NULL);
     if (file)
-        status = take(out, w->ctx, file, w->out.path ? w->out.path : "records");
+        status = records_take(out, w->ctx, file, w->out.path ? w->out.path : "records");
     qkv_records_abandon(w);
     return status;
 }
@@ -102,7 +102,7 @@ void qkv_records_abandon(qkv_records_writer *w)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static size_t offset(const qkv_records *r, size_t record, size_t field)
+static size_t records_offset(const qkv_records *r, size_t record, size_t field)
 {
     int64_t at;
     memcpy(&at, r->offsets + (record * (r->fields + 1) + field) * sizeof at, sizeof at);
@@ -110,22 +110,22 @@ static size_t offset(const qkv_records *r, size_t record, size_t field)
 }
 
 /* Do the sequences lie one after another and fill the ids? */
-static bool offsets_fit(const qkv_records *r, size_t ids)
+static bool records_offsets_fit(const qkv_records *r, size_t ids)
 {
     size_t before = 0;
     for (size_t i = 0; i < r->count; i++) {
-        if (offset(r, i, 0) != before)
+        if (records_offset(r, i, 0) != before)
             return false;
         for (size_t f = 1; f <= r->fields; f++) {
-            if (offset(r, i, f) < before || offset(r, i, f) > ids)
+            if (records_offset(r, i, f) < before || records_offset(r, i, f) > ids)
                 return false;
-            before = offset(r, i, f);
+            before = records_offset(r, i, f);
         }
     }
     return before == ids;
 }
 
-static qkv_status check(qkv_records *r, const char *name)
+static qkv_status records_check(qkv_records *r, const char *name)
 {
     const qkv_safetensor *ids, *offsets;
     qkv_status status = qkv__safetensors_expect(r->file, "tokens", QKV_STORE_I32, 1, &ids);
@@ -142,7 +142,7 @@ static qkv_status check(qkv_records *r, const char *name)
     r->offsets = offsets->data;
     r->count = offsets->shape[0];
     r->fields = offsets->shape[1] - 1;
-    if (!offsets_fit(r, ids->count))
+    if (!records_offsets_fit(r, ids->count))
         return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: sequences that do not lie one after another",
                         name);
     for (size_t i = 0; i < ids->count; i++)
@@ -153,8 +153,8 @@ static qkv_status check(qkv_records *r, const char *name)
 }
 
 /* The file is the records', or closed. */
-static qkv_status take(qkv_records **out, qkv_context *ctx, qkv_safetensors *file,
-                       const char *name)
+static qkv_status records_take(qkv_records **out, qkv_context *ctx, qkv_safetensors *file,
+                               const char *name)
 {
     qkv_records *r = qkv_calloc(ctx, 1, sizeof *r);
     if (!r) {
@@ -163,7 +163,7 @@ static qkv_status take(qkv_records **out, qkv_context *ctx, qkv_safetensors *fil
     }
     r->ctx = ctx;
     r->file = file;
-    qkv_status status = check(r, name);
+    qkv_status status = records_check(r, name);
     if (status)
         qkv_records_close(r);
     else
@@ -176,7 +176,7 @@ qkv_status qkv_records_open(qkv_records **out, qkv_context *ctx, const char *pat
     qkv_safetensors *file;
     *out = NULL;
     qkv_status status = qkv_safetensors_open(&file, ctx, path);
-    return status ? status : take(out, ctx, file, path);
+    return status ? status : records_take(out, ctx, file, path);
 }
 
 void qkv_records_close(qkv_records *r)
@@ -192,9 +192,9 @@ size_t qkv_records_fields(const qkv_records *r) { return r->fields; }
 
 size_t qkv_records_get(const qkv_records *r, size_t record, size_t field, const int32_t **ids)
 {
-    size_t from = offset(r, record, field);
+    size_t from = records_offset(r, record, field);
     *ids = r->ids + from;
-    return offset(r, record, field + 1) - from;
+    return records_offset(r, record, field + 1) - from;
 }
 
 size_t qkv_records_ids(const qkv_records *r, size_t field)

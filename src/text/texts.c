@@ -8,7 +8,7 @@
 #include "io/file.h"
 
 /* The file's text, without the mark that it is UTF-8 (a "BOM"), where it begins with one. */
-static qkv_text_span part_of(const qkv__map *m, const char *name)
+static qkv_text_span texts_part_of(const qkv__map *m, const char *name)
 {
     const char *text = (const char *)m->data;
     size_t mark = m->size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -25,7 +25,7 @@ qkv_status qkv_texts_open(qkv_texts *x, qkv_context *ctx, const qkv_strings *pat
         qkv__map *m = &maps[i];
         status = qkv__map_open(m, ctx, paths->items[i]);
         if (!status)
-            x->spans[x->count] = part_of(m, paths->items[i]);
+            x->spans[x->count] = texts_part_of(m, paths->items[i]);
         if (!status && x->spans[x->count].len == 0) {
             status = qkv_fail(ctx, QKV_E_FORMAT, "%s: the file is empty", paths->items[i]);
             qkv__map_close(m);

@@ -21,8 +21,8 @@ struct qkv_tokens {
     size_t bytes;
 };
 
-static qkv_status take(qkv_tokens **out, qkv_context *ctx, qkv_safetensors *file,
-                       const char *name);
+static qkv_status tokens_take(qkv_tokens **out, qkv_context *ctx, qkv_safetensors *file,
+                              const char *name);
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ typedef struct {
 } packer;
 
 /* Writes the ids; narrow ones are made in place. */
-static qkv_status flush(packer *p)
+static qkv_status tokens_flush(packer *p)
 {
     size_t n = p->ids.count;
     char *narrow = (char *)p->ids.data;
@@ -65,7 +65,7 @@ static qkv_status pack_part(packer *p, const qkv_text_span *part)
             qkv_tokenizer_encode(p->tokenizer, part->data + done, take, 0, &p->ids);
         if (status) /* the sentence begins with the part's name */
             return part->name ? qkv_fail_prefix(p->ctx, part->name) : status;
-        status = flush(p);
+        status = tokens_flush(p);
         if (status)
             return status;
         done += take;
@@ -91,7 +91,7 @@ static qkv_status pack_all(packer *p, const qkv_text_span *parts, size_t count)
     return status;
 }
 
-static qkv_status finish(packer *p, qkv_safetensors **out)
+static qkv_status tokens_finish(packer *p, qkv_safetensors **out)
 {
     char bytes[24];
     const char *const metadata[] = {"bytes", bytes, NULL};
@@ -114,9 +114,9 @@ qkv_status qkv_tokens_pack(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *to
     if (!status)
         status = pack_all(&p, parts, count);
     if (!status)
-        status = finish(&p, &file);
+        status = tokens_finish(&p, &file);
     if (!status)
-        status = take(out, ctx, file, path);
+        status = tokens_take(out, ctx, file, path);
     qkv__stream_abandon(&p.out);
     qkv_ids_free(&p.ids, ctx);
     return status;
@@ -124,7 +124,7 @@ qkv_status qkv_tokens_pack(qkv_tokens **out, qkv_context *ctx, qkv_tokenizer *to
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static qkv_status check(qkv_tokens *t, const char *name)
+static qkv_status tokens_check(qkv_tokens *t, const char *name)
 {
     const qkv_safetensor *ids = qkv_safetensors_find(t->file, "tokens");
     const char *text = qkv_safetensors_metadata(t->file, "bytes");
@@ -145,7 +145,8 @@ static qkv_status check(qkv_tokens *t, const char *name)
 }
 
 /* The file is the tokens', or closed. */
-static qkv_status take(qkv_tokens **out, qkv_context *ctx, qkv_safetensors *file, const char *name)
+static qkv_status tokens_take(qkv_tokens **out, qkv_context *ctx, qkv_safetensors *file,
+                              const char *name)
 {
     qkv_tokens *t = qkv_calloc(ctx, 1, sizeof *t);
     if (!t) {
@@ -153,7 +154,7 @@ static qkv_status take(qkv_tokens **out, qkv_context *ctx, qkv_safetensors *file
         return QKV_E_MEMORY;
     }
     *t = (qkv_tokens){.ctx = ctx, .file = file};
-    qkv_status status = check(t, name ? name : "tokens");
+    qkv_status status = tokens_check(t, name ? name : "tokens");
     if (status)
         qkv_tokens_close(t);
     else
@@ -166,7 +167,7 @@ qkv_status qkv_tokens_open(qkv_tokens **out, qkv_context *ctx, const char *path)
     qkv_safetensors *file;
     *out = NULL;
     qkv_status status = qkv_safetensors_open(&file, ctx, path);
-    return status ? status : take(out, ctx, file, path);
+    return status ? status : tokens_take(out, ctx, file, path);
 }
 
 void qkv_tokens_close(qkv_tokens *t)

@@ -69,8 +69,8 @@ static qkv_status add_key(qkv__added *a, qkv_context *ctx, const qkv__normalizer
     return status;
 }
 
-static qkv_status read_one(qkv__added *a, const qkv__vocab *vocab, const qkv__normalizer *n,
-                           const qkv__json *at, size_t *length_capacity)
+static qkv_status added_read_one(qkv__added *a, const qkv__vocab *vocab, const qkv__normalizer *n,
+                                 const qkv__json *at, size_t *length_capacity)
 {
     qkv__added_token token = {.normalized = true};
     const char *content = NULL;
@@ -134,7 +134,7 @@ qkv_status qkv__added_read(qkv__added *a, const qkv__vocab *vocab, const qkv__no
             status = qkv__json_fail(&item, "id", "%lld, but only %zu tokens are given",
                                     (long long)id, vocab->used + count);
         if (!status)
-            status = read_one(a, vocab, n, &item, &length_capacity);
+            status = added_read_one(a, vocab, n, &item, &length_capacity);
         if (status)
             return status;
     }
@@ -181,8 +181,8 @@ static bool stands_alone(const char *text, size_t len, size_t start, size_t end)
     return true;
 }
 
-static void strip(const qkv__added_token *token, const char *text, size_t len, size_t floor,
-                  qkv__match *m)
+static void added_strip(const qkv__added_token *token, const char *text, size_t len, size_t floor,
+                        qkv__match *m)
 {
     int32_t cp;
     while (token->lstrip && m->start > floor) {
@@ -218,7 +218,7 @@ bool qkv__added_next(const qkv__added *a, const char *text, size_t len, size_t f
             counts = stands_alone(text, len, at, at + token_len);
         if (counts) {
             *out = (qkv__match){at, at + token_len, token->id};
-            strip(token, text, len, floor, out);
+            added_strip(token, text, len, floor, out);
             return true;
         }
         at += token_len; /* a match that does not count is passed over whole */

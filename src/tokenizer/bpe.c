@@ -68,7 +68,7 @@ static int32_t whole(qkv_tokenizer *t, const char *piece, size_t len)
     return id;
 }
 
-static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
+static qkv_status bpe_encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
 {
     bpe *b = t->model;
     size_t before = out->count;
@@ -90,7 +90,7 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
 
 /* ---- reading and writing ------------------------------------------------------------- */
 
-static qkv_status create(qkv_tokenizer *t)
+static qkv_status bpe_create(qkv_tokenizer *t)
 {
     bpe *b = qkv_malloc(t->ctx, sizeof *b);
     if (!b)
@@ -107,7 +107,7 @@ static qkv_status create(qkv_tokenizer *t)
 }
 
 /* Bytes of a token that a message shows. */
-static int shown(size_t len)
+static int bpe_shown(size_t len)
 {
     return len < 60 ? (int)len : 60;
 }
@@ -125,7 +125,7 @@ static qkv_status add_merge(qkv_tokenizer *t, const char *file, const char *wher
         if (pair[i] < 0)
             return qkv_fail(t->ctx, QKV_E_FORMAT,
                             "%s: %s: merge of \"%.*s\", which is not in the vocabulary", file,
-                            where, shown(i ? right_len : left_len), i ? right : left);
+                            where, bpe_shown(i ? right_len : left_len), i ? right : left);
     qkv_str_init(&joined, t->ctx);
     qkv_str_add(&joined, left, left_len);
     qkv_str_add(&joined, right, right_len);
@@ -175,7 +175,7 @@ static qkv_status read_merges(qkv_tokenizer *t, const qkv__json *at)
 }
 
 /* "#version: 0.2", then a merge a line. */
-static qkv_status read_lines(qkv_tokenizer *t, const qkv__bpe_files *files)
+static qkv_status bpe_read_lines(qkv_tokenizer *t, const qkv__bpe_files *files)
 {
     const char *p = files->merges, *end = p + files->merges_len;
     qkv_status status = QKV_OK;
@@ -213,11 +213,11 @@ static qkv_status read_unknown(qkv_tokenizer *t, const qkv__json *at)
     return QKV_OK;
 }
 
-static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status bpe_read(qkv_tokenizer *t, const qkv__json *at)
 {
     static const char *const unsupported[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     double dropout = 0;
-    qkv_status status = create(t);
+    qkv_status status = bpe_create(t);
     bpe *b = t->model;
     for (size_t i = 0; !status && i < 2; i++) {
         const char *text = "";
@@ -236,14 +236,14 @@ static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
     if (!status)
         status = read_unknown(t, at);
     if (!status && t->files)
-        status = read_lines(t, t->files);
+        status = bpe_read_lines(t, t->files);
     else if (!status)
         status = read_merges(t, at);
     return status ? status : qkv__merges_index(&b->merges, t->ctx);
 }
 
 /* Merges as "left right", which every version reads, unless a token holds a space. */
-static void write(const qkv_tokenizer *t, qkv_json_writer *w)
+static void bpe_write(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     const bpe *b = t->model;
     qkv_str line;
@@ -277,14 +277,15 @@ static void write(const qkv_tokenizer *t, qkv_json_writer *w)
     qkv_str_free(&line);
 }
 
-static void destroy(qkv_tokenizer *t)
+static void bpe_destroy(qkv_tokenizer *t)
 {
     bpe *b = t->model;
     qkv__merges_free(&b->merges, t->ctx);
     qkv_free(t->ctx, b);
 }
 
-const qkv__model_kind qkv__model_bpe = {"BPE", true, false, 1, read, encode, write, destroy};
+const qkv__model_kind qkv__model_bpe = {"BPE", true, false, 1, bpe_read, bpe_encode, bpe_write,
+                                        bpe_destroy};
 
 const qkv__merges *qkv__bpe_merges(const qkv_tokenizer *t)
 {

@@ -13,7 +13,7 @@ static uint32_t unit(const qkv__charsmap *m, size_t at)
 }
 
 /* How far the children of a unit are. */
-static size_t offset(uint32_t u)
+static size_t charsmap_offset(uint32_t u)
 {
     return (size_t)(u >> 10) << ((u & 0x200) >> 6);
 }
@@ -50,7 +50,7 @@ size_t qkv__charsmap_find(const qkv__charsmap *m, const char *s, size_t len, boo
                           const char **replacement)
 {
     size_t found = 0, pool = m->len - 4 - 4 * m->units;
-    size_t at = m->units ? offset(unit(m, 0)) : 0;
+    size_t at = m->units ? charsmap_offset(unit(m, 0)) : 0;
     for (size_t i = 0; i < len && m->units && s[i]; i++) {
         at ^= (unsigned char)s[i];
         if (at >= m->units)
@@ -58,7 +58,7 @@ size_t qkv__charsmap_find(const qkv__charsmap *m, const char *s, size_t len, boo
         uint32_t u = unit(m, at);
         if ((u & 0x800000ffu) != (unsigned char)s[i])
             break;
-        at ^= offset(u);
+        at ^= charsmap_offset(u);
         if (!(u >> 8 & 1) || at >= m->units)
             continue;
         size_t value = unit(m, at) & 0x7fffffffu;

@@ -82,7 +82,7 @@ static qkv_status load_roles(qkv_tokenizer *t, const char *dir)
 /* ---- reading ------------------------------------------------------------------------- */
 
 /* Every byte must have its token: otherwise this is another kind of vocabulary. */
-static qkv_status check_bytes(qkv_context *ctx, const qkv__json *vocab)
+static qkv_status files_check_bytes(qkv_context *ctx, const qkv__json *vocab)
 {
     for (int i = 0; i < 256; i++) {
         char c[5] = "";
@@ -119,7 +119,7 @@ qkv_status qkv_tokenizer_load_bpe(qkv_tokenizer **out, qkv_context *ctx, const c
     if (!status)
         status = qkv__json_get_object(&files.vocab, NULL, &object);
     if (!status)
-        status = check_bytes(ctx, &files.vocab);
+        status = files_check_bytes(ctx, &files.vocab);
     if (!status)
         status = qkv_file_read(ctx, merges_file, (size_t)1 << 30, &files.merges,
                                &files.merges_len);

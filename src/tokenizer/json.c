@@ -9,7 +9,7 @@
 static const qkv__model_kind *const models[] = {&qkv__model_bpe, &qkv__model_words,
                                                 &qkv__model_wordpiece, &qkv__model_unigram};
 
-static qkv_status read_model(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status json_read_model(qkv_tokenizer *t, const qkv__json *at)
 {
     const char *type = NULL;
     qkv__json vocab;
@@ -31,7 +31,7 @@ static qkv_status read_model(qkv_tokenizer *t, const qkv__json *at)
     return qkv__json_fail(at, "type", "\"%.40s\" is no tokenizer model that qkv knows", type);
 }
 
-static qkv_status read_normalizer(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status json_read_normalizer(qkv_tokenizer *t, const qkv__json *at)
 {
     return qkv__normalizer_read(&t->normalizer, at);
 }
@@ -42,7 +42,7 @@ static qkv_status read_decoder(qkv_tokenizer *t, const qkv__json *at)
     return qkv__decoder_read(&t->decoder, at);
 }
 
-static qkv_status read_template(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status json_read_template(qkv_tokenizer *t, const qkv__json *at)
 {
     const qkv__vocab *const tokens[2] = {&t->vocab, &t->added.names};
     return qkv__templates_read(&t->templates, t->ctx, tokens, at);
@@ -59,8 +59,9 @@ static const struct {
     const char *key;
     qkv_status (*read)(qkv_tokenizer *t, const qkv__json *at);
 } parts[] = {
-    {"normalizer", read_normalizer}, {"pre_tokenizer", read_splitter}, {"model", read_model},
-    {"post_processor", read_template}, {"decoder", read_decoder},
+    {"normalizer", json_read_normalizer}, {"pre_tokenizer", read_splitter},
+             {"model", json_read_model},
+    {"post_processor", json_read_template}, {"decoder", read_decoder},
 };
 
 static qkv_status read_spec(qkv_tokenizer *t)

@@ -64,7 +64,7 @@ static void join_short(const qkv__merges *b, int32_t *id, size_t *count)
 }
 
 /* Puts the pair that begins at place on the heap, if it is one. */
-static bool offer(qkv_context *ctx, qkv__merges *b, int32_t place)
+static bool merges_offer(qkv_context *ctx, qkv__merges *b, int32_t place)
 {
     int32_t after = place < 0 ? -1 : b->symbols[place].after;
     if (after < 0)
@@ -82,7 +82,7 @@ static qkv_status join_long(qkv_context *ctx, qkv__merges *b, int32_t *id, size_
                                              i + 1 < n ? (int32_t)i + 1 : -1};
     b->heap.count = 0;
     for (size_t i = 0; ok && i < n; i++)
-        ok = offer(ctx, b, (int32_t)i);
+        ok = merges_offer(ctx, b, (int32_t)i);
     while (ok && b->heap.count) {
         qkv__heap_entry top = qkv__heap_pop(&b->heap);
         int32_t place = (int32_t)top.value;
@@ -100,7 +100,7 @@ static qkv_status join_long(qkv_context *ctx, qkv__merges *b, int32_t *id, size_
         s->after = next->after;
         if (s->after >= 0)
             b->symbols[s->after].before = place;
-        ok = offer(ctx, b, s->before) && offer(ctx, b, place);
+        ok = merges_offer(ctx, b, s->before) && merges_offer(ctx, b, place);
     }
     if (!ok)
         return QKV_E_MEMORY;

@@ -47,8 +47,8 @@ static qkv_status normal_form(const step *st, qkv_context *ctx, const char *in, 
     return QKV_OK;
 }
 
-static qkv_status lower(const step *st, qkv_context *ctx, const char *in, size_t len,
-                        qkv_str *out)
+static qkv_status normalize_lower(const step *st, qkv_context *ctx, const char *in, size_t len,
+                                  qkv_str *out)
 {
     int32_t cp;
     (void)st;
@@ -115,7 +115,7 @@ static qkv_status bert(const step *st, qkv_context *ctx, const char *in, size_t 
         filter(b.data, b.len, qkv__bert_accent, &a);
     }
     if (st->lowercase)
-        (void)lower(st, ctx, a.data, a.len, out);
+        (void)normalize_lower(st, ctx, a.data, a.len, out);
     else
         qkv_str_add(out, a.data ? a.data : "", a.len);
     bool failed = a.failed || b.failed;
@@ -124,8 +124,8 @@ static qkv_status bert(const step *st, qkv_context *ctx, const char *in, size_t 
     return failed ? QKV_E_MEMORY : QKV_OK;
 }
 
-static qkv_status strip(const step *st, qkv_context *ctx, const char *in, size_t len,
-                        qkv_str *out)
+static qkv_status normalize_strip(const step *st, qkv_context *ctx, const char *in, size_t len,
+                                  qkv_str *out)
 {
     size_t start = 0, end = len;
     int32_t cp;
@@ -156,8 +156,8 @@ static qkv_status prepend(const step *st, qkv_context *ctx, const char *in, size
     return QKV_OK;
 }
 
-static qkv_status replace(const step *st, qkv_context *ctx, const char *in, size_t len,
-                          qkv_str *out)
+static qkv_status normalize_replace(const step *st, qkv_context *ctx, const char *in, size_t len,
+                                    qkv_str *out)
 {
     qkv_status status = QKV_OK;
     for (size_t at = 0, start, end; at < len && !status; at = end) {
@@ -232,8 +232,8 @@ static qkv_status nmt(const step *st, qkv_context *ctx, const char *in, size_t l
     return QKV_OK;
 }
 
-static qkv_status sentencepiece(const step *st, qkv_context *ctx, const char *in, size_t len,
-                                qkv_str *out)
+static qkv_status normalize_sentencepiece(const step *st, qkv_context *ctx, const char *in,
+                                          size_t len, qkv_str *out)
 {
     (void)ctx;
     qkv__spm_normalize(st->spm, in, len, out);
@@ -242,7 +242,7 @@ static qkv_status sentencepiece(const step *st, qkv_context *ctx, const char *in
 
 /* ---- reading ------------------------------------------------------------------------- */
 
-static qkv_status read_bert(step *st, const qkv__json *at)
+static qkv_status normalize_read_bert(step *st, const qkv__json *at)
 {
     st->clean = st->ideographs = st->lowercase = true;
     qkv_status status = qkv__json_opt_bool(at, "clean_text", &st->clean);
@@ -254,7 +254,7 @@ static qkv_status read_bert(step *st, const qkv__json *at)
     return status ? status : qkv__json_opt_bool(at, "strip_accents", &st->accents);
 }
 
-static qkv_status read_strip(step *st, const qkv__json *at)
+static qkv_status normalize_read_strip(step *st, const qkv__json *at)
 {
     st->left = st->right = true;
     qkv_status status = qkv__json_opt_bool(at, "strip_left", &st->left);
@@ -276,7 +276,7 @@ static qkv_status read_prepend(step *st, const qkv__json *at)
     return read_content(st, at, "prepend");
 }
 
-static qkv_status read_replace(step *st, const qkv__json *at)
+static qkv_status normalize_read_replace(step *st, const qkv__json *at)
 {
     const char *text = NULL;
     bool literal = false;
@@ -316,11 +316,11 @@ static const struct {
     {"NFD", normal_form, UTF8PROC_DECOMPOSE, NULL},
     {"NFKC", normal_form, UTF8PROC_COMPOSE | UTF8PROC_COMPAT, NULL},
     {"NFKD", normal_form, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, NULL},
-    {"BertNormalizer", bert, 0, read_bert},
-    {"Lowercase", lower, 0, NULL},
+    {"BertNormalizer", bert, 0, normalize_read_bert},
+    {"Lowercase", normalize_lower, 0, NULL},
     {"StripAccents", strip_accents, 0, NULL},
-    {"Strip", strip, 0, read_strip},
-    {"Replace", replace, 0, read_replace},
+    {"Strip", normalize_strip, 0, normalize_read_strip},
+    {"Replace", normalize_replace, 0, normalize_read_replace},
     {"Prepend", prepend, 0, read_prepend},
     {"Precompiled", precompiled, 0, read_precompiled},
     {"Nmt", nmt, 0, NULL},
@@ -334,7 +334,7 @@ static step *add_step(qkv__normalizer *n, qkv_context *ctx)
     return &n->steps[n->count++];
 }
 
-static qkv_status read_step(void *normalizer, const qkv__json *at, const char *type)
+static qkv_status normalize_read_step(void *normalizer, const qkv__json *at, const char *type)
 {
     if (strcmp(type, "Sequence") == 0)
         return qkv__json_fail(at, NULL, "sequences within sequences: at most %d", MOST_NESTED);
@@ -355,7 +355,7 @@ static qkv_status read_step(void *normalizer, const qkv__json *at, const char *t
 
 qkv_status qkv__normalizer_read(qkv__normalizer *n, const qkv__json *at)
 {
-    return qkv__parts_read(n, at, "normalizers", MOST_NESTED, read_step);
+    return qkv__parts_read(n, at, "normalizers", MOST_NESTED, normalize_read_step);
 }
 
 qkv_status qkv__normalizer_add_spm(qkv__normalizer *n, qkv_context *ctx, const qkv__spm *spm)
@@ -363,7 +363,7 @@ qkv_status qkv__normalizer_add_spm(qkv__normalizer *n, qkv_context *ctx, const q
     step *st = add_step(n, ctx);
     if (!st)
         return QKV_E_MEMORY;
-    st->run = sentencepiece;
+    st->run = normalize_sentencepiece;
     st->spm = spm;
     return QKV_OK;
 }

@@ -26,8 +26,8 @@ static uint64_t hash_piece(const char *s, size_t len)
 }
 
 /* The piece's slot, or the free one where it would go. */
-static struct qkv__kept *slot_of(const qkv__pieces *p, const char *piece, size_t len,
-                                 uint64_t hash)
+static struct qkv__kept *pieces_slot_of(const qkv__pieces *p, const char *piece, size_t len,
+                                        uint64_t hash)
 {
     size_t mask = p->slot_count - 1;
     for (size_t i = (size_t)hash & mask;; i = (i + 1) & mask) {
@@ -39,7 +39,7 @@ static struct qkv__kept *slot_of(const qkv__pieces *p, const char *piece, size_t
 }
 
 /* Room for one more. */
-static bool make_room(qkv__pieces *p, qkv_context *ctx)
+static bool pieces_make_room(qkv__pieces *p, qkv_context *ctx)
 {
     if (2 * (p->used + 1) <= p->slot_count)
         return true;
@@ -71,7 +71,7 @@ const int32_t *qkv__pieces_find(const qkv__pieces *p, const char *piece, size_t 
 {
     if (p->slot_count == 0 || len > QKV__PIECE_KEPT)
         return NULL;
-    const struct qkv__kept *k = slot_of(p, piece, len, hash_piece(piece, len));
+    const struct qkv__kept *k = pieces_slot_of(p, piece, len, hash_piece(piece, len));
     *count = k->count;
     return k->count ? p->ids.data + k->ids : NULL;
 }
@@ -81,7 +81,7 @@ qkv_status qkv__pieces_keep(qkv__pieces *p, qkv_context *ctx, const char *piece,
 {
     if (len > QKV__PIECE_KEPT || count == 0 || count > UINT16_MAX)
         return QKV_OK;
-    if (!make_room(p, ctx) || !qkv__ids_reserve(ctx, &p->ids, count))
+    if (!pieces_make_room(p, ctx) || !qkv__ids_reserve(ctx, &p->ids, count))
         return QKV_E_MEMORY;
     const struct qkv__kept k = {hash_piece(piece, len), p->keys.len, p->ids.count, (uint16_t)len,
                                 (uint16_t)count};
@@ -89,7 +89,7 @@ qkv_status qkv__pieces_keep(qkv__pieces *p, qkv_context *ctx, const char *piece,
         return QKV_E_MEMORY;
     memcpy(p->ids.data + p->ids.count, ids, count * sizeof *ids);
     p->ids.count += count;
-    *slot_of(p, piece, len, k.hash) = k;
+    *pieces_slot_of(p, piece, len, k.hash) = k;
     p->used++;
     return QKV_OK;
 }

@@ -12,7 +12,7 @@ static bool is_special(const qkv_tokenizer *t, int32_t id)
     return qkv_tokenizer_is_special(t, id);
 }
 
-static qkv_status append(qkv_context *ctx, qkv_ids *out, const int32_t *ids, size_t count)
+static qkv_status resegment_append(qkv_context *ctx, qkv_ids *out, const int32_t *ids, size_t count)
 {
     if (!qkv__grow(ctx, &out->data, &out->capacity, out->count + count, sizeof *out->data))
         return QKV_E_MEMORY;
@@ -48,7 +48,7 @@ qkv_status qkv_tokenizer_resegment(qkv_tokenizer *t, const int32_t *ids, size_t 
         begin++;
     while (end > begin && is_special(t, ids[end - 1]))
         end--;
-    qkv_status status = append(t->ctx, out, ids, begin);
+    qkv_status status = resegment_append(t->ctx, out, ids, begin);
     if (!status && end > begin)
         status = qkv_tokenizer_decode(t, ids + begin, end - begin, 0, &text);
     if (!status && end > begin)
@@ -59,10 +59,10 @@ qkv_status qkv_tokenizer_resegment(qkv_tokenizer *t, const int32_t *ids, size_t 
             status = qkv_tokenizer_encode(t, text.data, text.len, flags, out);
         (void)qkv_tokenizer_sample(t, 0, 0);
     } else if (!status) {
-        status = append(t->ctx, out, ids + begin, end - begin);
+        status = resegment_append(t->ctx, out, ids + begin, end - begin);
     }
     if (!status)
-        status = append(t->ctx, out, ids + end, count - end);
+        status = resegment_append(t->ctx, out, ids + end, count - end);
     if (status)
         out->count = before;
     qkv_text_free(&text, t->ctx);

@@ -111,7 +111,7 @@ static void put_merges(const qkv_tokenizer *t, qkv_str *text)
 }
 
 /* A token a line. */
-static void put_words(const qkv_tokenizer *t, qkv_str *text)
+static void save_put_words(const qkv_tokenizer *t, qkv_str *text)
 {
     for (size_t id = 0; id < t->vocab.count; id++) {
         size_t len;
@@ -187,7 +187,7 @@ static const struct {
     {"special_tokens_map.json", always, 2, put_map, NULL},
     {"vocab.json", is_gpt2, 0, put_vocab_file, NULL},
     {"merges.txt", is_gpt2, 0, NULL, put_merges},
-    {"vocab.txt", has_lines, 0, NULL, put_words},
+    {"vocab.txt", has_lines, 0, NULL, save_put_words},
     {"vocab.json", is_marian, 2, put_vocab_file, NULL},
     {"source.spm", is_marian, 0, NULL, put_model_file},
     {"target.spm", is_marian, 0, NULL, put_target_file},

@@ -5,7 +5,7 @@
 
 static const char text[] = "Sequence", special_token[] = "SpecialToken"; /* in a template */
 
-static json_t *byte_level(void)
+static json_t *spec_byte_level(void)
 {
     return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", false,
                      "trim_offsets", true, "use_regex", true);
@@ -78,7 +78,7 @@ qkv_status qkv__vocab_read(qkv__vocab *v, const qkv__json *object)
 
 /* ---- templates ----------------------------------------------------------------------- */
 
-static json_t *use(const char *kind, const char *id, int type)
+static json_t *spec_use(const char *kind, const char *id, int type)
 {
     return json_pack("{s:{s:s, s:i}}", kind, "id", id, "type_id", type);
 }
@@ -92,15 +92,16 @@ json_t *qkv__spec_template(const char *begin, int32_t begin_id, const char *end,
 {
     json_t *single, *pair, *tokens;
     if (begin) {
-        single = json_pack("[o, o, o]", use(special_token, begin, 0), use(text, "A", 0),
-                           use(special_token, end, 0));
-        pair = json_pack("[o, o, o, o, o]", use(special_token, begin, 0), use(text, "A", 0),
-                         use(special_token, end, 0), use(text, "B", 1),
-                         use(special_token, end, 1));
+        single = json_pack("[o, o, o]", spec_use(special_token, begin, 0), spec_use(text, "A", 0),
+                           spec_use(special_token, end, 0));
+        pair = json_pack("[o, o, o, o, o]", spec_use(special_token, begin, 0),
+                         spec_use(text, "A", 0),
+                         spec_use(special_token, end, 0), spec_use(text, "B", 1),
+                         spec_use(special_token, end, 1));
     } else {
-        single = json_pack("[o, o]", use(text, "A", 0), use(special_token, end, 0));
-        pair = json_pack("[o, o, o]", use(text, "A", 0), use(text, "B", 0),
-                         use(special_token, end, 0));
+        single = json_pack("[o, o]", spec_use(text, "A", 0), spec_use(special_token, end, 0));
+        pair = json_pack("[o, o, o]", spec_use(text, "A", 0), spec_use(text, "B", 0),
+                         spec_use(special_token, end, 0));
     }
     if (begin && strcmp(begin, end) != 0)
         tokens = json_pack("{s:o, s:o}", begin, token(begin, begin_id), end, token(end, end_id));
@@ -142,12 +143,13 @@ json_t *qkv__spec_plain(qkv_tokenizer_kind kind, const char *const *special, con
                                        id_of(special, ids, count, end));
     if (kind == QKV_TOKENIZER_BPE) { /* its own processor changes no id */
         processor = end ? json_pack("{s:s, s:[o, o]}", "type", "Sequence", "processors",
-                                    byte_level(), processor)
-                        : byte_level();
+                                    spec_byte_level(), processor)
+                        : spec_byte_level();
         model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b}", "type", "BPE", "dropout",
                           "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                           "fuse_unk", false, "byte_fallback", false, "ignore_merges", false);
-        model = qkv__spec(added, json_null(), byte_level(), processor, byte_level(), model);
+        model = qkv__spec(added, json_null(), spec_byte_level(), processor, spec_byte_level(),
+                          model);
     } else { /* the reference wants a name: one that is no token makes unknown text an error */
         model = json_pack("{s:s, s:s}", "type", "WordLevel", "unk_token", unk ? unk : "<unk>");
         model = qkv__spec(added, json_null(), char_split(), end ? processor : json_null(),

@@ -149,7 +149,7 @@ typedef struct {
     size_t first;     /* bytes of it that come from the first character */
 } run;
 
-static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t len);
+static qkv_status split_run_stage(const run *r, size_t stage, const char *text, size_t len);
 
 static qkv_status run_scan(const run *r, size_t stage, const char *text, size_t len)
 {
@@ -159,7 +159,7 @@ static qkv_status run_scan(const run *r, size_t stage, const char *text, size_t 
     for (size_t at = 0; at < len && !status;) {
         size_t n = scan(text + at, len - at);
         status = final ? r->sink->piece(r->sink->user, text + at, n)
-                       : run_stage(r, stage + 1, text + at, n);
+                       : split_run_stage(r, stage + 1, text + at, n);
         at += n;
     }
     return status;
@@ -174,17 +174,17 @@ typedef struct {
     bool open_match;   /* it is a match (MERGED_WITH_NEXT, CONTIGUOUS) */
 } joiner;
 
-static qkv_status flush(joiner *j)
+static qkv_status split_flush(joiner *j)
 {
     size_t start = j->start, end = j->end;
     j->start = end;
     if (start == end)
         return QKV_OK;
-    return run_stage(j->r, j->stage + 1, j->text + start, end - start);
+    return split_run_stage(j->r, j->stage + 1, j->text + start, end - start);
 }
 
 /* The stretch from j->end to end, a match or not, in the Split's way. */
-static qkv_status take(joiner *j, size_t end, bool match)
+static qkv_status split_take(joiner *j, size_t end, bool match)
 {
     qkv_status status = QKV_OK;
     bool pending = j->start < j->end, joins = false;
@@ -198,7 +198,7 @@ static qkv_status take(joiner *j, size_t end, bool match)
     else if (how == CONTIGUOUS)
         joins = match == j->open_match;
     if (pending && !joins)
-        status = flush(j);
+        status = split_flush(j);
     if (how == REMOVED && match)
         j->start = end;
     j->end = end;
@@ -214,11 +214,11 @@ static qkv_status run_split(const run *r, size_t stage, const char *text, size_t
     for (size_t at = 0, start, end; !status && at < len; at = end) {
         status = qkv__pattern_next(st->pattern, r->ctx, text, len, at, &start, &end);
         if (!status)
-            status = take(&j, start, st->invert);
+            status = split_take(&j, start, st->invert);
         if (!status)
-            status = take(&j, end, !st->invert);
+            status = split_take(&j, end, !st->invert);
     }
-    return status ? status : flush(&j);
+    return status ? status : split_flush(&j);
 }
 
 /* Runs of one class of character. */
@@ -233,13 +233,13 @@ static qkv_status run_classes(const run *r, size_t stage, const char *text, size
         n = qkv__utf8_next(text + at, len - at, &cp);
         cut_class here = st->class_of(cp);
         if (here != last || here == ALONE)
-            status = flush(&j);
+            status = split_flush(&j);
         j.end = at + n;
         if (here == GONE)
             j.start = j.end;
         last = here;
     }
-    return status ? status : flush(&j);
+    return status ? status : split_flush(&j);
 }
 
 /* A piece in memory of its own, which another stage made, does not. */
@@ -265,13 +265,13 @@ static qkv_status run_metaspace(const run *r, size_t stage, const char *text, si
         for (end = at + 1; end < s.len; end++)
             if (st->split_words && s.len - end >= mark && memcmp(s.data + end, st->mark, mark) == 0)
                 break;
-        status = run_stage(r, stage + 1, s.data + at, end - at);
+        status = split_run_stage(r, stage + 1, s.data + at, end - at);
     }
     qkv_str_free(&s);
     return status;
 }
 
-static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t len)
+static qkv_status split_run_stage(const run *r, size_t stage, const char *text, size_t len)
 {
     if (stage == r->splitter->count)
         return len ? r->sink->piece(r->sink->user, text, len) : QKV_OK;
@@ -290,7 +290,7 @@ static qkv_status run_stage(const run *r, size_t stage, const char *text, size_t
                         : st->pattern  ? run_split(r, stage, text, len)
                         : st->class_of ? run_classes(r, stage, text, len)
                         : st->mark     ? run_metaspace(r, stage, text, len)
-                                       : run_stage(r, stage + 1, text, len);
+                                       : split_run_stage(r, stage + 1, text, len);
     if (spaced)
         qkv_free(r->ctx, spaced);
     return status;
@@ -387,7 +387,7 @@ static qkv_status read_digits(qkv__splitter *s, qkv__stage *st, const qkv__json 
     return status;
 }
 
-static qkv_status read_metaspace(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
+static qkv_status split_read_metaspace(qkv__splitter *s, qkv__stage *st, const qkv__json *at)
 {
     const char *scheme = NULL, *mark = QKV__SPACE_MARK;
     bool old_prefix = true;
@@ -426,7 +426,7 @@ static const struct {
     {"Whitespace", NULL, word_class},
     {"Punctuation", read_punctuation, NULL},
     {"Digits", read_digits, NULL},
-    {"Metaspace", read_metaspace, NULL},
+    {"Metaspace", split_read_metaspace, NULL},
 };
 
 static qkv_status read_stage(void *splitter, const qkv__json *at, const char *type)
@@ -465,7 +465,7 @@ qkv_status qkv__split(const qkv__splitter *s, qkv_context *ctx, const char *text
                       size_t first, const qkv__sink *sink)
 {
     const run r = {s, ctx, sink, text, first};
-    return run_stage(&r, 0, text, len);
+    return split_run_stage(&r, 0, text, len);
 }
 
 qkv__scan_fn *qkv__splitter_scan(const qkv__splitter *s)

@@ -33,7 +33,7 @@ static qkv_status bad_message(const reader *r, const qkv__proto *p, const char *
                     (size_t)(r->file.end - r->file.start));
 }
 
-static qkv_status read_piece(reader *r, const qkv__proto_field *at)
+static qkv_status spm_read_piece(reader *r, const qkv__proto_field *at)
 {
     qkv__spm *m = r->m;
     qkv__proto p = qkv__proto_begin(at->data, at->len, &r->file);
@@ -83,7 +83,7 @@ static qkv_status read_trainer(reader *r, const qkv__proto_field *at)
     return p.bad ? bad_message(r, &p, "the trainer's part") : QKV_OK;
 }
 
-static qkv_status read_normalizer(reader *r, const qkv__proto_field *at)
+static qkv_status spm_read_normalizer(reader *r, const qkv__proto_field *at)
 {
     qkv__spm *m = r->m;
     qkv__proto p = qkv__proto_begin(at->data, at->len, &r->file);
@@ -106,7 +106,7 @@ static qkv_status read_normalizer(reader *r, const qkv__proto_field *at)
     return status || !p.bad ? status : bad_message(r, &p, "the normalizer's part");
 }
 
-static qkv_status read_model(reader *r)
+static qkv_status spm_read_model(reader *r)
 {
     qkv_status status = QKV_OK;
     qkv__proto_field f;
@@ -114,11 +114,11 @@ static qkv_status read_model(reader *r)
         if (f.type != QKV__PROTO_BYTES)
             continue;
         if (f.number == MODEL_PIECES)
-            status = read_piece(r, &f);
+            status = spm_read_piece(r, &f);
         else if (f.number == MODEL_TRAINER)
             status = read_trainer(r, &f);
         else if (f.number == MODEL_NORMALIZER)
-            status = read_normalizer(r, &f);
+            status = spm_read_normalizer(r, &f);
         else if (f.number == MODEL_DENORMALIZER && f.len)
             r->m->denormalizes = true;
     }
@@ -206,7 +206,7 @@ qkv_status qkv__spm_parse(qkv__spm **out, qkv_context *ctx, const char *name, co
     if (!m)
         return QKV_E_MEMORY;
     reader r = {m, name, qkv__proto_begin(data, size, NULL)};
-    qkv_status status = read_model(&r);
+    qkv_status status = spm_read_model(&r);
     if (!status)
         status = qkv__spm_finish(m, name);
     qkv_str_add(&m->file, data, size);

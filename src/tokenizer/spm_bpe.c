@@ -25,7 +25,7 @@ typedef struct {
 
 /* Smaller for higher scores, among equal ones for what is further left. Bits of floats, read as
  * integers, grow with their distance from 0. */
-static uint64_t key_of(float score, int32_t left)
+static uint64_t spm_bpe_key_of(float score, int32_t left)
 {
     uint32_t bits;
     score += 0.0F; /* not -0 */
@@ -35,7 +35,7 @@ static uint64_t key_of(float score, int32_t left)
 }
 
 /* The piece, if it may be made of others; else -1. */
-static int32_t joined(const qkv__spm *m, const char *s, size_t len)
+static int32_t spm_bpe_joined(const qkv__spm *m, const char *s, size_t len)
 {
     int32_t id = qkv__vocab_find(&m->pieces, s, len);
     if (id < 0)
@@ -46,18 +46,18 @@ static int32_t joined(const qkv__spm *m, const char *s, size_t len)
 }
 
 /* Puts two neighbours on the heap if they are a piece. */
-static bool offer(qkv_tokenizer *t, const char *s, int32_t left, int32_t right)
+static bool spm_bpe_offer(qkv_tokenizer *t, const char *s, int32_t left, int32_t right)
 {
     spm_bpe *b = t->model;
     if (left < 0 || right < 0 || b->symbols[left].fixed || b->symbols[right].fixed)
         return true;
     const symbol *l = &b->symbols[left];
     size_t len = l->len + b->symbols[right].len;
-    int32_t id = joined(b->spm, s + l->start, len);
+    int32_t id = spm_bpe_joined(b->spm, s + l->start, len);
     if (id < 0)
         return true;
     b->split[id] = (uint32_t)l->len;
-    return qkv__heap_push(&b->heap, t->ctx, key_of(b->spm->info[id].score, left),
+    return qkv__heap_push(&b->heap, t->ctx, spm_bpe_key_of(b->spm->info[id].score, left),
                           (uint64_t)right << 32 | len);
 }
 
@@ -84,7 +84,7 @@ static bool join(qkv_tokenizer *t, const char *s, size_t count)
     bool ok = true;
     b->heap.count = 0;
     for (size_t i = 1; i < count && ok; i++)
-        ok = offer(t, s, (int32_t)i - 1, (int32_t)i);
+        ok = spm_bpe_offer(t, s, (int32_t)i - 1, (int32_t)i);
     while (b->heap.count && ok) {
         qkv__heap_entry top = qkv__heap_pop(&b->heap);
         int32_t left = (int32_t)(uint32_t)top.key;
@@ -99,7 +99,7 @@ static bool join(qkv_tokenizer *t, const char *s, size_t count)
         r->len = 0;
         if (l->after >= 0)
             b->symbols[l->after].before = left;
-        ok = offer(t, s, l->before, left) && offer(t, s, left, l->after);
+        ok = spm_bpe_offer(t, s, l->before, left) && spm_bpe_offer(t, s, left, l->after);
     }
     return ok;
 }
@@ -111,7 +111,7 @@ static qkv_status put_piece(qkv_tokenizer *t, const char *s, size_t len, bool *u
 {
     const spm_bpe *b = t->model;
     const qkv__spm *m = b->spm;
-    int32_t id = joined(m, s, len);
+    int32_t id = spm_bpe_joined(m, s, len);
     qkv_status status;
     if (id >= 0 && m->info[id].type == QKV__PIECE_UNUSED && b->split[id] > 0 &&
         b->split[id] < len) {
@@ -133,7 +133,7 @@ static qkv_status put_piece(qkv_tokenizer *t, const char *s, size_t len, bool *u
     return QKV_OK;
 }
 
-static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
+static qkv_status spm_bpe_encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
 {
     spm_bpe *b = t->model;
     bool unknown = false;
@@ -162,7 +162,7 @@ qkv_status qkv__spm_bpe_from_spm(qkv_tokenizer *t, const qkv__spm *m, const int3
     return b->split ? QKV_OK : QKV_E_MEMORY;
 }
 
-static void destroy(qkv_tokenizer *t)
+static void spm_bpe_destroy(qkv_tokenizer *t)
 {
     spm_bpe *b = t->model;
     qkv_free(t->ctx, b->split);
@@ -173,4 +173,4 @@ static void destroy(qkv_tokenizer *t)
 
 /* Not a model of tokenizer.json: read is NULL. */
 const qkv__model_kind qkv__model_spm_bpe = {"SentencePieceBPE", false, true, 1, NULL,
-                                            encode,             NULL,  destroy};
+                                            spm_bpe_encode,             NULL,  spm_bpe_destroy};

@@ -44,7 +44,7 @@ static qkv_status map_pieces(qkv_tokenizer *t)
 }
 
 /* t->spm is set; t->vocab is too, or gets the model's own ids. */
-static qkv_status set_up(qkv_tokenizer *t)
+static qkv_status spm_files_set_up(qkv_tokenizer *t)
 {
     bool mapped = t->vocab.count > 0;
     qkv_status status = mapped ? map_pieces(t) : own_vocab(t);
@@ -71,7 +71,7 @@ qkv_status qkv__tokenizer_of_spm(qkv_tokenizer **out, qkv__spm *m)
         return QKV_E_MEMORY;
     }
     t->spm = m;
-    qkv_status status = set_up(t);
+    qkv_status status = spm_files_set_up(t);
     if (!status)
         status = qkv__templates_default(&t->templates, t->ctx);
     if (status) {
@@ -120,7 +120,7 @@ qkv_status qkv__load_spm(qkv_tokenizer **out, qkv_context *ctx, const char *dir)
 /* ---- Marian -------------------------------------------------------------------------- */
 
 /* The special tokens as they are matched in text. */
-static qkv_status add_specials(qkv_tokenizer *t, const char *name)
+static qkv_status spm_files_add_specials(qkv_tokenizer *t, const char *name)
 {
     static const struct {
         qkv_token_role role;
@@ -158,9 +158,9 @@ static qkv_status marian_half(qkv_tokenizer **out, qkv__spm *m, const qkv__json 
     t->marian = true;
     qkv_status status = qkv__vocab_read(&t->vocab, vocab);
     if (!status)
-        status = add_specials(t, vocab->file);
+        status = spm_files_add_specials(t, vocab->file);
     if (!status)
-        status = set_up(t);
+        status = spm_files_set_up(t);
     if (status)
         return status;
     return qkv__templates_suffix(&t->templates, t->ctx, t->special[QKV_TOKEN_EOS]);

@@ -37,7 +37,7 @@ static void replace_all(qkv_str *s, const char *from, const char *to)
     *s = out;
 }
 
-static void drop(qkv_str *s, size_t count)
+static void steps_drop(qkv_str *s, size_t count)
 {
     if (!count)
         return;
@@ -46,7 +46,7 @@ static void drop(qkv_str *s, size_t count)
     s->data[s->len] = 0;
 }
 
-static bool begins(const qkv_str *s, const char *text)
+static bool steps_begins(const qkv_str *s, const char *text)
 {
     size_t n = strlen(text);
     return s->len >= n && memcmp(s->data, text, n) == 0;
@@ -56,7 +56,7 @@ static bool begins(const qkv_str *s, const char *text)
 
 /* Characters to the bytes they stand for; a token with a character that stands for none keeps
  * its own bytes, as in the reference. */
-static void byte_level(const qkv__step *st, qkv_str *token, bool first)
+static void steps_byte_level(const qkv__step *st, qkv_str *token, bool first)
 {
     (void)st;
     (void)first;
@@ -88,8 +88,8 @@ static void wordpiece(const qkv__step *st, qkv_str *token, bool first)
         {" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},
         {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},       {" do not", " don't"},
         {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"}};
-    if (!first && begins(token, st->text)) {
-        drop(token, strlen(st->text));
+    if (!first && steps_begins(token, st->text)) {
+        steps_drop(token, strlen(st->text));
     } else if (!first) {
         qkv_str spaced;
         qkv_str_init(&spaced, token->ctx);
@@ -120,19 +120,19 @@ static void byte_fallback(const qkv__step *st, qkv_str *token, bool first)
     token->data[1] = 0;
 }
 
-static void replace(const qkv__step *st, qkv_str *token, bool first)
+static void steps_replace(const qkv__step *st, qkv_str *token, bool first)
 {
     (void)first;
     replace_all(token, st->text, st->content);
 }
 
-static void strip(const qkv__step *st, qkv_str *token, bool first)
+static void steps_strip(const qkv__step *st, qkv_str *token, bool first)
 {
     size_t n = strlen(st->text);
     if (st->fused && !first)
         return;
-    for (size_t i = 0; i < st->start && begins(token, st->text); i++)
-        drop(token, n);
+    for (size_t i = 0; i < st->start && steps_begins(token, st->text); i++)
+        steps_drop(token, n);
     for (size_t i = 0; i < st->stop && token->len >= n; i++) {
         if (memcmp(token->data + token->len - n, st->text, n) != 0)
             break;
@@ -141,7 +141,7 @@ static void strip(const qkv__step *st, qkv_str *token, bool first)
 }
 
 /* A piece by its kind; the text's leading space goes. */
-static void sentencepiece(const qkv__step *st, qkv_str *token, bool first)
+static void steps_sentencepiece(const qkv__step *st, qkv_str *token, bool first)
 {
     const qkv__spm *m = st->spm;
     int32_t id = qkv__vocab_find(&m->pieces, token->data, token->len);
@@ -154,8 +154,8 @@ static void sentencepiece(const qkv__step *st, qkv_str *token, bool first)
         qkv_str_clear(token);
         qkv_str_add(token, m->unk_surface.data, m->unk_surface.len);
     } else {
-        if (first && (m->prefix || m->trim) && begins(token, QKV__SPACE_MARK))
-            drop(token, strlen(QKV__SPACE_MARK));
+        if (first && (m->prefix || m->trim) && steps_begins(token, QKV__SPACE_MARK))
+            steps_drop(token, strlen(QKV__SPACE_MARK));
         replace_all(token, QKV__SPACE_MARK, " ");
     }
 }
@@ -181,7 +181,7 @@ static qkv_status read_wordpiece(qkv__step *st, const qkv__json *at)
     return status ? status : qkv__json_opt_bool(at, "cleanup", &st->cleanup);
 }
 
-static qkv_status read_metaspace(qkv__step *st, const qkv__json *at)
+static qkv_status steps_read_metaspace(qkv__step *st, const qkv__json *at)
 {
     const char *scheme = NULL;
     bool prefix = true;
@@ -194,7 +194,7 @@ static qkv_status read_metaspace(qkv__step *st, const qkv__json *at)
     return status;
 }
 
-static qkv_status read_replace(qkv__step *st, const qkv__json *at)
+static qkv_status steps_read_replace(qkv__step *st, const qkv__json *at)
 {
     qkv__json pattern;
     const char *content = "";
@@ -211,7 +211,7 @@ static qkv_status read_replace(qkv__step *st, const qkv__json *at)
     return st->content ? QKV_OK : QKV_E_MEMORY;
 }
 
-static qkv_status read_strip(qkv__step *st, const qkv__json *at)
+static qkv_status steps_read_strip(qkv__step *st, const qkv__json *at)
 {
     int64_t start = 0, stop = 0;
     qkv_status status = take_text(&st->text, at, "content", " ");
@@ -231,16 +231,16 @@ static const struct {
     void (*run)(const qkv__step *st, qkv_str *token, bool first);
     qkv_status (*read)(qkv__step *st, const qkv__json *at); /* NULL: there are no fields */
 } kinds[] = {
-    {"ByteLevel", byte_level, NULL},
+    {"ByteLevel", steps_byte_level, NULL},
     {"Fuse", fuse, NULL},
     {"WordPiece", wordpiece, read_wordpiece},
-    {"Metaspace", metaspace, read_metaspace},
+    {"Metaspace", metaspace, steps_read_metaspace},
     {"ByteFallback", byte_fallback, NULL},
-    {"Replace", replace, read_replace},
-    {"Strip", strip, read_strip},
+    {"Replace", steps_replace, steps_read_replace},
+    {"Strip", steps_strip, steps_read_strip},
 };
 
-static qkv_status read_step(void *decoder, const qkv__json *at, const char *type)
+static qkv_status steps_read_step(void *decoder, const qkv__json *at, const char *type)
 {
     qkv__decoder *d = decoder;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -260,14 +260,14 @@ static qkv_status read_step(void *decoder, const qkv__json *at, const char *type
 
 qkv_status qkv__decoder_read(qkv__decoder *d, const qkv__json *at)
 {
-    return qkv__parts_read(d, at, "decoders", 1, read_step);
+    return qkv__parts_read(d, at, "decoders", 1, steps_read_step);
 }
 
 qkv_status qkv__decoder_add_spm(qkv__decoder *d, qkv_context *ctx, const qkv__spm *spm)
 {
     if (!qkv__grow(ctx, &d->steps, &d->capacity, d->count + 1, sizeof *d->steps))
         return QKV_E_MEMORY;
-    d->steps[d->count++] = (qkv__step){.run = sentencepiece, .spm = spm};
+    d->steps[d->count++] = (qkv__step){.run = steps_sentencepiece, .spm = spm};
     d->leading = spm->trim; /* else only the first space goes, be it a piece alone */
     return QKV_OK;
 }

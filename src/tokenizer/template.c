@@ -7,7 +7,7 @@
 #include "qkv/tokenizer.h"
 #include "tokenizer/parts.h"
 
-static qkv_status add(qkv__template *x, qkv_context *ctx, int32_t id, int32_t type)
+static qkv_status template_add(qkv__template *x, qkv_context *ctx, int32_t id, int32_t type)
 {
     if (!qkv__grow(ctx, &x->items, &x->capacity, x->count + 1, sizeof *x->items))
         return QKV_E_MEMORY;
@@ -62,7 +62,7 @@ static qkv_status read_token(const reader *t, qkv__template *x, const qkv__json 
         if (!status && !is_token(t, id))
             status = qkv__json_fail(&item, NULL, "%d is the id of no token", (int)id);
         if (!status)
-            status = add(x, t->ctx, (int32_t)id, type);
+            status = template_add(x, t->ctx, (int32_t)id, type);
     }
     return status;
 }
@@ -84,12 +84,13 @@ static qkv_status read_item(const reader *t, qkv__template *x, const qkv__json *
     if (!status && strcmp(which, "A") != 0 && strcmp(which, "B") != 0)
         status = qkv__json_fail(&use, "id", "expected \"A\" or \"B\", found \"%.40s\"", which);
     return status ? status
-                  : add(x, t->ctx, *which == 'A' ? QKV__TEXT_A : QKV__TEXT_B, (int32_t)type);
+                  : template_add(x, t->ctx, *which == 'A' ? QKV__TEXT_A : QKV__TEXT_B,
+                                 (int32_t)type);
 }
 
 /* texts: how many texts there must be, each once. */
-static qkv_status read_list(const reader *t, qkv__template *x, const qkv__json *at,
-                            const qkv__json *list, int texts)
+static qkv_status template_read_list(const reader *t, qkv__template *x, const qkv__json *at,
+                                     const qkv__json *list, int texts)
 {
     qkv__json tokens;
     qkv_status status = qkv__json_get_object(at, "special_tokens", &tokens);
@@ -111,16 +112,16 @@ static qkv_status read_list(const reader *t, qkv__template *x, const qkv__json *
     return status;
 }
 
-static qkv_status read_template(const reader *t, const qkv__json *at)
+static qkv_status template_read_template(const reader *t, const qkv__json *at)
 {
     qkv__json list;
     qkv_status status = qkv__json_get_array(at, "single", &list);
     if (!status)
-        status = read_list(t, &t->out->single, at, &list, 1);
+        status = template_read_list(t, &t->out->single, at, &list, 1);
     if (status || !qkv__json_has(at, "pair"))
         return status;
     status = qkv__json_get_array(at, "pair", &list);
-    return status ? status : read_list(t, &t->out->pair, at, &list, 2);
+    return status ? status : template_read_list(t, &t->out->pair, at, &list, 2);
 }
 
 /* ---- the fixed ones ------------------------------------------------------------------ */
@@ -155,14 +156,14 @@ static qkv_status put_fixed(const reader *t, const qkv__json *at, bool twice, in
                                                {sep, 0},    {QKV__TEXT_B, second}, {sep, second}};
     qkv__templates_free(t->out, t->ctx);
     for (size_t i = 0; i < 3 && !status; i++)
-        status = add(&t->out->single, t->ctx, items[i].id, items[i].type);
+        status = template_add(&t->out->single, t->ctx, items[i].id, items[i].type);
     for (size_t i = 0; i < 6 && !status; i++)
         if (i != 3 || twice)
-            status = add(&t->out->pair, t->ctx, items[i].id, items[i].type);
+            status = template_add(&t->out->pair, t->ctx, items[i].id, items[i].type);
     return status;
 }
 
-static qkv_status read_bert(const reader *t, const qkv__json *at)
+static qkv_status template_read_bert(const reader *t, const qkv__json *at)
 {
     return put_fixed(t, at, false, 1);
 }
@@ -184,13 +185,13 @@ static const struct {
     const char *name;
     qkv_status (*read)(const reader *t, const qkv__json *at);
 } kinds[] = {
-    {"TemplateProcessing", read_template},
-    {"BertProcessing", read_bert},
+    {"TemplateProcessing", template_read_template},
+    {"BertProcessing", template_read_bert},
     {"RobertaProcessing", read_roberta},
     {"ByteLevel", read_nothing},
 };
 
-static qkv_status read_one(void *t, const qkv__json *at, const char *type)
+static qkv_status template_read_one(void *t, const qkv__json *at, const char *type)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(type, kinds[i].name) == 0)
@@ -202,29 +203,29 @@ qkv_status qkv__templates_read(qkv__templates *x, qkv_context *ctx,
                                const qkv__vocab *const tokens[2], const qkv__json *at)
 {
     reader r = {x, ctx, tokens};
-    return qkv__parts_read(&r, at, "processors", 1, read_one);
+    return qkv__parts_read(&r, at, "processors", 1, template_read_one);
 }
 
 qkv_status qkv__templates_default(qkv__templates *x, qkv_context *ctx)
 {
     qkv_status status = QKV_OK;
     if (!x->single.count)
-        status = add(&x->single, ctx, QKV__TEXT_A, 0);
+        status = template_add(&x->single, ctx, QKV__TEXT_A, 0);
     if (!status && !x->pair.count)
-        status = add(&x->pair, ctx, QKV__TEXT_A, 0);
+        status = template_add(&x->pair, ctx, QKV__TEXT_A, 0);
     if (!status && x->pair.count == 1)
-        status = add(&x->pair, ctx, QKV__TEXT_B, 1);
+        status = template_add(&x->pair, ctx, QKV__TEXT_B, 1);
     return status;
 }
 
 qkv_status qkv__templates_suffix(qkv__templates *x, qkv_context *ctx, int32_t id)
 {
-    qkv_status status = add(&x->single, ctx, QKV__TEXT_A, 0);
+    qkv_status status = template_add(&x->single, ctx, QKV__TEXT_A, 0);
     if (!status)
-        status = add(&x->single, ctx, id, 0);
+        status = template_add(&x->single, ctx, id, 0);
     if (!status)
-        status = add(&x->pair, ctx, QKV__TEXT_A, 0);
+        status = template_add(&x->pair, ctx, QKV__TEXT_A, 0);
     if (!status)
-        status = add(&x->pair, ctx, QKV__TEXT_B, 0);
-    return status ? status : add(&x->pair, ctx, id, 0);
+        status = template_add(&x->pair, ctx, QKV__TEXT_B, 0);
+    return status ? status : template_add(&x->pair, ctx, id, 0);
 }

@@ -29,7 +29,7 @@ qkv_tokenizer_options qkv_tokenizer_defaults(qkv_tokenizer_kind kind)
     return o;
 }
 
-static qkv_status add_specials(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
+static qkv_status train_add_specials(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
 {
     qkv_status status = QKV_OK;
     for (size_t i = 0; i < QKV_TOKEN_ROLES && !status; i++)
@@ -38,7 +38,7 @@ static qkv_status add_specials(const qkv_tokenizer_trainer *tr, qkv__vocab *v)
     return status;
 }
 
-static qkv_status check_options(qkv_context *ctx, const qkv_tokenizer_options *o)
+static qkv_status train_check_options(qkv_context *ctx, const qkv_tokenizer_options *o)
 {
     if ((size_t)o->kind >= KINDS)
         return qkv_fail(ctx, QKV_E_ARGUMENT, "tokenizer kind %d: there are 0 to %d",
@@ -73,7 +73,7 @@ qkv_status qkv_tokenizer_trainer_create(qkv_tokenizer_trainer **out, qkv_context
     *out = NULL;
     if (o.coverage == 0)
         o.coverage = 1;
-    qkv_status status = check_options(ctx, &o);
+    qkv_status status = train_check_options(ctx, &o);
     if (status)
         return status;
     qkv_tokenizer_trainer *tr = qkv_calloc(ctx, 1, sizeof *tr);
@@ -122,7 +122,7 @@ qkv_status qkv_tokenizer_trainer_finish(qkv_tokenizer_trainer *tr, qkv_tokenizer
         return qkv_fail(tr->ctx, QKV_E_ARGUMENT, "there is no text to train a tokenizer on");
     qkv__vocab v;
     qkv__vocab_init(&v, tr->ctx);
-    qkv_status status = add_specials(tr, &v);
+    qkv_status status = train_add_specials(tr, &v);
     size_t specials = v.count;
     if (!status)
         status = kinds[tr->options.kind]->finish(tr, &v, specials, out);

@@ -51,7 +51,7 @@ typedef struct {
 
 /* ---- pairs --------------------------------------------------------------------------- */
 
-static uint32_t *slot_of(const joiner *j, uint64_t pair)
+static uint32_t *train_bpe_slot_of(const joiner *j, uint64_t pair)
 {
     size_t mask = j->slot_count - 1;
     uint64_t h = pair * 0x9e3779b97f4a7c15u;
@@ -60,7 +60,7 @@ static uint32_t *slot_of(const joiner *j, uint64_t pair)
             return &j->slots[i];
 }
 
-static bool widen(joiner *j)
+static bool train_bpe_widen(joiner *j)
 {
     size_t count = j->slot_count ? 2 * j->slot_count : 1 << 14;
     uint32_t *slots = qkv_calloc(j->ctx, count, sizeof *slots);
@@ -70,7 +70,7 @@ static bool widen(joiner *j)
     j->slots = slots;
     j->slot_count = count;
     for (size_t i = 0; i < j->pair_count; i++)
-        *slot_of(j, j->pairs[i].pair) = (uint32_t)i + 1;
+        *train_bpe_slot_of(j, j->pairs[i].pair) = (uint32_t)i + 1;
     return true;
 }
 
@@ -78,9 +78,9 @@ static bool widen(joiner *j)
 static uint32_t pair_index(joiner *j, int32_t left, int32_t right)
 {
     uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    if (2 * (j->pair_count + 1) > j->slot_count && !widen(j))
+    if (2 * (j->pair_count + 1) > j->slot_count && !train_bpe_widen(j))
         return none;
-    uint32_t *slot = slot_of(j, pair);
+    uint32_t *slot = train_bpe_slot_of(j, pair);
     if (*slot)
         return *slot - 1;
     if (!qkv__grow(j->ctx, &j->pairs, &j->pair_cap, j->pair_count + 1, sizeof *j->pairs))
@@ -113,14 +113,14 @@ static bool add_place(joiner *j, int32_t left, int32_t right, uint32_t word)
 
 static void remove_place(joiner *j, int32_t left, int32_t right, uint32_t word)
 {
-    uint32_t *slot = slot_of(j, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
+    uint32_t *slot = train_bpe_slot_of(j, (uint64_t)(uint32_t)left << 32 | (uint32_t)right);
     if (*slot)
         j->pairs[*slot - 1].count -= j->word_counts[word];
 }
 
 /* ---- heap: greatest count first, then the smaller pair ------------------------------- */
 
-static bool push(joiner *j, const pair_count *p)
+static bool train_bpe_push(joiner *j, const pair_count *p)
 {
     return qkv__heap_push(&j->heap, j->ctx, (uint64_t)-p->count, p->pair);
 }
@@ -131,7 +131,7 @@ static bool push_touched(joiner *j)
     for (size_t i = 0; i < j->touched_count && ok; i++) {
         pair_count *pair = &j->pairs[j->touched[i]];
         pair->touched = false;
-        ok = pair->count <= 0 || push(j, pair);
+        ok = pair->count <= 0 || train_bpe_push(j, pair);
     }
     j->touched_count = 0;
     return ok;
@@ -171,12 +171,12 @@ static uint32_t best_pair(joiner *j, size_t min_count, bool *ok)
 {
     while (j->heap.count && *ok) {
         qkv__heap_entry top = qkv__heap_pop(&j->heap);
-        uint32_t pair = *slot_of(j, top.value) - 1;
+        uint32_t pair = *train_bpe_slot_of(j, top.value) - 1;
         int64_t count = j->pairs[pair].count;
         if ((uint64_t)-count == top.key)
             return count >= 1 && (uint64_t)count >= min_count ? pair : none;
         if (count > 0)
-            *ok = push(j, &j->pairs[pair]);
+            *ok = train_bpe_push(j, &j->pairs[pair]);
     }
     return none;
 }

@@ -15,7 +15,7 @@ enum { CODE_POINTS = 0x110000 };
 /* ---- vocabularies -------------------------------------------------------------------- */
 
 /* The 256 bytes in the order of their characters. */
-static qkv_status add_bytes(qkv__vocab *v)
+static qkv_status train_kinds_add_bytes(qkv__vocab *v)
 {
     qkv_status status = QKV_OK;
     for (int32_t cp = 0; cp <= 0x143 && !status; cp++) {
@@ -78,11 +78,11 @@ static qkv_status finish_chars(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t 
     return status ? status : build_plain(tr, v, NULL, specials, out);
 }
 
-static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
-                             qkv_tokenizer **out)
+static qkv_status train_kinds_finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
+                                         qkv_tokenizer **out)
 {
     qkv_ids merges = {0};
-    qkv_status status = add_bytes(v);
+    qkv_status status = train_kinds_add_bytes(v);
     if (!status && v->count > tr->options.vocab)
         status = qkv_fail(tr->ctx, QKV_E_ARGUMENT,
                           "a BPE vocabulary of %zu tokens: the bytes and special tokens alone "
@@ -201,7 +201,7 @@ static void wordpiece_defaults(qkv_tokenizer_options *o)
 const qkv__trainer_kind qkv__trainer_chars = {
     .exact = true, .prepare = prepare_chars, .count = count_chars, .finish = finish_chars};
 const qkv__trainer_kind qkv__trainer_bpe = {
-    .least = 256, .defaults = bpe_defaults, .count = count_bytes, .finish = finish_bpe};
+    .least = 256, .defaults = bpe_defaults, .count = count_bytes, .finish = train_kinds_finish_bpe};
 const qkv__trainer_kind qkv__trainer_wordpiece = {
     .least = 1, .defaults = wordpiece_defaults, .prepare = cut_wordpiece,
     .count = qkv__train_count_lines, .finish = finish_wordpiece};

@@ -12,7 +12,7 @@
 #include "tokenizer/spm_files.h"
 
 /* What pieces do not mix: letters (with their marks), numbers, other characters. */
-static int kind_of(int32_t cp)
+static int train_spm_kind_of(int32_t cp)
 {
     qkv__char_class class = qkv__class_of(cp);
     if (class == QKV__LETTER || (cp >= 0 && qkv__is_mark(cp)))
@@ -29,7 +29,7 @@ static size_t next_word(const char *s, size_t len)
     while (at < len) {
         int32_t cp;
         size_t n = qkv__utf8_next(s + at, len - at, &cp);
-        int here = cp == 0x2581 ? 0 : kind_of(cp);
+        int here = cp == 0x2581 ? 0 : train_spm_kind_of(cp);
         if (!here || (kind && here != kind))
             break;
         kind = here;
@@ -38,13 +38,13 @@ static size_t next_word(const char *s, size_t len)
     return at;
 }
 
-static qkv_status prepare(qkv_tokenizer_trainer *tr)
+static qkv_status train_spm_prepare(qkv_tokenizer_trainer *tr)
 {
     tr->spm = qkv__spm_new(tr->ctx);
     return tr->spm ? QKV_OK : QKV_E_MEMORY;
 }
 
-static qkv_status count(qkv_tokenizer_trainer *tr, const char *text, size_t len)
+static qkv_status train_spm_count(qkv_tokenizer_trainer *tr, const char *text, size_t len)
 {
     qkv_str line;
     qkv_status status = QKV_OK;
@@ -124,7 +124,7 @@ static qkv_status copy_model(qkv__spm **out, const qkv__spm *m)
 }
 
 /* Takes tr->spm, whose pieces are there: the same model for both languages. */
-static qkv_status build(qkv_tokenizer_trainer *tr, qkv_tokenizer **out)
+static qkv_status train_spm_build(qkv_tokenizer_trainer *tr, qkv_tokenizer **out)
 {
     qkv__spm *m = tr->spm, *target = NULL;
     tr->spm = NULL;
@@ -160,7 +160,7 @@ static bool reserved(const char *text, size_t len)
     return false;
 }
 
-static qkv_status add_specials(qkv__spm *m, int kind)
+static qkv_status train_spm_add_specials(qkv__spm *m, int kind)
 {
     m->kind = kind;
     qkv_status status = qkv__spm_add(m, "<unk>", 5, 0, QKV__PIECE_UNKNOWN);
@@ -184,8 +184,8 @@ static qkv_status check_room(const qkv_tokenizer_trainer *tr, size_t characters)
                     tr->options.vocab, characters + 3);
 }
 
-static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
-                             qkv_tokenizer **out)
+static qkv_status train_spm_finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
+                                       qkv_tokenizer **out)
 {
     const qkv__bpe_training how = {false, "", room(tr), tr->options.min_count};
     qkv_ids merges = {0};
@@ -197,7 +197,7 @@ static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t sp
     if (!status)
         status = qkv__train_bpe(tr->ctx, v, &tr->words, tr->counts, &how, &merges);
     if (!status)
-        status = add_specials(tr->spm, QKV__SPM_BPE);
+        status = train_spm_add_specials(tr->spm, QKV__SPM_BPE);
     for (size_t i = 0; i < v->count && !status; i++) { /* merges in their order, characters */
         size_t id = i < v->count - characters ? characters + i : i - (v->count - characters), len;
         const char *text = qkv__vocab_text(v, (int32_t)id, &len);
@@ -205,7 +205,7 @@ static qkv_status finish_bpe(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t sp
             status = qkv__spm_add(tr->spm, text, len, -(float)i, QKV__PIECE_NORMAL);
     }
     qkv_ids_free(&merges, tr->ctx);
-    return status ? status : build(tr, out);
+    return status ? status : train_spm_build(tr, out);
 }
 
 static qkv_status finish_unigram(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specials,
@@ -221,7 +221,7 @@ static qkv_status finish_unigram(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_
     if (!status)
         status = qkv__train_unigram(tr->ctx, v, &tr->words, tr->counts, room(tr), &pieces, &scores);
     if (!status)
-        status = add_specials(tr->spm, QKV__SPM_UNIGRAM);
+        status = train_spm_add_specials(tr->spm, QKV__SPM_UNIGRAM);
     for (size_t i = 0; i < pieces.count && !status; i++) {
         size_t len;
         const char *text = qkv__vocab_text(&pieces, (int32_t)i, &len);
@@ -230,15 +230,15 @@ static qkv_status finish_unigram(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_
     }
     qkv__vocab_free(&pieces);
     qkv_free(tr->ctx, scores);
-    return status ? status : build(tr, out);
+    return status ? status : train_spm_build(tr, out);
 }
 
 static void defaults(qkv_tokenizer_options *o) { o->coverage = 0.9995; }
 
 #define SENTENCEPIECE(finish_)                                                                     \
     {                                                                                              \
-        .least = 4, .own_special = true, .defaults = defaults, .prepare = prepare, .count = count, \
-        .finish = finish_                                                                          \
+        .least = 4, .own_special = true, .defaults = defaults, .prepare = train_spm_prepare,       \
+        .count = train_spm_count, .finish = finish_                                                \
     }
 const qkv__trainer_kind qkv__trainer_unigram = SENTENCEPIECE(finish_unigram);
-const qkv__trainer_kind qkv__trainer_spm_bpe = SENTENCEPIECE(finish_bpe);
+const qkv__trainer_kind qkv__trainer_spm_bpe = SENTENCEPIECE(train_spm_finish_bpe);

@@ -152,7 +152,7 @@ static qkv_status index_pieces(learner *l)
     return status;
 }
 
-static double log_sum(double a, double b)
+static double train_unigram_log_sum(double a, double b)
 {
     double high = a > b ? a : b, low = a > b ? b : a;
     return high == -INFINITY ? high : high + log1p(exp(low - high));
@@ -181,13 +181,13 @@ static size_t each(learner *l, const char *s, size_t len, size_t start, take_fn 
 static void sum_ahead(learner *l, size_t start, size_t end, int32_t id, double score)
 {
     (void)id;
-    l->ahead[end] = log_sum(l->ahead[end], l->ahead[start] + score);
+    l->ahead[end] = train_unigram_log_sum(l->ahead[end], l->ahead[start] + score);
 }
 
 static void sum_behind(learner *l, size_t start, size_t end, int32_t id, double score)
 {
     (void)id;
-    l->behind[start] = log_sum(l->behind[start], l->behind[end] + score);
+    l->behind[start] = train_unigram_log_sum(l->behind[start], l->behind[end] + score);
 }
 
 static void keep_best(learner *l, size_t start, size_t end, int32_t id, double score)
@@ -200,7 +200,7 @@ static void keep_best(learner *l, size_t start, size_t end, int32_t id, double s
     }
 }
 
-static void clear(double *a, size_t len)
+static void train_unigram_clear(double *a, size_t len)
 {
     for (size_t i = 0; i <= len; i++)
         a[i] = -INFINITY;
@@ -209,8 +209,8 @@ static void clear(double *a, size_t len)
 /* Adds to each piece how often it is expected in a word that comes count times. */
 static void expect(learner *l, const char *s, size_t len, double count)
 {
-    clear(l->ahead, len);
-    clear(l->behind, len);
+    train_unigram_clear(l->ahead, len);
+    train_unigram_clear(l->behind, len);
     l->ahead[0] = l->behind[len] = 0;
     for (size_t i = 0; i < len;)
         i = each(l, s, len, i, sum_ahead);
@@ -230,7 +230,7 @@ static void expect(learner *l, const char *s, size_t len, double count)
 /* The best cut into l->last and l->from. */
 static void cut_best(learner *l, const char *s, size_t len)
 {
-    clear(l->ahead, len);
+    train_unigram_clear(l->ahead, len);
     l->ahead[0] = 0;
     for (size_t i = 0; i < len;)
         i = each(l, s, len, i, keep_best);
@@ -288,7 +288,7 @@ static void maximise(learner *l)
 
 /* What dropping a piece costs: its places go to the pieces of the best other cut. total: of all
  * pieces' counts. */
-static double loss(learner *l, size_t i, double total)
+static double train_unigram_loss(learner *l, size_t i, double total)
 {
     size_t len;
     piece *p = &l->pieces[i];
@@ -319,14 +319,14 @@ static void prune(learner *l, size_t wanted)
     for (size_t i = 0; i < l->count; i++)
         total += l->pieces[i].count;
     for (size_t i = 0; i < l->count; i++)
-        l->pieces[i].rank = l->pieces[i].single ? 0 : loss(l, i, total);
+        l->pieces[i].rank = l->pieces[i].single ? 0 : train_unigram_loss(l, i, total);
     qsort(l->pieces, l->count, sizeof *l->pieces, by_rank);
     size_t keep = l->count / 4 * 3;
     keep = keep > wanted ? keep : wanted;
     l->count = keep < l->count ? keep : l->count;
 }
 
-static qkv_status learn(learner *l, size_t wanted)
+static qkv_status train_unigram_learn(learner *l, size_t wanted)
 {
     size_t nearly = wanted + wanted / 10;
     for (;;) {
@@ -353,7 +353,8 @@ static int by_score(const void *x, const void *y)
 }
 
 /* The best by score, characters in any case. */
-static qkv_status choose(learner *l, size_t wanted, qkv__vocab *pieces, float **scores)
+static qkv_status train_unigram_choose(learner *l, size_t wanted, qkv__vocab *pieces,
+                                       float **scores)
 {
     for (size_t i = 0; i < l->count; i++)
         l->pieces[i].rank = l->pieces[i].score;
@@ -385,9 +386,9 @@ qkv_status qkv__train_unigram(qkv_context *ctx, const qkv__vocab *alphabet,
     qkv__vocab_init(&l->seeds, ctx);
     qkv_status status = find_seeds(l, alphabet);
     if (!status)
-        status = learn(l, wanted);
+        status = train_unigram_learn(l, wanted);
     if (!status)
-        status = choose(l, wanted, pieces, scores);
+        status = train_unigram_choose(l, wanted, pieces, scores);
     qkv__vocab_free(&l->seeds);
     qkv__trie_free(&l->trie, ctx);
     qkv_free(ctx, l->pieces);

@@ -9,7 +9,7 @@ struct qkv__trie_edge {
     uint32_t to;  /* 0: free slot (the root is nobody's child) */
 };
 
-static struct qkv__trie_edge *slot_of(const qkv__trie *t, uint32_t key)
+static struct qkv__trie_edge *trie_slot_of(const qkv__trie *t, uint32_t key)
 {
     size_t mask = t->slot_count - 1;
     for (size_t i = (size_t)qkv__mix(key) & mask;; i = (i + 1) & mask)
@@ -17,7 +17,7 @@ static struct qkv__trie_edge *slot_of(const qkv__trie *t, uint32_t key)
             return &t->edges[i];
 }
 
-static bool widen(qkv__trie *t, qkv_context *ctx)
+static bool trie_widen(qkv__trie *t, qkv_context *ctx)
 {
     size_t old = t->slot_count, count = old ? 2 * old : 1024;
     struct qkv__trie_edge *before = t->edges;
@@ -28,7 +28,7 @@ static bool widen(qkv__trie *t, qkv_context *ctx)
     t->slot_count = count;
     for (size_t i = 0; i < old; i++)
         if (before[i].to)
-            *slot_of(t, before[i].key) = before[i];
+            *trie_slot_of(t, before[i].key) = before[i];
     qkv_free(ctx, before);
     return true;
 }
@@ -42,13 +42,13 @@ qkv_status qkv__trie_add(qkv__trie *t, qkv_context *ctx, const char *text, size_
     if (t->nodes == 0)
         t->values[t->nodes++] = -1;
     for (size_t i = 0; i < len; i++) {
-        if (2 * (t->nodes + 1) > t->slot_count && !widen(t, ctx))
+        if (2 * (t->nodes + 1) > t->slot_count && !trie_widen(t, ctx))
             return QKV_E_MEMORY;
         if (t->nodes >= (uint32_t)1 << 24)
             return qkv_fail(ctx, QKV_E_UNSUPPORTED, "the pieces have more than %d beginnings",
                             1 << 24);
         uint32_t key = node << 8 | (unsigned char)text[i];
-        struct qkv__trie_edge *e = slot_of(t, key);
+        struct qkv__trie_edge *e = trie_slot_of(t, key);
         if (!e->to) {
             *e = (struct qkv__trie_edge){key, (uint32_t)t->nodes};
             t->values[t->nodes++] = -1;
@@ -63,7 +63,7 @@ bool qkv__trie_step(const qkv__trie *t, uint32_t *node, char byte, int32_t *valu
 {
     if (!t->nodes || !t->slot_count)
         return false;
-    const struct qkv__trie_edge *e = slot_of(t, *node << 8 | (unsigned char)byte);
+    const struct qkv__trie_edge *e = trie_slot_of(t, *node << 8 | (unsigned char)byte);
     if (!e->to)
         return false;
     *node = e->to;

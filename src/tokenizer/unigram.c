@@ -86,7 +86,7 @@ static bool improve(qkv_tokenizer *t, size_t start, size_t end, int32_t id, doub
     return true;
 }
 
-static qkv_status find_best(qkv_tokenizer *t, const char *s, size_t len, size_t *count)
+static qkv_status unigram_find_best(qkv_tokenizer *t, const char *s, size_t len, size_t *count)
 {
     unigram *u = t->model;
     if (!qkv__grow(t->ctx, &u->best, &u->best_cap, len + 1, sizeof *u->best) ||
@@ -106,7 +106,7 @@ static qkv_status find_best(qkv_tokenizer *t, const char *s, size_t len, size_t 
 
 /* ---- drawing ------------------------------------------------------------------------- */
 
-static double log_sum(double a, double b)
+static double unigram_log_sum(double a, double b)
 {
     double high = a > b ? a : b, low = a > b ? b : a;
     return isinf(high) ? high : high + log1p(exp(low - high));
@@ -119,7 +119,7 @@ static bool add_way(qkv_tokenizer *t, size_t start, size_t end, int32_t id, doub
     if (!qkv__grow(t->ctx, &u->ways, &u->way_cap, u->way_count + 1, sizeof *u->ways))
         return false;
     u->ways[u->way_count++] = (way){start, end, id, score, u->best[start].score + score};
-    u->best[end].score = log_sum(u->best[end].score, u->best[start].score + score);
+    u->best[end].score = unigram_log_sum(u->best[end].score, u->best[start].score + score);
     return true;
 }
 
@@ -139,7 +139,7 @@ static qkv_status sum_ways(qkv_tokenizer *t, const char *s, size_t len)
 }
 
 /* From the end backwards, each step with its share of the ways to where it ends. */
-static qkv_status draw(qkv_tokenizer *t, const char *s, size_t len, size_t *count)
+static qkv_status unigram_draw(qkv_tokenizer *t, const char *s, size_t len, size_t *count)
 {
     unigram *u = t->model;
     if (!qkv__grow(t->ctx, &u->best, &u->best_cap, len + 1, sizeof *u->best) ||
@@ -182,12 +182,12 @@ static qkv_status put_unknown(qkv_tokenizer *t, const char *s, size_t len, qkv_i
     return qkv__ids_push(t->ctx, out, id) ? QKV_OK : QKV_E_MEMORY;
 }
 
-static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
+static qkv_status unigram_encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
 {
     unigram *u = t->model;
     size_t count = 0;
-    qkv_status status = t->sampling.amount > 0 ? draw(t, piece, len, &count)
-                                               : find_best(t, piece, len, &count);
+    qkv_status status = t->sampling.amount > 0 ? unigram_draw(t, piece, len, &count)
+                                               : unigram_find_best(t, piece, len, &count);
     for (size_t i = count; i > 0 && !status; i--) {
         size_t start = u->cuts[2 * i - 2], end = u->cuts[2 * i - 1];
         int32_t id = qkv__unigram_piece(u, piece + start, end - start);
@@ -220,7 +220,7 @@ int32_t qkv__unigram_piece(const qkv__unigram *u, const char *s, size_t len)
 
 /* ---- making -------------------------------------------------------------------------- */
 
-static qkv_status create(qkv_tokenizer *t)
+static qkv_status unigram_create(qkv_tokenizer *t)
 {
     unigram *u = qkv_calloc(t->ctx, 1, sizeof *u);
     if (!u)
@@ -245,7 +245,7 @@ static qkv_status add_piece(qkv_tokenizer *t, const char *text, size_t len, doub
 
 qkv_status qkv__unigram_from_spm(qkv_tokenizer *t, const qkv__spm *m, const int32_t *to_id)
 {
-    qkv_status status = create(t);
+    qkv_status status = unigram_create(t);
     unigram *u = t->model;
     if (status)
         return status;
@@ -271,7 +271,7 @@ qkv_status qkv__unigram_from_spm(qkv_tokenizer *t, const qkv__spm *m, const int3
 
 /* ---- tokenizer.json ------------------------------------------------------------------ */
 
-static qkv_status read_piece(qkv_tokenizer *t, const qkv__json *list, size_t i)
+static qkv_status unigram_read_piece(qkv_tokenizer *t, const qkv__json *list, size_t i)
 {
     qkv__json at, score_at, text_at;
     const char *text = NULL;
@@ -295,11 +295,11 @@ static qkv_status read_piece(qkv_tokenizer *t, const qkv__json *list, size_t i)
     return status ? status : add_piece(t, text, len, score, len > 0);
 }
 
-static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status unigram_read(qkv_tokenizer *t, const qkv__json *at)
 {
     qkv__json list;
     int64_t unk = -1;
-    qkv_status status = create(t);
+    qkv_status status = unigram_create(t);
     unigram *u = t->model;
     if (!status)
         status = qkv__json_get_array(at, "vocab", &list);
@@ -310,7 +310,7 @@ static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
         return qkv__json_fail(&list, NULL, "expected 1 to %d pieces, found %zu",
                               QKV_TOKENIZER_ID_LIMIT - 1, count);
     for (size_t i = 0; i < count && !status; i++)
-        status = read_piece(t, &list, i);
+        status = unigram_read_piece(t, &list, i);
     if (!status)
         status = qkv__json_opt_int(at, "unk_id", 0, (int64_t)count - 1, &unk);
     if (!status)
@@ -319,7 +319,7 @@ static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
     return status;
 }
 
-static void write(const qkv_tokenizer *t, qkv_json_writer *w)
+static void unigram_write(const qkv_tokenizer *t, qkv_json_writer *w)
 {
     const unigram *u = t->model;
     qkv_json_begin_array(w, "vocab");
@@ -334,7 +334,7 @@ static void write(const qkv_tokenizer *t, qkv_json_writer *w)
     qkv_json_end_array(w);
 }
 
-static void destroy(qkv_tokenizer *t)
+static void unigram_destroy(qkv_tokenizer *t)
 {
     unigram *u = t->model;
     qkv__trie_free(&u->trie, t->ctx);
@@ -345,5 +345,6 @@ static void destroy(qkv_tokenizer *t)
     qkv_free(t->ctx, u);
 }
 
-const qkv__model_kind qkv__model_unigram = {"Unigram", false, true, 1000, read, encode, write,
-                                             destroy};
+const qkv__model_kind qkv__model_unigram = {"Unigram", false, true, 1000, unigram_read,
+                                            unigram_encode, unigram_write,
+                                             unigram_destroy};

@@ -14,7 +14,7 @@ typedef struct {
     qkv_str word;    /* scratch */
 } wordpiece;
 
-static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status wordpiece_read(qkv_tokenizer *t, const qkv__json *at)
 {
     const char *unk = "[UNK]", *prefix = "##";
     int64_t max_chars = 100;
@@ -62,7 +62,7 @@ static int32_t longest_token(qkv_tokenizer *t, const char *s, size_t *len, bool 
     return -1;
 }
 
-static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
+static qkv_status wordpiece_encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
 {
     wordpiece *w = t->model;
     size_t before = out->count, chars = 0;
@@ -88,7 +88,7 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
     return qkv__ids_push(t->ctx, out, w->unk) ? QKV_OK : QKV_E_MEMORY;
 }
 
-static void destroy(qkv_tokenizer *t)
+static void wordpiece_destroy(qkv_tokenizer *t)
 {
     wordpiece *w = t->model;
     qkv_str_free(&w->word);
@@ -96,5 +96,5 @@ static void destroy(qkv_tokenizer *t)
     qkv_free(t->ctx, w);
 }
 
-const qkv__model_kind qkv__model_wordpiece = {"WordPiece", true, false, 0, read,
-                                               encode,      NULL, destroy};
+const qkv__model_kind qkv__model_wordpiece = {"WordPiece", true, false, 0, wordpiece_read,
+                                               wordpiece_encode,      NULL, wordpiece_destroy};

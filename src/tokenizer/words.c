@@ -9,7 +9,7 @@ typedef struct {
     int32_t unk; /* -1: none */
 } words;
 
-static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
+static qkv_status words_read(qkv_tokenizer *t, const qkv__json *at)
 {
     const char *unk = NULL;
     words *w = qkv_malloc(t->ctx, sizeof *w);
@@ -24,7 +24,7 @@ static qkv_status read(qkv_tokenizer *t, const qkv__json *at)
     return status;
 }
 
-static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
+static qkv_status words_encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_ids *out)
 {
     const words *w = t->model;
     int32_t id;
@@ -47,10 +47,11 @@ static qkv_status encode(qkv_tokenizer *t, const char *piece, size_t len, qkv_id
     return qkv__ids_push(t->ctx, out, id) ? QKV_OK : QKV_E_MEMORY;
 }
 
-static void destroy(qkv_tokenizer *t)
+static void words_destroy(qkv_tokenizer *t)
 {
     qkv_free(t->ctx, t->model);
 }
 
-const qkv__model_kind qkv__model_words = {"WordLevel", false, false, 0, read, encode, NULL,
-                                           destroy};
+const qkv__model_kind qkv__model_words = {"WordLevel", false, false, 0, words_read, words_encode,
+                                          NULL,
+                                           words_destroy};

@@ -90,7 +90,8 @@ int32_t qkv__bert_role(const qkv_tokenizer *t, qkv_token_role role)
 /* ---- vocab.txt ----------------------------------------------------------------------- */
 
 /* A token a line; ids are line numbers from 0. */
-static qkv_status read_lines(qkv__vocab *v, const char *path, const char *text, size_t len)
+static qkv_status words_file_read_lines(qkv__vocab *v, const char *path, const char *text,
+                                        size_t len)
 {
     const char *end = text + len;
     qkv_status status = QKV_OK;
@@ -142,8 +143,8 @@ static qkv_status read_config(qkv__bert_options *o, const char *names[QKV_TOKEN_
     return status;
 }
 
-static qkv_status build(qkv_tokenizer **out, const qkv__vocab *v, const char *path,
-                        const qkv__bert_options *o, const char *const *names)
+static qkv_status words_file_build(qkv_tokenizer **out, const qkv__vocab *v, const char *path,
+                                   const qkv__bert_options *o, const char *const *names)
 {
     const char *special[QKV_TOKEN_ROLES] = {NULL};
     int32_t ids[QKV_TOKEN_ROLES];
@@ -169,9 +170,9 @@ qkv_status qkv__load_vocab_txt(qkv_tokenizer **out, qkv_context *ctx, const char
     if (!status)
         status = qkv_file_read(ctx, path, (size_t)1 << 28, &text, &len);
     if (!status)
-        status = read_lines(&v, path, text, len);
+        status = words_file_read_lines(&v, path, text, len);
     if (!status)
-        status = build(out, &v, path, &o, names);
+        status = words_file_build(out, &v, path, &o, names);
     qkv_free(ctx, text);
     qkv__vocab_free(&v);
     return status;

@@ -40,7 +40,7 @@ qkv_status qkv__check_finite(const qkv__loop *l)
 }
 
 /* Evaluates on at most `units`; estimates what all would take. */
-static qkv_status measure(qkv__loop *l, size_t units, qkv_metrics *m)
+static qkv_status evaluate_measure(qkv__loop *l, size_t units, qkv_metrics *m)
 {
     const qkv_task_type *type = l->task->type;
     double begun = qkv_now();
@@ -76,10 +76,10 @@ static bool is_best(qkv__loop *l, const qkv_metrics *m)
 static qkv_status bound_evaluation(qkv__loop *l)
 {
     qkv_metrics m;
-    qkv_status status = measure(l, PROBE_UNITS, &m);
+    qkv_status status = evaluate_measure(l, PROBE_UNITS, &m);
     double all = l->whole_eval_time;
     if (!status)
-        status = measure(l, PROBE_UNITS, &m);
+        status = evaluate_measure(l, PROBE_UNITS, &m);
     if (status)
         return status;
     all = all < l->whole_eval_time ? all : l->whole_eval_time;
@@ -96,7 +96,7 @@ qkv_status qkv__evaluate_model(qkv__loop *l)
     bool averaged = l->average && l->step > 0, best = true;
     qkv_status status = averaged ? qkv_average_swap(l->average) : QKV_OK;
     if (!status)
-        status = measure(l, l->eval_units, &m);
+        status = evaluate_measure(l, l->eval_units, &m);
     if (!status && m.count)
         best = is_best(l, &m);
     if (!status && best && l->dir && qkv__check_finite(l)) {
@@ -135,5 +135,6 @@ qkv_status qkv__discriminator_last(qkv__loop *l, qkv_metrics *out)
     qkv_status status = QKV_OK;
     if (l->dir && (l->best_step != l->step || l->average))
         status = qkv_hub_load_weights(l->task->model, l->dir);
-    return status ? status : measure(l, qkv__plan_evaluates_all(l) ? 0 : l->eval_units, out);
+    return status ? status : evaluate_measure(l, qkv__plan_evaluates_all(l) ? 0 : l->eval_units,
+                                              out);
 }

@@ -12,7 +12,7 @@ static char *log_path(const qkv__loop *l)
     return qkv_path_join(l->ctx, l->dir, "train/metrics.jsonl");
 }
 
-static qkv_status append(qkv__loop *l, qkv_json_writer *w)
+static qkv_status log_append(qkv__loop *l, qkv_json_writer *w)
 {
     const char *text = qkv_json_writer_text(w);
     char *path = text ? log_path(l) : NULL;
@@ -29,7 +29,7 @@ static qkv_status append(qkv__loop *l, qkv_json_writer *w)
     return status;
 }
 
-static void begin(qkv__loop *l, qkv_json_writer *w, const char *kind)
+static void log_begin(qkv__loop *l, qkv_json_writer *w, const char *kind)
 {
     qkv_json_writer_init(w, l->ctx, 0);
     qkv_json_begin_object(w, NULL);
@@ -43,14 +43,14 @@ qkv_status qkv__log_step(qkv__loop *l)
     if (!l->dir)
         return QKV_OK;
     qkv_json_writer w;
-    begin(l, &w, "step");
+    log_begin(l, &w, "step");
     qkv_json_put_real(&w, "loss", l->last_loss);
     qkv_json_put_real(&w, "lr", l->last_lr);
     qkv_json_put_real(&w, "norm", l->last_norm);
     if (l->data_time > 0)
         qkv_json_put_real(&w, "data_wait", l->data_time / l->update_time);
     qkv_json_end_object(&w);
-    return append(l, &w);
+    return log_append(l, &w);
 }
 
 qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m)
@@ -58,13 +58,13 @@ qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m)
     if (!l->dir)
         return QKV_OK;
     qkv_json_writer w;
-    begin(l, &w, "eval");
+    log_begin(l, &w, "eval");
     if (l->step)
         qkv_json_put_real(&w, "train_loss", l->smooth_loss);
     for (int i = 0; i < m->count; i++)
         qkv_json_put_real(&w, m->item[i].name, m->item[i].value);
     qkv_json_end_object(&w);
-    return append(l, &w);
+    return log_append(l, &w);
 }
 
 /* The step that a line of the log is about; -1 when it is no such line. */

@@ -14,8 +14,9 @@ typedef struct {
     qkv_optimizer *optimizer;
 } plan;
 
-static qkv_status lay_out(plan *p, const qkv_predicted_step *step,
-                          const qkv_optimizer_options *optimizer, qkv_memory_prediction *out)
+static qkv_status predict_lay_out(plan *p, const qkv_predicted_step *step,
+                                  const qkv_optimizer_options *optimizer,
+                                  qkv_memory_prediction *out)
 {
     const qkv_optimizer_step_args args = {.lr = 1e-4, .max_norm = 1};
     qkv_model *models[2] = {NULL, NULL};
@@ -56,7 +57,7 @@ qkv_status qkv_predict_memory(qkv_context *ctx, const qkv_predicted_step *step,
     out->process = qkv_machine_rss() + qkv_machine_product_bytes(ctx);
     if (qkv_context_create(&p.ctx, &options))
         return qkv_fail(ctx, QKV_E_MEMORY, "out of memory");
-    qkv_status status = lay_out(&p, step, optimizer ? optimizer : &usual, out);
+    qkv_status status = predict_lay_out(&p, step, optimizer ? optimizer : &usual, out);
     if (status) {
         (void)qkv_fail(ctx, status, "%s", qkv_context_message(p.ctx));
         *out = (qkv_memory_prediction){0};

@@ -9,7 +9,7 @@
 enum { OWN = 3 };
 
 /* The i-th table, and what it describes; NULL past the last. */
-static const qkv_option_table *table_at(const qkv__loop *l, size_t i, const void **target)
+static const qkv_option_table *settings_table_at(const qkv__loop *l, size_t i, const void **target)
 {
     const qkv_train_settings own[OWN] = {{&qkv__train_table, &l->o},
                                          {&qkv__optimizer_table, &l->optimizer_options},
@@ -28,10 +28,11 @@ typedef struct {
     char value[QKV_OPTION_TEXT];
 } setting;
 
-static bool next(const qkv__loop *l, setting *s)
+static bool settings_next(const qkv__loop *l, setting *s)
 {
     const void *target;
-    for (const qkv_option_table *t; (t = table_at(l, s->table, &target)); s->table++, s->row = 0)
+    for (const qkv_option_table *t; (t = settings_table_at(l, s->table, &target)); s->table++,
+         s->row = 0)
         for (; s->row < t->count; s->row++) {
             const qkv_option *row = &t->rows[s->row];
             if (!row->flag || !row->key)
@@ -51,12 +52,12 @@ static bool next(const qkv__loop *l, setting *s)
 void qkv__settings_put(const qkv__loop *l, qkv_json_writer *w)
 {
     qkv_json_begin_object(w, "settings");
-    for (setting s = {0}; next(l, &s);)
+    for (setting s = {0}; settings_next(l, &s);)
         qkv_json_put_string(w, s.flag, s.value);
     qkv_json_end_object(w);
 }
 
-static void tell(const qkv__loop *l, const char *flag, const char *was, const char *is)
+static void settings_tell(const qkv__loop *l, const char *flag, const char *was, const char *is)
 {
     char text[3 * QKV_OPTION_TEXT];
     snprintf(text, sizeof text, "note: --%s is %s, was %s when this run was saved", flag, is, was);
@@ -69,11 +70,11 @@ qkv_status qkv__settings_compare(const qkv__loop *l, const qkv__json *place)
 {
     qkv__json saved;
     qkv_status status = qkv__json_get_object(place, "settings", &saved);
-    for (setting s = {0}; !status && next(l, &s);) {
+    for (setting s = {0}; !status && settings_next(l, &s);) {
         const char *was = NULL;
         status = qkv__json_opt_string(&saved, s.flag, &was);
         if (!status && was && strcmp(was, s.value) != 0)
-            tell(l, s.flag, was, s.value);
+            settings_tell(l, s.flag, was, s.value);
     }
     return status;
 }

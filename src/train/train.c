@@ -14,7 +14,7 @@ enum { LOG_EVERY = 10 };               /* updates between lines of the log */
 
 /* ---- one update ---------------------------------------------------------------------------- */
 
-static qkv_status pass(qkv__loop *l, const qkv_micro_batch *part, double *loss)
+static qkv_status train_pass(qkv__loop *l, const qkv_micro_batch *part, double *loss)
 {
     const qkv_task_type *type = l->task->type;
     qkv_tape_reset(l->tape);
@@ -83,7 +83,7 @@ static qkv_status update(qkv__loop *l)
                                                                        o->accumulation_steps;
             qkv_micro_batch part = {l->step, phase, from, to - from, o->batch, &l->data_time};
             if (to > from)
-                status = pass(l, &part, &loss);
+                status = train_pass(l, &part, &loss);
         }
         l->last_lr = qkv_schedule_lr(&schedule, l->step);
         qkv_optimizer_step_args args = {.lr = l->last_lr, .max_norm = o->clip};
@@ -157,7 +157,7 @@ static bool out_of_patience(const qkv__loop *l)
     return l->o.patience && l->bad_evals >= l->o.patience;
 }
 
-static qkv_status run(qkv__loop *l, qkv_train_result *r)
+static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
 {
     qkv_status status = QKV_OK;
     if (l->step == 0)
@@ -181,7 +181,7 @@ static qkv_status run(qkv__loop *l, qkv_train_result *r)
 
 /* ---- setting up --------------------------------------------------------------------------- */
 
-static qkv_status check(qkv__loop *l)
+static qkv_status train_check(qkv__loop *l)
 {
     const qkv_task_type *type = l->task->type;
     if (!type->name || !type->loss || type->phases < 1 || (l->task->held_out && !type->evaluate))
@@ -205,10 +205,10 @@ static qkv_status make_dir(qkv__loop *l)
     return status;
 }
 
-static qkv_status set_up(qkv__loop *l, bool resume)
+static qkv_status train_set_up(qkv__loop *l, bool resume)
 {
     qkv_average_options average = {.decay = l->o.ema, .ramp = true};
-    qkv_status status = check(l);
+    qkv_status status = train_check(l);
     if (!status)
         status = qkv_optimizer_create(&l->optimizer, l->params, &l->optimizer_options,
                                       qkv_optimizer_decay_matrices(), 1);
@@ -239,12 +239,12 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
                    .dir = dir, .event = event, .user = user, .eval_units = options->eval_units,
                    .last_save = qkv_now()};
     double called = qkv_now();
-    qkv_status status = set_up(&l, resume);
+    qkv_status status = train_set_up(&l, resume);
     l.began = called - options->spent - l.seconds;
     if (!status && l.finished)
         result->was_finished = true;
     else if (!status)
-        status = run(&l, result);
+        status = train_train_run(&l, result);
     result->step = l.step;
     result->seconds = result->was_finished ? l.seconds : qkv__seconds(&l);
     result->best_step = l.best_step;

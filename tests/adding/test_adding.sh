@@ -47,7 +47,7 @@ for example in op model tokenizer; do
         esac
     done <"$work/files"
 done
-for check in check-includes check-circles check-size check-library; do
+for check in check-includes check-circles check-size check-library check-names; do
     "$tree/tools/$check" || bad "$check"
 done
 QKV_SOURCE=$tree sh "$tree/tests/headers/test_model_functions.sh" || bad "test_model_functions"
