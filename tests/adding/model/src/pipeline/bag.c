@@ -9,7 +9,8 @@
 enum { LENGTH = 1024 }; /* tokens that are read of a text */
 
 /* Probabilities of all classes of a text of `count` tokens. */
-static qkv_status ask(qkv_pipeline *p, const qkv_ids *ids, size_t *best, qkv_real *probabilities)
+static qkv_status bag_ask(qkv_pipeline *p, const qkv_ids *ids, size_t *best,
+                          qkv_real *probabilities)
 {
     const qkv_bag_config *c = qkv_model_config(p->model);
     const int32_t offsets[] = {0, (int32_t)ids->count};
@@ -41,7 +42,7 @@ qkv_status qkv_pipeline_bag(qkv_pipeline *p, const char *text, size_t len, size_
     if (!status && !ids.count)
         status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "the text has no tokens");
     if (!status)
-        status = ask(p, &ids, best, probabilities);
+        status = bag_ask(p, &ids, best, probabilities);
     qkv_ids_free(&ids, p->ctx);
     return status;
 }
@@ -72,8 +73,8 @@ static qkv_status read_file(qkv_pipeline *p, const char *file, qkv_records **out
     return status;
 }
 
-static qkv_status evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
-                           qkv_metrics *out)
+static qkv_status bag_evaluate_file(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+                                    qkv_metrics *out)
 {
     qkv_records *records = NULL;
     qkv_bag_score s = {0};
@@ -92,4 +93,4 @@ static qkv_status evaluate(qkv_pipeline *p, const qkv_pipeline_evaluate_options 
 }
 
 const qkv__evaluator qkv__evaluator_bag = {
-    .type = qkv_bag_type, .evaluate = evaluate, .unit = "texts", .text = true};
+    .type = qkv_bag_type, .evaluate = bag_evaluate_file, .unit = "texts", .text = true};

@@ -19,7 +19,7 @@ typedef struct {
 } bag;
 
 /* The record that is the sample: each epoch has an order of its own. */
-static size_t record_of(const bag *b, uint64_t sample)
+static size_t bag_record_of(const bag *b, uint64_t sample)
 {
     size_t n = qkv_records_count(b->train);
     qkv_rng r;
@@ -44,7 +44,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
     b->labels.count = 0;
     for (size_t i = 0; i < part->count; i++)
         if (!add(&b->texts, &b->labels, b->train,
-                 record_of(b, part->step * part->total + part->first + i)))
+                 bag_record_of(b, part->step * part->total + part->first + i)))
             return NULL;
     qkv_cross_entropy_options o = {.normalizer = (double)part->total};
     qkv_tensor *y = qkv_bag_logits(b->model, t, b->texts.ids, b->texts.offsets, part->count);
@@ -54,7 +54,7 @@ static qkv_tensor *loss(void *self, qkv_tape *t, const qkv_micro_batch *part)
 /* ---- evaluation -------------------------------------------------------------------------- */
 
 static qkv_status score_all(qkv_model *m, qkv_tape *t, const qkv__packed *texts,
-                           const qkv_ids *labels, int32_t *guesses, qkv_bag_score *sum)
+                            const qkv_ids *labels, int32_t *guesses, qkv_bag_score *sum)
 {
     qkv_cross_entropy_options o = {.reduction = QKV_REDUCE_SUM, .row_argmax = guesses};
     qkv_tape_reset(t);
@@ -114,7 +114,7 @@ qkv_status qkv_bag_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *record
     return status;
 }
 
-static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
+static qkv_status bag_task_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *out)
 {
     bag *b = self;
     qkv_bag_score score;
@@ -132,7 +132,7 @@ static qkv_status evaluate(void *self, qkv_tape *t, size_t limit, qkv_metrics *o
 
 /* ---- the task ---------------------------------------------------------------------------- */
 
-static double flops(void *self)
+static double bag_task_flops(void *self)
 {
     bag *b = self;
     double tokens = (double)(qkv_records_ids(b->train, 0) + qkv_records_ids(b->train, 1));
@@ -150,7 +150,8 @@ static void destroy(void *self)
 }
 
 static const qkv_task_type bag_type = {.name = "bag", .unit = "texts", .phases = 1, .loss = loss,
-                                       .evaluate = evaluate, .flops = flops, .destroy = destroy};
+                                       .evaluate = bag_task_evaluate, .flops = bag_task_flops,
+                                       .destroy = destroy};
 
 qkv_status qkv_task_bag(qkv_task *out, qkv_model *model, const qkv_records *train,
                         const qkv_records *valid, uint64_t seed)

@@ -45,7 +45,7 @@ typedef struct {
 } counted;
 
 /* The most frequent first; of equals the one that came first. */
-static int by_count(const void *x, const void *y)
+static int whitespace_by_count(const void *x, const void *y)
 {
     const counted *a = x, *b = y;
     if (a->count != b->count)
@@ -62,7 +62,7 @@ static qkv_status finish(qkv_tokenizer_trainer *tr, qkv__vocab *v, size_t specia
     for (size_t i = 0; i < n && list; i++)
         list[i] = (counted){tr->counts[i], (int32_t)i};
     if (list)
-        qsort(list, n, sizeof *list, by_count);
+        qsort(list, n, sizeof *list, whitespace_by_count);
     for (size_t i = 0; i < n && !status && v->count < tr->options.vocab; i++) {
         const char *word = qkv__vocab_text(&tr->words, list[i].word, &len);
         if ((size_t)list[i].count >= tr->options.min_count)
