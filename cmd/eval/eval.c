@@ -85,7 +85,7 @@ CLI_COMMAND(cli_eval, 600) = {
                        "the true images they look to that network (lpips), and the Frechet "
                        "distance of what its last stage makes of both (frechet); which one it "
                        "is stands beside them (network).\n\n"
-                       "Networks that say how unlike images look, as train vqgan teaches one "
+                       "Perceptual networks, as train vqgan trains one "
                        "in OUT/train/perceptual: the share of the images that look the less like "
                        "themselves the more they are blurred, by 0.5, 1, 2 and 4 pixels "
                        "(ranks_blur), or the more noise there is, 0.02, 0.05, 0.1 and 0.2 of all "

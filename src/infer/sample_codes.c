@@ -24,7 +24,7 @@ typedef struct {
     int32_t *ids;          /* (n, window) */
     qkv_real *logits;      /* (n, V) */
     int32_t *order;        /* (2 V) */
-} imagining;
+} sampling;
 
 /* The first row (column) of a window of `window` that has i near its middle, within `all`. */
 static size_t origin_of(size_t i, size_t window, size_t all)
@@ -34,7 +34,7 @@ static size_t origin_of(size_t i, size_t window, size_t all)
 }
 
 /* Token k of what grid i's window shows: what stands before the codes, and these row by row. */
-static int32_t token_at(const imagining *g, size_t i, size_t k)
+static int32_t token_at(const sampling *g, size_t i, size_t k)
 {
     bool before = k < g->before;
     size_t place = before ? k : k - g->before;
@@ -48,7 +48,7 @@ static int32_t token_at(const imagining *g, size_t i, size_t k)
 }
 
 /* Logits of the token after the first `length` of the window, of every grid. */
-static qkv_status sample_codes_step(imagining *g, size_t length)
+static qkv_status sample_codes_step(sampling *g, size_t length)
 {
     size_t held = qkv_lm_cache_length(g->cache), fresh = length - held;
     const size_t shape[] = {g->n, fresh};
@@ -72,7 +72,7 @@ static qkv_status sample_codes_step(imagining *g, size_t length)
 }
 
 /* Moves the window to the place and reads what is new of it. */
-static qkv_status sample_codes_look(imagining *g, size_t row, size_t column)
+static qkv_status sample_codes_look(sampling *g, size_t row, size_t column)
 {
     size_t top = origin_of(row, g->height, g->rows);
     size_t left = origin_of(column, g->width, g->columns);
@@ -83,7 +83,7 @@ static qkv_status sample_codes_look(imagining *g, size_t row, size_t column)
     return sample_codes_step(g, g->before + (row - top) * g->width + column - left);
 }
 
-static qkv_status sample_codes_draw(imagining *g, size_t row, size_t column, qkv_rng *rngs,
+static qkv_status sample_codes_draw(sampling *g, size_t row, size_t column, qkv_rng *rngs,
                                     qkv_sample_codes_fn *fn, void *user)
 {
     size_t at = row * g->columns + column, size = g->rows * g->columns;
@@ -107,7 +107,7 @@ static qkv_status sample_codes_draw(imagining *g, size_t row, size_t column, qkv
     return status;
 }
 
-static qkv_status sample_codes_run(imagining *g, qkv_sample_codes_fn *fn, void *user)
+static qkv_status sample_codes_run(sampling *g, qkv_sample_codes_fn *fn, void *user)
 {
     size_t size = g->rows * g->columns;
     qkv_rng *rngs = qkv_calloc(g->ctx, g->n, sizeof *rngs);
@@ -127,7 +127,7 @@ static qkv_status sample_codes_run(imagining *g, qkv_sample_codes_fn *fn, void *
 
 /* ---- what is asked for --------------------------------------------------------------------- */
 
-static qkv_status sample_codes_check_tokens(const imagining *g, const int32_t *ids, size_t n,
+static qkv_status sample_codes_check_tokens(const sampling *g, const int32_t *ids, size_t n,
                                             const char *what, int32_t least)
 {
     for (size_t i = 0; ids && i < n; i++)
@@ -137,7 +137,7 @@ static qkv_status sample_codes_check_tokens(const imagining *g, const int32_t *i
     return QKV_OK;
 }
 
-static qkv_status sample_codes_check(imagining *g, const qkv_gpt_config *c)
+static qkv_status sample_codes_check(sampling *g, const qkv_gpt_config *c)
 {
     bool larger = g->rows > c->rows || g->columns > c->columns;
     bool grid = g->before == c->rows * c->columns && g->before > 1;
@@ -163,7 +163,7 @@ static qkv_status sample_codes_check(imagining *g, const qkv_gpt_config *c)
                                                        "given code", -1);
 }
 
-static qkv_status sample_codes_set_up(imagining *g)
+static qkv_status sample_codes_set_up(sampling *g)
 {
     const qkv_gpt_config *c = qkv_model_config(g->model);
     g->n = g->o->count ? g->o->count : 1;
@@ -192,7 +192,7 @@ qkv_status qkv_sample_codes(qkv_model *m, const qkv_sample_codes_options *option
 {
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_SAMPLE_CODES))
         return QKV_E_ARGUMENT;
-    imagining g = {.ctx = qkv_model_context(m), .model = m, .o = options, .codes = codes};
+    sampling g = {.ctx = qkv_model_context(m), .model = m, .o = options, .codes = codes};
     qkv_status status = sample_codes_set_up(&g);
     if (!status)
         status = sample_codes_run(&g, fn, user);

@@ -36,12 +36,12 @@ static const qkv_option recipe_rows[] = {
 static const qkv_option_table recipe_table = {"Recipe", recipe_rows, 1, 0};
 static const qkv_option rows[] = {
     {.flag = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
-     .help = "network that says how unlike images look; else one learns it first"},
+     .help = "perceptual network (LPIPS) in the loss; none: one is trained first"},
     {.flag = "perceptual-steps", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(perceptual_steps),
      .initial = "0", .value = "N",
      .help = "updates that it learns for; 0: a tenth of the minutes, or 1500"},
 };
-static const qkv_option_table table = {"Looks", rows, sizeof rows / sizeof *rows, 0};
+static const qkv_option_table table = {"Perceptual network", rows, sizeof rows / sizeof *rows, 0};
 #undef FIELD
 
 /* The preset, with what was given in its place. */
@@ -168,7 +168,7 @@ static qkv_status find_perceptual(job *j)
     const char *own = classes ? "a network that learnt their classes"
                               : "a network that learnt their colours";
     if (!status)
-        qkv__note(ctx, "how unlike images look says %s", j->lpips ? j->lpips : own);
+        qkv__note(ctx, "perceptual network: %s", j->lpips ? j->lpips : own);
     return status;
 }
 

@@ -115,7 +115,7 @@ static qkv_status forecast_make(qkv_model *base)
     m->decoder = (tower){.name = "decoder", .tokens = (c->horizon + c->patch - 1) / c->patch,
                         .input_dropout_id = DROPOUT_IDS + TARGET_DROPOUT_ID};
     m->mean = qkv__vector(ps, "series.mean", c->columns);
-    m->std = qkv__vector(ps, "series.standard deviation", c->columns);
+    m->std = qkv__vector(ps, "series.deviation", c->columns);
     (void)qkv_linear_create(&m->embed, ps, "embed", c->patch * c->columns, c->width);
     status = forecast_make_tower(m, &m->encoder, 0);
     if (!status && c->decoder_layers)
@@ -181,7 +181,7 @@ static qkv_status forecast_visit(qkv_model *base, qkv_state_entry_fn *fn, void *
     const qkv_forecast_config *c = m->c;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__visit_kind(&v, "series.mean", m->mean, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
-    qkv__visit_kind(&v, "series.standard deviation", m->std, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
+    qkv__visit_kind(&v, "series.deviation", m->std, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     qkv__visit_linear_layer(&v, "embed", &m->embed, 1 / sqrt((double)(c->patch * c->columns)));
     forecast_visit_stack(m, &v, &m->encoder);
     if (c->decoder_layers)

@@ -18,7 +18,7 @@ static const qkv_option rows[] = {
     {.flag = "masks", .key = "masks", .type = QKV_OPT_STRING, FIELD(masks), .value = "D",
      .help = "and their masks"},
     {.flag = "lpips", .key = "lpips", .type = QKV_OPT_STRING, FIELD(lpips), .value = "DIR",
-     .help = "of models that code images: a network that looks at what comes back"},
+     .help = "of VQGANs: a perceptual network that compares images and their decoded codes"},
     {.flag = "beam", .key = "beam", .type = QKV_OPT_SIZE, .max = QKV_BEAMS, FIELD(beam),
      .value = "N", .initial = "0",
      .help = "hypotheses kept in translating; 0: as the directory says"},

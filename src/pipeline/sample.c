@@ -16,7 +16,7 @@ static size_t sample_part_of(const qkv__sampling_run *r)
 
 static qkv_status sample_tell(const qkv__sampling_run *r, size_t done)
 {
-    return qkv__progress(r->p->ctx, "imagining", "codes", done,
+    return qkv__progress(r->p->ctx, "sampling", "codes", done,
                          r->o.count * r->out->rows * r->out->columns);
 }
 
@@ -85,7 +85,7 @@ qkv_status qkv_pipeline_sample_images(qkv_pipeline *p, const qkv_pipeline_sample
     r.o = options ? *options : qkv_pipeline_sample_defaults();
     *out = (qkv_sampled_images){.ctx = p->ctx};
     if (!qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
-        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s imagines no images", p->dir,
+        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: images cannot be sampled from a %s", p->dir,
                         qkv_model_type_name(qkv_model_type_of(p->model)));
     qkv_status status = qkv__sample_prepare(&r);
     if (!status)

@@ -156,7 +156,7 @@ static qkv_status classify_images_evaluate(void *self, qkv_tape *t, size_t limit
 }
 
 static const qkv_task_type classify_images_type =
-    {.name = "recognize", .unit = "images", .phases = 1,
+    {.name = "classify_images", .unit = "images", .phases = 1,
                                                    .loss = classify_images_loss,
      .evaluate = classify_images_evaluate,
                                                    .flops = qkv__image_task_flops,

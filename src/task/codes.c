@@ -31,7 +31,7 @@ static const qkv_option rows[] = {
     {.flag = "squared", .key = "squared_weight", .type = QKV_OPT_REAL, .max = 1000, FIELD(squared),
      .initial = "0", .help = "weight of the squared error beside the absolute one"},
     {.flag = "perceptual", .key = "perceptual_weight", .type = QKV_OPT_REAL, .max = 1000,
-     FIELD(perceptual), .initial = "1", .help = "weight of how unlike images look"},
+     FIELD(perceptual), .initial = "1", .help = "weight of the perceptual distance (LPIPS)"},
     {.flag = "adversarial", .key = "disc_weight", .type = QKV_OPT_REAL, .max = 1000,
      FIELD(adversarial), .initial = "0.8", .help = "weight of the discriminator; 0: none"},
     {.flag = "disc-start", .key = "disc_start", .type = QKV_OPT_U64, .max = 1e12,

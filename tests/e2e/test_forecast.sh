@@ -38,6 +38,8 @@ for key in loss mse mae persistence ratio windows; do
 done
 mse=$(sed 's/.*"mse": \([^,]*\),.*/\1/' eval.json)
 grep -q "\"mse\": $mse," both.json || bad "eval says $(cat eval.json), training $(cat both.json)"
+# Files that other versions wrote have these names.
+"$QKV" info both | grep -q " series.deviation (2)" || bad "info: $("$QKV" info both)"
 
 # The names come back; without a line of names the columns are in the model's order.
 "$QKV" forecast both --horizon 6 --threads 1 <data.csv >named || bad "forecast both <data.csv"
