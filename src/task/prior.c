@@ -180,7 +180,8 @@ static void prior_destroy(void *self)
     qkv_free(s->ctx, s);
 }
 
-static const qkv_task_type prior_task_type = {.name = "prior", .unit = "codes", .phases = 1,
+/* Its name in checkpoints is that of the first versions. */
+static const qkv_task_type prior_task_type = {.name = "grids", .unit = "codes", .phases = 1,
                                               .loss = prior_loss, .evaluate = prior_evaluate,
                                               .units = prior_units,
                                               .flops = prior_flops, .destroy = prior_destroy};

@@ -76,7 +76,8 @@ static void put_place(const qkv__loop *l, qkv_json_writer *w)
     qkv_json_end_array(w);
     qkv_json_put_int(w, "eval_units", (int64_t)l->eval_units);
     qkv_json_put_real(w, "eval_time", l->eval_time);
-    qkv_json_put_real(w, "whole_eval_time", l->whole_eval_time);
+    /* its key is that of the first versions */
+    qkv_json_put_real(w, "judge_time", l->whole_eval_time);
     qkv_json_put_bool(w, "has_best", l->has_best);
     qkv_json_put_real(w, "best", l->best);
     qkv_json_put_int(w, "best_step", (int64_t)l->best_step);
@@ -144,7 +145,7 @@ static qkv_status get_place(qkv__loop *l, const char *path, const char *text)
         !(status = qkv__json_get_real(&j, "seconds", 0, inf, &l->seconds)) &&
         !(status = get_plans(l, &j)) && !(status = get_count(&j, "eval_units", &eval_units)) &&
         !(status = qkv__json_get_real(&j, "eval_time", 0, inf, &l->eval_time)) &&
-        !(status = qkv__json_get_real(&j, "whole_eval_time", 0, inf, &l->whole_eval_time)) &&
+        !(status = qkv__json_get_real(&j, "judge_time", 0, inf, &l->whole_eval_time)) &&
         !(status = qkv__json_get_bool(&j, "has_best", &l->has_best)) &&
         !(status = qkv__json_get_real(&j, "best", -inf, inf, &l->best)) &&
         !(status = get_count(&j, "best_step", &l->best_step)) &&
