@@ -107,11 +107,9 @@ static void perceptual_destroy(void *self)
     qkv__image_task_destroy(s);
 }
 
-static const qkv_task_type perceptual_task_type =
-    {.name = "perceptual", .unit = "images", .phases = 1,
-                                                   .loss = perceptual_loss,
-                                                   .flops = qkv__image_task_flops,
-                                                   .destroy = perceptual_destroy};
+static const qkv_task_type perceptual_task_type = {
+    .name = "perceptual", .unit = "images", .phases = 1, .loss = perceptual_loss,
+    .flops = qkv__image_task_flops, .destroy = perceptual_destroy};
 
 qkv_status qkv__perceptual_check(const qkv_model *m, const qkv_pixels *p)
 {
