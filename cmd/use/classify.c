@@ -125,9 +125,9 @@ static int classify_images(job *j, const settings *s)
     qkv_image_source *images = qkv_calloc(j->c->ctx, count, sizeof *images);
     for (size_t i = 0; images && i < count; i++)
         images[i].path = paths[i];
-    qkv_status status = images ? qkv_pipeline_classify_images(j->p, images, count,
-                                                              on_labels, j)
-                                 : QKV_E_MEMORY;
+    qkv_status status = QKV_E_MEMORY;
+    if (images)
+        status = qkv_pipeline_classify_images(j->p, images, count, on_labels, j);
     qkv_free(j->c->ctx, images);
     if (status && j->code == CLI_DONE)
         return cli_error(j->c);

@@ -215,7 +215,7 @@ void qkv_option_text(const qkv_option *row, const void *target, char out[QKV_OPT
     case QKV_OPT_REAL: real_text(*(const double *)p, out); break;
     case QKV_OPT_BOOL: options_append(out, *(const bool *)p ? "true" : "false"); break;
     case QKV_OPT_STRING: options_append(out, *(const char *const *)p ? *(const char *const *)p
-                                        : ""); break;
+                                                                     : ""); break;
     case QKV_OPT_ENUM: options_append(out, row->names[get_enum(row, target)]); break;
     case QKV_OPT_LIST:
         for (size_t i = 0; i < list->count; i++) {
@@ -395,7 +395,7 @@ static bool is_none(const qkv_option *row, const void *target)
     case QKV_OPT_LIST: return ((const qkv_strings *)p)->count == 0;
     case QKV_OPT_SIZES: return ((const qkv_sizes *)p)->count == 0;
     default: return row->min < 0 ? options_get_integer(row, target) < 0
-                        : options_get_integer(row, target) == 0;
+                                 : options_get_integer(row, target) == 0;
     }
 }
 

@@ -140,7 +140,7 @@ qkv_status qkv__hub_read_row(const qkv_state_entry *row, qkv_context *ctx,
     if (!status && !(row->integer ? integral(t->store) : floating(t->store)))
         status = qkv_fail(ctx, QKV_E_FORMAT, "%s: tensor \"%s\": expected %s, found %s", t->file,
                           t->name, row->integer ? "I64, I32 or another integer"
-                                                 : "F32, F16, BF16 or F64", t->dtype);
+                                                : "F32, F16, BF16 or F64", t->dtype);
     if (!status)
         status = read_region(row, ctx, file, t);
     if (!status)

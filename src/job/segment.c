@@ -43,9 +43,8 @@ static qkv_status job_segment_make_model(job *j, const qkv_mask_palette *palette
                                 .resample = 2, .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}};
     if (status)
         return status;
-    qkv_model_set_image_format(*m, j->old && qkv_model_image_format(j->old)
-                               ? qkv_model_image_format(j->old)
-                                                                    : &f);
+    const qkv_image_format *old = j->old ? qkv_model_image_format(j->old) : NULL;
+    qkv_model_set_image_format(*m, old ? old : &f);
     if (j->old)
         qkv_model_copy(*m, j->old);
     qkv_model_destroy(j->old);
@@ -94,7 +93,7 @@ static qkv_status segment_read_data(qkv__run *base)
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
                         "found one of them");
     qkv_status status = base->o.init ? segment_load_model(j, &palette)
-                                       : qkv__image_dense(&j->p, &j->config.trunk);
+                                     : qkv__image_dense(&j->p, &j->config.trunk);
     if (!status && !base->model)
         status = find_classes(j, &palette);
     if (!status)

@@ -93,8 +93,10 @@ static void block_load(room *m, const block *x, const job *g)
     for (size_t i = 0; i < TQ; i++) {
         float lse = i < x->rows ? g->lse[(row + i) * a->H + x->h] : INFINITY;
         m->lse[i] = lse == -INFINITY ? INFINITY : lse;
-        m->delta[i] = i < x->rows ? simd_attention_backward_dot(dout + i * w->do_row, out + i *
-                                                                a->o_row, a->Dv) : 0;
+        m->delta[i] = 0;
+        if (i < x->rows)
+            m->delta[i] = simd_attention_backward_dot(dout + i * w->do_row, out + i * a->o_row,
+                                                      a->Dv);
     }
 }
 

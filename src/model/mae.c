@@ -72,11 +72,10 @@ static qkv_status make_decoder(mae *m)
     if (!m->positions)
         return qkv_context_status(m->base->ctx);
     qkv_param_freeze(m->positions, true);
-    qkv_status status = qkv__stack_make(&m->stack, ps, &config, m->decoder.layers,
-                                        &(qkv__stack_options){.block = "decoder.layer",
-                                                              .norm = "decoder.norm",
-                                                              .first = (uint32_t)c->layers,
-                                                              .norm_dropout_id = NORM_DROPOUT_ID});
+    const qkv__stack_options stack = {.block = "decoder.layer", .norm = "decoder.norm",
+                                      .first = (uint32_t)c->layers,
+                                      .norm_dropout_id = NORM_DROPOUT_ID};
+    qkv_status status = qkv__stack_make(&m->stack, ps, &config, m->decoder.layers, &stack);
     (void)qkv_linear_create(&m->pred, ps, "decoder.pred", d, mae_patch_parameters(m));
     if (!status)
         status = qkv__params_status(ps);

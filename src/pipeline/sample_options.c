@@ -174,7 +174,7 @@ static qkv_status read_conditions(qkv__sampling_run *r)
     if (!status && !named(&r->o.condition) != !c->condition)
         return qkv_fail(r->p->ctx, QKV_E_ARGUMENT, "--condition: %s", c->condition
                         ? "an image expected: those of this model hang on one"
-                         : "none expected: this model's images hang on no other");
+                        : "none expected: this model's images hang on no other");
     if (status)
         return status;
     if (c->condition) {

@@ -57,7 +57,7 @@ static size_t count_of(const qkv_safetensors_entry *e)
 static void put_tensor(qkv_str *s, const qkv_safetensors_entry *e, size_t number)
 {
     const char *type = e->store == QKV_STORE_F32   ? "Float"
-                       : e->store == QKV_STORE_F16 ? "Half"
+                                                   : e->store == QKV_STORE_F16 ? "Half"
                        : e->store == QKV_STORE_I64 ? "Long"
                                                    : "BFloat16";
     char key[24];
@@ -195,8 +195,8 @@ static qkv_status write_add_record(archive *a, const char *name, const qkv_safet
     put_local(&local, name, crc, bytes, begun);
     put_central(&a->directory, name, crc, bytes, begun);
     a->records++;
-    status = local.failed || a->directory.failed ? QKV_E_MEMORY : write_put(a, local.data,
-                                                                            local.len);
+    status = local.failed || a->directory.failed ? QKV_E_MEMORY
+                                                 : write_put(a, local.data, local.len);
     qkv_str_free(&local);
     return status ? status : write_walk(a, e, true, &crc);
 }

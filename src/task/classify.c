@@ -152,7 +152,7 @@ static qkv_status classify_evaluate_all(qkv_model *m, qkv_tape *t, const qkv_rec
     double sum = 0;
     *out = (qkv_classify_score){.texts = count};
     qkv_status status = labels ? classify_score_all(m, t, r, count, labels, guesses, &sum)
- : QKV_E_MEMORY;
+                               : QKV_E_MEMORY;
     if (!status) {
         out->accuracy = qkv_accuracy(guesses, labels, count);
         out->loss = sum / (double)count;

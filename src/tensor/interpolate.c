@@ -24,7 +24,7 @@ static void weigh(qkv_real *row, qkv_interpolation how, size_t from, size_t to, 
         long i = (long)below + k, end = (long)from - 1; /* what lies beside repeats the border */
         double d = fabs(part - (double)k);
         row[i < 0 ? 0 : i > end ? end : i] += (qkv_real)(how == QKV_BICUBIC ? interpolate_cubic(d)
-                                                         : 1 - d);
+                                                                            : 1 - d);
     }
 }
 

@@ -78,9 +78,8 @@ static qkv_status update(qkv__loop *l)
             continue;
         qkv_params_zero_grad(l->params);
         for (size_t i = 0; i < o->accumulation_steps && !status; i++) {
-            size_t from = o->batch * i / o->accumulation_steps,
-                                                                       to = o->batch * (i + 1) /
-                                                                       o->accumulation_steps;
+            size_t from = o->batch * i / o->accumulation_steps;
+            size_t to = o->batch * (i + 1) / o->accumulation_steps;
             qkv_micro_batch part = {l->step, phase, from, to - from, o->batch, &l->data_time};
             if (to > from)
                 status = train_pass(l, &part, &loss);
