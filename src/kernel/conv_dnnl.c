@@ -60,11 +60,15 @@ static void free_desc(desc *d)
 }
 
 static const_dnnl_memory_desc_t ref(const desc *d) { return *d; }
-static size_t bytes_of(const_dnnl_memory_desc_t d) { return dnnl_memory_desc_get_size(d); }
+static size_t conv_dnnl_bytes_of(const_dnnl_memory_desc_t d)
+{
+    return dnnl_memory_desc_get_size(d);
+}
 
-static bool describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool has_bias,
-                     const dnnl_dim_t *stride, const dnnl_dim_t *before, const dnnl_dim_t *after,
-                     const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
+static bool conv_dnnl_describe(dnnl_primitive_desc_t *pd, kind what, const desc *m, bool has_bias,
+                               const dnnl_dim_t *stride, const dnnl_dim_t *before,
+                               const dnnl_dim_t *after, const_dnnl_primitive_attr_t attr,
+                               const_dnnl_primitive_desc_t hint)
 {
     const dnnl_dims_t dense = {0};
     dnnl_engine_t e = conv_cache.engine;
