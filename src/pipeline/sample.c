@@ -85,7 +85,7 @@ qkv_status qkv_pipeline_sample_images(qkv_pipeline *p, const qkv_pipeline_sample
     r.o = options ? *options : qkv_pipeline_sample_defaults();
     *out = (qkv_sampled_images){.ctx = p->ctx};
     if (!qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
-        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: images cannot be sampled from a %s", p->dir,
+        return qkv_fail(p->ctx, QKV_E_UNSUPPORTED, "%s: a %s samples no images", p->dir,
                         qkv_model_type_name(qkv_model_type_of(p->model)));
     qkv_status status = qkv__sample_prepare(&r);
     if (!status)

@@ -131,7 +131,7 @@ cp prior/config.json prior/model.safetensors alone
 }
 [ ! -e new ] || fail "something was written"
 refused 1 'alone/vqgan' imagine alone --out o.png
-refused 1 'images cannot be sampled from a' imagine codes --out o.png
+refused 1 'samples no images' imagine codes --out o.png
 refused 1 'knows no "9"; "0", say' imagine prior --class 9 --out o.png
 refused 1 'knows no classes' imagine d --class 1 --condition "$image" --out o.png
 refused 1 '--keep: --complete expected beside it' imagine prior --keep 0.3 --out o.png
