@@ -60,7 +60,7 @@ class Ids(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("threads", ctypes.c_int), ("isa", ctypes.c_uint), ("bf16", ctypes.c_int),
-                ("dry", ctypes.c_bool), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p),
+                ("meta", ctypes.c_bool), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p),
                 ("user", ctypes.c_void_p)]
 
 
@@ -164,7 +164,7 @@ class Library:
             self.must(self.lib.qkv_tokenizer_encode(tokenizer, data, ctypes.c_size_t(len(data)),
                                                     ctypes.c_uint(flags), ctypes.byref(ids)))
             out.append(ids.data[:ids.count])
-        self.lib.qkv_ids_free(self.ctx, ctypes.byref(ids))
+        self.lib.qkv_ids_free(ctypes.byref(ids), self.ctx)
         self.lib.qkv_tokenizer_destroy(tokenizer)
         return out
 
@@ -180,7 +180,7 @@ class Library:
                 ctypes.c_uint(1), ctypes.byref(ids), ctypes.byref(types)))
             out.append((ids.data[:ids.count], types.data[:types.count]))
         for array in (ids, types):
-            self.lib.qkv_ids_free(self.ctx, ctypes.byref(array))
+            self.lib.qkv_ids_free(ctypes.byref(array), self.ctx)
         self.lib.qkv_tokenizer_destroy(tokenizer)
         return out
 
