@@ -116,7 +116,7 @@ def check_fill(qkv, folder, model, tokenizer, rng, text):
             p = model(**batch).logits[0][batch["input_ids"][0] == tokenizer.mask_token_id]
         top = p.softmax(-1).topk(3)
         made = [json.loads(line)["fills"] for line in qkv.run(
-            "fill", folder, " ".join(row), "--top", 3, "--json").splitlines()]
+            "fill", folder, " ".join(row), "--top-k", 3, "--json").splitlines()]
         tokens = [[f["token"] for f in blank] for blank in made]
         expected = [[tokenizer.decode([i]) for i in ids] for ids in top.indices.tolist()]
         check("fills", tokens == expected, f"{tokens[0]}")
