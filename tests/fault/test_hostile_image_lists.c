@@ -125,7 +125,7 @@ static void something_else(void **state)
     (void)state;
     put_good();
     put("bad-0.png", "", 0);
-    put("bad-1.jpg", "this is no image", 18);
+    put("bad-1.jpg", "this is no image", 16);
     put("bad-2.png", "\x89PNG\r\n\x1a\n", 8);
     put("bad-3.jpeg", "\xff\xd8\xff\xd9", 4);
     assert_int_equal(symlink("nowhere", in(folder, "bad-4.png")), 0);

@@ -13,8 +13,8 @@ static void test_labels(void **state)
     (void)state;
     qkv_pipeline *p = opened(VIT);
     make_set();
-    put_file(in(folder, "set/0/z.png"), "no image", 10);
-    put_file(in(folder, "bad.png"), "no image", 10);
+    put_file(in(folder, "set/0/z.png"), "no image", 8);
+    put_file(in(folder, "bad.png"), "no image", 8);
     qkv_image wide = drawn_file("wide.png", 40, 20, 7), first = drawn_file("first.png", 9, 9, 8);
     const qkv_image_source images[] = {{.path = in(folder, "wide.png")}, {.image = &wide},
                                        {.image = &first}, {.path = in(folder, "bad.png")},

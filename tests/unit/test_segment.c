@@ -166,8 +166,8 @@ static void test_some_broken(void **state)
         write_halves(files[i], SIDE, SIDE, 3, 1, 2);
         write_halves(masks[i], SIDE, SIDE, 3, i, 7);
     }
-    put_file(in(folder, "masks/a.png"), "no image", 10);
-    put_file(in(folder, "images/b.png"), "no image", 10);
+    put_file(in(folder, "masks/a.png"), "no image", 8);
+    put_file(in(folder, "images/b.png"), "no image", 8);
     qkv_mask_palette p = palette_of_masks();
     assert_int_equal(p.count, 3); /* of b and c */
     qkv_image_list *x = opened("images"), *y = opened("masks");
