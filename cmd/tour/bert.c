@@ -344,7 +344,7 @@ static void bert_introduce(const chapter *h)
 {
     const page *p = h->t->page;
     page_text(p, "The text: %zu lines of %s; the lines of every tenth file are held out and only "
-                 "used to evaluate. A word, or a piece of a rare one, is a token.",
+                 "used for evaluation. A word, or a piece of a rare one, is a token.",
               h->lines[LEARN].count + h->lines[VALID].count,
               h->lines[LEARN].files ? "qkv's source and documents" : "this command's own help");
     page_text(p, "The model: %zu layers of %zu channels, %zu parameters, all random at first. "

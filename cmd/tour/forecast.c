@@ -216,7 +216,7 @@ qkv_status tour_forecast(tour *t)
                            "neither, and there is noise. The model reads a week, %d hours a "
                            "token, and writes the next %d hours at once: %d layers of %d channels. "
                            "It learns from the first %d weeks; the next %d say which model is the "
-                           "best, the last %d only evaluate it.",
+                           "best, the last %d only score it.",
                   ROWS, PATCH, HORIZON, LAYERS, WIDTH, TRAIN / WEEK, CHOOSE / WEEK, VALID / WEEK);
         status = forecast_learn(h);
     }

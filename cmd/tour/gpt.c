@@ -81,12 +81,12 @@ static void gpt_introduce(const chapter *h)
     const page *p = h->t->page;
     if (h->text.files)
         page_text(p, "The text: %zu files of C and prose below %s, %.2f MB; %zu whole files of "
-                     "them (%.0f kB) are held out and only used to evaluate.",
+                     "them (%.0f kB) are held out and only used for evaluation.",
                   h->text.files, h->t->source, 1e-6 * (double)h->text.train.len, h->text.held_out,
                   1e-3 * (double)h->text.valid.len);
     else
         page_text(p, "No source text is here, so the text is this command's own help, %.1f kB; "
-                     "the last tenth is held out and only used to evaluate.",
+                     "the last tenth is held out and only used for evaluation.",
                   1e-3 * (double)h->text.train.len);
     const qkv_gpt_config *c = qkv_model_config(h->model);
     page_text(p, "The model: %zu layers of %zu channels, %zu parameters, all random at first. It "

@@ -163,7 +163,7 @@ void tour_images_tell(const tour_images *p, const tour *t)
 {
     size_t side = qkv_pixels_height(p->train);
     page_text(t->page, "The images: %s%s, %zu x %zu pixels. It learns from %zu; %zu others, "
-                       "which it never sees before, evaluate it.",
+                       "which it never sees before, score it.",
               t->images ? "of " : "drawn by this program, for want of an emoji font",
               t->images ? t->images : "", side, side, qkv_pixels_count(p->train),
               qkv_pixels_count(p->valid));

@@ -62,7 +62,8 @@ static void scripts_introduce(const tour_reader *reader, const qkv_records *reco
               c->encoder_layers, c->decoder_layers, c->width,
               qkv_params_elements(qkv_model_params(reader->model)), seconds,
               qkv_records_count(records));
-    page_text(p, "One %s in ten is held out: it is in training in no form, and evaluates.",
+    page_text(p, "One %s in ten is held out: it is in training in no form, and is used for "
+                 "evaluation.",
               reader->script->one);
 }
 
