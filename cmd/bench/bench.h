@@ -75,7 +75,7 @@ extern const char *const bench_layouts[]; /* "gpt2", "llama", NULL */
 qkv_status bench_model(qkv_context *ctx, qkv_model **out, int layout, const char *preset,
                        size_t positions, double dropout);
 
-/* The base model of "Attention Is All You Need", vocabulary 32,001 (bench_networks.c). The same. */
+/* The base model of "Attention Is All You Need", vocabulary 32,001 (networks.c). The same. */
 qkv_status bench_transformer(qkv_context *ctx, qkv_model **out, size_t positions, double dropout);
 
 /* A VQGAN of that preset for images of that side. Its parameters are zero. */
@@ -84,7 +84,7 @@ qkv_status bench_vqgan(qkv_context *ctx, qkv_model **out, const char *preset, si
 
 void bench_random_ids(int32_t *ids, size_t n, size_t vocab, uint64_t seed);
 
-/* ---- a training step (bench_training.c) ------------------------------------------------------ */
+/* ---- a training step (training.c) ------------------------------------------------------ */
 
 /* Which step: of which model, on how many sequences of how many tokens. */
 typedef struct {
@@ -112,7 +112,7 @@ typedef struct {
     const char *unit; /* what people call these: "tokens" or "codes" */
     const char *what; /* after the batch's size, for people: "" or " pairs" */
 } bench_network;
-extern const bench_network bench_networks[]; /* bench_networks.c */
+extern const bench_network bench_networks[]; /* networks.c */
 
 /* What steps need: zeroed at first, and parameters are zero until somebody fills them. */
 struct bench_training {

@@ -16,7 +16,7 @@ static int eval_answer(cli *c, const qkv_metrics *m, const char *network)
     qkv_json_writer w = cli_object(c);
     for (int i = 0; i < m->count; i++)
         qkv_json_put_real(&w, m->item[i].name, m->item[i].value);
-    if (network) /* whose measures they are */
+    if (network) /* whose metrics they are */
         qkv_json_put_string(&w, "network", network);
     qkv_json_put_int(&w, m->unit, (int64_t)m->scored);
     return cli_answer(c, &w);

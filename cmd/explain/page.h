@@ -5,7 +5,7 @@
 
 #include "core/cli.h"
 
-/* ---- the page, explain_page.c --------------------------------------------------------------- */
+/* ---- the page, page.c --------------------------------------------------------------- */
 
 /* Where a run of the command puts its matrices: 80 columns of text, or one JSON object. */
 typedef struct {
@@ -50,7 +50,7 @@ bool page_failed(const page *p); /* the context says why */
 /* Columns that UTF-8 text takes on a terminal; no wide or combining characters. */
 size_t page_width(const char *text);
 
-/* ---- attention, step by step and fused, explain_attention.c -------------------------------- */
+/* ---- attention, step by step and fused, attention.c -------------------------------- */
 
 typedef struct {
     qkv_tensor *q, *k, *v;        /* (T, D), (S, D), (S, Dv) */
@@ -69,7 +69,7 @@ qkv_tensor *explain_matrix(page *p, size_t rows, size_t columns, const double *v
 /* Largest absolute difference of two tensors of one shape. */
 double explain_difference(page *p, const qkv_tensor *a, const qkv_tensor *b);
 
-/* ---- the worked example: explain_example.c --------------------------------------------------- */
+/* ---- the worked example: example.c --------------------------------------------------- */
 
 enum { EXAMPLE_WORDS = 6, EXAMPLE_WIDTH = 4 };
 extern const char *const explain_words[EXAMPLE_WORDS]; /* The cat sat on the mat */
@@ -79,7 +79,7 @@ typedef struct {
 } example;
 example explain_example(page *p);
 
-/* ---- the user's matrices: explain_own.c ------------------------------------------------------ */
+/* ---- the user's matrices: own.c ------------------------------------------------------ */
 
 /* Files, .npy or CSV: q, k, v; or x, with projections (NULL: none). All NULL: the example's. */
 typedef struct {

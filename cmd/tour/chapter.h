@@ -21,7 +21,7 @@ typedef qkv_status tour_fn(tour *t);
 tour_fn tour_attention, tour_bert, tour_classify, tour_colorize, tour_contrastive, tour_dates,
     tour_forecast, tour_gpt, tour_imagine, tour_numbers, tour_reconstruct, tour_segment;
 
-/* ---- texts: tour_text.c --------------------------------------------------------------------- */
+/* ---- texts: text.c --------------------------------------------------------------------- */
 
 /* Text to learn from and text to evaluate by: no file is in both. */
 typedef struct {
@@ -40,7 +40,7 @@ void tour_text_free(tour_text *x);
 /* The longest stretch of sample that stands in text, too, in characters that are no white space. */
 size_t tour_longest_copy(const char *sample, size_t n, const char *text, size_t len);
 
-/* ---- values that people write in many ways: tour_dates.c, tour_numbers.c -------------------- */
+/* ---- values that people write in many ways: dates.c, numbers.c -------------------- */
 
 /* Texts of values and what each means. Every text has one value. */
 typedef struct {
@@ -57,7 +57,7 @@ extern const tour_script tour_dates_script, tour_numbers_script;
 
 void tour_put_below_100(qkv_str *out, uint32_t n, char hyphen); /* "twenty-one" */
 
-/* ---- honest baselines: tour_counts.c -------------------------------------------------------- */
+/* ---- honest baselines: counts.c -------------------------------------------------------- */
 
 /* Mean -log p (nats) of tokens 2 .. n of valid: */
 typedef struct {
@@ -71,7 +71,7 @@ typedef struct {
 qkv_status tour_count(tour_counts *out, qkv_context *ctx, const qkv_tokens *train,
                       const qkv_tokens *valid, size_t V);
 
-/* ---- curves: tour_curve.c ------------------------------------------------------------------- */
+/* ---- curves: curve.c ------------------------------------------------------------------- */
 
 enum { TOUR_CURVE_COLUMNS = 60 };
 
@@ -84,7 +84,7 @@ typedef struct {
 void tour_curve_add(tour_curve *c, double share, double value); /* share in [0, 1] */
 void tour_curve_show(const tour_curve *c, const page *p, const char *title);
 
-/* ---- training: tour_training.c --------------------------------------------------------------- */
+/* ---- training: training.c --------------------------------------------------------------- */
 
 typedef struct {
     tour_curve curve; /* the training loss over the time */

@@ -211,8 +211,7 @@ static qkv_status tour_classify_evaluate(const tour_pupil *h, bool *better)
 
 static const tour_image_chapter chapter = {
     .make_model = classify_make_model, .make_task = classify_make_task,
-                                           .evaluate = tour_classify_evaluate,
-    .batch = 32, .rate = 1e-3,
+    .evaluate = tour_classify_evaluate, .batch = 32, .rate = 1e-3,
     .learnt = "what images of a class have in common, wherever it is in the image; comparing "
               "pixels does not find it",
     .not_learnt = "no more than comparing pixels tells",

@@ -123,8 +123,7 @@ static qkv_status tour_colorize_evaluate(const tour_pupil *h, bool *better)
 
 static const tour_image_chapter chapter = {
     .make_model = tour_colorize_make_model, .make_task = colorize_make_task,
-                                           .evaluate = tour_colorize_evaluate,
-    .batch = 32, .rate = 1e-3,
+    .evaluate = tour_colorize_evaluate, .batch = 32, .rate = 1e-3,
     .learnt = "colours that go with shapes, and how far a hint's colour goes: to the edge of what "
               "it lies on, and not beyond",
     .not_learnt = "not yet both, which colours go with shapes and how far a hint's goes",

@@ -6,7 +6,7 @@
 
 enum { TOUR_SIDE = 32 };
 
-/* ---- the images: tour_images.c, tour_drawn.c --------------------------------------------- */
+/* ---- the images: images.c, drawn.c --------------------------------------------- */
 
 /* The emoji font of this machine, where there is one that can be read; else NULL. */
 const char *tour_images_find(qkv_context *ctx);
@@ -34,7 +34,7 @@ void tour_images_format(const tour_images *p, qkv_model *m);
 void tour_images_tell(const tour_images *p, const tour *t);
 
 
-/* ---- sheets: tour_sheet.c -------------------------------------------------------------------- */
+/* ---- sheets: sheet.c -------------------------------------------------------------------- */
 
 /* Images side by side. Zeroed: none. */
 typedef struct {
@@ -55,7 +55,7 @@ void tour_sheet_free(tour_sheet *s);
 /* One image (side, side, 3) as the chapter's file of that name: for the reader to try. */
 qkv_status tour_image_write(const tour *t, const char *name, const uint8_t *rgb, size_t side);
 
-/* ---- lessons: tour_image_chapter.c ----------------------------------------------------------- */
+/* ---- chapters on images: image_chapter.c -------------------------------------------------- */
 
 /* A trunk for images of TOUR_SIDE: so many blocks, each of as many heads of 32 channels. */
 void tour_trunk_set(qkv_patches_config *trunk, size_t blocks);

@@ -19,7 +19,7 @@ typedef struct {
 qkv_status tour_lines_collect(tour_lines out[2], const tour *t);
 void tour_lines_free(tour_lines *x);
 
-/* ---- baselines: tour_lines_counts.c ---------------------------------------------------------- */
+/* ---- baselines: lines_counts.c ---------------------------------------------------------- */
 
 /* Shares of all words of evaluate that are guessed right: */
 typedef struct {

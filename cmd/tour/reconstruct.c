@@ -79,8 +79,7 @@ static qkv_status tour_reconstruct_evaluate(const tour_pupil *h, bool *better)
 
 static const tour_image_chapter chapter = {
     .make_model = reconstruct_make_model, .make_task = reconstruct_make_task,
-                                           .evaluate = tour_reconstruct_evaluate,
-    .batch = 64, .rate = 2e-3, .beta2 = 0.95,
+    .evaluate = tour_reconstruct_evaluate, .batch = 64, .rate = 2e-3, .beta2 = 0.95,
     .learnt = "from a quarter of an image, what the rest may be, without a label; edges go on, "
               "and what is round is closed",
     .not_learnt = "less than copying the nearest pixel knows",

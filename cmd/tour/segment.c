@@ -214,8 +214,7 @@ static qkv_status tour_segment_evaluate(const tour_pupil *h, bool *better)
 
 static const tour_image_chapter plan = {
     .make_model = tour_segment_make_model, .make_task = segment_make_task,
-                                        .evaluate = tour_segment_evaluate,
-    .batch = 32, .rate = 1e-3,
+    .evaluate = tour_segment_evaluate, .batch = 32, .rate = 1e-3,
     .learnt = "where a thing ends that it never saw before, over a background that it never saw "
               "before",
     .not_learnt = "no more than that things lie in the middle",

@@ -75,6 +75,18 @@ size_t qkv__utf8_next(const char *s, size_t len, int32_t *cp)
     return n;
 }
 
+size_t qkv__utf8_valid(const char *s, size_t len)
+{
+    int32_t cp;
+    size_t i = 0;
+    for (size_t n; i < len; i += n) {
+        n = qkv__utf8_next(s + i, len - i, &cp);
+        if (cp < 0)
+            break;
+    }
+    return i;
+}
+
 size_t qkv__utf8_put(char out[4], int32_t cp)
 {
     if (cp < 0x80) {

@@ -8,6 +8,8 @@
  * well-formed sequence counts 1 and *cp is -1. */
 size_t qkv__utf8_next(const char *s, size_t len, int32_t *cp);
 size_t qkv__utf8_put(char out[4], int32_t cp);
+/* How many of the bytes, from the first on, are UTF-8: len when all are. */
+size_t qkv__utf8_valid(const char *s, size_t len);
 /* Where the character that ends before at begins (at > 0); a stray byte stands alone. */
 size_t qkv__utf8_before(const char *s, size_t at, int32_t *cp);
 /* Bytes at the end of s that begin a character and could become one with more: 0 to 3. */

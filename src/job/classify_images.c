@@ -1,4 +1,4 @@
-/* recognize.c - `qkv train classify` on images: they become a transformer that tells their
+/* classify_images.c - `qkv train classify` on images: they become a transformer that tells their
  * classes. */
 #include <stdio.h>
 #include <string.h>
@@ -266,6 +266,5 @@ const qkv__job_kind qkv__classify_images = {
     .decides = "data", .variant = qkv__job_classify_variant, .check = take_common,
     .can = QKV_CAN_CLASSIFY_IMAGES, .read = classify_images_read_data, .write = qkv__image_write,
     .open = qkv__image_open, .begin = classify_images_begin, .close = qkv__image_close,
-                                            .fixed = fixed,
-    .task_tables = task_tables,
+    .fixed = fixed, .task_tables = task_tables,
     .about = "images", .sizes = {qkv_cct_type, qkv_vit_type}};

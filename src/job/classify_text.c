@@ -215,8 +215,8 @@ const qkv__job_kind qkv__job_classify = {
     .name = "classify", .size = sizeof(job), .tables = tables, .presets = presets,
     .decides = "data", .variant = qkv__job_classify_variant,
     .can = QKV_CAN_CLASSIFY_TEXT, .read = classify_text_read_data,
-                                         .write = classify_text_write_data,
+    .write = classify_text_write_data,
     .fields = 3, .begin = job_classify_text_begin, .close = classify_text_close_data,
-                                         .has_text = true, .fixed = fixed,
+    .has_text = true, .fixed = fixed,
     .task_tables = task_tables, .decided = decided, .other = &qkv__classify_images,
     .about = "texts", .sizes = {qkv_bert_classifier_type}};

@@ -49,7 +49,7 @@ static qkv_status colorize_read_data(qkv__run *base)
 {
     job *j = (job *)base;
     qkv_status status = base->o.init ? colorize_load_model(j)
-                                     : qkv__image_dense(&j->p, &j->config.trunk);
+                                     : qkv__image_pixelwise(&j->p, &j->config.trunk);
     if (!status)
         status = qkv__image_read(&j->p, j->config.trunk.image, CHANNELS, NULL);
     return status || base->o.init ? status : job_colorize_make_model(j);

@@ -327,5 +327,4 @@ const qkv__job_kind qkv__job_forecast = {
     .name = "forecast", .size = sizeof(job), .tables = tables, .presets = presets,
     .type = qkv_forecast_type, .config = offsetof(job, config),
     .read = forecast_read_data, .write = forecast_write_data, .open = forecast_open_data,
-                                         .begin = forecast_begin,
-    .close = forecast_close_data, .fixed = fixed};
+    .begin = forecast_begin, .close = forecast_close_data, .fixed = fixed};

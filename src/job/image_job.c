@@ -70,7 +70,7 @@ qkv_status qkv__image_trunk(const qkv__image_job *p, qkv_patches_config *trunk)
     return status;
 }
 
-qkv_status qkv__image_dense(const qkv__image_job *p, qkv_patches_config *trunk)
+qkv_status qkv__image_pixelwise(const qkv__image_job *p, qkv_patches_config *trunk)
 {
     qkv_vit_config sizes = {0};
     if (!qkv_model_type_preset(qkv_vit_type(), p->s.model, &sizes))

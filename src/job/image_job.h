@@ -39,7 +39,7 @@ typedef struct {
 qkv_status qkv__image_trunk(const qkv__image_job *p, qkv_patches_config *trunk);
 /* The same, and where --set has not given them width, layers and heads of the Vision Transformer
  * that --model names. */
-qkv_status qkv__image_dense(const qkv__image_job *p, qkv_patches_config *trunk);
+qkv_status qkv__image_pixelwise(const qkv__image_job *p, qkv_patches_config *trunk);
 
 /* A field that is as the data say: an error if --set says something else. */
 qkv_status qkv__image_given(const qkv__run *r, const char *key, size_t *field, size_t found);

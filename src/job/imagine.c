@@ -135,7 +135,7 @@ static qkv_status code_set(job *j, const qkv_pixels *from, const size_t *numbers
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_set *out)
+static qkv_status open_code_grids(job *j, const char *name, bool required, qkv__grid_set *out)
 {
     qkv__run *base = &j->p.base;
     const qkv_path path = qkv__run_path(base, name);
@@ -147,8 +147,8 @@ static qkv_status open_grids(job *j, const char *name, bool required, qkv__grid_
 static qkv_status imagine_open_data(qkv__run *base)
 {
     job *j = (job *)base;
-    qkv_status status = open_grids(j, QKV__TRAIN_ARRAY, true, &j->train);
-    return status ? status : open_grids(j, QKV__VALID_ARRAY, false, &j->valid);
+    qkv_status status = open_code_grids(j, QKV__TRAIN_ARRAY, true, &j->train);
+    return status ? status : open_code_grids(j, QKV__VALID_ARRAY, false, &j->valid);
 }
 
 static qkv_status save_codec(const job *j, qkv_model *m, const char *name)
@@ -239,7 +239,6 @@ static const qkv__job_table tables[] = {
 const qkv__job_kind qkv__job_imagine = {
     .name = "imagine", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_SAMPLE_CODES, .read = imagine_read_data, .write = imagine_write_data,
-                                        .open = imagine_open_data,
-    .begin = imagine_begin, .close = imagine_close_job, .fixed = fixed,
+    .open = imagine_open_data, .begin = imagine_begin, .close = imagine_close_job, .fixed = fixed,
     .task_tables = task_tables, .decided = decided,
     .sizes = {qkv_prior_type}};

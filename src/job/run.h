@@ -36,7 +36,7 @@ typedef struct {
     qkv_tokenizer *tokenizer; /* NULL where there is no text */
     qkv_task task;
     qkv_records *train, *valid; /* of kinds on records; valid NULL: nothing is held out */
-    qkv_train_settings kept[4]; /* the kind's `lesson`, with what is bound to it */
+    qkv_train_settings kept[4]; /* the kind's `task_tables`, with what is bound to it */
 } qkv__run;
 
 /* A table and the member of the kind's struct that it fills. */

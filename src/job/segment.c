@@ -93,7 +93,7 @@ static qkv_status segment_read_data(qkv__run *base)
         return qkv_fail(base->ctx, QKV_E_ARGUMENT, "--valid and --valid-masks: both expected, "
                         "found one of them");
     qkv_status status = base->o.init ? segment_load_model(j, &palette)
-                                     : qkv__image_dense(&j->p, &j->config.trunk);
+                                     : qkv__image_pixelwise(&j->p, &j->config.trunk);
     if (!status && !base->model)
         status = find_classes(j, &palette);
     if (!status)

@@ -219,6 +219,5 @@ const qkv__job_kind qkv__job_translate = {
     .name = "translate", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_TRANSLATE, .read = translate_read_data, .write = translate_write_data,
     .fields = 2, .begin = job_translate_begin, .close = translate_close_data, .has_text = true,
-                                          .fixed = fixed,
-    .task_tables = task_tables, .decided = decided,
+    .fixed = fixed, .task_tables = task_tables, .decided = decided,
     .sizes = {qkv_marian_type}};

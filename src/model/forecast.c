@@ -403,6 +403,6 @@ static const qkv_model_type forecast_type = {
     .name = "qkv_forecast", .architecture = "QkvForecaster", .config = &qkv__forecast_config,
     .config_size = sizeof(qkv_forecast_config), .self_size = sizeof(forecaster),
     .parameter_count = forecast_parameter_count, .make = forecast_make, .visit = forecast_visit,
-                                             .flops = model_forecast_flops, .builtin = &builtin};
+    .flops = model_forecast_flops, .builtin = &builtin};
 
 const qkv_model_type *qkv_forecast_type(void) { return &forecast_type; }

@@ -317,7 +317,7 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_RECONSTRUCT};
 static const qkv_model_type mae_type = {
     .name = "vit_mae", .architecture = "ViTMAEForPreTraining", .config = &qkv__mae_config,
     .config_size = sizeof(qkv_mae_config), .self_size = sizeof(mae),
-                                        .parameter_count = mae_parameter_count,
+    .parameter_count = mae_parameter_count,
     .make = mae_make, .visit = mae_visit, .flops = mae_flops, .preset = qkv__mae_preset,
     .builtin = &builtin};
 

@@ -211,7 +211,6 @@ static const qkv_model_type perceptual_type = {
     .name = "qkv_perceptual", .architecture = "LPIPS", .config = &table,
     .config_size = sizeof(qkv_perceptual_config), .self_size = sizeof(perceptual),
     .parameter_count = perceptual_parameter_count, .make = perceptual_make,
-                                               .visit = perceptual_visit, .flops = perceptual_flops,
-    .builtin = &builtin};
+    .visit = perceptual_visit, .flops = perceptual_flops, .builtin = &builtin};
 
 const qkv_model_type *qkv_perceptual_type(void) { return &perceptual_type; }

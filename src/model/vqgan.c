@@ -225,9 +225,8 @@ static const qkv_builtin_type builtin = {.can = QKV_CAN_ENCODE_IMAGES};
 static const qkv_model_type vqgan_type = {
     .name = "qkv_vqgan", .architecture = "VQModel", .config = &qkv__vqgan_config,
     .config_size = sizeof(qkv_vqgan_config), .self_size = sizeof(vqgan),
-                                          .parameter_count = vqgan_parameter_count,
+    .parameter_count = vqgan_parameter_count,
     .make = vqgan_make, .visit = vqgan_visit, .flops = model_vqgan_flops,
-                                          .preset = qkv__vqgan_preset,
-    .builtin = &builtin};
+    .preset = qkv__vqgan_preset, .builtin = &builtin};
 
 const qkv_model_type *qkv_vqgan_type(void) { return &vqgan_type; }

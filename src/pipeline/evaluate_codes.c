@@ -124,7 +124,7 @@ static qkv_status count_bigrams(const qkv_pipeline *p, const qkv_code_grids *val
     return status;
 }
 
-static qkv_status evaluate_grids(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+static qkv_status evaluate_prior(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                  qkv_metrics *out)
 {
     qkv__grid_set grids = {0};
@@ -145,5 +145,5 @@ static qkv_status evaluate_grids(qkv_pipeline *p, const qkv_pipeline_evaluate_op
     return status;
 }
 
-const qkv__evaluator qkv__evaluator_grids = {
-    .can = QKV_CAN_SAMPLE_CODES, .evaluate = evaluate_grids, .unit = "codes"};
+const qkv__evaluator qkv__evaluator_prior = {
+    .can = QKV_CAN_SAMPLE_CODES, .evaluate = evaluate_prior, .unit = "codes"};

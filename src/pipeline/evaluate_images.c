@@ -28,7 +28,7 @@ static qkv_status open_labelled(const qkv_pipeline *p, const char *file, qkv_pix
     return status;
 }
 
-static qkv_status evaluate_recognize(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+static qkv_status evaluate_classify_images(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                      qkv_metrics *out)
 {
     qkv_pixels *pixels = NULL;
@@ -43,8 +43,8 @@ static qkv_status evaluate_recognize(qkv_pipeline *p, const qkv_pipeline_evaluat
     return status;
 }
 
-const qkv__evaluator qkv__evaluator_recognize = {
-    .can = QKV_CAN_CLASSIFY_IMAGES, .evaluate = evaluate_recognize, .unit = "images"};
+const qkv__evaluator qkv__evaluator_classify_images = {
+    .can = QKV_CAN_CLASSIFY_IMAGES, .evaluate = evaluate_classify_images, .unit = "images"};
 
 static qkv_status evaluate_colorize(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                     qkv_metrics *out)
@@ -101,7 +101,7 @@ static qkv_status open_compared(const qkv_pipeline *p, const char *file, qkv_pix
     return status ? status : qkv__images_load(out, p->ctx, file, &f);
 }
 
-static qkv_status evaluate_looks(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
+static qkv_status evaluate_perceptual(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                  qkv_metrics *out)
 {
     qkv_pixels *images = NULL;
@@ -116,8 +116,8 @@ static qkv_status evaluate_looks(qkv_pipeline *p, const qkv_pipeline_evaluate_op
     return status;
 }
 
-const qkv__evaluator qkv__evaluator_looks = {
-    .can = QKV_CAN_COMPARE_IMAGES, .evaluate = evaluate_looks, .unit = "images"};
+const qkv__evaluator qkv__evaluator_perceptual = {
+    .can = QKV_CAN_COMPARE_IMAGES, .evaluate = evaluate_perceptual, .unit = "images"};
 
 static qkv_status open_masks(const qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                              qkv__image_set *out)

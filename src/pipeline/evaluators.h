@@ -5,7 +5,7 @@
 
 #include "pipeline/pipeline.h"
 
-/* Adds the measures to out; scored counts what was evaluated, in the evaluate's unit. The data that
+/* Adds the metrics to out; scored counts what was evaluated, in the evaluator's unit. The data that
  * o names are of the evaluate's kind. */
 typedef qkv_status qkv__evaluate_fn(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                     qkv_metrics *out);

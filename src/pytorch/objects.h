@@ -56,7 +56,7 @@ struct qkv__pytorch {
 /* Names that PyTorch's files may ask for; objects is the user. */
 qkv__pickle_host qkv__pytorch_host(qkv__pytorch_objects *objects);
 
-/* pytorch_tensors.c: fills p->tensors from the tree, once every storage has its bytes. */
+/* tensors.c: fills p->tensors from the tree, once every storage has its bytes. */
 qkv_status qkv__pytorch_collect(qkv__pytorch *p, const qkv__value *root);
 
 #endif

@@ -155,12 +155,10 @@ static qkv_status classify_images_evaluate(void *self, qkv_tape *t, size_t limit
     return status;
 }
 
-static const qkv_task_type classify_images_type =
-    {.name = "classify_images", .unit = "images", .phases = 1,
-                                                   .loss = classify_images_loss,
-     .evaluate = classify_images_evaluate,
-                                                   .flops = qkv__image_task_flops,
-                                                   .destroy = qkv__image_task_destroy};
+static const qkv_task_type classify_images_type = {
+    .name = "classify_images", .unit = "images", .phases = 1, .loss = classify_images_loss,
+    .evaluate = classify_images_evaluate, .flops = qkv__image_task_flops,
+    .destroy = qkv__image_task_destroy};
 
 qkv_status qkv_task_classify_images(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                                     const qkv_pixels *valid,

@@ -283,10 +283,11 @@ static qkv_status reconstruct_check(const qkv_model *m, const qkv_pixels *p, con
 
 /* others: fill in the score's mean and nearest as well. */
 static qkv_status reconstruct_evaluate_with(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
-                                            double ratio,
-                                            bool others, size_t limit, qkv_reconstruct_score *out)
+                                            double ratio, bool others, size_t limit,
+                                            qkv_reconstruct_score *out)
 {
     qkv_context *ctx = qkv_model_context(m);
+    *out = (qkv_reconstruct_score){0};
     qkv_status status = QKV_OK;
     evaluation *j = qkv_calloc(ctx, 1, sizeof *j);
     if (!j)

@@ -1,4 +1,4 @@
-/* task.c - what every task has: its beginning, its end, and a list of measures. */
+/* task.c - what every task has: its beginning, its end, and a list of metrics. */
 #include "task/common.h"
 
 #include <string.h>

@@ -136,7 +136,7 @@ static qkv_tensor *translate_batch_loss(qkv_model *m, qkv_tape *t, const pair *a
 
 /* Cuts both sides anew; which way is a function of the seed, the pack and the pair's place in it.
  * Too long a side stays as it is. False on failure (the tape says why). */
-static bool recut(translate *s, qkv_tape *t, uint64_t pack, size_t place, pair *p)
+static bool resegment(translate *s, qkv_tape *t, uint64_t pack, size_t place, pair *p)
 {
     static const unsigned flags[FIELDS] = {0, QKV_ENCODE_TARGET};
     const qkv_marian_config *c = qkv_model_config(s->model);
@@ -191,7 +191,7 @@ static bool read_update(translate *s, qkv_tape *t, const qkv_micro_batch *part, 
         bool mine = i >= part->first && i < part->first + part->count;
         for (size_t k = 0; k < n; k++) {
             pair p = get_pair(s->train, records[k]);
-            if (s->o.sampling > 0 && !recut(s, t, pack, k, &p))
+            if (s->o.sampling > 0 && !resegment(s, t, pack, k, &p))
                 return false;
             u->tokens += p.size[TARGET];
             for (size_t f = 0; f < FIELDS && i < part->first; f++)

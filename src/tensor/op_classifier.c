@@ -107,7 +107,7 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
 {
     qkv_cross_entropy_options o = options ? *options : (qkv_cross_entropy_options){0};
     qkv_tensor *in[] = {x, w, b, targets};
-    if (!qkv__ready_dense(t, "classifier_loss", b ? 3 : 2, in) ||
+    if (!qkv__ready_contiguous(t, "classifier_loss", b ? 3 : 2, in) ||
         !qkv__ready(t, "classifier_loss", 1, &targets) || !(in[3] = qkv_contiguous(t, targets)))
         return NULL;
     size_t N = qkv__rows(x), V = w->shape[0];

@@ -34,7 +34,7 @@ qkv_tensor *qkv_conv2d(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
     static const qkv_conv_options plain = {0};
     const qkv_conv_options *o = options ? options : &plain;
     qkv_tensor *in[] = {x, w, b};
-    if (!qkv__ready_dense(t, "conv2d", b ? 3 : 2, in))
+    if (!qkv__ready_contiguous(t, "conv2d", b ? 3 : 2, in))
         return NULL;
     if (x->ndim != 4 || w->ndim != 4 || x->shape[3] != w->shape[3] ||
         (b && (b->ndim != 1 || b->shape[0] != w->shape[0])))

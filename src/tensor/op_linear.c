@@ -65,7 +65,7 @@ qkv_tensor *qkv_linear(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_tensor *b,
                        qkv_activation act)
 {
     qkv_tensor *in[] = {x, w, b};
-    if (!qkv__ready_dense(t, "linear", b ? 3 : 2, in) || !qkv__known_act(t, "linear", act))
+    if (!qkv__ready_contiguous(t, "linear", b ? 3 : 2, in) || !qkv__known_act(t, "linear", act))
         return NULL;
     x = in[0];
     w = in[1];

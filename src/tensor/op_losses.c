@@ -20,7 +20,7 @@ static qkv_tensor *op_losses_loss(qkv_tape *t, const qkv_op *op, qkv_tensor *x, 
                                   qkv_k_loss_kind kind, double delta)
 {
     qkv_tensor *in[] = {x, target};
-    if (!qkv__ready_dense(t, op->name, 2, in))
+    if (!qkv__ready_contiguous(t, op->name, 2, in))
         return NULL;
     size_t n = qkv_count(x);
     if (!qkv__same_shape(x, target) || n == 0)

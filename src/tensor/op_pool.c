@@ -25,7 +25,7 @@ static qkv_tensor *pool(qkv_tape *t, qkv_tensor *x, size_t window, const qkv_con
                         const qkv_op *op)
 {
     static const qkv_conv_options plain = {0};
-    if (!qkv__ready_dense(t, op->name, 1, &x))
+    if (!qkv__ready_contiguous(t, op->name, 1, &x))
         return NULL;
     o = o ? o : &plain;
     size_t stride = o->stride ? o->stride : window;

@@ -20,7 +20,7 @@ static const qkv_op sum_op = {"sum", total_backward}, mean_op = {"mean", total_b
 
 static qkv_tensor *op_reduce_total(qkv_tape *t, const qkv_op *op, qkv_tensor *x, bool mean)
 {
-    if (!qkv__ready_dense(t, op->name, 1, &x))
+    if (!qkv__ready_contiguous(t, op->name, 1, &x))
         return NULL;
     size_t n = qkv_count(x);
     if (mean && n == 0)
@@ -62,7 +62,7 @@ static const qkv_op mean_axis_op = {"mean_axis", mean_axis_backward};
 
 qkv_tensor *qkv_mean_axis(qkv_tape *t, qkv_tensor *x, int axis)
 {
-    if (!qkv__ready_dense(t, "mean_axis", 1, &x))
+    if (!qkv__ready_contiguous(t, "mean_axis", 1, &x))
         return NULL;
     int a = axis < 0 ? axis + x->ndim : axis;
     if (a < 0 || a >= x->ndim || x->shape[a] == 0)

@@ -13,7 +13,7 @@ static bool bans_fit(const qkv_topk_options *o, size_t V)
 bool qkv_topk(qkv_tape *t, qkv_tensor *logits, const qkv_topk_options *o, qkv_real *log_p,
               int32_t *ids)
 {
-    if (!qkv__ready_dense(t, "topk", 1, &logits))
+    if (!qkv__ready_contiguous(t, "topk", 1, &logits))
         return false;
     if (logits->ndim < 1 || o->k < 1 || !bans_fit(o, qkv__channels(logits)))
         return qkv__op_fail(t, "topk", "%zu columns of logits %s, and %zu banned ones, which must "

@@ -37,7 +37,7 @@ static const qkv_op upsample_op = {"upsample", upsample_backward};
 qkv_tensor *qkv_upsample(qkv_tape *t, qkv_tensor *x, size_t factor)
 {
     size_t shape[4];
-    if (!qkv__ready_dense(t, "upsample", 1, &x))
+    if (!qkv__ready_contiguous(t, "upsample", 1, &x))
         return NULL;
     if (x->ndim != 4 || !factor || !qkv__mul_size(x->shape[1], factor, &shape[1]) ||
         !qkv__mul_size(x->shape[2], factor, &shape[2]))

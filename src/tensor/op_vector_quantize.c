@@ -28,7 +28,7 @@ static void op_vector_quantize_find(qkv_tape *t, int32_t *id, const qkv_tensor *
 qkv_tensor *qkv_vector_quantize(qkv_tape *t, qkv_tensor *x, qkv_tensor *codes)
 {
     qkv_tensor *in[] = {x, codes};
-    if (!qkv__ready_dense(t, "nearest", 2, in))
+    if (!qkv__ready_contiguous(t, "nearest", 2, in))
         return NULL;
     if (x->ndim < 1 || codes->ndim != 2 || codes->shape[1] != qkv__channels(x) ||
         !qkv_count(codes) || codes->shape[0] > INT32_MAX)

@@ -16,7 +16,7 @@
  *     qkv_real *da = qkv__grad(t, n->in[0], &acc);           // NULL: nobody wants it
  *     if (da) t->k->axpy(&t->exec, da, dy, 1.0, acc, count);
  *
- * Ops that do not understand strides take their inputs through qkv__ready_dense. */
+ * Ops that do not understand strides take their inputs through qkv__ready_contiguous. */
 #ifndef QKV_TENSOR_TAPE_H
 #define QKV_TENSOR_TAPE_H
 
@@ -149,8 +149,8 @@ static inline void qkv__arrive(const qkv_tape *t, const qkv_tensor *x)
 /* As qkv__ready, and every input must hold real numbers; and be dense, so in gets copies of those
  * that are not. */
 bool qkv__ready_reals(qkv_tape *t, const char *op, int n, qkv_tensor *const *in);
-bool qkv__ready_dense(qkv_tape *t, const char *op, int n, qkv_tensor **in);
-/* The output of an elementwise op on *x, which qkv__ready_dense readies; NULL on failure. */
+bool qkv__ready_contiguous(qkv_tape *t, const char *op, int n, qkv_tensor **in);
+/* The output of an elementwise op on *x, which qkv__ready_contiguous readies; NULL on failure. */
 qkv_tensor *qkv__ready_map(qkv_tape *t, const char *op, qkv_tensor **x);
 
 /* Fails the tape when no activation has that number. */

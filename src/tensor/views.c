@@ -82,7 +82,7 @@ qkv_tensor *qkv_contiguous(qkv_tape *t, qkv_tensor *x)
     return copy_permuted(t, x, axes);
 }
 
-bool qkv__ready_dense(qkv_tape *t, const char *op, int n, qkv_tensor **in)
+bool qkv__ready_contiguous(qkv_tape *t, const char *op, int n, qkv_tensor **in)
 {
     bool ready = qkv__ready_reals(t, op, n, in);
     for (int i = 0; ready && i < n; i++)
@@ -92,7 +92,7 @@ bool qkv__ready_dense(qkv_tape *t, const char *op, int n, qkv_tensor **in)
 
 qkv_tensor *qkv__ready_map(qkv_tape *t, const char *op, qkv_tensor **x)
 {
-    return qkv__ready_dense(t, op, 1, x) ? qkv__new_like(t, *x) : NULL;
+    return qkv__ready_contiguous(t, op, 1, x) ? qkv__new_like(t, *x) : NULL;
 }
 
 bool qkv__even_axes(const qkv_tensor *x, int n, size_t *step)

@@ -183,16 +183,12 @@ static qkv_status fail_at(const qkv_labelled_reader *r, const char *expected, si
 
 static qkv_status check_utf8(const qkv_labelled_reader *r, const line *l)
 {
-    int32_t point;
-    for (size_t i = 0; i < l->len;) {
-        size_t n = qkv__utf8_next(l->data + i, l->len - i, &point);
-        if (point < 0)
-            return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: text in UTF-8 expected, found "
-                            "the byte 0x%02x in place %zu", r->part->name ? r->part->name : "text",
-                            r->line, (unsigned)(unsigned char)l->data[i], i + 1);
-        i += n;
-    }
-    return QKV_OK;
+    size_t valid = qkv__utf8_valid(l->data, l->len);
+    if (valid == l->len)
+        return QKV_OK;
+    return qkv_fail(r->ctx, QKV_E_FORMAT, "%s: line %zu: text in UTF-8 expected, found the byte "
+                    "0x%02x in place %zu", r->part->name ? r->part->name : "text", r->line,
+                    (unsigned)(unsigned char)l->data[valid], valid + 1);
 }
 
 enum { COLUMNS = 3 };

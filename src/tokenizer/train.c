@@ -2,6 +2,7 @@
  * file, under the name that QKV_TOKENIZER_KINDS has for it. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "io/file.h"
 #include "tokenizer/object.h"
 #include "tokenizer/spm.h"
@@ -59,10 +60,14 @@ static qkv_status train_check_options(qkv_context *ctx, const qkv_tokenizer_opti
         return qkv_fail(ctx, QKV_E_ARGUMENT,
                         "coverage %g: the share of the text's characters is above 0, at most 1",
                         o->coverage);
-    for (size_t i = 0; i < QKV_TOKEN_ROLES; i++)
-        if (o->special[i] && (!*o->special[i] || strlen(o->special[i]) > 1000))
+    for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) {
+        size_t len = o->special[i] ? strlen(o->special[i]) : 1;
+        if (len < 1 || len > 1000)
             return qkv_fail(ctx, QKV_E_ARGUMENT, "%s has %zu bytes: expected 1 to 1000",
-                            qkv__role_keys[i], strlen(o->special[i]));
+                            qkv__role_keys[i], len);
+        if (o->special[i] && qkv__utf8_valid(o->special[i], len) < len)
+            return qkv_fail(ctx, QKV_E_ARGUMENT, "%s is not text in UTF-8", qkv__role_keys[i]);
+    }
     return QKV_OK;
 }
 

@@ -101,13 +101,10 @@ static qkv_status words_file_read_lines(qkv__vocab *v, const char *path, const c
         if (stop > p && stop[-1] == '\r')
             stop--;
         size_t n = (size_t)(stop - p);
-        int32_t cp, old = qkv__vocab_find(v, p, n);
-        for (size_t i = 0; i < n; ) {
-            i += qkv__utf8_next(p + i, n - i, &cp);
-            if (cp <= 0)
-                return qkv_fail(v->ctx, QKV_E_FORMAT, "%s: line %zu is not text in UTF-8", path,
-                                v->count + 1);
-        }
+        int32_t old = qkv__vocab_find(v, p, n);
+        if (qkv__utf8_valid(p, n) < n || memchr(p, 0, n))
+            return qkv_fail(v->ctx, QKV_E_FORMAT, "%s: line %zu is not text in UTF-8", path,
+                            v->count + 1);
         if (old >= 0)
             return qkv_fail(v->ctx, QKV_E_FORMAT,
                             "%s: line %zu: the token \"%.*s\" stands in line %d already", path,

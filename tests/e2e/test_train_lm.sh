@@ -49,7 +49,7 @@ grep '"kind": "step"' a/train/metrics.jsonl |
 awk "BEGIN { exit !($(field loss answer) < $(first_loss a) - 0.5) }" ||
     fail "nothing was learnt: $(cat answer)"
 
-# `eval` says what training said; its measures fit together and to the text.
+# `eval` says what training said; its metrics fit together and to the text.
 cp answer trained
 "$QKV" eval a --json --threads 1 >evaluated || fail "eval"
 [ "$(field loss trained)" = "$(field loss evaluated)" ] || fail "$(cat trained evaluated)"

@@ -1,5 +1,5 @@
 /* test_pipeline_kinds.c - every function on images with a model of every kind: its own answers,
- * another is refused with a sentence; bad images; measures on files; settings by name. */
+ * another is refused with a sentence; bad images; metrics on files; settings by name. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -101,7 +101,7 @@ static void test_bad_images(void **state)
     }
 }
 
-/* Each kind's measures on files; what it has no data of. */
+/* Each kind's metrics on files; what it has no data of. */
 static void test_evaluation(void **state)
 {
     (void)state;

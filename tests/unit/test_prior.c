@@ -12,7 +12,7 @@
 enum { VOCAB = 20, CODES = 6, BEFORE = 2, COUNT = 9 };
 static int32_t codes[COUNT * CODES], conditions[COUNT * BEFORE];
 
-static qkv_code_grids made_grids(void)
+static qkv_code_grids made_code_grids(void)
 {
     for (size_t i = 0; i < COUNT * CODES; i++)
         codes[i] = (int32_t)(i * i * 7 % VOCAB);
@@ -59,7 +59,7 @@ static double by_hand(qkv_model *m, const qkv_code_grids *g, size_t i)
 static void test_evaluated(void **state)
 {
     (void)state;
-    qkv_code_grids g = made_grids();
+    qkv_code_grids g = made_code_grids();
     qkv_model *m = made_prior();
     qkv_prior_score score;
     double sum = 0;
@@ -80,7 +80,7 @@ static void test_evaluated(void **state)
 static void test_training(void **state)
 {
     (void)state;
-    qkv_code_grids g = made_grids();
+    qkv_code_grids g = made_code_grids();
     qkv_model *m = made_prior();
     qkv_task plain, blurred, started;
     assert_int_equal(qkv_task_prior(&plain, m, &g, &g, 1, 1), QKV_OK);
@@ -193,7 +193,7 @@ static void test_neighbours(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    qkv_code_grids g = made_grids(), wide = g;
+    qkv_code_grids g = made_code_grids(), wide = g;
     qkv_model *m = made_prior();
     qkv_task task;
     wide.codes = CODES + 1;

@@ -276,7 +276,7 @@ static void priors_come_back_with_their_vqgans(void **state)
 }
 
 /* Whatever is no grid and one token before it stays as near as it can be. */
-static void grids_are_guessed(void **state)
+static void code_grids_are_guessed(void **state)
 {
     static const struct {
         size_t positions, given, before, side;
@@ -490,7 +490,7 @@ int main(void)
         cmocka_unit_test(keys_are_theirs),
         cmocka_unit_test(lightning_is_read),
         cmocka_unit_test(priors_come_back_with_their_vqgans),
-        cmocka_unit_test(grids_are_guessed),
+        cmocka_unit_test(code_grids_are_guessed),
         cmocka_unit_test(masks_are_written_and_evaluated),
         cmocka_unit_test(cut_checkpoints_are_refused),
         cmocka_unit_test(every_allocation_fails_once),

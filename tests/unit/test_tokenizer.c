@@ -255,6 +255,11 @@ static void test_training_refuses(void **state)
     expect_message("alone are 257");
     qkv_tokenizer_trainer_destroy(tr);
 
+    o = qkv_tokenizer_defaults(QKV_TOKENIZER_BPE);
+    o.special[QKV_TOKEN_UNK] = "<\xff>";
+    assert_int_equal(qkv_tokenizer_trainer_create(&tr, ctx, &o), QKV_E_ARGUMENT);
+    expect_message("unk_token is not text in UTF-8");
+
     o = qkv_tokenizer_defaults(QKV_TOKENIZER_CHAR);
     check(qkv_tokenizer_trainer_create(&tr, ctx, &o));
     assert_int_equal(qkv_tokenizer_trainer_add(tr, "ab\0", 3), QKV_E_FORMAT);

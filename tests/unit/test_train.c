@@ -150,7 +150,7 @@ static void test_evaluates_in_rhythm(void **state)
     script s = {.model = gpt(true), .values = values};
     qkv_train_options o = qkv_train_defaults();
     qkv_train_result r;
-    o.steps = 25; /* every 3 steps, a tenth rounded up: 0, 3 .. 24, the last, the judgement */
+    o.steps = 25; /* every 3 steps, a tenth rounded up: 0, 3 .. 24, the last, the last evaluation */
     check(learn(&s, &o, &r));
     assert_int_equal(s.evaluations, 1 + 8 + 1 + 1);
     assert_int_equal(r.step, 25);

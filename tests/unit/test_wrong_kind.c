@@ -36,7 +36,7 @@ static struct {
         qkv_mlm_score mlm;
         qkv_classify_score classify;
         qkv_forecast_score forecast;
-        qkv_classify_images_score recognize;
+        qkv_classify_images_score images;
         qkv_segment_score segment;
         qkv_colorize_score colorize;
         qkv_reconstruct_score reconstruct;
@@ -121,7 +121,7 @@ enum {
     S(qkv_task_forecast, SERIES, (&a.task, m, &a.series, NULL, 1))                                 \
     S(qkv_forecast_evaluate, SERIES, (m, t, &a.series, 0, &a.score.forecast))                      \
     S(qkv_task_classify_images, VIT, (&a.task, m, NULL, NULL, NULL, 1))                            \
-    S(qkv_classify_images_evaluate, VIT, (m, t, NULL, 0, &a.score.recognize))                      \
+    S(qkv_classify_images_evaluate, VIT, (m, t, NULL, 0, &a.score.images))                      \
     S(qkv_classify_images, VIT, (m, t, NULL, NULL, 1, NULL))                                       \
     S(qkv_task_segment, PARTS, (&a.task, m, NULL, NULL, NULL, 1))                                  \
     S(qkv_segment_evaluate, PARTS, (m, t, NULL, 0, &a.score.segment))                              \

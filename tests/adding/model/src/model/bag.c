@@ -72,7 +72,6 @@ static const qkv_builtin_type builtin = {.reads_text = true};
 static const qkv_model_type bag_type = {
     .name = "qkv_bag", .architecture = "QkvBagOfWords", .config = &table,
     .config_size = sizeof(qkv_bag_config), .self_size = sizeof(bag),
-                                        .parameter_count = parameter_count,
-    .make = make, .flops = flops, .builtin = &builtin};
+    .parameter_count = parameter_count, .make = make, .flops = flops, .builtin = &builtin};
 
 const qkv_model_type *qkv_bag_type(void) { return &bag_type; }

@@ -14,7 +14,7 @@ static const qkv_op softplus_op = {"softplus", softplus_backward};
 
 qkv_tensor *qkv_softplus(qkv_tape *t, qkv_tensor *x)
 {
-    if (!qkv__ready_dense(t, "softplus", 1, &x))
+    if (!qkv__ready_contiguous(t, "softplus", 1, &x))
         return NULL;
     qkv_tensor *y = qkv__new_like(t, x);
     if (!y)
