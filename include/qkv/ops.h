@@ -273,8 +273,8 @@ typedef struct {
     void (*fn)(void *user, const char *name, int sequence, int head, size_t row, size_t rows,
                size_t S, const qkv_real *weights);
     void *user;
-    bool gradient;      /* instead of the weights, the gradient of the backward pass's objective with
-                           respect to them: fn then runs inside qkv_backward            false */
+    bool gradient;      /* instead of the weights, the gradient of the backward pass's objective
+                           with respect to them: fn then runs inside qkv_backward       false */
 } qkv_attention_probe;
 
 /* Copies the probe and its name. It persists across resets until qkv_probes_clear. fn must not use

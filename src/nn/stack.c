@@ -27,7 +27,8 @@ qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config
                            size_t count, const qkv__stack_options *o)
 {
     *s = (qkv__stack){.count = count, .block_name = copy_name(ps, o->block),
-                      .norm_name = copy_name(ps, o->norm), .norm = config->post_norm ? QKV_NORM_NONE : config->norm,
+                      .norm_name = copy_name(ps, o->norm),
+                      .norm = config->post_norm ? QKV_NORM_NONE : config->norm,
                       .norm_eps = config->norm_eps, .dropout = config->dropout,
                       .norm_dropout_id = o->norm_dropout_id};
     s->blocks = qkv__params_alloc(ps, count * sizeof *s->blocks);

@@ -65,16 +65,6 @@ qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe
     return QKV_OK;
 }
 
-void qkv_probes_clear(qkv_tape *t)
-{
-    while (t->probes) {
-        qkv__probe *p = t->probes;
-        t->probes = p->next;
-        qkv_free(t->ctx, p->pattern);
-        qkv_free(t->ctx, p);
-    }
-}
-
 bool qkv__probed(qkv_tape *t, const char *name)
 {
     bool found = false;

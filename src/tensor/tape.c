@@ -240,7 +240,7 @@ uint64_t qkv__first_row(const qkv_tape *t, size_t N, size_t leading)
     return samples ? t->random.first_sample * (N / samples) : 0;
 }
 
-/* ---- names --------------------------------------------------------------------- */
+/* ---- names and callbacks ------------------------------------------------------- */
 
 void qkv_name_push(qkv_tape *t, const char *fmt, ...)
 {
@@ -266,6 +266,16 @@ void qkv_name_pop(qkv_tape *t)
     t->name_depth--;
     if (t->name_depth < QKV__NAME_DEPTH)
         t->name[t->name_len[t->name_depth]] = 0;
+}
+
+void qkv_probes_clear(qkv_tape *t)
+{
+    while (t->probes) {
+        qkv__probe *p = t->probes;
+        t->probes = p->next;
+        qkv_free(t->ctx, p->pattern);
+        qkv_free(t->ctx, p);
+    }
 }
 
 void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user)

@@ -223,7 +223,7 @@ static void entries(fixture *f)
         assert_int_equal(r.calls, LAYERS - i);
     }
     begin(f, false);
-    assert_memory_equal(plain, logits(f, m), B * T * V * sizeof *plain); /* it held until the reset */
+    assert_memory_equal(plain, logits(f, m), B * T * V * sizeof *plain); /* until the reset */
     free(plain);
     qkv_model_destroy(m);
 }
@@ -234,7 +234,7 @@ static void passes_begin_at_a_block(void **state)
     with_each_isa(entries);
 }
 
-/* ---- gradients of attention weights ----------------------------------------------------------- */
+/* ---- gradients of attention weights -------------------------------------------------------- */
 
 enum { HKV = 1, S = 9 };
 
