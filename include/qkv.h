@@ -41,6 +41,7 @@
 #include <qkv/perceptual_task.h>
 #include <qkv/pipeline.h>
 #include <qkv/pipeline_images.h>
+#include <qkv/pipeline_look.h>
 #include <qkv/pipeline_text.h>
 #include <qkv/pixels.h>
 #include <qkv/pixelwise.h>

@@ -97,5 +97,40 @@ bool qkv_head_table_at(const qkv_head_table *h, size_t i, qkv_head_figures *out)
 /* Remove the tape's probes (qkv_probes_clear) before the table, if the tape is used again. */
 void qkv_head_table_free(qkv_head_table *h); /* NULL is allowed */
 
+/* ---- maps ----------------------------------------------------------------------------------- */
+
+/* The weights of a head that are at least a given one: of query i keys key[k] with weight[k], k in
+ * start[i] .. start[i+1]-1, keys ascending. */
+typedef struct {
+    const char *attention;
+    int sequence, head;
+    size_t rows, keys;
+    const size_t *start;
+    const uint32_t *key;
+    const float *weight;
+} qkv_head_map;
+
+typedef struct qkv_head_maps qkv_head_maps;
+/* Adds a probe to t that keeps weights >= least of all heads of attentions matching `pattern`
+ * (NULL: all). A row keeps at most 1 / least of them. On failure *out is NULL. */
+qkv_status qkv_head_maps_open(qkv_head_maps **out, qkv_context *ctx, qkv_tape *t,
+                              const char *pattern, double least);
+/* Entry i, as in qkv_head_table_at. The arrays are valid until the maps are freed. */
+bool qkv_head_maps_at(const qkv_head_maps *m, size_t i, qkv_head_map *out);
+void qkv_head_maps_free(qkv_head_maps *m); /* NULL is allowed */
+
+/* ---- rollout -------------------------------------------------------------------------------- */
+
+/* Attention rollout (Abnar and Zuidema 2020): R = prod over layers of (A + 1) / 2, A the mean of a
+ * layer's heads. Row i is how much of position i comes from each position of the input. */
+typedef struct qkv_rollout qkv_rollout;
+/* Adds a probe to t, of sequence 0. pattern: the self-attentions of one stack ("h.*.attn"). Needs
+ * memory for three (n, n) matrices. On failure *out is NULL. */
+qkv_status qkv_rollout_open(qkv_rollout **out, qkv_context *ctx, qkv_tape *t, const char *pattern);
+/* The matrix (*n, *n) after the pass. NULL if memory ran out, or if an attention had another
+ * number of queries or keys. Valid until r is freed. */
+const float *qkv_rollout_matrix(qkv_rollout *r, size_t *n);
+void qkv_rollout_free(qkv_rollout *r); /* NULL is allowed */
+
 QKV_END_DECLS
 #endif

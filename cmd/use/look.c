@@ -1,0 +1,121 @@
+/* look.c - `qkv look`: what a model attends to while it reads one input. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cli.h"
+
+typedef struct {
+    const char *second, *out, *heat, *attention;
+    int layer, head, at;
+    bool rollout;
+} settings;
+
+static const qkv_option rows[] = {
+    {.flag = "second", .type = QKV_OPT_STRING, .offset = offsetof(settings, second),
+     .value = "TEXT", .help = "translator: the target; classifier of texts: the second text"},
+    {.flag = "layer", .type = QKV_OPT_INT, .min = -1, .max = 65535,
+     .offset = offsetof(settings, layer), .initial = "-1",
+     .help = "of the row that is shown, from 0; -1: the last"},
+    {.flag = "rollout", .type = QKV_OPT_BOOL, .offset = offsetof(settings, rollout),
+     .help = "what flows through all layers to the position, in place of one layer's weights"},
+    {.flag = "head", .type = QKV_OPT_INT, .min = -1, .max = 65535,
+     .offset = offsetof(settings, head), .initial = "-1",
+     .help = "of the row that is shown; -1: the mean of the heads"},
+    {.flag = "at", .type = QKV_OPT_INT, .min = -1, .max = 16777215,
+     .offset = offsetof(settings, at), .initial = "-1",
+     .help = "position whose row is shown, from 0; -1: the last token, the class token, or the "
+             "patch in the middle"},
+    {.flag = "attention", .type = QKV_OPT_STRING, .offset = offsetof(settings, attention),
+     .value = "NAME", .help = "encoder_attentions, decoder_attentions, cross_attentions"},
+};
+static const qkv_option_table table = {"Showing", rows, sizeof rows / sizeof *rows, 0};
+
+/* The attention of that name; without a name the last, which is a translator's cross-attention. */
+static int choose_attention(const qkv_look *l, const char *name, qkv_look_choice *c)
+{
+    c->attention = l->attentions_count ? l->attentions_count - 1 : 0;
+    if (!name)
+        return CLI_DONE;
+    for (size_t i = 0; i < l->attentions_count; i++)
+        if (strcmp(l->attentions[i].name, name) == 0) {
+            c->attention = i;
+            return CLI_DONE;
+        }
+    return cli_fail("--attention: a %s model has no %.60s", l->kind, name);
+}
+
+static int look_answer(const cli *c, const qkv_look *l, const qkv_look_choice *choice)
+{
+    qkv_str text;
+    if (c->common.json) {
+        qkv_json_writer w = cli_object(c);
+        qkv_look_json(l, choice, &w);
+        return cli_answer(c, &w);
+    }
+    qkv_str_init(&text, c->ctx);
+    qkv_status status = qkv_look_text(l, choice, &text);
+    if (!status)
+        (void)fwrite(text.data, 1, text.len, stdout);
+    qkv_str_free(&text);
+    return status ? CLI_FAILED : cli_flush();
+}
+
+static int look_show(cli *c, const qkv_look *l, const settings *s)
+{
+    qkv_look_choice choice = {.layer = s->layer, .head = s->head};
+    int code = choose_attention(l, s->attention, &choice);
+    if (code)
+        return code;
+    const qkv_look_attention *a = &l->attentions[choice.attention];
+    const qkv_look_axis *queries = &l->axes[a->query];
+    if (s->rollout)
+        choice.layer = -1;
+    else if (choice.layer < 0)
+        choice.layer = (int)a->layers - 1;
+    choice.position = s->at >= 0     ? (size_t)s->at
+                      : queries->lead ? 0
+                      : queries->rows ? queries->rows / 2 * queries->columns + queries->columns / 2
+                                      : queries->count - 1;
+    code = look_answer(c, l, &choice);
+    return code == CLI_FAILED ? cli_error(c) : code;
+}
+
+static int look_run(cli *c, int argc, char **argv)
+{
+    settings s;
+    qkv_pipeline_look_options o;
+    qkv_pipeline *p = NULL;
+    qkv_look found = {0};
+    cli_bind(c, &table, &s);
+    cli_bind(c, qkv_pipeline_look_table(), &o);
+    if (cli_parse(c, argc, argv, 2, 2))
+        return CLI_USAGE;
+    o.seed = c->common.seed;
+    cli_listen_notes(c);
+    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
+    qkv_look_input in = {.text = c->args.items[1], .second = s.second,
+                         .image = {.path = c->args.items[1]}};
+    if (!status)
+        status = qkv_pipeline_look(p, &in, &o, &found);
+    int code = status ? cli_error(c) : look_show(c, &found, &s);
+    qkv_look_free(&found);
+    qkv_pipeline_close(p);
+    return code;
+}
+
+static const char *const examples[] = {
+    "qkv look runs/novel \"To be or not to\"",
+    "qkv look runs/novel \"To be or not to\" --layer 3 --head 2 --at 4",
+    "qkv look runs/vit cat.jpg --json",
+    "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
+
+CLI_COMMAND(cli_look, 470) = {
+    .manual = {.name = "look", .summary = "what a model attends to",
+               .usage = "DIR INPUT", .examples = examples,
+               .text = "INPUT is a text, or an image's file. Prints the weights with which a "
+                       "position attends to the others. --json: {\"kind\", \"axes\", "
+                       "\"attentions\": [{\"name\", \"figures\", ...}], \"predictions\", "
+                       "\"lens\", \"classes\", \"row\"}. --capture writes all attention weights "
+                       "and hidden states, by the names that Hugging Face gives them."},
+    .library[CLI_BEHIND] = qkv_pipeline_look_table, .own = {&table}, .run = look_run};

@@ -1,0 +1,134 @@
+/* pipeline_look.h - looking inside a model of a directory while it reads one input: what its
+ * positions are, where each head looks, what each layer would predict.
+ * Layer: pipeline
+ *
+ *     const qkv_look_input in = {.text = "The cat sat on the mat"};
+ *     qkv_look l;
+ *     if (qkv_pipeline_look(p, &in, NULL, &l))
+ *         return fail(qkv_context_message(ctx));
+ *     qkv_look_heat(&l, &(qkv_look_choice){.layer = 3, .head = -1, .position = 5}, &image);
+ *     qkv_look_free(&l); */
+#ifndef QKV_PIPELINE_LOOK_H
+#define QKV_PIPELINE_LOOK_H
+
+#include <qkv/json.h>
+#include <qkv/look.h>
+#include <qkv/pipeline_images.h>
+
+QKV_BEGIN_DECLS
+
+/* What the model reads. Set the member that suits it. */
+typedef struct {
+    const char *text;       /* text model: the text; translator: the source sentence */
+    const char *second;     /* classifier of texts: the second text; translator: the target
+                               sentence, NULL: the model's own translation */
+    qkv_image_source image; /* image model */
+} qkv_look_input;
+
+typedef enum { QKV_LOOK_F32, QKV_LOOK_F16, QKV_LOOK_BF16 } qkv_look_store;
+
+typedef struct {
+    const char *capture; /* safetensors file that receives attention weights and hidden states
+                                                                                          NULL */
+    qkv_strings places;  /* beside them in the file: tensors at places that match         none */
+    qkv_look_store store; /* type of the file's numbers                                     F32 */
+    double least;        /* weights below this are left out of maps        (0, 1]       0.001 */
+    size_t top;          /* predictions at each position               [0, 64]             5 */
+    bool lens;           /* predictions of each layer too, by logit lens                  true */
+    bool weights;        /* maps, figures and rollout; false: the capture alone           true */
+    double mask;         /* masked autoencoder: share of patches to mask   [0, 1)       0.75 */
+    uint64_t seed;       /* masked autoencoder: selects them                                 0 */
+} qkv_pipeline_look_options;
+const qkv_option_table *qkv_pipeline_look_table(void);
+qkv_pipeline_look_options qkv_pipeline_look_defaults(void);
+
+/* What the queries or keys of an attention are. */
+typedef struct {
+    const char *name;   /* "tokens", "source", "target", "patches", "visible patches" */
+    size_t count;
+    char **labels;      /* (count) text of a token, "[CLS]", "row,column" of a patch */
+    size_t lead;        /* positions before the patches: 1 with a class token */
+    size_t rows, columns; /* grid of patches; 0: a sequence */
+    int32_t *cells;     /* (count - lead) the patch at each position, row by row; NULL: in order */
+} qkv_look_axis;
+
+/* The attentions of one kind in one stack. */
+typedef struct {
+    const char *name;   /* as in a capture: "attentions", "cross_attentions" */
+    size_t query, key;  /* indices of axes */
+    bool causal;
+    size_t layers, heads;
+    qkv_head_figures *figures; /* (layers, heads) */
+    qkv_head_map *maps;        /* (layers, heads) */
+    /* (layers, heads, keys) norm of each value after the output layer, |v_j W_O|; the weights times
+     * these are what attention adds to the stream (Kobayashi et al. 2020). NULL: none. */
+    float *value_norms;
+    const float *rollout;      /* (queries, queries), qkv_rollout; NULL: cross-attention */
+} qkv_look_attention;
+
+/* A prediction. */
+typedef struct {
+    int32_t id;  /* -1: fewer are possible */
+    float p;
+} qkv_look_guess;
+
+/* A set of images that belong to the input, of the model's size. */
+typedef struct {
+    const char *name; /* "input", "hidden", "filled in", "classes", "colours" */
+    qkv_image image;
+} qkv_look_image;
+
+enum { QKV_LOOK_AXES = 2, QKV_LOOK_ATTENTIONS = 3, QKV_LOOK_IMAGES = 4 };
+
+typedef struct {
+    qkv_context *ctx;
+    const char *kind; /* the model's type: "gpt2" */
+    size_t axes_count, attentions_count, images_count;
+    qkv_look_axis axes[QKV_LOOK_AXES];
+    qkv_look_attention attentions[QKV_LOOK_ATTENTIONS];
+    qkv_look_image images[QKV_LOOK_IMAGES];
+    /* Predictions at every position of axis `predicted`: of the next token (language models,
+     * translators) or of the token itself (masked words). lens: before layer 0, 1, .., and after
+     * the last, which are the model's own; without lens the last alone. */
+    size_t predicted, lens_layers, top; /* top 0: none */
+    qkv_look_guess *guesses; /* (lens_layers, positions, top) */
+    /* Classifiers: the classes by probability. */
+    qkv_look_guess *classes;
+    size_t class_count;
+    char **words;        /* (word_count) texts of the ids in guesses or classes .. */
+    int32_t *word_ids;   /* .. which ascend */
+    size_t word_count;
+    struct qkv_look_tools *tools; /* what the arrays belong to */
+} qkv_look;
+
+/* Runs the model once on the input with probes. On failure *out is zeroed. QKV_E_UNSUPPORTED: the
+ * kind of model cannot be looked into; QKV_E_ARGUMENT: the input suits another kind, or is too
+ * long. */
+qkv_status qkv_pipeline_look(qkv_pipeline *p, const qkv_look_input *in,
+                             const qkv_pipeline_look_options *options, qkv_look *out);
+void qkv_look_free(qkv_look *l);
+
+const char *qkv_look_word(const qkv_look *l, int32_t id); /* text of an id; "" if unknown */
+
+/* ---- one row --------------------------------------------------------------------------------- */
+
+/* A row of weights: of a query, in a head and layer. */
+typedef struct {
+    size_t attention;  /* index in look.attentions */
+    int layer;         /* -1: rollout */
+    int head;          /* -1: mean of the heads */
+    size_t position;   /* the query */
+} qkv_look_choice;
+/* Fills row (keys of the attention). QKV_E_ARGUMENT: no such layer, head or position. */
+qkv_status qkv_look_row(const qkv_look *l, const qkv_look_choice *c, double *row);
+
+/* Writes everything but the maps as one JSON object; with a choice its row, too (NULL: none). */
+void qkv_look_json(const qkv_look *l, const qkv_look_choice *c, qkv_json_writer *w);
+/* The row as an image: over the input image where keys are its patches. On failure *out is
+ * empty. */
+qkv_status qkv_look_heat(const qkv_look *l, const qkv_look_choice *c, qkv_image *out);
+/* The row as lines of text for a terminal: a bar for each token, or the grid of patches. */
+qkv_status qkv_look_text(const qkv_look *l, const qkv_look_choice *c, qkv_str *out);
+
+QKV_END_DECLS
+#endif

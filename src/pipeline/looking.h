@@ -1,0 +1,71 @@
+/* looking.h - what the files of looking share: the tools of a pass, and the kinds of models. */
+#ifndef QKV_SRC_PIPELINE_LOOKING_H
+#define QKV_SRC_PIPELINE_LOOKING_H
+
+#include "pipeline/pipeline.h"
+#include "qkv/pipeline_look.h"
+
+typedef struct qkv__look_value qkv__look_value;
+
+/* One call. */
+typedef struct {
+    qkv_pipeline *p;
+    const struct qkv__look_kind *kind;
+    const qkv_look_input *in;
+    qkv_pipeline_look_options o;
+    qkv_look *out;
+    qkv_ids ids[QKV_LOOK_AXES]; /* tokens of the axes */
+    /* The residual stream before each layer of the stack that predicts, and after the last. */
+    qkv_real **states;
+    size_t state_count, state_room, state_size;
+    qkv__look_value *values; /* of all attentions, in order of the pass */
+    size_t value_count, value_room;
+} qkv__looking;
+
+/* The attentions of a kind of model: those of a stack and a part of its blocks ("attn"). */
+typedef struct {
+    const char *stack, *part;
+    size_t query, key; /* axes */
+    bool causal;
+} qkv__look_attentions;
+
+typedef struct qkv__look_kind {
+    unsigned can;           /* any of these QKV_CAN_* bits */
+    bool final_norm;        /* of qkv_capture_options */
+    const char *predicting; /* the stack whose states the logit lens reads; NULL: no lens */
+    qkv__look_attentions attentions[QKV_LOOK_ATTENTIONS];
+    qkv_status (*prepare)(qkv__looking *l); /* axes and inputs, before there are probes */
+    qkv_status (*run)(qkv__looking *l);     /* the pass on l->p->tape */
+    /* The predictions at all positions from the stack's output, (1, positions, width), for lens
+     * layer i. May be NULL. */
+    qkv_status (*predict)(qkv__looking *l, const struct qkv__look_kind *kind);
+} qkv__look_kind;
+
+extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
+    qkv__look_translator, qkv__look_image_classes, qkv__look_masked, qkv__look_segmenter,
+    qkv__look_colorizer;
+
+/* ---- for the kinds --------------------------------------------------------------------------- */
+
+/* An axis of tokens, labelled by their texts; ids are l->ids[axis]. */
+qkv_status qkv__look_tokens(qkv__looking *l, size_t axis, const char *name);
+/* An axis of lead positions and a grid; cells NULL: in order. */
+qkv_status qkv__look_patches(qkv__looking *l, size_t axis, const char *name, size_t lead,
+                             size_t rows, size_t columns, const int32_t *cells, size_t count);
+/* A copy of the image belongs to the result. */
+qkv_status qkv__look_add_image(qkv__looking *l, const char *name, const qkv_image *image);
+/* Room for predictions of `layers` lens layers at the positions of an axis. */
+qkv_status qkv__look_guesses(qkv__looking *l, size_t axis, size_t layers);
+/* The classes by probability. */
+qkv_status qkv__look_classes(qkv__looking *l, const qkv_real *probabilities, size_t count);
+
+/* Texts of all ids that were predicted. */
+qkv_status qkv__look_name_words(qkv__looking *l);
+
+/* ---- norms of values, look_values.c ---------------------------------------------------------- */
+
+qkv_status qkv__look_watch_values(qkv__looking *l, const qkv__look_kind *k); /* adds a probe */
+qkv_status qkv__look_value_norms(qkv__looking *l); /* after the pass */
+void qkv__look_free_values(qkv__looking *l);
+
+#endif
