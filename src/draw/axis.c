@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "draw/encode.h"
 
 qkv_frame qkv__chart_frame(qkv_drawing *d, const qkv_frame *frame, const char *title)
@@ -17,6 +18,30 @@ qkv_frame qkv__chart_frame(qkv_drawing *d, const qkv_frame *frame, const char *t
     f.y += QKV__TITLE_ROOM;
     f.height -= QKV__TITLE_ROOM;
     return f;
+}
+
+void qkv__draw_label(qkv_drawing *d, double x, double y, const char *text, double room,
+                     const qkv_text_style *style)
+{
+    qkv_str shown;
+    double size = style->size > 0.0 ? style->size : 12.0;
+    if (qkv_drawing_status(d))
+        return;
+    qkv_str_init(&shown, d->ctx);
+    qkv_str_visible(&shown, text, strlen(text), QKV_ESCAPE_NOTHING, false);
+    bool cut = false;
+    int32_t cp;
+    while (!shown.failed && shown.len && qkv_text_width(shown.data, size) > room) {
+        shown.len = qkv__utf8_before(shown.data, shown.len, &cp);
+        shown.data[shown.len] = 0;
+        cut = true;
+    }
+    qkv_str_puts(&shown, cut ? "…" : "");
+    if (shown.failed)
+        qkv__drawing_fail(d, QKV_E_MEMORY);
+    else
+        qkv_draw_text(d, x, y, shown.data, style);
+    qkv_str_free(&shown);
 }
 
 /* The distance of ticks: 1, 2 or 5 times a power of 10. */

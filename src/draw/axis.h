@@ -31,6 +31,10 @@ typedef struct {
 /* About `wanted` values at round numbers, from min to max, with their text. */
 void qkv__axis_ticks(const qkv__axis *a, size_t wanted, qkv__ticks *out);
 
+/* Text that is cut, and ends in an ellipsis, where it is wider than room. */
+void qkv__draw_label(qkv_drawing *d, double x, double y, const char *text, double room,
+                     const qkv_text_style *style);
+
 /* Lines of a grid, ticks and labels around the frame; either axis may be NULL. */
 void qkv__draw_axes(qkv_drawing *d, qkv_frame inside, const qkv__axis *x, const qkv__axis *y);
 /* Labels below the frame's ticks and to the left of `left`. */

@@ -78,8 +78,8 @@ static void bars_sideways(qkv_drawing *d, qkv_frame f, const qkv_bar_chart *char
         double y = f.y + 4.0 + row * (double)i, zero = qkv__axis_at(&a, 0.0);
         double end = qkv__axis_at(&a, chart->values[i]);
         const char *label = bars_label(chart, i, room);
-        qkv_draw_text(d, f.x + left - 8.0, y + 0.5 * row + 4.0, label,
-                      &(qkv_text_style){.anchor = QKV_ANCHOR_END});
+        qkv__draw_label(d, f.x + left - 8.0, y + 0.5 * row + 4.0, label, left - 13.0,
+                        &(qkv_text_style){.anchor = QKV_ANCHOR_END});
         bars_put(d, (qkv_frame){fmin(zero, end), y + 0.12 * row, fabs(end - zero), 0.76 * row},
                  label, chart->values[i]);
         qkv_str number;

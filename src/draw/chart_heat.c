@@ -69,8 +69,8 @@ static void heat_labels(qkv_drawing *d, qkv_frame f, const qkv_heat_map *map, bo
         double y = f.y + height * ((double)i + 0.5) + 4.0;
         if (y < end + 10.0)
             continue;
-        qkv_draw_text(d, f.x - 6.0, y, map->row_labels[i] ? map->row_labels[i] : "",
-                      &(qkv_text_style){.size = QKV__SMALL, .anchor = QKV_ANCHOR_END});
+        qkv__draw_label(d, f.x - 6.0, y, map->row_labels[i] ? map->row_labels[i] : "", LONGEST,
+                        &(qkv_text_style){.size = QKV__SMALL, .anchor = QKV_ANCHOR_END});
         end = y;
     }
     end = -INFINITY;
@@ -78,11 +78,11 @@ static void heat_labels(qkv_drawing *d, qkv_frame f, const qkv_heat_map *map, bo
         double x = f.x + width * ((double)j + 0.5);
         if (upward && x < end + 10.0)
             continue;
-        qkv_draw_text(d, upward ? x + 4.0 : x, f.y - 5.0,
-                      map->column_labels[j] ? map->column_labels[j] : "",
-                      &(qkv_text_style){.size = QKV__SMALL, .upward = upward,
-                                        .anchor = upward ? QKV_ANCHOR_START
-                                                         : QKV_ANCHOR_MIDDLE});
+        qkv__draw_label(d, upward ? x + 4.0 : x, f.y - 5.0,
+                        map->column_labels[j] ? map->column_labels[j] : "", LONGEST,
+                        &(qkv_text_style){.size = QKV__SMALL, .upward = upward,
+                                          .anchor = upward ? QKV_ANCHOR_START
+                                                           : QKV_ANCHOR_MIDDLE});
         end = x;
     }
     if (map->x_label)

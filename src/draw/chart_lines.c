@@ -69,7 +69,8 @@ static double lines_legend(qkv_drawing *d, qkv_frame f, const qkv_line_chart *ch
             qkv_draw_circle(d, x + 0.5 * SAMPLE, y, 3.0, qkv_ink_series(i), qkv_ink_none());
         else
             qkv_draw_polyline(d, sample, 2, qkv_ink_series(i), 2.5, c->dashed);
-        qkv_draw_text(d, x + SAMPLE + 6.0, y + 4.0, c->name, NULL);
+        qkv__draw_label(d, x + SAMPLE + 6.0, y + 4.0, c->name, f.x + f.width - x - SAMPLE - 16.0,
+                        &(qkv_text_style){0});
         x += width;
         any = true;
     }

@@ -139,7 +139,7 @@ void qkv_draw_images(qkv_drawing *d, const qkv_frame *frame, const qkv_image_she
         if (!s->labels || !s->labels[i])
             continue;
         qkv_draw_name(d, s->labels[i]);
-        qkv_draw_text(d, x + 0.5 * wide, y + tall + 13.0, s->labels[i],
-                      &(qkv_text_style){.size = QKV__SMALL, .anchor = QKV_ANCHOR_MIDDLE});
+        qkv__draw_label(d, x + 0.5 * wide, y + tall + 13.0, s->labels[i], wide,
+                        &(qkv_text_style){.size = QKV__SMALL, .anchor = QKV_ANCHOR_MIDDLE});
     }
 }

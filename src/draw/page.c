@@ -196,7 +196,8 @@ static void page_table_head(qkv_page *p, const qkv_page_table_options *t)
     size_t n = t->column_count + (t->rows != NULL);
     qkv_str_puts(&p->body, "<thead><tr>");
     for (size_t i = 0; i < n; i++) {
-        qkv_str_puts(&p->body, "<th scope=\"col\">");
+        qkv_str_puts(&p->body, i || !t->rows ? "<th scope=\"col\">"
+                                             : "<th scope=\"col\" class=\"name\">");
         qkv__page_put(&p->body, t->columns[i] ? t->columns[i] : "", false);
         qkv_str_puts(&p->body, "</th>");
     }

@@ -30,8 +30,10 @@ const qkv = (() => {
     }
 
     // ---- saving ----
-    const painted = ["fill", "stroke", "fill-opacity", "stroke-opacity", "stroke-width",
-        "font-family", "font-weight", "white-space", "display"];
+    // What styles may set, and what is meant where it is not set.
+    const painted = {"fill": "", "stroke": "none", "fill-opacity": "1", "stroke-opacity": "1",
+        "stroke-width": "1px", "display": "inline"};
+    const written = {"font-family": "", "font-weight": "400", "white-space": "normal"};
 
     /* The drawing as a file of its own: what the page's styles gave it becomes attributes. */
     function alone(drawing) {
@@ -41,9 +43,11 @@ const qkv = (() => {
         from.forEach((e, i) => {
             if (e.hasAttribute("class") || e.hasAttribute("style")) {
                 const style = getComputedStyle(e);
-                for (const name of painted) {
+                const text = e.tagName === "text";
+                for (const [name, usual] of Object.entries({...painted, ...(text && written)})) {
                     const value = style.getPropertyValue(name);
-                    if (value) to[i].setAttribute(name, value);
+                    if (value && value !== usual && value !== "block")
+                        to[i].setAttribute(name, value);
                 }
                 to[i].removeAttribute("class");
                 to[i].removeAttribute("style");
