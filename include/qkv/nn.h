@@ -145,8 +145,9 @@ typedef struct {
  * width). seq NULL: nothing set; cross-attention requires seq->memory, rotary positions
  * seq->positions. cache NULL: none. A cache of self-attention is appended to and read whole; one of
  * cross-attention is filled by the first call, and read by the later ones. NULL once anything on
- * the tape has failed. Probes under the names that the caller has pushed: the last part of the
- * layer's name, and it with .q, .k and .v. (Vaswani et al. 2017, 3.2.2.) */
+ * the tape has failed. Places for probes, as of a block's attn and cross, under the names that the
+ * caller has pushed: the last part of the layer's name for the weights, and it with .q, .k, .v, .z
+ * and .out. (Vaswani et al. 2017, 3.2.2.) */
 qkv_tensor *qkv_mha_forward(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq,
                             qkv_kv_cache *cache);
 
@@ -218,7 +219,15 @@ typedef struct {
 } qkv_stream;
 
 /* Applies the block to the stream; x (B, T, width). cache may be NULL. false once anything on the
- * tape has failed. Probes under the block's name: attn.q, attn.k, attn.v, attn, ff. */
+ * tape has failed. Places for probes (tensor.h), under the block's name:
+ *   resid_pre, resid_mid, resid_post  the residual stream before the block, before its feed-forward
+ *                                     layer, and after it                        (B, T, width)
+ *   attn.q, attn.k, attn.v            rotary positions applied            (B, T, heads, head_width)
+ *   attn                              the weights (qkv_attention_probe)            (B, heads, T, S)
+ *   attn.z, attn.out                  the heads' outputs, and those joined by the output layer
+ *   cross.q, .k, .v, cross, .z, .out  the same of cross-attention
+ *   ff.act, ff.out                    after the activation (ff_width), and the layer's output
+ * The final norm's output is the place NAME of the norm ("norm"). Dropout comes after .out. */
 bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
                        qkv_block_cache *cache);
 

@@ -103,6 +103,14 @@ static qkv_tensor *rows_of_memories(qkv_tape *t, qkv_tensor *x, const qkv_sequen
     return qkv_reshape(t, x, 4, shape);
 }
 
+/* A place in the layer: "attn.q". */
+static qkv_tensor *mha_place(qkv_mha *m, qkv_tape *t, const char *name, qkv_tensor *x)
+{
+    char place[64];
+    snprintf(place, sizeof place, "%s.%s", m->probe, name);
+    return qkv_probe(t, place, x);
+}
+
 /* Attention of q to k and v with the layer's options, heads joined, and the output layer. */
 static qkv_tensor *mha_attend(qkv_mha *m, qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor *v,
                               qkv_attention_options *o)
@@ -111,11 +119,12 @@ static qkv_tensor *mha_attend(qkv_mha *m, qkv_tape *t, qkv_tensor *q, qkv_tensor
     o->dropout = m->c.dropout;
     o->dropout_id = m->dropout_id;
     o->probe = m->probe;
-    qkv_tensor *y = qkv_attention(t, q, k, v, o);
+    qkv_tensor *y = mha_place(m, t, "z", qkv_attention(t, q, k, v, o));
     if (!y)
         return NULL;
     size_t joined[] = {qkv_dim(y, 0), qkv_dim(y, 1), m->c.heads * m->c.head_width};
-    return mha_linear(t, qkv_reshape(t, y, 3, joined), m->p.out_weight, m->p.out_bias);
+    y = mha_linear(t, qkv_reshape(t, y, 3, joined), m->p.out_weight, m->p.out_bias);
+    return mha_place(m, t, "out", y);
 }
 
 static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq,
@@ -135,11 +144,9 @@ static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const 
         q = qkv_rotary(t, q, seq->positions, c->rotary_base, c->head_width);
         k = qkv_rotary(t, k, seq->positions, c->rotary_base, c->head_width);
     }
-    qkv_name_push(t, "%s", m->probe);
-    qkv_probe(t, "q", q);
-    qkv_probe(t, "k", k);
-    qkv_probe(t, "v", v);
-    qkv_name_pop(t);
+    q = mha_place(m, t, "q", q);
+    k = mha_place(m, t, "k", k);
+    v = mha_place(m, t, "v", v);
     if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
         return NULL;
     qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
@@ -160,8 +167,8 @@ static bool mha_memory(qkv_mha *m, qkv_tape *t, const qkv_sequence *seq, qkv_kv_
     qkv_tensor *packed = mha_linear(t, seq->memory, m->p.kv_weight, m->p.kv_bias);
     if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
         return false;
-    *k = heads(t, part[0], c->kv_heads, c->head_width);
-    *v = heads(t, part[1], c->kv_heads, c->head_width);
+    *k = mha_place(m, t, "k", heads(t, part[0], c->kv_heads, c->head_width));
+    *v = mha_place(m, t, "v", heads(t, part[1], c->kv_heads, c->head_width));
     return !cache || qkv_kv_cache_append(t, cache, *k, *v, k, v);
 }
 
@@ -171,6 +178,7 @@ static qkv_tensor *cross_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const
     const qkv_mha_config *c = &m->c;
     qkv_tensor *k, *v, *q = heads(t, mha_linear(t, x, m->p.q_weight, m->p.q_bias), c->heads,
                                   c->head_width);
+    q = mha_place(m, t, "q", q);
     if (!q || !mha_memory(m, t, seq, cache, &k, &v))
         return NULL;
     bool own = seq->memory_queries != NULL;

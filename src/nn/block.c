@@ -177,6 +177,7 @@ static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
     } else {
         h = block_linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
     }
+    h = qkv_probe(t, "ff.act", h);
     if (c->ff_dropout > 0)
         h = qkv_dropout(t, h, c->ff_dropout, b->dropout_id + DROPOUT_ID_ACT);
     return block_linear(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
@@ -206,6 +207,17 @@ static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *
     return branch && s->x;
 }
 
+/* A place of the residual stream, which is summed up for a probe; dropout_id: of the branch. */
+static bool stream_place(const qkv_block *b, qkv_tape *t, qkv_stream *s, const char *name,
+                         uint32_t dropout_id)
+{
+    if (!qkv__probed(t, name))
+        return s->x != NULL;
+    s->x = qkv_probe(t, name, qkv_stream_norm(t, s, QKV_NORM_NONE, NULL, NULL, 0, b->c.dropout,
+                                              dropout_id));
+    return s->x != NULL;
+}
+
 bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
                        qkv_block_cache *cache)
 {
@@ -213,6 +225,10 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
     qkv_name_push(t, "%s", b->name);
     uint32_t before = b->dropout_id - DROPOUT_IDS + DROPOUT_ID_FF; /* the branch that the block
                                                                       before left */
+    if (!stream_place(b, t, s, "resid_pre", before)) {
+        qkv_name_pop(t);
+        return false;
+    }
     qkv_tensor *x = enter(b, t, s, p->norm1_weight, p->norm1_bias, before);
     qkv_tensor *y = qkv_mha_forward(b->self, t, x, seq, cache ? cache->self : NULL);
     bool fine = leave(b, t, s, seq, y, p->norm1_weight, p->norm1_bias, b->dropout_id +
@@ -225,14 +241,16 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
                      b->dropout_id + DROPOUT_ID_CROSS);
         before = b->dropout_id + DROPOUT_ID_CROSS;
     }
+    fine = fine && stream_place(b, t, s, "resid_mid", before);
     if (fine) {
         x = enter(b, t, s, p->norm2_weight, p->norm2_bias, before);
         if (b->c.norm_stream)
             s->x = x;
-        y = qkv_probe(t, "ff", feed_forward(b, t, x));
+        y = qkv_probe(t, "ff.out", feed_forward(b, t, x));
         fine = leave(b, t, s, seq, y, p->norm2_weight, p->norm2_bias,
                      b->dropout_id + DROPOUT_ID_FF);
     }
+    fine = fine && stream_place(b, t, s, "resid_post", b->dropout_id + DROPOUT_ID_FF);
     qkv_name_pop(t);
     return fine;
 }
