@@ -33,9 +33,10 @@ typedef struct {
     double bandwidth; /* bytes/s */
 } job;
 
-static bool decode_on_token(void *user, int32_t id, const qkv_real *probabilities, size_t V)
+static bool decode_on_token(void *user, int32_t id, const qkv_real *probabilities,
+                            const qkv_real *model, size_t V)
 {
-    (void)id, (void)probabilities, (void)V;
+    (void)id, (void)probabilities, (void)model, (void)V;
     job *j = user;
     double now = qkv_now();
     if (j->made >= WARM_UPS)

@@ -146,7 +146,11 @@ const char *cli_short_number(double value, char out[CLI_NUMBER]);
 /* ---- help, in help.c ----------------------------------------------------------------------- */
 
 const cli_command *cli_find(const char *name); /* NULL: none */
-const char *cli_nearest(const char *word);     /* a command's name, or NULL */
+enum { CLI_NAME = 64 };
+/* A command's name, or the first word that several share ("train"); false, and "", without one. */
+bool cli_nearest(const char *word, char out[CLI_NAME]);
+/* "lm, translate, ..": what may follow the first word of commands; false, and "", if nothing. */
+bool cli_kinds(const char *first, char *out, size_t size);
 void cli_print_overview(void);                 /* qkv --help */
 void cli_print_help(const cli_command *command);
 int cli_help(int argc, char **argv);           /* qkv help ... */

@@ -145,17 +145,39 @@ const cli_command *cli_find(const char *name)
     return NULL;
 }
 
-const char *cli_nearest(const char *word)
+bool cli_nearest(const char *word, char out[CLI_NAME])
 {
-    const char *nearest = NULL;
     size_t best = SIZE_MAX;
+    *out = 0;
     for (size_t i = 0; cli_commands[i]; i++) {
-        const char *name = cli_commands[i]->manual.name, *second = strchr(name, ' ');
-        if (qkv_option_nearer(word, name, &best) ||
-            (second && qkv_option_nearer(word, second + 1, &best)))
-            nearest = name;
+        const char *name = cli_commands[i]->manual.name;
+        char first[CLI_NAME];
+        (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(name, " "), name);
+        if (qkv_option_nearer(word, name, &best))
+            (void)snprintf(out, CLI_NAME, "%s", name);
+        if (qkv_option_nearer(word, first, &best))
+            memcpy(out, first, sizeof first);
     }
-    return nearest;
+    for (size_t i = 0; cli_commands[i]; i++) { /* a second word, where nothing else is as near */
+        const char *name = cli_commands[i]->manual.name, *second = strchr(name, ' ');
+        if (second && qkv_option_nearer(word, second + 1, &best))
+            (void)snprintf(out, CLI_NAME, "%s", name);
+    }
+    return *out != 0;
+}
+
+bool cli_kinds(const char *first, char *out, size_t size)
+{
+    size_t length = strlen(first), used = 0;
+    *out = 0;
+    for (size_t i = 0; cli_commands[i]; i++) {
+        const char *name = cli_commands[i]->manual.name;
+        if (strncmp(name, first, length) != 0 || name[length] != ' ' || used >= size)
+            continue;
+        int more = snprintf(out + used, size - used, "%s%s", used ? ", " : "", name + length + 1);
+        used += more > 0 ? (size_t)more : 0;
+    }
+    return used > 0;
 }
 
 void cli_print_overview(void)
@@ -192,8 +214,12 @@ int cli_help(int argc, char **argv)
         cli_print_help(command);
         return CLI_DONE;
     }
-    const char *nearest = cli_nearest(name);
-    cli_fail("no command \"%s\"%s%s%s", name, nearest ? "; did you mean qkv help " : "",
-             nearest ? nearest : "", nearest ? "?" : "");
+    char nearest[CLI_NAME], kinds[512];
+    bool near = cli_nearest(name, nearest);
+    if (cli_kinds(argv[0], kinds, sizeof kinds))
+        cli_fail("no command \"%s\"; expected after %s: %s", name, argv[0], kinds);
+    else
+        cli_fail("no command \"%s\"%s%s%s", name, near ? "; did you mean qkv help " : "",
+                 nearest, near ? "?" : "");
     return CLI_USAGE;
 }

@@ -23,12 +23,13 @@ static const cli_command *main_find(int argc, char **argv, int *words)
 
 static int unknown_command(int argc, char **argv)
 {
-    char pair[64];
-    (void)snprintf(pair, sizeof pair, "%s %s", argv[1], argc > 2 ? argv[2] : "");
-    const char *nearest = argc > 2 ? cli_nearest(pair) : NULL;
-    if (!nearest)
-        nearest = cli_nearest(argv[1]);
-    if (nearest)
+    char pair[CLI_NAME], nearest[CLI_NAME], kinds[512];
+    bool complete = argc > 2 && argv[2][0] != '-'; /* has a second word of a name */
+    (void)snprintf(pair, sizeof pair, "%s %s", argv[1], complete ? argv[2] : "");
+    if (cli_kinds(argv[1], kinds, sizeof kinds))
+        cli_fail("no command \"%s\"; expected after %s: %s", complete ? pair : argv[1], argv[1],
+                 kinds);
+    else if ((complete && cli_nearest(pair, nearest)) || cli_nearest(argv[1], nearest))
         cli_fail("no command \"%s\"; did you mean qkv %s?", argv[1], nearest);
     else
         cli_fail("no command \"%s\"; qkv --help lists them all", argv[1]);

@@ -1,63 +1,89 @@
 /* generate.c - `qkv generate`: a language model goes on writing. */
-#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/cli.h"
 
-typedef struct {
-    size_t show_next;
-} settings;
-
-static const qkv_option rows[] = {
-    {.flag = "show-next", .type = QKV_OPT_SIZE, .max = 1000,
-     .offset = offsetof(settings, show_next), .value = "K", .initial = "0",
-     .help = "print the K likeliest tokens at each step"},
-};
-static const qkv_option_table table = {"Generating", rows, sizeof rows / sizeof *rows, 0};
+#define REPLACED "\xef\xbf\xbd" /* U+FFFD, where bytes were no character */
 
 typedef struct {
     cli *c;
-    settings s;
     qkv_pipeline_generate_options o;
-    qkv_pipeline *p;
+    qkv_json_writer answer; /* of the continuation, with --json */
     int code;
 } job;
 
-/* The K likeliest tokens of a distribution, one line. */
-static void generate_show_next(const job *j, const qkv_real *p, size_t V)
+/* A token's text in quotes, as JSON has it; the bytes of one that is no whole character. */
+static int generate_print_token(const job *j, const qkv_next_token *token)
 {
-    int32_t last = -1;
-    double bound = INFINITY;
-    for (size_t k = 0; k < j->s.show_next && k < V; k++) {
-        int32_t best = -1;
-        for (size_t i = 0; i < V; i++) {
-            bool after = (double)p[i] < bound || ((double)p[i] == bound && (int32_t)i > last);
-            if (after && (best < 0 || p[i] > p[best]))
-                best = (int32_t)i;
-        }
-        if (best < 0 || p[best] <= 0)
-            break;
-        qkv_text text = {0};
-        if (qkv_tokenizer_decode(qkv_pipeline_tokenizer(j->p), &best, 1, QKV_DECODE_VALID,
-                                 &text) == QKV_OK) {
-            printf("%s%5.1f%% ", k ? "  " : "", 100 * (double)p[best]);
-            for (size_t i = 0; i < text.len; i++)
-                (void)fputs(text.data[i] == '\n' ? "\\n" : (char[]){text.data[i], 0}, stdout);
-        }
-        qkv_text_free(&text, j->c->ctx);
-        last = best;
-        bound = (double)p[best];
-    }
-    printf("\n");
+    qkv_json_writer w;
+    qkv_json_writer_init(&w, j->c->ctx, 0);
+    qkv_json_put_bytes(&w, NULL, token->text, token->len);
+    const char *text = qkv_json_writer_text(&w);
+    bool whole = text && (!strstr(text, REPLACED) ||
+                          (token->len == sizeof REPLACED - 1 &&
+                           memcmp(token->text, REPLACED, token->len) == 0));
+    if (whole)
+        (void)fputs(text, stdout);
+    for (size_t i = 0; text && !whole && i < token->len; i++)
+        printf("<%02x>", (unsigned)(unsigned char)token->text[i]);
+    qkv_json_writer_free(&w);
+    return text ? CLI_DONE : cli_fail("out of memory while writing the answer");
 }
 
-static int generate_answer_json(const job *j, const qkv_generated *end)
+/* The candidates of a step, one line. */
+static int generate_show_next(const job *j, const qkv_generated *step)
 {
-    qkv_json_writer w = cli_object(j->c);
-    qkv_json_put_bytes(&w, "text", end->continuation->data ? end->continuation->data : "",
+    int code = CLI_DONE;
+    for (size_t i = 0; i < step->next_count && code == CLI_DONE; i++) {
+        const qkv_next_token *token = &step->next[i];
+        double percent = 100 * token->probability;
+        printf("%s%c", i ? "  " : "", token->drawn ? '*' : ' ');
+        printf(percent >= 0.1 ? "%5.1f%% " : "%5.1g%% ", percent);
+        code = generate_print_token(j, token);
+    }
+    printf("\n");
+    return code;
+}
+
+/* Adds a step to "next" of the continuation's object, which its prompt began. */
+static void generate_put_next(job *j, const qkv_generated *step)
+{
+    qkv_json_begin_array(&j->answer, NULL);
+    for (size_t i = 0; i < step->next_count; i++) {
+        const qkv_next_token *token = &step->next[i];
+        qkv_json_begin_object(&j->answer, NULL);
+        qkv_json_put_bytes(&j->answer, "token", token->text, token->len);
+        qkv_json_put_int(&j->answer, "id", token->id);
+        qkv_json_put_real(&j->answer, "prob", token->probability);
+        qkv_json_put_bool(&j->answer, "drawn", token->drawn);
+        qkv_json_end_object(&j->answer);
+    }
+    qkv_json_end_array(&j->answer);
+}
+
+static int generate_answer_json(job *j, const qkv_generated *end)
+{
+    qkv_json_writer *w = &j->answer;
+    if (j->o.show_next)
+        qkv_json_end_array(w);
+    qkv_json_put_bytes(w, "text", end->continuation->data ? end->continuation->data : "",
                        end->continuation->len);
-    qkv_json_put_ids(&w, "ids", end->ids->data, end->ids->count);
-    return cli_answer(j->c, &w);
+    qkv_json_put_ids(w, "ids", end->ids->data, end->ids->count);
+    return cli_answer(j->c, w);
+}
+
+static void generate_piece_json(job *j, const qkv_generated *piece)
+{
+    if (piece->kind == QKV_GENERATED_PROMPT) {
+        j->answer = cli_object(j->c);
+        if (j->o.show_next)
+            qkv_json_begin_array(&j->answer, "next");
+    }
+    if (piece->kind == QKV_GENERATED_TOKEN && j->o.show_next)
+        generate_put_next(j, piece);
+    if (piece->kind == QKV_GENERATED_END)
+        j->code = generate_answer_json(j, piece);
 }
 
 static bool on_piece(void *user, const qkv_generated *piece)
@@ -65,11 +91,12 @@ static bool on_piece(void *user, const qkv_generated *piece)
     job *j = user;
     bool ends = piece->kind == QKV_GENERATED_END;
     if (j->c->common.json) {
-        if (ends)
-            j->code = generate_answer_json(j, piece);
-    } else if (j->s.show_next) {
+        generate_piece_json(j, piece);
+    } else if (j->o.show_next) {
         if (piece->kind == QKV_GENERATED_TOKEN)
-            generate_show_next(j, piece->probabilities, piece->vocab);
+            j->code = generate_show_next(j, piece);
+        if (ends && piece->index + 1 < j->o.count)
+            printf("\n");
     } else {
         (void)fwrite(piece->text, 1, piece->len, stdout);
         if (ends)
@@ -84,20 +111,19 @@ static int use_generate_run(cli *c, int argc, char **argv)
 {
     job j = {.c = c};
     cli_bind(c, qkv_pipeline_generate_table(), &j.o);
-    cli_bind(c, &table, &j.s);
     if (cli_parse(c, argc, argv, 1, 1))
         return CLI_USAGE;
-    if (j.s.show_next && c->common.json)
-        return cli_usage(c, "--json and --show-next: one of them expected, found both");
     if (j.o.file && qkv_options_given(c->options, "prompt"))
         return cli_usage(c, "--prompt and --file: one of them expected, found both");
     j.o.seed = c->common.seed;
     cli_catch_signals();
     cli_listen_notes(c);
-    qkv_status status = qkv_pipeline_open(&j.p, c->ctx, c->args.items[0]);
+    qkv_pipeline *p = NULL;
+    qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     if (!status)
-        status = qkv_pipeline_generate(j.p, &j.o, on_piece, &j);
-    qkv_pipeline_close(j.p);
+        status = qkv_pipeline_generate(p, &j.o, on_piece, &j);
+    qkv_pipeline_close(p);
+    qkv_json_writer_free(&j.answer);
     return status ? cli_error(c) : j.code;
 }
 
@@ -111,7 +137,11 @@ static const qkv_preset presets[] = {{"prompt", "\n", "a new line"}, {NULL, NULL
 CLI_COMMAND(cli_generate, 400) = {
     .manual = {.name = "generate", .summary = "continue a text", .usage = "DIR [options]",
                .text = "Prints the prompt and, as they are made, the tokens that the model draws "
-                       "to continue it. The same --seed gives the same text.",
+                       "to continue it. The same --seed gives the same text. --show-next prints "
+                       "a line for each token instead: the model's own probabilities, before "
+                       "--temperature and the like change them; * marks the token that was drawn. "
+                       "--json: {\"text\", \"ids\"}, with --show-next and \"next\": [[{\"token\", "
+                       "\"id\", \"prob\", \"drawn\"}, ..], ..], a list for each token.",
                .examples = examples, .presets = presets},
     .library = {qkv_pipeline_generate_table},
-    .own = {&table}, .run = use_generate_run};
+    .run = use_generate_run};

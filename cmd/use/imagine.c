@@ -14,14 +14,27 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Imagining", rows, sizeof rows / sizeof *rows, 0};
 
+/* The candidates of image i, the drawn one last if it is none of them: NULL past the last. */
+static const qkv_next_code *imagine_next(const qkv_sampled_images *s, size_t i, size_t k)
+{
+    const qkv_next_code *next = &s->next[i * s->shown];
+    bool listed = false;
+    for (size_t j = 0; j < s->next_count[i]; j++)
+        listed = listed || next[j].drawn;
+    if (k < s->next_count[i])
+        return &next[k];
+    return k == s->next_count[i] && !listed ? &s->drawn[i] : NULL;
+}
+
 static void put_next(qkv_json_writer *w, const qkv_sampled_images *s, size_t i)
 {
+    const qkv_next_code *next;
     qkv_json_begin_array(w, NULL);
-    for (size_t k = 0; k < s->next_count[i]; k++) {
-        const qkv_next_code *next = &s->next[i * s->shown + k];
+    for (size_t k = 0; (next = imagine_next(s, i, k)) != NULL; k++) {
         qkv_json_begin_object(w, NULL);
         qkv_json_put_int(w, "code", next->code);
         qkv_json_put_real(w, "prob", next->probability);
+        qkv_json_put_bool(w, "drawn", next->drawn);
         qkv_json_end_object(w);
     }
     qkv_json_end_array(w);
@@ -54,9 +67,10 @@ static int imagine_answer(const cli *c, const qkv_sampled_images *s, const char 
         return imagine_answer_json(c, s, out);
     for (size_t i = 0; i < s->count && s->shown; i++) {
         printf("row %zu, column %zu:", s->row, s->column);
-        for (size_t k = 0; k < s->next_count[i]; k++)
-            printf("  %.1f%% %d", 100 * s->next[i * s->shown + k].probability,
-                   (int)s->next[i * s->shown + k].code);
+        const qkv_next_code *next;
+        for (size_t k = 0; (next = imagine_next(s, i, k)) != NULL; k++)
+            printf("  %s%.1f%% %d", next->drawn ? "*" : "", 100 * next->probability,
+                   (int)next->code);
         printf("\n");
     }
     return CLI_DONE;
@@ -107,7 +121,9 @@ CLI_COMMAND(cli_imagine, 500) = {
                        "Images larger than those it learnt from are drawn through a window of "
                        "that size about each code. --show-next writes, for each image, what "
                        "there is of it at a place and the patches that the likeliest codes would "
-                       "make there, and prints their probabilities. --json: {\"out\", \"count\", "
+                       "make there, and prints their probabilities: the model's own, "
+                       "before --temperature and the like change them; * marks the code that was "
+                       "drawn. --json: {\"out\", \"count\", "
                        "\"rows\", \"columns\", \"codes\": [[..], ..], \"next\": [[{\"code\", "
-                       "\"prob\"}, ..], ..]}."},
+                       "\"prob\", \"drawn\"}, ..], ..]}."},
     .library[CLI_BEHIND] = qkv_pipeline_sample_table, .own = {&table}, .run = imagine_run};

@@ -31,8 +31,11 @@ void qkv_sampling_distribution(const qkv_sampling *s, qkv_real *logits, size_t V
 /* The token that u in [0, 1) selects; -1 if all probabilities are 0. */
 int32_t qkv_sampling_draw(const qkv_real *probabilities, size_t V, double u);
 
-/* Receives every token and its distribution (V). Returns false to stop. */
-typedef bool qkv_generate_fn(void *user, int32_t id, const qkv_real *probabilities, size_t V);
+/* Receives every token and two distributions (V): the one it was drawn from, and the model's own,
+ * softmax(logits), before any processor; NULL unless qkv_generate_options asks for it. Returns
+ * false to stop. */
+typedef bool qkv_generate_fn(void *user, int32_t id, const qkv_real *probabilities,
+                             const qkv_real *model, size_t V);
 
 typedef struct {
     size_t tokens;  /* maximum number of new tokens */
@@ -43,6 +46,7 @@ typedef struct {
     uint64_t seed;
     uint64_t index; /* number of the sample; seed and index determine the text */
     qkv_sampling sampling;
+    bool model_distribution; /* hand the model's own distribution to the callback */
 } qkv_generate_options;
 
 /* Generates a continuation of prompt (n >= 1 ids) and appends it, without the stop token, to out.

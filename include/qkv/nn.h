@@ -53,7 +53,7 @@ void qkv_state_entry_init(const qkv_state_entry *row, uint64_t seed);
 
 /* ---- linear layers --------------------------------------------------------------------------- */
 
-/* y = act(x W^T + b): weight (out, in), bias (out). */
+/* y = act(x W^T + b): weight (out, in), bias (out) or NULL. */
 typedef struct {
     qkv_param *weight, *bias;
 } qkv_linear_layer;
@@ -82,6 +82,74 @@ qkv_tensor *qkv_batch_norm_forward(const qkv_batch_norm_layer *b, qkv_tape *t, q
 /* Visits its state entries: name, a dot, PyTorch's name. */
 qkv_status qkv_batch_norm_visit(const qkv_batch_norm_layer *b, const char *name,
                                 qkv_state_entry_fn *fn, void *user);
+
+/* ---- multi-head attention -------------------------------------------------------------------- */
+
+/* Each field: meaning, default. Start from qkv_mha_defaults. */
+typedef struct {
+    size_t width;        /* of the input that asks and of the output               512 */
+    size_t memory_width; /* of the memory; 0: width                                  0 */
+    size_t heads;        /* query heads                                              8 */
+    size_t kv_heads;     /* key/value heads; divides heads; 0: heads                 0 */
+    size_t head_width;   /* 0: width / heads                                         0 */
+    bool cross;          /* keys and values come from a memory, not from the input   false */
+    bool causal;         /* row i sees rows 0 .. i                                   false */
+    bool qkv_bias, out_bias; /* biases of the linear layers                          true */
+    double scale;        /* of the scores; 0: 1/sqrt(head_width)                     0 */
+    double rotary_base;  /* 0: no rotary positions; self-attention only              0 */
+    double dropout;      /* of the weights, while the tape trains            [0, 1)  0 */
+} qkv_mha_config;
+
+qkv_mha_config qkv_mha_defaults(void);
+
+typedef struct qkv_mha qkv_mha;
+
+/* Creates the layer's parameters, all zeros: name.qkv.weight, of cross-attention name.q.weight and
+ * name.kv.weight; name.out.weight; and the biases. dropout_id: as in qkv_dropout, one id. The layer
+ * lives as long as ps. NULL on failure, recorded in the context; ps keeps the parameters created so
+ * far. */
+qkv_mha *qkv_mha_create(qkv_params *ps, const qkv_mha_config *config, const char *name,
+                        uint32_t dropout_id);
+
+/* Matrices are (out, in). NULL: not in this layer. */
+typedef struct {
+    qkv_param *qkv_weight, *qkv_bias; /* (heads + 2 kv_heads) head_width rows: q, k, v */
+    qkv_param *q_weight, *q_bias;     /* cross-attention: heads head_width rows */
+    qkv_param *kv_weight, *kv_bias;   /* 2 kv_heads head_width rows: k, v */
+    qkv_param *out_weight, *out_bias; /* width rows */
+} qkv_mha_params;
+const qkv_mha_params *qkv_mha_parameters(const qkv_mha *m); /* valid as long as m */
+const qkv_mha_config *qkv_mha_configuration(const qkv_mha *m); /* zeros replaced, but scale's */
+
+/* What a forward pass gives to every attention layer beside its input. Zero-initialise; set what
+ * applies. */
+typedef struct {
+    qkv_tensor *positions; /* i32, one per row of x; required by rotary positions */
+    /* Packed sequences, as in qkv_attention_options. */
+    size_t sequences;
+    const int32_t *offsets;
+    const int32_t *lengths;   /* (B) number of keys in each sequence; NULL: all */
+    qkv_tensor *bias;         /* added to the scores of self-attention, or NULL */
+    qkv_tensor *memory;       /* (B, S, width) or packed: keys and values of cross-attention */
+    const int32_t *memory_offsets, *memory_lengths;
+    /* Cross-attention where several sequences share a memory (beams of one sentence): memory b of
+     * `memories` is read by rows memory_queries[b] .. memory_queries[b+1]-1 of x, in its flattened
+     * rows. NULL: sequence b reads memory b. */
+    size_t memories;
+    const int32_t *memory_queries;
+    const int32_t *memory_begins; /* as k_begins in qkv_attention_options; NULL: memory_offsets */
+} qkv_sequence;
+
+/* MultiHead(x, memory) = concat(head_1 .. head_h) W^O, head_i = attention(x W_i^Q, memory W_i^K,
+ * memory W_i^V), each with its bias; of self-attention the memory is x. x (B, T, width) -> (B, T,
+ * width). seq NULL: nothing set; cross-attention requires seq->memory, rotary positions
+ * seq->positions. cache NULL: none. A cache of self-attention is appended to and read whole; one of
+ * cross-attention is filled by the first call, and read by the later ones. NULL once anything on
+ * the tape has failed. Places for probes, as of a block's attn and cross, under the names that the
+ * caller has pushed: the last part of the layer's name for the weights, and it with .q, .k, .v, .z
+ * and .out. (Vaswani et al. 2017, 3.2.2.) */
+qkv_tensor *qkv_mha_forward(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq,
+                            qkv_kv_cache *cache);
 
 /* ---- the block ------------------------------------------------------------------------------- */
 
@@ -136,24 +204,6 @@ typedef struct {
 } qkv_block_params;
 const qkv_block_params *qkv_block_parameters(const qkv_block *b); /* valid as long as b */
 const qkv_block_config *qkv_block_configuration(const qkv_block *b); /* zeros replaced */
-
-/* Inputs that all blocks of a forward pass share. Zero-initialise; set what applies. */
-typedef struct {
-    qkv_tensor *positions; /* i32, one per row of x; required by rotary positions */
-    /* Packed sequences, as in qkv_attention_options. */
-    size_t sequences;
-    const int32_t *offsets;
-    const int32_t *lengths;   /* (B) number of keys in each sequence; NULL: all */
-    qkv_tensor *bias;         /* added to the scores of self-attention, or NULL */
-    qkv_tensor *memory;       /* (B, S, width) or packed: keys and values of cross-attention */
-    const int32_t *memory_offsets, *memory_lengths;
-    /* Cross-attention where several sequences share a memory (beams of one sentence): memory b of
-     * `memories` is read by rows memory_queries[b] .. memory_queries[b+1]-1 of x, in its flattened
-     * rows. NULL: sequence b reads memory b. */
-    size_t memories;
-    const int32_t *memory_queries;
-    const int32_t *memory_begins; /* as k_begins in qkv_attention_options; NULL: memory_offsets */
-} qkv_sequence;
 
 /* KV caches of one block, for decoding. The first call fills cross; later calls read it. */
 typedef struct {

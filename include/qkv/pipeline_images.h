@@ -167,7 +167,9 @@ qkv_pipeline_sample_options qkv_pipeline_sample_defaults(void);
 /* A candidate for the next code. */
 typedef struct {
     int32_t code;
-    double probability;
+    double probability; /* the model's own, softmax(logits) over the codes: not changed by
+                           temperature, top_k and top_p */
+    bool drawn;         /* it is the one that the image has there */
 } qkv_next_code;
 
 typedef struct {
@@ -181,6 +183,7 @@ typedef struct {
     size_t shown;                   /* show_next: row length of `next` */
     qkv_next_code *next;            /* (count, shown), most likely first; NULL if shown is 0 */
     size_t *next_count;             /* (count) number of valid entries in each row of next */
+    qkv_next_code *drawn;           /* (count) what each image has there, in next or not */
     /* All images in a roughly square sheet; with show_next a row for each: the image as sampled up
      * to the place, then the patches that the candidates make there. */
     qkv_image sheet;

@@ -19,6 +19,8 @@ QKV_BEGIN_DECLS
 
 /* ---- generation ---------------------------------------------------------------------------- */
 
+enum { QKV_GENERATE_NEXT = 1000 }; /* maximum of show_next */
+
 typedef struct {
     const char *prompt; /* text to continue                                                  "\n" */
     const char *file;   /* file with the text to continue; NULL: use prompt                  NULL */
@@ -27,6 +29,8 @@ typedef struct {
     bool greedy;        /* always choose the most likely token                              false */
     qkv_sampling sampling;
     size_t window;      /* preceding tokens that the model sees; 0: max positions               0 */
+    size_t show_next;   /* number of most likely tokens to report at each step
+                                                               [0, QKV_GENERATE_NEXT]           0 */
     uint64_t seed;      /* determines the texts                                                 0 */
 } qkv_pipeline_generate_options;
 const qkv_option_table *qkv_pipeline_generate_table(void);
@@ -38,6 +42,17 @@ typedef enum {
     QKV_GENERATED_END     /* once for each continuation, even if the callback stopped it */
 } qkv_generated_kind;
 
+/* A candidate for the next token. */
+typedef struct {
+    int32_t id;
+    double probability; /* the model's own, softmax(logits): not changed by temperature, top_k and
+                           the other settings of sampling */
+    bool drawn;         /* it is the one that the text goes on with */
+    const char *text;   /* (len) what it adds to the text before it, not 0-terminated; perhaps part
+                           of a character */
+    size_t len;
+} qkv_next_token;
+
 typedef struct {
     qkv_generated_kind kind;
     size_t index;     /* number of the continuation, from 0 */
@@ -48,6 +63,11 @@ typedef struct {
     int32_t id;                    /* TOKEN: the id */
     const qkv_real *probabilities; /* TOKEN: (vocab) the distribution it was sampled from */
     size_t vocab;
+    const qkv_real *model_probabilities; /* TOKEN, show_next: (vocab) the model's distribution */
+    const qkv_next_token *next;    /* TOKEN, show_next: (next_count) its most likely tokens, the
+                                      first first; the drawn one comes last if it is not among
+                                      them. Else NULL */
+    size_t next_count;
     const qkv_ids *ids;            /* END: all new tokens, without the eos id */
     const qkv_text *continuation;  /* END: their text, valid UTF-8 */
 } qkv_generated;

@@ -7,10 +7,12 @@
 
 QKV_BEGIN_DECLS
 
-/* Called before the codes of a place are sampled, with their distributions (count, vocabulary),
- * each row summing to 1. Returns false to cancel. */
+/* Called before the codes of a place are sampled, with two distributions for each grid (count,
+ * vocabulary), each row summing to 1: those the codes are drawn from, and the model's own,
+ * softmax(logits) over the codes, before any processor; NULL unless qkv_sample_codes_options asks
+ * for it. Returns false to cancel. */
 typedef bool qkv_sample_codes_fn(void *user, size_t row, size_t column,
-                                 const qkv_real *probabilities);
+                                 const qkv_real *probabilities, const qkv_real *model);
 
 /* Zeroed: start tokens as conditions, the training size, all codes. */
 typedef struct {
@@ -26,6 +28,7 @@ typedef struct {
     uint64_t seed;
     uint64_t first;            /* number of the first grid; seed and number determine a grid */
     qkv_sampling sampling;
+    bool model_distribution;   /* hand the model's own distributions to the callback */
 } qkv_sample_codes_options;
 
 /* Samples grids, row by row, into codes (count, rows, columns). m: a qkv_prior. QKV_E_ARGUMENT: a

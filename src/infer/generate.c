@@ -13,6 +13,7 @@ typedef struct {
     qkv_lm_cache *cache;
     qkv_ids all; /* the prompt and what was made */
     qkv_real *logits;
+    qkv_real *own; /* (V) the model's distribution; NULL: not asked for */
     int32_t *order;
     size_t V, window;
 } generator;
@@ -78,7 +79,9 @@ static qkv_status generate_set_up(generator *g, const int32_t *prompt, size_t n,
         qkv_lm_cache_window(g->cache, g->window);
     g->logits = qkv_malloc(g->ctx, g->V * sizeof *g->logits);
     g->order = qkv_malloc(g->ctx, 2 * g->V * sizeof *g->order);
-    if (!g->logits || !g->order)
+    if (o->model_distribution)
+        g->own = qkv_malloc(g->ctx, g->V * sizeof *g->own);
+    if (!g->logits || !g->order || (o->model_distribution && !g->own))
         status = QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
         status = qkv_ids_add(&g->all, g->ctx, prompt[i]);
@@ -103,6 +106,11 @@ static qkv_status infer_generate_run(generator *g, size_t prompt, const qkv_gene
         qkv_status status = generate_next(g, &from);
         if (status)
             return status;
+        if (g->own) {
+            memcpy(g->own, g->logits, g->V * sizeof *g->own);
+            qkv_sampling_distribution(&(qkv_sampling){.temperature = 1}, g->own, g->V, NULL, 0,
+                                      g->order);
+        }
         qkv_sampling_distribution(&o->sampling, g->logits, g->V, g->all.data, g->all.count,
                                   g->order);
         int32_t id = qkv_sampling_draw(g->logits, g->V, qkv_rng_uniform(&r));
@@ -110,7 +118,7 @@ static qkv_status infer_generate_run(generator *g, size_t prompt, const qkv_gene
             return QKV_OK;
         if ((status = qkv_ids_add(&g->all, g->ctx, id)) != QKV_OK)
             return status;
-        if (fn && !fn(user, id, g->logits, g->V))
+        if (fn && !fn(user, id, g->logits, g->own, g->V))
             return QKV_OK;
     }
     return QKV_OK;
@@ -139,6 +147,7 @@ qkv_status qkv_generate(qkv_model *m, const int32_t *prompt, size_t n,
     qkv_tape_destroy(g.tape);
     qkv_free(g.ctx, g.all.data);
     qkv_free(g.ctx, g.logits);
+    qkv_free(g.ctx, g.own);
     qkv_free(g.ctx, g.order);
     return status;
 }

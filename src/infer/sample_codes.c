@@ -23,6 +23,7 @@ typedef struct {
     int32_t *codes;        /* (n, rows, columns) */
     int32_t *ids;          /* (n, window) */
     qkv_real *logits;      /* (n, V) */
+    qkv_real *own;         /* (n, V) the model's distributions; NULL: not asked for */
     int32_t *order;        /* (2 V) */
 } sampling;
 
@@ -93,9 +94,14 @@ static qkv_status sample_codes_draw(sampling *g, size_t row, size_t column, qkv_
         qkv_real *p = g->logits + i * g->V;
         for (size_t v = codes; v < g->V; v++)
             p[v] = -(qkv_real)INFINITY;
+        if (g->own) {
+            memcpy(g->own + i * g->V, p, g->V * sizeof *p);
+            qkv_sampling_distribution(&(qkv_sampling){.temperature = 1}, g->own + i * g->V, g->V,
+                                      NULL, 0, g->order);
+        }
         qkv_sampling_distribution(&g->o->sampling, p, g->V, NULL, 0, g->order);
     }
-    if (!status && fn && !fn(user, row, column, g->logits))
+    if (!status && fn && !fn(user, row, column, g->logits, g->own))
         return qkv_fail(g->ctx, QKV_E_CANCELLED, "stopped at row %zu, column %zu", row, column);
     for (size_t i = 0; i < g->n && !status; i++) {
         int32_t id = qkv_sampling_draw(g->logits + i * g->V, g->V, qkv_rng_uniform(&rngs[i]));
@@ -184,7 +190,11 @@ static qkv_status sample_codes_set_up(sampling *g)
     g->ids = qkv_calloc(g->ctx, g->n, window * sizeof *g->ids);
     g->logits = qkv_calloc(g->ctx, g->n, g->V * sizeof *g->logits);
     g->order = qkv_calloc(g->ctx, 2 * g->V, sizeof *g->order);
-    return g->ids && g->logits && g->order ? QKV_OK : QKV_E_MEMORY;
+    if (g->o->model_distribution)
+        g->own = qkv_calloc(g->ctx, g->n, g->V * sizeof *g->own);
+    return g->ids && g->logits && g->order && (g->own || !g->o->model_distribution)
+               ? QKV_OK
+               : QKV_E_MEMORY;
 }
 
 qkv_status qkv_sample_codes(qkv_model *m, const qkv_sample_codes_options *options,
@@ -200,6 +210,7 @@ qkv_status qkv_sample_codes(qkv_model *m, const qkv_sample_codes_options *option
     qkv_tape_destroy(g.tape);
     qkv_free(g.ctx, g.ids);
     qkv_free(g.ctx, g.logits);
+    qkv_free(g.ctx, g.own);
     qkv_free(g.ctx, g.order);
     return status;
 }

@@ -9,7 +9,9 @@
 #include "qkv/vit.h"
 #include "qkv/classify_images.h"
 
-enum { COMPACT_BELOW = 64, MOST_SIDE = 224, PATCH = 16, SMALL_PATCH = 4, SMALL = 96 };
+enum {
+    COMPACT_BELOW = 64, MOST_SIDE = 224, MOST_SIZE = 4096, PATCH = 16, SMALL_PATCH = 4, SMALL = 96
+};
 static const double MOST_RATE = 1e-3; /* when none is given */
 static const double TUNING = 0.25; /* a model that knows images learns in smaller steps */
 
@@ -22,7 +24,7 @@ typedef struct {
 static const char *const kinds[] = {"auto", "cct", "vit", NULL};
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
-    {.flag = "size", .type = QKV_OPT_SIZE, .max = 4096, FIELD(size), .initial = "0",
+    {.flag = "size", .type = QKV_OPT_SIZE, .max = MOST_SIZE, FIELD(size), .initial = "0",
      .help = "side that images get, in pixels; 0: the first one's, at most 224"},
     {.flag = "type", .type = QKV_OPT_ENUM, FIELD(type), .names = kinds, .initial = "auto",
      .help = "convolutions or patches at first; auto: cct below 64 pixels"},
@@ -39,6 +41,8 @@ static const qkv_option_table images_table = {"Images", rows, sizeof rows / size
 #include "model/config_rows.h"
 #include "image/augment_steps.h"
 static const qkv_option model_rows[] = {
+    {.key = "image_size", .type = QKV_OPT_SIZE, .max = MOST_SIZE, FIELD(trunk.image),
+     .initial = "0", .help = "side of the images in pixels, as --size"},
     SIZE_ROW("patch_size", trunk.patch, 1, "16", "vit: side of a patch; below 96 pixels 4"),
     SIZE_ROW("num_conv_layers", convolutions, 1, "2", "cct: convolutions; each halves the image"),
     SIZE_ROW("conv_channels", conv_channels, 1, "64", "cct: channels of all of them but the last"),
@@ -233,7 +237,11 @@ static qkv_status take_common(qkv__run *base)
     j->p.s = (qkv__image_options){.images = j->o.data, .valid = j->o.valid, .model = j->o.model,
                                   .valid_last = j->o.valid_last, .split = j->s.split,
                                   .size = j->s.size};
-    return QKV_OK;
+    if (!qkv__run_given(base, "image_size"))
+        return QKV_OK;
+    qkv_status status = qkv__image_side(&j->p, "image_size", &j->given.trunk.image);
+    j->p.s.size = j->given.trunk.image;
+    return status;
 }
 
 static const qkv_option_table *const task_tables[] = {&qkv__classify_table, &qkv__augment_table,

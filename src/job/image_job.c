@@ -38,9 +38,13 @@ static const qkv_option rows[] = {
 };
 const qkv_option_table qkv__image_table = {"Images", rows, sizeof rows / sizeof *rows, 0};
 
-qkv_status qkv__image_side(const qkv__image_job *p, size_t *side)
+qkv_status qkv__image_side(const qkv__image_job *p, const char *key, size_t *side)
 {
     qkv_image_format f;
+    if (qkv__run_given(&p->base, key))
+        return p->s.size ? qkv_fail(p->base.ctx, QKV_E_ARGUMENT, "--size and --set %s: one of them "
+                                    "expected, found both", key)
+                         : QKV_OK;
     *side = p->s.size;
     if (*side)
         return QKV_OK;
@@ -60,11 +64,7 @@ static size_t patch_of(size_t side)
 
 qkv_status qkv__image_trunk(const qkv__image_job *p, qkv_patches_config *trunk)
 {
-    bool chosen = qkv__run_given(&p->base, "image_size");
-    if (chosen && p->s.size)
-        return qkv_fail(p->base.ctx, QKV_E_ARGUMENT, "--size and --set image_size: one of them "
-                        "expected, found both");
-    qkv_status status = chosen ? QKV_OK : qkv__image_side(p, &trunk->image);
+    qkv_status status = qkv__image_side(p, "image_size", &trunk->image);
     if (!status && !qkv__run_given(&p->base, "patch_size"))
         trunk->patch = patch_of(trunk->image);
     return status;

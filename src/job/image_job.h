@@ -48,8 +48,9 @@ qkv_status qkv__image_given(const qkv__run *r, const char *key, size_t *field, s
  * hidden; NULL: it has none. */
 const qkv_patches_config *qkv__image_trunk_of(const qkv_model *m);
 
-/* The side of the images, as above. */
-qkv_status qkv__image_side(const qkv__image_job *p, size_t *side);
+/* The side of the images, as above. --set key=N, a field of the model's configuration, means the
+ * same as --size N: *side, which has it, stays. An error if both are given. */
+qkv_status qkv__image_side(const qkv__image_job *p, const char *key, size_t *side);
 
 /* The classes of p->all are the model's labels. */
 qkv_status qkv__image_label(const qkv__image_job *p);

@@ -47,8 +47,7 @@ static const qkv_option_table table = {"Perceptual network", rows, sizeof rows /
 /* The preset, with what was given in its place. */
 static qkv_status vqgan_choose_model(job *j)
 {
-    qkv_status status = qkv__run_given(&j->p.base, "resolution")
-                            ? QKV_OK : qkv__image_side(&j->p, &j->config.image);
+    qkv_status status = qkv__image_side(&j->p, "resolution", &j->config.image);
     return status ? status : qkv__run_preset(&j->p.base, qkv_vqgan_type(), j->p.s.model,
                                              &qkv__vqgan_config, &j->config);
 }

@@ -1,6 +1,6 @@
 /* block.c - the one transformer block: pre- or post-norm, any norm and activation, gated or not,
  * causal or not, with cross-attention or without. Models wire blocks and name tensors; the
- * arithmetic of a layer is here and nowhere else. */
+ * arithmetic of a layer is here and, of attention, in attention.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +19,7 @@ enum {
 struct qkv_block {
     qkv_block_config c;
     qkv_block_params p;
+    qkv_mha *self, *cross; /* cross: NULL without cross-attention */
     char *name;
     uint32_t dropout_id; /* of the first dropout */
 };
@@ -32,23 +33,13 @@ qkv_block_config qkv_block_defaults(void)
 
 /* ---- making ----------------------------------------------------------------------------- */
 
-static bool make_dense(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *block,
-                       const char *name, size_t rows, size_t columns, bool with_bias)
-{
-    char layer[256];
-    snprintf(layer, sizeof layer, "%s.%s", block, name);
-    *weight = qkv__layer_param(ps, layer, "weight", rows, columns);
-    *bias = *weight && with_bias ? qkv__layer_param(ps, layer, "bias", rows, 0) : NULL;
-    return *weight && (*bias || !with_bias);
-}
-
 static bool block_make_norm(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *block,
                             const char *name, const qkv_block_config *c)
 {
     if (c->norm == QKV_NORM_NONE)
         return true;
-    return make_dense(ps, weight, bias, block, name, c->width, 0,
-                      c->norm_bias && c->norm == QKV_NORM_LAYER);
+    return qkv__dense_params(ps, weight, bias, block, name, c->width, 0,
+                             c->norm_bias && c->norm == QKV_NORM_LAYER);
 }
 
 static qkv_status block_check(qkv_context *ctx, const qkv_block_config *c, const char *name)
@@ -57,30 +48,55 @@ static qkv_status block_check(qkv_context *ctx, const qkv_block_config *c, const
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: width %zu, %zu heads of %zu, feed-forward width "
                         "%zu: none may be 0", name, c->width, c->heads, c->head_width,
                         c->ff_width);
-    if (c->heads % c->kv_heads != 0)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %zu heads cannot share %zu key/value heads "
-                        "evenly", name, c->heads, c->kv_heads);
     if (c->norm != QKV_NORM_NONE && !(c->norm_eps > 0))
         return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: norm_eps is %g, not above 0; start from "
                         "qkv_block_defaults", name, c->norm_eps);
-    if (c->rotary_base > 0 && c->head_width % 2 != 0)
-        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: rotary positions need an even head width, not "
-                        "%zu", name, c->head_width);
     return QKV_OK;
 }
 
-static bool make_cross(qkv_params *ps, qkv_block *b)
+/* The block's attention to itself, or to a memory. */
+static qkv_mha *block_make_attention(qkv_params *ps, const qkv_block *b, bool cross)
 {
     const qkv_block_config *c = &b->c;
+    char name[256];
+    snprintf(name, sizeof name, "%s.%s", b->name, cross ? "cross" : "attn");
+    qkv_mha_config m = {.width = c->width, .heads = c->heads, .kv_heads = c->kv_heads,
+                        .head_width = c->head_width, .cross = cross,
+                        .causal = c->causal && !cross,
+                        .qkv_bias = c->attention_bias && (cross || !c->plain_qkv),
+                        .out_bias = c->attention_bias, .scale = c->attention_scale,
+                        .rotary_base = cross ? 0 : c->rotary_base,
+                        .dropout = c->attention_dropout};
+    return qkv_mha_create(ps, &m, name, b->dropout_id + (cross ? DROPOUT_ID_CROSS_WEIGHTS
+                                                               : DROPOUT_ID_ATTN_WEIGHTS));
+}
+
+static bool block_make_self(qkv_params *ps, qkv_block *b)
+{
+    if (!(b->self = block_make_attention(ps, b, false)))
+        return false;
+    const qkv_mha_params *m = qkv_mha_parameters(b->self);
+    b->p.qkv_weight = m->qkv_weight;
+    b->p.qkv_bias = m->qkv_bias;
+    b->p.out_weight = m->out_weight;
+    b->p.out_bias = m->out_bias;
+    return true;
+}
+
+static bool block_make_cross(qkv_params *ps, qkv_block *b)
+{
     qkv_block_params *p = &b->p;
-    size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
-    return block_make_norm(ps, &p->norm_x_weight, &p->norm_x_bias, b->name, "norm_x", c) &&
-           make_dense(ps, &p->q_weight, &p->q_bias, b->name, "cross.q", q, c->width,
-                      c->attention_bias) &&
-           make_dense(ps, &p->kv_weight, &p->kv_bias, b->name, "cross.kv", 2 * kv, c->width,
-                      c->attention_bias) &&
-           make_dense(ps, &p->out_x_weight, &p->out_x_bias, b->name, "cross.out", c->width, q,
-                      c->attention_bias);
+    if (!block_make_norm(ps, &p->norm_x_weight, &p->norm_x_bias, b->name, "norm_x", &b->c) ||
+        !(b->cross = block_make_attention(ps, b, true)))
+        return false;
+    const qkv_mha_params *m = qkv_mha_parameters(b->cross);
+    p->q_weight = m->q_weight;
+    p->q_bias = m->q_bias;
+    p->kv_weight = m->kv_weight;
+    p->kv_bias = m->kv_bias;
+    p->out_x_weight = m->out_weight;
+    p->out_x_bias = m->out_bias;
+    return true;
 }
 
 qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, const char *name,
@@ -100,19 +116,14 @@ qkv_block *qkv_block_create(qkv_params *ps, const qkv_block_config *config, cons
     if (block_check(qkv__params_context(ps), c, name))
         return NULL;
     qkv_block_params *p = &b->p;
-    size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
     bool made =
         block_make_norm(ps, &p->norm1_weight, &p->norm1_bias, name, "norm1", c) &&
-        make_dense(ps, &p->qkv_weight, &p->qkv_bias, name, "attn.qkv", q + 2 * kv, c->width,
-                   c->attention_bias && !c->plain_qkv) &&
-        make_dense(ps, &p->out_weight, &p->out_bias, name, "attn.out", c->width, q,
-                   c->attention_bias) &&
-        (!c->cross || make_cross(ps, b)) &&
+        block_make_self(ps, b) && (!c->cross || block_make_cross(ps, b)) &&
         block_make_norm(ps, &p->norm2_weight, &p->norm2_bias, name, "norm2", c) &&
-        make_dense(ps, &p->up_weight, &p->up_bias, name, "ff.up",
-                   c->gated ? 2 * c->ff_width : c->ff_width, c->width, c->ff_bias) &&
-        make_dense(ps, &p->down_weight, &p->down_bias, name, "ff.down", c->width, c->ff_width,
-                   c->ff_bias);
+        qkv__dense_params(ps, &p->up_weight, &p->up_bias, name, "ff.up",
+                          c->gated ? 2 * c->ff_width : c->ff_width, c->width, c->ff_bias) &&
+        qkv__dense_params(ps, &p->down_weight, &p->down_bias, name, "ff.down", c->width,
+                          c->ff_width, c->ff_bias);
     return made ? b : NULL;
 }
 
@@ -150,113 +161,6 @@ qkv_tensor *qkv_stream_norm(qkv_tape *t, qkv_stream *s, qkv_norm_kind kind, qkv_
     s->x = sum;
     s->branch = NULL;
     return y;
-}
-
-/* (B, T, n * D) -> (B, T, n, D) */
-static qkv_tensor *heads(qkv_tape *t, qkv_tensor *x, size_t n, size_t D)
-{
-    if (!x)
-        return NULL;
-    size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), n, D};
-    return qkv_reshape(t, x, 4, shape);
-}
-
-/* x (B, T, H, D) as one sequence of rows, (1, B T, H, D), where memories have other rows. */
-static qkv_tensor *rows_of_memories(qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq)
-{
-    if (!x || !seq->memory_queries)
-        return x;
-    size_t shape[] = {1, qkv_dim(x, 0) * qkv_dim(x, 1), qkv_dim(x, 2), qkv_dim(x, 3)};
-    return qkv_reshape(t, x, 4, shape);
-}
-
-/* A place in the part of the block that o->probe names: "attn.q". */
-static qkv_tensor *block_place(qkv_tape *t, const char *part, const char *name, qkv_tensor *x)
-{
-    char place[32];
-    snprintf(place, sizeof place, "%s.%s", part, name);
-    return qkv_probe(t, place, x);
-}
-
-/* Attention of q to k and v with the block's options, heads joined, and the output layer. */
-static qkv_tensor *block_attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_tensor *k,
-                                qkv_tensor *v,
-                                qkv_attention_options *o, qkv_param *weight, qkv_param *bias)
-{
-    o->scale = b->c.attention_scale;
-    o->dropout = b->c.attention_dropout;
-    qkv_tensor *y = block_place(t, o->probe, "z", qkv_attention(t, q, k, v, o));
-    if (!y)
-        return NULL;
-    size_t joined[] = {qkv_dim(y, 0), qkv_dim(y, 1), b->c.heads * b->c.head_width};
-    y = block_linear(t, qkv_reshape(t, y, 3, joined), weight, bias, QKV_ACT_NONE);
-    return block_place(t, o->probe, "out", y);
-}
-
-static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
-                                  const qkv_sequence *seq, qkv_kv_cache *cache)
-{
-    const qkv_block_config *c = &b->c;
-    size_t q_width = c->heads * c->head_width, kv_width = c->kv_heads * c->head_width;
-    size_t sizes[] = {q_width, kv_width, kv_width};
-    qkv_tensor *part[3];
-    qkv_tensor *packed = block_linear(t, x, b->p.qkv_weight, b->p.qkv_bias, QKV_ACT_NONE);
-    if (!packed || !qkv_split(t, packed, -1, 3, sizes, part))
-        return NULL;
-    qkv_tensor *q = heads(t, part[0], c->heads, c->head_width);
-    qkv_tensor *k = heads(t, part[1], c->kv_heads, c->head_width);
-    qkv_tensor *v = heads(t, part[2], c->kv_heads, c->head_width);
-    if (c->rotary_base > 0) {
-        q = qkv_rotary(t, q, seq->positions, c->rotary_base, c->head_width);
-        k = qkv_rotary(t, k, seq->positions, c->rotary_base, c->head_width);
-    }
-    q = qkv_probe(t, "attn.q", q);
-    k = qkv_probe(t, "attn.k", k);
-    v = qkv_probe(t, "attn.v", v);
-    if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
-        return NULL;
-    qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
-                               .q_offsets = seq->offsets, .k_lengths = seq->lengths,
-                               .bias = seq->bias,
-                               .dropout_id = b->dropout_id + DROPOUT_ID_ATTN_WEIGHTS,
-                               .probe = "attn"};
-    return block_attend(b, t, q, k, v, &o, b->p.out_weight, b->p.out_bias);
-}
-
-static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
-                                   const qkv_sequence *seq, qkv_kv_cache *cache)
-{
-    const qkv_block_config *c = &b->c;
-    size_t kv_width = c->kv_heads * c->head_width, sizes[] = {kv_width, kv_width};
-    qkv_tensor *q = heads(t, block_linear(t, x, b->p.q_weight, b->p.q_bias, QKV_ACT_NONE), c->heads,
-                          c->head_width);
-    q = qkv_probe(t, "cross.q", q);
-    qkv_tensor *k, *v, *part[2];
-    if (cache && qkv_kv_cache_length(cache)) {
-        if (!qkv_kv_cache_all(t, cache, &k, &v))
-            return NULL;
-    } else {
-        qkv_tensor *packed = block_linear(t, seq->memory, b->p.kv_weight, b->p.kv_bias,
-                                          QKV_ACT_NONE);
-        if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
-            return NULL;
-        k = qkv_probe(t, "cross.k", heads(t, part[0], c->kv_heads, c->head_width));
-        v = qkv_probe(t, "cross.v", heads(t, part[1], c->kv_heads, c->head_width));
-        if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
-            return NULL;
-    }
-    bool own = seq->memory_queries != NULL;
-    qkv_attention_options o = {.sequences = own ? seq->memories : seq->sequences,
-                               .q_offsets = own ? seq->memory_queries : seq->offsets,
-                               .k_offsets = seq->memory_offsets,
-                               .k_begins = seq->memory_begins,
-                               .k_lengths = seq->memory_lengths,
-                               .dropout_id = b->dropout_id + DROPOUT_ID_CROSS_WEIGHTS,
-                               .probe = "cross"};
-    qkv_tensor *y = block_attend(b, t, rows_of_memories(t, q, seq), k, v, &o, b->p.out_x_weight,
-                                 b->p.out_x_bias);
-    size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), c->width};
-    return own && y ? qkv_reshape(t, y, 3, shape) : y;
 }
 
 static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
@@ -326,13 +230,13 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
         return false;
     }
     qkv_tensor *x = enter(b, t, s, p->norm1_weight, p->norm1_bias, before);
-    qkv_tensor *y = self_attention(b, t, x, seq, cache ? cache->self : NULL);
+    qkv_tensor *y = qkv_mha_forward(b->self, t, x, seq, cache ? cache->self : NULL);
     bool fine = leave(b, t, s, seq, y, p->norm1_weight, p->norm1_bias, b->dropout_id +
                       DROPOUT_ID_ATTN);
     before = b->dropout_id + DROPOUT_ID_ATTN;
     if (fine && b->c.cross) {
         x = enter(b, t, s, p->norm_x_weight, p->norm_x_bias, before);
-        y = cross_attention(b, t, x, seq, cache ? cache->cross : NULL);
+        y = qkv_mha_forward(b->cross, t, x, seq, cache ? cache->cross : NULL);
         fine = leave(b, t, s, seq, y, p->norm_x_weight, p->norm_x_bias,
                      b->dropout_id + DROPOUT_ID_CROSS);
         before = b->dropout_id + DROPOUT_ID_CROSS;

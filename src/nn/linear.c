@@ -12,5 +12,5 @@ bool qkv_linear_create(qkv_linear_layer *out, qkv_params *ps, const char *name, 
 qkv_tensor *qkv_linear_forward(const qkv_linear_layer *l, qkv_tape *t, qkv_tensor *x,
                                qkv_activation act)
 {
-    return qkv_linear(t, x, qkv_use(t, l->weight), qkv_use(t, l->bias), act);
+    return qkv_linear(t, x, qkv_use(t, l->weight), l->bias ? qkv_use(t, l->bias) : NULL, act);
 }

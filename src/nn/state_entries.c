@@ -29,6 +29,17 @@ qkv_param *qkv__layer_param(qkv_params *ps, const char *layer, const char *name,
     return qkv_param_create(ps, full, columns ? 2 : 1, shape);
 }
 
+bool qkv__dense_params(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *layer,
+                       const char *name, size_t rows, size_t columns, bool with_bias)
+{
+    char part[64];
+    snprintf(part, sizeof part, "%s.weight", name);
+    *weight = qkv__layer_param(ps, layer, part, rows, columns);
+    snprintf(part, sizeof part, "%s.bias", name);
+    *bias = *weight && with_bias ? qkv__layer_param(ps, layer, part, rows, 0) : NULL;
+    return *weight && (*bias || !with_bias);
+}
+
 void qkv__visit_entry(qkv__visit *v, qkv_state_entry *row, const char *name)
 {
     if (v->status)

@@ -16,6 +16,11 @@ qkv_param *qkv__vector(qkv_params *ps, const char *name, size_t n);
 qkv_param *qkv__layer_param(qkv_params *ps, const char *layer, const char *name, size_t rows,
                             size_t columns);
 
+/* The parameters layer.name.weight and, where with_bias, layer.name.bias; columns 0: a vector in
+ * the matrix's place. False, and the context says why, when one cannot be made. */
+bool qkv__dense_params(qkv_params *ps, qkv_param **weight, qkv_param **bias, const char *layer,
+                       const char *name, size_t rows, size_t columns, bool with_bias);
+
 /* ---- visiting--------------------------------------------------------------------------- */
 
 typedef struct {

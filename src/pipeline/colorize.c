@@ -154,6 +154,9 @@ qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_image_source *in,
     *out = (qkv_colorization){.ctx = p->ctx};
     if (!qkv_model_can(p->model, QKV_CAN_COLORIZE))
         return qkv__pipeline_refuse(p, "colour images");
+    if (o.layer && !o.attention)
+        return qkv_fail(p->ctx, QKV_E_ARGUMENT, "--layer: --attention expected beside it, with the "
+                        "pixel whose patch's attention in that layer is shown");
     qkv_status status = pipeline_colorize_read_hints(p->ctx, &o.hints, &hints);
     if (!status)
         status = qkv__image_load(&image, p->ctx, in);

@@ -35,6 +35,9 @@ static const qkv_option rows[] = {
      FIELD(sampling.no_repeat_ngram), .initial = "0", .help = "never the same n tokens twice"},
     {.flag = "window", .key = "window", .type = QKV_OPT_SIZE, .max = 1e9, FIELD(window),
      .initial = "0", .help = "earlier tokens to look at; 0: as many as it was trained on"},
+    {.flag = "show-next", .key = "show_next", .type = QKV_OPT_SIZE, .max = QKV_GENERATE_NEXT,
+     FIELD(show_next), .value = "K", .initial = "0",
+     .help = "show the model's K likeliest tokens at each step, and the one that was drawn"},
     {.key = "seed", .type = QKV_OPT_U64, .flags = QKV_OPT_HIDDEN, FIELD(seed), .initial = "0",
      .help = "of the tokens drawn"},
 };
@@ -47,9 +50,11 @@ typedef struct {
     void *user;
     qkv_tokenizer_stream *stream;
     qkv_ids prompt, made;
-    qkv_text piece, whole;
+    qkv_text piece, whole, texts; /* texts: of next, one after the other */
+    qkv_next_token *next;         /* (show_next + 1) */
     size_t index;   /* of the continuation */
     size_t tokens;  /* of it */
+    int32_t last;   /* token of it, or of the prompt */
     bool stopped;   /* by fn */
     qkv_status why; /* of an end that the listener wanted */
 } job;
@@ -70,13 +75,81 @@ static qkv_status generate_report(const job *j, size_t tokens)
                          j->o->count * j->o->tokens);
 }
 
-static bool generate_on_token(void *user, int32_t id, const qkv_real *p, size_t V)
+/* The most likely tokens, the first first, ties by rising id; their number. */
+static size_t generate_rank(qkv_next_token *next, size_t most, const qkv_real *p, size_t V)
+{
+    size_t count = 0;
+    for (size_t v = 0; v < V; v++) {
+        if (!(p[v] > 0) || (count == most && (double)p[v] <= next[count - 1].probability))
+            continue;
+        size_t i = count < most ? count++ : count - 1;
+        for (; i > 0 && next[i - 1].probability < (double)p[v]; i--)
+            next[i] = next[i - 1];
+        next[i] = (qkv_next_token){.id = (int32_t)v, .probability = (double)p[v]};
+    }
+    return count;
+}
+
+/* Appends what the token adds to the text that ends with `before`: a space belongs to it or not
+ * depending on what it follows. */
+static qkv_status generate_text_of(job *j, int32_t before, int32_t id)
+{
+    const int32_t pair[] = {before, id};
+    qkv_text alone = {0}, both = {0};
+    qkv_status status = qkv_tokenizer_decode(j->p->tokenizer, pair, 1, 0, &alone);
+    if (!status)
+        status = qkv_tokenizer_decode(j->p->tokenizer, pair, 2, 0, &both);
+    bool follows = !status && both.len >= alone.len &&
+                   (!alone.len || memcmp(alone.data, both.data, alone.len) == 0);
+    size_t from = follows ? alone.len : 0;
+    if (!status && !follows) {
+        both.len = 0;
+        status = qkv_tokenizer_decode(j->p->tokenizer, &id, 1, 0, &both);
+    }
+    if (!status && both.len > from)
+        status = qkv__text_add(j->p->ctx, &j->texts, both.data + from, both.len - from)
+                     ? QKV_OK
+                     : QKV_E_MEMORY;
+    qkv_text_free(&alone, j->p->ctx);
+    qkv_text_free(&both, j->p->ctx);
+    return status;
+}
+
+/* Fills next of a step at which id was drawn; *count is its length. */
+static qkv_status generate_candidates(job *j, int32_t id, const qkv_real *p, size_t V,
+                                      size_t *count)
+{
+    size_t n = generate_rank(j->next, j->o->show_next, p, V), at = 0;
+    while (at < n && j->next[at].id != id)
+        at++;
+    if (at == n)
+        j->next[n++] = (qkv_next_token){.id = id, .probability = (double)p[id]};
+    j->next[at].drawn = true;
+    qkv_status status = QKV_OK;
+    j->texts.len = 0;
+    for (size_t i = 0; i < n && !status; i++) {
+        size_t from = j->texts.len;
+        status = generate_text_of(j, j->last, j->next[i].id);
+        j->next[i].len = j->texts.len - from;
+    }
+    for (size_t i = 0, from = 0; i < n; from += j->next[i++].len)
+        j->next[i].text = j->texts.data ? j->texts.data + from : "";
+    *count = n;
+    return status;
+}
+
+static bool generate_on_token(void *user, int32_t id, const qkv_real *p, const qkv_real *model,
+                              size_t V)
 {
     job *j = user;
+    qkv_generated token = {.kind = QKV_GENERATED_TOKEN, .id = id, .probabilities = p, .vocab = V,
+                           .model_probabilities = model, .next = model ? j->next : NULL};
     if (qkv_tokenizer_stream_put(j->stream, id, &j->piece))
         j->piece.len = 0;
-    generate_tell(j, (qkv_generated){.kind = QKV_GENERATED_TOKEN, .id = id, .probabilities = p,
-                                     .vocab = V});
+    if (model && (j->why = generate_candidates(j, id, model, V, &token.next_count)) != QKV_OK)
+        return false;
+    generate_tell(j, token);
+    j->last = id;
     j->why = generate_report(j, ++j->tokens);
     return !j->stopped && !j->why;
 }
@@ -86,7 +159,8 @@ static qkv_status generate_one(job *j)
     const qkv_pipeline *p = j->p;
     int32_t ends[QKV_LM_EOS_IDS];
     qkv_generate_options o = {.tokens = j->o->tokens, .window = j->o->window, .seed = j->o->seed,
-                              .index = j->index, .sampling = j->o->sampling, .stop = ends};
+                              .index = j->index, .sampling = j->o->sampling, .stop = ends,
+                              .model_distribution = j->o->show_next > 0};
     o.stops = qkv_lm_eos_ids(p->model, ends);
     if (!o.stops) {
         ends[0] = qkv_tokenizer_special(p->tokenizer, QKV_TOKEN_EOS);
@@ -95,6 +169,7 @@ static qkv_status generate_one(job *j)
     if (j->o->greedy)
         o.sampling.temperature = 0;
     j->tokens = j->made.count = j->whole.len = 0;
+    j->last = j->prompt.count ? j->prompt.data[j->prompt.count - 1] : 0;
     qkv_status status = qkv_tokenizer_decode(p->tokenizer, j->prompt.data, j->prompt.count,
                                              QKV_DECODE_SKIP_SPECIAL, &j->piece);
     if (status)
@@ -131,6 +206,17 @@ static qkv_status encode_prompt(job *j)
     return status;
 }
 
+static qkv_status generate_make_room(job *j)
+{
+    if (j->o->show_next > QKV_GENERATE_NEXT)
+        return qkv_fail(j->p->ctx, QKV_E_ARGUMENT, "show_next is %zu; at most %d expected",
+                        j->o->show_next, (int)QKV_GENERATE_NEXT);
+    if (!j->o->show_next)
+        return QKV_OK;
+    j->next = qkv_calloc(j->p->ctx, j->o->show_next + 1, sizeof *j->next);
+    return j->next ? QKV_OK : QKV_E_MEMORY;
+}
+
 qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_options *options,
                                  qkv_generated_fn *fn, void *user)
 {
@@ -139,6 +225,8 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
     if (!qkv_model_can(p->model, QKV_CAN_GENERATE) || qkv_model_can(p->model, QKV_CAN_SAMPLE_CODES))
         return qkv__pipeline_refuse(p, "continue text");
     qkv_status status = qkv__pipeline_text(p);
+    if (!status)
+        status = generate_make_room(&j);
     if (!status)
         status = encode_prompt(&j);
     if (!status)
@@ -150,5 +238,7 @@ qkv_status qkv_pipeline_generate(qkv_pipeline *p, const qkv_pipeline_generate_op
     qkv_ids_free(&j.made, p->ctx);
     qkv_text_free(&j.piece, p->ctx);
     qkv_text_free(&j.whole, p->ctx);
+    qkv_text_free(&j.texts, p->ctx);
+    qkv_free(p->ctx, j.next);
     return status;
 }

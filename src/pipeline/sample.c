@@ -20,12 +20,14 @@ static qkv_status sample_tell(const qkv__sampling_run *r, size_t done)
                          r->o.count * r->out->rows * r->out->columns);
 }
 
-static bool on_place(void *user, size_t row, size_t column, const qkv_real *probabilities)
+static bool on_place(void *user, size_t row, size_t column, const qkv_real *probabilities,
+                     const qkv_real *model)
 {
+    (void)probabilities;
     qkv__sampling_run *r = user;
     size_t V = qkv__sample_vocab(r), n = sample_part_of(r), all = r->out->rows * r->out->columns;
-    if (r->chances && row == r->out->row && column == r->out->column)
-        memcpy(r->chances + r->first * V, probabilities, n * V * sizeof *probabilities);
+    if (model && row == r->out->row && column == r->out->column)
+        memcpy(r->chances + r->first * V, model, n * V * sizeof *model);
     return !sample_tell(r, r->first * all + (row * r->out->columns + column) * n);
 }
 
@@ -38,7 +40,8 @@ static qkv_status sample_draw(qkv__sampling_run *r)
             .count = sample_part_of(r), .rows = r->out->rows, .columns = r->out->columns,
             .given = r->given, .conditions = r->conditions + r->first * r->tokens,
             .codes = qkv__codec_config(r->p->codecs.vqgan)->codes, .seed = r->o.seed,
-            .first = r->first, .sampling = r->o.sampling};
+            .first = r->first, .sampling = r->o.sampling,
+            .model_distribution = r->chances != NULL};
         status = qkv_sample_codes(r->p->model, &o, on_place, r, r->out->codes + r->first * all);
     }
     return status ? status : sample_tell(r, r->o.count * all);
@@ -75,7 +78,8 @@ static qkv_status sample_make_room(qkv__sampling_run *r)
     r->chances = qkv_calloc(ctx, n, qkv__sample_vocab(r) * sizeof *r->chances);
     out->next = qkv_calloc(ctx, n, out->shown * sizeof *out->next);
     out->next_count = qkv_calloc(ctx, n, sizeof *out->next_count);
-    return r->chances && out->next && out->next_count ? QKV_OK : QKV_E_MEMORY;
+    out->drawn = qkv_calloc(ctx, n, sizeof *out->drawn);
+    return r->chances && out->next && out->next_count && out->drawn ? QKV_OK : QKV_E_MEMORY;
 }
 
 qkv_status qkv_pipeline_sample_images(qkv_pipeline *p, const qkv_pipeline_sample_options *options,
@@ -109,8 +113,8 @@ qkv_status qkv_pipeline_sample_images(qkv_pipeline *p, const qkv_pipeline_sample
 
 void qkv_sampled_images_free(qkv_sampled_images *s)
 {
-    void *const parts[] = {s->codes, s->images, s->next, s->next_count};
-    for (int i = 0; i < 4 && s->ctx; i++)
+    void *const parts[] = {s->codes, s->images, s->next, s->next_count, s->drawn};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && s->ctx; i++)
         qkv_free(s->ctx, parts[i]);
     if (s->ctx)
         qkv_image_free(&s->sheet, s->ctx);

@@ -16,12 +16,14 @@ void qkv__sample_rank(qkv__sampling_run *r)
         qkv_next_code *next = out->next + i * out->shown;
         qkv_real *p = r->chances + i * V;
         size_t found = 0, best = 0;
+        int32_t drawn = out->codes[(i * out->rows + out->row) * out->columns + out->column];
+        out->drawn[i] = (qkv_next_code){drawn, (double)p[drawn], true};
         for (; found < out->shown; found++) {
             for (size_t v = best = 0; v < V; v++)
                 best = p[v] > p[best] ? v : best;
             if (!(p[best] > 0))
                 break;
-            next[found] = (qkv_next_code){(int32_t)best, (double)p[best]};
+            next[found] = (qkv_next_code){(int32_t)best, (double)p[best], (int32_t)best == drawn};
             p[best] = 0; /* listed */
         }
         out->next_count[i] = found;

@@ -15,7 +15,8 @@ typedef struct {
     uint8_t *kept;       /* (height, width, channels): those codes' image */
     int32_t *conditions; /* (count, tokens of each) */
     size_t tokens;
-    qkv_real *chances;   /* (count, vocabulary) at the place that is shown; NULL without */
+    qkv_real *chances;   /* (count, vocabulary) the model's own, at the place that is shown; NULL
+                            without */
     size_t first;        /* image of the part that is being drawn */
 } qkv__sampling_run;
 

@@ -76,6 +76,18 @@ above "$(field accuracy answer)" 0.6 || fail "vit: accuracy: $(cat answer)"
     --valid-last 60 --out w >answer 2>notes || fail "train --init: $(cat notes)"
 "$QKV" eval w >answer || fail "eval of the tuned one"
 
+# config.json's name for --size.
+for size in "--size 16" "--set image_size=16"; do
+    # shellcheck disable=SC2086
+    "$QKV" train classify --data $images --valid-last 30 $run --steps 1 $size --out "z$size" \
+        >answer 2>notes || fail "$size: $(cat notes)"
+done
+cmp "z--size 16/model.safetensors" "z--set image_size=16/model.safetensors" ||
+    fail "--set image_size is not --size"
+# shellcheck disable=SC2086
+refused 2 'one of them expected, found both' train classify --data $images $run --size 16 \
+    --set image_size=16 --out new --quiet
+
 # Classes are held out alike, although one image has none.
 mkdir -p stray/cat stray/dog
 for i in 1 2 3 4; do

@@ -27,6 +27,12 @@ expect 0 'qkv 0.' --version
 expect 0 'Usage: qkv info' help info
 expect 0 'Usage: qkv info' info --help
 expect 2 'did you mean qkv info?' inof
+expect 2 'did you mean qkv train?' traim
+expect 2 'did you mean qkv train lm?' traim lm
+expect 2 'did you mean qkv bench train?' bnech train
+expect 2 'expected after train: lm, ' train
+expect 2 'no command "train lmm"; expected after train: lm, ' train lmm
+expect 2 'expected after train: lm, ' help train
 expect 2 'no command "xyzzy"' xyzzy
 expect 2 'did you mean qkv help info?' help inof
 expect 2 'did you mean --threads?' info --thread 2

@@ -50,10 +50,14 @@ cmp -s "$out/text" "$out/filed" || fail "--file is not --prompt"
     >"$out/head"
 [ "$(wc -c <"$out/head")" -eq 40 ] || fail "nothing streamed into a pipe"
 
-# A line a token, the likeliest first.
-q generate "$out/m" --prompt 'The ' --tokens 4 --show-next 3 >"$out/next"
+# A line a token, the likeliest first, one of them marked: greedy is no certainty.
+q generate "$out/m" --prompt 'The ' --tokens 4 --show-next 3 --greedy >"$out/next"
 [ "$(wc -l <"$out/next")" -eq 4 ] || fail "--show-next: $(cat "$out/next")"
-"$QKV" generate "$out/m" --prompt "The " --show-next 3 --json 2>"$out/err" && fail "both printed"
+[ "$(grep -c '^\*[ 0-9.]*% "' "$out/next")" -eq 4 ] || fail "--show-next: $(cat "$out/next")"
+grep -q '100.0%' "$out/next" && fail "--show-next shows the sampler: $(cat "$out/next")"
+q generate "$out/m" --prompt 'The ' --tokens 2 --show-next 3 --greedy --json >"$out/next.json"
+[ "$(grep -o '"drawn": true' "$out/next.json" | wc -l)" -eq 2 ] || fail "$(cat "$out/next.json")"
+[ "$(grep -o '"prob": 0' "$out/next.json" | wc -l)" -eq 6 ] || fail "$(cat "$out/next.json")"
 "$QKV" generate "$out/m" --prompt 'The ' --file "$out/next" 2>"$out/err" && fail "one is lost"
 grep -q 'one of them expected, found both' "$out/err" || fail "$(cat "$out/err")"
 [ "$(head -1 "$out/next" | grep -o '%' | wc -l)" -eq 3 ] || fail "--show-next 3: $(cat "$out/next")"

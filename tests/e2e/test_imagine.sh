@@ -57,8 +57,13 @@ first() { sed 's/.*"codes": \[\[//' "$1" | cut -d, -f1-32; }
 [ "$(field rows answer),$(field columns answer)" = 10,12 ] || fail "imagine --width: $(cat answer)"
 "$QKV" imagine prior --count 2 --show-next 4 --at 3,2 --out next.png >answer 2>notes ||
     fail "imagine --show-next: $(cat notes)"
-[ "$(grep -c '^row 3, column 2:  [0-9.]*% [0-9]*  [0-9.]*% ' answer)" = 2 ] ||
+[ "$(grep -c '^row 3, column 2:  [*]*[0-9.]*% [0-9]*  [*]*[0-9.]*% ' answer)" = 2 ] ||
     fail "imagine --show-next: $(cat answer)"
+[ "$(tr -cd '*' <answer | wc -c)" = 2 ] || fail "imagine --show-next: none drawn: $(cat answer)"
+"$QKV" imagine prior --count 1 --show-next 2 --temperature 0 --json --out next.png >answer \
+    2>notes || fail "imagine --show-next --json: $(cat notes)"
+case $(cat answer) in *'"drawn": true'*) ;; *) fail "none drawn: $(cat answer)" ;; esac
+case $(cat answer) in *'"prob": 1,'*) fail "the sampler's: $(cat answer)" ;; esac
 
 # On the codes of another model. A run that stops and goes on ends with the same bits.
 # shellcheck disable=SC2086

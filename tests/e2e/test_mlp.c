@@ -244,6 +244,7 @@ static void test_colorize(void **state)
     refuses(1, "48 x 48", "colorize m large.png --hint 48,2,#ff0000 --out d.png");
     refuses(1, "48 x 48", "colorize m large.png --attention 1,48 --out d.png");
     refuses(1, "layers", "colorize m large.png --attention 1,1 --layer 3 --out d.png");
+    refuses(1, "--attention expected", "colorize m large.png --layer 1 --out d.png");
     refuses(1, "does not tell pixels' classes", "segment m large.png --out d.png");
     assert_int_not_equal(access(in(folder, "d.png"), F_OK), 0);
 }

@@ -217,7 +217,17 @@ static void test_drawing(void **state)
     assert_true(b.row == 2 && b.column == 2 && b.shown == 5 && b.next_count[2] == 5);
     for (size_t k = 1; k < 5; k++)
         assert_true(b.next[10 + k].probability <= b.next[10 + k - 1].probability);
+    for (size_t k = 0; k < 5; k++)
+        assert_true(b.next[10 + k].drawn == (b.next[10 + k].code == b.drawn[2].code));
+    assert_true(b.drawn[2].code == b.codes[2 * PLACES + 2 * b.columns + 2] && b.drawn[2].drawn);
     assert_true(b.sheet.width == 6 * 8 + 5 * 2 && b.sheet.height == 3 * 8 + 2 * 2);
+    qkv_sampled_images_free(&b);
+    o.sampling.temperature = 0; /* the model's own probabilities are not 1 and 0 */
+    o.at = "0,0";
+    assert_int_equal(qkv_pipeline_sample_images(p, &o, &b), QKV_OK);
+    assert_true(b.next_count[0] == 5 && b.next[0].drawn && b.next[0].probability < 0.9);
+    o.sampling.temperature = 1;
+    o.at = NULL;
     qkv_sampled_images_free(&b);
     o.seed = 1;
     assert_int_equal(qkv_pipeline_sample_images(p, &o, &b), QKV_OK);

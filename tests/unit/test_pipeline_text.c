@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "pipelines_text.h"
 
 static const char hostile[] = "\xff\xfe\x80 the cat"; /* no UTF-8 */
@@ -47,6 +49,78 @@ static bool on_piece(void *user, const qkv_generated *g)
     assert_true(used + g->len < sizeof c->last);
     memcpy(c->last + used, g->text, g->len);
     return ++c->calls != c->stop;
+}
+
+/* The model's distribution of the first step, and what the drawn tokens add up to. */
+typedef struct {
+    size_t steps, most;
+    qkv_real first[400];
+    double drawn[8];
+    char text[400], whole[400];
+} watched;
+
+static bool watch_next(void *user, const qkv_generated *g)
+{
+    watched *w = user;
+    if (g->kind == QKV_GENERATED_END) {
+        qkv_text text = {0}; /* its bytes, which need not be UTF-8 */
+        assert_int_equal(qkv_tokenizer_decode(qkv_pipeline_tokenizer(of(LM)), g->ids->data,
+                                              g->ids->count, 0, &text), QKV_OK);
+        memcpy(w->whole, text.data, text.len);
+        qkv_text_free(&text, ctx);
+        return true;
+    }
+    if (g->kind != QKV_GENERATED_TOKEN)
+        return true;
+    double sum = 0;
+    size_t drawn = 0;
+    assert_true(g->vocab <= 400 && g->next_count <= w->most + 1);
+    for (size_t i = 0; i < g->vocab; i++)
+        sum += (double)g->model_probabilities[i];
+    assert_true(fabs(sum - 1) < 1e-4);
+    if (!w->steps)
+        memcpy(w->first, g->model_probabilities, g->vocab * sizeof *w->first);
+    for (size_t i = 0; i < g->next_count; i++) {
+        const qkv_next_token *n = &g->next[i];
+        assert_true(n->probability == (double)g->model_probabilities[n->id]);
+        assert_true(n->drawn == (n->id == g->id));
+        assert_true(!i || i == w->most || n->probability <= g->next[i - 1].probability);
+        for (size_t v = 0; v < g->vocab && i == 0; v++)
+            assert_true((double)g->model_probabilities[v] <= n->probability);
+        if (!n->drawn)
+            continue;
+        w->drawn[w->steps] = n->probability;
+        memcpy(w->text + strlen(w->text), n->text, n->len);
+        drawn++;
+    }
+    assert_int_equal(drawn, 1);
+    w->steps++;
+    return true;
+}
+
+/* What is shown is the model's, whatever is drawn from. */
+static void shows_next(void **state)
+{
+    (void)state;
+    qkv_pipeline_generate_options o = qkv_pipeline_generate_defaults();
+    watched greedy = {.most = 4}, wild = {.most = 1};
+    o.prompt = "the cat";
+    o.tokens = 6;
+    o.greedy = true;
+    o.show_next = 4;
+    assert_int_equal(qkv_pipeline_generate(of(LM), &o, watch_next, &greedy), QKV_OK);
+    o.greedy = false;
+    o.sampling.temperature = 5;
+    o.sampling.repetition_penalty = 2;
+    o.show_next = 1;
+    assert_int_equal(qkv_pipeline_generate(of(LM), &o, watch_next, &wild), QKV_OK);
+    assert_true(greedy.steps == 6 && wild.steps > 0);
+    assert_memory_equal(greedy.first, wild.first, sizeof greedy.first);
+    assert_true(greedy.drawn[0] < 0.999); /* greedy is no certainty */
+    assert_string_equal(greedy.text, greedy.whole);
+    assert_string_equal(wild.text, wild.whole);
+    o.show_next = 1001;
+    expect(qkv_pipeline_generate(of(LM), &o, watch_next, &wild), QKV_E_ARGUMENT, "1001");
 }
 
 static void continues(void **state)
@@ -393,7 +467,8 @@ static void set_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(continues), cmocka_unit_test(translates), cmocka_unit_test(fills),
+        cmocka_unit_test(continues), cmocka_unit_test(shows_next),
+        cmocka_unit_test(translates), cmocka_unit_test(fills),
         cmocka_unit_test(classifies), cmocka_unit_test(forecasts), cmocka_unit_test(evaluates),
         cmocka_unit_test(wrong_kinds), cmocka_unit_test(cancelled), cmocka_unit_test(hostile_text),
         cmocka_unit_test(out_of_memory),

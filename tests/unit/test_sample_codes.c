@@ -33,8 +33,11 @@ typedef struct {
     size_t stop_at; /* calls; 0: never */
 } record;
 
-static bool keep_record(void *user, size_t row, size_t column, const qkv_real *p)
+/* Keeps the model's own distributions where they come. */
+static bool keep_record(void *user, size_t row, size_t column, const qkv_real *drawn_from,
+                        const qkv_real *own)
 {
+    const qkv_real *p = own ? own : drawn_from;
     record *r = user;
     size_t at = row * r->columns + column;
     r->seen[at] = true;
@@ -197,6 +200,11 @@ static void test_chance(void **state)
     assert_int_equal(qkv_sample_codes(m, &o, keep_record, &r, codes), QKV_OK);
     for (size_t i = 0; i < SIDE * SIDE; i++)
         assert_true(r.chances[i][0][codes[i]] == 1);
+    o.model_distribution = true; /* which the sampler does not change */
+    r = made_record(SIDE, SIDE);
+    assert_int_equal(qkv_sample_codes(m, &o, keep_record, &r, codes), QKV_OK);
+    check_record(m, &r, &o, codes, 1);
+    o.model_distribution = false;
     r = made_record(SIDE, SIDE);
     r.stop_at = 3;
     assert_int_equal(qkv_sample_codes(m, &o, keep_record, &r, codes), QKV_E_CANCELLED);

@@ -1,0 +1,207 @@
+/* attention.c - multi-head attention: queries, keys and values of its own, heads, the output layer.
+ * The block is built on it; qkv_attention does the arithmetic between the linear layers. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "nn/state_entries.h"
+#include "tensor/make.h"
+
+struct qkv_mha {
+    qkv_mha_config c;
+    qkv_mha_params p;
+    const char *probe; /* the last part of the layer's name, of probes */
+    uint32_t dropout_id;
+};
+
+qkv_mha_config qkv_mha_defaults(void)
+{
+    return (qkv_mha_config){.width = 512, .heads = 8, .qkv_bias = true, .out_bias = true};
+}
+
+/* ---- making ----------------------------------------------------------------------------- */
+
+static qkv_status mha_check(qkv_context *ctx, const qkv_mha_config *c, const char *name)
+{
+    if (!c->width || !c->heads || !c->head_width)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: width %zu, %zu heads of %zu: none may be 0", name,
+                        c->width, c->heads, c->head_width);
+    if (c->heads % c->kv_heads != 0)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %zu heads cannot share %zu key/value heads "
+                        "evenly", name, c->heads, c->kv_heads);
+    if (c->rotary_base > 0 && c->head_width % 2 != 0)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: rotary positions need an even head width, not "
+                        "%zu", name, c->head_width);
+    if (c->cross && (c->rotary_base > 0 || c->causal))
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: cross-attention has no rotary positions and is "
+                        "not causal", name);
+    if (!c->cross && c->memory_width != c->width)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "%s: self-attention has no memory of width %zu", name,
+                        c->memory_width);
+    return QKV_OK;
+}
+
+qkv_mha *qkv_mha_create(qkv_params *ps, const qkv_mha_config *config, const char *name,
+                        uint32_t dropout_id)
+{
+    qkv_mha *m = qkv__params_alloc(ps, sizeof *m);
+    char *copy = qkv__params_alloc(ps, strlen(name) + 1);
+    if (!m || !copy)
+        return NULL;
+    memcpy(copy, name, strlen(name) + 1);
+    const char *dot = strrchr(copy, '.');
+    *m = (qkv_mha){.c = *config, .probe = dot ? dot + 1 : copy, .dropout_id = dropout_id};
+    qkv_mha_config *c = &m->c;
+    if (!c->memory_width)
+        c->memory_width = c->width;
+    if (!c->head_width && c->heads)
+        c->head_width = c->width / c->heads;
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
+    if (mha_check(qkv__params_context(ps), c, name))
+        return NULL;
+    qkv_mha_params *p = &m->p;
+    size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
+    bool made = c->cross
+                    ? qkv__dense_params(ps, &p->q_weight, &p->q_bias, name, "q", q, c->width,
+                                        c->qkv_bias) &&
+                      qkv__dense_params(ps, &p->kv_weight, &p->kv_bias, name, "kv", 2 * kv,
+                                        c->memory_width, c->qkv_bias)
+                    : qkv__dense_params(ps, &p->qkv_weight, &p->qkv_bias, name, "qkv", q + 2 * kv,
+                                        c->width, c->qkv_bias);
+    return made && qkv__dense_params(ps, &p->out_weight, &p->out_bias, name, "out", c->width, q,
+                                     c->out_bias)
+               ? m
+               : NULL;
+}
+
+const qkv_mha_params *qkv_mha_parameters(const qkv_mha *m) { return &m->p; }
+const qkv_mha_config *qkv_mha_configuration(const qkv_mha *m) { return &m->c; }
+
+/* ---- forward ------------------------------------------------------------------------------- */
+
+static qkv_tensor *mha_linear(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias)
+{
+    return qkv_linear_forward(&(qkv_linear_layer){weight, bias}, t, x, QKV_ACT_NONE);
+}
+
+/* (B, T, n * D) -> (B, T, n, D) */
+static qkv_tensor *heads(qkv_tape *t, qkv_tensor *x, size_t n, size_t D)
+{
+    if (!x)
+        return NULL;
+    size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), n, D};
+    return qkv_reshape(t, x, 4, shape);
+}
+
+/* x (B, T, H, D) as one sequence of rows, (1, B T, H, D), where memories have other rows. */
+static qkv_tensor *rows_of_memories(qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq)
+{
+    if (!x || !seq->memory_queries)
+        return x;
+    size_t shape[] = {1, qkv_dim(x, 0) * qkv_dim(x, 1), qkv_dim(x, 2), qkv_dim(x, 3)};
+    return qkv_reshape(t, x, 4, shape);
+}
+
+/* A place in the layer: "attn.q". */
+static qkv_tensor *mha_place(qkv_mha *m, qkv_tape *t, const char *name, qkv_tensor *x)
+{
+    char place[64];
+    snprintf(place, sizeof place, "%s.%s", m->probe, name);
+    return qkv_probe(t, place, x);
+}
+
+/* Attention of q to k and v with the layer's options, heads joined, and the output layer. */
+static qkv_tensor *mha_attend(qkv_mha *m, qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor *v,
+                              qkv_attention_options *o)
+{
+    o->scale = m->c.scale;
+    o->dropout = m->c.dropout;
+    o->dropout_id = m->dropout_id;
+    o->probe = m->probe;
+    qkv_tensor *y = mha_place(m, t, "z", qkv_attention(t, q, k, v, o));
+    if (!y)
+        return NULL;
+    size_t joined[] = {qkv_dim(y, 0), qkv_dim(y, 1), m->c.heads * m->c.head_width};
+    y = mha_linear(t, qkv_reshape(t, y, 3, joined), m->p.out_weight, m->p.out_bias);
+    return mha_place(m, t, "out", y);
+}
+
+static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq,
+                                  qkv_kv_cache *cache)
+{
+    const qkv_mha_config *c = &m->c;
+    size_t q_width = c->heads * c->head_width, kv_width = c->kv_heads * c->head_width;
+    size_t sizes[] = {q_width, kv_width, kv_width};
+    qkv_tensor *part[3];
+    qkv_tensor *packed = mha_linear(t, x, m->p.qkv_weight, m->p.qkv_bias);
+    if (!packed || !qkv_split(t, packed, -1, 3, sizes, part))
+        return NULL;
+    qkv_tensor *q = heads(t, part[0], c->heads, c->head_width);
+    qkv_tensor *k = heads(t, part[1], c->kv_heads, c->head_width);
+    qkv_tensor *v = heads(t, part[2], c->kv_heads, c->head_width);
+    if (c->rotary_base > 0) {
+        q = qkv_rotary(t, q, seq->positions, c->rotary_base, c->head_width);
+        k = qkv_rotary(t, k, seq->positions, c->rotary_base, c->head_width);
+    }
+    q = mha_place(m, t, "q", q);
+    k = mha_place(m, t, "k", k);
+    v = mha_place(m, t, "v", v);
+    if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
+        return NULL;
+    qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
+                               .q_offsets = seq->offsets, .k_lengths = seq->lengths,
+                               .bias = seq->bias};
+    return mha_attend(m, t, q, k, v, &o);
+}
+
+/* Keys and values of the memory, of the cache once it holds them. */
+static bool mha_memory(qkv_mha *m, qkv_tape *t, const qkv_sequence *seq, qkv_kv_cache *cache,
+                       qkv_tensor **k, qkv_tensor **v)
+{
+    const qkv_mha_config *c = &m->c;
+    size_t kv_width = c->kv_heads * c->head_width, sizes[] = {kv_width, kv_width};
+    qkv_tensor *part[2];
+    if (cache && qkv_kv_cache_length(cache))
+        return qkv_kv_cache_all(t, cache, k, v);
+    qkv_tensor *packed = mha_linear(t, seq->memory, m->p.kv_weight, m->p.kv_bias);
+    if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
+        return false;
+    *k = mha_place(m, t, "k", heads(t, part[0], c->kv_heads, c->head_width));
+    *v = mha_place(m, t, "v", heads(t, part[1], c->kv_heads, c->head_width));
+    return !cache || qkv_kv_cache_append(t, cache, *k, *v, k, v);
+}
+
+static qkv_tensor *cross_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq,
+                                   qkv_kv_cache *cache)
+{
+    const qkv_mha_config *c = &m->c;
+    qkv_tensor *k, *v, *q = heads(t, mha_linear(t, x, m->p.q_weight, m->p.q_bias), c->heads,
+                                  c->head_width);
+    q = mha_place(m, t, "q", q);
+    if (!q || !mha_memory(m, t, seq, cache, &k, &v))
+        return NULL;
+    bool own = seq->memory_queries != NULL;
+    qkv_attention_options o = {.sequences = own ? seq->memories : seq->sequences,
+                               .q_offsets = own ? seq->memory_queries : seq->offsets,
+                               .k_offsets = seq->memory_offsets,
+                               .k_begins = seq->memory_begins,
+                               .k_lengths = seq->memory_lengths};
+    qkv_tensor *y = mha_attend(m, t, rows_of_memories(t, q, seq), k, v, &o);
+    size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), c->width};
+    return own && y ? qkv_reshape(t, y, 3, shape) : y;
+}
+
+qkv_tensor *qkv_mha_forward(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const qkv_sequence *seq,
+                            qkv_kv_cache *cache)
+{
+    static const qkv_sequence none;
+    seq = seq ? seq : &none;
+    if (m->c.rotary_base > 0 && !seq->positions)
+        return qkv__op_fail(t, "attention", "rotary positions without positions");
+    if (m->c.cross && !seq->memory && !(cache && qkv_kv_cache_length(cache)))
+        return qkv__op_fail(t, "attention", "cross-attention without a memory");
+    if (m->c.cross)
+        return cross_attention(m, t, x, seq, cache);
+    return self_attention(m, t, x, seq, cache);
+}
