@@ -14,6 +14,7 @@
 #include <qkv/convert.h>
 #include <qkv/corpus.h>
 #include <qkv/csv.h>
+#include <qkv/embed.h>
 #include <qkv/extend.h>
 #include <qkv/file.h>
 #include <qkv/forecast.h>
@@ -39,6 +40,7 @@
 #include <qkv/perceptual.h>
 #include <qkv/perceptual_task.h>
 #include <qkv/pipeline.h>
+#include <qkv/pipeline_embed.h>
 #include <qkv/pipeline_images.h>
 #include <qkv/pipeline_text.h>
 #include <qkv/pixels.h>
