@@ -16,6 +16,7 @@
 #include <qkv/corpus.h>
 #include <qkv/csv.h>
 #include <qkv/draw.h>
+#include <qkv/embed.h>
 #include <qkv/extend.h>
 #include <qkv/file.h>
 #include <qkv/forecast.h>
@@ -43,6 +44,7 @@
 #include <qkv/perceptual.h>
 #include <qkv/perceptual_task.h>
 #include <qkv/pipeline.h>
+#include <qkv/pipeline_embed.h>
 #include <qkv/pipeline_images.h>
 #include <qkv/pipeline_look.h>
 #include <qkv/pipeline_text.h>

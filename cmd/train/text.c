@@ -52,6 +52,27 @@ CLI_COMMAND(cli_train_mlm, 220) = {
                        "--minutes it takes 5 minutes."},
     .job = "mlm", .run = train_run};
 
+static const char *const embed_examples[] = {
+    "qkv train embed --source en.txt --target de.txt --minutes 30 --out runs/e",
+    "qkv train embed --source en.txt --target de.txt --out runs/e --resume",
+    "qkv train embed --data questions.tsv --valid held.tsv --out runs/q",
+    "qkv train embed --data questions.tsv --init runs/words --out runs/q", NULL};
+
+CLI_COMMAND(cli_train_embed, 225) = {
+    .manual = {.name = "train embed", .summary = "train a BERT to give alike texts alike vectors",
+               .usage = "--source FILE --target FILE --out DIR [options]",
+               .examples = embed_examples,
+               .text = "Learns from pairs of texts that belong together: sentences and their "
+                       "translations, questions and answers. One encoder reads both; a text's "
+                       "vector is the mean over its tokens. Each text is to find its partner among "
+                       "the --batch partners of the step (InfoNCE, both ways), so a larger batch "
+                       "is a harder question. Evaluates on what it holds out: the share of "
+                       "the texts whose partner is the most similar of all, or among the 5 most "
+                       "similar. --out becomes a BertModel directory that sentence-transformers "
+                       "opens too; qkv embed uses it. Without --steps or --minutes it takes 5 "
+                       "minutes."},
+    .job = "embed", .run = train_run};
+
 static const char *const classify_examples[] = {
     "qkv train classify --data reviews.tsv --minutes 5 --out runs/reviews",
     "qkv train classify --data reviews.tsv --init runs/words --out runs/tuned",

@@ -1,5 +1,5 @@
-/* bert.h - BERT: a bidirectional encoder with a head for masked words or for classes.
- * Devlin et al. 2019; Hugging Face's names and configuration.
+/* bert.h - BERT: a bidirectional encoder with a head for masked words or for classes, or without a
+ * head, for vectors of texts. Devlin et al. 2019; Hugging Face's names and configuration.
  * Layer: model */
 #ifndef QKV_BERT_H
 #define QKV_BERT_H
@@ -8,10 +8,19 @@
 
 QKV_BEGIN_DECLS
 
-/* model_type "bert", architectures BertForMaskedLM and BertForSequenceClassification. Configuration
- * of both: qkv_bert_config; ranges and defaults: qkv_model_type_config. */
+/* model_type "bert", architectures BertForMaskedLM, BertForSequenceClassification and BertModel.
+ * Configuration of all: qkv_bert_config; ranges and defaults: qkv_model_type_config. A directory
+ * of a BertModel also has the files of sentence-transformers (Reimers and Gurevych 2019).
+ * BertModel's pooler is loaded and saved, but frozen and not used. */
 const qkv_model_type *qkv_bert_masked_type(void);
 const qkv_model_type *qkv_bert_classifier_type(void);
+const qkv_model_type *qkv_bert_encoder_type(void);
+
+/* How BertModel makes one vector of a text's outputs. */
+typedef enum {
+    QKV_POOL_MEAN, /* the mean over the text's tokens, special tokens among them */
+    QKV_POOL_FIRST /* the output of the first token */
+} qkv_pooling;
 
 typedef struct {
     size_t vocab, positions, segments, width, layers, heads;
@@ -22,6 +31,9 @@ typedef struct {
     double dropout, attention_dropout;
     double classifier_dropout; /* < 0: dropout */
     int pad;                   /* token id; -1: none */
+    /* BertModel only; in the files of sentence-transformers, not in config.json: */
+    qkv_pooling pooling;
+    size_t max_length; /* tokens that are read of a text; 0: positions */
 } qkv_bert_config;
 
 /* Input of the encoder. Zero-initialise; set what applies. */
@@ -46,6 +58,11 @@ qkv_tensor *qkv_bert_word_loss(qkv_model *m, qkv_tape *t, qkv_tensor *hidden, qk
 /* Classifier type only. rows i32 (n): the first row of each sequence. Logits (n, classes). */
 qkv_tensor *qkv_bert_class_logits(qkv_model *m, qkv_tape *t, qkv_tensor *hidden,
                                   qkv_tensor *rows);
+
+/* BertModel only. The texts' vectors (sequences, width), or (B, width) of texts that are not
+ * packed, from hidden, the output of qkv_bert_hidden for in. They are not normalised. */
+qkv_tensor *qkv_bert_vectors(qkv_model *m, qkv_tape *t, const qkv_bert_input *in,
+                             qkv_tensor *hidden);
 
 QKV_END_DECLS
 #endif

@@ -34,6 +34,23 @@ qkv_text_pair qkv_text_pair_of(const char *text, size_t len);
 qkv_status qkv_corpus_encode(qkv_tokenizer *t, qkv_context *ctx, const qkv_text_pair *pair,
                              size_t length, qkv_ids *out, size_t *second, bool *cut);
 
+/* ---- texts that belong together ---------------------------------------------------------- */
+
+/* What became of the lines; qkv_corpus_add_partners adds to it. */
+typedef struct {
+    size_t pairs; /* records added */
+    size_t empty; /* left out: a side is blank */
+    size_t cut;   /* of pairs: a side was truncated */
+} qkv_partners_count;
+
+/* Appends pairs of texts to records of 2 fields: the ids of a text and of its partner, each with
+ * special tokens and at most `length`. Line i of b is the partner of line i of a; b NULL: lines of
+ * a are a text, a tab and its partner. A line without partner, or that is not UTF-8, is an error
+ * whose message names file and line. */
+qkv_status qkv_corpus_add_partners(qkv_records_writer *w, qkv_context *ctx, qkv_tokenizer *t,
+                                   const qkv_text_span *a, const qkv_text_span *b, size_t length,
+                                   qkv_partners_count *count);
+
 /* ---- labelled texts ---------------------------------------------------------------------- */
 
 /* A line: label TAB text, or label TAB text TAB second text. Points into the file's bytes. */

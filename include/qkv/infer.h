@@ -7,6 +7,7 @@
 #include <qkv/forecast.h>
 #include <qkv/hub.h>
 #include <qkv/model.h>
+#include <qkv/texts.h>
 
 QKV_BEGIN_DECLS
 
@@ -68,6 +69,12 @@ typedef struct {
  * range, or more ids than max positions. */
 qkv_status qkv_fill(qkv_model *m, const int32_t *ids, size_t n, int32_t mask, size_t k,
                     qkv_guess *out);
+
+/* The vectors of texts, each of length 1, into out (count, width of the qkv_bert_config). The model
+ * has QKV_CAN_EMBED_TEXT. Texts with more tokens than it reads are truncated; *cut, if not NULL,
+ * receives their number. QKV_E_ARGUMENT: a text has no tokens, special ones counted. */
+qkv_status qkv_embed_texts(qkv_model *m, qkv_tokenizer *t, const qkv_line *texts, size_t count,
+                           qkv_real *out, size_t *cut);
 
 /* Class probabilities of texts or text pairs, into probs (count, classes). Texts with more tokens
  * than max positions are truncated; *cut, if not NULL, receives their number. */

@@ -43,7 +43,7 @@ const char *qkv_pipeline_label(qkv_pipeline *p, size_t i);
  * stored in the directory are used. */
 typedef struct {
     const char *file;            /* text, labelled lines, CSV or images                  NULL */
-    const char *source, *target; /* translator: files with one sentence per line           NULL */
+    const char *source, *target; /* translator, text encoder: files with one text per line NULL */
     const char *images, *masks;  /* segmenter: folders                                     NULL */
     const char *lpips; /* VQGAN: directory of a perceptual network that compares decoded
                           images with the originals                                        NULL */

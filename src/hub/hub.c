@@ -9,6 +9,8 @@ static qkv_status read_settings(qkv_model **out, qkv_context *ctx, const char *d
     qkv_status status = qkv__hub_read_config(out, ctx, dir, changes, weights);
     if (!status)
         status = qkv__hub_read_preprocessor(*out, dir);
+    if (!status)
+        status = qkv__hub_read_sentence(*out, dir);
     if (status) {
         qkv_model_destroy(*out);
         *out = NULL;
@@ -74,5 +76,7 @@ qkv_status qkv_hub_save(qkv_model *m, const char *dir, const qkv_hub_save_option
         status = qkv__hub_write_config(m, dir, o.store);
     if (!status)
         status = qkv__hub_write_preprocessor(m, dir);
+    if (!status)
+        status = qkv__hub_write_sentence(m, dir);
     return status ? status : qkv__hub_write_weights(m, dir, &o);
 }

@@ -25,6 +25,11 @@ void qkv__hub_write_labels(qkv_json_writer *w, const qkv_model *m);
 qkv_status qkv__hub_read_preprocessor(qkv_model *m, const char *dir);
 qkv_status qkv__hub_write_preprocessor(qkv_model *m, const char *dir);
 
+/* sentence.c: how a BertModel pools, in the files of sentence-transformers; nothing for other
+ * models. */
+qkv_status qkv__hub_read_sentence(qkv_model *m, const char *dir);
+qkv_status qkv__hub_write_sentence(qkv_model *m, const char *dir);
+
 /* weights.c */
 qkv_status qkv__hub_count_weights(size_t *out, qkv_context *ctx, const char *dir);
 qkv_status qkv__hub_read_weights(qkv_model *m, const char *dir, bool partial);

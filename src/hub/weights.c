@@ -61,8 +61,11 @@ static const qkv_safetensor *find_prefixed(const loader *l, const char *name)
 {
     size_t n = strlen(l->prefix);
     const qkv_safetensor *t = qkv_safetensors_find(l->file, name);
+    char longer[256];
     if (!t && n && strncmp(name, l->prefix, n) == 0)
-        t = qkv_safetensors_find(l->file, name + n);
+        return qkv_safetensors_find(l->file, name + n);
+    if (!t && n && snprintf(longer, sizeof longer, "%s%s", l->prefix, name) < (int)sizeof longer)
+        return qkv_safetensors_find(l->file, longer);
     return t;
 }
 

@@ -1,5 +1,5 @@
-/* bert.c - BERT: word, position and segment embeddings, a post-norm stack, one of two heads. The
- * types share everything but the head. */
+/* bert.c - BERT: word, position and segment embeddings, a post-norm stack, one of two heads or
+ * none. The types share everything but the head. */
 #include "model/tables.h"
 #include "qkv/bert.h"
 
@@ -17,13 +17,15 @@ typedef struct {
     qkv__stack stack;
     qkv_param *word_table, *position_table, *segment_table;
     qkv_param *norm_weight, *norm_bias;
-    /* masked: dense, norm, then the word table and a bias; classifier: pooler, then classes */
+    /* masked: dense, norm, then the word table and a bias; classifier: pooler, then classes;
+     * encoder: a pooler that is not used */
     qkv_linear_layer contiguous;
     qkv_param *head_norm_weight, *head_norm_bias;
     qkv_linear_layer head;
 } bert;
 
 static bool is_classifier(const qkv_model *m) { return m->type == qkv_bert_classifier_type(); }
+static bool is_encoder(const qkv_model *m) { return m->type == qkv_bert_encoder_type(); }
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -53,6 +55,30 @@ static qkv_block_config bert_block_config(const qkv_bert_config *c)
     return b;
 }
 
+/* What follows the stack. */
+static void make_head(bert *m)
+{
+    const qkv_bert_config *c = m->c;
+    qkv_params *ps = m->base->params;
+    bool classifier = is_classifier(m->base);
+    (void)qkv_linear_create(&m->contiguous, ps, "dense", c->width, c->width);
+    if (is_encoder(m->base)) {
+        for (int i = 0; i < 2; i++) {
+            qkv_param *p = i ? m->contiguous.bias : m->contiguous.weight;
+            if (p)
+                qkv_param_freeze(p, true);
+        }
+        return;
+    }
+    if (!classifier) {
+        m->head_norm_weight = qkv__vector(ps, "head.norm.weight", c->width);
+        m->head_norm_bias = qkv__vector(ps, "head.norm.bias", c->width);
+    }
+    m->head.weight = classifier ? qkv__matrix(ps, "head.weight", c->classes, c->width)
+                                : m->word_table;
+    m->head.bias = qkv__vector(ps, "head.bias", classifier ? c->classes : c->vocab);
+}
+
 static qkv_status bert_make(qkv_model *base)
 {
     bert *m = base->self;
@@ -64,7 +90,6 @@ static qkv_status bert_make(qkv_model *base)
     const qkv_bert_config *c = m->c;
     qkv_block_config config = bert_block_config(c);
     qkv_params *ps = base->params;
-    bool classifier = is_classifier(base);
     m->word_table = qkv__matrix(ps, "words", c->vocab, c->width);
     m->position_table = qkv__matrix(ps, "positions", c->positions, c->width);
     m->segment_table = qkv__matrix(ps, "segments", c->segments, c->width);
@@ -74,14 +99,7 @@ static qkv_status bert_make(qkv_model *base)
                              &(qkv__stack_options){.block = "layer"});
     if (status)
         return status;
-    (void)qkv_linear_create(&m->contiguous, ps, "dense", c->width, c->width);
-    if (!classifier) {
-        m->head_norm_weight = qkv__vector(ps, "head.norm.weight", c->width);
-        m->head_norm_bias = qkv__vector(ps, "head.norm.bias", c->width);
-    }
-    m->head.weight = classifier ? qkv__matrix(ps, "head.weight", c->classes, c->width)
-                                : m->word_table;
-    m->head.bias = qkv__vector(ps, "head.bias", classifier ? c->classes : c->vocab);
+    make_head(m);
     return qkv__params_status(ps);
 }
 
@@ -102,10 +120,13 @@ static void bert_visit_block(const bert *m, qkv__visit *v, const qkv_block_param
     qkv__visit_norm(v, "output.LayerNorm", p->norm2_weight, p->norm2_bias, d);
 }
 
+/* BertModel's names begin with the part, those of the types with a head with "bert.". */
+static const char *name_prefix(const bert *m) { return is_encoder(m->base) ? "" : "bert."; }
+
 static void visit_embeddings(const bert *m, qkv__visit *v)
 {
     double std = m->c->init_range;
-    snprintf(v->name, sizeof v->name, "bert.embeddings.");
+    snprintf(v->name, sizeof v->name, "%sembeddings.", name_prefix(m));
     qkv__visit_table(v, "word_embeddings.weight", m->word_table, false, std);
     qkv__visit_table(v, "position_embeddings.weight", m->position_table, false, std);
     qkv__visit_table(v, "token_type_embeddings.weight", m->segment_table, false, std);
@@ -141,16 +162,18 @@ static qkv_status bert_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user
     qkv__visit v = {.fn = fn, .user = user};
     visit_embeddings(m, &v);
     for (size_t i = 0; i < c->layers; i++) {
-        snprintf(v.name, sizeof v.name, "bert.encoder.layer.%zu.", i);
+        snprintf(v.name, sizeof v.name, "%sencoder.layer.%zu.", name_prefix(m), i);
         bert_visit_block(m, &v, qkv_block_parameters(m->stack.blocks[i]));
     }
-    if (!is_classifier(base)) {
-        visit_masked_head(m, &v);
-        return v.status;
-    }
     v.name[0] = 0;
-    qkv__visit_linear_layer(&v, "bert.pooler.dense", &m->contiguous, c->init_range);
-    qkv__visit_linear_layer(&v, "classifier", &m->head, c->init_range);
+    if (is_encoder(base)) {
+        qkv__visit_linear_layer(&v, "pooler.dense", &m->contiguous, c->init_range);
+    } else if (is_classifier(base)) {
+        qkv__visit_linear_layer(&v, "bert.pooler.dense", &m->contiguous, c->init_range);
+        qkv__visit_linear_layer(&v, "classifier", &m->head, c->init_range);
+    } else {
+        visit_masked_head(m, &v);
+    }
     return v.status;
 }
 
@@ -178,7 +201,8 @@ static qkv_tensor *bert_embed(bert *m, qkv_tape *t, const qkv_bert_input *in)
 
 qkv_tensor *qkv_bert_hidden(qkv_model *base, qkv_tape *t, const qkv_bert_input *in)
 {
-    bert *m = qkv__model_as(base, t, __func__, QKV_CAN_FILL_MASK | QKV_CAN_CLASSIFY_TEXT);
+    bert *m = qkv__model_as(base, t, __func__,
+                            QKV_CAN_FILL_MASK | QKV_CAN_CLASSIFY_TEXT | QKV_CAN_EMBED_TEXT);
     if (!m || !in->ids || qkv_tape_status(t))
         return NULL;
     qkv_sequence seq = {.sequences = in->sequences, .offsets = in->offsets,
@@ -236,12 +260,60 @@ qkv_tensor *qkv_bert_class_logits(qkv_model *base, qkv_tape *t, qkv_tensor *hidd
     return qkv_linear_forward(&m->head, t, x, QKV_ACT_NONE);
 }
 
+/* Attention with a query of zeros per text gives its tokens equal weights: their mean. */
+static qkv_tensor *mean_tokens(const bert *m, qkv_tape *t, const qkv_bert_input *in,
+                               qkv_tensor *hidden)
+{
+    size_t H = m->c->heads, D = m->c->width / H, B = qkv_dim(hidden, 0), T = qkv_dim(hidden, 1);
+    size_t texts = in->sequences ? in->sequences : B;
+    int32_t *places = qkv__step_alloc(t, (texts + 1) * sizeof *places);
+    qkv_tensor *keys = qkv_reshape(t, hidden, 4, (size_t[]){B, T, H, D});
+    qkv_tensor *queries =
+        qkv_tensor_from(t, NULL, 4, (size_t[]){B, texts / B, H, D});
+    qkv_real *query = qkv_tensor_fill(queries);
+    if (!places || !query)
+        return NULL;
+    for (size_t i = 0; i < texts * m->c->width; i++)
+        query[i] = 0;
+    for (size_t i = 0; i <= texts; i++)
+        places[i] = (int32_t)i;
+    qkv_attention_options o = {.sequences = in->sequences, .k_lengths = in->lengths,
+                               .probe = "pooling"};
+    if (in->sequences) {
+        o.q_offsets = places;
+        o.k_offsets = in->offsets;
+    }
+    qkv_tensor *y = qkv_attention(t, queries, qkv_detach(t, keys), keys, &o);
+    return qkv_reshape(t, y, 2, (size_t[]){texts, m->c->width});
+}
+
+/* The rows of hidden where texts begin. */
+static qkv_tensor *first_tokens(qkv_tape *t, const qkv_bert_input *in, qkv_tensor *hidden)
+{
+    size_t texts = in->sequences ? in->sequences : qkv_dim(hidden, 0), T = qkv_dim(hidden, 1);
+    int32_t *first = qkv__step_alloc(t, texts * sizeof *first);
+    for (size_t i = 0; first && i < texts; i++)
+        first[i] = in->sequences ? in->offsets[i] : (int32_t)(i * T);
+    return first ? bert_gather(t, hidden, qkv_tensor_ids(t, first, 1, &texts)) : NULL;
+}
+
+qkv_tensor *qkv_bert_vectors(qkv_model *base, qkv_tape *t, const qkv_bert_input *in,
+                             qkv_tensor *hidden)
+{
+    const bert *m = qkv__model_as(base, t, __func__, QKV_CAN_EMBED_TEXT);
+    if (!m || !hidden || qkv_tape_status(t))
+        return NULL;
+    return m->c->pooling == QKV_POOL_FIRST ? first_tokens(t, in, hidden)
+                                           : mean_tokens(m, t, in, hidden);
+}
+
 static double model_bert_flops(const qkv_model *base, const qkv_workload *w)
 {
     const qkv_bert_config *c = base->config;
     double d = (double)c->width, L = (double)c->layers, rows_ = w->samples * w->length;
     double block = 4 * d * d + 2 * d * (double)c->ff_width;
     double head = d * d + d * (double)(is_classifier(base) ? c->classes : c->vocab);
+    head = is_encoder(base) ? 0 : head;
     return qkv__flops(w->pass, L * block * rows_ + head * w->predictions,
                       4 * L * d * rows_ * w->length);
 }
@@ -265,9 +337,13 @@ static double bert_parameter_count(const qkv_model_type *type, const void *confi
 static const qkv_builtin_type masked = {.can = QKV_CAN_FILL_MASK, .reads_text = true};
 static const qkv_builtin_type classifier = {.can = QKV_CAN_CLASSIFY_TEXT, .reads_text = true};
 
+static const qkv_builtin_type encoder = {.can = QKV_CAN_EMBED_TEXT, .reads_text = true};
+
 static const qkv_model_type bert_masked_type = {BERT("BertForMaskedLM", &masked)};
 static const qkv_model_type bert_classifier_type = {
     BERT("BertForSequenceClassification", &classifier)};
+static const qkv_model_type bert_encoder_type = {BERT("BertModel", &encoder)};
 
 const qkv_model_type *qkv_bert_masked_type(void) { return &bert_masked_type; }
 const qkv_model_type *qkv_bert_classifier_type(void) { return &bert_classifier_type; }
+const qkv_model_type *qkv_bert_encoder_type(void) { return &bert_encoder_type; }

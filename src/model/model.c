@@ -80,7 +80,8 @@ int qkv__passes(qkv_pass pass) { return 3 - (int)pass; }
 static const char *const abilities[] = {
     "predicts the next token", "samples codes",  "fills masks",      "classifies text",
     "translates",              "forecasts",      "classifies images", "segments images",
-    "colorizes images",        "reconstructs images", "encodes images", "compares images"};
+    "colorizes images",        "reconstructs images", "encodes images", "compares images",
+    "embeds text"};
 
 static unsigned can(const qkv_model *m) { return m->type->builtin ? m->type->builtin->can : 0; }
 

@@ -10,9 +10,9 @@ static const qkv_option rows[] = {
     {.flag = "file", .key = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "FILE",
      .help = "data to evaluate on; else what was held out in training"},
     {.flag = "source", .key = "source", .type = QKV_OPT_STRING, FIELD(source), .value = "FILE",
-     .help = "the same for translators: sentences to translate"},
+     .help = "the same for translators: sentences to translate; for vectors: texts"},
     {.flag = "target", .key = "target", .type = QKV_OPT_STRING, FIELD(target), .value = "FILE",
-     .help = "and their translations"},
+     .help = "and their translations, or the texts that belong to them"},
     {.flag = "images", .key = "images", .type = QKV_OPT_STRING, FIELD(images), .value = "D",
      .help = "the same for models of pixels' classes: images"},
     {.flag = "masks", .key = "masks", .type = QKV_OPT_STRING, FIELD(masks), .value = "D",
@@ -35,7 +35,8 @@ QKV__OPTIONS(qkv_pipeline_evaluate, "Evaluation")
 
 /* ---- who evaluates what ---------------------------------------------------------------------- */
 
-static const char *const data_flags[] = {"--file", "--source and --target", "--images and --masks"};
+static const char *const data_flags[] = {"--file", "--source and --target", "--images and --masks",
+                                         "--file, or --source and --target,"};
 
 static const qkv__evaluator *find_evaluator(const qkv_pipeline *p)
 {
@@ -58,7 +59,8 @@ static qkv_status evaluate_check_data(const qkv_pipeline *p, const qkv_pipeline_
     const char *const named[] = {o->file, o->source ? o->source : o->target,
                                  o->images ? o->images : o->masks};
     for (int other = 0; other <= QKV__ON_MASKS; other++)
-        if (other != j->data && named[other])
+        if (named[other] && other != j->data &&
+            (j->data != QKV__ON_TEXT_PAIRS || other == QKV__ON_MASKS))
             return qkv_fail(p->ctx, QKV_E_ARGUMENT, "%s is a %s model: %s expected, found %s",
                             p->dir, kind, data_flags[j->data], data_flags[other]);
     return QKV_OK;

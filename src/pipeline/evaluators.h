@@ -10,8 +10,8 @@
 typedef qkv_status qkv__evaluate_fn(qkv_pipeline *p, const qkv_pipeline_evaluate_options *o,
                                     qkv_metrics *out);
 
-/* What data is named with. */
-enum { QKV__ON_FILE, QKV__ON_PAIRS, QKV__ON_MASKS };
+/* What data is named with; ON_TEXT_PAIRS: as ON_FILE or as ON_PAIRS. */
+enum { QKV__ON_FILE, QKV__ON_PAIRS, QKV__ON_MASKS, QKV__ON_TEXT_PAIRS };
 
 typedef struct {
     unsigned can;    /* QKV_CAN_* of the models that it evaluates .. */

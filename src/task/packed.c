@@ -68,6 +68,16 @@ qkv_tensor *qkv__packed_hidden(const qkv__packed *p, qkv_model *m, qkv_tape *t)
     return qkv_bert_hidden(m, t, &in);
 }
 
+qkv_tensor *qkv__packed_vectors(const qkv__packed *p, qkv_model *m, qkv_tape *t)
+{
+    const size_t shape[] = {1, p->rows};
+    if (p->failed)
+        return NULL;
+    const qkv_bert_input in = {.ids = qkv_tensor_ids(t, p->ids, 2, shape),
+                               .sequences = p->sequences, .offsets = p->offsets};
+    return qkv_bert_vectors(m, t, &in, qkv_bert_hidden(m, t, &in));
+}
+
 /* The fewest and the most ids in the first fields of a record. */
 static void find_lengths(const qkv_records *r, size_t fields, size_t *least, size_t *most)
 {

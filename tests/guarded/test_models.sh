@@ -40,6 +40,7 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both train lm --data ../text --tokenizer char $nano --layout llama --length 16 $run --out llama
     both train mlm --data ../text $words $run --out bert
     both train classify --data ../labelled.tsv --init bert $run --out texts
+    both train embed --source ../en --target ../de $words $run --init bert --out vectors
     both train translate --source ../en --target ../de $words $run --out mt
     both train forecast --data ../rows.csv --context 24 --horizon 6 --patch 3 $run --out series
     both train classify --data $bars --type vit $nano $run --out vit
@@ -54,6 +55,8 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both generate llama --prompt 'The ' --tokens 12
     both fill bert 'the [MASK] sat'
     both classify texts 'what a film'
+    both embed vectors --file ../en --out vectors.npy
+    both embed vectors 'the cat' --nearest ../de
     both translate mt --beam 3 --file ../en
     both forecast series --horizon 4 --file ../rows.csv
     both classify vit "$image"
@@ -64,10 +67,12 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both encode codes "$image" --out codes.npy
     both decode codes codes.npy --out again.png
     both imagine prior --count 2 --out grid.png
-    for m in gpt bert mt series vit mae masks colors codes prior; do both eval $m --json; done
+    for m in gpt bert vectors mt series vit mae masks colors codes prior; do
+        both eval $m --json
+    done
 }
 (cd cpu && find . -name model.safetensors -o -name '*.png' -o -name '*.npy' -o -name answers) >made
-[ "$(wc -l <made)" -ge 26 ] || fail "only $(wc -l <made) files to compare"
+[ "$(wc -l <made)" -ge 28 ] || fail "only $(wc -l <made) files to compare"
 while read -r file; do
     cmp "cpu/$file" "guarded/$file" || fail "$file differs"
 done <made

@@ -1,0 +1,147 @@
+/* embed.c - `qkv embed`: vectors of texts, and which texts are nearest to which. */
+#include <stdio.h>
+
+#include "core/cli.h"
+
+typedef struct {
+    const char *file, *out, *nearest;
+    size_t top_k;
+} settings;
+
+#define FIELD(member) .offset = offsetof(settings, member)
+static const qkv_option rows[] = {
+    {.flag = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "FILE",
+     .help = "texts, one a line"},
+    {.flag = "out", .type = QKV_OPT_STRING, FIELD(out), .value = "NPY",
+     .help = "write the vectors there: float32, (texts, width)"},
+    {.flag = "nearest", .type = QKV_OPT_STRING, FIELD(nearest), .value = "FILE",
+     .help = "show the lines of this file that are nearest to each text"},
+    {.flag = "top-k", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216, FIELD(top_k),
+     .initial = "5", .help = "how many of them"},
+};
+static const qkv_option_table table = {"Vectors", rows, sizeof rows / sizeof *rows, 0};
+
+/* ---- vectors ------------------------------------------------------------------------------- */
+
+static int put_vectors(const cli *c, const qkv_vectors *v)
+{
+    int code = CLI_DONE;
+    for (size_t i = 0; i < v->count && code == CLI_DONE; i++) {
+        const qkv_real *x = v->data + i * v->width;
+        if (!c->common.json) {
+            for (size_t k = 0; k < v->width; k++)
+                printf("%s%.6f", k ? " " : "", (double)x[k]);
+            putchar('\n');
+            continue;
+        }
+        qkv_json_writer w = cli_object(c);
+        qkv_json_put_string(&w, "text", v->names[i]);
+        qkv_json_begin_array(&w, "vector");
+        for (size_t k = 0; k < v->width; k++)
+            qkv_json_put_real(&w, NULL, (double)x[k]);
+        qkv_json_end_array(&w);
+        code = cli_answer(c, &w);
+    }
+    return code == CLI_DONE ? cli_flush() : code;
+}
+
+/* ---- neighbours ---------------------------------------------------------------------------- */
+
+static int put_neighbours(const cli *c, const char *text, const qkv_vectors *among, size_t k,
+                          const int32_t *ids, const qkv_real *cosines)
+{
+    if (!c->common.json) {
+        printf("%s\n", text);
+        for (size_t i = 0; i < k; i++)
+            printf("  %.4f  %s\n", (double)cosines[i], among->names[ids[i]]);
+        return CLI_DONE;
+    }
+    qkv_json_writer w = cli_object(c);
+    qkv_json_put_string(&w, "text", text);
+    qkv_json_begin_array(&w, "nearest");
+    for (size_t i = 0; i < k; i++) {
+        qkv_json_begin_object(&w, NULL);
+        qkv_json_put_int(&w, "line", ids[i] + 1);
+        qkv_json_put_string(&w, "text", among->names[ids[i]]);
+        qkv_json_put_real(&w, "cosine", (double)cosines[i]);
+        qkv_json_end_object(&w);
+    }
+    qkv_json_end_array(&w);
+    return cli_answer(c, &w);
+}
+
+static int show_nearest(cli *c, qkv_pipeline *p, const settings *s, const qkv_vectors *v)
+{
+    qkv_vectors among;
+    qkv_status status = qkv_pipeline_embed_file(p, s->nearest, &among);
+    if (status)
+        return cli_error(c);
+    size_t k = s->top_k < among.count ? s->top_k : among.count;
+    int32_t *ids = qkv_calloc(c->ctx, v->count, k * sizeof *ids);
+    qkv_real *cosines = qkv_calloc(c->ctx, v->count, k * sizeof *cosines);
+    status = ids && cosines ? qkv_vectors_nearest(v, &among, k, ids, cosines) : QKV_E_MEMORY;
+    int code = status ? cli_error(c) : CLI_DONE;
+    for (size_t i = 0; i < v->count && code == CLI_DONE; i++)
+        code = put_neighbours(c, v->names[i], &among, k, ids + i * k, cosines + i * k);
+    qkv_free(c->ctx, ids);
+    qkv_free(c->ctx, cosines);
+    qkv_vectors_free(&among);
+    return code == CLI_DONE ? cli_flush() : code;
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static int embed_answer(cli *c, qkv_pipeline *p, const settings *s)
+{
+    const qkv_strings *args = &c->args;
+    qkv_vectors v;
+    qkv_status status =
+        args->count > 1 ? qkv_pipeline_embed_texts(p, args->items + 1, args->count - 1, &v)
+                        : qkv_pipeline_embed_file(p, s->file ? s->file : "/dev/stdin", &v);
+    if (status)
+        return cli_error(c);
+    int code = CLI_DONE;
+    if (s->out && qkv_vectors_save(&v, s->out))
+        code = cli_error(c);
+    if (code == CLI_DONE && s->nearest)
+        code = show_nearest(c, p, s, &v);
+    else if (code == CLI_DONE && !s->out)
+        code = put_vectors(c, &v);
+    qkv_vectors_free(&v);
+    return code;
+}
+
+static int embed_run(cli *c, int argc, char **argv)
+{
+    settings s;
+    qkv_pipeline *p = NULL;
+    cli_bind(c, &table, &s);
+    if (cli_parse(c, argc, argv, 1, SIZE_MAX))
+        return CLI_USAGE;
+    if (s.file && c->args.count > 1)
+        return cli_usage(c, "texts or --file: one of them expected, found both");
+    cli_listen_notes(c);
+    int code = qkv_pipeline_open(&p, c->ctx, c->args.items[0]) ? cli_error(c)
+                                                                : embed_answer(c, p, &s);
+    qkv_pipeline_close(p);
+    return code;
+}
+
+static const char *const examples[] = {
+    "qkv embed runs/e --file lines.txt --out vectors.npy",
+    "qkv embed runs/e \"a dog runs\" --nearest lines.txt --top-k 3",
+    "qkv embed runs/e --file questions.txt --nearest answers.txt --json", NULL};
+
+static const qkv_preset presets[] = {{"file", NULL, "standard input without texts"},
+                                     {NULL, NULL, NULL}};
+
+CLI_COMMAND(cli_embed, 425) = {
+    .manual = {.name = "embed", .summary = "vectors of texts, and the nearest of them",
+               .usage = "DIR [TEXT... | --file FILE] [--nearest FILE]", .examples = examples,
+               .text = "The vector of each text, of length 1, so that the product of two is their "
+                       "cosine: numbers a line, or with --out an .npy file. With --nearest the "
+                       "lines of another file that have the greatest cosine with each text. "
+                       "--json: objects {\"text\", \"vector\"}, or {\"text\", \"nearest\": "
+                       "[{\"line\", \"text\", \"cosine\"}, ..]}.",
+               .presets = presets},
+    .own = {&table}, .run = embed_run};

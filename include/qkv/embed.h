@@ -1,0 +1,60 @@
+/* embed.h - contrastive learning of vectors: pairs of texts, recall, nearest neighbours.
+ * Layer: task */
+#ifndef QKV_EMBED_H
+#define QKV_EMBED_H
+
+#include <qkv/task.h>
+
+QKV_BEGIN_DECLS
+
+/* ---- training on pairs of texts ------------------------------------------------------------ */
+
+typedef struct {
+    double temperature; /* divides the cosines                        (0, 100]    0.05 */
+    double drop;        /* share of the words that training replaces by [MASK] [0, 1)   0 */
+} qkv_embed_options;
+qkv_embed_options qkv_embed_defaults(void);
+
+/* A task that trains a model with QKV_CAN_EMBED_TEXT to tell a text's partner from the other texts
+ * of the batch. Records have 2 fields: the ids of a text and of its partner, both with special
+ * tokens. A sample is one pair, shuffled in every epoch. With q and k (B, width) the vectors of a
+ * batch's texts and partners, the loss is the mean of qkv_infonce_loss(q, k) and
+ * qkv_infonce_loss(k, q) (CLIP's, Radford et al. 2021); a micro-batch has no other partners than
+ * its own. tokenizer may be NULL if drop is 0, and is not kept. train, valid (NULL: nothing is held
+ * out) and the model must outlive the task. options may be NULL. On failure out->self is NULL. */
+qkv_status qkv_task_embed(qkv_task *out, qkv_model *model, const qkv_records *train,
+                          const qkv_records *valid, const qkv_tokenizer *tokenizer,
+                          const qkv_embed_options *options, uint64_t seed);
+
+/* ---- recall -------------------------------------------------------------------------------- */
+
+/* Share of the rows whose partner is the most similar of all (recall at 1), or among the 5 most
+ * similar. [0]: each row of a among b, [1]: each row of b among a. */
+typedef struct {
+    double recall1[2], recall5[2];
+    double loss; /* of all rows as one batch, both directions, nats */
+    size_t pairs;
+} qkv_recall_score;
+
+/* a, b (n, width): row i of a is the partner of row i of b. Similarity is the cosine; a row that is
+ * as similar as the partner counts as more similar. temperature: of the loss. t is reset and used
+ * without recording. QKV_E_ARGUMENT: n is 0. */
+qkv_status qkv_recall(qkv_tape *t, const qkv_real *a, const qkv_real *b, size_t n, size_t width,
+                      double temperature, qkv_recall_score *out);
+
+/* The recall of the records' pairs. limit: number of pairs, evenly spaced (0: all); fewer pairs are
+ * easier. options may be NULL. t is reset and used without recording. */
+qkv_status qkv_embed_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *records,
+                              const qkv_embed_options *options, size_t limit,
+                              qkv_recall_score *out);
+
+/* ---- nearest neighbours -------------------------------------------------------------------- */
+
+/* For each row of queries (n, width) the k rows of rows (count, width) with the greatest cosine,
+ * greatest first, the lower index first among equals, into ids (n, k) and cosines (n, k). 1 <= k
+ * <= count <= INT32_MAX. t is reset and used without recording. */
+qkv_status qkv_nearest(qkv_tape *t, const qkv_real *queries, size_t n, const qkv_real *rows,
+                       size_t count, size_t width, size_t k, int32_t *ids, qkv_real *cosines);
+
+QKV_END_DECLS
+#endif

@@ -1,0 +1,46 @@
+/* pipeline_embed.h - vectors of a user's texts, and which of them are nearest.
+ * Layer: pipeline
+ *
+ *     qkv_vectors questions = {0}, answers = {0};
+ *     qkv_status status = qkv_pipeline_embed_texts(p, texts, count, &questions);
+ *     if (!status)
+ *         status = qkv_pipeline_embed_file(p, "answers.txt", &answers);
+ *     if (!status)
+ *         status = qkv_vectors_nearest(&questions, &answers, 3, ids, cosines);
+ *     qkv_vectors_free(&questions);
+ *     qkv_vectors_free(&answers); */
+#ifndef QKV_PIPELINE_EMBED_H
+#define QKV_PIPELINE_EMBED_H
+
+#include <qkv/embed.h>
+#include <qkv/pipeline.h>
+
+QKV_BEGIN_DECLS
+
+/* Vectors, each of length 1, and what they are of. Zeroed: none. */
+typedef struct {
+    qkv_context *ctx;
+    size_t count, width;
+    qkv_real *data; /* (count, width) */
+    char **names;   /* (count) the texts, 0-terminated (a 0 byte in a text ends its name) */
+} qkv_vectors;
+void qkv_vectors_free(qkv_vectors *v); /* zeroed is allowed */
+
+/* The vectors of texts (count >= 1). Those with more tokens than the model reads are truncated; a
+ * note says how many. On failure *out is zeroed. QKV_E_UNSUPPORTED: the model gives no vectors. */
+qkv_status qkv_pipeline_embed_texts(qkv_pipeline *p, const char *const *texts, size_t count,
+                                    qkv_vectors *out);
+/* The same of a file's lines, empty ones too. QKV_E_FORMAT: an empty file, or a line that is not
+ * UTF-8. */
+qkv_status qkv_pipeline_embed_file(qkv_pipeline *p, const char *path, qkv_vectors *out);
+
+/* qkv_nearest of vectors: ids and cosines (queries->count, k). QKV_E_ARGUMENT: the widths differ,
+ * or k is not in 1 .. among->count. */
+qkv_status qkv_vectors_nearest(const qkv_vectors *queries, const qkv_vectors *among, size_t k,
+                               int32_t *ids, qkv_real *cosines);
+
+/* Writes them as .npy, F32 (count, width), atomically. */
+qkv_status qkv_vectors_save(const qkv_vectors *v, const char *path);
+
+QKV_END_DECLS
+#endif

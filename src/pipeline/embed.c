@@ -1,0 +1,149 @@
+/* embed.c - vectors of a user's texts. */
+#include "base/utf8.h"
+#include "pipeline/pipeline.h"
+#include "qkv/bert.h"
+#include "qkv/infer.h"
+#include "qkv/npy.h"
+#include "qkv/pipeline_embed.h"
+#include "text/texts.h"
+
+#include <string.h>
+
+enum { BATCH = 1024 }; /* texts between two reports of progress */
+
+void qkv_vectors_free(qkv_vectors *v)
+{
+    for (size_t i = 0; i < v->count && v->names; i++)
+        qkv_free(v->ctx, v->names[i]);
+    qkv_free(v->ctx, v->names);
+    qkv_free(v->ctx, v->data);
+    *v = (qkv_vectors){0};
+}
+
+/* Room for the vectors of `count` things. */
+static qkv_status vectors_create(qkv_vectors *v, qkv_context *ctx, size_t count, size_t width)
+{
+    *v = (qkv_vectors){.ctx = ctx, .count = count, .width = width};
+    v->data = qkv_calloc(ctx, count, width * sizeof *v->data);
+    v->names = qkv_calloc(ctx, count, sizeof *v->names);
+    return v->data && v->names ? QKV_OK : QKV_E_MEMORY;
+}
+
+static qkv_status name_texts(qkv_vectors *v, const qkv_line *texts)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        v->names[i] = qkv_malloc(v->ctx, texts[i].len + 1);
+        if (!v->names[i])
+            return QKV_E_MEMORY;
+        memcpy(v->names[i], texts[i].data, texts[i].len);
+        v->names[i][texts[i].len] = 0;
+    }
+    return QKV_OK;
+}
+
+/* That every text is UTF-8. */
+static qkv_status check_texts(qkv_context *ctx, const qkv_line *texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t valid = qkv__utf8_valid(texts[i].data, texts[i].len);
+        if (valid < texts[i].len)
+            return qkv_fail(ctx, QKV_E_FORMAT, "text %zu: UTF-8 expected, found the byte 0x%02x",
+                            i + 1, (unsigned char)texts[i].data[valid]);
+    }
+    return QKV_OK;
+}
+
+/* path: of the file that they are the lines of; NULL: there is none. */
+static qkv_status embed_lines(qkv_pipeline *p, const qkv_line *texts, size_t count,
+                              const char *path, qkv_vectors *out)
+{
+    size_t width = ((const qkv_bert_config *)qkv_model_config(p->model))->width, cut = 0;
+    qkv_status status = check_texts(p->ctx, texts, count);
+    if (!status)
+        status = vectors_create(out, p->ctx, count, width);
+    if (!status)
+        status = name_texts(out, texts);
+    for (size_t done = 0; done < count && !status; done += BATCH) {
+        size_t n = count - done < BATCH ? count - done : BATCH, shorter = 0;
+        status = qkv_embed_texts(p->model, p->tokenizer, texts + done, n,
+                                 out->data + done * width, &shorter);
+        cut += shorter;
+        if (!status)
+            status = qkv__progress(p->ctx, "embedding", "texts", done + n, count);
+    }
+    if (status && path && status != QKV_E_CANCELLED)
+        status = qkv_fail_prefix(p->ctx, path);
+    if (!status && cut)
+        qkv__note(p->ctx, "%zu texts are longer than the model reads: their ends were not read",
+                  cut);
+    if (status)
+        qkv_vectors_free(out);
+    return status;
+}
+
+static qkv_status embed_begin(const qkv_pipeline *p, qkv_vectors *out)
+{
+    *out = (qkv_vectors){0};
+    if (!qkv_model_can(p->model, QKV_CAN_EMBED_TEXT))
+        return qkv__pipeline_refuse_head(p, "embed texts");
+    return qkv__pipeline_text(p);
+}
+
+qkv_status qkv_pipeline_embed_texts(qkv_pipeline *p, const char *const *texts, size_t count,
+                                    qkv_vectors *out)
+{
+    qkv_status status = embed_begin(p, out);
+    if (status)
+        return status;
+    qkv_line *lines = qkv_calloc(p->ctx, count + 1, sizeof *lines);
+    for (size_t i = 0; i < count && lines; i++)
+        lines[i] = (qkv_line){texts[i], strlen(texts[i])};
+    if (!lines)
+        status = QKV_E_MEMORY;
+    else if (!count)
+        status = qkv_fail(p->ctx, QKV_E_ARGUMENT, "there is no text to embed");
+    else
+        status = embed_lines(p, lines, count, NULL, out);
+    qkv_free(p->ctx, lines);
+    return status;
+}
+
+qkv_status qkv_pipeline_embed_file(qkv_pipeline *p, const char *path, qkv_vectors *out)
+{
+    qkv_texts x = {0};
+    qkv_status status = embed_begin(p, out);
+    if (!status)
+        status = qkv_texts_open_one(&x, p->ctx, path);
+    if (status)
+        return status;
+    size_t count = qkv__count_lines(&x.spans[0]);
+    qkv_line *lines = qkv_calloc(p->ctx, count + 1, sizeof *lines);
+    const char *at = x.spans[0].data, *end = at + x.spans[0].len;
+    for (size_t i = 0; i < count && lines; i++)
+        (void)qkv_next_line(&at, end, &lines[i]);
+    status = lines ? embed_lines(p, lines, count, path, out) : QKV_E_MEMORY;
+    qkv_free(p->ctx, lines);
+    qkv_texts_close(&x);
+    return status;
+}
+
+qkv_status qkv_vectors_nearest(const qkv_vectors *queries, const qkv_vectors *among, size_t k,
+                               int32_t *ids, qkv_real *cosines)
+{
+    qkv_tape *t = NULL;
+    if (queries->width != among->width || !among->ctx)
+        return qkv_fail(queries->ctx, QKV_E_ARGUMENT, "vectors of %zu and of %zu numbers have no "
+                        "cosines", queries->width, among->width);
+    qkv_status status = qkv_tape_create(&t, queries->ctx);
+    if (!status)
+        status = qkv_nearest(t, queries->data, queries->count, among->data, among->count,
+                             among->width, k, ids, cosines);
+    qkv_tape_destroy(t);
+    return status;
+}
+
+qkv_status qkv_vectors_save(const qkv_vectors *v, const char *path)
+{
+    return qkv_npy_save(v->ctx, path, 2, (const size_t[]){v->count, v->width}, v->data,
+                        QKV_STORE_F32);
+}
