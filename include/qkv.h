@@ -7,6 +7,7 @@
 #include <qkv/augment.h>
 #include <qkv/base.h>
 #include <qkv/bert.h>
+#include <qkv/chart.h>
 #include <qkv/classify_images.h>
 #include <qkv/codes.h>
 #include <qkv/color.h>
@@ -14,6 +15,7 @@
 #include <qkv/convert.h>
 #include <qkv/corpus.h>
 #include <qkv/csv.h>
+#include <qkv/draw.h>
 #include <qkv/extend.h>
 #include <qkv/file.h>
 #include <qkv/forecast.h>
@@ -25,6 +27,7 @@
 #include <qkv/infer.h>
 #include <qkv/job.h>
 #include <qkv/json.h>
+#include <qkv/look.h>
 #include <qkv/machine.h>
 #include <qkv/mae.h>
 #include <qkv/marian.h>
@@ -35,6 +38,7 @@
 #include <qkv/ops.h>
 #include <qkv/opt.h>
 #include <qkv/options.h>
+#include <qkv/page.h>
 #include <qkv/painting.h>
 #include <qkv/perceptual.h>
 #include <qkv/perceptual_task.h>
