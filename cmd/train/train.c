@@ -7,14 +7,10 @@
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* Seconds of training after which a tenth of a second for the machine's limit is no loss. */
-static const double PEAK_AFTER = 3;
-
 typedef struct {
     const cli *c;
     cli_progress line;
     bool begun; /* line */
-    double peak; /* GF/s; 0: not measured yet; negative: it cannot be */
 } shower;
 
 static void show_step(shower *s, const qkv_train_event *e)
@@ -28,13 +24,8 @@ static void show_step(shower *s, const qkv_train_event *e)
     }
     if (!last && !cli_progress_due(&s->line))
         return;
-    if (s->peak == 0 && qkv_now() - s->line.begun > PEAK_AFTER) {
-        s->peak = 1e-9 * qkv_machine_peak_flops(s->c->ctx, 1);
-        if (s->peak <= 0)
-            s->peak = -1;
-    }
-    if (s->peak > 0)
-        (void)snprintf(share, sizeof share, " (%.0f%% of peak)", 100 * e->gflops / s->peak);
+    if (e->peak_gflops > 0)
+        (void)snprintf(share, sizeof share, " (%.0f%% of peak)", 100 * e->gflops / e->peak_gflops);
     s->line.left = e->left > 0 ? e->left : 0;
     cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
                       "loss %.4f  %s %s/s  %.3g GF/s%s", e->loss,
@@ -56,7 +47,7 @@ static bool train_show(void *user, const qkv_train_event *e)
     shower *s = user;
     if (e->kind == QKV_TRAIN_STEP) {
         show_step(s, e);
-    } else {
+    } else if (e->kind != QKV_TRAIN_SAMPLE) {
         cli_progress_hide(&s->line);
         if (e->kind == QKV_TRAIN_NOTE)
             cli_note(s->c, "%s", e->text);

@@ -115,6 +115,9 @@ typedef struct {
 qkv_status qkv_beam_search_create(qkv_beam_search **out, qkv_model *m, const qkv_generation *g);
 void qkv_beam_search_destroy(qkv_beam_search *s); /* NULL is allowed */
 
+/* As qkv_tape_pack (initially true): false saves the copies' memory, for a model in training. */
+void qkv_beam_search_pack(qkv_beam_search *s, bool pack);
+
 /* Searches for n sentences; sentence i is ids offsets[i] .. offsets[i+1]-1, at least one. Discards
  * earlier results. QKV_E_NUMERIC: a probability is NaN. */
 qkv_status qkv_beam_search_run(qkv_beam_search *s, const int32_t *ids, const int32_t *offsets,

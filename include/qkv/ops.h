@@ -291,6 +291,13 @@ typedef enum { QKV_REDUCE_MEAN, QKV_REDUCE_SUM } qkv_reduction;
 
 enum { QKV_IGNORED = -100 }; /* a target that is ignored: PyTorch's ignore_index */
 
+/* The terms of a cross-entropy, scaled as it is: it is their sum. */
+typedef struct {
+    double nll;       /* -log p of the targets */
+    double smoothing; /* what label smoothing adds */
+    double rdrop;     /* the weighted R-Drop term */
+} qkv_cross_entropy_terms;
+
 /* Zeroed: cross-entropy without smoothing, mean. */
 typedef struct {
     double smoothing; /* e, label smoothing                                  [0, 1)   0 */
@@ -308,6 +315,7 @@ typedef struct {
     double rdrop;
     qkv_real *row_loss;      /* (N) or NULL: receives -log p of each target (0 if ignored) */
     int32_t *row_argmax;     /* (N) or NULL: receives the most likely class of each row */
+    qkv_cross_entropy_terms *terms; /* or NULL: receives the terms of the loss */
 } qkv_cross_entropy_options;
 
 /* logits (.., V), targets i32 (..) -> (). options NULL: the defaults. If every target is ignored

@@ -28,6 +28,22 @@ typedef struct {
 /* name is not copied. Ignored if the struct is full. */
 void qkv_metrics_add(qkv_metrics *m, const char *name, double value);
 
+enum { QKV_TERMS = 16 }; /* maximum number of terms of an update's loss */
+
+/* Named terms of an update's loss, and what weighs them. A term is reported as it is, without its
+ * weight in the loss. */
+typedef struct {
+    struct {
+        const char *name; /* "rec", "codebook"; static */
+        double value;
+    } item[QKV_TERMS];
+    int count;
+} qkv_terms;
+
+/* Adds value to the term of this name, which begins with 0. name is not copied. Ignored for NULL
+ * and if the struct is full. */
+void qkv_terms_add(qkv_terms *terms, const char *name, double value);
+
 /* A micro-batch: samples first .. first+count-1 of the batch's `total`. */
 typedef struct {
     uint64_t step; /* number of the update, from 0 */
@@ -35,7 +51,13 @@ typedef struct {
     size_t first, count, total;
     double *data_seconds; /* the task adds its time for making the batch; NULL: not
                              measured */
+    qkv_terms *terms;     /* the task may add its terms' shares of the batch's means; NULL: not
+                             asked */
 } qkv_micro_batch;
+
+/* Reports a term whose mean over the micro-batch's samples this is: adds its share of the batch's
+ * mean. */
+void qkv_term_mean(const qkv_micro_batch *part, const char *name, double mean);
 
 /* A task type: functions on a task's own struct. A program can define its own. REQUIRED: name,
  * phases, loss, and evaluate if the task has held-out data. The rest is OPTIONAL: zeroed, it has

@@ -3,6 +3,7 @@
 #ifndef QKV_TRAIN_H
 #define QKV_TRAIN_H
 
+#include <qkv/image.h>
 #include <qkv/opt.h>
 #include <qkv/task.h>
 
@@ -13,6 +14,38 @@ typedef struct {
     const qkv_option_table *table;
     const void *target;
 } qkv_train_settings;
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+/* What the model makes at an evaluation, to be looked at: a text or an image. */
+typedef struct {
+    const char *name;       /* "continuation" */
+    const char *text;       /* (length) UTF-8, ends in a 0 byte; NULL: an image */
+    size_t length;
+    const qkv_image *image; /* NULL: a text */
+} qkv_sample;
+
+enum {
+    QKV_SAMPLES = 8,            /* maximum number of samples of an evaluation */
+    QKV_SAMPLE_TEXT = 8192,     /* maximum bytes of a text */
+    QKV_SAMPLE_NAME = 32,       /* maximum bytes of a name */
+    QKV_SAMPLE_PIXELS = 1 << 22 /* maximum pixels of an image */
+};
+
+typedef struct qkv_samples qkv_samples; /* those of one evaluation */
+
+/* Adds a copy of a text (len bytes; a longer one is cut, U+FFFD replaces invalid UTF-8) or an
+ * image. name: lower-case letters, digits and '-'. QKV_E_ARGUMENT: another name, one that is there
+ * already, too many samples, too large an image. */
+qkv_status qkv_samples_text(qkv_samples *s, const char *name, const char *text, size_t len);
+qkv_status qkv_samples_image(qkv_samples *s, const char *name, const qkv_image *image);
+
+/* Makes samples with the model's current parameters. They must be a function of the parameters
+ * alone. t is free for use without recording. A failure is reported as a note, and no more samples
+ * are made. */
+typedef qkv_status qkv_train_sample_fn(void *user, qkv_tape *t, qkv_samples *out);
+
+/* ---- the loop ------------------------------------------------------------------------------- */
 
 /* Options of the loop. Ranges, defaults and flags: qkv_train_table. */
 typedef struct {
@@ -30,6 +63,11 @@ typedef struct {
                           no flag */
     const qkv_train_settings *also; /* (also_count) further settings that the checkpoint stores: */
     size_t also_count;              /* rows with flag and key. No flags */
+    qkv_train_sample_fn *sample; /* called at evaluations, at 16 to 32 of them and a few more in a
+                                    run of thousands; NULL: no samples. No flag */
+    void *sample_user;
+    bool measure_peak; /* measures the machine's limit once, after 3 seconds of training (0.1 s on
+                          two cores), for events and the log. No flag */
 } qkv_train_options;
 const qkv_option_table *qkv_train_table(void);
 qkv_train_options qkv_train_defaults(void);
@@ -37,7 +75,8 @@ qkv_train_options qkv_train_defaults(void);
 typedef enum {
     QKV_TRAIN_STEP, /* after every update */
     QKV_TRAIN_EVAL, /* after every evaluation; metrics is set */
-    QKV_TRAIN_NOTE  /* text is a sentence: a warning, a plan */
+    QKV_TRAIN_NOTE, /* text is a sentence: a warning, a plan */
+    QKV_TRAIN_SAMPLE /* after an evaluation: a sample of its model; sample is set */
 } qkv_train_kind;
 
 typedef struct {
@@ -50,6 +89,9 @@ typedef struct {
     const qkv_metrics *metrics;
     bool best;             /* this evaluation's model is the best so far */
     const char *text;      /* of a note; else the activity: "training" */
+    const qkv_terms *terms; /* of the last update's loss; NULL: it has one term */
+    double peak_gflops;     /* the machine's limit, as qkv_machine_peak_flops; 0: not known */
+    const qkv_sample *sample;
 } qkv_train_event;
 
 /* Receives an event. Returns false to save and stop. */

@@ -346,5 +346,6 @@ const qkv_hypothesis *qkv_beam_search_found(const qkv_beam_search *s, size_t sen
     return sentence < s->asked && rank < s->g.beams && h->ids ? h : NULL;
 }
 
+void qkv_beam_search_pack(qkv_beam_search *s, bool pack) { qkv_tape_pack(s->tape, pack); }
 qkv_beam_stats qkv_beam_search_stats(const qkv_beam_search *s) { return s->stats; }
 qkv_model *qkv_beam_search_model(const qkv_beam_search *s) { return s->model; }

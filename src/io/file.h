@@ -40,6 +40,12 @@ qkv_status qkv__writer_rewind(qkv__writer *w);
 qkv_status qkv__writer_close(qkv__writer *w);
 void qkv__writer_abandon(qkv__writer *w); /* NULL is allowed */
 
+/* Adds to the end of a file, which is made if it is not there, in one piece: a process that is
+ * killed leaves whole pieces. What cannot be written whole is taken back. */
+qkv_status qkv__file_append(qkv_context *ctx, const char *path, const void *data, size_t size);
+/* Cuts a file off after so many bytes. */
+qkv_status qkv__file_cut(qkv_context *ctx, const char *path, size_t size);
+
 /* ---- folders ------------------------------------------------------------------------------ */
 
 qkv_status qkv__file_remove(qkv_context *ctx, const char *path); /* absent already: fine */

@@ -1,4 +1,5 @@
-/* file_write.c - atomic writing: temporary, write, fsync, rename, fsync of the folder. */
+/* file_write.c - atomic writing: temporary, write, fsync, rename, fsync of the folder; and adding
+ * to the end of a file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -187,4 +188,33 @@ qkv_status qkv_file_write(qkv_context *ctx, const char *path, const void *data, 
         return status;
     qkv__writer_put(w, data, size);
     return qkv__writer_close(w);
+}
+
+/* ---- logs --------------------------------------------------------------------------------- */
+
+qkv_status qkv__file_append(qkv_context *ctx, const char *path, const void *data, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    off_t end = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+    const char *p = data;
+    int error = fd < 0 || end < 0 ? errno : 0;
+    while (!error && size > 0) {
+        ssize_t done = write(fd, p, size);
+        error = done < 0 && errno != EINTR ? errno : 0;
+        p += done > 0 ? done : 0;
+        size -= done > 0 ? (size_t)done : 0;
+    }
+    if (error && end >= 0 && ftruncate(fd, end) != 0)
+        error = errno;
+    if (fd >= 0 && close(fd) != 0 && !error)
+        error = errno;
+    return error ? qkv_fail(ctx, QKV_E_IO, "%s: cannot be appended to: %s", path, strerror(error))
+                 : QKV_OK;
+}
+
+qkv_status qkv__file_cut(qkv_context *ctx, const char *path, size_t size)
+{
+    if (truncate(path, (off_t)size) != 0)
+        return qkv_fail(ctx, QKV_E_IO, "%s: cannot be cut: %s", path, strerror(errno));
+    return QKV_OK;
 }

@@ -76,6 +76,13 @@ float qkv__proto_float(const qkv__proto_field *f)
     return value;
 }
 
+double qkv__proto_double(const qkv__proto_field *f)
+{
+    double value;
+    memcpy(&value, &f->value, sizeof value);
+    return value;
+}
+
 static void put_varint(qkv_str *out, uint64_t value)
 {
     char bytes[10];
@@ -102,6 +109,17 @@ void qkv__proto_put_float(qkv_str *out, uint32_t number, float value)
         bytes[i] = (char)(bits >> (8 * i) & 0xff);
     put_varint(out, (uint64_t)number << 3 | QKV__PROTO_32);
     qkv_str_add(out, bytes, 4);
+}
+
+void qkv__proto_put_double(qkv_str *out, uint32_t number, double value)
+{
+    uint64_t bits;
+    char bytes[8];
+    memcpy(&bits, &value, sizeof bits);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (char)(bits >> (8 * i) & 0xff);
+    put_varint(out, (uint64_t)number << 3 | QKV__PROTO_64);
+    qkv_str_add(out, bytes, 8);
 }
 
 void qkv__proto_put_bytes(qkv_str *out, uint32_t number, const char *data, size_t len)

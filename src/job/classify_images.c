@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "job/classify.h"
+#include "job/sample.h"
 #include "job/image_job.h"
 #include "model/tables.h"
 #include "qkv/vit.h"
@@ -244,6 +245,11 @@ static qkv_status take_common(qkv__run *base)
     return status;
 }
 
+static qkv_status classify_images_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    return qkv__sample_image_labels(user, t, out);
+}
+
 static const qkv_option_table *const task_tables[] = {&qkv__classify_table, &qkv__augment_table,
                                                       &qkv__mix_table, NULL};
 static const char *const fixed[] = {"model", "type", NULL};
@@ -274,5 +280,6 @@ const qkv__job_kind qkv__classify_images = {
     .decides = "data", .variant = qkv__job_classify_variant, .check = take_common,
     .can = QKV_CAN_CLASSIFY_IMAGES, .read = classify_images_read_data, .write = qkv__image_write,
     .open = qkv__image_open, .begin = classify_images_begin, .close = qkv__image_close,
+    .sample = classify_images_sample,
     .fixed = fixed, .task_tables = task_tables,
     .about = "images", .sizes = {qkv_cct_type, qkv_vit_type}};

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "job/bert.h"
+#include "job/sample.h"
 #include "job/classify.h"
 #include "job/vocabulary.h"
 #include "model/tables.h"
@@ -192,6 +193,11 @@ static void classify_text_close_data(qkv__run *base)
     qkv__text_split_close(&j->texts);
 }
 
+static qkv_status classify_text_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    return qkv__sample_text_labels(user, t, out);
+}
+
 static const qkv_option_table *const task_tables[] = {&qkv__classify_table, &table, NULL};
 static const char *const decided[] = {"vocab_size", "max_position_embeddings",
                                       "pad_token_id", "num_labels", NULL};
@@ -217,6 +223,7 @@ const qkv__job_kind qkv__job_classify = {
     .can = QKV_CAN_CLASSIFY_TEXT, .read = classify_text_read_data,
     .write = classify_text_write_data,
     .fields = 3, .begin = job_classify_text_begin, .close = classify_text_close_data,
+    .sample = classify_text_sample,
     .has_text = true, .fixed = fixed,
     .task_tables = task_tables, .decided = decided, .other = &qkv__classify_images,
     .about = "texts", .sizes = {qkv_bert_classifier_type}};

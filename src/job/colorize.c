@@ -1,6 +1,9 @@
 /* colorize.c - `qkv train colorize`: colour images become a model that colours grey
  * ones. */
+#include <string.h>
+
 #include "job/image_job.h"
+#include "job/sample.h"
 #include "model/tables.h"
 #include "qkv/pixelwise.h"
 #include "qkv/colorize.h"
@@ -71,6 +74,36 @@ static qkv_status colorize_begin(qkv__run *base)
     return QKV_OK;
 }
 
+/* The image in grey, coloured, and as it is. */
+static qkv_status colorize_sample_rows(const qkv__image_job *p, qkv_tape *t, size_t image,
+                                 uint8_t *const *painted)
+{
+    const qkv_pixels *images = qkv__sample_set(p)->images;
+    const uint8_t *data = qkv_pixels_data(images, image);
+    size_t height = qkv_pixels_height(images), width = qkv_pixels_width(images);
+    size_t n = height * width;
+    const qkv_image in = {.width = width, .height = height, .channels = CHANNELS,
+                          .data = (uint8_t *)(uintptr_t)data}; /* is read only */
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *rgb = data + CHANNELS * i;
+        double grey = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];
+        memset(painted[0] + CHANNELS * i, (int)(grey + 0.5), CHANNELS);
+    }
+    memcpy(painted[2], data, n * CHANNELS);
+    qkv_image colored;
+    qkv_status status = qkv_colorize(&colored, p->base.model, t, &in, NULL, 0);
+    if (!status)
+        memcpy(painted[1], colored.data, n * CHANNELS);
+    qkv_image_free(&colored, p->base.ctx);
+    return status;
+}
+
+static qkv_status colorize_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    static const qkv__sample_images_kind kind = {"coloured", 3, CHANNELS, colorize_sample_rows};
+    return qkv__sample_images(user, t, &kind, out);
+}
+
 static const qkv_option_table *const task_tables[] =
     {&qkv__colorize_table, &qkv__augment_table, NULL};
 static const qkv_preset presets[] = {
@@ -97,5 +130,6 @@ const qkv__job_kind qkv__job_colorize = {
     .name = "colorize", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_COLORIZE, .read = colorize_read_data, .write = qkv__image_write,
     .open = qkv__image_open, .begin = colorize_begin, .close = qkv__image_close,
+    .sample = colorize_sample,
     .fixed = qkv__image_fixed, .task_tables = task_tables,
     .sizes = {qkv_vit_type}};

@@ -3,14 +3,16 @@
 #include <string.h>
 
 #include "job/run.h"
+#include "job/sample.h"
 #include "pipeline/run_data.h"
 #include "pipeline/series.h"
 #include "text/texts.h"
 #include "io/file.h"
 #include "model/tables.h"
-#include "qkv/forecast.h"
+#include "qkv/infer.h"
 
 static const double RATE = 1e-3; /* when none is given */
+enum { SHOWN = 24 };             /* rows of a sample */
 
 typedef struct {
     const char *data, *valid, *valid_last, *columns, *target;
@@ -305,6 +307,32 @@ static void forecast_close_data(qkv__run *base)
     qkv_array_free(&j->valid_file);
 }
 
+/* The last rows of the first target that are held out: as forecast, and as they were. */
+static qkv_status forecast_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    const job *j = user;
+    qkv_context *ctx = j->base.ctx;
+    const qkv_forecast_config *c = qkv_model_config(j->base.model);
+    const qkv_series *s = j->valid.data ? &j->valid : &j->train;
+    const qkv_series history = {s->data, s->rows - c->horizon, s->columns};
+    qkv_real *made = qkv_calloc(ctx, c->horizon, c->targets * sizeof *made);
+    qkv_str text;
+    (void)t;
+    qkv_str_init(&text, ctx);
+    qkv_str_puts(&text, "row  forecast  truth\n");
+    qkv_status status = made ? qkv_forecast(j->base.model, &history, c->horizon, made)
+                             : QKV_E_MEMORY;
+    for (size_t i = 0; i < c->horizon && i < SHOWN && !status; i++)
+        qkv_str_printf(&text, "%zu  %.6g  %.6g\n", i + 1, (double)made[i * c->targets],
+                       (double)s->data[(history.rows + i) * s->columns]);
+    if (!status)
+        status = text.failed ? QKV_E_MEMORY
+                             : qkv_samples_text(out, "forecast", text.data, text.len);
+    qkv_str_free(&text);
+    qkv_free(ctx, made);
+    return status;
+}
+
 static const char *const fixed[] = {"context", "horizon", "patch", "normalize", "linear", "loss",
                                     "season", "columns", "target", "decoder", NULL};
 static const qkv_preset presets[] = {
@@ -327,4 +355,5 @@ const qkv__job_kind qkv__job_forecast = {
     .name = "forecast", .size = sizeof(job), .tables = tables, .presets = presets,
     .type = qkv_forecast_type, .config = offsetof(job, config),
     .read = forecast_read_data, .write = forecast_write_data, .open = forecast_open_data,
-    .begin = forecast_begin, .close = forecast_close_data, .fixed = fixed};
+    .begin = forecast_begin, .close = forecast_close_data, .fixed = fixed,
+    .sample = forecast_sample};

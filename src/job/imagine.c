@@ -1,5 +1,6 @@
 /* imagine.c - `qkv train imagine`: images' codes become a prior that imagines more. */
 #include "job/image_job.h"
+#include "job/sample.h"
 #include "pipeline/prior.h"
 #include "io/file.h"
 #include "model/tables.h"
@@ -212,6 +213,17 @@ static void imagine_close_job(qkv__run *base)
     qkv__image_close(base);
 }
 
+/* A run that goes on has not needed the VQGAN so far. */
+static qkv_status imagine_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    job *j = user;
+    qkv__run *base = &j->p.base;
+    (void)t;
+    qkv_status status = j->codecs.vqgan ? QKV_OK
+                                        : qkv__prior_open(&j->codecs, base->model, base->o.out);
+    return status ? status : qkv__sample_imagined(&j->codecs, base, &j->train.g, out);
+}
+
 static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "block_size", NULL};
 static const char *const fixed[] = {"model", NULL};
@@ -240,5 +252,6 @@ const qkv__job_kind qkv__job_imagine = {
     .name = "imagine", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_SAMPLE_CODES, .read = imagine_read_data, .write = imagine_write_data,
     .open = imagine_open_data, .begin = imagine_begin, .close = imagine_close_job, .fixed = fixed,
+    .sample = imagine_sample,
     .task_tables = task_tables, .decided = decided,
     .sizes = {qkv_prior_type}};

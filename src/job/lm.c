@@ -3,6 +3,7 @@
 
 #include "text/texts.h"
 #include "job/run.h"
+#include "job/sample.h"
 #include "job/vocabulary.h"
 #include "model/tables.h"
 #include "pipeline/run_data.h"
@@ -149,6 +150,13 @@ static void lm_close_data(qkv__run *base)
     qkv__text_split_close(&j->texts);
 }
 
+static qkv_status lm_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    const job *j = user;
+    (void)t;
+    return qkv__sample_continuations(&j->base, j->valid ? j->valid : j->train, out);
+}
+
 static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "max_position_embeddings", "n_positions",
                                       "bos_token_id", "eos_token_id", NULL};
@@ -175,6 +183,7 @@ static const qkv__job_table gpt2_tables[] = TABLES(qkv__gpt2_config);
     .name = "lm", .size = sizeof(job), .presets = presets, .decides = "layout",                    \
     .variant = variant, .can = QKV_CAN_GENERATE, .read = lm_read_data, .write = lm_write_data,     \
     .open = lm_open_data, .begin = lm_begin, .close = lm_close_data, .has_text = true,             \
+    .sample = lm_sample,                                                                           \
     .fixed = fixed, .task_tables = task_tables, .decided = decided
 static const qkv__job_kind gpt2 = {LM, .tables = gpt2_tables, .about = "--layout gpt2"};
 const qkv__job_kind qkv__job_lm = {LM, .tables = llama_tables, .other = &gpt2,

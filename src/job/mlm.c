@@ -1,5 +1,6 @@
 /* mlm.c - `qkv train mlm`: a text becomes a BERT that guesses its hidden words. */
 #include "job/bert.h"
+#include "job/sample.h"
 #include "job/vocabulary.h"
 #include "model/tables.h"
 #include "qkv/bert.h"
@@ -107,6 +108,12 @@ static void mlm_close_data(qkv__run *base)
     qkv__text_split_close(&j->texts);
 }
 
+static qkv_status mlm_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    (void)t;
+    return qkv__sample_hidden_words(user, out);
+}
+
 static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size",
                                       "max_position_embeddings", "pad_token_id", NULL};
@@ -128,5 +135,6 @@ const qkv__job_kind qkv__job_mlm = {
     .name = "mlm", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_FILL_MASK, .read = mlm_read_data, .write = mlm_write_data,
     .fields = 1, .begin = mlm_begin, .close = mlm_close_data, .has_text = true, .fixed = fixed,
+    .sample = mlm_sample,
     .task_tables = task_tables, .decided = decided,
     .sizes = {qkv_bert_masked_type}};

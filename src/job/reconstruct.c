@@ -1,6 +1,9 @@
 /* reconstruct.c - `qkv train reconstruct`: images become a masked autoencoder, which
  * fills in what it does not see. */
+#include <string.h>
+
 #include "job/image_job.h"
+#include "job/sample.h"
 #include "model/tables.h"
 #include "qkv/mae.h"
 #include "qkv/reconstruct.h"
@@ -65,6 +68,28 @@ static qkv_status reconstruct_begin(qkv__run *base)
     return QKV_OK;
 }
 
+/* The image with patches hidden, filled in, and as it is. */
+static qkv_status reconstruct_sample_rows(const qkv__image_job *p, qkv_tape *t, size_t image,
+                                    uint8_t *const *painted)
+{
+    const qkv_pixels *images = qkv__sample_set(p)->images;
+    const qkv_mae_config *c = qkv_model_config(p->base.model);
+    const uint8_t *data = qkv_pixels_data(images, image);
+    memcpy(painted[2], data, qkv_pixels_height(images) * qkv_pixels_width(images) *
+                              qkv_pixels_channels(images));
+    return qkv_reconstruct(p->base.model, t, data, c->mask_ratio, image, true, painted[0],
+                           painted[1]);
+}
+
+static qkv_status reconstruct_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    const qkv__image_job *p = user;
+    const qkv__sample_images_kind kind = {"filled-in", 3,
+                                         qkv_pixels_channels(qkv__sample_set(p)->images),
+                                         reconstruct_sample_rows};
+    return qkv__sample_images(p, t, &kind, out);
+}
+
 static const qkv_option_table *const task_tables[] = {&qkv__augment_table, NULL};
 static const qkv_preset presets[] = {
     QKV__IMAGE_SIZE,
@@ -90,5 +115,6 @@ const qkv__job_kind qkv__job_reconstruct = {
     .name = "reconstruct", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_RECONSTRUCT, .read = reconstruct_read_data,
     .write = qkv__image_write, .open = qkv__image_open, .begin = reconstruct_begin,
+    .sample = reconstruct_sample,
     .close = qkv__image_close, .fixed = qkv__image_fixed, .task_tables = task_tables,
     .sizes = {qkv_mae_type}};

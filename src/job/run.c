@@ -229,9 +229,10 @@ static qkv_status run_train(const qkv__run *r, const qkv_training *training, qkv
                             const char *dir, bool resume, const char *what,
                             qkv_train_result *result)
 {
-    qkv_train_options loop = training->loop;
+    qkv_train_options loop = training->loop; /* its samples are set, or there are none */
     teller t = {r, what};
     loop.spent = qkv_now() - r->began;
+    loop.measure_peak = true;
     return qkv_train(task, &loop, &training->optimizer, &training->schedule, dir, resume,
                      r->event ? run_tell : NULL, &t, result);
 }
@@ -312,6 +313,8 @@ qkv_status qkv__run_all(qkv__run *r, const qkv__job_kind *kind, qkv_train_result
     if (!status) {
         note_unused(r, kind);
         keep_settings(r, kind);
+        r->t.loop.sample = kind->sample;
+        r->t.loop.sample_user = r;
         status = run_train(r, &r->t, &r->task, r->o.out, r->o.resume, "training", result);
     }
     run_clean_up(r, kind);

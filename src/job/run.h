@@ -88,6 +88,7 @@ struct qkv__job_kind {
                       what there is */
     qkv_status (*open)(qkv__run *r);  /* the tokenizer and the model are there already */
     qkv_status (*begin)(qkv__run *r); /* makes the task and calls qkv__run_rate */
+    qkv_train_sample_fn *sample; /* of the task's model; its user is the qkv__run. NULL: none */
     void (*close)(qkv__run *r);       /* frees what is the kind's own */
     bool has_text;                    /* there is a tokenizer */
     const char *const *fixed;   /* flags without effect beside --init, but for those of a

@@ -1,7 +1,11 @@
 /* segment.c - `qkv train segment`: images and masks become a model that tells the class
  * of every pixel. */
 #include "pipeline/masks.h"
+#include <string.h>
+
 #include "job/image_job.h"
+#include "job/sample.h"
+#include "qkv/painting.h"
 #include "model/tables.h"
 #include "qkv/pixelwise.h"
 #include "qkv/segment.h"
@@ -125,6 +129,34 @@ static void segment_close_job(qkv__run *base)
     qkv__image_close(base);
 }
 
+/* The image, its classes, and those that the model says. */
+static qkv_status segment_sample_rows(const qkv__image_job *p, qkv_tape *t, size_t image,
+                                uint8_t *const *painted)
+{
+    const qkv__image_set *set = qkv__sample_set(p);
+    const uint8_t *data = qkv_pixels_data(set->images, image);
+    const uint8_t *truth = qkv_pixels_data(set->classes, image);
+    size_t height = qkv_pixels_height(set->images), width = qkv_pixels_width(set->images);
+    size_t n = height * width;
+    const qkv_image in = {.width = width, .height = height, .channels = CHANNELS,
+                          .data = (uint8_t *)(uintptr_t)data}; /* is read only */
+    memcpy(painted[0], data, n * CHANNELS);
+    for (size_t i = 0; i < n; i++)
+        qkv_class_color(truth[i], painted[1] + CHANNELS * i);
+    uint8_t *said = qkv_malloc(p->base.ctx, n);
+    qkv_status status = said ? qkv_segment(said, p->base.model, t, &in) : QKV_E_MEMORY;
+    for (size_t i = 0; i < n && !status; i++)
+        qkv_class_color(said[i], painted[2] + CHANNELS * i);
+    qkv_free(p->base.ctx, said);
+    return status;
+}
+
+static qkv_status segment_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    static const qkv__sample_images_kind kind = {"classes", 3, CHANNELS, segment_sample_rows};
+    return qkv__sample_images(user, t, &kind, out);
+}
+
 static const qkv_option_table *const task_tables[] =
     {&qkv__segment_table, &qkv__augment_table, NULL};
 static const qkv_preset presets[] = {
@@ -153,5 +185,6 @@ const qkv__job_kind qkv__job_segment = {
     .name = "segment", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_SEGMENT, .read = segment_read_data, .write = qkv__image_write,
     .open = qkv__image_open, .begin = segment_begin, .close = segment_close_job,
+    .sample = segment_sample,
     .fixed = qkv__image_fixed, .task_tables = task_tables,
     .sizes = {qkv_vit_type}};

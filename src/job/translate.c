@@ -1,6 +1,7 @@
 /* translate.c - `qkv train translate`: two files, line by line translations of each
  * other, become an encoder-decoder. */
 #include "job/run.h"
+#include "job/sample.h"
 #include "text/pairs.h"
 #include "text/texts.h"
 #include "job/vocabulary.h"
@@ -191,6 +192,12 @@ static void translate_close_data(qkv__run *base)
     qkv__pairs_close(&j->valid_data);
 }
 
+static qkv_status translate_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    (void)t;
+    return qkv__sample_translations(user, out);
+}
+
 static const qkv_option_table *const task_tables[] = {&table, NULL};
 static const char *const decided[] = {"vocab_size", "eos_token_id",
                                       "pad_token_id", "decoder_start_token_id", NULL};
@@ -219,5 +226,6 @@ const qkv__job_kind qkv__job_translate = {
     .name = "translate", .size = sizeof(job), .tables = tables, .presets = presets,
     .can = QKV_CAN_TRANSLATE, .read = translate_read_data, .write = translate_write_data,
     .fields = 2, .begin = job_translate_begin, .close = translate_close_data, .has_text = true,
+    .sample = translate_sample,
     .fixed = fixed, .task_tables = task_tables, .decided = decided,
     .sizes = {qkv_marian_type}};

@@ -1,6 +1,9 @@
 /* vqgan.c - `qkv train vqgan`: images become a model that codes them. */
 #include "pipeline/codec.h"
+#include <string.h>
+
 #include "job/image_job.h"
+#include "job/sample.h"
 #include "io/file.h"
 #include "model/tables.h"
 #include "qkv/vqgan.h"
@@ -196,6 +199,34 @@ static void vqgan_close_job(qkv__run *base)
     qkv__image_close(base);
 }
 
+/* The image, and what its codes are decoded to. */
+static qkv_status vqgan_sample_rows(const qkv__image_job *p, qkv_tape *t, size_t image,
+                              uint8_t *const *painted)
+{
+    const qkv_pixels *images = qkv__sample_set(p)->images;
+    const uint8_t *data = qkv_pixels_data(images, image);
+    qkv_model *m = p->base.model;
+    size_t height = qkv_pixels_height(images), width = qkv_pixels_width(images);
+    size_t factor = qkv_vqgan_factor(m), h = height / factor, w = width / factor;
+    int32_t *codes = qkv_calloc(p->base.ctx, h, w * sizeof *codes);
+    memcpy(painted[0], data, height * width * qkv_pixels_channels(images));
+    qkv_status status = codes ? qkv_images_encode(m, t, data, 1, height, width, codes)
+                              : QKV_E_MEMORY;
+    if (!status)
+        status = qkv_images_decode(m, t, codes, 1, h, w, painted[1]);
+    qkv_free(p->base.ctx, codes);
+    return status;
+}
+
+static qkv_status vqgan_sample(void *user, qkv_tape *t, qkv_samples *out)
+{
+    const qkv__image_job *p = user;
+    const qkv__sample_images_kind kind = {"decoded", 2,
+                                         qkv_pixels_channels(qkv__sample_set(p)->images),
+                                         vqgan_sample_rows};
+    return qkv__sample_images(p, t, &kind, out);
+}
+
 static const qkv_option_table *const task_tables[] = {&qkv__codes_table, &qkv__augment_table, NULL};
 
 /* What of the authors' settings depends on others: their model, a rate that goes with the batch. */
@@ -278,5 +309,6 @@ const qkv__job_kind qkv__job_vqgan = {
     .recipes = recipes, .check = complete_recipe,
     .can = QKV_CAN_ENCODE_IMAGES, .read = vqgan_read_data, .write = qkv__image_write,
     .open = qkv__image_open, .begin = vqgan_begin, .close = vqgan_close_job,
+    .sample = vqgan_sample,
     .fixed = qkv__image_fixed, .task_tables = task_tables,
     .sizes = {qkv_vqgan_type}};

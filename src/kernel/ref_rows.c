@@ -251,13 +251,13 @@ static void ref_xent_soft(const qkv_exec *e, qkv_real *loss, qkv_real *nll, int3
                       dlogits ? dlogits + r * V : NULL, logits + r * V, targets + r * V, args);
 }
 
-/* With p and q the probabilities and d = log p - log q: KL(p||q) = sum p d, whose gradients are
- * p (d - KL(p||q)) for the logits of p and q - p for those of q. */
-static void ref_rows_xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, const qkv_real *a,
+/* row: loss, nll and kl. With p and q the probabilities and d = log p - log q: KL(p||q) = sum p d,
+ * whose gradients are p (d - KL(p||q)) for the logits of p and q - p for those of q. */
+static void ref_rows_xent_pair_row(qkv_real row[3], qkv_real *da, qkv_real *db, const qkv_real *a,
                                    const qkv_real *b, int32_t target, const qkv_k_xent_args *args)
 {
     size_t V = args->V, t = (size_t)target;
-    *loss = 0;
+    row[0] = row[1] = row[2] = 0;
     if (target == args->ignore) {
         for (size_t v = 0; v < V && da; v++)
             da[v] = db[v] = 0;
@@ -270,7 +270,9 @@ static void ref_rows_xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, c
         pq += probability(a[v], za) * d;
         qp -= probability(b[v], zb) * d;
     }
-    *loss = (qkv_real)(of_a + of_b + half * (pq + qp));
+    row[0] = (qkv_real)(of_a + of_b + half * (pq + qp));
+    row[1] = (qkv_real)(za - (double)a[t] + zb - (double)b[t]);
+    row[2] = (qkv_real)((pq + qp) / 2);
     for (size_t v = 0; v < V && da; v++) {
         double y = v == t ? args->on : args->off, d = ((double)a[v] - za) - ((double)b[v] - zb);
         double p = probability(a[v], za), q = probability(b[v], zb);
@@ -279,16 +281,23 @@ static void ref_rows_xent_pair_row(qkv_real *loss, qkv_real *da, qkv_real *db, c
     }
 }
 
-static void ref_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_real *db,
-                          const qkv_real *a, const qkv_real *b, const int32_t *targets,
-                          const qkv_k_xent_args *args)
+static void ref_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *nll, qkv_real *kl,
+                          qkv_real *da, qkv_real *db, const qkv_real *a, const qkv_real *b,
+                          const int32_t *targets, const qkv_k_xent_args *args)
 {
     size_t N = args->N, V = args->V;
 #pragma omp parallel for num_threads(e->threads) default(none) \
-    shared(loss, da, db, a, b, targets, args, N, V) if (N * V >= REF_GRAIN)
-    for (size_t r = 0; r < N; r++)
-        ref_rows_xent_pair_row(loss + r, da ? da + r * V : NULL, da ? db + r * V : NULL, a + r * V,
+    shared(loss, nll, kl, da, db, a, b, targets, args, N, V) if (N * V >= REF_GRAIN)
+    for (size_t r = 0; r < N; r++) {
+        qkv_real row[3];
+        ref_rows_xent_pair_row(row, da ? da + r * V : NULL, da ? db + r * V : NULL, a + r * V,
                                b + r * V, targets[r], args);
+        loss[r] = row[0];
+        if (nll)
+            nll[r] = row[1];
+        if (kl)
+            kl[r] = row[2];
+    }
 }
 
 /* ---- the likeliest ----------------------------------------------------------------------- */

@@ -233,12 +233,13 @@ typedef struct {
     float z;
 } reading;
 
-static reading simd_softmax_read_row(double *loss, const float *x, int32_t target,
+static reading simd_softmax_read_row(double *loss, double *nll, const float *x, int32_t target,
                                      const qkv_k_xent_args *a)
 {
     xent_stats s = row_stats(x, a->off != 0, a->V);
     double z = (double)x[target] - (double)s.max, log_sum = log(s.sum);
     *loss = row_loss(&s, log_sum, z, a);
+    *nll = log_sum - z;
     return (reading){x, (float)((double)s.max + log_sum)};
 }
 
@@ -273,10 +274,11 @@ static void pair_gradients(float *da, float *db, reading p, reading q, float pq,
     }
 }
 
-static void simd_softmax_xent_pair_row(float *loss, float *da, float *db, const float *a,
+/* row: loss, nll and kl. */
+static void simd_softmax_xent_pair_row(float row[3], float *da, float *db, const float *a,
                                        const float *b, int32_t target, const qkv_k_xent_args *args)
 {
-    *loss = 0;
+    row[0] = row[1] = row[2] = 0;
     if (target == args->ignore) {
         if (da) {
             zero(da, args->V);
@@ -284,11 +286,13 @@ static void simd_softmax_xent_pair_row(float *loss, float *da, float *db, const 
         }
         return;
     }
-    double of_a, of_b, gold = args->scale * (args->on - args->off);
-    reading p = simd_softmax_read_row(&of_a, a, target, args),
- q = simd_softmax_read_row(&of_b, b, target, args);
+    double of_a, of_b, nll_a, nll_b, gold = args->scale * (args->on - args->off);
+    reading p = simd_softmax_read_row(&of_a, &nll_a, a, target, args);
+    reading q = simd_softmax_read_row(&of_b, &nll_b, b, target, args);
     float pq = divergence(p, q, args->V), qp = divergence(q, p, args->V);
-    *loss = (float)(of_a + of_b + args->rdrop / 2 * ((double)pq + (double)qp));
+    row[0] = (float)(of_a + of_b + args->rdrop / 2 * ((double)pq + (double)qp));
+    row[1] = (float)(nll_a + nll_b);
+    row[2] = (float)(((double)pq + (double)qp) / 2);
     if (!da)
         return;
     pair_gradients(da, db, p, q, pq, qp, args);
@@ -296,16 +300,23 @@ static void simd_softmax_xent_pair_row(float *loss, float *da, float *db, const 
     db[target] -= (float)gold;
 }
 
-static void simd_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_real *db,
-                           const qkv_real *a, const qkv_real *b, const int32_t *targets,
-                           const qkv_k_xent_args *args)
+static void simd_xent_pair(const qkv_exec *e, qkv_real *loss, qkv_real *nll, qkv_real *kl,
+                           qkv_real *da, qkv_real *db, const qkv_real *a, const qkv_real *b,
+                           const int32_t *targets, const qkv_k_xent_args *args)
 {
     size_t N = args->N, V = args->V;
 #pragma omp parallel for num_threads(e->threads) default(none) \
-    shared(loss, da, db, a, b, targets, args, N, V) if (N * V >= GRAIN)
-    for (size_t r = 0; r < N; r++)
-        simd_softmax_xent_pair_row(loss + r, da ? da + r * V : NULL, da ? db + r * V : NULL,
+    shared(loss, nll, kl, da, db, a, b, targets, args, N, V) if (N * V >= GRAIN)
+    for (size_t r = 0; r < N; r++) {
+        float row[3];
+        simd_softmax_xent_pair_row(row, da ? da + r * V : NULL, da ? db + r * V : NULL,
                                    a + r * V, b + r * V, targets[r], args);
+        loss[r] = row[0];
+        if (nll)
+            nll[r] = row[1];
+        if (kl)
+            kl[r] = row[2];
+    }
 }
 
 /* ---- the likeliest ----------------------------------------------------------------------- */

@@ -161,11 +161,12 @@ KERNEL(xent_soft, (const qkv_exec *e, qkv_real *loss, qkv_real *nll, int32_t *ar
        const qkv_k_xent_args *args), (e, loss, nll, argmax, dlogits, logits, targets, args))
 
 /* The same for two readings p and q of every row: logits a and b, each (N, V). loss[r] is the sum
- * of both cross-entropies and of rdrop (KL(p||q) + KL(q||p)) / 2; da and db, both or neither
- * NULL, get scale times its gradients and may be a and b. */
-KERNEL(xent_pair, (const qkv_exec *e, qkv_real *loss, qkv_real *da, qkv_real *db,
-       const qkv_real *a, const qkv_real *b, const int32_t *targets, const qkv_k_xent_args *args),
-       (e, loss, da, db, a, b, targets, args))
+ * of both cross-entropies and of rdrop times kl[r] = (KL(p||q) + KL(q||p)) / 2, nll[r] that of both
+ * -log p_target; nll and kl may be NULL. da and db, both or neither NULL, get scale times its
+ * gradients and may be a and b. */
+KERNEL(xent_pair, (const qkv_exec *e, qkv_real *loss, qkv_real *nll, qkv_real *kl, qkv_real *da,
+       qkv_real *db, const qkv_real *a, const qkv_real *b, const int32_t *targets,
+       const qkv_k_xent_args *args), (e, loss, nll, kl, da, db, a, b, targets, args))
 KERNEL(top, (const qkv_exec *e, qkv_real *value, int32_t *id, const qkv_real *x,
        const qkv_k_top_args *args), (e, value, id, x, args))
 

@@ -101,8 +101,12 @@ static qkv_tensor *classify_loss(void *self, qkv_tape *t, const qkv_micro_batch 
     size_t count = readings(s) * part->count;
     qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .rdrop = s->o.rdrop,
                                    .normalizer = (double)(readings(s) * part->total)};
-    return qkv_cross_entropy(t, readings(s) == 1 ? y[0] : qkv_concat(t, 0, 2, y),
-                             qkv_tensor_ids(t, s->labels, 1, &count), &o);
+    qkv_cross_entropy_terms terms;
+    o.terms = qkv__terms_of(part, &o, &terms);
+    qkv_tensor *loss = qkv_cross_entropy(t, readings(s) == 1 ? y[0] : qkv_concat(t, 0, 2, y),
+                                         qkv_tensor_ids(t, s->labels, 1, &count), &o);
+    qkv__report_cross_entropy(part, &o);
+    return loss;
 }
 
 /* ---- evaluation -------------------------------------------------------------------------- */

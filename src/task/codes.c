@@ -171,8 +171,8 @@ static qkv_tensor *from_fixed(qkv_tape *t, qkv_tensor *moves, qkv_tensor *stays)
     return qkv_mse_loss(t, moves, stays ? qkv_detach(t, stays) : NULL);
 }
 
-/* The decoded images; *price: what the codes' distance costs. The decoder's gradient goes past
- * the codes, straight to the encoder. */
+/* The decoded images; *price: what the codes' distance costs, without its weight. The decoder's
+ * gradient goes past the codes, straight to the encoder. */
 static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
                                const qkv_micro_batch *part, qkv_tensor **price)
 {
@@ -184,8 +184,7 @@ static qkv_tensor *reconstruct(codes_task *s, qkv_tape *t, qkv_tensor *x,
     qkv_tensor *of_z = from_fixed(t, z, vectors), *of_codes = from_fixed(t, vectors, z);
     of_z = o->legacy ? of_z : qkv_scale(t, of_z, o->commitment);
     of_codes = o->legacy ? qkv_scale(t, of_codes, o->commitment) : of_codes;
-    of_z = o->decay > 0 ? of_z : qkv_add(t, of_z, of_codes);
-    *price = qkv_scale(t, of_z, o->codebook);
+    *price = o->decay > 0 ? of_z : qkv_add(t, of_z, of_codes);
     return qkv_vqgan_decode(s->base.model, t,
                             qkv_add(t, z, qkv_detach(t, qkv_sub(t, vectors, z))));
 }
@@ -250,14 +249,16 @@ static double limited(double x) { return x < MOST_RATIO ? x : MOST_RATIO; }
  * gradients at the last layer. Both are brought back to the images once; from there on their sum
  * goes on, as the gradient of <y, sum>, whose value is then put right. */
 static qkv_tensor *with_discriminator(codes_task *s, qkv_tape *t, qkv_tensor *y, qkv_tensor *unlike,
-                                      double share)
+                                      const qkv_micro_batch *part)
 {
     qkv_tensor *g = qkv_scale(t, qkv_mean(t, qkv_vqgan_discriminate(s->base.model, t, y)), -1);
     qkv_tensor *of_unlike = codes_slope(t, unlike, y), *of_g = codes_slope(t, g, y);
     if (!of_unlike || !of_g)
         return NULL;
     double ratio = norm_at_last(s, t, y, of_unlike) / (norm_at_last(s, t, y, of_g) + RATIO_EPS);
-    double weight = limited(ratio) * s->o.adversarial * share;
+    double weight = limited(ratio) * s->o.adversarial * share_at(s, part->step);
+    qkv__report(part, "generator", t, g);
+    qkv_term_mean(part, "adaptive_weight", limited(ratio));
     qkv_tensor *both = qkv_add(t, of_unlike, qkv_scale(t, of_g, weight));
     qkv_tensor *along = qkv_sum(t, qkv_mul(t, y, both));
     qkv_real value = qkv_item(t, unlike) + (qkv_real)weight * qkv_item(t, g) - qkv_item(t, along);
@@ -283,12 +284,17 @@ static qkv_tensor *generator(codes_task *s, qkv_tape *t, qkv_tensor *x, const qk
     y = reconstruct(s, t, x, part, &price);
     if (!y)
         return NULL;
-    qkv_tensor *unlike = qkv__codes_unlike(s->lpips, s->o.perceptual, t, y, x);
-    if (s->o.squared > 0)
-        unlike = qkv_add(t, unlike, qkv_scale(t, qkv_mse_loss(t, y, x), s->o.squared));
+    qkv_tensor *unlike = qkv__codes_unlike(s->lpips, s->o.perceptual, t, y, x, part);
+    if (s->o.squared > 0) {
+        qkv_tensor *squared = qkv_mse_loss(t, y, x);
+        qkv__report(part, "squared", t, squared);
+        unlike = qkv_add(t, unlike, qkv_scale(t, squared, s->o.squared));
+    }
+    qkv__report(part, "codebook", t, price);
     if (share > 0 && !s->o.second && !codes_remember(s, t, y, part->first, part->total))
         return NULL;
-    return qkv_add(t, share > 0 ? with_discriminator(s, t, y, unlike, share) : unlike, price);
+    return qkv_add(t, share > 0 ? with_discriminator(s, t, y, unlike, part) : unlike,
+                   qkv_scale(t, price, s->o.codebook));
 }
 
 /* ---- the discriminator -------------------------------------------------------------------- */
@@ -328,6 +334,8 @@ static qkv_tensor *discriminator(codes_task *s, qkv_tape *t, qkv_tensor *x,
     /* What batch norms keep depends on the order: the true ones first, as by the authors. */
     qkv_tensor *of_true = doubt(s, t, qkv_vqgan_discriminate(s->base.model, t, x), 1);
     qkv_tensor *of_decoded = doubt(s, t, qkv_vqgan_discriminate(s->base.model, t, y), -1);
+    qkv__report(part, "real", t, of_true);
+    qkv__report(part, "fake", t, of_decoded);
     return qkv_scale(t, qkv_add(t, of_true, of_decoded), 0.5 * (share_at(s, part->step) > 0));
 }
 

@@ -13,12 +13,15 @@ static const double PIXEL[MOST_COLORS] = {0.5, 0.5, 0.5}; /* mean and standard d
                                                              1] */
 
 qkv_tensor *qkv__codes_unlike(qkv_model *lpips, double weight, qkv_tape *t, qkv_tensor *y,
-                              qkv_tensor *x)
+                              qkv_tensor *x, const qkv_micro_batch *part)
 {
     qkv_tensor *error = qkv_l1_loss(t, y, x);
+    qkv__report(part, "rec", t, error);
     if (!lpips || weight == 0)
         return error;
-    return qkv_add(t, error, qkv_scale(t, qkv_perceptual_distance(lpips, t, y, x), weight));
+    qkv_tensor *distance = qkv_perceptual_distance(lpips, t, y, x);
+    qkv__report(part, "perceptual", t, distance);
+    return qkv_add(t, error, qkv_scale(t, distance, weight));
 }
 
 qkv_status qkv__codes_check(qkv_model *m, const qkv_pixels *p, const char *what)
@@ -86,7 +89,7 @@ static qkv_status codes_evaluate_batch(evaluation *j, const size_t *images, size
                       PIXEL, PIXEL);
     qkv_tensor *codes = qkv_vqgan_codes(j->model, t, qkv_vqgan_encode(j->model, t, x));
     qkv_tensor *y = qkv_vqgan_decode(j->model, t, qkv_vqgan_vectors(j->model, t, codes));
-    qkv_tensor *unlike = qkv__codes_unlike(j->lpips, j->perceptual, t, y, x);
+    qkv_tensor *unlike = qkv__codes_unlike(j->lpips, j->perceptual, t, y, x, NULL);
     if (qkv_tape_status(t))
         return qkv_tape_status(t);
     j->unlike += (double)n * (double)qkv_item(t, unlike);

@@ -30,6 +30,27 @@ static inline qkv_tensor *qkv__share_of_batch(qkv_tape *t, qkv_tensor *y,
     return share == 1 ? y : qkv_scale(t, y, share);
 }
 
+/* Reports the term whose mean over the part's samples is the scalar y. part: or NULL. */
+static inline void qkv__report(const qkv_micro_batch *part, const char *name, qkv_tape *t,
+                               const qkv_tensor *y)
+{
+    if (part && part->terms && y)
+        qkv_term_mean(part, name, (double)qkv_item(t, y));
+}
+
+/* Where the cross-entropy of a part is to put its terms: NULL where nobody asks, or where there is
+ * one. */
+static inline qkv_cross_entropy_terms *qkv__terms_of(const qkv_micro_batch *part,
+                                                     const qkv_cross_entropy_options *o,
+                                                     qkv_cross_entropy_terms *room)
+{
+    *room = (qkv_cross_entropy_terms){0};
+    return part->terms && (o->smoothing > 0 || o->rdrop > 0) ? room : NULL;
+}
+/* Reports what o->terms, from qkv__terms_of, has received, for a loss whose normalizer is the
+ * whole update's. */
+void qkv__report_cross_entropy(const qkv_micro_batch *part, const qkv_cross_entropy_options *o);
+
 /* How many of `all` an evaluation reads, and the i-th of `count` that lie evenly over all. */
 static inline size_t qkv__limited(size_t limit, size_t all)
 {

@@ -11,6 +11,38 @@ void qkv_metrics_add(qkv_metrics *m, const char *name, double value)
     m->item[m->count++].value = value;
 }
 
+void qkv_terms_add(qkv_terms *terms, const char *name, double value)
+{
+    int i = 0;
+    while (terms && i < terms->count && strcmp(terms->item[i].name, name) != 0)
+        i++;
+    if (!terms || i == QKV_TERMS)
+        return;
+    if (i == terms->count) {
+        terms->item[i].name = name;
+        terms->item[i].value = 0;
+        terms->count++;
+    }
+    terms->item[i].value += value;
+}
+
+void qkv_term_mean(const qkv_micro_batch *part, const char *name, double mean)
+{
+    qkv_terms_add(part->terms, name, mean * (double)part->count / (double)part->total);
+}
+
+void qkv__report_cross_entropy(const qkv_micro_batch *part, const qkv_cross_entropy_options *o)
+{
+    const qkv_cross_entropy_terms *x = o->terms;
+    if (!x)
+        return;
+    qkv_terms_add(part->terms, "nll", x->nll);
+    if (o->smoothing > 0)
+        qkv_terms_add(part->terms, "smoothing", x->smoothing);
+    if (o->rdrop > 0)
+        qkv_terms_add(part->terms, "rdrop", x->rdrop);
+}
+
 qkv_task_type qkv_task_type_defaults(const char *name,
                                      qkv_tensor *(*loss)(void *self, qkv_tape *t,
                                                          const qkv_micro_batch *part))

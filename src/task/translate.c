@@ -212,7 +212,11 @@ static qkv_tensor *translate_loss(void *self, qkv_tape *t, const qkv_micro_batch
     double rows = (double)(u.tokens * readings_of(s->o.rdrop));
     qkv_cross_entropy_options o = {.smoothing = s->o.smoothing, .rdrop = s->o.rdrop,
                                    .normalizer = rows};
-    return translate_batch_loss(s->model, t, u.all, u.pairs, u.before, &o);
+    qkv_cross_entropy_terms terms;
+    o.terms = qkv__terms_of(part, &o, &terms);
+    qkv_tensor *y = translate_batch_loss(s->model, t, u.all, u.pairs, u.before, &o);
+    qkv__report_cross_entropy(part, &o);
+    return y;
 }
 
 static size_t translate_units(void *self)

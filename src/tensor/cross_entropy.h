@@ -11,4 +11,10 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
                              const qkv_tensor *targets, size_t N, size_t V,
                              const qkv_cross_entropy_options *o);
 
+/* Fills in o->terms, if asked, of a loss of so many rows, or pairs of them: nll and, with rdrop, kl
+ * (rows), as the kernels give them. */
+void qkv__cross_entropy_terms(qkv_tape *t, const qkv_cross_entropy_options *o,
+                              const qkv_k_xent_args *args, double loss, const qkv_real *nll,
+                              const qkv_real *kl, size_t rows);
+
 #endif

@@ -62,31 +62,39 @@ static void pass_back(qkv_tape *t, qkv_tensor *const *in, const classifier_param
         t->k->sum_rows(&t->exec, p->db, d, V, !first, rows, V);
 }
 
+/* Of all rows or pairs of them. */
+typedef struct {
+    qkv_real *loss, *nll, *kl; /* nll, kl: NULL unless terms are asked for */
+} classifier_rows;
+
 /* One block of rows, and of their second readings when there are some: logits, losses, and the
  * gradients that p wants. */
 static void op_classifier_block(qkv_tape *t, qkv_tensor *const *in, const classifier_params *p,
-                                size_t from,
-                                qkv_real *logits, qkv_real *loss, const qkv_k_xent_args *args,
-                                const qkv_cross_entropy_options *o, size_t second)
+                                size_t from, qkv_real *logits, const classifier_rows *all,
+                                const qkv_k_xent_args *args, const qkv_cross_entropy_options *o,
+                                size_t second)
 {
     size_t rows = args->N, V = args->V;
     qkv_real *other = second ? logits + rows * V : NULL;
     bool gradients = p->dx || p->dw || p->db;
     const int32_t *targets = qkv__ids(in[3]) + from;
+    qkv_real *loss = all->loss + from, *kl = all->kl ? all->kl + from : NULL;
+    qkv_real *nll = all->nll ? all->nll + from : NULL;
     make_logits(t, in, from, rows, V, logits);
     if (second) {
         make_logits(t, in, second + from, rows, V, other);
-        t->k->xent_pair(&t->exec, loss, gradients ? logits : NULL, gradients ? other : NULL,
-                        logits, other, targets, args);
+        t->k->xent_pair(&t->exec, loss, nll, kl, gradients ? logits : NULL,
+                        gradients ? other : NULL, logits, other, targets, args);
     } else {
         qkv_real *row_loss = o->row_loss ? o->row_loss + from : NULL;
         int32_t *row_argmax = o->row_argmax ? o->row_argmax + from : NULL;
-        qkv_real *nll = qkv__target(t, row_loss, rows * sizeof *nll);
+        nll = nll ? nll : qkv__target(t, row_loss, rows * sizeof *nll);
         int32_t *argmax = qkv__target(t, row_argmax, rows * sizeof *argmax);
         if (t->status)
             return;
         t->k->xent(&t->exec, loss, nll, argmax, gradients ? logits : NULL, logits, targets, args);
-        qkv__deliver(t, row_loss, nll, rows * sizeof *nll);
+        if (row_loss)
+            qkv__deliver(t, row_loss, nll, rows * sizeof *nll);
         qkv__deliver(t, row_argmax, argmax, rows * sizeof *argmax);
     }
     pass_back(t, in, p, from, rows, V, logits, !from);
@@ -127,17 +135,25 @@ qkv_tensor *qkv_classifier_loss(qkv_tape *t, qkv_tensor *x, qkv_tensor *w, qkv_t
     size_t readings = o.rdrop > 0 ? 2 : 1, count = N / readings;
     size_t rows = block_rows(count, V);
     qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *loss = qkv__scratch(t, count), *logits = qkv__scratch(t, readings * rows * V);
+    classifier_rows all = {.loss = qkv__scratch(t, count)};
+    if (o.terms) {
+        all.nll = qkv__scratch(t, count);
+        all.kl = o.rdrop > 0 ? qkv__scratch(t, count) : NULL;
+    }
+    qkv_real *logits = qkv__scratch(t, readings * rows * V);
     size_t from = 0;
     do { /* once even without rows: the gradients are zeros then */
         args.N = count - from < rows ? count - from : rows;
         if (!t->status)
-            op_classifier_block(t, in, &p, from, logits, loss + from, &args, &o,
+            op_classifier_block(t, in, &p, from, logits, &all, &args, &o,
                                 count * (readings - 1));
         from += rows;
     } while (from < count);
-    if (!t->status)
-        qkv__put(t, qkv__real(y), t->k->sum(&t->exec, loss, count) * args.scale);
+    if (!t->status) {
+        double sum = t->k->sum(&t->exec, all.loss, count) * args.scale;
+        qkv__put(t, qkv__real(y), sum);
+        qkv__cross_entropy_terms(t, &o, &args, sum, all.nll, all.kl, count);
+    }
     qkv__arena_release(t->exec.scratch, mark);
     return qkv__record(t, &classifier_op, 3, in, 1, &y, &p, sizeof p);
 }

@@ -59,6 +59,18 @@ bool qkv__cross_entropy_plan(qkv_tape *t, const char *op, qkv_k_xent_args *args,
 
 /* ---- the op ------------------------------------------------------------------------------ */
 
+void qkv__cross_entropy_terms(qkv_tape *t, const qkv_cross_entropy_options *o,
+                              const qkv_k_xent_args *args, double loss, const qkv_real *nll,
+                              const qkv_real *kl, size_t rows)
+{
+    qkv_cross_entropy_terms *x = o->terms;
+    if (!x || t->status)
+        return;
+    x->nll = args->scale * t->k->sum(&t->exec, nll, rows);
+    x->rdrop = args->rdrop > 0 ? args->scale * args->rdrop * t->k->sum(&t->exec, kl, rows) : 0;
+    x->smoothing = o->smoothing > 0 ? loss - x->nll - x->rdrop : 0;
+}
+
 /* Losses of all rows, or of pairs of them, by the kernel that the targets' type asks for: returns
  * their sum. d may be NULL or logits. */
 static double rows(qkv_tape *t, qkv_real *d, const qkv_tensor *logits, const qkv_tensor *targets,
@@ -67,22 +79,27 @@ static double rows(qkv_tape *t, qkv_real *d, const qkv_tensor *logits, const qkv
     const qkv_real *x = qkv__real(logits);
     const size_t nll_bytes = args.N * sizeof(qkv_real), class_bytes = args.N * sizeof(int32_t);
     qkv_real *loss = qkv__scratch(t, args.N), *nll = qkv__target(t, o->row_loss, nll_bytes);
+    qkv_real *kl = o->terms && args.rdrop > 0 ? qkv__scratch(t, args.N) : NULL;
     int32_t *argmax = qkv__target(t, o->row_argmax, class_bytes);
+    nll = o->terms && !nll ? qkv__scratch(t, args.N) : nll;
     if (t->status)
         return 0;
     if (args.rdrop > 0) {
         args.N /= 2;
         size_t half = args.N * args.V;
-        t->k->xent_pair(&t->exec, loss, d, d ? d + half : NULL, x, x + half, qkv__ids(targets),
-                        &args);
+        t->k->xent_pair(&t->exec, loss, nll, kl, d, d ? d + half : NULL, x, x + half,
+                        qkv__ids(targets), &args);
     } else if (targets->dtype == QKV_I32) {
         t->k->xent(&t->exec, loss, nll, argmax, d, x, qkv__ids(targets), &args);
     } else {
         t->k->xent_soft(&t->exec, loss, nll, argmax, d, x, qkv__real(targets), &args);
     }
-    qkv__deliver(t, o->row_loss, nll, nll_bytes);
+    if (o->row_loss)
+        qkv__deliver(t, o->row_loss, nll, nll_bytes);
     qkv__deliver(t, o->row_argmax, argmax, class_bytes);
-    return t->k->sum(&t->exec, loss, args.N);
+    double sum = t->k->sum(&t->exec, loss, args.N);
+    qkv__cross_entropy_terms(t, o, &args, args.scale * sum, nll, kl, args.N);
+    return sum;
 }
 
 static void cross_entropy_backward(qkv_tape *t, const qkv__node *n)

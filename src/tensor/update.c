@@ -49,6 +49,12 @@ double qkv__param_grad_squares(const qkv_param *p)
     return p->has_grad ? qkv__params_kernels(p->owner)->sum_squares(&e, p->grad, p->count) : 0.0;
 }
 
+double qkv__param_squares(const qkv_param *p)
+{
+    qkv_exec e = qkv__params_exec(p->owner);
+    return qkv__params_kernels(p->owner)->sum_squares(&e, p->data, p->count);
+}
+
 void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight)
 {
     qkv_exec e = qkv__params_exec(p->owner);

@@ -35,6 +35,9 @@ void qkv__param_update(qkv_param *p, const qkv__update *u,
  * 0 without one. */
 double qkv__param_grad_squares(const qkv_param *p);
 
+/* Sum of squares of the values, likewise. */
+double qkv__param_squares(const qkv_param *p);
+
 /* average += weight (p - average); weight 1 copies. average: the parameter's size. */
 void qkv__param_mix(qkv_real *average, const qkv_param *p, double weight);
 

@@ -8,25 +8,6 @@
 static const double EVAL_SHARE = 0.01; /* of a time budget, for one of about eleven evaluations */
 enum { PROBE_UNITS = 4096 };           /* evaluated to learn what evaluating takes */
 
-void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_metrics *m, bool best)
-{
-    if (!l->event)
-        return;
-    const qkv_task_type *type = l->task->type;
-    qkv_train_event e = {.kind = kind, .text = "training", .unit = type->unit,
-                         .step = l->step, .steps = qkv__plan_steps(l),
-                         .loss = l->smooth_loss, .lr = l->last_lr, .norm = l->last_norm,
-                         .seconds = qkv__seconds(l), .left = qkv__seconds_left(l),
-                         .metrics = m, .best = best};
-    if (l->recent_time > 0) {
-        double samples = (double)(l->recent_updates * l->o.batch) / l->recent_time;
-        e.units_per_s = samples * (type->units ? (double)type->units(l->task->self) : 1);
-        e.gflops = type->flops ? samples * type->flops(l->task->self) * 1e-9 : 0;
-    }
-    if (!l->event(l->user, &e))
-        l->stop = true;
-}
-
 qkv_status qkv__check_finite(const qkv__loop *l)
 {
     for (size_t i = 0; i < qkv_params_count(l->params); i++) {
@@ -90,9 +71,10 @@ static qkv_status bound_evaluation(qkv__loop *l)
     return QKV_OK;
 }
 
-qkv_status qkv__evaluate_model(qkv__loop *l)
+qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
 {
     qkv_metrics m;
+    qkv_samples *samples = NULL;
     bool averaged = l->average && l->step > 0, best = true;
     qkv_status status = averaged ? qkv_average_swap(l->average) : QKV_OK;
     if (!status)
@@ -109,12 +91,17 @@ qkv_status qkv__evaluate_model(qkv__loop *l)
         if (l->dir)
             status = qkv_hub_save(l->task->model, l->dir, NULL);
     }
+    if (!status)
+        qkv__samples_make(l, last, &samples);
     if (averaged)
         qkv_average_swap(l->average);
     if (!status && m.count)
         status = qkv__log_eval(l, &m);
     if (!status && m.count)
         qkv__tell(l, QKV_TRAIN_EVAL, &m, best);
+    if (!status)
+        status = qkv__samples_keep(l, samples);
+    qkv__samples_free(samples);
     return status;
 }
 
@@ -125,7 +112,7 @@ qkv_status qkv__discriminator_first(qkv__loop *l)
     qkv_status status = !l->o.steps && l->task->held_out ? bound_evaluation(l) : QKV_OK;
     double begun = qkv_now();
     if (!status)
-        status = qkv__evaluate_model(l);
+        status = qkv__evaluate_model(l, false);
     l->eval_time = qkv_now() - begun;
     return status;
 }

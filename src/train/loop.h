@@ -14,6 +14,20 @@ typedef struct {
     uint64_t at, steps;
 } qkv__plan;
 
+/* Lines and events that are to be written. */
+typedef struct {
+    qkv_str lines, events;
+    bool about; /* train/run.json is of this session */
+} qkv__log;
+
+/* Groups of parameters, whose norms are logged. */
+typedef struct {
+    size_t count;
+    char **names;     /* (count) */
+    size_t *group;    /* (parameters) */
+    double *gradient; /* (count) sums of squares of the last update's gradients */
+} qkv__groups;
+
 typedef struct {
     qkv_task *task;
     qkv_context *ctx;
@@ -51,6 +65,12 @@ typedef struct {
     double update_time, data_time; /* of all updates; of which tasks say that they made batches */
     uint64_t recent_updates;
     double last_norm, last_lr, last_loss;
+    qkv_terms terms; /* of the last update */
+    qkv__groups groups;
+    qkv__log log;
+    double peak;     /* FLOP/s; 0: not measured; negative: it cannot be */
+    double sample_time;
+    bool sampling_failed;
     bool stop;
 } qkv__loop;
 
@@ -64,12 +84,16 @@ double qkv__seconds_left(const qkv__loop *l); /* estimated; < 0: not known yet *
 /* May the last evaluation be on all that is held out? */
 bool qkv__plan_evaluates_all(const qkv__loop *l);
 
-/* ---- evaluate.c: evaluations ---- */
+/* ---- tell.c ---- */
+void qkv__rates(qkv__loop *l, qkv_train_event *e); /* units_per_s, gflops, peak_gflops of e */
 void qkv__tell(qkv__loop *l, qkv_train_kind kind, const qkv_metrics *m, bool best);
+void qkv__tell_sample(qkv__loop *l, const qkv_sample *s);
+
+/* ---- evaluate.c: evaluations ---- */
 /* Chooses eval_units, evaluates and saves the untrained model. */
 qkv_status qkv__discriminator_first(qkv__loop *l);
-/* Evaluates the averaged weights when there are any, and keeps the best model. */
-qkv_status qkv__evaluate_model(qkv__loop *l);
+/* Evaluates the averaged weights when there are any, and keeps the best model. last: of the run. */
+qkv_status qkv__evaluate_model(qkv__loop *l, bool last);
 /* Evaluates what was saved. */
 qkv_status qkv__discriminator_last(qkv__loop *l, qkv_metrics *out);
 /* QKV_E_NUMERIC and the first parameter's name unless all are finite. */
@@ -85,10 +109,33 @@ void qkv__settings_put(const qkv__loop *l, qkv_json_writer *w);
 /* A note for every setting that is not what it was. */
 qkv_status qkv__settings_compare(const qkv__loop *l, const qkv__json *place);
 
-/* ---- log.c: train/metrics.jsonl ---- */
-qkv_status qkv__log_trim(qkv__loop *l); /* drops what will be written again from l->step on */
+/* ---- log.c: train/metrics.jsonl, train/events.out.tfevents.qkv, train/run.json ---- */
+qkv_status qkv__log_begin(qkv__loop *l); /* drops what will be written again from l->step on */
+void qkv__log_free(qkv__loop *l);
+bool qkv__log_norms_due(uint64_t step); /* are norms logged after this many updates? */
 qkv_status qkv__log_step(qkv__loop *l);
 qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m);
+qkv_status qkv__log_final(qkv__loop *l, const qkv_metrics *m); /* of the model that was saved */
+/* Of text and image one is NULL; png: the image's file. */
+qkv_status qkv__log_sample(qkv__loop *l, const qkv_sample *s, const char *file,
+                           const qkv_str *png);
+
+/* ---- groups.c: norms by group ---- */
+qkv_status qkv__groups_make(qkv__loop *l);
+void qkv__groups_free(qkv__loop *l);
+void qkv__groups_clear(qkv__loop *l);
+void qkv__groups_add(qkv__loop *l); /* gradients that parameters have now */
+/* Norms by group, over the groups' parameters. */
+double qkv__groups_gradient(const qkv__loop *l, size_t group);
+void qkv__groups_weights(const qkv__loop *l, double *norms); /* (count) */
+
+/* ---- samples.c ---- */
+/* Makes samples, if this evaluation has some; *out is NULL if not. last: of the run. */
+void qkv__samples_make(qkv__loop *l, bool last, qkv_samples **out);
+/* Stores, logs and tells them. */
+qkv_status qkv__samples_keep(qkv__loop *l, const qkv_samples *s);
+void qkv__samples_free(qkv_samples *s);     /* NULL is allowed */
+qkv_status qkv__samples_trim(qkv__loop *l); /* removes those that will be made again */
 
 extern const qkv_option_table qkv__train_table; /* itself, for lists that are constant */
 

@@ -10,6 +10,7 @@
 
 static const double SAVE_SECONDS = 60; /* between checkpoints, unless evaluations come sooner */
 static const double NEWEST = 0.02;     /* share of an update in the training loss shown */
+static const double PEAK_AFTER = 3;    /* seconds of training, then the limit is measured */
 enum { LOG_EVERY = 10 };               /* updates between lines of the log */
 
 /* ---- one update ---------------------------------------------------------------------------- */
@@ -73,6 +74,8 @@ static qkv_status update(qkv__loop *l)
     schedule.steps = steps ? steps : UINT32_MAX; /* flat until the plan is known */
     if (l->plan_count && schedule.warmup > l->plans[0].steps / 10)
         schedule.warmup = l->plans[0].steps / 10;
+    l->terms.count = 0;
+    qkv__groups_clear(l);
     for (int phase = 0; phase < l->task->type->phases && !status; phase++) {
         if (l->task->type->idle && l->task->type->idle(l->task->self, l->step, phase))
             continue;
@@ -80,12 +83,15 @@ static qkv_status update(qkv__loop *l)
         for (size_t i = 0; i < o->accumulation_steps && !status; i++) {
             size_t from = o->batch * i / o->accumulation_steps;
             size_t to = o->batch * (i + 1) / o->accumulation_steps;
-            qkv_micro_batch part = {l->step, phase, from, to - from, o->batch, &l->data_time};
+            qkv_micro_batch part = {l->step, phase, from, to - from, o->batch, &l->data_time,
+                                    &l->terms};
             if (to > from)
                 status = train_pass(l, &part, &loss);
         }
         l->last_lr = qkv_schedule_lr(&schedule, l->step);
         qkv_optimizer_step_args args = {.lr = l->last_lr, .max_norm = o->clip};
+        if (!status && l->dir && qkv__log_norms_due(l->step + 1))
+            qkv__groups_add(l);
         if (!status)
             status = qkv_optimizer_step(l->optimizer, &args, &l->last_norm);
     }
@@ -113,12 +119,24 @@ static bool due(uint64_t step, uint64_t every) { return every && step % every ==
 static qkv_status evaluate_and_save(qkv__loop *l, bool last)
 {
     double begun = qkv_now();
-    qkv_status status = qkv__evaluate_model(l);
+    qkv_status status = qkv__evaluate_model(l, last);
     if (!status && !last)
         status = qkv__state_save(l);
     l->eval_time = qkv_now() - begun;
     l->mark += l->eval_time;
     return status;
+}
+
+/* The machine's limit, once, when a tenth of a second for it is no loss. */
+static void measure_peak(qkv__loop *l)
+{
+    double begun = qkv_now();
+    if (l->peak != 0 || !l->o.measure_peak || !l->task->type->flops ||
+        l->update_time < PEAK_AFTER || !(qkv_context_isa(l->ctx) & ~(unsigned)QKV_ISA_REFERENCE))
+        return;
+    l->peak = qkv_machine_peak_flops(l->ctx, 1);
+    l->peak = l->peak > 0 ? l->peak : -1;
+    l->mark += qkv_now() - begun;
 }
 
 static qkv_status one_step(qkv__loop *l)
@@ -136,6 +154,7 @@ static qkv_status one_step(qkv__loop *l)
     }
     l->recent_time += took;
     l->recent_updates++;
+    measure_peak(l);
     if (due(l->step, LOG_EVERY))
         status = qkv__log_step(l);
     bool planned = qkv__plan_update(l);
@@ -175,7 +194,9 @@ static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
     l->finished = done;
     r->stopped = !done;
     status = qkv__state_save(l);
-    return status || !done ? status : qkv__discriminator_last(l, &r->metrics);
+    if (!status && done)
+        status = qkv__discriminator_last(l, &r->metrics);
+    return status || !done ? status : qkv__log_final(l, &r->metrics);
 }
 
 /* ---- setting up --------------------------------------------------------------------------- */
@@ -219,7 +240,11 @@ static qkv_status train_set_up(qkv__loop *l, bool resume)
         status = qkv__state_load(l);
     if (!status && !l->finished)
         status = qkv_tape_create(&l->tape, l->ctx); /* which may choose the kind of products */
-    return status || l->finished ? status : qkv__log_trim(l);
+    if (!status && !l->finished)
+        status = qkv__groups_make(l);
+    if (!status && !l->finished && l->dir)
+        status = qkv__samples_trim(l);
+    return status || l->finished ? status : qkv__log_begin(l);
 }
 
 qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
@@ -237,6 +262,8 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
                                                   : qkv_optimizer_defaults(QKV_OPTIMIZER_ADAMW),
                    .dir = dir, .event = event, .user = user, .eval_units = options->eval_units,
                    .last_save = qkv_now()};
+    qkv_str_init(&l.log.lines, l.ctx);
+    qkv_str_init(&l.log.events, l.ctx);
     double called = qkv_now();
     qkv_status status = train_set_up(&l, resume);
     l.began = called - options->spent - l.seconds;
@@ -249,6 +276,8 @@ qkv_status qkv_train(qkv_task *task, const qkv_train_options *options,
     result->best_step = l.best_step;
     result->train_loss = l.smooth_loss;
     result->unit = task->type->unit;
+    qkv__log_free(&l);
+    qkv__groups_free(&l);
     qkv_tape_destroy(l.tape);
     qkv_average_destroy(l.average);
     qkv_optimizer_destroy(l.optimizer);

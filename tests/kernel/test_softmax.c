@@ -216,6 +216,27 @@ static void check_pair_row(const xent_problem *p, const float *a, const float *b
     free(lb);
 }
 
+/* The terms of the row's loss by themselves. */
+static void check_pair_terms(const xent_problem *p, const float *b, size_t r, const float *nll,
+                             const float *kl)
+{
+    const size_t V = p->a.V, t = (size_t)p->targets[r];
+    bool ignored = p->targets[r] == p->a.ignore;
+    const qkv_k_xent_args plain = {.on = 1, .V = V};
+    double *la = calloc(V, sizeof *la), *lb = calloc(V, sizeof *lb), both = 0;
+    assert_true(la && lb);
+    double want = ignored ? 0 : log_row(la, p->x + r * V, t, &plain) +
+                                    log_row(lb, b + r * V, t, &plain);
+    for (size_t v = 0; v < V && !ignored; v++)
+        both += (exp(la[v]) - exp(lb[v])) * (la[v] - lb[v]) / 2;
+    if (nll)
+        near_at("nll", r, nll[r], want, 1e-5, ignored ? 0 : 1);
+    if (kl)
+        near_at("kl", r, kl[r], both, 1e-5, ignored ? 0 : 1);
+    free(la);
+    free(lb);
+}
+
 static void check_xent_pair(const kernel_case *c)
 {
     for (int round = 0; round < ROUNDS; round++) {
@@ -230,10 +251,13 @@ static void check_xent_pair(const kernel_case *c)
         bool wanted = often(), in_place = coin();
         float *a = in_place ? copied(p.x, n) : p.x, *second = in_place ? copied(b, n) : b;
         float *da = in_place ? a : poisoned(n), *db = in_place ? second : poisoned(n);
-        c->k->xent_pair(&c->e, loss, wanted ? da : NULL, wanted ? db : NULL, a, second, p.targets,
-                        &p.a);
-        for (size_t r = 0; r < p.a.N; r++)
+        float *nll = often() ? poisoned(p.a.N) : NULL, *kl = often() ? poisoned(p.a.N) : NULL;
+        c->k->xent_pair(&c->e, loss, nll, kl, wanted ? da : NULL, wanted ? db : NULL, a, second,
+                        p.targets, &p.a);
+        for (size_t r = 0; r < p.a.N; r++) {
             check_pair_row(&p, p.x, b, r, loss[r], wanted ? da : NULL, db);
+            check_pair_terms(&p, b, r, nll, kl);
+        }
         free(p.targets);
         free_arrays();
     }

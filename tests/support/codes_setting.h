@@ -72,10 +72,11 @@ static inline void close_setting(setting *s)
     qkv_model_destroy(s->model);
 }
 
-/* A phase of a step on all images, and back. */
-static inline double step(setting *s, int phase, uint64_t number)
+/* A phase of a step on all images, and back; terms: or NULL. */
+static inline double step_terms(setting *s, int phase, uint64_t number, qkv_terms *terms)
 {
-    const qkv_micro_batch part = {.step = number, .phase = phase, .count = COUNT, .total = COUNT};
+    const qkv_micro_batch part = {.step = number, .phase = phase, .count = COUNT, .total = COUNT,
+                                  .terms = terms};
     qkv_params_zero_grad(qkv_model_params(s->model));
     qkv_tape_reset(tape);
     qkv_tape_mode(tape, true, true);
@@ -83,6 +84,11 @@ static inline double step(setting *s, int phase, uint64_t number)
     if (!loss || qkv_backward(tape, loss))
         fail_msg("%s", qkv_context_message(ctx));
     return (double)qkv_item(tape, loss);
+}
+
+static inline double step(setting *s, int phase, uint64_t number)
+{
+    return step_terms(s, phase, number, NULL);
 }
 
 /* As they are. */

@@ -41,8 +41,9 @@ static qkv_tensor *half_square(qkv_tensor *a, qkv_tensor *b)
     return qkv_mse_loss(tape, a, qkv_detach(tape, b));
 }
 
-/* Esser et al. 2021, with the weight that the ratio of gradients gives; and back. */
-static double written_down(const setting *s, double share)
+/* Esser et al. 2021, with the weight that the ratio of gradients gives; and back. *terms: all that
+ * is added up. */
+static double written_down(const setting *s, double share, qkv_terms *terms)
 {
     const qkv_codes_options *o = &s->o;
     qkv_params_zero_grad(qkv_model_params(s->model));
@@ -52,10 +53,10 @@ static double written_down(const setting *s, double share)
     qkv_tensor *v = qkv_vqgan_vectors(s->model, tape, qkv_vqgan_codes(s->model, tape, z));
     qkv_tensor *through = qkv_add(tape, z, qkv_detach(tape, qkv_sub(tape, v, z)));
     qkv_tensor *y = qkv_vqgan_decode(s->model, tape, through);
-    qkv_tensor *unlike = qkv_add(tape, qkv_l1_loss(tape, y, x),
-                                 qkv_scale(tape, qkv_perceptual_distance(s->lpips, tape, y, x),
-                                           o->perceptual));
-    unlike = qkv_add(tape, unlike, qkv_scale(tape, qkv_mse_loss(tape, y, x), o->squared));
+    qkv_tensor *rec = qkv_l1_loss(tape, y, x), *squared = qkv_mse_loss(tape, y, x);
+    qkv_tensor *distance = qkv_perceptual_distance(s->lpips, tape, y, x);
+    qkv_tensor *unlike = qkv_add(tape, rec, qkv_scale(tape, distance, o->perceptual));
+    unlike = qkv_add(tape, unlike, qkv_scale(tape, squared, o->squared));
     qkv_tensor *g = qkv_scale(tape, qkv_mean(tape, qkv_vqgan_discriminate(s->model, tape, y)), -1);
     double weight = norm_at_last(s, unlike) / (norm_at_last(s, g) + 1e-4);
     qkv_tensor *price = qkv_add(tape, qkv_scale(tape, half_square(z, v), o->legacy ? 1
@@ -63,8 +64,24 @@ static double written_down(const setting *s, double share)
                                 qkv_scale(tape, half_square(v, z), o->legacy ? o->commitment : 1));
     qkv_tensor *loss = qkv_add(tape, unlike, qkv_scale(tape, g, weight * o->adversarial * share));
     loss = qkv_add(tape, loss, qkv_scale(tape, price, o->codebook));
+    *terms = (qkv_terms){{{"rec", qkv_item(tape, rec)},
+                          {"perceptual", qkv_item(tape, distance)},
+                          {"squared", qkv_item(tape, squared)},
+                          {"codebook", qkv_item(tape, price)},
+                          {"generator", qkv_item(tape, g)}, {"adaptive_weight", weight}}, 6};
     assert_int_equal(qkv_backward(tape, loss), QKV_OK);
     return (double)qkv_item(tape, loss);
+}
+
+static void same_terms(const qkv_terms *got, const qkv_terms *expected)
+{
+    assert_int_equal(got->count, expected->count);
+    for (int i = 0; i < got->count; i++) {
+        double a = got->item[i].value, b = expected->item[i].value;
+        assert_string_equal(got->item[i].name, expected->item[i].name);
+        if (!(fabs(a - b) <= tolerance * fabs(b)))
+            fail_msg("%s: %g, not %g", got->item[i].name, a, b);
+    }
 }
 
 static void test_gradient(void **state)
@@ -80,7 +97,8 @@ static void test_gradient(void **state)
         start(&s);
         qkv_params *ps = qkv_model_params(s.model);
         size_t n = qkv_params_count(ps), moved = 0;
-        double got = step(&s, 0, 3), largest = 0; /* half of the ramp */
+        qkv_terms terms = {0}, written;
+        double got = step_terms(&s, 0, 3, &terms), largest = 0; /* half of the ramp */
         qkv_real **kept = calloc(n, sizeof *kept);
         assert_non_null(kept);
         for (size_t i = 0; i < n; i++) {
@@ -96,7 +114,8 @@ static void test_gradient(void **state)
                 largest = fmax(largest, fabs((double)kept[i][k]));
         }
         freeze_discriminator(&s, true);
-        double expected = written_down(&s, 0.5);
+        double expected = written_down(&s, 0.5, &written);
+        same_terms(&terms, &written);
         assert_true(fabs(got - expected) <= tolerance * fabs(expected));
         assert_true(moved > 40);
         for (size_t i = 0; i < n; i++) {
@@ -128,7 +147,8 @@ static void test_discriminator(void **state)
         s.o.disc_loss = vanilla ? QKV_GAN_VANILLA : QKV_GAN_HINGE;
         start(&s);
         (void)step(&s, 0, 0);
-        double got = step(&s, 1, 0), expected = 0;
+        qkv_terms terms = {0}, written = {{{"real", 0}, {"fake", 0}}, 2};
+        double got = step_terms(&s, 1, 0, &terms), expected = 0;
         for (size_t i = 0; i < qkv_params_count(qkv_model_params(s.model)); i++) {
             qkv_param *p = qkv_params_at(qkv_model_params(s.model), i);
             if (!qkv_vqgan_is_discriminator(p))
@@ -145,10 +165,13 @@ static void test_discriminator(void **state)
             const qkv_real *data = qkv_data(tape, said);
             for (size_t i = 0; i < qkv_count(said); i++) {
                 double d = real ? -(double)data[i] : (double)data[i];
-                expected += (vanilla ? log1p(exp(d)) : fmax(0, 1 + d)) / 2 /
-                            (double)qkv_count(said);
+                double doubt = (vanilla ? log1p(exp(d)) : fmax(0, 1 + d)) /
+                               (double)qkv_count(said);
+                written.item[!real].value += doubt;
+                expected += doubt / 2;
             }
         }
+        same_terms(&terms, &written);
         assert_true(fabs(got - expected) <= 1e-5 * expected);
         close_setting(&s);
     }

@@ -66,17 +66,19 @@ static qkv_records *make_records(size_t fields, int32_t largest, size_t longest)
     return r;
 }
 
-/* Loss and the norm of the gradient of an update in so many parts. */
-static double whole(qkv_task *task, size_t parts, double *norm)
+/* Loss, its terms and the norm of the gradient of an update in so many parts. */
+static double whole(qkv_task *task, size_t parts, double *norm, qkv_terms *terms)
 {
     qkv_tape *t;
     double sum = 0, squares = 0;
+    *terms = (qkv_terms){0};
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
     qkv_params *ps = qkv_model_params(task->model);
     qkv_params_zero_grad(ps);
     for (size_t p = 0; p < parts; p++) {
         size_t n = SAMPLES / parts;
-        qkv_micro_batch part = {.step = 5, .first = p * n, .count = n, .total = SAMPLES};
+        qkv_micro_batch part = {.step = 5, .first = p * n, .count = n, .total = SAMPLES,
+                                .terms = terms};
         qkv_tape_reset(t);
         qkv_tape_mode(t, true, true);
         qkv_tensor *y = task->type->loss(task->self, t, &part);
@@ -94,6 +96,35 @@ static double whole(qkv_task *task, size_t parts, double *norm)
     return sum;
 }
 
+/* The terms, in any number of parts, are those of one, and the loss is their sum. */
+static void check_terms(const qkv_terms *x, double loss, const qkv_terms *of_one, double rdrop)
+{
+    static const char *const names[] = {"nll", "smoothing", "rdrop"};
+    double sum = 0;
+    assert_int_equal(x->count, rdrop > 0 ? 3 : 2);
+    for (int k = 0; k < x->count; k++) {
+        double value = x->item[k].value;
+        assert_string_equal(x->item[k].name, names[k]);
+        assert_true(value != 0 && fabs(value - of_one->item[k].value) <= 1e-5 * loss);
+        sum += value;
+    }
+    assert_true(fabs(sum - loss) <= 1e-5 * loss);
+}
+
+/* Without smoothing there is one term, which is what it was beside the other. */
+static void check_nll(qkv_model *m, const qkv_records *r, const qkv_terms *terms)
+{
+    qkv_translate_options o = {.budget = 40};
+    qkv_task task;
+    qkv_terms none;
+    double norm;
+    assert_int_equal(qkv_task_translate(&task, m, r, NULL, &o, 9), QKV_OK);
+    double nll = whole(&task, 1, &norm, &none);
+    assert_int_equal(none.count, 0);
+    assert_true(fabs(terms->item[0].value - nll) <= 1e-5 * nll);
+    qkv_task_destroy(&task);
+}
+
 static void check_parts_add_up(double rdrop)
 {
     qkv_records *r = make_records(2, VOCAB - 2, 5);
@@ -101,14 +132,17 @@ static void check_parts_add_up(double rdrop)
     qkv_translate_options o = {.budget = 40, .smoothing = 0.1, .rdrop = rdrop};
     qkv_task task;
     double norm[3], loss[3];
+    qkv_terms terms[3];
     assert_int_equal(qkv_task_translate(&task, m, r, NULL, &o, 9), QKV_OK);
-    loss[0] = whole(&task, 1, &norm[0]);
-    loss[1] = whole(&task, 2, &norm[1]);
-    loss[2] = whole(&task, 4, &norm[2]);
-    for (int i = 1; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
+        loss[i] = whole(&task, (size_t)1 << i, &norm[i], &terms[i]);
+    for (int i = 0; i < 3; i++) {
         assert_true(fabs(loss[i] - loss[0]) <= 1e-5 * loss[0]);
         assert_true(fabs(norm[i] - norm[0]) <= 1e-4 * norm[0]);
+        check_terms(&terms[i], loss[i], &terms[0], rdrop);
     }
+    if (rdrop == 0)
+        check_nll(m, r, &terms[0]);
     assert_false(task.held_out);
     qkv_task_destroy(&task);
     qkv_model_destroy(m);
@@ -130,12 +164,13 @@ static void test_two_readings(void **state)
     for (int dropout = 0; dropout < 2; dropout++) {
         qkv_model *m = make_model(dropout ? 0.3 : 0);
         double loss[3], norm[3];
+        qkv_terms terms;
         for (int i = 0; i < 3; i++) {
             qkv_translate_options o = {.budget = i ? 80 : 40, .smoothing = 0.1,
                                        .rdrop = i * 50};
             qkv_task task;
             assert_int_equal(qkv_task_translate(&task, m, r, NULL, &o, 9), QKV_OK);
-            loss[i] = whole(&task, 1, &norm[i]);
+            loss[i] = whole(&task, 1, &norm[i], &terms);
             qkv_task_destroy(&task);
         }
         if (!dropout)
