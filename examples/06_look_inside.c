@@ -37,8 +37,8 @@ static void see(void *share, const char *name, int sequence, int head, size_t ro
 static double look(qkv_model *m, qkv_tape *t)
 {
     double share = -1;
-    const qkv_attention_probe probe = {.row = T - 1, .rows = 1, .fn = see, .user = &share};
-    const qkv_micro_batch other = {STEPS + 1, 0, 0, B, B, NULL};
+    const qkv_attention_probe probe = {NULL, 0, 0, T - 1, 1, see, &share, false};
+    const qkv_micro_batch other = {STEPS + 1, 0, 0, B, B, NULL, NULL};
     if (!qkv_attention_probe_add(t, &probe)) (void)ask(m, t, &other);
     qkv_probes_clear(t);
     return share;
