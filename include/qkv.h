@@ -16,6 +16,7 @@
 #include <qkv/corpus.h>
 #include <qkv/csv.h>
 #include <qkv/draw.h>
+#include <qkv/explain.h>
 #include <qkv/extend.h>
 #include <qkv/file.h>
 #include <qkv/forecast.h>
