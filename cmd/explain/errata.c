@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/lesson.h"
+#include "explain/html.h"
 
 /* One line a row of the matrix: [column] printed, right. */
 static void errata_rows(const page *p, const qkv_errata *e, const char *matrix)
@@ -22,8 +22,8 @@ static void errata_rows(const page *p, const qkv_errata *e, const char *matrix)
             n = (size_t)snprintf(line, sizeof line, x->row != row ? "row %zu" : "     ", x->row);
         }
         row = x->row;
-        n += (size_t)snprintf(line + n, sizeof line - n, "  [%zu] %.*f → %.*f%s", x->column, decimals,
-                              x->printed, pe ? 4 : decimals > 1 ? 4 : 2, x->right,
+        n += (size_t)snprintf(line + n, sizeof line - n, "  [%zu] %.*f → %.*f%s", x->column,
+                              decimals, x->printed, decimals > 1 ? 4 : 2, x->right,
                               x->rounds ? "*" : "");
     }
     if (row)

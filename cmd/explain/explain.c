@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/cli.h"
-#include "explain/lesson.h"
+#include "explain/html.h"
 
 typedef void section_fn(page *p);
 

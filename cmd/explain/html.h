@@ -1,6 +1,6 @@
-/* lesson.h - what `qkv explain` shows by the library's lesson: the page, the errata. */
-#ifndef QKV_CMD_EXPLAIN_LESSON_H
-#define QKV_CMD_EXPLAIN_LESSON_H
+/* html.h - what `qkv explain` shows by the library's lesson: the page, the errata. */
+#ifndef QKV_CMD_EXPLAIN_HTML_H
+#define QKV_CMD_EXPLAIN_HTML_H
 
 #include "explain/page.h"
 

@@ -1,14 +1,14 @@
-/* lesson.c - `qkv explain --out`: the lesson as a page. */
+/* html.c - `qkv explain --out`: the lesson as a page. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "explain/lesson.h"
+#include "explain/html.h"
 
 enum { FILES = 5 };
 
 /* The words of a text, in place; how many. */
-static size_t lesson_words(char *text, const char **words)
+static size_t html_words(char *text, const char **words)
 {
     size_t n = 0;
     for (char *at = strtok(text, " \t\n"); at; at = strtok(NULL, " \t\n")) {
@@ -20,7 +20,7 @@ static size_t lesson_words(char *text, const char **words)
 }
 
 /* A matrix of a file: X of any size, which becomes the lesson's, or weights of that width. */
-static qkv_status lesson_load(cli *c, const char *file, bool weights, qkv_array *out,
+static qkv_status html_load(cli *c, const char *file, bool weights, qkv_array *out,
                               qkv_explain_options *o)
 {
     qkv_status status = qkv_array_load(out, c->ctx, file);
@@ -41,7 +41,7 @@ static qkv_status lesson_load(cli *c, const char *file, bool weights, qkv_array 
 }
 
 /* With an X of the user's, queries, keys and values are X where no weights are given. */
-static void lesson_identity(qkv_explain_options *o, qkv_real identity[])
+static void html_identity(qkv_explain_options *o, qkv_real identity[])
 {
     const qkv_real **const weights[] = {&o->wq, &o->wk, &o->wv};
     if (!o->x || o->width > QKV_EXPLAIN_WIDTH)
@@ -53,7 +53,7 @@ static void lesson_identity(qkv_explain_options *o, qkv_real identity[])
 }
 
 /* Everything the page starts with; false after a message in the context. */
-static bool lesson_gather(cli *c, const explain_own *own, qkv_array arrays[FILES],
+static bool html_gather(cli *c, const explain_own *own, qkv_array arrays[FILES],
                           qkv_explain_options *o)
 {
     const char *const files[FILES] = {own->x, own->wq, own->wk, own->wv, own->wo};
@@ -67,7 +67,7 @@ static bool lesson_gather(cli *c, const explain_own *own, qkv_array arrays[FILES
         return false;
     }
     for (int i = 0; i < FILES; i++) {
-        if (files[i] && lesson_load(c, files[i], i > 0, &arrays[i], o))
+        if (files[i] && html_load(c, files[i], i > 0, &arrays[i], o))
             return false;
         *to[i] = arrays[i].data;
     }
@@ -79,13 +79,13 @@ int explain_lesson(cli *c, const explain_own *own, const char *file)
     qkv_array arrays[FILES] = {{0}};
     const char *words[QKV_EXPLAIN_ROWS];
     char *text = own->words ? qkv_strdup(c->ctx, own->words) : NULL;
-    size_t count = text ? lesson_words(text, words) : 0;
+    size_t count = text ? html_words(text, words) : 0;
     qkv_explain_options o = {.heads = own->heads, .unscaled = own->scale == 1.0,
                              .causal = own->causal, .biases = own->biases,
                              .positions = own->positions};
     qkv_real identity[QKV_EXPLAIN_WIDTH * QKV_EXPLAIN_WIDTH];
-    bool good = lesson_gather(c, own, arrays, &o);
-    lesson_identity(&o, identity);
+    bool good = html_gather(c, own, arrays, &o);
+    html_identity(&o, identity);
     if (good && own->words && (count == 0 || (o.rows && o.rows != count))) {
         qkv_fail(c->ctx, QKV_E_ARGUMENT, "--words: %zu words; X has %zu rows", count,
                  o.rows ? o.rows : 6);
