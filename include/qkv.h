@@ -17,6 +17,7 @@
 #include <qkv/csv.h>
 #include <qkv/draw.h>
 #include <qkv/embed.h>
+#include <qkv/explain.h>
 #include <qkv/extend.h>
 #include <qkv/file.h>
 #include <qkv/forecast.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/cli.h"
-#include "explain/page.h"
+#include "explain/html.h"
 
 typedef void section_fn(page *p);
 
@@ -16,12 +16,14 @@ static const struct {
     {"positions", explain_positions, true}, {"select", explain_select, false},
     {"plain", explain_plain, false},     {"cosine", explain_cosine, false},
     {"order", explain_order, false},     {"optimizers", explain_optimizers, false},
+    {"errata", explain_errata, false},
 };
 enum { SECTIONS = sizeof sections / sizeof *sections };
 
 typedef struct {
     explain_own own;
-    bool permute, optimizers;
+    bool permute, optimizers, errata;
+    const char *out;
 } settings;
 
 #define OWN(field) .offset = offsetof(settings, own.field)
@@ -44,10 +46,22 @@ static const qkv_option rows[] = {
      .help = "hide from each row the keys after it"},
     {.flag = "scale", .type = QKV_OPT_REAL, OWN(scale), .max = 1e6, .initial = "0",
      .help = "factor of the scores; 0: 1/sqrt(width of a head); 1: unscaled"},
+    {.flag = "wo", .type = QKV_OPT_STRING, OWN(wo), .value = "FILE",
+     .help = "of the page: W_O, which mixes the heads; without it the identity"},
+    {.flag = "words", .type = QKV_OPT_STRING, OWN(words), .value = "TEXT",
+     .help = "of the page: names of the rows, at most 12"},
+    {.flag = "biases", .type = QKV_OPT_BOOL, OWN(biases),
+     .help = "of the page: add b_Q, b_K, b_V and b_O"},
+    {.flag = "positions", .type = QKV_OPT_BOOL, OWN(positions),
+     .help = "of the page: add sinusoid positions to X"},
+    {.flag = "out", .type = QKV_OPT_STRING, .offset = offsetof(settings, out), .value = "FILE",
+     .help = "write the lesson as an HTML page"},
     {.flag = "permute", .type = QKV_OPT_BOOL, .offset = offsetof(settings, permute),
      .help = "the section order: shuffled words, with positions and without"},
     {.flag = "optimizers", .type = QKV_OPT_BOOL, .offset = offsetof(settings, optimizers),
      .help = "the section optimizers: five ways down one valley"},
+    {.flag = "errata", .type = QKV_OPT_BOOL, .offset = offsetof(settings, errata),
+     .help = "the section errata: wrong entries of a printed copy of the example"},
 };
 static const qkv_option_table table = {"Own matrices and sections", rows,
                                        sizeof rows / sizeof *rows, 0};
@@ -55,7 +69,7 @@ static const qkv_option_table table = {"Own matrices and sections", rows,
 /* Marks the sections that args and flags ask for; false after an unknown name. */
 static bool explain_choose(const cli *c, const settings *s, bool wanted[SECTIONS])
 {
-    bool any = s->permute || s->optimizers;
+    bool any = s->permute || s->optimizers || s->errata;
     for (size_t i = 0; i < c->args.count; i++) {
         bool all = strcmp(c->args.items[i], "all") == 0, known = all;
         for (int j = 0; j < SECTIONS; j++)
@@ -68,7 +82,8 @@ static bool explain_choose(const cli *c, const settings *s, bool wanted[SECTIONS
     for (int j = 0; j < SECTIONS; j++)
         wanted[j] = wanted[j] || (!any && sections[j].usual) ||
                     (s->permute && sections[j].show == explain_order) ||
-                    (s->optimizers && sections[j].show == explain_optimizers);
+                    (s->optimizers && sections[j].show == explain_optimizers) ||
+                    (s->errata && sections[j].show == explain_errata);
     return true;
 }
 
@@ -92,9 +107,9 @@ static void show_sections(page *p, const bool wanted[SECTIONS])
         sections[i].show(p);
     }
     if (!all)
-        page_text(p, "More: qkv explain select, plain, cosine, order, optimizers, or all; qkv "
-                     "explain "
-                     "--q FILE --k FILE --v FILE for your own matrices.");
+        page_text(p, "More: qkv explain select, plain, cosine, order, optimizers, errata, or all; "
+                     "qkv explain --q FILE --k FILE --v FILE for your own matrices; qkv explain "
+                     "--out page.html for a page whose numbers follow its switches.");
 }
 
 static int explain_run(cli *c, int argc, char **argv)
@@ -106,7 +121,16 @@ static int explain_run(cli *c, int argc, char **argv)
         return CLI_USAGE;
     if (!explain_choose(c, &s, wanted))
         return cli_usage(c, "no such section; there are head, heads, positions, select, plain, "
-                            "cosine, order, optimizers and all");
+                            "cosine, order, optimizers, errata and all");
+    if (s.out && (c->args.count || s.permute || s.optimizers || s.errata))
+        return cli_usage(c, "--out writes the whole lesson: it takes no sections");
+    if (s.out)
+        return explain_lesson(c, &s.own, s.out);
+    for (size_t i = 0; i < table.count; i++)
+        if (rows[i].offset >= offsetof(settings, own.wo) &&
+            rows[i].offset < offsetof(settings, permute) &&
+            qkv_options_given(c->options, rows[i].flag))
+            return cli_usage(c, "--wo, --words, --biases and --positions go with --out");
     qkv_json_writer json;
     page p;
     if (page_open(&p, c, &json))
@@ -120,6 +144,7 @@ static int explain_run(cli *c, int argc, char **argv)
 
 static const char *const examples[] = {
     "qkv explain", "qkv explain select cosine", "qkv explain --optimizers",
+    "qkv explain --out lesson.html --heads 2 --causal", "qkv explain --errata",
     "printf '1,0\\n0,1\\n1,1\\n' > x.csv; qkv explain --x x.csv --causal",
     "qkv explain --q q.npy --k k.npy --v v.npy --heads 2 --json", NULL};
 
@@ -129,8 +154,10 @@ CLI_COMMAND(cli_explain, 100) = {
                .usage = "[SECTION...] [--q FILE --k FILE --v FILE | --x FILE] [options]",
                .text = "Works through attention with numbers: one head, two heads and positions; "
                        "further sections: select (hard choice as the limit of attention), plain "
-                       "(Q = K = V = X), cosine, order, optimizers; all shows them all. With "
-                       "matrices of your own, or with --heads, --causal or --scale alone, it "
+                       "(Q = K = V = X), cosine, order, optimizers, errata; all shows them all. "
+                       "--out writes a page on which sizes, masks and numbers are changed and "
+                       "sinusoids are drawn. With matrices "
+                       "of your own, or with --heads, --causal or --scale alone, it "
                        "works through those.",
                .examples = examples},
     .own = {&table}, .run = explain_run};

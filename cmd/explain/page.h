@@ -87,6 +87,9 @@ typedef struct {
     size_t heads;
     bool causal;
     double scale; /* 0: 1/sqrt(width of a head) */
+    /* Of the page that --out writes. */
+    const char *wo, *words;
+    bool biases, positions;
 } explain_own;
 
 void explain_own_matrices(page *p, const explain_own *own);

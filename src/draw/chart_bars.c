@@ -59,7 +59,9 @@ static void bars_put(qkv_drawing *d, qkv_frame bar, const char *label, double va
     qkv_str_puts(&name, ": ");
     qkv__put_real(&name, value, 6, true);
     qkv_draw_rect(d, bar, qkv_ink_series(0), qkv_ink_none());
-    if (!name.failed)
+    if (name.failed)
+        qkv__drawing_fail(d, QKV_E_MEMORY);
+    else
         qkv_draw_name(d, name.data);
     qkv_str_free(&name);
 }
@@ -89,6 +91,8 @@ static void bars_sideways(qkv_drawing *d, qkv_frame f, const qkv_bar_chart *char
             qkv_draw_text(d, fmax(zero, end) + 6.0, y + 0.5 * row + 4.0, number.data,
                           &(qkv_text_style){.size = QKV__SMALL,
                                             .ink = qkv_ink_of(QKV_INK_FAINT)});
+        if (number.failed)
+            qkv__drawing_fail(d, QKV_E_MEMORY);
         qkv_str_free(&number);
     }
 }

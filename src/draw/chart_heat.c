@@ -161,6 +161,8 @@ static void heat_numbers(qkv_drawing *d, qkv_frame f, const qkv_heat_map *map,
                                                 .ink = qkv__scale_ink_on(scale, value)});
             }
         }
+    if (text.failed)
+        qkv__drawing_fail(d, QKV_E_MEMORY);
     qkv_str_free(&text);
 }
 

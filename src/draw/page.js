@@ -2,6 +2,7 @@
  *
  *     qkv.json(id)          the value of a JSON block
  *     qkv.bytes(id)         a promise of the bytes of a block, as an Uint8Array
+ *     qkv.visible(text)     text with escapes for what cannot be seen, as qkv_str_visible
  *     qkv.el(tag, {attributes}, ...children)   a new element; text children are text
  *     qkv.svg(tag, {attributes}, ...children)  the same in SVG
  *     qkv.saves(figure)     adds the buttons that save the figure's drawing               */
@@ -18,6 +19,15 @@ const qkv = (() => {
         fill(document.createElement(tag), attributes, children);
     const svg = (tag, attributes, ...children) =>
         fill(document.createElementNS(space, tag), attributes, children);
+
+    const unseen = new RegExp("[\\0-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-" +
+        "\\u202e\\u2060-\\u206f\\ufdd0-\\ufdef\\ufeff\\ufff9-\\ufffb\\ufffe\\uffff]", "g");
+    const named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"};
+    const visible = (text) => String(text).replace(unseen, (c) => {
+        const hex = c.charCodeAt(0).toString(16);
+        return named[c] || (c < "\x80" ? "\\x" + hex.padStart(2, "0")
+            : "\\u" + hex.padStart(4, "0"));
+    });
 
     // ---- data ----
     const json = (id) => JSON.parse(document.getElementById(id).textContent);
@@ -109,5 +119,5 @@ const qkv = (() => {
 
     theme();
     document.querySelectorAll("figure").forEach(saves);
-    return {json, bytes, el, svg, alone, png, saves};
+    return {json, bytes, visible, el, svg, alone, png, saves};
 })();

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define COMMAND QKV_BINARY_DIR "/qkv explain "
 
@@ -247,13 +248,74 @@ static void test_page(void **state)
     assert_non_null(strstr(output, "no such section"));
 }
 
+/* The wrong entries of the printed copy, as text and JSON. */
+static void test_errata(void **state)
+{
+    (void)state;
+    json_t *root = answer("--errata"), *errata = json_object_get(root, "errata");
+    json_t *entries = json_object_get(errata, "entries"), *first = json_array_get(entries, 0);
+    assert_int_equal(json_array_size(entries), 120);
+    assert_string_equal(json_string_value(json_object_get(first, "matrix")), "Q");
+    assert_true(fabs(json_real_value(json_object_get(first, "right")) - 0.54) < 1e-6);
+    assert_true(json_is_true(json_object_get(first, "rounds")));
+    assert_true(number(root, "errata", "largest_output") == 3.2);
+    json_decref(root);
+    assert_int_equal(run("--errata"), 0);
+    assert_non_null(strstr(output, "scores = Q K^T: 36 of 36 entries"));
+    assert_non_null(strstr(output, "row 1  [1] 1.54 → 1.5800"));
+    assert_non_null(strstr(output, "row 1  [3] 0.0001 → 0.0100"));
+}
+
+/* The page is written, from files too; what does not go together is told. */
+static void test_lesson(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/qkv-lesson-XXXXXX", arguments[512];
+    static const struct {
+        const char *arguments;
+        int code;
+        const char *said;
+    } cases[] = {
+        {"--x x.csv --wq w.csv --words 'a b c'", 0, ""},
+        {"--heads 2 --causal --biases --positions", 0, ""},
+        {"--x x.csv --words 'a b'", 1, "--words: 2 words; X has 3 rows"},
+        {"--wq w.csv", 1, "w.csv: 2 x 2 numbers; the page needs 4 x 4"},
+        {"--heads 3", 1, "divide the width 4"},
+        {"--q x.csv --k x.csv --v x.csv", 1, "not --q"},
+        {"--scale 0.3", 1, "or --scale 1"},
+        {"--words '1 2 3 4 5 6 7 8 9 10 11 12 13'", 1, "1 to 12 expected"},
+        {"heads", 2, "takes no sections"},
+        {"--errata", 2, "takes no sections"},
+    };
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    write_file("x.csv", "1,0\n0,1\n1,1\n");
+    write_file("w.csv", "2,0\n0,3\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)snprintf(arguments, sizeof arguments, "--out page.html %s", cases[i].arguments);
+        int code = run(arguments);
+        if (code != cases[i].code || !strstr(output, cases[i].said))
+            fail_msg("%s: %d, %s", arguments, code, output);
+        assert_int_equal(access("page.html", F_OK) == 0, code == 0);
+        (void)remove("page.html");
+    }
+    assert_int_equal(run("--biases"), 2);
+    assert_non_null(strstr(output, "go with --out"));
+    json_t *root = answer("--out page.html");
+    assert_string_equal(json_string_value(json_object_get(root, "out")), "page.html");
+    json_decref(root);
+    assert_int_equal(remove("page.html") + remove("x.csv") + remove("w.csv"), 0);
+    assert_int_equal(chdir("/") + rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_head),   cmocka_unit_test(test_two_heads),
         cmocka_unit_test(test_positions),  cmocka_unit_test(test_claims),
         cmocka_unit_test(test_optimizers), cmocka_unit_test(test_own_matrices),
-        cmocka_unit_test(test_page),
+        cmocka_unit_test(test_page),       cmocka_unit_test(test_errata),
+        cmocka_unit_test(test_lesson),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
