@@ -9,7 +9,7 @@
  * The first kind finds out that looking for one colour is enough: all its attention is on the spot
  * if it has that, so half of it over both; the second one has its sum of tokens to choose with, and
  * attends less sharply. Patches of an image stay as bright as they are attended to, in
- * ./spot-seen.png. Models of directories (qkv_hub_load) and images of files (qkv_image_read,
+ * ./attended.png. Models of directories (qkv_hub_load) and images of files (qkv_image_read,
  * qkv_image_fit) are shown the same way. */
 #include <stdio.h>
 
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     qkv_image_dim(&image, patch, ACROSS, ACROSS, SPOT);
     const double share = patch[SPOT] / BATCH / (double)c.trunk.heads;
     printf("%.0f %% of the attention is on the spot\n", 100 * share);
-    const bool fine = share > (cct ? .08 : .3) && !qkv_image_write(&image, ctx, "spot-seen.png");
+    const bool fine = share > (cct ? .08 : .3) && !qkv_image_write(&image, ctx, "attended.png");
     qkv_model_destroy(task.model);
     qkv_tape_destroy(t);
     qkv_context_destroy(ctx);

@@ -52,6 +52,7 @@
 #include <qkv/pixels.h>
 #include <qkv/pixelwise.h>
 #include <qkv/predict.h>
+#include <qkv/print.h>
 #include <qkv/prior.h>
 #include <qkv/random.h>
 #include <qkv/reconstruct.h>

@@ -79,7 +79,7 @@ static qkv_status colorize_put_row(const tour_pupil *h, tour_sheet *sheet, size_
     const qkv_image in = {TOUR_SIDE, TOUR_SIDE, 3, grey};
     for (size_t k = 0; k < 2; k++) {
         qkv_image out;
-        qkv_status status = qkv_colorize(&out, h->model, h->t->page->t, &in, hints,
+        qkv_status status = qkv_colorize(&out, h->model, h->t->page->t, &in, NULL, hints,
                                          k ? QKV_COLORIZE_HINTS : 0);
         if (status)
             return status;

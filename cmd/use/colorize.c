@@ -15,14 +15,17 @@ static const qkv_option rows[] = {
 };
 static const qkv_option_table table = {"Colouring", rows, sizeof rows / sizeof *rows, 0};
 
-/* Beside the coloured image. */
-static qkv_status write_attention(const cli *c, const qkv_image *image, const char *out)
+/* Beside the coloured image: F-WHAT.png; nothing if there is no such image. */
+static qkv_status write_beside(const cli *c, const qkv_image *image, const char *out,
+                               const char *what)
 {
+    if (!image->data)
+        return QKV_OK;
     qkv_str path;
     size_t stem = strlen(out);
     stem -= stem > 4 && strcmp(out + stem - 4, ".png") == 0 ? 4 : 0;
     qkv_str_init(&path, c->ctx);
-    qkv_str_printf(&path, "%.*s-attention.png", (int)stem, out);
+    qkv_str_printf(&path, "%.*s-%s.png", (int)stem, out, what);
     qkv_status status = path.data ? qkv_image_write(image, c->ctx, path.data) : QKV_E_MEMORY;
     qkv_str_free(&path);
     return status;
@@ -77,8 +80,10 @@ static int colorize_run(cli *c, int argc, char **argv)
         status = qkv_pipeline_colorize(p, &in, &o, &found);
     if (!status)
         status = qkv_image_write(&found.image, c->ctx, s.out);
-    if (!status && o.attention)
-        status = write_attention(c, &found.attention, s.out);
+    if (!status)
+        status = write_beside(c, &found.attention, s.out, "attention");
+    if (!status)
+        status = write_beside(c, &found.seen, s.out, "seen");
     int code = status ? cli_error(c) : colorize_answer(c, &found, s.out);
     qkv_colorization_free(&found);
     qkv_pipeline_close(p);
@@ -88,6 +93,7 @@ static int colorize_run(cli *c, int argc, char **argv)
 static const char *const examples[] = {
     "qkv colorize runs/color old.jpg --out new.png",
     "qkv colorize runs/color old.jpg --hint 12,40,#c03020 --out new.png",
+    "qkv colorize runs/color photo.png --missing 20,30,40,40 --out whole.png",
     "qkv colorize runs/color old.jpg --attention 12,40 --out new.png", NULL};
 
 CLI_COMMAND(cli_colorize, 440) = {
@@ -95,7 +101,11 @@ CLI_COMMAND(cli_colorize, 440) = {
                .usage = "DIR IMG [--hint X,Y,#RRGGBB]... --out F.png", .examples = examples,
                .text = "Reads the image's lightness alone. Colours are made at the size that "
                        "the model was trained on and stretched over the image; a hint colours "
-                       "a cell of it, a 16th of its side. --attention lists the patches that the "
+                       "a cell of it, a 16th of its side. --missing and --mask name a "
+                       "part that has lost its colours: all others are kept, and their cells are "
+                       "hints; F-seen.png is the image as the model saw it. (Train with --hints "
+                       "256 for that: so many cells are known.) --attention lists the patches that "
+                       "the "
                        "patch at a pixel mixed, with their weights (the mean over the heads), and "
                        "paints them. --json: {\"file\", \"out\", \"attention\": [{\"x\", \"y\", "
                        "\"weight\"}, ...]}, places as pixels of the image."},

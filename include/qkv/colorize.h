@@ -52,10 +52,13 @@ typedef struct {
 } qkv_color_hint;
 
 /* Colours an image with 3 channels and any size. The model predicts a and b at its own size; they
- * are resized and combined with the image's lightness. A hint outside the image: QKV_E_ARGUMENT. t
- * is reset and used without recording. Free *out with qkv_image_free. On failure it is empty. */
+ * are resized and combined with the image's lightness. missing: (height, width) or NULL, not 0
+ * where the image has no colours: pixels elsewhere keep theirs, and each cell of which at least
+ * half has them becomes a hint, their mean. NULL: no colours are known but the hints'. A hint
+ * outside the image: QKV_E_ARGUMENT. t is reset and used without recording. Free *out with
+ * qkv_image_free. On failure it is empty. */
 qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_image *in,
-                        const qkv_color_hint *hints, size_t count);
+                        const uint8_t *missing, const qkv_color_hint *hints, size_t count);
 
 QKV_END_DECLS
 #endif

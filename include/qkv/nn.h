@@ -21,7 +21,14 @@ typedef enum {
     QKV_INIT_ONES,
     QKV_INIT_NORMAL,  /* mean 0, standard deviation `scale` */
     QKV_INIT_UNIFORM, /* in [-scale, scale] */
-    QKV_INIT_XAVIER,  /* uniform in +-scale sqrt(6 / (rows + columns)) */
+    /* By a matrix's outputs (out) and inputs (in); of a convolution each times the window. */
+    QKV_INIT_XAVIER,  /* uniform in +-scale sqrt(6 / (in + out)) (Glorot and Bengio 2010, eq. 16) */
+    QKV_INIT_XAVIER_NORMAL,   /* normal, standard deviation scale sqrt(2 / (in + out)) */
+    QKV_INIT_KAIMING,         /* uniform in +-scale sqrt(6 / in), for layers before a ReLU (He et
+                                 al. 2015, eq. 10) */
+    QKV_INIT_KAIMING_NORMAL,  /* normal, standard deviation scale sqrt(2 / in) */
+    QKV_INIT_TRUNCATED_NORMAL, /* normal as NORMAL, drawn again while beyond 2 scale (BERT, ViT) */
+    QKV_INIT_CONSTANT, /* scale */
     QKV_INIT_NONE     /* the values set when the parameter was created */
 } qkv_init;
 
@@ -50,6 +57,13 @@ typedef qkv_status qkv_state_entry_fn(void *user, const qkv_state_entry *row);
 /* Initialises the entry's region from the random stream (seed, name), independent of other entries.
  * QKV_INIT_NONE: does nothing. */
 void qkv_state_entry_init(const qkv_state_entry *row, uint64_t seed);
+
+/* Initialises a whole parameter of one's own, from the random stream (seed, the parameter's name).
+ * Its first axis is the outputs, its last the inputs, as linear and convolution layers have them;
+ * axes between are the window. scale: of the kind above; 1 for the definitions of the papers.
+ * QKV_E_ARGUMENT, and nothing changed: an unknown kind, a scale that is no finite number, or a kind
+ * that needs inputs and outputs with a vector. */
+qkv_status qkv_param_init(qkv_param *p, qkv_init kind, double scale, uint64_t seed);
 
 /* ---- linear layers --------------------------------------------------------------------------- */
 
@@ -120,6 +134,9 @@ typedef struct {
 } qkv_mha_params;
 const qkv_mha_params *qkv_mha_parameters(const qkv_mha *m); /* valid as long as m */
 const qkv_mha_config *qkv_mha_configuration(const qkv_mha *m); /* zeros replaced, but scale's */
+/* Xavier's values (QKV_INIT_XAVIER, scale 1) for query, key, value and output, each a matrix of its
+ * own although three are packed; biases 0. */
+void qkv_mha_init(qkv_mha *m, uint64_t seed);
 
 /* What a forward pass gives to every attention layer beside its input. Zero-initialise; set what
  * applies. */
@@ -130,6 +147,8 @@ typedef struct {
     const int32_t *offsets;
     const int32_t *lengths;   /* (B) number of keys in each sequence; NULL: all */
     qkv_tensor *bias;         /* added to the scores of self-attention, or NULL */
+    qkv_tensor *mask;         /* of self-attention, or NULL: as in qkv_attention_options */
+    qkv_tensor *memory_bias, *memory_mask; /* the same of cross-attention */
     qkv_tensor *memory;       /* (B, S, width) or packed: keys and values of cross-attention */
     const int32_t *memory_offsets, *memory_lengths;
     /* Cross-attention where several sequences share a memory (beams of one sentence): memory b of

@@ -248,6 +248,10 @@ typedef struct {
     /* Added to the scaled scores: (B or 1, H or 1, T, S), or NULL. For packed sequences T and S are
      * the longest lengths. -INFINITY masks a key. Differentiable. */
     qkv_tensor *bias;
+    /* Which keys a query sees: i32, 0 no, else yes; contiguous, of a shape that bias may have
+     * (qkv_tensor_bools makes one). Beside a bias both apply. NULL: all. The result has the bits of
+     * a bias of 0 and -INFINITY, which is made of it in step memory. */
+    qkv_tensor *mask;
     const char *probe; /* name for probes of the weights; NULL: "attention" */
 } qkv_attention_options;
 

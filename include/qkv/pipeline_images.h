@@ -94,8 +94,18 @@ void qkv_reconstruction_free(qkv_reconstruction *r);
 
 /* ---- colourisation --------------------------------------------------------------------------- */
 
+typedef enum {
+    QKV_GREY_LIGHTNESS, /* a colour's lightness, L of Lab */
+    QKV_GREY_WEIGHTS    /* 0.29 red + 0.58 green + 0.11 blue, the grey of old television */
+} qkv_grey;
+
 typedef struct {
     qkv_strings hints;     /* colours of pixels, "X,Y,#RRGGBB" each                    none */
+    qkv_strings missing;   /* rectangles "X,Y,WIDTH,HEIGHT" that have lost their colours. With any,
+                              or a mask, other pixels keep theirs, and are hints       none */
+    const char *mask;      /* image of the input's size, light (128 or more) where colours are
+                              missing                                                  NULL */
+    int grey;              /* qkv_grey: what the missing colours became                0 */
     const char *attention; /* pixel "X,Y": report the attention of its patch           NULL */
     size_t layer;          /* layer of that attention, from 1; 0: the last                0 */
 } qkv_pipeline_colorize_options;
@@ -111,7 +121,10 @@ typedef struct {
 
 typedef struct {
     qkv_context *ctx;
-    qkv_image image;     /* the input's lightness with the model's colours */
+    qkv_image image;     /* the input's lightness with the model's colours; what is not missing is
+                            the input's */
+    qkv_image seen;      /* the input as the model saw it: missing colours are grey; empty unless a
+                            part is missing */
     qkv_image attention; /* image, enlarged and dimmed by the attention weights; empty if no
                             attention was requested */
     qkv_attended attended[5]; /* patches with a weight >= 0.01, largest first */

@@ -142,6 +142,8 @@ qkv_tensor *qkv_scope_end(qkv_tape *t, qkv_scope s, qkv_tensor *keep);
 qkv_tensor *qkv_tensor_from(qkv_tape *t, const qkv_real *data, int ndim, const size_t *shape);
 /* A copy of ids, i32. */
 qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size_t *shape);
+/* true and false as 1 and 0, i32: a mask. */
+qkv_tensor *qkv_tensor_bools(qkv_tape *t, const bool *values, int ndim, const size_t *shape);
 
 /* Wraps the caller's contiguous memory, without a copy on the CPU. It must outlive the step and be
  * filled before the first op or view that takes the tensor. */

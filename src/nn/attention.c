@@ -78,6 +78,34 @@ qkv_mha *qkv_mha_create(qkv_params *ps, const qkv_mha_config *config, const char
 const qkv_mha_params *qkv_mha_parameters(const qkv_mha *m) { return &m->p; }
 const qkv_mha_config *qkv_mha_configuration(const qkv_mha *m) { return &m->c; }
 
+/* Rows from .. from + rows - 1 of a packed matrix, under a name that other matrices lack. */
+static void mha_init_part(qkv_param *p, const char *part, size_t from, size_t rows, uint64_t seed)
+{
+    char name[256];
+    size_t columns = qkv_param_dim(p, 1);
+    snprintf(name, sizeof name, "%s.%s", qkv_param_name(p), part);
+    qkv_state_entry row = {.name = name, .param = p, .ndim = 2, .shape = {rows, columns},
+                           .offset = from * columns, .init = QKV_INIT_XAVIER, .scale = 1};
+    qkv_state_entry_init(&row, seed);
+}
+
+void qkv_mha_init(qkv_mha *m, uint64_t seed)
+{
+    const qkv_mha_config *c = &m->c;
+    const qkv_mha_params *p = &m->p;
+    size_t q = c->heads * c->head_width, kv = c->kv_heads * c->head_width;
+    qkv_param *of_kv = c->cross ? p->kv_weight : p->qkv_weight;
+    size_t first = c->cross ? 0 : q;
+    mha_init_part(c->cross ? p->q_weight : p->qkv_weight, "q", 0, q, seed);
+    mha_init_part(of_kv, "k", first, kv, seed);
+    mha_init_part(of_kv, "v", first + kv, kv, seed);
+    mha_init_part(p->out_weight, "out", 0, c->width, seed);
+    qkv_param *const biases[] = {p->qkv_bias, p->q_bias, p->kv_bias, p->out_bias};
+    for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
+        if (biases[i])
+            (void)qkv_param_init(biases[i], QKV_INIT_ZEROS, 0, seed);
+}
+
 /* ---- forward ------------------------------------------------------------------------------- */
 
 static qkv_tensor *mha_linear(qkv_tape *t, qkv_tensor *x, qkv_param *weight, qkv_param *bias)
@@ -151,7 +179,7 @@ static qkv_tensor *self_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const 
         return NULL;
     qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
                                .q_offsets = seq->offsets, .k_lengths = seq->lengths,
-                               .bias = seq->bias};
+                               .bias = seq->bias, .mask = seq->mask};
     return mha_attend(m, t, q, k, v, &o);
 }
 
@@ -186,7 +214,8 @@ static qkv_tensor *cross_attention(qkv_mha *m, qkv_tape *t, qkv_tensor *x, const
                                .q_offsets = own ? seq->memory_queries : seq->offsets,
                                .k_offsets = seq->memory_offsets,
                                .k_begins = seq->memory_begins,
-                               .k_lengths = seq->memory_lengths};
+                               .k_lengths = seq->memory_lengths,
+                               .bias = seq->memory_bias, .mask = seq->memory_mask};
     qkv_tensor *y = mha_attend(m, t, rows_of_memories(t, q, seq), k, v, &o);
     size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), c->width};
     return own && y ? qkv_reshape(t, y, 3, shape) : y;

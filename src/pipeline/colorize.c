@@ -7,17 +7,28 @@
 #include <string.h>
 
 #include "pipeline/options.h"
+#include "qkv/color.h"
 #include "qkv/colorize.h"
+#include "qkv/image_file.h"
 #include "qkv/ops.h"
 #include "qkv/painting.h"
 
-enum { LEAST_SIDE = 256 }; /* of the image of attention */
+enum { LEAST_SIDE = 256, HALF = 128 }; /* of the image of attention; a light level of a mask */
 static const double LEAST_LISTED = 0.01;
 
+static const char *const greys[] = {"lightness", "weights", NULL};
 #define FIELD(member) .offset = offsetof(qkv_pipeline_colorize_options, member)
 static const qkv_option rows[] = {
     {.flag = "hint", .key = "hint", .type = QKV_OPT_LIST, FIELD(hints), .value = "X,Y,#RRGGBB",
      .help = "the colour at a pixel, from the left and the top; as often as you like"},
+    {.flag = "missing", .key = "missing", .type = QKV_OPT_LIST, FIELD(missing),
+     .value = "X,Y,W,H",
+     .help = "a part that has lost its colours, as often as you like; all others are kept"},
+    {.flag = "mask", .key = "mask", .type = QKV_OPT_STRING, FIELD(mask), .value = "F.png",
+     .help = "an image that is light where colours are missing"},
+    {.flag = "grey", .key = "grey", .type = QKV_OPT_ENUM, FIELD(grey), .names = greys,
+     .initial = "lightness",
+     .help = "what missing colours became: their lightness, or 0.29 R + 0.58 G + 0.11 B"},
     {.flag = "attention", .key = "attention", .type = QKV_OPT_STRING, FIELD(attention),
      .value = "X,Y",
      .help = "show where the patch at that pixel looked: a list, and beside --out the image "
@@ -53,6 +64,67 @@ static qkv_status pipeline_colorize_read_hints(qkv_context *ctx, const qkv_strin
                             texts->items[i]);
     }
     return QKV_OK;
+}
+
+/* ---- what is missing ------------------------------------------------------------------------ */
+
+static qkv_status colorize_add_mask(uint8_t *missing, qkv_context *ctx, const qkv_image *in,
+                                    const char *path)
+{
+    qkv_image mask = {0};
+    qkv_status status = qkv_image_read(&mask, ctx, path, NULL);
+    if (!status && (mask.width != in->width || mask.height != in->height))
+        status = qkv_fail(ctx, QKV_E_ARGUMENT, "%s: %zu x %zu expected, as the image is, found "
+                          "%zu x %zu", path, in->width, in->height, mask.width, mask.height);
+    for (size_t i = 0; i < in->width * in->height && !status; i++)
+        missing[i] |= mask.data[i * mask.channels] >= HALF;
+    qkv_image_free(&mask, ctx);
+    return status;
+}
+
+static qkv_status add_part(uint8_t *missing, qkv_context *ctx, const qkv_image *in,
+                           const char *text)
+{
+    size_t x, y, width, height;
+    const char *at = text;
+    if (!qkv__image_place(&at, &x, &y) || *at++ != ',' || !qkv__image_place(&at, &width, &height) ||
+        *at || !width || !height || x >= in->width || y >= in->height || width > in->width - x ||
+        height > in->height - y)
+        return qkv_fail(ctx, QKV_E_ARGUMENT, "--missing: x,y,width,height within an image of %zu x "
+                        "%zu expected, found %.60s", in->width, in->height, text);
+    for (size_t i = 0; i < height; i++)
+        memset(missing + (y + i) * in->width + x, 1, width);
+    return QKV_OK;
+}
+
+/* Where the image is without colours: *out is to be freed with qkv_free; NULL: everywhere. There
+ * the image becomes grey, as the options say. */
+static qkv_status colorize_read_missing(uint8_t **out, qkv_context *ctx, qkv_image *image,
+                                        const qkv_pipeline_colorize_options *o)
+{
+    size_t n = image->width * image->height;
+    bool part = o->mask || o->missing.count;
+    uint8_t *missing = *out = part ? qkv_calloc(ctx, n, 1) : NULL;
+    qkv_status status = part && !missing ? QKV_E_MEMORY : QKV_OK;
+    if (!status && o->mask)
+        status = colorize_add_mask(missing, ctx, image, o->mask);
+    for (size_t i = 0; i < o->missing.count && !status; i++)
+        status = add_part(missing, ctx, image, o->missing.items[i]);
+    for (size_t i = 0; i < n && !status; i++) {
+        uint8_t *p = image->data + 3 * i;
+        qkv_real lab[3];
+        if (part && !missing[i])
+            continue;
+        if (o->grey == QKV_GREY_WEIGHTS) {
+            memset(p, (int)(0.29 * p[0] + 0.58 * p[1] + 0.11 * p[2] + 0.5), 3);
+        } else if (part) { /* a grey of that lightness */
+            qkv_bytes_to_lab(lab, p, 1);
+            lab[1] = lab[2] = 0;
+            qkv_lab_to_srgb(lab, lab, 1);
+            memset(p, (int)(255 * (double)lab[1] + 0.5), 3);
+        }
+    }
+    return status;
 }
 
 /* ---- attention ------------------------------------------------------------------------------ */
@@ -150,6 +222,7 @@ qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_image_source *in,
     const qkv_pipeline_colorize_options o = options ? *options : qkv_pipeline_colorize_defaults();
     qkv_color_hint *hints = NULL;
     qkv_image image = {0};
+    uint8_t *missing = NULL;
     watching w = {0};
     *out = (qkv_colorization){.ctx = p->ctx};
     if (!qkv_model_can(p->model, QKV_CAN_COLORIZE))
@@ -160,14 +233,21 @@ qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_image_source *in,
     qkv_status status = pipeline_colorize_read_hints(p->ctx, &o.hints, &hints);
     if (!status)
         status = qkv__image_load(&image, p->ctx, in);
+    if (!status)
+        status = colorize_read_missing(&missing, p->ctx, &image, &o);
     if (!status && o.attention)
         status = colorize_watch(&w, p, &image, &o);
     if (!status)
-        status = qkv_colorize(&out->image, p->model, p->tape, &image, hints, o.hints.count);
+        status = qkv_colorize(&out->image, p->model, p->tape, &image, missing, hints,
+                              o.hints.count);
     if (!status && o.attention)
         status = show_attention(&w, out);
     qkv_probes_clear(p->tape);
-    qkv_image_free(&image, p->ctx);
+    if (!status && missing)
+        out->seen = image;
+    else
+        qkv_image_free(&image, p->ctx);
+    qkv_free(p->ctx, missing);
     qkv_free(p->ctx, w.weights);
     qkv_free(p->ctx, hints);
     if (status)
@@ -179,6 +259,7 @@ void qkv_colorization_free(qkv_colorization *c)
 {
     if (c->ctx) {
         qkv_image_free(&c->image, c->ctx);
+        qkv_image_free(&c->seen, c->ctx);
         qkv_image_free(&c->attention, c->ctx);
     }
     *c = (qkv_colorization){0};

@@ -334,6 +334,37 @@ static qkv_status task_colorize_read_hints(qkv_real *in, qkv_model *m, const qkv
     return QKV_OK;
 }
 
+/* Tells the mean colour of each cell that has at least half of its colours. */
+static qkv_status read_known(qkv_real *in, qkv_model *m, const qkv_image *image,
+                             const uint8_t *missing)
+{
+    const qkv_pixelwise_config *c = qkv_model_config(m);
+    qkv_context *ctx = qkv_model_context(m);
+    size_t n = cells(c);
+    enum { A, B, KNOWN, PIXELS, SUMS };
+    double(*sums)[SUMS] = qkv_calloc(ctx, n * n, sizeof *sums);
+    if (!sums)
+        return QKV_E_MEMORY;
+    for (size_t i = 0; i < image->width * image->height; i++) {
+        qkv_real lab[3];
+        size_t x = i % image->width * n / image->width, y = i / image->width * n / image->height;
+        double *sum = sums[y * n + x];
+        sum[PIXELS]++;
+        if (missing[i])
+            continue;
+        qkv_bytes_to_lab(lab, image->data + 3 * i, 1);
+        sum[A] += (double)lab[1] / AB;
+        sum[B] += (double)lab[2] / AB;
+        sum[KNOWN]++;
+    }
+    for (size_t i = 0; i < n * n; i++)
+        if (sums[i][KNOWN] > 0 && 2 * sums[i][KNOWN] >= sums[i][PIXELS])
+            put_hint(in, c, i, (const double[]){sums[i][A] / sums[i][KNOWN],
+                                                sums[i][B] / sums[i][KNOWN]});
+    qkv_free(ctx, sums);
+    return QKV_OK;
+}
+
 /* A pixel of that lightness and these colours. */
 static void put_pixel(uint8_t *rgb, qkv_real L, qkv_real a, qkv_real b)
 {
@@ -345,7 +376,7 @@ static void put_pixel(uint8_t *rgb, qkv_real L, qkv_real a, qkv_real b)
 
 /* Gives `small`, which has the model's size, the model's colours. */
 static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const qkv_image *whole,
-                              const qkv_color_hint *hints, size_t count)
+                              const uint8_t *missing, const qkv_color_hint *hints, size_t count)
 {
     qkv_context *ctx = qkv_model_context(m);
     size_t n = small->width * small->height;
@@ -355,7 +386,9 @@ static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const
     qkv_real *in = lab + 3 * n;
     qkv_bytes_to_lab(lab, small->data, n);
     put_lightness(in, lab, n);
-    qkv_status status = task_colorize_read_hints(in, m, whole, hints, count);
+    qkv_status status = missing ? read_known(in, m, whole, missing) : QKV_OK;
+    if (!status)
+        status = task_colorize_read_hints(in, m, whole, hints, count);
     const qkv_real *ab = status ? NULL : predict(m, t, in, 1);
     if (!status && !ab)
         status = qkv_tape_status(t);
@@ -366,11 +399,15 @@ static qkv_status color_small(qkv_image *small, qkv_model *m, qkv_tape *t, const
     return status;
 }
 
-/* Gives `colored` the lightness of `in`, of its size. */
-static void take_lightness(qkv_image *colored, const qkv_image *in)
+/* Gives `colored` the lightness of `in`, of its size, and what of it is not missing. */
+static void take_lightness(qkv_image *colored, const qkv_image *in, const uint8_t *missing)
 {
     for (size_t i = 0; i < in->width * in->height; i++) {
         qkv_real light[3], color[3];
+        if (missing && !missing[i]) {
+            memcpy(colored->data + 3 * i, in->data + 3 * i, 3);
+            continue;
+        }
         qkv_bytes_to_lab(light, in->data + 3 * i, 1);
         qkv_bytes_to_lab(color, colored->data + 3 * i, 1);
         put_pixel(colored->data + 3 * i, light[0], color[1], color[2]);
@@ -378,7 +415,7 @@ static void take_lightness(qkv_image *colored, const qkv_image *in)
 }
 
 qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_image *in,
-                        const qkv_color_hint *hints, size_t count)
+                        const uint8_t *missing, const qkv_color_hint *hints, size_t count)
 {
     qkv_context *ctx = qkv_model_context(m);
     const qkv_pixelwise_config *c = qkv_model_config(m);
@@ -392,12 +429,12 @@ qkv_status qkv_colorize(qkv_image *out, qkv_model *m, qkv_tape *t, const qkv_ima
     size_t side = c->trunk.image;
     qkv_status status = qkv_image_resize(&small, ctx, in, side, side, QKV_RESIZE_BICUBIC, NULL);
     if (!status)
-        status = color_small(&small, m, t, in, hints, count);
+        status = color_small(&small, m, t, in, missing, hints, count);
     if (!status)
         status = qkv_image_resize(out, ctx, &small, in->width, in->height, QKV_RESIZE_BICUBIC,
                                   NULL);
-    if (!status && (in->width != side || in->height != side))
-        take_lightness(out, in);
+    if (!status && (missing || in->width != side || in->height != side))
+        take_lightness(out, in, missing);
     qkv_image_free(&small, ctx);
     return status;
 }

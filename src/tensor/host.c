@@ -93,6 +93,17 @@ qkv_tensor *qkv_tensor_ids(qkv_tape *t, const int32_t *ids, int ndim, const size
     return from(t, QKV_I32, ids, ndim, shape);
 }
 
+qkv_tensor *qkv_tensor_bools(qkv_tape *t, const bool *values, int ndim, const size_t *shape)
+{
+    size_t count = 1;
+    for (int i = 0; i < ndim; i++)
+        count *= shape[i];
+    int32_t *ids = t->status ? NULL : qkv__step_alloc(t, (count + 1) * sizeof *ids);
+    for (size_t i = 0; ids && i < count; i++)
+        ids[i] = values[i];
+    return ids ? qkv_tensor_ids(t, ids, ndim, shape) : NULL;
+}
+
 qkv_tensor *qkv_tensor_wrap(qkv_tape *t, qkv_real *data, int ndim, const size_t *shape)
 {
     return new_staged(t, QKV_REAL, data, ndim, shape);

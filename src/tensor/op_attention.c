@@ -202,7 +202,7 @@ static bool set_bias(qkv_tape *t, qkv_k_attention_args *a, const qkv_tensor *bia
     if (bias->ndim != 4 || (bias->shape[0] != 1 && bias->shape[0] != a->B) ||
         (bias->shape[1] != 1 && bias->shape[1] != a->H) || bias->shape[2] != T ||
         bias->shape[3] != S)
-        return qkv__op_fail(t, "attention", "bias %s is not (%zu or 1, %zu or 1, %zu, %zu)",
+        return qkv__op_fail(t, "attention", "bias or mask %s is not (%zu or 1, %zu or 1, %zu, %zu)",
                             qkv__shape_text(t, bias), a->B, a->H, T, S) != NULL;
     a->bias = qkv__real(bias);
     a->bias_b = bias->shape[0] == 1 ? 0 : bias->stride[0];
@@ -294,10 +294,28 @@ static bool op_attention_describe(qkv_tape *t, attention_params *p, qkv_tensor *
     return true;
 }
 
+/* The options' bias, with -INFINITY where their mask has 0; NULL on failure. */
+static qkv_tensor *op_attention_masked(qkv_tape *t, const qkv_attention_options *o)
+{
+    const int32_t *seen = qkv_data_ids(t, o->mask);
+    if (t->status)
+        return NULL;
+    if (!seen)
+        return qkv__op_fail(t, "attention", "mask %s: i32 and contiguous expected",
+                            qkv__shape_text(t, o->mask));
+    qkv_tensor *m = qkv_tensor_from(t, NULL, o->mask->ndim, o->mask->shape);
+    qkv_real *p = qkv_tensor_fill(m);
+    for (size_t i = 0; p && i < qkv_count(o->mask); i++)
+        p[i] = seen[i] ? 0 : -(qkv_real)INFINITY;
+    return o->bias ? qkv_add(t, o->bias, m) : m;
+}
+
 qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor *v,
                           const qkv_attention_options *options)
 {
     qkv_attention_options o = options ? *options : (qkv_attention_options){0};
+    if (o.mask && !(o.bias = op_attention_masked(t, &o)))
+        return NULL;
     qkv_tensor *in[] = {q, k, v, o.bias};
     if (!qkv__ready_reals(t, "attention", o.bias ? 4 : 3, in))
         return NULL;

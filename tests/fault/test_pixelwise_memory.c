@@ -77,7 +77,7 @@ static bool use(fixture *f, bool colors, uint8_t *answer)
         return false;
     if (!colors)
         return !qkv_segment(answer, f->model, f->tape, &f->in);
-    if (qkv_colorize(&f->out, f->model, f->tape, &f->in, &hint, 1))
+    if (qkv_colorize(&f->out, f->model, f->tape, &f->in, NULL, &hint, 1))
         return false;
     memcpy(answer, f->out.data, 3 * PIXELS);
     return true;

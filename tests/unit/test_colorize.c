@@ -100,7 +100,7 @@ static void test_colored(void **state)
     assert_int_equal(qkv_image_create(&in, ctx, 41, 23, C), QKV_OK);
     for (size_t i = 0; i < (size_t)41 * 23 * C; i++)
         in.data[i] = (uint8_t)(40 + i / C % 41 * 4 + 20 * (i % C));
-    assert_int_equal(qkv_colorize(&out, m, tape, &in, hints, 2), QKV_OK);
+    assert_int_equal(qkv_colorize(&out, m, tape, &in, NULL, hints, 2), QKV_OK);
     assert_int_equal(out.width, 41);
     assert_int_equal(out.height, 23);
     for (size_t i = 0; i < (size_t)41 * 23; i++) {
@@ -115,7 +115,7 @@ static void test_colored(void **state)
     }
     qkv_image_free(&out, ctx);
     const qkv_color_hint beyond = {41, 0, {0, 0, 0}};
-    assert_int_equal(qkv_colorize(&out, m, tape, &in, &beyond, 1), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_colorize(&out, m, tape, &in, NULL, &beyond, 1), QKV_E_ARGUMENT);
     assert_non_null(strstr(qkv_context_message(ctx), "41 x 23"));
     qkv_image_free(&in, ctx);
     qkv_model_destroy(m);

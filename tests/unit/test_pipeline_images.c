@@ -122,6 +122,59 @@ static void test_hidden_patches(void **state)
     qkv_pipeline_close(p);
 }
 
+/* A part without colours: all else is kept, the part is of its own lightness; a mask means the same
+ * as a rectangle; the grey is as asked for; what cannot be is refused. */
+static void expect_missing(qkv_pipeline *p, const qkv_image_source *source, const qkv_image *image)
+{
+    const char *parts[] = {"4,6,10,8", "20,0,4,3"};
+    qkv_pipeline_colorize_options o = qkv_pipeline_colorize_defaults();
+    qkv_colorization a, b;
+    qkv_image mask;
+    size_t changed = 0;
+    o.missing = (qkv_strings){parts, 2};
+    assert_int_equal(qkv_pipeline_colorize(p, source, &o, &a), QKV_OK);
+    assert_int_equal(qkv_image_create(&mask, ctx, 24, 20, 1), QKV_OK);
+    for (size_t i = 0; i < 24 * 20; i++) {
+        size_t x = i % 24, y = i / 24;
+        bool missing = (x >= 4 && x < 14 && y >= 6 && y < 14) || (x >= 20 && y < 3);
+        const uint8_t *from = image->data + 3 * i, *seen = a.seen.data + 3 * i;
+        mask.data[i] = missing ? 128 : 127;
+        changed += memcmp(a.image.data + 3 * i, from, 3) != 0;
+        if (!missing)
+            assert_memory_equal(a.image.data + 3 * i, from, 3);
+        if (!missing)
+            assert_memory_equal(seen, from, 3);
+        else
+            assert_true(seen[0] == seen[1] && seen[1] == seen[2]);
+    }
+    assert_true(changed > 60 && changed <= 80 + 12);
+    assert_int_equal(qkv_image_write(&mask, ctx, in(folder, "mask.png")), QKV_OK);
+    drop(&mask);
+    o.missing.count = 0;
+    o.mask = in(folder, "mask.png");
+    assert_int_equal(qkv_pipeline_colorize(p, source, &o, &b), QKV_OK);
+    same_image(&a.image, &b.image);
+    qkv_colorization_free(&b);
+    o.grey = QKV_GREY_WEIGHTS;
+    assert_int_equal(qkv_pipeline_colorize(p, source, &o, &b), QKV_OK);
+    const uint8_t *from = image->data + 3 * (7 * 24 + 5);
+    assert_int_equal(b.seen.data[3 * (7 * 24 + 5)],
+                     (int)(0.29 * from[0] + 0.58 * from[1] + 0.11 * from[2] + 0.5));
+    qkv_colorization_free(&a);
+    qkv_colorization_free(&b);
+    o = qkv_pipeline_colorize_defaults();
+    o.missing = (qkv_strings){parts, 1};
+    parts[0] = "4,6,21,1";
+    expect_status(qkv_pipeline_colorize(p, source, &o, &b), QKV_E_ARGUMENT, "24 x 20");
+    parts[0] = "4,6,2";
+    expect_status(qkv_pipeline_colorize(p, source, &o, &b), QKV_E_ARGUMENT, "x,y,width,height");
+    o = qkv_pipeline_colorize_defaults();
+    mask = drawn_file("small.png", 9, 9, 1);
+    drop(&mask);
+    o.mask = in(folder, "small.png");
+    expect_status(qkv_pipeline_colorize(p, source, &o, &b), QKV_E_ARGUMENT, "24 x 20 expected");
+}
+
 static void test_colors(void **state)
 {
     (void)state;
@@ -147,6 +200,10 @@ static void test_colors(void **state)
     assert_true(!b.attention.data && !b.attended_count); /* the one before has left nothing */
     qkv_colorization_free(&a);
     qkv_colorization_free(&b);
+    hints[0] = "3,4,#ff0000";
+    expect_missing(p, &pixels, &image);
+    o = qkv_pipeline_colorize_defaults();
+    o.hints = (qkv_strings){hints, 1};
     hints[0] = "3,4,red";
     expect_status(qkv_pipeline_colorize(p, &pixels, &o, &b), QKV_E_ARGUMENT, "#rrggbb");
     o.hints.count = 0;

@@ -133,7 +133,7 @@ enum {
     S(qkv_segment, PARTS, (NULL, m, t, NULL))                                                      \
     S(qkv_task_colorize, COLORS, (&a.task, m, NULL, NULL, NULL, 1))                                \
     S(qkv_colorize_evaluate, COLORS, (m, t, NULL, 0, &a.score.colorize))                           \
-    S(qkv_colorize, COLORS, (&a.image, m, t, NULL, NULL, 0))                                       \
+    S(qkv_colorize, COLORS, (&a.image, m, t, NULL, NULL, NULL, 0))                                 \
     S(qkv_task_reconstruct, MAE, (&a.task, m, NULL, NULL, NULL, 1))                                \
     S(qkv_reconstruct_evaluate, MAE, (m, t, NULL, 0.5, 0, &a.score.reconstruct))                   \
     S(qkv_reconstruct, MAE, (m, t, NULL, 0.5, 1, true, NULL, NULL))                                \
