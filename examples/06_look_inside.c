@@ -38,7 +38,7 @@ static double look(qkv_model *m, qkv_tape *t)
 {
     double share = -1;
     const qkv_attention_probe probe = {.row = T - 1, .rows = 1, .fn = see, .user = &share};
-    const qkv_micro_batch other = {STEPS + 1, 0, 0, B, B, NULL};
+    const qkv_micro_batch other = {STEPS + 1, 0, 0, B, B, NULL, NULL};
     if (!qkv_attention_probe_add(t, &probe)) (void)ask(m, t, &other);
     qkv_probes_clear(t);
     return share;

@@ -53,7 +53,7 @@ int main(void)
 {
     const qkv_model_type type = qkv_model_type_defaults("stripes", make, sizeof(network));
     const qkv_task_type stripes = qkv_task_type_defaults("stripes", loss);
-    const qkv_micro_batch unseen = {STEPS, 0, 0, BATCH, BATCH, NULL};
+    const qkv_micro_batch unseen = {STEPS, 0, 0, BATCH, BATCH, NULL, NULL};
     qkv_train_options o = qkv_train_defaults();
     qkv_context *ctx;
     qkv_tape *t;

@@ -44,7 +44,7 @@ static void keep(void *weights, const char *name, int sequence, int head, size_t
 int main(void)
 {
     const qkv_task_type type = qkv_task_type_defaults("spot", loss);
-    const qkv_micro_batch unseen = {STEPS, 0, 0, BATCH, BATCH, NULL};
+    const qkv_micro_batch unseen = {STEPS, 0, 0, BATCH, BATCH, NULL, NULL};
     double weights[ACROSS * ACROSS] = {0};
     const qkv_attention_probe probe = {NULL, -1, -1, 0, 1, keep, weights, false};
     qkv_image image = {SIDE, SIDE, 3, rgb};
