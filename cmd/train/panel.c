@@ -150,7 +150,8 @@ static bool make_plot(plot *x, const panel *p, int columns)
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-static void QKV_PRINTF(2, 3) put(panel *p, const char *fmt, ...)
+static void panel_put(panel *p, const char *fmt, ...) QKV_PRINTF(2, 3);
+static void panel_put(panel *p, const char *fmt, ...)
 {
     size_t used = strlen(p->text);
     va_list args;
@@ -173,11 +174,11 @@ static bool speaks_utf8(void)
 static void put_cell(panel *p, unsigned char dots, bool held_out, bool utf8)
 {
     if (!dots)
-        put(p, " ");
+        panel_put(p, " ");
     else if (utf8)
-        put(p, "\xe2%c%c", 0xa0 + (dots >> 6), 0x80 + (dots & 63)); /* U+2800 + dots */
+        panel_put(p, "\xe2%c%c", 0xa0 + (dots >> 6), 0x80 + (dots & 63)); /* U+2800 + dots */
     else
-        put(p, "%c", held_out ? 'o' : '*');
+        panel_put(p, "%c", held_out ? 'o' : '*');
 }
 
 static void put_row(panel *p, const plot *x, int row, bool color)
@@ -185,19 +186,19 @@ static void put_row(panel *p, const plot *x, int row, bool color)
     bool utf8 = speaks_utf8();
     const char *ink = NULL;
     double value = x->to - (x->to - x->from) * row / (ROWS - 1);
-    put(p, "%*.4g ", LABEL - 1, value);
+    panel_put(p, "%*.4g ", LABEL - 1, value);
     for (int c = 0; c < x->columns; c++) {
         const char *wanted = x->held_out[row][c] ? HELD_OUT : TRAINED;
         if (color && x->dots[row][c] && ink != wanted)
-            put(p, "%s", wanted);
+            panel_put(p, "%s", wanted);
         ink = x->dots[row][c] ? wanted : ink;
         put_cell(p, x->dots[row][c], x->held_out[row][c], utf8);
     }
-    put(p, "%s\n", color && ink ? PLAIN : "");
+    panel_put(p, "%s\n", color && ink ? PLAIN : "");
 }
 
 /* As much of the sample as fits into so many columns; wide characters take two. */
-static void put_sample(panel *p, int columns)
+static void put_sample_row(panel *p, int columns)
 {
     char head[40];
     int room = columns - snprintf(head, sizeof head, "step %llu: ",
@@ -211,7 +212,7 @@ static void put_sample(panel *p, int columns)
             break;
         n += len;
     }
-    put(p, "%s%.*s\n", head, (int)n, p->sample);
+    panel_put(p, "%s%.*s\n", head, (int)n, p->sample);
 }
 
 const char *panel_show(panel *p, int columns, int rows)
@@ -225,10 +226,11 @@ const char *panel_show(panel *p, int columns, int rows)
     for (int row = 0; row < ROWS; row++)
         put_row(p, &x, row, color);
     if (p->evaluations > 1)
-        put(p, color ? "%*s%straining%s  %sheld out%s\n" : "%*s%straining %s  %sheld out %s\n",
-            LABEL, "", color ? TRAINED : "", color ? PLAIN : "*", color ? HELD_OUT : "",
-            color ? PLAIN : "o");
+        panel_put(p, color ? "%*s%straining%s  %sheld out%s\n"
+                           : "%*s%straining %s  %sheld out %s\n", LABEL, "",
+                  color ? TRAINED : "", color ? PLAIN : "*", color ? HELD_OUT : "",
+                  color ? PLAIN : "o");
     if (p->sample[0])
-        put_sample(p, columns);
+        put_sample_row(p, columns);
     return p->text;
 }

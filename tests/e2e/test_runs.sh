@@ -23,7 +23,9 @@ common="train lm --data text --tokenizer char --model nano --length 16 --batch 2
 # shellcheck disable=SC2086
 "$QKV" $common --steps 100000 --out killed &
 pid=$!
-while kill -0 $pid 2>null && ! grep -qs '"step": 50,' killed/train/metrics.jsonl; do sleep 0.02; done
+while kill -0 $pid 2>null && ! grep -qs '"step": 50,' killed/train/metrics.jsonl; do
+    sleep 0.02
+done
 kill -s KILL $pid
 wait $pid 2>null
 
@@ -37,8 +39,8 @@ for name in a "b <i>" killed; do
         fail "report $name: a link"
 done
 cmp -s a/train/report.html page.html && fail "two runs have one page"
-"$QKV" report a --json >answer && [ "$(cat answer)" = '{"out": "a/train/report.html"}' ] ||
-    fail "report --json: $(cat answer)"
+"$QKV" report a --json >answer || fail "report --json"
+[ "$(cat answer)" = '{"out": "a/train/report.html"}' ] || fail "report --json: $(cat answer)"
 
 # Only what differs is printed, and the metrics of the models that are kept.
 "$QKV" compare a "b <i>" killed --out page.html >answer 2>notes || fail "compare: $(cat notes)"
