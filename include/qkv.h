@@ -58,6 +58,7 @@
 #include <qkv/reconstruct.h>
 #include <qkv/records.h>
 #include <qkv/resize.h>
+#include <qkv/runs.h>
 #include <qkv/safetensors.h>
 #include <qkv/sample_codes.h>
 #include <qkv/score.h>

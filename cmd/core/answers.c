@@ -122,6 +122,7 @@ void cli_note(const cli *c, const char *fmt, ...)
     va_list args;
     if (c->common.quiet)
         return;
+    cli_progress_hide_open();
     va_start(args, fmt);
     vfprintf(stderr, fmt, args);
     va_end(args);

@@ -42,6 +42,9 @@ typedef struct {
     bool terminal, silent, open;
     double rate; /* units/s: 0: found here; negative: not shown */
     double left; /* seconds to go, from callers that know; 0: found here */
+    const char *above; /* lines above it, each ends in a newline and fits the terminal; NULL: none.
+                          Not copied; shown on a terminal alone */
+    int rows;          /* of the terminal that are in use above the line */
 } cli_progress;
 
 /* One run of a command. */
@@ -130,6 +133,12 @@ void cli_progress_begin(cli_progress *p, const cli *c, const char *label, const 
  * words before the ETA; NULL: none. */
 void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *fmt, ...)
     QKV_PRINTF(4, 5);
+/* Columns of the terminal that may be used, and its rows; COLUMNS and LINES come first. 0 rows:
+ * it is no terminal, or one on which nothing can be written over. */
+int cli_progress_columns(const cli_progress *p);
+int cli_progress_rows(const cli_progress *p);
+/* Hides whichever line is open: before anything else is written to the standard error. */
+void cli_progress_hide_open(void);
 /* Is it time for cli_progress_show to print, other than the last line? */
 bool cli_progress_due(const cli_progress *p);
 void cli_progress_hide(cli_progress *p); /* until it is shown again: for a note in between */

@@ -1,5 +1,6 @@
 /* progress.c - the progress line. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -20,12 +21,87 @@ static const char *duration(double seconds, char out[CLI_NUMBER])
     return out;
 }
 
+static cli_progress *opened; /* the line that stands on the terminal; NULL: none */
+
+/* A positive number of the environment; 0: there is none. */
+static int environment(const char *name)
+{
+    const char *text = getenv(name);
+    long value = text ? strtol(text, NULL, 10) : 0;
+    return value > 0 && value < 100000 ? (int)value : 0;
+}
+
 /* The most characters that a terminal does not wrap, so that "\r" comes back to the first. */
-static int progress_width(const cli_progress *p)
+int cli_progress_columns(const cli_progress *p)
 {
     struct winsize w;
     bool known = p->terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1;
-    return known && w.ws_col < LINE ? w.ws_col - 1 : LINE - 1;
+    int columns = p->terminal ? environment("COLUMNS") : 0;
+    if (!columns && known)
+        columns = w.ws_col;
+    return columns > 1 && columns < LINE ? columns - 1 : LINE - 1;
+}
+
+int cli_progress_rows(const cli_progress *p)
+{
+    const char *term = getenv("TERM");
+    struct winsize w;
+    if (!p->terminal || p->silent || !term || !*term || strcmp(term, "dumb") == 0)
+        return 0;
+    int rows = environment("LINES");
+    return rows || ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 ? rows : w.ws_row;
+}
+
+static int count_lines(const char *text)
+{
+    int n = 0;
+    for (; text && *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* What goes to the terminal at once. */
+typedef struct {
+    char text[16384];
+    size_t used;
+} burst;
+
+static void QKV_PRINTF(2, 3) burst_add(burst *b, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(b->text + b->used, sizeof b->text - b->used, fmt, args);
+    va_end(args);
+    if (n > 0 && (size_t)n < sizeof b->text - b->used)
+        b->used += (size_t)n;
+    b->text[b->used] = 0; /* what does not fit is left out whole */
+}
+
+/* To the first column of the first row that is in use. */
+static void go_to_top(const cli_progress *p, burst *b)
+{
+    burst_add(b, "\r");
+    if (p->open && p->rows)
+        burst_add(b, "\033[%dA", p->rows);
+}
+
+/* The rows above the line, each cleared behind its text: nothing is cleared before it is drawn
+ * again, so nothing flickers. */
+static void add_above(cli_progress *p, burst *b)
+{
+    int rows = p->above ? count_lines(p->above) : 0;
+    go_to_top(p, b);
+    if (p->open && rows != p->rows)
+        burst_add(b, "\033[J");
+    for (const char *at = p->above, *end; at && (end = strchr(at, '\n')) != NULL; at = end + 1)
+        burst_add(b, "%.*s\033[K\n", (int)(end - at), at);
+    p->rows = rows;
+}
+
+static void send_burst(const burst *b)
+{
+    (void)fwrite(b->text, 1, b->used, stderr);
+    (void)fflush(stderr);
 }
 
 static double rate_of(const cli_progress *p, size_t done)
@@ -86,17 +162,32 @@ void cli_progress_show(cli_progress *p, size_t done, size_t total, const char *f
         add(line, "  %s", words);
     if (left > 0 && !last)
         add(line, "  ETA %s", duration(left, text));
-    fprintf(stderr, "%s%.*s%s", p->terminal ? "\r" : "", progress_width(p), line,
-            p->terminal ? "\033[K" : "\n");
-    fflush(stderr);
+    burst b = {.used = 0};
+    if (p->terminal)
+        add_above(p, &b);
+    burst_add(&b, "%.*s%s", cli_progress_columns(p), line, p->terminal ? "\033[K" : "\n");
+    send_burst(&b);
     p->open = p->terminal;
+    opened = p->open ? p : NULL;
 }
 
 void cli_progress_hide(cli_progress *p)
 {
-    if (p->open)
-        fputs("\r\033[K", stderr);
+    burst b = {.used = 0};
+    if (p->open) {
+        go_to_top(p, &b);
+        burst_add(&b, "\033[J");
+        send_burst(&b);
+    }
     p->open = false;
+    p->rows = 0;
+    opened = opened == p ? NULL : opened;
+}
+
+void cli_progress_hide_open(void)
+{
+    if (opened)
+        cli_progress_hide(opened);
 }
 
 void cli_progress_end(cli_progress *p)
@@ -104,6 +195,8 @@ void cli_progress_end(cli_progress *p)
     if (p->open)
         fputc('\n', stderr);
     p->open = false;
+    p->rows = 0;
+    opened = opened == p ? NULL : opened;
 }
 
 const char *cli_short_number(double value, char out[CLI_NUMBER])

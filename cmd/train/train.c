@@ -4,13 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "train/panel.h"
 
 /* ---- progress -------------------------------------------------------------------------------- */
+
+enum { ALL_WORDS = 95 }; /* columns that the line takes with everything in it */
 
 typedef struct {
     const cli *c;
     cli_progress line;
     bool begun; /* line */
+    const char *dir;
+    panel panel;
 } shower;
 
 static void show_step(shower *s, const qkv_train_event *e)
@@ -20,16 +25,30 @@ static void show_step(shower *s, const qkv_train_event *e)
     if (!s->begun || strcmp(s->line.label, e->text) != 0) {
         cli_progress_begin(&s->line, s->c, e->text, "steps", 0);
         s->line.rate = -1; /* the words behind it say it */
+        if (s->begun)
+            memset(&s->panel, 0, sizeof s->panel); /* of another network */
+        else if (e->step > 1)
+            panel_read(&s->panel, s->c, s->dir);
         s->begun = true;
     }
+    panel_add(&s->panel, e->step, e->loss);
     if (!last && !cli_progress_due(&s->line))
         return;
+    bool narrow = s->line.terminal && cli_progress_columns(&s->line) < ALL_WORDS;
     if (e->peak_gflops > 0)
-        (void)snprintf(share, sizeof share, " (%.0f%% of peak)", 100 * e->gflops / e->peak_gflops);
+        (void)snprintf(share, sizeof share, narrow ? "%.0f%% of peak" : " (%.0f%% of peak)",
+                       100 * e->gflops / e->peak_gflops);
     s->line.left = e->left > 0 ? e->left : 0;
-    cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
-                      "loss %.4f  %s %s/s  %.3g GF/s%s", e->loss,
-                      cli_short_number(e->units_per_s, rate), e->unit, e->gflops, share);
+    s->line.above = panel_show(&s->panel, cli_progress_columns(&s->line),
+                               cli_progress_rows(&s->line));
+    cli_short_number(e->units_per_s, rate);
+    if (narrow)
+        cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps, "loss %.4f  %s %s/s  %s",
+                          e->loss, rate, e->unit, share);
+    else
+        cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
+                          "loss %.4f  %s %s/s  %.3g GF/s%s", e->loss, rate, e->unit, e->gflops,
+                          share);
 }
 
 static void show_eval(shower *s, const qkv_train_event *e)
@@ -37,6 +56,9 @@ static void show_eval(shower *s, const qkv_train_event *e)
     char train[CLI_NUMBER] = "";
     if (e->step)
         (void)snprintf(train, sizeof train, "train %.4f  ", e->loss);
+    for (int i = 0; i < e->metrics->count; i++)
+        if (strcmp(e->metrics->item[i].name, "loss") == 0)
+            panel_add_held_out(&s->panel, e->step, e->metrics->item[i].value);
     const char *kept = e->metrics->newest ? "  (kept)" : "  (best)";
     cli_note(s->c, "step %llu  %sheld out %s %.4f%s", (unsigned long long)e->step, train,
              e->metrics->item[0].name, e->metrics->item[0].value, e->best ? kept : "");
@@ -47,7 +69,9 @@ static bool train_show(void *user, const qkv_train_event *e)
     shower *s = user;
     if (e->kind == QKV_TRAIN_STEP) {
         show_step(s, e);
-    } else if (e->kind != QKV_TRAIN_SAMPLE) {
+    } else if (e->kind == QKV_TRAIN_SAMPLE) {
+        panel_add_sample(&s->panel, s->c, e->step, e->sample);
+    } else {
         cli_progress_hide(&s->line);
         if (e->kind == QKV_TRAIN_NOTE)
             cli_note(s->c, "%s", e->text);
@@ -101,7 +125,7 @@ static void train_say(const cli *c, const qkv_train_result *r, const char *dir)
 
 static int run_job(cli *c, qkv_job *job)
 {
-    shower s = {.c = c};
+    shower s = {.c = c, .dir = qkv_job_directory(job)};
     qkv_train_result r;
     cli_catch_signals();
     qkv_status status = qkv_job_run(job, train_show, &s, &r);

@@ -114,7 +114,9 @@ typedef struct {
  *   the best model so far, as qkv_hub_save writes it (the latest if nothing is held out, or if
  *   qkv_metrics says newest),
  *   train/state.safetensors: weights, optimiser state and position of the last checkpoint,
- *   train/metrics.jsonl: an object per evaluation and every few updates.
+ *   train/metrics.jsonl: an object per evaluation and every few updates; docs/training.md,
+ *   train/events.out.tfevents.qkv: the same for TensorBoard,
+ *   train/samples, train/report.html (qkv_run_report), train/run.json.
  * resume: continues from train/state.safetensors if it exists. The run then ends with the same bits
  * as an uninterrupted run. A note names each setting of the loop, the optimiser, the schedule,
  * options->also and the task's seed that has changed. With `minutes` and no `steps`, the number of

@@ -91,7 +91,7 @@ static qkv_status colorize_sample_rows(const qkv__image_job *p, qkv_tape *t, siz
     }
     memcpy(painted[2], data, n * CHANNELS);
     qkv_image colored;
-    qkv_status status = qkv_colorize(&colored, p->base.model, t, &in, NULL, 0);
+    qkv_status status = qkv_colorize(&colored, p->base.model, t, &in, NULL, NULL, 0);
     if (!status)
         memcpy(painted[1], colored.data, n * CHANNELS);
     qkv_image_free(&colored, p->base.ctx);

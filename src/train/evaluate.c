@@ -96,7 +96,7 @@ qkv_status qkv__evaluate_model(qkv__loop *l, bool last)
     if (averaged)
         qkv_average_swap(l->average);
     if (!status && m.count)
-        status = qkv__log_eval(l, &m);
+        status = qkv__log_eval(l, &m, best);
     if (!status && m.count)
         qkv__tell(l, QKV_TRAIN_EVAL, &m, best);
     if (!status)

@@ -178,8 +178,9 @@ qkv_status qkv__log_step(qkv__loop *l)
     return status ? status : log_flush(l);
 }
 
+/* best: -1: it is not said. */
 static qkv_status log_metrics(qkv__loop *l, const qkv_metrics *m, const char *kind,
-                              const char *also, double value)
+                              const char *also, double value, int best)
 {
     log_line x;
     if (!l->dir || !m->count)
@@ -189,18 +190,20 @@ static qkv_status log_metrics(qkv__loop *l, const qkv_metrics *m, const char *ki
         line_put(&x, also, value);
     for (int i = 0; i < m->count; i++)
         line_put(&x, m->item[i].name, m->item[i].value);
+    if (best >= 0)
+        qkv_json_put_bool(&x.json, "best", best);
     line_end(&x);
     return log_flush(l);
 }
 
-qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m)
+qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m, bool best)
 {
-    return log_metrics(l, m, "eval", l->step ? "train_loss" : NULL, l->smooth_loss);
+    return log_metrics(l, m, "eval", l->step ? "train_loss" : NULL, l->smooth_loss, best);
 }
 
 qkv_status qkv__log_final(qkv__loop *l, const qkv_metrics *m)
 {
-    return log_metrics(l, m, "final", "best_step", (double)l->best_step);
+    return log_metrics(l, m, "final", "best_step", (double)l->best_step, -1);
 }
 
 qkv_status qkv__log_sample(qkv__loop *l, const qkv_sample *s, const char *file,

@@ -70,6 +70,7 @@ typedef struct {
     qkv__log log;
     double peak;     /* FLOP/s; 0: not measured; negative: it cannot be */
     double sample_time;
+    double report_time, last_report; /* what one took; qkv_now() after the last one, 0: none yet */
     bool sampling_failed;
     bool stop;
 } qkv__loop;
@@ -114,11 +115,16 @@ qkv_status qkv__log_begin(qkv__loop *l); /* drops what will be written again fro
 void qkv__log_free(qkv__loop *l);
 bool qkv__log_norms_due(uint64_t step); /* are norms logged after this many updates? */
 qkv_status qkv__log_step(qkv__loop *l);
-qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m);
+qkv_status qkv__log_eval(qkv__loop *l, const qkv_metrics *m, bool best);
 qkv_status qkv__log_final(qkv__loop *l, const qkv_metrics *m); /* of the model that was saved */
 /* Of text and image one is NULL; png: the image's file. */
 qkv_status qkv__log_sample(qkv__loop *l, const qkv_sample *s, const char *file,
                            const qkv_str *png);
+
+/* ---- report.c: train/report.html ---- */
+/* Writes it unless that would take more than a hundredth of the time; always if last. A failure is
+ * told. */
+void qkv__report_write(qkv__loop *l, bool last);
 
 /* ---- groups.c: norms by group ---- */
 qkv_status qkv__groups_make(qkv__loop *l);

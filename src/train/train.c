@@ -122,6 +122,8 @@ static qkv_status evaluate_and_save(qkv__loop *l, bool last)
     qkv_status status = qkv__evaluate_model(l, last);
     if (!status && !last)
         status = qkv__state_save(l);
+    if (!status && !last)
+        qkv__report_write(l, false);
     l->eval_time = qkv_now() - begun;
     l->mark += l->eval_time;
     return status;
@@ -196,7 +198,11 @@ static qkv_status train_train_run(qkv__loop *l, qkv_train_result *r)
     status = qkv__state_save(l);
     if (!status && done)
         status = qkv__discriminator_last(l, &r->metrics);
-    return status || !done ? status : qkv__log_final(l, &r->metrics);
+    if (!status && done)
+        status = qkv__log_final(l, &r->metrics);
+    if (!status)
+        qkv__report_write(l, true);
+    return status;
 }
 
 /* ---- setting up --------------------------------------------------------------------------- */

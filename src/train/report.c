@@ -1,0 +1,26 @@
+/* report.c - the page of a run, made anew as it goes. */
+#include <stdio.h>
+
+#include "qkv/file.h"
+#include "qkv/machine.h"
+#include "qkv/runs.h"
+#include "train/loop.h"
+
+static const double REPORT_SHARE = 0.01; /* of the time */
+
+void qkv__report_write(qkv__loop *l, bool last)
+{
+    double begun = qkv_now();
+    bool due = !l->last_report || l->report_time <= REPORT_SHARE * (begun - l->last_report);
+    if (!l->dir || (!due && !last))
+        return;
+    const qkv_path path = qkv_path_in(l->dir, "train/report.html");
+    if (qkv_run_report(l->ctx, l->dir, path.text) && l->event) {
+        char text[512];
+        snprintf(text, sizeof text, "warning: no report: %.400s", qkv_context_message(l->ctx));
+        l->event(l->user, &(qkv_train_event){.kind = QKV_TRAIN_NOTE, .step = l->step,
+                                             .text = text});
+    }
+    l->last_report = qkv_now();
+    l->report_time = l->last_report - begun;
+}
