@@ -57,7 +57,7 @@ qkv_ink qkv__scale_ink(const qkv__scale *s, double value);
 qkv_ink qkv__scale_ink_on(const qkv__scale *s, double value);
 /* A strip of its colours with numbers beside it. */
 void qkv__draw_scale(qkv_drawing *d, qkv_frame at, const qkv__scale *s);
-/* A matrix as an image of its colours, a pixel a value. */
+/* A matrix as an image, a pixel a value, in 256 colours of the scale. */
 qkv_status qkv__scale_image(const qkv__scale *s, qkv_image *out, qkv_context *ctx,
                             const float *values, size_t rows, size_t columns);
 /* Values as an image where the build can write one, else as rectangles. */

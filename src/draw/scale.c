@@ -73,9 +73,17 @@ void qkv__draw_scale(qkv_drawing *d, qkv_frame at, const qkv__scale *s)
 qkv_status qkv__scale_image(const qkv__scale *s, qkv_image *out, qkv_context *ctx,
                             const float *values, size_t rows, size_t columns)
 {
+    enum { LEVELS = 256, MISSING = LEVELS };
+    uint8_t colors[LEVELS + 1][3];
     qkv_status status = qkv_image_create(out, ctx, columns, rows, 3);
-    for (size_t i = 0; !status && i < rows * columns; i++)
-        qkv_ink_color(qkv__scale_ink(s, (double)values[i]), false, out->data + 3 * i);
+    double step = (s->max - s->min) / (LEVELS - 1);
+    for (int i = 0; i < LEVELS; i++)
+        qkv_ink_color(qkv__scale_ink(s, s->min + step * i), false, colors[i]);
+    qkv_ink_color(qkv__scale_ink(s, NAN), false, colors[MISSING]);
+    for (size_t i = 0; !status && i < rows * columns; i++) {
+        double level = fmin(fmax(((double)values[i] - s->min) / step, 0.0), LEVELS - 1.0);
+        memcpy(out->data + 3 * i, colors[isnan(values[i]) ? MISSING : (int)(level + 0.5)], 3);
+    }
     return status;
 }
 

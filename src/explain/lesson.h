@@ -26,7 +26,7 @@ typedef enum {
 enum {
     QKV__LESSON_HEADS = 8,
     QKV__LESSON_MATRICES = 24 + 8 * QKV__LESSON_HEADS,
-    QKV__LESSON_KEY = 16,
+    QKV__LESSON_KEY = 40,
     QKV__LESSON_TITLE = 64
 };
 

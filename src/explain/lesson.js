@@ -258,6 +258,36 @@
         return field;
     }
 
+    // ---- the shift of positions ----
+    function shiftPanel() {
+        const shift = document.getElementById("shift"), d = 4, count = 80, at = position(d);
+        const row = (p) => Array.from({length: d}, (_, c) => at(p, c));
+        const angle = (c) => Math.pow(10000, -2 * Math.floor(c / 2) / d);
+        const turn = (k) => make(d, d, (i, j) => Math.floor(i / 2) !== Math.floor(j / 2) ? 0
+            : i === j ? Math.cos(k * angle(i)) : (i < j ? 1 : -1) * Math.sin(k * angle(i)));
+        const slider = qkv.el("input", {type: "range", id: "offset", min: 0, max: 40, value: 1});
+        const said = qkv.el("output", {for: "offset"});
+        const update = () => {
+            const k = Number(slider.value), m = turn(k), products = [];
+            let off = 0;
+            for (let p = 0; p + k < count; p++) {
+                const from = row(p), to = row(p + k), moved = product(m, from.map((v) => [v]));
+                off = Math.max(off, ...moved.map(([v], c) => Math.abs(v - to[c])));
+                products.push(from.reduce((sum, v, c) => sum + v * to[c], 0));
+            }
+            shift.caption.textContent = `M_${k} for d = 4: PE[p + ${k}] = M_${k} PE[p] for every p`;
+            [...shift.tBodies[0].rows].forEach((r, i) => [...r.querySelectorAll("td")].forEach(
+                (cell, j) => { cell.textContent = entry(m[i][j], 5); }));
+            said.textContent = `k = ${k}: over ${count - k} positions M_${k} PE[p] is at most ` +
+                `${off.toExponential(0)} from PE[p + ${k}], and PE[p] \u00b7 PE[p + ${k}] is ` +
+                `${Math.min(...products).toFixed(6)} to ${Math.max(...products).toFixed(6)}.`;
+        };
+        slider.addEventListener("input", update);
+        shift.closest(".scroll").before(qkv.el("p", {}, qkv.el("label", {}, "Offset k ", slider),
+            " ", said));
+        update();
+    }
+
     const controls = document.getElementById("controls");
     const divisors = () => [1, 2, 3, 4, 5, 6, 7, 8].filter((h) => state.width % h === 0);
     controls.append(
@@ -273,6 +303,7 @@
             (v) => { state.positions = v; }),
         ownNumbers());
     controls.hidden = false;
+    shiftPanel();
     numbers();
     render();
     window.lesson = {state, compute, render, given};

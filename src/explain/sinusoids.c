@@ -242,7 +242,7 @@ static void shift_table(qkv_page *p)
 static void rank_table(qkv_page *p)
 {
     static const char *const columns[] = {"positions × width", "rank"};
-    static const size_t sizes[][2] = {{3, 4}, {6, 4}, {80, 4}, {80, 8}, {80, 16}};
+    static const size_t sizes[][2] = {{4, 4}, {6, 4}, {80, 4}, {80, 8}, {80, 16}};
     enum { SIZES = 5 };
     char text[SIZES][2][CELL];
     const char *names[SIZES], *cells[SIZES];
@@ -284,7 +284,7 @@ void qkv__lesson_sinusoids(qkv_page *p, qkv_context *ctx)
     shift_table(p);
     qkv_page_heading(p, 3, NULL, "The rank is at most d");
     qkv_page_text(p, "PE has d columns, so more than d encodings are never linearly independent: "
-                     "any fifth position of width 4 is a combination of four others. Of 80 "
+                     "the fifth position of width 4 is a combination of the first four. Of 80 "
                      "positions and d = 16 double precision finds fewer than 16: the slowest "
                      "waves hardly bend over 80 positions.");
     rank_table(p);

@@ -1,6 +1,7 @@
 """check_explain.py - the lesson of qkv explain in a browser: the script's numbers are the library's
 for many settings of the switches, and the page works by keys, own numbers, own words and masks."""
 import json
+import math
 import os
 import re
 import subprocess
@@ -174,7 +175,24 @@ with Browser() as b:
                  "[...r.cells].map((c) => c.textContent))")
     check(ranks[1] == ["6 × 4", "4"] and ranks[3] == ["80 × 8", "8"], f"ranks {ranks}")
     check(b.js("return document.querySelectorAll('#errata ~ details').length") == 6, "errata")
+    # The shift of positions by another offset, by keys.
+    b.js("document.getElementById('offset').focus()")
+    b.key("Right", "Right")
+    shift = b.js("return [...document.querySelectorAll('#shift tbody tr')].map((r) =>"
+                 "[...r.querySelectorAll('td')].map((c) => Number(c.textContent)))")
+    near(shift, [[math.cos(3), math.sin(3), 0, 0], [-math.sin(3), math.cos(3), 0, 0],
+                 [0, 0, math.cos(0.03), math.sin(0.03)], [0, 0, -math.sin(0.03), math.cos(0.03)]],
+         5.1e-6, "M_3")
+    said = b.js("return document.querySelector('output').textContent")
+    found = re.search(r"at most (\S+) from PE.*is (\S+) to (\S+)\.$", said)
+    check(found and float(found[1]) < 1e-12, f"the largest difference: {said}")
+    near([float(found[2]), float(found[3])], [math.cos(3) + math.cos(0.03)] * 2, 1e-6, said)
+
     b.media("type", "print")
+    check(b.js("return getComputedStyle(document.getElementById('controls')).display") == "none",
+          "no switches on paper")
+    check(b.js("return document.querySelector('#errata ~ details table').getBoundingClientRect()"
+               ".height") > 100, "what is folded is printed")
     b.screenshot(os.path.join(shots, "explain_print.png"))
 
 # Own words on the command line are text too.
