@@ -12,6 +12,10 @@ typedef struct {
 } settings;
 
 static const qkv_option rows[] = {
+    {.flag = "out", .type = QKV_OPT_STRING, .offset = offsetof(settings, out),
+     .value = "F.html", .help = "a page with every head, to explore in a browser"},
+    {.flag = "heat", .type = QKV_OPT_STRING, .offset = offsetof(settings, heat),
+     .value = "F.svg|F.png", .help = "the row as an image: over the patches, or all rows"},
     {.flag = "second", .type = QKV_OPT_STRING, .offset = offsetof(settings, second),
      .value = "TEXT", .help = "translator: the target; classifier of texts: the second text"},
     {.flag = "layer", .type = QKV_OPT_INT, .min = -1, .max = 65535,
@@ -77,7 +81,18 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
                       : queries->lead ? 0
                       : queries->rows ? queries->rows / 2 * queries->columns + queries->columns / 2
                                       : queries->count - 1;
-    code = look_answer(c, l, &choice);
+    qkv_status status = QKV_OK;
+    qkv_drawing *d = NULL;
+    if (s->heat)
+        status = qkv_look_draw(l, &choice, &d);
+    if (s->heat && !status)
+        status = qkv_drawing_save(d, s->heat);
+    qkv_drawing_destroy(d);
+    if (!status && s->out)
+        status = qkv_look_page(l, &(qkv_look_page_options){.input = c->args.items[1]}, s->out);
+    if (status)
+        return cli_error(c);
+    code = (s->heat || s->out) && !c->common.json ? CLI_DONE : look_answer(c, l, &choice);
     return code == CLI_FAILED ? cli_error(c) : code;
 }
 
@@ -105,8 +120,9 @@ static int look_run(cli *c, int argc, char **argv)
 }
 
 static const char *const examples[] = {
-    "qkv look runs/novel \"To be or not to\"",
+    "qkv look runs/novel \"To be or not to\" --out report.html",
     "qkv look runs/novel \"To be or not to\" --layer 3 --head 2 --at 4",
+    "qkv look runs/vit cat.jpg --heat cat-seen.png",
     "qkv look runs/vit cat.jpg --json",
     "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
 
@@ -114,7 +130,8 @@ CLI_COMMAND(cli_look, 470) = {
     .manual = {.name = "look", .summary = "what a model attends to",
                .usage = "DIR INPUT", .examples = examples,
                .text = "INPUT is a text, or an image's file. Prints the weights with which a "
-                       "position attends to the others. --json: {\"kind\", \"axes\", "
+                       "position attends to the others. --out writes a page instead, in which "
+                       "every head, layer and position can be chosen. --json: {\"kind\", \"axes\", "
                        "\"attentions\": [{\"name\", \"figures\", ...}], \"predictions\", "
                        "\"lens\", \"classes\", \"row\"}. --capture writes all attention weights "
                        "and hidden states, by the names that Hugging Face gives them."},

@@ -6,11 +6,12 @@
  *     qkv_look l;
  *     if (qkv_pipeline_look(p, &in, NULL, &l))
  *         return fail(qkv_context_message(ctx));
- *     qkv_look_heat(&l, &(qkv_look_choice){.layer = 3, .head = -1, .position = 5}, &image);
+ *     qkv_look_page(&l, NULL, "report.html");
  *     qkv_look_free(&l); */
 #ifndef QKV_PIPELINE_LOOK_H
 #define QKV_PIPELINE_LOOK_H
 
+#include <qkv/draw.h>
 #include <qkv/json.h>
 #include <qkv/look.h>
 #include <qkv/pipeline_images.h>
@@ -124,11 +125,26 @@ qkv_status qkv_look_row(const qkv_look *l, const qkv_look_choice *c, double *row
 
 /* Writes everything but the maps as one JSON object; with a choice its row, too (NULL: none). */
 void qkv_look_json(const qkv_look *l, const qkv_look_choice *c, qkv_json_writer *w);
-/* The row as an image: over the input image where keys are its patches. On failure *out is
- * empty. */
-qkv_status qkv_look_heat(const qkv_look *l, const qkv_look_choice *c, qkv_image *out);
 /* The row as lines of text for a terminal: a bar for each token, or the grid of patches. */
 qkv_status qkv_look_text(const qkv_look *l, const qkv_look_choice *c, qkv_str *out);
+
+/* ---- drawings and the page -------------------------------------------------------------------- */
+
+/* The row as heat over the input image, where keys are its patches; else the map of all rows. Save
+ * it with qkv_drawing_save, as SVG or PNG. On failure *out is NULL. */
+qkv_status qkv_look_draw(const qkv_look *l, const qkv_look_choice *c, qkv_drawing **out);
+/* Small maps of all layers and heads of an attention. On failure *out is NULL. */
+qkv_status qkv_look_draw_heads(const qkv_look *l, size_t attention, qkv_drawing **out);
+
+typedef struct {
+    const char *title; /* NULL: "Inside a gpt2 model" */
+    const char *input; /* a line under the title: what the model read; NULL: none */
+    double least;      /* smaller weights are left out; 0: 0.001. More are left out of long
+                          inputs, so that the page stays small; it says which */
+} qkv_look_page_options;
+/* Writes a page (page.h) with all heads, in which a reader selects positions, heads and layers. */
+qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options,
+                         const char *path);
 
 QKV_END_DECLS
 #endif
