@@ -45,7 +45,8 @@ qkv_pipeline_look_options qkv_pipeline_look_defaults(void);
 
 /* What the queries or keys of an attention are. */
 typedef struct {
-    const char *name;   /* "tokens", "source", "target", "patches", "visible patches" */
+    const char *name;   /* "tokens", "source tokens", "target tokens", "patches",
+                           "visible patches" */
     size_t count;
     char **labels;      /* (count) text of a token, "[CLS]", "row,column" of a patch */
     size_t lead;        /* positions before the patches: 1 with a class token */
@@ -128,7 +129,7 @@ void qkv_look_json(const qkv_look *l, const qkv_look_choice *c, qkv_json_writer 
 /* The row as lines of text for a terminal: a bar for each token, or the grid of patches. */
 qkv_status qkv_look_text(const qkv_look *l, const qkv_look_choice *c, qkv_str *out);
 
-/* ---- drawings and the page -------------------------------------------------------------------- */
+/* ---- drawings and the page ------------------------------------------------------------------- */
 
 /* The row as heat over the input image, where keys are its patches; else the map of all rows. Save
  * it with qkv_drawing_save, as SVG or PNG. On failure *out is NULL. */

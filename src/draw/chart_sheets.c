@@ -30,8 +30,8 @@ static void sheets_map(qkv_drawing *d, const qkv_map_grid *g, qkv_frame at,
     size_t n = g->rows * g->columns;
     const float *values = g->values + (i * g->maps_across + j) * n;
     qkv__scale own = g->own_scale ? qkv__scale_of(0.0, 0.0, g->diverging, values, n) : *shared;
-    (void)snprintf(name, sizeof name, "%s %zu, %s %zu", g->down ? g->down : "row", i + 1,
-                   g->across ? g->across : "column", j + 1);
+    (void)snprintf(name, sizeof name, "%s %zu, %s %zu", g->down ? g->down : "row", i,
+                   g->across ? g->across : "column", j);
     (void)snprintf(key, sizeof key, "%s-%zu-%zu", g->key ? g->key : "", i, j);
     qkv_draw_begin(d, name, g->key ? key : NULL);
     qkv__draw_matrix(d, at, &own, values, g->rows, g->columns);
@@ -46,12 +46,12 @@ static void sheets_numbers(qkv_drawing *d, const qkv_map_grid *g, qkv_frame firs
                              .ink = qkv_ink_of(QKV_INK_FAINT)}, down = across;
     down.anchor = QKV_ANCHOR_END;
     for (size_t j = 0; j < g->maps_across; j++) {
-        (void)snprintf(text, sizeof text, "%zu", j + 1);
+        (void)snprintf(text, sizeof text, "%zu", j);
         qkv_draw_text(d, first.x + (first.width + GAP) * (double)j + 0.5 * first.width,
                       first.y - 5.0, text, &across);
     }
     for (size_t i = 0; i < g->maps_down; i++) {
-        (void)snprintf(text, sizeof text, "%zu", i + 1);
+        (void)snprintf(text, sizeof text, "%zu", i);
         qkv_draw_text(d, first.x - 6.0,
                       first.y + (first.height + GAP) * (double)i + 0.5 * first.height + 4.0,
                       text, &down);

@@ -93,12 +93,12 @@
         const place = new Map();
         for (let i = axis.lead; i < axis.labels.length; i++)
             place.set(axis.cells ? axis.cells[i - axis.lead] : i - axis.lead, i);
-        const photo = document.querySelector("#image0 img");
+        const photo = document.querySelector("#image0 image");
         const drawing = svg("svg", {viewBox: `0 0 ${width} ${height}`, width, height, tabindex: 0,
             class: "patches", role: "application",
             "aria-label": `${name}: arrow keys choose a patch`});
         if (photo)
-            drawing.append(svg("image", {href: photo.src, width, height,
+            drawing.append(svg("image", {href: photo.getAttribute("href"), width, height,
                 preserveAspectRatio: "none"}));
         const cells = [];
         for (let c = 0; c < axis.rows * axis.columns; c++) {
@@ -143,7 +143,7 @@
             place.forEach((i, c) => {
                 const share = w && peak > 0 ? w[i] / peak : 0;
                 const {rect, tip} = cells[c];
-                rect.setAttribute("fill", w ? "var(--heat)" : "var(--bg)");
+                rect.setAttribute("fill", w ? "var(--s1)" : "var(--bg)");
                 rect.setAttribute("fill-opacity", w ? (0.8 * share).toFixed(3) : "0");
                 tip.textContent = `${axis.labels[i]}: ${w ? number(w[i]) : ""}`;
             });
@@ -215,7 +215,9 @@
         const a = data.attentions[i], box = document.getElementById("explorer" + i);
         const m = await unpack(i), query = data.axes[a.query], key = data.axes[a.key];
         const s = {layer: a.layers - 1, head: -1, who: "from", byNorm: false,
-            at: query.lead ? 0 : Math.floor(query.labels.length / 2), fixed: false};
+            at: query.lead ? 0 : query.rows && !query.cells
+                ? Math.floor(query.rows / 2) * query.columns + Math.floor(query.columns / 2)
+                : Math.floor(query.labels.length / 2), fixed: false};
         const option = (value, text) => el("option", {value}, text);
         const select = (label, options, change) => {
             const list = el("select", {"aria-label": label}, ...options);

@@ -5,7 +5,7 @@
 #include "pipeline/looking.h"
 #include "qkv/chart.h"
 
-enum { LABELLED = 48, SIDE = 512, POOLED = 24 }; /* tokens with labels; units; cells of small maps */
+enum { LABELLED = 48, SIDE = 512, POOLED = 24 }; /* labels; units; cells of small maps */
 
 /* A row over the grid of its keys: cells that the model did not read are missing. */
 static void fill_grid(const qkv_look_axis *a, const double *row, float *cells)
@@ -17,7 +17,7 @@ static void fill_grid(const qkv_look_axis *a, const double *row, float *cells)
 }
 
 /* All rows of the choice's head; keys that a causal query cannot see are missing. */
-static qkv_status fill_map(const qkv_look *l, const qkv_look_choice *c, double *row, float *map)
+static qkv_status fill_head_map(const qkv_look *l, const qkv_look_choice *c, double *row, float *map)
 {
     const qkv_look_attention *a = &l->attentions[c->attention];
     size_t rows = l->axes[a->query].count, keys = l->axes[a->key].count;
@@ -85,7 +85,7 @@ qkv_status qkv_look_draw(const qkv_look *l, const qkv_look_choice *c, qkv_drawin
     if (!status && k->rows)
         fill_grid(k, row, values);
     else if (!status)
-        status = fill_map(l, c, row, values);
+        status = fill_head_map(l, c, row, values);
     if (!status)
         status = draw_map(l, c, values, out);
     if (status) {
@@ -97,7 +97,7 @@ qkv_status qkv_look_draw(const qkv_look *l, const qkv_look_choice *c, qkv_drawin
     return status;
 }
 
-/* ---- all heads at once ------------------------------------------------------------------------ */
+/* ---- all heads at once ----------------------------------------------------------------------- */
 
 /* A head's map in POOLED x POOLED cells at most: the largest weight in each. */
 static void pool_map(const qkv_look *l, const qkv_look_attention *a, const qkv_head_map *m,
@@ -124,7 +124,7 @@ qkv_status qkv_look_draw_heads(const qkv_look *l, size_t attention, qkv_drawing 
     char key[32], title[96];
     (void)snprintf(key, sizeof key, "map%zu", attention);
     (void)snprintf(title, sizeof title, "%s: every head", a->name);
-    qkv_map_grid grid = {.title = title, .down = "layer", .across = "head", .own_scale = true,
+    qkv_map_grid grid = {.down = "layer", .across = "head", .own_scale = true,
                          .maps_down = a->layers, .maps_across = a->heads, .key = key,
                          .rows = q < POOLED ? q : POOLED, .columns = k < POOLED ? k : POOLED};
     float *values = qkv_calloc(l->ctx, a->layers * a->heads * grid.rows * grid.columns + 1,

@@ -7,12 +7,13 @@
 #include "pipeline/looking.h"
 #include "qkv/chart.h"
 #include "qkv/page.h"
+#include "qkv/painting.h"
 
 extern const char qkv__file_look_js[], qkv__file_look_css[];
 
 enum { MOST_WEIGHTS = 4 << 20, LISTED = 40 }; /* weights in the page's data; rows of tables */
 
-/* ---- data ----------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* One attention's maps as streams of u16: counts of each row, then keys, each as the distance from
  * the one before, then weights times 65535. The last map is the rollout, if there is one. */
@@ -266,7 +267,7 @@ static void put_predicted(qkv_page *page, const qkv_look *l)
     qkv_page_end(page);
 }
 
-static void put_classes(qkv_page *page, const qkv_look *l)
+static void put_class_table(qkv_page *page, const qkv_look *l)
 {
     static const char *const columns[] = {"class", "probability"};
     table_cells t = {.ctx = l->ctx};
@@ -345,7 +346,7 @@ qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options
     if (l->images_count)
         put_images(page, l);
     if (l->class_count)
-        put_classes(page, l);
+        put_class_table(page, l);
     for (size_t i = 0; i < l->attentions_count && !status; i++)
         status = put_attention(page, l, i);
     if (!status && l->top)

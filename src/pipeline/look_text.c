@@ -241,7 +241,7 @@ static qkv_status prepare_translator(qkv__looking *l)
     const qkv_marian_config *c = qkv_model_config(l->p->model);
     qkv_str own;
     qkv_str_init(&own, l->p->ctx);
-    qkv_status status = encode_axis(l, 0, l->in->text, QKV_ENCODE_ADD_SPECIAL, "source",
+    qkv_status status = encode_axis(l, 0, l->in->text, QKV_ENCODE_ADD_SPECIAL, "source tokens",
                                     c->positions);
     if (!status && !l->in->second)
         status = qkv_pipeline_translate(l->p, l->in->text, strlen(l->in->text), NULL,
@@ -260,7 +260,7 @@ static qkv_status prepare_translator(qkv__looking *l)
                           "reads %zu", l->p->dir, ids->count, c->positions);
     qkv_str_free(&own);
     l->out->predicted = 1;
-    return status ? status : qkv__look_tokens(l, 1, "target");
+    return status ? status : qkv__look_tokens(l, 1, "target tokens");
 }
 
 static qkv_tensor *translator_hidden(qkv__looking *l)

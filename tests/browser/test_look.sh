@@ -1,0 +1,33 @@
+#!/bin/sh
+# test_look.sh - pages of `qkv look --out` in a real browser: a language model, a BERT, a
+# translator, a Vision Transformer, a compact transformer, a masked autoencoder and a colourer.
+set -eu
+# shellcheck source=tests/support/browser.sh
+. "$QKV_SOURCE/tests/support/browser.sh"
+# shellcheck source=tests/support/bars.sh
+. "$QKV_SOURCE/tests/support/bars.sh"
+cd "$work"
+
+i=0
+while [ $i -lt 200 ]; do
+    echo "the cat number $i sat on mat $((i * 7 % 31)) and it ran"
+    i=$((i + 1))
+done >text
+sed 's/the/die/; s/cat/katze/; s/sat/sass/' text >german
+draw_bars 1 64 bars-images-idx3-ubyte
+label_bars 64 bars-labels-idx1-ubyte
+# train NAME WORDS... : a model directory.
+train() {
+    name=$1
+    shift
+    "$QKV" train "$@" --out "$name" --model nano --steps 2 --threads 1 --quiet >answer
+}
+train lm lm --data text --vocab 300
+train mlm mlm --data text --vocab 300
+train tr translate --source text --target german --vocab 300
+train mae reconstruct --images bars-images-idx3-ubyte --size 8 --set patch_size=2
+train color colorize --images bars-images-idx3-ubyte --size 8 --set patch_size=2
+train vit classify --data bars-images-idx3-ubyte --size 64
+train cct classify --data bars-images-idx3-ubyte
+cd "$OLDPWD"
+check_page check_look.py "$QKV" "$work" "$QKV_SOURCE/tests/golden/images/colour-420.jpg"
