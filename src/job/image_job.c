@@ -102,7 +102,7 @@ qkv_status qkv__image_given(const qkv__run *r, const char *key, size_t *field, s
 
 const qkv_patches_config *qkv__image_trunk_of(const qkv_model *m)
 {
-    if (qkv_model_can(m, QKV_CAN_CLASSIFY_IMAGES))
+    if (qkv_model_can(m, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES))
         return &((const qkv_vit_config *)qkv_model_config(m))->trunk;
     if (qkv_model_type_of(m) == qkv_mae_type())
         return &((const qkv_mae_config *)qkv_model_config(m))->trunk;
