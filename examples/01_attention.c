@@ -47,7 +47,8 @@ static int run(qkv_tape *t)
 
     /* As the op: the same numbers, seen as batch 1, T rows, 1 head. Of all sequences, heads and
      * rows (0: to the end) the weights are shown. */
-    const qkv_attention_probe probe = {NULL, -1, -1, 0, 0, show_weights, probed};
+    const qkv_attention_probe probe = {.sequence = -1, .head = -1, .fn = show_weights,
+                                       .user = probed};
     if (qkv_attention_probe_add(t, &probe)) return 1;
     qkv_tensor *fused = qkv_attention(t, qkv_reshape(t, q, 4, one_head),
                                       qkv_reshape(t, k, 4, one_head),

@@ -37,10 +37,10 @@ static void see(void *share, const char *name, int sequence, int head, size_t ro
 static double look(qkv_model *m, qkv_tape *t)
 {
     double share = -1;
-    const qkv_attention_probe probe = {NULL, 0, 0, T - 1, 1, see, &share};
+    const qkv_attention_probe probe = {.row = T - 1, .rows = 1, .fn = see, .user = &share};
     const qkv_micro_batch other = {STEPS + 1, 0, 0, B, B, NULL};
     if (!qkv_attention_probe_add(t, &probe)) (void)ask(m, t, &other);
-    qkv_attention_probes_clear(t);
+    qkv_probes_clear(t);
     return share;
 }
 

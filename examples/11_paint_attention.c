@@ -46,7 +46,7 @@ int main(void)
     const qkv_task_type type = qkv_task_type_defaults("spot", loss);
     const qkv_micro_batch unseen = {STEPS, 0, 0, BATCH, BATCH, NULL};
     double weights[ACROSS * ACROSS] = {0};
-    const qkv_attention_probe probe = {NULL, -1, -1, 0, 1, keep, weights};
+    const qkv_attention_probe probe = {NULL, -1, -1, 0, 1, keep, weights, false};
     qkv_image image = {SIDE, SIDE, 3, rgb};
     qkv_train_options o = qkv_train_defaults();
     qkv_vit_config c;

@@ -26,6 +26,7 @@
 #include <qkv/infer.h>
 #include <qkv/job.h>
 #include <qkv/json.h>
+#include <qkv/look.h>
 #include <qkv/machine.h>
 #include <qkv/mae.h>
 #include <qkv/marian.h>

@@ -70,7 +70,7 @@ static void fused(page *p, attention *a, bool causal)
         return;
     qkv_tensor *out = qkv_attention(t, one_head(p, a->q), one_head(p, a->k), one_head(p, a->v),
                                     &options);
-    qkv_attention_probes_clear(t);
+    qkv_probes_clear(t);
     a->output = out ? qkv_reshape(t, out, 2, output_shape) : NULL;
 }
 

@@ -190,7 +190,7 @@ static qkv_status contrastive_compare(const chapter *h)
     k = qkv_l2_normalize(t, k, 1e-12);
     qkv_tensor *q4 = qkv_reshape(t, q, 4, shape), *k4 = qkv_reshape(t, k, 4, shape);
     (void)qkv_attention(t, q4, k4, k4, &o);
-    qkv_attention_probes_clear(t);
+    qkv_probes_clear(t);
     qkv_tensor *posterior =
         qkv_softmax(t, qkv_scale(t, qkv_matmul(t, q, false, k, true), 1 / TEMPERATURE));
     qkv_tensor *weights = qkv_tensor_from(t, rows, 2, (size_t[]){SHOWN, SHOWN});

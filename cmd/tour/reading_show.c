@@ -144,7 +144,7 @@ static qkv_status reading_show_look(const tour_reader *reader, qkv_tape *t, cons
     qkv_marian_side target = {.ids = qkv_tensor_ids(t, ids, 2, (size_t[]){1, T})};
     qkv_tensor *memory = qkv_marian_encode(reader->model, t, &source);
     (void)qkv_marian_decode(reader->model, t, &target, memory, &source, NULL);
-    qkv_attention_probes_clear(t);
+    qkv_probes_clear(t);
     for (size_t i = 0; i < T; i++)
         for (int32_t j = 0; j < a->length; j++)
             l->weight[i][j] /= (double)c->decoder_heads;

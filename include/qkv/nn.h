@@ -169,7 +169,15 @@ typedef struct {
 } qkv_stream;
 
 /* Applies the block to the stream; x (B, T, width). cache may be NULL. false once anything on the
- * tape has failed. Probes under the block's name: attn.q, attn.k, attn.v, attn, ff. */
+ * tape has failed. Places for probes (tensor.h), under the block's name:
+ *   resid_pre, resid_mid, resid_post  the residual stream before the block, before its feed-forward
+ *                                     layer, and after it                        (B, T, width)
+ *   attn.q, attn.k, attn.v            rotary positions applied            (B, T, heads, head_width)
+ *   attn                              the weights (qkv_attention_probe)            (B, heads, T, S)
+ *   attn.z, attn.out                  the heads' outputs, and those joined by the output layer
+ *   cross.q, .k, .v, cross, .z, .out  the same of cross-attention
+ *   ff.act, ff.out                    after the activation (ff_width), and the layer's output
+ * The final norm's output is the place NAME of the norm ("norm"). Dropout comes after .out. */
 bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
                        qkv_block_cache *cache);
 

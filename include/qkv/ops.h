@@ -260,22 +260,26 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
                           const qkv_attention_options *options);
 
 /* A probe of attention weights. Add it before the forward pass. fn is called with exact rows of the
- * weights when an attention with a matching name runs. weights: (rows, S) of one (sequence, head),
- * each row a distribution. */
+ * weights when an attention with a matching name runs, for each (sequence, head) in order. weights:
+ * (rows, S), each row a distribution. More than QKV_PROBE_TILE weights of a head arrive in several
+ * calls with consecutive rows. */
+enum { QKV_PROBE_TILE = 1 << 20 };
 typedef struct {
-    const char *name;   /* full name of the attention ("h.3.attn"); NULL: all */
+    const char *name;   /* pattern of the attention's full name ("h.3.attn", "*.attn"), as in
+                           qkv_probe_add; NULL: all */
     int sequence;       /* -1: all */
     int head;           /* -1: all */
     size_t row, rows;   /* queries row .. row+rows-1; rows 0: to the end */
     void (*fn)(void *user, const char *name, int sequence, int head, size_t row, size_t rows,
                size_t S, const qkv_real *weights);
     void *user;
+    bool gradient;      /* instead of the weights, the gradient of the backward pass's objective
+                           with respect to them: fn then runs inside qkv_backward       false */
 } qkv_attention_probe;
 
-/* Copies the probe and its name. It persists across resets until qkv_attention_probes_clear. fn
- * runs inside qkv_attention and must not use the tape. QKV_E_MEMORY. */
+/* Copies the probe and its name. It persists across resets until qkv_probes_clear. fn must not use
+ * the tape. QKV_E_MEMORY. */
 qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe);
-void qkv_attention_probes_clear(qkv_tape *t);
 
 /* ---- losses ------------------------------------------------------------------- */
 typedef enum {

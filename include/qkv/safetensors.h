@@ -95,5 +95,25 @@ qkv_status qkv_safetensors_save(qkv_context *ctx, const char *path,
                                 const qkv_safetensors_entry *entries, size_t count,
                                 const qkv_safetensors_options *options);
 
+/* ---- streaming ----------------------------------------------------------------------------- */
+
+/* A file whose tensors become known while it is written. All have one type. */
+typedef struct qkv_safetensors_stream qkv_safetensors_stream;
+
+/* store: F32, F16 or BF16. The file appears under its name when the stream is closed. On failure
+ * *out is NULL. */
+qkv_status qkv_safetensors_stream_open(qkv_safetensors_stream **out, qkv_context *ctx,
+                                       const char *path, qkv_store store);
+/* Appends n numbers, rounded to nearest, ties to even. */
+qkv_status qkv_safetensors_stream_put(qkv_safetensors_stream *s, const qkv_real *x, size_t n);
+/* Makes a tensor of the first numbers that belong to none yet, as many as the shape has.
+ * QKV_E_ARGUMENT: fewer were put, the name is taken, or the file has several thousand tensors. */
+qkv_status qkv_safetensors_stream_entry(qkv_safetensors_stream *s, const char *name, int ndim,
+                                        const size_t *shape);
+/* Completes the file; s is gone. QKV_E_ARGUMENT: numbers belong to no tensor. On failure an old
+ * file is unchanged. */
+qkv_status qkv_safetensors_stream_close(qkv_safetensors_stream *s);
+void qkv_safetensors_stream_abandon(qkv_safetensors_stream *s); /* leaves no file; NULL allowed */
+
 QKV_END_DECLS
 #endif

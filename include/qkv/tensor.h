@@ -212,11 +212,26 @@ void qkv_tape_on_grad_ready(qkv_tape *t, qkv_grad_ready_fn *fn, void *user);
 void qkv_name_push(qkv_tape *t, const char *fmt, ...);
 void qkv_name_pop(qkv_tape *t);
 
-/* Receives a tensor that a model passes to qkv_probe, with its full name. The value is valid during
- * the call and must not be changed. */
-typedef void qkv_probe_fn(void *user, const char *name, const qkv_tensor *x);
-void qkv_tape_on_probe(qkv_tape *t, qkv_probe_fn *fn, void *user);
-qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x); /* returns x */
+/* Receives the tensor at a place of a forward pass, with the place's full name ("h.3.resid_post").
+ * Returns the tensor that the pass continues with: x, or a tensor of this tape with x's shape,
+ * which may be made of x by ops. x is valid during the call; its elements must not be written. NULL
+ * fails the tape. */
+typedef qkv_tensor *qkv_probe_fn(void *user, qkv_tape *t, const char *name, qkv_tensor *x);
+/* Adds a probe: fn is called at every place whose full name matches `pattern`, in which "*" stands
+ * for any characters (NULL: all places). Several probes of one place are called in the order in
+ * which they were added. Probes persist across resets until qkv_probes_clear. Copies the pattern.
+ * QKV_E_MEMORY. */
+qkv_status qkv_probe_add(qkv_tape *t, const char *pattern, qkv_probe_fn *fn, void *user);
+void qkv_probes_clear(qkv_tape *t); /* removes all probes, those of attention weights included */
+/* A place: what a model calls with a tensor that probes may read or replace. Returns the tensor to
+ * continue with; x itself if no probe matches. */
+qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x);
+
+/* Starts a stack of blocks at block `name` ("h.3"; "h.12" after the last of 12) with x (B, T,
+ * width) as the residual stream there: the blocks before it are not computed. Holds until the
+ * reset; x is a tensor of this tape. For passes that repeat an earlier one up to a place.
+ * QKV_E_MEMORY. */
+qkv_status qkv_tape_enter(qkv_tape *t, const char *name, qkv_tensor *x);
 
 QKV_END_DECLS
 #endif

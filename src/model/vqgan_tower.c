@@ -37,7 +37,7 @@ static path under(const char *stem, const char *name)
 static path numbered(const char *stem, const char *name, size_t i)
 {
     path p;
-    (void)snprintf(p.text, sizeof p.text, "%.60s.%.20s.%zu", stem, name, i);
+    (void)snprintf(p.text, sizeof p.text, "%.60s%s%.20s.%zu", stem, *stem ? "." : "", name, i);
     return p;
 }
 
@@ -212,7 +212,8 @@ static qkv_tensor *run_residual(const qkv__residual *r, const qkv_vqgan_config *
 }
 
 /* One head as wide as the pixel, over all pixels of an image. */
-static qkv_tensor *run_attention(const qkv__pixel_attention *a, qkv_tape *t, qkv_tensor *x)
+static qkv_tensor *run_attention(const qkv__pixel_attention *a, qkv_tape *t, qkv_tensor *x,
+                                 const char *name)
 {
     qkv_tensor *y = norm(&a->norm, t, x, false), *part[3];
     y = qkv_linear(t, y, qkv_use(t, a->weight), qkv_use(t, a->bias), QKV_ACT_NONE);
@@ -222,7 +223,7 @@ static qkv_tensor *run_attention(const qkv__pixel_attention *a, qkv_tape *t, qkv
     const size_t rows[] = {qkv_dim(x, 0), qkv_dim(x, 1) * qkv_dim(x, 2), 1, 3 * C};
     if (!qkv_split(t, qkv_reshape(t, y, 4, rows), 3, 3, each, part))
         return NULL;
-    y = qkv_attention(t, part[0], part[1], part[2], NULL);
+    y = qkv_attention(t, part[0], part[1], part[2], &(qkv_attention_options){.probe = name});
     const size_t shape[] = {qkv_dim(x, 0), qkv_dim(x, 1), qkv_dim(x, 2), C};
     y = qkv_reshape(t, y, 4, shape);
     return qkv_add(t, x, qkv__conv_forward(&a->out, t, y, NULL));
@@ -236,21 +237,31 @@ typedef struct {
     qkv_tensor *x;
 } walk;
 
-static void vqgan_tower_pass(walk *w, qkv_tensor *x) { w->x = qkv_scope_end(w->t, w->scope, x); }
+static void vqgan_tower_pass(walk *w, const char *place, qkv_tensor *x)
+{
+    w->x = qkv_scope_end(w->t, w->scope, qkv_probe(w->t, place, x));
+}
+
+/* A place of a level: "block.1". */
+static void pass_part(walk *w, const char *part, size_t i, qkv_tensor *x)
+{
+    vqgan_tower_pass(w, numbered("", part, i).text, x);
+}
 
 static void pass_level(walk *w, size_t i)
 {
     const qkv__level *l = &w->h->level[i];
     qkv_name_push(w->t, "%s.%zu", w->h->upward ? "up" : "down", i);
     for (size_t k = 0; k < l->count; k++) {
-        vqgan_tower_pass(w, run_residual(&l->block[k], w->h->c, w->t, w->x));
+        pass_part(w, "block", k, run_residual(&l->block[k], w->h->c, w->t, w->x));
         if (l->attends)
-            vqgan_tower_pass(w, run_attention(&l->attention[k], w->t, w->x));
+            pass_part(w, "attn", k, run_attention(&l->attention[k], w->t, w->x,
+                                                  numbered("", "attn", k).text));
     }
     if (l->scales && w->h->upward)
-        vqgan_tower_pass(w, convolve(&l->scale, w->t, qkv_upsample(w->t, w->x, 2)));
+        vqgan_tower_pass(w, "upsample", convolve(&l->scale, w->t, qkv_upsample(w->t, w->x, 2)));
     else if (l->scales)
-        vqgan_tower_pass(w, qkv__conv_forward(&l->scale, w->t, w->x, &down));
+        vqgan_tower_pass(w, "downsample", qkv__conv_forward(&l->scale, w->t, w->x, &down));
     qkv_name_pop(w->t);
 }
 
@@ -272,15 +283,15 @@ qkv_tensor *qkv__tower_forward(const qkv__tower *h, qkv_tape *t, qkv_tensor *x)
     if (!has_room(h, t, x))
         return NULL;
     qkv_name_push(t, "%s", h->name);
-    vqgan_tower_pass(&w, convolve(&h->in, t, x));
+    vqgan_tower_pass(&w, "conv_in", convolve(&h->in, t, x));
     for (size_t i = 0; !h->upward && i < n; i++)
         pass_level(&w, i);
-    vqgan_tower_pass(&w, run_residual(&h->first, h->c, t, w.x));
-    vqgan_tower_pass(&w, run_attention(&h->middle, t, w.x));
-    vqgan_tower_pass(&w, run_residual(&h->second, h->c, t, w.x));
+    vqgan_tower_pass(&w, "mid.block_1", run_residual(&h->first, h->c, t, w.x));
+    vqgan_tower_pass(&w, "mid.attn_1", run_attention(&h->middle, t, w.x, "mid.attn_1"));
+    vqgan_tower_pass(&w, "mid.block_2", run_residual(&h->second, h->c, t, w.x));
     for (size_t i = n; h->upward && i-- > 0;)
         pass_level(&w, i);
-    vqgan_tower_pass(&w, convolve(&h->out, t, norm(&h->norm, t, w.x, true)));
+    vqgan_tower_pass(&w, "conv_out", convolve(&h->out, t, norm(&h->norm, t, w.x, true)));
     qkv_name_pop(t);
     return w.x;
 }

@@ -170,6 +170,14 @@ static qkv_tensor *rows_of_memories(qkv_tape *t, qkv_tensor *x, const qkv_sequen
     return qkv_reshape(t, x, 4, shape);
 }
 
+/* A place in the part of the block that o->probe names: "attn.q". */
+static qkv_tensor *block_place(qkv_tape *t, const char *part, const char *name, qkv_tensor *x)
+{
+    char place[32];
+    snprintf(place, sizeof place, "%s.%s", part, name);
+    return qkv_probe(t, place, x);
+}
+
 /* Attention of q to k and v with the block's options, heads joined, and the output layer. */
 static qkv_tensor *block_attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_tensor *k,
                                 qkv_tensor *v,
@@ -177,11 +185,12 @@ static qkv_tensor *block_attend(qkv_block *b, qkv_tape *t, qkv_tensor *q, qkv_te
 {
     o->scale = b->c.attention_scale;
     o->dropout = b->c.attention_dropout;
-    qkv_tensor *y = qkv_attention(t, q, k, v, o);
+    qkv_tensor *y = block_place(t, o->probe, "z", qkv_attention(t, q, k, v, o));
     if (!y)
         return NULL;
     size_t joined[] = {qkv_dim(y, 0), qkv_dim(y, 1), b->c.heads * b->c.head_width};
-    return block_linear(t, qkv_reshape(t, y, 3, joined), weight, bias, QKV_ACT_NONE);
+    y = block_linear(t, qkv_reshape(t, y, 3, joined), weight, bias, QKV_ACT_NONE);
+    return block_place(t, o->probe, "out", y);
 }
 
 static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
@@ -201,9 +210,9 @@ static qkv_tensor *self_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
         q = qkv_rotary(t, q, seq->positions, c->rotary_base, c->head_width);
         k = qkv_rotary(t, k, seq->positions, c->rotary_base, c->head_width);
     }
-    qkv_probe(t, "attn.q", q);
-    qkv_probe(t, "attn.k", k);
-    qkv_probe(t, "attn.v", v);
+    q = qkv_probe(t, "attn.q", q);
+    k = qkv_probe(t, "attn.k", k);
+    v = qkv_probe(t, "attn.v", v);
     if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
         return NULL;
     qkv_attention_options o = {.causal = c->causal, .sequences = seq->sequences,
@@ -221,6 +230,7 @@ static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
     size_t kv_width = c->kv_heads * c->head_width, sizes[] = {kv_width, kv_width};
     qkv_tensor *q = heads(t, block_linear(t, x, b->p.q_weight, b->p.q_bias, QKV_ACT_NONE), c->heads,
                           c->head_width);
+    q = qkv_probe(t, "cross.q", q);
     qkv_tensor *k, *v, *part[2];
     if (cache && qkv_kv_cache_length(cache)) {
         if (!qkv_kv_cache_all(t, cache, &k, &v))
@@ -230,8 +240,8 @@ static qkv_tensor *cross_attention(qkv_block *b, qkv_tape *t, qkv_tensor *x,
                                           QKV_ACT_NONE);
         if (!packed || !qkv_split(t, packed, -1, 2, sizes, part))
             return NULL;
-        k = heads(t, part[0], c->kv_heads, c->head_width);
-        v = heads(t, part[1], c->kv_heads, c->head_width);
+        k = qkv_probe(t, "cross.k", heads(t, part[0], c->kv_heads, c->head_width));
+        v = qkv_probe(t, "cross.v", heads(t, part[1], c->kv_heads, c->head_width));
         if (cache && !qkv_kv_cache_append(t, cache, k, v, &k, &v))
             return NULL;
     }
@@ -263,6 +273,7 @@ static qkv_tensor *feed_forward(qkv_block *b, qkv_tape *t, qkv_tensor *x)
     } else {
         h = block_linear(t, x, b->p.up_weight, b->p.up_bias, c->act);
     }
+    h = qkv_probe(t, "ff.act", h);
     if (c->ff_dropout > 0)
         h = qkv_dropout(t, h, c->ff_dropout, b->dropout_id + DROPOUT_ID_ACT);
     return block_linear(t, h, b->p.down_weight, b->p.down_bias, QKV_ACT_NONE);
@@ -292,6 +303,17 @@ static bool leave(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *
     return branch && s->x;
 }
 
+/* A place of the residual stream, which is summed up for a probe; dropout_id: of the branch. */
+static bool stream_place(const qkv_block *b, qkv_tape *t, qkv_stream *s, const char *name,
+                         uint32_t dropout_id)
+{
+    if (!qkv__probed(t, name))
+        return s->x != NULL;
+    s->x = qkv_probe(t, name, qkv_stream_norm(t, s, QKV_NORM_NONE, NULL, NULL, 0, b->c.dropout,
+                                              dropout_id));
+    return s->x != NULL;
+}
+
 bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_sequence *seq,
                        qkv_block_cache *cache)
 {
@@ -299,6 +321,10 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
     qkv_name_push(t, "%s", b->name);
     uint32_t before = b->dropout_id - DROPOUT_IDS + DROPOUT_ID_FF; /* the branch that the block
                                                                       before left */
+    if (!stream_place(b, t, s, "resid_pre", before)) {
+        qkv_name_pop(t);
+        return false;
+    }
     qkv_tensor *x = enter(b, t, s, p->norm1_weight, p->norm1_bias, before);
     qkv_tensor *y = self_attention(b, t, x, seq, cache ? cache->self : NULL);
     bool fine = leave(b, t, s, seq, y, p->norm1_weight, p->norm1_bias, b->dropout_id +
@@ -311,14 +337,16 @@ bool qkv_block_forward(qkv_block *b, qkv_tape *t, qkv_stream *s, const qkv_seque
                      b->dropout_id + DROPOUT_ID_CROSS);
         before = b->dropout_id + DROPOUT_ID_CROSS;
     }
+    fine = fine && stream_place(b, t, s, "resid_mid", before);
     if (fine) {
         x = enter(b, t, s, p->norm2_weight, p->norm2_bias, before);
         if (b->c.norm_stream)
             s->x = x;
-        y = qkv_probe(t, "ff", feed_forward(b, t, x));
+        y = qkv_probe(t, "ff.out", feed_forward(b, t, x));
         fine = leave(b, t, s, seq, y, p->norm2_weight, p->norm2_bias,
                      b->dropout_id + DROPOUT_ID_FF);
     }
+    fine = fine && stream_place(b, t, s, "resid_post", b->dropout_id + DROPOUT_ID_FF);
     qkv_name_pop(t);
     return fine;
 }

@@ -2,6 +2,7 @@
 #include "nn/stack.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "nn/state_entries.h"
 #include "tensor/make.h"
@@ -15,14 +16,23 @@ static bool stack_make_norm(qkv__stack *s, qkv_params *ps, const qkv_block_confi
     return s->norm_weight && (s->norm_bias || !bias);
 }
 
+/* As long-lived as ps; NULL for NULL and on failure, which ps remembers. */
+static char *copy_name(qkv_params *ps, const char *name)
+{
+    char *copy = name ? qkv__params_alloc(ps, strlen(name) + 1) : NULL;
+    return copy ? strcpy(copy, name) : NULL;
+}
+
 qkv_status qkv__stack_make(qkv__stack *s, qkv_params *ps, const qkv_block_config *config,
                            size_t count, const qkv__stack_options *o)
 {
-    *s = (qkv__stack){.count = count, .norm = config->post_norm ? QKV_NORM_NONE : config->norm,
+    *s = (qkv__stack){.count = count, .block_name = copy_name(ps, o->block),
+                      .norm_name = copy_name(ps, o->norm),
+                      .norm = config->post_norm ? QKV_NORM_NONE : config->norm,
                       .norm_eps = config->norm_eps, .dropout = config->dropout,
                       .norm_dropout_id = o->norm_dropout_id};
     s->blocks = qkv__params_alloc(ps, count * sizeof *s->blocks);
-    bool made = s->blocks != NULL;
+    bool made = s->blocks && s->block_name;
     for (size_t i = 0; made && i < count; i++) {
         char name[48];
         qkv_block_config c = *config;
@@ -53,11 +63,24 @@ qkv_tensor *qkv__positions(qkv_tape *t, const qkv_tensor *ids, size_t past, size
     return qkv_tensor_ids(t, p, 2, shape);
 }
 
+/* The block that qkv_tape_enter chose, with the stream there; without one block 0. */
+static size_t stack_entry(const qkv__stack *s, qkv_tape *t, qkv_stream *stream)
+{
+    for (size_t i = 0; i <= s->count; i++) {
+        qkv_tensor *x = qkv__entered(t, s->block_name, i);
+        if (x) {
+            stream->x = x;
+            return i;
+        }
+    }
+    return 0;
+}
+
 qkv_tensor *qkv__stack_forward(const qkv__stack *s, qkv_tape *t, qkv_tensor *x,
                                const qkv_sequence *seq, qkv_block_cache *caches)
 {
     qkv_stream stream = {x, NULL};
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = stack_entry(s, t, &stream); i < s->count; i++) {
         qkv_scope scope = qkv_scope_begin(t);
         qkv_block_cache *cache = caches ? &caches[i] : NULL;
         if (!stream.x || !qkv_block_forward(s->blocks[i], t, &stream, seq, cache))
@@ -67,6 +90,7 @@ qkv_tensor *qkv__stack_forward(const qkv__stack *s, qkv_tape *t, qkv_tensor *x,
             stream = (qkv_stream){qkv_scope_end(t, scope, x), NULL};
         }
     }
-    return qkv_stream_norm(t, &stream, s->norm, s->norm_weight, s->norm_bias, s->norm_eps,
-                           s->dropout, s->norm_dropout_id);
+    x = qkv_stream_norm(t, &stream, s->norm, s->norm_weight, s->norm_bias, s->norm_eps,
+                        s->dropout, s->norm_dropout_id);
+    return s->norm_weight && s->norm_name ? qkv_probe(t, s->norm_name, x) : x;
 }

@@ -8,6 +8,7 @@
 typedef struct {
     qkv_block **blocks; /* (count) */
     size_t count;
+    const char *block_name, *norm_name; /* of the options */
     qkv_norm_kind norm; /* that ends them; QKV_NORM_NONE: none does */
     double norm_eps, dropout;
     uint32_t norm_dropout_id;

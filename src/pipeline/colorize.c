@@ -163,7 +163,7 @@ qkv_status qkv_pipeline_colorize(qkv_pipeline *p, const qkv_image_source *in,
         status = qkv_colorize(&out->image, p->model, p->tape, &image, hints, o.hints.count);
     if (!status && o.attention)
         status = show_attention(&w, out);
-    qkv_attention_probes_clear(p->tape);
+    qkv_probes_clear(p->tape);
     qkv_image_free(&image, p->ctx);
     qkv_free(p->ctx, w.weights);
     qkv_free(p->ctx, hints);

@@ -17,6 +17,12 @@ bool qkv__trains(const qkv_tape *t);
 /* Records the first error as "op at name: sentence"; returns NULL. */
 void *qkv__op_fail(qkv_tape *t, const char *op, const char *fmt, ...) QKV_PRINTF(3, 4);
 
+/* Does a probe read or replace the tensor at this place? Lets a layer make a tensor that only a
+ * probe needs. */
+bool qkv__probed(qkv_tape *t, const char *name);
+/* The residual stream with which qkv_tape_enter starts block i of a stack; NULL: none. */
+qkv_tensor *qkv__entered(qkv_tape *t, const char *stack, size_t i);
+
 /* "(4, 128, 768)" in step memory; "none" for NULL. */
 const char *qkv__shape_text(qkv_tape *t, const qkv_tensor *x);
 

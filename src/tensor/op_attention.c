@@ -12,43 +12,88 @@ typedef struct {
     qkv_k_attention_args args;
     qkv_real *lse;
     size_t q_rows;
+    const char *name; /* for probes of gradients; NULL: there are none */
 } attention_params;
 
 /* ---- probes ------------------------------------------------------------------------------- */
 
-static void op_attention_answer(qkv_tape *t, const qkv_attention_probe *probe,
-                                const attention_params *p,
-                                const qkv_real *q, const qkv_real *k, size_t b, size_t h)
+/* What probes are answered from. */
+typedef struct {
+    const attention_params *p;
+    const qkv_real *q, *k; /* weights */
+    const qkv_real *dout, *v; /* gradients; NULL: weights are asked for */
+} op_attention_source;
+
+/* Weights of a tile of rows, or their gradient: dP = dO V^T. */
+static void op_attention_tile(qkv_tape *t, qkv_real *out, const op_attention_source *s, size_t b,
+                              size_t h, size_t row, size_t rows)
 {
-    const qkv_k_attention_args *a = &p->args;
-    size_t T = a->q_len[b], S = a->k_len[b], rows = probe->rows;
-    if (probe->row >= T)
+    const qkv_k_attention_args *a = &s->p->args;
+    size_t hkv = h / (a->H / a->Hkv);
+    if (!s->dout) {
+        t->k->attention_rows(&t->exec, out, s->p->lse, s->q, s->k, a, b, h, row, rows);
         return;
-    if (rows == 0 || rows > T - probe->row)
-        rows = T - probe->row;
-    qkv__mark mark = qkv__arena_mark(t->exec.scratch);
-    qkv_real *weights = qkv__scratch(t, rows * S);
-    if (weights) {
-        t->k->attention_rows(&t->exec, weights, p->lse, q, k, a, b, h, probe->row, rows);
-        const qkv_real *seen = qkv__read(t, weights, rows * S * sizeof *weights);
-        if (seen)
-            probe->fn(probe->user, t->name, (int)b, (int)h, probe->row, rows, S, seen);
     }
-    qkv__arena_release(t->exec.scratch, mark);
+    qkv__kernels_of(t->ctx, false)->gemm(
+        &t->exec, out, s->dout + (a->q_begin[b] + row) * a->o_row + h * a->o_head,
+        s->v + a->k_begin[b] * a->v_row + hkv * a->v_head,
+        &(qkv_k_gemm_args){.tb = true, .m = rows, .n = a->k_len[b], .k = a->Dv, .lda = a->o_row,
+                           .ldb = a->v_row, .ldc = a->k_len[b]});
 }
 
-static void answer_all(qkv_tape *t, const attention_params *p, const qkv_real *q,
-                       const qkv_real *k, const char *name)
+static void op_attention_answer(qkv_tape *t, const qkv_attention_probe *probe,
+                                const op_attention_source *s, const char *name, size_t b, size_t h)
 {
-    qkv_name_push(t, "%s", name ? name : "attention");
-    for (const struct qkv__attention_probes *r = t->attention_probes; r; r = r->next) {
-        if (r->name && strcmp(r->name, t->name) != 0)
+    const qkv_k_attention_args *a = &s->p->args;
+    size_t T = a->q_len[b], S = a->k_len[b], end = T;
+    if (probe->row >= T || !S)
+        return;
+    if (probe->rows && probe->rows < T - probe->row)
+        end = probe->row + probe->rows;
+    size_t tile = S < QKV_PROBE_TILE ? QKV_PROBE_TILE / S : 1;
+    for (size_t row = probe->row; row < end && !t->status; row += tile) {
+        size_t rows = end - row < tile ? end - row : tile;
+        qkv__mark mark = qkv__arena_mark(t->exec.scratch), host = qkv__arena_mark(t->host);
+        qkv_real *weights = qkv__scratch(t, rows * S);
+        if (weights) {
+            op_attention_tile(t, weights, s, b, h, row, rows);
+            const qkv_real *seen = qkv__read(t, weights, rows * S * sizeof *weights);
+            if (seen)
+                probe->fn(probe->user, name, (int)b, (int)h, row, rows, S, seen);
+        }
+        qkv__arena_release(t->host, host);
+        qkv__arena_release(t->exec.scratch, mark);
+    }
+}
+
+static void answer_all(qkv_tape *t, const op_attention_source *s, const char *name)
+{
+    for (const qkv__probe *r = t->probes; r; r = r->next) {
+        const qkv_attention_probe *probe = &r->attention;
+        if (!probe->fn || probe->gradient != (s->dout != NULL) || !qkv__probe_matches(r, name))
             continue;
-        for (size_t b = 0; b < p->args.B; b++)
-            for (size_t h = 0; h < p->args.H; h++)
-                if ((r->probe.sequence < 0 || (size_t)r->probe.sequence == b) &&
-                    (r->probe.head < 0 || (size_t)r->probe.head == h))
-                    op_attention_answer(t, &r->probe, p, q, k, b, h);
+        for (size_t b = 0; b < s->p->args.B; b++)
+            for (size_t h = 0; h < s->p->args.H; h++)
+                if ((probe->sequence < 0 || (size_t)probe->sequence == b) &&
+                    (probe->head < 0 || (size_t)probe->head == h))
+                    op_attention_answer(t, probe, s, name, b, h);
+    }
+}
+
+/* Answers probes of weights, and keeps the name for the backward pass if it is to answer some. */
+static void op_attention_probes(qkv_tape *t, attention_params *p, const qkv_real *q,
+                                const qkv_real *k, const char *name)
+{
+    bool gradients = false;
+    qkv_name_push(t, "%s", name ? name : "attention");
+    answer_all(t, &(op_attention_source){.p = p, .q = q, .k = k}, t->name);
+    for (const qkv__probe *r = t->probes; r; r = r->next)
+        gradients = gradients || r->attention.gradient;
+    if (gradients && t->record) {
+        char *copy = qkv__step_alloc(t, strlen(t->name) + 1);
+        if (copy)
+            memcpy(copy, t->name, strlen(t->name) + 1);
+        p->name = copy;
     }
     qkv_name_pop(t);
 }
@@ -185,6 +230,8 @@ static void attention_backward(qkv_tape *t, const qkv__node *n)
         t->device->fill(dbias, 0, qkv_count(bias) * sizeof *dbias);
     if (t->status || !p->args.B)
         return;
+    if (p->name)
+        answer_all(t, &(op_attention_source){.p = p, .dout = dout, .v = qkv__real(v)}, p->name);
     t->k->attention_bwd(&t->exec, dq, dk, dv, dbias, dout, qkv__real(out), p->lse, qkv__real(q),
                         qkv__real(k), qkv__real(v), &p->args, &bwd);
 }
@@ -277,8 +324,8 @@ qkv_tensor *qkv_attention(qkv_tape *t, qkv_tensor *q, qkv_tensor *k, qkv_tensor 
     if (p.args.B)
         t->k->attention(&t->exec, qkv__real(y), p.lse, qkv__real(in[0]), qkv__real(in[1]),
                     qkv__real(in[2]), &p.args);
-    if (t->attention_probes)
-        answer_all(t, &p, qkv__real(in[0]), qkv__real(in[1]), o.probe);
+    if (t->probes)
+        op_attention_probes(t, &p, qkv__real(in[0]), qkv__real(in[1]), o.probe);
     if (!qkv__record(t, &attention_op, 4, in, 1, &y, &p, sizeof p))
         return NULL;
     return ndim == 3 ? qkv_reshape(t, y, 3, y->shape + 1) : y;

@@ -1,4 +1,4 @@
-/* tape.c - the tape: step memory, sticky errors, the graph of what was computed, names, probes. */
+/* tape.c - the tape: step memory, sticky errors, the graph of what was computed, names. */
 #include "tensor/tape.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ void qkv_tape_destroy(qkv_tape *t)
 {
     if (!t)
         return;
-    qkv_attention_probes_clear(t);
+    qkv_probes_clear(t);
     t->device->sync(t->ctx);
     qkv__arena_destroy(t->step);
     qkv__arena_destroy(t->host);
@@ -58,6 +58,7 @@ void qkv_tape_reset(qkv_tape *t)
     t->empty = NULL;
     t->spare_bytes = 0;
     t->pass = t->dropped = 0;
+    t->entries = NULL;
     t->name_depth = 0;
     t->name[0] = 0;
 }
@@ -239,7 +240,7 @@ uint64_t qkv__first_row(const qkv_tape *t, size_t N, size_t leading)
     return samples ? t->random.first_sample * (N / samples) : 0;
 }
 
-/* ---- names and probes --------------------------------------------------------------------- */
+/* ---- names and callbacks ------------------------------------------------------- */
 
 void qkv_name_push(qkv_tape *t, const char *fmt, ...)
 {
@@ -267,43 +268,12 @@ void qkv_name_pop(qkv_tape *t)
         t->name[t->name_len[t->name_depth]] = 0;
 }
 
-void qkv_tape_on_probe(qkv_tape *t, qkv_probe_fn *fn, void *user)
+void qkv_probes_clear(qkv_tape *t)
 {
-    t->on_probe = fn;
-    t->probe_user = user;
-}
-
-qkv_tensor *qkv_probe(qkv_tape *t, const char *name, qkv_tensor *x)
-{
-    if (!t->on_probe || !x || t->status)
-        return x;
-    qkv_name_push(t, "%s", name);
-    t->on_probe(t->probe_user, t->name, x);
-    qkv_name_pop(t);
-    return x;
-}
-
-qkv_status qkv_attention_probe_add(qkv_tape *t, const qkv_attention_probe *probe)
-{
-    struct qkv__attention_probes *p = qkv_calloc(t->ctx, 1, sizeof *p);
-    if (!p)
-        return QKV_E_MEMORY;
-    p->probe = *probe;
-    if (probe->name && !(p->name = qkv_strdup(t->ctx, probe->name))) {
-        qkv_free(t->ctx, p);
-        return QKV_E_MEMORY;
-    }
-    p->next = t->attention_probes;
-    t->attention_probes = p;
-    return QKV_OK;
-}
-
-void qkv_attention_probes_clear(qkv_tape *t)
-{
-    while (t->attention_probes) {
-        struct qkv__attention_probes *p = t->attention_probes;
-        t->attention_probes = p->next;
-        qkv_free(t->ctx, p->name);
+    while (t->probes) {
+        qkv__probe *p = t->probes;
+        t->probes = p->next;
+        qkv_free(t->ctx, p->pattern);
         qkv_free(t->ctx, p);
     }
 }

@@ -89,12 +89,21 @@ typedef struct {
     struct qkv__buffer *free; /* buffers of this size */
 } qkv__pool_class;
 
-/* A request for rows of attention weights, which attention answers. */
-struct qkv__attention_probes {
-    qkv_attention_probe probe;
-    char *name;
-    struct qkv__attention_probes *next;
-};
+/* A request for the tensor at places, or for rows of attention weights. */
+typedef struct qkv__probe {
+    char *pattern; /* NULL: all */
+    qkv_probe_fn *fn; /* NULL: attention answers */
+    void *user;
+    qkv_attention_probe attention;
+    struct qkv__probe *next;
+} qkv__probe;
+
+/* Where a stack is entered. */
+typedef struct qkv__entry {
+    const char *name;
+    qkv_tensor *x;
+    struct qkv__entry *next;
+} qkv__entry;
 
 struct qkv_tape {
     qkv_context *ctx;
@@ -125,12 +134,14 @@ struct qkv_tape {
     char name[QKV__NAME_BYTES];
     size_t name_len[QKV__NAME_DEPTH];
     int name_depth;
-    qkv_probe_fn *on_probe;
-    void *probe_user;
-    struct qkv__attention_probes *attention_probes;
+    qkv__probe *probes; /* in the order of calls */
+    qkv__entry *entries;
 };
 
 size_t qkv__dtype_size(qkv_dtype dtype); /* bytes */
+
+/* Does the request match a full name? */
+bool qkv__probe_matches(const qkv__probe *p, const char *name);
 
 /* ---- making tensors ----------------------------------------------------------------------- */
 

@@ -79,19 +79,27 @@ static void probe(fixture *f, bool causal, const qkv_attention_probe *asked, siz
     assert_memory_equal(qkv_data(f->t, again), p.out, ROWS * H * DV * sizeof *p.out);
     assert_int_equal(p.calls, calls);
     assert_int_equal(p.rows, rows);
-    qkv_attention_probes_clear(f->t);
+    qkv_probes_clear(f->t);
     (void)qkv_attention(f->t, q, k, v, &o);
     assert_int_equal(p.calls, calls);
 }
 
 static void probes(fixture *f)
 {
-    probe(f, false, &(qkv_attention_probe){.sequence = -1, .head = -1}, 3 * H, ROWS * H);
-    probe(f, true, &(qkv_attention_probe){"h.1.attn", -1, 3, 2, 0, NULL, NULL}, 3, ROWS - 6);
-    probe(f, true, &(qkv_attention_probe){"h.1.attn", 1, 2, 30, 5, NULL, NULL}, 1, 1);
-    probe(f, false, &(qkv_attention_probe){"h.1.attn", 2, 0, 4, 3, NULL, NULL}, 1, 3);
-    probe(f, false, &(qkv_attention_probe){"h.0.attn", -1, -1, 0, 0, NULL, NULL}, 0, 0);
-    probe(f, false, &(qkv_attention_probe){NULL, 1, 0, 40, 1, NULL, NULL}, 0, 0); /* past the end */
+    const struct {
+        qkv_attention_probe asked;
+        bool causal;
+        size_t calls, rows;
+    } cases[] = {
+        {{.sequence = -1, .head = -1}, false, 3 * H, ROWS * H},
+        {{.name = "h.*", .sequence = -1, .head = 3, .row = 2}, true, 3, ROWS - 6},
+        {{.name = "h.1.attn", .sequence = 1, .head = 2, .row = 30, .rows = 5}, true, 1, 1},
+        {{.name = "h.1.attn", .sequence = 2, .row = 4, .rows = 3}, false, 1, 3},
+        {{.name = "h.0.attn", .sequence = -1, .head = -1}, false, 0, 0},
+        {{.sequence = 1, .row = 40, .rows = 1}, false, 0, 0}, /* past the end */
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        probe(f, cases[i].causal, &cases[i].asked, cases[i].calls, cases[i].rows);
 }
 
 static void test_probes(void **state)

@@ -174,11 +174,13 @@ static void its_gradients_are_right(void **state)
     qkv_model_destroy(m);
 }
 
-static void count_probe(void *user, const char *name, const qkv_tensor *x)
+static qkv_tensor *count_probe(void *user, qkv_tape *t, const char *name, qkv_tensor *x)
 {
     assert_string_equal(name, "hidden");
     assert_int_equal(qkv_dim(x, 1), HIDDEN);
+    assert_int_equal(qkv_tape_status(t), QKV_OK);
     ++*(int *)user;
+    return x;
 }
 
 static void probes_see_it(void **state)
@@ -189,7 +191,7 @@ static void probes_see_it(void **state)
     qkv_tape *t;
     assert_int_equal(qkv_model_create(&m, ctx, &own, NULL), QKV_OK);
     assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
-    qkv_tape_on_probe(t, count_probe, &seen);
+    assert_int_equal(qkv_probe_add(t, "hid*", count_probe, &seen), QKV_OK);
     assert_non_null(error(qkv_model_self(m), t, 0, 2));
     assert_int_equal(seen, 1);
     qkv_tape_destroy(t);
