@@ -176,6 +176,11 @@ static void classes_are_found(void **state)
     assert_true(accuracy == 0);
     check(qkv_knn_accuracy(t, pairs, other, 8, pairs, other, 8, WIDTH, 1, &accuracy));
     assert_true(accuracy == 0.5); /* of two equals the first */
+    /* As many votes for either class: the nearer neighbour's, and never a row's own. */
+    static const qkv_real three[3 * WIDTH] = {1, 0, 0, 0, 0, 0, 9, 1, 0, 0, 0, 0, 8, 3};
+    static const int32_t mixed[] = {0, 1, 0};
+    check(qkv_knn_accuracy(t, three, mixed, 3, NULL, NULL, 0, WIDTH, 2, &accuracy));
+    assert_true(accuracy == 0);
     qkv_tape_destroy(t);
     const qkv_labelled_rows train = {x, a, ROWS, WIDTH}, test = {y, b, ROWS, WIDTH};
     check(qkv_linear_probe(ctx, &train, &test, 4, 1, &accuracy));
