@@ -45,17 +45,17 @@ qkv_embed_images_options qkv_embed_images_defaults(void);
  * are added to the model's: training saves and resumes them, qkv_hub_save leaves them out. Labels
  * are not learnt from. Metrics on held-out images: knn, if they have classes, the share whose 10
  * most similar other images have their class most often; loss, of fixed views in batches of 128.
- * train, valid (NULL: nothing is held out) and the model must outlive the task. options may be
- * NULL. On failure out->self is NULL. */
+ * Neither ranks models: the latest is kept. train, valid (NULL: nothing is held out) and the model
+ * must outlive the task. options may be NULL. On failure out->self is NULL. */
 qkv_status qkv_task_embed_images(qkv_task *out, qkv_model *model, const qkv_pixels *train,
                                  const qkv_pixels *valid, const qkv_embed_images_options *options,
                                  uint64_t seed);
 
-/* The vectors of the images with indices images (n; NULL: the first n), each of length 1, into out
- * (n, width of the trunk). The model has QKV_CAN_EMBED_IMAGES and an image format. t is reset and
- * used without recording. */
+/* The vectors of the images with indices images (n; NULL: the first n) into out (n, width of the
+ * trunk); unit: scaled to length 1. The model has QKV_CAN_EMBED_IMAGES and an image format. t is
+ * reset and used without recording. */
 qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
-                            const size_t *images, size_t n, qkv_real *out);
+                            const size_t *images, size_t n, bool unit, qkv_real *out);
 
 /* ---- recall -------------------------------------------------------------------------------- */
 

@@ -119,7 +119,8 @@ static qkv_status add_set(qkv_pipeline *p, const qkv_pixels *set, qkv_vectors *v
     qkv_vectors more;
     qkv_status status = vectors_create(&more, p->ctx, v->count + n, width);
     if (!status)
-        status = qkv_embed_images(p->model, p->tape, set, NULL, n, more.data + v->count * width);
+        status = qkv_embed_images(p->model, p->tape, set, NULL, n, true,
+                                  more.data + v->count * width);
     for (size_t i = 0; i < n && !status; i++) {
         const char *name = qkv_pixels_name(set, i);
         more.names[v->count + i] = qkv_strdup(p->ctx, name ? name : "");

@@ -164,9 +164,10 @@ static qkv_status by_classes(evaluation *e, qkv_metrics *out)
     double knn = 0, vectors = 0, pixels = 0;
     qkv_status status = make_rows(e, width);
     if (!status)
-        status = qkv_embed_images(p->model, p->tape, e->test, NULL, n, e->test_x);
+        status = qkv_embed_images(p->model, p->tape, e->test, NULL, n, false, e->test_x);
     if (!status && train)
-        status = qkv_embed_images(p->model, p->tape, e->train, NULL, train, e->train_x);
+        status = qkv_embed_images(p->model, p->tape, e->train, NULL, train, false,
+                                  e->train_x);
     if (!status)
         status = qkv_knn_accuracy(p->tape, e->test_x, e->test_c, n, train ? e->train_x : NULL,
                                   e->train_c, train, width, NEIGHBOURS, &knn);

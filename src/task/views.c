@@ -132,7 +132,7 @@ static qkv_status views_check(const qkv_model *m, const qkv_pixels *p, const cha
 }
 
 static qkv_status embed_some(qkv_model *m, qkv_tape *t, const qkv_pixels *p, const size_t *images,
-                             size_t n, qkv_real *out)
+                             size_t n, bool unit, qkv_real *out)
 {
     const qkv_image_format *f = qkv_model_image_format(m);
     qkv__begin_inference(t);
@@ -140,14 +140,15 @@ static qkv_status embed_some(qkv_model *m, qkv_tape *t, const qkv_pixels *p, con
     if (!x)
         return qkv_tape_status(t);
     qkv_pixels_values(qkv_tensor_fill(x), qkv_model_context(m), p, images, n, f->mean, f->std);
-    const qkv_real *from = qkv_data(t, qkv_l2_normalize(t, qkv_vit_vectors(m, t, x), EPS));
+    qkv_tensor *y = qkv_vit_vectors(m, t, x);
+    const qkv_real *from = qkv_data(t, unit ? qkv_l2_normalize(t, y, EPS) : y);
     if (from)
         memcpy(out, from, n * views_width(m) * sizeof *out);
     return qkv_tape_status(t);
 }
 
 qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
-                            const size_t *images, size_t n, qkv_real *out)
+                            const size_t *images, size_t n, bool unit, qkv_real *out)
 {
     if (!qkv__model_as(m, NULL, __func__, QKV_CAN_EMBED_IMAGES))
         return QKV_E_ARGUMENT;
@@ -159,7 +160,7 @@ qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
         size_t some = n - i < batch ? n - i : batch;
         for (size_t k = 0; k < some; k++)
             numbers[k] = images ? images[i + k] : i + k;
-        status = embed_some(m, t, pixels, numbers, some, out + i * views_width(m));
+        status = embed_some(m, t, pixels, numbers, some, unit, out + i * views_width(m));
     }
     qkv_tape_reset(t);
     return status;
@@ -190,7 +191,7 @@ static qkv_status views_knn(views *s, qkv_tape *t, size_t count, double *accurac
         classes[i] = qkv_pixels_class(p, images[i]);
     }
     if (!status)
-        status = qkv_embed_images(s->base.model, t, p, images, count, x);
+        status = qkv_embed_images(s->base.model, t, p, images, count, true, x);
     if (!status)
         status = qkv_knn_accuracy(t, x, classes, count, NULL, NULL, 0, width, NEIGHBOURS, accuracy);
     qkv_free(ctx, images);
@@ -224,7 +225,10 @@ static qkv_status views_evaluate(void *self, qkv_tape *t, size_t limit, qkv_metr
     qkv_status status = labelled ? views_knn(s, t, count, &knn) : QKV_OK;
     if (!status)
         status = views_held_loss(s, t, count, &loss);
-    *out = (qkv_metrics){.more_is_better = labelled, .scored = count, .units = all};
+    /* Neighbours among few images are no reason to keep an earlier model: the last one's probe was
+     * better. */
+    *out = (qkv_metrics){.more_is_better = labelled, .newest = true, .scored = count,
+                         .units = all};
     if (labelled)
         qkv_metrics_add(out, "knn", knn);
     qkv_metrics_add(out, "loss", loss);

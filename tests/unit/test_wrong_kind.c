@@ -129,7 +129,7 @@ enum {
     S(qkv_task_forecast, SERIES, (&a.task, m, &a.series, NULL, 1))                                 \
     S(qkv_forecast_evaluate, SERIES, (m, t, &a.series, 0, &a.score.forecast))                      \
     S(qkv_task_embed_images, VIEWS, (&a.task, m, NULL, NULL, NULL, 1))                             \
-    S(qkv_embed_images, VIEWS, (m, t, NULL, NULL, 1, NULL))                                        \
+    S(qkv_embed_images, VIEWS, (m, t, NULL, NULL, 1, true, NULL))                                  \
     S(qkv_task_classify_images, VIT, (&a.task, m, NULL, NULL, NULL, 1))                            \
     S(qkv_classify_images_evaluate, VIT, (m, t, NULL, 0, &a.score.images))                      \
     S(qkv_classify_images, VIT, (m, t, NULL, NULL, 1, NULL))                                       \
