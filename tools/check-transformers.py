@@ -19,7 +19,7 @@ import time
 import torch
 import transformers
 
-from check_transformers import bert, evaluate, lm, mae, marian, named, taming, vit
+from check_transformers import bert, embed, evaluate, lm, mae, marian, named, taming, vit
 
 # Every part: name, what it checks, in which function.
 PARTS = [
@@ -27,6 +27,8 @@ PARTS = [
     ("lm-made", "GPT-2 124M and a 110M Llama", lm.made),
     ("bert-trained", "BERT of both heads, WordPiece, byte-level BPE, characters", bert.trained),
     ("bert-made", "BERT of both heads, small and base, and old files of it", bert.made),
+    ("embed", "vectors of texts and images, sentence-transformers too where it is installed",
+     embed.all_of_it),
     ("marian-trained", "translators with tokenizers of every kind", marian.trained),
     ("marian-made", "translators, small and of opus-mt's size, and an old file", marian.made),
     ("vit-trained", "classifiers of images, colour and grey", vit.trained),

@@ -56,11 +56,12 @@ static const char *const embed_examples[] = {
     "qkv train embed --source en.txt --target de.txt --minutes 30 --out runs/e",
     "qkv train embed --source en.txt --target de.txt --out runs/e --resume",
     "qkv train embed --data questions.tsv --valid held.tsv --out runs/q",
-    "qkv train embed --data questions.tsv --init runs/words --out runs/q", NULL};
+    "qkv train embed --data questions.tsv --init runs/words --out runs/q",
+    "qkv train embed --data photos --minutes 60 --out runs/photos", NULL};
 
 CLI_COMMAND(cli_train_embed, 225) = {
-    .manual = {.name = "train embed", .summary = "train a BERT to give alike texts alike vectors",
-               .usage = "--source FILE --target FILE --out DIR [options]",
+    .manual = {.name = "train embed", .summary = "train vectors: of texts or images that are alike",
+               .usage = "--source FILE --target FILE | --data DATA, --out DIR [options]",
                .examples = embed_examples,
                .text = "Learns from pairs of texts that belong together: sentences and their "
                        "translations, questions and answers. One encoder reads both; a text's "
@@ -69,8 +70,15 @@ CLI_COMMAND(cli_train_embed, 225) = {
                        "is a harder question. Evaluates on what it holds out: the share of "
                        "the texts whose partner is the most similar of all, or among the 5 most "
                        "similar. --out becomes a BertModel directory that sentence-transformers "
-                       "opens too; qkv embed uses it. Without --steps or --minutes it takes 5 "
-                       "minutes."},
+                       "opens too; qkv embed uses it.\n\n"
+                       "With images for --data, learns that two random views of an image are alike "
+                       "(SimCLR): parts, mirrored, with other colours, or none: --crop-scale 0.2, "
+                       "--flip, --jitter 0.5, --grey 0.2. Classes are not learnt from; where every "
+                       "image has one, the evaluation shows the share whose 10 most similar images "
+                       "have its class most often (knn). Below 64 pixels --out is a compact "
+                       "transformer without head, else a ViTModel; train classify --init begins "
+                       "with either.\n\n"
+                       "Without --steps or --minutes it takes 5 minutes."},
     .job = "embed", .run = train_run};
 
 static const char *const classify_examples[] = {

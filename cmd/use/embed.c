@@ -1,4 +1,4 @@
-/* embed.c - `qkv embed`: vectors of texts, and which texts are nearest to which. */
+/* embed.c - `qkv embed`: vectors of texts or images, and which are nearest to which. */
 #include <stdio.h>
 
 #include "core/cli.h"
@@ -11,11 +11,11 @@ typedef struct {
 #define FIELD(member) .offset = offsetof(settings, member)
 static const qkv_option rows[] = {
     {.flag = "file", .type = QKV_OPT_STRING, FIELD(file), .value = "FILE",
-     .help = "texts, one a line"},
+     .help = "texts, one a line; or images: a folder, a tar or idx file"},
     {.flag = "out", .type = QKV_OPT_STRING, FIELD(out), .value = "NPY",
-     .help = "write the vectors there: float32, (texts, width)"},
+     .help = "write the vectors there: float32, (count, width)"},
     {.flag = "nearest", .type = QKV_OPT_STRING, FIELD(nearest), .value = "FILE",
-     .help = "show the lines of this file that are nearest to each text"},
+     .help = "show the lines of this file, or the images there, that are nearest to each"},
     {.flag = "top-k", .type = QKV_OPT_SIZE, .min = 1, .max = 16777216, FIELD(top_k),
      .initial = "5", .help = "how many of them"},
 };
@@ -95,9 +95,16 @@ static int embed_answer(cli *c, qkv_pipeline *p, const settings *s)
 {
     const qkv_strings *args = &c->args;
     qkv_vectors v;
-    qkv_status status =
-        args->count > 1 ? qkv_pipeline_embed_texts(p, args->items + 1, args->count - 1, &v)
-                        : qkv_pipeline_embed_file(p, s->file ? s->file : "/dev/stdin", &v);
+    bool images = qkv_model_can(qkv_pipeline_model(p), QKV_CAN_EMBED_IMAGES);
+    qkv_status status;
+    if (images && args->count == 1 && !s->file)
+        return cli_usage(c, "%s embeds images: none is named", args->items[0]);
+    if (args->count == 1)
+        status = qkv_pipeline_embed_file(p, s->file ? s->file : "/dev/stdin", &v);
+    else if (images)
+        status = qkv_pipeline_embed_images(p, args->items + 1, args->count - 1, &v);
+    else
+        status = qkv_pipeline_embed_texts(p, args->items + 1, args->count - 1, &v);
     if (status)
         return cli_error(c);
     int code = CLI_DONE;
@@ -130,18 +137,21 @@ static int embed_run(cli *c, int argc, char **argv)
 static const char *const examples[] = {
     "qkv embed runs/e --file lines.txt --out vectors.npy",
     "qkv embed runs/e \"a dog runs\" --nearest lines.txt --top-k 3",
-    "qkv embed runs/e --file questions.txt --nearest answers.txt --json", NULL};
+    "qkv embed runs/e --file questions.txt --nearest answers.txt --json",
+    "qkv embed runs/photos cat.jpg --nearest photos", NULL};
 
 static const qkv_preset presets[] = {{"file", NULL, "standard input without texts"},
                                      {NULL, NULL, NULL}};
 
 CLI_COMMAND(cli_embed, 425) = {
-    .manual = {.name = "embed", .summary = "vectors of texts, and the nearest of them",
-               .usage = "DIR [TEXT... | --file FILE] [--nearest FILE]", .examples = examples,
-               .text = "The vector of each text, of length 1, so that the product of two is their "
-                       "cosine: numbers a line, or with --out an .npy file. With --nearest the "
-                       "lines of another file that have the greatest cosine with each text. "
-                       "--json: objects {\"text\", \"vector\"}, or {\"text\", \"nearest\": "
-                       "[{\"line\", \"text\", \"cosine\"}, ..]}.",
+    .manual = {.name = "embed", .summary = "vectors of texts or images, and the nearest",
+               .usage = "DIR [TEXT... | IMAGE... | --file FILE] [--nearest FILE]",
+               .examples = examples,
+               .text = "The vector of each text or image, of length 1, so that the product of two "
+                       "is their cosine: numbers a line, or with --out an .npy file. With "
+                       "--nearest the lines of another file, or the images there, that have the "
+                       "greatest cosine with each. --json: objects {\"text\", \"vector\"}, or "
+                       "{\"text\", \"nearest\": [{\"line\", \"text\", \"cosine\"}, ..]}; of an "
+                       "image \"text\" is its name.",
                .presets = presets},
     .own = {&table}, .run = embed_run};

@@ -21,6 +21,10 @@ typedef struct {
     qkv_resize_filter crop_filter;
     size_t crop_pad;   /* random shift in each direction, maximum in pixels */
     bool flip;         /* horizontal flip with probability 1/2 */
+    double jitter; /* s: with probability 0.8 brightness, contrast and saturation change by factors
+                      in 1 +- 0.8 s, and the hue by up to 0.2 s of the circle, in random order (Chen
+                      et al. 2020, appendix A); 0: none */
+    double grey;   /* probability of losing all colour */
     size_t randaugment;      /* number of ops per image, drawn from the 14 of RandAugment (Cubuk et
                                 al. 2020): see qkv_augment_names */
     double magnitude;        /* strength of the ops, of 10 */
@@ -62,6 +66,7 @@ typedef struct {
     double smoothing;        /* label smoothing: share spread over all classes, [0, 1) */
     uint64_t seed;
     qkv_augment_options augment;
+    size_t views; /* samples i views .. i views + views - 1 are augmentations of one image; 0: 1 */
     const qkv_pixels *masks; /* masks of the images, from qkv_masks_read; NULL: none. Excludes
                                 mixup and cutmix */
 } qkv_batches_options;

@@ -1,8 +1,10 @@
-/* embed.h - contrastive learning of vectors: pairs of texts, recall, nearest neighbours.
+/* embed.h - contrastive learning of vectors: pairs of texts, images in two views; recall, nearest
+ * neighbours.
  * Layer: task */
 #ifndef QKV_EMBED_H
 #define QKV_EMBED_H
 
+#include <qkv/augment.h>
 #include <qkv/task.h>
 
 QKV_BEGIN_DECLS
@@ -25,6 +27,35 @@ qkv_embed_options qkv_embed_defaults(void);
 qkv_status qkv_task_embed(qkv_task *out, qkv_model *model, const qkv_records *train,
                           const qkv_records *valid, const qkv_tokenizer *tokenizer,
                           const qkv_embed_options *options, uint64_t seed);
+
+/* ---- training on images -------------------------------------------------------------------- */
+
+typedef struct {
+    double temperature; /* divides the cosines                          (0, 100]  0.5 */
+    size_t projection;  /* width of the projection's output             >= 1      128 */
+    qkv_augment_options augment; /* of each view: random resized crops of at least 0.2 of the area,
+                                    flip, jitter 0.5, grey 0.2; mixup and cutmix are not allowed */
+} qkv_embed_images_options;
+qkv_embed_images_options qkv_embed_images_defaults(void);
+
+/* A task that trains a model with QKV_CAN_EMBED_IMAGES and an image format so that two random views
+ * of an image are alike, and unlike the other images of the batch (SimCLR, Chen et al. 2020). A
+ * sample is one image in two views, shuffled in every epoch. The loss is qkv_ntxent_loss of the
+ * vectors behind a projection: linear, ReLU, linear. Its parameters, projection.0 and projection.1,
+ * are added to the model's: training saves and resumes them, qkv_hub_save leaves them out. Labels
+ * are not learnt from. Metrics on held-out images: knn, if they have classes, the share whose 10
+ * most similar other images have their class most often; loss, of fixed views in batches of 128.
+ * Neither ranks models: the latest is kept. train, valid (NULL: nothing is held out) and the model
+ * must outlive the task. options may be NULL. On failure out->self is NULL. */
+qkv_status qkv_task_embed_images(qkv_task *out, qkv_model *model, const qkv_pixels *train,
+                                 const qkv_pixels *valid, const qkv_embed_images_options *options,
+                                 uint64_t seed);
+
+/* The vectors of the images with indices images (n; NULL: the first n) into out (n, width of the
+ * trunk); unit: scaled to length 1. The model has QKV_CAN_EMBED_IMAGES and an image format. t is
+ * reset and used without recording. */
+qkv_status qkv_embed_images(qkv_model *m, qkv_tape *t, const qkv_pixels *pixels,
+                            const size_t *images, size_t n, bool unit, qkv_real *out);
 
 /* ---- recall -------------------------------------------------------------------------------- */
 
@@ -55,6 +86,14 @@ qkv_status qkv_embed_evaluate(qkv_model *m, qkv_tape *t, const qkv_records *reco
  * <= count <= INT32_MAX. t is reset and used without recording. */
 qkv_status qkv_nearest(qkv_tape *t, const qkv_real *queries, size_t n, const qkv_real *rows,
                        size_t count, size_t width, size_t k, int32_t *ids, qkv_real *cosines);
+
+/* The share of queries (n, width) whose class is the most frequent among their k nearest rows
+ * (count, width); the nearer one's among equals. expected (n), classes (count): >= 0. rows NULL:
+ * the queries, each without itself. k is at most the rows that there are. t is reset and used
+ * without recording. */
+qkv_status qkv_knn_accuracy(qkv_tape *t, const qkv_real *queries, const int32_t *expected, size_t n,
+                            const qkv_real *rows, const int32_t *classes, size_t count,
+                            size_t width, size_t k, double *accuracy);
 
 QKV_END_DECLS
 #endif

@@ -1,6 +1,6 @@
-/* vit.h - image classifiers: the Vision Transformer (Dosovitskiy et al. 2020) with Hugging Face's
- * names and configuration, and the compact convolutional transformer, whose tokens come from
- * convolutions (CCT, Hassani et al. 2021).
+/* vit.h - image classifiers, and encoders without a head: the Vision Transformer (Dosovitskiy et
+ * al. 2020) with Hugging Face's names and configuration, and the compact convolutional transformer,
+ * whose tokens come from convolutions (CCT, Hassani et al. 2021).
  * Layer: model */
 #ifndef QKV_VIT_H
 #define QKV_VIT_H
@@ -19,7 +19,13 @@ const qkv_model_type *qkv_vit_type(void);
  * the authors'. */
 const qkv_model_type *qkv_cct_type(void);
 
-/* Configuration of both types; ranges and defaults: qkv_model_type_config. */
+/* The same without what makes logits, architectures ViTModel and QkvCompactEncoder: encoders whose
+ * output is a vector of the image. ViTModel's pooler is loaded and saved, but frozen and not
+ * used. */
+const qkv_model_type *qkv_vit_encoder_type(void);
+const qkv_model_type *qkv_cct_encoder_type(void);
+
+/* Configuration of all types; ranges and defaults: qkv_model_type_config. */
 typedef struct {
     qkv_patches_config trunk;
     size_t classes;
@@ -33,7 +39,10 @@ typedef struct {
 /* pixels (B, H, W, channels) -> the normed output of the last block (B, tokens, width). vit: the
  * class token first, then the patches, row by row. NULL once anything on the tape has failed. */
 qkv_tensor *qkv_vit_hidden(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
-/* pixels -> logits (B, classes). */
+/* Encoders only. pixels -> the image's vector (B, width): vit, the output of the class token; cct,
+ * the weighted sum of all tokens. Not normalised. */
+qkv_tensor *qkv_vit_vectors(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
+/* Classifiers only. pixels -> logits (B, classes). */
 qkv_tensor *qkv_vit_logits(qkv_model *m, qkv_tape *t, qkv_tensor *pixels);
 
 QKV_END_DECLS

@@ -19,6 +19,10 @@ static const qkv_option rows[] = {
      .initial = "0", .help = "most pixels that an image is moved by"},
     {.flag = "flip", .key = "flip", .type = QKV_OPT_BOOL, FIELD(flip), .initial = "false",
      .help = "show every other image mirrored"},
+    {.flag = "jitter", .key = "jitter", .type = QKV_OPT_REAL, .max = 1, FIELD(jitter),
+     .initial = "0", .help = "strength of random changes of brightness, contrast and colours"},
+    {.flag = "grey", .key = "grey", .type = QKV_OPT_REAL, .max = 1, FIELD(grey), .initial = "0",
+     .help = "probability that an image loses its colours"},
     {.flag = "randaugment", .key = "randaugment", .type = QKV_OPT_SIZE, .max = 14,
      FIELD(randaugment), .initial = "0", .help = "RandAugment's changes to each image"},
     {.flag = "magnitude", .key = "magnitude", .type = QKV_OPT_REAL, .max = 10, FIELD(magnitude),
@@ -234,7 +238,8 @@ static qkv_status augment_make_room(qkv_batches *b, size_t n)
 /* The image of a sample. */
 static size_t image_of(const qkv_batches *b, uint64_t sample)
 {
-    size_t place = (size_t)qkv__epoch_place(b->o.seed, "pictures", sample, b->o.count);
+    size_t views = b->o.views ? b->o.views : 1;
+    size_t place = (size_t)qkv__epoch_place(b->o.seed, "pictures", sample / views, b->o.count);
     return b->o.images ? b->o.images[place] : place;
 }
 

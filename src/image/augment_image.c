@@ -139,6 +139,35 @@ static void erase(qkv_image *image, const uint8_t fill[3], qkv_rng *r)
                     image->channels, fill);
 }
 
+/* ---- colours --------------------------------------------------------------------------------- */
+
+static void exchange(qkv_image *image, qkv__augmenter *a)
+{
+    uint8_t *kept = image->data;
+    image->data = a->spare.data;
+    a->spare.data = kept;
+}
+
+/* The four changes of SimCLR, in any order. */
+static void jitter(qkv_image *image, double strength, const uint8_t fill[3], qkv_rng *r,
+                   qkv__augmenter *a)
+{
+    static qkv__image_op_fn *const ops[] = {qkv__brightness, qkv__contrast, qkv__saturate,
+                                            qkv__hue};
+    enum { OPS = sizeof ops / sizeof *ops };
+    size_t order[OPS] = {0, 1, 2, 3};
+    if (qkv_rng_uniform(r) >= 0.8)
+        return;
+    for (size_t i = 0; i < OPS; i++) {
+        size_t k = i + qkv_rng_below(r, (uint32_t)(OPS - i)), op = order[k];
+        order[k] = order[i];
+        double by = op == OPS - 1 ? between(r, -0.2 * strength, 0.2 * strength)
+                                  : between(r, 1 - 0.8 * strength, 1 + 0.8 * strength);
+        ops[op](&a->spare, image, by, fill);
+        exchange(image, a);
+    }
+}
+
 /* ---- RandAugment ---------------------------------------------------------------------------- */
 
 /* value = base + span * magnitude / 10, or base - .., by chance. */
@@ -195,9 +224,7 @@ static void change(qkv_image *image, const qkv_augment_options *o, const uint8_t
     } else {
         return;
     }
-    uint8_t *kept = image->data;
-    image->data = a->spare.data;
-    a->spare.data = kept;
+    exchange(image, a);
 }
 
 /* ---- one sample ----------------------------------------------------------------------------- */
@@ -225,6 +252,12 @@ qkv_status qkv__augment(qkv_image *out, const qkv_image *from, const qkv_augment
     }
     if (o->flip && qkv_rng_u32(r) >> 31)
         mirror(out, a);
+    if (o->jitter > 0)
+        jitter(out, o->jitter, fill, r, a);
+    if (o->grey > 0 && qkv_rng_uniform(r) < o->grey) {
+        qkv__saturate(&a->spare, out, 0, fill);
+        exchange(out, a);
+    }
     for (size_t i = 0; i < o->randaugment; i++)
         change(out, o, fill, r, a);
     if (o->erase > 0 && qkv_rng_uniform(r) < o->erase)

@@ -133,6 +133,38 @@ void qkv__saturate(qkv_image *out, const qkv_image *in, double value, const uint
     }
 }
 
+/* Where a colour is on the circle of hues, in sixths from red; most, least: its values. */
+static double hue_of(const uint8_t *rgb, int most, int least)
+{
+    double range = most - least;
+    if (most == rgb[0])
+        return (rgb[1] - rgb[2]) / range + (rgb[1] < rgb[2] ? 6 : 0);
+    return most == rgb[1] ? (rgb[2] - rgb[0]) / range + 2 : (rgb[0] - rgb[1]) / range + 4;
+}
+
+/* HSV, whose value and saturation stay (Smith 1978). */
+void qkv__hue(qkv_image *out, const qkv_image *in, double value, const uint8_t fill[3])
+{
+    (void)fill;
+    size_t n = augment_ops_bytes_of(in);
+    memcpy(out->data, in->data, n);
+    for (size_t i = 0; i < n && in->channels == 3; i += 3) {
+        const uint8_t *rgb = in->data + i;
+        int most = rgb[0] > rgb[1] ? rgb[0] : rgb[1], least = rgb[0] < rgb[1] ? rgb[0] : rgb[1];
+        most = most > rgb[2] ? most : rgb[2];
+        least = least < rgb[2] ? least : rgb[2];
+        if (most == least)
+            continue;
+        double hue = hue_of(rgb, most, least) + 6 * value;
+        for (size_t c = 0; c < 3; c++) { /* how far the hue is from that of the channel */
+            double from = fmod(hue + 18 - 2 * (double)c, 6);
+            from = from > 3 ? 6 - from : from;
+            double share = from <= 1 ? 1 : from >= 2 ? 0 : 2 - from;
+            out->data[i + c] = (uint8_t)(least + share * (most - least) + 0.5);
+        }
+    }
+}
+
 /* Every value towards one. */
 static void blend_all(qkv_image *out, const qkv_image *in, uint8_t from, double factor)
 {

@@ -18,6 +18,7 @@ qkv__image_op_fn qkv__posterize;   /* value bits are kept, rounded up */
 qkv__image_op_fn qkv__saturate;    /* 0: grey, 1: as it is, above: more colour */
 qkv__image_op_fn qkv__contrast;    /* 0: the mean grey */
 qkv__image_op_fn qkv__brightness;  /* 0: black */
+qkv__image_op_fn qkv__hue;         /* moved by a share of the colour circle, brightness kept */
 qkv__image_op_fn qkv__sharpness;   /* 0: smoothed, 2: sharpened */
 
 /* Where the pixels of a changed image come from, x and y between pixels' corners:

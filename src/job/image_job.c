@@ -41,10 +41,11 @@ const qkv_option_table qkv__image_table = {"Images", rows, sizeof rows / sizeof 
 qkv_status qkv__image_side(const qkv__image_job *p, const char *key, size_t *side)
 {
     qkv_image_format f;
+    if (qkv__run_given(&p->base, key) && qkv__run_given(&p->base, "size"))
+        return qkv_fail(p->base.ctx, QKV_E_ARGUMENT, "--size and --set %s: one of them expected, "
+                        "found both", key);
     if (qkv__run_given(&p->base, key))
-        return p->s.size ? qkv_fail(p->base.ctx, QKV_E_ARGUMENT, "--size and --set %s: one of them "
-                                    "expected, found both", key)
-                         : QKV_OK;
+        return QKV_OK;
     *side = p->s.size;
     if (*side)
         return QKV_OK;
@@ -102,7 +103,7 @@ qkv_status qkv__image_given(const qkv__run *r, const char *key, size_t *field, s
 
 const qkv_patches_config *qkv__image_trunk_of(const qkv_model *m)
 {
-    if (qkv_model_can(m, QKV_CAN_CLASSIFY_IMAGES))
+    if (qkv_model_can(m, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES))
         return &((const qkv_vit_config *)qkv_model_config(m))->trunk;
     if (qkv_model_type_of(m) == qkv_mae_type())
         return &((const qkv_mae_config *)qkv_model_config(m))->trunk;

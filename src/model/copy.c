@@ -6,7 +6,7 @@
 #include "qkv/ops.h"
 
 typedef struct {
-    qkv_model *from;
+    qkv_model *to, *from;
     const qkv_state_entry *wanted;
     size_t copied;
 } copying;
@@ -54,13 +54,26 @@ static void copy_places(qkv_context *ctx, const qkv_state_entry *to, const place
     qkv_tape_destroy(tape);
 }
 
+/* The same name, which perhaps only one of the two models has under a prefix. */
+static bool copy_same_name(const qkv_model *to, const char *a, const qkv_model *from,
+                           const char *b)
+{
+    const char *p = qkv_model_type_prefix(qkv_model_type_of(to));
+    const char *q = qkv_model_type_prefix(qkv_model_type_of(from));
+    size_t n = strlen(*p ? p : q);
+    a += strncmp(a, *p ? p : q, n) == 0 ? n : 0;
+    b += strncmp(b, *p ? p : q, n) == 0 ? n : 0;
+    return strcmp(a, b) == 0;
+}
+
 /* Copies the row when it is the wanted one. */
 static qkv_status copy_offer(void *user, const qkv_state_entry *row)
 {
     copying *c = user;
     const qkv_state_entry *to = c->wanted;
     places a, b;
-    if (!has_values(row) || row->ndim != to->ndim || strcmp(row->name, to->name) != 0 ||
+    if (!has_values(row) || row->ndim != to->ndim ||
+        !copy_same_name(c->to, to->name, c->from, row->name) ||
         memcmp(row->perm, to->perm, (size_t)row->ndim * sizeof *row->perm) != 0)
         return QKV_OK;
     bool same = memcmp(row->shape, to->shape, (size_t)row->ndim * sizeof *row->shape) == 0;
@@ -85,7 +98,7 @@ static qkv_status want(void *user, const qkv_state_entry *row)
 
 size_t qkv_model_copy(qkv_model *to, qkv_model *from)
 {
-    copying c = {.from = from};
+    copying c = {.to = to, .from = from};
     (void)qkv_model_visit(to, want, &c);
     return c.copied;
 }

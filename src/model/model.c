@@ -81,7 +81,7 @@ static const char *const abilities[] = {
     "predicts the next token", "samples codes",  "fills masks",      "classifies text",
     "translates",              "forecasts",      "classifies images", "segments images",
     "colorizes images",        "reconstructs images", "encodes images", "compares images",
-    "embeds text"};
+    "embeds text", "embeds images"};
 
 static unsigned can(const qkv_model *m) { return m->type->builtin ? m->type->builtin->can : 0; }
 

@@ -19,7 +19,15 @@ typedef struct {
     qkv_linear_layer head;
 } vit;
 
-static bool is_compact(const qkv_model *m) { return m->type == qkv_cct_type(); }
+static bool is_headless(const qkv_model *m)
+{
+    return m->type == qkv_vit_encoder_type() || m->type == qkv_cct_encoder_type();
+}
+
+static bool is_compact(const qkv_model *m)
+{
+    return m->type == qkv_cct_type() || m->type == qkv_cct_encoder_type();
+}
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -27,7 +35,7 @@ static qkv_status make_trunk(vit *m)
 {
     qkv_model *base = m->base;
     qkv_vit_config *c = m->c;
-    qkv__patches_kind kind = {.dropout_id = TRUNK_DROPOUT_ID};
+    qkv__patches_kind kind = {.dropout_id = TRUNK_DROPOUT_ID, .no_prefix = is_headless(base)};
     qkv_status status = is_compact(base) ? qkv__cct_complete(base->ctx, c) : QKV_OK;
     if (!status)
         status = qkv__patches_complete(base->ctx, &c->trunk, base->type->name);
@@ -48,7 +56,15 @@ static qkv_status vit_make(qkv_model *base)
     qkv_status status = make_trunk(m);
     if (status)
         return status;
-    (void)qkv_linear_create(&m->head, base->params, "head", c->trunk.width, c->classes);
+    if (!is_headless(base)) {
+        (void)qkv_linear_create(&m->head, base->params, "head", c->trunk.width, c->classes);
+    } else if (!is_compact(base)) { /* the pooler */
+        (void)qkv_linear_create(&m->head, base->params, "pooler", c->trunk.width, c->trunk.width);
+        if (m->head.weight && m->head.bias) {
+            qkv_param_freeze(m->head.weight, true);
+            qkv_param_freeze(m->head.bias, true);
+        }
+    }
     return qkv__params_status(base->params);
 }
 
@@ -60,6 +76,10 @@ static qkv_status vit_visit(qkv_model *base, qkv_state_entry_fn *fn, void *user)
     vit *m = base->self;
     qkv__visit v = {.fn = fn, .user = user};
     qkv__patches_visit(&m->trunk, &v);
+    if (is_headless(base)) {
+        qkv__visit_linear_layer(&v, "pooler.dense", &m->head, m->c->trunk.init_range);
+        return v.status;
+    }
     qkv__visit_linear_layer(&v, "classifier", &m->head, m->c->trunk.init_range);
     qkv__visit_kind(&v, "vit.pooler.dense.weight", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
     qkv__visit_kind(&v, "vit.pooler.dense.bias", NULL, QKV_STATE_IGNORED, QKV_INIT_NONE, 0);
@@ -82,7 +102,8 @@ static qkv_status visit_compact(qkv_model *base, qkv_state_entry_fn *fn, void *u
     v.name[0] = 0;
     qkv__visit_norm(&v, "classifier.norm", m->trunk.stack.norm_weight,
                     m->trunk.stack.norm_bias, c->width);
-    qkv__visit_linear_layer(&v, "classifier.fc", &m->head, c->init_range);
+    if (!is_headless(base))
+        qkv__visit_linear_layer(&v, "classifier.fc", &m->head, c->init_range);
     return v.status;
 }
 
@@ -90,7 +111,7 @@ static qkv_status visit_compact(qkv_model *base, qkv_state_entry_fn *fn, void *u
 
 qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
-    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES);
+    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
     if (!m)
         return NULL;
     if (!is_compact(base))
@@ -103,16 +124,27 @@ qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
     return qkv__patches_through(&m->trunk, t, qkv_reshape(t, x, 3, shape), rows, columns);
 }
 
-qkv_tensor *qkv_vit_logits(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+/* One vector of all tokens. */
+static qkv_tensor *vit_pool(const vit *m, qkv_tape *t, qkv_tensor *x)
 {
-    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES);
-    qkv_tensor *x = m ? qkv_vit_hidden(base, t, pixels) : NULL;
     if (!x)
         return NULL;
     size_t shape[] = {qkv_dim(x, 0), m->c->trunk.width};
-    x = is_compact(base) ? qkv__cct_pool(&m->compact, t, x)
-                         : qkv_reshape(t, qkv_slice(t, x, 1, 0, 1), 2, shape);
-    return qkv_linear_forward(&m->head, t, x, QKV_ACT_NONE);
+    return is_compact(m->base) ? qkv__cct_pool(&m->compact, t, x)
+                               : qkv_reshape(t, qkv_slice(t, x, 1, 0, 1), 2, shape);
+}
+
+qkv_tensor *qkv_vit_vectors(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+{
+    const vit *m = qkv__model_as(base, t, __func__, QKV_CAN_EMBED_IMAGES);
+    return m ? vit_pool(m, t, qkv_vit_hidden(base, t, pixels)) : NULL;
+}
+
+qkv_tensor *qkv_vit_logits(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
+{
+    vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES);
+    qkv_tensor *x = m ? vit_pool(m, t, qkv_vit_hidden(base, t, pixels)) : NULL;
+    return x ? qkv_linear_forward(&m->head, t, x, QKV_ACT_NONE) : NULL;
 }
 
 static double model_vit_flops(const qkv_model *base, const qkv_workload *w)
@@ -121,7 +153,8 @@ static double model_vit_flops(const qkv_model *base, const qkv_workload *w)
     size_t height = w->height ? w->height : c->trunk.image;
     size_t width = w->width ? w->width : c->trunk.image;
     int passes = qkv__passes(w->pass);
-    double head = qkv__flops(w->pass, w->samples * (double)(c->trunk.width * c->classes), 0);
+    size_t classes = is_headless(base) ? 0 : c->classes;
+    double head = qkv__flops(w->pass, w->samples * (double)(c->trunk.width * classes), 0);
     if (is_compact(base)) {
         size_t tokens = qkv__cct_side(c, height) * qkv__cct_side(c, width);
         return qkv__cct_flops(c, w->pass, w->samples, height, width) +
@@ -148,18 +181,26 @@ static double numbers_compact(const qkv_model_type *type, const void *config)
     return d * (double)c->layers * (4 * d + 2 * ff);
 }
 
-static const qkv_builtin_type builtin = {.can = QKV_CAN_CLASSIFY_IMAGES};
+static const qkv_builtin_type classifier = {.can = QKV_CAN_CLASSIFY_IMAGES};
+static const qkv_builtin_type encoder = {.can = QKV_CAN_EMBED_IMAGES};
 
-#define VIT(table)                                                                             \
-    .config = table, .config_size = sizeof(qkv_vit_config), .self_size = sizeof(vit),          \
-    .make = vit_make, .flops = model_vit_flops, .preset = qkv__vit_preset, .builtin = &builtin
+#define VIT(architecture_, builtin_)                                                           \
+    .name = "vit", .architecture = architecture_, .prefix = "vit.", .config = &qkv__vit_config, \
+    .config_size = sizeof(qkv_vit_config), .self_size = sizeof(vit), .make = vit_make,         \
+    .flops = model_vit_flops, .preset = qkv__vit_preset, .builtin = builtin_,                  \
+    .parameter_count = vit_parameter_count, .visit = vit_visit
+#define CCT(architecture_, builtin_)                                                           \
+    .name = "qkv_cct", .architecture = architecture_, .config = &qkv__cct_config,              \
+    .config_size = sizeof(qkv_vit_config), .self_size = sizeof(vit), .make = vit_make,         \
+    .flops = model_vit_flops, .preset = qkv__vit_preset, .builtin = builtin_,                  \
+    .parameter_count = numbers_compact, .visit = visit_compact
 
-static const qkv_model_type vit_type = {
-    VIT(&qkv__vit_config), .name = "vit", .architecture = "ViTForImageClassification",
-    .prefix = "vit.", .parameter_count = vit_parameter_count, .visit = vit_visit};
-static const qkv_model_type cct_type = {
-    VIT(&qkv__cct_config), .name = "qkv_cct", .architecture = "QkvCompactTransformer",
-    .parameter_count = numbers_compact, .visit = visit_compact};
+static const qkv_model_type vit_type = {VIT("ViTForImageClassification", &classifier)};
+static const qkv_model_type vit_encoder_type = {VIT("ViTModel", &encoder)};
+static const qkv_model_type cct_type = {CCT("QkvCompactTransformer", &classifier)};
+static const qkv_model_type cct_encoder_type = {CCT("QkvCompactEncoder", &encoder)};
 
 const qkv_model_type *qkv_vit_type(void) { return &vit_type; }
+const qkv_model_type *qkv_vit_encoder_type(void) { return &vit_encoder_type; }
 const qkv_model_type *qkv_cct_type(void) { return &cct_type; }
+const qkv_model_type *qkv_cct_encoder_type(void) { return &cct_encoder_type; }

@@ -138,7 +138,8 @@ void qkv__patches_visit_block(qkv__visit *v, const qkv_block *b, double std)
 void qkv__patches_visit(const qkv__patches *p, qkv__visit *v)
 {
     const qkv_patches_config *c = p->c;
-    snprintf(v->name, sizeof v->name, "vit.embeddings.");
+    const char *under = p->kind.no_prefix ? "" : "vit.";
+    snprintf(v->name, sizeof v->name, "%sembeddings.", under);
     if (p->first)
         qkv__visit_positions(v, "cls_token", p->first, 3, c->init_range);
     qkv__visit_positions(v, "position_embeddings", p->positions, 3, c->init_range);
@@ -147,12 +148,13 @@ void qkv__patches_visit(const qkv__patches *p, qkv__visit *v)
     qkv__visit_rows(v, "patch_embeddings.projection.bias", p->patch_bias, 0, c->width, 0, false,
                     QKV_INIT_ZEROS, 0);
     for (size_t i = 0; i < c->layers; i++) {
-        snprintf(v->name, sizeof v->name, "vit.encoder.layer.%zu.", i);
+        snprintf(v->name, sizeof v->name, "%sencoder.layer.%zu.", under, i);
         qkv__patches_visit_block(v, p->stack.blocks[i], c->init_range);
     }
-    v->name[0] = 0;
-    qkv__visit_norm(v, "vit.layernorm", p->stack.norm_weight, p->stack.norm_bias,
+    snprintf(v->name, sizeof v->name, "%s", under);
+    qkv__visit_norm(v, "layernorm", p->stack.norm_weight, p->stack.norm_bias,
                     c->width);
+    v->name[0] = 0;
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */

@@ -20,6 +20,7 @@ typedef struct {
     /* Tokens come from elsewhere, in a square grid of so many rows, and blocks are CCT's. */
     size_t side;
     bool no_positions;
+    bool no_prefix; /* rows are not under "vit." */
     uint32_t dropout_id; /* of the trunk's own two dropouts: one that no block has */
 } qkv__patches_kind;
 
@@ -43,7 +44,7 @@ qkv_status qkv__patches_make(qkv__patches *p, qkv_params *ps, const qkv_patches_
 /* Numbers in the matrices at least, of a configuration that need not be completed. */
 double qkv__patches_parameters(const qkv_patches_config *c);
 
-/* Its rows, in Hugging Face's names, under "vit.". */
+/* Its rows, in Hugging Face's names, under "vit." unless the kind says otherwise. */
 void qkv__patches_visit(const qkv__patches *p, qkv__visit *v);
 /* Those of one block of any stack: v->name is its name and a dot. */
 void qkv__patches_visit_block(qkv__visit *v, const qkv_block *b, double std);

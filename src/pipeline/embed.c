@@ -1,10 +1,12 @@
-/* embed.c - vectors of a user's texts. */
+/* embed.c - vectors of a user's texts and images. */
 #include "base/utf8.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/image.h"
+#include "pipeline/image_set.h"
 #include "qkv/bert.h"
 #include "qkv/infer.h"
 #include "qkv/npy.h"
 #include "qkv/pipeline_embed.h"
+#include "qkv/vit.h"
 #include "text/texts.h"
 
 #include <string.h>
@@ -108,9 +110,68 @@ qkv_status qkv_pipeline_embed_texts(qkv_pipeline *p, const char *const *texts, s
     return status;
 }
 
+/* ---- images ------------------------------------------------------------------------------ */
+
+/* Adds the images of a set behind those that v has. */
+static qkv_status add_set(qkv_pipeline *p, const qkv_pixels *set, qkv_vectors *v)
+{
+    size_t n = qkv_pixels_count(set), width = v->width;
+    qkv_vectors more;
+    qkv_status status = vectors_create(&more, p->ctx, v->count + n, width);
+    if (!status)
+        status = qkv_embed_images(p->model, p->tape, set, NULL, n, true,
+                                  more.data + v->count * width);
+    for (size_t i = 0; i < n && !status; i++) {
+        const char *name = qkv_pixels_name(set, i);
+        more.names[v->count + i] = qkv_strdup(p->ctx, name ? name : "");
+        status = more.names[v->count + i] ? QKV_OK : QKV_E_MEMORY;
+    }
+    if (status) {
+        qkv_vectors_free(&more);
+        return status;
+    }
+    for (size_t i = 0; i < v->count; i++) {
+        more.names[i] = v->names[i];
+        v->names[i] = NULL;
+    }
+    if (v->count)
+        memcpy(more.data, v->data, v->count * width * sizeof *v->data);
+    qkv_vectors_free(v);
+    *v = more;
+    return QKV_OK;
+}
+
+qkv_status qkv_pipeline_embed_images(qkv_pipeline *p, const char *const *paths, size_t count,
+                                     qkv_vectors *out)
+{
+    *out = (qkv_vectors){0};
+    if (!qkv_model_can(p->model, QKV_CAN_EMBED_IMAGES))
+        return qkv__pipeline_refuse_head(p, "embed images");
+    const qkv_image_format *f = qkv__image_format_of(p->model);
+    const qkv_vit_config *c = qkv_model_config(p->model);
+    qkv_vectors v = {.ctx = p->ctx, .width = c->trunk.width};
+    qkv_status status = count ? QKV_OK : qkv_fail(p->ctx, QKV_E_ARGUMENT, "there is no image to "
+                                                  "embed");
+    for (size_t i = 0; i < count && !status; i++) {
+        qkv_pixels *set = NULL;
+        status = qkv__images_load(&set, p->ctx, paths[i], f);
+        if (!status)
+            status = add_set(p, set, &v);
+        qkv_pixels_close(set);
+    }
+    if (status)
+        qkv_vectors_free(&v);
+    *out = v;
+    return status;
+}
+
+/* ---- files ------------------------------------------------------------------------------- */
+
 qkv_status qkv_pipeline_embed_file(qkv_pipeline *p, const char *path, qkv_vectors *out)
 {
     qkv_texts x = {0};
+    if (qkv_model_can(p->model, QKV_CAN_EMBED_IMAGES))
+        return qkv_pipeline_embed_images(p, &path, 1, out);
     qkv_status status = embed_begin(p, out);
     if (!status)
         status = qkv_texts_open_one(&x, p->ctx, path);
@@ -126,6 +187,8 @@ qkv_status qkv_pipeline_embed_file(qkv_pipeline *p, const char *path, qkv_vector
     qkv_texts_close(&x);
     return status;
 }
+
+/* ---- what is made of vectors ------------------------------------------------------------- */
 
 qkv_status qkv_vectors_nearest(const qkv_vectors *queries, const qkv_vectors *among, size_t k,
                                int32_t *ids, qkv_real *cosines)

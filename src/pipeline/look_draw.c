@@ -17,7 +17,8 @@ static void fill_grid(const qkv_look_axis *a, const double *row, float *cells)
 }
 
 /* All rows of the choice's head; keys that a causal query cannot see are missing. */
-static qkv_status fill_head_map(const qkv_look *l, const qkv_look_choice *c, double *row, float *map)
+static qkv_status fill_head_map(const qkv_look *l, const qkv_look_choice *c, double *row,
+                                float *map)
 {
     const qkv_look_attention *a = &l->attentions[c->attention];
     size_t rows = l->axes[a->query].count, keys = l->axes[a->key].count;

@@ -101,3 +101,45 @@ qkv_status qkv_nearest(qkv_tape *t, const qkv_real *queries, size_t n, const qkv
     qkv_tape_reset(t);
     return QKV_OK;
 }
+
+/* The most frequent class among ids (k), but for `own`; the first among equals. */
+static int32_t vote(const int32_t *ids, size_t k, const int32_t *classes, int32_t own)
+{
+    size_t most = 0;
+    int32_t best = -1;
+    for (size_t i = 0; i < k; i++) {
+        size_t votes = 0;
+        for (size_t j = 0; j < k && ids[i] != own; j++)
+            votes += ids[j] != own && classes[ids[j]] == classes[ids[i]];
+        if (votes > most) {
+            most = votes;
+            best = classes[ids[i]];
+        }
+    }
+    return best;
+}
+
+qkv_status qkv_knn_accuracy(qkv_tape *t, const qkv_real *queries, const int32_t *expected, size_t n,
+                            const qkv_real *rows, const int32_t *classes, size_t count,
+                            size_t width, size_t k, double *accuracy)
+{
+    enum { MOST = 64 };
+    int32_t ids[QUERIES * (MOST + 1)];
+    qkv_real cosines[QUERIES * (MOST + 1)];
+    size_t all = rows ? count : n, right = 0, with_own = rows ? 0 : 1;
+    k = k < MOST ? k : MOST;
+    k = k + with_own < all ? k + with_own : all;
+    *accuracy = 0;
+    qkv_status status = QKV_OK;
+    for (size_t begin = 0; begin < n && !status; begin += QUERIES) {
+        size_t some = n - begin < QUERIES ? n - begin : QUERIES;
+        status = qkv_nearest(t, queries + begin * width, some, rows ? rows : queries, all, width, k,
+                             ids, cosines);
+        for (size_t i = 0; i < some && !status; i++)
+            right += vote(ids + i * k, k, rows ? classes : expected,
+                          rows ? -1 : (int32_t)(begin + i)) == expected[begin + i];
+    }
+    if (!status && n)
+        *accuracy = (double)right / (double)n;
+    return status;
+}

@@ -45,6 +45,8 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both train forecast --data ../rows.csv --context 24 --horizon 6 --patch 3 $run --out series
     both train classify --data $bars --type vit $nano $run --out vit
     both train classify --data $bars $nano $run --out cct
+    both train embed --data $bars --type vit $nano $run --out patches
+    both train embed --data $bars $nano $run --out views
     both train reconstruct --images $bars $nano $run --out mae
     both train segment --images ../set --masks ../masks --size 16 $nano $run --out masks
     both train colorize --images ../set --size 16 $nano $run --out colors
@@ -61,18 +63,20 @@ coder="--set ch_mult=1,1 --set num_res_blocks=1 --set z_channels=16 --set embed_
     both forecast series --horizon 4 --file ../rows.csv
     both classify vit "$image"
     both classify cct "$image"
+    both embed patches "$image" --nearest $bars --top-k 3
+    both embed views --file $bars --out views.npy
     both reconstruct mae "$image" --mask 75 --out filled.png
     both segment masks "$image" --out classes.png
     both colorize colors "$image" --hint 2,3,#e0a060 --out coloured.png
     both encode codes "$image" --out codes.npy
     both decode codes codes.npy --out again.png
     both imagine prior --count 2 --out grid.png
-    for m in gpt bert vectors mt series vit mae masks colors codes prior; do
+    for m in gpt bert vectors mt series vit patches views mae masks colors codes prior; do
         both eval $m --json
     done
 }
 (cd cpu && find . -name model.safetensors -o -name '*.png' -o -name '*.npy' -o -name answers) >made
-[ "$(wc -l <made)" -ge 28 ] || fail "only $(wc -l <made) files to compare"
+[ "$(wc -l <made)" -ge 31 ] || fail "only $(wc -l <made) files to compare"
 while read -r file; do
     cmp "cpu/$file" "guarded/$file" || fail "$file differs"
 done <made

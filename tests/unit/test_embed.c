@@ -250,6 +250,26 @@ static void a_loss_is_of_its_step_alone(void **state)
     qkv_model_destroy(m);
 }
 
+/* A batch of all pairs asks what the evaluation asks, whatever their order. */
+static void a_batch_of_all_is_the_evaluation(void **state)
+{
+    (void)state;
+    qkv_model *m = encoder(0);
+    qkv_records *r = pairs(PAIRS, 1);
+    const qkv_embed_options o = {.temperature = 0.2};
+    qkv_recall_score s;
+    qkv_task task;
+    qkv_tape *t;
+    check(qkv_tape_create(&t, ctx));
+    check(qkv_task_embed(&task, m, r, NULL, NULL, &o, 5));
+    check(qkv_embed_evaluate(m, t, r, &o, 0, &s));
+    assert_true(s.loss > 0.1 && fabs(loss_of(&task, 0, 0, PAIRS) - s.loss) < 1e-4);
+    qkv_tape_destroy(t);
+    qkv_task_destroy(&task);
+    qkv_records_close(r);
+    qkv_model_destroy(m);
+}
+
 static void learns_who_belongs_together(void **state)
 {
     (void)state;
@@ -347,6 +367,7 @@ int main(void)
         cmocka_unit_test(recall_is_what_a_loop_finds),
         cmocka_unit_test(nearest_are_the_greatest_cosines),
         cmocka_unit_test(a_loss_is_of_its_step_alone),
+        cmocka_unit_test(a_batch_of_all_is_the_evaluation),
         cmocka_unit_test(learns_who_belongs_together),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(lines_become_pairs),
