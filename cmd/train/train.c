@@ -16,24 +16,13 @@ typedef struct {
     bool begun; /* line */
     const char *dir;
     panel panel;
+    qkv_train_event last; /* update */
 } shower;
 
-static void show_step(shower *s, const qkv_train_event *e)
+/* The line, and on a terminal what is above it. */
+static void show_line(shower *s, const qkv_train_event *e)
 {
     char rate[CLI_NUMBER], share[CLI_NUMBER] = "";
-    bool last = e->steps && e->step >= e->steps;
-    if (!s->begun || strcmp(s->line.label, e->text) != 0) {
-        cli_progress_begin(&s->line, s->c, e->text, "steps", 0);
-        s->line.rate = -1; /* the words behind it say it */
-        if (s->begun)
-            memset(&s->panel, 0, sizeof s->panel); /* of another network */
-        else if (e->step > 1)
-            panel_read(&s->panel, s->c, s->dir);
-        s->begun = true;
-    }
-    panel_add(&s->panel, e->step, e->loss);
-    if (!last && !cli_progress_due(&s->line))
-        return;
     bool narrow = s->line.terminal && cli_progress_columns(&s->line) < ALL_WORDS;
     if (e->peak_gflops > 0)
         (void)snprintf(share, sizeof share, narrow ? "%.0f%% of peak" : " (%.0f%% of peak)",
@@ -49,6 +38,25 @@ static void show_step(shower *s, const qkv_train_event *e)
         cli_progress_show(&s->line, (size_t)e->step, (size_t)e->steps,
                           "loss %.4f  %s %s/s  %.3g GF/s%s", e->loss, rate, e->unit, e->gflops,
                           share);
+}
+
+static void show_step(shower *s, const qkv_train_event *e)
+{
+    bool last = e->steps && e->step >= e->steps;
+    if (!s->begun || strcmp(s->line.label, e->text) != 0) {
+        cli_progress_begin(&s->line, s->c, e->text, "steps", 0);
+        s->line.rate = -1; /* the words behind it say it */
+        if (s->begun)
+            memset(&s->panel, 0, sizeof s->panel); /* of another network */
+        else if (e->step > 1)
+            panel_read(&s->panel, s->c, s->dir);
+        s->begun = true;
+    }
+    panel_add(&s->panel, e->step, e->loss);
+    s->last = *e;
+    s->last.terms = NULL; /* they do not live so long */
+    if (last || cli_progress_due(&s->line))
+        show_line(s, e);
 }
 
 static void show_eval(shower *s, const qkv_train_event *e)
@@ -129,6 +137,8 @@ static int run_job(cli *c, qkv_job *job)
     qkv_train_result r;
     cli_catch_signals();
     qkv_status status = qkv_job_run(job, train_show, &s, &r);
+    if (!status && s.line.terminal && !s.line.open)
+        show_line(&s, &s.last); /* the last evaluation has hidden it */
     cli_progress_end(&s.line);
     if (status)
         return cli_error(c);

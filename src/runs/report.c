@@ -23,7 +23,7 @@ static void put_summary(qkv_page *p, const qkv_run_log *r)
             continue;
         double kept = qkv_run_series_at(s, best), last = s->values[s->count - 1];
         names[n] = qkv__run_short_name(s->name);
-        snprintf(text[2 * n], CELL, isnan(kept) ? "" : "%.6g", kept);
+        snprintf(text[2 * n], CELL, isnan(kept) ? "-" : "%.6g", kept);
         snprintf(text[2 * n + 1], CELL, "%.6g", last);
         cells[2 * n] = text[2 * n];
         cells[2 * n + 1] = text[2 * n + 1];

@@ -1,8 +1,8 @@
 /* groups.c - norms of gradients and weights by layer.
  *
  * A group is what the parameters' names begin with, up to the first number: "h.3" for
- * "h.3.attn.weight"; without a number all but the last part. So a block is a group, and so is each
- * layer outside of blocks. */
+ * "h.3.attn.weight"; without a number two parts, or all but the last one. So a block is a group,
+ * and so is each layer outside of blocks. */
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,8 @@ static bool is_number(const char *part, size_t len)
 /* Bytes of the name that are its group's. */
 static size_t group_length(const char *name)
 {
-    const char *last = strrchr(name, '.'), *part = name;
+    const char *last = strrchr(name, '.'), *part = name, *second = strchr(name, '.');
+    second = second ? strchr(second + 1, '.') : NULL;
     for (;;) {
         size_t len = strcspn(part, ".");
         if (part > name && is_number(part, len))
@@ -33,6 +34,7 @@ static size_t group_length(const char *name)
             break;
         part += len + 1;
     }
+    last = second ? second : last;
     return last ? (size_t)(last - name) : strlen(name);
 }
 

@@ -80,7 +80,13 @@ static qkv_status write_about(qkv__loop *l)
     qkv__settings_put(l, &w);
     put_machine(l, &w);
     qkv_json_end_object(&w);
-    return qkv_json_writer_save(&w, qkv_path_in(l->dir, "train/run.json").text);
+    const char *text = qkv_json_writer_text(&w);
+    const qkv_path path = qkv_path_in(l->dir, "train/run.json");
+    qkv_status status = text ? qkv__file_remove(l->ctx, path.text) : QKV_E_MEMORY;
+    if (!status) /* no waiting for the disk: a session writes it anew */
+        status = qkv__file_append(l->ctx, path.text, text, strlen(text));
+    qkv_json_writer_free(&w);
+    return status;
 }
 
 static qkv_status log_append(qkv__loop *l, const char *name, qkv_str *what)

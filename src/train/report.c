@@ -7,11 +7,14 @@
 #include "train/loop.h"
 
 static const double REPORT_SHARE = 0.01; /* of the time */
+static const double FIRST_TIME = 0.03;   /* seconds that the first one is taken to take */
 
 void qkv__report_write(qkv__loop *l, bool last)
 {
     double begun = qkv_now();
-    bool due = !l->last_report || l->report_time <= REPORT_SHARE * (begun - l->last_report);
+    double since = l->last_report > 0 ? begun - l->last_report : qkv__seconds(l);
+    double takes = l->last_report > 0 ? l->report_time : FIRST_TIME;
+    bool due = takes <= REPORT_SHARE * since;
     if (!l->dir || (!due && !last))
         return;
     const qkv_path path = qkv_path_in(l->dir, "train/report.html");
