@@ -31,6 +31,8 @@ typedef struct {
     size_t patch;    /* rows per token; divides context */
     size_t width, layers, heads;
     size_t decoder_layers; /* 0: encoder only, with a linear layer that reads all its tokens */
+    bool causal;           /* the decoder is autoregressive: each token is forecast from those
+                              before it, and causally masked                           false */
     size_t ff_width;       /* 0: 4 width */
     qkv_activation act;
     qkv_normalization normalization;
@@ -58,9 +60,17 @@ const qkv_real *qkv_forecast_std(const qkv_model *m); /* (columns) */
 /* windows: B pointers to `context` rows each, read during the call -> (B, horizon, targets), in the
  * standardised scale of the training rows. Encoder and encoder-decoder forecast all rows in one
  * pass: the decoder's inputs are the last known token at the future positions (as in Informer, Zhou
- * et al. 2021), so errors do not accumulate. NULL once anything on the tape has failed. */
+ * et al. 2021), so errors do not accumulate. A causal decoder forecasts token after token, each
+ * from the last known one and its own forecasts, with keys and values kept; the tape must not
+ * record then. NULL once anything on the tape has failed. */
 qkv_tensor *qkv_forecast_forward(qkv_model *m, qkv_tape *t, const qkv_real *const *windows,
                                  size_t B);
+/* Forecasts for training -> (B, horizon, targets): a causal decoder reads, before each token, the
+ * true rows of target (B, horizon, targets; in the standardised scale) in place of its forecasts
+ * (teacher forcing: p(Y | X) = product of p(y_i | y_1 .. y_i-1, X), Sutskever et al. 2014), all
+ * tokens in one pass. Other models: qkv_forecast_forward; target is not used. */
+qkv_tensor *qkv_forecast_forced(qkv_model *m, qkv_tape *t, const qkv_real *const *windows,
+                                qkv_tensor *target, size_t B);
 /* Mean loss of the configured kind -> (); target has the forecast's shape. */
 qkv_tensor *qkv_forecast_loss(qkv_model *m, qkv_tape *t, qkv_tensor *forecast,
                               qkv_tensor *target);

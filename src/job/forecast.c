@@ -197,7 +197,7 @@ static qkv_status job_forecast_make_model(job *j)
     qkv_context *ctx = j->base.ctx;
     qkv_forecast_config *c = &j->config;
     c->columns = j->train.columns;
-    if (j->s.decoder && !qkv__run_given(&j->base, "decoder_layers"))
+    if ((j->s.decoder || c->causal) && !qkv__run_given(&j->base, "decoder_layers"))
         c->decoder_layers = c->layers;
     qkv_status status = c->season ? QKV_OK
                                   : qkv_forecast_find_season(&c->season, ctx, c, &j->train);
@@ -334,7 +334,7 @@ static qkv_status forecast_sample(void *user, qkv_tape *t, qkv_samples *out)
 }
 
 static const char *const fixed[] = {"context", "horizon", "patch", "normalize", "linear", "loss",
-                                    "season", "columns", "target", "decoder", NULL};
+                                    "season", "columns", "target", "decoder", "causal", NULL};
 static const qkv_preset presets[] = {
     {"batch", "64", NULL},
     {"ema", "0.995", NULL},

@@ -1,38 +1,21 @@
 /* forecast.c - rows of numbers in, rows of numbers out: patches of rows through a linear layer, a
  * pre-norm stack of the one block, and a linear layer over all tokens (the encoder alone) or over
- * each token of a second stack with cross-attention. */
+ * each token of a second stack with cross-attention (forecast_decoder.c). */
 #include "model/tables.h"
 #include "qkv/forecast.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "nn/stack.h"
+#include "model/forecaster.h"
 #include "tensor/make.h"
 
 enum { DECODER_INDEX = 1 << 20 }; /* of the first decoder block: dropout sites of its own */
-static const uint32_t DROPOUT_IDS = 0xE0000000u; /* dropout sites that no block has */
-enum { SOURCE_DROPOUT_ID, TARGET_DROPOUT_ID, ENCODER_DROPOUT_ID, DECODER_DROPOUT_ID,
-      HEAD_DROPOUT_ID };
 static const double WINDOW_EPS = 1e-5, NORM_EPS = 1e-5; /* added to variances */
 
-typedef struct {
-    const char *name;
-    qkv__stack stack;
-    size_t tokens;
-    qkv_param *positions; /* (tokens, width) */
-    uint32_t input_dropout_id;
-} tower;
-
-typedef struct {
-    qkv_model *base;
-    qkv_forecast_config *c; /* base->config */
-    tower encoder, decoder;       /* decoder.stack.count 0: none */
-    qkv_linear_layer embed;      /* (width, patch columns) */
-    qkv_linear_layer head;       /* (outputs, inputs) of head_shape */
-    qkv_linear_layer linear;     /* (horizon targets, context columns), or NULL */
-    qkv_param *mean, *std; /* (columns): of the training rows */
-} forecaster;
+typedef qkv__forecaster forecaster;
+typedef qkv__forecast_tower tower;
+typedef qkv__forecast_view view;
 
 /* ---- making ------------------------------------------------------------------------------- */
 
@@ -48,6 +31,9 @@ static qkv_status forecast_complete_config(forecaster *m)
     if (c->targets > c->columns)
         return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "qkv_forecast: %zu of %zu columns cannot be "
                         "forecast", c->targets, c->columns);
+    if (c->causal && !c->decoder_layers)
+        return qkv_fail(m->base->ctx, QKV_E_ARGUMENT, "qkv_forecast: a causal decoder has at least "
+                        "1 layer, decoder_layers is 0");
     if (!c->targets)
         c->targets = c->columns;
     if (!c->ff_width)
@@ -70,6 +56,7 @@ static qkv_status forecast_make_tower(forecaster *m, tower *s, size_t first)
     b.norm_eps = NORM_EPS;
     b.act = c->act;
     b.cross = decoder;
+    b.causal = decoder && c->causal;
     b.dropout = c->dropout;
     b.attention_dropout = c->attention_dropout;
     snprintf(name, sizeof name, "%s.positions", s->name);
@@ -77,8 +64,8 @@ static qkv_status forecast_make_tower(forecaster *m, tower *s, size_t first)
     const qkv__stack_options o = {.block = s->name, .norm = norm,
                                   .first = decoder ? DECODER_INDEX : 0,
                                   .norm_dropout_id =
-                                      DROPOUT_IDS +
-                                  (decoder ? DECODER_DROPOUT_ID : ENCODER_DROPOUT_ID)};
+                                      QKV__FORECAST_DROPOUT_IDS +
+                                  (decoder ? QKV__FORECAST_DECODER : QKV__FORECAST_ENCODER)};
     s->positions = qkv__matrix(ps, name, s->tokens, c->width);
     qkv_status status = qkv__stack_make(&s->stack, ps, &b,
                                         decoder ? c->decoder_layers : c->layers, &o);
@@ -110,10 +97,10 @@ static qkv_status forecast_make(qkv_model *base)
     qkv_params *ps = base->params;
     size_t outputs, inputs, T = c->context / c->patch;
     head_shape(c, &outputs, &inputs);
-    m->encoder = (tower){.name = "encoder", .tokens = T, .input_dropout_id = DROPOUT_IDS +
-                         SOURCE_DROPOUT_ID};
+    m->encoder = (tower){.name = "encoder", .tokens = T,
+                         .input_dropout_id = QKV__FORECAST_DROPOUT_IDS + QKV__FORECAST_SOURCE};
     m->decoder = (tower){.name = "decoder", .tokens = (c->horizon + c->patch - 1) / c->patch,
-                        .input_dropout_id = DROPOUT_IDS + TARGET_DROPOUT_ID};
+                         .input_dropout_id = QKV__FORECAST_DROPOUT_IDS + QKV__FORECAST_TARGET};
     m->mean = qkv__vector(ps, "series.mean", c->columns);
     m->std = qkv__vector(ps, "series.deviation", c->columns);
     (void)qkv_linear_create(&m->embed, ps, "embed", c->patch * c->columns, c->width);
@@ -122,6 +109,8 @@ static qkv_status forecast_make(qkv_model *base)
         status = forecast_make_tower(m, &m->decoder, T);
     if (status)
         return status;
+    if (c->causal)
+        (void)qkv_linear_create(&m->embed_rows, ps, "embed_rows", c->patch * c->targets, c->width);
     (void)qkv_linear_create(&m->head, ps, "head", inputs, outputs);
     if (c->linear)
         (void)qkv_linear_create(&m->linear, ps, "linear", c->context * c->columns,
@@ -183,6 +172,9 @@ static qkv_status forecast_visit(qkv_model *base, qkv_state_entry_fn *fn, void *
     qkv__visit_kind(&v, "series.mean", m->mean, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     qkv__visit_kind(&v, "series.deviation", m->std, QKV_STATE_FIXED, QKV_INIT_NONE, 0);
     qkv__visit_linear_layer(&v, "embed", &m->embed, 1 / sqrt((double)(c->patch * c->columns)));
+    if (c->causal)
+        qkv__visit_linear_layer(&v, "embed_rows", &m->embed_rows,
+                                1 / sqrt((double)(c->patch * c->targets)));
     forecast_visit_stack(m, &v, &m->encoder);
     if (c->decoder_layers)
         forecast_visit_stack(m, &v, &m->decoder);
@@ -242,12 +234,6 @@ qkv_status qkv_forecast_fit_scale(qkv_model *base, const qkv_series *s)
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-/* What the model sees, and how to undo it. */
-typedef struct {
-    qkv_tensor *x;              /* (B, tokens, patch columns) */
-    qkv_tensor *center, *scale; /* (B, 1, targets), or NULL */
-} view;
-
 static void standardize(const forecaster *m, qkv_real *out, const qkv_real *rows, size_t count)
 {
     const qkv_real *mean = qkv_param_data(m->mean), *std = qkv_param_data(m->std);
@@ -299,56 +285,45 @@ static bool forecast_look_at(const forecaster *m, qkv_tape *t, const qkv_real *c
     return true;
 }
 
-/* x (B, tokens or 1, width) at the stack's positions. */
-static qkv_tensor *model_forecast_run(forecaster *m, qkv_tape *t, const tower *s, qkv_tensor *x,
-                                      qkv_tensor *memory)
-{
-    double p = m->c->dropout;
-    qkv_sequence seq = {.memory = memory};
-    x = qkv_add(t, x, qkv_use(t, s->positions));
-    x = p > 0 ? qkv_dropout(t, x, p, s->input_dropout_id) : x;
-    return qkv__stack_forward(&s->stack, t, x, &seq, NULL);
-}
-
-/* -> (B, horizon, targets) from the stacks. */
-static qkv_tensor *network(forecaster *m, qkv_tape *t, qkv_tensor *x)
+/* target NULL: a causal decoder's are its own forecasts. */
+static qkv_tensor *forecast_pass(forecaster *m, qkv_tape *t, const qkv_real *const *windows,
+                                 qkv_tensor *target, size_t B)
 {
     const qkv_forecast_config *c = m->c;
-    size_t B = qkv_dim(x, 0), T = m->encoder.tokens, D = m->decoder.tokens;
-    size_t flat[] = {B, T * c->width}, rows_[] = {B, c->horizon, c->targets};
-    size_t patches[] = {B, D * c->patch, c->targets};
-    qkv_tensor *e = qkv_linear_forward(&m->embed, t, x, QKV_ACT_NONE);
-    qkv_tensor *y = model_forecast_run(m, t, &m->encoder, e, NULL);
-    if (m->decoder.stack.count)
-        y = model_forecast_run(m, t, &m->decoder, qkv_slice(t, e, 1, T - 1, T), y);
-    if (c->head_dropout > 0)
-        y = qkv_dropout(t, y, c->head_dropout, DROPOUT_IDS + HEAD_DROPOUT_ID);
-    if (!m->decoder.stack.count) {
-        y = qkv_linear_forward(&m->head, t, qkv_reshape(t, y, 2, flat), QKV_ACT_NONE);
-        return qkv_reshape(t, y, 3, rows_);
-    }
-    y = qkv_reshape(t, qkv_linear_forward(&m->head, t, y, QKV_ACT_NONE), 3, patches);
-    return D * c->patch > c->horizon ? qkv_slice(t, y, 1, 0, c->horizon) : y;
+    view in;
+    if (qkv_tape_status(t) || !forecast_look_at(m, t, windows, B, &in))
+        return NULL;
+    size_t flat[] = {B, c->context * c->columns}, rows_[] = {B, c->horizon, c->targets};
+    qkv_tensor *e = qkv_linear_forward(&m->embed, t, in.x, QKV_ACT_NONE), *l = NULL;
+    qkv_tensor *memory = qkv__forecast_run(m, t, &m->encoder, e, NULL, 0, NULL);
+    if (c->linear)
+        l = qkv_reshape(t, qkv_linear_forward(&m->linear, t, qkv_reshape(t, in.x, 2, flat),
+                                              QKV_ACT_NONE), 3, rows_);
+    if (!memory || (c->linear && !l))
+        return NULL;
+    qkv_tensor *y = !c->causal ? qkv__forecast_joint(m, t, e, memory)
+                    : target   ? qkv__forecast_forced(m, t, &in, memory, target, l)
+                               : qkv__forecast_roll_out(m, t, &in, memory, l);
+    if (l && !c->causal)
+        y = qkv_add(t, y, l);
+    return in.center ? qkv_add(t, qkv_mul(t, y, in.scale), in.center) : y;
 }
 
 qkv_tensor *qkv_forecast_forward(qkv_model *base, qkv_tape *t, const qkv_real *const *windows,
                                  size_t B)
 {
     forecaster *m = qkv__model_of(base, t, __func__, qkv_forecast_type());
-    if (!m)
-        return NULL;
-    const qkv_forecast_config *c = m->c;
-    view in;
-    if (qkv_tape_status(t) || !forecast_look_at(m, t, windows, B, &in))
-        return NULL;
-    size_t flat[] = {B, c->context * c->columns}, rows_[] = {B, c->horizon, c->targets};
-    qkv_tensor *y = network(m, t, in.x);
-    if (c->linear) {
-        qkv_tensor *l = qkv_linear_forward(&m->linear, t, qkv_reshape(t, in.x, 2, flat),
-                                           QKV_ACT_NONE);
-        y = qkv_add(t, y, qkv_reshape(t, l, 3, rows_));
-    }
-    return in.center ? qkv_add(t, qkv_mul(t, y, in.scale), in.center) : y;
+    if (m && m->c->causal && qkv__records(t))
+        return qkv__op_fail(t, "forecast", "a causal decoder is rolled out on a tape that does not "
+                            "record; qkv_forecast_forced is for training");
+    return m ? forecast_pass(m, t, windows, NULL, B) : NULL;
+}
+
+qkv_tensor *qkv_forecast_forced(qkv_model *base, qkv_tape *t, const qkv_real *const *windows,
+                                qkv_tensor *target, size_t B)
+{
+    forecaster *m = qkv__model_of(base, t, __func__, qkv_forecast_type());
+    return m && target ? forecast_pass(m, t, windows, target, B) : NULL;
 }
 
 qkv_tensor *qkv_forecast_loss(qkv_model *base, qkv_tape *t, qkv_tensor *forecast,
@@ -377,6 +352,8 @@ static double model_forecast_flops(const qkv_model *base, const qkv_workload *w)
                       (double)outputs * (double)inputs * (L2 > 0 ? D : 1);
     if (c->linear)
         products += (double)(c->horizon * c->targets) * (double)(c->context * c->columns);
+    if (c->causal)
+        products += D * d * (double)(c->patch * c->targets);
     double attention = L * 4 * T * T * d + L2 * (4 * D * D + 4 * D * T) * d;
     return w->samples * qkv__flops(w->pass, products, attention);
 }
@@ -394,7 +371,8 @@ static double forecast_parameter_count(const qkv_model_type *type, const void *c
     double linear = (double)c->horizon * targets * (double)c->context * (double)c->columns;
     return d * ((double)c->layers * (4 * d + 2 * ff) +
                 (double)c->decoder_layers * (8 * d + 2 * ff)) +
-           embed + positions + (double)outputs * (double)inputs + (c->linear ? linear : 0);
+           embed + positions + (double)outputs * (double)inputs + (c->linear ? linear : 0) +
+           (c->causal ? d * (double)c->patch * targets : 0);
 }
 
 static const qkv_builtin_type builtin = {.can = QKV_CAN_FORECAST};

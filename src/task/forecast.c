@@ -48,7 +48,7 @@ static qkv_tensor *forecast_loss(void *self, qkv_tape *t, const qkv_micro_batch 
         read_target(f->model, &f->train, at + c->context,
                     qkv_tensor_fill(target) + i * c->horizon * c->targets);
     }
-    qkv_tensor *y = target ? qkv_forecast_forward(f->model, t, windows, B) : NULL;
+    qkv_tensor *y = target ? qkv_forecast_forced(f->model, t, windows, target, B) : NULL;
     qkv_free(f->ctx, windows);
     if (!y)
         return NULL;

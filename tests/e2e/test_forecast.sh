@@ -64,6 +64,17 @@ tail -4 long | paste -d, - rest | awk -F, '{ if ($1 - $3 > 1e-3 || $3 - $1 > 1e-
 cmp answer named || bad "forecast --plot prints other rows"
 [ "$(grep -c ┤ image)" -eq 16 ] || bad "--plot: $(cat image)"
 
+# A causal decoder: its kind is in the directory, which forecasts, beyond its horizon too.
+# shellcheck disable=SC2086
+"$QKV" train forecast --data numbers.csv --causal $quick --out causal >answer 2>errors ||
+    bad "train --causal: $(cat errors)"
+grep -q '"causal_decoder": true' causal/config.json || bad "--causal: $(cat causal/config.json)"
+grep -q '"decoder_layers": 1' causal/config.json || bad "--causal: $(cat causal/config.json)"
+"$QKV" forecast causal --horizon 19 --file numbers.csv >answer 2>errors ||
+    bad "forecast of a causal decoder: $(cat errors)"
+[ "$(wc -l <answer)" = 20 ] || bad "forecast of a causal decoder: $(cat answer)"
+"$QKV" eval causal >answer 2>errors || bad "eval of a causal decoder: $(cat errors)"
+
 # A target, an encoder-decoder, and data held out in a file of its own.
 # shellcheck disable=SC2086
 "$QKV" train forecast --data data.csv --columns wave --target load --decoder --normalize window \

@@ -24,6 +24,9 @@ static const qkv_forecast_config cases[] = {
     {BASE, .targets = 1, .patch = 4, .layers = 1, .normalization = QKV_NORMALIZE_LAST,
      .loss = QKV_FORECAST_MAE, .dropout = 0.2, .attention_dropout = 0.1, .head_dropout = 0.3},
     {BASE, .targets = 2, .patch = 2, .layers = 1, .decoder_layers = 2, .linear = true},
+    {BASE, .targets = 2, .patch = 2, .layers = 1, .decoder_layers = 2, .causal = true,
+     .linear = true, .normalization = QKV_NORMALIZE_WINDOW, .dropout = 0.2, .head_dropout = 0.1},
+    {BASE, .patch = 4, .layers = 1, .decoder_layers = 1, .causal = true},
     {BASE, .patch = 4, .layers = 1, .decoder_layers = 1, .dropout = 0.1,
      .position_kind = QKV_POSITIONS_SINUSOID, .normalization = QKV_NORMALIZE_WINDOW},
 };
@@ -45,7 +48,8 @@ static qkv_tensor *forward(fixture *f)
     qkv_tape_mode(f->t, true, true);
     qkv_tape_randomness(f->t, &(qkv_randomness){.seed = 3, .step = 7});
     qkv_tensor *target = qkv_tensor_from(f->t, f->target, 3, shape);
-    return qkv_forecast_loss(f->m, f->t, qkv_forecast_forward(f->m, f->t, windows, B), target);
+    qkv_tensor *y = qkv_forecast_forced(f->m, f->t, windows, target, B);
+    return qkv_forecast_loss(f->m, f->t, y, target);
 }
 
 static double loss(fixture *f)

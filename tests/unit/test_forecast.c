@@ -304,6 +304,78 @@ static void test_rolled_out(void **state)
     qkv_model_destroy(m);
 }
 
+/* A causal decoder: what it rolls out with caches is what it gives when it reads all of that at
+ * once, for every form of the window; row i hangs on true rows before its token alone. */
+static void test_causal(void **state)
+{
+    (void)state;
+    const qkv_real *windows[] = {rows, rows + 7 * C};
+    qkv_tape *tape;
+    check(qkv_tape_create(&tape, ctx));
+    enum { B = 2, HORIZON = 8, PATCH = 3 };
+    for (int kind = 0; kind < 3; kind++) {
+        qkv_forecast_config c = config();
+        c.causal = true;
+        c.decoder_layers = 2;
+        c.horizon = HORIZON; /* no multiple of the patch */
+        c.targets = kind == 1 ? 1 : C;
+        c.linear = kind != 2;
+        c.normalization = (qkv_normalization)kind;
+        qkv_model *m = make(&c, true);
+        size_t K = c.targets, n = B * HORIZON * K, shape[] = {B, HORIZON, K};
+        qkv_real rolled[B * HORIZON * C], whole[B * HORIZON * C];
+        qkv_tape_reset(tape);
+        qkv_tape_mode(tape, false, false);
+        const qkv_real *y = qkv_data(tape, qkv_forecast_forward(m, tape, windows, B));
+        assert_non_null(y);
+        memcpy(rolled, y, n * sizeof *y);
+        y = qkv_data(tape, qkv_forecast_forced(m, tape, windows,
+                                               qkv_tensor_from(tape, rolled, 3, shape), B));
+        assert_non_null(y);
+        memcpy(whole, y, n * sizeof *y);
+        for (size_t i = 0; i < n; i++)
+            assert_true(fabs((double)(whole[i] - rolled[i])) < 2e-5);
+        for (size_t row = 0; row < HORIZON; row++) { /* another value in one row of both */
+            qkv_real other[B * HORIZON * C];
+            bool differs = false;
+            memcpy(other, rolled, n * sizeof *y);
+            for (size_t b = 0; b < B; b++)
+                other[(b * HORIZON + row) * K] += 3;
+            y = qkv_data(tape, qkv_forecast_forced(m, tape, windows,
+                                                   qkv_tensor_from(tape, other, 3, shape), B));
+            for (size_t i = 0; i < n; i++)
+                if (i / K % HORIZON / PATCH <= row / PATCH)
+                    assert_true(y[i] == whole[i]);
+                else
+                    differs = differs || y[i] != whole[i];
+            assert_true(differs == (row / PATCH + 1 < (HORIZON + PATCH - 1) / PATCH));
+        }
+        qkv_model_destroy(m);
+    }
+    qkv_tape_destroy(tape);
+}
+
+static void test_causal_refused(void **state)
+{
+    (void)state;
+    qkv_forecast_config c = config();
+    qkv_model *m;
+    const qkv_real *windows[] = {rows};
+    qkv_tape *tape;
+    check(qkv_tape_create(&tape, ctx));
+    c.causal = true;
+    assert_int_equal(qkv_model_create(&m, ctx, qkv_forecast_type(), &c), QKV_E_ARGUMENT);
+    assert_non_null(strstr(qkv_context_message(ctx), "decoder_layers is 0"));
+    c.decoder_layers = 1;
+    m = make(&c, true);
+    qkv_tape_reset(tape);
+    qkv_tape_mode(tape, true, true);
+    assert_null(qkv_forecast_forward(m, tape, windows, 1));
+    assert_non_null(strstr(qkv_context_message(ctx), "qkv_forecast_forced"));
+    qkv_model_destroy(m);
+    qkv_tape_destroy(tape);
+}
+
 static void test_saved(void **state)
 {
     (void)state;
@@ -414,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_undone),   cmocka_unit_test(test_season),
         cmocka_unit_test(test_errors),   cmocka_unit_test(test_by_heart),
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_rolled_out),
+        cmocka_unit_test(test_causal), cmocka_unit_test(test_causal_refused),
         cmocka_unit_test(test_saved),    cmocka_unit_test(test_configurations),
         cmocka_unit_test(test_refused),
     };

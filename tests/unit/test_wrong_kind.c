@@ -92,6 +92,7 @@ enum {
     P(qkv_forecast_mean, SERIES, (m))                                                              \
     P(qkv_forecast_std, SERIES, (m))                                                               \
     T(qkv_forecast_forward, SERIES, (m, t, NULL, 1))                                               \
+    T(qkv_forecast_forced, SERIES, (m, t, NULL, NULL, 1))                                          \
     T(qkv_forecast_loss, SERIES, (m, t, NULL, NULL))                                               \
     T(qkv_vit_hidden, TRUNK, (m, t, NULL))                                                         \
     T(qkv_vit_vectors, VIEWS, (m, t, NULL))                                                        \
