@@ -54,7 +54,7 @@ static qkv_status prepare_image_classes(qkv__looking *l)
     return status ? status : add_input(l, f->height, f->width, f->channels);
 }
 
-static bool take_classes(void *user, const qkv_image_labels *found)
+static bool look_take_classes(void *user, const qkv_image_labels *found)
 {
     qkv__looking *l = user;
     if (found->error)
@@ -64,7 +64,7 @@ static bool take_classes(void *user, const qkv_image_labels *found)
 
 static qkv_status run_image_classes(qkv__looking *l)
 {
-    qkv_status status = qkv_pipeline_classify_images(l->p, &l->in->image, 1, take_classes, l);
+    qkv_status status = qkv_pipeline_classify_images(l->p, &l->in->image, 1, look_take_classes, l);
     return status || l->out->class_count ? status : QKV_E_MEMORY;
 }
 
