@@ -41,7 +41,7 @@ int main(void)
     const char *const question = "dog green";
     qkv_context *ctx;
     qkv_pipeline *p = NULL;
-    qkv_vectors asked = {0}, lines = {0};
+    qkv_vectors asked, lines;
     int32_t best[2];
     qkv_real cosines[2];
     qkv_context_options c = qkv_context_defaults();

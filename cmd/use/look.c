@@ -6,7 +6,7 @@
 #include "core/cli.h"
 
 typedef struct {
-    const char *second, *out, *heat, *attention;
+    const char *second, *out, *heat, *attention, *corrupt;
     int layer, head, at;
     bool rollout;
 } settings;
@@ -16,6 +16,9 @@ static const qkv_option rows[] = {
      .value = "F.html", .help = "a page with every head, to explore in a browser"},
     {.flag = "heat", .type = QKV_OPT_STRING, .offset = offsetof(settings, heat),
      .value = "F.svg|F.png", .help = "the row as an image: over the patches, or all rows"},
+    {.flag = "patch", .type = QKV_OPT_STRING, .offset = offsetof(settings, corrupt),
+     .value = "CORRUPT", .help = "what the prediction for this text becomes when one activation is "
+                                 "INPUT's, by layer and position"},
     {.flag = "second", .type = QKV_OPT_STRING, .offset = offsetof(settings, second),
      .value = "TEXT", .help = "translator: the target; classifier of texts: the second text"},
     {.flag = "layer", .type = QKV_OPT_INT, .min = -1, .max = 65535,
@@ -96,14 +99,54 @@ static int look_show(cli *c, const qkv_look *l, const settings *s)
     return code == CLI_FAILED ? cli_error(c) : code;
 }
 
+static int patch_answer(const cli *c, const qkv_patch *x)
+{
+    qkv_json_writer w = cli_object(c);
+    if (!c->common.json) {
+        qkv_json_writer_free(&w);
+        printf("\"%s\": clean %.3f, corrupt %.3f; layers down, positions across\n", x->answer,
+               x->clean, x->corrupt);
+        for (size_t i = 0; i < x->layers * x->positions; i++)
+            printf("%7.3f%s", x->values[i], (i + 1) % x->positions ? "" : "\n");
+        return cli_flush();
+    }
+    qkv_json_put_string(&w, "answer", x->answer);
+    qkv_json_put_real(&w, "clean", x->clean);
+    qkv_json_put_real(&w, "corrupt", x->corrupt);
+    qkv_json_put_strings(&w, "labels", (const char *const *)x->labels, x->positions);
+    qkv_json_begin_array(&w, "values");
+    for (size_t i = 0; i < x->layers; i++)
+        qkv_json_put_reals(&w, NULL, x->values + i * x->positions, x->positions);
+    qkv_json_end_array(&w);
+    return cli_answer(c, &w);
+}
+
+static int patch_run(cli *c, qkv_pipeline *p, const settings *s,
+                     const qkv_pipeline_patch_options *o)
+{
+    qkv_patch found;
+    qkv_drawing *d = NULL;
+    qkv_status status = qkv_pipeline_patch(p, c->args.items[1], s->corrupt, o, &found);
+    if (!status && s->heat)
+        status = qkv_patch_draw(&found, &d);
+    if (!status && s->heat)
+        status = qkv_drawing_save(d, s->heat);
+    int code = status ? cli_error(c) : patch_answer(c, &found);
+    qkv_drawing_destroy(d);
+    qkv_patch_free(&found);
+    return code;
+}
+
 static int look_run(cli *c, int argc, char **argv)
 {
     settings s;
     qkv_pipeline_look_options o;
+    qkv_pipeline_patch_options patch;
     qkv_pipeline *p = NULL;
     qkv_look found = {0};
     cli_bind(c, &table, &s);
     cli_bind(c, qkv_pipeline_look_table(), &o);
+    cli_bind(c, qkv_pipeline_patch_table(), &patch);
     if (cli_parse(c, argc, argv, 2, 2))
         return CLI_USAGE;
     o.seed = c->common.seed;
@@ -111,6 +154,11 @@ static int look_run(cli *c, int argc, char **argv)
     qkv_status status = qkv_pipeline_open(&p, c->ctx, c->args.items[0]);
     qkv_look_input in = {.text = c->args.items[1], .second = s.second,
                          .image = {.path = c->args.items[1]}};
+    if (!status && s.corrupt) {
+        int code = patch_run(c, p, &s, &patch);
+        qkv_pipeline_close(p);
+        return code;
+    }
     if (!status)
         status = qkv_pipeline_look(p, &in, &o, &found);
     int code = status ? cli_error(c) : look_show(c, &found, &s);
@@ -124,6 +172,8 @@ static const char *const examples[] = {
     "qkv look runs/novel \"To be or not to\" --layer 3 --head 2 --at 4",
     "qkv look runs/vit cat.jpg --heat cat-seen.png",
     "qkv look runs/vit cat.jpg --json",
+    "qkv look gpt2 \"When Mary and John went out, John spoke to\" "
+    "--patch \"When Mary and John went out, Mary spoke to\" --heat patched.png",
     "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
 
 CLI_COMMAND(cli_look, 470) = {
@@ -135,4 +185,5 @@ CLI_COMMAND(cli_look, 470) = {
                        "\"attentions\": [{\"name\", \"figures\", ...}], \"predictions\", "
                        "\"lens\", \"classes\", \"row\"}. --capture writes all attention weights "
                        "and hidden states, by the names that Hugging Face gives them."},
-    .library[CLI_BEHIND] = qkv_pipeline_look_table, .own = {&table}, .run = look_run};
+    .library = {[CLI_BEFORE] = qkv_pipeline_patch_table, [CLI_BEHIND] = qkv_pipeline_look_table},
+    .own = {&table}, .run = look_run};

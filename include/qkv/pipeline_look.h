@@ -147,5 +147,37 @@ typedef struct {
 qkv_status qkv_look_page(const qkv_look *l, const qkv_look_page_options *options,
                          const char *path);
 
+/* ---- activation patching --------------------------------------------------------------------- */
+
+typedef struct {
+    const char *answer; /* text whose first token is measured; NULL: the likeliest prediction for
+                           the clean text                                                 NULL */
+    const char *other;  /* measure logit(answer) - logit(other); NULL: log p(answer)      NULL */
+    const char *place;  /* of each layer: a place of qkv_block_forward               resid_pre */
+} qkv_pipeline_patch_options;
+const qkv_option_table *qkv_pipeline_patch_table(void);
+qkv_pipeline_patch_options qkv_pipeline_patch_defaults(void);
+
+/* What the prediction for the corrupt text becomes when one activation is the clean text's. */
+typedef struct {
+    qkv_context *ctx;
+    size_t layers, positions;
+    double *values;        /* (layers, positions) the measure with that activation patched */
+    double clean, corrupt; /* the measure of either text */
+    char **labels;         /* (positions) tokens of the corrupt text */
+    char *answer;          /* the token that is measured */
+} qkv_patch;
+
+/* Activation patching (Vig et al. 2020; Meng et al. 2022) of a language model, measured at the last
+ * position, or of a masked language model, measured at the mask that both texts have. The texts
+ * must have equally many tokens. Only layers from the patched one on are computed. On failure *out
+ * is zeroed. */
+qkv_status qkv_pipeline_patch(qkv_pipeline *p, const char *clean, const char *corrupt,
+                              const qkv_pipeline_patch_options *options, qkv_patch *out);
+void qkv_patch_free(qkv_patch *x);
+/* The shares (value - corrupt) / (clean - corrupt), as a map of layers and positions. On failure
+ * *out is NULL. */
+qkv_status qkv_patch_draw(const qkv_patch *x, qkv_drawing **out);
+
 QKV_END_DECLS
 #endif

@@ -65,12 +65,14 @@ static qkv_tensor *look_keep_state(void *user, qkv_tape *t, const char *name, qk
     if (!data || !qkv_place_parse(&at, name))
         return x;
     i = at.layer + (strcmp(at.part, "resid_post") == 0);
-    if (i > l->state_count ||
-        !qkv__grow(l->p->ctx, &l->states, &l->state_room, i + 1, sizeof *l->states))
+    if (i > l->state_count)
         return x;
-    if (i == l->state_count) {
+    l->out_of_memory = l->out_of_memory || !qkv__grow(l->p->ctx, &l->states, &l->state_room,
+                                                      i + 1, sizeof *l->states);
+    if (i == l->state_count && !l->out_of_memory) {
         l->state_size = qkv_count(x) * sizeof *data;
         l->states[i] = qkv_malloc(l->p->ctx, l->state_size);
+        l->out_of_memory = !l->states[i];
         l->state_count += l->states[i] != NULL;
     }
     if (i < l->state_count && l->state_size == qkv_count(x) * sizeof *data)
@@ -213,6 +215,8 @@ static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
         status = add_probes(l, k, x);
     if (!status)
         status = k->run(l);
+    if (!status && l->out_of_memory)
+        status = QKV_E_MEMORY;
     if (x->capture && !status)
         status = qkv_capture_close(x->capture);
     else

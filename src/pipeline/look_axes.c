@@ -14,8 +14,7 @@ static qkv_status name_positions(qkv__looking *l, qkv_look_axis *a, const char *
     return a->labels ? QKV_OK : QKV_E_MEMORY;
 }
 
-/* The text of a token, or its spelling if it decodes to nothing. */
-static char *token_text(const qkv_pipeline *p, int32_t id)
+char *qkv__look_token_text(const qkv_pipeline *p, int32_t id)
 {
     qkv_text text = {0};
     const char *spelled = NULL;
@@ -38,7 +37,7 @@ qkv_status qkv__look_tokens(qkv__looking *l, size_t axis, const char *name)
     qkv_look_axis *a = &l->out->axes[axis];
     qkv_status status = name_positions(l, a, name, ids->count);
     for (size_t i = 0; i < ids->count && !status; i++)
-        status = (a->labels[i] = token_text(l->p, ids->data[i])) ? QKV_OK : QKV_E_MEMORY;
+        status = (a->labels[i] = qkv__look_token_text(l->p, ids->data[i])) ? QKV_OK : QKV_E_MEMORY;
     return status;
 }
 
@@ -138,7 +137,7 @@ qkv_status qkv__look_name_words(qkv__looking *l)
         int32_t id = out->word_ids[out->word_count];
         char *word = out->class_count
                          ? qkv_strdup(l->p->ctx, qkv_pipeline_label(l->p, (size_t)id))
-                         : token_text(l->p, id);
+                         : qkv__look_token_text(l->p, id);
         if (!word)
             return QKV_E_MEMORY;
         out->words[out->word_count] = word;

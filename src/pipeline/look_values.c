@@ -35,17 +35,21 @@ static qkv_tensor *keep_values(void *user, qkv_tape *t, const char *name, qkv_te
         return v;
     size_t i = attention_at(l->kind, &at);
     const qkv_real *data = i < QKV_LOOK_ATTENTIONS ? qkv_data(t, v) : NULL;
-    if (!data || !qkv__grow(l->p->ctx, &l->values, &l->value_room, l->value_count + 1,
-                            sizeof *l->values))
+    if (!data)
+        return v;
+    l->out_of_memory = l->out_of_memory || !qkv__grow(l->p->ctx, &l->values, &l->value_room,
+                                                      l->value_count + 1, sizeof *l->values);
+    if (l->out_of_memory)
         return v;
     qkv__look_value *x = &l->values[l->value_count];
     *x = (qkv__look_value){.attention = i, .layer = at.layer, .keys = qkv_dim(v, 1),
                            .heads = qkv_dim(v, 2), .width = qkv_dim(v, 3)};
     (void)snprintf(x->weight, sizeof x->weight, "%.*sout.weight", (int)strlen(name) - 1, name);
-    if (!(x->data = qkv_malloc(l->p->ctx, qkv_count(v) * sizeof *data)))
-        return v;
-    memcpy(x->data, data, qkv_count(v) * sizeof *data);
-    l->value_count++;
+    x->data = qkv_malloc(l->p->ctx, qkv_count(v) * sizeof *data);
+    l->out_of_memory = !x->data;
+    if (x->data)
+        memcpy(x->data, data, qkv_count(v) * sizeof *data);
+    l->value_count += x->data != NULL;
     return v;
 }
 

@@ -20,6 +20,7 @@ typedef struct {
     size_t state_count, state_room, state_size;
     qkv__look_value *values; /* of all attentions, in order of the pass */
     size_t value_count, value_room;
+    bool out_of_memory; /* in a probe */
 } qkv__looking;
 
 /* The attentions of a kind of model: those of a stack and a part of its blocks ("attn"). */
@@ -59,6 +60,9 @@ qkv_status qkv__look_guesses(qkv__looking *l, size_t axis, size_t layers);
 /* The classes by probability. */
 qkv_status qkv__look_classes(qkv__looking *l, const qkv_real *probabilities, size_t count);
 
+/* The text of a token, or its spelling if it decodes to nothing; the caller frees it. NULL: out of
+ * memory. */
+char *qkv__look_token_text(const qkv_pipeline *p, int32_t id);
 /* Texts of all ids that were predicted. */
 qkv_status qkv__look_name_words(qkv__looking *l);
 

@@ -60,7 +60,8 @@ q generate "$out/m" --prompt 'The ' --tokens 2 --show-next 3 --greedy --json >"$
 [ "$(grep -o '"prob": 0' "$out/next.json" | wc -l)" -eq 6 ] || fail "$(cat "$out/next.json")"
 "$QKV" generate "$out/m" --prompt 'The ' --file "$out/next" 2>"$out/err" && fail "one is lost"
 grep -q 'one of them expected, found both' "$out/err" || fail "$(cat "$out/err")"
-[ "$(head -1 "$out/next" | grep -o '%' | wc -l)" -eq 3 ] || fail "--show-next 3: $(cat "$out/next")"
+[ "$(head -1 "$out/next" | grep -o '% "' | wc -l)" -eq 3 ] ||
+    fail "--show-next 3: $(cat "$out/next")"
 refused "no tokens" generate "$out/m" --prompt '' --tokens 4
 
 # A text ends at whichever of the model's ends comes first: here the fourth token that was made.

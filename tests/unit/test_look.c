@@ -1,0 +1,250 @@
+/* test_look.c - looking inside the models of open directories, and patching activations: rows are
+ * distributions, grids are what whole passes give, memory that gives out loses nothing. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "pipelines_text.h"
+#include "qkv/pipeline_look.h"
+
+enum { LAYERS = 3 };
+static const char clean[] = "the cat sat", corrupt[] = "the mat sat";
+
+static qkv_pipeline *deep_lm(void)
+{
+    qkv_gpt_config c;
+    qkv_tokenizer *t = learn_words(QKV_TOKENIZER_BPE);
+    qkv_option_defaults(qkv_model_type_config(qkv_gpt2_type()), &c);
+    c.vocab = qkv_tokenizer_vocab_size(t);
+    c.positions = 32;
+    c.width = 16;
+    c.layers = LAYERS;
+    c.heads = 2;
+    c.eos = c.bos = -1;
+    c.init_range = 0.5;
+    return make("deep", qkv_gpt2_type(), &c, t);
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static void check_rows(const qkv_look *l)
+{
+    double row[64];
+    for (size_t i = 0; i < l->attentions_count; i++) {
+        const qkv_look_attention *a = &l->attentions[i];
+        assert_true(l->axes[a->key].count <= 64);
+        for (int layer = a->rollout ? -1 : 0; layer < (int)a->layers; layer++)
+            for (int head = -1; head < (int)a->heads; head++)
+                for (size_t at = 0; at < l->axes[a->query].count; at++) {
+                    double sum = 0;
+                    const qkv_look_choice c = {i, layer, head, at};
+                    assert_int_equal(qkv_look_row(l, &c, row), QKV_OK);
+                    for (size_t j = 0; j < l->axes[a->key].count; j++) {
+                        assert_true(row[j] >= 0 && (!a->causal || j <= at || row[j] == 0));
+                        sum += row[j];
+                    }
+                    assert_true(fabs(sum - 1) < 1e-4);
+                }
+        assert_non_null(a->value_norms);
+    }
+}
+
+static void every_kind(void **state)
+{
+    (void)state;
+    qkv_look l;
+    qkv_pipeline_look_options o = qkv_pipeline_look_defaults();
+    const struct {
+        int kind;
+        const char *text;
+        size_t attentions;
+        bool predicts;
+    } cases[] = {{LM, "the cat sat", 1, true}, {MASKED, "the [MASK] sat", 1, true},
+                 {CLASSIFIER, "the cat", 1, false}, {TRANSLATOR, "the cat", 3, true}};
+    o.least = 1e-9;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const qkv_look_input in = {.text = cases[i].text};
+        if (qkv_pipeline_look(of(cases[i].kind), &in, &o, &l))
+            fail_msg("%s", qkv_context_message(ctx));
+        assert_int_equal(l.attentions_count, cases[i].attentions);
+        check_rows(&l);
+        assert_true(cases[i].predicts ? l.top == 5 && l.lens_layers == 2 : l.class_count == 2);
+        qkv_look_free(&l);
+    }
+    const qkv_look_input none = {.text = NULL};
+    assert_int_equal(qkv_pipeline_look(of(LM), &none, NULL, &l), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_pipeline_look(of(FORECASTER), &none, NULL, &l), QKV_E_UNSUPPORTED);
+}
+
+/* The lens behind the last layer is the model's own distribution. */
+static void lens(void **state)
+{
+    (void)state;
+    qkv_look l;
+    qkv_pipeline *p = deep_lm();
+    qkv_tape *t;
+    const qkv_look_input in = {.text = clean};
+    assert_int_equal(qkv_pipeline_look(p, &in, NULL, &l), QKV_OK);
+    assert_int_equal(l.lens_layers, LAYERS + 1);
+    qkv_ids ids = {0};
+    assert_int_equal(qkv_tokenizer_encode(qkv_pipeline_tokenizer(p), clean, strlen(clean),
+                                          QKV_ENCODE_ADD_SPECIAL, &ids), QKV_OK);
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    qkv_tape_mode(t, false, false);
+    qkv_tensor *h = qkv_lm_hidden(qkv_pipeline_model(p), t,
+                                  qkv_tensor_ids(t, ids.data, 2, (size_t[]){1, ids.count}), 0,
+                                  NULL, NULL);
+    qkv_tensor *y = qkv_softmax(t, qkv_lm_logits(qkv_pipeline_model(p), t, h));
+    const qkv_real *probs = qkv_data(t, y);
+    assert_non_null(probs);
+    for (size_t i = 0; i < ids.count; i++)
+        for (size_t k = 0; k < l.top; k++) {
+            const qkv_look_guess g = l.guesses[(LAYERS * ids.count + i) * l.top + k];
+            double own = (double)probs[i * qkv_dim(y, -1) + (size_t)g.id];
+            assert_true(fabs((double)g.p - own) < 1e-5);
+        }
+    qkv_ids_free(&ids, ctx);
+    qkv_tape_destroy(t);
+    qkv_look_free(&l);
+    qkv_pipeline_close(p);
+}
+
+/* ---- patching -------------------------------------------------------------------------------- */
+
+typedef struct {
+    qkv_real *clean; /* of the place */
+    size_t position;
+    bool replace;
+} naive;
+
+static qkv_tensor *patch_naively(void *user, qkv_tape *t, const char *name, qkv_tensor *x)
+{
+    naive *n = user;
+    size_t width = qkv_dim(x, -1), shape[3] = {qkv_dim(x, 0), qkv_dim(x, 1), width};
+    (void)name;
+    const qkv_real *data = qkv_data(t, x);
+    if (!n->replace) {
+        memcpy(n->clean, data, qkv_count(x) * sizeof *data);
+        return x;
+    }
+    qkv_tensor *y = qkv_tensor_from(t, data, 3, shape);
+    memcpy(qkv_tensor_fill(y) + n->position * width, n->clean + n->position * width,
+           width * sizeof *data);
+    return y;
+}
+
+static double naive_pass(qkv_pipeline *p, qkv_tape *t, const char *text, const char *place,
+                         naive *n, int32_t answer)
+{
+    qkv_ids ids = {0};
+    assert_int_equal(qkv_tokenizer_encode(qkv_pipeline_tokenizer(p), text, strlen(text),
+                                          QKV_ENCODE_ADD_SPECIAL, &ids), QKV_OK);
+    qkv_tape_reset(t);
+    qkv_tape_mode(t, false, false);
+    assert_int_equal(qkv_probe_add(t, place, patch_naively, n), QKV_OK);
+    qkv_tensor *x = qkv_tensor_ids(t, ids.data, 2, (size_t[]){1, ids.count});
+    x = qkv_lm_hidden(qkv_pipeline_model(p), t, x, 0, NULL, NULL);
+    x = qkv_softmax(t, qkv_lm_logits(qkv_pipeline_model(p), t, x));
+    const qkv_real *probs = qkv_data(t, x);
+    assert_non_null(probs);
+    double y = log((double)probs[(ids.count - 1) * qkv_dim(x, -1) + (size_t)answer]);
+    qkv_probes_clear(t);
+    qkv_ids_free(&ids, ctx);
+    return y;
+}
+
+/* The grid is what a whole pass for each layer and position gives. */
+static void grid(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"resid_pre", "attn.out", "ff.out"};
+    qkv_pipeline *p = deep_lm();
+    qkv_tape *t;
+    qkv_patch found;
+    qkv_real kept[64 * 16];
+    assert_int_equal(qkv_tape_create(&t, ctx), QKV_OK);
+    int32_t answer = qkv_tokenizer_id(qkv_pipeline_tokenizer(p), "a", 1);
+    assert_true(answer >= 0);
+    for (size_t k = 0; k < 3; k++) {
+        const qkv_pipeline_patch_options o = {.answer = "a", .place = places[k]};
+        if (qkv_pipeline_patch(p, clean, corrupt, &o, &found))
+            fail_msg("%s", qkv_context_message(ctx));
+        assert_int_equal(found.layers, LAYERS);
+        for (size_t layer = 0; layer < LAYERS; layer++) {
+            char place[32];
+            naive n = {.clean = kept};
+            (void)snprintf(place, sizeof place, "h.%zu.%s", layer, places[k]);
+            double whole = naive_pass(p, t, clean, place, &n, answer);
+            assert_true(fabs(whole - found.clean) < 1e-4);
+            n.replace = true;
+            for (n.position = 0; n.position < found.positions; n.position++) {
+                double wanted = naive_pass(p, t, corrupt, place, &n, answer);
+                assert_true(fabs(wanted - found.values[layer * found.positions + n.position]) <
+                            1e-4);
+            }
+        }
+        double moved = 0;
+        for (size_t i = 0; i < LAYERS * found.positions; i++)
+            moved = fmax(moved, fabs(found.values[i] - found.corrupt));
+        assert_true(moved > 1e-3);
+        qkv_patch_free(&found);
+    }
+    qkv_tape_destroy(t);
+    qkv_pipeline_close(p);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    qkv_patch found;
+    const qkv_pipeline_patch_options o = {.place = "nowhere"};
+    assert_int_equal(qkv_pipeline_patch(of(LM), clean, "the", NULL, &found), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_pipeline_patch(of(LM), "the cat", "the dog", &o, &found), QKV_E_ARGUMENT);
+    assert_int_equal(qkv_pipeline_patch(of(MASKED), "the cat", "the dog", NULL, &found),
+                     QKV_E_ARGUMENT);
+    assert_int_equal(qkv_pipeline_patch(of(TRANSLATOR), "a", "b", NULL, &found),
+                     QKV_E_UNSUPPORTED);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void memory_gives_out(void **state)
+{
+    (void)state;
+    qkv_pipeline *p = of(LM);
+    const qkv_look_input cat = {.text = "the cat"};
+    size_t failures = 0;
+    for (size_t n = 0;; n += 1 + n / 16) {
+        qkv_look l = {0};
+        qkv_patch grid_ = {0};
+        memory.left = n;
+        qkv_status status = qkv_pipeline_look(p, &cat, NULL, &l);
+        if (!status)
+            status = qkv_look_page(&l, NULL, in(folder, "page.html"));
+        if (!status)
+            status = qkv_pipeline_patch(p, clean, corrupt, NULL, &grid_);
+        bool failed = memory.left == SIZE_MAX;
+        memory.left = SIZE_MAX;
+        qkv_look_free(&l);
+        qkv_patch_free(&grid_);
+        if (!failed)
+            break;
+        failures++;
+        if (status != QKV_E_MEMORY && status != QKV_OK)
+            fail_msg("allocation %zu: %s", n, qkv_context_message(ctx));
+    }
+    assert_true(failures > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind), cmocka_unit_test(lens), cmocka_unit_test(grid),
+        cmocka_unit_test(refused), cmocka_unit_test(memory_gives_out)};
+    return run_each(tests, sizeof tests / sizeof *tests, set_up, close_all);
+}
