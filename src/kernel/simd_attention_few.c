@@ -8,6 +8,7 @@
 /* Keys a step: one head's, with their values, stay in the first cache. Floats of a cache line.
  * __builtin_prefetch's name for the second cache. */
 enum { KEYS = 64, LINE = 16, L2 = 2 };
+enum { ROWS_TOGETHER = 32 }; /* of weights that are asked for */
 
 /* One thread's memory: the rows (query, head) of one task, heads innermost. */
 typedef struct {
@@ -267,20 +268,14 @@ void attention_few(const qkv_exec *e, float *out, float *lse, const float *q, co
     qkv__arena_release(e->scratch, mark);
 }
 
-static void weights_row(float *w, const attention_args *a, const block *x, const float *q,
-                        const float *k, float lse)
+/* From scores to weights: rows of keys that a query does not see are zeros. */
+static void weights_finish(float *w, const attention_args *a, const block *x, size_t seen,
+                           float lse)
 {
-    size_t seen = keys_seen(x, 0, 0, a->k_len[x->b]);
-    memset(w, 0, a->k_len[x->b] * sizeof *w);
-    if (seen == 0 || lse == -INFINITY) {
-        return;
-    }
     const float *bias = a->bias;
     bias = bias ? bias + x->b * a->bias_b + x->h * a->bias_h + x->i0 * a->bias_t : NULL;
-    for (size_t j = 0; j < seen; j += KEYS) { /* the scale goes in below: q is not ours to change */
-        scores_of(w + j, q, k + j * a->k_row, a->k_row, at_most(seen - j, KEYS), a->D, NULL);
-    }
-    for (size_t j = 0; j < seen; j += VF) {
+    memset(w + seen, 0, (a->k_len[x->b] - seen) * sizeof *w);
+    for (size_t j = 0; j < seen; j += VF) { /* the scale goes in here: q is not ours to change */
         size_t m = at_most(seen - j, VF);
         vf added = bias ? vf_get(bias + j, m) : vf_zero();
         vf_put(w + j, vf_fma(vf_get(w + j, m), vf_set1((float)a->scale), added), m);
@@ -292,16 +287,47 @@ static void weights_row(float *w, const attention_args *a, const block *x, const
     }
 }
 
+/* Some rows together: KEYS keys serve all of them while they lie in the first cache. */
+static void weights_rows(float *weights, const float *lse, const float *q, const float *k,
+                         const attention_args *a, size_t b, size_t h, size_t row, size_t rows)
+{
+    size_t S = a->k_len[b], seen[ROWS_TOGETHER], most = 0, query = a->q_begin[b] + row;
+    for (size_t r = 0; r < rows; r++) {
+        block x = block_of(a, b, h, row + r);
+        seen[r] = keys_seen(&x, 0, 0, S);
+        if (lse[(query + r) * a->H + h] == -INFINITY) {
+            seen[r] = 0;
+        }
+        most = seen[r] > most ? seen[r] : most;
+    }
+    size_t kv = block_of(a, b, h, row).kv;
+    k += a->k_begin[b] * a->k_row + kv * a->k_head;
+    for (size_t j = 0; j < most; j += KEYS) {
+        for (size_t r = 0; r < rows; r++) {
+            if (j < seen[r]) {
+                scores_of(weights + r * S + j, q + (query + r) * a->q_row + h * a->q_head,
+                          k + j * a->k_row, a->k_row, at_most(seen[r] - j, KEYS), a->D, NULL);
+            }
+        }
+    }
+    for (size_t r = 0; r < rows; r++) {
+        block x = block_of(a, b, h, row + r);
+        if (seen[r]) {
+            weights_finish(weights + r * S, a, &x, seen[r], lse[(query + r) * a->H + h]);
+        } else {
+            memset(weights + r * S, 0, S * sizeof *weights);
+        }
+    }
+}
+
 void attention_weights(const qkv_exec *e, float *weights, const float *lse, const float *q,
                        const float *k, const attention_args *a, size_t b, size_t h, size_t row,
                        size_t rows)
 {
-#pragma omp parallel for num_threads(e->threads) if (rows > 16) default(none) \
+#pragma omp parallel for num_threads(e->threads) if (rows > ROWS_TOGETHER) default(none) \
     shared(weights, lse, q, k, a, b, h, row, rows)
-    for (size_t r = 0; r < rows; r++) {
-        block x = block_of(a, b, h, row + r);
-        size_t query = a->q_begin[b] + row + r;
-        weights_row(weights + r * a->k_len[b], a, &x, q + query * a->q_row + h * a->q_head,
-                    k + a->k_begin[b] * a->k_row + x.kv * a->k_head, lse[query * a->H + h]);
+    for (size_t r = 0; r < rows; r += ROWS_TOGETHER) {
+        weights_rows(weights + r * a->k_len[b], lse, q, k, a, b, h, row + r,
+                     at_most(rows - r, ROWS_TOGETHER));
     }
 }
