@@ -36,9 +36,9 @@ static double classify(qkv_model *m, qkv_tape *t, const qkv_image *image)
 
 int main(void)
 {
-    qkv_capture_options what = {0};
+    qkv_capture_options what = qkv_capture_defaults();
     qkv_vit_config c;
-    qkv_heat_map map = {0};
+    static qkv_heat_map map;
     qkv_image image;
     qkv_real row[1 + PATCHES];
     float cells[PATCHES];

@@ -172,8 +172,7 @@ static const char *const examples[] = {
     "qkv look runs/novel \"To be or not to\" --layer 3 --head 2 --at 4",
     "qkv look runs/vit cat.jpg --heat cat-seen.png",
     "qkv look runs/vit cat.jpg --json",
-    "qkv look gpt2 \"When Mary and John went out, John spoke to\" "
-    "--patch \"When Mary and John went out, Mary spoke to\" --heat patched.png",
+    "qkv look gpt2 \"John gave it to\" --patch \"Mary gave it to\" --heat p.png",
     "qkv look gpt2 \"The cat sat\" --capture inside.safetensors", NULL};
 
 CLI_COMMAND(cli_look, 470) = {

@@ -2,7 +2,9 @@
  * heads.
  * Layer: look
  *
- *     qkv_capture_options o = {.file = "inside.safetensors", .attentions = true};
+ *     qkv_capture_options o = qkv_capture_defaults();
+ *     o.file = "inside.safetensors";
+ *     o.attentions = true;
  *     if (qkv_capture_open(&c, ctx, tape, &o))
  *         return fail(qkv_context_message(ctx));
  *     logits = qkv_lm_hidden(model, tape, ids, 0, NULL, NULL);
@@ -34,7 +36,7 @@ bool qkv_place_parse(qkv_place *out, const char *name); /* false: not in a block
 
 /* ---- captures ------------------------------------------------------------------------------- */
 
-/* What a capture stores. Zero-initialise, then set what applies; -1 in layer and head: all. */
+/* What a capture stores. Start from qkv_capture_defaults. */
 typedef struct {
     const char *file;   /* safetensors file */
     qkv_store store;    /* F32, F16 or BF16                                                  F32 */
@@ -43,7 +45,8 @@ typedef struct {
                            as output_attentions of Hugging Face. Sequences of unequal length:
                            "attentions.L.SEQUENCE" (heads, T, S)                          false */
     bool hidden_states; /* the residual stream: "hidden_states.L" (B, T, width) before layer L, the
-                           last after the last layer; "encoder_", "decoder_" as above     false */
+                           last after the last layer; "encoder_", "decoder_" as above;
+                           Hugging Face's output_hidden_states                            false */
     bool final_norm;    /* the last hidden state is the final norm's output, as Hugging Face has it
                            for gpt2 and llama, not the residual stream                    false */
     bool norms;         /* the residual stream's Euclidean norm at every position, "norms.NAME"
@@ -52,10 +55,11 @@ typedef struct {
                                                                                            none */
     bool gradients;     /* gradients of all of these with respect to the objective of the backward
                            pass, as "grad.NAME", beside the values; the tape must record  false */
-    int layer, head;    /* of attention weights; -1: all */
+    int layer, head;    /* of attention weights; -1: all                                  -1, -1 */
     size_t row, rows;   /* of attention weights: queries row .. row + rows - 1; rows 0: to the end
                                                                                            0, 0 */
 } qkv_capture_options;
+qkv_capture_options qkv_capture_defaults(void);
 
 /* A capture adds probes to a tape and writes what they see to the file. Attention weights are
  * written in tiles and never lie in memory as a whole. A place that is reached again (decoding step

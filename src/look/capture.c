@@ -354,6 +354,11 @@ static qkv_status capture_probes(qkv_capture *c)
     return status;
 }
 
+qkv_capture_options qkv_capture_defaults(void)
+{
+    return (qkv_capture_options){.store = QKV_STORE_F32, .layer = -1, .head = -1};
+}
+
 qkv_status qkv_capture_open(qkv_capture **out, qkv_context *ctx, qkv_tape *t,
                             const qkv_capture_options *options)
 {

@@ -82,7 +82,7 @@ static qkv_status colorize_add_mask(uint8_t *missing, qkv_context *ctx, const qk
     return status;
 }
 
-static qkv_status add_part(uint8_t *missing, qkv_context *ctx, const qkv_image *in,
+static qkv_status colorize_add_part(uint8_t *missing, qkv_context *ctx, const qkv_image *in,
                            const char *text)
 {
     size_t x, y, width, height;
@@ -109,7 +109,7 @@ static qkv_status colorize_read_missing(uint8_t **out, qkv_context *ctx, qkv_ima
     if (!status && o->mask)
         status = colorize_add_mask(missing, ctx, image, o->mask);
     for (size_t i = 0; i < o->missing.count && !status; i++)
-        status = add_part(missing, ctx, image, o->missing.items[i]);
+        status = colorize_add_part(missing, ctx, image, o->missing.items[i]);
     for (size_t i = 0; i < n && !status; i++) {
         uint8_t *p = image->data + 3 * i;
         qkv_real lab[3];

@@ -190,7 +190,9 @@ static qkv_status collect(qkv__looking *l, const qkv__look_kind *k, struct qkv_l
     }
     for (size_t i = 0; qkv_head_maps_at(x->maps, i, &m); i++) {
         qkv_look_attention *a = attention_of(l, k, m.attention, &layer);
-        if (!a || a->maps[layer * a->heads + (size_t)m.head].rows)
+        if (!a || layer >= a->layers || (size_t)m.head >= a->heads) /* no figures: out of memory */
+            continue;
+        if (a->maps[layer * a->heads + (size_t)m.head].rows)
             continue;
         a->maps[layer * a->heads + (size_t)m.head] = m;
         found++;
