@@ -152,7 +152,7 @@ static void check_norms(const qkv_safetensors *file, const char *state, const ch
 
 static qkv_safetensors *end(fixture *f, qkv_capture *c)
 {
-    qkv_safetensors *file;
+    qkv_safetensors *file = NULL;
     if (qkv_capture_close(c) || qkv_safetensors_open(&file, f->ctx, path))
         fail_msg("%s", qkv_context_message(f->ctx));
     return file;
