@@ -31,5 +31,10 @@ qkv_status tour_attention(tour *t)
                  "More of it: qkv explain all",
               100 * (double)w[CAT], 100 * (double)w[EXAMPLE_WORDS - 1], a.difference);
     page_number(p, "difference", a.difference);
-    return QKV_OK;
+    qkv_page_text(t->index, "Six words, four numbers each: every matrix and step, to change and to "
+                            "see change.");
+    qkv_status status = qkv_explain_page(p->c->ctx, NULL, qkv_path_in(t->dir, "lesson.html").text);
+    if (!status)
+        tour_link(t, t->dir, "lesson.html", "The worked example, number by number");
+    return status;
 }

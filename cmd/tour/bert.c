@@ -194,7 +194,7 @@ static qkv_status bert_words(chapter *h)
         status = tour_train(&training, h->t, &task, &s, h->words_dir.text,
                             WORDS_SHARE * h->t->seconds);
     if (!status && !training.result.stopped) {
-        tour_training_show(&training, p, "Loss of a hidden word, nats, over the time:");
+        tour_training_show(&training, h->t, "Loss of a hidden word, nats, over the time:");
         status = qkv_mlm_evaluate(h->model, p->t, valid, h->tokenizer, &o, 0, &score);
         if (!status)
             status = tour_count_guesses(&counted, h->ctx, learn, valid, h->config.vocab);
@@ -354,18 +354,22 @@ static void bert_introduce(const chapter *h)
               qkv_params_elements(qkv_model_params(h->model)), WORDS_SHARE * h->t->seconds);
 }
 
-static void bert_conclude(const chapter *h)
+static qkv_status bert_conclude(const chapter *h)
 {
     const page *p = h->t->page;
     if (h->words_right > h->words_counted)
-        page_text(p, "What was learnt: to guess a word from both sides, for %.0f of 100 words more "
-                     "than what most often follows the one before. From that knowledge and a few "
-                     "labels it tells kinds of text apart.",
-                  100 * (h->words_right - h->words_counted));
+        tour_say(h->t,
+                 "What was learnt: to guess a word from both sides, for %.0f of 100 words more "
+                 "than what most often follows the one before. From that knowledge and a few "
+                 "labels it tells kinds of text apart.",
+                 100 * (h->words_right - h->words_counted));
     else
-        page_text(p, "What was learnt: the commonest words, not yet what counting pairs knows. "
-                     "The time was short; give it more with --minutes.");
+        tour_say(h->t, "What was learnt: the commonest words, not yet what counting pairs knows. "
+                       "The time was short; give it more with --minutes.");
     page_text(p, "Ask it for more: qkv fill %s \"the [MASK] of a tensor\"", h->words_dir.text);
+    return tour_look(h->t, h->words_dir.text,
+                     &(qkv_look_input){.text = "the [MASK] of a tensor"}, "look.html",
+                     "Where each token attends to, last layer, mean of the heads");
 }
 
 qkv_status tour_bert(tour *t)
@@ -387,7 +391,7 @@ qkv_status tour_bert(tour *t)
     if (!status && kinds && !cli_stopped())
         status = classes(&h);
     if (!status && !cli_stopped())
-        bert_conclude(&h);
+        status = bert_conclude(&h);
     qkv_model_destroy(h.model);
     qkv_tokenizer_destroy(h.tokenizer);
     for (int i = 0; i < SPLITS; i++)

@@ -8,6 +8,8 @@
 /* One chapter's view of the tour. What it says goes to the page. */
 typedef struct {
     page *page;
+    qkv_page *index;    /* the page of all chapters, root/index.html */
+    const char *root;   /* the tour's folder */
     const char *dir;    /* the chapter's own folder: there and empty; the reader may use it later */
     const char *source; /* the folder that texts are looked for in; NULL: none */
     const char *images; /* the set that they are taken from; NULL: drawn ones */
@@ -20,6 +22,19 @@ typedef qkv_status tour_fn(tour *t);
 
 tour_fn tour_attention, tour_bert, tour_classify, tour_colorize, tour_contrastive, tour_dates,
     tour_forecast, tour_gpt, tour_imagine, tour_numbers, tour_reconstruct, tour_segment;
+
+/* ---- the page of all chapters: index.c ------------------------------------------------- */
+
+/* A paragraph here and there. */
+void tour_say(const tour *t, const char *fmt, ...) QKV_PRINTF(2, 3);
+/* A link to a file of the chapter's folder, or of one in it (dir), if it is there. */
+void tour_link(const tour *t, const char *dir, const char *file, const char *text);
+/* A training curve of TOUR_CURVE_COLUMNS values at most. title: up to a colon. */
+void tour_index_curve(const tour *t, const double *y, size_t count, const char *title);
+/* Writes what the model in dir attends to while it reads `in` into the chapter's file of that name,
+ * and links it below a drawing of one row. */
+qkv_status tour_look(const tour *t, const char *dir, const qkv_look_input *in, const char *file,
+                     const char *caption);
 
 /* ---- texts: text.c --------------------------------------------------------------------- */
 
@@ -82,7 +97,7 @@ typedef struct {
 } tour_curve;
 
 void tour_curve_add(tour_curve *c, double share, double value); /* share in [0, 1] */
-void tour_curve_show(const tour_curve *c, const page *p, const char *title);
+void tour_curve_show(const tour_curve *c, const tour *t, const char *title);
 
 /* ---- training: training.c --------------------------------------------------------------- */
 
@@ -99,6 +114,6 @@ qkv_status tour_make(qkv_model **out, const tour *t, const qkv_model_type *type,
  * one, in the task's model alone). result.stopped: the reader has had enough. */
 qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_training *settings,
                       const char *dir, double seconds);
-void tour_training_show(const tour_training *x, const page *p, const char *title);
+void tour_training_show(const tour_training *x, const tour *t, const char *title);
 
 #endif

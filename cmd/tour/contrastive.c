@@ -254,7 +254,7 @@ static qkv_status contrastive_report(const chapter *h, double before)
     qkv_status status = contrastive_evaluate(h, &after);
     if (status)
         return status;
-    tour_training_show(&h->training, p, "InfoNCE over the time:");
+    tour_training_show(&h->training, h->reader.t, "InfoNCE over the time:");
     page_text(p, "Evaluated on %d held-out days: of %d keys, the query's own is the nearest for",
               JUDGED, JUDGED);
     page_space(p);
@@ -267,9 +267,10 @@ static qkv_status contrastive_report(const chapter *h, double before)
     if (!status)
         status = contrastive_compare(h);
     if (!status)
-        page_text(p, "What was learnt: an attention row was taught where to look. The loss is "
-                     "how surprised it is by the right answer, and the lower τ, the harder "
-                     "it has to choose.");
+        tour_say(h->reader.t,
+                 "What was learnt: an attention row was taught where to look. The loss is "
+                 "how surprised it is by the right answer, and the lower τ, the harder "
+                 "it has to choose.");
     return status;
 }
 

@@ -34,11 +34,15 @@ static bool means(const tour_curve *c, double y[TOUR_CURVE_COLUMNS], double *low
     return true;
 }
 
-void tour_curve_show(const tour_curve *c, const page *p, const char *title)
+void tour_curve_show(const tour_curve *c, const tour *t, const char *title)
 {
+    const page *p = t->page;
     static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     double y[TOUR_CURVE_COLUMNS], low, high;
-    if (p->json || !means(c, y, &low, &high))
+    if (!means(c, y, &low, &high))
+        return;
+    tour_index_curve(t, y, TOUR_CURVE_COLUMNS, title);
+    if (p->json)
         return;
     page_space(p);
     page_line(p, "%s", title);

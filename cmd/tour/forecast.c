@@ -164,14 +164,14 @@ static void show_errors(const page *p, const qkv_forecast_score *s, size_t seaso
     page_number(p, "ratio", s->ratio);
 }
 
-static void forecast_conclude(const page *p, const qkv_forecast_score *s)
+static void forecast_conclude(const tour *t, const qkv_forecast_score *s)
 {
     if (s->ratio < 1)
-        page_text(p, "What was learnt: the day, the week and the wave, told apart, and to "
-                     "leave the noise alone; copying a season back copies its noise, too.");
+        tour_say(t, "What was learnt: the day, the week and the wave, told apart, and to "
+                    "leave the noise alone; copying a season back copies its noise, too.");
     else
-        page_text(p, "What was learnt: less than copying knows. The time was short; give it more "
-                     "with --minutes.");
+        tour_say(t, "What was learnt: less than copying knows. The time was short; give it more "
+                    "with --minutes.");
 }
 
 static qkv_status forecast_report(chapter *h)
@@ -190,12 +190,12 @@ static qkv_status forecast_report(chapter *h)
         status = write_history(h);
     if (status)
         return status;
-    tour_training_show(&h->training, p, "Training loss over the time:");
+    tour_training_show(&h->training, h->t, "Training loss over the time:");
     show_errors(p, &s, c->season);
     page_text(p, "The last day of all, which the model has not seen, behind the two before it:");
     page_line(p, "  · what happened   ○ the forecast   ● both   + naive");
     forecast_draw(p, h->y, forecast, c->season);
-    forecast_conclude(p, &s);
+    forecast_conclude(h->t, &s);
     page_text(p, "Ask it for more: qkv forecast %s --horizon 48 < %s/past.csv", h->t->dir,
               h->t->dir);
     return QKV_OK;

@@ -168,18 +168,17 @@ static void show_losses(const page *p, const tour_counts *n, double loss)
 
 static void gpt_conclude(const chapter *h, const tour_counts *n, double loss)
 {
-    const page *p = h->t->page;
     double best = n->triple > 0 ? n->triple : n->pair;
     if (loss < best)
-        page_text(p, "What was learnt: %.2f nats a character beyond the better of the counts, "
-                     "which know the same training text. That is spelling, indentation and the "
-                     "shape of code, not its meaning: the sample will not compile.",
-                  best - loss);
+        tour_say(h->t, "What was learnt: %.2f nats a character beyond the better of the counts, "
+                       "which know the same training text. That is spelling, indentation and the "
+                       "shape of code, not its meaning: the sample will not compile.",
+                       best - loss);
     else
-        page_text(p, "What was learnt: more than nothing (%.2f nats better than guessing), but "
-                     "counting still predicts better by %.2f nats. The time was short; give it "
-                     "more with --minutes.",
-                  n->uniform - loss, loss - best);
+        tour_say(h->t, "What was learnt: more than nothing (%.2f nats better than guessing), but "
+                       "counting still predicts better by %.2f nats. The time was short; give it "
+                       "more with --minutes.",
+                       n->uniform - loss, loss - best);
 }
 
 static qkv_status gpt_report(chapter *h)
@@ -195,7 +194,7 @@ static qkv_status gpt_report(chapter *h)
         status = write_sample(h);
     if (status)
         return status;
-    tour_training_show(&h->training, p, "Training loss, nats a character, over the time:");
+    tour_training_show(&h->training, h->t, "Training loss, nats a character, over the time:");
     show_losses(p, &n, loss);
     page_text(p, "It writes, after \"/* \" and by chance (temperature 0.8):");
     page_space(p);
@@ -207,7 +206,10 @@ static qkv_status gpt_report(chapter *h)
     page_number(p, "longest_copy", (double)copied);
     gpt_conclude(h, &n, loss);
     page_text(p, "Ask it for more: qkv generate %s --prompt \"static \"", h->t->dir);
-    return QKV_OK;
+    qkv_page_code(h->t->index, h->sample.data);
+    return tour_look(h->t, h->t->dir, &(qkv_look_input){.text = "static void page_text(const page "
+                                                               "*p, const char *fmt, ...);"},
+                     "look.html", "Where each character attends to, last layer, mean of the heads");
 }
 
 qkv_status tour_gpt(tour *t)

@@ -38,7 +38,7 @@ static qkv_status image_chapter_report(const tour_pupil *h, const tour_image_cha
     const page *p = h->t->page;
     const char *dir = h->t->dir;
     bool better = false;
-    tour_training_show(&h->training, p, "Training loss over the time:");
+    tour_training_show(&h->training, h->t, "Training loss over the time:");
     qkv_status status = l->evaluate(h, &better);
     if (!status)
         status = tour_image_write(h->t, "image.png", qkv_pixels_data(h->p.valid, 0),
@@ -46,12 +46,15 @@ static qkv_status image_chapter_report(const tour_pupil *h, const tour_image_cha
     if (status)
         return status;
     if (better)
-        page_text(p, "What was learnt: %s.", l->learnt);
+        tour_say(h->t, "What was learnt: %s.", l->learnt);
     else
-        page_text(p, "What was learnt: %s. The time was short; give it more with --minutes.",
-                  l->not_learnt);
+        tour_say(h->t, "What was learnt: %s. The time was short; give it more with --minutes.",
+                       l->not_learnt);
     page_text(p, "Ask it yourself: qkv %s %s %s/image.png%s", l->verb, dir, dir, l->options);
-    return QKV_OK;
+    const qkv_path image = qkv_path_in(dir, "image.png");
+    return tour_look(h->t, dir, &(qkv_look_input){.image = {.path = image.text}}, "look.html",
+                     "Patches that the class token, or the patch in the middle, attends to: last "
+                     "layer, mean of the heads");
 }
 
 qkv_status tour_image_chapter_train(const tour_image_chapter *l, tour_pupil *h)

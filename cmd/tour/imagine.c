@@ -149,7 +149,7 @@ static qkv_status imagine_show(pupil *h)
     tour_sheet sheet = {0};
     qkv_prior_score s;
     double bigram;
-    tour_training_show(&h->training, p, "Training loss, nats a code, over the time:");
+    tour_training_show(&h->training, h->t, "Training loss, nats a code, over the time:");
     qkv_status status = qkv_prior_evaluate(h->prior, p->t, &h->valid.g, 0, &s);
     if (!status)
         status = qkv_prior_bigram(p->c->ctx, &h->train.g, &h->valid.g, qkv_lm_vocab(h->prior),
@@ -175,11 +175,12 @@ static qkv_status imagine_show(pupil *h)
                                   "image, its upper half, and ends for it that were drawn.");
     tour_sheet_free(&sheet);
     if (!status)
-        page_text(p, "What was learnt: %s.", s.bits_per_code < bigram
-                  ? "what stands beside, above and below what in an image, which is what makes "
-                    "drawn codes hang together"
-                  : "less than counting neighbours knows. The time was short; give it more with "
-                    "--minutes");
+        tour_say(h->t,
+                 "What was learnt: %s.", s.bits_per_code < bigram
+                 ? "what stands beside, above and below what in an image, which is what makes "
+                 "drawn codes hang together"
+                 : "less than counting neighbours knows. The time was short; give it more with "
+                 "--minutes");
     if (!status)
         page_text(p, "Ask it yourself: qkv imagine %s --out grid.png", h->t->dir);
     return status;

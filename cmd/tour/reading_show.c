@@ -248,20 +248,25 @@ static void show_answers(const tour_reader *reader, const answer *a, size_t n)
     }
 }
 
-static void reading_show_conclude(const tour_reader *reader, const answer *a, size_t n)
+static qkv_status reading_show_conclude(const tour_reader *reader, const answer *a, size_t n)
 {
     const page *p = reader->t->page;
     size_t right = 0;
     for (size_t i = 0; i < n; i++)
         right += a[i].right;
     if (2 * right >= n)
-        page_text(p, "What was learnt: to read, from nothing but pairs of texts. Nobody told it "
-                     "what a word is, or which part of a text each character of the answer comes "
-                     "from: that attention found.");
+        tour_say(reader->t,
+                 "What was learnt: to read, from nothing but pairs of texts. Nobody told it "
+                 "what a word is, or which part of a text each character of the answer comes "
+                 "from: that attention found.");
     else
-        page_text(p, "What was learnt: the shape of the answers, not yet to read. The time was "
-                     "short; give it more with --minutes.");
+        tour_say(reader->t,
+                 "What was learnt: the shape of the answers, not yet to read. The time was "
+                 "short; give it more with --minutes.");
     page_text(p, "Ask it for more: echo \"%s\" | qkv translate %s", a[0].source, reader->t->dir);
+    return tour_look(reader->t, reader->t->dir, &(qkv_look_input){.text = a[0].source}, "look.html",
+                     "Which characters of the text each character of the answer attends to, last "
+                     "layer, mean of the heads");
 }
 
 qkv_status tour_reading_show(const tour_reader *reader)
@@ -279,7 +284,7 @@ qkv_status tour_reading_show(const tour_reader *reader)
         status = show_perceptual(reader, a, n);
     }
     if (!status)
-        reading_show_conclude(reader, a, n);
+        status = reading_show_conclude(reader, a, n);
     qkv_free(reader->ctx, a);
     return status;
 }

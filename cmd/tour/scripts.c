@@ -86,7 +86,7 @@ static qkv_status scripts_learn(const tour_reader *reader)
         status = tour_train(&training, reader->t, &task, &s, reader->t->dir, seconds);
     }
     if (!status && !training.result.stopped)
-        tour_training_show(&training, reader->t->page,
+        tour_training_show(&training, reader->t,
                            "Training loss, nats a character, over the time:");
     qkv_task_destroy(&task);
     qkv_records_close(records);

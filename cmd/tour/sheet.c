@@ -33,6 +33,7 @@ static qkv_status write_image(const tour *t, const char *name, const qkv_image *
         status = QKV_OK;
     } else if (!status && caption) {
         page_text(t->page, "Look at %s: %s", path.text, caption);
+        qkv_page_image(t->index, image, NULL, caption, caption);
     }
     return status;
 }

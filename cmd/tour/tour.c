@@ -115,14 +115,16 @@ static time_text in_words(double seconds)
     return t;
 }
 
-static qkv_status show_chapter(page *p, const settings *s, int i, double seconds)
+static qkv_status show_chapter(page *p, qkv_page *index, const settings *s, int i,
+                               double seconds)
 {
     const qkv_path dir = qkv_path_in(s->out, chapters[i].name);
     qkv_status status = remove_all(p->c->ctx, dir.text);
     if (!status)
         status = qkv_dir_create(p->c->ctx, dir.text);
     if (!status) {
-        tour t = {p, dir.text, s->source, s->images, seconds, qkv_now()};
+        tour t = {p, index, s->out, dir.text, s->source, s->images, seconds, qkv_now()};
+        qkv_page_heading(index, 2, chapters[i].name, chapters[i].title);
         page_begin(p, chapters[i].name, chapters[i].title);
         page_text(p, "(chapter %s: up to %s)", chapters[i].name, in_words(seconds).text);
         qkv_tape_reset(p->t);
@@ -134,7 +136,8 @@ static qkv_status show_chapter(page *p, const settings *s, int i, double seconds
 }
 
 /* What a chapter leaves of its time goes to those after it. */
-static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CHAPTERS])
+static qkv_status show_chapters(page *p, qkv_page *index, const settings *s,
+                                const bool wanted[CHAPTERS])
 {
     double worth = 0;
     qkv_status status = QKV_OK;
@@ -145,7 +148,7 @@ static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CH
         if (!wanted[i])
             continue;
         double left = fmax(1, begin + time - qkv_now());
-        status = show_chapter(p, s, i, left * chapters[i].seconds / worth);
+        status = show_chapter(p, index, s, i, left * chapters[i].seconds / worth);
         worth -= chapters[i].seconds;
     }
     if (!status && !cli_stopped()) {
@@ -153,6 +156,15 @@ static qkv_status show_chapters(page *p, const settings *s, const bool wanted[CH
         page_text(p, "The tour took %s, of %s.", in_words(spent).text, in_words(time).text);
         page_number(p, "seconds", spent);
     }
+    return status;
+}
+
+static qkv_status save_index(const page *p, const qkv_page *index, const settings *s)
+{
+    const qkv_path path = qkv_path_in(s->out, "index.html");
+    qkv_status status = qkv_page_save(index, path.text);
+    if (!status)
+        page_text(p, "All of it on one page, with what each model attends to: %s", path.text);
     return status;
 }
 
@@ -192,17 +204,24 @@ static int tour_run(cli *c, int argc, char **argv)
         return tour_unknown(c);
     qkv_json_writer json;
     page p;
-    if (tour_open_folder(c->ctx, s.out))
+    qkv_page *index;
+    if (tour_open_folder(c->ctx, s.out) ||
+        qkv_page_create(&index, c->ctx, &(qkv_page_options){
+            .title = "A tour of transformers", .subtitle = qkv_machine_cpu()}))
         return cli_error(c);
-    if (page_open(&p, c, &json))
-        return CLI_FAILED;
-    if (!s.images)
-        s.images = tour_images_find(c->ctx);
-    cli_catch_signals();
-    qkv_status status = show_chapters(&p, &s, wanted);
-    if (!status && cli_stopped())
-        cli_note(c, "the tour was stopped");
-    int code = page_close(&p, status != QKV_OK);
+    int code = page_open(&p, c, &json);
+    if (!code) {
+        if (!s.images)
+            s.images = tour_images_find(c->ctx);
+        cli_catch_signals();
+        qkv_status status = show_chapters(&p, index, &s, wanted);
+        if (!status && cli_stopped())
+            cli_note(c, "the tour was stopped");
+        if (!status)
+            status = save_index(&p, index, &s);
+        code = page_close(&p, status != QKV_OK);
+    }
+    qkv_page_destroy(index);
     return !code && fflush(stdout) ? cli_fail("the tour cannot be written") : code;
 }
 

@@ -46,13 +46,16 @@ qkv_status tour_train(tour_training *out, const tour *t, qkv_task *task, qkv_tra
                                   &settings->schedule, dir, false, on_event, &w, &out->result);
     if (w.open)
         cli_progress_end(&w.line);
+    if (!status && dir)
+        tour_link(t, dir, "train/report.html", "How it learnt: curves, norms by layer, memory");
     return status;
 }
 
-void tour_training_show(const tour_training *x, const page *p, const char *title)
+void tour_training_show(const tour_training *x, const tour *t, const char *title)
 {
+    const page *p = t->page;
     page_text(p, "%llu steps in %.0f seconds.", (unsigned long long)x->result.step,
               x->result.seconds);
-    tour_curve_show(&x->curve, p, title);
+    tour_curve_show(&x->curve, t, title);
     page_number(p, "steps", (double)x->result.step);
 }

@@ -48,6 +48,9 @@ void qkv_page_text(qkv_page *p, const char *text);
 void qkv_page_printf(qkv_page *p, const char *fmt, ...) QKV_PRINTF(2, 3);
 /* Text in a fixed font, with its lines and spaces. */
 void qkv_page_code(qkv_page *p, const char *text);
+/* A paragraph with a link to a file beside the page or below it, by a relative address.
+ * QKV_E_ARGUMENT for another one. */
+void qkv_page_link(qkv_page *p, const char *address, const char *text);
 /* A list of items. */
 void qkv_page_list(qkv_page *p, const char *const *items, size_t count);
 

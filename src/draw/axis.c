@@ -14,7 +14,7 @@ qkv_frame qkv__chart_frame(qkv_drawing *d, const qkv_frame *frame, const char *t
     if (!title)
         return f;
     qkv_draw_text(d, f.x + 4.0, f.y + 17.0, title,
-                  &(qkv_text_style){.size = 14.0, .bold = true});
+                  &(qkv_text_style){.size = QKV__TITLE_SIZE, .bold = true});
     f.y += QKV__TITLE_ROOM;
     f.height -= QKV__TITLE_ROOM;
     return f;

@@ -5,7 +5,8 @@
 #include "draw/drawing.h"
 #include "qkv/chart.h"
 
-enum { QKV__TITLE_ROOM = 26, QKV__LABEL_ROOM = 18, QKV__TICK_ROOM = 18, QKV__SCALE_ROOM = 64 };
+enum { QKV__TITLE_ROOM = 26, QKV__LABEL_ROOM = 18, QKV__TICK_ROOM = 18, QKV__SCALE_ROOM = 64,
+       QKV__TITLE_SIZE = 14 };
 #define QKV__SMALL 11.0 /* size of labels */
 
 /* Values min .. max lie at from .. to of the drawing. */

@@ -142,6 +142,22 @@ void qkv_page_printf(qkv_page *p, const char *fmt, ...)
         qkv_free(p->ctx, text);
 }
 
+void qkv_page_link(qkv_page *p, const char *address, const char *text)
+{
+    if (*address == '/' || strcspn(address, ":\\") < strlen(address)) {
+        qkv__page_fail(p, qkv_fail(p->ctx, QKV_E_ARGUMENT, "a link of a page to \"%.60s\": a "
+                                   "relative address expected", address));
+        return;
+    }
+    qkv_str_puts(&p->body, "<p><a href=\"");
+    for (const char *c = address; *c; c++) /* all but what a path is written with */
+        qkv_str_printf(&p->body, isalnum((unsigned char)*c) || strchr("-_./", *c) ? "%c" : "%%%02X",
+                       (unsigned char)*c);
+    qkv_str_puts(&p->body, "\">");
+    qkv__page_put(&p->body, text, false);
+    qkv_str_puts(&p->body, "</a></p>\n");
+}
+
 void qkv_page_list(qkv_page *p, const char *const *items, size_t count)
 {
     qkv_str_puts(&p->body, "<ul class=\"text\">\n");

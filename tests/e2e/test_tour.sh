@@ -45,6 +45,15 @@ for sheet in classify/said segment/masks reconstruct/filled colorize/coloured \
     imagine/vqgan/decoded imagine/imagined; do
     [ -s "$out/t/$sheet.png" ] || { echo "no $sheet.png"; failed=1; }
 done
+# The page of all chapters: its links lead to files, of most models to what they attend to.
+[ "$(grep -o '<h2 id=' "$out/t/index.html" | wc -l)" -eq 12 ] ||
+    { echo "not every chapter is on the page"; failed=1; }
+grep -o '<p><a href="[^"]*"' "$out/t/index.html" | cut -d'"' -f2 >"$out/links"
+while read -r link; do
+    [ -s "$out/t/$link" ] || { echo "the page links $link, which is not there"; failed=1; }
+done <"$out/links"
+[ "$(grep -c 'look.*html' "$out/links")" -ge 8 ] ||
+    { echo "the page links: $(cat "$out/links")"; failed=1; }
 echo 'march 3, 1998' | "$QKV" translate "$out/t/dates" --beam 1 >"$out/made" 2>&1
 [ "$(wc -l <"$out/made")" -eq 1 ] || { echo "no line for a line: $(cat "$out/made")"; failed=1; }
 

@@ -43,6 +43,7 @@ static void fill(qkv_page *p, const char *text)
     qkv_page_begin(p, QKV_PAGE_PANEL, NULL, text);
     qkv_page_code(p, text);
     qkv_page_list(p, names, 3);
+    qkv_page_link(p, "a b/<c>.html", text);
     qkv_page_end(p);
     qkv_page_table(p, &(qkv_page_table_options){.id = "t", .caption = text, .columns = names,
                                                 .rows = names, .cells = cells, .row_count = 2,
@@ -80,6 +81,20 @@ static size_t count_of(const char *text, const char *what)
     return n;
 }
 
+static void links_are_relative(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {"javascript:alert(1)", "https://example.com/", "/etc"};
+    for (size_t i = 0; i < 3; i++) {
+        qkv_page *p = new_page("links");
+        qkv_page_link(p, "below/it.html", "a link");
+        assert_int_equal(qkv_page_status(p), QKV_OK);
+        qkv_page_link(p, refused[i], "a link");
+        assert_int_equal(qkv_page_status(p), QKV_E_ARGUMENT);
+        qkv_page_destroy(p);
+    }
+}
+
 static void hostile_text_stays_text(void **state)
 {
     (void)state;
@@ -94,9 +109,11 @@ static void hostile_text_stays_text(void **state)
     assert_int_equal(count_of(html, "</script>"), 4); /* and two blocks of data */
     assert_int_equal(count_of(html, "</style>"), 1);
     assert_int_equal(count_of(html, " style="), 0);
-    /* title twice, subtitle, headings and contents, summary, text, printf, label, code, list,
+    /* title twice, subtitle, headings and contents, summary, text, printf, label, code, list, link,
      * caption twice, column and row names, cells, figure's label, description, text, caption */
-    assert_int_equal(count_of(html, hostile_shown), 3 + 6 + 1 + 2 + 1 + 1 + 3 + 2 + 3 + 2 + 2 + 4);
+    assert_int_equal(count_of(html, hostile_shown), 3 + 6 + 1 + 2 + 1 + 1 + 3 + 1 + 2 + 3 + 2 + 2 +
+                                                        4);
+    assert_non_null(strstr(html, "<a href=\"a%20b/%3Cc%3E.html\">"));
     assert_non_null(strstr(html, "{\"a\": \"\\u003c/script>\\u003c!--\"}"));
     free(html);
     qkv_page_destroy(p);
@@ -306,7 +323,7 @@ static void memory_that_gives_out_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hostile_text_stays_text),
+        cmocka_unit_test(links_are_relative), cmocka_unit_test(hostile_text_stays_text),
         cmocka_unit_test(the_policy_names_what_is_there),
         cmocka_unit_test(bytes_are_deflated_where_it_pays),
         cmocka_unit_test(wrong_uses_are_told),
