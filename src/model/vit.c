@@ -110,7 +110,7 @@ static qkv_status visit_compact(qkv_model *base, qkv_state_entry_fn *fn, void *u
 /* ---- forward ------------------------------------------------------------------------------ */
 
 /* The tokens of patches, (B, patches, width), and their grid. */
-static qkv_tensor *vit_tokens(const vit *m, qkv_tape *t, qkv_tensor *pixels, size_t *rows,
+static qkv_tensor *vit_patches(const vit *m, qkv_tape *t, qkv_tensor *pixels, size_t *rows,
                               size_t *columns)
 {
     bool compact = is_compact(m->base);
@@ -128,14 +128,14 @@ qkv_tensor *qkv_vit_embed(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
     size_t rows, columns;
     vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
-    return m ? vit_tokens(m, t, pixels, &rows, &columns) : NULL;
+    return m ? vit_patches(m, t, pixels, &rows, &columns) : NULL;
 }
 
 qkv_tensor *qkv_vit_hidden(qkv_model *base, qkv_tape *t, qkv_tensor *pixels)
 {
     size_t rows, columns;
     vit *m = qkv__model_as(base, t, __func__, QKV_CAN_CLASSIFY_IMAGES | QKV_CAN_EMBED_IMAGES);
-    qkv_tensor *x = m ? vit_tokens(m, t, pixels, &rows, &columns) : NULL;
+    qkv_tensor *x = m ? vit_patches(m, t, pixels, &rows, &columns) : NULL;
     return x ? qkv__patches_through(&m->trunk, t, x, rows, columns) : NULL;
 }
 
