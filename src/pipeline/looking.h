@@ -4,6 +4,7 @@
 
 #include "pipeline/pipeline.h"
 #include "qkv/pipeline_look.h"
+#include "qkv/pixels.h"
 
 typedef struct qkv__look_value qkv__look_value;
 
@@ -20,6 +21,7 @@ typedef struct {
     size_t state_count, state_room, state_size;
     qkv__look_value *values; /* of all attentions, in order of the pass */
     size_t value_count, value_room;
+    size_t panel_room;
     bool out_of_memory; /* in a probe */
 } qkv__looking;
 
@@ -40,6 +42,7 @@ typedef struct qkv__look_kind {
     /* The predictions at all positions from the stack's output, (1, positions, width), for lens
      * layer i. May be NULL. */
     qkv_status (*predict)(qkv__looking *l, const struct qkv__look_kind *kind);
+    qkv_status (*panels)(qkv__looking *l); /* after the rest; may be NULL */
 } qkv__look_kind;
 
 extern const qkv__look_kind qkv__look_lm, qkv__look_words, qkv__look_text_classes,
@@ -65,6 +68,18 @@ qkv_status qkv__look_classes(qkv__looking *l, const qkv_real *probabilities, siz
 char *qkv__look_token_text(const qkv_pipeline *p, int32_t id);
 /* Texts of all ids that were predicted. */
 qkv_status qkv__look_name_words(qkv__looking *l);
+
+/* ---- panels, look_panels.c ------------------------------------------------------------------- */
+
+/* Adds a panel. name and title are kept, note is copied; drawing and numbers (NULL: none) belong to
+ * it, on failure, too. */
+qkv_status qkv__look_add_panel(qkv__looking *l, const char *name, const char *title,
+                               const char *note, qkv_drawing *drawing, qkv_json_writer *numbers);
+/* The images of option "among", 2,000 at most, evenly from the set, in the size and channels of o.
+ * *out is NULL without the option and on failure; close it with qkv_pixels_close. */
+qkv_status qkv__look_among(qkv__looking *l, const qkv_pixels_options *o, qkv_pixels **out);
+/* The panel "stream", of the states that the lens reads; none: no panel. */
+qkv_status qkv__look_stream(qkv__looking *l);
 
 /* ---- norms of values, look_values.c ---------------------------------------------------------- */
 
