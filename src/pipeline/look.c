@@ -31,6 +31,12 @@ static const qkv_option rows[] = {
      .help = "selects the masked patches"},
     {.flag = "among", .key = "among", .type = QKV_OPT_STRING, FIELD(among), .value = "IMAGES",
      .help = "a set in which panels search for patches and codes"},
+    {.flag = "pixel", .key = "pixel", .type = QKV_OPT_STRING, FIELD(pixel), .value = "X,Y",
+     .help = "segmenter, colourer: what gave this pixel its class or its colours"},
+    {.flag = "truth", .key = "truth", .type = QKV_OPT_STRING, FIELD(truth), .value = "MASK",
+     .help = "segmenter: the right mask of the image, for IoU by class"},
+    {.flag = "hint", .key = "hint", .type = QKV_OPT_LIST, FIELD(hints), .value = "X,Y,#RRGGBB",
+     .help = "colourer: the colour at a pixel, as often as you like"},
     {.key = "panels", .type = QKV_OPT_BOOL, .flags = QKV_OPT_HIDDEN, FIELD(panels),
      .initial = "true", .help = "drawings of what else is known of the model"},
 };

@@ -4,10 +4,54 @@
 #include <string.h>
 
 #include "pipeline/image.h"
+#include "pipeline/image_set.h"
+#include "pipeline/look_patches.h"
 #include "pipeline/looking.h"
 #include "qkv/mae.h"
 #include "qkv/pixelwise.h"
 #include "qkv/vit.h"
+
+/* ---- panels ---------------------------------------------------------------------------------- */
+
+/* Positions, filters and neighbours of patches. */
+static qkv_status add_patches(qkv__looking *l)
+{
+    qkv__look_reading r;
+    qkv_image input = {0};
+    qkv_pixels *set = NULL;
+    qkv_status status = qkv__look_positions(l);
+    if (status || !qkv__look_reading_of(&r, l->p))
+        return status;
+    const qkv_pixels_options o = qkv__pixels_options(&r.format);
+    status = qkv__look_reading_input(&r, l, &input);
+    if (!status)
+        status = qkv__look_among(l, &o, &set);
+    if (!status)
+        status = qkv__look_filters(l, &r, set, &input);
+    if (!status)
+        status = qkv__look_nearest(l, &r, set, &input);
+    qkv_pixels_close(set);
+    qkv_image_free(&input, l->p->ctx);
+    return status;
+}
+
+static qkv_status panels_masked(qkv__looking *l)
+{
+    qkv_status status = qkv__look_reconstruction(l);
+    return status ? status : add_patches(l);
+}
+
+static qkv_status panels_segmenter(qkv__looking *l)
+{
+    qkv_status status = qkv__look_segments(l);
+    return status ? status : add_patches(l);
+}
+
+static qkv_status panels_colorizer(qkv__looking *l)
+{
+    qkv_status status = qkv__look_hints(l);
+    return status ? status : add_patches(l);
+}
 
 static qkv_status no_image(const qkv__looking *l)
 {
@@ -70,7 +114,7 @@ static qkv_status run_image_classes(qkv__looking *l)
 
 const qkv__look_kind qkv__look_image_classes = {
     .can = QKV_CAN_CLASSIFY_IMAGES, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_image_classes, .run = run_image_classes};
+    .prepare = prepare_image_classes, .run = run_image_classes, .panels = add_patches};
 
 /* ---- masked autoencoders --------------------------------------------------------------------- */
 
@@ -111,7 +155,7 @@ static qkv_status run_masked(qkv__looking *l)
 const qkv__look_kind qkv__look_masked = {
     .can = QKV_CAN_RECONSTRUCT,
     .attentions = {{"layer", "attn", 0, 0, false}, {"decoder.layer", "attn", 1, 1, false}},
-    .prepare = prepare_masked, .run = run_masked};
+    .prepare = prepare_masked, .run = run_masked, .panels = panels_masked};
 
 /* ---- outputs for every pixel ----------------------------------------------------------------- */
 
@@ -147,11 +191,13 @@ static qkv_status run_segmenter(qkv__looking *l)
 
 static qkv_status run_colorizer(qkv__looking *l)
 {
+    qkv_pipeline_colorize_options o = qkv_pipeline_colorize_defaults();
     qkv_colorization found;
     qkv_status status = add_source(l);
     if (status)
         return status;
-    status = qkv_pipeline_colorize(l->p, &l->in->image, NULL, &found);
+    o.hints = l->o.hints;
+    status = qkv_pipeline_colorize(l->p, &l->in->image, &o, &found);
     if (!status)
         status = qkv__look_add_image(l, "colours", &found.image);
     qkv_colorization_free(&found);
@@ -160,7 +206,7 @@ static qkv_status run_colorizer(qkv__looking *l)
 
 const qkv__look_kind qkv__look_segmenter = {
     .can = QKV_CAN_SEGMENT, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_pixels, .run = run_segmenter};
+    .prepare = prepare_pixels, .run = run_segmenter, .panels = panels_segmenter};
 const qkv__look_kind qkv__look_colorizer = {
     .can = QKV_CAN_COLORIZE, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_pixels, .run = run_colorizer};
+    .prepare = prepare_pixels, .run = run_colorizer, .panels = panels_colorizer};

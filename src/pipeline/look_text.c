@@ -1,5 +1,6 @@
 /* look_text.c - looking inside models of text: language models, masked words, classifiers of texts,
  * translators. */
+#include "pipeline/look_patches.h"
 #include "pipeline/looking.h"
 
 #include <math.h>
@@ -144,6 +145,7 @@ static qkv_status predict_lm(qkv__looking *l, const qkv__look_kind *k)
 const qkv__look_kind qkv__look_lm = {
     .can = QKV_CAN_GENERATE, .final_norm = true, .predicting = "h",
     .attentions = {{"h", "attn", 0, 0, true}}, .prepare = prepare_lm, .run = run_lm,
+    .panels = qkv__look_positions,
     .predict = predict_lm};
 
 /* ---- BERT ------------------------------------------------------------------------------------ */
@@ -188,6 +190,7 @@ static qkv_status predict_words(qkv__looking *l, const qkv__look_kind *k)
 const qkv__look_kind qkv__look_words = {
     .can = QKV_CAN_FILL_MASK, .predicting = "layer",
     .attentions = {{"layer", "attn", 0, 0, false}}, .prepare = prepare_words, .run = run_words,
+    .panels = qkv__look_positions,
     .predict = predict_words};
 
 static qkv_status prepare_text_classes(qkv__looking *l)
@@ -223,7 +226,7 @@ static qkv_status run_text_classes(qkv__looking *l)
 
 const qkv__look_kind qkv__look_text_classes = {
     .can = QKV_CAN_CLASSIFY_TEXT, .attentions = {{"layer", "attn", 0, 0, false}},
-    .prepare = prepare_text_classes, .run = run_text_classes};
+    .prepare = prepare_text_classes, .run = run_text_classes, .panels = qkv__look_positions};
 
 /* ---- translators ----------------------------------------------------------------------------- */
 
@@ -287,4 +290,5 @@ const qkv__look_kind qkv__look_translator = {
     .can = QKV_CAN_TRANSLATE, .predicting = "decoder",
     .attentions = {{"encoder", "attn", 0, 0, false}, {"decoder", "attn", 1, 1, true},
                    {"decoder", "cross", 1, 0, false}},
-    .prepare = prepare_translator, .run = run_translator, .predict = predict_translator};
+    .prepare = prepare_translator, .run = run_translator, .predict = predict_translator,
+    .panels = qkv__look_positions};
