@@ -220,10 +220,30 @@ static qkv_status collect(qkv__looking *l, const qkv__look_kind *k, struct qkv_l
     return qkv__look_value_norms(l);
 }
 
+/* Options of other kinds of models are errors, not ignored. */
+static qkv_status check_suits(const qkv__looking *l, const qkv__look_kind *k)
+{
+    const struct {
+        const char *name, *what;
+        bool given;
+        unsigned can;
+    } options[] = {{"truth", "tells no classes of pixels", l->o.truth != NULL, QKV_CAN_SEGMENT},
+                   {"pixel", "gives pixels neither classes nor colours", l->o.pixel != NULL,
+                    QKV_CAN_SEGMENT | QKV_CAN_COLORIZE},
+                   {"hint", "colours no images", l->o.hints.count > 0, QKV_CAN_COLORIZE}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given && !(k->can & options[i].can))
+            return qkv_fail(l->p->ctx, QKV_E_ARGUMENT, "--%s: a %s model %s", options[i].name,
+                            l->out->kind, options[i].what);
+    return QKV_OK;
+}
+
 static qkv_status look(qkv__looking *l, const qkv__look_kind *k)
 {
     struct qkv_look_tools *x = l->out->tools;
-    qkv_status status = k->prepare(l);
+    qkv_status status = check_suits(l, k);
+    if (!status)
+        status = k->prepare(l);
     if (!status)
         status = add_probes(l, k, x);
     if (!status)

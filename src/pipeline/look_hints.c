@@ -198,7 +198,7 @@ static qkv_status draw_hint_maps(const hints_panel *h, qkv_context *ctx, qkv_dra
         size_t layer = i == maps + 1 ? h->layers : i ? (i - 1) * h->layers / maps : 0;
         qkv_frame f;
         char title[48], key[32];
-        (void)snprintf(title, sizeof title, "Attention, layer %zu, mean of heads", layer);
+        (void)snprintf(title, sizeof title, "Attention, layer %zu", layer);
         (void)snprintf(key, sizeof key, "layer%zu", layer);
         const qkv__look_over map = {.title = layer == h->layers ? "Rollout" : title,
                                     .picture = h->image, .values = h->maps + layer * n,
@@ -280,8 +280,8 @@ qkv_status qkv__look_hints(qkv__looking *l)
         qkv_json_writer_init(&w, l->p->ctx, -1);
         put_hint_list(&w, &h);
         (void)snprintf(note, sizeof note, "The patch with the pixel %zu,%zu (framed; --pixel X,Y "
-                       "chooses): what it attends to in each layer, and what flows to it through "
-                       "all. %s", h.x, h.y,
+                       "chooses): what it attends to in each layer, the mean of the heads, and what "
+                       "flows to it through all. %s", h.x, h.y,
                        h.count ? "Circles are hints. The image is coloured again without each; "
                                  "the change is the mean distance in a and b of Lab."
                                : "No hints were given (--hint X,Y,#RRGGBB).");

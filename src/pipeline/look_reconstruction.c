@@ -73,7 +73,7 @@ static qkv_status draw_reconstruction(const reconstruction *r, const qkv_look *l
 {
     enum { STEP = QKV__OVER_SIDE + 16 };
     static const char *const titles[] = {"What the model saw", "What it made of it",
-                                         "That, where nothing was seen", "The image"};
+                                         "Both together", "The image"};
     qkv_image pasted = {0};
     qkv_status status = paste(&pasted, l, r);
     if (!status)

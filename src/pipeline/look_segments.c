@@ -117,8 +117,24 @@ static qkv_status lay_over(qkv_image *out, qkv_context *ctx, const segments *s,
     return status;
 }
 
+/* Means over the classes that occur, as qkv_segment_evaluate. */
+static void score_segments(const segments *s, double *miou, double *accuracy)
+{
+    double sum = 0, right = 0;
+    size_t present = 0;
+    for (size_t k = 0; k < s->classes; k++) {
+        double iou = class_iou(s, k);
+        sum += isnan(iou) ? 0 : iou;
+        present += isnan(iou) ? 0 : 1;
+        right += (double)s->both[k];
+    }
+    *miou = present ? sum / (double)present : 0;
+    *accuracy = right / (double)(s->side * s->side);
+}
+
 static void draw_legend(qkv_drawing *d, const segments *s, qkv_pipeline *p, double top)
 {
+    double miou, accuracy;
     size_t line = 0;
     char text[96];
     for (size_t k = 0; k < s->classes; k++) {
@@ -139,6 +155,12 @@ static void draw_legend(qkv_drawing *d, const segments *s, qkv_pipeline *p, doub
         }
         line++;
     }
+    score_segments(s, &miou, &accuracy);
+    (void)snprintf(text, sizeof text, "mean IoU %.3f, %.1f %% of the pixels right", miou,
+                   100 * accuracy);
+    if (s->truth)
+        qkv_draw_text(d, 236, top + (double)(line * LINE) + 12, text,
+                      &(qkv_text_style){.bold = true});
 }
 
 static qkv_status draw_segments(const segments *s, qkv__looking *l, qkv_drawing **out)
@@ -148,7 +170,7 @@ static qkv_status draw_segments(const segments *s, qkv__looking *l, qkv_drawing 
     enum { PICTURES = 4, STEP = QKV__OVER_SIDE + 16 };
     qkv_context *ctx = l->p->ctx;
     qkv_image laid[PICTURES] = {{0}};
-    size_t lines = 0, pictures = s->truth ? PICTURES : 2;
+    size_t lines = s->truth ? 1 : 0, pictures = s->truth ? PICTURES : 2;
     for (size_t k = 0; k < s->classes; k++)
         lines += s->guessed[k] || s->given[k];
     qkv_status status = lay_over(&laid[1], ctx, s, s->guess, false);
@@ -173,8 +195,8 @@ static qkv_status draw_segments(const segments *s, qkv__looking *l, qkv_drawing 
 
 static void put_segments(qkv_json_writer *w, const segments *s, qkv_pipeline *p)
 {
-    double sum = 0, right = 0;
-    size_t present = 0;
+    double miou, accuracy;
+    score_segments(s, &miou, &accuracy);
     qkv_json_begin_object(w, NULL);
     qkv_json_begin_array(w, "classes");
     for (size_t k = 0; k < s->classes; k++) {
@@ -182,19 +204,15 @@ static void put_segments(qkv_json_writer *w, const segments *s, qkv_pipeline *p)
         qkv_json_put_string(w, "label", qkv_pipeline_label(p, k));
         qkv_json_put_real(w, "share", share_of(s, s->guessed[k]));
         if (s->truth) {
-            double iou = class_iou(s, k);
             qkv_json_put_real(w, "truth", share_of(s, s->given[k]));
-            qkv_json_put_real(w, "iou", iou);
-            sum += isnan(iou) ? 0 : iou;
-            present += isnan(iou) ? 0 : 1;
-            right += (double)s->both[k];
+            qkv_json_put_real(w, "iou", class_iou(s, k));
         }
         qkv_json_end_object(w);
     }
     qkv_json_end_array(w);
     if (s->truth) {
-        qkv_json_put_real(w, "miou", present ? sum / (double)present : 0);
-        qkv_json_put_real(w, "accuracy", right / (double)(s->side * s->side));
+        qkv_json_put_real(w, "miou", miou);
+        qkv_json_put_real(w, "accuracy", accuracy);
     }
     qkv_json_end_object(w);
 }
@@ -292,7 +310,7 @@ static qkv_status draw_source(const pixel_source *x, const segments *s, qkv_cont
                               qkv_drawing **out)
 {
     const qkv__look_over maps[] = {
-        {.title = "Attention, last layer, mean of heads", .picture = &s->image,
+        {.title = "Attention, last layer", .picture = &s->image,
          .values = x->attention, .rows = s->r.side, .columns = s->r.side, .key = "attention"},
         {.title = "Rollout through all layers", .picture = &s->image, .values = x->rollout,
          .rows = s->r.side, .columns = s->r.side, .key = "rollout"},
@@ -351,9 +369,9 @@ static qkv_status add_pixel_source(qkv__looking *l, const segments *s, size_t at
     put_source_map(&w, "gradient", x.gradient, x.cells * x.cells);
     qkv_json_end_object(&w);
     (void)snprintf(note, sizeof note, "The pixel at %zu,%zu (marked; --pixel X,Y chooses) has "
-                   "class %.40s. What its patch attends to, what flows to it through all layers, "
-                   "and how strongly the class's logit there depends on each pixel of the image.",
-                   at_x, at_y, label);
+                   "class %.40s. What its patch attends to, the mean of the heads; what flows to "
+                   "it through all layers; and how strongly the class's logit there depends on "
+                   "each pixel of the image.", at_x, at_y, label);
     free_source(&x, l->p->ctx);
     return qkv__look_add_panel(l, "source", "Where a pixel's class came from", note, d, &w);
 }
