@@ -280,8 +280,8 @@ qkv_status qkv__look_hints(qkv__looking *l)
         qkv_json_writer_init(&w, l->p->ctx, -1);
         put_hint_list(&w, &h);
         (void)snprintf(note, sizeof note, "The patch with the pixel %zu,%zu (framed; --pixel X,Y "
-                       "chooses): what it attends to in each layer, the mean of the heads, and what "
-                       "flows to it through all. %s", h.x, h.y,
+                       "chooses): what it attends to in each layer, the mean of the heads, and "
+                       "what flows to it through all. %s", h.x, h.y,
                        h.count ? "Circles are hints. The image is coloured again without each; "
                                  "the change is the mean distance in a and b of Lab."
                                : "No hints were given (--hint X,Y,#RRGGBB).");
