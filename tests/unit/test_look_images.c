@@ -91,10 +91,11 @@ static void best(void **state)
         {1, 0, 0, 0, 1}, {5, 0, 8, 0, 2}, {4, 0, 10, 0, 3}, /* overlaps the one before */
         {6, 0, 7, 1, 4},                                    /* and is better than both */
         {3, 1, 8, 0, 5}, {2, 0, 0, 8, 6}, {7, 2, 0, 0, 5},  /* pixels of the last but one */
+        {5.5, 3, 7, 1, 7},                                  /* there, but of another image */
     };
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         qkv__look_best_add(&b, &given[i], 4);
-    static const double wanted[] = {7, 6, 2};
+    static const double wanted[] = {7, 6, 5.5};
     assert_int_equal(b.count, 3);
     for (size_t i = 0; i < 3; i++)
         check_near(items[i].value, wanted[i], 0);
@@ -121,6 +122,10 @@ static void exciting(void **state)
     qkv_look l;
     double number, most, least;
     const char *at = NULL;
+    qkv_param *bias = qkv_params_find(qkv_model_params(qkv_pipeline_model(p)), "patches.bias");
+    for (size_t k = 0; k < FILTERS; k++)
+        qkv_param_data(bias)[k] = (qkv_real)k / 8;
+    qkv_param_touch(bias);
     draw(&image, SIDE, SIDE, 3);
     look_at(p, &image, NULL, &l);
     for (size_t k = 0; k < FILTERS; k++) {
