@@ -8,7 +8,7 @@
 #include "qkv/chart.h"
 #include "qkv/gpt.h"
 
-enum { MAPS = 12, LONGEST = 192, CURVE_WIDTH = 380, CURVE_HEIGHT = 300 };
+enum { MAPS = 14, LONGEST = 192, CURVE_WIDTH = 380, CURVE_HEIGHT = 300 };
 
 /* Cosines of some positions with some or all others. */
 typedef struct {
@@ -102,7 +102,7 @@ static qkv_status draw_grid_positions(const similarity *s, qkv_context *ctx, qkv
         .rows = s->t->rows, .columns = s->t->columns, .min = s->least, .max = 1,
         .diverging = s->least < NEGATIVE, .key = s->t->name};
     double width, height;
-    qkv_map_grid_size(&grid, across > 8 ? 52 : 64, &width, &height);
+    qkv_map_grid_size(&grid, across > 12 ? 46 : across > 8 ? 52 : 64, &width, &height);
     qkv_status status = qkv_drawing_create(out, ctx, width, height);
     if (!status)
         qkv_draw_map_grid(*out, NULL, &grid);
