@@ -7,14 +7,15 @@
 #include "pipeline/look_patches.h"
 
 enum { EXTRA = 8, MOST_ROUNDS = 100 }; /* vectors beside those asked for; steps */
-static const double STILL = 1e-11;     /* change of the sum of variances, as a share */
+static const double STILL = 1e-9;      /* change of the sum of variances, as a share */
 
 typedef struct {
     const double *rows; /* (n, width), centred */
     size_t n, width, count;
-    double *block;    /* (count, width) */
-    double *product;  /* (count, width) */
-    double *variance; /* (count) */
+    size_t wanted;      /* of count: the others converge more slowly */
+    double *block;      /* (count, width) */
+    double *product;    /* (count, width) */
+    double *variance;   /* (count) */
 } iteration;
 
 static double look_dot(const double *a, const double *b, size_t n)
@@ -71,7 +72,7 @@ static void iterate(iteration *x, uint64_t seed)
         double sum = 0;
         multiply(x);
         make_orthonormal(x);
-        for (size_t k = 0; k < x->count; k++)
+        for (size_t k = 0; k < x->wanted; k++)
             sum += x->variance[k];
         if (fabs(sum - before) <= STILL * sum)
             return;
@@ -110,6 +111,7 @@ qkv_status qkv__look_components(qkv_context *ctx, const double *rows, size_t n, 
     size_t least = n < width ? n : width, block = count + EXTRA < least ? count + EXTRA : least;
     double *centred = qkv_malloc(ctx, n * width * sizeof *centred);
     iteration x = {.rows = centred, .n = n, .width = width, .count = block,
+                   .wanted = count,
                    .block = qkv_malloc(ctx, block * width * sizeof *x.block),
                    .product = qkv_malloc(ctx, block * width * sizeof *x.product),
                    .variance = qkv_calloc(ctx, block, sizeof *x.variance)};
