@@ -19,7 +19,8 @@ typedef struct {
     bool components;
     double *rows;   /* (count, width) */
     double *shares; /* of components: of the filters' variance */
-    double *window; /* (width) scratch */
+    double *columns; /* (width, count): rows, transposed */
+    double *sums;    /* (count) of a window */
     qkv__look_best *best;     /* (count, SIDES): the input's most, least, the set's most, least */
     qkv__look_found *entries; /* (count, SIDES, LISTED) */
     qkv_real *values;         /* (height, width, inputs) of an image */
@@ -29,7 +30,8 @@ static void free_features(features *f, qkv_context *ctx)
 {
     qkv_free(ctx, f->rows);
     qkv_free(ctx, f->shares);
-    qkv_free(ctx, f->window);
+    qkv_free(ctx, f->columns);
+    qkv_free(ctx, f->sums);
     qkv_free(ctx, f->best);
     qkv_free(ctx, f->entries);
     qkv_free(ctx, f->values);
@@ -47,12 +49,13 @@ static qkv_status make_features(features *f, qkv_context *ctx, const qkv__look_r
     double *all = qkv_malloc(ctx, n * sizeof *all);
     f->rows = qkv_malloc(ctx, n * sizeof *f->rows);
     f->shares = qkv_calloc(ctx, f->count, sizeof *f->shares);
-    f->window = qkv_malloc(ctx, f->width * sizeof *f->window);
+    f->columns = qkv_malloc(ctx, f->count * f->width * sizeof *f->columns);
+    f->sums = qkv_malloc(ctx, f->count * sizeof *f->sums);
     f->best = qkv_calloc(ctx, f->count * SIDES, sizeof *f->best);
     f->entries = qkv_calloc(ctx, f->count * SIDES * LISTED, sizeof *f->entries);
     f->values = qkv_malloc(ctx, pixels * r->inputs * sizeof *f->values);
     const qkv_real *weight = qkv_param_data(r->weight);
-    qkv_status status = all && f->rows && f->shares && f->window && f->best && f->entries &&
+    qkv_status status = all && f->rows && f->shares && f->columns && f->sums && f->best && f->entries &&
                         f->values && weight ? QKV_OK : QKV_E_MEMORY;
     for (size_t i = 0; i < n && !status; i++)
         all[i] = f->rows[i] = (double)weight[i];
@@ -61,35 +64,46 @@ static qkv_status make_features(features *f, qkv_context *ctx, const qkv__look_r
     if (!status && f->components)
         status = qkv__look_components(ctx, all, r->filters, f->width, f->count, f->rows,
                                       f->shares);
+    for (size_t i = 0; i < f->count * f->width && !status; i++)
+        f->columns[i % f->width * f->count + i / f->width] = f->rows[i];
     qkv_free(ctx, all);
     return status;
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
+/* The sums of all features over the window at (x, y). */
+static void add_products(features *f, size_t x, size_t y)
+{
+    const qkv__look_reading *r = f->r;
+    const qkv_real *bias = r->bias && !f->components ? qkv_param_data(r->bias) : NULL;
+    size_t row = r->window * r->inputs;
+    for (size_t k = 0; k < f->count; k++)
+        f->sums[k] = bias ? (double)bias[k] : 0;
+    for (size_t i = 0; i < f->width; i++) {
+        double value =
+            (double)f->values[((y + i / row) * r->format.width + x) * r->inputs + i % row];
+        const double *weights = f->columns + i * f->count;
+        for (size_t k = 0; k < f->count; k++)
+            f->sums[k] += weights[k] * value;
+    }
+}
+
 /* All windows of an image: number 0 is the input, others the set's. */
 static void respond(features *f, const uint8_t *bytes, size_t image)
 {
     const qkv__look_reading *r = f->r;
-    size_t width = r->format.width, row = r->window * r->inputs;
-    const qkv_real *bias = r->bias && !f->components ? qkv_param_data(r->bias) : NULL;
     qkv__look_reading_values(r, bytes, f->values);
     for (size_t y = 0; y + r->window <= r->format.height; y += r->step)
-        for (size_t x = 0; x + r->window <= width; x += r->step) {
-            for (size_t i = 0; i < r->window; i++)
-                for (size_t j = 0; j < row; j++)
-                    f->window[i * row + j] =
-                        (double)f->values[((y + i) * width + x) * r->inputs + j];
-            uint64_t hash = qkv__look_window_hash(r, bytes, x, y, r->window);
+        for (size_t x = 0; x + r->window <= r->format.width; x += r->step) {
+            qkv__look_found found = {.image = image, .x = x, .y = y};
+            found.hash = qkv__look_window_hash(r, bytes, x, y, r->window);
+            add_products(f, x, y);
             for (size_t k = 0; k < f->count; k++) {
-                double sum = bias ? (double)bias[k] : 0;
-                for (size_t j = 0; j < f->width; j++)
-                    sum += f->rows[k * f->width + j] * f->window[j];
                 qkv__look_best *best = f->best + k * SIDES + (image ? 2 : 0);
-                qkv__look_found found = {.value = sum, .image = image, .x = x, .y = y,
-                                         .hash = hash};
+                found.value = f->sums[k];
                 qkv__look_best_add(best, &found, r->window);
-                found.value = -sum;
+                found.value = -f->sums[k];
                 qkv__look_best_add(best + 1, &found, r->window);
             }
         }
